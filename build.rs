@@ -158,8 +158,9 @@ fn located(job: &Job, log: &str) -> String {
     let mut text = format!("shader {} ({path}) did not compile", job.name);
     for line in log.lines() {
         let line = line.trim();
-        // glslang ends every failure with these two, which say nothing.
-        if line.is_empty() || line.ends_with("compilation terminated") || line.ends_with("No code generated.") {
+        // What frames the messages in the log.
+        let frame = ["Log:", "compilation terminated", "No code generated."].iter().any(|end| line.ends_with(end));
+        if line.is_empty() || frame {
             continue;
         }
         text.push('\n');

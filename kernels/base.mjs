@@ -1,0 +1,314 @@
+// What every kernel family stands on: pipelines by shader name, dispatch records, and their packed form.
+
+/**
+ * A tensor argument: a buffer handle, or a handle with the tensor's first element. Offsets and sizes count elements
+ * of the tensor's type, never bytes.
+ * @typedef {number | { buffer: number, offset?: number }} Tensor
+ */
+
+/**
+ * Storage type of a tensor. `f16` and `bf16` hold two elements in a 32-bit word, low half first; all arithmetic is
+ * in f32.
+ * @typedef {'f32' | 'f16' | 'bf16'} DType
+ */
+
+/**
+ * One dispatch, ready for `batchDispatch` or for {@link pack}.
+ * @typedef {object} Dispatch
+ * @property {number} pipeline pipeline handle
+ * @property {number[]} buffers buffer handles, binding 0 first
+ * @property {[number, number, number]} groups workgroup counts
+ * @property {Uint8Array | undefined} push push constants, exactly the pipeline's size
+ * @property {number} writeMask bit i is set where binding i is written
+ */
+
+/**
+ * What a kernel function returns: dispatches in order.
+ * @typedef {Dispatch | Dispatch[]} Dispatches
+ */
+
+/**
+ * A shader that ships with the addon.
+ * @typedef {object} Shader
+ * @property {Uint32Array} spirv
+ * @property {number} bindings number of storage buffers
+ * @property {number} pushBytes
+ * @property {[number, number, number]} workgroupSize
+ */
+
+/**
+ * @typedef {object} PipelineOptions
+ * @property {ArrayLike<number>} [specialization] word i is the value of `constant_id` i (floats by {@link floatBits})
+ * @property {number} [requiredSubgroupSize]
+ * @property {boolean} [fullSubgroups]
+ */
+
+/** Bytes of an element. @param {DType} type */
+export function bytesOf(type) {
+  if (type === 'f32') return 4;
+  if (type === 'f16' || type === 'bf16') return 2;
+  throw new TypeError(`unknown element type ${String(type)}: expected 'f32', 'f16' or 'bf16'`);
+}
+
+const scratch = new DataView(new ArrayBuffer(4));
+
+/** The bit pattern of `value` as an f32. @param {number} value */
+export function floatBits(value) {
+  scratch.setFloat32(0, value);
+  return scratch.getUint32(0);
+}
+
+/** ceil(a / b) of non-negative integers. @param {number} a @param {number} b */
+export const ceilDiv = (a, b) => Math.floor((a + b - 1) / b);
+
+/** The least power of two that is at least `n`. @param {number} n */
+export const nextPowerOfTwo = (n) => (n <= 1 ? 1 : 2 ** (32 - Math.clz32(n - 1)));
+
+/**
+ * Push constants: the u32 words first, then the f32 words. Every shader of this library declares its push
+ * constants in that order.
+ * @param {ArrayLike<number>} words
+ * @param {ArrayLike<number>} [floats]
+ */
+export function pushConstants(words, floats = []) {
+  const bytes = new Uint8Array(4 * (words.length + floats.length));
+  new Uint32Array(bytes.buffer, 0, words.length).set(words);
+  new Float32Array(bytes.buffer, 4 * words.length).set(floats);
+  return bytes;
+}
+
+/**
+ * Throws unless `value` is an integer in [low, high].
+ * @param {string} kernel @param {string} name @param {unknown} value @param {number} [low] @param {number} [high]
+ * @returns {number}
+ */
+export function integer(kernel, name, value, low = 1, high = 0xffffffff) {
+  if (typeof value !== 'number' || !Number.isInteger(value)) {
+    throw new TypeError(`${kernel}: ${name} must be an integer, got ${String(value)}`);
+  }
+  if (value < low || value > high) throw new RangeError(`${kernel}: ${name} must be in [${low}, ${high}], got ${value}`);
+  return value;
+}
+
+/**
+ * Throws unless `value` is a finite number.
+ * @param {string} kernel @param {string} name @param {unknown} value
+ * @returns {number}
+ */
+export function finite(kernel, name, value) {
+  if (typeof value !== 'number' || !Number.isFinite(value)) {
+    throw new TypeError(`${kernel}: ${name} must be a finite number, got ${String(value)}`);
+  }
+  return value;
+}
+
+/**
+ * Splits a tensor argument into its buffer and first element.
+ * @param {string} kernel @param {string} name @param {unknown} tensor
+ * @returns {{ buffer: number, offset: number }}
+ */
+export function tensor(kernel, name, tensor) {
+  const { buffer, offset = 0 } =
+    typeof tensor === 'object' && tensor !== null
+      ? /** @type {{ buffer?: unknown, offset?: unknown }} */ (tensor)
+      : { buffer: tensor };
+  if (typeof buffer !== 'number' || !Number.isInteger(buffer) || buffer < 0 || buffer > 0x7fffffff) {
+    throw new TypeError(`${kernel}: ${name} must be a buffer handle or { buffer, offset }, got ${describe(tensor)}`);
+  }
+  return { buffer, offset: integer(kernel, `${name}.offset`, offset, 0) };
+}
+
+/** @param {unknown} value */
+function describe(value) {
+  return typeof value === 'object' ? JSON.stringify(value) : String(value);
+}
+
+/**
+ * The device as the kernels see it, and the pipelines made on it. Kernel families are functions of a context.
+ */
+export class KernelContext {
+  /** @param {any} vk the native module */
+  constructor(vk) {
+    if (typeof vk?.initDevice !== 'function' || typeof vk.shaders !== 'object') {
+      throw new TypeError('createKernels: expected the helios-vk native module');
+    }
+    /** The native module. */
+    this.vk = vk;
+    /** What `initDevice` returns. */
+    this.info = vk.initDevice();
+    /** Whether the device is a CPU driver, where small workgroups win. */
+    this.isCpu = this.info.deviceType === 4 || /cpu/i.test(String(this.info.deviceType));
+    /** Shared memory of a workgroup in bytes. */
+    this.sharedBytes = this.info.maxComputeSharedMemorySize;
+    /** Most workgroups in x (65,535 is what every device has; y and z are taken to have no more). */
+    this.maxGroups = 65535;
+    /** @type {Map<string, number>} */
+    this.pipelines = new Map();
+  }
+
+  /** The workgroup size for kernels that reduce a row or stride over elements. */
+  get rowThreads() {
+    return Math.min(this.isCpu ? 32 : 256, this.info.maxComputeWorkGroupInvocations);
+  }
+
+  /**
+   * A shader that the addon carries.
+   * @param {string} name @returns {Shader}
+   */
+  shader(name) {
+    const shader = this.vk.shaders[name];
+    if (!shader) throw new RangeError(`the addon has no shader named "${name}"`);
+    return shader;
+  }
+
+  /** Whether the addon carries the shader. @param {string} name */
+  hasShader(name) {
+    return Object.hasOwn(this.vk.shaders, name);
+  }
+
+  /**
+   * The pipeline of a shader under a specialization, made at first use.
+   * @param {string} name @param {PipelineOptions} [options] @returns {number}
+   */
+  pipeline(name, options = {}) {
+    const specialization = options.specialization ? Uint32Array.from(options.specialization) : undefined;
+    const key = `${name}/${specialization ?? ''}/${options.requiredSubgroupSize ?? ''}/${options.fullSubgroups ?? ''}`;
+    let handle = this.pipelines.get(key);
+    if (handle === undefined) {
+      const { spirv, bindings, pushBytes } = this.shader(name);
+      /** @type {Record<string, unknown>} */
+      const native = { name };
+      if (specialization) native.specialization = specialization;
+      if (options.requiredSubgroupSize !== undefined) native.requiredSubgroupSize = options.requiredSubgroupSize;
+      if (options.fullSubgroups !== undefined) native.fullSubgroups = options.fullSubgroups;
+      handle = /** @type {number} */ (this.vk.createPipeline(spirv, bindings, pushBytes, native));
+      this.pipelines.set(key, handle);
+    }
+    return handle;
+  }
+
+  /**
+   * A dispatch of a shader.
+   * @param {string} name
+   * @param {object} args
+   * @param {number[]} args.buffers handles, binding 0 first
+   * @param {number} args.writes bit i is set where binding i is written
+   * @param {number | [number, number, number]} args.groups workgroup counts
+   * @param {Uint8Array} [args.push]
+   * @param {ArrayLike<number>} [args.specialization]
+   * @param {number} [args.requiredSubgroupSize]
+   * @param {boolean} [args.fullSubgroups]
+   * @returns {Dispatch}
+   */
+  dispatch(name, { buffers, writes, groups, push, ...options }) {
+    const shader = this.shader(name);
+    if (buffers.length !== shader.bindings) {
+      throw new RangeError(`${name}: takes ${shader.bindings} buffers, got ${buffers.length}`);
+    }
+    const pushBytes = push?.byteLength ?? 0;
+    if (pushBytes !== shader.pushBytes) {
+      throw new RangeError(`${name}: takes ${shader.pushBytes} bytes of push constants, got ${pushBytes}`);
+    }
+    return {
+      pipeline: this.pipeline(name, options),
+      buffers,
+      groups: typeof groups === 'number' ? [groups, 1, 1] : groups,
+      push,
+      writeMask: writes,
+    };
+  }
+
+  /** Workgroups for `items` independent items in workgroups of `size`, for a kernel that strides over the grid. */
+  /** @param {number} items @param {number} size */
+  strideGroups(items, size) {
+    return Math.max(1, Math.min(ceilDiv(items, size), this.maxGroups));
+  }
+
+  /** Forgets every pipeline; for use after the device was destroyed. */
+  reset() {
+    this.pipelines.clear();
+  }
+}
+
+/**
+ * Appends dispatches in the packed byte form that `batchDispatchMany` and `batchExecuteAll` take (little-endian,
+ * end to end: i32 pipeline, u16 buffers, u16 flags, u32 gX, u32 gZ if flagged, u32 write mask, i32 handles, push
+ * bytes). One recorder serves many batches: `reset` keeps its memory.
+ */
+export class Recorder {
+  /** @param {number} [capacity] bytes to start with */
+  constructor(capacity = 4096) {
+    this.view = new DataView(new ArrayBuffer(capacity));
+    /** Bytes written. */
+    this.length = 0;
+    /** Dispatches written. */
+    this.count = 0;
+  }
+
+  /**
+   * Appends dispatches, in order.
+   * @param {...(Dispatch | Dispatch[])} dispatches
+   * @returns {this}
+   */
+  add(...dispatches) {
+    for (const dispatch of dispatches) {
+      if (Array.isArray(dispatch)) for (const one of dispatch) this.append(one);
+      else this.append(dispatch);
+    }
+    return this;
+  }
+
+  /** @param {Dispatch} dispatch */
+  append({ pipeline, buffers, groups: [x, y, z], push, writeMask }) {
+    const pushBytes = push?.byteLength ?? 0;
+    // Two 16-bit fields bound what a record can say.
+    if (buffers.length > 32) throw new RangeError(`a dispatch takes at most 32 buffers, got ${buffers.length}`);
+    if (!(y >= 1 && y <= 0x7fff)) throw new RangeError(`a packed dispatch takes 1 to 32767 workgroups in y, got ${y}`);
+    const size = 16 + (z === 1 ? 0 : 4) + 4 * buffers.length + pushBytes;
+    if (this.length + size > this.view.byteLength) this.grow(this.length + size);
+    const view = this.view;
+    let at = this.length;
+    view.setInt32(at, pipeline, true);
+    view.setUint16(at + 4, buffers.length, true);
+    view.setUint16(at + 6, (y << 1) | (z === 1 ? 0 : 1), true);
+    view.setUint32(at + 8, x, true);
+    at += 12;
+    if (z !== 1) {
+      view.setUint32(at, z, true);
+      at += 4;
+    }
+    view.setUint32(at, writeMask, true);
+    at += 4;
+    for (let i = 0; i < buffers.length; i++, at += 4) view.setInt32(at, buffers[i], true);
+    if (push) new Uint8Array(view.buffer, at, pushBytes).set(new Uint8Array(push.buffer, push.byteOffset, pushBytes));
+    this.length += size;
+    this.count++;
+  }
+
+  /** @param {number} needed bytes */
+  grow(needed) {
+    const larger = new Uint8Array(Math.max(needed, 2 * this.view.byteLength));
+    larger.set(new Uint8Array(this.view.buffer, 0, this.length));
+    this.view = new DataView(larger.buffer);
+  }
+
+  /** The packed dispatches so far. @returns {{ packed: ArrayBuffer, count: number }} */
+  finish() {
+    return { packed: this.view.buffer.slice(0, this.length), count: this.count };
+  }
+
+  /** Empties the recorder and keeps its memory. */
+  reset() {
+    this.length = 0;
+    this.count = 0;
+  }
+}
+
+/**
+ * Packs dispatches for `batchDispatchMany(packed, count)` or `batchExecuteAll(packed, count)`.
+ * @param {...(Dispatch | Dispatch[])} dispatches
+ * @returns {{ packed: ArrayBuffer, count: number }}
+ */
+export function pack(...dispatches) {
+  return new Recorder().add(...dispatches).finish();
+}
