@@ -1,0 +1,308 @@
+// What is missing on this machine, and the commands that put it right: pure decisions on a snapshot,
+// so that they can be tested for systems other than this one. `bootstrap.mjs` takes the snapshot and
+// carries the plan out.
+
+/** @typedef {'train' | 'bench' | 'test'} Purpose */
+
+/**
+ * What was found on the machine.
+ * @typedef {object} Snapshot
+ * @property {NodeJS.Platform} platform
+ * @property {string} distribution ID of /etc/os-release, '' elsewhere
+ * @property {string[]} relatives its ID_LIKE
+ * @property {'root' | 'sudo' | 'none'} rights how packages can be installed without a question
+ * @property {boolean} mayInstall false where the user asked to be told only
+ * @property {string} node version of the running Node
+ * @property {boolean} modules whether node_modules holds what package-lock.json names
+ * @property {'missing' | 'stale' | 'ready'} addon
+ * @property {string | null} cargo version, null where there is none
+ * @property {boolean} rustup
+ * @property {boolean} rustTools rustfmt and clippy
+ * @property {boolean} compiler a C++ compiler
+ * @property {boolean} loader the Vulkan loader
+ * @property {boolean} drivers any Vulkan driver
+ * @property {boolean} softwareDriver a driver that runs on the CPU
+ * @property {boolean} layer the Khronos validation layer
+ * @property {boolean} debootstrap
+ */
+
+/**
+ * One thing to do. `commands` are run in turn by bootstrap; a step without any is for the user.
+ * @typedef {object} Step
+ * @property {string} what one line for the user
+ * @property {'packages' | 'rust' | 'modules' | 'addon' | 'advice'} kind
+ * @property {string[][]} commands
+ * @property {string} advice what the user can type, '' where bootstrap does it all
+ * @property {boolean} required whether the purpose cannot be served without it
+ */
+
+/** @typedef {'compiler' | 'loader' | 'driver' | 'layer' | 'debootstrap'} Need */
+
+/**
+ * Package names by family of distributions, and how a user installs them.
+ * @type {Record<string, { install: string[], packages: Partial<Record<Need, string[]>> }>}
+ */
+const FAMILIES = {
+  debian: {
+    install: ['apt-get', 'install', '-y', '--no-install-recommends'],
+    packages: {
+      compiler: ['g++'],
+      loader: ['libvulkan1'],
+      driver: ['mesa-vulkan-drivers'],
+      layer: ['vulkan-validationlayers'],
+      debootstrap: ['debootstrap', 'debian-archive-keyring'],
+    },
+  },
+  fedora: {
+    install: ['dnf', 'install', '-y'],
+    packages: {
+      compiler: ['gcc-c++'],
+      loader: ['vulkan-loader'],
+      driver: ['mesa-vulkan-drivers'],
+      layer: ['vulkan-validation-layers'],
+      debootstrap: ['debootstrap'],
+    },
+  },
+  arch: {
+    install: ['pacman', '-S', '--needed'],
+    packages: {
+      compiler: ['gcc'],
+      loader: ['vulkan-icd-loader'],
+      driver: ['vulkan-swrast'],
+      layer: ['vulkan-validation-layers'],
+      debootstrap: ['debootstrap', 'debian-archive-keyring'],
+    },
+  },
+  suse: {
+    install: ['zypper', 'install'],
+    packages: {
+      compiler: ['gcc-c++'],
+      loader: ['libvulkan1'],
+      driver: ['libvulkan_lvp'],
+      layer: ['vulkan-validationlayers'],
+      debootstrap: ['debootstrap'],
+    },
+  },
+  alpine: {
+    install: ['apk', 'add'],
+    packages: {
+      compiler: ['g++'],
+      loader: ['vulkan-loader'],
+      driver: ['mesa-vulkan-swrast'],
+      layer: ['vulkan-validation-layers'],
+      debootstrap: ['debootstrap'],
+    },
+  },
+  darwin: {
+    install: ['brew', 'install'],
+    packages: {
+      loader: ['vulkan-loader'],
+      driver: ['molten-vk'],
+      layer: ['vulkan-validationlayers'],
+    },
+  },
+}
+
+/** Other names under which distributions of a family go. */
+const ALIASES = /** @type {Record<string, string>} */ ({
+  ubuntu: 'debian',
+  rhel: 'fedora',
+  centos: 'fedora',
+  'opensuse-tumbleweed': 'suse',
+  'opensuse-leap': 'suse',
+  opensuse: 'suse',
+})
+
+/**
+ * @param {Pick<Snapshot, 'platform' | 'distribution' | 'relatives'>} snapshot
+ * @returns {string | null} a key of the package table
+ */
+export function family({ platform, distribution, relatives }) {
+  if (platform === 'darwin') return 'darwin'
+  for (const name of [distribution, ...relatives]) {
+    const known = ALIASES[name] ?? name
+    if (known !== 'darwin' && Object.hasOwn(FAMILIES, known)) return known
+  }
+  return null
+}
+
+/**
+ * Whether version `a` is at least version `b`, by their dotted numbers.
+ * @param {string} a
+ * @param {string} b
+ */
+export function atLeast(a, b) {
+  const [left, right] = [a, b].map((version) => (version.match(/\d+(\.\d+)*/)?.[0] ?? '0').split('.').map(Number))
+  for (let i = 0; i < Math.max(left.length, right.length); i++) {
+    const difference = (left[i] ?? 0) - (right[i] ?? 0)
+    if (difference !== 0) return difference > 0
+  }
+  return true
+}
+
+/**
+ * What to do, in order, so that the purpose can be served.
+ * @param {Snapshot} snapshot
+ * @param {Purpose} purpose
+ * @param {{ node: string, rust: string }} wanted lowest versions
+ * @returns {Step[]}
+ */
+export function plan(snapshot, purpose, wanted) {
+  /** @type {Step[]} */
+  const steps = []
+  if (!atLeast(snapshot.node, wanted.node)) {
+    steps.push(advice(`Node ${snapshot.node} is too old`, `install Node ${wanted.node} or later`))
+  }
+
+  const building = snapshot.addon !== 'ready'
+  const compiling = building || purpose === 'test'
+  const rustThere = snapshot.cargo !== null && atLeast(snapshot.cargo, wanted.rust)
+  const rustReady = rustThere && (purpose !== 'test' || snapshot.rustTools)
+  // An addon that is there still serves where it cannot be rebuilt.
+  const rustNeeded = compiling && (purpose === 'test' || snapshot.addon === 'missing' || snapshot.cargo !== null)
+
+  if (compiling && !snapshot.compiler && rustNeeded) steps.push(packages(snapshot, ['compiler'], 'a C++ compiler', true))
+  /** @type {Need[]} */
+  const vulkan = []
+  if (!snapshot.loader) vulkan.push('loader')
+  // The software device is the default where there is no GPU, and what the tests compare with.
+  if (!snapshot.drivers || (purpose === 'test' && !snapshot.softwareDriver)) vulkan.push('driver')
+  if (vulkan.length > 0) steps.push(packages(snapshot, vulkan, 'a Vulkan loader and driver', !snapshot.loader || !snapshot.drivers))
+  if (purpose === 'test' && !snapshot.layer) steps.push(packages(snapshot, ['layer'], 'the Vulkan validation layer', false))
+  if (purpose === 'test' && snapshot.platform === 'linux' && !snapshot.debootstrap && snapshot.rights !== 'none') {
+    steps.push(packages(snapshot, ['debootstrap'], 'debootstrap, for the tests on a newer Mesa', false))
+  }
+  if (rustNeeded && !rustReady) steps.push(rust(snapshot, wanted.rust))
+  if (!snapshot.modules && (building || purpose !== 'bench')) steps.push(modules(snapshot))
+  if (building && rustNeeded) {
+    steps.push({
+      what: snapshot.addon === 'missing' ? 'build the addon' : 'build the addon: its sources are newer',
+      kind: 'addon',
+      commands: [['npm', 'run', '--silent', 'build']],
+      advice: '',
+      required: snapshot.addon === 'missing' || purpose === 'test',
+    })
+  } else if (building) {
+    steps.push({ ...advice('the addon is older than its sources, and there is no Rust toolchain to build it', 'used as it is'), required: false })
+  }
+  return steps
+}
+
+/**
+ * @param {string} what
+ * @param {string} text
+ * @returns {Step}
+ */
+function advice(what, text) {
+  return { what, kind: 'advice', commands: [], advice: text, required: true }
+}
+
+/**
+ * @param {Snapshot} snapshot
+ * @param {Need[]} needs
+ * @param {string} what
+ * @param {boolean} required
+ * @returns {Step}
+ */
+function packages(snapshot, needs, what, required) {
+  const known = family(snapshot)
+  if (snapshot.platform === 'darwin' && needs.includes('compiler')) {
+    return { ...advice(`${what} is missing`, 'xcode-select --install'), required }
+  }
+  if (snapshot.platform === 'win32') {
+    const text = needs.includes('compiler')
+      ? 'winget install Microsoft.VisualStudio.2022.BuildTools (with the C++ workload)'
+      : needs.includes('layer')
+        ? 'winget install KhronosGroup.VulkanSDK'
+        : "install your GPU vendor's driver: it brings Vulkan"
+    return { ...advice(`${what} is missing`, text), required }
+  }
+  if (known === null) {
+    return { ...advice(`${what} is missing`, `install ${what} with your package manager (${needs.join(', ')})`), required }
+  }
+  const { install, packages: names } = FAMILIES[known]
+  const list = needs.flatMap((need) => names[need] ?? [])
+  const command = [...install, ...list]
+  const typed = known === 'darwin' ? command.join(' ') : `sudo ${command.join(' ')}`
+  if (known !== 'debian' || snapshot.rights === 'none' || !snapshot.mayInstall) {
+    return { ...advice(`${what} is missing`, typed), required }
+  }
+  const prefix = snapshot.rights === 'sudo' ? ['sudo', '-n', 'env', 'DEBIAN_FRONTEND=noninteractive'] : ['env', 'DEBIAN_FRONTEND=noninteractive']
+  return {
+    what: `install ${list.join(', ')}: ${what} is missing`,
+    kind: 'packages',
+    commands: [
+      [...prefix, 'apt-get', 'update', '-q', '-o', 'Acquire::Retries=3'],
+      [...prefix, ...command, '-q', '-o', 'Acquire::Retries=3'],
+    ],
+    advice: typed,
+    required,
+  }
+}
+
+/**
+ * @param {Snapshot} snapshot
+ * @param {string} version
+ * @returns {Step}
+ */
+function rust(snapshot, version) {
+  const components = ['-c', 'rustfmt', '-c', 'clippy']
+  const found = snapshot.cargo === null ? 'there is none' : `found ${snapshot.cargo}`
+  const what = `Rust ${version} or later with rustfmt and clippy (${found})`
+  const typed = snapshot.rustup
+    ? `rustup toolchain install stable --profile minimal ${components.join(' ')} && rustup default stable`
+    : 'install rustup as https://rustup.rs says, then: rustup toolchain install stable'
+  if (!snapshot.mayInstall) return { ...advice(`${what} is needed`, typed), required: true }
+  return {
+    what: `install ${what}`,
+    kind: 'rust',
+    commands: snapshot.rustup ? [['rustup', 'toolchain', 'install', 'stable', '--profile', 'minimal', ...components]] : [],
+    advice: typed,
+    required: true,
+  }
+}
+
+/**
+ * @param {Snapshot} snapshot
+ * @returns {Step}
+ */
+function modules(snapshot) {
+  if (!snapshot.mayInstall) return advice('node_modules is not what package-lock.json names', 'npm ci')
+  return {
+    what: 'install the node modules',
+    kind: 'modules',
+    commands: [['npm', 'ci', '--no-audit', '--no-fund', '--loglevel=error']],
+    advice: 'npm ci',
+    required: true,
+  }
+}
+
+/**
+ * Whether an installed tree holds what the lock names: every package that is not optional, at its version.
+ * @param {{ packages?: Record<string, { version?: string, optional?: boolean, link?: boolean }> }} lock package-lock.json
+ * @param {{ packages?: Record<string, { version?: string }> } | null} installed node_modules/.package-lock.json
+ */
+export function modulesMatch(lock, installed) {
+  if (installed === null) return false
+  return Object.entries(lock.packages ?? {}).every(
+    ([path, { version, optional, link }]) => path === '' || optional || link || installed.packages?.[path]?.version === version,
+  )
+}
+
+/**
+ * The first Debian archive among the host's apt sources, so that a root made here comes from where
+ * the host itself comes from; null where the host is no Debian.
+ * @param {string | null} deb822 text of debian.sources
+ * @param {string | null} lines text of sources.list
+ * @returns {string | null}
+ */
+export function debianMirror(deb822, lines) {
+  for (const [, uris] of (deb822 ?? '').matchAll(/^URIs:\s*(.+)$/gim)) {
+    const uri = uris.split(/\s+/).find((each) => /\/debian\/?$/.test(each))
+    if (uri) return uri.replace(/\/$/, '')
+  }
+  for (const [, uri] of (lines ?? '').matchAll(/^\s*deb\s+(?:\[[^\]]*\]\s+)?(\S+)/gm)) {
+    if (/\/debian\/?$/.test(uri)) return uri.replace(/\/$/, '')
+  }
+  return null
+}

@@ -1,0 +1,40 @@
+// Small questions to the operating system, shared by the scripts of this folder.
+
+import { accessSync, constants, readFileSync, statSync } from 'node:fs'
+import { delimiter, join } from 'node:path'
+
+/**
+ * The file's text, or null where there is none.
+ * @param {string} path
+ * @returns {string | null}
+ */
+export function readIfThere(path) {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch {
+    return null
+  }
+}
+
+/**
+ * Where a command lies on the path, or null.
+ * @param {string} command
+ * @param {string} [path] as the variable PATH
+ * @returns {string | null}
+ */
+export function onPath(command, path = process.env.PATH ?? '') {
+  const names = process.platform === 'win32' ? [`${command}.exe`, `${command}.cmd`, command] : [command]
+  for (const folder of [...path.split(delimiter), '/usr/sbin', '/sbin']) {
+    if (!folder) continue
+    for (const name of names) {
+      const candidate = join(folder, name)
+      try {
+        accessSync(candidate, constants.X_OK)
+        if (statSync(candidate).isFile()) return candidate
+      } catch {
+        // not here
+      }
+    }
+  }
+  return null
+}
