@@ -1,0 +1,75 @@
+/**
+ * Freezes specialization constants into a SPIR-V module, for addons whose `createPipeline` takes none: the
+ * defaults of the constants become the wanted values, which is what specializing them would do.
+ */
+
+const MAGIC = 0x07230203;
+const HEADER_WORDS = 5;
+const OP_SPEC_CONSTANT_TRUE = 48;
+const OP_SPEC_CONSTANT_FALSE = 49;
+const OP_SPEC_CONSTANT = 50;
+const OP_DECORATE = 71;
+const DECORATION_SPEC_ID = 1;
+
+/**
+ * @param {Uint32Array} spirv
+ * @param {ArrayLike<number>} specialization word i is the value of `constant_id` i (floats by bit pattern, booleans
+ *   0 or 1); constants beyond its end keep their defaults
+ * @returns {Uint32Array} a new module
+ * @throws {RangeError} if the words are not a SPIR-V module, or a constant is wider than 32 bits
+ */
+export function freezeSpecialization(spirv, specialization) {
+  if (spirv[0] !== MAGIC) throw new RangeError('not a SPIR-V module: the first word is not the magic number');
+  const frozen = Uint32Array.from(spirv);
+  /** Value by result id. @type {Map<number, number>} */
+  const wanted = new Map();
+  for (const [at, op, words] of instructions(frozen)) {
+    if (op === OP_DECORATE && frozen[at + 2] === DECORATION_SPEC_ID) {
+      const id = frozen[at + 3];
+      if (id < specialization.length) wanted.set(frozen[at + 1], specialization[id] >>> 0);
+      continue;
+    }
+    // Annotations come before constants in every module, so all values are known by now.
+    const value = wanted.get(frozen[at + 2]);
+    if (value === undefined) continue;
+    if (op === OP_SPEC_CONSTANT) {
+      if (words !== 4) throw new RangeError('a specialization constant is not 32 bits wide');
+      frozen[at + 3] = value;
+    } else if (op === OP_SPEC_CONSTANT_TRUE || op === OP_SPEC_CONSTANT_FALSE) {
+      frozen[at] = (words << 16) | (value ? OP_SPEC_CONSTANT_TRUE : OP_SPEC_CONSTANT_FALSE);
+    }
+  }
+  return frozen;
+}
+
+/** @param {Uint32Array} spirv @returns {Generator<[number, number, number]>} first word, opcode, words */
+function* instructions(spirv) {
+  for (let at = HEADER_WORDS; at < spirv.length; ) {
+    const words = spirv[at] >>> 16;
+    if (words === 0 || at + words > spirv.length) throw new RangeError(`instruction at word ${at} runs past the module`);
+    yield [at, spirv[at] & 0xffff, words];
+    at += words;
+  }
+}
+
+/**
+ * The native module of another addon as the kernels expect it: our shaders, and specialization frozen into the
+ * module instead of passed on.
+ * @param {any} addon an addon with the calls of the existing trainer
+ * @param {Record<string, import('../../kernels/base.mjs').Shader>} shaders
+ */
+export function plainAddon(addon, shaders) {
+  return Object.assign(Object.create(addon), {
+    shaders,
+    /**
+     * @param {Uint32Array} spirv @param {number} bindings @param {number} pushBytes
+     * @param {import('../../kernels/base.mjs').PipelineOptions} [options]
+     */
+    createPipeline: (spirv, bindings, pushBytes, options = {}) =>
+      addon.createPipeline(
+        options.specialization ? freezeSpecialization(spirv, options.specialization) : spirv,
+        bindings,
+        pushBytes,
+      ),
+  });
+}
