@@ -1,0 +1,147 @@
+// Files and text of the trainer: safetensors, checkpoints, tokenizers, frozen specialization. No device.
+
+import assert from 'node:assert/strict';
+import { mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { loadCheckpoint, saveCheckpoint } from '../benches/gpt/checkpoint.mjs';
+import { PRESETS, parameterTable } from '../benches/gpt/config.mjs';
+import { loadText } from '../benches/gpt/data.mjs';
+import { freezeSpecialization } from '../benches/gpt/freeze.mjs';
+import { Random } from '../benches/gpt/random.mjs';
+import { SafetensorsFile, writeSafetensors } from '../benches/gpt/safetensors.mjs';
+import { restoreTokenizer, trainTokenizer } from '../benches/gpt/tokenizer.mjs';
+
+/** @param {import('node:test').TestContext} t */
+async function folder(t) {
+  const path = await mkdtemp(join(tmpdir(), 'helios-vk-test-'));
+  t.after(() => rm(path, { recursive: true, force: true }));
+  return path;
+}
+
+test('safetensors: the layout is the specification’s', async (t) => {
+  const path = join(await folder(t), 'a.safetensors');
+  const a = Float32Array.of(1, -2, 3, 4, 5, 6);
+  const b = Int32Array.of(7, 8);
+  await writeSafetensors(
+    path,
+    [
+      { name: 'a', dtype: 'F32', shape: [2, 3], data: () => a },
+      { name: 'b', dtype: 'I32', shape: [2], data: () => b },
+    ],
+    { made: 'here' },
+  );
+  const bytes = await readFile(path);
+  const header = Number(bytes.readBigUInt64LE(0));
+  assert.equal(header % 8, 0);
+  assert.deepEqual(JSON.parse(bytes.subarray(8, 8 + header).toString()), {
+    __metadata__: { made: 'here' },
+    a: { dtype: 'F32', shape: [2, 3], data_offsets: [0, 24] },
+    b: { dtype: 'I32', shape: [2], data_offsets: [24, 32] },
+  });
+  assert.equal(bytes.length, 8 + header + 32);
+  assert.equal(bytes.readFloatLE(8 + header + 4), -2);
+  assert.equal(bytes.readInt32LE(8 + header + 28), 8);
+
+  const file = await SafetensorsFile.open(path);
+  const into = new Float32Array(6);
+  await file.read('a', 'F32', [2, 3], into);
+  assert.deepEqual(into, a);
+  await assert.rejects(file.read('a', 'F32', [3, 2], into), /expected F32 \[3,2\]/);
+  await assert.rejects(file.read('c', 'F32', [3, 2], into), /no tensor c/);
+  await file.close();
+});
+
+test('safetensors: broken files are refused, failed writes leave nothing', async (t) => {
+  const dir = await folder(t);
+  const path = join(dir, 'a.safetensors');
+  const tensors = [{ name: 'a', dtype: 'F32', shape: [2], data: () => new Float32Array(2) }];
+  await writeSafetensors(path, tensors);
+  const good = await readFile(path);
+  for (const bad of [
+    good.subarray(0, 4),
+    good.subarray(0, good.length - 1),
+    Buffer.concat([good, Buffer.alloc(4)]),
+    Buffer.concat([Buffer.from([255, 255, 255, 255, 255, 0, 0, 0]), good.subarray(8)]),
+    Buffer.from(good).fill('x', 8, 12),
+  ]) {
+    await writeFile(path, bad);
+    await assert.rejects(SafetensorsFile.open(path), /not a safetensors file/);
+  }
+  await rm(path);
+  await assert.rejects(
+    writeSafetensors(path, [{ name: 'a', dtype: 'F32', shape: [3], data: () => new Float32Array(2) }]),
+    /8 bytes, its shape says 12/,
+  );
+  assert.deepEqual(await readdir(dir), []);
+});
+
+test('a checkpoint gives back every bit, and the latest of a folder', async (t) => {
+  const dir = await folder(t);
+  const config = { ...PRESETS.tiny, layers: 1, width: 8, heads: 2, hidden: 12, block: 5 };
+  const { total, parameters } = parameterTable(config);
+  const random = new Random(4);
+  const state = { weights: new Float32Array(total), m: new Float32Array(total), v: new Float32Array(total) };
+  for (const flat of Object.values(state)) {
+    for (const { offset, size } of parameters) {
+      for (let i = offset; i < offset + size; i++) flat[i] = random.normal();
+    }
+  }
+  await saveCheckpoint(dir, { config, tokenizer: { kind: 'byte' } }, 9, () => new Float32Array(total));
+  await saveCheckpoint(dir, { config, tokenizer: { kind: 'byte' } }, 10, (part) => state[part]);
+  const loaded = await loadCheckpoint(dir);
+  assert.deepEqual(loaded.config, config);
+  assert.deepEqual(loaded.tokenizer, { kind: 'byte' });
+  assert.equal(loaded.step, 10);
+  assert.deepEqual(loaded.state, { step: 10, ...state });
+  await assert.rejects(loadCheckpoint(join(dir, 'nothing')), /ENOENT/);
+});
+
+test('bytes: any text goes round', async () => {
+  const tokenizer = await trainTokenizer('', 256);
+  const text = 'Héllo ∀x 日本 \u{1f600}\n\0';
+  assert.equal(tokenizer.decode(await tokenizer.encode(text)), text);
+});
+
+test('BPE: goes round on text it was not trained on, deterministic, of the wanted size', async () => {
+  const { text } = await loadText();
+  const sample = text.slice(0, 200_000);
+  const tokenizer = await trainTokenizer(sample, 1000);
+  assert.equal(tokenizer.size, 1000);
+  const ids = await tokenizer.encode(sample);
+  assert.ok(ids.length < sample.length / 2);
+  assert.ok(ids.every((id) => id < 1000));
+  assert.equal(tokenizer.decode(ids), sample);
+  const strange = 'Héllo ∀x 日本 \u{1f600}\n\n  tabs\t\0end';
+  const restored = await restoreTokenizer(JSON.parse(JSON.stringify(tokenizer.state)));
+  assert.equal(restored.decode(await restored.encode(strange)), strange);
+  assert.deepEqual(await restored.encode(sample), ids);
+  assert.deepEqual((await trainTokenizer(sample, 1000)).state, tokenizer.state);
+  await assert.rejects(trainTokenizer(sample, 100), /vocab must be/);
+});
+
+test('frozen specialization constants are the module’s new defaults', () => {
+  // One 32-bit constant (id 0), one boolean (id 1), one that is not specialized (id 2), one without a SpecId.
+  const module = Uint32Array.of(
+    ...[0x07230203, 0x00010600, 0, 20, 0],
+    ...[(4 << 16) | 71, 10, 1, 0],
+    ...[(4 << 16) | 71, 11, 1, 1],
+    ...[(4 << 16) | 71, 12, 1, 2],
+    ...[(4 << 16) | 21, 1, 32, 0],
+    ...[(2 << 16) | 20, 2],
+    ...[(4 << 16) | 50, 1, 10, 64],
+    ...[(3 << 16) | 48, 2, 11],
+    ...[(4 << 16) | 50, 1, 12, 7],
+    ...[(4 << 16) | 43, 1, 13, 9],
+  );
+  const before = module.slice();
+  const frozen = freezeSpecialization(module, [128, 0]);
+  assert.deepEqual(module, before);
+  const expected = before.slice();
+  expected[before.length - 12] = 128;
+  expected[before.length - 11] = (3 << 16) | 49;
+  assert.deepEqual(frozen, expected);
+  assert.throws(() => freezeSpecialization(Uint32Array.of(1, 2, 3, 4, 5), []), /magic/);
+  assert.throws(() => freezeSpecialization(before.subarray(0, before.length - 1), []), /runs past/);
+});

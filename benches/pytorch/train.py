@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+"""The GPT of benches/gpt in PyTorch: the same weights, the same batches, the same optimizer.
+
+    node benches/train.mjs --preset mission --steps 20 --checkpoint DIR --checkpoint-at-start \\
+        --dump-batches batches.safetensors
+    python3 benches/pytorch/train.py --weights DIR/step-0000000.safetensors --batches batches.safetensors \\
+        --modes f32,tf32,bf16,tf32-compiled,bf16-compiled --json pytorch.json
+
+Prints, for each mode, the loss of every step and tokens a second (median over the steps after --warmup).
+Needs PyTorch 2.4 or later and a CUDA device (--device cpu works too, slowly).
+"""
+
+import argparse
+import json
+import math
+import statistics
+import struct
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+
+
+def read_safetensors(path):
+    """All tensors of a safetensors file, and its metadata."""
+    types = {"F32": torch.float32, "I32": torch.int32, "U32": torch.int32}
+    with open(path, "rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        header = json.loads(file.read(length))
+        metadata = header.pop("__metadata__", {})
+        tensors = {}
+        for name, entry in header.items():
+            begin, end = entry["data_offsets"]
+            file.seek(8 + length + begin)
+            data = bytearray(file.read(end - begin))
+            tensors[name] = torch.frombuffer(data, dtype=types[entry["dtype"]]).reshape(entry["shape"])
+    return tensors, metadata
+
+
+class Layer(torch.nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        width, hidden = config["width"], config["hidden"]
+        self.heads = config["heads"]
+        self.attention_norm = torch.nn.RMSNorm(width, eps=1e-5)
+        self.attention = torch.nn.ModuleDict(
+            {
+                "qkv": torch.nn.Linear(width, 3 * width, bias=False),
+                "output": torch.nn.Linear(width, width, bias=False),
+            }
+        )
+        self.mlp_norm = torch.nn.RMSNorm(width, eps=1e-5)
+        self.mlp = torch.nn.ModuleDict(
+            {
+                "gate_up": torch.nn.Linear(width, 2 * hidden, bias=False),
+                "down": torch.nn.Linear(hidden, width, bias=False),
+            }
+        )
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        q, k, v = (
+            part.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
+            for part in self.attention["qkv"](self.attention_norm(x)).chunk(3, dim=-1)
+        )
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.attention["output"](mixed.transpose(1, 2).reshape(batch, length, width))
+        gate, up = self.mlp["gate_up"](self.mlp_norm(x)).chunk(2, dim=-1)
+        return x + self.mlp["down"](F.silu(gate) * up)
+
+
+class Gpt(torch.nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.token_embedding = torch.nn.Embedding(config["vocab"], config["width"])
+        self.position_embedding = torch.nn.Embedding(config["block"], config["width"])
+        self.layers = torch.nn.ModuleList(Layer(config) for _ in range(config["layers"]))
+        self.norm = torch.nn.RMSNorm(config["width"], eps=1e-5)
+        self.head = torch.nn.Linear(config["width"], config["vocab"], bias=False)
+
+    def forward(self, ids, targets):
+        x = self.token_embedding(ids) + self.position_embedding.weight[: ids.shape[1]]
+        for layer in self.layers:
+            x = layer(x)
+        logits = self.head(self.norm(x))
+        return F.cross_entropy(logits.float().view(-1, logits.shape[-1]), targets.reshape(-1))
+
+
+def learning_rate(config, step):
+    """Linear warm-up, then a cosine: config.mjs's learningRate."""
+    lr, floor, warmup, steps = config["lr"], config["minLr"], config["warmup"], config["steps"]
+    if step < warmup:
+        return lr * (step + 1) / warmup
+    progress = min(1.0, (step - warmup) / max(1, steps - 1 - warmup))
+    return floor + 0.5 * (lr - floor) * (1 + math.cos(math.pi * progress))
+
+
+def run(mode, config, weights, batches, warmup, device):
+    arithmetic, _, compiled = mode.partition("-")
+    if arithmetic not in ("f32", "tf32", "bf16") or compiled not in ("", "compiled"):
+        sys.exit(f"unknown mode {mode}: expected f32, tf32 or bf16, with or without -compiled")
+    torch.backends.cuda.matmul.allow_tf32 = arithmetic == "tf32"
+    torch.backends.cudnn.allow_tf32 = arithmetic == "tf32"
+    torch.set_float32_matmul_precision("high" if arithmetic == "tf32" else "highest")
+
+    model = Gpt(config).to(device)
+    model.load_state_dict({name: weights[name] for name in model.state_dict()})
+    decay = [p for p in model.parameters() if p.dim() >= 2]
+    plain = [p for p in model.parameters() if p.dim() < 2]
+    optimizer = torch.optim.AdamW(
+        [{"params": decay, "weight_decay": config["weightDecay"]}, {"params": plain, "weight_decay": 0.0}],
+        lr=config["lr"],
+        betas=(config["beta1"], config["beta2"]),
+        eps=config["epsilon"],
+        fused=device.type == "cuda",
+    )
+    forward = torch.compile(model) if compiled else model
+
+    def synchronize():
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+
+    losses, seconds = [], []
+    steps, micro_steps = batches.shape[:2]
+    for step in range(steps):
+        synchronize()
+        start = time.perf_counter()
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(config, step)
+        total = torch.zeros((), device=device)
+        for micro in range(micro_steps):
+            ids, targets = batches[step, micro].to(device, non_blocking=True).long()
+            with torch.autocast(device.type, torch.bfloat16, enabled=arithmetic == "bf16"):
+                loss = forward(ids, targets) / micro_steps
+            loss.backward()
+            total += loss.detach()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), config["clip"])
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        losses.append(total)
+        synchronize()
+        seconds.append(time.perf_counter() - start)
+    losses = [loss.item() for loss in losses]
+    tokens = batches[0, :, 0].numel()
+    rates = [tokens / s for s in seconds[min(warmup, steps - 1) :]]
+    peak = torch.cuda.max_memory_allocated() if device.type == "cuda" else 0
+    return {
+        "mode": mode,
+        "losses": losses,
+        "tokensPerSecond": statistics.median(rates),
+        "tokensPerSecondLow": min(rates),
+        "tokensPerSecondHigh": max(rates),
+        "peakBytes": peak,
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--weights", required=True, help="checkpoint of step 0 (safetensors)")
+    parser.add_argument("--batches", required=True, help="file of benches/train.mjs --dump-batches")
+    parser.add_argument("--modes", default="f32,tf32,bf16,tf32-compiled,bf16-compiled")
+    parser.add_argument("--warmup", type=int, default=5, help="steps left out of the median (default 5)")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--json", help="write the results here")
+    args = parser.parse_args()
+
+    weights, _ = read_safetensors(args.weights)
+    tensors, metadata = read_safetensors(args.batches)
+    config = json.loads(metadata["config"])
+    batches = tensors["batches"]
+    device = torch.device(args.device)
+    if device.type == "cuda":
+        batches = batches.pin_memory()
+    name = torch.cuda.get_device_name() if device.type == "cuda" else "cpu"
+    print(f"PyTorch {torch.__version__} on {name}, {tuple(batches.shape)} batches")
+
+    results = []
+    for mode in args.modes.split(","):
+        torch._dynamo.reset()
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+        result = run(mode, config, weights, batches, args.warmup, device)
+        results.append(result)
+        first, last = result["losses"][0], result["losses"][-1]
+        print(f"{mode:>14}  {result['tokensPerSecond']:>10,.0f} tok/s  loss {first:.6f} -> {last:.6f}", flush=True)
+    if args.json:
+        with open(args.json, "w") as file:
+            json.dump({"torch": torch.__version__, "device": name, "config": config, "results": results}, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
