@@ -167,10 +167,10 @@ function build(root, { suite, backports }) {
     if [ -n "$HELIOS_BACKPORTS" ]; then
       sed "s/ $HELIOS_SUITE / $HELIOS_BACKPORTS /" /etc/apt/sources.list >/etc/apt/sources.list.d/backports.list
     fi
-    apt-get update -q
-    apt-get install -y -q --no-install-recommends $HELIOS_PACKAGES
+    apt-get update -qq >/dev/null
+    apt-get install -y -qq --no-install-recommends $HELIOS_PACKAGES >/dev/null
     if [ -n "$HELIOS_BACKPORTS" ]; then
-      apt-get install -y -q --no-install-recommends -t "$HELIOS_BACKPORTS" mesa-vulkan-drivers
+      apt-get install -y -qq --no-install-recommends -t "$HELIOS_BACKPORTS" mesa-vulkan-drivers >/dev/null
     fi
     apt-get clean; rm -rf /var/lib/apt/lists/*
     {

@@ -1,0 +1,355 @@
+#!/usr/bin/env node
+// Makes a fresh machine ready: node modules, Rust toolchain, C++ compiler, Vulkan loader and device,
+// and the addon itself. Run first by `npm run train`, `npm run bench` and `npm test`, straight after
+// a clone; so it imports nothing but what Node brings. Silent where all is there.
+//
+//   node scripts/bootstrap.mjs [--for train|bench|test] [--check]
+//
+// --check (or HELIOS_NO_INSTALL=1) changes nothing and says what it would do.
+
+import { spawn, spawnSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { homedir, tmpdir } from 'node:os'
+import { delimiter, dirname, join, resolve } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+
+import { atLeast, modulesMatch, plan } from './setup-plan.mjs'
+import { onPath, readIfThere } from './system.mjs'
+
+/** @typedef {import('./setup-plan.mjs').Snapshot} Snapshot */
+/** @typedef {import('./setup-plan.mjs').Step} Step */
+/** @typedef {import('./setup-plan.mjs').Purpose} Purpose */
+
+const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)))
+const CARGO_BIN = join(process.env.CARGO_HOME ?? join(homedir(), '.cargo'), 'bin')
+/** What the addon is built from. */
+const SOURCES = ['Cargo.toml', 'Cargo.lock', 'build.rs', 'src', 'shaders']
+/** Remembers which addon on which drivers was seen to work. */
+const DEVICE_STAMP = join(REPOSITORY, 'node_modules/.cache/helios-vk/device.json')
+
+/** Lowest versions, from where they are declared. */
+function wantedVersions() {
+  const manifest = readFileSync(join(REPOSITORY, 'Cargo.toml'), 'utf8')
+  const { engines } = JSON.parse(readFileSync(join(REPOSITORY, 'package.json'), 'utf8'))
+  return {
+    node: engines.node.replace(/^\D+/, ''),
+    rust: manifest.match(/^rust-version\s*=\s*"([^"]+)"/m)?.[1] ?? '1.85',
+  }
+}
+
+/** File name of the addon for this platform, as napi-rs names it. */
+export function addonFile() {
+  const { platform, arch } = process
+  const abi = { linux: isMusl() ? '-musl' : '-gnu', win32: '-msvc' }[/** @type {string} */ (platform)] ?? ''
+  return join(REPOSITORY, `helios-vk.${platform}-${arch}${abi}.node`)
+}
+
+function isMusl() {
+  const report = /** @type {any} */ (process.report?.getReport())
+  return report?.header?.glibcVersionRuntime === undefined
+}
+
+/**
+ * The newest change below a path, folders included so that a removed file counts.
+ * @param {string} path
+ * @returns {number} milliseconds
+ */
+function newest(path) {
+  const stat = statSync(path, { throwIfNoEntry: false })
+  if (!stat) return 0
+  if (!stat.isDirectory()) return stat.mtimeMs
+  return readdirSync(path).reduce((time, name) => Math.max(time, newest(join(path, name))), stat.mtimeMs)
+}
+
+/** @returns {'missing' | 'stale' | 'ready'} */
+function addonState() {
+  const built = statSync(addonFile(), { throwIfNoEntry: false })
+  if (!built) return 'missing'
+  if (!existsSync(join(REPOSITORY, 'index.js'))) return 'stale'
+  return SOURCES.every((path) => newest(join(REPOSITORY, path)) <= built.mtimeMs) ? 'ready' : 'stale'
+}
+
+/**
+ * Standard output of a command, or null if it cannot be run or fails.
+ * @param {string} command
+ * @param {...string} args
+ * @returns {Promise<string | null>}
+ */
+function output(command, ...args) {
+  return new Promise((done) => {
+    const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'ignore'], cwd: REPOSITORY })
+    let text = ''
+    child.stdout.on('data', (chunk) => (text += chunk))
+    child.on('error', () => done(null))
+    child.on('close', (status) => done(status === 0 ? text.trim() : null))
+  })
+}
+
+/** Folders in which the Vulkan loader looks for drivers and layers, by its own documentation. */
+function manifestFolders() {
+  const home = homedir()
+  const { XDG_CONFIG_HOME, XDG_CONFIG_DIRS, XDG_DATA_HOME, XDG_DATA_DIRS, HOMEBREW_PREFIX } = process.env
+  const list = (/** @type {string | undefined} */ value, /** @type {string} */ otherwise) => (value || otherwise).split(delimiter)
+  return [
+    XDG_CONFIG_HOME || join(home, '.config'),
+    ...list(XDG_CONFIG_DIRS, '/etc/xdg'),
+    '/etc',
+    XDG_DATA_HOME || join(home, '.local/share'),
+    ...list(XDG_DATA_DIRS, `/usr/local/share${delimiter}/usr/share`),
+    ...(process.platform === 'darwin' ? [`${HOMEBREW_PREFIX || '/opt/homebrew'}/share`, `${HOMEBREW_PREFIX || '/opt/homebrew'}/etc`, '/usr/local/etc'] : []),
+  ].map((folder) => join(folder, 'vulkan'))
+}
+
+/**
+ * Manifests (JSON files) in one of the loader's folders.
+ * @param {'icd.d' | 'explicit_layer.d'} kind
+ * @returns {string[]}
+ */
+function manifests(kind) {
+  /** @type {string[]} */
+  const found = []
+  for (const folder of manifestFolders()) {
+    try {
+      found.push(...readdirSync(join(folder, kind)).filter((name) => name.endsWith('.json')).map((name) => join(folder, kind, name)))
+    } catch {
+      // no such folder
+    }
+  }
+  return found
+}
+
+/** @returns {string[]} manifests of the drivers that the loader will try */
+function driverManifests() {
+  const { VK_DRIVER_FILES, VK_ICD_FILENAMES, VK_ADD_DRIVER_FILES } = process.env
+  const only = VK_DRIVER_FILES || VK_ICD_FILENAMES
+  if (only) return only.split(delimiter).filter((path) => existsSync(path))
+  return [...(VK_ADD_DRIVER_FILES ?? '').split(delimiter).filter((path) => path && existsSync(path)), ...manifests('icd.d')]
+}
+
+/** Whether the system's Vulkan loader can be found. */
+async function loaderThere() {
+  if (process.platform === 'win32') return existsSync(join(process.env.SystemRoot ?? 'C:\\Windows', 'System32', 'vulkan-1.dll'))
+  const name = process.platform === 'darwin' ? 'libvulkan.1.dylib' : 'libvulkan.so.1'
+  const gnu = { x64: 'x86_64-linux-gnu', arm64: 'aarch64-linux-gnu' }[/** @type {string} */ (process.arch)] ?? ''
+  const folders = [
+    ...(process.env.LD_LIBRARY_PATH ?? '').split(delimiter).filter(Boolean),
+    ...(process.env.VULKAN_SDK ? [join(process.env.VULKAN_SDK, 'lib')] : []),
+    ...(process.platform === 'darwin' ? ['/opt/homebrew/lib', '/usr/local/lib'] : [`/usr/lib/${gnu}`, `/lib/${gnu}`, '/usr/lib64', '/usr/lib', '/usr/local/lib']),
+  ]
+  if (folders.some((folder) => existsSync(join(folder, name)))) return true
+  const cache = await output(onPath('ldconfig') ?? 'ldconfig', '-p')
+  return cache?.includes(name) ?? false
+}
+
+/** @returns {{ distribution: string, relatives: string[] }} */
+function distribution() {
+  const release = readIfThere('/etc/os-release') ?? ''
+  const field = (/** @type {string} */ name) => release.match(new RegExp(`^${name}="?([^"\n]*)"?$`, 'm'))?.[1] ?? ''
+  return { distribution: field('ID'), relatives: field('ID_LIKE').split(' ').filter(Boolean) }
+}
+
+/** @returns {Promise<'root' | 'sudo' | 'none'>} */
+async function installRights() {
+  if (process.getuid?.() === 0) return 'root'
+  return process.platform === 'linux' && (await output('sudo', '-n', 'true')) !== null ? 'sudo' : 'none'
+}
+
+/**
+ * The version of the cargo that builds here. Where the default toolchain is too old and rustup has a
+ * stable one that is not, that one is chosen for this process and its children.
+ * @returns {Promise<string | null>}
+ */
+export async function chooseCargo() {
+  if (!process.env.PATH?.split(delimiter).includes(CARGO_BIN)) process.env.PATH = `${process.env.PATH}${delimiter}${CARGO_BIN}`
+  const version = async (/** @type {string[]} */ ...args) => (await output('cargo', ...args, '--version'))?.match(/\d+\.\d+\.\d+/)?.[0] ?? null
+  const byDefault = await version()
+  const { rust } = wantedVersions()
+  if ((byDefault !== null && atLeast(byDefault, rust)) || onPath('rustup') === null) return byDefault
+  const stable = await version('+stable')
+  if (stable === null || !atLeast(stable, rust)) return byDefault
+  process.env.RUSTUP_TOOLCHAIN = 'stable'
+  return stable
+}
+
+/**
+ * @param {Purpose} purpose
+ * @param {boolean} mayInstall
+ * @returns {Promise<Snapshot>}
+ */
+async function takeSnapshot(purpose, mayInstall) {
+  const addon = addonState()
+  const compiling = addon !== 'ready' || purpose === 'test'
+  const [loader, rights, cargo] = await Promise.all([loaderThere(), installRights(), compiling ? chooseCargo() : null])
+  const tools = purpose === 'test' && cargo ? await Promise.all([output('cargo', 'fmt', '--version'), output('cargo', 'clippy', '--version')]) : []
+  const drivers = driverManifests()
+  const layers = [...(process.env.VK_LAYER_PATH ?? '').split(delimiter).filter(Boolean).flatMap(listFolder), ...manifests('explicit_layer.d')]
+  const lock = JSON.parse(readFileSync(join(REPOSITORY, 'package-lock.json'), 'utf8'))
+  const installed = readIfThere(join(REPOSITORY, 'node_modules/.package-lock.json'))
+  return {
+    platform: process.platform,
+    ...distribution(),
+    rights,
+    mayInstall,
+    node: process.versions.node,
+    modules: modulesMatch(lock, installed === null ? null : JSON.parse(installed)),
+    addon,
+    cargo,
+    rustup: onPath('rustup') !== null,
+    rustTools: tools.length > 0 && tools.every((tool) => tool !== null),
+    compiler: Boolean(process.env.CXX) || ['c++', 'g++', 'clang++'].some((name) => onPath(name) !== null) || process.platform === 'win32',
+    loader,
+    drivers: drivers.length > 0 || process.platform === 'win32',
+    softwareDriver: drivers.some((path) => /lvp|lavapipe|swiftshader|llvmpipe/i.test(path)) || process.platform !== 'linux',
+    layer: layers.some((path) => /VkLayer_khronos_validation\.json$/.test(path)),
+    debootstrap: onPath('debootstrap') !== null,
+  }
+}
+
+/**
+ * @param {string} folder
+ * @returns {string[]}
+ */
+function listFolder(folder) {
+  try {
+    return readdirSync(folder).map((name) => join(folder, name))
+  } catch {
+    return []
+  }
+}
+
+/** @param {string} line */
+function say(line) {
+  console.error(`setup: ${line}`)
+}
+
+/**
+ * Runs a command in the repository; its output is shown.
+ * @param {string[]} command
+ * @returns {boolean} whether it succeeded
+ */
+function run([command, ...args]) {
+  /** @type {import('node:child_process').SpawnSyncOptions} */
+  const options = { cwd: REPOSITORY, stdio: ['ignore', 2, 2] }
+  // npm is a script on Windows; the one that runs us is named by the environment.
+  const npm = command === 'npm' ? process.env.npm_execpath : undefined
+  const { status } = npm
+    ? spawnSync(process.execPath, [npm, ...args], options)
+    : spawnSync(command, args, { ...options, shell: process.platform === 'win32' && command === 'npm' })
+  return status === 0
+}
+
+/** Fetches the official installer of Rust and runs it, leaving the user's shell files alone. */
+async function installRustup() {
+  const response = await fetch('https://static.rust-lang.org/rustup/rustup-init.sh')
+  if (!response.ok) throw new Error(`the Rust installer's server answered ${response.status}`)
+  const script = join(tmpdir(), `rustup-init-${process.pid}.sh`)
+  writeFileSync(script, await response.text(), { mode: 0o700 })
+  try {
+    return run(['sh', script, '-y', '--quiet', '--profile', 'minimal', '-c', 'rustfmt', '-c', 'clippy', '--no-modify-path'])
+  } finally {
+    rmSync(script, { force: true })
+  }
+}
+
+/**
+ * Carries one step out.
+ * @param {Step} step
+ * @returns {Promise<boolean>} whether what it is for is there now
+ */
+async function carryOut(step) {
+  say(step.what + (step.commands.length === 0 && step.kind !== 'rust' ? `: ${step.advice}` : ''))
+  if (step.kind === 'advice') return false
+  let done = true
+  try {
+    if (step.kind === 'rust') {
+      done = step.commands.length === 0 ? await installRustup() : step.commands.every(run)
+      const version = await chooseCargo()
+      done &&= version !== null && atLeast(version, wantedVersions().rust)
+    }
+    // A package list that cannot be refreshed may still serve.
+    else if (step.kind === 'packages') done = step.commands.map(run).at(-1) ?? false
+    else done = step.commands.every(run)
+  } catch (error) {
+    say(/** @type {Error} */ (error).message)
+    done = false
+  }
+  if (!done) say(`that failed${step.advice ? `; by hand: ${step.advice}` : ''}`)
+  return done
+}
+
+/**
+ * Asks the addon for its device, in a process of its own so that a crashing driver is reported.
+ * @returns {{ name: string } | { error: string, code: string }}
+ */
+function askAddon() {
+  const script = `
+    const vk = require(process.argv[1])
+    try { console.log(JSON.stringify({ name: vk.initDevice().deviceName })); vk.destroy() }
+    catch (error) { console.log(JSON.stringify({ error: error.message, code: error.code ?? '' })) }`
+  const { stdout, stderr, signal, status } = spawnSync(process.execPath, ['-e', script, REPOSITORY], { encoding: 'utf8', cwd: REPOSITORY })
+  const line = stdout.trim().split('\n').at(-1)
+  if (line?.startsWith('{')) return JSON.parse(line)
+  return { error: `${signal ?? `exit ${status}`}: ${stderr.trim()}`, code: '' }
+}
+
+/**
+ * Makes sure that the addon finds a device; installs the software device where it is the cure.
+ * @param {Purpose} purpose
+ * @param {boolean} mayInstall
+ */
+async function ensureDevice(purpose, mayInstall) {
+  const key = () => {
+    const hash = createHash('sha256')
+    for (const path of [addonFile(), ...driverManifests()]) hash.update(`${path}:${statSync(path, { throwIfNoEntry: false })?.mtimeMs}\n`)
+    for (const name of ['HELIOS_DEVICE', 'VK_DRIVER_FILES', 'VK_ICD_FILENAMES', 'VK_LOADER_DRIVERS_SELECT']) hash.update(`${process.env[name]}\n`)
+    return hash.digest('hex')
+  }
+  if (JSON.parse(readIfThere(DEVICE_STAMP) ?? '{}').key === key()) return true
+  let answer = askAddon()
+  if ('error' in answer && /NO_DEVICE|NO_LOADER/.test(answer.code)) {
+    const snapshot = { ...(await takeSnapshot(purpose, mayInstall)), drivers: false }
+    const step = plan(snapshot, 'train', wantedVersions()).find(({ advice }) => /vulkan/i.test(advice))
+    if (step && !snapshot.softwareDriver && (await carryOut(step))) answer = askAddon()
+  }
+  if ('error' in answer) {
+    say(`no usable Vulkan device: ${answer.error}`)
+    return false
+  }
+  say(`device: ${answer.name}`)
+  mkdirSync(dirname(DEVICE_STAMP), { recursive: true })
+  writeFileSync(DEVICE_STAMP, JSON.stringify({ key: key(), device: answer.name }))
+  return true
+}
+
+async function main() {
+  const { values } = parseArgs({ options: { for: { type: 'string', default: 'train' }, check: { type: 'boolean', default: false } } })
+  if (!['train', 'bench', 'test'].includes(values.for)) throw new Error(`--for ${values.for}: train, bench or test`)
+  const purpose = /** @type {Purpose} */ (values.for)
+  const mayInstall = !values.check && process.env.HELIOS_NO_INSTALL !== '1'
+
+  const snapshot = await takeSnapshot(purpose, mayInstall)
+  const steps = plan(snapshot, purpose, wantedVersions())
+  if (values.check) {
+    for (const { what, advice, commands } of steps) {
+      console.log(`${what}${advice ? `: ${advice}` : ''}${commands.map((command) => `\n  ${command.join(' ')}`).join('')}`)
+    }
+    return steps.some(({ required }) => required) ? 1 : 0
+  }
+  let failed = false
+  for (const step of steps) {
+    if (failed && step.kind === 'addon') break
+    const done = await carryOut(step)
+    failed ||= step.required && !done
+  }
+  if (failed) {
+    say('not ready: see above')
+    return 1
+  }
+  return (await ensureDevice(purpose, mayInstall)) ? 0 : 1
+}
+
+if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
+  process.exitCode = await main()
+}
