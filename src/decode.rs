@@ -117,7 +117,7 @@ pub struct DgcOp {
 
 /// Which of the caller's mistakes an error is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DecodeErrorKind {
+pub enum ErrorKind {
     /// A pipeline or buffer handle that is not live.
     InvalidHandle,
     /// Anything else that is wrong with the list.
@@ -187,7 +187,7 @@ pub enum DecodeError {
     },
     /// The bytes go on behind the last record.
     #[error(
-        "record {record} at byte {offset}: the list must end here, behind its {record} records, \
+        "record {record} at byte {offset}: the list must end here, its count is {record}; \
          {found} bytes are left over"
     )]
     TrailingBytes {
@@ -250,17 +250,14 @@ pub enum DecodeError {
         found: u32,
     },
     /// A group count above the device's limit.
-    #[error(
-        "record {record} at byte {offset}: the device takes at most {limit} groups in {axis}, \
-         the record asks for {found}"
-    )]
+    #[error("record {record} at byte {offset}: {axis} is {found}, the device's limit is {limit}")]
     GroupCount {
         /// Index of the record.
         record: usize,
         /// Where it starts.
         offset: usize,
-        /// `x`, `y` or `z`.
-        axis: char,
+        /// `gX`, `gY` or `gZ`.
+        axis: &'static str,
         /// The device's limit.
         limit: u32,
         /// What the record asks for.
@@ -305,12 +302,10 @@ pub enum DecodeError {
 impl DecodeError {
     /// Which of the caller's mistakes this is.
     #[must_use]
-    pub fn kind(&self) -> DecodeErrorKind {
+    pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::UnknownPipeline { .. } | Self::UnknownBuffer { .. } => {
-                DecodeErrorKind::InvalidHandle
-            }
-            _ => DecodeErrorKind::InvalidArgument,
+            Self::UnknownPipeline { .. } | Self::UnknownBuffer { .. } => ErrorKind::InvalidHandle,
+            _ => ErrorKind::InvalidArgument,
         }
     }
 }
@@ -640,7 +635,7 @@ fn check_groups(
     offset: usize,
     groups: [u32; 3],
 ) -> Result<(), DecodeError> {
-    for ((axis, limit), found) in ['x', 'y', 'z'].into_iter().zip(*limits).zip(groups) {
+    for ((axis, limit), found) in ["gX", "gY", "gZ"].into_iter().zip(*limits).zip(groups) {
         if found > limit {
             return Err(DecodeError::GroupCount {
                 record,
@@ -714,3 +709,5 @@ fn mask_of(n: u32) -> u32 {
     1u32.checked_shl(n).map_or(u32::MAX, |bit| bit - 1)
 }
 
+#[cfg(test)]
+mod tests;

@@ -20,7 +20,7 @@ pub struct Marks {
 }
 
 /// What a command does with a buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// It may read.
     pub read: bool,
@@ -29,6 +29,11 @@ pub struct Access {
 }
 
 impl Access {
+    /// Does not touch it.
+    pub const NONE: Self = Self {
+        read: false,
+        write: false,
+    };
     /// Only reads.
     pub const READ: Self = Self {
         read: true,
@@ -224,3 +229,5 @@ impl Tracker {
     }
 }
 
+#[cfg(test)]
+mod tests;
