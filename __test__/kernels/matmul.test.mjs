@@ -1,0 +1,261 @@
+// Matrix products against a float64 reference on random data: all transposes, odd sizes, strides, epilogues, splits.
+// Tolerances by relative norm: f32 sums of K products stay within about sqrt(K) * 2^-24; operands rounded to f16
+// carry 2^-12 each, to bf16 2^-9 each, which average out to about 3e-4 and 2.5e-3; a half-precision result adds its
+// own rounding. `bf16x3` drops only lo * lo, 2^-16.
+
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { KernelContext, pack } from '../../kernels/base.mjs';
+import { coopShapes, matmulKernels } from '../../kernels/matmul.mjs';
+import { vk } from '../lib/addon.mjs';
+
+const context = new KernelContext(vk);
+const kernels = matmulKernels(context);
+after(() => vk.destroy());
+
+/** A seeded generator, uniform in [-1, 1). @param {number} seed */
+function generator(seed) {
+  let s = seed >>> 0 || 1;
+  return () => {
+    s ^= s << 13;
+    s ^= s >>> 17;
+    s ^= s << 5;
+    return (s >>> 0) / 2147483648 - 1;
+  };
+}
+let seed = 12345;
+const random = (/** @type {number} */ n) => Float32Array.from({ length: n }, generator((seed += 7919)));
+
+const f32 = new Float32Array(1);
+const u32 = new Uint32Array(f32.buffer);
+/** f32 to f16 bits, nearest even. @param {number} x */
+function toF16(x) {
+  f32[0] = x;
+  const sign = (u32[0] >>> 16) & 0x8000;
+  const a = Math.abs(f32[0]);
+  if (Number.isNaN(a)) return sign | 0x7e00;
+  if (a >= 65520) return sign | 0x7c00;
+  const e = a < 2 ** -14 ? -14 : Math.floor(Math.log2(a));
+  const unit = 2 ** (e - 10);
+  const q = a / unit;
+  const floor = Math.floor(q);
+  const up = q - floor > 0.5 || (q - floor === 0.5 && floor % 2 === 1) ? 1 : 0;
+  return sign | (e === -14 ? floor + up : ((e + 14) << 10) + floor + up);
+}
+/** @param {number} h */
+function fromF16(h) {
+  const s = h & 0x8000 ? -1 : 1;
+  const e = (h >> 10) & 31;
+  const f = h & 1023;
+  if (e === 31) return f ? NaN : s * Infinity;
+  return s * (e === 0 ? f * 2 ** -24 : (1024 + f) * 2 ** (e - 25));
+}
+/** @param {number} x */
+function toBf16(x) {
+  f32[0] = x;
+  return (u32[0] + 0x7fff + ((u32[0] >>> 16) & 1)) >>> 16;
+}
+/** @param {number} h */
+function fromBf16(h) {
+  u32[0] = h << 16;
+  return f32[0];
+}
+/** @type {Record<string, [(x: number) => number, (h: number) => number]>} */
+const HALF = { f16: [toF16, fromF16], bf16: [toBf16, fromBf16] };
+
+/** A device buffer that holds `data` in the given type. @param {Float32Array} data @param {string} type */
+function bufferOf(data, type) {
+  const bytes = type === 'f32' ? data : Uint16Array.from(data, HALF[type][0]);
+  const handle = vk.createBuffer(Math.ceil(bytes.byteLength / 4) * 4, 0);
+  vk.uploadBuffer(handle, bytes);
+  return handle;
+}
+/** @param {number} handle @param {string} type @param {number} length */
+function readAs(handle, type, length) {
+  const words = vk.readBuffer(handle);
+  if (type === 'f32') return words.subarray(0, length);
+  const halves = new Uint16Array(words.buffer, words.byteOffset, words.length * 2);
+  return Float64Array.from(halves.subarray(0, length), HALF[type][1]);
+}
+
+const gelu = (/** @type {number} */ x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3)));
+const silu = (/** @type {number} */ x) => x / (1 + Math.exp(-x));
+
+/**
+ * Runs one product and compares with float64. Every buffer is larger than its tensor, outputs start poisoned, and
+ * nothing outside of the output may change.
+ * @param {any} o
+ */
+function check({ m, n, k, tolerance, pad = 0, offset = 0, batch = 1, repeatB = false, withBias, withResidual, dual, label, ...options }) {
+  const { transA = false, transB = false, aType = 'f32', bType = 'f32', cType = 'f32', alpha = 1, beta = 0, activation } = options;
+  const lda = (transA ? m : k) + pad;
+  const ldb = (transB ? k : n) + pad;
+  const ldc = n + pad;
+  const ldr = n + pad;
+  const ldh = n + pad;
+  const sizeA = (transA ? k : m) * lda;
+  const sizeB = (transB ? n : k) * ldb;
+  const sizeC = m * ldc;
+  const tail = 9;
+  const A = random(offset + batch * sizeA + tail);
+  const B = random(offset + (repeatB ? 1 : batch) * sizeB + tail);
+  const C = random(offset + batch * sizeC + tail);
+  const R = random(offset + batch * m * ldr + tail);
+  const bias = random(offset + n + tail);
+  // Padding and tails hold NaN: reading them poisons the result.
+  const poison = (/** @type {Float32Array} */ x, /** @type {number} */ rows, /** @type {number} */ cols, /** @type {number} */ ld) => {
+    for (let i = 0; i < offset; i++) x[i] = NaN;
+    for (let i = offset + rows * ld; i < x.length; i++) x[i] = NaN;
+    for (let r = 0; r < rows; r++) for (let j = cols; j < ld; j++) x[offset + r * ld + j] = NaN;
+  };
+  poison(A, batch * (transA ? k : m), transA ? m : k, lda);
+  poison(B, (repeatB ? 1 : batch) * (transB ? n : k), transB ? k : n, ldb);
+  poison(bias, 1, n, n);
+  if (beta === 0) C.fill(1e30); // a poison that a product with beta = 0 must not see
+  const H = new Float32Array(offset + batch * m * ldh + tail).fill(3);
+  const halfType = options.precision === 'f16' || aType === 'f16' || bType === 'f16' ? 'f16' : 'bf16';
+  const handles = [bufferOf(A, aType), bufferOf(B, bType), bufferOf(C, cType), bufferOf(R, 'f32'), bufferOf(bias, 'f32'), bufferOf(H, halfType)];
+  const at = (/** @type {number} */ i) => (offset ? { buffer: handles[i], offset } : handles[i]);
+  const args = {
+    ...options, a: at(0), b: at(1), c: at(2), m, n, k, batch,
+    ...(pad ? { lda, ldb, ldc, ldr, ldh } : {}),
+    ...(repeatB ? { strideB: 0 } : {}),
+    ...(withBias ? { bias: at(4) } : {}),
+    ...(withResidual ? { residual: at(3) } : {}),
+    ...(dual ? { half: at(5) } : {}),
+  };
+  const before = readAs(handles[2], cType, C.length).slice();
+  const { packed, count } = pack(...kernels.matmul(args));
+  vk.waitTimeline(vk.batchExecuteAll(packed, count));
+  const got = readAs(handles[2], cType, C.length);
+  const gotHalf = dual ? readAs(handles[5], halfType, H.length) : undefined;
+  let error = 0;
+  let norm = 0;
+  let errorHalf = 0;
+  const written = new Uint8Array(got.length);
+  for (let z = 0; z < batch; z++) {
+    for (let i = 0; i < m; i++) {
+      for (let j = 0; j < n; j++) {
+        let sum = 0;
+        for (let l = 0; l < k; l++) {
+          const x = A[offset + z * sizeA + (transA ? l * lda + i : i * lda + l)];
+          const y = B[offset + (repeatB ? 0 : z * sizeB) + (transB ? j * ldb + l : l * ldb + j)];
+          sum += x * y;
+        }
+        const to = offset + z * sizeC + i * ldc + j;
+        let v = alpha * sum + (beta ? beta * before[to] : 0) + (withBias ? bias[offset + j] : 0);
+        if (activation === 'gelu') v = gelu(v);
+        if (activation === 'silu') v = silu(v);
+        if (withResidual) v += R[offset + z * m * ldr + i * ldr + j];
+        error += (got[to] - v) ** 2;
+        norm += v * v;
+        if (gotHalf) errorHalf += (gotHalf[offset + z * m * ldh + i * ldh + j] - v) ** 2;
+        written[to] = 1;
+      }
+    }
+  }
+  const relative = Math.sqrt(error / norm);
+  assert.ok(relative <= tolerance, `${label}: relative error ${relative}, tolerance ${tolerance}`);
+  for (let i = 0; i < got.length; i++) {
+    if (!written[i]) assert.ok(Object.is(got[i], before[i]), `${label}: element ${i} outside of C changed from ${before[i]} to ${got[i]}`);
+  }
+  if (dual) {
+    const rel = Math.sqrt(errorHalf / norm);
+    assert.ok(rel <= tolerance + (halfType === 'f16' ? 5e-4 : 4e-3), `${label}: second output off by ${rel}`);
+  }
+  for (const handle of handles) vk.destroyBuffer(handle);
+}
+
+const TRANSPOSES = [
+  { transA: false, transB: false, form: 'NN' },
+  { transA: false, transB: true, form: 'NT' },
+  { transA: true, transB: false, form: 'TN' },
+  { transA: true, transB: true, form: 'TT' },
+];
+
+/** The battery for one kernel. @param {string} name @param {any} options */
+function battery(name, options) {
+  for (const { form, ...trans } of TRANSPOSES) {
+    test(`${name} ${form}`, () => {
+      const base = { ...options, ...trans };
+      check({ ...base, m: 64, n: 96, k: 64, label: `${form} whole tiles` });
+      check({ ...base, m: 72, n: 40, k: 56, label: `${form} aligned, partial tiles` });
+      check({ ...base, m: 37, n: 53, k: 29, label: `${form} odd` });
+      check({ ...base, m: 1, n: 1, k: 1, label: `${form} single` });
+      check({ ...base, m: 5, n: 130, k: 67, pad: 3, offset: 5, label: `${form} odd strides and offset` });
+      check({ ...base, m: 40, n: 48, k: 40, pad: 8, offset: 16, label: `${form} aligned strides and offset` });
+      check({ ...base, m: 33, n: 34, k: 35, batch: 3, label: `${form} batched` });
+      check({ ...base, m: 64, n: 64, k: 32, batch: 2, repeatB: true, label: `${form} batched, one B` });
+      check({ ...base, m: 48, n: 36, k: 200, plan: { ...base.plan, splits: 3 }, label: `${form} split` });
+      check({ ...base, m: 31, n: 33, k: 190, batch: 2, plan: { ...base.plan, splits: 4 }, alpha: 0.5, beta: -1.5,
+        withBias: true, withResidual: true, label: `${form} split, batched, epilogue` });
+    });
+  }
+  test(`${name} epilogues`, () => {
+    const base = { ...options, transB: true };
+    for (const [m, n] of [[64, 64], [45, 51]]) {
+      const k = 48;
+      check({ ...base, m, n, k, alpha: -0.75, label: 'alpha' });
+      check({ ...base, m, n, k, beta: 1, label: 'beta 1' });
+      check({ ...base, m, n, k, beta: 0.5, alpha: 2, withResidual: true, label: 'beta, residual' });
+      check({ ...base, m, n, k, withBias: true, label: 'bias' });
+      check({ ...base, m, n, k, activation: 'gelu', label: 'gelu' });
+      check({ ...base, m, n, k, activation: 'silu', withBias: true, withResidual: true, beta: 1, label: 'all' });
+    }
+  });
+  test(`${name} is deterministic`, () => {
+    const a = bufferOf(random(61 * 300), options.aType ?? 'f32');
+    const b = bufferOf(random(61 * 300), options.bType ?? 'f32');
+    const c = [0, 1].map(() => vk.createBuffer(61 * 61 * 4, 0));
+    const { plan, tolerance: _, ...rest } = options;
+    for (const handle of c) {
+      const records = kernels.matmul({ ...rest, a, b, c: handle, m: 61, n: 61, k: 300, transB: true, plan: { ...plan, splits: 2 } });
+      const { packed, count } = pack(...records);
+      vk.waitTimeline(vk.batchExecuteAll(packed, count));
+    }
+    assert.deepEqual(vk.readBuffer(c[0]), vk.readBuffer(c[1]));
+    for (const handle of [a, b, ...c]) vk.destroyBuffer(handle);
+  });
+}
+
+const F32_PLANS = [
+  undefined,
+  { kernel: 'f32', bm: 32, bn: 32, bk: 8, tm: 4, tn: 4, lx: 8, stages: 1 },
+  { kernel: 'f32', bm: 32, bn: 32, bk: 16, tm: 4, tn: 4, lx: 8, stages: 2 },
+  { kernel: 'f32', bm: 64, bn: 64, bk: 16, tm: 8, tn: 8, lx: 8, stages: 2 },
+];
+for (const plan of F32_PLANS) {
+  battery(`f32 ${plan ? `${plan.bm}x${plan.bn}x${plan.bk}/${plan.stages}` : 'chosen'}`, { plan, tolerance: 2e-6 });
+}
+
+for (const half of /** @type {const} */ (['f16', 'bf16'])) {
+  const operand = half === 'f16' ? 6e-4 : 5e-3;
+  const output = half === 'f16' ? 4e-4 : 3e-3;
+  if (!kernels.matmulSupports(half)) {
+    test(`${half} matrix units`, { skip: `${context.info.deviceName} has none` }, () => {});
+    continue;
+  }
+  const [{ m: tm, n: tn, k: tk }] = coopShapes(context.info, half);
+  const bk = Math.max(16, tk);
+  for (const stages of [1, 2]) {
+    const plan = { kernel: 'coop', bm: 4 * tm, bn: 4 * tn, bk, wm: 2 * tm, wn: 2 * tn, tm, tn, tk, stages };
+    battery(`${half} from f32, ${stages} stages`, { precision: half, plan, tolerance: operand });
+    battery(`${half} from halves, ${stages} stages`, { aType: half, bType: half, plan, tolerance: operand });
+  }
+  battery(`${half} mixed, half result`, { aType: half, bType: 'f32', cType: half, tolerance: operand + output });
+  battery(`${half} two results`, { precision: half, dual: true, tolerance: operand });
+  if (half === 'bf16') battery('bf16x3', { precision: 'bf16x3', tolerance: 3e-5 });
+}
+
+test('bad arguments name what is wrong', () => {
+  const good = { a: 0, b: 0, c: 0, m: 4, n: 4, k: 4 };
+  assert.throws(() => kernels.matmul({ ...good, m: 0 }), /matmul: m must be in/);
+  assert.throws(() => kernels.matmul({ ...good, lda: 3 }), /matmul: lda must be in/);
+  assert.throws(() => kernels.matmul({ ...good, alpha: NaN }), /matmul: alpha must be a finite number/);
+  assert.throws(() => kernels.matmul({ ...good, a: -1 }), /matmul: a must be a buffer handle/);
+  assert.throws(() => kernels.matmul(/** @type {any} */ ({ ...good, precision: 'tf32' })), /precision must be/);
+  assert.throws(() => kernels.matmul(/** @type {any} */ ({ ...good, activation: 'relu' })), /activation must be/);
+  assert.throws(() => kernels.matmul({ ...good, aType: 'f16', precision: 'f32' }), /cannot read A as f16/);
+  assert.throws(() => kernels.matmul({ ...good, half: 1 }), /second output needs/);
+  assert.throws(() => kernels.matmul({ ...good, plan: { kernel: 'f32', bm: 30, bn: 30, bk: 8, tm: 4, tn: 4, lx: 8 } }), /cannot run/);
+});

@@ -1,0 +1,60 @@
+// Shared by every matrix-product kernel: D = act(alpha * op(A) op(B) + beta * C + bias) + residual.
+// Row-major storage with leading dimensions; op is the identity or the transpose.
+
+layout(push_constant) uniform Push {
+    uint M, N, K;
+    uint lda, ldb, ldc, ldr, ldh;                          // leading dimensions, in elements
+    uint offA, offB, offBias, offR, offC, offH;            // first element
+    uint strideA, strideB, strideBias, strideR, strideC, strideH; // between batches, in elements
+    uint kPerSplit;                                        // depth of one split, a multiple of BK
+    uint splits;                                           // number of splits (workgroups in y)
+    float alpha, beta;
+} p;
+
+// Bits of the epilogue constant.
+const uint EPI_BETA = 1u;      // read C
+const uint EPI_BIAS = 2u;      // add bias[n]
+const uint EPI_RESIDUAL = 4u;  // add residual[m][n]
+const uint EPI_EXACT = 8u;     // the tile grid covers M x N exactly: no bounds checks
+const uint EPI_VEC4 = 16u;     // four neighbours of a row are aligned and inside or outside together
+const uint EPI_GELU = 32u;     // tanh form (Hendrycks and Gimpel, arXiv:1606.08415)
+const uint EPI_SILU = 64u;     // x * sigmoid(x)
+const uint EPI_DIRECT = 128u;  // matrix-unit kernels: store fragments without staging
+
+// How an operand is read.
+const uint LOAD_EXACT = 0u;    // aligned vectors, no bounds checks
+const uint LOAD_VECTOR = 1u;   // aligned vectors, each wholly inside or wholly outside
+const uint LOAD_SCALAR = 2u;   // element by element
+
+const float GELU_SCALE = 0.7978845608028654; // sqrt(2 / pi)
+
+float geluTanh(float x) {
+    float u = GELU_SCALE * (x + 0.044715 * x * x * x);
+    // tanh through exp of a non-positive argument: no overflow at either end.
+    float e = exp(-2.0 * abs(u));
+    return 0.5 * x * (1.0 + sign(u) * (1.0 - e) / (1.0 + e));
+}
+
+float silu(float x) { return x / (1.0 + exp(-x)); }
+
+float activate(float x, uint flags) {
+    if ((flags & EPI_GELU) != 0u) return geluTanh(x);
+    if ((flags & EPI_SILU) != 0u) return silu(x);
+    return x;
+}
+
+vec4 activate(vec4 x, uint flags) {
+    if ((flags & (EPI_GELU | EPI_SILU)) == 0u) return x;
+    return vec4(activate(x.x, flags), activate(x.y, flags), activate(x.z, flags), activate(x.w, flags));
+}
+
+// Tile of this workgroup: eight rows of tiles at a time, so that neighbours share operands in cache.
+uvec2 tileOf(uint id, uint bm, uint bn) {
+    const uint GROUP = 8u;
+    uint tilesM = (p.M + bm - 1u) / bm;
+    uint tilesN = (p.N + bn - 1u) / bn;
+    uint first = id / (GROUP * tilesN) * GROUP;
+    uint rows = min(tilesM - first, GROUP);
+    uint rest = id % (GROUP * tilesN);
+    return uvec2(first + rest % rows, rest / rows);
+}
