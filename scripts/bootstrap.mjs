@@ -103,21 +103,26 @@ function manifestFolders() {
 }
 
 /**
+ * @param {string} folder
+ * @returns {string[]} paths of the JSON files in it; none where there is no such folder
+ */
+function jsonFiles(folder) {
+  try {
+    return readdirSync(folder)
+      .filter((name) => name.endsWith('.json'))
+      .map((name) => join(folder, name))
+  } catch {
+    return []
+  }
+}
+
+/**
  * Manifests (JSON files) in one of the loader's folders.
  * @param {'icd.d' | 'explicit_layer.d'} kind
  * @returns {string[]}
  */
 function manifests(kind) {
-  /** @type {string[]} */
-  const found = []
-  for (const folder of manifestFolders()) {
-    try {
-      found.push(...readdirSync(join(folder, kind)).filter((name) => name.endsWith('.json')).map((name) => join(folder, kind, name)))
-    } catch {
-      // no such folder
-    }
-  }
-  return found
+  return manifestFolders().flatMap((folder) => jsonFiles(join(folder, kind)))
 }
 
 /** @returns {string[]} manifests of the drivers that the loader will try */
@@ -126,6 +131,13 @@ function driverManifests() {
   const only = VK_DRIVER_FILES || VK_ICD_FILENAMES
   if (only) return only.split(delimiter).filter((path) => existsSync(path))
   return [...(VK_ADD_DRIVER_FILES ?? '').split(delimiter).filter((path) => path && existsSync(path)), ...manifests('icd.d')]
+}
+
+/** Whether the loader will find the Khronos validation layer. */
+export function hasValidationLayer() {
+  const named = (process.env.VK_LAYER_PATH ?? '').split(delimiter).filter(Boolean)
+  const files = [...named.flatMap(jsonFiles), ...manifests('explicit_layer.d')]
+  return files.some((path) => /VkLayer_khronos_validation\.json$/.test(path))
 }
 
 /** Whether the system's Vulkan loader can be found. */
@@ -184,7 +196,6 @@ async function takeSnapshot(purpose, mayInstall) {
   const [loader, rights, cargo] = await Promise.all([loaderThere(), installRights(), compiling ? chooseCargo() : null])
   const tools = purpose === 'test' && cargo ? await Promise.all([output('cargo', 'fmt', '--version'), output('cargo', 'clippy', '--version')]) : []
   const drivers = driverManifests()
-  const layers = [...(process.env.VK_LAYER_PATH ?? '').split(delimiter).filter(Boolean).flatMap(listFolder), ...manifests('explicit_layer.d')]
   const lock = JSON.parse(readFileSync(join(REPOSITORY, 'package-lock.json'), 'utf8'))
   const installed = readIfThere(join(REPOSITORY, 'node_modules/.package-lock.json'))
   return {
@@ -202,20 +213,8 @@ async function takeSnapshot(purpose, mayInstall) {
     loader,
     drivers: drivers.length > 0 || process.platform === 'win32',
     softwareDriver: drivers.some((path) => /lvp|lavapipe|swiftshader|llvmpipe/i.test(path)) || process.platform !== 'linux',
-    layer: layers.some((path) => /VkLayer_khronos_validation\.json$/.test(path)),
+    layer: hasValidationLayer(),
     debootstrap: onPath('debootstrap') !== null,
-  }
-}
-
-/**
- * @param {string} folder
- * @returns {string[]}
- */
-function listFolder(folder) {
-  try {
-    return readdirSync(folder).map((name) => join(folder, name))
-  } catch {
-    return []
   }
 }
 
