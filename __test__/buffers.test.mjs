@@ -1,0 +1,230 @@
+import { before, test } from 'node:test';
+import assert from 'node:assert/strict';
+import { bits, bufferOf, init, ramp, vk, words } from './lib/addon.mjs';
+import { INVALID_ARGUMENT, INVALID_HANDLE, throws } from './lib/expect.mjs';
+
+before(init);
+
+const bytesOf = (handle) => { const read = vk.readBuffer(handle); return new Uint8Array(read.buffer, read.byteOffset, read.byteLength); };
+
+test('createBuffer returns opaque integers below 2^31', () => {
+  const handles = Array.from({ length: 100 }, () => vk.createBuffer(64));
+  for (const handle of handles) assert.ok(Number.isInteger(handle) && handle >= 0 && handle < 2 ** 31, `${handle}`);
+  assert.equal(new Set(handles).size, 100);
+  handles.forEach(vk.destroyBuffer);
+});
+
+test('readBuffer returns the whole buffer as a Float32Array of size / 4', () => {
+  for (const size of [4, 8, 64, 100, 4096, 1 << 20]) {
+    const handle = vk.createBuffer(size);
+    const result = vk.readBuffer(handle);
+    assert.ok(result instanceof Float32Array);
+    assert.equal(result.length, size / 4);
+    vk.destroyBuffer(handle);
+  }
+});
+
+test('both kinds of memory hold what is uploaded; hostVisible defaults to 1', () => {
+  const data = ramp(1000, 7);
+  for (const args of [[], [1], [0], [true], [false], [1, 1], [0, 1], [0, true], [0, 0]]) {
+    const handle = vk.createBuffer(data.byteLength, ...args);
+    vk.uploadBuffer(handle, data);
+    assert.deepEqual(words(handle), data, `createBuffer(${[data.byteLength, ...args]})`);
+    vk.destroyBuffer(handle);
+  }
+});
+
+test('createBuffer refuses sizes that are none', () => {
+  for (const size of [0, -4, 1.5, NaN, Infinity, -Infinity, 2 ** 53, '64', null, undefined, {}, 64n, Symbol('x')]) {
+    const shown = typeof size === 'symbol' || typeof size === 'object' || size === undefined ? [] : [String(size).replace('n', '')];
+    throws(() => vk.createBuffer(size), INVALID_ARGUMENT, ['createBuffer', /bytes/i, ...(size === 2 ** 53 ? [] : shown)]);
+  }
+});
+
+test('a buffer larger than all memory is an error that the addon survives', () => {
+  const error = (() => { try { vk.createBuffer(2 ** 46); } catch (caught) { return caught; } })();
+  assert.ok(error instanceof Error);
+  assert.ok(['ERR_HELIOS_OUT_OF_MEMORY', INVALID_ARGUMENT].includes(error.code), `${error.code}: ${error.message}`);
+  assert.match(error.message, /createBuffer/);
+  assert.ok(error.message.includes(String(2 ** 46)), error.message);
+  const handle = bufferOf(ramp(10));
+  assert.deepEqual(words(handle), ramp(10));
+  vk.destroyBuffer(handle);
+});
+
+test('uploadBuffer takes every TypedArray, DataView and ArrayBuffer, by bytes', () => {
+  const source = new Uint8Array(64).map((_, i) => (i * 37 + 11) & 255);
+  const kinds = [
+    Int8Array, Uint8Array, Uint8ClampedArray, Int16Array, Uint16Array, Int32Array, Uint32Array, Float32Array,
+    Float64Array, BigInt64Array, BigUint64Array, ...(globalThis.Float16Array ? [globalThis.Float16Array] : []),
+  ];
+  for (const kind of kinds) {
+    const handle = vk.createBuffer(64);
+    vk.uploadBuffer(handle, new kind(source.slice().buffer));
+    assert.deepEqual(bytesOf(handle), source, kind.name);
+    vk.fillBuffer(handle, 64, 0xffffffff);
+    // A view into the middle: bytes 16…47.
+    vk.uploadBuffer(handle, new kind(source.slice().buffer, 16, 32 / kind.BYTES_PER_ELEMENT));
+    assert.deepEqual(bytesOf(handle).subarray(0, 32), source.subarray(16, 48), `${kind.name} with an offset`);
+    assert.ok(bytesOf(handle).subarray(32).every((byte) => byte === 255), 'the rest stays');
+    vk.destroyBuffer(handle);
+  }
+  const handle = vk.createBuffer(64);
+  vk.uploadBuffer(handle, source.slice().buffer);
+  assert.deepEqual(bytesOf(handle), source, 'ArrayBuffer');
+  vk.fillBuffer(handle, 64, 0);
+  vk.uploadBuffer(handle, new DataView(source.slice().buffer, 5, 20));
+  assert.deepEqual(bytesOf(handle).subarray(0, 20), source.subarray(5, 25), 'DataView with an odd offset');
+  vk.uploadBuffer(handle, Buffer.from(source.buffer, 1, 3));
+  assert.deepEqual(bytesOf(handle).subarray(0, 5), Uint8Array.of(...source.subarray(1, 4), ...source.subarray(8, 10)), 'three bytes of a Buffer');
+  vk.destroyBuffer(handle);
+});
+
+test('uploads of odd lengths touch no byte beyond', () => {
+  for (const hostVisible of [0, 1]) {
+    const handle = vk.createBuffer(64, hostVisible);
+    for (let length = 1; length <= 13; length++) {
+      vk.fillBuffer(handle, 64, 0xeeeeeeee);
+      vk.uploadBuffer(handle, new Uint8Array(length).fill(length));
+      const expected = new Uint8Array(64).fill(0xee).fill(length, 0, length);
+      assert.deepEqual(bytesOf(handle), expected, `length ${length}, hostVisible ${hostVisible}`);
+    }
+    vk.destroyBuffer(handle);
+  }
+});
+
+test('shorter data leaves the rest; empty data changes nothing; longer data is an error', () => {
+  for (const hostVisible of [0, 1]) {
+    const handle = vk.createBuffer(40, hostVisible);
+    vk.uploadBuffer(handle, ramp(10));
+    vk.uploadBuffer(handle, Uint32Array.of(100, 101, 102));
+    vk.uploadBuffer(handle, new Uint32Array(0));
+    assert.deepEqual(words(handle), Uint32Array.of(100, 101, 102, 3, 4, 5, 6, 7, 8, 9));
+    throws(() => vk.uploadBuffer(handle, new Uint32Array(11)), INVALID_ARGUMENT, ['uploadBuffer', 44, 40], [RangeError]);
+    throws(() => vk.uploadBuffer(handle, new Uint8Array(41)), INVALID_ARGUMENT, ['uploadBuffer', 41, 40], [RangeError]);
+    assert.deepEqual(words(handle), Uint32Array.of(100, 101, 102, 3, 4, 5, 6, 7, 8, 9), 'nothing was half done');
+    vk.destroyBuffer(handle);
+  }
+});
+
+test('the source may be changed right after the upload', () => {
+  for (const [length, hostVisible] of [[16, 1], [16, 0], [100_000, 1], [100_000, 0]]) {
+    const handle = vk.createBuffer(length * 4, hostVisible);
+    const source = ramp(length);
+    vk.uploadBuffer(handle, source);
+    source.fill(0);
+    assert.deepEqual(words(handle), ramp(length));
+    vk.destroyBuffer(handle);
+  }
+});
+
+test('uploadBuffer refuses what is no data', () => {
+  const handle = vk.createBuffer(64);
+  for (const data of [undefined, null, 5, 'text', [1, 2], {}, { length: 4 }, 1n, () => {}]) {
+    throws(() => vk.uploadBuffer(handle, data), INVALID_ARGUMENT, ['uploadBuffer', /data/i], [TypeError]);
+  }
+  throws(() => vk.uploadBuffer(), INVALID_HANDLE, ['uploadBuffer']);
+  vk.destroyBuffer(handle);
+});
+
+test('views of shared memory are taken by bytes, like any view', () => {
+  const shared = new SharedArrayBuffer(64);
+  new Uint32Array(shared).set(ramp(16, 3));
+  const handle = vk.createBuffer(64);
+  vk.uploadBuffer(handle, new Uint32Array(shared));
+  assert.deepEqual(words(handle), ramp(16, 3));
+  vk.uploadBuffer(handle, new Uint32Array(shared, 8, 2));
+  assert.deepEqual(words(handle), Uint32Array.of(5, 6, ...ramp(14, 5)));
+  vk.destroyBuffer(handle);
+});
+
+test('a detached source has no bytes, and no memory behind it is read', () => {
+  const handle = bufferOf(ramp(16));
+  const view = new Uint32Array(16).fill(9);
+  structuredClone(view, { transfer: [view.buffer] });
+  for (const source of [view, view.buffer]) {
+    try {
+      vk.uploadBuffer(handle, source);
+    } catch (error) {
+      assert.equal(error.code, INVALID_ARGUMENT, error.message);
+      assert.ok(error instanceof TypeError || error instanceof RangeError);
+    }
+    assert.deepEqual(words(handle), ramp(16));
+  }
+  vk.destroyBuffer(handle);
+});
+
+test('resizable buffers are taken at their size of the moment', { skip: !('resizable' in ArrayBuffer.prototype) && 'this Node has no resizable buffers' }, () => {
+  const resizable = new ArrayBuffer(16, { maxByteLength: 64 });
+  const tracking = new Uint32Array(resizable);
+  const fixed = new Uint32Array(resizable, 0, 4);
+  const handle = vk.createBuffer(64);
+  vk.fillBuffer(handle, 64, 77);
+  tracking.set([1, 2, 3, 4]);
+  vk.uploadBuffer(handle, tracking);
+  assert.deepEqual(words(handle), Uint32Array.of(1, 2, 3, 4, ...new Array(12).fill(77)));
+  resizable.resize(32);
+  tracking.set([5, 6, 7, 8, 9, 10, 11, 12]);
+  vk.uploadBuffer(handle, tracking);
+  assert.deepEqual(words(handle), Uint32Array.of(5, 6, 7, 8, 9, 10, 11, 12, ...new Array(8).fill(77)));
+  resizable.resize(8);
+  // `fixed` is out of bounds now: no bytes.
+  try {
+    vk.uploadBuffer(handle, fixed);
+  } catch (error) {
+    assert.equal(error.code, INVALID_ARGUMENT, error.message);
+  }
+  assert.deepEqual(words(handle), Uint32Array.of(5, 6, 7, 8, 9, 10, 11, 12, ...new Array(8).fill(77)));
+  vk.uploadBuffer(handle, resizable);
+  assert.deepEqual(words(handle).subarray(0, 3), Uint32Array.of(5, 6, 7));
+  vk.destroyBuffer(handle);
+});
+
+test('fillBuffer fills the first bytes with the pattern', () => {
+  for (const hostVisible of [0, 1]) {
+    const handle = vk.createBuffer(64, hostVisible);
+    vk.uploadBuffer(handle, ramp(16));
+    vk.fillBuffer(handle, 0, 1);
+    assert.deepEqual(words(handle), ramp(16), 'no bytes');
+    vk.fillBuffer(handle, 20, 0xdeadbeef);
+    assert.deepEqual(words(handle), Uint32Array.of(...new Array(5).fill(0xdeadbeef), ...ramp(11, 5)));
+    vk.fillBuffer(handle, 64, 0);
+    assert.deepEqual(words(handle), new Uint32Array(16));
+    for (const pattern of [0x80000000, 0xffffffff, 1]) {
+      vk.fillBuffer(handle, 64, pattern);
+      assert.deepEqual(words(handle), new Uint32Array(16).fill(pattern));
+    }
+    vk.destroyBuffer(handle);
+  }
+});
+
+test('fillBuffer refuses sizes that are no multiple of 4 or larger than the buffer, and patterns that are no u32', () => {
+  const handle = bufferOf(ramp(16));
+  for (const bytes of [1, 2, 3, 62, 68, 2 ** 40, -4, 4.5]) {
+    throws(() => vk.fillBuffer(handle, bytes, 0), INVALID_ARGUMENT, ['fillBuffer', /bytes/i, String(bytes)]);
+  }
+  for (const bytes of [NaN, '64', undefined, null, {}]) {
+    throws(() => vk.fillBuffer(handle, bytes, 0), INVALID_ARGUMENT, ['fillBuffer', /bytes/i]);
+  }
+  for (const pattern of [1.5, NaN, 2 ** 32, -(2 ** 31) - 1, '1', undefined, null, {}]) {
+    throws(() => vk.fillBuffer(handle, 64, pattern), INVALID_ARGUMENT, ['fillBuffer', /value|pattern|u32/i]);
+  }
+  assert.deepEqual(words(handle), ramp(16), 'nothing was half done');
+  vk.destroyBuffer(handle);
+});
+
+test('floats survive the round trip bit for bit, NaN payloads included', () => {
+  const patterns = Uint32Array.of(0x7fc00001, 0xffc12345, 0x7f800001, 0x80000000, 0x00000001, 0x7f7fffff);
+  const handle = bufferOf(patterns);
+  assert.deepEqual(bits(vk.readBuffer(handle)), patterns);
+  vk.destroyBuffer(handle);
+});
+
+test('a size that is no multiple of 4 reads as whole elements', () => {
+  const handle = vk.createBuffer(10);
+  vk.uploadBuffer(handle, Uint8Array.from({ length: 10 }, (_, i) => i));
+  assert.equal(vk.readBuffer(handle).length, 2);
+  assert.deepEqual(bytesOf(handle), Uint8Array.of(0, 1, 2, 3, 4, 5, 6, 7));
+  throws(() => vk.uploadBuffer(handle, new Uint8Array(11)), INVALID_ARGUMENT, [11, 10]);
+  vk.destroyBuffer(handle);
+});

@@ -1,0 +1,223 @@
+import { test } from 'node:test';
+import assert from 'node:assert/strict';
+import { existsSync, mkdtempSync, readdirSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { vk, init } from './lib/addon.mjs';
+import { child, childError, childJson } from './lib/child.mjs';
+import { NO_DEVICE, NO_LOADER } from './lib/expect.mjs';
+
+const NUMBERS = [
+  'vendorId', 'deviceId', 'driverVersion', 'deviceLocalMemoryBytes', 'maxComputeSharedMemorySize',
+  'maxComputeWorkGroupInvocations', 'maxComputeWorkGroupSizeX', 'maxComputeWorkGroupSizeY',
+  'maxComputeWorkGroupSizeZ', 'subgroupSize', 'subgroupSupportedStages', 'subgroupSupportedOperations',
+  'minSubgroupSize', 'maxSubgroupSize', 'maxComputeWorkgroupSubgroups', 'requiredSubgroupSizeStages',
+  'timestampValidBits', 'timestampPeriodNs', 'coopMatM', 'coopMatN', 'coopMatK',
+];
+const BOOLEANS = [
+  'subgroupQuadOperationsInAllStages', 'subgroupSizeControlSupported', 'computeFullSubgroupsSupported',
+  'f16Supported', 'hasAsyncTransfer', 'coopMatSupported', 'coopMat2Supported', 'hasPushDescriptors',
+  'hasBDA', 'hasDGC',
+];
+
+test('initDevice returns every field of the contract', () => {
+  const info = init();
+  assert.equal(typeof info.deviceName, 'string');
+  assert.notEqual(info.deviceName, '');
+  for (const field of NUMBERS) {
+    assert.equal(typeof info[field], 'number', field);
+    assert.ok(Number.isFinite(info[field]) && info[field] >= 0, `${field} = ${info[field]}`);
+  }
+  for (const field of BOOLEANS) assert.equal(typeof info[field], 'boolean', field);
+  for (const field of ['deviceType', 'apiVersion']) {
+    assert.ok(['string', 'number'].includes(typeof info[field]), `${field}: ${typeof info[field]}`);
+  }
+  assert.ok(Array.isArray(info.cooperativeMatrixProperties));
+});
+
+test('the info is consistent in itself', () => {
+  const info = init();
+  assert.ok(info.deviceLocalMemoryBytes > 0);
+  // The least that Vulkan 1.3 allows.
+  assert.ok(info.maxComputeSharedMemorySize >= 16384);
+  assert.ok(info.maxComputeWorkGroupInvocations >= 128);
+  assert.ok(info.maxComputeWorkGroupSizeX >= 128);
+  assert.ok(info.maxComputeWorkGroupSizeY >= 128);
+  assert.ok(info.maxComputeWorkGroupSizeZ >= 64);
+  assert.ok(info.subgroupSize >= 1 && (info.subgroupSize & (info.subgroupSize - 1)) === 0);
+  assert.ok(info.minSubgroupSize <= info.subgroupSize && info.subgroupSize <= info.maxSubgroupSize);
+  assert.ok(info.subgroupSupportedStages & 0x20, 'compute has subgroup operations');
+  assert.ok(info.subgroupSupportedOperations & 1, 'basic operations are mandatory');
+  if (info.timestampValidBits > 0) assert.ok(info.timestampPeriodNs > 0);
+  const { coopMatM: m, coopMatN: n, coopMatK: k } = info;
+  if (info.coopMatSupported) assert.ok(info.cooperativeMatrixProperties.length > 0);
+  else assert.deepEqual([m, n, k], [0, 0, 0]);
+  assert.equal(m > 0, n > 0);
+  assert.equal(m > 0, k > 0);
+});
+
+test('a second initDevice returns the same info', () => {
+  assert.deepEqual(init(), init());
+});
+
+test('HELIOS_DEVICE picks by index, by part of the name and by UUID', async () => {
+  const { deviceName } = init();
+  const code = 'process.stdout.write(JSON.stringify(vk.initDevice()))';
+  const part = deviceName.slice(1, 6);
+  assert.equal((await childJson(code, { env: { HELIOS_DEVICE: part } })).deviceName, deviceName);
+  assert.equal((await childJson(code, { env: { HELIOS_DEVICE: part.toUpperCase() } })).deviceName, deviceName, 'case does not matter');
+  const first = await childJson(code, { env: { HELIOS_DEVICE: '0' } });
+  assert.notEqual(first.deviceName, '');
+  const uuid = first.deviceUUID;
+  assert.match(uuid, /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/, 'info.deviceUUID is a UUID');
+  assert.deepEqual(await childJson(code, { env: { HELIOS_DEVICE: uuid } }), first);
+  assert.deepEqual(await childJson(code, { env: { HELIOS_DEVICE: uuid.toUpperCase() } }), first);
+});
+
+test('HELIOS_DEVICE that fits no device is an error that names it and lists what there is', async () => {
+  for (const wanted of ['no such device', '97', 'ffffffff-ffff-ffff-ffff-ffffffffffff']) {
+    const error = await childError('vk.initDevice()', { env: { HELIOS_DEVICE: wanted } });
+    assert.equal(error.code, NO_DEVICE);
+    assert.ok(error.message.includes(wanted), error.message);
+    assert.ok(error.message.includes('HELIOS_DEVICE'), error.message);
+    assert.ok(error.message.includes(init().deviceName), `lists the devices: ${error.message}`);
+  }
+});
+
+test('no loader, no driver and no device are three errors, each of which says what to install', async () => {
+  const noLoader = await childError('vk.initDevice()', { env: { HELIOS_VULKAN_LOADER: '/nonexistent/libvulkan.so.1' } });
+  assert.equal(noLoader.code, NO_LOADER);
+  assert.match(noLoader.message, /libvulkan1|vulkan-loader/);
+
+  const nothing = '/nonexistent/icd.json';
+  const noDriver = await childError('vk.initDevice()', { env: { VK_DRIVER_FILES: nothing, VK_ICD_FILENAMES: nothing } });
+  assert.equal(noDriver.code, NO_DEVICE);
+  assert.match(noDriver.message, /driver/i);
+  assert.match(noDriver.message, /mesa-vulkan-drivers/);
+
+  const noDevice = await childError('vk.initDevice()', { env: { HELIOS_DEVICE: 'no such device' } });
+  assert.equal(noDevice.code, NO_DEVICE);
+  assert.equal(new Set([noLoader, noDriver, noDevice].map((error) => error.message)).size, 3);
+});
+
+test('after a failed initDevice the next one may succeed', async () => {
+  const name = await childJson(`
+    assert.throws(() => vk.initDevice(), { code: '${NO_DEVICE}' });
+    assert.throws(() => vk.createBuffer(16), Error);
+    delete process.env.HELIOS_DEVICE;
+    process.stdout.write(JSON.stringify(vk.initDevice().deviceName));
+  `, { env: { HELIOS_DEVICE: 'no such device' } });
+  assert.equal(name, init().deviceName);
+});
+
+test('HELIOS_DISABLE_PUSH_DESCRIPTORS=1 switches push descriptors off, and kernels still run', async () => {
+  const code = `
+    const info = init();
+    const b = bufferOf(ramp(100));
+    vk.dispatch(pipelineOf(programs.increment), [b], 2, 1, 1, Uint32Array.of(100, 5));
+    assert.deepEqual(words(b), ramp(100, 5));
+    process.stdout.write(JSON.stringify(info.hasPushDescriptors));
+  `;
+  assert.equal(await childJson(code, { env: { HELIOS_DISABLE_PUSH_DESCRIPTORS: '1' } }), false);
+});
+
+test('HELIOS_SPIN_WAIT changes nothing but how it waits', async () => {
+  for (const spins of ['0', '1000', '1000000', 'not a number', '']) {
+    await childJson(`
+      init();
+      const b = bufferOf(ramp(64));
+      const tv = vk.dispatch(pipelineOf(programs.churn), [b, b], 1, 1, 1, Uint32Array.of(64, 10000));
+      vk.waitTimeline(tv);
+      assert.ok(vk.getCompleted() >= tv);
+    `, { env: { HELIOS_SPIN_WAIT: spins } });
+  }
+});
+
+test('HELIOS_DEBUG_PIPELINES=1 prints every pipeline to stderr, and nothing to stdout', async () => {
+  const code = 'init(); pipelineOf(programs.scaleAdd);';
+  const on = await child(code, { env: { HELIOS_DEBUG_PIPELINES: '1' } });
+  assert.equal(on.code, 0, on.stderr);
+  assert.equal(on.stdout, '');
+  assert.match(on.stderr, /pipeline/i);
+  const off = await child(code, { env: { HELIOS_DEBUG_PIPELINES: undefined } });
+  assert.doesNotMatch(off.stderr, /pipeline/i);
+});
+
+test('HELIOS_DEBUG_COOP_PROPS=1 prints the cooperative-matrix shapes to stderr', async () => {
+  const { code, stdout, stderr } = await child('init();', { env: { HELIOS_DEBUG_COOP_PROPS: '1' } });
+  assert.equal(code, 0, stderr);
+  assert.equal(stdout, '');
+  if (init().coopMatSupported) assert.match(stderr, /coop/i);
+});
+
+test('HELIOS_COOP_TILE takes a shape that the device lists, and no other', async () => {
+  const info = init();
+  const code = 'process.stdout.write(JSON.stringify(vk.initDevice()))';
+  const shape = ({ coopMatM, coopMatN, coopMatK }) => [coopMatM, coopMatN, coopMatK];
+  for (const tile of ['3x5x7', 'nonsense', '']) {
+    const chosen = await childJson(code, { env: { HELIOS_COOP_TILE: tile } });
+    assert.deepEqual(shape(chosen), shape(info), `HELIOS_COOP_TILE=${tile}`);
+  }
+  if (info.coopMatSupported) {
+    const own = shape(info).join('x');
+    assert.deepEqual(shape(await childJson(code, { env: { HELIOS_COOP_TILE: own } })), shape(info));
+  }
+});
+
+test('HELIOS_PIPELINE_CACHE: a folder that is filled, used, and survives damage; 0 is none', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'helios-cache-'));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const cache = join(folder, 'made', 'on', 'demand');
+  const code = `
+    init();
+    const b = bufferOf(ramp(64));
+    vk.dispatch(pipelineOf(programs.increment), [b], 1, 1, 1, Uint32Array.of(64, 1));
+    assert.deepEqual(words(b), ramp(64, 1));
+    vk.destroy();
+  `;
+  const files = (at) => (existsSync(at) ? readdirSync(at, { recursive: true }).map((name) => join(at, name)).filter((name) => statSync(name).isFile()) : []);
+  await childJson(code, { env: { HELIOS_PIPELINE_CACHE: cache } });
+  const written = files(cache);
+  assert.ok(written.length > 0, 'a cache file was written');
+  await childJson(code, { env: { HELIOS_PIPELINE_CACHE: cache } });
+  for (const damage of [(name) => truncateSync(name, 20), (name) => writeFileSync(name, 'not a cache'.repeat(100)), (name) => truncateSync(name, 0)]) {
+    written.forEach(damage);
+    await childJson(code, { env: { HELIOS_PIPELINE_CACHE: cache } });
+  }
+  // A folder that cannot be made costs the cache, not the device.
+  writeFileSync(join(folder, 'file'), '');
+  await childJson(code, { env: { HELIOS_PIPELINE_CACHE: join(folder, 'file', 'below') } });
+  // 0 writes nowhere, not even to the default place.
+  await childJson(code, { env: { HELIOS_PIPELINE_CACHE: '0', XDG_CACHE_HOME: join(folder, 'xdg'), HOME: folder } });
+  assert.deepEqual(files(join(folder, 'xdg')), []);
+});
+
+test('every call of the contract is there', () => {
+  for (const name of [
+    'initDevice', 'createBuffer', 'uploadBuffer', 'uploadAsync', 'fillBuffer', 'readBuffer', 'destroyBuffer',
+    'createPipeline', 'dispatch', 'batchBegin', 'batchDispatch', 'batchSubmit', 'batchDispatchMany',
+    'batchExecuteAll', 'batchExecuteAllProfiled', 'waitTimeline', 'getCompleted', 'gpuTime', 'waitIdle',
+    'destroy', 'getAllocatorStats', 'getHostTiming', 'resetHostTiming', 'dgcInfo', 'dgcSetup',
+    'dgcGetCommandBuffer', 'dgcExecute', 'dgcGetBufferAddress', 'batchExecuteAllDGC',
+  ]) assert.equal(typeof vk[name], 'function', name);
+});
+
+test('shaders: every embedded shader becomes a pipeline', () => {
+  init();
+  const names = Object.keys(vk.shaders);
+  for (const name of names) {
+    const { spirv, bindings, pushBytes, workgroupSize } = vk.shaders[name];
+    assert.ok(spirv instanceof Uint32Array && spirv[0] === 0x07230203, name);
+    assert.ok(Number.isInteger(bindings) && bindings >= 0, name);
+    assert.ok(Number.isInteger(pushBytes) && pushBytes >= 0 && pushBytes <= 256, name);
+    assert.equal(workgroupSize.length, 3, name);
+    for (const size of workgroupSize) assert.ok(Number.isInteger(size) && size >= 1, name);
+  }
+});
+
+test('the package can be imported as well as required', async () => {
+  if (process.env.HELIOS_TEST_ADDON) return;
+  const imported = await import('../index.js');
+  assert.equal(typeof imported.initDevice, 'function');
+  assert.equal(typeof imported.default.initDevice, 'function');
+});

@@ -1,0 +1,54 @@
+/**
+ * The addon under test: the package's index.js, or what HELIOS_TEST_ADDON names. Loading does not
+ * create the device; `init()` does.
+ */
+import { createRequire } from 'node:module';
+import { resolve } from 'node:path';
+
+const require = createRequire(import.meta.url);
+
+/** @type {typeof import('../../index.js')} */
+export const vk = require(process.env.HELIOS_TEST_ADDON ? resolve(process.env.HELIOS_TEST_ADDON) : '../../index.js');
+
+/** Creates the device (once a process) and returns its info. */
+export const init = () => vk.initDevice();
+
+/** True when every call also passes through the validation layer. */
+export const validating = process.env.HELIOS_VALIDATION === '1';
+
+/** Counts of heavy tests shrink tenfold under the validation layer or with HELIOS_TEST_LIGHT=1. */
+export const light = validating || process.env.HELIOS_TEST_LIGHT === '1';
+export const scaled = (count) => (light ? Math.max(1, Math.ceil(count / 10)) : count);
+
+/** A new buffer that holds `data`, whole. */
+export function bufferOf(data, hostVisible = 1) {
+  const handle = vk.createBuffer(data.byteLength, hostVisible);
+  vk.uploadBuffer(handle, data);
+  return handle;
+}
+
+/** A buffer's contents as u32 words (readBuffer gives the same bytes as f32). */
+export const words = (handle) => bits(vk.readBuffer(handle));
+export const bits = (floats) => new Uint32Array(floats.buffer, floats.byteOffset, floats.length);
+
+/** The bit pattern of an f32, for push constants that mix kinds. */
+export const floatBits = (value) => new Uint32Array(Float32Array.of(value).buffer)[0];
+
+/** [0, 1, 2, …] with an offset. */
+export const ramp = (length, from = 0) => Uint32Array.from({ length }, (_, i) => from + i);
+
+const pipelines = new Map();
+/** The pipeline of a test program, created on first use. */
+export function pipelineOf(program) {
+  let pipeline = pipelines.get(program.name);
+  if (pipeline === undefined) {
+    pipeline = vk.createPipeline(program.spirv, program.bindings, program.pushBytes);
+    pipelines.set(program.name, pipeline);
+  }
+  return pipeline;
+}
+/** After destroy(), pipelines must be created anew. */
+export const forgetPipelines = () => pipelines.clear();
+
+/** Workgroups of 64 for `n` elements. */
+export const groupsOf = (n) => Math.ceil(n / 64);

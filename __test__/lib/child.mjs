@@ -1,0 +1,47 @@
+import { spawn } from 'node:child_process';
+import assert from 'node:assert/strict';
+
+const PRELUDE = `
+import assert from 'node:assert/strict';
+import { vk, init, bufferOf, words, bits, ramp, pipelineOf, groupsOf, forgetPipelines } from '${new URL('addon.mjs', import.meta.url)}';
+import * as programs from '${new URL('programs.mjs', import.meta.url)}';
+`;
+
+/**
+ * Runs an ES module in a fresh Node, with this directory's helpers imported.
+ * @param {string} source
+ * @param {{env?: Record<string, string | undefined>, nodeArgs?: string[], timeout?: number}} options
+ *   `env` is laid over this process's; undefined removes a variable
+ * @returns {Promise<{code: number|null, signal: string|null, stdout: string, stderr: string}>}
+ */
+export function child(source, { env = {}, nodeArgs = [], timeout = 60_000 } = {}) {
+  const environment = { ...process.env, ...env };
+  delete environment.NODE_TEST_CONTEXT;
+  for (const name of Object.keys(environment)) if (environment[name] === undefined) delete environment[name];
+  return new Promise((resolve, reject) => {
+    const process_ = spawn(process.execPath, [...nodeArgs, '--input-type=module', '-e', PRELUDE + source],
+      { env: environment, timeout, killSignal: 'SIGKILL' });
+    const output = { stdout: '', stderr: '' };
+    process_.stdout.setEncoding('utf8').on('data', (text) => { output.stdout += text; });
+    process_.stderr.setEncoding('utf8').on('data', (text) => { output.stderr += text; });
+    process_.on('error', reject);
+    process_.on('close', (code, signal) => resolve({ code, signal, ...output }));
+  });
+}
+
+/** Runs a child that must end well, and returns what it printed as JSON (or undefined). */
+export async function childJson(source, options) {
+  const { code, signal, stdout, stderr } = await child(source, options);
+  assert.equal(signal, null, `child died of ${signal}\n${stderr}`);
+  assert.equal(code, 0, `child ended with code ${code}\n${stderr}`);
+  return stdout === '' ? undefined : JSON.parse(stdout);
+}
+
+/** Runs `expression` in a child and returns the error it throws as `{name, code, message}`. */
+export const childError = (expression, options) => childJson(`
+  let error;
+  try { await (async () => { ${expression} })(); } catch (caught) { error = caught; }
+  if (error === undefined) throw new Error('nothing was thrown');
+  if (!(error instanceof Error)) throw new Error('not an Error: ' + error);
+  process.stdout.write(JSON.stringify({ name: error.name, code: error.code, message: error.message }));
+`, options);

@@ -1,0 +1,72 @@
+/**
+ * The two packed forms of a list of dispatches, written the way the trainer writes them.
+ * A record is `{pipeline, buffers, groups: [x, y, z], push: Uint32Array, writeMask}`; all but the
+ * pipeline may be left out.
+ */
+
+const filled = (record) => ({
+  pipeline: record.pipeline,
+  buffers: record.buffers ?? [],
+  groups: [record.groups?.[0] ?? 1, record.groups?.[1] ?? 1, record.groups?.[2] ?? 1],
+  push: record.push ?? new Uint32Array(0),
+  writeMask: record.writeMask ?? 0,
+});
+
+/** Bytes of one record in the byte form. */
+export const recordBytes = (record) => {
+  const { buffers, groups, push } = filled(record);
+  return 16 + (groups[2] !== 1 ? 4 : 0) + 4 * buffers.length + push.byteLength;
+};
+
+/**
+ * The byte form: i32 pipeline, u16 n, u16 flags, u32 gX, [u32 gZ], u32 mask, i32 × n, push bytes.
+ * @returns {ArrayBuffer}
+ */
+export function packBytes(records) {
+  const packed = new ArrayBuffer(records.reduce((sum, record) => sum + recordBytes(record), 0));
+  const view = new DataView(packed);
+  let at = 0;
+  const u32 = (value) => { view.setUint32(at, value, true); at += 4; };
+  const u16 = (value) => { view.setUint16(at, value, true); at += 2; };
+  for (const record of records) {
+    const { pipeline, buffers, groups: [gX, gY, gZ], push, writeMask } = filled(record);
+    u32(pipeline);
+    u16(buffers.length);
+    u16((gY === 1 ? 0 : gY << 1) | (gZ !== 1 ? 1 : 0));
+    u32(gX);
+    if (gZ !== 1) u32(gZ);
+    u32(writeMask);
+    buffers.forEach(u32);
+    push.forEach(u32);
+  }
+  return packed;
+}
+
+/** Byte offset of each record in the byte form. */
+export function byteOffsets(records) {
+  let at = 0;
+  return records.map((record) => { const offset = at; at += recordBytes(record); return offset; });
+}
+
+/**
+ * The word form: [count, wordsUntilPushArea], then per dispatch [pipeline, n, buffers…, gX, gY, gZ,
+ * pushOffset, pushSize, writeMask], then the push area.
+ * @returns {ArrayBuffer}
+ */
+export function packWords(records) {
+  const words = [records.length, 0];
+  const area = [];
+  for (const record of records) {
+    const { pipeline, buffers, groups, push, writeMask } = filled(record);
+    words.push(pipeline, buffers.length, ...buffers, ...groups, 4 * area.length, push.byteLength, writeMask);
+    area.push(...push);
+  }
+  words[1] = words.length;
+  return Uint32Array.from([...words, ...area]).buffer;
+}
+
+/** Byte offset of each record in the word form. */
+export function wordOffsets(records) {
+  let at = 8;
+  return records.map((record) => { const offset = at; at += 32 + 4 * filled(record).buffers.length; return offset; });
+}

@@ -1,0 +1,24 @@
+/** A seeded generator (mulberry32), so that a failing program can be run again. */
+export class Random {
+  #state;
+  constructor(seed) { this.#state = seed >>> 0; }
+  u32() {
+    this.#state = (this.#state + 0x6d2b79f5) >>> 0;
+    let t = this.#state;
+    t = Math.imul(t ^ (t >>> 15), t | 1);
+    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+    return (t ^ (t >>> 14)) >>> 0;
+  }
+  /** An integer in [0, n). */
+  below(n) { return Math.floor((this.u32() / 2 ** 32) * n); }
+  /** An integer in [low, high]. */
+  between(low, high) { return low + this.below(high - low + 1); }
+  chance(p) { return this.u32() / 2 ** 32 < p; }
+  pick(list) { return list[this.below(list.length)]; }
+  words(length) { return Uint32Array.from({ length }, () => this.u32()); }
+  /** `count` different members of `list`. */
+  sample(list, count) {
+    const rest = [...list];
+    return Array.from({ length: count }, () => rest.splice(this.below(rest.length), 1)[0]);
+  }
+}

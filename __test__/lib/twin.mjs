@@ -1,0 +1,109 @@
+/**
+ * Runs every operation twice: on the device and, at once and one after the other, on plain arrays.
+ * After any sequence of calls the two must hold the same words ("as if serial").
+ */
+import { bits, groupsOf, pipelineOf, vk, words } from './addon.mjs';
+import { sameWords } from './expect.mjs';
+import { packBytes, packWords } from './packed.mjs';
+import { addByAddress } from './programs.mjs';
+
+/** @typedef {{handle: number, data: Uint32Array, name: string}} TwinBuffer */
+
+export class Twin {
+  /** True between batchBegin and batchSubmit. */
+  open = false;
+  /** What was done, for the message of a failure. */
+  log = [];
+  #count = 0;
+
+  /** @returns {TwinBuffer} with defined contents */
+  create(data, hostVisible = 1) {
+    const buffer = { handle: vk.createBuffer(data.byteLength, hostVisible), data: data.slice(), name: `b${this.#count++}` };
+    this.log.push(`${buffer.name} = create(${data.length} words, ${hostVisible})`);
+    vk.uploadBuffer(buffer.handle, data);
+    return buffer;
+  }
+  destroy(buffer) {
+    this.log.push(`destroy(${buffer.name})`);
+    vk.destroyBuffer(buffer.handle);
+    buffer.data = undefined;
+  }
+
+  /** The record of one run of a program, after it was run on the arrays. */
+  #run({ program, buffers, push, writeMask }) {
+    this.log.push(`  ${program.name}(${buffers.map((b) => b.name)}; ${push}; mask ${writeMask})`);
+    program.run(buffers.map((b) => b.data), push);
+    return {
+      pipeline: pipelineOf(program), buffers: buffers.map((b) => b.handle), groups: [groupsOf(push[0]), 1, 1], push, writeMask,
+    };
+  }
+
+  dispatch(run) {
+    this.log.push('dispatch');
+    const { pipeline, buffers, groups, push } = this.#run(run);
+    return vk.dispatch(pipeline, buffers, ...groups, push);
+  }
+  begin() { this.log.push('begin'); this.open = true; vk.batchBegin(); }
+  submit() { this.log.push('submit'); this.open = false; return vk.batchSubmit(); }
+  /** batchDispatch into the open batch, or in a batch of its own. */
+  batched(run) {
+    const own = !this.open;
+    if (own) this.begin();
+    this.log.push('batchDispatch');
+    const { pipeline, buffers, groups, push, writeMask } = this.#run(run);
+    if (writeMask === undefined) vk.batchDispatch(pipeline, buffers, ...groups, push);
+    else vk.batchDispatch(pipeline, buffers, ...groups, push, Uint32Array.of(writeMask));
+    return own ? this.submit() : undefined;
+  }
+  /** A packed list: into the open batch, or in a batch of its own. `form` is 'bytes' or 'words'. */
+  packed(form, runs) {
+    this.log.push(`packed ${form} ×${runs.length}`);
+    const records = runs.map((run) => this.#run(run));
+    const call = this.open ? vk.batchDispatchMany : vk.batchExecuteAll;
+    return form === 'bytes' ? call(packBytes(records), records.length) : call(packWords(records));
+  }
+  fill(buffer, bytes, pattern) {
+    this.log.push(`fill(${buffer.name}, ${bytes}, ${pattern})`);
+    vk.fillBuffer(buffer.handle, bytes, pattern);
+    buffer.data.fill(pattern, 0, bytes / 4);
+  }
+  upload(buffer, data) {
+    this.log.push(`upload(${buffer.name}, ${data.length} words)`);
+    const source = data.slice();
+    vk.uploadBuffer(buffer.handle, source);
+    buffer.data.set(data);
+    source.fill(0xbad0bad0); // the source is the caller's again
+  }
+  uploadAsync(buffer, data, byteOffset = 0) {
+    this.log.push(`uploadAsync(${buffer.name}, ${data.length} words at ${byteOffset})`);
+    const source = data.slice();
+    const tv = vk.uploadAsync(buffer.handle, source, byteOffset);
+    buffer.data.set(data, byteOffset / 4);
+    source.fill(0xbad1bad1);
+    return tv;
+  }
+  /** c = a + b for n words through batchExecuteAllDGC; `dgcSetup` must have been called. */
+  dgc(a, b, c, n) {
+    this.log.push(`dgc(${a.name}, ${b.name}, ${c.name}; ${n})`);
+    const tv = vk.batchExecuteAllDGC(Int32Array.of(a.handle, b.handle, c.handle, n, groupsOf(n), 1, 1).buffer, 1);
+    for (let i = 0; i < n; i++) c.data[i] = a.data[i] + b.data[i];
+    return tv;
+  }
+  read(buffer) {
+    this.log.push(`read(${buffer.name})`);
+    sameWords(words(buffer.handle), buffer.data, this.#story(buffer));
+  }
+  /** Reads now, compares later: the array must stay as it was. */
+  readLater(buffer) {
+    this.log.push(`readLater(${buffer.name})`);
+    const [result, expected, story] = [vk.readBuffer(buffer.handle), buffer.data.slice(), this.#story(buffer)];
+    return () => sameWords(bits(result), expected, `later, ${story}`);
+  }
+  #story(buffer) {
+    return `${buffer.name} after ${this.log.length} steps, the last of them\n${this.log.slice(-40).join('\n')}\n`;
+  }
+}
+
+/** Makes batchExecuteAllDGC run c = a + b. */
+export const setUpDgc = (maxSequences = 64) =>
+  vk.dgcSetup(pipelineOf(addByAddress), addByAddress.pushBytes, maxSequences);

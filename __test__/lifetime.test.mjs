@@ -1,0 +1,181 @@
+/** The device's life: before initDevice, after destroy, again, and process exits of every kind. */
+import { test } from 'node:test';
+import assert from 'node:assert/strict';
+import { child, childJson } from './lib/child.mjs';
+
+/** Every call but initDevice, with arguments that are right as long as the device lives. */
+const CALLS = `
+  const calls = {
+    createBuffer: () => vk.createBuffer(64),
+    uploadBuffer: () => vk.uploadBuffer(x, ramp(16)),
+    uploadAsync: () => vk.uploadAsync(x, ramp(16)),
+    fillBuffer: () => vk.fillBuffer(x, 64, 0),
+    readBuffer: () => vk.readBuffer(x),
+    destroyBuffer: () => vk.destroyBuffer(x),
+    createPipeline: () => vk.createPipeline(programs.increment.spirv, 1, 8),
+    dispatch: () => vk.dispatch(p, [x], 1, 1, 1, Uint32Array.of(16, 1)),
+    batchBegin: () => vk.batchBegin(),
+    batchDispatch: () => vk.batchDispatch(p, [x], 1, 1, 1, Uint32Array.of(16, 1)),
+    batchDispatchMany: () => vk.batchDispatchMany(new ArrayBuffer(0), 0),
+    batchSubmit: () => vk.batchSubmit(),
+    batchExecuteAll: () => vk.batchExecuteAll(new ArrayBuffer(0), 0),
+    batchExecuteAllProfiled: () => vk.batchExecuteAllProfiled(new ArrayBuffer(0), 0),
+    waitTimeline: () => vk.waitTimeline(1),
+    getCompleted: () => vk.getCompleted(),
+    gpuTime: () => vk.gpuTime(p, [x], 1, 1, 1, Uint32Array.of(16, 1)),
+    waitIdle: () => vk.waitIdle(),
+    dgcSetup: () => vk.dgcSetup(p, 8, 1),
+    dgcGetCommandBuffer: () => vk.dgcGetCommandBuffer(),
+    dgcExecute: () => vk.dgcExecute(1),
+    dgcGetBufferAddress: () => vk.dgcGetBufferAddress(x),
+    batchExecuteAllDGC: () => vk.batchExecuteAllDGC(new ArrayBuffer(28), 1),
+  };
+  const allFail = (pattern) => {
+    for (const [name, call] of Object.entries(calls)) {
+      assert.throws(call, (error) => {
+        assert.ok(error instanceof Error);
+        assert.equal(error.code, 'ERR_HELIOS_NO_DEVICE', name + ': ' + error.message);
+        assert.match(error.message, pattern);
+        assert.ok(error.message.includes(name), error.message + ' names ' + name);
+        return true;
+      }, name);
+    }
+  };
+`;
+
+test('before initDevice every call says that there is no device yet', async () => {
+  await childJson(`
+    const [x, p] = [0, 0];
+    ${CALLS}
+    allFail(/initDevice/);
+    vk.destroy(); // nothing to release, nothing to complain about
+    allFail(/initDevice/);
+    init();
+  `);
+});
+
+test('after destroy every call says that the device is gone; initDevice brings a new one', async () => {
+  await childJson(`
+    const info = init();
+    let x = bufferOf(ramp(16));
+    let p = pipelineOf(programs.increment);
+    vk.dispatch(p, [x], 1, 1, 1, Uint32Array.of(16, 1));
+    assert.equal(vk.destroy(), undefined);
+    ${CALLS}
+    allFail(/destroy|gone|initDevice/);
+    vk.destroy();
+    allFail(/destroy|gone|initDevice/);
+    assert.deepEqual(init(), info);
+    // Handles of the old device are dead on the new one.
+    for (const name of ['readBuffer', 'destroyBuffer', 'dispatch']) {
+      assert.throws(calls[name], (error) => error.code === 'ERR_HELIOS_INVALID_HANDLE', name);
+    }
+    forgetPipelines();
+    x = bufferOf(ramp(16));
+    p = pipelineOf(programs.increment);
+    calls.dispatch();
+    assert.deepEqual(words(x), ramp(16, 1));
+  `);
+});
+
+test('init and destroy, many times over', async () => {
+  await childJson(`
+    for (let round = 0; round < 10; round++) {
+      init();
+      forgetPipelines();
+      const x = bufferOf(ramp(1000), round % 2);
+      const p = pipelineOf(programs.increment);
+      for (let i = 0; i < 10; i++) vk.dispatch(p, [x], 16, 1, 1, Uint32Array.of(1000, 1));
+      if (round % 3) assert.deepEqual(words(x), ramp(1000, 10));
+      if (round % 2) vk.batchBegin(); // an open batch dies with the device
+      vk.destroy();
+    }
+    init();
+    assert.throws(() => vk.batchSubmit(), (error) => error.code === 'ERR_HELIOS_INVALID_BATCH');
+  `);
+});
+
+test('destroy with work in flight waits for it or gives it up, and never crashes', async () => {
+  await childJson(`
+    for (let round = 0; round < 3; round++) {
+      init();
+      forgetPipelines();
+      const x = bufferOf(ramp(64), 0);
+      for (let i = 0; i < 20; i++) vk.dispatch(pipelineOf(programs.churn), [x, x], 1, 1, 1, Uint32Array.of(64, 100000));
+      vk.uploadAsync(x, ramp(64));
+      vk.destroyBuffer(x);
+      vk.destroy();
+    }
+  `);
+});
+
+test('destroy gives the memory back', async () => {
+  const [first, last] = await childJson(`
+    const sizes = [];
+    for (let round = 0; round < 12; round++) {
+      init();
+      const buffers = Array.from({ length: 8 }, () => vk.createBuffer(8 << 20, 0));
+      buffers.forEach((buffer) => vk.fillBuffer(buffer, 8 << 20, round));
+      vk.waitIdle();
+      vk.destroy();
+      sizes.push(process.memoryUsage().rss / 2 ** 20);
+    }
+    process.stdout.write(JSON.stringify([sizes[2], sizes.at(-1)]));
+  `);
+  // Nine more rounds of 64 MiB each.
+  assert.ok(last - first < 300, `resident memory grew from ${first} to ${last} MiB`);
+});
+
+const BUSY = `
+  init();
+  const x = bufferOf(ramp(64), 0);
+  for (let i = 0; i < 30; i++) {
+    vk.batchBegin();
+    vk.batchDispatch(pipelineOf(programs.churn), [x, x], 1, 1, 1, Uint32Array.of(64, 100000));
+    vk.batchSubmit();
+  }
+`;
+for (const [name, end, code] of [
+  ['falls off its end', '', 0],
+  ['calls process.exit(0)', 'process.exit(0);', 0],
+  ['calls process.exit(3)', 'process.exit(3);', 3],
+  ['exits with an open batch', 'vk.batchBegin(); vk.batchDispatch(pipelineOf(programs.churn), [x, x], 1, 1, 1, Uint32Array.of(64, 1000)); process.exit(0);', 0],
+  ['exits with uploads in flight', 'const big = vk.createBuffer(32 << 20, 0); vk.uploadAsync(big, new Uint8Array(32 << 20)); process.exit(0);', 0],
+  ['exits from an exit handler that still reads', 'process.on("exit", () => { words(x); });', 0],
+  ['destroys the device at exit', 'process.on("exit", () => vk.destroy());', 0],
+  ['throws', 'throw new Error("an error nobody catches");', 1],
+]) {
+  test(`a process with work in flight that ${name} ends with code ${code}`, async () => {
+    const result = await child(BUSY + end);
+    assert.equal(result.signal, null, result.stderr);
+    assert.equal(result.code, code, result.stderr);
+  });
+}
+
+test('a process ends by itself when nothing is left to do', async () => {
+  const result = await child('init(); bufferOf(ramp(64));', { timeout: 30_000 });
+  assert.deepEqual([result.code, result.signal], [0, null], result.stderr);
+});
+
+test('SIGINT and SIGTERM end a busy process at once', async () => {
+  for (const signal of ['SIGINT', 'SIGTERM']) {
+    const result = await child(`${BUSY}
+      setInterval(() => {}, 1000);
+      setTimeout(() => process.kill(process.pid, '${signal}'), 20);
+    `);
+    assert.equal(result.signal, signal, result.stderr);
+  }
+});
+
+test('an error of the addon is caught like any other, and can be printed', async () => {
+  const result = await child(`
+    init();
+    try { vk.readBuffer(-1); } catch (error) { console.log(error.stack); console.log(JSON.stringify(Object.keys(error))); }
+    await Promise.reject(1).catch(() => {});
+    process.on('uncaughtException', (error) => { console.log('caught ' + error.code); });
+    vk.readBuffer(-1);
+  `);
+  assert.equal(result.code, 0, result.stderr);
+  assert.match(result.stdout, /readBuffer/);
+  assert.match(result.stdout, /caught ERR_HELIOS_INVALID_HANDLE/);
+});

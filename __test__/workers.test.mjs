@@ -1,0 +1,236 @@
+import { before, test } from 'node:test';
+import assert from 'node:assert/strict';
+import { Worker } from 'node:worker_threads';
+import { bufferOf, groupsOf, init, pipelineOf, ramp, scaled, vk, words } from './lib/addon.mjs';
+import { childJson } from './lib/child.mjs';
+import { sameWords } from './lib/expect.mjs';
+import { increment } from './lib/programs.mjs';
+
+let info;
+before(() => { info = init(); });
+
+const FILE = new URL('lib/worker.mjs', import.meta.url);
+
+/** Runs source in a worker; resolves to what it posted once it has ended. */
+const work = (source, data) => new Promise((resolve, reject) => {
+  const posted = [];
+  new Worker(FILE, { workerData: { source, data } })
+    .on('message', (message) => posted.push(message))
+    .on('error', reject)
+    .on('exit', (code) => (code === 0 ? resolve(posted) : reject(new Error(`worker ended with ${code}`))));
+});
+
+test('a worker sees the same device', async () => {
+  const [seen] = await work('post(init());');
+  assert.deepEqual(seen, info);
+});
+
+test('handles are shared between threads', async () => {
+  const x = bufferOf(ramp(100));
+  const pipeline = pipelineOf(increment);
+  const [made, tv] = await work(`
+    init();
+    assert.deepEqual(words(data.x), ramp(100));
+    const tv = vk.dispatch(data.pipeline, [data.x], 2, 1, 1, Uint32Array.of(100, 5));
+    post(bufferOf(ramp(10, 3)));
+    post(tv);
+  `, { x, pipeline });
+  vk.waitTimeline(tv);
+  sameWords(words(x), ramp(100, 5), 'x');
+  sameWords(words(made), ramp(10, 3), 'a buffer of the worker outlives it');
+  vk.destroyBuffer(made);
+  vk.destroyBuffer(x);
+});
+
+test('a worker that ends with work in flight', async () => {
+  const x = bufferOf(ramp(64), 0);
+  await work(`
+    init();
+    for (let i = 0; i < 20; i++) vk.dispatch(pipelineOf(programs.increment), [data.x], 1, 1, 1, Uint32Array.of(64, 1));
+    const own = bufferOf(ramp(64), 0);
+    for (let i = 0; i < 20; i++) vk.dispatch(pipelineOf(programs.churn), [own, own], 1, 1, 1, Uint32Array.of(64, 100000));
+    vk.uploadAsync(own, ramp(64));
+  `, { x });
+  sameWords(words(x), ramp(64, 20), 'x');
+  vk.destroyBuffer(x);
+});
+
+test('a worker that is terminated in the middle', async () => {
+  const worker = new Worker(FILE, {
+    workerData: {
+      source: `
+        init();
+        const own = bufferOf(ramp(64), 0);
+        const p = pipelineOf(programs.churn);
+        post('working');
+        for (;;) vk.dispatch(p, [own, own], 1, 1, 1, Uint32Array.of(64, 1000));
+      `,
+    },
+  });
+  await new Promise((resolve) => worker.once('message', resolve));
+  await worker.terminate();
+  const x = bufferOf(ramp(64));
+  vk.dispatch(pipelineOf(increment), [x], 1, 1, 1, Uint32Array.of(64, 1));
+  sameWords(words(x), ramp(64, 1), 'x');
+  vk.waitIdle();
+  vk.destroyBuffer(x);
+});
+
+const HAMMER = `
+  init();
+  const push = Uint32Array.of(1000, 1);
+  const p = pipelineOf(programs.increment);
+  const lists = [];
+  const own = bufferOf(new Uint32Array(1000), data.index % 2);
+  let expected = 0;
+  for (let i = 0; i < data.rounds; i++) {
+    vk.dispatch(p, [own], 16, 1, 1, push);
+    vk.dispatch(p, [data.shared[data.index]], 16, 1, 1, push);
+    expected++;
+    if (i % 7 === 0) {
+      const temporary = vk.createBuffer(4000 * (1 + i % 5), 0);
+      vk.fillBuffer(temporary, 4000, i);
+      vk.uploadAsync(temporary, ramp(100), 40);
+      const back = words(temporary);
+      assert.equal(back[0], i); assert.equal(back[10], 0); assert.equal(back[109], 99); assert.equal(back[110], i);
+      vk.destroyBuffer(temporary);
+    }
+    if (i % 11 === 0) assert.deepEqual(words(own), new Uint32Array(1000).fill(expected));
+    if (i % 13 === 0) vk.waitTimeline(vk.getCompleted());
+    if (i % 17 === 0) try { vk.readBuffer(-1); } catch (error) { assert.equal(error.code, 'ERR_HELIOS_INVALID_HANDLE'); }
+  }
+  assert.deepEqual(words(own), new Uint32Array(1000).fill(expected));
+  post(expected);
+`;
+
+test('two workers and the main thread hammer the device at once', async () => {
+  const shared = [0, 1, 2].map(() => bufferOf(new Uint32Array(1000), 0));
+  const rounds = scaled(300);
+  const workers = [0, 1].map((index) => work(HAMMER, { shared, rounds, index }));
+  let expected = 0;
+  const tick = () => new Promise((resolve) => setImmediate(resolve));
+  for (let i = 0; i < rounds; i++) {
+    vk.dispatch(pipelineOf(increment), [shared[2]], groupsOf(1000), 1, 1, Uint32Array.of(1000, 1));
+    expected++;
+    if (i % 10 === 0) await tick();
+  }
+  const results = await Promise.all(workers);
+  assert.deepEqual(results, [[rounds], [rounds]]);
+  for (const buffer of shared) {
+    sameWords(words(buffer), new Uint32Array(1000).fill(rounds), 'shared');
+    vk.destroyBuffer(buffer);
+  }
+  assert.equal(expected, rounds);
+});
+
+test('threads that wait for a busy device do not hold up the others', async () => {
+  const busy = bufferOf(ramp(64), 0);
+  const waiting = work(`
+    init();
+    const tv = vk.dispatch(pipelineOf(programs.churn), [data.busy, data.busy], 1, 1, 1, Uint32Array.of(64, ${scaled(20_000_000)}));
+    post(tv);
+    vk.waitTimeline(tv);
+    vk.readBuffer(data.busy);
+  `, { busy });
+  // Calls that need no GPU go on meanwhile; those that do come in order.
+  for (let i = 0; i < 100; i++) {
+    const x = vk.createBuffer(1024);
+    vk.destroyBuffer(x);
+    vk.getCompleted();
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  await waiting;
+  vk.destroyBuffer(busy);
+});
+
+test('batches of two threads do not mix', async () => {
+  // Each thread has a batch of its own, or the second batchBegin is refused; either way no dispatch
+  // is lost or runs in the other's place.
+  const x = bufferOf(ramp(64));
+  vk.batchBegin();
+  vk.batchDispatch(pipelineOf(increment), [x], 1, 1, 1, Uint32Array.of(64, 1));
+  const [outcome] = await work(`
+    init();
+    let outcome = 'own';
+    try {
+      vk.batchBegin();
+      const y = bufferOf(ramp(64));
+      vk.batchDispatch(pipelineOf(programs.increment), [y], 1, 1, 1, Uint32Array.of(64, 7));
+      vk.waitTimeline(vk.batchSubmit());
+      assert.deepEqual(words(y), ramp(64, 7));
+    } catch (error) {
+      if (error.code !== 'ERR_HELIOS_INVALID_BATCH') throw error;
+      outcome = 'refused';
+    }
+    post(outcome);
+  `);
+  assert.ok(['own', 'refused'].includes(outcome));
+  vk.batchDispatch(pipelineOf(increment), [x], 1, 1, 1, Uint32Array.of(64, 1));
+  assert.ok(vk.batchSubmit() > 0);
+  sameWords(words(x), ramp(64, 2), 'x');
+  vk.destroyBuffer(x);
+});
+
+test('destroy in one thread: the others get errors, not crashes', async () => {
+  await childJson(`
+    import { Worker } from 'node:worker_threads';
+    init();
+    const FILE = new URL(${JSON.stringify(FILE.href)});
+    const source = \`
+      init();
+      const own = bufferOf(ramp(1000), 0);
+      const p = pipelineOf(programs.increment);
+      post('working');
+      try {
+        for (;;) {
+          vk.dispatch(p, [own], 16, 1, 1, Uint32Array.of(1000, 1));
+          vk.readBuffer(own);
+          vk.destroyBuffer(vk.createBuffer(4096));
+        }
+      } catch (error) { post(error.code); }
+    \`;
+    const codes = [];
+    const workers = [0, 1].map(() => new Worker(FILE, { workerData: { source } }));
+    const ended = workers.map((worker) => new Promise((resolve, reject) => worker.on('exit', resolve).on('error', reject)));
+    await Promise.all(workers.map((worker) => new Promise((resolve) => worker.once('message', resolve))));
+    workers.forEach((worker) => worker.on('message', (code) => codes.push(code)));
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    vk.destroy();
+    await Promise.all(ended);
+    for (const code of codes) assert.equal(code, 'ERR_HELIOS_NO_DEVICE');
+    assert.equal(codes.length, 2);
+    init();
+    forgetPipelines();
+    const x = bufferOf(ramp(16));
+    vk.dispatch(pipelineOf(programs.increment), [x], 1, 1, 1, Uint32Array.of(16, 1));
+    assert.deepEqual(words(x), ramp(16, 1));
+  `);
+});
+
+test('the process ends while a worker is at work', async () => {
+  await childJson(`
+    import { Worker } from 'node:worker_threads';
+    init();
+    const source = \`
+      init();
+      const own = bufferOf(ramp(64), 0);
+      const p = pipelineOf(programs.churn);
+      post('working');
+      for (;;) vk.dispatch(p, [own, own], 1, 1, 1, Uint32Array.of(64, 1000));
+    \`;
+    const worker = new Worker(new URL(${JSON.stringify(FILE.href)}), { workerData: { source } });
+    await new Promise((resolve) => worker.once('message', resolve));
+    process.exit(0);
+  `);
+});
+
+test('only a worker uses the addon; the main thread never loads it', async () => {
+  const { code } = await import('./lib/child.mjs').then(({ child }) => child(`
+    import { Worker } from 'node:worker_threads';
+    const source = "init(); const x = bufferOf(ramp(64)); words(x); vk.dispatch(pipelineOf(programs.churn), [x, x], 1, 1, 1, Uint32Array.of(64, 100000));";
+    for (let i = 0; i < 3; i++) {
+      await new Promise((resolve, reject) => new Worker(new URL(${JSON.stringify(FILE.href)}), { workerData: { source } }).on('exit', resolve).on('error', reject));
+    }
+  `));
+  assert.equal(code, 0);
+});
