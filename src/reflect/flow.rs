@@ -599,29 +599,40 @@ impl<'m, 'a> Graph<'m, 'a> {
     /// Functions among the operands of an instruction other than a call (per-element, reduction and
     /// decode functions): every operand may reach every parameter.
     fn call_back(&mut self, inst: &Inst) -> Result<(), ReflectError> {
-        let mut ids = Vec::new();
-        inst.operand_ids(self.module.bound, &mut ids)?;
-        ids.retain(|id| self.module.function_of.contains_key(id));
-        for id in ids {
-            let module = self.module;
-            let function = module.function_of[&id];
-            let sink = match self.callbacks.get(&function) {
-                Some(&sink) => sink,
-                None => {
-                    let sink = self.new_node();
-                    self.callbacks.insert(function, sink);
-                    for &parameter in &module.functions[function].parameters {
-                        let to = self.node(parameter);
-                        self.edge(sink, to);
-                    }
-                    let returned = self.node(id);
-                    self.edge(returned, TOUCHED);
-                    sink
-                }
-            };
-            self.operands(inst, |graph, value| graph.edge(value, sink))?;
+        let module = self.module;
+        let mut ids = std::mem::take(&mut self.ids);
+        let result = inst.operand_ids(module.bound, &mut ids);
+        ids.retain(|id| module.function_of.contains_key(id));
+        if !ids.is_empty() {
+            // One node for the operands, one for the parameters of each function: no product of the two.
+            let operands = self.new_node();
+            for id in &ids {
+                let sink = self.parameters(*id);
+                self.edge(operands, sink);
+            }
+            self.operands(inst, |graph, value| graph.edge(value, operands))?;
         }
-        Ok(())
+        self.ids = ids;
+        result
+    }
+
+    /// The node whose values reach all parameters of the function `id`, which is called back. What it
+    /// returns goes to whoever calls it.
+    fn parameters(&mut self, id: u32) -> u32 {
+        let module = self.module;
+        let function = module.function_of[&id];
+        if let Some(&sink) = self.callbacks.get(&function) {
+            return sink;
+        }
+        let sink = self.new_node();
+        self.callbacks.insert(function, sink);
+        for &parameter in &module.functions[function].parameters {
+            let to = self.node(parameter);
+            self.edge(sink, to);
+        }
+        let returned = self.node(id);
+        self.edge(returned, TOUCHED);
+        sink
     }
 
     /// End of what the instruction touches of a push constant block.
