@@ -1,3 +1,4 @@
+// @ts-nocheck -- wrong arguments are passed on purpose; types/trainer-contract.ts checks the types.
 import { before, test } from 'node:test';
 import assert from 'node:assert/strict';
 import { bufferOf, groupsOf, init, pipelineOf, ramp, vk, words } from './lib/addon.mjs';

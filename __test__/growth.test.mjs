@@ -1,3 +1,4 @@
+// @ts-nocheck -- wrong arguments are passed on purpose; types/trainer-contract.ts checks the types.
 /** No limits but memory: long batches, many buffers, many pipelines, long lives. */
 import { before, test } from 'node:test';
 import assert from 'node:assert/strict';

@@ -1,3 +1,4 @@
+// @ts-nocheck -- wrong arguments are passed on purpose; types/trainer-contract.ts checks the types.
 /** The device's life: before initDevice, after destroy, again, and process exits of every kind. */
 import { test } from 'node:test';
 import assert from 'node:assert/strict';

@@ -1,3 +1,4 @@
+// @ts-nocheck -- wrong arguments are passed on purpose; types/trainer-contract.ts checks the types.
 /**
  * As if serial: every ordered pair of operations, with each kind of hazard between them. The first
  * operation is kept busy for a while, so that on a device that really overlaps work a missing barrier

@@ -1,3 +1,4 @@
+// @ts-nocheck -- wrong arguments are passed on purpose; types/trainer-contract.ts checks the types.
 /** Random programs on a few buffers, compared with a serial model; a failure prints the seed's last steps. */
 import { before, test } from 'node:test';
 import assert from 'node:assert/strict';

@@ -1,3 +1,4 @@
+// @ts-nocheck -- wrong arguments are passed on purpose; types/trainer-contract.ts checks the types.
 /** What readBuffer returns belongs to JS: it stays as it is whatever happens to the buffer or the device. */
 import { before, test } from 'node:test';
 import assert from 'node:assert/strict';

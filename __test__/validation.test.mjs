@@ -1,3 +1,4 @@
+// @ts-nocheck -- wrong arguments are passed on purpose; types/trainer-contract.ts checks the types.
 /**
  * HELIOS_VALIDATION=1 makes messages of the Khronos layer errors. A process that is told to skip its
  * barriers (HELIOS_TEST_NO_BARRIERS=1) proves that the layer would speak.

@@ -18,27 +18,45 @@ export const validating = process.env.HELIOS_VALIDATION === '1';
 
 /** Counts of heavy tests shrink tenfold under the validation layer or with HELIOS_TEST_LIGHT=1. */
 export const light = validating || process.env.HELIOS_TEST_LIGHT === '1';
+/** @param {number} count */
 export const scaled = (count) => (light ? Math.max(1, Math.ceil(count / 10)) : count);
 
-/** A new buffer that holds `data`, whole. */
+/**
+ * A new buffer that holds `data`, whole.
+ * @param {ArrayBufferView<ArrayBuffer>} data
+ */
 export function bufferOf(data, hostVisible = 1) {
   const handle = vk.createBuffer(data.byteLength, hostVisible);
   vk.uploadBuffer(handle, data);
   return handle;
 }
 
-/** A buffer's contents as u32 words (readBuffer gives the same bytes as f32). */
+/**
+ * A buffer's contents as u32 words (readBuffer gives the same bytes as f32).
+ * @param {number} handle
+ */
 export const words = (handle) => bits(vk.readBuffer(handle));
+/** @param {Float32Array} floats */
 export const bits = (floats) => new Uint32Array(floats.buffer, floats.byteOffset, floats.length);
 
-/** The bit pattern of an f32, for push constants that mix kinds. */
+/**
+ * The bit pattern of an f32, for push constants that mix kinds.
+ * @param {number} value
+ */
 export const floatBits = (value) => new Uint32Array(Float32Array.of(value).buffer)[0];
 
-/** [0, 1, 2, …] with an offset. */
+/**
+ * [from, from + 1, …]
+ * @param {number} length
+ */
 export const ramp = (length, from = 0) => Uint32Array.from({ length }, (_, i) => from + i);
 
+/** @type {Map<string, number>} */
 const pipelines = new Map();
-/** The pipeline of a test program, created on first use. */
+/**
+ * The pipeline of a test program, created on first use.
+ * @param {import('./programs.mjs').Program} program
+ */
 export function pipelineOf(program) {
   let pipeline = pipelines.get(program.name);
   if (pipeline === undefined) {
@@ -50,5 +68,8 @@ export function pipelineOf(program) {
 /** After destroy(), pipelines must be created anew. */
 export const forgetPipelines = () => pipelines.clear();
 
-/** Workgroups of 64 for `n` elements. */
+/**
+ * Workgroups of 64 for `n` elements.
+ * @param {number} n
+ */
 export const groupsOf = (n) => Math.ceil(n / 64);

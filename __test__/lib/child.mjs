@@ -10,11 +10,12 @@ import * as programs from '${new URL('programs.mjs', import.meta.url)}';
 /**
  * Runs an ES module in a fresh Node, with this directory's helpers imported.
  * @param {string} source
- * @param {{env?: Record<string, string | undefined>, nodeArgs?: string[], timeout?: number}} options
+ * @param {{env?: Record<string, string | undefined>, nodeArgs?: string[], timeout?: number}} [options]
  *   `env` is laid over this process's; undefined removes a variable
  * @returns {Promise<{code: number|null, signal: string|null, stdout: string, stderr: string}>}
  */
 export function child(source, { env = {}, nodeArgs = [], timeout = 60_000 } = {}) {
+  /** @type {Record<string, string | undefined>} */
   const environment = { ...process.env, ...env };
   delete environment.NODE_TEST_CONTEXT;
   for (const name of Object.keys(environment)) if (environment[name] === undefined) delete environment[name];
@@ -29,7 +30,11 @@ export function child(source, { env = {}, nodeArgs = [], timeout = 60_000 } = {}
   });
 }
 
-/** Runs a child that must end well, and returns what it printed as JSON (or undefined). */
+/**
+ * Runs a child that must end well, and returns what it printed as JSON (or undefined).
+ * @param {string} source
+ * @param {Parameters<typeof child>[1]} [options]
+ */
 export async function childJson(source, options) {
   const { code, signal, stdout, stderr } = await child(source, options);
   assert.equal(signal, null, `child died of ${signal}\n${stderr}`);
@@ -37,7 +42,12 @@ export async function childJson(source, options) {
   return stdout === '' ? undefined : JSON.parse(stdout);
 }
 
-/** Runs `expression` in a child and returns the error it throws as `{name, code, message}`. */
+/**
+ * Runs `expression` in a child and returns the error it throws.
+ * @param {string} expression
+ * @param {Parameters<typeof child>[1]} [options]
+ * @returns {Promise<{name: string, code: string, message: string}>}
+ */
 export const childError = (expression, options) => childJson(`
   let error;
   try { await (async () => { ${expression} })(); } catch (caught) { error = caught; }

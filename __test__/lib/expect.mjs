@@ -7,7 +7,16 @@ export const NO_DEVICE = 'ERR_HELIOS_NO_DEVICE';
 export const NO_LOADER = 'ERR_HELIOS_NO_LOADER';
 export const VULKAN = 'ERR_HELIOS_VULKAN';
 
-/** What a message must hold: a string as it stands (numbers: not as part of a longer one), or a pattern. */
+/**
+ * What a message must hold: a string as it stands, a number that is not part of a longer one, or a
+ * pattern.
+ * @typedef {string | number | RegExp} Part
+ */
+
+/**
+ * @param {string} message
+ * @param {Part} part
+ */
 function mentions(message, part) {
   if (part instanceof RegExp) return part.test(message);
   if (typeof part === 'number') return new RegExp(`(^|[^0-9.])${String(part).replace(/[.+]/g, '\\$&')}([^0-9]|$)`).test(message);
@@ -17,9 +26,15 @@ function mentions(message, part) {
 /**
  * Asserts that `call` throws an error of the addon: a real `Error` with the `code`, of one of `types`
  * (argument errors: TypeError or RangeError), whose message mentions every one of `parts`.
- * Returns the error.
+ *
+ * @param {() => unknown} call
+ * @param {string} code
+ * @param {Part[]} [parts]
+ * @param {ErrorConstructor[]} [types]
+ * @returns {Error & {code: string}}
  */
 export function throws(call, code, parts = [], types = [TypeError, RangeError]) {
+  /** @type {any} */
   let error;
   let value;
   try {
@@ -28,17 +43,27 @@ export function throws(call, code, parts = [], types = [TypeError, RangeError]) 
     error = caught;
   }
   assert.notEqual(error, undefined, `expected ${code}, but the call returned ${value}`);
-  assert.ok(error instanceof Error, `not an Error: ${error}`);
+  assert.equal(error instanceof Error, true, `not an Error: ${error}`);
   assert.equal(error.code, code, `code of: ${error.stack}`);
   assert.ok(types.some((type) => error instanceof type), `${error.name} is none of ${types.map((type) => type.name)}: ${error.message}`);
   for (const part of parts) assert.ok(mentions(error.message, part), `"${error.message}" does not mention ${part}`);
   return error;
 }
 
-/** The same for errors that are not about an argument. */
+/**
+ * The same for errors that are not about an argument.
+ * @param {() => unknown} call
+ * @param {string} code
+ * @param {Part[]} [parts]
+ */
 export const fails = (call, code, parts = []) => throws(call, code, parts, [Error]);
 
-/** Compares arrays of numbers and shows the first difference only. */
+/**
+ * Compares arrays of numbers and shows the first difference only.
+ * @param {ArrayLike<number>} actual
+ * @param {ArrayLike<number>} expected
+ * @param {string} what
+ */
 export function sameWords(actual, expected, what) {
   assert.equal(actual.length, expected.length, `${what}: length`);
   for (let i = 0; i < expected.length; i++) {

@@ -1,9 +1,15 @@
 /**
  * The two packed forms of a list of dispatches, written the way the trainer writes them.
- * A record is `{pipeline, buffers, groups: [x, y, z], push: Uint32Array, writeMask}`; all but the
- * pipeline may be left out.
+ *
+ * @typedef {object} DispatchRecord
+ * @property {number} pipeline
+ * @property {number[]} [buffers]
+ * @property {number[]} [groups] in x, y, z
+ * @property {Uint32Array} [push]
+ * @property {number} [writeMask]
  */
 
+/** @param {DispatchRecord} record */
 const filled = (record) => ({
   pipeline: record.pipeline,
   buffers: record.buffers ?? [],
@@ -12,7 +18,10 @@ const filled = (record) => ({
   writeMask: record.writeMask ?? 0,
 });
 
-/** Bytes of one record in the byte form. */
+/**
+ * Bytes of one record in the byte form.
+ * @param {DispatchRecord} record
+ */
 export const recordBytes = (record) => {
   const { buffers, groups, push } = filled(record);
   return 16 + (groups[2] !== 1 ? 4 : 0) + 4 * buffers.length + push.byteLength;
@@ -20,14 +29,15 @@ export const recordBytes = (record) => {
 
 /**
  * The byte form: i32 pipeline, u16 n, u16 flags, u32 gX, [u32 gZ], u32 mask, i32 × n, push bytes.
+ * @param {DispatchRecord[]} records
  * @returns {ArrayBuffer}
  */
 export function packBytes(records) {
   const packed = new ArrayBuffer(records.reduce((sum, record) => sum + recordBytes(record), 0));
   const view = new DataView(packed);
   let at = 0;
-  const u32 = (value) => { view.setUint32(at, value, true); at += 4; };
-  const u16 = (value) => { view.setUint16(at, value, true); at += 2; };
+  const u32 = (/** @type {number} */ value) => { view.setUint32(at, value, true); at += 4; };
+  const u16 = (/** @type {number} */ value) => { view.setUint16(at, value, true); at += 2; };
   for (const record of records) {
     const { pipeline, buffers, groups: [gX, gY, gZ], push, writeMask } = filled(record);
     u32(pipeline);
@@ -36,13 +46,16 @@ export function packBytes(records) {
     u32(gX);
     if (gZ !== 1) u32(gZ);
     u32(writeMask);
-    buffers.forEach(u32);
-    push.forEach(u32);
+    for (const buffer of buffers) u32(buffer);
+    for (const word of push) u32(word);
   }
   return packed;
 }
 
-/** Byte offset of each record in the byte form. */
+/**
+ * Byte offset of each record in the byte form.
+ * @param {DispatchRecord[]} records
+ */
 export function byteOffsets(records) {
   let at = 0;
   return records.map((record) => { const offset = at; at += recordBytes(record); return offset; });
@@ -51,10 +64,12 @@ export function byteOffsets(records) {
 /**
  * The word form: [count, wordsUntilPushArea], then per dispatch [pipeline, n, buffers…, gX, gY, gZ,
  * pushOffset, pushSize, writeMask], then the push area.
+ * @param {DispatchRecord[]} records
  * @returns {ArrayBuffer}
  */
 export function packWords(records) {
   const words = [records.length, 0];
+  /** @type {number[]} */
   const area = [];
   for (const record of records) {
     const { pipeline, buffers, groups, push, writeMask } = filled(record);
@@ -65,7 +80,10 @@ export function packWords(records) {
   return Uint32Array.from([...words, ...area]).buffer;
 }
 
-/** Byte offset of each record in the word form. */
+/**
+ * Byte offset of each record in the word form.
+ * @param {DispatchRecord[]} records
+ */
 export function wordOffsets(records) {
   let at = 8;
   return records.map((record) => { const offset = at; at += 32 + 4 * filled(record).buffers.length; return offset; });

@@ -7,7 +7,29 @@
  */
 import { computeShader } from './spirv.mjs';
 
-const program = (name, { bindings, pushWords = 0, writes, run, body, ...options }) => ({
+/**
+ * @typedef {import('./spirv.mjs').Builder} Builder
+ *
+ * @typedef {object} Program
+ * @property {string} name
+ * @property {number} bindings
+ * @property {number} pushWords
+ * @property {number} pushBytes
+ * @property {number} writes mask of the bindings that it writes
+ * @property {(buffers: Uint32Array[], push: Uint32Array) => void} run
+ * @property {Uint32Array} spirv
+ */
+
+/** Kernels whose effect the tests spell out themselves. */
+const unmodelled = () => { throw new Error('this kernel has no model'); };
+
+/**
+ * @param {string} name
+ * @param {import('./spirv.mjs').ShaderOptions & {bindings: number, writes: number, body: (b: Builder) => void,
+ *   run?: Program['run']}} options
+ * @returns {Program}
+ */
+const program = (name, { bindings, pushWords = 0, writes, run = unmodelled, body, ...options }) => ({
   name,
   bindings,
   pushWords,
@@ -17,11 +39,19 @@ const program = (name, { bindings, pushWords = 0, writes, run, body, ...options 
   spirv: computeShader({ pushWords, ...options }, body),
 });
 
-/** Runs `body(b, i)` for every i below push word 0. */
+/**
+ * Runs `body(b, i)` for every i below push word 0.
+ * @param {(b: Builder, i: number) => void} body
+ * @returns {(b: Builder) => void}
+ */
 const elementwise = (body) => (b) => {
   const i = b.globalX;
   b.if(b.less(i, b.push(0)), () => body(b, i));
 };
+/**
+ * @param {(buffers: Uint32Array[], i: number, push: Uint32Array) => void} f
+ * @returns {Program['run']}
+ */
 const each = (f) => (buffers, push) => {
   for (let i = 0; i < push[0]; i++) f(buffers, i, push);
 };
@@ -100,7 +130,10 @@ export const readOnly = program('readOnly', {
 
 const LCG = [1664525, 1013904223];
 
-/** push[1] steps of x → 1664525·x + 1013904223 are one step x → m·x + a; returns [m, a]. */
+/**
+ * push[1] steps of x → 1664525·x + 1013904223 are one step x → m·x + a; returns [m, a].
+ * @param {number} steps
+ */
 export function lcgPower(steps) {
   let [m, a] = [1, 0];
   let [bm, ba] = LCG;
@@ -128,7 +161,10 @@ export const churn = program('churn', {
   },
 });
 
-/** Binding count-1 gets the sum of the others, and one. */
+/**
+ * Binding count-1 gets the sum of the others, and one.
+ * @param {number} count
+ */
 export const wide = (count) => program(`wide${count}`, {
   bindings: count, pushWords: 1, writes: 2 ** (count - 1),
   body: elementwise((b, i) => {
@@ -148,7 +184,10 @@ export const wide = (count) => program(`wide${count}`, {
 /** No bindings, no push constants, nothing to do. */
 export const nothing = program('nothing', { bindings: 0, writes: 0, body: () => {}, run: () => {} });
 
-/** out[j] = push word j, by one invocation. */
+/**
+ * out[j] = push word j, by one invocation.
+ * @param {number} words
+ */
 export const pushEcho = (words) => program(`pushEcho${words}`, {
   bindings: 1, pushWords: words, writes: 0b1, local: [1, 1, 1],
   body: (b) => { for (let j = 0; j < words; j++) b.store(0, b.u(j), b.push(j)); },
@@ -192,14 +231,20 @@ export const addByAddress = program('addByAddress', {
   body: elementwise((b, i) => b.storeAddress(2, i, b.add(b.loadAddress(0, i), b.loadAddress(1, i)))),
 });
 
-/** One kernel in several versions of SPIR-V, as compilers write it. */
+/**
+ * One kernel in several versions of SPIR-V, as compilers write it.
+ * @param {number} version as in a module's header: 0x10300 is 1.3
+ */
 export const copyInVersion = (version) => program(`copy ${version.toString(16)}`, {
   bindings: 2, pushWords: 1, writes: 0b10, version,
   body: elementwise((b, i) => b.store(1, i, b.load(0, i))),
   run: copyMemory.run,
 });
 
-/** a[i] += push[1] + salt: as many different pipelines as asked for. */
+/**
+ * a[i] += push[1] + salt: as many different pipelines as asked for.
+ * @param {number} salt
+ */
 export const salted = (salt) => program(`salted${salt}`, {
   bindings: 1, pushWords: 2, writes: 0b1,
   body: elementwise((b, i) => b.store(0, i, b.add(b.load(0, i), b.add(b.push(1), b.u(salt))))),

@@ -24,7 +24,10 @@ const Decoration = { SpecId: 1, Block: 2, ArrayStride: 6, BuiltIn: 11, Binding: 
 const BuiltIn = { NumWorkgroups: 24, WorkgroupSize: 25, WorkgroupId: 26, LocalInvocationId: 27, GlobalInvocationId: 28 };
 const MAGIC = 0x07230203;
 
-/** UTF-8, zero-terminated, padded to words, as SPIR-V wants literal strings. */
+/**
+ * UTF-8, zero-terminated, padded to words, as SPIR-V wants literal strings.
+ * @param {string} text
+ */
 function literal(text) {
   const bytes = new TextEncoder().encode(text);
   const padded = new Uint8Array((bytes.length >> 2 << 2) + 4);
@@ -32,41 +35,84 @@ function literal(text) {
   return [...new Uint32Array(padded.buffer)];
 }
 
+/**
+ * @typedef {number} Id
+ *
+ * @typedef {object} ShaderOptions
+ * @property {'u32' | 'f32'} [elem] element of the storage buffers
+ * @property {number} [pushWords]
+ * @property {number} [pushAddresses] buffer addresses in front of the push words
+ * @property {number[]} [local] workgroup size
+ * @property {number} [version] as in the module's header (0x10300 is 1.3)
+ * @property {string} [entry]
+ * @property {number} [model] execution model (5 is GLCompute)
+ */
+
 export class Builder {
   #next = 1;
+  /** @type {Map<string, Id>} */
   #interned = new Map();
-  #sections = { head: [], names: [], decorations: [], globals: [], functions: [] };
+  /** @type {Record<'head' | 'decorations' | 'globals' | 'functions', number[]>} */
+  #sections = { head: [], decorations: [], globals: [], functions: [] };
+  /** @type {number[]} */
   #code = [];
+  /** @type {number[]} */
   #variables = [];
+  /** @type {Id[]} */
   #interface = [];
 
+  /** @param {ShaderOptions} options */
   constructor(options) {
     this.options = options;
   }
 
   id() { return this.#next++; }
 
+  /**
+   * @param {number[]} section
+   * @param {number} op
+   * @param {...number} operands
+   */
   #emit(section, op, ...operands) {
     section.push((operands.length + 1) << 16 | op, ...operands);
   }
 
-  /** A type or constant: declared once for each key. */
+  /**
+   * A type or constant: declared once for each key.
+   * @param {string} key
+   * @param {() => Id} declare
+   * @returns {Id}
+   */
   #intern(key, declare) {
-    if (!this.#interned.has(key)) this.#interned.set(key, declare());
-    return this.#interned.get(key);
+    let id = this.#interned.get(key);
+    if (id === undefined) {
+      id = declare();
+      this.#interned.set(key, id);
+    }
+    return id;
   }
 
+  /**
+   * @param {number} op
+   * @param {...number} operands
+   */
   #global(op, ...operands) {
     const id = this.id();
     this.#emit(this.#sections.globals, op, id, ...operands);
     return id;
   }
 
+  /**
+   * @param {Id} id
+   * @param {number} decoration
+   * @param {...number} operands
+   */
   decorate(id, decoration, ...operands) {
     this.#emit(this.#sections.decorations, Op.Decorate, id, decoration, ...operands);
   }
 
   // ── types ──────────────────────────────────────────────────────────────────────────────────────
+  /** @returns {Id} */
   get void() { return this.#intern('void', () => this.#global(Op.TypeVoid)); }
   get bool() { return this.#intern('bool', () => this.#global(Op.TypeBool)); }
   get u32() { return this.#intern('u32', () => this.#global(Op.TypeInt, 32, 0)); }
@@ -74,10 +120,17 @@ export class Builder {
   get uvec3() { const u32 = this.u32; return this.#intern('uvec3', () => this.#global(Op.TypeVector, u32, 3)); }
   get procedure() { const v = this.void; return this.#intern('fn', () => this.#global(Op.TypeFunction, v)); }
   get element() { return this.options.elem === 'f32' ? this.f32 : this.u32; }
+  /**
+   * @param {number} storage
+   * @param {Id} type
+   */
   pointer(storage, type) {
     return this.#intern(`ptr ${storage} ${type}`, () => this.#global(Op.TypePointer, storage, type));
   }
-  /** struct { T data[]; } */
+  /**
+   * struct { T data[]; }
+   * @param {Id} element
+   */
   array(element) {
     return this.#intern(`array ${element}`, () => {
       const array = this.#global(Op.TypeRuntimeArray, element);
@@ -90,19 +143,33 @@ export class Builder {
   }
 
   // ── constants ──────────────────────────────────────────────────────────────────────────────────
+  /** @param {number} value */
   u(value) { const t = this.u32; return this.#intern(`u ${value}`, () => this.#constant(Op.Constant, t, value >>> 0)); }
+  /**
+   * @param {number} op
+   * @param {Id} type
+   * @param {...number} words
+   */
   #constant(op, type, ...words) {
     const id = this.id();
     this.#emit(this.#sections.globals, op, type, id, ...words);
     return id;
   }
-  /** A specialization constant of type `u32` or `f32`; `value` is the default's bit pattern. */
+  /**
+   * A specialization constant of type `u32` or `f32`; `value` is the default's bit pattern.
+   * @param {number} constantId
+   * @param {Id} type
+   * @param {number} value
+   */
   spec(constantId, type, value) {
     const id = this.#constant(Op.SpecConstant, type, value >>> 0);
     this.decorate(id, Decoration.SpecId, constantId);
     return id;
   }
-  /** Workgroup size from specialization constants 0, 1, 2. */
+  /**
+   * Workgroup size from specialization constants 0, 1, 2.
+   * @param {number[]} defaults
+   */
   workgroupSizeBySpecialization(defaults) {
     const parts = defaults.map((value, i) => this.spec(i, this.u32, value));
     const id = this.#constant(Op.SpecConstantComposite, this.uvec3, ...parts);
@@ -110,12 +177,17 @@ export class Builder {
   }
 
   // ── variables ──────────────────────────────────────────────────────────────────────────────────
+  /**
+   * @param {number} storage
+   * @param {Id} type
+   */
   #variable(storage, type, section = this.#sections.globals) {
     const pointer = this.pointer(storage, type);
     const id = this.id();
     this.#emit(section, Op.Variable, pointer, id, storage);
     return id;
   }
+  /** @param {'WorkgroupId' | 'NumWorkgroups' | 'GlobalInvocationId'} name */
   builtin(name) {
     const variable = this.#intern(`builtin ${name}`, () => {
       const id = this.#variable(Storage.Input, this.uvec3);
@@ -125,6 +197,7 @@ export class Builder {
     });
     return this.op(Op.Load, this.uvec3, variable);
   }
+  /** @param {number} index */
   binding(index) {
     return this.#intern(`binding ${index}`, () => {
       const id = this.#variable(Storage.StorageBuffer, this.array(this.element));
@@ -134,12 +207,17 @@ export class Builder {
       return id;
     });
   }
-  /** From SPIR-V 1.4 on, the entry point lists every global variable, not just inputs. */
-  #global14(id) { if (this.options.version >= 0x10400) this.#interface.push(id); }
+  /**
+   * From SPIR-V 1.4 on, the entry point lists every global variable, not just inputs.
+   * @param {Id} id
+   */
+  #global14(id) { if ((this.options.version ?? 0) >= 0x10400) this.#interface.push(id); }
   get pushBlock() {
     return this.#intern('push', () => {
       const { pushAddresses = 0, pushWords = 0 } = this.options;
+      /** @type {Id[]} */
       const members = [];
+      /** @type {number[]} */
       const offsets = [];
       for (let i = 0; i < pushAddresses; i++) {
         members.push(this.pointer(Storage.PhysicalStorageBuffer, this.array(this.u32)));
@@ -159,55 +237,143 @@ export class Builder {
   }
 
   // ── instructions ───────────────────────────────────────────────────────────────────────────────
-  /** An instruction with a result type and a result. */
+  /**
+   * An instruction with a result type and a result.
+   * @param {number} opcode
+   * @param {Id} type
+   * @param {...number} operands
+   */
   op(opcode, type, ...operands) {
     const id = this.id();
     this.#emit(this.#code, opcode, type, id, ...operands);
     return id;
   }
+  /**
+   * @param {number} opcode
+   * @param {...number} operands
+   */
   void_(opcode, ...operands) { this.#emit(this.#code, opcode, ...operands); }
 
+  /**
+   * @param {Id} vector
+   * @param {number} i
+   */
   component(vector, i) { return this.op(Op.CompositeExtract, this.u32, vector, i); }
   get globalX() { return this.component(this.builtin('GlobalInvocationId'), 0); }
-  /** Push word `i` (after the addresses, if there are any). */
+  /**
+   * Push word `i` (after the addresses, if there are any).
+   * @param {number} i
+   */
   push(i) {
     const member = this.u((this.options.pushAddresses ?? 0) + i);
     const block = this.pushBlock;
     const pointer = this.op(Op.AccessChain, this.pointer(Storage.PushConstant, this.u32), block, member);
     return this.op(Op.Load, this.u32, pointer);
   }
+  /**
+   * @param {number} binding
+   * @param {Id} index
+   */
   at(binding, index) {
     const base = this.binding(binding);
     return this.op(Op.AccessChain, this.pointer(Storage.StorageBuffer, this.element), base, this.u(0), index);
   }
+  /**
+   * @param {number} binding
+   * @param {Id} index
+   */
   load(binding, index) { return this.op(Op.Load, this.element, this.at(binding, index)); }
+  /**
+   * @param {number} binding
+   * @param {Id} index
+   * @param {Id} value
+   */
   store(binding, index, value) { const p = this.at(binding, index); this.void_(Op.Store, p, value); }
-  /** The element at `index` behind the address in push slot `i`. */
+  /**
+   * The element at `index` behind the address in push slot `i`.
+   * @param {number} i
+   * @param {Id} index
+   */
   atAddress(i, index) {
     const type = this.pointer(Storage.PhysicalStorageBuffer, this.array(this.u32));
     const slot = this.op(Op.AccessChain, this.pointer(Storage.PushConstant, type), this.pushBlock, this.u(i));
     const base = this.op(Op.Load, type, slot);
     return this.op(Op.AccessChain, this.pointer(Storage.PhysicalStorageBuffer, this.u32), base, this.u(0), index);
   }
+  /**
+   * @param {number} i
+   * @param {Id} index
+   */
   loadAddress(i, index) { return this.op(Op.Load, this.u32, this.atAddress(i, index), 2 /* Aligned */, 4); }
+  /**
+   * @param {number} i
+   * @param {Id} index
+   * @param {Id} value
+   */
   storeAddress(i, index, value) { const p = this.atAddress(i, index); this.void_(Op.Store, p, value, 2, 4); }
+  /**
+   * @param {number} to
+   * @param {number} from
+   * @param {Id} index
+   */
   copyMemory(to, from, index) {
     const [target, source] = [this.at(to, index), this.at(from, index)];
     this.void_(Op.CopyMemory, target, source);
   }
+  /**
+   * @param {number} binding
+   * @param {Id} index
+   * @param {Id} value
+   */
   atomicAdd(binding, index, value) {
     const p = this.at(binding, index);
     return this.op(Op.AtomicIAdd, this.u32, p, this.u(1 /* device scope */), this.u(0 /* relaxed */), value);
   }
+  /**
+   * @param {Id} a
+   * @param {Id} b
+   */
   add(a, b) { return this.op(Op.IAdd, this.u32, a, b); }
+  /**
+   * @param {Id} a
+   * @param {Id} b
+   */
   sub(a, b) { return this.op(Op.ISub, this.u32, a, b); }
+  /**
+   * @param {Id} a
+   * @param {Id} b
+   */
   mul(a, b) { return this.op(Op.IMul, this.u32, a, b); }
+  /**
+   * @param {Id} a
+   * @param {Id} b
+   */
   xor(a, b) { return this.op(Op.BitwiseXor, this.u32, a, b); }
+  /**
+   * @param {Id} a
+   * @param {Id} b
+   */
   fadd(a, b) { return this.op(Op.FAdd, this.f32, a, b); }
+  /**
+   * @param {Id} a
+   * @param {Id} b
+   */
   fmul(a, b) { return this.op(Op.FMul, this.f32, a, b); }
+  /**
+   * @param {Id} type
+   * @param {Id} value
+   */
   bitcast(type, value) { return this.op(Op.Bitcast, type, value); }
+  /**
+   * @param {Id} a
+   * @param {Id} b
+   */
   less(a, b) { return this.op(Op.ULessThan, this.bool, a, b); }
 
+  /**
+   * @param {Id} condition
+   * @param {() => void} then
+   */
   if(condition, then) {
     const [inside, after] = [this.id(), this.id()];
     this.void_(Op.SelectionMerge, after, 0);
@@ -217,14 +383,19 @@ export class Builder {
     this.void_(Op.Branch, after);
     this.void_(Op.Label, after);
   }
+  /** @param {Id} initial */
   local(initial) {
     const variable = this.#variable(Storage.Function, this.u32, this.#variables);
     this.void_(Op.Store, variable, initial);
     return {
       get: () => this.op(Op.Load, this.u32, variable),
-      set: (value) => this.void_(Op.Store, variable, value),
+      set: (/** @type {Id} */ value) => this.void_(Op.Store, variable, value),
     };
   }
+  /**
+   * @param {Id} count
+   * @param {(i: Id) => void} body
+   */
   repeat(count, body) {
     const i = this.local(this.u(0));
     const [header, check, inside, next, after] = [this.id(), this.id(), this.id(), this.id(), this.id()];
@@ -243,7 +414,10 @@ export class Builder {
     this.void_(Op.Label, after);
   }
 
-  /** A `void f()`; returns its id, for `call`. */
+  /**
+   * A `void f()`; returns its id, for `call`.
+   * @param {() => void} body
+   */
   procedureOf(body) {
     const [code, variables] = [this.#code, this.#variables];
     this.#code = [];
@@ -261,9 +435,13 @@ export class Builder {
     this.#variables = variables;
     return id;
   }
+  /** @param {Id} procedure */
   call(procedure) { return this.op(Op.FunctionCall, this.void, procedure); }
 
-  /** The finished module. */
+  /**
+   * The finished module.
+   * @param {Id} main
+   */
   module(main) {
     const { version = 0x10300, local = [64, 1, 1], entry = 'main', model = 5, pushAddresses = 0 } = this.options;
     const head = this.#sections.head;
@@ -275,16 +453,14 @@ export class Builder {
     this.#emit(head, Op.MemoryModel, pushAddresses ? 5348 : 0, 1 /* GLSL450 */);
     this.#emit(head, Op.EntryPoint, model, main, ...literal(entry), ...this.#interface);
     this.#emit(head, Op.ExecutionMode, main, model === 5 ? 17 : 7, ...(model === 5 ? local : []));
-    const { names, decorations, globals, functions } = this.#sections;
-    const words = [head, names, decorations, globals, functions].flat();
+    const { decorations, globals, functions } = this.#sections;
+    const words = [head, decorations, globals, functions].flat();
     return Uint32Array.from([MAGIC, version, 0, this.#next, 0, ...words]);
   }
 }
 
 /**
- * @param {{elem?: 'u32'|'f32', pushWords?: number, pushAddresses?: number, local?: number[],
- *   version?: number, entry?: string, model?: number}} options `version` as in the module header
- *   (0x10300 is 1.3); `model` is the execution model (5 is GLCompute)
+ * @param {ShaderOptions} options
  * @param {(b: Builder) => void} body
  * @returns {Uint32Array}
  */

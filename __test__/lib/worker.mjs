@@ -4,6 +4,6 @@ import assert from 'node:assert/strict';
 import * as addon from './addon.mjs';
 import * as programs from './programs.mjs';
 
-const AsyncFunction = (async () => {}).constructor;
-const scope = { ...addon, programs, assert, data: workerData.data, post: (value) => parentPort.postMessage(value) };
+const AsyncFunction = /** @type {FunctionConstructor} */ ((async () => {}).constructor);
+const scope = { ...addon, programs, assert, data: workerData.data, post: (/** @type {unknown} */ value) => parentPort?.postMessage(value) };
 await new AsyncFunction(...Object.keys(scope), workerData.source)(...Object.values(scope));
