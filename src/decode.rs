@@ -368,7 +368,7 @@ fn packed<T: Tables>(
         let shape = check_pipeline(tables, record, offset, handle, n)?;
         let buffer_bytes = n as usize * 4;
         let push_bytes = shape.push_bytes as usize;
-        // n is at most 32 here, but the shape's sizes are the table's word.
+        // n is at most 32 here; push_bytes is whatever the table says.
         let Some((buffers, behind)) = tail.split_at_checked(buffer_bytes) else {
             let head_bytes = rest.len() - tail.len();
             let needed = (head_bytes + buffer_bytes).saturating_add(push_bytes);

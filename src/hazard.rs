@@ -179,7 +179,9 @@ impl Tracker {
     /// Starts the next epoch behind a barrier that the caller records. Returns that barrier's source
     /// stages; empty if nothing was noted since the last one, and then there is nothing to order.
     ///
-    /// The barrier's destination must be every stage and access that this tracker is told of.
+    /// The barrier's destination must be every stage and access that this tracker is told of. If the
+    /// command buffer that holds it is dropped instead of submitted, nothing is ordered: then note
+    /// everything as read and written by all stages, so that the next command gets a barrier.
     #[inline]
     #[must_use = "the epoch has moved on: the barrier must be recorded"]
     pub fn barrier(&mut self) -> Stages {
@@ -229,5 +231,7 @@ impl Tracker {
     }
 }
 
+#[cfg(test)]
+mod recorded;
 #[cfg(test)]
 mod tests;
