@@ -8,6 +8,7 @@ import { test } from 'node:test';
 import { loadCheckpoint, saveCheckpoint } from '../benches/gpt/checkpoint.mjs';
 import { PRESETS, parameterTable } from '../benches/gpt/config.mjs';
 import { loadText } from '../benches/gpt/data.mjs';
+import { Progress, formatBytes, formatCount, formatDuration, median } from '../benches/gpt/progress.mjs';
 import { freezeSpecialization } from '../benches/gpt/freeze.mjs';
 import { Random } from '../benches/gpt/random.mjs';
 import { SafetensorsFile, writeSafetensors } from '../benches/gpt/safetensors.mjs';
@@ -144,4 +145,59 @@ test('frozen specialization constants are the module’s new defaults', () => {
   assert.deepEqual(frozen, expected);
   assert.throws(() => freezeSpecialization(Uint32Array.of(1, 2, 3, 4, 5), []), /magic/);
   assert.throws(() => freezeSpecialization(before.subarray(0, before.length - 1), []), /runs past/);
+});
+
+/** A stream that keeps what is written. @param {boolean} isTTY */
+function fakeStream(isTTY) {
+  const written = /** @type {string[]} */ ([]);
+  const stream = { isTTY, columns: 60, write: (/** @type {string} */ text) => written.push(text) };
+  return { written, stream: /** @type {any} */ (stream) };
+}
+
+test('progress: one line that redraws itself on a terminal, lines elsewhere', () => {
+  let now = 0;
+  const terminal = fakeStream(true);
+  const bar = new Progress(terminal.stream, { now: () => now });
+  bar.begin(10);
+  now = 10_000;
+  bar.update({ step: 20, steps: 110, loss: 2.5, tokensPerSecond: 1234.5 });
+  bar.update({ step: 21, steps: 110 });
+  assert.equal(terminal.written.length, 1, 'redraws are rate-limited');
+  assert.match(terminal.written[0], /^\r█{4}░{20} 20\/110 {2}loss 2\.5000/);
+  assert.ok(terminal.written[0].length <= 60 + 4);
+  now = 20_000;
+  bar.end({ step: 110, steps: 110, loss: 2 });
+  assert.match(terminal.written[1], /^\r█{24} 110\/110 {2}loss 2\.0000/);
+  assert.equal(terminal.written[2], '\n');
+
+  const file = fakeStream(false);
+  const lines = new Progress(file.stream, { now: () => now });
+  lines.begin(0);
+  now += 4500;
+  lines.update({ step: 1, steps: 4, loss: 3, tokensPerSecond: 50 });
+  now += 100;
+  lines.update({ step: 2, steps: 4 });
+  now += 5000;
+  lines.update({ step: 3, steps: 4 });
+  assert.equal(file.written.length, 2);
+  assert.match(file.written[0], /1\/4 {2}loss 3\.0000 {2}50\.0 tok\/s {2}ETA 0:14\n$/);
+  assert.ok(file.written.every((text) => !text.includes('\r') && !text.includes('\x1b')));
+
+  const quiet = fakeStream(true);
+  const silent = new Progress(quiet.stream, { quiet: true });
+  silent.note('x');
+  silent.end({ step: 1, steps: 1 });
+  assert.deepEqual(quiet.written, []);
+});
+
+test('figures are formatted for people', () => {
+  assert.equal(formatDuration(3_723_000), '1:02:03');
+  assert.equal(formatDuration(59_600), '1:00');
+  assert.equal(formatCount(301_837_312), '301,837,312');
+  assert.equal(formatCount(12.345), '12.3');
+  assert.equal(formatBytes(0), '0 B');
+  assert.equal(formatBytes(1.5 * 2 ** 30), '1.50 GiB');
+  assert.equal(median([3, 1, 2]), 2);
+  assert.equal(median([4, 1, 2, 3]), 2.5);
+  assert.ok(Number.isNaN(median([])));
 });

@@ -99,7 +99,9 @@ export async function loadCheckpoint(path) {
 /** The checkpoint of the highest step in a folder. @param {string} folder @returns {Promise<string | undefined>} */
 export async function latestCheckpoint(folder) {
   const names = await readdir(folder).catch(() => []);
-  const steps = names.map((name) => /^step-(\d+)\.safetensors$/.exec(name)?.[1]).filter((digits) => digits !== undefined);
+  const steps = names
+    .map((name) => /^step-(\d+)\.safetensors$/.exec(name)?.[1])
+    .filter((digits) => digits !== undefined);
   steps.sort((a, b) => Number(a) - Number(b));
   const last = steps.at(-1);
   return last === undefined ? undefined : join(folder, `step-${last}.safetensors`);

@@ -228,13 +228,13 @@ export function tokensPerStep(config) {
 }
 
 /**
- * Learning rate of optimizer step `step` (0 is the first): linear warm-up to `lr`, then a cosine to
- * `minLr` at the run's last step.
+ * Learning rate of optimizer step `step` (0 is the first): linear warm-up that reaches `lr` at step `warmup - 1`, then
+ * a half cosine that reaches `minLr` at step `steps - 1`. The device computes the same in f32.
  * @param {GptConfig} config
  * @param {number} step
  */
 export function learningRate({ lr, minLr, warmup, steps }, step) {
-  if (step < warmup) return (lr * (step + 1)) / warmup;
-  const progress = Math.min(1, (step - warmup) / Math.max(1, steps - 1 - warmup));
-  return minLr + 0.5 * (lr - minLr) * (1 + Math.cos(Math.PI * progress));
+  if (step + 1 <= warmup) return (lr * (step + 1)) / warmup;
+  const done = step + 1 >= steps ? 1 : (step + 1 - warmup) / (steps - warmup);
+  return minLr + 0.5 * (lr - minLr) * (1 + Math.cos(Math.PI * done));
 }

@@ -71,7 +71,7 @@ export async function writeSafetensors(path, tensors, metadata = {}) {
 
 /** @param {import('node:fs/promises').FileHandle} file @param {ArrayBufferView} data */
 async function writeAll(file, { buffer, byteOffset, byteLength }) {
-  for (let at = 0; at < byteLength; ) {
+  for (let at = 0; at < byteLength;) {
     const piece = new Uint8Array(buffer, byteOffset + at, Math.min(CHUNK, byteLength - at));
     at += (await file.write(piece)).bytesWritten;
   }
@@ -105,7 +105,8 @@ export class SafetensorsFile {
       const length = Buffer.alloc(8);
       await readAll(file, length, 0);
       const headerBytes = Number(length.readBigUInt64LE());
-      if (headerBytes > LARGEST_HEADER || headerBytes + 8 > size) throw bad(`its header would have ${headerBytes} bytes`);
+      if (headerBytes > LARGEST_HEADER || headerBytes + 8 > size)
+        throw bad(`its header would have ${headerBytes} bytes`);
       const text = Buffer.alloc(headerBytes);
       await readAll(file, text, 8);
       let header;
@@ -117,7 +118,9 @@ export class SafetensorsFile {
       const { __metadata__: metadata = {}, ...entries } = header;
       const tensors = new Map();
       let end = 0;
-      for (const [name, entry] of Object.entries(entries).sort((a, b) => a[1].data_offsets?.[0] - b[1].data_offsets?.[0])) {
+      for (const [name, entry] of Object.entries(entries).sort(
+        (a, b) => a[1].data_offsets?.[0] - b[1].data_offsets?.[0],
+      )) {
         const { dtype, shape, data_offsets: offsets } = /** @type {any} */ (entry);
         if (!(dtype in ELEMENT_BYTES) || !Array.isArray(shape) || !Array.isArray(offsets)) throw bad(`entry ${name}`);
         const bytes = shape.reduce((a, b) => a * b, ELEMENT_BYTES[dtype]);
@@ -146,7 +149,8 @@ export class SafetensorsFile {
     if (entry.dtype !== dtype || entry.shape.join() !== shape.join()) {
       throw new RangeError(`${this.path}: ${name} is ${entry.dtype} [${entry.shape}], expected ${dtype} [${shape}]`);
     }
-    if (into.byteLength !== entry.bytes) throw new RangeError(`${name} has ${entry.bytes} bytes, the target ${into.byteLength}`);
+    if (into.byteLength !== entry.bytes)
+      throw new RangeError(`${name} has ${entry.bytes} bytes, the target ${into.byteLength}`);
     await readAll(this.file, into, entry.begin);
   }
 
@@ -157,7 +161,7 @@ export class SafetensorsFile {
 
 /** @param {import('node:fs/promises').FileHandle} file @param {ArrayBufferView} into @param {number} position */
 async function readAll(file, { buffer, byteOffset, byteLength }, position) {
-  for (let at = 0; at < byteLength; ) {
+  for (let at = 0; at < byteLength;) {
     const piece = new Uint8Array(buffer, byteOffset + at, Math.min(CHUNK, byteLength - at));
     const { bytesRead } = await file.read(piece, 0, piece.length, position + at);
     if (bytesRead === 0) throw new RangeError('the file ended early');

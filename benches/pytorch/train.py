@@ -90,10 +90,10 @@ class Gpt(torch.nn.Module):
 def learning_rate(config, step):
     """Linear warm-up, then a cosine: config.mjs's learningRate."""
     lr, floor, warmup, steps = config["lr"], config["minLr"], config["warmup"], config["steps"]
-    if step < warmup:
+    if step + 1 <= warmup:
         return lr * (step + 1) / warmup
-    progress = min(1.0, (step - warmup) / max(1, steps - 1 - warmup))
-    return floor + 0.5 * (lr - floor) * (1 + math.cos(math.pi * progress))
+    done = 1.0 if step + 1 >= steps else (step + 1 - warmup) / (steps - warmup)
+    return floor + 0.5 * (lr - floor) * (1 + math.cos(math.pi * done))
 
 
 def run(mode, config, weights, batches, warmup, device):

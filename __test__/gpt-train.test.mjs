@@ -1,0 +1,324 @@
+// The GPT on the device: gradients and optimizer against the float64 reference, repeatability, checkpoints, the CLI.
+
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { pack } from '../kernels/index.mjs';
+import { loadCheckpoint, saveCheckpoint } from '../benches/gpt/checkpoint.mjs';
+import { PRESETS, checkConfig, learningRate, parameterTable } from '../benches/gpt/config.mjs';
+import { stepBatch } from '../benches/gpt/data.mjs';
+import { Random } from '../benches/gpt/random.mjs';
+import { adamW, forwardBackward } from '../benches/gpt/reference.mjs';
+import { sample } from '../benches/gpt/sample.mjs';
+import { trainTokenizer } from '../benches/gpt/tokenizer.mjs';
+import { createTrainer, freshWeights } from '../benches/gpt/trainer.mjs';
+
+const vk = createRequire(import.meta.url)('../index.js');
+vk.initDevice();
+after(() => vk.destroy());
+
+const execute = promisify(execFile);
+const script = fileURLToPath(new URL('../benches/train.mjs', import.meta.url));
+
+/** Sizes that are no multiple of any tile. */
+const config = checkConfig({
+  ...PRESETS.tiny,
+  layers: 2,
+  width: 48,
+  heads: 3,
+  hidden: 76,
+  block: 19,
+  vocab: 45,
+  batch: 3,
+  microSteps: 2,
+  steps: 20,
+  warmup: 4,
+});
+
+/** @param {typeof config} sizes */
+function randomTokens(sizes) {
+  const random = new Random(21);
+  return Uint32Array.from({ length: 500 }, () => random.below(sizes.vocab));
+}
+
+/** A start that is no fixed point of anything: larger weights, norm weights around 1. @param {typeof config} sizes */
+function startState(sizes) {
+  const { parameters, total } = parameterTable(sizes);
+  const weights = freshWeights(sizes);
+  const random = new Random(22);
+  for (const { offset, size, std } of parameters) {
+    for (let i = offset; i < offset + size; i++) weights[i] = std === 0 ? 1 + 0.3 * random.normal() : 4 * weights[i];
+  }
+  return { step: 0, weights, m: new Float32Array(total), v: new Float32Array(total) };
+}
+
+/** ‖a − b‖ / ‖b‖ @param {ArrayLike<number>} a @param {ArrayLike<number>} b */
+function relativeError(a, b) {
+  let [difference, norm] = [0, 0];
+  for (let i = 0; i < b.length; i++) {
+    difference += (a[i] - b[i]) ** 2;
+    norm += b[i] ** 2;
+  }
+  return Math.sqrt(difference / norm);
+}
+
+const precisions = /** @type {const} */ ([
+  ['f32', 1e-5],
+  ['bf16x3', 2e-4],
+  ['f16', 6e-3],
+  ['bf16', 4e-2],
+]);
+
+for (const [precision, bound] of precisions) {
+  test(`the gradient of every parameter, summed over micro-steps, in ${precision}`, (t) => {
+    // Whole tiles of half-precision vectors need rows of 8 elements.
+    const sizes = { ...config, precision, ...(precision === 'f32' ? {} : { hidden: 80 }) };
+    const tokens = randomTokens(sizes);
+    const state = startState(sizes);
+    const trainer = createTrainer(vk, { ...sizes, precision: 'f32' }, { tokens, state, mode: 'plain' });
+    const supported = trainer.kernels.matmulSupports(precision);
+    trainer.destroy();
+    if (!supported) {
+      t.skip(`the device has no matrix units for ${precision}`);
+      return;
+    }
+    const other = createTrainer(vk, sizes, { tokens, state, mode: 'plain' });
+    const batch = stepBatch(tokens, sizes, 0);
+    const half = sizes.batch * sizes.block;
+    const { parameters, total } = parameterTable(sizes);
+    const expected = new Float64Array(total);
+    let loss = 0;
+    for (let micro = 0; micro < sizes.microSteps; micro++) {
+      const ids = batch.subarray(micro * 2 * half, (micro * 2 + 1) * half);
+      const targets = batch.subarray((micro * 2 + 1) * half, (micro * 2 + 2) * half);
+      loss +=
+        forwardBackward(sizes, state.weights, ids, targets, expected, 1 / sizes.microSteps).loss / sizes.microSteps;
+    }
+    const { model } = other;
+    // A second pass must not see the first one's gradients.
+    for (let pass = 0; pass < 2; pass++) {
+      other.vk.uploadBuffer(model.ids, batch);
+      other.vk.fillBuffer(model.clear.buffer, model.clear.bytes, 0);
+      for (let micro = 0; micro < sizes.microSteps; micro++) {
+        const { packed, count } = pack(model.microStep(micro));
+        other.vk.batchExecuteAll(packed, count);
+      }
+    }
+    const gradient = other.read('gradient').map((g) => g * model.gradientScale);
+    for (const { name, offset, size } of parameters) {
+      const error = relativeError(gradient.subarray(offset, offset + size), expected.subarray(offset, offset + size));
+      assert.ok(error < bound, `${name}: relative error ${error}`);
+    }
+    const measured = other.vk.readBuffer(model.losses)[0];
+    assert.ok(Math.abs(measured - loss) < bound * loss, `loss ${measured}, expected ${loss}`);
+    other.destroy();
+  });
+}
+
+test('optimizer steps: clipping, schedule, decay and moments', async () => {
+  // A clip that bites in every step.
+  const sizes = { ...config, clip: 0.5 };
+  const tokens = randomTokens(sizes);
+  const state = startState(sizes);
+  const trainer = createTrainer(vk, sizes, { tokens, state });
+  const { total, parameters } = parameterTable(sizes);
+  const expected = {
+    weights: Float64Array.from(state.weights),
+    m: new Float64Array(total),
+    v: new Float64Array(total),
+    gradient: new Float64Array(total),
+  };
+  const half = sizes.batch * sizes.block;
+  const losses = [];
+  for (let step = 0; step < 6; step++) {
+    trainer.step();
+    const batch = stepBatch(tokens, sizes, step);
+    expected.gradient.fill(0);
+    let loss = 0;
+    for (let micro = 0; micro < sizes.microSteps; micro++) {
+      const ids = batch.subarray(micro * 2 * half, (micro * 2 + 1) * half);
+      const targets = batch.subarray((micro * 2 + 1) * half, (micro * 2 + 2) * half);
+      loss += forwardBackward(sizes, expected.weights, ids, targets, expected.gradient, 1 / sizes.microSteps).loss;
+    }
+    losses.push(loss / sizes.microSteps);
+    const norm = adamW(sizes, expected, step, learningRate(sizes, step));
+    assert.ok(norm > sizes.clip, 'the clip does not bite');
+  }
+  await trainer.settle();
+  for (const [step, loss] of losses.entries()) {
+    const known = /** @type {number} */ (trainer.known.get(step));
+    assert.ok(Math.abs(known - loss) < 1e-4, `loss of step ${step}: ${known}, expected ${loss}`);
+  }
+  for (const part of /** @type {const} */ (['weights', 'm', 'v'])) {
+    const flat = trainer.read(part);
+    for (const { name, offset, size } of parameters) {
+      const error = relativeError(flat.subarray(offset, offset + size), expected[part].subarray(offset, offset + size));
+      // AdamW's early steps divide by |g|: gradients near zero turn rounding into direction.
+      assert.ok(error < 2e-3, `${part} of ${name}: relative error ${error}`);
+    }
+  }
+  trainer.destroy();
+});
+
+/**
+ * Runs some steps and gives every bit that training is.
+ * @param {typeof config} sizes @param {'auto' | 'plain' | 'graph'} mode @param {number} steps
+ * @param {import('../benches/gpt/checkpoint.mjs').TrainingState} [state]
+ */
+async function run(sizes, mode, steps, state) {
+  const trainer = createTrainer(vk, sizes, { tokens: randomTokens(sizes), mode, state });
+  const first = trainer.stepsDone;
+  while (trainer.stepsDone < steps) trainer.step();
+  await trainer.settle();
+  const losses = Array.from({ length: steps - first }, (_, i) => trainer.known.get(first + i));
+  const bits = {
+    losses: new Uint32Array(Float32Array.from(/** @type {number[]} */ (losses)).buffer),
+    weights: new Uint32Array(trainer.read('weights').slice().buffer),
+    m: new Uint32Array(trainer.read('m').slice().buffer),
+    v: new Uint32Array(trainer.read('v').slice().buffer),
+  };
+  trainer.destroy();
+  return { bits, losses };
+}
+
+test('two runs with one seed are the same bit for bit, another seed is not', async () => {
+  const a = await run(config, 'auto', 8);
+  assert.ok(a.losses.every((loss) => Number.isFinite(loss) && /** @type {number} */ (loss) > 0));
+  assert.deepEqual((await run(config, 'auto', 8)).bits, a.bits);
+  assert.notDeepEqual((await run({ ...config, seed: 2 }, 'auto', 8)).bits.losses, a.bits.losses);
+});
+
+test('recorded graphs give the same bits as packed lists', async (t) => {
+  if (typeof vk.graphBegin !== 'function') {
+    t.skip('the addon has no graphs');
+    return;
+  }
+  assert.deepEqual((await run(config, 'graph', 8)).bits, (await run(config, 'plain', 8)).bits);
+});
+
+test('a resumed run goes on bit for bit', async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), 'helios-vk-test-'));
+  t.after(() => rm(dir, { recursive: true, force: true }));
+  const whole = await run(config, 'auto', 9);
+  const trainer = createTrainer(vk, config, { tokens: randomTokens(config) });
+  for (let step = 0; step < 4; step++) trainer.step();
+  await trainer.settle();
+  const path = await saveCheckpoint(dir, { config, tokenizer: { kind: 'byte' } }, 4, (part) => trainer.read(part));
+  trainer.destroy();
+  const { state } = await loadCheckpoint(path);
+  const rest = await run(config, 'auto', 9, state);
+  assert.deepEqual(rest.bits.losses, whole.bits.losses.subarray(4));
+  assert.deepEqual({ ...rest.bits, losses: 0 }, { ...whole.bits, losses: 0 });
+});
+
+test('logits for sampling are those of the reference, and do not disturb training', async () => {
+  const tokens = randomTokens(config);
+  const state = startState(config);
+  const trainer = createTrainer(vk, config, { tokens, state });
+  for (const length of [1, 7, config.block]) {
+    const context = tokens.subarray(30, 30 + length);
+    const ids = new Uint32Array(config.block);
+    ids.set(context);
+    const one = { ...config, batch: 1 };
+    const { logits } = forwardBackward(one, state.weights, ids, ids);
+    const expected = logits.subarray((length - 1) * config.vocab, length * config.vocab);
+    const error = relativeError(trainer.nextLogits(context), expected);
+    assert.ok(error < 1e-5, `${length} tokens: relative error ${error}`);
+  }
+  assert.throws(() => trainer.nextLogits([]), /1 to 19 tokens/);
+  const undisturbed = createTrainer(vk, config, { tokens, state });
+  for (const each of [trainer, undisturbed]) {
+    each.step();
+    await each.settle();
+  }
+  assert.deepEqual(trainer.read('weights'), undisturbed.read('weights'));
+  trainer.destroy();
+  undisturbed.destroy();
+});
+
+test('samples are repeatable and start with the prompt', async () => {
+  const sizes = { ...config, vocab: 256 };
+  const tokenizer = await trainTokenizer('', 256);
+  const trainer = createTrainer(vk, sizes, { tokens: randomTokens(sizes) });
+  const text = await sample(trainer, tokenizer, 'Call me', { tokens: 5, seed: 3 });
+  assert.ok(text.startsWith('Call me'));
+  assert.equal(await sample(trainer, tokenizer, 'Call me', { tokens: 5, seed: 3 }), text);
+  trainer.destroy();
+});
+
+test('data that the vocabulary does not hold is refused', () => {
+  const tokens = Uint32Array.of(0, config.vocab);
+  assert.throws(() => createTrainer(vk, config, { tokens }), /token 45; vocab is 45/);
+});
+
+/** @param {...string} options */
+const cli = (...options) => execute(process.execPath, [script, ...options]);
+
+const small = [
+  '--preset',
+  'tiny',
+  '--layers',
+  '1',
+  '--width',
+  '32',
+  '--hidden',
+  '64',
+  '--block',
+  '16',
+  '--sample-tokens',
+  '4',
+];
+
+test('train.mjs: learns, writes results and a checkpoint, and resumes to the same losses', async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), 'helios-vk-test-'));
+  t.after(() => rm(dir, { recursive: true, force: true }));
+  const data = join(dir, 'text.txt');
+  await writeFile(data, 'the quick brown fox jumps over the lazy dog. '.repeat(200));
+  const json = join(dir, 'a.json');
+  const common = [...small, '--data', data, '--quiet'];
+  const checkpoints = ['--checkpoint', dir, '--checkpoint-every', '20'];
+  await cli(...common, '--steps', '40', '--json', json, ...checkpoints);
+  const result = JSON.parse(await readFile(json, 'utf8'));
+  assert.equal(result.losses.length, 40);
+  assert.ok(Math.abs(result.losses[0] - Math.log(256)) < 0.5, `first loss ${result.losses[0]}`);
+  assert.ok(result.finalLoss < result.losses[0] - 1, `final loss ${result.finalLoss}`);
+  assert.ok(result.tokensPerSecond.median > 0);
+  const again = join(dir, 'b.json');
+  await cli(
+    '--resume',
+    join(dir, 'step-0000020.safetensors'),
+    '--data',
+    data,
+    '--quiet',
+    '--json',
+    again,
+    '--sample-tokens',
+    '0',
+  );
+  const resumed = JSON.parse(await readFile(again, 'utf8'));
+  assert.equal(resumed.firstStep, 20);
+  assert.deepEqual(resumed.losses, result.losses.slice(20));
+});
+
+test('train.mjs: bad options end with an error that names them', async () => {
+  for (const [options, message] of /** @type {[string[], RegExp][]} */ ([
+    [['--preset', 'huge'], /--preset must be one of tiny, small, mission, got huge/],
+    [['--layers', 'two'], /--layers must be a number, got "two"/],
+    [['--width', '30', '--heads', '4'], /width 30 is not a multiple of heads 4/],
+    [['--nonsense'], /--nonsense/],
+    [['--checkpoint-every', '5'], /needs --checkpoint/],
+    [['--data', '/nonexistent.txt'], /nonexistent/],
+  ])) {
+    await assert.rejects(cli(...options), (/** @type {any} */ error) => {
+      assert.equal(error.code, 1);
+      assert.match(error.stderr, message);
+      return true;
+    });
+  }
+});

@@ -1,0 +1,223 @@
+/**
+ * Training on the device: what is recorded once, what goes up and comes down each step.
+ *
+ * Two modes. `plain` uses the calls of the existing trainer only (packed lists through `batchExecuteAll`), so that it
+ * also runs on other addons of that contract. `graph` records each micro-step and the optimizer once and re-submits
+ * them; the losses come back through promises. The results are the same bits.
+ */
+
+import { createKernels, pack } from '../../kernels/index.mjs';
+import { checkConfig, parameterTable, tokensPerStep } from './config.mjs';
+import { stepBatch } from './data.mjs';
+import { plainAddon } from './freeze.mjs';
+import { GptModel } from './model.mjs';
+import { initialWeights } from './random.mjs';
+
+/** @typedef {import('./config.mjs').GptConfig} GptConfig */
+
+/** Steps whose losses the device keeps; `plain` mode reads them before they are overwritten. */
+const LOSS_SLOTS = 1024;
+
+/** Steps that may be submitted and not finished. */
+const STEPS_IN_FLIGHT = 2;
+
+/**
+ * @typedef {object} TrainerOptions
+ * @property {Uint32Array} tokens what to train on
+ * @property {'auto' | 'plain' | 'graph'} [mode] `auto`: graphs where the addon has them
+ * @property {import('./checkpoint.mjs').TrainingState} [state] where to go on from; a fresh start without it
+ * @property {Record<string, import('../../kernels/base.mjs').Shader>} [shaders] for `plain`: shaders to use, for an
+ *   addon that carries none
+ * @property {any} [info] for `plain`: what the kernels shall take the device for, so that two addons run the same
+ *   kernels
+ */
+
+/**
+ * Puts a model on the device.
+ * @param {any} vk the native module
+ * @param {GptConfig} config
+ * @param {TrainerOptions} options
+ * @returns {Trainer}
+ */
+export function createTrainer(vk, config, options) {
+  return new Trainer(vk, config, options);
+}
+
+export class Trainer {
+  /** @param {any} vk @param {GptConfig} config @param {TrainerOptions} options */
+  constructor(vk, config, { tokens, mode = 'auto', state, shaders, info }) {
+    this.config = checkConfig(config);
+    for (const token of tokens) {
+      if (token >= config.vocab) throw new RangeError(`the data holds token ${token}; vocab is ${config.vocab}`);
+    }
+    this.tokens = tokens;
+    if (mode !== 'auto' && mode !== 'plain' && mode !== 'graph') {
+      throw new RangeError(`mode must be auto, plain or graph, got ${mode}`);
+    }
+    const graphs = typeof vk.graphBegin === 'function';
+    if (mode === 'graph' && !graphs) throw new RangeError('mode graph: this addon has no graphBegin');
+    /** @type {'plain' | 'graph'} */
+    this.mode = mode === 'auto' ? (graphs ? 'graph' : 'plain') : mode;
+    this.vk = this.mode === 'plain' ? plainAddon(vk, shaders ?? vk.shaders, info) : vk;
+    this.kernels = createKernels(this.vk);
+    this.model = new GptModel(this.vk, this.kernels, config, LOSS_SLOTS);
+    /** Optimizer steps submitted. */
+    this.stepsDone = 0;
+    /** Losses known on the host, by step. @type {Map<number, number>} */
+    this.known = new Map();
+    /** First step whose loss has not been fetched (`plain`). */
+    this.firstUnread = 0;
+    /** Loss reads under way (`graph`). @type {Set<Promise<void>>} */
+    this.pending = new Set();
+    /** @type {unknown} */
+    this.failure = undefined;
+    /** Timeline values of the steps in flight. @type {number[]} */
+    this.inFlight = [];
+    /** When steps were seen to be finished, in milliseconds of `performance.now()`. @type {number[]} */
+    this.finished = [];
+    /** Host time of each step in milliseconds, without waiting. @type {number[]} */
+    this.hostTimes = [];
+    /** @type {Uint32Array} */
+    this.batch = new Uint32Array(config.microSteps * 2 * config.batch * config.block);
+
+    this.load(state ?? { step: 0, weights: freshWeights(config) });
+    const clear = this.model.clear;
+    const microSteps = Array.from({ length: config.microSteps }, (_, i) => pack(this.model.microStep(i)));
+    const optimizer = pack(this.model.optimizerStep());
+    if (this.mode === 'graph') {
+      /** @type {number[]} */
+      this.graphs = microSteps.map(({ packed, count }, i) => {
+        this.vk.graphBegin();
+        if (i === 0) this.vk.fillBuffer(clear.buffer, clear.bytes, 0);
+        this.vk.batchExecuteAll(packed, count);
+        return this.vk.graphEnd();
+      });
+      this.vk.graphBegin();
+      this.vk.batchExecuteAll(optimizer.packed, optimizer.count);
+      this.graphs.push(this.vk.graphEnd());
+      /** @type {{packed: ArrayBuffer, count: number}[]} */
+      this.lists = [];
+    } else {
+      this.graphs = [];
+      this.lists = [...microSteps, optimizer];
+    }
+    /** Dispatches of one optimizer step. */
+    this.dispatches = microSteps.reduce((sum, { count }) => sum + count, optimizer.count);
+  }
+
+  /** Tokens of one optimizer step. */
+  get tokensPerStep() {
+    return tokensPerStep(this.config);
+  }
+
+  /**
+   * Sets weights, moments and the step.
+   * @param {{step: number, weights: Float32Array, m?: Float32Array, v?: Float32Array}} state
+   */
+  load(state) {
+    this.model.load(state);
+    this.stepsDone = state.step;
+    this.firstUnread = state.step;
+  }
+
+  /** Submits one optimizer step; waits only while too many are in flight. @returns {number} steps submitted so far */
+  step() {
+    if (this.failure) throw this.failure;
+    while (this.inFlight.length >= STEPS_IN_FLIGHT) this.waitOldest();
+    if (this.mode === 'plain' && this.stepsDone - this.firstUnread >= LOSS_SLOTS) this.fetchLosses();
+    const start = performance.now();
+    const step = this.stepsDone;
+    const { vk, model } = this;
+    stepBatch(this.tokens, this.config, step, this.batch);
+    let value = 0;
+    if (this.mode === 'graph') {
+      vk.uploadAsync(model.ids, this.batch);
+      for (const graph of this.graphs) value = vk.graphLaunch(graph);
+      /** @type {Promise<void>} */
+      const read = vk.readAsync(model.losses, 4 * (step % LOSS_SLOTS), 4).then(
+        (/** @type {Float32Array} */ loss) => {
+          this.known.set(step, loss[0]);
+          this.pending.delete(read);
+        },
+        (/** @type {unknown} */ error) => {
+          this.failure ??= error;
+          this.pending.delete(read);
+        },
+      );
+      this.pending.add(read);
+    } else {
+      vk.uploadBuffer(model.ids, this.batch);
+      vk.fillBuffer(model.clear.buffer, model.clear.bytes, 0);
+      for (const { packed, count } of this.lists) value = vk.batchExecuteAll(packed, count);
+    }
+    this.hostTimes.push(performance.now() - start);
+    this.inFlight.push(value);
+    return ++this.stepsDone;
+  }
+
+  waitOldest() {
+    this.vk.waitTimeline(this.inFlight[0]);
+    this.inFlight.shift();
+    this.finished.push(performance.now());
+  }
+
+  /** Waits for every submitted step. */
+  finish() {
+    while (this.inFlight.length > 0) this.waitOldest();
+  }
+
+  /** Reads the losses of the steps since the last time (`plain`; drains the device). */
+  fetchLosses() {
+    if (this.firstUnread === this.stepsDone) return;
+    const slots = this.vk.readBuffer(this.model.losses);
+    for (let step = this.firstUnread; step < this.stepsDone; step++) this.known.set(step, slots[step % LOSS_SLOTS]);
+    this.firstUnread = this.stepsDone;
+  }
+
+  /** Waits until the loss of every submitted step is known. */
+  async settle() {
+    this.finish();
+    if (this.mode === 'plain') this.fetchLosses();
+    await Promise.all(this.pending);
+    if (this.failure) throw this.failure;
+  }
+
+  /**
+   * One of the flat buffers, as it is after every step submitted so far.
+   * @param {'weights' | 'm' | 'v' | 'gradient'} part
+   * @returns {Float32Array} laid out as by `parameterTable`
+   */
+  read(part) {
+    return this.vk.readBuffer(this.model[part]);
+  }
+
+  /**
+   * The logits of the token after a context. Does not touch the state of training.
+   * @param {ArrayLike<number>} context 1 to `block` ids
+   * @returns {Float32Array} `vocab` logits
+   */
+  nextLogits(context) {
+    const { block } = this.config;
+    if (context.length < 1 || context.length > block) {
+      throw new RangeError(`the context must have 1 to ${block} tokens, got ${context.length}`);
+    }
+    const ids = new Uint32Array(block);
+    ids.set(Array.from(context));
+    this.vk.uploadBuffer(this.model.ids, ids);
+    const { packed, count } = pack(this.model.nextLogits(context.length - 1));
+    this.vk.batchExecuteAll(packed, count);
+    return this.vk.readBuffer(this.model.sampleLogits);
+  }
+
+  /** Releases every buffer and graph. */
+  destroy() {
+    for (const graph of this.graphs) this.vk.graphDestroy(graph);
+    this.model.destroy();
+  }
+}
+
+/** The weights a run starts from. @param {GptConfig} config */
+export function freshWeights(config) {
+  const { parameters, total } = parameterTable(config);
+  return initialWeights(parameters, total, config.seed);
+}

