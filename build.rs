@@ -1,9 +1,13 @@
 //! Build script: the Node-API link setup, and the compute shaders.
 //!
-//! Every `shaders/**/*.comp` is compiled to SPIR-V 1.6 for Vulkan 1.3. The shader's name is its file stem; header
-//! lines `//! variant <name> DEF1=v1 DEF2 …` compile the file once per line under that name instead. Includes come
-//! from `shaders/include/`. The result is `$OUT_DIR/shaders.spv` (all modules, end to end) and `$OUT_DIR/shaders.rs`
-//! (`SHADERS`, sorted by name), which `src/shaders.rs` includes.
+//! Every `shaders/**/*.comp` is compiled to SPIR-V 1.6 for Vulkan 1.3. The shader's name is its file stem, unless the
+//! file has header lines of one of two kinds:
+//! - `//! variant <name> DEF1=v1 DEF2 …` compiles the file under that name with those definitions;
+//! - `//! axis <label> DEF1=v1 … | <label> …` multiplies: the file is compiled once for each combination of one choice
+//!   from every axis, under the chosen labels joined by `_` (the label `-` adds nothing to the name).
+//!
+//! Includes come from `shaders/include/`. The result is `$OUT_DIR/shaders.spv` (all modules, end to end) and
+//! `$OUT_DIR/shaders.rs` (`SHADERS`, sorted by name), which `src/shaders.rs` includes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -58,15 +62,14 @@ fn collect(root: &Path) -> Result<Vec<Job>, Vec<String>> {
                 continue;
             }
         };
-        let mut variants = Vec::new();
-        for (index, line) in source.lines().enumerate() {
-            let Some(rest) = line.strip_prefix("//! variant ") else { continue };
-            let mut words = rest.split_whitespace();
-            match words.next() {
-                Some(name) => variants.push((name.to_string(), words.map(define).collect(), index + 1)),
-                None => errors.push(format!("{}:{}: a variant needs a name", shown.display(), index + 1)),
+        let (mut variants, product) = match header(&source) {
+            Ok(found) => found,
+            Err((line, error)) => {
+                errors.push(format!("{}:{line}: {error}", shown.display()));
+                continue;
             }
-        }
+        };
+        variants.extend(product);
         if variants.is_empty() {
             let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             variants.push((stem, Vec::new(), 1));
@@ -95,6 +98,39 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
             files.push(path);
         }
     }
+}
+
+/// A name, its definitions, and the line that asks for it.
+type Variant = (String, Vec<(String, String)>, usize);
+
+/// The `variant` lines of a source, and the product of its `axis` lines.
+fn header(source: &str) -> Result<(Vec<Variant>, Vec<Variant>), (usize, String)> {
+    let mut variants = Vec::new();
+    let mut product = Vec::<Variant>::new();
+    for (index, line) in source.lines().enumerate() {
+        let at = index + 1;
+        if let Some(rest) = line.strip_prefix("//! variant ") {
+            let mut words = rest.split_whitespace();
+            let name = words.next().ok_or((at, "a variant needs a name".to_string()))?;
+            variants.push((name.to_string(), words.map(define).collect(), at));
+        } else if let Some(rest) = line.strip_prefix("//! axis ") {
+            let before = if product.is_empty() { vec![(String::new(), Vec::new(), at)] } else { product };
+            product = Vec::new();
+            for (name, defines, first) in &before {
+                for choice in rest.split('|') {
+                    let mut words = choice.split_whitespace();
+                    let label = words.next().ok_or((at, "every choice of an axis needs a label".to_string()))?;
+                    let name = match (name.as_str(), label) {
+                        (name, "-") => name.to_string(),
+                        ("", label) => label.to_string(),
+                        (name, label) => format!("{name}_{label}"),
+                    };
+                    product.push((name, defines.iter().cloned().chain(words.map(define)).collect(), *first));
+                }
+            }
+        }
+    }
+    Ok((variants, product))
 }
 
 /// `NAME=value`, or `NAME` for `NAME=1`.

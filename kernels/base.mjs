@@ -118,6 +118,46 @@ export function tensor(kernel, name, tensor) {
   return { buffer, offset: integer(kernel, `${name}.offset`, offset, 0) };
 }
 
+/**
+ * How wide a kernel may read: 4 elements where every size and offset is a multiple of 4, else what its storage types
+ * allow at the least (a pair of 16-bit elements, or one f32).
+ * @param {string} kernel
+ * @param {DType[]} types the storage types that take part
+ * @param {Record<string, number>} sizes sizes and offsets, by the name that an error should give
+ * @returns {{ width: 4 | 2 | 1, suffix: '' | '_narrow' }}
+ */
+export function accessWidth(kernel, types, sizes) {
+  const values = Object.entries(sizes);
+  if (values.every(([, value]) => value % 4 === 0)) return { width: 4, suffix: '' };
+  if (types.every((type) => bytesOf(type) === 4)) return { width: 1, suffix: '_narrow' };
+  const odd = values.find(([, value]) => value % 2 !== 0);
+  if (odd) throw new RangeError(`${kernel}: ${odd[0]} must be even for ${types.join(', ')}, got ${odd[1]}`);
+  return { width: 2, suffix: '_narrow' };
+}
+
+/**
+ * The position of `value` in a list of names, or an error that gives the list.
+ * @param {string} kernel @param {string} name @param {unknown} value @param {readonly string[]} names
+ */
+export function choice(kernel, name, value, names) {
+  const index = names.indexOf(/** @type {string} */ (value));
+  if (index < 0) throw new RangeError(`${kernel}: ${name} must be one of ${names.join(', ')}, got ${String(value)}`);
+  return index;
+}
+
+/**
+ * The storage types of a kernel's input and output in its shader's name: `f32`, or `f32_f16`.
+ * @param {string} kernel @param {DType} from @param {DType} to
+ */
+export function typePair(kernel, from, to) {
+  bytesOf(from);
+  bytesOf(to);
+  if (from !== to && from !== 'f32' && to !== 'f32') {
+    throw new RangeError(`${kernel}: ${from} and ${to} do not go together (one of them must be f32)`);
+  }
+  return from === to ? from : `${from}_${to}`;
+}
+
 /** @param {unknown} value */
 function describe(value) {
   return typeof value === 'object' ? JSON.stringify(value) : String(value);
@@ -144,11 +184,40 @@ export class KernelContext {
     this.maxGroups = 65535;
     /** @type {Map<string, number>} */
     this.pipelines = new Map();
+    /** @type {Map<string, { buffer: number, bytes: number }>} */
+    this.workspaces = new Map();
   }
 
-  /** The workgroup size for kernels that reduce a row or stride over elements. */
-  get rowThreads() {
-    return Math.min(this.isCpu ? 32 : 256, this.info.maxComputeWorkGroupInvocations);
+  /** The workgroup size of kernels that stride over elements. */
+  get flatThreads() {
+    return Math.min(this.isCpu ? 64 : 256, this.info.maxComputeWorkGroupInvocations);
+  }
+
+  /**
+   * Threads for a row of `vectors`, and how many vectors each keeps in registers (0: the row is read again instead).
+   * @param {number} vectors @param {number} most vectors a thread should keep at the most
+   */
+  rowPlan(vectors, most = 8) {
+    const limit = Math.min(this.isCpu ? 32 : 1024, this.info.maxComputeWorkGroupInvocations);
+    let threads = Math.min(limit, Math.max(32, Math.min(256, nextPowerOfTwo(ceilDiv(vectors, 2)))));
+    while (ceilDiv(vectors, threads) > most && 2 * threads <= limit) threads *= 2;
+    const chunks = ceilDiv(vectors, threads);
+    return { threads, chunks: chunks > 2 * most ? 0 : chunks };
+  }
+
+  /**
+   * Device memory for a kernel's intermediate results, kept and shared by all dispatches that ask under this name; a
+   * larger request gets a new buffer, and earlier dispatches keep the old one.
+   * @param {string} name @param {number} bytes
+   * @returns {number} buffer handle
+   */
+  workspace(name, bytes) {
+    const held = this.workspaces.get(name);
+    if (held && held.bytes >= bytes) return held.buffer;
+    const size = Math.max(65536, 2 ** Math.ceil(Math.log2(bytes)));
+    const buffer = /** @type {number} */ (this.vk.createBuffer(size, 0));
+    this.workspaces.set(name, { buffer, bytes: size });
+    return buffer;
   }
 
   /**
@@ -218,15 +287,12 @@ export class KernelContext {
     };
   }
 
-  /** Workgroups for `items` independent items in workgroups of `size`, for a kernel that strides over the grid. */
-  /** @param {number} items @param {number} size */
+  /**
+   * Workgroups for `items` independent items in workgroups of `size`, for a kernel that strides over the grid.
+   * @param {number} items @param {number} size
+   */
   strideGroups(items, size) {
     return Math.max(1, Math.min(ceilDiv(items, size), this.maxGroups));
-  }
-
-  /** Forgets every pipeline; for use after the device was destroyed. */
-  reset() {
-    this.pipelines.clear();
   }
 }
 

@@ -3,21 +3,37 @@
 //   import vk from 'helios-vk';
 //   import { createKernels, pack } from 'helios-vk/kernels';
 //   const kernels = createKernels(vk);
-//   const { packed, count } = pack(kernels.fill({ y, count: 1024, value: 0 }), …);
+//   const { packed, count } = pack(
+//     kernels.rmsNormForward({ x, y, weight, stats, rows: 512, columns: 1024 }),
+//     kernels.gluForward({ gateUp, y: hidden, rows: 512, columns: 2752 }),
+//   );
 //   vk.batchExecuteAll(packed, count);
 //
-// A family is a function of a KernelContext that returns an object of kernel functions; `createKernels` merges the
-// families below into one object.
+// Conventions. A tensor argument is a buffer handle, or { buffer, offset } with the offset in elements; tensors are
+// dense and row-major unless a stride is named. Storage is f32, f16 or bf16 by `type`; the arithmetic is f32. 16-bit
+// tensors need even sizes and offsets; multiples of four are the fast path everywhere. The same inputs give the same
+// bits. `beta` scales what the output held before; with 0 it is not read.
+//
+// A family is a function of a KernelContext that returns kernel functions; `createKernels` merges the families.
 
-import { KernelContext, Recorder, pack } from './base.mjs';
+import { activationKernels } from './activation.mjs';
+import { KernelContext } from './base.mjs';
+import { elementwiseKernels } from './elementwise.mjs';
+import { embeddingKernels } from './embedding.mjs';
+import { matmulKernels } from './matmul.mjs';
+import { normalizationKernels } from './normalization.mjs';
+import { optimizerKernels } from './optimizer.mjs';
+import { reductionKernels } from './reduction.mjs';
+import { softmaxKernels } from './softmax.mjs';
 
 export { KernelContext, Recorder, pack } from './base.mjs';
+export { ropeTable } from './embedding.mjs';
+export { STATE, STATE_WORDS, optimizerState } from './optimizer.mjs';
 
 /** @typedef {import('./base.mjs').Tensor} Tensor */
 /** @typedef {import('./base.mjs').DType} DType */
 /** @typedef {import('./base.mjs').Dispatch} Dispatch */
-
-const families = [];
+/** @typedef {ReturnType<typeof createKernels>} Kernels */
 
 /**
  * The kernels on the device of a native module. Pipelines are made at first use and kept; one object serves a whole
@@ -26,5 +42,15 @@ const families = [];
  */
 export function createKernels(vk) {
   const context = new KernelContext(vk);
-  return Object.assign({ context }, ...families.map((family) => family(context)));
+  return {
+    context,
+    ...matmulKernels(context),
+    ...normalizationKernels(context),
+    ...activationKernels(context),
+    ...softmaxKernels(context),
+    ...embeddingKernels(context),
+    ...elementwiseKernels(context),
+    ...reductionKernels(context),
+    ...optimizerKernels(context),
+  };
 }

@@ -1,0 +1,153 @@
+// Activations and gated linear units, forward and backward.
+
+import { accessWidth, choice, integer, pushConstants, tensor } from './base.mjs';
+
+/** @typedef {import('./base.mjs').Tensor} Tensor */
+/** @typedef {import('./base.mjs').DType} DType */
+/** @typedef {import('./base.mjs').Dispatch} Dispatch */
+/** @typedef {import('./base.mjs').KernelContext} KernelContext */
+
+/**
+ * `silu` is x · sigmoid(x) (Elfwing et al. 2018), `gelu` the tanh form (Hendrycks & Gimpel 2016).
+ * @typedef {'identity' | 'relu' | 'silu' | 'gelu' | 'tanh' | 'sigmoid'} Activation
+ */
+
+const ACTIVATIONS = /** @type {const} */ (['identity', 'relu', 'silu', 'gelu', 'tanh', 'sigmoid']);
+
+/**
+ * The two inputs of a gated unit: either `gateUp`, rows of [gate, up] of 2 · columns, or `gate` and `up` by themselves.
+ * @typedef {object} GluForward
+ * @property {Tensor} [gateUp] [rows, 2 · columns]
+ * @property {Tensor} [gate] [rows, columns]
+ * @property {Tensor} [up] [rows, columns]
+ * @property {Tensor} y out: [rows, columns]
+ * @property {number} rows
+ * @property {number} columns the hidden width; even for 16-bit types
+ * @property {Activation} [activation] silu (SwiGLU) when left out
+ * @property {DType} [type] of every tensor; f32 when left out
+ */
+
+/**
+ * @typedef {object} GluBackward
+ * @property {Tensor} [gateUp] as in the forward pass
+ * @property {Tensor} [gate]
+ * @property {Tensor} [up]
+ * @property {Tensor} dy [rows, columns]
+ * @property {Tensor} [dGateUp] out: [rows, 2 · columns], may be `gateUp`
+ * @property {Tensor} [dGate] out: [rows, columns], may be `gate`
+ * @property {Tensor} [dUp] out: [rows, columns], may be `up`
+ * @property {number} rows
+ * @property {number} columns
+ * @property {Activation} [activation]
+ * @property {DType} [type]
+ */
+
+/** @param {KernelContext} context */
+export function activationKernels(context) {
+  /** @param {string} kernel @param {any} args @param {boolean} backward @returns {Dispatch} */
+  function activation(kernel, args, backward) {
+    const { type = 'f32' } = args;
+    const kind = choice(kernel, 'activation', args.activation, ACTIVATIONS);
+    const count = integer(kernel, 'count', args.count);
+    const x = tensor(kernel, 'x', args.x);
+    const y = backward ? tensor(kernel, 'dx', args.dx) : tensor(kernel, 'y', args.y);
+    const dy = backward ? tensor(kernel, 'dy', args.dy) : { buffer: 0, offset: 0 };
+    const { width, suffix } = accessWidth(kernel, [type], {
+      count,
+      'x.offset': x.offset,
+      [backward ? 'dx.offset' : 'y.offset']: y.offset,
+      'dy.offset': dy.offset,
+    });
+    const threads = context.flatThreads;
+    return context.dispatch(`activation_${backward ? 'backward' : 'forward'}_${type}${suffix}`, {
+      buffers: backward ? [x.buffer, y.buffer, dy.buffer] : [x.buffer, y.buffer],
+      writes: 0b10,
+      groups: context.strideGroups(count / width, threads),
+      specialization: [threads, kind],
+      push: pushConstants([count / width, x.offset / width, y.offset / width, dy.offset / width]),
+    });
+  }
+
+  /**
+   * A pair of tensors, or the two halves of the rows of one.
+   * @param {string} kernel @param {string[]} names of both, the first and the second @param {any} args
+   * @param {number} columns
+   */
+  function halves(kernel, [both, first, second], args, columns) {
+    if (args[both] !== undefined) {
+      if (args[first] !== undefined || args[second] !== undefined) {
+        throw new TypeError(`${kernel}: give either ${both}, or ${first} and ${second}`);
+      }
+      const { buffer, offset } = tensor(kernel, both, args[both]);
+      return { a: { buffer, offset }, b: { buffer, offset: offset + columns }, stride: 2 * columns };
+    }
+    return { a: tensor(kernel, first, args[first]), b: tensor(kernel, second, args[second]), stride: columns };
+  }
+
+  /** @param {string} kernel @param {any} args @param {boolean} backward @returns {Dispatch} */
+  function glu(kernel, args, backward) {
+    const { type = 'f32' } = args;
+    const kind = choice(kernel, 'activation', args.activation ?? 'silu', ACTIVATIONS);
+    const rows = integer(kernel, 'rows', args.rows);
+    const columns = integer(kernel, 'columns', args.columns);
+    const input = halves(kernel, ['gateUp', 'gate', 'up'], args, columns);
+    const y = backward ? tensor(kernel, 'dy', args.dy) : tensor(kernel, 'y', args.y);
+    const output = backward ? halves(kernel, ['dGateUp', 'dGate', 'dUp'], args, columns) : input;
+    const { width, suffix } = accessWidth(kernel, [type], {
+      columns,
+      'gate.offset': input.a.offset,
+      'up.offset': input.b.offset,
+      [backward ? 'dy.offset' : 'y.offset']: y.offset,
+      'dGate.offset': output.a.offset,
+      'dUp.offset': output.b.offset,
+    });
+    const vectors = columns / width;
+    const threads = context.flatThreads;
+    return context.dispatch(`glu_${backward ? 'backward' : 'forward'}_${type}${suffix}`, {
+      buffers: backward
+        ? [input.a.buffer, input.b.buffer, y.buffer, output.a.buffer, output.b.buffer]
+        : [input.a.buffer, input.b.buffer, y.buffer],
+      writes: backward ? 0b11000 : 0b100,
+      groups: context.strideGroups(rows * vectors, threads),
+      specialization: [threads, kind],
+      push: pushConstants([
+        rows,
+        vectors,
+        input.stride / width,
+        input.a.offset / width,
+        input.b.offset / width,
+        y.offset / width,
+        output.stride / width,
+        output.a.offset / width,
+        output.b.offset / width,
+      ]),
+    });
+  }
+
+  return {
+    /**
+     * y = f(x), element by element; y may be x.
+     * @param {{ x: Tensor, y: Tensor, count: number, activation: Activation, type?: DType }} args
+     * @returns {Dispatch}
+     */
+    activationForward: (args) => activation('activationForward', args, false),
+    /**
+     * dx = dy · f'(x), from the forward pass's input; dx may be x or dy. The slope of ReLU at 0 is 0.
+     * @param {{ x: Tensor, dy: Tensor, dx: Tensor, count: number, activation: Activation, type?: DType }} args
+     * @returns {Dispatch}
+     */
+    activationBackward: (args) => activation('activationBackward', args, true),
+    /**
+     * y = f(gate) · up (Shazeer 2020): SwiGLU unless `activation` says otherwise.
+     * @param {GluForward} args
+     * @returns {Dispatch}
+     */
+    gluForward: (args) => glu('gluForward', args, false),
+    /**
+     * dup = dy · f(gate), dgate = dy · up · f'(gate).
+     * @param {GluBackward} args
+     * @returns {Dispatch}
+     */
+    gluBackward: (args) => glu('gluBackward', args, true),
+  };
+}

@@ -1,0 +1,338 @@
+// Element by element: fills, casts, arithmetic, dropout, and transposes.
+
+import {
+  accessWidth, bytesOf, ceilDiv, choice, finite, floatBits, integer, pushConstants, tensor,
+} from './base.mjs';
+
+/** @typedef {import('./base.mjs').Tensor} Tensor */
+/** @typedef {import('./base.mjs').DType} DType */
+/** @typedef {import('./base.mjs').Dispatch} Dispatch */
+/** @typedef {import('./base.mjs').KernelContext} KernelContext */
+/** @typedef {'identity' | 'exp' | 'log' | 'sqrt' | 'rsqrt' | 'reciprocal' | 'abs' | 'square' | 'sign'} UnaryOp */
+/** @typedef {'add' | 'mul' | 'div' | 'max' | 'min'} BinaryOp */
+
+const UNARY = /** @type {const} */ ([
+  'identity', 'exp', 'log', 'sqrt', 'rsqrt', 'reciprocal', 'abs', 'square', 'sign',
+]);
+const BINARY = /** @type {const} */ (['add', 'mul', 'div', 'max', 'min']);
+
+/** @param {KernelContext} context */
+export function elementwiseKernels(context) {
+  /**
+   * A dispatch that strides over `items`.
+   * @param {string} name @param {number[]} buffers @param {number} writes @param {number} items
+   * @param {number[]} constants @param {Uint8Array} push
+   */
+  const flat = (name, buffers, writes, items, constants, push) =>
+    context.dispatch(name, {
+      buffers,
+      writes,
+      groups: context.strideGroups(items, context.flatThreads),
+      specialization: [context.flatThreads, ...constants],
+      push,
+    });
+
+  /**
+   * Fills a tensor with one value.
+   * @param {object} args
+   * @param {Tensor} args.y out: [count]
+   * @param {number} args.count even for 16-bit types
+   * @param {number} args.value
+   * @param {DType | 'u32'} [args.type] f32 when left out
+   * @returns {Dispatch}
+   */
+  function fill(args) {
+    const kernel = 'fill';
+    const { type = 'f32' } = args;
+    const count = integer(kernel, 'count', args.count);
+    const y = tensor(kernel, 'y', args.y);
+    let pattern;
+    if (type === 'u32') {
+      pattern = integer(kernel, 'value', args.value, 0);
+    } else if (bytesOf(type) === 4) {
+      pattern = floatBits(args.value);
+    } else {
+      const half = type === 'bf16' ? bf16Bits(args.value) : f16Bits(args.value);
+      pattern = (half | (half << 16)) >>> 0;
+    }
+    // Of here on in words.
+    const per = type === 'u32' ? 1 : 4 / bytesOf(type);
+    if (count % per || y.offset % per) throw new RangeError(`${kernel}: count and y.offset must be even for ${type}`);
+    const words = count / per;
+    const at = y.offset / per;
+    const { width, suffix } = accessWidth(kernel, ['f32'], { count: words, 'y.offset': at });
+    const push = pushConstants([words / width, at / width, pattern]);
+    return flat(`fill${suffix}`, [y.buffer], 0b1, words / width, [], push);
+  }
+
+  /**
+   * y = x in another storage type. bf16 rounds to nearest even; f16 rounds as the device packs halves (to nearest even
+   * on GPUs; a CPU driver may truncate).
+   * @param {{ x: Tensor, y: Tensor, count: number, from: DType, to: DType }} args
+   * @returns {Dispatch}
+   */
+  function cast(args) {
+    const kernel = 'cast';
+    const { from, to } = args;
+    bytesOf(from);
+    bytesOf(to);
+    const count = integer(kernel, 'count', args.count);
+    const x = tensor(kernel, 'x', args.x);
+    const y = tensor(kernel, 'y', args.y);
+    if (from === to) return copy({ x, y, count, type: from });
+    const { width, suffix } = accessWidth(kernel, [from, to], { count, 'x.offset': x.offset, 'y.offset': y.offset });
+    const push = pushConstants([count / width, x.offset / width, y.offset / width]);
+    return flat(`cast_${from}_${to}${suffix}`, [x.buffer, y.buffer], 0b10, count / width, [], push);
+  }
+
+  /**
+   * y = x, bit by bit.
+   * @param {{ x: Tensor, y: Tensor, count: number, type?: DType }} args
+   * @returns {Dispatch}
+   */
+  function copy(args) {
+    const kernel = 'copy';
+    const { type = 'f32' } = args;
+    const count = integer(kernel, 'count', args.count);
+    const x = tensor(kernel, 'x', args.x);
+    const y = tensor(kernel, 'y', args.y);
+    const per = 4 / bytesOf(type);
+    for (const [name, value] of Object.entries({ count, 'x.offset': x.offset, 'y.offset': y.offset })) {
+      if (value % per) throw new RangeError(`${kernel}: ${name} must be even for ${type}, got ${value}`);
+    }
+    const words = count / per;
+    const from = x.offset / per;
+    const to = y.offset / per;
+    const { width, suffix } = accessWidth(kernel, ['f32'], { words, from, to });
+    const push = pushConstants([words / width, from / width, to / width]);
+    return flat(`copy_words${suffix}`, [x.buffer, y.buffer], 0b10, words / width, [], push);
+  }
+
+  /**
+   * y = alpha · op(x) + beta; y may be x.
+   * @param {object} args
+   * @param {Tensor} args.x [count] of `type`
+   * @param {Tensor} args.y out: [count] of `type`
+   * @param {number} args.count
+   * @param {UnaryOp} [args.op] identity when left out
+   * @param {number} [args.alpha] 1 when left out
+   * @param {number} [args.beta] 0 when left out
+   * @param {DType} [args.type] f32 when left out
+   * @returns {Dispatch}
+   */
+  function unary(args) {
+    const kernel = 'unary';
+    const { op = 'identity', alpha = 1, beta = 0, type = 'f32' } = args;
+    const code = choice(kernel, 'op', op, UNARY);
+    const count = integer(kernel, 'count', args.count);
+    const x = tensor(kernel, 'x', args.x);
+    const y = tensor(kernel, 'y', args.y);
+    const { width, suffix } = accessWidth(kernel, [type], { count, 'x.offset': x.offset, 'y.offset': y.offset });
+    const push = pushConstants(
+      [count / width, x.offset / width, y.offset / width],
+      [finite(kernel, 'alpha', alpha), finite(kernel, 'beta', beta)],
+    );
+    return flat(`unary_${type}${suffix}`, [x.buffer, y.buffer], 0b10, count / width, [code], push);
+  }
+
+  /**
+   * y[i] = op(a[i], b[i mod period]): a period of `count` for tensors of one shape, of the columns for a row that all
+   * rows share, of 1 for a scalar. `add` is alpha · a + beta · b (so also sub and axpy). y may be a, or a b of its size.
+   * @param {object} args
+   * @param {Tensor} args.a [count] of `type`
+   * @param {Tensor} args.b [period] of `type`
+   * @param {Tensor} args.y out: [count] of `type`
+   * @param {number} args.count
+   * @param {number} [args.period] divides count; `count` when left out
+   * @param {BinaryOp} [args.op] add when left out
+   * @param {number} [args.alpha] 1 when left out
+   * @param {number} [args.beta] 1 when left out
+   * @param {DType} [args.type] f32 when left out
+   * @returns {Dispatch}
+   */
+  function binary(args) {
+    const kernel = 'binary';
+    const { op = 'add', alpha = 1, beta = 1, type = 'f32' } = args;
+    const code = choice(kernel, 'op', op, BINARY);
+    const count = integer(kernel, 'count', args.count);
+    const period = integer(kernel, 'period', args.period ?? count, 1, count);
+    if (count % period) throw new RangeError(`${kernel}: period must divide count, got ${period} and ${count}`);
+    const a = tensor(kernel, 'a', args.a);
+    const b = tensor(kernel, 'b', args.b);
+    const y = tensor(kernel, 'y', args.y);
+    const { width, suffix } = accessWidth(kernel, [type], {
+      count,
+      period,
+      'a.offset': a.offset,
+      'b.offset': b.offset,
+      'y.offset': y.offset,
+    });
+    const push = pushConstants(
+      [count / width, period / width, a.offset / width, b.offset / width, y.offset / width],
+      [finite(kernel, 'alpha', alpha), finite(kernel, 'beta', beta)],
+    );
+    const buffers = [a.buffer, b.buffer, y.buffer];
+    return flat(`binary_${type}${suffix}`, buffers, 0b100, count / width, [code], push);
+  }
+
+  /**
+   * y = op(a, b) over up to four dimensions with broadcasting, f32. A stride of 0 repeats a dimension; y's strides must
+   * not.
+   * @param {object} args
+   * @param {Tensor} args.a
+   * @param {Tensor} args.b
+   * @param {Tensor} args.y out
+   * @param {number[]} args.shape of y, one to four sizes
+   * @param {number[]} [args.aStrides] elements, one for each size; row-major and dense when left out
+   * @param {number[]} [args.bStrides]
+   * @param {number[]} [args.yStrides]
+   * @param {BinaryOp} [args.op] add when left out
+   * @param {number} [args.alpha] for add: alpha · a + beta · b; 1 when left out
+   * @param {number} [args.beta] 1 when left out
+   * @returns {Dispatch}
+   */
+  function broadcast(args) {
+    const kernel = 'broadcast';
+    const { op = 'add', alpha = 1, beta = 1, shape } = args;
+    const code = choice(kernel, 'op', op, BINARY);
+    if (!Array.isArray(shape) || shape.length < 1 || shape.length > 4) {
+      throw new RangeError(`${kernel}: shape must have one to four sizes`);
+    }
+    shape.forEach((size, i) => integer(kernel, `shape[${i}]`, size));
+    const count = integer(kernel, 'the product of shape', shape.reduce((product, size) => product * size, 1));
+    /** @param {string} name @param {number[] | undefined} strides @param {number} fill */
+    const four = (name, strides, fill) => {
+      const dense = shape.map((_, i) => shape.slice(i + 1).reduce((product, size) => product * size, 1));
+      const list = strides ?? dense;
+      if (list.length !== shape.length) {
+        throw new RangeError(`${kernel}: ${name} must have ${shape.length} entries, got ${list.length}`);
+      }
+      list.forEach((stride, i) => integer(kernel, `${name}[${i}]`, stride, 0));
+      return [...Array(4 - shape.length).fill(fill), ...list];
+    };
+    const yStrides = four('yStrides', args.yStrides, 0);
+    args.yStrides?.forEach((stride, i) => {
+      if (stride === 0 && shape[i] > 1) throw new RangeError(`${kernel}: yStrides[${i}] is 0 over ${shape[i]} elements`);
+    });
+    const a = tensor(kernel, 'a', args.a);
+    const b = tensor(kernel, 'b', args.b);
+    const y = tensor(kernel, 'y', args.y);
+    const push = pushConstants(
+      [
+        ...four('shape', shape, 1),
+        ...four('aStrides', args.aStrides, 0),
+        ...four('bStrides', args.bStrides, 0),
+        ...yStrides,
+        count,
+        a.offset,
+        b.offset,
+        y.offset,
+      ],
+      [finite(kernel, 'alpha', alpha), finite(kernel, 'beta', beta)],
+    );
+    return flat('binary_strided', [a.buffer, b.buffer, y.buffer], 0b100, count, [code], push);
+  }
+
+  /**
+   * y[batch][column][row] = x[batch][row][column].
+   * @param {object} args
+   * @param {Tensor} args.x [batch, rows, columns] of `type`
+   * @param {Tensor} args.y out: [batch, columns, rows] of `type`; not x
+   * @param {number} [args.batch] 1 when left out
+   * @param {number} args.rows even for 16-bit types
+   * @param {number} args.columns even for 16-bit types
+   * @param {DType} [args.type] f32 when left out
+   * @returns {Dispatch}
+   */
+  function transpose(args) {
+    const kernel = 'transpose';
+    const { type = 'f32' } = args;
+    const per = 4 / bytesOf(type);
+    const batch = integer(kernel, 'batch', args.batch ?? 1);
+    const rows = integer(kernel, 'rows', args.rows);
+    const columns = integer(kernel, 'columns', args.columns);
+    const x = tensor(kernel, 'x', args.x);
+    const y = tensor(kernel, 'y', args.y);
+    for (const [name, value] of Object.entries({ rows, columns, 'x.offset': x.offset, 'y.offset': y.offset })) {
+      if (value % per) throw new RangeError(`${kernel}: ${name} must be even for ${type}, got ${value}`);
+    }
+    const side = 32 * per;
+    const rowTiles = ceilDiv(rows, side);
+    const columnTiles = ceilDiv(columns, side);
+    const tiles = batch * rowTiles * columnTiles;
+    return context.dispatch(per === 2 ? 'transpose_16' : 'transpose_f32', {
+      buffers: [x.buffer, y.buffer],
+      writes: 0b10,
+      groups: context.strideGroups(tiles, 1),
+      specialization: [context.isCpu ? 1 : 8],
+      push: pushConstants([rows, columns, rowTiles, columnTiles, tiles, x.offset / per, y.offset / per]),
+    });
+  }
+
+  /**
+   * y = x / (1 - p) where an element is kept and 0 where it is dropped, with probability p (Srivastava et al. 2014,
+   * inverted). Element e is kept where word e mod 4 of Philox 4x32-10 (Salmon et al. 2011) under the key `random[0..1]`
+   * and the counter (floor(e / 4), stream, random[2], random[3]) is at least floor(p · 2^32). The backward pass is the
+   * same dispatch on the gradient. y may be x.
+   * @param {object} args
+   * @param {Tensor} args.x [count] of `type`
+   * @param {Tensor} args.y out: [count] of `type`
+   * @param {number} args.count even for 16-bit types
+   * @param {number} args.p in [0, 1)
+   * @param {Tensor} args.random 4 u32: seed low, seed high, offset low, offset high (`STATE.seedLow` of an optimizer
+   *   state moves on by itself)
+   * @param {number} [args.stream] tells the dropouts of one step apart; 0 when left out
+   * @param {DType} [args.type] f32 when left out
+   * @returns {Dispatch}
+   */
+  function dropout(args) {
+    const kernel = 'dropout';
+    const { type = 'f32', p, stream = 0 } = args;
+    const count = integer(kernel, 'count', args.count);
+    if (!(p >= 0 && p < 1)) throw new RangeError(`${kernel}: p must be in [0, 1), got ${p}`);
+    const x = tensor(kernel, 'x', args.x);
+    const y = tensor(kernel, 'y', args.y);
+    const random = tensor(kernel, 'random', args.random);
+    const { width, suffix } = accessWidth(kernel, [type], { count, 'x.offset': x.offset, 'y.offset': y.offset });
+    const items = ceilDiv(count, 4);
+    const push = pushConstants(
+      [
+        items,
+        count / width,
+        integer(kernel, 'stream', stream, 0),
+        Math.floor(p * 2 ** 32),
+        x.offset / width,
+        y.offset / width,
+        random.offset,
+      ],
+      [1 / (1 - p)],
+    );
+    return flat(`dropout_${type}${suffix}`, [x.buffer, y.buffer, random.buffer], 0b10, items, [], push);
+  }
+
+  return { fill, cast, copy, unary, binary, broadcast, transpose, dropout };
+}
+
+const f32 = new Float32Array(1);
+const u32 = new Uint32Array(f32.buffer);
+
+/** Bits of a number as bf16, to nearest even. @param {number} value */
+export function bf16Bits(value) {
+  f32[0] = value;
+  if (Number.isNaN(value)) return 0x7fc0;
+  return (u32[0] + 0x7fff + ((u32[0] >>> 16) & 1)) >>> 16;
+}
+
+/** Bits of a number as f16, to nearest even. @param {number} value */
+export function f16Bits(value) {
+  const sign = value < 0 || Object.is(value, -0) ? 0x8000 : 0;
+  const size = Math.abs(value);
+  if (Number.isNaN(size)) return 0x7e00;
+  if (size >= 65520) return sign | 0x7c00;
+  const exponent = size < 2 ** -14 ? -14 : Math.floor(Math.log2(size));
+  const scaled = size * 2 ** (10 - exponent);
+  let whole = Math.floor(scaled);
+  if (scaled - whole > 0.5 || (scaled - whole === 0.5 && whole % 2 === 1)) whole++;
+  // A carry out of the mantissa moves into the exponent by itself.
+  return sign | (exponent === -14 ? whole : ((exponent + 14) << 10) + whole);
+}

@@ -1,0 +1,271 @@
+// Token embeddings and positions: gather and its gradient, learned and rotary positions.
+
+import { accessWidth, bytesOf, ceilDiv, finite, integer, pushConstants, tensor, typePair } from './base.mjs';
+import { columnSums } from './reduction.mjs';
+
+/** @typedef {import('./base.mjs').Tensor} Tensor */
+/** @typedef {import('./base.mjs').DType} DType */
+/** @typedef {import('./base.mjs').Dispatch} Dispatch */
+/** @typedef {import('./base.mjs').KernelContext} KernelContext */
+
+/**
+ * @typedef {object} EmbeddingForward
+ * @property {Tensor} ids [tokens] u32; an id outside of the vocabulary reads as zeros
+ * @property {Tensor} table [vocabulary, columns] of `type`
+ * @property {Tensor} y out: [tokens, columns] of `outType`
+ * @property {number} tokens
+ * @property {number} columns
+ * @property {number} vocabulary
+ * @property {Tensor} [position] [positions, columns] of `type`, learned positions to add
+ * @property {number} [positions] length of a sequence: token t has position firstPosition + t mod positions; needed
+ *   with `position`
+ * @property {number} [firstPosition] 0 when left out
+ * @property {DType} [type] f32 when left out
+ * @property {DType} [outType] `type` when left out
+ */
+
+/**
+ * @typedef {object} EmbeddingBackward
+ * @property {Tensor} ids [tokens] u32
+ * @property {Tensor} dy [tokens, columns] of `type`
+ * @property {Tensor} dTable in and out: [vocabulary, columns] f32
+ * @property {number} tokens
+ * @property {number} columns
+ * @property {number} vocabulary
+ * @property {number} [beta] 1 (accumulate) when left out; other than 1 it scales only the rows whose id occurs. To
+ *   overwrite the whole table, fill it with 0 first
+ * @property {DType} [type] of dy; f32 when left out
+ * @property {Tensor} [workspace] 2 · tokens u32, at an even offset; the kernels' own when left out
+ */
+
+/**
+ * @typedef {object} Rope
+ * @property {Tensor} x in and out: rows of heads, for example the fused [rows, q | k | v]; offset at the first head
+ * @property {Tensor} table [positions, headSize / 2, 2] f32, from `ropeTable`
+ * @property {number} rows batch · positions
+ * @property {number} heads consecutive heads to rotate in each row (q's and k's together)
+ * @property {number} headSize even
+ * @property {number} rowStride elements from row to row
+ * @property {number} positions length of a sequence: row r has position firstPosition + r mod positions
+ * @property {number} [firstPosition] 0 when left out
+ * @property {boolean} [interleaved] pairs are (2i, 2i + 1); when left out they are (i, i + headSize / 2)
+ * @property {DType} [type] f32 when left out
+ */
+
+/** @param {KernelContext} context */
+export function embeddingKernels(context) {
+  /**
+   * y[t] = table[ids[t]] (+ position[t mod positions]).
+   * @param {EmbeddingForward} args
+   * @returns {Dispatch}
+   */
+  function embeddingForward(args) {
+    const kernel = 'embeddingForward';
+    const { type = 'f32', outType = type } = args;
+    const tokens = integer(kernel, 'tokens', args.tokens);
+    const columns = integer(kernel, 'columns', args.columns);
+    const vocabulary = integer(kernel, 'vocabulary', args.vocabulary);
+    const learned = args.position !== undefined;
+    const ids = tensor(kernel, 'ids', args.ids);
+    const table = tensor(kernel, 'table', args.table);
+    const y = tensor(kernel, 'y', args.y);
+    const position = learned ? tensor(kernel, 'position', args.position) : { buffer: 0, offset: 0 };
+    const positions = learned ? integer(kernel, 'positions', args.positions) : 1;
+    const types = typePair(kernel, type, outType);
+    const { width, suffix } = accessWidth(kernel, [type, outType], {
+      columns,
+      'table.offset': table.offset,
+      'y.offset': y.offset,
+      'position.offset': position.offset,
+    });
+    const vectors = columns / width;
+    const threads = context.flatThreads;
+    const buffers = [ids.buffer, table.buffer, y.buffer];
+    if (learned) buffers.push(position.buffer);
+    return context.dispatch(`embedding${learned ? '_position' : ''}_forward_${types}${suffix}`, {
+      buffers,
+      writes: 0b100,
+      groups: context.strideGroups(tokens * vectors, threads),
+      specialization: [threads],
+      push: pushConstants([
+        tokens,
+        vectors,
+        vocabulary,
+        positions,
+        integer(kernel, 'firstPosition', args.firstPosition ?? 0, 0),
+        ids.offset,
+        table.offset / width,
+        y.offset / width,
+        position.offset / width,
+      ]),
+    });
+  }
+
+  /**
+   * dTable[id] += Σ dy[t] over the tokens t with that id, in order and without atomics: the tokens are sorted by id on
+   * the device, and the first of each id sums its group.
+   * @param {EmbeddingBackward} args
+   * @returns {Dispatch[]}
+   */
+  function embeddingBackward(args) {
+    const kernel = 'embeddingBackward';
+    const { type = 'f32', beta = 1 } = args;
+    bytesOf(type);
+    const tokens = integer(kernel, 'tokens', args.tokens);
+    const columns = integer(kernel, 'columns', args.columns);
+    const vocabulary = integer(kernel, 'vocabulary', args.vocabulary);
+    const ids = tensor(kernel, 'ids', args.ids);
+    const dy = tensor(kernel, 'dy', args.dy);
+    const dTable = tensor(kernel, 'dTable', args.dTable);
+    const places =
+      args.workspace === undefined
+        ? { buffer: context.workspace('embedding', 8 * tokens), offset: 0 }
+        : tensor(kernel, 'workspace', args.workspace);
+    if (places.offset % 2) throw new RangeError(`${kernel}: workspace.offset must be even, got ${places.offset}`);
+    const { width, suffix } = accessWidth(kernel, [type], {
+      columns,
+      'dy.offset': dy.offset,
+      'dTable.offset': dTable.offset,
+    });
+    const vectors = columns / width;
+    const threads = 64;
+    return [
+      context.dispatch('embedding_sort', {
+        buffers: [ids.buffer, places.buffer],
+        writes: 0b10,
+        groups: context.strideGroups(tokens, 32),
+        specialization: [context.isCpu ? 2 : 8],
+        push: pushConstants([tokens, ids.offset, places.offset / 2]),
+      }),
+      context.dispatch(`embedding_backward_${type}${suffix}`, {
+        buffers: [ids.buffer, places.buffer, dy.buffer, dTable.buffer],
+        writes: 0b1000,
+        groups: [context.strideGroups(tokens, 1), ceilDiv(vectors, threads), 1],
+        specialization: [threads],
+        push: pushConstants(
+          [
+            tokens,
+            vectors,
+            vocabulary,
+            ids.offset,
+            places.offset / 2,
+            dy.offset / width,
+            dTable.offset / width,
+          ],
+          [finite(kernel, 'beta', beta)],
+        ),
+      }),
+    ];
+  }
+
+  /**
+   * dPosition[p] = beta · dPosition[p] + Σ dy[b, p] over the batch.
+   * @param {object} args
+   * @param {Tensor} args.dy [batch, positions, columns] of `type`
+   * @param {Tensor} args.dPosition in and out: [positions, columns] f32
+   * @param {number} args.batch
+   * @param {number} args.positions
+   * @param {number} args.columns
+   * @param {number} [args.beta] 0 (overwrite) when left out
+   * @param {DType} [args.type] f32 when left out
+   * @returns {Dispatch[]}
+   */
+  function positionBackward(args) {
+    const kernel = 'positionBackward';
+    const { type = 'f32', beta = 0 } = args;
+    const positions = integer(kernel, 'positions', args.positions);
+    const columns = integer(kernel, 'columns', args.columns);
+    return columnSums(context, kernel, {
+      x: args.dy,
+      y: args.dPosition,
+      rows: integer(kernel, 'batch', args.batch),
+      columns: integer(kernel, 'positions * columns', positions * columns),
+      type,
+      alpha: 1,
+      beta: finite(kernel, 'beta', beta),
+    });
+  }
+
+  /** @param {string} kernel @param {Rope} args @param {number} direction @returns {Dispatch} */
+  function rope(kernel, args, direction) {
+    const { type = 'f32', interleaved = false } = args;
+    const rows = integer(kernel, 'rows', args.rows);
+    const heads = integer(kernel, 'heads', args.heads);
+    const headSize = integer(kernel, 'headSize', args.headSize, 2);
+    if (headSize % 2) throw new RangeError(`${kernel}: headSize must be even, got ${headSize}`);
+    const rowStride = integer(kernel, 'rowStride', args.rowStride, heads * headSize);
+    const positions = integer(kernel, 'positions', args.positions);
+    const x = tensor(kernel, 'x', args.x);
+    const table = tensor(kernel, 'table', args.table);
+    if (table.offset % 2) throw new RangeError(`${kernel}: table.offset must be even, got ${table.offset}`);
+    // Interleaved pairs need two elements of the row side by side, whatever the type.
+    let { width, suffix } = accessWidth(kernel, interleaved && type === 'f32' ? ['f16'] : [type], {
+      [interleaved ? 'headSize' : 'headSize / 2']: interleaved ? headSize : headSize / 2,
+      rowStride,
+      'x.offset': x.offset,
+      'table.offset': interleaved ? table.offset : 0,
+    });
+    const headVectors = (interleaved ? headSize : headSize / 2) / width;
+    const items = rows * heads * headVectors;
+    const threads = context.flatThreads;
+    return context.dispatch(`rope_${type}${interleaved ? '_interleaved' : ''}${suffix}`, {
+      buffers: [x.buffer, table.buffer],
+      writes: 0b1,
+      groups: context.strideGroups(items, threads),
+      specialization: [threads],
+      push: pushConstants(
+        [
+          items,
+          headVectors,
+          heads,
+          rowStride / width,
+          positions,
+          integer(kernel, 'firstPosition', args.firstPosition ?? 0, 0),
+          x.offset / width,
+          table.offset / (interleaved ? width : 2),
+        ],
+        [direction],
+      ),
+    });
+  }
+
+  return {
+    embeddingForward,
+    embeddingBackward,
+    positionBackward,
+    ropeTable,
+    /**
+     * Rotates pairs of channels by their position's angle, in place (Su et al. 2021): (a, b) becomes
+     * (a cos - b sin, a sin + b cos).
+     * @param {Rope} args
+     * @returns {Dispatch}
+     */
+    ropeForward: (args) => rope('ropeForward', args, 1),
+    /**
+     * The gradient of `ropeForward`, in place: the rotation the other way.
+     * @param {Rope} args
+     * @returns {Dispatch}
+     */
+    ropeBackward: (args) => rope('ropeBackward', args, -1),
+  };
+}
+
+/**
+ * The angles of rotary positions as [positions, headSize / 2] pairs of (cos, sin), from float64: pair i of position p
+ * turns by p · base^(-2i / headSize). A table, because a device's sine may be off by 2^-11.
+ * @param {{ positions: number, headSize: number, base?: number }} args
+ */
+export function ropeTable({ positions, headSize, base = 10000 }) {
+  integer('ropeTable', 'positions', positions);
+  integer('ropeTable', 'headSize', headSize, 2);
+  const half = headSize / 2;
+  const table = new Float32Array(positions * half * 2);
+  for (let p = 0; p < positions; p++) {
+    for (let i = 0; i < half; i++) {
+      const angle = p * base ** ((-2 * i) / headSize);
+      table[(p * half + i) * 2] = Math.cos(angle);
+      table[(p * half + i) * 2 + 1] = Math.sin(angle);
+    }
+  }
+  return table;
+}

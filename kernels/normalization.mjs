@@ -1,0 +1,235 @@
+// LayerNorm and RMSNorm, forward and backward, alone and fused with the residual addition.
+
+import { accessWidth, ceilDiv, finite, integer, pushConstants, tensor, typePair } from './base.mjs';
+import { columnSums } from './reduction.mjs';
+
+/** @typedef {import('./base.mjs').Tensor} Tensor */
+/** @typedef {import('./base.mjs').DType} DType */
+/** @typedef {import('./base.mjs').Dispatch} Dispatch */
+/** @typedef {import('./base.mjs').KernelContext} KernelContext */
+
+/**
+ * @typedef {object} RmsNormForward
+ * @property {Tensor} x [rows, columns] of `type`; with `residual`, of `outType`
+ * @property {Tensor} y out: [rows, columns] of `outType`
+ * @property {Tensor} weight [columns] f32
+ * @property {Tensor} stats out: [rows] f32, 1 / rms of each row, for the backward pass
+ * @property {number} rows
+ * @property {number} columns even where a 16-bit type takes part
+ * @property {number} [eps] added to the mean square; 1e-5 when left out
+ * @property {DType} [type] of the residual stream; f32 when left out
+ * @property {DType} [outType] of y; `type` when left out
+ * @property {Tensor} [residual] [rows, columns] of `type`, added to x first
+ * @property {Tensor} [sum] out: [rows, columns] of `type`, x + residual; needed with `residual`, may be `residual`
+ */
+
+/**
+ * @typedef {RmsNormForward & { bias: Tensor }} LayerNormForward `bias` is [columns] f32, and `stats` [rows, 2] f32:
+ *   mean and 1 / standard deviation
+ */
+
+/**
+ * @typedef {object} RmsNormBackward
+ * @property {Tensor} dy [rows, columns] of `outType`, the gradient of y
+ * @property {Tensor} x [rows, columns] of `type`: what was normalized (`sum` of the fused forward)
+ * @property {Tensor} weight [columns] f32
+ * @property {Tensor} stats from the forward pass
+ * @property {Tensor} dx out: [rows, columns] of `type`
+ * @property {Tensor} dWeight in and out: [columns] f32
+ * @property {number} rows
+ * @property {number} columns
+ * @property {number} [beta] dWeight = beta * dWeight + gradient; 0 (overwrite) when left out
+ * @property {Tensor} [residual] [rows, columns] of `type`, added to dx: the gradient that flows past the
+ *   normalization; may be `dx`
+ * @property {Tensor} [copy] out: dx once more, of `outType`; only where the types differ
+ * @property {DType} [type] of the residual stream; f32 when left out
+ * @property {DType} [outType] of dy; `type` when left out
+ * @property {Tensor} [workspace] f32, at least `normWorkspace(…)` elements; the kernels' own when left out
+ */
+
+/** @typedef {RmsNormBackward & { dBias: Tensor }} LayerNormBackward `dBias` is [columns] f32, like dWeight */
+
+/** @param {KernelContext} context */
+export function normalizationKernels(context) {
+  /** Rows that a workgroup of the backward pass takes. @param {number} rows */
+  const blockRows = (rows) => Math.max(4, ceilDiv(rows, context.isCpu ? 16 : 528));
+
+  /** @param {'layer_norm' | 'rms_norm'} kind @param {any} args @returns {Dispatch} */
+  function forward(kind, args) {
+    const kernel = kind === 'rms_norm' ? 'rmsNormForward' : 'layerNormForward';
+    const layer = kind === 'layer_norm';
+    const { type = 'f32', outType = type, eps = 1e-5 } = args;
+    const rows = integer(kernel, 'rows', args.rows);
+    const columns = integer(kernel, 'columns', args.columns);
+    const fused = args.residual !== undefined;
+    const x = tensor(kernel, 'x', args.x);
+    const y = tensor(kernel, 'y', args.y);
+    const weight = tensor(kernel, 'weight', args.weight);
+    const bias = layer ? tensor(kernel, 'bias', args.bias) : { buffer: 0, offset: 0 };
+    const stats = tensor(kernel, 'stats', args.stats);
+    const residual = fused ? tensor(kernel, 'residual', args.residual) : { buffer: 0, offset: 0 };
+    const sum = fused ? tensor(kernel, 'sum', args.sum) : { buffer: 0, offset: 0 };
+    if (layer && stats.offset % 2) throw new RangeError(`${kernel}: stats.offset must be even, got ${stats.offset}`);
+    const types = typePair(kernel, type, outType);
+    const { width, suffix } = accessWidth(kernel, [type, outType], {
+      columns,
+      'x.offset': x.offset,
+      'y.offset': y.offset,
+      'weight.offset': weight.offset,
+      'bias.offset': bias.offset,
+      'residual.offset': residual.offset,
+      'sum.offset': sum.offset,
+    });
+    const vectors = columns / width;
+    const { threads, chunks } = context.rowPlan(vectors);
+    const buffers = [x.buffer, weight.buffer, y.buffer, stats.buffer];
+    if (layer) buffers.push(bias.buffer);
+    let writes = 0b1100;
+    if (fused) {
+      buffers.push(residual.buffer, sum.buffer);
+      writes |= 1 << (buffers.length - 1);
+    }
+    return context.dispatch(`${kind}_forward${fused ? '_residual' : ''}_${types}${suffix}`, {
+      buffers,
+      writes,
+      groups: context.strideGroups(rows, 1),
+      specialization: [threads, chunks],
+      push: pushConstants(
+        [
+          rows,
+          vectors,
+          x.offset / width,
+          y.offset / width,
+          weight.offset / width,
+          bias.offset / width,
+          layer ? stats.offset / 2 : stats.offset,
+          residual.offset / width,
+          sum.offset / width,
+        ],
+        [1 / columns, finite(kernel, 'eps', eps)],
+      ),
+    });
+  }
+
+  /** @param {'layer_norm' | 'rms_norm'} kind @param {any} args @returns {Dispatch[]} */
+  function backward(kind, args) {
+    const kernel = kind === 'rms_norm' ? 'rmsNormBackward' : 'layerNormBackward';
+    const layer = kind === 'layer_norm';
+    const { type = 'f32', outType = type, beta = 0 } = args;
+    const rows = integer(kernel, 'rows', args.rows);
+    const columns = integer(kernel, 'columns', args.columns);
+    const none = { buffer: 0, offset: 0 };
+    const fused = args.residual !== undefined;
+    const copied = args.copy !== undefined;
+    const dy = tensor(kernel, 'dy', args.dy);
+    const x = tensor(kernel, 'x', args.x);
+    const weight = tensor(kernel, 'weight', args.weight);
+    const stats = tensor(kernel, 'stats', args.stats);
+    const dx = tensor(kernel, 'dx', args.dx);
+    const dWeight = tensor(kernel, 'dWeight', args.dWeight);
+    const dBias = layer ? tensor(kernel, 'dBias', args.dBias) : none;
+    const residual = fused ? tensor(kernel, 'residual', args.residual) : none;
+    const copy = copied ? tensor(kernel, 'copy', args.copy) : none;
+    if (copied && type === outType) throw new RangeError(`${kernel}: a copy needs an outType other than ${type}`);
+    if (layer && stats.offset % 2) throw new RangeError(`${kernel}: stats.offset must be even, got ${stats.offset}`);
+    const types = typePair(kernel, type, outType);
+    const elements = normWorkspace({ rows, columns, bias: layer });
+    const workspace =
+      args.workspace === undefined
+        ? { buffer: context.workspace('norm', 4 * elements), offset: 0 }
+        : tensor(kernel, 'workspace', args.workspace);
+    const { width, suffix } = accessWidth(kernel, [type, outType], {
+      columns,
+      'dy.offset': dy.offset,
+      'x.offset': x.offset,
+      'weight.offset': weight.offset,
+      'dx.offset': dx.offset,
+      'residual.offset': residual.offset,
+      'copy.offset': copy.offset,
+      'workspace.offset': workspace.offset,
+    });
+    const vectors = columns / width;
+    const { threads, chunks } = context.rowPlan(vectors, 4);
+    const rowsPerBlock = blockRows(rows);
+    const blocks = ceilDiv(rows, rowsPerBlock);
+    const buffers = [dy.buffer, x.buffer, weight.buffer, stats.buffer, dx.buffer, workspace.buffer];
+    let writes = 0b110000;
+    if (fused) buffers.push(residual.buffer);
+    if (copied) {
+      buffers.push(copy.buffer);
+      writes |= 1 << (buffers.length - 1);
+    }
+    const name = `${kind}_backward${fused ? '_residual' : ''}_${types}${copied ? '_copy' : ''}${suffix}`;
+    const main = context.dispatch(name, {
+      buffers,
+      writes,
+      groups: blocks,
+      specialization: [threads, chunks],
+      push: pushConstants(
+        [
+          rows,
+          vectors,
+          rowsPerBlock,
+          dy.offset / width,
+          x.offset / width,
+          weight.offset / width,
+          layer ? stats.offset / 2 : stats.offset,
+          dx.offset / width,
+          workspace.offset / width,
+          residual.offset / width,
+          copy.offset / width,
+        ],
+        [1 / columns],
+      ),
+    });
+    const sums = columnSums(context, kernel, {
+      x: workspace,
+      y: dWeight,
+      z: layer ? dBias : undefined,
+      rows: blocks,
+      columns: layer ? 2 * columns : columns,
+      type: 'f32',
+      alpha: 1,
+      beta: finite(kernel, 'beta', beta),
+    });
+    return [main, ...sums];
+  }
+
+  /**
+   * Elements of f32 workspace that a backward pass needs.
+   * @param {{ rows: number, columns: number, bias?: boolean }} args `bias` for LayerNorm
+   */
+  function normWorkspace({ rows, columns, bias = false }) {
+    return ceilDiv(rows, blockRows(rows)) * columns * (bias ? 2 : 1);
+  }
+
+  return {
+    normWorkspace,
+    /**
+     * RMSNorm (Zhang & Sennrich 2019) of each row: y = r / sqrt(mean(r²) + eps) · weight, with r = x, or x + residual.
+     * @param {RmsNormForward} args
+     * @returns {Dispatch}
+     */
+    rmsNormForward: (args) => forward('rms_norm', args),
+    /**
+     * LayerNorm (Ba et al. 2016) of each row, with the biased variance: y = (r - mean) / sqrt(var + eps) · weight +
+     * bias, with r = x, or x + residual.
+     * @param {LayerNormForward} args
+     * @returns {Dispatch}
+     */
+    layerNormForward: (args) => forward('layer_norm', args),
+    /**
+     * Gradients of RMSNorm: dx (plus `residual`), and the weight's by sums over blocks of rows, added in a fixed order.
+     * @param {RmsNormBackward} args
+     * @returns {Dispatch[]}
+     */
+    rmsNormBackward: (args) => backward('rms_norm', args),
+    /**
+     * Gradients of LayerNorm: dx (plus `residual`), and the weight's and bias's by sums over blocks of rows, added in a
+     * fixed order.
+     * @param {LayerNormBackward} args
+     * @returns {Dispatch[]}
+     */
+    layerNormBackward: (args) => backward('layer_norm', args),
+  };
+}

@@ -1,0 +1,230 @@
+// AdamW over one flat buffer, global-norm clipping and the learning-rate schedule, all on the device: a recorded step
+// is submitted again and again with nothing uploaded.
+
+import { accessWidth, bytesOf, finite, floatBits, integer, pushConstants, tensor } from './base.mjs';
+import { blockReduction } from './reduction.mjs';
+
+/** @typedef {import('./base.mjs').Tensor} Tensor */
+/** @typedef {import('./base.mjs').DType} DType */
+/** @typedef {import('./base.mjs').Dispatch} Dispatch */
+/** @typedef {import('./base.mjs').KernelContext} KernelContext */
+
+/**
+ * Words of the optimizer's state buffer. u32: step, skipped, the seed and offset, warmup, total; the others f32.
+ * The device writes step, rate, correction1, correction2, clip, norm, skipped and the offset.
+ */
+export const STATE = Object.freeze({
+  /** Optimizer steps begun (u32). */
+  step: 0,
+  /** Learning rate of this step. */
+  rate: 1,
+  /** 1 - beta1^step and 1 - beta2^step. */
+  correction1: 2,
+  correction2: 3,
+  /** Factor on the gradient; 0 where the norm is not finite: AdamW then changes nothing. */
+  clip: 4,
+  /** Global gradient norm of this step, after gradientScale and before clipping. */
+  norm: 5,
+  /** Steps left out for a norm that is not finite (u32). */
+  skipped: 6,
+  /** Seed and offset of the random streams (u32 each): what `dropout` takes as `random`. */
+  seedLow: 8,
+  seedHigh: 9,
+  offsetLow: 10,
+  offsetHigh: 11,
+  beta1: 12,
+  oneMinusBeta1: 13,
+  logBeta1: 14,
+  beta2: 15,
+  oneMinusBeta2: 16,
+  logBeta2: 17,
+  epsilon: 18,
+  decay: 19,
+  /** 0 for no clipping. */
+  maxNorm: 20,
+  /** Factor on every gradient before anything else: 1 / the loss scale. */
+  gradientScale: 21,
+  peakRate: 22,
+  finalRate: 23,
+  /** Steps of linear warm-up (u32). */
+  warmup: 24,
+  /** Step at which the cosine has reached finalRate (u32); 0 for a constant rate. */
+  total: 25,
+});
+
+/** Words of a state buffer. */
+export const STATE_WORDS = 32;
+
+/**
+ * @typedef {object} OptimizerOptions
+ * @property {number} rate peak learning rate
+ * @property {number} [finalRate] 0 when left out
+ * @property {number} [warmup] steps of linear warm-up; 0 when left out
+ * @property {number} [total] length of the schedule in steps; 0 (a constant rate) when left out
+ * @property {number} [beta1] 0.9 when left out
+ * @property {number} [beta2] 0.95 when left out
+ * @property {number} [epsilon] 1e-8 when left out
+ * @property {number} [decay] weight decay, 0.1 when left out
+ * @property {number} [maxNorm] largest global gradient norm; 0 (no clipping) when left out
+ * @property {number} [gradientScale] 1 when left out
+ * @property {number | bigint} [seed] of the random streams; 0 when left out
+ * @property {number} [step] steps already done, for a resumed run; 0 when left out. The random offset follows it.
+ */
+
+/**
+ * What to upload into a state buffer of `STATE_WORDS` words before the first step. Everything that float32 would spoil
+ * (1 - beta, log beta) is computed here in float64.
+ * @param {OptimizerOptions} options
+ * @returns {Uint32Array}
+ */
+export function optimizerState(options) {
+  const {
+    rate, finalRate = 0, warmup = 0, total = 0, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, decay = 0.1, maxNorm = 0,
+    gradientScale = 1, seed = 0, step = 0,
+  } = options;
+  const kernel = 'optimizerState';
+  for (const [name, value] of Object.entries({ beta1, beta2 })) {
+    if (!(value > 0 && value < 1)) throw new RangeError(`${kernel}: ${name} must be in (0, 1), got ${value}`);
+  }
+  integer(kernel, 'step', step, 0);
+  integer(kernel, 'warmup', warmup, 0);
+  integer(kernel, 'total', total, 0);
+  if (total !== 0 && total <= warmup) {
+    throw new RangeError(`${kernel}: total must be 0 or more than warmup, got ${total} and ${warmup}`);
+  }
+  const state = new Uint32Array(STATE_WORDS);
+  const key = BigInt.asUintN(64, BigInt(seed));
+  state[STATE.step] = step;
+  state[STATE.seedLow] = Number(key & 0xffffffffn);
+  state[STATE.seedHigh] = Number(key >> 32n);
+  state[STATE.offsetLow] = step;
+  state[STATE.warmup] = warmup;
+  state[STATE.total] = total;
+  /** @type {[number, string, number][]} */
+  const floats = [
+    [STATE.clip, 'gradientScale', gradientScale],
+    [STATE.beta1, 'beta1', beta1],
+    [STATE.oneMinusBeta1, 'beta1', 1 - beta1],
+    [STATE.logBeta1, 'beta1', Math.log(beta1)],
+    [STATE.beta2, 'beta2', beta2],
+    [STATE.oneMinusBeta2, 'beta2', 1 - beta2],
+    [STATE.logBeta2, 'beta2', Math.log(beta2)],
+    [STATE.epsilon, 'epsilon', epsilon],
+    [STATE.decay, 'decay', decay],
+    [STATE.maxNorm, 'maxNorm', maxNorm],
+    [STATE.gradientScale, 'gradientScale', gradientScale],
+    [STATE.peakRate, 'rate', rate],
+    [STATE.finalRate, 'finalRate', finalRate],
+  ];
+  for (const [word, name, value] of floats) state[word] = floatBits(finite(kernel, name, value));
+  return state;
+}
+
+/** @param {KernelContext} context */
+export function optimizerKernels(context) {
+  /**
+   * Begins a step: counts it, moves the random offset on by one, and writes the step's learning rate (linear warm-up to
+   * `rate`, then half a cosine down to `finalRate` at step `total`), bias corrections and `clip` = gradientScale.
+   * @param {{ state: Tensor }} args
+   * @returns {Dispatch}
+   */
+  function optimizerAdvance(args) {
+    return context.dispatch('optimizer_advance', { buffers: [stateOf('optimizerAdvance', args.state)], writes: 1, groups: 1 });
+  }
+
+  /**
+   * The global norm of a flat gradient, in two passes, and from it `norm` and `clip` of the state:
+   * clip = gradientScale · min(1, maxNorm / (norm + 1e-6)), as PyTorch's clip_grad_norm_. After `optimizerAdvance`.
+   * @param {object} args
+   * @param {Tensor} args.gradient [count] f32
+   * @param {number} args.count
+   * @param {Tensor} args.state
+   * @returns {Dispatch[]}
+   */
+  function gradientClip(args) {
+    const kernel = 'gradientClip';
+    const count = integer(kernel, 'count', args.count);
+    const x = tensor(kernel, 'gradient', args.gradient);
+    const state = stateOf(kernel, args.state);
+    const squares = blockReduction(context, kernel, { x, count, type: 'f32', op: 1 });
+    const buffer = context.workspace('gradient norm', 4 * squares.blocks);
+    return [
+      squares.dispatchTo({ buffer, offset: 0 }, [1, 0]),
+      context.dispatch('gradient_clip', {
+        buffers: [buffer, state],
+        writes: 0b10,
+        groups: 1,
+        specialization: [context.isCpu ? 32 : 256],
+        push: pushConstants([squares.blocks, 0]),
+      }),
+    ];
+  }
+
+  /**
+   * One AdamW step (Loshchilov & Hutter 2019, Algorithm 2, in PyTorch's order of operations) over flat buffers, with the
+   * step's hyper-parameters from the state. The elements before `decayCount` decay. Changes nothing when the state's
+   * `clip` is 0.
+   * @param {object} args
+   * @param {Tensor} args.parameters in and out: [count] f32
+   * @param {Tensor} args.first in and out: [count] f32, first moments
+   * @param {Tensor} args.second in and out: [count] f32, second moments
+   * @param {Tensor} args.gradient [count] f32
+   * @param {Tensor} args.state see `STATE`
+   * @param {number} args.count even with a copy
+   * @param {number} [args.decayCount] `count` when left out
+   * @param {Tensor} [args.copy] out: [count] of `copyType`, the new parameters for the matrix units
+   * @param {'f16' | 'bf16'} [args.copyType] needed with `copy`
+   * @returns {Dispatch}
+   */
+  function adamw(args) {
+    const kernel = 'adamw';
+    const count = integer(kernel, 'count', args.count);
+    const decayCount = integer(kernel, 'decayCount', args.decayCount ?? count, 0, count);
+    const parameters = tensor(kernel, 'parameters', args.parameters);
+    const first = tensor(kernel, 'first', args.first);
+    const second = tensor(kernel, 'second', args.second);
+    const gradient = tensor(kernel, 'gradient', args.gradient);
+    const state = stateOf(kernel, args.state);
+    const copied = args.copy !== undefined;
+    const copy = copied ? tensor(kernel, 'copy', args.copy) : { buffer: 0, offset: 0 };
+    const type = copied ? args.copyType : undefined;
+    if (copied && bytesOf(/** @type {DType} */ (type)) !== 2) {
+      throw new RangeError(`${kernel}: copyType must be f16 or bf16, got ${type}`);
+    }
+    const { width, suffix } = accessWidth(kernel, type ? ['f32', type] : ['f32'], {
+      count,
+      'parameters.offset': parameters.offset,
+      'first.offset': first.offset,
+      'second.offset': second.offset,
+      'gradient.offset': gradient.offset,
+      'copy.offset': copy.offset,
+    });
+    const threads = context.flatThreads;
+    const buffers = [parameters.buffer, first.buffer, second.buffer, gradient.buffer, state];
+    if (copied) buffers.push(copy.buffer);
+    return context.dispatch(`adamw${type ? `_${type}` : ''}${suffix}`, {
+      buffers,
+      writes: copied ? 0b100111 : 0b111,
+      groups: context.strideGroups(count / width, threads),
+      specialization: [threads],
+      push: pushConstants([
+        count / width,
+        decayCount,
+        parameters.offset / width,
+        first.offset / width,
+        second.offset / width,
+        gradient.offset / width,
+        copy.offset / width,
+      ]),
+    });
+  }
+
+  return { optimizerState, optimizerAdvance, gradientClip, adamw };
+}
+
+/** The state's buffer: it starts at its beginning. @param {string} kernel @param {Tensor} state */
+function stateOf(kernel, state) {
+  const { buffer, offset } = tensor(kernel, 'state', state);
+  if (offset !== 0) throw new RangeError(`${kernel}: state must start at offset 0, got ${offset}`);
+  return buffer;
+}

@@ -1,0 +1,247 @@
+// Sums and other reductions over rows, columns and everything. Every order of addition is fixed.
+
+import {
+  accessWidth, bytesOf, ceilDiv, choice, finite, integer, nextPowerOfTwo, pushConstants, tensor,
+} from './base.mjs';
+
+/** @typedef {import('./base.mjs').Tensor} Tensor */
+/** @typedef {import('./base.mjs').DType} DType */
+/** @typedef {import('./base.mjs').Dispatch} Dispatch */
+/** @typedef {import('./base.mjs').KernelContext} KernelContext */
+/** @typedef {'sum' | 'sumOfSquares' | 'max' | 'min' | 'maxAbs'} ReduceOp */
+
+const OPS = /** @type {const} */ (['sum', 'sumOfSquares', 'max', 'min', 'maxAbs']);
+
+/**
+ * y = beta · y + alpha · (sum over the rows of x), and with z the second half of the columns there. One dispatch, or two
+ * through a workspace where the rows are many.
+ * @param {KernelContext} context
+ * @param {string} kernel
+ * @param {{ x: Tensor, y: Tensor, z?: Tensor, rows: number, columns: number, type: DType, alpha: number,
+ *   beta: number }} args
+ * @returns {Dispatch[]}
+ */
+export function columnSums(context, kernel, args) {
+  const { rows, columns, type, alpha, beta } = args;
+  const x = tensor(kernel, 'x', args.x);
+  const y = tensor(kernel, 'y', args.y);
+  const z = args.z === undefined ? undefined : tensor(kernel, 'z', args.z);
+  const { width, suffix } = accessWidth(kernel, [type], {
+    columns: z ? columns / 2 : columns,
+    'x.offset': x.offset,
+    'y.offset': y.offset,
+    'z.offset': z?.offset ?? 0,
+  });
+  // Eight vectors side by side fill a memory sector even in f32; the other threads share the rows.
+  const tx = 8;
+  const ty = Math.min(nextPowerOfTwo(rows), context.isCpu ? 4 : 32);
+  const wanted = ceilDiv(512, ceilDiv(columns / width, tx));
+  const blocks = context.isCpu ? 1 : Math.max(1, Math.min(wanted, Math.floor(rows / 128)));
+  /**
+   * @param {DType} from @param {{ buffer: number, offset: number }} source
+   * @param {{ buffer: number, offset: number }} target @param {{ buffer: number, offset: number } | undefined} second
+   * @param {number} count @param {number} parts @param {number[]} weights
+   */
+  const pass = (from, source, target, second, count, parts, weights) => {
+    // Pairs are for 16-bit types only.
+    const w = from === 'f32' && width === 2 ? 1 : width;
+    const vectors = columns / w;
+    const buffers = [source.buffer, target.buffer];
+    if (second) buffers.push(second.buffer);
+    return context.dispatch(`column_sum_${from}${second ? '_pair' : ''}${suffix}`, {
+      buffers,
+      writes: second ? 0b110 : 0b10,
+      groups: [Math.min(ceilDiv(vectors, tx), context.maxGroups), parts, 1],
+      specialization: [tx, ty],
+      push: pushConstants(
+        [
+          count,
+          vectors,
+          vectors,
+          ceilDiv(count, parts),
+          source.offset / w,
+          target.offset / w,
+          (second?.offset ?? 0) / w,
+        ],
+        weights,
+      ),
+    });
+  };
+  if (blocks === 1) return [pass(type, x, y, z, rows, 1, [alpha, beta])];
+  const parts = ceilDiv(rows, ceilDiv(rows, blocks));
+  const workspace = { buffer: context.workspace('column sums', 4 * parts * columns), offset: 0 };
+  return [
+    pass(type, x, workspace, undefined, rows, parts, [1, 0]),
+    pass('f32', workspace, y, z, parts, 1, [alpha, beta]),
+  ];
+}
+
+/** @param {KernelContext} context */
+export function reductionKernels(context) {
+  /**
+   * @param {string} name @param {any} push @param {DType} type @param {string} suffix @param {number} op
+   * @param {number} groups @param {number[]} buffers @param {number} vectors
+   */
+  const reduce = (name, push, type, suffix, op, groups, buffers, vectors) =>
+    context.dispatch(`${name}_${type}${suffix}`, {
+      buffers,
+      writes: 0b10,
+      groups,
+      specialization: [context.isCpu ? 32 : Math.min(256, Math.max(32, nextPowerOfTwo(ceilDiv(vectors, 4)))), op],
+      push,
+    });
+
+  /**
+   * y[r] = beta · y[r] + alpha · op(x[r, :]). A mean is a sum with alpha = 1 / columns.
+   * @param {object} args
+   * @param {Tensor} args.x [rows, columns] of `type`
+   * @param {Tensor} args.y in and out: [rows] f32
+   * @param {number} args.rows
+   * @param {number} args.columns
+   * @param {ReduceOp} [args.op] sum when left out
+   * @param {number} [args.alpha] 1 when left out
+   * @param {number} [args.beta] 0 (overwrite) when left out
+   * @param {DType} [args.type] f32 when left out
+   * @returns {Dispatch}
+   */
+  function reduceRows(args) {
+    const kernel = 'reduceRows';
+    const { op = 'sum', alpha = 1, beta = 0, type = 'f32' } = args;
+    const rows = integer(kernel, 'rows', args.rows);
+    const columns = integer(kernel, 'columns', args.columns);
+    const x = tensor(kernel, 'x', args.x);
+    const y = tensor(kernel, 'y', args.y);
+    const { width, suffix } = accessWidth(kernel, [type], { columns, 'x.offset': x.offset });
+    const code = choice(kernel, 'op', op, OPS);
+    const push = pushConstants(
+      [rows, columns / width, 0, x.offset / width, y.offset],
+      [finite(kernel, 'alpha', alpha), finite(kernel, 'beta', beta)],
+    );
+    const groups = context.strideGroups(rows, 1);
+    return reduce('reduce_rows', push, type, suffix, code, groups, [x.buffer, y.buffer], columns / width);
+  }
+
+  /**
+   * y[0] = beta · y[0] + alpha · op(all of x). A mean is a sum with alpha = 1 / count.
+   * @param {object} args
+   * @param {Tensor} args.x [count] of `type`
+   * @param {Tensor} args.y in and out: one f32
+   * @param {number} args.count
+   * @param {ReduceOp} [args.op] sum when left out
+   * @param {number} [args.alpha] 1 when left out
+   * @param {number} [args.beta] 0 (overwrite) when left out
+   * @param {DType} [args.type] f32 when left out
+   * @returns {Dispatch[]}
+   */
+  function reduceAll(args) {
+    const kernel = 'reduceAll';
+    const { op = 'sum', alpha = 1, beta = 0, type = 'f32' } = args;
+    const count = integer(kernel, 'count', args.count);
+    const x = tensor(kernel, 'x', args.x);
+    const y = tensor(kernel, 'y', args.y);
+    const code = choice(kernel, 'op', op, OPS);
+    const weights = [finite(kernel, 'alpha', alpha), finite(kernel, 'beta', beta)];
+    const first = blockReduction(context, kernel, { x, count, type, op: code });
+    if (first.blocks === 1) {
+      return [first.dispatchTo(y, weights)];
+    }
+    const partial = { buffer: context.workspace('reduction', 4 * first.blocks), offset: 0 };
+    // Squares are summed and absolute values compared from here on.
+    const rest = op === 'sumOfSquares' ? 0 : op === 'maxAbs' ? 2 : code;
+    const second = blockReduction(context, kernel, { x: partial, count: first.blocks, type: 'f32', op: rest, blocks: 1 });
+    return [first.dispatchTo(partial, [1, 0]), second.dispatchTo(y, weights)];
+  }
+
+  /**
+   * y = beta · y + alpha · (sum over the rows of x): a bias's gradient.
+   * @param {object} args
+   * @param {Tensor} args.x [rows, columns] of `type`
+   * @param {Tensor} args.y in and out: [columns] f32
+   * @param {number} args.rows
+   * @param {number} args.columns
+   * @param {number} [args.alpha] 1 when left out
+   * @param {number} [args.beta] 0 (overwrite) when left out
+   * @param {DType} [args.type] f32 when left out
+   * @returns {Dispatch[]}
+   */
+  function columnSum(args) {
+    const kernel = 'columnSum';
+    const { alpha = 1, beta = 0, type = 'f32' } = args;
+    bytesOf(type);
+    return columnSums(context, kernel, {
+      x: args.x,
+      y: args.y,
+      rows: integer(kernel, 'rows', args.rows),
+      columns: integer(kernel, 'columns', args.columns),
+      type,
+      alpha: finite(kernel, 'alpha', alpha),
+      beta: finite(kernel, 'beta', beta),
+    });
+  }
+
+  /**
+   * y[(slot + counter) mod slots] = beta · that + alpha · sum(x), the counter a word of device memory: a recorded
+   * dispatch fills one slot after another. Without a counter the slot is `slot`.
+   * @param {object} args
+   * @param {Tensor} args.x [count] f32, for example the losses of rows
+   * @param {Tensor} args.y in and out: [slots] f32
+   * @param {number} args.count up to some ten thousand (one workgroup sums them)
+   * @param {number} [args.alpha] 1 when left out; 1 / count makes a mean
+   * @param {number} [args.beta] 0 (overwrite) when left out
+   * @param {number} [args.slot] 0 when left out
+   * @param {number} [args.slots] number of slots; needed with a counter
+   * @param {Tensor} [args.counter] one u32
+   * @returns {Dispatch}
+   */
+  function reduceToSlot(args) {
+    const kernel = 'reduceToSlot';
+    const { alpha = 1, beta = 0 } = args;
+    const count = integer(kernel, 'count', args.count);
+    const slot = integer(kernel, 'slot', args.slot ?? 0, 0);
+    const x = tensor(kernel, 'x', args.x);
+    const y = tensor(kernel, 'y', args.y);
+    const weights = [finite(kernel, 'alpha', alpha), finite(kernel, 'beta', beta)];
+    if (args.counter === undefined) {
+      const at = { buffer: y.buffer, offset: y.offset + slot };
+      return blockReduction(context, kernel, { x, count, type: 'f32', op: 0, blocks: 1 }).dispatchTo(at, weights);
+    }
+    const slots = integer(kernel, 'slots', args.slots);
+    const counter = tensor(kernel, 'counter', args.counter);
+    return context.dispatch('reduce_slot', {
+      buffers: [x.buffer, y.buffer, counter.buffer],
+      writes: 0b10,
+      groups: 1,
+      specialization: [context.isCpu ? 32 : 256],
+      push: pushConstants([count, slot, slots, x.offset, y.offset, counter.offset], weights),
+    });
+  }
+
+  return { reduceRows, reduceAll, columnSum, reduceToSlot };
+}
+
+/**
+ * A reduction of `count` elements to one value per block.
+ * @param {KernelContext} context @param {string} kernel
+ * @param {{ x: { buffer: number, offset: number }, count: number, type: DType, op: number, blocks?: number }} args
+ */
+export function blockReduction(context, kernel, { x, count, type, op, blocks: wanted }) {
+  const { width, suffix } = accessWidth(kernel, [type], { count, 'x.offset': x.offset });
+  const vectors = count / width;
+  const threads = context.isCpu ? 32 : 256;
+  // Enough blocks to fill the device, each with some loads for every thread.
+  const most = wanted ?? Math.max(1, Math.min(context.isCpu ? 16 : 1024, ceilDiv(vectors, 8 * threads)));
+  const span = ceilDiv(vectors, most);
+  const blocks = ceilDiv(vectors, span);
+  return {
+    blocks,
+    /** @param {{ buffer: number, offset: number }} y @param {number[]} weights alpha and beta */
+    dispatchTo: (y, weights) =>
+      context.dispatch(`reduce_all_${type}${suffix}`, {
+        buffers: [x.buffer, y.buffer],
+        writes: 0b10,
+        groups: blocks,
+        specialization: [threads, op],
+        push: pushConstants([blocks, vectors, span, x.offset / width, y.offset], weights),
+      }),
+  };
+}

@@ -1,0 +1,116 @@
+// Softmax over rows, and the fused classifier: softmax, cross-entropy and their gradient.
+
+import { accessWidth, finite, integer, pushConstants, tensor } from './base.mjs';
+
+/** @typedef {import('./base.mjs').Tensor} Tensor */
+/** @typedef {import('./base.mjs').DType} DType */
+/** @typedef {import('./base.mjs').Dispatch} Dispatch */
+/** @typedef {import('./base.mjs').KernelContext} KernelContext */
+
+/** The target that no vocabulary holds: rows to leave out. */
+const IGNORED = 0xffffffff;
+
+/**
+ * @typedef {object} CrossEntropy
+ * @property {Tensor} logits [rows, rowStride] of `type`; the gradient form overwrites it
+ * @property {Tensor} targets [rows] u32
+ * @property {Tensor} loss out: [rows] f32, in nats; 0 for a row that is left out
+ * @property {number} rows
+ * @property {number} columns size of the vocabulary
+ * @property {number} [rowStride] elements from row to row, `columns` when left out; the columns past the vocabulary
+ *   take no part, and their gradient is 0
+ * @property {number} [scale] factor on the gradient, for example 1 / (rows · microSteps); 1 when left out
+ * @property {number} [ignored] target of rows to leave out; 0xffffffff when left out
+ * @property {DType} [type] f32 when left out
+ */
+
+/** @param {KernelContext} context */
+export function softmaxKernels(context) {
+  /** @param {string} kernel @param {any} args @param {boolean} backward @returns {Dispatch} */
+  function softmax(kernel, args, backward) {
+    const { type = 'f32', scale = 1 } = args;
+    const rows = integer(kernel, 'rows', args.rows);
+    const columns = integer(kernel, 'columns', args.columns);
+    const x = backward ? tensor(kernel, 'y', args.y) : tensor(kernel, 'x', args.x);
+    const y = backward ? tensor(kernel, 'dx', args.dx) : tensor(kernel, 'y', args.y);
+    const dy = backward ? tensor(kernel, 'dy', args.dy) : { buffer: 0, offset: 0 };
+    const { width, suffix } = accessWidth(kernel, [type], {
+      columns,
+      [backward ? 'y.offset' : 'x.offset']: x.offset,
+      [backward ? 'dx.offset' : 'y.offset']: y.offset,
+      'dy.offset': dy.offset,
+    });
+    const vectors = columns / width;
+    const { threads, chunks } = context.rowPlan(vectors, backward ? 4 : 8);
+    return context.dispatch(`softmax_${backward ? 'backward' : 'forward'}_${type}${suffix}`, {
+      buffers: backward ? [x.buffer, y.buffer, dy.buffer] : [x.buffer, y.buffer],
+      writes: 0b10,
+      groups: context.strideGroups(rows, 1),
+      specialization: [threads, chunks],
+      push: pushConstants(
+        [rows, vectors, x.offset / width, y.offset / width, dy.offset / width],
+        [finite(kernel, 'scale', scale)],
+      ),
+    });
+  }
+
+  /** @param {string} kernel @param {CrossEntropy} args @param {boolean} gradient @returns {Dispatch} */
+  function crossEntropy(kernel, args, gradient) {
+    const { type = 'f32', scale = 1, ignored = IGNORED } = args;
+    const rows = integer(kernel, 'rows', args.rows);
+    const columns = integer(kernel, 'columns', args.columns);
+    const rowStride = integer(kernel, 'rowStride', args.rowStride ?? columns, columns);
+    const logits = tensor(kernel, 'logits', args.logits);
+    const targets = tensor(kernel, 'targets', args.targets);
+    const loss = tensor(kernel, 'loss', args.loss);
+    const { width, suffix } = accessWidth(kernel, [type], { rowStride, 'logits.offset': logits.offset });
+    const vectors = rowStride / width;
+    const { threads, chunks } = context.rowPlan(vectors, 8);
+    return context.dispatch(`cross_entropy${gradient ? '' : '_forward'}_${type}${suffix}`, {
+      buffers: [logits.buffer, targets.buffer, loss.buffer],
+      writes: gradient ? 0b101 : 0b100,
+      groups: context.strideGroups(rows, 1),
+      specialization: [threads, chunks],
+      push: pushConstants(
+        [
+          rows,
+          vectors,
+          columns,
+          integer(kernel, 'ignored', ignored, 0),
+          logits.offset / width,
+          targets.offset,
+          loss.offset,
+        ],
+        [finite(kernel, 'scale', scale)],
+      ),
+    });
+  }
+
+  return {
+    /**
+     * y = softmax(scale · x) of each row; y may be x.
+     * @param {{ x: Tensor, y: Tensor, rows: number, columns: number, scale?: number, type?: DType }} args
+     * @returns {Dispatch}
+     */
+    softmaxForward: (args) => softmax('softmaxForward', args, false),
+    /**
+     * dx = scale · y · (dy - Σ dy · y) of each row, from the forward pass's output; dx may be y or dy.
+     * @param {{ y: Tensor, dy: Tensor, dx: Tensor, rows: number, columns: number, scale?: number, type?: DType }} args
+     * @returns {Dispatch}
+     */
+    softmaxBackward: (args) => softmax('softmaxBackward', args, true),
+    /**
+     * Cross-entropy of each row, loss = log Σ exp(x) - x[target], and in the same pass its gradient over the logits:
+     * scale · (softmax(x) - onehot(target)).
+     * @param {CrossEntropy} args
+     * @returns {Dispatch}
+     */
+    crossEntropy: (args) => crossEntropy('crossEntropy', args, true),
+    /**
+     * The losses alone; the logits stay.
+     * @param {Omit<CrossEntropy, 'scale'>} args
+     * @returns {Dispatch}
+     */
+    crossEntropyForward: (args) => crossEntropy('crossEntropyForward', args, false),
+  };
+}

@@ -1,0 +1,12 @@
+// Binary operations by the specialization constant OP: 0 alpha*a + beta*b, 1 a*b, 2 a/b, 3 max, 4 min.
+#ifndef BINARY_GLSL
+#define BINARY_GLSL
+layout(constant_id = 1) const uint OP = 0;
+
+#define BINARY(T, a, b)                                       \
+    (OP == 0 ? push.alpha * (a) + push.beta * (b)             \
+     : OP == 1 ? (a) * (b)                                    \
+     : OP == 2 ? (a) / (b)                                    \
+     : OP == 3 ? max(a, b)                                    \
+               : min(a, b))
+#endif

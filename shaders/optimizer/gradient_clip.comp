@@ -1,0 +1,31 @@
+#version 460
+// The second pass of the global gradient norm: from the blocks' sums of squares, norm = gradientScale * sqrt(sum) and
+//   clip = gradientScale * min(1, maxNorm / (norm + 1e-6))                        (PyTorch's clip_grad_norm_)
+// A norm that is not finite makes clip 0: the step is left out and counted. One workgroup.
+#extension GL_GOOGLE_include_directive : require
+#include "optimizer_state.glsl"
+#include "reduce.glsl"
+layout(local_size_x = 256, local_size_x_id = 0) in;
+
+layout(set = 0, binding = 0, std430) readonly buffer Squares { float squares[]; };
+layout(set = 0, binding = 1, std430) buffer State { OptimizerState state; };
+
+layout(push_constant) uniform Push {
+    uint count, squaresAt;
+} push;
+
+void main() {
+    float sum = 0.0;
+    for (uint i = gl_LocalInvocationID.x; i < push.count; i += gl_WorkGroupSize.x) sum += squares[push.squaresAt + i];
+    sum = workgroupSum(sum);
+    if (gl_LocalInvocationID.x != 0) return;
+    float norm = state.gradientScale * sqrt(sum);
+    state.norm = norm;
+    // By bits: a compiler may assume that floats are finite.
+    if ((floatBitsToUint(norm) & 0x7f800000u) == 0x7f800000u) {
+        state.clip = 0.0;
+        state.skipped += 1u;
+    } else {
+        state.clip = state.gradientScale * (state.maxNorm > 0.0 ? min(1.0, state.maxNorm / (norm + 1e-6)) : 1.0);
+    }
+}

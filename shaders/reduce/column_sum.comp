@@ -1,0 +1,67 @@
+//! axis column_sum_f32 X_T=0 | column_sum_f16 X_T=1 VEC2=2 | column_sum_bf16 X_T=2 VEC2=2
+//! axis - | pair PAIR
+//! axis - VEC=4 | narrow
+#version 460
+// y_j = alpha * sum over rows of x_rj + beta * y_j. The grid is (column tiles, row blocks); with more than one block,
+// block b writes its sums to row b of y, for a second dispatch to add. PAIR splits the columns in two halves with an
+// output each.
+#extension GL_GOOGLE_include_directive : require
+#include "narrow.glsl"
+#include "storage.glsl"
+
+layout(local_size_x = 8, local_size_y = 32, local_size_x_id = 0, local_size_y_id = 1) in;
+
+layout(set = 0, binding = 0, std430) readonly buffer X { STORAGE(X_T) x[]; };
+layout(set = 0, binding = 1, std430) buffer Y { V y[]; };
+#ifdef PAIR
+layout(set = 0, binding = 2, std430) buffer Z { V z[]; };
+#endif
+
+layout(push_constant) uniform Push {
+    uint rows, vectors, stride, rowsPerBlock, xAt, yAt, zAt;
+    float alpha, beta;
+} push;
+
+const uint TX = gl_WorkGroupSize.x;
+const uint TY = gl_WorkGroupSize.y;
+shared V sums[TX * TY];
+
+void main() {
+    uint tx = gl_LocalInvocationID.x, ty = gl_LocalInvocationID.y;
+    uint first = gl_WorkGroupID.y * push.rowsPerBlock;
+    uint last = min(first + push.rowsPerBlock, push.rows);
+    for (uint tile = gl_WorkGroupID.x; tile * TX < push.vectors; tile += gl_NumWorkGroups.x) {
+        uint column = tile * TX + tx;
+        // Two chains, so that loads overlap.
+        V even = V(0.0), odd = V(0.0);
+        if (column < push.vectors) {
+            uint row = first + ty;
+            for (; row + TY < last; row += 2 * TY) {
+                even += DECODE(X_T, x[push.xAt + row * push.stride + column]);
+                odd += DECODE(X_T, x[push.xAt + (row + TY) * push.stride + column]);
+            }
+            if (row < last) even += DECODE(X_T, x[push.xAt + row * push.stride + column]);
+        }
+        sums[ty * TX + tx] = even + odd;
+        barrier();
+        for (uint half_ = TY / 2; half_ > 0; half_ /= 2) {
+            if (ty < half_) sums[ty * TX + tx] += sums[(ty + half_) * TX + tx];
+            barrier();
+        }
+        if (ty == 0 && column < push.vectors) {
+            V sum = push.alpha * sums[tx];
+#ifdef PAIR
+            uint middle = push.vectors / 2;
+            if (column >= middle) {
+                uint at = push.zAt + column - middle;
+                z[at] = push.beta == 0.0 ? sum : sum + push.beta * z[at];
+            } else
+#endif
+            {
+                uint at = push.yAt + gl_WorkGroupID.y * push.vectors + column;
+                y[at] = push.beta == 0.0 ? sum : sum + push.beta * y[at];
+            }
+        }
+        barrier();
+    }
+}

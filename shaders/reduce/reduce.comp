@@ -1,0 +1,65 @@
+//! axis reduce_rows ROWS | reduce_all
+//! axis f32 X_T=0 | f16 X_T=1 VEC2=2 | bf16 X_T=2 VEC2=2
+//! axis - VEC=4 | narrow
+#version 460
+// ROWS: y[row] = beta * y[row] + alpha * op over the row of x. Else: the grid's workgroups each take a block of
+// consecutive vectors, and block b writes y[b]. OP: 0 sum, 1 sum of squares, 2 maximum, 3 minimum, 4 maximum of
+// |x| (alpha and beta as for the sums).
+#extension GL_GOOGLE_include_directive : require
+#include "narrow.glsl"
+#include "storage.glsl"
+#include "reduce.glsl"
+layout(local_size_x = 256, local_size_x_id = 0) in;
+layout(constant_id = 1) const uint OP = 0;
+
+layout(set = 0, binding = 0, std430) readonly buffer X { STORAGE(X_T) x[]; };
+layout(set = 0, binding = 1, std430) buffer Y { float y[]; };
+
+layout(push_constant) uniform Push {
+    // vectors: in a row, or in all; span: in a block
+    uint rows, vectors, span, xAt, yAt;
+    float alpha, beta;
+} push;
+
+const float INFINITE = uintBitsToFloat(0x7f800000u);
+
+float identity() { return OP == 2 ? -INFINITE : OP == 3 ? INFINITE : 0.0; }
+
+float combine(float a, float b) { return OP == 2 || OP == 4 ? max(a, b) : OP == 3 ? min(a, b) : a + b; }
+
+float take(V v) {
+    if (OP == 1) return sumOf(v * v);
+    if (OP == 2) return maxOf(v);
+    if (OP == 3) return -maxOf(-v);
+    if (OP == 4) return maxOf(abs(v));
+    return sumOf(v);
+}
+
+void main() {
+    const uint threads = gl_WorkGroupSize.x;
+    for (uint row = gl_WorkGroupID.x; row < push.rows; row += gl_NumWorkGroups.x) {
+#ifdef ROWS
+        uint first = row * push.vectors, last = first + push.vectors;
+#else
+        uint first = row * push.span, last = min(first + push.span, push.vectors);
+#endif
+        // Four chains, so that loads overlap.
+        float a = identity(), b = a, c = a, d = a;
+        uint i = first + gl_LocalInvocationID.x;
+        for (; i + 3 * threads < last; i += 4 * threads) {
+            V va = DECODE(X_T, x[push.xAt + i]), vb = DECODE(X_T, x[push.xAt + i + threads]);
+            V vc = DECODE(X_T, x[push.xAt + i + 2 * threads]), vd = DECODE(X_T, x[push.xAt + i + 3 * threads]);
+            a = combine(a, take(va));
+            b = combine(b, take(vb));
+            c = combine(c, take(vc));
+            d = combine(d, take(vd));
+        }
+        for (; i < last; i += threads) a = combine(a, take(DECODE(X_T, x[push.xAt + i])));
+        a = combine(combine(a, b), combine(c, d));
+        a = OP == 2 || OP == 4 ? workgroupMax(a) : OP == 3 ? workgroupMin(a) : workgroupSum(a);
+        if (gl_LocalInvocationID.x == 0) {
+            uint at = push.yAt + row;
+            y[at] = push.alpha * a + (push.beta == 0.0 ? 0.0 : push.beta * y[at]);
+        }
+    }
+}
