@@ -1,0 +1,89 @@
+/** Loading addons and running bench workers, each addon in a process of its own. */
+
+import { fork } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { UsageError } from './args.mjs';
+
+/** The package's own entry. */
+export const OWN_ADDON = fileURLToPath(new URL('../../index.js', import.meta.url));
+
+/**
+ * The calls that both this package and older addons of the contract may have. Loosely typed, because what exists
+ * depends on the addon.
+ * @typedef {{[call: string]: any}} NativeAddon
+ */
+
+/**
+ * @param {string} path a `.node` file or a module that exports the native calls
+ * @returns {string} the absolute path
+ * @throws {UsageError} if nothing is there
+ */
+export function addonPath(path) {
+  const absolute = resolve(path);
+  if (!existsSync(absolute)) {
+    throw new UsageError(
+      absolute === OWN_ADDON ? `${absolute} does not exist: build the addon first (npm run build)` : `no addon at ${absolute}`,
+    );
+  }
+  return absolute;
+}
+
+/** @param {string} path absolute @returns {NativeAddon} */
+export function loadAddon(path) {
+  return createRequire(import.meta.url)(path);
+}
+
+/**
+ * Runs `worker(job)` of a module in a fresh process and returns what it returns. What the worker prints goes to
+ * stderr, so that stdout stays for results.
+ * @template T
+ * @param {string} module URL of a module that calls `serveWorker`
+ * @param {unknown} job structured-cloneable
+ * @param {{env?: Record<string, string>, execArgv?: string[]}} [options]
+ * @returns {Promise<T>}
+ * @throws {Error} with the worker's message, or its exit code or signal if it died without one
+ */
+export function runWorker(module, job, { env = {}, execArgv = [] } = {}) {
+  return new Promise((fulfil, reject) => {
+    const child = fork(fileURLToPath(module), ['--bench-worker'], {
+      env: { ...process.env, ...env },
+      execArgv,
+      serialization: 'advanced',
+      stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
+    });
+    child.stdout?.pipe(process.stderr);
+    /** @type {{result?: T, error?: string} | undefined} */ let answer;
+    child.on('message', (message) => {
+      answer = /** @type {any} */ (message);
+    });
+    child.on('error', reject);
+    child.on('exit', (code, signal) => {
+      if (answer && 'error' in answer) reject(new Error(answer.error));
+      else if (answer && code === 0) fulfil(/** @type {T} */ (answer.result));
+      else reject(new Error(`the worker ended with ${signal ?? `exit code ${code}`}${answer ? ' after its result' : ''}`));
+    });
+    child.send({ job });
+  });
+}
+
+/** Whether this process is a worker that `runWorker` started. */
+export const isWorker = process.argv[2] === '--bench-worker';
+
+/**
+ * In a worker process: takes the job, answers it and ends.
+ * @param {(job: any) => unknown} work may be async
+ */
+export function serveWorker(work) {
+  process.once('message', async (/** @type {{job: unknown}} */ message) => {
+    /** @type {{result?: unknown, error?: string}} */ let answer;
+    try {
+      answer = { result: await work(message.job) };
+    } catch (error) {
+      answer = { error: error instanceof Error ? (error.stack ?? error.message) : String(error) };
+    }
+    process.send?.(answer, () => process.disconnect());
+  });
+}
