@@ -1,9 +1,10 @@
 // @ts-nocheck -- wrong arguments are passed on purpose; types/trainer-contract.ts checks the types.
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { existsSync, mkdtempSync, readdirSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdtempSync, readdirSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { vk, init } from './lib/addon.mjs';
 import { child, childError, childJson } from './lib/child.mjs';
 import { NO_DEVICE, NO_LOADER } from './lib/expect.mjs';
@@ -203,9 +204,10 @@ test('every call of the contract is there', () => {
   ]) assert.equal(typeof vk[name], 'function', name);
 });
 
-test('shaders: every embedded shader becomes a pipeline', () => {
+test('shaders: every embedded shader becomes a pipeline, or says what the device lacks', () => {
   init();
   const names = Object.keys(vk.shaders);
+  assert.ok(names.length > 0);
   for (const name of names) {
     const { spirv, bindings, pushBytes, workgroupSize } = vk.shaders[name];
     assert.ok(spirv instanceof Uint32Array && spirv[0] === 0x07230203, name);
@@ -213,7 +215,60 @@ test('shaders: every embedded shader becomes a pipeline', () => {
     assert.ok(Number.isInteger(pushBytes) && pushBytes >= 0 && pushBytes <= 256, name);
     assert.equal(workgroupSize.length, 3, name);
     for (const size of workgroupSize) assert.ok(Number.isInteger(size) && size >= 1, name);
+    try {
+      vk.createPipeline(spirv, bindings, pushBytes);
+    } catch (error) {
+      assert.equal(error.code, 'ERR_HELIOS_UNSUPPORTED', `${name}: ${error.message}`);
+    }
   }
+});
+
+/** The native binary that index.js loads. */
+const binary = () => {
+  const folder = new URL('..', import.meta.url);
+  const name = readdirSync(folder).find((file) => /^helios-vk\..*\.node$/.test(file));
+  return name && fileURLToPath(new URL(name, folder));
+};
+
+test('the binary works by itself, also under the name that older trainers look for', async (t) => {
+  const file = binary();
+  if (file === undefined || process.env.HELIOS_TEST_ADDON) return t.skip('no binary beside index.js');
+  const folder = mkdtempSync(join(tmpdir(), 'helios-drop-in-'));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const dropped = join(folder, 'helios_vk.node');
+  copyFileSync(file, dropped);
+  for (const path of [file, dropped]) {
+    await childJson(`
+      import { createRequire } from 'node:module';
+      const native = createRequire(import.meta.url)(${JSON.stringify(path)});
+      native.initDevice();
+      const x = native.createBuffer(400, 0);
+      native.uploadBuffer(x, ramp(100));
+      const p = native.createPipeline(programs.increment.spirv, 1, 8);
+      native.waitTimeline(native.dispatch(p, [x], 2, 1, 1, Uint32Array.of(100, 3)));
+      assert.deepEqual(bits(native.readBuffer(x)), ramp(100, 3));
+    `);
+  }
+});
+
+test('two copies of the binary in one process do not disturb each other', async (t) => {
+  const file = binary();
+  if (file === undefined || process.env.HELIOS_TEST_ADDON) return t.skip('no binary beside index.js');
+  const folder = mkdtempSync(join(tmpdir(), 'helios-twice-'));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  copyFileSync(file, join(folder, 'helios_vk.node'));
+  await childJson(`
+    import { createRequire } from 'node:module';
+    const other = createRequire(import.meta.url)(${JSON.stringify(join(folder, 'helios_vk.node'))});
+    init();
+    other.initDevice();
+    const [x, y] = [bufferOf(ramp(100)), other.createBuffer(400)];
+    other.uploadBuffer(y, ramp(100, 50));
+    assert.deepEqual(words(x), ramp(100));
+    assert.deepEqual(bits(other.readBuffer(y)), ramp(100, 50));
+    other.destroy();
+    assert.deepEqual(words(x), ramp(100));
+  `);
 });
 
 test('the package can be imported as well as required', async () => {

@@ -11,15 +11,14 @@ import { Random } from './lib/random.mjs';
 import { atomicSum, churn, copyMemory, increment, readOnly, reverse, scaleAdd, storeInFunction, twoOutputs } from './lib/programs.mjs';
 import { Twin, setUpDgc } from './lib/twin.mjs';
 
+const N = 4096;
+let STEPS = 5000;
 let info;
 before(() => {
   info = init();
   // A CPU device runs one thing after the other anyway, and slowly.
   if (/llvmpipe|swiftshader/i.test(info.deviceName)) STEPS = 200;
 });
-
-const N = 4096;
-let STEPS = 5000;
 
 /** Ways to run `churn` from one buffer to another. */
 const run = (from, to, steps = STEPS) => ({ program: churn, buffers: [from, to], push: Uint32Array.of(N, steps) });
