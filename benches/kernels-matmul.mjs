@@ -1,0 +1,377 @@
+#!/usr/bin/env node
+// Times matrix-product plans on the device and prints them best first.
+//
+//   node benches/kernels-matmul.mjs --sweep [--out results.json] [--groups f32,bf16,…] [--budget 170] [--top 4]
+//
+// Each group of candidates runs in a child process, so that a lost device or a crashing driver costs one candidate.
+// Data is random; operands rotate over several sets, so that large shapes do not run from cache; products of one
+// measurement write the same C, so they run one after another, barriers included, as in a training step. Every
+// candidate is checked first, on a poisoned C: all elements finite, 96 random ones against float64.
+
+import { spawn } from 'node:child_process';
+import { appendFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { KernelContext, pack } from '../kernels/base.mjs';
+import { coopShapes, matmulKernels } from '../kernels/matmul.mjs';
+
+const { values: options } = parseArgs({
+  options: {
+    sweep: { type: 'boolean', default: false },
+    out: { type: 'string' },
+    groups: { type: 'string' },
+    budget: { type: 'string', default: '170' },
+    top: { type: 'string', default: '4' },
+    small: { type: 'boolean', default: false },
+    child: { type: 'string' },
+    log: { type: 'string' },
+  },
+});
+
+/** @typedef {{ m: number, n: number, k: number, form: 'NT' | 'NN' | 'TN' }} Shape */
+
+/** @param {string} text @returns {Shape} */
+const shape = (text) => {
+  const [form, m, n, k] = text.split(' ');
+  return { form: /** @type {any} */ (form), m: Number(m), n: Number(n), k: Number(k) };
+};
+
+// The four target shapes, then the products of the 300M model at 512 tokens: forward NT, input gradient NN, weight
+// gradient TN.
+const TARGETS = ['NT 512 1024 1024', 'NT 512 2752 1024', 'NT 2048 2752 1024', 'NT 4096 4096 4096'].map(shape);
+const MODEL = [
+  'NN 512 1024 1024', 'TN 1024 1024 512', 'NT 512 3072 1024', 'NT 512 5504 1024', 'NT 512 1024 2752',
+  'NT 512 16384 1024', 'NN 512 1024 3072', 'NN 512 1024 5504', 'NN 512 2752 1024', 'NN 512 1024 16384',
+  'TN 3072 1024 512', 'TN 5504 1024 512', 'TN 1024 2752 512', 'TN 16384 1024 512', 'TN 512 1024 1024',
+  'NT 2048 3072 1024', 'NT 2048 5504 1024', 'NT 8192 5504 1024',
+].map(shape);
+
+/** f32 tilings: bm bn bk tm tn lx stages. */
+const F32_TILES = `
+128 128 16 8 8 8 1|128 128 16 8 8 8 2|128 128 8 8 8 8 2|128 64 16 8 8 8 2|128 64 16 8 4 8 2|64 128 16 8 8 8 2|64 128 16 4 8 8 2
+64 64 16 8 8 8 2|64 64 16 4 4 8 2|64 64 16 4 8 8 2|64 64 16 8 4 8 2|64 64 32 4 8 8 1|64 64 32 4 4 8 1|64 64 16 4 4 8 1
+64 32 16 4 4 8 2|32 64 16 4 4 8 2|32 32 16 4 4 8 2|32 32 32 4 4 8 1|256 64 16 8 8 8 1|128 128 16 8 4 8 1|128 128 16 8 16 8 1`;
+/** Matrix-unit tilings: bm bn bk wm wn tm tn tk stages. */
+const COOP_TILES = `
+128 128 32 64 32 16 16 16 2|128 128 32 64 64 16 16 16 2|128 128 32 32 64 16 16 16 2|128 128 32 64 32 16 8 16 2|128 128 32 64 64 16 8 16 2
+128 128 64 64 32 16 16 16 1|128 128 64 64 64 16 16 16 1|128 128 32 64 32 16 16 16 1|128 128 32 64 64 16 16 16 1|128 128 16 64 64 16 16 16 2
+256 128 16 64 64 16 16 16 2|256 128 16 64 64 16 16 16 1|256 128 32 64 64 16 16 16 1|128 256 32 64 64 16 16 16 1|128 256 16 64 64 16 16 16 2
+256 128 32 128 32 16 16 16 1|128 128 32 32 32 16 16 16 2
+128 64 32 64 32 16 16 16 2|128 64 32 32 32 16 16 16 2|128 64 64 64 32 16 16 16 1|128 64 64 32 32 16 16 16 1|128 64 32 64 32 16 8 16 2
+64 128 32 32 64 16 16 16 2|64 128 32 32 32 16 16 16 2|64 128 64 32 64 16 16 16 1|64 128 64 32 32 16 16 16 1
+64 64 32 32 32 16 16 16 2|64 64 64 32 32 16 16 16 2|64 64 64 32 32 16 16 16 1|64 64 64 32 16 16 16 16 2|64 64 32 32 16 16 16 16 2
+64 64 64 16 32 16 16 16 2|64 64 32 64 32 16 16 16 2|64 64 64 32 32 16 8 16 2|64 64 128 32 32 16 16 16 1
+64 32 64 32 16 16 16 16 2|32 64 64 16 32 16 16 16 2|64 32 64 16 16 16 16 16 2|32 64 64 16 16 16 16 16 2|32 32 64 16 16 16 16 16 2`;
+
+/** @param {string} text */
+const rows = (text) => text.split(/[|\n]/).map((line) => line.trim()).filter(Boolean).map((line) => line.split(/\s+/).map(Number));
+
+/** @param {string} precision @param {any} context @returns {any[]} */
+function plans(precision, context) {
+  if (precision === 'f32') {
+    return rows(F32_TILES).map(([bm, bn, bk, tm, tn, lx, stages]) => ({ kernel: 'f32', bm, bn, bk, tm, tn, lx, stages }));
+  }
+  const known = coopShapes(context.info, precision === 'f16' ? 'f16' : 'bf16');
+  const list = rows(COOP_TILES).map(([bm, bn, bk, wm, wn, tm, tn, tk, stages]) => ({ kernel: 'coop', bm, bn, bk, wm, wn, tm, tn, tk, stages }));
+  if (known.some((s) => s.m === 16 && s.n === 16)) {
+    return list.filter((p) => known.some((s) => s.m === p.tm && s.n === p.tn && s.k === p.tk));
+  }
+  return known.slice(0, 1).flatMap(({ m, n, k }) =>
+    [[4, 4, 2, 2], [8, 4, 2, 2]].map(([x, y, wx, wy]) => (
+      { kernel: 'coop', bm: x * m, bn: y * n, bk: Math.max(16, k), wm: wx * m, wn: wy * n, tm: m, tn: n, tk: k, stages: 1 })),
+  );
+}
+
+/** @type {Record<string, any>} */
+const GROUPS = {
+  bf16: { precision: 'bf16', aType: 'bf16', bType: 'bf16' },
+  f16: { precision: 'f16', aType: 'f16', bType: 'f16' },
+  f32: { precision: 'f32' },
+  // Activations and gradients in f32, weights in half precision.
+  'bf16-mixed': { precision: 'bf16', aType: 'f32', bType: 'bf16', few: true },
+  // Half results.
+  'bf16-half': { precision: 'bf16', aType: 'bf16', bType: 'bf16', cType: 'bf16', few: true },
+  bf16x3: { precision: 'bf16x3', few: true },
+};
+
+const planName = (/** @type {any} */ p) =>
+  [p.kernel, `${p.bm}x${p.bn}x${p.bk}`, p.kernel === 'f32' ? `${p.tm}x${p.tn}` : `w${p.wm}x${p.wn} i${p.tm}x${p.tn}x${p.tk}`,
+    `s${p.stages}`, p.splits > 1 ? `k/${p.splits}` : ''].join(' ').trim();
+const shapeName = (/** @type {Shape} */ s) => `${s.form} ${s.m}x${s.n}x${s.k}`;
+
+// ---------------------------------------------------------------------------------------------- child
+
+/** @param {number} x f32 value */
+const scratch = new Float32Array(1);
+const scratchBits = new Uint32Array(scratch.buffer);
+
+/** Random values and their storage; one block repeated, which timing does not see. */
+class Values {
+  /** @param {string} type */
+  constructor(type) {
+    this.type = type;
+    const count = (1 << 18) + 7;
+    this.values = new Float32Array(count);
+    let s = 0x9e3779b9;
+    for (let i = 0; i < count; i++) {
+      s ^= s << 13;
+      s ^= s >>> 17;
+      s ^= s << 5;
+      // Multiples of 2^-7 in [-1, 1): exact in every storage type.
+      this.values[i] = ((s >> 24) | 0) / 128;
+    }
+    this.block = type === 'f32' ? this.values : Uint16Array.from(this.values, (x) => {
+      scratch[0] = x;
+      if (type === 'bf16' || x === 0) return scratchBits[0] >>> 16;
+      const bits = scratchBits[0];
+      return ((bits >>> 16) & 0x8000) | ((((bits >>> 23) & 255) - 112) << 10) | ((bits >>> 13) & 1023);
+    });
+  }
+  /** @param {number} i */
+  at(i) {
+    return this.values[i % this.values.length];
+  }
+  /** @param {number} length */
+  tensor(length) {
+    const all = new /** @type {any} */ (this.block.constructor)(length);
+    for (let i = 0; i < length; i += this.block.length) all.set(this.block.subarray(0, Math.min(this.block.length, length - i)), i);
+    return all;
+  }
+}
+
+/** @param {string} group @param {string} log */
+function runChild(group, log) {
+  const require = createRequire(import.meta.url);
+  const vk = require(process.env.HELIOS_TEST_ADDON ? resolve(process.env.HELIOS_TEST_ADDON) : '../index.js');
+  const context = new KernelContext(vk);
+  const kernels = matmulKernels(context);
+  const how = GROUPS[group];
+  const { precision, aType = 'f32', bType = 'f32', cType = 'f32', few } = how;
+  if (!kernels.matmulSupports(precision)) return;
+  const done = new Map();
+  for (const line of existsSync(log) ? readFileSync(log, 'utf8').split('\n').filter(Boolean) : []) {
+    const entry = JSON.parse(line);
+    done.set(entry.key, entry);
+  }
+  const emit = (/** @type {any} */ entry) => {
+    appendFileSync(log, `${JSON.stringify(entry)}\n`);
+    done.set(entry.key, entry);
+  };
+  const end = Date.now() + Number(options.budget) * 1000;
+  const bytes = (/** @type {string} */ type) => (type === 'f32' ? 4 : 2);
+  const valuesA = new Values(aType);
+  const valuesB = bType === aType ? valuesA : new Values(bType);
+
+  const small = options.small;
+  const targets = small ? ['NT 64 96 64', 'NT 128 128 128'].map(shape) : TARGETS;
+  const model = small ? ['NN 64 96 64', 'TN 96 64 128'].map(shape) : MODEL;
+  const all = plans(precision, context);
+  /** @type {Map<string, number>} */
+  const score = new Map();
+
+  /** @param {Shape} s @param {any[]} list */
+  const measure = (s, list) => {
+    const { m, n, k, form } = s;
+    const transA = form === 'TN';
+    const transB = form === 'NT';
+    const setBytes = m * k * bytes(aType) + n * k * bytes(bType);
+    const sets = Math.max(1, Math.min(24, Math.ceil((small ? 1 : 192e6) / setBytes)));
+    const dataA = valuesA.tensor(m * k);
+    const dataB = valuesB.tensor(n * k);
+    const buffers = Array.from({ length: sets }, () => {
+      const a = vk.createBuffer(Math.ceil(dataA.byteLength / 16) * 16, 0);
+      const b = vk.createBuffer(Math.ceil(dataB.byteLength / 16) * 16, 0);
+      vk.uploadBuffer(a, dataA);
+      vk.uploadBuffer(b, dataB);
+      return [a, b];
+    });
+    const sizeC = Math.ceil((m * n * bytes(cType)) / 16) * 16;
+    const c = vk.createBuffer(sizeC, 0);
+    for (const plan of list) {
+      const key = `${group} | ${shapeName(s)} | ${planName(plan)}`;
+      if (done.has(key) || Date.now() > end) continue;
+      // Written first: a crash inside leaves the mark, and the next child passes over it.
+      emit({ key, group, shape: shapeName(s), plan, error: 'crashed' });
+      /** @type {any} */
+      const entry = { key, group, shape: shapeName(s), plan };
+      try {
+        const started = performance.now();
+        const records = (/** @type {number} */ i) => kernels.matmul(
+          { a: buffers[i % sets][0], b: buffers[i % sets][1], c, m, n, k, transA, transB, precision, aType, bType, cType, plan });
+        const batch = (/** @type {number} */ count) => pack(...Array.from({ length: count }, (_, i) => records(i)).flat());
+        vk.fillBuffer(c, sizeC, 0x7fc07fc0);
+        const first = batch(1);
+        vk.waitTimeline(vk.batchExecuteAll(first.packed, first.count));
+        entry.compileMs = Math.round(performance.now() - started);
+        const out = vk.readBuffer(c);
+        verify(out, s, { transA, transB, cType });
+        const trial = batch(4);
+        const time = (/** @type {{ packed: ArrayBuffer, count: number }} */ b) => vk.batchExecuteAllProfiled(b.packed, b.count);
+        time(trial);
+        const guess = time(trial).batchGpuTimeUs / 4;
+        const reps = Math.max(6, Math.min(small ? 6 : 60, Math.round(6000 / guess)));
+        const run = batch(reps);
+        /** @type {number[]} */
+        const means = [];
+        /** @type {number[]} */
+        const singles = [];
+        for (let i = 0; i < 5; i++) {
+          const t = time(run);
+          means.push(t.batchGpuTimeUs / reps);
+          // Where K is split, both passes count.
+          const per = t.dispatchCount / reps;
+          for (let r = 0; r < reps; r++) {
+            let sum = 0;
+            for (let d = 0; d < per; d++) sum += t.dispatchTimesUs[r * per + d];
+            singles.push(sum);
+          }
+        }
+        entry.us = median(means);
+        entry.dispatchUs = median(singles);
+        entry.tflops = (2 * m * n * k) / entry.us / 1e6;
+        entry.dispatchTflops = (2 * m * n * k) / entry.dispatchUs / 1e6;
+      } catch (error) {
+        entry.error = String(/** @type {any} */ (error)?.message ?? error).slice(0, 200);
+        if (/DEVICE_LOST/i.test(String(/** @type {any} */ (error)?.code) + entry.error)) {
+          emit(entry);
+          process.exit(3);
+        }
+      }
+      emit(entry);
+    }
+    for (const handle of [...buffers.flat(), c]) vk.destroyBuffer(handle);
+  };
+
+  /** @param {Float32Array} out @param {Shape} s @param {any} how */
+  const verify = (out, { m, n, k }, { transA, transB, cType }) => {
+    const halves = new Uint16Array(out.buffer, out.byteOffset, out.length * 2);
+    const get = (/** @type {number} */ i) => {
+      if (cType === 'f32') return out[i];
+      scratchBits[0] = halves[i] << 16;
+      return scratch[0];
+    };
+    let error = 0;
+    let norm = 0;
+    for (let t = 0; t < 96; t++) {
+      const i = Math.floor(Math.random() * m);
+      const j = t < 8 ? n - 1 - (t % n) : Math.floor(Math.random() * n);
+      let sum = 0;
+      for (let l = 0; l < k; l++) {
+        sum += valuesA.at(transA ? l * m + i : i * k + l) * valuesB.at(transB ? j * k + l : l * n + j);
+      }
+      error += (get(i * n + j) - sum) ** 2;
+      norm += sum * sum;
+    }
+    const relative = Math.sqrt(error / norm);
+    if (!(relative < (cType === 'f32' ? 1e-5 : 5e-3))) throw new Error(`wrong result: relative error ${relative}`);
+    for (let i = 0; i < m * n; i++) {
+      const x = get(i);
+      if (x !== x) throw new Error(`element ${i} was not written`);
+    }
+  };
+
+  const splitsFor = (/** @type {Shape} */ s, /** @type {any} */ plan) => {
+    const tiles = Math.ceil(s.m / plan.bm) * Math.ceil(s.n / plan.bn);
+    const list = [1];
+    for (const splits of [2, 3, 4, 8]) {
+      if (tiles * splits <= 640 && tiles < 160 && s.k / splits >= 4 * plan.bk && s.k / splits >= 128) list.push(splits);
+    }
+    return list;
+  };
+  /** Sensible tiles for a shape: not more padding than work, and at least some workgroups. */
+  const sensible = (/** @type {Shape} */ s, /** @type {any} */ plan) => {
+    const tiles = Math.ceil(s.m / plan.bm) * Math.ceil(s.n / plan.bn);
+    if (small) return true;
+    return tiles >= 12 && !(tiles > 4096 && plan.bm * plan.bn <= 64 * 64) && !(s.m * s.n >= 2048 * 2752 && plan.bm * plan.bn < 64 * 64);
+  };
+  const expand = (/** @type {Shape} */ s, /** @type {any[]} */ list) =>
+    list.filter((p) => sensible(s, p)).flatMap((p) => splitsFor(s, p).map((splits) => ({ ...p, splits })));
+
+  const unsplit = (/** @type {Shape} */ s, /** @type {any[]} */ list) => expand(s, list).filter((p) => p.splits === 1);
+  const best = (/** @type {Shape} */ s, /** @type {number} */ count) => {
+    const found = [...done.values()].filter((e) => e.shape === shapeName(s) && e.us).sort((x, y) => x.us - y.us).slice(0, count);
+    for (const e of found) score.set(planName({ ...e.plan, splits: 1 }), (score.get(planName({ ...e.plan, splits: 1 })) ?? 0) + 1);
+    return found.map((e) => ({ ...e.plan, splits: 1 }));
+  };
+
+  const first = few ? all.filter((_, i) => i % 2 === 0) : all;
+  for (const s of few ? targets.slice(0, 3) : targets) measure(s, unsplit(s, first));
+  for (const s of targets.slice(0, 2)) measure(s, expand(s, [...best(s, 8)]).concat(expand(s, all.filter((p) => p.bm * p.bn >= 8192).slice(0, few ? 2 : 6))));
+  // The winners of the target shapes, on the model's.
+  const seen = new Map();
+  for (const s of targets) for (const p of best(s, few ? 3 : 5)) seen.set(planName(p), p);
+  for (const s of model.slice(0, few ? 8 : model.length)) measure(s, expand(s, [...seen.values()]));
+}
+
+/** @param {number[]} list */
+function median(list) {
+  const sorted = [...list].sort((x, y) => x - y);
+  return sorted[sorted.length >> 1];
+}
+
+// --------------------------------------------------------------------------------------------- parent
+
+async function runSweep() {
+  const folder = mkdtempSync(join(tmpdir(), 'helios-sweep-'));
+  const groups = options.groups ? options.groups.split(',') : Object.keys(GROUPS);
+  const unknown = groups.find((g) => !GROUPS[g]);
+  if (unknown) throw new Error(`unknown group ${unknown}; known: ${Object.keys(GROUPS).join(', ')}`);
+  const end = Date.now() + Number(options.budget) * 1000;
+  // Share the time by what the groups hold.
+  const weight = (/** @type {string} */ g) => (GROUPS[g].few ? 1 : 2.5);
+  /** @type {any[]} */
+  const results = [];
+  for (const [index, group] of groups.entries()) {
+    const log = join(folder, `${group}.jsonl`);
+    const share = weight(group) / groups.slice(index).reduce((sum, g) => sum + weight(g), 0);
+    const until = Date.now() + (end - Date.now()) * share;
+    for (let attempt = 0; attempt < 12 && Date.now() < until; attempt++) {
+      const left = (until - Date.now()) / 1000;
+      const args = [fileURLToPath(import.meta.url), '--child', group, '--log', log, '--budget', String(left)];
+      if (options.small) args.push('--small');
+      const code = await new Promise((done) => {
+        const child = spawn(process.execPath, args, { stdio: ['ignore', 'ignore', 'inherit'] });
+        const timer = setTimeout(() => child.kill('SIGKILL'), (left + 15) * 1000);
+        child.on('exit', (status) => {
+          clearTimeout(timer);
+          done(status);
+        });
+      });
+      if (code === 0) break;
+    }
+    /** @type {Map<string, any>} */
+    const byKey = new Map();
+    if (existsSync(log)) for (const line of readFileSync(log, 'utf8').split('\n').filter(Boolean)) byKey.set(JSON.parse(line).key, JSON.parse(line));
+    results.push(...byKey.values());
+    if (options.out) writeFileSync(options.out, JSON.stringify(results));
+  }
+  rmSync(folder, { recursive: true });
+  report(results);
+}
+
+/** @param {any[]} results */
+function report(results) {
+  const top = Number(options.top);
+  for (const group of new Set(results.map((r) => r.group))) {
+    console.log(`\n${group}  (TFLOP/s with barriers | of the dispatch alone | µs | compile ms)`);
+    const mine = results.filter((r) => r.group === group);
+    for (const name of new Set(mine.map((r) => r.shape))) {
+      const good = mine.filter((r) => r.shape === name && r.us).sort((x, y) => x.us - y.us);
+      for (const r of good.slice(0, top)) {
+        console.log(`${name.padEnd(20)} ${planName(r.plan).padEnd(42)} ${r.tflops.toFixed(1).padStart(7)} ${r.dispatchTflops.toFixed(1).padStart(7)} ${r.us.toFixed(1).padStart(9)} ${String(r.compileMs).padStart(6)}`);
+      }
+    }
+    const failed = mine.filter((r) => r.error);
+    if (failed.length) console.log(`${failed.length} candidates failed, e.g. ${failed.slice(0, 3).map((r) => `${r.key}: ${r.error}`).join('; ')}`);
+  }
+}
+
+if (options.child && options.log) runChild(options.child, options.log);
+else if (options.sweep) await runSweep();
+else {
+  console.error('usage: node benches/kernels-matmul.mjs --sweep [--out FILE] [--groups a,b] [--budget SECONDS] [--top N]');
+  process.exitCode = 2;
+}
