@@ -9,7 +9,7 @@
 
 import { spawn, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { homedir, tmpdir } from 'node:os'
 import { delimiter, dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -26,6 +26,8 @@ const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)))
 const CARGO_BIN = join(process.env.CARGO_HOME ?? join(homedir(), '.cargo'), 'bin')
 /** What the addon is built from. */
 const SOURCES = ['Cargo.toml', 'Cargo.lock', 'build.rs', 'src', 'shaders']
+/** Where Linux distributions keep their certificates. */
+const CERTIFICATES = ['/etc/ssl/certs/ca-certificates.crt', '/etc/pki/tls/certs/ca-bundle.crt', '/etc/ssl/ca-bundle.pem', '/etc/ssl/cert.pem']
 /** Remembers which addon on which drivers was seen to work. */
 const DEVICE_STAMP = join(REPOSITORY, 'node_modules/.cache/helios-vk/device.json')
 
@@ -210,6 +212,7 @@ async function takeSnapshot(purpose, mayInstall) {
     rustup: onPath('rustup') !== null,
     rustTools: tools.length > 0 && tools.every((tool) => tool !== null),
     compiler: Boolean(process.env.CXX) || ['c++', 'g++', 'clang++'].some((name) => onPath(name) !== null) || process.platform === 'win32',
+    certificates: process.platform !== 'linux' || CERTIFICATES.some((path) => existsSync(path)),
     loader,
     drivers: drivers.length > 0 || process.platform === 'win32',
     softwareDriver: drivers.some((path) => /lvp|lavapipe|swiftshader|llvmpipe/i.test(path)) || process.platform !== 'linux',
@@ -224,13 +227,14 @@ function say(line) {
 }
 
 /**
- * Runs a command in the repository; its output is shown.
+ * Runs a command in the repository; its errors are shown.
  * @param {string[]} command
+ * @param {'ignore' | 2} [stdout] 2 shows its output too
  * @returns {boolean} whether it succeeded
  */
-function run([command, ...args]) {
+function run([command, ...args], stdout = 2) {
   /** @type {import('node:child_process').SpawnSyncOptions} */
-  const options = { cwd: REPOSITORY, stdio: ['ignore', 2, 2] }
+  const options = { cwd: REPOSITORY, stdio: ['ignore', stdout, 2] }
   // npm is a script on Windows; the one that runs us is named by the environment.
   const npm = command === 'npm' ? process.env.npm_execpath : undefined
   const { status } = npm
@@ -239,17 +243,32 @@ function run([command, ...args]) {
   return status === 0
 }
 
-/** Fetches the official installer of Rust and runs it, leaving the user's shell files alone. */
+/**
+ * Fetches the official installer of Rust, checks its digest and runs it; the user's shell files stay
+ * as they are.
+ */
 async function installRustup() {
-  const response = await fetch('https://static.rust-lang.org/rustup/rustup-init.sh')
-  if (!response.ok) throw new Error(`the Rust installer's server answered ${response.status}`)
-  const script = join(tmpdir(), `rustup-init-${process.pid}.sh`)
-  writeFileSync(script, await response.text(), { mode: 0o700 })
+  const machine = { x64: 'x86_64', arm64: 'aarch64' }[/** @type {string} */ (process.arch)]
+  const system = { linux: `unknown-linux-${isMusl() ? 'musl' : 'gnu'}`, darwin: 'apple-darwin', win32: 'pc-windows-msvc' }[/** @type {string} */ (process.platform)]
+  if (!machine || !system) throw new Error(`no installer of Rust for ${process.platform} on ${process.arch}`)
+  const name = process.platform === 'win32' ? 'rustup-init.exe' : 'rustup-init'
+  const source = `https://static.rust-lang.org/rustup/dist/${machine}-${system}/${name}`
+  const [program, digest] = await Promise.all([download(source), download(`${source}.sha256`)])
+  if (createHash('sha256').update(program).digest('hex') !== digest.toString().slice(0, 64)) throw new Error(`${source}: wrong digest`)
+  const folder = mkdtempSync(join(tmpdir(), 'helios-vk-'))
   try {
-    return run(['sh', script, '-y', '--quiet', '--profile', 'minimal', '-c', 'rustfmt', '-c', 'clippy', '--no-modify-path'])
+    writeFileSync(join(folder, name), program, { mode: 0o700 })
+    return run([join(folder, name), '-y', '--quiet', '--profile', 'minimal', '-c', 'rustfmt', '-c', 'clippy', '--no-modify-path'])
   } finally {
-    rmSync(script, { force: true })
+    rmSync(folder, { recursive: true, force: true })
   }
+}
+
+/** @param {string} source */
+async function download(source) {
+  const response = await fetch(source)
+  if (!response.ok) throw new Error(`${source} answered ${response.status}`)
+  return Buffer.from(await response.arrayBuffer())
 }
 
 /**
@@ -263,13 +282,13 @@ async function carryOut(step) {
   let done = true
   try {
     if (step.kind === 'rust') {
-      done = step.commands.length === 0 ? await installRustup() : step.commands.every(run)
+      done = step.commands.length === 0 ? await installRustup() : step.commands.every((command) => run(command))
       const version = await chooseCargo()
       done &&= version !== null && atLeast(version, wantedVersions().rust)
     }
     // A package list that cannot be refreshed may still serve.
-    else if (step.kind === 'packages') done = step.commands.map(run).at(-1) ?? false
-    else done = step.commands.every(run)
+    else if (step.kind === 'packages') done = step.commands.map((command) => run(command, 'ignore')).at(-1) ?? false
+    else done = step.commands.every((command) => run(command))
   } catch (error) {
     say(/** @type {Error} */ (error).message)
     done = false

@@ -19,6 +19,7 @@
  * @property {boolean} rustup
  * @property {boolean} rustTools rustfmt and clippy
  * @property {boolean} compiler a C++ compiler
+ * @property {boolean} certificates the system's certificates, for downloads
  * @property {boolean} loader the Vulkan loader
  * @property {boolean} drivers any Vulkan driver
  * @property {boolean} softwareDriver a driver that runs on the CPU
@@ -36,7 +37,17 @@
  * @property {boolean} required whether the purpose cannot be served without it
  */
 
-/** @typedef {'compiler' | 'loader' | 'driver' | 'layer' | 'debootstrap'} Need */
+/** @typedef {'compiler' | 'certificates' | 'loader' | 'driver' | 'layer' | 'debootstrap'} Need */
+
+/** @type {Record<Need, string>} */
+const NAMES = {
+  compiler: 'C++ compiler',
+  certificates: 'certificates',
+  loader: 'Vulkan loader',
+  driver: 'Vulkan driver',
+  layer: 'Vulkan validation layer',
+  debootstrap: 'debootstrap (for the tests on a newer Mesa)',
+}
 
 /**
  * Package names by family of distributions, and how a user installs them.
@@ -47,6 +58,7 @@ const FAMILIES = {
     install: ['apt-get', 'install', '-y', '--no-install-recommends'],
     packages: {
       compiler: ['g++'],
+      certificates: ['ca-certificates'],
       loader: ['libvulkan1'],
       driver: ['mesa-vulkan-drivers'],
       layer: ['vulkan-validationlayers'],
@@ -57,6 +69,7 @@ const FAMILIES = {
     install: ['dnf', 'install', '-y'],
     packages: {
       compiler: ['gcc-c++'],
+      certificates: ['ca-certificates'],
       loader: ['vulkan-loader'],
       driver: ['mesa-vulkan-drivers'],
       layer: ['vulkan-validation-layers'],
@@ -67,6 +80,7 @@ const FAMILIES = {
     install: ['pacman', '-S', '--needed'],
     packages: {
       compiler: ['gcc'],
+      certificates: ['ca-certificates'],
       loader: ['vulkan-icd-loader'],
       driver: ['vulkan-swrast'],
       layer: ['vulkan-validation-layers'],
@@ -77,6 +91,7 @@ const FAMILIES = {
     install: ['zypper', 'install'],
     packages: {
       compiler: ['gcc-c++'],
+      certificates: ['ca-certificates'],
       loader: ['libvulkan1'],
       driver: ['libvulkan_lvp'],
       layer: ['vulkan-validationlayers'],
@@ -87,6 +102,7 @@ const FAMILIES = {
     install: ['apk', 'add'],
     packages: {
       compiler: ['g++'],
+      certificates: ['ca-certificates'],
       loader: ['vulkan-loader'],
       driver: ['mesa-vulkan-swrast'],
       layer: ['vulkan-validation-layers'],
@@ -161,16 +177,21 @@ export function plan(snapshot, purpose, wanted) {
   // An addon that is there still serves where it cannot be rebuilt.
   const rustNeeded = compiling && (purpose === 'test' || snapshot.addon === 'missing' || snapshot.cargo !== null)
 
-  if (compiling && !snapshot.compiler && rustNeeded) steps.push(packages(snapshot, ['compiler'], 'a C++ compiler', true))
   /** @type {Need[]} */
-  const vulkan = []
-  if (!snapshot.loader) vulkan.push('loader')
-  // The software device is the default where there is no GPU, and what the tests compare with.
-  if (!snapshot.drivers || (purpose === 'test' && !snapshot.softwareDriver)) vulkan.push('driver')
-  if (vulkan.length > 0) steps.push(packages(snapshot, vulkan, 'a Vulkan loader and driver', !snapshot.loader || !snapshot.drivers))
-  if (purpose === 'test' && !snapshot.layer) steps.push(packages(snapshot, ['layer'], 'the Vulkan validation layer', false))
-  if (purpose === 'test' && snapshot.platform === 'linux' && !snapshot.debootstrap && snapshot.rights !== 'none') {
-    steps.push(packages(snapshot, ['debootstrap'], 'debootstrap, for the tests on a newer Mesa', false))
+  const needs = []
+  if (rustNeeded && !snapshot.compiler) needs.push('compiler')
+  if (rustNeeded && !rustThere && !snapshot.certificates) needs.push('certificates')
+  if (!snapshot.loader) needs.push('loader')
+  if (!snapshot.drivers) needs.push('driver')
+  if (needs.length > 0) steps.push(packages(snapshot, needs, true))
+  if (purpose === 'test') {
+    /** @type {Need[]} */
+    const wishes = []
+    // What the tests compare with, also where there is a GPU.
+    if (snapshot.drivers && !snapshot.softwareDriver) wishes.push('driver')
+    if (!snapshot.layer) wishes.push('layer')
+    if (snapshot.platform === 'linux' && !snapshot.debootstrap && snapshot.rights !== 'none') wishes.push('debootstrap')
+    if (wishes.length > 0) steps.push(packages(snapshot, wishes, false))
   }
   if (rustNeeded && !rustReady) steps.push(rust(snapshot, wanted.rust))
   if (!snapshot.modules && (building || purpose !== 'bench')) steps.push(modules(snapshot))
@@ -200,44 +221,56 @@ function advice(what, text) {
 /**
  * @param {Snapshot} snapshot
  * @param {Need[]} needs
- * @param {string} what
  * @param {boolean} required
  * @returns {Step}
  */
-function packages(snapshot, needs, what, required) {
+function packages(snapshot, needs, required) {
+  const missing = `${needs.map((need) => NAMES[need]).join(', ')} missing`
   const known = family(snapshot)
-  if (snapshot.platform === 'darwin' && needs.includes('compiler')) {
-    return { ...advice(`${what} is missing`, 'xcode-select --install'), required }
-  }
-  if (snapshot.platform === 'win32') {
-    const text = needs.includes('compiler')
-      ? 'winget install Microsoft.VisualStudio.2022.BuildTools (with the C++ workload)'
-      : needs.includes('layer')
-        ? 'winget install KhronosGroup.VulkanSDK'
-        : "install your GPU vendor's driver: it brings Vulkan"
-    return { ...advice(`${what} is missing`, text), required }
-  }
-  if (known === null) {
-    return { ...advice(`${what} is missing`, `install ${what} with your package manager (${needs.join(', ')})`), required }
-  }
-  const { install, packages: names } = FAMILIES[known]
-  const list = needs.flatMap((need) => names[need] ?? [])
-  const command = [...install, ...list]
-  const typed = known === 'darwin' ? command.join(' ') : `sudo ${command.join(' ')}`
+  const typed = known === null ? (WORDS[snapshot.platform] ?? WORDS.linux)(needs) : installCommand(known, needs)
   if (known !== 'debian' || snapshot.rights === 'none' || !snapshot.mayInstall) {
-    return { ...advice(`${what} is missing`, typed), required }
+    return { ...advice(missing, typed), required }
   }
-  const prefix = snapshot.rights === 'sudo' ? ['sudo', '-n', 'env', 'DEBIAN_FRONTEND=noninteractive'] : ['env', 'DEBIAN_FRONTEND=noninteractive']
+  const prefix = [...(snapshot.rights === 'sudo' ? ['sudo', '-n'] : []), 'env', 'DEBIAN_FRONTEND=noninteractive']
+  const { install, packages: names } = FAMILIES[known]
+  const quiet = ['-qq', '-o', 'Acquire::Retries=3', '-o', 'Dpkg::Use-Pty=0']
   return {
-    what: `install ${list.join(', ')}: ${what} is missing`,
+    what: `${missing}: installing`,
     kind: 'packages',
     commands: [
-      [...prefix, 'apt-get', 'update', '-q', '-o', 'Acquire::Retries=3'],
-      [...prefix, ...command, '-q', '-o', 'Acquire::Retries=3'],
+      [...prefix, 'apt-get', 'update', ...quiet],
+      [...prefix, ...install, ...quiet, ...needs.flatMap((need) => names[need] ?? [])],
     ],
     advice: typed,
     required,
   }
+}
+
+/**
+ * What a user of a known system types.
+ * @param {string} known
+ * @param {Need[]} needs
+ */
+function installCommand(known, needs) {
+  const { install, packages: names } = FAMILIES[known]
+  const list = needs.flatMap((need) => names[need] ?? [])
+  if (known !== 'darwin') return `sudo ${[...install, ...list].join(' ')}`
+  const tools = needs.includes('compiler') ? ['xcode-select --install'] : []
+  return [...tools, ...(list.length > 0 ? [[...install, ...list].join(' ')] : [])].join(' && ')
+}
+
+/**
+ * What a user of a system without a known package manager is told.
+ * @type {Record<string, (needs: Need[]) => string>}
+ */
+const WORDS = {
+  win32: (needs) =>
+    [
+      ...(needs.includes('compiler') ? ['winget install Microsoft.VisualStudio.2022.BuildTools (with the C++ workload)'] : []),
+      ...(needs.includes('layer') ? ['winget install KhronosGroup.VulkanSDK'] : []),
+      ...(needs.includes('loader') || needs.includes('driver') ? ["install your GPU vendor's driver, which brings Vulkan"] : []),
+    ].join('; '),
+  linux: (needs) => `install ${needs.map((need) => NAMES[need]).join(', ')} with your package manager`,
 }
 
 /**
