@@ -164,6 +164,8 @@ async function main() {
     Object.assign(config, { [key]: value });
   }
   if (values.precision !== undefined) config.precision = /** @type {GptConfig['precision']} */ (values.precision);
+  // A preset's warm-up is for its own number of steps.
+  if (values.warmup === undefined && config.warmup >= config.steps) config.warmup = Math.floor(config.steps / 10);
   checkConfig(config);
 
   const { name: dataName, text } = await loadText(values.data);

@@ -139,13 +139,15 @@ export function checkConfig(config) {
   }
   for (const key of /** @type {const} */ (['beta1', 'beta2'])) {
     const value = config[key];
-    if (!(value >= 0 && value < 1)) throw new RangeError(`${key} must be in [0, 1), got ${value}`);
+    if (!(value > 0 && value < 1)) throw new RangeError(`${key} must be in (0, 1), got ${value}`);
   }
   for (const key of /** @type {const} */ (['seed', 'warmup'])) {
     const value = config[key];
     if (!Number.isInteger(value) || value < 0 || value > 0xffffffff)
       throw new RangeError(`${key} must be an integer from 0 to 2^32 - 1, got ${value}`);
   }
+  if (config.warmup >= config.steps)
+    throw new RangeError(`warmup ${config.warmup} must be less than steps ${config.steps}`);
   if (config.width % config.heads !== 0)
     throw new RangeError(`width ${config.width} is not a multiple of heads ${config.heads}`);
   for (const key of /** @type {const} */ (['width', 'hidden'])) {

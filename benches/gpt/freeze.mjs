@@ -58,10 +58,16 @@ function* instructions(spirv) {
  * module instead of passed on.
  * @param {any} addon an addon with the calls of the existing trainer
  * @param {Record<string, import('../../kernels/base.mjs').Shader>} shaders
+ * @param {any} [info] what `initDevice` shall say, so that the kernels choose the same on two addons; the addon's own
+ *   when left out
  */
-export function plainAddon(addon, shaders) {
+export function plainAddon(addon, shaders, info) {
   return Object.assign(Object.create(addon), {
     shaders,
+    initDevice: () => {
+      const own = addon.initDevice();
+      return info ?? own;
+    },
     /**
      * @param {Uint32Array} spirv @param {number} bindings @param {number} pushBytes
      * @param {import('../../kernels/base.mjs').PipelineOptions} [options]

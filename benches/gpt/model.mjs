@@ -7,15 +7,13 @@
  * denormal); the optimizer divides.
  */
 
-import { NORM_EPSILON, learningRate, parameterTable } from './config.mjs';
+import { STATE, STATE_WORDS, optimizerState, pack } from '../../kernels/index.mjs';
+import { NORM_EPSILON, parameterTable } from './config.mjs';
 
 /** @typedef {import('./config.mjs').GptConfig} GptConfig */
 /** @typedef {import('../../kernels/base.mjs').Dispatch} Dispatch */
 /** @typedef {import('../../kernels/base.mjs').DType} DType */
 /** @typedef {{ buffer: number, offset: number }} View */
-
-/** Elements of the largest piece that is uploaded at once. */
-const UPLOAD_PIECE = 1 << 24;
 
 export class GptModel {
   /**
@@ -58,7 +56,8 @@ export class GptModel {
     this.ids = f32(2 * microSteps * M);
     /** Mean loss of each step, by step modulo slots. */
     this.losses = f32(lossSlots);
-    this.state = kernels.createOptimizerState(vk);
+    /** Step counter, schedule and clip factor; `STATE` of kernels/optimizer.mjs says which word is what. */
+    this.state = f32(STATE_WORDS);
 
     this.layers = Array.from({ length: layers }, () => ({
       norm1: operand(M * C),
@@ -133,15 +132,16 @@ export class GptModel {
   }
 
   /**
-   * Gradients of a linear layer: dx = dy · W, and W's gradient + dyᵀ · x. The two do not depend on each other.
+   * Gradients of a linear layer: `input` is dx = dy · W, `parameter` adds dyᵀ · x to W's gradient. The two do not
+   * depend on each other.
    * @param {string} weight its name
    * @param {{ dy: number, dyType?: DType, x: number, dx: number, n: number, k: number, beta: number }} args W is [n, k]
-   * @returns {Dispatch[]}
+   * @returns {{ input: Dispatch[], parameter: Dispatch[] }}
    */
   linearBackward(weight, { dy, dyType = this.type, x, dx, n, k, beta }) {
-    const { type, rows } = this;
+    const { kernels, type, rows } = this;
     const { precision } = this.config;
-    const input = this.kernels.matmul({
+    const input = kernels.matmul({
       a: dy,
       b: this.at(this.operands, weight),
       c: dx,
@@ -153,7 +153,7 @@ export class GptModel {
       cType: type,
       precision,
     });
-    const parameter = this.kernels.matmul({
+    const product = {
       a: dy,
       b: x,
       c: this.at(this.gradient, weight),
@@ -166,8 +166,11 @@ export class GptModel {
       cType: 'f32',
       precision,
       beta,
-    });
-    return [...input, ...parameter];
+    };
+    // A workspace of its own, so that split products of the two kinds need no barrier between them.
+    const floats = kernels.matmulWorkspace(product);
+    const workspace = floats > 0 ? kernels.context.workspace('parameter gradients', 4 * floats) : undefined;
+    return { input, parameter: kernels.matmul({ ...product, workspace }) };
   }
 
   /**
@@ -198,7 +201,7 @@ export class GptModel {
       list.push(
         this.norm(`${name}.attention_norm.weight`, x, layer.norm1, layer.stats1, m),
         this.linear(`${name}.attention.qkv.weight`, layer.norm1, layer.qkv, { m, n: 3 * C, k: C }),
-        kernels.attentionForward({ ...this.attentionArgs(layer, batch) }),
+        this.attentionForward(layer, batch),
         this.linear(`${name}.attention.output.weight`, layer.attention, layer.middle, {
           m,
           n: C,
@@ -208,16 +211,7 @@ export class GptModel {
         }),
         this.norm(`${name}.mlp_norm.weight`, layer.middle, layer.norm2, layer.stats2, m),
         this.linear(`${name}.mlp.gate_up.weight`, layer.norm2, layer.gateUp, { m, n: 2 * H, k: C }),
-        kernels.gluForward({
-          gate: layer.gateUp,
-          up: { buffer: layer.gateUp, offset: H },
-          y: layer.activation,
-          rows: m,
-          columns: H,
-          stride: 2 * H,
-          activation: 'silu',
-          type,
-        }),
+        kernels.gluForward({ gateUp: layer.gateUp, y: layer.activation, rows: m, columns: H, type }),
         this.linear(`${name}.mlp.down.weight`, layer.activation, layer.out, {
           m,
           n: C,
@@ -283,18 +277,28 @@ export class GptModel {
     const beta = index === 0 ? 0 : 1;
     const ids = { buffer: this.ids, offset: index * 2 * M };
     const targets = { buffer: this.ids, offset: (index * 2 + 1) * M };
-    /** @type {(Dispatch | Dispatch[])[]} */
-    const list = [
-      this.forward(ids, batch),
-      this.linear('head.weight', this.last.norm, this.logits, { n: V, k: C, cType: 'f32' }),
-      kernels.crossEntropy({
-        logits: this.logits,
-        targets,
-        loss: this.rowLosses,
-        rows: M,
-        columns: V,
-        scale: 1,
-      }),
+    /** @type {Dispatch[]} */
+    const list = this.forward(ids, batch);
+
+    // Nothing in the backward pass waits for a parameter's gradient, so each of these products goes behind the first
+    // dispatch of the next stage: the device has work while the small kernels run.
+    /** @type {Dispatch[]} */
+    let deferred = [];
+    /** @param {Dispatch | Dispatch[]} dispatches */
+    const stage = (dispatches) => {
+      const [first, ...rest] = [dispatches].flat();
+      list.push(first, ...deferred, ...rest);
+      deferred = [];
+    };
+    /** @param {{ input: Dispatch[], parameter: Dispatch[] }} products */
+    const linear = ({ input, parameter }) => {
+      stage(input);
+      deferred = parameter;
+    };
+
+    stage(this.linear('head.weight', this.last.norm, this.logits, { n: V, k: C, cType: 'f32' }));
+    stage(kernels.crossEntropy({ logits: this.logits, targets, loss: this.rowLosses, rows: M, columns: V, scale: 1 }));
+    stage(
       kernels.reduceToSlot({
         x: this.rowLosses,
         y: this.losses,
@@ -302,8 +306,10 @@ export class GptModel {
         alpha: this.gradientScale,
         beta,
         slots: this.lossSlots,
-        counter: { buffer: this.state, offset: 0 },
+        counter: { buffer: this.state, offset: STATE.step },
       }),
+    );
+    linear(
       this.linearBackward('head.weight', {
         dy: this.logits,
         dyType: 'f32',
@@ -313,14 +319,14 @@ export class GptModel {
         k: C,
         beta,
       }),
-    ];
+    );
     const top = this.layers[this.layers.length - 1].out;
-    list.push(this.normBackward('norm.weight', { dy: this.dNorm, x: top, stats: this.last.stats, beta }));
+    stage(this.normBackward('norm.weight', { dy: this.dNorm, x: top, stats: this.last.stats, beta }));
     for (let i = this.layers.length - 1; i >= 0; i--) {
       const layer = this.layers[i];
       const name = `layers.${i}`;
       const input = i === 0 ? this.embedded : this.layers[i - 1].out;
-      list.push(
+      linear(
         this.linearBackward(`${name}.mlp.down.weight`, {
           dy: this.dStreamOperands[0],
           x: layer.activation,
@@ -329,19 +335,18 @@ export class GptModel {
           k: H,
           beta,
         }),
+      );
+      stage(
         kernels.gluBackward({
-          gate: layer.gateUp,
-          up: { buffer: layer.gateUp, offset: H },
+          gateUp: layer.gateUp,
           dy: this.dActivation,
-          dGate: this.dGateUp,
-          dUp: { buffer: this.dGateUp, offset: H },
+          dGateUp: this.dGateUp,
           rows: M,
           columns: H,
-          stride: 2 * H,
-          dStride: 2 * H,
-          activation: 'silu',
           type: this.type,
         }),
+      );
+      linear(
         this.linearBackward(`${name}.mlp.gate_up.weight`, {
           dy: this.dGateUp,
           x: layer.norm2,
@@ -350,6 +355,8 @@ export class GptModel {
           k: C,
           beta,
         }),
+      );
+      stage(
         this.normBackward(`${name}.mlp_norm.weight`, {
           dy: this.dNorm,
           x: layer.middle,
@@ -357,6 +364,8 @@ export class GptModel {
           from: 0,
           beta,
         }),
+      );
+      linear(
         this.linearBackward(`${name}.attention.output.weight`, {
           dy: this.dStreamOperands[1],
           x: layer.attention,
@@ -365,7 +374,9 @@ export class GptModel {
           k: C,
           beta,
         }),
-        kernels.attentionBackward({ ...this.attentionArgs(layer, batch), dOut: this.dAttention, dQkv: this.dQkv }),
+      );
+      stage(this.attentionBackward(layer));
+      linear(
         this.linearBackward(`${name}.attention.qkv.weight`, {
           dy: this.dQkv,
           x: layer.norm1,
@@ -374,6 +385,8 @@ export class GptModel {
           k: C,
           beta,
         }),
+      );
+      stage(
         this.normBackward(`${name}.attention_norm.weight`, {
           dy: this.dNorm,
           x: input,
@@ -384,7 +397,7 @@ export class GptModel {
       );
     }
     const dEmbedded = this.dStream[0];
-    list.push(
+    stage(
       kernels.embeddingBackward({
         ids,
         dy: dEmbedded,
@@ -394,15 +407,83 @@ export class GptModel {
         vocabulary: V,
         beta: 1,
       }),
-      kernels.columnSum({
-        x: dEmbedded,
-        y: this.at(this.gradient, 'position_embedding.weight'),
-        rows: batch,
-        columns: T * C,
+    );
+    stage(
+      kernels.positionBackward({
+        dy: dEmbedded,
+        dPosition: this.at(this.gradient, 'position_embedding.weight'),
+        batch,
+        positions: T,
+        columns: C,
         beta,
       }),
     );
-    return list.flat();
+    return list;
+  }
+
+  /**
+   * The optimizer step: count it, clip by the global norm, AdamW.
+   * @returns {Dispatch[]}
+   */
+  optimizerStep() {
+    const { kernels, state, type } = this;
+    const { total, decayed } = this.table;
+    return [
+      kernels.optimizerAdvance({ state }),
+      ...kernels.gradientClip({ gradient: this.gradient, count: total, state }),
+      kernels.adamw({
+        parameters: this.weights,
+        first: this.m,
+        second: this.v,
+        gradient: this.gradient,
+        state,
+        count: total,
+        decayCount: decayed,
+        ...(type === 'f32' ? {} : { copy: this.operands, copyType: type }),
+      }),
+    ].flat();
+  }
+
+  /**
+   * Puts weights, moments and the step on the device.
+   * @param {{ step: number, weights: Float32Array, m?: Float32Array, v?: Float32Array }} training moments are zero
+   *   when left out
+   */
+  load({ step, weights, m, v }) {
+    const { vk, kernels, config, type } = this;
+    const { total } = this.table;
+    vk.uploadBuffer(this.weights, weights);
+    for (const [buffer, data] of /** @type {const} */ ([
+      [this.m, m],
+      [this.v, v],
+    ])) {
+      if (data) vk.uploadBuffer(buffer, data);
+      else vk.fillBuffer(buffer, 4 * total, 0);
+    }
+    // Padding between parameters has no gradient, but it is read.
+    vk.fillBuffer(this.gradient, 4 * total, 0);
+    if (type !== 'f32') {
+      const { packed, count } = pack(
+        kernels.cast({ x: this.weights, y: this.operands, count: total, from: 'f32', to: type }),
+      );
+      vk.batchExecuteAll(packed, count);
+    }
+    vk.uploadBuffer(
+      this.state,
+      optimizerState({
+        rate: config.lr,
+        finalRate: config.minLr,
+        warmup: config.warmup,
+        total: config.steps,
+        beta1: config.beta1,
+        beta2: config.beta2,
+        epsilon: config.epsilon,
+        decay: config.weightDecay,
+        maxNorm: config.clip,
+        gradientScale: this.gradientScale,
+        step,
+      }),
+    );
   }
 
   /**
