@@ -5,8 +5,8 @@
 //! (`NonWritable`, `NonReadable` and the caller's write mask are not believed) and errs on one side only:
 //! an access may be reported that never happens, an access that may happen is never left out.
 //!
-//! words → [`module`] (instructions, declarations) → [`layout`] (constants, types, sizes)
-//!       → [`flow`] (which pointers reach which access) → [`Reflection`].
+//! words → `module` (instructions, declarations) → `layout` (constants, types, sizes)
+//!       → `flow` (which pointers reach which access) → [`Reflection`].
 #![deny(unsafe_code)]
 
 mod flow;

@@ -304,6 +304,25 @@ fn unknown_instructions_are_believed_capable_of_anything() {
         a.value(Op::Load, id::FLOAT, &[x]);
     });
     assert_eq!(r, (0b1000, 0b1000));
+    // It may have replaced the pointer that our variable held.
+    let r = masks(|a| {
+        let v = a.value(Op::Variable, id::PP_FLOAT, &[7]);
+        let (x, y) = (a.element(0), a.element(3));
+        a.op(Op::Store, &[v, x]);
+        put(&mut a.body, UNKNOWN_OPCODE, &[v]);
+        let p = a.value(Op::Load, id::P_FLOAT, &[v]);
+        a.op(Op::Store, &[p, id::ONE_F]);
+        a.value(Op::Load, id::FLOAT, &[y]);
+    });
+    assert_eq!(r, (0b1001, 0b1001));
+    // It makes a place that our pointer is stored to, for it to find.
+    let r = masks(|a| {
+        let made = a.id();
+        put(&mut a.body, UNKNOWN_OPCODE, &[id::PP_FLOAT, made]);
+        let x = a.element(2);
+        a.op(Op::Store, &[made, x]);
+    });
+    assert_eq!(r, (0b100, 0b100));
     // Without pointers it does nothing.
     let r = masks(|a| put(&mut a.body, UNKNOWN_OPCODE, &[id::ONE_F, id::ZERO]));
     assert_eq!(r, (0, 0));
