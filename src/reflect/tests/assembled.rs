@@ -360,6 +360,18 @@ fn pointers_of_no_known_origin() {
     assert_eq!(r, (0b10, 0b10));
 }
 
+/// A pointer that became a number may come back as any pointer.
+#[test]
+fn pointers_turned_into_numbers() {
+    for op in [Op::ConvertPtrToU, Op::Bitcast] {
+        let r = masks(|a| {
+            let x = a.element(2);
+            a.value(op, id::UINT, &[x]);
+        });
+        assert_eq!(r, (0b100, 0b100));
+    }
+}
+
 #[test]
 fn untyped_pointers() {
     let mut a = Asm::new(4);
