@@ -1,0 +1,340 @@
+//! Buffers and pipelines: creation, data, names.
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use napi::{Env, sys};
+use napi_derive::napi;
+
+use super::convert::{Arg, Out, array_buffer, clear_exception, number, typed_array};
+use super::raise::call;
+use super::state;
+use crate::context::{NameKind, Read};
+use crate::error::Result;
+use crate::pipeline::Options;
+use crate::staging::Lease;
+
+/// Creates a storage buffer of `byteLength` bytes, usable as copy source and target; its contents are
+/// undefined. `hostVisible = 0`: device-local. Throws a RangeError beyond the device's limit and
+/// `ERR_HELIOS_OUT_OF_MEMORY` when nothing idle is left to give back.
+#[napi(
+    js_name = "createBuffer",
+    ts_args_type = "byteLength: number, hostVisible?: number | boolean, temporary?: number | boolean",
+    ts_return_type = "BufferHandle"
+)]
+pub fn create_buffer(
+    env: &Env,
+    byte_length: Arg,
+    host_visible: Arg,
+    temporary: Arg,
+) -> napi::Result<i32> {
+    call(env, "createBuffer", || {
+        let bytes = byte_length.size("byteLength")?;
+        let visible = host_visible.flag_or("hostVisible", true)?;
+        let temporary = temporary.flag_or("temporary", false)?;
+        state::with(|context| context.create_buffer(bytes, visible, temporary))
+    })
+}
+
+/// Destroys a buffer: the handle dies now, the memory is reused when the GPU has finished with it.
+#[napi(js_name = "destroyBuffer", ts_args_type = "handle: BufferHandle")]
+pub fn destroy_buffer(env: &Env, handle: Arg) -> napi::Result<()> {
+    call(env, "destroyBuffer", || {
+        let handle = handle.handle("handle", "buffer")?;
+        state::with(|context| {
+            context.device.check_alive()?;
+            context.destroy_buffer(handle)
+        })
+    })
+}
+
+/// Copies `data` to the start of the buffer, in order with everything else, and returns at once: the
+/// source may be changed right after. Shorter data leaves the rest as it was.
+#[napi(
+    js_name = "uploadBuffer",
+    ts_args_type = "handle: BufferHandle, data: ArrayBufferView | ArrayBufferLike"
+)]
+pub fn upload_buffer(env: &Env, handle: Arg, data: Arg) -> napi::Result<()> {
+    call(env, "uploadBuffer", || {
+        let handle = handle.handle("handle", "buffer")?;
+        // SAFETY: used before control returns to JS.
+        let data = unsafe { data.bytes("data")?.slice() };
+        state::with(|context| context.upload(handle, data, 0, false))?;
+        state::batch_touched();
+        Ok(())
+    })
+}
+
+/// Copies `data` to `byteOffset` in the buffer through the staging ring, in order with everything
+/// else; the timeline value at which it has arrived (0 while a graph is recorded). Blocks only while
+/// the ring is full of unfinished copies.
+#[napi(
+    js_name = "uploadAsync",
+    ts_args_type = "handle: BufferHandle, data: ArrayBufferView | ArrayBufferLike, byteOffset?: number",
+    ts_return_type = "TimelineValue"
+)]
+pub fn upload_async(env: &Env, handle: Arg, data: Arg, byte_offset: Arg) -> napi::Result<f64> {
+    call(env, "uploadAsync", || {
+        let handle = handle.handle("handle", "buffer")?;
+        // SAFETY: used before control returns to JS.
+        let data = unsafe { data.bytes("data")?.slice() };
+        let offset = byte_offset.size_or("byteOffset", 0)?;
+        let value = state::with(|context| context.upload(handle, data, offset, true))?;
+        state::batch_touched();
+        Ok(value as f64)
+    })
+}
+
+/// Fills the first `bytes` bytes (a multiple of 4) with the 32-bit `pattern`, in order with everything
+/// else.
+#[napi(
+    js_name = "fillBuffer",
+    ts_args_type = "handle: BufferHandle, bytes: number, pattern: number"
+)]
+pub fn fill_buffer(env: &Env, handle: Arg, bytes: Arg, pattern: Arg) -> napi::Result<()> {
+    call(env, "fillBuffer", || {
+        let handle = handle.handle("handle", "buffer")?;
+        let bytes = bytes.size("bytes")?;
+        let pattern = pattern.u32("pattern")?;
+        state::with(|context| context.fill(handle, bytes, pattern))?;
+        state::batch_touched();
+        Ok(())
+    })
+}
+
+/// Copies `byteLength` bytes from one buffer to another (or between ranges of one that do not
+/// overlap), in order with everything else. Without a length: as much as both hold from the offsets.
+#[napi(
+    js_name = "copyBuffer",
+    ts_args_type = "source: BufferHandle, target: BufferHandle, byteLength?: number, sourceOffset?: number, targetOffset?: number"
+)]
+pub fn copy_buffer(
+    env: &Env,
+    source: Arg,
+    target: Arg,
+    byte_length: Arg,
+    source_offset: Arg,
+    target_offset: Arg,
+) -> napi::Result<()> {
+    call(env, "copyBuffer", || {
+        let source = source.handle("source", "buffer")?;
+        let target = target.handle("target", "buffer")?;
+        let from = source_offset.size_or("sourceOffset", 0)?;
+        let to = target_offset.size_or("targetOffset", 0)?;
+        state::with(|context| {
+            let size = |handle, name| -> Result<u64> {
+                let slot = context.buffer_slot(name, handle)?;
+                Ok(context.buffers.at(slot).map_or(0, |b| b.bytes))
+            };
+            let most = size(source, "source")?
+                .saturating_sub(from)
+                .min(size(target, "target")?.saturating_sub(to));
+            let bytes = byte_length.size_or("byteLength", most)?;
+            context.copy_buffer(source, from, target, to, bytes)
+        })?;
+        state::batch_touched();
+        Ok(())
+    })
+}
+
+/// Set once the runtime has refused memory that is not its own (Electron does).
+static NO_EXTERNAL: AtomicBool = AtomicBool::new(false);
+
+/// Below this a copy is cheaper than the bookkeeping of memory that is not the runtime's own.
+const MIN_EXTERNAL: usize = 16 << 10;
+
+unsafe extern "C" fn release_lease(_: sys::napi_env, _: *mut c_void, hint: *mut c_void) {
+    // SAFETY: `hint` is the box that `lend` leaked for exactly this call.
+    drop(unsafe { Box::from_raw(hint.cast::<Lease>()) });
+}
+
+/// The lease's bytes as an ArrayBuffer, without a copy: the lease returns when JS lets go of it.
+fn lend(env: sys::napi_env, lease: Lease) -> Result<sys::napi_value, Lease> {
+    if NO_EXTERNAL.load(Ordering::Relaxed) {
+        return Err(lease);
+    }
+    let (data, len) = (lease.pointer(), lease.len());
+    let boxed = Box::into_raw(Box::new(lease));
+    let mut buffer = ptr::null_mut();
+    // SAFETY: the bytes stay mapped until `release_lease` drops the lease.
+    let status = unsafe {
+        sys::napi_create_external_arraybuffer(
+            env,
+            data.cast(),
+            len,
+            Some(release_lease),
+            boxed.cast(),
+            &mut buffer,
+        )
+    };
+    if status == sys::Status::napi_ok {
+        return Ok(buffer);
+    }
+    clear_exception(env);
+    NO_EXTERNAL.store(true, Ordering::Relaxed);
+    // SAFETY: the runtime refused, so the finalizer will not run and the box is ours again.
+    Err(*unsafe { Box::from_raw(boxed) })
+}
+
+/// An ArrayBuffer with the bytes `offset … offset + bytes` of the buffer, after everything called so
+/// far. Waits without the lock.
+pub(super) fn read_bytes(
+    env: sys::napi_env,
+    handle: i32,
+    offset: u64,
+    bytes: u64,
+) -> Result<sys::napi_value> {
+    let len = bytes as usize;
+    let (read, timeline) = state::with(|context| {
+        Ok((
+            context.read(handle, offset, bytes)?,
+            std::sync::Arc::clone(&context.timeline),
+        ))
+    })?;
+    match read {
+        Read::Direct { value } => {
+            let (buffer, data) = array_buffer(env, len)?;
+            timeline.wait(value)?;
+            state::with(|context| {
+                // SAFETY: the new ArrayBuffer has `len` bytes.
+                unsafe { context.read_direct(handle, offset, bytes, data) }
+            })?;
+            Ok(buffer)
+        }
+        Read::Staged { lease, value } => {
+            if let Err(error) = timeline.wait(value) {
+                // The device may still write there: the block is lost rather than reused.
+                std::mem::forget(lease);
+                return Err(error);
+            }
+            let lease = if len >= MIN_EXTERNAL && lease.may_lend() {
+                match lend(env, lease) {
+                    Ok(buffer) => return Ok(buffer),
+                    Err(lease) => lease,
+                }
+            } else {
+                lease
+            };
+            let (buffer, data) = array_buffer(env, len)?;
+            if len > 0 {
+                // SAFETY: the lease holds `len` bytes that the device has written; the ArrayBuffer is new.
+                unsafe { ptr::copy_nonoverlapping(lease.pointer(), data, len) };
+            }
+            Ok(buffer)
+        }
+    }
+}
+
+/// The whole buffer, as floats (`byteLength / 4` elements), after everything called so far. Blocking.
+#[napi(
+    js_name = "readBuffer",
+    ts_args_type = "handle: BufferHandle",
+    ts_return_type = "Float32Array"
+)]
+pub fn read_buffer(env: &Env, handle: Arg) -> napi::Result<Out> {
+    call(env, "readBuffer", || {
+        let handle = handle.handle("handle", "buffer")?;
+        let bytes = state::with(|context| {
+            let slot = context.buffer_slot("handle", handle)?;
+            Ok(context.buffers.at(slot).map_or(0, |b| b.bytes))
+        })?;
+        let whole = bytes & !3;
+        let buffer = read_bytes(env.raw(), handle, 0, whole)?;
+        Ok(Out(typed_array(
+            env.raw(),
+            sys::TypedarrayType::float32_array,
+            (whole / 4) as usize,
+            buffer,
+        )))
+    })
+}
+
+/// Compiles a compute shader (entry point `main`, `numBindings` storage buffers at set 0, `pushBytes`
+/// bytes of push constants). What it reads and writes is found from its SPIR-V.
+///
+/// `options.specialization`: word i is the value of `constant_id` i. `requiredSubgroupSize` and
+/// `fullSubgroups` as in VK_EXT_subgroup_size_control. `name` shows in profiles and messages.
+#[napi(
+    js_name = "createPipeline",
+    ts_args_type = "spirv: Uint32Array, numBindings?: number, pushBytes?: number, options?: PipelineOptions",
+    ts_return_type = "PipelineHandle"
+)]
+pub fn create_pipeline(
+    env: &Env,
+    spirv: Arg,
+    num_bindings: Arg,
+    push_bytes: Arg,
+    options: Arg,
+) -> napi::Result<i32> {
+    call(env, "createPipeline", || {
+        let words = spirv.words("spirv")?;
+        let bindings = num_bindings.u32_or("numBindings", 4)?;
+        let push_bytes = push_bytes.u32_or("pushBytes", 0)?;
+        let mut parsed = Options::default();
+        if !options.missing() {
+            if options.kind() != napi::ValueType::Object {
+                return Err(options.wrong("options", "an object"));
+            }
+            let specialization = options.property("specialization")?;
+            if !specialization.missing() {
+                parsed.specialization = specialization.words("options.specialization")?;
+            }
+            let size = options.property("requiredSubgroupSize")?;
+            if !size.missing() {
+                parsed.required_subgroup_size = Some(size.u32("options.requiredSubgroupSize")?);
+            }
+            parsed.full_subgroups = options
+                .property("fullSubgroups")?
+                .flag_or("options.fullSubgroups", false)?;
+            let name = options.property("name")?;
+            if !name.missing() {
+                parsed.name = Some(name.string("options.name")?);
+            }
+        }
+        state::with(|context| context.create_pipeline(&words, bindings, push_bytes, &parsed))
+    })
+}
+
+/// Names a buffer or pipeline for profiles, reports and validation messages.
+#[napi(
+    js_name = "setName",
+    ts_args_type = "handle: BufferHandle | PipelineHandle, name: string, kind?: 'buffer' | 'pipeline'"
+)]
+pub fn set_name(env: &Env, handle: Arg, name: Arg, kind: Arg) -> napi::Result<()> {
+    call(env, "setName", || {
+        let text = name.string("name")?;
+        let kind = if kind.missing() {
+            NameKind::Buffer
+        } else {
+            match kind.string("kind")?.as_str() {
+                "buffer" => NameKind::Buffer,
+                "pipeline" => NameKind::Pipeline,
+                _ => return Err(kind.wrong("kind", "'buffer' or 'pipeline'")),
+            }
+        };
+        let handle = handle.handle("handle", "object")?;
+        state::with(|context| context.set_name(handle, kind, text))
+    })
+}
+
+/// Device address of a buffer as `[low, high]` 32-bit halves.
+#[napi(
+    js_name = "dgcGetBufferAddress",
+    ts_args_type = "handle: BufferHandle",
+    ts_return_type = "[lo: number, hi: number]"
+)]
+pub fn dgc_get_buffer_address(env: &Env, handle: Arg) -> napi::Result<Out> {
+    call(env, "dgcGetBufferAddress", || {
+        let handle = handle.handle("handle", "buffer")?;
+        let address = state::with(|context| context.buffer_address(handle))?;
+        let raw = env.raw();
+        Ok(Out(super::convert::array(
+            raw,
+            &[
+                number(raw, (address & 0xffff_ffff) as f64),
+                number(raw, (address >> 32) as f64),
+            ],
+        )))
+    })
+}

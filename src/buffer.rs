@@ -1,0 +1,32 @@
+//! What a buffer handle stands for.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use ash::vk;
+
+use crate::hazard::Marks;
+use crate::memory::Resource;
+
+/// A live buffer. The hot fields come first: a dispatch touches only these.
+pub struct Buffer {
+    pub raw: vk::Buffer,
+    /// Bytes that a descriptor names: the size, within the device's limit for one binding.
+    pub range: u64,
+    /// Hazards of the stream, and of the graph being recorded.
+    pub marks: Marks,
+    pub graph_marks: Marks,
+    /// Timeline value after which the device no longer uses the buffer.
+    pub last_use: u64,
+    /// Bytes that were asked for.
+    pub bytes: u64,
+    pub mapped: Option<NonNull<u8>>,
+    /// Whether host reads of `mapped` are fast.
+    pub cached: bool,
+    /// Shared with the graphs that use it, which may outlive the handle.
+    pub resource: Arc<Resource>,
+    pub name: Option<String>,
+}
+
+// SAFETY: the mapped pointer is used under the context's lock.
+unsafe impl Send for Buffer {}

@@ -1,0 +1,486 @@
+//! The device with everything that lives on it, and the one stream of work that JS calls feed.
+//!
+//! Every call that touches a buffer appends to the stream in call order: decode and validate, find
+//! hazards, record. [`Context::flush`] submits what was recorded; the timeline's value says when it is
+//! done. Flushing early or late changes no result, so batches are a matter of speed alone.
+
+mod buffers;
+mod execute;
+mod graph;
+mod transfer;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+pub use execute::{List, Profile};
+pub use graph::Graph;
+pub use transfer::Read;
+
+use crate::buffer::Buffer;
+use crate::decode::{Batch, DgcOp, PipelineShape, Tables};
+use crate::device::{Device, Settings, flag};
+use crate::error::{Error, Result};
+use crate::hazard::Tracker;
+use crate::memory::{Memory, Recycler, Resource};
+use crate::pipeline::{Factory, Options, Pipeline};
+use crate::reflect;
+use crate::ring::{Ring, SLOTS};
+use crate::staging::{Readback, Upload};
+use crate::submit;
+use crate::table::Table;
+use crate::timeline::Timeline;
+use crate::timing::{Phase, Timing};
+
+/// Dispatches after which an open command buffer is submitted, so that the device starts on a long
+/// batch while the rest of it is recorded.
+const FLUSH_DISPATCHES: u32 = 1024;
+
+/// Counters since the device was created.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Stats {
+    pub dispatches: u64,
+    pub barriers: u64,
+    pub submits: u64,
+    pub uploads: u64,
+    pub upload_bytes: u64,
+    pub reads: u64,
+    pub read_bytes: u64,
+    pub direct_uploads: u64,
+    pub direct_reads: u64,
+    pub graph_launches: u64,
+    /// Waits for a command slot or for staging space.
+    pub stalls: u64,
+    pub temporary_requests: u64,
+    pub buffers_created: u64,
+    pub peak_buffer_bytes: u64,
+    pub peak_block_bytes: u64,
+}
+
+/// The fixed pipeline of the `dgc*` calls.
+pub struct Dgc {
+    pub pipeline: i32,
+    pub push_bytes: u32,
+    pub max_sequences: u32,
+    /// Sequences as JS writes them; JS holds a reference of its own.
+    pub commands: Arc<[std::cell::UnsafeCell<u8>]>,
+    /// Tells one set-up from the next.
+    pub id: u64,
+}
+
+// SAFETY: the bytes are written by JS and read by `dgcExecute`, both on the calling thread.
+unsafe impl Send for Dgc {}
+
+impl Dgc {
+    /// Bytes of one sequence: the push constants, then three group counts.
+    pub fn stride(&self) -> u32 {
+        self.push_bytes + 12
+    }
+}
+
+/// Fields are in drop order; [`Context::close`] empties them while the device still lives.
+pub struct Context {
+    pub buffers: Table<Buffer>,
+    pub pipelines: Table<Pipeline>,
+    pub graphs: Table<Graph>,
+    factory: Option<Factory>,
+    recycler: Recycler,
+    /// Destroyed resources with the timeline value that frees them, in order of that value.
+    retired: VecDeque<(u64, Arc<Resource>)>,
+    /// Bytes of live buffers, as asked for.
+    pub live_bytes: u64,
+    ring: Ring,
+    upload: Option<Upload>,
+    pub readback: Arc<Readback>,
+    tracker: Tracker,
+    /// Hazards inside the graph being recorded; its epochs never repeat.
+    graph_tracker: Tracker,
+    recording: Option<graph::Recording>,
+    pub timeline: Arc<Timeline>,
+    pub memory: Arc<Memory>,
+    pub device: Arc<Device>,
+
+    /// Last timeline value given to anything.
+    last: u64,
+    /// Last value submitted to the queue.
+    submitted: u64,
+    /// Whether the current slot is recording.
+    open: bool,
+    open_dispatches: u32,
+    /// Bytes of uploads recorded since the last submission.
+    open_uploads: u64,
+    /// Whether the next submission waits on the last one's value (long reached), as the memory
+    /// dependency that lets the planner forget all before it.
+    wait_first: bool,
+    /// Value of the last work that may have touched every buffer.
+    everything_use: u64,
+    /// Whether host reads go straight to buffers, so that every submission ends visible to the host.
+    direct_reads: bool,
+    flush_dispatches: u32,
+    /// Test switch: records no barriers, so that the validation layer has something to say.
+    no_barriers: bool,
+    /// Ladder switch: uploads wait until they have landed.
+    blocking_uploads: bool,
+
+    batch: Batch,
+    dgc_ops: Vec<DgcOp>,
+    pub dgc: Option<Dgc>,
+    next_dgc: u64,
+    pub stats: Stats,
+    pub timing: Timing,
+}
+
+/// The handle tables as the decoder sees them.
+struct View<'a> {
+    buffers: &'a Table<Buffer>,
+    pipelines: &'a Table<Pipeline>,
+    max_groups: [u32; 3],
+}
+
+impl Tables for View<'_> {
+    #[inline]
+    fn pipeline(&self, handle: i32) -> Option<PipelineShape> {
+        let slot = self.pipelines.slot(handle)?;
+        let pipeline = self.pipelines.at(slot)?;
+        Some(PipelineShape {
+            slot,
+            bindings: pipeline.bindings,
+            push_bytes: pipeline.push_bytes,
+        })
+    }
+
+    #[inline]
+    fn buffer(&self, handle: i32) -> Option<u32> {
+        self.buffers.slot(handle)
+    }
+
+    fn max_groups(&self) -> [u32; 3] {
+        self.max_groups
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+impl Context {
+    pub fn new(settings: &Settings) -> Result<Self> {
+        let device = Arc::new(Device::new(settings)?);
+        // A test may start the clock high, to cross 2^32 in its lifetime.
+        let start = number("HELIOS_TEST_TIMELINE_START").unwrap_or(0);
+        let timeline = Arc::new(Timeline::new(Arc::clone(&device), start)?);
+        let memory = Arc::new(Memory::new(Arc::clone(&device))?);
+        let slots = number("HELIOS_RING_SLOTS")
+            .map_or(SLOTS, |n| (n as usize).clamp(1, 64));
+        let plan = &device.plan;
+        let types = &device.snapshot.memory_types;
+        let cached = |i: u32| {
+            types[i as usize].flags.contains(
+                ash::vk::MemoryPropertyFlags::HOST_CACHED
+                    | ash::vk::MemoryPropertyFlags::HOST_COHERENT,
+            )
+        };
+        let direct_reads = cached(plan.device_memory) || cached(plan.visible_memory);
+        Ok(Self {
+            buffers: Table::default(),
+            pipelines: Table::default(),
+            graphs: Table::default(),
+            factory: Some(Factory::new(Arc::clone(&device))?),
+            // What lies idle is given back before anything fails, so the bound may be generous.
+            recycler: Recycler::new(device.device_local_bytes() / 4),
+            retired: VecDeque::new(),
+            live_bytes: 0,
+            ring: Ring::new(&device, slots)?,
+            upload: None,
+            readback: Readback::new(Arc::clone(&memory)),
+            tracker: Tracker::new(),
+            graph_tracker: Tracker::new(),
+            recording: None,
+            timeline,
+            memory,
+            device,
+            last: start,
+            submitted: start,
+            open: false,
+            open_dispatches: 0,
+            open_uploads: 0,
+            wait_first: false,
+            everything_use: start,
+            direct_reads,
+            flush_dispatches: number("HELIOS_FLUSH_DISPATCHES")
+                .map_or(FLUSH_DISPATCHES, |n| n.clamp(1, u64::from(u32::MAX)) as u32),
+            no_barriers: flag("HELIOS_TEST_NO_BARRIERS"),
+            blocking_uploads: flag("HELIOS_BLOCKING_UPLOADS"),
+            batch: Batch::default(),
+            dgc_ops: Vec::new(),
+            dgc: None,
+            next_dgc: 1,
+            stats: Stats::default(),
+            timing: Timing {
+                enabled: flag("HELIOS_HOST_TIMING"),
+                ..Timing::default()
+            },
+        })
+    }
+
+    /// The value that work recorded now will have been finished at.
+    #[inline]
+    fn pending_value(&self) -> u64 {
+        self.last + 1
+    }
+
+    /// A timeline value of its own for a call that returns one before it is submitted.
+    fn assign(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    /// Makes the current slot ready to record, waiting for it if the device still uses it.
+    fn open(&mut self) -> Result<()> {
+        if self.open {
+            return Ok(());
+        }
+        let owner = self.ring.slot().owner;
+        if owner > self.timeline.seen() {
+            let start = self.timing.start();
+            if owner > self.timeline.completed()? {
+                self.stats.stalls += 1;
+                self.timeline.wait(owner)?;
+            }
+            self.timing.end(Phase::RingWait, start);
+        }
+        if !self.tracker.pending().is_empty() && self.timeline.seen() >= self.submitted {
+            // The device has finished everything: the next submission waits on the value that says
+            // so, which orders all of it at once, without a barrier.
+            self.tracker.retire();
+            self.wait_first = true;
+        }
+        let slot = self.ring.slot();
+        slot.reset()?;
+        slot.encoder.begin(true)?;
+        self.open = true;
+        Ok(())
+    }
+
+    /// Submits what was recorded, if anything was; the value that it is done at, or that of the last
+    /// submission.
+    pub fn flush(&mut self) -> Result<u64> {
+        self.device.check_alive()?;
+        if self.open || self.submitted < self.last {
+            self.submit(&[])?;
+        }
+        Ok(self.submitted)
+    }
+
+    /// Submits what was recorded under a value of its own, even if nothing was.
+    pub fn commit(&mut self) -> Result<u64> {
+        self.device.check_alive()?;
+        self.submit(&[])?;
+        Ok(self.submitted)
+    }
+
+    /// Submits the open commands and then `more`. If that fails, recorded work is lost, so nothing
+    /// later may claim to have run behind it: the failure is final, like a lost device.
+    fn submit(&mut self, more: &[ash::vk::CommandBuffer]) -> Result<()> {
+        self.try_submit(more)
+            .inspect_err(|error| self.device.fail(error))
+    }
+
+    fn try_submit(&mut self, more: &[ash::vk::CommandBuffer]) -> Result<()> {
+        let start = self.timing.start();
+        let value = self.assign();
+        let mut commands = Vec::with_capacity(1 + more.len());
+        if self.open {
+            let slot = self.ring.slot();
+            if self.direct_reads {
+                slot.encoder.host_barrier();
+            }
+            self.open = false;
+            slot.encoder.end()?;
+            commands.push(slot.encoder.raw);
+        }
+        commands.extend_from_slice(more);
+        let wait = std::mem::take(&mut self.wait_first).then_some(self.submitted);
+        submit::submit(&self.device, &self.timeline, wait, &commands, value)?;
+        if commands.len() > more.len() {
+            self.ring.advance(value);
+        }
+        self.submitted = value;
+        self.open_dispatches = 0;
+        self.open_uploads = 0;
+        self.stats.submits += 1;
+        self.timing.end(Phase::Submit, start);
+        Ok(())
+    }
+
+    /// Makes sure that `value` will be reached without any further call: submits it if need be.
+    pub fn prepare_wait(&mut self, value: u64) -> Result<()> {
+        self.device.check_alive()?;
+        if value > self.last {
+            return Err(Error::range(
+                "value",
+                format!(
+                    "is a timeline value that nothing will signal (the last one given out is {})",
+                    self.last
+                ),
+                value,
+            ));
+        }
+        if value > self.submitted {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Highest completed value. Submits what was recorded, so that polling comes to an end.
+    pub fn completed(&mut self) -> Result<u64> {
+        self.flush()?;
+        self.timeline.completed()
+    }
+
+    /// Waits for everything, with the lock held.
+    fn drain(&mut self) -> Result<()> {
+        let value = self.flush()?;
+        self.timeline.wait(value)
+    }
+
+    /// Accounts a wait that was made without the lock.
+    pub fn waited(&mut self, start: std::time::Instant) {
+        if self.timing.enabled {
+            self.timing.clock_reads += 1;
+            self.timing.end(Phase::RingWait, Some(start));
+        }
+        self.reclaim(usize::MAX);
+    }
+
+    fn view(&self) -> View<'_> {
+        View {
+            buffers: &self.buffers,
+            pipelines: &self.pipelines,
+            max_groups: self.device.snapshot.limits.max_compute_work_group_count,
+        }
+    }
+
+    pub fn buffer_slot(&self, argument: &str, handle: i32) -> Result<u32> {
+        self.buffers
+            .slot(handle)
+            .ok_or_else(|| Error::handle(argument, "buffer", handle))
+    }
+
+    pub fn create_pipeline(
+        &mut self,
+        spirv: &[u32],
+        bindings: u32,
+        push_bytes: u32,
+        options: &Options,
+    ) -> Result<i32> {
+        self.device.check_alive()?;
+        let limits = &self.device.snapshot.limits;
+        let most = limits
+            .max_per_stage_descriptor_storage_buffers
+            .min(limits.max_descriptor_set_storage_buffers)
+            .min(crate::decode::MAX_BINDINGS as u32);
+        if bindings > most {
+            return Err(Error::range(
+                "numBindings",
+                format!("must be at most {most}"),
+                bindings,
+            ));
+        }
+        if push_bytes > limits.max_push_constants_size || push_bytes % 4 != 0 {
+            return Err(Error::range(
+                "pushBytes",
+                format!(
+                    "must be a multiple of 4, at most {}",
+                    limits.max_push_constants_size
+                ),
+                push_bytes,
+            ));
+        }
+        let start = self.timing.start();
+        let factory = self
+            .factory
+            .as_mut()
+            .ok_or_else(|| Error::Internal("the device is closing".to_owned()))?;
+        let pipeline = factory.create(spirv, bindings, push_bytes, options)?;
+        let made = self.pipelines.insert(pipeline);
+        self.timing.end(Phase::CreatePipeline, start);
+        made.map_err(|pipeline| {
+            if let Some(factory) = &self.factory {
+                factory.destroy_pipeline(pipeline);
+            }
+            Error::OutOfMemory {
+                what: "pipeline handle",
+                bytes: 0,
+                space: "handle",
+                hint: ": 2^20 pipelines are live".to_owned(),
+            }
+        })
+    }
+
+    pub fn set_name(&mut self, handle: i32, kind: NameKind, name: String) -> Result<()> {
+        match kind {
+            NameKind::Buffer => {
+                let slot = self.buffer_slot("handle", handle)?;
+                if let Some(buffer) = self.buffers.at_mut(slot) {
+                    self.device.name(buffer.raw, &name);
+                    buffer.name = Some(name);
+                }
+            }
+            NameKind::Pipeline => {
+                let slot = self
+                    .pipelines
+                    .slot(handle)
+                    .ok_or_else(|| Error::handle("handle", "pipeline", handle))?;
+                if let Some(pipeline) = self.pipelines.at_mut(slot) {
+                    self.device.name(pipeline.raw, &name);
+                    pipeline.name = Some(name);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the queue (unless the device is lost), destroys everything and lets go of the device;
+    /// it goes when JS lets go of the last result that still lies in its memory.
+    pub fn close(mut self) {
+        if !self.device.lost() && self.drain().is_err() {
+            // The failure is noted on the device; what follows is legal on a lost one.
+        }
+        // SAFETY: no other call is in progress: `self` is owned. An error means a lost device.
+        let _ = unsafe { self.device.raw.device_wait_idle() };
+        self.recording = None;
+        let graphs: Vec<_> = self.graphs.drain().collect();
+        let mut resources: Vec<Arc<Resource>> = self.retired.drain(..).map(|(_, r)| r).collect();
+        for graph in graphs {
+            resources.extend(graph.into_resources());
+        }
+        resources.extend(self.buffers.drain().map(|b| b.resource));
+        for resource in resources {
+            if let Some(resource) = Arc::into_inner(resource) {
+                self.memory.destroy(resource);
+            }
+        }
+        self.recycler.clear(&self.memory);
+        if let Some(upload) = self.upload.take() {
+            upload.release(&self.memory);
+        }
+        self.readback.close();
+        if let Some(factory) = self.factory.take() {
+            for pipeline in self.pipelines.drain() {
+                factory.destroy_pipeline(pipeline);
+            }
+            factory.close();
+        }
+    }
+
+    /// Reflection without a device, for the table of built-in shaders.
+    pub fn reflect(spirv: &[u32]) -> Result<reflect::Reflection> {
+        Ok(reflect::reflect(spirv)?)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameKind {
+    Buffer,
+    Pipeline,
+}

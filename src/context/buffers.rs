@@ -1,0 +1,202 @@
+//! Creating and destroying buffers.
+
+use std::sync::Arc;
+
+use super::Context;
+use crate::buffer::Buffer;
+use crate::error::{Error, Result};
+use crate::hazard::Marks;
+use crate::memory::{Kind, Resource, size_class};
+use crate::timing::Phase;
+
+/// Retired resources looked at by one call, so that none pays for many.
+const RETIRE_STEP: usize = 4;
+
+impl Context {
+    /// A storage buffer of `bytes` bytes; `visible` if the host should be able to write it in place.
+    pub fn create_buffer(&mut self, bytes: u64, visible: bool, temporary: bool) -> Result<i32> {
+        self.device.check_alive()?;
+        let limit = self
+            .device
+            .snapshot
+            .max_buffer_size
+            .min(self.device.snapshot.max_allocation_size);
+        if bytes == 0 || bytes > limit {
+            return Err(Error::range(
+                "byteLength",
+                format!("must be from 1 to {limit} (the device's limit)"),
+                bytes,
+            ));
+        }
+        let start = self.timing.start();
+        let kind = if visible { Kind::Visible } else { Kind::Device };
+        let (class, capacity) = size_class(bytes);
+        let capacity = capacity.min(limit);
+        self.reclaim(RETIRE_STEP);
+        let resource = match self.recycler.take(class, capacity, kind) {
+            Some(resource) => resource,
+            None => self.allocate(class, capacity, kind)?,
+        };
+        let buffer = Buffer {
+            raw: resource.raw,
+            range: bytes.min(u64::from(
+                self.device.snapshot.limits.max_storage_buffer_range,
+            )),
+            marks: Marks::default(),
+            graph_marks: Marks::default(),
+            last_use: 0,
+            bytes,
+            mapped: resource.mapped,
+            cached: resource.cached,
+            resource,
+            name: None,
+        };
+        let handle = match self.buffers.insert(buffer) {
+            Ok(handle) => handle,
+            Err(buffer) => {
+                self.recycler.put(&self.memory, buffer.resource);
+                return Err(Error::OutOfMemory {
+                    what: "buffer handle",
+                    bytes,
+                    space: "handle",
+                    hint: ": 2^20 buffers are live".to_owned(),
+                });
+            }
+        };
+        self.live_bytes += bytes;
+        self.stats.buffers_created += 1;
+        self.stats.temporary_requests += u64::from(temporary);
+        self.stats.peak_buffer_bytes = self.stats.peak_buffer_bytes.max(self.live_bytes);
+        self.timing.end(Phase::CreateBuffer, start);
+        Ok(handle)
+    }
+
+    /// A new resource, after looking through what the device has meanwhile finished with, and with
+    /// everything idle given back before the allocation is allowed to fail.
+    fn allocate(&mut self, class: usize, capacity: u64, kind: Kind) -> Result<Arc<Resource>> {
+        if !self.retired.is_empty() {
+            self.timeline.completed()?;
+            self.reclaim(usize::MAX);
+            if let Some(resource) = self.recycler.take(class, capacity, kind) {
+                return Ok(resource);
+            }
+        }
+        let first = self.memory.create(capacity, kind);
+        self.stats.peak_block_bytes = self.stats.peak_block_bytes.max(self.memory.block_bytes());
+        let Err(Error::OutOfMemory { .. }) = first else {
+            return first.map(Arc::new);
+        };
+        self.relieve()?;
+        match self.memory.create(capacity, kind) {
+            Err(Error::OutOfMemory {
+                what, bytes, space, ..
+            }) => Err(Error::OutOfMemory {
+                what,
+                bytes,
+                space,
+                hint: format!(
+                    " ({} live buffers hold {} bytes; the device has {})",
+                    self.buffers.len(),
+                    self.live_bytes,
+                    self.device.device_local_bytes()
+                ),
+            }),
+            other => other.map(Arc::new),
+        }
+    }
+
+    /// Gives everything back that nobody uses: waits for the device, then empties recycled buffers
+    /// and idle readback blocks.
+    fn relieve(&mut self) -> Result<()> {
+        self.drain()?;
+        self.reclaim(usize::MAX);
+        self.recycler.clear(&self.memory);
+        self.readback.trim();
+        Ok(())
+    }
+
+    /// Recycles up to `most` retired resources that the device has finished with.
+    pub(super) fn reclaim(&mut self, most: usize) {
+        let seen = self.timeline.seen();
+        for _ in 0..most {
+            match self.retired.front() {
+                Some(&(value, _)) if value <= seen => {}
+                _ => break,
+            }
+            if let Some((_, resource)) = self.retired.pop_front() {
+                self.recycle(resource);
+            }
+        }
+    }
+
+    /// Keeps a resource for reuse, unless a graph still uses it: then it comes back with the graph.
+    fn recycle(&mut self, resource: Arc<Resource>) {
+        if Arc::strong_count(&resource) == 1 {
+            self.recycler.put(&self.memory, resource);
+        }
+    }
+
+    /// Sets a resource aside until the device has passed `value`.
+    pub(super) fn retire(&mut self, resource: Arc<Resource>, value: u64) {
+        if value <= self.timeline.seen() {
+            self.recycle(resource);
+            return;
+        }
+        // In order of value, so that the front is the next to be free.
+        let value = self.retired.back().map_or(value, |&(v, _)| v.max(value));
+        self.retired.push_back((value, resource));
+    }
+
+    /// The handle dies now; the memory is reused when the device has finished with it.
+    pub fn destroy_buffer(&mut self, handle: i32) -> Result<()> {
+        let start = self.timing.start();
+        let buffer = self
+            .buffers
+            .remove(handle)
+            .ok_or_else(|| Error::handle("handle", "buffer", handle))?;
+        self.live_bytes -= buffer.bytes;
+        let value = buffer.last_use.max(self.everything_use);
+        self.retire(buffer.resource, value);
+        self.timing.end(Phase::DestroyBuffer, start);
+        Ok(())
+    }
+
+    /// Whether the device has finished with the buffer, without asking the driver twice.
+    pub(super) fn idle(&self, slot: u32) -> bool {
+        let Some(buffer) = self.buffers.at(slot) else {
+            return false;
+        };
+        let value = buffer.last_use.max(self.everything_use);
+        value <= self.timeline.seen()
+            || (value <= self.submitted && self.timeline.completed().is_ok_and(|c| value <= c))
+    }
+
+    /// Device address of the buffer's first byte.
+    pub fn buffer_address(&self, handle: i32) -> Result<u64> {
+        let slot = self.buffer_slot("handle", handle)?;
+        if !self.device.plan.device_address {
+            return Err(Error::Unsupported(format!(
+                "{} has no device addresses (bufferDeviceAddress)",
+                self.device.snapshot.name
+            )));
+        }
+        Ok(self.buffers.at(slot).map_or(0, |buffer| {
+            let info = ash::vk::BufferDeviceAddressInfo::default().buffer(buffer.raw);
+            // SAFETY: the buffer is live and was created for device addresses.
+            unsafe { self.device.raw.get_buffer_device_address(&info) }
+        }))
+    }
+
+    pub fn recycled(&self) -> (u64, u64, u64, u64) {
+        (
+            self.recycler.count(),
+            self.recycler.bytes(),
+            self.recycler.reuses,
+            self.recycler.evictions,
+        )
+    }
+
+    pub fn retired_count(&self) -> usize {
+        self.retired.len()
+    }
+}

@@ -1,0 +1,601 @@
+//! Dispatches: one, a packed list, the `dgc*` family, and the timed forms.
+
+use ash::vk;
+
+use super::{Context, Dgc};
+use crate::decode::{self, Batch};
+use crate::error::{self, Error, Result};
+use crate::hazard::{Access, Stage, Stages};
+use crate::record::{Binding, Encoder};
+use crate::timing::Phase;
+
+/// GPU times of a profiled list.
+pub struct Profile {
+    pub timeline: u64,
+    pub batch_us: f64,
+    pub dispatch_us: Vec<f64>,
+}
+
+/// A query pool that is destroyed on every way out.
+struct Queries<'a> {
+    device: &'a crate::device::Device,
+    pool: vk::QueryPool,
+    count: u32,
+}
+
+impl<'a> Queries<'a> {
+    fn new(device: &'a crate::device::Device, count: u32) -> Result<Self> {
+        let info = vk::QueryPoolCreateInfo::default()
+            .query_type(vk::QueryType::TIMESTAMP)
+            .query_count(count);
+        // SAFETY: the device is live and the description valid.
+        let pool = unsafe { device.raw.create_query_pool(&info, None) }
+            .map_err(error::create("vkCreateQueryPool", "query pool", 0))?;
+        Ok(Self {
+            device,
+            pool,
+            count,
+        })
+    }
+
+    /// Ticks of all queries; their commands must have finished.
+    fn ticks(&self) -> Result<Vec<u64>> {
+        let mut ticks = vec![0u64; self.count as usize];
+        // SAFETY: the pool is live and its queries were written.
+        unsafe {
+            self.device.raw.get_query_pool_results(
+                self.pool,
+                0,
+                &mut ticks,
+                vk::QueryResultFlags::TYPE_64 | vk::QueryResultFlags::WAIT,
+            )
+        }
+        .map_err(|e| {
+            self.device
+                .observe(error::vulkan("vkGetQueryPoolResults")(e))
+        })?;
+        Ok(ticks)
+    }
+}
+
+impl Drop for Queries<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the queries' commands were waited for, or the device is lost.
+        unsafe { self.device.raw.destroy_query_pool(self.pool, None) };
+    }
+}
+
+/// A list in either form of the contract's section 5.
+#[derive(Clone, Copy)]
+pub enum List<'a> {
+    Packed { bytes: &'a [u8], count: usize },
+    Words(&'a [u8]),
+}
+
+impl<'a> List<'a> {
+    fn bytes(&self) -> &'a [u8] {
+        match self {
+            Self::Packed { bytes, .. } | Self::Words(bytes) => bytes,
+        }
+    }
+}
+
+impl Context {
+    /// The encoder that calls of this thread record into.
+    pub(super) fn encoder(&mut self) -> Result<&mut Encoder> {
+        if !self.recording_here() {
+            self.open()?;
+            return Ok(&mut self.ring.slot().encoder);
+        }
+        match &mut self.recording {
+            Some(recording) => Ok(&mut recording.slot.encoder),
+            None => Err(Error::Internal("no graph is being recorded".to_owned())),
+        }
+    }
+
+    /// Finds the hazards of one checked dispatch and records it.
+    #[inline]
+    pub(super) fn record(
+        &mut self,
+        pipeline: u32,
+        slots: &[u32],
+        groups: [u32; 3],
+        push: &[u8],
+    ) -> Result<()> {
+        let in_graph = self.recording.is_some() && self.recording_here();
+        let value = self.last + 1;
+        let gone = || Error::Internal("a checked handle is gone".to_owned());
+        let pipeline = self.pipelines.at(pipeline).ok_or_else(gone)?;
+        let everything = pipeline.everything;
+        let touches_everything = everything.read | everything.write;
+        let tracker = if in_graph {
+            &mut self.graph_tracker
+        } else {
+            &mut self.tracker
+        };
+        let mut conflict = touches_everything && tracker.conflicts_everything(everything);
+        for (&slot, &access) in slots.iter().zip(&pipeline.access) {
+            let buffer = self.buffers.at(slot).ok_or_else(gone)?;
+            let marks = if in_graph {
+                &buffer.graph_marks
+            } else {
+                &buffer.marks
+            };
+            conflict |= tracker.conflicts(marks, access);
+        }
+        let stages = if conflict {
+            tracker.barrier()
+        } else {
+            Stages::NONE
+        };
+        for (&slot, &access) in slots.iter().zip(&pipeline.access) {
+            let buffer = self.buffers.at_mut(slot).ok_or_else(gone)?;
+            let marks = if in_graph {
+                &mut buffer.graph_marks
+            } else {
+                buffer.last_use = value;
+                &mut buffer.marks
+            };
+            tracker.note(marks, access, Stage::Compute);
+        }
+        if touches_everything {
+            tracker.note_everything(everything, Stage::Compute);
+        }
+        let slot = match &mut self.recording {
+            Some(recording) if in_graph => {
+                for &slot in slots {
+                    if let Some(buffer) = self.buffers.at(slot) {
+                        recording.uses(slot, &buffer.resource);
+                    }
+                }
+                recording.dispatches += 1;
+                recording.barriers += u64::from(conflict);
+                &mut recording.slot
+            }
+            _ => {
+                if touches_everything {
+                    self.everything_use = value;
+                }
+                self.stats.barriers += u64::from(conflict);
+                self.open_dispatches += 1;
+                self.ring.slot()
+            }
+        };
+        self.stats.dispatches += 1;
+        if !stages.is_empty() && !self.no_barriers {
+            slot.encoder.barrier(stages);
+        }
+        let buffers = &self.buffers;
+        slot.encoder.dispatch(
+            &mut slot.descriptors,
+            pipeline,
+            |bindings: &mut [Binding]| {
+                let mut changed = false;
+                for (binding, &slot) in bindings.iter_mut().zip(slots) {
+                    if let Some(buffer) = buffers.at(slot) {
+                        changed |= binding.buffer != buffer.raw || binding.range != buffer.range;
+                        binding.buffer = buffer.raw;
+                        binding.range = buffer.range;
+                    }
+                }
+                changed
+            },
+            push,
+            groups,
+        )
+    }
+
+    /// Checks one dispatch given by handles; slots go into `slots`.
+    fn check(
+        &self,
+        pipeline: i32,
+        buffers: &[i32],
+        groups: [u32; 3],
+        push: &[u8],
+        slots: &mut [u32],
+    ) -> Result<u32> {
+        let slot = self
+            .pipelines
+            .slot(pipeline)
+            .ok_or_else(|| Error::handle("pipeline", "pipeline", pipeline))?;
+        let (bindings, push_bytes) = self
+            .pipelines
+            .at(slot)
+            .map_or((0, 0), |p| (p.bindings as usize, p.push_bytes as usize));
+        if buffers.len() != bindings {
+            return Err(Error::range(
+                "buffers",
+                format!("must hold the pipeline's {bindings} buffers"),
+                buffers.len(),
+            ));
+        }
+        for (i, (&handle, slot)) in buffers.iter().zip(slots).enumerate() {
+            *slot = self.buffer_slot(&format!("buffers[{i}]"), handle)?;
+        }
+        let limits = self.device.snapshot.limits.max_compute_work_group_count;
+        for axis in 0..3 {
+            if groups[axis] > limits[axis] {
+                return Err(Error::range(
+                    ["gX", "gY", "gZ"][axis],
+                    format!("must be at most {} on this device", limits[axis]),
+                    groups[axis],
+                ));
+            }
+        }
+        if push.len() < push_bytes {
+            return Err(Error::range(
+                "push",
+                format!("must hold the pipeline's {push_bytes} bytes"),
+                format!("{} bytes", push.len()),
+            ));
+        }
+        Ok(slot)
+    }
+
+    /// Adds one dispatch to the stream. Push constants beyond the pipeline's are ignored.
+    pub fn dispatch(
+        &mut self,
+        pipeline: i32,
+        buffers: &[i32],
+        groups: [u32; 3],
+        push: &[u8],
+    ) -> Result<()> {
+        self.device.check_alive()?;
+        let mut slots = [0; decode::MAX_BINDINGS];
+        let count = buffers.len().min(slots.len());
+        let slot = self.check(pipeline, buffers, groups, push, &mut slots[..count])?;
+        let push_bytes = self.pipelines.at(slot).map_or(0, |p| p.push_bytes as usize);
+        let start = self.timing.start();
+        self.ready()?;
+        self.record(slot, &slots[..count], groups, &push[..push_bytes])?;
+        self.timing.dispatches += 1;
+        self.timing.end(Phase::Record, start);
+        self.flush_if_long()
+    }
+
+    /// Opens the stream's command buffer unless a graph is being recorded.
+    fn ready(&mut self) -> Result<()> {
+        if self.recording_here() {
+            return Ok(());
+        }
+        self.open()
+    }
+
+    fn flush_if_long(&mut self) -> Result<()> {
+        if self.open_dispatches >= self.flush_dispatches {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Checks a whole list, then adds its dispatches to the stream. Returns how many there are.
+    pub fn dispatch_list(&mut self, list: List<'_>) -> Result<usize> {
+        self.device.check_alive()?;
+        let mut batch = std::mem::take(&mut self.batch);
+        let result = self
+            .decode(list, &mut batch)
+            .and_then(|()| self.record_batch(&batch, list.bytes(), None));
+        let count = batch.dispatches.len();
+        batch.clear();
+        self.batch = batch;
+        result.map(|()| count)
+    }
+
+    fn decode(&mut self, list: List<'_>, batch: &mut Batch) -> Result<()> {
+        let start = self.timing.start();
+        let view = self.view();
+        match list {
+            List::Packed { bytes, count } => decode::decode_packed(bytes, count, &view, batch),
+            List::Words(bytes) => decode::decode_words(bytes, &view, batch),
+        }?;
+        self.timing.end(Phase::Decode, start);
+        Ok(())
+    }
+
+    fn record_batch(
+        &mut self,
+        batch: &Batch,
+        bytes: &[u8],
+        timestamps: Option<vk::QueryPool>,
+    ) -> Result<()> {
+        let start = self.timing.start();
+        self.ready()?;
+        for (i, dispatch) in batch.dispatches.iter().enumerate() {
+            self.record(
+                dispatch.pipeline,
+                batch.buffers_of(dispatch),
+                dispatch.groups,
+                dispatch.push(bytes),
+            )?;
+            match timestamps {
+                Some(pool) => self
+                    .ring
+                    .slot()
+                    .encoder
+                    .timestamp(pool, i as u32 + 1),
+                None if self.open_dispatches >= self.flush_dispatches => {
+                    self.flush()?;
+                    self.open()?;
+                }
+                None => {}
+            }
+        }
+        self.timing.batches += 1;
+        self.timing.dispatches += batch.dispatches.len() as u64;
+        self.timing.end(Phase::Record, start);
+        Ok(())
+    }
+
+    fn timestamps_supported(&self) -> Result<()> {
+        if self.device.plan.timestamp_valid_bits == 0 {
+            return Err(Error::Unsupported(format!(
+                "the compute queue of {} has no timestamps",
+                self.device.snapshot.name
+            )));
+        }
+        if self.recording_here() {
+            return Err(Error::Batch(
+                "a graph is being recorded: nothing can be timed now".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Microseconds between two timestamps, whose upper bits may be invalid.
+    fn microseconds(&self, from: u64, to: u64) -> f64 {
+        let bits = self.device.plan.timestamp_valid_bits;
+        let mask = if bits >= 64 {
+            u64::MAX
+        } else {
+            (1 << bits) - 1
+        };
+        let ticks = to.wrapping_sub(from) & mask;
+        ticks as f64 * f64::from(self.device.snapshot.limits.timestamp_period) / 1e3
+    }
+
+    /// A whole list, submitted and waited for, with GPU times for it and for each dispatch.
+    pub fn profile_list(&mut self, list: List<'_>) -> Result<Profile> {
+        self.device.check_alive()?;
+        self.timestamps_supported()?;
+        let mut batch = Batch::default();
+        self.decode(list, &mut batch)?;
+        let count = batch.dispatches.len();
+        if count == 0 {
+            return Ok(Profile {
+                timeline: 0,
+                batch_us: 0.0,
+                dispatch_us: Vec::new(),
+            });
+        }
+        // What was recorded before is not this list's time.
+        self.flush()?;
+        let device = std::sync::Arc::clone(&self.device);
+        let queries = Queries::new(&device, count as u32 + 1)?;
+        self.open()?;
+        let encoder = &mut self.ring.slot().encoder;
+        encoder.reset_queries(queries.pool, queries.count);
+        encoder.timestamp(queries.pool, 0);
+        let recorded = self.record_batch(&batch, list.bytes(), Some(queries.pool));
+        let timeline = self.commit()?;
+        self.timeline.wait(timeline)?;
+        recorded?;
+        let ticks = queries.ticks()?;
+        Ok(Profile {
+            timeline,
+            batch_us: self.microseconds(ticks[0], ticks[count]),
+            dispatch_us: ticks
+                .windows(2)
+                .map(|w| self.microseconds(w[0], w[1]))
+                .collect(),
+        })
+    }
+
+    /// Mean GPU time in microseconds of `iterations` runs of one dispatch, each as if alone.
+    pub fn gpu_time(
+        &mut self,
+        pipeline: i32,
+        buffers: &[i32],
+        groups: [u32; 3],
+        push: &[u8],
+        iterations: u32,
+        warmup: u32,
+    ) -> Result<f64> {
+        self.device.check_alive()?;
+        self.timestamps_supported()?;
+        let mut slots = [0; decode::MAX_BINDINGS];
+        let count = buffers.len().min(slots.len());
+        let slot = self.check(pipeline, buffers, groups, push, &mut slots[..count])?;
+        let push_bytes = self.pipelines.at(slot).map_or(0, |p| p.push_bytes as usize);
+        let push = &push[..push_bytes];
+        let device = std::sync::Arc::clone(&self.device);
+        let queries = Queries::new(&device, 2)?;
+        self.flush()?;
+        self.open()?;
+        self.ring
+            .slot()
+            .encoder
+            .reset_queries(queries.pool, queries.count);
+        for _ in 0..warmup {
+            self.record(slot, &slots[..count], groups, push)?;
+        }
+        self.ring.slot().encoder.timestamp(queries.pool, 0);
+        for _ in 0..iterations {
+            self.record(slot, &slots[..count], groups, push)?;
+        }
+        self.ring.slot().encoder.timestamp(queries.pool, 1);
+        let value = self.commit()?;
+        self.timeline.wait(value)?;
+        let ticks = queries.ticks()?;
+        Ok(self.microseconds(ticks[0], ticks[1]) / f64::from(iterations.max(1)))
+    }
+
+    /// Sets the pipeline of the `dgc*` calls: one without bindings that takes device addresses.
+    pub fn dgc_setup(&mut self, pipeline: i32, push_bytes: u32, max: u32) -> Result<bool> {
+        self.device.check_alive()?;
+        if !self.device.plan.device_address {
+            return Ok(false);
+        }
+        let slot = self
+            .pipelines
+            .slot(pipeline)
+            .ok_or_else(|| Error::handle("pipeline", "pipeline", pipeline))?;
+        let (bindings, needed) = self
+            .pipelines
+            .at(slot)
+            .map_or((0, 0), |p| (p.bindings, p.push_bytes));
+        if bindings != 0 {
+            return Err(Error::range(
+                "pipeline",
+                "must have no bindings (it takes device addresses)",
+                format!("{bindings} bindings"),
+            ));
+        }
+        let rounded = push_bytes.next_multiple_of(4);
+        if rounded != needed {
+            return Err(Error::range(
+                "pushBytes",
+                format!("must be the pipeline's {needed}"),
+                push_bytes,
+            ));
+        }
+        let stride = rounded as usize + 12;
+        if max == 0 || (max as usize).checked_mul(stride).is_none_or(|b| b > 1 << 30) {
+            return Err(Error::range(
+                "maxSequences",
+                "must be positive and need at most 1 GiB",
+                max,
+            ));
+        }
+        let id = self.next_dgc;
+        self.next_dgc += 1;
+        self.dgc = Some(Dgc {
+            pipeline,
+            push_bytes: rounded,
+            max_sequences: max,
+            commands: (0..max as usize * stride)
+                .map(|_| std::cell::UnsafeCell::new(0))
+                .collect(),
+            id,
+        });
+        Ok(true)
+    }
+
+    fn dgc_pipeline(&self) -> Result<(u32, i32)> {
+        let dgc = self
+            .dgc
+            .as_ref()
+            .ok_or_else(|| Error::Batch("dgcSetup was not called".to_owned()))?;
+        let slot = self
+            .pipelines
+            .slot(dgc.pipeline)
+            .ok_or_else(|| Error::handle("pipeline", "pipeline", dgc.pipeline))?;
+        Ok((slot, dgc.pipeline))
+    }
+
+    /// Runs the first `count` sequences that JS wrote into the command buffer.
+    pub fn dgc_execute(&mut self, count: u32) -> Result<()> {
+        self.device.check_alive()?;
+        let (slot, _) = self.dgc_pipeline()?;
+        let Some(dgc) = &self.dgc else {
+            return Ok(());
+        };
+        if count > dgc.max_sequences {
+            return Err(Error::range(
+                "count",
+                format!("must be at most the {} of dgcSetup", dgc.max_sequences),
+                count,
+            ));
+        }
+        let stride = dgc.stride() as usize;
+        let push_bytes = dgc.push_bytes as usize;
+        let commands = std::sync::Arc::clone(&dgc.commands);
+        // SAFETY: JS writes these bytes on the thread that is in this call.
+        let bytes = unsafe {
+            std::slice::from_raw_parts(commands.as_ptr().cast::<u8>(), count as usize * stride)
+        };
+        let limits = self.device.snapshot.limits.max_compute_work_group_count;
+        let groups = |sequence: &[u8]| {
+            let word = |i: usize| {
+                let at = push_bytes + i * 4;
+                u32::from_le_bytes([
+                    sequence[at],
+                    sequence[at + 1],
+                    sequence[at + 2],
+                    sequence[at + 3],
+                ])
+            };
+            [word(0), word(1), word(2)]
+        };
+        for (i, sequence) in bytes.chunks_exact(stride).enumerate() {
+            let groups = groups(sequence);
+            for axis in 0..3 {
+                if groups[axis] > limits[axis] {
+                    return Err(Error::range(
+                        format!("sequence {i}'s {}", ["gX", "gY", "gZ"][axis]),
+                        format!("must be at most {} on this device", limits[axis]),
+                        groups[axis],
+                    ));
+                }
+            }
+        }
+        self.ready()?;
+        for sequence in bytes.chunks_exact(stride) {
+            self.record(slot, &[], groups(sequence), &sequence[..push_bytes])?;
+        }
+        self.flush_if_long()
+    }
+
+    /// Runs a list of 28-byte operations through the pipeline of `dgcSetup`.
+    pub fn dgc_list(&mut self, bytes: &[u8], count: usize) -> Result<usize> {
+        self.device.check_alive()?;
+        let (slot, handle) = self.dgc_pipeline()?;
+        let needed = self.pipelines.at(slot).map_or(0, |p| p.push_bytes);
+        if needed != 32 {
+            return Err(Error::range(
+                "pipeline",
+                format!(
+                    "of dgcSetup (handle {handle}) must take the 32 bytes that batchExecuteAllDGC pushes"
+                ),
+                needed,
+            ));
+        }
+        let mut ops = std::mem::take(&mut self.dgc_ops);
+        let decoded = decode::decode_dgc(bytes, count, &self.view(), &mut ops);
+        let result = decoded.map_err(Error::from).and_then(|()| {
+            self.ready()?;
+            for op in &ops {
+                let mut push = [0u8; 32];
+                for (at, slot) in [(0, op.a), (8, op.b), (16, op.c)] {
+                    let handle = self.buffers.handle(slot).unwrap_or(-1);
+                    let address = self.buffer_address(handle)?;
+                    push[at..at + 8].copy_from_slice(&address.to_le_bytes());
+                }
+                push[24..28].copy_from_slice(&op.elements.to_le_bytes());
+                self.record(slot, &[], op.groups, &push)?;
+                // The addresses name these buffers, whatever else they may reach.
+                let value = self.pending_value();
+                let in_graph = self.recording_here();
+                for slot in [op.a, op.b, op.c] {
+                    let Some(buffer) = self.buffers.at_mut(slot) else {
+                        continue;
+                    };
+                    match &mut self.recording {
+                        Some(recording) if in_graph => recording.uses(slot, &buffer.resource),
+                        _ => buffer.last_use = value,
+                    }
+                }
+            }
+            self.flush_if_long()
+        });
+        ops.clear();
+        self.dgc_ops = ops;
+        result.map(|()| count)
+    }
+
+    /// Notes that work which may touch every buffer was submitted under `value`.
+    pub(super) fn touched_everything(&mut self, value: u64) {
+        self.everything_use = value;
+        let both = Stages::COMPUTE | Stages::TRANSFER;
+        self.tracker.note_everything(Access::READ_WRITE, both);
+    }
+}

@@ -1,0 +1,175 @@
+//! Graphs: command lists recorded once, with their barriers, and submitted again and again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::thread::ThreadId;
+
+use super::Context;
+use crate::error::{Error, Result};
+use crate::hazard::Stages;
+use crate::memory::Resource;
+use crate::ring::Slot;
+
+/// A graph being recorded by one thread; the calls of others go to the stream as usual.
+pub struct Recording {
+    thread: ThreadId,
+    pub slot: Slot,
+    /// What the graph uses, by buffer slot, kept alive with it.
+    used: HashMap<u32, Arc<Resource>>,
+    /// Fixed upload data.
+    kept: Vec<Arc<Resource>>,
+    pub dispatches: u64,
+    pub barriers: u64,
+}
+
+impl Recording {
+    pub fn uses(&mut self, slot: u32, resource: &Arc<Resource>) {
+        let known = self.used.get(&slot);
+        if known.is_some_and(|known| Arc::ptr_eq(known, resource)) {
+            return;
+        }
+        // A slot that was reused meanwhile: the older buffer is still the graph's.
+        if let Some(older) = self.used.insert(slot, Arc::clone(resource)) {
+            self.kept.push(older);
+        }
+    }
+
+    pub fn keep(&mut self, resource: Arc<Resource>) {
+        self.kept.push(resource);
+    }
+}
+
+/// A recorded command list with everything that it uses.
+pub struct Graph {
+    slot: Slot,
+    resources: Vec<Arc<Resource>>,
+    last_launch: u64,
+    pub dispatches: u64,
+    pub barriers: u64,
+}
+
+impl Graph {
+    /// What the graph kept alive. The device must have finished with the graph.
+    pub fn into_resources(self) -> Vec<Arc<Resource>> {
+        self.resources
+    }
+}
+
+impl Context {
+    /// Whether the calling thread is recording a graph.
+    #[inline]
+    pub fn recording_here(&self) -> bool {
+        self.recording
+            .as_ref()
+            .is_some_and(|r| r.thread == std::thread::current().id())
+    }
+
+    /// From now on this thread's calls are recorded, not executed, until [`Context::graph_end`].
+    pub fn graph_begin(&mut self) -> Result<()> {
+        self.device.check_alive()?;
+        if self.recording.is_some() {
+            return Err(Error::Batch("a graph is already being recorded".to_owned()));
+        }
+        let mut slot = Slot::new(&self.device)?;
+        slot.encoder.begin(false)?;
+        // Orders the graph behind everything submitted before each of its launches.
+        slot.encoder.barrier(Stages::COMPUTE | Stages::TRANSFER);
+        self.graph_tracker.retire();
+        self.recording = Some(Recording {
+            thread: std::thread::current().id(),
+            slot,
+            used: HashMap::new(),
+            kept: Vec::new(),
+            dispatches: 0,
+            barriers: 1,
+        });
+        Ok(())
+    }
+
+    pub fn graph_end(&mut self) -> Result<i32> {
+        self.device.check_alive()?;
+        if !self.recording_here() {
+            return Err(Error::Batch("no graph is being recorded".to_owned()));
+        }
+        let Some(mut recording) = self.recording.take() else {
+            return Err(Error::Batch("no graph is being recorded".to_owned()));
+        };
+        if self.direct_reads {
+            recording.slot.encoder.host_barrier();
+        }
+        recording.slot.encoder.end()?;
+        let mut resources = recording.kept;
+        resources.extend(recording.used.into_values());
+        let graph = Graph {
+            slot: recording.slot,
+            resources,
+            last_launch: 0,
+            dispatches: recording.dispatches,
+            barriers: recording.barriers,
+        };
+        self.graphs.insert(graph).map_err(|_| Error::OutOfMemory {
+            what: "graph handle",
+            bytes: 0,
+            space: "handle",
+            hint: ": 2^20 graphs are live".to_owned(),
+        })
+    }
+
+    /// Drops an unfinished recording, for instance when its worker ends.
+    pub fn graph_abandon(&mut self) {
+        if self.recording_here() {
+            self.recording = None;
+        }
+    }
+
+    /// Submits the graph behind everything called so far; its timeline value.
+    pub fn graph_launch(&mut self, handle: i32) -> Result<u64> {
+        self.device.check_alive()?;
+        if self.recording_here() {
+            return Err(Error::Batch(
+                "a graph is being recorded: a graph cannot hold a launch".to_owned(),
+            ));
+        }
+        let slot = self
+            .graphs
+            .slot(handle)
+            .ok_or_else(|| Error::handle("graph", "graph", handle))?;
+        let Some(graph) = self.graphs.at(slot) else {
+            return Err(Error::handle("graph", "graph", handle));
+        };
+        let commands = [graph.slot.encoder.raw];
+        let (dispatches, barriers) = (graph.dispatches, graph.barriers);
+        // The graph begins with a barrier, so what was recorded before it is ordered.
+        let _ = self.tracker.barrier();
+        self.submit(&commands)?;
+        let value = self.submitted;
+        self.touched_everything(value);
+        if let Some(graph) = self.graphs.at_mut(slot) {
+            graph.last_launch = value;
+        }
+        self.stats.graph_launches += 1;
+        self.stats.dispatches += dispatches;
+        self.stats.barriers += barriers;
+        Ok(value)
+    }
+
+    /// The handle dies now; commands and buffers go when the device has finished with them.
+    pub fn graph_destroy(&mut self, handle: i32) -> Result<()> {
+        let graph = self
+            .graphs
+            .remove(handle)
+            .ok_or_else(|| Error::handle("graph", "graph", handle))?;
+        if graph.last_launch > self.timeline.seen() {
+            // Command buffers in flight cannot be freed: rare enough to wait for.
+            self.timeline.wait(graph.last_launch)?;
+        }
+        let value = graph.last_launch;
+        for resource in graph.into_resources() {
+            // Live buffers keep theirs; upload data and destroyed buffers come back.
+            if Arc::strong_count(&resource) == 1 {
+                self.retire(resource, value);
+            }
+        }
+        Ok(())
+    }
+}

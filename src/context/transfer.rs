@@ -1,0 +1,378 @@
+//! Uploads, fills, copies and reads.
+
+use std::sync::Arc;
+
+use ash::vk;
+
+use super::Context;
+use crate::error::{Error, Result};
+use crate::hazard::{Access, Stage};
+use crate::memory::Kind;
+use crate::staging::{Lease, UPLOAD_CHUNK, Upload};
+use crate::timing::Phase;
+
+/// Recorded uploads are submitted once they come to this many bytes, so that the copies run while
+/// the caller prepares more.
+const FLUSH_UPLOADS: u64 = 4 << 20;
+/// Uploads into idle mapped memory up to this size skip the ring; beyond it the copy engine is
+/// faster than the processor's writes across the bus, except where device memory is the host's.
+const DIRECT_BYTES: u64 = 256 << 10;
+
+/// How a read goes on once the lock is released and `value` has been reached.
+pub enum Read {
+    /// The bytes are in the lease.
+    Staged { lease: Lease, value: u64 },
+    /// Copy from the buffer itself, with [`Context::read_direct`].
+    Direct { value: u64 },
+}
+
+impl Context {
+    /// The checked byte range `offset … offset + bytes` of a buffer.
+    fn check_range(&self, slot: u32, argument: &str, offset: u64, bytes: u64) -> Result<()> {
+        let size = self.buffers.at(slot).map_or(0, |b| b.bytes);
+        if offset.checked_add(bytes).is_none_or(|end| end > size) {
+            return Err(Error::range(
+                argument,
+                if offset == 0 {
+                    format!("does not fit the buffer's {size} bytes")
+                } else {
+                    format!("at byte {offset} does not fit the buffer's {size} bytes")
+                },
+                format!("{bytes} bytes"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Records a barrier if a transfer with these accesses needs one, and notes what it does. The
+    /// barrier comes before any note: it would forget what was noted for the same command.
+    fn transfer<const N: usize>(&mut self, accesses: [(u32, Access); N]) -> Result<[vk::Buffer; N]> {
+        let in_graph = self.recording_here();
+        if !in_graph {
+            self.open()?;
+        }
+        let value = self.pending_value();
+        let tracker = if in_graph {
+            &mut self.graph_tracker
+        } else {
+            &mut self.tracker
+        };
+        let mut conflict = false;
+        for (slot, access) in accesses {
+            if let Some(buffer) = self.buffers.at(slot) {
+                let marks = if in_graph {
+                    &buffer.graph_marks
+                } else {
+                    &buffer.marks
+                };
+                conflict |= tracker.conflicts(marks, access);
+            }
+        }
+        if conflict {
+            let stages = tracker.barrier();
+            match &mut self.recording {
+                Some(recording) if in_graph => {
+                    recording.slot.encoder.barrier(stages);
+                    recording.barriers += 1;
+                }
+                _ => {
+                    self.stats.barriers += 1;
+                    if !self.no_barriers {
+                        self.ring.slot().encoder.barrier(stages);
+                    }
+                }
+            }
+        }
+        let mut raw = [vk::Buffer::null(); N];
+        for (raw, (slot, access)) in raw.iter_mut().zip(accesses) {
+            let Some(buffer) = self.buffers.at_mut(slot) else {
+                return Err(Error::Internal("a checked buffer is gone".to_owned()));
+            };
+            let marks = match &mut self.recording {
+                Some(recording) if in_graph => {
+                    recording.uses(slot, &buffer.resource);
+                    &mut buffer.graph_marks
+                }
+                _ => {
+                    buffer.last_use = value;
+                    &mut buffer.marks
+                }
+            };
+            tracker.note(marks, access, Stage::Transfer);
+            *raw = buffer.raw;
+        }
+        Ok(raw)
+    }
+
+    /// Copies `data` to `offset` in the buffer, in order with everything else. `own_value`: the call
+    /// returns a timeline value of its own, and goes through the ring even if the buffer is idle.
+    pub fn upload(
+        &mut self,
+        handle: i32,
+        data: &[u8],
+        offset: u64,
+        own_value: bool,
+    ) -> Result<u64> {
+        self.device.check_alive()?;
+        let slot = self.buffer_slot("handle", handle)?;
+        self.check_range(slot, "data", offset, data.len() as u64)?;
+        self.stats.uploads += 1;
+        self.stats.upload_bytes += data.len() as u64;
+        if self.recording_here() {
+            return self.upload_fixed(slot, data, offset).map(|()| 0);
+        }
+        let start = self.timing.start();
+        if !own_value && self.upload_direct(slot, data, offset) {
+            self.timing.end(Phase::Upload, start);
+            return Ok(0);
+        }
+        if !data.is_empty() {
+            let [target] = self.transfer([(slot, Access::WRITE)])?;
+            let mut done = 0;
+            for chunk in data.chunks(UPLOAD_CHUNK as usize) {
+                let (source, at) = self.stage(chunk)?;
+                // Staging may have submitted the open commands to free space.
+                self.open()?;
+                self.ring.slot().encoder.copy(
+                    source,
+                    at,
+                    target,
+                    offset + done,
+                    chunk.len() as u64,
+                );
+                let value = self.pending_value();
+                if let Some(buffer) = self.buffers.at_mut(slot) {
+                    buffer.last_use = value;
+                }
+                done += chunk.len() as u64;
+                self.open_uploads += chunk.len() as u64;
+                if self.open_uploads >= FLUSH_UPLOADS {
+                    self.flush()?;
+                }
+            }
+        }
+        self.timing.end(Phase::Upload, start);
+        if self.blocking_uploads {
+            self.drain()?;
+        }
+        if !own_value {
+            return Ok(0);
+        }
+        if self.submitted == self.last && !self.open {
+            // Just submitted: that value is this call's.
+            return Ok(self.submitted);
+        }
+        Ok(self.assign())
+    }
+
+    /// Writes through the mapping if the device is not using the buffer.
+    fn upload_direct(&mut self, slot: u32, data: &[u8], offset: u64) -> bool {
+        let Some(buffer) = self.buffers.at(slot) else {
+            return false;
+        };
+        let Some(mapped) = buffer.mapped else {
+            return false;
+        };
+        if (data.len() as u64 > DIRECT_BYTES && !buffer.cached) || !self.idle(slot) {
+            return false;
+        }
+        // SAFETY: the range was checked against the buffer, the device has finished with it, and
+        // JS memory does not overlap it. The next submission makes host writes visible.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                data.as_ptr(),
+                mapped.as_ptr().add(offset as usize),
+                data.len(),
+            );
+        }
+        self.stats.direct_uploads += 1;
+        true
+    }
+
+    /// A chunk in the upload ring, waiting for its oldest copies if it is full.
+    fn stage(&mut self, chunk: &[u8]) -> Result<(vk::Buffer, u64)> {
+        if self.upload.is_none() {
+            self.upload = Some(Upload::new(&self.memory)?);
+        }
+        loop {
+            let value = self.pending_value();
+            let seen = self.timeline.seen();
+            let Some(upload) = self.upload.as_mut() else {
+                return Err(Error::Internal("no upload ring".to_owned()));
+            };
+            upload.ring.retire(seen);
+            if let Some(staged) = upload.stage(chunk, value) {
+                return Ok(staged);
+            }
+            let Some(oldest) = upload.ring.oldest() else {
+                return Err(Error::Internal("an empty upload ring is full".to_owned()));
+            };
+            if oldest > self.submitted {
+                self.flush()?;
+            }
+            if self.timeline.completed()? < oldest {
+                let start = self.timing.start();
+                self.stats.stalls += 1;
+                self.timeline.wait(oldest)?;
+                self.timing.end(Phase::RingWait, start);
+            }
+        }
+    }
+
+    /// An upload inside a graph: its data is kept with the graph and copied at every launch.
+    fn upload_fixed(&mut self, slot: u32, data: &[u8], offset: u64) -> Result<()> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let source = self.memory.create(data.len() as u64, Kind::Upload)?;
+        let Some(mapped) = source.mapped else {
+            self.memory.destroy(source);
+            return Err(Error::Internal("upload memory is not mapped".to_owned()));
+        };
+        // SAFETY: the resource is new, mapped and at least as long as `data`.
+        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), mapped.as_ptr(), data.len()) };
+        let source = Arc::new(source);
+        let [target] = self.transfer([(slot, Access::WRITE)])?;
+        if let Some(recording) = &mut self.recording {
+            recording
+                .slot
+                .encoder
+                .copy(source.raw, 0, target, offset, data.len() as u64);
+            recording.keep(source);
+        }
+        Ok(())
+    }
+
+    /// Fills the first `bytes` bytes with a 32-bit pattern.
+    pub fn fill(&mut self, handle: i32, bytes: u64, pattern: u32) -> Result<()> {
+        self.device.check_alive()?;
+        let slot = self.buffer_slot("handle", handle)?;
+        if bytes % 4 != 0 {
+            return Err(Error::range("bytes", "must be a multiple of 4", bytes));
+        }
+        self.check_range(slot, "bytes", 0, bytes)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        let start = self.timing.start();
+        let [target] = self.transfer([(slot, Access::WRITE)])?;
+        self.encoder()?.fill(target, bytes, pattern);
+        self.timing.end(Phase::Record, start);
+        Ok(())
+    }
+
+    /// Copies `bytes` bytes between two buffers, or between ranges of one that do not overlap.
+    pub fn copy_buffer(
+        &mut self,
+        source: i32,
+        source_offset: u64,
+        target: i32,
+        target_offset: u64,
+        bytes: u64,
+    ) -> Result<()> {
+        self.device.check_alive()?;
+        let from = self.buffer_slot("source", source)?;
+        let to = self.buffer_slot("target", target)?;
+        self.check_range(from, "byteLength", source_offset, bytes)?;
+        self.check_range(to, "byteLength", target_offset, bytes)?;
+        if from == to && source_offset.abs_diff(target_offset) < bytes {
+            return Err(Error::range(
+                "byteLength",
+                "makes source and target ranges of one buffer overlap",
+                bytes,
+            ));
+        }
+        if bytes == 0 {
+            return Ok(());
+        }
+        let (from_raw, to_raw) = if from == to {
+            let [raw] = self.transfer([(from, Access::READ_WRITE)])?;
+            (raw, raw)
+        } else {
+            let [from_raw, to_raw] =
+                self.transfer([(from, Access::READ), (to, Access::WRITE)])?;
+            (from_raw, to_raw)
+        };
+        self.encoder()?
+            .copy(from_raw, source_offset, to_raw, target_offset, bytes);
+        Ok(())
+    }
+
+    /// Starts a read of `bytes` bytes at `offset`, behind everything called so far. The caller waits
+    /// for the value without the lock.
+    pub fn read(&mut self, handle: i32, offset: u64, bytes: u64) -> Result<Read> {
+        self.device.check_alive()?;
+        let slot = self.buffer_slot("handle", handle)?;
+        self.check_range(slot, "byteLength", offset, bytes)?;
+        if self.recording_here() {
+            return Err(Error::Batch(
+                "a graph is being recorded: its results exist only after graphLaunch".to_owned(),
+            ));
+        }
+        self.stats.reads += 1;
+        self.stats.read_bytes += bytes;
+        if let Some(buffer) = self.buffers.at(slot)
+            && buffer.mapped.is_some()
+            && buffer.cached
+        {
+            let value = buffer.last_use.max(self.everything_use);
+            if value > self.submitted {
+                self.flush()?;
+            }
+            self.stats.direct_reads += 1;
+            return Ok(Read::Direct { value });
+        }
+        let lease = self.lease(bytes)?;
+        if bytes > 0 {
+            let [source] = self.transfer([(slot, Access::READ)])?;
+            let slot = self.ring.slot();
+            slot.encoder.copy(source, offset, lease.raw(), 0, bytes);
+            if !self.direct_reads {
+                slot.encoder.host_barrier();
+            }
+        }
+        let value = self.flush()?;
+        Ok(Read::Staged { lease, value })
+    }
+
+    fn lease(&mut self, bytes: u64) -> Result<Lease> {
+        match self.readback.lease(bytes) {
+            Err(Error::OutOfMemory { .. }) => {
+                self.readback.trim();
+                self.readback.lease(bytes)
+            }
+            other => other,
+        }
+    }
+
+    /// The second half of a direct read: copies from the buffer into `target`. The value that
+    /// [`Context::read`] returned must have been reached.
+    ///
+    /// # Safety
+    /// `target` must be valid for writes of `bytes` bytes.
+    pub unsafe fn read_direct(
+        &mut self,
+        handle: i32,
+        offset: u64,
+        bytes: u64,
+        target: *mut u8,
+    ) -> Result<()> {
+        let slot = self.buffer_slot("handle", handle)?;
+        self.check_range(slot, "byteLength", offset, bytes)?;
+        let start = self.timing.start();
+        let Some(mapped) = self.buffers.at(slot).and_then(|b| b.mapped) else {
+            return Err(Error::Internal("the buffer is not mapped".to_owned()));
+        };
+        // SAFETY: the range was checked; the caller vouches for `target`; the device has finished
+        // writing, or another worker races with itself.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                mapped.as_ptr().add(offset as usize),
+                target,
+                bytes as usize,
+            );
+        }
+        self.timing.end(Phase::ReadCopy, start);
+        Ok(())
+    }
+}

@@ -1,0 +1,818 @@
+//! Instance, device and loaders: the snapshot that `plan` decides on, and the device it chose.
+
+use std::collections::VecDeque;
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ash::{ext, khr, vk};
+use parking_lot::Mutex;
+
+use crate::error::{self, Error, Result};
+use crate::plan::{self, Plan, Snapshot, Wishes};
+use crate::vk_ext;
+
+const VALIDATION_LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
+/// Validation messages kept until somebody asks; more would only repeat.
+const MAX_MESSAGES: usize = 64;
+
+/// What the environment says about the instance.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    pub wishes: Wishes,
+    pub validation: bool,
+    /// Path of the Vulkan loader, where it is not the system's.
+    pub loader: Option<String>,
+    pub debug_coop: bool,
+}
+
+impl Settings {
+    /// Reads the variables of the contract's section 7.
+    pub fn from_env() -> Self {
+        let text = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
+        Self {
+            wishes: Wishes {
+                device: text("HELIOS_DEVICE"),
+                coop_tile: text("HELIOS_COOP_TILE"),
+                no_push_descriptors: flag("HELIOS_DISABLE_PUSH_DESCRIPTORS"),
+            },
+            validation: flag("HELIOS_VALIDATION"),
+            loader: text("HELIOS_VULKAN_LOADER"),
+            debug_coop: flag("HELIOS_DEBUG_COOP_PROPS"),
+        }
+    }
+}
+
+/// Whether a variable is set to something other than nothing, `0` or `false`.
+pub fn flag(name: &str) -> bool {
+    std::env::var(name).is_ok_and(|v| !matches!(v.as_str(), "" | "0" | "false"))
+}
+
+/// Validation messages, filled by the layer on whatever thread made the call.
+#[derive(Default)]
+pub struct Messages {
+    queue: Mutex<VecDeque<String>>,
+    any: AtomicBool,
+}
+
+impl Messages {
+    /// The oldest messages, if there are any.
+    pub fn take(&self) -> Option<String> {
+        if !self.any.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut queue = self.queue.lock();
+        self.any.store(false, Ordering::Release);
+        let all: Vec<String> = queue.drain(..).collect();
+        (!all.is_empty()).then(|| all.join("\n"))
+    }
+}
+
+unsafe extern "system" fn on_message(
+    _severity: vk::DebugUtilsMessageSeverityFlagsEXT,
+    _kind: vk::DebugUtilsMessageTypeFlagsEXT,
+    data: *const vk::DebugUtilsMessengerCallbackDataEXT<'_>,
+    user: *mut c_void,
+) -> vk::Bool32 {
+    if data.is_null() || user.is_null() {
+        return vk::FALSE;
+    }
+    // SAFETY: the layer passes a valid structure for the time of the call, and `user` is the
+    // `Messages` that `Instance` keeps alive for longer than its messenger.
+    let (data, messages) = unsafe { (&*data, &*user.cast::<Messages>()) };
+    // SAFETY: the layer's strings are nul-terminated.
+    let text = unsafe { data.message_as_c_str() }
+        .map_or(String::new(), |t| t.to_string_lossy().into_owned());
+    let mut queue = messages.queue.lock();
+    if queue.len() < MAX_MESSAGES {
+        queue.push_back(text);
+    }
+    messages.any.store(true, Ordering::Release);
+    vk::FALSE
+}
+
+/// The loaded Vulkan instance.
+pub struct Instance {
+    pub raw: ash::Instance,
+    debug: Option<(ext::debug_utils::Instance, vk::DebugUtilsMessengerEXT)>,
+    pub messages: Arc<Messages>,
+    /// Keeps the loader's library open.
+    _entry: ash::Entry,
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        // SAFETY: nothing made from the instance is left: `Device` owns it and drops it last.
+        unsafe {
+            if let Some((debug, messenger)) = self.debug.take() {
+                debug.destroy_debug_utils_messenger(messenger, None);
+            }
+            self.raw.destroy_instance(None);
+        }
+    }
+}
+
+const NO_DRIVER: &str = "a Vulkan loader is installed, but no driver that works: install the GPU's driver with its \
+    Vulkan part (for NVIDIA on Debian and Ubuntu: libnvidia-gl or nvidia-driver; in a container also \
+    NVIDIA_DRIVER_CAPABILITIES=all), or the software device (apt-get install mesa-vulkan-drivers; Fedora: dnf \
+    install mesa-vulkan-drivers; Arch: pacman -S vulkan-swrast), and check that VK_DRIVER_FILES and \
+    VK_ICD_FILENAMES, if set, name existing files";
+
+impl Instance {
+    pub fn new(settings: &Settings) -> Result<Self> {
+        // SAFETY: loading the system's Vulkan loader runs its initialisers, which is its purpose.
+        let entry = unsafe {
+            match &settings.loader {
+                Some(path) => ash::Entry::load_from(path),
+                None => ash::Entry::load(),
+            }
+        }
+        .map_err(|e| {
+            Error::NoLoader(format!(
+                "no Vulkan loader found ({e}); install it (Debian and Ubuntu: apt-get install libvulkan1; Fedora: \
+                 dnf install vulkan-loader; Arch: pacman -S vulkan-icd-loader; macOS: brew install vulkan-loader \
+                 molten-vk; Windows: it comes with the GPU's driver)"
+            ))
+        })?;
+        // SAFETY: the entry is loaded.
+        let version = unsafe { entry.try_enumerate_instance_version() }
+            .ok()
+            .flatten()
+            .unwrap_or(vk::API_VERSION_1_0);
+        if version < vk::API_VERSION_1_2 {
+            return Err(Error::NoLoader(format!(
+                "the Vulkan loader is of version {}.{}, 1.2 or later is needed",
+                vk::api_version_major(version),
+                vk::api_version_minor(version)
+            )));
+        }
+        let app = vk::ApplicationInfo::default()
+            .application_name(c"helios-vk")
+            .engine_name(c"helios-vk")
+            .api_version(vk::API_VERSION_1_3);
+        // SAFETY: the entry is loaded.
+        let available = unsafe { entry.enumerate_instance_extension_properties(None) }
+            .map_err(error::vulkan("vkEnumerateInstanceExtensionProperties"))?;
+        let has = |list: &[vk::ExtensionProperties], name: &CStr| {
+            list.iter()
+                .any(|e| e.extension_name_as_c_str().is_ok_and(|n| n == name))
+        };
+        let mut extensions: Vec<*const c_char> = Vec::new();
+        let mut flags = vk::InstanceCreateFlags::empty();
+        // MoltenVK shows itself only to those who ask.
+        if has(&available, khr::portability_enumeration::NAME) {
+            extensions.push(khr::portability_enumeration::NAME.as_ptr());
+            flags |= vk::InstanceCreateFlags::ENUMERATE_PORTABILITY_KHR;
+        }
+        let mut layers: Vec<*const c_char> = Vec::new();
+        let mut layer_extensions = Vec::new();
+        if settings.validation {
+            // SAFETY: the entry is loaded.
+            let installed = unsafe { entry.enumerate_instance_layer_properties() }
+                .map_err(error::vulkan("vkEnumerateInstanceLayerProperties"))?;
+            if !installed
+                .iter()
+                .any(|l| l.layer_name_as_c_str().is_ok_and(|n| n == VALIDATION_LAYER))
+            {
+                return Err(Error::Unsupported(
+                    "HELIOS_VALIDATION=1 needs VK_LAYER_KHRONOS_validation (Debian and Ubuntu: apt-get install \
+                     vulkan-validationlayers)"
+                        .to_owned(),
+                ));
+            }
+            layers.push(VALIDATION_LAYER.as_ptr());
+            // SAFETY: the layer is installed.
+            layer_extensions =
+                unsafe { entry.enumerate_instance_extension_properties(Some(VALIDATION_LAYER)) }
+                    .map_err(error::vulkan("vkEnumerateInstanceExtensionProperties"))?;
+        }
+        let debug_utils = settings.validation
+            && (has(&available, ext::debug_utils::NAME)
+                || has(&layer_extensions, ext::debug_utils::NAME));
+        if debug_utils {
+            extensions.push(ext::debug_utils::NAME.as_ptr());
+        }
+        let enables = [vk::ValidationFeatureEnableEXT::SYNCHRONIZATION_VALIDATION];
+        let mut features =
+            vk::ValidationFeaturesEXT::default().enabled_validation_features(&enables);
+        let mut info = vk::InstanceCreateInfo::default()
+            .application_info(&app)
+            .flags(flags);
+        if settings.validation && has(&layer_extensions, ext::validation_features::NAME) {
+            extensions.push(ext::validation_features::NAME.as_ptr());
+            info = info.push_next(&mut features);
+        }
+        let info = info
+            .enabled_extension_names(&extensions)
+            .enabled_layer_names(&layers);
+        // SAFETY: all pointers in `info` live until the call returns.
+        let raw = unsafe { entry.create_instance(&info, None) }.map_err(|result| match result {
+            vk::Result::ERROR_INCOMPATIBLE_DRIVER => Error::NoDevice(NO_DRIVER.to_owned()),
+            other => error::vulkan("vkCreateInstance")(other),
+        })?;
+        let messages = Arc::new(Messages::default());
+        let mut instance = Self {
+            raw,
+            debug: None,
+            messages,
+            _entry: entry,
+        };
+        if debug_utils {
+            let loader = ext::debug_utils::Instance::new(&instance._entry, &instance.raw);
+            let info = vk::DebugUtilsMessengerCreateInfoEXT::default()
+                .message_severity(
+                    vk::DebugUtilsMessageSeverityFlagsEXT::ERROR
+                        | vk::DebugUtilsMessageSeverityFlagsEXT::WARNING,
+                )
+                .message_type(vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION)
+                .pfn_user_callback(Some(on_message))
+                .user_data(Arc::as_ptr(&instance.messages).cast_mut().cast());
+            // SAFETY: the callback's user data outlives the messenger (see `Drop`).
+            let messenger = unsafe { loader.create_debug_utils_messenger(&info, None) }
+                .map_err(error::create(
+                    "vkCreateDebugUtilsMessengerEXT",
+                    "messenger",
+                    0,
+                ))?;
+            instance.debug = Some((loader, messenger));
+        }
+        Ok(instance)
+    }
+
+    /// Every physical device with what it reports, in the loader's order.
+    pub fn snapshots(&self) -> Result<Vec<(vk::PhysicalDevice, Snapshot)>> {
+        // SAFETY: the instance is live.
+        let devices = match unsafe { self.raw.enumerate_physical_devices() } {
+            Ok(devices) => devices,
+            Err(vk::Result::ERROR_INITIALIZATION_FAILED) => {
+                return Err(Error::NoDevice(NO_DRIVER.to_owned()));
+            }
+            Err(other) => return Err(error::vulkan("vkEnumeratePhysicalDevices")(other)),
+        };
+        devices
+            .into_iter()
+            .map(|d| Ok((d, self.snapshot(d)?)))
+            .collect()
+    }
+
+    fn snapshot(&self, physical: vk::PhysicalDevice) -> Result<Snapshot> {
+        // SAFETY: `physical` belongs to the live instance, here and below.
+        let basic = unsafe { self.raw.get_physical_device_properties(physical) };
+        // SAFETY: as above.
+        let extensions: Vec<String> = unsafe {
+            self.raw
+                .enumerate_device_extension_properties(physical)
+                .map_err(error::vulkan("vkEnumerateDeviceExtensionProperties"))?
+        }
+        .iter()
+        .filter_map(|e| {
+            Some(
+                e.extension_name_as_c_str()
+                    .ok()?
+                    .to_string_lossy()
+                    .into_owned(),
+            )
+        })
+        .collect();
+        let has = |name: &CStr| extensions.iter().any(|e| e.as_bytes() == name.to_bytes());
+        let v12 = basic.api_version >= vk::API_VERSION_1_2;
+        let v13 = basic.api_version >= vk::API_VERSION_1_3;
+
+        let mut id = vk::PhysicalDeviceIDProperties::default();
+        let mut driver = vk::PhysicalDeviceDriverProperties::default();
+        let mut subgroup = vk::PhysicalDeviceSubgroupProperties::default();
+        let mut size_control = vk::PhysicalDeviceSubgroupSizeControlProperties::default();
+        let mut maintenance3 = vk::PhysicalDeviceMaintenance3Properties::default();
+        let mut maintenance4 = vk::PhysicalDeviceMaintenance4Properties::default();
+        let mut push = vk::PhysicalDevicePushDescriptorPropertiesKHR::default();
+        let mut pci = vk::PhysicalDevicePCIBusInfoPropertiesEXT::default();
+        let mut coop2 = vk_ext::CooperativeMatrix2Properties::default();
+        let mut properties = vk::PhysicalDeviceProperties2::default()
+            .push_next(&mut id)
+            .push_next(&mut subgroup)
+            .push_next(&mut maintenance3);
+        if v12 {
+            properties = properties.push_next(&mut driver);
+        }
+        if v13 {
+            properties = properties
+                .push_next(&mut size_control)
+                .push_next(&mut maintenance4);
+        }
+        if has(khr::push_descriptor::NAME) {
+            properties = properties.push_next(&mut push);
+        }
+        if has(ext::pci_bus_info::NAME) {
+            properties = properties.push_next(&mut pci);
+        }
+        if has(vk_ext::NV_COOPERATIVE_MATRIX2) {
+            properties = properties.push_next(&mut coop2);
+        }
+        // SAFETY: the chain holds structures that the device's version and extensions define.
+        unsafe {
+            self.raw
+                .get_physical_device_properties2(physical, &mut properties)
+        };
+
+        let mut chain = FeatureChain::default();
+        let supported = chain.query(&self.raw, physical, basic.api_version, &has);
+
+        // SAFETY: as above.
+        let families = unsafe {
+            self.raw
+                .get_physical_device_queue_family_properties(physical)
+        };
+        // SAFETY: as above.
+        let memory = unsafe { self.raw.get_physical_device_memory_properties(physical) };
+        let text = |s: std::result::Result<&CStr, _>| {
+            s.map_or(String::new(), |t| t.to_string_lossy().into_owned())
+        };
+        let (coop_shapes, flexible_shapes) =
+            self.coop_shapes(physical, supported.cooperative_matrix, &has);
+        Ok(Snapshot {
+            name: text(basic.device_name_as_c_str()),
+            device_type: basic.device_type,
+            vendor_id: basic.vendor_id,
+            device_id: basic.device_id,
+            uuid: id.device_uuid,
+            api_version: basic.api_version,
+            driver_version: basic.driver_version,
+            driver_name: text(driver.driver_name_as_c_str()),
+            driver_info: text(driver.driver_info_as_c_str()),
+            pci: has(ext::pci_bus_info::NAME).then(|| {
+                format!(
+                    "{:04x}:{:02x}:{:02x}.{:x}",
+                    pci.pci_domain, pci.pci_bus, pci.pci_device, pci.pci_function
+                )
+            }),
+            queue_families: families
+                .iter()
+                .map(|f| plan::QueueFamily {
+                    flags: f.queue_flags,
+                    count: f.queue_count,
+                    timestamp_valid_bits: f.timestamp_valid_bits,
+                })
+                .collect(),
+            memory_types: memory
+                .memory_types_as_slice()
+                .iter()
+                .map(|t| plan::MemoryType {
+                    flags: t.property_flags,
+                    heap: t.heap_index,
+                })
+                .collect(),
+            memory_heaps: memory
+                .memory_heaps_as_slice()
+                .iter()
+                .map(|h| plan::MemoryHeap {
+                    size: h.size,
+                    device_local: h.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL),
+                })
+                .collect(),
+            features: supported,
+            limits: basic.limits,
+            subgroup: plan::Subgroup {
+                size: subgroup.subgroup_size,
+                stages: subgroup.supported_stages,
+                operations: subgroup.supported_operations,
+                quad_in_all_stages: subgroup.quad_operations_in_all_stages == vk::TRUE,
+                min_size: size_control.min_subgroup_size,
+                max_size: size_control.max_subgroup_size,
+                max_workgroup_subgroups: size_control.max_compute_workgroup_subgroups,
+                required_size_stages: size_control.required_subgroup_size_stages,
+            },
+            coop_shapes,
+            flexible_shapes,
+            coop2_max_shared: coop2.workgroup_scope_reserved_shared_memory,
+            max_push_descriptors: push.max_push_descriptors,
+            max_allocation_size: maintenance3.max_memory_allocation_size,
+            max_buffer_size: if v13 && maintenance4.max_buffer_size > 0 {
+                maintenance4.max_buffer_size
+            } else {
+                maintenance3.max_memory_allocation_size
+            },
+            extensions,
+        })
+    }
+
+    fn coop_shapes(
+        &self,
+        physical: vk::PhysicalDevice,
+        supported: bool,
+        has: &dyn Fn(&CStr) -> bool,
+    ) -> (Vec<plan::CoopShape>, Vec<plan::FlexibleShape>) {
+        if !supported {
+            return (Vec::new(), Vec::new());
+        }
+        let loader = khr::cooperative_matrix::Instance::new(&self._entry, &self.raw);
+        // SAFETY: the device has the extension.
+        let shapes =
+            unsafe { loader.get_physical_device_cooperative_matrix_properties(physical) }
+                .unwrap_or_default()
+                .iter()
+                .map(|s| plan::CoopShape {
+                    m: s.m_size,
+                    n: s.n_size,
+                    k: s.k_size,
+                    a: s.a_type.as_raw(),
+                    b: s.b_type.as_raw(),
+                    c: s.c_type.as_raw(),
+                    result: s.result_type.as_raw(),
+                    saturating: s.saturating_accumulation == vk::TRUE,
+                    scope: s.scope.as_raw(),
+                })
+                .collect();
+        let mut flexible = Vec::new();
+        if has(vk_ext::NV_COOPERATIVE_MATRIX2) {
+            let name = c"vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV";
+            // SAFETY: the instance is live.
+            let pointer = unsafe {
+                self._entry
+                    .get_instance_proc_addr(self.raw.handle(), name.as_ptr())
+            };
+            if let Some(pointer) = pointer {
+                // SAFETY: the loader returns the named function, whose signature the registry gives.
+                let get: vk_ext::GetFlexibleDimensions = unsafe { std::mem::transmute(pointer) };
+                let mut count = 0;
+                // SAFETY: a null array asks for the count.
+                let counted = unsafe { get(physical, &mut count, std::ptr::null_mut()) };
+                if counted == vk::Result::SUCCESS {
+                    let mut list = vec![vk_ext::FlexibleDimensions::default(); count as usize];
+                    // SAFETY: `list` holds `count` initialised structures.
+                    let got = unsafe { get(physical, &mut count, list.as_mut_ptr()) };
+                    if got == vk::Result::SUCCESS {
+                        list.truncate(count as usize);
+                        flexible = list
+                            .iter()
+                            .map(|s| plan::FlexibleShape {
+                                m_granularity: s.m_granularity,
+                                n_granularity: s.n_granularity,
+                                k_granularity: s.k_granularity,
+                                a: s.a_type,
+                                b: s.b_type,
+                                c: s.c_type,
+                                result: s.result_type,
+                                saturating: s.saturating_accumulation == vk::TRUE,
+                                scope: s.scope,
+                                workgroup_invocations: s.workgroup_invocations,
+                            })
+                            .collect();
+                    }
+                }
+            }
+        }
+        (shapes, flexible)
+    }
+}
+
+/// The feature structures that are queried and, as they come back, enabled.
+#[derive(Default)]
+struct FeatureChain {
+    core: vk::PhysicalDeviceFeatures,
+    v11: vk::PhysicalDeviceVulkan11Features<'static>,
+    v12: vk::PhysicalDeviceVulkan12Features<'static>,
+    v13: vk::PhysicalDeviceVulkan13Features<'static>,
+    coop: vk::PhysicalDeviceCooperativeMatrixFeaturesKHR<'static>,
+    coop2: vk_ext::CooperativeMatrix2Features,
+    bf16: vk_ext::Bfloat16Features,
+    atomic_float: vk::PhysicalDeviceShaderAtomicFloatFeaturesEXT<'static>,
+    explicit_layout: vk::PhysicalDeviceWorkgroupMemoryExplicitLayoutFeaturesKHR<'static>,
+    with: Optional,
+}
+
+/// Which optional structures belong in the chain.
+#[derive(Default, Clone, Copy)]
+struct Optional {
+    v13: bool,
+    coop: bool,
+    coop2: bool,
+    bf16: bool,
+    atomic_float: bool,
+    explicit_layout: bool,
+}
+
+impl FeatureChain {
+    fn query(
+        &mut self,
+        instance: &ash::Instance,
+        physical: vk::PhysicalDevice,
+        version: u32,
+        has: &dyn Fn(&CStr) -> bool,
+    ) -> plan::Features {
+        if version < vk::API_VERSION_1_2 {
+            return plan::Features::default();
+        }
+        self.with = Optional {
+            v13: version >= vk::API_VERSION_1_3,
+            coop: has(khr::cooperative_matrix::NAME),
+            coop2: has(khr::cooperative_matrix::NAME) && has(vk_ext::NV_COOPERATIVE_MATRIX2),
+            bf16: has(vk_ext::KHR_SHADER_BFLOAT16),
+            atomic_float: has(ext::shader_atomic_float::NAME),
+            explicit_layout: has(khr::workgroup_memory_explicit_layout::NAME),
+        };
+        let with = self.with;
+        let mut features = vk::PhysicalDeviceFeatures2::default()
+            .push_next(&mut self.v11)
+            .push_next(&mut self.v12);
+        if with.v13 {
+            features = features.push_next(&mut self.v13);
+        }
+        if with.coop {
+            features = features.push_next(&mut self.coop);
+        }
+        if with.coop2 {
+            features = features.push_next(&mut self.coop2);
+        }
+        if with.bf16 {
+            features = features.push_next(&mut self.bf16);
+        }
+        if with.atomic_float {
+            features = features.push_next(&mut self.atomic_float);
+        }
+        if with.explicit_layout {
+            features = features.push_next(&mut self.explicit_layout);
+        }
+        // SAFETY: the chain holds structures that the device's version and extensions define.
+        unsafe { instance.get_physical_device_features2(physical, &mut features) };
+        let core = features.features;
+        // Only what compute shaders can use: robust access costs time on every load.
+        self.core = vk::PhysicalDeviceFeatures {
+            shader_float64: core.shader_float64,
+            shader_int64: core.shader_int64,
+            shader_int16: core.shader_int16,
+            shader_storage_buffer_array_dynamic_indexing: core
+                .shader_storage_buffer_array_dynamic_indexing,
+            ..Default::default()
+        };
+        // A feature that goes with another extension's or with graphics stays off.
+        let v11 = self.v11;
+        self.v11 = vk::PhysicalDeviceVulkan11Features {
+            storage_buffer16_bit_access: v11.storage_buffer16_bit_access,
+            uniform_and_storage_buffer16_bit_access: v11.uniform_and_storage_buffer16_bit_access,
+            storage_push_constant16: v11.storage_push_constant16,
+            variable_pointers: v11.variable_pointers,
+            variable_pointers_storage_buffer: v11.variable_pointers_storage_buffer,
+            ..Default::default()
+        };
+        let v12 = self.v12;
+        self.v12 = vk::PhysicalDeviceVulkan12Features {
+            storage_buffer8_bit_access: v12.storage_buffer8_bit_access,
+            uniform_and_storage_buffer8_bit_access: v12.uniform_and_storage_buffer8_bit_access,
+            storage_push_constant8: v12.storage_push_constant8,
+            shader_buffer_int64_atomics: v12.shader_buffer_int64_atomics,
+            shader_shared_int64_atomics: v12.shader_shared_int64_atomics,
+            shader_float16: v12.shader_float16,
+            shader_int8: v12.shader_int8,
+            scalar_block_layout: v12.scalar_block_layout,
+            uniform_buffer_standard_layout: v12.uniform_buffer_standard_layout,
+            shader_subgroup_extended_types: v12.shader_subgroup_extended_types,
+            host_query_reset: v12.host_query_reset,
+            timeline_semaphore: v12.timeline_semaphore,
+            buffer_device_address: v12.buffer_device_address,
+            vulkan_memory_model: v12.vulkan_memory_model,
+            vulkan_memory_model_device_scope: v12.vulkan_memory_model_device_scope,
+            ..Default::default()
+        };
+        let v13 = self.v13;
+        self.v13 = vk::PhysicalDeviceVulkan13Features {
+            subgroup_size_control: v13.subgroup_size_control,
+            compute_full_subgroups: v13.compute_full_subgroups,
+            synchronization2: v13.synchronization2,
+            shader_zero_initialize_workgroup_memory: v13.shader_zero_initialize_workgroup_memory,
+            shader_integer_dot_product: v13.shader_integer_dot_product,
+            maintenance4: v13.maintenance4,
+            ..Default::default()
+        };
+        self.coop.p_next = std::ptr::null_mut();
+        self.coop2.p_next = std::ptr::null_mut();
+        self.bf16.p_next = std::ptr::null_mut();
+        self.atomic_float.p_next = std::ptr::null_mut();
+        self.explicit_layout.p_next = std::ptr::null_mut();
+        let on = |b: vk::Bool32| b == vk::TRUE;
+        plan::Features {
+            timeline_semaphore: on(v12.timeline_semaphore),
+            buffer_device_address: on(v12.buffer_device_address),
+            float16: on(v12.shader_float16),
+            storage16: on(v11.storage_buffer16_bit_access),
+            subgroup_size_control: with.v13 && on(v13.subgroup_size_control),
+            compute_full_subgroups: with.v13 && on(v13.compute_full_subgroups),
+            cooperative_matrix: with.coop && on(self.coop.cooperative_matrix),
+            cooperative_matrix2: with.coop2
+                && on(self.coop2.workgroup_scope)
+                && on(self.coop2.flexible_dimensions),
+            bfloat16: with.bf16 && on(self.bf16.bfloat16_type),
+            bfloat16_cooperative_matrix: with.bf16 && on(self.bf16.bfloat16_cooperative_matrix),
+        }
+    }
+
+    /// Extensions that the chain's structures belong to.
+    fn extensions(&self) -> Vec<&'static CStr> {
+        let with = self.with;
+        [
+            (with.coop, khr::cooperative_matrix::NAME),
+            (with.coop2, vk_ext::NV_COOPERATIVE_MATRIX2),
+            (with.bf16, vk_ext::KHR_SHADER_BFLOAT16),
+            (with.atomic_float, ext::shader_atomic_float::NAME),
+            (
+                with.explicit_layout,
+                khr::workgroup_memory_explicit_layout::NAME,
+            ),
+        ]
+        .into_iter()
+        .filter_map(|(on, name)| on.then_some(name))
+        .collect()
+    }
+
+    fn enable<'a>(&'a mut self, mut info: vk::DeviceCreateInfo<'a>) -> vk::DeviceCreateInfo<'a> {
+        let with = self.with;
+        info = info
+            .enabled_features(&self.core)
+            .push_next(&mut self.v11)
+            .push_next(&mut self.v12);
+        if with.v13 {
+            info = info.push_next(&mut self.v13);
+        }
+        if with.coop {
+            info = info.push_next(&mut self.coop);
+        }
+        if with.coop2 {
+            info = info.push_next(&mut self.coop2);
+        }
+        if with.bf16 {
+            info = info.push_next(&mut self.bf16);
+        }
+        if with.atomic_float {
+            info = info.push_next(&mut self.atomic_float);
+        }
+        if with.explicit_layout {
+            info = info.push_next(&mut self.explicit_layout);
+        }
+        info
+    }
+}
+
+/// The logical device with everything that was decided about it.
+pub struct Device {
+    pub raw: ash::Device,
+    pub push: Option<khr::push_descriptor::Device>,
+    names: Option<ext::debug_utils::Device>,
+    pub queue: vk::Queue,
+    pub physical: vk::PhysicalDevice,
+    pub snapshot: Snapshot,
+    pub plan: Plan,
+    /// Set by the first call that reports a lost device; every later call fails with it.
+    lost: AtomicBool,
+    pub has_budget: bool,
+    pub instance: Instance,
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // SAFETY: `Context` waited for the queue and destroyed all objects; the last `Arc` is here.
+        unsafe { self.raw.destroy_device(None) };
+    }
+}
+
+impl Device {
+    pub fn new(settings: &Settings) -> Result<Self> {
+        let instance = Instance::new(settings)?;
+        let (handles, snapshots): (Vec<_>, Vec<_>) = instance.snapshots()?.into_iter().unzip();
+        let plan = plan::choose(&snapshots, &settings.wishes)?;
+        let snapshot = snapshots[plan.device].clone();
+        let physical = handles[plan.device];
+        if settings.debug_coop {
+            for shape in &snapshot.coop_shapes {
+                eprintln!("helios-vk: cooperative matrix {shape:?}");
+            }
+            for shape in &snapshot.flexible_shapes {
+                eprintln!("helios-vk: cooperative matrix 2 {shape:?}");
+            }
+        }
+        let has = |name: &CStr| {
+            snapshot
+                .extensions
+                .iter()
+                .any(|e| e.as_bytes() == name.to_bytes())
+        };
+        let mut chain = FeatureChain::default();
+        chain.query(&instance.raw, physical, snapshot.api_version, &has);
+        let mut extensions = chain.extensions();
+        if plan.push_descriptors {
+            extensions.push(khr::push_descriptor::NAME);
+        }
+        for optional in [ext::memory_budget::NAME, khr::portability_subset::NAME] {
+            if has(optional) {
+                extensions.push(optional);
+            }
+        }
+        let names: Vec<*const c_char> = extensions.iter().map(|e| e.as_ptr()).collect();
+        let priorities = [1.0];
+        let queues = [vk::DeviceQueueCreateInfo::default()
+            .queue_family_index(plan.queue_family)
+            .queue_priorities(&priorities)];
+        let info = chain.enable(
+            vk::DeviceCreateInfo::default()
+                .queue_create_infos(&queues)
+                .enabled_extension_names(&names),
+        );
+        // SAFETY: features and extensions are those the device reported; pointers outlive the call.
+        let raw = unsafe { instance.raw.create_device(physical, &info, None) }
+            .map_err(error::create("vkCreateDevice", "device", 0))?;
+        // SAFETY: the queue was asked for above.
+        let queue = unsafe { raw.get_device_queue(plan.queue_family, 0) };
+        let push = plan
+            .push_descriptors
+            .then(|| khr::push_descriptor::Device::new(&instance.raw, &raw));
+        let names = instance
+            .debug
+            .is_some()
+            .then(|| ext::debug_utils::Device::new(&instance.raw, &raw));
+        let has_budget = has(ext::memory_budget::NAME);
+        Ok(Self {
+            raw,
+            push,
+            names,
+            queue,
+            physical,
+            snapshot,
+            plan,
+            lost: AtomicBool::new(false),
+            has_budget,
+            instance,
+        })
+    }
+
+    pub fn lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+
+    /// Notes a lost device, so that every later call fails with it.
+    pub fn observe(&self, error: Error) -> Error {
+        if matches!(error, Error::DeviceLost(_)) {
+            self.lost.store(true, Ordering::Release);
+        }
+        error
+    }
+
+    /// Makes a failure final: every later call fails as on a lost device.
+    pub fn fail(&self, _cause: &Error) {
+        self.lost.store(true, Ordering::Release);
+    }
+
+    pub fn check_alive(&self) -> Result<()> {
+        if self.lost() {
+            return Err(Error::DeviceLost("in an earlier call".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Gives an object a name that validation messages and debuggers show.
+    pub fn name<T: vk::Handle>(&self, object: T, name: &str) {
+        let (Some(names), Ok(name)) = (&self.names, CString::new(name)) else {
+            return;
+        };
+        let info = vk::DebugUtilsObjectNameInfoEXT::default()
+            .object_handle(object)
+            .object_name(&name);
+        // SAFETY: the object belongs to this device. A failure only loses the name.
+        let _ = unsafe { names.set_debug_utils_object_name(&info) };
+    }
+
+    /// Bytes in use and allowed by heap, where the driver tells (`VK_EXT_memory_budget`).
+    pub fn budget(&self) -> Option<Vec<(u64, u64)>> {
+        if !self.has_budget {
+            return None;
+        }
+        let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
+        let mut properties = vk::PhysicalDeviceMemoryProperties2::default().push_next(&mut budget);
+        // SAFETY: the device has the extension.
+        unsafe {
+            self.instance
+                .raw
+                .get_physical_device_memory_properties2(self.physical, &mut properties)
+        };
+        let heaps = self.snapshot.memory_heaps.len();
+        Some(
+            (0..heaps)
+                .map(|i| (budget.heap_usage[i], budget.heap_budget[i]))
+                .collect(),
+        )
+    }
+
+    /// Bytes of the largest device-local heap.
+    pub fn device_local_bytes(&self) -> u64 {
+        self.snapshot
+            .memory_heaps
+            .iter()
+            .filter(|h| h.device_local)
+            .map(|h| h.size)
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+/// All devices as the drivers list them, without opening one.
+pub fn list(settings: &Settings) -> Result<Vec<Snapshot>> {
+    let instance = Instance::new(settings)?;
+    Ok(instance.snapshots()?.into_iter().map(|(_, s)| s).collect())
+}

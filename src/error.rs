@@ -1,0 +1,236 @@
+//! One error type for the crate and the maps from Vulkan results to it.
+//!
+//! Messages name the argument and the value; the JS edge (`api`) puts the call's name in front.
+
+use ash::vk;
+use thiserror::Error as ThisError;
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The `code` property of the JS error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Code {
+    InvalidHandle,
+    InvalidArgument,
+    InvalidBatch,
+    OutOfMemory,
+    DeviceLost,
+    NoDevice,
+    NoLoader,
+    Unsupported,
+    Vulkan,
+    Aborted,
+}
+
+impl Code {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InvalidHandle => "ERR_HELIOS_INVALID_HANDLE",
+            Self::InvalidArgument => "ERR_HELIOS_INVALID_ARGUMENT",
+            Self::InvalidBatch => "ERR_HELIOS_INVALID_BATCH",
+            Self::OutOfMemory => "ERR_HELIOS_OUT_OF_MEMORY",
+            Self::DeviceLost => "ERR_HELIOS_DEVICE_LOST",
+            Self::NoDevice => "ERR_HELIOS_NO_DEVICE",
+            Self::NoLoader => "ERR_HELIOS_NO_LOADER",
+            Self::Unsupported => "ERR_HELIOS_UNSUPPORTED",
+            Self::Vulkan => "ERR_HELIOS_VULKAN",
+            Self::Aborted => "ERR_HELIOS_ABORTED",
+        }
+    }
+}
+
+/// Which JS class an error becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    Error,
+    TypeError,
+    RangeError,
+}
+
+#[derive(Debug, Clone, ThisError)]
+pub enum Error {
+    /// An argument of the wrong type.
+    #[error("{argument} must be {expected}, got {value}")]
+    Type {
+        argument: String,
+        expected: String,
+        value: String,
+    },
+    /// An argument of the right type with a value that cannot be used.
+    #[error("{argument} {problem}, got {value}")]
+    Range {
+        argument: String,
+        problem: String,
+        value: String,
+    },
+    /// A handle that is no handle at all.
+    #[error("{argument} must be a {kind} handle (an integer from 0 to 2147483647), got {value}")]
+    NoHandle {
+        argument: String,
+        kind: &'static str,
+        value: String,
+        class: Class,
+    },
+    /// A handle that was never issued, or whose object was destroyed.
+    #[error("{argument}: no {kind} has the handle {value} (never created, or destroyed)")]
+    Handle {
+        argument: String,
+        kind: &'static str,
+        value: String,
+    },
+    /// A packed list that does not decode; the message names record and byte offset.
+    #[error("packed list: {0}")]
+    Packed(#[from] crate::decode::DecodeError),
+    #[error("{0}")]
+    Batch(String),
+    #[error("{0}")]
+    Shader(#[from] crate::reflect::ReflectError),
+    #[error("{what} of {bytes} bytes: out of {space} memory{hint}")]
+    OutOfMemory {
+        what: &'static str,
+        bytes: u64,
+        space: &'static str,
+        hint: String,
+    },
+    #[error("the device was lost ({0}); call destroy() and initDevice() to go on")]
+    DeviceLost(String),
+    #[error("{0}")]
+    NoDevice(String),
+    #[error("{0}")]
+    NoLoader(String),
+    #[error("{0}")]
+    Unsupported(String),
+    #[error("{call} failed with {result:?}")]
+    Vulkan {
+        call: &'static str,
+        result: vk::Result,
+    },
+    #[error("Vulkan validation: {0}")]
+    Validation(String),
+    /// Something that only a bug of ours or of the driver can cause.
+    #[error("internal: {0}")]
+    Internal(String),
+    #[error("{0}")]
+    Aborted(String),
+}
+
+impl Error {
+    pub fn code(&self) -> Code {
+        use crate::decode::ErrorKind;
+        match self {
+            Self::Handle { .. } | Self::NoHandle { .. } => Code::InvalidHandle,
+            Self::Packed(e) => match e.kind() {
+                ErrorKind::InvalidHandle => Code::InvalidHandle,
+                ErrorKind::InvalidArgument => Code::InvalidArgument,
+            },
+            Self::Type { .. } | Self::Range { .. } | Self::Shader(_) => Code::InvalidArgument,
+            Self::Batch(_) => Code::InvalidBatch,
+            Self::OutOfMemory { .. } => Code::OutOfMemory,
+            Self::DeviceLost(_) => Code::DeviceLost,
+            Self::NoDevice(_) => Code::NoDevice,
+            Self::NoLoader(_) => Code::NoLoader,
+            Self::Unsupported(_) => Code::Unsupported,
+            Self::Vulkan { .. } | Self::Validation(_) | Self::Internal(_) => Code::Vulkan,
+            Self::Aborted(_) => Code::Aborted,
+        }
+    }
+
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Type { .. } => Class::TypeError,
+            Self::NoHandle { class, .. } => *class,
+            Self::Range { .. } | Self::Handle { .. } | Self::Packed(_) | Self::Shader(_) => {
+                Class::RangeError
+            }
+            _ => Class::Error,
+        }
+    }
+
+    /// The argument that was wrong, where one was.
+    pub fn argument(&self) -> Option<&str> {
+        match self {
+            Self::Type { argument, .. }
+            | Self::Range { argument, .. }
+            | Self::NoHandle { argument, .. }
+            | Self::Handle { argument, .. } => Some(argument),
+            Self::Packed(_) => Some("packed"),
+            Self::Shader(_) => Some("spirv"),
+            _ => None,
+        }
+    }
+
+    /// The value of that argument, as shown in the message.
+    pub fn value(&self) -> Option<&str> {
+        match self {
+            Self::Type { value, .. }
+            | Self::Range { value, .. }
+            | Self::NoHandle { value, .. }
+            | Self::Handle { value, .. } => Some(value),
+            _ => None,
+        }
+    }
+
+    pub fn range(
+        argument: impl Into<String>,
+        problem: impl Into<String>,
+        value: impl ToString,
+    ) -> Self {
+        Self::Range {
+            argument: argument.into(),
+            problem: problem.into(),
+            value: value.to_string(),
+        }
+    }
+
+    pub fn handle(argument: impl Into<String>, kind: &'static str, value: i32) -> Self {
+        Self::Handle {
+            argument: argument.into(),
+            kind,
+            value: value.to_string(),
+        }
+    }
+}
+
+/// Maps the result of an allocating Vulkan call (`vkCreate*`, `vkAllocate*`).
+pub fn create(
+    call: &'static str,
+    what: &'static str,
+    bytes: u64,
+) -> impl FnOnce(vk::Result) -> Error {
+    move |result| match result {
+        vk::Result::ERROR_OUT_OF_DEVICE_MEMORY => Error::OutOfMemory {
+            what,
+            bytes,
+            space: "device",
+            hint: String::new(),
+        },
+        vk::Result::ERROR_OUT_OF_HOST_MEMORY => Error::OutOfMemory {
+            what,
+            bytes,
+            space: "host",
+            hint: String::new(),
+        },
+        vk::Result::ERROR_DEVICE_LOST => Error::DeviceLost(call.to_owned()),
+        result => Error::Vulkan { call, result },
+    }
+}
+
+/// Maps the result of a call that allocates nothing that the caller sized.
+pub fn vulkan(call: &'static str) -> impl FnOnce(vk::Result) -> Error {
+    move |result| match result {
+        vk::Result::ERROR_DEVICE_LOST => Error::DeviceLost(call.to_owned()),
+        vk::Result::ERROR_OUT_OF_DEVICE_MEMORY => Error::OutOfMemory {
+            what: call,
+            bytes: 0,
+            space: "device",
+            hint: String::new(),
+        },
+        vk::Result::ERROR_OUT_OF_HOST_MEMORY => Error::OutOfMemory {
+            what: call,
+            bytes: 0,
+            space: "host",
+            hint: String::new(),
+        },
+        result => Error::Vulkan { call, result },
+    }
+}

@@ -1,0 +1,38 @@
+//! helios-vk: a Vulkan compute device for Node.js.
+//!
+//! Every call takes the same way, and no stage knows one above it:
+//!
+//! ```text
+//! JS call ─ api ──► decode ──► hazard ──► record ──► submit ──► timeline
+//!           │        │           │          │          │          │
+//!           │        checked     barrier    command    queue      value reached:
+//!           │        lists       or not     slots                 results, reuse
+//!           └─ context: owns the device and lets each call append to one stream of work
+//! ```
+//!
+//! What a call does is as if each dispatch, fill, upload and read ran alone, in call order; rings,
+//! staging and batches change nothing but the speed.
+
+#![warn(unsafe_op_in_unsafe_fn)]
+#![deny(clippy::undocumented_unsafe_blocks)]
+
+mod api;
+pub mod buffer;
+pub mod context;
+pub mod decode;
+pub mod device;
+pub mod error;
+pub mod hazard;
+pub mod memory;
+pub mod pipeline;
+pub mod plan;
+pub mod record;
+pub mod reflect;
+pub mod ring;
+pub mod shaders;
+pub mod staging;
+pub mod submit;
+pub mod table;
+pub mod timeline;
+pub mod timing;
+pub mod vk_ext;

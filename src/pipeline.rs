@@ -1,0 +1,500 @@
+//! Compute pipelines: what each reads and writes, their shared layouts, and the cache on disk.
+
+use std::collections::HashMap;
+use std::ffi::CStr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ash::vk;
+
+use crate::decode::MAX_BINDINGS;
+use crate::device::Device;
+use crate::error::{self, Error, Result};
+use crate::hazard::Access;
+use crate::reflect::{self, Reflection};
+
+/// One layout for all pipelines of the same binding count and push-constant size, so that
+/// descriptors and push constants stay bound across them.
+#[derive(Clone, Copy)]
+pub struct Layout {
+    pub raw: vk::PipelineLayout,
+    pub set: vk::DescriptorSetLayout,
+    /// Writes all bindings from an array of `VkDescriptorBufferInfo`; null if there are none.
+    pub template: vk::DescriptorUpdateTemplate,
+    /// Whether the template pushes descriptors instead of updating a set.
+    pub push: bool,
+    pub bindings: u32,
+}
+
+/// A compute pipeline with what the recorder and the planner need of it.
+pub struct Pipeline {
+    pub raw: vk::Pipeline,
+    pub layout: Layout,
+    pub bindings: u32,
+    pub push_bytes: u32,
+    /// What its shader does to each binding, from its SPIR-V.
+    pub access: [Access; MAX_BINDINGS],
+    /// What it does through device addresses: counts as touching every buffer.
+    pub everything: Access,
+    pub name: Option<String>,
+}
+
+/// What `createPipeline` may be given besides the shader.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Word `i` is the value of `constant_id` i.
+    pub specialization: Vec<u32>,
+    pub required_subgroup_size: Option<u32>,
+    pub full_subgroups: bool,
+    pub name: Option<String>,
+}
+
+/// Capabilities of SPIR-V that a device may lack, with the feature that goes with each.
+fn missing_capability(reflection: &Reflection, device: &Device) -> Option<&'static str> {
+    let features = &device.snapshot.features;
+    let has = |capability: u32| reflection.capabilities.contains(&capability);
+    const FLOAT16: u32 = 9;
+    const COOPERATIVE_MATRIX: u32 = 6022;
+    const BFLOAT16: u32 = 5116;
+    const BFLOAT16_COOPERATIVE_MATRIX: u32 = 5118;
+    const PHYSICAL_STORAGE: u32 = 5347;
+    const STORAGE16: u32 = 4433;
+    const COOPERATIVE_MATRIX2: [u32; 6] = [5430, 5431, 5432, 5433, 5434, 5439];
+    if has(COOPERATIVE_MATRIX) && !features.cooperative_matrix {
+        return Some("cooperative matrices (VK_KHR_cooperative_matrix)");
+    }
+    if COOPERATIVE_MATRIX2.iter().any(|&c| has(c)) && !features.cooperative_matrix2 {
+        return Some("cooperative matrices 2 (VK_NV_cooperative_matrix2)");
+    }
+    if has(BFLOAT16) && !features.bfloat16 {
+        return Some("bfloat16 (VK_KHR_shader_bfloat16)");
+    }
+    if has(BFLOAT16_COOPERATIVE_MATRIX) && !features.bfloat16_cooperative_matrix {
+        return Some("bfloat16 cooperative matrices (VK_KHR_shader_bfloat16)");
+    }
+    if has(FLOAT16) && !features.float16 {
+        return Some("16-bit floats (shaderFloat16)");
+    }
+    if has(STORAGE16) && !features.storage16 {
+        return Some("16-bit storage (storageBuffer16BitAccess)");
+    }
+    if has(PHYSICAL_STORAGE) && !features.buffer_device_address {
+        return Some("device addresses (bufferDeviceAddress)");
+    }
+    None
+}
+
+/// Creates pipelines and owns the layouts and the cache.
+pub struct Factory {
+    device: Arc<Device>,
+    layouts: HashMap<(u32, u32), Layout>,
+    cache: vk::PipelineCache,
+    cache_file: Option<PathBuf>,
+    /// Pipelines made since the cache was read: nothing to write back at 0.
+    created: u64,
+    debug: bool,
+}
+
+impl Factory {
+    pub fn new(device: Arc<Device>) -> Result<Self> {
+        let cache_file = cache_file(&device);
+        let data = cache_file
+            .as_ref()
+            .and_then(|path| std::fs::read(path).ok())
+            .filter(|data| cache_matches(data, &device))
+            .unwrap_or_default();
+        let info = vk::PipelineCacheCreateInfo::default().initial_data(&data);
+        // SAFETY: the device is live; a driver must refuse initial data that it does not accept.
+        let cache = unsafe { device.raw.create_pipeline_cache(&info, None) }.map_err(
+            error::create("vkCreatePipelineCache", "pipeline cache", data.len() as u64),
+        )?;
+        Ok(Self {
+            device,
+            layouts: HashMap::new(),
+            cache,
+            cache_file,
+            created: 0,
+            debug: crate::device::flag("HELIOS_DEBUG_PIPELINES"),
+        })
+    }
+
+    fn layout(&mut self, bindings: u32, push_bytes: u32) -> Result<Layout> {
+        if let Some(&layout) = self.layouts.get(&(bindings, push_bytes)) {
+            return Ok(layout);
+        }
+        let device = &self.device;
+        let push = device.push.is_some() && bindings <= device.snapshot.max_push_descriptors;
+        let list: Vec<_> = (0..bindings)
+            .map(|binding| {
+                vk::DescriptorSetLayoutBinding::default()
+                    .binding(binding)
+                    .descriptor_type(vk::DescriptorType::STORAGE_BUFFER)
+                    .descriptor_count(1)
+                    .stage_flags(vk::ShaderStageFlags::COMPUTE)
+            })
+            .collect();
+        let mut info = vk::DescriptorSetLayoutCreateInfo::default().bindings(&list);
+        if push {
+            info = info.flags(vk::DescriptorSetLayoutCreateFlags::PUSH_DESCRIPTOR_KHR);
+        }
+        // SAFETY: the device is live and the description valid, here and below.
+        let set = unsafe { device.raw.create_descriptor_set_layout(&info, None) }.map_err(
+            error::create("vkCreateDescriptorSetLayout", "descriptor set layout", 0),
+        )?;
+        let sets = [set];
+        let ranges = [vk::PushConstantRange::default()
+            .stage_flags(vk::ShaderStageFlags::COMPUTE)
+            .size(push_bytes)];
+        let mut info = vk::PipelineLayoutCreateInfo::default().set_layouts(&sets);
+        if push_bytes > 0 {
+            info = info.push_constant_ranges(&ranges);
+        }
+        // SAFETY: as above.
+        let raw = unsafe { device.raw.create_pipeline_layout(&info, None) }.map_err(|e| {
+            // SAFETY: nothing uses the set layout yet.
+            unsafe { device.raw.destroy_descriptor_set_layout(set, None) };
+            error::create("vkCreatePipelineLayout", "pipeline layout", 0)(e)
+        })?;
+        let mut template = vk::DescriptorUpdateTemplate::null();
+        if bindings > 0 {
+            let entries = [vk::DescriptorUpdateTemplateEntry::default()
+                .dst_binding(0)
+                .descriptor_count(1)
+                .descriptor_type(vk::DescriptorType::STORAGE_BUFFER)];
+            let stride = size_of::<vk::DescriptorBufferInfo>();
+            let entries: Vec<_> = (0..bindings)
+                .map(|i| {
+                    entries[0]
+                        .dst_binding(i)
+                        .offset(i as usize * stride)
+                        .stride(stride)
+                })
+                .collect();
+            let info = vk::DescriptorUpdateTemplateCreateInfo::default()
+                .descriptor_update_entries(&entries)
+                .template_type(if push {
+                    vk::DescriptorUpdateTemplateType::PUSH_DESCRIPTORS_KHR
+                } else {
+                    vk::DescriptorUpdateTemplateType::DESCRIPTOR_SET
+                })
+                .descriptor_set_layout(set)
+                .pipeline_bind_point(vk::PipelineBindPoint::COMPUTE)
+                .pipeline_layout(raw)
+                .set(0);
+            // SAFETY: as above.
+            template = unsafe { device.raw.create_descriptor_update_template(&info, None) }
+                .map_err(|e| {
+                    // SAFETY: nothing uses the layouts yet.
+                    unsafe {
+                        device.raw.destroy_pipeline_layout(raw, None);
+                        device.raw.destroy_descriptor_set_layout(set, None);
+                    }
+                    error::create("vkCreateDescriptorUpdateTemplate", "update template", 0)(e)
+                })?;
+        }
+        let layout = Layout {
+            raw,
+            set,
+            template,
+            push,
+            bindings,
+        };
+        self.layouts.insert((bindings, push_bytes), layout);
+        Ok(layout)
+    }
+
+    /// Compiles `spirv` (entry point `main`) for `bindings` storage buffers and `push_bytes` bytes
+    /// of push constants. What it reads and writes is found here, once.
+    pub fn create(
+        &mut self,
+        spirv: &[u32],
+        bindings: u32,
+        push_bytes: u32,
+        options: &Options,
+    ) -> Result<Pipeline> {
+        let reflection = reflect::reflect(spirv)?;
+        let device = Arc::clone(&self.device);
+        let limits = &device.snapshot.limits;
+        if reflection.bindings > bindings {
+            return Err(Error::range(
+                "numBindings",
+                format!(
+                    "must cover the shader's bindings 0 to {}",
+                    reflection.bindings - 1
+                ),
+                bindings,
+            ));
+        }
+        if reflection.push_bytes > push_bytes {
+            return Err(Error::range(
+                "pushBytes",
+                format!("must cover the shader's {} bytes", reflection.push_bytes),
+                push_bytes,
+            ));
+        }
+        if let Some(what) = missing_capability(&reflection, &device) {
+            return Err(Error::Unsupported(format!(
+                "the shader needs {what}, which {} does not have",
+                device.snapshot.name
+            )));
+        }
+        let mut size = reflection.workgroup_size;
+        for (axis, id) in reflection.workgroup_size_ids.iter().enumerate() {
+            if let Some(&value) = id.and_then(|id| options.specialization.get(id as usize)) {
+                size[axis] = value;
+            }
+        }
+        for axis in 0..3 {
+            if size[axis] == 0 || size[axis] > limits.max_compute_work_group_size[axis] {
+                return Err(Error::range(
+                    "spirv",
+                    format!(
+                        "has a workgroup size outside 1…{} in {}",
+                        limits.max_compute_work_group_size[axis],
+                        ["x", "y", "z"][axis]
+                    ),
+                    size[axis],
+                ));
+            }
+        }
+        let invocations: u64 = size.iter().map(|&s| u64::from(s)).product();
+        if invocations > u64::from(limits.max_compute_work_group_invocations) {
+            return Err(Error::range(
+                "spirv",
+                format!(
+                    "has more than {} invocations a workgroup",
+                    limits.max_compute_work_group_invocations
+                ),
+                invocations,
+            ));
+        }
+        if options.specialization.is_empty()
+            && let Some(shared) = reflection.shared_bytes
+            && shared > u64::from(limits.max_compute_shared_memory_size)
+        {
+            return Err(Error::Unsupported(format!(
+                "the shader needs {shared} bytes of shared memory, {} has {}",
+                device.snapshot.name, limits.max_compute_shared_memory_size
+            )));
+        }
+        if let Some(wanted) = options.required_subgroup_size {
+            let subgroup = &device.snapshot.subgroup;
+            let possible = device.snapshot.features.subgroup_size_control
+                && subgroup
+                    .required_size_stages
+                    .contains(vk::ShaderStageFlags::COMPUTE)
+                && wanted.is_power_of_two()
+                && (subgroup.min_size..=subgroup.max_size).contains(&wanted);
+            // A fixed subgroup size needs no asking.
+            if !possible && wanted != subgroup.size {
+                return Err(Error::range(
+                    "options.requiredSubgroupSize",
+                    format!(
+                        "must be a power of two from {} to {} on this device",
+                        subgroup.min_size.max(1),
+                        subgroup.max_size.max(subgroup.size)
+                    ),
+                    wanted,
+                ));
+            }
+        }
+        let layout = self.layout(bindings, push_bytes)?;
+        let module_info = vk::ShaderModuleCreateInfo::default().code(spirv);
+        // SAFETY: the words parsed as a module. A driver may still reject it.
+        let module = unsafe { device.raw.create_shader_module(&module_info, None) }.map_err(
+            error::create(
+                "vkCreateShaderModule",
+                "shader module",
+                spirv.len() as u64 * 4,
+            ),
+        )?;
+        let entries: Vec<_> = (0..options.specialization.len())
+            .map(|i| {
+                vk::SpecializationMapEntry::default()
+                    .constant_id(i as u32)
+                    .offset(i as u32 * 4)
+                    .size(4)
+            })
+            .collect();
+        let words: Vec<u8> = options
+            .specialization
+            .iter()
+            .flat_map(|w| w.to_ne_bytes())
+            .collect();
+        let specialization = vk::SpecializationInfo::default()
+            .map_entries(&entries)
+            .data(&words);
+        let mut required = vk::PipelineShaderStageRequiredSubgroupSizeCreateInfo::default()
+            .required_subgroup_size(options.required_subgroup_size.unwrap_or(0));
+        let entry: &CStr = c"main";
+        let mut stage = vk::PipelineShaderStageCreateInfo::default()
+            .stage(vk::ShaderStageFlags::COMPUTE)
+            .module(module)
+            .name(entry);
+        if !entries.is_empty() {
+            stage = stage.specialization_info(&specialization);
+        }
+        if options.required_subgroup_size.is_some()
+            && device.snapshot.features.subgroup_size_control
+        {
+            stage = stage.push_next(&mut required);
+        }
+        if options.full_subgroups && device.snapshot.features.compute_full_subgroups {
+            stage =
+                stage.flags(vk::PipelineShaderStageCreateFlags::REQUIRE_FULL_SUBGROUPS);
+        }
+        let info = vk::ComputePipelineCreateInfo::default()
+            .stage(stage)
+            .layout(layout.raw);
+        // SAFETY: module, layout and specialization live until the call returns.
+        let made = unsafe {
+            device
+                .raw
+                .create_compute_pipelines(self.cache, &[info], None)
+        };
+        // SAFETY: the module is not needed once the pipeline exists.
+        unsafe { device.raw.destroy_shader_module(module, None) };
+        let raw = match made {
+            Ok(list) => list[0],
+            Err((list, e)) => {
+                for raw in list.into_iter().filter(|p| *p != vk::Pipeline::null()) {
+                    // SAFETY: nothing uses the pipeline.
+                    unsafe { device.raw.destroy_pipeline(raw, None) };
+                }
+                return Err(device.observe(error::create(
+                    "vkCreateComputePipelines",
+                    "pipeline",
+                    spirv.len() as u64 * 4,
+                )(e)));
+            }
+        };
+        self.created += 1;
+        if let Some(name) = &options.name {
+            device.name(raw, name);
+        }
+        let mut access = [Access {
+            read: false,
+            write: false,
+        }; MAX_BINDINGS];
+        for (binding, access) in access.iter_mut().enumerate() {
+            access.read = reflection.reads & (1 << binding) != 0;
+            access.write = reflection.writes & (1 << binding) != 0;
+        }
+        if self.debug {
+            eprintln!(
+                "helios-vk: pipeline {} bindings {bindings} push {push_bytes} reads {:#x} writes {:#x} workgroup {size:?}",
+                options.name.as_deref().unwrap_or("(unnamed)"),
+                reflection.reads,
+                reflection.writes,
+            );
+        }
+        Ok(Pipeline {
+            raw,
+            layout,
+            bindings,
+            push_bytes,
+            access,
+            everything: Access {
+                read: reflection.address_reads,
+                write: reflection.address_writes,
+            },
+            name: options.name.clone(),
+        })
+    }
+
+    pub fn destroy_pipeline(&self, pipeline: Pipeline) {
+        // SAFETY: the context waited until the device had finished with it.
+        unsafe { self.device.raw.destroy_pipeline(pipeline.raw, None) };
+    }
+
+    /// Writes the cache back and destroys what the factory owns.
+    pub fn close(mut self) {
+        if self.created > 0 && !self.device.lost() {
+            self.save();
+        }
+        for (_, layout) in self.layouts.drain() {
+            // SAFETY: all pipelines are destroyed and the queue is idle.
+            unsafe {
+                if layout.template != vk::DescriptorUpdateTemplate::null() {
+                    self.device
+                        .raw
+                        .destroy_descriptor_update_template(layout.template, None);
+                }
+                self.device.raw.destroy_pipeline_layout(layout.raw, None);
+                self.device
+                    .raw
+                    .destroy_descriptor_set_layout(layout.set, None);
+            }
+        }
+        // SAFETY: as above.
+        unsafe { self.device.raw.destroy_pipeline_cache(self.cache, None) };
+    }
+
+    /// Best effort: a cache that cannot be written costs the next start its time, nothing else.
+    fn save(&self) {
+        let Some(path) = &self.cache_file else {
+            return;
+        };
+        // SAFETY: the cache is live.
+        let Ok(data) = (unsafe { self.device.raw.get_pipeline_cache_data(self.cache) }) else {
+            return;
+        };
+        let Some(folder) = path.parent() else {
+            return;
+        };
+        let temporary = folder.join(format!(".{}.tmp", std::process::id()));
+        // Written aside and renamed, so that a reader sees the old file or the new one, whole.
+        let written = std::fs::create_dir_all(folder)
+            .and_then(|()| std::fs::write(&temporary, &data))
+            .and_then(|()| std::fs::rename(&temporary, path));
+        if written.is_err() {
+            let _ = std::fs::remove_file(&temporary);
+        }
+    }
+}
+
+/// `HELIOS_PIPELINE_CACHE`: a folder, or `0` for none; otherwise the user's cache folder.
+fn cache_file(device: &Device) -> Option<PathBuf> {
+    let folder = match std::env::var("HELIOS_PIPELINE_CACHE") {
+        Ok(value) if value == "0" => return None,
+        Ok(value) if !value.is_empty() => PathBuf::from(value),
+        _ => {
+            let base = std::env::var_os("XDG_CACHE_HOME")
+                .or_else(|| std::env::var_os("LOCALAPPDATA"))
+                .map(PathBuf::from)
+                .or_else(|| {
+                    std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"))
+                })?;
+            base.join("helios-vk")
+        }
+    };
+    let s = &device.snapshot;
+    Some(folder.join(format!(
+        "{:04x}-{:04x}-{:08x}-{}.bin",
+        s.vendor_id,
+        s.device_id,
+        s.driver_version,
+        s.uuid_text()
+    )))
+}
+
+/// Whether a file starts with the header that the driver would write (`VkPipelineCacheHeaderVersionOne`).
+fn cache_matches(data: &[u8], device: &Device) -> bool {
+    let word = |at: usize| {
+        data.get(at..at + 4)
+            .and_then(|b| b.try_into().ok())
+            .map(u32::from_le_bytes)
+    };
+    // SAFETY: the physical device is live.
+    let properties = unsafe {
+        device
+            .instance
+            .raw
+            .get_physical_device_properties(device.physical)
+    };
+    word(0) == Some(32)
+        && word(4) == Some(1)
+        && word(8) == Some(properties.vendor_id)
+        && word(12) == Some(properties.device_id)
+        && data.get(16..32) == Some(properties.pipeline_cache_uuid.as_slice())
+}

@@ -1,0 +1,605 @@
+//! Which device, queue, extensions and features: a pure function of what the devices report.
+//!
+//! [`choose`] takes made-up snapshots as well as real ones, so every decision is tested without a GPU.
+#![deny(unsafe_code)]
+
+use ash::vk;
+
+use crate::error::{Error, Result};
+
+/// What one queue family offers.
+#[derive(Debug, Clone, Copy)]
+pub struct QueueFamily {
+    pub flags: vk::QueueFlags,
+    pub count: u32,
+    pub timestamp_valid_bits: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct MemoryType {
+    pub flags: vk::MemoryPropertyFlags,
+    pub heap: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct MemoryHeap {
+    pub size: u64,
+    pub device_local: bool,
+}
+
+/// One cooperative-matrix shape that a device lists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CoopShape {
+    pub m: u32,
+    pub n: u32,
+    pub k: u32,
+    /// Component types by their Vulkan numbers (`VkComponentTypeKHR`).
+    pub a: i32,
+    pub b: i32,
+    pub c: i32,
+    pub result: i32,
+    pub saturating: bool,
+    pub scope: i32,
+}
+
+/// A workgroup-scope shape of `VK_NV_cooperative_matrix2`, by granularity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FlexibleShape {
+    pub m_granularity: u32,
+    pub n_granularity: u32,
+    pub k_granularity: u32,
+    pub a: i32,
+    pub b: i32,
+    pub c: i32,
+    pub result: i32,
+    pub saturating: bool,
+    pub scope: i32,
+    pub workgroup_invocations: u32,
+}
+
+/// Features that matter to compute, as the device reports them.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Features {
+    pub timeline_semaphore: bool,
+    pub buffer_device_address: bool,
+    pub float16: bool,
+    pub storage16: bool,
+    pub subgroup_size_control: bool,
+    pub compute_full_subgroups: bool,
+    pub cooperative_matrix: bool,
+    pub cooperative_matrix2: bool,
+    pub bfloat16: bool,
+    pub bfloat16_cooperative_matrix: bool,
+}
+
+/// Everything about a physical device that a decision may rest on.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    pub name: String,
+    pub device_type: vk::PhysicalDeviceType,
+    pub vendor_id: u32,
+    pub device_id: u32,
+    pub uuid: [u8; 16],
+    pub api_version: u32,
+    pub driver_version: u32,
+    pub driver_name: String,
+    pub driver_info: String,
+    /// `domain:bus:device.function`, where `VK_EXT_pci_bus_info` tells.
+    pub pci: Option<String>,
+    pub extensions: Vec<String>,
+    pub queue_families: Vec<QueueFamily>,
+    pub memory_types: Vec<MemoryType>,
+    pub memory_heaps: Vec<MemoryHeap>,
+    pub features: Features,
+    pub limits: vk::PhysicalDeviceLimits,
+    pub subgroup: Subgroup,
+    pub coop_shapes: Vec<CoopShape>,
+    pub flexible_shapes: Vec<FlexibleShape>,
+    pub coop2_max_shared: u32,
+    pub max_push_descriptors: u32,
+    pub max_allocation_size: u64,
+    pub max_buffer_size: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Subgroup {
+    pub size: u32,
+    pub stages: vk::ShaderStageFlags,
+    pub operations: vk::SubgroupFeatureFlags,
+    pub quad_in_all_stages: bool,
+    pub min_size: u32,
+    pub max_size: u32,
+    pub max_workgroup_subgroups: u32,
+    pub required_size_stages: vk::ShaderStageFlags,
+}
+
+impl Snapshot {
+    pub fn has_extension(&self, name: &str) -> bool {
+        self.extensions.iter().any(|e| e == name)
+    }
+
+    pub fn uuid_text(&self) -> String {
+        let hex: String = self.uuid.iter().map(|b| format!("{b:02x}")).collect();
+        format!(
+            "{}-{}-{}-{}-{}",
+            &hex[..8],
+            &hex[8..12],
+            &hex[12..16],
+            &hex[16..20],
+            &hex[20..]
+        )
+    }
+
+    /// Why the device cannot be used, if it cannot.
+    pub fn unusable(&self) -> Option<String> {
+        if self.api_version < vk::API_VERSION_1_2 {
+            return Some(format!(
+                "Vulkan {}.{} (1.2 is needed)",
+                vk::api_version_major(self.api_version),
+                vk::api_version_minor(self.api_version)
+            ));
+        }
+        if !self.features.timeline_semaphore {
+            return Some("no timeline semaphores".to_owned());
+        }
+        if compute_family(&self.queue_families).is_none() {
+            return Some("no compute queue".to_owned());
+        }
+        None
+    }
+}
+
+/// How the chosen device will be used.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Index into the snapshots.
+    pub device: usize,
+    pub queue_family: u32,
+    pub timestamp_valid_bits: u32,
+    pub push_descriptors: bool,
+    pub device_address: bool,
+    /// Whether a queue family for transfers alone exists (reported; one queue carries everything).
+    pub transfer_family: bool,
+    /// Memory type for buffers that only the device touches.
+    pub device_memory: u32,
+    /// Memory type for buffers that the host may write in place.
+    pub visible_memory: u32,
+    /// Host memory for uploads, and the cached kind for readbacks.
+    pub upload_memory: u32,
+    pub readback_memory: u32,
+    /// The f16 × f16 → f32 subgroup shape with the largest M·N·K, or the one asked for.
+    pub coop_tile: Option<(u32, u32, u32)>,
+}
+
+/// What the environment asks for.
+#[derive(Debug, Clone, Default)]
+pub struct Wishes {
+    /// `HELIOS_DEVICE`: index, UUID, PCI address or part of the name.
+    pub device: Option<String>,
+    /// `HELIOS_COOP_TILE=MxNxK`.
+    pub coop_tile: Option<String>,
+    pub no_push_descriptors: bool,
+}
+
+/// Lower is better.
+fn rank(kind: vk::PhysicalDeviceType) -> u32 {
+    match kind {
+        vk::PhysicalDeviceType::DISCRETE_GPU => 0,
+        vk::PhysicalDeviceType::INTEGRATED_GPU => 1,
+        vk::PhysicalDeviceType::VIRTUAL_GPU => 2,
+        vk::PhysicalDeviceType::CPU => 3,
+        _ => 4,
+    }
+}
+
+pub fn type_name(kind: vk::PhysicalDeviceType) -> &'static str {
+    match kind {
+        vk::PhysicalDeviceType::DISCRETE_GPU => "discrete",
+        vk::PhysicalDeviceType::INTEGRATED_GPU => "integrated",
+        vk::PhysicalDeviceType::VIRTUAL_GPU => "virtual",
+        vk::PhysicalDeviceType::CPU => "cpu",
+        _ => "other",
+    }
+}
+
+/// A family with compute; one without graphics would be an asynchronous one, but the main compute
+/// family also owns the copy engines' ordering, so graphics + compute is preferred.
+fn compute_family(families: &[QueueFamily]) -> Option<u32> {
+    let with = |flags: vk::QueueFlags| {
+        families
+            .iter()
+            .position(|f| f.count > 0 && f.flags.contains(flags))
+            .map(|i| i as u32)
+    };
+    with(vk::QueueFlags::COMPUTE | vk::QueueFlags::GRAPHICS)
+        .or_else(|| with(vk::QueueFlags::COMPUTE))
+}
+
+/// Whether `wish` names the device: its index, its UUID, its PCI address, or part of its name.
+pub fn matches(wish: &str, index: usize, snapshot: &Snapshot) -> bool {
+    let wish = wish.trim();
+    if let Ok(number) = wish.parse::<usize>() {
+        return number == index;
+    }
+    let lower = wish.to_lowercase();
+    let bare: String = lower.chars().filter(|c| *c != '-').collect();
+    let uuid: String = snapshot
+        .uuid_text()
+        .chars()
+        .filter(|c| *c != '-')
+        .collect();
+    bare == uuid
+        || snapshot.pci.as_deref().is_some_and(|pci| {
+            let pci = pci.to_lowercase();
+            pci == lower || pci.strip_prefix("0000:") == Some(lower.as_str())
+        })
+        || snapshot.name.to_lowercase().contains(&lower)
+}
+
+fn pick(snapshots: &[Snapshot], wish: Option<&str>) -> Result<usize> {
+    let listing = || {
+        snapshots
+            .iter()
+            .enumerate()
+            .map(|(i, s)| {
+                let reason = s.unusable().map_or(String::new(), |r| format!(": {r}"));
+                format!(
+                    "{i}: {} ({}, {}{reason})",
+                    s.name,
+                    type_name(s.device_type),
+                    s.uuid_text()
+                )
+            })
+            .collect::<Vec<_>>()
+            .join("; ")
+    };
+    if snapshots.is_empty() {
+        return Err(Error::NoDevice(
+            "the Vulkan drivers found list no device; check that the GPU is visible to this process (in a \
+             container: --gpus all with NVIDIA_DRIVER_CAPABILITIES=all, or /dev/dri), or install a software device \
+             (Debian and Ubuntu: apt-get install mesa-vulkan-drivers)"
+                .to_owned(),
+        ));
+    }
+    let wish = wish.map(str::trim).filter(|w| !w.is_empty());
+    let candidates: Vec<usize> = (0..snapshots.len())
+        .filter(|&i| wish.is_none_or(|w| matches(w, i, &snapshots[i])))
+        .collect();
+    if candidates.is_empty() {
+        return Err(Error::NoDevice(format!(
+            "no device matches {:?} (HELIOS_DEVICE or the device option takes an index, a UUID, a PCI address or \
+             part of a name); found {}",
+            wish.unwrap_or_default(),
+            listing()
+        )));
+    }
+    candidates
+        .iter()
+        .copied()
+        .filter(|&i| snapshots[i].unusable().is_none())
+        .min_by_key(|&i| (rank(snapshots[i].device_type), i))
+        .ok_or_else(|| Error::NoDevice(format!("no device can be used: {}", listing())))
+}
+
+/// The first memory type with all of `wanted`, trying each set in turn; among equals the one with
+/// the fewest other properties (so that plain device memory wins over host-visible device memory).
+fn memory_type(types: &[MemoryType], wanted: &[vk::MemoryPropertyFlags]) -> Option<u32> {
+    // AMD's device-coherent types are uncached: never for general use. Protected and lazily
+    // allocated memory cannot back a storage buffer.
+    let unwanted = vk::MemoryPropertyFlags::PROTECTED
+        | vk::MemoryPropertyFlags::LAZILY_ALLOCATED
+        | vk::MemoryPropertyFlags::DEVICE_COHERENT_AMD
+        | vk::MemoryPropertyFlags::DEVICE_UNCACHED_AMD;
+    wanted.iter().find_map(|&flags| {
+        types
+            .iter()
+            .enumerate()
+            .filter(|(_, t)| t.flags.contains(flags) && !t.flags.intersects(unwanted))
+            .min_by_key(|(i, t)| ((t.flags & !flags).as_raw().count_ones(), *i))
+            .map(|(i, _)| i as u32)
+    })
+}
+
+/// Component type numbers of `VkComponentTypeKHR`.
+const FLOAT16: i32 = 0;
+const FLOAT32: i32 = 1;
+const SCOPE_SUBGROUP: i32 = 3;
+
+fn coop_tile(shapes: &[CoopShape], wish: Option<&str>) -> Result<Option<(u32, u32, u32)>> {
+    let usable = || {
+        shapes.iter().filter(|s| {
+            s.a == FLOAT16
+                && s.b == FLOAT16
+                && s.c == FLOAT32
+                && s.result == FLOAT32
+                && s.scope == SCOPE_SUBGROUP
+                && !s.saturating
+        })
+    };
+    if let Some(wish) = wish.map(str::trim).filter(|w| !w.is_empty()) {
+        let parts: Vec<Option<u32>> = wish.split(['x', 'X']).map(|p| p.parse().ok()).collect();
+        let &[Some(m), Some(n), Some(k)] = parts.as_slice() else {
+            return Err(Error::range("HELIOS_COOP_TILE", "must read MxNxK", wish));
+        };
+        if usable().any(|s| (s.m, s.n, s.k) == (m, n, k)) {
+            return Ok(Some((m, n, k)));
+        }
+        // A tile that the device does not list is no reason to fail a run on a smaller machine.
+    }
+    // Of equal products the squarest, then the first listed.
+    let mut best: Option<(u64, u32, (u32, u32, u32))> = None;
+    for s in usable() {
+        let product = u64::from(s.m) * u64::from(s.n) * u64::from(s.k);
+        let skew = s.m.max(s.n).max(s.k) - s.m.min(s.n).min(s.k);
+        if best.is_none_or(|(p, w, _)| product > p || (product == p && skew < w)) {
+            best = Some((product, skew, (s.m, s.n, s.k)));
+        }
+    }
+    Ok(best.map(|(_, _, tile)| tile))
+}
+
+/// Decides device, queue, memory types and optional features.
+pub fn choose(snapshots: &[Snapshot], wishes: &Wishes) -> Result<Plan> {
+    let device = pick(snapshots, wishes.device.as_deref())?;
+    let snapshot = &snapshots[device];
+    let queue_family = compute_family(&snapshot.queue_families)
+        .ok_or_else(|| Error::NoDevice("no compute queue".to_owned()))?;
+    use vk::MemoryPropertyFlags as M;
+    let visible = M::HOST_VISIBLE | M::HOST_COHERENT;
+    let none = |what: &str| Error::Unsupported(format!("{} has no {what} memory", snapshot.name));
+    let types = &snapshot.memory_types;
+    let device_memory = memory_type(types, &[M::DEVICE_LOCAL, M::empty()])
+        .ok_or_else(|| none("device-local"))?;
+    // The host-visible window of some cards is 256 MiB: too small to hold a trainer's buffers.
+    let window = types
+        .iter()
+        .filter(|t| t.flags.contains(visible | M::DEVICE_LOCAL))
+        .filter_map(|t| snapshot.memory_heaps.get(t.heap as usize))
+        .map(|h| h.size)
+        .max()
+        .unwrap_or(0);
+    let visible_memory = if window > 1 << 30 {
+        memory_type(types, &[visible | M::DEVICE_LOCAL, visible])
+    } else {
+        memory_type(types, &[visible])
+    }
+    .ok_or_else(|| none("host-visible"))?;
+    let upload_memory = memory_type(types, &[visible]).ok_or_else(|| none("host-visible"))?;
+    let readback_memory = memory_type(types, &[visible | M::HOST_CACHED, visible])
+        .ok_or_else(|| none("host-visible"))?;
+    Ok(Plan {
+        device,
+        queue_family,
+        timestamp_valid_bits: snapshot.queue_families[queue_family as usize].timestamp_valid_bits,
+        push_descriptors: !wishes.no_push_descriptors
+            && snapshot.max_push_descriptors > 0
+            && snapshot.has_extension("VK_KHR_push_descriptor"),
+        device_address: snapshot.features.buffer_device_address,
+        transfer_family: snapshot.queue_families.iter().any(|f| {
+            f.flags.contains(vk::QueueFlags::TRANSFER)
+                && !f
+                    .flags
+                    .intersects(vk::QueueFlags::COMPUTE | vk::QueueFlags::GRAPHICS)
+        }),
+        device_memory,
+        visible_memory,
+        upload_memory,
+        readback_memory,
+        coop_tile: coop_tile(&snapshot.coop_shapes, wishes.coop_tile.as_deref())?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot(name: &str, kind: vk::PhysicalDeviceType) -> Snapshot {
+        use vk::MemoryPropertyFlags as M;
+        Snapshot {
+            name: name.to_owned(),
+            device_type: kind,
+            vendor_id: 0,
+            device_id: 0,
+            uuid: [7; 16],
+            api_version: vk::API_VERSION_1_3,
+            driver_version: 1,
+            driver_name: String::new(),
+            driver_info: String::new(),
+            pci: None,
+            extensions: vec!["VK_KHR_push_descriptor".to_owned()],
+            queue_families: vec![
+                QueueFamily {
+                    flags: vk::QueueFlags::TRANSFER,
+                    count: 2,
+                    timestamp_valid_bits: 0,
+                },
+                QueueFamily {
+                    flags: vk::QueueFlags::GRAPHICS
+                        | vk::QueueFlags::COMPUTE
+                        | vk::QueueFlags::TRANSFER,
+                    count: 16,
+                    timestamp_valid_bits: 64,
+                },
+            ],
+            memory_types: [
+                (M::empty(), 1),
+                (M::DEVICE_LOCAL, 0),
+                (M::HOST_VISIBLE | M::HOST_COHERENT, 1),
+                (M::HOST_VISIBLE | M::HOST_COHERENT | M::HOST_CACHED, 1),
+                (M::DEVICE_LOCAL | M::HOST_VISIBLE | M::HOST_COHERENT, 0),
+            ]
+            .into_iter()
+            .map(|(flags, heap)| MemoryType { flags, heap })
+            .collect(),
+            memory_heaps: vec![
+                MemoryHeap {
+                    size: 140 << 30,
+                    device_local: true,
+                },
+                MemoryHeap {
+                    size: 64 << 30,
+                    device_local: false,
+                },
+            ],
+            features: Features {
+                timeline_semaphore: true,
+                buffer_device_address: true,
+                ..Features::default()
+            },
+            limits: vk::PhysicalDeviceLimits::default(),
+            subgroup: Subgroup::default(),
+            coop_shapes: Vec::new(),
+            flexible_shapes: Vec::new(),
+            coop2_max_shared: 0,
+            max_push_descriptors: 32,
+            max_allocation_size: 1 << 32,
+            max_buffer_size: 1 << 40,
+        }
+    }
+
+    fn shape(m: u32, n: u32, k: u32, c: i32) -> CoopShape {
+        CoopShape {
+            m,
+            n,
+            k,
+            a: FLOAT16,
+            b: FLOAT16,
+            c,
+            result: c,
+            saturating: false,
+            scope: SCOPE_SUBGROUP,
+        }
+    }
+
+    #[test]
+    fn prefers_discrete_then_integrated_then_virtual_then_cpu() {
+        use vk::PhysicalDeviceType as T;
+        let mut list = vec![
+            snapshot("cpu", T::CPU),
+            snapshot("virtual", T::VIRTUAL_GPU),
+            snapshot("integrated", T::INTEGRATED_GPU),
+            snapshot("discrete", T::DISCRETE_GPU),
+        ];
+        for expected in ["discrete", "integrated", "virtual", "cpu"] {
+            let plan = choose(&list, &Wishes::default()).unwrap();
+            assert_eq!(list[plan.device].name, expected);
+            list.remove(plan.device);
+        }
+        assert!(matches!(
+            choose(&list, &Wishes::default()),
+            Err(Error::NoDevice(_))
+        ));
+    }
+
+    #[test]
+    fn unusable_devices_are_passed_over_and_named() {
+        use vk::PhysicalDeviceType as T;
+        let mut old = snapshot("old card", T::DISCRETE_GPU);
+        old.api_version = vk::API_VERSION_1_1;
+        let list = [old.clone(), snapshot("cpu", T::CPU)];
+        assert_eq!(choose(&list, &Wishes::default()).unwrap().device, 1);
+        let error = choose(&[old], &Wishes::default()).unwrap_err().to_string();
+        assert!(
+            error.contains("old card") && error.contains("1.2 is needed"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_wish_is_an_index_a_uuid_a_pci_address_or_part_of_a_name() {
+        use vk::PhysicalDeviceType as T;
+        let mut second = snapshot("NVIDIA H200", T::DISCRETE_GPU);
+        second.uuid = [0xab; 16];
+        second.pci = Some("0000:3b:00.0".to_owned());
+        let list = [snapshot("llvmpipe", T::CPU), second];
+        let with = |wish: &str| {
+            choose(
+                &list,
+                &Wishes {
+                    device: Some(wish.to_owned()),
+                    ..Wishes::default()
+                },
+            )
+            .map(|p| p.device)
+        };
+        assert_eq!(with("0").unwrap(), 0);
+        assert_eq!(with("1").unwrap(), 1);
+        assert_eq!(with("h200").unwrap(), 1);
+        assert_eq!(with("pipe").unwrap(), 0);
+        assert_eq!(with("3B:00.0").unwrap(), 1);
+        assert_eq!(with("0000:3b:00.0").unwrap(), 1);
+        assert_eq!(with("abababab-abab-abab-abab-abababababab").unwrap(), 1);
+        assert_eq!(with("").unwrap(), 1);
+        let error = with("radeon").unwrap_err().to_string();
+        assert!(
+            error.contains("radeon") && error.contains("llvmpipe"),
+            "{error}"
+        );
+        assert!(with("2").is_err());
+    }
+
+    #[test]
+    fn memory_types_and_queue_of_a_card() {
+        let list = [snapshot("card", vk::PhysicalDeviceType::DISCRETE_GPU)];
+        let plan = choose(&list, &Wishes::default()).unwrap();
+        assert_eq!(plan.queue_family, 1);
+        assert!(plan.transfer_family);
+        assert_eq!(
+            (
+                plan.device_memory,
+                plan.visible_memory,
+                plan.upload_memory,
+                plan.readback_memory
+            ),
+            (1, 4, 2, 3)
+        );
+        let mut small = list[0].clone();
+        small.memory_types[4].heap = 2;
+        small.memory_heaps.push(MemoryHeap {
+            size: 256 << 20,
+            device_local: true,
+        });
+        assert_eq!(
+            choose(&[small], &Wishes::default()).unwrap().visible_memory,
+            2
+        );
+    }
+
+    #[test]
+    fn push_descriptors_follow_device_and_wish() {
+        let mut list = [snapshot("card", vk::PhysicalDeviceType::DISCRETE_GPU)];
+        assert!(choose(&list, &Wishes::default()).unwrap().push_descriptors);
+        let off = Wishes {
+            no_push_descriptors: true,
+            ..Wishes::default()
+        };
+        assert!(!choose(&list, &off).unwrap().push_descriptors);
+        list[0].extensions.clear();
+        assert!(!choose(&list, &Wishes::default()).unwrap().push_descriptors);
+    }
+
+    #[test]
+    fn the_largest_f16_to_f32_tile_wins_and_a_wish_must_be_listed() {
+        let mut card = snapshot("card", vk::PhysicalDeviceType::DISCRETE_GPU);
+        card.coop_shapes = vec![
+            shape(16, 16, 16, FLOAT16),
+            shape(16, 8, 8, FLOAT32),
+            shape(16, 8, 16, FLOAT32),
+            shape(16, 16, 16, FLOAT32),
+        ];
+        let tile = |wish: Option<&str>| {
+            choose(
+                std::slice::from_ref(&card),
+                &Wishes {
+                    coop_tile: wish.map(str::to_owned),
+                    ..Wishes::default()
+                },
+            )
+            .map(|p| p.coop_tile)
+        };
+        assert_eq!(tile(None).unwrap(), Some((16, 16, 16)));
+        assert_eq!(tile(Some("16x8x16")).unwrap(), Some((16, 8, 16)));
+        assert_eq!(tile(Some("64x64x64")).unwrap(), Some((16, 16, 16)));
+        assert!(tile(Some("16by8")).is_err());
+    }
+}

@@ -1,0 +1,271 @@
+//! Recording: the only file that calls `vkCmd*`. An [`Encoder`] remembers what is bound, so that
+//! binds that would change nothing are left out.
+
+use std::sync::Arc;
+
+use ash::vk;
+
+use crate::decode::MAX_BINDINGS;
+use crate::device::Device;
+use crate::error::{self, Result};
+use crate::hazard::Stages;
+use crate::pipeline::{Layout, Pipeline};
+use crate::ring::Descriptors;
+
+/// Most bytes of push constants that the encoder compares to skip a repeated push.
+const MAX_PUSH: usize = 256;
+
+/// A range of a buffer as a descriptor names it.
+pub type Binding = vk::DescriptorBufferInfo;
+
+pub struct Encoder {
+    device: Arc<Device>,
+    pub raw: vk::CommandBuffer,
+    pipeline: vk::Pipeline,
+    /// Layout under which `bindings` were bound.
+    layout: vk::PipelineLayout,
+    bindings: [Binding; MAX_BINDINGS],
+    push_layout: vk::PipelineLayout,
+    push: [u8; MAX_PUSH],
+    push_len: usize,
+}
+
+// SAFETY: the raw handles are used by one thread at a time, under the context's lock.
+unsafe impl Send for Encoder {}
+
+fn stage_mask(stages: Stages) -> vk::PipelineStageFlags {
+    let mut mask = vk::PipelineStageFlags::empty();
+    if stages.contains(Stages::COMPUTE) {
+        mask |= vk::PipelineStageFlags::COMPUTE_SHADER;
+    }
+    if stages.contains(Stages::TRANSFER) {
+        mask |= vk::PipelineStageFlags::TRANSFER;
+    }
+    mask
+}
+
+impl Encoder {
+    pub fn new(device: Arc<Device>, raw: vk::CommandBuffer) -> Self {
+        Self {
+            device,
+            raw,
+            pipeline: vk::Pipeline::null(),
+            layout: vk::PipelineLayout::null(),
+            bindings: [Binding::default(); MAX_BINDINGS],
+            push_layout: vk::PipelineLayout::null(),
+            push: [0; MAX_PUSH],
+            push_len: 0,
+        }
+    }
+
+    /// Starts recording; `once` if the commands are submitted a single time.
+    pub fn begin(&mut self, once: bool) -> Result<()> {
+        self.pipeline = vk::Pipeline::null();
+        self.layout = vk::PipelineLayout::null();
+        self.push_layout = vk::PipelineLayout::null();
+        let info = vk::CommandBufferBeginInfo::default().flags(if once {
+            vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT
+        } else {
+            vk::CommandBufferUsageFlags::SIMULTANEOUS_USE
+        });
+        // SAFETY: the command buffer is in the initial state: its pool was reset.
+        unsafe { self.device.raw.begin_command_buffer(self.raw, &info) }
+            .map_err(error::vulkan("vkBeginCommandBuffer"))
+    }
+
+    pub fn end(&mut self) -> Result<()> {
+        // SAFETY: the command buffer is recording.
+        unsafe { self.device.raw.end_command_buffer(self.raw) }
+            .map_err(|e| self.device.observe(error::vulkan("vkEndCommandBuffer")(e)))
+    }
+
+    /// Orders everything of `stages` so far before everything to come.
+    pub fn barrier(&mut self, stages: Stages) {
+        let mut source = vk::AccessFlags::empty();
+        if stages.contains(Stages::COMPUTE) {
+            source |= vk::AccessFlags::SHADER_WRITE;
+        }
+        if stages.contains(Stages::TRANSFER) {
+            source |= vk::AccessFlags::TRANSFER_WRITE;
+        }
+        let barrier = [vk::MemoryBarrier::default()
+            .src_access_mask(source)
+            .dst_access_mask(
+                vk::AccessFlags::SHADER_READ
+                    | vk::AccessFlags::SHADER_WRITE
+                    | vk::AccessFlags::TRANSFER_READ
+                    | vk::AccessFlags::TRANSFER_WRITE,
+            )];
+        // SAFETY: the command buffer is recording.
+        unsafe {
+            self.device.raw.cmd_pipeline_barrier(
+                self.raw,
+                stage_mask(stages),
+                vk::PipelineStageFlags::COMPUTE_SHADER | vk::PipelineStageFlags::TRANSFER,
+                vk::DependencyFlags::empty(),
+                &barrier,
+                &[],
+                &[],
+            );
+        }
+    }
+
+    /// Makes what was written so far visible to host reads after the submission.
+    pub fn host_barrier(&mut self) {
+        let barrier = [vk::MemoryBarrier::default()
+            .src_access_mask(vk::AccessFlags::SHADER_WRITE | vk::AccessFlags::TRANSFER_WRITE)
+            .dst_access_mask(vk::AccessFlags::HOST_READ)];
+        // SAFETY: the command buffer is recording.
+        unsafe {
+            self.device.raw.cmd_pipeline_barrier(
+                self.raw,
+                vk::PipelineStageFlags::COMPUTE_SHADER | vk::PipelineStageFlags::TRANSFER,
+                vk::PipelineStageFlags::HOST,
+                vk::DependencyFlags::empty(),
+                &barrier,
+                &[],
+                &[],
+            );
+        }
+    }
+
+    /// Binds what changed since the last dispatch, and dispatches. `fill` writes the bindings, one
+    /// for each of the pipeline's, into the slice it is given and says whether any differs from
+    /// what was there.
+    #[inline]
+    pub fn dispatch(
+        &mut self,
+        descriptors: &mut Descriptors,
+        pipeline: &Pipeline,
+        fill: impl FnOnce(&mut [Binding]) -> bool,
+        push: &[u8],
+        groups: [u32; 3],
+    ) -> Result<()> {
+        let device = &self.device.raw;
+        if self.pipeline != pipeline.raw {
+            self.pipeline = pipeline.raw;
+            // SAFETY: the command buffer is recording; the pipeline lives as long as the context.
+            unsafe {
+                device.cmd_bind_pipeline(
+                    self.raw,
+                    vk::PipelineBindPoint::COMPUTE,
+                    pipeline.raw,
+                );
+            }
+        }
+        let layout: &Layout = &pipeline.layout;
+        if layout.bindings > 0 {
+            let changed = fill(&mut self.bindings[..layout.bindings as usize]);
+            if changed || self.layout != layout.raw {
+                self.layout = layout.raw;
+                let data = self.bindings.as_ptr().cast();
+                match (&self.device.push, layout.push) {
+                    // SAFETY: the template reads `bindings` entries of `self.bindings`, all filled
+                    // with live buffers; the layout is the template's own.
+                    (Some(extension), true) => unsafe {
+                        extension.cmd_push_descriptor_set_with_template(
+                            self.raw,
+                            layout.template,
+                            layout.raw,
+                            0,
+                            data,
+                        );
+                    },
+                    _ => {
+                        let set = descriptors.allocate(layout.set)?;
+                        // SAFETY: the set is new, so nothing uses it; `data` as above.
+                        unsafe {
+                            device.update_descriptor_set_with_template(set, layout.template, data);
+                            device.cmd_bind_descriptor_sets(
+                                self.raw,
+                                vk::PipelineBindPoint::COMPUTE,
+                                layout.raw,
+                                0,
+                                &[set],
+                                &[],
+                            );
+                        }
+                    }
+                }
+            }
+        }
+        if !push.is_empty()
+            && (self.push_layout != layout.raw
+                || self.push_len != push.len()
+                || self.push.get(..push.len()) != Some(push))
+        {
+            self.push_layout = layout.raw;
+            self.push_len = push.len();
+            if let Some(kept) = self.push.get_mut(..push.len()) {
+                kept.copy_from_slice(push);
+            }
+            // SAFETY: the layout has a compute range of exactly `push.len()` bytes.
+            unsafe {
+                device.cmd_push_constants(
+                    self.raw,
+                    layout.raw,
+                    vk::ShaderStageFlags::COMPUTE,
+                    0,
+                    push,
+                );
+            }
+        }
+        // SAFETY: pipeline, descriptors and push constants are bound; the group counts are within
+        // the device's limits.
+        unsafe { device.cmd_dispatch(self.raw, groups[0], groups[1], groups[2]) };
+        Ok(())
+    }
+
+    pub fn copy(
+        &mut self,
+        source: vk::Buffer,
+        source_offset: u64,
+        target: vk::Buffer,
+        target_offset: u64,
+        bytes: u64,
+    ) {
+        let region = [vk::BufferCopy {
+            src_offset: source_offset,
+            dst_offset: target_offset,
+            size: bytes,
+        }];
+        // SAFETY: both ranges lie inside live buffers and the command buffer is recording.
+        unsafe {
+            self.device
+                .raw
+                .cmd_copy_buffer(self.raw, source, target, &region);
+        }
+    }
+
+    /// Fills `bytes`, a multiple of 4, from the start of the buffer.
+    pub fn fill(&mut self, target: vk::Buffer, bytes: u64, pattern: u32) {
+        // SAFETY: the range lies inside the live buffer and the command buffer is recording.
+        unsafe {
+            self.device
+                .raw
+                .cmd_fill_buffer(self.raw, target, 0, bytes, pattern);
+        }
+    }
+
+    pub fn reset_queries(&mut self, pool: vk::QueryPool, count: u32) {
+        // SAFETY: the pool has `count` queries, none in use.
+        unsafe {
+            self.device
+                .raw
+                .cmd_reset_query_pool(self.raw, pool, 0, count)
+        };
+    }
+
+    /// Writes the time at which everything before has finished.
+    pub fn timestamp(&mut self, pool: vk::QueryPool, query: u32) {
+        // SAFETY: the query was reset and the queue writes timestamps.
+        unsafe {
+            self.device.raw.cmd_write_timestamp(
+                self.raw,
+                vk::PipelineStageFlags::BOTTOM_OF_PIPE,
+                pool,
+                query,
+            );
+        }
+    }
+}

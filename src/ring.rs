@@ -1,0 +1,190 @@
+//! Command slots: each has its own command pool, command buffer and descriptor pools, and remembers
+//! the timeline value that frees it.
+
+use std::sync::Arc;
+
+use ash::vk;
+
+use crate::device::Device;
+use crate::error::{self, Result};
+use crate::record::Encoder;
+
+/// Slots of the ring: enough that recording the next list overlaps the execution of several.
+pub const SLOTS: usize = 8;
+
+/// Sets of one descriptor pool; a slot takes as many pools as its lists need.
+const POOL_SETS: u32 = 1024;
+/// Storage buffers of one pool.
+const POOL_DESCRIPTORS: u32 = 8 * POOL_SETS;
+
+/// Descriptor pools that grow, for devices without push descriptors.
+pub struct Descriptors {
+    device: Arc<Device>,
+    pools: Vec<vk::DescriptorPool>,
+    current: usize,
+}
+
+impl Descriptors {
+    fn new(device: Arc<Device>) -> Self {
+        Self {
+            device,
+            pools: Vec::new(),
+            current: 0,
+        }
+    }
+
+    /// A set of the layout, valid until the slot is reused.
+    pub fn allocate(&mut self, layout: vk::DescriptorSetLayout) -> Result<vk::DescriptorSet> {
+        loop {
+            if self.current == self.pools.len() {
+                let sizes = [vk::DescriptorPoolSize::default()
+                    .ty(vk::DescriptorType::STORAGE_BUFFER)
+                    .descriptor_count(POOL_DESCRIPTORS)];
+                let info = vk::DescriptorPoolCreateInfo::default()
+                    .max_sets(POOL_SETS)
+                    .pool_sizes(&sizes);
+                // SAFETY: the device is live and the description valid.
+                let pool = unsafe { self.device.raw.create_descriptor_pool(&info, None) }
+                    .map_err(error::create(
+                        "vkCreateDescriptorPool",
+                        "descriptor pool",
+                        0,
+                    ))?;
+                self.pools.push(pool);
+            }
+            let layouts = [layout];
+            let info = vk::DescriptorSetAllocateInfo::default()
+                .descriptor_pool(self.pools[self.current])
+                .set_layouts(&layouts);
+            // SAFETY: pool and layout are live; the slot is used by one thread at a time.
+            match unsafe { self.device.raw.allocate_descriptor_sets(&info) } {
+                Ok(sets) => return Ok(sets[0]),
+                Err(
+                    vk::Result::ERROR_OUT_OF_POOL_MEMORY | vk::Result::ERROR_FRAGMENTED_POOL,
+                ) => self.current += 1,
+                Err(other) => {
+                    return Err(self
+                        .device
+                        .observe(error::vulkan("vkAllocateDescriptorSets")(other)));
+                }
+            }
+        }
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        for &pool in &self.pools[..self.pools.len().min(self.current + 1)] {
+            // SAFETY: the device has finished with every set of the pool.
+            unsafe {
+                self.device
+                    .raw
+                    .reset_descriptor_pool(pool, vk::DescriptorPoolResetFlags::empty())
+            }
+            .map_err(error::vulkan("vkResetDescriptorPool"))?;
+        }
+        self.current = 0;
+        Ok(())
+    }
+}
+
+impl Drop for Descriptors {
+    fn drop(&mut self) {
+        for &pool in &self.pools {
+            // SAFETY: the owner waited until the device had finished with the slot.
+            unsafe { self.device.raw.destroy_descriptor_pool(pool, None) };
+        }
+    }
+}
+
+/// One command buffer with what it needs while it runs.
+pub struct Slot {
+    device: Arc<Device>,
+    pool: vk::CommandPool,
+    pub encoder: Encoder,
+    pub descriptors: Descriptors,
+    /// Timeline value after which the slot is free; 0 if it is.
+    pub owner: u64,
+}
+
+impl Slot {
+    pub fn new(device: &Arc<Device>) -> Result<Self> {
+        let info = vk::CommandPoolCreateInfo::default()
+            .queue_family_index(device.plan.queue_family)
+            .flags(vk::CommandPoolCreateFlags::TRANSIENT);
+        // SAFETY: the device is live and the family is the queue's.
+        let pool = unsafe { device.raw.create_command_pool(&info, None) }.map_err(
+            error::create("vkCreateCommandPool", "command pool", 0),
+        )?;
+        let info = vk::CommandBufferAllocateInfo::default()
+            .command_pool(pool)
+            .level(vk::CommandBufferLevel::PRIMARY)
+            .command_buffer_count(1);
+        // SAFETY: the pool is live.
+        let buffers = match unsafe { device.raw.allocate_command_buffers(&info) } {
+            Ok(buffers) => buffers,
+            Err(e) => {
+                // SAFETY: the pool holds nothing.
+                unsafe { device.raw.destroy_command_pool(pool, None) };
+                return Err(error::create(
+                    "vkAllocateCommandBuffers",
+                    "command buffer",
+                    0,
+                )(e));
+            }
+        };
+        Ok(Self {
+            device: Arc::clone(device),
+            pool,
+            encoder: Encoder::new(Arc::clone(device), buffers[0]),
+            descriptors: Descriptors::new(Arc::clone(device)),
+            owner: 0,
+        })
+    }
+
+    /// Makes the slot ready for new commands. The device must have passed `owner`.
+    pub fn reset(&mut self) -> Result<()> {
+        self.owner = 0;
+        // SAFETY: the device has finished with the command buffer.
+        unsafe {
+            self.device
+                .raw
+                .reset_command_pool(self.pool, vk::CommandPoolResetFlags::empty())
+        }
+        .map_err(|e| self.device.observe(error::vulkan("vkResetCommandPool")(e)))?;
+        self.descriptors.reset()
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        // SAFETY: the owner waited until the device had finished with the slot.
+        unsafe { self.device.raw.destroy_command_pool(self.pool, None) };
+    }
+}
+
+/// The slots in the order in which they are used.
+pub struct Ring {
+    pub slots: Vec<Slot>,
+    /// The slot that records now, or that will next.
+    pub current: usize,
+}
+
+impl Ring {
+    pub fn new(device: &Arc<Device>, slots: usize) -> Result<Self> {
+        Ok(Self {
+            slots: (0..slots)
+                .map(|_| Slot::new(device))
+                .collect::<Result<_>>()?,
+            current: 0,
+        })
+    }
+
+    pub fn slot(&mut self) -> &mut Slot {
+        &mut self.slots[self.current]
+    }
+
+    /// Hands the current slot to the device until `value`, and goes on to the next.
+    pub fn advance(&mut self, value: u64) {
+        self.slots[self.current].owner = value;
+        self.current = (self.current + 1) % self.slots.len();
+    }
+}

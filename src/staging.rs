@@ -1,0 +1,331 @@
+//! Upload and readback memory: one persistently mapped ring for uploads, and mapped blocks, by size
+//! class, for readbacks. Returns copy regions; submits and waits for nothing.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ash::vk;
+use parking_lot::Mutex;
+
+use crate::error::Result;
+use crate::memory::{Kind, Memory, Resource, size_class};
+
+/// Copies start on addresses of this alignment, which keeps the copy engines at full rate.
+const ALIGN: u64 = 256;
+
+/// Positions in a ring of bytes: allocated in order, freed in order once their timeline value passed.
+#[derive(Debug)]
+pub struct Ring {
+    capacity: u64,
+    /// Bytes ever handed out and ever taken back, padding included; position is the rest modulo capacity.
+    head: u64,
+    tail: u64,
+    /// (timeline value, head after it) of the allocations in flight.
+    marks: VecDeque<(u64, u64)>,
+}
+
+impl Ring {
+    pub fn new(capacity: u64) -> Self {
+        Self {
+            capacity,
+            head: 0,
+            tail: 0,
+            marks: VecDeque::new(),
+        }
+    }
+
+    /// Position of `bytes` contiguous bytes in use until `value` has passed; none if the ring is too
+    /// full for them now.
+    pub fn allocate(&mut self, bytes: u64, value: u64) -> Option<u64> {
+        let bytes = bytes.next_multiple_of(ALIGN);
+        if bytes > self.capacity {
+            return None;
+        }
+        let position = self.head % self.capacity;
+        let padding = if position + bytes > self.capacity {
+            self.capacity - position
+        } else {
+            0
+        };
+        if self.head + padding + bytes - self.tail > self.capacity {
+            return None;
+        }
+        let start = (self.head + padding) % self.capacity;
+        self.head += padding + bytes;
+        match self.marks.back_mut() {
+            Some((last, end)) if *last == value => *end = self.head,
+            _ => self.marks.push_back((value, self.head)),
+        }
+        Some(start)
+    }
+
+    /// Frees everything whose value is at most `completed`.
+    pub fn retire(&mut self, completed: u64) {
+        while let Some(&(value, end)) = self.marks.front() {
+            if value > completed {
+                break;
+            }
+            self.tail = end;
+            self.marks.pop_front();
+        }
+        if self.marks.is_empty() {
+            // An empty ring starts over, so that a large chunk fits without padding.
+            (self.head, self.tail) = (0, 0);
+        }
+    }
+
+    /// The value that frees the oldest bytes.
+    pub fn oldest(&self) -> Option<u64> {
+        self.marks.front().map(|&(value, _)| value)
+    }
+
+    pub fn used(&self) -> u64 {
+        self.head - self.tail
+    }
+}
+
+/// Bytes of the upload ring.
+const UPLOAD_BYTES: u64 = 64 << 20;
+/// Longest piece of one upload: several fit the ring, so copying one overlaps filling the next.
+pub const UPLOAD_CHUNK: u64 = 8 << 20;
+
+/// The upload ring with its mapped buffer.
+pub struct Upload {
+    pub ring: Ring,
+    resource: Resource,
+}
+
+impl Upload {
+    pub fn new(memory: &Memory) -> Result<Self> {
+        let resource = memory.create(UPLOAD_BYTES, Kind::Upload)?;
+        memory.device.name(resource.raw, "helios upload ring");
+        Ok(Self {
+            ring: Ring::new(UPLOAD_BYTES),
+            resource,
+        })
+    }
+
+    /// Puts `bytes` (at most [`UPLOAD_CHUNK`]) into the ring; source buffer and offset of the copy,
+    /// or none if the ring is too full.
+    pub fn stage(&mut self, bytes: &[u8], value: u64) -> Option<(vk::Buffer, u64)> {
+        let offset = self.ring.allocate(bytes.len() as u64, value)?;
+        let mapped = self.resource.mapped?;
+        // SAFETY: the ring hands out ranges inside the mapped buffer that nothing in flight uses;
+        // `bytes` is the caller's own memory and cannot overlap it.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                bytes.as_ptr(),
+                mapped.as_ptr().add(offset as usize),
+                bytes.len(),
+            );
+        }
+        Some((self.resource.raw, offset))
+    }
+
+    pub fn release(self, memory: &Memory) {
+        memory.destroy(self.resource);
+    }
+}
+
+/// Blocks that JS may hold at a time, in bytes; beyond it a read is copied.
+const MAX_LEASED: u64 = 2 << 30;
+/// Unused blocks kept, in bytes.
+const MAX_IDLE: u64 = 1 << 30;
+
+#[derive(Default)]
+struct Blocks {
+    free: VecDeque<Resource>,
+    free_bytes: u64,
+    leased_bytes: u64,
+    closed: bool,
+}
+
+/// Mapped, host-cached blocks that the device copies into and JS reads from.
+pub struct Readback {
+    blocks: Mutex<Blocks>,
+    memory: Arc<Memory>,
+}
+
+impl Readback {
+    pub fn new(memory: Arc<Memory>) -> Arc<Self> {
+        Arc::new(Self {
+            blocks: Mutex::new(Blocks::default()),
+            memory,
+        })
+    }
+
+    /// A block of at least `bytes`; it returns to the pool when the lease is dropped.
+    pub fn lease(self: &Arc<Self>, bytes: u64) -> Result<Lease> {
+        let (_, capacity) = size_class(bytes);
+        let recycled = {
+            let mut blocks = self.blocks.lock();
+            // The most recently returned block of the class has the warmest pages.
+            let found = blocks.free.iter().rposition(|b| b.capacity == capacity);
+            let block = found.and_then(|i| blocks.free.remove(i));
+            blocks.free_bytes -= block.as_ref().map_or(0, |b| b.capacity);
+            block
+        };
+        let resource = match recycled {
+            Some(resource) => resource,
+            None => {
+                let resource = self.memory.create(capacity, Kind::Readback)?;
+                self.memory.device.name(resource.raw, "helios readback");
+                resource
+            }
+        };
+        self.blocks.lock().leased_bytes += resource.capacity;
+        Ok(Lease {
+            resource: Some(resource),
+            bytes,
+            pool: Arc::clone(self),
+        })
+    }
+
+    pub fn leased_bytes(&self) -> u64 {
+        self.blocks.lock().leased_bytes
+    }
+
+    pub fn idle_bytes(&self) -> u64 {
+        self.blocks.lock().free_bytes
+    }
+
+    /// Returns the idle blocks to the driver; whether there were any.
+    pub fn trim(&self) -> bool {
+        let drained: Vec<Resource> = {
+            let mut blocks = self.blocks.lock();
+            blocks.free_bytes = 0;
+            blocks.free.drain(..).collect()
+        };
+        let any = !drained.is_empty();
+        for resource in drained {
+            self.memory.destroy(resource);
+        }
+        any
+    }
+
+    /// From now on returned blocks go to the driver.
+    pub fn close(&self) {
+        self.blocks.lock().closed = true;
+        self.trim();
+    }
+
+    fn take_back(&self, resource: Resource) {
+        let mut evicted = Vec::new();
+        {
+            let mut blocks = self.blocks.lock();
+            blocks.leased_bytes -= resource.capacity;
+            if blocks.closed {
+                evicted.push(resource);
+            } else {
+                blocks.free_bytes += resource.capacity;
+                blocks.free.push_back(resource);
+                while blocks.free_bytes > MAX_IDLE {
+                    let Some(oldest) = blocks.free.pop_front() else {
+                        break;
+                    };
+                    blocks.free_bytes -= oldest.capacity;
+                    evicted.push(oldest);
+                }
+            }
+        }
+        for resource in evicted {
+            self.memory.destroy(resource);
+        }
+    }
+}
+
+/// One readback block, owned until dropped. The device must have finished its copy by then.
+pub struct Lease {
+    /// Taken in `drop` alone.
+    resource: Option<Resource>,
+    bytes: u64,
+    pool: Arc<Readback>,
+}
+
+impl Lease {
+    pub fn raw(&self) -> vk::Buffer {
+        self.resource.as_ref().map_or(vk::Buffer::null(), |r| r.raw)
+    }
+
+    pub fn len(&self) -> usize {
+        self.bytes as usize
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Whether the block may be handed to JS as it is: JS holds little enough already.
+    pub fn may_lend(&self) -> bool {
+        self.pool.leased_bytes() <= MAX_LEASED
+    }
+
+    /// Start of the mapped bytes; null if the block is not mapped.
+    pub fn pointer(&self) -> *mut u8 {
+        self.resource
+            .as_ref()
+            .and_then(|r| r.mapped)
+            .map_or(std::ptr::null_mut(), |p| p.as_ptr())
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(resource) = self.resource.take() {
+            self.pool.take_back(resource);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn ring_wraps_and_waits_for_the_oldest() {
+        let mut ring = Ring::new(1024);
+        assert_eq!(ring.allocate(512, 1), Some(0));
+        assert_eq!(ring.allocate(256, 2), Some(512));
+        assert_eq!(ring.allocate(512, 3), None);
+        assert_eq!(ring.oldest(), Some(1));
+        ring.retire(1);
+        // 256 bytes are left at the end: the chunk starts over at 0.
+        assert_eq!(ring.allocate(512, 3), Some(0));
+        assert_eq!(ring.allocate(1, 3), None);
+        ring.retire(3);
+        assert_eq!(ring.used(), 0);
+        assert_eq!(ring.allocate(1024, 4), Some(0));
+        assert_eq!(ring.allocate(2048, 5), None);
+    }
+
+    proptest! {
+        /// No two ranges in flight ever overlap, and an empty ring takes any size up to its own.
+        #[test]
+        fn ranges_in_flight_never_overlap(sizes in prop::collection::vec((1u64..600, 0u64..3), 1..200)) {
+            let mut ring = Ring::new(1024);
+            let mut live: VecDeque<(u64, u64, u64)> = VecDeque::new();
+            let mut completed = 0;
+            for (value, (bytes, retire)) in sizes.into_iter().enumerate() {
+                let value = value as u64 + 1;
+                for _ in 0..retire {
+                    if let Some(&(v, ..)) = live.front() {
+                        completed = v;
+                        live.pop_front();
+                    }
+                }
+                ring.retire(completed);
+                match ring.allocate(bytes, value) {
+                    Some(start) => {
+                        prop_assert!(start + bytes <= 1024);
+                        for &(_, s, b) in &live {
+                            prop_assert!(start + bytes <= s || s + b <= start);
+                        }
+                        live.push_back((value, start, bytes));
+                    }
+                    None => prop_assert!(!live.is_empty() || bytes > 1024),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The clock: one timeline semaphore, polled and then waited for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use ash::vk;
+
+use crate::device::Device;
+use crate::error::{self, Error, Result};
+
+/// One blocking wait; a lost device is noticed at least this often.
+const SLICE: Duration = Duration::from_millis(500);
+/// Longest time spent polling before a blocking wait, on a device that is not this processor.
+const SPIN: Duration = Duration::from_micros(2_000);
+
+pub struct Timeline {
+    pub semaphore: vk::Semaphore,
+    device: Arc<Device>,
+    /// Highest value seen to be complete.
+    completed: AtomicU64,
+    /// Polls before a blocking wait, where `HELIOS_SPIN_WAIT` says so.
+    polls: Option<u64>,
+    spin: Duration,
+}
+
+impl Timeline {
+    /// `start` is the semaphore's first value.
+    pub fn new(device: Arc<Device>, start: u64) -> Result<Self> {
+        let mut kind = vk::SemaphoreTypeCreateInfo::default()
+            .semaphore_type(vk::SemaphoreType::TIMELINE)
+            .initial_value(start);
+        let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
+        // SAFETY: the device is live and has timeline semaphores.
+        let semaphore = unsafe { device.raw.create_semaphore(&info, None) }.map_err(
+            error::create("vkCreateSemaphore", "timeline semaphore", 0),
+        )?;
+        device.name(semaphore, "helios timeline");
+        // A software device computes on the cores that would poll.
+        let spin = if device.snapshot.device_type == vk::PhysicalDeviceType::CPU {
+            Duration::ZERO
+        } else {
+            SPIN
+        };
+        Ok(Self {
+            semaphore,
+            device,
+            completed: AtomicU64::new(start),
+            polls: std::env::var("HELIOS_SPIN_WAIT")
+                .ok()
+                .and_then(|v| v.parse().ok()),
+            spin,
+        })
+    }
+
+    /// Highest value known to be complete, without asking the driver.
+    #[inline]
+    pub fn seen(&self) -> u64 {
+        self.completed.load(Ordering::Acquire)
+    }
+
+    /// Asks the driver.
+    pub fn completed(&self) -> Result<u64> {
+        // SAFETY: the semaphore is live.
+        let value = unsafe {
+            self.device
+                .raw
+                .get_semaphore_counter_value(self.semaphore)
+        }
+        .map_err(|e| self.device.observe(error::vulkan("vkGetSemaphoreCounterValue")(e)))?;
+        if value == u64::MAX {
+            // Drivers set the counter to its maximum when the device is lost.
+            return Err(self
+                .device
+                .observe(Error::DeviceLost("vkGetSemaphoreCounterValue".to_owned())));
+        }
+        self.completed.fetch_max(value, Ordering::AcqRel);
+        Ok(value)
+    }
+
+    /// Returns when `value`, which must have been submitted, is reached.
+    pub fn wait(&self, value: u64) -> Result<()> {
+        if self.seen() >= value {
+            return Ok(());
+        }
+        if self.completed()? >= value {
+            return Ok(());
+        }
+        match self.polls {
+            Some(polls) => {
+                for _ in 0..polls {
+                    if self.completed()? >= value {
+                        return Ok(());
+                    }
+                    std::hint::spin_loop();
+                }
+            }
+            None if !self.spin.is_zero() => {
+                let end = Instant::now() + self.spin;
+                while Instant::now() < end {
+                    if self.completed()? >= value {
+                        return Ok(());
+                    }
+                    std::hint::spin_loop();
+                }
+            }
+            None => {}
+        }
+        loop {
+            if self.wait_for(value, SLICE)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Blocks for at most `time`; whether `value` was reached.
+    pub fn wait_for(&self, value: u64, time: Duration) -> Result<bool> {
+        self.device.check_alive()?;
+        let semaphores = [self.semaphore];
+        let values = [value];
+        let info = vk::SemaphoreWaitInfo::default()
+            .semaphores(&semaphores)
+            .values(&values);
+        // SAFETY: the semaphore is live.
+        match unsafe {
+            self.device
+                .raw
+                .wait_semaphores(&info, time.as_nanos() as u64)
+        } {
+            Ok(()) => {
+                self.completed.fetch_max(value, Ordering::AcqRel);
+                Ok(true)
+            }
+            Err(vk::Result::TIMEOUT) => {
+                self.completed()?;
+                Ok(self.seen() >= value)
+            }
+            Err(other) => Err(self.device.observe(error::vulkan("vkWaitSemaphores")(other))),
+        }
+    }
+}
+
+impl Drop for Timeline {
+    fn drop(&mut self) {
+        // SAFETY: `Context` has waited for the queue; nobody waits on the semaphore any more.
+        unsafe { self.device.raw.destroy_semaphore(self.semaphore, None) };
+    }
+}
