@@ -38,7 +38,7 @@ test('both kinds of memory hold what is uploaded; hostVisible defaults to 1', ()
 test('createBuffer refuses sizes that are none', () => {
   for (const size of [0, -4, 1.5, NaN, Infinity, -Infinity, 2 ** 53, '64', null, undefined, {}, 64n, Symbol('x')]) {
     const shown = typeof size === 'symbol' || typeof size === 'object' || size === undefined ? [] : [String(size).replace('n', '')];
-    throws(() => vk.createBuffer(size), INVALID_ARGUMENT, ['createBuffer', /bytes/i, ...(size === 2 ** 53 ? [] : shown)]);
+    throws(() => vk.createBuffer(size), INVALID_ARGUMENT, ['createBuffer', 'byteLength', ...(size === 2 ** 53 ? [] : shown)]);
   }
 });
 
@@ -136,6 +136,20 @@ test('views of shared memory are taken by bytes, like any view', () => {
   assert.deepEqual(words(handle), ramp(16, 3));
   vk.uploadBuffer(handle, new Uint32Array(shared, 8, 2));
   assert.deepEqual(words(handle), Uint32Array.of(5, 6, ...ramp(14, 5)));
+  vk.uploadBuffer(handle, new DataView(shared, 0, 4));
+  assert.deepEqual(words(handle), Uint32Array.of(3, 6, ...ramp(14, 5)));
+  throws(() => vk.uploadBuffer(handle, shared), INVALID_ARGUMENT, ['uploadBuffer', 'data'], [TypeError]);
+  vk.destroyBuffer(handle);
+});
+
+test('a view that lies about its length is taken at its true one', () => {
+  const handle = bufferOf(ramp(16));
+  for (const kind of [Uint8Array, Uint32Array, Float64Array, DataView, ...(globalThis.Float16Array ? [globalThis.Float16Array] : [])]) {
+    const view = new kind(new ArrayBuffer(8));
+    for (const name of ['byteLength', 'length', 'byteOffset']) Object.defineProperty(view, name, { value: 1 << 20 });
+    vk.uploadBuffer(handle, view);
+    assert.deepEqual(words(handle), Uint32Array.of(0, 0, ...ramp(14, 2)), kind.name);
+  }
   vk.destroyBuffer(handle);
 });
 
@@ -177,6 +191,14 @@ test('resizable buffers are taken at their size of the moment', { skip: !('resiz
   }
   assert.deepEqual(words(handle), Uint32Array.of(5, 6, 7, 8, 9, 10, 11, 12, ...new Array(8).fill(77)));
   vk.uploadBuffer(handle, resizable);
+  assert.deepEqual(words(handle).subarray(0, 3), Uint32Array.of(5, 6, 7));
+  const view = new DataView(resizable, 4, 4);
+  resizable.resize(4);
+  try {
+    vk.uploadBuffer(handle, view);
+  } catch (error) {
+    assert.equal(error.code, INVALID_ARGUMENT, error.message);
+  }
   assert.deepEqual(words(handle).subarray(0, 3), Uint32Array.of(5, 6, 7));
   vk.destroyBuffer(handle);
 });

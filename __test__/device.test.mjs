@@ -70,8 +70,8 @@ test('HELIOS_DEVICE picks by index, by part of the name and by UUID', async () =
   assert.equal((await childJson(code, { env: { HELIOS_DEVICE: part.toUpperCase() } })).deviceName, deviceName, 'case does not matter');
   const first = await childJson(code, { env: { HELIOS_DEVICE: '0' } });
   assert.notEqual(first.deviceName, '');
-  const uuid = first.deviceUUID;
-  assert.match(uuid, /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/, 'info.deviceUUID is a UUID');
+  const uuid = first.deviceUuid;
+  assert.match(uuid, /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/, 'info.deviceUuid is a UUID');
   assert.deepEqual(await childJson(code, { env: { HELIOS_DEVICE: uuid } }), first);
   assert.deepEqual(await childJson(code, { env: { HELIOS_DEVICE: uuid.toUpperCase() } }), first);
 });

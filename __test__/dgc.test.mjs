@@ -186,6 +186,20 @@ dgcTest('dgcSetup: wrong pipelines, push sizes and counts', () => {
   throws(() => vk.dgcSetup(pipelineOf(increment), 8, 4), INVALID_ARGUMENT, ['dgcSetup']);
 });
 
+dgcTest('dgcExecute takes its place in an open batch; a list of its own wants no open batch', () => {
+  setUpDgc(4);
+  const [x, y] = [bufferOf(ramp(N), 0), bufferOf(ramp(N), 0)];
+  vk.batchBegin();
+  vk.batchDispatch(pipelineOf(increment), [x], groupsOf(N), 1, 1, Uint32Array.of(N, 1), Uint32Array.of(0));
+  new Uint32Array(vk.dgcGetCommandBuffer()).set(sequence(x, x, y, N));
+  vk.dgcExecute(1);
+  vk.batchDispatch(pipelineOf(increment), [y], groupsOf(N), 1, 1, Uint32Array.of(N, 1), Uint32Array.of(0));
+  throws(() => execute(op(x, x, y)), 'ERR_HELIOS_INVALID_BATCH', ['batchExecuteAllDGC'], [Error]);
+  assert.ok(vk.batchSubmit() > 0);
+  sameWords(words(y), ramp(N, 1).map((value) => 2 * value + 1), 'y');
+  [x, y].forEach(vk.destroyBuffer);
+});
+
 dgcTest('before dgcSetup the other dgc calls say so', async () => {
   for (const call of ['vk.dgcExecute(1)', 'vk.dgcGetCommandBuffer()', 'vk.batchExecuteAllDGC(new ArrayBuffer(28), 1)']) {
     const error = await childError(`init(); ${call}`);

@@ -36,6 +36,8 @@ const WRITERS = {
   'partial upload': (twin, x) => twin.upload(x, new Random(2).words(N / 4)),
   uploadAsync: (twin, x) => twin.uploadAsync(x, new Random(3).words(N)),
   'partial uploadAsync': (twin, x) => twin.uploadAsync(x, new Random(4).words(N / 4), N),
+  copy: (twin, x, other) => twin.copy(other, x, N),
+  'partial copy': (twin, x, other) => twin.copy(other, x, N / 2, 5, 70),
   dgc: (twin, x, other) => twin.dgc(other, other, x, N),
 };
 
@@ -47,6 +49,7 @@ const READERS = {
   'packed bytes': (twin, x, other) => twin.packed('bytes', [{ ...run(x, other), writeMask: 2 }]),
   'packed words': (twin, x, other) => twin.packed('words', [{ ...run(x, other), writeMask: 2 }]),
   read: (twin, x) => twin.read(x),
+  copy: (twin, x, other) => twin.copy(x, other, N),
   dgc: (twin, x, other) => twin.dgc(x, x, other, N),
 };
 

@@ -65,6 +65,11 @@ function randomProgram(seed, steps) {
       else twin.begin();
     } else if (kind < 94) vk.waitTimeline(vk.getCompleted());
     else if (kind < 95) vk.waitIdle();
+    else if (kind < 97) {
+      const other = random.pick(buffers);
+      const length = random.between(0, Math.min(buffer.data.length, other.data.length));
+      if (other !== buffer) twin.copy(buffer, other, length, random.between(0, buffer.data.length - length), random.between(0, other.data.length - length));
+    }
     else if (info.hasDGC && !twin.open) {
       const [a, b, c] = random.sample(buffers, 3);
       twin.dgc(a, b, c, random.between(1, Math.min(a.data.length, b.data.length, c.data.length)));

@@ -3,7 +3,7 @@ import { before, test } from 'node:test';
 import assert from 'node:assert/strict';
 import { bufferOf, groupsOf, init, light, pipelineOf, ramp, scaled, vk, words } from './lib/addon.mjs';
 import { INVALID_ARGUMENT, sameWords, throws } from './lib/expect.mjs';
-import { churn, increment, scaleAdd } from './lib/programs.mjs';
+import { churn, increment, reverseTail, scaleAdd } from './lib/programs.mjs';
 import { Random } from './lib/random.mjs';
 
 before(init);
@@ -15,6 +15,7 @@ test('uploadAsync returns a timeline value that can be waited for', () => {
   vk.waitTimeline(tv);
   assert.ok(vk.getCompleted() >= tv);
   sameWords(words(x), ramp(100), 'x');
+  assert.ok(vk.uploadAsync(x, new Uint8Array(0)) > tv, 'an empty upload has a value of its own, too');
   vk.destroyBuffer(x);
 });
 
@@ -104,6 +105,18 @@ test('uploads larger than any ring go through in pieces', () => {
     assert.equal(Buffer.compare(Buffer.from(back.buffer, back.byteOffset, size), Buffer.from(data.buffer)), 0, `hostVisible ${hostVisible}, ${upload.name}`);
     vk.destroyBuffer(x);
   }
+});
+
+test('a dispatch right behind a large upload sees all of it', () => {
+  const n = (light ? 9 << 20 : 100 << 20) / 4;
+  const data = ramp(n);
+  const x = vk.createBuffer(n * 4, 0);
+  const y = vk.createBuffer(4000, 0);
+  vk.uploadAsync(x, data);
+  // The mirror image of the last thousand words.
+  vk.dispatch(pipelineOf(reverseTail), [x, y], groupsOf(1000), 1, 1, Uint32Array.of(1000, n));
+  sameWords(words(y), ramp(1000).map((i) => n - 1 - i), 'y');
+  [x, y].forEach(vk.destroyBuffer);
 });
 
 test('many small uploads', () => {

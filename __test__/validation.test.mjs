@@ -71,6 +71,38 @@ withLayer('a wrong write mask does not bring the hazard back', async () => {
   `, { env: ON });
 });
 
+for (const slots of ['1', '3', undefined]) {
+  withLayer(`an upload in pieces, with ${slots ?? 'the usual'} command slots, is ordered against what follows`, async () => {
+    await childJson(`
+      init();
+      for (const bytes of [9 << 20, 100 << 20]) {
+        const n = bytes / 4;
+        const [x, y] = [vk.createBuffer(bytes, 0), vk.createBuffer(4000, 0)];
+        for (let round = 0; round < 2; round++) {
+          vk.uploadAsync(x, ramp(n));
+          vk.dispatch(pipelineOf(programs.reverseTail), [x, y], 16, 1, 1, Uint32Array.of(1000, n));
+          assert.deepEqual(words(y), ramp(1000).map((i) => n - 1 - i));
+        }
+      }
+    `, { env: { ...ON, HELIOS_RING_SLOTS: slots } });
+  });
+}
+
+withLayer('small uploads into a full ring are ordered against what follows', async () => {
+  await childJson(`
+    init();
+    const [x, y] = [vk.createBuffer(4000, 0), vk.createBuffer(4000, 0)];
+    const big = vk.createBuffer(3 << 20, 0);
+    const data = new Uint8Array(3 << 20);
+    for (let round = 0; round < 100; round++) {
+      vk.uploadAsync(big, data);
+      vk.uploadAsync(x, ramp(1000, round));
+      vk.dispatch(pipelineOf(programs.reverse), [x, y], 16, 1, 1, Uint32Array.of(1000));
+    }
+    assert.deepEqual(words(y), ramp(1000).map((i) => 99 + 999 - i));
+  `, { env: { ...ON, HELIOS_RING_SLOTS: '1' } });
+});
+
 test('without HELIOS_VALIDATION no layer is loaded, and HELIOS_TEST_NO_BARRIERS goes unpunished', async () => {
   await childJson(`init(); ${CHAIN}`, { env: { HELIOS_VALIDATION: undefined, HELIOS_TEST_NO_BARRIERS: '1' } });
 });

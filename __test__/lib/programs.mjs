@@ -94,6 +94,13 @@ export const reverse = program('reverse', {
   run: each(([x, y], i, [n]) => { y[i] = x[n - 1 - i]; }),
 });
 
+/** y[i] = x[push[1] - 1 - i]: the end of a long buffer, backwards. */
+export const reverseTail = program('reverseTail', {
+  bindings: 2, pushWords: 2, writes: 0b10,
+  body: elementwise((b, i) => b.store(1, i, b.load(0, b.sub(b.sub(b.push(1), b.u(1)), i)))),
+  run: each(([x, y], i, push) => { y[i] = x[push[1] - 1 - i]; }),
+});
+
 /** sum[0] += x[0] + … + x[n-1], by atomics: a write without any store. */
 export const atomicSum = program('atomicSum', {
   bindings: 2, pushWords: 1, writes: 0b10,

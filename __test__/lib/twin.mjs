@@ -134,6 +134,18 @@ export class Twin {
     for (let i = 0; i < n; i++) c.data[i] = a.data[i] + b.data[i];
     return tv;
   }
+  /**
+   * @param {TwinBuffer} source
+   * @param {TwinBuffer} target
+   * @param {number} length words
+   * @param {number} from word in the source
+   * @param {number} to word in the target
+   */
+  copy(source, target, length, from = 0, to = 0) {
+    this.log.push(`copy(${source.name}, ${target.name}; ${length} words, ${from} to ${to})`);
+    vk.copyBuffer(source.handle, target.handle, 4 * length, 4 * from, 4 * to);
+    target.data.set(source.data.slice(from, from + length), to);
+  }
   /** @param {TwinBuffer} buffer */
   read(buffer) {
     this.log.push(`read(${buffer.name})`);
