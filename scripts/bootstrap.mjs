@@ -290,7 +290,8 @@ async function carryOut(step) {
     else if (step.kind === 'packages') done = step.commands.map((command) => run(command, 'ignore')).at(-1) ?? false
     else done = step.commands.every((command) => run(command))
   } catch (error) {
-    say(/** @type {Error} */ (error).message)
+    const { message, cause } = /** @type {Error & { cause?: Error }} */ (error)
+    say(cause ? `${message}: ${cause.message}` : message)
     done = false
   }
   if (!done) say(`that failed${step.advice ? `; by hand: ${step.advice}` : ''}`)

@@ -1,0 +1,4 @@
+import * as native from './index.js'
+
+export * from './index.js'
+export default native
