@@ -169,8 +169,7 @@ impl Context {
         let start = number("HELIOS_TEST_TIMELINE_START").unwrap_or(0);
         let timeline = Arc::new(Timeline::new(Arc::clone(&device), start)?);
         let memory = Arc::new(Memory::new(Arc::clone(&device))?);
-        let slots = number("HELIOS_RING_SLOTS")
-            .map_or(SLOTS, |n| (n as usize).clamp(1, 64));
+        let slots = number("HELIOS_RING_SLOTS").map_or(SLOTS, |n| (n as usize).clamp(1, 64));
         let plan = &device.plan;
         let types = &device.snapshot.memory_types;
         let cached = |i: u32| {

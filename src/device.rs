@@ -170,10 +170,10 @@ impl Instance {
             // SAFETY: the entry is loaded.
             let installed = unsafe { entry.enumerate_instance_layer_properties() }
                 .map_err(error::vulkan("vkEnumerateInstanceLayerProperties"))?;
-            if !installed
+            let layer = installed
                 .iter()
-                .any(|l| l.layer_name_as_c_str().is_ok_and(|n| n == VALIDATION_LAYER))
-            {
+                .find(|l| l.layer_name_as_c_str().is_ok_and(|n| n == VALIDATION_LAYER));
+            if layer.is_none() {
                 return Err(Error::Unsupported(
                     "HELIOS_VALIDATION=1 needs VK_LAYER_KHRONOS_validation (Debian and Ubuntu: apt-get install \
                      vulkan-validationlayers)"
@@ -228,12 +228,9 @@ impl Instance {
                 .pfn_user_callback(Some(on_message))
                 .user_data(Arc::as_ptr(&instance.messages).cast_mut().cast());
             // SAFETY: the callback's user data outlives the messenger (see `Drop`).
-            let messenger = unsafe { loader.create_debug_utils_messenger(&info, None) }
-                .map_err(error::create(
-                    "vkCreateDebugUtilsMessengerEXT",
-                    "messenger",
-                    0,
-                ))?;
+            let messenger = unsafe { loader.create_debug_utils_messenger(&info, None) }.map_err(
+                error::create("vkCreateDebugUtilsMessengerEXT", "messenger", 0),
+            )?;
             instance.debug = Some((loader, messenger));
         }
         Ok(instance)
@@ -406,22 +403,21 @@ impl Instance {
         }
         let loader = khr::cooperative_matrix::Instance::new(&self._entry, &self.raw);
         // SAFETY: the device has the extension.
-        let shapes =
-            unsafe { loader.get_physical_device_cooperative_matrix_properties(physical) }
-                .unwrap_or_default()
-                .iter()
-                .map(|s| plan::CoopShape {
-                    m: s.m_size,
-                    n: s.n_size,
-                    k: s.k_size,
-                    a: s.a_type.as_raw(),
-                    b: s.b_type.as_raw(),
-                    c: s.c_type.as_raw(),
-                    result: s.result_type.as_raw(),
-                    saturating: s.saturating_accumulation == vk::TRUE,
-                    scope: s.scope.as_raw(),
-                })
-                .collect();
+        let shapes = unsafe { loader.get_physical_device_cooperative_matrix_properties(physical) }
+            .unwrap_or_default()
+            .iter()
+            .map(|s| plan::CoopShape {
+                m: s.m_size,
+                n: s.n_size,
+                k: s.k_size,
+                a: s.a_type.as_raw(),
+                b: s.b_type.as_raw(),
+                c: s.c_type.as_raw(),
+                result: s.result_type.as_raw(),
+                saturating: s.saturating_accumulation == vk::TRUE,
+                scope: s.scope.as_raw(),
+            })
+            .collect();
         let mut flexible = Vec::new();
         if has(vk_ext::NV_COOPERATIVE_MATRIX2) {
             let name = c"vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV";

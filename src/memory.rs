@@ -163,11 +163,9 @@ impl Memory {
         };
         if let Err(e) = bound {
             self.destroy(resource);
-            return Err(device.observe(error::create(
-                "vkBindBufferMemory",
-                kind.name(),
-                capacity,
-            )(e)));
+            return Err(device.observe(
+                error::create("vkBindBufferMemory", kind.name(), capacity)(e),
+            ));
         }
         Ok(resource)
     }

@@ -212,7 +212,7 @@ impl Factory {
         push_bytes: u32,
         options: &Options,
     ) -> Result<Pipeline> {
-        let reflection = reflect::reflect(spirv)?;
+        let reflection = reflect::reflect_with(spirv, &options.specialization)?;
         let device = Arc::clone(&self.device);
         let limits = &device.snapshot.limits;
         if reflection.bindings > bindings {
@@ -232,18 +232,21 @@ impl Factory {
                 push_bytes,
             ));
         }
+        if reflection.push_block_bytes > limits.max_push_constants_size {
+            return Err(Error::Unsupported(format!(
+                "the shader declares {} bytes of push constants, {} has {}",
+                reflection.push_block_bytes,
+                device.snapshot.name,
+                limits.max_push_constants_size
+            )));
+        }
         if let Some(what) = missing_capability(&reflection, &device) {
             return Err(Error::Unsupported(format!(
                 "the shader needs {what}, which {} does not have",
                 device.snapshot.name
             )));
         }
-        let mut size = reflection.workgroup_size;
-        for (axis, id) in reflection.workgroup_size_ids.iter().enumerate() {
-            if let Some(&value) = id.and_then(|id| options.specialization.get(id as usize)) {
-                size[axis] = value;
-            }
-        }
+        let size = reflection.workgroup_size;
         for axis in 0..3 {
             if size[axis] == 0 || size[axis] > limits.max_compute_work_group_size[axis] {
                 return Err(Error::range(
@@ -268,8 +271,7 @@ impl Factory {
                 invocations,
             ));
         }
-        if options.specialization.is_empty()
-            && let Some(shared) = reflection.shared_bytes
+        if let Some(shared) = reflection.shared_bytes
             && shared > u64::from(limits.max_compute_shared_memory_size)
         {
             return Err(Error::Unsupported(format!(
@@ -298,7 +300,8 @@ impl Factory {
                 ));
             }
         }
-        let layout = self.layout(bindings, push_bytes)?;
+        // The layout's range must cover the block that the shader declares, used or not.
+        let layout = self.layout(bindings, push_bytes.max(reflection.push_block_bytes))?;
         let module_info = vk::ShaderModuleCreateInfo::default().code(spirv);
         // SAFETY: the words parsed as a module. A driver may still reject it.
         let module = unsafe { device.raw.create_shader_module(&module_info, None) }.map_err(
@@ -340,8 +343,7 @@ impl Factory {
             stage = stage.push_next(&mut required);
         }
         if options.full_subgroups && device.snapshot.features.compute_full_subgroups {
-            stage =
-                stage.flags(vk::PipelineShaderStageCreateFlags::REQUIRE_FULL_SUBGROUPS);
+            stage = stage.flags(vk::PipelineShaderStageCreateFlags::REQUIRE_FULL_SUBGROUPS);
         }
         let info = vk::ComputePipelineCreateInfo::default()
             .stage(stage)

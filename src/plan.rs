@@ -223,11 +223,7 @@ pub fn matches(wish: &str, index: usize, snapshot: &Snapshot) -> bool {
     }
     let lower = wish.to_lowercase();
     let bare: String = lower.chars().filter(|c| *c != '-').collect();
-    let uuid: String = snapshot
-        .uuid_text()
-        .chars()
-        .filter(|c| *c != '-')
-        .collect();
+    let uuid: String = snapshot.uuid_text().chars().filter(|c| *c != '-').collect();
     bare == uuid
         || snapshot.pci.as_deref().is_some_and(|pci| {
             let pci = pci.to_lowercase();
@@ -348,8 +344,8 @@ pub fn choose(snapshots: &[Snapshot], wishes: &Wishes) -> Result<Plan> {
     let visible = M::HOST_VISIBLE | M::HOST_COHERENT;
     let none = |what: &str| Error::Unsupported(format!("{} has no {what} memory", snapshot.name));
     let types = &snapshot.memory_types;
-    let device_memory = memory_type(types, &[M::DEVICE_LOCAL, M::empty()])
-        .ok_or_else(|| none("device-local"))?;
+    let device_memory =
+        memory_type(types, &[M::DEVICE_LOCAL, M::empty()]).ok_or_else(|| none("device-local"))?;
     // The host-visible window of some cards is 256 MiB: too small to hold a trainer's buffers.
     let window = types
         .iter()

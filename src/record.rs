@@ -146,11 +146,7 @@ impl Encoder {
             self.pipeline = pipeline.raw;
             // SAFETY: the command buffer is recording; the pipeline lives as long as the context.
             unsafe {
-                device.cmd_bind_pipeline(
-                    self.raw,
-                    vk::PipelineBindPoint::COMPUTE,
-                    pipeline.raw,
-                );
+                device.cmd_bind_pipeline(self.raw, vk::PipelineBindPoint::COMPUTE, pipeline.raw);
             }
         }
         let layout: &Layout = &pipeline.layout;

@@ -44,12 +44,9 @@ impl Descriptors {
                     .max_sets(POOL_SETS)
                     .pool_sizes(&sizes);
                 // SAFETY: the device is live and the description valid.
-                let pool = unsafe { self.device.raw.create_descriptor_pool(&info, None) }
-                    .map_err(error::create(
-                        "vkCreateDescriptorPool",
-                        "descriptor pool",
-                        0,
-                    ))?;
+                let pool = unsafe { self.device.raw.create_descriptor_pool(&info, None) }.map_err(
+                    error::create("vkCreateDescriptorPool", "descriptor pool", 0),
+                )?;
                 self.pools.push(pool);
             }
             let layouts = [layout];
@@ -59,9 +56,9 @@ impl Descriptors {
             // SAFETY: pool and layout are live; the slot is used by one thread at a time.
             match unsafe { self.device.raw.allocate_descriptor_sets(&info) } {
                 Ok(sets) => return Ok(sets[0]),
-                Err(
-                    vk::Result::ERROR_OUT_OF_POOL_MEMORY | vk::Result::ERROR_FRAGMENTED_POOL,
-                ) => self.current += 1,
+                Err(vk::Result::ERROR_OUT_OF_POOL_MEMORY | vk::Result::ERROR_FRAGMENTED_POOL) => {
+                    self.current += 1
+                }
                 Err(other) => {
                     return Err(self
                         .device
@@ -111,9 +108,8 @@ impl Slot {
             .queue_family_index(device.plan.queue_family)
             .flags(vk::CommandPoolCreateFlags::TRANSIENT);
         // SAFETY: the device is live and the family is the queue's.
-        let pool = unsafe { device.raw.create_command_pool(&info, None) }.map_err(
-            error::create("vkCreateCommandPool", "command pool", 0),
-        )?;
+        let pool = unsafe { device.raw.create_command_pool(&info, None) }
+            .map_err(error::create("vkCreateCommandPool", "command pool", 0))?;
         let info = vk::CommandBufferAllocateInfo::default()
             .command_pool(pool)
             .level(vk::CommandBufferLevel::PRIMARY)

@@ -37,5 +37,7 @@ pub fn submit(
             .raw
             .queue_submit(device.queue, &info, vk::Fence::null())
     }
-    .map_err(|e| device.observe(error::vulkan("vkQueueSubmit")(e)))
+    .map_err(|e| device.observe(error::vulkan("vkQueueSubmit")(e)))?;
+    timeline.submitted(value);
+    Ok(())
 }

@@ -1,10 +1,12 @@
 //! The clock: one timeline semaphore, polled and then waited for.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ash::vk;
+use parking_lot::Mutex;
 
 use crate::device::Device;
 use crate::error::{self, Error, Result};
@@ -19,6 +21,9 @@ pub struct Timeline {
     device: Arc<Device>,
     /// Highest value seen to be complete.
     completed: AtomicU64,
+    /// Values of the submissions in flight. The calls between two submissions get values of their
+    /// own, which the semaphore jumps over: waits go to the submission's.
+    submissions: Mutex<VecDeque<u64>>,
     /// Polls before a blocking wait, where `HELIOS_SPIN_WAIT` says so.
     polls: Option<u64>,
     spin: Duration,
@@ -32,9 +37,8 @@ impl Timeline {
             .initial_value(start);
         let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
         // SAFETY: the device is live and has timeline semaphores.
-        let semaphore = unsafe { device.raw.create_semaphore(&info, None) }.map_err(
-            error::create("vkCreateSemaphore", "timeline semaphore", 0),
-        )?;
+        let semaphore = unsafe { device.raw.create_semaphore(&info, None) }
+            .map_err(error::create("vkCreateSemaphore", "timeline semaphore", 0))?;
         device.name(semaphore, "helios timeline");
         // A software device computes on the cores that would poll.
         let spin = if device.snapshot.device_type == vk::PhysicalDeviceType::CPU {
@@ -46,6 +50,7 @@ impl Timeline {
             semaphore,
             device,
             completed: AtomicU64::new(start),
+            submissions: Mutex::new(VecDeque::new()),
             polls: std::env::var("HELIOS_SPIN_WAIT")
                 .ok()
                 .and_then(|v| v.parse().ok()),
@@ -59,15 +64,31 @@ impl Timeline {
         self.completed.load(Ordering::Acquire)
     }
 
+    /// Notes that a submission will signal `value`.
+    pub fn submitted(&self, value: u64) {
+        let mut submissions = self.submissions.lock();
+        let seen = self.seen();
+        while submissions.front().is_some_and(|&v| v <= seen) {
+            submissions.pop_front();
+        }
+        submissions.push_back(value);
+    }
+
+    /// The value of the submission that `value` belongs to.
+    fn signalled_by(&self, value: u64) -> u64 {
+        let submissions = self.submissions.lock();
+        let at = submissions.partition_point(|&v| v < value);
+        submissions.get(at).copied().unwrap_or(value)
+    }
+
     /// Asks the driver.
     pub fn completed(&self) -> Result<u64> {
         // SAFETY: the semaphore is live.
-        let value = unsafe {
-            self.device
-                .raw
-                .get_semaphore_counter_value(self.semaphore)
-        }
-        .map_err(|e| self.device.observe(error::vulkan("vkGetSemaphoreCounterValue")(e)))?;
+        let value = unsafe { self.device.raw.get_semaphore_counter_value(self.semaphore) }
+            .map_err(|e| {
+                self.device
+                    .observe(error::vulkan("vkGetSemaphoreCounterValue")(e))
+            })?;
         if value == u64::MAX {
             // Drivers set the counter to its maximum when the device is lost.
             return Err(self
@@ -83,6 +104,7 @@ impl Timeline {
         if self.seen() >= value {
             return Ok(());
         }
+        let value = self.signalled_by(value);
         if self.completed()? >= value {
             return Ok(());
         }
@@ -135,7 +157,9 @@ impl Timeline {
                 self.completed()?;
                 Ok(self.seen() >= value)
             }
-            Err(other) => Err(self.device.observe(error::vulkan("vkWaitSemaphores")(other))),
+            Err(other) => Err(self
+                .device
+                .observe(error::vulkan("vkWaitSemaphores")(other))),
         }
     }
 }

@@ -120,11 +120,8 @@ impl Default for FlexibleDimensions {
 }
 
 /// `vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV`
-pub type GetFlexibleDimensions = unsafe extern "system" fn(
-    vk::PhysicalDevice,
-    *mut u32,
-    *mut FlexibleDimensions,
-) -> vk::Result;
+pub type GetFlexibleDimensions =
+    unsafe extern "system" fn(vk::PhysicalDevice, *mut u32, *mut FlexibleDimensions) -> vk::Result;
 
 /// `VkPhysicalDeviceShaderBfloat16FeaturesKHR`
 #[repr(C)]

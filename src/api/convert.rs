@@ -220,7 +220,10 @@ impl Arg {
             ValueType::String => {
                 let text = self.text();
                 let short: String = text.chars().take(40).collect();
-                format!("{short:?}{}", if short.len() < text.len() { "…" } else { "" })
+                format!(
+                    "{short:?}{}",
+                    if short.len() < text.len() { "…" } else { "" }
+                )
             }
             ValueType::Symbol => "a symbol".to_owned(),
             ValueType::Function => "a function".to_owned(),
@@ -362,9 +365,8 @@ impl Arg {
         let key = CString::new(name).unwrap_or_default();
         let mut raw = ptr::null_mut();
         // SAFETY: as above; the name is nul-terminated.
-        let status = unsafe {
-            sys::napi_get_named_property(self.env, self.raw, key.as_ptr(), &mut raw)
-        };
+        let status =
+            unsafe { sys::napi_get_named_property(self.env, self.raw, key.as_ptr(), &mut raw) };
         if status != sys::Status::napi_ok {
             clear_exception(self.env);
             return Err(Error::Type {

@@ -95,8 +95,14 @@ fn device_info(env: sys::napi_env, context: &Context) -> Object {
         .string("driverName", &s.driver_name)
         .string("driverInfo", &s.driver_info)
         .integer("deviceLocalMemoryBytes", device.device_local_bytes())
-        .integer("maxBufferBytes", s.max_buffer_size.min(s.max_allocation_size))
-        .integer("maxStorageBufferRange", int(limits.max_storage_buffer_range))
+        .integer(
+            "maxBufferBytes",
+            s.max_buffer_size.min(s.max_allocation_size),
+        )
+        .integer(
+            "maxStorageBufferRange",
+            int(limits.max_storage_buffer_range),
+        )
         .integer("maxPushConstantsSize", int(limits.max_push_constants_size))
         .integer(
             "maxComputeSharedMemorySize",
@@ -176,10 +182,7 @@ fn device_info(env: sys::napi_env, context: &Context) -> Object {
         .integer("coopMatN", int(n))
         .integer("coopMatK", int(k))
         .value("cooperativeMatrixProperties", coop_list(env, s))
-        .value(
-            "cooperativeMatrixFlexibleDimensions",
-            flexible_list(env, s),
-        )
+        .value("cooperativeMatrixFlexibleDimensions", flexible_list(env, s))
         .integer("coopMat2ReservedSharedMemory", int(s.coop2_max_shared))
         .boolean("hasPushDescriptors", device.push.is_some())
         .boolean("hasBDA", plan.device_address)
@@ -326,10 +329,7 @@ pub fn get_allocator_stats(env: &Env) -> napi::Result<Out> {
                 .integer("hostSlabCount", 0)
                 .integer("hostSlabCapacityBytes", 0)
                 .integer("trackedVkMemoryAllocations", usage.blocks)
-                .integer(
-                    "temporaryBufferRequests",
-                    context.stats.temporary_requests,
-                )
+                .integer("temporaryBufferRequests", context.stats.temporary_requests)
                 .integer("slabFallbacks", 0)
                 .integer("slabFreeRangeReuses", reuses)
                 .integer("slabFreeRangeOverflows", evictions)

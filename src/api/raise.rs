@@ -11,11 +11,7 @@ use super::state;
 use crate::error::{Class, Error, Result};
 
 /// Runs the body of the JS call `name`; an error or a panic is thrown with the call's name in front.
-pub fn call<T>(
-    env: &Env,
-    name: &'static str,
-    body: impl FnOnce() -> Result<T>,
-) -> napi::Result<T> {
+pub fn call<T>(env: &Env, name: &'static str, body: impl FnOnce() -> Result<T>) -> napi::Result<T> {
     let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
         let text = panic
             .downcast_ref::<&str>()

@@ -27,12 +27,7 @@ struct Single {
 }
 
 impl Single {
-    fn new(
-        pipeline: Arg,
-        buffers: Arg,
-        groups: [Arg; 3],
-        push: Arg,
-    ) -> Result<Self> {
+    fn new(pipeline: Arg, buffers: Arg, groups: [Arg; 3], push: Arg) -> Result<Self> {
         let pipeline = pipeline.handle("pipeline", "pipeline")?;
         let mut handles = [0; MAX_BINDINGS];
         let count = buffers.handles("buffers", &mut handles)?;
@@ -220,12 +215,7 @@ pub fn batch_execute_all_profiled(env: &Env, packed: Arg, count: Arg) -> napi::R
         let (buffer, data) = array_buffer(raw, times.len() * 8)?;
         // SAFETY: the new ArrayBuffer has room for every time.
         unsafe { ptr::copy_nonoverlapping(times.as_ptr().cast(), data, times.len() * 8) };
-        let array = typed_array(
-            raw,
-            sys::TypedarrayType::float64_array,
-            times.len(),
-            buffer,
-        );
+        let array = typed_array(raw, sys::TypedarrayType::float64_array, times.len(), buffer);
         Ok(Out(Object::new(raw)
             .integer("timeline", profile.timeline)
             .number("batchGpuTimeUs", profile.batch_us)

@@ -29,8 +29,11 @@ impl<'a> Queries<'a> {
             .query_type(vk::QueryType::TIMESTAMP)
             .query_count(count);
         // SAFETY: the device is live and the description valid.
-        let pool = unsafe { device.raw.create_query_pool(&info, None) }
-            .map_err(error::create("vkCreateQueryPool", "query pool", 0))?;
+        let pool = unsafe { device.raw.create_query_pool(&info, None) }.map_err(error::create(
+            "vkCreateQueryPool",
+            "query pool",
+            0,
+        ))?;
         Ok(Self {
             device,
             pool,
@@ -308,11 +311,7 @@ impl Context {
                 dispatch.push(bytes),
             )?;
             match timestamps {
-                Some(pool) => self
-                    .ring
-                    .slot()
-                    .encoder
-                    .timestamp(pool, i as u32 + 1),
+                Some(pool) => self.ring.slot().encoder.timestamp(pool, i as u32 + 1),
                 None if self.open_dispatches >= self.flush_dispatches => {
                     self.flush()?;
                     self.open()?;
@@ -459,7 +458,11 @@ impl Context {
             ));
         }
         let stride = rounded as usize + 12;
-        if max == 0 || (max as usize).checked_mul(stride).is_none_or(|b| b > 1 << 30) {
+        if max == 0
+            || (max as usize)
+                .checked_mul(stride)
+                .is_none_or(|b| b > 1 << 30)
+        {
             return Err(Error::range(
                 "maxSequences",
                 "must be positive and need at most 1 GiB",

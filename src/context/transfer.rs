@@ -46,7 +46,10 @@ impl Context {
 
     /// Records a barrier if a transfer with these accesses needs one, and notes what it does. The
     /// barrier comes before any note: it would forget what was noted for the same command.
-    fn transfer<const N: usize>(&mut self, accesses: [(u32, Access); N]) -> Result<[vk::Buffer; N]> {
+    fn transfer<const N: usize>(
+        &mut self,
+        accesses: [(u32, Access); N],
+    ) -> Result<[vk::Buffer; N]> {
         let in_graph = self.recording_here();
         if !in_graph {
             self.open()?;
@@ -289,8 +292,7 @@ impl Context {
             let [raw] = self.transfer([(from, Access::READ_WRITE)])?;
             (raw, raw)
         } else {
-            let [from_raw, to_raw] =
-                self.transfer([(from, Access::READ), (to, Access::WRITE)])?;
+            let [from_raw, to_raw] = self.transfer([(from, Access::READ), (to, Access::WRITE)])?;
             (from_raw, to_raw)
         };
         self.encoder()?
