@@ -1,7 +1,6 @@
 #!/usr/bin/env node
 // Trains a GPT through helios-vk: `npm run train`, or `node benches/train.mjs --help`.
 
-import { existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { setImmediate as nextTurn } from 'node:timers/promises';
@@ -11,6 +10,7 @@ import { PRESETS, checkConfig, flopsPerToken, parameterTable, tokensPerStep } fr
 import { loadText, stepBatch, unigramEntropy } from './gpt/data.mjs';
 import { measurePeak } from './gpt/peak.mjs';
 import { Progress, formatBytes, formatCount, formatDuration, median } from './gpt/progress.mjs';
+import { trainingReport } from './gpt/report.mjs';
 import { sample } from './gpt/sample.mjs';
 import { writeSafetensors } from './gpt/safetensors.mjs';
 import { restoreTokenizer, trainTokenizer } from './gpt/tokenizer.mjs';
@@ -227,9 +227,9 @@ async function main() {
   while (trainer.stepsDone < config.steps && !interrupted) {
     try {
       trainer.step();
-      // Promises of losses resolve between steps; plain mode drains the device, so only now and then.
+      // Promises of losses resolve between steps; without them reading drains the device, so only now and then.
       await nextTurn();
-      if (trainer.mode === 'plain' && performance.now() - lastFetch > 1000) {
+      if (performance.now() - lastFetch > 1000) {
         trainer.fetchLosses();
         lastFetch = performance.now();
       }
@@ -312,7 +312,7 @@ async function main() {
     if (written) process.stdout.write(`\n${written}\n`);
   }
   if (values.json !== undefined) await writeFile(values.json, `${JSON.stringify(result, null, 1)}\n`);
-  if (values.report !== undefined) await writeReport(values.report, result);
+  if (values.report !== undefined) await writeFile(values.report, trainingReport(result));
   trainer.destroy();
   vk.destroy();
 }
@@ -358,14 +358,6 @@ async function dumpBatches(path, config, tokens) {
       config: JSON.stringify(config),
     },
   );
-}
-
-/** @param {string} path @param {any} result */
-async function writeReport(path, result) {
-  const library = new URL('./lib/report.mjs', import.meta.url);
-  if (!existsSync(library)) throw new Error('--report needs benches/lib/report.mjs');
-  const { trainingReport } = await import(library.href);
-  await writeFile(path, trainingReport(result));
 }
 
 main().catch((error) => {

@@ -3,7 +3,7 @@
  *
  * Two modes. `plain` uses the calls of the existing trainer only (packed lists through `batchExecuteAll`), so that it
  * also runs on other addons of that contract. `graph` records each micro-step and the optimizer once and re-submits
- * them; the losses come back through promises. The results are the same bits.
+ * them; the losses come back through promises where the addon has them. The results are the same bits.
  */
 
 import { createKernels, pack } from '../../kernels/index.mjs';
@@ -15,7 +15,7 @@ import { initialWeights } from './random.mjs';
 
 /** @typedef {import('./config.mjs').GptConfig} GptConfig */
 
-/** Steps whose losses the device keeps; `plain` mode reads them before they are overwritten. */
+/** Steps whose losses the device keeps; they are read before they are overwritten. */
 const LOSS_SLOTS = 1024;
 
 /** Steps that may be submitted and not finished. */
@@ -58,6 +58,8 @@ export class Trainer {
     if (mode === 'graph' && !graphs) throw new RangeError('mode graph: this addon has no graphBegin');
     /** @type {'plain' | 'graph'} */
     this.mode = mode === 'auto' ? (graphs ? 'graph' : 'plain') : mode;
+    /** Whether losses come back through promises; else the ring of losses is read, which drains the device. */
+    this.promises = this.mode === 'graph' && typeof vk.readAsync === 'function';
     this.vk = this.mode === 'plain' ? plainAddon(vk, shaders ?? vk.shaders, info) : vk;
     this.kernels = createKernels(this.vk);
     this.model = new GptModel(this.vk, this.kernels, config, LOSS_SLOTS);
@@ -65,9 +67,9 @@ export class Trainer {
     this.stepsDone = 0;
     /** Losses known on the host, by step. @type {Map<number, number>} */
     this.known = new Map();
-    /** First step whose loss has not been fetched (`plain`). */
+    /** First step whose loss has not been fetched, without promises. */
     this.firstUnread = 0;
-    /** Loss reads under way (`graph`). @type {Set<Promise<void>>} */
+    /** Loss reads under way. @type {Set<Promise<void>>} */
     this.pending = new Set();
     /** @type {unknown} */
     this.failure = undefined;
@@ -124,7 +126,7 @@ export class Trainer {
   step() {
     if (this.failure) throw this.failure;
     while (this.inFlight.length >= STEPS_IN_FLIGHT) this.waitOldest();
-    if (this.mode === 'plain' && this.stepsDone - this.firstUnread >= LOSS_SLOTS) this.fetchLosses();
+    if (!this.promises && this.stepsDone - this.firstUnread >= LOSS_SLOTS) this.fetchLosses();
     const start = performance.now();
     const step = this.stepsDone;
     const { vk, model } = this;
@@ -133,18 +135,7 @@ export class Trainer {
     if (this.mode === 'graph') {
       vk.uploadAsync(model.ids, this.batch);
       for (const graph of this.graphs) value = vk.graphLaunch(graph);
-      /** @type {Promise<void>} */
-      const read = vk.readAsync(model.losses, 4 * (step % LOSS_SLOTS), 4).then(
-        (/** @type {Float32Array} */ loss) => {
-          this.known.set(step, loss[0]);
-          this.pending.delete(read);
-        },
-        (/** @type {unknown} */ error) => {
-          this.failure ??= error;
-          this.pending.delete(read);
-        },
-      );
-      this.pending.add(read);
+      if (this.promises) this.readLoss(step);
     } else {
       vk.uploadBuffer(model.ids, this.batch);
       vk.fillBuffer(model.clear.buffer, model.clear.bytes, 0);
@@ -153,6 +144,21 @@ export class Trainer {
     this.hostTimes.push(performance.now() - start);
     this.inFlight.push(value);
     return ++this.stepsDone;
+  }
+
+  /** Reads the loss of a step without waiting for it. @param {number} step */
+  readLoss(step) {
+    /** @type {Promise<void>} */
+    const read = this.vk
+      .readAsync(this.model.losses, 4 * (step % LOSS_SLOTS), 4)
+      .then((/** @type {Float32Array} */ loss) => {
+        this.known.set(step, loss[0]);
+      })
+      .catch((/** @type {unknown} */ error) => {
+        this.failure ??= error;
+      })
+      .finally(() => this.pending.delete(read));
+    this.pending.add(read);
   }
 
   waitOldest() {
@@ -166,9 +172,9 @@ export class Trainer {
     while (this.inFlight.length > 0) this.waitOldest();
   }
 
-  /** Reads the losses of the steps since the last time (`plain`; drains the device). */
+  /** Reads the losses of the steps since the last time, where promises do not bring them; drains the device. */
   fetchLosses() {
-    if (this.firstUnread === this.stepsDone) return;
+    if (this.promises || this.firstUnread === this.stepsDone) return;
     const slots = this.vk.readBuffer(this.model.losses);
     for (let step = this.firstUnread; step < this.stepsDone; step++) this.known.set(step, slots[step % LOSS_SLOTS]);
     this.firstUnread = this.stepsDone;
@@ -177,7 +183,7 @@ export class Trainer {
   /** Waits until the loss of every submitted step is known. */
   async settle() {
     this.finish();
-    if (this.mode === 'plain') this.fetchLosses();
+    this.fetchLosses();
     await Promise.all(this.pending);
     if (this.failure) throw this.failure;
   }

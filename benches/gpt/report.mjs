@@ -1,0 +1,91 @@
+/** The page at the end of a run: what was trained, how fast, and the curves. */
+
+import { figures, htmlReport, lineChart, paragraph, table } from '../lib/report.mjs';
+import { formatBytes, formatCount, formatDuration } from './progress.mjs';
+
+/**
+ * @param {any} result what `train.mjs --json` writes
+ * @returns {string} one self-contained HTML page
+ */
+export function trainingReport(result) {
+  const { config, losses, firstStep, tokensPerSecond: rate, unigramEntropy } = result;
+  /** @type {[number, number][]} */
+  const lossPoints = losses.map((/** @type {number} */ loss, /** @type {number} */ i) => [firstStep + i, loss]);
+  const ends = [firstStep, firstStep + losses.length - 1];
+  const share = result.matrixShare;
+  return htmlReport({
+    title: 'Training run',
+    subtitle: `${result.device} · ${formatCount(result.parameters)} parameters · ${config.precision} · ${result.mode}`,
+    sections: [
+      {
+        title: 'In short',
+        html: [
+          figures([
+            { value: result.finalLoss.toFixed(4), label: 'loss, mean of the last tenth of the steps' },
+            { value: formatCount(rate.median), label: 'tokens a second, median' },
+            { value: `${result.hostMillisecondsPerStep.toFixed(3)} ms`, label: 'host time a step' },
+            ...(share === undefined
+              ? []
+              : [{ value: `${(100 * share).toFixed(1)} %`, label: 'of the device’s matrix rate' }]),
+            ...(result.memoryBytes === undefined
+              ? []
+              : [{ value: formatBytes(result.memoryBytes), label: 'device memory' }]),
+            { value: formatDuration(1000 * result.seconds), label: 'time' },
+          ]),
+        ],
+      },
+      {
+        title: 'Loss',
+        html: [
+          lineChart({
+            title: 'Cross-entropy in nats by step',
+            xLabel: 'optimizer step',
+            series: [
+              { name: 'loss', points: lossPoints },
+              {
+                name: 'unigram entropy of the text',
+                points: [
+                  [ends[0], unigramEntropy],
+                  [ends[1], unigramEntropy],
+                ],
+              },
+            ],
+          }),
+          paragraph('Below the unigram entropy the model predicts from context, not from frequencies alone.'),
+        ],
+      },
+      {
+        title: 'Speed',
+        html: [
+          lineChart({
+            title: 'Tokens a second by step',
+            xLabel: 'measured step',
+            series: [
+              {
+                name: 'tokens a second',
+                points: rate.perStep.map((/** @type {number} */ value, /** @type {number} */ i) => [i, value]),
+              },
+            ],
+          }),
+        ],
+      },
+      {
+        title: 'Run',
+        html: [
+          table(
+            ['setting', 'value'],
+            [
+              ['text', `${result.data}, ${formatCount(result.tokens)} tokens`],
+              ['driver', String(result.driver)],
+              ['dispatches a step', formatCount(result.dispatchesPerStep)],
+              ['tokens a second, lowest and highest', `${formatCount(rate.low)} to ${formatCount(rate.high)}`],
+              ['GFLOP a token', (result.flopsPerToken / 1e9).toPrecision(4)],
+              ...Object.entries(config).map(([key, value]) => [key, String(value)]),
+            ],
+          ),
+        ],
+      },
+      ...(result.sample ? [{ title: 'Sample', html: result.sample.split('\n').map(paragraph) }] : []),
+    ],
+  });
+}
