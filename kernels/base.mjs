@@ -274,10 +274,12 @@ export class KernelContext {
     if (buffers.length !== shader.bindings) {
       throw new RangeError(`${name}: takes ${shader.bindings} buffers, got ${buffers.length}`);
     }
-    const pushBytes = push?.byteLength ?? 0;
-    if (pushBytes !== shader.pushBytes) {
-      throw new RangeError(`${name}: takes ${shader.pushBytes} bytes of push constants, got ${pushBytes}`);
+    const given = push?.byteLength ?? 0;
+    if (given < shader.pushBytes) {
+      throw new RangeError(`${name}: takes ${shader.pushBytes} bytes of push constants, got ${given}`);
     }
+    // Variants of one shader share a block of push constants; one that leaves its last members unused takes fewer.
+    if (push && given > shader.pushBytes) push = shader.pushBytes > 0 ? push.slice(0, shader.pushBytes) : undefined;
     return {
       pipeline: this.pipeline(name, options),
       buffers,

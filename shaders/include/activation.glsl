@@ -37,12 +37,13 @@ V activateGradient(uint kind, V x) {
         return s + x * s * (1.0 - s) * 2.0 * GELU_A * (1.0 + 3.0 * GELU_B * x * x);
     }
     if (kind == 4) {
-        V t = tanhOf(x);
-        return 1.0 - t * t;
+        // 1 - tanh^2 = 4 e^-2|x| / (1 + e^-2|x|)^2, without the cancellation
+        V e = exp(-2.0 * abs(x));
+        return 4.0 * e / ((1.0 + e) * (1.0 + e));
     }
     if (kind == 5) {
-        V s = sigmoid(x);
-        return s * (1.0 - s);
+        V e = exp(-abs(x));
+        return e / ((1.0 + e) * (1.0 + e));
     }
     return V(1.0);
 }

@@ -1,0 +1,123 @@
+// Activations, gated units and softmax against float64.
+
+import { after, test } from 'node:test';
+import { createKernels } from '../../kernels/index.mjs';
+import { vk } from '../lib/addon.mjs';
+import { Case, TOLERANCE } from '../lib/kernel-check.mjs';
+import { assertClose, normal } from '../lib/random-data.mjs';
+import * as reference from '../lib/reference.mjs';
+
+const kernels = createKernels(vk);
+after(() => vk.destroy());
+
+/** @typedef {import('../../kernels/base.mjs').DType} DType */
+/** @type {DType[]} */
+const TYPES = ['f32', 'f16', 'bf16'];
+const NAMES = /** @type {const} */ (['identity', 'relu', 'silu', 'gelu', 'tanh', 'sigmoid']);
+// exp is within 3 + 2|x| units in the last place.
+/** @type {Record<string, number>} */
+const tolerance = { ...TOLERANCE, f32: 4e-6 };
+const wide = (/** @type {number} */ n) => normal(n).map((v) => 3 * v);
+
+for (const type of TYPES) {
+  for (const activation of NAMES) {
+    test(`${activation} ${type}`, () => {
+      for (const [count, guard] of type === 'f32' ? [[1000, 8], [77, 3], [1, 1]] : [[1000, 8], [78, 2]]) {
+        const c = new Case({ guard });
+        const x = c.input(wide(count), type);
+        const dy = c.input(normal(count), type);
+        const y = c.output(count, type);
+        const dx = c.output(count, type);
+        c.run(
+          kernels.activationForward({ x: x.tensor, y: y.tensor, count, activation, type }),
+          kernels.activationBackward({ x: x.tensor, dy: dy.tensor, dx: dx.tensor, count, activation, type }),
+        );
+        assertClose(y.read(), x.values.map(reference.activations[activation]), tolerance[type], 'y');
+        const slope = x.values.map(reference.activationSlopes[activation]);
+        assertClose(dx.read(), slope.map((s, i) => s * dy.values[i]), tolerance[type], 'dx');
+        c.destroy();
+      }
+    });
+  }
+
+  for (const fused of [true, false]) {
+    test(`SwiGLU ${type}, ${fused ? 'gate and up in one buffer' : 'in two'}`, () => {
+      for (const [rows, columns] of type === 'f32' ? [[5, 172], [3, 33]] : [[5, 172], [3, 34]]) {
+        const c = new Case();
+        const n = rows * columns;
+        const dy = c.input(normal(n), type);
+        const y = c.output(n, type);
+        const pick = (/** @type {Float64Array} */ both, /** @type {number} */ half) =>
+          Float64Array.from({ length: n }, (_, i) => both[Math.floor(i / columns) * 2 * columns + half * columns + (i % columns)]);
+        const common = { rows, columns, type };
+        /** @type {Float64Array[]} */
+        let got;
+        let gate;
+        let up;
+        if (fused) {
+          const gateUp = c.input(wide(2 * n), type);
+          const dGateUp = c.output(2 * n, type);
+          c.run(
+            kernels.gluForward({ gateUp: gateUp.tensor, y: y.tensor, ...common }),
+            kernels.gluBackward({ gateUp: gateUp.tensor, dy: dy.tensor, dGateUp: dGateUp.tensor, ...common }),
+          );
+          [gate, up] = [pick(gateUp.values, 0), pick(gateUp.values, 1)];
+          got = [pick(dGateUp.read(), 0), pick(dGateUp.read(), 1)];
+        } else {
+          // The gradients over their inputs, in place.
+          const g = c.inout(wide(n), type);
+          const u = c.inout(wide(n), type);
+          c.run(
+            kernels.gluForward({ gate: g.tensor, up: u.tensor, y: y.tensor, ...common }),
+            kernels.gluBackward({ gate: g.tensor, up: u.tensor, dy: dy.tensor, dGate: g.tensor, dUp: u.tensor, ...common }),
+          );
+          [gate, up] = [g.values, u.values];
+          got = [g.read(), u.read()];
+        }
+        const { silu } = reference.activations;
+        const slope = reference.activationSlopes.silu;
+        assertClose(y.read(), gate.map((v, i) => silu(v) * up[i]), tolerance[type], 'y');
+        assertClose(got[0], gate.map((v, i) => dy.values[i] * up[i] * slope(v)), tolerance[type], 'dgate');
+        assertClose(got[1], gate.map((v, i) => dy.values[i] * silu(v)), tolerance[type], 'dup');
+        c.destroy();
+      }
+    });
+  }
+
+  test(`softmax ${type}`, () => {
+    for (const [rows, columns] of type === 'f32' ? [[4, 512], [3, 37], [2, 70001], [66000, 4]] : [[4, 512], [3, 38], [2, 6000]]) {
+      const c = new Case();
+      const x = c.input(wide(rows * columns), type);
+      const dy = c.input(normal(rows * columns), type);
+      const y = c.output(rows * columns, type);
+      const dx = c.output(rows * columns, type);
+      c.run(
+        kernels.softmaxForward({ x: x.tensor, y: y.tensor, rows, columns, scale: 0.7, type }),
+        kernels.softmaxBackward({ y: y.tensor, dy: dy.tensor, dx: dx.tensor, rows, columns, scale: 0.7, type }),
+      );
+      const got = y.read();
+      // Small probabilities in f16 are subnormal and keep fewer bits.
+      assertClose(got, reference.softmax(x.values, rows, columns, 0.7), type === 'f16' ? 2e-3 : 2 * tolerance[type], 'y');
+      const expected = reference.softmaxBackward(got, dy.values, rows, columns, 0.7);
+      assertClose(dx.read(), expected, type === 'f16' ? 2e-3 : 2 * tolerance[type], 'dx');
+      c.destroy();
+    }
+  });
+}
+
+test('activations of extreme values stay finite', () => {
+  const values = Float64Array.of(-1e4, -200, -88.8, -60, 0, 60, 88.8, 1e4);
+  for (const activation of NAMES) {
+    const c = new Case();
+    const x = c.input(values);
+    const dy = c.input(values.map(() => 1));
+    const [y, dx] = [c.output(8), c.output(8)];
+    c.run(
+      kernels.activationForward({ x: x.tensor, y: y.tensor, count: 8, activation }),
+      kernels.activationBackward({ x: x.tensor, dy: dy.tensor, dx: dx.tensor, count: 8, activation }),
+    );
+    assertClose(y.read(), values.map(reference.activations[activation]), 1e-6, `${activation} forward`);
+    assertClose(dx.read(), values.map(reference.activationSlopes[activation]), 1e-6, `${activation} backward`);
+    c.destroy();
+  }
+});

@@ -1,0 +1,154 @@
+// Embeddings, positions, cross-entropy against float64.
+
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { createKernels, ropeTable } from '../../kernels/index.mjs';
+import { vk } from '../lib/addon.mjs';
+import { Case, TOLERANCE } from '../lib/kernel-check.mjs';
+import { assertClose, integers, normal } from '../lib/random-data.mjs';
+import * as reference from '../lib/reference.mjs';
+
+const kernels = createKernels(vk);
+after(() => vk.destroy());
+
+/** @typedef {import('../../kernels/base.mjs').DType} DType */
+/** @type {DType[]} */
+const TYPES = ['f32', 'f16', 'bf16'];
+
+/** @type {[DType, DType][]} */
+const PAIRS = [['f32', 'f32'], ['f16', 'f16'], ['bf16', 'bf16'], ['f32', 'f16'], ['f32', 'bf16'], ['f16', 'f32'], ['bf16', 'f32']];
+for (const [type, outType] of PAIRS) {
+  test(`embedding ${type} to ${outType}`, () => {
+    for (const columns of type === 'f32' && outType === 'f32' ? [64, 7] : [64, 6]) {
+      const [tokens, vocabulary, positions] = [21, 50, 7];
+      const c = new Case();
+      const list = integers(tokens, vocabulary);
+      list[3] = vocabulary; // outside
+      list[4] = 0xffffffff;
+      const ids = c.input(list, 'u32');
+      const table = c.input(normal(vocabulary * columns), type);
+      const position = c.input(normal((positions + 2) * columns), type);
+      const plain = c.output(tokens * columns, outType);
+      const placed = c.output(tokens * columns, outType);
+      const args = { ids: ids.tensor, table: table.tensor, tokens, columns, vocabulary, type, outType };
+      c.run(
+        kernels.embeddingForward({ ...args, y: plain.tensor }),
+        kernels.embeddingForward({ ...args, y: placed.tensor, position: position.tensor, positions, firstPosition: 2 }),
+      );
+      const row = (/** @type {number} */ i) => {
+        const id = list[Math.floor(i / columns)];
+        return id < vocabulary ? table.values[id * columns + (i % columns)] : 0;
+      };
+      const expected = Float64Array.from({ length: tokens * columns }, (_, i) => row(i));
+      assertClose(plain.read(), expected, outType === type || outType === 'f32' ? 0 : TOLERANCE[outType], 'y');
+      const shifted = expected.map((v, i) => v + position.values[(2 + (Math.floor(i / columns) % positions)) * columns + (i % columns)]);
+      assertClose(placed.read(), shifted, TOLERANCE[outType], 'y with positions');
+      c.destroy();
+    }
+  });
+}
+
+for (const type of TYPES) {
+  test(`embedding gradient ${type}`, () => {
+    /** @type {[number, number, number, number][]} */
+    const shapes = [[513, 40, 260, 1], [1, 10, 4, 1], [300, 3, type === 'f32' ? 5 : 6, 0.5], [64, 1, 128, 0], [700, 100000, 8, 1]];
+    for (const [tokens, vocabulary, columns, beta] of shapes) {
+      const c = new Case();
+      const list = integers(tokens, vocabulary);
+      if (tokens > 100) list[17] = vocabulary + 5;
+      const ids = c.input(list, 'u32');
+      const dy = c.input(normal(tokens * columns), type);
+      const dTable = c.inout(normal(vocabulary * columns));
+      c.run(...kernels.embeddingBackward({ ids: ids.tensor, dy: dy.tensor, dTable: dTable.tensor, tokens, columns, vocabulary, beta, type }));
+      const expected = Float64Array.from(dTable.values);
+      for (const id of new Set(list)) {
+        if (id < vocabulary) for (let i = 0; i < columns; i++) expected[id * columns + i] *= beta;
+      }
+      list.forEach((id, t) => {
+        if (id < vocabulary) for (let i = 0; i < columns; i++) expected[id * columns + i] += dy.values[t * columns + i];
+      });
+      assertClose(dTable.read(), expected, 2e-6, `dTable of ${tokens} tokens`);
+      c.destroy();
+    }
+  });
+
+  test(`position gradient ${type}`, () => {
+    const [batch, positions, columns] = [5, 3, 22];
+    const c = new Case();
+    const dy = c.input(normal(batch * positions * columns), type);
+    const dPosition = c.inout(normal(positions * columns));
+    c.run(...kernels.positionBackward({ dy: dy.tensor, dPosition: dPosition.tensor, batch, positions, columns, beta: 1, type }));
+    const sum = reference.columnSum(dy.values, batch, positions * columns);
+    assertClose(dPosition.read(), sum.map((v, i) => v + dPosition.values[i]), 2e-6, 'dPosition');
+    c.destroy();
+  });
+
+  for (const interleaved of [false, true]) {
+    test(`rotary positions ${type}${interleaved ? ', interleaved' : ''}`, () => {
+      for (const headSize of [64, type === 'f32' || interleaved ? 6 : 12]) {
+        const [batch, positions, heads, firstPosition] = [2, 5, 4, 30];
+        const rows = batch * positions;
+        const width = heads * headSize;
+        const rowStride = 3 * (width / 2); // q and k of two heads each, and v of two heads
+        const c = new Case();
+        const start = normal(rows * rowStride);
+        const x = c.inout(start, type);
+        const table = c.input(ropeTable({ positions: 40, headSize }));
+        const args = { x: x.tensor, table: table.tensor, rows, heads, headSize, rowStride, positions, firstPosition, interleaved, type };
+        const dense = (/** @type {Float64Array} */ v) => Float64Array.from({ length: rows * width }, (_, i) => v[Math.floor(i / width) * rowStride + (i % width)]);
+        const untouched = (/** @type {Float64Array} */ v) => v.filter((_, i) => i % rowStride >= width);
+        const shape = { rows, heads, headSize, positions, first: firstPosition, interleaved };
+        for (const [dispatch, direction] of /** @type {const} */ ([[kernels.ropeForward(args), 1], [kernels.ropeBackward(args), -1]])) {
+          c.run(dispatch);
+          const got = x.read();
+          assertClose(dense(got), reference.rope(dense(x.values), { ...shape, direction }), TOLERANCE[type], `direction ${direction}`);
+          assert.deepEqual(untouched(got), untouched(x.values), 'v was touched');
+        }
+        c.destroy();
+      }
+    });
+  }
+
+  test(`cross-entropy ${type}`, () => {
+    /** @type {[number, number, number][]} */
+    const shapes = [[6, 256, 256], [5, 97, 100], [4, 3001, 3004], [2, 70001, 70004], [3, 2, 2]];
+    if (type === 'f32') shapes.push([4, 97, 97], [3, 97, 99], [66000, 3, 4]);
+    for (const [rows, columns, rowStride] of shapes) {
+      const c = new Case();
+      const x = normal(rows * columns).map((v) => 3 * v);
+      // The padding is poison to whoever reads it.
+      const padded = new Float64Array(rows * rowStride).fill(NaN);
+      for (let i = 0; i < x.length; i++) padded[Math.floor(i / columns) * rowStride + (i % columns)] = x[i];
+      const logits = c.inout(padded, type);
+      const list = integers(rows, columns);
+      list[1] = 77777777; // ignored
+      const targets = c.input(list, 'u32');
+      const loss = c.output(rows);
+      const alone = c.output(rows);
+      // Larger than training would have it: f16 gradients below 2^-14 lose bits.
+      const scale = 4;
+      const args = { logits: logits.tensor, targets: targets.tensor, rows, columns, rowStride, ignored: 77777777, type };
+      c.run(kernels.crossEntropyForward({ ...args, loss: alone.tensor }), kernels.crossEntropy({ ...args, loss: loss.tensor, scale }));
+      const dense = (/** @type {Float64Array} */ v) => Float64Array.from({ length: rows * columns }, (_, i) => v[Math.floor(i / columns) * rowStride + (i % columns)]);
+      const expected = reference.crossEntropy(dense(logits.values), list, rows, columns, scale);
+      assertClose(loss.read(), expected.loss, 2e-6, 'loss');
+      assertClose(alone.read(), expected.loss, 2e-6, 'loss alone');
+      const got = logits.read();
+      assertClose(dense(got), expected.gradient, type === 'f32' ? 4e-6 : TOLERANCE[type], 'gradient');
+      got.forEach((v, i) => assert.ok(i % rowStride < columns || v === 0, 'the padding has a gradient'));
+      c.destroy();
+    }
+  });
+}
+
+test('logits far apart neither overflow nor lose the loss', () => {
+  const c = new Case();
+  const logits = c.inout(Float64Array.of(1000, -1000, 0, 999, -1e30, 5, 5, 5));
+  const targets = c.input([1, 1], 'u32');
+  const loss = c.output(2);
+  c.run(kernels.crossEntropy({ logits: logits.tensor, targets: targets.tensor, loss: loss.tensor, rows: 2, columns: 4 }));
+  const expected = reference.crossEntropy(logits.values, [1, 1], 2, 4, 1);
+  assertClose(loss.read(), [2000 + Math.log(1 + Math.exp(-1)), Math.log(3)], 1e-6, 'loss');
+  assertClose(logits.read(), expected.gradient, 1e-6, 'gradient');
+  c.destroy();
+});

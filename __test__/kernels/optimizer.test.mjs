@@ -1,0 +1,120 @@
+// AdamW, clipping and the schedule against float64, step after step.
+
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { createKernels, optimizerState, STATE } from '../../kernels/index.mjs';
+import { vk } from '../lib/addon.mjs';
+import { Case, TOLERANCE } from '../lib/kernel-check.mjs';
+import { assertClose, normal } from '../lib/random-data.mjs';
+import * as reference from '../lib/reference.mjs';
+
+const kernels = createKernels(vk);
+after(() => vk.destroy());
+
+const floats = (/** @type {Float64Array} */ words) => new Float32Array(Uint32Array.from(words).buffer);
+
+test('schedule, bias corrections and the random offset', () => {
+  const options = { rate: 3e-4, finalRate: 3e-5, warmup: 5, total: 40, beta1: 0.9, beta2: 0.999, seed: 5n };
+  const c = new Case({ guard: 0 });
+  for (const step of [0, 1, 4, 5, 6, 20, 38, 39, 40, 1000, 100000]) {
+    const state = c.inout(optimizerState({ ...options, step }), 'u32');
+    c.run(kernels.optimizerAdvance({ state: state.tensor }));
+    const words = state.read();
+    const values = floats(words);
+    assert.equal(words[STATE.step], step + 1);
+    assert.equal(words[STATE.offsetLow], step + 1);
+    assertClose([values[STATE.rate]], [reference.learningRate(step + 1, options)], 5e-7, `rate of step ${step + 1}`);
+    assertClose([values[STATE.correction1]], [1 - 0.9 ** (step + 1)], 5e-7, `correction1 of step ${step + 1}`);
+    assertClose([values[STATE.correction2]], [1 - 0.999 ** (step + 1)], 5e-7, `correction2 of step ${step + 1}`);
+  }
+  c.destroy();
+
+  const d = new Case({ guard: 0 });
+  const wrap = optimizerState({ rate: 1 });
+  wrap[STATE.offsetLow] = 0xffffffff;
+  const state = d.inout(wrap, 'u32');
+  d.run(kernels.optimizerAdvance({ state: state.tensor }));
+  assert.deepEqual([...state.read().subarray(STATE.offsetLow, STATE.offsetHigh + 1)], [0, 1]);
+  assert.equal(floats(state.read())[STATE.rate], 1, 'a constant rate');
+  d.destroy();
+});
+
+for (const [copyType, counts] of /** @type {const} */ ([[undefined, [4096, 1001]], ['f16', [4096, 1002]], ['bf16', [4096, 1002]]])) {
+  for (const count of counts) {
+    test(`five clipped steps of AdamW over ${count} parameters${copyType ? `, ${copyType} copy` : ''}`, () => {
+      const options = { rate: 1e-2, finalRate: 1e-3, warmup: 2, total: 9, beta1: 0.9, beta2: 0.95, epsilon: 1e-8, decay: 0.1, maxNorm: 1, gradientScale: 0.5 };
+      const decayCount = Math.floor(count / 2) + 1;
+      const steps = 5;
+      const c = new Case({ guard: 0 });
+      const p = c.inout(normal(count));
+      const m = c.inout(new Float64Array(count));
+      const v = c.inout(new Float64Array(count));
+      const gradients = Array.from({ length: steps }, (_, i) => c.input(normal(count).map((x) => x * (i === 2 ? 1e-4 : 3))));
+      const copy = copyType ? c.output(count, copyType) : undefined;
+      const state = c.inout(optimizerState(options), 'u32');
+      c.run(
+        ...gradients.map((g) => [
+          kernels.optimizerAdvance({ state: state.tensor }),
+          ...kernels.gradientClip({ gradient: g.tensor, count, state: state.tensor }),
+          kernels.adamw({
+            parameters: p.tensor, first: m.tensor, second: v.tensor, gradient: g.tensor, state: state.tensor, count,
+            decayCount, copy: copy?.tensor, copyType,
+          }),
+        ]),
+      );
+      const held = { p: Float64Array.from(p.values), m: new Float64Array(count), v: new Float64Array(count) };
+      let norm = 0;
+      gradients.forEach((g, i) => {
+        norm = 0.5 * Math.hypot(...g.values);
+        const clip = 0.5 * Math.min(1, 1 / (norm + 1e-6));
+        const rate = reference.learningRate(i + 1, options);
+        reference.adamw({ ...held, g: g.values, step: i + 1, ...options, rate, decayCount, clip });
+      });
+      assertClose(m.read(), held.m, 4e-6, 'first moment');
+      assertClose(v.read(), held.v, 4e-6, 'second moment');
+      // What the steps moved, not the weights that hide it.
+      const moved = (/** @type {Float64Array} */ to) => to.map((x, i) => x - p.values[i]);
+      assertClose(moved(p.read()), moved(held.p), 1e-5, 'update');
+      assertClose([floats(state.read())[STATE.norm]], [norm], 2e-6, 'norm');
+      if (copy && copyType) assertClose(copy.read(), p.read(), TOLERANCE[copyType], 'copy');
+      c.destroy();
+    });
+  }
+}
+
+test('a gradient that is not finite leaves everything as it was', () => {
+  for (const bad of [Infinity, NaN, -Infinity, 1e30]) {
+    const count = 100000;
+    const c = new Case({ guard: 0 });
+    const values = normal(count);
+    values[count - 7] = bad; // 1e30: its square overflows
+    const [p, m, v] = [c.inout(normal(count)), c.inout(normal(count)), c.inout(normal(count).map(Math.abs))];
+    const g = c.input(values);
+    const copy = c.inout(normal(count), 'bf16');
+    const state = c.inout(optimizerState({ rate: 1e-2, maxNorm: 1 }), 'u32');
+    c.run(
+      kernels.optimizerAdvance({ state: state.tensor }),
+      ...kernels.gradientClip({ gradient: g.tensor, count, state: state.tensor }),
+      kernels.adamw({ parameters: p.tensor, first: m.tensor, second: v.tensor, gradient: g.tensor, state: state.tensor, count, copy: copy.tensor, copyType: 'bf16' }),
+    );
+    for (const t of [p, m, v, copy]) assert.deepEqual(t.read(), t.values, String(bad));
+    assert.equal(state.read()[STATE.skipped], 1);
+    assert.equal(floats(state.read())[STATE.clip], 0);
+    c.destroy();
+  }
+});
+
+test('without clipping the gradient is only scaled', () => {
+  const count = 64;
+  const c = new Case({ guard: 0 });
+  const p = c.inout(normal(count));
+  const [m, v] = [c.inout(new Float64Array(count)), c.inout(new Float64Array(count))];
+  const g = c.input(normal(count));
+  const state = c.inout(optimizerState({ rate: 0.1, gradientScale: 0.25, decay: 0 }), 'u32');
+  c.run(
+    kernels.optimizerAdvance({ state: state.tensor }),
+    kernels.adamw({ parameters: p.tensor, first: m.tensor, second: v.tensor, gradient: g.tensor, state: state.tensor, count, decayCount: 0 }),
+  );
+  assertClose(m.read(), g.values.map((x) => 0.1 * 0.25 * x), 1e-6, 'first moment');
+  c.destroy();
+});

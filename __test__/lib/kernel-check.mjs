@@ -1,0 +1,147 @@
+/**
+ * Runs kernels on poisoned, oversized buffers and checks what they must not touch. Every tensor lies between two
+ * guards of poison in its buffer; a run executes the dispatches twice from the same contents, and demands the same
+ * bits, whole guards, and inputs that have not changed.
+ */
+import assert from 'node:assert/strict';
+import { pack } from '../../kernels/base.mjs';
+import { vk } from './addon.mjs';
+import { fromBf16, fromF16, toBf16, toF16 } from './reference.mjs';
+
+/** @typedef {'f32' | 'f16' | 'bf16' | 'u32'} Type */
+
+/** A NaN as f32, as a pair of f16 and as a pair of bf16: arithmetic that reads it gives itself away. */
+const POISON = 0x7fc17fc1;
+
+/** Bits of a value in a type. @type {Record<Type, (value: number) => number>} */
+const ENCODE = { f32: () => 0, u32: (v) => v, f16: toF16, bf16: toBf16 };
+
+/**
+ * Error that storage and arithmetic justify, as ‖out - ref‖ / ‖ref‖. f32: a few roundings of 2^-24 and the device's
+ * exp and division, which Vulkan lets be off by some units in the last place. 16-bit: one rounding of the result, 2^-11
+ * (f16, 2^-10 where the device truncates) and 2^-9 (bf16) at the most.
+ * @type {Record<string, number>}
+ */
+export const TOLERANCE = { f32: 2e-6, f16: 8e-4, bf16: 2.5e-3 };
+
+/** Whether two views hold the same bytes. @param {Uint8Array | Uint32Array} a @param {Uint8Array | Uint32Array} b */
+const same = (a, b) =>
+  Buffer.compare(Buffer.from(a.buffer, a.byteOffset, a.byteLength), Buffer.from(b.buffer, b.byteOffset, b.byteLength)) === 0;
+
+export class Tensor {
+  /**
+   * @param {Type} type @param {number} count @param {ArrayLike<number> | undefined} values
+   * @param {boolean} written @param {number} guard elements before the tensor
+   */
+  constructor(type, count, values, written, guard) {
+    this.type = type;
+    this.count = count;
+    this.written = written;
+    const size = type === 'f32' || type === 'u32' ? 4 : 2;
+    const bytes = Math.ceil(((guard + count) * size) / 4) * 4 + 64;
+    this.initial = new Uint32Array(bytes / 4).fill(POISON);
+    this.first = guard;
+    this.lanes = this.view(this.initial.buffer);
+    if (values) {
+      const encode = ENCODE[type];
+      for (let i = 0; i < count; i++) this.lanes[guard + i] = type === 'f32' ? values[i] : encode(values[i]);
+    }
+    this.buffer = vk.createBuffer(bytes, 0);
+    /** What a kernel takes. */
+    this.tensor = guard ? { buffer: this.buffer, offset: guard } : this.buffer;
+    /** The values as stored, in float64. */
+    this.values = this.decode(this.initial);
+  }
+
+  /** @param {ArrayBufferLike} buffer */
+  view(buffer) {
+    if (this.type === 'f32') return new Float32Array(buffer);
+    return this.type === 'u32' ? new Uint32Array(buffer) : new Uint16Array(buffer);
+  }
+
+  /** @param {Uint32Array} words */
+  decode(words) {
+    const lanes = this.view(words.buffer);
+    const convert = this.type === 'f16' ? fromF16 : this.type === 'bf16' ? fromBf16 : (/** @type {number} */ v) => v;
+    return Float64Array.from({ length: this.count }, (_, i) => convert(lanes[this.first + i]));
+  }
+
+  /** The tensor as it is on the device. */
+  read() {
+    return this.decode(this.words());
+  }
+
+  words() {
+    const floats = vk.readBuffer(this.buffer);
+    return new Uint32Array(floats.buffer, floats.byteOffset, floats.length).slice();
+  }
+
+  upload() {
+    vk.uploadBuffer(this.buffer, this.initial);
+  }
+
+  /** Nothing outside of the tensor has changed, and nothing at all in an input. @param {Uint32Array} words */
+  check(words) {
+    const size = this.type === 'f32' || this.type === 'u32' ? 4 : 2;
+    const before = new Uint8Array(this.initial.buffer);
+    const after = new Uint8Array(words.buffer);
+    const from = this.written ? this.first * size : 0;
+    const to = this.written ? (this.first + this.count) * size : 0;
+    assert.ok(same(after.subarray(0, from), before.subarray(0, from)), 'the guard before the tensor was written');
+    const what = this.written ? 'the guard after the tensor' : 'an input';
+    assert.ok(same(after.subarray(to), before.subarray(to)), `${what} was written`);
+  }
+}
+
+export class Case {
+  /** @param {{ guard?: number }} [options] elements of poison before each tensor */
+  constructor({ guard = 8 } = {}) {
+    this.guard = guard;
+    /** @type {Tensor[]} */
+    this.tensors = [];
+  }
+
+  /** @param {Type} type @param {number} count @param {ArrayLike<number> | undefined} values @param {boolean} written */
+  #add(type, count, values, written) {
+    const tensor = new Tensor(type, count, values, written, this.guard);
+    this.tensors.push(tensor);
+    return tensor;
+  }
+
+  /** @param {ArrayLike<number>} values @param {Type} [type] */
+  input(values, type = 'f32') {
+    return this.#add(type, values.length, values, false);
+  }
+
+  /** A poisoned output. @param {number} count @param {Type} [type] */
+  output(count, type = 'f32') {
+    return this.#add(type, count, undefined, true);
+  }
+
+  /** What a kernel reads and writes. @param {ArrayLike<number>} values @param {Type} [type] */
+  inout(values, type = 'f32') {
+    return this.#add(type, values.length, values, true);
+  }
+
+  /**
+   * Runs the dispatches twice; see above.
+   * @param {...(import('../../kernels/base.mjs').Dispatch | import('../../kernels/base.mjs').Dispatch[])} dispatches
+   */
+  run(...dispatches) {
+    const { packed, count } = pack(...dispatches);
+    /** @type {Uint32Array[]} */
+    let first = [];
+    for (let time = 0; time < 2; time++) {
+      for (const tensor of this.tensors) tensor.upload();
+      vk.batchExecuteAll(packed, count);
+      const words = this.tensors.map((tensor) => tensor.words());
+      this.tensors.forEach((tensor, i) => tensor.check(words[i]));
+      if (time === 0) first = words;
+      else words.forEach((w, i) => assert.ok(same(w, first[i]), 'a second run gave other bits'));
+    }
+  }
+
+  destroy() {
+    for (const tensor of this.tensors) vk.destroyBuffer(tensor.buffer);
+  }
+}
