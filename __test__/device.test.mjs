@@ -156,7 +156,12 @@ test('HELIOS_COOP_TILE takes a shape that the device lists, and no other', async
   const info = init();
   const code = 'process.stdout.write(JSON.stringify(vk.initDevice()))';
   const shape = ({ coopMatM, coopMatN, coopMatK }) => [coopMatM, coopMatN, coopMatK];
-  for (const tile of ['3x5x7', 'nonsense', '']) {
+  for (const tile of ['nonsense', '16x16', '16x16x', '1x2x3x4']) {
+    const error = await childError('vk.initDevice()', { env: { HELIOS_COOP_TILE: tile } });
+    assert.equal(error.code, 'ERR_HELIOS_INVALID_ARGUMENT');
+    assert.ok(error.message.includes('HELIOS_COOP_TILE') && error.message.includes(tile), error.message);
+  }
+  for (const tile of ['3x5x7', '']) {
     const chosen = await childJson(code, { env: { HELIOS_COOP_TILE: tile } });
     assert.deepEqual(shape(chosen), shape(info), `HELIOS_COOP_TILE=${tile}`);
   }
@@ -191,7 +196,9 @@ test('HELIOS_PIPELINE_CACHE: a folder that is filled, used, and survives damage;
   await childJson(code, { env: { HELIOS_PIPELINE_CACHE: join(folder, 'file', 'below') } });
   // 0 writes nowhere, not even to the default place.
   await childJson(code, { env: { HELIOS_PIPELINE_CACHE: '0', XDG_CACHE_HOME: join(folder, 'xdg'), HOME: folder } });
-  assert.deepEqual(files(join(folder, 'xdg')), []);
+  assert.deepEqual(files(join(folder, 'xdg', 'helios-vk')), []);
+  await childJson(code, { env: { HELIOS_PIPELINE_CACHE: undefined, XDG_CACHE_HOME: join(folder, 'xdg') } });
+  assert.ok(files(join(folder, 'xdg', 'helios-vk')).length > 0, 'the default is in the cache folder of the user');
 });
 
 test('every call of the contract is there', () => {

@@ -102,7 +102,7 @@ test('destroy with work in flight waits for it or gives it up, and never crashes
       init();
       forgetPipelines();
       const x = bufferOf(ramp(64), 0);
-      for (let i = 0; i < 20; i++) vk.dispatch(pipelineOf(programs.churn), [x, x], 1, 1, 1, Uint32Array.of(64, 100000));
+      for (let i = 0; i < 20; i++) vk.dispatch(pipelineOf(programs.churn), [x, x], 1, 1, 1, Uint32Array.of(64, 65000));
       vk.uploadAsync(x, ramp(64));
       vk.destroyBuffer(x);
       vk.destroy();
@@ -132,7 +132,7 @@ const BUSY = `
   const x = bufferOf(ramp(64), 0);
   for (let i = 0; i < 30; i++) {
     vk.batchBegin();
-    vk.batchDispatch(pipelineOf(programs.churn), [x, x], 1, 1, 1, Uint32Array.of(64, 100000));
+    vk.batchDispatch(pipelineOf(programs.churn), [x, x], 1, 1, 1, Uint32Array.of(64, 65000));
     vk.batchSubmit();
   }
 `;

@@ -40,7 +40,8 @@ withLayer('without barriers the layer speaks, and its message is an error of the
 });
 
 for (const [what, source] of [
-  ['write after write', 'vk.batchDispatch(p, [a], 16, 1, 1, push); vk.batchDispatch(p, [a], 16, 1, 1, push);'],
+  // The layers of 2023 do not report two shader writes in a row, so a fill is the second here.
+  ['write after write', 'vk.batchDispatch(p, [a], 16, 1, 1, push); vk.fillBuffer(a, 64, 1);'],
   ['write after read', 'vk.batchDispatch(pipelineOf(programs.reverse), [a, b], 16, 1, 1, push); vk.batchDispatch(p, [a], 16, 1, 1, push);'],
 ]) {
   withLayer(`${what} without a barrier is found, too`, async () => {

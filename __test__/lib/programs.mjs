@@ -153,7 +153,8 @@ export function lcgPower(steps) {
 
 /**
  * y[i] = push[1] steps of a linear congruential generator from x[i]: keeps the device busy for as long
- * as asked, with a result that the CPU knows at once.
+ * as asked, with a result that the CPU knows at once. At most 65,000 steps: llvmpipe ends a shader's
+ * loops after 65,535 rounds in all (LP_MAX_TGSI_LOOP_ITERATIONS), silently.
  */
 export const churn = program('churn', {
   bindings: 2, pushWords: 2, writes: 0b10,
@@ -163,6 +164,7 @@ export const churn = program('churn', {
     b.store(1, i, x.get());
   }),
   run: ([x, y], [n, steps]) => {
+    if (steps > 65_000) throw new RangeError(`churn: ${steps} steps`);
     const [m, a] = lcgPower(steps);
     for (let i = 0; i < n; i++) y[i] = Math.imul(m, x[i]) + a;
   },
