@@ -182,6 +182,8 @@ export class KernelContext {
     this.sharedBytes = this.info.maxComputeSharedMemorySize;
     /** Most workgroups in x (65,535 is what every device has; y and z are taken to have no more). */
     this.maxGroups = 65535;
+    /** @type {Map<string, Shader>} */
+    this.shaders = new Map();
     /** @type {Map<string, number>} */
     this.pipelines = new Map();
     /** @type {Map<string, { buffer: number, bytes: number }>} */
@@ -225,8 +227,13 @@ export class KernelContext {
    * @param {string} name @returns {Shader}
    */
   shader(name) {
-    const shader = this.vk.shaders[name];
-    if (!shader) throw new RangeError(`the addon has no shader named "${name}"`);
+    let shader = this.shaders.get(name);
+    if (!shader) {
+      // The addon makes a new object at each look.
+      shader = /** @type {Shader | undefined} */ (this.vk.shaders[name]);
+      if (!shader) throw new RangeError(`the addon has no shader named "${name}"`);
+      this.shaders.set(name, shader);
+    }
     return shader;
   }
 
