@@ -1,0 +1,226 @@
+// Attention forward and backward against float64, and the float64 gradient itself against finite differences.
+// Tolerances by relative norm: f32 a few 2^-24 per element of the sums; with operands (and P, dS) rounded to f16 about
+// 2^-11, to bf16 about 2^-8, a little more in the gradients, where two roundings meet.
+
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { attentionKernels } from '../../kernels/attention.mjs';
+import { KernelContext, pack } from '../../kernels/base.mjs';
+import { vk } from '../lib/addon.mjs';
+import { fromHalf, random, relativeError, toHalf } from '../lib/tensors.mjs';
+
+const context = new KernelContext(vk);
+const kernels = attentionKernels(context);
+after(() => vk.destroy());
+
+/**
+ * Reference in float64 on one head: rows are token-major.
+ * @param {{ q: Float64Array, k: Float64Array, v: Float64Array, tokens: number, d: number, scale: number, causal: boolean, dO?: Float64Array }} o
+ */
+function reference({ q, k, v, tokens: T, d, scale, causal, dO }) {
+  const out = new Float64Array(T * d);
+  const lse = new Float64Array(T);
+  const dq = new Float64Array(T * d);
+  const dk = new Float64Array(T * d);
+  const dv = new Float64Array(T * d);
+  for (let i = 0; i < T; i++) {
+    const end = causal ? i + 1 : T;
+    const s = new Float64Array(end);
+    for (let j = 0; j < end; j++) for (let e = 0; e < d; e++) s[j] += scale * q[i * d + e] * k[j * d + e];
+    const top = s.reduce((a, b) => Math.max(a, b), -Infinity);
+    let sum = 0;
+    for (let j = 0; j < end; j++) sum += Math.exp(s[j] - top);
+    lse[i] = top + Math.log(sum);
+    const p = s.map((x) => Math.exp(x - lse[i]));
+    for (let j = 0; j < end; j++) for (let e = 0; e < d; e++) out[i * d + e] += p[j] * v[j * d + e];
+    if (!dO) continue;
+    let delta = 0;
+    for (let e = 0; e < d; e++) delta += dO[i * d + e] * out[i * d + e];
+    for (let j = 0; j < end; j++) {
+      let dp = 0;
+      for (let e = 0; e < d; e++) dp += dO[i * d + e] * v[j * d + e];
+      const ds = scale * p[j] * (dp - delta);
+      for (let e = 0; e < d; e++) {
+        dq[i * d + e] += ds * k[j * d + e];
+        dk[j * d + e] += ds * q[i * d + e];
+        dv[j * d + e] += p[j] * dO[i * d + e];
+      }
+    }
+  }
+  return { out, lse, dq, dk, dv };
+}
+
+/** Rows of one head out of a strided tensor. */
+function rowsOf(/** @type {ArrayLike<number>} */ x, /** @type {number} */ offset, /** @type {number} */ row, /** @type {number} */ T, /** @type {number} */ d) {
+  const y = new Float64Array(T * d);
+  for (let t = 0; t < T; t++) for (let e = 0; e < d; e++) y[t * d + e] = x[offset + t * row + e];
+  return y;
+}
+
+/** @param {Float32Array} data @param {string} type */
+function upload(data, type) {
+  const stored = type === 'f32' ? data : toHalf(data, type);
+  const handle = vk.createBuffer(Math.ceil(stored.byteLength / 16) * 16, 0);
+  vk.uploadBuffer(handle, stored);
+  return handle;
+}
+/** @param {number} handle @param {string} type @param {number} length */
+function download(handle, type, length) {
+  const words = vk.readBuffer(handle);
+  return type === 'f32' ? words.subarray(0, length) : fromHalf(new Uint16Array(words.buffer, words.byteOffset, length), type);
+}
+
+/** @param {any} o */
+function check({ T, heads, d, batch = 1, type = 'f32', outType = type, gradType = type, precision, causal = true, scale, size = 1, gap = 0, tolerance, plan, label }) {
+  const width = heads * d;
+  const row = 3 * width + gap;
+  const rowOut = width + gap;
+  const offset = gap;
+  const tail = 16;
+  const round = (/** @type {Float32Array} */ x, /** @type {string} */ t) => (t === 'f32' ? x : Float32Array.from(fromHalf(toHalf(x, t), t)));
+  const qkv = round(random(offset + batch * T * row + tail).map((x) => x * size), type);
+  const dO = round(random(offset + batch * T * rowOut + tail), outType);
+  for (const x of [qkv, dO]) for (let i = 0; i < offset; i++) x[i] = NaN;
+  for (let i = offset + batch * T * row; i < qkv.length; i++) qkv[i] = NaN;
+  for (let i = offset + batch * T * rowOut; i < dO.length; i++) dO[i] = NaN;
+  const h = {
+    qkv: upload(qkv, type),
+    dO: upload(dO, outType),
+    out: upload(new Float32Array(dO.length).fill(777), outType),
+    lse: upload(new Float32Array(batch * heads * T + tail).fill(777), 'f32'),
+    grad: upload(new Float32Array(qkv.length).fill(777), gradType),
+    delta: upload(new Float32Array(batch * heads * T + tail).fill(777), 'f32'),
+  };
+  const at = (/** @type {number} */ buffer) => ({ buffer, offset });
+  const args = {
+    qkv: at(h.qkv), out: at(h.out), logSumExp: h.lse, batch, tokens: T, heads, headSize: d, type, outType, precision,
+    rowQkv: row, rowOut, causal, scale, plan,
+  };
+  const { packed, count } = pack(
+    kernels.attentionForward(args),
+    kernels.attentionBackward({ ...args, dOut: at(h.dO), dQkv: at(h.grad), gradType, rowGrad: row, delta: h.delta, plan: undefined }),
+  );
+  vk.waitTimeline(vk.batchExecuteAll(packed, count));
+  const got = {
+    out: download(h.out, outType, dO.length),
+    lse: download(h.lse, 'f32', batch * heads * T + tail),
+    grad: download(h.grad, gradType, qkv.length),
+  };
+  const worst = /** @type {Record<string, number>} */ ({});
+  for (let z = 0; z < batch; z++) {
+    for (let head = 0; head < heads; head++) {
+      const from = offset + z * T * row + head * d;
+      const [q, k, v] = [0, 1, 2].map((i) => rowsOf(qkv, from + i * width, row, T, d));
+      const fromO = offset + z * T * rowOut + head * d;
+      const want = reference({ q, k, v, tokens: T, d, scale: scale ?? 1 / Math.sqrt(d), causal, dO: rowsOf(dO, fromO, rowOut, T, d) });
+      /** @type {Record<string, [ArrayLike<number>, ArrayLike<number>]>} */
+      const pairs = {
+        out: [rowsOf(got.out, fromO, rowOut, T, d), want.out],
+        lse: [got.lse.subarray((z * heads + head) * T, (z * heads + head + 1) * T), want.lse],
+        dq: [rowsOf(got.grad, from, row, T, d), want.dq],
+        dk: [rowsOf(got.grad, from + width, row, T, d), want.dk],
+        dv: [rowsOf(got.grad, from + 2 * width, row, T, d), want.dv],
+      };
+      for (const [name, [x, y]] of Object.entries(pairs)) {
+        const error = relativeError(x, y);
+        worst[name] = Number.isNaN(error) ? NaN : Math.max(worst[name] ?? 0, error);
+      }
+    }
+  }
+  for (const [name, error] of Object.entries(worst)) {
+    assert.ok(error <= tolerance * (name.startsWith('d') ? 3 : 1), `${label}: ${name} off by ${error}`);
+  }
+  // Nothing but the tensors was written.
+  const poison = Math.fround(777);
+  const rounded = (/** @type {string} */ t) => (t === 'f32' ? poison : fromHalf(toHalf(Float32Array.of(777), t), t)[0]);
+  for (let i = 0; i < got.out.length; i++) {
+    const inside = i >= offset && i < offset + batch * T * rowOut && (i - offset) % rowOut < width;
+    if (!inside) assert.equal(got.out[i], rounded(outType), `${label}: out[${i}] outside of the tensor`);
+  }
+  for (let i = 0; i < got.grad.length; i++) {
+    const inside = i >= offset && i < offset + batch * T * row && (i - offset) % row < 3 * width;
+    if (!inside) assert.equal(got.grad[i], rounded(gradType), `${label}: gradient[${i}] outside of the tensor`);
+  }
+  for (let i = batch * heads * T; i < got.lse.length; i++) assert.equal(got.lse[i], poison, `${label}: lse[${i}]`);
+  for (const handle of Object.values(h)) vk.destroyBuffer(handle);
+}
+
+test('the reference gradient agrees with finite differences', () => {
+  const [T, d, scale] = [5, 4, 0.6];
+  const x = { q: Float64Array.from(random(T * d)), k: Float64Array.from(random(T * d)), v: Float64Array.from(random(T * d)) };
+  const dO = Float64Array.from(random(T * d));
+  const loss = () => reference({ ...x, tokens: T, d, scale, causal: true }).out.reduce((sum, y, i) => sum + y * dO[i], 0);
+  const exact = reference({ ...x, tokens: T, d, scale, causal: true, dO });
+  for (const [name, grad] of /** @type {const} */ ([['q', exact.dq], ['k', exact.dk], ['v', exact.dv]])) {
+    for (let i = 0; i < T * d; i++) {
+      const step = 1e-5;
+      const keep = x[name][i];
+      x[name][i] = keep + step;
+      const up = loss();
+      x[name][i] = keep - step;
+      const down = loss();
+      x[name][i] = keep;
+      assert.ok(Math.abs((up - down) / (2 * step) - grad[i]) < 1e-8, `d${name}[${i}]`);
+    }
+  }
+});
+
+/** @param {string} name @param {any} options */
+function battery(name, options) {
+  test(`${name}: shapes`, () => {
+    check({ ...options, T: 64, heads: 2, d: 64, label: 'whole blocks' });
+    check({ ...options, T: 97, heads: 3, d: 32, batch: 2, label: 'odd length, head 32' });
+    check({ ...options, T: 1, heads: 1, d: 64, label: 'one token' });
+    check({ ...options, T: 150, heads: 1, d: 64, gap: 8, label: 'strided' });
+    check({ ...options, T: 40, heads: 1, d: 96, label: 'head 96' });
+    check({ ...options, T: 70, heads: 2, d: 128, label: 'head 128' });
+  });
+  test(`${name}: full attention, scales`, () => {
+    check({ ...options, T: 77, heads: 2, d: 64, causal: false, label: 'not causal' });
+    check({ ...options, T: 130, heads: 1, d: 32, scale: 0.31, label: 'scale' });
+    // Scores spread over tens: maxima move from block to block, and the output is rescaled. Rounded operands move such
+    // scores by absolute amounts, so only f32 can be held to its tolerance.
+    if (!options.precision && !options.type) check({ ...options, T: 130, heads: 1, d: 32, size: 6, tolerance: options.tolerance * 4, label: 'steep' });
+    else check({ ...options, T: 130, heads: 1, d: 32, size: 4, tolerance: options.tolerance * 6, label: 'steep' });
+  });
+  test(`${name} is deterministic`, () => {
+    const [T, heads, d] = [90, 2, 64];
+    const type = options.type ?? 'f32';
+    const qkv = upload(random(T * 3 * heads * d), type);
+    const dOut = upload(random(T * heads * d), type);
+    const results = [0, 1].map(() => {
+      const out = upload(new Float32Array(T * heads * d), type);
+      const lse = upload(new Float32Array(heads * T), 'f32');
+      const dQkv = upload(new Float32Array(T * 3 * heads * d), type);
+      const args = { qkv, out, logSumExp: lse, tokens: T, heads, headSize: d, type, precision: options.precision };
+      const { packed, count } = pack(kernels.attentionForward(args), kernels.attentionBackward({ ...args, dOut, dQkv }));
+      vk.waitTimeline(vk.batchExecuteAll(packed, count));
+      const bits = [out, lse, dQkv].map((handle) => new Uint32Array(vk.readBuffer(handle).buffer.slice(0)));
+      for (const handle of [out, lse, dQkv]) vk.destroyBuffer(handle);
+      return bits;
+    });
+    assert.deepEqual(results[0], results[1]);
+    for (const handle of [qkv, dOut]) vk.destroyBuffer(handle);
+  });
+}
+
+battery('f32', { tolerance: 3e-6 });
+for (const half of /** @type {const} */ (['f16', 'bf16'])) {
+  if (!kernels.attentionSupports(half)) {
+    test(`${half} matrix units`, { skip: `${context.info.deviceName} has none` }, () => {});
+    continue;
+  }
+  const tolerance = half === 'f16' ? 1.2e-3 : 1e-2;
+  battery(`${half} from f32`, { precision: half, tolerance });
+  battery(`${half} from halves`, { type: half, tolerance });
+}
+
+test('bad arguments name what is wrong', () => {
+  const good = { qkv: 0, out: 0, logSumExp: 0, tokens: 4, heads: 1, headSize: 64 };
+  assert.throws(() => kernels.attentionForward({ ...good, headSize: 48 }), /headSize must be 32, 64, 96 or 128/);
+  assert.throws(() => kernels.attentionForward({ ...good, tokens: 0 }), /tokens must be in/);
+  assert.throws(() => kernels.attentionForward({ ...good, rowQkv: 10 }), /rowQkv must be in/);
+  assert.throws(() => kernels.attentionForward({ ...good, qkv: { buffer: 0, offset: 2 } }), /multiple of 4 elements/);
+  assert.throws(() => kernels.attentionForward({ ...good, qkv: undefined }), /q must be a buffer handle/);
+  assert.throws(() => kernels.attentionForward({ ...good, type: 'f16', precision: 'f32' }), /cannot take type f16/);
+});

@@ -1,0 +1,300 @@
+// Flash attention, causal or full: forward (output and log-sum-exp) and backward without atomics.
+//
+// Queries, keys and values are read in place from any row-strided tensors, such as one fused [batch, tokens, 3 * width]
+// buffer, and their gradients are written into the same shape. With P = softmax(scale * Q K^T): O = P V,
+// dV = P^T dO, dS = scale * P * (dO V^T - rowsum(dO * O)), dQ = dS K, dK = dS^T Q (Dao et al., arXiv:2205.14135).
+// The f32 kernels run everywhere; the matrix-unit kernels round Q, K, V, dO, P and dS to f16 or bf16, and keep the
+// softmax and every sum in f32.
+
+import { ceilDiv, finite, integer, pushConstants, tensor } from './base.mjs';
+import { coopShapes } from './matmul.mjs';
+
+/** @typedef {import('./base.mjs').Tensor} Tensor */
+/** @typedef {import('./base.mjs').DType} DType */
+/** @typedef {import('./base.mjs').Dispatch} Dispatch */
+/** @typedef {import('./base.mjs').KernelContext} KernelContext */
+
+/**
+ * Tiling of an attention kernel, in rows.
+ * @typedef {object} AttentionPlan
+ * @property {number} held rows that a workgroup holds
+ * @property {number} walked rows that it walks over at a time
+ * @property {number} [threads] f32: invocations of a workgroup
+ * @property {{ m: number, n: number, k: number }} [shape] matrix units: the instruction
+ */
+
+/**
+ * @typedef {object} AttentionArgs
+ * @property {Tensor} [qkv] fused [batch, tokens, 3 * heads * headSize]: queries, keys, values; instead of q, k and v
+ * @property {Tensor} [q] [batch, tokens, heads, headSize] with rows `rowQkv` apart
+ * @property {Tensor} [k]
+ * @property {Tensor} [v]
+ * @property {Tensor} out O: [batch, tokens, heads * headSize]; written by the forward, read by the backward pass
+ * @property {Tensor} logSumExp f32 [batch, heads, tokens], natural logarithm of the softmax's denominators
+ * @property {number} [batch] 1 when left out
+ * @property {number} tokens
+ * @property {number} heads
+ * @property {number} headSize 32, 64, 96 or 128
+ * @property {DType} [type] storage of Q, K and V; `f32` when left out
+ * @property {DType} [outType] storage of O and dO; `type` when left out
+ * @property {'f32' | 'f16' | 'bf16'} [precision] `type` when left out
+ * @property {number} [rowQkv] elements between tokens; 3 * heads * headSize with `qkv`, else heads * headSize
+ * @property {number} [rowOut] elements between tokens of O and dO; heads * headSize when left out
+ * @property {number} [scale] 1 / sqrt(headSize) when left out
+ * @property {boolean} [causal] true when left out: token t sees tokens 0…t
+ * @property {Partial<AttentionPlan>} [plan] overrides the tiling
+ */
+
+/**
+ * @typedef {object} AttentionGradients
+ * @property {Tensor} dOut dO, shaped like `out`
+ * @property {Tensor} [dQkv] written, shaped like `qkv`; instead of dQ, dK and dV
+ * @property {Tensor} [dQ]
+ * @property {Tensor} [dK]
+ * @property {Tensor} [dV]
+ * @property {DType} [gradType] storage of the gradients; `type` when left out
+ * @property {number} [rowGrad] elements between tokens; packed when left out
+ * @property {Tensor} [delta] f32 workspace [batch, heads, tokens]; the kernels' own when left out
+ */
+
+/** @typedef {AttentionArgs & AttentionGradients} AttentionBackwardArgs */
+
+/** @param {KernelContext} context */
+export function attentionKernels(context) {
+  const { info, isCpu } = context;
+  const shared = info.maxComputeSharedMemorySize;
+  const maxThreads = info.maxComputeWorkGroupInvocations;
+  const subgroup = info.subgroupSize;
+  /** @type {{ handle: number, floats: number } | undefined} */
+  let ownDelta;
+
+  /** Instructions that the matrix-unit kernels can use for this head size. */
+  const usable = (/** @type {'f16' | 'bf16'} */ half, /** @type {number} */ d) =>
+    coopShapes(info, half).filter((s) => subgroup % s.m === 0 && d % s.n === 0 && d % s.k === 0);
+
+  /**
+   * Whether the device can compute attention in this precision.
+   * @param {'f32' | 'f16' | 'bf16'} precision @param {number} [headSize]
+   */
+  function attentionSupports(precision, headSize = 64) {
+    if (precision === 'f32') return true;
+    return (precision === 'f16' || precision === 'bf16') && usable(precision, headSize).length > 0;
+  }
+
+  const sharedF32 = (/** @type {boolean} */ backward, /** @type {number} */ r, /** @type {number} */ c, /** @type {number} */ d) =>
+    backward
+      ? 2 * (r + c) * (d + 4) * 4 + 2 * r * (c + 4) * 4 + 8 * Math.max(r, c)
+      : (r + 2 * c) * (d + 4) * 4 + r * (c + 4) * 4 + r * 32;
+
+  const sharedCoop = (/** @type {boolean} */ backward, /** @type {number} */ r, /** @type {number} */ c, /** @type {number} */ d) =>
+    Math.max(2 * c, r) * (d + 8) * 2 + r * (c + 8) * 4 * (backward ? 2 : 1) + (backward ? 8 * c : 0);
+
+  /** @param {string} kernel @param {any} p @param {boolean} backward */
+  function planOf(kernel, { precision, headSize: d, override = {} }, backward) {
+    if (precision === 'f32') {
+      const tiles = isCpu ? [[16, 16], [16, 8], [8, 8]] : [[32, 32], [16, 16], [16, 8], [8, 8]];
+      const [held, walked] = tiles.find(([r, c]) => sharedF32(backward, r, c, d) <= shared) ?? [8, 8];
+      const plan = { held, walked, ...override };
+      const threads = override.threads ?? Math.min(maxThreads, plan.held * (isCpu ? 2 : 4));
+      // Eight threads a row; rows and keys divide among them.
+      if (plan.held % 8 || plan.walked % 8 || threads % 8 || plan.held % (threads / 8)) {
+        throw new RangeError(`${kernel}: ${plan.held} x ${plan.walked} rows do not divide among ${threads} threads`);
+      }
+      const bytes = sharedF32(backward, plan.held, plan.walked, d);
+      if (bytes > shared) throw new RangeError(`${kernel}: ${bytes} bytes of shared memory, the device allows ${shared}`);
+      return { ...plan, threads };
+    }
+    const known = usable(precision, d);
+    const shape = override.shape ?? known[0];
+    if (!known.some((s) => s.m === shape.m && s.n === shape.n && s.k === shape.k)) {
+      throw new RangeError(`${kernel}: no ${shape.m}x${shape.n}x${shape.k} ${precision} matrix instruction`);
+    }
+    const perRow = subgroup / shape.m;
+    const fault = (/** @type {number} */ held, /** @type {number} */ walked) => {
+      const threads = (held / shape.m) * subgroup;
+      if (!Number.isInteger(threads) || threads > maxThreads) return `${held} rows make ${threads} threads`;
+      if (walked % shape.n || walked % shape.k || walked % (4 * perRow)) return `${walked} rows do not divide into fragments`;
+      if (((walked * d) / 8) % threads) return 'loads do not divide';
+      // Factors of a rescaling lie beside the probabilities in the scratch.
+      if (walked / 8 + shape.n / 4 > walked / 4 + 2) return `${walked} rows are too few`;
+      const bytes = sharedCoop(backward, held, walked, d);
+      return bytes > shared ? `${bytes} bytes of shared memory, the device allows ${shared}` : undefined;
+    };
+    const tiles = [[4, 64], [4, 32], [2, 32], [2, 16], [1, 16], [1, 8]]
+      .map(([s, walked]) => [s * shape.m, walked])
+      .filter(([held, walked]) => !(backward && walked > 32) && !fault(held, walked));
+    if (tiles.length === 0 && !(override.held && override.walked)) {
+      throw new RangeError(`${kernel}: no ${precision} tile fits this device (${shared} bytes of shared memory)`);
+    }
+    const [held, walked] = tiles[0] ?? [];
+    const plan = { held, walked, ...override, shape };
+    const reason = fault(plan.held, plan.walked);
+    if (reason) throw new RangeError(`${kernel}: the plan cannot run on ${info.deviceName}: ${reason}`);
+    return { ...plan, threads: (plan.held / shape.m) * subgroup };
+  }
+
+  /** @param {string} kernel @param {AttentionArgs} args */
+  function problemOf(kernel, args) {
+    const tokens = integer(kernel, 'tokens', args.tokens);
+    const heads = integer(kernel, 'heads', args.heads, 1, 32767);
+    const headSize = integer(kernel, 'headSize', args.headSize, 32, 128);
+    if (headSize % 32) throw new RangeError(`${kernel}: headSize must be 32, 64, 96 or 128, got ${headSize}`);
+    const batch = integer(kernel, 'batch', args.batch ?? 1, 1, 65535);
+    const type = typeOf(kernel, 'type', args.type ?? 'f32');
+    const outType = typeOf(kernel, 'outType', args.outType ?? type);
+    const precision = args.precision ?? (type !== 'f32' ? type : outType);
+    if (precision !== 'f32' && precision !== 'f16' && precision !== 'bf16') {
+      throw new TypeError(`${kernel}: precision must be 'f32', 'f16' or 'bf16', got ${String(precision)}`);
+    }
+    for (const [name, stored] of [['type', type], ['outType', outType]]) {
+      if (stored !== 'f32' && stored !== precision) throw new TypeError(`${kernel}: precision ${precision} cannot take ${name} ${stored}`);
+    }
+    if (!attentionSupports(precision, headSize)) {
+      throw new RangeError(`${kernel}: ${info.deviceName} has no matrix instruction for precision ${precision}`);
+    }
+    const width = heads * headSize;
+    const fused = args.qkv !== undefined;
+    const first = fused ? tensor(kernel, 'qkv', args.qkv) : undefined;
+    const [q, k, v] = first
+      ? [0, 1, 2].map((i) => ({ buffer: first.buffer, offset: first.offset + i * width }))
+      : [tensor(kernel, 'q', args.q), tensor(kernel, 'k', args.k), tensor(kernel, 'v', args.v)];
+    const out = tensor(kernel, 'out', args.out);
+    const lse = tensor(kernel, 'logSumExp', args.logSumExp);
+    const rowQkv = integer(kernel, 'rowQkv', args.rowQkv ?? (fused ? 3 * width : width), width);
+    const rowOut = integer(kernel, 'rowOut', args.rowOut ?? width, width);
+    aligned(kernel, type, { 'q offset': q.offset, 'k offset': k.offset, 'v offset': v.offset, rowQkv });
+    aligned(kernel, outType, { 'out offset': out.offset, rowOut });
+    const scale = finite(kernel, 'scale', args.scale ?? 1 / Math.sqrt(headSize));
+    return {
+      tokens, heads, headSize, batch, type, outType, precision, width, fused, q, k, v, out, lse, rowQkv, rowOut, scale,
+      causal: args.causal ?? true,
+      override: args.plan,
+    };
+  }
+
+  /** @param {string} kernel @param {string} name @param {unknown} type @returns {DType} */
+  function typeOf(kernel, name, type) {
+    if (type !== 'f32' && type !== 'f16' && type !== 'bf16') {
+      throw new TypeError(`${kernel}: ${name} must be 'f32', 'f16' or 'bf16', got ${String(type)}`);
+    }
+    return type;
+  }
+
+  /** Rows start at 16-byte vectors. @param {string} kernel @param {DType} type @param {Record<string, number>} values */
+  function aligned(kernel, type, values) {
+    const unit = type === 'f32' ? 4 : 8;
+    for (const [name, value] of Object.entries(values)) {
+      if (value % unit) throw new RangeError(`${kernel}: ${name} must be a multiple of ${unit} elements, got ${value}`);
+    }
+  }
+
+  /** Push constants; what a kernel does not use is 0. @param {any} p @param {any} [g] */
+  function push(p, g = {}) {
+    return pushConstants(
+      [
+        p.tokens, p.heads,
+        p.q.offset, p.k.offset, p.v.offset, p.rowQkv, p.tokens * p.rowQkv,
+        p.out.offset, g.dOut?.offset ?? 0, p.rowOut, p.tokens * p.rowOut,
+        p.lse.offset, g.delta?.offset ?? 0,
+        g.dQ?.offset ?? 0, g.dK?.offset ?? 0, g.dV?.offset ?? 0, g.rowGrad ?? 0, p.tokens * (g.rowGrad ?? 0),
+      ],
+      [p.scale],
+    );
+  }
+
+  /** Whole subgroups of the size that the tiling counts on. */
+  function subgroupOptions() {
+    /** @type {{ requiredSubgroupSize?: number, fullSubgroups?: boolean }} */
+    const options = {};
+    if (info.subgroupSizeControlSupported && info.minSubgroupSize !== info.maxSubgroupSize) {
+      options.requiredSubgroupSize = subgroup;
+    }
+    if (info.computeFullSubgroupsSupported) options.fullSubgroups = true;
+    return options;
+  }
+
+  /** @param {any} p @param {any} plan @param {DType} written */
+  function pipelineOf(p, plan, written) {
+    const common = [plan.threads, plan.held, plan.walked, p.headSize, p.causal ? 1 : 0];
+    if (p.precision === 'f32') return { specialization: common };
+    return {
+      specialization: [...common, plan.shape.m, plan.shape.n, plan.shape.k, subgroup, p.type === 'f32' ? 1 : 0,
+        written === 'f32' ? 1 : 0, p.outType === 'f32' ? 1 : 0],
+      ...subgroupOptions(),
+    };
+  }
+
+  /**
+   * O = softmax(scale * Q K^T) V for every head, and the log-sum-exp of every row.
+   * @param {AttentionArgs} args
+   * @returns {Dispatch}
+   */
+  function attentionForward(args) {
+    const kernel = 'attentionForward';
+    const p = problemOf(kernel, args);
+    const plan = planOf(kernel, p, false);
+    const name = p.precision === 'f32' ? 'attention_f32_forward' : `attention_coop_forward_${p.precision}`;
+    return context.dispatch(name, {
+      buffers: [p.q.buffer, p.k.buffer, p.v.buffer, p.out.buffer, p.lse.buffer],
+      writes: (1 << 3) | (1 << 4),
+      groups: [ceilDiv(p.tokens, plan.held), p.heads, p.batch],
+      push: push(p),
+      ...pipelineOf(p, plan, p.outType),
+    });
+  }
+
+  /**
+   * Gradients of Q, K and V: first delta = rowsum(dO * O), then all three in one dispatch.
+   * @param {AttentionBackwardArgs} args
+   * @returns {Dispatch[]}
+   */
+  function attentionBackward(args) {
+    const kernel = 'attentionBackward';
+    const p = problemOf(kernel, args);
+    const plan = planOf(kernel, p, true);
+    const gradType = typeOf(kernel, 'gradType', args.gradType ?? p.type);
+    if (gradType !== 'f32' && gradType !== p.precision) {
+      throw new TypeError(`${kernel}: precision ${p.precision} cannot take gradType ${gradType}`);
+    }
+    const fused = args.dQkv !== undefined;
+    const first = fused ? tensor(kernel, 'dQkv', args.dQkv) : undefined;
+    const [dQ, dK, dV] = first
+      ? [0, 1, 2].map((i) => ({ buffer: first.buffer, offset: first.offset + i * p.width }))
+      : [tensor(kernel, 'dQ', args.dQ), tensor(kernel, 'dK', args.dK), tensor(kernel, 'dV', args.dV)];
+    const dOut = tensor(kernel, 'dOut', args.dOut);
+    const rowGrad = integer(kernel, 'rowGrad', args.rowGrad ?? (fused ? 3 * p.width : p.width), p.width);
+    aligned(kernel, gradType, { 'dQ offset': dQ.offset, 'dK offset': dK.offset, 'dV offset': dV.offset, rowGrad });
+    aligned(kernel, p.outType, { 'dOut offset': dOut.offset });
+    const delta = args.delta === undefined ? deltaOf(p.batch * p.heads * p.tokens) : tensor(kernel, 'delta', args.delta);
+    const bytes = push(p, { dOut, delta, dQ, dK, dV, rowGrad });
+    const threads = isCpu ? 32 : 128;
+    const blocks = ceilDiv(p.tokens, plan.held);
+    return [
+      context.dispatch(p.outType === 'f32' ? 'attention_delta' : `attention_delta_${p.outType}`, {
+        buffers: [p.out.buffer, dOut.buffer, delta.buffer],
+        writes: 1 << 2,
+        groups: [ceilDiv(p.tokens * p.heads, threads / 8), 1, p.batch],
+        push: bytes,
+        specialization: [threads, 0, 0, p.headSize],
+      }),
+      context.dispatch(p.precision === 'f32' ? 'attention_f32_backward' : `attention_coop_backward_${p.precision}`, {
+        buffers: [p.q.buffer, p.k.buffer, p.v.buffer, dOut.buffer, p.lse.buffer, delta.buffer, dQ.buffer, dK.buffer, dV.buffer],
+        writes: (1 << 6) | (1 << 7) | (1 << 8),
+        groups: [2 * blocks, p.heads, p.batch],
+        push: bytes,
+        ...pipelineOf(p, plan, gradType),
+      }),
+    ];
+  }
+
+  /** @param {number} floats */
+  function deltaOf(floats) {
+    if (!ownDelta || ownDelta.floats < floats) {
+      // A smaller one stays alive: earlier records may name it.
+      ownDelta = { handle: context.vk.createBuffer(Math.max(floats * 4, 1 << 16), 0), floats: Math.max(floats, 1 << 14) };
+    }
+    return { buffer: ownDelta.handle, offset: 0 };
+  }
+
+  return { attentionForward, attentionBackward, attentionSupports };
+}

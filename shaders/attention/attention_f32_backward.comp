@@ -1,0 +1,173 @@
+// Flash attention backward in f32, without atomics: half of the workgroups hold BR queries and sum dQ over
+// blocks of keys; the others hold BR keys and sum dK and dV over blocks of queries. Each recomputes the
+// probabilities from the log-sum-exp. With P = exp(scale * QK^T - lse), dP = dO V^T, delta = rowsum(dO * O):
+// dS = scale * P * (dP - delta), dQ = dS K, dK = dS^T Q, dV = P^T dO.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+#include "attention_common.glsl"
+
+layout(local_size_x_id = 0) in;
+
+layout(constant_id = 0) const uint THREADS = 64;
+layout(constant_id = 1) const uint BR = 32;     // rows held (queries, or keys)
+layout(constant_id = 2) const uint BC = 32;     // rows walked over
+layout(constant_id = 3) const uint D = 64;      // head size, a multiple of 32
+layout(constant_id = 4) const uint CAUSAL = 1;
+
+layout(set = 0, binding = 0, std430) readonly buffer Q { vec4 q[]; };
+layout(set = 0, binding = 1, std430) readonly buffer K { vec4 k[]; };
+layout(set = 0, binding = 2, std430) readonly buffer V { vec4 v[]; };
+layout(set = 0, binding = 3, std430) readonly buffer Do { vec4 dO[]; };
+layout(set = 0, binding = 4, std430) readonly buffer Lse { float lse[]; };
+layout(set = 0, binding = 5, std430) readonly buffer Delta { float delta[]; };
+layout(set = 0, binding = 6, std430) writeonly buffer Dq { vec4 dq[]; };
+layout(set = 0, binding = 7, std430) writeonly buffer Dk { vec4 dk[]; };
+layout(set = 0, binding = 8, std430) writeonly buffer Dv { vec4 dv[]; };
+
+const uint TX = 8u;
+const uint TY = THREADS / TX;
+const uint RT = BR / TY;
+const uint CT = BC / TX;
+const uint DT = D / TX / 4u;
+const uint D4 = D / 4u;
+const uint LD = D4 + 1u;
+const uint LDW = BC / 4u + 1u;
+
+shared vec4 held1[BR * LD];   // Q or K
+shared vec4 held2[BR * LD];   // dO or V
+shared vec4 walk1[BC * LD];   // K or Q
+shared vec4 walk2[BC * LD];   // V or dO
+shared vec4 tileS[BR * LDW];  // dS, held rows first
+shared vec4 tileP[BR * LDW];  // P, held rows first
+shared vec2 stats[BR > BC ? BR : BC]; // log-sum-exp (base 2) and delta of the queries
+
+vec4 row4(uint which, uint at) {
+    if (which == 0u) return q[at >> 2];
+    if (which == 1u) return k[at >> 2];
+    if (which == 2u) return v[at >> 2];
+    return dO[at >> 2];
+}
+
+void main() {
+    uint t = gl_LocalInvocationIndex;
+    uint tx = t % TX, ty = t / TX;
+    uint blocks = (p.tokens + BR - 1u) / BR;
+    bool keys = (gl_WorkGroupID.x & 1u) != 0u; // this workgroup holds keys
+    // The first keys and the last queries have the longest walks: start them first.
+    uint block = gl_WorkGroupID.x / 2u;
+    uint r0 = (keys ? block : blocks - 1u - block) * BR;
+    uint head = gl_WorkGroupID.y, batch = gl_WorkGroupID.z;
+    uint baseQ = p.offQ + batch * p.batchQkv + head * D;
+    uint baseK = p.offK + batch * p.batchQkv + head * D;
+    uint baseV = p.offV + batch * p.batchQkv + head * D;
+    uint baseDo = p.offDo + batch * p.batchO + head * D;
+    uint baseStats = (batch * p.heads + head) * p.tokens;
+
+    for (uint i = t; i < BR * D4; i += THREADS) {
+        uint r = i / D4, d = i % D4;
+        vec4 x = vec4(0.0), y = vec4(0.0);
+        if (r0 + r < p.tokens) {
+            uint at = (r0 + r) * p.rowQkv + d * 4u;
+            x = keys ? row4(1u, baseK + at) : row4(0u, baseQ + at);
+            y = keys ? row4(2u, baseV + at) : row4(3u, baseDo + (r0 + r) * p.rowO + d * 4u);
+        }
+        held1[r * LD + d] = x;
+        held2[r * LD + d] = y;
+    }
+    if (!keys) {
+        for (uint i = t; i < BR; i += THREADS) {
+            uint r = min(r0 + i, p.tokens - 1u);
+            stats[i] = vec2(lse[p.offLse + baseStats + r] * LOG2E, delta[p.offDelta + baseStats + r]);
+        }
+    }
+
+    vec4 acc1[RT * DT], acc2[RT * DT];
+    [[unroll]] for (uint i = 0; i < RT * DT; ++i) { acc1[i] = vec4(0.0); acc2[i] = vec4(0.0); }
+
+    uint first = CAUSAL != 0u && keys ? r0 / BC * BC : 0u;
+    uint end = CAUSAL != 0u && !keys ? min(p.tokens, r0 + BR) : p.tokens;
+    for (uint c0 = first; c0 < end; c0 += BC) {
+        barrier();
+        for (uint i = t; i < BC * D4; i += THREADS) {
+            uint c = i / D4, d = i % D4;
+            vec4 x = vec4(0.0), y = vec4(0.0);
+            if (c0 + c < p.tokens) {
+                uint at = (c0 + c) * p.rowQkv + d * 4u;
+                x = keys ? row4(0u, baseQ + at) : row4(1u, baseK + at);
+                y = keys ? row4(3u, baseDo + (c0 + c) * p.rowO + d * 4u) : row4(2u, baseV + at);
+            }
+            walk1[c * LD + d] = x;
+            walk2[c * LD + d] = y;
+        }
+        if (keys) {
+            for (uint i = t; i < BC; i += THREADS) {
+                uint c = min(c0 + i, p.tokens - 1u);
+                stats[i] = vec2(lse[p.offLse + baseStats + c] * LOG2E, delta[p.offDelta + baseStats + c]);
+            }
+        }
+        barrier();
+
+        float s[RT * CT], g[RT * CT];
+        [[unroll]] for (uint i = 0; i < RT * CT; ++i) { s[i] = 0.0; g[i] = 0.0; }
+        for (uint d = 0; d < D4; ++d) {
+            vec4 a[RT], b[CT];
+            [[unroll]] for (uint i = 0; i < RT; ++i) a[i] = held1[(ty + i * TY) * LD + d];
+            [[unroll]] for (uint j = 0; j < CT; ++j) b[j] = walk1[(tx + j * TX) * LD + d];
+            [[unroll]] for (uint i = 0; i < RT; ++i) {
+                [[unroll]] for (uint j = 0; j < CT; ++j) s[i * CT + j] += dot(a[i], b[j]);
+            }
+            [[unroll]] for (uint i = 0; i < RT; ++i) a[i] = held2[(ty + i * TY) * LD + d];
+            [[unroll]] for (uint j = 0; j < CT; ++j) b[j] = walk2[(tx + j * TX) * LD + d];
+            [[unroll]] for (uint i = 0; i < RT; ++i) {
+                [[unroll]] for (uint j = 0; j < CT; ++j) g[i * CT + j] += dot(a[i], b[j]);
+            }
+        }
+        [[unroll]] for (uint i = 0; i < RT; ++i) {
+            uint lr = ty + i * TY;
+            [[unroll]] for (uint j = 0; j < CT; ++j) {
+                uint lc = tx + j * TX;
+                uint query = keys ? c0 + lc : r0 + lr, key = keys ? r0 + lr : c0 + lc;
+                vec2 stat = stats[keys ? lc : lr];
+                bool seen = query < p.tokens && key < p.tokens && (CAUSAL == 0u || key <= query);
+                float e = seen ? exp2(s[i * CT + j] * (p.scale * LOG2E) - stat.x) : 0.0;
+                tileS[lr * LDW + lc / 4u][lc & 3u] = e * (g[i * CT + j] - stat.y) * p.scale;
+                if (keys) tileP[lr * LDW + lc / 4u][lc & 3u] = e;
+            }
+        }
+        barrier();
+        for (uint c = 0; c < BC; c += 4u) {
+            vec4 w[RT];
+            [[unroll]] for (uint i = 0; i < RT; ++i) w[i] = tileS[(ty + i * TY) * LDW + c / 4u];
+            [[unroll]] for (uint e = 0; e < 4u; ++e) {
+                [[unroll]] for (uint j = 0; j < DT; ++j) {
+                    vec4 x = walk1[(c + e) * LD + tx + j * TX];
+                    [[unroll]] for (uint i = 0; i < RT; ++i) acc1[i * DT + j] += w[i][e] * x;
+                }
+            }
+            if (keys) {
+                [[unroll]] for (uint i = 0; i < RT; ++i) w[i] = tileP[(ty + i * TY) * LDW + c / 4u];
+                [[unroll]] for (uint e = 0; e < 4u; ++e) {
+                    [[unroll]] for (uint j = 0; j < DT; ++j) {
+                        vec4 x = walk2[(c + e) * LD + tx + j * TX];
+                        [[unroll]] for (uint i = 0; i < RT; ++i) acc2[i * DT + j] += w[i][e] * x;
+                    }
+                }
+            }
+        }
+    }
+
+    [[unroll]] for (uint i = 0; i < RT; ++i) {
+        uint r = r0 + ty + i * TY;
+        if (r >= p.tokens) continue;
+        uint at = batch * p.batchD + r * p.rowD + head * D;
+        [[unroll]] for (uint j = 0; j < DT; ++j) {
+            if (keys) {
+                dk[((p.offDk + at) >> 2) + tx + j * TX] = acc1[i * DT + j];
+                dv[((p.offDv + at) >> 2) + tx + j * TX] = acc2[i * DT + j];
+            } else {
+                dq[((p.offDq + at) >> 2) + tx + j * TX] = acc1[i * DT + j];
+            }
+        }
+    }
+}

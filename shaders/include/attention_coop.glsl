@@ -1,0 +1,43 @@
+// Shared by the matrix-unit attention kernels. A subgroup holds TM rows; LPR lanes share a row in the
+// elementwise parts, which pass through a scratch of the subgroup's own in shared memory: the layout of a
+// cooperative matrix over lanes is the driver's affair.
+
+layout(local_size_x_id = 0) in;
+
+layout(constant_id = 0) const uint THREADS = 128;
+layout(constant_id = 1) const uint BR = 64;        // rows held by the workgroup, TM a subgroup
+layout(constant_id = 2) const uint BC = 64;        // rows walked over at a time
+layout(constant_id = 3) const uint D = 64;         // head size, a multiple of 32
+layout(constant_id = 4) const uint CAUSAL = 1;
+layout(constant_id = 5) const uint TM = 16;        // tile of a matrix instruction
+layout(constant_id = 6) const uint TN = 16;
+layout(constant_id = 7) const uint TK = 16;
+layout(constant_id = 8) const uint SUBGROUP = 32;
+layout(constant_id = 9) const uint IN_F32 = 0;     // Q, K, V (and dO) lie in memory as f32
+layout(constant_id = 10) const uint OUT_F32 = 0;   // what is written (O; dQ, dK, dV) is f32
+
+const uint D8 = D / 8u;
+const uint LD = D8 + 1u;                 // row of a staged tile, in vectors of eight halves
+const uint LDS = BC / 4u + 2u;           // row of the scratch, in vectors of four floats
+const uint SCRATCH = TM * LDS;
+const uint LPR = SUBGROUP / TM;          // lanes a row
+const uint CT = BC / 4u / LPR;           // vectors of four columns a lane
+const uint FD = D / TN;                  // fragments across the head
+const uint FK = D / TK;
+const uint FC = BC / TN;                 // fragments across the walked rows
+const uint LOADS = BC * D8 / THREADS;
+const uint RAW = IN_F32 != 0u ? 2u : 1u;
+
+#define MAT_A coopmat<HALF, gl_ScopeSubgroup, TM, TK, gl_MatrixUseA>
+#define MAT_B coopmat<HALF, gl_ScopeSubgroup, TK, TN, gl_MatrixUseB>
+#define MAT_C coopmat<float, gl_ScopeSubgroup, TM, TN, gl_MatrixUseAccumulator>
+
+// Maximum or sum over the lanes of a row.
+float rowMax(float x) {
+    [[unroll]] for (uint o = 1; o < LPR; o *= 2u) x = max(x, subgroupShuffleXor(x, o));
+    return x;
+}
+float rowSum(float x) {
+    [[unroll]] for (uint o = 1; o < LPR; o *= 2u) x += subgroupShuffleXor(x, o);
+    return x;
+}
