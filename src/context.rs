@@ -240,12 +240,12 @@ impl Context {
         }
         let owner = self.ring.slot().owner;
         if owner > self.timeline.seen() {
-            let start = self.timing.start();
+            let start = self.timing.start(Phase::RingWait);
             if owner > self.timeline.completed()? {
                 self.stats.stalls += 1;
                 self.timeline.wait(owner)?;
             }
-            self.timing.end(Phase::RingWait, start);
+            self.timing.end(start);
         }
         if !self.tracker.pending().is_empty() && self.timeline.seen() >= self.submitted {
             // The device has finished everything: the next submission waits on the value that says
@@ -273,6 +273,7 @@ impl Context {
     /// Submits what was recorded under a value of its own, even if nothing was.
     pub fn commit(&mut self) -> Result<u64> {
         self.device.check_alive()?;
+        self.timing.batches += u64::from(self.timing.enabled);
         self.submit(&[])?;
         Ok(self.submitted)
     }
@@ -285,7 +286,7 @@ impl Context {
     }
 
     fn try_submit(&mut self, more: &[ash::vk::CommandBuffer]) -> Result<()> {
-        let start = self.timing.start();
+        let start = self.timing.start(Phase::Submit);
         let value = self.assign();
         let mut commands = Vec::with_capacity(1 + more.len());
         if self.open {
@@ -307,7 +308,7 @@ impl Context {
         self.open_dispatches = 0;
         self.open_uploads = 0;
         self.stats.submits += 1;
-        self.timing.end(Phase::Submit, start);
+        self.timing.end(start);
         Ok(())
     }
 
@@ -343,11 +344,8 @@ impl Context {
     }
 
     /// Accounts a wait that was made without the lock.
-    pub fn waited(&mut self, start: std::time::Instant) {
-        if self.timing.enabled {
-            self.timing.clock_reads += 1;
-            self.timing.end(Phase::RingWait, Some(start));
-        }
+    pub fn waited(&mut self, since: std::time::Instant) {
+        self.timing.waited(since);
         self.reclaim(usize::MAX);
     }
 
@@ -395,14 +393,14 @@ impl Context {
                 push_bytes,
             ));
         }
-        let start = self.timing.start();
+        let start = self.timing.start(Phase::CreatePipeline);
         let factory = self
             .factory
             .as_mut()
             .ok_or_else(|| Error::Internal("the device is closing".to_owned()))?;
         let pipeline = factory.create(spirv, bindings, push_bytes, options)?;
         let made = self.pipelines.insert(pipeline);
-        self.timing.end(Phase::CreatePipeline, start);
+        self.timing.end(start);
         made.map_err(|pipeline| {
             if let Some(factory) = &self.factory {
                 factory.destroy_pipeline(pipeline);

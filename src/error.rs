@@ -83,7 +83,7 @@ pub enum Error {
     Packed(#[from] crate::decode::DecodeError),
     #[error("{0}")]
     Batch(String),
-    #[error("{0}")]
+    #[error("SPIR-V: {0}")]
     Shader(#[from] crate::reflect::ReflectError),
     #[error("{what} of {bytes} bytes: out of {space} memory{hint}")]
     OutOfMemory {

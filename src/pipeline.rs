@@ -235,9 +235,7 @@ impl Factory {
         if reflection.push_block_bytes > limits.max_push_constants_size {
             return Err(Error::Unsupported(format!(
                 "the shader declares {} bytes of push constants, {} has {}",
-                reflection.push_block_bytes,
-                device.snapshot.name,
-                limits.max_push_constants_size
+                reflection.push_block_bytes, device.snapshot.name, limits.max_push_constants_size
             )));
         }
         if let Some(what) = missing_capability(&reflection, &device) {

@@ -36,6 +36,10 @@ pub struct Total {
     pub calls: u64,
 }
 
+/// What a phase interrupted, to be handed back when it ends.
+#[derive(Debug, Clone, Copy)]
+pub struct Scope(Option<Phase>);
+
 #[derive(Debug, Default)]
 pub struct Timing {
     pub enabled: bool,
@@ -43,27 +47,58 @@ pub struct Timing {
     pub dispatches: u64,
     pub clock_reads: u64,
     pub totals: [Total; PHASES.len()],
+    /// The phase that time goes to now, and since when.
+    current: Option<(Phase, Instant)>,
 }
 
 impl Timing {
-    /// Time now, if timing is on.
+    fn now(&mut self) -> Instant {
+        self.clock_reads += 1;
+        Instant::now()
+    }
+
+    /// Forgets a phase that an error left open.
     #[inline]
-    pub fn start(&mut self) -> Option<Instant> {
+    pub fn begin_call(&mut self) {
+        self.current = None;
+    }
+
+    /// Starts a phase; the one around it stops until [`Timing::end`].
+    #[inline]
+    pub fn start(&mut self, phase: Phase) -> Option<Scope> {
         if !self.enabled {
             return None;
         }
-        self.clock_reads += 1;
-        Some(Instant::now())
+        let now = self.now();
+        let around = self.current.replace((phase, now));
+        if let Some((phase, since)) = around {
+            self.totals[phase as usize].nanoseconds += (now - since).as_nanos() as u64;
+        }
+        Some(Scope(around.map(|(phase, _)| phase)))
     }
 
     #[inline]
-    pub fn end(&mut self, phase: Phase, start: Option<Instant>) {
-        let Some(start) = start else {
+    pub fn end(&mut self, scope: Option<Scope>) {
+        let Some(Scope(around)) = scope else {
             return;
         };
-        self.clock_reads += 1;
-        let total = &mut self.totals[phase as usize];
-        total.nanoseconds += start.elapsed().as_nanos() as u64;
+        let now = self.now();
+        if let Some((phase, since)) = self.current.take() {
+            let total = &mut self.totals[phase as usize];
+            total.nanoseconds += (now - since).as_nanos() as u64;
+            total.calls += 1;
+        }
+        self.current = around.map(|phase| (phase, now));
+    }
+
+    /// Adds a wait that was made without the lock.
+    pub fn waited(&mut self, since: Instant) {
+        if !self.enabled {
+            return;
+        }
+        let total = &mut self.totals[Phase::RingWait as usize];
+        self.clock_reads += 2;
+        total.nanoseconds += since.elapsed().as_nanos() as u64;
         total.calls += 1;
     }
 
@@ -72,5 +107,40 @@ impl Timing {
             enabled: self.enabled,
             ..Self::default()
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nested_phases_are_disjoint() {
+        let mut timing = Timing {
+            enabled: true,
+            ..Timing::default()
+        };
+        let begun = Instant::now();
+        let outer = timing.start(Phase::Record);
+        let inner = timing.start(Phase::Submit);
+        while begun.elapsed().as_millis() < 5 {}
+        timing.end(inner);
+        timing.end(outer);
+        let whole = begun.elapsed().as_nanos() as u64;
+        let record = timing.totals[Phase::Record as usize];
+        let submit = timing.totals[Phase::Submit as usize];
+        assert_eq!((record.calls, submit.calls), (1, 1));
+        assert!(submit.nanoseconds >= 4_000_000);
+        assert!(record.nanoseconds + submit.nanoseconds <= whole);
+        assert_eq!(timing.clock_reads, 4);
+    }
+
+    #[test]
+    fn nothing_is_measured_unless_asked_for() {
+        let mut timing = Timing::default();
+        let scope = timing.start(Phase::Decode);
+        timing.end(scope);
+        assert_eq!(timing.clock_reads, 0);
+        assert_eq!(timing.totals[Phase::Decode as usize].calls, 0);
     }
 }

@@ -309,7 +309,7 @@ impl Arg {
             return Err(Error::range(
                 name,
                 format!("must be an integer from 0 to {most}"),
-                number,
+                self.describe(),
             ));
         }
         Ok(number as u64)

@@ -41,7 +41,10 @@ thread_local! {
 #[inline]
 pub fn with<T>(body: impl FnOnce(&mut Context) -> Result<T>) -> Result<T> {
     match &mut *STATE.lock() {
-        State::Ready(context) => body(context),
+        State::Ready(context) => {
+            context.timing.begin_call();
+            body(context)
+        }
         State::Absent => Err(Error::NoDevice(
             "there is no device yet: call initDevice() first".to_owned(),
         )),

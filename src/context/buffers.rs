@@ -28,7 +28,7 @@ impl Context {
                 bytes,
             ));
         }
-        let start = self.timing.start();
+        let start = self.timing.start(Phase::CreateBuffer);
         let kind = if visible { Kind::Visible } else { Kind::Device };
         let (class, capacity) = size_class(bytes);
         let capacity = capacity.min(limit);
@@ -67,7 +67,7 @@ impl Context {
         self.stats.buffers_created += 1;
         self.stats.temporary_requests += u64::from(temporary);
         self.stats.peak_buffer_bytes = self.stats.peak_buffer_bytes.max(self.live_bytes);
-        self.timing.end(Phase::CreateBuffer, start);
+        self.timing.end(start);
         Ok(handle)
     }
 
@@ -149,7 +149,7 @@ impl Context {
 
     /// The handle dies now; the memory is reused when the device has finished with it.
     pub fn destroy_buffer(&mut self, handle: i32) -> Result<()> {
-        let start = self.timing.start();
+        let start = self.timing.start(Phase::DestroyBuffer);
         let buffer = self
             .buffers
             .remove(handle)
@@ -157,7 +157,7 @@ impl Context {
         self.live_bytes -= buffer.bytes;
         let value = buffer.last_use.max(self.everything_use);
         self.retire(buffer.resource, value);
-        self.timing.end(Phase::DestroyBuffer, start);
+        self.timing.end(start);
         Ok(())
     }
 

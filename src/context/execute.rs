@@ -165,6 +165,7 @@ impl Context {
             }
         };
         self.stats.dispatches += 1;
+        self.timing.dispatches += u64::from(self.timing.enabled);
         if !stages.is_empty() && !self.no_barriers {
             slot.encoder.barrier(stages);
         }
@@ -248,11 +249,10 @@ impl Context {
         let count = buffers.len().min(slots.len());
         let slot = self.check(pipeline, buffers, groups, push, &mut slots[..count])?;
         let push_bytes = self.pipelines.at(slot).map_or(0, |p| p.push_bytes as usize);
-        let start = self.timing.start();
+        let start = self.timing.start(Phase::Record);
         self.ready()?;
         self.record(slot, &slots[..count], groups, &push[..push_bytes])?;
-        self.timing.dispatches += 1;
-        self.timing.end(Phase::Record, start);
+        self.timing.end(start);
         self.flush_if_long()
     }
 
@@ -285,13 +285,13 @@ impl Context {
     }
 
     fn decode(&mut self, list: List<'_>, batch: &mut Batch) -> Result<()> {
-        let start = self.timing.start();
+        let start = self.timing.start(Phase::Decode);
         let view = self.view();
         match list {
             List::Packed { bytes, count } => decode::decode_packed(bytes, count, &view, batch),
             List::Words(bytes) => decode::decode_words(bytes, &view, batch),
         }?;
-        self.timing.end(Phase::Decode, start);
+        self.timing.end(start);
         Ok(())
     }
 
@@ -301,7 +301,7 @@ impl Context {
         bytes: &[u8],
         timestamps: Option<vk::QueryPool>,
     ) -> Result<()> {
-        let start = self.timing.start();
+        let start = self.timing.start(Phase::Record);
         self.ready()?;
         for (i, dispatch) in batch.dispatches.iter().enumerate() {
             self.record(
@@ -319,9 +319,7 @@ impl Context {
                 None => {}
             }
         }
-        self.timing.batches += 1;
-        self.timing.dispatches += batch.dispatches.len() as u64;
-        self.timing.end(Phase::Record, start);
+        self.timing.end(start);
         Ok(())
     }
 

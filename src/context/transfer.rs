@@ -124,9 +124,9 @@ impl Context {
         if self.recording_here() {
             return self.upload_fixed(slot, data, offset).map(|()| 0);
         }
-        let start = self.timing.start();
+        let start = self.timing.start(Phase::Upload);
         if !own_value && self.upload_direct(slot, data, offset) {
-            self.timing.end(Phase::Upload, start);
+            self.timing.end(start);
             return Ok(0);
         }
         if !data.is_empty() {
@@ -134,8 +134,10 @@ impl Context {
             let mut done = 0;
             for chunk in data.chunks(UPLOAD_CHUNK as usize) {
                 let (source, at) = self.stage(chunk)?;
-                // Staging may have submitted the open commands to free space.
+                // Staging may have submitted the open commands to free space, and a new command
+                // buffer may forget what the device has finished: this piece is noted in any case.
                 self.open()?;
+                self.note_upload(slot);
                 self.ring.slot().encoder.copy(
                     source,
                     at,
@@ -143,10 +145,6 @@ impl Context {
                     offset + done,
                     chunk.len() as u64,
                 );
-                let value = self.pending_value();
-                if let Some(buffer) = self.buffers.at_mut(slot) {
-                    buffer.last_use = value;
-                }
                 done += chunk.len() as u64;
                 self.open_uploads += chunk.len() as u64;
                 if self.open_uploads >= FLUSH_UPLOADS {
@@ -154,7 +152,7 @@ impl Context {
                 }
             }
         }
-        self.timing.end(Phase::Upload, start);
+        self.timing.end(start);
         if self.blocking_uploads {
             self.drain()?;
         }
@@ -166,6 +164,16 @@ impl Context {
             return Ok(self.submitted);
         }
         Ok(self.assign())
+    }
+
+    /// Notes one piece of an upload. Pieces do not overlap, so they need no barrier between them.
+    fn note_upload(&mut self, slot: u32) {
+        let value = self.pending_value();
+        if let Some(buffer) = self.buffers.at_mut(slot) {
+            self.tracker
+                .note(&mut buffer.marks, Access::WRITE, Stage::Transfer);
+            buffer.last_use = value;
+        }
     }
 
     /// Writes through the mapping if the device is not using the buffer.
@@ -214,10 +222,10 @@ impl Context {
                 self.flush()?;
             }
             if self.timeline.completed()? < oldest {
-                let start = self.timing.start();
+                let start = self.timing.start(Phase::RingWait);
                 self.stats.stalls += 1;
                 self.timeline.wait(oldest)?;
-                self.timing.end(Phase::RingWait, start);
+                self.timing.end(start);
             }
         }
     }
@@ -257,10 +265,10 @@ impl Context {
         if bytes == 0 {
             return Ok(());
         }
-        let start = self.timing.start();
+        let start = self.timing.start(Phase::Record);
         let [target] = self.transfer([(slot, Access::WRITE)])?;
         self.encoder()?.fill(target, bytes, pattern);
-        self.timing.end(Phase::Record, start);
+        self.timing.end(start);
         Ok(())
     }
 
@@ -361,7 +369,7 @@ impl Context {
     ) -> Result<()> {
         let slot = self.buffer_slot("handle", handle)?;
         self.check_range(slot, "byteLength", offset, bytes)?;
-        let start = self.timing.start();
+        let start = self.timing.start(Phase::ReadCopy);
         let Some(mapped) = self.buffers.at(slot).and_then(|b| b.mapped) else {
             return Err(Error::Internal("the buffer is not mapped".to_owned()));
         };
@@ -374,7 +382,7 @@ impl Context {
                 bytes as usize,
             );
         }
-        self.timing.end(Phase::ReadCopy, start);
+        self.timing.end(start);
         Ok(())
     }
 }
