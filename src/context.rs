@@ -214,10 +214,7 @@ impl Context {
             dgc: None,
             next_dgc: 1,
             stats: Stats::default(),
-            timing: Timing {
-                enabled: flag("HELIOS_HOST_TIMING"),
-                ..Timing::default()
-            },
+            timing: Timing::new(flag("HELIOS_HOST_TIMING")),
         })
     }
 

@@ -52,6 +52,13 @@ pub struct Timing {
 }
 
 impl Timing {
+    pub fn new(enabled: bool) -> Self {
+        Self {
+            enabled,
+            ..Self::default()
+        }
+    }
+
     fn now(&mut self) -> Instant {
         self.clock_reads += 1;
         Instant::now()
@@ -103,10 +110,7 @@ impl Timing {
     }
 
     pub fn reset(&mut self) {
-        *self = Self {
-            enabled: self.enabled,
-            ..Self::default()
-        };
+        *self = Self::new(self.enabled);
     }
 }
 
