@@ -17,6 +17,7 @@
 // A family is a function of a KernelContext that returns kernel functions; `createKernels` merges the families.
 
 import { activationKernels } from './activation.mjs';
+import { attentionKernels } from './attention.mjs';
 import { KernelContext } from './base.mjs';
 import { elementwiseKernels } from './elementwise.mjs';
 import { embeddingKernels } from './embedding.mjs';
@@ -45,6 +46,7 @@ export function createKernels(vk) {
   return {
     context,
     ...matmulKernels(context),
+    ...attentionKernels(context),
     ...normalizationKernels(context),
     ...activationKernels(context),
     ...softmaxKernels(context),
