@@ -12,7 +12,7 @@ const IGNORED = 0xffffffff;
 
 /**
  * @typedef {object} CrossEntropy
- * @property {Tensor} logits [rows, rowStride] of `type`; the gradient form overwrites it
+ * @property {Tensor} logits [rows, rowStride] of `type`; overwritten by the gradient unless that has a tensor of its own
  * @property {Tensor} targets [rows] u32
  * @property {Tensor} loss out: [rows] f32, in nats; 0 for a row that is left out
  * @property {number} rows
@@ -20,6 +20,8 @@ const IGNORED = 0xffffffff;
  * @property {number} [rowStride] elements from row to row, `columns` when left out; the columns past the vocabulary
  *   take no part, and their gradient is 0
  * @property {number} [scale] factor on the gradient, for example 1 / (rows · microSteps); 1 when left out
+ * @property {Tensor} [gradient] out: [rows, rowStride] of `gradientType`, for f32 logits, which then stay
+ * @property {'f16' | 'bf16'} [gradientType] needed with `gradient`
  * @property {number} [ignored] target of rows to leave out; 0xffffffff when left out
  * @property {DType} [type] f32 when left out
  */
@@ -63,12 +65,25 @@ export function softmaxKernels(context) {
     const logits = tensor(kernel, 'logits', args.logits);
     const targets = tensor(kernel, 'targets', args.targets);
     const loss = tensor(kernel, 'loss', args.loss);
-    const { width, suffix } = accessWidth(kernel, [type], { rowStride, 'logits.offset': logits.offset });
+    const apart = gradient && args.gradient !== undefined;
+    const output = apart ? tensor(kernel, 'gradient', args.gradient) : { buffer: 0, offset: 0 };
+    const outType = apart ? args.gradientType : undefined;
+    if (apart && (type !== 'f32' || (outType !== 'f16' && outType !== 'bf16'))) {
+      throw new RangeError(`${kernel}: a gradient apart is f16 or bf16 of f32 logits, got ${outType} of ${type}`);
+    }
+    const { width, suffix } = accessWidth(kernel, outType ? [type, outType] : [type], {
+      rowStride,
+      'logits.offset': logits.offset,
+      'gradient.offset': output.offset,
+    });
     const vectors = rowStride / width;
     const { threads, chunks } = context.rowPlan(vectors, 8);
-    return context.dispatch(`cross_entropy${gradient ? '' : '_forward'}_${type}${suffix}`, {
-      buffers: [logits.buffer, targets.buffer, loss.buffer],
-      writes: gradient ? 0b101 : 0b100,
+    const name = `cross_entropy${gradient ? '' : '_forward'}_${type}${outType ? `_${outType}` : ''}${suffix}`;
+    const buffers = [logits.buffer, targets.buffer, loss.buffer];
+    if (apart) buffers.push(output.buffer);
+    return context.dispatch(name, {
+      buffers,
+      writes: apart ? 0b1100 : gradient ? 0b101 : 0b100,
       groups: context.strideGroups(rows, 1),
       specialization: [threads, chunks],
       push: pushConstants(
@@ -80,6 +95,7 @@ export function softmaxKernels(context) {
           logits.offset / width,
           targets.offset,
           loss.offset,
+          output.offset / width,
         ],
         [finite(kernel, 'scale', scale)],
       ),
@@ -100,15 +116,15 @@ export function softmaxKernels(context) {
      */
     softmaxBackward: (args) => softmax('softmaxBackward', args, true),
     /**
-     * Cross-entropy of each row, loss = log Σ exp(x) - x[target], and in the same pass its gradient over the logits:
-     * scale · (softmax(x) - onehot(target)).
+     * Cross-entropy of each row, loss = log Σ exp(x) - x[target], and in the same pass its gradient, over the logits or
+     * into a 16-bit tensor for the matrix units: scale · (softmax(x) - onehot(target)).
      * @param {CrossEntropy} args
      * @returns {Dispatch}
      */
     crossEntropy: (args) => crossEntropy('crossEntropy', args, true),
     /**
      * The losses alone; the logits stay.
-     * @param {Omit<CrossEntropy, 'scale'>} args
+     * @param {Omit<CrossEntropy, 'scale' | 'gradient' | 'gradientType'>} args
      * @returns {Dispatch}
      */
     crossEntropyForward: (args) => crossEntropy('crossEntropyForward', args, false),

@@ -141,6 +141,27 @@ for (const type of TYPES) {
   });
 }
 
+test('cross-entropy with a 16-bit gradient of its own', () => {
+  for (const gradientType of /** @type {const} */ (['f16', 'bf16'])) {
+    for (const [rows, columns, rowStride] of [[5, 250, 256], [3, 98, 98], [2, 70001, 70002]]) {
+      const c = new Case();
+      const logits = c.input(normal(rows * rowStride).map((v) => 3 * v));
+      const list = integers(rows, columns);
+      list[1] = 0xffffffff;
+      const targets = c.input(list, 'u32');
+      const loss = c.output(rows);
+      const gradient = c.output(rows * rowStride, gradientType);
+      c.run(kernels.crossEntropy({ logits: logits.tensor, targets: targets.tensor, loss: loss.tensor, rows, columns, rowStride, scale: 4, gradient: gradient.tensor, gradientType }));
+      const dense = (/** @type {Float64Array} */ v) => Float64Array.from({ length: rows * columns }, (_, i) => v[Math.floor(i / columns) * rowStride + (i % columns)]);
+      const expected = reference.crossEntropy(dense(logits.values), list, rows, columns, 4);
+      assertClose(loss.read(), expected.loss, 2e-6, 'loss');
+      assertClose(dense(gradient.read()), expected.gradient, TOLERANCE[gradientType], 'gradient');
+      gradient.read().forEach((v, i) => assert.ok(i % rowStride < columns || v === 0, 'the padding has a gradient'));
+      c.destroy();
+    }
+  }
+});
+
 test('logits far apart neither overflow nor lose the loss', () => {
   const c = new Case();
   const logits = c.inout(Float64Array.of(1000, -1000, 0, 999, -1e30, 5, 5, 5));
