@@ -301,7 +301,7 @@ const FLOAT16: i32 = 0;
 const FLOAT32: i32 = 1;
 const SCOPE_SUBGROUP: i32 = 3;
 
-fn coop_tile(shapes: &[CoopShape], wish: Option<&str>) -> Option<(u32, u32, u32)> {
+fn coop_tile(shapes: &[CoopShape], wish: Option<&str>) -> Result<Option<(u32, u32, u32)>> {
     let usable = || {
         shapes.iter().filter(|s| {
             s.a == FLOAT16
@@ -314,10 +314,11 @@ fn coop_tile(shapes: &[CoopShape], wish: Option<&str>) -> Option<(u32, u32, u32)
     };
     if let Some(wish) = wish.map(str::trim).filter(|w| !w.is_empty()) {
         let parts: Vec<Option<u32>> = wish.split(['x', 'X']).map(|p| p.parse().ok()).collect();
-        if let &[Some(m), Some(n), Some(k)] = parts.as_slice()
-            && usable().any(|s| (s.m, s.n, s.k) == (m, n, k))
-        {
-            return Some((m, n, k));
+        let &[Some(m), Some(n), Some(k)] = parts.as_slice() else {
+            return Err(Error::range("HELIOS_COOP_TILE", "must read MxNxK", wish));
+        };
+        if usable().any(|s| (s.m, s.n, s.k) == (m, n, k)) {
+            return Ok(Some((m, n, k)));
         }
         // A tile that the device does not list is no reason to fail a run on a smaller machine.
     }
@@ -330,7 +331,7 @@ fn coop_tile(shapes: &[CoopShape], wish: Option<&str>) -> Option<(u32, u32, u32)
             best = Some((product, skew, (s.m, s.n, s.k)));
         }
     }
-    best.map(|(_, _, tile)| tile)
+    Ok(best.map(|(_, _, tile)| tile))
 }
 
 /// Decides device, queue, memory types and optional features.
@@ -380,7 +381,7 @@ pub fn choose(snapshots: &[Snapshot], wishes: &Wishes) -> Result<Plan> {
         visible_memory,
         upload_memory,
         readback_memory,
-        coop_tile: coop_tile(&snapshot.coop_shapes, wishes.coop_tile.as_deref()),
+        coop_tile: coop_tile(&snapshot.coop_shapes, wishes.coop_tile.as_deref())?,
     })
 }
 
@@ -595,6 +596,6 @@ mod tests {
         assert_eq!(tile(None).unwrap(), Some((16, 16, 16)));
         assert_eq!(tile(Some("16x8x16")).unwrap(), Some((16, 8, 16)));
         assert_eq!(tile(Some("64x64x64")).unwrap(), Some((16, 16, 16)));
-        assert_eq!(tile(Some("16by8")).unwrap(), Some((16, 16, 16)));
+        assert!(tile(Some("16by8")).is_err());
     }
 }

@@ -411,7 +411,7 @@ fn shader_object(env: sys::napi_env, shader: &Shader) -> Result<sys::napi_value>
     Ok(Object::new(env)
         .value("spirv", words)
         .integer("bindings", u64::from(reflection.bindings))
-        .integer("pushBytes", u64::from(reflection.push_bytes))
+        .integer("pushBytes", u64::from(reflection.push_block_bytes))
         .value("workgroupSize", array(env, &size))
         .integer("reads", u64::from(reflection.reads))
         .integer("writes", u64::from(reflection.writes))
