@@ -80,7 +80,7 @@ test('safetensors: broken files are refused, failed writes leave nothing', async
 
 test('a checkpoint gives back every bit, and the latest of a folder', async (t) => {
   const dir = await folder(t);
-  const config = { ...PRESETS.tiny, layers: 1, width: 8, heads: 2, hidden: 12, block: 5 };
+  const config = { ...PRESETS.tiny, layers: 1, width: 64, heads: 2, hidden: 12, block: 5 };
   const { total, parameters } = parameterTable(config);
   const random = new Random(4);
   const state = { weights: new Float32Array(total), m: new Float32Array(total), v: new Float32Array(total) };

@@ -10,7 +10,7 @@ import { forwardBackward } from '../benches/gpt/reference.mjs';
 const config = checkConfig({
   ...PRESETS.tiny,
   layers: 2,
-  width: 16,
+  width: 64,
   heads: 2,
   hidden: 20,
   block: 7,
@@ -90,7 +90,8 @@ test('the mission preset has 300 to 307 million parameters, ranges do not overla
 test('bad configurations name what is wrong', () => {
   const bad = /** @type {[Partial<typeof config>, RegExp][]} */ ([
     [{ layers: 0 }, /layers .* 0/],
-    [{ heads: 3 }, /width 16 is not a multiple of heads 3/],
+    [{ heads: 3 }, /width 64 is not a multiple of heads 3/],
+    [{ heads: 4 }, /width . heads must be 32, 64, 96, 128, got 16/],
     [{ beta2: 1 }, /beta2/],
     [{ lr: NaN }, /lr .* NaN/],
     [{ precision: /** @type {any} */ ('f8') }, /precision .* f8/],

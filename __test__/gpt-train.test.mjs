@@ -30,7 +30,7 @@ const script = fileURLToPath(new URL('../benches/train.mjs', import.meta.url));
 const config = checkConfig({
   ...PRESETS.tiny,
   layers: 2,
-  width: 48,
+  width: 96,
   heads: 3,
   hidden: 76,
   block: 19,

@@ -47,6 +47,9 @@
 /** RMSNorm's epsilon. */
 export const NORM_EPSILON = 1e-5;
 
+/** Head sizes of the attention kernels. */
+const HEAD_SIZES = [32, 64, 96, 128];
+
 /** Offsets in the flat buffers are multiples of this many elements (256 bytes in f32). */
 const ALIGNMENT = 64;
 
@@ -150,9 +153,10 @@ export function checkConfig(config) {
     throw new RangeError(`warmup ${config.warmup} must be less than steps ${config.steps}`);
   if (config.width % config.heads !== 0)
     throw new RangeError(`width ${config.width} is not a multiple of heads ${config.heads}`);
-  for (const key of /** @type {const} */ (['width', 'hidden'])) {
-    if (config[key] % 4 !== 0) throw new RangeError(`${key} must be a multiple of 4, got ${config[key]}`);
+  if (!HEAD_SIZES.includes(config.width / config.heads)) {
+    throw new RangeError(`width / heads must be ${HEAD_SIZES.join(', ')}, got ${config.width / config.heads}`);
   }
+  if (config.hidden % 4 !== 0) throw new RangeError(`hidden must be a multiple of 4, got ${config.hidden}`);
   if (!['f32', 'f16', 'bf16', 'bf16x3'].includes(config.precision)) {
     throw new RangeError(`precision must be f32, f16, bf16 or bf16x3, got ${config.precision}`);
   }

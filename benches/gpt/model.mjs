@@ -180,7 +180,7 @@ export class GptModel {
    */
   forward(ids, batch) {
     const { kernels, type, config } = this;
-    const { width: C, heads, hidden: H, block: T, vocab } = config;
+    const { width: C, hidden: H, block: T, vocab } = config;
     const m = batch * T;
     /** @type {(Dispatch | Dispatch[])[]} */
     const list = [
@@ -201,7 +201,7 @@ export class GptModel {
       list.push(
         this.norm(`${name}.attention_norm.weight`, x, layer.norm1, layer.stats1, m),
         this.linear(`${name}.attention.qkv.weight`, layer.norm1, layer.qkv, { m, n: 3 * C, k: C }),
-        this.attentionForward(layer, batch),
+        kernels.attentionForward(this.attentionArgs(layer, batch)),
         this.linear(`${name}.attention.output.weight`, layer.attention, layer.middle, {
           m,
           n: C,
@@ -224,6 +224,24 @@ export class GptModel {
     }
     list.push(this.norm('norm.weight', x, this.last.norm, this.last.stats, m));
     return list.flat();
+  }
+
+  /**
+   * @param {GptModel['layers'][number]} layer
+   * @param {number} batch
+   */
+  attentionArgs(layer, batch) {
+    const { width, heads, block } = this.config;
+    return {
+      qkv: layer.qkv,
+      out: layer.attention,
+      logSumExp: layer.logSumExp,
+      batch,
+      tokens: block,
+      heads,
+      headSize: width / heads,
+      type: this.type,
+    };
   }
 
   /** @param {string} weight @param {number} x @param {number} y @param {number} stats @param {number} rows */
@@ -375,7 +393,7 @@ export class GptModel {
           beta,
         }),
       );
-      stage(this.attentionBackward(layer));
+      stage(kernels.attentionBackward({ ...this.attentionArgs(layer, batch), dOut: this.dAttention, dQkv: this.dQkv }));
       linear(
         this.linearBackward(`${name}.attention.qkv.weight`, {
           dy: this.dQkv,

@@ -85,7 +85,7 @@ export function formatDuration(ms) {
 
 /** A count with thousands separators, without digits that mean nothing. @param {number} n */
 export function formatCount(n) {
-  return n >= 100 ? Math.round(n).toLocaleString('en') : n.toPrecision(3);
+  return n >= 100 || Number.isInteger(n) ? Math.round(n).toLocaleString('en') : n.toPrecision(3);
 }
 
 /** Bytes as `1.2 GiB`. @param {number} bytes */

@@ -175,6 +175,8 @@ export class Trainer {
   /** Reads the losses of the steps since the last time, where promises do not bring them; drains the device. */
   fetchLosses() {
     if (this.promises || this.firstUnread === this.stepsDone) return;
+    // Step by step, so that each is seen when it finishes.
+    this.finish();
     const slots = this.vk.readBuffer(this.model.losses);
     for (let step = this.firstUnread; step < this.stepsDone; step++) this.known.set(step, slots[step % LOSS_SLOTS]);
     this.firstUnread = this.stepsDone;
