@@ -6,9 +6,9 @@
  */
 import { before, test } from 'node:test';
 import assert from 'node:assert/strict';
-import { init, ramp, scaled, vk } from './lib/addon.mjs';
+import { init, pipelineOf, ramp, scaled, vk } from './lib/addon.mjs';
 import { Random } from './lib/random.mjs';
-import { atomicSum, churn, copyMemory, increment, readOnly, reverse, scaleAdd, storeInFunction, twoOutputs } from './lib/programs.mjs';
+import { atomicSum, churn, copyMemory, increment, readOnly, reverse, scaleAdd, storeInFunction, storeThroughParameter, storeThroughSelect, twoOutputs } from './lib/programs.mjs';
 import { Twin, setUpDgc } from './lib/twin.mjs';
 
 const N = 4096;
@@ -140,8 +140,16 @@ for (const [name, program, buffers, push] of [
   ['atomics only', atomicSum, 2, [N]],
   ['a store in a called function', storeInFunction, 2, [N]],
   ['a memory copy', copyMemory, 2, [N]],
+  ['a store through a parameter', storeThroughParameter, 2, [N]],
+  ['a store through a selected pointer', storeThroughSelect, 3, [N]],
 ]) {
-  test(`a kernel with ${name}, under every write mask`, () => {
+  test(`a kernel with ${name}, under every write mask`, (t) => {
+    try {
+      pipelineOf(program);
+    } catch (error) {
+      if (error.code !== 'ERR_HELIOS_UNSUPPORTED') throw error;
+      return t.skip(error.message);
+    }
     for (let writeMask = 0; writeMask < 2 ** buffers; writeMask++) {
       for (const form of ['bytes', 'words', 'batch']) {
         const twin = new Twin();

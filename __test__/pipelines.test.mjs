@@ -161,6 +161,14 @@ test('broken modules are refused, each by a clear error', () => {
   }
 });
 
+test('a shader that the device cannot run, or whose buffers are elsewhere, is refused', () => {
+  throws(() => vk.createPipeline(programs.giant, 0, 0), INVALID_ARGUMENT, ['createPipeline', 'workgroup size', 1 << 20]);
+  throws(() => vk.createPipeline(programs.otherSet, 1, 0), INVALID_ARGUMENT, ['createPipeline', /set 1/]);
+  for (const size of [[1 << 20, 1, 1], [info.maxComputeWorkGroupSizeX, info.maxComputeWorkGroupSizeY, 1], [1, 1, 1 << 20], [0, 1, 1]]) {
+    throws(() => vk.createPipeline(countInvocations.spirv, 1, 0, { specialization: Uint32Array.from(size) }), INVALID_ARGUMENT, ['createPipeline', 'workgroup']);
+  }
+});
+
 test('modules of random words never crash', () => {
   const random = new Random(7);
   for (let i = 0; i < 300; i++) {

@@ -121,6 +121,26 @@ export const storeInFunction = program('storeInFunction', {
   run: each(([x, y], i) => { y[i] = x[i] ^ 0x5a5a5a5a; }),
 });
 
+/** y[i] = x[i] + 9, stored through a pointer that a function is given. */
+export const storeThroughParameter = program('storeThroughParameter', {
+  bindings: 2, pushWords: 1, writes: 0b10, capabilities: [4441 /* VariablePointersStorageBuffer */],
+  body: (b) => {
+    const store = b.procedureOf((pointer, value) => b.storeTo(pointer, b.add(value, b.u(9))), [b.elementPointer, b.u32]);
+    elementwise((_, i) => b.call(store, b.at(1, i), b.load(0, i)))(b);
+  },
+  run: each(([x, y], i) => { y[i] = x[i] + 9; }),
+});
+
+/** (i < 100 ? y : z)[i] = x[i], stored through a selected pointer. */
+export const storeThroughSelect = program('storeThroughSelect', {
+  bindings: 3, pushWords: 1, writes: 0b110, capabilities: [4442 /* VariablePointers */],
+  body: elementwise((b, i) => {
+    const [y, z] = [b.at(1, i), b.at(2, i)];
+    b.storeTo(b.select(b.elementPointer, b.less(i, b.u(100)), y, z), b.load(0, i));
+  }),
+  run: each(([x, y, z], i) => { (i < 100 ? y : z)[i] = x[i]; }),
+});
+
 /** y[i] = x[i] by OpCopyMemory. */
 export const copyMemory = program('copyMemory', {
   bindings: 2, pushWords: 1, writes: 0b10,
@@ -263,3 +283,7 @@ export const salted = (salt) => program(`salted${salt}`, {
 /** SPIR-V that no compute pipeline can be made of: not a compute shader, or not called `main`. */
 export const misnamed = computeShader({ entry: 'other' }, () => {});
 export const fragment = computeShader({ model: 4 }, () => {});
+
+/** Workgroups larger than any device runs, and buffers in another set than 0. */
+export const giant = computeShader({ local: [1 << 20, 1, 1] }, () => {});
+export const otherSet = computeShader({ set: 1 }, (b) => b.store(0, b.u(0), b.u(1)));

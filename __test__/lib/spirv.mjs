@@ -13,9 +13,9 @@ const Op = {
   Extension: 10, MemoryModel: 14, EntryPoint: 15, ExecutionMode: 16, Capability: 17,
   TypeVoid: 19, TypeBool: 20, TypeInt: 21, TypeFloat: 22, TypeVector: 23, TypeRuntimeArray: 29,
   TypeStruct: 30, TypePointer: 32, TypeFunction: 33, Constant: 43, SpecConstant: 50,
-  SpecConstantComposite: 51, Function: 54, FunctionEnd: 56, FunctionCall: 57, Variable: 59, Load: 61,
+  SpecConstantComposite: 51, Function: 54, FunctionParameter: 55, FunctionEnd: 56, FunctionCall: 57, Variable: 59, Load: 61,
   Store: 62, CopyMemory: 63, AccessChain: 65, Decorate: 71, MemberDecorate: 72, CompositeExtract: 81,
-  Bitcast: 124, IAdd: 128, FAdd: 129, ISub: 130, IMul: 132, FMul: 133, ULessThan: 176,
+  Bitcast: 124, IAdd: 128, FAdd: 129, ISub: 130, IMul: 132, FMul: 133, Select: 169, ULessThan: 176,
   BitwiseXor: 198, AtomicIAdd: 234, LoopMerge: 246, SelectionMerge: 247, Label: 248, Branch: 249,
   BranchConditional: 250, Return: 253,
 };
@@ -43,6 +43,8 @@ function literal(text) {
  * @property {number} [pushWords]
  * @property {number} [pushAddresses] buffer addresses in front of the push words
  * @property {number[]} [local] workgroup size
+ * @property {number} [set] descriptor set of the buffers
+ * @property {number[]} [capabilities] besides those that the kernel needs anyway
  * @property {number} [version] as in the module's header (0x10300 is 1.3)
  * @property {string} [entry]
  * @property {number} [model] execution model (5 is GLCompute)
@@ -118,7 +120,11 @@ export class Builder {
   get u32() { return this.#intern('u32', () => this.#global(Op.TypeInt, 32, 0)); }
   get f32() { return this.#intern('f32', () => this.#global(Op.TypeFloat, 32)); }
   get uvec3() { const u32 = this.u32; return this.#intern('uvec3', () => this.#global(Op.TypeVector, u32, 3)); }
-  get procedure() { const v = this.void; return this.#intern('fn', () => this.#global(Op.TypeFunction, v)); }
+  /** @param {Id[]} parameters */
+  procedure(parameters) {
+    const result = this.void;
+    return this.#intern(`fn ${parameters}`, () => this.#global(Op.TypeFunction, result, ...parameters));
+  }
   get element() { return this.options.elem === 'f32' ? this.f32 : this.u32; }
   /**
    * @param {number} storage
@@ -201,7 +207,7 @@ export class Builder {
   binding(index) {
     return this.#intern(`binding ${index}`, () => {
       const id = this.#variable(Storage.StorageBuffer, this.array(this.element));
-      this.decorate(id, Decoration.DescriptorSet, 0);
+      this.decorate(id, Decoration.DescriptorSet, this.options.set ?? 0);
       this.decorate(id, Decoration.Binding, index);
       this.#global14(id);
       return id;
@@ -370,6 +376,21 @@ export class Builder {
    */
   less(a, b) { return this.op(Op.ULessThan, this.bool, a, b); }
 
+  /** Type of a pointer to an element of a storage buffer. */
+  get elementPointer() { return this.pointer(Storage.StorageBuffer, this.element); }
+  /**
+   * @param {Id} type
+   * @param {Id} condition
+   * @param {Id} a
+   * @param {Id} b
+   */
+  select(type, condition, a, b) { return this.op(Op.Select, type, condition, a, b); }
+  /**
+   * @param {Id} pointer
+   * @param {Id} value
+   */
+  storeTo(pointer, value) { this.void_(Op.Store, pointer, value); }
+
   /**
    * @param {Id} condition
    * @param {() => void} then
@@ -415,17 +436,20 @@ export class Builder {
   }
 
   /**
-   * A `void f()`; returns its id, for `call`.
-   * @param {() => void} body
+   * A `void f(parameters…)`; returns its id, for `call`.
+   * @param {(...parameters: Id[]) => void} body
+   * @param {Id[]} [types] of the parameters
    */
-  procedureOf(body) {
+  procedureOf(body, types = []) {
     const [code, variables] = [this.#code, this.#variables];
     this.#code = [];
     this.#variables = [];
-    body();
+    const parameters = types.map(() => this.id());
+    body(...parameters);
     const id = this.id();
     const out = this.#sections.functions;
-    this.#emit(out, Op.Function, this.void, id, 0, this.procedure);
+    this.#emit(out, Op.Function, this.void, id, 0, this.procedure(types));
+    parameters.forEach((parameter, i) => this.#emit(out, Op.FunctionParameter, types[i], parameter));
     this.#emit(out, Op.Label, this.id());
     for (const word of this.#variables) out.push(word);
     for (const word of this.#code) out.push(word);
@@ -435,17 +459,21 @@ export class Builder {
     this.#variables = variables;
     return id;
   }
-  /** @param {Id} procedure */
-  call(procedure) { return this.op(Op.FunctionCall, this.void, procedure); }
+  /**
+   * @param {Id} procedure
+   * @param {...Id} args
+   */
+  call(procedure, ...args) { return this.op(Op.FunctionCall, this.void, procedure, ...args); }
 
   /**
    * The finished module.
    * @param {Id} main
    */
   module(main) {
-    const { version = 0x10300, local = [64, 1, 1], entry = 'main', model = 5, pushAddresses = 0 } = this.options;
+    const { version = 0x10300, local = [64, 1, 1], entry = 'main', model = 5, pushAddresses = 0, capabilities = [] } = this.options;
     const head = this.#sections.head;
     this.#emit(head, Op.Capability, 1 /* Shader */);
+    for (const capability of capabilities) this.#emit(head, Op.Capability, capability);
     if (pushAddresses) {
       this.#emit(head, Op.Capability, 5347 /* PhysicalStorageBufferAddresses */);
       this.#emit(head, Op.Extension, ...literal('SPV_KHR_physical_storage_buffer'));
