@@ -1,7 +1,10 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
 import { helpText, parseOptions, UsageError } from '../benches/lib/args.mjs';
-import { barChart, figures, htmlReport, lineChart, paragraph, table, ticks } from '../benches/lib/report.mjs';
+import { makeText } from '../benches/lib/text.mjs';
+import { timedAddon, timesSince } from '../benches/lib/timed.mjs';
+import { barChart, figures, htmlReport, lineChart, paragraph, table, ticks, trainingReport } from '../benches/lib/report.mjs';
+import { parseSteps } from '../benches/lib/existing-trainer.mjs';
 import { format, mean, median, quantile, spread, summarize, textTable } from '../benches/lib/stats.mjs';
 
 const OPTIONS = /** @type {const} */ ({
@@ -110,4 +113,57 @@ test('a line with a gap starts anew after it; bars are as long as their values',
   const bars = barChart({ title: 't', series: ['a'], groups: [{ label: 'x', values: [10] }, { label: 'y', values: [5] }] });
   const widths = [...bars.matchAll(/ width="([\d.]+)"/g)].map((match) => Number(match[1]));
   assert.equal(widths[0], widths[1] * 2);
+});
+
+test('the page of a training run is well-formed', () => {
+  const page = trainingReport({
+    device: 'a <device>', config: { layers: 2, precision: 'f32', seed: 1 }, parameters: 144000, mode: 'plain', dispatchesPerStep: 90,
+    data: 'a novel', tokens: 123456, unigramEntropy: 3.1, firstStep: 0, losses: [5.5, 5.2, NaN, 4.9], finalLoss: 4.9,
+    tokensPerSecond: { median: 3900, low: 3800, high: 4000, perStep: [3800, 4000] }, hostMillisecondsPerStep: 0.4,
+    flopsPerToken: 1e6, matrixRate: 1e12, matrixShare: 0.0039, memoryBytes: 2 ** 26, seconds: 12, sample: 'Call me <b>',
+  });
+  wellFormed(page.replace('<!doctype html>', ''));
+  for (const part of ['4.9000', '3,900', '0.4 %', 'a &#60;device&#62;', 'Call me &#60;b&#62;']) assert.ok(page.includes(part), part);
+  assert.ok(!page.includes('NaN'));
+});
+
+test('parseSteps reads what an existing trainer prints', () => {
+  const output = [
+    'params: 119,552 (0.5 MB)',
+    'step 1/1000 | loss=4.1751 | lr=3.13e-5 | grad_norm=1.100 clip=0.9091 | 645ms/it | 397 tok/s | 333 gpu_ops',
+    '  [warn] grad_norm=NaN at step 2 — skipping optimizer update',
+    'step 2/1000 | loss=NaN val_loss=4.2 | lr=3.27e-5 | grad_norm=n/a | 501ms/it | 511 tok/s',
+  ].join('\n');
+  assert.deepEqual(parseSteps(output), [{ step: 1, loss: 4.1751, ms: 645, toks: 397 }, { step: 2, loss: NaN, ms: 501, toks: 511 }]);
+});
+
+test('a made-up text is the same for a seed, long enough, and has words', () => {
+  const text = makeText(50_000, 3);
+  assert.equal(text, makeText(50_000, 3));
+  assert.notEqual(text, makeText(50_000, 4));
+  assert.ok(text.length >= 49_000 && text.length < 52_000, `${text.length}`);
+  const words = text.toLowerCase().match(/[a-z]+/g) ?? [];
+  assert.ok(new Set(words).size > 1000);
+});
+
+test('timedAddon counts calls, bytes and dispatches, and passes results and errors on', () => {
+  const addon = Object.defineProperties({ limit: 3 }, {
+    createBuffer: { value: (/** @type {number} */ bytes) => bytes + 1 },
+    batchExecuteAll: { value: () => 7 },
+    readBuffer: { value: () => { throw new TypeError('gone'); } },
+  });
+  const { addon: timed, times } = timedAddon(/** @type {any} */ (addon));
+  assert.equal(timed.limit, 3);
+  assert.equal(timed.createBuffer(64), 65);
+  const before = times();
+  assert.equal(timed.createBuffer(36), 37);
+  assert.equal(timed.batchExecuteAll(new ArrayBuffer(8), 40), 7);
+  timed.batchExecuteAll(Uint32Array.of(5, 0).buffer);
+  assert.throws(() => timed.readBuffer(1), { name: 'TypeError', message: 'gone' });
+  const { createBuffer, batchExecuteAll, readBuffer } = times();
+  assert.deepEqual([createBuffer.count, createBuffer.bytes, batchExecuteAll.dispatches], [2, 100, 45]);
+  assert.equal(readBuffer, undefined);
+  const since = timesSince(times(), before);
+  assert.deepEqual(Object.keys(since), ['createBuffer', 'batchExecuteAll']);
+  assert.deepEqual([since.createBuffer.count, since.createBuffer.bytes], [1, 36]);
 });

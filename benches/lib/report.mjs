@@ -34,7 +34,7 @@ figure{margin:1rem 0}figcaption{color:var(--muted);font-size:.9rem}svg{width:100
 svg text{fill:var(--fg);font:12px system-ui,sans-serif}svg .tick{fill:var(--muted)}svg .grid{stroke:var(--line);stroke-width:1}
 .legend{display:flex;flex-wrap:wrap;gap:.25rem 1.25rem;list-style:none;padding:0;margin:.5rem 0;font-size:.9rem}
 .legend i{display:inline-block;width:.8rem;height:.8rem;border-radius:.15rem;margin-right:.4rem;vertical-align:-.05rem}
-@media print{main{max-width:none}figure,table{break-inside:avoid}}`.replaceAll('\n', '');
+pre{background:var(--card);border-radius:.5rem;padding:1rem;white-space:pre-wrap}@media print{main{max-width:none}figure,table{break-inside:avoid}}`.replaceAll('\n', '');
 
 /**
  * A whole page.
@@ -171,6 +171,7 @@ export function lineChart({ title, xLabel, series }) {
   const [x0, x1] = extent(all.map(([x]) => x));
   const [low, high] = extent(all.map(([, y]) => y));
   const [y0, y1] = [low - (high - low) * 0.05, high + (high - low) * 0.05];
+  const wholeX = all.every(([x]) => Number.isInteger(x));
   const px = (/** @type {number} */ x) => left + ((x - x0) / (x1 - x0)) * (width - left - right);
   const py = (/** @type {number} */ y) => height - bottom - ((y - y0) / (y1 - y0)) * (height - top - bottom);
   const marks = [
@@ -179,7 +180,7 @@ export function lineChart({ title, xLabel, series }) {
         `<line class="grid" x1="${left}" x2="${width - right}" y1="${at(py(tick))}" y2="${at(py(tick))}"/>` +
         `<text class="tick" x="${left - 8}" y="${at(py(tick) + 4)}" text-anchor="end">${label(tick)}</text>`,
     ),
-    ...ticks(x0, x1, 8).map(
+    ...ticks(x0, x1, 8).filter((tick) => !wholeX || Number.isInteger(tick)).map(
       (tick) => `<text class="tick" x="${at(px(tick))}" y="${height - bottom + 18}" text-anchor="middle">${label(tick)}</text>`,
     ),
     `<text class="tick" x="${at((left + width - right) / 2)}" y="${height - 6}" text-anchor="middle">${escapeHtml(xLabel)}</text>`,
@@ -202,4 +203,64 @@ export function lineChart({ title, xLabel, series }) {
     );
   });
   return figure(title, series.map(({ name }) => name), width, height, marks);
+}
+
+/**
+ * The page of one training run: what `benches/train.mjs` writes for `--report`.
+ * @param {any} result its results, as in `--json`
+ */
+export function trainingReport(result) {
+  const { config, losses, firstStep, tokensPerSecond, matrixShare, memoryBytes } = result;
+  const number = (/** @type {number} */ value, digits = 3) => value.toLocaleString('en-US', { maximumSignificantDigits: digits });
+  const cards = [
+    { value: result.finalLoss.toFixed(4), label: 'loss at the end of the run' },
+    { value: number(tokensPerSecond.median, 4), label: 'tokens a second, median' },
+    { value: `${number((tokensPerSecond.median * result.flopsPerToken) / 1e12)}`, label: 'TFLOP/s' },
+    { value: `${number(result.hostMillisecondsPerStep)} ms`, label: `host time a step, ${result.dispatchesPerStep} dispatches (${result.mode})` },
+  ];
+  if (matrixShare !== undefined) cards.push({ value: `${(matrixShare * 100).toFixed(1)} %`, label: 'of the device’s matrix rate' });
+  if (memoryBytes !== undefined) cards.push({ value: `${number(memoryBytes / 2 ** 30)} GiB`, label: 'device memory' });
+  const points = losses.map((/** @type {number} */ loss, /** @type {number} */ i) => [firstStep + i + 1, loss]);
+  const [first, last] = [points[0]?.[0] ?? 0, points.at(-1)?.[0] ?? 0];
+  const rates = tokensPerSecond.perStep;
+  return htmlReport({
+    title: 'Training run',
+    subtitle: `${result.device} · ${new Date().toISOString().slice(0, 10)}`,
+    sections: [
+      {
+        title: 'Result',
+        html: [
+          figures(cards),
+          paragraph(
+            `${number(result.parameters / 1e6, 4)}M parameters, ${config.precision}, on ${result.data} ` +
+              `(${result.tokens.toLocaleString('en-US')} tokens), seed ${config.seed}, ${number(result.seconds)} s.`,
+          ),
+        ],
+      },
+      {
+        title: 'Loss',
+        html: [lineChart({
+          title: 'Loss by step, with the entropy of the tokens’ own frequencies',
+          xLabel: 'step',
+          series: [
+            { name: 'loss', points },
+            { name: 'unigram entropy', points: [[first, result.unigramEntropy], [last, result.unigramEntropy]] },
+          ],
+        })],
+      },
+      {
+        title: 'Speed',
+        html: [lineChart({
+          title: 'Tokens a second by step',
+          xLabel: 'step',
+          series: [{ name: 'tokens a second', points: rates.map((/** @type {number} */ rate, /** @type {number} */ i) => [last - rates.length + i + 1, rate]) }],
+        })],
+      },
+      {
+        title: 'Configuration',
+        html: [table(['setting', 'value'], Object.entries(config).map(([key, value]) => [key, String(value)]))],
+      },
+      ...(result.sample ? [{ title: 'Sample', html: [`<pre>${escapeHtml(result.sample)}</pre>`] }] : []),
+    ],
+  });
 }

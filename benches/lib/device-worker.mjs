@@ -1,0 +1,10 @@
+/** A worker that says what device an addon finds. */
+
+import { loadAddon, serveWorker } from './addon.mjs';
+
+serveWorker((/** @type {{addon: string}} */ { addon }) => {
+  const vk = loadAddon(addon);
+  const info = vk.initDevice();
+  vk.destroy();
+  return info;
+});

@@ -1,0 +1,125 @@
+/** Runs an existing trainer's own training command with a given addon, and reads what it prints. */
+
+import { spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { readFile, rm } from 'node:fs/promises';
+import { delimiter, dirname, join, resolve } from 'node:path';
+import { UsageError } from './args.mjs';
+
+/** One training step as the trainer prints it: step, loss, milliseconds, tokens a second. */
+const STEP_LINE = /^step (\d+)\/\d+ \| loss=(\S+).*?\| ([\d.]+)ms\/it \| ([\d.]+) tok\/s/;
+
+/** Steps of the trainer's learning-rate schedule, the same for every run so that losses compare. */
+const SCHEDULE_STEPS = 1000;
+
+/**
+ * @typedef {object} TrainerShape
+ * @property {number} layers
+ * @property {number} width
+ * @property {number} heads
+ * @property {number} block
+ * @property {number} batch
+ * @property {number} microSteps
+ * @property {number} lr
+ * @property {number} seed
+ *
+ * @typedef {object} PrintedStep
+ * @property {number} step from 1
+ * @property {number} loss as printed
+ * @property {number} ms
+ * @property {number} toks tokens a second, as printed
+ */
+
+/**
+ * Reads the steps out of what a trainer printed.
+ * @param {string} output
+ * @returns {PrintedStep[]}
+ */
+export function parseSteps(output) {
+  return output.split('\n').flatMap((line) => {
+    const match = STEP_LINE.exec(line);
+    return match ? [{ step: Number(match[1]), loss: Number(match[2]), ms: Number(match[3]), toks: Number(match[4]) }] : [];
+  });
+}
+
+/** Quotes a shell word. @param {string} word */
+const quote = (word) => `'${word.replaceAll("'", "'\\''")}'`;
+
+/**
+ * The shell command that a checkout trains with: the `train` script of its package.json.
+ * @param {string} checkout
+ * @returns {Promise<string>}
+ */
+export async function trainCommand(checkout) {
+  const file = join(resolve(checkout), 'package.json');
+  if (!existsSync(file)) throw new UsageError(`--trainer ${checkout}: no package.json there`);
+  const script = JSON.parse(await readFile(file, 'utf8')).scripts?.train;
+  if (typeof script !== 'string') throw new UsageError(`--trainer ${checkout}: its package.json has no script "train"`);
+  return script;
+}
+
+/**
+ * Trains for some steps in a fresh process and ends it.
+ * @param {object} run
+ * @param {string} run.checkout
+ * @param {string} run.command of `trainCommand`
+ * @param {string} run.addon absolute path
+ * @param {string} run.data text file
+ * @param {string} run.tokenizer name of the trainer's tokenizer
+ * @param {string} run.scratch folder for what is shared between runs and thrown away after them
+ * @param {number} run.steps
+ * @param {TrainerShape} run.shape
+ * @param {string[]} run.more further options of the trainer
+ * @returns {Promise<{steps: PrintedStep[], calls: import('./timed.mjs').CallTimes[], device: string | undefined}>}
+ *   native-call times by step
+ * @throws {Error} with the end of its output, if the trainer ends before its last step
+ */
+export async function runTrainer({ checkout, command, addon, data, tokenizer, scratch, steps, shape, more }) {
+  const runFolder = join(scratch, 'run');
+  const timesFile = join(scratch, 'times.json');
+  await rm(runFolder, { recursive: true, force: true });
+  await rm(timesFile, { force: true });
+  const options = {
+    data: resolve(data), tokenizer, tokenizerArtifacts: join(scratch, `${tokenizer}.json`), runDir: runFolder,
+    layers: shape.layers, dim: shape.width, heads: shape.heads, block: shape.block, batch: shape.batch,
+    accumSteps: shape.microSteps, lr: shape.lr, seed: shape.seed, steps: SCHEDULE_STEPS, activation: 'swiglu',
+    optim: 'adamw', backend: 'helios', gpuProfile: 'none', logEvery: 1, evalInterval: 1e9, sampleInterval: 0,
+    postSamples: false, remote: false,
+  };
+  const args = [...Object.entries(options).map(([name, value]) => `--${name}=${value}`), ...more];
+  const folder = resolve(checkout);
+  const hook = new URL('./trainer-hook.mjs', import.meta.url).href;
+  const child = spawn(`${command} ${args.map(quote).join(' ')}`, {
+    cwd: folder,
+    shell: true,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: {
+      ...process.env,
+      PATH: [join(folder, 'node_modules', '.bin'), dirname(process.execPath), process.env.PATH].join(delimiter),
+      NODE_OPTIONS: `${process.env.NODE_OPTIONS ?? ''} --import=${hook}`.trim(),
+      HELIOS_NATIVE_ADDON: addon,
+      // Older trainers would choose this by timing, differently in each run.
+      HELIOS_WG_SIZE: process.env.HELIOS_WG_SIZE ?? '256',
+      HELIOS_BENCH_STEPS: String(steps),
+      HELIOS_BENCH_OUT: timesFile,
+    },
+  });
+  let output = '';
+  for (const stream of [child.stdout, child.stderr]) stream.setEncoding('utf8').on('data', (text) => void (output += text));
+  const status = await new Promise((fulfil, reject) => {
+    child.on('error', reject);
+    child.on('close', (code, signal) => fulfil(signal ?? `exit code ${code}`));
+  });
+  const printed = parseSteps(output);
+  if (printed.length < steps) {
+    const end = output.trimEnd().split('\n').slice(-15).join('\n');
+    throw new Error(`the trainer ended with ${status} after ${printed.length} of ${steps} steps:\n${end}`);
+  }
+  /** @type {{step: number, calls: import('./timed.mjs').CallTimes}[]} */
+  const times = JSON.parse(await readFile(timesFile, 'utf8'));
+  return {
+    steps: printed.slice(0, steps),
+    calls: times.map(({ calls }) => calls),
+    device: /^gpu: (.*)$/m.exec(output)?.[1],
+  };
+}

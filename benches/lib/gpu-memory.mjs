@@ -1,0 +1,29 @@
+/** Peak device memory while something runs, as `nvidia-smi` sees it. */
+
+import { spawn } from 'node:child_process';
+
+/**
+ * Runs `work` and samples the device's used memory (of all processes) five times a second.
+ * @template T
+ * @param {() => Promise<T>} work
+ * @returns {Promise<{result: T, peakMiB: number | undefined}>} undefined without `nvidia-smi`
+ */
+export async function withPeakMemory(work) {
+  /** @type {number | undefined} */ let peak;
+  const sampler = spawn('nvidia-smi', ['--query-gpu=memory.used', '--format=csv,noheader,nounits', '-lms', '200'], {
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
+  sampler.on('error', () => {}); // not installed
+  sampler.stdout.on('data', (chunk) => {
+    for (const line of String(chunk).split('\n')) {
+      const used = Number(line);
+      if (line.trim() !== '' && Number.isFinite(used)) peak = Math.max(peak ?? 0, used);
+    }
+  });
+  try {
+    const result = await work();
+    return { result, peakMiB: peak };
+  } finally {
+    sampler.kill();
+  }
+}

