@@ -8,7 +8,7 @@ import { test } from 'node:test';
 import { loadCheckpoint, saveCheckpoint } from '../benches/gpt/checkpoint.mjs';
 import { PRESETS, parameterTable } from '../benches/gpt/config.mjs';
 import { loadText } from '../benches/gpt/data.mjs';
-import { Progress, formatBytes, formatCount, formatDuration, median } from '../benches/gpt/progress.mjs';
+import { Progress, formatBytes, formatCount, formatDuration, formatFlops, median } from '../benches/gpt/progress.mjs';
 import { freezeSpecialization } from '../benches/gpt/freeze.mjs';
 import { Random } from '../benches/gpt/random.mjs';
 import { SafetensorsFile, writeSafetensors } from '../benches/gpt/safetensors.mjs';
@@ -197,6 +197,8 @@ test('figures are formatted for people', () => {
   assert.equal(formatCount(12.345), '12.3');
   assert.equal(formatBytes(0), '0 B');
   assert.equal(formatBytes(1.5 * 2 ** 30), '1.50 GiB');
+  assert.equal(formatFlops(1.234e13), '12.3 TFLOP/s');
+  assert.equal(formatFlops(2.5e9), '2.50 GFLOP/s');
   assert.equal(median([3, 1, 2]), 2);
   assert.equal(median([4, 1, 2, 3]), 2.5);
   assert.ok(Number.isNaN(median([])));

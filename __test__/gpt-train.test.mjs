@@ -267,6 +267,8 @@ const small = [
   '1',
   '--width',
   '32',
+  '--heads',
+  '1',
   '--hidden',
   '64',
   '--block',

@@ -9,7 +9,7 @@ import { latestCheckpoint, loadCheckpoint, saveCheckpoint } from './gpt/checkpoi
 import { PRESETS, checkConfig, flopsPerToken, parameterTable, tokensPerStep } from './gpt/config.mjs';
 import { loadText, stepBatch, unigramEntropy } from './gpt/data.mjs';
 import { measurePeak } from './gpt/peak.mjs';
-import { Progress, formatBytes, formatCount, formatDuration, median } from './gpt/progress.mjs';
+import { Progress, formatBytes, formatCount, formatDuration, formatFlops, median } from './gpt/progress.mjs';
 import { trainingReport } from './gpt/report.mjs';
 import { sample } from './gpt/sample.mjs';
 import { writeSafetensors } from './gpt/safetensors.mjs';
@@ -182,7 +182,7 @@ async function main() {
   if (values['dump-batches'] !== undefined) await dumpBatches(values['dump-batches'], config, tokens);
 
   const peak = values.peak ? measurePeak(vk, config.precision) : undefined;
-  if (peak !== undefined) progress.note(`matrix rate ${(peak / 1e12).toPrecision(3)} TFLOP/s (${config.precision})`);
+  if (peak !== undefined) progress.note(`matrix rate ${formatFlops(peak)} (${config.precision})`);
 
   const mode = /** @type {'auto' | 'plain' | 'graph'} */ (values.mode ?? 'auto');
   let trainer = createTrainer(vk, config, { tokens, mode, state: resumed?.state });
@@ -300,7 +300,7 @@ async function main() {
   if (!values.quiet) {
     const lines = [
       `loss              ${result.finalLoss.toFixed(4)} (mean of the last ${tail.length} steps; first step ${lossList[0].toFixed(4)}; unigram entropy ${entropy.toFixed(4)})`,
-      `tokens a second   ${formatCount(rate)} (median of ${perStep.length} steps), ${((rate * result.flopsPerToken) / 1e12).toPrecision(3)} TFLOP/s` +
+      `tokens a second   ${formatCount(rate)} (median of ${perStep.length} steps), ${formatFlops(rate * result.flopsPerToken)}` +
         (result.matrixShare === undefined
           ? ''
           : `, ${(100 * result.matrixShare).toFixed(1)} % of the device's matrix rate`),

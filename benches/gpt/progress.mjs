@@ -99,6 +99,12 @@ export function formatBytes(bytes) {
   return `${unit === 0 ? bytes : bytes.toPrecision(3)} ${units[unit]}`;
 }
 
+/** Floating-point operations a second as `1.23 TFLOP/s`. @param {number} rate */
+export function formatFlops(rate) {
+  const [divisor, unit] = rate >= 1e12 ? [1e12, 'TFLOP/s'] : [1e9, 'GFLOP/s'];
+  return `${(rate / divisor).toPrecision(3)} ${unit}`;
+}
+
 /** The median of some numbers; NaN of none. @param {number[]} values */
 export function median(values) {
   const sorted = [...values].sort((a, b) => a - b);
