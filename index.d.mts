@@ -1,4 +1,4 @@
-import * as native from './index.js'
+import * as native from './index.js';
 
-export * from './index.js'
-export default native
+export * from './index.js';
+export default native;

@@ -1,37 +1,37 @@
 // The package as its users load it.
 
-import assert from 'node:assert/strict'
-import { readFileSync } from 'node:fs'
-import { createRequire } from 'node:module'
-import { test } from 'node:test'
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { test } from 'node:test';
 
-import * as named from 'helios-vk'
-import native from 'helios-vk'
+import * as named from 'helios-vk';
+import native from 'helios-vk';
 
-const require = createRequire(import.meta.url)
+const require = createRequire(import.meta.url);
 
 test('require and import give the same native module', () => {
-  assert.equal(require('helios-vk'), native)
-})
+  assert.equal(require('helios-vk'), native);
+});
 
 test('every call can be imported by name', () => {
-  const missing = Object.keys(native).filter((name) => !name.startsWith('__') && !(name in named))
-  assert.deepEqual(missing, [])
+  const missing = Object.keys(native).filter((name) => !name.startsWith('__') && !(name in named));
+  assert.deepEqual(missing, []);
   for (const [name, value] of Object.entries(named)) {
-    if (name !== 'default' && name !== 'module.exports') assert.equal(value, /** @type {any} */ (native)[name], name)
+    if (name !== 'default' && name !== 'module.exports') assert.equal(value, /** @type {any} */ (native)[name], name);
   }
-})
+});
 
 test('the kernels are a part of the package', async () => {
-  const { createKernels } = await import('helios-vk/kernels')
-  assert.equal(typeof createKernels, 'function')
-})
+  const { createKernels } = await import('helios-vk/kernels');
+  assert.equal(typeof createKernels, 'function');
+});
 
 test('installing runs no script of ours', () => {
-  const { scripts } = require('helios-vk/package.json')
-  for (const name of ['preinstall', 'install', 'postinstall', 'prepare']) assert.ok(!(name in scripts), name)
-})
+  const { scripts } = require('helios-vk/package.json');
+  for (const name of ['preinstall', 'install', 'postinstall', 'prepare']) assert.ok(!(name in scripts), name);
+});
 
 test('the lock file names no download address', () => {
-  assert.ok(!readFileSync(new URL('../package-lock.json', import.meta.url), 'utf8').includes('"resolved"'))
-})
+  assert.ok(!readFileSync(new URL('../package-lock.json', import.meta.url), 'utf8').includes('"resolved"'));
+});

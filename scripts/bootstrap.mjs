@@ -7,50 +7,64 @@
 //
 // --check (or HELIOS_NO_INSTALL=1) changes nothing and says what it would do.
 
-import { spawn, spawnSync } from 'node:child_process'
-import { createHash } from 'node:crypto'
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
-import { homedir, tmpdir } from 'node:os'
-import { delimiter, dirname, join, resolve } from 'node:path'
-import { fileURLToPath } from 'node:url'
-import { parseArgs } from 'node:util'
+import { spawn, spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { homedir, tmpdir } from 'node:os';
+import { delimiter, dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
 
-import { atLeast, modulesMatch, plan } from './setup-plan.mjs'
-import { onPath, readIfThere } from './system.mjs'
+import { atLeast, modulesMatch, plan } from './setup-plan.mjs';
+import { onPath, readIfThere } from './system.mjs';
 
 /** @typedef {import('./setup-plan.mjs').Snapshot} Snapshot */
 /** @typedef {import('./setup-plan.mjs').Step} Step */
 /** @typedef {import('./setup-plan.mjs').Purpose} Purpose */
 
-const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)))
-const CARGO_BIN = join(process.env.CARGO_HOME ?? join(homedir(), '.cargo'), 'bin')
+const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
+const CARGO_BIN = join(process.env.CARGO_HOME ?? join(homedir(), '.cargo'), 'bin');
 /** What the addon is built from. */
-const SOURCES = ['Cargo.toml', 'Cargo.lock', 'build.rs', 'src', 'shaders']
+const SOURCES = ['Cargo.toml', 'Cargo.lock', 'build.rs', 'src', 'shaders'];
 /** Where Linux distributions keep their certificates. */
-const CERTIFICATES = ['/etc/ssl/certs/ca-certificates.crt', '/etc/pki/tls/certs/ca-bundle.crt', '/etc/ssl/ca-bundle.pem', '/etc/ssl/cert.pem']
+const CERTIFICATES = [
+  '/etc/ssl/certs/ca-certificates.crt',
+  '/etc/pki/tls/certs/ca-bundle.crt',
+  '/etc/ssl/ca-bundle.pem',
+  '/etc/ssl/cert.pem',
+];
 /** Remembers which addon on which drivers was seen to work. */
-const DEVICE_STAMP = join(REPOSITORY, 'node_modules/.cache/helios-vk/device.json')
+const DEVICE_STAMP = join(REPOSITORY, 'node_modules/.cache/helios-vk/device.json');
 
 /** Lowest versions, from where they are declared. */
 function wantedVersions() {
-  const manifest = readFileSync(join(REPOSITORY, 'Cargo.toml'), 'utf8')
-  const { engines } = JSON.parse(readFileSync(join(REPOSITORY, 'package.json'), 'utf8'))
+  const manifest = readFileSync(join(REPOSITORY, 'Cargo.toml'), 'utf8');
+  const { engines } = JSON.parse(readFileSync(join(REPOSITORY, 'package.json'), 'utf8'));
   return {
     node: engines.node.replace(/^\D+/, ''),
     rust: manifest.match(/^rust-version\s*=\s*"([^"]+)"/m)?.[1] ?? '1.85',
-  }
+  };
 }
 
 /** File name of the addon for this platform, as napi-rs names it. */
 export function addonFile() {
-  const { platform, arch } = process
-  const abi = { linux: isMusl() ? '-musl' : '-gnu', win32: '-msvc' }[/** @type {string} */ (platform)] ?? ''
-  return join(REPOSITORY, `helios-vk.${platform}-${arch}${abi}.node`)
+  const { platform, arch } = process;
+  const abi = { linux: isMusl() ? '-musl' : '-gnu', win32: '-msvc' }[/** @type {string} */ (platform)] ?? '';
+  return join(REPOSITORY, `helios-vk.${platform}-${arch}${abi}.node`);
 }
 
 function isMusl() {
-  const report = /** @type {any} */ (process.report?.getReport())
-  return report?.header?.glibcVersionRuntime === undefined
+  const report = /** @type {any} */ (process.report?.getReport());
+  return report?.header?.glibcVersionRuntime === undefined;
 }
 
 /**
@@ -59,18 +73,18 @@ function isMusl() {
  * @returns {number} milliseconds
  */
 function newest(path) {
-  const stat = statSync(path, { throwIfNoEntry: false })
-  if (!stat) return 0
-  if (!stat.isDirectory()) return stat.mtimeMs
-  return readdirSync(path).reduce((time, name) => Math.max(time, newest(join(path, name))), stat.mtimeMs)
+  const stat = statSync(path, { throwIfNoEntry: false });
+  if (!stat) return 0;
+  if (!stat.isDirectory()) return stat.mtimeMs;
+  return readdirSync(path).reduce((time, name) => Math.max(time, newest(join(path, name))), stat.mtimeMs);
 }
 
 /** @returns {'missing' | 'stale' | 'ready'} */
 function addonState() {
-  const built = statSync(addonFile(), { throwIfNoEntry: false })
-  if (!built) return 'missing'
-  if (!existsSync(join(REPOSITORY, 'index.js'))) return 'stale'
-  return SOURCES.every((path) => newest(join(REPOSITORY, path)) <= built.mtimeMs) ? 'ready' : 'stale'
+  const built = statSync(addonFile(), { throwIfNoEntry: false });
+  if (!built) return 'missing';
+  if (!existsSync(join(REPOSITORY, 'index.js'))) return 'stale';
+  return SOURCES.every((path) => newest(join(REPOSITORY, path)) <= built.mtimeMs) ? 'ready' : 'stale';
 }
 
 /**
@@ -81,27 +95,30 @@ function addonState() {
  */
 function output(command, ...args) {
   return new Promise((done) => {
-    const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'ignore'], cwd: REPOSITORY })
-    let text = ''
-    child.stdout.on('data', (chunk) => (text += chunk))
-    child.on('error', () => done(null))
-    child.on('close', (status) => done(status === 0 ? text.trim() : null))
-  })
+    const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'ignore'], cwd: REPOSITORY });
+    let text = '';
+    child.stdout.on('data', (chunk) => (text += chunk));
+    child.on('error', () => done(null));
+    child.on('close', (status) => done(status === 0 ? text.trim() : null));
+  });
 }
 
 /** Folders in which the Vulkan loader looks for drivers and layers, by its own documentation. */
 function manifestFolders() {
-  const home = homedir()
-  const { XDG_CONFIG_HOME, XDG_CONFIG_DIRS, XDG_DATA_HOME, XDG_DATA_DIRS, HOMEBREW_PREFIX } = process.env
-  const list = (/** @type {string | undefined} */ value, /** @type {string} */ otherwise) => (value || otherwise).split(delimiter)
+  const home = homedir();
+  const { XDG_CONFIG_HOME, XDG_CONFIG_DIRS, XDG_DATA_HOME, XDG_DATA_DIRS, HOMEBREW_PREFIX } = process.env;
+  const list = (/** @type {string | undefined} */ value, /** @type {string} */ otherwise) =>
+    (value || otherwise).split(delimiter);
   return [
     XDG_CONFIG_HOME || join(home, '.config'),
     ...list(XDG_CONFIG_DIRS, '/etc/xdg'),
     '/etc',
     XDG_DATA_HOME || join(home, '.local/share'),
     ...list(XDG_DATA_DIRS, `/usr/local/share${delimiter}/usr/share`),
-    ...(process.platform === 'darwin' ? [`${HOMEBREW_PREFIX || '/opt/homebrew'}/share`, `${HOMEBREW_PREFIX || '/opt/homebrew'}/etc`, '/usr/local/etc'] : []),
-  ].map((folder) => join(folder, 'vulkan'))
+    ...(process.platform === 'darwin'
+      ? [`${HOMEBREW_PREFIX || '/opt/homebrew'}/share`, `${HOMEBREW_PREFIX || '/opt/homebrew'}/etc`, '/usr/local/etc']
+      : []),
+  ].map((folder) => join(folder, 'vulkan'));
 }
 
 /**
@@ -112,9 +129,9 @@ function jsonFiles(folder) {
   try {
     return readdirSync(folder)
       .filter((name) => name.endsWith('.json'))
-      .map((name) => join(folder, name))
+      .map((name) => join(folder, name));
   } catch {
-    return []
+    return [];
   }
 }
 
@@ -124,50 +141,56 @@ function jsonFiles(folder) {
  * @returns {string[]}
  */
 function manifests(kind) {
-  return manifestFolders().flatMap((folder) => jsonFiles(join(folder, kind)))
+  return manifestFolders().flatMap((folder) => jsonFiles(join(folder, kind)));
 }
 
 /** @returns {string[]} manifests of the drivers that the loader will try */
 function driverManifests() {
-  const { VK_DRIVER_FILES, VK_ICD_FILENAMES, VK_ADD_DRIVER_FILES } = process.env
-  const only = VK_DRIVER_FILES || VK_ICD_FILENAMES
-  if (only) return only.split(delimiter).filter((path) => existsSync(path))
-  return [...(VK_ADD_DRIVER_FILES ?? '').split(delimiter).filter((path) => path && existsSync(path)), ...manifests('icd.d')]
+  const { VK_DRIVER_FILES, VK_ICD_FILENAMES, VK_ADD_DRIVER_FILES } = process.env;
+  const only = VK_DRIVER_FILES || VK_ICD_FILENAMES;
+  if (only) return only.split(delimiter).filter((path) => existsSync(path));
+  return [
+    ...(VK_ADD_DRIVER_FILES ?? '').split(delimiter).filter((path) => path && existsSync(path)),
+    ...manifests('icd.d'),
+  ];
 }
 
 /** Whether the loader will find the Khronos validation layer. */
 export function hasValidationLayer() {
-  const named = (process.env.VK_LAYER_PATH ?? '').split(delimiter).filter(Boolean)
-  const files = [...named.flatMap(jsonFiles), ...manifests('explicit_layer.d')]
-  return files.some((path) => /VkLayer_khronos_validation\.json$/.test(path))
+  const named = (process.env.VK_LAYER_PATH ?? '').split(delimiter).filter(Boolean);
+  const files = [...named.flatMap(jsonFiles), ...manifests('explicit_layer.d')];
+  return files.some((path) => /VkLayer_khronos_validation\.json$/.test(path));
 }
 
 /** Whether the system's Vulkan loader can be found. */
 async function loaderThere() {
-  if (process.platform === 'win32') return existsSync(join(process.env.SystemRoot ?? 'C:\\Windows', 'System32', 'vulkan-1.dll'))
-  const name = process.platform === 'darwin' ? 'libvulkan.1.dylib' : 'libvulkan.so.1'
-  const gnu = { x64: 'x86_64-linux-gnu', arm64: 'aarch64-linux-gnu' }[/** @type {string} */ (process.arch)] ?? ''
+  if (process.platform === 'win32')
+    return existsSync(join(process.env.SystemRoot ?? 'C:\\Windows', 'System32', 'vulkan-1.dll'));
+  const name = process.platform === 'darwin' ? 'libvulkan.1.dylib' : 'libvulkan.so.1';
+  const gnu = { x64: 'x86_64-linux-gnu', arm64: 'aarch64-linux-gnu' }[/** @type {string} */ (process.arch)] ?? '';
   const folders = [
     ...(process.env.LD_LIBRARY_PATH ?? '').split(delimiter).filter(Boolean),
     ...(process.env.VULKAN_SDK ? [join(process.env.VULKAN_SDK, 'lib')] : []),
-    ...(process.platform === 'darwin' ? ['/opt/homebrew/lib', '/usr/local/lib'] : [`/usr/lib/${gnu}`, `/lib/${gnu}`, '/usr/lib64', '/usr/lib', '/usr/local/lib']),
-  ]
-  if (folders.some((folder) => existsSync(join(folder, name)))) return true
-  const cache = await output(onPath('ldconfig') ?? 'ldconfig', '-p')
-  return cache?.includes(name) ?? false
+    ...(process.platform === 'darwin'
+      ? ['/opt/homebrew/lib', '/usr/local/lib']
+      : [`/usr/lib/${gnu}`, `/lib/${gnu}`, '/usr/lib64', '/usr/lib', '/usr/local/lib']),
+  ];
+  if (folders.some((folder) => existsSync(join(folder, name)))) return true;
+  const cache = await output(onPath('ldconfig') ?? 'ldconfig', '-p');
+  return cache?.includes(name) ?? false;
 }
 
 /** @returns {{ distribution: string, relatives: string[] }} */
 function distribution() {
-  const release = readIfThere('/etc/os-release') ?? ''
-  const field = (/** @type {string} */ name) => release.match(new RegExp(`^${name}="?([^"\n]*)"?$`, 'm'))?.[1] ?? ''
-  return { distribution: field('ID'), relatives: field('ID_LIKE').split(' ').filter(Boolean) }
+  const release = readIfThere('/etc/os-release') ?? '';
+  const field = (/** @type {string} */ name) => release.match(new RegExp(`^${name}="?([^"\n]*)"?$`, 'm'))?.[1] ?? '';
+  return { distribution: field('ID'), relatives: field('ID_LIKE').split(' ').filter(Boolean) };
 }
 
 /** @returns {Promise<'root' | 'sudo' | 'none'>} */
 async function installRights() {
-  if (process.getuid?.() === 0) return 'root'
-  return process.platform === 'linux' && (await output('sudo', '-n', 'true')) !== null ? 'sudo' : 'none'
+  if (process.getuid?.() === 0) return 'root';
+  return process.platform === 'linux' && (await output('sudo', '-n', 'true')) !== null ? 'sudo' : 'none';
 }
 
 /**
@@ -176,15 +199,17 @@ async function installRights() {
  * @returns {Promise<string | null>}
  */
 export async function chooseCargo() {
-  if (!process.env.PATH?.split(delimiter).includes(CARGO_BIN)) process.env.PATH = `${process.env.PATH}${delimiter}${CARGO_BIN}`
-  const version = async (/** @type {string[]} */ ...args) => (await output('cargo', ...args, '--version'))?.match(/\d+\.\d+\.\d+/)?.[0] ?? null
-  const byDefault = await version()
-  const { rust } = wantedVersions()
-  if ((byDefault !== null && atLeast(byDefault, rust)) || onPath('rustup') === null) return byDefault
-  const stable = await version('+stable')
-  if (stable === null || !atLeast(stable, rust)) return byDefault
-  process.env.RUSTUP_TOOLCHAIN = 'stable'
-  return stable
+  if (!process.env.PATH?.split(delimiter).includes(CARGO_BIN))
+    process.env.PATH = `${process.env.PATH}${delimiter}${CARGO_BIN}`;
+  const version = async (/** @type {string[]} */ ...args) =>
+    (await output('cargo', ...args, '--version'))?.match(/\d+\.\d+\.\d+/)?.[0] ?? null;
+  const byDefault = await version();
+  const { rust } = wantedVersions();
+  if ((byDefault !== null && atLeast(byDefault, rust)) || onPath('rustup') === null) return byDefault;
+  const stable = await version('+stable');
+  if (stable === null || !atLeast(stable, rust)) return byDefault;
+  process.env.RUSTUP_TOOLCHAIN = 'stable';
+  return stable;
 }
 
 /**
@@ -193,13 +218,16 @@ export async function chooseCargo() {
  * @returns {Promise<Snapshot>}
  */
 async function takeSnapshot(purpose, mayInstall) {
-  const addon = addonState()
-  const compiling = addon !== 'ready' || purpose === 'test'
-  const [loader, rights, cargo] = await Promise.all([loaderThere(), installRights(), compiling ? chooseCargo() : null])
-  const tools = purpose === 'test' && cargo ? await Promise.all([output('cargo', 'fmt', '--version'), output('cargo', 'clippy', '--version')]) : []
-  const drivers = driverManifests()
-  const lock = JSON.parse(readFileSync(join(REPOSITORY, 'package-lock.json'), 'utf8'))
-  const installed = readIfThere(join(REPOSITORY, 'node_modules/.package-lock.json'))
+  const addon = addonState();
+  const compiling = addon !== 'ready' || purpose === 'test';
+  const [loader, rights, cargo] = await Promise.all([loaderThere(), installRights(), compiling ? chooseCargo() : null]);
+  const tools =
+    purpose === 'test' && cargo
+      ? await Promise.all([output('cargo', 'fmt', '--version'), output('cargo', 'clippy', '--version')])
+      : [];
+  const drivers = driverManifests();
+  const lock = JSON.parse(readFileSync(join(REPOSITORY, 'package-lock.json'), 'utf8'));
+  const installed = readIfThere(join(REPOSITORY, 'node_modules/.package-lock.json'));
   return {
     platform: process.platform,
     ...distribution(),
@@ -211,19 +239,23 @@ async function takeSnapshot(purpose, mayInstall) {
     cargo,
     rustup: onPath('rustup') !== null,
     rustTools: tools.length > 0 && tools.every((tool) => tool !== null),
-    compiler: Boolean(process.env.CXX) || ['c++', 'g++', 'clang++'].some((name) => onPath(name) !== null) || process.platform === 'win32',
+    compiler:
+      Boolean(process.env.CXX) ||
+      ['c++', 'g++', 'clang++'].some((name) => onPath(name) !== null) ||
+      process.platform === 'win32',
     certificates: process.platform !== 'linux' || CERTIFICATES.some((path) => existsSync(path)),
     loader,
     drivers: drivers.length > 0 || process.platform === 'win32',
-    softwareDriver: drivers.some((path) => /lvp|lavapipe|swiftshader|llvmpipe/i.test(path)) || process.platform !== 'linux',
+    softwareDriver:
+      drivers.some((path) => /lvp|lavapipe|swiftshader|llvmpipe/i.test(path)) || process.platform !== 'linux',
     layer: hasValidationLayer(),
     debootstrap: onPath('debootstrap') !== null,
-  }
+  };
 }
 
 /** @param {string} line */
 function say(line) {
-  console.error(`setup: ${line}`)
+  console.error(`setup: ${line}`);
 }
 
 /**
@@ -234,13 +266,13 @@ function say(line) {
  */
 function run([command, ...args], stdout = 2) {
   /** @type {import('node:child_process').SpawnSyncOptions} */
-  const options = { cwd: REPOSITORY, stdio: ['ignore', stdout, 2] }
+  const options = { cwd: REPOSITORY, stdio: ['ignore', stdout, 2] };
   // npm is a script on Windows; the one that runs us is named by the environment.
-  const npm = command === 'npm' ? process.env.npm_execpath : undefined
+  const npm = command === 'npm' ? process.env.npm_execpath : undefined;
   const { status } = npm
     ? spawnSync(process.execPath, [npm, ...args], options)
-    : spawnSync(command, args, { ...options, shell: process.platform === 'win32' && command === 'npm' })
-  return status === 0
+    : spawnSync(command, args, { ...options, shell: process.platform === 'win32' && command === 'npm' });
+  return status === 0;
 }
 
 /**
@@ -248,27 +280,43 @@ function run([command, ...args], stdout = 2) {
  * as they are.
  */
 async function installRustup() {
-  const machine = { x64: 'x86_64', arm64: 'aarch64' }[/** @type {string} */ (process.arch)]
-  const system = { linux: `unknown-linux-${isMusl() ? 'musl' : 'gnu'}`, darwin: 'apple-darwin', win32: 'pc-windows-msvc' }[/** @type {string} */ (process.platform)]
-  if (!machine || !system) throw new Error(`no installer of Rust for ${process.platform} on ${process.arch}`)
-  const name = process.platform === 'win32' ? 'rustup-init.exe' : 'rustup-init'
-  const source = `https://static.rust-lang.org/rustup/dist/${machine}-${system}/${name}`
-  const [program, digest] = await Promise.all([download(source), download(`${source}.sha256`)])
-  if (createHash('sha256').update(program).digest('hex') !== digest.toString().slice(0, 64)) throw new Error(`${source}: wrong digest`)
-  const folder = mkdtempSync(join(tmpdir(), 'helios-vk-'))
+  const machine = { x64: 'x86_64', arm64: 'aarch64' }[/** @type {string} */ (process.arch)];
+  const system = {
+    linux: `unknown-linux-${isMusl() ? 'musl' : 'gnu'}`,
+    darwin: 'apple-darwin',
+    win32: 'pc-windows-msvc',
+  }[/** @type {string} */ (process.platform)];
+  if (!machine || !system) throw new Error(`no installer of Rust for ${process.platform} on ${process.arch}`);
+  const name = process.platform === 'win32' ? 'rustup-init.exe' : 'rustup-init';
+  const source = `https://static.rust-lang.org/rustup/dist/${machine}-${system}/${name}`;
+  const [program, digest] = await Promise.all([download(source), download(`${source}.sha256`)]);
+  if (createHash('sha256').update(program).digest('hex') !== digest.toString().slice(0, 64))
+    throw new Error(`${source}: wrong digest`);
+  const folder = mkdtempSync(join(tmpdir(), 'helios-vk-'));
   try {
-    writeFileSync(join(folder, name), program, { mode: 0o700 })
-    return run([join(folder, name), '-y', '--quiet', '--profile', 'minimal', '-c', 'rustfmt', '-c', 'clippy', '--no-modify-path'])
+    writeFileSync(join(folder, name), program, { mode: 0o700 });
+    return run([
+      join(folder, name),
+      '-y',
+      '--quiet',
+      '--profile',
+      'minimal',
+      '-c',
+      'rustfmt',
+      '-c',
+      'clippy',
+      '--no-modify-path',
+    ]);
   } finally {
-    rmSync(folder, { recursive: true, force: true })
+    rmSync(folder, { recursive: true, force: true });
   }
 }
 
 /** @param {string} source */
 async function download(source) {
-  const response = await fetch(source)
-  if (!response.ok) throw new Error(`${source} answered ${response.status}`)
-  return Buffer.from(await response.arrayBuffer())
+  const response = await fetch(source);
+  if (!response.ok) throw new Error(`${source} answered ${response.status}`);
+  return Buffer.from(await response.arrayBuffer());
 }
 
 /**
@@ -277,25 +325,25 @@ async function download(source) {
  * @returns {Promise<boolean>} whether what it is for is there now
  */
 async function carryOut(step) {
-  say(step.what + (step.commands.length === 0 && step.kind !== 'rust' ? `: ${step.advice}` : ''))
-  if (step.kind === 'advice') return false
-  let done = true
+  say(step.what + (step.commands.length === 0 && step.kind !== 'rust' ? `: ${step.advice}` : ''));
+  if (step.kind === 'advice') return false;
+  let done = true;
   try {
     if (step.kind === 'rust') {
-      done = step.commands.length === 0 ? await installRustup() : step.commands.every((command) => run(command))
-      const version = await chooseCargo()
-      done &&= version !== null && atLeast(version, wantedVersions().rust)
+      done = step.commands.length === 0 ? await installRustup() : step.commands.every((command) => run(command));
+      const version = await chooseCargo();
+      done &&= version !== null && atLeast(version, wantedVersions().rust);
     }
     // A package list that cannot be refreshed may still serve.
-    else if (step.kind === 'packages') done = step.commands.map((command) => run(command, 'ignore')).at(-1) ?? false
-    else done = step.commands.every((command) => run(command))
+    else if (step.kind === 'packages') done = step.commands.map((command) => run(command, 'ignore')).at(-1) ?? false;
+    else done = step.commands.every((command) => run(command));
   } catch (error) {
-    const { message, cause } = /** @type {Error & { cause?: Error }} */ (error)
-    say(cause ? `${message}: ${cause.message}` : message)
-    done = false
+    const { message, cause } = /** @type {Error & { cause?: Error }} */ (error);
+    say(cause ? `${message}: ${cause.message}` : message);
+    done = false;
   }
-  if (!done) say(`that failed${step.advice ? `; by hand: ${step.advice}` : ''}`)
-  return done
+  if (!done) say(`that failed${step.advice ? `; by hand: ${step.advice}` : ''}`);
+  return done;
 }
 
 /**
@@ -306,11 +354,14 @@ function askAddon() {
   const script = `
     const vk = require(process.argv[1])
     try { console.log(JSON.stringify({ name: vk.initDevice().deviceName })); vk.destroy() }
-    catch (error) { console.log(JSON.stringify({ error: error.message, code: error.code ?? '' })) }`
-  const { stdout, stderr, signal, status } = spawnSync(process.execPath, ['-e', script, REPOSITORY], { encoding: 'utf8', cwd: REPOSITORY })
-  const line = stdout.trim().split('\n').at(-1)
-  if (line?.startsWith('{')) return JSON.parse(line)
-  return { error: `${signal ?? `exit ${status}`}: ${stderr.trim()}`, code: '' }
+    catch (error) { console.log(JSON.stringify({ error: error.message, code: error.code ?? '' })) }`;
+  const { stdout, stderr, signal, status } = spawnSync(process.execPath, ['-e', script, REPOSITORY], {
+    encoding: 'utf8',
+    cwd: REPOSITORY,
+  });
+  const line = stdout.trim().split('\n').at(-1);
+  if (line?.startsWith('{')) return JSON.parse(line);
+  return { error: `${signal ?? `exit ${status}`}: ${stderr.trim()}`, code: '' };
 }
 
 /**
@@ -320,55 +371,61 @@ function askAddon() {
  */
 async function ensureDevice(purpose, mayInstall) {
   const key = () => {
-    const hash = createHash('sha256')
-    for (const path of [addonFile(), ...driverManifests()]) hash.update(`${path}:${statSync(path, { throwIfNoEntry: false })?.mtimeMs}\n`)
-    for (const name of ['HELIOS_DEVICE', 'VK_DRIVER_FILES', 'VK_ICD_FILENAMES', 'VK_LOADER_DRIVERS_SELECT']) hash.update(`${process.env[name]}\n`)
-    return hash.digest('hex')
-  }
-  if (JSON.parse(readIfThere(DEVICE_STAMP) ?? '{}').key === key()) return true
-  let answer = askAddon()
+    const hash = createHash('sha256');
+    for (const path of [addonFile(), ...driverManifests()])
+      hash.update(`${path}:${statSync(path, { throwIfNoEntry: false })?.mtimeMs}\n`);
+    for (const name of ['HELIOS_DEVICE', 'VK_DRIVER_FILES', 'VK_ICD_FILENAMES', 'VK_LOADER_DRIVERS_SELECT'])
+      hash.update(`${process.env[name]}\n`);
+    return hash.digest('hex');
+  };
+  if (JSON.parse(readIfThere(DEVICE_STAMP) ?? '{}').key === key()) return true;
+  let answer = askAddon();
   if ('error' in answer && /NO_DEVICE|NO_LOADER/.test(answer.code)) {
-    const snapshot = { ...(await takeSnapshot(purpose, mayInstall)), drivers: false }
-    const step = plan(snapshot, 'train', wantedVersions()).find(({ advice }) => /vulkan/i.test(advice))
-    if (step && !snapshot.softwareDriver && (await carryOut(step))) answer = askAddon()
+    const snapshot = { ...(await takeSnapshot(purpose, mayInstall)), drivers: false };
+    const step = plan(snapshot, 'train', wantedVersions()).find(({ advice }) => /vulkan/i.test(advice));
+    if (step && !snapshot.softwareDriver && (await carryOut(step))) answer = askAddon();
   }
   if ('error' in answer) {
-    say(`no usable Vulkan device: ${answer.error}`)
-    return false
+    say(`no usable Vulkan device: ${answer.error}`);
+    return false;
   }
-  say(`device: ${answer.name}`)
-  mkdirSync(dirname(DEVICE_STAMP), { recursive: true })
-  writeFileSync(DEVICE_STAMP, JSON.stringify({ key: key(), device: answer.name }))
-  return true
+  say(`device: ${answer.name}`);
+  mkdirSync(dirname(DEVICE_STAMP), { recursive: true });
+  writeFileSync(DEVICE_STAMP, JSON.stringify({ key: key(), device: answer.name }));
+  return true;
 }
 
 async function main() {
-  const { values } = parseArgs({ options: { for: { type: 'string', default: 'train' }, check: { type: 'boolean', default: false } } })
-  if (!['train', 'bench', 'test'].includes(values.for)) throw new Error(`--for ${values.for}: train, bench or test`)
-  const purpose = /** @type {Purpose} */ (values.for)
-  const mayInstall = !values.check && process.env.HELIOS_NO_INSTALL !== '1'
+  const { values } = parseArgs({
+    options: { for: { type: 'string', default: 'train' }, check: { type: 'boolean', default: false } },
+  });
+  if (!['train', 'bench', 'test'].includes(values.for)) throw new Error(`--for ${values.for}: train, bench or test`);
+  const purpose = /** @type {Purpose} */ (values.for);
+  const mayInstall = !values.check && process.env.HELIOS_NO_INSTALL !== '1';
 
-  const snapshot = await takeSnapshot(purpose, mayInstall)
-  const steps = plan(snapshot, purpose, wantedVersions())
+  const snapshot = await takeSnapshot(purpose, mayInstall);
+  const steps = plan(snapshot, purpose, wantedVersions());
   if (values.check) {
     for (const { what, advice, commands } of steps) {
-      console.log(`${what}${advice ? `: ${advice}` : ''}${commands.map((command) => `\n  ${command.join(' ')}`).join('')}`)
+      console.log(
+        `${what}${advice ? `: ${advice}` : ''}${commands.map((command) => `\n  ${command.join(' ')}`).join('')}`,
+      );
     }
-    return steps.some(({ required }) => required) ? 1 : 0
+    return steps.some(({ required }) => required) ? 1 : 0;
   }
-  let failed = false
+  let failed = false;
   for (const step of steps) {
-    if (failed && step.kind === 'addon') break
-    const done = await carryOut(step)
-    failed ||= step.required && !done
+    if (failed && step.kind === 'addon') break;
+    const done = await carryOut(step);
+    failed ||= step.required && !done;
   }
   if (failed) {
-    say('not ready: see above')
-    return 1
+    say('not ready: see above');
+    return 1;
   }
-  return (await ensureDevice(purpose, mayInstall)) ? 0 : 1
+  return (await ensureDevice(purpose, mayInstall)) ? 0 : 1;
 }
 
 if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
-  process.exitCode = await main()
+  process.exitCode = await main();
 }

@@ -10,36 +10,36 @@
 // /opt/helios-root, else ~/.cache/helios-vk/mesa-root. $HELIOS_MESA_SUITE fixes the Debian suite.
 // Mounts live in a namespace of their own and end with the command.
 
-import { spawnSync } from 'node:child_process'
-import { accessSync, constants, existsSync, readdirSync } from 'node:fs'
-import { homedir } from 'node:os'
-import { dirname, join, resolve } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { spawnSync } from 'node:child_process';
+import { accessSync, constants, existsSync, readdirSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
 
-import { debianMirror } from './setup-plan.mjs'
-import { onPath, readIfThere } from './system.mjs'
+import { debianMirror } from './setup-plan.mjs';
+import { onPath, readIfThere } from './system.mjs';
 
-const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)))
+const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
 /** Raised when a root made by an earlier version of this script no longer serves. */
-const RECIPE = 1
-const STAMP = 'helios-root.json'
-const PACKAGES = ['nodejs', 'libvulkan1', 'mesa-vulkan-drivers', 'vulkan-validationlayers', 'vulkan-tools']
+const RECIPE = 1;
+const STAMP = 'helios-root.json';
+const PACKAGES = ['nodejs', 'libvulkan1', 'mesa-vulkan-drivers', 'vulkan-validationlayers', 'vulkan-tools'];
 
 /** Suites in order of preference; backports bring Mesa to the stable one. */
 const SUITES = [
   { suite: 'testing', backports: null },
   { suite: 'trixie', backports: 'trixie-backports' },
-]
+];
 
 /** @returns {string} */
 export function rootPath() {
-  if (process.env.HELIOS_MESA_ROOT) return resolve(process.env.HELIOS_MESA_ROOT)
-  const shared = '/opt/helios-root'
+  if (process.env.HELIOS_MESA_ROOT) return resolve(process.env.HELIOS_MESA_ROOT);
+  const shared = '/opt/helios-root';
   try {
-    accessSync(existsSync(shared) ? shared : dirname(shared), constants.W_OK)
-    return shared
+    accessSync(existsSync(shared) ? shared : dirname(shared), constants.W_OK);
+    return shared;
   } catch {
-    return process.getuid?.() === 0 || existsSync(shared) ? shared : join(homedir(), '.cache/helios-vk/mesa-root')
+    return process.getuid?.() === 0 || existsSync(shared) ? shared : join(homedir(), '.cache/helios-vk/mesa-root');
   }
 }
 
@@ -49,10 +49,10 @@ export function rootPath() {
  * @returns {{ recipe: number, suite: string, versions: Record<string, string> } | null}
  */
 function stampOf(root) {
-  const text = readIfThere(join(root, 'etc', STAMP))
-  if (text === null) return null
-  const stamp = JSON.parse(text)
-  return stamp.recipe === RECIPE ? stamp : null
+  const text = readIfThere(join(root, 'etc', STAMP));
+  if (text === null) return null;
+  const stamp = JSON.parse(text);
+  return stamp.recipe === RECIPE ? stamp : null;
 }
 
 /**
@@ -61,15 +61,15 @@ function stampOf(root) {
  * @returns {string | null}
  */
 export function obstacle(root = rootPath()) {
-  if (process.platform !== 'linux') return 'debootstrap roots need Linux'
+  if (process.platform !== 'linux') return 'debootstrap roots need Linux';
   if (process.getuid?.() !== 0 && spawnSync('sudo', ['-n', 'true'], { stdio: 'ignore' }).status !== 0) {
-    return 'not root, and sudo asks for a password'
+    return 'not root, and sudo asks for a password';
   }
-  if (!onPath('unshare')) return 'no unshare (package util-linux)'
-  const mounts = asRoot('unshare', ['--mount', 'mount', '-t', 'tmpfs', 'none', '/mnt'], { stdio: 'ignore' })
-  if (mounts.status !== 0) return 'this machine does not let root mount file systems'
-  if (!stampOf(root) && !onPath('debootstrap')) return 'no debootstrap (package debootstrap)'
-  return null
+  if (!onPath('unshare')) return 'no unshare (package util-linux)';
+  const mounts = asRoot('unshare', ['--mount', 'mount', '-t', 'tmpfs', 'none', '/mnt'], { stdio: 'ignore' });
+  if (mounts.status !== 0) return 'this machine does not let root mount file systems';
+  if (!stampOf(root) && !onPath('debootstrap')) return 'no debootstrap (package debootstrap)';
+  return null;
 }
 
 /**
@@ -81,7 +81,7 @@ export function obstacle(root = rootPath()) {
 function asRoot(command, args, options = {}) {
   return process.getuid?.() === 0
     ? spawnSync(command, args, { stdio: 'inherit', ...options })
-    : spawnSync('sudo', ['-n', command, ...args], { stdio: 'inherit', ...options })
+    : spawnSync('sudo', ['-n', command, ...args], { stdio: 'inherit', ...options });
 }
 
 /**
@@ -103,21 +103,21 @@ function enter(root, folders, environment, cwd, command) {
     mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
     while [ "$1" != -- ]; do mkdir -p "$root$1"; mount --rbind "$1" "$root$1"; shift; done
     shift
-    exec chroot "$root" env -i "$@"`
-  const variables = Object.entries(environment).map(([name, value]) => `${name}=${value}`)
-  const inRoot = ['sh', '-c', 'cd "$1" && shift && exec "$@"', 'sh', cwd, ...command]
-  const args = ['--mount', 'sh', '-euc', script, 'sh', root, cwd, ...folders, '--', ...variables, ...inRoot]
-  const { status, error } = asRoot('unshare', args)
-  if (error) throw error
-  return status ?? 1
+    exec chroot "$root" env -i "$@"`;
+  const variables = Object.entries(environment).map(([name, value]) => `${name}=${value}`);
+  const inRoot = ['sh', '-c', 'cd "$1" && shift && exec "$@"', 'sh', cwd, ...command];
+  const args = ['--mount', 'sh', '-euc', script, 'sh', root, cwd, ...folders, '--', ...variables, ...inRoot];
+  const { status, error } = asRoot('unshare', args);
+  if (error) throw error;
+  return status ?? 1;
 }
 
 /** The host's apt settings for proxies and certificates, as a configuration file. */
 function aptSettings() {
-  const dump = spawnSync('apt-config', ['dump'], { encoding: 'utf8' }).stdout ?? ''
-  const network = dump.split('\n').filter((line) => /^Acquire::(http|https|ftp)::.*"[^"]+";$/i.test(line))
+  const dump = spawnSync('apt-config', ['dump'], { encoding: 'utf8' }).stdout ?? '';
+  const network = dump.split('\n').filter((line) => /^Acquire::(http|https|ftp)::.*"[^"]+";$/i.test(line));
   // A mirror that is a snapshot may be past its date; its signatures are checked all the same.
-  return [...network, 'Acquire::Check-Valid-Until "false";', 'Acquire::Retries "3";', ''].join('\n')
+  return [...network, 'Acquire::Check-Valid-Until "false";', 'Acquire::Retries "3";', ''].join('\n');
 }
 
 /**
@@ -125,26 +125,31 @@ function aptSettings() {
  * @param {string} root
  */
 function create(root) {
-  if (stampOf(root)) return
+  if (stampOf(root)) return;
   if (existsSync(root) && readdirSync(root).length > 0) {
-    throw new Error(`${root} is there but is not a root of this recipe: remove it, or name another in HELIOS_MESA_ROOT`)
+    throw new Error(
+      `${root} is there but is not a root of this recipe: remove it, or name another in HELIOS_MESA_ROOT`,
+    );
   }
-  const chosen = process.env.HELIOS_MESA_SUITE
-  const suites = chosen ? SUITES.filter(({ suite }) => suite === chosen) : SUITES
+  const chosen = process.env.HELIOS_MESA_SUITE;
+  const suites = chosen ? SUITES.filter(({ suite }) => suite === chosen) : SUITES;
   if (suites.length === 0) {
-    throw new Error(`HELIOS_MESA_SUITE=${chosen}: known are ${SUITES.map(({ suite }) => suite).join(', ')}`)
+    throw new Error(`HELIOS_MESA_SUITE=${chosen}: known are ${SUITES.map(({ suite }) => suite).join(', ')}`);
   }
   for (const [i, suite] of suites.entries()) {
-    const partial = `${root}.partial-${process.pid}`
+    const partial = `${root}.partial-${process.pid}`;
     try {
-      build(partial, suite)
-      if (asRoot('mv', ['-T', partial, root]).status !== 0 && !stampOf(root)) throw new Error(`cannot put ${root} in place`)
-      return
+      build(partial, suite);
+      if (asRoot('mv', ['-T', partial, root]).status !== 0 && !stampOf(root))
+        throw new Error(`cannot put ${root} in place`);
+      return;
     } catch (error) {
-      if (i === suites.length - 1) throw error
-      console.error(`mesa-root: ${suite.suite}: ${/** @type {Error} */ (error).message}; trying ${suites[i + 1].suite}`)
+      if (i === suites.length - 1) throw error;
+      console.error(
+        `mesa-root: ${suite.suite}: ${/** @type {Error} */ (error).message}; trying ${suites[i + 1].suite}`,
+      );
     } finally {
-      asRoot('rm', ['-rf', '--one-file-system', partial])
+      asRoot('rm', ['-rf', '--one-file-system', partial]);
     }
   }
 }
@@ -154,12 +159,17 @@ function create(root) {
  * @param {{ suite: string, backports: string | null }} choice
  */
 function build(root, { suite, backports }) {
-  const mirror = debianMirror(readIfThere('/etc/apt/sources.list.d/debian.sources'), readIfThere('/etc/apt/sources.list'))
-  asRoot('mkdir', ['-p', dirname(root)])
+  const mirror = debianMirror(
+    readIfThere('/etc/apt/sources.list.d/debian.sources'),
+    readIfThere('/etc/apt/sources.list'),
+  );
+  asRoot('mkdir', ['-p', dirname(root)]);
   // Without a mirror among the host's own, debootstrap takes its default.
-  const made = asRoot('debootstrap', ['--variant=minbase', suite, root, ...(mirror ? [mirror] : [])], { stdio: ['ignore', 'ignore', 'inherit'] })
-  if (made.status !== 0) throw new Error(`debootstrap ended with ${made.status ?? made.error?.message}`)
-  const settings = aptSettings()
+  const made = asRoot('debootstrap', ['--variant=minbase', suite, root, ...(mirror ? [mirror] : [])], {
+    stdio: ['ignore', 'ignore', 'inherit'],
+  });
+  if (made.status !== 0) throw new Error(`debootstrap ended with ${made.status ?? made.error?.message}`);
+  const settings = aptSettings();
   const install = `
     printf '%s' "$HELIOS_APT" >/etc/apt/apt.conf.d/90host
     printf '#!/bin/sh\\nexit 101\\n' >/usr/sbin/policy-rc.d; chmod +x /usr/sbin/policy-rc.d
@@ -177,7 +187,7 @@ function build(root, { suite, backports }) {
       printf '{"recipe":%s,"suite":"%s","versions":{' "$HELIOS_RECIPE" "$HELIOS_SUITE"
       dpkg-query -W -f '"\${Package}":"\${Version}",' $HELIOS_PACKAGES | sed 's/,$//'
       printf '}}\\n'
-    } >/etc/${STAMP}`
+    } >/etc/${STAMP}`;
   const environment = {
     ...baseEnvironment(),
     DEBIAN_FRONTEND: 'noninteractive',
@@ -186,15 +196,15 @@ function build(root, { suite, backports }) {
     HELIOS_PACKAGES: PACKAGES.join(' '),
     HELIOS_RECIPE: String(RECIPE),
     HELIOS_SUITE: suite,
-  }
-  asRoot('cp', ['-L', '/etc/resolv.conf', join(root, 'etc/resolv.conf')], { stdio: 'ignore' })
-  const certificates = '/etc/ssl/certs/ca-certificates.crt'
+  };
+  asRoot('cp', ['-L', '/etc/resolv.conf', join(root, 'etc/resolv.conf')], { stdio: 'ignore' });
+  const certificates = '/etc/ssl/certs/ca-certificates.crt';
   if (mirror?.startsWith('https:') && existsSync(certificates)) {
-    asRoot('mkdir', ['-p', join(root, dirname(certificates))])
-    asRoot('cp', ['-L', certificates, join(root, certificates)])
+    asRoot('mkdir', ['-p', join(root, dirname(certificates))]);
+    asRoot('cp', ['-L', certificates, join(root, certificates)]);
   }
-  const status = enter(root, [], environment, '/', ['sh', '-euc', install])
-  if (status !== 0) throw new Error(`installing ${PACKAGES.join(', ')} ended with ${status}`)
+  const status = enter(root, [], environment, '/', ['sh', '-euc', install]);
+  if (status !== 0) throw new Error(`installing ${PACKAGES.join(', ')} ended with ${status}`);
 }
 
 /** @returns {Record<string, string>} */
@@ -204,12 +214,12 @@ function baseEnvironment() {
     PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
     HOME: '/root',
     LANG: 'C.UTF-8',
-  }
+  };
   for (const [name, value] of Object.entries(process.env)) {
-    const kept = /^(HELIOS_|CI$|TERM$|FORCE_COLOR$|NO_COLOR$|NODE_OPTIONS$|(https?|no)_proxy$)/i.test(name)
-    if (kept && name !== 'HELIOS_MESA_ROOT' && value !== undefined) environment[name] = value
+    const kept = /^(HELIOS_|CI$|TERM$|FORCE_COLOR$|NO_COLOR$|NODE_OPTIONS$|(https?|no)_proxy$)/i.test(name);
+    if (kept && name !== 'HELIOS_MESA_ROOT' && value !== undefined) environment[name] = value;
   }
-  return environment
+  return environment;
 }
 
 /**
@@ -218,38 +228,38 @@ function baseEnvironment() {
  * @param {string[]} command
  */
 function run(root, command) {
-  const icds = '/usr/share/vulkan/icd.d'
-  const software = readdirSync(join(root, icds)).find((name) => /^lvp_icd.*\.json$/.test(name))
-  if (!software) throw new Error(`no software device in ${root}${icds}`)
-  const environment = baseEnvironment()
-  environment.VK_DRIVER_FILES = join(icds, software)
-  const shared = join(dirname(REPOSITORY), 'shared')
-  const folders = [REPOSITORY, ...(existsSync(shared) ? [shared] : [])]
-  return enter(root, folders, environment, process.cwd().startsWith(REPOSITORY) ? process.cwd() : REPOSITORY, command)
+  const icds = '/usr/share/vulkan/icd.d';
+  const software = readdirSync(join(root, icds)).find((name) => /^lvp_icd.*\.json$/.test(name));
+  if (!software) throw new Error(`no software device in ${root}${icds}`);
+  const environment = baseEnvironment();
+  environment.VK_DRIVER_FILES = join(icds, software);
+  const shared = join(dirname(REPOSITORY), 'shared');
+  const folders = [REPOSITORY, ...(existsSync(shared) ? [shared] : [])];
+  return enter(root, folders, environment, process.cwd().startsWith(REPOSITORY) ? process.cwd() : REPOSITORY, command);
 }
 
 /** @param {string[]} args */
 function main(args) {
-  const root = rootPath()
-  const [action, separator, ...command] = args
+  const root = rootPath();
+  const [action, separator, ...command] = args;
   if (action === 'status') {
-    const stamp = stampOf(root)
-    console.log(stamp ? `${root}: ${JSON.stringify(stamp)}` : `${root}: ${obstacle(root) ?? 'not made yet'}`)
-    return stamp ? 0 : 1
+    const stamp = stampOf(root);
+    console.log(stamp ? `${root}: ${JSON.stringify(stamp)}` : `${root}: ${obstacle(root) ?? 'not made yet'}`);
+    return stamp ? 0 : 1;
   }
   if (action !== 'create' && !(action === 'run' && separator === '--' && command.length > 0)) {
-    console.error('usage: mesa-root.mjs status | create | run -- COMMAND…')
-    return 2
+    console.error('usage: mesa-root.mjs status | create | run -- COMMAND…');
+    return 2;
   }
-  const reason = obstacle(root)
+  const reason = obstacle(root);
   if (reason) {
-    console.error(`mesa-root: ${reason}`)
-    return 1
+    console.error(`mesa-root: ${reason}`);
+    return 1;
   }
-  create(root)
-  return action === 'run' ? run(root, command) : 0
+  create(root);
+  return action === 'run' ? run(root, command) : 0;
 }
 
 if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
-  process.exitCode = main(process.argv.slice(2))
+  process.exitCode = main(process.argv.slice(2));
 }

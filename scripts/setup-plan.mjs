@@ -47,7 +47,7 @@ const NAMES = {
   driver: 'Vulkan driver',
   layer: 'Vulkan validation layer',
   debootstrap: 'debootstrap (for the tests on a newer Mesa)',
-}
+};
 
 /**
  * Package names by family of distributions, and how a user installs them.
@@ -117,7 +117,7 @@ const FAMILIES = {
       layer: ['vulkan-validationlayers'],
     },
   },
-}
+};
 
 /** Other names under which distributions of a family go. */
 const ALIASES = /** @type {Record<string, string>} */ ({
@@ -127,19 +127,19 @@ const ALIASES = /** @type {Record<string, string>} */ ({
   'opensuse-tumbleweed': 'suse',
   'opensuse-leap': 'suse',
   opensuse: 'suse',
-})
+});
 
 /**
  * @param {Pick<Snapshot, 'platform' | 'distribution' | 'relatives'>} snapshot
  * @returns {string | null} a key of the package table
  */
 export function family({ platform, distribution, relatives }) {
-  if (platform === 'darwin') return 'darwin'
+  if (platform === 'darwin') return 'darwin';
   for (const name of [distribution, ...relatives]) {
-    const known = ALIASES[name] ?? name
-    if (known !== 'darwin' && Object.hasOwn(FAMILIES, known)) return known
+    const known = ALIASES[name] ?? name;
+    if (known !== 'darwin' && Object.hasOwn(FAMILIES, known)) return known;
   }
-  return null
+  return null;
 }
 
 /**
@@ -148,12 +148,12 @@ export function family({ platform, distribution, relatives }) {
  * @param {string} b
  */
 export function atLeast(a, b) {
-  const [left, right] = [a, b].map((version) => (version.match(/\d+(\.\d+)*/)?.[0] ?? '0').split('.').map(Number))
+  const [left, right] = [a, b].map((version) => (version.match(/\d+(\.\d+)*/)?.[0] ?? '0').split('.').map(Number));
   for (let i = 0; i < Math.max(left.length, right.length); i++) {
-    const difference = (left[i] ?? 0) - (right[i] ?? 0)
-    if (difference !== 0) return difference > 0
+    const difference = (left[i] ?? 0) - (right[i] ?? 0);
+    if (difference !== 0) return difference > 0;
   }
-  return true
+  return true;
 }
 
 /**
@@ -165,36 +165,37 @@ export function atLeast(a, b) {
  */
 export function plan(snapshot, purpose, wanted) {
   /** @type {Step[]} */
-  const steps = []
+  const steps = [];
   if (!atLeast(snapshot.node, wanted.node)) {
-    steps.push(advice(`Node ${snapshot.node} is too old`, `install Node ${wanted.node} or later`))
+    steps.push(advice(`Node ${snapshot.node} is too old`, `install Node ${wanted.node} or later`));
   }
 
-  const building = snapshot.addon !== 'ready'
-  const compiling = building || purpose === 'test'
-  const rustThere = snapshot.cargo !== null && atLeast(snapshot.cargo, wanted.rust)
-  const rustReady = rustThere && (purpose !== 'test' || snapshot.rustTools)
+  const building = snapshot.addon !== 'ready';
+  const compiling = building || purpose === 'test';
+  const rustThere = snapshot.cargo !== null && atLeast(snapshot.cargo, wanted.rust);
+  const rustReady = rustThere && (purpose !== 'test' || snapshot.rustTools);
   // An addon that is there still serves where it cannot be rebuilt.
-  const rustNeeded = compiling && (purpose === 'test' || snapshot.addon === 'missing' || snapshot.cargo !== null)
+  const rustNeeded = compiling && (purpose === 'test' || snapshot.addon === 'missing' || snapshot.cargo !== null);
 
   /** @type {Need[]} */
-  const needs = []
-  if (rustNeeded && !snapshot.compiler) needs.push('compiler')
-  if (rustNeeded && !rustThere && !snapshot.certificates) needs.push('certificates')
-  if (!snapshot.loader) needs.push('loader')
-  if (!snapshot.drivers) needs.push('driver')
-  if (needs.length > 0) steps.push(packages(snapshot, needs, true))
+  const needs = [];
+  if (rustNeeded && !snapshot.compiler) needs.push('compiler');
+  if (rustNeeded && !rustThere && !snapshot.certificates) needs.push('certificates');
+  if (!snapshot.loader) needs.push('loader');
+  if (!snapshot.drivers) needs.push('driver');
+  if (needs.length > 0) steps.push(packages(snapshot, needs, true));
   if (purpose === 'test') {
     /** @type {Need[]} */
-    const wishes = []
+    const wishes = [];
     // What the tests compare with, also where there is a GPU.
-    if (snapshot.drivers && !snapshot.softwareDriver) wishes.push('driver')
-    if (!snapshot.layer) wishes.push('layer')
-    if (snapshot.platform === 'linux' && !snapshot.debootstrap && snapshot.rights !== 'none') wishes.push('debootstrap')
-    if (wishes.length > 0) steps.push(packages(snapshot, wishes, false))
+    if (snapshot.drivers && !snapshot.softwareDriver) wishes.push('driver');
+    if (!snapshot.layer) wishes.push('layer');
+    if (snapshot.platform === 'linux' && !snapshot.debootstrap && snapshot.rights !== 'none')
+      wishes.push('debootstrap');
+    if (wishes.length > 0) steps.push(packages(snapshot, wishes, false));
   }
-  if (rustNeeded && !rustReady) steps.push(rust(snapshot, wanted.rust))
-  if (!snapshot.modules && (building || purpose !== 'bench')) steps.push(modules(snapshot))
+  if (rustNeeded && !rustReady) steps.push(rust(snapshot, wanted.rust));
+  if (!snapshot.modules && (building || purpose !== 'bench')) steps.push(modules(snapshot));
   if (building && rustNeeded) {
     steps.push({
       what: snapshot.addon === 'missing' ? 'build the addon' : 'build the addon: its sources are newer',
@@ -202,11 +203,14 @@ export function plan(snapshot, purpose, wanted) {
       commands: [['npm', 'run', '--silent', 'build']],
       advice: '',
       required: snapshot.addon === 'missing' || purpose === 'test',
-    })
+    });
   } else if (building) {
-    steps.push({ ...advice('the addon is older than its sources, and there is no Rust toolchain to build it', 'used as it is'), required: false })
+    steps.push({
+      ...advice('the addon is older than its sources, and there is no Rust toolchain to build it', 'used as it is'),
+      required: false,
+    });
   }
-  return steps
+  return steps;
 }
 
 /**
@@ -215,7 +219,7 @@ export function plan(snapshot, purpose, wanted) {
  * @returns {Step}
  */
 function advice(what, text) {
-  return { what, kind: 'advice', commands: [], advice: text, required: true }
+  return { what, kind: 'advice', commands: [], advice: text, required: true };
 }
 
 /**
@@ -225,15 +229,15 @@ function advice(what, text) {
  * @returns {Step}
  */
 function packages(snapshot, needs, required) {
-  const missing = `${needs.map((need) => NAMES[need]).join(', ')} missing`
-  const known = family(snapshot)
-  const typed = known === null ? (WORDS[snapshot.platform] ?? WORDS.linux)(needs) : installCommand(known, needs)
+  const missing = `${needs.map((need) => NAMES[need]).join(', ')} missing`;
+  const known = family(snapshot);
+  const typed = known === null ? (WORDS[snapshot.platform] ?? WORDS.linux)(needs) : installCommand(known, needs);
   if (known !== 'debian' || snapshot.rights === 'none' || !snapshot.mayInstall) {
-    return { ...advice(missing, typed), required }
+    return { ...advice(missing, typed), required };
   }
-  const prefix = [...(snapshot.rights === 'sudo' ? ['sudo', '-n'] : []), 'env', 'DEBIAN_FRONTEND=noninteractive']
-  const { install, packages: names } = FAMILIES[known]
-  const quiet = ['-qq', '-o', 'Acquire::Retries=3', '-o', 'Dpkg::Use-Pty=0']
+  const prefix = [...(snapshot.rights === 'sudo' ? ['sudo', '-n'] : []), 'env', 'DEBIAN_FRONTEND=noninteractive'];
+  const { install, packages: names } = FAMILIES[known];
+  const quiet = ['-qq', '-o', 'Acquire::Retries=3', '-o', 'Dpkg::Use-Pty=0'];
   return {
     what: `${missing}: installing`,
     kind: 'packages',
@@ -243,7 +247,7 @@ function packages(snapshot, needs, required) {
     ],
     advice: typed,
     required,
-  }
+  };
 }
 
 /**
@@ -252,11 +256,11 @@ function packages(snapshot, needs, required) {
  * @param {Need[]} needs
  */
 function installCommand(known, needs) {
-  const { install, packages: names } = FAMILIES[known]
-  const list = needs.flatMap((need) => names[need] ?? [])
-  if (known !== 'darwin') return `sudo ${[...install, ...list].join(' ')}`
-  const tools = needs.includes('compiler') ? ['xcode-select --install'] : []
-  return [...tools, ...(list.length > 0 ? [[...install, ...list].join(' ')] : [])].join(' && ')
+  const { install, packages: names } = FAMILIES[known];
+  const list = needs.flatMap((need) => names[need] ?? []);
+  if (known !== 'darwin') return `sudo ${[...install, ...list].join(' ')}`;
+  const tools = needs.includes('compiler') ? ['xcode-select --install'] : [];
+  return [...tools, ...(list.length > 0 ? [[...install, ...list].join(' ')] : [])].join(' && ');
 }
 
 /**
@@ -266,12 +270,16 @@ function installCommand(known, needs) {
 const WORDS = {
   win32: (needs) =>
     [
-      ...(needs.includes('compiler') ? ['winget install Microsoft.VisualStudio.2022.BuildTools (with the C++ workload)'] : []),
+      ...(needs.includes('compiler')
+        ? ['winget install Microsoft.VisualStudio.2022.BuildTools (with the C++ workload)']
+        : []),
       ...(needs.includes('layer') ? ['winget install KhronosGroup.VulkanSDK'] : []),
-      ...(needs.includes('loader') || needs.includes('driver') ? ["install your GPU vendor's driver, which brings Vulkan"] : []),
+      ...(needs.includes('loader') || needs.includes('driver')
+        ? ["install your GPU vendor's driver, which brings Vulkan"]
+        : []),
     ].join('; '),
   linux: (needs) => `install ${needs.map((need) => NAMES[need]).join(', ')} with your package manager`,
-}
+};
 
 /**
  * @param {Snapshot} snapshot
@@ -279,20 +287,22 @@ const WORDS = {
  * @returns {Step}
  */
 function rust(snapshot, version) {
-  const components = ['-c', 'rustfmt', '-c', 'clippy']
-  const found = snapshot.cargo === null ? 'there is none' : `found ${snapshot.cargo}`
-  const what = `Rust ${version} or later with rustfmt and clippy (${found})`
+  const components = ['-c', 'rustfmt', '-c', 'clippy'];
+  const found = snapshot.cargo === null ? 'there is none' : `found ${snapshot.cargo}`;
+  const what = `Rust ${version} or later with rustfmt and clippy (${found})`;
   const typed = snapshot.rustup
     ? `rustup toolchain install stable --profile minimal ${components.join(' ')} && rustup default stable`
-    : 'install rustup as https://rustup.rs says, then: rustup toolchain install stable'
-  if (!snapshot.mayInstall) return { ...advice(`${what} is needed`, typed), required: true }
+    : 'install rustup as https://rustup.rs says, then: rustup toolchain install stable';
+  if (!snapshot.mayInstall) return { ...advice(`${what} is needed`, typed), required: true };
   return {
     what: `install ${what}`,
     kind: 'rust',
-    commands: snapshot.rustup ? [['rustup', 'toolchain', 'install', 'stable', '--profile', 'minimal', ...components]] : [],
+    commands: snapshot.rustup
+      ? [['rustup', 'toolchain', 'install', 'stable', '--profile', 'minimal', ...components]]
+      : [],
     advice: typed,
     required: true,
-  }
+  };
 }
 
 /**
@@ -300,14 +310,14 @@ function rust(snapshot, version) {
  * @returns {Step}
  */
 function modules(snapshot) {
-  if (!snapshot.mayInstall) return advice('node_modules is not what package-lock.json names', 'npm ci')
+  if (!snapshot.mayInstall) return advice('node_modules is not what package-lock.json names', 'npm ci');
   return {
     what: 'install the node modules',
     kind: 'modules',
     commands: [['npm', 'ci', '--no-audit', '--no-fund', '--loglevel=error']],
     advice: 'npm ci',
     required: true,
-  }
+  };
 }
 
 /**
@@ -316,10 +326,11 @@ function modules(snapshot) {
  * @param {{ packages?: Record<string, { version?: string }> } | null} installed node_modules/.package-lock.json
  */
 export function modulesMatch(lock, installed) {
-  if (installed === null) return false
+  if (installed === null) return false;
   return Object.entries(lock.packages ?? {}).every(
-    ([path, { version, optional, link }]) => path === '' || optional || link || installed.packages?.[path]?.version === version,
-  )
+    ([path, { version, optional, link }]) =>
+      path === '' || optional || link || installed.packages?.[path]?.version === version,
+  );
 }
 
 /**
@@ -331,11 +342,11 @@ export function modulesMatch(lock, installed) {
  */
 export function debianMirror(deb822, lines) {
   for (const [, uris] of (deb822 ?? '').matchAll(/^URIs:\s*(.+)$/gim)) {
-    const uri = uris.split(/\s+/).find((each) => /\/debian\/?$/.test(each))
-    if (uri) return uri.replace(/\/$/, '')
+    const uri = uris.split(/\s+/).find((each) => /\/debian\/?$/.test(each));
+    if (uri) return uri.replace(/\/$/, '');
   }
   for (const [, uri] of (lines ?? '').matchAll(/^\s*deb\s+(?:\[[^\]]*\]\s+)?(\S+)/gm)) {
-    if (/\/debian\/?$/.test(uri)) return uri.replace(/\/$/, '')
+    if (/\/debian\/?$/.test(uri)) return uri.replace(/\/$/, '');
   }
-  return null
+  return null;
 }

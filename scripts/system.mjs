@@ -1,7 +1,7 @@
 // Small questions to the operating system, shared by the scripts of this folder.
 
-import { accessSync, constants, readFileSync, statSync } from 'node:fs'
-import { delimiter, join } from 'node:path'
+import { accessSync, constants, readFileSync, statSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
 
 /**
  * The file's text, or null where there is none.
@@ -10,9 +10,9 @@ import { delimiter, join } from 'node:path'
  */
 export function readIfThere(path) {
   try {
-    return readFileSync(path, 'utf8')
+    return readFileSync(path, 'utf8');
   } catch {
-    return null
+    return null;
   }
 }
 
@@ -23,18 +23,18 @@ export function readIfThere(path) {
  * @returns {string | null}
  */
 export function onPath(command, path = process.env.PATH ?? '') {
-  const names = process.platform === 'win32' ? [`${command}.exe`, `${command}.cmd`, command] : [command]
+  const names = process.platform === 'win32' ? [`${command}.exe`, `${command}.cmd`, command] : [command];
   for (const folder of [...path.split(delimiter), '/usr/sbin', '/sbin']) {
-    if (!folder) continue
+    if (!folder) continue;
     for (const name of names) {
-      const candidate = join(folder, name)
+      const candidate = join(folder, name);
       try {
-        accessSync(candidate, constants.X_OK)
-        if (statSync(candidate).isFile()) return candidate
+        accessSync(candidate, constants.X_OK);
+        if (statSync(candidate).isFile()) return candidate;
       } catch {
         // not here
       }
     }
   }
-  return null
+  return null;
 }
