@@ -1,6 +1,6 @@
 // Activations and gated linear units, forward and backward.
 
-import { accessWidth, choice, integer, pushConstants, tensor } from './base.mjs';
+import { accessWidth, ceilDiv, choice, integer, pushConstants, tensor } from './base.mjs';
 
 /** @typedef {import('./base.mjs').Tensor} Tensor */
 /** @typedef {import('./base.mjs').DType} DType */
@@ -62,7 +62,7 @@ export function activationKernels(context) {
     return context.dispatch(`activation_${backward ? 'backward' : 'forward'}_${type}${suffix}`, {
       buffers: backward ? [x.buffer, y.buffer, dy.buffer] : [x.buffer, y.buffer],
       writes: 0b10,
-      groups: context.strideGroups(count / width, threads),
+      groups: context.strideGroups(ceilDiv(count / width, 2), threads),
       specialization: [threads, kind],
       push: pushConstants([count / width, x.offset / width, y.offset / width, dy.offset / width]),
     });

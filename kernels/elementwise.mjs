@@ -82,7 +82,7 @@ export function elementwiseKernels(context) {
     if (from === to) return copy({ x, y, count, type: from });
     const { width, suffix } = accessWidth(kernel, [from, to], { count, 'x.offset': x.offset, 'y.offset': y.offset });
     const push = pushConstants([count / width, x.offset / width, y.offset / width]);
-    return flat(`cast_${from}_${to}${suffix}`, [x.buffer, y.buffer], 0b10, count / width, [], push);
+    return flat(`cast_${from}_${to}${suffix}`, [x.buffer, y.buffer], 0b10, ceilDiv(count / width, 2), [], push);
   }
 
   /**
@@ -105,7 +105,7 @@ export function elementwiseKernels(context) {
     const to = y.offset / per;
     const { width, suffix } = accessWidth(kernel, ['f32'], { words, from, to });
     const push = pushConstants([words / width, from / width, to / width]);
-    return flat(`copy_words${suffix}`, [x.buffer, y.buffer], 0b10, words / width, [], push);
+    return flat(`copy_words${suffix}`, [x.buffer, y.buffer], 0b10, ceilDiv(words / width, 2), [], push);
   }
 
   /**
@@ -132,7 +132,7 @@ export function elementwiseKernels(context) {
       [count / width, x.offset / width, y.offset / width],
       [finite(kernel, 'alpha', alpha), finite(kernel, 'beta', beta)],
     );
-    return flat(`unary_${type}${suffix}`, [x.buffer, y.buffer], 0b10, count / width, [code], push);
+    return flat(`unary_${type}${suffix}`, [x.buffer, y.buffer], 0b10, ceilDiv(count / width, 2), [code], push);
   }
 
   /**
@@ -172,7 +172,7 @@ export function elementwiseKernels(context) {
       [finite(kernel, 'alpha', alpha), finite(kernel, 'beta', beta)],
     );
     const buffers = [a.buffer, b.buffer, y.buffer];
-    return flat(`binary_${type}${suffix}`, buffers, 0b100, count / width, [code], push);
+    return flat(`binary_${type}${suffix}`, buffers, 0b100, ceilDiv(count / width, 2), [code], push);
   }
 
   /**

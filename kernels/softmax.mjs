@@ -77,7 +77,9 @@ export function softmaxKernels(context) {
       'gradient.offset': output.offset,
     });
     const vectors = rowStride / width;
-    const { threads, chunks } = context.rowPlan(vectors, 8);
+    // Rather more registers than the most threads: two workgroups share a multiprocessor, and one loads while the other
+    // waits at a barrier.
+    const { threads, chunks } = context.rowPlan(vectors, 12);
     const name = `cross_entropy${gradient ? '' : '_forward'}_${type}${outType ? `_${outType}` : ''}${suffix}`;
     const buffers = [logits.buffer, targets.buffer, loss.buffer];
     if (apart) buffers.push(output.buffer);

@@ -21,13 +21,20 @@ layout(push_constant) uniform Push {
 } push;
 
 void main() {
-    STRIDE_GRID(i, push.vectors) {
-        V v = DECODE(X_T, x[push.xAt + i]);
+    STRIDE_PAIRS(i, j, push.vectors) {
+        bool both = j < push.vectors;
+        V v = DECODE(X_T, x[push.xAt + i]), w = V(0.0);
+        if (both) w = DECODE(X_T, x[push.xAt + j]);
 #ifdef BACKWARD
-        v = DECODE(X_T, dy[push.dyAt + i]) * activateGradient(ACTIVATION, v);
+        V dv = DECODE(X_T, dy[push.dyAt + i]), dw = V(0.0);
+        if (both) dw = DECODE(X_T, dy[push.dyAt + j]);
+        v = dv * activateGradient(ACTIVATION, v);
+        w = dw * activateGradient(ACTIVATION, w);
 #else
         v = activate(ACTIVATION, v);
+        w = activate(ACTIVATION, w);
 #endif
         y[push.yAt + i] = ENCODE(X_T, v);
+        if (both) y[push.yAt + j] = ENCODE(X_T, w);
     }
 }

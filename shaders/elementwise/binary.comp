@@ -20,9 +20,15 @@ layout(push_constant) uniform Push {
 
 void main() {
     bool whole = push.period == push.vectors;
-    STRIDE_GRID(i, push.vectors) {
-        V left = DECODE(X_T, a[push.aAt + i]);
-        V right = DECODE(X_T, b[push.bAt + (whole ? i : i % push.period)]);
-        y[push.yAt + i] = ENCODE(X_T, BINARY(V, left, right));
+    STRIDE_PAIRS(i, j, push.vectors) {
+        bool both = j < push.vectors;
+        V v = DECODE(X_T, a[push.aAt + i]), w = V(1.0);
+        V u = DECODE(X_T, b[push.bAt + (whole ? i : i % push.period)]), t = V(1.0);
+        if (both) {
+            w = DECODE(X_T, a[push.aAt + j]);
+            t = DECODE(X_T, b[push.bAt + (whole ? j : j % push.period)]);
+        }
+        y[push.yAt + i] = ENCODE(X_T, BINARY(v, u));
+        if (both) y[push.yAt + j] = ENCODE(X_T, BINARY(w, t));
     }
 }

@@ -27,6 +27,6 @@ void main() {
         uvec4 ai = at * push.aStride, bi = at * push.bStride, yi = at * push.yStride;
         float left = a[push.aAt + ai.x + ai.y + ai.z + ai.w];
         float right = b[push.bAt + bi.x + bi.y + bi.z + bi.w];
-        y[push.yAt + yi.x + yi.y + yi.z + yi.w] = BINARY(float, left, right);
+        y[push.yAt + yi.x + yi.y + yi.z + yi.w] = BINARY(left, right);
     }
 }

@@ -14,5 +14,11 @@ layout(push_constant) uniform Push {
 } push;
 
 void main() {
-    STRIDE_GRID(i, push.vectors) { y[push.yAt + i] = ENCODE(Y_T, DECODE(X_T, x[push.xAt + i])); }
+    STRIDE_PAIRS(i, j, push.vectors) {
+        bool both = j < push.vectors;
+        V v = DECODE(X_T, x[push.xAt + i]), w = V(0.0);
+        if (both) w = DECODE(X_T, x[push.xAt + j]);
+        y[push.yAt + i] = ENCODE(Y_T, v);
+        if (both) y[push.yAt + j] = ENCODE(Y_T, w);
+    }
 }

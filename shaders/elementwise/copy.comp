@@ -17,5 +17,11 @@ layout(push_constant) uniform Push {
 } push;
 
 void main() {
-    STRIDE_GRID(i, push.vectors) { y[push.yAt + i] = x[push.xAt + i]; }
+    STRIDE_PAIRS(i, j, push.vectors) {
+        bool both = j < push.vectors;
+        W v = x[push.xAt + i], w = W(0);
+        if (both) w = x[push.xAt + j];
+        y[push.yAt + i] = v;
+        if (both) y[push.yAt + j] = w;
+    }
 }

@@ -30,7 +30,11 @@ V apply(V v) {
 }
 
 void main() {
-    STRIDE_GRID(i, push.vectors) {
-        y[push.yAt + i] = ENCODE(X_T, push.alpha * apply(DECODE(X_T, x[push.xAt + i])) + push.beta);
+    STRIDE_PAIRS(i, j, push.vectors) {
+        bool both = j < push.vectors;
+        V v = DECODE(X_T, x[push.xAt + i]), w = V(1.0);
+        if (both) w = DECODE(X_T, x[push.xAt + j]);
+        y[push.yAt + i] = ENCODE(X_T, push.alpha * apply(v) + push.beta);
+        if (both) y[push.yAt + j] = ENCODE(X_T, push.alpha * apply(w) + push.beta);
     }
 }

@@ -3,7 +3,7 @@
 #define BINARY_GLSL
 layout(constant_id = 1) const uint OP = 0;
 
-#define BINARY(T, a, b)                                       \
+#define BINARY(a, b)                                          \
     (OP == 0 ? push.alpha * (a) + push.beta * (b)             \
      : OP == 1 ? (a) * (b)                                    \
      : OP == 2 ? (a) / (b)                                    \
