@@ -26,6 +26,20 @@ export class Twin {
    */
   log = [];
   #count = 0;
+  /**
+   * Between graphBegin and graphEnd: what a launch will do to the arrays.
+   * @type {(() => void)[] | undefined}
+   */
+  #recorded;
+
+  /**
+   * Does something to the arrays now, or at every launch of the graph that is being recorded.
+   * @param {() => void} effect
+   */
+  #apply(effect) {
+    if (this.#recorded) this.#recorded.push(effect);
+    else effect();
+  }
 
   /**
    * @param {Uint32Array<ArrayBuffer>} data
@@ -50,7 +64,9 @@ export class Twin {
    */
   #run({ program, buffers, push, writeMask }) {
     this.log.push(`  ${program.name}(${buffers.map((b) => b.name)}; ${push}; mask ${writeMask})`);
-    program.run(buffers.map((b) => b.data), push);
+    const arrays = buffers.map((b) => b.data);
+    const constants = push.slice();
+    this.#apply(() => program.run(arrays, constants));
     return {
       pipeline: pipelineOf(program), buffers: buffers.map((b) => b.handle), groups: groupsOf(push[0]), push, writeMask,
     };
@@ -61,6 +77,24 @@ export class Twin {
     this.log.push('dispatch');
     const { pipeline, buffers, groups, push } = this.#run(run);
     return vk.dispatch(pipeline, buffers, groups, 1, 1, push);
+  }
+  graphBegin() {
+    this.log.push('graphBegin');
+    this.#recorded = [];
+    vk.graphBegin();
+  }
+  /** @returns {{handle: number, effects: (() => void)[]}} */
+  graphEnd() {
+    this.log.push('graphEnd');
+    const effects = this.#recorded ?? [];
+    this.#recorded = undefined;
+    return { handle: vk.graphEnd(), effects };
+  }
+  /** @param {{handle: number, effects: (() => void)[]}} graph */
+  launch(graph) {
+    this.log.push(`launch(${graph.handle}), ${graph.effects.length} operations`);
+    for (const effect of graph.effects) effect();
+    return vk.graphLaunch(graph.handle);
   }
   begin() { this.log.push('begin'); this.open = true; vk.batchBegin(); }
   submit() { this.log.push('submit'); this.open = false; return vk.batchSubmit(); }
@@ -96,7 +130,8 @@ export class Twin {
   fill(buffer, bytes, pattern) {
     this.log.push(`fill(${buffer.name}, ${bytes}, ${pattern})`);
     vk.fillBuffer(buffer.handle, bytes, pattern);
-    buffer.data.fill(pattern, 0, bytes / 4);
+    const { data } = buffer;
+    this.#apply(() => { data.fill(pattern, 0, bytes / 4); });
   }
   /**
    * @param {TwinBuffer} buffer
@@ -106,7 +141,8 @@ export class Twin {
     this.log.push(`upload(${buffer.name}, ${data.length} words)`);
     const source = data.slice();
     vk.uploadBuffer(buffer.handle, source);
-    buffer.data.set(data);
+    const [array, kept] = [buffer.data, data.slice()];
+    this.#apply(() => array.set(kept));
     source.fill(0xbad0bad0); // the source is the caller's again
   }
   /**
@@ -117,7 +153,8 @@ export class Twin {
     this.log.push(`uploadAsync(${buffer.name}, ${data.length} words at ${byteOffset})`);
     const source = data.slice();
     const tv = vk.uploadAsync(buffer.handle, source, byteOffset);
-    buffer.data.set(data, byteOffset / 4);
+    const [array, kept] = [buffer.data, data.slice()];
+    this.#apply(() => array.set(kept, byteOffset / 4));
     source.fill(0xbad1bad1);
     return tv;
   }
@@ -131,7 +168,8 @@ export class Twin {
   dgc(a, b, c, n) {
     this.log.push(`dgc(${a.name}, ${b.name}, ${c.name}; ${n})`);
     const tv = vk.batchExecuteAllDGC(Int32Array.of(a.handle, b.handle, c.handle, n, groupsOf(n), 1, 1).buffer, 1);
-    for (let i = 0; i < n; i++) c.data[i] = a.data[i] + b.data[i];
+    const [x, y, z] = [a.data, b.data, c.data];
+    this.#apply(() => { for (let i = 0; i < n; i++) z[i] = x[i] + y[i]; });
     return tv;
   }
   /**
@@ -144,7 +182,8 @@ export class Twin {
   copy(source, target, length, from = 0, to = 0) {
     this.log.push(`copy(${source.name}, ${target.name}; ${length} words, ${from} to ${to})`);
     vk.copyBuffer(source.handle, target.handle, 4 * length, 4 * from, 4 * to);
-    target.data.set(source.data.slice(from, from + length), to);
+    const [x, y] = [source.data, target.data];
+    this.#apply(() => y.set(x.slice(from, from + length), to));
   }
   /** @param {TwinBuffer} buffer */
   read(buffer) {
