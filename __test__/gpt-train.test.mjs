@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { pack } from '../kernels/index.mjs';
+import { createKernels, pack } from '../kernels/index.mjs';
 import { loadCheckpoint, saveCheckpoint } from '../benches/gpt/checkpoint.mjs';
 import { PRESETS, checkConfig, learningRate, parameterTable } from '../benches/gpt/config.mjs';
 import { stepBatch } from '../benches/gpt/data.mjs';
@@ -22,6 +22,9 @@ import { createTrainer, freshWeights } from '../benches/gpt/trainer.mjs';
 const vk = createRequire(import.meta.url)('../index.js');
 vk.initDevice();
 after(() => vk.destroy());
+
+/** Whether matrix products of this precision run here. @param {'f32' | 'f16' | 'bf16' | 'bf16x3'} precision */
+const supports = (precision) => createKernels(vk).matmulSupports(precision);
 
 const execute = promisify(execFile);
 const script = fileURLToPath(new URL('../benches/train.mjs', import.meta.url));
@@ -77,14 +80,10 @@ const precisions = /** @type {const} */ ([
 
 for (const [precision, bound] of precisions) {
   test(`the gradient of every parameter, summed over micro-steps, in ${precision}`, (t) => {
-    // Whole tiles of half-precision vectors need rows of 8 elements.
-    const sizes = { ...config, precision, ...(precision === 'f32' ? {} : { hidden: 80 }) };
+    const sizes = { ...config, precision, vocab: precision === 'f16' || precision === 'bf16' ? 46 : config.vocab };
     const tokens = randomTokens(sizes);
     const state = startState(sizes);
-    const trainer = createTrainer(vk, { ...sizes, precision: 'f32' }, { tokens, state, mode: 'plain' });
-    const supported = trainer.kernels.matmulSupports(precision);
-    trainer.destroy();
-    if (!supported) {
+    if (!supports(precision)) {
       t.skip(`the device has no matrix units for ${precision}`);
       return;
     }
@@ -202,20 +201,28 @@ test('recorded graphs give the same bits as packed lists', async (t) => {
   assert.deepEqual((await run(config, 'graph', 8)).bits, (await run(config, 'plain', 8)).bits);
 });
 
-test('a resumed run goes on bit for bit', async (t) => {
-  const dir = await mkdtemp(join(tmpdir(), 'helios-vk-test-'));
-  t.after(() => rm(dir, { recursive: true, force: true }));
-  const whole = await run(config, 'auto', 9);
-  const trainer = createTrainer(vk, config, { tokens: randomTokens(config) });
-  for (let step = 0; step < 4; step++) trainer.step();
-  await trainer.settle();
-  const path = await saveCheckpoint(dir, { config, tokenizer: { kind: 'byte' } }, 4, (part) => trainer.read(part));
-  trainer.destroy();
-  const { state } = await loadCheckpoint(path);
-  const rest = await run(config, 'auto', 9, state);
-  assert.deepEqual(rest.bits.losses, whole.bits.losses.subarray(4));
-  assert.deepEqual({ ...rest.bits, losses: 0 }, { ...whole.bits, losses: 0 });
-});
+for (const precision of /** @type {const} */ (['f32', 'f16', 'bf16'])) {
+  test(`a resumed run goes on bit for bit in ${precision}`, async (t) => {
+    const sizes = { ...config, precision, vocab: 46 };
+    if (!supports(precision)) {
+      t.skip(`the device has no matrix units for ${precision}`);
+      return;
+    }
+    const dir = await mkdtemp(join(tmpdir(), 'helios-vk-test-'));
+    t.after(() => rm(dir, { recursive: true, force: true }));
+    const whole = await run(sizes, 'auto', 9);
+    const trainer = createTrainer(vk, sizes, { tokens: randomTokens(sizes) });
+    for (let step = 0; step < 4; step++) trainer.step();
+    await trainer.settle();
+    const info = { config: sizes, tokenizer: /** @type {const} */ ({ kind: 'byte' }) };
+    const path = await saveCheckpoint(dir, info, 4, (part) => trainer.read(part));
+    trainer.destroy();
+    const { state } = await loadCheckpoint(path);
+    const rest = await run(sizes, 'auto', 9, state);
+    assert.deepEqual(rest.bits.losses, whole.bits.losses.subarray(4));
+    assert.deepEqual({ ...rest.bits, losses: 0 }, { ...whole.bits, losses: 0 });
+  });
+}
 
 test('logits for sampling are those of the reference, and do not disturb training', async () => {
   const tokens = randomTokens(config);

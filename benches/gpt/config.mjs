@@ -160,6 +160,11 @@ export function checkConfig(config) {
   if (!['f32', 'f16', 'bf16', 'bf16x3'].includes(config.precision)) {
     throw new RangeError(`precision must be f32, f16, bf16 or bf16x3, got ${config.precision}`);
   }
+  if ((config.precision === 'f16' || config.precision === 'bf16') && (config.vocab % 2 || config.hidden % 2)) {
+    throw new RangeError(
+      `vocab and hidden must be even in ${config.precision}, got ${config.vocab} and ${config.hidden}`,
+    );
+  }
   const { total } = parameterTable(config);
   if (total >= 2 ** 32) throw new RangeError(`the model has ${total} parameters; element indexes are 32 bits wide`);
   return config;

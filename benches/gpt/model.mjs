@@ -75,6 +75,8 @@ export class GptModel {
     this.embedded = f32(M * C);
     this.last = { norm: operand(M * C), stats: f32(M) };
     this.logits = f32(M * V);
+    /** Their gradient; in f32 it overwrites them. */
+    this.dLogits = this.type === 'f32' ? this.logits : operand(M * V);
     this.rowLosses = f32(M);
     this.sampleLogits = f32(V);
 
@@ -135,10 +137,10 @@ export class GptModel {
    * Gradients of a linear layer: `input` is dx = dy · W, `parameter` adds dyᵀ · x to W's gradient. The two do not
    * depend on each other.
    * @param {string} weight its name
-   * @param {{ dy: number, dyType?: DType, x: number, dx: number, n: number, k: number, beta: number }} args W is [n, k]
+   * @param {{ dy: number, x: number, dx: number, n: number, k: number, beta: number }} args W is [n, k]
    * @returns {{ input: Dispatch[], parameter: Dispatch[] }}
    */
-  linearBackward(weight, { dy, dyType = this.type, x, dx, n, k, beta }) {
+  linearBackward(weight, { dy, x, dx, n, k, beta }) {
     const { kernels, type, rows } = this;
     const { precision } = this.config;
     const input = kernels.matmul({
@@ -148,7 +150,7 @@ export class GptModel {
       m: rows,
       n: k,
       k: n,
-      aType: dyType,
+      aType: type,
       bType: type,
       cType: type,
       precision,
@@ -161,7 +163,7 @@ export class GptModel {
       n: k,
       k: rows,
       transA: true,
-      aType: dyType,
+      aType: type,
       bType: type,
       cType: 'f32',
       precision,
@@ -315,7 +317,17 @@ export class GptModel {
     };
 
     stage(this.linear('head.weight', this.last.norm, this.logits, { n: V, k: C, cType: 'f32' }));
-    stage(kernels.crossEntropy({ logits: this.logits, targets, loss: this.rowLosses, rows: M, columns: V, scale: 1 }));
+    stage(
+      kernels.crossEntropy({
+        logits: this.logits,
+        targets,
+        loss: this.rowLosses,
+        rows: M,
+        columns: V,
+        scale: 1,
+        ...(this.type === 'f32' ? {} : { gradient: this.dLogits, gradientType: this.type }),
+      }),
+    );
     stage(
       kernels.reduceToSlot({
         x: this.rowLosses,
@@ -329,8 +341,7 @@ export class GptModel {
     );
     linear(
       this.linearBackward('head.weight', {
-        dy: this.logits,
-        dyType: 'f32',
+        dy: this.dLogits,
         x: this.last.norm,
         dx: this.dNorm,
         n: V,
