@@ -12,14 +12,14 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, fs, process, thread};
 
 use glslang::include::{IncludeHandler, IncludeResult, IncludeType};
 use glslang::{
-    Compiler, CompilerOptions, ShaderInput, ShaderMessage, ShaderSource, ShaderStage, SourceLanguage, SpirvVersion,
-    Target, VulkanVersion,
+    Compiler, CompilerOptions, ShaderInput, ShaderMessage, ShaderSource, ShaderStage,
+    SourceLanguage, SpirvVersion, Target, VulkanVersion,
 };
 
 fn main() {
@@ -27,14 +27,21 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=shaders");
 
-    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"));
+    let root =
+        PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"));
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    let modules = collect(&root).and_then(|jobs| compile_all(&root, &jobs)).unwrap_or_else(|errors| {
-        for line in errors.iter().flat_map(|e| e.lines()).filter(|l| !l.trim().is_empty()) {
-            println!("cargo::error={line}");
-        }
-        process::exit(1);
-    });
+    let modules = collect(&root)
+        .and_then(|jobs| compile_all(&root, &jobs))
+        .unwrap_or_else(|errors| {
+            for line in errors
+                .iter()
+                .flat_map(|e| e.lines())
+                .filter(|l| !l.trim().is_empty())
+            {
+                println!("cargo::error={line}");
+            }
+            process::exit(1);
+        });
     write_table(&out, &modules);
 }
 
@@ -71,22 +78,41 @@ fn collect(root: &Path) -> Result<Vec<Job>, Vec<String>> {
         };
         variants.extend(product);
         if variants.is_empty() {
-            let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let stem = path
+                .file_stem()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
             variants.push((stem, Vec::new(), 1));
         }
         for (name, defines, line) in variants {
             if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
-                errors.push(format!("{}:{line}: \"{name}\" is not a shader name ([A-Za-z0-9_]+)", shown.display()));
+                errors.push(format!(
+                    "{}:{line}: \"{name}\" is not a shader name ([A-Za-z0-9_]+)",
+                    shown.display()
+                ));
             } else if let Some(other) = jobs.get(&name) {
                 let other = other.path.display();
-                errors.push(format!("{}:{line}: the name {name} is taken by {other}", shown.display()));
+                errors.push(format!(
+                    "{}:{line}: the name {name} is taken by {other}",
+                    shown.display()
+                ));
             } else {
-                let job = Job { name: name.clone(), path: shown.clone(), source: source.clone(), defines };
+                let job = Job {
+                    name: name.clone(),
+                    path: shown.clone(),
+                    source: source.clone(),
+                    defines,
+                };
                 jobs.insert(name, job);
             }
         }
     }
-    if errors.is_empty() { Ok(jobs.into_values().collect()) } else { Err(errors) }
+    if errors.is_empty() {
+        Ok(jobs.into_values().collect())
+    } else {
+        Err(errors)
+    }
 }
 
 fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
@@ -111,21 +137,33 @@ fn header(source: &str) -> Result<(Vec<Variant>, Vec<Variant>), (usize, String)>
         let at = index + 1;
         if let Some(rest) = line.strip_prefix("//! variant ") {
             let mut words = rest.split_whitespace();
-            let name = words.next().ok_or((at, "a variant needs a name".to_string()))?;
+            let name = words
+                .next()
+                .ok_or((at, "a variant needs a name".to_string()))?;
             variants.push((name.to_string(), words.map(define).collect(), at));
         } else if let Some(rest) = line.strip_prefix("//! axis ") {
-            let before = if product.is_empty() { vec![(String::new(), Vec::new(), at)] } else { product };
+            let before = if product.is_empty() {
+                vec![(String::new(), Vec::new(), at)]
+            } else {
+                product
+            };
             product = Vec::new();
             for (name, defines, first) in &before {
                 for choice in rest.split('|') {
                     let mut words = choice.split_whitespace();
-                    let label = words.next().ok_or((at, "every choice of an axis needs a label".to_string()))?;
+                    let label = words
+                        .next()
+                        .ok_or((at, "every choice of an axis needs a label".to_string()))?;
                     let name = match (name.as_str(), label) {
                         (name, "-") => name.to_string(),
                         ("", label) => label.to_string(),
                         (name, label) => format!("{name}_{label}"),
                     };
-                    product.push((name, defines.iter().cloned().chain(words.map(define)).collect(), *first));
+                    product.push((
+                        name,
+                        defines.iter().cloned().chain(words.map(define)).collect(),
+                        *first,
+                    ));
                 }
             }
         }
@@ -141,11 +179,14 @@ fn define(word: &str) -> (String, String) {
 
 /// Compiles on every core; the result is in the order of `jobs`.
 fn compile_all(root: &Path, jobs: &[Job]) -> Result<Vec<(String, Vec<u32>)>, Vec<String>> {
-    let compiler = Compiler::acquire().ok_or_else(|| vec!["glslang did not initialize".to_string()])?;
+    let compiler =
+        Compiler::acquire().ok_or_else(|| vec!["glslang did not initialize".to_string()])?;
     let include = root.join("shaders/include");
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::with_capacity(jobs.len()));
-    let threads = thread::available_parallelism().map_or(1, |n| n.get()).min(jobs.len().max(1));
+    let threads = thread::available_parallelism()
+        .map_or(1, |n| n.get())
+        .min(jobs.len().max(1));
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
@@ -154,12 +195,17 @@ fn compile_all(root: &Path, jobs: &[Job]) -> Result<Vec<(String, Vec<u32>)>, Vec
                     jobs.get(index).map(|job| (index, job))
                 } {
                     let result = compile(compiler, &include, job);
-                    results.lock().expect("no thread panics with the lock").push((index, result));
+                    results
+                        .lock()
+                        .expect("no thread panics with the lock")
+                        .push((index, result));
                 }
             });
         }
     });
-    let mut results = results.into_inner().expect("no thread panics with the lock");
+    let mut results = results
+        .into_inner()
+        .expect("no thread panics with the lock");
     results.sort_by_key(|(index, _)| *index);
     let mut modules = Vec::with_capacity(jobs.len());
     let mut errors = Vec::new();
@@ -169,23 +215,44 @@ fn compile_all(root: &Path, jobs: &[Job]) -> Result<Vec<(String, Vec<u32>)>, Vec
             Err(error) => errors.push(error),
         }
     }
-    if errors.is_empty() { Ok(modules) } else { Err(errors) }
+    if errors.is_empty() {
+        Ok(modules)
+    } else {
+        Err(errors)
+    }
 }
 
 fn compile(compiler: &Compiler, include: &Path, job: &Job) -> Result<Vec<u32>, String> {
     let source = ShaderSource::from(job.source.as_str());
     let options = CompilerOptions {
         source_language: SourceLanguage::GLSL,
-        target: Target::Vulkan { version: VulkanVersion::Vulkan1_3, spirv_version: SpirvVersion::SPIRV1_6 },
+        target: Target::Vulkan {
+            version: VulkanVersion::Vulkan1_3,
+            spirv_version: SpirvVersion::SPIRV1_6,
+        },
         version_profile: None,
         messages: ShaderMessage::DEFAULT | ShaderMessage::SPV_RULES | ShaderMessage::VULKAN_RULES,
     };
-    let defines: Vec<_> = job.defines.iter().map(|(name, value)| (name.as_str(), Some(value.as_str()))).collect();
+    let defines: Vec<_> = job
+        .defines
+        .iter()
+        .map(|(name, value)| (name.as_str(), Some(value.as_str())))
+        .collect();
     let mut includes = Includes { folder: include };
-    let input = ShaderInput::new(&source, ShaderStage::Compute, &options, Some(&defines), Some(&mut includes))
+    let input = ShaderInput::new(
+        &source,
+        ShaderStage::Compute,
+        &options,
+        Some(&defines),
+        Some(&mut includes),
+    )
+    .map_err(|error| located(job, &error.to_string()))?;
+    let shader = compiler
+        .create_shader(input)
         .map_err(|error| located(job, &error.to_string()))?;
-    let shader = compiler.create_shader(input).map_err(|error| located(job, &error.to_string()))?;
-    shader.compile().map_err(|error| located(job, &error.to_string()))
+    shader
+        .compile()
+        .map_err(|error| located(job, &error.to_string()))
 }
 
 /// glslang's log with the file in place of its string number: `ERROR: 0:12:` becomes `shaders/x.comp:12:`.
@@ -195,12 +262,18 @@ fn located(job: &Job, log: &str) -> String {
     for line in log.lines() {
         let line = line.trim();
         // What frames the messages in the log.
-        let frame = ["Log:", "compilation terminated", "No code generated."].iter().any(|end| line.ends_with(end));
+        let frame = ["Log:", "compilation terminated", "No code generated."]
+            .iter()
+            .any(|end| line.ends_with(end));
         if line.is_empty() || frame {
             continue;
         }
         text.push('\n');
-        match line.split_once("ERROR: ").map_or(line, |(_, rest)| rest).split_once(':') {
+        match line
+            .split_once("ERROR: ")
+            .map_or(line, |(_, rest)| rest)
+            .split_once(':')
+        {
             Some(("0", at)) => write!(text, "{path}:{at}").expect("writing to a String"),
             Some((file, at)) if file.ends_with(".glsl") => {
                 write!(text, "shaders/include/{file}:{at}").expect("writing to a String");
@@ -217,18 +290,30 @@ struct Includes<'a> {
 }
 
 impl IncludeHandler for Includes<'_> {
-    fn include(&mut self, _: IncludeType, name: &str, _: &str, depth: usize) -> Option<IncludeResult> {
+    fn include(
+        &mut self,
+        _: IncludeType,
+        name: &str,
+        _: &str,
+        depth: usize,
+    ) -> Option<IncludeResult> {
         // The depth is a guard against a header that includes itself.
         if depth > 32 {
             return None;
         }
         let data = fs::read_to_string(self.folder.join(name)).ok()?;
-        Some(IncludeResult { name: name.to_string(), data })
+        Some(IncludeResult {
+            name: name.to_string(),
+            data,
+        })
     }
 }
 
 fn write_table(out: &Path, modules: &[(String, Vec<u32>)]) {
-    let bytes: Vec<u8> = modules.iter().flat_map(|(_, words)| words.iter().flat_map(|w| w.to_ne_bytes())).collect();
+    let bytes: Vec<u8> = modules
+        .iter()
+        .flat_map(|(_, words)| words.iter().flat_map(|w| w.to_ne_bytes()))
+        .collect();
     let mut table = format!(
         "#[repr(C, align(4))]\nstruct Words([u8; {0}]);\n\
          static WORDS: Words = Words(*include_bytes!(concat!(env!(\"OUT_DIR\"), \"/shaders.spv\")));\n\
@@ -243,8 +328,12 @@ fn write_table(out: &Path, modules: &[(String, Vec<u32>)]) {
     );
     let mut offset = 0;
     for (name, words) in modules {
-        writeln!(table, "    Shader {{ name: \"{name}\", spirv: words({offset}, {}) }},", words.len())
-            .expect("writing to a String");
+        writeln!(
+            table,
+            "    Shader {{ name: \"{name}\", spirv: words({offset}, {}) }},",
+            words.len()
+        )
+        .expect("writing to a String");
         offset += words.len();
     }
     table.push_str("];\n");
