@@ -120,7 +120,8 @@ export function attentionKernels(context) {
       const bytes = sharedCoop(backward, held, walked, d);
       return bytes > shared ? `${bytes} bytes of shared memory, the device allows ${shared}` : undefined;
     };
-    const tiles = [[4, 64], [4, 32], [2, 32], [2, 16], [1, 16], [1, 8]]
+    // CPU drivers compile an unrolled tile for seconds: keep it small.
+    const tiles = (isCpu ? [[2, 16], [2, 8], [1, 8]] : [[4, 64], [4, 32], [2, 32], [2, 16], [1, 16], [1, 8]])
       .map(([s, walked]) => [s * shape.m, walked])
       .filter(([held, walked]) => !(backward && walked > 32) && !fault(held, walked));
     if (tiles.length === 0 && !(override.held && override.walked)) {

@@ -86,10 +86,6 @@ const EPI_GELU = 32;
 const EPI_SILU = 64;
 const EPI_DIRECT = 128;
 
-// VkComponentTypeKHR and VkScopeKHR.
-const COMPONENT = { f16: 0, f32: 1, bf16: 1000141000 };
-const SCOPE_SUBGROUP = 3;
-
 /**
  * Shapes of subgroup-scope matrix instructions that multiply two matrices of `half` into f32, largest first.
  * @param {any} info what `initDevice` returns
@@ -98,27 +94,29 @@ const SCOPE_SUBGROUP = 3;
  */
 export function coopShapes(info, half) {
   if (!info.coopMatSupported) return [];
+  const operand = half === 'f16' ? 'float16' : 'bfloat16';
   return (info.cooperativeMatrixProperties ?? [])
     .filter(
       (/** @type {any} */ s) =>
-        s.a === COMPONENT[half] &&
-        s.b === COMPONENT[half] &&
-        s.c === COMPONENT.f32 &&
-        s.result === COMPONENT.f32 &&
-        !s.saturating &&
-        (s.scope ?? SCOPE_SUBGROUP) === SCOPE_SUBGROUP &&
-        s.k % 8 === 0 &&
-        s.m % 8 === 0 &&
-        s.n % 8 === 0,
+        s.AType === operand &&
+        s.BType === operand &&
+        s.CType === 'float32' &&
+        s.ResultType === 'float32' &&
+        !s.saturatingAccumulation &&
+        s.scope === 'subgroup' &&
+        // Staged rows are vectors of eight halves.
+        s.M % 8 === 0 &&
+        s.N % 8 === 0 &&
+        s.K % 8 === 0,
     )
-    .map((/** @type {any} */ { m, n, k }) => ({ m, n, k }))
+    .map((/** @type {any} */ { M, N, K }) => ({ m: M, n: N, k: K }))
     .sort((/** @type {any} */ x, /** @type {any} */ y) => y.m * y.n * y.k - x.m * x.n * x.k);
 }
 
 /** Workgroups that fill the device about once; the API does not tell the number of its multiprocessors. */
 function deviceUnits(/** @type {any} */ info, /** @type {boolean} */ isCpu) {
   if (isCpu) return 4;
-  return info.deviceType === 1 || /integrated/i.test(String(info.deviceType)) ? 24 : 96;
+  return /integrated/i.test(String(info.deviceType)) ? 24 : 96;
 }
 
 /** @param {KernelContext} context */

@@ -1,6 +1,5 @@
 // Flash attention forward on matrix units (subgroup scope): half-precision operands, softmax and sums in
-// f32. A workgroup holds BR queries of one head, TM a subgroup, and walks over blocks of BC keys. The
-// output is rescaled only when a row's maximum has grown by more than 2^8, which f32 sums stand easily.
+// f32. A workgroup holds BR queries of one head, TM a subgroup, and walks over blocks of BC keys.
 //! variant attention_coop_forward_f16
 //! variant attention_coop_forward_bf16 BF16=1
 #version 460
@@ -9,7 +8,6 @@
 #extension GL_EXT_shader_16bit_storage : require
 #extension GL_EXT_shader_explicit_arithmetic_types : require
 #extension GL_KHR_shader_subgroup_basic : require
-#extension GL_KHR_shader_subgroup_vote : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_cooperative_matrix : require
@@ -38,8 +36,6 @@ shared uvec4 scratch[SUBGROUPS * SCRATCH];
 
 uvec4 regK[LOADS * RAW];
 uvec4 regV[LOADS * RAW];
-
-const float GROWTH = 8.0;
 
 void fetch(uint c0, uint baseK, uint baseV) {
     [[unroll]] for (uint i = 0; i < LOADS; ++i) {
@@ -112,7 +108,7 @@ void main() {
         subgroupBarrier();
 
         vec4 s[CT];
-        float best = -1e30;
+        float best = m;
         [[unroll]] for (uint j = 0; j < CT; ++j) {
             s[j] = uintBitsToFloat(scratch[own + row * LDS + part + j * LPR]) * toLog2;
             uint c = c0 + (part + j * LPR) * 4u;
@@ -122,9 +118,8 @@ void main() {
             best = max(best, max(max(s[j].x, s[j].y), max(s[j].z, s[j].w)));
         }
         best = rowMax(best);
-        bool grown = best > m + GROWTH || c0 == 0u;
-        float shrink = grown ? exp2(m - best) : 1.0;
-        if (grown) m = best;
+        float shrink = exp2(m - best);
+        m = best;
         l *= shrink;
         subgroupBarrier(); // the probabilities overwrite the scores: first half of each row, as halves
         [[unroll]] for (uint j = 0; j < CT; ++j) {
@@ -136,7 +131,7 @@ void main() {
             scratch[to][(at & 1u) * 2u] = h.x;
             scratch[to][(at & 1u) * 2u + 1u] = h.y;
         }
-        if (c0 != 0u && subgroupAny(grown)) {
+        if (c0 != 0u) {
             // One column of factors for each row, spread over a fragment in the free half of the scratch.
             for (uint j = part; j < TN / 4u; j += LPR) {
                 scratch[own + row * LDS + BC / 8u + j] = floatBitsToUint(vec4(shrink));
