@@ -180,7 +180,7 @@ test('progress: one line that redraws itself on a terminal, lines elsewhere', ()
   now += 5000;
   lines.update({ step: 3, steps: 4 });
   assert.equal(file.written.length, 2);
-  assert.match(file.written[0], /1\/4 {2}loss 3\.0000 {2}50\.0 tok\/s {2}ETA 0:14\n$/);
+  assert.match(file.written[0], /1\/4 {2}loss 3\.0000 {2}50 tok\/s {2}ETA 0:14\n$/);
   assert.ok(file.written.every((text) => !text.includes('\r') && !text.includes('\x1b')));
 
   const quiet = fakeStream(true);

@@ -115,7 +115,7 @@ function integerOption(name, value, otherwise) {
   return Number(value);
 }
 
-/** Finished steps a second times their tokens, by the steps' finish times. @param {number[]} finished @param {number} tokens */
+/** Tokens a second of each step, by the steps' finish times. @param {number[]} finished @param {number} tokens */
 function rates(finished, tokens) {
   const out = [];
   for (let i = Math.min(WARMUP_STEPS, finished.length - 2); i + 1 < finished.length; i++) {
@@ -287,7 +287,7 @@ async function main() {
     losses: lossList,
     finalLoss: tail.reduce((a, b) => a + b, 0) / tail.length,
     tokensPerSecond: { median: rate, low: Math.min(...perStep), high: Math.max(...perStep), perStep },
-    hostMillisecondsPerStep: median(hostTimes.slice(WARMUP_STEPS)),
+    hostMillisecondsPerStep: median(hostTimes.slice(Math.min(WARMUP_STEPS, hostTimes.length - 1))),
     flopsPerToken: flopsPerToken(config),
     matrixRate: peak,
     matrixShare: peak === undefined ? undefined : (rate * flopsPerToken(config)) / peak,

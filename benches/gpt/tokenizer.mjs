@@ -5,9 +5,12 @@
  * trained on the given text by Hugging Face's `tokenizers`.
  */
 
+import { execFile } from 'node:child_process';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 
 /**
  * @typedef {object} Tokenizer
@@ -21,6 +24,8 @@ import { join } from 'node:path';
 
 /** The library's trainer stops here, so no larger vocabulary can be trained. */
 export const LARGEST_BPE_VOCAB = 30000;
+
+const TRAIN_BPE = fileURLToPath(new URL('./train-bpe.mjs', import.meta.url));
 
 /** Characters a piece of text handed to the library has at least; bounds its memory. */
 const PIECE = 1 << 16;
@@ -45,10 +50,7 @@ export async function trainTokenizer(text, vocab) {
     const textFile = join(folder, 'text.txt');
     const modelFile = join(folder, 'tokenizer.json');
     await writeFile(textFile, text);
-    const trainer = new library.Tokenizer(library.BPE.empty());
-    trainer.setPreTokenizer(library.byteLevelPreTokenizer(false, true));
-    trainer.train([textFile]);
-    trainer.save(modelFile);
+    await promisify(execFile)(process.execPath, [TRAIN_BPE, textFile, modelFile]);
     /** @type {{model: {merges: ([string, string] | string)[]}}} */
     const { model } = JSON.parse(await readFile(modelFile, 'utf8'));
     /** @type {[string, string][]} */
