@@ -59,7 +59,8 @@ export async function trainCommand(checkout) {
 }
 
 /**
- * Trains for some steps in a fresh process and ends it.
+ * Trains for some steps in a fresh process and ends it. The trainer inherits the environment: where it would choose
+ * a workgroup size by timing, so that losses vary from run to run, set HELIOS_WG_SIZE.
  * @param {object} run
  * @param {string} run.checkout
  * @param {string} run.command of `trainCommand`
@@ -98,8 +99,6 @@ export async function runTrainer({ checkout, command, addon, data, tokenizer, sc
       PATH: [join(folder, 'node_modules', '.bin'), dirname(process.execPath), process.env.PATH].join(delimiter),
       NODE_OPTIONS: `${process.env.NODE_OPTIONS ?? ''} --import=${hook}`.trim(),
       HELIOS_NATIVE_ADDON: addon,
-      // Older trainers would choose this by timing, differently in each run.
-      HELIOS_WG_SIZE: process.env.HELIOS_WG_SIZE ?? '256',
       HELIOS_BENCH_STEPS: String(steps),
       HELIOS_BENCH_OUT: timesFile,
     },
