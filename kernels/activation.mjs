@@ -90,6 +90,7 @@ export function activationKernels(context) {
     const kind = choice(kernel, 'activation', args.activation ?? 'silu', ACTIVATIONS);
     const rows = integer(kernel, 'rows', args.rows);
     const columns = integer(kernel, 'columns', args.columns);
+    integer(kernel, 'rows * 2 * columns', rows * 2 * columns);
     const input = halves(kernel, ['gateUp', 'gate', 'up'], args, columns);
     const y = backward ? tensor(kernel, 'dy', args.dy) : tensor(kernel, 'y', args.y);
     const output = backward ? halves(kernel, ['dGateUp', 'dGate', 'dUp'], args, columns) : input;

@@ -77,12 +77,15 @@ export function pushConstants(words, floats = []) {
   return bytes;
 }
 
+/** Most elements of a tensor: kernels index with u32, and a stride past the end must not wrap. */
+export const MAX_ELEMENTS = 0xf0000000;
+
 /**
  * Throws unless `value` is an integer in [low, high].
  * @param {string} kernel @param {string} name @param {unknown} value @param {number} [low] @param {number} [high]
  * @returns {number}
  */
-export function integer(kernel, name, value, low = 1, high = 0xffffffff) {
+export function integer(kernel, name, value, low = 1, high = MAX_ELEMENTS) {
   if (typeof value !== 'number' || !Number.isInteger(value)) {
     throw new TypeError(`${kernel}: ${name} must be an integer, got ${String(value)}`);
   }

@@ -48,14 +48,14 @@ export function elementwiseKernels(context) {
     const y = tensor(kernel, 'y', args.y);
     let pattern;
     if (type === 'u32') {
-      pattern = integer(kernel, 'value', args.value, 0);
+      pattern = integer(kernel, 'value', args.value, 0, 0xffffffff);
     } else if (bytesOf(type) === 4) {
       pattern = floatBits(args.value);
     } else {
       const half = type === 'bf16' ? bf16Bits(args.value) : f16Bits(args.value);
       pattern = (half | (half << 16)) >>> 0;
     }
-    // Of here on in words.
+    // From here on in words.
     const per = type === 'u32' ? 1 : 4 / bytesOf(type);
     if (count % per || y.offset % per) throw new RangeError(`${kernel}: count and y.offset must be even for ${type}`);
     const words = count / per;
@@ -251,6 +251,7 @@ export function elementwiseKernels(context) {
     const batch = integer(kernel, 'batch', args.batch ?? 1);
     const rows = integer(kernel, 'rows', args.rows);
     const columns = integer(kernel, 'columns', args.columns);
+    integer(kernel, 'batch * rows * columns', batch * rows * columns);
     const x = tensor(kernel, 'x', args.x);
     const y = tensor(kernel, 'y', args.y);
     for (const [name, value] of Object.entries({ rows, columns, 'x.offset': x.offset, 'y.offset': y.offset })) {
@@ -299,7 +300,7 @@ export function elementwiseKernels(context) {
       [
         items,
         count / width,
-        integer(kernel, 'stream', stream, 0),
+        integer(kernel, 'stream', stream, 0, 0xffffffff),
         Math.floor(p * 2 ** 32),
         x.offset / width,
         y.offset / width,

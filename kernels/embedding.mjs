@@ -65,6 +65,8 @@ export function embeddingKernels(context) {
     const tokens = integer(kernel, 'tokens', args.tokens);
     const columns = integer(kernel, 'columns', args.columns);
     const vocabulary = integer(kernel, 'vocabulary', args.vocabulary);
+    integer(kernel, 'tokens * columns', tokens * columns);
+    integer(kernel, 'vocabulary * columns', vocabulary * columns);
     const learned = args.position !== undefined;
     const ids = tensor(kernel, 'ids', args.ids);
     const table = tensor(kernel, 'table', args.table);
@@ -114,6 +116,8 @@ export function embeddingKernels(context) {
     const tokens = integer(kernel, 'tokens', args.tokens);
     const columns = integer(kernel, 'columns', args.columns);
     const vocabulary = integer(kernel, 'vocabulary', args.vocabulary);
+    integer(kernel, 'tokens * columns', tokens * columns);
+    integer(kernel, 'vocabulary * columns', vocabulary * columns);
     const ids = tensor(kernel, 'ids', args.ids);
     const dy = tensor(kernel, 'dy', args.dy);
     const dTable = tensor(kernel, 'dTable', args.dTable);
@@ -195,6 +199,7 @@ export function embeddingKernels(context) {
     if (headSize % 2) throw new RangeError(`${kernel}: headSize must be even, got ${headSize}`);
     const rowStride = integer(kernel, 'rowStride', args.rowStride, heads * headSize);
     const positions = integer(kernel, 'positions', args.positions);
+    integer(kernel, 'rows * rowStride', rows * rowStride);
     const x = tensor(kernel, 'x', args.x);
     const table = tensor(kernel, 'table', args.table);
     if (table.offset % 2) throw new RangeError(`${kernel}: table.offset must be even, got ${table.offset}`);

@@ -12,7 +12,7 @@
 // Conventions. A tensor argument is a buffer handle, or { buffer, offset } with the offset in elements; tensors are
 // dense and row-major unless a stride is named. Storage is f32, f16 or bf16 by `type`; the arithmetic is f32. 16-bit
 // tensors need even sizes and offsets; multiples of four are the fast path everywhere. The same inputs give the same
-// bits. `beta` scales what the output held before; with 0 it is not read.
+// bits. `beta` scales what the output held before; with 0 it is not read. A tensor holds at most 0xf0000000 elements.
 //
 // A family is a function of a KernelContext that returns kernel functions; `createKernels` merges the families.
 

@@ -61,6 +61,7 @@ export function normalizationKernels(context) {
     const { type = 'f32', outType = type, eps = 1e-5 } = args;
     const rows = integer(kernel, 'rows', args.rows);
     const columns = integer(kernel, 'columns', args.columns);
+    integer(kernel, 'rows * columns', rows * columns);
     const fused = args.residual !== undefined;
     const x = tensor(kernel, 'x', args.x);
     const y = tensor(kernel, 'y', args.y);
@@ -118,6 +119,7 @@ export function normalizationKernels(context) {
     const { type = 'f32', outType = type, beta = 0 } = args;
     const rows = integer(kernel, 'rows', args.rows);
     const columns = integer(kernel, 'columns', args.columns);
+    integer(kernel, 'rows * columns', rows * columns);
     const none = { buffer: 0, offset: 0 };
     const fused = args.residual !== undefined;
     const copied = args.copy !== undefined;

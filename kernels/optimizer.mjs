@@ -129,7 +129,8 @@ export function optimizerKernels(context) {
    * @returns {Dispatch}
    */
   function optimizerAdvance(args) {
-    return context.dispatch('optimizer_advance', { buffers: [stateOf('optimizerAdvance', args.state)], writes: 1, groups: 1 });
+    const state = stateOf('optimizerAdvance', args.state);
+    return context.dispatch('optimizer_advance', { buffers: [state], writes: 0b1, groups: 1 });
   }
 
   /**

@@ -23,6 +23,7 @@ const OPS = /** @type {const} */ (['sum', 'sumOfSquares', 'max', 'min', 'maxAbs'
  */
 export function columnSums(context, kernel, args) {
   const { rows, columns, type, alpha, beta } = args;
+  integer(kernel, 'rows * columns', rows * columns);
   const x = tensor(kernel, 'x', args.x);
   const y = tensor(kernel, 'y', args.y);
   const z = args.z === undefined ? undefined : tensor(kernel, 'z', args.z);
@@ -109,6 +110,7 @@ export function reductionKernels(context) {
     const { op = 'sum', alpha = 1, beta = 0, type = 'f32' } = args;
     const rows = integer(kernel, 'rows', args.rows);
     const columns = integer(kernel, 'columns', args.columns);
+    integer(kernel, 'rows * columns', rows * columns);
     const x = tensor(kernel, 'x', args.x);
     const y = tensor(kernel, 'y', args.y);
     const { width, suffix } = accessWidth(kernel, [type], { columns, 'x.offset': x.offset });

@@ -33,6 +33,7 @@ export function softmaxKernels(context) {
     const { type = 'f32', scale = 1 } = args;
     const rows = integer(kernel, 'rows', args.rows);
     const columns = integer(kernel, 'columns', args.columns);
+    integer(kernel, 'rows * columns', rows * columns);
     const x = backward ? tensor(kernel, 'y', args.y) : tensor(kernel, 'x', args.x);
     const y = backward ? tensor(kernel, 'dx', args.dx) : tensor(kernel, 'y', args.y);
     const dy = backward ? tensor(kernel, 'dy', args.dy) : { buffer: 0, offset: 0 };
@@ -62,6 +63,7 @@ export function softmaxKernels(context) {
     const rows = integer(kernel, 'rows', args.rows);
     const columns = integer(kernel, 'columns', args.columns);
     const rowStride = integer(kernel, 'rowStride', args.rowStride ?? columns, columns);
+    integer(kernel, 'rows * rowStride', rows * rowStride);
     const logits = tensor(kernel, 'logits', args.logits);
     const targets = tensor(kernel, 'targets', args.targets);
     const loss = tensor(kernel, 'loss', args.loss);
@@ -93,7 +95,7 @@ export function softmaxKernels(context) {
           rows,
           vectors,
           columns,
-          integer(kernel, 'ignored', ignored, 0),
+          integer(kernel, 'ignored', ignored, 0, 0xffffffff),
           logits.offset / width,
           targets.offset,
           loss.offset,
