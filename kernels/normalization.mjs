@@ -52,7 +52,7 @@ import { columnSums } from './reduction.mjs';
 /** @param {KernelContext} context */
 export function normalizationKernels(context) {
   /** Rows that a workgroup of the backward pass takes. @param {number} rows */
-  const blockRows = (rows) => Math.max(2, ceilDiv(rows, context.isCpu ? 16 : 528));
+  const blockRows = (rows) => Math.max(2, ceilDiv(rows, context.isCpu ? 16 : 1056));
 
   /** @param {'layer_norm' | 'rms_norm'} kind @param {any} args @returns {Dispatch} */
   function forward(kind, args) {

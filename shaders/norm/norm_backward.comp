@@ -45,33 +45,44 @@ layout(push_constant) uniform Push {
 #define SUMS 1
 #endif
 
+#define AT_X(row, i) x[push.xAt + (row) * push.vectors + (i)]
+#define AT_DY(row, i) dy[push.dyAt + (row) * push.vectors + (i)]
+
 void main() {
     uint first = gl_WorkGroupID.x * push.rowsPerBlock;
     uint last = min(first + push.rowsPerBlock, push.rows);
     uint sums = push.partialAt + gl_WorkGroupID.x * SUMS * push.vectors;
     V weightSum[KEPT];
     V biasSum[KEPT];
+    // The next row, on its way while this one waits at the reduction's barriers.
+    STORAGE(X_T) nextX[KEPT];
+    STORAGE(Y_T) nextDy[KEPT];
     [[unroll]] for (uint c = 0; c < KEPT; ++c) {
         weightSum[c] = V(0.0);
         biasSum[c] = V(0.0);
+    }
+    if (CHUNKS != 0) {
+        EACH(c, i) {
+            nextX[c] = AT_X(first, i);
+            nextDy[c] = AT_DY(first, i);
+        }
     }
     for (uint row = first; row < last; ++row) {
         uint base = row * push.vectors;
 #ifdef LAYER
         float mean = stats[push.statsAt + row].x;
         float scale = stats[push.statsAt + row].y;
-#define H(i) ((DECODE(X_T, x[push.xAt + base + i]) - mean) * scale)
+#define H(word) ((DECODE(X_T, word) - mean) * scale)
 #else
         float scale = stats[push.statsAt + row];
-#define H(i) (DECODE(X_T, x[push.xAt + base + i]) * scale)
+#define H(word) (DECODE(X_T, word) * scale)
 #endif
-#define DY(i) DECODE(Y_T, dy[push.dyAt + base + i])
         V keptH[KEPT];
         V keptG[KEPT];
         vec2 total = vec2(0.0);
         EACH(c, i) {
-            V h = H(i);
-            V d = DY(i);
+            V h = H(RECALL(nextX, c, AT_X(row, i)));
+            V d = DECODE(Y_T, RECALL(nextDy, c, AT_DY(row, i)));
             V g = d * weight[push.weightAt + i];
             KEEP(keptH, c, h);
             KEEP(keptG, c, g);
@@ -88,17 +99,29 @@ void main() {
 #endif
             }
         }
+        if (CHUNKS != 0 && row + 1 < last) {
+            EACH(c, i) {
+                nextX[c] = AT_X(row + 1, i);
+                nextDy[c] = AT_DY(row + 1, i);
+            }
+        }
+#ifdef RESIDUAL
+        STORAGE(X_T) keptResidual[KEPT];
+        if (CHUNKS != 0) {
+            EACH(c, i) { keptResidual[c] = dresidual[push.dresidualAt + base + i]; }
+        }
+#endif
 #ifdef LAYER
         total = workgroupSum(total) * push.inverseColumns;
 #else
         total = vec2(workgroupSum(total.x) * push.inverseColumns, 0.0);
 #endif
         EACH(c, i) {
-            V h = RECALL(keptH, c, H(i));
-            V g = RECALL(keptG, c, DY(i) * weight[push.weightAt + i]);
+            V h = RECALL(keptH, c, H(AT_X(row, i)));
+            V g = RECALL(keptG, c, DECODE(Y_T, AT_DY(row, i)) * weight[push.weightAt + i]);
             V d = (g - total.y - h * total.x) * scale;
 #ifdef RESIDUAL
-            d += DECODE(X_T, dresidual[push.dresidualAt + base + i]);
+            d += DECODE(X_T, RECALL(keptResidual, c, dresidual[push.dresidualAt + base + i]));
 #endif
             dx[push.dxAt + base + i] = ENCODE(X_T, d);
 #ifdef COPY
