@@ -15,6 +15,7 @@ import { PRESETS, checkConfig, learningRate, parameterTable } from '../benches/g
 import { stepBatch } from '../benches/gpt/data.mjs';
 import { Random } from '../benches/gpt/random.mjs';
 import { adamW, forwardBackward } from '../benches/gpt/reference.mjs';
+import { runTraining } from '../benches/gpt/run.mjs';
 import { sample } from '../benches/gpt/sample.mjs';
 import { trainTokenizer } from '../benches/gpt/tokenizer.mjs';
 import { createTrainer, freshWeights } from '../benches/gpt/trainer.mjs';
@@ -223,6 +224,58 @@ for (const precision of /** @type {const} */ (['f32', 'f16', 'bf16'])) {
     assert.deepEqual({ ...rest.bits, losses: 0 }, { ...whole.bits, losses: 0 });
   });
 }
+
+test('a run survives a lost device from its last checkpoint, with the losses of an undisturbed run', async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), 'helios-vk-test-'));
+  t.after(() => rm(dir, { recursive: true, force: true }));
+  const options = {
+    config: { ...config, steps: 9 },
+    tokenizer: /** @type {const} */ ({ kind: 'byte' }),
+    tokens: randomTokens(config),
+    mode: /** @type {const} */ ('plain'),
+  };
+  const undisturbed = await runTraining({ ...options, vk });
+  const weights = undisturbed.trainer.read('weights').slice();
+  undisturbed.trainer.destroy();
+
+  // Every call after the loss fails with its code, until the device is opened anew.
+  let calls = 0;
+  let lost = false;
+  const fragile = Object.assign(Object.create(vk), {
+    batchExecuteAll: (/** @type {ArrayBuffer} */ packed, /** @type {number} */ count) => {
+      lost ||= ++calls === 20;
+      if (lost)
+        throw Object.assign(new Error('batchExecuteAll: the device is lost'), { code: 'ERR_HELIOS_DEVICE_LOST' });
+      return vk.batchExecuteAll(packed, count);
+    },
+    initDevice: () => {
+      lost = false;
+      return vk.initDevice();
+    },
+  });
+  const notes = /** @type {string[]} */ ([]);
+  const run = await runTraining({
+    ...options,
+    vk: fragile,
+    checkpoints: dir,
+    checkpointEvery: 4,
+    note: (text) => notes.push(text),
+  });
+  assert.equal(run.restarts, 1);
+  assert.ok(
+    notes.some((text) => /device lost .*going on from .*step-0000004/.test(text)),
+    notes.join('\n'),
+  );
+  assert.deepEqual([...run.losses].sort(), [...undisturbed.losses].sort());
+  assert.deepEqual(run.trainer.read('weights'), weights);
+  run.trainer.destroy();
+
+  // Without checkpoints the error is the caller's.
+  calls = 0;
+  await assert.rejects(runTraining({ ...options, vk: fragile }), { code: 'ERR_HELIOS_DEVICE_LOST' });
+  vk.destroy();
+  vk.initDevice();
+});
 
 test('logits for sampling are those of the reference, and do not disturb training', async () => {
   const tokens = randomTokens(config);

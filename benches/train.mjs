@@ -3,18 +3,17 @@
 
 import { writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { latestCheckpoint, loadCheckpoint, saveCheckpoint } from './gpt/checkpoint.mjs';
-import { PRESETS, checkConfig, flopsPerToken, parameterTable, tokensPerStep } from './gpt/config.mjs';
+import { loadCheckpoint } from './gpt/checkpoint.mjs';
+import { PRESETS, checkConfig, flopsPerToken, parameterTable } from './gpt/config.mjs';
 import { loadText, stepBatch, unigramEntropy } from './gpt/data.mjs';
 import { measurePeak } from './gpt/peak.mjs';
 import { Progress, formatBytes, formatCount, formatDuration, formatFlops, median } from './gpt/progress.mjs';
 import { trainingReport } from './gpt/report.mjs';
+import { recentRate, runTraining } from './gpt/run.mjs';
 import { sample } from './gpt/sample.mjs';
 import { writeSafetensors } from './gpt/safetensors.mjs';
 import { restoreTokenizer, trainTokenizer } from './gpt/tokenizer.mjs';
-import { createTrainer } from './gpt/trainer.mjs';
 
 /** @typedef {import('./gpt/config.mjs').GptConfig} GptConfig */
 
@@ -104,9 +103,6 @@ const NUMBERS = {
 /** A resumed run keeps its model and data order; these may change. */
 const CHANGEABLE = new Set(['steps', 'lr', 'min-lr', 'warmup', 'weight-decay', 'clip', 'precision']);
 
-/** Steps left out of the rate: pipelines are compiled and memory is touched in them. */
-const WARMUP_STEPS = 2;
-
 /** @param {string} name @param {string | undefined} value @param {number} otherwise */
 function integerOption(name, value, otherwise) {
   if (value === undefined) return otherwise;
@@ -115,13 +111,31 @@ function integerOption(name, value, otherwise) {
   return Number(value);
 }
 
-/** Tokens a second of each step, by the steps' finish times. @param {number[]} finished @param {number} tokens */
-function rates(finished, tokens) {
-  const out = [];
-  for (let i = Math.min(WARMUP_STEPS, finished.length - 2); i + 1 < finished.length; i++) {
-    if (i >= 0) out.push((tokens * 1000) / (finished[i + 1] - finished[i]));
+/**
+ * The configuration that the options ask for.
+ * @param {Record<string, string | boolean | undefined>} values parsed options
+ * @param {GptConfig} base a preset's, or that of the checkpoint to go on from
+ * @param {boolean} resumed
+ * @returns {GptConfig}
+ */
+function configOf(values, base, resumed) {
+  const config = { ...base };
+  for (const [option, key] of Object.entries(NUMBERS)) {
+    const text = values[option];
+    if (typeof text !== 'string') continue;
+    if (resumed && !CHANGEABLE.has(option)) {
+      throw new RangeError(`--resume keeps the checkpoint’s ${option}; leave --${option} out`);
+    }
+    const value = Number(text);
+    if (text.trim() === '' || !Number.isFinite(value)) {
+      throw new RangeError(`--${option} must be a number, got ${JSON.stringify(text)}`);
+    }
+    Object.assign(config, { [key]: value });
   }
-  return out;
+  if (values.precision !== undefined) config.precision = /** @type {GptConfig['precision']} */ (values.precision);
+  // A preset's warm-up is for its own number of steps.
+  if (values.warmup === undefined && config.warmup >= config.steps) config.warmup = Math.floor(config.steps / 10);
+  return checkConfig(config);
 }
 
 async function main() {
@@ -146,33 +160,25 @@ async function main() {
   const vk = createRequire(import.meta.url)('../index.js');
   const info = vk.initDevice();
   const isCpu = info.deviceType === 4 || /cpu/i.test(String(info.deviceType));
+  if (values.profile !== undefined && typeof vk.profileStart !== 'function') {
+    throw new Error('--profile: this addon has no profileStart');
+  }
 
   const resumed = values.resume === undefined ? undefined : await loadCheckpoint(values.resume);
-  const presetName = values.preset ?? (isCpu ? 'tiny' : 'small');
-  /** @type {GptConfig} */
-  const config = { ...(resumed?.config ?? PRESETS[presetName]) };
-  if (resumed && values.preset !== undefined)
+  if (resumed && values.preset !== undefined) {
     throw new RangeError('--resume keeps the checkpoint’s model; leave --preset out');
-  for (const [option, key] of Object.entries(NUMBERS)) {
-    const text = /** @type {Record<string, string | undefined>} */ (values)[option];
-    if (text === undefined) continue;
-    if (resumed && !CHANGEABLE.has(option))
-      throw new RangeError(`--resume keeps the checkpoint’s ${option}; leave --${option} out`);
-    const value = Number(text);
-    if (text.trim() === '' || !Number.isFinite(value))
-      throw new RangeError(`--${option} must be a number, got ${JSON.stringify(text)}`);
-    Object.assign(config, { [key]: value });
   }
-  if (values.precision !== undefined) config.precision = /** @type {GptConfig['precision']} */ (values.precision);
-  // A preset's warm-up is for its own number of steps.
-  if (values.warmup === undefined && config.warmup >= config.steps) config.warmup = Math.floor(config.steps / 10);
-  checkConfig(config);
+  const preset = PRESETS[values.preset ?? (isCpu ? 'tiny' : 'small')];
+  const config = configOf(values, resumed?.config ?? preset, resumed !== undefined);
+  const firstStep = resumed?.step ?? 0;
+  if (firstStep >= config.steps) {
+    throw new RangeError(`the checkpoint is of step ${firstStep}; --steps ${config.steps} is done`);
+  }
 
   const { name: dataName, text } = await loadText(values.data);
   const tokenizer = resumed ? await restoreTokenizer(resumed.tokenizer) : await trainTokenizer(text, config.vocab);
   const tokens = await tokenizer.encode(text);
   const entropy = unigramEntropy(tokens);
-  const run = { config, tokenizer: tokenizer.state };
   const { count } = parameterTable(config);
   progress.note(`${info.deviceName} · ${formatCount(count)} parameters · ${config.precision} · seed ${config.seed}`);
   progress.note(
@@ -184,95 +190,50 @@ async function main() {
   const peak = values.peak ? measurePeak(vk, config.precision) : undefined;
   if (peak !== undefined) progress.note(`matrix rate ${formatFlops(peak)} (${config.precision})`);
 
-  const mode = /** @type {'auto' | 'plain' | 'graph'} */ (values.mode ?? 'auto');
-  let trainer = createTrainer(vk, config, { tokens, mode, state: resumed?.state });
-  const firstStep = trainer.stepsDone;
-  if (firstStep >= config.steps)
-    throw new RangeError(`the checkpoint is of step ${firstStep}; --steps ${config.steps} is done`);
-  const save = async () => {
-    await trainer.settle();
-    return saveCheckpoint(/** @type {string} */ (values.checkpoint), run, trainer.stepsDone, (part) =>
-      trainer.read(part),
-    );
-  };
-  if (values['checkpoint-at-start']) progress.note(`checkpoint ${await save()}`);
-
   let interrupted = false;
   const interrupt = () => {
     if (interrupted) process.exit(130);
     interrupted = true;
   };
   process.on('SIGINT', interrupt);
-  if (values.profile !== undefined) {
-    if (typeof vk.profileStart !== 'function') throw new Error('--profile: this addon has no profileStart');
-    vk.profileStart({ trace: values.profile });
-  }
-
-  /** @type {Map<number, number>} */
-  let losses = trainer.known;
+  if (values.profile !== undefined) vk.profileStart({ trace: values.profile });
   const started = performance.now();
-  let lastFetch = started;
-  /** @type {number[]} */
-  let earlierRates = [];
-  /** @type {number[]} */
-  let hostTimes = [];
-  let restarts = 0;
   progress.begin(firstStep);
-  const state = () => ({
-    step: trainer.stepsDone,
-    steps: config.steps,
-    loss: lastLoss(losses, trainer.stepsDone),
-    tokensPerSecond: recentRate(trainer),
+  /** @type {import('./gpt/progress.mjs').ProgressState} */
+  let state = { step: firstStep, steps: config.steps };
+  const { trainer, losses, rates, hostTimes, restarts } = await runTraining({
+    vk,
+    config,
+    tokenizer: tokenizer.state,
+    tokens,
+    mode: /** @type {'auto' | 'plain' | 'graph'} */ (values.mode ?? 'auto'),
+    state: resumed?.state,
+    checkpoints: values.checkpoint,
+    checkpointEvery,
+    checkpointAtStart: values['checkpoint-at-start'],
+    stopped: () => interrupted,
+    note: (line) => progress.note(line),
+    onStep: ({ stepsDone, known, finished, tokensPerStep }) => {
+      const tokensPerSecond = recentRate(finished, tokensPerStep);
+      state = { step: stepsDone, steps: config.steps, loss: lastLoss(known, stepsDone), tokensPerSecond };
+      progress.update(state);
+    },
   });
-  while (trainer.stepsDone < config.steps && !interrupted) {
-    try {
-      trainer.step();
-      // Promises of losses resolve between steps; without them reading drains the device, so only now and then.
-      await nextTurn();
-      if (performance.now() - lastFetch > 1000) {
-        trainer.fetchLosses();
-        lastFetch = performance.now();
-      }
-      if (checkpointEvery > 0 && trainer.stepsDone % checkpointEvery === 0 && trainer.stepsDone < config.steps) {
-        progress.note(`checkpoint ${await save()}`);
-      }
-      if (trainer.stepsDone === config.steps || interrupted) await trainer.settle();
-    } catch (error) {
-      if (/** @type {any} */ (error)?.code !== 'ERR_HELIOS_DEVICE_LOST') throw error;
-      // Go on from the last checkpoint on a fresh device; what came after it is repeated bit for bit.
-      const last = values.checkpoint === undefined ? undefined : await latestCheckpoint(values.checkpoint);
-      if (last === undefined || ++restarts > 3) throw error;
-      progress.note(`device lost (${/** @type {Error} */ (error).message}); going on from ${last}`);
-      earlierRates = [...earlierRates, ...rates(trainer.finished, tokensPerStep(config))];
-      hostTimes = [...hostTimes, ...trainer.hostTimes];
-      vk.destroy();
-      vk.initDevice();
-      const { state: saved } = await loadCheckpoint(last);
-      const known = trainer.known;
-      trainer = createTrainer(vk, config, { tokens, mode, state: saved });
-      for (const [step, loss] of known) if (step < saved.step) trainer.known.set(step, loss);
-      losses = trainer.known;
-    }
-    progress.update(state());
-  }
-  await trainer.settle();
-  progress.end(state());
+  progress.end(state);
   process.off('SIGINT', interrupt);
   const seconds = (performance.now() - started) / 1000;
   const profile = values.profile === undefined ? undefined : vk.profileStop();
 
-  if (values.checkpoint !== undefined) progress.note(`checkpoint ${await save()}`);
-  const prompt = values.sample ?? text.slice(0, text.indexOf('\n') > 0 ? Math.min(40, text.indexOf('\n')) : 40);
+  const firstLine = text.split('\n', 1)[0];
+  const prompt = values.sample ?? firstLine.slice(0, 40);
   const written =
     sampleTokens > 0 ? await sample(trainer, tokenizer, prompt, { tokens: sampleTokens, seed: config.seed }) : '';
 
-  const perStep = [...earlierRates, ...rates(trainer.finished, tokensPerStep(config))];
-  hostTimes = [...hostTimes, ...trainer.hostTimes];
   const lossList = Array.from({ length: trainer.stepsDone - firstStep }, (_, i) => losses.get(firstStep + i) ?? NaN);
   // A single step's batch is noisy; the run's loss is the mean over its last tenth, at least ten steps.
   const tail = lossList.slice(-Math.max(10, Math.ceil(lossList.length / 10)));
-  const memory = memoryInUse(vk);
-  const rate = median(perStep);
+  const rate = median(rates);
+  const flops = flopsPerToken(config);
   const result = {
     device: info.deviceName,
     driver: info.driverVersion,
@@ -286,41 +247,42 @@ async function main() {
     firstStep,
     losses: lossList,
     finalLoss: tail.reduce((a, b) => a + b, 0) / tail.length,
-    tokensPerSecond: { median: rate, low: Math.min(...perStep), high: Math.max(...perStep), perStep },
-    hostMillisecondsPerStep: median(hostTimes.slice(Math.min(WARMUP_STEPS, hostTimes.length - 1))),
-    flopsPerToken: flopsPerToken(config),
+    tokensPerSecond: { median: rate, low: Math.min(...rates), high: Math.max(...rates), perStep: rates },
+    hostMillisecondsPerStep: median(hostTimes),
+    flopsPerToken: flops,
     matrixRate: peak,
-    matrixShare: peak === undefined ? undefined : (rate * flopsPerToken(config)) / peak,
-    memoryBytes: memory,
+    matrixShare: peak === undefined ? undefined : (rate * flops) / peak,
+    memoryBytes: /** @type {number | undefined} */ (vk.getAllocatorStats?.().activeBufferBytes),
     seconds,
     restarts,
     sample: written,
     profile,
   };
-  if (!values.quiet) {
-    const lines = [
-      `loss              ${result.finalLoss.toFixed(4)} (mean of the last ${tail.length} steps; first step ${lossList[0].toFixed(4)}; unigram entropy ${entropy.toFixed(4)})`,
-      `tokens a second   ${formatCount(rate)} (median of ${perStep.length} steps), ${formatFlops(rate * result.flopsPerToken)}` +
-        (result.matrixShare === undefined
-          ? ''
-          : `, ${(100 * result.matrixShare).toFixed(1)} % of the device's matrix rate`),
-      `host time a step  ${result.hostMillisecondsPerStep.toFixed(3)} ms for ${formatCount(trainer.dispatches)} dispatches (${trainer.mode})`,
-      `device memory     ${memory === undefined ? 'unknown' : formatBytes(memory)}`,
-      `time              ${formatDuration(seconds * 1000)}`,
-    ];
-    process.stdout.write(`${lines.join('\n')}\n`);
-    if (written) process.stdout.write(`\n${written}\n`);
-  }
+  if (!values.quiet) process.stdout.write(summary(result, tail.length));
   if (values.json !== undefined) await writeFile(values.json, `${JSON.stringify(result, null, 1)}\n`);
   if (values.report !== undefined) await writeFile(values.report, trainingReport(result));
   trainer.destroy();
   vk.destroy();
 }
 
-/** Bytes of live buffers. @param {any} vk @returns {number | undefined} */
-function memoryInUse(vk) {
-  const stats = vk.getAllocatorStats?.();
-  return stats?.activeBufferBytes;
+/**
+ * What a run ends with on the terminal.
+ * @param {any} result @param {number} averaged steps that the loss is a mean of
+ */
+function summary(result, averaged) {
+  const { tokensPerSecond: rate, matrixShare: share, memoryBytes: memory } = result;
+  const lines = [
+    `loss              ${result.finalLoss.toFixed(4)} (mean of the last ${averaged} steps; ` +
+      `first step ${result.losses[0]?.toFixed(4)}; unigram entropy ${result.unigramEntropy.toFixed(4)})`,
+    `tokens a second   ${formatCount(rate.median)} (median of ${rate.perStep.length} steps), ` +
+      formatFlops(rate.median * result.flopsPerToken) +
+      (share === undefined ? '' : `, ${(100 * share).toFixed(1)} % of the device's matrix rate`),
+    `host time a step  ${result.hostMillisecondsPerStep.toFixed(3)} ms for ` +
+      `${formatCount(result.dispatchesPerStep)} dispatches (${result.mode})`,
+    `device memory     ${memory === undefined ? 'unknown' : formatBytes(memory)}`,
+    `time              ${formatDuration(result.seconds * 1000)}`,
+  ];
+  return `${lines.join('\n')}\n${result.sample ? `\n${result.sample}\n` : ''}`;
 }
 
 /** The latest loss known of the last few steps. @param {Map<number, number>} losses @param {number} step */
@@ -330,17 +292,6 @@ function lastLoss(losses, step) {
     if (loss !== undefined) return loss;
   }
   return undefined;
-}
-
-/** Tokens a second over the last seconds. @param {import('./gpt/trainer.mjs').Trainer} trainer */
-function recentRate(trainer) {
-  const { finished } = trainer;
-  const last = finished.length - 1;
-  let first = last;
-  while (first > 0 && (last - first < 2 || finished[last] - finished[first] < 3000)) first--;
-  return last > first
-    ? ((last - first) * trainer.tokensPerStep * 1000) / (finished[last] - finished[first])
-    : undefined;
 }
 
 /** @param {string} path @param {GptConfig} config @param {Uint32Array} tokens */
