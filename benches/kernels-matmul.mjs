@@ -15,6 +15,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import { attentionKernels } from '../kernels/attention.mjs';
 import { KernelContext, pack } from '../kernels/base.mjs';
 import { coopShapes, matmulKernels } from '../kernels/matmul.mjs';
 
@@ -95,9 +96,12 @@ const GROUPS = {
   // Half results.
   'bf16-half': { precision: 'bf16', aType: 'bf16', bType: 'bf16', cType: 'bf16', few: true },
   bf16x3: { precision: 'bf16x3', few: true },
+  'attention-bf16': { attention: true, type: 'bf16', few: true },
+  'attention-f16': { attention: true, type: 'f16', few: true },
+  'attention-f32': { attention: true, type: 'f32', few: true },
 };
 
-const planName = (/** @type {any} */ p) =>
+const planName = (/** @type {any} */ p) => p.held ? `${p.held}x${p.walked}${p.threads ? ` t${p.threads}` : ''}${p.shape ? ` i${p.shape.m}x${p.shape.n}x${p.shape.k}` : ''}` :
   [p.kernel, `${p.bm}x${p.bn}x${p.bk}`, p.kernel === 'f32' ? `${p.tm}x${p.tn}` : `w${p.wm}x${p.wn} i${p.tm}x${p.tn}x${p.tk}`,
     `s${p.stages}`, p.splits > 1 ? `k/${p.splits}` : ''].join(' ').trim();
 const shapeName = (/** @type {Shape} */ s) => `${s.form} ${s.m}x${s.n}x${s.k}`;
@@ -142,6 +146,103 @@ class Values {
   }
 }
 
+/**
+ * Attention at 16 heads of 64, 512 tokens: every tiling, forward and backward (with its delta pass), checked against
+ * the f32 kernels.
+ * @param {any} vk @param {any} context @param {any} how @param {(key: string, entry: any, work: (entry: any) => void) => void} attempt
+ */
+function runAttention(vk, context, { type }, attempt) {
+  const kernels = attentionKernels(context);
+  if (!kernels.attentionSupports(type)) return;
+  const [tokens, heads, headSize] = options.small ? [80, 2, 64] : [512, 16, 64];
+  const width = heads * headSize;
+  const known = type === 'f32' ? [undefined] : coopShapes(context.info, type);
+  const tiles = type === 'f32'
+    ? [[32, 32, 128], [32, 32, 64], [32, 32, 256], [16, 32, 64], [16, 16, 64], [32, 16, 128], [64, 32, 256], [64, 16, 128], [64, 32, 128]]
+    : [[64, 64], [64, 32], [32, 64], [32, 32], [128, 64], [128, 32], [16, 64], [16, 32], [48, 32], [64, 16]];
+  const bytes = type === 'f32' ? 4 : 2;
+  const values = new Values(type);
+  const upload = (/** @type {number} */ n, /** @type {Values} */ from) => {
+    const handle = vk.createBuffer(n * (from.type === 'f32' ? 4 : 2), 0);
+    vk.uploadBuffer(handle, from.tensor(n));
+    return handle;
+  };
+  for (const batch of options.small ? [1, 2] : [1, 4, 16]) {
+    const rows = batch * tokens;
+    const sets = batch === 16 || options.small ? 1 : 4;
+    const make = (/** @type {Values} */ from, /** @type {number} */ size) => ({
+      qkv: upload(rows * 3 * width, from), dOut: upload(rows * width, from), out: vk.createBuffer(rows * width * size, 0),
+      logSumExp: vk.createBuffer(batch * heads * tokens * 4, 0), dQkv: vk.createBuffer(rows * 3 * width * size, 0),
+    });
+    const common = { batch, tokens, heads, headSize };
+    const read = (/** @type {number} */ handle, /** @type {string} */ as) => {
+      const words = vk.readBuffer(handle);
+      if (as === 'f32') return words;
+      const h = new Uint16Array(words.buffer, words.byteOffset, words.length * 2);
+      return Float32Array.from(h, (x) => {
+        if (as === 'bf16') {
+          scratchBits[0] = x << 16;
+          return scratch[0];
+        }
+        const e = (x >> 10) & 31;
+        return (x & 0x8000 ? -1 : 1) * (e === 0 ? (x & 1023) * 2 ** -24 : (1024 + (x & 1023)) * 2 ** (e - 25));
+      });
+    };
+    const run = (/** @type {any} */ records) => {
+      const { packed, count } = pack(records);
+      vk.waitTimeline(vk.batchExecuteAll(packed, count));
+    };
+    const exact = make(new Values('f32'), 4);
+    run([kernels.attentionForward({ ...exact, ...common }), ...kernels.attentionBackward({ ...exact, ...common })]);
+    const want = { out: read(exact.out, 'f32'), dQkv: read(exact.dQkv, 'f32') };
+    const mine = Array.from({ length: sets }, () => make(values, bytes));
+    for (const set of mine) run(kernels.attentionForward({ ...set, ...common, type }));
+    for (const pass of /** @type {const} */ (['forward', 'backward'])) {
+      for (const shape of known.slice(0, 3)) {
+        for (const [held, walked, threads] of tiles) {
+          const plan = { held, walked, ...(threads ? { threads } : {}), ...(shape ? { shape } : {}) };
+          const name = `${pass} b${batch}`;
+          attempt(`${name} | ${planName(plan)}`, { shape: name, plan }, (entry) => {
+            const of = (/** @type {number} */ i) => {
+              const args = { ...mine[i % sets], ...common, type, plan };
+              return pass === 'forward' ? [kernels.attentionForward(args)] : kernels.attentionBackward(args);
+            };
+            const target = pass === 'forward' ? 'out' : 'dQkv';
+            vk.fillBuffer(mine[0][target], rows * width * bytes * (pass === 'forward' ? 1 : 3), 0x7fc07fc0);
+            const started = performance.now();
+            run(of(0));
+            entry.compileMs = Math.round(performance.now() - started);
+            const got = read(mine[0][target], type);
+            let error = 0;
+            let norm = 0;
+            for (let i = 0; i < got.length; i++) {
+              error += (got[i] - want[target][i]) ** 2;
+              norm += want[target][i] ** 2;
+            }
+            const relative = Math.sqrt(error / norm);
+            entry.relative = relative;
+            if (!(relative < (type === 'f32' ? 1e-4 : type === 'f16' ? 4e-3 : 3e-2))) throw new Error(`wrong result: relative error ${relative}`);
+            const reps = options.small ? 2 : 40;
+            const { packed, count } = pack(...Array.from({ length: reps }, (_, i) => of(i)).flat());
+            const times = [0, 1, 2, 3, 4].map(() => vk.batchExecuteAllProfiled(packed, count));
+            const per = count / reps;
+            entry.us = median(times.map((t) => t.batchGpuTimeUs / reps));
+            entry.dispatchUs = median(times.map((t) => median(Array.from({ length: reps }, (_, r) => {
+              let sum = 0;
+              for (let d = 0; d < per; d++) sum += t.dispatchTimesUs[r * per + d];
+              return sum;
+            }))));
+            const flops = (pass === 'forward' ? 2 : 5) * batch * heads * tokens * tokens * headSize; // causal: half
+            entry.tflops = flops / entry.us / 1e6;
+            entry.dispatchTflops = flops / entry.dispatchUs / 1e6;
+          });
+        }
+      }
+    }
+    for (const set of [exact, ...mine]) for (const handle of Object.values(set)) vk.destroyBuffer(handle);
+  }
+}
+
 /** @param {string} group @param {string} log */
 function runChild(group, log) {
   const require = createRequire(import.meta.url);
@@ -150,7 +251,7 @@ function runChild(group, log) {
   const kernels = matmulKernels(context);
   const how = GROUPS[group];
   const { precision, aType = 'f32', bType = 'f32', cType = 'f32', few } = how;
-  if (!kernels.matmulSupports(precision)) return;
+  if (!how.attention && !kernels.matmulSupports(precision)) return;
   const done = new Map();
   for (const line of existsSync(log) ? readFileSync(log, 'utf8').split('\n').filter(Boolean) : []) {
     const entry = JSON.parse(line);
@@ -161,6 +262,25 @@ function runChild(group, log) {
     done.set(entry.key, entry);
   };
   const end = Date.now() + Number(options.budget) * 1000;
+  /** Runs one candidate, whatever becomes of it. @type {(key: string, entry: any, work: (entry: any) => void) => void} */
+  const attempt = (name, fields, work) => {
+    const key = `${group} | ${name}`;
+    if (done.has(key) || Date.now() > end) return;
+    // Written first: a crash inside leaves the mark, and the next child passes over it.
+    emit({ key, group, ...fields, error: 'crashed' });
+    const entry = { key, group, ...fields };
+    try {
+      work(entry);
+    } catch (error) {
+      entry.error = String(/** @type {any} */ (error)?.message ?? error).slice(0, 200);
+      if (/DEVICE_LOST/i.test(String(/** @type {any} */ (error)?.code) + entry.error)) {
+        emit(entry);
+        process.exit(3);
+      }
+    }
+    emit(entry);
+  };
+  if (how.attention) return runAttention(vk, context, how, attempt);
   const bytes = (/** @type {string} */ type) => (type === 'f32' ? 4 : 2);
   const valuesA = new Values(aType);
   const valuesB = bType === aType ? valuesA : new Values(bType);
@@ -191,13 +311,7 @@ function runChild(group, log) {
     const sizeC = Math.ceil((m * n * bytes(cType)) / 16) * 16;
     const c = vk.createBuffer(sizeC, 0);
     for (const plan of list) {
-      const key = `${group} | ${shapeName(s)} | ${planName(plan)}`;
-      if (done.has(key) || Date.now() > end) continue;
-      // Written first: a crash inside leaves the mark, and the next child passes over it.
-      emit({ key, group, shape: shapeName(s), plan, error: 'crashed' });
-      /** @type {any} */
-      const entry = { key, group, shape: shapeName(s), plan };
-      try {
+      attempt(`${shapeName(s)} | ${planName(plan)}`, { shape: shapeName(s), plan }, (entry) => {
         const started = performance.now();
         const records = (/** @type {number} */ i) => kernels.matmul(
           { a: buffers[i % sets][0], b: buffers[i % sets][1], c, m, n, k, transA, transB, precision, aType, bType, cType, plan });
@@ -233,14 +347,7 @@ function runChild(group, log) {
         entry.dispatchUs = median(singles);
         entry.tflops = (2 * m * n * k) / entry.us / 1e6;
         entry.dispatchTflops = (2 * m * n * k) / entry.dispatchUs / 1e6;
-      } catch (error) {
-        entry.error = String(/** @type {any} */ (error)?.message ?? error).slice(0, 200);
-        if (/DEVICE_LOST/i.test(String(/** @type {any} */ (error)?.code) + entry.error)) {
-          emit(entry);
-          process.exit(3);
-        }
-      }
-      emit(entry);
+      });
     }
     for (const handle of [...buffers.flat(), c]) vk.destroyBuffer(handle);
   };

@@ -372,7 +372,7 @@ export function matmulKernels(context) {
    */
   function matmul(args) {
     const problem = problemOf(args);
-    const { m, n, k, batch, precision, half, aType, bType, cType, transA, transB, dual } = problem;
+    const { m, n, k, batch, half, aType, bType, cType, transA, transB, dual } = problem;
     const plan = planOf(problem, args.plan);
 
     const a = tensor('matmul', 'a', args.a);
@@ -510,7 +510,7 @@ export function matmulKernels(context) {
   }
 
   /** @param {any} plan @param {any} problem @param {any} how */
-  function pipelineOf(plan, { precision, half, aType, bType, cType, transA, transB, dual }, { modeA, modeB, epi }) {
+  function pipelineOf(plan, { precision, aType, bType, cType, transA, transB, dual }, { modeA, modeB, epi }) {
     const threads = threadsOf(plan);
     const split = plan.splits > 1;
     const second = dual && !split ? '_dual' : '';
