@@ -73,6 +73,22 @@ test('pipelines are made once for each specialization', () => {
   assert.deepEqual(vk.made[0][3], { name: 'one', specialization: Uint32Array.of(64, 1) });
 });
 
+test('a workspace is shared by name, grows, and outlives its growth', () => {
+  const vk = fake();
+  const destroyed = /** @type {number[]} */ ([]);
+  const context = new KernelContext({ ...vk, destroyBuffer: (/** @type {number} */ handle) => destroyed.push(handle) });
+  const small = context.workspace('a', 100);
+  assert.equal(context.workspace('a', 65536), small);
+  assert.notEqual(context.workspace('b', 100), small);
+  const large = context.workspace('a', 65537);
+  assert.notEqual(large, small);
+  assert.equal(context.workspace('a', 100), large);
+  assert.deepEqual(destroyed, []);
+  context.releaseWorkspaces();
+  assert.equal(destroyed.length, 3);
+  assert.notEqual(context.workspace('a', 100), large);
+});
+
 test('a dispatch is checked against its shader', () => {
   const context = new KernelContext(fake());
   const push = pushConstants([1, 2]);

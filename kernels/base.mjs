@@ -191,6 +191,8 @@ export class KernelContext {
     this.pipelines = new Map();
     /** @type {Map<string, { buffer: number, bytes: number }>} */
     this.workspaces = new Map();
+    /** Every workspace that was ever made: earlier dispatches may name a smaller one. @type {number[]} */
+    this.owned = [];
   }
 
   /** The workgroup size of kernels that stride over elements. */
@@ -222,7 +224,14 @@ export class KernelContext {
     const size = Math.max(65536, 2 ** Math.ceil(Math.log2(bytes)));
     const buffer = /** @type {number} */ (this.vk.createBuffer(size, 0));
     this.workspaces.set(name, { buffer, bytes: size });
+    this.owned.push(buffer);
     return buffer;
+  }
+
+  /** Gives back every workspace; dispatches that name one cannot be submitted any more. */
+  releaseWorkspaces() {
+    for (const buffer of this.owned.splice(0)) this.vk.destroyBuffer(buffer);
+    this.workspaces.clear();
   }
 
   /**

@@ -1,0 +1,28 @@
+// The kernels' bench still runs: small shapes, every case, figures that make sense.
+
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+test('benches/kernels.mjs --quick', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'helios-kernels-'));
+  try {
+    const [json, html] = [join(folder, 'out.json'), join(folder, 'out.html')];
+    const bench = fileURLToPath(new URL('../../benches/kernels.mjs', import.meta.url));
+    execFileSync(process.execPath, [bench, '--quick', '--json', json, '--html', html], { stdio: ['ignore', 'pipe', 'inherit'] });
+    const report = JSON.parse(readFileSync(json, 'utf8'));
+    assert.ok(report.copyGBs > 0);
+    assert.ok(report.results.length > 60);
+    for (const { name, us, gbs, tflops, error } of report.results) {
+      if (error !== undefined) assert.match(error, /^no matrix units/, name);
+      else assert.ok(us > 0 && (gbs > 0 || tflops > 0), name);
+    }
+    assert.match(readFileSync(html, 'utf8'), /<!doctype html>[^]*rmsNormForward[^]*<\/html>/);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
