@@ -106,6 +106,30 @@ test('HELIOS_HOST_TIMING=1 counts batches, dispatches and disjoint phases', asyn
   assert.equal(second.dispatches, 1);
 });
 
+test('waiting for the GPU is ring_wait, whichever call waits', async () => {
+  const waits = await childJson(`
+    init();
+    const x = bufferOf(ramp(64), 0);
+    const p = pipelineOf(programs.churn);
+    const busy = () => { for (let i = 0; i < 20; i++) vk.dispatch(p, [x, x], 1, 1, 1, Uint32Array.of(64, 65000)); return vk.dispatch(p, [x, x], 1, 1, 1, Uint32Array.of(64, 65000)); };
+    const calls = {
+      readBuffer: () => { vk.readBuffer(x); },
+      waitTimeline: (tv) => { vk.waitTimeline(tv); },
+      waitIdle: () => { vk.waitIdle(); },
+    };
+    const waits = {};
+    for (const [name, call] of Object.entries(calls)) {
+      vk.waitIdle();
+      const tv = busy();
+      vk.resetHostTiming();
+      call(tv);
+      waits[name] = vk.getHostTiming().phases.ring_wait.calls;
+    }
+    process.stdout.write(JSON.stringify(waits));
+  `, { env: { HELIOS_HOST_TIMING: '1' } });
+  for (const [name, calls] of Object.entries(waits)) assert.ok(calls > 0, `${name} waited without ring_wait`);
+});
+
 test('timing does not change results', async () => {
   await childJson(`
     init();
