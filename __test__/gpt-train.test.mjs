@@ -29,6 +29,7 @@ const supports = (precision) => createKernels(vk).matmulSupports(precision);
 
 const execute = promisify(execFile);
 const script = fileURLToPath(new URL('../benches/train.mjs', import.meta.url));
+const ladder = fileURLToPath(new URL('../benches/ladder.mjs', import.meta.url));
 
 /** Sizes that are no multiple of any tile. */
 const config = checkConfig({
@@ -168,7 +169,7 @@ test('optimizer steps: clipping, schedule, decay and moments', async () => {
 
 /**
  * Runs some steps and gives every bit that training is.
- * @param {typeof config} sizes @param {'auto' | 'plain' | 'graph'} mode @param {number} steps
+ * @param {typeof config} sizes @param {'auto' | 'plain' | 'calls' | 'graph'} mode @param {number} steps
  * @param {import('../benches/gpt/checkpoint.mjs').TrainingState} [state]
  */
 async function run(sizes, mode, steps, state) {
@@ -194,12 +195,28 @@ test('two runs with one seed are the same bit for bit, another seed is not', asy
   assert.notDeepEqual((await run({ ...config, seed: 2 }, 'auto', 8)).bits.losses, a.bits.losses);
 });
 
-test('recorded graphs give the same bits as packed lists', async (t) => {
-  if (typeof vk.graphBegin !== 'function') {
-    t.skip('the addon has no graphs');
-    return;
-  }
-  assert.deepEqual((await run(config, 'graph', 8)).bits, (await run(config, 'plain', 8)).bits);
+test('recorded graphs, packed lists and single calls give the same bits', async (t) => {
+  const plain = await run(config, 'plain', 8);
+  assert.deepEqual((await run(config, 'calls', 8)).bits, plain.bits);
+  if (typeof vk.graphBegin === 'function') assert.deepEqual((await run(config, 'graph', 8)).bits, plain.bits);
+  else t.diagnostic('the addon has no graphs');
+});
+
+test('gradients from transposed copies are those read in place', async () => {
+  const options = { tokens: randomTokens(config), state: startState(config) };
+  const [inPlace, copied] = await Promise.all(
+    [false, true].map(async (explicitTransposes) => {
+      const trainer = createTrainer(vk, config, { ...options, explicitTransposes });
+      trainer.step();
+      await trainer.settle();
+      const gradient = trainer.read('gradient').slice();
+      const { dispatches } = trainer;
+      trainer.destroy();
+      return { gradient, dispatches };
+    }),
+  );
+  assert.ok(relativeError(copied.gradient, inPlace.gradient) < 1e-6);
+  assert.equal(copied.dispatches - inPlace.dispatches, config.microSteps * (4 * config.layers + 1));
 });
 
 for (const precision of /** @type {const} */ (['f32', 'f16', 'bf16'])) {
@@ -383,4 +400,21 @@ test('train.mjs: bad options end with an error that names them', async () => {
       return true;
     });
   }
+});
+
+test('ladder.mjs: a rung for each fix, and the same loss on every rung', async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), 'helios-vk-test-'));
+  t.after(() => rm(dir, { recursive: true, force: true }));
+  const [json, report] = [join(dir, 'ladder.json'), join(dir, 'ladder.html')];
+  const options = ['--preset', 'tiny', '--precision', 'f32', '--steps', '4', '--json', json, '--report', report];
+  const sizes = '--layers=1 --width=32 --heads=1 --hidden=64 --block=16';
+  const { stdout } = await execute(process.execPath, [ladder, ...options, '--train-args', sizes]);
+  const { rows } = JSON.parse(await readFile(json, 'utf8'));
+  assert.equal(rows.length, 9);
+  assert.equal(new Set(rows.map((/** @type {any} */ row) => row.loss.toFixed(4))).size, 1, stdout);
+  for (const { name, tokensPerSecond } of rows) {
+    assert.ok(tokensPerSecond > 0);
+    assert.ok(stdout.includes(`| ${name} |`));
+  }
+  assert.match(await readFile(report, 'utf8'), /<svg[^]*packed lists/);
 });

@@ -33,7 +33,9 @@ Run
   --checkpoint-every N  … and every N steps
   --checkpoint-at-start … and before the first step
   --resume FILE|DIR     go on from a checkpoint (of a folder, the latest)
-  --mode M              graph (recorded once, re-submitted) or plain (packed lists); default: the first there is
+  --mode M              graph (recorded once, re-submitted; default), plain (packed lists) or calls (one native call
+                        a dispatch)
+  --explicit-transposes weight gradients from transposed copies, to measure what those cost
 Output
   --sample TEXT         prompt of the sample at the end
   --sample-tokens N     its length (default 200; 0: none)
@@ -70,6 +72,7 @@ const OPTIONS = /** @type {const} */ ({
   'checkpoint-at-start': { type: 'boolean' },
   resume: { type: 'string' },
   mode: { type: 'string' },
+  'explicit-transposes': { type: 'boolean' },
   sample: { type: 'string' },
   'sample-tokens': { type: 'string' },
   peak: { type: 'boolean' },
@@ -206,7 +209,8 @@ async function main() {
     config,
     tokenizer: tokenizer.state,
     tokens,
-    mode: /** @type {'auto' | 'plain' | 'graph'} */ (values.mode ?? 'auto'),
+    mode: /** @type {'auto' | 'plain' | 'calls' | 'graph'} */ (values.mode ?? 'auto'),
+    explicitTransposes: values['explicit-transposes'],
     state: resumed?.state,
     checkpoints: values.checkpoint,
     checkpointEvery,

@@ -21,8 +21,10 @@ export class GptModel {
    * @param {any} kernels what `createKernels` returns
    * @param {GptConfig} config
    * @param {number} lossSlots steps whose losses are kept
+   * @param {{ explicitTransposes?: boolean }} [options] `explicitTransposes`: parameter gradients read a transposed
+   *   copy instead of reading transposed; for measuring what that costs
    */
-  constructor(vk, kernels, config, lossSlots) {
+  constructor(vk, kernels, config, lossSlots, { explicitTransposes = false } = {}) {
     this.vk = vk;
     this.kernels = kernels;
     this.config = config;
@@ -88,6 +90,7 @@ export class GptModel {
     this.dQkv = operand(M * 3 * C);
     this.dGateUp = operand(M * 2 * H);
     this.dActivation = operand(M * H);
+    this.transposed = explicitTransposes ? operand(M * Math.max(V, 3 * C, 2 * H)) : undefined;
     /** Zeroed before the first micro-step: an embedding's gradient touches only the rows of ids that occur. */
     this.clear = { buffer: this.gradient, bytes: 4 * V * C };
   }
@@ -156,23 +159,25 @@ export class GptModel {
       precision,
     });
     const product = {
-      a: dy,
+      a: this.transposed ?? dy,
       b: x,
       c: this.at(this.gradient, weight),
       m: n,
       n: k,
       k: rows,
-      transA: true,
+      transA: this.transposed === undefined,
       aType: type,
       bType: type,
       cType: 'f32',
       precision,
       beta,
     };
+    const transpose =
+      this.transposed === undefined ? [] : [kernels.transpose({ x: dy, y: this.transposed, rows, columns: n, type })];
     // A workspace of its own, so that split products of the two kinds need no barrier between them.
     const floats = kernels.matmulWorkspace(product);
     const workspace = floats > 0 ? kernels.context.workspace('parameter gradients', 4 * floats) : undefined;
-    return { input, parameter: kernels.matmul({ ...product, workspace }) };
+    return { input, parameter: [...transpose, ...kernels.matmul({ ...product, workspace })] };
   }
 
   /**

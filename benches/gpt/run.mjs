@@ -23,7 +23,8 @@ const MOST_RESTARTS = 3;
  * @property {GptConfig} config
  * @property {import('./tokenizer.mjs').TokenizerState} tokenizer goes into the checkpoints
  * @property {Uint32Array} tokens
- * @property {'auto' | 'plain' | 'graph'} [mode]
+ * @property {'auto' | 'plain' | 'calls' | 'graph'} [mode]
+ * @property {boolean} [explicitTransposes] see GptModel
  * @property {import('./checkpoint.mjs').TrainingState} [state] where to go on from
  * @property {string} [checkpoints] folder of the checkpoints
  * @property {number} [checkpointEvery] steps; 0 for none on the way
@@ -42,8 +43,9 @@ const MOST_RESTARTS = 3;
  */
 export async function runTraining(options) {
   const { vk, config, tokenizer, tokens, mode = 'auto', checkpoints, checkpointEvery = 0 } = options;
+  const { explicitTransposes } = options;
   const { stopped = () => false, onStep = (_) => {}, note = (_) => {} } = options;
-  let trainer = createTrainer(vk, config, { tokens, mode, state: options.state });
+  let trainer = createTrainer(vk, config, { tokens, mode, explicitTransposes, state: options.state });
   /** @type {number[]} */
   let rates = [];
   /** @type {number[]} */
@@ -91,7 +93,7 @@ export async function runTraining(options) {
       vk.initDevice();
       const { state } = await loadCheckpoint(last);
       const { known } = trainer;
-      trainer = createTrainer(vk, config, { tokens, mode, state });
+      trainer = createTrainer(vk, config, { tokens, mode, explicitTransposes, state });
       for (const [step, loss] of known) if (step < state.step) trainer.known.set(step, loss);
     }
     onStep(trainer);

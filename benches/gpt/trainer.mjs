@@ -1,8 +1,8 @@
 /**
  * Training on the device: what is recorded once, what goes up and comes down each step.
  *
- * Two modes. `plain` uses the calls of the existing trainer only (packed lists through `batchExecuteAll`), so that it
- * also runs on other addons of that contract. `graph` records each micro-step and the optimizer once and re-submits
+ * Three modes. `plain` uses the calls of the existing trainer only (packed lists through `batchExecuteAll`), so that it
+ * also runs on other addons of that contract; `calls` the same with one native call a dispatch. `graph` records each micro-step and the optimizer once and re-submits
  * them; the losses come back through promises where the addon has them. The results are the same bits.
  */
 
@@ -24,8 +24,9 @@ const STEPS_IN_FLIGHT = 2;
 /**
  * @typedef {object} TrainerOptions
  * @property {Uint32Array} tokens what to train on
- * @property {'auto' | 'plain' | 'graph'} [mode] `auto`: graphs where the addon has them
+ * @property {'auto' | 'plain' | 'calls' | 'graph'} [mode] `auto`: graphs where the addon has them
  * @property {import('./checkpoint.mjs').TrainingState} [state] where to go on from; a fresh start without it
+ * @property {boolean} [explicitTransposes] see GptModel
  * @property {Record<string, import('../../kernels/base.mjs').Shader>} [shaders] for `plain`: shaders to use, for an
  *   addon that carries none
  * @property {any} [info] for `plain`: what the kernels shall take the device for, so that two addons run the same
@@ -45,24 +46,24 @@ export function createTrainer(vk, config, options) {
 
 export class Trainer {
   /** @param {any} vk @param {GptConfig} config @param {TrainerOptions} options */
-  constructor(vk, config, { tokens, mode = 'auto', state, shaders, info }) {
+  constructor(vk, config, { tokens, mode = 'auto', state, explicitTransposes, shaders, info }) {
     this.config = checkConfig(config);
     for (const token of tokens) {
       if (token >= config.vocab) throw new RangeError(`the data holds token ${token}; vocab is ${config.vocab}`);
     }
     this.tokens = tokens;
-    if (mode !== 'auto' && mode !== 'plain' && mode !== 'graph') {
-      throw new RangeError(`mode must be auto, plain or graph, got ${mode}`);
+    if (!['auto', 'plain', 'calls', 'graph'].includes(mode)) {
+      throw new RangeError(`mode must be auto, plain, calls or graph, got ${mode}`);
     }
     const graphs = typeof vk.graphBegin === 'function';
     if (mode === 'graph' && !graphs) throw new RangeError('mode graph: this addon has no graphBegin');
-    /** @type {'plain' | 'graph'} */
+    /** @type {'plain' | 'calls' | 'graph'} */
     this.mode = mode === 'auto' ? (graphs ? 'graph' : 'plain') : mode;
     /** Whether losses come back through promises; else the ring of losses is read, which drains the device. */
     this.promises = this.mode === 'graph' && typeof vk.readAsync === 'function';
-    this.vk = this.mode === 'plain' ? plainAddon(vk, shaders ?? vk.shaders, info) : vk;
+    this.vk = this.mode === 'graph' ? vk : plainAddon(vk, shaders ?? vk.shaders, info);
     this.kernels = createKernels(this.vk);
-    this.model = new GptModel(this.vk, this.kernels, config, LOSS_SLOTS);
+    this.model = new GptModel(this.vk, this.kernels, config, LOSS_SLOTS, { explicitTransposes });
     /** Optimizer steps submitted. */
     this.stepsDone = 0;
     /** Losses known on the host, by step. @type {Map<number, number>} */
@@ -84,27 +85,23 @@ export class Trainer {
 
     this.load(state ?? { step: 0, weights: freshWeights(config) });
     const clear = this.model.clear;
-    const microSteps = Array.from({ length: config.microSteps }, (_, i) => pack(this.model.microStep(i)));
-    const optimizer = pack(this.model.optimizerStep());
+    /** What a step dispatches: each micro-step, then the optimizer. */
+    this.records = Array.from({ length: config.microSteps }, (_, i) => this.model.microStep(i));
+    this.records.push(this.model.optimizerStep());
+    const lists = this.records.map((records) => pack(records));
+    this.lists = this.mode === 'plain' ? lists : [];
+    /** @type {number[]} */
+    this.graphs = [];
     if (this.mode === 'graph') {
-      /** @type {number[]} */
-      this.graphs = microSteps.map(({ packed, count }, i) => {
+      this.graphs = lists.map(({ packed, count }, i) => {
         this.vk.graphBegin();
         if (i === 0) this.vk.fillBuffer(clear.buffer, clear.bytes, 0);
         this.vk.batchExecuteAll(packed, count);
         return this.vk.graphEnd();
       });
-      this.vk.graphBegin();
-      this.vk.batchExecuteAll(optimizer.packed, optimizer.count);
-      this.graphs.push(this.vk.graphEnd());
-      /** @type {{packed: ArrayBuffer, count: number}[]} */
-      this.lists = [];
-    } else {
-      this.graphs = [];
-      this.lists = [...microSteps, optimizer];
     }
     /** Dispatches of one optimizer step. */
-    this.dispatches = microSteps.reduce((sum, { count }) => sum + count, optimizer.count);
+    this.dispatches = lists.reduce((sum, { count }) => sum + count, 0);
   }
 
   /** Tokens of one optimizer step. */
@@ -139,11 +136,28 @@ export class Trainer {
     } else {
       vk.uploadBuffer(model.ids, this.batch);
       vk.fillBuffer(model.clear.buffer, model.clear.bytes, 0);
-      for (const { packed, count } of this.lists) value = vk.batchExecuteAll(packed, count);
+      if (this.mode === 'calls') value = this.callEach();
+      else for (const { packed, count } of this.lists) value = vk.batchExecuteAll(packed, count);
     }
     this.hostTimes.push(performance.now() - start);
     this.inFlight.push(value);
     return ++this.stepsDone;
+  }
+
+  /** Submits the step with one native call a dispatch. @returns {number} timeline value */
+  callEach() {
+    const { vk } = this;
+    const mask = new Uint32Array(1);
+    let value = 0;
+    for (const records of this.records) {
+      vk.batchBegin();
+      for (const { pipeline, buffers, groups, push, writeMask } of records) {
+        mask[0] = writeMask;
+        vk.batchDispatch(pipeline, buffers, groups[0], groups[1], groups[2], push, mask);
+      }
+      value = vk.batchSubmit();
+    }
+    return value;
   }
 
   /** Reads the loss of a step without waiting for it. @param {number} step */

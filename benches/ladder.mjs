@@ -1,0 +1,129 @@
+#!/usr/bin/env node
+// What each fix on the way to full speed gives: tokens a second of our GPT with each of them switched off in turn.
+
+import { execFile } from 'node:child_process';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { formatCount, median } from './gpt/progress.mjs';
+import { runMain } from './lib/args.mjs';
+import { barChart, htmlReport, table } from './lib/report.mjs';
+
+const TRAIN = fileURLToPath(new URL('./train.mjs', import.meta.url));
+
+const OPTIONS = /** @type {const} */ ({
+  preset: { type: 'string', default: 'mission', choices: ['tiny', 'small', 'mission'], help: 'model' },
+  precision: { type: 'string', default: 'bf16', choices: ['f32', 'f16', 'bf16', 'bf16x3'], help: 'arithmetic' },
+  batch: { type: 'integer', min: 1, help: "sequences of a micro-step; the preset's when left out" },
+  'micro-steps': { type: 'integer', min: 1, help: "micro-steps of a step; the preset's when left out" },
+  steps: { type: 'integer', default: 14, min: 4, help: 'steps of each run; the first two do not count' },
+  rounds: { type: 'integer', default: 1, min: 1, help: 'runs of each rung, in turn' },
+  'train-args': { type: 'string', value: 'ARGS', help: 'further options for train.mjs: --train-args="--layers=2"' },
+  json: { type: 'string', value: 'FILE', help: 'write the results for machines' },
+  report: { type: 'string', value: 'FILE', help: 'write the results as a page with charts' },
+});
+
+/**
+ * @typedef {object} Rung
+ * @property {string} name
+ * @property {string[]} [args] of train.mjs
+ * @property {Record<string, string>} [env]
+ */
+
+const LISTS = ['--mode', 'plain'];
+
+/** @param {string} precision @returns {Rung[]} the first is everything on; from the second on, packed lists */
+function rungs(precision) {
+  return [
+    { name: 'recorded graphs' },
+    { name: 'packed lists', args: LISTS },
+    { name: '… one command slot', args: LISTS, env: { HELIOS_RING_SLOTS: '1' } },
+    { name: '… batches of 256', args: LISTS, env: { HELIOS_FLUSH_DISPATCHES: '256' } },
+    { name: '… descriptor sets', args: LISTS, env: { HELIOS_DISABLE_PUSH_DESCRIPTORS: '1' } },
+    { name: '… one native call a dispatch', args: ['--mode', 'calls'] },
+    { name: '… blocking uploads', args: LISTS, env: { HELIOS_BLOCKING_UPLOADS: '1' } },
+    { name: '… explicit transposes', args: [...LISTS, '--explicit-transposes'] },
+    ...(precision === 'f32' ? [] : [{ name: '… no matrix units', args: [...LISTS, '--precision', 'f32'] }]),
+    {
+      name: 'all of these off',
+      args: ['--mode', 'calls', '--explicit-transposes', '--precision', 'f32'],
+      env: {
+        HELIOS_RING_SLOTS: '1',
+        HELIOS_FLUSH_DISPATCHES: '256',
+        HELIOS_DISABLE_PUSH_DESCRIPTORS: '1',
+        HELIOS_BLOCKING_UPLOADS: '1',
+      },
+    },
+  ];
+}
+
+await runMain('node benches/ladder.mjs [options]', OPTIONS, async (options) => {
+  const folder = await mkdtemp(join(tmpdir(), 'helios-vk-ladder-'));
+  const list = rungs(options.precision);
+  /** @type {Map<Rung, any[]>} */
+  const results = new Map(list.map((rung) => [rung, []]));
+  try {
+    for (let round = 0; round < options.rounds; round++) {
+      for (const rung of list) {
+        const json = join(folder, 'result.json');
+        const common = ['--preset', options.preset, '--precision', options.precision, '--steps', String(options.steps)];
+        if (options.batch !== undefined) common.push('--batch', String(options.batch));
+        if (options['micro-steps'] !== undefined) common.push('--micro-steps', String(options['micro-steps']));
+        common.push(...(options['train-args']?.split(/\s+/).filter(Boolean) ?? []));
+        common.push('--sample-tokens', '0', '--quiet', '--json', json);
+        // Of an option given twice the last one counts.
+        await promisify(execFile)(process.execPath, [TRAIN, ...common, ...(rung.args ?? [])], {
+          env: { ...process.env, ...rung.env },
+        });
+        const result = JSON.parse(await readFile(json, 'utf8'));
+        results.get(rung)?.push(result);
+        process.stderr.write(`${rung.name}: ${formatCount(result.tokensPerSecond.median)} tok/s\n`);
+      }
+    }
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+
+  const rows = list.map((rung) => {
+    const runs = /** @type {any[]} */ (results.get(rung));
+    return {
+      name: rung.name,
+      env: rung.env ?? {},
+      args: rung.args ?? [],
+      tokensPerSecond: median(runs.map((run) => run.tokensPerSecond.median)),
+      hostMilliseconds: median(runs.map((run) => run.hostMillisecondsPerStep)),
+      loss: runs[0].losses.at(-1),
+    };
+  });
+  const lists = rows[1].tokensPerSecond;
+  const head = ['', 'tok/s', '× packed lists', 'host ms a step'];
+  const cells = rows.map(({ name, tokensPerSecond, hostMilliseconds }) => [
+    name,
+    formatCount(tokensPerSecond),
+    (tokensPerSecond / lists).toFixed(2),
+    hostMilliseconds.toFixed(2),
+  ]);
+  console.log(
+    [`| ${head.join(' | ')} |`, '| --- | ---: | ---: | ---: |', ...cells.map((row) => `| ${row.join(' | ')} |`)].join(
+      '\n',
+    ),
+  );
+  const { device, driver, config } = /** @type {any[]} */ (results.get(list[0]))[0];
+  if (options.json !== undefined) {
+    await writeFile(options.json, `${JSON.stringify({ device, driver, config, rows }, null, 1)}\n`);
+  }
+  if (options.report !== undefined) {
+    const groups = rows.map(({ name, tokensPerSecond }) => ({ label: name, values: [tokensPerSecond] }));
+    const html = [
+      barChart({ title: 'Tokens a second', series: ['tokens a second'], groups, format: formatCount }),
+      table(head, cells),
+    ];
+    const subtitle = `${device} · ${options.preset} · ${options.precision} · batch ${config.batch} × ${config.microSteps}`;
+    await writeFile(
+      options.report,
+      htmlReport({ title: 'What each fix gives', subtitle, sections: [{ title: 'Ladder', html }] }),
+    );
+  }
+});
