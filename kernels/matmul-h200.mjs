@@ -1,10 +1,119 @@
-// Plans measured on an NVIDIA H200 (driver 580) with `node benches/kernels-matmul.mjs --sweep`.
+// Plans measured on an NVIDIA H200 (driver 580, subgroups of 32) by `node benches/kernels-matmul.mjs --sweep`, printed by
+// its `--table`. A line: form, m n k | tile | splits of K | microseconds. A tile is bm bn bk tm tn lx stages for f32,
+// bm bn bk wm wn tm tn tk stages for matrix units; classes by storage: `half` has both operands in half precision,
+// `mixed` at least one in f32.
+
+const MEASURED = {
+  half: `
+NT 512 1024 1024 | 64 64 128 32 32 16 16 16 1 | 1 | 12.2
+NT 512 2752 1024 | 128 128 32 64 32 16 16 16 2 | 1 | 28.8
+NT 2048 2752 1024 | 128 128 32 64 32 16 16 16 2 | 1 | 75.4
+NT 4096 4096 4096 | 128 128 64 64 32 16 16 16 1 | 1 | 530.4
+NN 512 1024 1024 | 64 64 128 32 32 16 16 16 1 | 1 | 12.6
+TN 1024 1024 512 | 64 64 64 32 32 16 16 16 1 | 1 | 17.2
+NT 512 3072 1024 | 128 128 64 64 32 16 16 16 1 | 1 | 27.0
+NT 512 5504 1024 | 128 64 64 32 32 16 16 16 1 | 1 | 43.9
+NT 512 1024 2752 | 64 64 64 32 32 16 16 16 1 | 2 | 27.5
+NT 512 16384 1024 | 128 128 32 64 64 16 16 16 1 | 1 | 90.3
+NN 512 1024 3072 | 64 64 128 32 32 16 16 16 1 | 1 | 26.9
+NN 512 1024 5504 | 128 128 64 64 32 16 16 16 1 | 4 | 37.6
+NN 512 2752 1024 | 128 128 32 64 32 16 16 16 2 | 1 | 26.3
+NN 512 1024 16384 | 128 128 64 64 32 16 16 16 1 | 4 | 77.8
+TN 3072 1024 512 | 64 64 64 32 32 16 16 16 1 | 1 | 29.4
+TN 5504 1024 512 | 256 128 32 128 32 16 16 16 1 | 1 | 44.0
+TN 1024 2752 512 | 128 128 64 64 32 16 16 16 1 | 1 | 25.8
+TN 16384 1024 512 | 128 128 32 64 64 16 16 16 1 | 1 | 174.2
+TN 512 1024 1024 | 128 128 64 64 64 16 16 16 1 | 4 | 21.4
+NT 2048 3072 1024 | 128 128 64 64 32 16 16 16 1 | 1 | 70.1
+NT 2048 5504 1024 | 128 128 64 64 32 16 16 16 1 | 1 | 134.5
+`,
+  f32: `
+NT 512 1024 1024 | 128 128 16 8 8 8 2 | 4 | 37.7
+NT 512 2752 1024 | 128 128 16 8 8 8 1 | 3 | 95.2
+NT 2048 2752 1024 | 64 64 16 8 8 8 2 | 1 | 356.4
+NT 4096 4096 4096 | 128 128 16 8 8 8 2 | 1 | 3195.6
+NN 512 1024 1024 | 128 128 16 8 8 8 1 | 4 | 36.0
+TN 1024 1024 512 | 64 64 16 8 4 8 2 | 1 | 32.5
+NT 512 3072 1024 | 128 128 16 8 8 8 2 | 4 | 101.2
+NT 512 5504 1024 | 64 64 16 8 8 8 2 | 1 | 186.3
+NT 512 1024 2752 | 128 128 16 8 8 8 2 | 4 | 78.8
+NT 512 16384 1024 | 128 128 16 8 8 8 2 | 1 | 410.2
+NN 512 1024 3072 | 128 128 16 8 8 8 2 | 4 | 84.3
+NN 512 1024 5504 | 128 128 16 8 8 8 2 | 4 | 141.3
+NN 512 2752 1024 | 128 128 16 8 4 8 1 | 3 | 89.8
+NN 512 1024 16384 | 128 128 16 8 8 8 2 | 4 | 394.5
+TN 3072 1024 512 | 64 64 16 8 4 8 2 | 1 | 89.5
+TN 5504 1024 512 | 128 128 16 8 8 8 2 | 1 | 150.0
+TN 1024 2752 512 | 64 64 16 8 4 8 2 | 1 | 88.9
+TN 16384 1024 512 | 128 128 16 8 8 8 2 | 1 | 392.5
+`,
+  mixed: `
+NT 512 1024 1024 | 64 64 64 32 16 16 16 16 2 | 1 | 19.0
+NT 512 2752 1024 | 128 128 64 64 64 16 16 16 1 | 1 | 46.8
+NT 2048 2752 1024 | 128 128 32 32 32 16 16 16 2 | 1 | 100.8
+NN 512 1024 1024 | 64 64 64 32 16 16 16 16 2 | 1 | 22.1
+TN 1024 1024 512 | 64 64 64 32 16 16 16 16 2 | 1 | 29.1
+NT 512 3072 1024 | 128 128 32 32 32 16 16 16 2 | 1 | 41.1
+NT 512 5504 1024 | 128 128 32 64 64 16 16 16 1 | 1 | 61.9
+NT 512 1024 2752 | 128 128 32 32 32 16 16 16 2 | 4 | 37.1
+NT 512 16384 1024 | 128 128 32 64 64 16 16 16 1 | 1 | 128.8
+NN 512 1024 3072 | 128 128 32 32 32 16 16 16 2 | 4 | 37.8
+NN 512 1024 5504 | 128 128 32 32 32 16 16 16 2 | 4 | 53.8
+`,
+  bf16x3: `
+NT 512 1024 1024 | 128 128 32 64 64 16 16 16 1 | 4 | 42.2
+NT 512 2752 1024 | 128 128 32 64 64 16 16 16 1 | 3 | 97.3
+NT 2048 2752 1024 | 128 128 32 64 64 16 16 16 1 | 1 | 348.5
+NN 512 1024 1024 | 128 128 32 64 64 16 16 16 1 | 4 | 42.4
+TN 1024 1024 512 | 128 128 32 64 64 16 16 16 1 | 2 | 42.1
+NT 512 3072 1024 | 128 128 32 64 64 16 16 16 1 | 4 | 108.0
+NT 512 5504 1024 | 128 128 32 64 64 16 16 16 1 | 1 | 210.3
+NT 512 1024 2752 | 128 128 32 64 64 16 16 16 1 | 4 | 84.8
+NT 512 16384 1024 | 128 128 32 64 64 16 16 16 1 | 1 | 414.2
+NN 512 1024 3072 | 128 128 32 64 64 16 16 16 1 | 4 | 92.7
+NN 512 1024 5504 | 128 128 32 64 64 16 16 16 1 | 4 | 152.1
+`,
+};
+
+/** @typedef {{ form: string, m: number, n: number, k: number, plan: any }} Entry */
+
+/** @type {Record<string, Entry[]>} */
+const TABLES = Object.fromEntries(
+  Object.entries(MEASURED).map(([name, text]) => [
+    name,
+    text.trim().split('\n').map((line) => {
+      const [shape, tile, splits] = line.split('|').map((part) => part.trim());
+      const [form, ...sizes] = shape.split(' ');
+      const [m, n, k] = sizes.map(Number);
+      const t = tile.split(' ').map(Number);
+      const plan = name === 'f32'
+        ? { kernel: 'f32', bm: t[0], bn: t[1], bk: t[2], tm: t[3], tn: t[4], lx: t[5], stages: t[6] }
+        : { kernel: 'coop', bm: t[0], bn: t[1], bk: t[2], wm: t[3], wn: t[4], tm: t[5], tn: t[6], tk: t[7], stages: t[8] };
+      return { form, m, n, k, plan: { ...plan, splits: Number(splits) } };
+    }),
+  ]),
+);
+
+/** Farthest that a measured shape may lie, in octaves over the three sizes. */
+const REACH = 2.5;
 
 /**
- * The measured plan for a product, if there is one.
- * @param {any} _problem
+ * The plan of the nearest measured product of the same class and form, if there is one near enough.
+ * @param {{ m: number, n: number, k: number, batch: number, transA: boolean, transB: boolean, precision: string, aType: string, bType: string }} problem
  * @returns {any}
  */
-export function h200Plan(_problem) {
-  return undefined;
+export function h200Plan({ m, n, k, batch, transA, transB, precision, aType, bType }) {
+  const name = precision === 'f32' || precision === 'bf16x3' ? precision : aType === 'f32' || bType === 'f32' ? 'mixed' : 'half';
+  const form = `${transA ? 'T' : 'N'}${transB ? 'T' : 'N'}`;
+  const octaves = (/** @type {number} */ a, /** @type {number} */ b) => Math.abs(Math.log2(a / b));
+  let best;
+  let least = REACH;
+  for (const entry of TABLES[name]) {
+    const distance = octaves(m * batch, entry.m) + octaves(n, entry.n) + octaves(k, entry.k) + (entry.form === form ? 0 : 0.75);
+    if (distance < least) {
+      least = distance;
+      best = entry.plan;
+    }
+  }
+  return best;
 }

@@ -1,8 +1,8 @@
 // Matrix products: D = act(alpha * op(A) op(B) + beta * C + bias) + residual, row-major, any size, batched by strides.
 //
-// Four kernels and a chooser. `f32` runs everywhere; `coop` uses VK_KHR_cooperative_matrix at subgroup scope; `coop2`
-// uses VK_NV_cooperative_matrix2 at workgroup scope; where the grid is small a product is split in K: each split
-// writes partial sums to a workspace, and a second pass adds them in order, so the result does not depend on timing.
+// `f32` runs everywhere; `coop` uses VK_KHR_cooperative_matrix at subgroup scope. Where the grid is small a product is
+// split in K: each split writes partial sums to a workspace, and a second pass adds them in order, so the result does
+// not depend on timing. A chooser picks kernel and tiling by device and shape.
 
 import { ceilDiv, finite, integer, pushConstants, tensor } from './base.mjs';
 import { h200Plan } from './matmul-h200.mjs';
@@ -22,7 +22,7 @@ import { h200Plan } from './matmul-h200.mjs';
 /**
  * A kernel and its tiling. Sizes count elements.
  * @typedef {object} MatmulPlan
- * @property {'f32' | 'coop' | 'coop2'} kernel
+ * @property {'f32' | 'coop'} kernel
  * @property {number} bm rows of a workgroup's tile
  * @property {number} bn columns of a workgroup's tile
  * @property {number} bk depth of a staged tile
@@ -33,7 +33,6 @@ import { h200Plan } from './matmul-h200.mjs';
  * @property {number} [wm] coop: rows of a subgroup's tile
  * @property {number} [wn] coop: columns of a subgroup's tile
  * @property {number} [stages] buffers of the staged tile, 1 or 2
- * @property {number} [threads] coop2: invocations of a workgroup
  * @property {number} [splits] parts that K is split into; 1 when left out
  */
 
@@ -149,13 +148,11 @@ export function matmulKernels(context) {
   /** Threads of a plan's workgroup. @param {any} plan */
   function threadsOf(plan) {
     if (plan.kernel === 'f32') return (plan.bm / plan.tm) * (plan.bn / plan.tn);
-    if (plan.kernel === 'coop2') return plan.threads;
     return (plan.bm / plan.wm) * (plan.bn / plan.wn) * subgroup;
   }
 
   /** Shared memory of a plan's workgroup, in bytes. @param {any} plan @param {any} problem */
   function sharedOf(plan, { transA, transB, precision }) {
-    if (plan.kernel === 'coop2') return 0; // the driver's own, bounded at pipeline creation
     if (plan.kernel === 'f32') return plan.stages * plan.bk * 4 * (plan.bm + 4 + plan.bn + 4);
     const rows = (/** @type {boolean} */ contiguousK, /** @type {number} */ size) =>
       contiguousK ? size * (plan.bk + 8) : plan.bk * (size + 8);
@@ -184,10 +181,6 @@ export function matmulKernels(context) {
       return undefined;
     }
     const half = halfOf(precision);
-    if (plan.kernel === 'coop2') {
-      if (precision === 'bf16x3') return 'bf16x3 has no workgroup-scope kernel';
-      return info.coopMat2Supported ? undefined : 'the device has no VK_NV_cooperative_matrix2';
-    }
     if (!shapes(half).some((s) => s.m === plan.tm && s.n === plan.tn && s.k === plan.tk)) {
       return `no ${plan.tm}x${plan.tn}x${plan.tk} ${half} matrix instruction`;
     }
@@ -215,8 +208,8 @@ export function matmulKernels(context) {
     const [shape] = shapes(halfOf(precision));
     const { m: tm, n: tn, k: tk } = shape;
     const depth = (/** @type {number} */ bk) => Math.max(bk, tk);
-    // In units of the instruction: [tile rows, tile columns, depth, subgroup rows, subgroup columns].
-    const scale = (/** @type {number[]} */ [bm, bn, bk, wm, wn]) => ({
+    // In units of the instruction: [tile rows, tile columns, depth, subgroup rows, subgroup columns, stages].
+    const scale = (/** @type {number[]} */ [bm, bn, bk, wm, wn, stages]) => ({
       kernel: 'coop',
       bm: bm * tm,
       bn: bn * tn,
@@ -226,19 +219,20 @@ export function matmulKernels(context) {
       tm,
       tn,
       tk,
-      stages: precision === 'bf16x3' ? 1 : 2,
+      stages,
     });
     const list = [
-      [8, 8, 32, 4, 2],
-      [4, 8, 32, 2, 2],
-      [4, 4, 32, 2, 2],
-      [4, 4, 16, 2, 2],
-      [2, 2, 32, 1, 1],
-      [2, 2, 16, 1, 1],
-      [2, 2, 16, 2, 1],
-      [2, 2, 16, 2, 2],
+      [8, 8, 64, 4, 2, 1],
+      [8, 8, 32, 4, 2, 1],
+      [4, 4, 64, 2, 2, 1],
+      [4, 4, 32, 2, 2, 1],
+      [4, 4, 16, 2, 2, 1],
+      [2, 2, 32, 1, 1, 1],
+      [2, 2, 16, 1, 1, 1],
+      [2, 2, 16, 2, 1, 1],
+      [2, 2, 16, 2, 2, 1],
     ].map(scale);
-    return isCpu ? list.slice(2) : list;
+    return isCpu ? list.slice(4) : list;
   }
 
   /**
@@ -256,7 +250,10 @@ export function matmulKernels(context) {
       throw new RangeError(`matmul: no ${precision} tile fits this device (${shared} bytes of shared memory)`);
     }
     const tiles = (/** @type {any} */ plan) => ceilDiv(m, plan.bm) * ceilDiv(n, plan.bn) * batch;
-    const plan = /** @type {any} */ (usable.find((p) => tiles(p) >= units) ?? usable[usable.length > 1 ? 1 : 0]);
+    // A tile at least twice as tall or wide as the product would mostly multiply padding.
+    const fitting = usable.filter((p) => p.bm < 2 * m && p.bn < 2 * n);
+    const small = usable.find((p) => p.bm * p.bn <= 64 * 64) ?? usable[usable.length - 1];
+    const plan = /** @type {any} */ (fitting.find((p) => tiles(p) >= units) ?? (fitting.length > 0 ? small : usable[usable.length - 1]));
     const room = Math.floor(units / tiles(plan));
     const deep = Math.floor(k / (8 * plan.bk));
     return { ...plan, splits: isCpu ? 1 : Math.max(1, Math.min(room, deep, 8)) };
