@@ -44,9 +44,11 @@ function forward(layer, type, outType, rows, columns, fused, guard) {
     assertClose(r, exact, TOLERANCE[type], 'sum');
   }
   const expected = reference.normForward({ x: r, weight: weight.values, bias: bias?.values, rows, columns, eps });
-  assertClose(y.read(), expected.y, TOLERANCE[outType], 'y');
+  // A short row may have little variance; it then amplifies the rounding of its mean by up to 1 / sqrt(eps).
+  const short = layer && columns < 16 && outType === 'f32';
+  assertClose(y.read(), expected.y, short ? 1e-5 : TOLERANCE[outType], 'y');
   const held = stats.read();
-  assertClose(layer ? held.filter((_, i) => i % 2 === 1) : held, expected.scale, 2e-6, 'scale');
+  assertClose(layer ? held.filter((_, i) => i % 2 === 1) : held, expected.scale, short ? 1e-5 : 2e-6, 'scale');
   if (layer) assertClose(held.filter((_, i) => i % 2 === 0), expected.mean, 5e-6, 'mean');
   c.destroy();
 }
@@ -77,14 +79,16 @@ function backward(layer, type, outType, rows, columns, fused, guard, copied) {
   c.run(...(layer ? kernels.layerNormBackward({ ...args, dBias: /** @type {any} */ (dBias).tensor }) : kernels.rmsNormBackward(args)));
   const expected = reference.normBackward({ x: x.values, weight: weight.values, bias, dy: dy.values, rows, columns, eps });
   const gradient = residual ? add(expected.dx, residual.values) : expected.dx;
-  // Differences of means: a few more roundings than the forward pass.
+  // Differences of means: a few more roundings than the forward pass. A short row may have little variance; it then
+  // amplifies the rounding of its mean by up to 1 / sqrt(eps).
+  const f32 = columns < 16 ? 2e-5 : 4e-6;
   /** @type {Record<string, number>} */
-  const tolerance = { ...TOLERANCE, f32: 4e-6 };
+  const tolerance = { ...TOLERANCE, f32 };
   assertClose(dx.read(), gradient, tolerance[type], 'dx');
   if (copy) assertClose(copy.read(), gradient, tolerance[outType], 'copy');
   const before = (/** @type {Float64Array} */ initial, /** @type {Float64Array} */ sum) => sum.map((v, i) => v + beta * initial[i]);
-  assertClose(dWeight.read(), before(dWeight.values, expected.dWeight), 4e-6, 'dWeight');
-  if (dBias) assertClose(dBias.read(), before(dBias.values, expected.dBias), 4e-6, 'dBias');
+  assertClose(dWeight.read(), before(dWeight.values, expected.dWeight), f32, 'dWeight');
+  if (dBias) assertClose(dBias.read(), before(dBias.values, expected.dBias), f32, 'dBias');
   c.destroy();
 }
 

@@ -18,11 +18,11 @@ const ENCODE = { f32: () => 0, u32: (v) => v, f16: toF16, bf16: toBf16 };
 
 /**
  * Error that storage and arithmetic justify, as ‖out - ref‖ / ‖ref‖. f32: a few roundings of 2^-24 and the device's
- * exp and division, which Vulkan lets be off by some units in the last place. 16-bit: one rounding of the result, 2^-11
- * (f16, 2^-10 where the device truncates) and 2^-9 (bf16) at the most.
+ * exp and division, which Vulkan lets be off by some units in the last place. 16-bit: one rounding of the result, which
+ * is at the most 2^-11 in f16 (2^-10 where the device truncates) and 2^-8 in bf16.
  * @type {Record<string, number>}
  */
-export const TOLERANCE = { f32: 2e-6, f16: 8e-4, bf16: 2.5e-3 };
+export const TOLERANCE = { f32: 2e-6, f16: 2 ** -10, bf16: 2 ** -8 };
 
 /** Whether two views hold the same bytes. @param {Uint8Array | Uint32Array} a @param {Uint8Array | Uint32Array} b */
 const same = (a, b) =>
