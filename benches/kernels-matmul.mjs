@@ -66,7 +66,8 @@ const COOP_TILES = `
 128 192 64 64 48 16 16 16 1|192 128 64 48 64 16 16 16 1|192 128 64 96 32 16 16 16 1|192 128 32 96 32 16 16 16 1|128 192 32 64 48 16 16 16 1
 64 64 128 32 16 16 16 16 1|64 64 128 16 32 16 16 16 1|64 96 64 32 48 16 16 16 1|96 64 64 48 32 16 16 16 1|96 96 64 48 48 16 16 16 1
 64 128 64 32 64 16 16 16 1|128 64 64 64 32 16 16 16 1|64 192 64 32 48 16 16 16 1|64 32 128 32 16 16 16 16 1|32 64 128 16 32 16 16 16 1
-128 128 64 64 32 16 8 16 1|64 64 128 32 32 16 8 16 1|128 64 32 32 32 16 16 16 2|64 64 64 32 32 16 16 16 2|128 256 32 64 64 16 16 16 1`;
+128 128 64 64 32 16 8 16 1|64 64 128 32 32 16 8 16 1|128 64 32 32 32 16 16 16 2|64 64 64 32 32 16 16 16 2|128 256 32 64 64 16 16 16 1
+128 64 32 32 32 16 16 16 1|64 64 32 32 32 16 16 16 2|128 128 32 64 32 16 16 16 1|64 64 32 32 32 16 16 16 1`;
 
 /** @param {string} text */
 const rows = (text) => text.split(/[|\n]/).map((line) => line.trim()).filter(Boolean).map((line) => line.split(/\s+/).map(Number));
@@ -431,7 +432,7 @@ function runChild(group, log) {
     return found.map((e) => ({ ...e.plan, splits: 1 }));
   };
 
-  const first = few ? all.filter((_, i) => i % 2 === 0) : all;
+  const first = few && precision !== 'bf16x3' ? all.filter((_, i) => i % 2 === 0) : all;
   for (const s of few ? targets.slice(0, 3) : targets) measure(s, unsplit(s, first));
   for (const s of targets.slice(0, 2)) measure(s, expand(s, [...best(s, 8)]).concat(expand(s, all.filter((p) => p.bm * p.bn >= 8192).slice(0, few ? 2 : 6))));
   // The winners of the target shapes, on the model's.

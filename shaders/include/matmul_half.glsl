@@ -1,14 +1,21 @@
 // Conversions between f32 and the half-precision type of the variant (BF16 defined: bf16, else f16),
-// rounding to nearest even. Packed words hold two elements, low half first.
+// rounding to nearest even. Packed words hold two elements, low half first. BF16_NATIVE: the shader has
+// GL_EXT_bfloat16, so that the device's own conversion serves.
 
 #ifdef BF16
 #define HALF bfloat16_t
+#ifndef BF16_NATIVE
 uint packHalf(float x) {
     uint u = floatBitsToUint(x);
     // A NaN keeps a mantissa bit; anything else rounds to even.
     return (u & 0x7fffffffu) > 0x7f800000u ? (u >> 16) | 0x40u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
 }
+#endif
+#ifdef BF16_NATIVE
+uint pack2(vec2 v) { return pack32(bfloat16BitsToUintEXT(bf16vec2(v))); }
+#else
 uint pack2(vec2 v) { return packHalf(v.x) | packHalf(v.y) << 16; }
+#endif
 vec2 unpack2(uint w) { return uintBitsToFloat(uvec2(w << 16, w & 0xffff0000u)); }
 #else
 #define HALF float16_t
@@ -26,12 +33,10 @@ uvec4 pack8(uvec4 lo, uvec4 hi) {
     return uvec4(pack4(uintBitsToFloat(lo)), pack4(uintBitsToFloat(hi)));
 }
 
-// High parts returned, low parts (what rounding left) in `low`. Infinities and NaNs live in the high part.
+// High parts returned, low parts (what rounding left) in `low`. An infinity leaves a NaN.
 uint split2(vec2 v, out uint low) {
     uint high = pack2(v);
-    vec2 rest = v - unpack2(high);
-    bvec2 special = bvec2(isinf(v.x) || isnan(v.x), isinf(v.y) || isnan(v.y));
-    low = pack2(mix(rest, vec2(0.0), special));
+    low = pack2(v - unpack2(high));
     return high;
 }
 
