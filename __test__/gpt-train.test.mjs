@@ -73,11 +73,13 @@ function relativeError(a, b) {
   return Math.sqrt(difference / norm);
 }
 
+// Bounds: rounding every operand of the float64 reference to bf16 gives gradients that are off by 1e-2, and to f16
+// by 1.2e-3; devices that truncate instead of rounding, and attention's own operands, come on top.
 const precisions = /** @type {const} */ ([
   ['f32', 1e-5],
-  ['bf16x3', 2e-4],
-  ['f16', 6e-3],
-  ['bf16', 4e-2],
+  ['bf16x3', 1e-4],
+  ['f16', 4e-3],
+  ['bf16', 2.5e-2],
 ]);
 
 for (const [precision, bound] of precisions) {

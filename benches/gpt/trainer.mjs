@@ -165,8 +165,8 @@ export class Trainer {
     /** @type {Promise<void>} */
     const read = this.vk
       .readAsync(this.model.losses, 4 * (step % LOSS_SLOTS), 4)
-      .then((/** @type {Float32Array} */ loss) => {
-        this.known.set(step, loss[0]);
+      .then((/** @type {ArrayBufferView} */ { buffer, byteOffset }) => {
+        this.known.set(step, new DataView(buffer, byteOffset).getFloat32(0, true));
       })
       .catch((/** @type {unknown} */ error) => {
         this.failure ??= error;
