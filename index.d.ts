@@ -255,25 +255,25 @@ export declare function batchBegin(): void
  * Adds one dispatch to the open batch. `writeMask` may name written bindings; what the shader writes
  * is known from its SPIR-V, whatever the mask says.
  */
-export declare function batchDispatch(pipeline: PipelineHandle, buffers: ArrayLike<BufferHandle>, gX: number, gY?: number, gZ?: number, push?: ArrayBufferView | ArrayBufferLike, writeMask?: Uint32Array): void
+export declare function batchDispatch(pipeline: PipelineHandle, buffers: ArrayLike<BufferHandle>, gX: number, gY?: number, gZ?: number, push?: ArrayBufferView | ArrayBuffer, writeMask?: Uint32Array): void
 
 /**
  * Adds a whole list of dispatches to the open batch. Two arguments: `count` packed records; one: the
  * word form. A list with an error adds nothing.
  */
-export declare function batchDispatchMany(packed: ArrayBufferLike | ArrayBufferView, count?: number): void
+export declare function batchDispatchMany(packed: ArrayBuffer | ArrayBufferView, count?: number): void
 
 /** Begin, dispatch many, submit, in one call. */
-export declare function batchExecuteAll(packed: ArrayBufferLike | ArrayBufferView, count?: number): TimelineValue
+export declare function batchExecuteAll(packed: ArrayBuffer | ArrayBufferView, count?: number): TimelineValue
 
 /**
  * Runs `count` operations of 28 bytes (i32 a, b, c; u32 elements; u32 gX, gY, gZ) through the pipeline
  * of `dgcSetup`, which is pushed the three device addresses, the element count and 0.
  */
-export declare function batchExecuteAllDGC(packed: ArrayBufferLike | ArrayBufferView, count: number): TimelineValue
+export declare function batchExecuteAllDGC(packed: ArrayBuffer | ArrayBufferView, count: number): TimelineValue
 
 /** [`batch_execute_all`], blocking, with GPU times in microseconds for the list and each dispatch. */
-export declare function batchExecuteAllProfiled(packed: ArrayBufferLike | ArrayBufferView, count?: number): BatchProfile
+export declare function batchExecuteAllProfiled(packed: ArrayBuffer | ArrayBufferView, count?: number): BatchProfile
 
 /** Ends the batch; its timeline value, 0 if nothing was added. */
 export declare function batchSubmit(): TimelineValue
@@ -331,7 +331,7 @@ export declare function dgcSetup(pipeline: PipelineHandle, pushBytes: number, ma
  * One dispatch, submitted at once; its timeline value (0 while a graph is recorded). Push constants
  * are at least the pipeline's `pushBytes` long.
  */
-export declare function dispatch(pipeline: PipelineHandle, buffers: ArrayLike<BufferHandle>, gX: number, gY?: number, gZ?: number, push?: ArrayBufferView | ArrayBufferLike): TimelineValue
+export declare function dispatch(pipeline: PipelineHandle, buffers: ArrayLike<BufferHandle>, gX: number, gY?: number, gZ?: number, push?: ArrayBufferView | ArrayBuffer): TimelineValue
 
 /**
  * Fills the first `bytes` bytes (a multiple of 4) with the 32-bit `pattern`, in order with everything
@@ -364,7 +364,7 @@ export declare function getStats(): Stats
  * Mean GPU time of one dispatch in microseconds over `iters` runs after `warmup` untimed ones, by
  * timestamps, each run ordered behind the one before as its hazards demand.
  */
-export declare function gpuTime(pipeline: PipelineHandle, buffers: ArrayLike<BufferHandle>, gX: number, gY?: number, gZ?: number, push?: ArrayBufferView | ArrayBufferLike, iters?: number, warmup?: number): number
+export declare function gpuTime(pipeline: PipelineHandle, buffers: ArrayLike<BufferHandle>, gX: number, gY?: number, gZ?: number, push?: ArrayBufferView | ArrayBuffer, iters?: number, warmup?: number): number
 
 /**
  * From now on this thread's dispatches, fills, uploads and copies are recorded, not executed, until
@@ -415,13 +415,13 @@ export declare function setName(handle: BufferHandle | PipelineHandle, name: str
  * else; the timeline value at which it has arrived (0 while a graph is recorded). Blocks only while
  * the ring is full of unfinished copies.
  */
-export declare function uploadAsync(handle: BufferHandle, data: ArrayBufferView | ArrayBufferLike, byteOffset?: number): TimelineValue
+export declare function uploadAsync(handle: BufferHandle, data: ArrayBufferView | ArrayBuffer, byteOffset?: number): TimelineValue
 
 /**
  * Copies `data` to the start of the buffer, in order with everything else, and returns at once: the
  * source may be changed right after. Shorter data leaves the rest as it was.
  */
-export declare function uploadBuffer(handle: BufferHandle, data: ArrayBufferView | ArrayBufferLike): void
+export declare function uploadBuffer(handle: BufferHandle, data: ArrayBufferView | ArrayBuffer): void
 
 /** Waits for everything called so far. */
 export declare function waitIdle(): void

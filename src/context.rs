@@ -105,6 +105,8 @@ pub struct Context {
     submitted: u64,
     /// Whether the current slot is recording.
     open: bool,
+    /// Whether the current slot is ready to record, but nothing was recorded yet.
+    prepared: bool,
     open_dispatches: u32,
     /// Bytes of uploads recorded since the last submission.
     open_uploads: u64,
@@ -116,6 +118,8 @@ pub struct Context {
     /// Whether host reads go straight to buffers, so that every submission ends visible to the host.
     direct_reads: bool,
     flush_dispatches: u32,
+    /// Test switch: no buffer is mapped, so that a device without a graphics card takes a card's way.
+    staged_only: bool,
     /// Test switch: records no barriers, so that the validation layer has something to say.
     no_barriers: bool,
     /// Ladder switch: uploads wait until they have landed.
@@ -200,6 +204,7 @@ impl Context {
             last: start,
             submitted: start,
             open: false,
+            prepared: false,
             open_dispatches: 0,
             open_uploads: 0,
             wait_first: false,
@@ -207,6 +212,7 @@ impl Context {
             direct_reads,
             flush_dispatches: number("HELIOS_FLUSH_DISPATCHES")
                 .map_or(FLUSH_DISPATCHES, |n| n.clamp(1, u64::from(u32::MAX)) as u32),
+            staged_only: flag("HELIOS_TEST_STAGED"),
             no_barriers: flag("HELIOS_TEST_NO_BARRIERS"),
             blocking_uploads: flag("HELIOS_BLOCKING_UPLOADS"),
             batch: Batch::default(),
@@ -235,6 +241,22 @@ impl Context {
         if self.open {
             return Ok(());
         }
+        if !self.prepared {
+            self.wait_for_slot()?;
+        }
+        if !self.tracker.pending().is_empty() && self.timeline.seen() >= self.submitted {
+            // The device has finished everything: the next submission waits on the value that says
+            // so, which orders all of it at once, without a barrier.
+            self.tracker.retire();
+            self.wait_first = true;
+        }
+        self.prepared = false;
+        self.open = true;
+        Ok(())
+    }
+
+    /// Waits until the device has finished with the current slot, and makes it ready.
+    fn wait_for_slot(&mut self) -> Result<()> {
         let owner = self.ring.slot().owner;
         if owner > self.timeline.seen() {
             let start = self.timing.start(Phase::RingWait);
@@ -244,16 +266,14 @@ impl Context {
             }
             self.timing.end(start);
         }
-        if !self.tracker.pending().is_empty() && self.timeline.seen() >= self.submitted {
-            // The device has finished everything: the next submission waits on the value that says
-            // so, which orders all of it at once, without a barrier.
-            self.tracker.retire();
-            self.wait_first = true;
-        }
+        self.prepare()
+    }
+
+    fn prepare(&mut self) -> Result<()> {
         let slot = self.ring.slot();
         slot.reset()?;
         slot.encoder.begin(true)?;
-        self.open = true;
+        self.prepared = true;
         Ok(())
     }
 
@@ -262,7 +282,7 @@ impl Context {
     pub fn flush(&mut self) -> Result<u64> {
         self.device.check_alive()?;
         if self.open || self.submitted < self.last {
-            self.submit(&[])?;
+            self.submit(None)?;
         }
         Ok(self.submitted)
     }
@@ -271,21 +291,22 @@ impl Context {
     pub fn commit(&mut self) -> Result<u64> {
         self.device.check_alive()?;
         self.timing.batches += u64::from(self.timing.enabled);
-        self.submit(&[])?;
+        self.submit(None)?;
         Ok(self.submitted)
     }
 
     /// Submits the open commands and then `more`. If that fails, recorded work is lost, so nothing
     /// later may claim to have run behind it: the failure is final, like a lost device.
-    fn submit(&mut self, more: &[ash::vk::CommandBuffer]) -> Result<()> {
+    fn submit(&mut self, more: Option<ash::vk::CommandBuffer>) -> Result<()> {
         self.try_submit(more)
             .inspect_err(|error| self.device.fail(error))
     }
 
-    fn try_submit(&mut self, more: &[ash::vk::CommandBuffer]) -> Result<()> {
+    fn try_submit(&mut self, more: Option<ash::vk::CommandBuffer>) -> Result<()> {
         let start = self.timing.start(Phase::Submit);
         let value = self.assign();
-        let mut commands = Vec::with_capacity(1 + more.len());
+        let mut commands = [ash::vk::CommandBuffer::null(); 2];
+        let mut count = 0;
         if self.open {
             let slot = self.ring.slot();
             if self.direct_reads {
@@ -293,13 +314,28 @@ impl Context {
             }
             self.open = false;
             slot.encoder.end()?;
-            commands.push(slot.encoder.raw);
+            commands[0] = slot.encoder.raw;
+            count = 1;
         }
-        commands.extend_from_slice(more);
+        let opened = count > 0;
+        if let Some(more) = more {
+            commands[count] = more;
+            count += 1;
+        }
         let wait = std::mem::take(&mut self.wait_first).then_some(self.submitted);
-        submit::submit(&self.device, &self.timeline, wait, &commands, value)?;
-        if commands.len() > more.len() {
+        submit::submit(
+            &self.device,
+            &self.timeline,
+            wait,
+            &commands[..count],
+            value,
+        )?;
+        if opened {
             self.ring.advance(value);
+            // While the device starts: the next slot, if it is free, so that the next call need not.
+            if self.ring.slot().owner <= self.timeline.seen() {
+                self.prepare()?;
+            }
         }
         self.submitted = value;
         self.open_dispatches = 0;

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString, c_char, c_void};
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -43,6 +44,11 @@ impl Settings {
     }
 }
 
+/// Writes to the standard error, which may be closed or full: then the text is lost, nothing else.
+pub fn diagnose(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
 /// Whether a variable is set to something other than nothing, `0` or `false`.
 pub fn flag(name: &str) -> bool {
     std::env::var(name).is_ok_and(|v| !matches!(v.as_str(), "" | "0" | "false"))
@@ -81,8 +87,15 @@ unsafe extern "system" fn on_message(
     // `Messages` that `Instance` keeps alive for longer than its messenger.
     let (data, messages) = unsafe { (&*data, &*user.cast::<Messages>()) };
     // SAFETY: the layer's strings are nul-terminated.
-    let text = unsafe { data.message_as_c_str() }
-        .map_or(String::new(), |t| t.to_string_lossy().into_owned());
+    let (id, text) = unsafe { (data.message_id_name_as_c_str(), data.message_as_c_str()) };
+    let owned = |s: Option<&CStr>| s.map_or(String::new(), |t| t.to_string_lossy().into_owned());
+    let (id, text) = (owned(id), owned(text));
+    // Newer layers leave the id out of the text.
+    let text = if text.contains(&id) {
+        text
+    } else {
+        format!("{id}: {text}")
+    };
     let mut queue = messages.queue.lock();
     if queue.len() < MAX_MESSAGES {
         queue.push_back(text);
@@ -198,7 +211,29 @@ impl Instance {
         let mut info = vk::InstanceCreateInfo::default()
             .application_info(&app)
             .flags(flags);
-        if settings.validation && has(&layer_extensions, ext::validation_features::NAME) {
+        // Newer layers check what shaders access only when told to; older ones know no such setting.
+        let on = vk::TRUE.to_ne_bytes();
+        let setting = |name: &'static CStr| {
+            vk::LayerSettingEXT::default()
+                .layer_name(VALIDATION_LAYER)
+                .setting_name(name)
+                .ty(vk::LayerSettingTypeEXT::BOOL32)
+                .values(&on)
+        };
+        let mut list = [
+            setting(c"validate_sync"),
+            setting(c"syncval_submit_time_validation"),
+            setting(c"syncval_shader_accesses_heuristic"),
+        ];
+        for entry in &mut list {
+            // The builder counts bytes, the extension counts values.
+            entry.value_count = 1;
+        }
+        let mut layer_settings = vk::LayerSettingsCreateInfoEXT::default().settings(&list);
+        if settings.validation && has(&layer_extensions, ext::layer_settings::NAME) {
+            extensions.push(ext::layer_settings::NAME.as_ptr());
+            info = info.push_next(&mut layer_settings);
+        } else if settings.validation && has(&layer_extensions, ext::validation_features::NAME) {
             extensions.push(ext::validation_features::NAME.as_ptr());
             info = info.push_next(&mut features);
         }
@@ -677,12 +712,14 @@ impl Device {
         let snapshot = snapshots[plan.device].clone();
         let physical = handles[plan.device];
         if settings.debug_coop {
+            let mut text = String::new();
             for shape in &snapshot.coop_shapes {
-                eprintln!("helios-vk: cooperative matrix {shape:?}");
+                text += &format!("helios-vk: cooperative matrix {shape:?}\n");
             }
             for shape in &snapshot.flexible_shapes {
-                eprintln!("helios-vk: cooperative matrix 2 {shape:?}");
+                text += &format!("helios-vk: cooperative matrix 2 {shape:?}\n");
             }
+            diagnose(&text);
         }
         let has = |name: &CStr| {
             snapshot

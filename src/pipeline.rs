@@ -381,12 +381,13 @@ impl Factory {
             access.write = reflection.writes & (1 << binding) != 0;
         }
         if self.debug {
-            eprintln!(
-                "helios-vk: pipeline {} bindings {bindings} push {push_bytes} reads {:#x} writes {:#x} workgroup {size:?}",
+            crate::device::diagnose(&format!(
+                "helios-vk: pipeline {} bindings {bindings} push {push_bytes} reads {:#x} writes {:#x} \
+                 workgroup {size:?}\n",
                 options.name.as_deref().unwrap_or("(unnamed)"),
                 reflection.reads,
                 reflection.writes,
-            );
+            ));
         }
         Ok(Pipeline {
             raw,

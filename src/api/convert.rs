@@ -83,6 +83,13 @@ pub fn boolean(env: sys::napi_env, on: bool) -> sys::napi_value {
     value
 }
 
+pub fn undefined(env: sys::napi_env) -> sys::napi_value {
+    let mut value = ptr::null_mut();
+    // SAFETY: as above.
+    unsafe { sys::napi_get_undefined(env, &mut value) };
+    value
+}
+
 /// Sets a property; names are literals of this crate.
 pub fn set(env: sys::napi_env, object: sys::napi_value, name: &str, value: sys::napi_value) {
     let Ok(name) = CString::new(name) else {
@@ -325,8 +332,9 @@ impl Arg {
     }
 
     pub fn u32_or(self, name: &str, default: u32) -> Result<u32> {
-        match self.kind() {
-            ValueType::Undefined => Ok(default),
+        // The usual case first: the type is asked for only when there is no number.
+        match self.double() {
+            None if self.kind() == ValueType::Undefined => Ok(default),
             _ => self.u32(name),
         }
     }
@@ -340,6 +348,9 @@ impl Arg {
 
     /// A flag as 0, 1, false, true or nothing.
     pub fn flag_or(self, name: &str, default: bool) -> Result<bool> {
+        if let Some(number) = self.double() {
+            return Ok(number != 0.0);
+        }
         match self.kind() {
             ValueType::Undefined => Ok(default),
             ValueType::Boolean => {
@@ -348,7 +359,6 @@ impl Arg {
                 unsafe { sys::napi_get_value_bool(self.env, self.raw, &mut on) };
                 Ok(on)
             }
-            ValueType::Number => Ok(self.double().is_some_and(|n| n != 0.0)),
             _ => Err(self.wrong(name, "a boolean, 0 or 1")),
         }
     }
@@ -396,6 +406,7 @@ impl Arg {
             let mut kind = -1;
             let mut length = 0;
             let mut buffer = ptr::null_mut();
+            let mut offset = 0;
             // SAFETY: the value is a typed array.
             unsafe {
                 sys::napi_get_typedarray_info(
@@ -405,7 +416,7 @@ impl Arg {
                     &mut length,
                     &mut data,
                     &mut buffer,
-                    ptr::null_mut(),
+                    &mut offset,
                 )
             };
             if self.detached(buffer) {
@@ -417,8 +428,21 @@ impl Arg {
             }
             let len = match element_size(kind) {
                 Some(size) => length * size,
-                // A kind that this Node-API does not name.
-                None => self.property("byteLength")?.size("byteLength")? as usize,
+                // A kind that this Node-API does not name: Float16Array. Never beyond its memory,
+                // whatever else a runtime may add.
+                None => {
+                    let mut whole = 0;
+                    // SAFETY: the buffer of a typed array; a shared one leaves `whole` at 0.
+                    unsafe {
+                        sys::napi_get_arraybuffer_info(
+                            self.env,
+                            buffer,
+                            ptr::null_mut(),
+                            &mut whole,
+                        )
+                    };
+                    (length * 2).min(whole.saturating_sub(offset))
+                }
             };
             return Ok(Bytes {
                 data: data.cast(),

@@ -441,7 +441,7 @@ unsafe extern "C" fn get_shader(
     match shader_object(env, shader) {
         Ok(object) => object,
         Err(error) => {
-            let error = build(env, shader.name, &error);
+            let error = build(env, shader.name, &error, "");
             // SAFETY: `error` is an error object of `env`.
             unsafe { sys::napi_throw(env, error) };
             ptr::null_mut()

@@ -3,6 +3,7 @@
 mod convert;
 mod graphs;
 mod info;
+mod lend;
 mod raise;
 mod resources;
 mod state;

@@ -20,20 +20,21 @@ pub fn call<T>(env: &Env, name: &'static str, body: impl FnOnce() -> Result<T>) 
             .unwrap_or_default();
         Err(Error::Internal(format!("panic: {text}")))
     });
-    let result = match (result, state::validation_messages()) {
-        (Ok(_), Some(text)) => Err(Error::Validation(text)),
-        (result, _) => result,
+    let (result, note) = match (result, state::validation_messages()) {
+        (Ok(_), Some(text)) => (Err(Error::Validation(text)), String::new()),
+        (result, Some(text)) => (result, format!("\nVulkan validation: {text}")),
+        (result, None) => (result, String::new()),
     };
     result.map_err(|error| {
-        throw(env, name, &error);
+        throw(env, name, &error, &note);
         napi::Error::new(Status::PendingException, String::new())
     })
 }
 
-/// Builds the JS error of `error`: class, `code`, `call`, `argument`, `value`.
-pub fn build(env: sys::napi_env, name: &str, error: &Error) -> sys::napi_value {
+/// Builds the JS error of `error`: class, `code`, `call`, `argument`, `value`. `note` ends the message.
+pub fn build(env: sys::napi_env, name: &str, error: &Error, note: &str) -> sys::napi_value {
     let code = string(env, error.code().as_str());
-    let message = string(env, &format!("{name}: {error}"));
+    let message = string(env, &format!("{name}: {error}{note}"));
     let mut object = ptr::null_mut();
     // SAFETY: `env` is the calling environment, `code` and `message` are strings of it.
     unsafe {
@@ -55,8 +56,8 @@ pub fn build(env: sys::napi_env, name: &str, error: &Error) -> sys::napi_value {
     object
 }
 
-fn throw(env: &Env, name: &str, error: &Error) {
-    let object = build(env.raw(), name, error);
+fn throw(env: &Env, name: &str, error: &Error, note: &str) {
+    let object = build(env.raw(), name, error, note);
     if object.is_null() {
         let text = CString::new(format!("{name}: {error}").replace('\0', " ")).unwrap_or_default();
         // SAFETY: the string is nul-terminated and `env` live.

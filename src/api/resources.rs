@@ -1,19 +1,18 @@
 //! Buffers and pipelines: creation, data, names.
 
-use std::ffi::c_void;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use napi::{Env, sys};
 use napi_derive::napi;
 
-use super::convert::{Arg, Out, array_buffer, clear_exception, number, typed_array};
+use super::convert::{Arg, Out, array_buffer, number, typed_array};
+use super::lend;
 use super::raise::call;
 use super::state;
 use crate::context::{NameKind, Read};
 use crate::error::Result;
 use crate::pipeline::Options;
-use crate::staging::Lease;
 
 /// Creates a storage buffer of `byteLength` bytes, usable as copy source and target; its contents are
 /// undefined. `hostVisible = 0`: device-local. Throws a RangeError beyond the device's limit and
@@ -53,7 +52,7 @@ pub fn destroy_buffer(env: &Env, handle: Arg) -> napi::Result<()> {
 /// source may be changed right after. Shorter data leaves the rest as it was.
 #[napi(
     js_name = "uploadBuffer",
-    ts_args_type = "handle: BufferHandle, data: ArrayBufferView | ArrayBufferLike"
+    ts_args_type = "handle: BufferHandle, data: ArrayBufferView | ArrayBuffer"
 )]
 pub fn upload_buffer(env: &Env, handle: Arg, data: Arg) -> napi::Result<()> {
     call(env, "uploadBuffer", || {
@@ -71,7 +70,7 @@ pub fn upload_buffer(env: &Env, handle: Arg, data: Arg) -> napi::Result<()> {
 /// the ring is full of unfinished copies.
 #[napi(
     js_name = "uploadAsync",
-    ts_args_type = "handle: BufferHandle, data: ArrayBufferView | ArrayBufferLike, byteOffset?: number",
+    ts_args_type = "handle: BufferHandle, data: ArrayBufferView | ArrayBuffer, byteOffset?: number",
     ts_return_type = "TimelineValue"
 )]
 pub fn upload_async(env: &Env, handle: Arg, data: Arg, byte_offset: Arg) -> napi::Result<f64> {
@@ -138,45 +137,6 @@ pub fn copy_buffer(
     })
 }
 
-/// Set once the runtime has refused memory that is not its own (Electron does).
-static NO_EXTERNAL: AtomicBool = AtomicBool::new(false);
-
-/// Below this a copy is cheaper than the bookkeeping of memory that is not the runtime's own.
-const MIN_EXTERNAL: usize = 16 << 10;
-
-unsafe extern "C" fn release_lease(_: sys::napi_env, _: *mut c_void, hint: *mut c_void) {
-    // SAFETY: `hint` is the box that `lend` leaked for exactly this call.
-    drop(unsafe { Box::from_raw(hint.cast::<Lease>()) });
-}
-
-/// The lease's bytes as an ArrayBuffer, without a copy: the lease returns when JS lets go of it.
-fn lend(env: sys::napi_env, lease: Lease) -> Result<sys::napi_value, Lease> {
-    if NO_EXTERNAL.load(Ordering::Relaxed) {
-        return Err(lease);
-    }
-    let (data, len) = (lease.pointer(), lease.len());
-    let boxed = Box::into_raw(Box::new(lease));
-    let mut buffer = ptr::null_mut();
-    // SAFETY: the bytes stay mapped until `release_lease` drops the lease.
-    let status = unsafe {
-        sys::napi_create_external_arraybuffer(
-            env,
-            data.cast(),
-            len,
-            Some(release_lease),
-            boxed.cast(),
-            &mut buffer,
-        )
-    };
-    if status == sys::Status::napi_ok {
-        return Ok(buffer);
-    }
-    clear_exception(env);
-    NO_EXTERNAL.store(true, Ordering::Relaxed);
-    // SAFETY: the runtime refused, so the finalizer will not run and the box is ours again.
-    Err(*unsafe { Box::from_raw(boxed) })
-}
-
 /// An ArrayBuffer with the bytes `offset … offset + bytes` of the buffer, after everything called so
 /// far. Waits without the lock.
 pub(super) fn read_bytes(
@@ -186,6 +146,7 @@ pub(super) fn read_bytes(
     bytes: u64,
 ) -> Result<sys::napi_value> {
     let len = bytes as usize;
+    lend::reclaim(env);
     let (read, timeline) = state::with(|context| {
         Ok((
             context.read(handle, offset, bytes)?,
@@ -195,7 +156,9 @@ pub(super) fn read_bytes(
     match read {
         Read::Direct { value } => {
             let (buffer, data) = array_buffer(env, len)?;
+            let start = Instant::now();
             timeline.wait(value)?;
+            account(start)?;
             state::with(|context| {
                 // SAFETY: the new ArrayBuffer has `len` bytes.
                 unsafe { context.read_direct(handle, offset, bytes, data) }
@@ -203,13 +166,15 @@ pub(super) fn read_bytes(
             Ok(buffer)
         }
         Read::Staged { lease, value } => {
-            if let Err(error) = timeline.wait(value) {
+            let start = Instant::now();
+            let waited = timeline.wait(value);
+            if let Err(error) = waited.and_then(|()| account(start)) {
                 // The device may still write there: the block is lost rather than reused.
                 std::mem::forget(lease);
                 return Err(error);
             }
-            let lease = if len >= MIN_EXTERNAL && lease.may_lend() {
-                match lend(env, lease) {
+            let lease = if len >= lend::MIN_BYTES && lease.may_lend() {
+                match lend::lend(env, lease) {
                     Ok(buffer) => return Ok(buffer),
                     Err(lease) => lease,
                 }
@@ -224,6 +189,14 @@ pub(super) fn read_bytes(
             Ok(buffer)
         }
     }
+}
+
+/// Accounts a wait that began at `start`.
+fn account(start: Instant) -> Result<()> {
+    state::with(|context| {
+        context.waited(start);
+        Ok(())
+    })
 }
 
 /// The whole buffer, as floats (`byteLength / 4` elements), after everything called so far. Blocking.

@@ -102,6 +102,7 @@ pub fn environment_enters() {
 /// in flight. A worker's end leaves the others' device alone.
 pub fn environment_leaves() {
     BATCH.with(|b| b.set(OpenBatch::default()));
+    super::lend::forget();
     if let State::Ready(context) = &mut *STATE.lock() {
         context.graph_abandon();
     }

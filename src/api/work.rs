@@ -56,7 +56,7 @@ impl Single {
 /// One dispatch, submitted at once; its timeline value (0 while a graph is recorded). Push constants
 /// are at least the pipeline's `pushBytes` long.
 #[napi(
-    ts_args_type = "pipeline: PipelineHandle, buffers: ArrayLike<BufferHandle>, gX: number, gY?: number, gZ?: number, push?: ArrayBufferView | ArrayBufferLike",
+    ts_args_type = "pipeline: PipelineHandle, buffers: ArrayLike<BufferHandle>, gX: number, gY?: number, gZ?: number, push?: ArrayBufferView | ArrayBuffer",
     ts_return_type = "TimelineValue"
 )]
 pub fn dispatch(
@@ -99,7 +99,7 @@ pub fn batch_begin(env: &Env) -> napi::Result<()> {
 /// is known from its SPIR-V, whatever the mask says.
 #[napi(
     js_name = "batchDispatch",
-    ts_args_type = "pipeline: PipelineHandle, buffers: ArrayLike<BufferHandle>, gX: number, gY?: number, gZ?: number, push?: ArrayBufferView | ArrayBufferLike, writeMask?: Uint32Array"
+    ts_args_type = "pipeline: PipelineHandle, buffers: ArrayLike<BufferHandle>, gX: number, gY?: number, gZ?: number, push?: ArrayBufferView | ArrayBuffer, writeMask?: Uint32Array"
 )]
 #[allow(clippy::too_many_arguments)]
 pub fn batch_dispatch(
@@ -113,13 +113,15 @@ pub fn batch_dispatch(
     write_mask: Arg,
 ) -> napi::Result<()> {
     call(env, "batchDispatch", || {
-        state::with(|context| context.device.check_alive())?;
-        state::batch_required()?;
         let single = Single::new(pipeline, buffers, [g_x, g_y, g_z], push)?;
-        if !write_mask.missing() && write_mask.words("writeMask")?.is_empty() {
+        if !write_mask.missing() && write_mask.bytes("writeMask")?.len < 4 {
             return Err(Error::range("writeMask", "must hold one word", "none"));
         }
-        state::with(|context| single.add(context))?;
+        state::with(|context| {
+            context.device.check_alive()?;
+            state::batch_required()?;
+            single.add(context)
+        })?;
         state::batch_touched();
         Ok(())
     })
@@ -142,14 +144,17 @@ fn list<'a>(packed: Arg, count: Arg) -> Result<List<'a>> {
 /// word form. A list with an error adds nothing.
 #[napi(
     js_name = "batchDispatchMany",
-    ts_args_type = "packed: ArrayBufferLike | ArrayBufferView, count?: number"
+    ts_args_type = "packed: ArrayBuffer | ArrayBufferView, count?: number"
 )]
 pub fn batch_dispatch_many(env: &Env, packed: Arg, count: Arg) -> napi::Result<()> {
     call(env, "batchDispatchMany", || {
-        state::with(|context| context.device.check_alive())?;
-        state::batch_required()?;
         let list = list(packed, count)?;
-        if state::with(|context| context.dispatch_list(list))? > 0 {
+        let added = state::with(|context| {
+            context.device.check_alive()?;
+            state::batch_required()?;
+            context.dispatch_list(list)
+        })?;
+        if added > 0 {
             state::batch_touched();
         }
         Ok(())
@@ -171,7 +176,7 @@ pub fn batch_submit(env: &Env) -> napi::Result<f64> {
 /// Begin, dispatch many, submit, in one call.
 #[napi(
     js_name = "batchExecuteAll",
-    ts_args_type = "packed: ArrayBufferLike | ArrayBufferView, count?: number",
+    ts_args_type = "packed: ArrayBuffer | ArrayBufferView, count?: number",
     ts_return_type = "TimelineValue"
 )]
 pub fn batch_execute_all(env: &Env, packed: Arg, count: Arg) -> napi::Result<f64> {
@@ -200,7 +205,7 @@ fn not_in_batch(context: &Context) -> Result<()> {
 /// [`batch_execute_all`], blocking, with GPU times in microseconds for the list and each dispatch.
 #[napi(
     js_name = "batchExecuteAllProfiled",
-    ts_args_type = "packed: ArrayBufferLike | ArrayBufferView, count?: number",
+    ts_args_type = "packed: ArrayBuffer | ArrayBufferView, count?: number",
     ts_return_type = "BatchProfile"
 )]
 pub fn batch_execute_all_profiled(env: &Env, packed: Arg, count: Arg) -> napi::Result<Out> {
@@ -269,7 +274,7 @@ pub fn wait_idle(env: &Env) -> napi::Result<()> {
 /// timestamps, each run ordered behind the one before as its hazards demand.
 #[napi(
     js_name = "gpuTime",
-    ts_args_type = "pipeline: PipelineHandle, buffers: ArrayLike<BufferHandle>, gX: number, gY?: number, gZ?: number, push?: ArrayBufferView | ArrayBufferLike, iters?: number, warmup?: number",
+    ts_args_type = "pipeline: PipelineHandle, buffers: ArrayLike<BufferHandle>, gX: number, gY?: number, gZ?: number, push?: ArrayBufferView | ArrayBuffer, iters?: number, warmup?: number",
     ts_return_type = "number"
 )]
 #[allow(clippy::too_many_arguments)]
@@ -437,7 +442,7 @@ pub fn dgc_execute(env: &Env, count: Arg) -> napi::Result<f64> {
 /// of `dgcSetup`, which is pushed the three device addresses, the element count and 0.
 #[napi(
     js_name = "batchExecuteAllDGC",
-    ts_args_type = "packed: ArrayBufferLike | ArrayBufferView, count: number",
+    ts_args_type = "packed: ArrayBuffer | ArrayBufferView, count: number",
     ts_return_type = "TimelineValue"
 )]
 pub fn batch_execute_all_dgc(env: &Env, packed: Arg, count: Arg) -> napi::Result<f64> {

@@ -46,7 +46,7 @@ impl Context {
             graph_marks: Marks::default(),
             last_use: 0,
             bytes,
-            mapped: resource.mapped,
+            mapped: resource.mapped.filter(|_| !self.staged_only),
             cached: resource.cached,
             resource,
             name: None,

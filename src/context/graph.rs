@@ -137,11 +137,11 @@ impl Context {
         let Some(graph) = self.graphs.at(slot) else {
             return Err(Error::handle("graph", "graph", handle));
         };
-        let commands = [graph.slot.encoder.raw];
+        let commands = graph.slot.encoder.raw;
         let (dispatches, barriers) = (graph.dispatches, graph.barriers);
         // The graph begins with a barrier, so what was recorded before it is ordered.
         let _ = self.tracker.barrier();
-        self.submit(&commands)?;
+        self.submit(Some(commands))?;
         let value = self.submitted;
         self.touched_everything(value);
         if let Some(graph) = self.graphs.at_mut(slot) {
