@@ -364,12 +364,19 @@ test('train.mjs: learns, writes results and a checkpoint, and resumes to the sam
   const json = join(dir, 'a.json');
   const common = [...small, '--data', data, '--quiet'];
   const checkpoints = ['--checkpoint', dir, '--checkpoint-every', '20'];
-  await cli(...common, '--steps', '40', '--json', json, ...checkpoints);
+  await cli(...common, '--steps', '40', '--json', json, '--kernel-times', '--peak', ...checkpoints);
   const result = JSON.parse(await readFile(json, 'utf8'));
   assert.equal(result.losses.length, 40);
   assert.ok(Math.abs(result.losses[0] - Math.log(256)) < 0.5, `first loss ${result.losses[0]}`);
   assert.ok(result.finalLoss < result.losses[0] - 1, `final loss ${result.finalLoss}`);
   assert.ok(result.tokensPerSecond.median > 0);
+  const times = /** @type {{ count: number, microseconds: number }[]} */ (result.kernelTimes);
+  assert.equal(
+    times.reduce((sum, { count }) => sum + count, 0),
+    result.dispatchesPerStep,
+  );
+  assert.ok(times.every(({ microseconds }) => microseconds >= 0) && times[0].microseconds > 0);
+  assert.ok(result.matrixRate > 0 && result.matrixShare > 0);
   const again = join(dir, 'b.json');
   await cli(
     '--resume',

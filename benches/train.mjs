@@ -43,6 +43,7 @@ Output
   --json FILE           results for machines
   --report FILE         results as a page with charts
   --dump-batches FILE   write every step's batches (safetensors), for benches/pytorch/train.py
+  --kernel-times        GPU time of a step by kernel, from timestamps around each dispatch
   --profile FILE        GPU time by kernel (in --json), and a Perfetto trace into FILE, where the addon can
   --quiet               nothing but errors
   --help
@@ -79,6 +80,7 @@ const OPTIONS = /** @type {const} */ ({
   json: { type: 'string' },
   report: { type: 'string' },
   'dump-batches': { type: 'string' },
+  'kernel-times': { type: 'boolean' },
   profile: { type: 'string' },
   quiet: { type: 'boolean' },
   help: { type: 'boolean', short: 'h' },
@@ -233,6 +235,8 @@ async function main() {
   const written =
     sampleTokens > 0 ? await sample(trainer, tokenizer, prompt, { tokens: sampleTokens, seed: config.seed }) : '';
 
+  const kernelTimes = values['kernel-times'] ? trainer.kernelTimes() : undefined;
+
   const lossList = Array.from({ length: trainer.stepsDone - firstStep }, (_, i) => losses.get(firstStep + i) ?? NaN);
   // A single step's batch is noisy; the run's loss is the mean over its last tenth, at least ten steps.
   const tail = lossList.slice(-Math.max(10, Math.ceil(lossList.length / 10)));
@@ -260,6 +264,7 @@ async function main() {
     seconds,
     restarts,
     sample: written,
+    kernelTimes,
     profile,
   };
   if (!values.quiet) process.stdout.write(summary(result, tail.length));
@@ -286,7 +291,26 @@ function summary(result, averaged) {
     `device memory     ${memory === undefined ? 'unknown' : formatBytes(memory)}`,
     `time              ${formatDuration(result.seconds * 1000)}`,
   ];
+  if (result.kernelTimes) lines.push('', ...kernelTable(result.kernelTimes));
   return `${lines.join('\n')}\n${result.sample ? `\n${result.sample}\n` : ''}`;
+}
+
+/**
+ * @param {{ role: string, count: number, microseconds: number, flops: number }[]} times
+ * @returns {string[]} lines
+ */
+function kernelTable(times) {
+  const total = times.reduce((sum, { microseconds }) => sum + microseconds, 0);
+  const rows = times.map(({ role, count, microseconds, flops }) => [
+    (microseconds / 1000).toFixed(3),
+    `${((100 * microseconds) / total).toFixed(1)} %`,
+    formatCount(count),
+    flops > 0 ? formatFlops(flops / (microseconds * 1e-6)) : '',
+    role,
+  ]);
+  const all = [['GPU ms', 'share', 'count', 'rate', 'kernel'], ...rows, [(total / 1000).toFixed(3), '', '', '', 'sum']];
+  const widths = all[0].map((_, column) => Math.max(...all.map((row) => row[column].length)));
+  return all.map((row) => row.map((cell, i) => (i === 4 ? cell : cell.padStart(widths[i]))).join('  '));
 }
 
 /** The latest loss known of the last few steps. @param {Map<number, number>} losses @param {number} step */

@@ -15,6 +15,23 @@ import { NORM_EPSILON, parameterTable } from './config.mjs';
 /** @typedef {import('../../kernels/base.mjs').DType} DType */
 /** @typedef {{ buffer: number, offset: number }} View */
 
+/**
+ * A dispatch with what it is for: a name, and the floating-point operations that it does.
+ * @typedef {Dispatch & { role?: string, flops?: number }} LabelledDispatch
+ */
+
+/**
+ * Says what dispatches are for. Where a kernel takes more than one, the first does the work.
+ * @param {Dispatch[]} dispatches @param {string} role @param {number} flops
+ * @returns {LabelledDispatch[]}
+ */
+function label(dispatches, role, flops) {
+  return dispatches.map((dispatch, i) => Object.assign(dispatch, { role, flops: i === 0 ? flops : 0 }));
+}
+
+/** A weight's name without its layer. @param {string} weight */
+const roleOf = (weight) => weight.replace(/^layers\.\d+\./, '').replace(/\.weight$/, '');
+
 export class GptModel {
   /**
    * @param {any} vk the native module
@@ -120,7 +137,7 @@ export class GptModel {
     const { type } = this;
     const { precision } = this.config;
     const b = this.at(this.operands, weight);
-    return this.kernels.matmul({
+    const product = this.kernels.matmul({
       a: x,
       b,
       c,
@@ -134,6 +151,7 @@ export class GptModel {
       precision,
       residual,
     });
+    return label(product, `${roleOf(weight)}, forward`, 2 * m * n * k);
   }
 
   /**
@@ -177,7 +195,14 @@ export class GptModel {
     // A workspace of its own, so that split products of the two kinds need no barrier between them.
     const floats = kernels.matmulWorkspace(product);
     const workspace = floats > 0 ? kernels.context.workspace('parameter gradients', 4 * floats) : undefined;
-    return { input, parameter: [...transpose, ...kernels.matmul({ ...product, workspace })] };
+    const flops = 2 * rows * n * k;
+    return {
+      input: label(input, `${roleOf(weight)}, input gradient`, flops),
+      parameter: [
+        ...transpose,
+        ...label(kernels.matmul({ ...product, workspace }), `${roleOf(weight)}, weight gradient`, flops),
+      ],
+    };
   }
 
   /**
@@ -208,7 +233,7 @@ export class GptModel {
       list.push(
         this.norm(`${name}.attention_norm.weight`, x, layer.norm1, layer.stats1, m),
         this.linear(`${name}.attention.qkv.weight`, layer.norm1, layer.qkv, { m, n: 3 * C, k: C }),
-        kernels.attentionForward(this.attentionArgs(layer, batch)),
+        this.attentionForward(layer, batch),
         this.linear(`${name}.attention.output.weight`, layer.attention, layer.middle, {
           m,
           n: C,
@@ -249,6 +274,23 @@ export class GptModel {
       headSize: width / heads,
       type: this.type,
     };
+  }
+
+  /** @param {GptModel['layers'][number]} layer @param {number} batch */
+  attentionForward(layer, batch) {
+    const { width, block } = this.config;
+    const dispatches = [this.kernels.attentionForward(this.attentionArgs(layer, batch))].flat();
+    // Two products of block x block x width, of which the mask leaves half.
+    return label(dispatches, 'attention, forward', 2 * batch * block * block * width);
+  }
+
+  /** @param {GptModel['layers'][number]} layer */
+  attentionBackward(layer) {
+    const { width, block, batch } = this.config;
+    const args = { ...this.attentionArgs(layer, batch), dOut: this.dAttention, dQkv: this.dQkv };
+    const [delta, ...rest] = [this.kernels.attentionBackward(args)].flat();
+    // Five products; what the kernels compute twice does not count.
+    return [delta, ...label(rest, 'attention, backward', 5 * batch * block * block * width)];
   }
 
   /** @param {string} weight @param {number} x @param {number} y @param {number} stats @param {number} rows */
@@ -409,7 +451,7 @@ export class GptModel {
           beta,
         }),
       );
-      stage(kernels.attentionBackward({ ...this.attentionArgs(layer, batch), dOut: this.dAttention, dQkv: this.dQkv }));
+      stage(this.attentionBackward(layer));
       linear(
         this.linearBackward(`${name}.attention.qkv.weight`, {
           dy: this.dQkv,

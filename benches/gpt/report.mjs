@@ -85,6 +85,24 @@ export function trainingReport(result) {
           ),
         ],
       },
+      ...(result.kernelTimes
+        ? [
+            {
+              title: 'GPU time of a step',
+              html: [
+                table(
+                  ['kernel', 'dispatches', 'ms', 'GFLOP/s'],
+                  result.kernelTimes.map((/** @type {any} */ { role, count, microseconds, flops }) => [
+                    role,
+                    formatCount(count),
+                    (microseconds / 1000).toFixed(3),
+                    flops > 0 ? formatCount(Math.round(flops / (1000 * microseconds))) : '',
+                  ]),
+                ),
+              ],
+            },
+          ]
+        : []),
       ...(result.sample ? [{ title: 'Sample', html: result.sample.split('\n').map(paragraph) }] : []),
     ],
   });

@@ -231,6 +231,35 @@ export class Trainer {
     return this.vk.readBuffer(this.model.sampleLogits);
   }
 
+  /**
+   * GPU time of a step by what the dispatches are for, from timestamps around each. Trains one step more than asked:
+   * for the end of a run.
+   * @returns {{ role: string, count: number, microseconds: number, flops: number }[]} longest first
+   */
+  kernelTimes() {
+    const { vk, model } = this;
+    this.finish();
+    vk.uploadBuffer(model.ids, stepBatch(this.tokens, this.config, this.stepsDone, this.batch));
+    vk.fillBuffer(model.clear.buffer, model.clear.bytes, 0);
+    const names = new Map([...this.kernels.context.pipelines].map(([key, handle]) => [handle, key.split('/')[0]]));
+    /** @type {Map<string, { role: string, count: number, microseconds: number, flops: number }>} */
+    const roles = new Map();
+    for (const records of this.records) {
+      const { packed, count } = pack(records);
+      const { dispatchTimesUs } = vk.batchExecuteAllProfiled(packed, count);
+      for (const [i, record] of /** @type {import('./model.mjs').LabelledDispatch[]} */ (records).entries()) {
+        const name = names.get(record.pipeline) ?? 'unknown';
+        const role = record.role === undefined ? name : `${record.role} (${name})`;
+        const entry = roles.get(role) ?? { role, count: 0, microseconds: 0, flops: 0 };
+        entry.count++;
+        entry.microseconds += dispatchTimesUs[i];
+        entry.flops += record.flops ?? 0;
+        roles.set(role, entry);
+      }
+    }
+    return [...roles.values()].sort((a, b) => b.microseconds - a.microseconds);
+  }
+
   /** Releases every buffer and graph. */
   destroy() {
     for (const graph of this.graphs) this.vk.graphDestroy(graph);
