@@ -8,64 +8,15 @@ import { after, test } from 'node:test';
 import { KernelContext, pack } from '../../kernels/base.mjs';
 import { coopShapes, matmulKernels } from '../../kernels/matmul.mjs';
 import { vk } from '../lib/addon.mjs';
+import { fromHalf, random, toHalf } from '../lib/tensors.mjs';
 
 const context = new KernelContext(vk);
 const kernels = matmulKernels(context);
 after(() => vk.destroy());
 
-/** A seeded generator, uniform in [-1, 1). @param {number} seed */
-function generator(seed) {
-  let s = seed >>> 0 || 1;
-  return () => {
-    s ^= s << 13;
-    s ^= s >>> 17;
-    s ^= s << 5;
-    return (s >>> 0) / 2147483648 - 1;
-  };
-}
-let seed = 12345;
-const random = (/** @type {number} */ n) => Float32Array.from({ length: n }, generator((seed += 7919)));
-
-const f32 = new Float32Array(1);
-const u32 = new Uint32Array(f32.buffer);
-/** f32 to f16 bits, nearest even. @param {number} x */
-function toF16(x) {
-  f32[0] = x;
-  const sign = (u32[0] >>> 16) & 0x8000;
-  const a = Math.abs(f32[0]);
-  if (Number.isNaN(a)) return sign | 0x7e00;
-  if (a >= 65520) return sign | 0x7c00;
-  const e = a < 2 ** -14 ? -14 : Math.floor(Math.log2(a));
-  const unit = 2 ** (e - 10);
-  const q = a / unit;
-  const floor = Math.floor(q);
-  const up = q - floor > 0.5 || (q - floor === 0.5 && floor % 2 === 1) ? 1 : 0;
-  return sign | (e === -14 ? floor + up : ((e + 14) << 10) + floor + up);
-}
-/** @param {number} h */
-function fromF16(h) {
-  const s = h & 0x8000 ? -1 : 1;
-  const e = (h >> 10) & 31;
-  const f = h & 1023;
-  if (e === 31) return f ? NaN : s * Infinity;
-  return s * (e === 0 ? f * 2 ** -24 : (1024 + f) * 2 ** (e - 25));
-}
-/** @param {number} x */
-function toBf16(x) {
-  f32[0] = x;
-  return (u32[0] + 0x7fff + ((u32[0] >>> 16) & 1)) >>> 16;
-}
-/** @param {number} h */
-function fromBf16(h) {
-  u32[0] = h << 16;
-  return f32[0];
-}
-/** @type {Record<string, [(x: number) => number, (h: number) => number]>} */
-const HALF = { f16: [toF16, fromF16], bf16: [toBf16, fromBf16] };
-
 /** A device buffer that holds `data` in the given type. @param {Float32Array} data @param {string} type */
 function bufferOf(data, type) {
-  const bytes = type === 'f32' ? data : Uint16Array.from(data, HALF[type][0]);
+  const bytes = type === 'f32' ? data : toHalf(data, type);
   const handle = vk.createBuffer(Math.ceil(bytes.byteLength / 4) * 4, 0);
   vk.uploadBuffer(handle, bytes);
   return handle;
@@ -75,7 +26,7 @@ function readAs(handle, type, length) {
   const words = vk.readBuffer(handle);
   if (type === 'f32') return words.subarray(0, length);
   const halves = new Uint16Array(words.buffer, words.byteOffset, words.length * 2);
-  return Float64Array.from(halves.subarray(0, length), HALF[type][1]);
+  return fromHalf(halves.subarray(0, length), type);
 }
 
 const gelu = (/** @type {number} */ x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3)));
