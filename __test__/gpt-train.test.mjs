@@ -16,6 +16,7 @@ import { stepBatch } from '../benches/gpt/data.mjs';
 import { Random } from '../benches/gpt/random.mjs';
 import { adamW, forwardBackward } from '../benches/gpt/reference.mjs';
 import { runTraining } from '../benches/gpt/run.mjs';
+import { SafetensorsFile } from '../benches/gpt/safetensors.mjs';
 import { sample } from '../benches/gpt/sample.mjs';
 import { trainTokenizer } from '../benches/gpt/tokenizer.mjs';
 import { createTrainer, freshWeights } from '../benches/gpt/trainer.mjs';
@@ -392,6 +393,32 @@ test('train.mjs: learns, writes results and a checkpoint, and resumes to the sam
   const resumed = JSON.parse(await readFile(again, 'utf8'));
   assert.equal(resumed.firstStep, 20);
   assert.deepEqual(resumed.losses, result.losses.slice(20));
+});
+
+test('train.mjs: dumps the batches and the weights that a run starts from', async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), 'helios-vk-test-'));
+  t.after(() => rm(dir, { recursive: true, force: true }));
+  const [data, dump] = [join(dir, 'text.txt'), join(dir, 'batches.safetensors')];
+  const text = 'she sells sea shells on the sea shore. '.repeat(50);
+  await writeFile(data, text);
+  await cli(
+    ...[...small, '--data', data, '--quiet', '--steps', '3', '--micro-steps', '2', '--seed', '5'],
+    ...['--dump-batches', dump, '--checkpoint', dir, '--checkpoint-at-start'],
+  );
+  const { config: used, state } = await loadCheckpoint(join(dir, 'step-0000000.safetensors'));
+  assert.deepEqual(state.weights, freshWeights(used));
+  assert.ok(state.m.every((x) => x === 0) && state.v.every((x) => x === 0));
+  const file = await SafetensorsFile.open(dump);
+  const { steps, microSteps, batch, block } = used;
+  const all = new Uint32Array(steps * microSteps * 2 * batch * block);
+  await file.read('batches', 'I32', [steps, microSteps, 2, batch, block], all);
+  await file.close();
+  assert.deepEqual(JSON.parse(file.metadata.config), used);
+  const tokens = Uint32Array.from(Buffer.from(text));
+  for (let step = 0; step < steps; step++) {
+    const size = all.length / steps;
+    assert.deepEqual(all.subarray(step * size, (step + 1) * size), stepBatch(tokens, used, step));
+  }
 });
 
 test('train.mjs: bad options end with an error that names them', async () => {
