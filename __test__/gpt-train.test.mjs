@@ -205,6 +205,38 @@ test('recorded graphs, packed lists and single calls give the same bits', async 
   else t.diagnostic('the addon has no graphs');
 });
 
+test('losses that come back through promises are the same, and a failed read is the run’s error', async (t) => {
+  if (typeof vk.graphBegin !== 'function') {
+    t.skip('the addon has no graphs');
+    return;
+  }
+  const steps = 5;
+  const drained = Object.assign(Object.create(vk), { readAsync: undefined });
+  /** @param {any} module */
+  const losses = async (module) => {
+    const trainer = createTrainer(module, config, { tokens: randomTokens(config), mode: 'graph' });
+    while (trainer.stepsDone < steps) trainer.step();
+    await trainer.settle();
+    trainer.destroy();
+    return [...trainer.known].sort(([a], [b]) => a - b);
+  };
+  const expected = await losses(drained);
+  assert.equal(expected.length, steps);
+  let reads = 0;
+  const promised = Object.assign(Object.create(vk), {
+    readAsync: async (/** @type {number} */ buffer, /** @type {number} */ at, /** @type {number} */ bytes) => {
+      reads++;
+      return vk.readBuffer(buffer).slice(at / 4, (at + bytes) / 4);
+    },
+  });
+  assert.deepEqual(await losses(promised), expected);
+  assert.equal(reads, steps);
+  if (typeof vk.readAsync === 'function') assert.deepEqual(await losses(vk), expected);
+  else t.diagnostic('the addon has no readAsync');
+  const failing = Object.assign(Object.create(vk), { readAsync: () => Promise.reject(new Error('no read today')) });
+  await assert.rejects(losses(failing), /no read today/);
+});
+
 test('gradients from transposed copies are those read in place', async () => {
   const options = { tokens: randomTokens(config), state: startState(config) };
   const [inPlace, copied] = await Promise.all(
