@@ -1,5 +1,5 @@
 /**
- * Reading and writing safetensors files (https://huggingface.co/docs/safetensors): u64 length of a JSON
+ * Reading and writing safetensors files (https://github.com/huggingface/safetensors): u64 length of a JSON
  * header, the header, then the tensors' bytes end to end, little-endian.
  */
 
