@@ -83,6 +83,7 @@ const EPI_EXACT = 8;
 const EPI_VEC4 = 16;
 const EPI_GELU = 32;
 const EPI_SILU = 64;
+/** Matrix units: fragments go to memory without staging, each wholly inside or wholly outside. */
 const EPI_DIRECT = 128;
 
 /**
@@ -418,11 +419,11 @@ export function matmulKernels(context) {
     const split = plan.splits > 1;
     const toF32 = cType === 'f32' && !dual;
     const epi = split
-      ? EPI_EXACT | EPI_VEC4 | EPI_DIRECT
+      ? EPI_EXACT | EPI_VEC4 | (plan.kernel === 'coop' ? EPI_DIRECT : 0)
       : effects |
         (tilesExact ? EPI_EXACT : 0) |
         (vec4 ? EPI_VEC4 : 0) |
-        (tilesExact && vec4 && toF32 && !bias ? EPI_DIRECT : 0);
+        (plan.kernel === 'coop' && m % plan.tm === 0 && n % plan.tn === 0 && vec4 && toF32 && !bias ? EPI_DIRECT : 0);
     const modeA = loadMode({
       type: aType, ld: lda, offset: a.offset, stride: strideA,
       contiguous: transA ? m : k, exact: m % plan.bm === 0 && k % plan.bk === 0,
@@ -516,7 +517,7 @@ export function matmulKernels(context) {
       return {
         name: 'matmul_f32',
         specialization: [threads, plan.bm, plan.bn, plan.bk, plan.tm, plan.tn, plan.lx, flag(transA), flag(transB),
-          modeA, modeB, epi & ~EPI_DIRECT, plan.stages],
+          modeA, modeB, epi, plan.stages],
         options: {},
       };
     }

@@ -338,6 +338,7 @@ void main() {
         [[unroll]] for (uint i = 0; i < FM; ++i) {
             [[unroll]] for (uint j = 0; j < FN; ++j) {
                 uint m = m0 + wm + i * TM, n = n0 + wn + j * TN;
+                if ((EPI & EPI_EXACT) == 0u && (m >= p.M || n >= p.N)) continue; // fragments do not straddle the edge
                 uint at = p.offC + slice * p.strideC + m * p.ldc + n;
                 coopmat<float, gl_ScopeSubgroup, TM, TN, gl_MatrixUseAccumulator> d = p.alpha * acc[i * FN + j], other;
                 if ((EPI & EPI_BETA) != 0u) {
