@@ -57,8 +57,9 @@ const MODEL = [
 const F32_TILES = `
 128 128 16 8 8 8 2|128 128 16 8 8 8 1|128 128 16 8 4 8 1|64 64 16 8 8 8 2|64 64 16 8 4 8 2|128 64 16 8 8 8 2|64 128 16 8 8 8 2
 128 96 16 8 8 4 2|128 96 16 8 4 8 2|96 128 16 8 8 8 2|128 192 16 8 8 8 1|192 128 16 8 8 8 1|128 128 8 8 8 8 2|64 64 32 4 4 8 1|64 128 16 4 8 8 2`;
-/** Matrix-unit tilings: bm bn bk wm wn tm tn tk stages. */
+/** Matrix-unit tilings: bm bn bk wm wn tm tn tk stages [ahead]. */
 const COOP_TILES = `
+128 128 64 64 32 16 16 16 1 1|64 64 128 32 32 16 16 16 1 1|128 128 32 64 64 16 16 16 1 1|128 64 64 32 32 16 16 16 1 1|256 128 32 64 64 16 16 16 1 1
 128 128 64 64 32 16 16 16 1|64 64 128 32 32 16 16 16 1|64 64 64 32 32 16 16 16 1|128 64 64 32 32 16 16 16 1|64 128 64 32 32 16 16 16 1
 128 128 32 64 64 16 16 16 1|128 128 32 64 32 16 16 16 2|128 128 32 32 32 16 16 16 2|256 128 32 64 64 16 16 16 1|256 128 32 128 32 16 16 16 1
 128 128 64 64 64 16 16 16 1|64 64 64 32 16 16 16 16 2|64 64 64 16 32 16 16 16 2|128 128 64 32 64 16 16 16 1|128 128 64 32 32 16 16 16 1
@@ -78,7 +79,7 @@ function plans(precision, context) {
     return rows(F32_TILES).map(([bm, bn, bk, tm, tn, lx, stages]) => ({ kernel: 'f32', bm, bn, bk, tm, tn, lx, stages }));
   }
   const known = coopShapes(context.info, precision === 'f16' ? 'f16' : 'bf16');
-  const list = rows(COOP_TILES).map(([bm, bn, bk, wm, wn, tm, tn, tk, stages]) => ({ kernel: 'coop', bm, bn, bk, wm, wn, tm, tn, tk, stages }));
+  const list = rows(COOP_TILES).map(([bm, bn, bk, wm, wn, tm, tn, tk, stages, ahead = 0]) => ({ kernel: 'coop', bm, bn, bk, wm, wn, tm, tn, tk, stages, ahead }));
   if (known.some((s) => s.m === 16 && s.n === 16)) {
     return list.filter((p) => known.some((s) => s.m === p.tm && s.n === p.tn && s.k === p.tk));
   }
@@ -104,7 +105,7 @@ const GROUPS = {
 
 const planName = (/** @type {any} */ p) => p.held ? `${p.held}x${p.walked}${p.threads ? ` t${p.threads}` : ''}${p.shape ? ` i${p.shape.m}x${p.shape.n}x${p.shape.k}` : ''}` :
   [p.kernel, `${p.bm}x${p.bn}x${p.bk}`, p.kernel === 'f32' ? `${p.tm}x${p.tn}` : `w${p.wm}x${p.wn} i${p.tm}x${p.tn}x${p.tk}`,
-    `s${p.stages}`, p.splits > 1 ? `k/${p.splits}` : ''].join(' ').trim();
+    `s${p.stages}${p.ahead ? 'a' : ''}`, p.splits > 1 ? `k/${p.splits}` : ''].join(' ').trim();
 const shapeName = (/** @type {Shape} */ s) => `${s.form} ${s.m}x${s.n}x${s.k}`;
 
 // ---------------------------------------------------------------------------------------------- child
@@ -531,7 +532,7 @@ function printTable() {
     console.log(`  ${name}: \``);
     for (const { shape: text, plan: p, us } of table.values()) {
       const [form, sizes] = text.split(' ');
-      const tile = p.kernel === 'f32' ? [p.bm, p.bn, p.bk, p.tm, p.tn, p.lx, p.stages] : [p.bm, p.bn, p.bk, p.wm, p.wn, p.tm, p.tn, p.tk, p.stages];
+      const tile = p.kernel === 'f32' ? [p.bm, p.bn, p.bk, p.tm, p.tn, p.lx, p.stages] : [p.bm, p.bn, p.bk, p.wm, p.wn, p.tm, p.tn, p.tk, p.stages, ...(p.ahead ? [1] : [])];
       console.log(`${form} ${sizes.replaceAll('x', ' ')} | ${tile.join(' ')} | ${p.splits ?? 1} | ${us.toFixed(1)}`);
     }
     console.log('`,');

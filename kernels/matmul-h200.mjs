@@ -1,6 +1,6 @@
 // Plans measured on an NVIDIA H200 (driver 580, subgroups of 32) by `node benches/kernels-matmul.mjs --sweep`, printed by
 // its `--table`. A line: form, m n k | tile | splits of K | microseconds. A tile is bm bn bk tm tn lx stages for f32,
-// bm bn bk wm wn tm tn tk stages for matrix units; classes by storage: `half` has both operands in half precision,
+// bm bn bk wm wn tm tn tk stages [ahead] for matrix units; classes by storage: `half` has both operands in half precision,
 // `mixed` at least one in f32.
 
 const MEASURED = {
@@ -88,7 +88,7 @@ const TABLES = Object.fromEntries(
       const t = tile.split(' ').map(Number);
       const plan = name === 'f32'
         ? { kernel: 'f32', bm: t[0], bn: t[1], bk: t[2], tm: t[3], tn: t[4], lx: t[5], stages: t[6] }
-        : { kernel: 'coop', bm: t[0], bn: t[1], bk: t[2], wm: t[3], wn: t[4], tm: t[5], tn: t[6], tk: t[7], stages: t[8] };
+        : { kernel: 'coop', bm: t[0], bn: t[1], bk: t[2], wm: t[3], wn: t[4], tm: t[5], tn: t[6], tk: t[7], stages: t[8], ahead: t[9] ?? 0 };
       return { form, m, n, k, plan: { ...plan, splits: Number(splits) } };
     }),
   ]),

@@ -33,6 +33,7 @@ import { h200Plan } from './matmul-h200.mjs';
  * @property {number} [wm] coop: rows of a subgroup's tile
  * @property {number} [wn] coop: columns of a subgroup's tile
  * @property {number} [stages] buffers of the staged tile, 1 or 2
+ * @property {number} [ahead] coop: 1 loads the fragments of a step during the step before
  * @property {number} [splits] parts that K is split into; 1 when left out
  */
 
@@ -525,7 +526,7 @@ export function matmulKernels(context) {
     return {
       name: `matmul_coop_${precision}${second}`,
       specialization: [threads, plan.bm, plan.bn, plan.bk, plan.wm, plan.wn, plan.tm, plan.tn, plan.tk, subgroup,
-        flag(transA), flag(transB), modeA, modeB, flag(aType === 'f32'), flag(bType === 'f32'), plan.stages, epi, halfC],
+        flag(transA), flag(transB), modeA, modeB, flag(aType === 'f32'), flag(bType === 'f32'), plan.stages, epi, halfC, plan.ahead ?? 0],
       options: subgroupOptions(),
     };
   }

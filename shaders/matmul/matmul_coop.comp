@@ -44,6 +44,7 @@ layout(constant_id = 15) const uint B_F32 = 0;
 layout(constant_id = 16) const uint STAGES = 2;     // buffers of the staged tile
 layout(constant_id = 17) const uint EPI = 0;
 layout(constant_id = 18) const uint C_HALF = 0;     // C is in half precision
+layout(constant_id = 19) const uint AHEAD = 0;      // fragments of the next step load before this step multiplies
 
 layout(set = 0, binding = 0, std430) readonly buffer A1 { uint a1[]; };
 layout(set = 0, binding = 0, std430) readonly buffer A2 { uint16_t a2[]; };
@@ -235,6 +236,27 @@ void stage(uint at) {
     TRANS_B != 0u ? gl_CooperativeMatrixLayoutColumnMajor : gl_CooperativeMatrixLayoutRowMajor)
 
 void multiply(uint at, uint wm, uint wn) {
+#ifndef SPLIT3
+    if (AHEAD != 0u) {
+        MAT_A a[2u * FM];
+        MAT_B b[2u * FN];
+        [[unroll]] for (uint i = 0; i < FM; ++i) LOAD_A(a[i], at, wm + i * TM, 0u);
+        [[unroll]] for (uint j = 0; j < FN; ++j) LOAD_B(b[j], at + SIZE_A, 0u, wn + j * TN);
+        [[unroll]] for (uint step = 0; step < BK / TK; ++step) {
+            uint now = step & 1u, next = now ^ 1u, k = (step + 1u) * TK;
+            if (k < BK) {
+                [[unroll]] for (uint i = 0; i < FM; ++i) LOAD_A(a[next * FM + i], at, wm + i * TM, k);
+                [[unroll]] for (uint j = 0; j < FN; ++j) LOAD_B(b[next * FN + j], at + SIZE_A, k, wn + j * TN);
+            }
+            [[unroll]] for (uint j = 0; j < FN; ++j) {
+                [[unroll]] for (uint i = 0; i < FM; ++i) {
+                    acc[i * FN + j] = coopMatMulAdd(a[now * FM + i], b[now * FN + j], acc[i * FN + j]);
+                }
+            }
+        }
+        return;
+    }
+#endif
     [[unroll]] for (uint k = 0; k < BK; k += TK) {
         MAT_A a[FM * PARTS];
         [[unroll]] for (uint i = 0; i < FM; ++i) {
