@@ -130,7 +130,7 @@ impl Upload {
 /// Blocks that JS may hold at a time, in bytes; beyond it a read is copied.
 const MAX_LEASED: u64 = 2 << 30;
 /// Unused blocks kept, in bytes.
-const MAX_IDLE: u64 = 1 << 30;
+const MAX_IDLE: u64 = MAX_LEASED;
 
 #[derive(Default)]
 struct Blocks {
