@@ -95,7 +95,8 @@ export function attentionKernels(context) {
       const tiles = isCpu ? [[16, 16], [16, 8], [8, 8]] : [[32, 32], [16, 16], [16, 8], [8, 8]];
       const [held, walked] = tiles.find(([r, c]) => sharedF32(backward, r, c, d) <= shared) ?? [8, 8];
       const plan = { held, walked, ...override };
-      const threads = override.threads ?? Math.min(maxThreads, plan.held * (isCpu ? 2 : 4));
+      // Four rows a thread: fewer reads of shared memory a product than with more threads.
+      const threads = override.threads ?? plan.held * 2;
       // Eight threads a row; rows and keys divide among them.
       if (plan.held % 8 || plan.walked % 8 || threads % 8 || plan.held % (threads / 8)) {
         throw new RangeError(`${kernel}: ${plan.held} x ${plan.walked} rows do not divide among ${threads} threads`);

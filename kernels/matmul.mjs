@@ -86,6 +86,7 @@ const EPI_GELU = 32;
 const EPI_SILU = 64;
 /** Matrix units: fragments go to memory without staging, each wholly inside or wholly outside. */
 const EPI_DIRECT = 128;
+const EPI_EARLY = 256;
 
 /**
  * Shapes of subgroup-scope matrix instructions that multiply two matrices of `half` into f32, largest first.
@@ -419,12 +420,16 @@ export function matmulKernels(context) {
       (!h || [h.offset, ldh, strideH].every((v) => v % 4 === 0));
     const split = plan.splits > 1;
     const toF32 = cType === 'f32' && !dual;
+    const direct = plan.kernel === 'coop' && m % plan.tm === 0 && n % plan.tn === 0 && vec4 && toF32 && !bias;
+    // Sums that alpha scales at the end can start from beta / alpha * C.
+    const early = beta !== 0 && alpha !== 0 && (plan.kernel === 'f32' || direct);
     const epi = split
       ? EPI_EXACT | EPI_VEC4 | (plan.kernel === 'coop' ? EPI_DIRECT : 0)
       : effects |
         (tilesExact ? EPI_EXACT : 0) |
         (vec4 ? EPI_VEC4 : 0) |
-        (plan.kernel === 'coop' && m % plan.tm === 0 && n % plan.tn === 0 && vec4 && toF32 && !bias ? EPI_DIRECT : 0);
+        (direct ? EPI_DIRECT : 0) |
+        (early ? EPI_EARLY : 0);
     const modeA = loadMode({
       type: aType, ld: lda, offset: a.offset, stride: strideA,
       contiguous: transA ? m : k, exact: m % plan.bm === 0 && k % plan.bk === 0,

@@ -55,10 +55,13 @@ export const toHalf = (x, type) => Uint16Array.from(x, type === 'f16' ? toF16 : 
 /** @param {ArrayLike<number>} h @param {string} type 'f16' or 'bf16' */
 export const fromHalf = (h, type) => Float64Array.from(h, type === 'f16' ? fromF16 : fromBf16);
 
-/** ‖x - y‖ / ‖y‖; NaN when any element is. @param {ArrayLike<number>} x @param {ArrayLike<number>} y */
-export function relativeError(x, y) {
+/**
+ * ‖x - y‖ / ‖y‖; NaN when any element is.
+ * @param {ArrayLike<number>} x @param {ArrayLike<number>} y @param {number} [floor] added to ‖y‖²
+ */
+export function relativeError(x, y, floor = 0) {
   let error = 0;
-  let norm = 0;
+  let norm = floor;
   for (let i = 0; i < y.length; i++) {
     error += (x[i] - y[i]) ** 2;
     norm += y[i] ** 2;

@@ -14,7 +14,6 @@
 #extension GL_KHR_cooperative_matrix : require
 #ifdef BF16
 #extension GL_EXT_bfloat16 : require
-#define BF16_NATIVE
 #endif
 #pragma use_vulkan_memory_model
 #include "attention_common.glsl"

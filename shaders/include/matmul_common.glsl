@@ -20,6 +20,7 @@ const uint EPI_VEC4 = 16u;     // four neighbours of a row are aligned and insid
 const uint EPI_GELU = 32u;     // tanh form (Hendrycks and Gimpel, arXiv:1606.08415)
 const uint EPI_SILU = 64u;     // x * sigmoid(x)
 const uint EPI_DIRECT = 128u;  // matrix-unit kernels: store fragments without staging
+const uint EPI_EARLY = 256u;   // sums start from beta / alpha * C, whose loads then overlap with the first tile's
 
 // How an operand is read.
 const uint LOAD_EXACT = 0u;    // aligned vectors, no bounds checks

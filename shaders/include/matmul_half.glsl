@@ -1,31 +1,29 @@
 // Conversions between f32 and the half-precision type of the variant (BF16 defined: bf16, else f16),
-// rounding to nearest even. Packed words hold two elements, low half first. BF16_NATIVE: the shader has
-// GL_EXT_bfloat16, so that the device's own conversion serves.
+// rounding to nearest even. Packed words hold two elements, low half first.
 
 #ifdef BF16
+// OpFConvert to bf16 truncates on NVIDIA's driver 580, twice the error and biased; hence integers.
 #define HALF bfloat16_t
-#ifndef BF16_NATIVE
-uint packHalf(float x) {
+uint roundFinite(float x) {
     uint u = floatBitsToUint(x);
-    // A NaN keeps a mantissa bit; anything else rounds to even.
-    return (u & 0x7fffffffu) > 0x7f800000u ? (u >> 16) | 0x40u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+    return u + 0x7fffu + ((u >> 16) & 1u);
 }
-#endif
-#ifdef BF16_NATIVE
-uint pack2(vec2 v) { return pack32(bfloat16BitsToUintEXT(bf16vec2(v))); }
-#else
-uint pack2(vec2 v) { return packHalf(v.x) | packHalf(v.y) << 16; }
-#endif
+uint roundHalf(float x) { return isnan(x) ? 0x7fc00000u : roundFinite(x); }
+uint pack2(vec2 v) { return roundHalf(v.x) >> 16 | (roundHalf(v.y) & 0xffff0000u); }
+// Without a care for NaN.
+uint packFinite2(vec2 v) { return roundFinite(v.x) >> 16 | (roundFinite(v.y) & 0xffff0000u); }
 vec2 unpack2(uint w) { return uintBitsToFloat(uvec2(w << 16, w & 0xffff0000u)); }
 #else
 #define HALF float16_t
 uint pack2(vec2 v) { return packHalf2x16(v); }
+uint packFinite2(vec2 v) { return packHalf2x16(v); }
 vec2 unpack2(uint w) { return unpackHalf2x16(w); }
 #endif
 
 uint16_t pack1(float x) { return uint16_t(pack2(vec2(x, 0.0)) & 0xffffu); }
 float unpack1(uint16_t h) { return unpack2(uint(h)).x; }
 uvec2 pack4(vec4 v) { return uvec2(pack2(v.xy), pack2(v.zw)); }
+uvec2 packFinite4(vec4 v) { return uvec2(packFinite2(v.xy), packFinite2(v.zw)); }
 vec4 unpack4(uvec2 w) { return vec4(unpack2(w.x), unpack2(w.y)); }
 
 // Eight floats (as bits) to eight halves.
@@ -33,9 +31,9 @@ uvec4 pack8(uvec4 lo, uvec4 hi) {
     return uvec4(pack4(uintBitsToFloat(lo)), pack4(uintBitsToFloat(hi)));
 }
 
-// High parts returned, low parts (what rounding left) in `low`. An infinity leaves a NaN.
+// High parts returned, low parts (what rounding left) in `low`. An infinity or a NaN leaves a NaN.
 uint split2(vec2 v, out uint low) {
-    uint high = pack2(v);
+    uint high = packFinite2(v);
     low = pack2(v - unpack2(high));
     return high;
 }

@@ -18,7 +18,6 @@
 #extension GL_KHR_cooperative_matrix : require
 #ifdef BF16
 #extension GL_EXT_bfloat16 : require
-#define BF16_NATIVE
 #endif
 #pragma use_vulkan_memory_model
 #include "matmul_common.glsl"
@@ -46,22 +45,22 @@ layout(constant_id = 17) const uint EPI = 0;
 layout(constant_id = 18) const uint C_HALF = 0;     // C is in half precision
 layout(constant_id = 19) const uint AHEAD = 0;      // fragments of the next step load before this step multiplies
 
-layout(set = 0, binding = 0, std430) readonly buffer A1 { uint a1[]; };
-layout(set = 0, binding = 0, std430) readonly buffer A2 { uint16_t a2[]; };
-layout(set = 0, binding = 0, std430) readonly buffer A4 { uvec4 a4[]; };
-layout(set = 0, binding = 1, std430) readonly buffer B1 { uint b1[]; };
-layout(set = 0, binding = 1, std430) readonly buffer B2 { uint16_t b2[]; };
-layout(set = 0, binding = 1, std430) readonly buffer B4 { uvec4 b4[]; };
-layout(set = 0, binding = 2, std430) readonly buffer Bias { float bias[]; };
-layout(set = 0, binding = 3, std430) readonly buffer R1 { float r1[]; };
-layout(set = 0, binding = 3, std430) readonly buffer R4 { vec4 r4[]; };
-layout(set = 0, binding = 4, std430) buffer C1 { float c1[]; };
-layout(set = 0, binding = 4, std430) buffer C2 { uint16_t c2[]; };
-layout(set = 0, binding = 4, std430) buffer C4 { vec4 c4[]; };
-layout(set = 0, binding = 4, std430) buffer C8 { uvec2 c8[]; };
+layout(set = 0, binding = 0, std430) restrict readonly buffer A1 { uint a1[]; };
+layout(set = 0, binding = 0, std430) restrict readonly buffer A2 { uint16_t a2[]; };
+layout(set = 0, binding = 0, std430) restrict readonly buffer A4 { uvec4 a4[]; };
+layout(set = 0, binding = 1, std430) restrict readonly buffer B1 { uint b1[]; };
+layout(set = 0, binding = 1, std430) restrict readonly buffer B2 { uint16_t b2[]; };
+layout(set = 0, binding = 1, std430) restrict readonly buffer B4 { uvec4 b4[]; };
+layout(set = 0, binding = 2, std430) restrict readonly buffer Bias { float bias[]; };
+layout(set = 0, binding = 3, std430) restrict readonly buffer R1 { float r1[]; };
+layout(set = 0, binding = 3, std430) restrict readonly buffer R4 { vec4 r4[]; };
+layout(set = 0, binding = 4, std430) restrict buffer C1 { float c1[]; };
+layout(set = 0, binding = 4, std430) restrict buffer C2 { uint16_t c2[]; };
+layout(set = 0, binding = 4, std430) restrict buffer C4 { vec4 c4[]; };
+layout(set = 0, binding = 4, std430) restrict buffer C8 { uvec2 c8[]; };
 #ifdef DUAL
-layout(set = 0, binding = 5, std430) writeonly buffer H2 { uint16_t h2[]; };
-layout(set = 0, binding = 5, std430) writeonly buffer H8 { uvec2 h8[]; };
+layout(set = 0, binding = 5, std430) restrict writeonly buffer H2 { uint16_t h2[]; };
+layout(set = 0, binding = 5, std430) restrict writeonly buffer H8 { uvec2 h8[]; };
 #endif
 
 #ifdef SPLIT3
@@ -328,11 +327,15 @@ void main() {
     kEnd = min(p.K, kBegin + p.kPerSplit);
     uint wm = gl_SubgroupID / (BN / WN) * WM, wn = gl_SubgroupID % (BN / WN) * WN;
 
+    if (kBegin < kEnd) fetch(kBegin);
     [[unroll]] for (uint i = 0; i < FM * FN; ++i) {
         acc[i] = coopmat<float, gl_ScopeSubgroup, TM, TN, gl_MatrixUseAccumulator>(0.0);
+        uint m = m0 + wm + i / FN * TM, n = n0 + wn + i % FN * TN;
+        if ((EPI & EPI_EARLY) != 0u && ((EPI & EPI_EXACT) != 0u || (m < p.M && n < p.N))) {
+            coopMatLoad(acc[i], c1, p.offC + batch * p.strideC + m * p.ldc + n, p.ldc, gl_CooperativeMatrixLayoutRowMajor);
+            acc[i] = (p.beta / p.alpha) * acc[i];
+        }
     }
-
-    if (kBegin < kEnd) fetch(kBegin);
     if (STAGES == 2u) {
         if (kBegin < kEnd) stage(0u);
         if (kBegin + BK < kEnd) fetch(kBegin + BK);
@@ -363,7 +366,7 @@ void main() {
                 if ((EPI & EPI_EXACT) == 0u && (m >= p.M || n >= p.N)) continue; // fragments do not straddle the edge
                 uint at = p.offC + slice * p.strideC + m * p.ldc + n;
                 coopmat<float, gl_ScopeSubgroup, TM, TN, gl_MatrixUseAccumulator> d = p.alpha * acc[i * FN + j], other;
-                if ((EPI & EPI_BETA) != 0u) {
+                if ((EPI & (EPI_BETA | EPI_EARLY)) == EPI_BETA) {
                     coopMatLoad(other, c1, at, p.ldc, gl_CooperativeMatrixLayoutRowMajor);
                     d += p.beta * other;
                 }

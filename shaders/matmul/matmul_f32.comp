@@ -20,15 +20,15 @@ layout(constant_id = 10) const uint MODE_B = 2;
 layout(constant_id = 11) const uint EPI = 0;
 layout(constant_id = 12) const uint STAGES = 1;
 
-layout(set = 0, binding = 0, std430) readonly buffer A1 { float a1[]; };
-layout(set = 0, binding = 0, std430) readonly buffer A4 { vec4 a4[]; };
-layout(set = 0, binding = 1, std430) readonly buffer B1 { float b1[]; };
-layout(set = 0, binding = 1, std430) readonly buffer B4 { vec4 b4[]; };
-layout(set = 0, binding = 2, std430) readonly buffer Bias { float bias[]; };
-layout(set = 0, binding = 3, std430) readonly buffer R1 { float r1[]; };
-layout(set = 0, binding = 3, std430) readonly buffer R4 { vec4 r4[]; };
-layout(set = 0, binding = 4, std430) buffer C1 { float c1[]; };
-layout(set = 0, binding = 4, std430) buffer C4 { vec4 c4[]; };
+layout(set = 0, binding = 0, std430) restrict readonly buffer A1 { float a1[]; };
+layout(set = 0, binding = 0, std430) restrict readonly buffer A4 { vec4 a4[]; };
+layout(set = 0, binding = 1, std430) restrict readonly buffer B1 { float b1[]; };
+layout(set = 0, binding = 1, std430) restrict readonly buffer B4 { vec4 b4[]; };
+layout(set = 0, binding = 2, std430) restrict readonly buffer Bias { float bias[]; };
+layout(set = 0, binding = 3, std430) restrict readonly buffer R1 { float r1[]; };
+layout(set = 0, binding = 3, std430) restrict readonly buffer R4 { vec4 r4[]; };
+layout(set = 0, binding = 4, std430) restrict buffer C1 { float c1[]; };
+layout(set = 0, binding = 4, std430) restrict buffer C4 { vec4 c4[]; };
 
 const uint THREADS = (BM / TM) * (BN / TN);
 const uint COLS = BN / TN;              // threads across
@@ -140,7 +140,7 @@ void store(uint m, uint n, vec4 v, uint batch) {
     uint ab = p.offBias + batch * p.strideBias + n;
     v *= p.alpha;
     if ((EPI & EPI_VEC4) != 0u) {
-        if ((EPI & EPI_BETA) != 0u) v += p.beta * c4[at >> 2];
+        if ((EPI & (EPI_BETA | EPI_EARLY)) == EPI_BETA) v += p.beta * c4[at >> 2];
         if ((EPI & EPI_BIAS) != 0u) v += vec4(bias[ab], bias[ab + 1u], bias[ab + 2u], bias[ab + 3u]);
         v = activate(v, EPI);
         if ((EPI & EPI_RESIDUAL) != 0u) v += r4[ar >> 2];
@@ -149,7 +149,7 @@ void store(uint m, uint n, vec4 v, uint batch) {
         [[unroll]] for (uint i = 0; i < 4u; ++i) {
             if (exact || n + i < p.N) {
                 float x = v[i];
-                if ((EPI & EPI_BETA) != 0u) x += p.beta * c1[at + i];
+                if ((EPI & (EPI_BETA | EPI_EARLY)) == EPI_BETA) x += p.beta * c1[at + i];
                 if ((EPI & EPI_BIAS) != 0u) x += bias[ab + i];
                 x = activate(x, EPI);
                 if ((EPI & EPI_RESIDUAL) != 0u) x += r1[ar + i];
@@ -174,9 +174,25 @@ void main() {
     uint tx = t % LX + LX * (t / 32u % (COLS / LX));
     uint ty = t / LX % LY + LY * (t / 32u / (COLS / LX));
 
-    [[unroll]] for (uint i = 0; i < TM * TN / 4u; ++i) acc[i] = vec4(0.0);
-
     if (kBegin < kEnd) fetch(kBegin);
+    [[unroll]] for (uint i = 0; i < TM; ++i) {
+        [[unroll]] for (uint j = 0; j < TN / 4u; ++j) {
+            vec4 c = vec4(0.0);
+            uint m = m0 + i / 4u * (ROWS * 4u) + ty * 4u + (i & 3u), n = n0 + j * (COLS * 4u) + tx * 4u;
+            if ((EPI & EPI_EARLY) != 0u && ((EPI & EPI_EXACT) != 0u || (m < p.M && n < p.N))) {
+                uint at = p.offC + batch * p.strideC + m * p.ldc + n;
+                if ((EPI & EPI_VEC4) != 0u) {
+                    c = c4[at >> 2];
+                } else {
+                    [[unroll]] for (uint e = 0; e < 4u; ++e) {
+                        if ((EPI & EPI_EXACT) != 0u || n + e < p.N) c[e] = c1[at + e];
+                    }
+                }
+                c *= p.beta / p.alpha;
+            }
+            acc[i * (TN / 4u) + j] = c;
+        }
+    }
     if (STAGES == 2u) {
         if (kBegin < kEnd) stage(0u);
         if (kBegin + BK < kEnd) fetch(kBegin + BK);
