@@ -92,11 +92,11 @@ export function attentionKernels(context) {
   /** @param {string} kernel @param {any} p @param {boolean} backward */
   function planOf(kernel, { precision, headSize: d, override = {} }, backward) {
     if (precision === 'f32') {
-      const tiles = isCpu ? [[16, 16], [16, 8], [8, 8]] : [[32, 32], [16, 16], [16, 8], [8, 8]];
+      // Measured on an H200: the forward pass gains more from company on its multiprocessor than from larger tiles.
+      const tiles = isCpu ? [[16, 16], [16, 8], [8, 8]] : [[32, backward ? 32 : 16], [16, 16], [16, 8], [8, 8]];
       const [held, walked] = tiles.find(([r, c]) => sharedF32(backward, r, c, d) <= shared) ?? [8, 8];
       const plan = { held, walked, ...override };
-      // Four rows a thread: fewer reads of shared memory a product than with more threads.
-      const threads = override.threads ?? plan.held * 2;
+      const threads = override.threads ?? Math.min(maxThreads, plan.held * (isCpu ? 2 : 4));
       // Eight threads a row; rows and keys divide among them.
       if (plan.held % 8 || plan.walked % 8 || threads % 8 || plan.held % (threads / 8)) {
         throw new RangeError(`${kernel}: ${plan.held} x ${plan.walked} rows do not divide among ${threads} threads`);

@@ -49,19 +49,40 @@ vec4 row4(uint which, uint at) {
     return dO[at >> 2];
 }
 
+// The next block of walked rows, on its way while this one is worked on.
+const uint LOADS = (BC * D4 + THREADS - 1u) / THREADS;
+vec4 next1[LOADS];
+vec4 next2[LOADS];
+uint baseQ, baseK, baseV, baseDo;
+bool keys;
+
+void fetch(uint c0) {
+    [[unroll]] for (uint i = 0; i < LOADS; ++i) {
+        uint x = gl_LocalInvocationIndex + i * THREADS;
+        uint c = c0 + x / D4, d = x % D4 * 4u, at = c * p.rowQkv + d;
+        vec4 first = vec4(0.0), second = vec4(0.0);
+        if (x < BC * D4 && c < p.tokens) {
+            first = keys ? row4(0u, baseQ + at) : row4(1u, baseK + at);
+            second = keys ? row4(3u, baseDo + c * p.rowO + d) : row4(2u, baseV + at);
+        }
+        next1[i] = first;
+        next2[i] = second;
+    }
+}
+
 void main() {
     uint t = gl_LocalInvocationIndex;
     uint tx = t % TX, ty = t / TX;
     uint blocks = (p.tokens + BR - 1u) / BR;
-    bool keys = (gl_WorkGroupID.x & 1u) != 0u; // this workgroup holds keys
+    keys = (gl_WorkGroupID.x & 1u) != 0u; // this workgroup holds keys
     // The first keys and the last queries have the longest walks: start them first.
     uint block = gl_WorkGroupID.x / 2u;
     uint r0 = (keys ? block : blocks - 1u - block) * BR;
     uint head = gl_WorkGroupID.y, batch = gl_WorkGroupID.z;
-    uint baseQ = p.offQ + batch * p.batchQkv + head * D;
-    uint baseK = p.offK + batch * p.batchQkv + head * D;
-    uint baseV = p.offV + batch * p.batchQkv + head * D;
-    uint baseDo = p.offDo + batch * p.batchO + head * D;
+    baseQ = p.offQ + batch * p.batchQkv + head * D;
+    baseK = p.offK + batch * p.batchQkv + head * D;
+    baseV = p.offV + batch * p.batchQkv + head * D;
+    baseDo = p.offDo + batch * p.batchO + head * D;
     uint baseStats = (batch * p.heads + head) * p.tokens;
 
     for (uint i = t; i < BR * D4; i += THREADS) {
@@ -87,18 +108,15 @@ void main() {
 
     uint first = CAUSAL != 0u && keys ? r0 / BC * BC : 0u;
     uint end = CAUSAL != 0u && !keys ? min(p.tokens, r0 + BR) : p.tokens;
+    fetch(first);
     for (uint c0 = first; c0 < end; c0 += BC) {
         barrier();
-        for (uint i = t; i < BC * D4; i += THREADS) {
-            uint c = i / D4, d = i % D4;
-            vec4 x = vec4(0.0), y = vec4(0.0);
-            if (c0 + c < p.tokens) {
-                uint at = (c0 + c) * p.rowQkv + d * 4u;
-                x = keys ? row4(0u, baseQ + at) : row4(1u, baseK + at);
-                y = keys ? row4(3u, baseDo + (c0 + c) * p.rowO + d * 4u) : row4(2u, baseV + at);
+        [[unroll]] for (uint i = 0; i < LOADS; ++i) {
+            uint x = t + i * THREADS;
+            if (x < BC * D4) {
+                walk1[x / D4 * LD + x % D4] = next1[i];
+                walk2[x / D4 * LD + x % D4] = next2[i];
             }
-            walk1[c * LD + d] = x;
-            walk2[c * LD + d] = y;
         }
         if (keys) {
             for (uint i = t; i < BC; i += THREADS) {
@@ -107,6 +125,7 @@ void main() {
             }
         }
         barrier();
+        if (c0 + BC < end) fetch(c0 + BC);
 
         float s[RT * CT], g[RT * CT];
         [[unroll]] for (uint i = 0; i < RT * CT; ++i) { s[i] = 0.0; g[i] = 0.0; }

@@ -34,6 +34,21 @@ shared vec4 tileV[BC * LD];
 shared vec4 tileP[BR * LDP];
 shared float partial[BR * TX];
 
+// The next block of keys and values, on its way while this one is worked on.
+const uint LOADS = (BC * D4 + THREADS - 1u) / THREADS;
+vec4 nextK[LOADS];
+vec4 nextV[LOADS];
+
+void fetch(uint c0, uint baseK, uint baseV) {
+    [[unroll]] for (uint i = 0; i < LOADS; ++i) {
+        uint x = gl_LocalInvocationIndex + i * THREADS;
+        uint c = c0 + x / D4, at = c * p.rowQkv + x % D4 * 4u;
+        bool inside = x < BC * D4 && c < p.tokens;
+        nextK[i] = inside ? k[(baseK + at) >> 2] : vec4(0.0);
+        nextV[i] = inside ? v[(baseV + at) >> 2] : vec4(0.0);
+    }
+}
+
 void main() {
     uint t = gl_LocalInvocationIndex;
     uint tx = t % TX, ty = t / TX;
@@ -61,21 +76,18 @@ void main() {
     [[unroll]] for (uint i = 0; i < RT * DT; ++i) acc[i] = vec4(0.0);
 
     uint end = CAUSAL != 0u ? min(p.tokens, r0 + BR) : p.tokens;
+    fetch(0u, baseK, baseV);
     for (uint c0 = 0; c0 < end; c0 += BC) {
         barrier();
-        for (uint i = t; i < BC * D4; i += THREADS) {
-            uint c = i / D4, d = i % D4;
-            vec4 x = vec4(0.0), y = vec4(0.0);
-            if (c0 + c < p.tokens) {
-                uint at = baseK + (c0 + c) * p.rowQkv + d * 4u;
-                x = k[at >> 2];
-                at = baseV + (c0 + c) * p.rowQkv + d * 4u;
-                y = v[at >> 2];
+        [[unroll]] for (uint i = 0; i < LOADS; ++i) {
+            uint x = t + i * THREADS;
+            if (x < BC * D4) {
+                tileK[x / D4 * LD + x % D4] = nextK[i];
+                tileV[x / D4 * LD + x % D4] = nextV[i];
             }
-            tileK[c * LD + d] = x;
-            tileV[c * LD + d] = y;
         }
         barrier();
+        if (c0 + BC < end) fetch(c0 + BC, baseK, baseV);
 
         float s[RT * CT];
         [[unroll]] for (uint i = 0; i < RT * CT; ++i) s[i] = 0.0;
