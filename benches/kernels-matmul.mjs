@@ -522,7 +522,7 @@ function printTable() {
   const tables = {};
   for (const file of positionals) {
     for (const r of JSON.parse(readFileSync(file, 'utf8'))) {
-      if (!r.us || GROUPS[r.group]?.attention !== undefined) continue;
+      if (!r.us || r.differ || GROUPS[r.group]?.attention !== undefined) continue;
       const table = (tables[classOf(GROUPS[r.group])] ??= new Map());
       const best = table.get(r.shape);
       if (!best || r.us < best.us) table.set(r.shape, r);
