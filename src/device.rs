@@ -222,7 +222,6 @@ impl Instance {
         };
         let mut list = [
             setting(c"validate_sync"),
-            setting(c"syncval_submit_time_validation"),
             setting(c"syncval_shader_accesses_heuristic"),
         ];
         for entry in &mut list {

@@ -238,9 +238,12 @@ pub fn size_class(bytes: u64) -> (usize, u64) {
     (class.min(CLASSES - 1), capacity)
 }
 
+/// Resources of one size class with the time they came in, oldest first.
+type Bin = VecDeque<(u64, Arc<Resource>)>;
+
 /// Unused resources by kind and size class, within a bound on their bytes.
 pub struct Recycler {
-    bins: [Vec<VecDeque<(u64, Arc<Resource>)>>; 2],
+    bins: [Vec<Bin>; 2],
     bytes: u64,
     limit: u64,
     count: u64,

@@ -176,7 +176,7 @@ pub struct Plan {
 pub struct Wishes {
     /// `HELIOS_DEVICE`: index, UUID, PCI address or part of the name.
     pub device: Option<String>,
-    /// `HELIOS_COOP_TILE=MxNxK`.
+    /// `HELIOS_COOP_TILE`: MxNxK, or `none` to report no matrix units.
     pub coop_tile: Option<String>,
     pub no_push_descriptors: bool,
 }
@@ -313,9 +313,17 @@ fn coop_tile(shapes: &[CoopShape], wish: Option<&str>) -> Result<Option<(u32, u3
         })
     };
     if let Some(wish) = wish.map(str::trim).filter(|w| !w.is_empty()) {
+        // For trainers whose matrix-unit kernels this device's driver does not survive.
+        if wish == "none" {
+            return Ok(None);
+        }
         let parts: Vec<Option<u32>> = wish.split(['x', 'X']).map(|p| p.parse().ok()).collect();
         let &[Some(m), Some(n), Some(k)] = parts.as_slice() else {
-            return Err(Error::range("HELIOS_COOP_TILE", "must read MxNxK", wish));
+            return Err(Error::range(
+                "HELIOS_COOP_TILE",
+                "must read MxNxK or none",
+                wish,
+            ));
         };
         if usable().any(|s| (s.m, s.n, s.k) == (m, n, k)) {
             return Ok(Some((m, n, k)));
@@ -596,6 +604,7 @@ mod tests {
         assert_eq!(tile(None).unwrap(), Some((16, 16, 16)));
         assert_eq!(tile(Some("16x8x16")).unwrap(), Some((16, 8, 16)));
         assert_eq!(tile(Some("64x64x64")).unwrap(), Some((16, 16, 16)));
+        assert_eq!(tile(Some("none")).unwrap(), None);
         assert!(tile(Some("16by8")).is_err());
     }
 }

@@ -53,6 +53,10 @@ impl<T> Table<T> {
         self.live
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+
     /// Stores an object and returns its handle; gives the object back when 2^20 are live.
     pub fn insert(&mut self, value: T) -> Result<i32, T> {
         let index = if let Some(index) = self.free.pop_front() {

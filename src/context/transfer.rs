@@ -258,7 +258,7 @@ impl Context {
     pub fn fill(&mut self, handle: i32, bytes: u64, pattern: u32) -> Result<()> {
         self.device.check_alive()?;
         let slot = self.buffer_slot("handle", handle)?;
-        if bytes % 4 != 0 {
+        if !bytes.is_multiple_of(4) {
             return Err(Error::range("bytes", "must be a multiple of 4", bytes));
         }
         self.check_range(slot, "bytes", 0, bytes)?;

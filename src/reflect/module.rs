@@ -119,15 +119,6 @@ impl<'a> Inst<'a> {
             out.extend_from_slice(&self.words[1..]);
             return Ok(());
         };
-        // A matrix type's scope and shape lead to no memory. Drivers take modules that give its use as
-        // a literal where an id belongs, and so must this.
-        if self
-            .grammar
-            .is_some_and(|g| g.opcode == Op::TypeCooperativeMatrixKHR)
-        {
-            out.extend(self.words.get(2));
-            return Ok(());
-        }
         let mut at = 1;
         for operand in grammar.operands {
             loop {
