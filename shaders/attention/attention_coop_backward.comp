@@ -41,7 +41,8 @@ const uint SUBGROUPS = BR / TM;
 
 shared uvec4 staged[STAGED];
 shared uvec4 scratch[SUBGROUPS * SCRATCH * 2u];
-shared vec2 stats[BC];
+shared vec4 statL[BC / 4u];     // log-sum-exp (base 2) and delta of the walked queries
+shared vec4 statD[BC / 4u];
 
 uvec4 reg1[LOADS];
 uvec4 reg2[LOADS];
@@ -161,7 +162,8 @@ void main() {
         if (keys) {
             for (uint i = t; i < BC; i += THREADS) {
                 uint c = min(c0 + i, p.tokens - 1u);
-                stats[i] = vec2(lse[p.offLse + baseStats + c] * LOG2E, delta[p.offDelta + baseStats + c]);
+                statL[i / 4u][i & 3u] = lse[p.offLse + baseStats + c] * LOG2E;
+                statD[i / 4u][i & 3u] = delta[p.offDelta + baseStats + c];
             }
         }
         barrier();
@@ -170,19 +172,26 @@ void main() {
         // Columns that some row of the subgroup sees: [lowest, highest).
         uint lowest = CAUSAL != 0u && keys ? r0 + mine : 0u;
         uint highest = CAUSAL != 0u && !keys ? min(end, r0 + mine + TM) : end;
+        if (c0 >= highest || c0 + BC <= lowest) continue; // uniform over the subgroup
+
+        // S and dP, to the scratch: independent sums side by side.
+        MAT_C score[FC], grad[FC];
         [[unroll]] for (uint j = 0; j < FC; ++j) {
-            if (c0 + j * TN < highest && c0 + (j + 1u) * TN > lowest) {
-                MAT_C s = MAT_C(0.0), g = MAT_C(0.0);
-                [[unroll]] for (uint i = 0; i < FK; ++i) {
-                    MAT_B b;
-                    coopMatLoad(b, staged, j * TN * LD + i * (TK / 8u), LD, gl_CooperativeMatrixLayoutColumnMajor);
-                    s = coopMatMulAdd(f1[i], b, s);
-                    coopMatLoad(b, staged, TILE + j * TN * LD + i * (TK / 8u), LD, gl_CooperativeMatrixLayoutColumnMajor);
-                    g = coopMatMulAdd(f2[i], b, g);
-                }
-                coopMatStore(s, scratch, own + j * (TN / 4u), LDS, gl_CooperativeMatrixLayoutRowMajor);
-                coopMatStore(g, scratch, ownG + j * (TN / 4u), LDS, gl_CooperativeMatrixLayoutRowMajor);
+            score[j] = MAT_C(0.0);
+            grad[j] = MAT_C(0.0);
+        }
+        [[unroll]] for (uint i = 0; i < FK; ++i) {
+            [[unroll]] for (uint j = 0; j < FC; ++j) {
+                MAT_B b;
+                coopMatLoad(b, staged, j * TN * LD + i * (TK / 8u), LD, gl_CooperativeMatrixLayoutColumnMajor);
+                score[j] = coopMatMulAdd(f1[i], b, score[j]);
+                coopMatLoad(b, staged, TILE + j * TN * LD + i * (TK / 8u), LD, gl_CooperativeMatrixLayoutColumnMajor);
+                grad[j] = coopMatMulAdd(f2[i], b, grad[j]);
             }
+        }
+        [[unroll]] for (uint j = 0; j < FC; ++j) {
+            coopMatStore(score[j], scratch, own + j * (TN / 4u), LDS, gl_CooperativeMatrixLayoutRowMajor);
+            coopMatStore(grad[j], scratch, ownG + j * (TN / 4u), LDS, gl_CooperativeMatrixLayoutRowMajor);
         }
         subgroupBarrier();
 
@@ -190,15 +199,25 @@ void main() {
         [[unroll]] for (uint j = 0; j < CT; ++j) {
             s[j] = uintBitsToFloat(scratch[own + row * LDS + part + j * LPR]);
             g[j] = uintBitsToFloat(scratch[ownG + row * LDS + part + j * LPR]);
-            uint col = (part + j * LPR) * 4u;
-            [[unroll]] for (uint e = 0; e < 4u; ++e) {
-                uint other = c0 + col + e;
-                uint query = keys ? other : held, key = keys ? held : other;
-                vec2 stat = keys ? stats[col + e] : heldStat;
-                bool seen = query < p.tokens && key < p.tokens && (CAUSAL == 0u || key <= query);
-                float w = seen ? exp2(s[j][e] * toLog2 - stat.x) : 0.0;
-                s[j][e] = w;
-                g[j][e] = seen ? w * (g[j][e] - stat.y) * p.scale : 0.0;
+            vec4 l = vec4(heldStat.x), d = vec4(heldStat.y);
+            if (keys) {
+                l = statL[part + j * LPR];
+                d = statD[part + j * LPR];
+            }
+            s[j] = exp2(s[j] * toLog2 - l);
+            g[j] = s[j] * (g[j] - d) * p.scale;
+        }
+        if (c0 + BC > p.tokens || r0 + mine + TM > p.tokens ||
+            (CAUSAL != 0u && (keys ? c0 + 1u < r0 + mine + TM : c0 + BC > r0 + mine + 1u))) {
+            [[unroll]] for (uint j = 0; j < CT; ++j) {
+                uint col = c0 + (part + j * LPR) * 4u;
+                [[unroll]] for (uint e = 0; e < 4u; ++e) {
+                    uint query = keys ? col + e : held, key = keys ? held : col + e;
+                    if (query >= p.tokens || key >= p.tokens || (CAUSAL != 0u && key > query)) {
+                        s[j][e] = 0.0;
+                        g[j][e] = 0.0;
+                    }
+                }
             }
         }
         subgroupBarrier(); // halves overwrite the floats: first half of each row
@@ -216,20 +235,18 @@ void main() {
         subgroupBarrier();
 
         [[unroll]] for (uint j = 0; j < BC / TK; ++j) {
-            if (c0 + j * TK < highest && c0 + (j + 1u) * TK > lowest) {
-                MAT_A a;
-                MAT_B b;
-                coopMatLoad(a, scratch, ownG + j * (TK / 8u), LDS, gl_CooperativeMatrixLayoutRowMajor);
+            MAT_A a;
+            MAT_B b;
+            coopMatLoad(a, scratch, ownG + j * (TK / 8u), LDS, gl_CooperativeMatrixLayoutRowMajor);
+            [[unroll]] for (uint i = 0; i < FD; ++i) {
+                coopMatLoad(b, staged, j * TK * LD + i * (TN / 8u), LD, gl_CooperativeMatrixLayoutRowMajor);
+                acc1[i] = coopMatMulAdd(a, b, acc1[i]);
+            }
+            if (keys) {
+                coopMatLoad(a, scratch, own + j * (TK / 8u), LDS, gl_CooperativeMatrixLayoutRowMajor);
                 [[unroll]] for (uint i = 0; i < FD; ++i) {
-                    coopMatLoad(b, staged, j * TK * LD + i * (TN / 8u), LD, gl_CooperativeMatrixLayoutRowMajor);
-                    acc1[i] = coopMatMulAdd(a, b, acc1[i]);
-                }
-                if (keys) {
-                    coopMatLoad(a, scratch, own + j * (TK / 8u), LDS, gl_CooperativeMatrixLayoutRowMajor);
-                    [[unroll]] for (uint i = 0; i < FD; ++i) {
-                        coopMatLoad(b, staged, TILE + j * TK * LD + i * (TN / 8u), LD, gl_CooperativeMatrixLayoutRowMajor);
-                        acc2[i] = coopMatMulAdd(a, b, acc2[i]);
-                    }
+                    coopMatLoad(b, staged, TILE + j * TK * LD + i * (TN / 8u), LD, gl_CooperativeMatrixLayoutRowMajor);
+                    acc2[i] = coopMatMulAdd(a, b, acc2[i]);
                 }
             }
         }

@@ -92,31 +92,39 @@ void main() {
         barrier();
         if (c0 + BC < end) fetch(c0 + BC, baseK, baseV);
 
-        // S = Q K^T, to the scratch. Fragments that no row sees are left out, here and below.
+        // Keys that some row of the subgroup sees; the branch is uniform over the subgroup.
         uint seen = CAUSAL != 0u ? min(end, r0 + mine + TM) : end;
-        [[unroll]] for (uint j = 0; j < FC; ++j) {
-            if (c0 + j * TN < seen) {
-                MAT_C s = MAT_C(0.0);
-                [[unroll]] for (uint i = 0; i < FK; ++i) {
-                    MAT_B b;
-                    coopMatLoad(b, staged, j * TN * LD + i * (TK / 8u), LD, gl_CooperativeMatrixLayoutColumnMajor);
-                    s = coopMatMulAdd(fq[i], b, s);
-                }
-                coopMatStore(s, scratch, own + j * (TN / 4u), LDS, gl_CooperativeMatrixLayoutRowMajor);
+        if (c0 >= seen) continue;
+
+        // S = Q K^T, to the scratch: independent sums side by side.
+        MAT_C score[FC];
+        [[unroll]] for (uint j = 0; j < FC; ++j) score[j] = MAT_C(0.0);
+        [[unroll]] for (uint i = 0; i < FK; ++i) {
+            [[unroll]] for (uint j = 0; j < FC; ++j) {
+                MAT_B b;
+                coopMatLoad(b, staged, j * TN * LD + i * (TK / 8u), LD, gl_CooperativeMatrixLayoutColumnMajor);
+                score[j] = coopMatMulAdd(fq[i], b, score[j]);
             }
+        }
+        [[unroll]] for (uint j = 0; j < FC; ++j) {
+            coopMatStore(score[j], scratch, own + j * (TN / 4u), LDS, gl_CooperativeMatrixLayoutRowMajor);
         }
         subgroupBarrier();
 
         vec4 s[CT];
-        float best = m;
         [[unroll]] for (uint j = 0; j < CT; ++j) {
             s[j] = uintBitsToFloat(scratch[own + row * LDS + part + j * LPR]) * toLog2;
-            uint c = c0 + (part + j * LPR) * 4u;
-            [[unroll]] for (uint e = 0; e < 4u; ++e) {
-                if (c + e >= p.tokens || (CAUSAL != 0u && c + e > query)) s[j][e] = -1.0 / 0.0;
-            }
-            best = max(best, max(max(s[j].x, s[j].y), max(s[j].z, s[j].w)));
         }
+        if (c0 + BC > p.tokens || (CAUSAL != 0u && c0 + BC > r0 + mine + 1u)) {
+            [[unroll]] for (uint j = 0; j < CT; ++j) {
+                uint c = c0 + (part + j * LPR) * 4u;
+                [[unroll]] for (uint e = 0; e < 4u; ++e) {
+                    if (c + e >= p.tokens || (CAUSAL != 0u && c + e > query)) s[j][e] = -1.0 / 0.0;
+                }
+            }
+        }
+        float best = m;
+        [[unroll]] for (uint j = 0; j < CT; ++j) best = max(best, max(max(s[j].x, s[j].y), max(s[j].z, s[j].w)));
         best = rowMax(best);
         float shrink = exp2(m - best);
         m = best;
@@ -127,7 +135,7 @@ void main() {
             l += e.x + e.y + e.z + e.w;
             uint at = part + j * LPR; // in pairs of words
             uint to = own + row * LDS + at / 2u;
-            uvec2 h = pack4(e);
+            uvec2 h = packFinite4(e); // a NaN reaches the output through the sum
             scratch[to][(at & 1u) * 2u] = h.x;
             scratch[to][(at & 1u) * 2u + 1u] = h.y;
         }
@@ -144,14 +152,12 @@ void main() {
         subgroupBarrier();
 
         [[unroll]] for (uint j = 0; j < BC / TK; ++j) {
-            if (c0 + j * TK < seen) {
-                MAT_A a;
-                coopMatLoad(a, scratch, own + j * (TK / 8u), LDS, gl_CooperativeMatrixLayoutRowMajor);
-                [[unroll]] for (uint i = 0; i < FD; ++i) {
-                    MAT_B b;
-                    coopMatLoad(b, staged, TILE + j * TK * LD + i * (TN / 8u), LD, gl_CooperativeMatrixLayoutRowMajor);
-                    acc[i] = coopMatMulAdd(a, b, acc[i]);
-                }
+            MAT_A a;
+            coopMatLoad(a, scratch, own + j * (TK / 8u), LDS, gl_CooperativeMatrixLayoutRowMajor);
+            [[unroll]] for (uint i = 0; i < FD; ++i) {
+                MAT_B b;
+                coopMatLoad(b, staged, TILE + j * TK * LD + i * (TN / 8u), LD, gl_CooperativeMatrixLayoutRowMajor);
+                acc[i] = coopMatMulAdd(a, b, acc[i]);
             }
         }
         subgroupBarrier(); // the scratch is free for the next block
