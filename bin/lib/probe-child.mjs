@@ -1,0 +1,134 @@
+// Runs in a process of its own (probe.mjs starts it): loads the addon or a library, and tells on file
+// descriptor 3, a line of JSON each, what begins and what came of it.
+
+import { writeSync } from 'node:fs';
+import { createRequire } from 'node:module';
+
+/** @typedef {typeof import('../../index.js')} Native */
+
+const require = createRequire(import.meta.url);
+/** Elements of the smoke test's vectors: more than one workgroup of any device. */
+const ELEMENTS = 1 << 20;
+
+/** @param {object} message */
+function tell(message) {
+  writeSync(3, `${JSON.stringify(message)}\n`);
+}
+
+/**
+ * @template T
+ * @param {string} name
+ * @param {() => T | Promise<T>} body
+ * @returns {Promise<T>}
+ */
+async function stage(name, body) {
+  tell({ begin: name });
+  const result = await body();
+  tell({ stage: name, result: result ?? null });
+  return result;
+}
+
+/**
+ * Loads the addon; what matters to others is where its binary lies and what it can do.
+ * @param {string} path
+ * @returns {Promise<Native>}
+ */
+async function load(path) {
+  /** @type {any} */
+  let native;
+  await stage('load', () => {
+    native = require(path);
+    const binaries = Object.keys(require.cache).filter((file) => file.endsWith('.node'));
+    const functions = Object.keys(native).filter((name) => typeof native[name] === 'function');
+    return { binary: binaries.at(-1) ?? null, functions };
+  });
+  return native;
+}
+
+/**
+ * Shared libraries of this process that look like the Vulkan loader.
+ * @returns {string | null}
+ */
+function loadedLoader() {
+  const reporter = /** @type {any} */ (process.report);
+  if (!reporter) return null;
+  reporter.excludeNetwork = true;
+  /** @type {string[]} */
+  const objects = reporter.getReport().sharedObjects ?? [];
+  return objects.find((path) => /[\\/](libvulkan\.|vulkan-1\.dll|libMoltenVK\.)/i.test(path)) ?? null;
+}
+
+/**
+ * Two dependent kernels on small integers, which floats hold exactly: sum = a + b, product = sum · b.
+ * @param {Native} native
+ */
+async function compute(native) {
+  const { createKernels, pack } = await import('../../kernels/index.mjs');
+  const kernels = createKernels(native);
+  const a = Float32Array.from({ length: ELEMENTS }, (_, i) => i % 1021);
+  const b = Float32Array.from({ length: ELEMENTS }, (_, i) => (i % 509) - 254);
+  const buffers = Array.from({ length: 4 }, () => native.createBuffer(a.byteLength, 0));
+  const [left, right, sum, product] = buffers;
+  native.uploadBuffer(left, a);
+  native.uploadBuffer(right, b);
+  // What an undone kernel would leave behind is no possible result.
+  for (const buffer of [sum, product]) native.fillBuffer(buffer, a.byteLength, 0x7fc00000);
+  const { packed, count } = pack(
+    kernels.binary({ op: 'add', a: left, b: right, y: sum, count: ELEMENTS }),
+    kernels.binary({ op: 'mul', a: sum, b: right, y: product, count: ELEMENTS }),
+  );
+  const start = performance.now();
+  native.waitTimeline(native.batchExecuteAll(packed, count));
+  const milliseconds = performance.now() - start;
+  const sums = native.readBuffer(sum);
+  const products = native.readBuffer(product);
+  let wrong = 0;
+  let first = null;
+  for (let i = 0; i < ELEMENTS; i++) {
+    const expected = a[i] + b[i];
+    if (sums[i] === expected && products[i] === expected * b[i]) continue;
+    wrong++;
+    first ??= { index: i, a: a[i], b: b[i], sum: String(sums[i]), product: String(products[i]) };
+  }
+  for (const buffer of buffers) native.destroyBuffer(buffer);
+  return { elements: ELEMENTS, wrong, first, milliseconds };
+}
+
+/**
+ * Loads a shared library that is no addon; the dynamic linker says what it lacks.
+ * @param {string} path
+ */
+function openLibrary(path) {
+  try {
+    process.dlopen({ exports: {} }, path);
+  } catch (error) {
+    // It was loaded, and then Node saw that it is none of its own.
+    if (!/did not self-register/.test(/** @type {Error} */ (error).message)) throw error;
+  }
+}
+
+const [task, target] = process.argv.slice(2);
+try {
+  if (task === 'library') {
+    await stage('library', () => openLibrary(target));
+  } else {
+    const native = await load(target);
+    if (task === 'devices') await stage('listDevices', () => native.listDevices());
+    if (task === 'smoke') {
+      await stage('initDevice', () => native.initDevice());
+      await stage('loader', loadedLoader);
+      await stage('compute', () => compute(native));
+      await stage('destroy', () => native.destroy());
+    }
+  }
+  tell({ complete: true });
+} catch (error) {
+  const { name, code, message, cause } = /** @type {Error & { code?: string, cause?: Error }} */ (error);
+  // napi-rs tells every path that it tried in a chain of causes.
+  const causes = [];
+  for (let each = cause; each instanceof Error; each = /** @type {Error | undefined} */ (each.cause))
+    causes.push(each.message.split('\n')[0]);
+  const text = [message, ...causes].join('; ');
+  tell({ error: { name: name ?? 'Error', code: code ?? null, message: text || String(error) } });
+  process.exitCode = 1;
+}
