@@ -99,6 +99,9 @@ const GROUPS = {
   // Half results.
   'bf16-half': { precision: 'bf16', aType: 'bf16', bType: 'bf16', cType: 'bf16', few: true, extra: true },
   bf16x3: { precision: 'bf16x3', few: true },
+  // Weight gradients that accumulate: C is read, from memory rather than from cache.
+  beta: { precision: 'bf16', aType: 'bf16', bType: 'bf16', beta: 1, extra: true },
+  'f32-beta': { precision: 'f32', beta: 1, extra: true },
   'attention-bf16': { attention: true, type: 'bf16', few: true },
   'attention-f32': { attention: true, type: 'f32', few: true },
 };
@@ -253,7 +256,7 @@ function runChild(group, log) {
   const context = new KernelContext(vk);
   const kernels = matmulKernels(context);
   const how = GROUPS[group];
-  const { precision, aType = 'f32', bType = 'f32', cType = 'f32', few } = how;
+  const { precision, aType = 'f32', bType = 'f32', cType = 'f32', beta = 0, few } = how;
   if (!how.attention && !kernels.matmulSupports(precision)) return;
   const done = new Map();
   for (const line of existsSync(log) ? readFileSync(log, 'utf8').split('\n').filter(Boolean) : []) {
@@ -321,6 +324,9 @@ function runChild(group, log) {
     }
     const sizeC = Math.ceil((m * n * bytes(cType)) / 16) * 16;
     const c = vk.createBuffer(sizeC, 0);
+    const others = Array.from({ length: beta && !small ? Math.ceil(128e6 / sizeC) : 0 }, () => vk.createBuffer(sizeC, 0));
+    const results = [c, ...others];
+    for (const handle of results) vk.fillBuffer(handle, sizeC, 0);
     // An idle GPU lowers its clocks: some milliseconds of work come before each measurement.
     /** @type {{ packed: ArrayBuffer, count: number } | undefined} */
     let load;
@@ -336,9 +342,9 @@ function runChild(group, log) {
       attempt(`${shapeName(s)} | ${planName(plan)}`, { shape: shapeName(s), plan }, (entry) => {
         const started = performance.now();
         const records = (/** @type {number} */ i) => kernels.matmul(
-          { a: buffers[i % sets][0], b: buffers[i % sets][1], c, m, n, k, transA, transB, precision, aType, bType, cType, plan });
+          { a: buffers[i % sets][0], b: buffers[i % sets][1], c: results[i % results.length], m, n, k, transA, transB, precision, aType, bType, cType, beta, plan });
         const batch = (/** @type {number} */ count) => pack(...Array.from({ length: count }, (_, i) => records(i)).flat());
-        vk.fillBuffer(c, sizeC, 0x7fc07fc0);
+        vk.fillBuffer(c, sizeC, beta ? 0 : 0x7fc07fc0);
         const first = batch(1);
         vk.waitTimeline(vk.batchExecuteAll(first.packed, first.count));
         entry.compileMs = Math.round(performance.now() - started);
@@ -378,7 +384,7 @@ function runChild(group, log) {
         entry.dispatchTflops = (2 * m * n * k) / entry.dispatchUs / 1e6;
       });
     }
-    for (const handle of [...buffers.flat(), c]) vk.destroyBuffer(handle);
+    for (const handle of [...buffers.flat(), ...results]) vk.destroyBuffer(handle);
   };
 
   /** @param {Float32Array} out @param {Shape} s @param {any} how */
@@ -433,6 +439,10 @@ function runChild(group, log) {
     return found.map((e) => ({ ...e.plan, splits: 1 }));
   };
 
+  if (beta) {
+    for (const s of small ? model : MODEL.filter(({ form }) => form === 'TN')) measure(s, expand(s, all));
+    return;
+  }
   const first = few && precision !== 'bf16x3' ? all.filter((_, i) => i % 2 === 0) : all;
   for (const s of few ? targets.slice(0, 3) : targets) measure(s, unsplit(s, first));
   for (const s of targets.slice(0, 2)) measure(s, expand(s, [...best(s, 8)]).concat(expand(s, all.filter((p) => p.bm * p.bn >= 8192).slice(0, few ? 2 : 6))));
@@ -522,7 +532,7 @@ function printTable() {
   const tables = {};
   for (const file of positionals) {
     for (const r of JSON.parse(readFileSync(file, 'utf8'))) {
-      if (!r.us || r.differ || GROUPS[r.group]?.attention !== undefined) continue;
+      if (!r.us || r.differ || GROUPS[r.group]?.attention !== undefined || GROUPS[r.group]?.beta) continue;
       const table = (tables[classOf(GROUPS[r.group])] ??= new Map());
       const best = table.get(r.shape);
       if (!best || r.us < best.us) table.set(r.shape, r);
