@@ -203,6 +203,7 @@ export function matmulKernels(context) {
       return isCpu
         ? [[32, 32, 16, 4, 8, 4, 1]].map(tile)
         : [
+            [128, 128, 16, 8, 8, 8, 2],
             [128, 128, 16, 8, 8, 8, 1],
             [64, 64, 16, 4, 4, 8, 2],
             [32, 32, 16, 4, 4, 8, 2],
@@ -256,8 +257,11 @@ export function matmulKernels(context) {
     // A tile at least twice as tall or wide as the product would mostly multiply padding.
     const fitting = usable.filter((p) => p.bm < 2 * m && p.bn < 2 * n);
     const small = usable.find((p) => p.bm * p.bn <= 64 * 64) ?? usable[usable.length - 1];
-    const plan = /** @type {any} */ (fitting.find((p) => tiles(p) >= units) ?? (fitting.length > 0 ? small : usable[usable.length - 1]));
-    const room = Math.floor(units / tiles(plan));
+    // A deep product can make up for few tiles by splits of 1,024 and more, which cost little beside their depth.
+    const mostSplits = isCpu ? 1 : Math.max(1, Math.min(8, Math.floor(k / 1024)));
+    const filling = fitting.find((p) => tiles(p) * mostSplits >= units);
+    const plan = /** @type {any} */ (filling ?? (fitting.length > 0 ? small : usable[usable.length - 1]));
+    const room = filling && tiles(plan) < units ? Math.min(mostSplits, Math.ceil((2.5 * units) / tiles(plan))) : Math.floor(units / tiles(plan));
     const deep = Math.floor(k / (8 * plan.bk));
     return { ...plan, splits: isCpu ? 1 : Math.max(1, Math.min(room, deep, 8)) };
   }
