@@ -111,7 +111,8 @@ try {
   process.exitCode = await main(args);
 } catch (error) {
   const { code, message } = /** @type {NodeJS.ErrnoException} */ (error);
-  if (args.includes('--json')) console.log(JSON.stringify({ ok: false, error: { code: code ?? null, message } }, null, 2));
+  if (args.includes('--json'))
+    console.log(JSON.stringify({ ok: false, error: { code: code ?? null, message } }, null, 2));
   else console.error(`helios-vk: ${message}`);
   process.exitCode = code === 'ERR_USAGE' ? 2 : 1;
 }

@@ -84,21 +84,31 @@ function overrides({ environment }) {
 function aboutNode({ node, system }) {
   if (atLeast(node.version, node.required)) return [];
   const fix =
-    { darwin: 'brew install node', win32: 'winget install OpenJS.NodeJS.LTS' }[/** @type {string} */ (system.platform)] ??
-    'nvm install --lts, or https://nodejs.org/en/download';
+    { darwin: 'brew install node', win32: 'winget install OpenJS.NodeJS.LTS' }[
+      /** @type {string} */ (system.platform)
+    ] ?? 'nvm install --lts, or https://nodejs.org/en/download';
   return [
-    { severity: 'problem', check: 'node', what: `Node ${node.version} is too old: ${node.required} or later is needed`, fix },
+    {
+      severity: 'problem',
+      check: 'node',
+      what: `Node ${node.version} is too old: ${node.required} or later is needed`,
+      fix,
+    },
   ];
 }
 
 /** @param {Facts} facts @returns {Finding[]} */
 function aboutAddon(facts) {
   const { addon, package: own, environment } = facts;
-  const install = own.checkout ? 'npm ci && npm run build' : `npm install --include=optional ${own.name}@${own.version}`;
+  const install = own.checkout
+    ? 'npm ci && npm run build'
+    : `npm install --include=optional ${own.name}@${own.version}`;
   if (!addon.ok) {
     const override = 'NAPI_RS_NATIVE_LIBRARY_PATH';
     const fix = environment[override] ? unset(facts, override) : install;
-    return [{ severity: 'problem', check: 'addon', what: `the addon for ${addon.triple} does not load: ${addon.error}`, fix }];
+    return [
+      { severity: 'problem', check: 'addon', what: `the addon for ${addon.triple} does not load: ${addon.error}`, fix },
+    ];
   }
   if (addon.version === null || addon.version === own.version) return [];
   const what = `the addon's binary is of version ${addon.version}, the package of ${own.version}`;
@@ -156,11 +166,18 @@ function aboutDrivers(facts) {
     } else {
       const lacking = error.match(/(lib[\w.+-]+\.so[\w.]*): cannot open shared object file/)?.[1];
       const other = lacking !== undefined && lacking !== basename(library ?? '');
-      fix = other ? libraryInstallation(system, lacking) : `reinstall the driver that left ${file}, or remove that file`;
+      fix = other
+        ? libraryInstallation(system, lacking)
+        : `reinstall the driver that left ${file}, or remove that file`;
       cured ||= other;
     }
     cured ||= crashes || source in environment;
-    found.push({ severity, check: 'drivers', what: source in environment ? `${source} names ${file}: ${error}` : what, fix });
+    found.push({
+      severity,
+      check: 'drivers',
+      what: source in environment ? `${source} names ${file}: ${error}` : what,
+      fix,
+    });
   }
   if (working(facts).length > 0 || cured || !loader.ok) return found;
   if (drivers.length > 0 && drivers.every(({ ignored }) => ignored)) {
@@ -170,7 +187,12 @@ function aboutDrivers(facts) {
     const what = `no driver where the loader looks, but there is ${strayDrivers[0]}`;
     found.push({ severity, check: 'drivers', what, fix: strayFix(facts) });
   } else {
-    found.push({ severity, check: 'drivers', what: `no Vulkan driver${drivers.length > 0 ? ' that works' : ''}${forGpus(facts)}`, fix: driverFix(facts) });
+    found.push({
+      severity,
+      check: 'drivers',
+      what: `no Vulkan driver${drivers.length > 0 ? ' that works' : ''}${forGpus(facts)}`,
+      fix: driverFix(facts),
+    });
   }
   return found;
 }
@@ -192,7 +214,11 @@ function strayFix(facts) {
 function driverFix(facts) {
   const { system, environment } = facts;
   // The host's driver is lent to the container, its Vulkan part only on request.
-  if (system.container && system.gpus.includes('nvidia') && !/all|graphics/.test(environment.NVIDIA_DRIVER_CAPABILITIES ?? ''))
+  if (
+    system.container &&
+    system.gpus.includes('nvidia') &&
+    !/all|graphics/.test(environment.NVIDIA_DRIVER_CAPABILITIES ?? '')
+  )
     return 'start the container with --gpus all -e NVIDIA_DRIVER_CAPABILITIES=all';
   return installation(system, driverNeeds(facts));
 }
@@ -211,7 +237,12 @@ function aboutDevices(facts) {
   if (devicesError?.crash) {
     if (drivers.every(({ crashes }) => !crashes)) {
       const what = `listing the devices fails, but with each driver alone it does not: ${devicesError.message}`;
-      found.push({ severity: 'problem', check: 'devices', what, fix: 'install newer drivers and a newer Vulkan loader' });
+      found.push({
+        severity: 'problem',
+        check: 'devices',
+        what,
+        fix: 'install newer drivers and a newer Vulkan loader',
+      });
     }
     return found;
   }
@@ -221,6 +252,8 @@ function aboutDevices(facts) {
     const message = devicesError?.message ?? 'the drivers list no device';
     const what = message.split(': install')[0].replace(/^listDevices: /, '');
     const empty = devicesError === null || devicesError.code === 'ERR_HELIOS_NO_DEVICE';
+    // A manifest that is no JSON fails the whole instance, as if memory were out.
+    if (!empty && drivers.some(({ error, ignored }) => error && !ignored)) return found;
     let fix = empty ? driverFix(facts) : 'install newer drivers and a newer Vulkan loader';
     if (empty && overrides(facts).length > 0) fix = unset(facts, ...overrides(facts));
     found.push({ severity: 'problem', check: 'devices', what, fix });
@@ -255,7 +288,8 @@ function aboutSmoke(facts) {
   if (smokeError && validation.requested && !validation.available) return [];
   if (smokeError && !device && environment.HELIOS_DEVICE && devices.some(({ usable }) => usable))
     return problem(smokeError.replace(/^initDevice: /, ''), unset(facts, 'HELIOS_DEVICE'));
-  if (smokeError && devices.some(({ usable }) => usable)) return problem(`the smoke test fails: ${smokeError}`, elsewhere);
+  if (smokeError && devices.some(({ usable }) => usable))
+    return problem(`the smoke test fails: ${smokeError}`, elsewhere);
   if (smoke && !smoke.ok)
     return problem(`${device?.deviceName} computes wrongly: ${smoke.wrong} of ${smoke.elements} results`, elsewhere);
   return [];
@@ -267,6 +301,8 @@ function aboutValidation(facts) {
   if (validation.available) return [];
   const fix = environment.VK_LAYER_PATH ? unset(facts, 'VK_LAYER_PATH') : installation(system, ['layer']);
   if (validation.requested)
-    return [{ severity: 'problem', check: 'validation', what: 'HELIOS_VALIDATION=1, but there is no validation layer', fix }];
+    return [
+      { severity: 'problem', check: 'validation', what: 'HELIOS_VALIDATION=1, but there is no validation layer', fix },
+    ];
   return [{ severity: 'note', check: 'validation', what: 'no validation layer (only for development)', fix }];
 }

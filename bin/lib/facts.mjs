@@ -143,7 +143,8 @@ export function triple() {
   const reporter = /** @type {any} */ (process.report);
   if (reporter) reporter.excludeNetwork = true;
   const musl = platform === 'linux' && reporter?.getReport().header.glibcVersionRuntime === undefined;
-  const abi = /** @type {Record<string, string>} */ ({ linux: musl ? '-musl' : '-gnu', win32: '-msvc' })[platform] ?? '';
+  const abi =
+    /** @type {Record<string, string>} */ ({ linux: musl ? '-musl' : '-gnu', win32: '-msvc' })[platform] ?? '';
   return `${platform}-${arch}${abi}`;
 }
 
@@ -249,7 +250,7 @@ export async function gather({ timeout, place = here() }) {
     smokeError: smoke ? failureOf(smoke) : null,
     environment: Object.fromEntries(
       Object.entries(env)
-        .filter(([name]) => /^(HELIOS|VK|VULKAN)_|^NVIDIA_(DRIVER_CAPABILITIES|VISIBLE_DEVICES)$/.test(name))
+        .filter(([name]) => /^(HELIOS|VK|VULKAN|NAPI_RS)_|^NVIDIA_(DRIVER_CAPABILITIES|VISIBLE_DEVICES)$/.test(name))
         .map(([name, value]) => [name, value ?? ''])
         .sort(([a], [b]) => (a < b ? -1 : 1)),
     ),

@@ -31,8 +31,19 @@ const RECORD = '.helios-vk.json';
 const OWN_NAME = /^helios-vk\.[\w-]+\.node$/;
 /** What a trainer cannot do without. */
 const REQUIRED = [
-  'initDevice', 'createBuffer', 'uploadBuffer', 'readBuffer', 'destroyBuffer', 'createPipeline', 'dispatch',
-  'batchBegin', 'batchDispatch', 'batchSubmit', 'waitTimeline', 'getCompleted', 'destroy',
+  'initDevice',
+  'createBuffer',
+  'uploadBuffer',
+  'readBuffer',
+  'destroyBuffer',
+  'createPipeline',
+  'dispatch',
+  'batchBegin',
+  'batchDispatch',
+  'batchSubmit',
+  'waitTimeline',
+  'getCompleted',
+  'destroy',
 ];
 
 /**
@@ -166,7 +177,16 @@ export async function link(folder, { timeout, copy = false }) {
   const before = lying(path);
   /** @type {LinkResult} */
   const result = {
-    ok: true, command: 'link', checkout, path, changed: false, kind: null, source, movedAside: null, restored: null, notes,
+    ok: true,
+    command: 'link',
+    checkout,
+    path,
+    changed: false,
+    kind: null,
+    source,
+    movedAside: null,
+    restored: null,
+    notes,
   };
   if (before !== null && before !== 'foreign' && sameBinary(path, before, source, copy ? 'copy' : null)) {
     await loading(path, timeout);
@@ -181,7 +201,8 @@ export async function link(folder, { timeout, copy = false }) {
     // What does not load never takes the place of what did.
     await loading(trial, timeout);
     // First the record: it fits nothing else, should this end here.
-    const record = kind === 'copy' ? { source, sha256: digest(trial) } : OWN_NAME.test(basename(source)) ? null : { source };
+    const record =
+      kind === 'copy' ? { source, sha256: digest(trial) } : OWN_NAME.test(basename(source)) ? null : { source };
     if (record) writeFileSync(path + RECORD, `${JSON.stringify(record, null, 2)}\n`);
     const moved = before === 'foreign' ? moveAside(path) : null;
     try {
@@ -228,7 +249,8 @@ function place(source, target, wanted, checkout) {
       return 'symlink';
     } catch (error) {
       // Windows wants a right for it, and some file systems have none.
-      if (!['EPERM', 'EACCES', 'ENOSYS', 'ENOTSUP', 'EOPNOTSUPP'].includes(/** @type {any} */ (error).code)) throw error;
+      if (!['EPERM', 'EACCES', 'ENOSYS', 'ENOTSUP', 'EOPNOTSUPP'].includes(/** @type {any} */ (error).code))
+        throw error;
     }
   }
   copyFileSync(source, target);
@@ -276,7 +298,16 @@ export function unlink(folder) {
   const kept = aside(path).at(-1)?.file ?? null;
   /** @type {LinkResult} */
   const result = {
-    ok: true, command: 'unlink', checkout, path, changed: false, kind: null, source: null, movedAside: null, restored: null, notes: [],
+    ok: true,
+    command: 'unlink',
+    checkout,
+    path,
+    changed: false,
+    kind: null,
+    source: null,
+    movedAside: null,
+    restored: null,
+    notes: [],
   };
   if (before === 'foreign') {
     const also = kept ? `; ${kept} is kept, too` : '';

@@ -154,7 +154,10 @@ export function strayDrivers(place) {
   const known = new Set(configurationFolders(place).map((folder) => join(folder, 'vulkan/icd.d')));
   // The standard folders count, too, where a variable leads away from them.
   const standard = ['/etc', '/usr/local/share', '/usr/share'].map((path) => join(place.root, path, 'vulkan/icd.d'));
-  return [...standard, ...folders.flatMap((folder) => [join(folder, 'share/vulkan/icd.d'), join(folder, 'vulkan/icd.d')])]
+  return [
+    ...standard,
+    ...folders.flatMap((folder) => [join(folder, 'share/vulkan/icd.d'), join(folder, 'vulkan/icd.d')]),
+  ]
     .filter((folder) => !known.has(folder))
     .flatMap(jsonFiles);
 }
@@ -333,8 +336,7 @@ export function loaders(place) {
 }
 
 /** Where display drivers name theirs. */
-const DISPLAY_ADAPTERS =
-  'HKLM\\SYSTEM\\CurrentControlSet\\Control\\Class\\{4d36e968-e325-11ce-bfc1-08002be10318}';
+const DISPLAY_ADAPTERS = 'HKLM\\SYSTEM\\CurrentControlSet\\Control\\Class\\{4d36e968-e325-11ce-bfc1-08002be10318}';
 
 /**
  * @param {Kind} kind

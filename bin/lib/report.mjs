@@ -26,7 +26,12 @@ function aligned(rows) {
   /** @type {number[]} */
   const widths = [];
   for (const row of rows) row.forEach((cell, i) => (widths[i] = Math.max(widths[i] ?? 0, cell.length)));
-  return rows.map((row) => row.map((cell, i) => cell.padEnd(widths[i])).join('  ').trimEnd());
+  return rows.map((row) =>
+    row
+      .map((cell, i) => cell.padEnd(widths[i]))
+      .join('  ')
+      .trimEnd(),
+  );
 }
 
 /**
@@ -40,10 +45,17 @@ export function report(facts, findings) {
   const lines = [`${own.name} ${own.version} on ${system.name}, ${addon.triple}`, ''];
   const line = (/** @type {Mark} */ mark, /** @type {string} */ label, /** @type {string} */ text) =>
     lines.push(`${mark} ${label.padEnd(LABEL)}${text}`);
-  const more = (/** @type {string[][]} */ rows) => lines.push(...aligned(rows).map((row) => ' '.repeat(LABEL + 2) + row));
+  const more = (/** @type {string[][]} */ rows) =>
+    lines.push(...aligned(rows).map((row) => ' '.repeat(LABEL + 2) + row));
 
   line(atLeast(node.version, node.required) ? '✓' : '✗', 'Node', `${node.version} (${node.required} or later)`);
-  line(addon.ok ? '✓' : '✗', 'Addon', addon.ok ? `${addon.path ?? 'no binary of its own'}${addon.bytes ? `, ${size(addon.bytes)}` : ''}` : 'does not load');
+  line(
+    addon.ok ? '✓' : '✗',
+    'Addon',
+    addon.ok
+      ? `${addon.path ?? 'no binary of its own'}${addon.bytes ? `, ${size(addon.bytes)}` : ''}`
+      : 'does not load',
+  );
   line(loader.ok ? '✓' : '✗', 'Loader', loader.path ?? (loader.ok ? 'found' : 'missing'));
 
   const taken = drivers.filter(({ ignored }) => !ignored);
@@ -59,7 +71,11 @@ export function report(facts, findings) {
   );
 
   const fit = devices.filter((each) => each.usable);
-  line(fit.length > 0 ? '✓' : '✗', 'Devices', devices.length > 0 ? `${fit.length} of ${devices.length} usable` : 'none');
+  line(
+    fit.length > 0 ? '✓' : '✗',
+    'Devices',
+    devices.length > 0 ? `${fit.length} of ${devices.length} usable` : 'none',
+  );
   more(
     devices.map(({ index, name, type, apiVersion, driverInfo, driverName, uuid, usable: good, reason }) => [
       uuid === device?.deviceUuid ? '▸' : good ? ' ' : '✗',
@@ -72,7 +88,13 @@ export function report(facts, findings) {
   );
   if (device) {
     const heaps = devices.find(({ uuid }) => uuid === device.deviceUuid)?.memoryHeaps ?? [];
-    line('✓', 'Memory', heaps.map(({ bytes, deviceLocal }) => `${size(bytes)} ${deviceLocal ? 'device-local' : 'of the host'}`).join(', '));
+    line(
+      '✓',
+      'Memory',
+      heaps
+        .map(({ bytes, deviceLocal }) => `${size(bytes)} ${deviceLocal ? 'device-local' : 'of the host'}`)
+        .join(', '),
+    );
     features(facts, line, more);
   }
   const layers = facts.layers.filter(({ error, ignored }) => !error && !ignored);
@@ -125,7 +147,12 @@ function features({ device }, line, more) {
   line('✓', 'Features', names(true) || 'none of the optional ones');
   const rows = [];
   if (names(false)) rows.push(['without', names(false)]);
-  rows.push(['subgroups', device.minSubgroupSize === device.maxSubgroupSize ? `${device.subgroupSize}` : `${device.minSubgroupSize} to ${device.maxSubgroupSize}`]);
+  rows.push([
+    'subgroups',
+    device.minSubgroupSize === device.maxSubgroupSize
+      ? `${device.subgroupSize}`
+      : `${device.minSubgroupSize} to ${device.maxSubgroupSize}`,
+  ]);
   rows.push(['shared memory', size(device.maxComputeSharedMemorySize)]);
   const shapes = matrixShapes(device);
   if (shapes.length > 0) rows.push(['matrix shapes', shapes.join(', ')]);
