@@ -7,6 +7,7 @@
 mod buffers;
 mod execute;
 mod graph;
+mod read_async;
 mod transfer;
 
 use std::collections::VecDeque;

@@ -18,6 +18,7 @@
 
 mod api;
 pub mod buffer;
+pub mod completion;
 pub mod context;
 pub mod decode;
 pub mod device;

@@ -135,11 +135,15 @@ impl Timeline {
         }
     }
 
-    /// Blocks for at most `time`; whether `value` was reached.
+    /// Blocks for at most `time`; whether `value`, which must have been submitted, was reached.
     pub fn wait_for(&self, value: u64, time: Duration) -> Result<bool> {
+        if self.seen() >= value {
+            return Ok(true);
+        }
         self.device.check_alive()?;
         let semaphores = [self.semaphore];
-        let values = [value];
+        let signalled = self.signalled_by(value);
+        let values = [signalled];
         let info = vk::SemaphoreWaitInfo::default()
             .semaphores(&semaphores)
             .values(&values);
@@ -150,7 +154,7 @@ impl Timeline {
                 .wait_semaphores(&info, time.as_nanos() as u64)
         } {
             Ok(()) => {
-                self.completed.fetch_max(value, Ordering::AcqRel);
+                self.completed.fetch_max(signalled, Ordering::AcqRel);
                 Ok(true)
             }
             Err(vk::Result::TIMEOUT) => {

@@ -207,6 +207,10 @@ impl Bytes {
 }
 
 impl Arg {
+    pub fn raw(self) -> sys::napi_value {
+        self.raw
+    }
+
     pub fn kind(self) -> ValueType {
         let mut kind = 0;
         // SAFETY: the value is of the calling environment, here and below.

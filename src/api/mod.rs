@@ -4,6 +4,7 @@ mod convert;
 mod graphs;
 mod info;
 mod lend;
+mod promises;
 mod raise;
 mod resources;
 mod state;

@@ -13,6 +13,7 @@ use super::state;
 use crate::context::{NameKind, Read};
 use crate::error::Result;
 use crate::pipeline::Options;
+use crate::staging::Lease;
 
 /// Creates a storage buffer of `byteLength` bytes, usable as copy source and target; its contents are
 /// undefined. `hostVisible = 0`: device-local. Throws a RangeError beyond the device's limit and
@@ -173,26 +174,33 @@ pub(super) fn read_bytes(
                 std::mem::forget(lease);
                 return Err(error);
             }
-            let lease = if len >= lend::MIN_BYTES && lease.may_lend() {
-                match lend::lend(env, lease) {
-                    Ok(buffer) => return Ok(buffer),
-                    Err(lease) => lease,
-                }
-            } else {
-                lease
-            };
-            let (buffer, data) = array_buffer(env, len)?;
-            if len > 0 {
-                // SAFETY: the lease holds `len` bytes that the device has written; the ArrayBuffer is new.
-                unsafe { ptr::copy_nonoverlapping(lease.pointer(), data, len) };
-            }
-            Ok(buffer)
+            hand_over(env, lease)
         }
     }
 }
 
+/// An ArrayBuffer with the bytes that the device has copied into the lease: over the same memory, or
+/// a copy where that is cheaper or the runtime wants it.
+pub(super) fn hand_over(env: sys::napi_env, lease: Lease) -> Result<sys::napi_value> {
+    let len = lease.len();
+    let lease = if len >= lend::MIN_BYTES && lease.may_lend() {
+        match lend::lend(env, lease) {
+            Ok(buffer) => return Ok(buffer),
+            Err(lease) => lease,
+        }
+    } else {
+        lease
+    };
+    let (buffer, data) = array_buffer(env, len)?;
+    if len > 0 {
+        // SAFETY: the lease holds `len` bytes that the device has written; the ArrayBuffer is new.
+        unsafe { ptr::copy_nonoverlapping(lease.pointer(), data, len) };
+    }
+    Ok(buffer)
+}
+
 /// Accounts a wait that began at `start`.
-fn account(start: Instant) -> Result<()> {
+pub(super) fn account(start: Instant) -> Result<()> {
     state::with(|context| {
         context.waited(start);
         Ok(())

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::completion;
 use crate::context::Context;
 use crate::device::Settings;
 use crate::error::{Error, Result};
@@ -78,6 +79,8 @@ pub fn destroy() {
     let mut state = STATE.lock();
     if let State::Ready(context) = std::mem::replace(&mut *state, State::Gone) {
         context.close();
+        // With the lock held: no promise of the next device may come in between.
+        completion::finish();
     } else if GENERATION.load(Ordering::Acquire) == 0 {
         *state = State::Absent;
     }

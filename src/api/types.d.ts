@@ -226,6 +226,12 @@ export interface HostTiming {
   phases: Record<string, { us: number; calls: number }>
 }
 
+/** How a promise can be given up. */
+export interface AsyncOptions {
+  /** Aborting it rejects the promise with the signal's reason; the device goes on. */
+  signal?: AbortSignal
+}
+
 /** A compute shader that comes with the package. */
 export interface Shader {
   spirv: Uint32Array
