@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
@@ -54,6 +55,8 @@ pub struct Resource {
     /// Whether host reads are cached, hence fast.
     pub cached: bool,
     allocation: Allocation,
+    /// The arena that the allocation is from; none if it is from the general allocator.
+    arena: Option<usize>,
 }
 
 // SAFETY: the mapped pointer is used under the context's lock or by the one owner of a lease.
@@ -65,12 +68,138 @@ unsafe impl Sync for Resource {}
 const MIN_BLOCK: u64 = 64 << 20;
 /// …to this; a larger buffer gets memory of its own.
 const MAX_BLOCK: u64 = 256 << 20;
+/// Largest device buffer that is taken from an arena.
+const MAX_IN_ARENA: u64 = MAX_BLOCK / 2;
+/// Once so much lies in arenas, the next one is made ahead, on a thread of its own: the driver takes
+/// milliseconds for a block, and a trainer that grows needs one every few of its calls.
+const MAKE_AHEAD: u64 = 1 << 30;
+
+/// An allocator for one block of device memory, so that a block can be made by another thread.
+struct Arena {
+    allocator: Allocator,
+    /// Bytes of its blocks: more than one if the first was too fragmented.
+    capacity: u64,
+    free: u64,
+}
+
+impl Arena {
+    fn new(device: &Device, bytes: u64, memory_type_bits: u32) -> Result<Self, AllocationError> {
+        let mut allocator = allocator(device, bytes, bytes)?;
+        // An allocator keeps its last block, so one small allocation makes it.
+        let first = allocator.allocate(&AllocationCreateDesc {
+            name: "first of a block",
+            requirements: vk::MemoryRequirements {
+                size: GRAIN,
+                alignment: GRAIN,
+                memory_type_bits,
+            },
+            location: MemoryLocation::Unknown,
+            linear: true,
+            allocation_scheme: AllocationScheme::GpuAllocatorManaged,
+        })?;
+        allocator.free(first)?;
+        let capacity = allocator.capacity();
+        Ok(Self {
+            allocator,
+            capacity,
+            free: capacity,
+        })
+    }
+
+    fn allocate(&mut self, desc: &AllocationCreateDesc<'_>) -> Result<Allocation, AllocationError> {
+        let allocation = self.allocator.allocate(desc)?;
+        let capacity = self.allocator.capacity();
+        self.free = self.free + (capacity - self.capacity) - allocation.size();
+        self.capacity = capacity;
+        Ok(allocation)
+    }
+
+    fn release(&mut self, allocation: Allocation) {
+        let size = allocation.size();
+        // Fails only for an allocation of another allocator.
+        let freed = self.allocator.free(allocation);
+        debug_assert!(freed.is_ok());
+        let capacity = self.allocator.capacity();
+        self.free = self.free + size - (self.capacity - capacity);
+        self.capacity = capacity;
+    }
+
+    fn empty(&self) -> bool {
+        self.free == self.capacity
+    }
+}
+
+/// The arenas, and the one that is being made ahead.
+#[derive(Default)]
+struct Arenas {
+    list: Vec<Option<Arena>>,
+    making: Option<JoinHandle<Option<Arena>>>,
+}
+
+impl Arenas {
+    fn bytes(&self) -> u64 {
+        self.list.iter().flatten().map(|a| a.capacity).sum()
+    }
+
+    /// The arena made ahead, if there is one; waits for it if it is being made.
+    fn made(&mut self) -> Option<Arena> {
+        self.making.take()?.join().ok().flatten()
+    }
+
+    fn add(&mut self, arena: Arena) -> usize {
+        let at = self.list.iter().position(Option::is_none);
+        let at = at.unwrap_or_else(|| {
+            self.list.push(None);
+            self.list.len() - 1
+        });
+        self.list[at] = Some(arena);
+        at
+    }
+
+    /// Gives the empty arenas back but for `keep` of them.
+    fn trim(&mut self, keep: usize) {
+        let empty = |a: &Option<Arena>| a.as_ref().is_some_and(Arena::empty);
+        let mut spare = self.list.iter().filter(|a| empty(a)).count();
+        for slot in &mut self.list {
+            if spare > keep && empty(slot) {
+                *slot = None;
+                spare -= 1;
+            }
+        }
+    }
+}
+
+fn allocator(
+    device: &Device,
+    min_block: u64,
+    max_block: u64,
+) -> Result<Allocator, AllocationError> {
+    Allocator::new(&AllocatorCreateDesc {
+        instance: device.instance.raw.clone(),
+        device: device.raw.clone(),
+        physical_device: device.physical,
+        debug_settings: Default::default(),
+        buffer_device_address: device.plan.device_address,
+        allocation_sizes: AllocationSizes::new(min_block, min_block)
+            .with_max_device_memblock_size(max_block)
+            .with_max_host_memblock_size(max_block),
+    })
+}
 
 /// Sub-allocates device memory. Shared with whatever may outlive the context (read results that JS
 /// still holds).
 pub struct Memory {
+    /// For everything but ordinary device buffers.
     allocator: Mutex<Allocator>,
+    arenas: Mutex<Arenas>,
     pub device: Arc<Device>,
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // The thread that makes an arena uses the device.
+        drop(self.arenas.lock().made());
+    }
 }
 
 /// Bytes by what they are used for.
@@ -84,19 +213,11 @@ pub struct Usage {
 
 impl Memory {
     pub fn new(device: Arc<Device>) -> Result<Self> {
-        let allocator = Allocator::new(&AllocatorCreateDesc {
-            instance: device.instance.raw.clone(),
-            device: device.raw.clone(),
-            physical_device: device.physical,
-            debug_settings: Default::default(),
-            buffer_device_address: device.plan.device_address,
-            allocation_sizes: AllocationSizes::new(MIN_BLOCK, MIN_BLOCK)
-                .with_max_device_memblock_size(MAX_BLOCK)
-                .with_max_host_memblock_size(MAX_BLOCK),
-        })
-        .map_err(|e| Error::Internal(format!("gpu-allocator: {e}")))?;
+        let allocator = allocator(&device, MIN_BLOCK, MAX_BLOCK)
+            .map_err(|e| Error::Internal(format!("gpu-allocator: {e}")))?;
         Ok(Self {
             allocator: Mutex::new(allocator),
+            arenas: Mutex::new(Arenas::default()),
             device,
         })
     }
@@ -126,16 +247,23 @@ impl Memory {
         if requirements.memory_type_bits & (1 << wanted) != 0 {
             requirements.memory_type_bits = 1 << wanted;
         }
-        let allocated = self.allocator.lock().allocate(&AllocationCreateDesc {
+        let desc = AllocationCreateDesc {
             name: kind.name(),
             requirements,
             // The mask above names the memory type.
             location: MemoryLocation::Unknown,
             linear: true,
             allocation_scheme: AllocationScheme::GpuAllocatorManaged,
-        });
-        let allocation = match allocated {
-            Ok(allocation) => allocation,
+        };
+        let allocated = if kind == Kind::Device && requirements.size <= MAX_IN_ARENA {
+            self.allocate_in_arena(&desc)
+                .map(|(allocation, arena)| (allocation, Some(arena)))
+        } else {
+            let allocation = self.allocator.lock().allocate(&desc);
+            allocation.map(|allocation| (allocation, None))
+        };
+        let (allocation, arena) = match allocated {
+            Ok(allocated) => allocated,
             Err(e) => {
                 // SAFETY: nothing uses the buffer yet.
                 unsafe { device.raw.destroy_buffer(raw, None) };
@@ -160,6 +288,7 @@ impl Memory {
                 .flatten(),
             cached: properties.contains(vk::MemoryPropertyFlags::HOST_CACHED),
             allocation,
+            arena,
         };
         if let Err(e) = bound {
             self.destroy(resource);
@@ -174,22 +303,102 @@ impl Memory {
     pub fn destroy(&self, resource: Resource) {
         // SAFETY: the caller's promise above; the handle dies with `resource`.
         unsafe { self.device.raw.destroy_buffer(resource.raw, None) };
-        // Fails only for an allocation of another allocator.
-        let freed = self.allocator.lock().free(resource.allocation);
-        debug_assert!(freed.is_ok());
+        let Some(at) = resource.arena else {
+            // Fails only for an allocation of another allocator.
+            let freed = self.allocator.lock().free(resource.allocation);
+            debug_assert!(freed.is_ok());
+            return;
+        };
+        let mut arenas = self.arenas.lock();
+        let Some(arena) = arenas.list.get_mut(at).and_then(Option::as_mut) else {
+            debug_assert!(false, "an arena was dropped with allocations");
+            return;
+        };
+        arena.release(resource.allocation);
+        if arena.empty() {
+            arenas.trim(1);
+        }
     }
 
-    /// Bytes of all memory taken from the driver.
+    /// From the arena with the least room that has enough, or from a new one.
+    fn allocate_in_arena(
+        &self,
+        desc: &AllocationCreateDesc<'_>,
+    ) -> Result<(Allocation, usize), AllocationError> {
+        let mut arenas = self.arenas.lock();
+        let bytes = desc.requirements.size;
+        let fitting = arenas
+            .list
+            .iter()
+            .enumerate()
+            .filter_map(|(at, arena)| Some((at, arena.as_ref()?.free)))
+            .filter(|&(_, free)| free >= bytes)
+            .min_by_key(|&(_, free)| free);
+        let at = match fitting {
+            Some((at, _)) => at,
+            None => {
+                let whole = arenas.bytes();
+                let arena = match arenas.made() {
+                    Some(arena) => arena,
+                    None => Arena::new(
+                        &self.device,
+                        whole
+                            .clamp(MIN_BLOCK, MAX_BLOCK)
+                            .max(bytes.next_power_of_two()),
+                        desc.requirements.memory_type_bits,
+                    )?,
+                };
+                let at = arenas.add(arena);
+                self.make_ahead(&mut arenas, desc.requirements.memory_type_bits);
+                at
+            }
+        };
+        let Some(arena) = arenas.list[at].as_mut() else {
+            return Err(AllocationError::Internal("an arena is gone".to_owned()));
+        };
+        Ok((arena.allocate(desc)?, at))
+    }
+
+    /// Starts making the next arena if the program has grown large and the device has room.
+    fn make_ahead(&self, arenas: &mut Arenas, memory_type_bits: u32) {
+        let bytes = arenas.bytes();
+        if bytes < MAKE_AHEAD || bytes + 4 * MAX_BLOCK > self.device.device_local_bytes() {
+            return;
+        }
+        let device = Arc::clone(&self.device);
+        arenas.making = std::thread::Builder::new()
+            .name("helios-memory".to_owned())
+            .spawn(move || Arena::new(&device, MAX_BLOCK, memory_type_bits).ok())
+            .ok();
+    }
+
+    /// Whether a device buffer of `bytes` bytes is likely to fit what the driver has given already.
+    pub fn has_room(&self, bytes: u64) -> bool {
+        let arenas = self.arenas.lock();
+        arenas.list.iter().flatten().any(|a| a.free >= bytes)
+    }
+
+    /// Gives back what was taken from the driver and is not in use.
+    pub fn trim(&self) {
+        let mut arenas = self.arenas.lock();
+        drop(arenas.made());
+        arenas.trim(0);
+    }
+
+    /// Bytes of all memory taken from the driver, but for an arena being made.
     pub fn block_bytes(&self) -> u64 {
-        self.allocator.lock().capacity()
+        self.allocator.lock().capacity() + self.arenas.lock().bytes()
     }
 
     pub fn usage(&self) -> Usage {
         let report = self.allocator.lock().generate_report();
+        let arenas = self.arenas.lock();
+        let live = || arenas.list.iter().flatten();
         Usage {
-            block_bytes: report.total_capacity_bytes,
-            blocks: report.blocks.len() as u64,
-            allocated_bytes: report.total_allocated_bytes,
+            block_bytes: report.total_capacity_bytes + arenas.bytes(),
+            blocks: report.blocks.len() as u64 + live().count() as u64,
+            allocated_bytes: report.total_allocated_bytes
+                + live().map(|a| a.capacity - a.free).sum::<u64>(),
         }
     }
 }
@@ -326,6 +535,12 @@ impl Recycler {
             memory.destroy(resource);
         }
         true
+    }
+
+    /// Returns at least `bytes` bytes, oldest first, if there are as many.
+    pub fn evict(&mut self, memory: &Memory, bytes: u64) {
+        let end = self.bytes.saturating_sub(bytes);
+        while self.bytes > end && self.evict_oldest(memory) {}
     }
 
     /// Returns everything to the driver; whether there was anything.

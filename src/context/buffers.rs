@@ -11,6 +11,8 @@ use crate::timing::Phase;
 
 /// Retired resources looked at by one call, so that none pays for many.
 const RETIRE_STEP: usize = 4;
+/// Idle bytes that are given up for buffers of other sizes before the driver is asked for more.
+const EVICT_BYTES: u64 = 256 << 20;
 
 impl Context {
     /// A storage buffer of `bytes` bytes; `visible` if the host should be able to write it in place.
@@ -81,6 +83,10 @@ impl Context {
                 return Ok(resource);
             }
         }
+        if self.recycler.bytes() >= EVICT_BYTES && !self.memory.has_room(capacity) {
+            // Idle buffers of other sizes make room sooner than the driver does.
+            self.recycler.evict(&self.memory, EVICT_BYTES);
+        }
         let first = self.memory.create(capacity, kind);
         self.stats.peak_block_bytes = self.stats.peak_block_bytes.max(self.memory.block_bytes());
         let Err(Error::OutOfMemory { .. }) = first else {
@@ -112,6 +118,7 @@ impl Context {
         self.reclaim(usize::MAX);
         self.recycler.clear(&self.memory);
         self.readback.trim();
+        self.memory.trim();
         Ok(())
     }
 
