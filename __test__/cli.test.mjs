@@ -7,6 +7,7 @@ import {
   accessSync,
   constants,
   copyFileSync,
+  cpSync,
   existsSync,
   lstatSync,
   mkdirSync,
@@ -350,6 +351,37 @@ test('doctor tells why an addon does not load', async () => {
     process.platform === 'win32' ? 'set NAPI_RS_NATIVE_LIBRARY_PATH=' : 'unset NAPI_RS_NATIVE_LIBRARY_PATH',
   );
   assert.match((await cli(['doctor'], { NAPI_RS_NATIVE_LIBRARY_PATH: file })).stdout, /^✗ Addon +does not load$/m);
+});
+
+test('a package whose binary was not installed', async () => {
+  // The package as npm leaves it without its part for this platform.
+  const own = join(folder(), 'node_modules', 'helios-vk');
+  for (const path of ['package.json', 'index.js', 'bin', 'kernels'])
+    cpSync(fileURLToPath(new URL(`../${path}`, import.meta.url)), join(own, path), { recursive: true });
+  const { status, stdout } = spawnSync(process.execPath, [join(own, bin['helios-vk']), 'doctor', '--json'], {
+    encoding: 'utf8',
+  });
+  assert.equal(status, 1);
+  const facts = JSON.parse(stdout);
+  assert.equal(facts.addon.ok, false);
+  assert.match(facts.addon.error, /^Cannot find native binding\.; .*helios-vk\.\S+\.node/);
+  assert.doesNotMatch(facts.addon.error, /wasi|npm has a bug/);
+  assert.equal(facts.findings[0].fix, `npm install --include=optional helios-vk@${version}`);
+
+  // And with it, of another version: it works, and is named.
+  const part = join(own, '..', `helios-vk-${facts.addon.triple}`);
+  mkdirSync(part);
+  copyFileSync(ADDON, join(part, basename(ADDON)));
+  writeFileSync(
+    join(part, 'package.json'),
+    JSON.stringify({ name: basename(part), version: '0.0.0', main: basename(ADDON) }),
+  );
+  const { stdout: text } = spawnSync(process.execPath, [join(own, bin['helios-vk']), 'doctor'], {
+    encoding: 'utf8',
+    cwd: part,
+  });
+  assert.match(text, new RegExp(`^✓ Addon +${basename(ADDON)}, `, 'm'));
+  assert.ok(text.includes(`! the addon's binary is of version 0.0.0, the package of ${version}`));
 });
 
 test('doctor names a HELIOS_DEVICE that is not there', async () => {

@@ -259,7 +259,16 @@ export async function gather({ timeout, place = here() }) {
 
 /** This machine, as the search for manifests sees it. @returns {Place} */
 export function here() {
-  return { platform: process.platform, arch: process.arch, env: process.env, home: homedir(), root: sep };
+  return { platform: process.platform, arch: process.arch, env: process.env, home: homeFolder(), root: sep };
+}
+
+/** The user's folder; that of nobody where the user has none, as in containers that run under a bare number. */
+function homeFolder() {
+  try {
+    return homedir();
+  } catch {
+    return join(sep, 'nonexistent');
+  }
 }
 
 /**

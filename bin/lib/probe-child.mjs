@@ -127,8 +127,9 @@ try {
   // napi-rs tells every path that it tried in a chain of causes.
   const causes = [];
   for (let each = cause; each instanceof Error; each = /** @type {Error | undefined} */ (each.cause))
-    causes.push(each.message.split('\n')[0]);
-  const text = [message, ...causes].join('; ');
+    if (!/wasi/.test(each.message)) causes.push(each.message.split('\n')[0]);
+  // What its message advises is for the user of npm to read from us.
+  const text = [message.replace(/ npm has a bug .* directory\.$/, ''), ...causes].join('; ');
   tell({ error: { name: name ?? 'Error', code: code ?? null, message: text || String(error) } });
   process.exitCode = 1;
 }

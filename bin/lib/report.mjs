@@ -1,6 +1,6 @@
 // The facts and findings as a person reads them.
 
-import { basename } from 'node:path';
+import { basename, isAbsolute, relative } from 'node:path';
 
 import { atLeast, usable } from './diagnose.mjs';
 
@@ -35,6 +35,15 @@ function aligned(rows) {
 }
 
 /**
+ * A path below the working folder as seen from there, any other as it is.
+ * @param {string} path
+ */
+function nearby(path) {
+  const near = relative(process.cwd(), path);
+  return near.startsWith('..') || isAbsolute(near) ? path : near;
+}
+
+/**
  * @param {Facts} facts
  * @param {Finding[]} findings
  * @returns {string}
@@ -53,7 +62,7 @@ export function report(facts, findings) {
     addon.ok ? '✓' : '✗',
     'Addon',
     addon.ok
-      ? `${addon.path ?? 'no binary of its own'}${addon.bytes ? `, ${size(addon.bytes)}` : ''}`
+      ? `${addon.path === null ? 'no binary of its own' : nearby(addon.path)}${addon.bytes ? `, ${size(addon.bytes)}` : ''}`
       : 'does not load',
   );
   line(loader.ok ? '✓' : '✗', 'Loader', loader.path ?? (loader.ok ? 'found' : 'missing'));
