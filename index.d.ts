@@ -226,6 +226,12 @@ export interface HostTiming {
   phases: Record<string, { us: number; calls: number }>
 }
 
+/** How a promise can be given up. */
+export interface AsyncOptions {
+  /** Aborting it rejects the promise with the signal's reason; the device goes on. */
+  signal?: AbortSignal
+}
+
 /** A compute shader that comes with the package. */
 export interface Shader {
   spirv: Uint32Array
@@ -401,8 +407,26 @@ export declare function initDevice(options?: { device?: string | number }): Devi
  */
 export declare function listDevices(): Array<DeviceSummary>
 
+/**
+ * Reads `byteLength` bytes from `byteOffset` on (without a length: to the end) as floats, as they are
+ * at the place of this call among the others: what is called later does not show. Offset and length
+ * are multiples of 4. No thread is blocked while the device works, and the process lives until the
+ * promise is settled.
+ *
+ * All errors reject the promise, those of arguments too, with the class and `code` that other calls
+ * throw. `options.signal` gives the result up: the promise is rejected with the signal's reason.
+ * Promises pending at `destroy()` are settled, since that waits for their work.
+ */
+export declare function readAsync(buffer: BufferHandle, byteOffset?: number, byteLength?: number, options?: AsyncOptions): Promise<Float32Array>
+
 /** The whole buffer, as floats (`byteLength / 4` elements), after everything called so far. Blocking. */
 export declare function readBuffer(handle: BufferHandle): Float32Array
+
+/**
+ * Fills `target` with the buffer's bytes from `byteOffset` on, after everything called so far.
+ * Blocking. A target that reaches beyond the buffer's end is a RangeError.
+ */
+export declare function readInto(buffer: BufferHandle, target: ArrayBufferView | ArrayBuffer, byteOffset?: number): void
 
 /** Sets the host timing back to zero. */
 export declare function resetHostTiming(): void
@@ -422,6 +446,13 @@ export declare function uploadAsync(handle: BufferHandle, data: ArrayBufferView 
  * source may be changed right after. Shorter data leaves the rest as it was.
  */
 export declare function uploadBuffer(handle: BufferHandle, data: ArrayBufferView | ArrayBuffer): void
+
+/**
+ * Resolves when the timeline value is reached. No thread is blocked meanwhile, and the process lives
+ * until then. A value that nothing will signal rejects with a RangeError; `options.signal` gives the
+ * wait up, with the signal's reason.
+ */
+export declare function waitAsync(value: TimelineValue, options?: AsyncOptions): Promise<void>
 
 /** Waits for everything called so far. */
 export declare function waitIdle(): void

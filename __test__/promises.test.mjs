@@ -211,33 +211,32 @@ test('a signal that is already aborted: rejected with its reason, and nothing is
 });
 
 test('aborting: rejected at once; the block comes back when the device has finished', async () => {
-  const x = bufferOf(ramp(100_000), 0);
-  vk.waitIdle();
-  globalThis.gc?.();
+  // Large, so that results of earlier tests that are freed meanwhile do not matter.
+  const n = 4 << 20;
+  const x = bufferOf(ramp(n), 0);
+  await vk.waitAsync(busy(1));
   const before = leased();
   const value = busy();
   const controller = new AbortController();
   const { signal } = controller;
-  const reads = Array.from({ length: 5 }, () => vk.readAsync(x, 0, 400_000, { signal }));
+  const reads = Array.from({ length: 5 }, () => vk.readAsync(x, 0, 4 * n, { signal }));
   const wait = vk.waitAsync(value, { signal });
   const kept = vk.readAsync(x, 4, 8);
   assert.equal(getEventListeners(signal, 'abort').length, 6);
-  const held = leased();
-  assert.ok(held >= before + 5 * 400_000);
   const reason = new Error('enough');
   controller.abort(reason);
   for (const promise of [...reads, wait]) await assert.rejects(promise, (error) => error === reason);
   assert.ok(vk.getCompleted() < value, 'long before the device is done');
-  assert.equal(leased(), held, 'the device still owns the blocks');
+  assert.ok(leased() > before + 3 * 4 * n, 'the device still owns the blocks');
   assert.equal(getEventListeners(signal, 'abort').length, 0);
-  // A read that would take such a block, and the data of the next.
-  const y = bufferOf(ramp(100_000, 9), 0);
-  sameWords(words(y), ramp(100_000, 9), 'another read');
+  // A read that would take such a block while it is written.
+  vk.fillBuffer(x, 4 * n, 9);
+  sameWords(words(x), new Uint32Array(n).fill(9), 'another read');
   sameWords(bits(await kept), [1, 2], 'the read that was not given up');
-  await vk.waitAsync(vk.dispatch(pipelineOf(increment), [x], 1, 1, 1, Uint32Array.of(64, 1)));
   await turn();
-  assert.ok(leased() <= held - 5 * 400_000 + 2 * 524_288, `${leased()} of ${held} bytes are still out`);
-  [x, y].forEach(vk.destroyBuffer);
+  // The result above may be out still.
+  assert.ok(leased() <= before + 2 * 4 * n, `${leased()} bytes are out, ${before} before`);
+  vk.destroyBuffer(x);
 });
 
 test('aborting afterwards changes nothing, and no listener is left', async () => {
@@ -372,19 +371,22 @@ test('promises of workers settle in their workers', async () => {
 
 test('a worker that ends with promises pending: no crash, and its blocks come back', async () => {
   const x = bufferOf(ramp(1 << 20), 0);
-  await vk.readAsync(x, 0, 4);
+  await vk.waitAsync(busy(1));
   const before = leased();
   for (let round = 0; round < 3; round++) {
     const worker = new Worker(FILE, { workerData: { data: { x }, source: `
       init(); ${BUSY}
       busy(30);
+      const before = vk.getAllocatorStats().readbackLeasedBytes;
       for (let i = 0; i < 10; i++) vk.readAsync(data.x).catch(() => {});
-      post('pending');
+      post(vk.getAllocatorStats().readbackLeasedBytes - before);
       if (${round} === 0) process.exit(0);
     ` } });
-    await new Promise((resolve) => worker.once('message', resolve));
-    assert.ok(round === 0 || leased() > before);
-    await worker.terminate();
+    const ended = new Promise((resolve) => worker.once('exit', resolve));
+    const taken = await new Promise((resolve, reject) => worker.once('message', resolve).once('error', reject));
+    assert.ok(taken >= 10 * 4 << 20, `${taken} bytes`);
+    if (round > 0) await worker.terminate();
+    await ended;
   }
   await vk.waitAsync(vk.dispatch(pipelineOf(increment), [x], 1, 1, 1, Uint32Array.of(64, 1)));
   await turn();
