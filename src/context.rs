@@ -417,7 +417,7 @@ impl Context {
                 bindings,
             ));
         }
-        if push_bytes > limits.max_push_constants_size || push_bytes % 4 != 0 {
+        if push_bytes > limits.max_push_constants_size || !push_bytes.is_multiple_of(4) {
             return Err(Error::range(
                 "pushBytes",
                 format!(

@@ -90,6 +90,7 @@ fn runtime(env: sys::napi_env) -> Runtime {
 }
 
 /// The lease's bytes as an ArrayBuffer, or the lease back where the runtime refuses.
+#[allow(clippy::result_large_err)] // the lease goes back to its owner; boxing it would allocate on every read
 pub fn lend(env: sys::napi_env, lease: Lease) -> Result<sys::napi_value, Lease> {
     let runtime = runtime(env);
     if runtime.refuses {
