@@ -423,7 +423,8 @@ impl Arg {
                     &mut offset,
                 )
             };
-            if self.detached(buffer) {
+            // Views of detached memory are empty, so others need no further look.
+            if length == 0 && self.detached(buffer) {
                 return Err(Error::Type {
                     argument: name.to_owned(),
                     expected: EXPECTED.to_owned(),
