@@ -178,3 +178,95 @@ fn run() {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, channel};
+
+    use super::*;
+    use crate::context::Context;
+    use crate::device::Settings;
+
+    /// The queue is the process's.
+    static ALONE: Mutex<()> = Mutex::new(());
+    const LONG: Duration = Duration::from_secs(10);
+
+    fn context() -> Context {
+        Context::new(&Settings::from_env()).expect("tests need a Vulkan device")
+    }
+
+    /// Requests each value, with a block where asked; outcomes in order of arrival.
+    fn request(
+        context: &Context,
+        values: &[(u64, bool)],
+    ) -> Receiver<(u64, Result<Option<Lease>>)> {
+        let (sender, receiver) = channel();
+        start().expect("a thread");
+        for &(value, block) in values {
+            let sender = sender.clone();
+            let lease = block.then(|| context.readback.lease(4096).expect("a block"));
+            let done = Box::new(move |outcome| {
+                let _ = sender.send((value, outcome));
+            });
+            when(&context.timeline, value, lease, done);
+        }
+        receiver
+    }
+
+    #[test]
+    fn values_are_answered_as_they_are_reached_whatever_the_order_of_requests() {
+        let _alone = ALONE.lock();
+        let mut context = context();
+        let answers = request(&context, &[(5, false), (3, true), (4, false), (3, false)]);
+        assert!(answers.recv_timeout(4 * SLICE).is_err());
+        for _ in 0..3 {
+            context.commit().expect("a submission");
+        }
+        for block in [true, false] {
+            let (value, outcome) = answers.recv_timeout(LONG).expect("an answer");
+            assert_eq!(value, 3);
+            assert_eq!(outcome.expect("success").is_some(), block);
+        }
+        assert_eq!(context.readback.leased_bytes(), 0);
+        assert!(answers.recv_timeout(4 * SLICE).is_err());
+        for expected in [4, 5] {
+            context.commit().expect("a submission");
+            let (value, outcome) = answers.recv_timeout(LONG).expect("an answer");
+            assert_eq!(value, expected);
+            assert!(outcome.is_ok());
+        }
+        context.close();
+        finish();
+        assert!(QUEUE.lock().thread.is_none());
+    }
+
+    #[test]
+    fn a_lost_device_answers_everybody_and_its_blocks_wait_for_its_end() {
+        let _alone = ALONE.lock();
+        let context = context();
+        let answers = request(&context, &[(8, true), (9, false)]);
+        context.device.fail(&Error::Internal("a test".to_owned()));
+        for expected in [8, 9] {
+            let (value, outcome) = answers.recv_timeout(LONG).expect("an answer");
+            assert_eq!(value, expected);
+            assert!(matches!(outcome, Err(Error::DeviceLost(_))));
+        }
+        let readback = Arc::clone(&context.readback);
+        assert!(readback.leased_bytes() >= 4096);
+        context.close();
+        finish();
+        assert_eq!(readback.leased_bytes(), 0);
+    }
+
+    #[test]
+    fn the_end_answers_what_was_never_reached() {
+        let _alone = ALONE.lock();
+        let context = context();
+        let answers = request(&context, &[(7, true)]);
+        context.close();
+        finish();
+        let (value, outcome) = answers.try_recv().expect("an answer");
+        assert_eq!(value, 7);
+        assert!(matches!(outcome, Err(Error::Aborted(_))));
+    }
+}
