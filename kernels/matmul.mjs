@@ -176,8 +176,7 @@ export function matmulKernels(context) {
     const bytes = sharedOf(plan, problem);
     if (bytes > shared) return `${bytes} bytes of shared memory, the device allows ${shared}`;
     if (plan.kernel === 'f32') {
-      if (plan.tm % 4 || plan.tn % 4 || plan.bk % 8) return 'tm and tn must be multiples of 4, bk of 8';
-      if (plan.bm % 16 || plan.bn % 16) return 'bm and bn must be multiples of 16';
+      if (plan.tm % 4 || plan.tn % 4 || plan.bk % 4) return 'tm, tn and bk must be multiples of 4';
       if (32 % plan.lx || (plan.bn / plan.tn) % plan.lx || (plan.bm / plan.tm) % (32 / plan.lx)) {
         return 'threads do not divide into patches';
       }

@@ -81,23 +81,16 @@ vec4 loadB(uint k, uint n) {
     return v;
 }
 
-// Vector v of a tile whose rows run along k: (row, first k). Thirty-two neighbours take 16 rows by two vectors,
-// which makes whole 32-byte sectors in memory and 32 different banks when the vectors are stored transposed.
-uvec2 along(uint v) {
-    uint group = v >> 5;
-    return uvec2((v >> 1 & 15u) + 16u * (group / (BK / 8u)), ((v & 1u) + 2u * (group % (BK / 8u))) * 4u);
-}
-
 void fetch(uint k0) {
     uint t = gl_LocalInvocationIndex;
     [[unroll]] for (uint i = 0; i < LOADS_A; ++i) {
         uint v = t + i * THREADS;
         regA[i] = TRANS_A != 0u ? loadA(m0 + v % (BM / 4u) * 4u, k0 + v / (BM / 4u))
-                                : loadA(m0 + along(v).x, k0 + along(v).y);
+                                : loadA(m0 + v / (BK / 4u), k0 + v % (BK / 4u) * 4u);
     }
     [[unroll]] for (uint i = 0; i < LOADS_B; ++i) {
         uint v = t + i * THREADS;
-        regB[i] = TRANS_B != 0u ? loadB(k0 + along(v).y, n0 + along(v).x)
+        regB[i] = TRANS_B != 0u ? loadB(k0 + v % (BK / 4u) * 4u, n0 + v / (BK / 4u))
                                 : loadB(k0 + v / (BN / 4u), n0 + v % (BN / 4u) * 4u);
     }
 }
@@ -110,7 +103,7 @@ void stage(uint s) {
         if (TRANS_A != 0u) {
             tileA[sa + v / (BM / 4u) * LD_A + v % (BM / 4u)] = regA[i];
         } else {
-            uint m = along(v).x, k = along(v).y;
+            uint m = v / (BK / 4u), k = v % (BK / 4u) * 4u;
             [[unroll]] for (uint j = 0; j < 4u; ++j) tileA[sa + (k + j) * LD_A + (m >> 2)][m & 3u] = regA[i][j];
         }
     }
@@ -119,7 +112,7 @@ void stage(uint s) {
         if (TRANS_B == 0u) {
             tileB[sb + v / (BN / 4u) * LD_B + v % (BN / 4u)] = regB[i];
         } else {
-            uint n = along(v).x, k = along(v).y;
+            uint n = v / (BK / 4u), k = v % (BK / 4u) * 4u;
             [[unroll]] for (uint j = 0; j < 4u; ++j) tileB[sb + (k + j) * LD_B + (n >> 2)][n & 3u] = regB[i][j];
         }
     }
