@@ -2,6 +2,7 @@
 // Times matrix-product plans on the device and prints them best first.
 //
 //   node benches/kernels-matmul.mjs --sweep [--out results.json] [--groups f32,bf16,…] [--budget 170] [--top 4]
+//   node benches/kernels-matmul.mjs --sweep --shapes 'NT 8192 3072 1024,TN 1024 2752 8192'   all plans on these shapes
 //   node benches/kernels-matmul.mjs --table results.json…   the best plans, as kernels/matmul-h200.mjs holds them
 //
 // Each group of candidates runs in a child process, so that a lost device or a crashing driver costs one candidate.
@@ -27,6 +28,7 @@ const { values: options, positionals } = parseArgs({
     table: { type: 'boolean', default: false },
     out: { type: 'string' },
     groups: { type: 'string' },
+    shapes: { type: 'string' },
     budget: { type: 'string', default: '170' },
     top: { type: 'string', default: '4' },
     small: { type: 'boolean', default: false },
@@ -439,6 +441,10 @@ function runChild(group, log) {
     return found.map((e) => ({ ...e.plan, splits: 1 }));
   };
 
+  if (options.shapes) {
+    for (const s of options.shapes.split(',').map(shape)) measure(s, expand(s, all));
+    return;
+  }
   if (beta) {
     for (const s of small ? model : MODEL.filter(({ form }) => form === 'TN')) measure(s, expand(s, all));
     return;
@@ -480,6 +486,7 @@ async function runSweep() {
     for (let attempt = 0; attempt < 12 && Date.now() < until; attempt++) {
       const left = (until - Date.now()) / 1000;
       const args = [fileURLToPath(import.meta.url), '--child', group, '--log', log, '--budget', String(left)];
+      if (options.shapes) args.push('--shapes', options.shapes);
       if (options.small) args.push('--small');
       const code = await new Promise((done) => {
         const child = spawn(process.execPath, args, { stdio: ['ignore', 'ignore', 'inherit'] });
