@@ -216,7 +216,7 @@ test('aborting: rejected at once; the block comes back when the device has finis
   const x = bufferOf(ramp(n), 0);
   await vk.waitAsync(busy(1));
   const before = leased();
-  const value = busy();
+  const value = busy(600);
   const controller = new AbortController();
   const { signal } = controller;
   const reads = Array.from({ length: 5 }, () => vk.readAsync(x, 0, 4 * n, { signal }));

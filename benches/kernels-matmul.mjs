@@ -29,6 +29,7 @@ const { values: options, positionals } = parseArgs({
     out: { type: 'string' },
     groups: { type: 'string' },
     shapes: { type: 'string' },
+    help: { type: 'boolean', default: false },
     budget: { type: 'string', default: '170' },
     top: { type: 'string', default: '4' },
     small: { type: 'boolean', default: false },
@@ -36,6 +37,20 @@ const { values: options, positionals } = parseArgs({
     log: { type: 'string' },
   },
 });
+
+if (options.help) {
+  console.log(`Times matrix-product and attention plans on the device.
+
+  --sweep           measure; without --shapes the targets' and the model's shapes
+  --groups LIST     bf16, f16, f32, bf16-mixed, bf16-half, bf16x3, beta, f32-beta, attention-bf16, attention-f32
+  --shapes LIST     products such as 'NT 8192 3072 1024,TN 1024 2752 8192', with every plan
+  --budget SECONDS  for the whole sweep (default 170)
+  --top N           plans shown of each shape (default 4)
+  --out FILE        results as JSON
+  --table FILE…     the best plans of such files, as kernels/matmul-h200.mjs holds them
+  --small           tiny shapes: does everything still run`);
+  process.exit(0);
+}
 
 /** @typedef {{ m: number, n: number, k: number, form: 'NT' | 'NN' | 'TN' }} Shape */
 
