@@ -7,7 +7,6 @@
 mod buffers;
 mod execute;
 mod graph;
-mod read_async;
 mod transfer;
 
 use std::collections::VecDeque;
@@ -381,6 +380,25 @@ impl Context {
     pub fn waited(&mut self, since: std::time::Instant) {
         self.timing.waited(since);
         self.reclaim(usize::MAX);
+    }
+
+    /// Mapped staging memory: how many blocks, and their bytes.
+    pub fn staging(&self) -> (u64, u64) {
+        let (count, bytes) = self.readback.blocks();
+        match &self.upload {
+            Some(upload) => (count + 1, bytes + upload.capacity()),
+            None => (count, bytes),
+        }
+    }
+
+    /// Live buffers that have memory of their own, and their bytes.
+    pub fn individual_buffers(&self) -> (u64, u64) {
+        self.buffers
+            .iter()
+            .filter(|(_, buffer)| buffer.resource.alone)
+            .fold((0, 0), |(count, bytes), (_, buffer)| {
+                (count + 1, bytes + buffer.bytes)
+            })
     }
 
     fn view(&self) -> View<'_> {

@@ -55,6 +55,8 @@ pub struct Resource {
     /// Whether host reads are cached, hence fast.
     pub cached: bool,
     allocation: Allocation,
+    /// Whether the driver gave memory for this buffer alone.
+    pub alone: bool,
     /// The arena that the allocation is from; none if it is from the general allocator.
     arena: Option<usize>,
 }
@@ -257,12 +259,15 @@ impl Memory {
         };
         let allocated = if kind == Kind::Device && requirements.size <= MAX_IN_ARENA {
             self.allocate_in_arena(&desc)
-                .map(|(allocation, arena)| (allocation, Some(arena)))
+                .map(|(allocation, arena)| (allocation, Some(arena), false))
         } else {
-            let allocation = self.allocator.lock().allocate(&desc);
-            allocation.map(|allocation| (allocation, None))
+            let mut allocator = self.allocator.lock();
+            let before = allocator.capacity();
+            let allocation = allocator.allocate(&desc);
+            let alone = allocator.capacity() - before == desc.requirements.size;
+            allocation.map(|allocation| (allocation, None, alone))
         };
-        let (allocation, arena) = match allocated {
+        let (allocation, arena, alone) = match allocated {
             Ok(allocated) => allocated,
             Err(e) => {
                 // SAFETY: nothing uses the buffer yet.
@@ -288,6 +293,7 @@ impl Memory {
                 .flatten(),
             cached: properties.contains(vk::MemoryPropertyFlags::HOST_CACHED),
             allocation,
+            alone,
             arena,
         };
         if let Err(e) = bound {

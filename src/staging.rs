@@ -122,6 +122,10 @@ impl Upload {
         Some((self.resource.raw, offset))
     }
 
+    pub fn capacity(&self) -> u64 {
+        self.resource.capacity
+    }
+
     pub fn release(self, memory: &Memory) {
         memory.destroy(self.resource);
     }
@@ -137,6 +141,7 @@ struct Blocks {
     free: VecDeque<Resource>,
     free_bytes: u64,
     leased_bytes: u64,
+    leased: u64,
     closed: bool,
 }
 
@@ -173,7 +178,11 @@ impl Readback {
                 resource
             }
         };
-        self.blocks.lock().leased_bytes += resource.capacity;
+        {
+            let mut blocks = self.blocks.lock();
+            blocks.leased_bytes += resource.capacity;
+            blocks.leased += 1;
+        }
         Ok(Lease {
             resource: Some(resource),
             bytes,
@@ -183,6 +192,15 @@ impl Readback {
 
     pub fn leased_bytes(&self) -> u64 {
         self.blocks.lock().leased_bytes
+    }
+
+    /// All blocks, idle and leased, and their bytes.
+    pub fn blocks(&self) -> (u64, u64) {
+        let blocks = self.blocks.lock();
+        (
+            blocks.free.len() as u64 + blocks.leased,
+            blocks.free_bytes + blocks.leased_bytes,
+        )
     }
 
     pub fn idle_bytes(&self) -> u64 {
@@ -214,6 +232,7 @@ impl Readback {
         {
             let mut blocks = self.blocks.lock();
             blocks.leased_bytes -= resource.capacity;
+            blocks.leased -= 1;
             if blocks.closed {
                 evicted.push(resource);
             } else {

@@ -312,13 +312,15 @@ pub fn get_allocator_stats(env: &Env) -> napi::Result<Out> {
             let usage = context.memory.usage();
             let (recycled, recycled_bytes, reuses, evictions) = context.recycled();
             let live = context.buffers.len() as u64;
+            let (alone, alone_bytes) = context.individual_buffers();
+            let (host, host_bytes) = context.staging();
             Ok(Out(Object::new(env.raw())
                 .integer("activeBuffers", live)
                 .integer("activeBufferBytes", context.live_bytes)
-                .integer("slabBuffers", live)
-                .integer("slabBufferBytes", context.live_bytes)
-                .integer("individualBuffers", 0)
-                .integer("individualBufferBytes", 0)
+                .integer("slabBuffers", live - alone)
+                .integer("slabBufferBytes", context.live_bytes - alone_bytes)
+                .integer("individualBuffers", alone)
+                .integer("individualBufferBytes", alone_bytes)
                 .integer("tempSlabCount", 0)
                 .integer("tempSlabCapacityBytes", 0)
                 .integer("tempSlabUsedBytes", 0)
@@ -326,8 +328,8 @@ pub fn get_allocator_stats(env: &Env) -> napi::Result<Out> {
                 .integer("tempSlabLiveRefs", 0)
                 .integer("tempSlabResets", 0)
                 .integer("tempSlabsDisabled", 0)
-                .integer("hostSlabCount", 0)
-                .integer("hostSlabCapacityBytes", 0)
+                .integer("hostSlabCount", host)
+                .integer("hostSlabCapacityBytes", host_bytes)
                 .integer("trackedVkMemoryAllocations", usage.blocks)
                 .integer("temporaryBufferRequests", context.stats.temporary_requests)
                 .integer("slabFallbacks", 0)

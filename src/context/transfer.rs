@@ -311,16 +311,7 @@ impl Context {
     /// Starts a read of `bytes` bytes at `offset`, behind everything called so far. The caller waits
     /// for the value without the lock.
     pub fn read(&mut self, handle: i32, offset: u64, bytes: u64) -> Result<Read> {
-        self.device.check_alive()?;
-        let slot = self.buffer_slot("handle", handle)?;
-        self.check_range(slot, "byteLength", offset, bytes)?;
-        if self.recording_here() {
-            return Err(Error::Batch(
-                "a graph is being recorded: its results exist only after graphLaunch".to_owned(),
-            ));
-        }
-        self.stats.reads += 1;
-        self.stats.read_bytes += bytes;
+        let slot = self.check_read("handle", handle, offset, bytes)?;
         if let Some(buffer) = self.buffers.at(slot)
             && buffer.mapped.is_some()
             && buffer.cached
@@ -332,6 +323,35 @@ impl Context {
             self.stats.direct_reads += 1;
             return Ok(Read::Direct { value });
         }
+        let (lease, value) = self.copy_out(slot, offset, bytes)?;
+        Ok(Read::Staged { lease, value })
+    }
+
+    /// Starts a read whose copy has its place in the stream, so that what is called afterwards does
+    /// not show in it, also where the buffer itself could be read later. The lease holds the bytes
+    /// once the value is reached, and must be kept until then.
+    pub fn read_staged(&mut self, handle: i32, offset: u64, bytes: u64) -> Result<(Lease, u64)> {
+        let slot = self.check_read("buffer", handle, offset, bytes)?;
+        self.copy_out(slot, offset, bytes)
+    }
+
+    /// The slot of a buffer that may be read now; counts the read.
+    fn check_read(&mut self, argument: &str, handle: i32, offset: u64, bytes: u64) -> Result<u32> {
+        self.device.check_alive()?;
+        let slot = self.buffer_slot(argument, handle)?;
+        self.check_range(slot, "byteLength", offset, bytes)?;
+        if self.recording_here() {
+            return Err(Error::Batch(
+                "a graph is being recorded: its results exist only after graphLaunch".to_owned(),
+            ));
+        }
+        self.stats.reads += 1;
+        self.stats.read_bytes += bytes;
+        Ok(slot)
+    }
+
+    /// Records and submits the copy of a range into a block of its own.
+    fn copy_out(&mut self, slot: u32, offset: u64, bytes: u64) -> Result<(Lease, u64)> {
         let lease = self.lease(bytes)?;
         if bytes > 0 {
             let [source] = self.transfer([(slot, Access::READ)])?;
@@ -342,7 +362,7 @@ impl Context {
             }
         }
         let value = self.flush()?;
-        Ok(Read::Staged { lease, value })
+        Ok((lease, value))
     }
 
     fn lease(&mut self, bytes: u64) -> Result<Lease> {
