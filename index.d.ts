@@ -22,9 +22,17 @@ export type HeliosErrorCode =
   | 'ERR_HELIOS_UNSUPPORTED'
   | 'ERR_HELIOS_VULKAN'
   | 'ERR_HELIOS_ABORTED'
+  | 'ERR_HELIOS_NAN'
 
-/** An error of this package: an Error, TypeError or RangeError with these properties. */
-export interface HeliosError extends Error {
+/**
+ * The class of this package's errors. Each is an `Error`, `TypeError` or `RangeError` besides, and has these properties;
+ * `error instanceof HeliosError` goes by the code.
+ */
+export declare class HeliosError extends Error {
+  constructor(
+    message?: string,
+    fields?: { code?: HeliosErrorCode; call?: string; argument?: string; value?: string; report?: string },
+  )
   code: HeliosErrorCode
   /** The function that was called. */
   call: string
@@ -32,6 +40,12 @@ export interface HeliosError extends Error {
   argument?: string
   /** Its value, as text. */
   value?: string
+  /**
+   * The file that says what went before: the last command buffers by pipeline and buffer, memory, the driver's account
+   * of the fault where it gives one, and the environment. After a lost device, out of memory, and a NaN that was
+   * watched for; none with `HELIOS_REPORT_DIR=0`.
+   */
+  report?: string
 }
 
 /** A shape of matrix operands that the device multiplies in one instruction (VK_KHR_cooperative_matrix). */
@@ -78,6 +92,8 @@ export interface DeviceInfo {
   maxBufferBytes: number
   maxStorageBufferRange: number
   maxPushConstantsSize: number
+  /** Most storage buffers of one pipeline. */
+  maxBindings: number
   maxComputeSharedMemorySize: number
   maxComputeWorkGroupInvocations: number
   maxComputeWorkGroupSizeX: number
@@ -119,6 +135,18 @@ export interface DeviceInfo {
   hasBDA: boolean
   /** Whether the `dgc*` calls work. */
   hasDGC: boolean
+  /** Whether `exportBuffer` and `importBuffer` work (VK_KHR_external_memory_fd). */
+  bufferExportSupported: boolean
+  bufferImportSupported: boolean
+}
+
+/** A heap of device memory. */
+export interface MemoryHeap {
+  bytes: number
+  deviceLocal: boolean
+  /** What this process uses and may use, where the driver tells (VK_EXT_memory_budget). */
+  usageBytes?: number
+  budgetBytes?: number
 }
 
 /** One device of `listDevices`. */
@@ -135,11 +163,42 @@ export interface DeviceSummary {
   driverInfo: string
   driverVersion: number
   subgroupSize: number
-  memoryHeaps: Array<{ bytes: number; deviceLocal: boolean }>
+  memoryHeaps: MemoryHeap[]
+  queueFamilies: Array<{
+    count: number
+    compute: boolean
+    graphics: boolean
+    transfer: boolean
+    timestampValidBits: number
+  }>
   cooperativeMatrixProperties: CooperativeMatrixShape[]
+  cooperativeMatrixFlexibleDimensions: FlexibleMatrixShape[]
   usable: boolean
   /** Why it is not usable. */
   reason?: string
+  /** Whether `initDevice()` takes this one. */
+  chosen: boolean
+  /** Why, or why not. */
+  why: string
+}
+
+export interface BufferOptions {
+  /** A hint: the buffer will not live long. */
+  temporary?: number | boolean
+  /** Memory of its own that `exportBuffer` can hand to others; device-local, whatever `hostVisible` says. */
+  exportable?: boolean
+}
+
+/** What `exportBuffer` gives. */
+export interface ExportedBuffer {
+  /** The caller's: close it, or hand it to something that does. */
+  fd: number
+  /** Bytes of the memory, as `importBuffer` and other APIs want them; at least `byteLength`. */
+  size: number
+  /** Bytes of the buffer, from offset 0 of the memory. */
+  byteLength: number
+  /** Whether importing APIs must be told that the memory is one buffer's alone (CUDA_EXTERNAL_MEMORY_DEDICATED). */
+  dedicated: boolean
 }
 
 export interface PipelineOptions {
@@ -226,6 +285,98 @@ export interface HostTiming {
   phases: Record<string, { us: number; calls: number }>
 }
 
+/** GPU time of one pipeline, of one graph that was recorded before the profile, or of one kind of transfer. */
+export interface ProfileRow {
+  kind: 'pipeline' | 'graph' | 'transfer'
+  /** The pipeline's name; `upload`, `read`, `copy` or `fill`. */
+  name: string
+  /** Of the pipeline or graph. */
+  handle?: number
+  count: number
+  us: number
+  /** Of the profile's GPU time. */
+  share: number
+  shortestUs: number
+  longestUs: number
+  /** Bytes moved, and their rate, where they are known (`profileWork`). */
+  bytes?: number
+  gbPerSecond?: number
+  /** Operations done, and their rate, where they are known (`profileWork`). */
+  operations?: number
+  tflops?: number
+}
+
+/** What `profileStop` returns; times in microseconds. */
+export interface Profile {
+  /** From start to stop. */
+  us: number
+  /** Sum over the rows. */
+  gpuUs: number
+  submits: number
+  dispatches: number
+  barriers: number
+  graphLaunches: number
+  /** Longest first. */
+  rows: ProfileRow[]
+  /** Host time inside the calls of this package. */
+  calls: Record<string, { us: number; calls: number }>
+  /** Host time by phase, as in `getHostTiming`. */
+  phases: Record<string, { us: number; calls: number }>
+  /** What brought the clocks of host and device together. */
+  clock: 'VK_KHR_calibrated_timestamps' | 'VK_EXT_calibrated_timestamps' | 'submission'
+  /** By how much the two may differ in the trace. */
+  clockErrorUs: number
+  /** The trace's file and the events in it. */
+  trace?: string
+  traceEvents?: number
+}
+
+/** A running profile. */
+export interface ProfileSession extends Disposable, AsyncDisposable {
+  /** `profileStop()`. */
+  stop(): Profile
+}
+
+/** Something that goes on until it is closed. */
+export interface Subscription extends Disposable, AsyncDisposable {
+  close(): void
+}
+
+/** Use of the largest device-local heap. */
+export interface MemoryPressure {
+  usageBytes: number
+  budgetBytes: number
+  /** The one by the other. */
+  fraction: number
+}
+
+/** What `memoryStats` returns; sizes in bytes. */
+export interface MemoryStats {
+  live: { buffers: number; bytes: number }
+  /** Live buffers by the capacity that their sizes are rounded up to, smallest first. */
+  bySizeClass: Array<{ capacity: number; buffers: number; bytes: number }>
+  /** Live buffers with a name (`setName`), most bytes first, and those without. */
+  byName: Array<{ name: string; buffers: number; bytes: number }>
+  unnamed: { buffers: number; bytes: number }
+  /** Memory taken from the driver, and how much of it is handed out. */
+  blocks: { count: number; bytes: number; allocatedBytes: number }
+  /** Destroyed buffers kept for reuse. */
+  recycled: { buffers: number; bytes: number }
+  /** Destroyed buffers that the device has not finished with. */
+  retired: { buffers: number; bytes: number }
+  staging: {
+    blocks: number
+    bytes: number
+    uploadRingBytes: number
+    uploadUsedBytes: number
+    readbackLeasedBytes: number
+    readbackIdleBytes: number
+  }
+  heaps: MemoryHeap[]
+  /** High-water marks since `initDevice`. */
+  peak: { bufferBytes: number; buffers: number; blockBytes: number }
+}
+
 /** How a promise can be given up. */
 export interface AsyncOptions {
   /** Aborting it rejects the promise with the signal's reason; the device goes on. */
@@ -294,8 +445,10 @@ export declare function copyBuffer(source: BufferHandle, target: BufferHandle, b
  * Creates a storage buffer of `byteLength` bytes, usable as copy source and target; its contents are
  * undefined. `hostVisible = 0`: device-local. Throws a RangeError beyond the device's limit and
  * `ERR_HELIOS_OUT_OF_MEMORY` when nothing idle is left to give back.
+ *
+ * A third argument that is no object is `options.temporary`. `options.exportable`: see `exportBuffer`.
  */
-export declare function createBuffer(byteLength: number, hostVisible?: number | boolean, temporary?: number | boolean): BufferHandle
+export declare function createBuffer(byteLength: number, hostVisible?: number | boolean, options?: number | boolean | BufferOptions): BufferHandle
 
 /**
  * Compiles a compute shader (entry point `main`, `numBindings` storage buffers at set 0, `pushBytes`
@@ -338,6 +491,21 @@ export declare function dgcSetup(pipeline: PipelineHandle, pushBytes: number, ma
  * are at least the pipeline's `pushBytes` long.
  */
 export declare function dispatch(pipeline: PipelineHandle, buffers: ArrayLike<BufferHandle>, gX: number, gY?: number, gZ?: number, push?: ArrayBufferView | ArrayBuffer): TimelineValue
+
+/**
+ * A new file descriptor for the memory of a buffer made by `createBuffer(bytes, 0, { exportable:
+ * true })`, for another API (CUDA) or process on the same device (VK_KHR_external_memory_fd, opaque).
+ *
+ * The descriptor is the caller's: close it, or hand it to something that takes it. It keeps the
+ * memory alive, also after `destroyBuffer`. It is closed on exec; a child process gets it through
+ * `stdio`.
+ *
+ * What others do is outside the order of calls: finish before handing over (`waitTimeline`,
+ * `waitIdle`), and let them finish before the next call that touches the buffer.
+ *
+ * Throws `ERR_HELIOS_UNSUPPORTED` where the device cannot export.
+ */
+export declare function exportBuffer(handle: BufferHandle): ExportedBuffer
 
 /**
  * Fills the first `bytes` bytes (a multiple of 4) with the 32-bit `pattern`, in order with everything
@@ -391,6 +559,19 @@ export declare function graphEnd(): GraphHandle
 export declare function graphLaunch(graph: GraphHandle): TimelineValue
 
 /**
+ * A buffer over the memory that a file descriptor stands for: one of `exportBuffer`, or an opaque one
+ * of another API, made on this very device and driver. `size` is the memory's, in bytes, and the
+ * buffer's.
+ *
+ * The descriptor is duplicated and stays the caller's. `destroyBuffer` lets go of the memory. Two
+ * buffers over the same memory are two to the order of calls: see `exportBuffer`.
+ *
+ * Throws a RangeError for what is no such memory, as far as the driver tells, and
+ * `ERR_HELIOS_UNSUPPORTED` where the device cannot import.
+ */
+export declare function importBuffer(fd: number, size: number): BufferHandle
+
+/**
  * Creates the device on the first call; later calls, from any thread, return the same information.
  *
  * Prefers discrete over integrated over virtual over CPU devices; `HELIOS_DEVICE` or `options.device`
@@ -403,9 +584,55 @@ export declare function initDevice(options?: { device?: string | number }): Devi
 
 /**
  * Every device that the drivers list, usable or not, without opening one. `usable` says whether
- * `initDevice` would take it, `reason` why not.
+ * `initDevice` could take it, `reason` why not; `chosen` and `why` what `initDevice` without options would
+ * do. Devices of one name differ in `index`, `uuid` and, where the driver tells, `pci`.
  */
 export declare function listDevices(): Array<DeviceSummary>
+
+/**
+ * Where memory goes, in bytes: live buffers by size class and by name (`setName`), blocks taken from the
+ * driver, what is kept for reuse or awaits the device, staging, the heaps with the driver's account of
+ * use and budget (VK_EXT_memory_budget), and the high-water marks since `initDevice`.
+ */
+export declare function memoryStats(): MemoryStats
+
+/**
+ * Calls `callback` on this thread's event loop whenever use of device memory comes to `fraction` of the
+ * budget from below: that which the driver states (VK_EXT_memory_budget), else the size of the largest
+ * device-local heap. Looked at when memory is taken from the driver, in `memoryStats`, and now. Does not
+ * keep the process alive, and outlives `destroy()`. `close()` of what comes back, or `using`, ends it.
+ */
+export declare function onMemoryPressure(fraction: number, callback: (pressure: MemoryPressure) => void): Subscription
+
+/**
+ * Begins a profile: GPU time by pipeline (named by `setName` or `createPipeline`), host calls and host
+ * phases, of everything that is called until `profileStop`. `options.trace`: a file that is written
+ * meanwhile, in the trace-event form that Perfetto and Chrome's tracing show, host calls, submissions
+ * and GPU work on one clock.
+ *
+ * A timestamp follows every command, so commands that could overlap on the device do so less. A graph
+ * that is recorded while a profile runs is measured command by command at every launch under that
+ * profile; one that was recorded before counts as one span. The object that comes back ends the profile
+ * when it is disposed of, and then its result is lost; `stop()` is `profileStop()`.
+ *
+ * Throws `ERR_HELIOS_INVALID_BATCH` while a profile runs, `ERR_HELIOS_UNSUPPORTED` where the queue has
+ * no timestamps, and a RangeError for a file that cannot be written.
+ */
+export declare function profileStart(options?: { trace?: string }): ProfileSession
+
+/**
+ * Waits for everything called so far and ends the profile: GPU time, count, share, and GB/s or TFLOP/s
+ * where bytes or operations were given (those of uploads, reads, copies and fills are known), by
+ * pipeline, longest first; host time by call and by phase. Times are in microseconds.
+ */
+export declare function profileStop(): Profile
+
+/**
+ * Says what the next dispatches do, in order: pairs of bytes moved and operations done, 0 where unknown.
+ * Given before the calls that record them, from the thread that calls them; pairs that are left over
+ * when it is called again are dropped. Does nothing while no profile runs.
+ */
+export declare function profileWork(pairs: Float64Array): void
 
 /**
  * Reads `byteLength` bytes from `byteOffset` on (without a length: to the end) as floats, as they are
@@ -459,3 +686,12 @@ export declare function waitIdle(): void
 
 /** Blocks until the timeline value is reached. A value that nothing will signal is a RangeError. */
 export declare function waitTimeline(value: TimelineValue): void
+
+/**
+ * Looks through the buffer for NaNs, on the device, after every submission that may have written it. The
+ * first wait, read or promise after one was found throws (or rejects with) `ERR_HELIOS_NAN`, whose
+ * report says what was submitted last; the watch ends with that. `options.type`: how the bits are to be
+ * read, `f32` (the default), `f16` or `bf16`; whole 32-bit words are looked at. `close()` of what comes
+ * back, or `using`, ends it.
+ */
+export declare function watchNan(buffer: BufferHandle, options?: { type?: 'f32' | 'f16' | 'bf16' }): Subscription

@@ -4,5 +4,5 @@
 import native from './index.js';
 
 export * from './index.js';
-export const { shaders } = native;
+export const { HeliosError, shaders } = native;
 export default native;

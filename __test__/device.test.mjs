@@ -76,6 +76,23 @@ test('HELIOS_DEVICE picks by index, by part of the name and by UUID', async () =
   assert.deepEqual(await childJson(code, { env: { HELIOS_DEVICE: uuid.toUpperCase() } }), first);
 });
 
+test('listDevices says of each device what it has, and why it would be chosen or not', () => {
+  const list = vk.listDevices();
+  const { deviceUuid } = init();
+  assert.deepEqual(list.filter(({ chosen }) => chosen).map(({ uuid }) => uuid), [deviceUuid]);
+  for (const { memoryHeaps, queueFamilies, why, index, cooperativeMatrixFlexibleDimensions } of list) {
+    assert.equal(typeof why, 'string');
+    assert.notEqual(why, '', `device ${index}`);
+    assert.ok(queueFamilies.some(({ compute, count }) => compute && count > 0));
+    for (const { bytes, usageBytes, budgetBytes } of memoryHeaps) {
+      assert.ok(bytes > 0);
+      assert.equal(usageBytes === undefined, budgetBytes === undefined);
+    }
+    assert.ok(Array.isArray(cooperativeMatrixFlexibleDimensions));
+  }
+  assert.equal(new Set(list.map(({ index }) => index)).size, list.length);
+});
+
 test('HELIOS_DEVICE that fits no device is an error that names it and lists what there is', async () => {
   for (const wanted of ['no such device', '97', 'ffffffff-ffff-ffff-ffff-ffffffffffff']) {
     const error = await childError('vk.initDevice()', { env: { HELIOS_DEVICE: wanted } });

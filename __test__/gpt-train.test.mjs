@@ -15,7 +15,6 @@ import { PRESETS, checkConfig, learningRate, parameterTable } from '../benches/g
 import { stepBatch } from '../benches/gpt/data.mjs';
 import { Random } from '../benches/gpt/random.mjs';
 import { adamW, forwardBackward } from '../benches/gpt/reference.mjs';
-import { runTraining } from '../benches/gpt/run.mjs';
 import { SafetensorsFile } from '../benches/gpt/safetensors.mjs';
 import { sample } from '../benches/gpt/sample.mjs';
 import { trainTokenizer } from '../benches/gpt/tokenizer.mjs';
@@ -277,58 +276,6 @@ for (const precision of /** @type {const} */ (['f32', 'f16', 'bf16'])) {
   });
 }
 
-test('a run survives a lost device from its last checkpoint, with the losses of an undisturbed run', async (t) => {
-  const dir = await mkdtemp(join(tmpdir(), 'helios-vk-test-'));
-  t.after(() => rm(dir, { recursive: true, force: true }));
-  const options = {
-    config: { ...config, steps: 9 },
-    tokenizer: /** @type {const} */ ({ kind: 'byte' }),
-    tokens: randomTokens(config),
-    mode: /** @type {const} */ ('plain'),
-  };
-  const undisturbed = await runTraining({ ...options, vk });
-  const weights = undisturbed.trainer.read('weights').slice();
-  undisturbed.trainer.destroy();
-
-  // Every call after the loss fails with its code, until the device is opened anew.
-  let calls = 0;
-  let lost = false;
-  const fragile = Object.assign(Object.create(vk), {
-    batchExecuteAll: (/** @type {ArrayBuffer} */ packed, /** @type {number} */ count) => {
-      lost ||= ++calls === 20;
-      if (lost)
-        throw Object.assign(new Error('batchExecuteAll: the device is lost'), { code: 'ERR_HELIOS_DEVICE_LOST' });
-      return vk.batchExecuteAll(packed, count);
-    },
-    initDevice: () => {
-      lost = false;
-      return vk.initDevice();
-    },
-  });
-  const notes = /** @type {string[]} */ ([]);
-  const run = await runTraining({
-    ...options,
-    vk: fragile,
-    checkpoints: dir,
-    checkpointEvery: 4,
-    note: (text) => notes.push(text),
-  });
-  assert.equal(run.restarts, 1);
-  assert.ok(
-    notes.some((text) => /device lost .*going on from .*step-0000004/.test(text)),
-    notes.join('\n'),
-  );
-  assert.deepEqual([...run.losses].sort(), [...undisturbed.losses].sort());
-  assert.deepEqual(run.trainer.read('weights'), weights);
-  run.trainer.destroy();
-
-  // Without checkpoints the error is the caller's.
-  calls = 0;
-  await assert.rejects(runTraining({ ...options, vk: fragile }), { code: 'ERR_HELIOS_DEVICE_LOST' });
-  vk.destroy();
-  vk.initDevice();
-});
-
 test('logits for sampling are those of the reference, and do not disturb training', async () => {
   const tokens = randomTokens(config);
   const state = startState(config);
@@ -427,6 +374,43 @@ test('train.mjs: learns, writes results and a checkpoint, and resumes to the sam
   assert.deepEqual(resumed.losses, result.losses.slice(20));
 });
 
+for (const [mode, losses, restarts] of /** @type {const} */ ([
+  ['graph', '25', 1],
+  ['plain', '20,6', 2],
+])) {
+  test(`a run that loses its device goes on from its checkpoint (${mode}), with the losses of an undisturbed run`, async (t) => {
+    const dir = await mkdtemp(join(tmpdir(), 'helios-vk-test-'));
+    t.after(() => rm(dir, { recursive: true, force: true }));
+    const data = join(dir, 'text.txt');
+    await writeFile(data, 'peter piper picked a peck of pickled peppers. '.repeat(100));
+    const run = async (/** @type {string} */ name, /** @type {string[]} */ options, environment = {}) => {
+      const json = join(dir, `${name}.json`);
+      const { stderr } = await execute(
+        process.execPath,
+        [script, ...small, '--data', data, '--mode', mode, '--steps', '14', '--json', json, ...options],
+        { env: { ...process.env, ...environment } },
+      );
+      return { stderr, result: JSON.parse(await readFile(json, 'utf8')) };
+    };
+    const { result: undisturbed } = await run('undisturbed', []);
+    assert.equal(undisturbed.restarts, 0);
+    const lose = { HELIOS_TEST_LOSE_DEVICE: losses, HELIOS_REPORT_DIR: dir };
+    const checkpoints = ['--checkpoint', dir, '--checkpoint-every', '4'];
+    const { result, stderr } = await run('lost', checkpoints, lose);
+    assert.equal(result.restarts, restarts, stderr);
+    assert.match(stderr, /device lost .*(HELIOS_TEST_LOSE_DEVICE|in an earlier call).*going on from .*step-00000(04|08|12)/);
+    assert.match(stderr, /report: .*helios-report-/);
+    assert.equal(result.losses.length, 14);
+    assert.deepEqual(result.losses, undisturbed.losses);
+    assert.equal(result.sample, undisturbed.sample);
+    // Without checkpoints the error ends the run.
+    await assert.rejects(run('alone', [], lose), (/** @type {any} */ error) => {
+      assert.match(error.stderr, /the device was lost/);
+      return true;
+    });
+  });
+}
+
 test('train.mjs: dumps the batches and the weights that a run starts from', async (t) => {
   const dir = await mkdtemp(join(tmpdir(), 'helios-vk-test-'));
   t.after(() => rm(dir, { recursive: true, force: true }));
@@ -478,7 +462,7 @@ test('ladder.mjs: a rung for each fix, and the same loss on every rung', async (
   const sizes = '--layers=1 --width=32 --heads=1 --hidden=64 --block=16';
   const { stdout } = await execute(process.execPath, [ladder, ...options, `--train-args=${sizes}`]);
   const { rows } = JSON.parse(await readFile(json, 'utf8'));
-  assert.equal(rows.length, 9);
+  assert.equal(rows.length, 10);
   assert.equal(new Set(rows.map((/** @type {any} */ row) => row.loss.toFixed(4))).size, 1, stdout);
   for (const { name, tokensPerSecond } of rows) {
     assert.ok(tokensPerSecond > 0);

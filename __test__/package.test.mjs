@@ -1,7 +1,7 @@
 // The package as its users load it.
 
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { test } from 'node:test';
 
@@ -30,6 +30,19 @@ test('the kernels are a part of the package', async () => {
 test('installing runs no script of ours', () => {
   const { scripts } = require('helios-vk/package.json');
   for (const name of ['preinstall', 'install', 'postinstall', 'prepare']) assert.ok(!(name in scripts), name);
+});
+
+test('the package has no dependencies but its own binaries', () => {
+  /** @type {Record<string, any>} */
+  const manifest = require('helios-vk/package.json');
+  const { name, dependencies = {}, optionalDependencies = {}, peerDependencies = {} } = manifest;
+  assert.deepEqual({ ...dependencies, ...peerDependencies }, {});
+  for (const part of Object.keys(optionalDependencies)) assert.ok(part.startsWith(`${name}-`), part);
+});
+
+test('every file that the package names is there', () => {
+  const { files } = require('helios-vk/package.json');
+  for (const file of files) assert.ok(existsSync(new URL(`../${file}`, import.meta.url)), file);
 });
 
 test('the lock file names no download address', () => {

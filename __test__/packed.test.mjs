@@ -60,14 +60,15 @@ for (const [form, { pack, offsets, args }] of Object.entries(FORMS)) {
     }
   });
 
-  test(`${form}: 32 buffers, 128 bytes of push constants, and none of either`, () => {
-    const program = wide(32);
-    const data = Array.from({ length: 32 }, (_, k) => ramp(N, k * 7));
+  test(`${form}: all the buffers that a pipeline may have, 128 bytes of push constants, and none of either`, () => {
+    const { maxBindings } = init();
+    const program = wide(maxBindings);
+    const data = Array.from({ length: maxBindings }, (_, k) => ramp(N, k * 7));
     const buffers = data.map((array) => bufferOf(array));
     const values = new Random(9).words(32);
     const echoed = vk.createBuffer(128);
     execute([
-      { pipeline: pipelineOf(program), buffers, groups: [groupsOf(N), 1, 1], push: Uint32Array.of(N), writeMask: 2 ** 31 },
+      { pipeline: pipelineOf(program), buffers, groups: [groupsOf(N), 1, 1], push: Uint32Array.of(N), writeMask: 2 ** (maxBindings - 1) },
       { pipeline: pipelineOf(nothing), groups: [1, 1, 1] },
       { pipeline: pipelineOf(pushEcho(32)), buffers: [echoed], push: values, writeMask: 1 },
     ]);

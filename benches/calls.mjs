@@ -155,12 +155,38 @@ const roundTrip = (bench) => {
   };
 };
 
+/** A recorded graph of `count` dispatches, launched with the device idle. @param {number} count @returns {Case} */
+const launch = (count) => (bench) => {
+  const { vk, quick } = bench;
+  const list = packedList(count, bench);
+  vk.graphBegin();
+  vk.batchExecuteAll(list, count);
+  const graph = vk.graphEnd();
+  return {
+    unit: 'launch',
+    sample() {
+      let total = 0;
+      const launches = quick ? 1 : 5;
+      for (let i = 0; i < launches; i++) {
+        const start = now();
+        const value = vk.graphLaunch(graph);
+        total += now() - start;
+        vk.waitTimeline(value);
+      }
+      return (total * 1000) / launches;
+    },
+  };
+};
+
 /** @type {Case} */
 const finishedWait = (bench) => {
   const value = executor(bench)(packedList(1, bench), 1);
   bench.vk.waitTimeline(value);
   return { unit: 'call', sample: () => each(1000, () => bench.vk.waitTimeline(value)) };
 };
+
+/** Needs what not every addon has. */
+const GRAPHS = 'graphLaunch of 8192';
 
 /** @type {Record<string, Case>} */
 const CASES = {
@@ -175,6 +201,7 @@ const CASES = {
   'batchExecuteAll of 40': execute(40),
   'batchExecuteAll of 8192': execute(8192),
   batchDispatch: single,
+  [GRAPHS]: launch(8192),
   'round trip of 1 dispatch': roundTrip,
   'waitTimeline, reached': finishedWait,
 };
@@ -218,6 +245,7 @@ function measure({ addon, samples, quick }) {
   checkResults(bench);
   /** @type {Record<string, {unit: string, samples: number[]}>} */ const results = {};
   for (const [name, make] of Object.entries(CASES)) {
+    if (name === GRAPHS && !vk.graphBegin) continue;
     const { unit, sample } = make(bench);
     for (let i = 0; i < (quick ? 1 : 3); i++) sample();
     results[name] = { unit, samples: Array.from({ length: samples }, sample) };
@@ -242,14 +270,14 @@ if (isWorker) {
       }
     }
     const sides = measured.map((processes) =>
-      Object.fromEntries(Object.keys(CASES).map((name) => {
+      Object.fromEntries(Object.keys(processes[0].results).map((name) => {
         const medians = processes.map(({ results }) => median(results[name].samples));
         const all = processes.flatMap(({ results }) => results[name].samples);
         return [name, { unit: processes[0].results[name].unit, us: median(medians), spread: spread(all) }];
       })));
     const [ours, other] = sides;
     const device = measured[0][0].deviceName;
-    const ratios = other && Object.fromEntries(Object.keys(ours).map((name) => [name, other[name].us / ours[name].us]));
+    const ratios = other && Object.fromEntries(Object.keys(ours).map((name) => [name, (other[name]?.us ?? NaN) / ours[name].us]));
     if (json) {
       console.log(JSON.stringify({ device, rounds, samples, quick, addon, results: ours, baseline: other && { addon: baseline, results: other }, ratios }, null, 2));
       return;
@@ -260,7 +288,10 @@ if (isWorker) {
     if (other) head.push('baseline µs', 'spread', 'ratio');
     console.log(textTable(head, Object.entries(ours).map(([name, { unit, us, spread: width }]) => {
       const row = [name, unit, format(us), percent(width)];
-      if (other && ratios) row.push(format(other[name].us), percent(other[name].spread), format(ratios[name]));
+      if (other && ratios) {
+        const [theirs, ratio] = [other[name], ratios[name]];
+        row.push(...(theirs ? [format(theirs.us), percent(theirs.spread), format(ratio)] : ['', '', '']));
+      }
       return row;
     })));
   });

@@ -72,9 +72,9 @@ const MODEL = [
 
 /** f32 tilings: bm bn bk tm tn lx stages. */
 const F32_TILES = `
-128 128 16 8 8 8 2|128 128 16 8 8 8 1|128 128 16 8 4 8 1|64 64 16 8 8 8 2|64 64 16 8 4 8 2|128 64 16 8 8 8 2|64 128 16 8 8 8 2
-128 96 16 8 8 4 2|128 96 16 8 4 8 2|96 128 16 8 8 8 2|128 192 16 8 8 8 1|192 128 16 8 8 8 1|128 128 8 8 8 8 2|64 64 32 4 4 8 1|64 128 16 4 8 8 2`;
-/** Matrix-unit tilings: bm bn bk wm wn tm tn tk stages [ahead]. */
+128 128 16 8 8 8 2|128 128 16 8 8 8 1|128 128 16 8 4 8 2|128 128 16 8 4 8 1|64 64 16 8 8 8 2|64 64 16 8 4 8 2|128 64 16 8 8 8 2|64 128 16 8 8 8 2
+128 128 16 8 8 4 2|128 128 8 8 8 8 2|64 64 32 4 4 8 1|64 128 16 4 8 8 2`;
+/** Matrix-unit tilings: bm bn bk wm wn tm tn tk stages [ahead [direct]]. */
 const COOP_TILES = `
 128 128 64 64 32 16 16 16 1 1|64 64 128 32 32 16 16 16 1 1|128 128 32 64 64 16 16 16 1 1|128 64 64 32 32 16 16 16 1 1|256 128 32 64 64 16 16 16 1 1
 128 128 64 64 32 16 16 16 1|64 64 128 32 32 16 16 16 1|64 64 64 32 32 16 16 16 1|128 64 64 32 32 16 16 16 1|64 128 64 32 32 16 16 16 1
@@ -85,7 +85,11 @@ const COOP_TILES = `
 64 64 128 32 16 16 16 16 1|64 64 128 16 32 16 16 16 1|64 96 64 32 48 16 16 16 1|96 64 64 48 32 16 16 16 1|96 96 64 48 48 16 16 16 1
 64 128 64 32 64 16 16 16 1|128 64 64 64 32 16 16 16 1|64 192 64 32 48 16 16 16 1|64 32 128 32 16 16 16 16 1|32 64 128 16 32 16 16 16 1
 128 128 64 64 32 16 8 16 1|64 64 128 32 32 16 8 16 1|128 64 32 32 32 16 16 16 2|64 64 64 32 32 16 16 16 2|128 256 32 64 64 16 16 16 1
+64 64 64 32 32 16 16 16 1 0 1|128 128 64 64 32 16 16 16 1 0 1|96 64 64 48 32 16 16 16 1 0 1
 128 64 32 32 32 16 16 16 1|64 64 32 32 32 16 16 16 2|128 128 32 64 32 16 16 16 1|64 64 32 32 32 16 16 16 1`;
+
+/** Workgroups that an H200 runs at once, one or two on each of its 132 multiprocessors. */
+const WAVES = [132, 264];
 
 /** @param {string} text */
 const rows = (text) => text.split(/[|\n]/).map((line) => line.trim()).filter(Boolean).map((line) => line.split(/\s+/).map(Number));
@@ -96,7 +100,7 @@ function plans(precision, context) {
     return rows(F32_TILES).map(([bm, bn, bk, tm, tn, lx, stages]) => ({ kernel: 'f32', bm, bn, bk, tm, tn, lx, stages }));
   }
   const known = coopShapes(context.info, precision === 'f16' ? 'f16' : 'bf16');
-  const list = rows(COOP_TILES).map(([bm, bn, bk, wm, wn, tm, tn, tk, stages, ahead = 0]) => ({ kernel: 'coop', bm, bn, bk, wm, wn, tm, tn, tk, stages, ahead }));
+  const list = rows(COOP_TILES).map(([bm, bn, bk, wm, wn, tm, tn, tk, stages, ahead = 0, direct = 0]) => ({ kernel: 'coop', bm, bn, bk, wm, wn, tm, tn, tk, stages, ahead, direct }));
   if (known.some((s) => s.m === 16 && s.n === 16)) {
     return list.filter((p) => known.some((s) => s.m === p.tm && s.n === p.tn && s.k === p.tk));
   }
@@ -123,9 +127,9 @@ const GROUPS = {
   'attention-f32': { attention: true, type: 'f32', few: true },
 };
 
-const planName = (/** @type {any} */ p) => p.held ? `${p.held}x${p.walked}${p.threads ? ` t${p.threads}` : ''}${p.shape ? ` i${p.shape.m}x${p.shape.n}x${p.shape.k}` : ''}` :
-  [p.kernel, `${p.bm}x${p.bn}x${p.bk}`, p.kernel === 'f32' ? `${p.tm}x${p.tn}` : `w${p.wm}x${p.wn} i${p.tm}x${p.tn}x${p.tk}`,
-    `s${p.stages}${p.ahead ? 'a' : ''}`, p.splits > 1 ? `k/${p.splits}` : ''].join(' ').trim();
+const planName = (/** @type {any} */ p) => p.held ? `${p.kernel ?? ''} ${p.held}x${p.walked}${p.group ? ` g${p.group}` : ''}${p.threads ? ` t${p.threads}` : ''}${p.shape ? ` i${p.shape.m}x${p.shape.n}x${p.shape.k}` : ''}`.trim() :
+  [p.kernel, `${p.bm}x${p.bn}x${p.bk}`, p.kernel === 'f32' ? `${p.tm}x${p.tn} l${p.lx}` : `w${p.wm}x${p.wn} i${p.tm}x${p.tn}x${p.tk}`,
+    `s${p.stages}${p.ahead ? 'a' : ''}${p.direct ? 'd' : ''}`, p.splits > 1 ? `k/${p.splits}` : p.tail > 1 ? `tail/${p.tail} of ${p.wave}` : ''].join(' ').trim();
 const shapeName = (/** @type {Shape} */ s) => `${s.form} ${s.m}x${s.n}x${s.k}`;
 
 // ---------------------------------------------------------------------------------------------- child
@@ -136,12 +140,12 @@ const scratchBits = new Uint32Array(scratch.buffer);
 
 /** Random values and their storage; one block repeated, which timing does not see. */
 class Values {
-  /** @param {string} type */
-  constructor(type) {
+  /** @param {string} type @param {number} [seed] not 0 */
+  constructor(type, seed = 0x9e3779b9) {
     this.type = type;
     const count = (1 << 18) + 7;
     this.values = new Float32Array(count);
-    let s = 0x9e3779b9;
+    let s = seed;
     for (let i = 0; i < count; i++) {
       s ^= s << 13;
       s ^= s >>> 17;
@@ -180,8 +184,10 @@ function runAttention(vk, context, { type }, attempt) {
   const width = heads * headSize;
   const known = type === 'f32' ? [undefined] : coopShapes(context.info, type);
   const tiles = type === 'f32'
-    ? [[32, 32, 128], [32, 32, 64], [32, 32, 256], [16, 32, 64], [16, 16, 64], [32, 16, 128], [64, 32, 256], [64, 16, 128], [64, 32, 128]]
-    : [[64, 64], [64, 32], [32, 64], [32, 32], [128, 64], [128, 32], [16, 64], [16, 32], [48, 32], [64, 16]];
+    ? [[32, 32, 128], [32, 32, 64], [32, 32, 256], [16, 32, 64], [16, 16, 64], [32, 16, 128], [64, 32, 256], [64, 16, 128], [64, 32, 128], [64, 64, 128]]
+        .map(([held, walked, threads]) => ({ held, walked, threads }))
+    : [[64, 64], [64, 32], [32, 64], [32, 32], [128, 64], [128, 32], [16, 64], [16, 32], [48, 32], [64, 16]]
+        .flatMap(([held, walked]) => [{ kernel: 'scratch' }, { kernel: 'register', group: 1 }, { kernel: 'register', group: 2 }].map((how) => ({ held, walked, ...how })));
   const bytes = type === 'f32' ? 4 : 2;
   const values = new Values(type);
   const upload = (/** @type {number} */ n, /** @type {Values} */ from) => {
@@ -222,8 +228,9 @@ function runAttention(vk, context, { type }, attempt) {
       // A failed candidate may have left poison.
       for (const set of mine) run(kernels.attentionForward({ ...set, ...common, type }));
       for (const shape of known.slice(0, 3)) {
-        for (const [held, walked, threads] of tiles) {
-          const plan = { held, walked, ...(threads ? { threads } : {}), ...(shape ? { shape } : {}) };
+        for (const tile of tiles) {
+          if (pass === 'forward' && 'group' in tile && tile.group !== 1) continue; // says nothing to it
+          const plan = /** @type {any} */ ({ ...tile, ...(shape ? { shape } : {}) });
           const name = `${pass} b${batch}`;
           attempt(`${name} | ${planName(plan)}`, { shape: name, plan }, (entry) => {
             const of = (/** @type {number} */ i) => {
@@ -306,14 +313,13 @@ function runChild(group, log) {
   if (how.attention) return runAttention(vk, context, how, attempt);
   const bytes = (/** @type {string} */ type) => (type === 'f32' ? 4 : 2);
   const valuesA = new Values(aType);
-  const valuesB = bType === aType ? valuesA : new Values(bType);
+  // Another seed: equal operands would make sums of squares on the diagonal, too large to be exact.
+  const valuesB = new Values(bType, 0x7f4a7c15);
 
   const small = options.small;
   const targets = small ? ['NT 64 96 64', 'NT 128 128 128'].map(shape) : TARGETS;
   const model = small ? ['NN 64 96 64', 'TN 96 64 128'].map(shape) : MODEL;
   const all = plans(precision, context);
-  /** @type {Map<string, number>} */
-  const score = new Map();
 
   /** @param {Shape} s @param {any[]} list */
   const measure = (s, list) => {
@@ -432,11 +438,18 @@ function runChild(group, log) {
     }
   };
 
+  /** Ways to split K: not at all, everywhere, or for the tiles after the last whole wave. @returns {any[]} */
   const splitsFor = (/** @type {Shape} */ s, /** @type {any} */ plan) => {
     const tiles = Math.ceil(s.m / plan.bm) * Math.ceil(s.n / plan.bn);
-    const list = [1];
-    for (const splits of [2, 3, 4, 8]) {
-      if (tiles * splits <= 640 && tiles < 160 && s.k / splits >= 4 * plan.bk && s.k / splits >= (plan.kernel === 'f32' ? 128 : 340)) list.push(splits);
+    /** @type {any[]} */
+    const list = [{ splits: 1 }];
+    for (const splits of [2, 3, 4, 6, 8]) {
+      if (tiles * splits <= 640 && tiles < 160 && s.k / splits >= 4 * plan.bk && s.k / splits >= 128) list.push({ splits });
+    }
+    for (const wave of WAVES) {
+      for (const tail of [2, 3, 4]) {
+        if (tiles > wave && tiles < 6 * wave && tiles % wave > 0 && (tiles % wave) * tail <= 1.1 * wave && s.k / tail >= 2 * plan.bk) list.push({ splits: 1, wave, tail });
+      }
     }
     return list;
   };
@@ -447,13 +460,12 @@ function runChild(group, log) {
     return tiles >= 12 && !(tiles > 4096 && plan.bm * plan.bn <= 64 * 64) && !(s.m * s.n >= 2048 * 2752 && plan.bm * plan.bn < 64 * 64);
   };
   const expand = (/** @type {Shape} */ s, /** @type {any[]} */ list) =>
-    list.filter((p) => sensible(s, p)).flatMap((p) => splitsFor(s, p).map((splits) => ({ ...p, splits })));
+    list.filter((p) => sensible(s, p)).flatMap((p) => splitsFor(s, p).map((split) => ({ ...p, ...split })));
 
-  const unsplit = (/** @type {Shape} */ s, /** @type {any[]} */ list) => expand(s, list).filter((p) => p.splits === 1);
+  const unsplit = (/** @type {Shape} */ s, /** @type {any[]} */ list) => expand(s, list).filter((p) => p.splits === 1 && !p.tail);
   const best = (/** @type {Shape} */ s, /** @type {number} */ count) => {
     const found = [...done.values()].filter((e) => e.shape === shapeName(s) && e.us).sort((x, y) => x.us - y.us).slice(0, count);
-    for (const e of found) score.set(planName({ ...e.plan, splits: 1 }), (score.get(planName({ ...e.plan, splits: 1 })) ?? 0) + 1);
-    return found.map((e) => ({ ...e.plan, splits: 1 }));
+    return found.map((e) => ({ ...e.plan, splits: 1, tail: 1 }));
   };
 
   if (options.shapes) {
@@ -471,7 +483,7 @@ function runChild(group, log) {
   const seen = new Map();
   for (const s of targets) for (const p of best(s, few ? 3 : 5)) seen.set(planName(p), p);
   const winners = [...seen.values()];
-  const rest = few || precision === 'f32' ? [] : all.filter((p) => !seen.has(planName({ ...p, splits: 1 })));
+  const rest = few || precision === 'f32' ? [] : all.filter((p) => !seen.has(planName({ ...p, splits: 1, tail: 1 })));
   for (const s of few ? model.slice(0, 14) : model) measure(s, expand(s, winners));
   for (const s of model) measure(s, unsplit(s, rest));
 }
@@ -564,8 +576,8 @@ function printTable() {
     console.log(`  ${name}: \``);
     for (const { shape: text, plan: p, us } of table.values()) {
       const [form, sizes] = text.split(' ');
-      const tile = p.kernel === 'f32' ? [p.bm, p.bn, p.bk, p.tm, p.tn, p.lx, p.stages] : [p.bm, p.bn, p.bk, p.wm, p.wn, p.tm, p.tn, p.tk, p.stages, ...(p.ahead ? [1] : [])];
-      console.log(`${form} ${sizes.replaceAll('x', ' ')} | ${tile.join(' ')} | ${p.splits ?? 1} | ${us.toFixed(1)}`);
+      const tile = p.kernel === 'f32' ? [p.bm, p.bn, p.bk, p.tm, p.tn, p.lx, p.stages] : [p.bm, p.bn, p.bk, p.wm, p.wn, p.tm, p.tn, p.tk, p.stages, ...(p.ahead || p.direct ? [p.ahead ?? 0] : []), ...(p.direct ? [1] : [])];
+      console.log(`${form} ${sizes.replaceAll('x', ' ')} | ${tile.join(' ')} | ${p.tail > 1 ? `${p.wave}/${p.tail}` : (p.splits ?? 1)} | ${us.toFixed(1)}`);
     }
     console.log('`,');
   }

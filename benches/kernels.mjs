@@ -1,7 +1,10 @@
 /**
- * Times the kernels by GPU timestamps: GB/s of those that memory bounds, as a share of a device-to-device copy in the
- * same run, and TFLOP/s of products and attention, as a share of the fastest product in the same arithmetic. Data is
- * fresh and random, and dispatches rotate over sets of buffers that together exceed the caches. Bytes are those that
+ * Times the kernels: GB/s of those that memory bounds, as a share of a device-to-device copy in the same run, and
+ * TFLOP/s of products and attention, as a share of the fastest product in the same arithmetic. Timed are recorded lists
+ * of milliseconds, by the difference of three launches and one; a timestamp behind every dispatch would add some
+ * microseconds to each, since it waits for the device to be idle. Data is fresh and random, and dispatches rotate over
+ * sets of inputs that together exceed the caches; the outputs are the same for all, so that each dispatch waits for the
+ * one before, as work on a stream does. Bytes are those that
  * the kernel must move: each input read once, each output written once. Before a kernel is timed, its outputs are
  * poisoned, it runs, and no poison may be left.
  */
@@ -16,7 +19,7 @@ import { format, median, spread, textTable } from './lib/stats.mjs';
 const USAGE = 'node benches/kernels.mjs [options]';
 const OPTIONS = /** @type {const} */ ({
   addon: { type: 'string', value: 'PATH', default: OWN_ADDON, help: 'the addon to measure' },
-  only: { type: 'string', value: 'TEXT', help: 'only the cases whose name holds this' },
+  only: { type: 'string', value: 'TEXT', help: 'only the cases whose name and shape hold this, or one of these between commas' },
   samples: { type: 'integer', default: 7, min: 1, help: 'samples of each figure; the median is reported' },
   cache: { type: 'integer', default: 256, min: 1, help: 'MiB that the rotating buffers shall exceed' },
   quick: { type: 'boolean', help: 'small shapes, one sample: does everything still run' },
@@ -71,8 +74,9 @@ function cases(quick) {
     build: (k, b) => k.copy({ x: b.input(copies), y: b.output(copies), count: copies }),
   });
 
-  // The model's micro-step, which caches hold, and many tokens, which they do not.
-  for (const rows of quick ? [64] : [512, 16384]) {
+  // The model's micro-step, which caches hold, and many tokens, which they do not; the most of them for the kernels of
+  // rows alone, which then work for as long as the large copy.
+  for (const rows of quick ? [64] : [512, 16384, 65536]) {
     const C = quick ? 128 : 1024;
     const H = quick ? 344 : 2752;
     const n = rows * C;
@@ -104,16 +108,7 @@ function cases(quick) {
       );
     }
     for (const type of /** @type {DType[]} */ (['f32', 'bf16', 'f16'])) {
-      const h = rows * H;
       list.push(
-        {
-          name: `gluForward ${type}`, shape: `${rows}×${H}`, bytes: 3 * h * size(type),
-          build: (k, b) => k.gluForward({ gateUp: b.input(2 * h, type), y: b.output(h, type), rows, columns: H, type }),
-        },
-        {
-          name: `gluBackward ${type}`, shape: `${rows}×${H}`, bytes: 5 * h * size(type),
-          build: (k, b) => k.gluBackward({ gateUp: b.input(2 * h, type), dy: b.input(h, type), dGateUp: b.output(2 * h, type), rows, columns: H, type }),
-        },
         {
           name: `activationForward gelu ${type}`, shape, bytes: 2 * n * size(type),
           build: (k, b) => k.activationForward({ x: b.input(n, type), y: b.output(n, type), count: n, activation: 'gelu', type }),
@@ -127,20 +122,34 @@ function cases(quick) {
           build: (k, b) => k.softmaxBackward({ y: b.input(n, type), dy: b.input(n, type), dx: b.output(n, type), rows, columns: C, type }),
         },
         {
-          name: `ropeForward ${type}`, shape: `${rows}×2×16×64 of qkv`, bytes: 4 * rows * 1024 * size(type),
-          build: (k, b) => k.ropeForward({ x: b.input(rows * 3072, type), table: b.data(ropeTable({ positions: 64, headSize: 64 })), rows, heads: 32, headSize: 64, rowStride: 3072, positions: 64, type }),
-        },
-        {
           name: `dropout ${type}`, shape, bytes: 2 * n * size(type),
           build: (k, b) => k.dropout({ x: b.input(n, type), y: b.output(n, type), random: b.data(Uint32Array.of(1, 2, 3, 4)), count: n, p: 0.1, type }),
         },
         {
-          name: `embeddingBackward ${type}`, shape: `${rows}×${C} of 16384`, bytes: n * (size(type) + 8),
-          build: (k, b) => k.embeddingBackward({ ids: b.ids(rows, quick ? 256 : 16384), dy: b.input(n, type), dTable: b.input((quick ? 256 : 16384) * C), tokens: rows, columns: C, vocabulary: quick ? 256 : 16384, type }),
-        },
-        {
           name: `columnSum ${type}`, shape, bytes: n * size(type),
           build: (k, b) => k.columnSum({ x: b.input(n, type), y: b.output(C), rows, columns: C, type }),
+        },
+      );
+    }
+    if (rows > 16384) continue;
+    for (const type of /** @type {DType[]} */ (['f32', 'bf16', 'f16'])) {
+      const h = rows * H;
+      list.push(
+        {
+          name: `gluForward ${type}`, shape: `${rows}×${H}`, bytes: 3 * h * size(type),
+          build: (k, b) => k.gluForward({ gateUp: b.input(2 * h, type), y: b.output(h, type), rows, columns: H, type }),
+        },
+        {
+          name: `gluBackward ${type}`, shape: `${rows}×${H}`, bytes: 5 * h * size(type),
+          build: (k, b) => k.gluBackward({ gateUp: b.input(2 * h, type), dy: b.input(h, type), dGateUp: b.output(2 * h, type), rows, columns: H, type }),
+        },
+        {
+          name: `ropeForward ${type}`, shape: `${rows}×2×16×64 of qkv`, bytes: 4 * rows * 1024 * size(type),
+          build: (k, b) => k.ropeForward({ x: b.input(rows * 3072, type), table: b.data(ropeTable({ positions: 64, headSize: 64 })), rows, heads: 32, headSize: 64, rowStride: 3072, positions: 64, type }),
+        },
+        {
+          name: `embeddingBackward ${type}`, shape: `${rows}×${C} of 16384`, bytes: n * (size(type) + 8),
+          build: (k, b) => k.embeddingBackward({ ids: b.ids(rows, quick ? 256 : 16384), dy: b.input(n, type), dTable: b.input((quick ? 256 : 16384) * C), tokens: rows, columns: C, vocabulary: quick ? 256 : 16384, type }),
         },
       );
     }
@@ -240,6 +249,16 @@ function need(supported, why) {
   if (!supported) throw new Unsupported(why);
 }
 
+/** Milliseconds from the first of some launches of a graph to the end of the last. @param {any} vk @param {number} graph @param {number} launches */
+function launchTime(vk, graph, launches) {
+  vk.waitIdle();
+  const start = performance.now();
+  let value = 0;
+  for (let i = 0; i < launches; i++) value = vk.graphLaunch(graph);
+  vk.waitTimeline(value);
+  return performance.now() - start;
+}
+
 const POISON = 0x7fc17fc1;
 
 class Bench {
@@ -280,6 +299,8 @@ class Bench {
     const { vk, kernels, options } = this;
     /** @type {number[]} */
     const buffers = [];
+    /** @type {number[]} */
+    const graphs = [];
     const make = (/** @type {number} */ bytes) => {
       const handle = vk.createBuffer(Math.ceil(bytes / 16) * 16, 0);
       buffers.push(handle);
@@ -294,8 +315,9 @@ class Bench {
       }
     };
     let allocated = 0;
-    /** @type {{ handle: number, bytes: number }[]} */
-    let outputs = [];
+    /** Those of the first set, which the others write as well. @type {{ handle: number, bytes: number }[]} */
+    const outputs = [];
+    let output = 0;
     /** @type {Buffers} */
     const set = {
       input: (count, type = 'f32') => {
@@ -306,6 +328,8 @@ class Bench {
         return handle;
       },
       output: (count, type = 'f32') => {
+        const held = outputs[output++];
+        if (held) return held.handle;
         const bytes = Math.ceil((count * size(type)) / 4) * 4;
         const handle = make(bytes);
         allocated += bytes;
@@ -335,17 +359,31 @@ class Bench {
         if (words.includes(POISON)) throw new Error(`element ${words.indexOf(POISON)} was not written`);
       }
       const wanted = Math.min(32, Math.max(2, Math.ceil((options.cache * 2 ** 20) / allocated)));
-      while (sets.length < wanted) sets.push([one.build(kernels, set)].flat());
-      outputs = [];
-      const time = (/** @type {number} */ runs) => {
+      while (sets.length < wanted) {
+        output = 0;
+        sets.push([one.build(kernels, set)].flat());
+      }
+      const record = (/** @type {number} */ runs) => {
         const { packed, count } = pack(...Array.from({ length: runs }, (_, i) => sets[i % sets.length]));
-        return vk.batchExecuteAllProfiled(packed, count).batchGpuTimeUs / runs;
+        vk.graphBegin();
+        vk.batchExecuteAll(packed, count);
+        return vk.graphEnd();
       };
-      time(sets.length);
-      const guess = time(sets.length);
-      // About ten milliseconds a sample, every set as often as the others.
-      const rounds = options.quick ? 1 : Math.max(1, Math.min(20, Math.round(10000 / guess / sets.length)));
-      const samples = Array.from({ length: options.quick ? 1 : options.samples }, () => time(rounds * sets.length));
+      const short = record(sets.length);
+      graphs.push(short);
+      launchTime(vk, short, 2);
+      const guess = (1000 * launchTime(vk, short, 1)) / sets.length;
+      // About ten milliseconds, every set as often as the others.
+      const rounds = options.quick ? 1 : Math.max(1, Math.round(10000 / guess / sets.length));
+      const runs = rounds * sets.length;
+      const list = record(runs);
+      graphs.push(list);
+      launchTime(vk, list, options.quick ? 1 : 3);
+      const sample = () =>
+        options.quick
+          ? (1000 * launchTime(vk, list, 1)) / runs
+          : (500 * (launchTime(vk, list, 3) - launchTime(vk, list, 1))) / runs;
+      const samples = Array.from({ length: options.quick ? 1 : options.samples }, sample);
       const us = median(samples);
       return {
         name: one.name,
@@ -356,6 +394,7 @@ class Bench {
       };
     } finally {
       vk.waitIdle();
+      for (const graph of graphs) vk.graphDestroy(graph);
       for (const handle of buffers) vk.destroyBuffer(handle);
     }
   }
@@ -388,10 +427,14 @@ await runMain(USAGE, OPTIONS, async ({ addon, only, samples, cache, quick, json,
   const info = vk.initDevice();
   const kernels = createKernels(vk);
   const bench = new Bench(vk, kernels, { quick, samples, cache });
-  const copy = bench.copyRate();
+  // Of the driver's copy and the copy kernel, the faster.
+  const copies = { command: bench.copyRate(), kernel: bench.run(cases(quick)[0]).gbs ?? 0 };
+  const copy = Math.max(copies.command, copies.kernel);
   /** @type {Result[]} */
   const results = [];
-  const chosen = cases(quick).filter(({ name }) => only === undefined || name.includes(only));
+  const chosen = cases(quick).filter(
+    ({ name, shape }) => only === undefined || only.split(',').some((part) => `${name} ${shape}`.includes(part)),
+  );
   for (const [i, one] of chosen.entries()) {
     if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${i + 1}/${chosen.length} ${one.name} ${one.shape}`);
     try {
@@ -424,7 +467,7 @@ await runMain(USAGE, OPTIONS, async ({ addon, only, samples, cache, quick, json,
   const measured = results.filter((r) => r.error === undefined);
   const failed = results.filter((r) => r.error !== undefined);
   const head = ['kernel', 'shape', 'µs', 'GB/s', 'TFLOP/s', 'share'];
-  console.log(`${info.deviceName}; copy ${format(copy)} GB/s (read and write)\n\n${textTable(head, measured.map(row))}`);
+  console.log(`${info.deviceName}; copies read and write ${format(copies.kernel)} GB/s by the kernel, ${format(copies.command)} by the driver\n\n${textTable(head, measured.map(row))}`);
   for (const { name, shape, error } of failed) console.log(`not run: ${name} ${shape}: ${error}`);
 
   if (json) {
@@ -446,7 +489,7 @@ await runMain(USAGE, OPTIONS, async ({ addon, only, samples, cache, quick, json,
               return best > 0 ? [{ value: `${format(best)} TFLOP/s`, label: `fastest product, ${precision}` }] : [];
             }),
           ]),
-          paragraph(`GPU time, median of ${samples} samples; fresh random data, rotating over more than ${cache} MiB.`),
+          paragraph(`Median of ${samples} samples; fresh random data, rotating over more than ${cache} MiB.`),
         ],
       },
       { title: 'Kernels that memory bounds', html: [barChart({ title: 'GB/s', series: ['GB/s'], groups: bars(memory, 'gbs') }), table(head, memory.map(row))] },

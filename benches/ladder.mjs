@@ -39,6 +39,7 @@ function rungs(precision) {
   return [
     { name: 'recorded graphs' },
     { name: 'packed lists', args: LISTS },
+    { name: '… recording in the call', args: LISTS, env: { HELIOS_RECORD_THREAD: '0' } },
     { name: '… one command slot', args: LISTS, env: { HELIOS_RING_SLOTS: '1' } },
     { name: '… batches of 256', args: LISTS, env: { HELIOS_FLUSH_DISPATCHES: '256' } },
     { name: '… descriptor sets', args: LISTS, env: { HELIOS_DISABLE_PUSH_DESCRIPTORS: '1' } },
@@ -50,6 +51,7 @@ function rungs(precision) {
       name: 'all of these off',
       args: ['--mode', 'calls', '--explicit-transposes', '--precision', 'f32'],
       env: {
+        HELIOS_RECORD_THREAD: '0',
         HELIOS_RING_SLOTS: '1',
         HELIOS_FLUSH_DISPATCHES: '256',
         HELIOS_DISABLE_PUSH_DESCRIPTORS: '1',

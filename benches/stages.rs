@@ -1,11 +1,13 @@
-//! Cost of the pure stages on the way of a packed list: decoding a record, planning a binding.
+//! Cost of the pure stages on the way of a packed list: decoding a record, planning a binding,
+//! writing and reading the recorder's words.
 //!
 //! `cargo bench --bench stages`; with `-- --quick` it takes seconds. Times are for the whole list;
 //! the throughput (elements per second) is of records or bindings.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use helios_vk::commands::{Command, Commands};
 use helios_vk::decode::{Batch, PipelineShape, Tables, decode_packed, decode_words};
-use helios_vk::hazard::{Access, Marks, Stage, Tracker};
+use helios_vk::hazard::{Access, Marks, Stage, Stages, Tracker};
 use std::hint::black_box;
 
 /// Dispatches in a list; about what the recorded run sends in its largest ones.
@@ -192,5 +194,46 @@ fn hazards(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, decode, hazards);
+/// The words that go to the recorder: written by the call, read by the recorder.
+fn commands(criterion: &mut Criterion) {
+    let handles = handles();
+    let mut batch = Batch::default();
+    let list = packed_list();
+    decode_packed(&list, RECORDS, &handles, &mut batch).expect("a good list");
+    let mut group = criterion.benchmark_group("commands, 4 buffers and 16 push bytes");
+    group.throughput(Throughput::Elements(RECORDS as u64));
+    let mut commands = Commands::default();
+    let write = |commands: &mut Commands| {
+        commands.clear();
+        for dispatch in black_box(&batch.dispatches) {
+            let push = dispatch.push(&list);
+            let groups = dispatch.groups;
+            commands.dispatch(
+                Stages::COMPUTE,
+                dispatch.pipeline,
+                groups,
+                BINDINGS,
+                push.len(),
+            );
+            for slot in batch.buffers_of(dispatch) {
+                commands.binding(u64::from(*slot), 0, 4096);
+            }
+            commands.push(push);
+        }
+    };
+    group.bench_function("write", |bencher| bencher.iter(|| write(&mut commands)));
+    write(&mut commands);
+    group.bench_function("read", |bencher| {
+        bencher.iter(|| {
+            let words = |command| match command {
+                Command::Dispatch { bindings, push, .. } => bindings.len() + push.len(),
+                _ => 0,
+            };
+            black_box(&commands).iter().map(words).sum::<usize>()
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, decode, hazards, commands);
 criterion_main!(benches);

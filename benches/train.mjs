@@ -8,6 +8,7 @@ import { loadCheckpoint } from './gpt/checkpoint.mjs';
 import { PRESETS, checkConfig, flopsPerToken, parameterTable } from './gpt/config.mjs';
 import { loadText, stepBatch, unigramEntropy } from './gpt/data.mjs';
 import { measurePeak } from './gpt/peak.mjs';
+import { profileTable } from './gpt/profile.mjs';
 import { Progress, formatBytes, formatCount, formatDuration, formatFlops, median } from './gpt/progress.mjs';
 import { trainingReport } from './gpt/report.mjs';
 import { recentRate, runTraining } from './gpt/run.mjs';
@@ -44,7 +45,7 @@ Output
   --report FILE         results as a page with charts
   --dump-batches FILE   write every step's batches (safetensors), for benches/pytorch/train.py
   --kernel-times        GPU time of a step by kernel, from timestamps around each dispatch
-  --profile FILE        GPU time by kernel (in --json), and a Perfetto trace into FILE, where the addon can
+  --profile FILE        GPU time by pipeline, host time by call, and a Perfetto trace into FILE
   --quiet               nothing but errors
   --help
 `;
@@ -201,7 +202,6 @@ async function main() {
     interrupted = true;
   };
   process.on('SIGINT', interrupt);
-  if (values.profile !== undefined) vk.profileStart({ trace: values.profile });
   const started = performance.now();
   progress.begin(firstStep);
   /** @type {import('./gpt/progress.mjs').ProgressState} */
@@ -213,6 +213,7 @@ async function main() {
     tokens,
     mode: /** @type {'auto' | 'plain' | 'calls' | 'graph'} */ (values.mode ?? 'auto'),
     explicitTransposes: values['explicit-transposes'],
+    profile: values.profile === undefined ? undefined : () => void vk.profileStart({ trace: values.profile }),
     state: resumed?.state,
     checkpoints: values.checkpoint,
     checkpointEvery,
@@ -292,6 +293,7 @@ function summary(result, averaged) {
     `time              ${formatDuration(result.seconds * 1000)}`,
   ];
   if (result.kernelTimes) lines.push('', ...kernelTable(result.kernelTimes));
+  if (result.profile) lines.push('', ...profileTable(result.profile));
   return `${lines.join('\n')}\n${result.sample ? `\n${result.sample}\n` : ''}`;
 }
 

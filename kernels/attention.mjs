@@ -4,7 +4,9 @@
 // buffer, and their gradients are written into the same shape. With P = softmax(scale * Q K^T): O = P V,
 // dV = P^T dO, dS = scale * P * (dO V^T - rowsum(dO * O)), dQ = dS K, dK = dS^T Q (Dao et al., arXiv:2205.14135).
 // The f32 kernels run everywhere; the matrix-unit kernels round Q, K, V, dO, P and dS to f16 or bf16, and keep the
-// softmax and every sum in f32.
+// softmax and every sum in f32. Of those there are two sets: the `register` kernels never let scores leave registers,
+// which needs a driver that lays accumulators and operands out alike (asked once, by a kernel of its own); the
+// `scratch` kernels pass them through shared memory and need nothing of the kind.
 
 import { ceilDiv, finite, integer, pushConstants, tensor } from './base.mjs';
 import { coopShapes } from './matmul.mjs';
@@ -21,6 +23,19 @@ import { coopShapes } from './matmul.mjs';
  * @property {number} walked rows that it walks over at a time
  * @property {number} [threads] f32: invocations of a workgroup
  * @property {{ m: number, n: number, k: number }} [shape] matrix units: the instruction
+ * @property {'register' | 'scratch'} [kernel] matrix units: where scores live; `register` where the device can
+ * @property {number} [group] register, backward: fragments of walked rows worked on at a time
+ */
+
+/**
+ * Where a driver puts the elements of an accumulator and of a left operand, if alike and by bits: bit b of a lane's
+ * number (of a component's) moves the element down or right by 2^(n - 1), where n is hexadecimal digit b; 0: not at all.
+ * @typedef {object} LaneMap
+ * @property {number} laneRows
+ * @property {number} laneColumns
+ * @property {number} partRows
+ * @property {number} partColumns
+ * @property {number} own rows that a lane has components of
  */
 
 /**
@@ -59,6 +74,57 @@ import { coopShapes } from './matmul.mjs';
 
 /** @typedef {AttentionArgs & AttentionGradients} AttentionBackwardArgs */
 
+/**
+ * The map that both kinds of matrix follow, or undefined if they differ or follow none of the kind.
+ * @param {ArrayLike<number>} accumulator row | column << 8 of every component of lane 0, then of lane 1 …
+ * @param {ArrayLike<number>} operand the same of a left operand
+ * @param {{ m: number, n: number, k: number }} shape
+ * @param {number} lanes
+ * @returns {LaneMap | undefined}
+ */
+export function laneMap(accumulator, operand, { m, n, k }, lanes) {
+  const parts = (m * n) / lanes;
+  const bits = Math.log2(parts);
+  if (n !== k || !Number.isInteger(bits) || bits > 5 || !Number.isInteger(Math.log2(lanes)) || lanes > 128) return undefined;
+  if (accumulator.length !== m * n || operand.length !== m * k || accumulator[0] !== 0) return undefined;
+  // The digit of a move: down in `rows`, right in `columns`, by a power of two.
+  const digits = { rows: 0, columns: 0 };
+  const read = (/** @type {number} */ count, /** @type {number} */ stride) => {
+    digits.rows = digits.columns = 0;
+    for (let b = 0; 1 << b < count; b++) {
+      const place = accumulator[(1 << b) * stride];
+      const [row, column] = [place & 255, place >> 8];
+      if ((row !== 0) === (column !== 0) || !Number.isInteger(Math.log2(row + column)) || row + column > 128) return false;
+      digits[row ? 'rows' : 'columns'] += (Math.log2(row + column) + 1) * 16 ** b;
+    }
+    return true;
+  };
+  if (!read(lanes, parts)) return undefined;
+  const lane = { ...digits };
+  if (!read(parts, 1)) return undefined;
+  const map = { laneRows: lane.rows, laneColumns: lane.columns, partRows: digits.rows, partColumns: digits.columns };
+  const spread = (/** @type {number} */ index, /** @type {number} */ code) => {
+    let sum = 0;
+    for (let b = 0; 1 << b <= index; b++) {
+      const digit = Math.floor(code / 16 ** b) & 15;
+      if (digit && (index >> b) & 1) sum += 1 << (digit - 1);
+    }
+    return sum;
+  };
+  const seen = new Set();
+  for (let x = 0; x < m * n; x++) {
+    const [l, i] = [Math.floor(x / parts), x % parts];
+    const row = spread(l, map.laneRows) + spread(i, map.partRows);
+    const column = spread(l, map.laneColumns) + spread(i, map.partColumns);
+    if (accumulator[x] !== (row | (column << 8)) || operand[x] !== accumulator[x] || row >= m || column >= n) return undefined;
+    seen.add(accumulator[x]);
+  }
+  if (seen.size !== m * n) return undefined;
+  let own = 1;
+  for (let b = 0; b < bits; b++) if (Math.floor(map.partRows / 16 ** b) & 15) own *= 2;
+  return { ...map, own };
+}
+
 /** @param {KernelContext} context */
 export function attentionKernels(context) {
   const { info, isCpu } = context;
@@ -72,6 +138,34 @@ export function attentionKernels(context) {
   const usable = (/** @type {'f16' | 'bf16'} */ half, /** @type {number} */ d) =>
     coopShapes(info, half).filter((s) => subgroup % s.m === 0 && d % s.n === 0 && d % s.k === 0);
 
+  /** Asks the device where it puts elements. @param {'f16' | 'bf16'} half @param {{ m: number, n: number, k: number }} shape */
+  function probe(half, { m, n, k }) {
+    if (n !== k || (m * n) % subgroup || subgroup > maxThreads) return undefined;
+    const slots = (m * n) / subgroup;
+    const words = 2 * m * n;
+    const buffer = context.vk.createBuffer(words * 4, 1);
+    try {
+      context.vk.fillBuffer(buffer, words * 4, 0xffffffff); // what is not written fits no map
+      const { pipeline, push: bytes } = context.dispatch(`attention_layout_${half}`, {
+        buffers: [buffer], writes: 1, groups: 1, push: pushConstants([slots]), specialization: [subgroup, m, n, k], ...subgroupOptions(),
+      });
+      context.vk.dispatch(pipeline, [buffer], 1, 1, 1, bytes);
+      const found = new Uint32Array(context.vk.readBuffer(buffer).buffer);
+      return laneMap(found.subarray(0, m * n), found.subarray(m * n), { m, n, k }, subgroup);
+    } finally {
+      context.vk.destroyBuffer(buffer);
+    }
+  }
+  /** By precision and instruction. @type {Map<string, LaneMap>} */
+  const maps = new Map();
+  const nameOf = (/** @type {string} */ half, /** @type {any} */ s) => `${half} ${s.m}x${s.n}x${s.k}`;
+  for (const half of /** @type {const} */ (['f16', 'bf16'])) {
+    for (const shape of coopShapes(info, half)) {
+      const map = probe(half, shape);
+      if (map) maps.set(nameOf(half, shape), map);
+    }
+  }
+
   /**
    * Whether the device can compute attention in this precision.
    * @param {'f32' | 'f16' | 'bf16'} precision @param {number} [headSize]
@@ -79,6 +173,17 @@ export function attentionKernels(context) {
   function attentionSupports(precision, headSize = 64) {
     if (precision === 'f32') return true;
     return (precision === 'f16' || precision === 'bf16') && usable(precision, headSize).length > 0;
+  }
+
+  /**
+   * Which kernels compute attention in this precision here: `register` and `scratch` are the two sets for matrix units.
+   * @param {'f32' | 'f16' | 'bf16'} precision @param {number} [headSize]
+   * @returns {'f32' | 'register' | 'scratch' | undefined} undefined where none can
+   */
+  function attentionKind(precision, headSize = 64) {
+    if (!attentionSupports(precision, headSize)) return undefined;
+    if (precision === 'f32') return 'f32';
+    return maps.has(nameOf(precision, usable(precision, headSize)[0])) ? 'register' : 'scratch';
   }
 
   const sharedF32 = (/** @type {boolean} */ backward, /** @type {number} */ r, /** @type {number} */ c, /** @type {number} */ d) =>
@@ -96,9 +201,10 @@ export function attentionKernels(context) {
       const tiles = isCpu ? [[16, 16], [16, 8], [8, 8]] : [[32, backward ? 32 : 16], [16, 16], [16, 8], [8, 8]];
       const [held, walked] = tiles.find(([r, c]) => sharedF32(backward, r, c, d) <= shared) ?? [8, 8];
       const plan = { held, walked, ...override };
-      const threads = override.threads ?? Math.min(maxThreads, plan.held * (isCpu ? 2 : 4));
-      // Eight threads a row; rows and keys divide among them.
-      if (plan.held % 8 || plan.walked % 8 || threads % 8 || plan.held % (threads / 8)) {
+      const threads = override.threads ?? Math.min(maxThreads, plan.held * (isCpu ? 2 : backward ? 8 : 4));
+      // Eight threads a row, in the backward pass of either half; rows and keys divide among them.
+      const perRow = backward ? 16 : 8;
+      if (plan.held % 8 || plan.walked % 8 || threads % perRow || plan.held % (threads / perRow)) {
         throw new RangeError(`${kernel}: ${plan.held} x ${plan.walked} rows do not divide among ${threads} threads`);
       }
       const bytes = sharedF32(backward, plan.held, plan.walked, d);
@@ -110,6 +216,8 @@ export function attentionKernels(context) {
     if (!known.some((s) => s.m === shape.m && s.n === shape.n && s.k === shape.k)) {
       throw new RangeError(`${kernel}: no ${shape.m}x${shape.n}x${shape.k} ${precision} matrix instruction`);
     }
+    const map = maps.get(nameOf(precision, shape));
+    if ((override.kernel ?? (map ? 'register' : 'scratch')) === 'register') return registerPlan(kernel, { d, override, shape, map }, backward);
     const perRow = subgroup / shape.m;
     const fault = (/** @type {number} */ held, /** @type {number} */ walked) => {
       const threads = (held / shape.m) * subgroup;
@@ -133,6 +241,27 @@ export function attentionKernels(context) {
     const reason = fault(plan.held, plan.walked);
     if (reason) throw new RangeError(`${kernel}: the plan cannot run on ${info.deviceName}: ${reason}`);
     return { ...plan, threads: (plan.held / shape.m) * subgroup };
+  }
+
+  /** @param {string} kernel @param {any} p @param {boolean} backward */
+  function registerPlan(kernel, { d, override, shape, map }, backward) {
+    if (!map) throw new RangeError(`${kernel}: ${info.deviceName} lays ${shape.m}x${shape.n}x${shape.k} matrices out in a way that the register kernels do not know`);
+    const { m, n } = shape;
+    const fault = (/** @type {any} */ { held, walked, group }) => {
+      const threads = (held / m) * subgroup;
+      if (!Number.isInteger(held / m) || threads > maxThreads) return `${held} rows make ${threads} threads`;
+      if (walked % (n * group)) return `${walked} rows do not divide into ${group} fragments`;
+      if (((walked * d) / 8) % threads) return 'loads do not divide';
+      const vectors = Math.max(2 * walked * (d / 8 + 1), held * (d / 8 + 1), (threads / subgroup) * m * (d / 4 + 2));
+      const bytes = 16 * vectors + (backward ? 8 * walked : 0);
+      return bytes > shared ? `${bytes} bytes of shared memory, the device allows ${shared}` : undefined;
+    };
+    // Measured on an H200: [4, 64, 2]. CPU drivers compile an unrolled tile for seconds: keep it small.
+    const tiles = (isCpu ? [[2, 16, 1], [2, 8, 1], [1, 8, 1]] : [[4, 64, 2], [4, 32, 2], [4, 32, 1], [2, 32, 1], [2, 16, 1], [1, 16, 1], [1, 8, 1]])
+      .map(([subgroups, walked, group]) => ({ held: subgroups * m, walked, group: backward ? group : 1, ...override }));
+    const plan = tiles.find((tile) => !fault(tile));
+    if (!plan) throw new RangeError(`${kernel}: no register tile can run on ${info.deviceName}: ${fault(tiles[0])}`);
+    return { ...plan, kernel: 'register', shape, map, threads: (plan.held / m) * subgroup };
   }
 
   /** @param {string} kernel @param {AttentionArgs} args */
@@ -219,6 +348,15 @@ export function attentionKernels(context) {
   function pipelineOf(p, plan, written) {
     const common = [plan.threads, plan.held, plan.walked, p.headSize, p.causal ? 1 : 0];
     if (p.precision === 'f32') return { specialization: common };
+    if (plan.kernel === 'register') {
+      const { shape, map } = plan;
+      return {
+        specialization: [...common, shape.m, shape.n, shape.k, subgroup, p.type === 'f32' ? 1 : 0, written === 'f32' ? 1 : 0,
+          p.outType === 'f32' ? 1 : 0, plan.group, map.laneRows, map.laneColumns, map.partRows,
+          map.partColumns, map.own],
+        ...subgroupOptions(),
+      };
+    }
     return {
       specialization: [...common, plan.shape.m, plan.shape.n, plan.shape.k, subgroup, p.type === 'f32' ? 1 : 0,
         written === 'f32' ? 1 : 0, p.outType === 'f32' ? 1 : 0],
@@ -235,7 +373,8 @@ export function attentionKernels(context) {
     const kernel = 'attentionForward';
     const p = problemOf(kernel, args);
     const plan = planOf(kernel, p, false);
-    const name = p.precision === 'f32' ? 'attention_f32_forward' : `attention_coop_forward_${p.precision}`;
+    const name = p.precision === 'f32' ? 'attention_f32_forward'
+      : `attention_${plan.kernel === 'register' ? 'register' : 'coop'}_forward_${p.precision}`;
     return context.dispatch(name, {
       buffers: [p.q.buffer, p.k.buffer, p.v.buffer, p.out.buffer, p.lse.buffer],
       writes: (1 << 3) | (1 << 4),
@@ -271,6 +410,7 @@ export function attentionKernels(context) {
     const bytes = push(p, { dOut, delta, dQ, dK, dV, rowGrad });
     const threads = isCpu ? 32 : 128;
     const blocks = ceilDiv(p.tokens, plan.held);
+    const family = plan.kernel === 'register' ? 'attention_register_backward' : 'attention_coop_backward';
     return [
       context.dispatch(p.outType === 'f32' ? 'attention_delta' : `attention_delta_${p.outType}`, {
         buffers: [p.out.buffer, dOut.buffer, delta.buffer],
@@ -279,7 +419,7 @@ export function attentionKernels(context) {
         push: bytes,
         specialization: [threads, 0, 0, p.headSize],
       }),
-      context.dispatch(p.precision === 'f32' ? 'attention_f32_backward' : `attention_coop_backward_${p.precision}`, {
+      context.dispatch(p.precision === 'f32' ? 'attention_f32_backward' : `${family}_${p.precision}`, {
         buffers: [p.q.buffer, p.k.buffer, p.v.buffer, dOut.buffer, p.lse.buffer, delta.buffer, dQ.buffer, dK.buffer, dV.buffer],
         writes: (1 << 6) | (1 << 7) | (1 << 8),
         groups: [2 * blocks, p.heads, p.batch],
@@ -298,5 +438,5 @@ export function attentionKernels(context) {
     return { buffer: ownDelta.handle, offset: 0 };
   }
 
-  return { attentionForward, attentionBackward, attentionSupports };
+  return { attentionForward, attentionBackward, attentionSupports, attentionKind };
 }

@@ -195,21 +195,69 @@ export class KernelContext {
     this.owned = [];
   }
 
+  /** Most workgroups of a normalization's backward pass: each leaves a row of sums behind. */
+  get normBlocks() {
+    return this.isCpu ? 16 : 792;
+  }
+
+  /** Rows that a team of it takes at a time, and whether it loads the next ones ahead. */
+  get normBackward() {
+    return { batch: 1, ahead: 1 };
+  }
+
+  /** Workgroups that fill the device and find more to do than one item each: launching has its price, too. */
+  get residentGroups() {
+    return this.isCpu ? this.maxGroups : 1056;
+  }
+
   /** The workgroup size of kernels that stride over elements. */
   get flatThreads() {
     return Math.min(this.isCpu ? 64 : 256, this.info.maxComputeWorkGroupInvocations);
   }
 
   /**
-   * Threads for a row of `vectors`, and how many vectors each keeps in registers (0: the row is read again instead).
-   * @param {number} vectors @param {number} most vectors a thread should keep at the most
+   * Who takes a row of `vectors`: a team, which is a subgroup where the row is short, else the workgroup. `chunks` is
+   * how many vectors a lane of it keeps in registers (0: the row is read again instead).
+   * @param {number} vectors
+   * @param {{ most?: number, lanes?: number, batch?: number, wide?: boolean }} [limits] vectors that a thread of a
+   *   workgroup should keep at the `most`, and that the `lanes` of a subgroup may; `batch` of rows that a team takes at
+   *   a time, for the kernels that can; `wide` where a vector is kept as four f32, and not as pairs
    */
-  rowPlan(vectors, most = 8) {
-    const limit = Math.min(this.isCpu ? 32 : 1024, this.info.maxComputeWorkGroupInvocations);
+  rowPlan(vectors, { most = 8, lanes = 4, batch = 1, wide = true } = {}) {
+    const { info } = this;
+    const subgroup = info.subgroupSize;
+    const limit = Math.min(this.isCpu ? 32 : 1024, info.maxComputeWorkGroupInvocations);
     let threads = Math.min(limit, Math.max(32, Math.min(256, nextPowerOfTwo(ceilDiv(vectors, 2)))));
-    while (ceilDiv(vectors, threads) > most && 2 * threads <= limit) threads *= 2;
-    const chunks = ceilDiv(vectors, threads);
-    return { threads, chunks: chunks > 2 * most ? 0 : chunks };
+    let teams = 0;
+    // Lanes are numbered from 0 without gaps only where subgroups are full.
+    if (info.computeFullSubgroupsSupported && ceilDiv(vectors, subgroup) <= lanes && limit % subgroup === 0) {
+      threads = Math.min(limit, Math.max(subgroup, 128));
+      teams = threads / subgroup;
+    }
+    while (!teams && ceilDiv(vectors, threads) > most && 2 * threads <= limit) threads *= 2;
+    const width = teams ? subgroup : threads;
+    let chunks = ceilDiv(vectors, width);
+    // A thread that keeps more than it should spills; and no more than three quarters of 64 K registers.
+    if (chunks > 2 * most || chunks * width > (wide ? 12288 : 24576)) chunks = 0;
+    if (chunks === 0) batch = 1;
+    return {
+      /** Rows that a workgroup takes at a time. */
+      rows: Math.max(1, teams) * batch,
+      specialization: [threads, chunks, teams ? 1 : 0, chunks * width === vectors ? 1 : 0, batch],
+      options: teams ? this.wholeSubgroups : {},
+    };
+  }
+
+  /** Options of a pipeline whose subgroups are all of the size that the device names. @returns {PipelineOptions} */
+  get wholeSubgroups() {
+    const { info } = this;
+    /** @type {PipelineOptions} */
+    const options = {};
+    if (info.subgroupSizeControlSupported && info.minSubgroupSize !== info.maxSubgroupSize) {
+      options.requiredSubgroupSize = info.subgroupSize;
+    }
+    if (info.computeFullSubgroupsSupported) options.fullSubgroups = true;
+    return options;
   }
 
   /**

@@ -254,19 +254,18 @@ export function elementwiseKernels(context) {
     integer(kernel, 'batch * rows * columns', batch * rows * columns);
     const x = tensor(kernel, 'x', args.x);
     const y = tensor(kernel, 'y', args.y);
-    for (const [name, value] of Object.entries({ rows, columns, 'x.offset': x.offset, 'y.offset': y.offset })) {
-      if (value % per) throw new RangeError(`${kernel}: ${name} must be even for ${type}, got ${value}`);
-    }
-    const side = 32 * per;
+    const { width, suffix } = accessWidth(kernel, [type], { rows, columns, 'x.offset': x.offset, 'y.offset': y.offset });
+    const wide = width === 4;
+    const side = wide ? 64 : 32 * per;
     const rowTiles = ceilDiv(rows, side);
     const columnTiles = ceilDiv(columns, side);
     const tiles = batch * rowTiles * columnTiles;
-    return context.dispatch(per === 2 ? 'transpose_16' : 'transpose_f32', {
+    return context.dispatch(`transpose_${per === 2 ? '16' : 'f32'}${suffix}`, {
       buffers: [x.buffer, y.buffer],
       writes: 0b10,
       groups: context.strideGroups(tiles, 1),
-      specialization: [context.isCpu ? 1 : 8],
-      push: pushConstants([rows, columns, rowTiles, columnTiles, tiles, x.offset / per, y.offset / per]),
+      specialization: [context.isCpu ? 1 : wide ? 16 : 8],
+      push: pushConstants([rows, columns, rowTiles, columnTiles, tiles, x.offset / width, y.offset / width]),
     });
   }
 

@@ -87,7 +87,7 @@ export function embeddingKernels(context) {
     return context.dispatch(`embedding${learned ? '_position' : ''}_forward_${types}${suffix}`, {
       buffers,
       writes: 0b100,
-      groups: context.strideGroups(tokens * vectors, threads),
+      groups: Math.min(context.strideGroups(tokens * vectors, threads), context.residentGroups),
       specialization: [threads],
       push: pushConstants([
         tokens,

@@ -34,7 +34,12 @@ import { h200Plan } from './matmul-h200.mjs';
  * @property {number} [wn] coop: columns of a subgroup's tile
  * @property {number} [stages] buffers of the staged tile, 1 or 2
  * @property {number} [ahead] coop: 1 loads the fragments of a step during the step before
+ * @property {number} [direct] coop: 1 stores fragments of f32 results as they are; by default they pass through shared
+ *   memory, so that threads store whole lines
  * @property {number} [splits] parts that K is split into; 1 when left out
+ * @property {number} [wave] workgroups that the device runs at once; for `tail`
+ * @property {number} [tail] parts that K is split into for the tiles that are left after the last whole wave, which
+ *   would leave most of the device idle; for a single product without `half`
  */
 
 /**
@@ -76,6 +81,7 @@ import { h200Plan } from './matmul-h200.mjs';
 const LOAD_EXACT = 0;
 const LOAD_VECTOR = 1;
 const LOAD_SCALAR = 2;
+const LOAD_CLAMP = 3;
 
 const EPI_BETA = 1;
 const EPI_BIAS = 2;
@@ -298,6 +304,7 @@ export function matmulKernels(context) {
     }
     return {
       m, n, k, batch, precision, half, aType, bType, cType,
+      beta: args.beta ?? 0,
       transA: Boolean(args.transA),
       transB: Boolean(args.transB),
       dual: args.half !== undefined,
@@ -313,9 +320,24 @@ export function matmulKernels(context) {
     }
     const fault = planFault(plan, problem);
     if (fault) throw new RangeError(`matmul: the plan cannot run on ${info.deviceName}: ${fault}`);
+    const tiles = ceilDiv(problem.m, plan.bm) * ceilDiv(problem.n, plan.bn);
+    const tail = integer('matmul', 'tail', plan.tail ?? 1, 1, 64);
+    const wave = integer('matmul', 'wave', plan.wave ?? tiles, 1);
+    plan.rest = tiles % wave;
+    const tailed = tail > 1 && plan.rest > 0 && problem.batch === 1 && !problem.dual &&
+      tiles - plan.rest + plan.rest * tail <= context.maxGroups;
     // A split holds whole tiles of depth, and none is empty.
-    plan.kPerSplit = ceilDiv(ceilDiv(problem.k, plan.bk), integer('matmul', 'splits', plan.splits, 1, 64)) * plan.bk;
+    const splits = tailed ? tail : integer('matmul', 'splits', plan.splits, 1, 64);
+    plan.kPerSplit = ceilDiv(ceilDiv(problem.k, plan.bk), splits) * plan.bk;
     plan.splits = ceilDiv(problem.k, plan.kPerSplit);
+    plan.whole = tiles - plan.rest;
+    if (tailed && plan.splits > 1) {
+      plan.tail = plan.splits;
+      plan.splits = 1;
+    } else {
+      delete plan.tail;
+      delete plan.wave;
+    }
     return plan;
   }
 
@@ -325,12 +347,13 @@ export function matmulKernels(context) {
    * @returns {MatmulPlan}
    */
   function matmulPlan(args) {
-    const { kPerSplit: _, ...plan } = planOf(problemOf(args), args.plan);
+    const { kPerSplit: _, whole: _whole, rest: _rest, ...plan } = planOf(problemOf(args), args.plan);
     return plan;
   }
 
   /** @param {any} problem @param {any} plan */
   function workspaceFloats({ m, n, batch }, plan) {
+    if (plan.tail) return plan.tail * plan.rest * plan.bm * plan.bn;
     if (plan.splits === 1) return 0;
     return batch * plan.splits * ceilDiv(m, plan.bm) * plan.bm * ceilDiv(n, plan.bn) * plan.bn;
   }
@@ -354,13 +377,15 @@ export function matmulKernels(context) {
   }
 
   /**
-   * How an operand can be read: `contiguous` is the extent of its rows in memory.
-   * @param {{ type: string, ld: number, offset: number, stride: number, contiguous: number, exact: boolean }} operand
+   * How an operand can be read: `contiguous` is the extent of its rows in memory, `whole` whether K is whole tiles,
+   * `clamp` how many neighbours a thread reads.
+   * @param {{ type: string, ld: number, offset: number, stride: number, contiguous: number, exact: boolean, whole: boolean, clamp: number }} operand
    */
-  function loadMode({ type, ld, offset, stride, contiguous, exact }) {
+  function loadMode({ type, ld, offset, stride, contiguous, exact, whole, clamp }) {
     const vec = type === 'f32' ? 4 : 8;
     if (ld % vec || offset % vec || stride % vec) return LOAD_SCALAR;
     if (exact) return LOAD_EXACT;
+    if (whole && contiguous % clamp === 0) return LOAD_CLAMP;
     return contiguous % vec ? LOAD_SCALAR : LOAD_VECTOR;
   }
 
@@ -424,30 +449,31 @@ export function matmulKernels(context) {
       (!h || [h.offset, ldh, strideH].every((v) => v % 4 === 0));
     const split = plan.splits > 1;
     const toF32 = cType === 'f32' && !dual;
-    const direct = plan.kernel === 'coop' && m % plan.tm === 0 && n % plan.tn === 0 && vec4 && toF32 && !bias;
+    const direct = plan.kernel === 'coop' && plan.direct === 1 && m % plan.tm === 0 && n % plan.tn === 0 && vec4 && toF32 && !bias;
     // Sums that alpha scales at the end can start from beta / alpha * C.
     const early = beta !== 0 && alpha !== 0 && (plan.kernel === 'f32' || direct);
     const epi = split
-      ? EPI_EXACT | EPI_VEC4 | (plan.kernel === 'coop' ? EPI_DIRECT : 0)
+      ? EPI_EXACT | EPI_VEC4 | (plan.kernel === 'coop' && plan.direct === 1 ? EPI_DIRECT : 0)
       : effects |
         (tilesExact ? EPI_EXACT : 0) |
         (vec4 ? EPI_VEC4 : 0) |
         (direct ? EPI_DIRECT : 0) |
         (early ? EPI_EARLY : 0);
+    const clamp = plan.kernel === 'f32' ? 4 : 8;
     const modeA = loadMode({
       type: aType, ld: lda, offset: a.offset, stride: strideA,
-      contiguous: transA ? m : k, exact: m % plan.bm === 0 && k % plan.bk === 0,
+      contiguous: transA ? m : k, exact: m % plan.bm === 0 && k % plan.bk === 0, whole: k % plan.bk === 0, clamp,
     });
     const modeB = loadMode({
       type: bType, ld: ldb, offset: b.offset, stride: strideB,
-      contiguous: transB ? k : n, exact: n % plan.bn === 0 && k % plan.bk === 0,
+      contiguous: transB ? k : n, exact: n % plan.bn === 0 && k % plan.bk === 0, whole: k % plan.bk === 0, clamp,
     });
 
     const tilesM = ceilDiv(m, plan.bm);
     const tilesN = ceilDiv(n, plan.bn);
     const padM = tilesM * plan.bm;
     const padN = tilesN * plan.bn;
-    const work = split
+    const work = split || plan.tail
       ? args.workspace === undefined
         ? workspaceOf(workspaceFloats(problem, plan))
         : tensor('matmul', 'workspace', args.workspace)
@@ -455,11 +481,12 @@ export function matmulKernels(context) {
     if (work && work.offset % 4) throw new RangeError(`matmul: workspace.offset must be a multiple of 4, got ${work.offset}`);
 
     const { name, specialization, options } = pipelineOf(plan, problem, { modeA, modeB, epi });
-    const out = work ?? c;
+    const out = split ? /** @type {{ buffer: number, offset: number }} */ (work) : c;
     // Absent inputs are never read; A stands in, so that no false dependency arises.
     const buffers = [a.buffer, b.buffer, (split ? undefined : bias)?.buffer ?? a.buffer,
       (split ? undefined : residual)?.buffer ?? a.buffer, out.buffer];
     if (h && !split) buffers.push(h.buffer);
+    if (work && plan.tail) buffers.push(work.buffer);
 
     /** @type {Dispatch[]} */
     const dispatches = [];
@@ -476,15 +503,15 @@ export function matmulKernels(context) {
           a.offset + first * (transA ? 1 : lda), b.offset, bias?.offset ?? 0,
           (residual?.offset ?? 0) + first * ldr, out.offset + first * (split ? padN : ldc), (h?.offset ?? 0) + first * ldh,
           strideA, strideB, strideBias, strideR, split ? padM * padN : strideC, strideH,
-          plan.kPerSplit, plan.splits,
+          plan.kPerSplit, plan.splits, plan.whole, plan.rest, work?.offset ?? 0,
         ],
         split ? [1, 0] : [alpha, beta],
       );
       dispatches.push(
         context.dispatch(name, {
           buffers,
-          writes: (1 << 4) | (h && !split ? 1 << 5 : 0),
-          groups: [rows * tilesN, plan.splits, batch],
+          writes: (1 << 4) | ((h && !split) || plan.tail ? 1 << 5 : 0),
+          groups: [plan.tail ? plan.whole + plan.rest * plan.tail : rows * tilesN, plan.splits, batch],
           push,
           specialization,
           ...options,
@@ -493,7 +520,7 @@ export function matmulKernels(context) {
     }
 
     if (work) {
-      const reduce = `matmul_reduce${toF32 ? '' : `_${half}`}${dual ? '_dual' : ''}`;
+      const reduce = `matmul_reduce${plan.tail ? '_tail' : ''}${toF32 ? '' : `_${half}`}${dual ? '_dual' : ''}`;
       const threads = Math.min(256, maxThreads);
       const target = [work.buffer, bias?.buffer ?? work.buffer, residual?.buffer ?? work.buffer, c.buffer];
       if (h) target.push(h.buffer);
@@ -501,16 +528,17 @@ export function matmulKernels(context) {
         context.dispatch(reduce, {
           buffers: target,
           writes: (1 << 3) | (h ? 1 << 4 : 0),
-          groups: [context.strideGroups(m * ceilDiv(n, 4), threads), 1, batch],
+          groups: [context.strideGroups(plan.tail ? (plan.rest * plan.bm * plan.bn) / 4 : m * ceilDiv(n, 4), threads), 1, batch],
           push: pushConstants(
             [
               m, n, k, padN, 0, ldc, ldr, ldh,
               work.offset, 0, bias?.offset ?? 0, residual?.offset ?? 0, c.offset, h?.offset ?? 0,
-              padM * padN, 0, strideBias, strideR, strideC, strideH, 0, plan.splits,
+              plan.tail ? plan.rest * plan.bm * plan.bn : padM * padN, 0, strideBias, strideR, strideC, strideH, 0, plan.tail ?? plan.splits,
+              plan.whole, plan.rest, 0,
             ],
             [alpha, beta],
           ),
-          specialization: [threads, effects | (vec4 ? EPI_VEC4 : 0), cType === 'f32' ? 0 : 1],
+          specialization: [threads, effects | (vec4 ? EPI_VEC4 : 0), cType === 'f32' ? 0 : 1, ...(plan.tail ? [plan.bm, plan.bn] : [])],
         }),
       );
     }
@@ -525,7 +553,7 @@ export function matmulKernels(context) {
     const flag = (/** @type {boolean} */ b) => (b ? 1 : 0);
     if (plan.kernel === 'f32') {
       return {
-        name: 'matmul_f32',
+        name: `matmul_f32${plan.tail ? '_tail' : ''}`,
         specialization: [threads, plan.bm, plan.bn, plan.bk, plan.tm, plan.tn, plan.lx, flag(transA), flag(transB),
           modeA, modeB, epi, plan.stages],
         options: {},
@@ -533,7 +561,7 @@ export function matmulKernels(context) {
     }
     const halfC = flag(cType !== 'f32' && !split);
     return {
-      name: `matmul_coop_${precision}${second}`,
+      name: `matmul_coop_${precision}${second}${plan.tail ? '_tail' : ''}`,
       specialization: [threads, plan.bm, plan.bn, plan.bk, plan.wm, plan.wn, plan.tm, plan.tn, plan.tk, subgroup,
         flag(transA), flag(transB), modeA, modeB, flag(aType === 'f32'), flag(bType === 'f32'), plan.stages, epi, halfC, plan.ahead ?? 0],
       options: subgroupOptions(),

@@ -35,7 +35,7 @@ import { columnSums } from './reduction.mjs';
  * @property {Tensor} weight [columns] f32
  * @property {Tensor} stats from the forward pass
  * @property {Tensor} dx out: [rows, columns] of `type`
- * @property {Tensor} dWeight in and out: [columns] f32
+ * @property {Tensor} [dWeight] in and out: [columns] f32; needed without `blockSums`
  * @property {number} rows
  * @property {number} columns
  * @property {number} [beta] dWeight = beta * dWeight + gradient; 0 (overwrite) when left out
@@ -45,14 +45,20 @@ import { columnSums } from './reduction.mjs';
  * @property {DType} [type] of the residual stream; f32 when left out
  * @property {DType} [outType] of dy; `type` when left out
  * @property {Tensor} [workspace] f32, at least `normWorkspace(…)` elements; the kernels' own when left out
+ * @property {Tensor} [blockSums] out: [normBlocks(…), blockStride] f32, of which `columns` are written: the weight's
+ *   gradient as a sum for each block of rows. Instead of dWeight, for the caller to add up by one `columnSum` over
+ *   many normalizations that lie side by side in the rows of one tensor
+ * @property {number} [blockStride] elements from block to block of `blockSums`; `columns` when left out (LayerNorm:
+ *   2 · columns)
  */
 
-/** @typedef {RmsNormBackward & { dBias: Tensor }} LayerNormBackward `dBias` is [columns] f32, like dWeight */
+/** @typedef {RmsNormBackward & { dBias?: Tensor }} LayerNormBackward `dBias` is [columns] f32, like dWeight;
+ *   a row of `blockSums` holds the weight's sums and then the bias's */
 
 /** @param {KernelContext} context */
 export function normalizationKernels(context) {
   /** Rows that a workgroup of the backward pass takes. @param {number} rows */
-  const blockRows = (rows) => Math.max(2, ceilDiv(rows, context.isCpu ? 16 : 1056));
+  const blockRows = (rows) => Math.max(4, ceilDiv(rows, context.normBlocks));
 
   /** @param {'layer_norm' | 'rms_norm'} kind @param {any} args @returns {Dispatch} */
   function forward(kind, args) {
@@ -82,7 +88,7 @@ export function normalizationKernels(context) {
       'sum.offset': sum.offset,
     });
     const vectors = columns / width;
-    const { threads, chunks } = context.rowPlan(vectors);
+    const plan = context.rowPlan(vectors, fused ? { batch: 2 } : { lanes: 8 });
     const buffers = [x.buffer, weight.buffer, y.buffer, stats.buffer];
     if (layer) buffers.push(bias.buffer);
     let writes = 0b1100;
@@ -93,8 +99,9 @@ export function normalizationKernels(context) {
     return context.dispatch(`${kind}_forward${fused ? '_residual' : ''}_${types}${suffix}`, {
       buffers,
       writes,
-      groups: context.strideGroups(rows, 1),
-      specialization: [threads, chunks],
+      groups: context.strideGroups(rows, plan.rows),
+      specialization: plan.specialization,
+      ...plan.options,
       push: pushConstants(
         [
           rows,
@@ -106,6 +113,7 @@ export function normalizationKernels(context) {
           layer ? stats.offset / 2 : stats.offset,
           residual.offset / width,
           sum.offset / width,
+          0,
         ],
         [1 / columns, finite(kernel, 'eps', eps)],
       ),
@@ -128,17 +136,23 @@ export function normalizationKernels(context) {
     const weight = tensor(kernel, 'weight', args.weight);
     const stats = tensor(kernel, 'stats', args.stats);
     const dx = tensor(kernel, 'dx', args.dx);
-    const dWeight = tensor(kernel, 'dWeight', args.dWeight);
-    const dBias = layer ? tensor(kernel, 'dBias', args.dBias) : none;
+    const apart = args.blockSums !== undefined;
+    const dWeight = apart ? none : tensor(kernel, 'dWeight', args.dWeight);
+    const dBias = layer && !apart ? tensor(kernel, 'dBias', args.dBias) : none;
     const residual = fused ? tensor(kernel, 'residual', args.residual) : none;
     const copy = copied ? tensor(kernel, 'copy', args.copy) : none;
     if (copied && type === outType) throw new RangeError(`${kernel}: a copy needs an outType other than ${type}`);
     if (layer && stats.offset % 2) throw new RangeError(`${kernel}: stats.offset must be even, got ${stats.offset}`);
     const types = typePair(kernel, type, outType);
-    const elements = normWorkspace({ rows, columns, bias: layer });
-    const workspace =
-      args.workspace === undefined
-        ? { buffer: context.workspace('norm', 4 * elements), offset: 0 }
+    const sumColumns = layer ? 2 * columns : columns;
+    const stride = apart ? integer(kernel, 'blockStride', args.blockStride ?? sumColumns, sumColumns) : sumColumns;
+    const rowsPerBlock = blockRows(rows);
+    const blocks = ceilDiv(rows, rowsPerBlock);
+    integer(kernel, 'normBlocks * blockStride', blocks * stride);
+    const sums = apart
+      ? tensor(kernel, 'blockSums', args.blockSums)
+      : args.workspace === undefined
+        ? { buffer: context.workspace('norm', 4 * blocks * stride), offset: 0 }
         : tensor(kernel, 'workspace', args.workspace);
     const { width, suffix } = accessWidth(kernel, [type, outType], {
       columns,
@@ -148,13 +162,12 @@ export function normalizationKernels(context) {
       'dx.offset': dx.offset,
       'residual.offset': residual.offset,
       'copy.offset': copy.offset,
-      'workspace.offset': workspace.offset,
+      [apart ? 'blockSums.offset' : 'workspace.offset']: sums.offset,
+      blockStride: stride,
     });
     const vectors = columns / width;
-    const { threads, chunks } = context.rowPlan(vectors, 4);
-    const rowsPerBlock = blockRows(rows);
-    const blocks = ceilDiv(rows, rowsPerBlock);
-    const buffers = [dy.buffer, x.buffer, weight.buffer, stats.buffer, dx.buffer, workspace.buffer];
+    const { specialization, options } = context.rowPlan(vectors, { most: 4, batch: context.normBackward.batch });
+    const buffers = [dy.buffer, x.buffer, weight.buffer, stats.buffer, dx.buffer, sums.buffer];
     let writes = 0b110000;
     if (fused) buffers.push(residual.buffer);
     if (copied) {
@@ -166,7 +179,8 @@ export function normalizationKernels(context) {
       buffers,
       writes,
       groups: blocks,
-      specialization: [threads, chunks],
+      specialization: [...specialization, context.normBackward.ahead],
+      ...options,
       push: pushConstants(
         [
           rows,
@@ -177,24 +191,26 @@ export function normalizationKernels(context) {
           weight.offset / width,
           layer ? stats.offset / 2 : stats.offset,
           dx.offset / width,
-          workspace.offset / width,
+          sums.offset / width,
+          stride / width,
           residual.offset / width,
           copy.offset / width,
         ],
         [1 / columns],
       ),
     });
-    const sums = columnSums(context, kernel, {
-      x: workspace,
+    if (apart) return [main];
+    const added = columnSums(context, kernel, {
+      x: sums,
       y: dWeight,
       z: layer ? dBias : undefined,
       rows: blocks,
-      columns: layer ? 2 * columns : columns,
+      columns: sumColumns,
       type: 'f32',
       alpha: 1,
       beta: finite(kernel, 'beta', beta),
     });
-    return [main, ...sums];
+    return [main, ...added];
   }
 
   /**
@@ -202,11 +218,17 @@ export function normalizationKernels(context) {
    * @param {{ rows: number, columns: number, bias?: boolean }} args `bias` for LayerNorm
    */
   function normWorkspace({ rows, columns, bias = false }) {
-    return ceilDiv(rows, blockRows(rows)) * columns * (bias ? 2 : 1);
+    return normBlocks({ rows }) * columns * (bias ? 2 : 1);
+  }
+
+  /** Blocks of rows whose sums a backward pass leaves. @param {{ rows: number }} args */
+  function normBlocks({ rows }) {
+    return ceilDiv(rows, blockRows(rows));
   }
 
   return {
     normWorkspace,
+    normBlocks,
     /**
      * RMSNorm (Zhang & Sennrich 2019) of each row: y = r / sqrt(mean(r²) + eps) · weight, with r = x, or x + residual.
      * @param {RmsNormForward} args

@@ -33,11 +33,13 @@ export function columnSums(context, kernel, args) {
     'y.offset': y.offset,
     'z.offset': z?.offset ?? 0,
   });
-  // Eight vectors side by side fill a memory sector even in f32; the other threads share the rows.
-  const tx = 8;
-  const ty = Math.min(nextPowerOfTwo(rows), context.isCpu ? 4 : 32);
-  const wanted = ceilDiv(512, ceilDiv(columns / width, tx));
-  const blocks = context.isCpu ? 1 : Math.max(1, Math.min(wanted, Math.floor(rows / 128)));
+  // 128 bytes side by side; the other threads share the rows.
+  const tx = type === 'f32' ? 8 : 16;
+  // Eight loads of a thread in flight make one pass do for some thousand rows; else blocks of rows fill the device.
+  const tallest = context.isCpu ? 4 : Math.min(context.info.maxComputeWorkGroupInvocations, 1024) / tx;
+  const wanted = ceilDiv(1056, ceilDiv(columns / width, tx));
+  const blocks = context.isCpu || rows <= 16 * tallest ? 1 : Math.max(1, Math.min(wanted, Math.floor(rows / 128)));
+  const height = (/** @type {number} */ rows) => Math.min(nextPowerOfTwo(context.isCpu ? rows : ceilDiv(rows, 8)), tallest);
   /**
    * @param {DType} from @param {{ buffer: number, offset: number }} source
    * @param {{ buffer: number, offset: number }} target @param {{ buffer: number, offset: number } | undefined} second
@@ -53,7 +55,7 @@ export function columnSums(context, kernel, args) {
       buffers,
       writes: second ? 0b110 : 0b10,
       groups: [Math.min(ceilDiv(vectors, tx), context.maxGroups), parts, 1],
-      specialization: [tx, ty],
+      specialization: [tx, height(ceilDiv(count, parts))],
       push: pushConstants(
         [
           count,

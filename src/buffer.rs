@@ -11,6 +11,8 @@ use crate::memory::Resource;
 /// A live buffer. The hot fields come first: a dispatch touches only these.
 pub struct Buffer {
     pub raw: vk::Buffer,
+    /// Where it starts in `raw`, which it may share with others.
+    pub offset: u64,
     /// Bytes that a descriptor names: the size, within the device's limit for one binding.
     pub range: u64,
     /// Hazards of the stream, and of the graph being recorded.
@@ -26,6 +28,8 @@ pub struct Buffer {
     /// Shared with the graphs that use it, which may outlive the handle.
     pub resource: Arc<Resource>,
     pub name: Option<String>,
+    /// Timeline value of the first work that can have used it.
+    pub born: u64,
 }
 
 // SAFETY: the mapped pointer is used under the context's lock.

@@ -7,6 +7,9 @@
 mod buffers;
 mod execute;
 mod graph;
+mod insight;
+mod nan;
+mod share;
 mod transfer;
 
 use std::collections::VecDeque;
@@ -14,19 +17,21 @@ use std::sync::Arc;
 
 pub use execute::{List, Profile};
 pub use graph::Graph;
+pub use nan::Floats;
 pub use transfer::Read;
 
 use crate::buffer::Buffer;
 use crate::decode::{Batch, DgcOp, PipelineShape, Tables};
 use crate::device::{Device, Settings, flag};
 use crate::error::{Error, Result};
-use crate::hazard::Tracker;
+use crate::hazard::{Stages, Tracker};
 use crate::memory::{Memory, Recycler, Resource};
 use crate::pipeline::{Factory, Options, Pipeline};
+use crate::profile;
+use crate::recorder::Recorder;
 use crate::reflect;
-use crate::ring::{Ring, SLOTS};
+use crate::ring::SLOTS;
 use crate::staging::{Readback, Upload};
-use crate::submit;
 use crate::table::Table;
 use crate::timeline::Timeline;
 use crate::timing::{Phase, Timing};
@@ -34,6 +39,9 @@ use crate::timing::{Phase, Timing};
 /// Dispatches after which an open command buffer is submitted, so that the device starts on a long
 /// batch while the rest of it is recorded.
 const FLUSH_DISPATCHES: u32 = 1024;
+/// The same on a software device, which would start on the cores that record the rest. Lavapipe of Mesa
+/// 26.1.6 crashes where one command buffer holds 65,536 dispatches; 16,384 it runs.
+const FLUSH_ON_CPU: u32 = 8192;
 
 /// Counters since the device was created.
 #[derive(Debug, Clone, Copy, Default)]
@@ -53,6 +61,7 @@ pub struct Stats {
     pub temporary_requests: u64,
     pub buffers_created: u64,
     pub peak_buffer_bytes: u64,
+    pub peak_buffers: u64,
     pub peak_block_bytes: u64,
 }
 
@@ -88,25 +97,26 @@ pub struct Context {
     retired: VecDeque<(u64, Arc<Resource>)>,
     /// Bytes of live buffers, as asked for.
     pub live_bytes: u64,
-    ring: Ring,
+    /// What was called and not yet handed over, and the way to the command buffers.
+    pub recorder: Recorder,
     upload: Option<Upload>,
     pub readback: Arc<Readback>,
     tracker: Tracker,
     /// Hazards inside the graph being recorded; its epochs never repeat.
     graph_tracker: Tracker,
     recording: Option<graph::Recording>,
+    /// Queries of failed waits, kept until the device is idle.
+    abandoned: Vec<execute::Queries>,
     pub timeline: Arc<Timeline>,
     pub memory: Arc<Memory>,
     pub device: Arc<Device>,
 
     /// Last timeline value given to anything.
     last: u64,
-    /// Last value submitted to the queue.
+    /// Last value handed over for submission.
     submitted: u64,
-    /// Whether the current slot is recording.
+    /// Whether there are commands behind the last submission.
     open: bool,
-    /// Whether the current slot is ready to record, but nothing was recorded yet.
-    prepared: bool,
     open_dispatches: u32,
     /// Bytes of uploads recorded since the last submission.
     open_uploads: u64,
@@ -117,6 +127,8 @@ pub struct Context {
     everything_use: u64,
     /// Whether host reads go straight to buffers, so that every submission ends visible to the host.
     direct_reads: bool,
+    /// Whether there has been memory that others see too: submissions then begin with a barrier.
+    shares: bool,
     flush_dispatches: u32,
     /// Test switch: no buffer is mapped, so that a device without a graphics card takes a card's way.
     staged_only: bool,
@@ -131,6 +143,9 @@ pub struct Context {
     next_dgc: u64,
     pub stats: Stats,
     pub timing: Timing,
+    profile: Option<insight::ProfileState>,
+    /// Buffers that are looked through for NaNs.
+    watches: nan::Watches,
 }
 
 /// The handle tables as the decoder sees them.
@@ -172,8 +187,22 @@ impl Context {
         // A test may start the clock high, to cross 2^32 in its lifetime.
         let start = number("HELIOS_TEST_TIMELINE_START").unwrap_or(0);
         let timeline = Arc::new(Timeline::new(Arc::clone(&device), start)?);
-        let memory = Arc::new(Memory::new(Arc::clone(&device))?);
+        let memory = Arc::new(Memory::new(Arc::clone(&device), !settings.validation)?);
         let slots = number("HELIOS_RING_SLOTS").map_or(SLOTS, |n| (n as usize).clamp(1, 64));
+        // A software device computes on the cores that a thread would take. Validation messages are
+        // errors of the call that they are about.
+        let software = device.snapshot.device_type == ash::vk::PhysicalDeviceType::CPU;
+        let threaded = match number("HELIOS_RECORD_THREAD") {
+            Some(on) => on != 0,
+            None => {
+                !software && std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 2)
+            }
+        } && !settings.validation;
+        let flush_dispatches = if software {
+            FLUSH_ON_CPU
+        } else {
+            FLUSH_DISPATCHES
+        };
         let plan = &device.plan;
         let types = &device.snapshot.memory_types;
         let cached = |i: u32| {
@@ -192,26 +221,27 @@ impl Context {
             recycler: Recycler::new(device.device_local_bytes() / 4),
             retired: VecDeque::new(),
             live_bytes: 0,
-            ring: Ring::new(&device, slots)?,
+            recorder: Recorder::new(&device, &timeline, slots, threaded)?,
             upload: None,
             readback: Readback::new(Arc::clone(&memory)),
             tracker: Tracker::new(),
             graph_tracker: Tracker::new(),
             recording: None,
+            abandoned: Vec::new(),
             timeline,
             memory,
             device,
             last: start,
             submitted: start,
             open: false,
-            prepared: false,
             open_dispatches: 0,
             open_uploads: 0,
             wait_first: false,
             everything_use: start,
             direct_reads,
+            shares: false,
             flush_dispatches: number("HELIOS_FLUSH_DISPATCHES")
-                .map_or(FLUSH_DISPATCHES, |n| n.clamp(1, u64::from(u32::MAX)) as u32),
+                .map_or(flush_dispatches, |n| n.clamp(1, u64::from(u32::MAX)) as u32),
             staged_only: flag("HELIOS_TEST_STAGED"),
             no_barriers: flag("HELIOS_TEST_NO_BARRIERS"),
             blocking_uploads: flag("HELIOS_BLOCKING_UPLOADS"),
@@ -221,6 +251,8 @@ impl Context {
             next_dgc: 1,
             stats: Stats::default(),
             timing: Timing::new(flag("HELIOS_HOST_TIMING")),
+            profile: None,
+            watches: nan::Watches::default(),
         })
     }
 
@@ -236,13 +268,10 @@ impl Context {
         self.last
     }
 
-    /// Makes the current slot ready to record, waiting for it if the device still uses it.
-    fn open(&mut self) -> Result<()> {
+    /// Notes that a command follows.
+    fn open(&mut self) {
         if self.open {
-            return Ok(());
-        }
-        if !self.prepared {
-            self.wait_for_slot()?;
+            return;
         }
         if !self.tracker.pending().is_empty() && self.timeline.seen() >= self.submitted {
             // The device has finished everything: the next submission waits on the value that says
@@ -250,31 +279,30 @@ impl Context {
             self.tracker.retire();
             self.wait_first = true;
         }
-        self.prepared = false;
         self.open = true;
-        Ok(())
-    }
-
-    /// Waits until the device has finished with the current slot, and makes it ready.
-    fn wait_for_slot(&mut self) -> Result<()> {
-        let owner = self.ring.slot().owner;
-        if owner > self.timeline.seen() {
-            let start = self.timing.start(Phase::RingWait);
-            if owner > self.timeline.completed()? {
-                self.stats.stalls += 1;
-                self.timeline.wait(owner)?;
-            }
-            self.timing.end(start);
+        if self.shares {
+            // Others may have written since, of which the tracker knows nothing.
+            let _ = self.tracker.barrier();
+            self.stats.barriers += 1;
+            let both = Stages::COMPUTE | Stages::TRANSFER;
+            self.recorder.commands.barrier(both);
         }
-        self.prepare()
     }
 
-    fn prepare(&mut self) -> Result<()> {
-        let slot = self.ring.slot();
-        slot.reset()?;
-        slot.encoder.begin(true)?;
-        self.prepared = true;
+    /// Hands over what was written so far if it is much, so that recording goes on beside the call.
+    #[inline]
+    fn hand_over_if_long(&mut self) -> Result<()> {
+        let waited = self.recorder.hand_over_if_long()?;
+        self.timing.shift(Phase::RingWait, waited);
         Ok(())
+    }
+
+    /// Records everything called so far in this call, unless a thread does so.
+    pub fn settle(&mut self) {
+        if !self.recorder.threaded() || profile::on() {
+            // A failure is noted on the device.
+            let _ = self.recorder.hand_over();
+        }
     }
 
     /// Submits what was recorded, if anything was; the value that it is done at, or that of the last
@@ -282,8 +310,19 @@ impl Context {
     pub fn flush(&mut self) -> Result<u64> {
         self.device.check_alive()?;
         if self.open || self.submitted < self.last {
-            self.submit(None)?;
+            self.submit(None, false)?;
         }
+        Ok(self.submitted)
+    }
+
+    /// [`Self::flush`] for a caller that is about to wait: it need not wait for the recorder's thread
+    /// to wake up.
+    fn flush_here(&mut self) -> Result<u64> {
+        self.device.check_alive()?;
+        if self.open || self.submitted < self.last {
+            self.submit(None, true)?;
+        }
+        self.recorder.help();
         Ok(self.submitted)
     }
 
@@ -291,58 +330,41 @@ impl Context {
     pub fn commit(&mut self) -> Result<u64> {
         self.device.check_alive()?;
         self.timing.batches += u64::from(self.timing.enabled);
-        self.submit(None)?;
+        self.submit(None, false)?;
         Ok(self.submitted)
     }
 
-    /// Submits the open commands and then `more`. If that fails, recorded work is lost, so nothing
-    /// later may claim to have run behind it: the failure is final, like a lost device.
-    fn submit(&mut self, more: Option<ash::vk::CommandBuffer>) -> Result<()> {
-        self.try_submit(more)
-            .inspect_err(|error| self.device.fail(error))
-    }
-
-    fn try_submit(&mut self, more: Option<ash::vk::CommandBuffer>) -> Result<()> {
+    /// Submits the open commands and then `more`. `here`: see [`Recorder::record_here`].
+    fn submit(&mut self, more: Option<ash::vk::CommandBuffer>, here: bool) -> Result<()> {
+        if !self.watches.is_empty() {
+            self.check_watched()?;
+        }
         let start = self.timing.start(Phase::Submit);
         let value = self.assign();
-        let mut commands = [ash::vk::CommandBuffer::null(); 2];
-        let mut count = 0;
-        if self.open {
-            let slot = self.ring.slot();
-            if self.direct_reads {
-                slot.encoder.host_barrier();
-            }
-            self.open = false;
-            slot.encoder.end()?;
-            commands[0] = slot.encoder.raw;
-            count = 1;
-        }
-        let opened = count > 0;
-        if let Some(more) = more {
-            commands[count] = more;
-            count += 1;
-        }
         let wait = std::mem::take(&mut self.wait_first).then_some(self.submitted);
-        submit::submit(
-            &self.device,
-            &self.timeline,
-            wait,
-            &commands[..count],
-            value,
-        )?;
-        if opened {
-            self.ring.advance(value);
-            // While the device starts: the next slot, if it is free, so that the next call need not.
-            if self.ring.slot().owner <= self.timeline.seen() {
-                self.prepare()?;
-            }
-        }
+        let more = more.map_or(0, ash::vk::Handle::as_raw);
+        let host_barrier = self.open && self.direct_reads;
+        let commands = &mut self.recorder.commands;
+        commands.submit(wait.unwrap_or(0), value, more, host_barrier);
+        self.timeline.submitted(value);
+        self.open = false;
         self.submitted = value;
         self.open_dispatches = 0;
         self.open_uploads = 0;
         self.stats.submits += 1;
+        let waited = match here {
+            true => self.recorder.record_here()?,
+            false => self.recorder.hand_over()?,
+        };
+        self.timing.shift(Phase::RingWait, waited);
         self.timing.end(start);
         Ok(())
+    }
+
+    /// Waits for a value that was submitted, with the lock held.
+    fn wait(&self, value: u64) -> Result<()> {
+        self.recorder.help();
+        self.timeline.wait(value)
     }
 
     /// Makes sure that `value` will be reached without any further call: submits it if need be.
@@ -359,21 +381,23 @@ impl Context {
             ));
         }
         if value > self.submitted {
-            self.flush()?;
+            self.flush_here()?;
+        } else if value > self.timeline.seen() {
+            self.recorder.help();
         }
         Ok(())
     }
 
     /// Highest completed value. Submits what was recorded, so that polling comes to an end.
     pub fn completed(&mut self) -> Result<u64> {
-        self.flush()?;
+        self.flush_here()?;
         self.timeline.completed()
     }
 
     /// Waits for everything, with the lock held.
     fn drain(&mut self) -> Result<()> {
-        let value = self.flush()?;
-        self.timeline.wait(value)
+        let value = self.flush_here()?;
+        self.wait(value)
     }
 
     /// Accounts a wait that was made without the lock.
@@ -424,10 +448,7 @@ impl Context {
     ) -> Result<i32> {
         self.device.check_alive()?;
         let limits = &self.device.snapshot.limits;
-        let most = limits
-            .max_per_stage_descriptor_storage_buffers
-            .min(limits.max_descriptor_set_storage_buffers)
-            .min(crate::decode::MAX_BINDINGS as u32);
+        let most = self.device.max_bindings();
         if bindings > most {
             return Err(Error::range(
                 "numBindings",
@@ -451,7 +472,16 @@ impl Context {
             .as_mut()
             .ok_or_else(|| Error::Internal("the device is closing".to_owned()))?;
         let pipeline = factory.create(spirv, bindings, push_bytes, options)?;
+        let program = pipeline.program;
         let made = self.pipelines.insert(pipeline);
+        if let Ok(handle) = made {
+            if let Some(slot) = self.pipelines.slot(handle) {
+                self.recorder.add_program(slot, program);
+            }
+            if profile::on() {
+                profile::named(program.raw, handle, options.name.as_deref());
+            }
+        }
         self.timing.end(start);
         made.map_err(|pipeline| {
             if let Some(factory) = &self.factory {
@@ -471,7 +501,9 @@ impl Context {
             NameKind::Buffer => {
                 let slot = self.buffer_slot("handle", handle)?;
                 if let Some(buffer) = self.buffers.at_mut(slot) {
-                    self.device.name(buffer.raw, &name);
+                    if buffer.resource.owns_buffer() {
+                        self.device.name(buffer.raw, &name);
+                    }
                     buffer.name = Some(name);
                 }
             }
@@ -481,7 +513,10 @@ impl Context {
                     .slot(handle)
                     .ok_or_else(|| Error::handle("handle", "pipeline", handle))?;
                 if let Some(pipeline) = self.pipelines.at_mut(slot) {
-                    self.device.name(pipeline.raw, &name);
+                    self.device.name(pipeline.program.raw, &name);
+                    if profile::on() {
+                        profile::named(pipeline.program.raw, handle, Some(&name));
+                    }
                     pipeline.name = Some(name);
                 }
             }
@@ -495,14 +530,12 @@ impl Context {
         if !self.device.lost() && self.drain().is_err() {
             // The failure is noted on the device; what follows is legal on a lost one.
         }
+        self.recorder.end();
         // SAFETY: no other call is in progress: `self` is owned. An error means a lost device.
         let _ = unsafe { self.device.raw.device_wait_idle() };
-        self.recording = None;
-        let graphs: Vec<_> = self.graphs.drain().collect();
-        let mut resources: Vec<Arc<Resource>> = self.retired.drain(..).map(|(_, r)| r).collect();
-        for graph in graphs {
-            resources.extend(graph.into_resources());
-        }
+        profile::abandon(&self.device);
+        let mut resources = self.drain_graphs();
+        resources.extend(self.retired.drain(..).map(|(_, resource)| resource));
         resources.extend(self.buffers.drain().map(|b| b.resource));
         for resource in resources {
             if let Some(resource) = Arc::into_inner(resource) {

@@ -1,5 +1,7 @@
 //! Instance, device and loaders: the snapshot that `plan` decides on, and the device it chose.
 
+mod features;
+
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::io::Write;
@@ -9,8 +11,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ash::{ext, khr, vk};
 use parking_lot::Mutex;
 
+use features::FeatureChain;
+
+use crate::blackbox::{self, BlackBox};
 use crate::error::{self, Error, Result};
+use crate::memory;
 use crate::plan::{self, Plan, Snapshot, Wishes};
+use crate::profile::{Calibrated, Staging};
+use crate::share::{self, Sharing};
+use crate::test_loss::Loss;
 use crate::vk_ext;
 
 const VALIDATION_LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
@@ -110,7 +119,7 @@ pub struct Instance {
     debug: Option<(ext::debug_utils::Instance, vk::DebugUtilsMessengerEXT)>,
     pub messages: Arc<Messages>,
     /// Keeps the loader's library open.
-    _entry: ash::Entry,
+    entry: ash::Entry,
 }
 
 impl Drop for Instance {
@@ -132,6 +141,10 @@ const NO_DRIVER: &str = "a Vulkan loader is installed, but no driver that works:
     VK_ICD_FILENAMES, if set, name existing files";
 
 impl Instance {
+    pub fn entry(&self) -> &ash::Entry {
+        &self.entry
+    }
+
     pub fn new(settings: &Settings) -> Result<Self> {
         // SAFETY: loading the system's Vulkan loader runs its initialisers, which is its purpose.
         let entry = unsafe {
@@ -211,7 +224,8 @@ impl Instance {
         let mut info = vk::InstanceCreateInfo::default()
             .application_info(&app)
             .flags(flags);
-        // Newer layers check what shaders access only when told to; older ones know no such setting.
+        // Newer layers check what shaders access, and what orders one submission behind another, only
+        // when told to; older ones know no such settings.
         let on = vk::TRUE.to_ne_bytes();
         let setting = |name: &'static CStr| {
             vk::LayerSettingEXT::default()
@@ -223,6 +237,7 @@ impl Instance {
         let mut list = [
             setting(c"validate_sync"),
             setting(c"syncval_shader_accesses_heuristic"),
+            setting(c"syncval_full_validation"),
         ];
         for entry in &mut list {
             // The builder counts bytes, the extension counts values.
@@ -249,10 +264,10 @@ impl Instance {
             raw,
             debug: None,
             messages,
-            _entry: entry,
+            entry,
         };
         if debug_utils {
-            let loader = ext::debug_utils::Instance::new(&instance._entry, &instance.raw);
+            let loader = ext::debug_utils::Instance::new(&instance.entry, &instance.raw);
             let info = vk::DebugUtilsMessengerCreateInfoEXT::default()
                 .message_severity(
                     vk::DebugUtilsMessageSeverityFlagsEXT::ERROR
@@ -355,6 +370,7 @@ impl Instance {
         };
         // SAFETY: as above.
         let memory = unsafe { self.raw.get_physical_device_memory_properties(physical) };
+        let budget = has(ext::memory_budget::NAME).then(|| memory_budget(&self.raw, physical));
         let text = |s: std::result::Result<&CStr, _>| {
             s.map_or(String::new(), |t| t.to_string_lossy().into_owned())
         };
@@ -395,9 +411,11 @@ impl Instance {
             memory_heaps: memory
                 .memory_heaps_as_slice()
                 .iter()
-                .map(|h| plan::MemoryHeap {
+                .enumerate()
+                .map(|(i, h)| plan::MemoryHeap {
                     size: h.size,
                     device_local: h.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL),
+                    budget: budget.map(|b| (b.heap_usage[i], b.heap_budget[i])),
                 })
                 .collect(),
             features: supported,
@@ -435,7 +453,7 @@ impl Instance {
         if !supported {
             return (Vec::new(), Vec::new());
         }
-        let loader = khr::cooperative_matrix::Instance::new(&self._entry, &self.raw);
+        let loader = khr::cooperative_matrix::Instance::new(&self.entry, &self.raw);
         // SAFETY: the device has the extension.
         let shapes = unsafe { loader.get_physical_device_cooperative_matrix_properties(physical) }
             .unwrap_or_default()
@@ -457,7 +475,7 @@ impl Instance {
             let name = c"vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV";
             // SAFETY: the instance is live.
             let pointer = unsafe {
-                self._entry
+                self.entry
                     .get_instance_proc_addr(self.raw.handle(), name.as_ptr())
             };
             if let Some(pointer) = pointer {
@@ -495,196 +513,12 @@ impl Instance {
     }
 }
 
-/// The feature structures that are queried and, as they come back, enabled.
-#[derive(Default)]
-struct FeatureChain {
-    core: vk::PhysicalDeviceFeatures,
-    v11: vk::PhysicalDeviceVulkan11Features<'static>,
-    v12: vk::PhysicalDeviceVulkan12Features<'static>,
-    v13: vk::PhysicalDeviceVulkan13Features<'static>,
-    coop: vk::PhysicalDeviceCooperativeMatrixFeaturesKHR<'static>,
-    coop2: vk_ext::CooperativeMatrix2Features,
-    bf16: vk_ext::Bfloat16Features,
-    atomic_float: vk::PhysicalDeviceShaderAtomicFloatFeaturesEXT<'static>,
-    explicit_layout: vk::PhysicalDeviceWorkgroupMemoryExplicitLayoutFeaturesKHR<'static>,
-    with: Optional,
-}
-
-/// Which optional structures belong in the chain.
-#[derive(Default, Clone, Copy)]
-struct Optional {
-    v13: bool,
-    coop: bool,
-    coop2: bool,
-    bf16: bool,
-    atomic_float: bool,
-    explicit_layout: bool,
-}
-
-impl FeatureChain {
-    fn query(
-        &mut self,
-        instance: &ash::Instance,
-        physical: vk::PhysicalDevice,
-        version: u32,
-        has: &dyn Fn(&CStr) -> bool,
-    ) -> plan::Features {
-        if version < vk::API_VERSION_1_2 {
-            return plan::Features::default();
-        }
-        self.with = Optional {
-            v13: version >= vk::API_VERSION_1_3,
-            coop: has(khr::cooperative_matrix::NAME),
-            coop2: has(khr::cooperative_matrix::NAME) && has(vk_ext::NV_COOPERATIVE_MATRIX2),
-            bf16: has(vk_ext::KHR_SHADER_BFLOAT16),
-            atomic_float: has(ext::shader_atomic_float::NAME),
-            explicit_layout: has(khr::workgroup_memory_explicit_layout::NAME),
-        };
-        let with = self.with;
-        let mut features = vk::PhysicalDeviceFeatures2::default()
-            .push_next(&mut self.v11)
-            .push_next(&mut self.v12);
-        if with.v13 {
-            features = features.push_next(&mut self.v13);
-        }
-        if with.coop {
-            features = features.push_next(&mut self.coop);
-        }
-        if with.coop2 {
-            features = features.push_next(&mut self.coop2);
-        }
-        if with.bf16 {
-            features = features.push_next(&mut self.bf16);
-        }
-        if with.atomic_float {
-            features = features.push_next(&mut self.atomic_float);
-        }
-        if with.explicit_layout {
-            features = features.push_next(&mut self.explicit_layout);
-        }
-        // SAFETY: the chain holds structures that the device's version and extensions define.
-        unsafe { instance.get_physical_device_features2(physical, &mut features) };
-        let core = features.features;
-        // Only what compute shaders can use: robust access costs time on every load.
-        self.core = vk::PhysicalDeviceFeatures {
-            shader_float64: core.shader_float64,
-            shader_int64: core.shader_int64,
-            shader_int16: core.shader_int16,
-            shader_storage_buffer_array_dynamic_indexing: core
-                .shader_storage_buffer_array_dynamic_indexing,
-            ..Default::default()
-        };
-        // A feature that goes with another extension's or with graphics stays off.
-        let v11 = self.v11;
-        self.v11 = vk::PhysicalDeviceVulkan11Features {
-            storage_buffer16_bit_access: v11.storage_buffer16_bit_access,
-            uniform_and_storage_buffer16_bit_access: v11.uniform_and_storage_buffer16_bit_access,
-            storage_push_constant16: v11.storage_push_constant16,
-            variable_pointers: v11.variable_pointers,
-            variable_pointers_storage_buffer: v11.variable_pointers_storage_buffer,
-            ..Default::default()
-        };
-        let v12 = self.v12;
-        self.v12 = vk::PhysicalDeviceVulkan12Features {
-            storage_buffer8_bit_access: v12.storage_buffer8_bit_access,
-            uniform_and_storage_buffer8_bit_access: v12.uniform_and_storage_buffer8_bit_access,
-            storage_push_constant8: v12.storage_push_constant8,
-            shader_buffer_int64_atomics: v12.shader_buffer_int64_atomics,
-            shader_shared_int64_atomics: v12.shader_shared_int64_atomics,
-            shader_float16: v12.shader_float16,
-            shader_int8: v12.shader_int8,
-            scalar_block_layout: v12.scalar_block_layout,
-            uniform_buffer_standard_layout: v12.uniform_buffer_standard_layout,
-            shader_subgroup_extended_types: v12.shader_subgroup_extended_types,
-            host_query_reset: v12.host_query_reset,
-            timeline_semaphore: v12.timeline_semaphore,
-            buffer_device_address: v12.buffer_device_address,
-            vulkan_memory_model: v12.vulkan_memory_model,
-            vulkan_memory_model_device_scope: v12.vulkan_memory_model_device_scope,
-            ..Default::default()
-        };
-        let v13 = self.v13;
-        self.v13 = vk::PhysicalDeviceVulkan13Features {
-            subgroup_size_control: v13.subgroup_size_control,
-            compute_full_subgroups: v13.compute_full_subgroups,
-            synchronization2: v13.synchronization2,
-            shader_zero_initialize_workgroup_memory: v13.shader_zero_initialize_workgroup_memory,
-            shader_integer_dot_product: v13.shader_integer_dot_product,
-            maintenance4: v13.maintenance4,
-            ..Default::default()
-        };
-        self.coop.p_next = std::ptr::null_mut();
-        self.coop2.p_next = std::ptr::null_mut();
-        self.bf16.p_next = std::ptr::null_mut();
-        self.atomic_float.p_next = std::ptr::null_mut();
-        self.explicit_layout.p_next = std::ptr::null_mut();
-        let on = |b: vk::Bool32| b == vk::TRUE;
-        plan::Features {
-            timeline_semaphore: on(v12.timeline_semaphore),
-            buffer_device_address: on(v12.buffer_device_address),
-            float16: on(v12.shader_float16),
-            storage16: on(v11.storage_buffer16_bit_access),
-            subgroup_size_control: with.v13 && on(v13.subgroup_size_control),
-            compute_full_subgroups: with.v13 && on(v13.compute_full_subgroups),
-            cooperative_matrix: with.coop && on(self.coop.cooperative_matrix),
-            cooperative_matrix2: with.coop2
-                && on(self.coop2.workgroup_scope)
-                && on(self.coop2.flexible_dimensions),
-            bfloat16: with.bf16 && on(self.bf16.bfloat16_type),
-            bfloat16_cooperative_matrix: with.bf16 && on(self.bf16.bfloat16_cooperative_matrix),
-        }
-    }
-
-    /// Extensions that the chain's structures belong to.
-    fn extensions(&self) -> Vec<&'static CStr> {
-        let with = self.with;
-        [
-            (with.coop, khr::cooperative_matrix::NAME),
-            (with.coop2, vk_ext::NV_COOPERATIVE_MATRIX2),
-            (with.bf16, vk_ext::KHR_SHADER_BFLOAT16),
-            (with.atomic_float, ext::shader_atomic_float::NAME),
-            (
-                with.explicit_layout,
-                khr::workgroup_memory_explicit_layout::NAME,
-            ),
-        ]
-        .into_iter()
-        .filter_map(|(on, name)| on.then_some(name))
-        .collect()
-    }
-
-    fn enable<'a>(&'a mut self, mut info: vk::DeviceCreateInfo<'a>) -> vk::DeviceCreateInfo<'a> {
-        let with = self.with;
-        info = info
-            .enabled_features(&self.core)
-            .push_next(&mut self.v11)
-            .push_next(&mut self.v12);
-        if with.v13 {
-            info = info.push_next(&mut self.v13);
-        }
-        if with.coop {
-            info = info.push_next(&mut self.coop);
-        }
-        if with.coop2 {
-            info = info.push_next(&mut self.coop2);
-        }
-        if with.bf16 {
-            info = info.push_next(&mut self.bf16);
-        }
-        if with.atomic_float {
-            info = info.push_next(&mut self.atomic_float);
-        }
-        if with.explicit_layout {
-            info = info.push_next(&mut self.explicit_layout);
-        }
-        info
-    }
-}
-
 /// The logical device with everything that was decided about it.
 pub struct Device {
     pub raw: ash::Device,
     pub push: Option<khr::push_descriptor::Device>,
+    /// Where memory can be shared through file descriptors.
+    pub sharing: Option<Sharing>,
     names: Option<ext::debug_utils::Device>,
     pub queue: vk::Queue,
     pub physical: vk::PhysicalDevice,
@@ -693,6 +527,12 @@ pub struct Device {
     /// Set by the first call that reports a lost device; every later call fails with it.
     lost: AtomicBool,
     pub has_budget: bool,
+    /// What the last command buffers held.
+    pub blackbox: BlackBox,
+    /// The driver's account of a lost device, where it gives one.
+    pub fault: Option<ext::device_fault::Device>,
+    pub staging: Staging,
+    loss: Loss,
     pub instance: Instance,
 }
 
@@ -737,16 +577,34 @@ impl Device {
                 extensions.push(optional);
             }
         }
+        extensions.extend(Calibrated::extension(&has));
+        let mut fault =
+            blackbox::fault_feature(&instance.raw, physical, has(ext::device_fault::NAME));
+        if fault.is_some() {
+            extensions.push(ext::device_fault::NAME);
+        }
+        // A test may take it away.
+        let sharing =
+            cfg!(unix) && has(khr::external_memory_fd::NAME) && !flag("HELIOS_TEST_NO_SHARING");
+        let sharing = sharing.then(|| {
+            extensions.push(khr::external_memory_fd::NAME);
+            let usage = memory::usage(plan.device_address);
+            share::Properties::probe(&instance.raw, physical, usage)
+        });
         let names: Vec<*const c_char> = extensions.iter().map(|e| e.as_ptr()).collect();
         let priorities = [1.0];
         let queues = [vk::DeviceQueueCreateInfo::default()
             .queue_family_index(plan.queue_family)
             .queue_priorities(&priorities)];
-        let info = chain.enable(
+        let mut info = chain.enable(
             vk::DeviceCreateInfo::default()
                 .queue_create_infos(&queues)
                 .enabled_extension_names(&names),
         );
+        let has_fault = fault.is_some();
+        if let Some(fault) = &mut fault {
+            info = info.push_next(fault);
+        }
         // SAFETY: features and extensions are those the device reported; pointers outlive the call.
         let raw = unsafe { instance.raw.create_device(physical, &info, None) }
             .map_err(error::create("vkCreateDevice", "device", 0))?;
@@ -755,14 +613,18 @@ impl Device {
         let push = plan
             .push_descriptors
             .then(|| khr::push_descriptor::Device::new(&instance.raw, &raw));
+        let sharing = sharing.map(|found| Sharing::new(&instance.raw, &raw, found));
         let names = instance
             .debug
             .is_some()
             .then(|| ext::debug_utils::Device::new(&instance.raw, &raw));
-        let has_budget = has(ext::memory_budget::NAME);
+        // A test takes the other way.
+        let has_budget = has(ext::memory_budget::NAME) && !flag("HELIOS_TEST_NO_BUDGET");
+        let fault = has_fault.then(|| ext::device_fault::Device::new(&instance.raw, &raw));
         Ok(Self {
             raw,
             push,
+            sharing,
             names,
             queue,
             physical,
@@ -770,6 +632,10 @@ impl Device {
             plan,
             lost: AtomicBool::new(false),
             has_budget,
+            blackbox: BlackBox::default(),
+            fault,
+            staging: Staging::default(),
+            loss: Loss::of_next_device(),
             instance,
         })
     }
@@ -789,6 +655,12 @@ impl Device {
     /// Makes a failure final: every later call fails as on a lost device.
     pub fn fail(&self, _cause: &Error) {
         self.lost.store(true, Ordering::Release);
+    }
+
+    /// Test switch: fails as on a lost device when the submission has come that it names.
+    #[inline]
+    pub fn lose_if_told(&self) -> Result<()> {
+        self.loss.check().map_err(|error| self.observe(error))
     }
 
     pub fn check_alive(&self) -> Result<()> {
@@ -815,20 +687,22 @@ impl Device {
         if !self.has_budget {
             return None;
         }
-        let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
-        let mut properties = vk::PhysicalDeviceMemoryProperties2::default().push_next(&mut budget);
-        // SAFETY: the device has the extension.
-        unsafe {
-            self.instance
-                .raw
-                .get_physical_device_memory_properties2(self.physical, &mut properties)
-        };
+        let budget = memory_budget(&self.instance.raw, self.physical);
         let heaps = self.snapshot.memory_heaps.len();
         Some(
             (0..heaps)
                 .map(|i| (budget.heap_usage[i], budget.heap_budget[i]))
                 .collect(),
         )
+    }
+
+    /// Most storage buffers that a pipeline may bind.
+    pub fn max_bindings(&self) -> u32 {
+        let limits = &self.snapshot.limits;
+        limits
+            .max_per_stage_descriptor_storage_buffers
+            .min(limits.max_descriptor_set_storage_buffers)
+            .min(crate::decode::MAX_BINDINGS as u32)
     }
 
     /// Bytes of the largest device-local heap.
@@ -841,6 +715,19 @@ impl Device {
             .max()
             .unwrap_or(0)
     }
+}
+
+/// Use and budget of every heap; the device must have `VK_EXT_memory_budget`.
+fn memory_budget(
+    instance: &ash::Instance,
+    physical: vk::PhysicalDevice,
+) -> vk::PhysicalDeviceMemoryBudgetPropertiesEXT<'static> {
+    let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
+    let mut properties = vk::PhysicalDeviceMemoryProperties2::default().push_next(&mut budget);
+    // SAFETY: the caller's promise above.
+    unsafe { instance.get_physical_device_memory_properties2(physical, &mut properties) };
+    budget.p_next = std::ptr::null_mut();
+    budget
 }
 
 /// All devices as the drivers list them, without opening one.

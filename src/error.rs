@@ -20,6 +20,7 @@ pub enum Code {
     Unsupported,
     Vulkan,
     Aborted,
+    Nan,
 }
 
 impl Code {
@@ -35,6 +36,7 @@ impl Code {
             Self::Unsupported => "ERR_HELIOS_UNSUPPORTED",
             Self::Vulkan => "ERR_HELIOS_VULKAN",
             Self::Aborted => "ERR_HELIOS_ABORTED",
+            Self::Nan => "ERR_HELIOS_NAN",
         }
     }
 }
@@ -112,6 +114,14 @@ pub enum Error {
     Internal(String),
     #[error("{0}")]
     Aborted(String),
+    /// A watched buffer holds what it should not.
+    #[error("buffer {buffer}{}: {count} NaN, the first at element {first}", .name.as_ref().map_or(String::new(), |n| format!(" ({n})")))]
+    Nan {
+        buffer: i32,
+        name: Option<String>,
+        count: u32,
+        first: u32,
+    },
 }
 
 impl Error {
@@ -132,6 +142,7 @@ impl Error {
             Self::Unsupported(_) => Code::Unsupported,
             Self::Vulkan { .. } | Self::Validation(_) | Self::Internal(_) => Code::Vulkan,
             Self::Aborted(_) => Code::Aborted,
+            Self::Nan { .. } => Code::Nan,
         }
     }
 
@@ -155,8 +166,17 @@ impl Error {
             | Self::Handle { argument, .. } => Some(argument),
             Self::Packed(_) => Some("packed"),
             Self::Shader(_) => Some("spirv"),
+            Self::Nan { .. } => Some("buffer"),
             _ => None,
         }
+    }
+
+    /// Whether a report of what went before would help: not where an argument was at fault.
+    pub fn reports(&self) -> bool {
+        matches!(
+            self,
+            Self::DeviceLost(_) | Self::OutOfMemory { .. } | Self::Nan { .. }
+        )
     }
 
     /// The value of that argument, as shown in the message.

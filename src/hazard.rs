@@ -72,6 +72,20 @@ impl Stages {
     /// Copies and fills.
     pub const TRANSFER: Self = Self(2);
 
+    /// The set as a number below 4, for [`Stages::from_bits`].
+    #[inline]
+    #[must_use]
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// The set that [`Stages::bits`] gave.
+    #[inline]
+    #[must_use]
+    pub const fn from_bits(bits: u8) -> Self {
+        Self(bits & 3)
+    }
+
     /// Whether nothing is in the set.
     #[inline]
     #[must_use]

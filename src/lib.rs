@@ -19,23 +19,32 @@
 // Tests do not register the module, so nothing calls it there.
 #[cfg_attr(test, allow(dead_code))]
 mod api;
+pub mod arena;
+pub mod blackbox;
 pub mod buffer;
+pub mod commands;
 pub mod completion;
 pub mod context;
 pub mod decode;
 pub mod device;
 pub mod error;
 pub mod hazard;
+pub mod leave;
 pub mod memory;
 pub mod pipeline;
 pub mod plan;
+pub mod pressure;
+pub mod profile;
 pub mod record;
+pub mod recorder;
 pub mod reflect;
 pub mod ring;
 pub mod shaders;
+pub mod share;
 pub mod staging;
 pub mod submit;
 pub mod table;
+pub mod test_loss;
 pub mod timeline;
 pub mod timing;
 pub mod vk_ext;

@@ -1,13 +1,13 @@
-//! Device memory: sub-allocation through `gpu-allocator`, and recycling of what was destroyed.
+//! Device memory: parts of [`crate::arena`]s, other allocations through `gpu-allocator`, and recycling
+//! of what was destroyed.
 //!
-//! The only importer of `gpu-allocator`. A [`Resource`] is a `VkBuffer` with its memory; the
-//! [`Recycler`] keeps the unused ones by size class, so that creating a buffer of a common size costs
-//! no driver call.
+//! A [`Resource`] is a buffer with its memory: a range of an arena's `VkBuffer`, or one of its own. The
+//! [`Recycler`] keeps the unused ones by size, so that creating a buffer of a size that was used
+//! before costs next to nothing.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
@@ -17,8 +17,10 @@ use gpu_allocator::vulkan::{
 use gpu_allocator::{AllocationError, AllocationSizes};
 use parking_lot::Mutex;
 
+use crate::arena::{Arenas, GRAIN, MAX_PART, Part};
 use crate::device::Device;
 use crate::error::{self, Error, Result};
+use crate::share::Block;
 
 /// What a resource's memory is for; picks the memory type that the plan chose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,22 +33,27 @@ pub enum Kind {
     Upload,
     /// Target of readback copies.
     Readback,
+    /// Device memory that others see too; never recycled.
+    Shared,
 }
 
 impl Kind {
-    const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Device => "device buffer",
             Self::Visible => "host-visible buffer",
             Self::Upload => "upload staging",
             Self::Readback => "readback staging",
+            Self::Shared => "shared buffer",
         }
     }
 }
 
-/// A `VkBuffer` with the memory bound to it. Freed by [`Memory::destroy`] alone, which consumes it.
+/// A buffer with its memory. Freed by [`Memory::destroy`] alone, which consumes it.
 pub struct Resource {
     pub raw: vk::Buffer,
+    /// Where it starts in `raw`.
+    pub offset: u64,
     /// Bytes that may be used.
     pub capacity: u64,
     pub kind: Kind,
@@ -57,8 +64,10 @@ pub struct Resource {
     allocation: Allocation,
     /// Whether the driver gave memory for this buffer alone.
     pub alone: bool,
-    /// The arena that the allocation is from; none if it is from the general allocator.
-    arena: Option<usize>,
+    /// The part of an arena that it is; none if `raw` is its own.
+    part: Option<Part>,
+    /// The memory of a shared buffer, which no allocator knows.
+    pub(crate) shared: Option<Block>,
 }
 
 // SAFETY: the mapped pointer is used under the context's lock or by the one owner of a lease.
@@ -66,109 +75,54 @@ unsafe impl Send for Resource {}
 // SAFETY: as above; a shared resource is only looked at.
 unsafe impl Sync for Resource {}
 
-/// Blocks grow from this size…
+impl Resource {
+    /// Whether the `VkBuffer` is this resource's alone.
+    pub fn owns_buffer(&self) -> bool {
+        self.part.is_none()
+    }
+
+    /// A buffer that is bound to shared memory.
+    pub(crate) fn shared(raw: vk::Buffer, capacity: u64, block: Block) -> Self {
+        Self {
+            raw,
+            offset: 0,
+            capacity,
+            kind: Kind::Shared,
+            mapped: None,
+            cached: false,
+            allocation: Allocation::default(),
+            alone: true,
+            part: None,
+            shared: Some(block),
+        }
+    }
+}
+
+/// Blocks of what is not in arenas grow from this size…
 const MIN_BLOCK: u64 = 64 << 20;
 /// …to this; a larger buffer gets memory of its own.
 const MAX_BLOCK: u64 = 256 << 20;
-/// Largest device buffer that is taken from an arena.
-const MAX_IN_ARENA: u64 = MAX_BLOCK / 2;
-/// Once so much lies in arenas, the next one is made ahead, on a thread of its own: the driver takes
-/// milliseconds for a block, and a trainer that grows needs one every few of its calls.
-const MAKE_AHEAD: u64 = 1 << 30;
+/// Buffers too large for an arena are rounded to this.
+const LARGE_GRAIN: u64 = 2 << 20;
 
-/// An allocator for one block of device memory, so that a block can be made by another thread.
-struct Arena {
-    allocator: Allocator,
-    /// Bytes of its blocks: more than one if the first was too fragmented.
-    capacity: u64,
-    free: u64,
+/// How every buffer may be used.
+pub fn usage(device_address: bool) -> vk::BufferUsageFlags {
+    let usage = vk::BufferUsageFlags::STORAGE_BUFFER
+        | vk::BufferUsageFlags::TRANSFER_SRC
+        | vk::BufferUsageFlags::TRANSFER_DST;
+    if device_address {
+        return usage | vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS;
+    }
+    usage
 }
 
-impl Arena {
-    fn new(device: &Device, bytes: u64, memory_type_bits: u32) -> Result<Self, AllocationError> {
-        let mut allocator = allocator(device, bytes, bytes)?;
-        // An allocator keeps its last block, so one small allocation makes it.
-        let first = allocator.allocate(&AllocationCreateDesc {
-            name: "first of a block",
-            requirements: vk::MemoryRequirements {
-                size: GRAIN,
-                alignment: GRAIN,
-                memory_type_bits,
-            },
-            location: MemoryLocation::Unknown,
-            linear: true,
-            allocation_scheme: AllocationScheme::GpuAllocatorManaged,
-        })?;
-        allocator.free(first)?;
-        let capacity = allocator.capacity();
-        Ok(Self {
-            allocator,
-            capacity,
-            free: capacity,
-        })
+/// The capacity that a buffer of `bytes` bytes gets.
+pub fn capacity(bytes: u64) -> u64 {
+    let rounded = bytes.next_multiple_of(GRAIN);
+    if rounded <= MAX_PART {
+        return rounded;
     }
-
-    fn allocate(&mut self, desc: &AllocationCreateDesc<'_>) -> Result<Allocation, AllocationError> {
-        let allocation = self.allocator.allocate(desc)?;
-        let capacity = self.allocator.capacity();
-        self.free = self.free + (capacity - self.capacity) - allocation.size();
-        self.capacity = capacity;
-        Ok(allocation)
-    }
-
-    fn release(&mut self, allocation: Allocation) {
-        let size = allocation.size();
-        // Fails only for an allocation of another allocator.
-        let freed = self.allocator.free(allocation);
-        debug_assert!(freed.is_ok());
-        let capacity = self.allocator.capacity();
-        self.free = self.free + size - (self.capacity - capacity);
-        self.capacity = capacity;
-    }
-
-    fn empty(&self) -> bool {
-        self.free == self.capacity
-    }
-}
-
-/// The arenas, and the one that is being made ahead.
-#[derive(Default)]
-struct Arenas {
-    list: Vec<Option<Arena>>,
-    making: Option<JoinHandle<Option<Arena>>>,
-}
-
-impl Arenas {
-    fn bytes(&self) -> u64 {
-        self.list.iter().flatten().map(|a| a.capacity).sum()
-    }
-
-    /// The arena made ahead, if there is one; waits for it if it is being made.
-    fn made(&mut self) -> Option<Arena> {
-        self.making.take()?.join().ok().flatten()
-    }
-
-    fn add(&mut self, arena: Arena) -> usize {
-        let at = self.list.iter().position(Option::is_none);
-        let at = at.unwrap_or_else(|| {
-            self.list.push(None);
-            self.list.len() - 1
-        });
-        self.list[at] = Some(arena);
-        at
-    }
-
-    /// Gives the empty arenas back but for `keep` of them.
-    fn trim(&mut self, keep: usize) {
-        let empty = |a: &Option<Arena>| a.as_ref().is_some_and(Arena::empty);
-        let mut spare = self.list.iter().filter(|a| empty(a)).count();
-        for slot in &mut self.list {
-            if spare > keep && empty(slot) {
-                *slot = None;
-                spare -= 1;
-            }
-        }
-    }
+    bytes.checked_next_multiple_of(LARGE_GRAIN).unwrap_or(bytes)
 }
 
 fn allocator(
@@ -194,14 +148,12 @@ pub struct Memory {
     /// For everything but ordinary device buffers.
     allocator: Mutex<Allocator>,
     arenas: Mutex<Arenas>,
+    parts: bool,
+    /// Test switch: bytes beyond which the device is taken to have no more memory.
+    limit: Option<u64>,
+    /// Bytes and count of shared memory.
+    shared: Mutex<(u64, u64)>,
     pub device: Arc<Device>,
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // The thread that makes an arena uses the device.
-        drop(self.arenas.lock().made());
-    }
 }
 
 /// Bytes by what they are used for.
@@ -214,26 +166,49 @@ pub struct Usage {
 }
 
 impl Memory {
-    pub fn new(device: Arc<Device>) -> Result<Self> {
+    /// `parts`: whether device buffers are parts of arenas. Under validation they are not, so that
+    /// messages name the buffer and accesses past its end are seen.
+    pub fn new(device: Arc<Device>, parts: bool) -> Result<Self> {
         let allocator = allocator(&device, MIN_BLOCK, MAX_BLOCK)
             .map_err(|e| Error::Internal(format!("gpu-allocator: {e}")))?;
         Ok(Self {
             allocator: Mutex::new(allocator),
-            arenas: Mutex::new(Arenas::default()),
+            arenas: Mutex::new(Arenas::new(&device)?),
+            limit: std::env::var("HELIOS_TEST_MEMORY_LIMIT")
+                .ok()
+                .and_then(|bytes| bytes.parse().ok()),
+            shared: Mutex::default(),
+            parts,
             device,
         })
     }
 
     /// Creates a buffer of `capacity` bytes with memory of its kind.
     pub fn create(&self, capacity: u64, kind: Kind) -> Result<Resource> {
-        let device = &self.device;
-        let mut usage = vk::BufferUsageFlags::STORAGE_BUFFER
-            | vk::BufferUsageFlags::TRANSFER_SRC
-            | vk::BufferUsageFlags::TRANSFER_DST;
-        if device.plan.device_address {
-            usage |= vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS;
+        if let Some(limit) = self.limit
+            && self.usage().allocated_bytes + capacity > limit
+        {
+            return Err(map_allocation(AllocationError::OutOfMemory, kind, capacity));
         }
-        let info = vk::BufferCreateInfo::default().size(capacity).usage(usage);
+        if self.parts && kind == Kind::Device && capacity <= MAX_PART {
+            let part = self.arenas.lock().take(capacity.next_multiple_of(GRAIN))?;
+            return Ok(Resource {
+                raw: part.raw,
+                offset: part.offset,
+                capacity,
+                kind,
+                mapped: part.mapped,
+                cached: part.cached,
+                allocation: Allocation::default(),
+                alone: false,
+                part: Some(part),
+                shared: None,
+            });
+        }
+        let device = &self.device;
+        let info = vk::BufferCreateInfo::default()
+            .size(capacity)
+            .usage(usage(device.plan.device_address));
         // SAFETY: the device is live and the description valid.
         let raw = unsafe { device.raw.create_buffer(&info, None) }.map_err(|e| {
             device.observe(error::create("vkCreateBuffer", kind.name(), capacity)(e))
@@ -241,7 +216,7 @@ impl Memory {
         // SAFETY: `raw` was created above.
         let mut requirements = unsafe { device.raw.get_buffer_memory_requirements(raw) };
         let wanted = match kind {
-            Kind::Device => device.plan.device_memory,
+            Kind::Device | Kind::Shared => device.plan.device_memory,
             Kind::Visible => device.plan.visible_memory,
             Kind::Upload => device.plan.upload_memory,
             Kind::Readback => device.plan.readback_memory,
@@ -257,17 +232,14 @@ impl Memory {
             linear: true,
             allocation_scheme: AllocationScheme::GpuAllocatorManaged,
         };
-        let allocated = if kind == Kind::Device && requirements.size <= MAX_IN_ARENA {
-            self.allocate_in_arena(&desc)
-                .map(|(allocation, arena)| (allocation, Some(arena), false))
-        } else {
+        let allocated = {
             let mut allocator = self.allocator.lock();
             let before = allocator.capacity();
             let allocation = allocator.allocate(&desc);
             let alone = allocator.capacity() - before == desc.requirements.size;
-            allocation.map(|allocation| (allocation, None, alone))
+            allocation.map(|allocation| (allocation, alone))
         };
-        let (allocation, arena, alone) = match allocated {
+        let (allocation, alone) = match allocated {
             Ok(allocated) => allocated,
             Err(e) => {
                 // SAFETY: nothing uses the buffer yet.
@@ -284,6 +256,7 @@ impl Memory {
         let properties = allocation.memory_properties();
         let resource = Resource {
             raw,
+            offset: 0,
             capacity,
             kind,
             // Incoherent memory would need flushes and invalidations: treated as not mapped.
@@ -294,8 +267,12 @@ impl Memory {
             cached: properties.contains(vk::MemoryPropertyFlags::HOST_CACHED),
             allocation,
             alone,
-            arena,
+            part: None,
+            shared: None,
         };
+        if matches!(kind, Kind::Upload | Kind::Readback) {
+            device.staging.insert(raw);
+        }
         if let Err(e) = bound {
             self.destroy(resource);
             return Err(device.observe(
@@ -305,111 +282,64 @@ impl Memory {
         Ok(resource)
     }
 
-    /// Gives buffer and memory back to the driver. The device must have finished with it.
+    /// Gives the memory back, to its arena or to the driver. The device must have finished with it.
     pub fn destroy(&self, resource: Resource) {
+        if let Some(part) = resource.part {
+            self.arenas.lock().give_back(&part);
+            return;
+        }
+        if matches!(resource.kind, Kind::Upload | Kind::Readback) {
+            self.device.staging.remove(resource.raw);
+        }
         // SAFETY: the caller's promise above; the handle dies with `resource`.
         unsafe { self.device.raw.destroy_buffer(resource.raw, None) };
-        let Some(at) = resource.arena else {
-            // Fails only for an allocation of another allocator.
-            let freed = self.allocator.lock().free(resource.allocation);
-            debug_assert!(freed.is_ok());
-            return;
-        };
-        let mut arenas = self.arenas.lock();
-        let Some(arena) = arenas.list.get_mut(at).and_then(Option::as_mut) else {
-            debug_assert!(false, "an arena was dropped with allocations");
-            return;
-        };
-        arena.release(resource.allocation);
-        if arena.empty() {
-            arenas.trim(1);
-        }
-    }
-
-    /// From the arena with the least room that has enough, or from a new one.
-    fn allocate_in_arena(
-        &self,
-        desc: &AllocationCreateDesc<'_>,
-    ) -> Result<(Allocation, usize), AllocationError> {
-        let mut arenas = self.arenas.lock();
-        let bytes = desc.requirements.size;
-        let fitting = arenas
-            .list
-            .iter()
-            .enumerate()
-            .filter_map(|(at, arena)| Some((at, arena.as_ref()?.free)))
-            .filter(|&(_, free)| free >= bytes)
-            .min_by_key(|&(_, free)| free);
-        let at = match fitting {
-            Some((at, _)) => at,
-            None => {
-                let whole = arenas.bytes();
-                let arena = match arenas.made() {
-                    Some(arena) => arena,
-                    None => Arena::new(
-                        &self.device,
-                        whole
-                            .clamp(MIN_BLOCK, MAX_BLOCK)
-                            .max(bytes.next_power_of_two()),
-                        desc.requirements.memory_type_bits,
-                    )?,
-                };
-                let at = arenas.add(arena);
-                self.make_ahead(&mut arenas, desc.requirements.memory_type_bits);
-                at
-            }
-        };
-        let Some(arena) = arenas.list[at].as_mut() else {
-            return Err(AllocationError::Internal("an arena is gone".to_owned()));
-        };
-        Ok((arena.allocate(desc)?, at))
-    }
-
-    /// Starts making the next arena if the program has grown large and the device has room.
-    fn make_ahead(&self, arenas: &mut Arenas, memory_type_bits: u32) {
-        let bytes = arenas.bytes();
-        if bytes < MAKE_AHEAD || bytes + 4 * MAX_BLOCK > self.device.device_local_bytes() {
+        if let Some(block) = resource.shared {
+            self.free_shared(block);
             return;
         }
-        let device = Arc::clone(&self.device);
-        arenas.making = std::thread::Builder::new()
-            .name("helios-memory".to_owned())
-            .spawn(move || Arena::new(&device, MAX_BLOCK, memory_type_bits).ok())
-            .ok();
+        // Fails only for an allocation of another allocator.
+        let freed = self.allocator.lock().free(resource.allocation);
+        debug_assert!(freed.is_ok());
     }
 
     /// Whether a device buffer of `bytes` bytes is likely to fit what the driver has given already.
     pub fn has_room(&self, bytes: u64) -> bool {
-        let arenas = self.arenas.lock();
-        arenas.list.iter().flatten().any(|a| a.free >= bytes)
+        bytes <= MAX_PART && self.arenas.lock().has_room(bytes)
     }
 
     /// Gives back what was taken from the driver and is not in use.
     pub fn trim(&self) {
-        let mut arenas = self.arenas.lock();
-        drop(arenas.made());
-        arenas.trim(0);
+        self.arenas.lock().trim();
     }
 
     /// Bytes of all memory taken from the driver, but for an arena being made.
     pub fn block_bytes(&self) -> u64 {
-        self.allocator.lock().capacity() + self.arenas.lock().bytes()
+        self.allocator.lock().capacity() + self.arenas.lock().bytes() + self.shared.lock().0
+    }
+
+    /// Accounts shared memory that came or went.
+    pub(crate) fn note_shared(&self, bytes: u64, came: bool) {
+        let mut shared = self.shared.lock();
+        *shared = match came {
+            true => (shared.0 + bytes, shared.1 + 1),
+            false => (shared.0 - bytes, shared.1 - 1),
+        };
     }
 
     pub fn usage(&self) -> Usage {
         let report = self.allocator.lock().generate_report();
         let arenas = self.arenas.lock();
-        let live = || arenas.list.iter().flatten();
+        let (count, used) = arenas.used();
+        let (shared_bytes, shared) = *self.shared.lock();
         Usage {
-            block_bytes: report.total_capacity_bytes + arenas.bytes(),
-            blocks: report.blocks.len() as u64 + live().count() as u64,
-            allocated_bytes: report.total_allocated_bytes
-                + live().map(|a| a.capacity - a.free).sum::<u64>(),
+            block_bytes: report.total_capacity_bytes + arenas.bytes() + shared_bytes,
+            blocks: report.blocks.len() as u64 + count + shared,
+            allocated_bytes: report.total_allocated_bytes + used + shared_bytes,
         }
     }
 }
 
-fn map_allocation(e: AllocationError, kind: Kind, bytes: u64) -> Error {
+pub fn map_allocation(e: AllocationError, kind: Kind, bytes: u64) -> Error {
     match e {
         AllocationError::OutOfMemory => Error::OutOfMemory {
             what: kind.name(),
@@ -429,36 +359,44 @@ fn map_allocation(e: AllocationError, kind: Kind, bytes: u64) -> Error {
         AllocationError::Internal(text) if text.contains("DEVICE_LOST") => {
             Error::DeviceLost("vkAllocateMemory".to_owned())
         }
-        AllocationError::FailedToMap(text) => {
-            Error::Internal(format!("mapping the memory of a {}: {text}", kind.name()))
-        }
+        AllocationError::FailedToMap(text) => map_mapping(&text, kind, bytes),
         other => Error::Internal(format!("gpu-allocator: {other}")),
     }
 }
 
-/// Smallest capacity, and the step between the small ones.
-const GRAIN: u64 = 256;
-/// Classes: 8 steps an octave, octaves up to 2^63.
-const CLASSES: usize = 64 * 8;
+/// gpu-allocator passes the results of vkMapMemory on as the text that `ash` has for them.
+fn map_mapping(text: &str, kind: Kind, bytes: u64) -> Error {
+    let result = [
+        vk::Result::ERROR_OUT_OF_HOST_MEMORY,
+        vk::Result::ERROR_OUT_OF_DEVICE_MEMORY,
+        vk::Result::ERROR_MEMORY_MAP_FAILED,
+    ]
+    .into_iter()
+    .find(|result| result.to_string() == text);
+    match result {
+        Some(result) => error::create("vkMapMemory", kind.name(), bytes)(result),
+        None => Error::Internal(format!("mapping the memory of a {}: {text}", kind.name())),
+    }
+}
 
-/// Rounds a size up to its class's capacity: steps of 256 bytes up to 2 KiB, then eight steps an
-/// octave, so at most an eighth is unused.
-pub fn size_class(bytes: u64) -> (usize, u64) {
+/// Rounds the size of a staging block up: steps of 256 bytes up to 2 KiB, then eight steps an octave,
+/// so at most an eighth is unused.
+pub fn size_class(bytes: u64) -> u64 {
     let last = bytes.max(GRAIN) - 1;
     let octave = 63 - last.leading_zeros();
     let shift = (octave.saturating_sub(3)).max(8);
-    let step = last >> shift;
-    let capacity = (step + 1) << shift;
-    let class = ((shift - 8) as usize) * 8 + step as usize;
-    (class.min(CLASSES - 1), capacity)
+    ((last >> shift) + 1) << shift
 }
 
-/// Resources of one size class with the time they came in, oldest first.
+/// Resources of one capacity with the time they came in, oldest first.
 type Bin = VecDeque<(u64, Arc<Resource>)>;
 
-/// Unused resources by kind and size class, within a bound on their bytes.
+/// Empty bins are kept for their memory while there are at most so many.
+const MOST_BINS: usize = 256;
+
+/// Unused resources by kind and capacity, within a bound on their bytes.
 pub struct Recycler {
-    bins: [Vec<Bin>; 2],
+    bins: [BTreeMap<u64, Bin>; 2],
     bytes: u64,
     limit: u64,
     count: u64,
@@ -470,9 +408,8 @@ pub struct Recycler {
 
 impl Recycler {
     pub fn new(limit: u64) -> Self {
-        let bins = || (0..CLASSES).map(|_| VecDeque::new()).collect();
         Self {
-            bins: [bins(), bins()],
+            bins: [BTreeMap::new(), BTreeMap::new()],
             bytes: 0,
             limit,
             count: 0,
@@ -486,15 +423,25 @@ impl Recycler {
         usize::from(kind == Kind::Visible)
     }
 
-    /// A resource of the class, the most recently used one first.
+    /// A resource of `capacity` bytes, or else of at most an eighth more; the most recently used first.
     #[inline]
-    pub fn take(&mut self, class: usize, capacity: u64, kind: Kind) -> Option<Arc<Resource>> {
-        let bin = &mut self.bins[Self::bin(kind)][class];
-        let (_, resource) = bin.pop_back()?;
-        // All of one class have its capacity but in the last, open-ended class.
-        if resource.capacity < capacity {
-            bin.push_front((0, resource));
-            return None;
+    pub fn take(&mut self, capacity: u64, kind: Kind) -> Option<Arc<Resource>> {
+        let bins = &mut self.bins[Self::bin(kind)];
+        let fitting = bins.range_mut(capacity..=capacity.saturating_add(capacity / 8));
+        let mut resource = None;
+        let mut emptied = None;
+        for (&size, bin) in fitting {
+            if let Some((_, found)) = bin.pop_back() {
+                emptied = bin.is_empty().then_some(size);
+                resource = Some(found);
+                break;
+            }
+        }
+        let resource = resource?;
+        if let Some(size) = emptied
+            && bins.len() > MOST_BINS
+        {
+            bins.remove(&size);
         }
         self.bytes -= resource.capacity;
         self.count -= 1;
@@ -502,21 +449,22 @@ impl Recycler {
         Some(resource)
     }
 
-    /// Keeps a resource that the device has finished with; what goes over the bound is returned to
-    /// the driver, oldest first.
+    /// Keeps a resource that the device has finished with; what goes over the bound is given back,
+    /// oldest first.
     pub fn put(&mut self, memory: &Memory, resource: Arc<Resource>) {
         if !matches!(resource.kind, Kind::Device | Kind::Visible) {
-            // Staging of a graph that was destroyed.
+            // Shared memory, or staging of a graph that was destroyed.
             if let Some(resource) = Arc::into_inner(resource) {
                 memory.destroy(resource);
             }
             return;
         }
-        let (class, _) = size_class(resource.capacity);
         self.clock += 1;
         self.bytes += resource.capacity;
         self.count += 1;
-        self.bins[Self::bin(resource.kind)][class].push_back((self.clock, resource));
+        let bins = &mut self.bins[Self::bin(resource.kind)];
+        let bin = bins.entry(resource.capacity).or_default();
+        bin.push_back((self.clock, resource));
         while self.bytes > self.limit {
             if !self.evict_oldest(memory) {
                 break;
@@ -528,7 +476,7 @@ impl Recycler {
         let oldest = self
             .bins
             .iter_mut()
-            .flatten()
+            .flat_map(BTreeMap::values_mut)
             .filter(|bin| !bin.is_empty())
             .min_by_key(|bin| bin.front().map_or(u64::MAX, |(stamp, _)| *stamp));
         let Some((_, resource)) = oldest.and_then(VecDeque::pop_front) else {
@@ -571,7 +519,7 @@ mod tests {
 
     #[test]
     fn classes_cover_all_sizes_with_an_eighth_at_most_to_spare() {
-        let mut last = (0, 0);
+        let mut last = 0;
         let mut sizes: Vec<u64> = (0..20_000).collect();
         sizes.extend((14..40).flat_map(|o| {
             (0..64).flat_map(move |i| {
@@ -581,25 +529,98 @@ mod tests {
         }));
         sizes.sort_unstable();
         for bytes in sizes {
-            let (class, capacity) = size_class(bytes);
-            assert!(capacity >= bytes && capacity >= GRAIN && capacity % GRAIN == 0);
+            let capacity = size_class(bytes);
+            assert!(capacity >= bytes && capacity >= GRAIN && capacity.is_multiple_of(GRAIN));
             assert!(
                 capacity <= (bytes + GRAIN - 1).max(GRAIN) || capacity - bytes <= bytes / 8 + 1,
                 "{bytes} -> {capacity}"
             );
-            assert!(class >= last.0 && capacity >= last.1, "not monotonic");
-            assert_eq!(class == last.0 && last.1 != 0, capacity == last.1);
-            // A capacity is of its own class, so what is recycled is found again.
-            assert_eq!(size_class(capacity), (class, capacity));
-            last = (class, capacity);
+            assert!(capacity >= last, "not monotonic");
+            // What is recycled is found again.
+            assert_eq!(size_class(capacity), capacity);
+            last = capacity;
         }
     }
 
     #[test]
     fn powers_of_two_waste_nothing() {
         for octave in 8..40 {
-            assert_eq!(size_class(1 << octave).1, 1 << octave);
+            assert_eq!(size_class(1 << octave), 1 << octave);
         }
-        assert_eq!(size_class(12_582_912).1, 12_582_912);
+        assert_eq!(size_class(12_582_912), 12_582_912);
+    }
+
+    #[test]
+    fn capacities_are_the_sizes_but_for_the_grain() {
+        for bytes in [1, 255, 256, 257, 4096, 4_750_000, MAX_PART, MAX_PART + 1] {
+            let rounded = capacity(bytes);
+            assert!(rounded >= bytes && rounded.is_multiple_of(GRAIN));
+            assert_eq!(capacity(rounded), rounded);
+            let grain = if bytes <= MAX_PART {
+                GRAIN
+            } else {
+                LARGE_GRAIN
+            };
+            assert!(rounded - bytes < grain);
+        }
+    }
+
+    fn memory() -> Memory {
+        let settings = crate::device::Settings::from_env();
+        let device = Device::new(&settings).expect("tests need a Vulkan device");
+        Memory::new(Arc::new(device), true).expect("memory")
+    }
+
+    #[test]
+    fn parts_never_overlap_and_go_back_to_the_driver() {
+        let memory = memory();
+        let mut live: Vec<Resource> = Vec::new();
+        let mut seed = 1u64;
+        let mut random = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % below
+        };
+        for _ in 0..2000 {
+            if random(3) == 0 && !live.is_empty() {
+                let at = random(live.len() as u64) as usize;
+                memory.destroy(live.swap_remove(at));
+            } else {
+                let most = 1 << (8 + random(15));
+                let bytes = capacity(1 + random(most));
+                live.push(memory.create(bytes, Kind::Device).expect("room"));
+            }
+        }
+        let mut ranges: Vec<_> = live.iter().map(|r| (r.raw, r.offset, r.capacity)).collect();
+        ranges.sort_unstable();
+        for pair in ranges.windows(2) {
+            let [(raw, offset, bytes), (next_raw, next, _)] = [pair[0], pair[1]];
+            assert!(raw != next_raw || offset + bytes <= next);
+        }
+        assert!(
+            ranges
+                .iter()
+                .all(|(_, offset, _)| offset.is_multiple_of(GRAIN))
+        );
+        assert!(memory.block_bytes() > 0);
+        live.into_iter().for_each(|r| memory.destroy(r));
+        memory.trim();
+        assert_eq!(memory.usage().allocated_bytes, 0);
+        assert_eq!(memory.block_bytes(), 0);
+    }
+
+    #[test]
+    fn recycling_takes_the_exact_size_first_and_never_a_much_larger_one() {
+        let memory = memory();
+        let mut recycler = Recycler::new(1 << 30);
+        for bytes in [4096, 4352, 8192] {
+            let resource = memory.create(bytes, Kind::Device).expect("room");
+            recycler.put(&memory, Arc::new(resource));
+        }
+        let mut take = |bytes| recycler.take(bytes, Kind::Device).map(|r| r.capacity);
+        assert_eq!(take(4352), Some(4352));
+        assert_eq!(take(3840), Some(4096));
+        assert_eq!(take(4352), None);
+        assert_eq!(take(8192), Some(8192));
+        assert_eq!((recycler.count(), recycler.bytes()), (0, 0));
     }
 }

@@ -15,7 +15,7 @@ use crate::reflect::{self, Reflection};
 
 /// One layout for all pipelines of the same binding count and push-constant size, so that
 /// descriptors and push constants stay bound across them.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Layout {
     pub raw: vk::PipelineLayout,
     pub set: vk::DescriptorSetLayout,
@@ -26,10 +26,16 @@ pub struct Layout {
     pub bindings: u32,
 }
 
-/// A compute pipeline with what the recorder and the planner need of it.
-pub struct Pipeline {
+/// What recording a dispatch needs of its pipeline.
+#[derive(Clone, Copy, Default)]
+pub struct Program {
     pub raw: vk::Pipeline,
     pub layout: Layout,
+}
+
+/// A compute pipeline with what the planner needs of it.
+pub struct Pipeline {
+    pub program: Program,
     pub bindings: u32,
     pub push_bytes: u32,
     /// What its shader does to each binding, from its SPIR-V.
@@ -390,8 +396,7 @@ impl Factory {
             ));
         }
         Ok(Pipeline {
-            raw,
-            layout,
+            program: Program { raw, layout },
             bindings,
             push_bytes,
             access,
@@ -405,30 +410,14 @@ impl Factory {
 
     pub fn destroy_pipeline(&self, pipeline: Pipeline) {
         // SAFETY: the context waited until the device had finished with it.
-        unsafe { self.device.raw.destroy_pipeline(pipeline.raw, None) };
+        unsafe { self.device.raw.destroy_pipeline(pipeline.program.raw, None) };
     }
 
-    /// Writes the cache back and destroys what the factory owns.
-    pub fn close(mut self) {
+    /// Writes the cache back; the factory's objects go with it.
+    pub fn close(self) {
         if self.created > 0 && !self.device.lost() {
             self.save();
         }
-        for (_, layout) in self.layouts.drain() {
-            // SAFETY: all pipelines are destroyed and the queue is idle.
-            unsafe {
-                if layout.template != vk::DescriptorUpdateTemplate::null() {
-                    self.device
-                        .raw
-                        .destroy_descriptor_update_template(layout.template, None);
-                }
-                self.device.raw.destroy_pipeline_layout(layout.raw, None);
-                self.device
-                    .raw
-                    .destroy_descriptor_set_layout(layout.set, None);
-            }
-        }
-        // SAFETY: as above.
-        unsafe { self.device.raw.destroy_pipeline_cache(self.cache, None) };
     }
 
     /// Best effort: a cache that cannot be written costs the next start its time, nothing else.
@@ -451,6 +440,24 @@ impl Factory {
         if written.is_err() {
             let _ = std::fs::remove_file(&temporary);
         }
+    }
+}
+
+impl Drop for Factory {
+    fn drop(&mut self) {
+        let device = &self.device.raw;
+        for layout in self.layouts.values() {
+            // SAFETY: the context has destroyed all pipelines, and the queue is idle.
+            unsafe {
+                if layout.template != vk::DescriptorUpdateTemplate::null() {
+                    device.destroy_descriptor_update_template(layout.template, None);
+                }
+                device.destroy_pipeline_layout(layout.raw, None);
+                device.destroy_descriptor_set_layout(layout.set, None);
+            }
+        }
+        // SAFETY: as above.
+        unsafe { device.destroy_pipeline_cache(self.cache, None) };
     }
 }
 

@@ -25,6 +25,8 @@ pub struct MemoryType {
 pub struct MemoryHeap {
     pub size: u64,
     pub device_local: bool,
+    /// Bytes that this process uses and may use, where `VK_EXT_memory_budget` tells.
+    pub budget: Option<(u64, u64)>,
 }
 
 /// One cooperative-matrix shape that a device lists.
@@ -277,6 +279,42 @@ fn pick(snapshots: &[Snapshot], wish: Option<&str>) -> Result<usize> {
         .ok_or_else(|| Error::NoDevice(format!("no device can be used: {}", listing())))
 }
 
+/// Whether each device would be the one that [`choose`] takes, and why or why not.
+pub fn choices(snapshots: &[Snapshot], wish: Option<&str>) -> Vec<(bool, String)> {
+    let wish = wish.map(str::trim).filter(|w| !w.is_empty());
+    let chosen = pick(snapshots, wish).ok();
+    let why = |(i, s): (usize, &Snapshot)| {
+        if let Some(reason) = s.unusable() {
+            return (false, format!("cannot be used: {reason}"));
+        }
+        if let Some(wish) = wish.filter(|w| !matches(w, i, s)) {
+            return (false, format!("HELIOS_DEVICE={wish} names another"));
+        }
+        if chosen == Some(i) {
+            let named = wish.map_or(String::new(), |w| {
+                format!("HELIOS_DEVICE={w} names it, and ")
+            });
+            let kind = type_name(s.device_type);
+            return (
+                true,
+                format!("{named}it is the first {kind} device; none of a better type can be used"),
+            );
+        }
+        let first = chosen.unwrap_or_default();
+        let better = type_name(snapshots[first].device_type);
+        let reason = if rank(s.device_type) > rank(snapshots[first].device_type) {
+            format!(
+                "device {first} is {better}, which goes before {}",
+                type_name(s.device_type)
+            )
+        } else {
+            format!("device {first} is {better}, too, and comes first")
+        };
+        (false, reason)
+    };
+    snapshots.iter().enumerate().map(why).collect()
+}
+
 /// The first memory type with all of `wanted`, trying each set in turn; among equals the one with
 /// the fewest other properties (so that plain device memory wins over host-visible device memory).
 fn memory_type(types: &[MemoryType], wanted: &[vk::MemoryPropertyFlags]) -> Option<u32> {
@@ -439,10 +477,12 @@ mod tests {
                 MemoryHeap {
                     size: 140 << 30,
                     device_local: true,
+                    budget: None,
                 },
                 MemoryHeap {
                     size: 64 << 30,
                     device_local: false,
+                    budget: None,
                 },
             ],
             features: Features {
@@ -562,6 +602,7 @@ mod tests {
         small.memory_heaps.push(MemoryHeap {
             size: 256 << 20,
             device_local: true,
+            budget: None,
         });
         assert_eq!(
             choose(&[small], &Wishes::default()).unwrap().visible_memory,
@@ -580,6 +621,34 @@ mod tests {
         assert!(!choose(&list, &off).unwrap().push_descriptors);
         list[0].extensions.clear();
         assert!(!choose(&list, &Wishes::default()).unwrap().push_descriptors);
+    }
+
+    #[test]
+    fn every_device_is_told_why_it_would_be_chosen_or_not() {
+        let mut list = [
+            snapshot("software", vk::PhysicalDeviceType::CPU),
+            snapshot("card", vk::PhysicalDeviceType::DISCRETE_GPU),
+            snapshot("card", vk::PhysicalDeviceType::DISCRETE_GPU),
+            snapshot("old card", vk::PhysicalDeviceType::DISCRETE_GPU),
+        ];
+        list[3].features.timeline_semaphore = false;
+        let all = choices(&list, None);
+        assert_eq!(
+            all.iter().map(|(chosen, _)| *chosen).collect::<Vec<_>>(),
+            [false, true, false, false]
+        );
+        assert!(all[0].1.contains("device 1 is discrete"));
+        assert!(all[1].1.contains("first discrete"));
+        assert!(all[2].1.contains("comes first"));
+        assert!(all[3].1.contains("no timeline semaphores"));
+        let named = choices(&list, Some("0"));
+        assert!(named[0].0 && named[0].1.contains("HELIOS_DEVICE=0 names it"));
+        assert!(!named[1].0 && named[1].1.contains("names another"));
+        assert!(
+            choices(&list, Some("none such"))
+                .iter()
+                .all(|(chosen, _)| !chosen)
+        );
     }
 
     #[test]

@@ -3,20 +3,32 @@
 
 use std::sync::Arc;
 
-use ash::vk;
+use ash::vk::{self, Handle};
 
+use crate::blackbox::Log;
+use crate::commands::BINDING_WORDS;
 use crate::decode::MAX_BINDINGS;
 use crate::device::Device;
 use crate::error::{self, Result};
 use crate::hazard::Stages;
-use crate::pipeline::{Layout, Pipeline};
+use crate::pipeline::{Layout, Program};
+use crate::profile::{self, Probe, Span, What};
 use crate::ring::Descriptors;
 
 /// Most bytes of push constants that the encoder compares to skip a repeated push.
 const MAX_PUSH: usize = 256;
 
-/// A range of a buffer as a descriptor names it.
-pub type Binding = vk::DescriptorBufferInfo;
+/// Words of all bindings of a dispatch, as an array of `VkDescriptorBufferInfo`.
+pub type Bindings = [u64; MAX_BINDINGS * BINDING_WORDS];
+const _: () = assert!(size_of::<vk::DescriptorBufferInfo>() == 8 * BINDING_WORDS);
+
+/// The first `len` bytes of the words.
+#[inline]
+pub fn bytes(words: &[u64], len: usize) -> &[u8] {
+    let len = len.min(size_of_val(words));
+    // SAFETY: the bytes lie inside the slice, and any byte is a `u8`.
+    unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), len) }
+}
 
 pub struct Encoder {
     device: Arc<Device>,
@@ -24,14 +36,28 @@ pub struct Encoder {
     pipeline: vk::Pipeline,
     /// Layout under which `bindings` were bound.
     layout: vk::PipelineLayout,
-    bindings: [Binding; MAX_BINDINGS],
+    bindings: Bindings,
     push_layout: vk::PipelineLayout,
     push: [u8; MAX_PUSH],
     push_len: usize,
+    /// Whether the commands are submitted a single time.
+    once: bool,
+    /// What was recorded, for a report should the device be lost.
+    log: Log,
+    /// Timestamps, while a profile runs.
+    probe: Option<Box<Probe>>,
+    /// Timestamps that the complete commands write at every launch.
+    kept: Option<Arc<Probe>>,
 }
 
 // SAFETY: the raw handles are used by one thread at a time, under the context's lock.
 unsafe impl Send for Encoder {}
+
+impl Drop for Encoder {
+    fn drop(&mut self) {
+        self.device.blackbox.forget(self.raw);
+    }
+}
 
 fn stage_mask(stages: Stages) -> vk::PipelineStageFlags {
     let mut mask = vk::PipelineStageFlags::empty();
@@ -46,15 +72,20 @@ fn stage_mask(stages: Stages) -> vk::PipelineStageFlags {
 
 impl Encoder {
     pub fn new(device: Arc<Device>, raw: vk::CommandBuffer) -> Self {
+        let log = device.blackbox.log();
         Self {
             device,
             raw,
             pipeline: vk::Pipeline::null(),
             layout: vk::PipelineLayout::null(),
-            bindings: [Binding::default(); MAX_BINDINGS],
+            bindings: [0; MAX_BINDINGS * BINDING_WORDS],
             push_layout: vk::PipelineLayout::null(),
             push: [0; MAX_PUSH],
             push_len: 0,
+            once: true,
+            log,
+            probe: None,
+            kept: None,
         }
     }
 
@@ -63,6 +94,10 @@ impl Encoder {
         self.pipeline = vk::Pipeline::null();
         self.layout = vk::PipelineLayout::null();
         self.push_layout = vk::PipelineLayout::null();
+        self.once = once;
+        self.log.clear();
+        self.probe = None;
+        self.kept = None;
         let info = vk::CommandBufferBeginInfo::default().flags(if once {
             vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT
         } else {
@@ -74,6 +109,12 @@ impl Encoder {
     }
 
     pub fn end(&mut self) -> Result<()> {
+        self.device
+            .blackbox
+            .recorded(self.raw, &mut self.log, self.once);
+        if let Some(probe) = self.probe.take() {
+            self.kept = profile::ended(self.raw, *probe, self.once);
+        }
         // SAFETY: the command buffer is recording.
         unsafe { self.device.raw.end_command_buffer(self.raw) }
             .map_err(|e| self.device.observe(error::vulkan("vkEndCommandBuffer")(e)))
@@ -129,15 +170,14 @@ impl Encoder {
         }
     }
 
-    /// Binds what changed since the last dispatch, and dispatches. `fill` writes the bindings, one
-    /// for each of the pipeline's, into the slice it is given and says whether any differs from
-    /// what was there.
+    /// Binds what changed since the last dispatch, and dispatches. `bindings`: [`BINDING_WORDS`] words
+    /// for each of the pipeline's bindings.
     #[inline]
     pub fn dispatch(
         &mut self,
         descriptors: &mut Descriptors,
-        pipeline: &Pipeline,
-        fill: impl FnOnce(&mut [Binding]) -> bool,
+        pipeline: &Program,
+        bindings: &[u64],
         push: &[u8],
         groups: [u32; 3],
     ) -> Result<()> {
@@ -151,13 +191,15 @@ impl Encoder {
         }
         let layout: &Layout = &pipeline.layout;
         if layout.bindings > 0 {
-            let changed = fill(&mut self.bindings[..layout.bindings as usize]);
-            if changed || self.layout != layout.raw {
-                self.layout = layout.raw;
+            let bound = &mut self.bindings[..layout.bindings as usize * BINDING_WORDS];
+            if self.layout != layout.raw || bound != bindings {
+                bound.copy_from_slice(bindings);
+                // Until all is bound nothing is: an allocation below may fail.
+                self.layout = vk::PipelineLayout::null();
                 let data = self.bindings.as_ptr().cast();
                 match (&self.device.push, layout.push) {
-                    // SAFETY: the template reads `bindings` entries of `self.bindings`, all filled
-                    // with live buffers; the layout is the template's own.
+                    // SAFETY: the template reads `bindings` entries of `self.bindings`, all of
+                    // live buffers; the layout is the template's own.
                     (Some(extension), true) => unsafe {
                         extension.cmd_push_descriptor_set_with_template(
                             self.raw,
@@ -183,6 +225,7 @@ impl Encoder {
                         }
                     }
                 }
+                self.layout = layout.raw;
             }
         }
         if !push.is_empty()
@@ -206,9 +249,20 @@ impl Encoder {
                 );
             }
         }
+        let bound = bindings.as_chunks::<BINDING_WORDS>().0;
+        let places = bound.iter().map(|&[buffer, offset, _]| [buffer, offset]);
+        self.log.dispatch(pipeline.raw, places, groups);
+        let profiled = profile::on();
+        if profiled {
+            self.measure();
+        }
+        let device = &self.device.raw;
         // SAFETY: pipeline, descriptors and push constants are bound; the group counts are within
         // the device's limits.
         unsafe { device.cmd_dispatch(self.raw, groups[0], groups[1], groups[2]) };
+        if profiled {
+            self.mark(Some(profile::dispatch(pipeline.raw, groups)));
+        }
         Ok(())
     }
 
@@ -225,21 +279,94 @@ impl Encoder {
             dst_offset: target_offset,
             size: bytes,
         }];
+        self.log.copy(
+            [source.as_raw(), source_offset],
+            [target.as_raw(), target_offset],
+            bytes,
+        );
+        let profiled = profile::on();
+        if profiled {
+            self.measure();
+        }
         // SAFETY: both ranges lie inside live buffers and the command buffer is recording.
         unsafe {
             self.device
                 .raw
                 .cmd_copy_buffer(self.raw, source, target, &region);
         }
+        if profiled {
+            let what = match (
+                self.device.staging.holds(source),
+                self.device.staging.holds(target),
+            ) {
+                (true, _) => What::Upload,
+                (_, true) => What::Read,
+                _ => What::Copy,
+            };
+            self.mark(Some(Span::transfer(what, bytes)));
+        }
     }
 
-    /// Fills `bytes`, a multiple of 4, from the start of the buffer.
-    pub fn fill(&mut self, target: vk::Buffer, bytes: u64, pattern: u32) {
+    /// Fills `bytes`, a multiple of 4, from `offset`.
+    pub fn fill(&mut self, target: vk::Buffer, offset: u64, bytes: u64, pattern: u32) {
+        self.log.fill([target.as_raw(), offset], bytes);
+        let profiled = profile::on();
+        if profiled {
+            self.measure();
+        }
         // SAFETY: the range lies inside the live buffer and the command buffer is recording.
         unsafe {
             self.device
                 .raw
-                .cmd_fill_buffer(self.raw, target, 0, bytes, pattern);
+                .cmd_fill_buffer(self.raw, target, offset, bytes, pattern);
+        }
+        if profiled {
+            self.mark(Some(Span::transfer(What::Fill, bytes)));
+        }
+    }
+
+    /// Makes sure that a timestamp stands before the next command.
+    #[cold]
+    fn measure(&mut self) {
+        if self.probe.is_none() {
+            self.probe = profile::probe(&self.device).map(Box::new);
+        }
+        if self.probe.as_ref().is_some_and(|p| p.is_empty()) {
+            self.mark(None);
+        }
+    }
+
+    /// Records the profile's next timestamp, which ends `span`.
+    #[cold]
+    fn mark(&mut self, span: Option<Span>) {
+        if let Some(mark) = self.probe.as_mut().and_then(|p| p.next(span)) {
+            if mark.fresh {
+                self.reset_queries(mark.pool, profile::POOL);
+            }
+            self.timestamp(mark.pool, mark.query);
+        }
+    }
+
+    /// Copies the first `count` timestamps of the pool, once they are there, as 64-bit numbers.
+    pub fn copy_queries(
+        &mut self,
+        pool: vk::QueryPool,
+        count: u32,
+        target: vk::Buffer,
+        offset: u64,
+    ) {
+        // SAFETY: the target has room for the timestamps, which earlier commands write.
+        unsafe {
+            self.device.raw.cmd_copy_query_pool_results(
+                self.raw,
+                pool,
+                0,
+                count,
+                target,
+                offset,
+                8,
+                vk::QueryResultFlags::TYPE_64 | vk::QueryResultFlags::WAIT,
+            );
         }
     }
 

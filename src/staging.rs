@@ -142,6 +142,8 @@ struct Blocks {
     free_bytes: u64,
     leased_bytes: u64,
     leased: u64,
+    /// Blocks of failed waits, which the device may still write until it is gone.
+    abandoned: Vec<Resource>,
     closed: bool,
 }
 
@@ -161,7 +163,7 @@ impl Readback {
 
     /// A block of at least `bytes`; it returns to the pool when the lease is dropped.
     pub fn lease(self: &Arc<Self>, bytes: u64) -> Result<Lease> {
-        let (_, capacity) = size_class(bytes);
+        let capacity = size_class(bytes);
         let recycled = {
             let mut blocks = self.blocks.lock();
             // The most recently returned block of the class has the warmest pages.
@@ -221,9 +223,16 @@ impl Readback {
         any
     }
 
-    /// From now on returned blocks go to the driver.
+    /// From now on returned blocks go to the driver. The device must have finished with all of them.
     pub fn close(&self) {
-        self.blocks.lock().closed = true;
+        let abandoned = {
+            let mut blocks = self.blocks.lock();
+            blocks.closed = true;
+            std::mem::take(&mut blocks.abandoned)
+        };
+        for resource in abandoned {
+            self.take_back(resource);
+        }
         self.trim();
     }
 
@@ -285,6 +294,16 @@ impl Lease {
             .as_ref()
             .and_then(|r| r.mapped)
             .map_or(std::ptr::null_mut(), |p| p.as_ptr())
+    }
+}
+
+impl Lease {
+    /// Gives the block up, whose copy nobody could wait for: it is not used again, and goes when the
+    /// device is destroyed.
+    pub fn abandon(mut self) {
+        if let Some(resource) = self.resource.take() {
+            self.pool.blocks.lock().abandoned.push(resource);
+        }
     }
 }
 

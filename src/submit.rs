@@ -4,6 +4,7 @@ use ash::vk;
 
 use crate::device::Device;
 use crate::error::{self, Result};
+use crate::profile;
 use crate::timeline::Timeline;
 
 /// Submits the commands, in order behind everything submitted before; the timeline reaches `value`
@@ -31,13 +32,20 @@ pub fn submit(
             .wait_dst_stage_mask(&stages);
     }
     let info = [info.push_next(&mut times)];
-    // SAFETY: the command buffers are executable; the queue is used under the context's lock.
+    device.blackbox.submitted(commands, value);
+    device.lose_if_told()?;
+    let start = profile::begin();
+    // SAFETY: the command buffers are executable; the queue is used by the one
+    // recorder.
     unsafe {
         device
             .raw
             .queue_submit(device.queue, &info, vk::Fence::null())
     }
     .map_err(|e| device.observe(error::vulkan("vkQueueSubmit")(e)))?;
-    timeline.submitted(value);
+    timeline.queued(value);
+    if let Some(start) = start {
+        profile::submitted(device, commands, value, start, timeline.seen());
+    }
     Ok(())
 }

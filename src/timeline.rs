@@ -21,6 +21,8 @@ pub struct Timeline {
     device: Arc<Device>,
     /// Highest value seen to be complete.
     completed: AtomicU64,
+    /// Highest value whose submission the queue has: those behind it are still being recorded.
+    queued: AtomicU64,
     /// Values of the submissions in flight. The calls between two submissions get values of their
     /// own, which the semaphore jumps over: waits go to the submission's.
     submissions: Mutex<VecDeque<u64>>,
@@ -50,6 +52,7 @@ impl Timeline {
             semaphore,
             device,
             completed: AtomicU64::new(start),
+            queued: AtomicU64::new(start),
             submissions: Mutex::new(VecDeque::new()),
             polls: std::env::var("HELIOS_SPIN_WAIT")
                 .ok()
@@ -72,6 +75,11 @@ impl Timeline {
             submissions.pop_front();
         }
         submissions.push_back(value);
+    }
+
+    /// Notes that the queue has the submission of `value`.
+    pub fn queued(&self, value: u64) {
+        self.queued.store(value, Ordering::Release);
     }
 
     /// The value of the submission that `value` belongs to.
@@ -105,6 +113,13 @@ impl Timeline {
             return Ok(());
         }
         let value = self.signalled_by(value);
+        if !self.spin.is_zero() {
+            // Polling the driver would slow down the thread that is recording.
+            let end = Instant::now() + self.spin;
+            while self.queued.load(Ordering::Acquire) < value && Instant::now() < end {
+                std::hint::spin_loop();
+            }
+        }
         if self.completed()? >= value {
             return Ok(());
         }

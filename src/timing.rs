@@ -1,7 +1,7 @@
 //! Where the host's time goes, by phase, when `HELIOS_HOST_TIMING=1` asks.
 #![deny(unsafe_code)]
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Phases are disjoint: their sum is the time spent in the addon's own work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,6 +96,20 @@ impl Timing {
             total.calls += 1;
         }
         self.current = around.map(|phase| (phase, now));
+    }
+
+    /// Hands `time` of the current phase to another.
+    #[inline]
+    pub fn shift(&mut self, phase: Phase, time: Duration) {
+        if time.is_zero() || !self.enabled {
+            return;
+        }
+        if let Some((_, since)) = &mut self.current {
+            *since += time;
+        }
+        let total = &mut self.totals[phase as usize];
+        total.nanoseconds += time.as_nanos() as u64;
+        total.calls += 1;
     }
 
     /// Adds a wait that was made without the lock.

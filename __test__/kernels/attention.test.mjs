@@ -4,8 +4,9 @@
 
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
-import { attentionKernels } from '../../kernels/attention.mjs';
+import { attentionKernels, laneMap } from '../../kernels/attention.mjs';
 import { KernelContext, pack } from '../../kernels/base.mjs';
+import { coopShapes } from '../../kernels/matmul.mjs';
 import { vk } from '../lib/addon.mjs';
 import { fromHalf, random, relativeError, toHalf } from '../lib/tensors.mjs';
 
@@ -71,7 +72,7 @@ function download(handle, type, length) {
 }
 
 /** @param {any} o */
-function check({ T, heads, d, batch = 1, type = 'f32', outType = type, gradType = type, precision, causal = true, scale, size = 1, gap = 0, tolerance, plan, label }) {
+function check({ T, heads, d, batch = 1, type = 'f32', outType = type, gradType = type, precision, causal = true, scale, size = 1, gap = 0, tolerance, plan, planBackward, label }) {
   const width = heads * d;
   const row = 3 * width + gap;
   const rowOut = width + gap;
@@ -98,7 +99,7 @@ function check({ T, heads, d, batch = 1, type = 'f32', outType = type, gradType 
   };
   const { packed, count } = pack(
     kernels.attentionForward(args),
-    kernels.attentionBackward({ ...args, dOut: at(h.dO), dQkv: at(h.grad), gradType, rowGrad: row, delta: h.delta, plan: undefined }),
+    kernels.attentionBackward({ ...args, dOut: at(h.dO), dQkv: at(h.grad), gradType, rowGrad: row, delta: h.delta, plan: planBackward }),
   );
   vk.waitTimeline(vk.batchExecuteAll(packed, count));
   const got = {
@@ -180,10 +181,37 @@ function battery(name, options) {
   test(`${name}: full attention, scales`, () => {
     check({ ...options, T: 77, heads: 2, d: 64, causal: false, label: 'not causal' });
     check({ ...options, T: 130, heads: 1, d: 32, scale: 0.31, label: 'scale' });
+    check({ ...options, T: 66, heads: 1, d: 32, scale: -0.2, label: 'negative scale' });
     // Scores spread over tens: maxima move from block to block, and the output is rescaled. Rounded operands move such
     // scores by absolute amounts, so only f32 can be held to its tolerance.
     if (!options.precision && !options.type) check({ ...options, T: 130, heads: 1, d: 32, size: 6, tolerance: options.tolerance * 4, label: 'steep' });
     else check({ ...options, T: 130, heads: 1, d: 32, size: 4, tolerance: options.tolerance * 6, label: 'steep' });
+  });
+  test(`${name} hands a NaN on to all that depends on it`, () => {
+    const [T, d, bad] = [20, 32, 5];
+    const type = options.type ?? 'f32';
+    const values = random(T * 3 * d);
+    values[bad * 3 * d + 1] = NaN; // in one query
+    const qkv = upload(values, type);
+    const dOut = upload(random(T * d), type);
+    const out = upload(new Float32Array(T * d), type);
+    const lse = upload(new Float32Array(T), 'f32');
+    const dQkv = upload(new Float32Array(T * 3 * d), type);
+    const args = { qkv, out, logSumExp: lse, tokens: T, heads: 1, headSize: d, type, precision: options.precision };
+    const { packed, count } = pack(kernels.attentionForward(args), kernels.attentionBackward({ ...args, dOut, dQkv }));
+    vk.waitTimeline(vk.batchExecuteAll(packed, count));
+    const [o, l, g] = [download(out, type, T * d), download(lse, 'f32', T), download(dQkv, type, T * 3 * d)];
+    assert.ok(Number.isNaN(l[bad]), `log-sum-exp: ${l[bad]}`);
+    for (let e = 0; e < d; e++) {
+      assert.ok(Number.isNaN(o[bad * d + e]), `out: ${o[bad * d + e]}`);
+      assert.ok(Number.isNaN(g[bad * 3 * d + e]), `dQ: ${g[bad * 3 * d + e]}`);
+      for (let t = 0; t <= bad; t++) {
+        const [dk, dv] = [1, 2].map((i) => g[t * 3 * d + i * d + e]);
+        assert.ok(Number.isNaN(dk) && Number.isNaN(dv), `dK, dV of token ${t}: ${dk}, ${dv}`);
+      }
+    }
+    assert.ok(!Number.isNaN(o[(bad - 1) * d]) && !Number.isNaN(o[(bad + 1) * d]), 'other tokens are as ever');
+    for (const handle of [qkv, dOut, out, lse, dQkv]) vk.destroyBuffer(handle);
   });
   test(`${name} is deterministic`, () => {
     const [T, heads, d] = [90, 2, 64];
@@ -215,7 +243,48 @@ for (const half of /** @type {const} */ (['f16', 'bf16'])) {
   const tolerance = half === 'f16' ? 1.2e-3 : 1e-2;
   battery(`${half} from f32`, { precision: half, tolerance });
   battery(`${half} from halves`, { type: half, precision: half, tolerance });
+  const kind = kernels.attentionKind(half);
+  test(`${half}: scores through shared memory`, { skip: kind === 'scratch' && 'these are the kernels that run above' }, () => {
+    const plan = { kernel: 'scratch' };
+    const options = { type: half, precision: half, tolerance, plan, planBackward: plan };
+    check({ ...options, T: 97, heads: 2, d: 64, label: 'head 64' });
+    check({ ...options, T: 70, heads: 1, d: 32, causal: false, label: 'not causal' });
+  });
+  test(`${half}: scores in registers, other tilings`, { skip: kind !== 'register' && 'not on this device' }, () => {
+    const { m, n } = coopShapes(context.info, half)[0];
+    const options = { type: half, precision: half, tolerance, T: 150, heads: 1, d: 32 };
+    const wide = { kernel: 'register', held: 2 * m, walked: 2 * n, group: 2 };
+    check({ ...options, plan: wide, planBackward: wide, label: 'two fragments at a time' });
+    const narrow = { kernel: 'register', held: m, walked: 2 * n, group: 1 };
+    check({ ...options, plan: narrow, planBackward: narrow, gradType: 'f32', causal: false, label: 'one subgroup, not causal' });
+    check({ ...options, type: 'f32', outType: half, plan: narrow, planBackward: narrow, label: 'f32 in, halves out' });
+  });
 }
+
+test('only lane maps by bits that both kinds of matrix share are taken', () => {
+  const shape = { m: 16, n: 16, k: 16 };
+  // The map of NVIDIA's driver: quads of lanes along a row, components (row + 8) (column + 8) (column + 1).
+  const place = (/** @type {number} */ row, /** @type {number} */ column) => row | (column << 8);
+  const make = (/** @type {(lane: number, i: number) => number} */ of, lanes = 32) =>
+    Uint32Array.from({ length: 256 }, (_, x) => of(Math.floor(x / (256 / lanes)), x % (256 / lanes)));
+  const quads = make((lane, i) => place((lane >> 2) + 8 * (i >> 2), 2 * (lane & 3) + (i & 1) + 8 * ((i >> 1) & 1)));
+  const map = { laneRows: 0x32100, laneColumns: 0x32, partRows: 0x400, partColumns: 0x041, own: 2 };
+  assert.deepEqual(laneMap(quads, quads, shape, 32), map);
+  // A column a lane.
+  const columns = make((lane, i) => place(i, lane), 16);
+  assert.deepEqual(laneMap(columns, columns, shape, 16), { laneRows: 0, laneColumns: 0x4321, partRows: 0x4321, partColumns: 0, own: 16 });
+  // An operand laid out otherwise, a shape whose operand has other columns, a map that is no sum over bits, one that
+  // names a place twice, and one that was never written.
+  assert.equal(laneMap(quads, make((lane, i) => place(lane & 15, 8 * (lane >> 4) + i)), shape, 32), undefined);
+  assert.equal(laneMap(quads, quads, { m: 16, n: 16, k: 8 }, 32), undefined);
+  const rotated = make((lane, i) => place((lane + i) & 15, 8 * (lane >> 4) + i));
+  assert.equal(laneMap(rotated, rotated, shape, 32), undefined);
+  const twice = make((lane, i) => place((lane >> 2) + 8 * (i >> 2), 2 * (lane & 3) + (i & 1) + 4 * ((i >> 1) & 1)));
+  assert.equal(laneMap(twice, twice, shape, 32), undefined);
+  const blank = new Uint32Array(256).fill(0xffffffff);
+  assert.equal(laneMap(blank, blank, shape, 32), undefined);
+  assert.equal(laneMap(quads, blank, shape, 32), undefined);
+});
 
 test('bad arguments name what is wrong', () => {
   const good = { qkv: 0, out: 0, logSumExp: 0, tokens: 4, heads: 1, headSize: 64 };
@@ -225,4 +294,16 @@ test('bad arguments name what is wrong', () => {
   assert.throws(() => kernels.attentionForward({ ...good, qkv: { buffer: 0, offset: 2 } }), /multiple of 4 elements/);
   assert.throws(() => kernels.attentionForward({ ...good, qkv: undefined }), /q must be a buffer handle/);
   assert.throws(() => kernels.attentionForward({ ...good, type: 'f16', precision: 'f32' }), /cannot take type f16/);
+  for (const half of /** @type {const} */ (['f16', 'bf16'])) {
+    if (!kernels.attentionSupports(half)) continue;
+    const args = { ...good, type: half };
+    if (kernels.attentionKind(half) !== 'register') {
+      assert.throws(() => kernels.attentionForward({ ...args, plan: { kernel: 'register' } }), /in a way that the register kernels do not know/);
+      continue;
+    }
+    const { n } = coopShapes(context.info, half)[0];
+    assert.throws(() => kernels.attentionForward({ ...args, plan: { walked: n + 1 } }), /do not divide/);
+    assert.throws(() => kernels.attentionForward({ ...args, plan: { held: 3 } }), /3 rows make/);
+    assert.throws(() => kernels.attentionForward({ ...args, plan: { walked: 4096 } }), /bytes of shared memory/);
+  }
 });

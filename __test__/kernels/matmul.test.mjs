@@ -143,6 +143,11 @@ function battery(name, options, forms = TRANSPOSES) {
       check({ ...base, m: 48, n: 36, k: 200, plan: { ...base.plan, splits: 3 }, label: `${form} split` });
       check({ ...base, m: 31, n: 33, k: 190, batch: 2, plan: { ...base.plan, splits: 4 }, alpha: 0.5, beta: -1.5,
         withBias: true, withResidual: true, label: `${form} split, batched, epilogue` });
+      const tail = { ...base.plan, wave: 5, tail: 3 };
+      check({ ...base, m: 96, n: 100, k: 200, plan: tail, label: `${form} split tail` });
+      check({ ...base, m: 93, n: 101, k: 190, plan: tail, pad: 3, offset: 4, alpha: 0.5, beta: -1.5, withBias: true, withResidual: true,
+        label: `${form} split tail, odd, epilogue` });
+      check({ ...base, m: 88, n: 104, k: 192, label: `${form} edges past whole depth` });
     });
   }
   test(`${name} epilogues`, () => {
@@ -195,10 +200,33 @@ for (const half of /** @type {const} */ (['f16', 'bf16'])) {
   battery(`${half} from f32`, { precision: half, plan: { ...plan, stages: 1 }, tolerance: operand });
   battery(`${half} from halves`, { aType: half, bType: half, plan: { ...plan, stages: 2, ahead: 1 }, tolerance: operand });
   const [, nt] = TRANSPOSES;
+  battery(`${half} stored in fragments`, { aType: half, bType: half, plan: { ...plan, stages: 1, direct: 1 }, tolerance: operand }, [nt]);
   battery(`${half} mixed, half result`, { aType: half, cType: half, tolerance: operand + output }, [nt]);
   battery(`${half} two results`, { precision: half, dual: true, tolerance: operand }, [nt]);
   if (half === 'bf16') battery('bf16x3', { precision: 'bf16x3', tolerance: 3e-5 });
 }
+
+test('a split product keeps to its place in a workspace of the caller', () => {
+  const [m, n, k, offset] = [70, 90, 200, 64];
+  const a = bufferOf(random(m * k), 'f32');
+  const b = bufferOf(random(n * k), 'f32');
+  const tile = { kernel: 'f32', bm: 32, bn: 32, bk: 16, tm: 4, tn: 4, lx: 8 };
+  for (const plan of /** @type {any[]} */ ([{ ...tile, splits: 3 }, { ...tile, wave: 5, tail: 3 }])) {
+    const c = [0, 1].map(() => bufferOf(new Float32Array(m * n), 'f32'));
+    const args = { a, b, m, n, k, transB: true, plan };
+    const floats = kernels.matmulWorkspace({ ...args, c: c[0] });
+    assert.ok(floats > 0);
+    const workspace = bufferOf(new Float32Array(offset + floats).fill(1e30), 'f32');
+    const { packed, count } = pack(
+      ...kernels.matmul({ ...args, c: c[0] }), ...kernels.matmul({ ...args, c: c[1], workspace: { buffer: workspace, offset } }));
+    vk.waitTimeline(vk.batchExecuteAll(packed, count));
+    assert.deepEqual(vk.readBuffer(c[0]), vk.readBuffer(c[1]));
+    const before = vk.readBuffer(workspace).subarray(0, offset);
+    assert.ok(before.every((/** @type {number} */ x) => x === Math.fround(1e30)), 'the workspace changed before the offset');
+    for (const handle of [...c, workspace]) vk.destroyBuffer(handle);
+  }
+  for (const handle of [a, b]) vk.destroyBuffer(handle);
+});
 
 test('bad arguments name what is wrong', () => {
   const good = { a: 0, b: 0, c: 0, m: 4, n: 4, k: 4 };

@@ -162,3 +162,40 @@ test('an outside workspace has the size that is told', () => {
   assert.ok(workspace.read().every(Number.isFinite), 'the workspace is larger than what is used');
   c.destroy();
 });
+
+test('sums over blocks of rows, several normalizations side by side', () => {
+  const [rows, columns, stride] = [45, 12, 44];
+  const c = new Case();
+  const blocks = kernels.normBlocks({ rows });
+  const x = c.input(normal(rows * columns));
+  const dy = c.input(normal(rows * columns));
+  const weight = c.input(normal(columns));
+  const bias = new Float64Array(columns);
+  const { mean, scale } = reference.normForward({ x: x.values, weight: weight.values, bias, rows, columns, eps: 1e-5 });
+  const layerStats = c.input(Float64Array.from({ length: 2 * rows }, (_, i) => (i % 2 ? scale : mean)[i >> 1]));
+  const rms = reference.normForward({ x: x.values, weight: weight.values, rows, columns, eps: 1e-5 });
+  const rmsStats = c.input(rms.scale);
+  const dx = [0, 1].map(() => c.output(rows * columns));
+  const sums = c.inout(new Float64Array(blocks * stride));
+  const at = (/** @type {number} */ column) => {
+    const { tensor } = sums;
+    return typeof tensor === 'number' ? { buffer: tensor, offset: column } : { ...tensor, offset: tensor.offset + column };
+  };
+  const total = c.output(stride);
+  const common = { dy: dy.tensor, x: x.tensor, weight: weight.tensor, rows, columns, blockStride: stride };
+  c.run(
+    kernels.layerNormBackward({ ...common, stats: layerStats.tensor, dx: dx[0].tensor, blockSums: at(4) }),
+    kernels.rmsNormBackward({ ...common, stats: rmsStats.tensor, dx: dx[1].tensor, blockSums: at(32) }),
+    kernels.columnSum({ x: sums.tensor, y: total.tensor, rows: blocks, columns: stride }),
+  );
+  const args = { x: x.values, weight: weight.values, dy: dy.values, rows, columns, eps: 1e-5 };
+  const layer = reference.normBackward({ ...args, bias });
+  const expected = new Float64Array(stride);
+  expected.set(layer.dWeight, 4);
+  expected.set(/** @type {Float64Array} */ (layer.dBias), 16);
+  expected.set(reference.normBackward(args).dWeight, 32);
+  assertClose(total.read(), expected, 4e-6, 'sums');
+  c.destroy();
+  const few = { ...common, x: 0, dy: 0, weight: 0, stats: 0, dx: 0, blockSums: 0, blockStride: columns - 1 };
+  assert.throws(() => kernels.rmsNormBackward(few), /blockStride must be in \[12, /);
+});

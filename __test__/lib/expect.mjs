@@ -6,6 +6,7 @@ export const INVALID_BATCH = 'ERR_HELIOS_INVALID_BATCH';
 export const NO_DEVICE = 'ERR_HELIOS_NO_DEVICE';
 export const NO_LOADER = 'ERR_HELIOS_NO_LOADER';
 export const VULKAN = 'ERR_HELIOS_VULKAN';
+export const UNSUPPORTED = 'ERR_HELIOS_UNSUPPORTED';
 
 /**
  * What a message must hold: a string as it stands, a number that is not part of a longer one, or a

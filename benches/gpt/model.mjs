@@ -108,6 +108,14 @@ export class GptModel {
     this.dGateUp = operand(M * 2 * H);
     this.dActivation = operand(M * H);
     this.transposed = explicitTransposes ? operand(M * Math.max(V, 3 * C, 2 * H)) : undefined;
+    /**
+     * Gradients of the norm weights as sums over blocks of rows, [blocks, all norm weights]: one sum over the blocks
+     * at a micro-step's end takes the place of one for each normalization. The weights lie at the end of the flat
+     * buffer in the same order, padding included.
+     */
+    this.normColumns = total - this.table.decayed;
+    this.normBlocks = kernels.normBlocks({ rows: M });
+    this.normSums = f32(this.normBlocks * this.normColumns);
     /** Zeroed before the first micro-step: an embedding's gradient touches only the rows of ids that occur. */
     this.clear = { buffer: this.gradient, bytes: 4 * V * C };
   }
@@ -310,10 +318,10 @@ export class GptModel {
 
   /**
    * @param {string} weight
-   * @param {{ dy: number, x: number, stats: number, from?: number, beta: number }} args `from`: which of the stream
-   *   gradients is added; the other one is written. Without it, stream gradient 0 is written
+   * @param {{ dy: number, x: number, stats: number, from?: number }} args `from`: which of the stream gradients is
+   *   added; the other one is written. Without it, stream gradient 0 is written
    */
-  normBackward(weight, { dy, x, stats, from, beta }) {
+  normBackward(weight, { dy, x, stats, from }) {
     const { width: columns } = this.config;
     const to = from === 0 ? 1 : 0;
     return this.kernels.rmsNormBackward({
@@ -322,10 +330,10 @@ export class GptModel {
       weight: this.at(this.weights, weight),
       stats,
       dx: this.dStream[to],
-      dWeight: this.at(this.gradient, weight),
+      blockSums: { buffer: this.normSums, offset: this.at(this.gradient, weight).offset - this.table.decayed },
+      blockStride: this.normColumns,
       rows: this.rows,
       columns,
-      beta,
       outType: this.type,
       ...(from === undefined ? {} : { residual: this.dStream[from] }),
       ...(this.type === 'f32' ? {} : { copy: this.dStreamOperands[to] }),
@@ -397,7 +405,7 @@ export class GptModel {
       }),
     );
     const top = this.layers[this.layers.length - 1].out;
-    stage(this.normBackward('norm.weight', { dy: this.dNorm, x: top, stats: this.last.stats, beta }));
+    stage(this.normBackward('norm.weight', { dy: this.dNorm, x: top, stats: this.last.stats }));
     for (let i = this.layers.length - 1; i >= 0; i--) {
       const layer = this.layers[i];
       const name = `layers.${i}`;
@@ -438,7 +446,6 @@ export class GptModel {
           x: layer.middle,
           stats: layer.stats2,
           from: 0,
-          beta,
         }),
       );
       linear(
@@ -468,10 +475,18 @@ export class GptModel {
           x: input,
           stats: layer.stats1,
           from: 1,
-          beta,
         }),
       );
     }
+    stage(
+      kernels.columnSum({
+        x: this.normSums,
+        y: { buffer: this.gradient, offset: this.table.decayed },
+        rows: this.normBlocks,
+        columns: this.normColumns,
+        beta,
+      }),
+    );
     const dEmbedded = this.dStream[0];
     stage(
       kernels.embeddingBackward({
@@ -538,6 +553,7 @@ export class GptModel {
     }
     // Padding between parameters has no gradient, but it is read.
     vk.fillBuffer(this.gradient, 4 * total, 0);
+    vk.fillBuffer(this.normSums, 4 * this.normBlocks * this.normColumns, 0);
     if (type !== 'f32') {
       const { packed, count } = pack(
         kernels.cast({ x: this.weights, y: this.operands, count: total, from: 'f32', to: type }),

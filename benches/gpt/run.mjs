@@ -29,6 +29,7 @@ const MOST_RESTARTS = 3;
  * @property {string} [checkpoints] folder of the checkpoints
  * @property {number} [checkpointEvery] steps; 0 for none on the way
  * @property {boolean} [checkpointAtStart]
+ * @property {() => void} [profile] begins the addon's profile; called before the run, and again on a new device
  * @property {() => boolean} [stopped] asked after each step; true ends the run
  * @property {(trainer: Trainer) => void} [onStep]
  * @property {(text: string) => void} [note]
@@ -43,9 +44,11 @@ const MOST_RESTARTS = 3;
  */
 export async function runTraining(options) {
   const { vk, config, tokenizer, tokens, mode = 'auto', checkpoints, checkpointEvery = 0 } = options;
-  const { explicitTransposes } = options;
+  const { explicitTransposes, profile } = options;
+  const profiled = profile !== undefined;
+  profile?.();
   const { stopped = () => false, onStep = (_) => {}, note = (_) => {} } = options;
-  let trainer = createTrainer(vk, config, { tokens, mode, explicitTransposes, state: options.state });
+  let trainer = createTrainer(vk, config, { tokens, mode, explicitTransposes, profiled, state: options.state });
   /** @type {number[]} */
   let rates = [];
   /** @type {number[]} */
@@ -91,9 +94,10 @@ export async function runTraining(options) {
       measure();
       vk.destroy();
       vk.initDevice();
+      profile?.();
       const { state } = await loadCheckpoint(last);
       const { known } = trainer;
-      trainer = createTrainer(vk, config, { tokens, mode, explicitTransposes, state });
+      trainer = createTrainer(vk, config, { tokens, mode, explicitTransposes, profiled, state });
       for (const [step, loss] of known) if (step < state.step) trainer.known.set(step, loss);
     }
     onStep(trainer);

@@ -11,6 +11,7 @@ import { checkConfig, parameterTable, tokensPerStep } from './config.mjs';
 import { stepBatch } from './data.mjs';
 import { plainAddon } from './freeze.mjs';
 import { GptModel } from './model.mjs';
+import { workOf } from './profile.mjs';
 import { initialWeights } from './random.mjs';
 
 /** @typedef {import('./config.mjs').GptConfig} GptConfig */
@@ -27,6 +28,7 @@ const STEPS_IN_FLIGHT = 2;
  * @property {'auto' | 'plain' | 'calls' | 'graph'} [mode] `auto`: graphs where the addon has them
  * @property {import('./checkpoint.mjs').TrainingState} [state] where to go on from; a fresh start without it
  * @property {boolean} [explicitTransposes] see GptModel
+ * @property {boolean} [profiled] tell the addon what each dispatch does, for its profile
  * @property {Record<string, import('../../kernels/base.mjs').Shader>} [shaders] for `plain`: shaders to use, for an
  *   addon that carries none
  * @property {any} [info] for `plain`: what the kernels shall take the device for, so that two addons run the same
@@ -46,7 +48,7 @@ export function createTrainer(vk, config, options) {
 
 export class Trainer {
   /** @param {any} vk @param {GptConfig} config @param {TrainerOptions} options */
-  constructor(vk, config, { tokens, mode = 'auto', state, explicitTransposes, shaders, info }) {
+  constructor(vk, config, { tokens, mode = 'auto', state, explicitTransposes, profiled, shaders, info }) {
     this.config = checkConfig(config);
     for (const token of tokens) {
       if (token >= config.vocab) throw new RangeError(`the data holds token ${token}; vocab is ${config.vocab}`);
@@ -89,6 +91,9 @@ export class Trainer {
     this.records = Array.from({ length: config.microSteps }, (_, i) => this.model.microStep(i));
     this.records.push(this.model.optimizerStep());
     const lists = this.records.map((records) => pack(records));
+    this.nameAll(vk);
+    /** What each list's dispatches do, for the addon's profile. @type {((list: number) => void) | undefined} */
+    this.announce = profiled ? this.announcer(vk) : undefined;
     this.lists = this.mode === 'plain' ? lists : [];
     /** @type {number[]} */
     this.graphs = [];
@@ -96,12 +101,34 @@ export class Trainer {
       this.graphs = lists.map(({ packed, count }, i) => {
         this.vk.graphBegin();
         if (i === 0) this.vk.fillBuffer(clear.buffer, clear.bytes, 0);
+        this.announce?.(i);
         this.vk.batchExecuteAll(packed, count);
         return this.vk.graphEnd();
       });
     }
     /** Dispatches of one optimizer step. */
     this.dispatches = lists.reduce((sum, { count }) => sum + count, 0);
+  }
+
+  /** Names the buffers that outlive a step, for reports and memory statistics. @param {any} vk */
+  nameAll(vk) {
+    if (typeof vk.setName !== 'function') return;
+    const { model } = this;
+    for (const name of /** @type {const} */ (['weights', 'gradient', 'm', 'v', 'operands', 'ids', 'losses', 'state'])) {
+      if (name !== 'operands' || model.operands !== model.weights) vk.setName(model[name], name);
+    }
+    for (const [key, handle] of this.kernels.context.pipelines) vk.setName(handle, key.split('/')[0], 'pipeline');
+  }
+
+  /** @param {any} vk the native module, which is told what the dispatches of a list do */
+  announcer(vk) {
+    const { total } = parameterTable(this.config);
+    const narrow = this.model.operands === this.model.weights ? 0 : 2;
+    const adamw = [...this.kernels.context.pipelines].filter(([key]) => key.startsWith('adamw')).map(([, p]) => p);
+    // AdamW reads weight, gradient and both moments, and writes all but the gradient, and the operand.
+    const bytes = (/** @type {number} */ pipeline) => (adamw.includes(pipeline) ? total * (7 * 4 + narrow) : 0);
+    const work = this.records.map((records) => workOf(records, bytes));
+    return (/** @type {number} */ list) => vk.profileWork(work[list]);
   }
 
   /** Tokens of one optimizer step. */
@@ -137,7 +164,12 @@ export class Trainer {
       vk.uploadBuffer(model.ids, this.batch);
       vk.fillBuffer(model.clear.buffer, model.clear.bytes, 0);
       if (this.mode === 'calls') value = this.callEach();
-      else for (const { packed, count } of this.lists) value = vk.batchExecuteAll(packed, count);
+      else {
+        for (const [i, { packed, count }] of this.lists.entries()) {
+          this.announce?.(i);
+          value = vk.batchExecuteAll(packed, count);
+        }
+      }
     }
     this.hostTimes.push(performance.now() - start);
     this.inFlight.push(value);
@@ -149,7 +181,8 @@ export class Trainer {
     const { vk } = this;
     const mask = new Uint32Array(1);
     let value = 0;
-    for (const records of this.records) {
+    for (const [i, records] of this.records.entries()) {
+      this.announce?.(i);
       vk.batchBegin();
       for (const { pipeline, buffers, groups, push, writeMask } of records) {
         mask[0] = writeMask;

@@ -123,13 +123,10 @@ try {
   }
   tell({ complete: true });
 } catch (error) {
-  const { name, code, message, cause } = /** @type {Error & { code?: string, cause?: Error }} */ (error);
-  // napi-rs tells every path that it tried in a chain of causes.
-  const causes = [];
-  for (let each = cause; each instanceof Error; each = /** @type {Error | undefined} */ (each.cause))
-    if (!/wasi/.test(each.message)) causes.push(each.message.split('\n')[0]);
-  // What its message advises is for the user of npm to read from us.
-  const text = [message.replace(/ npm has a bug .* directory\.$/, ''), ...causes].join('; ');
+  const { name, code, message, platform, attempts } =
+    /** @type {Error & { code?: string, platform?: string, attempts?: string[] }} */ (error);
+  // What to do about a missing binary is the doctor's to say.
+  const text = attempts ? `no native binary for ${platform}: ${attempts.join('; ')}` : message;
   tell({ error: { name: name ?? 'Error', code: code ?? null, message: text || String(error) } });
   process.exitCode = 1;
 }

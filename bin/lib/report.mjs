@@ -86,13 +86,14 @@ export function report(facts, findings) {
     devices.length > 0 ? `${fit.length} of ${devices.length} usable` : 'none',
   );
   more(
-    devices.map(({ index, name, type, apiVersion, driverInfo, driverName, uuid, usable: good, reason }) => [
+    devices.map(({ index, name, type, apiVersion, driverInfo, driverName, uuid, usable: good, reason, chosen, why }) => [
       uuid === device?.deviceUuid ? '▸' : good ? ' ' : '✗',
       String(index),
       name,
       type,
       `Vulkan ${apiVersion}`,
       good ? `${driverInfo || driverName}` : (reason ?? ''),
+      good && chosen === false ? (why ?? '') : '',
     ]),
   );
   if (device) {
@@ -101,7 +102,10 @@ export function report(facts, findings) {
       '✓',
       'Memory',
       heaps
-        .map(({ bytes, deviceLocal }) => `${size(bytes)} ${deviceLocal ? 'device-local' : 'of the host'}`)
+        .map(({ bytes, deviceLocal, budgetBytes: budget }) => {
+          const most = budget === undefined || budget === bytes ? '' : ` (${size(budget)} for this process)`;
+          return `${size(bytes)} ${deviceLocal ? 'device-local' : 'of the host'}${most}`;
+        })
         .join(', '),
     );
     features(facts, line, more);

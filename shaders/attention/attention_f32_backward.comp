@@ -2,6 +2,9 @@
 // blocks of keys; the others hold BR keys and sum dK and dV over blocks of queries. Each recomputes the
 // probabilities from the log-sum-exp. With P = exp(scale * QK^T - lse), dP = dO V^T, delta = rowsum(dO * O):
 // dS = scale * P * (dP - delta), dQ = dS K, dK = dS^T Q, dV = P^T dO.
+// One half of the threads computes P and the other dS, each with twice the tile that all of them would share two of:
+// loads from shared memory are what limits this kernel. Then a half sums dV and the other dK, or each half dQ over half
+// of the keys.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -9,7 +12,7 @@
 
 layout(local_size_x_id = 0) in;
 
-layout(constant_id = 0) const uint THREADS = 64;
+layout(constant_id = 0) const uint THREADS = 256;
 layout(constant_id = 1) const uint BR = 32;     // rows held (queries, or keys)
 layout(constant_id = 2) const uint BC = 32;     // rows walked over
 layout(constant_id = 3) const uint D = 64;      // head size, a multiple of 32
@@ -25,22 +28,27 @@ layout(set = 0, binding = 6, std430) writeonly buffer Dq { vec4 dq[]; };
 layout(set = 0, binding = 7, std430) writeonly buffer Dk { vec4 dk[]; };
 layout(set = 0, binding = 8, std430) writeonly buffer Dv { vec4 dv[]; };
 
+const uint UNROLL = 8u; // vectors of the head at a time: loads ahead of the sums
 const uint TX = 8u;
-const uint TY = THREADS / TX;
+const uint HALF = THREADS / 2u;
+const uint TY = HALF / TX;
 const uint RT = BR / TY;
 const uint CT = BC / TX;
 const uint DT = D / TX / 4u;
 const uint D4 = D / 4u;
 const uint LD = D4 + 1u;
 const uint LDW = BC / 4u + 1u;
+const uint HELD = BR * LD;
+const uint WALK = BC * LD;
+const uint TILE = BR * LDW;
 
-shared vec4 held1[BR * LD];   // Q or K
-shared vec4 held2[BR * LD];   // dO or V
-shared vec4 walk1[BC * LD];   // K or Q
-shared vec4 walk2[BC * LD];   // V or dO
-shared vec4 tileS[BR * LDW];  // dS, held rows first
-shared vec4 tileP[BR * LDW];  // P, held rows first
+shared vec4 held[2u * HELD];  // Q and dO, or K and V
+shared vec4 walk[2u * WALK];  // K and V, or Q and dO
+shared vec4 tile[2u * TILE];  // P and dS, held rows first
 shared vec2 stats[BR > BC ? BR : BC]; // log-sum-exp (base 2) and delta of the queries
+
+// As four fused operations: `dot` is a product, three of these, and a sum.
+float addDot(vec4 a, vec4 b, float sum) { return fma(a.x, b.x, fma(a.y, b.y, fma(a.z, b.z, fma(a.w, b.w, sum)))); }
 
 vec4 row4(uint which, uint at) {
     if (which == 0u) return q[at >> 2];
@@ -72,7 +80,8 @@ void fetch(uint c0) {
 
 void main() {
     uint t = gl_LocalInvocationIndex;
-    uint tx = t % TX, ty = t / TX;
+    uint side = t / HALF; // 0: P and dV; 1: dS and dK
+    uint tx = t % TX, ty = t % HALF / TX;
     uint blocks = (p.tokens + BR - 1u) / BR;
     keys = (gl_WorkGroupID.x & 1u) != 0u; // this workgroup holds keys
     // The first keys and the last queries have the longest walks: start them first.
@@ -93,8 +102,8 @@ void main() {
             x = keys ? row4(1u, baseK + at) : row4(0u, baseQ + at);
             y = keys ? row4(2u, baseV + at) : row4(3u, baseDo + (r0 + r) * p.rowO + d * 4u);
         }
-        held1[r * LD + d] = x;
-        held2[r * LD + d] = y;
+        held[r * LD + d] = x;
+        held[HELD + r * LD + d] = y;
     }
     if (!keys) {
         for (uint i = t; i < BR; i += THREADS) {
@@ -103,8 +112,8 @@ void main() {
         }
     }
 
-    vec4 acc1[RT * DT], acc2[RT * DT];
-    [[unroll]] for (uint i = 0; i < RT * DT; ++i) { acc1[i] = vec4(0.0); acc2[i] = vec4(0.0); }
+    vec4 acc[RT * DT];
+    [[unroll]] for (uint i = 0; i < RT * DT; ++i) acc[i] = vec4(0.0);
 
     uint first = CAUSAL != 0u && keys ? r0 / BC * BC : 0u;
     uint end = CAUSAL != 0u && !keys ? min(p.tokens, r0 + BR) : p.tokens;
@@ -114,8 +123,8 @@ void main() {
         [[unroll]] for (uint i = 0; i < LOADS; ++i) {
             uint x = t + i * THREADS;
             if (x < BC * D4) {
-                walk1[x / D4 * LD + x % D4] = next1[i];
-                walk2[x / D4 * LD + x % D4] = next2[i];
+                walk[x / D4 * LD + x % D4] = next1[i];
+                walk[WALK + x / D4 * LD + x % D4] = next2[i];
             }
         }
         if (keys) {
@@ -127,66 +136,77 @@ void main() {
         barrier();
         if (c0 + BC < end) fetch(c0 + BC);
 
-        float s[RT * CT], g[RT * CT];
-        [[unroll]] for (uint i = 0; i < RT * CT; ++i) { s[i] = 0.0; g[i] = 0.0; }
-        for (uint d = 0; d < D4; ++d) {
-            vec4 a[RT], b[CT];
-            [[unroll]] for (uint i = 0; i < RT; ++i) a[i] = held1[(ty + i * TY) * LD + d];
-            [[unroll]] for (uint j = 0; j < CT; ++j) b[j] = walk1[(tx + j * TX) * LD + d];
-            [[unroll]] for (uint i = 0; i < RT; ++i) {
-                [[unroll]] for (uint j = 0; j < CT; ++j) s[i * CT + j] += dot(a[i], b[j]);
-            }
-            [[unroll]] for (uint i = 0; i < RT; ++i) a[i] = held2[(ty + i * TY) * LD + d];
-            [[unroll]] for (uint j = 0; j < CT; ++j) b[j] = walk2[(tx + j * TX) * LD + d];
-            [[unroll]] for (uint i = 0; i < RT; ++i) {
-                [[unroll]] for (uint j = 0; j < CT; ++j) g[i * CT + j] += dot(a[i], b[j]);
+        // S, or dP.
+        float s[RT * CT];
+        [[unroll]] for (uint i = 0; i < RT * CT; ++i) s[i] = 0.0;
+        [[dont_unroll]] for (uint d0 = 0; d0 < D4; d0 += UNROLL) {
+            [[unroll]] for (uint d = d0; d < d0 + UNROLL; ++d) {
+                vec4 a[RT], b[CT];
+                [[unroll]] for (uint i = 0; i < RT; ++i) a[i] = held[side * HELD + (ty + i * TY) * LD + d];
+                [[unroll]] for (uint j = 0; j < CT; ++j) b[j] = walk[side * WALK + (tx + j * TX) * LD + d];
+                [[unroll]] for (uint i = 0; i < RT; ++i) {
+                    [[unroll]] for (uint j = 0; j < CT; ++j) s[i * CT + j] = addDot(a[i], b[j], s[i * CT + j]);
+                }
             }
         }
-        [[unroll]] for (uint i = 0; i < RT; ++i) {
-            uint lr = ty + i * TY;
-            [[unroll]] for (uint j = 0; j < CT; ++j) {
-                uint lc = tx + j * TX;
-                uint query = keys ? c0 + lc : r0 + lr, key = keys ? r0 + lr : c0 + lc;
-                vec2 stat = stats[keys ? lc : lr];
-                bool seen = query < p.tokens && key < p.tokens && (CAUSAL == 0u || key <= query);
-                float e = seen ? exp2(s[i * CT + j] * (p.scale * LOG2E) - stat.x) : 0.0;
-                tileS[lr * LDW + lc / 4u][lc & 3u] = e * (g[i * CT + j] - stat.y) * p.scale;
-                if (keys) tileP[lr * LDW + lc / 4u][lc & 3u] = e;
+        if (side == 0u) {
+            [[unroll]] for (uint i = 0; i < RT; ++i) {
+                uint lr = ty + i * TY;
+                [[unroll]] for (uint j = 0; j < CT; ++j) {
+                    uint lc = tx + j * TX;
+                    uint query = keys ? c0 + lc : r0 + lr, key = keys ? r0 + lr : c0 + lc;
+                    bool seen = query < p.tokens && key < p.tokens && (CAUSAL == 0u || key <= query);
+                    tile[lr * LDW + lc / 4u][lc & 3u] = seen ? exp2(s[i * CT + j] * (p.scale * LOG2E) - stats[keys ? lc : lr].x) : 0.0;
+                }
             }
         }
         barrier();
-        for (uint c = 0; c < BC; c += 4u) {
-            vec4 w[RT];
-            [[unroll]] for (uint i = 0; i < RT; ++i) w[i] = tileS[(ty + i * TY) * LDW + c / 4u];
-            [[unroll]] for (uint e = 0; e < 4u; ++e) {
-                [[unroll]] for (uint j = 0; j < DT; ++j) {
-                    vec4 x = walk1[(c + e) * LD + tx + j * TX];
-                    [[unroll]] for (uint i = 0; i < RT; ++i) acc1[i * DT + j] += w[i][e] * x;
+        if (side == 1u) {
+            [[unroll]] for (uint i = 0; i < RT; ++i) {
+                uint lr = ty + i * TY;
+                [[unroll]] for (uint j = 0; j < CT; ++j) {
+                    uint lc = tx + j * TX, at = lr * LDW + lc / 4u;
+                    tile[TILE + at][lc & 3u] = tile[at][lc & 3u] * (s[i * CT + j] - stats[keys ? lc : lr].y) * p.scale;
                 }
             }
-            if (keys) {
-                [[unroll]] for (uint i = 0; i < RT; ++i) w[i] = tileP[(ty + i * TY) * LDW + c / 4u];
-                [[unroll]] for (uint e = 0; e < 4u; ++e) {
-                    [[unroll]] for (uint j = 0; j < DT; ++j) {
-                        vec4 x = walk2[(c + e) * LD + tx + j * TX];
-                        [[unroll]] for (uint i = 0; i < RT; ++i) acc2[i * DT + j] += w[i][e] * x;
-                    }
+        }
+        barrier();
+        uint from = keys ? side * TILE : TILE, rows = keys ? (1u - side) * WALK : 0u;
+        uint c = keys ? 0u : side * (BC / 2u), past = keys ? BC : c + BC / 2u;
+        for (; c < past; c += 4u) {
+            vec4 w[RT];
+            [[unroll]] for (uint i = 0; i < RT; ++i) w[i] = tile[from + (ty + i * TY) * LDW + c / 4u];
+            [[unroll]] for (uint e = 0; e < 4u; ++e) {
+                [[unroll]] for (uint j = 0; j < DT; ++j) {
+                    vec4 x = walk[rows + (c + e) * LD + tx + j * TX];
+                    [[unroll]] for (uint i = 0; i < RT; ++i) acc[i * DT + j] += w[i][e] * x;
                 }
             }
         }
     }
 
+    if (!keys) {
+        // The halves' sums together; the held rows are done with.
+        barrier();
+        [[unroll]] for (uint i = 0; i < RT; ++i) {
+            [[unroll]] for (uint j = 0; j < DT; ++j) {
+                if (side == 1u) held[(ty + i * TY) * LD + tx + j * TX] = acc[i * DT + j];
+            }
+        }
+        barrier();
+        if (side == 1u) return;
+        [[unroll]] for (uint i = 0; i < RT; ++i) {
+            [[unroll]] for (uint j = 0; j < DT; ++j) acc[i * DT + j] += held[(ty + i * TY) * LD + tx + j * TX];
+        }
+    }
     [[unroll]] for (uint i = 0; i < RT; ++i) {
         uint r = r0 + ty + i * TY;
         if (r >= p.tokens) continue;
         uint at = batch * p.batchD + r * p.rowD + head * D;
         [[unroll]] for (uint j = 0; j < DT; ++j) {
-            if (keys) {
-                dk[((p.offDk + at) >> 2) + tx + j * TX] = acc1[i * DT + j];
-                dv[((p.offDv + at) >> 2) + tx + j * TX] = acc2[i * DT + j];
-            } else {
-                dq[((p.offDq + at) >> 2) + tx + j * TX] = acc1[i * DT + j];
-            }
+            if (!keys) dq[((p.offDq + at) >> 2) + tx + j * TX] = acc[i * DT + j];
+            else if (side == 1u) dk[((p.offDk + at) >> 2) + tx + j * TX] = acc[i * DT + j];
+            else dv[((p.offDv + at) >> 2) + tx + j * TX] = acc[i * DT + j];
         }
     }
 }

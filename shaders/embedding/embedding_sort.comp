@@ -3,6 +3,7 @@
 //   #{ u : id_u < id_t, or id_u = id_t and u < t }.
 // The first of an id's places also gets the number of its tokens, the others 0. n^2 comparisons of integers, but no
 // atomics and no pass over the vocabulary. A workgroup places 32 positions; its rows of 32 threads share the scan.
+#extension GL_EXT_control_flow_attributes : require
 layout(local_size_x = 32, local_size_y = 8, local_size_y_id = 0) in;
 
 layout(set = 0, binding = 0, std430) readonly buffer Ids { uint ids[]; };
@@ -14,9 +15,15 @@ layout(push_constant) uniform Push {
 
 const uint LANES = gl_WorkGroupSize.x;
 const uint SCANS = gl_WorkGroupSize.y;
-shared uint tile[LANES * SCANS];
+// Four ids to a load; ids past the end are greater than any that counts.
+shared uvec4 tile[LANES * SCANS / 4];
 // Per thread: ids that are less, equal and before, equal.
 shared uvec3 counts[LANES * SCANS];
+
+uint ones(bvec4 b) {
+    uvec4 n = uvec4(b);
+    return (n.x + n.y) + (n.z + n.w);
+}
 
 void main() {
     uint lane = gl_LocalInvocationID.x, scan = gl_LocalInvocationID.y, thread = gl_LocalInvocationIndex;
@@ -26,15 +33,21 @@ void main() {
         uvec3 count = uvec3(0);
         for (uint start = 0; start < push.tokens; start += LANES * SCANS) {
             uint u = start + thread;
-            if (u < push.tokens) tile[thread] = ids[push.idsAt + u];
+            tile[thread / 4][thread % 4] = u < push.tokens ? ids[push.idsAt + u] : 0xffffffffu;
             barrier();
-            uint from = scan * LANES;
-            uint held = min(LANES * SCANS, push.tokens - start);
-            for (uint k = from; k < min(from + LANES, held); ++k) {
-                uint other = tile[k];
-                bool equal = other == id;
-                count += uvec3(other < id, equal && start + k < t, equal);
+            uint less = 0, same = 0;
+            uint from = start + scan * LANES;
+            [[unroll]] for (uint k = 0; k < LANES / 4; ++k) {
+                uvec4 other = tile[scan * (LANES / 4) + k];
+                less += ones(lessThan(other, uvec4(id)));
+                same += ones(equal(other, uvec4(id)));
             }
+            // The group's positions lie in one thread row's share of a tile, or outside of it.
+            uint before = from < group * LANES ? same : 0u;
+            if (from == group * LANES) {
+                for (uint k = 0; k < lane; ++k) before += uint(tile[(scan * LANES + k) / 4][k % 4] == id);
+            }
+            count += uvec3(less, before, same);
             barrier();
         }
         counts[thread] = count;

@@ -8,6 +8,9 @@ layout(push_constant) uniform Push {
     uint strideA, strideB, strideBias, strideR, strideC, strideH; // between batches, in elements
     uint kPerSplit;                                        // depth of one split, a multiple of BK
     uint splits;                                           // number of splits (workgroups in y)
+    uint whole;                                            // with a split tail: tiles that are computed whole,
+    uint rest;                                             // tiles after them, each by several workgroups,
+    uint offW;                                             // whose partial sums start here
     float alpha, beta;
 } p;
 
@@ -26,6 +29,7 @@ const uint EPI_EARLY = 256u;   // sums start from beta / alpha * C, whose loads 
 const uint LOAD_EXACT = 0u;    // aligned vectors, no bounds checks
 const uint LOAD_VECTOR = 1u;   // aligned vectors, each wholly inside or wholly outside
 const uint LOAD_SCALAR = 2u;   // element by element
+const uint LOAD_CLAMP = 3u;    // aligned vectors; rows or columns past the edge repeat the last, for results that nobody stores
 
 const float GELU_SCALE = 0.7978845608028654; // sqrt(2 / pi)
 
@@ -59,3 +63,19 @@ uvec2 tileOf(uint id, uint bm, uint bn) {
     uint rest = id % (GROUP * tilesN);
     return uvec2(first + rest % rows, rest / rows);
 }
+
+#ifdef TAIL
+// What a workgroup computes where the last tiles are split: a whole tile, or a part of its depth.
+struct Work {
+    uint tile, kBegin, kEnd;
+    bool partial;
+    uint at; // of the partial sums: the parts of a kind end to end, each a tile after the other, row-major
+};
+
+Work workOf(uint id, uint tileSize) {
+    if (id < p.whole) return Work(id, 0u, p.K, false, 0u);
+    uint index = id - p.whole, part = index / p.rest;
+    uint kBegin = part * p.kPerSplit;
+    return Work(p.whole + index % p.rest, kBegin, min(p.K, kBegin + p.kPerSplit), true, p.offW + index * tileSize);
+}
+#endif

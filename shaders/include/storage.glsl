@@ -28,19 +28,36 @@ V encode_0(V v) { return v; }
 
 vec2 bf16Decode(uint w) { return vec2(uintBitsToFloat(w << 16), uintBitsToFloat(w & 0xffff0000u)); }
 
-// Round to nearest even; a NaN stays one.
+bool nanBits(uint u) { return (u & 0x7fffffffu) > 0x7f800000u; }
+
+// To nearest even in the upper half; nothing for a NaN, whose sum may carry into the sign.
+uint bf16Rounded(uint u) { return u + 0x7fffu + ((u >> 16) & 1u); }
+
+// A NaN stays one.
 uint bf16Round(float v) {
     uint u = floatBitsToUint(v);
-    return (u & 0x7fffffffu) > 0x7f800000u ? (u >> 16) | 0x40u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+    return nanBits(u) ? (u >> 16) | 0x40u : bf16Rounded(u) >> 16;
 }
 
-uint bf16Encode(vec2 v) { return bf16Round(v.x) | (bf16Round(v.y) << 16); }
+uint bf16Pair(uint low, uint high) { return (low >> 16) | (high & 0xffff0000u); }
+
+uint bf16Encode(vec2 v) {
+    // One look for both: a sum with a NaN is one (and so are some without, which lose nothing but time).
+    if (nanBits(floatBitsToUint(v.x + v.y))) return bf16Round(v.x) | (bf16Round(v.y) << 16);
+    return bf16Pair(bf16Rounded(floatBitsToUint(v.x)), bf16Rounded(floatBitsToUint(v.y)));
+}
 
 #if VEC == 4
 vec4 decode_1(uvec2 w) { return vec4(unpackHalf2x16(w.x), unpackHalf2x16(w.y)); }
 uvec2 encode_1(vec4 v) { return uvec2(packHalf2x16(v.xy), packHalf2x16(v.zw)); }
 vec4 decode_2(uvec2 w) { return vec4(bf16Decode(w.x), bf16Decode(w.y)); }
-uvec2 encode_2(vec4 v) { return uvec2(bf16Encode(v.xy), bf16Encode(v.zw)); }
+uvec2 encode_2(vec4 v) {
+    if (nanBits(floatBitsToUint((v.x + v.y) + (v.z + v.w)))) {
+        return uvec2(bf16Round(v.x) | (bf16Round(v.y) << 16), bf16Round(v.z) | (bf16Round(v.w) << 16));
+    }
+    uvec4 u = floatBitsToUint(v);
+    return uvec2(bf16Pair(bf16Rounded(u.x), bf16Rounded(u.y)), bf16Pair(bf16Rounded(u.z), bf16Rounded(u.w)));
+}
 #elif VEC == 2
 vec2 decode_1(uint w) { return unpackHalf2x16(w); }
 uint encode_1(vec2 v) { return packHalf2x16(v); }

@@ -14,7 +14,6 @@
 #include "narrow.glsl"
 #include "storage.glsl"
 #include "row.glsl"
-#include "reduce.glsl"
 
 #if defined(GRADIENT) && !defined(G_T)
 layout(set = 0, binding = 0, std430) buffer Logits { STORAGE(X_T) x[]; };
@@ -35,70 +34,90 @@ layout(push_constant) uniform Push {
     float scale;
 } push;
 
-const float LOWEST = uintBitsToFloat(0xff800000u);
-shared float targetLogit;
+// 1: a row has columns that take no part.
+layout(constant_id = 5) const uint PADDED = 0;
 
-// Vector i of the row at `base`, with the columns that take no part at minus infinity.
-V logits(uint base, uint i) {
-    V v = DECODE(X_T, x[base + i]);
+// The logits of vector i, with the columns that take no part at minus infinity.
+V masked(V v, uint i) {
+    const float lowest = uintBitsToFloat(0xff800000u);
+    if (PADDED == 0) return v;
 #if VEC == 1
-    if (i >= push.columns) v = LOWEST;
+    return i >= push.columns ? lowest : v;
 #else
-    if ((i + 1) * VEC > push.columns) {
-        [[unroll]] for (uint k = 0; k < VEC; ++k) {
-            if (i * VEC + k >= push.columns) v[k] = LOWEST;
-        }
+    [[unroll]] for (uint k = 0; k < VEC; ++k) {
+        if (i * VEC + k >= push.columns) v[k] = lowest;
     }
-#endif
     return v;
+#endif
 }
 
+#if VEC == 1
+#define TARGET_OF(v) v
+#else
+#define TARGET_OF(v) v[target % VEC]
+#endif
+
 void main() {
-    for (uint row = gl_WorkGroupID.x; row < push.rows; row += gl_NumWorkGroups.x) {
+    EACH_ROW(row) {
         uint base = push.xAt + row * push.vectors;
         uint target = targets[push.targetsAt + row];
         if (target == push.ignored || target >= push.columns) {
 #ifdef GRADIENT
             EACH(c, i) { PUT(i, V(0.0)); }
 #endif
-            if (gl_LocalInvocationID.x == 0) loss[push.lossAt + row] = 0.0;
+            if (LANE == 0) loss[push.lossAt + row] = 0.0;
             continue;
         }
+        // One lane takes the target's logit, and later sets its gradient right: a look for it at every vector would
+        // cost more than the vector.
+        uint targetVector = target / VEC;
+        bool mine = targetVector % LANES == LANE;
+        STORAGE(X_T) loaded[KEPT];
+#if X_T == 0
         V kept[KEPT];
-        float most = LOWEST;
-        EACH(c, i) {
-            V v = logits(base, i);
-#if VEC == 1
-            if (i == target) targetLogit = v;
-#else
-            if (i == target / VEC) targetLogit = v[target % VEC];
 #endif
-            KEEP(kept, c, v);
-            most = max(most, maxOf(v));
+        // 16-bit rows are kept as stored and each exponential is taken twice: with half the registers, more rows are
+        // under way.
+        V atTarget = V(0.0);
+        LOAD_EACH(c, i) { loaded[c] = x[base + i]; }
+        if (mine) atTarget = masked(DECODE(X_T, x[base + targetVector]), targetVector);
+        // The lane's own maximum first, so that the row's maximum and sum take one reduction.
+        float most = LEAST, sum = 0.0;
+        if (CHUNKS != 0) {
+            EACH(c, i) {
+                most = max(most, maxOf(masked(DECODE(X_T, loaded[c]), i)));
+            }
         }
-        // Its barriers also publish targetLogit.
-        most = workgroupMax(most);
-        barrier();
-        float sum = 0.0;
         EACH(c, i) {
-            V e = exp(RECALL(kept, c, logits(base, i)) - most);
+            V v = masked(DECODE(X_T, RECALL(loaded, c, x[base + i])), i);
+            if (CHUNKS == 0) {
+                float before = most;
+                most = max(most, maxOf(v));
+                sum *= exp(before - most);
+            }
+            V e = exp(v - most);
+#if X_T == 0
             KEEP(kept, c, e);
+#endif
             sum += sumOf(e);
         }
-        sum = workgroupSum(sum);
-        if (gl_LocalInvocationID.x == 0) loss[push.lossAt + row] = log(sum) + most - targetLogit;
+        vec2 all = teamExpSum(vec2(most, sum));
+        if (mine) loss[push.lossAt + row] = log(all.y) + all.x - TARGET_OF(atTarget);
 #ifdef GRADIENT
-        float factor = push.scale / sum;
-        EACH(c, i) {
-            V g = factor * RECALL(kept, c, exp(logits(base, i) - most));
-#if VEC == 1
-            if (i == target) g -= push.scale;
+        float factor = push.scale * exp(most - all.x) / all.y;
+#if X_T == 0
+        EACH(c, i) { PUT(i, factor * RECALL(kept, c, exp(masked(x[base + i], i) - most))); }
 #else
-            if (i == target / VEC) g[target % VEC] -= push.scale;
-#endif
-            PUT(i, g);
+        EACH(c, i) {
+            V v = masked(DECODE(X_T, RECALL(loaded, c, x[base + i])), i);
+            PUT(i, factor * exp(v - most));
         }
 #endif
-        barrier();
+        if (mine) {
+            V g = factor * exp(atTarget - most);
+            TARGET_OF(g) -= push.scale;
+            PUT(targetVector, g);
+        }
+#endif
     }
 }

@@ -6,6 +6,9 @@
 //! variant matmul_coop_f16_dual DUAL=1
 //! variant matmul_coop_bf16 BF16=1
 //! variant matmul_coop_bf16_dual BF16=1 DUAL=1
+//! variant matmul_coop_f16_tail TAIL=1
+//! variant matmul_coop_bf16_tail BF16=1 TAIL=1
+//! variant matmul_coop_bf16x3_tail BF16=1 SPLIT3=1 TAIL=1
 //! variant matmul_coop_bf16x3 BF16=1 SPLIT3=1
 //! variant matmul_coop_bf16x3_dual BF16=1 SPLIT3=1 DUAL=1
 #version 460
@@ -63,6 +66,11 @@ layout(set = 0, binding = 5, std430) restrict writeonly buffer H2 { uint16_t h2[
 layout(set = 0, binding = 5, std430) restrict writeonly buffer H8 { uvec2 h8[]; };
 #endif
 
+#ifdef TAIL
+layout(set = 0, binding = 5, std430) writeonly buffer W1 { float w1[]; };
+layout(set = 0, binding = 5, std430) writeonly buffer W4 { vec4 w4[]; };
+#endif
+
 #ifdef SPLIT3
 const uint PARTS = 2u;
 #else
@@ -104,11 +112,14 @@ coopmat<float, gl_ScopeSubgroup, TM, TN, gl_MatrixUseAccumulator> acc[FM * FN];
 
 uint baseA, baseB, m0, n0, kEnd;
 
+const bool UNCHECKED_A = MODE_A == LOAD_EXACT || MODE_A == LOAD_CLAMP;
+const bool UNCHECKED_B = MODE_B == LOAD_EXACT || MODE_B == LOAD_CLAMP;
+
 // Eight elements of a row as they lie in memory: one vector of halves or two of floats.
 void loadA(uint at, uint row, uint col, uint reg) {
     uint rows = TRANS_A != 0u ? kEnd : p.M, cols = TRANS_A != 0u ? p.M : kEnd;
     if (A_F32 != 0u) {
-        if (MODE_A == LOAD_EXACT) {
+        if (UNCHECKED_A) {
             regA[reg] = a4[at >> 2];
             regA[reg + 1u] = a4[(at >> 2) + 1u];
         } else {
@@ -128,7 +139,7 @@ void loadA(uint at, uint row, uint col, uint reg) {
             regA[reg + 1u] = hi;
         }
     } else {
-        if (MODE_A == LOAD_EXACT) {
+        if (UNCHECKED_A) {
             regA[reg] = a4[at >> 3];
         } else {
             uvec4 v = uvec4(0u);
@@ -149,7 +160,7 @@ void loadA(uint at, uint row, uint col, uint reg) {
 void loadB(uint at, uint row, uint col, uint reg) {
     uint rows = TRANS_B != 0u ? p.N : kEnd, cols = TRANS_B != 0u ? kEnd : p.N;
     if (B_F32 != 0u) {
-        if (MODE_B == LOAD_EXACT) {
+        if (UNCHECKED_B) {
             regB[reg] = b4[at >> 2];
             regB[reg + 1u] = b4[(at >> 2) + 1u];
         } else {
@@ -169,7 +180,7 @@ void loadB(uint at, uint row, uint col, uint reg) {
             regB[reg + 1u] = hi;
         }
     } else {
-        if (MODE_B == LOAD_EXACT) {
+        if (UNCHECKED_B) {
             regB[reg] = b4[at >> 3];
         } else {
             uvec4 v = uvec4(0u);
@@ -192,11 +203,19 @@ void fetch(uint k0) {
     [[unroll]] for (uint i = 0; i < LOADS_A; ++i) {
         uint v = t + i * THREADS;
         uint row = v / VECS_A + (TRANS_A != 0u ? k0 : m0), col = v % VECS_A * 8u + (TRANS_A != 0u ? m0 : k0);
+        if (MODE_A == LOAD_CLAMP) {
+            if (TRANS_A != 0u) col = min(col, p.M - 8u);
+            else row = min(row, p.M - 1u);
+        }
         loadA(baseA + row * p.lda + col, row, col, i * RAW_A);
     }
     [[unroll]] for (uint i = 0; i < LOADS_B; ++i) {
         uint v = t + i * THREADS;
         uint row = v / VECS_B + (TRANS_B != 0u ? n0 : k0), col = v % VECS_B * 8u + (TRANS_B != 0u ? k0 : n0);
+        if (MODE_B == LOAD_CLAMP) {
+            if (TRANS_B != 0u) row = min(row, p.N - 1u);
+            else col = min(col, p.N - 8u);
+        }
         loadB(baseB + row * p.ldb + col, row, col, i * RAW_B);
     }
 }
@@ -318,20 +337,32 @@ void store(uint m, uint n, vec4 v, uint slice) {
 
 void main() {
     uint batch = gl_WorkGroupID.z;
+#ifdef TAIL
+    // The last tiles, too few to fill the device once more, are each computed by several workgroups.
+    Work work = workOf(gl_WorkGroupID.x, BM * BN);
+    uint kBegin = work.kBegin;
+    kEnd = work.kEnd;
+    uvec2 tileId = tileOf(work.tile, BM, BN);
+#else
+    uint kBegin = gl_WorkGroupID.y * p.kPerSplit;
+    kEnd = min(p.K, kBegin + p.kPerSplit);
     uvec2 tileId = tileOf(gl_WorkGroupID.x, BM, BN);
+#endif
     m0 = tileId.x * BM;
     n0 = tileId.y * BN;
     baseA = p.offA + batch * p.strideA;
     baseB = p.offB + batch * p.strideB;
-    uint kBegin = gl_WorkGroupID.y * p.kPerSplit;
-    kEnd = min(p.K, kBegin + p.kPerSplit);
     uint wm = gl_SubgroupID / (BN / WN) * WM, wn = gl_SubgroupID % (BN / WN) * WN;
 
     if (kBegin < kEnd) fetch(kBegin);
     [[unroll]] for (uint i = 0; i < FM * FN; ++i) {
         acc[i] = coopmat<float, gl_ScopeSubgroup, TM, TN, gl_MatrixUseAccumulator>(0.0);
         uint m = m0 + wm + i / FN * TM, n = n0 + wn + i % FN * TN;
-        if ((EPI & EPI_EARLY) != 0u && ((EPI & EPI_EXACT) != 0u || (m < p.M && n < p.N))) {
+        bool early = (EPI & EPI_EARLY) != 0u;
+#ifdef TAIL
+        early = early && !work.partial;
+#endif
+        if (early && ((EPI & EPI_EXACT) != 0u || (m < p.M && n < p.N))) {
             coopMatLoad(acc[i], c1, p.offC + batch * p.strideC + m * p.ldc + n, p.ldc, gl_CooperativeMatrixLayoutRowMajor);
             acc[i] = (p.beta / p.alpha) * acc[i];
         }
@@ -358,6 +389,14 @@ void main() {
         }
     }
 
+#ifdef TAIL
+    if (work.partial && (EPI & EPI_DIRECT) != 0u) {
+        [[unroll]] for (uint i = 0; i < FM * FN; ++i) {
+            coopMatStore(acc[i], w1, work.at + (wm + i / FN * TM) * BN + wn + i % FN * TN, BN, gl_CooperativeMatrixLayoutRowMajor);
+        }
+        return;
+    }
+#endif
     uint slice = batch * p.splits + gl_WorkGroupID.y; // a split writes partial sums to a slice of its own
     if ((EPI & EPI_DIRECT) != 0u) {
         [[unroll]] for (uint i = 0; i < FM; ++i) {
@@ -390,7 +429,14 @@ void main() {
             subgroupBarrier();
             for (uint v = gl_SubgroupInvocationID; v < TM * WN / 4u; v += SUBGROUP) {
                 uint row = v / (WN / 4u), vec = v % (WN / 4u);
-                store(m0 + wm + i * TM + row, n0 + wn + vec * 4u, uintBitsToFloat(tile[scratch + row * LD_S + vec]), slice);
+                vec4 sums = uintBitsToFloat(tile[scratch + row * LD_S + vec]);
+#ifdef TAIL
+                if (work.partial) {
+                    w4[(work.at + (wm + i * TM + row) * BN + wn + vec * 4u) >> 2] = sums;
+                    continue;
+                }
+#endif
+                store(m0 + wm + i * TM + row, n0 + wn + vec * 4u, sums, slice);
             }
             subgroupBarrier();
         }

@@ -1,5 +1,7 @@
 // C = op(A) op(B) in 32-bit floats on the ordinary arithmetic units: register blocking over
 // shared-memory tiles, next tile prefetched in registers. Any M, N, K; every device.
+//! variant matmul_f32
+//! variant matmul_f32_tail TAIL=1
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -30,6 +32,10 @@ layout(set = 0, binding = 3, std430) restrict readonly buffer R4 { vec4 r4[]; };
 layout(set = 0, binding = 4, std430) restrict buffer C1 { float c1[]; };
 layout(set = 0, binding = 4, std430) restrict buffer C4 { vec4 c4[]; };
 
+#ifdef TAIL
+layout(set = 0, binding = 5, std430) restrict writeonly buffer W4 { vec4 w4[]; };
+#endif
+
 const uint THREADS = (BM / TM) * (BN / TN);
 const uint COLS = BN / TN;              // threads across
 const uint ROWS = BM / TM;              // threads down
@@ -52,9 +58,10 @@ vec4 acc[TM * TN / 4u];
 uint baseA, baseB, m0, n0, kEnd;
 
 vec4 loadA(uint m, uint k) {
+    if (MODE_A == LOAD_CLAMP) m = min(m, p.M - (TRANS_A != 0u ? 4u : 1u));
     uint row = TRANS_A != 0u ? k : m, col = TRANS_A != 0u ? m : k;
     uint at = baseA + row * p.lda + col;
-    if (MODE_A == LOAD_EXACT) return a4[at >> 2];
+    if (MODE_A == LOAD_EXACT || MODE_A == LOAD_CLAMP) return a4[at >> 2];
     uint rows = TRANS_A != 0u ? kEnd : p.M, cols = TRANS_A != 0u ? p.M : kEnd;
     vec4 v = vec4(0.0);
     if (row >= rows) return v;
@@ -67,9 +74,10 @@ vec4 loadA(uint m, uint k) {
 }
 
 vec4 loadB(uint k, uint n) {
+    if (MODE_B == LOAD_CLAMP) n = min(n, p.N - (TRANS_B != 0u ? 1u : 4u));
     uint row = TRANS_B != 0u ? n : k, col = TRANS_B != 0u ? k : n;
     uint at = baseB + row * p.ldb + col;
-    if (MODE_B == LOAD_EXACT) return b4[at >> 2];
+    if (MODE_B == LOAD_EXACT || MODE_B == LOAD_CLAMP) return b4[at >> 2];
     uint rows = TRANS_B != 0u ? p.N : kEnd, cols = TRANS_B != 0u ? kEnd : p.N;
     vec4 v = vec4(0.0);
     if (row >= rows) return v;
@@ -162,13 +170,21 @@ void store(uint m, uint n, vec4 v, uint batch) {
 void main() {
     uint t = gl_LocalInvocationIndex;
     uint batch = gl_WorkGroupID.z;
+#ifdef TAIL
+    // The last tiles, too few to fill the device once more, are each computed by several workgroups.
+    Work work = workOf(gl_WorkGroupID.x, BM * BN);
+    uint kBegin = work.kBegin;
+    kEnd = work.kEnd;
+    uvec2 tile = tileOf(work.tile, BM, BN);
+#else
+    uint kBegin = gl_WorkGroupID.y * p.kPerSplit;
+    kEnd = min(p.K, kBegin + p.kPerSplit);
     uvec2 tile = tileOf(gl_WorkGroupID.x, BM, BN);
+#endif
     m0 = tile.x * BM;
     n0 = tile.y * BN;
     baseA = p.offA + batch * p.strideA;
     baseB = p.offB + batch * p.strideB;
-    uint kBegin = gl_WorkGroupID.y * p.kPerSplit;
-    kEnd = min(p.K, kBegin + p.kPerSplit);
 
     // Threads in patches of LY x 32/LY: a patch reads few distinct vectors of either tile.
     uint tx = t % LX + LX * (t / 32u % (COLS / LX));
@@ -179,7 +195,11 @@ void main() {
         [[unroll]] for (uint j = 0; j < TN / 4u; ++j) {
             vec4 c = vec4(0.0);
             uint m = m0 + i / 4u * (ROWS * 4u) + ty * 4u + (i & 3u), n = n0 + j * (COLS * 4u) + tx * 4u;
-            if ((EPI & EPI_EARLY) != 0u && ((EPI & EPI_EXACT) != 0u || (m < p.M && n < p.N))) {
+            bool early = (EPI & EPI_EARLY) != 0u;
+#ifdef TAIL
+            early = early && !work.partial;
+#endif
+            if (early && ((EPI & EPI_EXACT) != 0u || (m < p.M && n < p.N))) {
                 uint at = p.offC + batch * p.strideC + m * p.ldc + n;
                 if ((EPI & EPI_VEC4) != 0u) {
                     c = c4[at >> 2];
@@ -215,6 +235,17 @@ void main() {
         }
     }
 
+#ifdef TAIL
+    if (work.partial) {
+        [[unroll]] for (uint i = 0; i < TM; ++i) {
+            [[unroll]] for (uint j = 0; j < TN / 4u; ++j) {
+                uint m = i / 4u * (ROWS * 4u) + ty * 4u + (i & 3u), n = j * (COLS * 4u) + tx * 4u;
+                w4[(work.at + m * BN + n) >> 2] = acc[i * (TN / 4u) + j];
+            }
+        }
+        return;
+    }
+#endif
     // A split writes its partial sums to its own slice, batch-major.
     uint slice = batch * p.splits + gl_WorkGroupID.y;
     [[unroll]] for (uint i = 0; i < TM; ++i) {

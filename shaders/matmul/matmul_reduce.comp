@@ -1,10 +1,14 @@
 // Second pass of a split-K product: adds the slices of partial sums in order and applies the epilogue.
-// The workspace holds batch x splits slices of padded rows (a multiple of four elements).
+// The workspace holds batch x splits slices of padded rows (a multiple of four elements). With TAIL only the last tiles
+// were split: it holds their partial sums, tile by tile.
 //! variant matmul_reduce
 //! variant matmul_reduce_f16 OUT_HALF=1
 //! variant matmul_reduce_f16_dual OUT_HALF=1 DUAL=1
 //! variant matmul_reduce_bf16 OUT_HALF=1 BF16=1
 //! variant matmul_reduce_bf16_dual OUT_HALF=1 DUAL=1 BF16=1
+//! variant matmul_reduce_tail TAIL=1
+//! variant matmul_reduce_tail_f16 OUT_HALF=1 TAIL=1
+//! variant matmul_reduce_tail_bf16 OUT_HALF=1 TAIL=1 BF16=1
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -18,6 +22,10 @@ layout(local_size_x_id = 0) in;
 
 layout(constant_id = 1) const uint EPI = 0;
 layout(constant_id = 2) const uint C_HALF = 0;
+#ifdef TAIL
+layout(constant_id = 3) const uint BM = 64;
+layout(constant_id = 4) const uint BN = 64;
+#endif
 
 layout(set = 0, binding = 0, std430) readonly buffer W4 { vec4 w4[]; };
 layout(set = 0, binding = 1, std430) readonly buffer Bias { float bias[]; };
@@ -38,9 +46,21 @@ void main() {
     uint batch = gl_WorkGroupID.z;
     uint vecs = (p.N + 3u) / 4u;
     uint step = gl_NumWorkGroups.x * gl_WorkGroupSize.x;
-    for (uint v = gl_GlobalInvocationID.x; v < p.M * vecs; v += step) {
+#ifdef TAIL
+    uint count = p.rest * (BM * BN / 4u);
+#else
+    uint count = p.M * vecs;
+#endif
+    for (uint v = gl_GlobalInvocationID.x; v < count; v += step) {
+#ifdef TAIL
+        uvec2 tileId = tileOf(p.whole + v / (BM * BN / 4u), BM, BN);
+        uint m = tileId.x * BM + v / (BN / 4u) % BM, n = tileId.y * BN + v % (BN / 4u) * 4u;
+        uint from = p.offA + 4u * v;
+        if (m >= p.M || n >= p.N) continue;
+#else
         uint m = v / vecs, n = v % vecs * 4u;
-        uint from = batch * p.splits * p.strideA + m * p.lda + n;
+        uint from = p.offA + batch * p.splits * p.strideA + m * p.lda + n;
+#endif
         vec4 sum = vec4(0.0);
         for (uint s = 0; s < p.splits; ++s) sum += w4[(from + s * p.strideA) >> 2];
         sum *= p.alpha;

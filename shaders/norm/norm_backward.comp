@@ -12,7 +12,6 @@
 #include "narrow.glsl"
 #include "storage.glsl"
 #include "row.glsl"
-#include "reduce.glsl"
 
 layout(set = 0, binding = 0, std430) readonly buffer Dy { STORAGE(Y_T) dy[]; };
 layout(set = 0, binding = 1, std430) readonly buffer X { STORAGE(X_T) x[]; };
@@ -35,106 +34,149 @@ layout(set = 0, binding = COPY_BINDING, std430) writeonly buffer DxCopy { STORAG
 #endif
 
 layout(push_constant) uniform Push {
-    uint rows, vectors, rowsPerBlock, dyAt, xAt, weightAt, statsAt, dxAt, partialAt, dresidualAt, copyAt;
+    uint rows, vectors, rowsPerBlock, dyAt, xAt, weightAt, statsAt, dxAt, partialAt, partialStride, dresidualAt,
+        copyAt;
     float inverseColumns;
 } push;
 
+// 1: the next rows are loaded before these are done with.
+layout(constant_id = 5) const uint AHEAD = 0;
+
 #ifdef LAYER
-#define SUMS 2
+#define SUMS_OF_ROW 2
 #else
-#define SUMS 1
+#define SUMS_OF_ROW 1
 #endif
 
-#define AT_X(row, i) x[push.xAt + (row) * push.vectors + (i)]
-#define AT_DY(row, i) dy[push.dyAt + (row) * push.vectors + (i)]
+// What the teams of a workgroup hand to the first one.
+shared V teamParts[SUBGROUP_TEAMS == 1 ? gl_WorkGroupSize.x : 1];
+
+// The sum over the teams of the workgroup, in their order; the first team gets it.
+V acrossTeams(V v) {
+    if (TEAMS == 1) return v;
+    barrier();
+    teamParts[TEAM * LANES + LANE] = v;
+    barrier();
+    for (uint team = 1; team < TEAMS; ++team) v += teamParts[team * LANES + LANE];
+    return v;
+}
 
 void main() {
-    uint first = gl_WorkGroupID.x * push.rowsPerBlock;
-    uint last = min(first + push.rowsPerBlock, push.rows);
-    uint sums = push.partialAt + gl_WorkGroupID.x * SUMS * push.vectors;
+    uint firstOfBlock = gl_WorkGroupID.x * push.rowsPerBlock;
+    uint last = min(firstOfBlock + push.rowsPerBlock, push.rows);
+    uint sums = push.partialAt + gl_WorkGroupID.x * push.partialStride;
     V weightSum[KEPT];
     V biasSum[KEPT];
-    // The next row, on its way while this one waits at the reduction's barriers.
-    STORAGE(X_T) nextX[KEPT];
-    STORAGE(Y_T) nextDy[KEPT];
+    V keptWeight[KEPT];
     [[unroll]] for (uint c = 0; c < KEPT; ++c) {
         weightSum[c] = V(0.0);
         biasSum[c] = V(0.0);
     }
-    if (CHUNKS != 0) {
-        EACH(c, i) {
-            nextX[c] = AT_X(first, i);
-            nextDy[c] = AT_DY(first, i);
-        }
+    LOAD_EACH(c, i) { keptWeight[c] = weight[push.weightAt + i]; }
+    // Of the rows at hand, and of the next, which are on their way while these wait for their reduction.
+    STORAGE(X_T) loadedX[BATCH_KEPT];
+    STORAGE(Y_T) loadedDy[BATCH_KEPT];
+    STORAGE(X_T) nextX[BATCH_KEPT];
+    STORAGE(Y_T) nextDy[BATCH_KEPT];
+#ifdef RESIDUAL
+    STORAGE(X_T) loadedResidual[BATCH_KEPT];
+    STORAGE(X_T) nextResidual[BATCH_KEPT];
+#define LOAD_RESIDUAL(k, at) nextResidual[k] = dresidual[push.dresidualAt + (at)]
+#define TAKE_RESIDUAL(k) loadedResidual[k] = nextResidual[k]
+#else
+#define LOAD_RESIDUAL(k, at)
+#define TAKE_RESIDUAL(k)
+#endif
+    vec2 rowStats[BATCH];
+    vec2 nextStats[BATCH];
+#ifdef LAYER
+#define STATS(row) stats[push.statsAt + (row)]
+#else
+#define STATS(row) vec2(0.0, stats[push.statsAt + (row)])
+#endif
+#define LOAD_ROWS(at)                                                \
+    EACH_OF_BATCH(b) {                                               \
+        uint row = min((at) + b, last - 1);                          \
+        nextStats[b] = STATS(row);                                   \
+        LOAD_EACH(c, i) {                                            \
+            nextX[b * KEPT + c] = x[push.xAt + row * push.vectors + i];    \
+            nextDy[b * KEPT + c] = dy[push.dyAt + row * push.vectors + i]; \
+            LOAD_RESIDUAL(b * KEPT + c, row * push.vectors + i);           \
+        }                                                            \
     }
-    for (uint row = first; row < last; ++row) {
-        uint base = row * push.vectors;
-#ifdef LAYER
-        float mean = stats[push.statsAt + row].x;
-        float scale = stats[push.statsAt + row].y;
-#define H(word) ((DECODE(X_T, word) - mean) * scale)
-#else
-        float scale = stats[push.statsAt + row];
-#define H(word) (DECODE(X_T, word) * scale)
-#endif
-        V keptH[KEPT];
-        V keptG[KEPT];
-        vec2 total = vec2(0.0);
-        EACH(c, i) {
-            V h = H(RECALL(nextX, c, AT_X(row, i)));
-            V d = DECODE(Y_T, RECALL(nextDy, c, AT_DY(row, i)));
-            V g = d * weight[push.weightAt + i];
-            KEEP(keptH, c, h);
-            KEEP(keptG, c, g);
-            total += vec2(sumOf(g * h), sumOf(g));
-            if (CHUNKS != 0) {
-                weightSum[c] += d * h;
-                biasSum[c] += d;
-            } else {
-                // The thread's own words: nobody else touches them.
-                partial[sums + i] = (row == first ? V(0.0) : partial[sums + i]) + d * h;
-#ifdef LAYER
-                uint at = sums + push.vectors + i;
-                partial[at] = (row == first ? V(0.0) : partial[at]) + d;
-#endif
+    if (AHEAD == 1) { LOAD_ROWS(firstOfBlock + TEAM * BATCH) }
+    for (uint first = firstOfBlock + TEAM * BATCH; first < last; first += TEAMS * BATCH) {
+        if (AHEAD == 0) { LOAD_ROWS(first) }
+        EACH_OF_BATCH(b) {
+            rowStats[b] = nextStats[b];
+            [[unroll]] for (uint c = 0; c < KEPT; ++c) {
+                loadedX[b * KEPT + c] = nextX[b * KEPT + c];
+                loadedDy[b * KEPT + c] = nextDy[b * KEPT + c];
+                TAKE_RESIDUAL(b * KEPT + c);
             }
         }
-        if (CHUNKS != 0 && row + 1 < last) {
-            EACH(c, i) {
-                nextX[c] = AT_X(row + 1, i);
-                nextDy[c] = AT_DY(row + 1, i);
+        if (AHEAD == 1) { LOAD_ROWS(first + TEAMS * BATCH) }
+#ifdef LAYER
+#define H(b, c, i) \
+    ((DECODE(X_T, RECALL(loadedX, b * KEPT + c, x[push.xAt + base + i])) - rowStats[b].x) * rowStats[b].y)
+#else
+#define H(b, c, i) (DECODE(X_T, RECALL(loadedX, b * KEPT + c, x[push.xAt + base + i])) * rowStats[b].y)
+#endif
+#define D(b, c, i) DECODE(Y_T, RECALL(loadedDy, b * KEPT + c, dy[push.dyAt + base + i]))
+#define W(c, i) RECALL(keptWeight, c, weight[push.weightAt + i])
+        // Of each row: the sum of g * h and, for LayerNorm, that of g.
+        vec4 totals = vec4(0.0);
+        EACH_OF_BATCH(b) {
+            uint base = (first + b) * push.vectors;
+            if (first + b < last) EACH(c, i) {
+                V h = H(b, c, i), d = D(b, c, i);
+                V g = d * W(c, i);
+                totals[b * SUMS_OF_ROW] += sumOf(g * h);
+#ifdef LAYER
+                totals[b * SUMS_OF_ROW + 1] += sumOf(g);
+#endif
+                if (CHUNKS != 0) {
+                    weightSum[c] += d * h;
+#ifdef LAYER
+                    biasSum[c] += d;
+#endif
+                } else {
+                    // The thread's own words: nobody else touches them.
+                    partial[sums + i] = (first == firstOfBlock ? V(0.0) : partial[sums + i]) + d * h;
+#ifdef LAYER
+                    uint at = sums + push.vectors + i;
+                    partial[at] = (first == firstOfBlock ? V(0.0) : partial[at]) + d;
+#endif
+                }
             }
         }
-#ifdef RESIDUAL
-        STORAGE(X_T) keptResidual[KEPT];
-        if (CHUNKS != 0) {
-            EACH(c, i) { keptResidual[c] = dresidual[push.dresidualAt + base + i]; }
-        }
-#endif
+        totals = teamSums(totals, BATCH * SUMS_OF_ROW) * push.inverseColumns;
+        EACH_OF_BATCH(b) {
+            uint base = (first + b) * push.vectors;
+            if (first + b < last) EACH(c, i) {
+                V v = D(b, c, i) * W(c, i) - H(b, c, i) * totals[b * SUMS_OF_ROW];
 #ifdef LAYER
-        total = workgroupSum(total) * push.inverseColumns;
-#else
-        total = vec2(workgroupSum(total.x) * push.inverseColumns, 0.0);
+                v -= totals[b * SUMS_OF_ROW + 1];
 #endif
-        EACH(c, i) {
-            V h = RECALL(keptH, c, H(AT_X(row, i)));
-            V g = RECALL(keptG, c, DECODE(Y_T, AT_DY(row, i)) * weight[push.weightAt + i]);
-            V d = (g - total.y - h * total.x) * scale;
+                v *= rowStats[b].y;
 #ifdef RESIDUAL
-            d += DECODE(X_T, RECALL(keptResidual, c, dresidual[push.dresidualAt + base + i]));
+                v += DECODE(X_T, RECALL(loadedResidual, b * KEPT + c, dresidual[push.dresidualAt + base + i]));
 #endif
-            dx[push.dxAt + base + i] = ENCODE(X_T, d);
+                dx[push.dxAt + base + i] = ENCODE(X_T, v);
 #ifdef COPY
-            dxCopy[push.copyAt + base + i] = ENCODE(Y_T, d);
+                dxCopy[push.copyAt + base + i] = ENCODE(Y_T, v);
 #endif
+            }
         }
     }
-    if (CHUNKS != 0) {
-        EACH(c, i) {
-            partial[sums + i] = weightSum[c];
+    if (CHUNKS == 0) return;
+    [[unroll]] for (uint c = 0; c < KEPT; ++c) {
+        uint i = c * LANES + LANE;
+        V sum = acrossTeams(weightSum[c]);
+        if (TEAM == 0 && i < push.vectors) partial[sums + i] = sum;
 #ifdef LAYER
-            partial[sums + push.vectors + i] = biasSum[c];
+        sum = acrossTeams(biasSum[c]);
+        if (TEAM == 0 && i < push.vectors) partial[sums + push.vectors + i] = sum;
 #endif
-        }
     }
 }

@@ -10,7 +10,6 @@
 #include "narrow.glsl"
 #include "storage.glsl"
 #include "row.glsl"
-#include "reduce.glsl"
 
 #ifdef RESIDUAL
 #define IN_T Y_T
@@ -35,58 +34,94 @@ layout(set = 0, binding = NEXT + 1, std430) buffer Sum { STORAGE(X_T) total[]; }
 #endif
 
 layout(push_constant) uniform Push {
-    uint rows, vectors, xAt, yAt, weightAt, biasAt, statsAt, residualAt, totalAt;
+    // nothing: always 0
+    uint rows, vectors, xAt, yAt, weightAt, biasAt, statsAt, residualAt, totalAt, nothing;
     float inverseColumns, eps;
 } push;
 
+// NVIDIA's compiler takes unpackHalf2x16 of packHalf2x16 for the value before, unrounded; the word must look changed.
+#if X_T == 1
+#define AS_STORED(word) ((word) ^ push.nothing)
+#else
+#define AS_STORED(word) word
+#endif
+
 void main() {
-    for (uint row = gl_WorkGroupID.x; row < push.rows; row += gl_NumWorkGroups.x) {
-        uint base = row * push.vectors;
-        V kept[KEPT];
+    for (uint first = (gl_WorkGroupID.x * TEAMS + TEAM) * BATCH; first < push.rows;
+         first += gl_NumWorkGroups.x * TEAMS * BATCH) {
+        STORAGE(IN_T) loaded[BATCH_KEPT];
 #ifdef RESIDUAL
-#define AGAIN(i) DECODE(X_T, total[push.totalAt + base + i])
+        STORAGE(X_T) loadedResidual[BATCH_KEPT];
+        // x + residual as stored.
+        STORAGE(X_T) kept[BATCH_KEPT];
 #else
-#define AGAIN(i) DECODE(X_T, x[push.xAt + base + i])
+#define kept loaded
 #endif
-        float sum = 0.0;
-        EACH(c, i) {
-            V r = DECODE(IN_T, x[push.xAt + base + i]);
+        EACH_OF_BATCH(b) {
+            uint base = min(first + b, push.rows - 1) * push.vectors;
+            LOAD_EACH(c, i) {
+                loaded[b * KEPT + c] = x[push.xAt + base + i];
 #ifdef RESIDUAL
-            r += DECODE(X_T, residual[push.residualAt + base + i]);
-            // What is normalized is what is stored.
-            STORAGE(X_T) stored = ENCODE(X_T, r);
-            total[push.totalAt + base + i] = stored;
-            r = DECODE(X_T, stored);
+                loadedResidual[b * KEPT + c] = residual[push.residualAt + base + i];
 #endif
-            KEEP(kept, c, r);
+            }
+        }
+        vec4 sums = vec4(0.0);
+        EACH_OF_BATCH(b) {
+            uint base = (first + b) * push.vectors;
+            if (first + b < push.rows) EACH(c, i) {
+                V r = DECODE(IN_T, RECALL(loaded, b * KEPT + c, x[push.xAt + base + i]));
+#ifdef RESIDUAL
+                r += DECODE(X_T, RECALL(loadedResidual, b * KEPT + c, residual[push.residualAt + base + i]));
+                STORAGE(X_T) stored = ENCODE(X_T, r);
+                total[push.totalAt + base + i] = stored;
+                // What is normalized is what is stored.
+                stored = AS_STORED(stored);
+                KEEP(kept, b * KEPT + c, stored);
+                r = DECODE(X_T, stored);
+#endif
 #ifdef LAYER
-            sum += sumOf(r);
+                sums[b] += sumOf(r);
 #else
-            sum += sumOf(r * r);
+                sums[b] += sumOf(r * r);
 #endif
+            }
         }
-        sum = workgroupSum(sum) * push.inverseColumns;
+        sums = teamSums(sums, BATCH) * push.inverseColumns;
+#ifdef RESIDUAL
+#define R(b, c, i) DECODE(X_T, RECALL(kept, b * KEPT + c, AS_STORED(total[push.totalAt + base + i])))
+#else
+#define R(b, c, i) DECODE(X_T, RECALL(kept, b * KEPT + c, x[push.xAt + base + i]))
+#endif
 #ifdef LAYER
-        float mean = sum;
-        float squares = 0.0;
-        EACH(c, i) {
-            V d = RECALL(kept, c, AGAIN(i)) - mean;
-            squares += sumOf(d * d);
+        vec4 means = sums;
+        sums = vec4(0.0);
+        EACH_OF_BATCH(b) {
+            uint base = (first + b) * push.vectors;
+            EACH(c, i) {
+                V d = R(b, c, i) - means[b];
+                sums[b] += sumOf(d * d);
+            }
         }
-        float scale = inversesqrt(workgroupSum(squares) * push.inverseColumns + push.eps);
-        if (gl_LocalInvocationID.x == 0) stats[push.statsAt + row] = vec2(mean, scale);
-        EACH(c, i) {
-            V r = RECALL(kept, c, AGAIN(i));
-            V v = (r - mean) * scale * weight[push.weightAt + i] + bias[push.biasAt + i];
-            y[push.yAt + base + i] = ENCODE(Y_T, v);
-        }
-#else
-        float scale = inversesqrt(sum + push.eps);
-        if (gl_LocalInvocationID.x == 0) stats[push.statsAt + row] = scale;
-        EACH(c, i) {
-            V r = RECALL(kept, c, AGAIN(i));
-            y[push.yAt + base + i] = ENCODE(Y_T, r * scale * weight[push.weightAt + i]);
-        }
+        sums = teamSums(sums, BATCH) * push.inverseColumns;
 #endif
+        vec4 scales = inversesqrt(sums + push.eps);
+        EACH_OF_BATCH(b) {
+            uint base = (first + b) * push.vectors;
+            bool within = first + b < push.rows;
+#ifdef LAYER
+            if (within && LANE == 0) stats[push.statsAt + first + b] = vec2(means[b], scales[b]);
+#else
+            if (within && LANE == 0) stats[push.statsAt + first + b] = scales[b];
+#endif
+            if (within) EACH(c, i) {
+#ifdef LAYER
+                V v = (R(b, c, i) - means[b]) * scales[b] * weight[push.weightAt + i] + bias[push.biasAt + i];
+#else
+                V v = R(b, c, i) * scales[b] * weight[push.weightAt + i];
+#endif
+                y[push.yAt + base + i] = ENCODE(Y_T, v);
+            }
+        }
     }
 }

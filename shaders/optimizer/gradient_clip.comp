@@ -4,8 +4,8 @@
 // A norm that is not finite makes clip 0: the step is left out and counted. One workgroup.
 #extension GL_GOOGLE_include_directive : require
 #include "optimizer_state.glsl"
-#include "reduce.glsl"
 layout(local_size_x = 256, local_size_x_id = 0) in;
+#include "reduce.glsl"
 
 layout(set = 0, binding = 0, std430) readonly buffer Squares { float squares[]; };
 layout(set = 0, binding = 1, std430) buffer State { OptimizerState state; };

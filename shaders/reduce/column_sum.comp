@@ -6,6 +6,7 @@
 // block b writes its sums to row b of y, for a second dispatch to add. PAIR splits the columns in two halves with an
 // output each.
 #extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
 #include "narrow.glsl"
 #include "storage.glsl"
 
@@ -32,17 +33,19 @@ void main() {
     uint last = min(first + push.rowsPerBlock, push.rows);
     for (uint tile = gl_WorkGroupID.x; tile * TX < push.vectors; tile += gl_NumWorkGroups.x) {
         uint column = tile * TX + tx;
-        // Two chains, so that loads overlap.
-        V even = V(0.0), odd = V(0.0);
+        V total = V(0.0);
         if (column < push.vectors) {
             uint row = first + ty;
-            for (; row + TY < last; row += 2 * TY) {
-                even += DECODE(X_T, x[push.xAt + row * push.stride + column]);
-                odd += DECODE(X_T, x[push.xAt + (row + TY) * push.stride + column]);
+            // Eight loads in flight.
+            for (; row + 7 * TY < last; row += 8 * TY) {
+                STORAGE(X_T) v[8];
+                [[unroll]] for (uint k = 0; k < 8; ++k) v[k] = x[push.xAt + (row + k * TY) * push.stride + column];
+                total += ((DECODE(X_T, v[0]) + DECODE(X_T, v[1])) + (DECODE(X_T, v[2]) + DECODE(X_T, v[3]))) +
+                         ((DECODE(X_T, v[4]) + DECODE(X_T, v[5])) + (DECODE(X_T, v[6]) + DECODE(X_T, v[7])));
             }
-            if (row < last) even += DECODE(X_T, x[push.xAt + row * push.stride + column]);
+            for (; row < last; row += TY) total += DECODE(X_T, x[push.xAt + row * push.stride + column]);
         }
-        sums[ty * TX + tx] = even + odd;
+        sums[ty * TX + tx] = total;
         barrier();
         for (uint half_ = TY / 2; half_ > 0; half_ /= 2) {
             if (ty < half_) sums[ty * TX + tx] += sums[(ty + half_) * TX + tx];

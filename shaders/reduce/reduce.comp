@@ -8,8 +8,8 @@
 #extension GL_GOOGLE_include_directive : require
 #include "narrow.glsl"
 #include "storage.glsl"
-#include "reduce.glsl"
 layout(local_size_x = 256, local_size_x_id = 0) in;
+#include "reduce.glsl"
 layout(constant_id = 1) const uint OP = 0;
 
 layout(set = 0, binding = 0, std430) readonly buffer X { STORAGE(X_T) x[]; };

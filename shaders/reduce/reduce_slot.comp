@@ -2,8 +2,8 @@
 // y[(slot + counter) mod slots] = beta * that + alpha * sum of x, the counter read from a device buffer, so that a
 // recorded dispatch fills one slot after another. One workgroup.
 #extension GL_GOOGLE_include_directive : require
-#include "reduce.glsl"
 layout(local_size_x = 256, local_size_x_id = 0) in;
+#include "reduce.glsl"
 
 layout(set = 0, binding = 0, std430) readonly buffer X { float x[]; };
 layout(set = 0, binding = 1, std430) buffer Y { float y[]; };

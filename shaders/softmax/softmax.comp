@@ -8,7 +8,6 @@
 #include "narrow.glsl"
 #include "storage.glsl"
 #include "row.glsl"
-#include "reduce.glsl"
 
 layout(set = 0, binding = 0, std430) readonly buffer X { STORAGE(X_T) x[]; };
 layout(set = 0, binding = 1, std430) writeonly buffer Y { STORAGE(X_T) y[]; };
@@ -22,43 +21,42 @@ layout(push_constant) uniform Push {
 } push;
 
 void main() {
-    for (uint row = gl_WorkGroupID.x; row < push.rows; row += gl_NumWorkGroups.x) {
+    EACH_ROW(row) {
         uint base = row * push.vectors;
-        V kept[KEPT];
+        STORAGE(X_T) loaded[KEPT];
 #define X(i) DECODE(X_T, x[push.xAt + base + i])
+#define KEPT_X(c, i) DECODE(X_T, RECALL(loaded, c, x[push.xAt + base + i]))
 #ifdef BACKWARD
-#define DY(i) DECODE(X_T, dy[push.dyAt + base + i])
-        V keptDy[KEPT];
-        float sum = 0.0;
-        EACH(c, i) {
-            V p = X(i), d = DY(i);
-            KEEP(kept, c, p);
-            KEEP(keptDy, c, d);
-            sum += sumOf(p * d);
+#define KEPT_DY(c, i) DECODE(X_T, RECALL(loadedDy, c, dy[push.dyAt + base + i]))
+        STORAGE(X_T) loadedDy[KEPT];
+        LOAD_EACH(c, i) {
+            loaded[c] = x[push.xAt + base + i];
+            loadedDy[c] = dy[push.dyAt + base + i];
         }
-        sum = workgroupSum(sum);
+        float sum = 0.0;
+        EACH(c, i) { sum += sumOf(KEPT_X(c, i) * KEPT_DY(c, i)); }
+        sum = teamSum(sum);
         EACH(c, i) {
-            V d = push.scale * RECALL(kept, c, X(i)) * (RECALL(keptDy, c, DY(i)) - sum);
+            V d = push.scale * KEPT_X(c, i) * (KEPT_DY(c, i) - sum);
             y[push.yAt + base + i] = ENCODE(X_T, d);
         }
 #else
-        float most = uintBitsToFloat(0xff800000u);
-        EACH(c, i) {
-            V v = push.scale * X(i);
-            KEEP(kept, c, v);
-            most = max(most, maxOf(v));
-        }
-        most = workgroupMax(most);
+        V kept[KEPT];
+        LOAD_EACH(c, i) { loaded[c] = x[push.xAt + base + i]; }
+        // The lane's own maximum first, so that the row's maximum and sum take one reduction.
+        float most = LEAST;
+        EACH(c, i) { most = max(most, maxOf(push.scale * KEPT_X(c, i))); }
         float sum = 0.0;
         EACH(c, i) {
-            V e = exp(RECALL(kept, c, push.scale * X(i)) - most);
+            V e = exp(push.scale * KEPT_X(c, i) - most);
             KEEP(kept, c, e);
             sum += sumOf(e);
         }
-        float inverse = 1.0 / workgroupSum(sum);
+        vec2 all = teamExpSum(vec2(most, sum));
+        float factor = exp(most - all.x) / all.y;
         EACH(c, i) {
             V e = RECALL(kept, c, exp(push.scale * X(i) - most));
-            y[push.yAt + base + i] = ENCODE(X_T, e * inverse);
+            y[push.yAt + base + i] = ENCODE(X_T, e * factor);
         }
 #endif
     }

@@ -207,6 +207,10 @@ impl Bytes {
 }
 
 impl Arg {
+    pub fn of(env: sys::napi_env, raw: sys::napi_value) -> Self {
+        Self { env, raw }
+    }
+
     pub fn raw(self) -> sys::napi_value {
         self.raw
     }
@@ -295,6 +299,10 @@ impl Arg {
         // SAFETY: as above; a value of another type leaves a status, no exception.
         let status = unsafe { sys::napi_get_value_double(self.env, self.raw, &mut number) };
         (status == sys::Status::napi_ok).then_some(number)
+    }
+
+    pub fn float(self, name: &str) -> Result<f64> {
+        self.double().ok_or_else(|| self.wrong(name, "a number"))
     }
 
     /// A handle: an integer from 0 to 2^31 - 1.

@@ -2,6 +2,7 @@
 
 use std::ptr;
 
+use ash::vk;
 use ash_version::{major, minor, patch};
 use napi::{Env, sys};
 use napi_derive::napi;
@@ -14,6 +15,7 @@ use crate::device::{self, Settings};
 use crate::error::Result;
 use crate::plan::{self, Snapshot};
 use crate::shaders::{SHADERS, Shader};
+use crate::share;
 use crate::timing::PHASES;
 use crate::vk_ext;
 
@@ -83,6 +85,8 @@ fn device_info(env: sys::napi_env, context: &Context) -> Object {
     let plan = &device.plan;
     let limits = &s.limits;
     let (m, n, k) = plan.coop_tile.unwrap_or((0, 0, 0));
+    let sharing = device.sharing.as_ref().map(share::Sharing::properties);
+    let sharing = sharing.unwrap_or_default();
     let int = u64::from;
     Object::new(env)
         .string("deviceName", &s.name)
@@ -104,6 +108,7 @@ fn device_info(env: sys::napi_env, context: &Context) -> Object {
             int(limits.max_storage_buffer_range),
         )
         .integer("maxPushConstantsSize", int(limits.max_push_constants_size))
+        .integer("maxBindings", int(device.max_bindings()))
         .integer(
             "maxComputeSharedMemorySize",
             int(limits.max_compute_shared_memory_size),
@@ -187,6 +192,8 @@ fn device_info(env: sys::napi_env, context: &Context) -> Object {
         .boolean("hasPushDescriptors", device.push.is_some())
         .boolean("hasBDA", plan.device_address)
         .boolean("hasDGC", plan.device_address)
+        .boolean("bufferExportSupported", sharing.exportable)
+        .boolean("bufferImportSupported", sharing.importable)
 }
 
 /// Creates the device on the first call; later calls, from any thread, return the same information.
@@ -227,12 +234,15 @@ pub fn init_device(env: &Env, options: Arg) -> napi::Result<Out> {
 }
 
 /// Every device that the drivers list, usable or not, without opening one. `usable` says whether
-/// `initDevice` would take it, `reason` why not.
+/// `initDevice` could take it, `reason` why not; `chosen` and `why` what `initDevice` without options would
+/// do. Devices of one name differ in `index`, `uuid` and, where the driver tells, `pci`.
 #[napi(js_name = "listDevices", ts_return_type = "Array<DeviceSummary>")]
 pub fn list_devices(env: &Env) -> napi::Result<Out> {
     call(env, "listDevices", || {
         let raw = env.raw();
-        let list = device::list(&Settings::from_env())?;
+        let settings = Settings::from_env();
+        let list = device::list(&settings)?;
+        let choices = plan::choices(&list, settings.wishes.device.as_deref());
         let items: Vec<_> = list
             .iter()
             .enumerate()
@@ -242,12 +252,34 @@ pub fn list_devices(env: &Env) -> napi::Result<Out> {
                     .memory_heaps
                     .iter()
                     .map(|h| {
-                        Object::new(raw)
+                        let heap = Object::new(raw)
                             .integer("bytes", h.size)
-                            .boolean("deviceLocal", h.device_local)
+                            .boolean("deviceLocal", h.device_local);
+                        match h.budget {
+                            Some((usage, budget)) => {
+                                heap.integer("usageBytes", usage)
+                                    .integer("budgetBytes", budget)
+                                    .raw
+                            }
+                            None => heap.raw,
+                        }
+                    })
+                    .collect();
+                let queues: Vec<_> = s
+                    .queue_families
+                    .iter()
+                    .map(|f| {
+                        let has = |flag| f.flags.contains(flag);
+                        Object::new(raw)
+                            .integer("count", u64::from(f.count))
+                            .boolean("compute", has(vk::QueueFlags::COMPUTE))
+                            .boolean("graphics", has(vk::QueueFlags::GRAPHICS))
+                            .boolean("transfer", has(vk::QueueFlags::TRANSFER))
+                            .integer("timestampValidBits", u64::from(f.timestamp_valid_bits))
                             .raw
                     })
                     .collect();
+                let (chosen, why) = &choices[index];
                 let mut object = Object::new(raw)
                     .integer("index", index as u64)
                     .string("name", &s.name)
@@ -261,8 +293,12 @@ pub fn list_devices(env: &Env) -> napi::Result<Out> {
                     .integer("driverVersion", u64::from(s.driver_version))
                     .integer("subgroupSize", u64::from(s.subgroup.size))
                     .value("memoryHeaps", array(raw, &heaps))
+                    .value("queueFamilies", array(raw, &queues))
                     .value("cooperativeMatrixProperties", coop_list(raw, s))
-                    .boolean("usable", reason.is_none());
+                    .value("cooperativeMatrixFlexibleDimensions", flexible_list(raw, s))
+                    .boolean("usable", reason.is_none())
+                    .boolean("chosen", *chosen)
+                    .string("why", why);
                 if let Some(pci) = &s.pci {
                     object = object.string("pci", pci);
                 }
@@ -294,7 +330,7 @@ pub fn get_stats(env: &Env) -> napi::Result<Out> {
                 .integer("readBytes", s.read_bytes)
                 .integer("directReads", s.direct_reads)
                 .integer("graphLaunches", s.graph_launches)
-                .integer("stalls", s.stalls)
+                .integer("stalls", s.stalls + context.recorder.stalls())
                 .integer("buffersCreated", s.buffers_created)
                 .integer("peakBufferBytes", s.peak_buffer_bytes)
                 .integer("peakBlockBytes", s.peak_block_bytes)
@@ -481,6 +517,7 @@ pub fn module_exports(exports: napi::bindgen_prelude::Object, env: Env) -> napi:
         sys::napi_define_properties(raw, table.raw, properties.len(), properties.as_ptr());
         sys::napi_set_named_property(raw, exports.raw(), c"shaders".as_ptr(), table.raw);
     }
+    super::class::export(raw, exports.raw());
     state::environment_enters();
     env.add_env_cleanup_hook((), |()| state::environment_leaves())?;
     Ok(())

@@ -4,6 +4,10 @@
 //! The runtime tells when it has freed such memory, but Node does so from its event loop, which a
 //! trainer may not turn for several steps. So a weak reference to each ArrayBuffer is kept as well,
 //! and looked at when the next read wants a block.
+//!
+//! V8 counts the bytes of such ArrayBuffers and collects garbage whenever they have grown by 64 MiB: in
+//! a trainer that reads a gigabyte a step, a dozen times a step, within the reads. The blocks are ours
+//! to bound (at most 2 GiB are out), so V8 is told of them only every [`HIDDEN`] bytes.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -23,6 +27,11 @@ pub const MIN_BYTES: usize = 16 << 10;
 const LOOKS: usize = 2;
 const MOST_LOOKS: usize = 64;
 
+/// Bytes of lent memory that V8 is not told of until they are as many.
+const HIDDEN: i64 = 512 << 20;
+/// Results larger than this are never hidden: what V8 hears in between would make it collect at once.
+const MOST_HIDDEN: i64 = 32 << 20;
+
 /// A lease that goes back once: by the runtime's word or by the weak reference, whichever is first.
 type Shared = Arc<Mutex<Option<Lease>>>;
 
@@ -39,6 +48,8 @@ struct Runtime {
 }
 
 thread_local! {
+    /// Bytes hidden since V8 was last told; none before the first.
+    static UNTOLD: Cell<Option<i64>> = const { Cell::new(None) };
     static LENT: RefCell<VecDeque<(sys::napi_ref, Shared)>> = const { RefCell::new(VecDeque::new()) };
     static RUNTIME: Cell<Runtime> = const {
         Cell::new(Runtime { known: false, refuses: false, weak: false, transfer: false })
@@ -126,6 +137,7 @@ pub fn lend(env: sys::napi_env, lease: Lease) -> Result<sys::napi_value, Lease> 
         return lease.map_or(Ok(buffer), Err);
     }
     if runtime.weak {
+        hide(env, len as i64);
         if runtime.transfer {
             keep_in_place(env, buffer);
         }
@@ -138,6 +150,31 @@ pub fn lend(env: sys::napi_env, lease: Lease) -> Result<sys::napi_value, Lease> 
         }
     }
     Ok(buffer)
+}
+
+fn adjust(env: sys::napi_env, bytes: i64) {
+    let mut total = 0;
+    // SAFETY: `env` is live.
+    unsafe { sys::napi_adjust_external_memory(env, bytes, &mut total) };
+}
+
+/// Takes the bytes of a result back out of V8's count, or puts all that was taken out back in.
+fn hide(env: sys::napi_env, bytes: i64) {
+    if bytes > MOST_HIDDEN {
+        return;
+    }
+    let untold = UNTOLD.get().unwrap_or_else(|| {
+        // Freed results are subtracted before they are told of: the count must stay positive.
+        adjust(env, HIDDEN);
+        0
+    });
+    if untold + bytes > HIDDEN {
+        adjust(env, untold);
+        UNTOLD.set(Some(0));
+        return;
+    }
+    adjust(env, -bytes);
+    UNTOLD.set(Some(untold + bytes));
 }
 
 /// Hides the methods that would move the memory to an ArrayBuffer that nobody watches.
@@ -188,4 +225,5 @@ pub fn reclaim(env: sys::napi_env) {
 pub fn forget() {
     LENT.with(|l| l.borrow_mut().clear());
     RUNTIME.with(|r| r.set(Runtime::default()));
+    UNTOLD.set(None);
 }

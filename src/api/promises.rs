@@ -14,13 +14,13 @@ use napi::{Env, Status, ValueType, sys};
 use napi_derive::napi;
 use parking_lot::Mutex;
 
-use super::convert::{Arg, Object, Out, clear_exception, string, typed_array, undefined};
+use super::convert::{Arg, Object, Out, clear_exception, set, string, typed_array, undefined};
 use super::lend;
-use super::raise::{build, call};
+use super::raise::{build, call, stack};
 use super::resources::{account, hand_over};
 use super::state;
 use crate::completion::{self, Done};
-use crate::context::Read;
+use crate::context::{Context, Read};
 use crate::error::{Error, Result};
 use crate::staging::Lease;
 
@@ -61,6 +61,8 @@ struct Pending {
     name: &'static str,
     deferred: sys::napi_deferred,
     listening: Option<Listening>,
+    /// JS stack of the call, where it is asked for: making one takes longer than the call.
+    stack: Option<String>,
 }
 
 /// Strong references to a signal and to the listener on it.
@@ -166,6 +168,7 @@ fn open(env: &Env, name: &'static str) -> napi::Result<(u64, sys::napi_value)> {
             name,
             deferred,
             listening: None,
+            stack: state::stacks().then(|| stack(env.raw())),
         };
         environment.pending.insert(id, pending);
         Ok((id, promise))
@@ -262,6 +265,13 @@ impl Pending {
     }
 
     fn settle(self, env: sys::napi_env, outcome: Outcome) {
+        let outcome = outcome.and_then(|lease| {
+            // Promises are settled after `destroy()`, too.
+            match state::with(Context::found_nan) {
+                Err(error @ Error::Nan { .. }) => Err(error),
+                _ => Ok(lease),
+            }
+        });
         let value = outcome.and_then(|lease| match lease {
             Some(lease) => floats(env, lease),
             None => Ok(undefined(env)),
@@ -270,10 +280,27 @@ impl Pending {
             Ok(value) => self.resolve(env, value),
             Err(error) => {
                 let reason = build(env, self.name, &error, "");
+                if let Some(stack) = &self.stack {
+                    // The frames of the call, below the error's own first line.
+                    let frames = stack.find('\n').map_or("", |at| &stack[at..]);
+                    let own = stack_of(env, reason);
+                    let first = own.lines().next().unwrap_or_default();
+                    set(
+                        env,
+                        reason,
+                        "stack",
+                        string(env, &format!("{first}{frames}")),
+                    );
+                }
                 self.reject(env, reason);
             }
         }
     }
+}
+
+fn stack_of(env: sys::napi_env, error: sys::napi_value) -> String {
+    let text = property(env, error, c"stack");
+    Arg::of(env, text).string("stack").unwrap_or_default()
 }
 
 fn floats(env: sys::napi_env, lease: Lease) -> Result<sys::napi_value> {
@@ -609,8 +636,8 @@ pub fn read_into(env: &Env, buffer: Arg, target: Arg, byte_offset: Arg) -> napi:
             }
             Read::Staged { lease, value } => {
                 if let Err(error) = timeline.wait(value).and_then(|()| account(start)) {
-                    // The device may still write there: the block is lost rather than reused.
-                    std::mem::forget(lease);
+                    // The device may still write there: the block is not reused.
+                    lease.abandon();
                     return Err(error);
                 }
                 if bytes > 0 {

@@ -6,12 +6,14 @@ use std::ptr;
 
 use napi::{Env, Status, sys};
 
-use super::convert::{set, string};
+use super::convert::{Arg, set, string};
 use super::state;
 use crate::error::{Class, Error, Result};
+use crate::profile;
 
 /// Runs the body of the JS call `name`; an error or a panic is thrown with the call's name in front.
 pub fn call<T>(env: &Env, name: &'static str, body: impl FnOnce() -> Result<T>) -> napi::Result<T> {
+    let since = profile::begin();
     let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
         let text = panic
             .downcast_ref::<&str>()
@@ -20,6 +22,9 @@ pub fn call<T>(env: &Env, name: &'static str, body: impl FnOnce() -> Result<T>) 
             .unwrap_or_default();
         Err(Error::Internal(format!("panic: {text}")))
     });
+    if let Some(since) = since {
+        profile::called(name, since);
+    }
     let (result, note) = match (result, state::validation_messages()) {
         (Ok(_), Some(text)) => (Err(Error::Validation(text)), String::new()),
         (result, Some(text)) => (result, format!("\nVulkan validation: {text}")),
@@ -31,10 +36,28 @@ pub fn call<T>(env: &Env, name: &'static str, body: impl FnOnce() -> Result<T>) 
     })
 }
 
-/// Builds the JS error of `error`: class, `code`, `call`, `argument`, `value`. `note` ends the message.
+/// The JS stack of the present call.
+pub fn stack(env: sys::napi_env) -> String {
+    let (mut object, mut text) = (ptr::null_mut(), ptr::null_mut());
+    // SAFETY: `env` is the calling environment; the error is an object of it.
+    let status = unsafe {
+        sys::napi_create_error(env, ptr::null_mut(), string(env, ""), &mut object);
+        sys::napi_get_named_property(env, object, c"stack".as_ptr(), &mut text)
+    };
+    if status != sys::Status::napi_ok {
+        return String::new();
+    }
+    Arg::of(env, text).string("stack").unwrap_or_default()
+}
+
+/// Builds the JS error of `error`: class, `code`, `call`, `argument`, `value`, `report`. `note` ends the message.
 pub fn build(env: sys::napi_env, name: &str, error: &Error, note: &str) -> sys::napi_value {
     let code = string(env, error.code().as_str());
-    let message = string(env, &format!("{name}: {error}{note}"));
+    let report = state::report(name, error, || stack(env)).map(|path| path.display().to_string());
+    let see = report
+        .as_ref()
+        .map_or(String::new(), |path| format!(" (report: {path})"));
+    let message = string(env, &format!("{name}: {error}{see}{note}"));
     let mut object = ptr::null_mut();
     // SAFETY: `env` is the calling environment, `code` and `message` are strings of it.
     unsafe {
@@ -46,6 +69,9 @@ pub fn build(env: sys::napi_env, name: &str, error: &Error, note: &str) -> sys::
     }
     if !object.is_null() {
         set(env, object, "call", string(env, name));
+        if let Some(report) = &report {
+            set(env, object, "report", string(env, report));
+        }
         if let Some(argument) = error.argument() {
             set(env, object, "argument", string(env, argument));
         }

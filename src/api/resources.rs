@@ -18,22 +18,35 @@ use crate::staging::Lease;
 /// Creates a storage buffer of `byteLength` bytes, usable as copy source and target; its contents are
 /// undefined. `hostVisible = 0`: device-local. Throws a RangeError beyond the device's limit and
 /// `ERR_HELIOS_OUT_OF_MEMORY` when nothing idle is left to give back.
+///
+/// A third argument that is no object is `options.temporary`. `options.exportable`: see `exportBuffer`.
 #[napi(
     js_name = "createBuffer",
-    ts_args_type = "byteLength: number, hostVisible?: number | boolean, temporary?: number | boolean",
+    ts_args_type = "byteLength: number, hostVisible?: number | boolean, options?: number | boolean | BufferOptions",
     ts_return_type = "BufferHandle"
 )]
 pub fn create_buffer(
     env: &Env,
     byte_length: Arg,
     host_visible: Arg,
-    temporary: Arg,
+    options: Arg,
 ) -> napi::Result<i32> {
     call(env, "createBuffer", || {
         let bytes = byte_length.size("byteLength")?;
         let visible = host_visible.flag_or("hostVisible", true)?;
-        let temporary = temporary.flag_or("temporary", false)?;
-        state::with(|context| context.create_buffer(bytes, visible, temporary))
+        let (temporary, exportable) = if options.kind() == napi::ValueType::Object {
+            let flag = |name| {
+                let value = options.property(name)?;
+                value.flag_or(&format!("options.{name}"), false)
+            };
+            (flag("temporary")?, flag("exportable")?)
+        } else {
+            (options.flag_or("temporary", false)?, false)
+        };
+        state::with(|context| match exportable {
+            true => context.create_exportable(bytes),
+            false => context.create_buffer(bytes, visible, temporary),
+        })
     })
 }
 
@@ -170,8 +183,8 @@ pub(super) fn read_bytes(
             let start = Instant::now();
             let waited = timeline.wait(value);
             if let Err(error) = waited.and_then(|()| account(start)) {
-                // The device may still write there: the block is lost rather than reused.
-                std::mem::forget(lease);
+                // The device may still write there: the block is not reused.
+                lease.abandon();
                 return Err(error);
             }
             hand_over(env, lease)
@@ -203,7 +216,7 @@ pub(super) fn hand_over(env: sys::napi_env, lease: Lease) -> Result<sys::napi_va
 pub(super) fn account(start: Instant) -> Result<()> {
     state::with(|context| {
         context.waited(start);
-        Ok(())
+        context.found_nan()
     })
 }
 

@@ -1,13 +1,15 @@
 //! The one device of the process, shared by all its JS environments (the main thread and workers).
 
 use std::cell::Cell;
+use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
 use crate::completion;
 use crate::context::Context;
-use crate::device::Settings;
+use crate::device::{Settings, flag};
 use crate::error::{Error, Result};
 
 enum State {
@@ -86,15 +88,37 @@ pub fn destroy() {
     }
 }
 
+/// The report of a failure, if it is one that is reported and there is a device.
+/// `stack`: the JS stack of the call.
+pub fn report(call: &str, error: &Error, stack: impl FnOnce() -> String) -> Option<PathBuf> {
+    if !error.reports() {
+        return None;
+    }
+    let stack = stack();
+    match &*STATE.lock() {
+        State::Ready(context) => context.report(call, error, &stack),
+        _ => None,
+    }
+}
+
 /// Validation messages since the last call, if `HELIOS_VALIDATION` is on.
 pub fn validation_messages() -> Option<String> {
     if !VALIDATING.load(Ordering::Acquire) {
         return None;
     }
-    match &*STATE.lock() {
-        State::Ready(context) => context.device.instance.messages.take(),
+    match &mut *STATE.lock() {
+        State::Ready(context) => {
+            context.settle();
+            context.device.instance.messages.take()
+        }
         _ => None,
     }
+}
+
+/// Whether promises keep the stacks of their calls: `HELIOS_STACKS=1`, or while validation is on.
+pub fn stacks() -> bool {
+    static ASKED: OnceLock<bool> = OnceLock::new();
+    VALIDATING.load(Ordering::Acquire) || *ASKED.get_or_init(|| flag("HELIOS_STACKS"))
 }
 
 pub fn environment_enters() {

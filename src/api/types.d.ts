@@ -22,9 +22,17 @@ export type HeliosErrorCode =
   | 'ERR_HELIOS_UNSUPPORTED'
   | 'ERR_HELIOS_VULKAN'
   | 'ERR_HELIOS_ABORTED'
+  | 'ERR_HELIOS_NAN'
 
-/** An error of this package: an Error, TypeError or RangeError with these properties. */
-export interface HeliosError extends Error {
+/**
+ * The class of this package's errors. Each is an `Error`, `TypeError` or `RangeError` besides, and has these properties;
+ * `error instanceof HeliosError` goes by the code.
+ */
+export declare class HeliosError extends Error {
+  constructor(
+    message?: string,
+    fields?: { code?: HeliosErrorCode; call?: string; argument?: string; value?: string; report?: string },
+  )
   code: HeliosErrorCode
   /** The function that was called. */
   call: string
@@ -32,6 +40,12 @@ export interface HeliosError extends Error {
   argument?: string
   /** Its value, as text. */
   value?: string
+  /**
+   * The file that says what went before: the last command buffers by pipeline and buffer, memory, the driver's account
+   * of the fault where it gives one, and the environment. After a lost device, out of memory, and a NaN that was
+   * watched for; none with `HELIOS_REPORT_DIR=0`.
+   */
+  report?: string
 }
 
 /** A shape of matrix operands that the device multiplies in one instruction (VK_KHR_cooperative_matrix). */
@@ -78,6 +92,8 @@ export interface DeviceInfo {
   maxBufferBytes: number
   maxStorageBufferRange: number
   maxPushConstantsSize: number
+  /** Most storage buffers of one pipeline. */
+  maxBindings: number
   maxComputeSharedMemorySize: number
   maxComputeWorkGroupInvocations: number
   maxComputeWorkGroupSizeX: number
@@ -119,6 +135,18 @@ export interface DeviceInfo {
   hasBDA: boolean
   /** Whether the `dgc*` calls work. */
   hasDGC: boolean
+  /** Whether `exportBuffer` and `importBuffer` work (VK_KHR_external_memory_fd). */
+  bufferExportSupported: boolean
+  bufferImportSupported: boolean
+}
+
+/** A heap of device memory. */
+export interface MemoryHeap {
+  bytes: number
+  deviceLocal: boolean
+  /** What this process uses and may use, where the driver tells (VK_EXT_memory_budget). */
+  usageBytes?: number
+  budgetBytes?: number
 }
 
 /** One device of `listDevices`. */
@@ -135,11 +163,42 @@ export interface DeviceSummary {
   driverInfo: string
   driverVersion: number
   subgroupSize: number
-  memoryHeaps: Array<{ bytes: number; deviceLocal: boolean }>
+  memoryHeaps: MemoryHeap[]
+  queueFamilies: Array<{
+    count: number
+    compute: boolean
+    graphics: boolean
+    transfer: boolean
+    timestampValidBits: number
+  }>
   cooperativeMatrixProperties: CooperativeMatrixShape[]
+  cooperativeMatrixFlexibleDimensions: FlexibleMatrixShape[]
   usable: boolean
   /** Why it is not usable. */
   reason?: string
+  /** Whether `initDevice()` takes this one. */
+  chosen: boolean
+  /** Why, or why not. */
+  why: string
+}
+
+export interface BufferOptions {
+  /** A hint: the buffer will not live long. */
+  temporary?: number | boolean
+  /** Memory of its own that `exportBuffer` can hand to others; device-local, whatever `hostVisible` says. */
+  exportable?: boolean
+}
+
+/** What `exportBuffer` gives. */
+export interface ExportedBuffer {
+  /** The caller's: close it, or hand it to something that does. */
+  fd: number
+  /** Bytes of the memory, as `importBuffer` and other APIs want them; at least `byteLength`. */
+  size: number
+  /** Bytes of the buffer, from offset 0 of the memory. */
+  byteLength: number
+  /** Whether importing APIs must be told that the memory is one buffer's alone (CUDA_EXTERNAL_MEMORY_DEDICATED). */
+  dedicated: boolean
 }
 
 export interface PipelineOptions {
@@ -224,6 +283,98 @@ export interface HostTiming {
   dispatches: number
   clockReads: number
   phases: Record<string, { us: number; calls: number }>
+}
+
+/** GPU time of one pipeline, of one graph that was recorded before the profile, or of one kind of transfer. */
+export interface ProfileRow {
+  kind: 'pipeline' | 'graph' | 'transfer'
+  /** The pipeline's name; `upload`, `read`, `copy` or `fill`. */
+  name: string
+  /** Of the pipeline or graph. */
+  handle?: number
+  count: number
+  us: number
+  /** Of the profile's GPU time. */
+  share: number
+  shortestUs: number
+  longestUs: number
+  /** Bytes moved, and their rate, where they are known (`profileWork`). */
+  bytes?: number
+  gbPerSecond?: number
+  /** Operations done, and their rate, where they are known (`profileWork`). */
+  operations?: number
+  tflops?: number
+}
+
+/** What `profileStop` returns; times in microseconds. */
+export interface Profile {
+  /** From start to stop. */
+  us: number
+  /** Sum over the rows. */
+  gpuUs: number
+  submits: number
+  dispatches: number
+  barriers: number
+  graphLaunches: number
+  /** Longest first. */
+  rows: ProfileRow[]
+  /** Host time inside the calls of this package. */
+  calls: Record<string, { us: number; calls: number }>
+  /** Host time by phase, as in `getHostTiming`. */
+  phases: Record<string, { us: number; calls: number }>
+  /** What brought the clocks of host and device together. */
+  clock: 'VK_KHR_calibrated_timestamps' | 'VK_EXT_calibrated_timestamps' | 'submission'
+  /** By how much the two may differ in the trace. */
+  clockErrorUs: number
+  /** The trace's file and the events in it. */
+  trace?: string
+  traceEvents?: number
+}
+
+/** A running profile. */
+export interface ProfileSession extends Disposable, AsyncDisposable {
+  /** `profileStop()`. */
+  stop(): Profile
+}
+
+/** Something that goes on until it is closed. */
+export interface Subscription extends Disposable, AsyncDisposable {
+  close(): void
+}
+
+/** Use of the largest device-local heap. */
+export interface MemoryPressure {
+  usageBytes: number
+  budgetBytes: number
+  /** The one by the other. */
+  fraction: number
+}
+
+/** What `memoryStats` returns; sizes in bytes. */
+export interface MemoryStats {
+  live: { buffers: number; bytes: number }
+  /** Live buffers by the capacity that their sizes are rounded up to, smallest first. */
+  bySizeClass: Array<{ capacity: number; buffers: number; bytes: number }>
+  /** Live buffers with a name (`setName`), most bytes first, and those without. */
+  byName: Array<{ name: string; buffers: number; bytes: number }>
+  unnamed: { buffers: number; bytes: number }
+  /** Memory taken from the driver, and how much of it is handed out. */
+  blocks: { count: number; bytes: number; allocatedBytes: number }
+  /** Destroyed buffers kept for reuse. */
+  recycled: { buffers: number; bytes: number }
+  /** Destroyed buffers that the device has not finished with. */
+  retired: { buffers: number; bytes: number }
+  staging: {
+    blocks: number
+    bytes: number
+    uploadRingBytes: number
+    uploadUsedBytes: number
+    readbackLeasedBytes: number
+    readbackIdleBytes: number
+  }
+  heaps: MemoryHeap[]
+  /** High-water marks since `initDevice`. */
+  peak: { bufferBytes: number; buffers: number; blockBytes: number }
 }
 
 /** How a promise can be given up. */

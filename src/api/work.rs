@@ -242,14 +242,14 @@ fn wait(value: u64) -> Result<()> {
         Ok((context.timeline.seen() < value).then(|| Arc::clone(&context.timeline)))
     })?;
     let Some(timeline) = timeline else {
-        return Ok(());
+        return state::with(Context::found_nan);
     };
     // Other threads work on while this one waits.
     let start = std::time::Instant::now();
     timeline.wait(value)?;
     state::with(|context| {
         context.waited(start);
-        Ok(())
+        context.found_nan()
     })
 }
 

@@ -6,41 +6,59 @@ use super::Context;
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
 use crate::hazard::Marks;
-use crate::memory::{Kind, Resource, size_class};
+use crate::memory::{self, Kind, Resource};
 use crate::timing::Phase;
 
 /// Retired resources looked at by one call, so that none pays for many.
 const RETIRE_STEP: usize = 4;
 /// Idle bytes that are given up for buffers of other sizes before the driver is asked for more.
-const EVICT_BYTES: u64 = 256 << 20;
+const EVICT_BYTES: u64 = 64 << 20;
+/// Destroyed buffers that may wait for a submission; beyond it, or beyond [`EVICT_BYTES`], recorded
+/// work is submitted before another buffer is made.
+const MOST_UNSUBMITTED: usize = 1024;
 
 impl Context {
-    /// A storage buffer of `bytes` bytes; `visible` if the host should be able to write it in place.
-    pub fn create_buffer(&mut self, bytes: u64, visible: bool, temporary: bool) -> Result<i32> {
-        self.device.check_alive()?;
-        let limit = self
-            .device
-            .snapshot
-            .max_buffer_size
-            .min(self.device.snapshot.max_allocation_size);
+    /// The device's limit, if `bytes` is within it.
+    pub(super) fn check_size(&self, argument: &str, bytes: u64) -> Result<u64> {
+        let snapshot = &self.device.snapshot;
+        let limit = snapshot.max_buffer_size.min(snapshot.max_allocation_size);
         if bytes == 0 || bytes > limit {
             return Err(Error::range(
-                "byteLength",
+                argument,
                 format!("must be from 1 to {limit} (the device's limit)"),
                 bytes,
             ));
         }
+        Ok(limit)
+    }
+
+    /// A storage buffer of `bytes` bytes; `visible` if the host should be able to write it in place.
+    pub fn create_buffer(&mut self, bytes: u64, visible: bool, temporary: bool) -> Result<i32> {
+        self.device.check_alive()?;
+        let limit = self.check_size("byteLength", bytes)?;
         let start = self.timing.start(Phase::CreateBuffer);
         let kind = if visible { Kind::Visible } else { Kind::Device };
-        let (class, capacity) = size_class(bytes);
-        let capacity = capacity.min(limit);
+        let capacity = memory::capacity(bytes).min(limit);
         self.reclaim(RETIRE_STEP);
-        let resource = match self.recycler.take(class, capacity, kind) {
+        let resource = match self.recycler.take(capacity, kind) {
             Some(resource) => resource,
-            None => self.allocate(class, capacity, kind)?,
+            None => self.allocate(capacity, kind)?,
         };
+        let handle = self.adopt(resource, bytes, temporary)?;
+        self.timing.end(start);
+        Ok(handle)
+    }
+
+    /// A handle for a resource that nobody else uses.
+    pub(super) fn adopt(
+        &mut self,
+        resource: Arc<Resource>,
+        bytes: u64,
+        temporary: bool,
+    ) -> Result<i32> {
         let buffer = Buffer {
             raw: resource.raw,
+            offset: resource.offset,
             range: bytes.min(u64::from(
                 self.device.snapshot.limits.max_storage_buffer_range,
             )),
@@ -52,6 +70,7 @@ impl Context {
             cached: resource.cached,
             resource,
             name: None,
+            born: self.pending_value(),
         };
         let handle = match self.buffers.insert(buffer) {
             Ok(handle) => handle,
@@ -69,17 +88,20 @@ impl Context {
         self.stats.buffers_created += 1;
         self.stats.temporary_requests += u64::from(temporary);
         self.stats.peak_buffer_bytes = self.stats.peak_buffer_bytes.max(self.live_bytes);
-        self.timing.end(start);
+        self.stats.peak_buffers = self.stats.peak_buffers.max(self.buffers.len() as u64);
         Ok(handle)
     }
 
     /// A new resource, after looking through what the device has meanwhile finished with, and with
     /// everything idle given back before the allocation is allowed to fail.
-    fn allocate(&mut self, class: usize, capacity: u64, kind: Kind) -> Result<Arc<Resource>> {
+    fn allocate(&mut self, capacity: u64, kind: Kind) -> Result<Arc<Resource>> {
         if !self.retired.is_empty() {
+            if self.waits_for_submission() {
+                self.flush()?;
+            }
             self.timeline.completed()?;
             self.reclaim(usize::MAX);
-            if let Some(resource) = self.recycler.take(class, capacity, kind) {
+            if let Some(resource) = self.recycler.take(capacity, kind) {
                 return Ok(resource);
             }
         }
@@ -89,6 +111,7 @@ impl Context {
         }
         let first = self.memory.create(capacity, kind);
         self.stats.peak_block_bytes = self.stats.peak_block_bytes.max(self.memory.block_bytes());
+        self.look_at_memory();
         let Err(Error::OutOfMemory { .. }) = first else {
             return first.map(Arc::new);
         };
@@ -111,9 +134,22 @@ impl Context {
         }
     }
 
+    /// Whether much of what was destroyed waits for work that is recorded and not submitted, and so
+    /// would never come back.
+    fn waits_for_submission(&self) -> bool {
+        let mut bytes = 0;
+        let unsubmitted = self.retired.iter().rev();
+        let count = unsubmitted
+            .take_while(|&&(value, _)| value > self.submitted)
+            .take(MOST_UNSUBMITTED)
+            .inspect(|(_, resource)| bytes += resource.capacity)
+            .count();
+        count == MOST_UNSUBMITTED || bytes >= EVICT_BYTES
+    }
+
     /// Gives everything back that nobody uses: waits for the device, then empties recycled buffers
     /// and idle readback blocks.
-    fn relieve(&mut self) -> Result<()> {
+    pub(super) fn relieve(&mut self) -> Result<()> {
         self.drain()?;
         self.reclaim(usize::MAX);
         self.recycler.clear(&self.memory);
@@ -156,6 +192,7 @@ impl Context {
 
     /// The handle dies now; the memory is reused when the device has finished with it.
     pub fn destroy_buffer(&mut self, handle: i32) -> Result<()> {
+        self.device.check_alive()?;
         let start = self.timing.start(Phase::DestroyBuffer);
         let buffer = self
             .buffers
@@ -190,7 +227,7 @@ impl Context {
         Ok(self.buffers.at(slot).map_or(0, |buffer| {
             let info = ash::vk::BufferDeviceAddressInfo::default().buffer(buffer.raw);
             // SAFETY: the buffer is live and was created for device addresses.
-            unsafe { self.device.raw.get_buffer_device_address(&info) }
+            unsafe { self.device.raw.get_buffer_device_address(&info) + buffer.offset }
         }))
     }
 

@@ -1,12 +1,16 @@
 //! Dispatches: one, a packed list, the `dgc*` family, and the timed forms.
 
-use ash::vk;
+use std::sync::Arc;
+
+use ash::vk::{self, Handle};
 
 use super::{Context, Dgc};
+use crate::commands::BINDING_WORDS;
 use crate::decode::{self, Batch};
+use crate::device::Device;
 use crate::error::{self, Error, Result};
 use crate::hazard::{Access, Stage, Stages};
-use crate::record::{Binding, Encoder};
+use crate::record::Bindings;
 use crate::timing::Phase;
 
 /// GPU times of a profiled list.
@@ -17,14 +21,14 @@ pub struct Profile {
 }
 
 /// A query pool that is destroyed on every way out.
-struct Queries<'a> {
-    device: &'a crate::device::Device,
-    pool: vk::QueryPool,
+pub(super) struct Queries {
+    device: Arc<Device>,
+    pub pool: vk::QueryPool,
     count: u32,
 }
 
-impl<'a> Queries<'a> {
-    fn new(device: &'a crate::device::Device, count: u32) -> Result<Self> {
+impl Queries {
+    pub fn new(device: &Arc<Device>, count: u32) -> Result<Self> {
         let info = vk::QueryPoolCreateInfo::default()
             .query_type(vk::QueryType::TIMESTAMP)
             .query_count(count);
@@ -35,14 +39,14 @@ impl<'a> Queries<'a> {
             0,
         ))?;
         Ok(Self {
-            device,
+            device: Arc::clone(device),
             pool,
             count,
         })
     }
 
     /// Ticks of all queries; their commands must have finished.
-    fn ticks(&self) -> Result<Vec<u64>> {
+    pub fn ticks(&self) -> Result<Vec<u64>> {
         let mut ticks = vec![0u64; self.count as usize];
         // SAFETY: the pool is live and its queries were written.
         unsafe {
@@ -61,9 +65,9 @@ impl<'a> Queries<'a> {
     }
 }
 
-impl Drop for Queries<'_> {
+impl Drop for Queries {
     fn drop(&mut self) {
-        // SAFETY: the queries' commands were waited for, or the device is lost.
+        // SAFETY: the queries' commands were waited for, or never submitted.
         unsafe { self.device.raw.destroy_query_pool(self.pool, None) };
     }
 }
@@ -83,20 +87,13 @@ impl<'a> List<'a> {
     }
 }
 
-impl Context {
-    /// The encoder that calls of this thread record into.
-    pub(super) fn encoder(&mut self) -> Result<&mut Encoder> {
-        if !self.recording_here() {
-            self.open()?;
-            return Ok(&mut self.ring.slot().encoder);
-        }
-        match &mut self.recording {
-            Some(recording) => Ok(&mut recording.slot.encoder),
-            None => Err(Error::Internal("no graph is being recorded".to_owned())),
-        }
-    }
+fn gone() -> Error {
+    Error::Internal("a checked handle is gone".to_owned())
+}
 
-    /// Finds the hazards of one checked dispatch and records it.
+impl Context {
+    /// Finds the hazards of one checked dispatch and adds it to the stream, or to the graph that this
+    /// thread is recording.
     #[inline]
     pub(super) fn record(
         &mut self,
@@ -105,85 +102,92 @@ impl Context {
         groups: [u32; 3],
         push: &[u8],
     ) -> Result<()> {
-        let in_graph = self.recording.is_some() && self.recording_here();
+        if self.recording.is_some() && self.recording_here() {
+            return self.record_in_graph(pipeline, slots, groups, push);
+        }
         let value = self.last + 1;
-        let gone = || Error::Internal("a checked handle is gone".to_owned());
-        let pipeline = self.pipelines.at(pipeline).ok_or_else(gone)?;
+        let program = pipeline;
+        let pipeline = self.pipelines.at(program).ok_or_else(gone)?;
         let everything = pipeline.everything;
         let touches_everything = everything.read | everything.write;
-        let tracker = if in_graph {
-            &mut self.graph_tracker
-        } else {
-            &mut self.tracker
-        };
+        let tracker = &mut self.tracker;
         let mut conflict = touches_everything && tracker.conflicts_everything(everything);
         for (&slot, &access) in slots.iter().zip(&pipeline.access) {
             let buffer = self.buffers.at(slot).ok_or_else(gone)?;
-            let marks = if in_graph {
-                &buffer.graph_marks
-            } else {
-                &buffer.marks
-            };
-            conflict |= tracker.conflicts(marks, access);
+            conflict |= tracker.conflicts(&buffer.marks, access);
         }
-        let stages = if conflict {
-            tracker.barrier()
-        } else {
-            Stages::NONE
-        };
+        let mut stages = Stages::NONE;
+        if conflict {
+            stages = tracker.barrier();
+            self.stats.barriers += 1;
+            if self.no_barriers {
+                stages = Stages::NONE;
+            }
+        }
+        let commands = &mut self.recorder.commands;
+        commands.dispatch(stages, program, groups, slots.len(), push.len());
         for (&slot, &access) in slots.iter().zip(&pipeline.access) {
             let buffer = self.buffers.at_mut(slot).ok_or_else(gone)?;
-            let marks = if in_graph {
-                &mut buffer.graph_marks
-            } else {
-                buffer.last_use = value;
-                &mut buffer.marks
-            };
-            tracker.note(marks, access, Stage::Compute);
+            buffer.last_use = value;
+            tracker.note(&mut buffer.marks, access, Stage::Compute);
+            commands.binding(buffer.raw.as_raw(), buffer.offset, buffer.range);
+        }
+        commands.push(push);
+        if touches_everything {
+            tracker.note_everything(everything, Stage::Compute);
+            self.everything_use = value;
+        }
+        self.open_dispatches += 1;
+        self.stats.dispatches += 1;
+        self.timing.dispatches += u64::from(self.timing.enabled);
+        self.hand_over_if_long()
+    }
+
+    fn record_in_graph(
+        &mut self,
+        pipeline: u32,
+        slots: &[u32],
+        groups: [u32; 3],
+        push: &[u8],
+    ) -> Result<()> {
+        let pipeline = self.pipelines.at(pipeline).ok_or_else(gone)?;
+        let recording = self.recording.as_mut().ok_or_else(gone)?;
+        let everything = pipeline.everything;
+        let touches_everything = everything.read | everything.write;
+        let tracker = &mut self.graph_tracker;
+        let mut conflict = touches_everything && tracker.conflicts_everything(everything);
+        for (&slot, &access) in slots.iter().zip(&pipeline.access) {
+            let buffer = self.buffers.at(slot).ok_or_else(gone)?;
+            conflict |= tracker.conflicts(&buffer.graph_marks, access);
+        }
+        let encoder = &mut recording.slot.encoder;
+        if conflict {
+            let stages = tracker.barrier();
+            recording.barriers += 1;
+            if !stages.is_empty() && !self.no_barriers {
+                encoder.barrier(stages);
+            }
+        }
+        let mut bindings: Bindings = [0; _];
+        let (bindings, _) = bindings.split_at_mut(slots.len() * BINDING_WORDS);
+        let words = bindings.chunks_exact_mut(BINDING_WORDS);
+        for ((&slot, &access), words) in slots.iter().zip(&pipeline.access).zip(words) {
+            let buffer = self.buffers.at_mut(slot).ok_or_else(gone)?;
+            tracker.note(&mut buffer.graph_marks, access, Stage::Compute);
+            words.copy_from_slice(&[buffer.raw.as_raw(), buffer.offset, buffer.range]);
+            recording.uses(slot, &buffer.resource);
         }
         if touches_everything {
             tracker.note_everything(everything, Stage::Compute);
         }
-        let slot = match &mut self.recording {
-            Some(recording) if in_graph => {
-                for &slot in slots {
-                    if let Some(buffer) = self.buffers.at(slot) {
-                        recording.uses(slot, &buffer.resource);
-                    }
-                }
-                recording.dispatches += 1;
-                recording.barriers += u64::from(conflict);
-                &mut recording.slot
-            }
-            _ => {
-                if touches_everything {
-                    self.everything_use = value;
-                }
-                self.stats.barriers += u64::from(conflict);
-                self.open_dispatches += 1;
-                self.ring.slot()
-            }
-        };
+        recording.dispatches += 1;
         self.stats.dispatches += 1;
         self.timing.dispatches += u64::from(self.timing.enabled);
-        if !stages.is_empty() && !self.no_barriers {
-            slot.encoder.barrier(stages);
-        }
-        let buffers = &self.buffers;
+        let slot = &mut recording.slot;
         slot.encoder.dispatch(
             &mut slot.descriptors,
-            pipeline,
-            |bindings: &mut [Binding]| {
-                let mut changed = false;
-                for (binding, &slot) in bindings.iter_mut().zip(slots) {
-                    if let Some(buffer) = buffers.at(slot) {
-                        changed |= binding.buffer != buffer.raw || binding.range != buffer.range;
-                        binding.buffer = buffer.raw;
-                        binding.range = buffer.range;
-                    }
-                }
-                changed
-            },
+            &pipeline.program,
+            bindings,
             push,
             groups,
         )
@@ -250,18 +254,17 @@ impl Context {
         let slot = self.check(pipeline, buffers, groups, push, &mut slots[..count])?;
         let push_bytes = self.pipelines.at(slot).map_or(0, |p| p.push_bytes as usize);
         let start = self.timing.start(Phase::Record);
-        self.ready()?;
+        self.ready();
         self.record(slot, &slots[..count], groups, &push[..push_bytes])?;
         self.timing.end(start);
         self.flush_if_long()
     }
 
-    /// Opens the stream's command buffer unless a graph is being recorded.
-    fn ready(&mut self) -> Result<()> {
-        if self.recording_here() {
-            return Ok(());
+    /// Notes that commands follow in the stream, unless a graph is being recorded.
+    fn ready(&mut self) {
+        if !self.recording_here() {
+            self.open();
         }
-        self.open()
     }
 
     fn flush_if_long(&mut self) -> Result<()> {
@@ -302,19 +305,23 @@ impl Context {
         timestamps: Option<vk::QueryPool>,
     ) -> Result<()> {
         let start = self.timing.start(Phase::Record);
-        self.ready()?;
+        self.ready();
         for (i, dispatch) in batch.dispatches.iter().enumerate() {
-            self.record(
+            let recorded = self.record(
                 dispatch.pipeline,
                 batch.buffers_of(dispatch),
                 dispatch.groups,
                 dispatch.push(bytes),
-            )?;
+            );
+            self.whole(i == 0, recorded)?;
             match timestamps {
-                Some(pool) => self.ring.slot().encoder.timestamp(pool, i as u32 + 1),
+                Some(pool) => self
+                    .recorder
+                    .commands
+                    .timestamp(pool.as_raw(), i as u32 + 1),
                 None if self.open_dispatches >= self.flush_dispatches => {
                     self.flush()?;
-                    self.open()?;
+                    self.open();
                 }
                 None => {}
             }
@@ -323,7 +330,17 @@ impl Context {
         Ok(())
     }
 
-    fn timestamps_supported(&self) -> Result<()> {
+    /// A failure in the middle of a call would leave half of its work in the stream, which nobody can
+    /// take back: it is final, like a lost device. `whole`: nothing of the call is there, or all.
+    pub(super) fn whole<T>(&self, whole: bool, result: Result<T>) -> Result<T> {
+        result.inspect_err(|error| {
+            if !whole {
+                self.device.fail(error);
+            }
+        })
+    }
+
+    pub(super) fn timestamps_supported(&self) -> Result<()> {
         if self.device.plan.timestamp_valid_bits == 0 {
             return Err(Error::Unsupported(format!(
                 "the compute queue of {} has no timestamps",
@@ -336,6 +353,25 @@ impl Context {
             ));
         }
         Ok(())
+    }
+
+    /// Submits what was recorded with the queries and waits for it: its timeline value, and the ticks
+    /// if all was `recorded`: a query without its command would never be there.
+    pub(super) fn finish_timing(
+        &mut self,
+        queries: Queries,
+        recorded: Result<()>,
+    ) -> Result<(u64, Vec<u64>)> {
+        let ticks = recorded.and_then(|()| {
+            let value = self.commit()?;
+            self.wait(value)?;
+            Ok((value, queries.ticks()?))
+        });
+        if ticks.is_err() {
+            // Commands on their way may name them still, or the device write them.
+            self.abandoned.push(queries);
+        }
+        ticks
     }
 
     /// Microseconds between two timestamps, whose upper bits may be invalid.
@@ -366,17 +402,13 @@ impl Context {
         }
         // What was recorded before is not this list's time.
         self.flush()?;
-        let device = std::sync::Arc::clone(&self.device);
-        let queries = Queries::new(&device, count as u32 + 1)?;
-        self.open()?;
-        let encoder = &mut self.ring.slot().encoder;
-        encoder.reset_queries(queries.pool, queries.count);
-        encoder.timestamp(queries.pool, 0);
+        let queries = Queries::new(&self.device, count as u32 + 1)?;
+        self.open();
+        let commands = &mut self.recorder.commands;
+        commands.reset_queries(queries.pool.as_raw(), queries.count);
+        commands.timestamp(queries.pool.as_raw(), 0);
         let recorded = self.record_batch(&batch, list.bytes(), Some(queries.pool));
-        let timeline = self.commit()?;
-        self.timeline.wait(timeline)?;
-        recorded?;
-        let ticks = queries.ticks()?;
+        let (timeline, ticks) = self.finish_timing(queries, recorded)?;
         Ok(Profile {
             timeline,
             batch_us: self.microseconds(ticks[0], ticks[count]),
@@ -404,25 +436,24 @@ impl Context {
         let slot = self.check(pipeline, buffers, groups, push, &mut slots[..count])?;
         let push_bytes = self.pipelines.at(slot).map_or(0, |p| p.push_bytes as usize);
         let push = &push[..push_bytes];
-        let device = std::sync::Arc::clone(&self.device);
-        let queries = Queries::new(&device, 2)?;
+        let queries = Queries::new(&self.device, 2)?;
         self.flush()?;
-        self.open()?;
-        self.ring
-            .slot()
-            .encoder
-            .reset_queries(queries.pool, queries.count);
-        for _ in 0..warmup {
-            self.record(slot, &slots[..count], groups, push)?;
+        self.open();
+        let pool = queries.pool.as_raw();
+        self.recorder.commands.reset_queries(pool, queries.count);
+        let mut recorded = Ok(());
+        for run in 0..u64::from(warmup) + u64::from(iterations) {
+            if run == u64::from(warmup) {
+                self.recorder.commands.timestamp(pool, 0);
+            }
+            let one = self.record(slot, &slots[..count], groups, push);
+            recorded = self.whole(run == 0, one);
+            if recorded.is_err() {
+                break;
+            }
         }
-        self.ring.slot().encoder.timestamp(queries.pool, 0);
-        for _ in 0..iterations {
-            self.record(slot, &slots[..count], groups, push)?;
-        }
-        self.ring.slot().encoder.timestamp(queries.pool, 1);
-        let value = self.commit()?;
-        self.timeline.wait(value)?;
-        let ticks = queries.ticks()?;
+        self.recorder.commands.timestamp(pool, 1);
+        let (_, ticks) = self.finish_timing(queries, recorded)?;
         Ok(self.microseconds(ticks[0], ticks[1]) / f64::from(iterations.max(1)))
     }
 
@@ -539,7 +570,7 @@ impl Context {
                 }
             }
         }
-        self.ready()?;
+        self.ready();
         for sequence in bytes.chunks_exact(stride) {
             self.record(slot, &[], groups(sequence), &sequence[..push_bytes])?;
         }
@@ -563,7 +594,7 @@ impl Context {
         let mut ops = std::mem::take(&mut self.dgc_ops);
         let decoded = decode::decode_dgc(bytes, count, &self.view(), &mut ops);
         let result = decoded.map_err(Error::from).and_then(|()| {
-            self.ready()?;
+            self.ready();
             for op in &ops {
                 let mut push = [0u8; 32];
                 for (at, slot) in [(0, op.a), (8, op.b), (16, op.c)] {

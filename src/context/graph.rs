@@ -8,6 +8,7 @@ use super::Context;
 use crate::error::{Error, Result};
 use crate::hazard::Stages;
 use crate::memory::Resource;
+use crate::profile;
 use crate::ring::Slot;
 
 /// A graph being recorded by one thread; the calls of others go to the stream as usual.
@@ -23,6 +24,12 @@ pub struct Recording {
 }
 
 impl Recording {
+    /// Whether the calling thread records it.
+    #[inline]
+    pub fn here(&self) -> bool {
+        self.thread == std::thread::current().id()
+    }
+
     pub fn uses(&mut self, slot: u32, resource: &Arc<Resource>) {
         let known = self.used.get(&slot);
         if known.is_some_and(|known| Arc::ptr_eq(known, resource)) {
@@ -36,6 +43,13 @@ impl Recording {
 
     pub fn keep(&mut self, resource: Arc<Resource>) {
         self.kept.push(resource);
+    }
+
+    /// What was recorded, and what that kept alive.
+    fn into_parts(self) -> (Slot, Vec<Arc<Resource>>) {
+        let mut resources = self.kept;
+        resources.extend(self.used.into_values());
+        (self.slot, resources)
     }
 }
 
@@ -59,9 +73,7 @@ impl Context {
     /// Whether the calling thread is recording a graph.
     #[inline]
     pub fn recording_here(&self) -> bool {
-        self.recording
-            .as_ref()
-            .is_some_and(|r| r.thread == std::thread::current().id())
+        self.recording.as_ref().is_some_and(Recording::here)
     }
 
     /// From now on this thread's calls are recorded, not executed, until [`Context::graph_end`].
@@ -97,29 +109,56 @@ impl Context {
         if self.direct_reads {
             recording.slot.encoder.host_barrier();
         }
-        recording.slot.encoder.end()?;
-        let mut resources = recording.kept;
-        resources.extend(recording.used.into_values());
+        let ended = recording.slot.encoder.end();
+        let (dispatches, barriers) = (recording.dispatches, recording.barriers);
+        let (slot, resources) = recording.into_parts();
+        if let Err(error) = ended {
+            self.release(resources, 0);
+            return Err(error);
+        }
         let graph = Graph {
-            slot: recording.slot,
+            slot,
             resources,
             last_launch: 0,
-            dispatches: recording.dispatches,
-            barriers: recording.barriers,
+            dispatches,
+            barriers,
         };
-        self.graphs.insert(graph).map_err(|_| Error::OutOfMemory {
-            what: "graph handle",
-            bytes: 0,
-            space: "handle",
-            hint: ": 2^20 graphs are live".to_owned(),
+        self.graphs.insert(graph).map_err(|graph| {
+            self.release(graph.into_resources(), 0);
+            Error::OutOfMemory {
+                what: "graph handle",
+                bytes: 0,
+                space: "handle",
+                hint: ": 2^20 graphs are live".to_owned(),
+            }
         })
     }
 
     /// Drops an unfinished recording, for instance when its worker ends.
     pub fn graph_abandon(&mut self) {
-        if self.recording_here() {
-            self.recording = None;
+        if self.recording_here()
+            && let Some(recording) = self.recording.take()
+        {
+            let (_, resources) = recording.into_parts();
+            self.release(resources, 0);
         }
+    }
+
+    /// Lets go of what a graph kept alive until `value`. Live buffers keep theirs; upload data and
+    /// destroyed buffers come back.
+    fn release(&mut self, resources: Vec<Arc<Resource>>, value: u64) {
+        for resource in resources {
+            if Arc::strong_count(&resource) == 1 {
+                self.retire(resource, value);
+            }
+        }
+    }
+
+    /// Everything that graphs, finished or not, keep alive. The device must have finished with them.
+    pub(super) fn drain_graphs(&mut self) -> Vec<Arc<Resource>> {
+        let recorded = self.recording.take().map(|r| r.into_parts().1);
+        let graphs = self.graphs.drain().map(Graph::into_resources);
+        recorded.into_iter().chain(graphs).flatten().collect()
     }
 
     /// Submits the graph behind everything called so far; its timeline value.
@@ -141,9 +180,23 @@ impl Context {
         let (dispatches, barriers) = (graph.dispatches, graph.barriers);
         // The graph begins with a barrier, so what was recorded before it is ordered.
         let _ = self.tracker.barrier();
-        self.submit(Some(commands))?;
-        let value = self.submitted;
+        let measured = if profile::on() {
+            self.measure_graph(commands)?
+        } else {
+            None
+        };
+        self.submit(Some(commands), false)?;
+        let mut value = self.submitted;
         self.touched_everything(value);
+        if let Some(measured) = measured {
+            self.measured_graph(handle, measured)?;
+        }
+        if !self.watches.is_empty() {
+            // What the graph wrote is looked through before its value counts as reached.
+            self.watches.touched();
+            self.open();
+            value = self.flush()?;
+        }
         if let Some(graph) = self.graphs.at_mut(slot) {
             graph.last_launch = value;
         }
@@ -155,20 +208,18 @@ impl Context {
 
     /// The handle dies now; commands and buffers go when the device has finished with them.
     pub fn graph_destroy(&mut self, handle: i32) -> Result<()> {
-        let graph = self
+        self.device.check_alive()?;
+        let value = self
             .graphs
-            .remove(handle)
-            .ok_or_else(|| Error::handle("graph", "graph", handle))?;
-        if graph.last_launch > self.timeline.seen() {
+            .get(handle)
+            .ok_or_else(|| Error::handle("graph", "graph", handle))?
+            .last_launch;
+        if value > self.timeline.seen() {
             // Command buffers in flight cannot be freed: rare enough to wait for.
-            self.timeline.wait(graph.last_launch)?;
+            self.wait(value)?;
         }
-        let value = graph.last_launch;
-        for resource in graph.into_resources() {
-            // Live buffers keep theirs; upload data and destroyed buffers come back.
-            if Arc::strong_count(&resource) == 1 {
-                self.retire(resource, value);
-            }
+        if let Some(graph) = self.graphs.remove(handle) {
+            self.release(graph.into_resources(), value);
         }
         Ok(())
     }

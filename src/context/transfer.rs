@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ash::vk;
+use ash::vk::{self, Handle};
 
 use super::Context;
 use crate::error::{Error, Result};
@@ -19,6 +19,10 @@ const FLUSH_UPLOADS: u64 = 4 << 20;
 const DIRECT_BYTES: u64 = 256 << 10;
 
 /// How a read goes on once the lock is released and `value` has been reached.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it lives for one call, and a box would be an allocation for every read"
+)]
 pub enum Read {
     /// The bytes are in the lease.
     Staged { lease: Lease, value: u64 },
@@ -44,15 +48,16 @@ impl Context {
         Ok(())
     }
 
-    /// Records a barrier if a transfer with these accesses needs one, and notes what it does. The
+    /// Records a barrier if a transfer with these accesses needs one, and notes what it does; where the
+    /// buffers lie. The
     /// barrier comes before any note: it would forget what was noted for the same command.
     fn transfer<const N: usize>(
         &mut self,
         accesses: [(u32, Access); N],
-    ) -> Result<[vk::Buffer; N]> {
+    ) -> Result<[(vk::Buffer, u64); N]> {
         let in_graph = self.recording_here();
         if !in_graph {
-            self.open()?;
+            self.open();
         }
         let value = self.pending_value();
         let tracker = if in_graph {
@@ -81,12 +86,12 @@ impl Context {
                 _ => {
                     self.stats.barriers += 1;
                     if !self.no_barriers {
-                        self.ring.slot().encoder.barrier(stages);
+                        self.recorder.commands.barrier(stages);
                     }
                 }
             }
         }
-        let mut raw = [vk::Buffer::null(); N];
+        let mut raw = [(vk::Buffer::null(), 0); N];
         for (raw, (slot, access)) in raw.iter_mut().zip(accesses) {
             let Some(buffer) = self.buffers.at_mut(slot) else {
                 return Err(Error::Internal("a checked buffer is gone".to_owned()));
@@ -102,7 +107,7 @@ impl Context {
                 }
             };
             tracker.note(marks, access, Stage::Transfer);
-            *raw = buffer.raw;
+            *raw = (buffer.raw, buffer.offset);
         }
         Ok(raw)
     }
@@ -130,21 +135,17 @@ impl Context {
             return Ok(0);
         }
         if !data.is_empty() {
-            let [target] = self.transfer([(slot, Access::WRITE)])?;
-            let mut done = 0;
+            let [(target, start)] = self.transfer([(slot, Access::WRITE)])?;
+            let mut done = start + offset;
             for chunk in data.chunks(UPLOAD_CHUNK as usize) {
-                let (source, at) = self.stage(chunk)?;
                 // Staging may have submitted the open commands to free space, and a new command
                 // buffer may forget what the device has finished: this piece is noted in any case.
-                self.open()?;
+                let staged = self.stage(chunk);
+                let (source, at) = self.whole(done == start + offset, staged)?;
+                self.open();
                 self.note_upload(slot);
-                self.ring.slot().encoder.copy(
-                    source,
-                    at,
-                    target,
-                    offset + done,
-                    chunk.len() as u64,
-                );
+                let bytes = chunk.len() as u64;
+                self.add_copy(source, at, target, done, bytes)?;
                 done += chunk.len() as u64;
                 self.open_uploads += chunk.len() as u64;
                 if self.open_uploads >= FLUSH_UPLOADS {
@@ -224,7 +225,7 @@ impl Context {
             if self.timeline.completed()? < oldest {
                 let start = self.timing.start(Phase::RingWait);
                 self.stats.stalls += 1;
-                self.timeline.wait(oldest)?;
+                self.wait(oldest)?;
                 self.timing.end(start);
             }
         }
@@ -243,12 +244,13 @@ impl Context {
         // SAFETY: the resource is new, mapped and at least as long as `data`.
         unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), mapped.as_ptr(), data.len()) };
         let source = Arc::new(source);
-        let [target] = self.transfer([(slot, Access::WRITE)])?;
+        let [(target, start)] = self.transfer([(slot, Access::WRITE)])?;
         if let Some(recording) = &mut self.recording {
+            let (at, bytes) = (start + offset, data.len() as u64);
             recording
                 .slot
                 .encoder
-                .copy(source.raw, 0, target, offset, data.len() as u64);
+                .copy(source.raw, 0, target, at, bytes);
             recording.keep(source);
         }
         Ok(())
@@ -266,8 +268,18 @@ impl Context {
             return Ok(());
         }
         let start = self.timing.start(Phase::Record);
-        let [target] = self.transfer([(slot, Access::WRITE)])?;
-        self.encoder()?.fill(target, bytes, pattern);
+        let [(target, offset)] = self.transfer([(slot, Access::WRITE)])?;
+        match &mut self.recording {
+            Some(recording) if recording.here() => {
+                let encoder = &mut recording.slot.encoder;
+                encoder.fill(target, offset, bytes, pattern);
+            }
+            _ => {
+                let commands = &mut self.recorder.commands;
+                commands.fill(target.as_raw(), offset, bytes, pattern);
+                self.hand_over_if_long()?;
+            }
+        }
         self.timing.end(start);
         Ok(())
     }
@@ -296,16 +308,47 @@ impl Context {
         if bytes == 0 {
             return Ok(());
         }
-        let (from_raw, to_raw) = if from == to {
-            let [raw] = self.transfer([(from, Access::READ_WRITE)])?;
-            (raw, raw)
+        let [(from_raw, from_start), (to_raw, to_start)] = if from == to {
+            let [place] = self.transfer([(from, Access::READ_WRITE)])?;
+            [place, place]
         } else {
-            let [from_raw, to_raw] = self.transfer([(from, Access::READ), (to, Access::WRITE)])?;
-            (from_raw, to_raw)
+            self.transfer([(from, Access::READ), (to, Access::WRITE)])?
         };
-        self.encoder()?
-            .copy(from_raw, source_offset, to_raw, target_offset, bytes);
-        Ok(())
+        self.add_copy(
+            from_raw,
+            from_start + source_offset,
+            to_raw,
+            to_start + target_offset,
+            bytes,
+        )
+    }
+
+    /// Adds a copy to the stream, or to the graph that this thread is recording.
+    fn add_copy(
+        &mut self,
+        source: vk::Buffer,
+        source_offset: u64,
+        target: vk::Buffer,
+        target_offset: u64,
+        bytes: u64,
+    ) -> Result<()> {
+        match &mut self.recording {
+            Some(recording) if recording.here() => {
+                let encoder = &mut recording.slot.encoder;
+                encoder.copy(source, source_offset, target, target_offset, bytes);
+                Ok(())
+            }
+            _ => {
+                self.recorder.commands.copy(
+                    source.as_raw(),
+                    source_offset,
+                    target.as_raw(),
+                    target_offset,
+                    bytes,
+                );
+                self.hand_over_if_long()
+            }
+        }
     }
 
     /// Starts a read of `bytes` bytes at `offset`, behind everything called so far. The caller waits
@@ -318,12 +361,13 @@ impl Context {
         {
             let value = buffer.last_use.max(self.everything_use);
             if value > self.submitted {
-                self.flush()?;
+                self.flush_here()?;
             }
             self.stats.direct_reads += 1;
             return Ok(Read::Direct { value });
         }
-        let (lease, value) = self.copy_out(slot, offset, bytes)?;
+        let lease = self.copy_out(slot, offset, bytes)?;
+        let value = self.flush_here()?;
         Ok(Read::Staged { lease, value })
     }
 
@@ -332,7 +376,9 @@ impl Context {
     /// once the value is reached, and must be kept until then.
     pub fn read_staged(&mut self, handle: i32, offset: u64, bytes: u64) -> Result<(Lease, u64)> {
         let slot = self.check_read("buffer", handle, offset, bytes)?;
-        self.copy_out(slot, offset, bytes)
+        let lease = self.copy_out(slot, offset, bytes)?;
+        let value = self.flush()?;
+        Ok((lease, value))
     }
 
     /// The slot of a buffer that may be read now; counts the read.
@@ -350,19 +396,17 @@ impl Context {
         Ok(slot)
     }
 
-    /// Records and submits the copy of a range into a block of its own.
-    fn copy_out(&mut self, slot: u32, offset: u64, bytes: u64) -> Result<(Lease, u64)> {
+    /// Adds the copy of a range into a block of its own.
+    fn copy_out(&mut self, slot: u32, offset: u64, bytes: u64) -> Result<Lease> {
         let lease = self.lease(bytes)?;
         if bytes > 0 {
-            let [source] = self.transfer([(slot, Access::READ)])?;
-            let slot = self.ring.slot();
-            slot.encoder.copy(source, offset, lease.raw(), 0, bytes);
+            let [(source, start)] = self.transfer([(slot, Access::READ)])?;
+            self.add_copy(source, start + offset, lease.raw(), 0, bytes)?;
             if !self.direct_reads {
-                slot.encoder.host_barrier();
+                self.recorder.commands.host_barrier();
             }
         }
-        let value = self.flush()?;
-        Ok((lease, value))
+        Ok(lease)
     }
 
     fn lease(&mut self, bytes: u64) -> Result<Lease> {

@@ -1,0 +1,47 @@
+/** The fault-injecting layer, as `cargo build --release -p helios-faults` leaves it. */
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const TARGET = process.env.CARGO_TARGET_DIR ?? fileURLToPath(new URL('../target', import.meta.url));
+/** Where the library lies. */
+export const LIBRARY = join(TARGET, 'release/libhelios_faults.so');
+
+/**
+ * The control panel: see the functions of `src/lib.rs`.
+ * @typedef {object} Faults
+ * @property {(call: string, nth: number, result: string, times?: number) => void} fail
+ * @property {(what: string) => void} withhold
+ * @property {() => void} reset
+ * @property {() => Record<string, number>} counts
+ * @property {() => Record<string, number>} live
+ * @property {() => number} fired
+ * @property {() => string[]} violations
+ */
+
+/**
+ * Puts the layer in front of every device that this process opens from now on.
+ * @returns {Faults}
+ */
+export function install() {
+  if (!existsSync(LIBRARY)) throw new Error(`${LIBRARY} is not there: cargo build --release -p helios-faults`);
+  const folder = mkdtempSync(join(tmpdir(), 'helios-faults-'));
+  process.on('exit', () => rmSync(folder, { recursive: true, force: true }));
+  const layer = {
+    name: 'VK_LAYER_HELIOS_faults',
+    type: 'GLOBAL',
+    library_path: LIBRARY,
+    api_version: '1.3.0',
+    implementation_version: '1',
+    description: 'Makes calls fail on demand',
+  };
+  writeFileSync(join(folder, 'faults.json'), JSON.stringify({ file_format_version: '1.2.0', layer }));
+  process.env.VK_ADD_LAYER_PATH = folder;
+  process.env.VK_INSTANCE_LAYERS = layer.name;
+  // Mesa's own layer stands in front and does not look at the result of what it calls.
+  process.env.NODEVICE_SELECT = '1';
+  const module = { exports: {} };
+  process.dlopen(module, LIBRARY);
+  return /** @type {Faults} */ (module.exports);
+}

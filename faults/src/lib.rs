@@ -1,0 +1,80 @@
+//! A Vulkan layer that makes calls fail on demand, for the tests.
+//!
+//! The Vulkan loader puts it between the addon and the driver (`VK_ADD_LAYER_PATH`,
+//! `VK_INSTANCE_LAYERS`). The same file is a Node addon: loaded as one, it is the control panel of the
+//! layer in that process. So one process can walk through "the 1st, 2nd, 3rd … call of f fails".
+//!
+//! - [`fail`]: the nth call of a function from now on fails with a result. `ERROR_DEVICE_LOST` is
+//!   sticky, as it is on a real device: everything that waits or submits fails with it from then on.
+//! - [`withhold`]: the device lacks a feature, an extension, a kind of queue.
+//! - [`counts`] and [`live`]: what was called, and which objects were made and not destroyed.
+
+mod control;
+mod layer;
+mod loader;
+
+use std::collections::HashMap;
+
+use napi_derive::napi;
+
+use control::STATE;
+
+/// The `nth` call (from 1) of `call` from now on fails with `result`, and so do the `times - 1` calls
+/// after it. Several faults may wait at a time.
+#[napi]
+pub fn fail(call: String, nth: u32, result: String, times: Option<u32>) -> napi::Result<()> {
+    let wrong = |text: String| napi::Error::new(napi::Status::InvalidArg, text);
+    let name = layer::names()
+        .find(|name| *name == call)
+        .ok_or_else(|| wrong(format!("{call} is not among the calls that can fail")))?;
+    let raw = control::result(&result)
+        .ok_or_else(|| wrong(format!("{result} is no VkResult that is known here")))?;
+    STATE
+        .lock()
+        .arm(name, nth.max(1), raw, times.unwrap_or(1).max(1));
+    Ok(())
+}
+
+/// From now on devices lack `what`: an extension's name, `queue` (no queue that computes), `devices`,
+/// `timestamps`, `timelineSemaphore`, `bufferDeviceAddress`, `shaderFloat16`,
+/// `storageBuffer16BitAccess`, `hostCached` (memory that host reads are fast from).
+#[napi]
+pub fn withhold(what: String) {
+    STATE.lock().withheld.insert(what);
+}
+
+/// Forgets faults, withheld things and counts; live objects stay known.
+#[napi]
+pub fn reset() {
+    STATE.lock().reset();
+}
+
+/// How often each function was called since `reset`.
+#[napi]
+pub fn counts() -> HashMap<String, u32> {
+    let state = STATE.lock();
+    let owned = |(name, count): (&&str, &u32)| ((*name).to_owned(), *count);
+    state.counts.iter().map(owned).collect()
+}
+
+/// Live objects by kind; kinds without any are left out.
+#[napi]
+pub fn live() -> HashMap<String, u32> {
+    let state = STATE.lock();
+    let objects = state.live.iter().filter(|(_, objects)| !objects.is_empty());
+    objects
+        .map(|(kind, objects)| ((*kind).to_owned(), objects.len() as u32))
+        .collect()
+}
+
+/// How many calls were made to fail since `reset`.
+#[napi]
+pub fn fired() -> u32 {
+    STATE.lock().fired
+}
+
+/// Calls that no program may make, such as destroying an object twice; since the process started.
+#[napi]
+pub fn violations() -> Vec<String> {
+    STATE.lock().violations.clone()
+}

@@ -1,0 +1,90 @@
+#!/usr/bin/env node
+// Coverage-guided fuzzing of the packed decoder, the SPIR-V reflection and the hazard planner: all
+// targets of fuzz/ side by side for a bounded time, from the committed seeds and whatever
+// fuzz/corpus/ holds by now.
+//
+//   node scripts/fuzz.mjs [--seconds 60] [--targets packed,spirv,hazards]
+//
+// Installs cargo-fuzz where it is missing. An input that fails is left in fuzz/artifacts/.
+
+import { spawn, spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, readdirSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+
+import { chooseCargo } from './bootstrap.mjs';
+
+const FUZZ = join(dirname(dirname(fileURLToPath(import.meta.url))), 'fuzz');
+/** libFuzzer's flags: an input that takes longer than 10 s or more than 2 GiB is a failure. */
+const LIMITS = ['-timeout=10', '-rss_limit_mb=2048', '-print_final_stats=1'];
+// The modules under test have no unsafe code for a sanitizer to watch, so none is asked for; the flags
+// of coverage are the compiler's own, but cargo-fuzz takes a nightly one for granted.
+const ENVIRONMENT = { ...process.env, RUSTC_BOOTSTRAP: '1' };
+
+const hasCargoFuzz = () => spawnSync('cargo', ['fuzz', '--version'], { stdio: 'ignore' }).status === 0;
+
+/** Why nothing can be fuzzed here, or null; installs cargo-fuzz if need be. */
+export function obstacle() {
+  if (process.platform !== 'linux') return 'the fuzz targets are run on Linux';
+  if (hasCargoFuzz()) return null;
+  const installed = spawnSync('cargo', ['install', 'cargo-fuzz', '--locked', '--quiet'], { stdio: 'inherit' });
+  return installed.status === 0 && hasCargoFuzz() ? null : 'cargo-fuzz is not installed, and could not be';
+}
+
+export const targets = () =>
+  readdirSync(join(FUZZ, 'fuzz_targets')).map((name) => name.replace(/\.rs$/, ''));
+
+/**
+ * Runs one target; what it did as one line, and whether it found nothing.
+ * @param {string} target
+ * @param {number} seconds
+ * @returns {Promise<{ passed: boolean, line: string }>}
+ */
+function fuzz(target, seconds) {
+  const corpus = join(FUZZ, 'corpus', target);
+  mkdirSync(corpus, { recursive: true });
+  const folders = [corpus, join(FUZZ, 'seeds', target)].filter((folder) => existsSync(folder));
+  const args = ['fuzz', 'run', '--sanitizer', 'none', target, ...folders, '--', `-max_total_time=${seconds}`, ...LIMITS];
+  return new Promise((done) => {
+    const child = spawn('cargo', args, { cwd: FUZZ, env: ENVIRONMENT, stdio: ['ignore', 'ignore', 'pipe'] });
+    let text = '';
+    child.stderr.setEncoding('utf8').on('data', (chunk) => {
+      text = (text + chunk).slice(-200_000);
+    });
+    child.on('error', (error) => done({ passed: false, line: `${target}: ${error.message}` }));
+    child.on('close', (status) => {
+      const runs = /Done (\d+) runs in (\d+) second/.exec(text);
+      const end = /DONE\s+cov: (\d+) ft: (\d+) corp: (\d+)/.exec(text);
+      if (status !== 0 || runs === null || end === null) {
+        console.error(text.split('\n').slice(-60).join('\n'));
+        done({ passed: false, line: `${target}: FAILED (status ${status})` });
+        return;
+      }
+      const line = `${target}: ${runs[1]} runs in ${runs[2]} s, ${end[1]} edges, ${end[2]} features, ${end[3]} inputs kept: nothing found`;
+      done({ passed: true, line });
+    });
+  });
+}
+
+/**
+ * Whether all targets found nothing.
+ * @param {{ seconds?: number, names?: string[] }} [options]
+ */
+export async function run({ seconds = 60, names = targets() } = {}) {
+  // Once for all, so that no target's time goes into waiting for another's build.
+  const built = spawnSync('cargo', ['fuzz', 'build', '--sanitizer', 'none'], { cwd: FUZZ, env: ENVIRONMENT, stdio: ['ignore', 'inherit', 'inherit'] });
+  if (built.status !== 0) return false;
+  const results = await Promise.all(names.map((name) => fuzz(name, seconds)));
+  for (const { line } of results) console.log(line);
+  return results.every(({ passed }) => passed);
+}
+
+if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
+  const { values } = parseArgs({ options: { seconds: { type: 'string', default: '60' }, targets: { type: 'string' } } });
+  await chooseCargo();
+  const reason = obstacle();
+  if (reason !== null) console.error(`fuzz: ${reason}`);
+  const names = values.targets?.split(',').filter(Boolean);
+  process.exitCode = reason === null && (await run({ seconds: Number(values.seconds), names })) ? 0 : 1;
+}

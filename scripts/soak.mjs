@@ -1,0 +1,179 @@
+#!/usr/bin/env node
+// A training-like load of random sizes and lifetimes, for as long as asked, checked throughout against
+// plain arrays: memory stays flat, dead handles stay dead, the timeline crosses 2^32.
+//
+//   node scripts/soak.mjs [--minutes 1] [--seed N]
+//
+// A step is like a trainer's: fresh data goes up, activations of random sizes are made, lists of
+// dispatches run over them and over parameters that live throughout, a graph updates the parameters,
+// results come back at once, later, or as promises, and most of what was made is destroyed again.
+
+import assert from 'node:assert/strict';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { parseArgs } from 'node:util';
+
+const { values } = parseArgs({ options: { minutes: { type: 'string', default: '1' }, seed: { type: 'string' } } });
+const minutes = Number(values.minutes);
+const seed = values.seed === undefined ? Math.floor(Math.random() * 2 ** 31) : Number(values.seed);
+/** A little below 2^32: the first steps cross it. */
+const START = 2 ** 32 - 300;
+process.env.HELIOS_TEST_TIMELINE_START = String(START);
+
+const { bits, init, vk } = await import('../__test__/lib/addon.mjs');
+const { sameWords } = await import('../__test__/lib/expect.mjs');
+const { Random } = await import('../__test__/lib/random.mjs');
+const { Twin } = await import('../__test__/lib/twin.mjs');
+const { copyMemory, increment, reverse, scaleAdd, twoOutputs } = await import('../__test__/lib/programs.mjs');
+
+setFlagsFromString('--expose-gc');
+const gc = /** @type {() => void} */ (runInNewContext('gc'));
+
+/** Words of the parameters, and the most of an activation. */
+const [PARAMETERS, LARGEST] = [[64, 1000, 4096, 70_001], 300_000];
+/** Live activations; the bytes that they take are bounded with them. */
+const MOST_LIVE = 24;
+/** Bytes that memory may grow by between the second quarter of the run and its end. */
+const GROWTH = 96 << 20;
+
+/** @typedef {import('../__test__/lib/twin.mjs').TwinBuffer} TwinBuffer */
+
+const info = init();
+const random = new Random(seed);
+const twin = new Twin();
+const parameters = PARAMETERS.map((length, i) => twin.create(random.words(length), i % 2));
+/** @type {{ buffer: TwinBuffer, dies: number }[]} */
+let live = [];
+/** @type {number[]} */
+let dead = [];
+/** @type {{ check: () => void, due: number }[]} */
+let later = [];
+/** @type {{ time: number, rss: number, block: number }[]} */
+const samples = [];
+const counts = { steps: 0, buffers: 0, dispatches: 0, reads: 0, stale: 0, promises: 0, launches: 0 };
+let last = 0;
+
+/** Timeline values grow strictly. @param {number | void} tv */
+function passed(tv) {
+  if (!tv) return;
+  assert.ok(tv > last && tv > START, `timeline value ${tv} after ${last}`);
+  last = tv;
+}
+
+/** A length like those of a trainer: many small, few large. */
+const length = () => Math.max(1, Math.floor(LARGEST ** (random.between(200, 1000) / 1000)));
+
+/** One right run of a program over live buffers. */
+function anyRun() {
+  const program = random.pick([scaleAdd, increment, reverse, copyMemory, twoOutputs]);
+  const pool = [...parameters, ...live.map(({ buffer }) => buffer)];
+  const chosen = random.sample(pool, program.bindings);
+  const n = random.between(1, Math.min(...chosen.map((buffer) => buffer.data.length)));
+  const push = Uint32Array.of(n, random.u32()).subarray(0, program.pushWords);
+  counts.dispatches++;
+  return { program, buffers: chosen, push, writeMask: random.pick([0, program.writes, random.u32()]) };
+}
+
+/** The optimizer's part: recorded once, launched every step. */
+function optimizer() {
+  twin.graphBegin();
+  for (const parameter of parameters) {
+    twin.dispatch({ program: increment, buffers: [parameter], push: Uint32Array.of(parameter.data.length, 3) });
+  }
+  return twin.graphEnd();
+}
+
+let graph = optimizer();
+
+async function step() {
+  const at = counts.steps++;
+  for (let i = random.between(1, 6); i > 0 && live.length < MOST_LIVE; i--) {
+    const data = random.words(length());
+    live.push({ buffer: twin.create(data, random.below(2)), dies: at + random.pick([0, 0, 1, 2, 5, 20]) });
+    counts.buffers++;
+  }
+  const target = random.pick(live).buffer;
+  passed(twin.uploadAsync(target, random.words(random.between(1, target.data.length))));
+  for (let lists = random.between(1, 4); lists > 0; lists--) {
+    passed(twin.packed(random.pick(['bytes', 'words']), Array.from({ length: random.between(1, 12) }, anyRun)));
+  }
+  twin.begin();
+  for (let i = random.between(0, 8); i > 0; i--) twin.batched(anyRun());
+  if (random.below(3) === 0) {
+    const buffer = random.pick(live).buffer;
+    twin.fill(buffer, 4 * random.between(0, buffer.data.length), random.u32());
+  }
+  passed(twin.submit());
+  passed(twin.launch(graph));
+  counts.launches++;
+  if (random.below(50) === 0) {
+    vk.graphDestroy(graph.handle);
+    graph = optimizer();
+  }
+  const [now, then, promised] = [0, 0, 0].map(() => random.pick([...live.map(({ buffer }) => buffer), ...parameters]));
+  twin.read(now);
+  later.push({ check: twin.readLater(then), due: at + random.below(4) });
+  const expected = promised.data.slice();
+  const promise = vk.readAsync(promised.handle);
+  counts.reads += 3;
+  counts.promises++;
+  for (const { buffer } of live.filter(({ dies }) => dies <= at)) {
+    dead.push(buffer.handle);
+    twin.destroy(buffer);
+  }
+  live = live.filter(({ dies }) => dies > at);
+  sameWords(bits(await promise), expected, `a promised read in step ${at}`);
+  later.filter(({ due }) => due <= at).forEach(({ check }) => check());
+  later = later.filter(({ due }) => due > at);
+  for (let i = 0; i < 5 && dead.length > 0; i++) {
+    assert.throws(() => vk.readBuffer(random.pick(dead)), { code: 'ERR_HELIOS_INVALID_HANDLE' });
+    counts.stale++;
+  }
+  dead = dead.slice(-5000);
+  twin.log.splice(0, Math.max(0, twin.log.length - 200));
+}
+
+const started = performance.now();
+const elapsed = () => performance.now() - started;
+let sampled = 0;
+try {
+  while (elapsed() < minutes * 60_000) {
+    await step();
+    if (elapsed() - sampled > Math.max(500, minutes * 300)) {
+      sampled = elapsed();
+      gc();
+      await new Promise((resolve) => setImmediate(resolve));
+      const { blockBytes, retiredBuffers } = vk.getAllocatorStats();
+      assert.ok(retiredBuffers < 10_000, `${retiredBuffers} destroyed buffers wait`);
+      samples.push({ time: elapsed(), rss: process.memoryUsage().rss, block: blockBytes });
+    }
+  }
+  for (const parameter of parameters) twin.read(parameter);
+} catch (error) {
+  console.error(`soak: seed ${seed}, step ${counts.steps}:`);
+  throw error;
+}
+
+/** The most in a quarter of the run. @param {'rss' | 'block'} what @param {number} quarter */
+function most(what, quarter) {
+  const [from, to] = [quarter, quarter + 1].map((q) => (q * minutes * 60_000) / 4);
+  return Math.max(0, ...samples.filter(({ time }) => time >= from && (time < to || quarter === 3)).map((sample) => sample[what]));
+}
+const mib = (/** @type {number} */ bytes) => `${(bytes / 2 ** 20).toFixed(0)} MiB`;
+const quarters = (/** @type {'rss' | 'block'} */ what) => [0, 1, 2, 3].map((q) => mib(most(what, q))).join(', ');
+console.log(
+  `${info.deviceName}: ${(elapsed() / 60_000).toFixed(1)} min, seed ${seed}: ${counts.steps} steps, ${counts.buffers} buffers made, ` +
+    `${counts.dispatches} dispatches, ${counts.launches} graph launches, ${counts.reads} reads checked (${counts.promises} promised), ` +
+    `${counts.stale} dead handles refused; timeline ${START} to ${last}\n` +
+    `most by quarter: resident ${quarters('rss')}; device blocks ${quarters('block')}`,
+);
+assert.ok(last > 2 ** 32, 'the timeline has crossed 2^32');
+for (const what of /** @type {const} */ (['rss', 'block'])) {
+  const growth = most(what, 3) - most(what, 1);
+  assert.ok(growth < GROWTH, `${what} grew by ${mib(growth)}`);
+}
+for (const { buffer } of live) twin.destroy(buffer);
+parameters.forEach((parameter) => twin.destroy(parameter));
+assert.equal(vk.getAllocatorStats().activeBuffers, 0);
+vk.graphDestroy(graph.handle);
+vk.destroy();

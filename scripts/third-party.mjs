@@ -1,0 +1,111 @@
+#!/usr/bin/env node
+// THIRD-PARTY.md: the crates that are a part of the binary, with their licences. The npm package has no
+// dependencies; build scripts, macros and test tools are no part of it.
+//
+//   node scripts/third-party.mjs            writes it
+//   node scripts/third-party.mjs --check    fails if it is not up to date
+
+import { spawnSync } from 'node:child_process';
+import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
+const FILE = join(REPOSITORY, 'THIRD-PARTY.md');
+/** Where a crate offers a choice, the first of these is taken. */
+const PREFERRED = ['MIT', 'Zlib', 'ISC', 'BSD-2-Clause', 'BSD-3-Clause', 'Unicode-3.0', 'Apache-2.0'];
+
+/**
+ * @typedef {{ id: string, name: string, version: string, license: string | null, license_file: string | null,
+ *   repository: string | null, manifest_path: string, targets: Array<{ kind: string[] }> }} Crate
+ * @typedef {{ id: string, deps: Array<{ pkg: string, dep_kinds: Array<{ kind: string | null }> }> }} Node
+ */
+
+/**
+ * The crates that are linked into the binary for one target.
+ * @param {string} target
+ * @returns {Crate[]}
+ */
+function linked(target) {
+  const { status, stdout, stderr, error } = spawnSync(
+    'cargo',
+    ['metadata', '--format-version', '1', '--locked', '--filter-platform', target],
+    { cwd: REPOSITORY, encoding: 'utf8', maxBuffer: 256 << 20 },
+  );
+  if (error) throw error;
+  if (status !== 0) throw new Error(`cargo metadata: ${stderr}`);
+  /** @type {{ packages: Crate[], resolve: { root: string, nodes: Node[] } }} */
+  const { packages, resolve } = JSON.parse(stdout);
+  const crates = new Map(packages.map((crate) => [crate.id, crate]));
+  const nodes = new Map(resolve.nodes.map((node) => [node.id, node]));
+  /** @type {Set<string>} */
+  const reached = new Set();
+  const visit = (/** @type {string} */ id) => {
+    // A macro runs in the compiler, with all that it needs.
+    if (reached.has(id) || crates.get(id)?.targets.some(({ kind }) => kind.includes('proc-macro'))) return;
+    reached.add(id);
+    for (const { pkg, dep_kinds } of nodes.get(id)?.deps ?? [])
+      if (dep_kinds.some(({ kind }) => kind === null)) visit(pkg);
+  };
+  visit(resolve.root);
+  reached.delete(resolve.root);
+  return [...reached].flatMap((id) => crates.get(id) ?? []);
+}
+
+/**
+ * The text under which a crate is used, and the licence's name.
+ * @param {Crate} crate
+ * @returns {{ taken: string, text: string | null }}
+ */
+function licence({ name, license, license_file, manifest_path }) {
+  const offered = (license ?? '').split(/\s*(?:\/|\bOR\b)\s*/).map((part) => part.replace(/[()]/g, ''));
+  const taken = PREFERRED.find((each) => offered.includes(each)) ?? license ?? license_file;
+  if (!taken) throw new Error(`${name} names no licence`);
+  const folder = dirname(manifest_path);
+  const files = readdirSync(folder).filter((file) => /^(licen[cs]e|copying|unlicense)/i.test(file));
+  const word = taken.split('-')[0].toUpperCase();
+  const chosen =
+    license_file ?? files.find((file) => file.toUpperCase().includes(word)) ?? (files.length === 1 ? files[0] : null);
+  return { taken, text: chosen ? readFileSync(join(folder, chosen), 'utf8').replace(/\r/g, '').trim() : null };
+}
+
+function generate() {
+  const { napi } = JSON.parse(readFileSync(join(REPOSITORY, 'package.json'), 'utf8'));
+  /** @type {Map<string, Crate>} */
+  const crates = new Map();
+  for (const target of napi.targets) for (const crate of linked(target)) crates.set(crate.id, crate);
+  const sorted = [...crates.values()].sort((a, b) => (`${a.name} ${a.version}` < `${b.name} ${b.version}` ? -1 : 1));
+  /** @type {Map<string, string[]>} */
+  const texts = new Map();
+  const rows = sorted.map((crate) => {
+    const { taken, text } = licence(crate);
+    const title = `${crate.name} ${crate.version}`;
+    if (text) texts.set(text, [...(texts.get(text) ?? []), title]);
+    const name = crate.repository ? `[${crate.name}](${crate.repository})` : crate.name;
+    return `| ${name} | ${crate.version} | ${crate.license ?? crate.license_file} | ${taken}${text ? '' : ' (its package holds no text)'} |`;
+  });
+  const sections = [...texts].map(([text, names]) => `## ${names.join(', ')}\n\n\`\`\`text\n${text}\n\`\`\`\n`);
+  return `# Third-party software
+
+The crates that are a part of the prebuilt binaries, on any of the platforms, and their licences. Made by
+\`node scripts/third-party.mjs\` from \`Cargo.lock\`; do not edit. The Rust standard library is a part too
+(MIT OR Apache-2.0), and on musl its C library (MIT). The npm package has no dependencies.
+
+| crate | version | licence | used under |
+| --- | --- | --- | --- |
+${rows.join('\n')}
+
+${sections.join('\n')}`;
+}
+
+const text = generate();
+const crates = text.match(/^\| /gm)?.length ?? 0;
+if (!process.argv.includes('--check')) {
+  writeFileSync(FILE, text);
+  console.log(`THIRD-PARTY.md: ${crates - 2} crates`);
+} else if (readFileSync(FILE, 'utf8') === text) {
+  console.log(`THIRD-PARTY.md is up to date: ${crates - 2} crates`);
+} else {
+  console.error('THIRD-PARTY.md is not up to date: run node scripts/third-party.mjs');
+  process.exitCode = 1;
+}

@@ -1,0 +1,146 @@
+// Part of `attention_register_backward`: holds BR rows from r0 (KEYS: keys and values; else queries and dO) and walks
+// over the others.
+#if KEYS
+void walkOverQueries(uint r0) {
+    const bool keys = true;
+#else
+void walkOverKeys(uint r0) {
+    const bool keys = false;
+#endif
+    uint t = gl_LocalInvocationIndex, lane = gl_SubgroupInvocationID;
+    uint head = gl_WorkGroupID.y, batch = gl_WorkGroupID.z;
+    uint mine = gl_SubgroupID * TM;
+    uint laneRow = spread(lane, LANE_ROWS), laneColumn = spread(lane, LANE_COLUMNS);
+
+    uint first = CAUSAL != 0u && keys ? r0 / BC * BC : 0u;
+    uint end = CAUSAL != 0u && !keys ? min(p.tokens, r0 + BR) : p.tokens;
+    fetch(keys, first);
+
+    MAT_A f1[FK], f2[FK];
+    [[unroll]] for (uint which = 0; which < 2u; ++which) {
+        uint source = keys ? 1u + which : which * 3u;
+        for (uint x = t; x < BR * D8; x += THREADS) {
+            uint r = r0 + x / D8, d = x % D8 * 8u;
+            uvec4 a = raw(source, r, d, 0u), b = isF32(source) ? raw(source, r, d, 1u) : a;
+            staged[x / D8 * LD + x % D8] = halves(source, a, b);
+        }
+        barrier();
+        [[unroll]] for (uint i = 0; i < FK; ++i) {
+            uint from = mine * LD + i * (TK / 8u);
+            if (which == 0u) coopMatLoad(f1[i], staged, from, LD, gl_CooperativeMatrixLayoutRowMajor);
+            else coopMatLoad(f2[i], staged, from, LD, gl_CooperativeMatrixLayoutRowMajor);
+        }
+        barrier();
+    }
+    place(keys);
+    barrier();
+
+    vec2 stat[OWN]; // of the held queries
+    if (!keys) {
+        [[unroll]] for (uint s = 0; s < OWN; ++s) {
+            uint inside = min(r0 + mine + laneRow + rowOfSlot(s), p.tokens - 1u);
+            stat[s].x = lse[p.offLse + baseStats + inside] * LOG2E;
+            stat[s].y = delta[p.offDelta + baseStats + inside];
+        }
+    }
+
+    MAT_C acc1[FD], acc2[FD];
+    [[unroll]] for (uint i = 0; i < FD; ++i) {
+        acc1[i] = MAT_C(0.0);
+        acc2[i] = MAT_C(0.0);
+    }
+    float sum1[OWN], sum2[OWN]; // of the lane's dS and P, by which a NaN among them reaches the gradients
+    [[unroll]] for (uint s = 0; s < OWN; ++s) {
+        sum1[s] = 0.0;
+        sum2[s] = 0.0;
+    }
+    // Columns that some row of the subgroup sees: [lowest, highest).
+    uint lowest = CAUSAL != 0u && keys ? r0 + mine : 0u;
+    uint highest = CAUSAL != 0u && !keys ? min(end, r0 + mine + TM) : end;
+    float toLog2 = max(abs(p.scale) * LOG2E, 1e-30);
+    for (uint c0 = first; c0 < end; c0 += BC) {
+        bool more = c0 + BC < end;
+        if (more) fetch(keys, c0 + BC);
+        [[dont_unroll]] for (uint g = 0; g < BC; g += GROUP * TN) {
+            if (c0 + g >= highest || c0 + g + GROUP * TN <= lowest) continue; // uniform over the subgroup
+            uint from = g * LD;
+            MAT_C score[GROUP], grad[GROUP];
+            [[unroll]] for (uint j = 0; j < GROUP; ++j) {
+                score[j] = MAT_C(0.0);
+                grad[j] = MAT_C(0.0);
+            }
+            [[unroll]] for (uint i = 0; i < FK; ++i) {
+                [[unroll]] for (uint j = 0; j < GROUP; ++j) {
+                    MAT_B b;
+                    coopMatLoad(b, staged, from + j * TN * LD + i * (TK / 8u), LD, gl_CooperativeMatrixLayoutColumnMajor);
+                    score[j] = coopMatMulAdd(f1[i], b, score[j]);
+                    coopMatLoad(b, staged, TILE + from + j * TN * LD + i * (TK / 8u), LD, gl_CooperativeMatrixLayoutColumnMajor);
+                    grad[j] = coopMatMulAdd(f2[i], b, grad[j]);
+                }
+            }
+            bool masked = (!keys && c0 + g + GROUP * TN > p.tokens) ||
+                (CAUSAL != 0u && (keys ? c0 + g + 1u < r0 + mine + TM : c0 + g + GROUP * TN > r0 + mine + 1u));
+            if (masked) {
+                [[unroll]] for (uint j = 0; j < GROUP; ++j) {
+                    [[unroll]] for (uint i = 0; i < PARTS; ++i) {
+                        uint row = r0 + mine + laneRow + rowOf(i), column = c0 + g + j * TN + laneColumn + columnOf(i);
+                        bool hidden = CAUSAL != 0u && (keys ? row > column : column > row);
+                        if (hidden || (!keys && column >= p.tokens)) score[j][i] = -1.0 / 0.0;
+                    }
+                }
+            }
+            [[unroll]] for (uint j = 0; j < GROUP; ++j) {
+                vec2 columns[OWN_COLUMNS];
+                if (keys) {
+                    [[unroll]] for (uint s = 0; s < OWN_COLUMNS; ++s) columns[s] = stats[g + j * TN + laneColumn + columnOfSlot(s)];
+                }
+                MAT_A ds, probability;
+                [[unroll]] for (uint i = 0; i < PARTS; ++i) {
+                    vec2 of = keys ? columns[columnSlot(i)] : stat[rowSlot(i)];
+                    float e = exp2(fma(score[j][i], toLog2, -of.x)), g = e * (grad[j][i] - of.y);
+                    if (keys) probability[i] = rounded(e);
+                    ds[i] = rounded(g);
+                    if (LOSES_NAN) {
+                        sum1[rowSlot(i)] += g;
+                        if (keys) sum2[rowSlot(i)] += e;
+                    }
+                }
+                [[unroll]] for (uint d = 0; d < FD; ++d) {
+                    MAT_B b;
+                    coopMatLoad(b, staged, from + j * TK * LD + d * (TN / 8u), LD, gl_CooperativeMatrixLayoutRowMajor);
+                    acc1[d] = coopMatMulAdd(ds, b, acc1[d]);
+                    if (keys) {
+                        coopMatLoad(b, staged, TILE + from + j * TK * LD + d * (TN / 8u), LD, gl_CooperativeMatrixLayoutRowMajor);
+                        acc2[d] = coopMatMulAdd(probability, b, acc2[d]);
+                    }
+                }
+            }
+        }
+        if (more) {
+            barrier();
+            place(keys);
+            barrier();
+        }
+    }
+
+    if (LOSES_NAN) {
+        [[unroll]] for (uint s = 0; s < OWN; ++s) {
+            sum1[s] = rowSum(sum1[s]);
+            sum1[s] = isnan(sum1[s]) ? sum1[s] : 0.0;
+            sum2[s] = rowSum(sum2[s]);
+            sum2[s] = isnan(sum2[s]) ? sum2[s] : 0.0;
+        }
+        [[unroll]] for (uint d = 0; d < FD; ++d) {
+            [[unroll]] for (uint i = 0; i < PARTS; ++i) {
+                acc1[d][i] += sum1[rowSlot(i)];
+                if (keys) acc2[d][i] += sum2[rowSlot(i)];
+            }
+        }
+    }
+    barrier(); // the blocks are done with
+    uint at = batch * p.batchD + head * D;
+    uint own = gl_SubgroupID * (TM * LDO);
+    // The queries' signs were flipped with the scale's.
+    PUT_ROWS(keys ? 1u : 0u, acc1, keys ? abs(p.scale) : p.scale, r0 + mine, at)
+    if (keys) PUT_ROWS(2u, acc2, 1.0, r0 + mine, at)
+}

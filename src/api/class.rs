@@ -1,0 +1,37 @@
+//! `HeliosError`: the class that every error of this package is an instance of, besides being an `Error`,
+//! `TypeError` or `RangeError`.
+
+use std::ptr;
+
+use napi::sys;
+
+use super::convert::{clear_exception, set, string};
+
+/// The classes of an error are fixed by its kind, so membership goes by the code that all of them carry.
+const SOURCE: &str = "(class HeliosError extends Error {
+  constructor(message, { code = 'ERR_HELIOS_VULKAN', call = '', argument, value, report } = {}) {
+    super(message);
+    Object.assign(this, { code, call });
+    for (const [key, field] of Object.entries({ argument, value, report }))
+      if (field !== undefined) this[key] = field;
+  }
+  get name() { return 'HeliosError'; }
+  static [Symbol.hasInstance](error) {
+    return this === HeliosError
+      ? error instanceof Error && typeof error.code === 'string' && error.code.startsWith('ERR_HELIOS_')
+      : Function.prototype[Symbol.hasInstance].call(this, error);
+  }
+})";
+
+/// Adds the class to the module's exports.
+pub fn export(env: sys::napi_env, exports: sys::napi_value) {
+    let mut class = ptr::null_mut();
+    // SAFETY: `env` is live and the script a string of it.
+    let status = unsafe { sys::napi_run_script(env, string(env, SOURCE), &mut class) };
+    if status == sys::Status::napi_ok {
+        set(env, exports, "HeliosError", class);
+    } else {
+        // A runtime that runs no scripts for modules: the errors are as they are.
+        clear_exception(env);
+    }
+}

@@ -1,0 +1,60 @@
+//! Buffers in memory that others see too.
+
+use std::sync::Arc;
+
+use super::Context;
+use crate::error::{Error, Result};
+use crate::share::Exported;
+
+impl Context {
+    /// A device buffer that [`Context::export_buffer`] takes.
+    pub fn create_exportable(&mut self, bytes: u64) -> Result<i32> {
+        self.device.check_alive()?;
+        self.check_size("byteLength", bytes)?;
+        self.share()?;
+        let resource = match self.memory.create_exportable(bytes) {
+            Err(Error::OutOfMemory { .. }) => {
+                self.relieve()?;
+                self.memory.create_exportable(bytes)
+            }
+            other => other,
+        }?;
+        self.adopt(Arc::new(resource), bytes, false)
+    }
+
+    /// A buffer over the `size` bytes of memory that `fd` stands for. The descriptor stays the
+    /// caller's.
+    pub fn import_buffer(&mut self, fd: i32, size: u64) -> Result<i32> {
+        self.device.check_alive()?;
+        self.check_size("size", size)?;
+        self.share()?;
+        let resource = self.memory.import(fd, size)?;
+        self.adopt(Arc::new(resource), size, false)
+    }
+
+    /// From now on every submission begins with a barrier (see `open`); what was recorded without
+    /// one goes first.
+    fn share(&mut self) -> Result<()> {
+        self.flush()?;
+        self.shares = true;
+        Ok(())
+    }
+
+    /// A new file descriptor for the buffer's memory, the caller's to close.
+    pub fn export_buffer(&mut self, handle: i32) -> Result<Exported> {
+        self.device.check_alive()?;
+        let slot = self.buffer_slot("handle", handle)?;
+        let Some(buffer) = self.buffers.at(slot) else {
+            return Err(Error::handle("handle", "buffer", handle));
+        };
+        self.memory
+            .export(&buffer.resource, buffer.bytes)?
+            .ok_or_else(|| {
+                Error::range(
+                    "handle",
+                    "must be a buffer made by createBuffer(bytes, 0, { exportable: true })",
+                    handle,
+                )
+            })
+    }
+}

@@ -1,0 +1,197 @@
+//! The chain of feature structures that a device is asked with and created from.
+
+use std::ffi::CStr;
+
+use ash::{ext, khr, vk};
+
+use crate::plan;
+use crate::vk_ext;
+
+/// The feature structures that are queried and, as they come back, enabled.
+#[derive(Default)]
+pub(super) struct FeatureChain {
+    core: vk::PhysicalDeviceFeatures,
+    v11: vk::PhysicalDeviceVulkan11Features<'static>,
+    v12: vk::PhysicalDeviceVulkan12Features<'static>,
+    v13: vk::PhysicalDeviceVulkan13Features<'static>,
+    coop: vk::PhysicalDeviceCooperativeMatrixFeaturesKHR<'static>,
+    coop2: vk_ext::CooperativeMatrix2Features,
+    bf16: vk_ext::Bfloat16Features,
+    atomic_float: vk::PhysicalDeviceShaderAtomicFloatFeaturesEXT<'static>,
+    explicit_layout: vk::PhysicalDeviceWorkgroupMemoryExplicitLayoutFeaturesKHR<'static>,
+    with: Optional,
+}
+
+/// Which optional structures belong in the chain.
+#[derive(Default, Clone, Copy)]
+struct Optional {
+    v13: bool,
+    coop: bool,
+    coop2: bool,
+    bf16: bool,
+    atomic_float: bool,
+    explicit_layout: bool,
+}
+
+impl FeatureChain {
+    pub(super) fn query(
+        &mut self,
+        instance: &ash::Instance,
+        physical: vk::PhysicalDevice,
+        version: u32,
+        has: &dyn Fn(&CStr) -> bool,
+    ) -> plan::Features {
+        if version < vk::API_VERSION_1_2 {
+            return plan::Features::default();
+        }
+        self.with = Optional {
+            v13: version >= vk::API_VERSION_1_3,
+            coop: has(khr::cooperative_matrix::NAME),
+            coop2: has(khr::cooperative_matrix::NAME) && has(vk_ext::NV_COOPERATIVE_MATRIX2),
+            bf16: has(vk_ext::KHR_SHADER_BFLOAT16),
+            atomic_float: has(ext::shader_atomic_float::NAME),
+            explicit_layout: has(khr::workgroup_memory_explicit_layout::NAME),
+        };
+        let with = self.with;
+        let mut features = vk::PhysicalDeviceFeatures2::default()
+            .push_next(&mut self.v11)
+            .push_next(&mut self.v12);
+        if with.v13 {
+            features = features.push_next(&mut self.v13);
+        }
+        if with.coop {
+            features = features.push_next(&mut self.coop);
+        }
+        if with.coop2 {
+            features = features.push_next(&mut self.coop2);
+        }
+        if with.bf16 {
+            features = features.push_next(&mut self.bf16);
+        }
+        if with.atomic_float {
+            features = features.push_next(&mut self.atomic_float);
+        }
+        if with.explicit_layout {
+            features = features.push_next(&mut self.explicit_layout);
+        }
+        // SAFETY: the chain holds structures that the device's version and extensions define.
+        unsafe { instance.get_physical_device_features2(physical, &mut features) };
+        let core = features.features;
+        // Only what compute shaders can use: robust access costs time on every load.
+        self.core = vk::PhysicalDeviceFeatures {
+            shader_float64: core.shader_float64,
+            shader_int64: core.shader_int64,
+            shader_int16: core.shader_int16,
+            shader_storage_buffer_array_dynamic_indexing: core
+                .shader_storage_buffer_array_dynamic_indexing,
+            ..Default::default()
+        };
+        // A feature that goes with another extension's or with graphics stays off.
+        let v11 = self.v11;
+        self.v11 = vk::PhysicalDeviceVulkan11Features {
+            storage_buffer16_bit_access: v11.storage_buffer16_bit_access,
+            uniform_and_storage_buffer16_bit_access: v11.uniform_and_storage_buffer16_bit_access,
+            storage_push_constant16: v11.storage_push_constant16,
+            variable_pointers: v11.variable_pointers,
+            variable_pointers_storage_buffer: v11.variable_pointers_storage_buffer,
+            ..Default::default()
+        };
+        let v12 = self.v12;
+        self.v12 = vk::PhysicalDeviceVulkan12Features {
+            storage_buffer8_bit_access: v12.storage_buffer8_bit_access,
+            uniform_and_storage_buffer8_bit_access: v12.uniform_and_storage_buffer8_bit_access,
+            storage_push_constant8: v12.storage_push_constant8,
+            shader_buffer_int64_atomics: v12.shader_buffer_int64_atomics,
+            shader_shared_int64_atomics: v12.shader_shared_int64_atomics,
+            shader_float16: v12.shader_float16,
+            shader_int8: v12.shader_int8,
+            scalar_block_layout: v12.scalar_block_layout,
+            uniform_buffer_standard_layout: v12.uniform_buffer_standard_layout,
+            shader_subgroup_extended_types: v12.shader_subgroup_extended_types,
+            host_query_reset: v12.host_query_reset,
+            timeline_semaphore: v12.timeline_semaphore,
+            buffer_device_address: v12.buffer_device_address,
+            vulkan_memory_model: v12.vulkan_memory_model,
+            vulkan_memory_model_device_scope: v12.vulkan_memory_model_device_scope,
+            ..Default::default()
+        };
+        let v13 = self.v13;
+        self.v13 = vk::PhysicalDeviceVulkan13Features {
+            subgroup_size_control: v13.subgroup_size_control,
+            compute_full_subgroups: v13.compute_full_subgroups,
+            synchronization2: v13.synchronization2,
+            shader_zero_initialize_workgroup_memory: v13.shader_zero_initialize_workgroup_memory,
+            shader_integer_dot_product: v13.shader_integer_dot_product,
+            maintenance4: v13.maintenance4,
+            ..Default::default()
+        };
+        self.coop.p_next = std::ptr::null_mut();
+        self.coop2.p_next = std::ptr::null_mut();
+        self.bf16.p_next = std::ptr::null_mut();
+        self.atomic_float.p_next = std::ptr::null_mut();
+        self.explicit_layout.p_next = std::ptr::null_mut();
+        let on = |b: vk::Bool32| b == vk::TRUE;
+        plan::Features {
+            timeline_semaphore: on(v12.timeline_semaphore),
+            buffer_device_address: on(v12.buffer_device_address),
+            float16: on(v12.shader_float16),
+            storage16: on(v11.storage_buffer16_bit_access),
+            subgroup_size_control: with.v13 && on(v13.subgroup_size_control),
+            compute_full_subgroups: with.v13 && on(v13.compute_full_subgroups),
+            cooperative_matrix: with.coop && on(self.coop.cooperative_matrix),
+            cooperative_matrix2: with.coop2
+                && on(self.coop2.workgroup_scope)
+                && on(self.coop2.flexible_dimensions),
+            bfloat16: with.bf16 && on(self.bf16.bfloat16_type),
+            bfloat16_cooperative_matrix: with.bf16 && on(self.bf16.bfloat16_cooperative_matrix),
+        }
+    }
+
+    /// Extensions that the chain's structures belong to.
+    pub(super) fn extensions(&self) -> Vec<&'static CStr> {
+        let with = self.with;
+        [
+            (with.coop, khr::cooperative_matrix::NAME),
+            (with.coop2, vk_ext::NV_COOPERATIVE_MATRIX2),
+            (with.bf16, vk_ext::KHR_SHADER_BFLOAT16),
+            (with.atomic_float, ext::shader_atomic_float::NAME),
+            (
+                with.explicit_layout,
+                khr::workgroup_memory_explicit_layout::NAME,
+            ),
+        ]
+        .into_iter()
+        .filter_map(|(on, name)| on.then_some(name))
+        .collect()
+    }
+
+    pub(super) fn enable<'a>(
+        &'a mut self,
+        mut info: vk::DeviceCreateInfo<'a>,
+    ) -> vk::DeviceCreateInfo<'a> {
+        let with = self.with;
+        info = info
+            .enabled_features(&self.core)
+            .push_next(&mut self.v11)
+            .push_next(&mut self.v12);
+        if with.v13 {
+            info = info.push_next(&mut self.v13);
+        }
+        if with.coop {
+            info = info.push_next(&mut self.coop);
+        }
+        if with.coop2 {
+            info = info.push_next(&mut self.coop2);
+        }
+        if with.bf16 {
+            info = info.push_next(&mut self.bf16);
+        }
+        if with.atomic_float {
+            info = info.push_next(&mut self.atomic_float);
+        }
+        if with.explicit_layout {
+            info = info.push_next(&mut self.explicit_layout);
+        }
+        info
+    }
+}

@@ -1,0 +1,40 @@
+//! The end of the process. `process.exit` runs no clean-up of JS environments, but the driver's:
+//! threads of ours must not be in the driver then. Where there is no such handler, threads end before
+//! drivers do.
+
+use std::sync::{Arc, Once, Weak};
+
+use parking_lot::Mutex;
+
+/// Something with a thread that may be in the driver.
+pub trait Leave: Send + Sync {
+    /// Returns once the thread has left the driver, for ever.
+    fn leave(&self);
+}
+
+static LEAVING: Mutex<Vec<Weak<dyn Leave>>> = Mutex::new(Vec::new());
+
+/// Calls `thread.leave()` when the process exits, if it still lives. To be called once the driver is
+/// loaded: handlers run last in, first out.
+pub fn at_exit(thread: &Arc<impl Leave + 'static>) {
+    static ONCE: Once = Once::new();
+    #[cfg(unix)]
+    ONCE.call_once(|| {
+        // SAFETY: `leave` may run at any time after this.
+        unsafe { libc::atexit(leave) };
+    });
+    let mut leaving = LEAVING.lock();
+    leaving.retain(|known| known.strong_count() > 0);
+    let thread: Arc<dyn Leave> = thread.clone();
+    leaving.push(Arc::downgrade(&thread));
+}
+
+#[cfg(unix)]
+extern "C" fn leave() {
+    let leaving: Vec<_> = LEAVING.lock().iter().filter_map(Weak::upgrade).collect();
+    for thread in leaving {
+        thread.leave();
+        // Its last owner would destroy what the driver is about to forget.
+        std::mem::forget(thread);
+    }
+}

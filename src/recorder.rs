@@ -1,0 +1,610 @@
+//! The recorder: turns the stream's commands into command buffers and submits them, in order. On a
+//! thread of its own, so that the calling thread pays only for checking and for hazards; without it,
+//! in the call that hands over.
+//!
+//! Whoever holds the [`Worker`] records: the thread, or a caller that is about to wait for what it has
+//! just handed over and would otherwise wait for the thread to wake up. Commands are taken from the
+//! queue by the worker's holder alone, so they are recorded in the order in which they came.
+//!
+//! A failure here is final ([`Device::fail`]): what was handed over is lost, so nothing later may
+//! claim to have run behind it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use ash::vk::{self, Handle};
+use parking_lot::{Condvar, Mutex};
+
+use crate::commands::{Command, Commands};
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::leave::{self, Leave};
+use crate::pipeline::Program;
+use crate::profile;
+use crate::record;
+use crate::ring::Ring;
+use crate::submit;
+use crate::timeline::Timeline;
+
+/// Words after which commands are handed over, so that the recorder starts on a long list while the
+/// rest of it is checked: about 50 dispatches.
+const HAND_OVER: usize = 1024;
+/// Room of one piece: what one more dispatch takes at most comes on top.
+const PIECE: usize = HAND_OVER + 256;
+/// Pieces that may wait for the recorder; beyond it the caller waits.
+const MOST_WAITING: usize = 512;
+/// How long the thread looks for more before it sleeps: waking it costs the caller some microseconds.
+const SPIN: Duration = Duration::from_micros(50);
+/// One wait for a command slot, so that the end of the process is noticed.
+const SLICE: Duration = Duration::from_millis(20);
+
+/// Pieces on their way to the recorder.
+#[derive(Default)]
+struct Queue {
+    full: VecDeque<Commands>,
+    /// Empty pieces with their memory.
+    spare: Vec<Commands>,
+    sleeping: bool,
+    ending: bool,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    wake: Condvar,
+    /// A full queue has room again.
+    room: Condvar,
+    /// Pieces in the queue, for a look without its lock.
+    waiting: AtomicUsize,
+    worker: Mutex<Worker>,
+    /// By pipeline slot. Pipelines live as long as the context, so entries never change.
+    programs: Mutex<Vec<Program>>,
+    stalls: AtomicU64,
+    /// The process ends: drivers are being torn down.
+    leaving: AtomicBool,
+    device: Arc<Device>,
+}
+
+/// What recording needs, owned by whoever records.
+struct Worker {
+    ring: Ring,
+    timeline: Arc<Timeline>,
+    /// Whether the current slot is recording.
+    open: bool,
+    /// Whether the current slot is ready to record, but nothing was recorded yet.
+    prepared: bool,
+    /// What is known of [`Shared::programs`].
+    programs: Vec<Program>,
+    /// Time spent waiting for slots.
+    waited: Duration,
+}
+
+/// The caller's side: the piece being written, and the way to the recorder.
+pub struct Recorder {
+    pub commands: Commands,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Recorder {
+    /// With a thread of its own if `threaded`; in the handing call if not.
+    pub fn new(
+        device: &Arc<Device>,
+        timeline: &Arc<Timeline>,
+        slots: usize,
+        threaded: bool,
+    ) -> Result<Self> {
+        let shared = Arc::new(Shared {
+            queue: Mutex::new(Queue::default()),
+            wake: Condvar::new(),
+            room: Condvar::new(),
+            waiting: AtomicUsize::new(0),
+            worker: Mutex::new(Worker {
+                ring: Ring::new(device, slots)?,
+                timeline: Arc::clone(timeline),
+                open: false,
+                prepared: false,
+                programs: Vec::new(),
+                waited: Duration::ZERO,
+            }),
+            programs: Mutex::new(Vec::new()),
+            stalls: AtomicU64::new(0),
+            leaving: AtomicBool::new(false),
+            device: Arc::clone(device),
+        });
+        let mut thread = None;
+        if threaded {
+            leave::at_exit(&shared);
+            let shared = Arc::clone(&shared);
+            thread = std::thread::Builder::new()
+                .name("helios recorder".to_owned())
+                .spawn(move || shared.run())
+                // Without a thread each call records by itself.
+                .ok();
+        }
+        Ok(Self {
+            commands: Commands::with_capacity(PIECE),
+            shared,
+            thread,
+        })
+    }
+
+    pub fn threaded(&self) -> bool {
+        self.thread.is_some()
+    }
+
+    /// Makes a pipeline known under its slot, before the first dispatch that names it.
+    pub fn add_program(&self, slot: u32, program: Program) {
+        let mut programs = self.shared.programs.lock();
+        let slot = slot as usize;
+        if programs.len() <= slot {
+            programs.resize(slot + 1, Program::default());
+        }
+        programs[slot] = program;
+    }
+
+    /// Waits for command slots so far.
+    pub fn stalls(&self) -> u64 {
+        self.shared.stalls.load(Ordering::Relaxed)
+    }
+
+    /// Hands over if enough was written. To be called between commands.
+    #[inline]
+    pub fn hand_over_if_long(&mut self) -> Result<Duration> {
+        if self.commands.words() < HAND_OVER {
+            return Ok(Duration::ZERO);
+        }
+        self.hand_over()
+    }
+
+    /// Records here what was written and all before it, unless the thread is recording: then it is
+    /// handed over. For callers that are about to wait for it. The time spent waiting for slots.
+    pub fn record_here(&mut self) -> Result<Duration> {
+        let shared = &self.shared;
+        let worker = match self.thread {
+            Some(_) => shared.worker.try_lock(),
+            None => Some(shared.worker.lock()),
+        };
+        let Some(mut worker) = worker else {
+            shared.enqueue(&mut self.commands);
+            return Ok(Duration::ZERO);
+        };
+        shared.drain(&mut worker);
+        let done = worker.execute(shared, &self.commands);
+        self.commands.clear();
+        done.map(|()| std::mem::take(&mut worker.waited))
+    }
+
+    /// Hands over what was written. Without a thread it is recorded here; the time spent waiting for
+    /// command slots then.
+    pub fn hand_over(&mut self) -> Result<Duration> {
+        if self.commands.is_empty() {
+            return Ok(Duration::ZERO);
+        }
+        // A profile wants the work of each call recorded in that call.
+        if self.thread.is_none() || profile::on() {
+            return self.record_here();
+        }
+        self.shared.enqueue(&mut self.commands);
+        Ok(Duration::ZERO)
+    }
+
+    /// Records here what is still queued, unless the thread is at it: for callers that wait for it.
+    pub fn help(&self) {
+        if self.shared.waiting.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        if let Some(mut worker) = self.shared.worker.try_lock() {
+            self.shared.drain(&mut worker);
+        }
+    }
+
+    /// Ends the thread, behind everything handed over.
+    pub fn end(&mut self) {
+        self.shared.queue.lock().ending = true;
+        self.shared.wake.notify_one();
+        // The thread ends by returning.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Shared {
+    /// Puts the piece into the queue and an empty one in its place; wakes the thread.
+    fn enqueue(&self, commands: &mut Commands) {
+        let mut queue = self.queue.lock();
+        if queue.full.len() >= MOST_WAITING {
+            self.stalls.fetch_add(1, Ordering::Relaxed);
+            while queue.full.len() >= MOST_WAITING {
+                self.wake.notify_one();
+                self.room.wait(&mut queue);
+            }
+        }
+        let empty = queue.spare.pop();
+        let empty = empty.unwrap_or_else(|| Commands::with_capacity(PIECE));
+        queue.full.push_back(std::mem::replace(commands, empty));
+        self.waiting.store(queue.full.len(), Ordering::Release);
+        let asleep = std::mem::take(&mut queue.sleeping);
+        drop(queue);
+        if asleep {
+            self.wake.notify_one();
+        }
+    }
+
+    fn run(&self) {
+        loop {
+            let end = Instant::now() + SPIN;
+            while self.waiting.load(Ordering::Acquire) == 0 && Instant::now() < end {
+                std::hint::spin_loop();
+            }
+            {
+                let mut queue = self.queue.lock();
+                while queue.full.is_empty() {
+                    if queue.ending {
+                        return;
+                    }
+                    queue.sleeping = true;
+                    self.wake.wait(&mut queue);
+                    queue.sleeping = false;
+                }
+            }
+            let mut worker = self.worker.lock();
+            self.drain(&mut worker);
+        }
+    }
+
+    /// Records all that is queued. After a failure what is queued is dropped.
+    fn drain(&self, worker: &mut Worker) {
+        loop {
+            let mut queue = self.queue.lock();
+            let Some(mut piece) = queue.full.pop_front() else {
+                return;
+            };
+            self.waiting.store(queue.full.len(), Ordering::Release);
+            if queue.full.len() + 1 == MOST_WAITING {
+                self.room.notify_one();
+            }
+            drop(queue);
+            // The failure is noted on the device: every later call and every wait reports it.
+            let _ = worker.execute(self, &piece);
+            piece.clear();
+            self.queue.lock().spare.push(piece);
+        }
+    }
+}
+
+impl Worker {
+    /// Records one piece. A failure is final.
+    fn execute(&mut self, shared: &Shared, commands: &Commands) -> Result<()> {
+        let device = &shared.device;
+        device.check_alive()?;
+        self.try_execute(shared, commands)
+            .inspect_err(|error| device.fail(error))
+    }
+
+    fn try_execute(&mut self, shared: &Shared, commands: &Commands) -> Result<()> {
+        for command in commands.iter() {
+            if let Command::Submit {
+                wait,
+                value,
+                more,
+                host_barrier,
+            } = command
+            {
+                self.submit(shared, wait, value, more, host_barrier)?;
+                continue;
+            }
+            if !self.open {
+                if !self.prepared {
+                    self.wait_for_slot(shared)?;
+                }
+                self.prepared = false;
+                self.open = true;
+            }
+            self.record(shared, &command)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn record(&mut self, shared: &Shared, command: &Command<'_>) -> Result<()> {
+        let slot = self.ring.slot();
+        let encoder = &mut slot.encoder;
+        match *command {
+            Command::Dispatch {
+                barrier,
+                program,
+                groups,
+                bindings,
+                push,
+                push_bytes,
+            } => {
+                if self.programs.len() <= program as usize {
+                    self.programs.clone_from(&shared.programs.lock());
+                }
+                let Some(program) = self.programs.get(program as usize) else {
+                    return Err(Error::Internal("an unknown pipeline".to_owned()));
+                };
+                if !barrier.is_empty() {
+                    encoder.barrier(barrier);
+                }
+                let push = record::bytes(push, push_bytes);
+                encoder.dispatch(&mut slot.descriptors, program, bindings, push, groups)?;
+            }
+            Command::Barrier(stages) => encoder.barrier(stages),
+            Command::Copy {
+                source,
+                source_offset,
+                target,
+                target_offset,
+                bytes,
+            } => encoder.copy(
+                vk::Buffer::from_raw(source),
+                source_offset,
+                vk::Buffer::from_raw(target),
+                target_offset,
+                bytes,
+            ),
+            Command::Fill {
+                target,
+                offset,
+                bytes,
+                pattern,
+            } => encoder.fill(vk::Buffer::from_raw(target), offset, bytes, pattern),
+            Command::HostBarrier => encoder.host_barrier(),
+            Command::ResetQueries { pool, count } => {
+                encoder.reset_queries(vk::QueryPool::from_raw(pool), count);
+            }
+            Command::Timestamp { pool, query } => {
+                encoder.timestamp(vk::QueryPool::from_raw(pool), query);
+            }
+            Command::CopyQueries {
+                pool,
+                count,
+                target,
+                offset,
+            } => encoder.copy_queries(
+                vk::QueryPool::from_raw(pool),
+                count,
+                vk::Buffer::from_raw(target),
+                offset,
+            ),
+            Command::Submit { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Waits until the device has finished with the current slot, and makes it ready.
+    fn wait_for_slot(&mut self, shared: &Shared) -> Result<()> {
+        let owner = self.ring.slot().owner;
+        if owner > self.timeline.seen() && owner > self.timeline.completed()? {
+            shared.stalls.fetch_add(1, Ordering::Relaxed);
+            let start = Instant::now();
+            while !self.timeline.wait_for(owner, SLICE)? {
+                if shared.leaving.load(Ordering::Acquire) {
+                    return Err(Error::Aborted("the process is ending".to_owned()));
+                }
+            }
+            self.waited += start.elapsed();
+        }
+        self.prepare()
+    }
+
+    fn prepare(&mut self) -> Result<()> {
+        let slot = self.ring.slot();
+        slot.reset()?;
+        slot.encoder.begin(true)?;
+        self.prepared = true;
+        Ok(())
+    }
+
+    /// Submits the open commands and then `more`, under `value`.
+    fn submit(
+        &mut self,
+        shared: &Shared,
+        wait: u64,
+        value: u64,
+        more: u64,
+        host_barrier: bool,
+    ) -> Result<()> {
+        let mut commands = [vk::CommandBuffer::null(); 2];
+        let mut count = 0;
+        let opened = std::mem::take(&mut self.open);
+        if opened {
+            let encoder = &mut self.ring.slot().encoder;
+            if host_barrier {
+                encoder.host_barrier();
+            }
+            encoder.end()?;
+            commands[0] = encoder.raw;
+            count = 1;
+        }
+        if more != 0 {
+            commands[count] = vk::CommandBuffer::from_raw(more);
+            count += 1;
+        }
+        let wait = (wait != 0).then_some(wait);
+        let commands = &commands[..count];
+        submit::submit(&shared.device, &self.timeline, wait, commands, value)?;
+        if opened {
+            self.ring.advance(value);
+            // While the device starts: the next slot, if it is free, so that the next command need not
+            // wait. If this fails, that command tries again.
+            if self.ring.slot().owner <= self.timeline.seen() {
+                let _ = self.prepare();
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Leave for Shared {
+    fn leave(&self) {
+        self.leaving.store(true, Ordering::Release);
+        // What is still queued is not recorded any more: the thread waits for the lock until the end.
+        std::mem::forget(self.worker.lock());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Settings;
+    use crate::hazard::Stages;
+    use crate::memory::{Kind, Memory, Resource};
+
+    struct Bench {
+        device: Arc<Device>,
+        timeline: Arc<Timeline>,
+        memory: Memory,
+        recorder: Recorder,
+    }
+
+    impl Bench {
+        fn new(slots: usize, threaded: bool) -> Self {
+            let device = Device::new(&Settings::from_env()).expect("tests need a Vulkan device");
+            let device = Arc::new(device);
+            let timeline = Timeline::new(Arc::clone(&device), 0).expect("a timeline");
+            let timeline = Arc::new(timeline);
+            Self {
+                memory: Memory::new(Arc::clone(&device), true).expect("memory"),
+                recorder: Recorder::new(&device, &timeline, slots, threaded).expect("a recorder"),
+                device,
+                timeline,
+            }
+        }
+
+        fn words(&self, count: u64) -> Resource {
+            self.memory
+                .create(count * 4, Kind::Readback)
+                .expect("memory")
+        }
+
+        fn submit(&mut self, value: u64, here: bool) -> Result<Duration> {
+            self.recorder.commands.submit(0, value, 0, true);
+            self.timeline.submitted(value);
+            if here {
+                return self.recorder.record_here();
+            }
+            self.recorder.hand_over()
+        }
+    }
+
+    impl Drop for Bench {
+        fn drop(&mut self) {
+            self.recorder.end();
+            // SAFETY: nothing else uses the device.
+            let _ = unsafe { self.device.raw.device_wait_idle() };
+        }
+    }
+
+    /// Overwrites one word again and again, and copies each of its values to a place of its own:
+    /// any command out of order shows.
+    fn in_order(slots: usize, threaded: bool) {
+        const STEPS: u32 = 3000;
+        let mut bench = Bench::new(slots, threaded);
+        let [word, history] = [bench.words(1), bench.words(u64::from(STEPS))];
+        let mut value = 0;
+        let mut seed = 7u32;
+        for step in 0..STEPS {
+            let commands = &mut bench.recorder.commands;
+            commands.fill(word.raw.as_raw(), word.offset, 4, step);
+            commands.barrier(Stages::TRANSFER);
+            let target = history.offset + u64::from(step) * 4;
+            commands.copy(
+                word.raw.as_raw(),
+                word.offset,
+                history.raw.as_raw(),
+                target,
+                4,
+            );
+            commands.barrier(Stages::TRANSFER);
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            match seed >> 28 {
+                0 => {
+                    value += 1;
+                    bench.submit(value, false).expect("a submission");
+                }
+                1 => {
+                    value += 1;
+                    bench.submit(value, true).expect("a submission");
+                }
+                2 => {
+                    bench.recorder.hand_over().expect("recorded");
+                    bench.recorder.help();
+                }
+                3 if value > 0 => bench.timeline.wait(value).expect("reached"),
+                _ => {
+                    bench.recorder.hand_over_if_long().expect("recorded");
+                }
+            }
+        }
+        bench.submit(value + 1, false).expect("a submission");
+        bench.timeline.wait(value + 1).expect("reached");
+        let mapped = history.mapped.expect("mapped").cast::<u32>();
+        // SAFETY: the device has written every word, and has finished.
+        let seen = unsafe { std::slice::from_raw_parts(mapped.as_ptr(), STEPS as usize) };
+        assert!(seen.iter().copied().eq(0..STEPS));
+        bench.memory.destroy(word);
+        bench.memory.destroy(history);
+    }
+
+    #[test]
+    fn commands_are_recorded_in_order_on_the_thread() {
+        in_order(8, true);
+        // Every submission waits for the slot of the one before.
+        in_order(1, true);
+    }
+
+    #[test]
+    fn commands_are_recorded_in_order_in_the_call() {
+        in_order(8, false);
+    }
+
+    #[test]
+    fn a_full_queue_makes_the_caller_wait_and_loses_nothing() {
+        let mut bench = Bench::new(1, true);
+        let word = bench.words(1);
+        for value in 1..=4 * MOST_WAITING as u64 {
+            let commands = &mut bench.recorder.commands;
+            commands.fill(word.raw.as_raw(), word.offset, 4, value as u32);
+            bench.submit(value, false).expect("a submission");
+        }
+        let last = 4 * MOST_WAITING as u64;
+        bench.timeline.wait(last).expect("reached");
+        assert_eq!(bench.timeline.completed().expect("alive"), last);
+        bench.memory.destroy(word);
+    }
+
+    #[test]
+    fn after_a_failure_nothing_hangs() {
+        let mut bench = Bench::new(2, true);
+        let word = bench.words(1);
+        bench.device.fail(&Error::Internal("a test".to_owned()));
+        for value in 1..2 * MOST_WAITING as u64 {
+            let commands = &mut bench.recorder.commands;
+            commands.fill(word.raw.as_raw(), word.offset, 4, 1);
+            bench.submit(value, false).expect("handed over");
+        }
+        let waited = bench.timeline.wait(1);
+        assert!(matches!(waited, Err(Error::DeviceLost(_))));
+        bench.recorder.end();
+        bench.memory.destroy(word);
+    }
+
+    #[test]
+    fn in_the_call_a_failure_is_the_calls() {
+        let mut bench = Bench::new(2, false);
+        bench.device.fail(&Error::Internal("a test".to_owned()));
+        bench.recorder.commands.host_barrier();
+        let handed = bench.submit(1, false);
+        assert!(matches!(handed, Err(Error::DeviceLost(_))));
+    }
+}
