@@ -127,6 +127,8 @@ pub struct Context {
     everything_use: u64,
     /// Whether host reads go straight to buffers, so that every submission ends visible to the host.
     direct_reads: bool,
+    /// Whether there is a pipeline whose buffers are bound by descriptor sets.
+    binds_sets: bool,
     /// Whether there has been memory that others see too: submissions then begin with a barrier.
     shares: bool,
     flush_dispatches: u32,
@@ -239,6 +241,7 @@ impl Context {
             wait_first: false,
             everything_use: start,
             direct_reads,
+            binds_sets: false,
             shares: false,
             flush_dispatches: number("HELIOS_FLUSH_DISPATCHES")
                 .map_or(flush_dispatches, |n| n.clamp(1, u64::from(u32::MAX)) as u32),
@@ -268,11 +271,13 @@ impl Context {
         self.last
     }
 
-    /// Notes that a command follows.
-    fn open(&mut self) {
+    /// Notes that a command follows, and makes ready for it. A failure has changed nothing.
+    fn open(&mut self) -> Result<()> {
         if self.open {
-            return;
+            return Ok(());
         }
+        let waited = self.recorder.ready()?;
+        self.timing.shift(Phase::RingWait, waited);
         if !self.tracker.pending().is_empty() && self.timeline.seen() >= self.submitted {
             // The device has finished everything: the next submission waits on the value that says
             // so, which orders all of it at once, without a barrier.
@@ -287,6 +292,7 @@ impl Context {
             let both = Stages::COMPUTE | Stages::TRANSFER;
             self.recorder.commands.barrier(both);
         }
+        Ok(())
     }
 
     /// Hands over what was written so far if it is much, so that recording goes on beside the call.
@@ -475,6 +481,7 @@ impl Context {
         let program = pipeline.program;
         let made = self.pipelines.insert(pipeline);
         if let Ok(handle) = made {
+            self.binds_sets |= program.layout.binds_sets();
             if let Some(slot) = self.pipelines.slot(handle) {
                 self.recorder.add_program(slot, program);
             }

@@ -5,7 +5,7 @@ mod features;
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::io::Write;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ash::{ext, khr, vk};
@@ -526,6 +526,8 @@ pub struct Device {
     pub plan: Plan,
     /// Set by the first call that reports a lost device; every later call fails with it.
     lost: AtomicBool,
+    /// Why, of the first.
+    cause: OnceLock<String>,
     pub has_budget: bool,
     /// What the last command buffers held.
     pub blackbox: BlackBox,
@@ -631,6 +633,7 @@ impl Device {
             snapshot,
             plan,
             lost: AtomicBool::new(false),
+            cause: OnceLock::new(),
             has_budget,
             blackbox: BlackBox::default(),
             fault,
@@ -647,13 +650,17 @@ impl Device {
     /// Notes a lost device, so that every later call fails with it.
     pub fn observe(&self, error: Error) -> Error {
         if matches!(error, Error::DeviceLost(_)) {
-            self.lost.store(true, Ordering::Release);
+            self.fail(&error);
         }
         error
     }
 
-    /// Makes a failure final: every later call fails as on a lost device.
-    pub fn fail(&self, _cause: &Error) {
+    /// Makes a failure final: every later call fails as on a lost device, and says why.
+    pub fn fail(&self, cause: &Error) {
+        self.cause.get_or_init(|| match cause {
+            Error::DeviceLost(what) => what.clone(),
+            other => other.to_string(),
+        });
         self.lost.store(true, Ordering::Release);
     }
 
@@ -665,7 +672,8 @@ impl Device {
 
     pub fn check_alive(&self) -> Result<()> {
         if self.lost() {
-            return Err(Error::DeviceLost("in an earlier call".to_owned()));
+            let cause = self.cause.get().map_or("", String::as_str);
+            return Err(Error::DeviceLost(format!("in an earlier call: {cause}")));
         }
         Ok(())
     }

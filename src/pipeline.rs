@@ -26,6 +26,13 @@ pub struct Layout {
     pub bindings: u32,
 }
 
+impl Layout {
+    /// Whether a dispatch binds a descriptor set.
+    pub fn binds_sets(&self) -> bool {
+        self.bindings > 0 && !self.push
+    }
+}
+
 /// What recording a dispatch needs of its pipeline.
 #[derive(Clone, Copy, Default)]
 pub struct Program {

@@ -191,6 +191,9 @@ impl Encoder {
         }
         let layout: &Layout = &pipeline.layout;
         if layout.bindings > 0 {
+            if layout.binds_sets() {
+                descriptors.recorded(layout.set);
+            }
             let bound = &mut self.bindings[..layout.bindings as usize * BINDING_WORDS];
             if self.layout != layout.raw || bound != bindings {
                 bound.copy_from_slice(bindings);

@@ -7,7 +7,8 @@
 //! queue by the worker's holder alone, so they are recorded in the order in which they came.
 //!
 //! A failure here is final ([`Device::fail`]): what was handed over is lost, so nothing later may
-//! claim to have run behind it.
+//! claim to have run behind it. Calls that record by themselves make ready first
+//! ([`Recorder::ready`], [`Recorder::reserve`]): what fails there has lost nothing.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -148,6 +149,27 @@ impl Recorder {
     /// Waits for command slots so far.
     pub fn stalls(&self) -> u64 {
         self.shared.stalls.load(Ordering::Relaxed)
+    }
+
+    /// Makes a command buffer ready for a first command, unless a thread does. To be called before
+    /// anything is written: a failure may be tried again. The time spent waiting for its slot.
+    pub fn ready(&mut self) -> Result<Duration> {
+        if self.thread.is_some() {
+            return Ok(Duration::ZERO);
+        }
+        let mut worker = self.shared.worker.lock();
+        worker.ready(&self.shared)?;
+        Ok(std::mem::take(&mut worker.waited))
+    }
+
+    /// Allocates descriptor sets of the layout for `count` dispatches to be written, unless a thread
+    /// does. The command buffer must be ready.
+    pub fn reserve(&self, layout: vk::DescriptorSetLayout, count: usize) -> Result<()> {
+        if self.thread.is_some() {
+            return Ok(());
+        }
+        let mut worker = self.shared.worker.lock();
+        worker.ring.slot().descriptors.reserve(layout, count)
     }
 
     /// Hands over if enough was written. To be called between commands.
@@ -301,16 +323,21 @@ impl Worker {
                 self.submit(shared, wait, value, more, host_barrier)?;
                 continue;
             }
-            if !self.open {
-                if !self.prepared {
-                    self.wait_for_slot(shared)?;
-                }
-                self.prepared = false;
-                self.open = true;
-            }
+            self.ready(shared)?;
+            self.prepared = false;
+            self.open = true;
             self.record(shared, &command)?;
         }
         Ok(())
+    }
+
+    /// Makes the current slot ready to record.
+    #[inline]
+    fn ready(&mut self, shared: &Shared) -> Result<()> {
+        if self.open || self.prepared {
+            return Ok(());
+        }
+        self.wait_for_slot(shared)
     }
 
     #[inline]

@@ -22,6 +22,16 @@ pub struct Descriptors {
     device: Arc<Device>,
     pools: Vec<vk::DescriptorPool>,
     current: usize,
+    /// One for each layout that sets were reserved of; there are few.
+    reserved: Vec<Reserved>,
+}
+
+/// Sets of one layout, allocated ahead.
+struct Reserved {
+    layout: vk::DescriptorSetLayout,
+    sets: Vec<vk::DescriptorSet>,
+    /// Dispatches that were promised one and are not recorded yet.
+    promised: usize,
 }
 
 impl Descriptors {
@@ -30,11 +40,53 @@ impl Descriptors {
             device,
             pools: Vec::new(),
             current: 0,
+            reserved: Vec::new(),
+        }
+    }
+
+    fn reserved(&mut self, layout: vk::DescriptorSetLayout) -> Option<&mut Reserved> {
+        self.reserved.iter_mut().find(|r| r.layout == layout)
+    }
+
+    /// Allocates ahead, so that recording `count` more dispatches with sets of the layout cannot fail.
+    pub fn reserve(&mut self, layout: vk::DescriptorSetLayout, count: usize) -> Result<()> {
+        let (there, promised) = self
+            .reserved(layout)
+            .map_or((0, 0), |r| (r.sets.len(), r.promised));
+        let missing = (promised + count).saturating_sub(there);
+        for _ in 0..missing {
+            let set = self.allocate_now(layout)?;
+            match self.reserved(layout) {
+                Some(reserved) => reserved.sets.push(set),
+                None => self.reserved.push(Reserved {
+                    layout,
+                    sets: vec![set],
+                    promised: 0,
+                }),
+            }
+        }
+        if let Some(reserved) = self.reserved(layout) {
+            reserved.promised += count;
+        }
+        Ok(())
+    }
+
+    /// Notes that a dispatch is being recorded, whether it needs a new set or not.
+    pub fn recorded(&mut self, layout: vk::DescriptorSetLayout) {
+        if let Some(reserved) = self.reserved(layout) {
+            reserved.promised = reserved.promised.saturating_sub(1);
         }
     }
 
     /// A set of the layout, valid until the slot is reused.
     pub fn allocate(&mut self, layout: vk::DescriptorSetLayout) -> Result<vk::DescriptorSet> {
+        match self.reserved(layout).and_then(|r| r.sets.pop()) {
+            Some(set) => Ok(set),
+            None => self.allocate_now(layout),
+        }
+    }
+
+    fn allocate_now(&mut self, layout: vk::DescriptorSetLayout) -> Result<vk::DescriptorSet> {
         loop {
             if self.current == self.pools.len() {
                 let sizes = [vk::DescriptorPoolSize::default()
@@ -69,6 +121,10 @@ impl Descriptors {
     }
 
     fn reset(&mut self) -> Result<()> {
+        for reserved in &mut self.reserved {
+            reserved.sets.clear();
+            reserved.promised = 0;
+        }
         for &pool in &self.pools[..self.pools.len().min(self.current + 1)] {
             // SAFETY: the device has finished with every set of the pool.
             unsafe {

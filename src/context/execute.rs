@@ -254,17 +254,41 @@ impl Context {
         let slot = self.check(pipeline, buffers, groups, push, &mut slots[..count])?;
         let push_bytes = self.pipelines.at(slot).map_or(0, |p| p.push_bytes as usize);
         let start = self.timing.start(Phase::Record);
-        self.ready();
+        self.ready(std::iter::once(slot))?;
         self.record(slot, &slots[..count], groups, &push[..push_bytes])?;
         self.timing.end(start);
         self.flush_if_long()
     }
 
-    /// Notes that commands follow in the stream, unless a graph is being recorded.
-    fn ready(&mut self) {
-        if !self.recording_here() {
-            self.open();
+    /// Makes ready for a dispatch of each of the pipelines, in the stream or in the graph that this
+    /// thread is recording. A failure has changed nothing.
+    pub(super) fn ready(&mut self, pipelines: impl Iterator<Item = u32>) -> Result<()> {
+        let in_graph = self.recording_here();
+        if !in_graph {
+            self.open()?;
         }
+        if !self.binds_sets || (self.recorder.threaded() && !in_graph) {
+            return Ok(());
+        }
+        // Few layouts, each with the number of its sets.
+        let mut sets: Vec<(vk::DescriptorSetLayout, usize)> = Vec::new();
+        for pipeline in pipelines {
+            let layout = &self.pipelines.at(pipeline).ok_or_else(gone)?.program.layout;
+            if !layout.binds_sets() {
+                continue;
+            }
+            match sets.iter_mut().find(|(set, _)| *set == layout.set) {
+                Some((_, count)) => *count += 1,
+                None => sets.push((layout.set, 1)),
+            }
+        }
+        for (layout, count) in sets {
+            match &mut self.recording {
+                Some(recording) if in_graph => recording.slot.descriptors.reserve(layout, count)?,
+                _ => self.recorder.reserve(layout, count)?,
+            }
+        }
+        Ok(())
     }
 
     fn flush_if_long(&mut self) -> Result<()> {
@@ -305,7 +329,10 @@ impl Context {
         timestamps: Option<vk::QueryPool>,
     ) -> Result<()> {
         let start = self.timing.start(Phase::Record);
-        self.ready();
+        // Those that go into the command buffer at hand.
+        let most = self.flush_dispatches.saturating_sub(self.open_dispatches);
+        let first = batch.dispatches.iter().map(|dispatch| dispatch.pipeline);
+        self.ready(first.take(most as usize))?;
         for (i, dispatch) in batch.dispatches.iter().enumerate() {
             let recorded = self.record(
                 dispatch.pipeline,
@@ -321,7 +348,8 @@ impl Context {
                     .timestamp(pool.as_raw(), i as u32 + 1),
                 None if self.open_dispatches >= self.flush_dispatches => {
                     self.flush()?;
-                    self.open();
+                    let opened = self.open();
+                    self.whole(false, opened)?;
                 }
                 None => {}
             }
@@ -403,7 +431,7 @@ impl Context {
         // What was recorded before is not this list's time.
         self.flush()?;
         let queries = Queries::new(&self.device, count as u32 + 1)?;
-        self.open();
+        self.open()?;
         let commands = &mut self.recorder.commands;
         commands.reset_queries(queries.pool.as_raw(), queries.count);
         commands.timestamp(queries.pool.as_raw(), 0);
@@ -438,7 +466,7 @@ impl Context {
         let push = &push[..push_bytes];
         let queries = Queries::new(&self.device, 2)?;
         self.flush()?;
-        self.open();
+        self.ready(std::iter::once(slot))?;
         let pool = queries.pool.as_raw();
         self.recorder.commands.reset_queries(pool, queries.count);
         let mut recorded = Ok(());
@@ -570,7 +598,7 @@ impl Context {
                 }
             }
         }
-        self.ready();
+        self.ready(std::iter::empty())?;
         for sequence in bytes.chunks_exact(stride) {
             self.record(slot, &[], groups(sequence), &sequence[..push_bytes])?;
         }
@@ -594,7 +622,7 @@ impl Context {
         let mut ops = std::mem::take(&mut self.dgc_ops);
         let decoded = decode::decode_dgc(bytes, count, &self.view(), &mut ops);
         let result = decoded.map_err(Error::from).and_then(|()| {
-            self.ready();
+            self.ready(std::iter::empty())?;
             for op in &ops {
                 let mut push = [0u8; 32];
                 for (at, slot) in [(0, op.a), (8, op.b), (16, op.c)] {

@@ -194,7 +194,8 @@ impl Context {
         if !self.watches.is_empty() {
             // What the graph wrote is looked through before its value counts as reached.
             self.watches.touched();
-            self.open();
+            let opened = self.open();
+            self.whole(false, opened)?;
             value = self.flush()?;
         }
         if let Some(graph) = self.graphs.at_mut(slot) {

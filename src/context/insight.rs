@@ -90,7 +90,7 @@ impl Context {
         let mut best: Option<(u64, u64, u64)> = None;
         for _ in 0..TRIES {
             let queries = Queries::new(&self.device, 1)?;
-            self.open();
+            self.open()?;
             let (commands, pool) = (&mut self.recorder.commands, queries.pool.as_raw());
             commands.reset_queries(pool, 1);
             commands.timestamp(pool, 0);
@@ -163,7 +163,7 @@ impl Context {
         let Some((probe, [before, after])) = profile::around(&self.device) else {
             return Ok(None);
         };
-        self.open();
+        self.open()?;
         self.write_mark(&before);
         Ok(Some(Measured::Around(probe, after)))
     }
@@ -180,7 +180,7 @@ impl Context {
     fn copy_timestamps(&mut self, launches: Vec<(Arc<Probe>, u64)>) -> Result<()> {
         for (probe, work) in launches {
             let lease = self.readback.lease(probe.bytes().max(8))?;
-            self.open();
+            self.open()?;
             let value = self.pending_value();
             let commands = &mut self.recorder.commands;
             let mut offset = 0;
@@ -201,7 +201,8 @@ impl Context {
             Measured::Own(probe) => profile::launched(probe, work),
             Measured::Around(probe, after) => {
                 // At once: time until a later submission would count as the graph's.
-                self.open();
+                let opened = self.open();
+                self.whole(false, opened)?;
                 self.write_mark(&after);
                 let value = self.flush()?;
                 profile::launched_whole(probe, handle, work, value);

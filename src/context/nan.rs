@@ -166,7 +166,7 @@ impl Context {
             push[..4].copy_from_slice(&words.to_le_bytes());
             push[4..].copy_from_slice(&(floats as u32).to_le_bytes());
             let groups = [words.div_ceil(threads).clamp(1, 65_535), 1, 1];
-            self.open();
+            self.ready(std::iter::once(pipeline))?;
             self.record(pipeline, &[slot, result], groups, &push)?;
             self.watches.list[i].checked = value;
             any = true;

@@ -57,7 +57,7 @@ impl Context {
     ) -> Result<[(vk::Buffer, u64); N]> {
         let in_graph = self.recording_here();
         if !in_graph {
-            self.open();
+            self.open()?;
         }
         let value = self.pending_value();
         let tracker = if in_graph {
@@ -141,8 +141,10 @@ impl Context {
                 // Staging may have submitted the open commands to free space, and a new command
                 // buffer may forget what the device has finished: this piece is noted in any case.
                 let staged = self.stage(chunk);
-                let (source, at) = self.whole(done == start + offset, staged)?;
-                self.open();
+                let first = done == start + offset;
+                let (source, at) = self.whole(first, staged)?;
+                let opened = self.open();
+                self.whole(first, opened)?;
                 self.note_upload(slot);
                 let bytes = chunk.len() as u64;
                 self.add_copy(source, at, target, done, bytes)?;
