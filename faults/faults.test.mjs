@@ -7,7 +7,7 @@
  *   cargo build --release -p helios-faults && node --expose-gc --test faults/faults.test.mjs
  */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
@@ -220,6 +220,43 @@ for (const [missing, code, pattern] of /** @type {const} */ ([
     await nothingLives('afterwards');
   });
 }
+
+test('a lost device: the report holds the account that the driver gives', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'helios-reports-'));
+  const before = process.env.HELIOS_REPORT_DIR;
+  process.env.HELIOS_REPORT_DIR = folder;
+  const lost = () => {
+    vk.initDevice();
+    const x = vk.createBuffer(64, 0);
+    faults.fail('vkQueueSubmit', 1, LOST);
+    try {
+      vk.fillBuffer(x, 64, 1);
+      vk.readBuffer(x);
+    } catch (/** @type {any} */ error) {
+      assert.equal(error.code, 'ERR_HELIOS_DEVICE_LOST');
+      return JSON.parse(readFileSync(error.report, 'utf8')).deviceFault;
+    } finally {
+      vk.destroy();
+    }
+    return assert.fail('nothing was lost');
+  };
+  try {
+    faults.reset();
+    assert.equal(lost(), null, 'this device gives none');
+    faults.reset();
+    faults.tellFaults();
+    assert.deepEqual(lost(), {
+      description: 'a page that is not there',
+      addresses: [{ kind: 'WRITE_INVALID', address: '0xdead0040', precision: 4096 }],
+      vendor: [{ description: 'unit 3', code: '0x7', data: '0x1234' }],
+    });
+    await nothingLives('after the losses');
+  } finally {
+    if (before === undefined) delete process.env.HELIOS_REPORT_DIR;
+    else process.env.HELIOS_REPORT_DIR = before;
+    rmSync(folder, { recursive: true, force: true });
+  }
+});
 
 test('without timestamps the timed calls are refused and all else works', async () => {
   faults.reset();

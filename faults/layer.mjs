@@ -13,6 +13,7 @@ export const LIBRARY = join(TARGET, 'release/libhelios_faults.so');
  * @typedef {object} Faults
  * @property {(call: string, nth: number, result: string, times?: number) => void} fail
  * @property {(what: string) => void} withhold
+ * @property {() => void} tellFaults
  * @property {() => void} reset
  * @property {() => Record<string, number>} counts
  * @property {() => Record<string, number>} live
@@ -35,6 +36,7 @@ export function install() {
     api_version: '1.3.0',
     implementation_version: '1',
     description: 'Makes calls fail on demand',
+    device_extensions: [{ name: 'VK_EXT_device_fault', spec_version: '2', entrypoints: ['vkGetDeviceFaultInfoEXT'] }],
   };
   writeFileSync(join(folder, 'faults.json'), JSON.stringify({ file_format_version: '1.2.0', layer }));
   process.env.VK_ADD_LAYER_PATH = folder;

@@ -5,8 +5,8 @@ mod features;
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::io::Write;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use ash::{ext, khr, vk};
 use parking_lot::Mutex;

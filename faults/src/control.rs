@@ -19,6 +19,8 @@ struct Fault {
 pub struct State {
     faults: Vec<Fault>,
     pub withheld: BTreeSet<String>,
+    /// Whether devices have `VK_EXT_device_fault`, and this layer answers for them.
+    pub tells_faults: bool,
     pub counts: BTreeMap<&'static str, u32>,
     pub fired: u32,
     /// Raw handles by kind.
@@ -33,6 +35,7 @@ impl State {
         Self {
             faults: Vec::new(),
             withheld: BTreeSet::new(),
+            tells_faults: false,
             counts: BTreeMap::new(),
             fired: 0,
             live: BTreeMap::new(),
@@ -44,6 +47,7 @@ impl State {
     pub fn reset(&mut self) {
         self.faults.clear();
         self.withheld.clear();
+        self.tells_faults = false;
         self.counts.clear();
         self.fired = 0;
     }

@@ -13,6 +13,9 @@ use parking_lot::Mutex;
 use crate::control::STATE;
 use crate::loader::{self, DeviceLink, InstanceLink, NegotiateLayerInterface};
 
+/// The extension that this layer answers for itself; the driver's own is hidden.
+const FAULT: &CStr = ash::ext::device_fault::NAME;
+
 /// What comes after this layer in the chain.
 struct Next<T, P> {
     raw: T,
@@ -316,6 +319,25 @@ unsafe extern "system" fn vkDestroyInstance(
     unsafe { (next.fp_v1_0().destroy_instance)(instance, allocator) }
 }
 
+/// Takes the structures of that type out of the chain, but for its first.
+///
+/// # Safety
+/// A chain of structures, which nobody else looks at.
+unsafe fn unlink(chain: *const c_void, s_type: vk::StructureType) {
+    let mut at = chain.cast_mut().cast::<vk::BaseOutStructure<'_>>();
+    // SAFETY: every structure of a chain begins with type and next; they are the caller's own.
+    unsafe {
+        while !at.is_null() {
+            let next = (*at).p_next;
+            if !next.is_null() && (*next).s_type == s_type {
+                (*at).p_next = (*next).p_next;
+            } else {
+                at = next;
+            }
+        }
+    }
+}
+
 unsafe extern "system" fn vkCreateDevice(
     physical: vk::PhysicalDevice,
     info: *const vk::DeviceCreateInfo<'_>,
@@ -339,7 +361,20 @@ unsafe extern "system" fn vkCreateDevice(
             return vk::Result::ERROR_INITIALIZATION_FAILED;
         };
         let create: vk::PFN_vkCreateDevice = std::mem::transmute(create);
-        let result = create(physical, info, allocator, device);
+        // The driver need not know of the extension that this layer answers for.
+        let info = &*info;
+        let names = match info.enabled_extension_count {
+            0 => &[],
+            count => std::slice::from_raw_parts(info.pp_enabled_extension_names, count as usize),
+        };
+        let mut names = names.to_vec();
+        names.retain(|name| CStr::from_ptr(*name) != FAULT);
+        let info = info.enabled_extension_names(&names);
+        unlink(
+            info.p_next,
+            vk::StructureType::PHYSICAL_DEVICE_FAULT_FEATURES_EXT,
+        );
+        let result = create(physical, &info, allocator, device);
         if result == vk::Result::SUCCESS {
             let raw = *device;
             let find = |name: &CStr| get(raw, name.as_ptr()).map_or(std::ptr::null(), |f| f as _);
@@ -352,6 +387,49 @@ unsafe extern "system" fn vkCreateDevice(
         }
         result
     }
+}
+
+/// The account of a loss that this layer gives.
+unsafe extern "system" fn vkGetDeviceFaultInfoEXT(
+    device: vk::Device,
+    counts: *mut vk::DeviceFaultCountsEXT<'_>,
+    info: *mut vk::DeviceFaultInfoEXT<'_>,
+) -> vk::Result {
+    if !STATE.lock().has_lost(key(device)) {
+        return vk::Result::ERROR_UNKNOWN;
+    }
+    let text = |target: &mut [c_char], text: &CStr| {
+        for (target, byte) in target.iter_mut().zip(text.to_bytes_with_nul()) {
+            *target = *byte as c_char;
+        }
+    };
+    // SAFETY: the caller's structures; the arrays have as many elements as the counts say.
+    unsafe {
+        let room = (&*counts)
+            .address_info_count
+            .min((&*counts).vendor_info_count);
+        (*counts).address_info_count = 1;
+        (*counts).vendor_info_count = 1;
+        (*counts).vendor_binary_size = 0;
+        if info.is_null() {
+            return vk::Result::SUCCESS;
+        }
+        if room == 0 {
+            return vk::Result::INCOMPLETE;
+        }
+        text(&mut (*info).description, c"a page that is not there");
+        *(*info).p_address_infos = vk::DeviceFaultAddressInfoEXT {
+            address_type: vk::DeviceFaultAddressTypeEXT::WRITE_INVALID,
+            reported_address: 0xdead_0040,
+            address_precision: 0x1000,
+        };
+        let vendor = &mut *(*info).p_vendor_infos;
+        *vendor = vk::DeviceFaultVendorInfoEXT::default();
+        text(&mut vendor.description, c"unit 3");
+        vendor.vendor_fault_code = 7;
+        vendor.vendor_fault_data = 0x1234;
+    }
+    vk::Result::SUCCESS
 }
 
 unsafe extern "system" fn vkDestroyDevice(
@@ -418,13 +496,18 @@ unsafe extern "system" fn vkEnumerateDeviceExtensionProperties(
         Err(result) => return result,
     };
     let state = STATE.lock();
-    let kept: Vec<_> = all
+    let is_fault = |e: &vk::ExtensionProperties| e.extension_name_as_c_str() == Ok(FAULT);
+    let mut kept: Vec<_> = all
         .into_iter()
         .filter(|e| {
             let name = e.extension_name_as_c_str().unwrap_or_default();
-            !state.withholds(&name.to_string_lossy())
+            !state.withholds(&name.to_string_lossy()) && !is_fault(e)
         })
         .collect();
+    if state.tells_faults {
+        let fault = vk::ExtensionProperties::default().spec_version(2);
+        kept.extend(fault.extension_name(FAULT));
+    }
     // SAFETY: the caller's array has `count` elements, or is null.
     unsafe {
         if properties.is_null() {
@@ -514,6 +597,10 @@ unsafe extern "system" fn vkGetPhysicalDeviceFeatures2(
                         }
                     }
                 }
+                vk::StructureType::PHYSICAL_DEVICE_FAULT_FEATURES_EXT if state.tells_faults => {
+                    let fault = chain.cast::<vk::PhysicalDeviceFaultFeaturesEXT<'_>>();
+                    (*fault).device_fault = vk::TRUE;
+                }
                 _ => {}
             }
             chain = (*chain).p_next;
@@ -561,7 +648,7 @@ functions! {
     vkDestroyDescriptorUpdateTemplate, vkCreatePipelineCache, vkDestroyPipelineCache,
     vkGetPipelineCacheData, vkCreateShaderModule, vkDestroyShaderModule, vkCreateComputePipelines,
     vkDestroyPipeline, vkCreateQueryPool, vkDestroyQueryPool, vkGetQueryPoolResults, vkQueueSubmit,
-    vkWaitSemaphores, vkGetSemaphoreCounterValue, vkDeviceWaitIdle,
+    vkWaitSemaphores, vkGetSemaphoreCounterValue, vkDeviceWaitIdle, vkGetDeviceFaultInfoEXT,
 }
 
 unsafe extern "system" fn get_instance_proc_addr(

@@ -7,6 +7,7 @@
 //! - [`fail`]: the nth call of a function from now on fails with a result. `ERROR_DEVICE_LOST` is
 //!   sticky, as it is on a real device: everything that waits or submits fails with it from then on.
 //! - [`withhold`]: the device lacks a feature, an extension, a kind of queue.
+//! - [`tell_faults`]: the device gives an account of how it was lost, which software devices do not.
 //! - [`counts`] and [`live`]: what was called, and which objects were made and not destroyed.
 
 mod control;
@@ -41,6 +42,12 @@ pub fn fail(call: String, nth: u32, result: String, times: Option<u32>) -> napi:
 #[napi]
 pub fn withhold(what: String) {
     STATE.lock().withheld.insert(what);
+}
+
+/// From now on devices have `VK_EXT_device_fault`, and give an account of a loss that is always the same.
+#[napi]
+pub fn tell_faults() {
+    STATE.lock().tells_faults = true;
 }
 
 /// Forgets faults, withheld things and counts; live objects stay known.
