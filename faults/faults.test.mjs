@@ -197,30 +197,7 @@ function walk(variant, missing) {
   }
 }
 
-walk('push descriptors', []);
-walk('descriptor sets, nothing cached', ['VK_KHR_push_descriptor', 'hostCached']);
-
-for (const [missing, code, pattern] of /** @type {const} */ ([
-  ['devices', 'ERR_HELIOS_NO_DEVICE', /driver/],
-  ['queue', 'ERR_HELIOS_NO_DEVICE', /queue/],
-  ['timelineSemaphore', 'ERR_HELIOS_NO_DEVICE', /timeline/],
-])) {
-  test(`without ${missing} initDevice says so and leaves nothing`, async () => {
-    faults.reset();
-    faults.withhold(missing);
-    assert.throws(() => vk.initDevice(), (/** @type {any} */ error) => {
-      assert.equal(error.code, code, error.message);
-      assert.match(error.message, pattern);
-      return true;
-    });
-    await nothingLives(missing);
-    faults.reset();
-    vk.initDevice();
-    vk.destroy();
-    await nothingLives('afterwards');
-  });
-}
-
+// First: a process writes a few reports and no more.
 test('a lost device: the report holds the account that the driver gives', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'helios-reports-'));
   const before = process.env.HELIOS_REPORT_DIR;
@@ -257,6 +234,30 @@ test('a lost device: the report holds the account that the driver gives', async 
     rmSync(folder, { recursive: true, force: true });
   }
 });
+
+walk('push descriptors', []);
+walk('descriptor sets, nothing cached', ['VK_KHR_push_descriptor', 'hostCached']);
+
+for (const [missing, code, pattern] of /** @type {const} */ ([
+  ['devices', 'ERR_HELIOS_NO_DEVICE', /driver/],
+  ['queue', 'ERR_HELIOS_NO_DEVICE', /queue/],
+  ['timelineSemaphore', 'ERR_HELIOS_NO_DEVICE', /timeline/],
+])) {
+  test(`without ${missing} initDevice says so and leaves nothing`, async () => {
+    faults.reset();
+    faults.withhold(missing);
+    assert.throws(() => vk.initDevice(), (/** @type {any} */ error) => {
+      assert.equal(error.code, code, error.message);
+      assert.match(error.message, pattern);
+      return true;
+    });
+    await nothingLives(missing);
+    faults.reset();
+    vk.initDevice();
+    vk.destroy();
+    await nothingLives('afterwards');
+  });
+}
 
 test('without timestamps the timed calls are refused and all else works', async () => {
   faults.reset();
