@@ -10,7 +10,7 @@ mod staging;
 mod timeline;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -83,7 +83,7 @@ fn life(end: End) {
             });
         }
         // The device.
-        let (clock, last) = (&timeline, &last);
+        let (clock, last, open) = (&timeline, &last, &open);
         let total = ASKERS * REQUESTS;
         let stop = if end == End::Drained {
             total
@@ -93,6 +93,9 @@ fn life(end: End) {
         scope.spawn(move || {
             let begun = Instant::now();
             while clock.seen() < stop && begun.elapsed() < Duration::from_secs(20) {
+                if !*open.lock() {
+                    return;
+                }
                 let given = last.load(Ordering::Relaxed);
                 clock.advance(given.min(clock.seen() + 7).min(stop));
                 std::thread::yield_now();
@@ -117,16 +120,30 @@ fn life(end: End) {
     assert_eq!(pool.returned(), asked, "{end:?}: every block came back");
 }
 
-/// Two threads in one block at once: what the sanitizer must find, if it is there at all.
+/// Two threads in one block at once: what the sanitizer must find, if it is there at all. Neither
+/// begins before both are there, and neither ends before both are done: one that ended before the
+/// other began would be ordered before it by the thread that starts them. They meet without a lock,
+/// which would order them too.
 fn race() {
     struct Shared(staging::Lease);
     // SAFETY: it is not safe; that is the point.
     unsafe impl Sync for Shared {}
     let shared = Shared(Arc::new(Pool::default()).lease(1));
-    let shared = &shared;
+    let arrived = AtomicU32::new(0);
+    let meet = |all: u32| {
+        arrived.fetch_add(1, Ordering::Relaxed);
+        while arrived.load(Ordering::Relaxed) < all {
+            std::thread::yield_now();
+        }
+    };
+    let (shared, meet) = (&shared, &meet);
     std::thread::scope(|scope| {
         for _ in 0..2 {
-            scope.spawn(move || (0..1000).for_each(|_| shared.0.check()));
+            scope.spawn(move || {
+                meet(2);
+                shared.0.check();
+                meet(4);
+            });
         }
     });
 }
