@@ -1,7 +1,8 @@
 #!/usr/bin/env node
-// The completion thread under ThreadSanitizer, with many threads asking at once (races/).
+// The threads of the addon under ThreadSanitizer (races/): recorder, memory made ahead, completion; with
+// many threads that use them at once, and at the end of the process.
 //
-//   node scripts/races.mjs [--rounds 40]
+//   node scripts/races.mjs [--rounds 20]
 //
 // The sanitizer wants std built with it: that needs the Rust component rust-src, added where it is
 // missing, and the flags of a nightly compiler, which the stable one takes under RUSTC_BOOTSTRAP=1.
@@ -49,9 +50,14 @@ function program(args) {
   return { status, output, complaints, summary: `helios-races ${args.join(' ')}: ${how} after ${seconds} s` };
 }
 
+/** Processes that end in the middle of work. */
+const ENDS = 20;
+/** Of std, what a program needs that aborts where it would panic. */
+const STD = ['-Zbuild-std=std,panic_abort', '-Zbuild-std-features='];
+
 /** Whether the sanitizer found nothing, and finds the race that is there on purpose. */
-export function run({ rounds = 40 } = {}) {
-  const build = ['build', '--release', '--locked', '-Zbuild-std', '--target', TARGET];
+export function run({ rounds = 20 } = {}) {
+  const build = ['build', '--release', '--locked', ...STD, '--target', TARGET];
   const built = spawnSync('cargo', build, {
     cwd: FOLDER,
     env: { ...process.env, RUSTC_BOOTSTRAP: '1', RUSTFLAGS: '-Zsanitizer=thread', CARGO_TARGET_DIR: join(FOLDER, 'target') },
@@ -66,14 +72,21 @@ export function run({ rounds = 40 } = {}) {
     console.error(`${control.summary}: it does not see a race that is there on purpose\n${control.complaints}`);
     return false;
   }
-  const { status, output, complaints, summary } = program([String(rounds)]);
-  console.log(`${output}${summary}`);
-  if (complaints) console.error(complaints);
-  return status === 0;
+  const ends = Array.from({ length: ENDS }, (_, seed) => ['leave', String(seed)]);
+  let passed = true;
+  for (const args of [[String(rounds)], ...ends]) {
+    const { status, output, complaints, summary } = program(args);
+    if (output) console.log(output.trimEnd());
+    if (status === 0) continue;
+    passed = false;
+    console.error(`${summary}\n${complaints}`);
+  }
+  console.log(`${rounds} rounds, ${ENDS} ends of a process: ${passed ? 'no' : 'a'} race or failure`);
+  return passed;
 }
 
 if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
-  const { values } = parseArgs({ options: { rounds: { type: 'string', default: '40' } } });
+  const { values } = parseArgs({ options: { rounds: { type: 'string', default: '20' } } });
   await chooseCargo();
   const reason = obstacle();
   if (reason !== null) console.error(`races: ${reason}`);
