@@ -2,7 +2,7 @@
 // The threads of the addon under ThreadSanitizer (races/): recorder, memory made ahead, completion; with
 // many threads that use them at once, and at the end of the process.
 //
-//   node scripts/races.mjs [--rounds 20]
+//   node scripts/races.mjs [--rounds 12]
 //
 // The sanitizer wants std built with it: that needs the Rust component rust-src, added where it is
 // missing, and the flags of a nightly compiler, which the stable one takes under RUSTC_BOOTSTRAP=1.
@@ -39,7 +39,13 @@ const PLACEMENT = /unexpected memory mapping|memory layout is incompatible/;
  * @param {string[]} args
  */
 function program(args) {
-  const options = /** @type {const} */ ({ encoding: 'utf8', timeout: 120_000, maxBuffer: 64 << 20 });
+  const options = /** @type {const} */ ({
+    encoding: 'utf8',
+    timeout: 120_000,
+    maxBuffer: 64 << 20,
+    // Otherwise it sleeps for a second at the end of the process.
+    env: { ...process.env, TSAN_OPTIONS: 'atexit_sleep_ms=0' },
+  });
   const since = performance.now();
   let ended = spawnSync(PROGRAM, args, options);
   if (PLACEMENT.test(ended.stderr ?? '')) ended = spawnSync('setarch', ['x86_64', '-R', PROGRAM, ...args], options);
@@ -56,7 +62,7 @@ const ENDS = 20;
 const STD = ['-Zbuild-std=std,panic_abort', '-Zbuild-std-features='];
 
 /** Whether the sanitizer found nothing, and finds the race that is there on purpose. */
-export function run({ rounds = 20 } = {}) {
+export function run({ rounds = 12 } = {}) {
   const build = ['build', '--release', '--locked', ...STD, '--target', TARGET];
   const built = spawnSync('cargo', build, {
     cwd: FOLDER,
@@ -86,7 +92,7 @@ export function run({ rounds = 20 } = {}) {
 }
 
 if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
-  const { values } = parseArgs({ options: { rounds: { type: 'string', default: '20' } } });
+  const { values } = parseArgs({ options: { rounds: { type: 'string', default: '12' } } });
   await chooseCargo();
   const reason = obstacle();
   if (reason !== null) console.error(`races: ${reason}`);

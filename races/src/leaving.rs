@@ -20,7 +20,7 @@ extern "C" fn end_driver() {
     std::thread::sleep(Duration::from_millis(30));
 }
 
-/// Ends the process while pieces are queued, an arena is being made and a promise is open.
+/// Ends the process while pieces are queued, an arena is being made and perhaps a promise is open.
 pub fn leave(seed: u64) -> ! {
     // SAFETY: it may run at any time. The driver registers its handler as it is loaded: it runs last.
     unsafe { libc::atexit(end_driver) };
@@ -33,14 +33,18 @@ pub fn leave(seed: u64) -> ! {
     let paused = &device.raw.front.paused;
     // A slot that never becomes free, every third time.
     paused.store(seed.is_multiple_of(3), Ordering::Relaxed);
-    completion::start().expect("a thread");
-    let pool = Arc::new(Pool::default());
-    let done = Box::new(|outcome: Result<Option<Lease>>| drop(outcome));
-    completion::when(&timeline, 1 << 40, Some(pool.lease(1)), done);
+    let promised = chance.one_in(2);
+    if promised {
+        completion::start().expect("a thread");
+        let pool = Arc::new(Pool::default());
+        let done = Box::new(|outcome: Result<Option<Lease>>| drop(outcome));
+        completion::when(&timeline, 1 << 40, Some(pool.lease(1)), done);
+    }
     for _ in 0..24 + chance.below(40) {
         arenas.take(24 << 20).expect("a part");
     }
-    let pieces = chance.below(400);
+    // None: nothing but the arena holds up the end.
+    let pieces = chance.below(3) * chance.below(200);
     for order in 0..pieces {
         recorder.commands.fill(target.handle(), 0, order, 1);
         recorder.commands.submit(0, order + 1, 0, true);
@@ -48,5 +52,7 @@ pub fn leave(seed: u64) -> ! {
         recorder.hand_over().expect("handed over");
     }
     std::thread::sleep(Duration::from_micros(chance.below(3000)));
+    arenas.take(24 << 20).expect("a part");
+    std::thread::sleep(Duration::from_micros(chance.below(400)));
     std::process::exit(0)
 }

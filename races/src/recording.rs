@@ -243,7 +243,9 @@ fn call(
         // A wait without.
         5 => {
             s.submit(false, false)?;
-            s.recorder.help();
+            if chance.one_in(2) {
+                s.recorder.help();
+            }
             let (value, timeline) = (s.submitted, Arc::clone(&s.timeline));
             let history = s.history.handle();
             drop(locked);
