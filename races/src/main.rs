@@ -52,26 +52,26 @@ use std::time::Instant;
 use plain::Plain;
 pub use vulkan::{AllocationError, AllocationSizes, MemoryLocation};
 
-/// Two threads at one word at once: what the sanitizer must find, if it is there at all. Neither
-/// begins before both are there, and neither ends before both are done: one that ended before the
-/// other began would be ordered before it by the thread that starts them. They meet without a lock,
-/// which would order them too.
+/// Two threads at one word with nothing to order them: what the sanitizer must find, if it is there at
+/// all. One comes after the other, since it may miss what is done in the same instant; both live until
+/// both are done, since the end of one before the other begins would order them; and they tell each
+/// other without a lock, which would order them too.
 fn race() {
     let word = Plain::new(0u64);
-    let arrived = AtomicU32::new(0);
-    let meet = |all: u32| {
-        arrived.fetch_add(1, Ordering::Relaxed);
-        while arrived.load(Ordering::Relaxed) < all {
+    let done = AtomicU32::new(0);
+    let until = |count: u32| {
+        while done.load(Ordering::Relaxed) < count {
             std::thread::yield_now();
         }
     };
-    let (word, meet) = (&word, &meet);
+    let (word, done, until) = (&word, &done, &until);
     std::thread::scope(|scope| {
         for thread in 0..2 {
             scope.spawn(move || {
-                meet(2);
-                word.set(thread);
-                meet(4);
+                until(thread);
+                word.set(u64::from(thread));
+                done.fetch_add(1, Ordering::Relaxed);
+                until(2);
             });
         }
     });
