@@ -1,7 +1,8 @@
 #!/usr/bin/env node
-// The completion thread under ThreadSanitizer, with many threads asking at once (races/).
+// The threads of the addon under ThreadSanitizer (races/): recorder, memory made ahead, completion; with
+// many threads that use them at once, and at the end of the process.
 //
-//   node scripts/races.mjs [--rounds 4]
+//   node scripts/races.mjs [--rounds 12]
 //
 // The sanitizer wants std built with it: that needs the Rust component rust-src, added where it is
 // missing, and the flags of a nightly compiler, which the stable one takes under RUSTC_BOOTSTRAP=1.
@@ -26,30 +27,72 @@ function hasSource() {
 /** Why the sanitizer cannot run here, or null; adds rust-src if need be. */
 export function obstacle() {
   if (process.platform !== 'linux' || process.arch !== 'x64') return 'ThreadSanitizer is run on Linux x64';
-  if (!hasSource()) spawnSync('rustup', ['component', 'add', 'rust-src'], { stdio: 'ignore' });
+  if (!hasSource()) spawnSync('rustup', ['component', 'add', 'rust-src'], { stdio: 'inherit' });
   return hasSource() ? null : 'the Rust component rust-src is not installed, and could not be';
 }
 
+/** What the sanitizer says where the kernel places memory more randomly than it can follow. */
+const PLACEMENT = /unexpected memory mapping|memory layout is incompatible/;
+
+/**
+ * Runs the program, without random placement where the sanitizer cannot follow it.
+ * @param {string[]} args
+ */
+function program(args) {
+  const options = /** @type {const} */ ({
+    encoding: 'utf8',
+    timeout: 120_000,
+    maxBuffer: 64 << 20,
+    // Otherwise it sleeps for a second at the end of the process.
+    env: { ...process.env, TSAN_OPTIONS: 'atexit_sleep_ms=0' },
+  });
+  const since = performance.now();
+  let ended = spawnSync(PROGRAM, args, options);
+  if (PLACEMENT.test(ended.stderr ?? '')) ended = spawnSync('setarch', ['x86_64', '-R', PROGRAM, ...args], options);
+  const { status, signal, error } = ended;
+  const [output, complaints] = [ended.stdout ?? '', ended.stderr ?? ''];
+  const how = error?.message ?? (signal ? `ended by ${signal}` : `status ${status}`);
+  const seconds = ((performance.now() - since) / 1000).toFixed(1);
+  return { status, output, complaints, summary: `helios-races ${args.join(' ')}: ${how} after ${seconds} s` };
+}
+
+/** Processes that end in the middle of work. */
+const ENDS = 20;
+/** Of std, what a program needs that aborts where it would panic. */
+const STD = ['-Zbuild-std=std,panic_abort', '-Zbuild-std-features='];
+
 /** Whether the sanitizer found nothing, and finds the race that is there on purpose. */
-export function run({ rounds = 4 } = {}) {
-  const build = ['build', '--release', '--locked', '-Zbuild-std', '--target', TARGET];
+export function run({ rounds = 12 } = {}) {
+  const build = ['build', '--release', '--locked', ...STD, '--target', TARGET];
   const built = spawnSync('cargo', build, {
     cwd: FOLDER,
     env: { ...process.env, RUSTC_BOOTSTRAP: '1', RUSTFLAGS: '-Zsanitizer=thread', CARGO_TARGET_DIR: join(FOLDER, 'target') },
     stdio: 'inherit',
   });
-  if (built.status !== 0) return false;
-  const control = spawnSync(PROGRAM, ['race'], { encoding: 'utf8' });
-  if (control.status === 0 || !control.stderr.includes('data race')) {
-    console.error(`the sanitizer does not see a race that is there on purpose:\n${control.stderr}`);
+  if (built.status !== 0) {
+    console.error(`races: no program: ${built.error?.message ?? `cargo ended with ${built.status ?? built.signal}`}`);
     return false;
   }
-  const { status } = spawnSync(PROGRAM, [String(rounds)], { stdio: 'inherit', timeout: 300_000 });
-  return status === 0;
+  const control = program(['race']);
+  if (control.status === 0 || !control.complaints.includes('data race')) {
+    console.error(`${control.summary}: it does not see a race that is there on purpose\n${control.complaints}`);
+    return false;
+  }
+  const ends = Array.from({ length: ENDS }, (_, seed) => ['leave', String(seed)]);
+  let passed = true;
+  for (const args of [[String(rounds)], ...ends]) {
+    const { status, output, complaints, summary } = program(args);
+    if (output) console.log(output.trimEnd());
+    if (status === 0) continue;
+    passed = false;
+    console.error(`${summary}\n${complaints}`);
+  }
+  console.log(`${rounds} rounds, ${ENDS} ends of a process: ${passed ? 'no' : 'a'} race or failure`);
+  return passed;
 }
 
 if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
-  const { values } = parseArgs({ options: { rounds: { type: 'string', default: '4' } } });
+  const { values } = parseArgs({ options: { rounds: { type: 'string', default: '12' } } });
   await chooseCargo();
   const reason = obstacle();
   if (reason !== null) console.error(`races: ${reason}`);

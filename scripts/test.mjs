@@ -221,7 +221,7 @@ const STAGES = [
   },
   {
     name: 'races',
-    title: 'the completion thread under ThreadSanitizer',
+    title: 'recorder, memory made ahead and completion thread under ThreadSanitizer',
     unavailable: races.obstacle,
     run: async () => races.run(),
   },

@@ -1,15 +1,41 @@
-//! The errors that the completion thread speaks of.
+//! The errors that the threads speak of.
 
-use thiserror::Error as ThisError;
+use std::fmt;
+
+use ash::vk;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-#[derive(Debug, Clone, ThisError)]
+#[derive(Debug, Clone)]
 pub enum Error {
-    #[error("lost: {0}")]
     DeviceLost(String),
-    #[error("{0}")]
     Internal(String),
-    #[error("{0}")]
     Aborted(String),
+    OutOfMemory(&'static str),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DeviceLost(text) => write!(f, "lost: {text}"),
+            Self::OutOfMemory(what) => write!(f, "out of memory: {what}"),
+            Self::Internal(text) | Self::Aborted(text) => f.write_str(text),
+        }
+    }
+}
+
+pub fn vulkan(call: &'static str) -> impl FnOnce(vk::Result) -> Error {
+    move |result| match result {
+        vk::Result::ERROR_DEVICE_LOST => Error::DeviceLost(call.to_owned()),
+        vk::Result::ERROR_OUT_OF_DEVICE_MEMORY => Error::OutOfMemory(call),
+        other => Error::Internal(format!("{call}: {other:?}")),
+    }
+}
+
+pub fn create(
+    call: &'static str,
+    _what: &'static str,
+    _bytes: u64,
+) -> impl FnOnce(vk::Result) -> Error {
+    vulkan(call)
 }

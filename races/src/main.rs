@@ -1,150 +1,114 @@
-//! The completion thread, as it is in the addon, with many threads asking, dropping and ending at
-//! once, for ThreadSanitizer to watch. The device is a clock that another thread advances.
+//! The threads of the addon for ThreadSanitizer to watch: its own source files, on stand-ins for the
+//! device, the encoder and staging.
 //!
-//! `node scripts/races.mjs`; as a program without the sanitizer it checks the answers alone.
+//! `node scripts/races.mjs`; as a program without the sanitizer it checks the results alone.
+//!
+//! - `helios-races ROUNDS`: lives of a device, in which many threads do what workers do;
+//! - `helios-races leave SEED`: the end of the process in the middle of work;
+//! - `helios-races race`: a race on purpose, which the sanitizer must find.
 
+// The arenas name their allocator as `gpu_allocator::vulkan`: here it is a module of this crate.
+extern crate self as gpu_allocator;
+
+#[path = "../../src/arena.rs"]
+#[allow(dead_code)]
+mod arena;
+mod asking;
+#[path = "../../src/commands.rs"]
+#[allow(dead_code)]
+mod commands;
 #[path = "../../src/completion.rs"]
 mod completion;
+mod device;
 mod error;
+mod hazard;
+#[path = "../../src/leave.rs"]
+mod leave;
+mod leaving;
+mod making;
+mod memory;
+mod pipeline;
+mod plain;
+mod profile;
+mod record;
+#[path = "../../src/recorder.rs"]
+#[allow(dead_code)]
+mod recorder;
+mod recording;
+#[path = "../../src/ring.rs"]
+#[allow(dead_code)]
+mod ring;
 mod staging;
+#[path = "../../src/submit.rs"]
+mod submit;
+#[path = "../../src/timeline.rs"]
+#[allow(dead_code)]
 mod timeline;
+pub mod vulkan;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
 
-use parking_lot::Mutex;
+use plain::Plain;
+pub use vulkan::{AllocationError, AllocationSizes, MemoryLocation};
 
-use staging::Pool;
-use timeline::Timeline;
-
-/// Threads that ask, like workers that share the device.
-const ASKERS: u64 = 6;
-/// Requests of each in one life of the device.
-const REQUESTS: u64 = 400;
-
-/// How a life of the device ends.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum End {
-    /// Everything is reached first.
-    Drained,
-    /// `destroy` with values outstanding that nothing signals.
-    Early,
-    /// The device is lost.
-    Lost,
-}
-
-fn life(end: End) {
-    let timeline = Arc::new(Timeline::default());
-    let pool = Arc::new(Pool::default());
-    let answered = Arc::new(AtomicU64::new(0));
-    // As in the addon: asking goes on under the lock that `destroy` takes.
-    let open = Arc::new(Mutex::new(true));
-    let last = Arc::new(AtomicU64::new(0));
-    std::thread::scope(|scope| {
-        for asker in 0..ASKERS {
-            let (timeline, pool, answered) = (&timeline, &pool, &answered);
-            let (open, last) = (&open, &last);
-            scope.spawn(move || {
-                for request in 0..REQUESTS {
-                    let open = open.lock();
-                    if !*open {
-                        return;
-                    }
-                    completion::start().expect("a thread");
-                    let value = last.fetch_add(1, Ordering::Relaxed) + 1;
-                    // Not in order: some ask for what is long past, some for what is to come.
-                    let value = match (asker + request) % 3 {
-                        0 => value,
-                        1 => value.saturating_sub(20).max(1),
-                        _ => value.min(1),
-                    };
-                    let lease = (request % 2 == 0).then(|| pool.lease(value));
-                    let answered = Arc::clone(answered);
-                    let clock = Arc::clone(timeline);
-                    let expected = lease.is_some();
-                    let done = Box::new(move |outcome: error::Result<Option<staging::Lease>>| {
-                        match outcome {
-                            Ok(lease) => {
-                                assert!(clock.seen() >= value, "answered before it was reached");
-                                assert_eq!(lease.is_some(), expected);
-                                lease.iter().for_each(|lease| lease.check());
-                            }
-                            Err(error) => assert_ne!(end, End::Drained, "{error}"),
-                        }
-                        answered.fetch_add(1, Ordering::Release);
-                    });
-                    completion::when(timeline, value, lease, done);
-                    drop(open);
-                    if request % 16 == 0 {
-                        std::thread::yield_now();
-                    }
-                }
-            });
-        }
-        // The device.
-        let (clock, last) = (&timeline, &last);
-        let total = ASKERS * REQUESTS;
-        let stop = if end == End::Drained {
-            total
-        } else {
-            total / 2
-        };
-        scope.spawn(move || {
-            let begun = Instant::now();
-            while clock.seen() < stop && begun.elapsed() < Duration::from_secs(20) {
-                let given = last.load(Ordering::Relaxed);
-                clock.advance(given.min(clock.seen() + 7).min(stop));
-                std::thread::yield_now();
-            }
-            if end == End::Lost {
-                clock.lose();
-            }
-        });
-        if end == End::Early {
-            std::thread::sleep(Duration::from_millis(2));
-            let mut open = open.lock();
-            *open = false;
-            completion::finish();
-        }
-    });
-    completion::finish();
-    let (asked, answered) = (pool.asked(), answered.load(Ordering::Acquire));
-    assert!(answered > 0 && answered <= ASKERS * REQUESTS);
-    if end != End::Early {
-        assert_eq!(answered, ASKERS * REQUESTS, "{end:?}: all are answered");
-    }
-    assert_eq!(pool.returned(), asked, "{end:?}: every block came back");
-}
-
-/// Two threads in one block at once: what the sanitizer must find, if it is there at all.
+/// Two threads at one word with nothing to order them: what the sanitizer must find, if it is there at
+/// all. One comes after the other, since it may miss what is done in the same instant; both live until
+/// both are done, since the end of one before the other begins would order them; and they tell each
+/// other without a lock, which would order them too.
 fn race() {
-    struct Shared(staging::Lease);
-    // SAFETY: it is not safe; that is the point.
-    unsafe impl Sync for Shared {}
-    let shared = Shared(Arc::new(Pool::default()).lease(1));
-    let shared = &shared;
+    let word = Plain::new(0u64);
+    let done = AtomicU32::new(0);
+    let until = |count: u32| {
+        while done.load(Ordering::Relaxed) < count {
+            std::thread::yield_now();
+        }
+    };
+    let (word, done, until) = (&word, &done, &until);
     std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(move || (0..1000).for_each(|_| shared.0.check()));
+        for thread in 0..2 {
+            scope.spawn(move || {
+                until(thread);
+                word.set(u64::from(thread));
+                done.fetch_add(1, Ordering::Relaxed);
+                until(2);
+            });
         }
     });
 }
 
 fn main() {
-    if std::env::args().nth(1).as_deref() == Some("race") {
-        return race();
+    let mut arguments = std::env::args().skip(1);
+    let what = arguments.next();
+    let number = |text: Option<String>, otherwise| {
+        let number = text.and_then(|text| text.parse::<u64>().ok());
+        number.unwrap_or(otherwise)
+    };
+    match what.as_deref() {
+        Some("race") => return race(),
+        Some("leave") => leaving::leave(number(arguments.next(), 0)),
+        _ => {}
     }
-    let rounds = std::env::args().nth(1).and_then(|n| n.parse().ok());
-    let rounds: u32 = rounds.unwrap_or(20);
-    for _ in 0..rounds {
-        for end in [End::Drained, End::Early, End::Lost] {
-            life(end);
+    let rounds = number(what, 20);
+    let mut seconds = [0.0; 3];
+    for round in 0..rounds {
+        let lives: [&dyn Fn(); 3] = [
+            &|| {
+                for end in [asking::End::Drained, asking::End::Early, asking::End::Lost] {
+                    asking::life(end);
+                }
+            },
+            &|| recording::lives(round),
+            &|| making::life(round),
+        ];
+        for (seconds, lives) in seconds.iter_mut().zip(lives) {
+            let since = Instant::now();
+            lives();
+            *seconds += since.elapsed().as_secs_f64();
         }
     }
+    let [asking, recording, making] = seconds;
     println!(
-        "{} lives of a device, {} requests in each at most",
-        rounds * 3,
-        ASKERS * REQUESTS
+        "{rounds} rounds: completion {asking:.1} s, recorder {recording:.1} s, arenas {making:.1} s"
     );
 }

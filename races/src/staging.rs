@@ -1,9 +1,10 @@
-//! Blocks that the device writes without any lock, so that the sanitizer sees a block that is handed
+//! Blocks that are read and written without any lock, so that the sanitizer sees one that is handed
 //! over too early.
 
-use std::cell::UnsafeCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::plain::Block;
 
 #[derive(Default)]
 pub struct Pool {
@@ -12,10 +13,11 @@ pub struct Pool {
 }
 
 impl Pool {
+    /// A block that is to hold `value`; the device writes it, or [`Lease::write`].
     pub fn lease(self: &Arc<Self>, value: u64) -> Lease {
         self.asked.fetch_add(1, Ordering::Relaxed);
         Lease {
-            bytes: UnsafeCell::new([value; 8]),
+            block: Block::new(1),
             value,
             pool: Arc::clone(self),
         }
@@ -31,27 +33,33 @@ impl Pool {
 }
 
 pub struct Lease {
-    bytes: UnsafeCell<[u64; 8]>,
+    block: Box<Block>,
     value: u64,
     pool: Arc<Pool>,
 }
 
-// SAFETY: one thread at a time has the lease; that is what the sanitizer is to find out.
-unsafe impl Send for Lease {}
-
 impl Lease {
+    pub fn handle(&self) -> u64 {
+        self.block.handle()
+    }
+
+    pub fn write(&self) {
+        self.block.set(0, self.value);
+    }
+
     /// Reads and writes the block, as the JS thread would.
     pub fn check(&self) {
-        // SAFETY: the lease was handed over to the caller.
-        let bytes = unsafe { &mut *self.bytes.get() };
-        assert!(bytes.iter().all(|word| *word == self.value));
-        bytes[0] = self.value;
+        assert_eq!(self.block.get(0), self.value);
+        self.write();
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.check();
+        // As whoever has it next. If the work failed, nothing was written.
+        let word = self.block.get(0);
+        assert!(word == self.value || word == 0);
+        self.block.set(0, 0);
         self.pool.returned.fetch_add(1, Ordering::Release);
     }
 }

@@ -1,0 +1,8 @@
+//! Pipelines: each a word that the caller writes before it makes the pipeline known.
+
+use ash::vk;
+
+#[derive(Clone, Copy, Default)]
+pub struct Program {
+    pub raw: vk::Pipeline,
+}
