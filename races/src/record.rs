@@ -75,6 +75,7 @@ impl Encoder {
             raw.fail();
             return Err(Error::OutOfMemory("a test"));
         }
+        descriptors.recorded(vk::DescriptorSetLayout::null());
         descriptors.allocate(vk::DescriptorSetLayout::null())?;
         let &[target, at, _] = bindings else {
             return Err(Error::Internal("not one binding".to_owned()));

@@ -124,6 +124,9 @@ impl Stream {
             self.timeline.wait(self.used[ring as usize])?;
         }
         let history = self.history.handle();
+        self.recorder.ready()?;
+        self.recorder
+            .reserve(ash::vk::DescriptorSetLayout::null(), 1)?;
         let commands = &mut self.recorder.commands;
         let word = match chance.below(4) {
             0 if !self.programs.is_empty() => {
