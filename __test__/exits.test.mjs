@@ -67,8 +67,8 @@ test('workers that come and go leave nothing with the device', async () => {
   const stats = await childJson(`${BUSY}
     vk.batchSubmit();
     await Promise.all(workers.map((worker) => worker.terminate()));
-    // As many as the workers below may have at once; they take these again, whoever comes first.
-    for (const buffer of [64, 64, 16384].map((words) => bufferOf(ramp(words), 0))) vk.destroyBuffer(buffer);
+    // As many buffers as a round can hold at once, for the pool that it takes them from.
+    [64, 64, 64, 64, 16384, 16384].map((n) => bufferOf(ramp(n), 0)).forEach((handle) => vk.destroyBuffer(handle));
     vk.waitIdle();
     const ENDS = [
       "init(); const own = bufferOf(ramp(64), 0); vk.graphBegin(); vk.uploadBuffer(own, ramp(64)); vk.destroyBuffer(own); post(1);",
@@ -82,6 +82,8 @@ test('workers that come and go leave nothing with the device', async () => {
         new Worker(new URL('${WORKER}'), { workerData: { source }, execArgv: [] }).on('error', () => {}).on('exit', resolve);
       })));
       vk.waitIdle();
+      // A block of a promise that nobody takes any more goes back on the completion thread.
+      for (let i = 0; i < 500 && vk.getAllocatorStats().readbackLeasedBytes > 0; i++) await new Promise((r) => setTimeout(r, 2));
       const { activeBuffers, allocatedBytes, readbackLeasedBytes } = vk.getAllocatorStats();
       rounds.push([activeBuffers, allocatedBytes, readbackLeasedBytes]);
     }
@@ -89,6 +91,30 @@ test('workers that come and go leave nothing with the device', async () => {
   `, { timeout });
   // The first rounds fill the pools that later ones take from.
   assert.deepEqual(stats.at(-1), stats[2], JSON.stringify(stats));
+  assert.equal(stats.at(-1)[2], 0, 'blocks of results are back');
+});
+
+test('results that arrive for a worker at its end are no failures', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'helios-reports-'));
+  try {
+    // The worker never returns to its event loop: they all wait there when it is terminated.
+    const leased = await childJson(`
+      import { Worker } from 'node:worker_threads';
+      init();
+      const source = "init(); const own = bufferOf(ramp(64), 0); for (let i = 0; i < 3000; i++) vk.readAsync(own).catch(() => {}); vk.waitIdle(); post(1); for (;;);";
+      const worker = new Worker(new URL('${WORKER}'), { workerData: { source }, execArgv: [] });
+      await new Promise((resolve, reject) => worker.once('message', resolve).once('error', reject));
+      const before = vk.getAllocatorStats().readbackLeasedBytes;
+      await worker.terminate();
+      for (let i = 0; i < 500 && vk.getAllocatorStats().readbackLeasedBytes > 0; i++) await new Promise((r) => setTimeout(r, 2));
+      process.stdout.write(JSON.stringify([before, vk.getAllocatorStats().readbackLeasedBytes]));
+    `, { timeout, env: { HELIOS_REPORT_DIR: folder } });
+    assert.ok(leased[0] > 0, 'results were waiting');
+    assert.equal(leased[1], 0, 'their blocks are back');
+    assert.deepEqual(readdirSync(folder), []);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 });
 
 /** Copies of the binary under two names, as two versions of a package would bring them. */

@@ -347,7 +347,7 @@ export function attentionKernels(context) {
   /** @param {any} p @param {any} plan @param {DType} written */
   function pipelineOf(p, plan, written) {
     const common = [plan.threads, plan.held, plan.walked, p.headSize, p.causal ? 1 : 0];
-    if (p.precision === 'f32') return { specialization: common };
+    if (p.precision === 'f32') return { specialization: [...common, context.keepsNan] };
     if (plan.kernel === 'register') {
       const { shape, map } = plan;
       return {

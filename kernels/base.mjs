@@ -200,9 +200,21 @@ export class KernelContext {
     return this.isCpu ? 16 : 792;
   }
 
-  /** Rows that a team of it takes at a time, and whether it loads the next ones ahead. */
+  /**
+   * Rows that a team of it takes at a time, whether it loads the next ones ahead, and whether all teams of a workgroup
+   * take equally many turns.
+   */
   get normBackward() {
-    return { batch: 1, ahead: 1 };
+    return { batch: 1, ahead: 1, lockstep: this.isCpu ? 1 : 0 };
+  }
+
+  /**
+   * Whether the device's exponentials and logarithms hand a NaN on. Vulkan asks that of none (SignedZeroInfNanPreserve
+   * does not name them): the special-function units of GPUs do, while a CPU driver may clamp first, or take the bits of
+   * a NaN for a number.
+   */
+  get keepsNan() {
+    return this.isCpu ? 0 : 1;
   }
 
   /** Workgroups that fill the device and find more to do than one item each: launching has its price, too. */

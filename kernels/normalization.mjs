@@ -179,7 +179,7 @@ export function normalizationKernels(context) {
       buffers,
       writes,
       groups: blocks,
-      specialization: [...specialization, context.normBackward.ahead],
+      specialization: [...specialization, context.normBackward.ahead, context.normBackward.lockstep],
       ...options,
       push: pushConstants(
         [

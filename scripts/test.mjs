@@ -289,11 +289,9 @@ const STAGES = [
 
 /**
  * Test files that SwiftShader does not run: those that meet no driver, and those that compile all of the
- * training's pipelines in many processes, which takes it minutes each, since it keeps no cache of them; and two that
- * fail there and are open: LayerNorm's weight gradient of long rows, and attention's log-sum-exp behind a NaN.
+ * training's pipelines in many processes, which takes it minutes each, since it keeps no cache of them.
  */
-const NOT_ON_SWIFTSHADER =
-  /\/(bench-lib|benches|bootstrap|cli|cli-decisions|gpt-train|load-error|package|kernels\/attention|kernels\/normalization)\.test/;
+const NOT_ON_SWIFTSHADER = /\/(bench-lib|benches|bootstrap|cli|cli-decisions|gpt-train|load-error|package)\.test/;
 
 /** The JS suite on SwiftShader; what was skipped there, by reason. */
 async function onSwiftShader() {

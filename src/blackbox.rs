@@ -367,10 +367,16 @@ fn folder() -> Option<PathBuf> {
     }
 }
 
+static WRITTEN: AtomicU64 = AtomicU64::new(0);
+
+/// Whether a report would be written: what it says takes long to gather.
+pub fn has_room() -> bool {
+    WRITTEN.load(Ordering::Relaxed) < MOST_REPORTS && folder().is_some()
+}
+
 /// Writes a report into `HELIOS_REPORT_DIR`, or the system's folder for temporary files; its path. None
 /// if reports are switched off (`HELIOS_REPORT_DIR=0`) or there were many already.
 pub fn write(report: &Value) -> io::Result<Option<PathBuf>> {
-    static WRITTEN: AtomicU64 = AtomicU64::new(0);
     let Some(folder) = folder() else {
         return Ok(None);
     };

@@ -25,6 +25,7 @@ use crate::decode::{Batch, DgcOp, PipelineShape, Tables};
 use crate::device::{Device, Settings, flag};
 use crate::error::{Error, Result};
 use crate::hazard::{Stages, Tracker};
+use crate::leave;
 use crate::memory::{Memory, Recycler, Resource};
 use crate::pipeline::{Factory, Options, Pipeline};
 use crate::profile;
@@ -194,6 +195,9 @@ impl Context {
         // A software device computes on the cores that a thread would take. Validation messages are
         // errors of the call that they are about.
         let software = device.snapshot.device_type == ash::vk::PhysicalDeviceType::CPU;
+        if software {
+            leave::at_exit(&device);
+        }
         let threaded = match number("HELIOS_RECORD_THREAD") {
             Some(on) => on != 0,
             None => {

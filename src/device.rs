@@ -15,6 +15,7 @@ use features::FeatureChain;
 
 use crate::blackbox::{self, BlackBox};
 use crate::error::{self, Error, Result};
+use crate::leave::Leave;
 use crate::memory;
 use crate::plan::{self, Plan, Snapshot, Wishes};
 use crate::profile::{Calibrated, Staging};
@@ -536,6 +537,15 @@ pub struct Device {
     pub staging: Staging,
     loss: Loss,
     pub instance: Instance,
+}
+
+impl Leave for Device {
+    /// For CPU drivers, whose threads are of this process and end with it in the midst of their work:
+    /// SwiftShader's then read what its destructors have freed.
+    fn leave(&self) {
+        // SAFETY: the device is live, and whoever submits has left. If it fails, nothing is at work.
+        let _ = unsafe { self.raw.device_wait_idle() };
+    }
 }
 
 impl Drop for Device {

@@ -1,14 +1,14 @@
 //! The end of the process. `process.exit` runs no clean-up of JS environments, but the driver's:
-//! threads of ours must not be in the driver then. Where there is no such handler, threads end before
-//! drivers do.
+//! threads of ours must not be in the driver then, nor must a CPU driver be at work on its own. Where
+//! there is no such handler, threads end before drivers do.
 
 use std::sync::{Arc, Once, Weak};
 
 use parking_lot::Mutex;
 
-/// Something with a thread that may be in the driver.
+/// Something with a thread that may be in the driver, or that the driver's own threads work for.
 pub trait Leave: Send + Sync {
-    /// Returns once the thread has left the driver, for ever.
+    /// Returns once these have left the driver, for ever.
     fn leave(&self);
 }
 
@@ -32,7 +32,8 @@ pub fn at_exit(thread: &Arc<impl Leave + 'static>) {
 #[cfg(unix)]
 extern "C" fn leave() {
     let leaving: Vec<_> = LEAVING.lock().iter().filter_map(Weak::upgrade).collect();
-    for thread in leaving {
+    // Last in, first out, as handlers: whoever gives the device work before the device itself.
+    for thread in leaving.into_iter().rev() {
         thread.leave();
         // Its last owner would destroy what the driver is about to forget.
         std::mem::forget(thread);

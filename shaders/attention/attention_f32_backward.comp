@@ -9,6 +9,7 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "attention_common.glsl"
+#include "attention_f32.glsl"
 
 layout(local_size_x_id = 0) in;
 
@@ -156,7 +157,7 @@ void main() {
                     uint lc = tx + j * TX;
                     uint query = keys ? c0 + lc : r0 + lr, key = keys ? r0 + lr : c0 + lc;
                     bool seen = query < p.tokens && key < p.tokens && (CAUSAL == 0u || key <= query);
-                    tile[lr * LDW + lc / 4u][lc & 3u] = seen ? exp2(s[i * CT + j] * (p.scale * LOG2E) - stats[keys ? lc : lr].x) : 0.0;
+                    tile[lr * LDW + lc / 4u][lc & 3u] = seen ? exp2Of(s[i * CT + j] * (p.scale * LOG2E) - stats[keys ? lc : lr].x) : 0.0;
                 }
             }
         }

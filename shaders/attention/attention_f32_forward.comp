@@ -4,6 +4,7 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "attention_common.glsl"
+#include "attention_f32.glsl"
 
 layout(local_size_x_id = 0) in;
 
@@ -116,11 +117,11 @@ void main() {
             [[unroll]] for (uint j = 0; j < TX; ++j) best = max(best, partial[r * TX + j]);
             // Rows past the end may see no key at all; any finite maximum will do for them.
             best = max(best, -1e30);
-            float shrink = exp2(m[i] - best);
+            float shrink = exp2Of(m[i] - best);
             m[i] = best;
             l[i] *= shrink;
             [[unroll]] for (uint j = 0; j < CT; ++j) {
-                float e = exp2(s[i * CT + j] - best);
+                float e = exp2Of(s[i * CT + j] - best);
                 l[i] += e;
                 uint c = tx + j * TX;
                 tileP[r * LDP + c / 4u][c & 3u] = e;
@@ -150,7 +151,7 @@ void main() {
             uint at = p.offO + batch * p.batchO + (r0 + r) * p.rowO + head * D;
             float inverse = 1.0 / sum;
             [[unroll]] for (uint j = 0; j < DT; ++j) o[(at >> 2) + tx + j * TX] = acc[i * DT + j] * inverse;
-            if (tx == 0u) lse[p.offLse + (batch * p.heads + head) * p.tokens + r0 + r] = m[i] * LN2 + log(sum);
+            if (tx == 0u) lse[p.offLse + (batch * p.heads + head) * p.tokens + r0 + r] = m[i] * LN2 + logOf(sum);
         }
     }
 }

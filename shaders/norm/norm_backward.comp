@@ -41,6 +41,11 @@ layout(push_constant) uniform Push {
 
 // 1: the next rows are loaded before these are done with.
 layout(constant_id = 5) const uint AHEAD = 0;
+// 1: a team that has no row left turns along with the others. For CPU drivers: SwiftShader walks through branches that
+// no invocation takes and stops at the barriers in them, as llvmpipe does where the condition is no constant. A turn
+// holds such barriers, those of `workgroupSum`, so subgroups that differ in their turns would meet in `acrossTeams` at
+// different barriers. Elsewhere a turn without a row is only a loss.
+layout(constant_id = 6) const uint LOCKSTEP = 0;
 
 #ifdef LAYER
 #define SUMS_OF_ROW 2
@@ -105,7 +110,8 @@ void main() {
         }                                                            \
     }
     if (AHEAD == 1) { LOAD_ROWS(firstOfBlock + TEAM * BATCH) }
-    for (uint first = firstOfBlock + TEAM * BATCH; first < last; first += TEAMS * BATCH) {
+    for (uint first = firstOfBlock + TEAM * BATCH; (LOCKSTEP == 1 ? first - TEAM * BATCH : first) < last;
+         first += TEAMS * BATCH) {
         if (AHEAD == 0) { LOAD_ROWS(first) }
         EACH_OF_BATCH(b) {
             rowStats[b] = nextStats[b];

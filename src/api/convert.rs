@@ -158,6 +158,11 @@ pub fn array_buffer(env: sys::napi_env, bytes: usize) -> Result<(sys::napi_value
     let status = unsafe { sys::napi_create_arraybuffer(env, bytes, &mut data, &mut value) };
     if status != sys::Status::napi_ok {
         clear_exception(env);
+        if !runs(env) {
+            return Err(Error::Aborted(
+                "the JavaScript environment is ending".to_owned(),
+            ));
+        }
         return Err(Error::OutOfMemory {
             what: "ArrayBuffer",
             bytes: bytes as u64,
@@ -166,6 +171,14 @@ pub fn array_buffer(env: sys::napi_env, bytes: usize) -> Result<(sys::napi_value
         });
     }
     Ok((value, data.cast()))
+}
+
+/// Whether JavaScript can run: no longer in an environment that is being ended, where most calls of
+/// the runtime fail. No exception may be pending.
+pub fn runs(env: sys::napi_env) -> bool {
+    let mut value = ptr::null_mut();
+    // SAFETY: `env` is live. Of the calls that fail then, this one asks for the least.
+    unsafe { sys::napi_coerce_to_bool(env, undefined(env), &mut value) == sys::Status::napi_ok }
 }
 
 pub fn clear_exception(env: sys::napi_env) {

@@ -14,7 +14,9 @@ use napi::{Env, Status, ValueType, sys};
 use napi_derive::napi;
 use parking_lot::Mutex;
 
-use super::convert::{Arg, Object, Out, clear_exception, set, string, typed_array, undefined};
+use super::convert::{
+    Arg, Object, Out, clear_exception, runs, set, string, typed_array, undefined,
+};
 use super::lend;
 use super::raise::{build, call, stack};
 use super::resources::{account, hand_over};
@@ -327,6 +329,10 @@ unsafe extern "C" fn settle_arrived(
             .as_ref()
             .map_or_else(Vec::new, |e| std::mem::take(&mut e.mailbox.lock().arrived))
     });
+    // A worker that never came back to its event loop may leave thousands.
+    if !runs(env) {
+        return;
+    }
     for (id, outcome) in arrived {
         let Some(pending) = close(env, id) else {
             // Given up: the block goes back.

@@ -320,6 +320,9 @@ impl Context {
         if lost && known.is_some() {
             return known.clone();
         }
+        if !blackbox::has_room() {
+            return None;
+        }
         let path = blackbox::write(&self.account(call, error, stack))
             .ok()
             .flatten()?;
