@@ -34,6 +34,7 @@ const MOST_BARRIERS = 4400;
  * @property {string} name
  * @property {string} title
  * @property {() => string | null} [unavailable] why it cannot run here, or null
+ * @property {() => void} [begin] starts what goes on beside the stages before it
  * @property {() => Promise<boolean>} run whether it passed
  */
 
@@ -77,6 +78,39 @@ function run([command, ...args], { environment = {}, forbidden } = {}) {
       done(status === 0 && offending.length === 0);
     });
   });
+}
+
+/**
+ * A command that takes what the stages leave of the processors, until `run` waits for its end and shows what it printed.
+ * @param {string[]} command
+ */
+function beside(command) {
+  /** @type {Promise<boolean> | undefined} */
+  let ended;
+  let output = '';
+  const begin = () => {
+    const polite = process.platform === 'win32' ? command : ['nice', '-n', '19', ...command];
+    const child = spawn(polite[0], polite.slice(1), { cwd: REPOSITORY, stdio: ['ignore', 'pipe', 'pipe'] });
+    for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (output += chunk));
+    process.once('exit', () => child.kill('SIGKILL'));
+    ended = new Promise((done) => {
+      child.on('error', (error) => {
+        output += `${command[0]}: ${error.message}\n`;
+        done(false);
+      });
+      child.on('close', (status, signal) => {
+        if (signal) output += `${command[0]}: ended by ${signal}\n`;
+        done(status === 0);
+      });
+    });
+  };
+  const run = async () => {
+    if (!ended) begin();
+    const passed = await ended;
+    process.stdout.write(output);
+    return passed === true;
+  };
+  return { begin, run };
 }
 
 /** @returns {string[]} the test files, relative to the repository */
@@ -226,11 +260,6 @@ const STAGES = [
     run: async () => races.run(),
   },
   {
-    name: 'soak',
-    title: 'a minute of a random training-like load: results, memory, handles, the timeline beyond 2^32',
-    run: () => run([process.execPath, 'scripts/soak.mjs', '--minutes', '1']),
-  },
-  {
     name: 'replay',
     title: 'two steps of the recorded training run',
     unavailable: () => (existsSync(TRACE) ? null : `no recording at ${relative(REPOSITORY, TRACE)}`),
@@ -284,6 +313,11 @@ const STAGES = [
         ),
         { forbidden: LAYER_MESSAGE },
       ),
+  },
+  {
+    name: 'soak',
+    title: 'ten minutes of a random training-like load beside all this: results, memory, handles, the timeline beyond 2^32',
+    ...beside([process.execPath, 'scripts/soak.mjs', '--minutes', '10']),
   },
 ];
 
@@ -367,9 +401,9 @@ async function main() {
   /** @type {string[]} */
   const summary = [];
   const count = { passed: 0, failed: 0, skipped: 0 };
-  for (const { name, title, unavailable, run } of STAGES.filter(
-    (stage) => (only?.includes(stage.name) ?? true) && !skip?.includes(stage.name),
-  )) {
+  const chosen = STAGES.filter((stage) => (only?.includes(stage.name) ?? true) && !skip?.includes(stage.name));
+  for (const { begin } of chosen) begin?.();
+  for (const { name, title, unavailable, run } of chosen) {
     const reason = unavailable?.() ?? null;
     if (reason !== null) {
       count.skipped++;
