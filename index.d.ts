@@ -429,7 +429,7 @@ export declare function batchExecuteAll(packed: ArrayBuffer | ArrayBufferView, c
  */
 export declare function batchExecuteAllDGC(packed: ArrayBuffer | ArrayBufferView, count: number): TimelineValue
 
-/** [`batch_execute_all`], blocking, with GPU times in microseconds for the list and each dispatch. */
+/** `batchExecuteAll`, blocking, with GPU times in microseconds for the list and each dispatch. */
 export declare function batchExecuteAllProfiled(packed: ArrayBuffer | ArrayBufferView, count?: number): BatchProfile
 
 /** Ends the batch; its timeline value, 0 if nothing was added. */

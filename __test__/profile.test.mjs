@@ -71,14 +71,15 @@ timed('longer work takes longer, about as long as gpuTime says', () => {
   const x = bufferOf(ramp(64));
   const heavy = pipelineOf(churn);
   const rounds = 2_000_000;
-  const alone = vk.gpuTime(heavy, [x, x], 1, 1, 1, push(64, rounds), 3, 1);
+  // The shortest of several: whatever else the machine does makes times longer, not shorter.
+  const alone = Math.min(...Array.from({ length: 4 }, () => vk.gpuTime(heavy, [x, x], 1, 1, 1, push(64, rounds), 1, 0)));
   vk.profileStart();
-  for (let i = 0; i < 3; i++) vk.dispatch(heavy, [x, x], 1, 1, 1, push(64, rounds));
+  for (let i = 0; i < 4; i++) vk.dispatch(heavy, [x, x], 1, 1, 1, push(64, rounds));
   vk.dispatch(pipelineOf(increment), [x], 1, 1, 1, push(64, 1));
   const profile = vk.profileStop();
   const row = rowOf(profile, heavy);
   assert.equal(profile.rows[0].handle, heavy);
-  assert.ok(row.us / 3 > alone / 4 && row.us / 3 < alone * 4, `${row.us / 3} µs each, ${alone} µs alone`);
+  assert.ok(row.shortestUs > alone / 4 && row.shortestUs < alone * 4, `${row.shortestUs} µs, ${alone} µs alone`);
 });
 
 timed('bytes and operations that were announced make rates, also over several lists', () => {

@@ -202,7 +202,7 @@ fn not_in_batch(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// [`batch_execute_all`], blocking, with GPU times in microseconds for the list and each dispatch.
+/// `batchExecuteAll`, blocking, with GPU times in microseconds for the list and each dispatch.
 #[napi(
     js_name = "batchExecuteAllProfiled",
     ts_args_type = "packed: ArrayBuffer | ArrayBufferView, count?: number",
