@@ -109,6 +109,21 @@ dgcTest('a plain dispatch of a kernel that takes addresses is as if serial, too'
   [x, y].forEach(vk.destroyBuffer);
 });
 
+dgcTest('more sequences than a command buffer should hold', () => {
+  const count = 70_000;
+  setUpDgc(count);
+  const stream = vk.dgcGetCommandBuffer();
+  const [a, b, c] = [bufferOf(ramp(1)), bufferOf(ramp(1, 5)), bufferOf(new Uint32Array(1))];
+  const one = sequence(a, b, c, 1);
+  const all = new Uint32Array(stream);
+  for (let i = 0; i < count; i++) all.set(one, i * one.length);
+  const { submits } = vk.getStats();
+  vk.waitTimeline(vk.dgcExecute(count));
+  assert.ok(vk.getStats().submits > submits + 4, 'in several command buffers');
+  sameWords(words(c), Uint32Array.of(2 * 0 + 5), 'c');
+  [a, b, c].forEach(vk.destroyBuffer);
+});
+
 dgcTest('dgcGetCommandBuffer and dgcExecute run sequences that JS wrote', () => {
   setUpDgc(8);
   const stream = vk.dgcGetCommandBuffer();

@@ -292,6 +292,7 @@ test('timeline values are positive and strictly increasing, whatever gives them'
     next(vk.batchExecuteAll(packBytes([record]), 1), 'batchExecuteAll, bytes');
     next(vk.batchExecuteAll(packWords([record])), 'batchExecuteAll, words');
     next(vk.uploadAsync(x, ramp(N)), 'uploadAsync');
+    next(vk.uploadAsync(x, new Uint32Array(0)), 'uploadAsync of nothing');
     next(vk.batchExecuteAllProfiled(packBytes([record]), 1).timeline, 'batchExecuteAllProfiled');
     vk.waitTimeline(last);
     assert.equal(vk.getCompleted() >= last, true);
@@ -343,6 +344,20 @@ test('waitIdle waits for everything', () => {
   assert.equal(vk.waitIdle(), undefined);
   assert.ok(vk.getCompleted() >= tv);
   vk.waitIdle();
+  vk.destroyBuffer(x);
+});
+
+test('timed runs of more dispatches than a command buffer should hold', (t) => {
+  if (info.timestampValidBits === 0) return t.skip('the device has no timestamps');
+  const x = bufferOf(ramp(1));
+  const mean = vk.gpuTime(pipelineOf(increment), [x], 1, 1, 1, Uint32Array.of(1, 1), 20_000, 0);
+  assert.ok(mean > 0);
+  const record = { pipeline: pipelineOf(increment), buffers: [x], groups: [1, 1, 1], push: Uint32Array.of(1, 1) };
+  const count = 17_000;
+  const { dispatchTimesUs, timeline } = vk.batchExecuteAllProfiled(packBytes(Array.from({ length: count }, () => record)), count);
+  assert.ok(timeline > 0);
+  if (dispatchTimesUs) assert.equal(dispatchTimesUs.length, count);
+  sameWords(words(x), Uint32Array.of(20_000 + count), 'x');
   vk.destroyBuffer(x);
 });
 

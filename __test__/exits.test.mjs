@@ -63,6 +63,18 @@ for (const [name, end, expected] of [
   });
 }
 
+test('process.exit with work in flight on a device that is not the process\u2019s first', async () => {
+  const { code, signal, stderr } = await child(`
+    init();
+    await vk.readAsync(bufferOf(ramp(64), 0));
+    vk.destroy();
+    ${BUSY}
+    process.exit(6);
+  `.replace("import { Worker } from 'node:worker_threads';", "const { Worker } = await import('node:worker_threads');"), { timeout });
+  assert.deepEqual({ code, signal }, { code: 6, signal: null }, stderr);
+  assert.doesNotMatch(stderr, /panicked|free\(\)|double free|corrupt|terminate called/);
+});
+
 test('workers that come and go leave nothing with the device', async () => {
   const stats = await childJson(`${BUSY}
     vk.batchSubmit();

@@ -337,6 +337,23 @@ test('other threads work on while one records', async () => {
   vk.destroyBuffer(x);
 });
 
+test('a CPU device refuses a graph of more dispatches than its command buffers hold, and keeps the recording', (t) => {
+  if (!/llvmpipe|SwiftShader/.test(init().deviceName)) return t.skip('no CPU device');
+  const x = bufferOf(ramp(1));
+  const record = { pipeline: pipelineOf(increment), buffers: [x], groups: [1, 1, 1], push: Uint32Array.of(1, 1) };
+  const list = (count) => packBytes(Array.from({ length: count }, () => record));
+  vk.graphBegin();
+  vk.batchExecuteAll(list(16_000), 16_000);
+  fails(() => vk.batchExecuteAll(list(385), 385), INVALID_BATCH, ['batchExecuteAll', 16_384, 16_385]);
+  vk.batchExecuteAll(list(384), 384);
+  fails(() => vk.dispatch(pipelineOf(increment), [x], 1, 1, 1, Uint32Array.of(1, 1)), INVALID_BATCH, [16_384]);
+  const graph = vk.graphEnd();
+  vk.graphLaunch(graph);
+  sameWords(words(x), Uint32Array.of(16_384), 'x');
+  vk.graphDestroy(graph);
+  vk.destroyBuffer(x);
+});
+
 test('a worker that ends in the middle of a recording leaves no trace', async () => {
   const x = bufferOf(ramp(N), 0);
   await work(`

@@ -60,6 +60,35 @@ test('results can be cloned, transferred, and uploaded again', () => {
   vk.destroyBuffer(x);
 });
 
+test('a byte stream takes a result\u2019s memory along', async () => {
+  const right = await childJson(`
+    const { setFlagsFromString } = await import('node:v8');
+    setFlagsFromString('--expose-gc');
+    const gc = (await import('node:vm')).runInNewContext('gc');
+    init();
+    const n = 1 << 16;
+    const x = bufferOf(ramp(n), 0);
+    const chunk = await (async () => {
+      const result = vk.readBuffer(x);
+      const stream = new ReadableStream({ type: 'bytes', start: (controller) => controller.enqueue(new Uint8Array(result.buffer)) });
+      const { value } = await stream.getReader().read();
+      assert.equal(result.buffer.byteLength, 0, 'the result has lost it');
+      assert.ok(vk.getAllocatorStats().readbackLeasedBytes > 0, 'it was lent');
+      vk.readBuffer(x); // the addon looks
+      return value;
+    })();
+    vk.fillBuffer(x, 4 * n, 7);
+    for (let i = 0; i < 20; i++) {
+      gc();
+      await new Promise((done) => setImmediate(done));
+      vk.readBuffer(x);
+    }
+    const kept = new Uint32Array(chunk.buffer, chunk.byteOffset, n).every((word, i) => word === i);
+    process.stdout.write(JSON.stringify(kept));
+  `, { env: { HELIOS_TEST_STAGED: '1' } });
+  assert.equal(right, true);
+});
+
 test('many results held at once, more than any ring', () => {
   const n = 1 << 16;
   const count = scaled(400); // 100 MiB

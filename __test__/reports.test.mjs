@@ -220,6 +220,28 @@ test('a NaN out of a kernel, out of a graph and into a promise; a buffer that is
   `, { env: { HELIOS_REPORT_DIR: '0' } });
 });
 
+test('an upload in pieces is looked at when it is whole, and a write right before a launch when it is done', async () => {
+  await childJson(`
+    init();
+    const n = 6 << 20;
+    const large = bufferOf(new Uint32Array(n).fill(0x7fc00000), 0);
+    const small = bufferOf(new Uint32Array(64).fill(0x7fc00000), 0);
+    const other = bufferOf(ramp(64), 0);
+    vk.graphBegin();
+    vk.dispatch(pipelineOf(programs.increment), [other], 1, 1, 1, Uint32Array.of(64, 1));
+    const graph = vk.graphEnd();
+    vk.waitIdle();
+    vk.watchNan(large);
+    vk.watchNan(small);
+    vk.uploadAsync(large, new Uint32Array(n));
+    vk.fillBuffer(small, 256, 0);
+    vk.waitTimeline(vk.graphLaunch(graph));
+    vk.waitIdle();
+    vk.uploadAsync(large, Uint32Array.of(0x7fc00000), 4 * (n - 1));
+    assert.throws(() => vk.waitIdle(), { code: 'ERR_HELIOS_NAN' });
+  `, { env: { HELIOS_REPORT_DIR: '0' } });
+});
+
 test('watchNan: wrong arguments are named', () => {
   const buffer = bufferOf(ramp(16), 0);
   throws(() => vk.watchNan(987654), INVALID_HANDLE, [987654]);

@@ -4,8 +4,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-#[cfg(unix)]
-use std::sync::Once;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -52,23 +50,22 @@ static QUEUE: Mutex<Queue> = Mutex::new(Queue {
     exiting: false,
 });
 static WAKE: Condvar = Condvar::new();
-#[cfg(unix)]
-static AT_EXIT: Once = Once::new();
 
 /// Makes sure that the thread runs. Called before the work is recorded that [`when`] waits for, so
 /// that nothing is left to fail afterwards.
 pub fn start() -> Result<()> {
-    #[cfg(unix)]
-    AT_EXIT.call_once(|| {
-        // SAFETY: `leave_driver` may run at any time after this. Handlers run last in, first out:
-        // it comes before those of the driver, which is loaded by now.
-        unsafe { libc::atexit(leave_driver) };
-    });
     let mut queue = QUEUE.lock();
     if queue.exiting {
         return Err(Error::Aborted("the process is ending".to_owned()));
     }
     if queue.thread.is_none() {
+        // Again with each thread, as the driver may be another. Handlers run last in, first out: this
+        // one comes before those of the driver, which is loaded by now.
+        #[cfg(unix)]
+        // SAFETY: `leave_driver` may run at any time after this, and more than once.
+        unsafe {
+            libc::atexit(leave_driver)
+        };
         let thread = std::thread::Builder::new()
             .name("helios completion".to_owned())
             .spawn(run)

@@ -106,7 +106,7 @@ pub struct Context {
     /// Hazards inside the graph being recorded; its epochs never repeat.
     graph_tracker: Tracker,
     recording: Option<graph::Recording>,
-    /// Queries of failed waits, kept until the device is idle.
+    /// Queries of failed waits, kept until the context goes.
     abandoned: Vec<execute::Queries>,
     pub timeline: Arc<Timeline>,
     pub memory: Arc<Memory>,
@@ -194,7 +194,7 @@ impl Context {
         let slots = number("HELIOS_RING_SLOTS").map_or(SLOTS, |n| (n as usize).clamp(1, 64));
         // A software device computes on the cores that a thread would take. Validation messages are
         // errors of the call that they are about.
-        let software = device.snapshot.device_type == ash::vk::PhysicalDeviceType::CPU;
+        let software = device.is_cpu();
         if software {
             leave::at_exit(&device);
         }
@@ -347,7 +347,9 @@ impl Context {
     /// Submits the open commands and then `more`. `here`: see [`Recorder::record_here`].
     fn submit(&mut self, more: Option<ash::vk::CommandBuffer>, here: bool) -> Result<()> {
         if !self.watches.is_empty() {
-            self.check_watched()?;
+            // The call's own work is in the stream by now.
+            let checked = self.check_watched();
+            self.whole(false, checked)?;
         }
         let start = self.timing.start(Phase::Submit);
         let value = self.assign();
@@ -508,6 +510,7 @@ impl Context {
     }
 
     pub fn set_name(&mut self, handle: i32, kind: NameKind, name: String) -> Result<()> {
+        self.device.check_alive()?;
         match kind {
             NameKind::Buffer => {
                 let slot = self.buffer_slot("handle", handle)?;
@@ -557,6 +560,8 @@ impl Context {
         if let Some(upload) = self.upload.take() {
             upload.release(&self.memory);
         }
+        // A result that JS still holds keeps the memory's books, not what lies idle.
+        self.memory.trim();
         self.readback.close();
         if let Some(factory) = self.factory.take() {
             for pipeline in self.pipelines.drain() {

@@ -680,6 +680,11 @@ impl Device {
         self.loss.check().map_err(|error| self.observe(error))
     }
 
+    /// Whether it computes on the host's processors.
+    pub fn is_cpu(&self) -> bool {
+        self.snapshot.device_type == vk::PhysicalDeviceType::CPU
+    }
+
     pub fn check_alive(&self) -> Result<()> {
         if self.lost() {
             let cause = self.cause.get().map_or("", String::as_str);

@@ -605,6 +605,15 @@ pub fn ended(commands: vk::CommandBuffer, probe: Probe, once: bool) -> Option<Ar
     }
 }
 
+/// The command buffer goes: another may get its handle.
+pub fn forget(commands: vk::CommandBuffer) {
+    if on()
+        && let Some(session) = SESSION.lock().as_mut()
+    {
+        session.graphs.remove(&commands);
+    }
+}
+
 /// The timestamps that a graph writes, if it was recorded under this profile.
 pub fn graph(commands: vk::CommandBuffer) -> Option<Arc<Probe>> {
     SESSION.lock().as_ref()?.graphs.get(&commands).cloned()

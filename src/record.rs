@@ -50,12 +50,10 @@ pub struct Encoder {
     kept: Option<Arc<Probe>>,
 }
 
-// SAFETY: the raw handles are used by one thread at a time, under the context's lock.
-unsafe impl Send for Encoder {}
-
 impl Drop for Encoder {
     fn drop(&mut self) {
         self.device.blackbox.forget(self.raw);
+        profile::forget(self.raw);
     }
 }
 
@@ -241,7 +239,7 @@ impl Encoder {
             if let Some(kept) = self.push.get_mut(..push.len()) {
                 kept.copy_from_slice(push);
             }
-            // SAFETY: the layout has a compute range of exactly `push.len()` bytes.
+            // SAFETY: the layout has a compute range of at least `push.len()` bytes.
             unsafe {
                 device.cmd_push_constants(
                     self.raw,

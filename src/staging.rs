@@ -302,7 +302,14 @@ impl Lease {
     /// device is destroyed.
     pub fn abandon(mut self) {
         if let Some(resource) = self.resource.take() {
-            self.pool.blocks.lock().abandoned.push(resource);
+            let mut blocks = self.pool.blocks.lock();
+            if blocks.closed {
+                // The device was drained meanwhile.
+                drop(blocks);
+                self.pool.take_back(resource);
+            } else {
+                blocks.abandoned.push(resource);
+            }
         }
     }
 }

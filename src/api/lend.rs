@@ -152,6 +152,13 @@ pub fn lend(env: sys::napi_env, lease: Lease) -> Result<sys::napi_value, Lease> 
     Ok(buffer)
 }
 
+fn is_detached(env: sys::napi_env, buffer: sys::napi_value) -> bool {
+    let mut detached = false;
+    // SAFETY: the value is of `env`. If it fails the answer stays.
+    unsafe { sys::napi_is_detached_arraybuffer(env, buffer, &mut detached) };
+    detached
+}
+
 fn adjust(env: sys::napi_env, bytes: i64) {
     let mut total = 0;
     // SAFETY: `env` is live.
@@ -210,6 +217,13 @@ pub fn reclaim(env: sys::napi_env) {
                 // SAFETY: as above; it is not used again.
                 unsafe { sys::napi_delete_reference(env, reference) };
                 drop(shared.lock().take());
+                continue;
+            }
+            if is_detached(env, value) {
+                // Its memory has moved to another ArrayBuffer (byte streams do that): the runtime
+                // alone knows when that one goes, and calls `release`.
+                // SAFETY: as above; it is not used again.
+                unsafe { sys::napi_delete_reference(env, reference) };
                 continue;
             }
             lent.push_back((reference, shared));

@@ -641,11 +641,12 @@ pub fn read_into(env: &Env, buffer: Arg, target: Arg, byte_offset: Arg) -> napi:
                 })
             }
             Read::Staged { lease, value } => {
-                if let Err(error) = timeline.wait(value).and_then(|()| account(start)) {
+                if let Err(error) = timeline.wait(value) {
                     // The device may still write there: the block is not reused.
                     lease.abandon();
                     return Err(error);
                 }
+                account(start)?;
                 if bytes > 0 {
                     // SAFETY: the lease holds as many bytes as the target, written by the device;
                     // lent memory is another block.

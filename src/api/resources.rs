@@ -181,12 +181,12 @@ pub(super) fn read_bytes(
         }
         Read::Staged { lease, value } => {
             let start = Instant::now();
-            let waited = timeline.wait(value);
-            if let Err(error) = waited.and_then(|()| account(start)) {
+            if let Err(error) = timeline.wait(value) {
                 // The device may still write there: the block is not reused.
                 lease.abandon();
                 return Err(error);
             }
+            account(start)?;
             hand_over(env, lease)
         }
     }

@@ -13,6 +13,10 @@ use crate::hazard::{Access, Stage, Stages};
 use crate::record::Bindings;
 use crate::timing::Phase;
 
+/// Dispatches that one command buffer may hold where a call asks for all of them in one, timed or in a
+/// graph. Lavapipe of Mesa 26.1.6 crashes at 65,536.
+const MOST_DISPATCHES: u32 = 16_384;
+
 /// GPU times of a profiled list.
 pub struct Profile {
     pub timeline: u64,
@@ -218,7 +222,9 @@ impl Context {
             ));
         }
         for (i, (&handle, slot)) in buffers.iter().zip(slots).enumerate() {
-            *slot = self.buffer_slot(&format!("buffers[{i}]"), handle)?;
+            let known = self.buffers.slot(handle);
+            *slot =
+                known.ok_or_else(|| Error::handle(format!("buffers[{i}]"), "buffer", handle))?;
         }
         let limits = self.device.snapshot.limits.max_compute_work_group_count;
         for axis in 0..3 {
@@ -262,10 +268,18 @@ impl Context {
 
     /// Makes ready for a dispatch of each of the pipelines, in the stream or in the graph that this
     /// thread is recording. A failure has changed nothing.
-    pub(super) fn ready(&mut self, pipelines: impl Iterator<Item = u32>) -> Result<()> {
+    pub(super) fn ready(&mut self, pipelines: impl ExactSizeIterator<Item = u32>) -> Result<()> {
         let in_graph = self.recording_here();
-        if !in_graph {
-            self.open()?;
+        match &self.recording {
+            Some(recording) if in_graph => {
+                let total = recording.dispatches + pipelines.len() as u64;
+                if self.device.is_cpu() && total > u64::from(MOST_DISPATCHES) {
+                    return Err(Error::Batch(format!(
+                        "a graph holds at most {MOST_DISPATCHES} dispatches on a CPU device, not {total}"
+                    )));
+                }
+            }
+            _ => self.open()?,
         }
         if !self.binds_sets || (self.recorder.threaded() && !in_graph) {
             return Ok(());
@@ -289,6 +303,16 @@ impl Context {
             }
         }
         Ok(())
+    }
+
+    /// In the middle of a call: submits the open command buffer and goes on in the next, if it holds so
+    /// many dispatches.
+    fn next_if_long(&mut self, most: u32) -> Result<()> {
+        if self.open_dispatches < most || self.recording_here() {
+            return Ok(());
+        }
+        let next = self.flush().and_then(|_| self.open());
+        self.whole(false, next)
     }
 
     fn flush_if_long(&mut self) -> Result<()> {
@@ -330,9 +354,12 @@ impl Context {
     ) -> Result<()> {
         let start = self.timing.start(Phase::Record);
         // Those that go into the command buffer at hand.
-        let most = self.flush_dispatches.saturating_sub(self.open_dispatches);
-        let first = batch.dispatches.iter().map(|dispatch| dispatch.pipeline);
-        self.ready(first.take(most as usize))?;
+        let most = match self.recording_here() || timestamps.is_some() {
+            true => usize::MAX,
+            false => self.flush_dispatches.saturating_sub(self.open_dispatches) as usize,
+        };
+        let pipelines = batch.dispatches.iter().map(|dispatch| dispatch.pipeline);
+        self.ready(pipelines.clone().take(most))?;
         for (i, dispatch) in batch.dispatches.iter().enumerate() {
             let recorded = self.record(
                 dispatch.pipeline,
@@ -342,14 +369,19 @@ impl Context {
             );
             self.whole(i == 0, recorded)?;
             match timestamps {
-                Some(pool) => self
-                    .recorder
-                    .commands
-                    .timestamp(pool.as_raw(), i as u32 + 1),
+                Some(pool) => {
+                    self.recorder
+                        .commands
+                        .timestamp(pool.as_raw(), i as u32 + 1);
+                    self.next_if_long(MOST_DISPATCHES)?;
+                }
                 None if self.open_dispatches >= self.flush_dispatches => {
                     self.flush()?;
-                    let opened = self.open();
-                    self.whole(false, opened)?;
+                    let rest = pipelines.clone().skip(i + 1);
+                    if rest.len() > 0 {
+                        let made = self.ready(rest.take(self.flush_dispatches as usize));
+                        self.whole(false, made)?;
+                    }
                 }
                 None => {}
             }
@@ -475,7 +507,9 @@ impl Context {
                 self.recorder.commands.timestamp(pool, 0);
             }
             let one = self.record(slot, &slots[..count], groups, push);
-            recorded = self.whole(run == 0, one);
+            recorded = self
+                .whole(run == 0, one)
+                .and_then(|()| self.next_if_long(MOST_DISPATCHES));
             if recorded.is_err() {
                 break;
             }
@@ -568,11 +602,17 @@ impl Context {
         }
         let stride = dgc.stride() as usize;
         let push_bytes = dgc.push_bytes as usize;
-        let commands = std::sync::Arc::clone(&dgc.commands);
-        // SAFETY: JS writes these bytes on the thread that is in this call.
-        let bytes = unsafe {
-            std::slice::from_raw_parts(commands.as_ptr().cast::<u8>(), count as usize * stride)
-        };
+        // What is checked is what is recorded: another worker may write there meanwhile.
+        let mut bytes = vec![0u8; count as usize * stride];
+        // SAFETY: the sequences are as long as that at least. Bytes that another worker writes during
+        // the copy come out as anything, which is checked below.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                dgc.commands.as_ptr().cast::<u8>(),
+                bytes.as_mut_ptr(),
+                bytes.len(),
+            );
+        }
         let limits = self.device.snapshot.limits.max_compute_work_group_count;
         let groups = |sequence: &[u8]| {
             let word = |i: usize| {
@@ -598,11 +638,12 @@ impl Context {
                 }
             }
         }
-        self.ready(std::iter::empty())?;
+        self.ready(std::iter::repeat_n(slot, count as usize))?;
         for sequence in bytes.chunks_exact(stride) {
             self.record(slot, &[], groups(sequence), &sequence[..push_bytes])?;
+            self.next_if_long(self.flush_dispatches)?;
         }
-        self.flush_if_long()
+        Ok(())
     }
 
     /// Runs a list of 28-byte operations through the pipeline of `dgcSetup`.
@@ -622,7 +663,7 @@ impl Context {
         let mut ops = std::mem::take(&mut self.dgc_ops);
         let decoded = decode::decode_dgc(bytes, count, &self.view(), &mut ops);
         let result = decoded.map_err(Error::from).and_then(|()| {
-            self.ready(std::iter::empty())?;
+            self.ready(std::iter::repeat_n(slot, ops.len()))?;
             for op in &ops {
                 let mut push = [0u8; 32];
                 for (at, slot) in [(0, op.a), (8, op.b), (16, op.c)] {
@@ -644,8 +685,9 @@ impl Context {
                         _ => buffer.last_use = value,
                     }
                 }
+                self.next_if_long(self.flush_dispatches)?;
             }
-            self.flush_if_long()
+            Ok(())
         });
         ops.clear();
         self.dgc_ops = ops;

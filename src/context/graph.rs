@@ -178,8 +178,6 @@ impl Context {
         };
         let commands = graph.slot.encoder.raw;
         let (dispatches, barriers) = (graph.dispatches, graph.barriers);
-        // The graph begins with a barrier, so what was recorded before it is ordered.
-        let _ = self.tracker.barrier();
         let measured = if profile::on() {
             self.measure_graph(commands)?
         } else {
@@ -188,6 +186,9 @@ impl Context {
         self.submit(Some(commands), false)?;
         let mut value = self.submitted;
         self.touched_everything(value);
+        if let Some(graph) = self.graphs.at_mut(slot) {
+            graph.last_launch = value;
+        }
         if let Some(measured) = measured {
             self.measured_graph(handle, measured)?;
         }
@@ -196,10 +197,8 @@ impl Context {
             self.watches.touched();
             let opened = self.open();
             self.whole(false, opened)?;
-            value = self.flush()?;
-        }
-        if let Some(graph) = self.graphs.at_mut(slot) {
-            graph.last_launch = value;
+            let flushed = self.flush();
+            value = self.whole(false, flushed)?;
         }
         self.stats.graph_launches += 1;
         self.stats.dispatches += dispatches;

@@ -119,13 +119,15 @@ impl Context {
             .and_then(|()| self.copy_timestamps(profile::to_copy(None)))
             .and_then(|()| self.drain());
         let before = self.profile.take();
+        if let Some(before) = &before {
+            self.timing.enabled = before.timing;
+        }
         if let Err(error) = drained {
             profile::abandon(&self.device);
             return Err(error);
         }
         let report = profile::stop()?;
         let before = before.ok_or_else(|| Error::Internal("a profile without start".to_owned()))?;
-        self.timing.enabled = before.timing;
         let mut phases = serde_json::Map::new();
         for (phase, name) in PHASES {
             let (now, then) = (
@@ -179,7 +181,7 @@ impl Context {
     /// Copies the timestamps of graph launches into blocks of their own, in order with the rest.
     fn copy_timestamps(&mut self, launches: Vec<(Arc<Probe>, u64)>) -> Result<()> {
         for (probe, work) in launches {
-            let lease = self.readback.lease(probe.bytes().max(8))?;
+            let lease = self.lease(probe.bytes().max(8))?;
             self.open()?;
             let value = self.pending_value();
             let commands = &mut self.recorder.commands;

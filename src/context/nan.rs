@@ -32,7 +32,7 @@ pub(super) struct Watches {
     list: Vec<Watch>,
     pipeline: Option<i32>,
     /// Kept from being looked at while it is itself at work.
-    busy: bool,
+    pub(super) busy: bool,
 }
 
 impl Watches {
@@ -78,9 +78,14 @@ impl Context {
         self.set_name(found, super::NameKind::Buffer, format!("{SHADER} result"))?;
         let mut empty = [0u8; 8];
         empty[4..].fill(0xff);
-        self.upload(found, &empty, 0, false)?;
         // What was written before is not looked at.
-        self.flush()?;
+        let begun = self
+            .upload(found, &empty, 0, false)
+            .and_then(|_| self.flush());
+        if let Err(error) = begun {
+            let _ = self.destroy_buffer(found);
+            return Err(error);
+        }
         // Never that of an earlier device's watch.
         static LAST: AtomicU64 = AtomicU64::new(0);
         let id = LAST.fetch_add(1, Ordering::Relaxed) + 1;

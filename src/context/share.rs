@@ -11,7 +11,8 @@ impl Context {
     pub fn create_exportable(&mut self, bytes: u64) -> Result<i32> {
         self.device.check_alive()?;
         self.check_size("byteLength", bytes)?;
-        self.share()?;
+        // What was recorded without a barrier goes first.
+        self.flush()?;
         let resource = match self.memory.create_exportable(bytes) {
             Err(Error::OutOfMemory { .. }) => {
                 self.relieve()?;
@@ -19,6 +20,7 @@ impl Context {
             }
             other => other,
         }?;
+        self.shares = true;
         self.adopt(Arc::new(resource), bytes, false)
     }
 
@@ -27,17 +29,10 @@ impl Context {
     pub fn import_buffer(&mut self, fd: i32, size: u64) -> Result<i32> {
         self.device.check_alive()?;
         self.check_size("size", size)?;
-        self.share()?;
-        let resource = self.memory.import(fd, size)?;
-        self.adopt(Arc::new(resource), size, false)
-    }
-
-    /// From now on every submission begins with a barrier (see `open`); what was recorded without
-    /// one goes first.
-    fn share(&mut self) -> Result<()> {
         self.flush()?;
+        let resource = self.memory.import(fd, size)?;
         self.shares = true;
-        Ok(())
+        self.adopt(Arc::new(resource), size, false)
     }
 
     /// A new file descriptor for the buffer's memory, the caller's to close.

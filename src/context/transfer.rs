@@ -124,37 +124,25 @@ impl Context {
         self.device.check_alive()?;
         let slot = self.buffer_slot("handle", handle)?;
         self.check_range(slot, "data", offset, data.len() as u64)?;
-        self.stats.uploads += 1;
-        self.stats.upload_bytes += data.len() as u64;
         if self.recording_here() {
-            return self.upload_fixed(slot, data, offset).map(|()| 0);
+            self.upload_fixed(slot, data, offset)?;
+            self.count_upload(data);
+            return Ok(0);
         }
         let start = self.timing.start(Phase::Upload);
         if !own_value && self.upload_direct(slot, data, offset) {
+            self.count_upload(data);
             self.timing.end(start);
             return Ok(0);
         }
         if !data.is_empty() {
-            let [(target, start)] = self.transfer([(slot, Access::WRITE)])?;
-            let mut done = start + offset;
-            for chunk in data.chunks(UPLOAD_CHUNK as usize) {
-                // Staging may have submitted the open commands to free space, and a new command
-                // buffer may forget what the device has finished: this piece is noted in any case.
-                let staged = self.stage(chunk);
-                let first = done == start + offset;
-                let (source, at) = self.whole(first, staged)?;
-                let opened = self.open();
-                self.whole(first, opened)?;
-                self.note_upload(slot);
-                let bytes = chunk.len() as u64;
-                self.add_copy(source, at, target, done, bytes)?;
-                done += chunk.len() as u64;
-                self.open_uploads += chunk.len() as u64;
-                if self.open_uploads >= FLUSH_UPLOADS {
-                    self.flush()?;
-                }
-            }
+            // What is watched is looked at when all pieces are there.
+            let busy = std::mem::replace(&mut self.watches.busy, true);
+            let staged = self.upload_pieces(slot, data, offset);
+            self.watches.busy = busy;
+            staged?;
         }
+        self.count_upload(data);
         self.timing.end(start);
         if self.blocking_uploads {
             self.drain()?;
@@ -162,11 +150,40 @@ impl Context {
         if !own_value {
             return Ok(0);
         }
-        if self.submitted == self.last && !self.open {
+        if self.submitted == self.last && !self.open && !data.is_empty() {
             // Just submitted: that value is this call's.
             return Ok(self.submitted);
         }
         Ok(self.assign())
+    }
+
+    fn count_upload(&mut self, data: &[u8]) {
+        self.stats.uploads += 1;
+        self.stats.upload_bytes += data.len() as u64;
+    }
+
+    /// Copies `data` through the upload ring.
+    fn upload_pieces(&mut self, slot: u32, data: &[u8], offset: u64) -> Result<()> {
+        let [(target, start)] = self.transfer([(slot, Access::WRITE)])?;
+        let mut done = start + offset;
+        for chunk in data.chunks(UPLOAD_CHUNK as usize) {
+            // Staging may have submitted the open commands to free space, and a new command
+            // buffer may forget what the device has finished: this piece is noted in any case.
+            let staged = self.stage(chunk);
+            let first = done == start + offset;
+            let (source, at) = self.whole(first, staged)?;
+            let opened = self.open();
+            self.whole(first, opened)?;
+            self.note_upload(slot);
+            let bytes = chunk.len() as u64;
+            self.add_copy(source, at, target, done, bytes)?;
+            done += chunk.len() as u64;
+            self.open_uploads += chunk.len() as u64;
+            if self.open_uploads >= FLUSH_UPLOADS {
+                self.flush()?;
+            }
+        }
+        Ok(())
     }
 
     /// Notes one piece of an upload. Pieces do not overlap, so they need no barrier between them.
@@ -366,9 +383,11 @@ impl Context {
                 self.flush_here()?;
             }
             self.stats.direct_reads += 1;
+            self.count_read(bytes);
             return Ok(Read::Direct { value });
         }
         let lease = self.copy_out(slot, offset, bytes)?;
+        self.count_read(bytes);
         let value = self.flush_here()?;
         Ok(Read::Staged { lease, value })
     }
@@ -379,11 +398,17 @@ impl Context {
     pub fn read_staged(&mut self, handle: i32, offset: u64, bytes: u64) -> Result<(Lease, u64)> {
         let slot = self.check_read("buffer", handle, offset, bytes)?;
         let lease = self.copy_out(slot, offset, bytes)?;
+        self.count_read(bytes);
         let value = self.flush()?;
         Ok((lease, value))
     }
 
-    /// The slot of a buffer that may be read now; counts the read.
+    fn count_read(&mut self, bytes: u64) {
+        self.stats.reads += 1;
+        self.stats.read_bytes += bytes;
+    }
+
+    /// The slot of a buffer that may be read now.
     fn check_read(&mut self, argument: &str, handle: i32, offset: u64, bytes: u64) -> Result<u32> {
         self.device.check_alive()?;
         let slot = self.buffer_slot(argument, handle)?;
@@ -393,8 +418,6 @@ impl Context {
                 "a graph is being recorded: its results exist only after graphLaunch".to_owned(),
             ));
         }
-        self.stats.reads += 1;
-        self.stats.read_bytes += bytes;
         Ok(slot)
     }
 
@@ -411,7 +434,7 @@ impl Context {
         Ok(lease)
     }
 
-    fn lease(&mut self, bytes: u64) -> Result<Lease> {
+    pub(super) fn lease(&mut self, bytes: u64) -> Result<Lease> {
         match self.readback.lease(bytes) {
             Err(Error::OutOfMemory { .. }) => {
                 self.readback.trim();
@@ -435,12 +458,17 @@ impl Context {
     ) -> Result<()> {
         let slot = self.buffer_slot("handle", handle)?;
         self.check_range(slot, "byteLength", offset, bytes)?;
+        if !self.idle(slot) {
+            // Another worker has given it work since: the read takes its place behind that.
+            let value = self.flush_here()?;
+            self.wait(value)?;
+        }
         let start = self.timing.start(Phase::ReadCopy);
         let Some(mapped) = self.buffers.at(slot).and_then(|b| b.mapped) else {
             return Err(Error::Internal("the buffer is not mapped".to_owned()));
         };
-        // SAFETY: the range was checked; the caller vouches for `target`; the device has finished
-        // writing, or another worker races with itself.
+        // SAFETY: the range was checked; the caller vouches for `target`; the device has finished with
+        // the buffer, and gets no work while this call holds the context.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 mapped.as_ptr().add(offset as usize),
