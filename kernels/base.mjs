@@ -130,6 +130,7 @@ export function tensor(kernel, name, tensor) {
  * @returns {{ width: 4 | 2 | 1, suffix: '' | '_narrow' }}
  */
 export function accessWidth(kernel, types, sizes) {
+  types.forEach(bytesOf);
   const values = Object.entries(sizes);
   if (values.every(([, value]) => value % 4 === 0)) return { width: 4, suffix: '' };
   if (types.every((type) => bytesOf(type) === 4)) return { width: 1, suffix: '_narrow' };
