@@ -162,6 +162,14 @@ export function typePair(kernel, from, to) {
   return from === to ? from : `${from}_${to}`;
 }
 
+/**
+ * Throws where a tensor does not end within what kernels index.
+ * @param {string} kernel @param {string} name @param {number} end the element past its last one
+ */
+export function reach(kernel, name, end) {
+  if (end > MAX_ELEMENTS) throw new RangeError(`${kernel}: ${name} reaches element ${end}, past ${MAX_ELEMENTS}`);
+}
+
 /** @param {unknown} value */
 function describe(value) {
   return typeof value === 'object' ? JSON.stringify(value) : String(value);

@@ -228,6 +228,17 @@ test('a split product keeps to its place in a workspace of the caller', () => {
   for (const handle of [a, b]) vk.destroyBuffer(handle);
 });
 
+test('the workspace of split products is given back, and a smaller one before it', () => {
+  const own = new KernelContext(vk);
+  const { matmul } = matmulKernels(own);
+  const plan = { kernel: /** @type {const} */ ('f32'), bm: 32, bn: 32, bk: 16, tm: 4, tn: 4, lx: 8, splits: 3 };
+  const handles = [32, 320].map((m) => matmul({ a: 0, b: 0, c: 0, m, n: 64, k: 200, plan })[0].buffers[4]);
+  assert.notEqual(handles[0], handles[1]);
+  for (const handle of handles) vk.readBuffer(handle);
+  own.releaseWorkspaces();
+  for (const handle of handles) assert.throws(() => vk.readBuffer(handle));
+});
+
 test('bad arguments name what is wrong', () => {
   const good = { a: 0, b: 0, c: 0, m: 4, n: 4, k: 4 };
   assert.throws(() => kernels.matmul({ ...good, m: 0 }), /matmul: m must be in/);
@@ -237,6 +248,18 @@ test('bad arguments name what is wrong', () => {
   assert.throws(() => kernels.matmul(/** @type {any} */ ({ ...good, precision: 'tf32' })), /precision must be/);
   assert.throws(() => kernels.matmul(/** @type {any} */ ({ ...good, activation: 'relu' })), /activation must be/);
   assert.throws(() => kernels.matmul({ ...good, aType: 'f16', precision: 'f32' }), /cannot read A as f16/);
+  const far = { buffer: 0, offset: 0xf0000000 };
+  for (const name of ['a', 'b', 'c', 'bias', 'residual']) {
+    assert.throws(() => kernels.matmul({ ...good, [name]: far }), { name: 'RangeError', message: new RegExp(`^matmul: ${name} reaches element`) });
+  }
+  assert.throws(() => kernels.matmul({ ...good, residual: 0, batch: 3, strideR: 0x80000000 }), /matmul: residual reaches element 4294967312/);
+  for (const precision of /** @type {const} */ (['f16', 'bf16'])) {
+    if (!kernels.matmulSupports(precision)) continue;
+    assert.throws(() => kernels.matmul({ ...good, precision, half: far }), /matmul: half reaches element/);
+    assert.throws(() => kernels.matmul({ ...good, precision, half: 0, batch: 2, strideH: 0xf0000000 }), /matmul: half reaches element/);
+  }
+  const split = { kernel: /** @type {const} */ ('f32'), bm: 32, bn: 32, bk: 16, tm: 4, tn: 4, lx: 8, splits: 3 };
+  assert.throws(() => kernels.matmul({ ...good, k: 64, plan: split, workspace: far }), /matmul: workspace reaches element/);
   assert.throws(() => kernels.matmul({ ...good, half: 1 }), /second output needs/);
   assert.throws(() => kernels.matmul({ ...good, plan: { kernel: 'f32', bm: 30, bn: 30, bk: 8, tm: 4, tn: 4, lx: 8 } }), /cannot run/);
 });
