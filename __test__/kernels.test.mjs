@@ -101,6 +101,7 @@ test('arguments that are wrong are named', () => {
   const kernels = createKernels(fake());
   const norm = { x: 1, y: 2, weight: 3, stats: 4, rows: 2, columns: 8 };
   const bad = /** @type {any} */ ({ ...norm });
+  const f64 = /** @type {any} */ ('f64');
   assert.throws(() => kernels.rmsNormForward({ ...norm, rows: 1.5 }), /rmsNormForward: rows must be an integer, got 1.5/);
   assert.throws(() => kernels.rmsNormForward({ ...norm, columns: 0 }), /columns must be in \[1, 4026531840\], got 0/);
   assert.throws(() => kernels.rmsNormForward({ ...norm, rows: 2 ** 20, columns: 2 ** 12 }), /rows \* columns must be in .*, got 4294967296/);
@@ -114,11 +115,25 @@ test('arguments that are wrong are named', () => {
   assert.throws(() => kernels.activationForward(/** @type {any} */ ({ x: 1, y: 2, count: 4, activation: 'swish' })), /activation must be one of identity/);
   assert.throws(() => kernels.dropout({ x: 1, y: 2, random: 3, count: 4, p: 1 }), /p must be in \[0, 1\), got 1/);
   assert.throws(() => kernels.binary({ a: 1, b: 2, y: 3, count: 8, period: 3 }), /period must divide count/);
+  assert.throws(() => kernels.binary({ a: 1, b: 2, y: 3, count: 8, period: 1, type: 'bf16' }), /period must be even for bf16, got 1/);
+  assert.throws(() => kernels.binary({ a: 1, b: 2, y: 3, count: 8, type: f64 }), /unknown element type f64/);
+  assert.throws(() => kernels.unary({ x: 1, y: 2, count: 8, type: f64 }), /unknown element type f64/);
+  assert.throws(() => kernels.softmaxForward({ x: 1, y: 2, rows: 2, columns: 8, type: f64 }), /unknown element type f64/);
+  for (const type of /** @type {const} */ ([undefined, 'bf16', 'u32'])) {
+    assert.throws(() => kernels.fill(/** @type {any} */ ({ y: 1, count: 8, type })), /fill: value must be a number, got undefined/);
+  }
   assert.throws(() => kernels.broadcast({ a: 1, b: 2, y: 3, shape: [1, 2, 3, 4, 5] }), /one to four sizes/);
   assert.throws(() => kernels.broadcast({ a: 1, b: 2, y: 3, shape: [4], yStrides: [0] }), /yStrides\[0\] is 0 over 4 elements/);
   assert.throws(() => kernels.crossEntropy({ logits: 1, targets: 2, loss: 3, rows: 1, columns: 8, rowStride: 4 }), /rowStride must be in \[8/);
   assert.throws(() => optimizerState({ rate: 1, beta1: 1 }), /beta1 must be in \(0, 1\), got 1/);
   assert.throws(() => optimizerState({ rate: 1, warmup: 5, total: 5 }), /total must be 0 or more than warmup/);
+  for (const seed of [1.5, NaN, /** @type {any} */ ('1')]) {
+    assert.throws(() => optimizerState({ rate: 1, seed }), /optimizerState: seed must be an integer, got/);
+  }
+  const adam = { parameters: 1, first: 2, second: 3, gradient: 4, state: 5, count: 8, copy: 6 };
+  assert.throws(() => kernels.adamw(adam), /adamw: copyType must be f16 or bf16, got undefined/);
+  assert.throws(() => kernels.adamw(/** @type {any} */ ({ ...adam, copyType: 'f32' })), /copyType must be f16 or bf16, got f32/);
+  assert.throws(() => ropeTable({ positions: 4, headSize: 3 }), /ropeTable: headSize must be even, got 3/);
   assert.throws(() => createKernels({}), /expected the helios-vk native module/);
 });
 
@@ -126,6 +141,7 @@ test('the widest access that sizes and types allow', () => {
   assert.equal(accessWidth('k', ['f32'], { a: 8, b: 4 }).width, 4);
   assert.equal(accessWidth('k', ['f32'], { a: 8, b: 6 }).width, 1);
   assert.equal(accessWidth('k', ['f32', 'f16'], { a: 8, b: 6 }).width, 2);
+  assert.throws(() => accessWidth('k', [/** @type {any} */ ('f64')], { a: 8 }), /unknown element type f64/);
   assert.throws(() => accessWidth('k', ['bf16'], { a: 8, b: 5 }), /k: b must be even for bf16, got 5/);
 });
 

@@ -8,7 +8,7 @@
 // which needs a driver that lays accumulators and operands out alike (asked once, by a kernel of its own); the
 // `scratch` kernels pass them through shared memory and need nothing of the kind.
 
-import { ceilDiv, finite, integer, pushConstants, tensor } from './base.mjs';
+import { ceilDiv, finite, integer, pushConstants, reach, tensor } from './base.mjs';
 import { coopShapes } from './matmul.mjs';
 
 /** @typedef {import('./base.mjs').Tensor} Tensor */
@@ -131,8 +131,6 @@ export function attentionKernels(context) {
   const shared = info.maxComputeSharedMemorySize;
   const maxThreads = info.maxComputeWorkGroupInvocations;
   const subgroup = info.subgroupSize;
-  /** @type {{ handle: number, floats: number } | undefined} */
-  let ownDelta;
 
   /** Instructions that the matrix-unit kernels can use for this head size. */
   const usable = (/** @type {'f16' | 'bf16'} */ half, /** @type {number} */ d) =>
@@ -147,7 +145,7 @@ export function attentionKernels(context) {
     try {
       context.vk.fillBuffer(buffer, words * 4, 0xffffffff); // what is not written fits no map
       const { pipeline, push: bytes } = context.dispatch(`attention_layout_${half}`, {
-        buffers: [buffer], writes: 1, groups: 1, push: pushConstants([slots]), specialization: [subgroup, m, n, k], ...subgroupOptions(),
+        buffers: [buffer], writes: 1, groups: 1, push: pushConstants([slots]), specialization: [subgroup, m, n, k], ...context.wholeSubgroups,
       });
       context.vk.dispatch(pipeline, [buffer], 1, 1, 1, bytes);
       const found = new Uint32Array(context.vk.readBuffer(buffer).buffer);
@@ -295,6 +293,10 @@ export function attentionKernels(context) {
     const rowOut = integer(kernel, 'rowOut', args.rowOut ?? width, width);
     aligned(kernel, type, { 'q offset': q.offset, 'k offset': k.offset, 'v offset': v.offset, rowQkv });
     aligned(kernel, outType, { 'out offset': out.offset, rowOut });
+    const extent = { batch, tokens, width };
+    rowsWithin(kernel, extent, rowQkv, fused ? { qkv: v } : { q, k, v });
+    rowsWithin(kernel, extent, rowOut, { out });
+    reach(kernel, 'logSumExp', lse.offset + batch * heads * tokens);
     const scale = finite(kernel, 'scale', args.scale ?? 1 / Math.sqrt(headSize));
     return {
       tokens, heads, headSize, batch, type, outType, precision, width, fused, q, k, v, out, lse, rowQkv, rowOut, scale,
@@ -319,6 +321,22 @@ export function attentionKernels(context) {
     }
   }
 
+  /**
+   * Every token's row ends within what kernels index.
+   * @param {string} kernel @param {{ batch: number, tokens: number, width: number }} p @param {number} row elements between tokens
+   * @param {Record<string, { offset: number }>} tensors
+   */
+  function rowsWithin(kernel, { batch, tokens, width }, row, tensors) {
+    for (const [name, { offset }] of Object.entries(tensors)) reach(kernel, name, offset + (batch * tokens - 1) * row + width);
+  }
+
+  /** Blocks of rows that a dispatch takes. @param {string} kernel @param {number} tokens @param {number} blocks */
+  function blocksOf(kernel, tokens, blocks) {
+    const most = info.maxComputeWorkGroupCountX;
+    if (blocks > most) throw new RangeError(`${kernel}: tokens = ${tokens} make ${blocks} workgroups, more than ${most}`);
+    return blocks;
+  }
+
   /** Push constants; what a kernel does not use is 0. @param {any} p @param {any} [g] */
   function push(p, g = {}) {
     return pushConstants(
@@ -333,17 +351,6 @@ export function attentionKernels(context) {
     );
   }
 
-  /** Whole subgroups of the size that the tiling counts on. */
-  function subgroupOptions() {
-    /** @type {{ requiredSubgroupSize?: number, fullSubgroups?: boolean }} */
-    const options = {};
-    if (info.subgroupSizeControlSupported && info.minSubgroupSize !== info.maxSubgroupSize) {
-      options.requiredSubgroupSize = subgroup;
-    }
-    if (info.computeFullSubgroupsSupported) options.fullSubgroups = true;
-    return options;
-  }
-
   /** @param {any} p @param {any} plan @param {DType} written */
   function pipelineOf(p, plan, written) {
     const common = [plan.threads, plan.held, plan.walked, p.headSize, p.causal ? 1 : 0];
@@ -354,13 +361,13 @@ export function attentionKernels(context) {
         specialization: [...common, shape.m, shape.n, shape.k, subgroup, p.type === 'f32' ? 1 : 0, written === 'f32' ? 1 : 0,
           p.outType === 'f32' ? 1 : 0, plan.group, map.laneRows, map.laneColumns, map.partRows,
           map.partColumns, map.own],
-        ...subgroupOptions(),
+        ...context.wholeSubgroups,
       };
     }
     return {
       specialization: [...common, plan.shape.m, plan.shape.n, plan.shape.k, subgroup, p.type === 'f32' ? 1 : 0,
         written === 'f32' ? 1 : 0, p.outType === 'f32' ? 1 : 0],
-      ...subgroupOptions(),
+      ...context.wholeSubgroups,
     };
   }
 
@@ -378,7 +385,7 @@ export function attentionKernels(context) {
     return context.dispatch(name, {
       buffers: [p.q.buffer, p.k.buffer, p.v.buffer, p.out.buffer, p.lse.buffer],
       writes: (1 << 3) | (1 << 4),
-      groups: [ceilDiv(p.tokens, plan.held), p.heads, p.batch],
+      groups: [blocksOf(kernel, p.tokens, ceilDiv(p.tokens, plan.held)), p.heads, p.batch],
       push: push(p),
       ...pipelineOf(p, plan, p.outType),
     });
@@ -406,36 +413,33 @@ export function attentionKernels(context) {
     const rowGrad = integer(kernel, 'rowGrad', args.rowGrad ?? (fused ? 3 * p.width : p.width), p.width);
     aligned(kernel, gradType, { 'dQ offset': dQ.offset, 'dK offset': dK.offset, 'dV offset': dV.offset, rowGrad });
     aligned(kernel, p.outType, { 'dOut offset': dOut.offset });
-    const delta = args.delta === undefined ? deltaOf(p.batch * p.heads * p.tokens) : tensor(kernel, 'delta', args.delta);
+    rowsWithin(kernel, p, rowGrad, fused ? { dQkv: dV } : { dQ, dK, dV });
+    rowsWithin(kernel, p, p.rowOut, { dOut });
+    const rows = p.batch * p.heads * p.tokens;
+    const delta = args.delta === undefined
+      ? { buffer: context.workspace('attention delta', 4 * rows), offset: 0 }
+      : tensor(kernel, 'delta', args.delta);
+    reach(kernel, 'delta', delta.offset + rows);
     const bytes = push(p, { dOut, delta, dQ, dK, dV, rowGrad });
     const threads = isCpu ? 32 : 128;
-    const blocks = ceilDiv(p.tokens, plan.held);
+    const blocks = blocksOf(kernel, p.tokens, 2 * ceilDiv(p.tokens, plan.held));
     const family = plan.kernel === 'register' ? 'attention_register_backward' : 'attention_coop_backward';
     return [
       context.dispatch(p.outType === 'f32' ? 'attention_delta' : `attention_delta_${p.outType}`, {
         buffers: [p.out.buffer, dOut.buffer, delta.buffer],
         writes: 1 << 2,
-        groups: [ceilDiv(p.tokens * p.heads, threads / 8), 1, p.batch],
+        groups: [context.strideGroups(p.tokens * p.heads, threads / 8), 1, p.batch],
         push: bytes,
         specialization: [threads, 0, 0, p.headSize],
       }),
       context.dispatch(p.precision === 'f32' ? 'attention_f32_backward' : `${family}_${p.precision}`, {
         buffers: [p.q.buffer, p.k.buffer, p.v.buffer, dOut.buffer, p.lse.buffer, delta.buffer, dQ.buffer, dK.buffer, dV.buffer],
         writes: (1 << 6) | (1 << 7) | (1 << 8),
-        groups: [2 * blocks, p.heads, p.batch],
+        groups: [blocks, p.heads, p.batch],
         push: bytes,
         ...pipelineOf(p, plan, gradType),
       }),
     ];
-  }
-
-  /** @param {number} floats */
-  function deltaOf(floats) {
-    if (!ownDelta || ownDelta.floats < floats) {
-      // A smaller one stays alive: earlier records may name it.
-      ownDelta = { handle: context.vk.createBuffer(Math.max(floats * 4, 1 << 16), 0), floats: Math.max(floats, 1 << 14) };
-    }
-    return { buffer: ownDelta.handle, offset: 0 };
   }
 
   return { attentionForward, attentionBackward, attentionSupports, attentionKind };

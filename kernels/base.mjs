@@ -130,6 +130,7 @@ export function tensor(kernel, name, tensor) {
  * @returns {{ width: 4 | 2 | 1, suffix: '' | '_narrow' }}
  */
 export function accessWidth(kernel, types, sizes) {
+  types.forEach(bytesOf);
   const values = Object.entries(sizes);
   if (values.every(([, value]) => value % 4 === 0)) return { width: 4, suffix: '' };
   if (types.every((type) => bytesOf(type) === 4)) return { width: 1, suffix: '_narrow' };
@@ -159,6 +160,14 @@ export function typePair(kernel, from, to) {
     throw new RangeError(`${kernel}: ${from} and ${to} do not go together (one of them must be f32)`);
   }
   return from === to ? from : `${from}_${to}`;
+}
+
+/**
+ * Throws where a tensor does not end within what kernels index.
+ * @param {string} kernel @param {string} name @param {number} end the element past its last one
+ */
+export function reach(kernel, name, end) {
+  if (end > MAX_ELEMENTS) throw new RangeError(`${kernel}: ${name} reaches element ${end}, past ${MAX_ELEMENTS}`);
 }
 
 /** @param {unknown} value */

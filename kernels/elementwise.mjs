@@ -37,7 +37,7 @@ export function elementwiseKernels(context) {
    * @param {object} args
    * @param {Tensor} args.y out: [count]
    * @param {number} args.count even for 16-bit types
-   * @param {number} args.value
+   * @param {number} args.value may be an infinity or a NaN
    * @param {DType | 'u32'} [args.type] f32 when left out
    * @returns {Dispatch}
    */
@@ -46,6 +46,7 @@ export function elementwiseKernels(context) {
     const { type = 'f32' } = args;
     const count = integer(kernel, 'count', args.count);
     const y = tensor(kernel, 'y', args.y);
+    if (typeof args.value !== 'number') throw new TypeError(`${kernel}: value must be a number, got ${String(args.value)}`);
     let pattern;
     if (type === 'u32') {
       pattern = integer(kernel, 'value', args.value, 0, 0xffffffff);
@@ -137,13 +138,14 @@ export function elementwiseKernels(context) {
 
   /**
    * y[i] = op(a[i], b[i mod period]): a period of `count` for tensors of one shape, of the columns for a row that all
-   * rows share, of 1 for a scalar. `add` is alpha · a + beta · b (so also sub and axpy). y may be a, or a b of its size.
+   * rows share, of 1 for a scalar (f32 only: 16-bit types take an even period). `add` is alpha · a + beta · b (so also
+   * sub and axpy). y may be a, or a b of its size.
    * @param {object} args
    * @param {Tensor} args.a [count] of `type`
    * @param {Tensor} args.b [period] of `type`
    * @param {Tensor} args.y out: [count] of `type`
    * @param {number} args.count
-   * @param {number} [args.period] divides count; `count` when left out
+   * @param {number} [args.period] divides count; even for 16-bit types; `count` when left out
    * @param {BinaryOp} [args.op] add when left out
    * @param {number} [args.alpha] 1 when left out
    * @param {number} [args.beta] 1 when left out

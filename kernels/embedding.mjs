@@ -258,11 +258,12 @@ export function embeddingKernels(context) {
 /**
  * The angles of rotary positions as [positions, headSize / 2] pairs of (cos, sin), from float64: pair i of position p
  * turns by p · base^(-2i / headSize). A table, because a device's sine may be off by 2^-11.
- * @param {{ positions: number, headSize: number, base?: number }} args
+ * @param {{ positions: number, headSize: number, base?: number }} args `headSize` is even
  */
 export function ropeTable({ positions, headSize, base = 10000 }) {
   integer('ropeTable', 'positions', positions);
   integer('ropeTable', 'headSize', headSize, 2);
+  if (headSize % 2) throw new RangeError(`ropeTable: headSize must be even, got ${headSize}`);
   const half = headSize / 2;
   const table = new Float32Array(positions * half * 2);
   for (let p = 0; p < positions; p++) {

@@ -40,6 +40,10 @@ export { STATE, STATE_WORDS, optimizerState } from './optimizer.mjs';
  * The kernels on the device of a native module. Pipelines are made at first use and kept; one object serves a whole
  * program.
  * @param {any} vk the native module (`require('helios-vk')`)
+ * @returns {{ context: KernelContext } & ReturnType<typeof matmulKernels> & ReturnType<typeof attentionKernels>
+ *   & ReturnType<typeof normalizationKernels> & ReturnType<typeof activationKernels> & ReturnType<typeof softmaxKernels>
+ *   & ReturnType<typeof embeddingKernels> & ReturnType<typeof elementwiseKernels> & ReturnType<typeof reductionKernels>
+ *   & ReturnType<typeof optimizerKernels>}
  */
 export function createKernels(vk) {
   const context = new KernelContext(vk);

@@ -4,7 +4,7 @@
 // split in K: each split writes partial sums to a workspace, and a second pass adds them in order, so the result does
 // not depend on timing. A chooser picks kernel and tiling by device and shape.
 
-import { ceilDiv, finite, integer, pushConstants, tensor } from './base.mjs';
+import { ceilDiv, finite, integer, pushConstants, reach, tensor } from './base.mjs';
 import { h200Plan } from './matmul-h200.mjs';
 
 /** @typedef {import('./base.mjs').Tensor} Tensor */
@@ -135,8 +135,6 @@ export function matmulKernels(context) {
   const subgroup = info.subgroupSize;
   const units = deviceUnits(info, isCpu);
   const isH200 = /\bH[12]00\b/.test(info.deviceName);
-  /** @type {{ handle: number, floats: number } | undefined} */
-  let ownWorkspace;
 
   /** @param {'f16' | 'bf16'} half */
   const shapes = (half) => coopShapes(info, half);
@@ -367,15 +365,6 @@ export function matmulKernels(context) {
     return workspaceFloats(problem, planOf(problem, args.plan));
   }
 
-  /** @param {number} floats */
-  function workspaceOf(floats) {
-    if (!ownWorkspace || ownWorkspace.floats < floats) {
-      // A smaller one stays alive: earlier records may name it.
-      ownWorkspace = { handle: context.vk.createBuffer(floats * 4, 0), floats };
-    }
-    return { buffer: ownWorkspace.handle, offset: 0 };
-  }
-
   /**
    * How an operand can be read: `contiguous` is the extent of its rows in memory, `whole` whether K is whole tiles,
    * `clamp` how many neighbours a thread reads.
@@ -429,12 +418,14 @@ export function matmulKernels(context) {
     if (activation !== undefined && activation !== 'gelu' && activation !== 'silu') {
       throw new TypeError(`matmul: activation must be 'gelu' or 'silu', got ${String(activation)}`);
     }
-    const reach = (/** @type {string} */ name, /** @type {number} */ last) => {
-      if (last > 0xffffffff) throw new RangeError(`matmul: ${name} reaches element ${last}; indexes are 32 bits`);
-    };
-    reach('a', a.offset + (batch - 1) * strideA + (transA ? k : m) * lda);
-    reach('b', b.offset + (batch - 1) * strideB + (transB ? n : k) * ldb);
-    reach('c', c.offset + (batch - 1) * strideC + m * ldc);
+    /** @param {string} name @param {{ offset: number }} x @param {number} step from batch to batch @param {number} size */
+    const within = (name, x, step, size) => reach('matmul', name, x.offset + (batch - 1) * step + size);
+    within('a', a, strideA, (transA ? k : m) * lda);
+    within('b', b, strideB, (transB ? n : k) * ldb);
+    within('c', c, strideC, m * ldc);
+    if (bias) within('bias', bias, strideBias, n);
+    if (residual) within('residual', residual, strideR, m * ldr);
+    if (h) within('half', h, strideH, m * ldh);
 
     const effects =
       (beta !== 0 ? EPI_BETA : 0) |
@@ -473,11 +464,13 @@ export function matmulKernels(context) {
     const tilesN = ceilDiv(n, plan.bn);
     const padM = tilesM * plan.bm;
     const padN = tilesN * plan.bn;
-    const work = split || plan.tail
-      ? args.workspace === undefined
-        ? workspaceOf(workspaceFloats(problem, plan))
-        : tensor('matmul', 'workspace', args.workspace)
-      : undefined;
+    let work;
+    if (split || plan.tail) {
+      const floats = workspaceFloats(problem, plan);
+      const given = args.workspace === undefined ? undefined : tensor('matmul', 'workspace', args.workspace);
+      reach('matmul', 'workspace', (given?.offset ?? 0) + floats);
+      work = given ?? { buffer: context.workspace('matmul', 4 * floats), offset: 0 };
+    }
     if (work && work.offset % 4) throw new RangeError(`matmul: workspace.offset must be a multiple of 4, got ${work.offset}`);
 
     const { name, specialization, options } = pipelineOf(plan, problem, { modeA, modeB, epi });
@@ -564,19 +557,8 @@ export function matmulKernels(context) {
       name: `matmul_coop_${precision}${second}${plan.tail ? '_tail' : ''}`,
       specialization: [threads, plan.bm, plan.bn, plan.bk, plan.wm, plan.wn, plan.tm, plan.tn, plan.tk, subgroup,
         flag(transA), flag(transB), modeA, modeB, flag(aType === 'f32'), flag(bType === 'f32'), plan.stages, epi, halfC, plan.ahead ?? 0],
-      options: subgroupOptions(),
+      options: context.wholeSubgroups,
     };
-  }
-
-  /** Whole subgroups of the size that the tiling counts on. */
-  function subgroupOptions() {
-    /** @type {{ requiredSubgroupSize?: number, fullSubgroups?: boolean }} */
-    const options = {};
-    if (info.subgroupSizeControlSupported && info.minSubgroupSize !== info.maxSubgroupSize) {
-      options.requiredSubgroupSize = subgroup;
-    }
-    if (info.computeFullSubgroupsSupported) options.fullSubgroups = true;
-    return options;
   }
 
   return { matmul, matmulPlan, matmulWorkspace, matmulSupports };

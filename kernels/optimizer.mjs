@@ -1,11 +1,10 @@
 // AdamW over one flat buffer, global-norm clipping and the learning-rate schedule, all on the device: a recorded step
 // is submitted again and again with nothing uploaded.
 
-import { accessWidth, bytesOf, finite, floatBits, integer, pushConstants, tensor } from './base.mjs';
+import { accessWidth, finite, floatBits, integer, pushConstants, tensor } from './base.mjs';
 import { blockReduction } from './reduction.mjs';
 
 /** @typedef {import('./base.mjs').Tensor} Tensor */
-/** @typedef {import('./base.mjs').DType} DType */
 /** @typedef {import('./base.mjs').Dispatch} Dispatch */
 /** @typedef {import('./base.mjs').KernelContext} KernelContext */
 
@@ -91,6 +90,9 @@ export function optimizerState(options) {
   integer(kernel, 'total', total, 0);
   if (total !== 0 && total <= warmup) {
     throw new RangeError(`${kernel}: total must be 0 or more than warmup, got ${total} and ${warmup}`);
+  }
+  if (typeof seed !== 'bigint' && !Number.isInteger(seed)) {
+    throw new TypeError(`${kernel}: seed must be an integer, got ${String(seed)}`);
   }
   const state = new Uint32Array(STATE_WORDS);
   const key = BigInt.asUintN(64, BigInt(seed));
@@ -189,8 +191,8 @@ export function optimizerKernels(context) {
     const copied = args.copy !== undefined;
     const copy = copied ? tensor(kernel, 'copy', args.copy) : { buffer: 0, offset: 0 };
     const type = copied ? args.copyType : undefined;
-    if (copied && bytesOf(/** @type {DType} */ (type)) !== 2) {
-      throw new RangeError(`${kernel}: copyType must be f16 or bf16, got ${type}`);
+    if (copied && type !== 'f16' && type !== 'bf16') {
+      throw new RangeError(`${kernel}: copyType must be f16 or bf16, got ${String(type)}`);
     }
     const { width, suffix } = accessWidth(kernel, type ? ['f32', type] : ['f32'], {
       count,

@@ -141,6 +141,18 @@ export function pack(binaries, out) {
   return { main: tarball(staging), parts, names: found.map(({ name }) => name) };
 }
 
+/** A program in strict TypeScript; that a wrong argument is an error shows that the types are there. */
+const TYPED = `import helios from 'helios-vk';
+import { createKernels, pack, type Dispatch, type Kernels, type Tensor } from 'helios-vk/kernels';
+const kernels: Kernels = createKernels(helios);
+const x: Tensor = { buffer: helios.createBuffer(64, 0), offset: 4 };
+const sum: Dispatch = kernels.binary({ a: x, b: x, y: x, count: 4 });
+const { packed, count } = pack(sum, kernels.matmul({ a: x, b: x, c: x, m: 1, n: 1, k: 1 }));
+helios.batchExecuteAll(packed, count);
+// @ts-expect-error
+kernels.matmul({ a: x, b: x, c: x, m: '1', n: 1, k: 1 });
+`;
+
 /** A command that runs `command` without a network, or null where that takes more than we may. */
 function isolated() {
   const prefix = ['unshare', '--map-root-user', '--net'];
@@ -171,6 +183,13 @@ function check({ main, parts, names }, out) {
     return ['preinstall', 'install', 'postinstall'].filter((script) => own && script in own);
   });
   if (scripts.length > 0) throw new Error(`installing runs ${scripts.join(', ')}`);
+
+  writeFileSync(join(project, 'typed.mts'), TYPED);
+  const modules = join(REPOSITORY, 'node_modules');
+  const tsc = [process.execPath, join(modules, 'typescript/bin/tsc'), '--ignoreConfig', '--strict', '--noEmit'];
+  const node = ['--typeRoots', join(modules, '@types'), '--types', 'node', '--module', 'nodenext', '--target', 'es2023'];
+  output([...tsc, ...node, 'typed.mts'], { cwd: project });
+  console.log('strict TypeScript takes the types of the package and of its kernels');
 
   const kept = Object.entries(process.env).filter(([name]) => /^(VK_|HELIOS_|XDG_|SystemRoot$)/i.test(name));
   const environment = { ...Object.fromEntries(kept), PATH: bin, HOME: project };

@@ -201,7 +201,7 @@ const STAGES = [
   {
     name: 'types',
     title: 'types of the package and of all scripts',
-    run: () => run([process.execPath, 'node_modules/typescript/bin/tsc', '--noEmit']),
+    run: () => each([['node_modules/typescript/bin/tsc', '--noEmit'], ['scripts/kernel-types.mjs', '--check']].map((command) => [process.execPath, ...command])),
   },
   {
     name: 'docs',

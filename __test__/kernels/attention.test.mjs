@@ -277,6 +277,45 @@ for (const half of /** @type {const} */ (['f16', 'bf16'])) {
   });
 }
 
+test('rows beyond the grid are taken by turns', () => {
+  const [T, heads, d] = [61, 3, 32];
+  for (const type of /** @type {const} */ (['f32', 'f16', 'bf16'])) {
+    if (!kernels.attentionSupports(type, d)) continue;
+    const qkv = upload(random(T * 3 * heads * d), type);
+    const dOut = upload(random(T * heads * d), type);
+    const narrow = new KernelContext(vk);
+    narrow.maxGroups = 2;
+    const results = [kernels, attentionKernels(narrow)].map((each) => {
+      const out = upload(new Float32Array(T * heads * d), type);
+      const lse = upload(new Float32Array(heads * T), 'f32');
+      const delta = upload(new Float32Array(heads * T + 9).fill(777), 'f32');
+      const dQkv = upload(new Float32Array(T * 3 * heads * d), type);
+      const args = { qkv, out, logSumExp: lse, tokens: T, heads, headSize: d, type };
+      const { packed, count } = pack(each.attentionForward(args), each.attentionBackward({ ...args, dOut, dQkv, delta }));
+      vk.waitTimeline(vk.batchExecuteAll(packed, count));
+      const bits = [delta, dQkv].map((handle) => new Uint32Array(vk.readBuffer(handle).buffer.slice(0)));
+      for (const handle of [out, lse, delta, dQkv]) vk.destroyBuffer(handle);
+      return bits;
+    });
+    assert.deepEqual(results[0], results[1], type);
+    for (const handle of [qkv, dOut]) vk.destroyBuffer(handle);
+  }
+  const long = { qkv: 0, out: 0, logSumExp: 0, tokens: 150_000, heads: 16, headSize: 32, dOut: 0, dQkv: 0, delta: 0 };
+  const [delta] = kernels.attentionBackward(long);
+  assert.deepEqual(delta.groups, [context.maxGroups, 1, 1]);
+});
+
+test('the workspace of the backward pass is given back, and a smaller one before it', () => {
+  const own = new KernelContext(vk);
+  const { attentionBackward } = attentionKernels(own);
+  const args = { qkv: 0, out: 0, logSumExp: 0, heads: 2, headSize: 32, dOut: 0, dQkv: 0 };
+  const handles = [100, 20_000].map((tokens) => attentionBackward({ ...args, tokens })[0].buffers[2]);
+  assert.notEqual(handles[0], handles[1]);
+  for (const handle of handles) vk.readBuffer(handle);
+  own.releaseWorkspaces();
+  for (const handle of handles) assert.throws(() => vk.readBuffer(handle));
+});
+
 test('only lane maps by bits that both kinds of matrix share are taken', () => {
   const shape = { m: 16, n: 16, k: 16 };
   // The map of NVIDIA's driver: quads of lanes along a row, components (row + 8) (column + 8) (column + 1).
@@ -309,6 +348,21 @@ test('bad arguments name what is wrong', () => {
   assert.throws(() => kernels.attentionForward({ ...good, rowQkv: 10 }), /rowQkv must be in/);
   assert.throws(() => kernels.attentionForward({ ...good, qkv: { buffer: 0, offset: 2 } }), /multiple of 4 elements/);
   assert.throws(() => kernels.attentionForward({ ...good, qkv: undefined }), /q must be a buffer handle/);
+  const huge = { ...good, batch: 3, tokens: 1 << 20, heads: 16, headSize: 128 };
+  assert.throws(() => kernels.attentionForward(huge), { name: 'RangeError', message: /^attentionForward: qkv reaches element 19327352832, past/ });
+  const apart = { ...huge, qkv: undefined, q: 0, k: 0, v: { buffer: 0, offset: 0x60000000 }, heads: 4 };
+  assert.throws(() => kernels.attentionForward({ ...apart, rowOut: 2048 }), /attentionForward: out reaches element/);
+  assert.throws(() => kernels.attentionForward({ ...apart, v: { buffer: 0, offset: 0xb0000000 } }), /attentionForward: v reaches element/);
+  assert.throws(() => kernels.attentionForward({ ...good, logSumExp: { buffer: 0, offset: 0xf0000000 } }), /logSumExp reaches element/);
+  const back = { ...good, dOut: 0, dQkv: 0, delta: 0 };
+  assert.throws(() => kernels.attentionBackward({ ...back, dOut: { buffer: 0, offset: 0xf0000000 } }), /attentionBackward: dOut reaches element/);
+  assert.throws(() => kernels.attentionBackward({ ...back, dQkv: { buffer: 0, offset: 0xefffff00 } }), /attentionBackward: dQkv reaches element/);
+  assert.throws(() => kernels.attentionBackward({ ...back, delta: { buffer: 0, offset: 0xf0000000 } }), /attentionBackward: delta reaches element/);
+  const groups = context.info.maxComputeWorkGroupCountX;
+  const tokens = 64 * groups;
+  if (tokens < 2 ** 27) {
+    assert.throws(() => kernels.attentionForward({ ...good, headSize: 32, tokens }), /tokens = \d+ make \d+ workgroups, more than/);
+  }
   assert.throws(() => kernels.attentionForward({ ...good, type: 'f16', precision: 'f32' }), /cannot take type f16/);
   for (const half of /** @type {const} */ (['f16', 'bf16'])) {
     if (!kernels.attentionSupports(half)) continue;

@@ -1,7 +1,11 @@
 // Matrix products against a float64 reference on random data: all transposes, odd sizes, strides, epilogues, splits.
-// Tolerances by relative norm: f32 sums of K products stay within about sqrt(K) * 2^-24; operands rounded to f16
-// carry 2^-12 each, to bf16 2^-9 each, which average out to about 3e-4 and 2.5e-3; a half-precision result adds its
-// own rounding. `bf16x3` drops only lo * lo, 2^-16.
+// The reference computes with the numbers that the buffers hold, after rounding to their types. Tolerances by relative
+// norm, for K of up to some hundreds:
+// - f32 sums of exact products, as those of halves are: 2e-6 by f32 arithmetic (about sqrt(K) * 2^-24), 2e-5 on matrix
+//   units, which may truncate where they add (sums in f16 would be off by 2e-4 and more);
+// - a result stored as halves: one rounding more, of at most 2^-11 (f16) or 2^-8 (bf16) of each element;
+// - f32 operands that the kernel rounds carry up to 2^-11 or 2^-8 each, which average out to about 3e-4 and 2.5e-3;
+// - `bf16x3` drops only lo * lo, 2^-16.
 
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
@@ -32,12 +36,18 @@ function readAs(handle, type, length) {
 const gelu = (/** @type {number} */ x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3)));
 const silu = (/** @type {number} */ x) => x / (1 + Math.exp(-x));
 
+/** What a buffer of the type holds of `data`. @param {Float32Array} data @param {string} type */
+const stored = (data, type) => (type === 'f32' ? data : Float32Array.from(fromHalf(toHalf(data, type), type)));
+/** The largest relative error of a number stored as a half. @param {string} type */
+const rounding = (type) => (type === 'bf16' ? 2 ** -8 : 2 ** -11);
+
 /**
  * Runs one product and compares with float64. Every buffer is larger than its tensor, outputs start poisoned, and
- * nothing outside of the output may change.
+ * nothing outside of the outputs may change. With `representable`, f32 operands are halves of that type, which the
+ * kernel's rounding keeps.
  * @param {any} o
  */
-function check({ m, n, k, tolerance, pad = 0, offset = 0, batch = 1, repeatB = false, withBias, withResidual, dual, label, ...options }) {
+function check({ m, n, k, tolerance, representable = 'f32', pad = 0, offset = 0, batch = 1, repeatB = false, withBias, withResidual, dual, label, ...options }) {
   const { transA = false, transB = false, aType = 'f32', bType = 'f32', cType = 'f32', alpha = 1, beta = 0, activation } = options;
   const lda = (transA ? m : k) + pad;
   const ldb = (transB ? k : n) + pad;
@@ -48,8 +58,9 @@ function check({ m, n, k, tolerance, pad = 0, offset = 0, batch = 1, repeatB = f
   const sizeB = (transB ? n : k) * ldb;
   const sizeC = m * ldc;
   const tail = 9;
-  const A = random(offset + batch * sizeA + tail);
-  const B = random(offset + (repeatB ? 1 : batch) * sizeB + tail);
+  const operand = (/** @type {string} */ type) => (type === 'f32' ? representable : type);
+  const A = stored(random(offset + batch * sizeA + tail), operand(aType));
+  const B = stored(random(offset + (repeatB ? 1 : batch) * sizeB + tail), operand(bType));
   const C = random(offset + batch * sizeC + tail);
   const R = random(offset + batch * m * ldr + tail);
   const bias = random(offset + n + tail);
@@ -62,7 +73,9 @@ function check({ m, n, k, tolerance, pad = 0, offset = 0, batch = 1, repeatB = f
   poison(A, batch * (transA ? k : m), transA ? m : k, lda);
   poison(B, (repeatB ? 1 : batch) * (transB ? n : k), transB ? k : n, ldb);
   poison(bias, 1, n, n);
+  poison(R, batch * m, n, ldr);
   if (beta === 0) C.fill(1e30); // a poison that a product with beta = 0 must not see
+  else poison(C, batch * m, n, ldc);
   const H = new Float32Array(offset + batch * m * ldh + tail).fill(3);
   const halfType = options.precision === 'f16' || aType === 'f16' || bType === 'f16' ? 'f16' : 'bf16';
   const handles = [bufferOf(A, aType), bufferOf(B, bType), bufferOf(C, cType), bufferOf(R, 'f32'), bufferOf(bias, 'f32'), bufferOf(H, halfType)];
@@ -84,6 +97,7 @@ function check({ m, n, k, tolerance, pad = 0, offset = 0, batch = 1, repeatB = f
   let norm = 0;
   let errorHalf = 0;
   const written = new Uint8Array(got.length);
+  const writtenHalf = new Uint8Array(H.length);
   for (let z = 0; z < batch; z++) {
     for (let i = 0; i < m; i++) {
       for (let j = 0; j < n; j++) {
@@ -100,19 +114,25 @@ function check({ m, n, k, tolerance, pad = 0, offset = 0, batch = 1, repeatB = f
         if (withResidual) v += R[offset + z * m * ldr + i * ldr + j];
         error += (got[to] - v) ** 2;
         norm += v * v;
-        if (gotHalf) errorHalf += (gotHalf[offset + z * m * ldh + i * ldh + j] - v) ** 2;
+        const place = offset + z * m * ldh + i * ldh + j;
+        if (gotHalf) errorHalf += (gotHalf[place] - v) ** 2;
+        writtenHalf[place] = 1;
         written[to] = 1;
       }
     }
   }
   const relative = Math.sqrt(error / norm);
-  assert.ok(relative <= tolerance, `${label}: relative error ${relative}, tolerance ${tolerance}`);
+  const allowed = tolerance + (cType === 'f32' ? 0 : rounding(cType));
+  assert.ok(relative <= allowed, `${label}: relative error ${relative}, tolerance ${allowed}`);
   for (let i = 0; i < got.length; i++) {
     if (!written[i]) assert.ok(Object.is(got[i], before[i]), `${label}: element ${i} outside of C changed from ${before[i]} to ${got[i]}`);
   }
-  if (dual) {
+  if (gotHalf) {
     const rel = Math.sqrt(errorHalf / norm);
-    assert.ok(rel <= tolerance + (halfType === 'f16' ? 5e-4 : 4e-3), `${label}: second output off by ${rel}`);
+    assert.ok(rel <= tolerance + rounding(halfType), `${label}: second output off by ${rel}`);
+    for (let i = 0; i < gotHalf.length; i++) {
+      if (!writtenHalf[i]) assert.equal(gotHalf[i], 3, `${label}: element ${i} outside of the second output changed`);
+    }
   }
   for (const handle of handles) vk.destroyBuffer(handle);
 }
@@ -166,7 +186,7 @@ function battery(name, options, forms = TRANSPOSES) {
     const a = bufferOf(random(61 * 300), options.aType ?? 'f32');
     const b = bufferOf(random(61 * 300), options.bType ?? 'f32');
     const c = [0, 1].map(() => bufferOf(new Float32Array(61 * 61), 'f32'));
-    const { plan, tolerance: _, ...rest } = options;
+    const { plan, tolerance: _, representable: _representable, ...rest } = options;
     for (const handle of c) {
       const records = kernels.matmul({ ...rest, a, b, c: handle, m: 61, n: 61, k: 300, transB: true, plan: { ...plan, splits: 2 } });
       const { packed, count } = pack(...records);
@@ -188,8 +208,8 @@ for (const plan of F32_PLANS) {
 }
 
 for (const half of /** @type {const} */ (['f16', 'bf16'])) {
-  const operand = half === 'f16' ? 6e-4 : 5e-3;
-  const output = half === 'f16' ? 4e-4 : 3e-3;
+  const rounded = half === 'f16' ? 6e-4 : 5e-3;
+  const exact = { representable: half, tolerance: 2e-5 };
   if (!kernels.matmulSupports(half)) {
     test(`${half} matrix units`, { skip: `${context.info.deviceName} has none` }, () => {});
     continue;
@@ -197,12 +217,12 @@ for (const half of /** @type {const} */ (['f16', 'bf16'])) {
   const [{ m: tm, n: tn, k: tk }] = coopShapes(context.info, half);
   const bk = Math.max(16, tk);
   const plan = { kernel: 'coop', bm: 4 * tm, bn: 4 * tn, bk, wm: 2 * tm, wn: 2 * tn, tm, tn, tk };
-  battery(`${half} from f32`, { precision: half, plan: { ...plan, stages: 1 }, tolerance: operand });
-  battery(`${half} from halves`, { aType: half, bType: half, plan: { ...plan, stages: 2, ahead: 1 }, tolerance: operand });
+  battery(`${half} from f32`, { precision: half, plan: { ...plan, stages: 1 }, tolerance: rounded });
+  battery(`${half} from halves`, { ...exact, aType: half, bType: half, plan: { ...plan, stages: 2, ahead: 1 } });
   const [, nt] = TRANSPOSES;
-  battery(`${half} stored in fragments`, { aType: half, bType: half, plan: { ...plan, stages: 1, direct: 1 }, tolerance: operand }, [nt]);
-  battery(`${half} mixed, half result`, { aType: half, cType: half, tolerance: operand + output }, [nt]);
-  battery(`${half} two results`, { precision: half, dual: true, tolerance: operand }, [nt]);
+  battery(`${half} stored in fragments`, { ...exact, aType: half, bType: half, plan: { ...plan, stages: 1, direct: 1 } }, [nt]);
+  battery(`${half} mixed, half result`, { ...exact, aType: half, cType: half }, [nt]);
+  battery(`${half} two results`, { ...exact, precision: half, dual: true }, [nt]);
   if (half === 'bf16') battery('bf16x3', { precision: 'bf16x3', tolerance: 3e-5 });
 }
 
@@ -228,6 +248,17 @@ test('a split product keeps to its place in a workspace of the caller', () => {
   for (const handle of [a, b]) vk.destroyBuffer(handle);
 });
 
+test('the workspace of split products is given back, and a smaller one before it', () => {
+  const own = new KernelContext(vk);
+  const { matmul } = matmulKernels(own);
+  const plan = { kernel: /** @type {const} */ ('f32'), bm: 32, bn: 32, bk: 16, tm: 4, tn: 4, lx: 8, splits: 3 };
+  const handles = [32, 320].map((m) => matmul({ a: 0, b: 0, c: 0, m, n: 64, k: 200, plan })[0].buffers[4]);
+  assert.notEqual(handles[0], handles[1]);
+  for (const handle of handles) vk.readBuffer(handle);
+  own.releaseWorkspaces();
+  for (const handle of handles) assert.throws(() => vk.readBuffer(handle));
+});
+
 test('bad arguments name what is wrong', () => {
   const good = { a: 0, b: 0, c: 0, m: 4, n: 4, k: 4 };
   assert.throws(() => kernels.matmul({ ...good, m: 0 }), /matmul: m must be in/);
@@ -237,6 +268,18 @@ test('bad arguments name what is wrong', () => {
   assert.throws(() => kernels.matmul(/** @type {any} */ ({ ...good, precision: 'tf32' })), /precision must be/);
   assert.throws(() => kernels.matmul(/** @type {any} */ ({ ...good, activation: 'relu' })), /activation must be/);
   assert.throws(() => kernels.matmul({ ...good, aType: 'f16', precision: 'f32' }), /cannot read A as f16/);
+  const far = { buffer: 0, offset: 0xf0000000 };
+  for (const name of ['a', 'b', 'c', 'bias', 'residual']) {
+    assert.throws(() => kernels.matmul({ ...good, [name]: far }), { name: 'RangeError', message: new RegExp(`^matmul: ${name} reaches element`) });
+  }
+  assert.throws(() => kernels.matmul({ ...good, residual: 0, batch: 3, strideR: 0x80000000 }), /matmul: residual reaches element 4294967312/);
+  for (const precision of /** @type {const} */ (['f16', 'bf16'])) {
+    if (!kernels.matmulSupports(precision)) continue;
+    assert.throws(() => kernels.matmul({ ...good, precision, half: far }), /matmul: half reaches element/);
+    assert.throws(() => kernels.matmul({ ...good, precision, half: 0, batch: 2, strideH: 0xf0000000 }), /matmul: half reaches element/);
+  }
+  const split = { kernel: /** @type {const} */ ('f32'), bm: 32, bn: 32, bk: 16, tm: 4, tn: 4, lx: 8, splits: 3 };
+  assert.throws(() => kernels.matmul({ ...good, k: 64, plan: split, workspace: far }), /matmul: workspace reaches element/);
   assert.throws(() => kernels.matmul({ ...good, half: 1 }), /second output needs/);
   assert.throws(() => kernels.matmul({ ...good, plan: { kernel: 'f32', bm: 30, bn: 30, bk: 8, tm: 4, tn: 4, lx: 8 } }), /cannot run/);
 });

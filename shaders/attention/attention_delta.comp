@@ -34,21 +34,27 @@ shared float partial[THREADS];
 
 void main() {
     uint t = gl_LocalInvocationIndex, tx = t % TX;
-    uint index = gl_WorkGroupID.x * (THREADS / TX) + t / TX; // token, then head: neighbours in memory
     uint batch = gl_WorkGroupID.z;
-    uint token = index / p.heads, head = index % p.heads;
-    float sum = 0.0;
-    if (token < p.tokens) {
-        uint at = batch * p.batchO + token * p.rowO + head * D;
-        [[unroll]] for (uint d = 0; d < D / 32u; ++d) {
-            uint e = (tx + d * TX) * 4u;
-            sum += dot(WIDEN(o[(p.offO + at + e) >> 2]), WIDEN(dO[(p.offDo + at + e) >> 2]));
+    uint rows = p.tokens * p.heads, step = gl_NumWorkGroups.x * (THREADS / TX);
+    for (uint first = gl_WorkGroupID.x * (THREADS / TX);;) {
+        uint index = first + t / TX; // token, then head: neighbours in memory
+        uint token = index / p.heads, head = index % p.heads;
+        float sum = 0.0;
+        if (token < p.tokens) {
+            uint at = batch * p.batchO + token * p.rowO + head * D;
+            [[unroll]] for (uint d = 0; d < D / 32u; ++d) {
+                uint e = (tx + d * TX) * 4u;
+                sum += dot(WIDEN(o[(p.offO + at + e) >> 2]), WIDEN(dO[(p.offDo + at + e) >> 2]));
+            }
         }
-    }
-    partial[t] = sum;
-    barrier();
-    if (tx == 0u && token < p.tokens) {
-        [[unroll]] for (uint i = 1; i < TX; ++i) sum += partial[t + i];
-        delta[p.offDelta + (batch * p.heads + head) * p.tokens + token] = sum;
+        partial[t] = sum;
+        barrier();
+        if (tx == 0u && token < p.tokens) {
+            [[unroll]] for (uint i = 1; i < TX; ++i) sum += partial[t + i];
+            delta[p.offDelta + (batch * p.heads + head) * p.tokens + token] = sum;
+        }
+        first += step;
+        if (first >= rows) break;
+        barrier(); // before the sums of the next rows take their place
     }
 }
