@@ -15,6 +15,7 @@ import { recentRate, runTraining } from './gpt/run.mjs';
 import { sample } from './gpt/sample.mjs';
 import { writeSafetensors } from './gpt/safetensors.mjs';
 import { restoreTokenizer, trainTokenizer } from './gpt/tokenizer.mjs';
+import { extremes } from './lib/stats.mjs';
 
 /** @typedef {import('./gpt/config.mjs').GptConfig} GptConfig */
 
@@ -257,7 +258,7 @@ async function main() {
     firstStep,
     losses: lossList,
     finalLoss: tail.reduce((a, b) => a + b, 0) / tail.length,
-    tokensPerSecond: { median: rate, low: Math.min(...rates), high: Math.max(...rates), perStep: rates },
+    tokensPerSecond: { median: rate, ...extremes(rates), perStep: rates },
     hostMillisecondsPerStep: median(hostTimes),
     flopsPerToken: flops,
     matrixRate: peak,

@@ -63,8 +63,8 @@ export async function runTraining(options) {
     note(`checkpoint ${await saveCheckpoint(checkpoints, { config, tokenizer }, trainer.stepsDone, read)}`);
   };
   const measure = () => {
-    rates.push(...stepRates(trainer.finished, tokensPerStep(config)));
-    hostTimes.push(...trainer.hostTimes.slice(Math.min(WARMUP_STEPS, trainer.hostTimes.length - 1)));
+    rates = rates.concat(stepRates(trainer.finished, tokensPerStep(config)));
+    hostTimes = hostTimes.concat(trainer.hostTimes.slice(Math.min(WARMUP_STEPS, trainer.hostTimes.length - 1)));
   };
 
   let pending = options.checkpointAtStart === true;
