@@ -21,7 +21,7 @@ import {
   median,
 } from '../benches/gpt/progress.mjs';
 import { profileTable } from '../benches/gpt/profile.mjs';
-import { freezeSpecialization } from '../benches/gpt/freeze.mjs';
+import { freezeSpecialization, plainAddon } from '../benches/gpt/freeze.mjs';
 import { Random } from '../benches/gpt/random.mjs';
 import { SafetensorsFile, writeSafetensors } from '../benches/gpt/safetensors.mjs';
 import { restoreTokenizer, trainTokenizer } from '../benches/gpt/tokenizer.mjs';
@@ -159,6 +159,37 @@ test('frozen specialization constants are the module’s new defaults', () => {
   assert.deepEqual(frozen, expected);
   assert.throws(() => freezeSpecialization(Uint32Array.of(1, 2, 3, 4, 5), []), /magic/);
   assert.throws(() => freezeSpecialization(before.subarray(0, before.length - 1), []), /runs past/);
+});
+
+test('options of pipelines reach addons that take them, and kernels do without them on others', () => {
+  const info = { subgroupSize: 32, subgroupSizeControlSupported: true, computeFullSubgroupsSupported: true };
+  const module = Uint32Array.of(
+    ...[0x07230203, 0x00010600, 0, 20, 0],
+    ...[(4 << 16) | 71, 10, 1, 0],
+    ...[(4 << 16) | 50, 1, 10, 64],
+  );
+  /** @param {object} more what the addon has besides */
+  const addon = (more) => {
+    /** @type {any[][]} */
+    const calls = [];
+    const vk = { initDevice: () => info, createPipeline: (/** @type {any[]} */ ...args) => calls.push(args), ...more };
+    return { calls, plain: plainAddon(vk, {}) };
+  };
+  const wanted = { requiredSubgroupSize: 32, fullSubgroups: true, name: 'sum' };
+  const frozen = freezeSpecialization(module, [128]);
+  const own = addon({ shaders: {} });
+  assert.deepEqual(own.plain.initDevice(), info);
+  own.plain.createPipeline(module, 2, 8, { specialization: [128], ...wanted });
+  assert.deepEqual(own.calls, [[frozen, 2, 8, wanted]]);
+  const foreign = addon({});
+  assert.deepEqual(foreign.plain.initDevice(), {
+    subgroupSize: 32,
+    subgroupSizeControlSupported: false,
+    computeFullSubgroupsSupported: false,
+  });
+  foreign.plain.createPipeline(module, 2, 8, { specialization: [128], name: 'sum' });
+  assert.deepEqual(foreign.calls, [[frozen, 2, 8]]);
+  assert.throws(() => foreign.plain.createPipeline(module, 2, 8, wanted), /sum needs subgroup options/);
 });
 
 /** A stream that keeps what is written. @param {boolean} isTTY */
