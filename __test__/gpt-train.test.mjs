@@ -276,6 +276,28 @@ for (const precision of /** @type {const} */ (['f32', 'f16', 'bf16'])) {
   });
 }
 
+for (const precision of /** @type {const} */ (['f32', 'bf16'])) {
+  test(`a trainer that is destroyed leaves no buffer behind, in ${precision}`, async (t) => {
+    const sizes = { ...config, precision, vocab: 46 };
+    if (!supports(precision)) {
+      t.skip(`the device has no matrix units for ${precision}`);
+      return;
+    }
+    const live = () => vk.memoryStats().live;
+    const before = live();
+    for (const mode of /** @type {const} */ (['auto', 'plain', 'calls'])) {
+      const trainer = createTrainer(vk, sizes, { tokens: randomTokens(sizes), mode });
+      trainer.step();
+      await trainer.settle();
+      // Smaller products than those of training may want workspaces of their own.
+      trainer.nextLogits([1, 2, 3]);
+      assert.ok(live().buffers > before.buffers);
+      trainer.destroy();
+      assert.deepEqual(live(), before, mode);
+    }
+  });
+}
+
 test('logits for sampling are those of the reference, and do not disturb training', async () => {
   const tokens = randomTokens(config);
   const state = startState(config);

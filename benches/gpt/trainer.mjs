@@ -297,7 +297,7 @@ export class Trainer {
   destroy() {
     for (const graph of this.graphs) this.vk.graphDestroy(graph);
     this.model.destroy();
-    for (const { buffer } of this.kernels.context.workspaces.values()) this.vk.destroyBuffer(buffer);
+    this.kernels.context.releaseWorkspaces();
   }
 }
 
