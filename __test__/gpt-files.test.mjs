@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -10,7 +11,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { loadCheckpoint, saveCheckpoint } from '../benches/gpt/checkpoint.mjs';
 import { PRESETS, parameterTable } from '../benches/gpt/config.mjs';
-import { loadText } from '../benches/gpt/data.mjs';
+import { checkSameData, dataInfo, loadText } from '../benches/gpt/data.mjs';
 import {
   Progress,
   formatBytes,
@@ -23,6 +24,7 @@ import {
 import { profileTable } from '../benches/gpt/profile.mjs';
 import { freezeSpecialization, plainAddon } from '../benches/gpt/freeze.mjs';
 import { Random } from '../benches/gpt/random.mjs';
+import { recentRate, stepRates } from '../benches/gpt/run.mjs';
 import { SafetensorsFile, writeSafetensors } from '../benches/gpt/safetensors.mjs';
 import { restoreTokenizer, trainTokenizer } from '../benches/gpt/tokenizer.mjs';
 
@@ -104,13 +106,47 @@ test('a checkpoint gives back every bit, and the latest of a folder', async (t) 
     }
   }
   await saveCheckpoint(dir, { config, tokenizer: { kind: 'byte' } }, 9, () => new Float32Array(total));
-  await saveCheckpoint(dir, { config, tokenizer: { kind: 'byte' } }, 10, (part) => state[part]);
+  const data = dataInfo({ name: 'a text', file: '/a/text' }, Uint32Array.of(1, 2, 3));
+  await saveCheckpoint(dir, { config, tokenizer: { kind: 'byte' }, data }, 10, (part) => state[part]);
   const loaded = await loadCheckpoint(dir);
   assert.deepEqual(loaded.config, config);
   assert.deepEqual(loaded.tokenizer, { kind: 'byte' });
+  assert.deepEqual(loaded.data, data);
   assert.equal(loaded.step, 10);
   assert.deepEqual(loaded.state, { step: 10, ...state });
+  assert.equal((await loadCheckpoint(join(dir, 'step-0000009.safetensors'))).data, undefined);
   await assert.rejects(loadCheckpoint(join(dir, 'nothing')), /ENOENT/);
+});
+
+test('data are the same by their tokens, wherever they lie', () => {
+  const trained = dataInfo({ name: 'a.txt', file: '/here/a.txt' }, Uint32Array.of(97, 98, 99));
+  assert.deepEqual(trained, {
+    name: 'a.txt',
+    file: '/here/a.txt',
+    tokens: 3,
+    // Of the twelve bytes 61 00 00 00 62 00 00 00 63 00 00 00.
+    sha256: createHash('sha256').update('a\0\0\0b\0\0\0c\0\0\0').digest('hex'),
+  });
+  checkSameData(trained, dataInfo({ name: 'a.txt', file: '/there/a.txt' }, Uint32Array.of(97, 98, 99)));
+  const other = dataInfo({ name: 'a novel' }, Uint32Array.of(97, 98, 99, 100));
+  assert.throws(() => checkSameData(trained, other), {
+    name: 'RangeError',
+    message:
+      `the checkpoint was trained on /here/a.txt (3 tokens, SHA-256 ${trained.sha256.slice(0, 16)}…), ` +
+      `not on a novel (4 tokens, SHA-256 ${other.sha256.slice(0, 16)}…)`,
+  });
+});
+
+test('rates leave out the first steps, and steps after a pause', () => {
+  const finished = [0, 500, 600, 700, 5800, 5900, 6000];
+  assert.deepEqual(stepRates(finished, 10), [100, 10_000 / 5100, 100, 100]);
+  assert.deepEqual(stepRates(finished, 10, new Set([4])), [100, 100, 100]);
+  assert.deepEqual(stepRates([0, 100, 300], 10), [50]);
+  assert.deepEqual(stepRates([0], 10), []);
+  assert.equal(recentRate(finished, 10), 30_000 / 5300);
+  assert.equal(recentRate(finished, 10, new Set([4])), 50_000 / 900);
+  assert.equal(recentRate([5], 10), undefined);
+  assert.equal(recentRate([5, 6], 10, new Set([1])), undefined);
 });
 
 test('bytes: any text goes round', async () => {

