@@ -3,9 +3,10 @@ import assert from 'node:assert/strict';
 import { helpText, parseOptions, UsageError } from '../benches/lib/args.mjs';
 import { makeText } from '../benches/lib/text.mjs';
 import { timedAddon, timesSince } from '../benches/lib/timed.mjs';
-import { barChart, figures, htmlReport, lineChart, paragraph, table, ticks, trainingReport } from '../benches/lib/report.mjs';
+import { barChart, figures, htmlReport, lineChart, paragraph, table, ticks } from '../benches/lib/report.mjs';
+import { trainingReport } from '../benches/gpt/report.mjs';
 import { parseSteps } from '../benches/lib/existing-trainer.mjs';
-import { format, mean, median, quantile, spread, summarize, textTable } from '../benches/lib/stats.mjs';
+import { extremes, format, mean, median, quantile, spread, textTable } from '../benches/lib/stats.mjs';
 
 const OPTIONS = /** @type {const} */ ({
   file: { type: 'string', required: true, value: 'FILE', help: 'a file' },
@@ -58,7 +59,13 @@ test('quantiles interpolate between order statistics', () => {
 test('the spread is half the quartiles’ distance over the median', () => {
   assert.equal(spread([1, 2, 3, 4, 5]), 1 / 3);
   assert.equal(spread([5, 5, 5]), 0);
-  assert.deepEqual(summarize([4, 2, 6]), { count: 3, median: 4, mean: 4, min: 2, max: 6, spread: 0.25 });
+});
+
+test('the extremes of a long run’s steps', () => {
+  const values = Float64Array.from({ length: 200_000 }, (_, i) => (i * 7919) % 200_000);
+  assert.deepEqual(extremes(values), { low: 0, high: 199_999 });
+  assert.deepEqual(extremes([3]), { low: 3, high: 3 });
+  assert.deepEqual(extremes([]), { low: NaN, high: NaN });
 });
 
 test('figures have three significant digits', () => {
@@ -121,9 +128,10 @@ test('the page of a training run is well-formed', () => {
     data: 'a novel', tokens: 123456, unigramEntropy: 3.1, firstStep: 0, losses: [5.5, 5.2, NaN, 4.9], finalLoss: 4.9,
     tokensPerSecond: { median: 3900, low: 3800, high: 4000, perStep: [3800, 4000] }, hostMillisecondsPerStep: 0.4,
     flopsPerToken: 1e6, matrixRate: 1e12, matrixShare: 0.0039, memoryBytes: 2 ** 26, seconds: 12, sample: 'Call me <b>',
+    driver: 7, kernelTimes: [{ role: 'head, forward (matmul)', count: 3, microseconds: 1500, flops: 3e9 }, { role: 'glu', count: 1, microseconds: 20, flops: 0 }],
   });
   wellFormed(page.replace('<!doctype html>', ''));
-  for (const part of ['4.9000', '3,900', '0.4 %', 'a &#60;device&#62;', 'Call me &#60;b&#62;']) assert.ok(page.includes(part), part);
+  for (const part of ['4.9000', '3,900', '0.4 %', '64.0 MiB', '0:12', '2,000</td>', 'a &#60;device&#62;', 'Call me &#60;b&#62;']) assert.ok(page.includes(part), part);
   assert.ok(!page.includes('NaN'));
 });
 

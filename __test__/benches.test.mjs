@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { OWN_ADDON } from '../benches/lib/addon.mjs';
@@ -49,6 +49,31 @@ test('the speed bench trains our GPT on two addons, compares losses, and writes 
     }
     const page = await readFile(report, 'utf8');
     assert.ok(page.startsWith('<!doctype html>') && page.includes('the curves are equal') && !/NaN|undefined/.test(page));
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+});
+
+/** Another addon: this one's calls of the trainer's contract, but no shaders, and pipelines that take no options. */
+const FOREIGN_ADDON = `
+const vk = require(${JSON.stringify(resolve(addon))});
+for (const name of Object.getOwnPropertyNames(vk)) if (name !== 'shaders') exports[name] = vk[name];
+exports.createPipeline = (...args) => {
+  if (args.length !== 3) throw new TypeError('createPipeline takes three arguments, got ' + args.length);
+  return vk.createPipeline(...args);
+};
+`;
+
+test('the speed bench runs the same kernels on an addon whose pipelines take no options', async () => {
+  const folder = await scratch('helios-foreign-');
+  try {
+    const [foreign, json] = [join(folder, 'foreign.cjs'), join(folder, 'a.json')];
+    await writeFile(foreign, FOREIGN_ADDON);
+    const { stdout } = await bench('toks.mjs', '--preset', 'tiny', '--layers', '1', '--quick', '--addon', addon, '--baseline', foreign, '--json', json);
+    assert.match(stdout, /losses agree/);
+    assert.match(stdout, /kernels without full subgroups/);
+    const { sides } = JSON.parse(await readFile(json, 'utf8'));
+    assert.equal(sides[0].calls.batchExecuteAll.count, sides[1].calls.batchExecuteAll.count);
   } finally {
     await rm(folder, { recursive: true, force: true });
   }

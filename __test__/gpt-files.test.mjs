@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -10,10 +11,20 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { loadCheckpoint, saveCheckpoint } from '../benches/gpt/checkpoint.mjs';
 import { PRESETS, parameterTable } from '../benches/gpt/config.mjs';
-import { loadText } from '../benches/gpt/data.mjs';
-import { Progress, formatBytes, formatCount, formatDuration, formatFlops, median } from '../benches/gpt/progress.mjs';
-import { freezeSpecialization } from '../benches/gpt/freeze.mjs';
+import { checkSameData, dataInfo, loadText } from '../benches/gpt/data.mjs';
+import {
+  Progress,
+  formatBytes,
+  formatCount,
+  formatDuration,
+  formatFlops,
+  formatNumber,
+  median,
+} from '../benches/gpt/progress.mjs';
+import { profileTable } from '../benches/gpt/profile.mjs';
+import { freezeSpecialization, plainAddon } from '../benches/gpt/freeze.mjs';
 import { Random } from '../benches/gpt/random.mjs';
+import { recentRate, stepRates } from '../benches/gpt/run.mjs';
 import { SafetensorsFile, writeSafetensors } from '../benches/gpt/safetensors.mjs';
 import { restoreTokenizer, trainTokenizer } from '../benches/gpt/tokenizer.mjs';
 
@@ -95,13 +106,47 @@ test('a checkpoint gives back every bit, and the latest of a folder', async (t) 
     }
   }
   await saveCheckpoint(dir, { config, tokenizer: { kind: 'byte' } }, 9, () => new Float32Array(total));
-  await saveCheckpoint(dir, { config, tokenizer: { kind: 'byte' } }, 10, (part) => state[part]);
+  const data = dataInfo({ name: 'a text', file: '/a/text' }, Uint32Array.of(1, 2, 3));
+  await saveCheckpoint(dir, { config, tokenizer: { kind: 'byte' }, data }, 10, (part) => state[part]);
   const loaded = await loadCheckpoint(dir);
   assert.deepEqual(loaded.config, config);
   assert.deepEqual(loaded.tokenizer, { kind: 'byte' });
+  assert.deepEqual(loaded.data, data);
   assert.equal(loaded.step, 10);
   assert.deepEqual(loaded.state, { step: 10, ...state });
+  assert.equal((await loadCheckpoint(join(dir, 'step-0000009.safetensors'))).data, undefined);
   await assert.rejects(loadCheckpoint(join(dir, 'nothing')), /ENOENT/);
+});
+
+test('data are the same by their tokens, wherever they lie', () => {
+  const trained = dataInfo({ name: 'a.txt', file: '/here/a.txt' }, Uint32Array.of(97, 98, 99));
+  assert.deepEqual(trained, {
+    name: 'a.txt',
+    file: '/here/a.txt',
+    tokens: 3,
+    // Of the twelve bytes 61 00 00 00 62 00 00 00 63 00 00 00.
+    sha256: createHash('sha256').update('a\0\0\0b\0\0\0c\0\0\0').digest('hex'),
+  });
+  checkSameData(trained, dataInfo({ name: 'a.txt', file: '/there/a.txt' }, Uint32Array.of(97, 98, 99)));
+  const other = dataInfo({ name: 'a novel' }, Uint32Array.of(97, 98, 99, 100));
+  assert.throws(() => checkSameData(trained, other), {
+    name: 'RangeError',
+    message:
+      `the checkpoint was trained on /here/a.txt (3 tokens, SHA-256 ${trained.sha256.slice(0, 16)}…), ` +
+      `not on a novel (4 tokens, SHA-256 ${other.sha256.slice(0, 16)}…)`,
+  });
+});
+
+test('rates leave out the first steps, and steps after a pause', () => {
+  const finished = [0, 500, 600, 700, 5800, 5900, 6000];
+  assert.deepEqual(stepRates(finished, 10), [100, 10_000 / 5100, 100, 100]);
+  assert.deepEqual(stepRates(finished, 10, new Set([4])), [100, 100, 100]);
+  assert.deepEqual(stepRates([0, 100, 300], 10), [50]);
+  assert.deepEqual(stepRates([0], 10), []);
+  assert.equal(recentRate(finished, 10), 30_000 / 5300);
+  assert.equal(recentRate(finished, 10, new Set([4])), 50_000 / 900);
+  assert.equal(recentRate([5], 10), undefined);
+  assert.equal(recentRate([5, 6], 10, new Set([1])), undefined);
 });
 
 test('bytes: any text goes round', async () => {
@@ -150,6 +195,37 @@ test('frozen specialization constants are the module’s new defaults', () => {
   assert.deepEqual(frozen, expected);
   assert.throws(() => freezeSpecialization(Uint32Array.of(1, 2, 3, 4, 5), []), /magic/);
   assert.throws(() => freezeSpecialization(before.subarray(0, before.length - 1), []), /runs past/);
+});
+
+test('options of pipelines reach addons that take them, and kernels do without them on others', () => {
+  const info = { subgroupSize: 32, subgroupSizeControlSupported: true, computeFullSubgroupsSupported: true };
+  const module = Uint32Array.of(
+    ...[0x07230203, 0x00010600, 0, 20, 0],
+    ...[(4 << 16) | 71, 10, 1, 0],
+    ...[(4 << 16) | 50, 1, 10, 64],
+  );
+  /** @param {object} more what the addon has besides */
+  const addon = (more) => {
+    /** @type {any[][]} */
+    const calls = [];
+    const vk = { initDevice: () => info, createPipeline: (/** @type {any[]} */ ...args) => calls.push(args), ...more };
+    return { calls, plain: plainAddon(vk, {}) };
+  };
+  const wanted = { requiredSubgroupSize: 32, fullSubgroups: true, name: 'sum' };
+  const frozen = freezeSpecialization(module, [128]);
+  const own = addon({ shaders: {} });
+  assert.deepEqual(own.plain.initDevice(), info);
+  own.plain.createPipeline(module, 2, 8, { specialization: [128], ...wanted });
+  assert.deepEqual(own.calls, [[frozen, 2, 8, wanted]]);
+  const foreign = addon({});
+  assert.deepEqual(foreign.plain.initDevice(), {
+    subgroupSize: 32,
+    subgroupSizeControlSupported: false,
+    computeFullSubgroupsSupported: false,
+  });
+  foreign.plain.createPipeline(module, 2, 8, { specialization: [128], name: 'sum' });
+  assert.deepEqual(foreign.calls, [[frozen, 2, 8]]);
+  assert.throws(() => foreign.plain.createPipeline(module, 2, 8, wanted), /sum needs subgroup options/);
 });
 
 /** A stream that keeps what is written. @param {boolean} isTTY */
@@ -202,11 +278,38 @@ test('figures are formatted for people', () => {
   assert.equal(formatCount(12.345), '12.3');
   assert.equal(formatBytes(0), '0 B');
   assert.equal(formatBytes(1.5 * 2 ** 30), '1.50 GiB');
+  assert.equal(formatBytes(1010 * 2 ** 20), '1,010 MiB');
   assert.equal(formatFlops(1.234e13), '12.3 TFLOP/s');
   assert.equal(formatFlops(2.5e9), '2.50 GFLOP/s');
+  assert.equal(formatFlops(1.2e15), '1,200 TFLOP/s');
+  assert.equal(formatFlops(2.5e6), '0.00250 GFLOP/s');
+  assert.deepEqual(
+    [4120, 99.96, 99.4, 1.005, 0.0123, 0, NaN, Infinity].map((n) => formatNumber(n)),
+    ['4,120', '100', '99.4', '1.01', '0.0123', '0.00', '–', '–'],
+  );
+  assert.equal(formatNumber(1.73412, 4), '1.734');
   assert.equal(median([3, 1, 2]), 2);
   assert.equal(median([4, 1, 2, 3]), 2.5);
   assert.ok(Number.isNaN(median([])));
+});
+
+test('a profile’s table has rates without exponents', () => {
+  const row = { share: 0.5, count: 4, us: 50, gbPerSecond: undefined, tflops: undefined };
+  const lines = profileTable(
+    /** @type {any} */ ({
+      us: 200,
+      gpuUs: 100,
+      rows: [
+        { ...row, name: 'adamw', gbPerSecond: 4123 },
+        { ...row, name: 'matmul', tflops: 1200 },
+      ],
+      calls: { batchExecuteAll: { us: 10, calls: 3 } },
+      clock: 'submission',
+      clockErrorUs: 1,
+    }),
+  );
+  assert.match(lines[1], /50\.0 % +4 +12\.5 +4,123 GB\/s {2}adamw$/);
+  assert.match(lines[2], /50\.0 % +4 +12\.5 +1,200 TFLOP\/s {2}matmul$/);
 });
 
 test('compare.mjs: differences against PyTorch’s f32, and only between equal runs', async (t) => {

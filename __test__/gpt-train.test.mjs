@@ -2,7 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { copyFileSync } from 'node:fs';
+import { mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -10,11 +11,12 @@ import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { createKernels, pack } from '../kernels/index.mjs';
-import { loadCheckpoint, saveCheckpoint } from '../benches/gpt/checkpoint.mjs';
+import { checkpointPath, loadCheckpoint, saveCheckpoint } from '../benches/gpt/checkpoint.mjs';
 import { PRESETS, checkConfig, learningRate, parameterTable } from '../benches/gpt/config.mjs';
-import { stepBatch } from '../benches/gpt/data.mjs';
+import { dataInfo, stepBatch } from '../benches/gpt/data.mjs';
 import { Random } from '../benches/gpt/random.mjs';
 import { adamW, forwardBackward } from '../benches/gpt/reference.mjs';
+import { runTraining } from '../benches/gpt/run.mjs';
 import { SafetensorsFile } from '../benches/gpt/safetensors.mjs';
 import { sample } from '../benches/gpt/sample.mjs';
 import { trainTokenizer } from '../benches/gpt/tokenizer.mjs';
@@ -276,6 +278,132 @@ for (const precision of /** @type {const} */ (['f32', 'f16', 'bf16'])) {
   });
 }
 
+for (const precision of /** @type {const} */ (['f32', 'bf16'])) {
+  test(`a trainer that is destroyed leaves no buffer behind, in ${precision}`, async (t) => {
+    const sizes = { ...config, precision, vocab: 46 };
+    if (!supports(precision)) {
+      t.skip(`the device has no matrix units for ${precision}`);
+      return;
+    }
+    const live = () => vk.memoryStats().live;
+    const before = live();
+    for (const mode of /** @type {const} */ (['auto', 'plain', 'calls'])) {
+      const trainer = createTrainer(vk, sizes, { tokens: randomTokens(sizes), mode });
+      trainer.step();
+      await trainer.settle();
+      // Smaller products than those of training may want workspaces of their own.
+      trainer.nextLogits([1, 2, 3]);
+      assert.ok(live().buffers > before.buffers);
+      trainer.destroy();
+      assert.deepEqual(live(), before, mode);
+    }
+  });
+}
+
+const LOST = 'ERR_HELIOS_DEVICE_LOST';
+
+/**
+ * The addon, as on a device that is lost in the named calls: each in the n-th one after the loss before it.
+ * @param {...[call: string, nth: number]} losses
+ * @returns {any}
+ */
+function losing(...losses) {
+  const left = losses.map(([call, nth]) => ({ call, nth }));
+  const calls = new Set(losses.map(([call]) => call));
+  const wrapped = [...calls].map((call) => [
+    call,
+    (/** @type {any[]} */ ...args) => {
+      if (left[0]?.call === call && --left[0].nth === 0) {
+        left.shift();
+        throw Object.assign(new Error(`lost in ${call}`), { code: LOST });
+      }
+      return vk[call](...args);
+    },
+  ]);
+  return Object.assign(Object.create(vk), Object.fromEntries(wrapped));
+}
+
+/** Ten steps, each of three packed lists: two micro-steps and the optimizer. */
+const tenSteps = { ...config, steps: 10 };
+
+/** @param {Partial<import('../benches/gpt/run.mjs').RunOptions>} options */
+async function train(options) {
+  const tokens = randomTokens(tenSteps);
+  /** @type {string[]} */
+  const notes = [];
+  const { trainer, losses, ...rest } = await runTraining({
+    vk,
+    config: tenSteps,
+    tokenizer: { kind: 'byte' },
+    data: dataInfo({ name: 'random' }, tokens),
+    tokens,
+    mode: 'plain',
+    checkpointEvery: 4,
+    note: (line) => notes.push(line),
+    ...options,
+  });
+  trainer.destroy();
+  return { losses: [...losses].sort(([a], [b]) => a - b), notes: notes.join('\n'), ...rest };
+}
+
+/** @param {import('node:test').TestContext} t */
+async function folder(t) {
+  const path = await mkdtemp(join(tmpdir(), 'helios-vk-test-'));
+  t.after(() => rm(path, { recursive: true, force: true }));
+  return path;
+}
+
+test('after a lost device a run goes on from its own last checkpoint, whatever else the folder holds', async (t) => {
+  const [dir, undisturbed] = [await folder(t), await folder(t)];
+  const { losses, rates } = await train({ checkpoints: undisturbed });
+  assert.equal(losses.length, 10);
+  // Of ten steps three do not count, nor do those that follow the checkpoints of steps 4 and 8.
+  assert.equal(rates.length, 5);
+
+  const other = { ...tenSteps, seed: 7, steps: 200 };
+  const { total } = parameterTable(other);
+  const info = { config: other, tokenizer: /** @type {const} */ ({ kind: 'byte' }) };
+  const stale = await saveCheckpoint(dir, info, 99, () => new Float32Array(total));
+  const lost = await train({ vk: losing(['batchExecuteAll', 20]), checkpoints: dir });
+  assert.match(lost.notes, /device lost \(lost in batchExecuteAll\); going on from .*step-0000004\.safetensors/);
+  assert.equal(lost.restarts, 1);
+  assert.deepEqual(lost.losses, losses);
+
+  // Before its first checkpoint a run has nothing to go on from …
+  await assert.rejects(train({ vk: losing(['batchExecuteAll', 2]), checkpoints: dir }), { code: LOST });
+  // … but the one that it was resumed from.
+  const resumed = await loadCheckpoint(checkpointPath(undisturbed, 4));
+  const second = await train({ vk: losing(['batchExecuteAll', 2]), checkpoints: dir, resumed });
+  assert.match(second.notes, /going on from .*step-0000004/);
+  assert.ok(second.notes.includes(`going on from ${resumed.path}`));
+  assert.deepEqual(second.losses, losses.slice(4));
+
+  // Another run that writes to the same folder may take the place of a checkpoint.
+  const note = (/** @type {string} */ line) => {
+    if (line.startsWith('checkpoint ')) copyFileSync(stale, line.slice('checkpoint '.length));
+  };
+  const replaced = train({ vk: losing(['batchExecuteAll', 20]), checkpoints: dir, note });
+  await assert.rejects(replaced, /cannot go on from .*step-0000004.*: it is not what this run saved there; its step/);
+});
+
+test('a device that is lost again while a run recovers counts as one loss more', async (t) => {
+  const dir = await folder(t);
+  const { losses } = await train({});
+  const thrice = /** @type {[string, number][]} */ ([
+    ['batchExecuteAll', 20],
+    ['initDevice', 1],
+    ['createBuffer', 5],
+  ]);
+  const recovered = await train({ vk: losing(...thrice), checkpoints: dir });
+  assert.equal(recovered.restarts, 3);
+  assert.deepEqual(recovered.losses, losses);
+  for (const [call] of thrice) assert.ok(recovered.notes.includes(`(lost in ${call}); going on from`), call);
+  await assert.rejects(train({ vk: losing(...thrice, ['uploadBuffer', 1]), checkpoints: dir }), {
+    code: LOST,
+    message: 'lost in uploadBuffer',
+  });
+});
+
 test('logits for sampling are those of the reference, and do not disturb training', async () => {
   const tokens = randomTokens(config);
   const state = startState(config);
@@ -344,7 +472,8 @@ test('train.mjs: learns, writes results and a checkpoint, and resumes to the sam
   const json = join(dir, 'a.json');
   const common = [...small, '--data', data, '--quiet'];
   const checkpoints = ['--checkpoint', dir, '--checkpoint-every', '20'];
-  await cli(...common, '--steps', '40', '--json', json, '--kernel-times', '--peak', ...checkpoints);
+  const report = join(dir, 'a.html');
+  await cli(...common, '--steps', '40', '--json', json, '--report', report, '--kernel-times', '--peak', ...checkpoints);
   const result = JSON.parse(await readFile(json, 'utf8'));
   assert.equal(result.losses.length, 40);
   assert.ok(Math.abs(result.losses[0] - Math.log(256)) < 0.5, `first loss ${result.losses[0]}`);
@@ -357,25 +486,52 @@ test('train.mjs: learns, writes results and a checkpoint, and resumes to the sam
   );
   assert.ok(times.every(({ microseconds }) => microseconds >= 0) && times[0].microseconds > 0);
   assert.ok(result.matrixRate > 0 && result.matrixShare > 0);
+  const page = await readFile(report, 'utf8');
+  assert.ok(page.startsWith('<!doctype html>') && page.endsWith('</html>\n'));
+  assert.equal(page.match(/<svg/g)?.length, 2);
+  for (const part of [
+    `<b>${result.finalLoss.toFixed(4)}</b>`,
+    `${data}, 9,000 tokens`,
+    '<td>dispatches a step</td>',
+    '<td>adamw</td>',
+    '<td>width</td><td>32</td>',
+    'the quick brown fox jumps over the lazy ',
+  ]) {
+    assert.ok(page.includes(part), part);
+  }
+  assert.doesNotMatch(page, /NaN|undefined|Infinity/);
+
+  // Resumed on the same text without being told which.
   const again = join(dir, 'b.json');
-  await cli(
-    '--resume',
-    join(dir, 'step-0000020.safetensors'),
-    '--data',
-    data,
-    '--quiet',
-    '--json',
-    again,
-    '--sample-tokens',
-    '0',
-  );
+  const checkpoint = join(dir, 'step-0000020.safetensors');
+  const resume = ['--resume', checkpoint, '--quiet', '--json', again, '--sample-tokens', '0'];
+  await cli(...resume);
   const resumed = JSON.parse(await readFile(again, 'utf8'));
   assert.equal(resumed.firstStep, 20);
   assert.deepEqual(resumed.losses, result.losses.slice(20));
+
+  // Another text is refused; the same one may lie elsewhere.
+  const [other, moved] = [join(dir, 'other.txt'), join(dir, 'moved.txt')];
+  await writeFile(other, 'pack my box with five dozen liquor jugs. '.repeat(200));
+  await assert.rejects(cli(...resume, '--data', other), (/** @type {any} */ error) => {
+    const expected = `the checkpoint was trained on ${data} (9000 tokens, SHA-256 `;
+    assert.ok(error.stderr.includes(expected) && error.stderr.includes(`not on ${other} (8200 tokens`), error.stderr);
+    return true;
+  });
+  await rename(data, moved);
+  await assert.rejects(cli(...resume), /text that the checkpoint was trained on: ENOENT.*text\.txt.*pass --data FILE/);
+  await cli(...resume, '--data', moved, '--steps', '21');
+  // A checkpoint of before, which does not say, takes what it is given.
+  const { state, data: trained, ...silent } = await loadCheckpoint(checkpoint);
+  assert.equal(trained?.file, data);
+  await saveCheckpoint(dir, silent, 20, (part) => state[part]);
+  assert.equal((await loadCheckpoint(checkpoint)).data, undefined);
+  await cli(...resume, '--data', other, '--steps', '21');
 });
 
 for (const [mode, losses, restarts] of /** @type {const} */ ([
-  ['graph', '25', 1],
+  // The second device is lost while the run recovers, or in its first step.
+  ['graph', '25,2', 2],
   ['plain', '20,6', 2],
 ])) {
   test(`a run that loses its device goes on from its checkpoint (${mode}), with the losses of an undisturbed run`, async (t) => {

@@ -253,7 +253,7 @@ function runAttention(vk, context, { type }, attempt) {
             entry.relative = relative;
             if (!(relative < (type === 'f32' ? 1e-4 : type === 'f16' ? 4e-3 : 3e-2))) throw new Error(`wrong result: relative error ${relative}`);
             const reps = options.small ? 2 : 40;
-            const { packed, count } = pack(...Array.from({ length: reps }, (_, i) => of(i)).flat());
+            const { packed, count } = pack(Array.from({ length: reps }, (_, i) => of(i)).flat());
             const times = [0, 1, 2, 3, 4].map(() => vk.batchExecuteAllProfiled(packed, count));
             const per = count / reps;
             entry.us = median(times.map((t) => t.batchGpuTimeUs / reps));
@@ -355,7 +355,7 @@ function runChild(group, log) {
     let load;
     const warm = () => {
       const [a, b] = buffers[0];
-      load ??= pack(...Array.from({ length: small ? 1 : Math.ceil(2e12 / (2 * m * n * k)) }, () =>
+      load ??= pack(Array.from({ length: small ? 1 : Math.ceil(2e12 / (2 * m * n * k)) }, () =>
         kernels.matmul({ a, b, c, m, n, k, transA, transB, precision, aType, bType, cType })).flat());
       vk.waitTimeline(vk.batchExecuteAll(load.packed, load.count));
     };
@@ -366,7 +366,7 @@ function runChild(group, log) {
         const started = performance.now();
         const records = (/** @type {number} */ i) => kernels.matmul(
           { a: buffers[i % sets][0], b: buffers[i % sets][1], c: results[i % results.length], m, n, k, transA, transB, precision, aType, bType, cType, beta, plan });
-        const batch = (/** @type {number} */ count) => pack(...Array.from({ length: count }, (_, i) => records(i)).flat());
+        const batch = (/** @type {number} */ count) => pack(Array.from({ length: count }, (_, i) => records(i)).flat());
         vk.fillBuffer(c, sizeC, beta ? 0 : 0x7fc07fc0);
         const first = batch(1);
         vk.waitTimeline(vk.batchExecuteAll(first.packed, first.count));
@@ -528,7 +528,7 @@ async function runSweep() {
     /** @type {Map<string, any>} */
     const byKey = new Map();
     if (existsSync(log)) for (const line of readFileSync(log, 'utf8').split('\n').filter(Boolean)) byKey.set(JSON.parse(line).key, JSON.parse(line));
-    results.push(...byKey.values());
+    for (const result of byKey.values()) results.push(result);
     if (options.out) writeFileSync(options.out, JSON.stringify(results));
   }
   rmSync(folder, { recursive: true });

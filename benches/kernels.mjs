@@ -364,7 +364,7 @@ class Bench {
         sets.push([one.build(kernels, set)].flat());
       }
       const record = (/** @type {number} */ runs) => {
-        const { packed, count } = pack(...Array.from({ length: runs }, (_, i) => sets[i % sets.length]));
+        const { packed, count } = pack(Array.from({ length: runs }, (_, i) => sets[i % sets.length]).flat());
         vk.graphBegin();
         vk.batchExecuteAll(packed, count);
         return vk.graphEnd();

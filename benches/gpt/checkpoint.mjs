@@ -15,6 +15,9 @@ import { SafetensorsFile, writeSafetensors } from './safetensors.mjs';
  * @typedef {object} RunInfo
  * @property {import('./config.mjs').GptConfig} config
  * @property {import('./tokenizer.mjs').TokenizerState} tokenizer
+ * @property {import('./data.mjs').DataInfo} [data] what the run trains on; checkpoints of early versions do not say
+ *
+ * @typedef {RunInfo & {path: string, step: number, state: TrainingState}} Checkpoint
  */
 
 /** Name prefixes of the three flat buffers, in the file's order. */
@@ -40,7 +43,7 @@ export function checkpointPath(folder, step) {
  * @param {(part: 'weights' | 'm' | 'v') => Float32Array} read gives a flat buffer; one is held at a time
  * @returns {Promise<string>} the file's path
  */
-export async function saveCheckpoint(folder, { config, tokenizer }, step, read) {
+export async function saveCheckpoint(folder, { config, tokenizer, data }, step, read) {
   await mkdir(folder, { recursive: true });
   const path = checkpointPath(folder, step);
   const { parameters } = parameterTable(config);
@@ -64,6 +67,7 @@ export async function saveCheckpoint(folder, { config, tokenizer }, step, read) 
     step: String(step),
     config: JSON.stringify(config),
     tokenizer: JSON.stringify(tokenizer),
+    ...(data === undefined ? {} : { data: JSON.stringify(data) }),
   });
   return path;
 }
@@ -71,7 +75,7 @@ export async function saveCheckpoint(folder, { config, tokenizer }, step, read) 
 /**
  * Reads a checkpoint.
  * @param {string} path a file, or a folder whose latest checkpoint is taken
- * @returns {Promise<RunInfo & {path: string, step: number, state: TrainingState}>}
+ * @returns {Promise<Checkpoint>}
  */
 export async function loadCheckpoint(path) {
   const found = (await stat(path)).isDirectory() ? await latestCheckpoint(path) : path;
@@ -90,7 +94,9 @@ export async function loadCheckpoint(path) {
         await file.read(prefix + name, 'F32', shape, state[part].subarray(offset, offset + size));
       }
     }
-    return { path: found, config, tokenizer: JSON.parse(file.metadata.tokenizer), step, state };
+    const tokenizer = JSON.parse(file.metadata.tokenizer);
+    const data = file.metadata.data === undefined ? undefined : JSON.parse(file.metadata.data);
+    return { path: found, config, tokenizer, data, step, state };
   } finally {
     await file.close();
   }

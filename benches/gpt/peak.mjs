@@ -55,5 +55,6 @@ export function measurePeak(vk, precision) {
     return (2 * side ** 3) / (microseconds * 1e-6);
   } finally {
     for (const buffer of [a, b, c]) vk.destroyBuffer(buffer);
+    kernels.context.releaseWorkspaces();
   }
 }

@@ -1,6 +1,6 @@
 /** Profiles of a training run: what the addon is told of the dispatches' work, and the table of its findings. */
 
-import { formatCount, formatFlops } from './progress.mjs';
+import { formatCount, formatFlops, formatNumber } from './progress.mjs';
 
 /**
  * The work of dispatches, as `profileWork` takes it: pairs of bytes and operations.
@@ -46,7 +46,7 @@ export function profileTable(profile, most = 24) {
     `${((100 * us) / profile.gpuUs).toFixed(1)} %`,
     formatCount(count),
     (us / count).toFixed(1),
-    operations.length > 0 ? span(operations, formatFlops) : span(bytes, (rate) => `${rate.toPrecision(3)} GB/s`),
+    operations.length > 0 ? span(operations, formatFlops) : span(bytes, (rate) => `${formatNumber(rate)} GB/s`),
     name,
   ]);
   const all = [

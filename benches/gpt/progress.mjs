@@ -87,9 +87,20 @@ export function formatDuration(ms) {
   return h > 0 ? `${h}:${tail}` : tail;
 }
 
+/**
+ * A number of at least so many significant digits, with thousands separators and never with an exponent; a dash for
+ * what is not known.
+ * @param {number} n @param {number} [digits]
+ */
+export function formatNumber(n, digits = 3) {
+  if (!Number.isFinite(n)) return '–';
+  if (Math.abs(n) >= 10 ** (digits - 1)) return Math.round(n).toLocaleString('en');
+  return n.toLocaleString('en', { minimumSignificantDigits: digits, maximumSignificantDigits: digits });
+}
+
 /** A count with thousands separators, without digits that mean nothing. @param {number} n */
 export function formatCount(n) {
-  return n >= 100 || Number.isInteger(n) ? Math.round(n).toLocaleString('en') : n.toPrecision(3);
+  return Number.isInteger(n) ? n.toLocaleString('en') : formatNumber(n);
 }
 
 /** Bytes as `1.2 GiB`. @param {number} bytes */
@@ -100,13 +111,13 @@ export function formatBytes(bytes) {
     bytes /= 1024;
     unit++;
   }
-  return `${unit === 0 ? bytes : bytes.toPrecision(3)} ${units[unit]}`;
+  return `${unit === 0 ? bytes : formatNumber(bytes)} ${units[unit]}`;
 }
 
 /** Floating-point operations a second as `1.23 TFLOP/s`. @param {number} rate */
 export function formatFlops(rate) {
   const [divisor, unit] = rate >= 1e12 ? [1e12, 'TFLOP/s'] : [1e9, 'GFLOP/s'];
-  return `${(rate / divisor).toPrecision(3)} ${unit}`;
+  return `${formatNumber(rate / divisor)} ${unit}`;
 }
 
 /** The median of some numbers; NaN of none. @param {number[]} values */

@@ -1,7 +1,7 @@
 /** The page at the end of a run: what was trained, how fast, and the curves. */
 
 import { figures, htmlReport, lineChart, paragraph, table } from '../lib/report.mjs';
-import { formatBytes, formatCount, formatDuration } from './progress.mjs';
+import { formatBytes, formatCount, formatDuration, formatNumber } from './progress.mjs';
 
 /**
  * @param {any} result what `train.mjs --json` writes
@@ -79,7 +79,7 @@ export function trainingReport(result) {
               ['driver', String(result.driver)],
               ['dispatches a step', formatCount(result.dispatchesPerStep)],
               ['tokens a second, lowest and highest', `${formatCount(rate.low)} to ${formatCount(rate.high)}`],
-              ['GFLOP a token', (result.flopsPerToken / 1e9).toPrecision(4)],
+              ['GFLOP a token', formatNumber(result.flopsPerToken / 1e9, 4)],
               ...Object.entries(config).map(([key, value]) => [key, String(value)]),
             ],
           ),

@@ -1,14 +1,16 @@
 /** A run from its first step to its last: progress, checkpoints, and going on after a lost device. */
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { latestCheckpoint, loadCheckpoint, saveCheckpoint } from './checkpoint.mjs';
+import { isDeepStrictEqual } from 'node:util';
+import { loadCheckpoint, saveCheckpoint } from './checkpoint.mjs';
 import { tokensPerStep } from './config.mjs';
 import { createTrainer } from './trainer.mjs';
 
 /** @typedef {import('./config.mjs').GptConfig} GptConfig */
+/** @typedef {import('./checkpoint.mjs').Checkpoint} Checkpoint */
 /** @typedef {import('./trainer.mjs').Trainer} Trainer */
 
-/** Steps left out of the rate: pipelines are compiled and memory is touched in them. */
+/** Steps left out of the rates: pipelines are compiled and memory is touched in them. */
 const WARMUP_STEPS = 2;
 
 /** Milliseconds between reads of the losses where they drain the device. */
@@ -22,10 +24,11 @@ const MOST_RESTARTS = 3;
  * @property {any} vk the native module, its device open
  * @property {GptConfig} config
  * @property {import('./tokenizer.mjs').TokenizerState} tokenizer goes into the checkpoints
+ * @property {import('./data.mjs').DataInfo} [data] what the tokens are of; goes into the checkpoints
  * @property {Uint32Array} tokens
  * @property {'auto' | 'plain' | 'calls' | 'graph'} [mode]
  * @property {boolean} [explicitTransposes] see GptModel
- * @property {import('./checkpoint.mjs').TrainingState} [state] where to go on from
+ * @property {Checkpoint} [resumed] where to go on from
  * @property {string} [checkpoints] folder of the checkpoints
  * @property {number} [checkpointEvery] steps; 0 for none on the way
  * @property {boolean} [checkpointAtStart]
@@ -33,44 +36,67 @@ const MOST_RESTARTS = 3;
  * @property {() => boolean} [stopped] asked after each step; true ends the run
  * @property {(trainer: Trainer) => void} [onStep]
  * @property {(text: string) => void} [note]
+ *
+ * @typedef {Pick<Checkpoint, 'path' | 'step' | 'config' | 'data'>} SavedCheckpoint a file, and what it must hold
  */
 
 /**
- * Trains until `config.steps`, or until `stopped`. With a folder of checkpoints a lost device is opened anew and the
- * run goes on from its last checkpoint; what is repeated gives the same bits.
+ * Trains until `config.steps`, or until `stopped`. A lost device is opened anew, and the run goes on from the last
+ * checkpoint that it saved, before its first from the one that it was resumed from; what is repeated gives the same
+ * bits. Without either the loss ends the run.
  * @param {RunOptions} options
  * @returns {Promise<{trainer: Trainer, losses: Map<number, number>, rates: number[], hostTimes: number[],
  *   restarts: number}>} the trainer at the end, losses by step, tokens a second and host milliseconds of each step
  */
 export async function runTraining(options) {
-  const { vk, config, tokenizer, tokens, mode = 'auto', checkpoints, checkpointEvery = 0 } = options;
+  const { vk, config, tokenizer, data, tokens, mode = 'auto', resumed, checkpoints, checkpointEvery = 0 } = options;
   const { explicitTransposes, profile } = options;
-  const profiled = profile !== undefined;
-  profile?.();
   const { stopped = () => false, onStep = (_) => {}, note = (_) => {} } = options;
-  let trainer = createTrainer(vk, config, { tokens, mode, explicitTransposes, profiled, state: options.state });
+  /** None before the start, and from a loss until the model is on the device again. @type {Trainer | undefined} */
+  let trainer;
+  /** Never just the latest file of the folder: that may be another run's. @type {SavedCheckpoint | undefined} */
+  let last = resumed;
+  /** Losses that trainers of lost devices knew. @type {Map<number, number>} */
+  let known = new Map();
   /** @type {number[]} */
   let rates = [];
   /** @type {number[]} */
   let hostTimes = [];
   let restarts = 0;
+  let pending = false;
   let lastFetch = performance.now();
 
-  const save = async () => {
+  const open = async () => {
+    if (restarts > 0) {
+      vk.destroy();
+      vk.initDevice();
+    }
+    profile?.();
+    const state = last === resumed ? resumed?.state : await readBack(/** @type {SavedCheckpoint} */ (last));
+    const profiled = profile !== undefined;
+    const opened = createTrainer(vk, config, { tokens, mode, explicitTransposes, profiled, state });
+    for (const [step, loss] of known) if (step < opened.stepsDone) opened.known.set(step, loss);
+    pending = options.checkpointAtStart === true && last === resumed;
+    return opened;
+  };
+  const save = async (/** @type {Trainer} */ trainer) => {
     if (checkpoints === undefined) return;
     await trainer.settle();
-    const read = (/** @type {'weights' | 'm' | 'v'} */ part) => trainer.read(part);
-    note(`checkpoint ${await saveCheckpoint(checkpoints, { config, tokenizer }, trainer.stepsDone, read)}`);
+    trainer.pauses.add(trainer.finished.length);
+    const step = trainer.stepsDone;
+    const path = await saveCheckpoint(checkpoints, { config, tokenizer, data }, step, (part) => trainer.read(part));
+    last = { path, step, config, data };
+    note(`checkpoint ${path}`);
   };
-  const measure = () => {
-    rates.push(...stepRates(trainer.finished, tokensPerStep(config)));
-    hostTimes.push(...trainer.hostTimes.slice(Math.min(WARMUP_STEPS, trainer.hostTimes.length - 1)));
+  const measure = (/** @type {Trainer} */ { finished, pauses, hostTimes: times }) => {
+    rates = rates.concat(stepRates(finished, tokensPerStep(config), pauses));
+    hostTimes = hostTimes.concat(times.slice(Math.min(WARMUP_STEPS, times.length - 1)));
   };
 
-  let pending = options.checkpointAtStart === true;
-  for (let done = false; !done;) {
+  for (;;) {
     try {
-      if (pending) await save();
+      trainer ??= await open();
+      if (pending) await save(trainer);
       pending = false;
       if (trainer.stepsDone < config.steps && !stopped()) {
         trainer.step();
@@ -81,40 +107,51 @@ export async function runTraining(options) {
           trainer.fetchLosses();
           lastFetch = performance.now();
         }
+        onStep(trainer);
       } else {
         await trainer.settle();
-        await save();
-        done = true;
+        await save(trainer);
+        onStep(trainer);
+        measure(trainer);
+        return { trainer, losses: trainer.known, rates, hostTimes, restarts };
       }
     } catch (error) {
+      // The device is opened anew in the next turn, where its own loss is caught as well.
       if (/** @type {any} */ (error)?.code !== 'ERR_HELIOS_DEVICE_LOST') throw error;
-      const last = checkpoints === undefined ? undefined : await latestCheckpoint(checkpoints);
       if (last === undefined || ++restarts > MOST_RESTARTS) throw error;
-      note(`device lost (${/** @type {Error} */ (error).message}); going on from ${last}`);
-      measure();
-      vk.destroy();
-      vk.initDevice();
-      profile?.();
-      const { state } = await loadCheckpoint(last);
-      const { known } = trainer;
-      trainer = createTrainer(vk, config, { tokens, mode, explicitTransposes, profiled, state });
-      for (const [step, loss] of known) if (step < state.step) trainer.known.set(step, loss);
+      note(`device lost (${/** @type {Error} */ (error).message}); going on from ${last.path}`);
+      if (trainer === undefined) continue;
+      measure(trainer);
+      known = trainer.known;
+      trainer = undefined;
     }
-    onStep(trainer);
   }
-  measure();
-  return { trainer, losses: trainer.known, rates, hostTimes, restarts };
+}
+
+/**
+ * The state in a checkpoint that this run saved, unless something else has been written in its place since.
+ * @param {SavedCheckpoint} saved
+ */
+async function readBack(saved) {
+  const found = await loadCheckpoint(saved.path);
+  for (const key of /** @type {const} */ (['step', 'config', 'data'])) {
+    if (!isDeepStrictEqual(found[key], saved[key])) {
+      throw new Error(`cannot go on from ${saved.path}: it is not what this run saved there; its ${key} differs`);
+    }
+  }
+  return found.state;
 }
 
 /**
  * Tokens a second of each step, by the times at which steps were seen to be finished.
  * @param {number[]} finished milliseconds
  * @param {number} tokens of a step
+ * @param {Set<number>} [pauses] steps, by index, that began only after a pause: they do not count
  */
-export function stepRates(finished, tokens) {
+export function stepRates(finished, tokens, pauses = new Set()) {
   const out = [];
-  for (let i = Math.max(0, Math.min(WARMUP_STEPS, finished.length - 2)); i + 1 < finished.length; i++) {
-    out.push((tokens * 1000) / (finished[i + 1] - finished[i]));
+  for (let i = Math.max(1, Math.min(WARMUP_STEPS + 1, finished.length - 1)); i < finished.length; i++) {
+    if (!pauses.has(i)) out.push((tokens * 1000) / (finished[i] - finished[i - 1]));
   }
   return out;
 }
@@ -123,10 +160,14 @@ export function stepRates(finished, tokens) {
  * Tokens a second over the last seconds.
  * @param {number[]} finished milliseconds
  * @param {number} tokens of a step
+ * @param {Set<number>} [pauses] as of `stepRates`
  */
-export function recentRate(finished, tokens) {
-  const last = finished.length - 1;
-  let first = last;
-  while (first > 0 && (last - first < 2 || finished[last] - finished[first] < 3000)) first--;
-  return last > first ? ((last - first) * tokens * 1000) / (finished[last] - finished[first]) : undefined;
+export function recentRate(finished, tokens, pauses = new Set()) {
+  let [steps, milliseconds] = [0, 0];
+  for (let i = finished.length - 1; i > 0 && (steps < 2 || milliseconds < 3000); i--) {
+    if (pauses.has(i)) continue;
+    steps++;
+    milliseconds += finished[i] - finished[i - 1];
+  }
+  return steps > 0 ? (steps * tokens * 1000) / milliseconds : undefined;
 }

@@ -80,6 +80,8 @@ export class Trainer {
     this.inFlight = [];
     /** When steps were seen to be finished, in milliseconds of `performance.now()`. @type {number[]} */
     this.finished = [];
+    /** Indexes into `finished` of steps before which the run did something else. @type {Set<number>} */
+    this.pauses = new Set();
     /** Host time of each step in milliseconds, without waiting. @type {number[]} */
     this.hostTimes = [];
     /** @type {Uint32Array} */
@@ -297,7 +299,7 @@ export class Trainer {
   destroy() {
     for (const graph of this.graphs) this.vk.graphDestroy(graph);
     this.model.destroy();
-    for (const { buffer } of this.kernels.context.workspaces.values()) this.vk.destroyBuffer(buffer);
+    this.kernels.context.releaseWorkspaces();
   }
 }
 

@@ -1,10 +1,11 @@
-/** A worker that says what device an addon finds. */
+/** A worker that says what device an addon finds, and whether its pipelines take options. */
 
+import { takesPipelineOptions } from '../gpt/freeze.mjs';
 import { loadAddon, serveWorker } from './addon.mjs';
 
 serveWorker((/** @type {{addon: string}} */ { addon }) => {
   const vk = loadAddon(addon);
   const info = vk.initDevice();
   vk.destroy();
-  return info;
+  return { info, pipelineOptions: takesPipelineOptions(vk) };
 });

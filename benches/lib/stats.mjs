@@ -48,26 +48,17 @@ export function spread(values) {
 }
 
 /**
- * @typedef {object} Summary
- * @property {number} count
- * @property {number} median
- * @property {number} mean
- * @property {number} min
- * @property {number} max
- * @property {number} spread half the interquartile distance over the median
+ * The least and the greatest of values that may be too many for the arguments of one call.
+ * @param {ArrayLike<number>} values
+ * @returns {{low: number, high: number}} NaN for no values
  */
-
-/** @param {ArrayLike<number>} values at least one @returns {Summary} */
-export function summarize(values) {
-  const ascending = sorted(values);
-  return {
-    count: ascending.length,
-    median: median(ascending),
-    mean: mean(ascending),
-    min: ascending[0],
-    max: ascending[ascending.length - 1],
-    spread: spread(ascending),
-  };
+export function extremes(values) {
+  let [low, high] = values.length > 0 ? [Infinity, -Infinity] : [NaN, NaN];
+  for (let i = 0; i < values.length; i++) {
+    low = Math.min(low, values[i]);
+    high = Math.max(high, values[i]);
+  }
+  return { low, high };
 }
 
 /**

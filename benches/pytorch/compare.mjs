@@ -5,6 +5,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { formatCount } from '../gpt/progress.mjs';
 import { UsageError, runMain } from '../lib/args.mjs';
 import { barChart, htmlReport, lineChart, table } from '../lib/report.mjs';
+import { extremes } from '../lib/stats.mjs';
 
 const OPTIONS = /** @type {const} */ ({
   ours: { type: 'string', value: 'FILES', required: true, help: 'results of benches/train.mjs --json, by commas' },
@@ -71,7 +72,7 @@ await runMain('node benches/pytorch/compare.mjs --ours FILES --pytorch FILE [opt
       firstLoss: losses[0],
       lastLoss: losses[steps - 1],
       firstDifference: apart[0],
-      largestDifference: Math.max(...apart),
+      largestDifference: extremes(apart).high,
       steps,
     };
   });
