@@ -195,7 +195,9 @@ impl Context {
         // A software device computes on the cores that a thread would take. Validation messages are
         // errors of the call that they are about.
         let software = device.is_cpu();
-        if software {
+        // Not under validation: the layer makes some of its state at first use, so that it is gone
+        // before our handler runs.
+        if software && !settings.validation {
             leave::at_exit(&device);
         }
         let threaded = match number("HELIOS_RECORD_THREAD") {
