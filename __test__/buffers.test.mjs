@@ -119,6 +119,31 @@ test('the source may be changed right after the upload', () => {
   }
 });
 
+test('uploads of very few numbers keep every bit', () => {
+  // Arrays of literals have no memory of their own; NaNs, zeros' signs and the smallest numbers must come through too.
+  const bits = [0x00000000, 0x80000000, 0x00000001, 0x7f800000, 0xff7fffff, 0x7fc00000, 0x7fa00001, 0xffffffff, 0x3f800000];
+  for (const upload of ['uploadBuffer', 'uploadAsync']) {
+    const handle = vk.createBuffer(64, 0);
+    for (let length = 1; length <= 6; length++) {
+      for (let first = 0; first < bits.length; first++) {
+        const words = Uint32Array.from({ length }, (_, i) => bits[(first + i) % bits.length]);
+        for (const data of [words, new Int32Array(words), new Float32Array(words.buffer), new Float32Array(new Float32Array(words.buffer)), new Uint8Array(words.buffer)]) {
+          vk.fillBuffer(handle, 64, 0x01020304);
+          const wanted = new Uint32Array(data.buffer.slice(0));
+          vk[upload](handle, data);
+          const got = new Uint32Array(vk.readBuffer(handle).buffer);
+          assert.deepEqual([...got.subarray(0, length)], [...wanted]);
+          assert.equal(got[length], 0x01020304);
+        }
+      }
+    }
+    vk.uploadBuffer(handle, new Float32Array([-0]));
+    vk.uploadBuffer(handle, new Float32Array([0.1, 1e-45, -Infinity]));
+    assert.deepEqual([...vk.readBuffer(handle).subarray(0, 3)], [Math.fround(0.1), 2 ** -149, -Infinity]);
+    vk.destroyBuffer(handle);
+  }
+});
+
 test('uploadBuffer refuses what is no data', () => {
   const handle = vk.createBuffer(64);
   for (const data of [undefined, null, 5, 'text', [1, 2], {}, { length: 4 }, 1n, () => {}]) {

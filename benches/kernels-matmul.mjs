@@ -127,7 +127,7 @@ const GROUPS = {
   'attention-f32': { attention: true, type: 'f32', few: true },
 };
 
-const planName = (/** @type {any} */ p) => p.held ? `${p.kernel ?? ''} ${p.held}x${p.walked}${p.group ? ` g${p.group}` : ''}${p.threads ? ` t${p.threads}` : ''}${p.shape ? ` i${p.shape.m}x${p.shape.n}x${p.shape.k}` : ''}`.trim() :
+const planName = (/** @type {any} */ p) => p.held ? `${p.kernel ?? ''} ${p.held}x${p.walked}${p.group ? ` g${p.group}` : ''}${p.threads ? ` t${p.threads}` : ''}${p.rows ? ` ${p.rows}x${p.columns} ${p.workspace / 2 ** 20} MiB` : ''}${p.shape ? ` i${p.shape.m}x${p.shape.n}x${p.shape.k}` : ''}`.trim() :
   [p.kernel, `${p.bm}x${p.bn}x${p.bk}`, p.kernel === 'f32' ? `${p.tm}x${p.tn} l${p.lx}` : `w${p.wm}x${p.wn} i${p.tm}x${p.tn}x${p.tk}`,
     `s${p.stages}${p.ahead ? 'a' : ''}${p.direct ? 'd' : ''}`, p.splits > 1 ? `k/${p.splits}` : p.tail > 1 ? `tail/${p.tail} of ${p.wave}` : ''].join(' ').trim();
 const shapeName = (/** @type {Shape} */ s) => `${s.form} ${s.m}x${s.n}x${s.k}`;
@@ -183,9 +183,12 @@ function runAttention(vk, context, { type }, attempt) {
   const [tokens, heads, headSize] = options.small ? [80, 2, 64] : [512, 16, 64];
   const width = heads * headSize;
   const known = type === 'f32' ? [undefined] : coopShapes(context.info, type);
+  // Of the backward pass by tiles: queries, of them at a time, rows and columns a thread, MiB of workspace.
+  const parts = [[64, 16, 8, 4, 64], [64, 16, 8, 4, 128], [64, 16, 8, 4, 512], [64, 16, 4, 8, 128], [64, 16, 8, 8, 128], [64, 16, 4, 4, 128], [64, 32, 8, 4, 128], [128, 16, 8, 4, 128], [32, 16, 8, 4, 128], [64, 8, 8, 4, 128]]
+    .map(([held, walked, rows, columns, workspace]) => ({ kernel: 'tiles', held, walked, rows, columns, workspace: workspace * 2 ** 20 }));
   const tiles = type === 'f32'
-    ? [[32, 32, 128], [32, 32, 64], [32, 32, 256], [16, 32, 64], [16, 16, 64], [32, 16, 128], [64, 32, 256], [64, 16, 128], [64, 32, 128], [64, 64, 128]]
-        .map(([held, walked, threads]) => ({ held, walked, threads }))
+    ? [...[[32, 32, 128], [32, 32, 64], [32, 32, 256], [16, 32, 64], [16, 16, 64], [32, 16, 128], [64, 32, 256], [64, 16, 128], [64, 32, 128], [64, 64, 128]]
+        .map(([held, walked, threads]) => ({ kernel: 'walk', held, walked, threads })), ...parts]
     : [[64, 64], [64, 32], [32, 64], [32, 32], [128, 64], [128, 32], [16, 64], [16, 32], [48, 32], [64, 16]]
         .flatMap(([held, walked]) => [{ kernel: 'scratch' }, { kernel: 'register', group: 1 }, { kernel: 'register', group: 2 }].map((how) => ({ held, walked, ...how })));
   const bytes = type === 'f32' ? 4 : 2;
@@ -229,7 +232,7 @@ function runAttention(vk, context, { type }, attempt) {
       for (const set of mine) run(kernels.attentionForward({ ...set, ...common, type }));
       for (const shape of known.slice(0, 3)) {
         for (const tile of tiles) {
-          if (pass === 'forward' && 'group' in tile && tile.group !== 1) continue; // says nothing to it
+          if (pass === 'forward' && ('workspace' in tile || ('group' in tile && tile.group !== 1))) continue; // says nothing to it
           const plan = /** @type {any} */ ({ ...tile, ...(shape ? { shape } : {}) });
           const name = `${pass} b${batch}`;
           attempt(`${name} | ${planName(plan)}`, { shape: name, plan }, (entry) => {

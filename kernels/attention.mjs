@@ -6,7 +6,9 @@
 // The f32 kernels run everywhere; the matrix-unit kernels round Q, K, V, dO, P and dS to f16 or bf16, and keep the
 // softmax and every sum in f32. Of those there are two sets: the `register` kernels never let scores leave registers,
 // which needs a driver that lays accumulators and operands out alike (asked once, by a kernel of its own); the
-// `scratch` kernels pass them through shared memory and need nothing of the kind.
+// `scratch` kernels pass them through shared memory and need nothing of the kind. The backward pass in f32 has two forms:
+// `walk` is one dispatch that computes P and dS twice, for dQ and for dK and dV; `tiles` computes them once, leaves them in
+// a bounded workspace, some heads at a time, and multiplies from there with larger tiles a thread.
 
 import { ceilDiv, finite, integer, pushConstants, reach, tensor } from './base.mjs';
 import { coopShapes } from './matmul.mjs';
@@ -19,12 +21,16 @@ import { coopShapes } from './matmul.mjs';
 /**
  * Tiling of an attention kernel, in rows.
  * @typedef {object} AttentionPlan
- * @property {number} held rows that a workgroup holds
- * @property {number} walked rows that it walks over at a time
- * @property {number} [threads] f32: invocations of a workgroup
+ * @property {number} held rows that a workgroup holds; `tiles`: queries, and keys, of a tile
+ * @property {number} walked rows that it walks over at a time; `tiles`: of them, or of the head, at a time
+ * @property {number} [threads] f32 `walk`: invocations of a workgroup
  * @property {{ m: number, n: number, k: number }} [shape] matrix units: the instruction
- * @property {'register' | 'scratch'} [kernel] matrix units: where scores live; `register` where the device can
+ * @property {'register' | 'scratch' | 'walk' | 'tiles'} [kernel] matrix units: where scores live, `register` where the
+ *   device can; f32, backward: `tiles`, but `walk` on CPU devices and where one head's tiles would not fit
  * @property {number} [group] register, backward: fragments of walked rows worked on at a time
+ * @property {number} [rows] `tiles`: rows that a thread sums, a multiple of 4
+ * @property {number} [columns] `tiles`: columns that a thread sums, a multiple of 4
+ * @property {number} [workspace] `tiles`: bytes that tiles may take at a time
  */
 
 /**
@@ -73,6 +79,10 @@ import { coopShapes } from './matmul.mjs';
  */
 
 /** @typedef {AttentionArgs & AttentionGradients} AttentionBackwardArgs */
+
+/** Bytes that the tiles of the f32 backward pass may take at a time, and those of one head at the most. */
+const TILES_BYTES = 128 * 2 ** 20;
+const MOST_TILES_BYTES = 256 * 2 ** 20;
 
 /**
  * The map that both kinds of matrix follow, or undefined if they differ or follow none of the kind.
@@ -192,9 +202,42 @@ export function attentionKernels(context) {
   const sharedCoop = (/** @type {boolean} */ backward, /** @type {number} */ r, /** @type {number} */ c, /** @type {number} */ d) =>
     Math.max(2 * c, r) * (d + 8) * 2 + r * (c + 8) * 4 * (backward ? 2 : 1) + (backward ? 8 * c : 0);
 
+  /** Blocks of rows, and bytes of the tiles of one head. @param {any} p @param {number} tile */
+  function tilesOf({ tokens, causal }, tile) {
+    const blocks = ceilDiv(tokens, tile);
+    const tiles = causal ? (blocks * (blocks + 1)) / 2 : blocks * blocks;
+    return { blocks, tiles, bytes: tiles * tile * tile * 8 };
+  }
+
+  /** The plan of the f32 backward pass by tiles, or why it cannot be. @param {any} p @returns {any} */
+  function tilesPlan(p) {
+    const { headSize: d, override = {} } = p;
+    const plan = { held: isCpu ? 16 : 64, walked: 16, rows: isCpu ? 4 : 8, columns: 4, workspace: TILES_BYTES, ...override, kernel: 'tiles' };
+    const { held, walked, rows, columns } = plan;
+    const { blocks, tiles, bytes } = tilesOf(p, held);
+    const lanes = [(held / rows) * (held / columns), (held / rows) * (d / columns)];
+    const fault = () => {
+      if (walked % 4 || held % walked || d % walked) return `slices of ${walked} do not divide tiles of ${held} and heads of ${d}`;
+      if (rows % 4 || columns % 4 || held % rows || held % columns || d % columns) return `${rows} x ${columns} sums a thread do not divide tiles of ${held} and heads of ${d}`;
+      if (lanes.some((n) => n > maxThreads)) return `tiles of ${held} make ${Math.max(...lanes)} threads`;
+      const used = walked * (held + Math.max(held, d) + 8) * 4;
+      if (used > shared) return `${used} bytes of shared memory, the device allows ${shared}`;
+      // The grid's third dimension.
+      if (Math.max(tiles, 3 * blocks) > 65535 || bytes > Math.max(MOST_TILES_BYTES, plan.workspace)) return `the tiles of a head take ${bytes} bytes`;
+      return undefined;
+    };
+    return { ...plan, fault: fault() };
+  }
+
   /** @param {string} kernel @param {any} p @param {boolean} backward */
-  function planOf(kernel, { precision, headSize: d, override = {} }, backward) {
+  function planOf(kernel, p, backward) {
+    const { precision, headSize: d, override = {} } = p;
     if (precision === 'f32') {
+      if (backward && (override.kernel ?? (isCpu ? 'walk' : 'tiles')) === 'tiles') {
+        const plan = tilesPlan(p);
+        if (!plan.fault) return plan;
+        if (override.kernel) throw new RangeError(`${kernel}: the plan cannot run on ${info.deviceName}: ${plan.fault}`);
+      }
       // Measured on an H200: the forward pass gains more from company on its multiprocessor than from larger tiles.
       const tiles = isCpu ? [[16, 16], [16, 8], [8, 8]] : [[32, backward ? 32 : 16], [16, 16], [16, 8], [8, 8]];
       const [held, walked] = tiles.find(([r, c]) => sharedF32(backward, r, c, d) <= shared) ?? [8, 8];
@@ -422,16 +465,18 @@ export function attentionKernels(context) {
     reach(kernel, 'delta', delta.offset + rows);
     const bytes = push(p, { dOut, delta, dQ, dK, dV, rowGrad });
     const threads = isCpu ? 32 : 128;
+    const deltas = context.dispatch(p.outType === 'f32' ? 'attention_delta' : `attention_delta_${p.outType}`, {
+      buffers: [p.out.buffer, dOut.buffer, delta.buffer],
+      writes: 1 << 2,
+      groups: [context.strideGroups(p.tokens * p.heads, threads / 8), 1, p.batch],
+      push: bytes,
+      specialization: [threads, 0, 0, p.headSize],
+    });
+    if (plan.kernel === 'tiles') return [deltas, ...backwardByTiles(p, { dOut, delta, dQ, dK, dV, rowGrad }, plan)];
     const blocks = blocksOf(kernel, p.tokens, 2 * ceilDiv(p.tokens, plan.held));
     const family = plan.kernel === 'register' ? 'attention_register_backward' : 'attention_coop_backward';
     return [
-      context.dispatch(p.outType === 'f32' ? 'attention_delta' : `attention_delta_${p.outType}`, {
-        buffers: [p.out.buffer, dOut.buffer, delta.buffer],
-        writes: 1 << 2,
-        groups: [context.strideGroups(p.tokens * p.heads, threads / 8), 1, p.batch],
-        push: bytes,
-        specialization: [threads, 0, 0, p.headSize],
-      }),
+      deltas,
       context.dispatch(p.precision === 'f32' ? 'attention_f32_backward' : `${family}_${p.precision}`, {
         buffers: [p.q.buffer, p.k.buffer, p.v.buffer, dOut.buffer, p.lse.buffer, delta.buffer, dQ.buffer, dK.buffer, dV.buffer],
         writes: (1 << 6) | (1 << 7) | (1 << 8),
@@ -440,6 +485,54 @@ export function attentionKernels(context) {
         ...pipelineOf(p, plan, gradType),
       }),
     ];
+  }
+
+  /**
+   * P and dS by tiles into the workspace, then the products with them; for as many heads at a time as it holds.
+   * @param {any} p @param {any} gradients @param {any} plan @returns {Dispatch[]}
+   */
+  function backwardByTiles(p, gradients, plan) {
+    const { blocks, tiles, bytes } = tilesOf(p, plan.held);
+    const { dOut, delta, dQ, dK, dV, rowGrad } = gradients;
+    const fit = Math.max(1, Math.floor(plan.workspace / bytes));
+    // Whole batches, or heads of one; as even as they divide.
+    const even = (/** @type {number} */ count, /** @type {number} */ most) => ceilDiv(count, ceilDiv(count, most));
+    const batches = fit >= p.heads ? even(p.batch, Math.floor(fit / p.heads)) : 1;
+    const heads = fit >= p.heads ? p.heads : even(p.heads, fit);
+    const workspace = context.workspace('attention tiles', batches * heads * bytes);
+    const { held, walked, rows, columns } = plan;
+    const specialization = (/** @type {number} */ threads) => [threads, held, walked, p.headSize, p.causal ? 1 : 0, context.keepsNan, rows, columns];
+    /** @type {Dispatch[]} */
+    const list = [];
+    for (let batch = 0; batch < p.batch; batch += batches) {
+      for (let head = 0; head < p.heads; head += heads) {
+        const here = { batch: Math.min(batches, p.batch - batch), heads: Math.min(heads, p.heads - head) };
+        // The part's tensors: the same rows from another element on.
+        const from = (/** @type {any} */ x, /** @type {number} */ row) => ({ buffer: x.buffer, offset: x.offset + batch * p.tokens * row + head * p.headSize });
+        const stats = (/** @type {any} */ x) => ({ buffer: x.buffer, offset: x.offset + (batch * p.heads + head) * p.tokens });
+        const part = { ...p, ...here, q: from(p.q, p.rowQkv), k: from(p.k, p.rowQkv), v: from(p.v, p.rowQkv), out: from(p.out, p.rowOut), lse: stats(p.lse) };
+        const pushed = push(part, {
+          dOut: from(dOut, p.rowOut), delta: stats(delta), dQ: from(dQ, rowGrad), dK: from(dK, rowGrad), dV: from(dV, rowGrad), rowGrad,
+        });
+        list.push(
+          context.dispatch('attention_f32_scores', {
+            buffers: [p.q.buffer, p.k.buffer, p.v.buffer, dOut.buffer, p.lse.buffer, delta.buffer, workspace],
+            writes: 1 << 6,
+            groups: [here.heads, here.batch, tiles],
+            push: pushed,
+            specialization: specialization((held / rows) * (held / columns)),
+          }),
+          context.dispatch('attention_f32_gradients', {
+            buffers: [p.q.buffer, p.k.buffer, dOut.buffer, workspace, dQ.buffer, dK.buffer, dV.buffer],
+            writes: (1 << 4) | (1 << 5) | (1 << 6),
+            groups: [here.heads, here.batch, 3 * blocks],
+            push: pushed,
+            specialization: specialization((held / rows) * (p.headSize / columns)),
+          }),
+        );
+      }
+    }
+    return list;
   }
 
   return { attentionForward, attentionBackward, attentionSupports, attentionKind };

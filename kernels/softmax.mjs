@@ -80,8 +80,9 @@ export function softmaxKernels(context) {
       'gradient.offset': output.offset,
     });
     const vectors = rowStride / width;
-    // Few threads with many registers: a reduction takes the longer the more threads there are.
-    const plan = context.rowPlan(vectors, { most: 16, wide: type === 'f32' });
+    // Few threads with many registers, for a reduction takes the longer the more threads there are; but a row of 16-bit
+    // words needs 512 of them on its way at once.
+    const plan = context.rowPlan(vectors, { most: 12, wide: type === 'f32' });
     const specialization = [...plan.specialization, columns < rowStride ? 1 : 0];
     const name = `cross_entropy${gradient ? '' : '_forward'}_${type}${outType ? `_${outType}` : ''}${suffix}`;
     const buffers = [logits.buffer, targets.buffer, loss.buffer];

@@ -237,6 +237,20 @@ function battery(name, options) {
 }
 
 battery('f32', { tolerance: 3e-6 });
+// The form of the backward pass that is not the default here: GPUs take tiles, CPU devices walk.
+const other = context.isCpu ? 'tiles' : 'walk';
+battery(`f32, ${other}`, { tolerance: 3e-6, planBackward: { kernel: other } });
+test('f32, tiles: every size of tile, in parts by batches and by heads', () => {
+  const whole = (/** @type {number} */ blocks, /** @type {number} */ held) => ((blocks * (blocks + 1)) / 2) * held * held * 8;
+  const options = { tolerance: 3e-6, T: 50, heads: 3, d: 64, batch: 3 };
+  const of = (/** @type {any} */ plan) => ({ ...options, planBackward: { kernel: 'tiles', ...plan }, label: JSON.stringify(plan) });
+  check(of({ held: 16, walked: 8, rows: 4, columns: 4, workspace: 7 * whole(4, 16) })); // two batches, then one
+  check(of({ held: 16, walked: 16, rows: 8, columns: 4, workspace: 2 * whole(4, 16) })); // two heads, then one
+  check(of({ held: 32, walked: 16, rows: 4, columns: 8, workspace: 0 })); // each head by itself
+  check(of({ held: 64, walked: 16, rows: 8, columns: 4 })); // the plan of GPUs
+  check(of({ held: 64, walked: 8, rows: 8, columns: 8 }));
+  check({ ...of({ held: 16, workspace: 5 * 16 * 16 * 16 * 8 }), causal: false });
+});
 for (const half of /** @type {const} */ (['f16', 'bf16'])) {
   if (!kernels.attentionSupports(half)) {
     test(`${half} matrix units`, { skip: `${context.info.deviceName} has none` }, () => {});

@@ -22,6 +22,8 @@
 #define STORAGE(type) CAT(STORAGE_, type)
 #define DECODE(type, word) CAT(decode_, type)(word)
 #define ENCODE(type, value) CAT(encode_, type)(value)
+// Of what is known to be no NaN.
+#define ENCODE_NUMBER(type, value) CAT(encodeNumber_, type)(value)
 
 V decode_0(V v) { return v; }
 V encode_0(V v) { return v; }
@@ -51,18 +53,24 @@ uint bf16Encode(vec2 v) {
 vec4 decode_1(uvec2 w) { return vec4(unpackHalf2x16(w.x), unpackHalf2x16(w.y)); }
 uvec2 encode_1(vec4 v) { return uvec2(packHalf2x16(v.xy), packHalf2x16(v.zw)); }
 vec4 decode_2(uvec2 w) { return vec4(bf16Decode(w.x), bf16Decode(w.y)); }
+uvec2 encodeNumber_1(vec4 v) { return encode_1(v); }
+uvec2 encodeNumber_2(vec4 v) {
+    uvec4 u = floatBitsToUint(v);
+    return uvec2(bf16Pair(bf16Rounded(u.x), bf16Rounded(u.y)), bf16Pair(bf16Rounded(u.z), bf16Rounded(u.w)));
+}
 uvec2 encode_2(vec4 v) {
     if (nanBits(floatBitsToUint((v.x + v.y) + (v.z + v.w)))) {
         return uvec2(bf16Round(v.x) | (bf16Round(v.y) << 16), bf16Round(v.z) | (bf16Round(v.w) << 16));
     }
-    uvec4 u = floatBitsToUint(v);
-    return uvec2(bf16Pair(bf16Rounded(u.x), bf16Rounded(u.y)), bf16Pair(bf16Rounded(u.z), bf16Rounded(u.w)));
+    return encodeNumber_2(v);
 }
 #elif VEC == 2
 vec2 decode_1(uint w) { return unpackHalf2x16(w); }
 uint encode_1(vec2 v) { return packHalf2x16(v); }
 vec2 decode_2(uint w) { return bf16Decode(w); }
 uint encode_2(vec2 v) { return bf16Encode(v); }
+uint encodeNumber_1(vec2 v) { return encode_1(v); }
+uint encodeNumber_2(vec2 v) { return bf16Pair(bf16Rounded(floatBitsToUint(v.x)), bf16Rounded(floatBitsToUint(v.y))); }
 #endif
 
 float sumOf(V v) {

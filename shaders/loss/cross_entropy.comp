@@ -61,6 +61,9 @@ void main() {
     EACH_ROW(row) {
         uint base = push.xAt + row * push.vectors;
         uint target = targets[push.targetsAt + row];
+        // Before the look at the target, which would keep the row waiting.
+        STORAGE(X_T) loaded[KEPT];
+        LOAD_EACH(c, i) { loaded[c] = x[base + i]; }
         if (target == push.ignored || target >= push.columns) {
 #ifdef GRADIENT
             EACH(c, i) { PUT(i, V(0.0)); }
@@ -72,14 +75,12 @@ void main() {
         // cost more than the vector.
         uint targetVector = target / VEC;
         bool mine = targetVector % LANES == LANE;
-        STORAGE(X_T) loaded[KEPT];
 #if X_T == 0
         V kept[KEPT];
 #endif
         // 16-bit rows are kept as stored and each exponential is taken twice: with half the registers, more rows are
         // under way.
         V atTarget = V(0.0);
-        LOAD_EACH(c, i) { loaded[c] = x[base + i]; }
         if (mine) atTarget = masked(DECODE(X_T, x[base + targetVector]), targetVector);
         // The lane's own maximum first, so that the row's maximum and sum take one reduction.
         float most = LEAST, sum = 0.0;
@@ -108,9 +109,14 @@ void main() {
 #if X_T == 0
         EACH(c, i) { PUT(i, factor * RECALL(kept, c, exp(masked(x[base + i], i) - most))); }
 #else
-        EACH(c, i) {
-            V v = masked(DECODE(X_T, RECALL(loaded, c, x[base + i])), i);
-            PUT(i, factor * exp(v - most));
+        // A NaN in the row has reached the factor by way of the sum: one look at that stands for a look at each element.
+        if (nanBits(floatBitsToUint(factor))) {
+            EACH(c, i) { PUT(i, V(factor)); }
+        } else {
+            EACH(c, i) {
+                V v = masked(DECODE(X_T, RECALL(loaded, c, x[base + i])), i);
+                x[base + i] = ENCODE_NUMBER(X_T, factor * exp(v - most));
+            }
         }
 #endif
         if (mine) {

@@ -122,11 +122,11 @@ void main() {
             }
         }
         if (AHEAD == 1) { LOAD_ROWS(first + TEAMS * BATCH) }
+// h / scale: the scale joins sums and factors of the row, so that an element takes few operations.
 #ifdef LAYER
-#define H(b, c, i) \
-    ((DECODE(X_T, RECALL(loadedX, b * KEPT + c, x[push.xAt + base + i])) - rowStats[b].x) * rowStats[b].y)
+#define H(b, c, i) (DECODE(X_T, RECALL(loadedX, b * KEPT + c, x[push.xAt + base + i])) - rowStats[b].x)
 #else
-#define H(b, c, i) (DECODE(X_T, RECALL(loadedX, b * KEPT + c, x[push.xAt + base + i])) * rowStats[b].y)
+#define H(b, c, i) DECODE(X_T, RECALL(loadedX, b * KEPT + c, x[push.xAt + base + i]))
 #endif
 #define D(b, c, i) DECODE(Y_T, RECALL(loadedDy, b * KEPT + c, dy[push.dyAt + base + i]))
 #define W(c, i) RECALL(keptWeight, c, weight[push.weightAt + i])
@@ -136,19 +136,19 @@ void main() {
             uint base = (first + b) * push.vectors;
             if (first + b < last) EACH(c, i) {
                 V h = H(b, c, i), d = D(b, c, i);
-                V g = d * W(c, i);
+                V g = d * W(c, i), dWeight = d * rowStats[b].y * h;
                 totals[b * SUMS_OF_ROW] += sumOf(g * h);
 #ifdef LAYER
                 totals[b * SUMS_OF_ROW + 1] += sumOf(g);
 #endif
                 if (CHUNKS != 0) {
-                    weightSum[c] += d * h;
+                    weightSum[c] += dWeight;
 #ifdef LAYER
                     biasSum[c] += d;
 #endif
                 } else {
                     // The thread's own words: nobody else touches them.
-                    partial[sums + i] = (first == firstOfBlock ? V(0.0) : partial[sums + i]) + d * h;
+                    partial[sums + i] = (first == firstOfBlock ? V(0.0) : partial[sums + i]) + dWeight;
 #ifdef LAYER
                     uint at = sums + push.vectors + i;
                     partial[at] = (first == firstOfBlock ? V(0.0) : partial[at]) + d;
@@ -159,12 +159,15 @@ void main() {
         totals = teamSums(totals, BATCH * SUMS_OF_ROW) * push.inverseColumns;
         EACH_OF_BATCH(b) {
             uint base = (first + b) * push.vectors;
-            if (first + b < last) EACH(c, i) {
-                V v = D(b, c, i) * W(c, i) - H(b, c, i) * totals[b * SUMS_OF_ROW];
+            float scale = rowStats[b].y;
+            float ofH = totals[b * SUMS_OF_ROW] * scale * scale * scale;
 #ifdef LAYER
-                v -= totals[b * SUMS_OF_ROW + 1];
+            float less = totals[b * SUMS_OF_ROW + 1] * scale;
+#else
+            const float less = 0.0;
 #endif
-                v *= rowStats[b].y;
+            if (first + b < last) EACH(c, i) {
+                V v = D(b, c, i) * W(c, i) * scale - less - H(b, c, i) * ofH;
 #ifdef RESIDUAL
                 v += DECODE(X_T, RECALL(loadedResidual, b * KEPT + c, dresidual[push.dresidualAt + base + i]));
 #endif

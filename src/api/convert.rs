@@ -525,6 +525,69 @@ impl Arg {
         Err(self.wrong(name, EXPECTED))
     }
 
+    /// What [`Self::bytes`] takes, for an upload; a typed array of very few numbers is copied into `space`. A new one
+    /// of up to 64 bytes has no memory of its own before somebody asks for it, and V8 takes that for an occasion to
+    /// collect garbage, for as long as a large upload takes.
+    pub fn upload(self, name: &str, space: &mut [u8; 4 * FEW]) -> Result<Bytes> {
+        match self.few(space) {
+            Some(len) => Ok(Bytes {
+                data: space.as_mut_ptr(),
+                len,
+            }),
+            None => self.bytes(name),
+        }
+    }
+
+    /// The bytes of up to [`FEW`] 32-bit numbers, one by one; none for anything else, and for NaNs, whose bits may not
+    /// come through.
+    fn few(self, space: &mut [u8; 4 * FEW]) -> Option<usize> {
+        use sys::TypedarrayType as T;
+        let mut is = false;
+        // SAFETY: as above.
+        unsafe { sys::napi_is_typedarray(self.env, self.raw, &mut is) };
+        if !is {
+            return None;
+        }
+        let mut kind = -1;
+        let mut length = 0;
+        // SAFETY: the value is a typed array; its memory is not asked for.
+        unsafe {
+            sys::napi_get_typedarray_info(
+                self.env,
+                self.raw,
+                &mut kind,
+                &mut length,
+                ptr::null_mut(),
+                ptr::null_mut(),
+                ptr::null_mut(),
+            )
+        };
+        if !(1..=FEW).contains(&length)
+            || !matches!(kind, T::float32_array | T::int32_array | T::uint32_array)
+        {
+            return None;
+        }
+        for (i, word) in space.chunks_exact_mut(4).enumerate().take(length) {
+            let mut raw = ptr::null_mut();
+            let mut number = f64::NAN;
+            // SAFETY: as above; the elements of a typed array are numbers, and reading them runs no JS.
+            unsafe {
+                sys::napi_get_element(self.env, self.raw, i as u32, &mut raw);
+                sys::napi_get_value_double(self.env, raw, &mut number);
+            }
+            let bits = match kind {
+                T::float32_array => (number as f32).to_bits(),
+                T::int32_array => number as i32 as u32,
+                _ => number as u32,
+            };
+            if number.is_nan() {
+                return None;
+            }
+            word.copy_from_slice(&bits.to_ne_bytes());
+        }
+        Some(4 * length)
+    }
+
     /// Push constants: bytes, or nothing.
     pub fn push(self, name: &str) -> Result<Bytes> {
         if self.missing() {
@@ -612,6 +675,9 @@ impl Arg {
         Ok(length as usize)
     }
 }
+
+/// Elements of a typed array that are read one by one sooner than through its memory.
+pub const FEW: usize = 4;
 
 fn element_size(kind: sys::napi_typedarray_type) -> Option<usize> {
     use sys::TypedarrayType as T;

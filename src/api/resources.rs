@@ -6,7 +6,7 @@ use std::time::Instant;
 use napi::{Env, sys};
 use napi_derive::napi;
 
-use super::convert::{Arg, Out, array_buffer, number, typed_array};
+use super::convert::{Arg, FEW, Out, array_buffer, number, typed_array};
 use super::lend;
 use super::raise::call;
 use super::state;
@@ -71,8 +71,9 @@ pub fn destroy_buffer(env: &Env, handle: Arg) -> napi::Result<()> {
 pub fn upload_buffer(env: &Env, handle: Arg, data: Arg) -> napi::Result<()> {
     call(env, "uploadBuffer", || {
         let handle = handle.handle("handle", "buffer")?;
+        let mut few = [0; 4 * FEW];
         // SAFETY: used before control returns to JS.
-        let data = unsafe { data.bytes("data")?.slice() };
+        let data = unsafe { data.upload("data", &mut few)?.slice() };
         state::with(|context| context.upload(handle, data, 0, false))?;
         state::batch_touched();
         Ok(())
@@ -90,8 +91,9 @@ pub fn upload_buffer(env: &Env, handle: Arg, data: Arg) -> napi::Result<()> {
 pub fn upload_async(env: &Env, handle: Arg, data: Arg, byte_offset: Arg) -> napi::Result<f64> {
     call(env, "uploadAsync", || {
         let handle = handle.handle("handle", "buffer")?;
+        let mut few = [0; 4 * FEW];
         // SAFETY: used before control returns to JS.
-        let data = unsafe { data.bytes("data")?.slice() };
+        let data = unsafe { data.upload("data", &mut few)?.slice() };
         let offset = byte_offset.size_or("byteOffset", 0)?;
         let value = state::with(|context| context.upload(handle, data, offset, true))?;
         state::batch_touched();

@@ -1,61 +1,4 @@
 // Made by `npm run types` from kernels/; do not edit.
-/** @typedef {import('./base.mjs').Tensor} Tensor */
-/** @typedef {import('./base.mjs').DType} DType */
-/** @typedef {import('./base.mjs').Dispatch} Dispatch */
-/** @typedef {import('./base.mjs').KernelContext} KernelContext */
-/**
- * Tiling of an attention kernel, in rows.
- * @typedef {object} AttentionPlan
- * @property {number} held rows that a workgroup holds
- * @property {number} walked rows that it walks over at a time
- * @property {number} [threads] f32: invocations of a workgroup
- * @property {{ m: number, n: number, k: number }} [shape] matrix units: the instruction
- * @property {'register' | 'scratch'} [kernel] matrix units: where scores live; `register` where the device can
- * @property {number} [group] register, backward: fragments of walked rows worked on at a time
- */
-/**
- * Where a driver puts the elements of an accumulator and of a left operand, if alike and by bits: bit b of a lane's
- * number (of a component's) moves the element down or right by 2^(n - 1), where n is hexadecimal digit b; 0: not at all.
- * @typedef {object} LaneMap
- * @property {number} laneRows
- * @property {number} laneColumns
- * @property {number} partRows
- * @property {number} partColumns
- * @property {number} own rows that a lane has components of
- */
-/**
- * @typedef {object} AttentionArgs
- * @property {Tensor} [qkv] fused [batch, tokens, 3 * heads * headSize]: queries, keys, values; instead of q, k and v
- * @property {Tensor} [q] [batch, tokens, heads, headSize] with rows `rowQkv` apart
- * @property {Tensor} [k]
- * @property {Tensor} [v]
- * @property {Tensor} out O: [batch, tokens, heads * headSize]; written by the forward, read by the backward pass
- * @property {Tensor} logSumExp f32 [batch, heads, tokens], natural logarithm of the softmax's denominators
- * @property {number} [batch] 1 when left out
- * @property {number} tokens
- * @property {number} heads
- * @property {number} headSize 32, 64, 96 or 128
- * @property {DType} [type] storage of Q, K and V; `f32` when left out
- * @property {DType} [outType] storage of O and dO; `type` when left out
- * @property {'f32' | 'f16' | 'bf16'} [precision] `type` when left out
- * @property {number} [rowQkv] elements between tokens; 3 * heads * headSize with `qkv`, else heads * headSize
- * @property {number} [rowOut] elements between tokens of O and dO; heads * headSize when left out
- * @property {number} [scale] 1 / sqrt(headSize) when left out
- * @property {boolean} [causal] true when left out: token t sees tokens 0…t
- * @property {Partial<AttentionPlan>} [plan] overrides the tiling
- */
-/**
- * @typedef {object} AttentionGradients
- * @property {Tensor} dOut dO, shaped like `out`
- * @property {Tensor} [dQkv] written, shaped like `qkv`; instead of dQ, dK and dV
- * @property {Tensor} [dQ]
- * @property {Tensor} [dK]
- * @property {Tensor} [dV]
- * @property {DType} [gradType] storage of the gradients; `type` when left out
- * @property {number} [rowGrad] elements between tokens; packed when left out
- * @property {Tensor} [delta] f32 workspace [batch, heads, tokens]; the kernels' own when left out
- */
-/** @typedef {AttentionArgs & AttentionGradients} AttentionBackwardArgs */
 /**
  * The map that both kinds of matrix follow, or undefined if they differ or follow none of the kind.
  * @param {ArrayLike<number>} accumulator row | column << 8 of every component of lane 0, then of lane 1 …
@@ -104,15 +47,15 @@ export type KernelContext = import("./base.mjs").KernelContext;
  */
 export type AttentionPlan = {
     /**
-     * rows that a workgroup holds
+     * rows that a workgroup holds; `tiles`: queries, and keys, of a tile
      */
     held: number;
     /**
-     * rows that it walks over at a time
+     * rows that it walks over at a time; `tiles`: of them, or of the head, at a time
      */
     walked: number;
     /**
-     * f32: invocations of a workgroup
+     * f32 `walk`: invocations of a workgroup
      */
     threads?: number | undefined;
     /**
@@ -124,13 +67,26 @@ export type AttentionPlan = {
         k: number;
     } | undefined;
     /**
-     * matrix units: where scores live; `register` where the device can
+     * matrix units: where scores live, `register` where the
+     * device can; f32, backward: `tiles`, but `walk` on CPU devices and where one head's tiles would not fit
      */
-    kernel?: "register" | "scratch" | undefined;
+    kernel?: "register" | "scratch" | "walk" | "tiles" | undefined;
     /**
      * register, backward: fragments of walked rows worked on at a time
      */
     group?: number | undefined;
+    /**
+     * `tiles`: rows that a thread sums, a multiple of 4
+     */
+    rows?: number | undefined;
+    /**
+     * `tiles`: columns that a thread sums, a multiple of 4
+     */
+    columns?: number | undefined;
+    /**
+     * `tiles`: bytes that tiles may take at a time
+     */
+    workspace?: number | undefined;
 };
 /**
  * Where a driver puts the elements of an accumulator and of a left operand, if alike and by bits: bit b of a lane's

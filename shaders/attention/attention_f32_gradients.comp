@@ -1,0 +1,104 @@
+// Attention's backward pass in f32 by tiles, second part: dQ = dS K, dK = dS^T Q and dV = P^T dO from the tiles that
+// `attention_f32_scores` left. A workgroup sums one block of rows of one of them. Columns of the grid: heads, batches,
+// blocks times three.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "attention_common.glsl"
+
+layout(local_size_x_id = 0) in;
+
+layout(constant_id = 1) const uint TILE = 64;   // queries and keys of a tile
+layout(constant_id = 2) const uint BK = 16;     // of them at a time
+layout(constant_id = 3) const uint D = 64;      // head size, a multiple of 32
+layout(constant_id = 4) const uint CAUSAL = 1;
+layout(constant_id = 6) const uint TM = 8;      // rows a thread, a multiple of 4
+layout(constant_id = 7) const uint TN = 8;      // of the head a thread, a multiple of 4
+
+layout(set = 0, binding = 0, std430) readonly buffer Q { vec4 q[]; };
+layout(set = 0, binding = 1, std430) readonly buffer K { vec4 k[]; };
+layout(set = 0, binding = 2, std430) readonly buffer Do { vec4 dO[]; };
+layout(set = 0, binding = 3, std430) readonly buffer Tiles { vec4 tiles[]; };
+layout(set = 0, binding = 4, std430) writeonly buffer Dq { vec4 dq[]; };
+layout(set = 0, binding = 5, std430) writeonly buffer Dk { vec4 dk[]; };
+layout(set = 0, binding = 6, std430) writeonly buffer Dv { vec4 dv[]; };
+
+const uint BN = D;
+#include "attention_product.glsl"
+
+const uint DQ = 0u;
+const uint DK = 1u;
+const uint DV = 2u;
+
+uint of, block, blocks, baseQ, baseK, baseDo;
+
+// Slice `s` of the walk that begins at block `first`.
+void fetch(uint first, uint s) {
+    uint other = first + s / (TILE / BK), k0 = s % (TILE / BK) * BK;
+    uint at = of == DQ ? tileAt(tileOf(block, other, blocks), blocks) : tileAt(tileOf(other, block, blocks), blocks);
+    if (of != DV) at += TILE * TILE / 4u;
+    [[unroll]] for (uint i = 0; i < LOADS_A; ++i) {
+        uint v = gl_LocalInvocationIndex + i * THREADS;
+        if (VECTORS_A % THREADS != 0u && v >= VECTORS_A) break;
+        uint row, column; // of the tile
+        if (of == DQ) {
+            uvec2 place = alongOf(v);
+            row = place.x;
+            column = k0 + place.y;
+        } else {
+            uvec2 place = acrossOf(v, TILE);
+            row = k0 + place.y;
+            column = place.x;
+        }
+        nextA[i] = tiles[at + (row * TILE + column) / 4u];
+    }
+    [[unroll]] for (uint i = 0; i < LOADS_B; ++i) {
+        uvec2 place = acrossOf(gl_LocalInvocationIndex + i * THREADS, BN);
+        uint row = other * TILE + k0 + place.y, d = place.x;
+        vec4 x = vec4(0.0);
+        if (place.y < BK && row < p.tokens) {
+            if (of == DQ) x = k[(baseK + row * p.rowQkv + d) >> 2];
+            else if (of == DK) x = q[(baseQ + row * p.rowQkv + d) >> 2];
+            else x = dO[(baseDo + row * p.rowO + d) >> 2];
+        }
+        nextB[i] = x;
+    }
+}
+
+void main() {
+    uint t = gl_LocalInvocationIndex, tx = t % COLS, ty = t / COLS;
+    uint head = gl_WorkGroupID.x, batch = gl_WorkGroupID.y;
+    blocks = (p.tokens + TILE - 1u) / TILE;
+    of = gl_WorkGroupID.z % 3u;
+    // The last queries and the first keys have the longest walks: start them first.
+    uint place = gl_WorkGroupID.z / 3u;
+    block = of == DQ ? blocks - 1u - place : place;
+    baseQ = p.offQ + batch * p.batchQkv + head * D;
+    baseK = p.offK + batch * p.batchQkv + head * D;
+    baseDo = p.offDo + batch * p.batchO + head * D;
+
+    uint first = CAUSAL != 0u && of != DQ ? block : 0u;
+    uint end = CAUSAL != 0u && of == DQ ? block + 1u : blocks;
+    uint slices = (end - first) * (TILE / BK);
+    clearSums();
+    fetch(first, 0u);
+    for (uint s = 0; s < slices; ++s) {
+        barrier(); // every thread has finished with the previous slice
+        stageA(of == DQ);
+        stageB(false);
+        barrier();
+        if (s + 1u < slices) fetch(first, s + 1u);
+        multiply(tx, ty);
+    }
+    [[unroll]] for (uint m = 0; m < TM; ++m) {
+        uint row = block * TILE + rowOf(ty, m);
+        if (row >= p.tokens) continue;
+        uint at = batch * p.batchD + row * p.rowD + head * D;
+        [[unroll]] for (uint n = 0; n < TN / 4u; ++n) {
+            uint d = columnOf(tx, n);
+            vec4 x = acc[m * (TN / 4u) + n];
+            if (of == DQ) dq[(p.offDq + at + d) >> 2] = x;
+            else if (of == DK) dk[(p.offDk + at + d) >> 2] = x;
+            else dv[(p.offDv + at + d) >> 2] = x;
+        }
+    }
+}

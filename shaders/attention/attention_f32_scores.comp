@@ -1,0 +1,119 @@
+// Attention's backward pass in f32 by tiles, first part: a workgroup computes one tile of P = exp(scale * QK^T - lse) and
+// of dS = scale * P * (dO V^T - delta), with delta = rowsum(dO * O), and leaves both in a workspace, for
+// `attention_f32_gradients` to multiply. So each is computed once, and not once for dQ and again for dK and dV. Columns of
+// the grid: heads, batches, tiles.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "attention_common.glsl"
+#include "attention_f32.glsl"
+
+layout(local_size_x_id = 0) in;
+
+layout(constant_id = 1) const uint TILE = 64;   // queries and keys of a tile
+layout(constant_id = 2) const uint BK = 16;     // of the head at a time
+layout(constant_id = 3) const uint D = 64;      // head size, a multiple of 32
+layout(constant_id = 4) const uint CAUSAL = 1;
+layout(constant_id = 6) const uint TM = 8;      // queries a thread, a multiple of 4
+layout(constant_id = 7) const uint TN = 8;      // keys a thread, a multiple of 4
+
+layout(set = 0, binding = 0, std430) readonly buffer Q { vec4 q[]; };
+layout(set = 0, binding = 1, std430) readonly buffer K { vec4 k[]; };
+layout(set = 0, binding = 2, std430) readonly buffer V { vec4 v[]; };
+layout(set = 0, binding = 3, std430) readonly buffer Do { vec4 dO[]; };
+layout(set = 0, binding = 4, std430) readonly buffer Lse { float lse[]; };
+layout(set = 0, binding = 5, std430) readonly buffer Delta { float delta[]; };
+layout(set = 0, binding = 6, std430) buffer Tiles { vec4 tiles[]; };
+
+const uint BN = TILE;
+#include "attention_product.glsl"
+
+uint q0, k0, baseQ, baseK, baseV, baseDo;
+
+// The slice from d0 on: of Q and K, or of dO and V.
+void fetch(bool second, uint d0) {
+    [[unroll]] for (uint i = 0; i < LOADS_A; ++i) {
+        uvec2 at = alongOf(gl_LocalInvocationIndex + i * THREADS);
+        uint row = q0 + at.x, d = d0 + at.y;
+        vec4 x = vec4(0.0);
+        if (at.x < TILE && row < p.tokens) {
+            x = second ? dO[(baseDo + row * p.rowO + d) >> 2] : q[(baseQ + row * p.rowQkv + d) >> 2];
+        }
+        nextA[i] = x;
+    }
+    [[unroll]] for (uint i = 0; i < LOADS_B; ++i) {
+        uvec2 at = alongOf(gl_LocalInvocationIndex + i * THREADS);
+        uint row = k0 + at.x, d = d0 + at.y;
+        vec4 x = vec4(0.0);
+        if (at.x < TILE && row < p.tokens) {
+            x = second ? v[(baseV + row * p.rowQkv + d) >> 2] : k[(baseK + row * p.rowQkv + d) >> 2];
+        }
+        nextB[i] = x;
+    }
+}
+
+void product(bool second, uint tx, uint ty) {
+    clearSums();
+    for (uint d0 = 0; d0 < D; d0 += BK) {
+        barrier(); // every thread has finished with the previous slice
+        stageA(true);
+        stageB(true);
+        barrier();
+        if (d0 + BK < D) fetch(second, d0 + BK);
+        else if (!second) fetch(true, 0u);
+        multiply(tx, ty);
+    }
+}
+
+void main() {
+    uint t = gl_LocalInvocationIndex, tx = t % COLS, ty = t / COLS;
+    uint head = gl_WorkGroupID.x, batch = gl_WorkGroupID.y, tile = gl_WorkGroupID.z;
+    uint blocks = (p.tokens + TILE - 1u) / TILE;
+    uint i = tile / blocks, j = tile % blocks;
+    if (CAUSAL != 0u) {
+        // The largest i with i * (i + 1) / 2 <= tile; the root may be off by one either way.
+        i = uint((sqrt(8.0 * float(tile) + 1.0) - 1.0) * 0.5);
+        if (i * (i + 1u) / 2u > tile) --i;
+        if ((i + 1u) * (i + 2u) / 2u <= tile) ++i;
+        j = tile - i * (i + 1u) / 2u;
+    }
+    q0 = i * TILE;
+    k0 = j * TILE;
+    baseQ = p.offQ + batch * p.batchQkv + head * D;
+    baseK = p.offK + batch * p.batchQkv + head * D;
+    baseV = p.offV + batch * p.batchQkv + head * D;
+    baseDo = p.offDo + batch * p.batchO + head * D;
+    uint baseStats = (batch * p.heads + head) * p.tokens;
+    uint at = tileAt(tile, blocks);
+
+    fetch(false, 0u);
+    product(false, tx, ty);
+    [[unroll]] for (uint m = 0; m < TM; ++m) {
+        uint query = q0 + rowOf(ty, m);
+        float base = lse[p.offLse + baseStats + min(query, p.tokens - 1u)] * LOG2E;
+        [[unroll]] for (uint n = 0; n < TN / 4u; ++n) {
+            vec4 prob;
+            [[unroll]] for (uint e = 0; e < 4u; ++e) {
+                uint key = k0 + columnOf(tx, n) + e;
+                bool seen = query < p.tokens && key < p.tokens && (CAUSAL == 0u || key <= query);
+                prob[e] = seen ? exp2Of(acc[m * (TN / 4u) + n][e] * (p.scale * LOG2E) - base) : 0.0;
+            }
+            tiles[at + (rowOf(ty, m) * TILE + columnOf(tx, n)) / 4u] = prob;
+        }
+    }
+    product(true, tx, ty);
+    // The thread's own probabilities come back from the cache: in registers they would leave room for fewer threads.
+    [[unroll]] for (uint m = 0; m < TM; ++m) {
+        uint query = q0 + rowOf(ty, m);
+        float less = delta[p.offDelta + baseStats + min(query, p.tokens - 1u)];
+        [[unroll]] for (uint n = 0; n < TN / 4u; ++n) {
+            uint here = at + (rowOf(ty, m) * TILE + columnOf(tx, n)) / 4u;
+            vec4 prob = tiles[here], ds;
+            [[unroll]] for (uint e = 0; e < 4u; ++e) {
+                uint key = k0 + columnOf(tx, n) + e;
+                bool seen = query < p.tokens && key < p.tokens && (CAUSAL == 0u || key <= query);
+                ds[e] = seen ? prob[e] * (acc[m * (TN / 4u) + n][e] - less) * p.scale : 0.0;
+            }
+            tiles[here + TILE * TILE / 4u] = ds;
+        }
+    }
+}

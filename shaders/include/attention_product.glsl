@@ -1,0 +1,86 @@
+// Products of tiles in f32, for the backward pass by tiles: acc[m][n] += sum over k of a[k][m] * b[k][n], by slices of BK
+// of the inner index in shared memory. A thread sums TM x TN of them, for at eight by eight the loads from shared memory
+// no longer take longer than the sums. Slices lie with the inner index first; the pad keeps vectors aligned and spreads
+// the transposing stores over banks. The including shader says how many rows BN the right operand has, and how its
+// slices are loaded.
+#extension GL_EXT_control_flow_attributes : require
+
+const uint ROWS = TILE / TM; // threads down
+const uint COLS = BN / TN;   // threads across
+const uint THREADS = ROWS * COLS;
+const uint LD_A = TILE / 4u + 1u;
+const uint LD_B = BN / 4u + 1u;
+const uint VECTORS_A = BK * TILE / 4u;
+const uint VECTORS_B = BK * BN / 4u;
+const uint LOADS_A = (VECTORS_A + THREADS - 1u) / THREADS;
+const uint LOADS_B = (VECTORS_B + THREADS - 1u) / THREADS;
+
+shared vec4 sliceA[BK * LD_A];
+shared vec4 sliceB[BK * LD_B];
+
+// The next slice, on its way while this one is worked on.
+vec4 nextA[LOADS_A];
+vec4 nextB[LOADS_B];
+vec4 acc[TM * TN / 4u];
+
+// The place of vector v in a slice of `rows` rows that lies as it is stored, row by row along the inner index …
+uvec2 alongOf(uint v) { return uvec2(v / (BK / 4u), v % (BK / 4u) * 4u); } // row, first k
+// … or across it.
+uvec2 acrossOf(uint v, uint rows) { return uvec2(v % (rows / 4u) * 4u, v / (rows / 4u)); } // first row, k
+
+void clearSums() {
+    [[unroll]] for (uint i = 0; i < TM * TN / 4u; ++i) acc[i] = vec4(0.0);
+}
+
+void stageA(bool along) {
+    [[unroll]] for (uint i = 0; i < LOADS_A; ++i) {
+        uint v = gl_LocalInvocationIndex + i * THREADS;
+        if (VECTORS_A % THREADS != 0u && v >= VECTORS_A) break;
+        if (along) {
+            uvec2 at = alongOf(v);
+            [[unroll]] for (uint e = 0; e < 4u; ++e) sliceA[(at.y + e) * LD_A + (at.x >> 2)][at.x & 3u] = nextA[i][e];
+        } else {
+            uvec2 at = acrossOf(v, TILE);
+            sliceA[at.y * LD_A + (at.x >> 2)] = nextA[i];
+        }
+    }
+}
+
+void stageB(bool along) {
+    [[unroll]] for (uint i = 0; i < LOADS_B; ++i) {
+        uint v = gl_LocalInvocationIndex + i * THREADS;
+        if (VECTORS_B % THREADS != 0u && v >= VECTORS_B) break;
+        if (along) {
+            uvec2 at = alongOf(v);
+            [[unroll]] for (uint e = 0; e < 4u; ++e) sliceB[(at.y + e) * LD_B + (at.x >> 2)][at.x & 3u] = nextB[i][e];
+        } else {
+            uvec2 at = acrossOf(v, BN);
+            sliceB[at.y * LD_B + (at.x >> 2)] = nextB[i];
+        }
+    }
+}
+
+// Thread (tx, ty) has rows 4 * ty … 4 * ty + 3 of every ROWS * 4, and columns likewise.
+uint rowOf(uint ty, uint i) { return i / 4u * (ROWS * 4u) + ty * 4u + (i & 3u); }
+uint columnOf(uint tx, uint j) { return j * (COLS * 4u) + tx * 4u; }
+
+void multiply(uint tx, uint ty) {
+    [[unroll]] for (uint k = 0; k < BK; ++k) {
+        vec4 a[TM / 4u], b[TN / 4u];
+        [[unroll]] for (uint i = 0; i < TM / 4u; ++i) a[i] = sliceA[k * LD_A + ty + i * ROWS];
+        [[unroll]] for (uint j = 0; j < TN / 4u; ++j) b[j] = sliceB[k * LD_B + tx + j * COLS];
+        [[unroll]] for (uint i = 0; i < TM; ++i) {
+            [[unroll]] for (uint j = 0; j < TN / 4u; ++j) acc[i * (TN / 4u) + j] += a[i / 4u][i & 3u] * b[j];
+        }
+    }
+}
+
+// Tiles of a head: those on and below the diagonal where attention is causal, row by row.
+uint tilesOf(uint blocks) { return CAUSAL != 0u ? blocks * (blocks + 1u) / 2u : blocks * blocks; }
+uint tileOf(uint i, uint j, uint blocks) { return CAUSAL != 0u ? i * (i + 1u) / 2u + j : i * blocks + j; }
+
+// Vectors before the tile of P of the workgroup's head; the tile of dS follows it.
+uint tileAt(uint tile, uint blocks) {
+    uint head = gl_WorkGroupID.y * p.heads + gl_WorkGroupID.x;
+    return (head * tilesOf(blocks) + tile) * (TILE * TILE / 2u);
+}
