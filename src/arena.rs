@@ -32,9 +32,9 @@ const MOST_ARENAS: u64 = 1024;
 pub const MAX_PART: u64 = MIN_ARENA / 4 * 3;
 /// Once arenas hold so much, the next ones are made ahead.
 const MAKE_AHEAD: u64 = 512 << 20;
-/// Arenas made ahead at first, and at most: one more each time that there was none when needed.
-const FIRST_STOCK: usize = 1;
-const MOST_STOCK: usize = 2;
+/// Arenas made ahead. Each is memory that no buffer has; a second one would spare a program that
+/// creates many buffers at once one wait for the driver, and no more.
+const STOCK: usize = 1;
 
 /// Where a part lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -310,17 +310,15 @@ impl Arenas {
             .next_multiple_of(1 << 20);
         let maker = &self.maker;
         let mut stock = maker.stock.lock();
-        let missed = stock.ready.is_empty();
         while stock.ready.is_empty() && stock.making {
             maker.changed.wait(&mut stock);
         }
         let found = stock.ready.pop();
-        let reserved = (MOST_STOCK as u64 + 1) * bytes;
+        let reserved = (STOCK as u64 + 1) * bytes;
         let room = self.bytes + reserved < maker.device.device_local_bytes();
-        stock.target = match (self.bytes >= MAKE_AHEAD && room, missed) {
-            (false, _) => 0,
-            (true, false) => stock.target.max(FIRST_STOCK),
-            (true, true) => (stock.target + 1).clamp(FIRST_STOCK, MOST_STOCK),
+        stock.target = match self.bytes >= MAKE_AHEAD && room {
+            true => STOCK,
+            false => 0,
         };
         stock.bytes = bytes;
         let wanted = stock.target > 0;

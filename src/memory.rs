@@ -100,7 +100,8 @@ impl Resource {
 
 /// Blocks of what is not in arenas grow from this size…
 const MIN_BLOCK: u64 = 64 << 20;
-/// …to this; a larger buffer gets memory of its own.
+/// …to this; a larger buffer gets memory of its own. So does a device buffer too large for an arena:
+/// of a block's 256 MiB, few such buffers leave much that none of them fits.
 const MAX_BLOCK: u64 = 256 << 20;
 /// Buffers too large for an arena are rounded to this.
 const LARGE_GRAIN: u64 = 2 << 20;
@@ -145,7 +146,7 @@ fn allocator(
 /// Sub-allocates device memory. Shared with whatever may outlive the context (read results that JS
 /// still holds).
 pub struct Memory {
-    /// For everything but ordinary device buffers.
+    /// For everything but parts of arenas.
     allocator: Mutex<Allocator>,
     arenas: Mutex<Arenas>,
     parts: bool,
@@ -230,7 +231,10 @@ impl Memory {
             // The mask above names the memory type.
             location: MemoryLocation::Unknown,
             linear: true,
-            allocation_scheme: AllocationScheme::GpuAllocatorManaged,
+            allocation_scheme: match self.dedicated(capacity, kind) {
+                true => AllocationScheme::DedicatedBuffer(raw),
+                false => AllocationScheme::GpuAllocatorManaged,
+            },
         };
         let allocated = {
             let mut allocator = self.allocator.lock();
@@ -282,6 +286,15 @@ impl Memory {
         Ok(resource)
     }
 
+    /// Whether a buffer gets exactly the memory that it needs: a large device buffer, unless a device
+    /// full of such ones had more allocations than half of what its driver allows.
+    fn dedicated(&self, capacity: u64, kind: Kind) -> bool {
+        let most = u64::from(self.device.snapshot.limits.max_memory_allocation_count) / 2;
+        kind == Kind::Device
+            && capacity > MAX_PART
+            && self.device.device_local_bytes() / capacity < most
+    }
+
     /// Gives the memory back, to its arena or to the driver. The device must have finished with it.
     pub fn destroy(&self, resource: Resource) {
         if let Some(part) = resource.part {
@@ -302,9 +315,9 @@ impl Memory {
         debug_assert!(freed.is_ok());
     }
 
-    /// Whether a device buffer of `bytes` bytes is likely to fit what the driver has given already.
-    pub fn has_room(&self, bytes: u64) -> bool {
-        bytes <= MAX_PART && self.arenas.lock().has_room(bytes)
+    /// Whether a buffer of `bytes` bytes is likely to fit what the driver has given already.
+    pub fn has_room(&self, bytes: u64, kind: Kind) -> bool {
+        kind == Kind::Device && bytes <= MAX_PART && self.arenas.lock().has_room(bytes)
     }
 
     /// Gives back what was taken from the driver and is not in use.
@@ -394,9 +407,21 @@ type Bin = VecDeque<(u64, Arc<Resource>)>;
 /// Empty bins are kept for their memory while there are at most so many.
 const MOST_BINS: usize = 256;
 
-/// Unused resources by kind and capacity, within a bound on their bytes.
+/// Resources of another origin are given back where so many times the bytes asked for lie idle.
+const OTHERS: u64 = 4;
+
+/// Unused resources of one origin by capacity.
+#[derive(Default)]
+struct Shelf {
+    bins: BTreeMap<u64, Bin>,
+    bytes: u64,
+}
+
+/// Unused resources by origin and capacity, within a bound on their bytes.
 pub struct Recycler {
-    bins: [BTreeMap<u64, Bin>; 2],
+    /// Parts of arenas, large device buffers, host-visible ones: what is given back of one makes room
+    /// for another by way of the driver alone.
+    shelves: [Shelf; 3],
     bytes: u64,
     limit: u64,
     count: u64,
@@ -409,7 +434,7 @@ pub struct Recycler {
 impl Recycler {
     pub fn new(limit: u64) -> Self {
         Self {
-            bins: [BTreeMap::new(), BTreeMap::new()],
+            shelves: Default::default(),
             bytes: 0,
             limit,
             count: 0,
@@ -419,14 +444,18 @@ impl Recycler {
         }
     }
 
-    fn bin(kind: Kind) -> usize {
-        usize::from(kind == Kind::Visible)
+    fn shelf(capacity: u64, kind: Kind) -> usize {
+        match kind {
+            Kind::Visible => 2,
+            _ => usize::from(capacity > MAX_PART),
+        }
     }
 
     /// A resource of `capacity` bytes, or else of at most an eighth more; the most recently used first.
     #[inline]
     pub fn take(&mut self, capacity: u64, kind: Kind) -> Option<Arc<Resource>> {
-        let bins = &mut self.bins[Self::bin(kind)];
+        let shelf = &mut self.shelves[Self::shelf(capacity, kind)];
+        let bins = &mut shelf.bins;
         let fitting = bins.range_mut(capacity..=capacity.saturating_add(capacity / 8));
         let mut resource = None;
         let mut emptied = None;
@@ -443,6 +472,7 @@ impl Recycler {
         {
             bins.remove(&size);
         }
+        shelf.bytes -= resource.capacity;
         self.bytes -= resource.capacity;
         self.count -= 1;
         self.reuses += 1;
@@ -462,26 +492,32 @@ impl Recycler {
         self.clock += 1;
         self.bytes += resource.capacity;
         self.count += 1;
-        let bins = &mut self.bins[Self::bin(resource.kind)];
-        let bin = bins.entry(resource.capacity).or_default();
+        let shelf = &mut self.shelves[Self::shelf(resource.capacity, resource.kind)];
+        shelf.bytes += resource.capacity;
+        let bin = shelf.bins.entry(resource.capacity).or_default();
         bin.push_back((self.clock, resource));
         while self.bytes > self.limit {
-            if !self.evict_oldest(memory) {
+            if !self.evict_oldest(memory, None) {
                 break;
             }
         }
     }
 
-    fn evict_oldest(&mut self, memory: &Memory) -> bool {
+    /// Gives the oldest back, of one shelf or of all; whether there was any.
+    fn evict_oldest(&mut self, memory: &Memory, only: Option<usize>) -> bool {
         let oldest = self
-            .bins
+            .shelves
             .iter_mut()
-            .flat_map(BTreeMap::values_mut)
-            .filter(|bin| !bin.is_empty())
-            .min_by_key(|bin| bin.front().map_or(u64::MAX, |(stamp, _)| *stamp));
-        let Some((_, resource)) = oldest.and_then(VecDeque::pop_front) else {
+            .enumerate()
+            .filter(|&(at, _)| only.is_none_or(|only| only == at))
+            .flat_map(|(at, shelf)| shelf.bins.values_mut().map(move |bin| (at, bin)))
+            .filter(|(_, bin)| !bin.is_empty())
+            .min_by_key(|(_, bin)| bin.front().map_or(u64::MAX, |(stamp, _)| *stamp));
+        let Some((at, (_, resource))) = oldest.and_then(|(at, bin)| Some((at, bin.pop_front()?)))
+        else {
             return false;
         };
+        self.shelves[at].bytes -= resource.capacity;
         self.bytes -= resource.capacity;
         self.count -= 1;
         self.evictions += 1;
@@ -491,16 +527,24 @@ impl Recycler {
         true
     }
 
-    /// Returns at least `bytes` bytes, oldest first, if there are as many.
-    pub fn evict(&mut self, memory: &Memory, bytes: u64) {
-        let end = self.bytes.saturating_sub(bytes);
-        while self.bytes > end && self.evict_oldest(memory) {}
+    /// Makes room for a resource of `capacity` bytes: returns at least `bytes` bytes of the same
+    /// origin, oldest first, if there are as many; else of any, if there is much more.
+    pub fn make_room(&mut self, memory: &Memory, capacity: u64, kind: Kind, bytes: u64) {
+        let shelf = Self::shelf(capacity, kind);
+        let only = match self.shelves[shelf].bytes >= bytes {
+            true => Some(shelf),
+            // Asks the driver, so not for the few that a program is about to use again.
+            false if self.bytes >= OTHERS * bytes => None,
+            false => return,
+        };
+        let end = self.bytes - bytes;
+        while self.bytes > end && self.evict_oldest(memory, only) {}
     }
 
     /// Returns everything to the driver; whether there was anything.
     pub fn clear(&mut self, memory: &Memory) -> bool {
         let had = self.count > 0;
-        while self.evict_oldest(memory) {}
+        while self.evict_oldest(memory, None) {}
         had
     }
 
@@ -622,5 +666,45 @@ mod tests {
         assert_eq!(take(4352), None);
         assert_eq!(take(8192), Some(8192));
         assert_eq!((recycler.count(), recycler.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn room_is_made_by_what_has_the_same_origin() {
+        let memory = memory();
+        let mut recycler = Recycler::new(1 << 30);
+        let large = capacity(MAX_PART + 1);
+        for (bytes, kind) in [
+            (large, Kind::Device),
+            (4096, Kind::Visible),
+            (1 << 20, Kind::Device),
+            (2 << 20, Kind::Device),
+        ] {
+            let resource = memory.create(bytes, kind).expect("room");
+            recycler.put(&memory, Arc::new(resource));
+        }
+        // Less than was asked for lies idle, and of another origin not much more: all of it stays.
+        recycler.make_room(&memory, 4096, Kind::Device, 10 << 20);
+        assert_eq!(recycler.count(), 4);
+        recycler.make_room(&memory, 4096, Kind::Device, 1 << 20);
+        assert!(recycler.take(1 << 20, Kind::Device).is_none());
+        recycler.make_room(&memory, 4096, Kind::Device, 2 << 20);
+        assert_eq!((recycler.count(), recycler.bytes()), (2, large + 4096));
+        recycler.make_room(&memory, 4096, Kind::Device, 2 << 20);
+        assert_eq!((recycler.count(), recycler.bytes()), (1, 4096));
+        recycler.make_room(&memory, 4096, Kind::Visible, 4096);
+        assert_eq!((recycler.count(), recycler.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn large_device_buffers_take_no_more_than_they_need() {
+        let memory = memory();
+        let wanted = capacity(MAX_PART + (12 << 20));
+        let live: Vec<Resource> = (0..4)
+            .map(|_| memory.create(wanted, Kind::Device).expect("room"))
+            .collect();
+        assert!(live.iter().all(|resource| resource.alone));
+        assert_eq!(memory.block_bytes(), 4 * wanted);
+        live.into_iter().for_each(|r| memory.destroy(r));
+        assert_eq!(memory.block_bytes(), 0);
     }
 }

@@ -105,9 +105,10 @@ impl Context {
                 return Ok(resource);
             }
         }
-        if self.recycler.bytes() >= EVICT_BYTES && !self.memory.has_room(capacity) {
+        if self.recycler.bytes() >= EVICT_BYTES && !self.memory.has_room(capacity, kind) {
             // Idle buffers of other sizes make room sooner than the driver does.
-            self.recycler.evict(&self.memory, EVICT_BYTES);
+            self.recycler
+                .make_room(&self.memory, capacity, kind, EVICT_BYTES);
         }
         let first = self.memory.create(capacity, kind);
         self.stats.peak_block_bytes = self.stats.peak_block_bytes.max(self.memory.block_bytes());
