@@ -48,6 +48,7 @@ const OPTIONS = /** @type {const} */ ({
   warmup: { type: 'integer', default: 2, min: 0, help: 'steps before them' },
   rounds: { type: 'integer', default: 3, min: 1, help: 'runs of each addon, in turn' },
   ahead: { type: 'boolean', help: 'our GPT: submit a step while the one before runs; right only if the addon orders uploads after it' },
+  'memory-every': { type: 'integer', value: 'MS', default: 200, min: 1, help: 'milliseconds between looks at the device\'s memory; a peak of one addon may be short' },
   quick: { type: 'boolean', help: 'one round of three steps: does everything still run' },
   json: { type: 'string', value: 'FILE', help: 'write the results for machines' },
   report: { type: 'string', value: 'FILE', help: 'write the results as one page with charts' },
@@ -220,7 +221,7 @@ if (isWorker) {
         for (const [i, { path }] of addons.entries()) {
           const job = { addon: path, config, tokens, warmup, ahead: options.ahead, shaders: i === 0 ? undefined : ours.shaders, info, subgroupOptions };
           const { result, peakMiB } = await withPeakMemory(() =>
-            /** @type {Promise<Omit<Run, 'peakMiB'>>} */ (runWorker(import.meta.url, job)));
+            /** @type {Promise<Omit<Run, 'peakMiB'>>} */ (runWorker(import.meta.url, job)), options['memory-every']);
           info ??= result.info;
           runs[i].push({ ...result, peakMiB });
         }
@@ -238,7 +239,7 @@ if (isWorker) {
         for (let round = 0; round < rounds; round++) {
           for (const [i, { path }] of addons.entries()) {
             const { result, peakMiB } = await withPeakMemory(() =>
-              runTrainer({ checkout, command, addon: path, data, tokenizer, scratch, steps, shape: config, more }));
+              runTrainer({ checkout, command, addon: path, data, tokenizer, scratch, steps, shape: config, more }), options['memory-every']);
             runs[i].push({
               device: result.device ?? 'unknown device', info: undefined, toks: result.steps.slice(warmup).map(({ toks }) => toks),
               losses: result.steps.map(({ loss }) => loss), calls: result.calls.slice(warmup), setup: {}, peakMiB,

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
@@ -146,8 +147,12 @@ fn allocator(
 /// Sub-allocates device memory. Shared with whatever may outlive the context (read results that JS
 /// still holds).
 pub struct Memory {
-    /// For everything but parts of arenas.
+    /// For everything but parts of arenas and readback memory.
     allocator: Mutex<Allocator>,
+    /// For readback memory, which another thread makes ahead: the driver may be at it for long.
+    readback: Mutex<Allocator>,
+    /// Bytes of its blocks, known without waiting for that.
+    readback_bytes: AtomicU64,
     arenas: Mutex<Arenas>,
     parts: bool,
     /// Test switch: bytes beyond which the device is taken to have no more memory.
@@ -170,10 +175,14 @@ impl Memory {
     /// `parts`: whether device buffers are parts of arenas. Under validation they are not, so that
     /// messages name the buffer and accesses past its end are seen.
     pub fn new(device: Arc<Device>, parts: bool) -> Result<Self> {
-        let allocator = allocator(&device, MIN_BLOCK, MAX_BLOCK)
-            .map_err(|e| Error::Internal(format!("gpu-allocator: {e}")))?;
+        let allocator = || {
+            allocator(&device, MIN_BLOCK, MAX_BLOCK)
+                .map_err(|e| Error::Internal(format!("gpu-allocator: {e}")))
+        };
         Ok(Self {
-            allocator: Mutex::new(allocator),
+            allocator: Mutex::new(allocator()?),
+            readback: Mutex::new(allocator()?),
+            readback_bytes: AtomicU64::new(0),
             arenas: Mutex::new(Arenas::new(&device)?),
             limit: std::env::var("HELIOS_TEST_MEMORY_LIMIT")
                 .ok()
@@ -237,10 +246,11 @@ impl Memory {
             },
         };
         let allocated = {
-            let mut allocator = self.allocator.lock();
+            let mut allocator = self.allocator(kind).lock();
             let before = allocator.capacity();
             let allocation = allocator.allocate(&desc);
             let alone = allocator.capacity() - before == desc.requirements.size;
+            self.note_readback(kind, &allocator);
             allocation.map(|allocation| (allocation, alone))
         };
         let (allocation, alone) = match allocated {
@@ -310,9 +320,26 @@ impl Memory {
             self.free_shared(block);
             return;
         }
+        let mut allocator = self.allocator(resource.kind).lock();
         // Fails only for an allocation of another allocator.
-        let freed = self.allocator.lock().free(resource.allocation);
+        let freed = allocator.free(resource.allocation);
         debug_assert!(freed.is_ok());
+        self.note_readback(resource.kind, &allocator);
+    }
+
+    fn allocator(&self, kind: Kind) -> &Mutex<Allocator> {
+        match kind {
+            Kind::Readback => &self.readback,
+            _ => &self.allocator,
+        }
+    }
+
+    /// Remembers what readback memory takes, if `allocator` is the one of it.
+    fn note_readback(&self, kind: Kind, allocator: &Allocator) {
+        if kind == Kind::Readback {
+            self.readback_bytes
+                .store(allocator.capacity(), Ordering::Relaxed);
+        }
     }
 
     /// Whether a buffer of `bytes` bytes is likely to fit what the driver has given already.
@@ -327,7 +354,10 @@ impl Memory {
 
     /// Bytes of all memory taken from the driver, but for an arena being made.
     pub fn block_bytes(&self) -> u64 {
-        self.allocator.lock().capacity() + self.arenas.lock().bytes() + self.shared.lock().0
+        self.allocator.lock().capacity()
+            + self.readback_bytes.load(Ordering::Relaxed)
+            + self.arenas.lock().bytes()
+            + self.shared.lock().0
     }
 
     /// Accounts shared memory that came or went.
@@ -340,15 +370,20 @@ impl Memory {
     }
 
     pub fn usage(&self) -> Usage {
-        let report = self.allocator.lock().generate_report();
+        let mut usage = Usage::default();
+        for allocator in [&self.allocator, &self.readback] {
+            let report = allocator.lock().generate_report();
+            usage.block_bytes += report.total_capacity_bytes;
+            usage.blocks += report.blocks.len() as u64;
+            usage.allocated_bytes += report.total_allocated_bytes;
+        }
         let arenas = self.arenas.lock();
         let (count, used) = arenas.used();
         let (shared_bytes, shared) = *self.shared.lock();
-        Usage {
-            block_bytes: report.total_capacity_bytes + arenas.bytes() + shared_bytes,
-            blocks: report.blocks.len() as u64 + count + shared,
-            allocated_bytes: report.total_allocated_bytes + used + shared_bytes,
-        }
+        usage.block_bytes += arenas.bytes() + shared_bytes;
+        usage.blocks += count + shared;
+        usage.allocated_bytes += used + shared_bytes;
+        usage
     }
 }
 

@@ -1,13 +1,15 @@
 //! Upload and readback memory: one persistently mapped ring for uploads, and mapped blocks, by size
 //! class, for readbacks. Returns copy regions; submits and waits for nothing.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use ash::vk;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use crate::error::Result;
+use crate::leave::{self, Leave};
 use crate::memory::{Kind, Memory, Resource, size_class};
 
 /// Copies start on addresses of this alignment, which keeps the copy engines at full rate.
@@ -136,6 +138,12 @@ const MAX_LEASED: u64 = 2 << 30;
 /// Unused blocks kept, in bytes.
 const MAX_IDLE: u64 = MAX_LEASED;
 
+/// From this size on, making a block takes the driver long enough (a millisecond for each MiB, most of
+/// it for the pages) to have one ready.
+const SPARE_BYTES: u64 = 1 << 20;
+/// Spare blocks are made while all blocks together have no more than this.
+const MOST_BYTES: u64 = 1 << 30;
+
 #[derive(Default)]
 struct Blocks {
     free: VecDeque<Resource>,
@@ -144,12 +152,47 @@ struct Blocks {
     leased: u64,
     /// Blocks of failed waits, which the device may still write until it is gone.
     abandoned: Vec<Resource>,
+    /// Large capacities that were leased before.
+    known: BTreeSet<u64>,
+    /// Capacity of the spare that is wanted, and of the one being made.
+    wanted: Option<u64>,
+    making: Option<u64>,
     closed: bool,
+    /// The process ends: drivers are being torn down.
+    leaving: bool,
 }
 
-/// Mapped, host-cached blocks that the device copies into and JS reads from.
+impl Blocks {
+    /// The most recently returned block of the class, which has the warmest pages.
+    fn take(&mut self, capacity: u64) -> Option<Resource> {
+        let found = self.free.iter().rposition(|b| b.capacity == capacity)?;
+        let block = self.free.remove(found)?;
+        self.free_bytes -= block.capacity;
+        Some(block)
+    }
+
+    /// Whether a spare of this class should be made, now that one was leased.
+    fn wants_spare(&mut self, capacity: u64) -> bool {
+        if capacity < SPARE_BYTES || self.closed || self.leaving {
+            return false;
+        }
+        // Read twice, it will be read again.
+        let again = !self.known.insert(capacity);
+        again
+            && self.wanted.is_none()
+            && self.making.is_none()
+            && self.free_bytes + self.leased_bytes + capacity <= MOST_BYTES
+            && !self.free.iter().any(|b| b.capacity == capacity)
+    }
+}
+
+/// Mapped, host-cached blocks that the device copies into and JS reads from. Of large ones that are
+/// read again and again, one is made ahead, on a thread of its own, while none is idle: JS may keep
+/// the results of a while before any comes back.
 pub struct Readback {
     blocks: Mutex<Blocks>,
+    changed: Condvar,
+    thread: Mutex<Option<JoinHandle<()>>>,
     memory: Arc<Memory>,
 }
 
@@ -157,6 +200,8 @@ impl Readback {
     pub fn new(memory: Arc<Memory>) -> Arc<Self> {
         Arc::new(Self {
             blocks: Mutex::new(Blocks::default()),
+            changed: Condvar::new(),
+            thread: Mutex::new(None),
             memory,
         })
     }
@@ -166,30 +211,81 @@ impl Readback {
         let capacity = size_class(bytes);
         let recycled = {
             let mut blocks = self.blocks.lock();
-            // The most recently returned block of the class has the warmest pages.
-            let found = blocks.free.iter().rposition(|b| b.capacity == capacity);
-            let block = found.and_then(|i| blocks.free.remove(i));
-            blocks.free_bytes -= block.as_ref().map_or(0, |b| b.capacity);
-            block
+            let mut found = blocks.take(capacity);
+            while found.is_none() && blocks.making == Some(capacity) {
+                self.changed.wait(&mut blocks);
+                found = blocks.take(capacity);
+            }
+            found
         };
         let resource = match recycled {
             Some(resource) => resource,
-            None => {
-                let resource = self.memory.create(capacity, Kind::Readback)?;
-                self.memory.device.name(resource.raw, "helios readback");
-                resource
-            }
+            None => self.make(capacity)?,
         };
-        {
+        let wants_spare = {
             let mut blocks = self.blocks.lock();
             blocks.leased_bytes += resource.capacity;
             blocks.leased += 1;
+            let wants = blocks.wants_spare(capacity);
+            if wants {
+                blocks.wanted = Some(capacity);
+            }
+            wants
+        };
+        if wants_spare {
+            self.ask_for_spare();
         }
         Ok(Lease {
             resource: Some(resource),
             bytes,
             pool: Arc::clone(self),
         })
+    }
+
+    fn make(&self, capacity: u64) -> Result<Resource> {
+        let resource = self.memory.create(capacity, Kind::Readback)?;
+        self.memory.device.name(resource.raw, "helios readback");
+        Ok(resource)
+    }
+
+    /// Wakes the thread that makes spares, or starts it. Without one there are no spares.
+    fn ask_for_spare(self: &Arc<Self>) {
+        let mut thread = self.thread.lock();
+        if thread.is_none() {
+            let pool = Arc::clone(self);
+            let spawned = std::thread::Builder::new()
+                .name("helios-readback".to_owned())
+                .spawn(move || pool.run());
+            *thread = spawned.ok();
+            leave::at_exit(self);
+        }
+        self.changed.notify_all();
+    }
+
+    /// Makes the spares that are asked for, until the pool is closed.
+    fn run(&self) {
+        let mut blocks = self.blocks.lock();
+        while !blocks.closed {
+            let wanted = match blocks.leaving {
+                true => None,
+                false => blocks.wanted.take(),
+            };
+            let Some(capacity) = wanted else {
+                self.changed.wait(&mut blocks);
+                continue;
+            };
+            blocks.making = Some(capacity);
+            drop(blocks);
+            // Whoever needs one finds out by itself if there is no room.
+            let made = self.make(capacity);
+            blocks = self.blocks.lock();
+            blocks.making = None;
+            if let Ok(resource) = made {
+                blocks.free_bytes += resource.capacity;
+                blocks.free.push_front(resource);
+            }
+            self.changed.notify_all();
+        }
     }
 
     pub fn leased_bytes(&self) -> u64 {
@@ -230,6 +326,11 @@ impl Readback {
             blocks.closed = true;
             std::mem::take(&mut blocks.abandoned)
         };
+        self.changed.notify_all();
+        if let Some(thread) = self.thread.lock().take() {
+            // It cannot panic but by a bug, which the panic itself has reported.
+            let _ = thread.join();
+        }
         for resource in abandoned {
             self.take_back(resource);
         }
@@ -258,6 +359,16 @@ impl Readback {
         }
         for resource in evicted {
             self.memory.destroy(resource);
+        }
+    }
+}
+
+impl Leave for Readback {
+    fn leave(&self) {
+        let mut blocks = self.blocks.lock();
+        blocks.leaving = true;
+        while blocks.making.is_some() {
+            self.changed.wait(&mut blocks);
         }
     }
 }
@@ -342,6 +453,59 @@ mod tests {
         assert_eq!(ring.used(), 0);
         assert_eq!(ring.allocate(1024, 4), Some(0));
         assert_eq!(ring.allocate(2048, 5), None);
+    }
+
+    fn pool() -> Arc<Readback> {
+        let settings = crate::device::Settings::from_env();
+        let device = crate::device::Device::new(&settings).expect("tests need a Vulkan device");
+        let memory = Memory::new(Arc::new(device), true).expect("memory");
+        Readback::new(Arc::new(memory))
+    }
+
+    /// All blocks once there are `count`, or after ten seconds.
+    fn blocks_in_time(pool: &Readback, count: u64) -> u64 {
+        for _ in 0..1000 {
+            if pool.blocks().0 == count {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        pool.blocks().0
+    }
+
+    #[test]
+    fn of_a_large_class_that_is_leased_again_one_block_is_kept_ready() {
+        let pool = pool();
+        let bytes = 3 << 20;
+        drop(pool.lease(bytes).expect("a block"));
+        // Idle: the second lease takes it, and shows that there will be more.
+        let second = pool.lease(bytes).expect("a block");
+        assert_eq!(blocks_in_time(&pool, 2), 2);
+        let third = pool.lease(bytes).expect("a block");
+        assert_ne!(second.raw(), third.raw());
+        assert_eq!(blocks_in_time(&pool, 3), 3);
+        assert_eq!(pool.leased_bytes(), 2 * size_class(bytes));
+        // One idle is enough.
+        drop(third);
+        let again = pool.lease(bytes).expect("a block");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert_eq!(pool.blocks().0, 3);
+        drop((second, again));
+        pool.close();
+        assert_eq!(pool.blocks(), (0, 0));
+    }
+
+    #[test]
+    fn small_classes_and_single_reads_get_no_spare() {
+        let pool = pool();
+        for _ in 0..3 {
+            let _held = [4096, 512 << 10].map(|bytes| pool.lease(bytes).expect("a block"));
+        }
+        let _once = pool.lease(5 << 20).expect("a block");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert_eq!(pool.blocks().0, 3);
+        assert!(pool.thread.lock().is_none());
+        pool.close();
     }
 
     proptest! {

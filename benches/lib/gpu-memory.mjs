@@ -3,14 +3,15 @@
 import { spawn } from 'node:child_process';
 
 /**
- * Runs `work` and samples the device's used memory (of all processes) five times a second.
+ * Runs `work` and samples the device's used memory (of all processes).
  * @template T
  * @param {() => Promise<T>} work
+ * @param {number} [every] milliseconds between samples; many samples take time from the device's driver
  * @returns {Promise<{result: T, peakMiB: number | undefined}>} undefined without `nvidia-smi`
  */
-export async function withPeakMemory(work) {
+export async function withPeakMemory(work, every = 200) {
   /** @type {number | undefined} */ let peak;
-  const sampler = spawn('nvidia-smi', ['--query-gpu=memory.used', '--format=csv,noheader,nounits', '-lms', '200'], {
+  const sampler = spawn('nvidia-smi', ['--query-gpu=memory.used', '--format=csv,noheader,nounits', '-lms', String(every)], {
     stdio: ['ignore', 'pipe', 'ignore'],
   });
   sampler.on('error', () => {}); // not installed
