@@ -5,7 +5,8 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
@@ -13,7 +14,7 @@ use gpu_allocator::vulkan::{
     Allocation, AllocationCreateDesc, AllocationScheme, Allocator, AllocatorCreateDesc,
 };
 use gpu_allocator::{AllocationError, AllocationSizes};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use range_alloc::RangeAllocator;
 
 use crate::device::Device;
@@ -100,6 +101,8 @@ struct Maker {
     allocator: Mutex<Allocator>,
     stock: Mutex<Stock>,
     changed: Condvar,
+    /// Whether there are processors enough to poll.
+    spins: bool,
 }
 
 /// The arenas made ahead.
@@ -115,6 +118,34 @@ struct Stock {
     ending: bool,
     /// The process ends: drivers are being torn down.
     leaving: bool,
+}
+
+/// How long a thread looks again and again before it sleeps: a program that grows wants an arena every
+/// few hundred microseconds, and to wake a thread takes a good part of that.
+const SPIN: Duration = Duration::from_millis(1);
+
+/// A wait that polls at first.
+struct Patience {
+    /// None: no polling, or no more of it.
+    until: Option<Instant>,
+}
+
+impl Patience {
+    fn new(spins: bool) -> Self {
+        Self {
+            until: spins.then(|| Instant::now() + SPIN),
+        }
+    }
+
+    /// Returns after a while, or once `changed` is signalled.
+    fn wait(&mut self, changed: &Condvar, stock: &mut MutexGuard<Stock>) {
+        if self.until.is_none_or(|until| Instant::now() >= until) {
+            self.until = None;
+            changed.wait(stock);
+            return;
+        }
+        MutexGuard::unlocked(stock, || (0..64).for_each(|_| std::hint::spin_loop()));
+    }
 }
 
 impl Maker {
@@ -187,9 +218,10 @@ impl Maker {
     /// Keeps the stock filled, until the end.
     fn run(&self) {
         let mut stock = self.stock.lock();
+        let mut patience = Patience::new(self.spins);
         while !stock.ending {
             if stock.leaving || stock.ready.len() >= stock.target {
-                self.changed.wait(&mut stock);
+                patience.wait(&self.changed, &mut stock);
                 continue;
             }
             let bytes = stock.bytes;
@@ -203,6 +235,7 @@ impl Maker {
                 // Whoever needs one finds out by itself.
                 Err(_) => stock.target = 0,
             }
+            patience = Patience::new(self.spins);
             self.changed.notify_all();
         }
     }
@@ -248,6 +281,7 @@ impl Arenas {
                 allocator: Mutex::new(allocator),
                 stock: Mutex::new(Stock::default()),
                 changed: Condvar::new(),
+                spins: thread::available_parallelism().is_ok_and(|cores| cores.get() > 2),
             }),
             thread: None,
         })
@@ -310,8 +344,9 @@ impl Arenas {
             .next_multiple_of(1 << 20);
         let maker = &self.maker;
         let mut stock = maker.stock.lock();
+        let mut patience = Patience::new(maker.spins);
         while stock.ready.is_empty() && stock.making {
-            maker.changed.wait(&mut stock);
+            patience.wait(&maker.changed, &mut stock);
         }
         let found = stock.ready.pop();
         let reserved = (STOCK as u64 + 1) * bytes;
@@ -338,7 +373,7 @@ impl Arenas {
         if self.thread.is_none() {
             leave::at_exit(&self.maker);
             let maker = Arc::clone(&self.maker);
-            self.thread = std::thread::Builder::new()
+            self.thread = thread::Builder::new()
                 .name("helios memory".to_owned())
                 .spawn(move || maker.run())
                 // Without a thread arenas are made when they are needed.

@@ -141,8 +141,6 @@ const MAX_IDLE: u64 = MAX_LEASED;
 /// From this size on, making a block takes the driver long enough (a millisecond for each MiB, most of
 /// it for the pages) to have one ready.
 const SPARE_BYTES: u64 = 1 << 20;
-/// Spare blocks are made while all blocks together have no more than this.
-const MOST_BYTES: u64 = 1 << 30;
 
 #[derive(Default)]
 struct Blocks {
@@ -181,7 +179,7 @@ impl Blocks {
         again
             && self.wanted.is_none()
             && self.making.is_none()
-            && self.free_bytes + self.leased_bytes + capacity <= MOST_BYTES
+            && self.free_bytes + self.leased_bytes + capacity <= MAX_LEASED
             && !self.free.iter().any(|b| b.capacity == capacity)
     }
 }

@@ -144,6 +144,41 @@ for (const type of TYPES) {
   });
 }
 
+for (const type of /** @type {const} */ (['f16', 'bf16'])) {
+  test(`cross-entropy ${type}: large logits, gradients turned round, a NaN in one row`, () => {
+    const [rows, columns] = [4, 640];
+    for (const { offset, scale } of [{ offset: 1500, scale: 2 }, { offset: -1500, scale: 2 }, { offset: 0, scale: -3 }, { offset: 0, scale: 0 }]) {
+      const c = new Case();
+      // Steps of 8 above 1024 in bf16: spread wide enough to differ.
+      const logits = c.inout(normal(rows * columns).map((v) => offset + (offset ? 12 : 3) * v), type);
+      const list = integers(rows, columns);
+      const [targets, loss] = [c.input(list, 'u32'), c.output(rows)];
+      c.run(kernels.crossEntropy({ logits: logits.tensor, targets: targets.tensor, loss: loss.tensor, rows, columns, scale, type }));
+      const expected = reference.crossEntropy(logits.values, list, rows, columns, scale);
+      assertClose(loss.read(), expected.loss, 1e-4, 'loss');
+      if (scale) assertClose(logits.read(), expected.gradient, TOLERANCE[type], 'gradient');
+      else assert.ok(logits.read().every((v) => v === 0), 'gradient of scale 0');
+      c.destroy();
+    }
+    const c = new Case();
+    const values = normal(rows * columns);
+    values[2 * columns + 77] = NaN;
+    values[3 * columns + 5] = Infinity;
+    values[0] = values[639] = -Infinity;
+    const logits = c.inout(values, type);
+    const [targets, loss] = [c.input([1, 2, 3, 4], 'u32'), c.output(rows)];
+    c.run(kernels.crossEntropy({ logits: logits.tensor, targets: targets.tensor, loss: loss.tensor, rows, columns, type }));
+    const [got, losses] = [logits.read(), loss.read()];
+    for (let row = 0; row < rows; row++) {
+      const bad = row >= 2;
+      assert.equal(Number.isNaN(losses[row]), bad, `loss of row ${row}`);
+      assert.ok(got.subarray(row * columns, (row + 1) * columns).every((v) => Number.isNaN(v) === bad), `gradient of row ${row}`);
+    }
+    assert.equal(got[0], 0);
+    c.destroy();
+  });
+}
+
 test('cross-entropy with a 16-bit gradient of its own', () => {
   for (const gradientType of /** @type {const} */ (['f16', 'bf16'])) {
     for (const [rows, columns, rowStride] of [[5, 250, 256], [3, 98, 98], [2, 70001, 70002]]) {

@@ -57,6 +57,9 @@ V masked(V v, uint i) {
 #define TARGET_OF(v) v[target % VEC]
 #endif
 
+const float LOG2E = 1.4426950408889634;
+const float MOST_JOINED = 512.0;
+
 void main() {
     EACH_ROW(row) {
         uint base = push.xAt + row * push.vectors;
@@ -110,8 +113,17 @@ void main() {
         EACH(c, i) { PUT(i, factor * RECALL(kept, c, exp(masked(x[base + i], i) - most))); }
 #else
         // A NaN in the row has reached the factor by way of the sum: one look at that stands for a look at each element.
+        // Where it is a positive number, it joins the exponent, which then takes one operation of each element; its
+        // rounding is far below that of 16 bits, but for logits whose own is as much as they are.
+        bool joins = factor > 0.0 && abs(all.x) < MOST_JOINED;
+        float exponent = fma(-all.x, LOG2E, log2(joins ? push.scale / all.y : 1.0));
         if (nanBits(floatBitsToUint(factor))) {
             EACH(c, i) { PUT(i, V(factor)); }
+        } else if (joins) {
+            EACH(c, i) {
+                V v = masked(DECODE(X_T, RECALL(loaded, c, x[base + i])), i);
+                x[base + i] = ENCODE_NUMBER(X_T, exp2(fma(v, V(LOG2E), V(exponent))));
+            }
         } else {
             EACH(c, i) {
                 V v = masked(DECODE(X_T, RECALL(loaded, c, x[base + i])), i);
