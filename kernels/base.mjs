@@ -217,6 +217,11 @@ export class KernelContext {
     return { batch: 1, ahead: 1, lockstep: this.isCpu ? 1 : 0 };
   }
 
+  /** 1: cross-entropy over 16-bit rows keeps its exponentials; 0: it takes them twice. */
+  get crossEntropyOnce() {
+    return 0;
+  }
+
   /**
    * Whether the device's exponentials and logarithms hand a NaN on. Vulkan asks that of none (SignedZeroInfNanPreserve
    * does not name them): the special-function units of GPUs do, while a CPU driver may clamp first, or take the bits of

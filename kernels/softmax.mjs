@@ -83,7 +83,7 @@ export function softmaxKernels(context) {
     // Few threads with many registers, for a reduction takes the longer the more threads there are; but a row of 16-bit
     // words needs 512 of them on its way at once.
     const plan = context.rowPlan(vectors, { most: 12, wide: type === 'f32' });
-    const specialization = [...plan.specialization, columns < rowStride ? 1 : 0];
+    const specialization = [...plan.specialization, columns < rowStride ? 1 : 0, context.crossEntropyOnce];
     const name = `cross_entropy${gradient ? '' : '_forward'}_${type}${outType ? `_${outType}` : ''}${suffix}`;
     const buffers = [logits.buffer, targets.buffer, loss.buffer];
     if (apart) buffers.push(output.buffer);

@@ -1,12 +1,10 @@
 //! Arenas: large device buffers, parts of which are handed out as buffers of their own. Taking and
-//! returning a part is arithmetic; only a new arena asks the driver, which takes half a millisecond
-//! for 32 MiB and lets no other memory call in meanwhile. So arenas are made ahead, on a thread of their
-//! own, once a program is large enough to want another every few calls.
+//! returning a part is arithmetic; only a new arena asks the driver. An arena's memory is dedicated to
+//! its buffer: NVIDIA's driver gives 32 MiB of such in 65 µs, and of other memory in 550 µs (measured on
+//! an H200, driver 580.159.04). So arenas are made when they are needed, and none waits unused.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
@@ -14,12 +12,10 @@ use gpu_allocator::vulkan::{
     Allocation, AllocationCreateDesc, AllocationScheme, Allocator, AllocatorCreateDesc,
 };
 use gpu_allocator::{AllocationError, AllocationSizes};
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use range_alloc::RangeAllocator;
 
 use crate::device::Device;
 use crate::error::{self, Error, Result};
-use crate::leave::{self, Leave};
 use crate::memory::{Kind, map_allocation, usage};
 
 /// Parts start on addresses of this alignment, as much as Vulkan lets a device ask for.
@@ -31,11 +27,6 @@ const MAX_ARENA: u64 = 256 << 20;
 const MOST_ARENAS: u64 = 1024;
 /// Largest part; a larger buffer gets memory of its own.
 pub const MAX_PART: u64 = MIN_ARENA / 4 * 3;
-/// Once arenas hold so much, the next ones are made ahead.
-const MAKE_AHEAD: u64 = 512 << 20;
-/// Arenas made ahead. Each is memory that no buffer has; a second one would spare a program that
-/// creates many buffers at once one wait for the driver, and no more.
-const STOCK: usize = 1;
 
 /// Where a part lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,62 +86,19 @@ impl Arena {
     }
 }
 
-/// Makes and unmakes arenas; shared with the thread.
-struct Maker {
-    device: Arc<Device>,
-    allocator: Mutex<Allocator>,
-    stock: Mutex<Stock>,
-    changed: Condvar,
-    /// Whether there are processors enough to poll.
-    spins: bool,
-}
-
-/// The arenas made ahead.
-#[derive(Default)]
-struct Stock {
-    ready: Vec<Arena>,
-    /// How many should be ready; 0 while nothing is made ahead.
-    target: usize,
-    /// Bytes of the next ones.
+/// The arenas.
+pub struct Arenas {
+    list: Vec<Option<Arena>>,
+    /// Places in `list` of the arenas that are not full.
+    open: Vec<usize>,
     bytes: u64,
-    /// Whether the thread is at one.
-    making: bool,
-    ending: bool,
-    /// The process ends: drivers are being torn down.
-    leaving: bool,
+    allocator: Allocator,
+    device: Arc<Device>,
 }
 
-/// How long a thread looks again and again before it sleeps: a program that grows wants an arena every
-/// few hundred microseconds, and to wake a thread takes a good part of that.
-const SPIN: Duration = Duration::from_millis(1);
-
-/// A wait that polls at first.
-struct Patience {
-    /// None: no polling, or no more of it.
-    until: Option<Instant>,
-}
-
-impl Patience {
-    fn new(spins: bool) -> Self {
-        Self {
-            until: spins.then(|| Instant::now() + SPIN),
-        }
-    }
-
-    /// Returns after a while, or once `changed` is signalled.
-    fn wait(&mut self, changed: &Condvar, stock: &mut MutexGuard<Stock>) {
-        if self.until.is_none_or(|until| Instant::now() >= until) {
-            self.until = None;
-            changed.wait(stock);
-            return;
-        }
-        MutexGuard::unlocked(stock, || (0..64).for_each(|_| std::hint::spin_loop()));
-    }
-}
-
-impl Maker {
-    fn make(&self, bytes: u64) -> Result<Arena> {
-        let device = &self.device;
+impl Arenas {
+    fn make(&mut self, bytes: u64) -> Result<Arena> {
+        let device = Arc::clone(&self.device);
         let kind = Kind::Device;
         let info = vk::BufferCreateInfo::default()
             .size(bytes)
@@ -164,7 +112,7 @@ impl Maker {
         if requirements.memory_type_bits & wanted != 0 {
             requirements.memory_type_bits = wanted;
         }
-        let allocated = self.allocator.lock().allocate(&AllocationCreateDesc {
+        let allocated = self.allocator.allocate(&AllocationCreateDesc {
             name: "arena",
             requirements,
             // The mask above names the memory type.
@@ -207,61 +155,14 @@ impl Maker {
         Ok(arena)
     }
 
-    fn unmake(&self, arena: Arena) {
+    fn unmake(&mut self, arena: Arena) {
         // SAFETY: no part is in use, and the device has finished with all of them.
         unsafe { self.device.raw.destroy_buffer(arena.raw, None) };
         // Fails only for an allocation of another allocator.
-        let freed = self.allocator.lock().free(arena.allocation);
+        let freed = self.allocator.free(arena.allocation);
         debug_assert!(freed.is_ok());
     }
 
-    /// Keeps the stock filled, until the end.
-    fn run(&self) {
-        let mut stock = self.stock.lock();
-        let mut patience = Patience::new(self.spins);
-        while !stock.ending {
-            if stock.leaving || stock.ready.len() >= stock.target {
-                patience.wait(&self.changed, &mut stock);
-                continue;
-            }
-            let bytes = stock.bytes;
-            stock.making = true;
-            drop(stock);
-            let made = self.make(bytes);
-            stock = self.stock.lock();
-            stock.making = false;
-            match made {
-                Ok(arena) => stock.ready.push(arena),
-                // Whoever needs one finds out by itself.
-                Err(_) => stock.target = 0,
-            }
-            patience = Patience::new(self.spins);
-            self.changed.notify_all();
-        }
-    }
-}
-
-impl Leave for Maker {
-    fn leave(&self) {
-        let mut stock = self.stock.lock();
-        stock.leaving = true;
-        while stock.making {
-            self.changed.wait(&mut stock);
-        }
-    }
-}
-
-/// The arenas in use, and those made ahead.
-pub struct Arenas {
-    list: Vec<Option<Arena>>,
-    /// Places in `list` of the arenas that are not full.
-    open: Vec<usize>,
-    bytes: u64,
-    maker: Arc<Maker>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Arenas {
     pub fn new(device: &Arc<Device>) -> Result<Self> {
         let allocator = Allocator::new(&AllocatorCreateDesc {
             instance: device.instance.raw.clone(),
@@ -276,14 +177,8 @@ impl Arenas {
             list: Vec::new(),
             open: Vec::new(),
             bytes: 0,
-            maker: Arc::new(Maker {
-                device: Arc::clone(device),
-                allocator: Mutex::new(allocator),
-                stock: Mutex::new(Stock::default()),
-                changed: Condvar::new(),
-                spins: thread::available_parallelism().is_ok_and(|cores| cores.get() > 2),
-            }),
-            thread: None,
+            allocator,
+            device: Arc::clone(device),
         })
     }
 
@@ -296,7 +191,8 @@ impl Arenas {
                 return Ok(part);
             }
         }
-        let arena = self.next_arena()?;
+        let next = (self.bytes / MOST_ARENAS).clamp(MIN_ARENA, MAX_ARENA);
+        let arena = self.make(next.next_multiple_of(1 << 20))?;
         self.bytes += arena.bytes;
         let at = self.list.iter().position(Option::is_none);
         let at = at.unwrap_or_else(|| {
@@ -337,51 +233,6 @@ impl Arenas {
         })
     }
 
-    /// One that was made ahead, or is being made; otherwise made here.
-    fn next_arena(&mut self) -> Result<Arena> {
-        let bytes = (self.bytes / MOST_ARENAS)
-            .clamp(MIN_ARENA, MAX_ARENA)
-            .next_multiple_of(1 << 20);
-        let maker = &self.maker;
-        let mut stock = maker.stock.lock();
-        let mut patience = Patience::new(maker.spins);
-        while stock.ready.is_empty() && stock.making {
-            patience.wait(&maker.changed, &mut stock);
-        }
-        let found = stock.ready.pop();
-        let reserved = (STOCK as u64 + 1) * bytes;
-        let room = self.bytes + reserved < maker.device.device_local_bytes();
-        stock.target = match self.bytes >= MAKE_AHEAD && room {
-            true => STOCK,
-            false => 0,
-        };
-        stock.bytes = bytes;
-        let wanted = stock.target > 0;
-        drop(stock);
-        let arena = match found {
-            Some(arena) => arena,
-            None => maker.make(bytes)?,
-        };
-        if wanted {
-            self.wake();
-        }
-        Ok(arena)
-    }
-
-    /// Lets the thread look at the stock; starts it first if need be.
-    fn wake(&mut self) {
-        if self.thread.is_none() {
-            leave::at_exit(&self.maker);
-            let maker = Arc::clone(&self.maker);
-            self.thread = thread::Builder::new()
-                .name("helios memory".to_owned())
-                .spawn(move || maker.run())
-                // Without a thread arenas are made when they are needed.
-                .ok();
-        }
-        self.maker.changed.notify_all();
-    }
-
     /// Takes a part back. The device must have finished with it. Empty arenas but one go back to the
     /// driver.
     pub fn give_back(&mut self, part: &Part) {
@@ -400,19 +251,16 @@ impl Arenas {
 
     fn drop_empty(&mut self, keep: usize) {
         let empty = |a: &Option<Arena>| a.as_ref().is_some_and(Arena::is_empty);
-        let mut spare = self.list.iter().filter(|a| empty(a)).count();
-        for (at, slot) in self.list.iter_mut().enumerate() {
-            if spare <= keep {
-                break;
-            }
-            if empty(slot)
-                && let Some(arena) = slot.take()
-            {
-                self.open.retain(|&open| open != at);
-                self.bytes -= arena.bytes;
-                self.maker.unmake(arena);
-                spare -= 1;
-            }
+        let spare = self.list.iter().filter(|a| empty(a)).count();
+        let places = self.list.iter_mut().enumerate().filter(|(_, a)| empty(a));
+        let dropped: Vec<_> = places
+            .take(spare.saturating_sub(keep))
+            .filter_map(|(at, slot)| Some((at, slot.take()?)))
+            .collect();
+        for (at, arena) in dropped {
+            self.open.retain(|&open| open != at);
+            self.bytes -= arena.bytes;
+            self.unmake(arena);
         }
     }
 
@@ -424,22 +272,11 @@ impl Arenas {
     /// Gives back what is not in use.
     pub fn trim(&mut self) {
         self.drop_empty(0);
-        let mut stock = self.maker.stock.lock();
-        stock.target = 0;
-        while stock.making {
-            self.maker.changed.wait(&mut stock);
-        }
-        let ready = std::mem::take(&mut stock.ready);
-        drop(stock);
-        for arena in ready {
-            self.maker.unmake(arena);
-        }
     }
 
-    /// Bytes of all arenas, with those made ahead.
+    /// Bytes of all arenas.
     pub fn bytes(&self) -> u64 {
-        let stock = self.maker.stock.lock();
-        self.bytes + stock.ready.iter().map(|a| a.bytes).sum::<u64>()
+        self.bytes
     }
 
     /// How many there are, and the bytes of them that are in use.
@@ -453,16 +290,8 @@ impl Arenas {
 
 impl Drop for Arenas {
     fn drop(&mut self) {
-        self.maker.stock.lock().ending = true;
-        self.maker.changed.notify_all();
-        // The thread ends by returning.
-        let _ = self.thread.take().map(JoinHandle::join);
-        let ready = std::mem::take(&mut self.maker.stock.lock().ready);
-        for arena in ready {
-            self.maker.unmake(arena);
-        }
-        for arena in self.list.drain(..).flatten() {
-            self.maker.unmake(arena);
+        for arena in std::mem::take(&mut self.list).into_iter().flatten() {
+            self.unmake(arena);
         }
     }
 }

@@ -141,6 +141,8 @@ const MAX_IDLE: u64 = MAX_LEASED;
 /// From this size on, making a block takes the driver long enough (a millisecond for each MiB, most of
 /// it for the pages) to have one ready.
 const SPARE_BYTES: u64 = 1 << 20;
+/// A read may take a block so many times as large as it needs.
+const MOST_TIMES: u64 = 4;
 
 #[derive(Default)]
 struct Blocks {
@@ -164,7 +166,24 @@ impl Blocks {
     /// The most recently returned block of the class, which has the warmest pages.
     fn take(&mut self, capacity: u64) -> Option<Resource> {
         let found = self.free.iter().rposition(|b| b.capacity == capacity)?;
-        let block = self.free.remove(found)?;
+        self.take_at(found)
+    }
+
+    /// The smallest block that will do where there is none of the class: sooner than the driver makes a
+    /// large one.
+    fn take_larger(&mut self, capacity: u64) -> Option<Resource> {
+        if capacity < SPARE_BYTES {
+            return None;
+        }
+        let fitting = self.free.iter().enumerate();
+        let (found, _) = fitting
+            .filter(|(_, b)| (capacity..=MOST_TIMES * capacity).contains(&b.capacity))
+            .min_by_key(|(_, b)| b.capacity)?;
+        self.take_at(found)
+    }
+
+    fn take_at(&mut self, at: usize) -> Option<Resource> {
+        let block = self.free.remove(at)?;
         self.free_bytes -= block.capacity;
         Some(block)
     }
@@ -209,7 +228,9 @@ impl Readback {
         let capacity = size_class(bytes);
         let recycled = {
             let mut blocks = self.blocks.lock();
-            let mut found = blocks.take(capacity);
+            let mut found = blocks
+                .take(capacity)
+                .or_else(|| blocks.take_larger(capacity));
             while found.is_none() && blocks.making == Some(capacity) {
                 self.changed.wait(&mut blocks);
                 found = blocks.take(capacity);
@@ -483,11 +504,19 @@ mod tests {
         assert_ne!(second.raw(), third.raw());
         assert_eq!(blocks_in_time(&pool, 3), 3);
         assert_eq!(pool.leased_bytes(), 2 * size_class(bytes));
+        // A smaller read borrows the idle one, and its own class gets none for that.
+        let smaller = pool.lease(bytes / 2).expect("a block");
+        assert_eq!((smaller.len(), pool.blocks().0), (bytes as usize / 2, 3));
+        drop(smaller);
+        let tiny = pool.lease(bytes / 8).expect("a block");
+        assert_eq!(pool.blocks().0, 4);
+        drop(tiny);
+        pool.trim();
+        assert_eq!(pool.blocks().0, 2);
         // One idle is enough.
         drop(third);
         let again = pool.lease(bytes).expect("a block");
-        std::thread::sleep(std::time::Duration::from_millis(50));
-        assert_eq!(pool.blocks().0, 3);
+        assert_eq!(blocks_in_time(&pool, 3), 3);
         drop((second, again));
         pool.close();
         assert_eq!(pool.blocks(), (0, 0));

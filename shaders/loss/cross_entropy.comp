@@ -36,6 +36,9 @@ layout(push_constant) uniform Push {
 
 // 1: a row has columns that take no part.
 layout(constant_id = 5) const uint PADDED = 0;
+// 16-bit rows. 1: exponentials are kept; 0: the row is, as it is stored, and each exponential is taken twice, which takes
+// half the registers.
+layout(constant_id = 6) const uint ONCE = 0;
 
 // The logits of vector i, with the columns that take no part at minus infinity.
 V masked(V v, uint i) {
@@ -57,9 +60,6 @@ V masked(V v, uint i) {
 #define TARGET_OF(v) v[target % VEC]
 #endif
 
-const float LOG2E = 1.4426950408889634;
-const float MOST_JOINED = 512.0;
-
 void main() {
     EACH_ROW(row) {
         uint base = push.xAt + row * push.vectors;
@@ -78,11 +78,7 @@ void main() {
         // cost more than the vector.
         uint targetVector = target / VEC;
         bool mine = targetVector % LANES == LANE;
-#if X_T == 0
         V kept[KEPT];
-#endif
-        // 16-bit rows are kept as stored and each exponential is taken twice: with half the registers, more rows are
-        // under way.
         V atTarget = V(0.0);
         if (mine) atTarget = masked(DECODE(X_T, x[base + targetVector]), targetVector);
         // The lane's own maximum first, so that the row's maximum and sum take one reduction.
@@ -100,9 +96,7 @@ void main() {
                 sum *= exp(before - most);
             }
             V e = exp(v - most);
-#if X_T == 0
-            KEEP(kept, c, e);
-#endif
+            if (X_T == 0 || ONCE == 1) { KEEP(kept, c, e); }
             sum += sumOf(e);
         }
         vec2 all = teamExpSum(vec2(most, sum));
@@ -113,21 +107,13 @@ void main() {
         EACH(c, i) { PUT(i, factor * RECALL(kept, c, exp(masked(x[base + i], i) - most))); }
 #else
         // A NaN in the row has reached the factor by way of the sum: one look at that stands for a look at each element.
-        // Where it is a positive number, it joins the exponent, which then takes one operation of each element; its
-        // rounding is far below that of 16 bits, but for logits whose own is as much as they are.
-        bool joins = factor > 0.0 && abs(all.x) < MOST_JOINED;
-        float exponent = fma(-all.x, LOG2E, log2(joins ? push.scale / all.y : 1.0));
         if (nanBits(floatBitsToUint(factor))) {
             EACH(c, i) { PUT(i, V(factor)); }
-        } else if (joins) {
-            EACH(c, i) {
-                V v = masked(DECODE(X_T, RECALL(loaded, c, x[base + i])), i);
-                x[base + i] = ENCODE_NUMBER(X_T, exp2(fma(v, V(LOG2E), V(exponent))));
-            }
         } else {
             EACH(c, i) {
-                V v = masked(DECODE(X_T, RECALL(loaded, c, x[base + i])), i);
-                x[base + i] = ENCODE_NUMBER(X_T, factor * exp(v - most));
+                V e = ONCE == 1 && CHUNKS != 0
+                    ? kept[c] : exp(masked(DECODE(X_T, RECALL(loaded, c, x[base + i])), i) - most);
+                x[base + i] = ENCODE_NUMBER(X_T, factor * e);
             }
         }
 #endif

@@ -146,6 +146,8 @@ export class KernelContext {
         ahead: number;
         lockstep: number;
     };
+    /** 1: cross-entropy over 16-bit rows keeps its exponentials; 0: it takes them twice. */
+    get crossEntropyOnce(): number;
     /**
      * Whether the device's exponentials and logarithms hand a NaN on. Vulkan asks that of none (SignedZeroInfNanPreserve
      * does not name them): the special-function units of GPUs do, while a CPU driver may clamp first, or take the bits of
