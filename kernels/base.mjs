@@ -217,9 +217,13 @@ export class KernelContext {
     return { batch: 1, ahead: 1, lockstep: this.isCpu ? 1 : 0 };
   }
 
-  /** 1: cross-entropy over 16-bit rows keeps its exponentials; 0: it takes them twice. */
-  get crossEntropyOnce() {
-    return 0;
+  /**
+   * Of cross-entropy over 16-bit rows: vectors of a row whose exponentials are kept and not taken twice, at the most, and
+   * workgroups. Measured on an H200 at 4096 x 16384, in microseconds: 82.2 taken twice, 81.4 kept, kept with 528
+   * workgroups 78.4, with 264 79.5.
+   */
+  get crossEntropy() {
+    return { kept: 12288, groups: this.isCpu ? this.maxGroups : 528 };
   }
 
   /**

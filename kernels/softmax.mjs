@@ -83,14 +83,16 @@ export function softmaxKernels(context) {
     // Few threads with many registers, for a reduction takes the longer the more threads there are; but a row of 16-bit
     // words needs 512 of them on its way at once.
     const plan = context.rowPlan(vectors, { most: 12, wide: type === 'f32' });
-    const specialization = [...plan.specialization, columns < rowStride ? 1 : 0, context.crossEntropyOnce];
+    const { kept, groups: most } = context.crossEntropy;
+    const specialization = [...plan.specialization, columns < rowStride ? 1 : 0, vectors <= kept ? 1 : 0];
     const name = `cross_entropy${gradient ? '' : '_forward'}_${type}${outType ? `_${outType}` : ''}${suffix}`;
+    const groups = context.strideGroups(rows, plan.rows);
     const buffers = [logits.buffer, targets.buffer, loss.buffer];
     if (apart) buffers.push(output.buffer);
     return context.dispatch(name, {
       buffers,
       writes: apart ? 0b1100 : gradient ? 0b101 : 0b100,
-      groups: context.strideGroups(rows, plan.rows),
+      groups: type === 'f32' ? groups : Math.min(groups, most),
       specialization,
       ...plan.options,
       push: pushConstants(

@@ -179,6 +179,26 @@ for (const type of /** @type {const} */ (['f16', 'bf16'])) {
   });
 }
 
+test('cross-entropy over 16-bit rows: exponentials taken twice, few workgroups', () => {
+  const [rows, columns] = [7, 512];
+  const results = [];
+  for (const how of [kernels.context.crossEntropy, { kept: 0, groups: 2 }]) {
+    Object.defineProperty(kernels.context, 'crossEntropy', { value: how, configurable: true });
+    const c = new Case();
+    const logits = c.inout(Float64Array.from({ length: rows * columns }, (_, i) => 4 * Math.sin(i * i)), 'bf16');
+    const list = Array.from({ length: rows }, (_, i) => 71 * i);
+    const [targets, loss] = [c.input(list, 'u32'), c.output(rows)];
+    c.run(kernels.crossEntropy({ logits: logits.tensor, targets: targets.tensor, loss: loss.tensor, rows, columns, scale: 2, type: 'bf16' }));
+    const expected = reference.crossEntropy(logits.values, list, rows, columns, 2);
+    assertClose(loss.read(), expected.loss, 2e-6, 'loss');
+    assertClose(logits.read(), expected.gradient, TOLERANCE.bf16, 'gradient');
+    results.push([...logits.read(), ...loss.read()]);
+    c.destroy();
+  }
+  Reflect.deleteProperty(kernels.context, 'crossEntropy');
+  assert.deepEqual(results[0], results[1]);
+});
+
 test('cross-entropy with a 16-bit gradient of its own', () => {
   for (const gradientType of /** @type {const} */ (['f16', 'bf16'])) {
     for (const [rows, columns, rowStride] of [[5, 250, 256], [3, 98, 98], [2, 70001, 70002]]) {
