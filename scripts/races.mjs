@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// The threads of the addon under ThreadSanitizer (races/): recorder, memory made ahead, completion; with
-// many threads that use them at once, and at the end of the process.
+// The threads of the addon under ThreadSanitizer (races/): recorder, readback memory made ahead, completion;
+// with many threads that use them at once, and at the end of the process.
 //
 //   node scripts/races.mjs [--rounds 12]
 //

@@ -255,7 +255,7 @@ const STAGES = [
   },
   {
     name: 'races',
-    title: 'recorder, memory made ahead and completion thread under ThreadSanitizer',
+    title: 'recorder, readback memory made ahead and completion thread under ThreadSanitizer',
     unavailable: races.obstacle,
     run: async () => races.run(),
   },

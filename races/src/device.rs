@@ -13,7 +13,6 @@ use ash::vk::{self, Handle};
 
 use crate::error::{Error, Result};
 use crate::plain::{Block, Plain};
-use crate::vulkan::Functions;
 
 /// Set when the process has ended the driver: no thread may be in it any more.
 pub static GONE: Plain<bool> = Plain::new(false);
@@ -118,8 +117,10 @@ pub struct Front {
     pub lose_at: AtomicU64,
     /// The first dispatch from this place of the stream on cannot be recorded; 0 for none.
     pub refuse_at: AtomicU64,
-    /// One in so many arenas cannot be had; 0 for all can.
+    /// One in so many buffers cannot be had; 0 for all can.
     pub scarce: AtomicU64,
+    /// Buffers that were asked for.
+    asked: AtomicU64,
 }
 
 #[derive(Clone)]
@@ -367,32 +368,22 @@ impl Raw {
         unsafe { destroy::<Plain<u32>>(pool.as_raw()) };
     }
 
-    /// A buffer of some words for each MiB of it.
+    /// A buffer with its memory, of a few words. It takes a while, as the driver does.
     pub unsafe fn create_buffer(
         &self,
-        info: &vk::BufferCreateInfo<'_>,
+        _: &vk::BufferCreateInfo<'_>,
         _: Unused<'_>,
     ) -> Call<vk::Buffer> {
+        enter();
+        let number = self.front.asked.fetch_add(1, Ordering::Relaxed) + 1;
+        std::thread::sleep(Duration::from_micros(300));
+        let scarce = self.front.scarce.load(Ordering::Relaxed);
+        if scarce != 0 && number.is_multiple_of(scarce) {
+            return Err(vk::Result::ERROR_OUT_OF_DEVICE_MEMORY);
+        }
         self.made(1);
-        let words = (info.size >> 20) * WORDS_PER_MIB;
-        let block = Box::leak(Block::new(words as usize));
+        let block = Box::leak(Block::new(WORDS as usize));
         Ok(vk::Buffer::from_raw(block.handle()))
-    }
-
-    pub unsafe fn get_buffer_memory_requirements(&self, _: vk::Buffer) -> vk::MemoryRequirements {
-        enter();
-        vk::MemoryRequirements::default().memory_type_bits(1)
-    }
-
-    pub unsafe fn bind_buffer_memory(
-        &self,
-        buffer: vk::Buffer,
-        memory: vk::DeviceMemory,
-        _: vk::DeviceSize,
-    ) -> Call<()> {
-        enter();
-        assert_eq!(buffer.as_raw(), memory.as_raw());
-        Ok(())
     }
 
     pub unsafe fn destroy_buffer(&self, buffer: vk::Buffer, _: Unused<'_>) {
@@ -402,7 +393,8 @@ impl Raw {
     }
 }
 
-pub const WORDS_PER_MIB: u64 = 2;
+/// Words of a buffer, whatever its size.
+pub const WORDS: u64 = 4;
 
 /// The device at work, until it is stopped or lost.
 fn work(front: &Front, queue: &Receiver<Submission>) {
@@ -489,16 +481,10 @@ impl Chance {
 #[derive(Default)]
 pub struct Plan {
     pub queue_family: u32,
-    pub device_memory: u32,
-    pub device_address: bool,
 }
 
 pub struct Snapshot {
     pub device_type: vk::PhysicalDeviceType,
-}
-
-pub struct Instance {
-    pub raw: Functions,
 }
 
 pub struct BlackBox;
@@ -510,12 +496,10 @@ impl BlackBox {
 pub struct Device {
     pub raw: Raw,
     pub queue: vk::Queue,
-    pub physical: (),
     pub snapshot: Snapshot,
     pub plan: Plan,
     lost: AtomicBool,
     pub blackbox: BlackBox,
-    pub instance: Instance,
 }
 
 impl Device {
@@ -532,7 +516,6 @@ impl Device {
                 submitted: Arc::default(),
             },
             queue: vk::Queue::null(),
-            physical: (),
             snapshot: Snapshot {
                 device_type: match software {
                     true => vk::PhysicalDeviceType::CPU,
@@ -542,7 +525,6 @@ impl Device {
             plan: Plan::default(),
             lost: AtomicBool::new(false),
             blackbox: BlackBox,
-            instance: Instance { raw: Functions },
         };
         let thread = std::thread::spawn(move || work(&of_device, &submissions));
         (Arc::new(device), thread)
@@ -575,8 +557,4 @@ impl Device {
     }
 
     pub fn name<T: Handle>(&self, _: T, _: &str) {}
-
-    pub fn device_local_bytes(&self) -> u64 {
-        1 << 40
-    }
 }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::arena::Arenas;
 use crate::completion;
 use crate::device::{Chance, Device, GONE};
 use crate::error::Result;
+use crate::memory::Memory;
 use crate::plain::Block;
+use crate::readback::Readback;
 use crate::recorder::Recorder;
 use crate::staging::{Lease, Pool};
 use crate::timeline::Timeline;
@@ -20,14 +21,15 @@ extern "C" fn end_driver() {
     std::thread::sleep(Duration::from_millis(30));
 }
 
-/// Ends the process while pieces are queued, an arena is being made and perhaps a promise is open.
+/// Ends the process while pieces are queued, a block is being made ahead and perhaps a promise is open.
 pub fn leave(seed: u64) -> ! {
     // SAFETY: it may run at any time. The driver registers its handler as it is loaded: it runs last.
     unsafe { libc::atexit(end_driver) };
     let (device, _gpu) = Device::new(seed.is_multiple_of(2));
     let timeline = Arc::new(Timeline::new(Arc::clone(&device), 0).expect("a timeline"));
     let mut recorder = Recorder::new(&device, &timeline, 2, true).expect("a recorder");
-    let mut arenas = Arenas::new(&device).expect("arenas");
+    let pool = Readback::new(Memory::new(&device));
+    let read = || pool.lease(24 << 20).expect("a block");
     let target = Block::new(1);
     let mut chance = Chance(seed);
     let paused = &device.raw.front.paused;
@@ -40,10 +42,8 @@ pub fn leave(seed: u64) -> ! {
         let done = Box::new(|outcome: Result<Option<Lease>>| drop(outcome));
         completion::when(&timeline, 1 << 40, Some(pool.lease(1)), done);
     }
-    for _ in 0..24 + chance.below(40) {
-        arenas.take(24 << 20).expect("a part");
-    }
-    // None: nothing but the arena holds up the end.
+    let _held: Vec<_> = (0..2 + chance.below(8)).map(|_| read()).collect();
+    // None: nothing but the block holds up the end.
     let pieces = chance.below(3) * chance.below(200);
     for order in 0..pieces {
         recorder.commands.fill(target.handle(), 0, order, 1);
@@ -52,7 +52,11 @@ pub fn leave(seed: u64) -> ! {
         recorder.hand_over().expect("handed over");
     }
     std::thread::sleep(Duration::from_micros(chance.below(3000)));
-    arenas.take(24 << 20).expect("a part");
-    std::thread::sleep(Duration::from_micros(chance.below(400)));
+    // From the second on, the next is made ahead: now it is being made…
+    let _last = read();
+    // …or about to be.
+    if chance.one_in(2) {
+        std::thread::sleep(Duration::from_micros(chance.below(400)));
+    }
     std::process::exit(0)
 }

@@ -1,96 +1,136 @@
-//! The arenas and the thread that makes them ahead: threads take parts, write them and give them back.
-//! Each word of an arena belongs to one part at a time.
+//! Readback blocks and the thread that makes them ahead: threads lease blocks, write them and give them
+//! back. Each word of a block belongs to one lease at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use ash::vk::Handle;
 use parking_lot::Mutex;
 
-use crate::arena::{Arenas, Part};
-use crate::device::{Chance, Device, WORDS_PER_MIB};
-use crate::plain::Block;
+use crate::device::{Chance, Device, WORDS};
+use crate::memory::Memory;
+use crate::plain::{Block, Plain};
+use crate::readback::{Lease, Readback};
 
-const TAKERS: u64 = 3;
-/// Parts of each taker: together they hold enough that arenas are made ahead.
-const HELD: usize = 14;
-const TURNS: u64 = 120;
+/// Threads that read, like workers that share the device.
+const READERS: u64 = 4;
+/// Leases of each.
+const HELD: usize = 8;
+const TURNS: u64 = 500;
 const MIB: u64 = 1 << 20;
 
 struct Held {
-    part: Part,
-    mib: u64,
+    lease: Lease,
     word: u64,
 }
 
 impl Held {
-    fn words(&self) -> impl Iterator<Item = u64> + use<> {
-        let first = self.part.offset / MIB * WORDS_PER_MIB;
-        first..first + self.mib * WORDS_PER_MIB
+    /// What the host sees at the block's address.
+    fn words(&self) -> &[Plain<u64>] {
+        // SAFETY: blocks have so many words, and live as long as the lease.
+        unsafe { std::slice::from_raw_parts(self.lease.pointer().cast(), WORDS as usize) }
     }
 
-    fn block(&self) -> &Block {
-        Block::of(self.part.raw.as_raw())
+    fn check(&self) {
+        for word in self.words() {
+            assert_eq!(word.get(), self.word);
+        }
+    }
+
+    fn given_back(self) {
+        self.check();
+        self.words().iter().for_each(|word| word.set(0));
     }
 }
 
-fn taken(arenas: &Mutex<Arenas>, mib: u64, word: u64) -> Option<Held> {
-    let part = arenas.lock().take(mib * MIB).ok()?;
-    let held = Held { part, mib, word };
-    for at in held.words() {
-        held.block().set(at, word);
+/// A block with the device's copy in it; none where memory is scarce.
+fn read(pool: &Arc<Readback>, bytes: u64, word: u64) -> Option<Held> {
+    let lease = pool.lease(bytes).ok()?;
+    assert_eq!(lease.len() as u64, bytes);
+    for at in 0..WORDS {
+        Block::of(lease.raw().as_raw()).set(at, word);
     }
-    Some(held)
+    Some(Held { lease, word })
 }
 
-fn given_back(arenas: &Mutex<Arenas>, held: &Held) {
-    for at in held.words() {
-        assert_eq!(held.block().get(at), held.word);
+/// Few classes, most of them large enough to be made ahead.
+fn size(chance: &mut Chance) -> u64 {
+    match chance.one_in(16) {
+        true => MIB / 4,
+        false => MIB * (1 + chance.below(3)) - chance.below(1000),
     }
-    arenas.lock().give_back(&held.part);
 }
 
-pub fn life(seed: u64) {
+fn reader(pool: &Arc<Readback>, chance: &mut Chance, reader: u64) -> Vec<Held> {
+    let mut held: Vec<Held> = Vec::new();
+    for turn in 0..TURNS {
+        held.extend(read(pool, size(chance), turn * READERS + reader + 1));
+        if held.len() > HELD {
+            let at = chance.below(held.len() as u64) as usize;
+            held.swap_remove(at).given_back();
+        }
+        match chance.below(24) {
+            0 => held.drain(..).for_each(Held::given_back),
+            1 | 2 => {
+                pool.trim();
+            }
+            3 => held.pop().into_iter().for_each(|held| held.lease.abandon()),
+            4 => {
+                let held = held.iter().map(|held| held.lease.len() as u64).sum::<u64>();
+                assert!(pool.blocks().1 >= held && pool.leased_bytes() >= held);
+                let _ = pool.idle_bytes();
+            }
+            _ => {}
+        }
+    }
+    held
+}
+
+/// Blocks that were made ahead.
+pub fn life(seed: u64) -> u64 {
     let (device, gpu) = Device::new(true);
     let front = Arc::clone(&device.raw.front);
     front.scarce.store(seed % 3 * 5, Ordering::Relaxed);
-    let arenas = Mutex::new(Arenas::new(&device).expect("arenas"));
+    let memory = Memory::new(&device);
+    let pool = Readback::new(Arc::clone(&memory));
+    let left = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        for taker in 0..TAKERS {
-            let arenas = &arenas;
+        for number in 0..READERS {
+            let (pool, left) = (&pool, &left);
             scope.spawn(move || {
-                let mut chance = Chance(seed * TAKERS + taker);
-                let mut held: Vec<Held> = Vec::new();
-                for turn in 0..TURNS {
-                    let mib = 14 + chance.below(11);
-                    held.extend(taken(arenas, mib, turn * TAKERS + taker + 1));
-                    if held.len() > HELD {
-                        let at = chance.below(held.len() as u64) as usize;
-                        given_back(arenas, &held.swap_remove(at));
-                    }
-                    match chance.below(40) {
-                        0 => held.drain(..).for_each(|part| given_back(arenas, &part)),
-                        1 => arenas.lock().trim(),
-                        2 => {
-                            let arenas = arenas.lock();
-                            assert!(arenas.bytes() >= arenas.used().1);
-                            let _ = arenas.has_room(MIB);
-                        }
-                        _ => {}
-                    }
-                }
-                held.iter().for_each(|part| given_back(arenas, part));
+                let mut chance = Chance(seed * READERS + number);
+                let held = reader(pool, &mut chance, number);
+                left.lock().push((chance, held));
             });
         }
     });
-    let mut arenas = arenas.into_inner();
-    assert_eq!(arenas.used().1, 0);
-    // They end while one is being made.
-    for _ in 0..20 + seed % 8 {
-        let _ = arenas.take(24 * MIB);
-    }
-    drop(arenas);
+    let ahead = memory.ahead.load(Ordering::Relaxed);
+    assert!(ahead > 0, "none is made ahead");
+    // The end comes while one is being made, and JS still holds blocks.
+    pool.trim();
+    let last = std::thread::scope(|scope| {
+        for (mut chance, held) in left.into_inner() {
+            scope.spawn(move || {
+                for held in held {
+                    std::thread::sleep(Duration::from_micros(chance.below(200)));
+                    match chance.one_in(4) {
+                        true => held.lease.abandon(),
+                        false => held.given_back(),
+                    }
+                }
+            });
+        }
+        let last: Vec<_> = (1..4).filter_map(|word| read(&pool, MIB, word)).collect();
+        std::thread::sleep(Duration::from_micros(seed % 5 * 60));
+        pool.close();
+        last
+    });
+    last.into_iter().for_each(Held::given_back);
+    assert_eq!(pool.blocks(), (0, 0));
+    drop(pool);
     device.raw.stop();
     gpu.join().expect("a device");
     assert_eq!(front.objects.load(Ordering::Relaxed), 0);
+    ahead
 }

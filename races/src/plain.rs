@@ -2,6 +2,7 @@
 //! one thread's use of it before another's.
 
 use std::cell::UnsafeCell;
+use std::ptr::NonNull;
 
 /// One word of it.
 #[derive(Default)]
@@ -52,6 +53,11 @@ impl Block {
     pub fn of<'a>(handle: u64) -> &'a Self {
         // SAFETY: handles are given out by `handle`; the scenarios keep their blocks.
         unsafe { &*std::ptr::with_exposed_provenance(handle as usize) }
+    }
+
+    /// Where its words lie.
+    pub fn start(&self) -> NonNull<u8> {
+        NonNull::from_ref(&*self.0).cast()
     }
 
     pub fn get(&self, at: u64) -> u64 {
