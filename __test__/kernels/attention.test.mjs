@@ -358,6 +358,12 @@ test('bad arguments name what is wrong', () => {
   assert.throws(() => kernels.attentionBackward({ ...back, dOut: { buffer: 0, offset: 0xf0000000 } }), /attentionBackward: dOut reaches element/);
   assert.throws(() => kernels.attentionBackward({ ...back, dQkv: { buffer: 0, offset: 0xefffff00 } }), /attentionBackward: dQkv reaches element/);
   assert.throws(() => kernels.attentionBackward({ ...back, delta: { buffer: 0, offset: 0xf0000000 } }), /attentionBackward: delta reaches element/);
+  const tiles = (/** @type {any} */ plan, more = {}) => () => kernels.attentionBackward({ ...back, ...more, plan: { kernel: 'tiles', ...plan } });
+  assert.throws(tiles({ held: 20 }), /attentionBackward: the plan cannot run on .*: slices of 16 do not divide tiles of 20 and heads of 64/);
+  assert.throws(tiles({ held: 64, rows: 6 }), /6 x \d sums a thread do not divide tiles of 64/);
+  assert.throws(tiles({ held: 2048, walked: 16, rows: 4, columns: 4 }), /tiles of 2048 make 262144 threads/);
+  assert.throws(tiles({ held: 256, walked: 64, rows: 8, columns: 8 }), /133120 bytes of shared memory, the device allows|make 1024 threads/);
+  assert.throws(tiles({}, { tokens: 1 << 15 }), /the tiles of a head take \d+ bytes/);
   const groups = context.info.maxComputeWorkGroupCountX;
   const tokens = 64 * groups;
   if (tokens < 2 ** 27) {
