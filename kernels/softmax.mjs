@@ -84,7 +84,7 @@ export function softmaxKernels(context) {
     // words needs 512 of them on its way at once.
     const plan = context.rowPlan(vectors, { most: 12, wide: type === 'f32' });
     const { kept, groups: most } = context.crossEntropy;
-    const specialization = [...plan.specialization, columns < rowStride ? 1 : 0, vectors <= kept ? 1 : 0];
+    const specialization = [...plan.specialization, columns < rowStride ? 1 : 0, vectors <= kept ? 1 : 0, context.keepsNan];
     const name = `cross_entropy${gradient ? '' : '_forward'}_${type}${outType ? `_${outType}` : ''}${suffix}`;
     const groups = context.strideGroups(rows, plan.rows);
     const buffers = [logits.buffer, targets.buffer, loss.buffer];

@@ -39,6 +39,22 @@ layout(constant_id = 5) const uint PADDED = 0;
 // 16-bit rows. 1: exponentials are kept; 0: the row is, as it is stored, and each exponential is taken twice, which takes
 // half the registers.
 layout(constant_id = 6) const uint ONCE = 0;
+// 1: the device's own exponentials and logarithms hand a NaN on, which the specification asks of none. What GPUs get, so
+// that the check costs them nothing.
+layout(constant_id = 7) const uint KEEPS_NAN = 0;
+
+float orNan(float x, float y) { return KEEPS_NAN == 0u && nanBits(floatBitsToUint(x)) ? x : y; }
+float logOf(float x) { return orNan(x, log(x)); }
+V expOf(V v) {
+    V e = exp(v);
+    if (KEEPS_NAN == 1) return e;
+#if VEC == 1
+    return orNan(v, e);
+#else
+    [[unroll]] for (uint k = 0; k < VEC; ++k) e[k] = orNan(v[k], e[k]);
+    return e;
+#endif
+}
 
 // The logits of vector i, with the columns that take no part at minus infinity.
 V masked(V v, uint i) {
@@ -95,16 +111,16 @@ void main() {
                 most = max(most, maxOf(v));
                 sum *= exp(before - most);
             }
-            V e = exp(v - most);
+            V e = expOf(v - most);
             if (X_T == 0 || ONCE == 1) { KEEP(kept, c, e); }
             sum += sumOf(e);
         }
         vec2 all = teamExpSum(vec2(most, sum));
-        if (mine) loss[push.lossAt + row] = log(all.y) + all.x - TARGET_OF(atTarget);
+        if (mine) loss[push.lossAt + row] = logOf(all.y) + all.x - TARGET_OF(atTarget);
 #ifdef GRADIENT
         float factor = push.scale * exp(most - all.x) / all.y;
 #if X_T == 0
-        EACH(c, i) { PUT(i, factor * RECALL(kept, c, exp(masked(x[base + i], i) - most))); }
+        EACH(c, i) { PUT(i, factor * RECALL(kept, c, expOf(masked(x[base + i], i) - most))); }
 #else
         // A NaN in the row has reached the factor by way of the sum: one look at that stands for a look at each element.
         if (nanBits(floatBitsToUint(factor))) {
@@ -112,13 +128,13 @@ void main() {
         } else {
             EACH(c, i) {
                 V e = ONCE == 1 && CHUNKS != 0
-                    ? kept[c] : exp(masked(DECODE(X_T, RECALL(loaded, c, x[base + i])), i) - most);
+                    ? kept[c] : expOf(masked(DECODE(X_T, RECALL(loaded, c, x[base + i])), i) - most);
                 x[base + i] = ENCODE_NUMBER(X_T, factor * e);
             }
         }
 #endif
         if (mine) {
-            V g = factor * exp(atTarget - most);
+            V g = factor * expOf(atTarget - most);
             TARGET_OF(g) -= push.scale;
             PUT(targetVector, g);
         }
