@@ -9,7 +9,8 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "attention_common.glsl"
-#include "attention_f32.glsl"
+layout(constant_id = 5) const uint KEEPS_NAN = 0;
+#include "keeps_nan.glsl"
 
 layout(local_size_x_id = 0) in;
 

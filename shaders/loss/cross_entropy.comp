@@ -39,22 +39,17 @@ layout(constant_id = 5) const uint PADDED = 0;
 // 16-bit rows. 1: exponentials are kept; 0: the row is, as it is stored, and each exponential is taken twice, which takes
 // half the registers.
 layout(constant_id = 6) const uint ONCE = 0;
-// 1: the device's own exponentials and logarithms hand a NaN on, which the specification asks of none. What GPUs get, so
-// that the check costs them nothing.
 layout(constant_id = 7) const uint KEEPS_NAN = 0;
+#include "keeps_nan.glsl"
 
-float orNan(float x, float y) { return KEEPS_NAN == 0u && nanBits(floatBitsToUint(x)) ? x : y; }
-float logOf(float x) { return orNan(x, log(x)); }
+#if VEC != 1
 V expOf(V v) {
     V e = exp(v);
     if (KEEPS_NAN == 1) return e;
-#if VEC == 1
-    return orNan(v, e);
-#else
-    [[unroll]] for (uint k = 0; k < VEC; ++k) e[k] = orNan(v[k], e[k]);
+    [[unroll]] for (uint k = 0; k < VEC; ++k) e[k] = lost(v[k]) ? v[k] : e[k];
     return e;
-#endif
 }
+#endif
 
 // The logits of vector i, with the columns that take no part at minus infinity.
 V masked(V v, uint i) {

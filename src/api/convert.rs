@@ -542,26 +542,7 @@ impl Arg {
     /// come through.
     fn few(self, space: &mut [u8; 4 * FEW]) -> Option<usize> {
         use sys::TypedarrayType as T;
-        let mut is = false;
-        // SAFETY: as above.
-        unsafe { sys::napi_is_typedarray(self.env, self.raw, &mut is) };
-        if !is {
-            return None;
-        }
-        let mut kind = -1;
-        let mut length = 0;
-        // SAFETY: the value is a typed array; its memory is not asked for.
-        unsafe {
-            sys::napi_get_typedarray_info(
-                self.env,
-                self.raw,
-                &mut kind,
-                &mut length,
-                ptr::null_mut(),
-                ptr::null_mut(),
-                ptr::null_mut(),
-            )
-        };
+        let (kind, length) = self.typed_array()?;
         if !(1..=FEW).contains(&length)
             || !matches!(kind, T::float32_array | T::int32_array | T::uint32_array)
         {
@@ -586,6 +567,31 @@ impl Arg {
             word.copy_from_slice(&bits.to_ne_bytes());
         }
         Some(4 * length)
+    }
+
+    /// Kind and elements of a typed array, whose memory is not asked for; none for anything else.
+    fn typed_array(self) -> Option<(sys::napi_typedarray_type, usize)> {
+        let mut is = false;
+        // SAFETY: as above.
+        unsafe { sys::napi_is_typedarray(self.env, self.raw, &mut is) };
+        if !is {
+            return None;
+        }
+        let mut kind = -1;
+        let mut length = 0;
+        // SAFETY: the value is a typed array.
+        unsafe {
+            sys::napi_get_typedarray_info(
+                self.env,
+                self.raw,
+                &mut kind,
+                &mut length,
+                ptr::null_mut(),
+                ptr::null_mut(),
+                ptr::null_mut(),
+            )
+        };
+        Some((kind, length))
     }
 
     /// Push constants: bytes, or nothing.
@@ -627,23 +633,8 @@ impl Arg {
             // SAFETY: the value is an array.
             unsafe { sys::napi_get_array_length(self.env, self.raw, &mut length) };
         } else {
-            // SAFETY: as above.
-            unsafe { sys::napi_is_typedarray(self.env, self.raw, &mut is) };
-            if !is {
+            let Some((_, count)) = self.typed_array() else {
                 return Err(self.wrong(name, "an array of buffer handles"));
-            }
-            let mut count = 0;
-            // SAFETY: the value is a typed array.
-            unsafe {
-                sys::napi_get_typedarray_info(
-                    self.env,
-                    self.raw,
-                    ptr::null_mut(),
-                    &mut count,
-                    ptr::null_mut(),
-                    ptr::null_mut(),
-                    ptr::null_mut(),
-                )
             };
             length = u32::try_from(count).unwrap_or(u32::MAX);
         }
