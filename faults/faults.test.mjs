@@ -26,6 +26,8 @@ const gc = collect;
 
 const MEMORY = ['ERROR_OUT_OF_HOST_MEMORY', 'ERROR_OUT_OF_DEVICE_MEMORY'];
 const LOST = 'ERROR_DEVICE_LOST';
+/** Of a buffer that is filled to see whether it has memory. */
+const BYTES = 256;
 /** What each call may fail with (its "Return Codes" in the Vulkan specification). */
 const RESULTS = {
   vkCreateInstance: [...MEMORY, 'ERROR_INITIALIZATION_FAILED', 'ERROR_INCOMPATIBLE_DRIVER'],
@@ -295,6 +297,41 @@ test('without device addresses the dgc calls are refused and all else works', as
   assert.deepEqual([...refusals], ['pipeline of addresses', 'dgcSetup', 'batchExecuteAllDGC']);
   vk.destroy();
   await nothingLives('without device addresses');
+});
+
+/**
+ * Buffers beyond the first arena, where the host does not see device memory: the second arena gets its
+ * memory while the program goes on. `fails`: so many times the driver has none then.
+ * @param {number} fails
+ */
+function growing(fails) {
+  faults.reset();
+  process.env.HELIOS_TEST_STAGED = '1';
+  try {
+    vk.initDevice();
+    vk.createBuffer(20 << 20, 0);
+    faults.fail('vkAllocateMemory', 1, 'ERROR_OUT_OF_DEVICE_MEMORY', fails);
+    const handles = Array.from({ length: 3 }, () => vk.createBuffer(10 << 20, 0));
+    // Waits for that memory.
+    assert.notDeepEqual(vk.dgcGetBufferAddress(handles[2]), [0, 0]);
+    handles.forEach((handle, i) => vk.fillBuffer(handle, BYTES, 3 + i));
+    return handles.map((handle) => new Uint32Array(vk.readBuffer(handle).buffer, 0, 1)[0]);
+  } finally {
+    delete process.env.HELIOS_TEST_STAGED;
+    vk.destroy();
+  }
+}
+
+test('an arena whose promised memory cannot be had gets other memory', async () => {
+  assert.deepEqual(growing(1), [3, 4, 5]);
+  assert.equal(faults.fired(), 1);
+  await nothingLives('after a shortage');
+});
+
+test('without any memory for it the device fails, and says why', async () => {
+  assert.throws(() => growing(2), { code: 'ERR_HELIOS_DEVICE_LOST', message: /in an earlier call: device buffer of 33554432 bytes: .*memory/ });
+  assert.equal(faults.fired(), 2, 'device memory, then any');
+  await nothingLives('after the failure');
 });
 
 test('a graph that is never ended leaves nothing, whatever it used', async () => {

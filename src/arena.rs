@@ -1,10 +1,16 @@
 //! Arenas: large device buffers, parts of which are handed out as buffers of their own. Taking and
 //! returning a part is arithmetic; only a new arena asks the driver. An arena's memory is dedicated to
-//! its buffer: NVIDIA's driver gives 32 MiB of such in 65 µs, and of other memory in 550 µs (measured on
-//! an H200, driver 580.159.04). So arenas are made when they are needed, and none waits unused.
+//! its buffer: NVIDIA's driver gives 32 MiB of such in 65 µs, 190 µs after a pause, and of other memory in
+//! 550 µs (measured on an H200, driver 580.159.04).
+//!
+//! Memory that waits unused is memory that somebody lacks, so no arena is made ahead. But where the host
+//! does not see device memory, a new arena is a buffer without memory at first: a thread gives it some
+//! while the program goes on, and commands are recorded once all have theirs ([`Arenas::backing`]). This
+//! is done only while the device has plenty, so that a shortage is still the error of the call that meets
+//! it.
 
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
@@ -12,8 +18,10 @@ use gpu_allocator::vulkan::{
     Allocation, AllocationCreateDesc, AllocationScheme, Allocator, AllocatorCreateDesc,
 };
 use gpu_allocator::{AllocationError, AllocationSizes};
+use parking_lot::Mutex;
 use range_alloc::RangeAllocator;
 
+use crate::background::Background;
 use crate::device::Device;
 use crate::error::{self, Error, Result};
 use crate::memory::{Kind, map_allocation, usage};
@@ -27,6 +35,9 @@ const MAX_ARENA: u64 = 256 << 20;
 const MOST_ARENAS: u64 = 1024;
 /// Largest part; a larger buffer gets memory of its own.
 pub const MAX_PART: u64 = MIN_ARENA / 4 * 3;
+/// Bytes that the device must have left for an arena to get its memory later, or an eighth of its memory
+/// where that is less.
+const PLENTY: u64 = 2 << 30;
 
 /// Where a part lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +53,8 @@ pub struct Part {
 /// One block of device memory under one buffer.
 struct Arena {
     raw: vk::Buffer,
-    allocation: Allocation,
+    /// Empty until the thread has been at it.
+    allocation: Arc<OnceLock<Allocation>>,
     /// Host address of its first byte, where its memory is host-visible and coherent.
     mapped: Option<NonNull<u8>>,
     cached: bool,
@@ -57,6 +69,27 @@ struct Arena {
 unsafe impl Send for Arena {}
 
 impl Arena {
+    /// `allocation`: none if it is to come.
+    fn new(raw: vk::Buffer, bytes: u64, allocation: Option<Allocation>) -> Self {
+        let properties = allocation
+            .as_ref()
+            .map_or(vk::MemoryPropertyFlags::empty(), |a| a.memory_properties());
+        let mapped = allocation.as_ref().and_then(Allocation::mapped_ptr);
+        Self {
+            raw,
+            // Incoherent memory would need flushes and invalidations: treated as not mapped.
+            mapped: mapped
+                .filter(|_| properties.contains(vk::MemoryPropertyFlags::HOST_COHERENT))
+                .map(NonNull::cast),
+            cached: properties.contains(vk::MemoryPropertyFlags::HOST_CACHED),
+            allocation: Arc::new(allocation.map_or_else(OnceLock::new, OnceLock::from)),
+            ranges: RangeAllocator::new(0..bytes),
+            bytes,
+            free: bytes,
+            too_large: u64::MAX,
+        }
+    }
+
     fn take(&mut self, bytes: u64) -> Option<u64> {
         match self.ranges.allocate_range(bytes) {
             Ok(range) => {
@@ -86,33 +119,57 @@ impl Arena {
     }
 }
 
-/// The arenas.
-pub struct Arenas {
-    list: Vec<Option<Arena>>,
-    /// Places in `list` of the arenas that are not full.
-    open: Vec<usize>,
-    bytes: u64,
-    allocator: Allocator,
+/// Makes and unmakes arenas; shared with the thread.
+struct Maker {
     device: Arc<Device>,
+    allocator: Mutex<Allocator>,
+    left: Mutex<Left>,
+    /// Test switch: a device that does not tell what it has left has all of it.
+    assume: bool,
 }
 
-impl Arenas {
-    fn make(&mut self, bytes: u64) -> Result<Arena> {
-        let device = Arc::clone(&self.device);
-        let kind = Kind::Device;
+/// What the device has left.
+#[derive(Default)]
+struct Left {
+    /// Bytes when it was last asked, less the arenas since; none if that may be wrong by much.
+    bytes: u64,
+    /// Grows with every allocation that is no arena.
+    others: u64,
+}
+
+impl Maker {
+    /// A buffer of `bytes` bytes without memory, and what memory it needs.
+    fn buffer(&self, bytes: u64) -> Result<(vk::Buffer, vk::MemoryRequirements)> {
+        let device = &self.device;
         let info = vk::BufferCreateInfo::default()
             .size(bytes)
             .usage(usage(device.plan.device_address));
         // SAFETY: the device is live and the description valid.
-        let raw = unsafe { device.raw.create_buffer(&info, None) }
-            .map_err(|e| device.observe(error::create("vkCreateBuffer", kind.name(), bytes)(e)))?;
+        let raw = unsafe { device.raw.create_buffer(&info, None) }.map_err(|e| {
+            device.observe(error::create("vkCreateBuffer", Kind::Device.name(), bytes)(
+                e,
+            ))
+        })?;
+        device.name(raw, "helios arena");
         // SAFETY: `raw` was created above.
-        let mut requirements = unsafe { device.raw.get_buffer_memory_requirements(raw) };
+        let requirements = unsafe { device.raw.get_buffer_memory_requirements(raw) };
+        Ok((raw, requirements))
+    }
+
+    /// Gives a buffer memory, of the plan's type alone if `device_memory`.
+    fn back(
+        &self,
+        raw: vk::Buffer,
+        mut requirements: vk::MemoryRequirements,
+        device_memory: bool,
+    ) -> Result<Allocation> {
+        let device = &self.device;
+        let bytes = requirements.size;
         let wanted = 1 << device.plan.device_memory;
-        if requirements.memory_type_bits & wanted != 0 {
+        if device_memory && requirements.memory_type_bits & wanted != 0 {
             requirements.memory_type_bits = wanted;
         }
-        let allocated = self.allocator.allocate(&AllocationCreateDesc {
+        let allocated = self.allocator.lock().allocate(&AllocationCreateDesc {
             name: "arena",
             requirements,
             // The mask above names the memory type.
@@ -120,50 +177,97 @@ impl Arenas {
             linear: true,
             allocation_scheme: AllocationScheme::DedicatedBuffer(raw),
         });
-        let allocation = allocated.map_err(|e| {
-            // SAFETY: nothing uses the buffer yet.
-            unsafe { device.raw.destroy_buffer(raw, None) };
-            map_allocation(e, kind, bytes)
-        })?;
-        let properties = allocation.memory_properties();
+        let allocation = allocated.map_err(|e| map_allocation(e, Kind::Device, bytes))?;
         // SAFETY: the memory is live and was made for this buffer.
         let bound = unsafe {
             device
                 .raw
                 .bind_buffer_memory(raw, allocation.memory(), allocation.offset())
         };
-        let arena = Arena {
-            raw,
-            // Incoherent memory would need flushes and invalidations: treated as not mapped.
-            mapped: properties
-                .contains(vk::MemoryPropertyFlags::HOST_COHERENT)
-                .then(|| allocation.mapped_ptr().map(NonNull::cast))
-                .flatten(),
-            cached: properties.contains(vk::MemoryPropertyFlags::HOST_CACHED),
-            allocation,
-            ranges: RangeAllocator::new(0..bytes),
-            bytes,
-            free: bytes,
-            too_large: u64::MAX,
-        };
         if let Err(e) = bound {
-            self.unmake(arena);
-            let failed = error::create("vkBindBufferMemory", kind.name(), bytes)(e);
+            // Fails only for an allocation of another allocator.
+            let freed = self.allocator.lock().free(allocation);
+            debug_assert!(freed.is_ok());
+            let failed = error::create("vkBindBufferMemory", Kind::Device.name(), bytes)(e);
             return Err(device.observe(failed));
         }
-        device.name(raw, "helios arena");
-        Ok(arena)
+        Ok(allocation)
     }
 
-    fn unmake(&mut self, arena: Arena) {
+    /// An arena with its memory.
+    fn make(&self, bytes: u64) -> Result<Arena> {
+        let (raw, requirements) = self.buffer(bytes)?;
+        match self.back(raw, requirements, true) {
+            Ok(allocation) => Ok(Arena::new(raw, bytes, Some(allocation))),
+            Err(error) => {
+                // SAFETY: nothing uses the buffer yet.
+                unsafe { self.device.raw.destroy_buffer(raw, None) };
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives an arena's buffer the memory that it was promised. Parts of it are in use: where device
+    /// memory ended in spite of all looks, that of the host must do.
+    fn keep_promise(
+        &self,
+        raw: vk::Buffer,
+        requirements: vk::MemoryRequirements,
+    ) -> Option<Allocation> {
+        let backed = match self.back(raw, requirements, true) {
+            Err(Error::OutOfMemory { .. }) => self.back(raw, requirements, false),
+            other => other,
+        };
+        // What was recorded for such a buffer cannot run.
+        backed.inspect_err(|error| self.device.fail(error)).ok()
+    }
+
+    /// Asks how much the device has left.
+    fn look(&self) {
+        let others = self.left.lock().others;
+        let types = &self.device.snapshot.memory_types;
+        let heap = types[self.device.plan.device_memory as usize].heap as usize;
+        let budget = self.device.budget();
+        let bytes = match budget {
+            Some(heaps) => heaps[heap].1.saturating_sub(heaps[heap].0),
+            None if self.assume => self.device.device_local_bytes(),
+            None => 0,
+        };
+        let mut left = self.left.lock();
+        if left.others == others {
+            left.bytes = bytes;
+        }
+    }
+
+    /// The arena's memory must be there, or never come.
+    fn unmake(&self, arena: Arena) {
         // SAFETY: no part is in use, and the device has finished with all of them.
         unsafe { self.device.raw.destroy_buffer(arena.raw, None) };
-        // Fails only for an allocation of another allocator.
-        let freed = self.allocator.free(arena.allocation);
-        debug_assert!(freed.is_ok());
+        let allocation = Arc::into_inner(arena.allocation).and_then(OnceLock::into_inner);
+        if let Some(allocation) = allocation {
+            // Fails only for an allocation of another allocator.
+            let freed = self.allocator.lock().free(allocation);
+            debug_assert!(freed.is_ok());
+        }
     }
+}
 
-    pub fn new(device: &Arc<Device>) -> Result<Self> {
+/// The arenas.
+pub struct Arenas {
+    list: Vec<Option<Arena>>,
+    /// Places in `list` of the arenas that are not full.
+    open: Vec<usize>,
+    bytes: u64,
+    maker: Arc<Maker>,
+    /// The thread that gives arenas their memory: whoever records commands waits for it first.
+    backing: Arc<Background>,
+    /// Whether arenas may get their memory later.
+    later: bool,
+}
+
+impl Arenas {
+    /// `staged`: test switch, taken for a device whose memory the host does not see.
+    pub fn new(device: &Arc<Device>, staged: bool) -> Result<Self> {
         let allocator = Allocator::new(&AllocatorCreateDesc {
             instance: device.instance.raw.clone(),
             device: device.raw.clone(),
@@ -173,13 +277,26 @@ impl Arenas {
             allocation_sizes: AllocationSizes::default(),
         })
         .map_err(|e: AllocationError| Error::Internal(format!("gpu-allocator: {e}")))?;
+        let types = &device.snapshot.memory_types;
+        let flags = types[device.plan.device_memory as usize].flags;
         Ok(Self {
             list: Vec::new(),
             open: Vec::new(),
             bytes: 0,
-            allocator,
-            device: Arc::clone(device),
+            maker: Arc::new(Maker {
+                device: Arc::clone(device),
+                allocator: Mutex::new(allocator),
+                left: Mutex::default(),
+                assume: staged,
+            }),
+            backing: Background::new("helios-arenas"),
+            later: staged || !flags.contains(vk::MemoryPropertyFlags::HOST_VISIBLE),
         })
+    }
+
+    /// The thread that gives arenas their memory.
+    pub fn backing(&self) -> &Arc<Background> {
+        &self.backing
     }
 
     /// A part of `bytes` bytes (a multiple of [`GRAIN`], at most [`MAX_PART`]) of the fullest arena
@@ -192,7 +309,7 @@ impl Arenas {
             }
         }
         let next = (self.bytes / MOST_ARENAS).clamp(MIN_ARENA, MAX_ARENA);
-        let arena = self.make(next.next_multiple_of(1 << 20))?;
+        let arena = self.next_arena(next.next_multiple_of(1 << 20))?;
         self.bytes += arena.bytes;
         let at = self.list.iter().position(Option::is_none);
         let at = at.unwrap_or_else(|| {
@@ -203,6 +320,37 @@ impl Arenas {
         self.open.push(at);
         self.part_of(at, bytes)
             .ok_or_else(|| Error::Internal("a new arena is full".to_owned()))
+    }
+
+    fn next_arena(&self, bytes: u64) -> Result<Arena> {
+        let maker = &self.maker;
+        let plenty = PLENTY.min(maker.device.device_local_bytes() / 8);
+        if !self.later || maker.left.lock().bytes < plenty + bytes {
+            let arena = maker.make(bytes)?;
+            if self.later {
+                maker.look();
+            }
+            return Ok(arena);
+        }
+        let (raw, requirements) = maker.buffer(bytes)?;
+        maker.left.lock().bytes -= bytes;
+        let arena = Arena::new(raw, bytes, None);
+        let (maker, promised) = (Arc::clone(maker), Arc::clone(&arena.allocation));
+        self.backing.run(move || {
+            if let Some(allocation) = maker.keep_promise(raw, requirements) {
+                // Nobody else fills it.
+                let _ = promised.set(allocation);
+            }
+            maker.look();
+        });
+        Ok(arena)
+    }
+
+    /// Notes that device memory was taken elsewhere: the next arena asks how much is left.
+    pub fn others_took(&self) {
+        let mut left = self.maker.left.lock();
+        left.bytes = 0;
+        left.others += 1;
     }
 
     fn fullest_for(&self, bytes: u64) -> Option<usize> {
@@ -257,10 +405,15 @@ impl Arenas {
             .take(spare.saturating_sub(keep))
             .filter_map(|(at, slot)| Some((at, slot.take()?)))
             .collect();
+        if !dropped.is_empty() {
+            // Even those that nobody came to use get their memory first.
+            // At the end of the process what never comes need not be given back.
+            let _ = self.backing.wait();
+        }
         for (at, arena) in dropped {
             self.open.retain(|&open| open != at);
             self.bytes -= arena.bytes;
-            self.unmake(arena);
+            self.maker.unmake(arena);
         }
     }
 
@@ -290,8 +443,62 @@ impl Arenas {
 
 impl Drop for Arenas {
     fn drop(&mut self) {
-        for arena in std::mem::take(&mut self.list).into_iter().flatten() {
-            self.unmake(arena);
+        self.backing.close();
+        for arena in self.list.drain(..).flatten() {
+            self.maker.unmake(arena);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+    use crate::device::Settings;
+
+    fn arenas() -> Arenas {
+        let device = Device::new(&Settings::from_env()).expect("tests need a Vulkan device");
+        Arenas::new(&Arc::new(device), true).expect("arenas")
+    }
+
+    /// Takes a part that needs an arena of its own; whether that has memory.
+    fn take(arenas: &mut Arenas) -> (Part, bool) {
+        let part = arenas.take(MAX_PART).expect("a part");
+        let arena = arenas.list[part.arena].as_ref().expect("an arena");
+        (part, arena.allocation.get().is_some())
+    }
+
+    #[test]
+    fn memory_comes_later_while_there_is_plenty() {
+        let mut arenas = arenas();
+        // How much the device has left is not known yet.
+        let (first, backed) = take(&mut arenas);
+        assert!(backed);
+        let (go, gate) = channel();
+        arenas.backing.run(move || gate.recv().expect("a word"));
+        let (second, backed) = take(&mut arenas);
+        assert!(!backed);
+        arenas.others_took();
+        let (third, backed) = take(&mut arenas);
+        assert!(backed, "what is left is not known any more");
+        let (fourth, backed) = take(&mut arenas);
+        assert!(!backed);
+        arenas.maker.left.lock().bytes = MIN_ARENA;
+        assert!(take(&mut arenas).1, "too little is left");
+        go.send(()).expect("the thread");
+        arenas.backing.wait().expect("done");
+        for part in [second, fourth] {
+            let arena = arenas.list[part.arena].as_ref().expect("an arena");
+            assert!(arena.allocation.get().is_some());
+        }
+        assert!(arenas.maker.left.lock().bytes > MIN_ARENA, "asked again");
+        // They go back to the driver, also before they are backed.
+        let (last, _) = take(&mut arenas);
+        for part in [first, second, third, fourth, last] {
+            arenas.give_back(&part);
+        }
+        arenas.trim();
+        assert_eq!(arenas.bytes(), 32 << 20);
     }
 }

@@ -229,7 +229,7 @@ impl Context {
             recycler: Recycler::new(device.device_local_bytes() / 4),
             retired: VecDeque::new(),
             live_bytes: 0,
-            recorder: Recorder::new(&device, &timeline, slots, threaded)?,
+            recorder: Recorder::new(&device, &timeline, memory.backing(), slots, threaded)?,
             upload: None,
             readback: Readback::new(Arc::clone(&memory)),
             tracker: Tracker::new(),

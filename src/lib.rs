@@ -20,8 +20,10 @@
 #[cfg_attr(test, allow(dead_code))]
 mod api;
 pub mod arena;
+pub mod background;
 pub mod blackbox;
 pub mod buffer;
+pub mod bulk;
 pub mod commands;
 pub mod completion;
 pub mod context;

@@ -19,7 +19,8 @@ use gpu_allocator::{AllocationError, AllocationSizes};
 use parking_lot::Mutex;
 
 use crate::arena::{Arenas, GRAIN, MAX_PART, Part};
-use crate::device::Device;
+use crate::background::Background;
+use crate::device::{Device, flag};
 use crate::error::{self, Error, Result};
 use crate::share::Block;
 
@@ -154,6 +155,8 @@ pub struct Memory {
     /// Bytes of its blocks, known without waiting for that.
     readback_bytes: AtomicU64,
     arenas: Mutex<Arenas>,
+    /// The thread that gives arenas their memory.
+    backing: Arc<Background>,
     parts: bool,
     /// Test switch: bytes beyond which the device is taken to have no more memory.
     limit: Option<u64>,
@@ -179,11 +182,13 @@ impl Memory {
             allocator(&device, MIN_BLOCK, MAX_BLOCK)
                 .map_err(|e| Error::Internal(format!("gpu-allocator: {e}")))
         };
+        let arenas = Arenas::new(&device, flag("HELIOS_TEST_STAGED"))?;
         Ok(Self {
+            backing: Arc::clone(arenas.backing()),
             allocator: Mutex::new(allocator()?),
             readback: Mutex::new(allocator()?),
             readback_bytes: AtomicU64::new(0),
-            arenas: Mutex::new(Arenas::new(&device)?),
+            arenas: Mutex::new(arenas),
             limit: std::env::var("HELIOS_TEST_MEMORY_LIMIT")
                 .ok()
                 .and_then(|bytes| bytes.parse().ok()),
@@ -284,8 +289,9 @@ impl Memory {
             part: None,
             shared: None,
         };
-        if matches!(kind, Kind::Upload | Kind::Readback) {
-            device.staging.insert(raw);
+        match kind {
+            Kind::Upload | Kind::Readback => device.staging.insert(raw),
+            Kind::Device | Kind::Visible | Kind::Shared => self.arenas.lock().others_took(),
         }
         if let Err(e) = bound {
             self.destroy(resource);
@@ -340,6 +346,17 @@ impl Memory {
             self.readback_bytes
                 .store(allocator.capacity(), Ordering::Relaxed);
         }
+    }
+
+    /// The thread that gives buffers their memory: commands that name any are recorded behind it.
+    pub fn backing(&self) -> &Arc<Background> {
+        &self.backing
+    }
+
+    /// Returns once every buffer has its memory, or fails if one cannot have any.
+    pub fn settle(&self) -> Result<()> {
+        self.backing.wait()?;
+        self.device.check_alive()
     }
 
     /// Whether a buffer of `bytes` bytes is likely to fit what the driver has given already.

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use ash::vk::{self, Handle};
 use parking_lot::{Condvar, Mutex};
 
+use crate::background::Background;
 use crate::commands::{Command, Commands};
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -63,6 +64,8 @@ struct Shared {
     /// By pipeline slot. Pipelines live as long as the context, so entries never change.
     programs: Mutex<Vec<Program>>,
     stalls: AtomicU64,
+    /// The thread that gives buffers their memory.
+    backing: Arc<Background>,
     /// The process ends: drivers are being torn down.
     leaving: AtomicBool,
     device: Arc<Device>,
@@ -90,10 +93,12 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// With a thread of its own if `threaded`; in the handing call if not.
+    /// With a thread of its own if `threaded`; in the handing call if not. Nothing is recorded before
+    /// `backing` has done what it was asked for: buffers without memory must not be named.
     pub fn new(
         device: &Arc<Device>,
         timeline: &Arc<Timeline>,
+        backing: &Arc<Background>,
         slots: usize,
         threaded: bool,
     ) -> Result<Self> {
@@ -112,6 +117,7 @@ impl Recorder {
             }),
             programs: Mutex::new(Vec::new()),
             stalls: AtomicU64::new(0),
+            backing: Arc::clone(backing),
             leaving: AtomicBool::new(false),
             device: Arc::clone(device),
         });
@@ -306,8 +312,11 @@ impl Worker {
     /// Records one piece. A failure is final.
     fn execute(&mut self, shared: &Shared, commands: &Commands) -> Result<()> {
         let device = &shared.device;
+        // First: for want of memory the device fails there.
+        let backed = shared.backing.wait();
         device.check_alive()?;
-        self.try_execute(shared, commands)
+        backed
+            .and_then(|()| self.try_execute(shared, commands))
             .inspect_err(|error| device.fail(error))
     }
 
@@ -500,9 +509,11 @@ mod tests {
             let device = Arc::new(device);
             let timeline = Timeline::new(Arc::clone(&device), 0).expect("a timeline");
             let timeline = Arc::new(timeline);
+            let memory = Memory::new(Arc::clone(&device), true).expect("memory");
+            let recorder = Recorder::new(&device, &timeline, memory.backing(), slots, threaded);
             Self {
-                memory: Memory::new(Arc::clone(&device), true).expect("memory"),
-                recorder: Recorder::new(&device, &timeline, slots, threaded).expect("a recorder"),
+                recorder: recorder.expect("a recorder"),
+                memory,
                 device,
                 timeline,
             }

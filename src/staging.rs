@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use ash::vk;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
+use crate::background::Background;
+use crate::bulk;
 use crate::error::Result;
-use crate::leave::{self, Leave};
 use crate::memory::{Kind, Memory, Resource, size_class};
 
 /// Copies start on addresses of this alignment, which keeps the copy engines at full rate.
@@ -115,7 +115,7 @@ impl Upload {
         // SAFETY: the ring hands out ranges inside the mapped buffer that nothing in flight uses;
         // `bytes` is the caller's own memory and cannot overlap it.
         unsafe {
-            std::ptr::copy_nonoverlapping(
+            bulk::copy(
                 bytes.as_ptr(),
                 mapped.as_ptr().add(offset as usize),
                 bytes.len(),
@@ -154,12 +154,9 @@ struct Blocks {
     abandoned: Vec<Resource>,
     /// Large capacities that were leased before.
     known: BTreeSet<u64>,
-    /// Capacity of the spare that is wanted, and of the one being made.
-    wanted: Option<u64>,
+    /// Capacity of the spare that is being made, or about to be.
     making: Option<u64>,
     closed: bool,
-    /// The process ends: drivers are being torn down.
-    leaving: bool,
 }
 
 impl Blocks {
@@ -190,13 +187,12 @@ impl Blocks {
 
     /// Whether a spare of this class should be made, now that one was leased.
     fn wants_spare(&mut self, capacity: u64) -> bool {
-        if capacity < SPARE_BYTES || self.closed || self.leaving {
+        if capacity < SPARE_BYTES || self.closed {
             return false;
         }
         // Read twice, it will be read again.
         let again = !self.known.insert(capacity);
         again
-            && self.wanted.is_none()
             && self.making.is_none()
             && self.free_bytes + self.leased_bytes + capacity <= MAX_LEASED
             && !self.free.iter().any(|b| b.capacity == capacity)
@@ -208,8 +204,7 @@ impl Blocks {
 /// the results of a while before any comes back.
 pub struct Readback {
     blocks: Mutex<Blocks>,
-    changed: Condvar,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    background: Arc<Background>,
     memory: Arc<Memory>,
 }
 
@@ -217,8 +212,7 @@ impl Readback {
     pub fn new(memory: Arc<Memory>) -> Arc<Self> {
         Arc::new(Self {
             blocks: Mutex::new(Blocks::default()),
-            changed: Condvar::new(),
-            thread: Mutex::new(None),
+            background: Background::new("helios-readback"),
             memory,
         })
     }
@@ -226,17 +220,16 @@ impl Readback {
     /// A block of at least `bytes`; it returns to the pool when the lease is dropped.
     pub fn lease(self: &Arc<Self>, bytes: u64) -> Result<Lease> {
         let capacity = size_class(bytes);
-        let recycled = {
+        let (mut recycled, coming) = {
             let mut blocks = self.blocks.lock();
-            let mut found = blocks
+            let found = blocks
                 .take(capacity)
                 .or_else(|| blocks.take_larger(capacity));
-            while found.is_none() && blocks.making == Some(capacity) {
-                self.changed.wait(&mut blocks);
-                found = blocks.take(capacity);
-            }
-            found
+            (found, blocks.making == Some(capacity))
         };
+        if recycled.is_none() && coming && self.background.wait().is_ok() {
+            recycled = self.blocks.lock().take(capacity);
+        }
         let resource = match recycled {
             Some(resource) => resource,
             None => self.make(capacity)?,
@@ -247,12 +240,13 @@ impl Readback {
             blocks.leased += 1;
             let wants = blocks.wants_spare(capacity);
             if wants {
-                blocks.wanted = Some(capacity);
+                blocks.making = Some(capacity);
             }
             wants
         };
         if wants_spare {
-            self.ask_for_spare();
+            let pool = Arc::clone(self);
+            self.background.run(move || pool.make_spare(capacity));
         }
         Ok(Lease {
             resource: Some(resource),
@@ -267,43 +261,22 @@ impl Readback {
         Ok(resource)
     }
 
-    /// Wakes the thread that makes spares, or starts it. Without one there are no spares.
-    fn ask_for_spare(self: &Arc<Self>) {
-        let mut thread = self.thread.lock();
-        if thread.is_none() {
-            let pool = Arc::clone(self);
-            let spawned = std::thread::Builder::new()
-                .name("helios-readback".to_owned())
-                .spawn(move || pool.run());
-            *thread = spawned.ok();
-            leave::at_exit(self);
-        }
-        self.changed.notify_all();
-    }
-
-    /// Makes the spares that are asked for, until the pool is closed.
-    fn run(&self) {
+    /// Makes a block ahead. On the thread.
+    fn make_spare(&self, capacity: u64) {
+        // Whoever needs one finds out by itself if there is no room.
+        let made = self.make(capacity);
         let mut blocks = self.blocks.lock();
-        while !blocks.closed {
-            let wanted = match blocks.leaving {
-                true => None,
-                false => blocks.wanted.take(),
-            };
-            let Some(capacity) = wanted else {
-                self.changed.wait(&mut blocks);
-                continue;
-            };
-            blocks.making = Some(capacity);
-            drop(blocks);
-            // Whoever needs one finds out by itself if there is no room.
-            let made = self.make(capacity);
-            blocks = self.blocks.lock();
-            blocks.making = None;
-            if let Ok(resource) = made {
+        blocks.making = None;
+        match made {
+            Ok(resource) if blocks.closed => {
+                drop(blocks);
+                self.memory.destroy(resource);
+            }
+            Ok(resource) => {
                 blocks.free_bytes += resource.capacity;
                 blocks.free.push_front(resource);
             }
-            self.changed.notify_all();
+            Err(_) => {}
         }
     }
 
@@ -345,11 +318,7 @@ impl Readback {
             blocks.closed = true;
             std::mem::take(&mut blocks.abandoned)
         };
-        self.changed.notify_all();
-        if let Some(thread) = self.thread.lock().take() {
-            // It cannot panic but by a bug, which the panic itself has reported.
-            let _ = thread.join();
-        }
+        self.background.close();
         for resource in abandoned {
             self.take_back(resource);
         }
@@ -378,16 +347,6 @@ impl Readback {
         }
         for resource in evicted {
             self.memory.destroy(resource);
-        }
-    }
-}
-
-impl Leave for Readback {
-    fn leave(&self) {
-        let mut blocks = self.blocks.lock();
-        blocks.leaving = true;
-        while blocks.making.is_some() {
-            self.changed.wait(&mut blocks);
         }
     }
 }
@@ -531,7 +490,7 @@ mod tests {
         let _once = pool.lease(5 << 20).expect("a block");
         std::thread::sleep(std::time::Duration::from_millis(50));
         assert_eq!(pool.blocks().0, 3);
-        assert!(pool.thread.lock().is_none());
+        assert!(!pool.background.started());
         pool.close();
     }
 

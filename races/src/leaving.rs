@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::background::Background;
 use crate::completion;
 use crate::device::{Chance, Device, GONE};
 use crate::error::Result;
@@ -27,7 +28,8 @@ pub fn leave(seed: u64) -> ! {
     unsafe { libc::atexit(end_driver) };
     let (device, _gpu) = Device::new(seed.is_multiple_of(2));
     let timeline = Arc::new(Timeline::new(Arc::clone(&device), 0).expect("a timeline"));
-    let mut recorder = Recorder::new(&device, &timeline, 2, true).expect("a recorder");
+    let backing = Background::new("helios-arenas");
+    let mut recorder = Recorder::new(&device, &timeline, &backing, 2, true).expect("a recorder");
     let pool = Readback::new(Memory::new(&device));
     let read = || pool.lease(24 << 20).expect("a block");
     let target = Block::new(1);
@@ -43,6 +45,18 @@ pub fn leave(seed: u64) -> ! {
         completion::when(&timeline, 1 << 40, Some(pool.lease(1)), done);
     }
     let _held: Vec<_> = (0..2 + chance.below(8)).map(|_| read()).collect();
+    // The recorder may be waiting for memory that is on its way, or never comes.
+    for _ in 0..chance.below(4) {
+        let device = Arc::clone(&device);
+        backing.run(move || {
+            // SAFETY: as all calls of the stand-in.
+            let _ = unsafe {
+                device
+                    .raw
+                    .create_buffer(&ash::vk::BufferCreateInfo::default(), None)
+            };
+        });
+    }
     // None: nothing but the block holds up the end.
     let pieces = chance.below(3) * chance.below(200);
     for order in 0..pieces {

@@ -8,6 +8,12 @@
 //! - `helios-races race`: a race on purpose, which the sanitizer must find.
 
 mod asking;
+#[path = "../../src/background.rs"]
+#[allow(dead_code)]
+mod background;
+#[path = "../../src/bulk.rs"]
+#[allow(dead_code)]
+mod bulk;
 #[path = "../../src/commands.rs"]
 #[allow(dead_code)]
 mod commands;

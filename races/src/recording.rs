@@ -9,6 +9,7 @@ use std::time::Duration;
 use ash::vk::{self, Handle};
 use parking_lot::Mutex;
 
+use crate::background::Background;
 use crate::completion;
 use crate::device::{Buffer, Chance, Device, Op};
 use crate::error::{Error, Result};
@@ -56,6 +57,8 @@ pub struct Kind {
 /// What the lock of the addon's context protects.
 struct Stream {
     recorder: Recorder,
+    /// What it does comes before the commands that are written after.
+    backing: Arc<Background>,
     timeline: Arc<Timeline>,
     device: Arc<Device>,
     /// Commands so far.
@@ -83,10 +86,12 @@ impl Stream {
     fn new(kind: Kind, device: &Arc<Device>) -> Self {
         let timeline = Timeline::new(Arc::clone(device), 0).expect("a timeline");
         let timeline = Arc::new(timeline);
-        let recorder = Recorder::new(device, &timeline, kind.slots, kind.threaded);
+        let backing = Background::new("helios-arenas");
+        let recorder = Recorder::new(device, &timeline, &backing, kind.slots, kind.threaded);
         let count = Block::new(1);
         Self {
             recorder: recorder.expect("a recorder"),
+            backing,
             timeline,
             device: Arc::clone(device),
             order: 0,
@@ -144,7 +149,11 @@ impl Stream {
             }
             _ => {
                 let word = chance.below(1 << 40);
-                self.upload.set(ring, word);
+                let upload = self.upload.handle();
+                match chance.one_in(4) {
+                    true => self.backing.run(move || Block::of(upload).set(ring, word)),
+                    false => self.upload.set(ring, word),
+                }
                 self.used[ring as usize] = self.submitted + 1;
                 commands.copy(self.upload.handle(), ring, history, order, order);
                 word
@@ -304,6 +313,7 @@ pub fn life(kind: Kind, seed: u64) {
     let alive = stream.submit(seed.is_multiple_of(2), false).is_ok();
     // The thread ends behind what was handed over.
     stream.recorder.end();
+    stream.backing.close();
     if matches!(fate, Fate::Lost | Fate::Refused) {
         assert!(device.lost(), "{kind:?}");
         assert!(stream.timeline.wait(stream.submitted).is_err());

@@ -225,6 +225,7 @@ impl Context {
                 self.device.snapshot.name
             )));
         }
+        self.memory.settle()?;
         Ok(self.buffers.at(slot).map_or(0, |buffer| {
             let info = ash::vk::BufferDeviceAddressInfo::default().buffer(buffer.raw);
             // SAFETY: the buffer is live and was created for device addresses.

@@ -154,6 +154,7 @@ impl Context {
         groups: [u32; 3],
         push: &[u8],
     ) -> Result<()> {
+        self.memory.settle()?;
         let pipeline = self.pipelines.at(pipeline).ok_or_else(gone)?;
         let recording = self.recording.as_mut().ok_or_else(gone)?;
         let everything = pipeline.everything;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ash::vk::{self, Handle};
 
 use super::Context;
+use crate::bulk;
 use crate::error::{Error, Result};
 use crate::hazard::{Access, Stage};
 use crate::memory::Kind;
@@ -56,7 +57,9 @@ impl Context {
         accesses: [(u32, Access); N],
     ) -> Result<[(vk::Buffer, u64); N]> {
         let in_graph = self.recording_here();
-        if !in_graph {
+        if in_graph {
+            self.memory.settle()?;
+        } else {
             self.open()?;
         }
         let value = self.pending_value();
@@ -210,7 +213,7 @@ impl Context {
         // SAFETY: the range was checked against the buffer, the device has finished with it, and
         // JS memory does not overlap it. The next submission makes host writes visible.
         unsafe {
-            std::ptr::copy_nonoverlapping(
+            bulk::copy(
                 data.as_ptr(),
                 mapped.as_ptr().add(offset as usize),
                 data.len(),
