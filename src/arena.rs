@@ -29,12 +29,12 @@ use crate::memory::{Kind, map_allocation, usage};
 /// Parts start on addresses of this alignment, as much as Vulkan lets a device ask for.
 pub const GRAIN: u64 = 256;
 /// Arenas have this size…
-const MIN_ARENA: u64 = 32 << 20;
+const MIN_ARENA: u64 = 24 << 20;
 /// …up to this in a program that holds much, so that there are never very many.
 const MAX_ARENA: u64 = 256 << 20;
 const MOST_ARENAS: u64 = 1024;
 /// Largest part; a larger buffer gets memory of its own.
-pub const MAX_PART: u64 = MIN_ARENA / 4 * 3;
+pub const MAX_PART: u64 = MIN_ARENA;
 /// Bytes that the device must have left for an arena to get its memory later, or an eighth of its memory
 /// where that is less.
 const PLENTY: u64 = 2 << 30;
@@ -499,6 +499,6 @@ mod tests {
             arenas.give_back(&part);
         }
         arenas.trim();
-        assert_eq!(arenas.bytes(), 32 << 20);
+        assert_eq!(arenas.bytes(), MIN_ARENA, "one is in use");
     }
 }

@@ -459,6 +459,11 @@ type Bin = VecDeque<(u64, Arc<Resource>)>;
 /// Empty bins are kept for their memory while there are at most so many.
 const MOST_BINS: usize = 256;
 
+/// Parts that are given back at most to make room for one.
+const MOST_EVICTED: usize = 32;
+/// The shelf of parts of arenas.
+const PARTS: usize = 0;
+
 /// Resources of another origin are given back where so many times the bytes asked for lie idle.
 const OTHERS: u64 = 4;
 
@@ -559,30 +564,28 @@ impl Recycler {
     fn evict_oldest(&mut self, memory: &Memory, only: Option<usize>) -> bool {
         let oldest = self
             .shelves
-            .iter_mut()
+            .iter()
             .enumerate()
             .filter(|&(at, _)| only.is_none_or(|only| only == at))
-            .flat_map(|(at, shelf)| shelf.bins.values_mut().map(move |bin| (at, bin)))
-            .filter(|(_, bin)| !bin.is_empty())
-            .min_by_key(|(_, bin)| bin.front().map_or(u64::MAX, |(stamp, _)| *stamp));
-        let Some((at, (_, resource))) = oldest.and_then(|(at, bin)| Some((at, bin.pop_front()?)))
-        else {
+            .flat_map(|(at, shelf)| shelf.bins.iter().map(move |(&size, bin)| (at, size, bin)))
+            .filter(|(_, _, bin)| !bin.is_empty())
+            .min_by_key(|(_, _, bin)| bin.front().map_or(u64::MAX, |(stamp, _)| *stamp));
+        let Some((at, capacity, _)) = oldest else {
             return false;
         };
-        self.shelves[at].bytes -= resource.capacity;
-        self.bytes -= resource.capacity;
-        self.count -= 1;
-        self.evictions += 1;
-        if let Some(resource) = Arc::into_inner(resource) {
-            memory.destroy(resource);
-        }
+        self.evict(memory, at, capacity);
         true
     }
 
-    /// Makes room for a resource of `capacity` bytes: returns at least `bytes` bytes of the same
-    /// origin, oldest first, if there are as many; else of any, if there is much more.
+    /// Makes room for a resource of `capacity` bytes. For a part of an arena: returns the smallest part
+    /// that it fits, or else the largest of all until it fits. If that is not enough, or for another
+    /// kind, returns at least `bytes` bytes of the same origin, oldest first, if there are as many; else
+    /// of any, if there is much more.
     pub fn make_room(&mut self, memory: &Memory, capacity: u64, kind: Kind, bytes: u64) {
         let shelf = Self::shelf(capacity, kind);
+        if shelf == PARTS && self.make_part_room(memory, capacity) {
+            return;
+        }
         let only = match self.shelves[shelf].bytes >= bytes {
             true => Some(shelf),
             // Asks the driver, so not for the few that a program is about to use again.
@@ -591,6 +594,41 @@ impl Recycler {
         };
         let end = self.bytes - bytes;
         while self.bytes > end && self.evict_oldest(memory, only) {}
+    }
+
+    /// Returns idle parts to their arenas until another of `capacity` bytes fits; whether it does.
+    fn make_part_room(&mut self, memory: &Memory, capacity: u64) -> bool {
+        if !memory.parts || self.shelves[PARTS].bytes < capacity {
+            return false;
+        }
+        for _ in 0..MOST_EVICTED {
+            let bins = &self.shelves[PARTS].bins;
+            let idle = |(&size, bin): (&u64, &Bin)| (!bin.is_empty()).then_some(size);
+            let fitting = bins.range(capacity..).find_map(idle);
+            let Some(size) = fitting.or_else(|| bins.iter().rev().find_map(idle)) else {
+                break;
+            };
+            self.evict(memory, PARTS, size);
+            if memory.has_room(capacity, Kind::Device) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Gives the oldest of one capacity back.
+    fn evict(&mut self, memory: &Memory, shelf: usize, capacity: u64) {
+        let bin = self.shelves[shelf].bins.get_mut(&capacity);
+        let Some((_, resource)) = bin.and_then(VecDeque::pop_front) else {
+            return;
+        };
+        self.shelves[shelf].bytes -= capacity;
+        self.bytes -= capacity;
+        self.count -= 1;
+        self.evictions += 1;
+        if let Some(resource) = Arc::into_inner(resource) {
+            memory.destroy(resource);
+        }
     }
 
     /// Returns everything to the driver; whether there was anything.
@@ -734,17 +772,40 @@ mod tests {
             let resource = memory.create(bytes, kind).expect("room");
             recycler.put(&memory, Arc::new(resource));
         }
-        // Less than was asked for lies idle, and of another origin not much more: all of it stays.
-        recycler.make_room(&memory, 4096, Kind::Device, 10 << 20);
+        // Less than is needed lies idle, and of another origin not much more: all of it stays.
+        recycler.make_room(&memory, 4 << 20, Kind::Device, 10 << 20);
         assert_eq!(recycler.count(), 4);
-        recycler.make_room(&memory, 4096, Kind::Device, 1 << 20);
+        // The smallest part that fits.
+        recycler.make_room(&memory, 4096, Kind::Device, 10 << 20);
         assert!(recycler.take(1 << 20, Kind::Device).is_none());
-        recycler.make_room(&memory, 4096, Kind::Device, 2 << 20);
+        recycler.make_room(&memory, 4096, Kind::Device, 10 << 20);
         assert_eq!((recycler.count(), recycler.bytes()), (2, large + 4096));
         recycler.make_room(&memory, 4096, Kind::Device, 2 << 20);
         assert_eq!((recycler.count(), recycler.bytes()), (1, 4096));
         recycler.make_room(&memory, 4096, Kind::Visible, 4096);
         assert_eq!((recycler.count(), recycler.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn idle_parts_make_room_before_the_driver_is_asked() {
+        let memory = memory();
+        let mut recycler = Recycler::new(1 << 30);
+        let part = MAX_PART / 12;
+        let create = || memory.create(part, Kind::Device).expect("room");
+        let mut live: Vec<Resource> = (0..12).map(|_| create()).collect();
+        assert_eq!(memory.block_bytes(), MAX_PART, "one arena, and it is full");
+        live.sort_unstable_by_key(|part| part.offset);
+        for resource in live.drain(4..8) {
+            recycler.put(&memory, Arc::new(resource));
+        }
+        assert!(!memory.has_room(3 * part, Kind::Device));
+        recycler.make_room(&memory, 3 * part, Kind::Device, 1 << 30);
+        assert!(memory.has_room(3 * part, Kind::Device));
+        assert!(recycler.count() <= 1);
+        live.push(memory.create(3 * part, Kind::Device).expect("room"));
+        assert_eq!(memory.block_bytes(), MAX_PART);
+        live.into_iter().for_each(|r| memory.destroy(r));
+        recycler.clear(&memory);
     }
 
     #[test]

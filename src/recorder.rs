@@ -470,7 +470,7 @@ impl Worker {
         let commands = &commands[..count];
         submit::submit(&shared.device, &self.timeline, wait, commands, value)?;
         if opened {
-            self.ring.advance(value);
+            self.ring.advance(value, self.timeline.seen());
             // While the device starts: the next slot, if it is free, so that the next command need not
             // wait. If this fails, that command tries again.
             if self.ring.slot().owner <= self.timeline.seen() {
@@ -604,6 +604,26 @@ mod tests {
     #[test]
     fn commands_are_recorded_in_order_in_the_call() {
         in_order(8, false);
+    }
+
+    #[test]
+    fn as_many_slots_are_used_as_lists_are_in_flight() {
+        let mut bench = Bench::new(8, false);
+        let word = bench.words(1);
+        let mut used = std::collections::BTreeSet::new();
+        for value in 1..=100 {
+            let commands = &mut bench.recorder.commands;
+            commands.fill(word.raw.as_raw(), word.offset, 4, value as u32);
+            bench.submit(value, true).expect("a submission");
+            let in_flight = value % 10 == 0;
+            if !in_flight {
+                bench.timeline.wait(value).expect("reached");
+            }
+            used.insert(bench.recorder.shared.worker.lock().ring.current);
+        }
+        assert!(used.len() <= 3, "{used:?}");
+        bench.timeline.wait(100).expect("reached");
+        bench.memory.destroy(word);
     }
 
     #[test]

@@ -213,7 +213,8 @@ impl Drop for Slot {
     }
 }
 
-/// The slots in the order in which they are used.
+/// The slots. Each keeps the memory of the longest list that it ever recorded, so no more of them are
+/// used than lists are in flight.
 pub struct Ring {
     pub slots: Vec<Slot>,
     /// The slot that records now, or that will next.
@@ -234,9 +235,13 @@ impl Ring {
         &mut self.slots[self.current]
     }
 
-    /// Hands the current slot to the device until `value`, and goes on to the next.
-    pub fn advance(&mut self, value: u64) {
+    /// Hands the current slot to the device until `value`, and goes on to the first that the device has
+    /// finished with, or else will sooner than with others; it is at `completed`.
+    pub fn advance(&mut self, value: u64, completed: u64) {
         self.slots[self.current].owner = value;
-        self.current = (self.current + 1) % self.slots.len();
+        let owners = self.slots.iter().map(|slot| slot.owner);
+        let free = owners.clone().position(|owner| owner <= completed);
+        let next = free.or_else(|| owners.enumerate().min_by_key(|&(_, o)| o).map(|(at, _)| at));
+        self.current = next.unwrap_or(0);
     }
 }

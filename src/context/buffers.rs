@@ -105,7 +105,7 @@ impl Context {
                 return Ok(resource);
             }
         }
-        if self.recycler.bytes() >= EVICT_BYTES && !self.memory.has_room(capacity, kind) {
+        if !self.memory.has_room(capacity, kind) {
             // Idle buffers of other sizes make room sooner than the driver does.
             self.recycler
                 .make_room(&self.memory, capacity, kind, EVICT_BYTES);
