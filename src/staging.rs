@@ -372,9 +372,14 @@ impl Lease {
         self.bytes == 0
     }
 
+    /// Bytes of all blocks that are leased.
+    pub fn leased(&self) -> u64 {
+        self.pool.leased_bytes()
+    }
+
     /// Whether the block may be handed to JS as it is: JS holds little enough already.
     pub fn may_lend(&self) -> bool {
-        self.pool.leased_bytes() <= MAX_LEASED
+        self.leased() <= MAX_LEASED
     }
 
     /// Start of the mapped bytes; null if the block is not mapped.

@@ -7,7 +7,8 @@
 //!
 //! V8 counts the bytes of such ArrayBuffers and collects garbage whenever they have grown by 64 MiB: in
 //! a trainer that reads a gigabyte a step, a dozen times a step, within the reads. The blocks are ours
-//! to bound (at most 2 GiB are out), so V8 is told of them only every [`HIDDEN`] bytes.
+//! to bound (at most 2 GiB are out), so V8 is told of them only when a collection is due: once much is
+//! out, or a large result makes V8 collect anyway. A trainer that reads all its gradients has one a step.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -27,12 +28,17 @@ pub const MIN_BYTES: usize = 16 << 10;
 const LOOKS: usize = 2;
 const MOST_LOOKS: usize = 64;
 
-/// Bytes of lent memory that V8 is not told of until they are as many. Three times as many spare collections,
-/// but a trainer that reads all its gradients then has so much out that reads are copied (245 µs a read
-/// instead of 148, measured on an H200's host).
-const HIDDEN: i64 = 512 << 20;
-/// Results larger than this are never hidden: what V8 hears in between would make it collect at once.
-const MOST_HIDDEN: i64 = 32 << 20;
+/// Bytes of lent memory that V8 is not told of until they are as many…
+const HIDDEN: i64 = 1536 << 20;
+/// …or so many, and this much is out: beyond 2 GiB reads are copied.
+const FEW: i64 = 512 << 20;
+const MUCH: u64 = 1280 << 20;
+/// What V8's count grows by as a result larger than this is made may make it collect: room is made
+/// before, or, if so much is hidden that a collection pays, V8 is told of all of it.
+const NEEDS_ROOM: i64 = 32 << 20;
+const PAYS: i64 = 256 << 20;
+/// Results larger than this are never hidden: V8 collects once its count is 64 MiB above its lowest.
+const MOST_HIDDEN: i64 = 62 << 20;
 
 /// A lease that goes back once: by the runtime's word or by the weak reference, whichever is first.
 type Shared = Arc<Mutex<Option<Lease>>>;
@@ -109,10 +115,14 @@ pub fn lend(env: sys::napi_env, lease: Lease) -> Result<sys::napi_value, Lease> 
     if runtime.refuses {
         return Err(lease);
     }
-    let (data, len) = (lease.pointer(), lease.len());
+    let (data, len, out) = (lease.pointer(), lease.len(), lease.leased());
     let shared: Shared = Arc::new(Mutex::new(Some(lease)));
     let boxed = Box::into_raw(Box::new(Arc::clone(&shared)));
     let mut buffer = ptr::null_mut();
+    let room = match runtime.weak {
+        true => make_room(env, len as i64),
+        false => 0,
+    };
     // SAFETY: the bytes stay mapped until the lease is dropped: by `release`, or by `reclaim` once
     // the ArrayBuffer is gone.
     let status = unsafe {
@@ -127,6 +137,7 @@ pub fn lend(env: sys::napi_env, lease: Lease) -> Result<sys::napi_value, Lease> 
     };
     if status != sys::Status::napi_ok {
         clear_exception(env);
+        adjust(env, room);
         RUNTIME.with(|r| {
             r.set(Runtime {
                 refuses: true,
@@ -139,7 +150,7 @@ pub fn lend(env: sys::napi_env, lease: Lease) -> Result<sys::napi_value, Lease> 
         return lease.map_or(Ok(buffer), Err);
     }
     if runtime.weak {
-        hide(env, len as i64);
+        hide(env, len as i64, room, out);
         if runtime.transfer {
             keep_in_place(env, buffer);
         }
@@ -167,17 +178,33 @@ fn adjust(env: sys::napi_env, bytes: i64) {
     unsafe { sys::napi_adjust_external_memory(env, bytes, &mut total) };
 }
 
-/// Takes the bytes of a result back out of V8's count, or puts all that was taken out back in.
-fn hide(env: sys::napi_env, bytes: i64) {
-    if bytes > MOST_HIDDEN {
-        return;
-    }
-    let untold = UNTOLD.get().unwrap_or_else(|| {
+/// Bytes hidden since V8 was last told.
+fn untold(env: sys::napi_env) -> i64 {
+    UNTOLD.get().unwrap_or_else(|| {
         // Freed results are subtracted before they are told of: the count must stay positive.
         adjust(env, HIDDEN);
+        UNTOLD.set(Some(0));
         0
-    });
-    if untold + bytes > HIDDEN {
+    })
+}
+
+/// Takes so much out of V8's count that a large result fits; the bytes.
+fn make_room(env: sys::napi_env, bytes: i64) -> i64 {
+    let untold = untold(env);
+    if bytes <= NEEDS_ROOM || bytes > MOST_HIDDEN || untold > PAYS {
+        return 0;
+    }
+    adjust(env, -bytes);
+    UNTOLD.set(Some(untold + bytes));
+    bytes
+}
+
+/// Takes the bytes of a result back out of V8's count, or puts all that was taken out back in. `room`: what
+/// was taken out before for this one; `out`: bytes that JS holds.
+fn hide(env: sys::napi_env, bytes: i64, room: i64, out: u64) {
+    let untold = untold(env);
+    let due = untold + bytes > HIDDEN || (untold > FEW && out > MUCH);
+    if due || (bytes > NEEDS_ROOM && room == 0) {
         adjust(env, untold);
         UNTOLD.set(Some(0));
         return;
