@@ -105,6 +105,12 @@ const MIN_BLOCK: u64 = 64 << 20;
 /// …to this; a larger buffer gets memory of its own. So does a device buffer too large for an arena:
 /// of a block's 256 MiB, few such buffers leave much that none of them fits.
 const MAX_BLOCK: u64 = 256 << 20;
+/// Readback blocks of this size and more get memory of their own, smaller ones share blocks of the
+/// size below: NVIDIA's driver takes 60 ms for 256 MiB of the host's memory, while a read waits.
+const LARGE_READBACK: u64 = 4 << 20;
+const READBACK_BLOCK: u64 = 16 << 20;
+/// Most bytes of readback blocks, in use and idle.
+const MOST_READBACK: u64 = 4 << 30;
 /// Buffers too large for an arena are rounded to this.
 const LARGE_GRAIN: u64 = 2 << 20;
 
@@ -178,15 +184,15 @@ impl Memory {
     /// `parts`: whether device buffers are parts of arenas. Under validation they are not, so that
     /// messages name the buffer and accesses past its end are seen.
     pub fn new(device: Arc<Device>, parts: bool) -> Result<Self> {
-        let allocator = || {
-            allocator(&device, MIN_BLOCK, MAX_BLOCK)
+        let allocator = |min_block, max_block| {
+            allocator(&device, min_block, max_block)
                 .map_err(|e| Error::Internal(format!("gpu-allocator: {e}")))
         };
         let arenas = Arenas::new(&device, flag("HELIOS_TEST_STAGED"))?;
         Ok(Self {
             backing: Arc::clone(arenas.backing()),
-            allocator: Mutex::new(allocator()?),
-            readback: Mutex::new(allocator()?),
+            allocator: Mutex::new(allocator(MIN_BLOCK, MAX_BLOCK)?),
+            readback: Mutex::new(allocator(READBACK_BLOCK, READBACK_BLOCK)?),
             readback_bytes: AtomicU64::new(0),
             arenas: Mutex::new(arenas),
             limit: std::env::var("HELIOS_TEST_MEMORY_LIMIT")
@@ -302,13 +308,17 @@ impl Memory {
         Ok(resource)
     }
 
-    /// Whether a buffer gets exactly the memory that it needs: a large device buffer, unless a device
-    /// full of such ones had more allocations than half of what its driver allows.
+    /// Whether a buffer gets exactly the memory that it needs: a large one, unless as many of them as
+    /// there may be took more allocations than a third of what the driver allows.
     fn dedicated(&self, capacity: u64, kind: Kind) -> bool {
-        let most = u64::from(self.device.snapshot.limits.max_memory_allocation_count) / 2;
-        kind == Kind::Device
-            && capacity > MAX_PART
-            && self.device.device_local_bytes() / capacity < most
+        let most = u64::from(self.device.snapshot.limits.max_memory_allocation_count) / 3;
+        match kind {
+            Kind::Device => {
+                capacity > MAX_PART && self.device.device_local_bytes() / capacity < most
+            }
+            Kind::Readback => capacity >= LARGE_READBACK && MOST_READBACK / capacity < most,
+            _ => false,
+        }
     }
 
     /// Gives the memory back, to its arena or to the driver. The device must have finished with it.
