@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -32,8 +32,9 @@ pub struct Background {
     name: &'static str,
     queue: Mutex<Queue>,
     changed: Condvar,
-    /// Jobs that are not done, for a look without the lock.
-    pending: AtomicUsize,
+    /// Jobs that were given, and that are done, for a look without the lock.
+    given: AtomicU64,
+    done: AtomicU64,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Whether there are processors enough to poll.
     spins: bool,
@@ -46,7 +47,8 @@ impl Background {
             name,
             queue: Mutex::default(),
             changed: Condvar::new(),
-            pending: AtomicUsize::new(0),
+            given: AtomicU64::new(0),
+            done: AtomicU64::new(0),
             thread: Mutex::new(None),
             spins: thread::available_parallelism().is_ok_and(|cores| cores.get() > 2),
         })
@@ -58,8 +60,11 @@ impl Background {
             job();
             return;
         }
-        self.pending.fetch_add(1, Ordering::Relaxed);
-        self.queue.lock().jobs.push_back(Box::new(job));
+        let mut queue = self.queue.lock();
+        // With the lock held: jobs are counted in the order in which they are done.
+        self.given.fetch_add(1, Ordering::Relaxed);
+        queue.jobs.push_back(Box::new(job));
+        drop(queue);
         self.changed.notify_all();
     }
 
@@ -84,21 +89,32 @@ impl Background {
         self.thread.lock().is_some()
     }
 
-    /// Returns once all jobs are done, or fails where some never will be: the process is ending.
+    /// Names all jobs so far, for [`Self::wait_for`].
     #[inline]
+    pub fn ticket(&self) -> u64 {
+        self.given.load(Ordering::Relaxed)
+    }
+
+    /// Returns once all jobs so far are done, or fails where some never will be: the process is ending.
     pub fn wait(&self) -> Result<()> {
-        // Acquire: what the jobs did is seen by whoever finds none left.
-        match self.pending.load(Ordering::Acquire) {
-            0 => Ok(()),
-            _ => self.wait_long(),
+        self.wait_for(self.ticket())
+    }
+
+    /// Returns once the jobs of the ticket are done, whatever comes behind them.
+    #[inline]
+    pub fn wait_for(&self, ticket: u64) -> Result<()> {
+        // Acquire: what the jobs did is seen by whoever finds them done.
+        match self.done.load(Ordering::Acquire) >= ticket {
+            true => Ok(()),
+            false => self.wait_long(ticket),
         }
     }
 
     #[cold]
-    fn wait_long(&self) -> Result<()> {
+    fn wait_long(&self, ticket: u64) -> Result<()> {
         let mut queue = self.queue.lock();
         let mut until = self.spins.then(|| Instant::now() + SPIN);
-        while self.pending.load(Ordering::Acquire) > 0 {
+        while self.done.load(Ordering::Acquire) < ticket {
             if queue.leaving {
                 return Err(Error::Aborted("the process is ending".to_owned()));
             }
@@ -140,7 +156,7 @@ impl Background {
             queue.busy = true;
             MutexGuard::unlocked(&mut queue, job);
             queue.busy = false;
-            self.pending.fetch_sub(1, Ordering::Release);
+            self.done.fetch_add(1, Ordering::Release);
             self.changed.notify_all();
         }
     }
@@ -159,6 +175,9 @@ impl Leave for Background {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::mpsc::channel;
+
     use super::*;
 
     #[test]
@@ -191,6 +210,20 @@ mod tests {
                 .count(),
             10
         );
+    }
+
+    #[test]
+    fn a_wait_is_over_when_the_jobs_before_it_are_done() {
+        let background = Background::new("test");
+        background.run(|| {});
+        let ticket = background.ticket();
+        let (go, gate) = channel();
+        background.run(move || gate.recv().expect("a word"));
+        background.wait_for(ticket).expect("done");
+        assert!(background.done.load(Ordering::Relaxed) < background.ticket());
+        go.send(()).expect("the thread");
+        background.wait().expect("done");
+        background.close();
     }
 
     #[test]

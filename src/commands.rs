@@ -91,12 +91,16 @@ pub enum Command<'a> {
 #[derive(Debug, Default)]
 pub struct Commands {
     words: Vec<u64>,
+    /// Ticket of the work in the background that must be done before these are recorded: what gives the
+    /// buffers that they name their memory.
+    pub backed: u64,
 }
 
 impl Commands {
     pub fn with_capacity(words: usize) -> Self {
         Self {
             words: Vec::with_capacity(words),
+            backed: 0,
         }
     }
 

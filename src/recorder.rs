@@ -195,6 +195,7 @@ impl Recorder {
             Some(_) => shared.worker.try_lock(),
             None => Some(shared.worker.lock()),
         };
+        self.commands.backed = shared.backing.ticket();
         let Some(mut worker) = worker else {
             shared.enqueue(&mut self.commands);
             return Ok(Duration::ZERO);
@@ -215,6 +216,7 @@ impl Recorder {
         if self.thread.is_none() || profile::on() {
             return self.record_here();
         }
+        self.commands.backed = self.shared.backing.ticket();
         self.shared.enqueue(&mut self.commands);
         Ok(Duration::ZERO)
     }
@@ -313,7 +315,7 @@ impl Worker {
     fn execute(&mut self, shared: &Shared, commands: &Commands) -> Result<()> {
         let device = &shared.device;
         // First: for want of memory the device fails there.
-        let backed = shared.backing.wait();
+        let backed = shared.backing.wait_for(commands.backed);
         device.check_alive()?;
         backed
             .and_then(|()| self.try_execute(shared, commands))
