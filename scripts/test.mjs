@@ -223,11 +223,11 @@ const STAGES = [
   },
   {
     name: 'recorder',
-    title: 'JS suite without kernels and training with a recording thread, which a CPU device goes without',
+    title: 'JS suite without kernels and training as on a GPU: with a recording thread, and memory that the host does not see',
     run: () =>
       run(
         suiteWithout(NOT_OF_THE_DEVICE).filter((word) => !OF_KERNELS.test(word)),
-        { environment: { HELIOS_RECORD_THREAD: '1' } },
+        { environment: { HELIOS_RECORD_THREAD: '1', HELIOS_TEST_STAGED: '1' } },
       ),
   },
   {
@@ -255,7 +255,7 @@ const STAGES = [
   },
   {
     name: 'races',
-    title: 'recorder, readback memory made ahead and completion thread under ThreadSanitizer',
+    title: 'recorder, background and completion threads and readback memory under ThreadSanitizer',
     unavailable: races.obstacle,
     run: async () => races.run(),
   },
