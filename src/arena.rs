@@ -5,8 +5,8 @@
 //!
 //! Memory that waits unused is memory that somebody lacks, so no arena is made ahead. But where the host
 //! does not see device memory, a new arena is a buffer without memory at first: a thread gives it some
-//! while the program goes on, and commands are recorded once all have theirs ([`Arenas::backing`]). This
-//! is done only while the device has plenty, so that a shortage is still the error of the call that meets
+//! while the program goes on, and commands are recorded once all arenas before them have theirs
+//! ([`Arenas::backing`]). This is done only while the device has plenty, so that a shortage is still the error of the call that meets
 //! it.
 
 use std::ptr::NonNull;
@@ -259,7 +259,8 @@ pub struct Arenas {
     open: Vec<usize>,
     bytes: u64,
     maker: Arc<Maker>,
-    /// The thread that gives arenas their memory: whoever records commands waits for it first.
+    /// The thread that gives arenas their memory: whoever records commands first waits for what it was
+    /// given before them.
     backing: Arc<Background>,
     /// Whether arenas may get their memory later.
     later: bool,
@@ -333,7 +334,11 @@ impl Arenas {
             return Ok(arena);
         }
         let (raw, requirements) = maker.buffer(bytes)?;
-        maker.left.lock().bytes -= bytes;
+        {
+            // The thread may just have seen less.
+            let mut left = maker.left.lock();
+            left.bytes = left.bytes.saturating_sub(bytes);
+        }
         let arena = Arena::new(raw, bytes, None);
         let (maker, promised) = (Arc::clone(maker), Arc::clone(&arena.allocation));
         self.backing.run(move || {
