@@ -106,7 +106,7 @@ const MIN_BLOCK: u64 = 64 << 20;
 /// of a block's 256 MiB, few such buffers leave much that none of them fits.
 const MAX_BLOCK: u64 = 256 << 20;
 /// Readback blocks of this size and more get memory of their own, smaller ones share blocks of the
-/// size below: NVIDIA's driver takes 60 ms for 256 MiB of the host's memory, while a read waits.
+/// size below: where all came from blocks of up to 256 MiB, a read waited up to 61 ms for the driver (H200).
 const LARGE_READBACK: u64 = 4 << 20;
 const READBACK_BLOCK: u64 = 16 << 20;
 /// Most bytes of readback blocks, in use and idle.

@@ -138,8 +138,8 @@ const MAX_LEASED: u64 = 2 << 30;
 /// Unused blocks kept, in bytes.
 const MAX_IDLE: u64 = MAX_LEASED;
 
-/// From this size on, making a block takes the driver long enough (60 ms for 256 MiB, most of it for the
-/// pages) to have one ready.
+/// From this size on, making a block takes the driver long enough, most of it for the pages, to have one
+/// ready.
 const SPARE_BYTES: u64 = 1 << 20;
 /// A read may take a block so many times as large as it needs.
 const MOST_TIMES: u64 = 4;

@@ -137,7 +137,7 @@ pub fn lend(env: sys::napi_env, lease: Lease) -> Result<sys::napi_value, Lease> 
     };
     if status != sys::Status::napi_ok {
         clear_exception(env);
-        adjust(env, room);
+        give_room_back(env, room);
         RUNTIME.with(|r| {
             r.set(Runtime {
                 refuses: true,
@@ -197,6 +197,12 @@ fn make_room(env: sys::napi_env, bytes: i64) -> i64 {
     adjust(env, -bytes);
     UNTOLD.set(Some(untold + bytes));
     bytes
+}
+
+/// Undoes [`make_room`] for a result that was not made.
+fn give_room_back(env: sys::napi_env, room: i64) {
+    adjust(env, room);
+    UNTOLD.set(UNTOLD.get().map(|untold| untold - room));
 }
 
 /// Takes the bytes of a result back out of V8's count, or puts all that was taken out back in. `room`: what
