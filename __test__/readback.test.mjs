@@ -178,3 +178,29 @@ test('memory stays bounded over many reads that nobody keeps', async () => {
   `, { nodeArgs: ['--expose-gc'] });
   assert.ok(grown < 300, `resident memory grew by ${grown} MiB over reads of 4 MiB each`);
 });
+
+test('what a burst of reads has left is collected in the long wait before the next one', async () => {
+  const left = await childJson(`
+    init();
+    const size = 8 << 20;
+    const [x, small] = [vk.createBuffer(size, 0), bufferOf(ramp(64), 0)];
+    const leased = () => vk.getAllocatorStats().readbackLeasedBytes;
+    const left = [];
+    let held = [];
+    for (let step = 0; step < 4; step++) {
+      for (let i = 0; i < 12; i++) vk.waitIdle();
+      held = [];
+      const before = leased();
+      vk.batchBegin();
+      for (let i = 0; i < 60; i++) vk.batchDispatch(pipelineOf(programs.churn), [small, small], 1, 1, 1, Uint32Array.of(64, 65000));
+      vk.waitTimeline(vk.batchSubmit());
+      // Reads take back what is collected. Nothing else here makes V8 collect.
+      for (let i = 0; i < 100 && leased() > 0; i++) vk.readBuffer(small);
+      left.push([before, leased()]);
+      held = Array.from({ length: 72 }, () => vk.readBuffer(x));
+    }
+    process.stdout.write(JSON.stringify(left));
+  `, { env: { HELIOS_TEST_STAGED: '1' } });
+  const burst = 72 * (8 << 20);
+  assert.deepEqual(left, [[0, 0], [burst, 0], [burst, 0], [burst, 0]]);
+});

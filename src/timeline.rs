@@ -158,6 +158,27 @@ impl Timeline {
         }
     }
 
+    /// Waits for at most `time`, as [`Self::wait`] begins; whether `value`, which must have been
+    /// submitted, was reached.
+    pub fn reached_within(&self, value: u64, time: Duration) -> Result<bool> {
+        if self.seen() >= value {
+            return Ok(true);
+        }
+        if self.spin.is_zero() {
+            return self.wait_for(value, time);
+        }
+        let signalled = self.signalled_by(value);
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            // Polling the driver would slow down the thread that is recording.
+            if self.queued.load(Ordering::Acquire) >= signalled && self.completed()? >= signalled {
+                return Ok(true);
+            }
+            std::hint::spin_loop();
+        }
+        Ok(false)
+    }
+
     /// Blocks for at most `time`; whether `value`, which must have been submitted, was reached.
     pub fn wait_for(&self, value: u64, time: Duration) -> Result<bool> {
         if self.seen() >= value {

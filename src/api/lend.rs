@@ -8,19 +8,24 @@
 //! V8 counts the bytes of such ArrayBuffers and collects garbage whenever they have grown by 64 MiB: in
 //! a trainer that reads a gigabyte a step, a dozen times a step, within the reads. The blocks are ours
 //! to bound (at most 2 GiB are out), so V8 is told of them only when a collection is due: once much is
-//! out, or a large result makes V8 collect anyway. A trainer that reads all its gradients has one a step.
+//! out, or a large result makes V8 collect anyway. A program that trains wants them in bursts, one a step,
+//! and lets go of those of one just before the next: so V8 is told in a long wait that comes about where a
+//! burst is expected, and marks what is alive while the device works.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use napi::sys;
 use parking_lot::Mutex;
 
 use super::convert::{clear_exception, undefined};
+use crate::error::Result;
 use crate::staging::Lease;
+use crate::timeline::Timeline;
 
 /// Below this a copy is cheaper than the bookkeeping.
 pub const MIN_BYTES: usize = 16 << 10;
@@ -28,11 +33,25 @@ pub const MIN_BYTES: usize = 16 << 10;
 const LOOKS: usize = 2;
 const MOST_LOOKS: usize = 64;
 
+/// Results of this size and more are large.
+const LARGE: i64 = 1 << 20;
+/// Large results that come after more waits than this are the first of a burst, of one a step maybe…
+const APART: u32 = 8;
+/// …and so many waits before the next is expected, those of the last one are likely to be dead…
+const SHORTLY: u32 = 4;
+/// …and if a wait is as long as this, there is time to collect them.
+const PATIENCE: Duration = Duration::from_millis(1);
+/// V8 is given time so often at most, while it has more to do than this takes.
+const MOST_STEPS: usize = 16;
+const STEP: Duration = Duration::from_micros(100);
+/// V8 marks for a while when its count is 64 MiB above its lowest.
+const NUDGE: i64 = 65 << 20;
+
 /// Bytes of lent memory that V8 is not told of until they are as many…
 const HIDDEN: i64 = 1536 << 20;
-/// …or so many, and this much is out: beyond 2 GiB reads are copied.
+/// …or so many, and a burst of reads is expected, or this much is out: beyond 2 GiB reads are copied.
 const FEW: i64 = 512 << 20;
-const MUCH: u64 = 1280 << 20;
+const MUCH: u64 = 1536 << 20;
 /// What V8's count grows by as a result larger than this is made may make it collect: room is made
 /// before, or, if so much is hidden that a collection pays, V8 is told of all of it.
 const NEEDS_ROOM: i64 = 32 << 20;
@@ -58,10 +77,47 @@ struct Runtime {
 thread_local! {
     /// Bytes hidden since V8 was last told; none before the first.
     static UNTOLD: Cell<Option<i64>> = const { Cell::new(None) };
+    static RHYTHM: Cell<Rhythm> = const { Cell::new(Rhythm::NEW) };
     static LENT: RefCell<VecDeque<(sys::napi_ref, Shared)>> = const { RefCell::new(VecDeque::new()) };
     static RUNTIME: Cell<Runtime> = const {
         Cell::new(Runtime { known: false, refuses: false, weak: false, transfer: false })
     };
+}
+
+/// When large results are wanted.
+#[derive(Clone, Copy)]
+struct Rhythm {
+    /// Waits since the last one.
+    waits: u32,
+    /// Waits before the last burst of them; none yet if 0.
+    usual: u32,
+    /// Bytes lent since V8 was last given time.
+    lent: i64,
+}
+
+impl Rhythm {
+    const NEW: Self = Self {
+        waits: 0,
+        usual: 0,
+        lent: 0,
+    };
+
+    fn lent(&mut self, bytes: i64) {
+        self.lent += bytes;
+        if bytes < LARGE {
+            return;
+        }
+        if self.waits > APART {
+            self.usual = self.waits;
+        }
+        self.waits = 0;
+    }
+
+    /// Notes a wait; whether results of the last burst are likely to be dead, and worth a collection.
+    fn waits(&mut self) -> bool {
+        self.waits += 1;
+        self.lent > FEW && (self.waits..=self.waits + SHORTLY).contains(&self.usual)
+    }
 }
 
 unsafe extern "C" fn release(_: sys::napi_env, _: *mut c_void, hint: *mut c_void) {
@@ -110,7 +166,7 @@ fn runtime(env: sys::napi_env) -> Runtime {
 
 /// The lease's bytes as an ArrayBuffer, or the lease back where the runtime refuses.
 #[allow(clippy::result_large_err)] // the lease goes back to its owner; boxing it would allocate on every read
-pub fn lend(env: sys::napi_env, lease: Lease) -> Result<sys::napi_value, Lease> {
+pub fn lend(env: sys::napi_env, lease: Lease) -> std::result::Result<sys::napi_value, Lease> {
     let runtime = runtime(env);
     if runtime.refuses {
         return Err(lease);
@@ -150,6 +206,7 @@ pub fn lend(env: sys::napi_env, lease: Lease) -> Result<sys::napi_value, Lease> 
         return lease.map_or(Ok(buffer), Err);
     }
     if runtime.weak {
+        update(|rhythm| rhythm.lent(len as i64));
         hide(env, len as i64, room, out);
         if runtime.transfer {
             keep_in_place(env, buffer);
@@ -205,14 +262,49 @@ fn give_room_back(env: sys::napi_env, room: i64) {
     UNTOLD.set(UNTOLD.get().map(|untold| untold - room));
 }
 
+/// Puts all that was taken out of V8's count back in.
+fn tell(env: sys::napi_env, untold: i64) {
+    adjust(env, untold);
+    UNTOLD.set(Some(0));
+}
+
+fn update<T>(change: impl FnOnce(&mut Rhythm) -> T) -> T {
+    let mut rhythm = RHYTHM.get();
+    let result = change(&mut rhythm);
+    RHYTHM.set(rhythm);
+    result
+}
+
+/// Notes a wait that was none.
+pub fn passed() {
+    update(Rhythm::waits);
+}
+
+/// Waits for a timeline value. If that takes a while and a collection pays, V8 is told of what was
+/// hidden and given time to mark what is alive; it frees the rest when JS goes on.
+pub fn wait(env: sys::napi_env, timeline: &Timeline, value: u64) -> Result<()> {
+    if update(Rhythm::waits) && !timeline.reached_within(value, PATIENCE)? {
+        update(|rhythm| rhythm.lent = 0);
+        tell(env, untold(env));
+        for _ in 0..MOST_STEPS {
+            let start = Instant::now();
+            adjust(env, NUDGE);
+            adjust(env, -NUDGE);
+            if start.elapsed() < STEP || timeline.completed()? >= value {
+                break;
+            }
+        }
+    }
+    timeline.wait(value)
+}
+
 /// Takes the bytes of a result back out of V8's count, or puts all that was taken out back in. `room`: what
 /// was taken out before for this one; `out`: bytes that JS holds.
 fn hide(env: sys::napi_env, bytes: i64, room: i64, out: u64) {
     let untold = untold(env);
     let due = untold + bytes > HIDDEN || (untold > FEW && out > MUCH);
     if due || (bytes > NEEDS_ROOM && room == 0) {
-        adjust(env, untold);
-        UNTOLD.set(Some(0));
+        tell(env, untold);
         return;
     }
     adjust(env, -bytes);
@@ -275,4 +367,5 @@ pub fn forget() {
     LENT.with(|l| l.borrow_mut().clear());
     RUNTIME.with(|r| r.set(Runtime::default()));
     UNTOLD.set(None);
+    RHYTHM.set(Rhythm::NEW);
 }

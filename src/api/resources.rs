@@ -173,7 +173,7 @@ pub(super) fn read_bytes(
         Read::Direct { value } => {
             let (buffer, data) = array_buffer(env, len)?;
             let start = Instant::now();
-            timeline.wait(value)?;
+            lend::wait(env, &timeline, value)?;
             account(start)?;
             state::with(|context| {
                 // SAFETY: the new ArrayBuffer has `len` bytes.
@@ -183,7 +183,7 @@ pub(super) fn read_bytes(
         }
         Read::Staged { lease, value } => {
             let start = Instant::now();
-            if let Err(error) = timeline.wait(value) {
+            if let Err(error) = lend::wait(env, &timeline, value) {
                 // The device may still write there: the block is not reused.
                 lease.abandon();
                 return Err(error);

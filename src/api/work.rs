@@ -12,7 +12,7 @@ use super::convert::{
     Arg, Bytes, Object, Out, array_buffer, boolean, clear_exception, typed_array,
 };
 use super::raise::call;
-use super::state;
+use super::{lend, state};
 use crate::context::{Context, List};
 use crate::decode::MAX_BINDINGS;
 use crate::error::{Error, Result};
@@ -233,20 +233,23 @@ pub fn batch_execute_all_profiled(env: &Env, packed: Arg, count: Arg) -> napi::R
 /// Blocks until the timeline value is reached. A value that nothing will signal is a RangeError.
 #[napi(js_name = "waitTimeline", ts_args_type = "value: TimelineValue")]
 pub fn wait_timeline(env: &Env, value: Arg) -> napi::Result<()> {
-    call(env, "waitTimeline", || wait(value.size("value")?))
+    call(env, "waitTimeline", || {
+        wait(env.raw(), value.size("value")?)
+    })
 }
 
-fn wait(value: u64) -> Result<()> {
+fn wait(env: sys::napi_env, value: u64) -> Result<()> {
     let timeline = state::with(|context| {
         context.prepare_wait(value)?;
         Ok((context.timeline.seen() < value).then(|| Arc::clone(&context.timeline)))
     })?;
     let Some(timeline) = timeline else {
+        lend::passed();
         return state::with(Context::found_nan);
     };
     // Other threads work on while this one waits.
     let start = std::time::Instant::now();
-    timeline.wait(value)?;
+    lend::wait(env, &timeline, value)?;
     state::with(|context| {
         context.waited(start);
         context.found_nan()
@@ -266,7 +269,7 @@ pub fn get_completed(env: &Env) -> napi::Result<f64> {
 pub fn wait_idle(env: &Env) -> napi::Result<()> {
     call(env, "waitIdle", || {
         let value = state::with(Context::flush)?;
-        wait(value)
+        wait(env.raw(), value)
     })
 }
 
