@@ -33,8 +33,12 @@ const MIN_ARENA: u64 = 24 << 20;
 /// …up to this in a program that holds much, so that there are never very many.
 const MAX_ARENA: u64 = 256 << 20;
 const MOST_ARENAS: u64 = 1024;
-/// Largest part; a larger buffer gets memory of its own.
+/// Largest part; a larger buffer gets an arena for itself.
 pub const MAX_PART: u64 = MIN_ARENA;
+/// From this many bytes of arenas on, one that would make them more than there ever were is as large as need
+/// be, down to such a part of the usual size: what is left of it would never be used at the peak.
+const MANY: u64 = 1 << 30;
+const LEAST_PART: u64 = 3;
 /// Bytes that the device must have left for an arena to get its memory later, or an eighth of its memory
 /// where that is less.
 const PLENTY: u64 = 2 << 30;
@@ -258,6 +262,8 @@ pub struct Arenas {
     /// Places in `list` of the arenas that are not full.
     open: Vec<usize>,
     bytes: u64,
+    /// The most bytes there were.
+    most: u64,
     maker: Arc<Maker>,
     /// The thread that gives arenas their memory: whoever records commands first waits for what it was
     /// given before them.
@@ -284,6 +290,7 @@ impl Arenas {
             list: Vec::new(),
             open: Vec::new(),
             bytes: 0,
+            most: 0,
             maker: Arc::new(Maker {
                 device: Arc::clone(device),
                 allocator: Mutex::new(allocator),
@@ -300,18 +307,20 @@ impl Arenas {
         &self.backing
     }
 
-    /// A part of `bytes` bytes (a multiple of [`GRAIN`], at most [`MAX_PART`]) of the fullest arena
-    /// that has room, or of a new one.
+    /// A part of `bytes` bytes (a multiple of [`GRAIN`]): of the fullest arena that has room, or of a new
+    /// one. Beyond [`MAX_PART`] that is all of a new one.
     pub fn take(&mut self, bytes: u64) -> Result<Part> {
-        debug_assert!(bytes.is_multiple_of(GRAIN) && bytes <= MAX_PART);
-        while let Some(at) = self.fullest_for(bytes) {
+        debug_assert!(bytes.is_multiple_of(GRAIN));
+        while bytes <= MAX_PART
+            && let Some(at) = self.fullest_for(bytes)
+        {
             if let Some(part) = self.part_of(at, bytes) {
                 return Ok(part);
             }
         }
-        let next = (self.bytes / MOST_ARENAS).clamp(MIN_ARENA, MAX_ARENA);
-        let arena = self.next_arena(next.next_multiple_of(1 << 20))?;
+        let arena = self.next_arena(self.next_size(bytes))?;
         self.bytes += arena.bytes;
+        self.most = self.most.max(self.bytes);
         let at = self.list.iter().position(Option::is_none);
         let at = at.unwrap_or_else(|| {
             self.list.push(None);
@@ -323,10 +332,24 @@ impl Arenas {
             .ok_or_else(|| Error::Internal("a new arena is full".to_owned()))
     }
 
+    /// Bytes of a new arena for a part of `bytes` bytes.
+    fn next_size(&self, bytes: u64) -> u64 {
+        if bytes > MAX_PART {
+            return bytes;
+        }
+        let usual = (self.bytes / MOST_ARENAS).clamp(MIN_ARENA, MAX_ARENA);
+        let size = match self.bytes > MANY && self.bytes + usual > self.most {
+            true => bytes.max(usual / LEAST_PART),
+            false => usual,
+        };
+        size.next_multiple_of(1 << 20)
+    }
+
     fn next_arena(&self, bytes: u64) -> Result<Arena> {
         let maker = &self.maker;
         let plenty = PLENTY.min(maker.device.device_local_bytes() / 8);
         if !self.later || maker.left.lock().bytes < plenty + bytes {
+            self.settle();
             let arena = maker.make(bytes)?;
             if self.later {
                 maker.look();
@@ -397,7 +420,9 @@ impl Arenas {
             self.open.push(part.arena);
         }
         arena.give_back(part);
-        if arena.is_empty() {
+        if part.bytes > MAX_PART {
+            self.drop_arenas(&[part.arena]);
+        } else if arena.is_empty() {
             self.drop_empty(1);
         }
     }
@@ -405,20 +430,29 @@ impl Arenas {
     fn drop_empty(&mut self, keep: usize) {
         let empty = |a: &Option<Arena>| a.as_ref().is_some_and(Arena::is_empty);
         let spare = self.list.iter().filter(|a| empty(a)).count();
-        let places = self.list.iter_mut().enumerate().filter(|(_, a)| empty(a));
+        let places = self.list.iter().enumerate().filter(|(_, a)| empty(a));
         let dropped: Vec<_> = places
             .take(spare.saturating_sub(keep))
-            .filter_map(|(at, slot)| Some((at, slot.take()?)))
+            .map(|(at, _)| at)
             .collect();
-        if !dropped.is_empty() {
-            // Even those that nobody came to use get their memory first.
-            // At the end of the process what never comes need not be given back.
-            let _ = self.backing.wait();
-        }
-        for (at, arena) in dropped {
+        self.drop_arenas(&dropped);
+    }
+
+    /// Drops arenas that are not in use: on the thread if it gives them their memory, which those that
+    /// nobody came to use get first. At the end of the process what never comes need not be given back.
+    fn drop_arenas(&mut self, places: &[usize]) {
+        for &at in places {
+            let Some(arena) = self.list[at].take() else {
+                continue;
+            };
             self.open.retain(|&open| open != at);
             self.bytes -= arena.bytes;
-            self.maker.unmake(arena);
+            if self.backing.started() {
+                let maker = Arc::clone(&self.maker);
+                self.backing.run_some_time(move || maker.unmake(arena));
+            } else {
+                self.maker.unmake(arena);
+            }
         }
     }
 
@@ -430,6 +464,13 @@ impl Arenas {
     /// Gives back what is not in use.
     pub fn trim(&mut self) {
         self.drop_empty(0);
+        self.settle();
+    }
+
+    /// Returns once the driver has what was given back.
+    fn settle(&self) {
+        // Fails at the end of the process, when nobody wants it any more.
+        let _ = self.backing.wait();
     }
 
     /// Bytes of all arenas.
@@ -484,14 +525,18 @@ mod tests {
         arenas.backing.run(move || gate.recv().expect("a word"));
         let (second, backed) = take(&mut arenas);
         assert!(!backed);
+        go.send(()).expect("the thread");
         arenas.others_took();
         let (third, backed) = take(&mut arenas);
         assert!(backed, "what is left is not known any more");
+        let (go, gate) = channel();
+        arenas.backing.run(move || gate.recv().expect("a word"));
         let (fourth, backed) = take(&mut arenas);
         assert!(!backed);
+        go.send(()).expect("the thread");
+        arenas.settle();
         arenas.maker.left.lock().bytes = MIN_ARENA;
         assert!(take(&mut arenas).1, "too little is left");
-        go.send(()).expect("the thread");
         arenas.backing.wait().expect("done");
         for part in [second, fourth] {
             let arena = arenas.list[part.arena].as_ref().expect("an arena");
@@ -505,5 +550,56 @@ mod tests {
         }
         arenas.trim();
         assert_eq!(arenas.bytes(), MIN_ARENA, "one is in use");
+    }
+
+    #[test]
+    fn a_large_part_is_an_arena_whose_memory_comes_and_goes_on_the_thread() {
+        let mut arenas = arenas();
+        let (small, _) = take(&mut arenas);
+        let (go, gate) = channel();
+        arenas.backing.run(move || gate.recv().expect("a word"));
+        let ticket = arenas.backing.ticket();
+        let large = arenas.take(MAX_PART + GRAIN).expect("a part");
+        assert_eq!(arenas.bytes(), MIN_ARENA + MAX_PART + GRAIN);
+        let arena = arenas.list[large.arena].as_ref().expect("an arena");
+        assert!(arena.allocation.get().is_none() && arena.free == 0);
+        assert!(arenas.backing.ticket() > ticket);
+        let ticket = arenas.backing.ticket();
+        arenas.give_back(&large);
+        assert_eq!(arenas.bytes(), MIN_ARENA);
+        assert_eq!(arenas.backing.ticket(), ticket, "nobody waits for that");
+        let again = arenas.take(MAX_PART + GRAIN).expect("a part");
+        assert_ne!(again.raw, large.raw, "it is still there");
+        go.send(()).expect("the thread");
+        arenas.give_back(&again);
+        arenas.give_back(&small);
+        arenas.trim();
+        assert_eq!(arenas.bytes(), 0);
+    }
+
+    #[test]
+    fn what_is_more_than_ever_is_taken_in_small_steps() {
+        let mut arenas = arenas();
+        let many = MANY.next_multiple_of(MIN_ARENA) / MIN_ARENA;
+        let mut parts: Vec<Part> = (0..=many).map(|_| take(&mut arenas).0).collect();
+        assert_eq!(arenas.bytes(), (many + 1) * MIN_ARENA);
+        parts.push(arenas.take(GRAIN).expect("a part"));
+        let most = arenas.bytes();
+        assert_eq!(most, (many + 1) * MIN_ARENA + MIN_ARENA / LEAST_PART);
+        parts.push(arenas.take(10 << 20).expect("a part"));
+        assert_eq!(arenas.bytes(), most + (10 << 20));
+        let most = arenas.bytes();
+        // There was more before: as large as ever.
+        for part in parts.drain(..3) {
+            arenas.give_back(&part);
+        }
+        arenas.trim();
+        let left = arenas.bytes();
+        assert!(left <= most - 3 * MIN_ARENA);
+        parts.push(arenas.take(MAX_PART / 2).expect("a part"));
+        assert_eq!(arenas.bytes(), left + MIN_ARENA);
+        for part in parts {
+            arenas.give_back(&part);
+        }
     }
 }

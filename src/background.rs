@@ -35,6 +35,8 @@ pub struct Background {
     /// Jobs that were given, and that are done, for a look without the lock.
     given: AtomicU64,
     done: AtomicU64,
+    /// The last job that somebody may have to wait for.
+    needed: AtomicU64,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Whether there are processors enough to poll.
     spins: bool,
@@ -49,6 +51,7 @@ impl Background {
             changed: Condvar::new(),
             given: AtomicU64::new(0),
             done: AtomicU64::new(0),
+            needed: AtomicU64::new(0),
             thread: Mutex::new(None),
             spins: thread::available_parallelism().is_ok_and(|cores| cores.get() > 2),
         })
@@ -56,13 +59,25 @@ impl Background {
 
     /// Has the job done behind all those before it; here and now where no thread can be had.
     pub fn run(self: &Arc<Self>, job: impl FnOnce() + Send + 'static) {
+        self.add(job, true);
+    }
+
+    /// As [`Self::run`], of a job that nobody needs: tickets do not count it.
+    pub fn run_some_time(self: &Arc<Self>, job: impl FnOnce() + Send + 'static) {
+        self.add(job, false);
+    }
+
+    fn add(self: &Arc<Self>, job: impl FnOnce() + Send + 'static, needed: bool) {
         if !self.start() {
             job();
             return;
         }
         let mut queue = self.queue.lock();
         // With the lock held: jobs are counted in the order in which they are done.
-        self.given.fetch_add(1, Ordering::Relaxed);
+        let number = self.given.fetch_add(1, Ordering::Relaxed) + 1;
+        if needed {
+            self.needed.store(number, Ordering::Relaxed);
+        }
         queue.jobs.push_back(Box::new(job));
         drop(queue);
         self.changed.notify_all();
@@ -89,15 +104,15 @@ impl Background {
         self.thread.lock().is_some()
     }
 
-    /// Names all jobs so far, for [`Self::wait_for`].
+    /// Names all jobs so far that are needed, for [`Self::wait_for`].
     #[inline]
     pub fn ticket(&self) -> u64 {
-        self.given.load(Ordering::Relaxed)
+        self.needed.load(Ordering::Relaxed)
     }
 
     /// Returns once all jobs so far are done, or fails where some never will be: the process is ending.
     pub fn wait(&self) -> Result<()> {
-        self.wait_for(self.ticket())
+        self.wait_for(self.given.load(Ordering::Relaxed))
     }
 
     /// Returns once the jobs of the ticket are done, whatever comes behind them.
@@ -223,6 +238,22 @@ mod tests {
         assert!(background.done.load(Ordering::Relaxed) < background.ticket());
         go.send(()).expect("the thread");
         background.wait().expect("done");
+        background.close();
+    }
+
+    #[test]
+    fn a_ticket_does_not_count_what_nobody_needs() {
+        let background = Background::new("test");
+        background.run(|| {});
+        let ticket = background.ticket();
+        let (go, gate) = channel();
+        background.run_some_time(move || gate.recv().expect("a word"));
+        assert_eq!(background.ticket(), ticket);
+        background.wait_for(background.ticket()).expect("done");
+        assert_eq!(background.done.load(Ordering::Relaxed), 1);
+        go.send(()).expect("the thread");
+        background.wait().expect("done");
+        assert_eq!(background.done.load(Ordering::Relaxed), 2);
         background.close();
     }
 

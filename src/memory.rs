@@ -66,7 +66,7 @@ pub struct Resource {
     allocation: Allocation,
     /// Whether the driver gave memory for this buffer alone.
     pub alone: bool,
-    /// The part of an arena that it is; none if `raw` is its own.
+    /// The part of an arena that it is.
     part: Option<Part>,
     /// The memory of a shared buffer, which no allocator knows.
     pub(crate) shared: Option<Block>,
@@ -80,7 +80,7 @@ unsafe impl Sync for Resource {}
 impl Resource {
     /// Whether the `VkBuffer` is this resource's alone.
     pub fn owns_buffer(&self) -> bool {
-        self.part.is_none()
+        self.part.is_none() || self.alone
     }
 
     /// A buffer that is bound to shared memory.
@@ -111,8 +111,8 @@ const LARGE_READBACK: u64 = 4 << 20;
 const READBACK_BLOCK: u64 = 16 << 20;
 /// Most bytes of readback blocks, in use and idle.
 const MOST_READBACK: u64 = 4 << 30;
-/// Buffers too large for an arena are rounded to this.
-const LARGE_GRAIN: u64 = 2 << 20;
+/// Buffers too large for a part of an arena are rounded to this.
+const LARGE_GRAIN: u64 = 64 << 10;
 
 /// How every buffer may be used.
 pub fn usage(device_address: bool) -> vk::BufferUsageFlags {
@@ -211,7 +211,8 @@ impl Memory {
         {
             return Err(map_allocation(AllocationError::OutOfMemory, kind, capacity));
         }
-        if self.parts && kind == Kind::Device && capacity <= MAX_PART {
+        let large = kind == Kind::Device && self.dedicated(capacity, kind);
+        if self.parts && kind == Kind::Device && (capacity <= MAX_PART || large) {
             let part = self.arenas.lock().take(capacity.next_multiple_of(GRAIN))?;
             return Ok(Resource {
                 raw: part.raw,
@@ -221,7 +222,7 @@ impl Memory {
                 mapped: part.mapped,
                 cached: part.cached,
                 allocation: Allocation::default(),
-                alone: false,
+                alone: large,
                 part: Some(part),
                 shared: None,
             });
