@@ -33,12 +33,14 @@ const MIN_ARENA: u64 = 24 << 20;
 /// …up to this in a program that holds much, so that there are never very many.
 const MAX_ARENA: u64 = 256 << 20;
 const MOST_ARENAS: u64 = 1024;
-/// Largest part; a larger buffer gets an arena for itself.
+/// Largest part that may share an arena of the usual size.
 pub const MAX_PART: u64 = MIN_ARENA;
 /// From this many bytes of arenas on, one that would make them more than there ever were is as large as need
 /// be, down to such a part of the usual size: what is left of it would never be used at the peak.
 const MANY: u64 = 1 << 30;
 const LEAST_PART: u64 = 3;
+/// Sizes of arenas are multiples of this: NVIDIA's driver gives no less for what is beyond (58 MiB for 56.4).
+const PAGE: u64 = 2 << 20;
 /// Bytes that the device must have left for an arena to get its memory later, or an eighth of its memory
 /// where that is less.
 const PLENTY: u64 = 2 << 30;
@@ -50,6 +52,8 @@ pub struct Part {
     pub raw: vk::Buffer,
     pub offset: u64,
     bytes: u64,
+    /// Whether it is all of its arena.
+    pub whole: bool,
     pub mapped: Option<NonNull<u8>>,
     pub cached: bool,
 }
@@ -308,12 +312,10 @@ impl Arenas {
     }
 
     /// A part of `bytes` bytes (a multiple of [`GRAIN`]): of the fullest arena that has room, or of a new
-    /// one. Beyond [`MAX_PART`] that is all of a new one.
+    /// one, which is for a part beyond [`MAX_PART`] no larger than need be.
     pub fn take(&mut self, bytes: u64) -> Result<Part> {
         debug_assert!(bytes.is_multiple_of(GRAIN));
-        while bytes <= MAX_PART
-            && let Some(at) = self.fullest_for(bytes)
-        {
+        while let Some(at) = self.fullest_for(bytes) {
             if let Some(part) = self.part_of(at, bytes) {
                 return Ok(part);
             }
@@ -332,17 +334,20 @@ impl Arenas {
             .ok_or_else(|| Error::Internal("a new arena is full".to_owned()))
     }
 
+    fn usual_size(&self) -> u64 {
+        (self.bytes / MOST_ARENAS).clamp(MIN_ARENA, MAX_ARENA)
+    }
+
     /// Bytes of a new arena for a part of `bytes` bytes.
     fn next_size(&self, bytes: u64) -> u64 {
-        if bytes > MAX_PART {
-            return bytes;
-        }
-        let usual = (self.bytes / MOST_ARENAS).clamp(MIN_ARENA, MAX_ARENA);
+        let usual = self.usual_size();
         let size = match self.bytes > MANY && self.bytes + usual > self.most {
             true => bytes.max(usual / LEAST_PART),
-            false => usual,
+            false => bytes.max(usual),
         };
-        size.next_multiple_of(1 << 20)
+        let snapshot = &self.maker.device.snapshot;
+        let limit = snapshot.max_buffer_size.min(snapshot.max_allocation_size);
+        size.next_multiple_of(PAGE).min(limit)
     }
 
     fn next_arena(&self, bytes: u64) -> Result<Arena> {
@@ -401,6 +406,7 @@ impl Arenas {
             raw: arena.raw,
             offset,
             bytes,
+            whole: bytes == arena.bytes,
             // SAFETY: the offset lies inside the mapped arena.
             mapped: arena
                 .mapped
@@ -420,10 +426,11 @@ impl Arenas {
             self.open.push(part.arena);
         }
         arena.give_back(part);
-        if part.bytes > MAX_PART {
-            self.drop_arenas(&[part.arena]);
-        } else if arena.is_empty() {
-            self.drop_empty(1);
+        if arena.is_empty() {
+            match arena.bytes > self.usual_size() {
+                true => self.drop_arenas(&[part.arena]),
+                false => self.drop_empty(1),
+            }
         }
     }
 
@@ -553,14 +560,14 @@ mod tests {
     }
 
     #[test]
-    fn a_large_part_is_an_arena_whose_memory_comes_and_goes_on_the_thread() {
+    fn a_large_part_has_an_arena_whose_memory_comes_and_goes_on_the_thread() {
         let mut arenas = arenas();
         let (small, _) = take(&mut arenas);
         let (go, gate) = channel();
         arenas.backing.run(move || gate.recv().expect("a word"));
         let ticket = arenas.backing.ticket();
-        let large = arenas.take(MAX_PART + GRAIN).expect("a part");
-        assert_eq!(arenas.bytes(), MIN_ARENA + MAX_PART + GRAIN);
+        let large = arenas.take(MAX_PART + PAGE).expect("a part");
+        assert!(large.whole && arenas.bytes() == MIN_ARENA + MAX_PART + PAGE);
         let arena = arenas.list[large.arena].as_ref().expect("an arena");
         assert!(arena.allocation.get().is_none() && arena.free == 0);
         assert!(arenas.backing.ticket() > ticket);
@@ -570,9 +577,14 @@ mod tests {
         assert_eq!(arenas.backing.ticket(), ticket, "nobody waits for that");
         let again = arenas.take(MAX_PART + GRAIN).expect("a part");
         assert_ne!(again.raw, large.raw, "it is still there");
+        // What the driver gives beyond is used too.
+        let beyond = arenas.take(PAGE - GRAIN).expect("a part");
+        assert!(beyond.raw == again.raw && !again.whole);
+        assert_eq!(arenas.bytes(), MIN_ARENA + MAX_PART + PAGE);
         go.send(()).expect("the thread");
-        arenas.give_back(&again);
-        arenas.give_back(&small);
+        for part in [again, beyond, small] {
+            arenas.give_back(&part);
+        }
         arenas.trim();
         assert_eq!(arenas.bytes(), 0);
     }

@@ -111,8 +111,6 @@ const LARGE_READBACK: u64 = 4 << 20;
 const READBACK_BLOCK: u64 = 16 << 20;
 /// Most bytes of readback blocks, in use and idle.
 const MOST_READBACK: u64 = 4 << 30;
-/// Buffers too large for a part of an arena are rounded to this.
-const LARGE_GRAIN: u64 = 64 << 10;
 
 /// How every buffer may be used.
 pub fn usage(device_address: bool) -> vk::BufferUsageFlags {
@@ -127,11 +125,7 @@ pub fn usage(device_address: bool) -> vk::BufferUsageFlags {
 
 /// The capacity that a buffer of `bytes` bytes gets.
 pub fn capacity(bytes: u64) -> u64 {
-    let rounded = bytes.next_multiple_of(GRAIN);
-    if rounded <= MAX_PART {
-        return rounded;
-    }
-    bytes.checked_next_multiple_of(LARGE_GRAIN).unwrap_or(bytes)
+    bytes.checked_next_multiple_of(GRAIN).unwrap_or(bytes)
 }
 
 fn allocator(
@@ -211,9 +205,8 @@ impl Memory {
         {
             return Err(map_allocation(AllocationError::OutOfMemory, kind, capacity));
         }
-        let large = kind == Kind::Device && self.dedicated(capacity, kind);
-        if self.parts && kind == Kind::Device && (capacity <= MAX_PART || large) {
-            let part = self.arenas.lock().take(capacity.next_multiple_of(GRAIN))?;
+        if self.in_arena(capacity, kind) {
+            let part = self.arenas.lock().take(capacity)?;
             return Ok(Resource {
                 raw: part.raw,
                 offset: part.offset,
@@ -222,7 +215,7 @@ impl Memory {
                 mapped: part.mapped,
                 cached: part.cached,
                 allocation: Allocation::default(),
-                alone: large,
+                alone: part.whole,
                 part: Some(part),
                 shared: None,
             });
@@ -309,6 +302,12 @@ impl Memory {
         Ok(resource)
     }
 
+    /// Whether a buffer is a part of an arena.
+    fn in_arena(&self, capacity: u64, kind: Kind) -> bool {
+        let fits = capacity <= MAX_PART || self.dedicated(capacity, kind);
+        self.parts && kind == Kind::Device && fits && capacity.is_multiple_of(GRAIN)
+    }
+
     /// Whether a buffer gets exactly the memory that it needs: a large one, unless as many of them as
     /// there may be took more allocations than a third of what the driver allows.
     fn dedicated(&self, capacity: u64, kind: Kind) -> bool {
@@ -372,7 +371,7 @@ impl Memory {
 
     /// Whether a buffer of `bytes` bytes is likely to fit what the driver has given already.
     pub fn has_room(&self, bytes: u64, kind: Kind) -> bool {
-        kind == Kind::Device && bytes <= MAX_PART && self.arenas.lock().has_room(bytes)
+        self.in_arena(bytes, kind) && self.arenas.lock().has_room(bytes)
     }
 
     /// Gives back what was taken from the driver and is not in use.
@@ -701,12 +700,7 @@ mod tests {
             let rounded = capacity(bytes);
             assert!(rounded >= bytes && rounded.is_multiple_of(GRAIN));
             assert_eq!(capacity(rounded), rounded);
-            let grain = if bytes <= MAX_PART {
-                GRAIN
-            } else {
-                LARGE_GRAIN
-            };
-            assert!(rounded - bytes < grain);
+            assert!(rounded - bytes < GRAIN);
         }
     }
 
