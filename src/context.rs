@@ -404,7 +404,7 @@ impl Context {
 
     /// Highest completed value. Submits what was recorded, so that polling comes to an end.
     pub fn completed(&mut self) -> Result<u64> {
-        self.flush_here()?;
+        self.flush()?;
         self.timeline.completed()
     }
 
