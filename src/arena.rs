@@ -146,8 +146,8 @@ struct Left {
 }
 
 impl Maker {
-    /// A buffer of `bytes` bytes without memory, and what memory it needs.
-    fn buffer(&self, bytes: u64) -> Result<(vk::Buffer, vk::MemoryRequirements)> {
+    /// A buffer of `bytes` bytes without memory.
+    fn buffer(&self, bytes: u64) -> Result<vk::Buffer> {
         let device = &self.device;
         let info = vk::BufferCreateInfo::default()
             .size(bytes)
@@ -159,19 +159,14 @@ impl Maker {
             ))
         })?;
         device.name(raw, "helios arena");
-        // SAFETY: `raw` was created above.
-        let requirements = unsafe { device.raw.get_buffer_memory_requirements(raw) };
-        Ok((raw, requirements))
+        Ok(raw)
     }
 
     /// Gives a buffer memory, of the plan's type alone if `device_memory`.
-    fn back(
-        &self,
-        raw: vk::Buffer,
-        mut requirements: vk::MemoryRequirements,
-        device_memory: bool,
-    ) -> Result<Allocation> {
+    fn back(&self, raw: vk::Buffer, device_memory: bool) -> Result<Allocation> {
         let device = &self.device;
+        // SAFETY: the buffer is live.
+        let mut requirements = unsafe { device.raw.get_buffer_memory_requirements(raw) };
         let bytes = requirements.size;
         let wanted = 1 << device.plan.device_memory;
         if device_memory && requirements.memory_type_bits & wanted != 0 {
@@ -204,8 +199,8 @@ impl Maker {
 
     /// An arena with its memory.
     fn make(&self, bytes: u64) -> Result<Arena> {
-        let (raw, requirements) = self.buffer(bytes)?;
-        match self.back(raw, requirements, true) {
+        let raw = self.buffer(bytes)?;
+        match self.back(raw, true) {
             Ok(allocation) => Ok(Arena::new(raw, bytes, Some(allocation))),
             Err(error) => {
                 // SAFETY: nothing uses the buffer yet.
@@ -217,13 +212,9 @@ impl Maker {
 
     /// Gives an arena's buffer the memory that it was promised. Parts of it are in use: where device
     /// memory ended in spite of all looks, that of the host must do.
-    fn keep_promise(
-        &self,
-        raw: vk::Buffer,
-        requirements: vk::MemoryRequirements,
-    ) -> Option<Allocation> {
-        let backed = match self.back(raw, requirements, true) {
-            Err(Error::OutOfMemory { .. }) => self.back(raw, requirements, false),
+    fn keep_promise(&self, raw: vk::Buffer) -> Option<Allocation> {
+        let backed = match self.back(raw, true) {
+            Err(Error::OutOfMemory { .. }) => self.back(raw, false),
             other => other,
         };
         // What was recorded for such a buffer cannot run.
@@ -361,7 +352,7 @@ impl Arenas {
             }
             return Ok(arena);
         }
-        let (raw, requirements) = maker.buffer(bytes)?;
+        let raw = maker.buffer(bytes)?;
         {
             // The thread may just have seen less.
             let mut left = maker.left.lock();
@@ -370,7 +361,7 @@ impl Arenas {
         let arena = Arena::new(raw, bytes, None);
         let (maker, promised) = (Arc::clone(maker), Arc::clone(&arena.allocation));
         self.backing.run(move || {
-            if let Some(allocation) = maker.keep_promise(raw, requirements) {
+            if let Some(allocation) = maker.keep_promise(raw) {
                 // Nobody else fills it.
                 let _ = promised.set(allocation);
             }
