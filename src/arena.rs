@@ -254,6 +254,8 @@ impl Maker {
 /// The arenas.
 pub struct Arenas {
     list: Vec<Option<Arena>>,
+    /// Places in `list` that are free.
+    vacant: Vec<usize>,
     /// Places in `list` of the arenas that are not full.
     open: Vec<usize>,
     bytes: u64,
@@ -283,6 +285,7 @@ impl Arenas {
         let flags = types[device.plan.device_memory as usize].flags;
         Ok(Self {
             list: Vec::new(),
+            vacant: Vec::new(),
             open: Vec::new(),
             bytes: 0,
             most: 0,
@@ -311,11 +314,15 @@ impl Arenas {
                 return Ok(part);
             }
         }
-        let arena = self.next_arena(self.next_size(bytes))?;
+        let size = self.next_size(bytes);
+        if self.bytes + size > self.most {
+            // None of them is large enough.
+            self.drop_empty(0);
+        }
+        let arena = self.next_arena(size)?;
         self.bytes += arena.bytes;
         self.most = self.most.max(self.bytes);
-        let at = self.list.iter().position(Option::is_none);
-        let at = at.unwrap_or_else(|| {
+        let at = self.vacant.pop().unwrap_or_else(|| {
             self.list.push(None);
             self.list.len() - 1
         });
@@ -426,14 +433,10 @@ impl Arenas {
     }
 
     fn drop_empty(&mut self, keep: usize) {
-        let empty = |a: &Option<Arena>| a.as_ref().is_some_and(Arena::is_empty);
-        let spare = self.list.iter().filter(|a| empty(a)).count();
-        let places = self.list.iter().enumerate().filter(|(_, a)| empty(a));
-        let dropped: Vec<_> = places
-            .take(spare.saturating_sub(keep))
-            .map(|(at, _)| at)
-            .collect();
-        self.drop_arenas(&dropped);
+        let empty = |&at: &usize| self.list[at].as_ref().is_some_and(Arena::is_empty);
+        let mut empties: Vec<_> = self.open.iter().copied().filter(empty).collect();
+        empties.truncate(empties.len().saturating_sub(keep));
+        self.drop_arenas(&empties);
     }
 
     /// Drops arenas that are not in use: on the thread if it gives them their memory, which those that
@@ -443,6 +446,7 @@ impl Arenas {
             let Some(arena) = self.list[at].take() else {
                 continue;
             };
+            self.vacant.push(at);
             self.open.retain(|&open| open != at);
             self.bytes -= arena.bytes;
             if self.backing.started() {
