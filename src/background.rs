@@ -148,7 +148,9 @@ impl Background {
     pub fn close(&self) {
         self.queue.lock().ending = true;
         self.changed.notify_all();
-        if let Some(thread) = self.thread.lock().take() {
+        // Not with the lock held: a job may give another.
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread {
             // It cannot panic but by a bug, which the panic itself has reported.
             let _ = thread.join();
         }
@@ -239,6 +241,27 @@ mod tests {
         go.send(()).expect("the thread");
         background.wait().expect("done");
         background.close();
+    }
+
+    #[test]
+    fn a_job_may_give_another_also_at_the_end() {
+        let background = Background::new("test");
+        let done = Arc::new(AtomicUsize::new(0));
+        let (entered, seen) = channel();
+        let (inner, count) = (Arc::clone(&background), Arc::clone(&done));
+        background.run(move || {
+            entered.send(()).expect("the test");
+            while !inner.queue.lock().ending {
+                thread::yield_now();
+            }
+            thread::sleep(Duration::from_millis(20));
+            inner.run(move || {
+                count.fetch_add(1, Ordering::Relaxed);
+            });
+        });
+        seen.recv().expect("the job");
+        background.close();
+        assert_eq!(done.load(Ordering::Relaxed), 1);
     }
 
     #[test]

@@ -141,6 +141,8 @@ const MAX_IDLE: u64 = MAX_LEASED;
 /// From this size on, making a block takes the driver long enough, most of it for the pages, to have one
 /// ready.
 const SPARE_BYTES: u64 = 1 << 20;
+/// From this size on, two: the driver takes about a millisecond a MiB, 65 for one (H200).
+const TWO_SPARES_BYTES: u64 = 32 << 20;
 /// A read may take a block so many times as large as it needs.
 const MOST_TIMES: u64 = 4;
 
@@ -192,10 +194,16 @@ impl Blocks {
         }
         // Read twice, it will be read again.
         let again = !self.known.insert(capacity);
-        again
-            && self.making.is_none()
-            && self.free_bytes + self.leased_bytes + capacity <= MAX_LEASED
-            && !self.free.iter().any(|b| b.capacity == capacity)
+        again && self.making.is_none() && self.lacks_spare(capacity)
+    }
+
+    fn lacks_spare(&self, capacity: u64) -> bool {
+        let wanted = match capacity >= TWO_SPARES_BYTES {
+            true => 2,
+            false => 1,
+        };
+        self.free_bytes + self.leased_bytes + capacity <= MAX_LEASED
+            && self.free.iter().filter(|b| b.capacity == capacity).count() < wanted
     }
 }
 
@@ -261,8 +269,9 @@ impl Readback {
         Ok(resource)
     }
 
-    /// Makes a block ahead. On the thread.
-    fn make_spare(&self, capacity: u64) {
+    /// Makes a block ahead. On the thread, of which it is one job: whoever waits for one that is coming
+    /// gets it before the next is made.
+    fn make_spare(self: Arc<Self>, capacity: u64) {
         // Whoever needs one finds out by itself if there is no room.
         let made = self.make(capacity);
         let mut blocks = self.blocks.lock();
@@ -271,12 +280,19 @@ impl Readback {
             Ok(resource) if blocks.closed => {
                 drop(blocks);
                 self.memory.destroy(resource);
+                return;
             }
             Ok(resource) => {
                 blocks.free_bytes += resource.capacity;
                 blocks.free.push_front(resource);
             }
-            Err(_) => {}
+            Err(_) => return,
+        }
+        if blocks.lacks_spare(capacity) {
+            blocks.making = Some(capacity);
+            drop(blocks);
+            let pool = Arc::clone(&self);
+            self.background.run(move || pool.make_spare(capacity));
         }
     }
 
@@ -484,6 +500,21 @@ mod tests {
         drop((second, again));
         pool.close();
         assert_eq!(pool.blocks(), (0, 0));
+    }
+
+    #[test]
+    fn of_a_very_large_class_two_blocks_are_kept_ready() {
+        let pool = pool();
+        let bytes = TWO_SPARES_BYTES;
+        drop(pool.lease(bytes).expect("a block"));
+        let held = pool.lease(bytes).expect("a block");
+        assert_eq!(blocks_in_time(&pool, 3), 3);
+        let more = [(); 2].map(|()| pool.lease(bytes).expect("a block"));
+        assert_eq!(blocks_in_time(&pool, 5), 5);
+        drop((held, more));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert_eq!(pool.blocks().0, 5, "enough are idle");
+        pool.close();
     }
 
     #[test]
