@@ -587,7 +587,7 @@ mod tests {
     #[test]
     fn what_is_more_than_ever_is_taken_in_small_steps() {
         let mut arenas = arenas();
-        let many = MANY.next_multiple_of(MIN_ARENA) / MIN_ARENA;
+        let many = MANY.div_ceil(MIN_ARENA);
         let mut parts: Vec<Part> = (0..=many).map(|_| take(&mut arenas).0).collect();
         assert_eq!(arenas.bytes(), (many + 1) * MIN_ARENA);
         parts.push(arenas.take(GRAIN).expect("a part"));
