@@ -25,6 +25,8 @@ pub struct Buffer {
     pub mapped: Option<NonNull<u8>>,
     /// Whether host reads of `mapped` are fast.
     pub cached: bool,
+    /// Whether its memory goes back to the driver with it.
+    pub shared: bool,
     /// Shared with the graphs that use it, which may outlive the handle.
     pub resource: Arc<Resource>,
     pub name: Option<String>,

@@ -96,6 +96,9 @@ pub struct Context {
     recycler: Recycler,
     /// Destroyed resources with the timeline value that frees them, in order of that value.
     retired: VecDeque<(u64, Arc<Resource>)>,
+    /// Resources of destroyed buffers that the device has finished with and that the recycler has not
+    /// got yet: it gets them while the device is waited for, or a few at a time as buffers are created.
+    freed: VecDeque<Arc<Resource>>,
     /// Bytes of live buffers, as asked for.
     pub live_bytes: u64,
     /// What was called and not yet handed over, and the way to the command buffers.
@@ -228,6 +231,7 @@ impl Context {
             // What lies idle is given back before anything fails, so the bound may be generous.
             recycler: Recycler::new(device.device_local_bytes() / 4),
             retired: VecDeque::new(),
+            freed: VecDeque::new(),
             live_bytes: 0,
             recorder: Recorder::new(&device, &timeline, memory.backing(), slots, threaded)?,
             upload: None,
@@ -399,6 +403,10 @@ impl Context {
         } else if value > self.timeline.seen() {
             self.recorder.help();
         }
+        if value > self.timeline.seen() {
+            // The device is busy, and the caller has time.
+            self.reclaim(usize::MAX);
+        }
         Ok(())
     }
 
@@ -552,6 +560,7 @@ impl Context {
         profile::abandon(&self.device);
         let mut resources = self.drain_graphs();
         resources.extend(self.retired.drain(..).map(|(_, resource)| resource));
+        resources.extend(self.freed.drain(..));
         resources.extend(self.buffers.drain().map(|b| b.resource));
         for resource in resources {
             if let Some(resource) = Arc::into_inner(resource) {

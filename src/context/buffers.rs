@@ -11,6 +11,8 @@ use crate::timing::Phase;
 
 /// Retired resources looked at by one call, so that none pays for many.
 const RETIRE_STEP: usize = 4;
+/// Resources that may wait for the recycler: beyond it they are recycled at once.
+const MOST_FREED: usize = 1024;
 /// Idle bytes that are given up for buffers of other sizes before the driver is asked for more.
 const EVICT_BYTES: u64 = 64 << 20;
 /// Destroyed buffers that may wait for a submission; beyond it, or beyond [`EVICT_BYTES`], recorded
@@ -68,6 +70,7 @@ impl Context {
             bytes,
             mapped: resource.mapped.filter(|_| !self.staged_only),
             cached: resource.cached,
+            shared: resource.kind == Kind::Shared,
             resource,
             name: None,
             born: self.pending_value(),
@@ -95,6 +98,12 @@ impl Context {
     /// A new resource, after looking through what the device has meanwhile finished with, and with
     /// everything idle given back before the allocation is allowed to fail.
     fn allocate(&mut self, capacity: u64, kind: Kind) -> Result<Arc<Resource>> {
+        if !self.freed.is_empty() {
+            self.reclaim(usize::MAX);
+            if let Some(resource) = self.recycler.take(capacity, kind) {
+                return Ok(resource);
+            }
+        }
         if !self.retired.is_empty() {
             if self.waits_for_submission() {
                 self.flush()?;
@@ -159,10 +168,14 @@ impl Context {
         Ok(())
     }
 
-    /// Recycles up to `most` retired resources that the device has finished with.
+    /// Recycles up to `most` resources that the device has finished with.
     pub(super) fn reclaim(&mut self, most: usize) {
         let seen = self.timeline.seen();
         for _ in 0..most {
+            if let Some(resource) = self.freed.pop_front() {
+                self.recycle(resource);
+                continue;
+            }
             match self.retired.front() {
                 Some(&(value, _)) if value <= seen => {}
                 _ => break,
@@ -201,7 +214,12 @@ impl Context {
             .ok_or_else(|| Error::handle("handle", "buffer", handle))?;
         self.live_bytes -= buffer.bytes;
         let value = buffer.last_use.max(self.everything_use);
-        self.retire(buffer.resource, value);
+        if value <= self.timeline.seen() && !buffer.shared && self.freed.len() < MOST_FREED {
+            // The recycler's lists are seldom in the cache when few are destroyed at a time.
+            self.freed.push_back(buffer.resource);
+        } else {
+            self.retire(buffer.resource, value);
+        }
         self.timing.end(start);
         Ok(())
     }
@@ -234,9 +252,10 @@ impl Context {
     }
 
     pub fn recycled(&self) -> (u64, u64, u64, u64) {
+        let freed: u64 = self.freed.iter().map(|resource| resource.capacity).sum();
         (
-            self.recycler.count(),
-            self.recycler.bytes(),
+            self.recycler.count() + self.freed.len() as u64,
+            self.recycler.bytes() + freed,
             self.recycler.reuses,
             self.recycler.evictions,
         )

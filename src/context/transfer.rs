@@ -392,6 +392,8 @@ impl Context {
         let lease = self.copy_out(slot, offset, bytes)?;
         self.count_read(bytes);
         let value = self.flush_here()?;
+        // While the copy is on its way.
+        self.reclaim(usize::MAX);
         Ok(Read::Staged { lease, value })
     }
 
