@@ -3,6 +3,7 @@
 import { before, test } from 'node:test';
 import assert from 'node:assert/strict';
 import { bufferOf, groupsOf, init, pipelineOf, ramp, scaled, vk, words } from './lib/addon.mjs';
+import { childJson } from './lib/child.mjs';
 import { sameWords } from './lib/expect.mjs';
 import { packBytes, packWords } from './lib/packed.mjs';
 import { churn, increment, salted, scaleAdd } from './lib/programs.mjs';
@@ -128,6 +129,28 @@ test(`create and destroy, ${scaled(10_000)} times 1 MiB: memory is reused and bo
   assert.ok(peak < before.trackedVkMemoryAllocations + 100, `${peak} device allocations`);
   const grown = (process.memoryUsage().rss - rss) / 2 ** 20;
   assert.ok(grown < 1500, `resident memory grew by ${grown} MiB for one buffer of 1 MiB at a time`);
+});
+
+test('a program that runs far ahead of the device takes no more than a bound', async () => {
+  const taken = await childJson(`
+    init();
+    const [busy, size] = [bufferOf(ramp(64), 0), 16 << 20];
+    const blocks = () => vk.getAllocatorStats().blockBytes;
+    const before = blocks();
+    let most = 0;
+    vk.batchBegin();
+    for (let i = 0; i < 200; i++) vk.batchDispatch(pipelineOf(programs.churn), [busy, busy], 1, 1, 1, Uint32Array.of(64, 20_000));
+    vk.batchSubmit();
+    for (let i = 0; i < 256; i++) {
+      const x = vk.createBuffer(size, 0);
+      vk.dispatch(pipelineOf(programs.increment), [x], 1, 1, 1, Uint32Array.of(64, 1));
+      vk.destroyBuffer(x);
+      most = Math.max(most, blocks() - before);
+    }
+    process.stdout.write(JSON.stringify(most));
+  `);
+  // A GiB, what was not submitted yet, and one arena.
+  assert.ok(taken < (1 << 30) + (128 << 20), `4 GiB went by, ${taken / 2 ** 20} MiB were taken`);
 });
 
 test('memory that is taken over while its old work still runs', () => {

@@ -96,6 +96,7 @@ pub struct Context {
     recycler: Recycler,
     /// Destroyed resources with the timeline value that frees them, in order of that value.
     retired: VecDeque<(u64, Arc<Resource>)>,
+    retired_bytes: u64,
     /// Resources of destroyed buffers that the device has finished with and that the recycler has not
     /// got yet: it gets them while the device is waited for, or a few at a time as buffers are created.
     freed: VecDeque<Arc<Resource>>,
@@ -231,6 +232,7 @@ impl Context {
             // What lies idle is given back before anything fails, so the bound may be generous.
             recycler: Recycler::new(device.device_local_bytes() / 4),
             retired: VecDeque::new(),
+            retired_bytes: 0,
             freed: VecDeque::new(),
             live_bytes: 0,
             recorder: Recorder::new(&device, &timeline, memory.backing(), slots, threaded)?,

@@ -18,6 +18,10 @@ const EVICT_BYTES: u64 = 64 << 20;
 /// Destroyed buffers that may wait for a submission; beyond it, or beyond [`EVICT_BYTES`], recorded
 /// work is submitted before another buffer is made.
 const MOST_UNSUBMITTED: usize = 1024;
+/// Bytes that were destroyed while the device still uses them, or an eighth of what is live if that is
+/// more: beyond it the device is waited for before it is asked for more memory. A program that creates,
+/// uses and destroys faster than the device works would otherwise take all there is.
+const RUN_AHEAD: u64 = 1 << 30;
 
 impl Context {
     /// The device's limit, if `bytes` is within it.
@@ -114,6 +118,12 @@ impl Context {
                 return Ok(resource);
             }
         }
+        if !self.memory.has_room(capacity, kind)
+            && self.catch_up()?
+            && let Some(resource) = self.recycler.take(capacity, kind)
+        {
+            return Ok(resource);
+        }
         if !self.memory.has_room(capacity, kind) {
             // Idle buffers of other sizes make room sooner than the driver does.
             self.recycler
@@ -142,6 +152,22 @@ impl Context {
             }),
             other => other.map(Arc::new),
         }
+    }
+
+    /// Waits until the device uses no more of what was destroyed than it may; whether it did use more.
+    fn catch_up(&mut self) -> Result<bool> {
+        let most = RUN_AHEAD.max(self.live_bytes / 8);
+        let behind = self.retired_bytes > most;
+        while self.retired_bytes > most
+            && let Some(&(value, _)) = self.retired.front()
+        {
+            if value > self.submitted {
+                self.flush()?;
+            }
+            self.wait(value)?;
+            self.reclaim(usize::MAX);
+        }
+        Ok(behind)
     }
 
     /// Whether much of what was destroyed waits for work that is recorded and not submitted, and so
@@ -181,6 +207,7 @@ impl Context {
                 _ => break,
             }
             if let Some((_, resource)) = self.retired.pop_front() {
+                self.retired_bytes -= resource.capacity;
                 self.recycle(resource);
             }
         }
@@ -201,6 +228,7 @@ impl Context {
         }
         // In order of value, so that the front is the next to be free.
         let value = self.retired.back().map_or(value, |&(v, _)| v.max(value));
+        self.retired_bytes += resource.capacity;
         self.retired.push_back((value, resource));
     }
 

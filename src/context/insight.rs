@@ -262,7 +262,6 @@ impl Context {
         by_name.sort_by_key(|(_, (_, bytes))| std::cmp::Reverse(*bytes));
         let usage = self.memory.usage();
         let (recycled, recycled_bytes, ..) = self.recycled();
-        let retired: u64 = self.retired.iter().map(|(_, r)| r.capacity).sum();
         let (blocks, staging) = self.staging();
         let ring = self.upload.as_ref();
         let budget = self.device.budget();
@@ -297,7 +296,7 @@ impl Context {
                 "allocatedBytes": usage.allocated_bytes,
             },
             "recycled": count((recycled, recycled_bytes)),
-            "retired": count((self.retired.len() as u64, retired)),
+            "retired": count((self.retired.len() as u64, self.retired_bytes)),
             "staging": {
                 "blocks": blocks,
                 "bytes": staging,
