@@ -69,8 +69,6 @@ struct Arena {
     ranges: RangeAllocator<u64>,
     bytes: u64,
     free: u64,
-    /// The smallest size that was found not to fit since the last part came back.
-    too_large: u64,
 }
 
 // SAFETY: the mapped pointer is handed out, not used here.
@@ -94,28 +92,40 @@ impl Arena {
             ranges: RangeAllocator::new(0..bytes),
             bytes,
             free: bytes,
-            too_large: u64::MAX,
         }
     }
 
     fn take(&mut self, bytes: u64) -> Option<u64> {
-        match self.ranges.allocate_range(bytes) {
-            Ok(range) => {
-                self.free -= bytes;
-                Some(range.start)
-            }
-            Err(_) => {
-                self.too_large = bytes;
-                None
-            }
-        }
+        let range = self.ranges.allocate_range(bytes).ok()?;
+        self.free -= bytes;
+        Some(range.start)
     }
 
     fn give_back(&mut self, part: &Part) {
         self.ranges
             .free_range(part.offset..part.offset + part.bytes);
         self.free += part.bytes;
-        self.too_large = u64::MAX;
+    }
+}
+
+/// An arena that is not full: what a search looks at, side by side.
+struct Open {
+    /// Its place in the list.
+    at: usize,
+    bytes: u64,
+    free: u64,
+    /// The smallest size that was found not to fit since the last part came back.
+    too_large: u64,
+}
+
+impl Open {
+    fn new(at: usize, arena: &Arena) -> Self {
+        Self {
+            at,
+            bytes: arena.bytes,
+            free: arena.free,
+            too_large: u64::MAX,
+        }
     }
 
     fn may_fit(&self, bytes: u64) -> bool {
@@ -256,8 +266,8 @@ pub struct Arenas {
     list: Vec<Option<Arena>>,
     /// Places in `list` that are free.
     vacant: Vec<usize>,
-    /// Places in `list` of the arenas that are not full.
-    open: Vec<usize>,
+    /// The arenas that are not full.
+    open: Vec<Open>,
     bytes: u64,
     /// The most bytes there were.
     most: u64,
@@ -309,10 +319,8 @@ impl Arenas {
     /// one, which is for a part beyond [`MAX_PART`] no larger than need be.
     pub fn take(&mut self, bytes: u64) -> Result<Part> {
         debug_assert!(bytes.is_multiple_of(GRAIN));
-        while let Some(at) = self.fullest_for(bytes) {
-            if let Some(part) = self.part_of(at, bytes) {
-                return Ok(part);
-            }
+        if let Some(part) = self.take_room(bytes) {
+            return Ok(part);
         }
         let size = self.next_size(bytes);
         if self.bytes + size > self.most {
@@ -326,10 +334,20 @@ impl Arenas {
             self.list.push(None);
             self.list.len() - 1
         });
+        self.open.push(Open::new(at, &arena));
         self.list[at] = Some(arena);
-        self.open.push(at);
-        self.part_of(at, bytes)
+        self.part_of(self.open.len() - 1, bytes)
             .ok_or_else(|| Error::Internal("a new arena is full".to_owned()))
+    }
+
+    /// A part of the fullest arena that has room, if any has.
+    pub fn take_room(&mut self, bytes: u64) -> Option<Part> {
+        while let Some(open) = self.fullest_for(bytes) {
+            if let Some(part) = self.part_of(open, bytes) {
+                return Some(part);
+            }
+        }
+        None
     }
 
     fn usual_size(&self) -> u64 {
@@ -384,20 +402,25 @@ impl Arenas {
         left.others += 1;
     }
 
+    /// The place in `open` of the fullest arena that may have room.
     fn fullest_for(&self, bytes: u64) -> Option<usize> {
-        let arenas = self.open.iter();
-        arenas
-            .filter_map(|&at| Some((at, self.list[at].as_ref()?)))
-            .filter(|(_, arena)| arena.may_fit(bytes))
-            .min_by_key(|(_, arena)| arena.free)
-            .map(|(at, _)| at)
+        let open = self.open.iter().enumerate();
+        open.filter(|(_, open)| open.may_fit(bytes))
+            .min_by_key(|(_, open)| open.free)
+            .map(|(place, _)| place)
     }
 
-    fn part_of(&mut self, at: usize, bytes: u64) -> Option<Part> {
+    fn part_of(&mut self, open: usize, bytes: u64) -> Option<Part> {
+        let entry = self.open.get_mut(open)?;
+        let at = entry.at;
         let arena = self.list.get_mut(at)?.as_mut()?;
-        let offset = arena.take(bytes)?;
+        let Some(offset) = arena.take(bytes) else {
+            entry.too_large = bytes;
+            return None;
+        };
+        entry.free = arena.free;
         if arena.free == 0 {
-            self.open.retain(|&open| open != at);
+            self.open.swap_remove(open);
         }
         Some(Part {
             arena: at,
@@ -420,12 +443,15 @@ impl Arenas {
             debug_assert!(false, "an arena was dropped with parts in use");
             return;
         };
-        if arena.free == 0 {
-            self.open.push(part.arena);
-        }
         arena.give_back(part);
-        if arena.is_empty() {
-            match arena.bytes > self.usual_size() {
+        let open = Open::new(part.arena, arena);
+        let (empty, bytes) = (open.is_empty(), open.bytes);
+        match self.open.iter_mut().find(|o| o.at == part.arena) {
+            Some(entry) => *entry = open,
+            None => self.open.push(open),
+        }
+        if empty {
+            match bytes > self.usual_size() {
                 true => self.drop_arenas(&[part.arena]),
                 false => self.drop_empty(1),
             }
@@ -433,8 +459,8 @@ impl Arenas {
     }
 
     fn drop_empty(&mut self, keep: usize) {
-        let empty = |&at: &usize| self.list[at].as_ref().is_some_and(Arena::is_empty);
-        let mut empties: Vec<_> = self.open.iter().copied().filter(empty).collect();
+        let empties = self.open.iter().filter(|open| open.is_empty());
+        let mut empties: Vec<_> = empties.map(|open| open.at).collect();
         empties.truncate(empties.len().saturating_sub(keep));
         self.drop_arenas(&empties);
     }
@@ -447,7 +473,7 @@ impl Arenas {
                 continue;
             };
             self.vacant.push(at);
-            self.open.retain(|&open| open != at);
+            self.open.retain(|open| open.at != at);
             self.bytes -= arena.bytes;
             if self.backing.started() {
                 let maker = Arc::clone(&self.maker);

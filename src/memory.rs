@@ -83,6 +83,22 @@ impl Resource {
         self.part.is_none() || self.alone
     }
 
+    /// A part of an arena.
+    fn part(part: Part, capacity: u64) -> Self {
+        Self {
+            raw: part.raw,
+            offset: part.offset,
+            capacity,
+            kind: Kind::Device,
+            mapped: part.mapped,
+            cached: part.cached,
+            allocation: Allocation::default(),
+            alone: part.whole,
+            part: Some(part),
+            shared: None,
+        }
+    }
+
     /// A buffer that is bound to shared memory.
     pub(crate) fn shared(raw: vk::Buffer, capacity: u64, block: Block) -> Self {
         Self {
@@ -207,18 +223,7 @@ impl Memory {
         }
         if self.in_arena(capacity, kind) {
             let part = self.arenas.lock().take(capacity)?;
-            return Ok(Resource {
-                raw: part.raw,
-                offset: part.offset,
-                capacity,
-                kind,
-                mapped: part.mapped,
-                cached: part.cached,
-                allocation: Allocation::default(),
-                alone: part.whole,
-                part: Some(part),
-                shared: None,
-            });
+            return Ok(Resource::part(part, capacity));
         }
         let device = &self.device;
         let info = vk::BufferCreateInfo::default()
@@ -300,6 +305,16 @@ impl Memory {
             ));
         }
         Ok(resource)
+    }
+
+    /// As [`Self::create`], if there is room in what the driver has given already.
+    pub fn create_in_room(&self, capacity: u64, kind: Kind) -> Option<Resource> {
+        // A test's limit is checked where it is the driver's turn.
+        if self.limit.is_some() || !self.in_arena(capacity, kind) {
+            return None;
+        }
+        let part = self.arenas.lock().take_room(capacity)?;
+        Some(Resource::part(part, capacity))
     }
 
     /// Whether a buffer is a part of an arena.

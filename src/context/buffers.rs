@@ -118,17 +118,17 @@ impl Context {
                 return Ok(resource);
             }
         }
-        if !self.memory.has_room(capacity, kind)
-            && self.catch_up()?
+        if let Some(resource) = self.memory.create_in_room(capacity, kind) {
+            return Ok(Arc::new(resource));
+        }
+        if self.catch_up()?
             && let Some(resource) = self.recycler.take(capacity, kind)
         {
             return Ok(resource);
         }
-        if !self.memory.has_room(capacity, kind) {
-            // Idle buffers of other sizes make room sooner than the driver does.
-            self.recycler
-                .make_room(&self.memory, capacity, kind, EVICT_BYTES);
-        }
+        // Idle buffers of other sizes make room sooner than the driver does.
+        self.recycler
+            .make_room(&self.memory, capacity, kind, EVICT_BYTES);
         let first = self.memory.create(capacity, kind);
         self.stats.peak_block_bytes = self.stats.peak_block_bytes.max(self.memory.block_bytes());
         self.look_at_memory();
