@@ -38,7 +38,7 @@ pub const MAX_PART: u64 = MIN_ARENA;
 /// From this many bytes of arenas on, one that would make them more than there ever were is as large as need
 /// be, down to such a part of the usual size: what is left of it would never be used at the peak.
 const MANY: u64 = 1 << 30;
-const LEAST_PART: u64 = 3;
+const LEAST_PART: u64 = 6;
 /// Sizes of arenas are multiples of this: NVIDIA's driver gives no less for what is beyond (58 MiB for 56.4).
 const PAGE: u64 = 2 << 20;
 /// Bytes that the device must have left for an arena to get its memory later, or an eighth of its memory
