@@ -6,8 +6,8 @@
 //! Memory that waits unused is memory that somebody lacks, so no arena is made ahead. But where the host
 //! does not see device memory, a new arena is a buffer without memory at first: a thread gives it some
 //! while the program goes on, and commands are recorded once all arenas before them have theirs
-//! ([`Arenas::backing`]). This is done only while the device has plenty, so that a shortage is still the error of the call that meets
-//! it.
+//! ([`Arenas::backing`]). This is done only while the device has plenty, so that a shortage is still the
+//! error of the call that meets it. Memory goes back to the driver on the same thread.
 
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
@@ -271,6 +271,8 @@ pub struct Arenas {
     bytes: u64,
     /// The most bytes there were.
     most: u64,
+    /// How many arenas there may be before none is smaller than usual: a third of what the driver allows.
+    few: usize,
     maker: Arc<Maker>,
     /// The thread that gives arenas their memory: whoever records commands first waits for what it was
     /// given before them.
@@ -299,6 +301,7 @@ impl Arenas {
             open: Vec::new(),
             bytes: 0,
             most: 0,
+            few: device.snapshot.limits.max_memory_allocation_count as usize / 3,
             maker: Arc::new(Maker {
                 device: Arc::clone(device),
                 allocator: Mutex::new(allocator),
@@ -357,7 +360,8 @@ impl Arenas {
     /// Bytes of a new arena for a part of `bytes` bytes.
     fn next_size(&self, bytes: u64) -> u64 {
         let usual = self.usual_size();
-        let size = match self.bytes > MANY && self.bytes + usual > self.most {
+        let in_steps = self.bytes > MANY && self.list.len() - self.vacant.len() < self.few;
+        let size = match in_steps && self.bytes + usual > self.most {
             true => bytes.max(usual / LEAST_PART),
             false => bytes.max(usual),
         };
@@ -631,6 +635,14 @@ mod tests {
         assert!(left <= most - 3 * MIN_ARENA);
         parts.push(arenas.take(MAX_PART / 2).expect("a part"));
         assert_eq!(arenas.bytes(), left + MIN_ARENA);
+        // There are never very many.
+        parts.extend((0..4).map(|_| take(&mut arenas).0));
+        let most = arenas.bytes();
+        arenas.few = arenas.list.len() - arenas.vacant.len();
+        while arenas.bytes() == most {
+            parts.push(arenas.take(MAX_PART / 2).expect("a part"));
+        }
+        assert_eq!(arenas.bytes(), most + MIN_ARENA);
         for part in parts {
             arenas.give_back(&part);
         }

@@ -118,8 +118,9 @@ impl Resource {
 
 /// Blocks of what is not in arenas grow from this size…
 const MIN_BLOCK: u64 = 64 << 20;
-/// …to this; a larger buffer gets memory of its own. So does a device buffer too large for an arena:
-/// of a block's 256 MiB, few such buffers leave much that none of them fits.
+/// …to this; a larger buffer gets memory of its own. A device buffer too large for an arena of the usual
+/// size gets one as large as need be: of a block's 256 MiB, few such buffers leave much that none of them
+/// fits.
 const MAX_BLOCK: u64 = 256 << 20;
 /// Readback blocks of this size and more get memory of their own, smaller ones share blocks of the
 /// size below: where all came from blocks of up to 256 MiB, a read waited up to 61 ms for the driver (H200).
@@ -323,7 +324,7 @@ impl Memory {
         self.parts && kind == Kind::Device && fits && capacity.is_multiple_of(GRAIN)
     }
 
-    /// Whether a buffer gets exactly the memory that it needs: a large one, unless as many of them as
+    /// Whether a buffer gets no more memory than it needs: a large one, unless as many of them as
     /// there may be took more allocations than a third of what the driver allows.
     fn dedicated(&self, capacity: u64, kind: Kind) -> bool {
         let most = u64::from(self.device.snapshot.limits.max_memory_allocation_count) / 3;

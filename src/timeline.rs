@@ -140,16 +140,11 @@ impl Timeline {
                     std::hint::spin_loop();
                 }
             }
-            None if !self.spin.is_zero() => {
-                let end = Instant::now() + self.spin;
-                while Instant::now() < end {
-                    if self.completed()? >= value {
-                        return Ok(());
-                    }
-                    std::hint::spin_loop();
+            None => {
+                if self.poll(value, self.spin)? {
+                    return Ok(());
                 }
             }
-            None => {}
         }
         loop {
             if self.wait_for(value, SLICE)? {
@@ -167,11 +162,18 @@ impl Timeline {
         if self.spin.is_zero() {
             return self.wait_for(value, time);
         }
-        let signalled = self.signalled_by(value);
+        self.poll(self.signalled_by(value), time)
+    }
+
+    /// Polls for so long; whether the submission of `value` was reached.
+    fn poll(&self, value: u64, time: Duration) -> Result<bool> {
+        if time.is_zero() {
+            return Ok(false);
+        }
         let end = Instant::now() + time;
         while Instant::now() < end {
             // Polling the driver would slow down the thread that is recording.
-            if self.queued.load(Ordering::Acquire) >= signalled && self.completed()? >= signalled {
+            if self.queued.load(Ordering::Acquire) >= value && self.completed()? >= value {
                 return Ok(true);
             }
             std::hint::spin_loop();
