@@ -236,6 +236,8 @@ export interface Stats {
   reads: number
   readBytes: number
   directReads: number
+  readsAhead: number
+  unreadAhead: number
   graphLaunches: number
   stalls: number
   buffersCreated: number
@@ -530,7 +532,8 @@ export declare function getHostTiming(): HostTiming
 
 /**
  * Counters since `initDevice`: dispatches, barriers, submits, uploads, reads and their bytes, waits
- * for a command slot or staging space (`stalls`), graph launches.
+ * for a command slot or staging space (`stalls`), graph launches. `readsAhead` are reads whose copy was made
+ * before they were called, `unreadAhead` such copies that no read took.
  */
 export declare function getStats(): Stats
 

@@ -20,6 +20,8 @@ pub struct Buffer {
     pub graph_marks: Marks,
     /// Timeline value after which the device no longer uses the buffer.
     pub last_use: u64,
+    /// Number of the last write to it by a command, as [`crate::foresight::Foresight`] counts; 0 if none.
+    pub wrote: u64,
     /// Bytes that were asked for.
     pub bytes: u64,
     pub mapped: Option<NonNull<u8>>,

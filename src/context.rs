@@ -4,6 +4,7 @@
 //! hazards, record. [`Context::flush`] submits what was recorded; the timeline's value says when it is
 //! done. Flushing early or late changes no result, so batches are a matter of speed alone.
 
+mod ahead;
 mod buffers;
 mod execute;
 mod graph;
@@ -106,6 +107,7 @@ pub struct Context {
     pub recorder: Recorder,
     upload: Option<Upload>,
     pub readback: Arc<Readback>,
+    ahead: ahead::Ahead,
     tracker: Tracker,
     /// Hazards inside the graph being recorded; its epochs never repeat.
     graph_tracker: Tracker,
@@ -118,6 +120,8 @@ pub struct Context {
 
     /// Last timeline value given to anything.
     last: u64,
+    /// The last of them that a caller may wait for: those of reads made ahead mean nothing to anybody.
+    told: u64,
     /// Last value handed over for submission.
     submitted: u64,
     /// Whether there are commands behind the last submission.
@@ -125,8 +129,8 @@ pub struct Context {
     open_dispatches: u32,
     /// Bytes of uploads recorded since the last submission.
     open_uploads: u64,
-    /// Whether the next submission waits on the last one's value (long reached), as the memory
-    /// dependency that lets the planner forget all before it.
+    /// Whether the next submission waits on the last one's value (long reached, but for reads made
+    /// ahead), as the memory dependency that lets the planner forget all before it.
     wait_first: bool,
     /// Value of the last work that may have touched every buffer.
     everything_use: u64,
@@ -238,6 +242,7 @@ impl Context {
             recorder: Recorder::new(&device, &timeline, memory.backing(), slots, threaded)?,
             upload: None,
             readback: Readback::new(Arc::clone(&memory)),
+            ahead: ahead::Ahead::new(number("HELIOS_READ_AHEAD") != Some(0)),
             tracker: Tracker::new(),
             graph_tracker: Tracker::new(),
             recording: None,
@@ -246,6 +251,7 @@ impl Context {
             memory,
             device,
             last: start,
+            told: start,
             submitted: start,
             open: false,
             open_dispatches: 0,
@@ -280,6 +286,7 @@ impl Context {
     /// A timeline value of its own for a call that returns one before it is submitted.
     fn assign(&mut self) -> u64 {
         self.last += 1;
+        self.told = self.last;
         self.last
     }
 
@@ -349,7 +356,9 @@ impl Context {
         self.device.check_alive()?;
         self.timing.batches += u64::from(self.timing.enabled);
         self.submit(None, false)?;
-        Ok(self.submitted)
+        let value = self.submitted;
+        self.look_behind();
+        Ok(value)
     }
 
     /// Submits the open commands and then `more`. `here`: see [`Recorder::record_here`].
@@ -387,19 +396,26 @@ impl Context {
         self.timeline.wait(value)
     }
 
-    /// Makes sure that `value` will be reached without any further call: submits it if need be.
-    pub fn prepare_wait(&mut self, value: u64) -> Result<()> {
+    /// Whether a caller may wait for `value`.
+    pub fn check_value(&self, value: u64) -> Result<()> {
         self.device.check_alive()?;
-        if value > self.last {
+        if value > self.told {
             return Err(Error::range(
                 "value",
                 format!(
                     "is a timeline value that nothing will signal (the last one given out is {})",
-                    self.last
+                    self.told
                 ),
                 value,
             ));
         }
+        Ok(())
+    }
+
+    /// Makes sure that `value`, which was given out, will be reached without any further call: submits it
+    /// if need be.
+    pub fn prepare_wait(&mut self, value: u64) -> Result<()> {
+        self.device.check_alive()?;
         if value > self.submitted {
             self.flush_here()?;
         } else if value > self.timeline.seen() {
@@ -415,7 +431,7 @@ impl Context {
     /// Highest completed value. Submits what was recorded, so that polling comes to an end.
     pub fn completed(&mut self) -> Result<u64> {
         self.flush()?;
-        self.timeline.completed()
+        Ok(self.timeline.completed()?.min(self.told))
     }
 
     /// Waits for everything, with the lock held.
@@ -573,6 +589,7 @@ impl Context {
         if let Some(upload) = self.upload.take() {
             upload.release(&self.memory);
         }
+        self.ahead = ahead::Ahead::new(false);
         // A result that JS still holds keeps the memory's books, not what lies idle.
         self.memory.trim();
         self.readback.close();

@@ -30,6 +30,7 @@ pub mod context;
 pub mod decode;
 pub mod device;
 pub mod error;
+pub mod foresight;
 pub mod hazard;
 pub mod leave;
 pub mod memory;

@@ -296,6 +296,11 @@ impl Readback {
         }
     }
 
+    /// Whether so many more bytes may be leased without making results be copied.
+    pub fn fits(&self, bytes: u64) -> bool {
+        self.leased_bytes() + size_class(bytes) <= MAX_LEASED
+    }
+
     pub fn leased_bytes(&self) -> u64 {
         self.blocks.lock().leased_bytes
     }
@@ -386,6 +391,11 @@ impl Lease {
 
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
+    }
+
+    /// Bytes of the block.
+    pub fn capacity(&self) -> u64 {
+        self.resource.as_ref().map_or(0, |r| r.capacity)
     }
 
     /// Bytes of all blocks that are leased.

@@ -313,7 +313,8 @@ pub fn list_devices(env: &Env) -> napi::Result<Out> {
 }
 
 /// Counters since `initDevice`: dispatches, barriers, submits, uploads, reads and their bytes, waits
-/// for a command slot or staging space (`stalls`), graph launches.
+/// for a command slot or staging space (`stalls`), graph launches. `readsAhead` are reads whose copy was made
+/// before they were called, `unreadAhead` such copies that no read took.
 #[napi(js_name = "getStats", ts_return_type = "Stats")]
 pub fn get_stats(env: &Env) -> napi::Result<Out> {
     call(env, "getStats", || {
@@ -329,6 +330,8 @@ pub fn get_stats(env: &Env) -> napi::Result<Out> {
                 .integer("reads", s.reads)
                 .integer("readBytes", s.read_bytes)
                 .integer("directReads", s.direct_reads)
+                .integer("readsAhead", context.reads_ahead().0)
+                .integer("unreadAhead", context.reads_ahead().1)
                 .integer("graphLaunches", s.graph_launches)
                 .integer("stalls", s.stalls + context.recorder.stalls())
                 .integer("buffersCreated", s.buffers_created)
@@ -376,7 +379,7 @@ pub fn get_allocator_stats(env: &Env) -> napi::Result<Out> {
                 .integer("recycledBuffers", recycled)
                 .integer("recycledBytes", recycled_bytes)
                 .integer("retiredBuffers", context.retired_count() as u64)
-                .integer("readbackLeasedBytes", context.readback.leased_bytes())
+                .integer("readbackLeasedBytes", context.lent_bytes())
                 .integer("readbackIdleBytes", context.readback.idle_bytes())
                 .raw))
         })

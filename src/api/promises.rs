@@ -593,6 +593,7 @@ pub fn wait_async(env: &Env, value: Arg, options: Arg) -> napi::Result<Out> {
     let parse = || value.size("value");
     promise(env, "waitAsync", options, parse, |value, ticket| {
         state::with(|context| {
+            context.check_value(value)?;
             context.prepare_wait(value)?;
             completion::start()?;
             completion::when(&context.timeline, value, None, ticket.done());

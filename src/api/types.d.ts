@@ -236,6 +236,8 @@ export interface Stats {
   reads: number
   readBytes: number
   directReads: number
+  readsAhead: number
+  unreadAhead: number
   graphLaunches: number
   stalls: number
   buffersCreated: number

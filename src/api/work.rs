@@ -234,16 +234,23 @@ pub fn batch_execute_all_profiled(env: &Env, packed: Arg, count: Arg) -> napi::R
 #[napi(js_name = "waitTimeline", ts_args_type = "value: TimelineValue")]
 pub fn wait_timeline(env: &Env, value: Arg) -> napi::Result<()> {
     call(env, "waitTimeline", || {
-        wait(env.raw(), value.size("value")?)
+        let value = value.size("value")?;
+        wait(env.raw(), |context| {
+            context.check_value(value)?;
+            Ok(value)
+        })
     })
 }
 
-fn wait(env: sys::napi_env, value: u64) -> Result<()> {
-    let timeline = state::with(|context| {
+/// Waits for the value that `which` gives.
+fn wait(env: sys::napi_env, which: impl FnOnce(&mut Context) -> Result<u64>) -> Result<()> {
+    let waits = state::with(|context| {
+        let value = which(context)?;
         context.prepare_wait(value)?;
-        Ok((context.timeline.seen() < value).then(|| Arc::clone(&context.timeline)))
+        let timeline = &context.timeline;
+        Ok((timeline.seen() < value).then(|| (Arc::clone(timeline), value)))
     })?;
-    let Some(timeline) = timeline else {
+    let Some((timeline, value)) = waits else {
         lend::passed();
         return state::with(Context::found_nan);
     };
@@ -267,10 +274,7 @@ pub fn get_completed(env: &Env) -> napi::Result<f64> {
 /// Waits for everything called so far.
 #[napi(js_name = "waitIdle")]
 pub fn wait_idle(env: &Env) -> napi::Result<()> {
-    call(env, "waitIdle", || {
-        let value = state::with(Context::flush)?;
-        wait(env.raw(), value)
-    })
+    call(env, "waitIdle", || wait(env.raw(), Context::flush))
 }
 
 /// Mean GPU time of one dispatch in microseconds over `iters` runs after `warmup` untimed ones, by

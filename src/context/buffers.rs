@@ -71,6 +71,7 @@ impl Context {
             marks: Marks::default(),
             graph_marks: Marks::default(),
             last_use: 0,
+            wrote: 0,
             bytes,
             mapped: resource.mapped.filter(|_| !self.staged_only),
             cached: resource.cached,
@@ -187,6 +188,7 @@ impl Context {
     /// and idle readback blocks.
     pub(super) fn relieve(&mut self) -> Result<()> {
         self.drain()?;
+        self.forget_ahead();
         self.reclaim(usize::MAX);
         self.recycler.clear(&self.memory);
         self.readback.trim();

@@ -133,6 +133,9 @@ impl Context {
         for (&slot, &access) in slots.iter().zip(&pipeline.access) {
             let buffer = self.buffers.at_mut(slot).ok_or_else(gone)?;
             buffer.last_use = value;
+            if access.write {
+                buffer.wrote = self.ahead.foresight.wrote(slot);
+            }
             tracker.note(&mut buffer.marks, access, Stage::Compute);
             commands.binding(buffer.raw.as_raw(), buffer.offset, buffer.range);
         }
@@ -140,6 +143,9 @@ impl Context {
         if touches_everything {
             tracker.note_everything(everything, Stage::Compute);
             self.everything_use = value;
+            if everything.write {
+                self.ahead.foresight.wrote(0);
+            }
         }
         self.open_dispatches += 1;
         self.stats.dispatches += 1;
@@ -698,6 +704,7 @@ impl Context {
     /// Notes that work which may touch every buffer was submitted under `value`.
     pub(super) fn touched_everything(&mut self, value: u64) {
         self.everything_use = value;
+        self.ahead.foresight.wrote(0);
         let both = Stages::COMPUTE | Stages::TRANSFER;
         self.tracker.note_everything(Access::READ_WRITE, both);
     }

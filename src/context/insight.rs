@@ -302,7 +302,7 @@ impl Context {
                 "bytes": staging,
                 "uploadRingBytes": ring.map_or(0, |u| u.capacity()),
                 "uploadUsedBytes": ring.map_or(0, |u| u.ring.used()),
-                "readbackLeasedBytes": self.readback.leased_bytes(),
+                "readbackLeasedBytes": self.lent_bytes(),
                 "readbackIdleBytes": self.readback.idle_bytes(),
             },
             "heaps": heaps,

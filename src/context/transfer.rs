@@ -52,7 +52,7 @@ impl Context {
     /// Records a barrier if a transfer with these accesses needs one, and notes what it does; where the
     /// buffers lie. The
     /// barrier comes before any note: it would forget what was noted for the same command.
-    fn transfer<const N: usize>(
+    pub(super) fn transfer<const N: usize>(
         &mut self,
         accesses: [(u32, Access); N],
     ) -> Result<[(vk::Buffer, u64); N]> {
@@ -106,6 +106,9 @@ impl Context {
                 }
                 _ => {
                     buffer.last_use = value;
+                    if access.write {
+                        buffer.wrote = self.ahead.foresight.wrote(slot);
+                    }
                     &mut buffer.marks
                 }
             };
@@ -346,7 +349,7 @@ impl Context {
     }
 
     /// Adds a copy to the stream, or to the graph that this thread is recording.
-    fn add_copy(
+    pub(super) fn add_copy(
         &mut self,
         source: vk::Buffer,
         source_offset: u64,
@@ -389,10 +392,16 @@ impl Context {
             self.count_read(bytes);
             return Ok(Read::Direct { value });
         }
-        let lease = self.copy_out(slot, offset, bytes)?;
+        let (lease, value) = match self.take_ahead(handle, offset, bytes)? {
+            Some(ahead) => ahead,
+            None => {
+                let lease = self.copy_out(slot, offset, bytes)?;
+                (lease, self.flush_here()?)
+            }
+        };
         self.count_read(bytes);
-        let value = self.flush_here()?;
         // While the copy is on its way.
+        self.look_ahead(slot, offset, bytes);
         self.reclaim(usize::MAX);
         Ok(Read::Staged { lease, value })
     }
@@ -442,6 +451,7 @@ impl Context {
     pub(super) fn lease(&mut self, bytes: u64) -> Result<Lease> {
         match self.readback.lease(bytes) {
             Err(Error::OutOfMemory { .. }) => {
+                self.forget_ahead();
                 self.readback.trim();
                 self.readback.lease(bytes)
             }

@@ -1,0 +1,290 @@
+//! Reads made ahead: copies of what will be read next, on their way while JavaScript looks at the last
+//! result. What that is says [`Foresight`]; whether it still holds says the hazard tracker, which knows
+//! of every write since the copy. A copy that nobody wants, or that a write has overtaken, is dropped.
+
+use std::collections::VecDeque;
+
+use super::Context;
+use crate::error::Result;
+use crate::foresight::{Coming, Foresight};
+use crate::hazard::Access;
+use crate::profile;
+use crate::staging::{Lease, Readback};
+
+/// Bytes that may be on their way or waiting to be read. More are made once half of them are used up,
+/// so that one submission serves several reads.
+const MOST_BYTES: u64 = 64 << 20;
+/// A single larger result, up to this size, is made ahead alone.
+const MOST_ALONE: u64 = 128 << 20;
+/// Copies that may be made ahead after so many reads as expected: 2, 4 and so on to this many.
+const MOST_COPIES: usize = 64;
+/// Results up to this size are copied behind the work that makes them, before anybody asks…
+const SMALL: u64 = 16 << 10;
+/// …the first so many of a burst.
+const MOST_SMALL: usize = 4;
+
+/// A copy on its way, or there.
+struct Copy {
+    handle: i32,
+    offset: u64,
+    bytes: u64,
+    lease: Lease,
+    /// The timeline value that says it is there.
+    value: u64,
+    /// The tracker's epoch of the copy.
+    epoch: u64,
+    /// Writes before it, as [`Foresight`] counts.
+    writes: u64,
+}
+
+/// What a copy is made of.
+struct Source {
+    handle: i32,
+    slot: u32,
+    offset: u64,
+    bytes: u64,
+}
+
+/// Copies made ahead.
+pub(super) struct Ahead {
+    pub foresight: Foresight,
+    on: bool,
+    copies: VecDeque<Copy>,
+    /// Dropped ones that the device may still write, with the value that says when not.
+    dropped: Vec<(u64, Lease)>,
+    /// Index, in the burst, of the first read that was not looked at.
+    next: usize,
+    /// What was copied before its burst began: writes before, and the index behind it.
+    early: (u64, usize),
+    /// Copies that a read took, and dropped ones.
+    hits: u64,
+    unused: u64,
+}
+
+impl Ahead {
+    pub fn new(on: bool) -> Self {
+        Self {
+            foresight: Foresight::default(),
+            on,
+            copies: VecDeque::new(),
+            dropped: Vec::new(),
+            next: 0,
+            early: (0, 0),
+            hits: 0,
+            unused: 0,
+        }
+    }
+
+    /// Bytes of blocks that hold copies.
+    pub fn bytes(&self) -> u64 {
+        let copies = self.copies.iter().map(|copy| &copy.lease);
+        let dropped = self.dropped.iter().map(|(_, lease)| lease);
+        copies.chain(dropped).map(Lease::capacity).sum()
+    }
+
+    /// Whether a copy of so many bytes may be made.
+    fn fits(&self, bytes: u64, readback: &Readback) -> bool {
+        let taken = self.bytes();
+        let small = taken + bytes <= MOST_BYTES || (taken == 0 && bytes <= MOST_ALONE);
+        small && readback.fits(bytes)
+    }
+
+    /// Drops what `stays` does not keep; what the device has passed, it gives back.
+    fn retain(&mut self, seen: u64, stays: impl Fn(&Copy) -> bool) {
+        if self.copies.iter().any(|copy| !stays(copy)) {
+            for copy in std::mem::take(&mut self.copies) {
+                if stays(&copy) {
+                    self.copies.push_back(copy);
+                } else {
+                    self.unused += 1;
+                    self.dropped.push((copy.value, copy.lease));
+                }
+            }
+        }
+        self.dropped.retain(|(value, _)| *value > seen);
+    }
+}
+
+impl Context {
+    /// Whether reads are to be foreseen: not where memory changes unseen, or each command is looked at.
+    fn looks_ahead(&self) -> bool {
+        self.ahead.on && !self.shares && self.watches.is_empty() && !profile::on()
+    }
+
+    /// The copy that was made ahead of this read, if there is one and it still holds. What else was
+    /// recorded is submitted, as before any read.
+    pub(super) fn take_ahead(
+        &mut self,
+        handle: i32,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<Option<(Lease, u64)>> {
+        let copies = self.ahead.copies.iter();
+        let mut wanted =
+            copies.map(|c| c.handle == handle && c.offset == offset && c.bytes == bytes);
+        let Some(at) = wanted.position(|wanted| wanted) else {
+            return Ok(None);
+        };
+        self.flush()?;
+        let Some(copy) = self.ahead.copies.remove(at) else {
+            return Ok(None);
+        };
+        let marks = self.buffers.get(handle).map(|buffer| &buffer.marks);
+        if marks.is_none_or(|marks| self.tracker.written_since(marks, copy.epoch)) {
+            self.ahead.unused += 1;
+            self.ahead.dropped.push((copy.value, copy.lease));
+            return Ok(None);
+        }
+        self.ahead.hits += 1;
+        Ok(Some((copy.lease, copy.value)))
+    }
+
+    /// Notes a read, and makes copies of what is likely to be read after it. They are a matter of speed
+    /// alone: for want of memory there are none, and what fails the device fails the next call.
+    pub(super) fn look_ahead(&mut self, slot: u32, offset: u64, bytes: u64) {
+        if !self.looks_ahead() {
+            return;
+        }
+        let Some(buffer) = self.buffers.at(slot) else {
+            return;
+        };
+        let whole = offset == 0 && bytes == buffer.bytes & !3;
+        let foresight = &mut self.ahead.foresight;
+        let begins = foresight.read(buffer.wrote, offset, (!whole).then_some(bytes));
+        let (writes, seen) = (foresight.writes(), self.timeline.seen());
+        if begins {
+            let (at, behind) = self.ahead.early;
+            self.ahead.next = if at == writes { behind } else { 0 };
+            self.ahead.retain(seen, |copy| copy.writes == writes);
+        }
+        let Some(read) = self.ahead.foresight.as_expected() else {
+            self.ahead.retain(seen, |_| false);
+            return;
+        };
+        self.ahead.next = self.ahead.next.max(read);
+        if self.ahead.next >= self.ahead.foresight.expected() {
+            return;
+        }
+        self.ahead.retain(seen, |_| true);
+        if self.ahead.bytes() > MOST_BYTES / 2 {
+            return;
+        }
+        let most = read + MOST_COPIES.min(1 << read.min(16));
+        let mut any = false;
+        while self.ahead.next < most.min(self.ahead.foresight.expected()) {
+            let coming = self.ahead.foresight.coming(self.ahead.next);
+            if let Some(source) = coming.and_then(|coming| self.source(coming)) {
+                if !self.ahead.fits(source.bytes, &self.readback) {
+                    break;
+                }
+                any |= self.copy_ahead(source).is_some();
+            }
+            self.ahead.next += 1;
+        }
+        if any {
+            self.submit_ahead();
+        }
+    }
+
+    /// Behind a submission: copies the small results that are likely to be read when it is done.
+    pub(super) fn look_behind(&mut self) {
+        if !self.looks_ahead() || self.recording_here() {
+            return;
+        }
+        let mut any = false;
+        for index in 0..MOST_SMALL {
+            let coming = self.ahead.foresight.soon(index);
+            let Some(source) = coming.and_then(|coming| self.source(coming)) else {
+                break;
+            };
+            if source.bytes > SMALL || !self.ahead.fits(source.bytes, &self.readback) {
+                break;
+            }
+            if !any {
+                if self.open().is_err() {
+                    return;
+                }
+                if !self.tracker.pending().is_empty() {
+                    // Instead of a barrier these wait for the value of the work before.
+                    self.tracker.retire();
+                    self.wait_first = true;
+                }
+            }
+            any |= self.copy_ahead(source).is_some();
+            self.ahead.early = (self.ahead.foresight.writes(), index + 1);
+        }
+        if any {
+            self.submit_ahead();
+        }
+    }
+
+    /// What a read that is likely to come would copy, if it can be copied now.
+    fn source(&self, coming: Coming) -> Option<Source> {
+        let slot = coming.slot;
+        let (handle, buffer) = (self.buffers.handle(slot)?, self.buffers.at(slot)?);
+        let offset = coming.place.offset;
+        let bytes = coming.place.bytes.unwrap_or(buffer.bytes & !3);
+        let inside = offset
+            .checked_add(bytes)
+            .is_some_and(|end| end <= buffer.bytes);
+        // What is mapped may be written without a command.
+        let steady = buffer.wrote == coming.wrote && buffer.mapped.is_none();
+        (steady && inside && bytes > 0).then_some(Source {
+            handle,
+            slot,
+            offset,
+            bytes,
+        })
+    }
+
+    /// Adds the copy of a result that will be read; none if that fails.
+    fn copy_ahead(&mut self, source: Source) -> Option<()> {
+        let Source {
+            handle,
+            slot,
+            offset,
+            bytes,
+        } = source;
+        let lease = self.readback.lease(bytes).ok()?;
+        let [(raw, start)] = self.transfer([(slot, Access::READ)]).ok()?;
+        self.add_copy(raw, start + offset, lease.raw(), 0, bytes)
+            .ok()?;
+        self.ahead.copies.push_back(Copy {
+            handle,
+            offset,
+            bytes,
+            lease,
+            value: self.pending_value(),
+            epoch: self.tracker.epoch(),
+            writes: self.ahead.foresight.writes(),
+        });
+        Some(())
+    }
+
+    /// Reads whose copy was made ahead, and such copies that were dropped.
+    pub fn reads_ahead(&self) -> (u64, u64) {
+        (self.ahead.hits, self.ahead.unused)
+    }
+
+    /// Bytes of readback blocks that hold results, without the copies made ahead.
+    pub fn lent_bytes(&self) -> u64 {
+        self.readback
+            .leased_bytes()
+            .saturating_sub(self.ahead.bytes())
+    }
+
+    fn submit_ahead(&mut self) {
+        if !self.direct_reads {
+            self.recorder.commands.host_barrier();
+        }
+        let told = self.told;
+        let _ = self.flush();
+        self.told = told;
+    }
+
+    /// Drops all copies; what the device may still write stays until it has passed that.
+    pub(super) fn forget_ahead(&mut self) {
+        let seen = self.timeline.seen();
+        self.ahead.retain(seen, |_| false);
+    }
+}

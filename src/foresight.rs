@@ -1,0 +1,353 @@
+//! Which results will be read next? A program that trains reads the same ones at the same places of each
+//! step, under handles that it makes anew. So a read is known by where its buffer was last written: so
+//! many writes before the reads began. Reads without a write between them are a burst, and a burst is
+//! known by how many writes there were since the one before, and between that and its predecessor.
+
+#![deny(unsafe_code)]
+
+use std::collections::HashMap;
+
+/// Writes that can be looked up.
+const LOG: usize = 1 << 15;
+/// Bursts that are remembered; beyond it all are forgotten.
+const MOST_BURSTS: usize = 1024;
+/// Reads of one burst that are remembered.
+const MOST_READS: usize = 4096;
+
+/// A read, whatever the handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Writes since the buffer's last one.
+    age: u64,
+    /// First byte.
+    pub offset: u64,
+    /// How many; none if all that there are.
+    pub bytes: Option<u64>,
+}
+
+/// A read that is likely to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Coming {
+    /// Slot of the buffer, if `wrote` is still its last write.
+    pub slot: u32,
+    /// Number of that write.
+    pub wrote: u64,
+    pub place: Place,
+}
+
+/// A burst as it was when it last came.
+#[derive(Default)]
+struct Burst {
+    reads: Vec<Place>,
+    /// Whether it was the same the time before.
+    again: bool,
+}
+
+/// What was written and read so far, as far as it tells what comes.
+pub struct Foresight {
+    /// Slots of the buffers written, by the write's number.
+    log: Box<[u32; LOG]>,
+    writes: u64,
+    /// Writes before the burst at hand…
+    at: u64,
+    /// …of them, since the one before, and between that and its predecessor…
+    distances: [u64; 2],
+    /// …its reads so far…
+    reads: Vec<Place>,
+    /// …what it was when it last came…
+    expected: Vec<Place>,
+    /// …and whether it is the same so far.
+    as_expected: bool,
+    /// The others, by their distances.
+    known: HashMap<[u64; 2], Burst>,
+}
+
+impl Default for Foresight {
+    fn default() -> Self {
+        let log = vec![0; LOG].into_boxed_slice();
+        Self {
+            // The length is right.
+            log: log.try_into().unwrap_or_else(|_| Box::new([0; LOG])),
+            writes: 0,
+            at: 0,
+            distances: [0; 2],
+            reads: Vec::new(),
+            expected: Vec::new(),
+            as_expected: true,
+            known: HashMap::new(),
+        }
+    }
+}
+
+impl Foresight {
+    /// Writes so far.
+    #[inline]
+    pub fn writes(&self) -> u64 {
+        self.writes
+    }
+
+    /// Notes that the buffer in this slot is written; the write's number, from 1.
+    #[inline]
+    pub fn wrote(&mut self, slot: u32) -> u64 {
+        self.writes += 1;
+        self.log[self.writes as usize % LOG] = slot;
+        self.writes
+    }
+
+    /// Notes the read of a buffer whose last write was `wrote` (0 if it had none); whether it begins a
+    /// burst.
+    pub fn read(&mut self, wrote: u64, offset: u64, bytes: Option<u64>) -> bool {
+        let begins = self.at != self.writes || self.reads.is_empty();
+        if begins {
+            self.begin();
+        }
+        let place = Place {
+            // What was never written is older than anything.
+            age: match wrote {
+                0 => u64::MAX,
+                _ => self.at - wrote,
+            },
+            offset,
+            bytes,
+        };
+        self.as_expected &= self.expected.get(self.reads.len()) == Some(&place);
+        if self.reads.len() < MOST_READS {
+            self.reads.push(place);
+        } else {
+            self.as_expected = false;
+        }
+        begins
+    }
+
+    /// Ends the burst at hand and begins another.
+    fn begin(&mut self) {
+        let burst = Burst {
+            again: self.came_again(),
+            reads: std::mem::take(&mut self.reads),
+        };
+        if self.known.len() >= MOST_BURSTS {
+            self.known.clear();
+        }
+        self.known.insert(self.distances, burst);
+        self.distances = self.distances_now();
+        self.at = self.writes;
+        self.expected = self.known.remove(&self.distances).unwrap_or_default().reads;
+        self.as_expected = true;
+    }
+
+    /// Distances of a burst that would begin now.
+    fn distances_now(&self) -> [u64; 2] {
+        [self.writes - self.at, self.distances[0]]
+    }
+
+    /// Whether the burst at hand was as it was the time before.
+    fn came_again(&self) -> bool {
+        self.as_expected && !self.reads.is_empty() && self.reads.len() == self.expected.len()
+    }
+
+    /// How many reads the burst at hand had so far, if they are the expected ones.
+    pub fn as_expected(&self) -> Option<usize> {
+        self.as_expected.then_some(self.reads.len())
+    }
+
+    /// How many reads the burst at hand is expected to have.
+    pub fn expected(&self) -> usize {
+        self.expected.len()
+    }
+
+    /// Read `index` of the burst at hand, if it is expected and its buffer can be told.
+    pub fn coming(&self, index: usize) -> Option<Coming> {
+        self.locate(*self.expected.get(index)?, self.at)
+    }
+
+    /// Read `index` of the burst that would begin now, if that was the same the last two times.
+    pub fn soon(&self, index: usize) -> Option<Coming> {
+        let distances = self.distances_now();
+        let (reads, again) = if distances == self.distances {
+            (&self.reads, self.came_again())
+        } else {
+            let burst = self.known.get(&distances)?;
+            (&burst.reads, burst.again)
+        };
+        if distances[0] == 0 || !again {
+            return None;
+        }
+        self.locate(*reads.get(index)?, self.writes)
+    }
+
+    fn locate(&self, place: Place, at: u64) -> Option<Coming> {
+        let wrote = at.checked_sub(place.age)?;
+        if self.writes - wrote >= LOG as u64 {
+            return None;
+        }
+        Some(Coming {
+            slot: self.log[wrote as usize % LOG],
+            wrote,
+            place,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// One step of a program: writes (buffer) and reads (buffer).
+    #[derive(Clone, Debug)]
+    enum Call {
+        Write(u32),
+        Read(u32),
+    }
+
+    /// Steps whose bursts follow on different numbers of writes, and read what the step wrote.
+    fn step() -> impl Strategy<Value = Vec<Call>> {
+        let burst = (
+            prop::collection::vec(1u32..12, 1..10),
+            prop::collection::vec(any::<prop::sample::Index>(), 1..8),
+        );
+        prop::collection::vec(burst, 1..6).prop_map(|bursts| {
+            let (mut step, mut written) = (Vec::new(), Vec::new());
+            for (i, (writes, reads)) in bursts.into_iter().enumerate() {
+                let more = std::iter::repeat_n(20, 10 * i);
+                for buffer in more.chain(writes) {
+                    written.push(buffer);
+                    step.push(Call::Write(buffer));
+                }
+                step.extend(reads.iter().map(|read| Call::Read(*read.get(&written))));
+            }
+            step
+        })
+    }
+
+    /// Buffers with the number of their last write, and what was foreseen of the reads.
+    #[derive(Default)]
+    struct Program {
+        foresight: Foresight,
+        wrote: HashMap<u32, u64>,
+    }
+
+    impl Program {
+        /// Runs a step with every buffer in slot `base` + its number; for each read, whether its buffer
+        /// was foreseen: right before it, and by the read before it in the same burst.
+        fn run(&mut self, step: &[Call], base: u32) -> Vec<(bool, bool)> {
+            let mut seen = Vec::new();
+            let mut next = None;
+            for call in step {
+                match call {
+                    Call::Write(buffer) => {
+                        let number = self.foresight.wrote(base + buffer);
+                        self.wrote.insert(*buffer, number);
+                        next = None;
+                    }
+                    Call::Read(buffer) => {
+                        let wrote = self.wrote.get(buffer).copied().unwrap_or(0);
+                        let soon = self.foresight.soon(0);
+                        let here = |c: Option<Coming>| {
+                            c.is_some_and(|c| c.wrote == wrote && c.slot == base + buffer)
+                        };
+                        let (soon, coming) = (here(soon), here(next.take().flatten()));
+                        self.foresight.read(wrote, 0, None);
+                        let read = self.foresight.as_expected();
+                        next = Some(read.and_then(|count| self.foresight.coming(count)));
+                        seen.push((soon, coming));
+                    }
+                }
+            }
+            seen
+        }
+    }
+
+    #[test]
+    fn a_burst_that_comes_again_is_foreseen_under_other_handles() {
+        let step = [
+            Call::Write(1),
+            Call::Write(2),
+            Call::Write(3),
+            Call::Read(3),
+            Call::Read(1),
+            Call::Read(2),
+            Call::Write(4),
+            Call::Read(4),
+        ];
+        let mut program = Program::default();
+        let runs: Vec<_> = (0..5).map(|i| program.run(&step, 100 * i)).collect();
+        assert_eq!(runs[0], [(false, false); 4]);
+        // Nothing comes before the first burst of all. Once more and one is likely; the same twice and it
+        // is expected before it begins.
+        let (first, second) = ((false, false), (false, true));
+        assert_eq!(runs[1], [first; 4]);
+        assert_eq!(runs[2], [first, second, second, (true, false)]);
+        let all = [(true, false), second, second, (true, false)];
+        assert_eq!(runs[3], all);
+        assert_eq!(runs[4], all);
+        // Something else is read: nothing more is expected of this burst, nor soon of the next.
+        let mut other = step.to_vec();
+        other[4] = Call::Read(2);
+        other[5] = Call::Read(1);
+        assert_eq!(
+            program.run(&other, 7)[..3],
+            [(true, false), (false, false), (false, false)]
+        );
+        assert!(!program.run(&other, 9)[0].0, "it was not the same twice");
+    }
+
+    #[test]
+    fn what_was_never_written_or_long_ago_is_not_foreseen() {
+        let mut foresight = Foresight::default();
+        for _ in 0..5 {
+            foresight.wrote(3);
+            foresight.read(0, 0, None);
+            assert_eq!(foresight.soon(0), None);
+            assert_eq!(foresight.coming(0), None);
+        }
+        let mut foresight = Foresight::default();
+        for round in 0..4 {
+            let early = foresight.wrote(5);
+            for _ in 0..LOG - 1 {
+                foresight.wrote(6);
+            }
+            if round == 3 {
+                assert_eq!(foresight.soon(0).map(|c| c.slot), Some(5));
+                foresight.wrote(6);
+                assert_eq!(foresight.soon(0), None, "another distance");
+                return;
+            }
+            foresight.read(early, 0, Some(4));
+        }
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut foresight = Foresight::default();
+        for distance in 1..3 * MOST_BURSTS as u64 {
+            for _ in 0..distance.min(50) {
+                foresight.wrote(1);
+            }
+            for _ in 0..distance / 50 {
+                foresight.wrote(2);
+            }
+            foresight.read(foresight.writes(), 0, None);
+            assert!(foresight.known.len() <= MOST_BURSTS);
+        }
+        for _ in 0..2 * MOST_READS {
+            foresight.read(foresight.writes(), 0, None);
+        }
+        assert_eq!(foresight.reads.len(), MOST_READS);
+        assert_eq!(foresight.as_expected(), None);
+    }
+
+    proptest! {
+        /// A step that is the same each time is foreseen, under whatever handles, also after something else.
+        #[test]
+        fn steps_that_repeat_are_foreseen(other in step(), step in step()) {
+            let mut program = Program::default();
+            program.run(&other, 50);
+            for round in 0..6u32 {
+                let seen = program.run(&step, 100 * round);
+                let missed = seen.iter().filter(|(soon, coming)| !soon && !coming).count();
+                prop_assert!(missed == 0 || round < 4, "{missed} in round {round}: {seen:?}");
+            }
+        }
+    }
+}
