@@ -18,9 +18,10 @@ const MOST_BYTES: u64 = 64 << 20;
 const MOST_ALONE: u64 = 128 << 20;
 /// Copies that may be made ahead after so many reads as expected: 2, 4 and so on to this many.
 const MOST_COPIES: usize = 64;
-/// Results up to this size are copied behind the work that makes them, before anybody asks…
+/// Before anybody asks, a burst's first result is copied behind the work that makes it; and if it is of
+/// this size at most…
 const SMALL: u64 = 16 << 10;
-/// …the first so many of a burst.
+/// …so many such ones.
 const MOST_SMALL: usize = 4;
 
 /// A copy on its way, or there.
@@ -157,21 +158,21 @@ impl Context {
             self.ahead.next = if at == writes { behind } else { 0 };
             self.ahead.retain(seen, |copy| copy.writes == writes);
         }
-        let Some(read) = self.ahead.foresight.as_expected() else {
-            self.ahead.retain(seen, |_| false);
-            return;
-        };
-        self.ahead.next = self.ahead.next.max(read);
-        if self.ahead.next >= self.ahead.foresight.expected() {
+        let (reads, expected) = (
+            self.ahead.foresight.reads(),
+            self.ahead.foresight.expected(),
+        );
+        self.ahead.next = self.ahead.next.max(reads);
+        if self.ahead.next >= expected {
             return;
         }
         self.ahead.retain(seen, |_| true);
         if self.ahead.bytes() > MOST_BYTES / 2 {
             return;
         }
-        let most = read + MOST_COPIES.min(1 << read.min(16));
+        let most = reads + MOST_COPIES.min(1 << reads.min(16));
         let mut any = false;
-        while self.ahead.next < most.min(self.ahead.foresight.expected()) {
+        while self.ahead.next < most.min(expected) {
             let coming = self.ahead.foresight.coming(self.ahead.next);
             if let Some(source) = coming.and_then(|coming| self.source(coming)) {
                 if !self.ahead.fits(source.bytes, &self.readback) {
@@ -186,7 +187,7 @@ impl Context {
         }
     }
 
-    /// Behind a submission: copies the small results that are likely to be read when it is done.
+    /// Behind a submission: copies what is likely to be read when it is done, small results or a larger one.
     pub(super) fn look_behind(&mut self) {
         if !self.looks_ahead() || self.recording_here() {
             return;
@@ -197,7 +198,9 @@ impl Context {
             let Some(source) = coming.and_then(|coming| self.source(coming)) else {
                 break;
             };
-            if source.bytes > SMALL || !self.ahead.fits(source.bytes, &self.readback) {
+            let small = source.bytes <= SMALL;
+            let alone = index == 0 && source.bytes <= MOST_ALONE;
+            if !(small || alone) || !self.ahead.fits(source.bytes, &self.readback) {
                 break;
             }
             if !any {
@@ -212,6 +215,9 @@ impl Context {
             }
             any |= self.copy_ahead(source).is_some();
             self.ahead.early = (self.ahead.foresight.writes(), index + 1);
+            if !small {
+                break;
+            }
         }
         if any {
             self.submit_ahead();
@@ -222,8 +228,8 @@ impl Context {
     fn source(&self, coming: Coming) -> Option<Source> {
         let slot = coming.slot;
         let (handle, buffer) = (self.buffers.handle(slot)?, self.buffers.at(slot)?);
-        let offset = coming.place.offset;
-        let bytes = coming.place.bytes.unwrap_or(buffer.bytes & !3);
+        let offset = coming.offset;
+        let bytes = coming.bytes.unwrap_or(buffer.bytes & !3);
         let inside = offset
             .checked_add(bytes)
             .is_some_and(|end| end <= buffer.bytes);
