@@ -178,7 +178,8 @@ impl Context {
                 if !self.ahead.fits(source.bytes, &self.readback) {
                     break;
                 }
-                any |= self.copy_ahead(source).is_some();
+                let lease = self.readback.lease(source.bytes);
+                any |= lease.is_ok_and(|lease| self.copy_ahead(source, lease).is_some());
             }
             self.ahead.next += 1;
         }
@@ -200,9 +201,15 @@ impl Context {
             };
             let small = source.bytes <= SMALL;
             let alone = index == 0 && source.bytes <= MOST_ALONE;
+            if index == 0 {
+                self.ahead.retain(self.timeline.seen(), |_| true);
+            }
             if !(small || alone) || !self.ahead.fits(source.bytes, &self.readback) {
                 break;
             }
+            let Ok(lease) = self.readback.lease(source.bytes) else {
+                break;
+            };
             if !any {
                 if self.open().is_err() {
                     return;
@@ -213,7 +220,7 @@ impl Context {
                     self.wait_first = true;
                 }
             }
-            any |= self.copy_ahead(source).is_some();
+            any |= self.copy_ahead(source, lease).is_some();
             self.ahead.early = (self.ahead.foresight.writes(), index + 1);
             if !small {
                 break;
@@ -244,14 +251,13 @@ impl Context {
     }
 
     /// Adds the copy of a result that will be read; none if that fails.
-    fn copy_ahead(&mut self, source: Source) -> Option<()> {
+    fn copy_ahead(&mut self, source: Source, lease: Lease) -> Option<()> {
         let Source {
             handle,
             slot,
             offset,
             bytes,
         } = source;
-        let lease = self.readback.lease(bytes).ok()?;
         let [(raw, start)] = self.transfer([(slot, Access::READ)]).ok()?;
         self.add_copy(raw, start + offset, lease.raw(), 0, bytes)
             .ok()?;
