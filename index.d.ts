@@ -274,8 +274,9 @@ export interface AllocatorStats {
   recycledBytes: number
   /** Destroyed buffers that the device has not finished with. */
   retiredBuffers: number
-  /** Read results that JS still holds without a copy, and blocks kept for the next ones. */
+  /** Read results that JS still holds without a copy, copies made ahead, and blocks kept for the next ones. */
   readbackLeasedBytes: number
+  readbackAheadBytes: number
   readbackIdleBytes: number
 }
 
@@ -372,6 +373,7 @@ export interface MemoryStats {
     uploadRingBytes: number
     uploadUsedBytes: number
     readbackLeasedBytes: number
+    readbackAheadBytes: number
     readbackIdleBytes: number
   }
   heaps: MemoryHeap[]

@@ -49,7 +49,7 @@ test('blocks, staging and heaps agree with the allocator’s own account', () =>
   assert.equal(stats.blocks.allocatedBytes, allocator.allocatedBytes);
   assert.equal(stats.staging.bytes, allocator.hostSlabCapacityBytes);
   assert.equal(stats.staging.uploadRingBytes, 64 << 20);
-  assert.ok(stats.staging.readbackLeasedBytes + stats.staging.readbackIdleBytes + stats.staging.uploadRingBytes === stats.staging.bytes);
+  assert.ok(stats.staging.readbackLeasedBytes + stats.staging.readbackAheadBytes + stats.staging.readbackIdleBytes + stats.staging.uploadRingBytes === stats.staging.bytes);
   assert.deepEqual(stats.heaps.map(({ bytes }) => bytes), vk.listDevices().find(({ chosen }) => chosen).memoryHeaps.map(({ bytes }) => bytes));
   for (const { usageBytes, budgetBytes } of stats.heaps) {
     if (usageBytes !== undefined) assert.ok(usageBytes >= 0 && budgetBytes > 0);

@@ -138,6 +138,8 @@ test('copies that nobody reads are few, and go', async () => {
     const buffers = Array.from({ length: 12 }, () => vk.createBuffer(big, 0));
     /** Twelve results, of which so many are read. */
     const burst = (count, k) => {
+      // Large copies are made ahead where a block is idle.
+      globalThis.gc();
       buffers.forEach((buffer, i) => vk.fillBuffer(buffer, big, 100 * k + i));
       for (let i = 0; i < count; i++) assert.equal(bits(vk.readBuffer(buffers[i]))[big / 4 - 1], 100 * k + i);
     };
@@ -157,6 +159,34 @@ test('copies that nobody reads are few, and go', async () => {
   // At most 64 MiB at a time, and once.
   assert.ok(unread > 0 && unread <= 4, `${unread} copies for nothing`);
   assert.ok(out <= 2, `${out} results out`);
+});
+
+test('what begins to look at memory ends reading ahead', async () => {
+  await childJson(`${STEPS}
+    const begins = {
+      watch: (other) => vk.watchNan(other),
+      profile: () => { const session = vk.profileStart(); return { close: () => session.stop() }; },
+    };
+    let k = 1;
+    const nan = bufferOf(new Float32Array(N), 0);
+    for (const begin of Object.values(begins)) {
+      for (let i = 0; i < 4; i++) step(k++);
+      let end;
+      step(k++, { within: (i) => {
+        if (i !== 2) return;
+        assert.ok(vk.getAllocatorStats().readbackAheadBytes > 0);
+        end = begin(nan);
+      } });
+      assert.equal(vk.getAllocatorStats().readbackAheadBytes, 0);
+      const before = counts()[1];
+      step(k++);
+      step(k++);
+      assert.equal(counts()[1], before);
+      end.close();
+    }
+    for (let i = 0; i < 5; i++) step(k++);
+    assert.ok(counts()[1] > 2 * 13 + 9);
+  `, { env: STAGED });
 });
 
 test('with HELIOS_READ_AHEAD=0 nothing is copied ahead', async () => {

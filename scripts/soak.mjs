@@ -153,10 +153,10 @@ try {
       sampled = elapsed();
       gc();
       await new Promise((resolve) => setImmediate(resolve));
-      const { allocatedBytes, blockBytes, retiredBuffers, readbackLeasedBytes, readbackIdleBytes } = vk.getAllocatorStats();
+      const { allocatedBytes, blockBytes, retiredBuffers, readbackLeasedBytes, readbackAheadBytes, readbackIdleBytes } = vk.getAllocatorStats();
       const { rss } = process.memoryUsage();
       assert.ok(retiredBuffers < 10_000, `${retiredBuffers} destroyed buffers wait`);
-      samples.push({ time: elapsed(), resident: rss, block: blockBytes, beyond: rss - allocatedBytes - readbackLeasedBytes - readbackIdleBytes });
+      samples.push({ time: elapsed(), resident: rss, block: blockBytes, beyond: rss - allocatedBytes - readbackLeasedBytes - readbackAheadBytes - readbackIdleBytes });
     }
   }
   for (const parameter of parameters) twin.read(parameter);

@@ -12,9 +12,9 @@ use std::collections::HashMap;
 /// Writes that can be looked up.
 const LOG: usize = 1 << 15;
 /// Bursts that are remembered; beyond it all are forgotten.
-const MOST_BURSTS: usize = 1024;
+const MOST_BURSTS: usize = 256;
 /// Reads of one burst that are remembered.
-const MOST_READS: usize = 4096;
+const MOST_READS: usize = 1024;
 
 /// A read that is likely to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +116,7 @@ impl Foresight {
             if (known.offset, known.bytes) == (offset, bytes) {
                 let growth = age.wrapping_sub(known.age);
                 guess.right = growth == known.growth;
-                // One wrong guess is the begin of another round.
+                // One wrong guess is the beginning of another round.
                 guess.growth = match known.right {
                     true => known.growth,
                     false => growth,

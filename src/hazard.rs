@@ -174,21 +174,6 @@ impl Tracker {
         self.overlaps(&self.any, access)
     }
 
-    /// The epoch of the next command. Of a read that [`Tracker::conflicts`] was asked about, with a barrier
-    /// if it did, all writes to its buffer before are of earlier epochs, and none after it is.
-    #[inline]
-    #[must_use]
-    pub fn epoch(&self) -> u64 {
-        self.epoch
-    }
-
-    /// Whether the buffer of `marks` may have been written after a read of it that was noted in `epoch`.
-    #[inline]
-    #[must_use]
-    pub fn written_since(&self, marks: &Marks, epoch: u64) -> bool {
-        marks.write >= epoch || self.everything.write >= epoch
-    }
-
     /// Notes a recorded access to the buffer of `marks`.
     #[inline]
     pub fn note(&mut self, marks: &mut Marks, access: Access, stages: impl Into<Stages>) {
@@ -219,8 +204,8 @@ impl Tracker {
     }
 
     /// Starts the next epoch without a barrier, because something else has ordered everything noted
-    /// so far against everything to come: the device has finished it and the next submission waits
-    /// on its (signaled) timeline value, or the queue has been drained.
+    /// so far against everything to come: the next submission waits for its timeline value, or the queue
+    /// has been drained.
     #[inline]
     pub fn retire(&mut self) {
         self.epoch += 1;

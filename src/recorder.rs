@@ -168,6 +168,14 @@ impl Recorder {
         Ok(std::mem::take(&mut worker.waited))
     }
 
+    /// Whether [`Self::ready`] would do without waiting.
+    pub fn is_ready(&self) -> bool {
+        self.thread.is_some() || {
+            let worker = self.shared.worker.lock();
+            worker.open || worker.prepared
+        }
+    }
+
     /// Allocates descriptor sets of the layout for `count` dispatches to be written, unless a thread
     /// does. The command buffer must be ready.
     pub fn reserve(&self, layout: vk::DescriptorSetLayout, count: usize) -> Result<()> {

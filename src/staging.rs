@@ -225,6 +225,17 @@ impl Readback {
         })
     }
 
+    /// As [`Self::lease`] where that takes the driver no time: a large block only if one of the class is
+    /// idle.
+    pub fn lease_idle(self: &Arc<Self>, bytes: u64) -> Option<Lease> {
+        let capacity = size_class(bytes);
+        if capacity < SPARE_BYTES {
+            return self.lease(bytes).ok();
+        }
+        let idle = self.blocks.lock().take(capacity)?;
+        Some(self.lend(idle, capacity, bytes))
+    }
+
     /// A block of at least `bytes`; it returns to the pool when the lease is dropped.
     pub fn lease(self: &Arc<Self>, bytes: u64) -> Result<Lease> {
         let capacity = size_class(bytes);
@@ -242,6 +253,11 @@ impl Readback {
             Some(resource) => resource,
             None => self.make(capacity)?,
         };
+        Ok(self.lend(resource, capacity, bytes))
+    }
+
+    /// The lease of a block that was wanted for `bytes` bytes, of class `capacity`.
+    fn lend(self: &Arc<Self>, resource: Resource, capacity: u64, bytes: u64) -> Lease {
         let wants_spare = {
             let mut blocks = self.blocks.lock();
             blocks.leased_bytes += resource.capacity;
@@ -256,11 +272,11 @@ impl Readback {
             let pool = Arc::clone(self);
             self.background.run(move || pool.make_spare(capacity));
         }
-        Ok(Lease {
+        Lease {
             resource: Some(resource),
             bytes,
             pool: Arc::clone(self),
-        })
+        }
     }
 
     fn make(&self, capacity: u64) -> Result<Resource> {

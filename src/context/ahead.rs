@@ -1,6 +1,6 @@
 //! Reads made ahead: copies of what will be read next, on their way while JavaScript looks at the last
-//! result. What that is says [`Foresight`]; whether it still holds says the hazard tracker, which knows
-//! of every write since the copy. A copy that nobody wants, or that a write has overtaken, is dropped.
+//! result. What that is says [`Foresight`]. A read takes such a copy only if no command has written
+//! anything since; one that nobody wants, or that a write has overtaken, is dropped.
 
 use std::collections::VecDeque;
 
@@ -12,11 +12,12 @@ use crate::profile;
 use crate::staging::{Lease, Readback};
 
 /// Bytes that may be on their way or waiting to be read. More are made once half of them are used up,
-/// so that one submission serves several reads.
+/// or half of the copies, so that one submission serves several reads.
 const MOST_BYTES: u64 = 64 << 20;
 /// A single larger result, up to this size, is made ahead alone.
 const MOST_ALONE: u64 = 128 << 20;
-/// Copies that may be made ahead after so many reads as expected: 2, 4 and so on to this many.
+/// Copies that may be made ahead: 2 after the first read of a burst, 4 after the second and so on to
+/// this many.
 const MOST_COPIES: usize = 64;
 /// Before anybody asks, a burst's first result is copied behind the work that makes it; and if it is of
 /// this size at most…
@@ -32,9 +33,7 @@ struct Copy {
     lease: Lease,
     /// The timeline value that says it is there.
     value: u64,
-    /// The tracker's epoch of the copy.
-    epoch: u64,
-    /// Writes before it, as [`Foresight`] counts.
+    /// Writes before it, of whatever buffers, as [`Foresight`] counts.
     writes: u64,
 }
 
@@ -86,8 +85,8 @@ impl Ahead {
     /// Whether a copy of so many bytes may be made.
     fn fits(&self, bytes: u64, readback: &Readback) -> bool {
         let taken = self.bytes();
-        let small = taken + bytes <= MOST_BYTES || (taken == 0 && bytes <= MOST_ALONE);
-        small && readback.fits(bytes)
+        let room = taken + bytes <= MOST_BYTES || (taken == 0 && bytes <= MOST_ALONE);
+        room && readback.fits(bytes)
     }
 
     /// Drops what `stays` does not keep; what the device has passed, it gives back.
@@ -108,36 +107,36 @@ impl Ahead {
 
 impl Context {
     /// Whether reads are to be foreseen: not where memory changes unseen, or each command is looked at.
-    fn looks_ahead(&self) -> bool {
-        self.ahead.on && !self.shares && self.watches.is_empty() && !profile::on()
+    /// What was copied before that is dropped.
+    fn looks_ahead(&mut self) -> bool {
+        let on = self.ahead.on && !self.shares && self.watches.is_empty() && !profile::on();
+        let none = self.ahead.copies.is_empty() && self.ahead.dropped.is_empty();
+        if !on && !none {
+            self.forget_ahead();
+        }
+        on
     }
 
-    /// The copy that was made ahead of this read, if there is one and it still holds. What else was
-    /// recorded is submitted, as before any read.
+    /// The copy that was made ahead of this read, if there is one and nothing was written since. What
+    /// else was recorded is submitted, as before any read.
     pub(super) fn take_ahead(
         &mut self,
         handle: i32,
         offset: u64,
         bytes: u64,
     ) -> Result<Option<(Lease, u64)>> {
-        let copies = self.ahead.copies.iter();
-        let mut wanted =
-            copies.map(|c| c.handle == handle && c.offset == offset && c.bytes == bytes);
-        let Some(at) = wanted.position(|wanted| wanted) else {
+        if !self.looks_ahead() {
+            return Ok(None);
+        }
+        let wanted = (handle, offset, bytes, self.ahead.foresight.writes());
+        let is_wanted = |c: &Copy| (c.handle, c.offset, c.bytes, c.writes) == wanted;
+        let Some(at) = self.ahead.copies.iter().position(is_wanted) else {
             return Ok(None);
         };
         self.flush()?;
-        let Some(copy) = self.ahead.copies.remove(at) else {
-            return Ok(None);
-        };
-        let marks = self.buffers.get(handle).map(|buffer| &buffer.marks);
-        if marks.is_none_or(|marks| self.tracker.written_since(marks, copy.epoch)) {
-            self.ahead.unused += 1;
-            self.ahead.dropped.push((copy.value, copy.lease));
-            return Ok(None);
-        }
-        self.ahead.hits += 1;
-        Ok(Some((copy.lease, copy.value)))
+        let copy = self.ahead.copies.remove(at);
+        self.ahead.hits += u64::from(copy.is_some());
+        Ok(copy.map(|copy| (copy.lease, copy.value)))
     }
 
     /// Notes a read, and makes copies of what is likely to be read after it. They are a matter of speed
@@ -167,19 +166,22 @@ impl Context {
             return;
         }
         self.ahead.retain(seen, |_| true);
-        if self.ahead.bytes() > MOST_BYTES / 2 {
+        let most = MOST_COPIES.min(1 << reads.min(16));
+        let enough = self.ahead.next - reads > most / 2 || self.ahead.bytes() > MOST_BYTES / 2;
+        if enough || !self.recorder.is_ready() {
             return;
         }
-        let most = reads + MOST_COPIES.min(1 << reads.min(16));
         let mut any = false;
-        while self.ahead.next < most.min(expected) {
+        while self.ahead.next < expected.min(reads + most) {
             let coming = self.ahead.foresight.coming(self.ahead.next);
             if let Some(source) = coming.and_then(|coming| self.source(coming)) {
                 if !self.ahead.fits(source.bytes, &self.readback) {
                     break;
                 }
-                let lease = self.readback.lease(source.bytes);
-                any |= lease.is_ok_and(|lease| self.copy_ahead(source, lease).is_some());
+                let Some(lease) = self.readback.lease_idle(source.bytes) else {
+                    break;
+                };
+                any |= self.copy_ahead(source, lease).is_some();
             }
             self.ahead.next += 1;
         }
@@ -190,7 +192,11 @@ impl Context {
 
     /// Behind a submission: copies what is likely to be read when it is done, small results or a larger one.
     pub(super) fn look_behind(&mut self) {
-        if !self.looks_ahead() || self.recording_here() {
+        if !self.looks_ahead() || self.recording_here() || !self.recorder.is_ready() {
+            return;
+        }
+        if self.ahead.early.0 == self.ahead.foresight.writes() {
+            // Done, behind the submission before.
             return;
         }
         let mut any = false;
@@ -207,7 +213,7 @@ impl Context {
             if !(small || alone) || !self.ahead.fits(source.bytes, &self.readback) {
                 break;
             }
-            let Ok(lease) = self.readback.lease(source.bytes) else {
+            let Some(lease) = self.readback.lease_idle(source.bytes) else {
                 break;
             };
             if !any {
@@ -267,7 +273,6 @@ impl Context {
             bytes,
             lease,
             value: self.pending_value(),
-            epoch: self.tracker.epoch(),
             writes: self.ahead.foresight.writes(),
         });
         Some(())
@@ -278,11 +283,10 @@ impl Context {
         (self.ahead.hits, self.ahead.unused)
     }
 
-    /// Bytes of readback blocks that hold results, without the copies made ahead.
-    pub fn lent_bytes(&self) -> u64 {
-        self.readback
-            .leased_bytes()
-            .saturating_sub(self.ahead.bytes())
+    /// Bytes of readback blocks that hold results for JavaScript, and of those that hold copies made ahead.
+    pub fn leased_bytes(&self) -> (u64, u64) {
+        let (all, ahead) = (self.readback.leased_bytes(), self.ahead.bytes());
+        (all.saturating_sub(ahead), ahead)
     }
 
     fn submit_ahead(&mut self) {

@@ -263,6 +263,7 @@ impl Context {
         let usage = self.memory.usage();
         let (recycled, recycled_bytes, ..) = self.recycled();
         let (blocks, staging) = self.staging();
+        let (leased, ahead) = self.leased_bytes();
         let ring = self.upload.as_ref();
         let budget = self.device.budget();
         let heaps: Vec<Value> = self
@@ -302,7 +303,8 @@ impl Context {
                 "bytes": staging,
                 "uploadRingBytes": ring.map_or(0, |u| u.capacity()),
                 "uploadUsedBytes": ring.map_or(0, |u| u.ring.used()),
-                "readbackLeasedBytes": self.lent_bytes(),
+                "readbackLeasedBytes": leased,
+                "readbackAheadBytes": ahead,
                 "readbackIdleBytes": self.readback.idle_bytes(),
             },
             "heaps": heaps,

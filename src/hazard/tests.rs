@@ -429,37 +429,3 @@ fn everything_meets_each_buffer_in_both_orders() {
     assert!(tracker.conflicts(&one, Access::READ));
     assert!(tracker.conflicts_everything(Access::READ));
 }
-
-proptest! {
-    #![proptest_config(fixed(2000))]
-
-    /// Whether a buffer was written since it was read is known from the epoch of the read.
-    #[test]
-    fn a_write_after_a_read_is_known(program in any_program()) {
-        let mut planner = Real::default();
-        let mut reads: Vec<(usize, usize, u64)> = Vec::new();
-        for (at, command) in program.iter().enumerate() {
-            if matches!(command, Command::Wait) {
-                planner.retire();
-            }
-            let touches = command.touches();
-            if touches.iter().any(|touch| planner.conflicts(*touch)) {
-                let _ = planner.barrier();
-            }
-            for touch in touches {
-                planner.note(touch, command.stage());
-            }
-            if let Command::Read(buffer) = command {
-                reads.push((at, *buffer, planner.tracker.epoch()));
-            }
-            for &(read, buffer, epoch) in &reads {
-                let later = program[read + 1..=at].iter().flat_map(Command::touches);
-                let written = later
-                    .filter(|(touched, access)| access.write && touched.is_none_or(|b| b == buffer))
-                    .count();
-                let known = planner.tracker.written_since(&planner.marks[buffer], epoch);
-                prop_assert_eq!(known, written > 0, "buffer {} read at {}, now {}", buffer, read, at);
-            }
-        }
-    }
-}
