@@ -170,10 +170,7 @@ impl Recorder {
 
     /// Whether [`Self::ready`] would do without waiting.
     pub fn is_ready(&self) -> bool {
-        self.thread.is_some() || {
-            let worker = self.shared.worker.lock();
-            worker.open || worker.prepared
-        }
+        self.thread.is_some() || self.shared.worker.lock().is_ready()
     }
 
     /// Allocates descriptor sets of the layout for `count` dispatches to be written, unless a thread
@@ -350,10 +347,16 @@ impl Worker {
         Ok(())
     }
 
+    /// Whether the current slot is ready to record.
+    #[inline]
+    fn is_ready(&self) -> bool {
+        self.open || self.prepared
+    }
+
     /// Makes the current slot ready to record.
     #[inline]
     fn ready(&mut self, shared: &Shared) -> Result<()> {
-        if self.open || self.prepared {
+        if self.is_ready() {
             return Ok(());
         }
         self.wait_for_slot(shared)

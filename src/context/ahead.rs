@@ -7,7 +7,6 @@ use std::collections::VecDeque;
 use super::Context;
 use crate::error::Result;
 use crate::foresight::{Coming, Foresight};
-use crate::hazard::Access;
 use crate::profile;
 use crate::staging::{Lease, Readback};
 
@@ -26,7 +25,7 @@ const SMALL: u64 = 16 << 10;
 const MOST_SMALL: usize = 4;
 
 /// A copy on its way, or there.
-struct Copy {
+struct Prefetched {
     handle: i32,
     offset: u64,
     bytes: u64,
@@ -49,7 +48,7 @@ struct Source {
 pub(super) struct Ahead {
     pub foresight: Foresight,
     on: bool,
-    copies: VecDeque<Copy>,
+    copies: VecDeque<Prefetched>,
     /// Dropped ones that the device may still write, with the value that says when not.
     dropped: Vec<(u64, Lease)>,
     /// Index, in the burst, of the first read that was not looked at.
@@ -90,7 +89,7 @@ impl Ahead {
     }
 
     /// Drops what `stays` does not keep; what the device has passed, it gives back.
-    fn retain(&mut self, seen: u64, stays: impl Fn(&Copy) -> bool) {
+    fn retain(&mut self, seen: u64, stays: impl Fn(&Prefetched) -> bool) {
         if self.copies.iter().any(|copy| !stays(copy)) {
             for copy in std::mem::take(&mut self.copies) {
                 if stays(&copy) {
@@ -129,7 +128,7 @@ impl Context {
             return Ok(None);
         }
         let wanted = (handle, offset, bytes, self.ahead.foresight.writes());
-        let is_wanted = |c: &Copy| (c.handle, c.offset, c.bytes, c.writes) == wanted;
+        let is_wanted = |c: &Prefetched| (c.handle, c.offset, c.bytes, c.writes) == wanted;
         let Some(at) = self.ahead.copies.iter().position(is_wanted) else {
             return Ok(None);
         };
@@ -199,6 +198,7 @@ impl Context {
             // Done, behind the submission before.
             return;
         }
+        self.ahead.retain(self.timeline.seen(), |_| true);
         let mut any = false;
         for index in 0..MOST_SMALL {
             let coming = self.ahead.foresight.soon(index);
@@ -207,9 +207,6 @@ impl Context {
             };
             let small = source.bytes <= SMALL;
             let alone = index == 0 && source.bytes <= MOST_ALONE;
-            if index == 0 {
-                self.ahead.retain(self.timeline.seen(), |_| true);
-            }
             if !(small || alone) || !self.ahead.fits(source.bytes, &self.readback) {
                 break;
             }
@@ -264,10 +261,8 @@ impl Context {
             offset,
             bytes,
         } = source;
-        let [(raw, start)] = self.transfer([(slot, Access::READ)]).ok()?;
-        self.add_copy(raw, start + offset, lease.raw(), 0, bytes)
-            .ok()?;
-        self.ahead.copies.push_back(Copy {
+        self.copy_to(&lease, slot, offset, bytes).ok()?;
+        self.ahead.copies.push_back(Prefetched {
             handle,
             offset,
             bytes,
@@ -289,10 +284,9 @@ impl Context {
         (all.saturating_sub(ahead), ahead)
     }
 
+    /// Submits copies made ahead, under a value that no caller is told of.
     fn submit_ahead(&mut self) {
-        if !self.direct_reads {
-            self.recorder.commands.host_barrier();
-        }
+        self.show_copies();
         let told = self.told;
         let _ = self.flush();
         self.told = told;

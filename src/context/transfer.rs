@@ -50,9 +50,9 @@ impl Context {
     }
 
     /// Records a barrier if a transfer with these accesses needs one, and notes what it does; where the
-    /// buffers lie. The
-    /// barrier comes before any note: it would forget what was noted for the same command.
-    pub(super) fn transfer<const N: usize>(
+    /// buffers lie. The barrier comes before any note: it would forget what was noted for the same
+    /// command.
+    fn transfer<const N: usize>(
         &mut self,
         accesses: [(u32, Access); N],
     ) -> Result<[(vk::Buffer, u64); N]> {
@@ -349,7 +349,7 @@ impl Context {
     }
 
     /// Adds a copy to the stream, or to the graph that this thread is recording.
-    pub(super) fn add_copy(
+    fn add_copy(
         &mut self,
         source: vk::Buffer,
         source_offset: u64,
@@ -439,13 +439,29 @@ impl Context {
     fn copy_out(&mut self, slot: u32, offset: u64, bytes: u64) -> Result<Lease> {
         let lease = self.lease(bytes)?;
         if bytes > 0 {
-            let [(source, start)] = self.transfer([(slot, Access::READ)])?;
-            self.add_copy(source, start + offset, lease.raw(), 0, bytes)?;
-            if !self.direct_reads {
-                self.recorder.commands.host_barrier();
-            }
+            self.copy_to(&lease, slot, offset, bytes)?;
+            self.show_copies();
         }
         Ok(lease)
+    }
+
+    /// Adds the copy of a range into a block; [`Self::show_copies`] follows before the submission.
+    pub(super) fn copy_to(
+        &mut self,
+        lease: &Lease,
+        slot: u32,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<()> {
+        let [(source, start)] = self.transfer([(slot, Access::READ)])?;
+        self.add_copy(source, start + offset, lease.raw(), 0, bytes)
+    }
+
+    /// Makes copies into blocks visible to the host, unless every submission does.
+    pub(super) fn show_copies(&mut self) {
+        if !self.direct_reads {
+            self.recorder.commands.host_barrier();
+        }
     }
 
     pub(super) fn lease(&mut self, bytes: u64) -> Result<Lease> {
