@@ -79,6 +79,8 @@ struct Worker {
     open: bool,
     /// Whether the current slot is ready to record, but nothing was recorded yet.
     prepared: bool,
+    /// Whether there are dispatches in what the current slot records.
+    long: bool,
     /// What is known of [`Shared::programs`].
     programs: Vec<Program>,
     /// Time spent waiting for slots.
@@ -112,6 +114,7 @@ impl Recorder {
                 timeline: Arc::clone(timeline),
                 open: false,
                 prepared: false,
+                long: false,
                 programs: Vec::new(),
                 waited: Duration::ZERO,
             }),
@@ -170,7 +173,9 @@ impl Recorder {
 
     /// Whether [`Self::ready`] would do without waiting.
     pub fn is_ready(&self) -> bool {
-        self.thread.is_some() || self.shared.worker.lock().is_ready()
+        let ready =
+            |worker: &Worker| worker.is_ready() || worker.ring.has_free(worker.timeline.seen());
+        self.thread.is_some() || ready(&self.shared.worker.lock())
     }
 
     /// Allocates descriptor sets of the layout for `count` dispatches to be written, unless a thread
@@ -381,6 +386,7 @@ impl Worker {
                 let Some(program) = self.programs.get(program as usize) else {
                     return Err(Error::Internal("an unknown pipeline".to_owned()));
                 };
+                self.long = true;
                 if !barrier.is_empty() {
                     encoder.barrier(barrier);
                 }
@@ -430,8 +436,9 @@ impl Worker {
         Ok(())
     }
 
-    /// Waits until the device has finished with the current slot, and makes it ready.
+    /// Waits until the device has finished with a slot, and makes it the current one and ready.
     fn wait_for_slot(&mut self, shared: &Shared) -> Result<()> {
+        self.ring.choose(self.timeline.seen());
         let owner = self.ring.slot().owner;
         if owner > self.timeline.seen() && owner > self.timeline.completed()? {
             shared.stalls.fetch_add(1, Ordering::Relaxed);
@@ -483,10 +490,16 @@ impl Worker {
         let commands = &commands[..count];
         submit::submit(&shared.device, &self.timeline, wait, commands, value)?;
         if opened {
-            self.ring.advance(value, self.timeline.seen());
+            self.ring.slot().owner = value;
+        }
+        // Behind copies alone the choice is left to the next command: by then they are likely to be done,
+        // and a long list goes to a slot that has the memory for it.
+        if std::mem::take(&mut self.long) {
+            let seen = self.timeline.seen();
+            self.ring.choose(seen);
             // While the device starts: the next slot, if it is free, so that the next command need not
             // wait. If this fails, that command tries again.
-            if self.ring.slot().owner <= self.timeline.seen() {
+            if self.ring.slot().owner <= seen {
                 let _ = self.prepare();
             }
         }
@@ -636,6 +649,33 @@ mod tests {
         }
         assert!(used.len() <= 3, "{used:?}");
         bench.timeline.wait(100).expect("reached");
+        bench.memory.destroy(word);
+    }
+
+    #[test]
+    fn copies_behind_a_list_leave_the_next_list_its_slot() {
+        let mut bench = Bench::new(8, false);
+        let word = bench.words(1);
+        let mut used = std::collections::BTreeSet::new();
+        for value in (1..=100).step_by(2) {
+            let fill = |recorder: &mut Recorder| {
+                let commands = &mut recorder.commands;
+                commands.fill(word.raw.as_raw(), word.offset, 4, value as u32);
+            };
+            fill(&mut bench.recorder);
+            bench.recorder.record_here().expect("recorded");
+            {
+                // As if there were a dispatch in it.
+                let mut worker = bench.recorder.shared.worker.lock();
+                worker.long = true;
+                used.insert(worker.ring.current);
+            }
+            bench.submit(value, true).expect("a list");
+            fill(&mut bench.recorder);
+            bench.submit(value + 1, true).expect("what comes behind it");
+            bench.timeline.wait(value + 1).expect("reached");
+        }
+        assert_eq!(used.len(), 1, "{used:?}");
         bench.memory.destroy(word);
     }
 

@@ -235,10 +235,14 @@ impl Ring {
         &mut self.slots[self.current]
     }
 
-    /// Hands the current slot to the device until `value`, and goes on to the first that the device has
-    /// finished with, or else will sooner than with others; it is at `completed`.
-    pub fn advance(&mut self, value: u64, completed: u64) {
-        self.slots[self.current].owner = value;
+    /// Whether the device, at `completed`, has finished with a slot.
+    pub fn has_free(&self, completed: u64) -> bool {
+        self.slots.iter().any(|slot| slot.owner <= completed)
+    }
+
+    /// Goes on to the first slot that the device has finished with, or else will sooner than with others;
+    /// it is at `completed`.
+    pub fn choose(&mut self, completed: u64) {
         let owners = self.slots.iter().map(|slot| slot.owner);
         let free = owners.clone().position(|owner| owner <= completed);
         let next = free.or_else(|| owners.enumerate().min_by_key(|&(_, o)| o).map(|(at, _)| at));
