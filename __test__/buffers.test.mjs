@@ -2,7 +2,7 @@
 import { before, test } from 'node:test';
 import assert from 'node:assert/strict';
 import { bits, bufferOf, init, ramp, vk, words } from './lib/addon.mjs';
-import { INVALID_ARGUMENT, INVALID_HANDLE, throws } from './lib/expect.mjs';
+import { INVALID_ARGUMENT, INVALID_HANDLE, sameWords, throws } from './lib/expect.mjs';
 
 before(init);
 
@@ -274,5 +274,52 @@ test('a size that is no multiple of 4 reads as whole elements', () => {
   assert.equal(vk.readBuffer(handle).length, 2);
   assert.deepEqual(bytesOf(handle), Uint8Array.of(0, 1, 2, 3, 4, 5, 6, 7));
   throws(() => vk.uploadBuffer(handle, new Uint8Array(11)), INVALID_ARGUMENT, [11, 10]);
+  vk.destroyBuffer(handle);
+});
+
+test('copyBuffer: whole buffers, parts, and within one', () => {
+  const from = bufferOf(ramp(8), 0);
+  const to = bufferOf(new Uint32Array(8), 0);
+  vk.copyBuffer(from, to, 8, 4, 16);
+  sameWords(words(to), Uint32Array.of(0, 0, 0, 0, 1, 2, 0, 0), 'a part');
+  // Without a length: as much as both hold.
+  vk.copyBuffer(from, to, undefined, 20);
+  sameWords(words(to), Uint32Array.of(5, 6, 7, 0, 1, 2, 0, 0), 'the rest of the source');
+  vk.copyBuffer(from, to, undefined, 0, 28);
+  sameWords(words(to), Uint32Array.of(5, 6, 7, 0, 1, 2, 0, 0), 'one word of the target');
+  vk.copyBuffer(to, to, 12, 0, 12);
+  sameWords(words(to), Uint32Array.of(5, 6, 7, 5, 6, 7, 0, 0), 'within one buffer');
+  vk.copyBuffer(from, to, undefined, 32);
+  vk.copyBuffer(from, to, 0, 0, 32);
+  sameWords(words(to), Uint32Array.of(5, 6, 7, 5, 6, 7, 0, 0), 'nothing, at an end');
+  [from, to].forEach((handle) => vk.destroyBuffer(handle));
+});
+
+test('copyBuffer names the argument that does not fit, and copies nothing', () => {
+  const from = bufferOf(ramp(8), 0);
+  const to = bufferOf(new Uint32Array(4), 0);
+  const refused = (arguments_, parts) => throws(() => vk.copyBuffer(from, to, ...arguments_), INVALID_ARGUMENT, parts, [RangeError]);
+  refused([4, 36], ['sourceOffset', 36, 32]);
+  refused([undefined, 36], ['sourceOffset', 36, 32]);
+  refused([4, 0, 20], ['targetOffset', 20, 16]);
+  refused([undefined, 0, 20], ['targetOffset', 20, 16]);
+  refused([20], ['byteLength', 20, 16]);
+  refused([16, 20], ['byteLength', 16, 20, 32]);
+  refused([8, 0, 12], ['byteLength', 8, 12, 16]);
+  refused([-4], ['byteLength', -4]);
+  refused([4, -4], ['sourceOffset', -4]);
+  throws(() => vk.copyBuffer(from, from, 16, 0, 8), INVALID_ARGUMENT, ['byteLength', 'overlap', 16], [RangeError]);
+  throws(() => vk.copyBuffer(-1, to), INVALID_HANDLE, ['source']);
+  throws(() => vk.copyBuffer(from, -1), INVALID_HANDLE, ['target']);
+  sameWords(words(from), ramp(8), 'the source');
+  sameWords(words(to), new Uint32Array(4), 'the target');
+  [from, to].forEach((handle) => vk.destroyBuffer(handle));
+});
+
+test('an offset beyond the buffer is named', () => {
+  const handle = bufferOf(ramp(8), 0);
+  throws(() => vk.uploadAsync(handle, new Uint32Array(1), 36), INVALID_ARGUMENT, ['byteOffset', 36, 32], [RangeError]);
+  throws(() => vk.readInto(handle, new Uint32Array(1), 36), INVALID_ARGUMENT, ['target', 36, 32], [RangeError]);
+  sameWords(words(handle), ramp(8), 'the buffer');
   vk.destroyBuffer(handle);
 });

@@ -38,6 +38,23 @@ test('a graph runs at its launches, not while it is recorded', () => {
   vk.destroyBuffer(x);
 });
 
+test('getStats() counts the dispatches of launches, not those that are recorded', () => {
+  const x = bufferOf(ramp(N), 0);
+  const before = vk.getStats().dispatches;
+  vk.graphBegin();
+  inc(x, 1);
+  inc(x, 2);
+  const graph = vk.graphEnd();
+  assert.equal(vk.getStats().dispatches - before, 0);
+  for (let i = 1; i <= 3; i++) {
+    vk.graphLaunch(graph);
+    assert.equal(vk.getStats().dispatches - before, 2 * i);
+  }
+  sameWords(words(x), ramp(N, 9), 'after three launches');
+  vk.graphDestroy(graph);
+  vk.destroyBuffer(x);
+});
+
 test('an empty graph', () => {
   vk.graphBegin();
   const graph = vk.graphEnd();

@@ -192,7 +192,6 @@ impl Context {
             tracker.note_everything(everything, Stage::Compute);
         }
         recording.dispatches += 1;
-        self.stats.dispatches += 1;
         self.timing.dispatches += u64::from(self.timing.enabled);
         let slot = &mut recording.slot;
         slot.encoder.dispatch(

@@ -32,12 +32,17 @@ pub enum Read {
 }
 
 impl Context {
-    /// The checked byte range `offset … offset + bytes` of a buffer.
-    fn check_range(&self, slot: u32, argument: &str, offset: u64, bytes: u64) -> Result<()> {
+    /// Checks the byte range `offset … offset + bytes` of a buffer; `names` of the arguments for where it
+    /// starts and what it holds.
+    fn check_range(&self, slot: u32, names: [&str; 2], offset: u64, bytes: u64) -> Result<()> {
         let size = self.buffers.at(slot).map_or(0, |b| b.bytes);
+        if offset > size {
+            let problem = format!("lies beyond the buffer's {size} bytes");
+            return Err(Error::range(names[0], problem, offset));
+        }
         if offset.checked_add(bytes).is_none_or(|end| end > size) {
             return Err(Error::range(
-                argument,
+                names[1],
                 if offset == 0 {
                     format!("does not fit the buffer's {size} bytes")
                 } else {
@@ -129,7 +134,7 @@ impl Context {
     ) -> Result<u64> {
         self.device.check_alive()?;
         let slot = self.buffer_slot("handle", handle)?;
-        self.check_range(slot, "data", offset, data.len() as u64)?;
+        self.check_range(slot, ["byteOffset", "data"], offset, data.len() as u64)?;
         if self.recording_here() {
             self.upload_fixed(slot, data, offset)?;
             self.count_upload(data);
@@ -288,7 +293,7 @@ impl Context {
         if !bytes.is_multiple_of(4) {
             return Err(Error::range("bytes", "must be a multiple of 4", bytes));
         }
-        self.check_range(slot, "bytes", 0, bytes)?;
+        self.check_range(slot, ["byteOffset", "bytes"], 0, bytes)?;
         if bytes == 0 {
             return Ok(());
         }
@@ -321,8 +326,8 @@ impl Context {
         self.device.check_alive()?;
         let from = self.buffer_slot("source", source)?;
         let to = self.buffer_slot("target", target)?;
-        self.check_range(from, "byteLength", source_offset, bytes)?;
-        self.check_range(to, "byteLength", target_offset, bytes)?;
+        self.check_range(from, ["sourceOffset", "byteLength"], source_offset, bytes)?;
+        self.check_range(to, ["targetOffset", "byteLength"], target_offset, bytes)?;
         if from == to && source_offset.abs_diff(target_offset) < bytes {
             return Err(Error::range(
                 "byteLength",
@@ -426,7 +431,7 @@ impl Context {
     fn check_read(&mut self, argument: &str, handle: i32, offset: u64, bytes: u64) -> Result<u32> {
         self.device.check_alive()?;
         let slot = self.buffer_slot(argument, handle)?;
-        self.check_range(slot, "byteLength", offset, bytes)?;
+        self.check_range(slot, ["byteOffset", "byteLength"], offset, bytes)?;
         if self.recording_here() {
             return Err(Error::Batch(
                 "a graph is being recorded: its results exist only after graphLaunch".to_owned(),
@@ -488,7 +493,7 @@ impl Context {
         target: *mut u8,
     ) -> Result<()> {
         let slot = self.buffer_slot("handle", handle)?;
-        self.check_range(slot, "byteLength", offset, bytes)?;
+        self.check_range(slot, ["byteOffset", "byteLength"], offset, bytes)?;
         if !self.idle(slot) {
             // Another worker has given it work since: the read takes its place behind that.
             let value = self.flush_here()?;
