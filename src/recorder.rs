@@ -436,9 +436,17 @@ impl Worker {
         Ok(())
     }
 
+    fn choose_slot(&mut self) {
+        let Self { ring, timeline, .. } = self;
+        // If the device cannot be asked, the next submission says so.
+        ring.choose(timeline.seen(), || {
+            timeline.completed().unwrap_or(timeline.seen())
+        });
+    }
+
     /// Waits until the device has finished with a slot, and makes it the current one and ready.
     fn wait_for_slot(&mut self, shared: &Shared) -> Result<()> {
-        self.ring.choose(self.timeline.seen());
+        self.choose_slot();
         let owner = self.ring.slot().owner;
         if owner > self.timeline.seen() && owner > self.timeline.completed()? {
             shared.stalls.fetch_add(1, Ordering::Relaxed);
@@ -495,11 +503,10 @@ impl Worker {
         // Behind copies alone the choice is left to the next command: by then they are likely to be done,
         // and a long list goes to a slot that has the memory for it.
         if std::mem::take(&mut self.long) {
-            let seen = self.timeline.seen();
-            self.ring.choose(seen);
+            self.choose_slot();
             // While the device starts: the next slot, if it is free, so that the next command need not
             // wait. If this fails, that command tries again.
-            if self.ring.slot().owner <= seen {
+            if self.ring.slot().owner <= self.timeline.seen() {
                 let _ = self.prepare();
             }
         }
@@ -648,6 +655,7 @@ mod tests {
             used.insert(bench.recorder.shared.worker.lock().ring.current);
         }
         assert!(used.len() <= 3, "{used:?}");
+        assert!(bench.recorder.shared.worker.lock().ring.slots.len() <= 3);
         bench.timeline.wait(100).expect("reached");
         bench.memory.destroy(word);
     }

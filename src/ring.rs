@@ -214,19 +214,23 @@ impl Drop for Slot {
 }
 
 /// The slots. Each keeps the memory of the longest list that it ever recorded, so no more of them are
-/// used than lists are in flight.
+/// made, or used, than lists are in flight.
 pub struct Ring {
+    device: Arc<Device>,
     pub slots: Vec<Slot>,
+    /// How many there may be.
+    most: usize,
     /// The slot that records now, or that will next.
     pub current: usize,
 }
 
 impl Ring {
-    pub fn new(device: &Arc<Device>, slots: usize) -> Result<Self> {
+    /// With one slot; up to `most` are made when they are needed.
+    pub fn new(device: &Arc<Device>, most: usize) -> Result<Self> {
         Ok(Self {
-            slots: (0..slots)
-                .map(|_| Slot::new(device))
-                .collect::<Result<_>>()?,
+            device: Arc::clone(device),
+            slots: vec![Slot::new(device)?],
+            most,
             current: 0,
         })
     }
@@ -235,17 +239,29 @@ impl Ring {
         &mut self.slots[self.current]
     }
 
-    /// Whether the device, at `completed`, has finished with a slot.
+    /// Whether the device, at `completed`, has finished with a slot, or one may be made.
     pub fn has_free(&self, completed: u64) -> bool {
-        self.slots.iter().any(|slot| slot.owner <= completed)
+        self.slots.len() < self.most || self.slots.iter().any(|slot| slot.owner <= completed)
     }
 
-    /// Goes on to the first slot that the device has finished with, or else will sooner than with others;
-    /// it is at `completed`.
-    pub fn choose(&mut self, completed: u64) {
+    /// Goes on to the first slot that the device has finished with; else to a new one; or else, and if none
+    /// can be had, to the one that it will finish with first. `seen`: where the device was when last
+    /// asked; `ask` asks it.
+    pub fn choose(&mut self, seen: u64, ask: impl FnOnce() -> u64) {
         let owners = self.slots.iter().map(|slot| slot.owner);
-        let free = owners.clone().position(|owner| owner <= completed);
-        let next = free.or_else(|| owners.enumerate().min_by_key(|&(_, o)| o).map(|(at, _)| at));
-        self.current = next.unwrap_or(0);
+        let free = |completed| owners.clone().position(|owner| owner <= completed);
+        if let Some(free) = free(seen).or_else(|| free(ask())) {
+            self.current = free;
+            return;
+        }
+        if self.slots.len() < self.most
+            && let Ok(slot) = Slot::new(&self.device)
+        {
+            self.current = self.slots.len();
+            self.slots.push(slot);
+            return;
+        }
+        let first = owners.enumerate().min_by_key(|&(_, owner)| owner);
+        self.current = first.map_or(0, |(at, _)| at);
     }
 }
