@@ -311,13 +311,18 @@ async function callBenches(addons, rounds, quick) {
     }
   }
   const names = Object.keys(measured[0][0].results);
-  const values = measured.map((processes) => names.map((name) => median(processes.map(({ results }) => median(results[name].samples)))));
+  // Not every addon has every call: none of it then.
+  const values = measured.map((processes) => names.map((name) => (name in processes[0].results
+    ? median(processes.map(({ results }) => median(results[name].samples)))
+    : undefined)));
+  const shown = (/** @type {number | undefined} */ us) => (us === undefined ? '' : format(us));
+  const ratioOf = (/** @type {number | undefined} */ a, /** @type {number | undefined} */ b) => (a === undefined || b === undefined ? undefined : a / b);
   return {
     table: {
       head: ['call', 'a', ...addons.map(({ name }) => name), ...(addons.length > 1 ? ['ratio'] : [])],
       rows: names.map((name, i) => [
-        name, measured[0][0].results[name].unit, ...values.map((side) => format(side[i])),
-        ...(addons.length > 1 ? [format(values[1][i] / values[0][i])] : []),
+        name, measured[0][0].results[name].unit, ...values.map((side) => shown(side[i])),
+        ...(addons.length > 1 ? [shown(ratioOf(values[1][i], values[0][i]))] : []),
       ]),
     },
     json: names.map((name, i) => ({ name, unit: measured[0][0].results[name].unit, us: values.map((side) => side[i]) })),
