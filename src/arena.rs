@@ -9,6 +9,7 @@
 //! ([`Arenas::backing`]). This is done only while the device has plenty, so that a shortage is still the
 //! error of the call that meets it. Memory goes back to the driver on the same thread.
 
+use std::collections::HashMap;
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
 
@@ -35,10 +36,17 @@ const MAX_ARENA: u64 = 256 << 20;
 const MOST_ARENAS: u64 = 1024;
 /// Largest part that may share an arena of the usual size.
 pub const MAX_PART: u64 = MIN_ARENA;
-/// From this many bytes of arenas on, one that would make them more than there ever were is as large as need
-/// be, down to such a part of the usual size: what is left of it would never be used at the peak.
-const MANY: u64 = 1 << 30;
-const LEAST_PART: u64 = 6;
+/// From this many bytes of arenas on, one is as large as need be, down to such a part of the usual size: what
+/// is left of it would not be used at the peak.
+const MANY: u64 = 256 << 20;
+const LEAST_PART: u64 = 12;
+/// Where a size would leave more than such a part of its pages unused, an arena is for several of it, up to so
+/// many times the least size of an arena: 54 MiB for five of 10.75 MiB, which took 12 each. For one, at first,
+/// and for one more each time.
+const MOST_UNUSED: u64 = 64;
+const MOST_TIMES: u64 = 4;
+/// Sizes that are remembered for that.
+const MOST_SIZES: usize = 256;
 /// Sizes of arenas are multiples of this: NVIDIA's driver gives no less for what is beyond (58 MiB for 56.4).
 const PAGE: u64 = 2 << 20;
 /// Bytes that the device must have left for an arena to get its memory later, or an eighth of its memory
@@ -271,6 +279,8 @@ pub struct Arenas {
     bytes: u64,
     /// The most bytes there were.
     most: u64,
+    /// How many arenas sizes have had that are not a multiple of [`PAGE`].
+    uneven: HashMap<u64, u64>,
     /// How many arenas there may be before none is smaller than usual: a third of what the driver allows.
     few: usize,
     maker: Arc<Maker>,
@@ -301,6 +311,7 @@ impl Arenas {
             open: Vec::new(),
             bytes: 0,
             most: 0,
+            uneven: HashMap::new(),
             few: device.snapshot.limits.max_memory_allocation_count as usize / 3,
             maker: Arc::new(Maker {
                 device: Arc::clone(device),
@@ -358,16 +369,36 @@ impl Arenas {
     }
 
     /// Bytes of a new arena for a part of `bytes` bytes.
-    fn next_size(&self, bytes: u64) -> u64 {
+    fn next_size(&mut self, bytes: u64) -> u64 {
         let usual = self.usual_size();
         let in_steps = self.bytes > MANY && self.list.len() - self.vacant.len() < self.few;
-        let size = match in_steps && self.bytes + usual > self.most {
-            true => bytes.max(usual / LEAST_PART),
+        let size = match in_steps {
+            true => self.several(bytes).max(usual / LEAST_PART),
             false => bytes.max(usual),
         };
         let snapshot = &self.maker.device.snapshot;
         let limit = snapshot.max_buffer_size.min(snapshot.max_allocation_size);
         size.next_multiple_of(PAGE).min(limit)
+    }
+
+    /// Bytes of as many parts of `bytes` bytes as should share an arena.
+    fn several(&mut self, bytes: u64) -> u64 {
+        if bytes.is_multiple_of(PAGE) || bytes * MOST_UNUSED <= PAGE {
+            return bytes;
+        }
+        if self.uneven.len() == MOST_SIZES && !self.uneven.contains_key(&bytes) {
+            self.uneven.clear();
+        }
+        let before = self.uneven.entry(bytes).or_insert(0);
+        let most = (MOST_TIMES * MIN_ARENA / bytes).clamp(1, *before + 1);
+        *before += 1;
+        let unused = |all: u64| (all.next_multiple_of(PAGE) - all) as f64 / all as f64;
+        let shared = (1..=most).map(|count| count * bytes);
+        let few_unused = shared
+            .clone()
+            .find(|&all| unused(all) * MOST_UNUSED as f64 <= 1.0);
+        let least_unused = shared.min_by(|&a, &b| unused(a).total_cmp(&unused(b)));
+        few_unused.or(least_unused).unwrap_or(bytes)
     }
 
     fn next_arena(&self, bytes: u64) -> Result<Arena> {
@@ -614,35 +645,58 @@ mod tests {
         assert_eq!(arenas.bytes(), 0);
     }
 
+    /// More arenas than [`MANY`] bytes, full ones of the usual size.
+    fn many(arenas: &mut Arenas) -> Vec<Part> {
+        let count = MANY / MIN_ARENA + 1;
+        let parts = (0..count).map(|_| take(arenas).0).collect();
+        assert_eq!(arenas.bytes(), count * MIN_ARENA);
+        parts
+    }
+
     #[test]
-    fn what_is_more_than_ever_is_taken_in_small_steps() {
+    fn from_many_on_arenas_are_as_large_as_need_be() {
         let mut arenas = arenas();
-        let many = MANY.div_ceil(MIN_ARENA);
-        let mut parts: Vec<Part> = (0..=many).map(|_| take(&mut arenas).0).collect();
-        assert_eq!(arenas.bytes(), (many + 1) * MIN_ARENA);
-        parts.push(arenas.take(GRAIN).expect("a part"));
-        let most = arenas.bytes();
-        assert_eq!(most, (many + 1) * MIN_ARENA + MIN_ARENA / LEAST_PART);
-        parts.push(arenas.take(10 << 20).expect("a part"));
-        assert_eq!(arenas.bytes(), most + (10 << 20));
-        let most = arenas.bytes();
-        // There was more before: as large as ever.
-        for part in parts.drain(..3) {
+        let mut parts = many(&mut arenas);
+        let mut taken = |arenas: &mut Arenas, bytes| {
+            let before = arenas.bytes();
+            parts.push(arenas.take(bytes).expect("a part"));
+            arenas.bytes() - before
+        };
+        assert_eq!(taken(&mut arenas, GRAIN), MIN_ARENA / LEAST_PART);
+        assert_eq!(taken(&mut arenas, 10 << 20), 10 << 20);
+        assert_eq!(taken(&mut arenas, GRAIN), 0, "there is room");
+        // There are never very many.
+        arenas.few = arenas.list.len() - arenas.vacant.len();
+        assert_eq!(taken(&mut arenas, 10 << 20), MIN_ARENA);
+        for part in parts {
             arenas.give_back(&part);
         }
-        arenas.trim();
-        let left = arenas.bytes();
-        assert!(left <= most - 3 * MIN_ARENA);
-        parts.push(arenas.take(MAX_PART / 2).expect("a part"));
-        assert_eq!(arenas.bytes(), left + MIN_ARENA);
-        // There are never very many.
-        parts.extend((0..4).map(|_| take(&mut arenas).0));
-        let most = arenas.bytes();
-        arenas.few = arenas.list.len() - arenas.vacant.len();
-        while arenas.bytes() == most {
-            parts.push(arenas.take(MAX_PART / 2).expect("a part"));
+    }
+
+    #[test]
+    fn parts_that_leave_much_of_their_pages_unused_share_arenas() {
+        let mut arenas = arenas();
+        let mut parts = many(&mut arenas);
+        let mut taken = |bytes| {
+            let before = arenas.bytes();
+            parts.push(arenas.take(bytes).expect("a part"));
+            (arenas.bytes() - before) >> 20
+        };
+        let uneven = (10 << 20) + (3 << 18);
+        let arenas_of_twelve: Vec<u64> = (0..12).map(|_| taken(uneven)).collect();
+        assert_eq!(arenas_of_twelve, [12, 22, 0, 22, 0, 22, 0, 54, 0, 0, 0, 0]);
+        let unused = arenas.open.iter().map(|open| open.free).sum::<u64>();
+        assert_eq!(unused, (5 << 18) + 3 * (1 << 19) + (1 << 18));
+        // Few sizes are remembered.
+        for step in 0..2 * MOST_SIZES as u64 {
+            arenas.several(uneven + step * GRAIN);
+            assert!((1..=MOST_SIZES).contains(&arenas.uneven.len()));
         }
-        assert_eq!(arenas.bytes(), most + MIN_ARENA);
+        // What is small fills its pages, what is large is alone.
+        assert_eq!(arenas.several(PAGE / MOST_UNUSED), PAGE / MOST_UNUSED);
+        for _ in 0..8 {
+            assert_eq!(arenas.several(50 << 20 | GRAIN), 50 << 20 | GRAIN);
+        }
         for part in parts {
             arenas.give_back(&part);
         }

@@ -79,8 +79,6 @@ struct Worker {
     open: bool,
     /// Whether the current slot is ready to record, but nothing was recorded yet.
     prepared: bool,
-    /// Whether there are dispatches in what the current slot records.
-    long: bool,
     /// What is known of [`Shared::programs`].
     programs: Vec<Program>,
     /// Time spent waiting for slots.
@@ -114,7 +112,6 @@ impl Recorder {
                 timeline: Arc::clone(timeline),
                 open: false,
                 prepared: false,
-                long: false,
                 programs: Vec::new(),
                 waited: Duration::ZERO,
             }),
@@ -386,7 +383,7 @@ impl Worker {
                 let Some(program) = self.programs.get(program as usize) else {
                     return Err(Error::Internal("an unknown pipeline".to_owned()));
                 };
-                self.long = true;
+                slot.dispatches = slot.dispatches.saturating_add(1);
                 if !barrier.is_empty() {
                     encoder.barrier(barrier);
                 }
@@ -438,6 +435,7 @@ impl Worker {
 
     fn choose_slot(&mut self) {
         let Self { ring, timeline, .. } = self;
+        ring.release(timeline.seen());
         // If the device cannot be asked, the next submission says so.
         ring.choose(timeline.seen(), || {
             timeline.completed().unwrap_or(timeline.seen())
@@ -502,7 +500,7 @@ impl Worker {
         }
         // Behind copies alone the choice is left to the next command: by then they are likely to be done,
         // and a long list goes to a slot that has the memory for it.
-        if std::mem::take(&mut self.long) {
+        if opened && self.ring.slot().dispatches > 0 {
             self.choose_slot();
             // While the device starts: the next slot, if it is free, so that the next command need not
             // wait. If this fails, that command tries again.
@@ -675,7 +673,7 @@ mod tests {
             {
                 // As if there were a dispatch in it.
                 let mut worker = bench.recorder.shared.worker.lock();
-                worker.long = true;
+                worker.ring.slot().dispatches = 1;
                 used.insert(worker.ring.current);
             }
             bench.submit(value, true).expect("a list");
