@@ -38,8 +38,8 @@ const MOST_ARENAS: u64 = 1024;
 pub const MAX_PART: u64 = MIN_ARENA;
 /// From this many bytes of arenas on, one is as large as need be, down to such a part of the usual size: what
 /// is left of it would not be used at the peak.
-const MANY: u64 = 256 << 20;
-const LEAST_PART: u64 = 12;
+const MANY: u64 = 1 << 30;
+const LEAST_PART: u64 = 6;
 /// Where a size would leave more than such a part of its pages unused, an arena is for several of it, up to so
 /// many times the least size of an arena: 54 MiB for five of 10.75 MiB, which took 12 each. For one, at first,
 /// and for one more each time.

@@ -12,9 +12,11 @@ use crate::record::Encoder;
 /// Slots of the ring: enough that recording the next list overlaps the execution of several.
 pub const SLOTS: usize = 8;
 
-/// Dispatches from which on a list is long: NVIDIA's driver takes 3.6 KiB of device memory for each, 4 MiB
-/// at a time for all slots (H200, driver 580.159.04), so what eight slots keep of shorter ones fits one such
-/// piece.
+/// Slots that keep the memory of the longest list they ever recorded: lists alternate between the first two
+/// while the device keeps up.
+const KEEP: usize = 2;
+/// Dispatches from which on a list is long, and the others give its memory back: NVIDIA's driver takes 3.6 KiB
+/// of the device's for each dispatch, 4 MiB at a time for all slots (H200, driver 580.159.04).
 const LONG: u32 = 64;
 
 /// Sets of one descriptor pool; a slot takes as many pools as its lists need.
@@ -200,18 +202,13 @@ impl Slot {
         })
     }
 
-    fn is_long(&self) -> bool {
-        self.dispatches >= LONG
+    /// Makes the slot ready for new commands. The device must have passed `owner`.
+    pub fn reset(&mut self) -> Result<()> {
+        self.reset_with(vk::CommandPoolResetFlags::empty())
     }
 
-    /// Makes the slot ready for new commands. The device must have passed `owner`. The memory of a long list
-    /// goes back to the driver, so that the next one in any slot has it.
-    pub fn reset(&mut self) -> Result<()> {
+    fn reset_with(&mut self, flags: vk::CommandPoolResetFlags) -> Result<()> {
         self.owner = 0;
-        let flags = match self.is_long() {
-            true => vk::CommandPoolResetFlags::RELEASE_RESOURCES,
-            false => vk::CommandPoolResetFlags::empty(),
-        };
         // SAFETY: the device has finished with the command buffer.
         unsafe { self.device.raw.reset_command_pool(self.pool, flags) }
             .map_err(|e| self.device.observe(error::vulkan("vkResetCommandPool")(e)))?;
@@ -257,13 +254,13 @@ impl Ring {
         self.slots.len() < self.most || self.slots.iter().any(|slot| slot.owner <= completed)
     }
 
-    /// Takes back what long lists took that the device, at `completed`, has finished with: their slots may not
-    /// be used for long.
+    /// Gives back what long lists took that the device, at `completed`, has finished with, but for the slots
+    /// that keep it: the others may not be used again for long.
     pub fn release(&mut self, completed: u64) {
-        let done = |slot: &&mut Slot| slot.is_long() && slot.owner <= completed;
-        for slot in self.slots.iter_mut().filter(done) {
-            // If it fails it is tried again before the slot is used, which then says so.
-            let _ = slot.reset();
+        let done = |slot: &&mut Slot| slot.dispatches >= LONG && slot.owner <= completed;
+        for slot in self.slots.iter_mut().skip(KEEP).filter(done) {
+            // If it fails, the slot is reset before it is used, which then says so.
+            let _ = slot.reset_with(vk::CommandPoolResetFlags::RELEASE_RESOURCES);
         }
     }
 
@@ -297,19 +294,17 @@ mod tests {
     #[test]
     fn what_long_lists_took_is_released_once_they_are_done() {
         let device = Device::new(&Settings::from_env()).expect("tests need a Vulkan device");
-        let mut ring = Ring::new(&Arc::new(device), 3).expect("a ring");
-        for (owner, dispatches) in [(1, LONG), (2, LONG - 1), (3, LONG)] {
+        let mut ring = Ring::new(&Arc::new(device), 5).expect("a ring");
+        for (owner, dispatches) in [(1, LONG), (2, LONG), (3, LONG - 1), (4, LONG), (5, LONG)] {
             ring.choose(0, || 0);
             ring.slot().owner = owner;
             ring.slot().dispatches = dispatches;
         }
-        let state = |ring: &Ring| -> Vec<_> {
-            let slots = ring.slots.iter();
-            slots.map(|slot| (slot.owner, slot.dispatches)).collect()
-        };
-        ring.release(2);
-        assert_eq!(state(&ring), [(0, 0), (2, LONG - 1), (3, LONG)]);
-        ring.release(3);
-        assert_eq!(state(&ring), [(0, 0), (2, LONG - 1), (0, 0)]);
+        let owners = |ring: &Ring| -> Vec<u64> { ring.slots.iter().map(|s| s.owner).collect() };
+        ring.release(4);
+        assert_eq!(owners(&ring), [1, 2, 3, 0, 5]);
+        assert_eq!(ring.slots[3].dispatches, 0);
+        ring.release(5);
+        assert_eq!(owners(&ring), [1, 2, 3, 0, 0]);
     }
 }
