@@ -11,6 +11,8 @@
 
 use std::collections::HashMap;
 use std::ptr::NonNull;
+#[cfg(test)]
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use ash::vk;
@@ -152,6 +154,9 @@ struct Maker {
     left: Mutex<Left>,
     /// Test switch: a device that does not tell what it has left has all of it.
     assume: bool,
+    /// The largest arena that the device has memory for.
+    #[cfg(test)]
+    largest: AtomicU64,
 }
 
 /// What the device has left.
@@ -186,6 +191,14 @@ impl Maker {
         // SAFETY: the buffer is live.
         let mut requirements = unsafe { device.raw.get_buffer_memory_requirements(raw) };
         let bytes = requirements.size;
+        #[cfg(test)]
+        if bytes > self.largest.load(Ordering::Relaxed) {
+            return Err(map_allocation(
+                AllocationError::OutOfMemory,
+                Kind::Device,
+                bytes,
+            ));
+        }
         let wanted = 1 << device.plan.device_memory;
         if device_memory && requirements.memory_type_bits & wanted != 0 {
             requirements.memory_type_bits = wanted;
@@ -318,6 +331,8 @@ impl Arenas {
                 allocator: Mutex::new(allocator),
                 left: Mutex::default(),
                 assume: staged,
+                #[cfg(test)]
+                largest: u64::MAX.into(),
             }),
             backing: Background::new("helios-arenas"),
             later: staged || !flags.contains(vk::MemoryPropertyFlags::HOST_VISIBLE),
@@ -341,7 +356,12 @@ impl Arenas {
             // None of them is large enough.
             self.drop_empty(0);
         }
-        let arena = self.next_arena(size)?;
+        let least = self.whole_pages(bytes);
+        let arena = match self.next_arena(size) {
+            // Room for others is no reason to fail.
+            Err(Error::OutOfMemory { .. }) if least < size => self.next_arena(least)?,
+            made => made?,
+        };
         self.bytes += arena.bytes;
         self.most = self.most.max(self.bytes);
         let at = self.vacant.pop().unwrap_or_else(|| {
@@ -376,9 +396,13 @@ impl Arenas {
             true => self.several(bytes).max(usual / LEAST_PART),
             false => bytes.max(usual),
         };
+        self.whole_pages(size)
+    }
+
+    fn whole_pages(&self, bytes: u64) -> u64 {
         let snapshot = &self.maker.device.snapshot;
         let limit = snapshot.max_buffer_size.min(snapshot.max_allocation_size);
-        size.next_multiple_of(PAGE).min(limit)
+        bytes.next_multiple_of(PAGE).min(limit)
     }
 
     /// Bytes of as many parts of `bytes` bytes as should share an arena.
@@ -643,6 +667,27 @@ mod tests {
         }
         arenas.trim();
         assert_eq!(arenas.bytes(), 0);
+    }
+
+    #[test]
+    fn where_memory_is_short_an_arena_is_for_one() {
+        let mut arenas = arenas();
+        arenas.later = false;
+        let largest = |arenas: &Arenas, bytes| arenas.maker.largest.store(bytes, Ordering::Relaxed);
+        largest(&arenas, 12 << 20);
+        let part = arenas.take(11 << 20).expect("a part");
+        assert_eq!(arenas.bytes(), 12 << 20);
+        let failed = arenas.take(13 << 20).err();
+        let Some(Error::OutOfMemory { bytes, .. }) = failed else {
+            panic!("{failed:?}");
+        };
+        assert_eq!((bytes, arenas.bytes()), (14 << 20, 12 << 20));
+        largest(&arenas, u64::MAX);
+        let other = arenas.take(13 << 20).expect("a part");
+        assert_eq!(arenas.bytes(), (12 << 20) + MIN_ARENA);
+        for part in [part, other] {
+            arenas.give_back(&part);
+        }
     }
 
     /// More arenas than [`MANY`] bytes, full ones of the usual size.
