@@ -399,6 +399,7 @@ impl Arenas {
         self.whole_pages(size)
     }
 
+    /// What an arena takes for `bytes` bytes, within the device's limit.
     fn whole_pages(&self, bytes: u64) -> u64 {
         let snapshot = &self.maker.device.snapshot;
         let limit = snapshot.max_buffer_size.min(snapshot.max_allocation_size);
@@ -728,8 +729,8 @@ mod tests {
             (arenas.bytes() - before) >> 20
         };
         let uneven = (10 << 20) + (3 << 18);
-        let arenas_of_twelve: Vec<u64> = (0..12).map(|_| taken(uneven)).collect();
-        assert_eq!(arenas_of_twelve, [12, 22, 0, 22, 0, 22, 0, 54, 0, 0, 0, 0]);
+        let made: Vec<u64> = (0..12).map(|_| taken(uneven)).collect();
+        assert_eq!(made, [12, 22, 0, 22, 0, 22, 0, 54, 0, 0, 0, 0]);
         let unused = arenas.open.iter().map(|open| open.free).sum::<u64>();
         assert_eq!(unused, (5 << 18) + 3 * (1 << 19) + (1 << 18));
         // Few sizes are remembered.

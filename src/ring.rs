@@ -163,7 +163,7 @@ pub struct Slot {
     pub descriptors: Descriptors,
     /// Timeline value after which the slot is free; 0 if it is.
     pub owner: u64,
-    /// Dispatches recorded since it was reset.
+    /// Dispatches that the recorder put into it since it was reset.
     pub dispatches: u32,
 }
 
