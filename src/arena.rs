@@ -14,6 +14,7 @@ use std::ptr::NonNull;
 #[cfg(test)]
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
@@ -41,7 +42,7 @@ pub const MAX_PART: u64 = MIN_ARENA;
 /// From this many bytes of arenas on, one is as large as need be, down to such a part of the usual size: what
 /// is left of it would not be used at the peak.
 const MANY: u64 = 1 << 30;
-const LEAST_PART: u64 = 6;
+const LEAST_PART: u64 = 3;
 /// Where a size would leave more than such a part of its pages unused, an arena is for several of it, up to so
 /// many times the least size of an arena: 54 MiB for five of 10.75 MiB, which took 12 each. For one, at first,
 /// and for one more each time.
@@ -54,6 +55,8 @@ const PAGE: u64 = 2 << 20;
 /// Bytes that the device must have left for an arena to get its memory later, or an eighth of its memory
 /// where that is less.
 const PLENTY: u64 = 2 << 30;
+/// Others of the device's programs cannot take as much as that in this time.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// Where a part lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,6 +169,7 @@ struct Left {
     bytes: u64,
     /// Grows with every allocation that is no arena.
     others: u64,
+    asked: Option<Instant>,
 }
 
 impl Maker {
@@ -252,6 +256,14 @@ impl Maker {
         backed.inspect_err(|error| self.device.fail(error)).ok()
     }
 
+    /// Asks how much the device has left, unless that was just done: nobody waits longer for an arena for it.
+    fn look_again(&self) {
+        let asked = self.left.lock().asked;
+        if asked.is_none_or(|asked| asked.elapsed() > LOOK_EVERY) {
+            self.look();
+        }
+    }
+
     /// Asks how much the device has left.
     fn look(&self) {
         let others = self.left.lock().others;
@@ -266,6 +278,7 @@ impl Maker {
         let mut left = self.left.lock();
         if left.others == others {
             left.bytes = bytes;
+            left.asked = Some(Instant::now());
         }
     }
 
@@ -290,7 +303,7 @@ pub struct Arenas {
     /// The arenas that are not full.
     open: Vec<Open>,
     bytes: u64,
-    /// The most bytes there were.
+    /// The most bytes there were, since all that was not in use was given back.
     most: u64,
     /// How many arenas sizes have had that are not a multiple of [`PAGE`].
     uneven: HashMap<u64, u64>,
@@ -351,12 +364,15 @@ impl Arenas {
         if let Some(part) = self.take_room(bytes) {
             return Ok(part);
         }
-        let size = self.next_size(bytes);
+        let least = self.whole_pages(bytes);
+        let mut size = self.next_size(bytes);
         if self.bytes + size > self.most {
             // None of them is large enough.
             self.drop_empty(0);
+            if self.bytes + size > self.most && !self.grows(bytes) {
+                size = least;
+            }
         }
-        let least = self.whole_pages(bytes);
         let arena = match self.next_arena(size) {
             // Room for others is no reason to fail.
             Err(Error::OutOfMemory { .. }) if least < size => self.next_arena(least)?,
@@ -450,7 +466,7 @@ impl Arenas {
                 // Nobody else fills it.
                 let _ = promised.set(allocation);
             }
-            maker.look();
+            maker.look_again();
         });
         Ok(arena)
     }
@@ -460,6 +476,7 @@ impl Arenas {
         let mut left = self.maker.left.lock();
         left.bytes = 0;
         left.others += 1;
+        left.asked = None;
     }
 
     /// The place in `open` of the fullest arena that may have room.
@@ -549,9 +566,15 @@ impl Arenas {
         self.fullest_for(bytes).is_some()
     }
 
+    /// Whether an arena for a part of `bytes` bytes would make them more than they ever were.
+    pub fn grows(&self, bytes: u64) -> bool {
+        self.bytes + self.whole_pages(bytes) > self.most
+    }
+
     /// Gives back what is not in use.
     pub fn trim(&mut self) {
         self.drop_empty(0);
+        self.most = self.bytes;
         self.settle();
     }
 
@@ -668,6 +691,26 @@ mod tests {
         }
         arenas.trim();
         assert_eq!(arenas.bytes(), 0);
+    }
+
+    #[test]
+    fn an_arena_is_for_one_before_there_are_more_bytes_than_ever() {
+        let mut arenas = arenas();
+        let take = |arenas: &mut Arenas, mib: u64| arenas.take(mib << 20).expect("a part");
+        let (first, large) = (take(&mut arenas, 24), take(&mut arenas, 34));
+        arenas.give_back(&large);
+        let second = take(&mut arenas, 24);
+        assert_eq!(arenas.bytes(), 48 << 20);
+        assert!(!arenas.grows(10 << 20) && arenas.grows(11 << 20));
+        let third = take(&mut arenas, 8);
+        assert_eq!(arenas.bytes(), 56 << 20);
+        let fourth = take(&mut arenas, 8);
+        assert_eq!(arenas.bytes(), 80 << 20);
+        for part in [first, second, third, fourth] {
+            arenas.give_back(&part);
+        }
+        arenas.trim();
+        assert!(arenas.bytes() == 0 && arenas.grows(1), "all is forgotten");
     }
 
     #[test]

@@ -390,6 +390,11 @@ impl Memory {
         self.in_arena(bytes, kind) && self.arenas.lock().has_room(bytes)
     }
 
+    /// Whether memory for a buffer that finds no room would be more than there ever was.
+    pub fn grows(&self, bytes: u64, kind: Kind) -> bool {
+        !self.in_arena(bytes, kind) || self.arenas.lock().grows(bytes)
+    }
+
     /// Gives back what was taken from the driver and is not in use.
     pub fn trim(&self) {
         self.arenas.lock().trim();
@@ -603,11 +608,16 @@ impl Recycler {
         true
     }
 
-    /// Makes room for a resource of `capacity` bytes. For a part of an arena: returns the smallest part
-    /// that it fits, or else the largest of all until it fits. If that is not enough, or for another
-    /// kind, returns at least `bytes` bytes of the same origin, oldest first, if there are as many; else
-    /// of any, if there is much more.
+    /// Makes room for a resource of `capacity` bytes, if arenas would have to be more than they ever were:
+    /// else what is idle is kept, since programs go round and the driver takes as long as for a new arena.
+    /// For a part of an arena: returns the smallest part that it fits, or else the largest of all until it
+    /// fits. If that is not enough, or for another kind, returns at least `bytes` bytes of the same origin,
+    /// oldest first, if there are as many; else of any, if there is much more. Ends as soon as there is
+    /// room for an arena.
     pub fn make_room(&mut self, memory: &Memory, capacity: u64, kind: Kind, bytes: u64) {
+        if !memory.grows(capacity, kind) {
+            return;
+        }
         let shelf = Self::shelf(capacity, kind);
         if shelf == PARTS && self.make_part_room(memory, capacity) {
             return;
@@ -619,10 +629,11 @@ impl Recycler {
             false => return,
         };
         let end = self.bytes - bytes;
-        while self.bytes > end && self.evict_oldest(memory, only) {}
+        while self.bytes > end && memory.grows(capacity, kind) && self.evict_oldest(memory, only) {}
     }
 
-    /// Returns idle parts to their arenas until another of `capacity` bytes fits; whether it does.
+    /// Returns idle parts to their arenas until another of `capacity` bytes fits, or an arena for it is no
+    /// more than there was; whether that is so.
     fn make_part_room(&mut self, memory: &Memory, capacity: u64) -> bool {
         if !memory.parts || self.shelves[PARTS].bytes < capacity {
             return false;
@@ -635,7 +646,7 @@ impl Recycler {
                 break;
             };
             self.evict(memory, PARTS, size);
-            if memory.has_room(capacity, Kind::Device) {
+            if memory.has_room(capacity, Kind::Device) || !memory.grows(capacity, Kind::Device) {
                 return true;
             }
         }
@@ -805,6 +816,22 @@ mod tests {
         assert_eq!((recycler.count(), recycler.bytes()), (1, 4096));
         recycler.make_room(&memory, 4096, Kind::Visible, 4096);
         assert_eq!((recycler.count(), recycler.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn what_is_idle_is_kept_while_there_was_more_memory_before() {
+        let memory = memory();
+        let mut recycler = Recycler::new(1 << 30);
+        let create = |bytes| memory.create(bytes, Kind::Device).expect("memory");
+        let [idle, large] = [MAX_PART, MAX_PART + (2 << 20)].map(create);
+        memory.destroy(large);
+        recycler.put(&memory, Arc::new(idle));
+        recycler.make_room(&memory, MAX_PART, Kind::Device, 1);
+        assert_eq!(recycler.count(), 1, "there was an arena more");
+        memory.trim();
+        recycler.make_room(&memory, MAX_PART, Kind::Device, 1);
+        assert_eq!(recycler.count(), 0, "nothing is left of it");
+        assert!(memory.has_room(MAX_PART, Kind::Device));
     }
 
     #[test]

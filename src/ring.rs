@@ -12,11 +12,8 @@ use crate::record::Encoder;
 /// Slots of the ring: enough that recording the next list overlaps the execution of several.
 pub const SLOTS: usize = 8;
 
-/// Slots that keep the memory of the longest list they ever recorded: lists alternate between the first two
-/// while the device keeps up.
-const KEEP: usize = 2;
-/// Dispatches from which on a list is long, and the others give its memory back: NVIDIA's driver takes 3.6 KiB
-/// of the device's for each dispatch, 4 MiB at a time for all slots (H200, driver 580.159.04).
+/// Dispatches from which on a list is long, and its memory given back once it is done: NVIDIA's driver takes
+/// 3.6 KiB of the device's for each dispatch, 4 MiB at a time for all slots (H200, driver 580.159.04).
 const LONG: u32 = 64;
 
 /// Sets of one descriptor pool; a slot takes as many pools as its lists need.
@@ -254,11 +251,11 @@ impl Ring {
         self.slots.len() < self.most || self.slots.iter().any(|slot| slot.owner <= completed)
     }
 
-    /// Gives back what long lists took that the device, at `completed`, has finished with, but for the slots
-    /// that keep it: the others may not be used again for long.
+    /// Gives back what long lists took that the device, at `completed`, has finished with: their slots may
+    /// not record another for long.
     pub fn release(&mut self, completed: u64) {
         let done = |slot: &&mut Slot| slot.dispatches >= LONG && slot.owner <= completed;
-        for slot in self.slots.iter_mut().skip(KEEP).filter(done) {
+        for slot in self.slots.iter_mut().filter(done) {
             // If it fails, the slot is reset before it is used, which then says so.
             let _ = slot.reset_with(vk::CommandPoolResetFlags::RELEASE_RESOURCES);
         }
@@ -302,9 +299,9 @@ mod tests {
         }
         let owners = |ring: &Ring| -> Vec<u64> { ring.slots.iter().map(|s| s.owner).collect() };
         ring.release(4);
-        assert_eq!(owners(&ring), [1, 2, 3, 0, 5]);
+        assert_eq!(owners(&ring), [0, 0, 3, 0, 5]);
         assert_eq!(ring.slots[3].dispatches, 0);
         ring.release(5);
-        assert_eq!(owners(&ring), [1, 2, 3, 0, 0]);
+        assert_eq!(owners(&ring), [0, 0, 3, 0, 0]);
     }
 }
