@@ -55,7 +55,7 @@ const PAGE: u64 = 2 << 20;
 /// Bytes that the device must have left for an arena to get its memory later, or an eighth of its memory
 /// where that is less.
 const PLENTY: u64 = 2 << 30;
-/// Others of the device's programs cannot take as much as that in this time.
+/// How often it is asked at most; other programs cannot take as much as that in this time.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// Where a part lies.
@@ -169,6 +169,7 @@ struct Left {
     bytes: u64,
     /// Grows with every allocation that is no arena.
     others: u64,
+    /// When it was last asked.
     asked: Option<Instant>,
 }
 
@@ -369,7 +370,7 @@ impl Arenas {
         if self.bytes + size > self.most {
             // None of them is large enough.
             self.drop_empty(0);
-            if self.bytes + size > self.most && !self.grows(bytes) {
+            if self.bytes + size > self.most && !self.grows(bytes) && self.are_few() {
                 size = least;
             }
         }
@@ -404,11 +405,14 @@ impl Arenas {
         (self.bytes / MOST_ARENAS).clamp(MIN_ARENA, MAX_ARENA)
     }
 
+    fn are_few(&self) -> bool {
+        self.list.len() - self.vacant.len() < self.few
+    }
+
     /// Bytes of a new arena for a part of `bytes` bytes.
     fn next_size(&mut self, bytes: u64) -> u64 {
         let usual = self.usual_size();
-        let in_steps = self.bytes > MANY && self.list.len() - self.vacant.len() < self.few;
-        let size = match in_steps {
+        let size = match self.bytes > MANY && self.are_few() {
             true => self.several(bytes).max(usual / LEAST_PART),
             false => bytes.max(usual),
         };
