@@ -448,7 +448,8 @@ export declare function copyBuffer(source: BufferHandle, target: BufferHandle, b
 /**
  * Creates a storage buffer of `byteLength` bytes, usable as copy source and target; its contents are
  * undefined. `hostVisible = 0`: device-local. Throws a RangeError beyond the device's limit and
- * `ERR_HELIOS_OUT_OF_MEMORY` when nothing idle is left to give back.
+ * `ERR_HELIOS_OUT_OF_MEMORY` when nothing idle is left to give back; where the device said that it had gigabytes
+ * to spare and another process has just taken them, the next call that may use the buffer throws it instead.
  *
  * A third argument that is no object is `options.temporary`. `options.exportable`: see `exportBuffer`.
  */

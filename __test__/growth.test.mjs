@@ -154,6 +154,30 @@ test('a program that runs far ahead of the device takes no more than a bound', a
   assert.ok(taken < (1 << 30) + (128 << 20), `4 GiB went by, ${taken / 2 ** 20} MiB were taken`);
 });
 
+test('what is destroyed before a new buffer is used makes room for it', async () => {
+  const peak = (/** @type {boolean} */ early) => childJson(`
+    init();
+    const bytes = 100 << 20;
+    const word = vk.createBuffer(4, 1);
+    let last;
+    for (let i = 1; i < 6; i++) {
+      const next = vk.createBuffer(bytes, 0);
+      if (${early}) vk.fillBuffer(next, bytes, 0);
+      vk.waitIdle();
+      // One that nobody uses takes nothing.
+      vk.destroyBuffer(vk.createBuffer(bytes, 0));
+      if (last !== undefined) vk.destroyBuffer(last);
+      vk.fillBuffer(next, bytes, i);
+      vk.copyBuffer(next, word, 4, bytes - 4, 0);
+      assert.deepEqual(words(word), Uint32Array.of(i));
+      last = next;
+    }
+    process.stdout.write(JSON.stringify(vk.getStats().peakBlockBytes / bytes));
+  `, { env: { HELIOS_TEST_STAGED: '1', HELIOS_TEST_NO_BUDGET: '1', HELIOS_VALIDATION: undefined } });
+  const [early, late] = [await peak(true), await peak(false)];
+  assert.ok(early >= 2 && late < 2, `${late} times a buffer instead of ${early}`);
+});
+
 test('memory that is taken over while its old work still runs', () => {
   const n = 1 << 16;
   const busy = bufferOf(ramp(64), 0);

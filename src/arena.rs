@@ -448,8 +448,7 @@ impl Arenas {
 
     fn next_arena(&self, bytes: u64) -> Result<Arena> {
         let maker = &self.maker;
-        let plenty = PLENTY.min(maker.device.device_local_bytes() / 8);
-        if !self.later || maker.left.lock().bytes < plenty + bytes {
+        if !self.later || !self.has_plenty(bytes) {
             self.settle();
             let arena = maker.make(bytes)?;
             if self.later {
@@ -573,6 +572,30 @@ impl Arenas {
     /// Whether an arena for a part of `bytes` bytes would make them more than they ever were.
     pub fn grows(&self, bytes: u64) -> bool {
         self.bytes + self.whole_pages(bytes) > self.most
+    }
+
+    /// Whether a part of `bytes` bytes may get its place later: it would take more memory than there ever was,
+    /// and the device has plenty for it and for `others` bytes that wait already.
+    pub fn may_wait(&self, bytes: u64, others: u64) -> bool {
+        let size = self.whole_pages(bytes) + others;
+        self.later && self.bytes + size > self.most && self.has_plenty(size)
+    }
+
+    /// Whether the device has plenty left for `bytes` more bytes.
+    fn has_plenty(&self, bytes: u64) -> bool {
+        let maker = &self.maker;
+        let plenty = PLENTY.min(maker.device.device_local_bytes() / 8);
+        maker.left.lock().bytes >= plenty + bytes
+    }
+
+    /// As if the host did not see the device's memory, `left` bytes of it were left, and none for an arena
+    /// beyond `largest`.
+    #[cfg(test)]
+    pub fn pretend(&mut self, left: u64, largest: u64) {
+        self.settle();
+        self.later = true;
+        self.maker.left.lock().bytes = left;
+        self.maker.largest.store(largest, Ordering::Relaxed);
     }
 
     /// Gives back what is not in use.

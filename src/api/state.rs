@@ -40,9 +40,18 @@ thread_local! {
     static BATCH: Cell<OpenBatch> = const { Cell::new(OpenBatch { open: false, any: false, generation: 0 }) };
 }
 
-/// Runs `body` on the device.
+/// Runs `body` on the device, every buffer in its place.
 #[inline]
 pub fn with<T>(body: impl FnOnce(&mut Context) -> Result<T>) -> Result<T> {
+    with_any_place(|context| {
+        context.place()?;
+        body(context)
+    })
+}
+
+/// Runs `body` on the device, for calls that do not look where buffers lie.
+#[inline]
+pub fn with_any_place<T>(body: impl FnOnce(&mut Context) -> Result<T>) -> Result<T> {
     match &mut *STATE.lock() {
         State::Ready(context) => {
             context.timing.begin_call();

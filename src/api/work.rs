@@ -244,7 +244,7 @@ pub fn wait_timeline(env: &Env, value: Arg) -> napi::Result<()> {
 
 /// Waits for the value that `which` gives.
 fn wait(env: sys::napi_env, which: impl FnOnce(&mut Context) -> Result<u64>) -> Result<()> {
-    let waits = state::with(|context| {
+    let waits = state::with_any_place(|context| {
         let value = which(context)?;
         context.prepare_wait(value)?;
         let timeline = &context.timeline;
@@ -252,12 +252,12 @@ fn wait(env: sys::napi_env, which: impl FnOnce(&mut Context) -> Result<u64>) -> 
     })?;
     let Some((timeline, value)) = waits else {
         lend::passed();
-        return state::with(Context::found_nan);
+        return state::with_any_place(Context::found_nan);
     };
     // Other threads work on while this one waits.
     let start = std::time::Instant::now();
     lend::wait(env, &timeline, value)?;
-    state::with(|context| {
+    state::with_any_place(|context| {
         context.waited(start);
         context.found_nan()
     })
@@ -267,7 +267,7 @@ fn wait(env: sys::napi_env, which: impl FnOnce(&mut Context) -> Result<u64>) -> 
 #[napi(js_name = "getCompleted", ts_return_type = "TimelineValue")]
 pub fn get_completed(env: &Env) -> napi::Result<f64> {
     call(env, "getCompleted", || {
-        state::with(Context::completed).map(|value| value as f64)
+        state::with_any_place(Context::completed).map(|value| value as f64)
     })
 }
 

@@ -40,19 +40,81 @@ impl Context {
 
     /// A storage buffer of `bytes` bytes; `visible` if the host should be able to write it in place.
     pub fn create_buffer(&mut self, bytes: u64, visible: bool, temporary: bool) -> Result<i32> {
+        let handle = self.create_buffer_later(bytes, visible, temporary)?;
+        self.place().inspect_err(|_| {
+            // It was live a moment ago.
+            let _ = self.destroy_buffer(handle);
+        })?;
+        Ok(handle)
+    }
+
+    /// As [`Self::create_buffer`], but where a buffer would take more memory than there ever was, and there is
+    /// plenty, [`Self::place`] gives it its place: what is destroyed before then makes room for it.
+    pub fn create_buffer_later(
+        &mut self,
+        bytes: u64,
+        visible: bool,
+        temporary: bool,
+    ) -> Result<i32> {
         self.device.check_alive()?;
-        let limit = self.check_size("byteLength", bytes)?;
+        self.check_size("byteLength", bytes)?;
         let start = self.timing.start(Phase::CreateBuffer);
         let kind = if visible { Kind::Visible } else { Kind::Device };
-        let capacity = memory::capacity(bytes).min(limit);
+        let capacity = self.placed_capacity(bytes);
         self.reclaim(RETIRE_STEP);
-        let resource = match self.recycler.take(capacity, kind) {
+        let resource = match self.find(capacity, kind)? {
             Some(resource) => resource,
+            None if self.memory.may_wait(capacity, kind, self.unplaced_bytes) => {
+                Arc::clone(&self.nowhere)
+            }
             None => self.allocate(capacity, kind)?,
         };
+        let waits = Arc::ptr_eq(&resource, &self.nowhere);
         let handle = self.adopt(resource, bytes, temporary)?;
+        if waits {
+            self.unplaced.push_back(handle);
+            self.unplaced_bytes += capacity;
+        }
         self.timing.end(start);
         Ok(handle)
+    }
+
+    /// Gives every live buffer its place. After a failure those without wait on, for the next call.
+    #[inline]
+    pub fn place(&mut self) -> Result<()> {
+        // A lost device has none to give, and what would use them fails.
+        match self.unplaced.is_empty() || self.device.lost() {
+            true => Ok(()),
+            false => self.place_unplaced(),
+        }
+    }
+
+    fn place_unplaced(&mut self) -> Result<()> {
+        let start = self.timing.start(Phase::CreateBuffer);
+        while let Some(&handle) = self.unplaced.front() {
+            let bytes = self.buffers.get(handle).map_or(0, |buffer| buffer.bytes);
+            let capacity = self.placed_capacity(bytes);
+            let resource = match self.find(capacity, Kind::Device)? {
+                Some(resource) => resource,
+                None => self.allocate(capacity, Kind::Device)?,
+            };
+            self.unplaced.pop_front();
+            self.unplaced_bytes -= capacity;
+            let slot = self.buffers.slot(handle);
+            match slot.and_then(|slot| self.buffers.at_mut(slot)) {
+                Some(buffer) => buffer.settle_in(resource, self.staged_only),
+                None => self.recycle(resource),
+            }
+        }
+        self.timing.end(start);
+        Ok(())
+    }
+
+    /// Bytes that a buffer of `bytes` bytes takes.
+    fn placed_capacity(&self, bytes: u64) -> u64 {
+        let snapshot = &self.device.snapshot;
+        let limit = snapshot.max_buffer_size.min(snapshot.max_allocation_size);
+        memory::capacity(bytes).min(limit)
     }
 
     /// A handle for a resource that nobody else uses.
@@ -83,7 +145,7 @@ impl Context {
         let handle = match self.buffers.insert(buffer) {
             Ok(handle) => handle,
             Err(buffer) => {
-                self.recycler.put(&self.memory, buffer.resource);
+                self.recycle(buffer.resource);
                 return Err(Error::OutOfMemory {
                     what: "buffer handle",
                     bytes,
@@ -100,13 +162,16 @@ impl Context {
         Ok(handle)
     }
 
-    /// A new resource, after looking through what the device has meanwhile finished with, and with
-    /// everything idle given back before the allocation is allowed to fail.
-    fn allocate(&mut self, capacity: u64, kind: Kind) -> Result<Arc<Resource>> {
+    /// An idle resource, or room in what the driver has given already, after looking through what the device has
+    /// meanwhile finished with.
+    fn find(&mut self, capacity: u64, kind: Kind) -> Result<Option<Arc<Resource>>> {
+        if let Some(resource) = self.recycler.take(capacity, kind) {
+            return Ok(Some(resource));
+        }
         if !self.freed.is_empty() {
             self.reclaim(usize::MAX);
             if let Some(resource) = self.recycler.take(capacity, kind) {
-                return Ok(resource);
+                return Ok(Some(resource));
             }
         }
         if !self.retired.is_empty() {
@@ -116,12 +181,14 @@ impl Context {
             self.timeline.completed()?;
             self.reclaim(usize::MAX);
             if let Some(resource) = self.recycler.take(capacity, kind) {
-                return Ok(resource);
+                return Ok(Some(resource));
             }
         }
-        if let Some(resource) = self.memory.create_in_room(capacity, kind) {
-            return Ok(Arc::new(resource));
-        }
+        Ok(self.memory.create_in_room(capacity, kind).map(Arc::new))
+    }
+
+    /// A new resource, with everything idle given back before the allocation is allowed to fail.
+    fn allocate(&mut self, capacity: u64, kind: Kind) -> Result<Arc<Resource>> {
         if self.catch_up()?
             && let Some(resource) = self.recycler.take(capacity, kind)
         {
@@ -243,6 +310,12 @@ impl Context {
             .remove(handle)
             .ok_or_else(|| Error::handle("handle", "buffer", handle))?;
         self.live_bytes -= buffer.bytes;
+        if Arc::ptr_eq(&buffer.resource, &self.nowhere) {
+            self.unplaced.retain(|&waiting| waiting != handle);
+            self.unplaced_bytes -= self.placed_capacity(buffer.bytes);
+            self.timing.end(start);
+            return Ok(());
+        }
         let value = buffer.last_use.max(self.everything_use);
         if value <= self.timeline.seen() && !buffer.shared && self.freed.len() < MOST_FREED {
             // The recycler's lists are seldom in the cache when few are destroyed at a time.
@@ -293,5 +366,100 @@ impl Context {
 
     pub fn retired_count(&self) -> usize {
         self.retired.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Settings;
+
+    const PLENTY: u64 = 1 << 40;
+    const LARGE: u64 = 40 << 20;
+
+    fn context() -> Context {
+        Context::new(&Settings::from_env()).expect("tests need a Vulkan device")
+    }
+
+    fn create(context: &mut Context, bytes: u64) -> i32 {
+        let created = context.create_buffer_later(bytes, false, false);
+        created.expect("a buffer")
+    }
+
+    fn place_of(context: &Context, handle: i32) -> (ash::vk::Buffer, u64) {
+        let buffer = context.buffers.get(handle).expect("a live buffer");
+        (buffer.raw, buffer.offset)
+    }
+
+    #[test]
+    fn a_buffer_takes_the_place_of_what_goes_before_it_is_used() {
+        let mut context = context();
+        let first = context.create_buffer(LARGE, false, false).expect("memory");
+        let place = place_of(&context, first);
+        context.memory.pretend(PLENTY, u64::MAX);
+        let second = create(&mut context, LARGE);
+        assert_eq!(context.memory.block_bytes(), LARGE, "it waits");
+        // No memory for what nobody uses.
+        let unused = create(&mut context, LARGE);
+        context.destroy_buffer(unused).expect("it was live");
+        assert_eq!((context.unplaced.len(), context.unplaced_bytes), (1, LARGE));
+        context.destroy_buffer(first).expect("it was live");
+        context.place().expect("room");
+        assert_eq!(place_of(&context, second), place);
+        assert_eq!(context.memory.block_bytes(), LARGE);
+        assert_eq!((context.unplaced.len(), context.unplaced_bytes), (0, 0));
+        // As much as there was once is taken at once; so is what is made for use at once.
+        let third = context.create_buffer(LARGE, false, false).expect("memory");
+        assert_eq!(context.memory.block_bytes(), 2 * LARGE);
+        context.destroy_buffer(third).expect("it was live");
+        let fourth = create(&mut context, LARGE);
+        assert!(context.unplaced.is_empty());
+        for handle in [second, fourth] {
+            context.destroy_buffer(handle).expect("it was live");
+        }
+        assert_eq!(context.live_bytes, 0);
+        context.close();
+    }
+
+    #[test]
+    fn without_plenty_the_call_that_creates_meets_the_shortage() {
+        let mut context = context();
+        context.memory.pretend(0, LARGE / 2);
+        let failed = context.create_buffer_later(LARGE, false, false).err();
+        assert!(matches!(failed, Some(Error::OutOfMemory { .. })));
+        assert!(context.buffers.is_empty() && context.unplaced.is_empty());
+        context.close();
+    }
+
+    #[test]
+    fn what_found_no_place_asks_again() {
+        let mut context = context();
+        context.memory.pretend(PLENTY, u64::MAX);
+        let [small, large] = [LARGE, 2 * LARGE].map(|bytes| create(&mut context, bytes));
+        // Somebody else has taken the memory since.
+        context.memory.pretend(0, LARGE);
+        let failed = context.place().err();
+        let Some(Error::OutOfMemory { bytes, .. }) = failed else {
+            panic!("{failed:?}");
+        };
+        assert_eq!((bytes, context.unplaced_bytes), (2 * LARGE, 2 * LARGE));
+        assert_ne!(place_of(&context, small).0, ash::vk::Buffer::null());
+        assert_eq!(place_of(&context, large).0, ash::vk::Buffer::null());
+        // What is created for use at once is not there if it has no place.
+        context.memory.pretend(PLENTY, LARGE);
+        let live = context.buffers.len();
+        let third = context.create_buffer_later(2 * LARGE, false, false);
+        let third = third.expect("a buffer");
+        context.memory.pretend(0, LARGE);
+        assert!(context.create_buffer(64, false, false).is_err());
+        assert_eq!(context.buffers.len(), live + 1);
+        context.memory.pretend(PLENTY, u64::MAX);
+        context.place().expect("memory");
+        assert!(context.unplaced.is_empty() && context.unplaced_bytes == 0);
+        for handle in [small, large, third] {
+            assert_ne!(place_of(&context, handle).0, ash::vk::Buffer::null());
+            context.destroy_buffer(handle).expect("it was live");
+        }
+        context.close();
     }
 }
