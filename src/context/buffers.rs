@@ -74,6 +74,7 @@ impl Context {
         if waits {
             self.unplaced.push_back(handle);
             self.unplaced_bytes += capacity;
+            self.look_at_memory();
         }
         self.timing.end(start);
         Ok(handle)
@@ -94,12 +95,14 @@ impl Context {
         while let Some(&handle) = self.unplaced.front() {
             let bytes = self.buffers.get(handle).map_or(0, |buffer| buffer.bytes);
             let capacity = self.placed_capacity(bytes);
-            let resource = match self.find(capacity, Kind::Device)? {
-                Some(resource) => resource,
-                None => self.allocate(capacity, Kind::Device)?,
-            };
-            self.unplaced.pop_front();
+            // What is allocated is not looked at twice.
             self.unplaced_bytes -= capacity;
+            let resource = match self.find(capacity, Kind::Device).transpose() {
+                Some(found) => found,
+                None => self.allocate(capacity, Kind::Device),
+            };
+            let resource = resource.inspect_err(|_| self.unplaced_bytes += capacity)?;
+            self.unplaced.pop_front();
             let slot = self.buffers.slot(handle);
             match slot.and_then(|slot| self.buffers.at_mut(slot)) {
                 Some(buffer) => buffer.settle_in(resource, self.staged_only),

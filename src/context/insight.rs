@@ -213,7 +213,8 @@ impl Context {
         Ok(())
     }
 
-    /// Use of the largest device-local heap: the driver's account, or else this program's own.
+    /// Use of the largest device-local heap, by the driver's account or else this program's own, and what buffers
+    /// that wait for their places are about to take.
     pub fn memory_use(&self) -> Use {
         let heaps = &self.device.snapshot.memory_heaps;
         let largest = heaps
@@ -224,15 +225,13 @@ impl Context {
         let Some((index, heap)) = largest else {
             return Use { used: 0, budget: 0 };
         };
-        match self.device.budget() {
-            Some(budget) => Use {
-                used: budget[index].0,
-                budget: budget[index].1,
-            },
-            None => Use {
-                used: self.memory.block_bytes(),
-                budget: heap.size,
-            },
+        let (used, budget) = match self.device.budget() {
+            Some(budget) => budget[index],
+            None => (self.memory.block_bytes(), heap.size),
+        };
+        Use {
+            used: used + self.unplaced_bytes,
+            budget,
         }
     }
 
