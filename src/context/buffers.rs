@@ -23,6 +23,10 @@ const MOST_UNSUBMITTED: usize = 1024;
 /// uses and destroys faster than the device works would otherwise take all there is.
 const RUN_AHEAD: u64 = 1 << 30;
 
+/// Buffers that wait for their places at most: beyond it the oldest gets one, so that its memory comes while
+/// more are created.
+const MOST_UNPLACED: usize = 32;
+
 impl Context {
     /// The device's limit, if `bytes` is within it.
     pub(super) fn check_size(&self, argument: &str, bytes: u64) -> Result<u64> {
@@ -65,6 +69,9 @@ impl Context {
         let resource = match self.find(capacity, kind)? {
             Some(resource) => resource,
             None if self.memory.may_wait(capacity, kind, self.unplaced_bytes) => {
+                if self.unplaced.len() == MOST_UNPLACED {
+                    self.place_oldest()?;
+                }
                 Arc::clone(&self.nowhere)
             }
             None => self.allocate(capacity, kind)?,
@@ -92,24 +99,33 @@ impl Context {
 
     fn place_unplaced(&mut self) -> Result<()> {
         let start = self.timing.start(Phase::CreateBuffer);
-        while let Some(&handle) = self.unplaced.front() {
-            let bytes = self.buffers.get(handle).map_or(0, |buffer| buffer.bytes);
-            let capacity = self.placed_capacity(bytes);
-            // What is allocated is not looked at twice.
-            self.unplaced_bytes -= capacity;
-            let resource = match self.find(capacity, Kind::Device).transpose() {
-                Some(found) => found,
-                None => self.allocate(capacity, Kind::Device),
-            };
-            let resource = resource.inspect_err(|_| self.unplaced_bytes += capacity)?;
-            self.unplaced.pop_front();
-            let slot = self.buffers.slot(handle);
-            match slot.and_then(|slot| self.buffers.at_mut(slot)) {
-                Some(buffer) => buffer.settle_in(resource, self.staged_only),
-                None => self.recycle(resource),
-            }
+        while !self.unplaced.is_empty() {
+            self.place_oldest()?;
         }
         self.timing.end(start);
+        Ok(())
+    }
+
+    /// Gives the buffer its place that has waited for the longest.
+    fn place_oldest(&mut self) -> Result<()> {
+        let Some(&handle) = self.unplaced.front() else {
+            return Ok(());
+        };
+        let bytes = self.buffers.get(handle).map_or(0, |buffer| buffer.bytes);
+        let capacity = self.placed_capacity(bytes);
+        // What is allocated is not looked at twice.
+        self.unplaced_bytes -= capacity;
+        let resource = match self.find(capacity, Kind::Device).transpose() {
+            Some(found) => found,
+            None => self.allocate(capacity, Kind::Device),
+        };
+        let resource = resource.inspect_err(|_| self.unplaced_bytes += capacity)?;
+        self.unplaced.pop_front();
+        let slot = self.buffers.slot(handle);
+        match slot.and_then(|slot| self.buffers.at_mut(slot)) {
+            Some(buffer) => buffer.settle_in(resource, self.staged_only),
+            None => self.recycle(resource),
+        }
         Ok(())
     }
 
@@ -421,6 +437,26 @@ mod tests {
             context.destroy_buffer(handle).expect("it was live");
         }
         assert_eq!(context.live_bytes, 0);
+        context.close();
+    }
+
+    #[test]
+    fn of_many_the_oldest_get_their_places() {
+        let mut context = context();
+        context.memory.pretend(PLENTY, u64::MAX);
+        let handles: Vec<i32> = (0..MOST_UNPLACED + 2)
+            .map(|_| create(&mut context, LARGE))
+            .collect();
+        let waits = |&handle: &i32| place_of(&context, handle).0 == ash::vk::Buffer::null();
+        assert!(!handles[..2].iter().any(waits) && handles[2..].iter().all(waits));
+        let waiting = MOST_UNPLACED as u64 * LARGE;
+        assert_eq!(context.unplaced_bytes, waiting);
+        assert_eq!(context.memory.block_bytes(), 2 * LARGE);
+        assert!(context.memory_use().used >= waiting);
+        for handle in handles {
+            context.destroy_buffer(handle).expect("it was live");
+        }
+        assert_eq!(context.unplaced_bytes, 0);
         context.close();
     }
 
