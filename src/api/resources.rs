@@ -44,10 +44,10 @@ pub fn create_buffer(
         } else {
             (options.flag_or("temporary", false)?, false)
         };
-        state::with_any_place(|context| match exportable {
-            true => context.create_exportable(bytes),
-            false => context.create_buffer_later(bytes, visible, temporary),
-        })
+        if exportable {
+            return state::with(|context| context.create_exportable(bytes));
+        }
+        state::with_any_place(|context| context.create_buffer_later(bytes, visible, temporary))
     })
 }
 

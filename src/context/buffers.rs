@@ -74,7 +74,11 @@ impl Context {
                 }
                 Arc::clone(&self.nowhere)
             }
-            None => self.allocate(capacity, kind)?,
+            None => {
+                // It may not take what those were promised.
+                self.place_all()?;
+                self.allocate(capacity, kind)?
+            }
         };
         let waits = Arc::ptr_eq(&resource, &self.nowhere);
         let handle = self.adopt(resource, bytes, temporary)?;
@@ -93,16 +97,23 @@ impl Context {
         // A lost device has none to give, and what would use them fails.
         match self.unplaced.is_empty() || self.device.lost() {
             true => Ok(()),
-            false => self.place_unplaced(),
+            false => self.place_in_time(),
         }
     }
 
-    fn place_unplaced(&mut self) -> Result<()> {
+    /// [`Self::place_all`], as part of the time that creating takes.
+    #[cold]
+    fn place_in_time(&mut self) -> Result<()> {
         let start = self.timing.start(Phase::CreateBuffer);
+        self.place_all()?;
+        self.timing.end(start);
+        Ok(())
+    }
+
+    fn place_all(&mut self) -> Result<()> {
         while !self.unplaced.is_empty() {
             self.place_oldest()?;
         }
-        self.timing.end(start);
         Ok(())
     }
 
@@ -467,6 +478,28 @@ mod tests {
         let failed = context.create_buffer_later(LARGE, false, false).err();
         assert!(matches!(failed, Some(Error::OutOfMemory { .. })));
         assert!(context.buffers.is_empty() && context.unplaced.is_empty());
+        context.close();
+    }
+
+    #[test]
+    fn what_is_made_at_once_does_not_take_what_was_promised() {
+        let mut context = context();
+        context.memory.pretend(PLENTY, u64::MAX);
+        let first = create(&mut context, LARGE);
+        context.memory.pretend(0, u64::MAX);
+        let second = create(&mut context, LARGE / 2);
+        for handle in [first, second] {
+            assert_ne!(place_of(&context, handle).0, ash::vk::Buffer::null());
+        }
+        context.memory.pretend(PLENTY, u64::MAX);
+        let third = create(&mut context, 2 * LARGE);
+        context.memory.pretend(0, LARGE);
+        let failed = context.create_buffer_later(LARGE, false, false).err();
+        assert!(matches!(failed, Some(Error::OutOfMemory { .. })));
+        assert_eq!(context.buffers.len(), 3);
+        for handle in [first, second, third] {
+            context.destroy_buffer(handle).expect("it was live");
+        }
         context.close();
     }
 
