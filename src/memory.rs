@@ -89,13 +89,11 @@ impl Resource {
             raw: part.raw,
             offset: part.offset,
             capacity,
-            kind: Kind::Device,
             mapped: part.mapped,
             cached: part.cached,
-            allocation: Allocation::default(),
             alone: part.whole,
             part: Some(part),
-            shared: None,
+            ..Self::nowhere()
         }
     }
 
@@ -119,15 +117,11 @@ impl Resource {
     pub(crate) fn shared(raw: vk::Buffer, capacity: u64, block: Block) -> Self {
         Self {
             raw,
-            offset: 0,
             capacity,
             kind: Kind::Shared,
-            mapped: None,
-            cached: false,
-            allocation: Allocation::default(),
             alone: true,
-            part: None,
             shared: Some(block),
+            ..Self::nowhere()
         }
     }
 }
