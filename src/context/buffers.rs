@@ -28,10 +28,15 @@ const RUN_AHEAD: u64 = 1 << 30;
 const MOST_UNPLACED: usize = 32;
 
 impl Context {
-    /// The device's limit, if `bytes` is within it.
-    pub(super) fn check_size(&self, argument: &str, bytes: u64) -> Result<u64> {
+    /// Bytes of the largest buffer.
+    fn largest(&self) -> u64 {
         let snapshot = &self.device.snapshot;
-        let limit = snapshot.max_buffer_size.min(snapshot.max_allocation_size);
+        snapshot.max_buffer_size.min(snapshot.max_allocation_size)
+    }
+
+    /// Whether a buffer may have `bytes` bytes.
+    pub(super) fn check_size(&self, argument: &str, bytes: u64) -> Result<()> {
+        let limit = self.largest();
         if bytes == 0 || bytes > limit {
             return Err(Error::range(
                 argument,
@@ -39,7 +44,7 @@ impl Context {
                 bytes,
             ));
         }
-        Ok(limit)
+        Ok(())
     }
 
     /// A storage buffer of `bytes` bytes; `visible` if the host should be able to write it in place.
@@ -142,9 +147,7 @@ impl Context {
 
     /// Bytes that a buffer of `bytes` bytes takes.
     fn placed_capacity(&self, bytes: u64) -> u64 {
-        let snapshot = &self.device.snapshot;
-        let limit = snapshot.max_buffer_size.min(snapshot.max_allocation_size);
-        memory::capacity(bytes).min(limit)
+        memory::capacity(bytes).min(self.largest())
     }
 
     /// A handle for a resource that nobody else uses.
