@@ -185,7 +185,10 @@ impl Foresight {
     }
 
     fn locate(&self, guess: &Guess, at: u64) -> Option<Coming> {
-        let wrote = at.checked_sub(guess.age.wrapping_add(guess.growth))?;
+        // Writes count from 1: number 0 is no write.
+        let wrote = at
+            .checked_sub(guess.age.wrapping_add(guess.growth))
+            .filter(|&wrote| wrote > 0)?;
         if self.writes - wrote >= LOG as u64 {
             return None;
         }
@@ -265,6 +268,23 @@ mod tests {
             }
             seen
         }
+    }
+
+    #[test]
+    fn a_read_is_never_guessed_before_the_first_write() {
+        let mut foresight = Foresight::default();
+        for second in [None, Some(10), Some(5), None] {
+            for slot in 0..10 {
+                foresight.wrote(slot);
+            }
+            foresight.read(foresight.writes(), 0, None);
+            if let Some(wrote) = second {
+                foresight.read(wrote, 0, None);
+            }
+        }
+        // Written 10 before the burst, then 25: now it would be 40, of 40 writes.
+        assert_eq!((foresight.reads(), foresight.expected()), (1, 2));
+        assert_eq!(foresight.coming(1), None);
     }
 
     #[test]

@@ -75,7 +75,7 @@ pub fn upload_buffer(env: &Env, handle: Arg, data: Arg) -> napi::Result<()> {
         let mut few = [0; 4 * FEW];
         // SAFETY: used before control returns to JS.
         let data = unsafe { data.upload("data", &mut few)?.slice() };
-        state::with(|context| context.upload(handle, data, 0, false))?;
+        state::with_placed(handle, |context| context.upload(handle, data, 0, false))?;
         state::batch_touched();
         Ok(())
     })
@@ -96,7 +96,8 @@ pub fn upload_async(env: &Env, handle: Arg, data: Arg, byte_offset: Arg) -> napi
         // SAFETY: used before control returns to JS.
         let data = unsafe { data.upload("data", &mut few)?.slice() };
         let offset = byte_offset.size_or("byteOffset", 0)?;
-        let value = state::with(|context| context.upload(handle, data, offset, true))?;
+        let value =
+            state::with_placed(handle, |context| context.upload(handle, data, offset, true))?;
         state::batch_touched();
         Ok(value as f64)
     })
@@ -113,7 +114,7 @@ pub fn fill_buffer(env: &Env, handle: Arg, bytes: Arg, pattern: Arg) -> napi::Re
         let handle = handle.handle("handle", "buffer")?;
         let bytes = bytes.size("bytes")?;
         let pattern = pattern.u32("pattern")?;
-        state::with(|context| context.fill(handle, bytes, pattern))?;
+        state::with_placed(handle, |context| context.fill(handle, bytes, pattern))?;
         state::batch_touched();
         Ok(())
     })

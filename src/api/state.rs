@@ -49,6 +49,15 @@ pub fn with<T>(body: impl FnOnce(&mut Context) -> Result<T>) -> Result<T> {
     })
 }
 
+/// Runs `body` on the device, for calls that look where this buffer lies and no other. It need not be one.
+#[inline]
+pub fn with_placed<T>(handle: i32, body: impl FnOnce(&mut Context) -> Result<T>) -> Result<T> {
+    with_any_place(|context| {
+        context.place_with(handle)?;
+        body(context)
+    })
+}
+
 /// Runs `body` on the device, for calls that do not look where buffers lie.
 #[inline]
 pub fn with_any_place<T>(body: impl FnOnce(&mut Context) -> Result<T>) -> Result<T> {

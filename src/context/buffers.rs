@@ -106,6 +106,14 @@ impl Context {
         }
     }
 
+    /// [`Self::place`], if this buffer is one of those without.
+    #[inline]
+    pub fn place_with(&mut self, handle: i32) -> Result<()> {
+        let waits = !self.unplaced.is_empty()
+            && (self.buffers.get(handle)).is_some_and(|b| Arc::ptr_eq(&b.resource, &self.nowhere));
+        if waits { self.place() } else { Ok(()) }
+    }
+
     /// [`Self::place_all`], as part of the time that creating takes.
     #[cold]
     fn place_in_time(&mut self) -> Result<()> {
@@ -451,6 +459,24 @@ mod tests {
             context.destroy_buffer(handle).expect("it was live");
         }
         assert_eq!(context.live_bytes, 0);
+        context.close();
+    }
+
+    #[test]
+    fn what_names_one_buffer_leaves_the_others_waiting() {
+        let mut context = context();
+        let small = context.create_buffer(64, false, false).expect("memory");
+        context.memory.pretend(PLENTY, u64::MAX);
+        let large = create(&mut context, LARGE);
+        for handle in [small, large + 1, -1] {
+            context.place_with(handle).expect("nothing to do");
+            assert_eq!(context.unplaced_bytes, LARGE);
+        }
+        context.place_with(large).expect("memory");
+        assert!(context.unplaced.is_empty());
+        for handle in [small, large] {
+            context.destroy_buffer(handle).expect("it was live");
+        }
         context.close();
     }
 
