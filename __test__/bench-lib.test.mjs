@@ -5,6 +5,7 @@ import { makeText } from '../benches/lib/text.mjs';
 import { timedAddon, timesSince } from '../benches/lib/timed.mjs';
 import { barChart, figures, htmlReport, lineChart, paragraph, table, ticks } from '../benches/lib/report.mjs';
 import { trainingReport } from '../benches/gpt/report.mjs';
+import { driverText } from '../benches/lib/addon.mjs';
 import { parseSteps } from '../benches/lib/existing-trainer.mjs';
 import { extremes, format, mean, median, quantile, spread, textTable } from '../benches/lib/stats.mjs';
 
@@ -19,14 +20,18 @@ const OPTIONS = /** @type {const} */ ({
 test('parseOptions converts by the table and fills in defaults', () => {
   assert.deepEqual(parseOptions(OPTIONS, ['--file', 'x']), { file: 'x', steps: 5, rate: undefined, kind: 'a', json: false });
   assert.deepEqual(parseOptions(OPTIONS, ['--file=x', '--steps', '7', '--rate=-0.5e1', '--kind', 'b', '--json']), {
-    file: 'x', steps: 7, rate: -5, kind: 'b', json: true,
+    file: 'x',
+    steps: 7,
+    rate: -5,
+    kind: 'b',
+    json: true,
   });
 });
 
 test('parseOptions names the option that does not fit', () => {
   for (const [args, message] of /** @type {[string[], RegExp][]} */ ([
     [[], /--file FILE is required/],
-    [['--file', 'x', '--steps', '0'], /--steps 0: must be at least 1/],
+    [['--file', 'x', '--steps', '0'], /--steps 0: must be an integer of at least 1/],
     [['--file', 'x', '--steps', '1.5'], /--steps 1\.5: must be an integer/],
     [['--file', 'x', '--steps', ''], /--steps : must be an integer/],
     [['--file', 'x', '--rate', 'fast'], /--rate fast: must be a number/],
@@ -35,7 +40,11 @@ test('parseOptions names the option that does not fit', () => {
     [['--file', 'x', 'stray'], /stray/],
     [['--json=yes', '--file', 'x'], /json/],
   ])) {
-    assert.throws(() => parseOptions(OPTIONS, args), (error) => error instanceof UsageError && message.test(error.message), String(args));
+    assert.throws(
+      () => parseOptions(OPTIONS, args),
+      (error) => error instanceof UsageError && message.test(error.message),
+      String(args),
+    );
   }
 });
 
@@ -73,7 +82,16 @@ test('figures have three significant digits', () => {
 });
 
 test('text tables line up', () => {
-  assert.equal(textTable(['call', 'µs'], [['a', '10'], ['longer', '1']]), 'call    µs\n------  --\na       10\nlonger   1');
+  assert.equal(
+    textTable(
+      ['call', 'µs'],
+      [
+        ['a', '10'],
+        ['longer', '1'],
+      ],
+    ),
+    'call    µs\n------  --\na       10\nlonger   1',
+  );
 });
 
 test('ticks are round and inside the range', () => {
@@ -96,17 +114,44 @@ function wellFormed(html) {
 test('a report is one well-formed page that loads nothing', () => {
   const evil = '<script>alert("x")</script>&\'';
   const page = htmlReport({
-    title: evil, subtitle: evil,
-    sections: [{
-      title: evil,
-      html: [
-        paragraph(evil), figures([{ value: evil, label: evil }]), table([evil, 'n'], [[evil, 3]]),
-        barChart({ title: evil, series: ['a', evil], groups: [{ label: evil, values: [1, undefined] }, { label: 'b', values: [0, 2.5] }] }),
-        lineChart({ title: evil, xLabel: evil, series: [{ name: evil, points: [[1, 2], [2, NaN], [3, 4], [4, 3]] }, { name: 'b', points: [] }] }),
-        lineChart({ title: 'flat', xLabel: 'x', series: [{ name: 'one', points: [[1, 1]] }] }),
-        lineChart({ title: 'none', xLabel: 'x', series: [{ name: 'one', points: [[1, NaN]] }] }),
-      ],
-    }],
+    title: evil,
+    subtitle: evil,
+    sections: [
+      {
+        title: evil,
+        html: [
+          paragraph(evil),
+          figures([{ value: evil, label: evil }]),
+          table([evil, 'n'], [[evil, 3]]),
+          barChart({
+            title: evil,
+            series: ['a', evil],
+            groups: [
+              { label: evil, values: [1, undefined] },
+              { label: 'b', values: [0, 2.5] },
+            ],
+          }),
+          lineChart({
+            title: evil,
+            xLabel: evil,
+            series: [
+              {
+                name: evil,
+                points: [
+                  [1, 2],
+                  [2, NaN],
+                  [3, 4],
+                  [4, 3],
+                ],
+              },
+              { name: 'b', points: [] },
+            ],
+          }),
+          lineChart({ title: 'flat', xLabel: 'x', series: [{ name: 'one', points: [[1, 1]] }] }),
+          lineChart({ title: 'none', xLabel: 'x', series: [{ name: 'one', points: [[1, NaN]] }] }),
+        ],
+      },
+    ],
   });
   assert.ok(!page.includes('<script'));
   assert.ok(!/(?:src|href)=|url\(|@import|https?:/.test(page));
@@ -115,24 +160,81 @@ test('a report is one well-formed page that loads nothing', () => {
 });
 
 test('a line with a gap starts anew after it; bars are as long as their values', () => {
-  const line = lineChart({ title: 't', xLabel: 'x', series: [{ name: 'a', points: [[0, 0], [1, NaN], [2, 1], [3, 2]] }] });
+  const line = lineChart({
+    title: 't',
+    xLabel: 'x',
+    series: [
+      {
+        name: 'a',
+        points: [
+          [0, 0],
+          [1, NaN],
+          [2, 1],
+          [3, 2],
+        ],
+      },
+    ],
+  });
   assert.equal(line.match(/ d="([^"]*)"/)?.[1].replace(/[\d. ]+/g, ''), 'MML');
-  const bars = barChart({ title: 't', series: ['a'], groups: [{ label: 'x', values: [10] }, { label: 'y', values: [5] }] });
+  const bars = barChart({
+    title: 't',
+    series: ['a'],
+    groups: [
+      { label: 'x', values: [10] },
+      { label: 'y', values: [5] },
+    ],
+  });
   const widths = [...bars.matchAll(/ width="([\d.]+)"/g)].map((match) => Number(match[1]));
   assert.equal(widths[0], widths[1] * 2);
 });
 
 test('the page of a training run is well-formed', () => {
   const page = trainingReport({
-    device: 'a <device>', config: { layers: 2, precision: 'f32', seed: 1 }, parameters: 144000, mode: 'plain', dispatchesPerStep: 90,
-    data: 'a novel', tokens: 123456, unigramEntropy: 3.1, firstStep: 0, losses: [5.5, 5.2, NaN, 4.9], finalLoss: 4.9,
-    tokensPerSecond: { median: 3900, low: 3800, high: 4000, perStep: [3800, 4000] }, hostMillisecondsPerStep: 0.4,
-    flopsPerToken: 1e6, matrixRate: 1e12, matrixShare: 0.0039, memoryBytes: 2 ** 26, seconds: 12, sample: 'Call me <b>',
-    driver: 7, kernelTimes: [{ role: 'head, forward (matmul)', count: 3, microseconds: 1500, flops: 3e9 }, { role: 'glu', count: 1, microseconds: 20, flops: 0 }],
+    device: 'a <device>',
+    config: { layers: 2, precision: 'f32', seed: 1 },
+    parameters: 144000,
+    mode: 'plain',
+    dispatchesPerStep: 90,
+    data: 'a novel',
+    tokens: 123456,
+    unigramEntropy: 3.1,
+    firstStep: 0,
+    losses: [5.5, 5.2, NaN, 4.9],
+    finalLoss: 4.9,
+    tokensPerSecond: { median: 3900, low: 3800, high: 4000, perStep: [3800, 4000] },
+    hostMillisecondsPerStep: 0.4,
+    flopsPerToken: 1e6,
+    matrixRate: 1e12,
+    matrixShare: 0.0039,
+    memoryBytes: 2 ** 26,
+    seconds: 12,
+    sample: 'Call me <b>',
+    driver: driverText({ driverName: 'llvmpipe', driverInfo: 'Mesa 22.3.6 (LLVM 15.0.6)', driverVersion: 1 }),
+    kernelTimes: [
+      { role: 'head, forward (matmul)', count: 3, microseconds: 1500, flops: 3e9 },
+      { role: 'glu', count: 1, microseconds: 20, flops: 0 },
+    ],
   });
   wellFormed(page.replace('<!doctype html>', ''));
-  for (const part of ['4.9000', '3,900', '0.4 %', '64.0 MiB', '0:12', '2,000</td>', 'a &#60;device&#62;', 'Call me &#60;b&#62;']) assert.ok(page.includes(part), part);
+  for (const part of [
+    '4.9000',
+    '3,900',
+    '0.4 %',
+    '64.0 MiB',
+    '0:12',
+    '2,000</td>',
+    'a &#60;device&#62;',
+    'Call me &#60;b&#62;',
+    'llvmpipe, Mesa 22.3.6',
+  ])
+    assert.ok(page.includes(part), part);
   assert.ok(!page.includes('NaN'));
+});
+
+test('a driver is named in words, by its number only where the addon says no more', () => {
+  assert.equal(driverText({ driverName: 'NVIDIA', driverInfo: '580.95.05', driverVersion: 2434646144 }), 'NVIDIA, 580.95.05');
+  assert.equal(driverText({ driverName: 'NVIDIA', driverInfo: '', driverVersion: 5 }), 'NVIDIA');
+  assert.equal(driverText({ driverVersion: 5 }), 'version 5');
 });
 
 test('parseSteps reads what an existing trainer prints', () => {
@@ -142,7 +244,10 @@ test('parseSteps reads what an existing trainer prints', () => {
     '  [warn] grad_norm=NaN at step 2 — skipping optimizer update',
     'step 2/1000 | loss=NaN val_loss=4.2 | lr=3.27e-5 | grad_norm=n/a | 501ms/it | 511 tok/s',
   ].join('\n');
-  assert.deepEqual(parseSteps(output), [{ step: 1, loss: 4.1751, ms: 645, toks: 397 }, { step: 2, loss: NaN, ms: 501, toks: 511 }]);
+  assert.deepEqual(parseSteps(output), [
+    { step: 1, loss: 4.1751, ms: 645, toks: 397 },
+    { step: 2, loss: NaN, ms: 501, toks: 511 },
+  ]);
 });
 
 test('a made-up text is the same for a seed, long enough, and has words', () => {
@@ -155,11 +260,18 @@ test('a made-up text is the same for a seed, long enough, and has words', () => 
 });
 
 test('timedAddon counts calls, bytes and dispatches, and passes results and errors on', () => {
-  const addon = Object.defineProperties({ limit: 3 }, {
-    createBuffer: { value: (/** @type {number} */ bytes) => bytes + 1 },
-    batchExecuteAll: { value: () => 7 },
-    readBuffer: { value: () => { throw new TypeError('gone'); } },
-  });
+  const addon = Object.defineProperties(
+    { limit: 3 },
+    {
+      createBuffer: { value: (/** @type {number} */ bytes) => bytes + 1 },
+      batchExecuteAll: { value: () => 7 },
+      readBuffer: {
+        value: () => {
+          throw new TypeError('gone');
+        },
+      },
+    },
+  );
   const { addon: timed, times } = timedAddon(/** @type {any} */ (addon));
   assert.equal(timed.limit, 3);
   assert.equal(timed.createBuffer(64), 65);

@@ -1,7 +1,9 @@
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { appendFile, copyFile, mkdir, mkdtemp, readFile, readdir, readlink, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -21,7 +23,10 @@ test('the microbenchmarks of the calls run, check their results and compare', as
   const { results, baseline, ratios } = JSON.parse(stdout);
   const names = Object.keys(results);
   for (const call of ['createBuffer', 'destroyBuffer', 'uploadBuffer', 'readBuffer', 'batchExecuteAll', 'batchDispatch', 'waitTimeline']) {
-    assert.ok(names.some((name) => name.startsWith(call)), call);
+    assert.ok(
+      names.some((name) => name.startsWith(call)),
+      call,
+    );
   }
   for (const name of names) {
     assert.ok(results[name].us > 0 && baseline.results[name].us > 0, name);
@@ -36,7 +41,21 @@ test('the speed bench trains our GPT on two addons, compares losses, and writes 
   const folder = await scratch('helios-bench-');
   try {
     const [json, report] = [join(folder, 'a.json'), join(folder, 'a.html')];
-    const args = ['--preset', 'tiny', '--layers', '1', '--quick', '--addon', addon, '--baseline', addon, '--json', json, '--report', report];
+    const args = [
+      '--preset',
+      'tiny',
+      '--layers',
+      '1',
+      '--quick',
+      '--addon',
+      addon,
+      '--baseline',
+      addon,
+      '--json',
+      json,
+      '--report',
+      report,
+    ];
     const { stdout } = await bench('toks.mjs', ...args);
     assert.match(stdout, /losses agree/);
     const result = JSON.parse(await readFile(json, 'utf8'));
@@ -44,7 +63,10 @@ test('the speed bench trains our GPT on two addons, compares losses, and writes 
     assert.ok(result.ratio.median > 0);
     for (const side of result.sides) {
       assert.equal(side.losses.length, 3);
-      assert.ok(side.losses.every((/** @type {number} */ loss) => loss > 4 && loss < 7), `${side.losses}`);
+      assert.ok(
+        side.losses.every((/** @type {number} */ loss) => loss > 4 && loss < 7),
+        `${side.losses}`,
+      );
       assert.ok(side.lossesEqual && side.toks.median > 0 && side.calls.batchExecuteAll.usPerDispatch > 0);
     }
     const page = await readFile(report, 'utf8');
@@ -69,12 +91,27 @@ test('the speed bench runs the same kernels on an addon whose pipelines take no 
   try {
     const [foreign, json] = [join(folder, 'foreign.cjs'), join(folder, 'a.json')];
     await writeFile(foreign, FOREIGN_ADDON);
-    const { stdout } = await bench('toks.mjs', '--preset', 'tiny', '--layers', '1', '--quick', '--addon', addon, '--baseline', foreign, '--json', json);
+    const { stdout } = await bench(
+      'toks.mjs',
+      '--preset',
+      'tiny',
+      '--layers',
+      '1',
+      '--quick',
+      '--addon',
+      addon,
+      '--baseline',
+      foreign,
+      '--json',
+      json,
+    );
     assert.match(stdout, /losses agree/);
     assert.match(stdout, /kernels without full subgroups/);
     const { sides, calls } = JSON.parse(await readFile(json, 'utf8'));
     // What the other lacks stands there for this one alone.
-    const [launch, create] = ['graphLaunch of 8192', 'createBuffer 64 KiB'].map((call) => calls.find((/** @type {any} */ { name }) => name === call).us);
+    const [launch, create] = ['graphLaunch of 8192', 'createBuffer 64 KiB'].map(
+      (call) => calls.find((/** @type {any} */ { name }) => name === call).us,
+    );
     assert.ok(launch.length === 2 && launch[0] > 0 && launch[1] === null, `${launch}`);
     assert.ok(create[0] > 0 && create[1] > 0, `${create}`);
     assert.doesNotMatch(stdout, /NaN|undefined/);
@@ -84,20 +121,25 @@ test('the speed bench runs the same kernels on an addon whose pipelines take no 
   }
 });
 
-/** A stand-in for a trainer: prints as one does, from real calls of the addon that it is told to load. */
+/**
+ * A stand-in for a trainer: prints as one does, from real calls of the addon that it finds: where it is told to look, as
+ * the later ones do, at its own place, as the earlier ones do, or in a file of its own.
+ */
 const FAKE_TRAINER = `
 import { createRequire } from 'node:module';
 import { existsSync, readFileSync } from 'node:fs';
 const option = (name) => process.argv.find((arg) => arg.startsWith('--' + name + '='))?.slice(name.length + 3);
 if (process.argv[2] !== 'train' || option('layers') !== '3' || option('dim') !== '32' || option('extra') !== 'a') throw new Error('options: ' + process.argv);
 if (existsSync(option('runDir')) || readFileSync(option('data')).length < 1e6) throw new Error('files');
-const vk = createRequire(import.meta.url)(process.env.HELIOS_NATIVE_ADDON);
+const from = option('from') ?? process.env.HELIOS_NATIVE_ADDON;
+const vk = createRequire(import.meta.url)(from === 'place' ? './packages/helios/native/helios_vk.node' : from);
 console.log('gpu: ' + vk.initDevice().deviceName);
 for (let step = 1; ; step++) {
   const buffer = vk.createBuffer(4096, 0);
   vk.uploadBuffer(buffer, new Float32Array(1024).fill(step));
   const loss = 10 / vk.readBuffer(buffer)[7];
   vk.destroyBuffer(buffer);
+  if (option('slow')) await new Promise((done) => setTimeout(done, 600_000));
   console.log(\`step \${step}/1000 | loss=\${loss.toFixed(4)} | lr=1e-3 | grad_norm=1.0 | \${100 + step}ms/it | \${1000 * step} tok/s | 3 gpu_ops\`);
 }
 `;
@@ -106,7 +148,7 @@ test('the speed bench drives a trainer’s own command and stops it after its la
   const folder = await scratch('helios-trainer-');
   try {
     const checkout = join(folder, "a check'out");
-    await mkdir(checkout);
+    await mkdir(join(checkout, 'packages', 'helios'), { recursive: true });
     await writeFile(join(checkout, 'package.json'), JSON.stringify({ scripts: { train: 'node --expose-gc fake.mjs train' } }));
     await writeFile(join(checkout, 'fake.mjs'), FAKE_TRAINER);
     const json = join(folder, 'a.json');
@@ -122,8 +164,144 @@ test('the speed bench drives a trainer’s own command and stops it after its la
     }
     assert.equal(ratio.median, 1);
     assert.equal(lossesAgree, true);
-    await assert.rejects(bench('toks.mjs', '--trainer', checkout, '--addon', addon, '--quick'), /exit code 1 after 0 of 3 steps[^]*options:/);
+    await assert.rejects(
+      bench('toks.mjs', '--trainer', checkout, '--addon', addon, '--quick'),
+      /exit code 1 after 0 of 3 steps[^]*options:/,
+    );
     await assert.rejects(bench('toks.mjs', '--trainer', folder, '--addon', addon), /no package\.json there/);
+    assert.deepEqual(await readdir(join(checkout, 'packages', 'helios')), [], 'nothing is left of the addon that was put there');
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+});
+
+/** @param {string} folder with a checkout of the stand-in, that has an addon of its own, and two different binaries */
+async function checkoutWithAddons(folder) {
+  const native = join(folder, 'packages', 'helios', 'native');
+  await mkdir(native, { recursive: true });
+  await writeFile(join(folder, 'package.json'), JSON.stringify({ scripts: { train: 'node fake.mjs train' } }));
+  await writeFile(join(folder, 'fake.mjs'), FAKE_TRAINER);
+  const place = join(native, 'helios_vk.node');
+  const [other, third] = ['other.node', 'helios_vk_third.node'].map((name) => join(folder, name));
+  const [binary] = mapped(JSON.parse((await run(process.execPath, ['-e', MAPPED, resolve(addon)])).stdout));
+  // Bytes behind its end change nothing in it but its digest.
+  for (const [file, end] of [
+    [place, 'its own'],
+    [other, 'another'],
+    [third, 'a third'],
+  ]) {
+    await copyFile(binary, file);
+    await appendFile(file, end);
+  }
+  const before = await readFile(place);
+  const unchanged = async () => {
+    assert.deepEqual(await readdir(native), ['helios_vk.node']);
+    assert.ok(before.equals(await readFile(place)), 'what lay there lies there again');
+  };
+  /** @type {(...more: string[]) => [string, ...string[]]} */
+  const args = (...more) => ['toks.mjs', '--trainer', folder, '--quick', '--layers', '3', '--width', '32', ...more];
+  return { native, place, other: await realpath(other), third, binary: await realpath(binary), unchanged, args };
+}
+
+/** What a process maps that loads an addon, as that of Node itself says. */
+const MAPPED = 'require(process.argv[1]); console.log(JSON.stringify(process.report.getReport().sharedObjects))';
+/** @param {string[]} files */
+const mapped = (files) => files.filter((file) => file.endsWith('.node'));
+
+test('the speed bench measures what it says, also with a trainer that looks at one place alone', async () => {
+  const folder = await scratch('helios-place-');
+  try {
+    const { place, other, binary, unchanged, args } = await checkoutWithAddons(folder);
+    const json = join(folder, 'a.json');
+    for (const from of ['place', '']) {
+      const way = `--trainer-args=--extra=a${from && ` --from=${from}`}`;
+      const { stdout } = await bench(...args('--addon', addon, '--baseline', other, '--json', json, way));
+      const { sides } = JSON.parse(await readFile(json, 'utf8'));
+      assert.deepEqual(
+        sides.map((/** @type {any} */ side) => side.binaries.map((/** @type {any} */ { path }) => path)),
+        [[binary], [other]],
+      );
+      assert.notEqual(sides[0].binaries[0].sha256, sides[1].binaries[0].sha256);
+      assert.ok(stdout.includes(`baseline: ${other}, SHA-256 ${sides[1].binaries[0].sha256.slice(0, 16)}`), stdout);
+      assert.doesNotMatch(stdout, /the same binary/);
+      await unchanged();
+      // The checkout's own, which is moved away meanwhile.
+      const own = await bench(...args('--addon', place, '--baseline', addon, '--json', json, way));
+      assert.match(own.stdout, /losses agree/);
+      await unchanged();
+    }
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+});
+
+test('the speed bench refuses a trainer that loads something else', async () => {
+  const folder = await scratch('helios-else-');
+  try {
+    const { other, third, unchanged, args } = await checkoutWithAddons(folder);
+    await assert.rejects(bench(...args('--addon', other, `--trainer-args=--extra=a --from=${third}`)), (/** @type {any} */ error) => {
+      assert.match(error.message, /a process was to measure helios-vk, but it has loaded .*helios_vk_third\.node, not .*other\.node/);
+      return true;
+    });
+    await unchanged();
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+});
+
+/**
+ * What `look` finds, as soon as it finds something.
+ * @template T
+ * @param {() => Promise<T | undefined>} look
+ * @returns {Promise<T>}
+ */
+async function until(look) {
+  for (const end = Date.now() + 60_000; Date.now() < end; await new Promise((done) => setTimeout(done, 20))) {
+    const found = await look();
+    if (found !== undefined) return found;
+  }
+  throw new Error('not within a minute');
+}
+
+test('Ctrl-C ends the trainer and puts its addon back, and after a kill the next command does', {
+  skip: process.platform === 'win32',
+}, async () => {
+  const folder = await scratch('helios-signal-');
+  try {
+    const { native, place, other, unchanged, args } = await checkoutWithAddons(folder);
+    const [name, ...options] = args('--addon', other, '--trainer-args=--extra=a --slow=1');
+    for (const [signal, ended] of /** @type {const} */ ([
+      ['SIGINT', [130, null]],
+      ['SIGTERM', [143, null]],
+      ['SIGKILL', [null, 'SIGKILL']],
+    ])) {
+      const file = fileURLToPath(new URL(`../benches/${name}`, import.meta.url));
+      const child = spawn(process.execPath, [file, ...options], { env: environment, stdio: 'ignore' });
+      const exit = once(child, 'exit');
+      const training = async () => {
+        for (const pid of (await readdir('/proc')).filter((entry) => /^\d+$/.test(entry))) {
+          const [line, cwd] = await Promise.all([readFile(`/proc/${pid}/cmdline`, 'utf8'), readlink(`/proc/${pid}/cwd`)]).catch(() => [
+            '',
+            '',
+          ]);
+          if (line.startsWith('node\0fake.mjs') && cwd === (await realpath(folder))) return Number(pid);
+        }
+        return undefined;
+      };
+      /** @type {() => Promise<number | true | undefined>} */
+      const started = process.platform === 'linux' ? training : async () => existsSync(`${place}.borrowed.json`) || undefined;
+      const pid = await until(started);
+      await assert.rejects(bench(...args('--addon', other, '--trainer-args=--extra=a')), new RegExp(`is in use: process ${child.pid}`));
+      child.kill(signal);
+      assert.deepEqual(await exit, ended);
+      if (signal === 'SIGKILL') {
+        assert.ok((await readdir(native)).length > 1, 'it had no time for it');
+        if (typeof pid === 'number') process.kill(pid, 'SIGKILL');
+        await run(process.execPath, [fileURLToPath(new URL('../bin/helios-vk.mjs', import.meta.url)), 'unlink', folder]);
+      }
+      await until(async () => typeof pid !== 'number' || !existsSync(`/proc/${pid}`) || undefined);
+      await unchanged();
+    }
   } finally {
     await rm(folder, { recursive: true, force: true });
   }

@@ -31,6 +31,7 @@ function machine(changes = {}) {
     drivers: true,
     softwareDriver: true,
     layer: true,
+    spirvVal: true,
     debootstrap: true,
     ...changes,
   };
@@ -49,6 +50,7 @@ const BARE = {
   drivers: false,
   softwareDriver: false,
   layer: false,
+  spirvVal: false,
   debootstrap: false,
 };
 
@@ -71,8 +73,7 @@ test('a bare Debian as root is set up without a question, in an order that can w
     .flatMap(({ commands }) => commands)
     .filter((command) => command.includes('install'))
     .flat();
-  for (const name of ['g++', 'ca-certificates', 'libvulkan1', 'mesa-vulkan-drivers'])
-    assert.ok(installed.includes(name), name);
+  for (const name of ['g++', 'ca-certificates', 'libvulkan1', 'mesa-vulkan-drivers']) assert.ok(installed.includes(name), name);
   assert.ok(!installed.includes('vulkan-validationlayers'), 'training needs no validation layer');
   assert.ok(steps.every(({ required }) => required));
 });
@@ -85,10 +86,14 @@ test('package lists are refreshed before packages are installed', () => {
   }
 });
 
-test('the tests also want the validation layer and debootstrap, and do without', () => {
-  const steps = plan(machine({ layer: false, debootstrap: false }), 'test', WANTED);
+test('the tests also want the validation layer and spirv-val, all of them debootstrap too, and do without', () => {
+  const lacking = machine({ layer: false, spirvVal: false, debootstrap: false });
+  assert.deepEqual(plan(lacking, 'train', WANTED), []);
+  const steps = plan(lacking, 'test', WANTED);
   assert.match(advised(steps), /vulkan-validationlayers/);
-  assert.match(advised(steps), /debootstrap/);
+  assert.ok(steps[0].commands[1].includes('spirv-tools'), steps[0].commands[1].join(' '));
+  assert.doesNotMatch(advised(steps), /debootstrap/);
+  assert.match(advised(plan(lacking, 'full', WANTED)), /debootstrap/);
   assert.ok(steps.every(({ required }) => !required));
 });
 
@@ -207,8 +212,7 @@ test("the Debian mirror is the host's own", () => {
   const deb822 =
     'Types: deb\nURIs: http://mirror.example/debian-security\n\nTypes: deb\nURIs: http://mirror.example/debian/\nSuites: bookworm\n';
   assert.equal(debianMirror(deb822, null), 'http://mirror.example/debian');
-  const lines =
-    '# deb http://commented.example/debian stable main\ndeb [arch=amd64] https://list.example/debian bookworm main\n';
+  const lines = '# deb http://commented.example/debian stable main\ndeb [arch=amd64] https://list.example/debian bookworm main\n';
   assert.equal(debianMirror(null, lines), 'https://list.example/debian');
   assert.equal(debianMirror(null, 'deb http://archive.example/ubuntu noble main\n'), null);
   assert.equal(debianMirror(null, null), null);

@@ -1,12 +1,17 @@
 // @ts-nocheck -- wrong arguments are passed on purpose; types/trainer-contract.ts checks the types.
 import { before, test } from 'node:test';
 import assert from 'node:assert/strict';
-import { bits, bufferOf, init, ramp, vk, words } from './lib/addon.mjs';
+import { bits, bufferOf, init, pipelineOf, ramp, vk, words } from './lib/addon.mjs';
 import { INVALID_ARGUMENT, INVALID_HANDLE, sameWords, throws } from './lib/expect.mjs';
+import { packBytes } from './lib/packed.mjs';
+import { increment } from './lib/programs.mjs';
 
 before(init);
 
-const bytesOf = (handle) => { const read = vk.readBuffer(handle); return new Uint8Array(read.buffer, read.byteOffset, read.byteLength); };
+const bytesOf = (handle) => {
+  const read = vk.readBuffer(handle);
+  return new Uint8Array(read.buffer, read.byteOffset, read.byteLength);
+};
 
 test('createBuffer returns opaque integers below 2^31', () => {
   const handles = Array.from({ length: 100 }, () => vk.createBuffer(64));
@@ -36,14 +41,67 @@ test('both kinds of memory hold what is uploaded; hostVisible defaults to 1', ()
 });
 
 test('createBuffer refuses sizes that are none', () => {
-  for (const size of [0, -4, 1.5, NaN, Infinity, -Infinity, 2 ** 53, '64', null, undefined, {}, 64n, Symbol('x')]) {
+  for (const size of [-4, 1.5, NaN, Infinity, -Infinity, 2 ** 53, '64', null, undefined, {}, 64n, Symbol('x')]) {
     const shown = typeof size === 'symbol' || typeof size === 'object' || size === undefined ? [] : [String(size)];
     throws(() => vk.createBuffer(size), INVALID_ARGUMENT, ['createBuffer', 'byteLength', ...(size === 2 ** 53 ? [] : shown)]);
   }
 });
 
+test('a buffer of no bytes is an empty buffer', async () => {
+  for (const hostVisible of [0, 1]) {
+    const live = vk.getAllocatorStats();
+    const [empty, other] = [vk.createBuffer(0, hostVisible), bufferOf(ramp(8))];
+    assert.equal(vk.getAllocatorStats().activeBufferBytes, live.activeBufferBytes + 32);
+    vk.uploadBuffer(empty, new Float32Array(0));
+    assert.ok(vk.uploadAsync(empty, new ArrayBuffer(0)) > 0);
+    vk.fillBuffer(empty, 0, 1);
+    vk.copyBuffer(empty, other, 0);
+    vk.copyBuffer(other, empty);
+    const read = vk.readBuffer(empty);
+    assert.ok(read instanceof Float32Array && read.length === 0);
+    assert.deepEqual(await vk.readAsync(empty), new Float32Array(0));
+    vk.readInto(empty, new Uint8Array(0));
+    throws(() => vk.uploadBuffer(empty, Uint8Array.of(1)), INVALID_ARGUMENT, ['uploadBuffer', 'data', 0]);
+    throws(() => vk.uploadAsync(empty, new Uint8Array(0), 4), INVALID_ARGUMENT, ['uploadAsync', 'byteOffset', 4]);
+    throws(() => vk.fillBuffer(empty, 4, 1), INVALID_ARGUMENT, ['fillBuffer', 'bytes', 4]);
+    throws(() => vk.readInto(empty, new Uint8Array(4)), INVALID_ARGUMENT, ['readInto']);
+    throws(() => vk.copyBuffer(empty, other, 4), INVALID_ARGUMENT, ['copyBuffer', 'byteLength', 4]);
+    throws(() => vk.exportBuffer(empty), INVALID_ARGUMENT, ['exportBuffer', empty]);
+    vk.destroyBuffer(empty);
+    throws(() => vk.readBuffer(empty), INVALID_HANDLE, ['readBuffer', empty]);
+    assert.deepEqual(words(other), ramp(8), 'nothing else was touched');
+    vk.destroyBuffer(other);
+    assert.equal(vk.getAllocatorStats().activeBuffers, live.activeBuffers);
+  }
+});
+
+test('shaders find four bytes of its own in an empty buffer, in every form of dispatch', () => {
+  const [empties, others] = [[0, 1].map((visible) => vk.createBuffer(0, visible)), [bufferOf(ramp(4)), bufferOf(ramp(4))]];
+  const pipeline = pipelineOf(increment);
+  for (const empty of empties) {
+    vk.dispatch(pipeline, [empty], 1, 1, 1, Uint32Array.of(1, 5));
+    vk.dispatch(pipeline, [empty], 0, 1, 1, Uint32Array.of(0, 5));
+    vk.waitTimeline(vk.batchExecuteAll(packBytes([{ pipeline, buffers: [empty], push: Uint32Array.of(1, 5) }]), 1));
+    vk.graphBegin();
+    vk.uploadBuffer(empty, new Uint8Array(0));
+    vk.dispatch(pipeline, [empty], 1, 1, 1, Uint32Array.of(1, 5));
+    const graph = vk.graphEnd();
+    vk.graphLaunch(graph);
+    assert.equal(vk.readBuffer(empty).length, 0);
+    vk.graphDestroy(graph);
+  }
+  for (const other of others) assert.deepEqual(words(other), ramp(4));
+  [...empties, ...others].forEach(vk.destroyBuffer);
+});
+
 test('a buffer larger than all memory is an error that the addon survives', () => {
-  const error = (() => { try { vk.createBuffer(2 ** 46); } catch (caught) { return caught; } })();
+  const error = (() => {
+    try {
+      vk.createBuffer(2 ** 46);
+    } catch (caught) {
+      return caught;
+    }
+  })();
   assert.ok(error instanceof Error);
   assert.ok(['ERR_HELIOS_OUT_OF_MEMORY', INVALID_ARGUMENT].includes(error.code), `${error.code}: ${error.message}`);
   assert.match(error.message, /createBuffer/);
@@ -56,8 +114,18 @@ test('a buffer larger than all memory is an error that the addon survives', () =
 test('uploadBuffer takes every TypedArray, DataView and ArrayBuffer, by bytes', () => {
   const source = new Uint8Array(64).map((_, i) => (i * 37 + 11) & 255);
   const kinds = [
-    Int8Array, Uint8Array, Uint8ClampedArray, Int16Array, Uint16Array, Int32Array, Uint32Array, Float32Array,
-    Float64Array, BigInt64Array, BigUint64Array, ...(globalThis.Float16Array ? [globalThis.Float16Array] : []),
+    Int8Array,
+    Uint8Array,
+    Uint8ClampedArray,
+    Int16Array,
+    Uint16Array,
+    Int32Array,
+    Uint32Array,
+    Float32Array,
+    Float64Array,
+    BigInt64Array,
+    BigUint64Array,
+    ...(globalThis.Float16Array ? [globalThis.Float16Array] : []),
   ];
   for (const kind of kinds) {
     const handle = vk.createBuffer(64);
@@ -67,7 +135,12 @@ test('uploadBuffer takes every TypedArray, DataView and ArrayBuffer, by bytes', 
     // A view into the middle: bytes 16…47.
     vk.uploadBuffer(handle, new kind(source.slice().buffer, 16, 32 / kind.BYTES_PER_ELEMENT));
     assert.deepEqual(bytesOf(handle).subarray(0, 32), source.subarray(16, 48), `${kind.name} with an offset`);
-    assert.ok(bytesOf(handle).subarray(32).every((byte) => byte === 255), 'the rest stays');
+    assert.ok(
+      bytesOf(handle)
+        .subarray(32)
+        .every((byte) => byte === 255),
+      'the rest stays',
+    );
     vk.destroyBuffer(handle);
   }
   const handle = vk.createBuffer(64);
@@ -77,7 +150,11 @@ test('uploadBuffer takes every TypedArray, DataView and ArrayBuffer, by bytes', 
   vk.uploadBuffer(handle, new DataView(source.slice().buffer, 5, 20));
   assert.deepEqual(bytesOf(handle).subarray(0, 20), source.subarray(5, 25), 'DataView with an odd offset');
   vk.uploadBuffer(handle, Buffer.from(source.buffer, 1, 3));
-  assert.deepEqual(bytesOf(handle).subarray(0, 5), Uint8Array.of(...source.subarray(1, 4), ...source.subarray(8, 10)), 'three bytes of a Buffer');
+  assert.deepEqual(
+    bytesOf(handle).subarray(0, 5),
+    Uint8Array.of(...source.subarray(1, 4), ...source.subarray(8, 10)),
+    'three bytes of a Buffer',
+  );
   vk.destroyBuffer(handle);
 });
 
@@ -109,7 +186,12 @@ test('shorter data leaves the rest; empty data changes nothing; longer data is a
 });
 
 test('the source may be changed right after the upload', () => {
-  for (const [length, hostVisible] of [[16, 1], [16, 0], [100_000, 1], [100_000, 0]]) {
+  for (const [length, hostVisible] of [
+    [16, 1],
+    [16, 0],
+    [100_000, 1],
+    [100_000, 0],
+  ]) {
     const handle = vk.createBuffer(length * 4, hostVisible);
     const source = ramp(length);
     vk.uploadBuffer(handle, source);
@@ -127,7 +209,13 @@ test('uploads of very few numbers keep every bit', () => {
     for (let length = 1; length <= 6; length++) {
       for (let first = 0; first < bits.length; first++) {
         const words = Uint32Array.from({ length }, (_, i) => bits[(first + i) % bits.length]);
-        for (const data of [words, new Int32Array(words), new Float32Array(words.buffer), new Float32Array(new Float32Array(words.buffer)), new Uint8Array(words.buffer)]) {
+        for (const data of [
+          words,
+          new Int32Array(words),
+          new Float32Array(words.buffer),
+          new Float32Array(new Float32Array(words.buffer)),
+          new Uint8Array(words.buffer),
+        ]) {
           vk.fillBuffer(handle, 64, 0x01020304);
           const wanted = new Uint32Array(data.buffer.slice(0));
           vk[upload](handle, data);
@@ -194,7 +282,9 @@ test('a detached source has no bytes, and no memory behind it is read', () => {
   vk.destroyBuffer(handle);
 });
 
-test('resizable buffers are taken at their size of the moment', { skip: !('resizable' in ArrayBuffer.prototype) && 'this Node has no resizable buffers' }, () => {
+test('resizable buffers are taken at their size of the moment', {
+  skip: !('resizable' in ArrayBuffer.prototype) && 'this Node has no resizable buffers',
+}, () => {
   const resizable = new ArrayBuffer(16, { maxByteLength: 64 });
   const tracking = new Uint32Array(resizable);
   const fixed = new Uint32Array(resizable, 0, 4);
@@ -270,7 +360,10 @@ test('floats survive the round trip bit for bit, NaN payloads included', () => {
 
 test('a size that is no multiple of 4 reads as whole elements', () => {
   const handle = vk.createBuffer(10);
-  vk.uploadBuffer(handle, Uint8Array.from({ length: 10 }, (_, i) => i));
+  vk.uploadBuffer(
+    handle,
+    Uint8Array.from({ length: 10 }, (_, i) => i),
+  );
   assert.equal(vk.readBuffer(handle).length, 2);
   assert.deepEqual(bytesOf(handle), Uint8Array.of(0, 1, 2, 3, 4, 5, 6, 7));
   throws(() => vk.uploadBuffer(handle, new Uint8Array(11)), INVALID_ARGUMENT, [11, 10]);

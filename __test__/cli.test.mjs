@@ -94,8 +94,7 @@ function pretend(overrides) {
 test('help, version, and wrong command lines', async () => {
   const help = await cli(['--help']);
   assert.equal(help.status, 0);
-  for (const word of ['doctor', 'link CHECKOUT', 'unlink CHECKOUT', '--json'])
-    assert.ok(help.stdout.includes(word), word);
+  for (const word of ['doctor', 'link CHECKOUT', 'unlink CHECKOUT', '--json']) assert.ok(help.stdout.includes(word), word);
   assert.equal((await cli(['--version'])).stdout, `${version}\n`);
   assert.deepEqual((await json(['--version'])).json, { name: 'helios-vk', version });
 
@@ -233,8 +232,7 @@ test('doctor names every driver that a variable gives it, and what is wrong with
   assert.equal(missing.error, 'there is no such file');
   const problems = facts.findings.filter((/** @type {any} */ { check }) => check === 'drivers');
   assert.equal(problems.length, 4);
-  for (const { severity, fix } of problems)
-    assert.deepEqual([severity, fix], ['problem', 'unset VK_DRIVER_FILES VK_ICD_FILENAMES']);
+  for (const { severity, fix } of problems) assert.deepEqual([severity, fix], ['problem', 'unset VK_DRIVER_FILES VK_ICD_FILENAMES']);
   assert.deepEqual([facts.devices, facts.devicesError.crash], [[], false]);
   // The cures are for the drivers; what the loader makes of them is no matter of its own.
   assert.ok(facts.findings.every((/** @type {any} */ { check }) => ['drivers', 'validation'].includes(check)));
@@ -306,11 +304,9 @@ test('doctor survives a library that crashes when it is loaded', { skip: !linux 
 });
 
 test('doctor gives up on a driver that hangs', async () => {
-  const started = performance.now();
   const { status, json: facts } = await json(['doctor', '--timeout', '2'], pretend('listDevices() { for (;;); }'));
   assert.equal(status, 1);
   assert.match(facts.devicesError.message, /did not end within 2 s in listDevices/);
-  assert.ok(performance.now() - started < 30_000);
 });
 
 test('doctor sees a device that computes wrongly', async () => {
@@ -322,11 +318,7 @@ test('doctor sees a device that computes wrongly', async () => {
   const { status, json: facts } = await json(['doctor'], wrong);
   assert.equal(status, 1);
   assert.deepEqual([facts.ok, facts.smoke.ok, facts.smoke.wrong, facts.smoke.first.index], [false, false, 1, 777777]);
-  assert.ok(
-    facts.findings.some(
-      (/** @type {any} */ { check, what }) => check === 'smoke' && /computes wrongly: 1 of/.test(what),
-    ),
-  );
+  assert.ok(facts.findings.some((/** @type {any} */ { check, what }) => check === 'smoke' && /computes wrongly: 1 of/.test(what)));
   assert.match((await cli(['doctor'], wrong)).stdout, /^✗ Smoke test +1 of 1,048,576 results are wrong$/m);
 });
 
@@ -375,10 +367,7 @@ test('a package whose binary was not installed', async () => {
   const part = join(own, '..', `helios-vk-${facts.addon.triple}`);
   mkdirSync(part);
   copyFileSync(ADDON, join(part, basename(ADDON)));
-  writeFileSync(
-    join(part, 'package.json'),
-    JSON.stringify({ name: basename(part), version: '0.0.0', main: basename(ADDON) }),
-  );
+  writeFileSync(join(part, 'package.json'), JSON.stringify({ name: basename(part), version: '0.0.0', main: basename(ADDON) }));
   const { stdout: text } = spawnSync(process.execPath, [join(own, bin['helios-vk']), 'doctor'], {
     encoding: 'utf8',
     cwd: part,
@@ -445,12 +434,23 @@ for (const mode of /** @type {const} */ (['symlink', 'copy'])) {
     const again = await json(['link', path, ...args]);
     assert.deepEqual([again.status, again.json.changed, again.json.kind], [0, false, mode]);
     assert.deepEqual(readdirSync(native), files);
+    // Of the other kind, it still knows that the folder is its own.
+    if (mode === 'symlink') assert.equal((await json(['link', path, '--copy'])).json.kind, 'copy');
 
     const back = await json(['unlink', path]);
     assert.deepEqual([back.status, back.json.changed, back.json.restored], [0, true, null]);
     assert.ok(!existsSync(native), 'the folder that link made is gone');
     const nothing = await json(['unlink', path]);
     assert.deepEqual([nothing.status, nothing.json.changed, nothing.json.notes], [0, false, []]);
+  });
+
+  test(`link and unlink, by ${mode}, keep an empty folder that was there before`, { skip }, async () => {
+    const { path, native } = checkout();
+    await json(['link', path, ...args]);
+    // A second link of the other kind does not forget it.
+    if (mode === 'symlink') await json(['link', path, '--copy']);
+    await json(['unlink', path]);
+    assert.deepEqual(readdirSync(native), []);
   });
 
   test(`link and unlink, by ${mode}, over the C addon`, { skip }, async () => {
@@ -508,28 +508,24 @@ test('a trainer that was built again after link loses nothing', async () => {
   assert.equal(readFileSync(aside, 'utf8'), 'first build');
 });
 
-test(
-  'links of others are moved aside as links, our own old ones are replaced',
-  { skip: process.platform === 'win32' },
-  async () => {
-    const theirs = checkout();
-    const target = join(theirs.path, 'build.node');
-    writeFileSync(target, 'their build');
-    symlinkSync('../../../build.node', theirs.file);
-    assert.equal((await json(['link', theirs.path])).json.movedAside, theirs.aside);
-    await json(['unlink', theirs.path]);
-    assert.equal(readlinkSync(theirs.file), '../../../build.node');
-    assert.equal(readFileSync(theirs.file, 'utf8'), 'their build');
+test('links of others are moved aside as links, our own old ones are replaced', { skip: process.platform === 'win32' }, async () => {
+  const theirs = checkout();
+  const target = join(theirs.path, 'build.node');
+  writeFileSync(target, 'their build');
+  symlinkSync('../../../build.node', theirs.file);
+  assert.equal((await json(['link', theirs.path])).json.movedAside, theirs.aside);
+  await json(['unlink', theirs.path]);
+  assert.equal(readlinkSync(theirs.file), '../../../build.node');
+  assert.equal(readFileSync(theirs.file, 'utf8'), 'their build');
 
-    // The package was installed anew elsewhere: the old link leads nowhere.
-    const ours = checkout();
-    symlinkSync('/nonexistent/node_modules/helios-vk/helios-vk.linux-x64-gnu.node', ours.file);
-    const { status, json: answer } = await json(['link', ours.path]);
-    assert.deepEqual([status, answer.changed, answer.movedAside], [0, true, null]);
-    assert.equal(realpathSync(ours.file), ADDON);
-    loads(ours.file);
-  },
-);
+  // The package was installed anew elsewhere: the old link leads nowhere.
+  const ours = checkout();
+  symlinkSync('/nonexistent/node_modules/helios-vk/helios-vk.linux-x64-gnu.node', ours.file);
+  const { status, json: answer } = await json(['link', ours.path]);
+  assert.deepEqual([status, answer.changed, answer.movedAside], [0, true, null]);
+  assert.equal(realpathSync(ours.file), ADDON);
+  loads(ours.file);
+});
 
 test('an addon that does not load changes nothing', async () => {
   const { path, native, file } = checkout({ foreign: 'the C addon' });

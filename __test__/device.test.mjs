@@ -1,7 +1,19 @@
 // @ts-nocheck -- wrong arguments are passed on purpose; types/trainer-contract.ts checks the types.
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
-import { copyFileSync, existsSync, mkdtempSync, readdirSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import {
+  copyFileSync,
+  existsSync,
+  lstatSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -10,16 +22,41 @@ import { child, childError, childJson } from './lib/child.mjs';
 import { NO_DEVICE, NO_LOADER } from './lib/expect.mjs';
 
 const NUMBERS = [
-  'vendorId', 'deviceId', 'driverVersion', 'deviceLocalMemoryBytes', 'maxComputeSharedMemorySize',
-  'maxComputeWorkGroupInvocations', 'maxComputeWorkGroupSizeX', 'maxComputeWorkGroupSizeY',
-  'maxComputeWorkGroupSizeZ', 'subgroupSize', 'subgroupSupportedStages', 'subgroupSupportedOperations',
-  'minSubgroupSize', 'maxSubgroupSize', 'maxComputeWorkgroupSubgroups', 'requiredSubgroupSizeStages',
-  'timestampValidBits', 'timestampPeriodNs', 'coopMatM', 'coopMatN', 'coopMatK',
+  'vendorId',
+  'deviceId',
+  'deviceType',
+  'apiVersion',
+  'driverVersion',
+  'deviceLocalMemoryBytes',
+  'maxComputeSharedMemorySize',
+  'maxComputeWorkGroupInvocations',
+  'maxComputeWorkGroupSizeX',
+  'maxComputeWorkGroupSizeY',
+  'maxComputeWorkGroupSizeZ',
+  'subgroupSize',
+  'subgroupSupportedStages',
+  'subgroupSupportedOperations',
+  'minSubgroupSize',
+  'maxSubgroupSize',
+  'maxComputeWorkgroupSubgroups',
+  'requiredSubgroupSizeStages',
+  'timestampValidBits',
+  'timestampPeriodNs',
+  'coopMatM',
+  'coopMatN',
+  'coopMatK',
 ];
 const BOOLEANS = [
-  'subgroupQuadOperationsInAllStages', 'subgroupSizeControlSupported', 'computeFullSubgroupsSupported',
-  'f16Supported', 'hasAsyncTransfer', 'coopMatSupported', 'coopMat2Supported', 'hasPushDescriptors',
-  'hasBDA', 'hasDGC',
+  'subgroupQuadOperationsInAllStages',
+  'subgroupSizeControlSupported',
+  'computeFullSubgroupsSupported',
+  'f16Supported',
+  'hasAsyncTransfer',
+  'coopMatSupported',
+  'coopMat2Supported',
+  'hasPushDescriptors',
+  'hasBDA',
+  'hasDGC',
 ];
 
 test('initDevice returns every field of the contract', () => {
@@ -31,10 +68,52 @@ test('initDevice returns every field of the contract', () => {
     assert.ok(Number.isFinite(info[field]) && info[field] >= 0, `${field} = ${info[field]}`);
   }
   for (const field of BOOLEANS) assert.equal(typeof info[field], 'boolean', field);
-  for (const field of ['deviceType', 'apiVersion']) {
-    assert.ok(['string', 'number'].includes(typeof info[field]), `${field}: ${typeof info[field]}`);
-  }
   assert.ok(Array.isArray(info.cooperativeMatrixProperties));
+});
+
+/** What `VkCooperativeMatrixPropertiesKHR` and `VkCooperativeMatrixFlexibleDimensionsPropertiesNV` have in numbers. */
+const OPERANDS = ['AType', 'BType', 'CType', 'ResultType', 'scope'];
+
+test("types, versions and matrix shapes are Vulkan's numbers, and have names beside them", () => {
+  const types = ['other', 'integrated', 'discrete', 'virtual', 'cpu'];
+  const text = (packed) => `${(packed >>> 22) & 0x7f}.${(packed >>> 12) & 0x3ff}.${packed & 0xfff}`;
+  for (const device of [init(), ...vk.listDevices()]) {
+    assert.equal(device.deviceTypeName, types[device.deviceType]);
+    assert.match(device.apiVersionText, /^1\.\d+\.\d+$/);
+    assert.equal(device.apiVersionText, text(device.apiVersion));
+    const { cooperativeMatrixProperties: shapes, cooperativeMatrixFlexibleDimensions: families } = device;
+    for (const [list, sizes] of [
+      [shapes, ['MSize', 'NSize', 'KSize']],
+      [families, ['MGranularity', 'NGranularity', 'KGranularity', 'workgroupInvocations']],
+    ]) {
+      for (const shape of list) {
+        for (const field of [...sizes, ...OPERANDS]) {
+          assert.ok(Number.isInteger(shape[field]) && shape[field] >= 0, `${field}: ${shape[field]}`);
+        }
+        assert.equal(typeof shape.saturatingAccumulation, 'boolean');
+        for (const field of OPERANDS) assert.match(shape[`${field}Name`], /^[a-z]\w+$/);
+        assert.equal(shape.ATypeName === 'float16', shape.AType === 0);
+        assert.equal(shape.scopeName === 'subgroup', shape.scope === 3);
+      }
+    }
+    if (!device.coopMatSupported) continue;
+    // The shape that the trainer takes is one of the list, as the trainer looks for it.
+    const { coopMatM: m, coopMatN: n, coopMatK: k } = device;
+    assert.ok(
+      shapes.some(
+        (s) =>
+          s.MSize === m &&
+          s.NSize === n &&
+          s.KSize === k &&
+          s.AType === 0 &&
+          s.BType === 0 &&
+          s.CType === 1 &&
+          s.ResultType === 1 &&
+          s.scope === 3,
+      ),
+      `${m}×${n}×${k}`,
+    );
+  }
 });
 
 test('the info is consistent in itself', () => {
@@ -79,7 +158,10 @@ test('HELIOS_DEVICE picks by index, by part of the name and by UUID', async () =
 test('listDevices says of each device what it has, and why it would be chosen or not', () => {
   const list = vk.listDevices();
   const { deviceUuid } = init();
-  assert.deepEqual(list.filter(({ chosen }) => chosen).map(({ uuid }) => uuid), [deviceUuid]);
+  assert.deepEqual(
+    list.filter(({ chosen }) => chosen).map(({ uuid }) => uuid),
+    [deviceUuid],
+  );
   for (const { memoryHeaps, queueFamilies, why, index, cooperativeMatrixFlexibleDimensions } of list) {
     assert.equal(typeof why, 'string');
     assert.notEqual(why, '', `device ${index}`);
@@ -120,12 +202,15 @@ test('no loader, no driver and no device are three errors, each of which says wh
 });
 
 test('after a failed initDevice the next one may succeed', async () => {
-  const name = await childJson(`
+  const name = await childJson(
+    `
     assert.throws(() => vk.initDevice(), { code: '${NO_DEVICE}' });
     assert.throws(() => vk.createBuffer(16), Error);
     delete process.env.HELIOS_DEVICE;
     process.stdout.write(JSON.stringify(vk.initDevice().deviceName));
-  `, { env: { HELIOS_DEVICE: 'no such device' } });
+  `,
+    { env: { HELIOS_DEVICE: 'no such device' } },
+  );
   assert.equal(name, init().deviceName);
 });
 
@@ -141,15 +226,52 @@ test('HELIOS_DISABLE_PUSH_DESCRIPTORS=1 switches push descriptors off, and kerne
 });
 
 test('HELIOS_SPIN_WAIT changes nothing but how it waits', async () => {
-  for (const spins of ['0', '1000', '1000000', 'not a number', '']) {
-    await childJson(`
+  for (const spins of ['0', '1000', '1000000', '']) {
+    await childJson(
+      `
       init();
       const b = bufferOf(ramp(64));
       const tv = vk.dispatch(pipelineOf(programs.churn), [b, b], 1, 1, 1, Uint32Array.of(64, 10000));
       vk.waitTimeline(tv);
       assert.ok(vk.getCompleted() >= tv);
-    `, { env: { HELIOS_SPIN_WAIT: spins } });
+    `,
+      { env: { HELIOS_SPIN_WAIT: spins } },
+    );
   }
+});
+
+test('a variable with nonsense is an error of initDevice that names it, and the next one may succeed', async () => {
+  const nonsense = {
+    HELIOS_VALIDATION: 'maybe',
+    HELIOS_RECORD_THREAD: '2',
+    HELIOS_RING_SLOTS: '65',
+    HELIOS_SPIN_WAIT: 'not a number',
+    HELIOS_FLUSH_DISPATCHES: '1.5',
+    HELIOS_HOST_TIMING: 'ture',
+    HELIOS_TEST_LOSE_DEVICE: 'soon',
+    HELIOS_TEST_TIMELINE_START: '-1',
+  };
+  const result = await childJson(`
+    const nonsense = ${JSON.stringify(nonsense)};
+    for (const [name, value] of Object.entries(nonsense)) {
+      const before = process.env[name];
+      process.env[name] = value;
+      for (const call of ['initDevice', 'listDevices']) {
+        assert.throws(() => vk[call](), (error) => {
+          assert.ok(error instanceof RangeError, String(error));
+          assert.equal(error.code, 'ERR_HELIOS_INVALID_ARGUMENT');
+          assert.deepEqual([error.argument, error.value], [name, value]);
+          assert.ok(error.message.includes(name) && error.message.includes('must be'), error.message);
+          return true;
+        });
+      }
+      if (before === undefined) delete process.env[name];
+      else process.env[name] = before;
+    }
+    process.env.HELIOS_DISABLE_PUSH_DESCRIPTORS = 'Yes';
+    process.stdout.write(JSON.stringify(vk.initDevice().hasPushDescriptors));
+  `);
+  assert.equal(result, false, 'what the program set before initDevice counts');
 });
 
 test('HELIOS_DEBUG_PIPELINES=1 prints every pipeline to stderr, and nothing to stdout', async () => {
@@ -199,15 +321,38 @@ test('HELIOS_PIPELINE_CACHE: a folder that is filled, used, and survives damage;
     assert.deepEqual(words(b), ramp(64, 1));
     vk.destroy();
   `;
-  const files = (at) => (existsSync(at) ? readdirSync(at, { recursive: true }).map((name) => join(at, name)).filter((name) => statSync(name).isFile()) : []);
+  const files = (at) =>
+    existsSync(at)
+      ? readdirSync(at, { recursive: true })
+          .map((name) => join(at, name))
+          .filter((name) => statSync(name).isFile())
+      : [];
   await childJson(code, { env: { HELIOS_PIPELINE_CACHE: cache } });
   const written = files(cache);
   assert.ok(written.length > 0, 'a cache file was written');
   await childJson(code, { env: { HELIOS_PIPELINE_CACHE: cache } });
-  for (const damage of [(name) => truncateSync(name, 20), (name) => writeFileSync(name, 'not a cache'.repeat(100)), (name) => truncateSync(name, 0)]) {
+  for (const damage of [
+    (name) => truncateSync(name, 20),
+    (name) => writeFileSync(name, 'not a cache'.repeat(100)),
+    (name) => truncateSync(name, 0),
+  ]) {
     written.forEach(damage);
     await childJson(code, { env: { HELIOS_PIPELINE_CACHE: cache } });
   }
+  // Nor does it wait for what is no file, or read what never ends.
+  const [file] = written;
+  for (const put of [
+    (name) => execFileSync('mkfifo', [name]),
+    (name) => symlinkSync('/dev/zero', name),
+    (name) => symlinkSync(name, name),
+  ]) {
+    if (process.platform === 'win32') break;
+    rmSync(file);
+    put(file);
+    await childJson(code, { env: { HELIOS_PIPELINE_CACHE: cache } });
+    assert.ok(lstatSync(file).isFile(), 'a file is in its place again');
+  }
+  assert.deepEqual(files(cache), written, 'and nothing else');
   // A folder that cannot be made costs the cache, not the device.
   writeFileSync(join(folder, 'file'), '');
   await childJson(code, { env: { HELIOS_PIPELINE_CACHE: join(folder, 'file', 'below') } });
@@ -220,12 +365,37 @@ test('HELIOS_PIPELINE_CACHE: a folder that is filled, used, and survives damage;
 
 test('every call of the contract is there', () => {
   for (const name of [
-    'initDevice', 'createBuffer', 'uploadBuffer', 'uploadAsync', 'fillBuffer', 'readBuffer', 'destroyBuffer',
-    'createPipeline', 'dispatch', 'batchBegin', 'batchDispatch', 'batchSubmit', 'batchDispatchMany',
-    'batchExecuteAll', 'batchExecuteAllProfiled', 'waitTimeline', 'getCompleted', 'gpuTime', 'waitIdle',
-    'destroy', 'getAllocatorStats', 'getHostTiming', 'resetHostTiming', 'dgcInfo', 'dgcSetup',
-    'dgcGetCommandBuffer', 'dgcExecute', 'dgcGetBufferAddress', 'batchExecuteAllDGC',
-  ]) assert.equal(typeof vk[name], 'function', name);
+    'initDevice',
+    'createBuffer',
+    'uploadBuffer',
+    'uploadAsync',
+    'fillBuffer',
+    'readBuffer',
+    'destroyBuffer',
+    'createPipeline',
+    'dispatch',
+    'batchBegin',
+    'batchDispatch',
+    'batchSubmit',
+    'batchDispatchMany',
+    'batchExecuteAll',
+    'batchExecuteAllProfiled',
+    'waitTimeline',
+    'getCompleted',
+    'gpuTime',
+    'waitIdle',
+    'destroy',
+    'getAllocatorStats',
+    'getHostTiming',
+    'resetHostTiming',
+    'dgcInfo',
+    'dgcSetup',
+    'dgcGetCommandBuffer',
+    'dgcExecute',
+    'dgcGetBufferAddress',
+    'batchExecuteAllDGC',
+  ])
+    assert.equal(typeof vk[name], 'function', name);
 });
 
 test('shaders: every embedded shader becomes a pipeline, or says what the device lacks', () => {

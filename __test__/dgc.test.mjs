@@ -8,7 +8,9 @@ import { addByAddress, churn, increment } from './lib/programs.mjs';
 import { setUpDgc } from './lib/twin.mjs';
 
 let info;
-before(() => { info = init(); });
+before(() => {
+  info = init();
+});
 
 const N = 300;
 /** A test that needs buffer addresses. */
@@ -34,14 +36,17 @@ dgcTest('dgcGetBufferAddress gives two u32, different for every buffer', () => {
     const address = vk.dgcGetBufferAddress(handle);
     assert.ok(Array.isArray(address) && address.length === 2);
     for (const half of address) assert.ok(Number.isInteger(half) && half >= 0 && half < 2 ** 32);
-    return BigInt(address[0]) | BigInt(address[1]) << 32n;
+    return BigInt(address[0]) | (BigInt(address[1]) << 32n);
   });
   assert.ok(addresses.every((address) => address > 0n && address % 4n === 0n));
-  addresses.sort((a, b) => (a < b ? -1 : 1)).forEach((address, i) => {
-    if (i > 0) assert.ok(address - addresses[i - 1] >= 256n, 'buffers do not overlap');
-  });
+  addresses
+    .sort((a, b) => (a < b ? -1 : 1))
+    .forEach((address, i) => {
+      if (i > 0) assert.ok(address - addresses[i - 1] >= 256n, 'buffers do not overlap');
+    });
   handles.forEach(vk.destroyBuffer);
-  for (const value of [handles[0], -1, 1.5, NaN, 'x', undefined, 2 ** 31]) throws(() => vk.dgcGetBufferAddress(value), INVALID_HANDLE, ['dgcGetBufferAddress']);
+  for (const value of [handles[0], -1, 1.5, NaN, 'x', undefined, 2 ** 31])
+    throws(() => vk.dgcGetBufferAddress(value), INVALID_HANDLE, ['dgcGetBufferAddress']);
 });
 
 dgcTest('batchExecuteAllDGC adds buffers by address', () => {
@@ -68,7 +73,10 @@ dgcTest('ops of one list run in order: each sees the ones before it', () => {
     for (let k = 0; k < N; k++) data[c][k] = data[a][k] + data[b][k];
   }
   execute(...ops);
-  buffers.forEach((buffer, k) => { sameWords(words(buffer), data[k], `buffer ${k}`); vk.destroyBuffer(buffer); });
+  buffers.forEach((buffer, k) => {
+    sameWords(words(buffer), data[k], `buffer ${k}`);
+    vk.destroyBuffer(buffer);
+  });
 });
 
 dgcTest('as if serial with everything else, without waiting', () => {
@@ -85,8 +93,14 @@ dgcTest('as if serial with everything else, without waiting', () => {
     ex = ex.map((value) => Math.imul(value, 1664525) + 1013904223);
     vk.batchExecuteAllDGC(Int32Array.from(op(x, x, y, n)).buffer, 1);
     ey = ex.map((value) => 2 * value);
-    if (i % 10 === 0) { vk.uploadAsync(x, Uint32Array.of(i)); ex[0] = i; }
-    if (i % 15 === 0) { vk.fillBuffer(y, 64, i); ey.fill(i, 0, 16); }
+    if (i % 10 === 0) {
+      vk.uploadAsync(x, Uint32Array.of(i));
+      ex[0] = i;
+    }
+    if (i % 15 === 0) {
+      vk.fillBuffer(y, 64, i);
+      ey.fill(i, 0, 16);
+    }
   }
   sameWords(words(x), ex, 'x');
   sameWords(words(y), ey, 'y');
@@ -105,7 +119,11 @@ dgcTest('a plain dispatch of a kernel that takes addresses is as if serial, too'
     vk.batchDispatch(pipelineOf(increment), [y], groupsOf(n), 1, 1, Uint32Array.of(n, 5), Uint32Array.of(0));
     list.push(vk.batchSubmit());
   }
-  sameWords(words(y), ramp(n, 50).map((value) => 2 * value + 5), 'y');
+  sameWords(
+    words(y),
+    ramp(n, 50).map((value) => 2 * value + 5),
+    'y',
+  );
   [x, y].forEach(vk.destroyBuffer);
 });
 
@@ -137,13 +155,26 @@ dgcTest('dgcGetCommandBuffer and dgcExecute run sequences that JS wrote', () => 
   // The stream is JS's again as soon as dgcExecute has returned.
   const kept = new Uint8Array(stream.slice(0));
   new Uint8Array(stream).fill(0, 0, 3 * stride);
-  sameWords(words(c), ramp(N).map((i) => 2 * i + 5), 'c');
-  sameWords(words(d), ramp(N).map((i) => 3 * i + 10), 'd');
+  sameWords(
+    words(c),
+    ramp(N).map((i) => 2 * i + 5),
+    'c',
+  );
+  sameWords(
+    words(d),
+    ramp(N).map((i) => 3 * i + 10),
+    'd',
+  );
   sameWords(words(a), ramp(N), 'the third sequence was not asked for');
   new Uint8Array(stream).set(kept);
   vk.waitTimeline(vk.dgcExecute(3));
-  sameWords(words(a), ramp(N).map((i) => 6 * i + 20), 'a');
-  for (const count of [-1, 1.5, NaN, '1', undefined, maxSequences + 1, 2 ** 32]) throws(() => vk.dgcExecute(count), INVALID_ARGUMENT, ['dgcExecute']);
+  sameWords(
+    words(a),
+    ramp(N).map((i) => 6 * i + 20),
+    'a',
+  );
+  for (const count of [-1, 1.5, NaN, '1', undefined, maxSequences + 1, 2 ** 32])
+    throws(() => vk.dgcExecute(count), INVALID_ARGUMENT, ['dgcExecute']);
   assert.equal(vk.dgcExecute(0), 0);
   [a, b, c, d].forEach(vk.destroyBuffer);
 });
@@ -180,14 +211,20 @@ dgcTest('a bad op is an error that names it, and nothing of the list runs', () =
   const dead = vk.createBuffer(64);
   vk.destroyBuffer(dead);
   for (const [bad, code] of [
-    [op(dead, b, c), INVALID_HANDLE], [op(a, -1, c), INVALID_HANDLE], [op(a, b, 0x3fffffff), INVALID_HANDLE],
-    [op(a, b, c, N, [1, 1, -1]), INVALID_ARGUMENT], [op(a, b, c, N, [1, -1, 1]), INVALID_ARGUMENT],
-  ]) throws(() => execute(op(a, b, c), op(a, b, c), bad), code, ['batchExecuteAllDGC', /\b2\b/, /\b56\b/]);
+    [op(dead, b, c), INVALID_HANDLE],
+    [op(a, -1, c), INVALID_HANDLE],
+    [op(a, b, 0x3fffffff), INVALID_HANDLE],
+    [op(a, b, c, N, [1, 1, -1]), INVALID_ARGUMENT],
+    [op(a, b, c, N, [1, -1, 1]), INVALID_ARGUMENT],
+  ])
+    throws(() => execute(op(a, b, c), op(a, b, c), bad), code, ['batchExecuteAllDGC', /\b2\b/, /\b56\b/]);
   const list = Int32Array.from(op(a, b, c)).buffer;
   throws(() => vk.batchExecuteAllDGC(list, 2), INVALID_ARGUMENT, ['batchExecuteAllDGC', 28]);
   throws(() => vk.batchExecuteAllDGC(list.slice(0, 27), 1), INVALID_ARGUMENT, ['batchExecuteAllDGC', 27]);
-  for (const count of [-1, 1.5, NaN, '1', undefined, 2 ** 32]) throws(() => vk.batchExecuteAllDGC(list, count), INVALID_ARGUMENT, ['batchExecuteAllDGC', 'count']);
-  for (const packed of [undefined, null, 5, 'text', {}]) throws(() => vk.batchExecuteAllDGC(packed, 1), INVALID_ARGUMENT, ['batchExecuteAllDGC', 'packed'], [TypeError]);
+  for (const count of [-1, 1.5, NaN, '1', undefined, 2 ** 32])
+    throws(() => vk.batchExecuteAllDGC(list, count), INVALID_ARGUMENT, ['batchExecuteAllDGC', 'count']);
+  for (const packed of [undefined, null, 5, 'text', {}])
+    throws(() => vk.batchExecuteAllDGC(packed, 1), INVALID_ARGUMENT, ['batchExecuteAllDGC', 'packed'], [TypeError]);
   sameWords(words(c), ramp(N), 'c');
   [a, b, c].forEach(vk.destroyBuffer);
 });
@@ -195,8 +232,10 @@ dgcTest('a bad op is an error that names it, and nothing of the list runs', () =
 dgcTest('dgcSetup: wrong pipelines, push sizes and counts', () => {
   const pipeline = pipelineOf(addByAddress);
   for (const value of [-1, 1.5, 'x', undefined, 0x3fffffff]) throws(() => vk.dgcSetup(value, 32, 4), INVALID_HANDLE, ['dgcSetup']);
-  for (const bytes of [-1, 1.5, NaN, '32', undefined, 28, 1 << 20]) throws(() => vk.dgcSetup(pipeline, bytes, 4), INVALID_ARGUMENT, ['dgcSetup', 'pushBytes']);
-  for (const count of [-1, 0, 1.5, NaN, '4', undefined, 2 ** 32]) throws(() => vk.dgcSetup(pipeline, 32, count), INVALID_ARGUMENT, ['dgcSetup', 'maxSequences']);
+  for (const bytes of [-1, 1.5, NaN, '32', undefined, 28, 1 << 20])
+    throws(() => vk.dgcSetup(pipeline, bytes, 4), INVALID_ARGUMENT, ['dgcSetup', 'pushBytes']);
+  for (const count of [-1, 0, 1.5, NaN, '4', undefined, 2 ** 32])
+    throws(() => vk.dgcSetup(pipeline, 32, count), INVALID_ARGUMENT, ['dgcSetup', 'maxSequences']);
   // A pipeline with bindings cannot run without buffers.
   throws(() => vk.dgcSetup(pipelineOf(increment), 8, 4), INVALID_ARGUMENT, ['dgcSetup']);
 });
@@ -211,7 +250,11 @@ dgcTest('dgcExecute takes its place in an open batch; a list of its own wants no
   vk.batchDispatch(pipelineOf(increment), [y], groupsOf(N), 1, 1, Uint32Array.of(N, 1), Uint32Array.of(0));
   throws(() => execute(op(x, x, y)), 'ERR_HELIOS_INVALID_BATCH', ['batchExecuteAllDGC'], [Error]);
   assert.ok(vk.batchSubmit() > 0);
-  sameWords(words(y), ramp(N, 1).map((value) => 2 * value + 1), 'y');
+  sameWords(
+    words(y),
+    ramp(N, 1).map((value) => 2 * value + 1),
+    'y',
+  );
   [x, y].forEach(vk.destroyBuffer);
 });
 

@@ -2,9 +2,9 @@
 /** Recorded graphs: as if serial between launches and against everything else. */
 import { before, test } from 'node:test';
 import assert from 'node:assert/strict';
-import { Worker } from 'node:worker_threads';
 import { bufferOf, groupsOf, init, pipelineOf, ramp, scaled, vk, words } from './lib/addon.mjs';
 import { childJson } from './lib/child.mjs';
+import { work } from './lib/work.mjs';
 import { INVALID_ARGUMENT, INVALID_BATCH, INVALID_HANDLE, fails, sameWords, throws } from './lib/expect.mjs';
 import { packBytes, packWords } from './lib/packed.mjs';
 import { addByAddress, churn, increment, reverse, scaleAdd, twoOutputs } from './lib/programs.mjs';
@@ -12,7 +12,9 @@ import { Random } from './lib/random.mjs';
 import { Twin, setUpDgc } from './lib/twin.mjs';
 
 let info;
-before(() => { info = init(); });
+before(() => {
+  info = init();
+});
 
 const N = 4096;
 const push = (by) => Uint32Array.of(N, by);
@@ -105,7 +107,10 @@ test('launches and other work keep their order, without waiting', () => {
     if (i % 7 === 0) twin.read(a);
     if (i % 4 === 0) twin.launch(graph);
   }
-  [a, b].forEach((buffer) => { twin.read(buffer); twin.destroy(buffer); });
+  [a, b].forEach((buffer) => {
+    twin.read(buffer);
+    twin.destroy(buffer);
+  });
   vk.graphDestroy(graph.handle);
 });
 
@@ -291,8 +296,15 @@ test('a graph of kernels that take addresses', (t) => {
   vk.dispatch(pipelineOf(addByAddress), [], groupsOf(N), 1, 1, constants);
   inc(y, 1);
   const graph = vk.graphEnd();
-  for (let i = 0; i < 10; i++) { vk.graphLaunch(graph); inc(x, 1); }
-  sameWords(words(y), ramp(N, 19).map((value) => 2 * value + 1), 'y');
+  for (let i = 0; i < 10; i++) {
+    vk.graphLaunch(graph);
+    inc(x, 1);
+  }
+  sameWords(
+    words(y),
+    ramp(N, 19).map((value) => 2 * value + 1),
+    'y',
+  );
   vk.graphDestroy(graph);
   [x, y].forEach(vk.destroyBuffer);
 });
@@ -308,7 +320,10 @@ for (let seed = 1; seed <= 6; seed++) {
       const kind = random.below(8);
       if (kind === 0) twin.dispatch({ program: reverse, buffers: [a, b], push: Uint32Array.of(n) });
       else if (kind === 1) twin.batched({ program: scaleAdd, buffers: [a, b, c], push: Uint32Array.of(n, random.u32()), writeMask: 0 });
-      else if (kind === 2) twin.packed(random.pick(['bytes', 'words']), [{ program: twoOutputs, buffers: [a, b, c], push: Uint32Array.of(n), writeMask: random.below(8) }]);
+      else if (kind === 2)
+        twin.packed(random.pick(['bytes', 'words']), [
+          { program: twoOutputs, buffers: [a, b, c], push: Uint32Array.of(n), writeMask: random.below(8) },
+        ]);
       else if (kind === 3) twin.fill(a, 4 * random.between(0, n), random.u32());
       else if (kind === 4) twin.upload(a, random.words(random.between(0, n)));
       else if (kind === 5) twin.uploadAsync(b, random.words(random.between(0, n)));
@@ -325,27 +340,26 @@ for (let seed = 1; seed <= 6; seed++) {
       else if (random.chance(0.9)) any();
       else twin.read(random.pick(buffers));
     }
-    buffers.forEach((buffer) => { twin.read(buffer); twin.destroy(buffer); });
+    buffers.forEach((buffer) => {
+      twin.read(buffer);
+      twin.destroy(buffer);
+    });
     graphs.forEach(({ handle }) => vk.graphDestroy(handle));
   });
 }
-
-const FILE = new URL('lib/worker.mjs', import.meta.url);
-const work = (source, data) => new Promise((resolve, reject) => {
-  new Worker(FILE, { workerData: { source, data } })
-    .on('error', reject)
-    .on('exit', (code) => (code === 0 ? resolve() : reject(new Error(`worker ended with ${code}`))));
-});
 
 test('other threads work on while one records', async () => {
   const x = bufferOf(ramp(N), 0);
   vk.graphBegin();
   inc(x, 100);
-  await work(`
+  await work(
+    `
     init();
     vk.dispatch(pipelineOf(programs.increment), [data.x], 64, 1, 1, Uint32Array.of(4096, 1));
     assert.deepEqual(words(data.x), ramp(4096, 1));
-  `, { x });
+  `,
+    { x },
+  );
   const graph = vk.graphEnd();
   sameWords(words(x), ramp(N, 1), 'before');
   vk.graphLaunch(graph);
@@ -373,11 +387,14 @@ test('a CPU device refuses a graph of more dispatches than its command buffers h
 
 test('a worker that ends in the middle of a recording leaves no trace', async () => {
   const x = bufferOf(ramp(N), 0);
-  await work(`
+  await work(
+    `
     init();
     vk.graphBegin();
     vk.dispatch(pipelineOf(programs.increment), [data.x], 64, 1, 1, Uint32Array.of(4096, 1));
-  `, { x });
+  `,
+    { x },
+  );
   vk.graphBegin();
   inc(x, 5);
   const graph = vk.graphEnd();
@@ -388,7 +405,12 @@ test('a worker that ends in the middle of a recording leaves no trace', async ()
 });
 
 test('destroy() and process exit with graphs alive, in flight and half recorded', async () => {
-  for (const end of ['vk.destroy();', '', 'process.exit(0);', 'vk.destroy(); init(); assert.throws(() => vk.graphLaunch(graph), { code: "ERR_HELIOS_INVALID_HANDLE" });']) {
+  for (const end of [
+    'vk.destroy();',
+    '',
+    'process.exit(0);',
+    'vk.destroy(); init(); assert.throws(() => vk.graphLaunch(graph), { code: "ERR_HELIOS_INVALID_HANDLE" });',
+  ]) {
     await childJson(`
       init();
       const x = bufferOf(ramp(64), 0);

@@ -2,15 +2,34 @@
 import { before, test } from 'node:test';
 import { bufferOf, init, pipelineOf, ramp, vk, words } from './lib/addon.mjs';
 import assert from 'node:assert/strict';
-import { INVALID_HANDLE, sameWords, throws } from './lib/expect.mjs';
+import { INVALID_ARGUMENT, INVALID_HANDLE, sameWords, throws } from './lib/expect.mjs';
 import { increment, scaleAdd } from './lib/programs.mjs';
 
 before(init);
 
 /** Handles that can never be valid. */
 const WRONG = [
-  -1, -(2 ** 31), 2 ** 31, 2 ** 31 - 1, 2 ** 32, 2 ** 53, 1.5, NaN, Infinity, -Infinity,
-  '0', 'text', '', true, null, undefined, {}, [], 0n, () => {}, Symbol('handle'),
+  -1,
+  -(2 ** 31),
+  2 ** 31,
+  2 ** 31 - 1,
+  2 ** 32,
+  2 ** 53,
+  1.5,
+  NaN,
+  Infinity,
+  -Infinity,
+  '0',
+  'text',
+  '',
+  true,
+  null,
+  undefined,
+  {},
+  [],
+  0n,
+  () => {},
+  Symbol('handle'),
 ];
 /** What an error should show of a value. */
 const shown = (value) => (typeof value === 'number' && Number.isFinite(value) && Math.abs(value) <= 2 ** 32 ? [value] : []);
@@ -23,6 +42,7 @@ const BUFFER_CALLS = {
   uploadAsync: (h) => vk.uploadAsync(h, ramp(16)),
   fillBuffer: (h) => vk.fillBuffer(h, 64, 0),
   readBuffer: (h) => vk.readBuffer(h),
+  bufferBytes: (h) => vk.bufferBytes(h),
   destroyBuffer: (h) => vk.destroyBuffer(h),
   dispatch: (h) => vk.dispatch(pipelineOf(increment), [h], 1, 1, 1, push),
   gpuTime: (h) => vk.gpuTime(pipelineOf(increment), [h], 1, 1, 1, push),
@@ -35,7 +55,11 @@ const PIPELINE_CALLS = {
 };
 function inBatch(call) {
   vk.batchBegin();
-  try { call(); } finally { vk.batchSubmit(); }
+  try {
+    call();
+  } finally {
+    vk.batchSubmit();
+  }
 }
 
 for (const [name, call] of Object.entries(BUFFER_CALLS)) {
@@ -109,7 +133,50 @@ test('one slot, used many times: no old handle ever comes back to life', () => {
 test('an object with valueOf is not an integer', () => {
   const handle = bufferOf(ramp(16));
   let asked = 0;
-  throws(() => vk.readBuffer({ valueOf: () => { asked++; return handle; } }), INVALID_HANDLE, ['readBuffer']);
+  throws(
+    () =>
+      vk.readBuffer({
+        valueOf: () => {
+          asked++;
+          return handle;
+        },
+      }),
+    INVALID_HANDLE,
+    ['readBuffer'],
+  );
   assert.equal(asked, 0);
   vk.destroyBuffer(handle);
+});
+
+test('a handle of one kind is none of another, and a timeline value is none', () => {
+  const buffer = bufferOf(ramp(16));
+  const pipeline = pipelineOf(increment);
+  vk.graphBegin();
+  vk.fillBuffer(buffer, 64, 0);
+  const graph = vk.graphEnd();
+  const value = vk.dispatch(pipeline, [buffer], 1, 1, 1, push);
+  assert.equal(new Set([buffer, pipeline, graph, value]).size, 4);
+  for (const [name, call] of Object.entries(BUFFER_CALLS)) {
+    for (const other of [pipeline, graph, value]) throws(() => call(other), INVALID_HANDLE, [name, 'buffer', other]);
+  }
+  for (const [name, call] of Object.entries(PIPELINE_CALLS)) {
+    for (const other of [buffer, graph, value]) throws(() => call(other, buffer), INVALID_HANDLE, [name, 'pipeline', other]);
+  }
+  for (const other of [buffer, pipeline, value]) {
+    throws(() => vk.graphLaunch(other), INVALID_HANDLE, ['graphLaunch', other]);
+    throws(() => vk.graphDestroy(other), INVALID_HANDLE, ['graphDestroy', other]);
+  }
+  for (const other of [buffer, pipeline, graph]) throws(() => vk.waitTimeline(other), INVALID_ARGUMENT, ['waitTimeline', other]);
+  sameWords(words(buffer), ramp(16, 1), 'the dispatch alone was run');
+  vk.graphDestroy(graph);
+  vk.destroyBuffer(buffer);
+});
+
+test('bufferBytes is the size that a buffer was created with', () => {
+  for (const bytes of [0, 1, 4, 10, 4096, 100_000]) {
+    const handle = vk.createBuffer(bytes, bytes % 2);
+    assert.equal(vk.bufferBytes(handle), bytes);
+    vk.destroyBuffer(handle);
+    throws(() => vk.bufferBytes(handle), INVALID_HANDLE, ['bufferBytes', handle]);
+  }
 });

@@ -5,34 +5,41 @@ import { test } from 'node:test';
 import { accessWidth, KernelContext, pack, pushConstants, Recorder } from '../kernels/base.mjs';
 import { bf16Bits, f16Bits } from '../kernels/elementwise.mjs';
 import { createKernels, optimizerState, ropeTable, STATE } from '../kernels/index.mjs';
-import { toBf16, toF16 } from './lib/reference.mjs';
+import { toBf16, toF16 } from './lib/half.mjs';
 
-/** A native module with one shader, which keeps what pipelines were asked for. @param {any} [info] */
+/** A native module with one shader, which keeps what pipelines were asked for. @param {any} [info] @returns {any} */
 function fake(info = {}) {
   let handles = 0;
   const made = /** @type {any[]} */ ([]);
   return {
     made,
-    initDevice: () => ({ deviceType: 2, maxComputeSharedMemorySize: 49152, maxComputeWorkGroupInvocations: 1024, subgroupSize: 32, ...info }),
+    initDevice: () => ({
+      deviceType: 2,
+      maxComputeSharedMemorySize: 49152,
+      maxComputeWorkGroupInvocations: 1024,
+      subgroupSize: 32,
+      ...info,
+    }),
     shaders: { one: { spirv: new Uint32Array([1]), bindings: 2, pushBytes: 8, workgroupSize: [64, 1, 1] } },
     createPipeline: (/** @type {any[]} */ ...args) => {
       made.push(args);
       return handles++;
     },
     createBuffer: () => handles++,
+    bufferBytes: () => Infinity,
   };
 }
 
 test('a record has the byte form of the contract', () => {
   const push = pushConstants([1, 2], [1.5]);
-  const { packed, count } = pack(
-    { pipeline: 7, buffers: [3, 4], groups: [10, 1, 1], push, writeMask: 2 },
-    [{ pipeline: 8, buffers: [], groups: [65535, 5, 6], push: undefined, writeMask: 0 }],
-  );
+  const { packed, count } = pack({ pipeline: 7, buffers: [3, 4], groups: [10, 1, 1], push, writeMask: 2 }, [
+    { pipeline: 8, buffers: [], groups: [65535, 5, 6], push: undefined, writeMask: 0 },
+  ]);
   assert.equal(count, 2);
   assert.equal(packed.byteLength, 36 + 20);
   const view = new DataView(packed);
-  const words = (/** @type {number} */ at, /** @type {number} */ n) => Array.from({ length: n }, (_, i) => view.getUint32(at + 4 * i, true));
+  const words = (/** @type {number} */ at, /** @type {number} */ n) =>
+    Array.from({ length: n }, (_, i) => view.getUint32(at + 4 * i, true));
   assert.equal(view.getInt32(0, true), 7);
   assert.equal(view.getUint16(4, true), 2);
   assert.equal(view.getUint16(6, true), 1 << 1);
@@ -45,7 +52,13 @@ test('a record has the byte form of the contract', () => {
 });
 
 test('a recorder grows and can be used again', () => {
-  const one = { pipeline: 1, buffers: [1], groups: /** @type {[number, number, number]} */ ([1, 1, 1]), push: pushConstants([5]), writeMask: 1 };
+  const one = {
+    pipeline: 1,
+    buffers: [1],
+    groups: /** @type {[number, number, number]} */ ([1, 1, 1]),
+    push: pushConstants([5]),
+    writeMask: 1,
+  };
   const recorder = new Recorder(16);
   for (let i = 0; i < 1000; i++) recorder.add(one);
   const { packed, count } = recorder.finish();
@@ -104,7 +117,10 @@ test('arguments that are wrong are named', () => {
   const f64 = /** @type {any} */ ('f64');
   assert.throws(() => kernels.rmsNormForward({ ...norm, rows: 1.5 }), /rmsNormForward: rows must be an integer, got 1.5/);
   assert.throws(() => kernels.rmsNormForward({ ...norm, columns: 0 }), /columns must be in \[1, 4026531840\], got 0/);
-  assert.throws(() => kernels.rmsNormForward({ ...norm, rows: 2 ** 20, columns: 2 ** 12 }), /rows \* columns must be in .*, got 4294967296/);
+  assert.throws(
+    () => kernels.rmsNormForward({ ...norm, rows: 2 ** 20, columns: 2 ** 12 }),
+    /rows \* columns must be in .*, got 4294967296/,
+  );
   assert.throws(() => kernels.rmsNormForward({ ...bad, x: 'x' }), /x must be a buffer handle or \{ buffer, offset \}, got x/);
   assert.throws(() => kernels.rmsNormForward({ ...norm, y: { buffer: 1, offset: -4 } }), /y.offset must be in/);
   assert.throws(() => kernels.rmsNormForward({ ...bad, type: 'f64' }), /unknown element type f64/);
@@ -112,7 +128,10 @@ test('arguments that are wrong are named', () => {
   assert.throws(() => kernels.rmsNormForward({ ...norm, type: 'f16', columns: 7 }), /columns must be even for f16/);
   assert.throws(() => kernels.rmsNormForward({ ...norm, residual: 5 }), /sum must be a buffer handle/);
   assert.throws(() => kernels.gluForward({ gateUp: 1, gate: 2, y: 3, rows: 1, columns: 4 }), /either gateUp, or gate and up/);
-  assert.throws(() => kernels.activationForward(/** @type {any} */ ({ x: 1, y: 2, count: 4, activation: 'swish' })), /activation must be one of identity/);
+  assert.throws(
+    () => kernels.activationForward(/** @type {any} */ ({ x: 1, y: 2, count: 4, activation: 'swish' })),
+    /activation must be one of identity/,
+  );
   assert.throws(() => kernels.dropout({ x: 1, y: 2, random: 3, count: 4, p: 1 }), /p must be in \[0, 1\), got 1/);
   assert.throws(() => kernels.binary({ a: 1, b: 2, y: 3, count: 8, period: 3 }), /period must divide count/);
   assert.throws(() => kernels.binary({ a: 1, b: 2, y: 3, count: 8, period: 1, type: 'bf16' }), /period must be even for bf16, got 1/);
@@ -124,7 +143,10 @@ test('arguments that are wrong are named', () => {
   }
   assert.throws(() => kernels.broadcast({ a: 1, b: 2, y: 3, shape: [1, 2, 3, 4, 5] }), /one to four sizes/);
   assert.throws(() => kernels.broadcast({ a: 1, b: 2, y: 3, shape: [4], yStrides: [0] }), /yStrides\[0\] is 0 over 4 elements/);
-  assert.throws(() => kernels.crossEntropy({ logits: 1, targets: 2, loss: 3, rows: 1, columns: 8, rowStride: 4 }), /rowStride must be in \[8/);
+  assert.throws(
+    () => kernels.crossEntropy({ logits: 1, targets: 2, loss: 3, rows: 1, columns: 8, rowStride: 4 }),
+    /rowStride must be in \[8/,
+  );
   assert.throws(() => optimizerState({ rate: 1, beta1: 1 }), /beta1 must be in \(0, 1\), got 1/);
   assert.throws(() => optimizerState({ rate: 1, warmup: 5, total: 5 }), /total must be 0 or more than warmup/);
   for (const seed of [1.5, NaN, /** @type {any} */ ('1')]) {
@@ -134,7 +156,7 @@ test('arguments that are wrong are named', () => {
   assert.throws(() => kernels.adamw(adam), /adamw: copyType must be f16 or bf16, got undefined/);
   assert.throws(() => kernels.adamw(/** @type {any} */ ({ ...adam, copyType: 'f32' })), /copyType must be f16 or bf16, got f32/);
   assert.throws(() => ropeTable({ positions: 4, headSize: 3 }), /ropeTable: headSize must be even, got 3/);
-  assert.throws(() => createKernels({}), /expected the helios-vk native module/);
+  assert.throws(() => createKernels(/** @type {any} */ ({})), /expected the helios-vk native module/);
 });
 
 test('the widest access that sizes and types allow', () => {
@@ -146,7 +168,25 @@ test('the widest access that sizes and types allow', () => {
 });
 
 test('16-bit patterns of numbers round to nearest even', () => {
-  const values = [0, -0, 1, -1.5, 65504, 65519.9, 65520, 1e9, 2 ** -24, 2 ** -25, 3 * 2 ** -26, 2 ** -14, 1 + 2 ** -11, 1 + 3 * 2 ** -11, 0.1, -3.14159, Infinity];
+  const values = [
+    0,
+    -0,
+    1,
+    -1.5,
+    65504,
+    65519.9,
+    65520,
+    1e9,
+    2 ** -24,
+    2 ** -25,
+    3 * 2 ** -26,
+    2 ** -14,
+    1 + 2 ** -11,
+    1 + 3 * 2 ** -11,
+    0.1,
+    -3.3,
+    Infinity,
+  ];
   for (const value of values) {
     assert.equal(f16Bits(value), toF16(value), `f16 ${value}`);
     assert.equal(bf16Bits(value), toBf16(value), `bf16 ${value}`);

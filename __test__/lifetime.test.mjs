@@ -14,6 +14,7 @@ const CALLS = `
     readBuffer: () => vk.readBuffer(x),
     destroyBuffer: () => vk.destroyBuffer(x),
     createPipeline: () => vk.createPipeline(programs.increment.spirv, 1, 8),
+    destroyPipeline: () => vk.destroyPipeline(p),
     dispatch: () => vk.dispatch(p, [x], 1, 1, 1, Uint32Array.of(16, 1)),
     batchBegin: () => vk.batchBegin(),
     batchDispatch: () => vk.batchDispatch(p, [x], 1, 1, 1, Uint32Array.of(16, 1)),
@@ -96,6 +97,34 @@ test('init and destroy, many times over', async () => {
   `);
 });
 
+test('devices of one environment use one Vulkan instance, a changed environment or a loss brings a new one', async (t) => {
+  // The loader looks for drivers as it makes an instance, and says so.
+  const searches = async (/** @type {string} */ source, env = {}) => {
+    const { code, stderr } = await child(source, { env: { VK_LOADER_DEBUG: 'driver', HELIOS_REPORT_DIR: '0', ...env } });
+    assert.equal(code, 0, stderr);
+    return stderr.split('Searching for driver manifest files').length - 1;
+  };
+  const cycles = (/** @type {number} */ count) => `
+    for (let i = 0; i < ${count}; i++) {
+      init();
+      vk.destroy();
+      if (i % 3 === 0) vk.listDevices();
+    }
+  `;
+  const one = await searches(cycles(1));
+  if (one === 0) return t.skip('the loader does not say what it does');
+  assert.equal(await searches(cycles(12)), one);
+  // Each of these makes a second one, for which the loader searches at least once.
+  assert.ok((await searches(`init(); vk.destroy(); process.env.VK_LOADER_LAYERS_DISABLE = 'none*'; ${cycles(3)}`)) > one);
+  assert.ok((await searches(cycles(3), { HELIOS_TEST_NEW_INSTANCES: '1' })) > one);
+  const lost = `
+    init();
+    assert.throws(() => { vk.fillBuffer(vk.createBuffer(64), 64, 1); vk.waitIdle(); }, { code: 'ERR_HELIOS_DEVICE_LOST' });
+    vk.destroy();
+  `;
+  assert.ok((await searches(lost + cycles(3), { HELIOS_TEST_LOSE_DEVICE: '1,0' })) > one);
+});
+
 test('destroy with work in flight waits for it or gives it up, and never crashes', async () => {
   await childJson(`
     for (let round = 0; round < 3; round++) {
@@ -140,8 +169,16 @@ for (const [name, end, code] of [
   ['falls off its end', '', 0],
   ['calls process.exit(0)', 'process.exit(0);', 0],
   ['calls process.exit(3)', 'process.exit(3);', 3],
-  ['exits with an open batch', 'vk.batchBegin(); vk.batchDispatch(pipelineOf(programs.churn), [x, x], 1, 1, 1, Uint32Array.of(64, 1000)); process.exit(0);', 0],
-  ['exits with uploads in flight', 'const big = vk.createBuffer(32 << 20, 0); vk.uploadAsync(big, new Uint8Array(32 << 20)); process.exit(0);', 0],
+  [
+    'exits with an open batch',
+    'vk.batchBegin(); vk.batchDispatch(pipelineOf(programs.churn), [x, x], 1, 1, 1, Uint32Array.of(64, 1000)); process.exit(0);',
+    0,
+  ],
+  [
+    'exits with uploads in flight',
+    'const big = vk.createBuffer(32 << 20, 0); vk.uploadAsync(big, new Uint8Array(32 << 20)); process.exit(0);',
+    0,
+  ],
   ['exits from an exit handler that still reads', 'process.on("exit", () => { words(x); });', 0],
   ['destroys the device at exit', 'process.on("exit", () => vk.destroy());', 0],
   ['throws', 'throw new Error("an error nobody catches");', 1],
@@ -154,7 +191,7 @@ for (const [name, end, code] of [
 }
 
 test('a process ends by itself when nothing is left to do', async () => {
-  const result = await child('init(); bufferOf(ramp(64));', { timeout: 30_000 });
+  const result = await child('init(); bufferOf(ramp(64));');
   assert.deepEqual([result.code, result.signal], [0, null], result.stderr);
 });
 
@@ -179,4 +216,69 @@ test('an error of the addon is caught like any other, and can be printed', async
   assert.equal(result.code, 0, result.stderr);
   assert.match(result.stdout, /readBuffer/);
   assert.match(result.stdout, /caught ERR_HELIOS_INVALID_HANDLE/);
+});
+
+test('no handle and no timeline value is given out again by a later device', async () => {
+  await childJson(`
+    const handles = new Set();
+    const gone = { buffers: [], pipelines: [], graphs: [] };
+    let last = 0;
+    const push = Uint32Array.of(16, 1);
+    for (let round = 0; round < 6; round++) {
+      init();
+      for (const { buffers: [b], pipelines: [p], graphs: [g] } of round ? [gone] : []) {
+        const [live, kernel] = [bufferOf(ramp(16)), vk.createPipeline(programs.increment.spirv, 1, 8)];
+        const calls = {
+          uploadBuffer: () => vk.uploadBuffer(b, ramp(16)), uploadAsync: () => vk.uploadAsync(b, ramp(16)),
+          fillBuffer: () => vk.fillBuffer(b, 64, 0), copyFrom: () => vk.copyBuffer(b, live), copyTo: () => vk.copyBuffer(live, b),
+          readBuffer: () => vk.readBuffer(b), readInto: () => vk.readInto(b, new Uint32Array(16)), destroyBuffer: () => vk.destroyBuffer(b),
+          watchNan: () => vk.watchNan(b), exportBuffer: () => vk.exportBuffer(b), setName: () => vk.setName(b, 'x'), address: () => vk.dgcGetBufferAddress(b),
+          destroyPipeline: () => vk.destroyPipeline(p), dispatch: () => vk.dispatch(p, [live], 1, 1, 1, push), dispatchBuffer: () => vk.dispatch(kernel, [b], 1, 1, 1, push),
+          gpuTime: () => vk.gpuTime(p, [live], 1, 1, 1, push), setPipelineName: () => vk.setName(p, 'x', 'pipeline'), dgcSetup: () => vk.dgcSetup(p, 8, 1),
+          graphLaunch: () => vk.graphLaunch(g), graphDestroy: () => vk.graphDestroy(g),
+          list: () => vk.batchExecuteAll(Int32Array.of(p, 1, 1, 1, live, 16, 1).buffer, 1),
+        };
+        for (const [name, call] of Object.entries(calls)) assert.throws(call, { code: 'ERR_HELIOS_INVALID_HANDLE' }, name);
+        await assert.rejects(vk.readAsync(b), { code: 'ERR_HELIOS_INVALID_HANDLE' });
+        assert.deepEqual(words(live), ramp(16), 'nothing was touched');
+        // What an earlier device has done is done.
+        vk.waitTimeline(last);
+        assert.ok(vk.getCompleted() >= last);
+      }
+      const made = { buffers: [0, 1, 2].map(() => bufferOf(ramp(16))), pipelines: [0, 1].map(() => vk.createPipeline(programs.increment.spirv, 1, 8)), graphs: [] };
+      vk.graphBegin();
+      vk.dispatch(made.pipelines[0], [made.buffers[0]], 1, 1, 1, push);
+      made.graphs.push(vk.graphEnd());
+      for (const [kind, list] of Object.entries(made)) for (const handle of list) {
+        assert.ok(!handles.has(kind + handle), kind + ' handle ' + handle + ' a second time');
+        handles.add(kind + handle);
+      }
+      for (const value of [vk.dispatch(made.pipelines[0], [made.buffers[0]], 1, 1, 1, push), vk.uploadAsync(made.buffers[1], ramp(4)), vk.graphLaunch(made.graphs[0])]) {
+        assert.ok(value > last, value + ' after ' + last);
+        last = value;
+      }
+      vk.destroyBuffer(made.buffers.pop());
+      Object.assign(gone, made);
+      vk.destroy();
+      vk.destroy();
+    }
+  `);
+});
+
+test('the memory of dgcGetCommandBuffer is that of the device at hand', async (t) => {
+  const { skipped } = await childJson(`
+    let old, skipped = false;
+    for (let round = 0; round < 2 && !skipped; round++) {
+      init();
+      const { spirv, pushBytes } = programs.addByAddress;
+      if (!vk.dgcSetup(vk.createPipeline(spirv, 0, pushBytes), pushBytes, 4)) { skipped = true; break; }
+      const commands = vk.dgcGetCommandBuffer();
+      assert.equal(vk.dgcGetCommandBuffer(), commands);
+      assert.notEqual(commands, old);
+      old = commands;
+      vk.destroy();
+    }
+    process.stdout.write(JSON.stringify({ skipped }));
+  `);
+  if (skipped) t.skip('no device addresses');
 });

@@ -45,10 +45,7 @@ test('no binary at all: what was looked for, and what to do', () => {
   for (const load of [undefined, `await import(${JSON.stringify(join(folder, 'index.mjs'))})`]) {
     const { message, code, platform, attempts } = failure(folder, {}, load);
     assert.equal(code, 'ERR_HELIOS_NO_BINARY');
-    assert.deepEqual(attempts, [
-      `./helios-vk.${platform}.node: not there`,
-      `the package helios-vk-${platform}: not installed`,
-    ]);
+    assert.deepEqual(attempts, [`./helios-vk.${platform}.node: not there`, `the package helios-vk-${platform}: not installed`]);
     for (const part of [folder, platform, process.versions.node, 'npm install --include=optional helios-vk@', ...attempts])
       assert.ok(message.includes(part), `"${message}" does not mention ${part}`);
     assert.doesNotMatch(message, /wasi|Require stack/);

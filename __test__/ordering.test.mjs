@@ -8,7 +8,19 @@ import { before, test } from 'node:test';
 import assert from 'node:assert/strict';
 import { init, pipelineOf, ramp, scaled, vk } from './lib/addon.mjs';
 import { Random } from './lib/random.mjs';
-import { atomicSum, churn, copyMemory, increment, readOnly, reverse, scaleAdd, storeInFunction, storeThroughParameter, storeThroughSelect, twoOutputs } from './lib/programs.mjs';
+import {
+  atomicSum,
+  churn,
+  copyMemory,
+  increment,
+  readOnly,
+  reverse,
+  scaleAdd,
+  storeInFunction,
+  storeThroughParameter,
+  storeThroughSelect,
+  twoOutputs,
+} from './lib/programs.mjs';
 import { Twin, setUpDgc } from './lib/twin.mjs';
 
 const N = 4096;
@@ -119,7 +131,10 @@ test('chains of dependent dispatches in one batch', () => {
     twin.batched({ program: reverse, buffers: [b, a], push: Uint32Array.of(N), writeMask: i % 4 });
   }
   twin.submit();
-  [a, b].forEach((buffer) => { twin.read(buffer); twin.destroy(buffer); });
+  [a, b].forEach((buffer) => {
+    twin.read(buffer);
+    twin.destroy(buffer);
+  });
 });
 
 test('chains across batches, without waiting', () => {
@@ -132,7 +147,10 @@ test('chains across batches, without waiting', () => {
     ]);
     twin.dispatch({ program: reverse, buffers: [b, a], push: Uint32Array.of(N) });
   }
-  [a, b].forEach((buffer) => { twin.read(buffer); twin.destroy(buffer); });
+  [a, b].forEach((buffer) => {
+    twin.read(buffer);
+    twin.destroy(buffer);
+  });
 });
 
 for (const [name, program, buffers, push] of [
@@ -170,7 +188,10 @@ for (const [name, program, buffers, push] of [
         } else {
           twin.packed(form, runs);
         }
-        for (const buffer of [...list, ...sums]) { twin.read(buffer); twin.destroy(buffer); }
+        for (const buffer of [...list, ...sums]) {
+          twin.read(buffer);
+          twin.destroy(buffer);
+        }
       }
     }
   });
@@ -203,7 +224,10 @@ test('many readers of one writer, then a writer that must wait for all of them',
     twin.upload(source, new Random(round).words(N / 2));
     twin.fill(targets[round], 64, round);
   }
-  for (const buffer of [source, ...targets]) { twin.read(buffer); twin.destroy(buffer); }
+  for (const buffer of [source, ...targets]) {
+    twin.read(buffer);
+    twin.destroy(buffer);
+  }
 });
 
 test('one buffer in every role of one dispatch', () => {

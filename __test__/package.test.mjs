@@ -42,9 +42,11 @@ test('the package has no dependencies but its own binaries', () => {
 
 test('every file that the package names is there', () => {
   const { files } = require('helios-vk/package.json');
-  for (const file of files) assert.ok(existsSync(new URL(`../${file}`, import.meta.url)), file);
+  // cjs/ is made when the package is packed: consumer.test.mjs.
+  for (const file of files) if (file !== 'cjs/') assert.ok(existsSync(new URL(`../${file}`, import.meta.url)), file);
 });
 
 test('the lock file names no download address', () => {
-  assert.ok(!readFileSync(new URL('../package-lock.json', import.meta.url), 'utf8').includes('"resolved"'));
+  // Links to folders of the repository are there by their paths.
+  assert.doesNotMatch(readFileSync(new URL('../package-lock.json', import.meta.url), 'utf8'), /"resolved": "[a-z+]+:/);
 });

@@ -8,11 +8,25 @@ import { grid, increment, nothing, pushEcho, scaleAdd, twoOutputs, wide } from '
 import { Random } from './lib/random.mjs';
 
 let info;
-before(() => { info = init(); });
+before(() => {
+  info = init();
+});
 
 const N = 200;
-const incrementOf = (buffer, by = 1) => ({ pipeline: pipelineOf(increment), buffers: [buffer], groups: [groupsOf(N), 1, 1], push: Uint32Array.of(N, by), writeMask: 1 });
-const scaleAddOf = (a, b, c, k) => ({ pipeline: pipelineOf(scaleAdd), buffers: [a, b, c], groups: [groupsOf(N), 1, 1], push: Uint32Array.of(N, k), writeMask: 4 });
+const incrementOf = (buffer, by = 1) => ({
+  pipeline: pipelineOf(increment),
+  buffers: [buffer],
+  groups: [groupsOf(N), 1, 1],
+  push: Uint32Array.of(N, by),
+  writeMask: 1,
+});
+const scaleAddOf = (a, b, c, k) => ({
+  pipeline: pipelineOf(scaleAdd),
+  buffers: [a, b, c],
+  groups: [groupsOf(N), 1, 1],
+  push: Uint32Array.of(N, k),
+  writeMask: 4,
+});
 
 /** Both forms, as `batchExecuteAll` and as `batchDispatchMany` take them. */
 const FORMS = {
@@ -25,12 +39,22 @@ for (const [form, { pack, offsets, args }] of Object.entries(FORMS)) {
 
   test(`${form}: batchExecuteAll runs a list in order`, () => {
     const [a, b, c] = [bufferOf(ramp(N)), bufferOf(ramp(N, 100)), bufferOf(new Uint32Array(N))];
-    const tv = execute([incrementOf(a, 1), scaleAddOf(a, b, c, 2), incrementOf(c, 5), scaleAddOf(c, c, a, 1), { pipeline: pipelineOf(nothing) }]);
+    const tv = execute([
+      incrementOf(a, 1),
+      scaleAddOf(a, b, c, 2),
+      incrementOf(c, 5),
+      scaleAddOf(c, c, a, 1),
+      { pipeline: pipelineOf(nothing) },
+    ]);
     assert.ok(Number.isInteger(tv) && tv > 0);
     vk.waitTimeline(tv);
     const expected = ramp(N).map((i) => 2 * (i + 1) + 100 + i + 5);
     sameWords(words(c), expected, 'c');
-    sameWords(words(a), expected.map((value) => 2 * value), 'a');
+    sameWords(
+      words(a),
+      expected.map((value) => 2 * value),
+      'a',
+    );
     [a, b, c].forEach(vk.destroyBuffer);
   });
 
@@ -44,17 +68,30 @@ for (const [form, { pack, offsets, args }] of Object.entries(FORMS)) {
     many([]);
     many([incrementOf(x, 10)]);
     vk.batchSubmit();
-    sameWords(words(x), ramp(N).map((i) => 6 * i + 19), 'x');
+    sameWords(
+      words(x),
+      ramp(N).map((i) => 6 * i + 19),
+      'x',
+    );
     vk.destroyBuffer(x);
   });
 
   test(`${form}: group counts in three dimensions`, () => {
-    for (const groups of [[5, 1, 1], [5, 3, 1], [3, 4, 5], [1, 1, 60], [60, 1, 1], [1, 60, 1], [2, 1, 3]]) {
+    for (const groups of [
+      [5, 1, 1],
+      [5, 3, 1],
+      [3, 4, 5],
+      [1, 1, 60],
+      [60, 1, 1],
+      [1, 60, 1],
+      [2, 1, 3],
+    ]) {
       const out = bufferOf(new Uint32Array(64).fill(0xffffffff));
       execute([{ pipeline: pipelineOf(grid), buffers: [out], groups, writeMask: 1 }]);
       const expected = new Uint32Array(64).fill(0xffffffff);
       const [gX, gY, gZ] = groups;
-      for (let z = 0; z < gZ; z++) for (let y = 0; y < gY; y++) for (let x = 0; x < gX; x++) expected[x + gX * (y + gY * z)] = x + 100 * y + 10000 * z;
+      for (let z = 0; z < gZ; z++)
+        for (let y = 0; y < gY; y++) for (let x = 0; x < gX; x++) expected[x + gX * (y + gY * z)] = x + 100 * y + 10000 * z;
       sameWords(words(out), expected, `${groups}`);
       vk.destroyBuffer(out);
     }
@@ -85,7 +122,11 @@ for (const [form, { pack, offsets, args }] of Object.entries(FORMS)) {
         { pipeline: pipelineOf(twoOutputs), buffers: [a, x, y], groups: [groupsOf(N), 1, 1], push: Uint32Array.of(N), writeMask },
         { ...scaleAddOf(x, y, z, 1), writeMask },
       ]);
-      sameWords(words(z), ramp(N).map((i) => 4 * i + 1), `mask ${writeMask}`);
+      sameWords(
+        words(z),
+        ramp(N).map((i) => 4 * i + 1),
+        `mask ${writeMask}`,
+      );
       [a, x, y, z].forEach(vk.destroyBuffer);
     }
   });
@@ -93,7 +134,11 @@ for (const [form, { pack, offsets, args }] of Object.entries(FORMS)) {
   test(`${form}: one handle in several places`, () => {
     const x = bufferOf(ramp(N));
     execute([scaleAddOf(x, x, x, 4)]);
-    sameWords(words(x), ramp(N).map((i) => 5 * i), 'x');
+    sameWords(
+      words(x),
+      ramp(N).map((i) => 5 * i),
+      'x',
+    );
     vk.destroyBuffer(x);
   });
 
@@ -121,7 +166,9 @@ for (const [form, { pack, offsets, args }] of Object.entries(FORMS)) {
       ['no buffers', { ...good, buffers: [] }, INVALID_ARGUMENT, [/buffer/i, 0, 1]],
       ['33 buffers', { ...good, buffers: new Array(33).fill(x) }, INVALID_ARGUMENT, [/buffer/i, 33]],
       ['a gZ above the limit', { ...good, groups: [1, 1, 0xffffffff] }, INVALID_ARGUMENT, [/gZ/, 0xffffffff]],
-      ...(form === 'words' ? [['a gY above the limit', { ...good, groups: [1, 0xffffffff, 1] }, INVALID_ARGUMENT, [/gY/, 0xffffffff]]] : []),
+      ...(form === 'words'
+        ? [['a gY above the limit', { ...good, groups: [1, 0xffffffff, 1] }, INVALID_ARGUMENT, [/gY/, 0xffffffff]]]
+        : []),
     ];
   };
 
@@ -133,7 +180,10 @@ for (const [form, { pack, offsets, args }] of Object.entries(FORMS)) {
     for (const [what, bad, code, parts] of mistakes(x, dead)) {
       for (const index of [0, 1, 4]) {
         // Records of different sizes in front, so that an offset cannot be right by accident.
-        const front = [incrementOf(x), { pipeline: pipelineOf(nothing), groups: [1, 1, 2] }, scaleAddOf(x, x, x, 3), incrementOf(x)].slice(0, index);
+        const front = [incrementOf(x), { pipeline: pipelineOf(nothing), groups: [1, 1, 2] }, scaleAddOf(x, x, x, 3), incrementOf(x)].slice(
+          0,
+          index,
+        );
         const list = [...front, bad, incrementOf(x)];
         const offset = offsets(list)[index];
         const place = [new RegExp(`\\b${index}\\b`), new RegExp(`\\b${offset}\\b`)];
@@ -214,21 +264,65 @@ test('words: push ranges outside of the area are errors with the record and its 
   const x = bufferOf(ramp(N));
   const good = packWords([incrementOf(x), incrementOf(x), incrementOf(x)]);
   const recordWords = 9;
-  const damage = (edit) => { const copy = new Uint32Array(good.slice(0)); edit(copy); return copy.buffer; };
+  const damage = (edit) => {
+    const copy = new Uint32Array(good.slice(0));
+    edit(copy);
+    return copy.buffer;
+  };
   const [pushOffset, pushSize] = [6, 7];
   const record = (i) => 2 + i * recordWords;
   const cases = [
-    [0, (w) => { w[record(0) + pushOffset] = 1000; }],
-    [1, (w) => { w[record(1) + pushOffset] = 0xfffffffc; }],
-    [2, (w) => { w[record(2) + pushOffset] += 4; }],
-    [1, (w) => { w[record(1) + pushSize] = 0xfffffffc; }],
-    [1, (w) => { w[record(1) + pushSize] = 4; }],
-    [2, (w) => { w[record(2) + pushSize] = 0; }],
-    [1, (w) => { w[record(1) + pushOffset] = 0x80000000; w[record(1) + pushSize] = 0x80000000; }],
+    [
+      0,
+      (w) => {
+        w[record(0) + pushOffset] = 1000;
+      },
+    ],
+    [
+      1,
+      (w) => {
+        w[record(1) + pushOffset] = 0xfffffffc;
+      },
+    ],
+    [
+      2,
+      (w) => {
+        w[record(2) + pushOffset] += 4;
+      },
+    ],
+    [
+      1,
+      (w) => {
+        w[record(1) + pushSize] = 0xfffffffc;
+      },
+    ],
+    [
+      1,
+      (w) => {
+        w[record(1) + pushSize] = 4;
+      },
+    ],
+    [
+      2,
+      (w) => {
+        w[record(2) + pushSize] = 0;
+      },
+    ],
+    [
+      1,
+      (w) => {
+        w[record(1) + pushOffset] = 0x80000000;
+        w[record(1) + pushSize] = 0x80000000;
+      },
+    ],
   ];
   for (const [index, edit] of cases) {
-    throws(() => vk.batchExecuteAll(damage(edit)), INVALID_ARGUMENT,
-      ['batchExecuteAll', /push/i, new RegExp(`\\b${index}\\b`), new RegExp(`\\b${4 * record(index)}\\b`)]);
+    throws(() => vk.batchExecuteAll(damage(edit)), INVALID_ARGUMENT, [
+      'batchExecuteAll',
+      /push/i,
+      new RegExp(`\\b${index}\\b`),
+      new RegExp(`\\b${4 * record(index)}\\b`),
+    ]);
   }
   sameWords(words(x), ramp(N), 'x');
   vk.destroyBuffer(x);
@@ -246,12 +340,28 @@ test('words: records may share push bytes, leave gaps, and take more than they n
 test('words: a header that lies is an error', () => {
   const x = bufferOf(ramp(N));
   const good = packWords([incrementOf(x), incrementOf(x)]);
-  const header = (count, area) => { const copy = new Uint32Array(good.slice(0)); copy[0] = count; copy[1] = area; return copy.buffer; };
+  const header = (count, area) => {
+    const copy = new Uint32Array(good.slice(0));
+    copy[0] = count;
+    copy[1] = area;
+    return copy.buffer;
+  };
   const area = 2 + 18;
-  for (const [count, at] of [[1, area], [3, area], [0xffffffff, area], [2, area - 1], [2, area + 1], [2, 0], [2, 0xffffffff], [2, 0x40000000], [0, area]]) {
+  for (const [count, at] of [
+    [1, area],
+    [3, area],
+    [0xffffffff, area],
+    [2, area - 1],
+    [2, area + 1],
+    [2, 0],
+    [2, 0xffffffff],
+    [2, 0x40000000],
+    [0, area],
+  ]) {
     throws(() => vk.batchExecuteAll(header(count, at)), INVALID_ARGUMENT, ['batchExecuteAll']);
   }
-  for (const length of [0, 4, 7, 8, 9]) throws(() => vk.batchExecuteAll(new Uint8Array(good.slice(0, length)).buffer), INVALID_ARGUMENT, ['batchExecuteAll']);
+  for (const length of [0, 4, 7, 8, 9])
+    throws(() => vk.batchExecuteAll(new Uint8Array(good.slice(0, length)).buffer), INVALID_ARGUMENT, ['batchExecuteAll']);
   sameWords(words(x), ramp(N), 'x');
   vk.destroyBuffer(x);
 });
@@ -277,12 +387,19 @@ test('the list must be an ArrayBuffer and count a whole number', () => {
   const x = bufferOf(ramp(N));
   const packed = packBytes([incrementOf(x)]);
   for (const call of ['batchExecuteAll', 'batchExecuteAllProfiled', 'batchDispatchMany']) {
-    const run = (...args) => () => {
-      if (call !== 'batchDispatchMany') return vk[call](...args);
-      vk.batchBegin();
-      try { return vk.batchDispatchMany(...args); } finally { vk.batchSubmit(); }
-    };
-    for (const list of [undefined, null, 5, 'packed', [1], {}, { byteLength: 4 }]) throws(run(list, 1), INVALID_ARGUMENT, [call, 'packed'], [TypeError]);
+    const run =
+      (...args) =>
+      () => {
+        if (call !== 'batchDispatchMany') return vk[call](...args);
+        vk.batchBegin();
+        try {
+          return vk.batchDispatchMany(...args);
+        } finally {
+          vk.batchSubmit();
+        }
+      };
+    for (const list of [undefined, null, 5, 'packed', [1], {}, { byteLength: 4 }])
+      throws(run(list, 1), INVALID_ARGUMENT, [call, 'packed'], [TypeError]);
     for (const count of [-1, 1.5, NaN, Infinity, 2 ** 32, '1', null, {}]) throws(run(packed, count), INVALID_ARGUMENT, [call, 'count']);
     const gone = packed.slice(0);
     structuredClone(gone, { transfer: [gone] });
@@ -306,7 +423,11 @@ test('batchExecuteAllProfiled times each dispatch of either form', (t) => {
     assert.equal(result.dispatchTimesUs.length, 3);
     for (const time of result.dispatchTimesUs) assert.ok(Number.isFinite(time) && time >= 0, `${time}`);
     assert.ok(Number.isFinite(result.batchGpuTimeUs) && result.batchGpuTimeUs >= 0);
-    sameWords(words(x), ramp(N).map((i) => 4 * (i + 1) + 1), 'x');
+    sameWords(
+      words(x),
+      ramp(N).map((i) => 4 * (i + 1) + 1),
+      'x',
+    );
   }
   const empty = vk.batchExecuteAllProfiled(new ArrayBuffer(0), 0);
   assert.equal(empty.timeline, 0);

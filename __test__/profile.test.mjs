@@ -60,7 +60,10 @@ timed('every dispatch is counted under its pipeline’s name, and shares add up'
   for (const row of profile.rows) {
     assert.ok(row.shortestUs >= 0 && row.shortestUs <= row.longestUs && row.longestUs <= row.us + 1e-9, row.name);
   }
-  assert.deepEqual(profile.rows.map(({ us }) => us), profile.rows.map(({ us }) => us).sort((a, b) => b - a));
+  assert.deepEqual(
+    profile.rows.map(({ us }) => us),
+    profile.rows.map(({ us }) => us).sort((a, b) => b - a),
+  );
   assert.equal(profile.calls.dispatch.calls, 6);
   assert.equal(profile.calls.batchSubmit.calls, 1);
   assert.ok(profile.phases.submit.calls >= 6);
@@ -228,13 +231,16 @@ timed('a profile of a device that goes is dropped, and the next device can have 
 });
 
 timed('without the calibration extensions a submission brings the clocks together', async () => {
-  const profile = await childJson(`
+  const profile = await childJson(
+    `
     init();
     const x = bufferOf(ramp(64), 0);
     vk.profileStart();
     vk.dispatch(pipelineOf(programs.increment), [x], 1, 1, 1, Uint32Array.of(64, 1));
     process.stdout.write(JSON.stringify(vk.profileStop()));
-  `, { env: { HELIOS_TEST_NO_CALIBRATION: '1' } });
+  `,
+    { env: { HELIOS_TEST_NO_CALIBRATION: '1' } },
+  );
   assert.equal(profile.clock, 'submission');
   assert.ok(profile.clockErrorUs > 0);
   assert.equal(profile.dispatches, 1);

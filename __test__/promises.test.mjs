@@ -3,11 +3,11 @@
 import { before, test } from 'node:test';
 import assert from 'node:assert/strict';
 import { getEventListeners } from 'node:events';
-import { Worker } from 'node:worker_threads';
 import { bits, bufferOf, groupsOf, init, pipelineOf, ramp, scaled, vk, words } from './lib/addon.mjs';
 import { child, childError, childJson } from './lib/child.mjs';
 import { INVALID_ARGUMENT, INVALID_BATCH, INVALID_HANDLE, NO_DEVICE, sameWords, throws } from './lib/expect.mjs';
 import { churn, increment } from './lib/programs.mjs';
+import { startWorker, work } from './lib/work.mjs';
 
 before(init);
 
@@ -31,14 +31,25 @@ const BUSY = `
   };
 `;
 /** @type {(rounds?: number) => number} */
-const busy = new Function('vk', 'bufferOf', 'ramp', 'pipelineOf', 'programs', `${BUSY} return busy;`)(vk, bufferOf, ramp, pipelineOf, { churn });
+const busy = new Function('vk', 'bufferOf', 'ramp', 'pipelineOf', 'programs', `${BUSY} return busy;`)(vk, bufferOf, ramp, pipelineOf, {
+  churn,
+});
 
 /** Asserts that a promise is rejected with an error of the addon, as `throws` does for calls. */
 async function rejects(promise, ...expected) {
   assert.ok(promise instanceof Promise);
   let caught;
-  try { await promise; } catch (error) { caught = error; }
-  throws(() => { if (caught !== undefined) throw caught; }, ...expected);
+  try {
+    await promise;
+  } catch (error) {
+    caught = error;
+  }
+  throws(
+    () => {
+      if (caught !== undefined) throw caught;
+    },
+    ...expected,
+  );
 }
 
 for (const hostVisible of [0, 1]) {
@@ -85,7 +96,16 @@ test('a mapped, idle buffer: an upload right after the read does not show', asyn
 
 test('ranges: from an offset, of a length, to the end, nothing', async () => {
   const x = bufferOf(ramp(100));
-  for (const [offset, length, from, to] of [[0, 400, 0, 100], [40, 4, 10, 11], [396, 4, 99, 100], [40, undefined, 10, 100], [undefined, 12, 0, 3], [400, undefined, 100, 100], [400, 0, 100, 100], [0, 0, 0, 0]]) {
+  for (const [offset, length, from, to] of [
+    [0, 400, 0, 100],
+    [40, 4, 10, 11],
+    [396, 4, 99, 100],
+    [40, undefined, 10, 100],
+    [undefined, 12, 0, 3],
+    [400, undefined, 100, 100],
+    [400, 0, 100, 100],
+    [0, 0, 0, 0],
+  ]) {
     sameWords(bits(await vk.readAsync(x, offset, length)), ramp(100).slice(from, to), `${length} bytes at ${offset}`);
   }
   vk.destroyBuffer(x);
@@ -138,15 +158,21 @@ test('waitAsync resolves at its value, in order, while the event loop turns', as
   const order = [];
   let turns = 0;
   let turning = true;
-  const spin = () => { if (turning) { turns++; setImmediate(spin); } };
+  const spin = () => {
+    if (turning) {
+      turns++;
+      setImmediate(spin);
+    }
+  };
   const [first, second] = [busy(), busy()];
   assert.ok(vk.getCompleted() < first, 'the device is busy');
   spin();
-  const note = (name, value) => vk.waitAsync(value).then((result) => {
-    assert.equal(result, undefined);
-    assert.ok(vk.getCompleted() >= value, name);
-    order.push(name);
-  });
+  const note = (name, value) =>
+    vk.waitAsync(value).then((result) => {
+      assert.equal(result, undefined);
+      assert.ok(vk.getCompleted() >= value, name);
+      order.push(name);
+    });
   // The higher value is asked for first.
   await Promise.all([note('second', second), turn().then(() => note('first', first)), note('nothing', 0)]);
   turning = false;
@@ -175,16 +201,40 @@ test('wrong arguments reject, with the errors that other calls throw', async () 
     await rejects(vk.readAsync(x, bad), INVALID_ARGUMENT, ['readAsync', 'byteOffset', String(bad)], [RangeError]);
     await rejects(vk.readAsync(x, 0, bad), INVALID_ARGUMENT, ['readAsync', 'byteLength', String(bad)], [RangeError]);
   }
-  for (const bad of ['0', null, {}, 1n, Symbol('s')]) await rejects(vk.readAsync(x, bad), INVALID_ARGUMENT, ['readAsync', 'byteOffset'], [TypeError]);
-  for (const bad of [5, 'text', () => 0, true]) await rejects(vk.readAsync(x, 0, 4, bad), INVALID_ARGUMENT, ['readAsync', 'options'], [TypeError]);
-  const thrower = { get signal() { throw new Error('mine'); } };
-  const fakes = [5, 'text', {}, { aborted: false }, { aborted: 0, addEventListener() {} }, { get aborted() { throw new Error('mine'); } }, { aborted: false, addEventListener() { throw new Error('mine'); } }];
+  for (const bad of ['0', null, {}, 1n, Symbol('s')])
+    await rejects(vk.readAsync(x, bad), INVALID_ARGUMENT, ['readAsync', 'byteOffset'], [TypeError]);
+  for (const bad of [5, 'text', () => 0, true])
+    await rejects(vk.readAsync(x, 0, 4, bad), INVALID_ARGUMENT, ['readAsync', 'options'], [TypeError]);
+  const thrower = {
+    get signal() {
+      throw new Error('mine');
+    },
+  };
+  const fakes = [
+    5,
+    'text',
+    {},
+    { aborted: false },
+    { aborted: 0, addEventListener() {} },
+    {
+      get aborted() {
+        throw new Error('mine');
+      },
+    },
+    {
+      aborted: false,
+      addEventListener() {
+        throw new Error('mine');
+      },
+    },
+  ];
   await rejects(vk.readAsync(x, 0, 4, thrower), INVALID_ARGUMENT, ['readAsync', 'options.signal'], [TypeError]);
   for (const signal of fakes) {
     await rejects(vk.readAsync(x, 0, 4, { signal }), INVALID_ARGUMENT, ['readAsync', 'options.signal'], [TypeError]);
     await rejects(vk.waitAsync(0, { signal }), INVALID_ARGUMENT, ['waitAsync', 'options.signal'], [TypeError]);
   }
-  for (const nothing of [undefined, null, {}, { signal: undefined }]) sameWords(bits(await vk.readAsync(x, 0, 4, nothing)), [0], 'no signal');
+  for (const nothing of [undefined, null, {}, { signal: undefined }])
+    sameWords(bits(await vk.readAsync(x, 0, 4, nothing)), [0], 'no signal');
   for (const bad of [-1, 1.5, NaN]) await rejects(vk.waitAsync(bad), INVALID_ARGUMENT, ['waitAsync', 'value'], [RangeError]);
   for (const bad of [undefined, null, 'x', {}, 1n]) await rejects(vk.waitAsync(bad), INVALID_ARGUMENT, ['waitAsync', 'value'], [TypeError]);
   await rejects(vk.waitAsync(1e12), INVALID_ARGUMENT, ['waitAsync', 'value', 1000000000000], [RangeError]);
@@ -204,7 +254,10 @@ test('without a device promises are rejected', async () => {
 test('a signal that is already aborted: rejected with its reason, and nothing is read', async () => {
   const x = bufferOf(ramp(16));
   const { reads } = vk.getStats();
-  await assert.rejects(vk.readAsync(x, 0, 64, { signal: AbortSignal.abort() }), (error) => error instanceof DOMException && error.name === 'AbortError');
+  await assert.rejects(
+    vk.readAsync(x, 0, 64, { signal: AbortSignal.abort() }),
+    (error) => error instanceof DOMException && error.name === 'AbortError',
+  );
   await assert.rejects(vk.waitAsync(0, { signal: AbortSignal.abort('my reason') }), (reason) => reason === 'my reason');
   assert.equal(vk.getStats().reads, reads);
   vk.destroyBuffer(x);
@@ -259,7 +312,13 @@ test('AbortSignal.timeout gives a wait up', async () => {
 });
 
 test('a signal of the caller’s own making that fires while it is listened to', async () => {
-  const signal = { aborted: false, addEventListener(_, listener) { listener(); }, removeEventListener() {} };
+  const signal = {
+    aborted: false,
+    addEventListener(_, listener) {
+      listener();
+    },
+    removeEventListener() {},
+  };
   const error = await vk.waitAsync(0, { signal }).catch((caught) => caught);
   assert.equal(error.code, 'ERR_HELIOS_ABORTED');
   await vk.waitAsync(0);
@@ -295,7 +354,10 @@ test('a process does not wait for what was given up', async () => {
 });
 
 test('process.exit and an exception with promises pending', async () => {
-  for (const [end, code] of [['process.exit(7);', 7], ['throw new Error("mine");', 1]]) {
+  for (const [end, code] of [
+    ['process.exit(7);', 7],
+    ['throw new Error("mine");', 1],
+  ]) {
     const result = await child(`init(); ${BUSY} const x = bufferOf(ramp(5000)); busy(); vk.readAsync(x); vk.waitAsync(busy()); ${end}`);
     assert.equal(result.signal, null, result.stderr);
     assert.equal(result.code, code, result.stderr);
@@ -303,7 +365,8 @@ test('process.exit and an exception with promises pending', async () => {
 });
 
 test('no worker of libuv is held', async () => {
-  const order = await childJson(`
+  const order = await childJson(
+    `
     import { stat } from 'node:fs/promises';
     init(); ${BUSY}
     const order = [];
@@ -312,7 +375,9 @@ test('no worker of libuv is held', async () => {
     await stat('.').then(() => order.push('stat'));
     await Promise.all(waits);
     process.stdout.write(JSON.stringify(order.slice(0, 2)));
-  `, { env: { UV_THREADPOOL_SIZE: '1' } });
+  `,
+    { env: { UV_THREADPOOL_SIZE: '1' } },
+  );
   assert.deepEqual(order, ['stat', 'wait']);
 });
 
@@ -344,16 +409,6 @@ test('destroy settles what is pending, and the next device starts anew', async (
   assert.deepEqual(result, ['AbortError', 'AbortError', 'AbortError']);
 });
 
-const FILE = new URL('lib/worker.mjs', import.meta.url);
-/** Runs source in a worker; resolves to what it posted once it has ended. */
-const work = (source, data) => new Promise((resolve, reject) => {
-  const posted = [];
-  new Worker(FILE, { workerData: { source, data } })
-    .on('message', (message) => posted.push(message))
-    .on('error', reject)
-    .on('exit', (code) => (code === 0 ? resolve(posted) : reject(new Error(`worker ended with ${code}`))));
-});
-
 test('promises of workers settle in their workers', async () => {
   const x = bufferOf(ramp(5000), 0);
   const source = `
@@ -374,17 +429,20 @@ test('a worker that ends with promises pending: no crash, and its blocks come ba
   await vk.waitAsync(busy(1));
   const before = leased();
   for (let round = 0; round < 3; round++) {
-    const worker = new Worker(FILE, { workerData: { data: { x }, source: `
+    const worker = startWorker(
+      `
       init(); ${BUSY}
       busy(30);
       const before = vk.getAllocatorStats().readbackLeasedBytes;
       for (let i = 0; i < 10; i++) vk.readAsync(data.x).catch(() => {});
       post(vk.getAllocatorStats().readbackLeasedBytes - before);
       if (${round} === 0) process.exit(0);
-    ` } });
+    `,
+      { x },
+    );
     const ended = new Promise((resolve) => worker.once('exit', resolve));
     const taken = await new Promise((resolve, reject) => worker.once('message', resolve).once('error', reject));
-    assert.ok(taken >= 10 * 4 << 20, `${taken} bytes`);
+    assert.ok(taken >= (10 * 4) << 20, `${taken} bytes`);
     if (round > 0) await worker.terminate();
     await ended;
     // Answered after everything that the worker asked for.
@@ -409,7 +467,11 @@ test('readInto fills a view, from an offset', () => {
     sameWords(target, ramp(12, 1), 'an ArrayBuffer');
     const bytes = new DataView(new ArrayBuffer(8), 1, 3);
     vk.readInto(buffer, bytes, 5);
-    assert.deepEqual([...new Uint8Array(bytes.buffer)], [0, 0, 0, 0, 3, 0, 0, 0].map((_, i) => (i >= 1 && i < 4 ? new Uint8Array(ramp(1000, 1).buffer)[5 + i - 1] : 0)), 'odd bytes');
+    assert.deepEqual(
+      [...new Uint8Array(bytes.buffer)],
+      [0, 0, 0, 0, 3, 0, 0, 0].map((_, i) => (i >= 1 && i < 4 ? new Uint8Array(ramp(1000, 1).buffer)[5 + i - 1] : 0)),
+      'odd bytes',
+    );
     const shared = new Uint32Array(new SharedArrayBuffer(16));
     vk.readInto(buffer, shared, 4);
     sameWords(shared, ramp(4, 2), 'shared memory');
@@ -430,8 +492,10 @@ test('readInto: a target that does not fit, and arguments that are none', () => 
   throws(() => vk.readInto(x, target.subarray(0, 16), 4), INVALID_ARGUMENT, ['readInto', 'target', 64], [RangeError]);
   throws(() => vk.readInto(x, target.subarray(0, 0), 65), INVALID_ARGUMENT, ['readInto', 'target', 65], [RangeError]);
   throws(() => vk.readInto(x, target, Number.MAX_SAFE_INTEGER), INVALID_ARGUMENT, ['readInto', 'target'], [RangeError]);
-  for (const offset of [-1, 0.5, NaN, '0', null]) throws(() => vk.readInto(x, target.subarray(0, 1), offset), INVALID_ARGUMENT, ['readInto', 'byteOffset']);
-  for (const bad of [undefined, null, 5, 'text', [1], {}]) throws(() => vk.readInto(x, bad), INVALID_ARGUMENT, ['readInto', 'target'], [TypeError]);
+  for (const offset of [-1, 0.5, NaN, '0', null])
+    throws(() => vk.readInto(x, target.subarray(0, 1), offset), INVALID_ARGUMENT, ['readInto', 'byteOffset']);
+  for (const bad of [undefined, null, 5, 'text', [1], {}])
+    throws(() => vk.readInto(x, bad), INVALID_ARGUMENT, ['readInto', 'target'], [TypeError]);
   const detached = new Uint32Array(4);
   structuredClone(detached, { transfer: [detached.buffer] });
   throws(() => vk.readInto(x, detached), INVALID_ARGUMENT, ['readInto', 'target', 'detached'], [TypeError]);

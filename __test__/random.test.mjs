@@ -2,13 +2,16 @@
 /** Random programs on a few buffers, compared with a serial model; a failure prints the seed's last steps. */
 import { before, test } from 'node:test';
 import assert from 'node:assert/strict';
+import { integerVariable } from '../bin/lib/options.mjs';
 import { init, scaled, vk } from './lib/addon.mjs';
 import { Random } from './lib/random.mjs';
 import { atomicSum, churn, copyMemory, increment, reverse, scaleAdd, storeInFunction, twoOutputs, wide } from './lib/programs.mjs';
 import { Twin, setUpDgc } from './lib/twin.mjs';
 
 let info;
-before(() => { info = init(); });
+before(() => {
+  info = init();
+});
 
 const wide6 = wide(6);
 
@@ -17,9 +20,12 @@ function anyRun(random, buffers) {
   const program = random.pick([scaleAdd, scaleAdd, increment, twoOutputs, reverse, atomicSum, storeInFunction, copyMemory, churn, wide6]);
   // Kernels in which one invocation reads what another writes want different buffers.
   const distinct = [twoOutputs, reverse, atomicSum, wide6].includes(program);
-  const chosen = distinct && buffers.length >= program.bindings
-    ? random.sample(buffers, program.bindings)
-    : distinct ? undefined : Array.from({ length: program.bindings }, () => random.pick(buffers));
+  const chosen =
+    distinct && buffers.length >= program.bindings
+      ? random.sample(buffers, program.bindings)
+      : distinct
+        ? undefined
+        : Array.from({ length: program.bindings }, () => random.pick(buffers));
   if (chosen === undefined) return anyRun(random, buffers);
   const n = random.between(1, Math.min(...chosen.map((buffer) => buffer.data.length)));
   const push = Uint32Array.of(n, program === churn ? random.below(400) : random.u32()).subarray(0, program.pushWords);
@@ -68,16 +74,19 @@ function randomProgram(seed, steps) {
     else if (kind < 97) {
       const other = random.pick(buffers);
       const length = random.between(0, Math.min(buffer.data.length, other.data.length));
-      if (other !== buffer) twin.copy(buffer, other, length, random.between(0, buffer.data.length - length), random.between(0, other.data.length - length));
-    }
-    else if (info.hasDGC && !twin.open) {
+      if (other !== buffer)
+        twin.copy(buffer, other, length, random.between(0, buffer.data.length - length), random.between(0, other.data.length - length));
+    } else if (info.hasDGC && !twin.open) {
       const [a, b, c] = random.sample(buffers, 3);
       twin.dgc(a, b, c, random.between(1, Math.min(a.data.length, b.data.length, c.data.length)));
     }
   }
   if (twin.open) twin.submit();
   for (const check of later) check();
-  for (const buffer of buffers) { twin.read(buffer); twin.destroy(buffer); }
+  for (const buffer of buffers) {
+    twin.read(buffer);
+    twin.destroy(buffer);
+  }
 }
 
 for (let seed = 1; seed <= 12; seed++) {
@@ -85,7 +94,7 @@ for (let seed = 1; seed <= 12; seed++) {
 }
 
 test('a seed of HELIOS_TEST_SEED, or of the clock', (t) => {
-  const seed = Number(process.env.HELIOS_TEST_SEED ?? Date.now() % 2 ** 32);
+  const seed = integerVariable('HELIOS_TEST_SEED', { min: 0 }) ?? Date.now() % 2 ** 32;
   t.diagnostic(`seed ${seed}`);
   assert.ok(Number.isFinite(seed));
   randomProgram(seed, scaled(400));

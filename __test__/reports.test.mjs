@@ -29,7 +29,14 @@ test('HeliosError: one class for all errors, which stay TypeErrors and RangeErro
   }
   assert.deepEqual([range.call, range.argument, range.value], ['destroyBuffer', 'handle', '12345']);
   assert.match(range.stack, /reports\.test\.mjs/);
-  for (const other of [new Error('x'), new TypeError('x'), Object.assign(new Error('x'), { code: 'ENOENT' }), { code: 'ERR_HELIOS_VULKAN' }, null, 7]) {
+  for (const other of [
+    new Error('x'),
+    new TypeError('x'),
+    Object.assign(new Error('x'), { code: 'ENOENT' }),
+    { code: 'ERR_HELIOS_VULKAN' },
+    null,
+    7,
+  ]) {
     assert.ok(!(other instanceof HeliosError));
   }
   const made = new HeliosError('mine', { code: 'ERR_HELIOS_ABORTED', call: 'f', argument: 'a' });
@@ -59,20 +66,26 @@ const LOSING = `
 
 test('a lost device: the error names a report of what was submitted last, and every later call the same', async (t) => {
   const reports = folder(t);
-  const { first, second, waited } = await childJson(`
+  const { first, second, waited } = await childJson(
+    `
     ${LOSING}
     const show = ({ code, message, report, call }) => ({ code, message, report, call });
     let second, waited;
     try { vk.readBuffer(x); } catch (error) { second = error; }
     try { await vk.readAsync(x); } catch (error) { waited = error; }
     process.stdout.write(JSON.stringify({ first: show(first), second: show(second), waited: show(waited) }));
-  `, { env: { HELIOS_TEST_LOSE_DEVICE: '7', HELIOS_REPORT_DIR: reports } });
+  `,
+    { env: { HELIOS_TEST_LOSE_DEVICE: '7', HELIOS_REPORT_DIR: reports } },
+  );
   for (const error of [first, second, waited]) {
     assert.equal(error.code, 'ERR_HELIOS_DEVICE_LOST');
     assert.equal(error.report, first.report);
     assert.ok(error.message.includes(first.report), error.message);
   }
-  assert.deepEqual(readdirSync(reports).map((name) => join(reports, name)), [first.report]);
+  assert.deepEqual(
+    readdirSync(reports).map((name) => join(reports, name)),
+    [first.report],
+  );
   const report = JSON.parse(readFileSync(first.report, 'utf8'));
   assert.equal(report.error.code, 'ERR_HELIOS_DEVICE_LOST');
   assert.equal(report.error.call, 'dispatch');
@@ -82,34 +95,49 @@ test('a lost device: the error names a report of what was submitted last, and ev
   assert.ok(report.memory.byName.some(({ name }) => name === 'the weights'));
   const lost = report.batches.at(-1);
   assert.equal(lost.state, 'not finished');
-  assert.deepEqual(lost.commands, [{
-    dispatch: 'add one', pipeline: lost.commands[0].pipeline, groups: [16, 1, 1],
-    buffers: [{ handle: lost.commands[0].buffers[0].handle, name: 'the weights', bytes: 4096 }],
-  }]);
+  assert.deepEqual(lost.commands, [
+    {
+      dispatch: 'add one',
+      pipeline: lost.commands[0].pipeline,
+      groups: [16, 1, 1],
+      buffers: [{ handle: lost.commands[0].buffers[0].handle, name: 'the weights', bytes: 4096 }],
+    },
+  ]);
   const graph = report.batches.find((batch) => batch.graph);
   assert.equal(graph.commands.length, 1);
-  assert.deepEqual(graph.commands[0].buffers.map(({ name, destroyed }) => name ?? destroyed), ['the weights', true]);
+  assert.deepEqual(
+    graph.commands[0].buffers.map(({ name, destroyed }) => name ?? destroyed),
+    ['the weights', true],
+  );
   const values = report.batches.map(({ value }) => value);
-  assert.deepEqual(values, [...values].sort((a, b) => a - b));
+  assert.deepEqual(
+    values,
+    [...values].sort((a, b) => a - b),
+  );
 });
 
 test('HELIOS_STACKS=1: the error of a promise has the stack of its call', async () => {
-  const stacks = await childJson(`
+  const stacks = await childJson(
+    `
     ${LOSING}
     const mine = () => vk.waitAsync(7);
     function theirs() { return vk.readAsync(x); }
     const stacks = [];
     for (const call of [mine, theirs]) await call().catch((error) => stacks.push(error.stack));
     process.stdout.write(JSON.stringify(stacks));
-  `, { env: { HELIOS_TEST_LOSE_DEVICE: '9', HELIOS_REPORT_DIR: '0', HELIOS_STACKS: '1' } });
+  `,
+    { env: { HELIOS_TEST_LOSE_DEVICE: '9', HELIOS_REPORT_DIR: '0', HELIOS_STACKS: '1' } },
+  );
   assert.match(stacks[0], /the device was lost[^]*at mine/);
   assert.match(stacks[1], /the device was lost[^]*at theirs/);
 });
 
 test('reports go to the folder for temporary files, or nowhere, if told so; a folder that is missing is made', async (t) => {
   const reports = folder(t);
-  const run = (env) => childJson(`${LOSING} process.stdout.write(JSON.stringify({ report: first.report, message: first.message }));`,
-    { env: { HELIOS_TEST_LOSE_DEVICE: '4', HELIOS_REPORT_DIR: undefined, ...env } });
+  const run = (env) =>
+    childJson(`${LOSING} process.stdout.write(JSON.stringify({ report: first.report, message: first.message }));`, {
+      env: { HELIOS_TEST_LOSE_DEVICE: '4', HELIOS_REPORT_DIR: undefined, ...env },
+    });
   const temporary = await run({ TMPDIR: reports });
   assert.ok(temporary.report.startsWith(reports) && existsSync(temporary.report));
   const made = await run({ HELIOS_REPORT_DIR: join(reports, 'made', 'here') });
@@ -123,7 +151,8 @@ test('reports go to the folder for temporary files, or nowhere, if told so; a fo
 
 test('out of memory has a report, too, and memory that is given back is there again', async (t) => {
   const reports = folder(t);
-  const error = await childJson(`
+  const error = await childJson(
+    `
     init();
     const named = vk.createBuffer(1 << 20, 0);
     vk.setName(named, 'small one');
@@ -132,7 +161,9 @@ test('out of memory has a report, too, and memory that is given back is there ag
     vk.destroyBuffer(named);
     vk.createBuffer(1 << 20, 0);
     process.stdout.write(JSON.stringify({ code: error.code, report: error.report, message: error.message, ours: error instanceof vk.HeliosError }));
-  `, { env: { HELIOS_REPORT_DIR: reports, HELIOS_TEST_MEMORY_LIMIT: String(100 << 20) } });
+  `,
+    { env: { HELIOS_REPORT_DIR: reports, HELIOS_TEST_MEMORY_LIMIT: String(100 << 20) } },
+  );
   assert.equal(error.code, 'ERR_HELIOS_OUT_OF_MEMORY');
   assert.ok(error.ours && error.message.includes(error.report) && error.message.includes(String(8 << 20)), error.message);
   const report = JSON.parse(readFileSync(error.report, 'utf8'));
@@ -142,7 +173,8 @@ test('out of memory has a report, too, and memory that is given back is there ag
 });
 
 test('destroy() then initDevice() gives a working device after a loss, and promises were rejected', async () => {
-  await childJson(`
+  await childJson(
+    `
     ${LOSING}
     const pending = vk.readAsync(x).then(() => 'resolved', (error) => error.code);
     assert.equal(await pending, 'ERR_HELIOS_DEVICE_LOST');
@@ -153,7 +185,9 @@ test('destroy() then initDevice() gives a working device after a loss, and promi
     vk.waitTimeline(vk.dispatch(pipelineOf(programs.increment), [z], 16, 1, 1, Uint32Array.of(1024, 5)));
     assert.deepEqual(words(z), ramp(1024, 5));
     for (let i = 0; i < 20; i++) vk.waitTimeline(vk.dispatch(pipelineOf(programs.increment), [z], 16, 1, 1, Uint32Array.of(1024, 1)));
-  `, { env: { HELIOS_TEST_LOSE_DEVICE: '6', HELIOS_REPORT_DIR: '0' } });
+  `,
+    { env: { HELIOS_TEST_LOSE_DEVICE: '6', HELIOS_REPORT_DIR: '0' } },
+  );
 });
 
 for (const [type, values, at] of [
@@ -189,7 +223,8 @@ for (const [type, values, at] of [
 }
 
 test('a NaN out of a kernel, out of a graph and into a promise; a buffer that is not touched is not looked at', async () => {
-  await childJson(`
+  await childJson(
+    `
     init();
     const bad = vk.createBuffer(4096, 0);
     const idle = bufferOf(new Uint32Array(1024).fill(0x7fc00000), 0);
@@ -217,11 +252,14 @@ test('a NaN out of a kernel, out of a graph and into a promise; a buffer that is
     vk.watchNan(bad);
     vk.destroyBuffer(bad);
     vk.waitIdle();
-  `, { env: { HELIOS_REPORT_DIR: '0' } });
+  `,
+    { env: { HELIOS_REPORT_DIR: '0' } },
+  );
 });
 
 test('an upload in pieces is looked at when it is whole, and a write right before a launch when it is done', async () => {
-  await childJson(`
+  await childJson(
+    `
     init();
     const n = 6 << 20;
     const large = bufferOf(new Uint32Array(n).fill(0x7fc00000), 0);
@@ -239,7 +277,9 @@ test('an upload in pieces is looked at when it is whole, and a write right befor
     vk.waitIdle();
     vk.uploadAsync(large, Uint32Array.of(0x7fc00000), 4 * (n - 1));
     assert.throws(() => vk.waitIdle(), { code: 'ERR_HELIOS_NAN' });
-  `, { env: { HELIOS_REPORT_DIR: '0' } });
+  `,
+    { env: { HELIOS_REPORT_DIR: '0' } },
+  );
 });
 
 test('watchNan: wrong arguments are named', () => {
@@ -252,7 +292,8 @@ test('watchNan: wrong arguments are named', () => {
 
 test('a validation message names the objects as setName does', async (t) => {
   const env = { HELIOS_VALIDATION: '1', HELIOS_TEST_NO_BARRIERS: '1' };
-  const error = await childError(`
+  const error = await childError(
+    `
     init();
     const [a, b] = [bufferOf(ramp(1024), 0), bufferOf(ramp(1024), 0)];
     vk.setName(a, 'the named buffer');
@@ -264,7 +305,9 @@ test('a validation message names the objects as setName does', async (t) => {
     vk.fillBuffer(a, 64, 1);
     vk.batchSubmit();
     vk.waitIdle();
-  `, { env });
+  `,
+    { env },
+  );
   if (/vulkan-validationlayers/.test(error.message)) return t.skip('VK_LAYER_KHRONOS_validation is not installed');
   assert.match(error.message, /SYNC-HAZARD/);
   assert.match(error.message, /the named buffer/);

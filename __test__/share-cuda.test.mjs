@@ -43,7 +43,9 @@ class Peer {
   }
 
   async end() {
-    const closed = new Promise((resolve) => { this.child.on('close', resolve); });
+    const closed = new Promise((resolve) => {
+      this.child.on('close', resolve);
+    });
     this.child.stdin.end();
     assert.equal(await closed, 0);
   }
@@ -62,8 +64,8 @@ async function share(bytes) {
 }
 
 const COUNT = 1_000_003;
-const add = (handle, count, addend) => vk.waitTimeline(
-  vk.dispatch(pipelineOf(increment), [handle], groupsOf(count), 1, 1, Uint32Array.of(count, addend)));
+const add = (handle, count, addend) =>
+  vk.waitTimeline(vk.dispatch(pipelineOf(increment), [handle], groupsOf(count), 1, 1, Uint32Array.of(count, addend)));
 
 test('CUDA reads what Vulkan wrote', async (t) => {
   if (obstacle) return t.skip(obstacle);
@@ -104,7 +106,9 @@ test('PyTorch and Vulkan take turns on the same memory', async (t) => {
   const ms = (performance.now() - started) / rounds;
   for (let round = 0; round < rounds; round++) for (let i = 0; i < COUNT; i++) expected[i] = Math.imul(expected[i] + round, 3) + 1;
   sameWords(words(handle), expected, `after ${rounds} rounds`);
-  t.diagnostic(`PyTorch ${torch}: ${rounds} rounds of ${COUNT} words, each a Vulkan dispatch and two PyTorch kernels in another process: ${ms.toFixed(3)} ms a round`);
+  t.diagnostic(
+    `PyTorch ${torch}: ${rounds} rounds of ${COUNT} words, each a Vulkan dispatch and two PyTorch kernels in another process: ${ms.toFixed(3)} ms a round`,
+  );
 });
 
 test('the exported memory outlives the buffer', async (t) => {

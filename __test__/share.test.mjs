@@ -11,7 +11,9 @@ import { increment, scaleAdd } from './lib/programs.mjs';
 
 const IMPORT_INCREMENT = fileURLToPath(new URL('lib/import-increment.mjs', import.meta.url));
 let info;
-before(() => { info = init(); });
+before(() => {
+  info = init();
+});
 
 /** Skips a test on devices that cannot do what it is about. */
 const needs = (t, ...features) => {
@@ -28,7 +30,12 @@ const openFiles = () => readdirSync('/proc/self/fd').length;
 
 test('an exportable buffer is a buffer like any other', (t) => {
   if (!needs(t, 'bufferExportSupported')) return;
-  for (const [hostVisible, count] of [[0, 1], [1, 1000], [0, 100_003], [1, 1 << 20]]) {
+  for (const [hostVisible, count] of [
+    [0, 1],
+    [1, 1000],
+    [0, 100_003],
+    [1, 1 << 20],
+  ]) {
     const x = vk.createBuffer(4 * count, hostVisible, { exportable: true, temporary: true });
     vk.uploadBuffer(x, ramp(count, 3));
     vk.dispatch(pipelineOf(increment), [x], groupsOf(count), 1, 1, Uint32Array.of(count, 7));
@@ -47,14 +54,24 @@ test('options of createBuffer', (t) => {
   throws(() => vk.createBuffer(64, 0, { exportable: 'yes' }), INVALID_ARGUMENT, ['options.exportable', 'yes']);
   throws(() => vk.createBuffer(64, 0, { temporary: {} }), INVALID_ARGUMENT, ['options.temporary']);
   throws(() => vk.createBuffer(64, 0, 'temporary'), INVALID_ARGUMENT, ['temporary']);
-  throws(() => vk.createBuffer(64, 0, { get exportable() { throw new Error('no'); } }), INVALID_ARGUMENT, ['options.exportable']);
+  throws(
+    () =>
+      vk.createBuffer(64, 0, {
+        get exportable() {
+          throw new Error('no');
+        },
+      }),
+    INVALID_ARGUMENT,
+    ['options.exportable'],
+  );
   if (!needs(t, 'bufferExportSupported')) return;
   throws(() => vk.createBuffer(0, 0, { exportable: true }), INVALID_ARGUMENT, ['byteLength', 0]);
   throws(() => vk.createBuffer(2 ** 52, 0, { exportable: true }), INVALID_ARGUMENT, ['byteLength', 2 ** 52]);
 });
 
 test('what a device cannot share is an error that says so', async () => {
-  const { code, stderr } = await child(`
+  const { code, stderr } = await child(
+    `
     import { UNSUPPORTED, fails } from '${new URL('lib/expect.mjs', import.meta.url)}';
     const { bufferExportSupported, bufferImportSupported, deviceName } = init();
     assert.deepEqual([bufferExportSupported, bufferImportSupported], [false, false]);
@@ -64,7 +81,9 @@ test('what a device cannot share is an error that says so', async () => {
     fails(() => vk.importBuffer(0, 64), UNSUPPORTED, ['importBuffer', 'import', deviceName]);
     assert.deepEqual(words(plain), ramp(100));
     vk.destroy();
-  `, { env: { HELIOS_TEST_NO_SHARING: '1' } });
+  `,
+    { env: { HELIOS_TEST_NO_SHARING: '1' } },
+  );
   assert.equal(code, 0, stderr);
 });
 
@@ -79,7 +98,8 @@ test('exportBuffer takes exportable buffers alone', (t) => {
 });
 
 test('importBuffer refuses what is no memory, and leaves the descriptor alone', (t) => {
-  for (const fd of [-1, 1.5, 2 ** 31, NaN, '3', undefined, null, {}]) throws(() => vk.importBuffer(fd, 64), INVALID_ARGUMENT, ['importBuffer', 'fd']);
+  for (const fd of [-1, 1.5, 2 ** 31, NaN, '3', undefined, null, {}])
+    throws(() => vk.importBuffer(fd, 64), INVALID_ARGUMENT, ['importBuffer', 'fd']);
   if (!needs(t, 'bufferImportSupported')) return;
   const files = openFiles();
   throws(() => vk.importBuffer(1 << 20, 4096), INVALID_ARGUMENT, ['fd', 1 << 20, 'no open file descriptor']);
@@ -91,7 +111,7 @@ test('importBuffer refuses what is no memory, and leaves the descriptor alone', 
     closeSync(fd);
   }
   assert.equal(openFiles(), files);
-  // A socket that has nothing to read: a driver that read from it would wait for ever.
+  // A socket that has nothing to read: a driver that read from it would wait forever.
   const cat = spawn('cat', { stdio: ['pipe', 'ignore', 'ignore'] });
   const { fd } = cat.stdin._handle;
   throws(() => vk.importBuffer(fd, 4096), INVALID_ARGUMENT, ['fd', fd]);
@@ -123,7 +143,11 @@ test('an imported buffer is the exported memory', (t) => {
   vk.waitIdle();
   const z = bufferOf(ramp(count));
   vk.dispatch(pipelineOf(scaleAdd), [y, z, z], groupsOf(count), 1, 1, Uint32Array.of(count, 2));
-  sameWords(words(z), ramp(count).map((i) => 2 * (i + 5) + i), 'after the exporter let go');
+  sameWords(
+    words(z),
+    ramp(count).map((i) => 2 * (i + 5) + i),
+    'after the exporter let go',
+  );
   vk.destroyBuffer(y);
   vk.destroyBuffer(z);
 });
@@ -168,11 +192,18 @@ test('another process reads and writes it', (t) => {
   const x = exportable(ramp(count).map((i) => 3 * i + 5));
   vk.waitIdle();
   const { fd, size } = vk.exportBuffer(x);
-  const { status, stderr } = spawnSync(process.execPath, [IMPORT_INCREMENT, '3', `${size}`, `${count}`],
-    { stdio: ['ignore', 'ignore', 'pipe', fd], encoding: 'utf8', env: { ...process.env, NODE_TEST_CONTEXT: undefined } });
+  const { status, stderr } = spawnSync(process.execPath, [IMPORT_INCREMENT, '3', `${size}`, `${count}`], {
+    stdio: ['ignore', 'ignore', 'pipe', fd],
+    encoding: 'utf8',
+    env: { ...process.env, NODE_TEST_CONTEXT: undefined },
+  });
   closeSync(fd);
   assert.equal(status, 0, stderr);
-  sameWords(words(x), ramp(count).map((i) => 3 * i + 6), 'after the other process');
+  sameWords(
+    words(x),
+    ramp(count).map((i) => 3 * i + 6),
+    'after the other process',
+  );
   vk.destroyBuffer(x);
 });
 
@@ -223,5 +254,23 @@ test('destroy() lets go of shared memory; what was exported lives on', async (t)
     assert.deepEqual(words(y).subarray(0, 1000), ramp(1000));
     vk.destroy();
   `);
+  assert.equal(code, 0, stderr);
+});
+
+test('exportBuffer without a file descriptor left is an error', async (t) => {
+  if (!needs(t, 'bufferExportSupported')) return;
+  const source = `
+    import { closeSync, openSync } from 'node:fs';
+    init();
+    const x = vk.createBuffer(4096, 0, { exportable: true });
+    const open = [];
+    try { for (;;) open.push(openSync('/dev/null')); } catch (error) { assert.equal(error.code, 'EMFILE'); }
+    assert.throws(() => vk.exportBuffer(x), (error) => error.code === 'ERR_HELIOS_VULKAN' && /no file descriptor|vkGetMemoryFdKHR/.test(error.message));
+    open.forEach((fd) => closeSync(fd));
+    const { fd } = vk.exportBuffer(x);
+    assert.ok(fd > 2);
+    closeSync(fd);
+  `;
+  const { code, stderr } = await child(source, { nodeArgs: [], shell: 'ulimit -n 200' });
   assert.equal(code, 0, stderr);
 });

@@ -8,10 +8,25 @@ import { increment } from './lib/programs.mjs';
 before(init);
 
 const FIELDS = [
-  'activeBuffers', 'activeBufferBytes', 'slabBuffers', 'slabBufferBytes', 'individualBuffers',
-  'individualBufferBytes', 'tempSlabCount', 'tempSlabCapacityBytes', 'tempSlabUsedBytes', 'tempSlabLiveBytes',
-  'tempSlabLiveRefs', 'tempSlabResets', 'tempSlabsDisabled', 'hostSlabCount', 'hostSlabCapacityBytes',
-  'trackedVkMemoryAllocations', 'temporaryBufferRequests', 'slabFallbacks', 'slabFreeRangeReuses',
+  'activeBuffers',
+  'activeBufferBytes',
+  'slabBuffers',
+  'slabBufferBytes',
+  'individualBuffers',
+  'individualBufferBytes',
+  'tempSlabCount',
+  'tempSlabCapacityBytes',
+  'tempSlabUsedBytes',
+  'tempSlabLiveBytes',
+  'tempSlabLiveRefs',
+  'tempSlabResets',
+  'tempSlabsDisabled',
+  'hostSlabCount',
+  'hostSlabCapacityBytes',
+  'trackedVkMemoryAllocations',
+  'temporaryBufferRequests',
+  'slabFallbacks',
+  'slabFreeRangeReuses',
   'slabFreeRangeOverflows',
 ];
 
@@ -48,13 +63,16 @@ test('temporary requests are counted, and such buffers are buffers like any othe
 });
 
 test('host timing is off unless asked for', async () => {
-  const timing = await childJson(`
+  const timing = await childJson(
+    `
     init();
     const x = bufferOf(ramp(64));
     vk.dispatch(pipelineOf(programs.increment), [x], 1, 1, 1, Uint32Array.of(64, 1));
     words(x);
     process.stdout.write(JSON.stringify(vk.getHostTiming()));
-  `, { env: { HELIOS_HOST_TIMING: undefined } });
+  `,
+    { env: { HELIOS_HOST_TIMING: undefined } },
+  );
   assert.equal(timing.enabled, false);
   assert.equal(timing.batches, 0);
   assert.equal(timing.dispatches, 0);
@@ -63,7 +81,8 @@ test('host timing is off unless asked for', async () => {
 });
 
 test('HELIOS_HOST_TIMING=1 counts batches, dispatches and disjoint phases', async () => {
-  const { first, wall, reset, second } = await childJson(`
+  const { first, wall, reset, second } = await childJson(
+    `
     init();
     vk.resetHostTiming();
     const started = performance.now();
@@ -88,7 +107,9 @@ test('HELIOS_HOST_TIMING=1 counts batches, dispatches and disjoint phases', asyn
     const reset = vk.getHostTiming();
     vk.waitTimeline(vk.dispatch(increments, [x], 1, 1, 1, push));
     process.stdout.write(JSON.stringify({ first, wall, reset, second: vk.getHostTiming() }));
-  `, { env: { HELIOS_HOST_TIMING: '1' } });
+  `,
+    { env: { HELIOS_HOST_TIMING: '1' } },
+  );
   assert.equal(first.enabled, true);
   assert.ok(first.batches >= 201, `batches ${first.batches}`);
   assert.equal(first.dispatches, 211);
@@ -107,7 +128,8 @@ test('HELIOS_HOST_TIMING=1 counts batches, dispatches and disjoint phases', asyn
 });
 
 test('waiting for the GPU is ring_wait, whichever call waits', async () => {
-  const waits = await childJson(`
+  const waits = await childJson(
+    `
     init();
     const x = bufferOf(ramp(64), 0);
     const p = pipelineOf(programs.churn);
@@ -126,17 +148,22 @@ test('waiting for the GPU is ring_wait, whichever call waits', async () => {
       waits[name] = vk.getHostTiming().phases.ring_wait.calls;
     }
     process.stdout.write(JSON.stringify(waits));
-  `, { env: { HELIOS_HOST_TIMING: '1' } });
+  `,
+    { env: { HELIOS_HOST_TIMING: '1' } },
+  );
   for (const [name, calls] of Object.entries(waits)) assert.ok(calls > 0, `${name} waited without ring_wait`);
 });
 
 test('timing does not change results', async () => {
-  await childJson(`
+  await childJson(
+    `
     init();
     const x = bufferOf(ramp(1000));
     for (let i = 0; i < 50; i++) vk.dispatch(pipelineOf(programs.increment), [x], groupsOf(1000), 1, 1, Uint32Array.of(1000, 1));
     assert.deepEqual(words(x), ramp(1000, 50));
-  `, { env: { HELIOS_HOST_TIMING: '1' } });
+  `,
+    { env: { HELIOS_HOST_TIMING: '1' } },
+  );
 });
 
 test('resetHostTiming may be called at any time', () => {

@@ -44,8 +44,10 @@ test('data that ends behind the buffer, and offsets that are none, are errors', 
   throws(() => vk.uploadAsync(x, new Uint8Array(1), 64), INVALID_ARGUMENT, ['uploadAsync', 64], [RangeError]);
   throws(() => vk.uploadAsync(x, new Uint8Array(1), 65), INVALID_ARGUMENT, ['uploadAsync', 65], [RangeError]);
   throws(() => vk.uploadAsync(x, new Uint8Array(1), Number.MAX_SAFE_INTEGER), INVALID_ARGUMENT, ['uploadAsync'], [RangeError]);
-  for (const offset of [-1, 1.5, NaN, Infinity, '0', null, {}, 1n]) throws(() => vk.uploadAsync(x, new Uint8Array(1), offset), INVALID_ARGUMENT, ['uploadAsync', 'byteOffset']);
-  for (const data of [undefined, null, 5, 'text', [1], {}]) throws(() => vk.uploadAsync(x, data), INVALID_ARGUMENT, ['uploadAsync', 'data'], [TypeError]);
+  for (const offset of [-1, 1.5, NaN, Infinity, '0', null, {}, 1n])
+    throws(() => vk.uploadAsync(x, new Uint8Array(1), offset), INVALID_ARGUMENT, ['uploadAsync', 'byteOffset']);
+  for (const data of [undefined, null, 5, 'text', [1], {}])
+    throws(() => vk.uploadAsync(x, data), INVALID_ARGUMENT, ['uploadAsync', 'data'], [TypeError]);
   sameWords(words(x), ramp(16), 'x');
   vk.destroyBuffer(x);
 });
@@ -53,13 +55,37 @@ test('data that ends behind the buffer, and offsets that are none, are errors', 
 test('every kind of view, by bytes', () => {
   const source = new Uint8Array(64).map((_, i) => i * 5 + 1);
   const x = vk.createBuffer(64);
-  const sources = [source.buffer, new DataView(source.buffer), ...[Int8Array, Uint8Array, Uint8ClampedArray, Int16Array, Uint16Array, Int32Array, Uint32Array, Float32Array, Float64Array, BigInt64Array, BigUint64Array].map((kind) => new kind(source.buffer))];
+  const sources = [
+    source.buffer,
+    new DataView(source.buffer),
+    ...[
+      Int8Array,
+      Uint8Array,
+      Uint8ClampedArray,
+      Int16Array,
+      Uint16Array,
+      Int32Array,
+      Uint32Array,
+      Float32Array,
+      Float64Array,
+      BigInt64Array,
+      BigUint64Array,
+    ].map((kind) => new kind(source.buffer)),
+  ];
   for (const data of sources) {
     vk.fillBuffer(x, 64, 0);
     vk.uploadAsync(x, data);
     assert.deepEqual(new Uint8Array(vk.readBuffer(x).buffer).subarray(0, 64), source, data.constructor.name);
-    vk.uploadAsync(x, data instanceof ArrayBuffer ? data.slice(8, 16) : new data.constructor(source.buffer, 8, 8 / (data.BYTES_PER_ELEMENT ?? 1)), 40);
-    assert.deepEqual(new Uint8Array(vk.readBuffer(x).buffer).subarray(40, 48), source.subarray(8, 16), `${data.constructor.name} with an offset`);
+    vk.uploadAsync(
+      x,
+      data instanceof ArrayBuffer ? data.slice(8, 16) : new data.constructor(source.buffer, 8, 8 / (data.BYTES_PER_ELEMENT ?? 1)),
+      40,
+    );
+    assert.deepEqual(
+      new Uint8Array(vk.readBuffer(x).buffer).subarray(40, 48),
+      source.subarray(8, 16),
+      `${data.constructor.name} with an offset`,
+    );
   }
   vk.destroyBuffer(x);
 });
@@ -90,7 +116,11 @@ test('inside an open batch it takes its place', () => {
   const end = vk.batchSubmit();
   assert.ok(end >= tv);
   vk.waitTimeline(tv);
-  sameWords(words(x), ramp(64, 2).map((value, i) => (i === 1 ? 1001 : value)), 'x');
+  sameWords(
+    words(x),
+    ramp(64, 2).map((value, i) => (i === 1 ? 1001 : value)),
+    'x',
+  );
   vk.destroyBuffer(x);
 });
 
@@ -98,11 +128,19 @@ test('uploads larger than any ring go through in pieces', () => {
   const size = light ? 40 << 20 : 200 << 20;
   const data = new Uint32Array(size / 4);
   for (let i = 0; i < data.length; i++) data[i] = Math.imul(i, 2654435761);
-  for (const [hostVisible, upload] of [[0, vk.uploadBuffer], [1, vk.uploadBuffer], [0, vk.uploadAsync]]) {
+  for (const [hostVisible, upload] of [
+    [0, vk.uploadBuffer],
+    [1, vk.uploadBuffer],
+    [0, vk.uploadAsync],
+  ]) {
     const x = vk.createBuffer(size, hostVisible);
     upload(x, data);
     const back = new Uint32Array(vk.readBuffer(x).buffer);
-    assert.equal(Buffer.compare(Buffer.from(back.buffer, back.byteOffset, size), Buffer.from(data.buffer)), 0, `hostVisible ${hostVisible}, ${upload.name}`);
+    assert.equal(
+      Buffer.compare(Buffer.from(back.buffer, back.byteOffset, size), Buffer.from(data.buffer)),
+      0,
+      `hostVisible ${hostVisible}, ${upload.name}`,
+    );
     vk.destroyBuffer(x);
   }
 });
@@ -115,7 +153,11 @@ test('a dispatch right behind a large upload sees all of it', () => {
   vk.uploadAsync(x, data);
   // The mirror image of the last thousand words.
   vk.dispatch(pipelineOf(reverseTail), [x, y], groupsOf(1000), 1, 1, Uint32Array.of(1000, n));
-  sameWords(words(y), ramp(1000).map((i) => n - 1 - i), 'y');
+  sameWords(
+    words(y),
+    ramp(1000).map((i) => n - 1 - i),
+    'y',
+  );
   [x, y].forEach(vk.destroyBuffer);
 });
 
@@ -129,7 +171,11 @@ test('many small uploads', () => {
     last = tv;
   }
   vk.waitTimeline(last);
-  sameWords(words(x), ramp(count).map((i) => 3 * i), 'x');
+  sameWords(
+    words(x),
+    ramp(count).map((i) => 3 * i),
+    'x',
+  );
   vk.destroyBuffer(x);
 });
 

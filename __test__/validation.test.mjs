@@ -22,12 +22,13 @@ const CHAIN = `
 
 /** Whether the layer can be loaded here; without it HELIOS_VALIDATION=1 is itself an error. */
 const layer = child('init();', { env: ON }).then(({ code, stderr }) => ({ there: code === 0, stderr }));
-const withLayer = (name, body) => test(name, async (t) => {
-  const { there, stderr } = await layer;
-  if (!there && /VK_LAYER_KHRONOS_validation/.test(stderr)) return t.skip('VK_LAYER_KHRONOS_validation is not installed');
-  assert.ok(there, stderr);
-  return body(t);
-});
+const withLayer = (name, body) =>
+  test(name, async (t) => {
+    const { there, stderr } = await layer;
+    if (!there && /VK_LAYER_KHRONOS_validation/.test(stderr)) return t.skip('VK_LAYER_KHRONOS_validation is not installed');
+    assert.ok(there, stderr);
+    return body(t);
+  });
 
 withLayer('a right program is silent under validation', async () => {
   await childJson(`init(); ${CHAIN} assert.deepEqual(words(b), ramp(1024, 1).reverse());`, { env: ON });
@@ -45,20 +46,24 @@ for (const [what, source] of [
   ['write after read', 'vk.batchDispatch(pipelineOf(programs.reverse), [a, b], 16, 1, 1, push); vk.batchDispatch(p, [a], 16, 1, 1, push);'],
 ]) {
   withLayer(`${what} without a barrier is found, too`, async () => {
-    const error = await childError(`
+    const error = await childError(
+      `
       init();
       const [a, b] = [bufferOf(ramp(1024), 0), bufferOf(ramp(1024), 0)];
       const [p, push] = [pipelineOf(programs.increment), Uint32Array.of(1024, 1)];
       vk.waitIdle();
       vk.batchBegin(); ${source} vk.waitTimeline(vk.batchSubmit());
-    `, { env: { ...ON, HELIOS_TEST_NO_BARRIERS: '1' } });
+    `,
+      { env: { ...ON, HELIOS_TEST_NO_BARRIERS: '1' } },
+    );
     assert.equal(error.code, VULKAN);
     assert.match(error.message, /SYNC-HAZARD/);
   });
 }
 
 withLayer('a wrong write mask does not bring the hazard back', async () => {
-  await childJson(`
+  await childJson(
+    `
     init();
     const [a, x, y, z] = [0, 1, 2, 3].map(() => bufferOf(ramp(1024), 0));
     for (const mask of [0, 1, 2, 4, 8]) {
@@ -69,12 +74,15 @@ withLayer('a wrong write mask does not bring the hazard back', async () => {
       vk.batchDispatch(pipelineOf(programs.reverse), [a, x], 16, 1, 1, Uint32Array.of(1024), Uint32Array.of(mask));
       vk.waitTimeline(vk.batchSubmit());
     }
-  `, { env: ON });
+  `,
+    { env: ON },
+  );
 });
 
 for (const slots of ['1', '3', undefined]) {
   withLayer(`an upload in pieces, with ${slots ?? 'the usual'} command slots, is ordered against what follows`, async () => {
-    await childJson(`
+    await childJson(
+      `
       init();
       for (const bytes of [9 << 20, 100 << 20]) {
         const n = bytes / 4;
@@ -85,12 +93,15 @@ for (const slots of ['1', '3', undefined]) {
           assert.deepEqual(words(y), ramp(1000).map((i) => n - 1 - i));
         }
       }
-    `, { env: { ...ON, HELIOS_RING_SLOTS: slots } });
+    `,
+      { env: { ...ON, HELIOS_RING_SLOTS: slots } },
+    );
   });
 }
 
 withLayer('small uploads into a full ring are ordered against what follows', async () => {
-  await childJson(`
+  await childJson(
+    `
     init();
     const [x, y] = [vk.createBuffer(4000, 0), vk.createBuffer(4000, 0)];
     const big = vk.createBuffer(3 << 20, 0);
@@ -101,7 +112,9 @@ withLayer('small uploads into a full ring are ordered against what follows', asy
       vk.dispatch(pipelineOf(programs.reverse), [x, y], 16, 1, 1, Uint32Array.of(1000));
     }
     assert.deepEqual(words(y), ramp(1000).map((i) => 99 + 999 - i));
-  `, { env: { ...ON, HELIOS_RING_SLOTS: '1' } });
+  `,
+    { env: { ...ON, HELIOS_RING_SLOTS: '1' } },
+  );
 });
 
 test('without HELIOS_VALIDATION no layer is loaded, and HELIOS_TEST_NO_BARRIERS goes unpunished', async () => {
@@ -109,7 +122,15 @@ test('without HELIOS_VALIDATION no layer is loaded, and HELIOS_TEST_NO_BARRIERS 
 });
 
 test('validation that is asked for but not installed is an error that says what to install', async () => {
-  const error = await childError('init();', { env: { ...ON, VK_LAYER_PATH: '/nonexistent', VK_ADD_LAYER_PATH: undefined, XDG_DATA_DIRS: '/nonexistent', XDG_CONFIG_DIRS: '/nonexistent' } });
+  const error = await childError('init();', {
+    env: {
+      ...ON,
+      VK_LAYER_PATH: '/nonexistent',
+      VK_ADD_LAYER_PATH: undefined,
+      XDG_DATA_DIRS: '/nonexistent',
+      XDG_CONFIG_DIRS: '/nonexistent',
+    },
+  });
   assert.match(error.code, /^ERR_HELIOS_/);
   assert.match(error.message, /VK_LAYER_KHRONOS_validation/);
   assert.match(error.message, /vulkan-validationlayers/);

@@ -1,24 +1,15 @@
 // @ts-nocheck -- wrong arguments are passed on purpose; types/trainer-contract.ts checks the types.
 import { before, test } from 'node:test';
 import assert from 'node:assert/strict';
-import { Worker } from 'node:worker_threads';
 import { bufferOf, groupsOf, init, pipelineOf, ramp, scaled, vk, words } from './lib/addon.mjs';
 import { child, childJson } from './lib/child.mjs';
 import { sameWords } from './lib/expect.mjs';
 import { increment } from './lib/programs.mjs';
+import { startWorker, work } from './lib/work.mjs';
 
 let info;
-before(() => { info = init(); });
-
-const FILE = new URL('lib/worker.mjs', import.meta.url);
-
-/** Runs source in a worker; resolves to what it posted once it has ended. */
-const work = (source, data) => new Promise((resolve, reject) => {
-  const posted = [];
-  new Worker(FILE, { workerData: { source, data } })
-    .on('message', (message) => posted.push(message))
-    .on('error', reject)
-    .on('exit', (code) => (code === 0 ? resolve(posted) : reject(new Error(`worker ended with ${code}`))));
+before(() => {
+  info = init();
 });
 
 test('a worker sees the same device', async () => {
@@ -29,13 +20,16 @@ test('a worker sees the same device', async () => {
 test('handles are shared between threads', async () => {
   const x = bufferOf(ramp(100));
   const pipeline = pipelineOf(increment);
-  const [made, tv] = await work(`
+  const [made, tv] = await work(
+    `
     init();
     assert.deepEqual(words(data.x), ramp(100));
     const tv = vk.dispatch(data.pipeline, [data.x], 2, 1, 1, Uint32Array.of(100, 5));
     post(bufferOf(ramp(10, 3)));
     post(tv);
-  `, { x, pipeline });
+  `,
+    { x, pipeline },
+  );
   vk.waitTimeline(tv);
   sameWords(words(x), ramp(100, 5), 'x');
   sameWords(words(made), ramp(10, 3), 'a buffer of the worker outlives it');
@@ -45,29 +39,28 @@ test('handles are shared between threads', async () => {
 
 test('a worker that ends with work in flight', async () => {
   const x = bufferOf(ramp(64), 0);
-  await work(`
+  await work(
+    `
     init();
     for (let i = 0; i < 20; i++) vk.dispatch(pipelineOf(programs.increment), [data.x], 1, 1, 1, Uint32Array.of(64, 1));
     const own = bufferOf(ramp(64), 0);
     for (let i = 0; i < 20; i++) vk.dispatch(pipelineOf(programs.churn), [own, own], 1, 1, 1, Uint32Array.of(64, 65000));
     vk.uploadAsync(own, ramp(64));
-  `, { x });
+  `,
+    { x },
+  );
   sameWords(words(x), ramp(64, 20), 'x');
   vk.destroyBuffer(x);
 });
 
 test('a worker that is terminated in the middle', async () => {
-  const worker = new Worker(FILE, {
-    workerData: {
-      source: `
+  const worker = startWorker(`
         init();
         const own = bufferOf(ramp(64), 0);
         const p = pipelineOf(programs.churn);
         post('working');
         for (;;) vk.dispatch(p, [own, own], 1, 1, 1, Uint32Array.of(64, 1000));
-      `,
-    },
-  });
+      `);
   await new Promise((resolve) => worker.once('message', resolve));
   await worker.terminate();
   const x = bufferOf(ramp(64));
@@ -126,14 +119,17 @@ test('two workers and the main thread hammer the device at once', async () => {
 
 test('threads that wait for a busy device do not hold up the others', async () => {
   const busy = bufferOf(ramp(64), 0);
-  const waiting = work(`
+  const waiting = work(
+    `
     init();
     let tv;
     for (let i = 0; i < ${scaled(300)}; i++) tv = vk.dispatch(pipelineOf(programs.churn), [data.busy, data.busy], 1, 1, 1, Uint32Array.of(64, 65000));
     post(tv);
     vk.waitTimeline(tv);
     vk.readBuffer(data.busy);
-  `, { busy });
+  `,
+    { busy },
+  );
   // Calls that need no GPU go on meanwhile; those that do come in order.
   for (let i = 0; i < 100; i++) {
     const x = vk.createBuffer(1024);
@@ -175,9 +171,7 @@ test('batches of two threads do not mix', async () => {
 
 test('destroy in one thread: the others get errors, not crashes', async () => {
   await childJson(`
-    import { Worker } from 'node:worker_threads';
     init();
-    const FILE = new URL(${JSON.stringify(FILE.href)});
     const source = \`
       init();
       const own = bufferOf(ramp(1000), 0);
@@ -192,11 +186,13 @@ test('destroy in one thread: the others get errors, not crashes', async () => {
       } catch (error) { post(error.code); }
     \`;
     const codes = [];
-    const workers = [0, 1].map(() => new Worker(FILE, { workerData: { source }, execArgv: [] }));
+    const workers = [0, 1].map(() => startWorker(source));
     const ended = workers.map((worker) => new Promise((resolve, reject) => worker.on('exit', resolve).on('error', reject)));
     await Promise.all(workers.map((worker) => new Promise((resolve) => worker.once('message', resolve))));
     workers.forEach((worker) => worker.on('message', (code) => codes.push(code)));
-    await new Promise((resolve) => setTimeout(resolve, 50));
+    // Both are in the middle of their work.
+    const from = vk.getCompleted();
+    await until(() => vk.getCompleted() >= from + 20);
     vk.destroy();
     await Promise.all(ended);
     for (const code of codes) assert.equal(code, 'ERR_HELIOS_NO_DEVICE');
@@ -211,7 +207,6 @@ test('destroy in one thread: the others get errors, not crashes', async () => {
 
 test('the process ends while a worker is at work', async () => {
   await childJson(`
-    import { Worker } from 'node:worker_threads';
     init();
     const source = \`
       init();
@@ -220,7 +215,7 @@ test('the process ends while a worker is at work', async () => {
       post('working');
       for (;;) vk.dispatch(p, [own, own], 1, 1, 1, Uint32Array.of(64, 1000));
     \`;
-    const worker = new Worker(new URL(${JSON.stringify(FILE.href)}), { workerData: { source }, execArgv: [] });
+    const worker = startWorker(source);
     await new Promise((resolve) => worker.once('message', resolve));
     process.exit(0);
   `);
@@ -228,11 +223,61 @@ test('the process ends while a worker is at work', async () => {
 
 test('only a worker uses the addon; the main thread never loads it', async () => {
   const { code, stderr } = await child(`
-    import { Worker } from 'node:worker_threads';
     const source = "init(); const x = bufferOf(ramp(64)); words(x); vk.dispatch(pipelineOf(programs.churn), [x, x], 1, 1, 1, Uint32Array.of(64, 65000));";
     for (let i = 0; i < 3; i++) {
-      await new Promise((resolve, reject) => new Worker(new URL(${JSON.stringify(FILE.href)}), { workerData: { source }, execArgv: [] }).on('exit', resolve).on('error', reject));
+      await new Promise((resolve, reject) => startWorker(source).on('exit', resolve).on('error', reject));
     }
   `);
   assert.equal(code, 0, stderr);
+});
+
+test('lists, push constants and data in shared memory that a worker writes meanwhile', async () => {
+  await childJson(
+    `
+    import { Worker } from 'node:worker_threads';
+    init();
+    const x = bufferOf(ramp(64), 0);
+    const p = pipelineOf(programs.increment);
+    const shared = new SharedArrayBuffer(4096);
+    // A record of one buffer: pipeline, n and flags, gX, mask, buffer, two words to push.
+    const record = Uint32Array.of(p, 1, 1, 1, x, 64, 1);
+    const list = new Uint32Array(shared, 0, record.length);
+    list.set(record);
+    const source = \`
+      import { workerData, parentPort } from 'node:worker_threads';
+      const { shared, record } = workerData;
+      const words = new Uint32Array(shared);
+      parentPort.postMessage('at work');
+      for (let i = 0; words[1000] === 0; i++) {
+        const at = i % record.length;
+        words[at] = [0, 0xffffffff, 3, 65536][i & 3] + (i & 15);
+        words[100 + i % 64] = i;
+        words[at] = record[at];
+      }
+    \`;
+    const worker = new Worker(source, { eval: true, workerData: { shared, record } });
+    await new Promise((resolve) => worker.once('message', resolve));
+    const seen = { run: 0, refused: 0 };
+    const ours = (call) => {
+      try { call(); seen.run++; } catch (error) { assert.match(error.code, /^ERR_HELIOS_(INVALID|UNSUPPORTED)/); seen.refused++; }
+    };
+    for (let round = 0; round < 200 || seen.run === 0 || seen.refused === 0; round++) {
+      for (let i = 0; i < 50; i++) {
+        ours(() => vk.batchExecuteAll(list, 1));
+        ours(() => vk.dispatch(p, [x], 1, 1, 1, new Uint32Array(shared, 20, 2)));
+        ours(() => vk.uploadBuffer(x, new Uint32Array(shared, 400, 64)));
+        ours(() => vk.createPipeline(new Uint32Array(shared, 0, 64), 1, 8));
+      }
+      vk.waitIdle();
+    }
+    new Uint32Array(shared)[1000] = 1;
+    await new Promise((resolve) => worker.once('exit', resolve));
+    assert.ok(seen.run > 0 && seen.refused > 0, JSON.stringify(seen));
+    vk.uploadBuffer(x, ramp(64));
+    list.set(record);
+    vk.batchExecuteAll(list, 1);
+    assert.deepEqual(words(x), ramp(64, 1));
+  `,
+    { timeout: 600_000 },
+  );
 });

@@ -7,16 +7,18 @@
 import { addonPath, isWorker, loadAddon, OWN_ADDON, runWorker, serveWorker } from './lib/addon.mjs';
 import { runMain } from './lib/args.mjs';
 import { STANDIN_WORDS, standinKernel, standinReference } from './lib/standin.mjs';
+import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 import { format, median, spread, textTable } from './lib/stats.mjs';
 
 const USAGE = 'node benches/calls.mjs [options]';
 const OPTIONS = /** @type {const} */ ({
   addon: { type: 'string', value: 'PATH', default: OWN_ADDON, help: 'the addon to measure' },
   baseline: { type: 'string', value: 'PATH', help: 'another addon to compare with' },
-  rounds: { type: 'integer', default: 3, min: 1, help: 'processes for each addon, in turn' },
-  samples: { type: 'integer', default: 20, min: 1, help: 'samples of each figure in a round' },
+  rounds: { type: 'integer', default: 3, min: 1, max: 1_000_000, help: 'processes for each addon, in turn' },
+  samples: { type: 'integer', default: 20, min: 1, max: 1_000_000, help: 'samples of each figure in a round' },
   quick: { type: 'boolean', help: 'one round of three small samples: does everything still run' },
   json: { type: 'boolean', help: 'print JSON' },
+  ...RESULTS_OPTION,
 });
 
 /** The kernel of all dispatches: the trainer's most frequent shape, four buffers and 16 bytes of push constants. */
@@ -70,47 +72,53 @@ function each(count, call) {
 }
 
 /** @param {'create' | 'destroy'} what @param {number} bytes @returns {Case} */
-const lifetime = (what, bytes) => ({ vk, quick }) => {
-  const count = quick ? 8 : 64;
-  /** @type {number[]} */ const handles = new Array(count).fill(0);
-  return {
-    unit: 'call',
-    sample() {
-      const create = each(count, (i) => void (handles[i] = vk.createBuffer(bytes, 0)));
-      const destroy = each(count, (i) => vk.destroyBuffer(handles[i]));
-      vk.waitIdle();
-      return what === 'create' ? create : destroy;
-    },
+const lifetime =
+  (what, bytes) =>
+  ({ vk, quick }) => {
+    const count = quick ? 8 : 64;
+    /** @type {number[]} */ const handles = new Array(count).fill(0);
+    return {
+      unit: 'call',
+      sample() {
+        const create = each(count, (i) => void (handles[i] = vk.createBuffer(bytes, 0)));
+        const destroy = each(count, (i) => vk.destroyBuffer(handles[i]));
+        vk.waitIdle();
+        return what === 'create' ? create : destroy;
+      },
+    };
   };
-};
 
 /** @param {number} bytes @returns {Case} */
-const upload = (bytes) => ({ vk, quick }) => {
-  const count = quick ? 2 : 16;
-  const handles = Array.from({ length: count }, () => vk.createBuffer(bytes, 0));
-  const data = Float32Array.from({ length: bytes / 4 }, (_, i) => i);
-  return {
-    unit: 'call',
-    sample() {
-      const time = each(count, (i) => vk.uploadBuffer(handles[i], data));
-      vk.waitIdle();
-      return time;
-    },
+const upload =
+  (bytes) =>
+  ({ vk, quick }) => {
+    const count = quick ? 2 : 16;
+    const handles = Array.from({ length: count }, () => vk.createBuffer(bytes, 0));
+    const data = Float32Array.from({ length: bytes / 4 }, (_, i) => i);
+    return {
+      unit: 'call',
+      sample() {
+        const time = each(count, (i) => vk.uploadBuffer(handles[i], data));
+        vk.waitIdle();
+        return time;
+      },
+    };
   };
-};
 
 /** @param {number} bytes @returns {Case} */
-const read = (bytes) => ({ vk, quick }) => {
-  const handle = vk.createBuffer(bytes, 0);
-  vk.uploadBuffer(handle, new Float32Array(bytes / 4).fill(1));
-  return {
-    unit: 'call',
-    sample() {
-      vk.waitIdle();
-      return each(quick ? 1 : 8, () => void vk.readBuffer(handle));
-    },
+const read =
+  (bytes) =>
+  ({ vk, quick }) => {
+    const handle = vk.createBuffer(bytes, 0);
+    vk.uploadBuffer(handle, new Float32Array(bytes / 4).fill(1));
+    return {
+      unit: 'call',
+      sample() {
+        vk.waitIdle();
+        return each(quick ? 1 : 8, () => void vk.readBuffer(handle));
+      },
+    };
   };
-};
 
 /** @param {number} count @returns {Case} */
 const execute = (count) => (bench) => {
@@ -214,13 +222,21 @@ function checkResults(bench) {
   const count = 40;
   const index = ring.map((_, b) => b);
   for (let i = 0; i < count; i++) {
-    standinReference(SHAPE, buffersOf(i, index).map((b) => contents[b]), Uint32Array.of(i, 0, 0, 0));
+    standinReference(
+      SHAPE,
+      buffersOf(i, index).map((b) => contents[b]),
+      Uint32Array.of(i, 0, 0, 0),
+    );
   }
   vk.waitTimeline(executor(bench)(packedList(count, bench), count));
   vk.batchBegin();
   for (let i = 0; i < count; i++) {
     const push = Uint32Array.of(i, 0, 0, 0);
-    standinReference(SHAPE, buffersOf(i, index).map((b) => contents[b]), push);
+    standinReference(
+      SHAPE,
+      buffersOf(i, index).map((b) => contents[b]),
+      push,
+    );
     vk.batchDispatch(bench.pipeline, buffersOf(i, ring), 1, 1, 1, new Float32Array(push.buffer), Uint32Array.of(8));
   }
   vk.waitTimeline(vk.batchSubmit());
@@ -238,7 +254,7 @@ function checkResults(bench) {
  */
 function measure({ addon, samples, quick }) {
   const vk = loadAddon(addon);
-  const { deviceName } = vk.initDevice();
+  const { deviceName, driverInfo } = vk.initDevice();
   const ring = Array.from({ length: RING }, () => vk.createBuffer(STANDIN_WORDS * 4, 0));
   const pipeline = vk.createPipeline(standinKernel(SHAPE), SHAPE.bindings, SHAPE.pushBytes);
   const bench = { vk, quick, pipeline, ring };
@@ -252,7 +268,7 @@ function measure({ addon, samples, quick }) {
   }
   vk.waitIdle();
   vk.destroy();
-  return { deviceName, results };
+  return { deviceName, driverInfo, results };
 }
 
 if (isWorker) {
@@ -270,29 +286,57 @@ if (isWorker) {
       }
     }
     const sides = measured.map((processes) =>
-      Object.fromEntries(Object.keys(processes[0].results).map((name) => {
-        const medians = processes.map(({ results }) => median(results[name].samples));
-        const all = processes.flatMap(({ results }) => results[name].samples);
-        return [name, { unit: processes[0].results[name].unit, us: median(medians), spread: spread(all) }];
-      })));
+      Object.fromEntries(
+        Object.keys(processes[0].results).map((name) => {
+          const medians = processes.map(({ results }) => median(results[name].samples));
+          const all = processes.flatMap(({ results }) => results[name].samples);
+          return [name, { unit: processes[0].results[name].unit, us: median(medians), spread: spread(all) }];
+        }),
+      ),
+    );
     const [ours, other] = sides;
     const device = measured[0][0].deviceName;
     const ratios = other && Object.fromEntries(Object.keys(ours).map((name) => [name, (other[name]?.us ?? NaN) / ours[name].us]));
+    if (options.results !== undefined) {
+      const figures = [...sides.entries()].flatMap(([i, side]) =>
+        Object.entries(side).map(([call, { unit, us }]) => ({
+          group: 'host time of each call',
+          name: `${call}, each ${unit}`,
+          series: i === 0 ? 'helios-vk' : 'baseline',
+          unit: 'µs',
+          value: us,
+          runs: measured[i].map(({ results }) => median(results[call].samples)),
+        })),
+      );
+      const title = `Host time of the calls, medians of ${samples} samples in each of ${rounds} processes`;
+      writeResults(options.results, { bench: 'calls', title, device, driver: measured[0][0].driverInfo, figures });
+    }
     if (json) {
-      console.log(JSON.stringify({ device, rounds, samples, quick, addon, results: ours, baseline: other && { addon: baseline, results: other }, ratios }, null, 2));
+      console.log(
+        JSON.stringify(
+          { device, rounds, samples, quick, addon, results: ours, baseline: other && { addon: baseline, results: other }, ratios },
+          null,
+          2,
+        ),
+      );
       return;
     }
     console.log(`${device}; medians of ${samples} samples in each of ${rounds} processes; host time in µs\n`);
     const percent = (/** @type {number} */ value) => `±${format(value * 100)}%`;
     const head = ['call', 'a', 'µs', 'spread'];
     if (other) head.push('baseline µs', 'spread', 'ratio');
-    console.log(textTable(head, Object.entries(ours).map(([name, { unit, us, spread: width }]) => {
-      const row = [name, unit, format(us), percent(width)];
-      if (other && ratios) {
-        const [theirs, ratio] = [other[name], ratios[name]];
-        row.push(...(theirs ? [format(theirs.us), percent(theirs.spread), format(ratio)] : ['', '', '']));
-      }
-      return row;
-    })));
+    console.log(
+      textTable(
+        head,
+        Object.entries(ours).map(([name, { unit, us, spread: width }]) => {
+          const row = [name, unit, format(us), percent(width)];
+          if (other && ratios) {
+            const [theirs, ratio] = [other[name], ratios[name]];
+            row.push(...(theirs ? [format(theirs.us), percent(theirs.spread), format(ratio)] : ['', '', '']));
+          }
+          return row;
+        }),
+      ),
+    );
   });
 }

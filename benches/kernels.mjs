@@ -10,45 +10,31 @@
  */
 
 import { writeFileSync } from 'node:fs';
-import { createKernels, optimizerState, pack, ropeTable } from '../kernels/index.mjs';
-import { addonPath, loadAddon, OWN_ADDON } from './lib/addon.mjs';
+import { createKernels, pack } from '../kernels/index.mjs';
+import { addonPath, driverText, loadAddon, OWN_ADDON } from './lib/addon.mjs';
 import { runMain } from './lib/args.mjs';
+import { Unsupported, cases, size } from './lib/kernel-cases.mjs';
 import { barChart, figures, htmlReport, paragraph, table } from './lib/report.mjs';
+import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 import { format, median, spread, textTable } from './lib/stats.mjs';
 
 const USAGE = 'node benches/kernels.mjs [options]';
 const OPTIONS = /** @type {const} */ ({
   addon: { type: 'string', value: 'PATH', default: OWN_ADDON, help: 'the addon to measure' },
   only: { type: 'string', value: 'TEXT', help: 'only the cases whose name and shape hold this, or one of these between commas' },
-  samples: { type: 'integer', default: 7, min: 1, help: 'samples of each figure; the median is reported' },
-  cache: { type: 'integer', default: 256, min: 1, help: 'MiB that the rotating buffers shall exceed' },
+  samples: { type: 'integer', default: 7, min: 1, max: 1_000_000, help: 'samples of each figure; the median is reported' },
+  cache: { type: 'integer', default: 256, min: 1, max: 1_000_000, help: 'MiB that the rotating buffers shall exceed' },
   quick: { type: 'boolean', help: 'small shapes, one sample: does everything still run' },
-  json: { type: 'string', value: 'FILE', help: 'write the figures as JSON' },
-  html: { type: 'string', value: 'FILE', help: 'write the figures as a page' },
+  json: { type: 'string', value: 'FILE', path: 'output', help: 'write the figures as JSON' },
+  ...RESULTS_OPTION,
+  html: { type: 'string', value: 'FILE', path: 'output', help: 'write the figures as a page' },
 });
 
 /** @typedef {import('../kernels/base.mjs').DType} DType */
 /** @typedef {import('../kernels/base.mjs').Dispatch} Dispatch */
 /** @typedef {import('../kernels/index.mjs').Kernels} Kernels */
-
-/**
- * The buffers of one set: inputs with random data, poisoned outputs.
- * @typedef {object} Buffers
- * @property {(count: number, type?: DType) => number} input uniform in [-1, 1)
- * @property {(count: number, type?: DType) => number} output
- * @property {(count: number, below: number) => number} ids random u32
- * @property {(data: ArrayBufferView) => number} data
- */
-
-/**
- * @typedef {object} Case
- * @property {string} name kernel and storage types
- * @property {string} shape
- * @property {number} [bytes] that one run must move
- * @property {number} [flops] of one run
- * @property {string} [arithmetic] of a product or attention
- * @property {(kernels: Kernels, buffers: Buffers) => Dispatch | Dispatch[]} build
- */
+/** @typedef {import('./lib/kernel-cases.mjs').Buffers} Buffers */
+/** @typedef {import('./lib/kernel-cases.mjs').Case} Case */
 
 /**
  * @typedef {object} Result
@@ -61,193 +47,6 @@ const OPTIONS = /** @type {const} */ ({
  * @property {number} [share] of the copy, or of the fastest product
  * @property {string} [error]
  */
-
-const size = (/** @type {DType} */ type) => (type === 'f32' ? 4 : 2);
-
-/** The cases, smaller when `quick`. @param {boolean} quick @returns {Case[]} */
-function cases(quick) {
-  /** @type {Case[]} */
-  const list = [];
-  const copies = quick ? 1 << 18 : 1 << 26;
-  list.push({
-    name: 'copy kernel', shape: `${copies} f32`, bytes: 8 * copies,
-    build: (k, b) => k.copy({ x: b.input(copies), y: b.output(copies), count: copies }),
-  });
-
-  // The model's micro-step, which caches hold, and many tokens, which they do not; the most of them for the kernels of
-  // rows alone, which then work for as long as the large copy.
-  for (const rows of quick ? [64] : [512, 16384, 65536]) {
-    const C = quick ? 128 : 1024;
-    const H = quick ? 344 : 2752;
-    const n = rows * C;
-    const shape = `${rows}×${C}`;
-    for (const [type, outType] of /** @type {[DType, DType][]} */ ([['f32', 'f32'], ['f32', 'bf16'], ['bf16', 'bf16']])) {
-      const [s, t] = [size(type), size(outType)];
-      const types = type === outType ? type : `${type} to ${outType}`;
-      list.push(
-        {
-          name: `rmsNormForward ${types}`, shape, bytes: n * (s + t),
-          build: (k, b) => k.rmsNormForward({ x: b.input(n, type), y: b.output(n, outType), weight: b.input(C), stats: b.output(rows), rows, columns: C, type, outType }),
-        },
-        {
-          name: `rmsNormForward + residual ${types}`, shape, bytes: n * (2 * s + 2 * t),
-          build: (k, b) => k.rmsNormForward({ x: b.input(n, outType), residual: b.input(n, type), sum: b.output(n, type), y: b.output(n, outType), weight: b.input(C), stats: b.output(rows), rows, columns: C, type, outType }),
-        },
-        {
-          name: `layerNormForward ${types}`, shape, bytes: n * (s + t),
-          build: (k, b) => k.layerNormForward({ x: b.input(n, type), y: b.output(n, outType), weight: b.input(C), bias: b.input(C), stats: b.output(2 * rows), rows, columns: C, type, outType }),
-        },
-        {
-          name: `rmsNormBackward + residual ${types}`, shape, bytes: n * (3 * s + t) + (type === outType ? 0 : n * t),
-          build: (k, b) => k.rmsNormBackward({ dy: b.input(n, outType), x: b.input(n, type), weight: b.input(C), stats: b.input(rows), dx: b.output(n, type), residual: b.input(n, type), dWeight: b.output(C), rows, columns: C, type, outType, ...(type === outType ? {} : { copy: b.output(n, outType) }) }),
-        },
-        {
-          name: `layerNormBackward ${types}`, shape, bytes: n * (2 * s + t),
-          build: (k, b) => k.layerNormBackward({ dy: b.input(n, outType), x: b.input(n, type), weight: b.input(C), stats: b.input(2 * rows), dx: b.output(n, type), dWeight: b.output(C), dBias: b.output(C), rows, columns: C, type, outType }),
-        },
-      );
-    }
-    for (const type of /** @type {DType[]} */ (['f32', 'bf16', 'f16'])) {
-      list.push(
-        {
-          name: `activationForward gelu ${type}`, shape, bytes: 2 * n * size(type),
-          build: (k, b) => k.activationForward({ x: b.input(n, type), y: b.output(n, type), count: n, activation: 'gelu', type }),
-        },
-        {
-          name: `softmaxForward ${type}`, shape, bytes: 2 * n * size(type),
-          build: (k, b) => k.softmaxForward({ x: b.input(n, type), y: b.output(n, type), rows, columns: C, type }),
-        },
-        {
-          name: `softmaxBackward ${type}`, shape, bytes: 3 * n * size(type),
-          build: (k, b) => k.softmaxBackward({ y: b.input(n, type), dy: b.input(n, type), dx: b.output(n, type), rows, columns: C, type }),
-        },
-        {
-          name: `dropout ${type}`, shape, bytes: 2 * n * size(type),
-          build: (k, b) => k.dropout({ x: b.input(n, type), y: b.output(n, type), random: b.data(Uint32Array.of(1, 2, 3, 4)), count: n, p: 0.1, type }),
-        },
-        {
-          name: `columnSum ${type}`, shape, bytes: n * size(type),
-          build: (k, b) => k.columnSum({ x: b.input(n, type), y: b.output(C), rows, columns: C, type }),
-        },
-      );
-    }
-    if (rows > 16384) continue;
-    for (const type of /** @type {DType[]} */ (['f32', 'bf16', 'f16'])) {
-      const h = rows * H;
-      list.push(
-        {
-          name: `gluForward ${type}`, shape: `${rows}×${H}`, bytes: 3 * h * size(type),
-          build: (k, b) => k.gluForward({ gateUp: b.input(2 * h, type), y: b.output(h, type), rows, columns: H, type }),
-        },
-        {
-          name: `gluBackward ${type}`, shape: `${rows}×${H}`, bytes: 5 * h * size(type),
-          build: (k, b) => k.gluBackward({ gateUp: b.input(2 * h, type), dy: b.input(h, type), dGateUp: b.output(2 * h, type), rows, columns: H, type }),
-        },
-        {
-          name: `ropeForward ${type}`, shape: `${rows}×2×16×64 of qkv`, bytes: 4 * rows * 1024 * size(type),
-          build: (k, b) => k.ropeForward({ x: b.input(rows * 3072, type), table: b.data(ropeTable({ positions: 64, headSize: 64 })), rows, heads: 32, headSize: 64, rowStride: 3072, positions: 64, type }),
-        },
-        {
-          name: `embeddingBackward ${type}`, shape: `${rows}×${C} of 16384`, bytes: n * (size(type) + 8),
-          build: (k, b) => k.embeddingBackward({ ids: b.ids(rows, quick ? 256 : 16384), dy: b.input(n, type), dTable: b.input((quick ? 256 : 16384) * C), tokens: rows, columns: C, vocabulary: quick ? 256 : 16384, type }),
-        },
-      );
-    }
-    list.push({
-      name: 'embeddingForward f32 + positions', shape: `${rows}×${C} of 16384`, bytes: 8 * n,
-      build: (k, b) => k.embeddingForward({ ids: b.ids(rows, quick ? 256 : 16384), table: b.input((quick ? 256 : 16384) * C), position: b.input(64 * C), positions: 64, y: b.output(n), tokens: rows, columns: C, vocabulary: quick ? 256 : 16384 }),
-    });
-    const V = quick ? 1000 : 16384;
-    const tokens = quick ? 16 : Math.min(rows, 4096);
-    for (const [type, gradientType] of /** @type {[DType, 'f16' | 'bf16' | undefined][]} */ ([['f32', undefined], ['bf16', undefined], ['f32', 'bf16']])) {
-      list.push({
-        name: `crossEntropy ${type}${gradientType ? ` to ${gradientType}` : ''}`, shape: `${tokens}×${V}`,
-        bytes: tokens * V * (size(type) + size(gradientType ?? type)),
-        build: (k, b) => k.crossEntropy({ logits: b.input(tokens * V, type), targets: b.ids(tokens, V), loss: b.output(tokens), rows: tokens, columns: V, type, ...(gradientType ? { gradient: b.output(tokens * V, gradientType), gradientType } : {}) }),
-      });
-    }
-  }
-
-  const P = quick ? 1 << 16 : 1 << 26;
-  for (const copyType of /** @type {const} */ ([undefined, 'bf16', 'f16'])) {
-    list.push({
-      name: `adamw${copyType ? ` + ${copyType} copy` : ''}`, shape: `${P}`, bytes: P * (copyType ? 30 : 28),
-      build: (k, b) => {
-        const state = optimizerState({ rate: 1e-4, step: 10 });
-        // As `optimizerAdvance` would leave it.
-        state.set(new Uint32Array(Float32Array.of(1e-4, 0.65, 0.4, 1).buffer), 1);
-        return k.adamw({ parameters: b.input(P), first: b.input(P), second: b.data(new Float32Array(P).fill(1e-3)), gradient: b.input(P), state: b.data(state), count: P, ...(copyType ? { copy: b.output(P, copyType), copyType } : {}) });
-      },
-    });
-  }
-  list.push(
-    { name: 'gradientClip', shape: `${P}`, bytes: 4 * P, build: (k, b) => k.gradientClip({ gradient: b.input(P), count: P, state: b.data(optimizerState({ rate: 1, maxNorm: 1 })) }) },
-    { name: 'reduceAll sum f32', shape: `${P}`, bytes: 4 * P, build: (k, b) => k.reduceAll({ x: b.input(P), y: b.output(1), count: P }) },
-    { name: 'fill', shape: `${P} f32`, bytes: 4 * P, build: (k, b) => k.fill({ y: b.output(P), count: P, value: 1 }) },
-    { name: 'cast f32 to bf16', shape: `${P}`, bytes: 6 * P, build: (k, b) => k.cast({ x: b.input(P), y: b.output(P, 'bf16'), count: P, from: 'f32', to: 'bf16' }) },
-    { name: 'cast bf16 to f32', shape: `${P}`, bytes: 6 * P, build: (k, b) => k.cast({ x: b.input(P, 'bf16'), y: b.output(P), count: P, from: 'bf16', to: 'f32' }) },
-    { name: 'binary add f32', shape: `${P}`, bytes: 12 * P, build: (k, b) => k.binary({ a: b.input(P), b: b.input(P), y: b.output(P), count: P }) },
-    { name: 'unary exp f32', shape: `${P}`, bytes: 8 * P, build: (k, b) => k.unary({ x: b.input(P), y: b.output(P), count: P, op: 'exp' }) },
-  );
-  const side = quick ? 128 : 8192;
-  for (const type of /** @type {DType[]} */ (['f32', 'bf16'])) {
-    list.push({
-      name: `transpose ${type}`, shape: `${side}×${side}`, bytes: 2 * side * side * size(type),
-      build: (k, b) => k.transpose({ x: b.input(side * side, type), y: b.output(side * side, type), rows: side, columns: side, type }),
-    });
-  }
-
-  const products = quick ? [[64, 96, 64]] : [[512, 1024, 1024], [512, 2752, 1024], [2048, 2752, 1024], [4096, 4096, 4096]];
-  for (const precision of /** @type {const} */ (['f32', 'bf16x3', 'f16', 'bf16'])) {
-    /** @type {DType} */
-    const type = precision === 'f16' || precision === 'bf16' ? precision : 'f32';
-    products.forEach(([m, n, k], i) => {
-      for (const form of i === 0 ? ['NT', 'NN', 'TN'] : ['NT']) {
-        list.push({
-          name: `matmul ${precision} ${form}`, shape: `${m}×${n}×${k}`, flops: 2 * m * n * k, arithmetic: precision,
-          bytes: (m * k + n * k) * size(type) + 4 * m * n,
-          build: (kernels, b) => {
-            need(kernels.matmulSupports(precision), `no matrix units for ${precision}`);
-            return kernels.matmul({ a: b.input(m * k, type), b: b.input(n * k, type), c: b.output(m * n), m, n, k, transA: form === 'TN', transB: form === 'NT', aType: type, bType: type, cType: 'f32', precision });
-          },
-        });
-      }
-    });
-    if (precision === 'bf16x3') continue;
-    for (const batch of quick ? [1] : [1, 4, 16]) {
-      const [T, heads, headSize] = quick ? [64, 2, 32] : [512, 16, 64];
-      const C = heads * headSize;
-      const n = batch * T * C;
-      // Half of the scores are masked.
-      const flops = (4 * batch * heads * T * T * headSize) / 2;
-      const common = { batch, tokens: T, heads, headSize, type, precision };
-      list.push(
-        {
-          name: `attentionForward ${precision}`, shape: `${batch}×${T}, ${heads} heads of ${headSize}`, flops, arithmetic: precision, bytes: 4 * n * size(type),
-          build: (k, b) => {
-            need(k.attentionSupports(precision, headSize), `no matrix units for ${precision}`);
-            return k.attentionForward({ ...common, qkv: b.input(3 * n, type), out: b.output(n, type), logSumExp: b.output(batch * heads * T) });
-          },
-        },
-        {
-          name: `attentionBackward ${precision}`, shape: `${batch}×${T}, ${heads} heads of ${headSize}`, flops: 2.5 * flops, arithmetic: precision, bytes: 8 * n * size(type),
-          build: (k, b) => {
-            need(k.attentionSupports(precision, headSize), `no matrix units for ${precision}`);
-            return k.attentionBackward({ ...common, qkv: b.input(3 * n, type), out: b.input(n, type), dOut: b.input(n, type), logSumExp: b.data(new Float32Array(batch * heads * T).fill(7)), dQkv: b.output(3 * n, type) });
-          },
-        },
-      );
-    }
-  }
-  return list;
-}
-
-/** A case that this device cannot run. */
-class Unsupported extends Error {}
-/** @param {boolean} supported @param {string} why */
-function need(supported, why) {
-  if (!supported) throw new Unsupported(why);
-}
 
 /** Milliseconds from the first of some launches of a graph to the end of the last. @param {any} vk @param {number} graph @param {number} launches */
 function launchTime(vk, graph, launches) {
@@ -282,13 +81,20 @@ class Bench {
     const floats = Float32Array.from({ length: count }, () => 2 * Math.random() - 1);
     const words = new Uint32Array(floats.buffer);
     if (type === 'f32') this.pool.set(type, floats);
-    else if (type === 'bf16') this.pool.set(type, Uint16Array.from(words, (w) => w >>> 16));
+    else if (type === 'bf16')
+      this.pool.set(
+        type,
+        Uint16Array.from(words, (w) => w >>> 16),
+      );
     else {
       // f16 from the f32's sign, exponent and fraction; what is below 2^-14 becomes 0.
-      this.pool.set(type, Uint16Array.from(words, (w) => {
-        const exponent = ((w >>> 23) & 255) - 112;
-        return exponent <= 0 ? 0 : ((w >>> 16) & 0x8000) | (exponent << 10) | ((w >>> 13) & 1023);
-      }));
+      this.pool.set(
+        type,
+        Uint16Array.from(words, (w) => {
+          const exponent = ((w >>> 23) & 255) - 112;
+          return exponent <= 0 ? 0 : ((w >>> 16) & 0x8000) | (exponent << 10) | ((w >>> 13) & 1023);
+        }),
+      );
     }
     const made = /** @type {ArrayBufferView} */ (this.pool.get(type));
     return new Uint8Array(made.buffer, 0, Math.min(bytes, made.byteLength));
@@ -308,7 +114,7 @@ class Bench {
     };
     /** @param {number} handle @param {number} bytes @param {DType} type */
     const randomize = (handle, bytes, type) => {
-      for (let at = 0; at < bytes;) {
+      for (let at = 0; at < bytes; ) {
         const chunk = this.random(type, Math.min(bytes - at, 1 << 24));
         vk.uploadAsync(handle, chunk, at);
         at += chunk.byteLength;
@@ -339,7 +145,10 @@ class Bench {
       },
       ids: (count, below) => {
         const handle = make(4 * count);
-        vk.uploadBuffer(handle, Uint32Array.from({ length: count }, () => Math.floor(Math.random() * below)));
+        vk.uploadBuffer(
+          handle,
+          Uint32Array.from({ length: count }, () => Math.floor(Math.random() * below)),
+        );
         return handle;
       },
       data: (data) => {
@@ -380,9 +189,7 @@ class Bench {
       graphs.push(list);
       launchTime(vk, list, options.quick ? 1 : 3);
       const sample = () =>
-        options.quick
-          ? (1000 * launchTime(vk, list, 1)) / runs
-          : (500 * (launchTime(vk, list, 3) - launchTime(vk, list, 1))) / runs;
+        options.quick ? (1000 * launchTime(vk, list, 1)) / runs : (500 * (launchTime(vk, list, 3) - launchTime(vk, list, 1))) / runs;
       const samples = Array.from({ length: options.quick ? 1 : options.samples }, sample);
       const us = median(samples);
       return {
@@ -422,10 +229,10 @@ class Bench {
   }
 }
 
-await runMain(USAGE, OPTIONS, async ({ addon, only, samples, cache, quick, json, html }) => {
+await runMain(USAGE, OPTIONS, async ({ addon, only, samples, cache, quick, json, html, results: folder }) => {
   const vk = loadAddon(addonPath(addon));
   const info = vk.initDevice();
-  const kernels = createKernels(vk);
+  const kernels = createKernels(/** @type {any} */ (vk), { check: false });
   const bench = new Bench(vk, kernels, { quick, samples, cache });
   // Of the driver's copy and the copy kernel, the faster.
   const copies = { command: bench.copyRate(), kernel: bench.run(cases(quick)[0]).gbs ?? 0 };
@@ -467,11 +274,30 @@ await runMain(USAGE, OPTIONS, async ({ addon, only, samples, cache, quick, json,
   const measured = results.filter((r) => r.error === undefined);
   const failed = results.filter((r) => r.error !== undefined);
   const head = ['kernel', 'shape', 'µs', 'GB/s', 'TFLOP/s', 'share'];
-  console.log(`${info.deviceName}; copies read and write ${format(copies.kernel)} GB/s by the kernel, ${format(copies.command)} by the driver\n\n${textTable(head, measured.map(row))}`);
+  console.log(
+    `${info.deviceName}; copies read and write ${format(copies.kernel)} GB/s by the kernel, ${format(copies.command)} by the driver\n\n${textTable(head, measured.map(row))}`,
+  );
   for (const { name, shape, error } of failed) console.log(`not run: ${name} ${shape}: ${error}`);
 
+  if (folder !== undefined) {
+    const rates = measured.map((r) => ({
+      group: r.tflops === undefined ? 'kernels that memory bounds' : 'products and attention',
+      name: `${r.name} ${r.shape}`,
+      series: 'helios-vk',
+      ...(r.tflops !== undefined
+        ? { unit: 'TFLOP/s', value: r.tflops }
+        : r.gbs !== undefined
+          ? { unit: 'GB/s', value: r.gbs }
+          : { unit: 'µs', value: r.us }),
+    }));
+    const title = `Kernels, medians of ${samples} samples; a copy moves ${format(copy)} GB/s`;
+    writeResults(folder, { bench: 'kernels', title, device: info.deviceName, driver: info.driverInfo, figures: rates });
+  }
   if (json) {
-    writeFileSync(json, `${JSON.stringify({ device: info.deviceName, driverVersion: info.driverVersion, copyGBs: copy, cacheMiB: cache, samples, quick, results }, null, 1)}\n`);
+    writeFileSync(
+      json,
+      `${JSON.stringify({ device: info.deviceName, driver: driverText(info), driverVersion: info.driverVersion, copyGBs: copy, cacheMiB: cache, samples, quick, results }, null, 1)}\n`,
+    );
   }
   if (html) {
     const memory = results.filter((r) => r.gbs !== undefined);
@@ -492,11 +318,26 @@ await runMain(USAGE, OPTIONS, async ({ addon, only, samples, cache, quick, json,
           paragraph(`Median of ${samples} samples; fresh random data, rotating over more than ${cache} MiB.`),
         ],
       },
-      { title: 'Kernels that memory bounds', html: [barChart({ title: 'GB/s', series: ['GB/s'], groups: bars(memory, 'gbs') }), table(head, memory.map(row))] },
-      { title: 'Products and attention', html: [barChart({ title: 'TFLOP/s', series: ['TFLOP/s'], groups: bars(matrix, 'tflops') }), table(head, matrix.map(row))] },
+      {
+        title: 'Kernels that memory bounds',
+        html: [barChart({ title: 'GB/s', series: ['GB/s'], groups: bars(memory, 'gbs') }), table(head, memory.map(row))],
+      },
+      {
+        title: 'Products and attention',
+        html: [barChart({ title: 'TFLOP/s', series: ['TFLOP/s'], groups: bars(matrix, 'tflops') }), table(head, matrix.map(row))],
+      },
     ];
-    if (failed.length > 0) sections.push({ title: 'Not run', html: [table(['kernel', 'shape', 'why'], failed.map((r) => [r.name, r.shape, r.error ?? '']))] });
-    writeFileSync(html, htmlReport({ title: 'Kernels', subtitle: `${info.deviceName}, driver ${info.driverVersion}`, sections }));
+    if (failed.length > 0)
+      sections.push({
+        title: 'Not run',
+        html: [
+          table(
+            ['kernel', 'shape', 'why'],
+            failed.map((r) => [r.name, r.shape, r.error ?? '']),
+          ),
+        ],
+      });
+    writeFileSync(html, htmlReport({ title: 'Kernels', subtitle: `${info.deviceName} · ${driverText(info)}`, sections }));
   }
   vk.destroy();
 });

@@ -7,22 +7,26 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { formatCount, median } from './gpt/progress.mjs';
+import { MAX_SIZE } from './gpt/config.mjs';
+import { formatCount } from './gpt/progress.mjs';
+import { median } from './lib/stats.mjs';
 import { runMain } from './lib/args.mjs';
 import { barChart, htmlReport, table } from './lib/report.mjs';
+import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 
 const TRAIN = fileURLToPath(new URL('./train.mjs', import.meta.url));
 
 const OPTIONS = /** @type {const} */ ({
   preset: { type: 'string', default: 'mission', choices: ['tiny', 'small', 'mission'], help: 'model' },
   precision: { type: 'string', default: 'bf16', choices: ['f32', 'f16', 'bf16', 'bf16x3'], help: 'arithmetic' },
-  batch: { type: 'integer', min: 1, help: "sequences of a micro-step; the preset's when left out" },
-  'micro-steps': { type: 'integer', min: 1, help: "micro-steps of a step; the preset's when left out" },
-  steps: { type: 'integer', default: 14, min: 4, help: 'steps of each run; the first three do not count' },
-  rounds: { type: 'integer', default: 1, min: 1, help: 'runs of each rung, in turn' },
+  batch: { type: 'integer', min: 1, max: MAX_SIZE, help: "sequences of a micro-step; the preset's when left out" },
+  'micro-steps': { type: 'integer', min: 1, max: MAX_SIZE, help: "micro-steps of a step; the preset's when left out" },
+  steps: { type: 'integer', default: 14, min: 4, max: 1_000_000, help: 'steps of each run; the first three do not count' },
+  rounds: { type: 'integer', default: 1, min: 1, max: 1_000_000, help: 'runs of each rung, in turn' },
   'train-args': { type: 'string', value: 'ARGS', help: 'further options for train.mjs: --train-args="--layers=2"' },
-  json: { type: 'string', value: 'FILE', help: 'write the results for machines' },
-  report: { type: 'string', value: 'FILE', help: 'write the results as a page with charts' },
+  json: { type: 'string', value: 'FILE', path: 'output', help: 'write the results for machines' },
+  report: { type: 'string', value: 'FILE', path: 'output', help: 'write the results as a page with charts' },
+  ...RESULTS_OPTION,
 });
 
 /**
@@ -107,25 +111,23 @@ await runMain('node benches/ladder.mjs [options]', OPTIONS, async (options) => {
     (tokensPerSecond / lists).toFixed(2),
     hostMilliseconds.toFixed(2),
   ]);
-  console.log(
-    [`| ${head.join(' | ')} |`, '| --- | ---: | ---: | ---: |', ...cells.map((row) => `| ${row.join(' | ')} |`)].join(
-      '\n',
-    ),
-  );
-  const { device, driver, config } = /** @type {any[]} */ (results.get(list[0]))[0];
+  console.log([`| ${head.join(' | ')} |`, '| --- | ---: | ---: | ---: |', ...cells.map((row) => `| ${row.join(' | ')} |`)].join('\n'));
+  const { device, driver, driverInfo, config } = /** @type {any[]} */ (results.get(list[0]))[0];
+  if (options.results !== undefined) {
+    const figures = rows.flatMap(({ name, tokensPerSecond, hostMilliseconds }) => [
+      { group: 'what each fix gives', name, series: 'helios-vk', unit: 'tok/s', value: tokensPerSecond },
+      { group: 'host time of a step', name, series: 'helios-vk', unit: 'ms', value: hostMilliseconds },
+    ]);
+    const title = `The ladder: ${options.preset}, ${options.precision}, batch ${config.batch} × ${config.microSteps}`;
+    writeResults(options.results, { bench: 'ladder', title, device, driver: driverInfo, figures });
+  }
   if (options.json !== undefined) {
     await writeFile(options.json, `${JSON.stringify({ device, driver, config, rows }, null, 1)}\n`);
   }
   if (options.report !== undefined) {
     const groups = rows.map(({ name, tokensPerSecond }) => ({ label: name, values: [tokensPerSecond] }));
-    const html = [
-      barChart({ title: 'Tokens a second', series: ['tokens a second'], groups, format: formatCount }),
-      table(head, cells),
-    ];
+    const html = [barChart({ title: 'Tokens a second', series: ['tokens a second'], groups, format: formatCount }), table(head, cells)];
     const subtitle = `${device} · ${options.preset} · ${options.precision} · batch ${config.batch} × ${config.microSteps}`;
-    await writeFile(
-      options.report,
-      htmlReport({ title: 'What each fix gives', subtitle, sections: [{ title: 'Ladder', html }] }),
-    );
+    await writeFile(options.report, htmlReport({ title: 'What each fix gives', subtitle, sections: [{ title: 'Ladder', html }] }));
   }
 });

@@ -10,27 +10,28 @@
  */
 
 import { createHash } from 'node:crypto';
-import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { addonPath, isWorker, loadAddon, OWN_ADDON, runWorker, serveWorker } from './lib/addon.mjs';
-import { runMain, UsageError } from './lib/args.mjs';
+import { runMain } from './lib/args.mjs';
+import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 import { STANDIN_BYTES, standinKernel } from './lib/standin.mjs';
 import { format, mean, median, quantile, sum, textTable } from './lib/stats.mjs';
 import { readTrace } from './lib/trace.mjs';
 
 const USAGE = 'node benches/replay.mjs --trace FILE [options]';
 const OPTIONS = /** @type {const} */ ({
-  trace: { type: 'string', value: 'FILE', required: true, help: 'the recording (.jsonl or .jsonl.gz)' },
-  steps: { type: 'integer', default: 0, min: 0, help: 'training steps to replay; 0: all' },
-  warmup: { type: 'integer', default: 1, min: 0, help: 'first steps left out of the summary (if more are replayed)' },
-  scale: { type: 'integer', default: 1, min: 1, help: 'divides the size of every buffer' },
+  trace: { type: 'string', value: 'FILE', path: 'input', required: true, help: 'the recording (.jsonl or .jsonl.gz)' },
+  steps: { type: 'integer', default: 0, min: 0, max: 1_000_000, help: 'training steps to replay; 0: all' },
+  warmup: { type: 'integer', default: 1, min: 0, max: 1_000_000, help: 'first steps left out of the summary (if more are replayed)' },
+  scale: { type: 'integer', default: 1, min: 1, max: 1_000_000, help: 'divides the size of every buffer' },
   groups: { type: 'string', default: 'one', choices: ['one', 'real'], help: 'group counts: 1, or the recorded ones' },
   addon: { type: 'string', value: 'PATH', default: OWN_ADDON, help: 'the addon to replay through' },
   baseline: { type: 'string', value: 'PATH', help: 'another addon to compare with' },
-  rounds: { type: 'integer', default: 1, min: 1, help: 'processes for each addon, in turn; medians are reported' },
+  rounds: { type: 'integer', default: 1, min: 1, max: 1_000_000, help: 'processes for each addon, in turn; medians are reported' },
   check: { type: 'boolean', help: 'also replay with every dispatch alone, and compare all that was read' },
   json: { type: 'boolean', help: 'print JSON' },
+  ...RESULTS_OPTION,
 });
 
 /**
@@ -52,7 +53,7 @@ const OPTIONS = /** @type {const} */ ({
  * @property {number | undefined} barriers recorded, where the addon counts them
  * @property {string | undefined} digest SHA-256 of all that was read
  *
- * @typedef {{device: string, clockUs: number, steps: StepResult[]}} Replay
+ * @typedef {{device: string, driver: string | undefined, clockUs: number, steps: StepResult[]}} Replay
  */
 
 /** Cost of one reading of the clock, in µs: part of every figure. */
@@ -74,8 +75,7 @@ async function replay(job) {
   /** @type {Map<number, number>} */ const pipelines = new Map(); // recording's id -> handle
   /** @type {Map<number, number>} */ const buffers = new Map();
   /** @type {Map<number, number>} */ const sizes = new Map(); // recording's buffer id -> recorded bytes
-  const scaledBuffer = (/** @type {number} */ id) =>
-    Math.max(STANDIN_BYTES, scaled(/** @type {number} */ (sizes.get(id))));
+  const scaledBuffer = (/** @type {number} */ id) => Math.max(STANDIN_BYTES, scaled(/** @type {number} */ (sizes.get(id))));
   const known = (/** @type {Map<number, number>} */ map, /** @type {number} */ id, /** @type {string} */ what) => {
     const handle = map.get(id);
     if (handle === undefined) throw new Error(`the recording uses ${what} ${id}, which is not alive there`);
@@ -253,7 +253,7 @@ async function replay(job) {
   if (results.length < Math.max(1, job.steps)) {
     throw new Error(`${job.trace} holds ${results.length} steps, ${job.steps} were asked for`);
   }
-  return { device: info.deviceName, clockUs: clockCost(), steps: results };
+  return { device: info.deviceName, driver: info.driverInfo, clockUs: clockCost(), steps: results };
 }
 
 /**
@@ -283,7 +283,11 @@ function summarizeReplays(rounds, warmup) {
     });
     const over = (/** @type {keyof CallSummary} */ key) => median(each.map((round) => round[key]));
     calls[name] = {
-      count: over('count'), totalMs: over('totalMs'), meanUs: over('meanUs'), medianUs: over('medianUs'), p99Us: over('p99Us'),
+      count: over('count'),
+      totalMs: over('totalMs'),
+      meanUs: over('meanUs'),
+      medianUs: over('medianUs'),
+      p99Us: over('p99Us'),
     };
   }
   const steps = rounds[0].steps;
@@ -299,7 +303,11 @@ function summarizeReplays(rounds, warmup) {
       ? steps.map(({ barriers }) => /** @type {number} */ (barriers))
       : undefined,
     steps: steps.map(({ step, wallMs, times, dispatches: inStep, submits, barriers }) => ({
-      step, wallMs, dispatches: inStep, submits, barriers,
+      step,
+      wallMs,
+      dispatches: inStep,
+      submits,
+      barriers,
       calls: Object.fromEntries(Object.entries(times).map(([call, values]) => [call, { count: values.length, totalUs: sum(values) }])),
     })),
   };
@@ -328,7 +336,8 @@ function printTables(ours, other) {
   if (other) head.push('baseline ms', 'mean µs', 'ratio');
   console.log(textTable(head, rows));
   console.log(`\nwhole step, median: ${format(ours.stepMs)} ms${other ? `, baseline ${format(other.stepMs)} ms` : ''}`);
-  if (ours.barriers) console.log(`barriers by step: ${ours.barriers.join(', ')} for ${ours.steps.map((s) => s.dispatches).join(', ')} dispatches`);
+  if (ours.barriers)
+    console.log(`barriers by step: ${ours.barriers.join(', ')} for ${ours.steps.map((s) => s.dispatches).join(', ')} dispatches`);
   console.log(`each figure holds one reading of the clock (${format(ours.clockUs)} µs)`);
 }
 
@@ -336,11 +345,14 @@ if (isWorker) {
   serveWorker(replay);
 } else {
   await runMain(USAGE, OPTIONS, async (options) => {
-    if (!existsSync(options.trace)) throw new UsageError(`--trace ${options.trace}: no such file`);
     /** @type {Omit<Job, 'addon'>} */
     const job = {
-      trace: resolve(options.trace), steps: options.steps, scale: options.scale,
-      realGroups: options.groups === 'real', digest: false, serial: false,
+      trace: resolve(options.trace),
+      steps: options.steps,
+      scale: options.scale,
+      realGroups: options.groups === 'real',
+      digest: false,
+      serial: false,
     };
     const addons = [addonPath(options.addon)];
     if (options.baseline !== undefined) addons.push(addonPath(options.baseline));
@@ -363,22 +375,57 @@ if (isWorker) {
       }
       if (!checks[0].agrees.every(Boolean)) process.exitCode = 1;
     }
+    if (options.results !== undefined) {
+      const figures = [ours, ...(other ? [other] : [])].flatMap((side, i) => {
+        const series = i === 0 ? 'helios-vk' : 'baseline';
+        const calls = Object.entries(side.calls).map(([call, { meanUs }]) => ({ name: call, unit: 'µs', value: meanUs }));
+        if (side.perDispatchUs !== undefined) calls.push({ name: 'batchExecuteAll, per dispatch', unit: 'µs', value: side.perDispatchUs });
+        return [...calls, { name: 'whole step', unit: 'ms', value: side.stepMs }].map((figure) => ({
+          group: 'calls of a recorded training run, means',
+          series,
+          ...figure,
+        }));
+      });
+      const title = `A recorded training run, buffers 1/${options.scale} of their size, ${options.rounds} process(es) of each addon`;
+      const driver = rounds[0][0].driver;
+      writeResults(options.results, { bench: 'replay', title, device: ours.device, driver, figures });
+    }
     if (options.json) {
       const ratios = other
-        ? Object.fromEntries(Object.keys(ours.calls).filter((call) => other.calls[call]).map((call) => [call, other.calls[call].meanUs / ours.calls[call].meanUs]))
+        ? Object.fromEntries(
+            Object.keys(ours.calls)
+              .filter((call) => other.calls[call])
+              .map((call) => [call, other.calls[call].meanUs / ours.calls[call].meanUs]),
+          )
         : undefined;
       const { trace, scale, groups, warmup } = options;
-      console.log(JSON.stringify({
-        trace: pathToFileURL(trace).pathname.split('/').at(-1), scale, groups, warmup, rounds: options.rounds,
-        addon: options.addon, ...ours, baseline: other && { addon: options.baseline, ...other }, ratios, checks,
-      }, null, 2));
+      console.log(
+        JSON.stringify(
+          {
+            trace: pathToFileURL(trace).pathname.split('/').at(-1),
+            scale,
+            groups,
+            warmup,
+            rounds: options.rounds,
+            addon: options.addon,
+            ...ours,
+            baseline: other && { addon: options.baseline, ...other },
+            ratios,
+            checks,
+          },
+          null,
+          2,
+        ),
+      );
       return;
     }
     console.log(`${options.trace}, buffers 1/${options.scale} of their size, on ${ours.device}\n`);
     printTables(ours, other);
     for (const { addon, agrees } of checks ?? []) {
       const wrong = agrees.flatMap((agree, i) => (agree ? [] : [i + 1]));
-      console.log(`${addon}: what was read ${wrong.length ? `DIFFERS from the serial run in step ${wrong.join(', ')}` : 'equals the serial run in every step'}`);
+      console.log(
+        `${addon}: what was read ${wrong.length ? `DIFFERS from the serial run in step ${wrong.join(', ')}` : 'equals the serial run in every step'}`,
+      );
     }
   });
 }

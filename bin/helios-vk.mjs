@@ -1,11 +1,11 @@
 #!/usr/bin/env node
 // The command line of the package: `doctor`, `link`, `unlink`.
 
-import { parseArgs } from 'node:util';
-
 import { diagnose, usable } from './lib/diagnose.mjs';
 import { gather, manifestOfPackage } from './lib/facts.mjs';
+import { linkBackend, unlinkBackend } from './lib/link-backend.mjs';
 import { CommandError, link, unlink } from './lib/link.mjs';
+import { UsageError, parseCommandLine } from './lib/options.mjs';
 import { report } from './lib/report.mjs';
 
 const HELP = `helios-vk: a Vulkan compute device for Node.js
@@ -16,6 +16,7 @@ const HELP = `helios-vk: a Vulkan compute device for Node.js
 
   --json               print JSON
   --copy               link: copy the addon instead of linking to it
+  --backend            link: have the trainer use @helios-vk/alpha-backend, not only the addon
   --timeout SECONDS    doctor, link: how long a driver may take to answer (60)
   --version, --help
 
@@ -26,22 +27,22 @@ function misuse(message) {
   return new CommandError('ERR_USAGE', `${message} (see helios-vk --help)`);
 }
 
+const OPTIONS = /** @type {const} */ ({
+  json: { type: 'boolean', help: 'print JSON' },
+  copy: { type: 'boolean', help: 'link: copy the addon instead of linking to it' },
+  backend: { type: 'boolean', help: 'link: have the trainer use @helios-vk/alpha-backend' },
+  timeout: { type: 'number', min: 0.001, max: 3600, default: 60, help: 'seconds' },
+  version: { type: 'boolean', short: 'v', help: 'print the version' },
+  help: { type: 'boolean', short: 'h', help: 'print the help' },
+});
+
 /** @param {string[]} args */
 function parse(args) {
   try {
-    return parseArgs({
-      args,
-      allowPositionals: true,
-      options: {
-        json: { type: 'boolean', default: false },
-        copy: { type: 'boolean', default: false },
-        timeout: { type: 'string', default: '60' },
-        version: { type: 'boolean', short: 'v', default: false },
-        help: { type: 'boolean', short: 'h', default: false },
-      },
-    });
+    return parseCommandLine(OPTIONS, args, true);
   } catch (error) {
-    throw misuse(/** @type {Error} */ (error).message.split('. ')[0]);
+    if (!(error instanceof UsageError)) throw error;
+    throw misuse(error.message.split('. ')[0]);
   }
 }
 
@@ -51,7 +52,7 @@ function parse(args) {
  */
 async function main(args) {
   const { values, positionals } = parse(args);
-  const { json, copy } = values;
+  const { json, copy, backend } = values;
   const show = (/** @type {object} */ value, /** @type {() => string} */ text) =>
     console.log(json ? JSON.stringify(value, null, 2) : text());
   if (values.version) {
@@ -64,10 +65,10 @@ async function main(args) {
     console.log(HELP);
     return 0;
   }
-  const seconds = Number(values.timeout);
-  if (!(seconds > 0 && seconds <= 3600)) throw misuse(`--timeout ${values.timeout}: from above 0 to 3600 seconds`);
-  const timeout = seconds * 1000;
+  const timeout = values.timeout * 1000;
   if (copy && command !== 'link') throw misuse('--copy goes with link');
+  if (backend && command !== 'link') throw misuse('--backend goes with link');
+  if (backend && copy) throw misuse('--backend copies nothing');
   switch (command) {
     case 'doctor': {
       if (rest.length > 0) throw misuse(`doctor takes no argument, got ${rest[0]}`);
@@ -80,8 +81,17 @@ async function main(args) {
     case 'link':
     case 'unlink': {
       if (rest.length !== 1) throw misuse(`${command} takes the folder of a trainer checkout`);
+      if (backend) {
+        const result = linkBackend(rest[0]);
+        const { path, changed, source, run } = result;
+        show({ ok: true, command, ...result }, () => `✓ ${path} ${changed ? '' : 'already '}registers ${source}\n  train with it: ${run}`);
+        return 0;
+      }
+      const removed = command === 'unlink' ? unlinkBackend(rest[0]) : null;
       const result = command === 'link' ? await link(rest[0], { timeout, copy }) : unlink(rest[0]);
-      show(result, () => told(result));
+      show({ ...result, ...(removed ? { backend: removed } : {}) }, () =>
+        [...(removed ? [`✓ ${removed} is gone`] : []), told(result)].join('\n'),
+      );
       return 0;
     }
     case undefined:
@@ -111,8 +121,7 @@ try {
   process.exitCode = await main(args);
 } catch (error) {
   const { code, message } = /** @type {NodeJS.ErrnoException} */ (error);
-  if (args.includes('--json'))
-    console.log(JSON.stringify({ ok: false, error: { code: code ?? null, message } }, null, 2));
+  if (args.includes('--json')) console.log(JSON.stringify({ ok: false, error: { code: code ?? null, message } }, null, 2));
   else console.error(`helios-vk: ${message}`);
   process.exitCode = code === 'ERR_USAGE' ? 2 : 1;
 }

@@ -11,8 +11,8 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
+import { isDeepStrictEqual } from 'node:util';
 import { vk } from '../__test__/lib/addon.mjs';
-import { increment } from '../__test__/lib/programs.mjs';
 import { install } from './layer.mjs';
 import { STEPS, birth, refused } from './scenario.mjs';
 
@@ -71,10 +71,15 @@ const FINAL = new Set(['vkEndCommandBuffer', 'vkQueueSubmit']);
 function codes(call, result) {
   if (result === LOST) return ['ERR_HELIOS_DEVICE_LOST'];
   if (MEMORY.includes(result)) return ['ERR_HELIOS_OUT_OF_MEMORY'];
-  if (['vkEnumeratePhysicalDevices ERROR_INITIALIZATION_FAILED', 'vkCreateInstance ERROR_INCOMPATIBLE_DRIVER'].includes(`${call} ${result}`)) {
+  if (
+    ['vkEnumeratePhysicalDevices ERROR_INITIALIZATION_FAILED', 'vkCreateInstance ERROR_INCOMPATIBLE_DRIVER'].includes(`${call} ${result}`)
+  ) {
     return ['ERR_HELIOS_NO_DEVICE'];
   }
-  if (['TIMEOUT', 'ERROR_OUT_OF_POOL_MEMORY'].includes(result) || (call === 'vkAllocateDescriptorSets' && result === 'ERROR_FRAGMENTED_POOL')) {
+  if (
+    ['TIMEOUT', 'ERROR_OUT_OF_POOL_MEMORY'].includes(result) ||
+    (call === 'vkAllocateDescriptorSets' && result === 'ERROR_FRAGMENTED_POOL')
+  ) {
     return []; // nothing that JS should hear of
   }
   return ['ERR_HELIOS_VULKAN'];
@@ -83,6 +88,8 @@ function codes(call, result) {
 /** Lets the runtime give back what it borrowed. */
 async function settle() {
   for (let i = 0; i < 2; i++) {
+    // Results are held until the event loop has turned, and their finalizers run as it turns again.
+    await new Promise((resolve) => setTimeout(resolve, 1));
     gc();
     await new Promise((resolve) => setImmediate(resolve));
   }
@@ -96,7 +103,9 @@ let known = { live: {}, violations: 0 };
 
 /** @param {string} what */
 async function nothingLives(what) {
-  if (Object.keys(faults.live()).length > 0) await settle();
+  // The runtime runs finalizers when it likes, on a busy machine late; what leaks is there for good.
+  const settled = () => isDeepStrictEqual(faults.live(), known.live);
+  for (let i = 0; i < 100 && !settled(); i++) await settle();
   const before = known;
   const [live, violations] = [faults.live(), faults.violations()];
   known = { live, violations: violations.length };
@@ -139,7 +148,9 @@ function walk(variant, missing) {
   test(`${variant}: a life without faults leaves nothing behind`, async () => {
     for (let i = 0; i < 2; i++) {
       arm();
-      await live((error) => { throw error; });
+      await live((error) => {
+        throw error;
+      });
       vk.destroy();
       await nothingLives('after destroy');
     }
@@ -168,7 +179,8 @@ function walk(variant, missing) {
               assert.ok(errors <= times, `${where}: ${step} fails again: ${error.message}`);
               assert.ok(codes(call, result).includes(error.code), `${where}: ${step} throws ${error.code}: ${error.message}`);
               assert.ok(error.message.length > 10 && error.message.startsWith('call' in error ? String(error.call) : ''), error.message);
-              if (error.code === 'ERR_HELIOS_VULKAN') assert.ok(error.message.includes(result), `${where}: ${error.message} names the result`);
+              if (error.code === 'ERR_HELIOS_VULKAN')
+                assert.ok(error.message.includes(result), `${where}: ${error.message} names the result`);
               if (step === 'init') return true;
               try {
                 vk.getCompleted();
@@ -179,7 +191,11 @@ function walk(variant, missing) {
               assert.ok(!lost || result === LOST || FINAL.has(call), `${where}: ${step}: the device counts as lost`);
               if (!lost) return true;
               for (const [name, run] of refused(life)) {
-                assert.throws(run, { code: 'ERR_HELIOS_DEVICE_LOST', message: /in an earlier call: ./ }, `${where}: ${name} after the loss`);
+                assert.throws(
+                  run,
+                  { code: 'ERR_HELIOS_DEVICE_LOST', message: /in an earlier call: ./ },
+                  `${where}: ${name} after the loss`,
+                );
               }
               return false;
             });
@@ -248,11 +264,14 @@ for (const [missing, code, pattern] of /** @type {const} */ ([
   test(`without ${missing} initDevice says so and leaves nothing`, async () => {
     faults.reset();
     faults.withhold(missing);
-    assert.throws(() => vk.initDevice(), (/** @type {any} */ error) => {
-      assert.equal(error.code, code, error.message);
-      assert.match(error.message, pattern);
-      return true;
-    });
+    assert.throws(
+      () => vk.initDevice(),
+      (/** @type {any} */ error) => {
+        assert.equal(error.code, code, error.message);
+        assert.match(error.message, pattern);
+        return true;
+      },
+    );
     await nothingLives(missing);
     faults.reset();
     vk.initDevice();
@@ -301,125 +320,59 @@ test('without device addresses the dgc calls are refused and all else works', as
 });
 
 /**
- * Buffers beyond the first arena, where the host does not see device memory: the second arena gets its
- * memory while the program goes on. `fails`: so many times the driver has none then.
+ * Creates a buffer while the driver refuses so many blocks, and again if that fails; what it said.
  * @param {number} fails
  */
-function growing(fails) {
+function shortage(fails) {
   faults.reset();
-  process.env.HELIOS_TEST_STAGED = '1';
   try {
     vk.initDevice();
-    vk.createBuffer(20 << 20, 0);
+    vk.destroyBuffer(vk.createBuffer(60 << 20, 0));
     faults.fail('vkAllocateMemory', 1, 'ERROR_OUT_OF_DEVICE_MEMORY', fails);
-    const handles = Array.from({ length: 3 }, () => vk.createBuffer(10 << 20, 0));
-    // Waits for that memory.
-    assert.notDeepEqual(vk.dgcGetBufferAddress(handles[2]), [0, 0]);
-    handles.forEach((handle, i) => vk.fillBuffer(handle, BYTES, 3 + i));
-    return handles.map((handle) => new Uint32Array(vk.readBuffer(handle).buffer, 0, 1)[0]);
+    /** @type {(Error & { code: string }) | undefined} */
+    let error;
+    const create = () => vk.createBuffer(70 << 20, 0);
+    let handle;
+    try {
+      handle = create();
+    } catch (/** @type {any} */ caught) {
+      error = caught;
+      handle = create();
+    }
+    vk.fillBuffer(handle, BYTES, 3);
+    assert.equal(new Uint32Array(vk.readBuffer(handle).buffer, 0, 1)[0], 3);
+    return error;
   } finally {
-    delete process.env.HELIOS_TEST_STAGED;
     vk.destroy();
   }
 }
 
-test('an arena whose promised memory cannot be had gets other memory', async () => {
-  assert.deepEqual(growing(1), [3, 4, 5]);
-  assert.equal(faults.fired(), 1);
-  await nothingLives('after a shortage');
-});
-
-test('without any memory for it the device fails, and says why', async () => {
-  assert.throws(() => growing(2), { code: 'ERR_HELIOS_DEVICE_LOST', message: /in an earlier call: device buffer of 25165824 bytes: .*memory/ });
-  assert.equal(faults.fired(), 2, 'device memory, then any');
+test('where a block cannot be had, idle ones are given back before the call fails, and the next may succeed', async () => {
+  // With what is idle given back, and after the device was drained.
+  for (const fails of [1, 2]) {
+    assert.equal(shortage(fails), undefined);
+    assert.equal(faults.fired(), fails);
+    await nothingLives('after a shortage');
+  }
+  const error = shortage(3);
+  assert.equal(error?.code, 'ERR_HELIOS_OUT_OF_MEMORY');
+  const bytes = 70 << 20;
+  assert.match(
+    error.message,
+    new RegExp(`device buffer of ${bytes} bytes: out of device memory \\(0 live buffers hold 0 bytes; the device has \\d+\\)`),
+  );
   await nothingLives('after the failure');
-});
-
-/**
- * Steps that read the same results each time, where the host does not see device memory: from the third
- * on these are copied ahead.
- * @param {(error: Error & { code: string }) => boolean} onError whether to try again
- */
-function reading(onError) {
-  const [SIZES, COUNT] = [[64, 64 << 10, 8 << 10, 64, 1 << 20], 16];
-  process.env.HELIOS_TEST_STAGED = '1';
-  /** @template T @param {() => T} call @returns {T} */
-  const tried = (call) => {
-    for (;;) {
-      try {
-        return call();
-      } catch (/** @type {any} */ error) {
-        if (!isOurs(error) || !onError(error)) throw error;
-      }
-    }
-  };
-  try {
-    vk.initDevice();
-    const pipeline = vk.createPipeline(increment.spirv, increment.bindings, increment.pushBytes);
-    for (let step = 1; step <= 6; step++) {
-      const buffers = SIZES.map((bytes) => tried(() => vk.createBuffer(bytes, 0)));
-      buffers.forEach((handle, i) => tried(() => vk.fillBuffer(handle, SIZES[i], 100 * step + i)));
-      tried(() => vk.batchBegin());
-      for (const handle of buffers) {
-        tried(() => vk.batchDispatch(pipeline, [handle], 1, 1, 1, Uint32Array.of(COUNT, 1000)));
-      }
-      const value = tried(() => vk.batchSubmit());
-      tried(() => vk.waitTimeline(value));
-      for (const i of [2, 0, 1, 4, 3]) {
-        const floats = tried(() => vk.readBuffer(buffers[i]));
-        const words = new Uint32Array(floats.buffer, floats.byteOffset, floats.length);
-        const expected = Uint32Array.from(words, (_, at) => 100 * step + i + (at < COUNT ? 1000 : 0));
-        assert.deepEqual(words, expected, `step ${step}, result ${i}`);
-      }
-      buffers.forEach((handle) => tried(() => vk.destroyBuffer(handle)));
-    }
-    return vk.getStats().readsAhead;
-  } finally {
-    delete process.env.HELIOS_TEST_STAGED;
-    vk.destroy();
-  }
-}
-
-test('reads made ahead: what fails costs no result', async (t) => {
-  faults.reset();
-  assert.ok(reading((error) => { throw error; }) >= 15);
-  await nothingLives('after reads');
-  const counts = faults.counts();
-  const ahead = ['vkCreateBuffer', 'vkAllocateMemory', 'vkMapMemory', 'vkBindBufferMemory', 'vkBeginCommandBuffer',
-    'vkResetCommandPool', 'vkEndCommandBuffer', 'vkQueueSubmit', 'vkWaitSemaphores', 'vkGetSemaphoreCounterValue'];
-  let [fired, silent] = [0, 0];
-  for (const call of ahead) {
-    const results = /** @type {Record<string, string[]>} */ (RESULTS)[call];
-    for (const result of results.filter((result) => result === results[0] || result === LOST)) {
-      for (let nth = 1; nth <= (counts[call] ?? 0); nth++) {
-        const where = `call ${nth} of ${call}: ${result}`;
-        faults.reset();
-        faults.fail(call, nth, result, 1);
-        let errors = 0;
-        try {
-          reading((error) => {
-            assert.ok(codes(call, result).includes(error.code) || error.code === 'ERR_HELIOS_DEVICE_LOST', `${where}: ${error.message}`);
-            return ++errors === 1 && error.code !== 'ERR_HELIOS_DEVICE_LOST';
-          });
-        } catch (/** @type {any} */ error) {
-          // Creating the device or its pipeline may fail too; a second error is of one that is lost.
-          assert.ok(isOurs(error), `${where}: ${error.message}`);
-          const final = result === LOST || FINAL.has(call);
-          assert.ok(errors === 0 || final, `${where}: ${error.message}`);
-        }
-        await nothingLives(where);
-        fired += Math.min(1, faults.fired());
-        silent += Number(faults.fired() > 0 && errors === 0);
-      }
-    }
-  }
-  t.diagnostic(`${fired} faults, ${silent} of them without an error`);
-  assert.ok(fired > 0 && silent > 0);
 });
 
 test('a graph that is never ended leaves nothing, whatever it used', async () => {
   faults.reset();
-  for (const end of [() => vk.destroy(), () => { vk.graphEnd(); vk.destroy(); }]) {
+  for (const end of [
+    () => vk.destroy(),
+    () => {
+      vk.graphEnd();
+      vk.destroy();
+    },
+  ]) {
     const life = birth();
     for (const { name, run, effect } of STEPS) {
       await run(life);

@@ -43,6 +43,8 @@ export function install() {
   process.env.VK_INSTANCE_LAYERS = layer.name;
   // Mesa's own layer stands in front and does not look at the result of what it calls.
   process.env.NODEVICE_SELECT = '1';
+  // So that the calls that make and destroy an instance are made, and fail, for every device.
+  process.env.HELIOS_TEST_NEW_INSTANCES = '1';
   const module = { exports: {} };
   process.dlopen(module, LIBRARY);
   return /** @type {Faults} */ (module.exports);

@@ -27,7 +27,9 @@ const LENT = 64 << 10;
 
 const one = Uint32Array.of(N, 1);
 /** @param {Uint32Array} x */
-const bump = (x) => { for (let i = 0; i < N; i++) x[i]++; };
+const bump = (x) => {
+  for (let i = 0; i < N; i++) x[i]++;
+};
 /** @param {number} from */
 const ramp = (from) => Uint32Array.from({ length: N }, (_, i) => from + i);
 
@@ -45,29 +47,77 @@ export const STEPS = [
   { name: 'init', run: () => vk.initDevice() },
   {
     name: 'pipeline',
-    run: ({ h }) => { h.increment = vk.createPipeline(increment.spirv, increment.bindings, increment.pushBytes); },
+    run: ({ h }) => {
+      h.increment = vk.createPipeline(increment.spirv, increment.bindings, increment.pushBytes);
+    },
   },
   {
     name: 'pipeline of three',
-    run: ({ h }) => { h.scaleAdd = vk.createPipeline(scaleAdd.spirv, scaleAdd.bindings, scaleAdd.pushBytes); },
+    run: ({ h }) => {
+      h.scaleAdd = vk.createPipeline(scaleAdd.spirv, scaleAdd.bindings, scaleAdd.pushBytes);
+    },
   },
   {
     name: 'pipeline of addresses',
-    run: ({ h }) => { h.add = vk.createPipeline(addByAddress.spirv, 0, addByAddress.pushBytes); },
+    run: ({ h }) => {
+      h.add = vk.createPipeline(addByAddress.spirv, 0, addByAddress.pushBytes);
+    },
   },
   ...['a', 'b', 'c'].map((name, i) => ({
     name: `create ${name}`,
-    run: (/** @type {Life} */ { h }) => { h[name] = vk.createBuffer(BYTES, i === 0 ? 1 : 0); },
+    run: (/** @type {Life} */ { h }) => {
+      h[name] = vk.createBuffer(BYTES, i === 0 ? 1 : 0);
+    },
   })),
-  { name: 'create large', run: ({ h }) => { h.large = vk.createBuffer(LENT, 0); } },
+  {
+    name: 'create large',
+    run: ({ h }) => {
+      h.large = vk.createBuffer(LENT, 0);
+    },
+  },
   // Above a block's size: memory of its own.
-  { name: 'create huge', run: ({ h }) => { h.huge = vk.createBuffer(300 << 20, 0); } },
-  { name: 'upload', run: ({ h }) => vk.uploadBuffer(h.a, ramp(0)), effect: (m) => { m.a.set(ramp(0)); } },
-  { name: 'uploadAsync', run: ({ h }) => vk.uploadAsync(h.b, ramp(100)), effect: (m) => { m.b.set(ramp(100)); } },
-  { name: 'fill', run: ({ h }) => vk.fillBuffer(h.c, BYTES, 7), effect: (m) => { m.c.fill(7); } },
-  { name: 'fill large', run: ({ h }) => vk.fillBuffer(h.large, LENT, 9), effect: (m) => { m.large.fill(9); } },
+  {
+    name: 'create huge',
+    run: ({ h }) => {
+      h.huge = vk.createBuffer(120 << 20, 0);
+    },
+  },
+  {
+    name: 'upload',
+    run: ({ h }) => vk.uploadBuffer(h.a, ramp(0)),
+    effect: (m) => {
+      m.a.set(ramp(0));
+    },
+  },
+  {
+    name: 'uploadAsync',
+    run: ({ h }) => vk.uploadAsync(h.b, ramp(100)),
+    effect: (m) => {
+      m.b.set(ramp(100));
+    },
+  },
+  {
+    name: 'fill',
+    run: ({ h }) => vk.fillBuffer(h.c, BYTES, 7),
+    effect: (m) => {
+      m.c.fill(7);
+    },
+  },
+  {
+    name: 'fill large',
+    run: ({ h }) => vk.fillBuffer(h.large, LENT, 9),
+    effect: (m) => {
+      m.large.fill(9);
+    },
+  },
   { name: 'dispatch', run: ({ h }) => vk.dispatch(h.increment, [h.a], 1, 1, 1, one), effect: (m) => bump(m.a) },
-  { name: 'copy', run: ({ h }) => vk.copyBuffer(h.a, h.c), effect: (m) => { m.c.set(m.a); } },
+  {
+    name: 'copy',
+    run: ({ h }) => vk.copyBuffer(h.a, h.c),
+    effect: (m) => {
+      m.c.set(m.a);
+    },
+  },
   { name: 'read a', run: ({ h, model }) => same(vk.readBuffer(h.a), model.a, 'a') },
   { name: 'batchBegin', run: () => vk.batchBegin() },
   ...['a', 'b', 'a', 'c'].map((name, i) => ({
@@ -77,10 +127,12 @@ export const STEPS = [
   })),
   {
     name: 'batchDispatchMany',
-    run: ({ h }) => vk.batchDispatchMany(packBytes(['a', 'b'].map((x) => (
-      { pipeline: h.increment, buffers: [h[x]], groups: [1, 1, 1], push: one }
-    ))), 2),
-    effect: (m) => { bump(m.a); bump(m.b); },
+    run: ({ h }) =>
+      vk.batchDispatchMany(packBytes(['a', 'b'].map((x) => ({ pipeline: h.increment, buffers: [h[x]], groups: [1, 1, 1], push: one }))), 2),
+    effect: (m) => {
+      bump(m.a);
+      bump(m.b);
+    },
   },
   { name: 'batchSubmit', run: () => vk.batchSubmit() },
   {
@@ -92,7 +144,11 @@ export const STEPS = [
       ];
       assert.ok(vk.batchExecuteAll(packBytes(list), 2) > 0);
     },
-    effect: (m) => { m.c.forEach((_, i) => { m.c[i] = Math.imul(m.a[i], 3) + m.b[i] + 1; }); },
+    effect: (m) => {
+      m.c.forEach((_, i) => {
+        m.c[i] = Math.imul(m.a[i], 3) + m.b[i] + 1;
+      });
+    },
   },
   {
     name: 'readInto',
@@ -102,17 +158,31 @@ export const STEPS = [
       assert.deepEqual(target, model.c);
     },
   },
-  { name: 'getCompleted', run: () => { assert.ok(vk.getCompleted() > 0); } },
+  {
+    name: 'getCompleted',
+    run: () => {
+      assert.ok(vk.getCompleted() > 0);
+    },
+  },
   { name: 'waitIdle', run: () => vk.waitIdle() },
   { name: 'waitTimeline', run: () => vk.waitTimeline(vk.getCompleted()) },
   { name: 'readAsync', run: async ({ h, model }) => same(await vk.readAsync(h.b), model.b, 'b') },
   { name: 'read large', run: ({ h, model }) => same(vk.readBuffer(h.large), model.large.subarray(0, N), 'large') },
   {
     name: 'waitAsync',
-    run: async ({ h }) => { await vk.waitAsync(vk.uploadAsync(h.b, ramp(200))); },
-    effect: (m) => { m.b.set(ramp(200)); },
+    run: async ({ h }) => {
+      await vk.waitAsync(vk.uploadAsync(h.b, ramp(200)));
+    },
+    effect: (m) => {
+      m.b.set(ramp(200));
+    },
   },
-  { name: 'gpuTime', run: ({ h }) => { assert.ok(vk.gpuTime(h.scaleAdd, [h.a, h.b, h.large], 1, 1, 1, Uint32Array.of(N, 2), 2) >= 0); } },
+  {
+    name: 'gpuTime',
+    run: ({ h }) => {
+      assert.ok(vk.gpuTime(h.scaleAdd, [h.a, h.b, h.large], 1, 1, 1, Uint32Array.of(N, 2), 2) >= 0);
+    },
+  },
   {
     name: 'batchExecuteAllProfiled',
     run: ({ h }) => {
@@ -124,24 +194,52 @@ export const STEPS = [
   { name: 'in graph: dispatch', run: ({ h }) => vk.dispatch(h.increment, [h.a], 1, 1, 1, one) },
   { name: 'in graph: upload', run: ({ h }) => vk.uploadBuffer(h.b, ramp(300)) },
   { name: 'in graph: dispatch 2', run: ({ h }) => vk.dispatch(h.increment, [h.b], 1, 1, 1, one) },
-  { name: 'graphEnd', run: ({ h }) => { h.graph = vk.graphEnd(); }, again: 'graphBegin' },
+  {
+    name: 'graphEnd',
+    run: ({ h }) => {
+      h.graph = vk.graphEnd();
+    },
+    again: 'graphBegin',
+  },
   ...[0, 1].map((i) => ({
     name: `graphLaunch ${i}`,
     run: (/** @type {Life} */ { h }) => vk.graphLaunch(h.graph),
-    effect: (/** @type {Record<string, Uint32Array>} */ m) => { bump(m.a); m.b.set(ramp(300)); bump(m.b); },
+    effect: (/** @type {Record<string, Uint32Array>} */ m) => {
+      bump(m.a);
+      m.b.set(ramp(300));
+      bump(m.b);
+    },
   })),
   { name: 'graphDestroy', run: ({ h }) => vk.graphDestroy(h.graph) },
   {
+    name: 'createPipeline, again',
+    run: ({ h }) => {
+      h.again = vk.createPipeline(increment.spirv, increment.bindings, increment.pushBytes, { name: 'again' });
+    },
+  },
+  { name: 'destroyPipeline', run: ({ h }) => vk.destroyPipeline(h.again) },
+  {
     name: 'dgcSetup',
-    run: ({ h }) => { assert.equal(vk.dgcSetup(h.add, 32, 4), true); },
+    run: ({ h }) => {
+      assert.equal(vk.dgcSetup(h.add, 32, 4), true);
+    },
   },
   {
     name: 'batchExecuteAllDGC',
     run: ({ h }) => vk.batchExecuteAllDGC(Int32Array.of(h.a, h.b, h.c, N, 1, 1, 1).buffer, 1),
-    effect: (m) => { m.c.forEach((_, i) => { m.c[i] = m.a[i] + m.b[i]; }); },
+    effect: (m) => {
+      m.c.forEach((_, i) => {
+        m.c[i] = m.a[i] + m.b[i];
+      });
+    },
   },
   { name: 'destroy huge', run: ({ h }) => vk.destroyBuffer(h.huge) },
-  { name: 'create again', run: ({ h }) => { h.huge = vk.createBuffer(100 << 20, 1); } },
+  {
+    name: 'create again',
+    run: ({ h }) => {
+      h.huge = vk.createBuffer(100 << 20, 1);
+    },
+  },
   { name: 'destroy again', run: ({ h }) => vk.destroyBuffer(h.huge) },
   ...['a', 'b', 'c'].map((name) => ({
     name: `at the end: ${name}`,

@@ -52,7 +52,7 @@ if (existsSync(TRACE)) {
     /** @type {number[]} */
     let plan = [];
     let shape = '';
-    for (let at = 0; at < list.length;) {
+    for (let at = 0; at < list.length; ) {
       const start = at;
       const [id, n, flags] = [list.readInt32LE(at), list.readUInt16LE(at + 4), list.readUInt16LE(at + 6)];
       const pipeline = pipelines.get(id);
@@ -72,6 +72,16 @@ if (existsSync(TRACE)) {
         plan.push((buffer % 32) | (writes ? 0x80 : 0) | (writes && pipeline.writes !== null ? 0 : 0x40));
       }
       packed.push(record);
+      // Now and then the same with ranges: of each buffer the first 16 bytes, or all of it.
+      if (plan.length % 7 === 0 && n > 0) {
+        const ranged = Buffer.alloc(record.length + 16 * n);
+        const behind = buffers - start + 4 * n;
+        record.copy(ranged, 0, 0, behind);
+        record.copy(ranged, behind + 16 * n, behind);
+        ranged.writeUInt16LE(n | 0x8000, 4);
+        for (let i = 0; i < n; i++) ranged.writeBigUInt64LE(i % 2 ? 0n : 16n, behind + 16 * i + 8);
+        packed[packed.length - 1] = ranged;
+      }
       shape += `${pipeline.bindings}.${pipeline.push} `;
       if (packed.length === RECORDS || at >= list.length) {
         if (!seen.has(shape)) {

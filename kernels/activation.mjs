@@ -1,11 +1,14 @@
 // Activations and gated linear units, forward and backward.
 
 import { accessWidth, ceilDiv, choice, integer, pushConstants, tensor } from './base.mjs';
+import { rowsOf } from './check.mjs';
 
 /** @typedef {import('./base.mjs').Tensor} Tensor */
 /** @typedef {import('./base.mjs').DType} DType */
 /** @typedef {import('./base.mjs').Dispatch} Dispatch */
+/** @typedef {import('./base.mjs').Binding} Binding */
 /** @typedef {import('./base.mjs').KernelContext} KernelContext */
+/** @typedef {import('./check.mjs').Extent} Extent */
 
 /**
  * `silu` is x · sigmoid(x) (Elfwing et al. 2018), `gelu` the tanh form (Hendrycks & Gimpel 2016).
@@ -21,7 +24,7 @@ const ACTIVATIONS = /** @type {const} */ (['identity', 'relu', 'silu', 'gelu', '
  * @property {Tensor} [gate] [rows, columns]
  * @property {Tensor} [up] [rows, columns]
  * @property {Tensor} y out: [rows, columns]
- * @property {number} rows
+ * @property {number} rows number of rows
  * @property {number} columns the hidden width; even for 16-bit types
  * @property {Activation} [activation] silu (SwiGLU) when left out
  * @property {DType} [type] of every tensor; f32 when left out
@@ -30,16 +33,16 @@ const ACTIVATIONS = /** @type {const} */ (['identity', 'relu', 'silu', 'gelu', '
 /**
  * @typedef {object} GluBackward
  * @property {Tensor} [gateUp] as in the forward pass
- * @property {Tensor} [gate]
- * @property {Tensor} [up]
+ * @property {Tensor} [gate] [rows, columns]
+ * @property {Tensor} [up] [rows, columns]
  * @property {Tensor} dy [rows, columns]
  * @property {Tensor} [dGateUp] out: [rows, 2 · columns], may be `gateUp`
  * @property {Tensor} [dGate] out: [rows, columns], may be `gate`
  * @property {Tensor} [dUp] out: [rows, columns], may be `up`
- * @property {number} rows
- * @property {number} columns
- * @property {Activation} [activation]
- * @property {DType} [type]
+ * @property {number} rows number of rows
+ * @property {number} columns elements of a row
+ * @property {Activation} [activation] as in the forward pass
+ * @property {DType} [type] of every tensor; f32 when left out
  */
 
 /** @param {KernelContext} context */
@@ -58,6 +61,17 @@ export function activationKernels(context) {
       [backward ? 'dx.offset' : 'y.offset']: y.offset,
       'dy.offset': dy.offset,
     });
+    context.checker?.check(
+      kernel,
+      backward
+        ? [
+            ['x', x, count, type],
+            ['dy', dy, count, type],
+          ]
+        : [['x', x, count, type]],
+      [],
+      [[backward ? 'dx' : 'y', y, count, type]],
+    );
     const threads = context.flatThreads;
     return context.dispatch(`activation_${backward ? 'backward' : 'forward'}_${type}${suffix}`, {
       buffers: backward ? [x.buffer, y.buffer, dy.buffer] : [x.buffer, y.buffer],
@@ -71,7 +85,7 @@ export function activationKernels(context) {
   /**
    * A pair of tensors, or the two halves of the rows of one.
    * @param {string} kernel @param {string[]} names of both, the first and the second @param {any} args
-   * @param {number} columns
+   * @param {number} columns elements of a row
    */
   function halves(kernel, [both, first, second], args, columns) {
     if (args[both] !== undefined) {
@@ -102,6 +116,19 @@ export function activationKernels(context) {
       'dGate.offset': output.a.offset,
       'dUp.offset': output.b.offset,
     });
+    if (context.checker) {
+      /** @param {string} name @param {{ buffer: Binding, offset: number }} half @param {number} stride @returns {Extent} */
+      const extent = (name, half, stride) => rowsOf(name, half, type, rows, columns, stride);
+      const inputs = [extent('gate', input.a, input.stride), extent('up', input.b, input.stride)];
+      const other = extent(backward ? 'dy' : 'y', y, columns);
+      if (backward) {
+        const outputs = [extent('dGate', output.a, output.stride), extent('dUp', output.b, output.stride)];
+        inputs.push(other);
+        context.checker.check(kernel, inputs, [], outputs);
+      } else {
+        context.checker.check(kernel, inputs, [], [other]);
+      }
+    }
     const vectors = columns / width;
     const threads = context.flatThreads;
     return context.dispatch(`glu_${backward ? 'backward' : 'forward'}_${type}${suffix}`, {
@@ -128,13 +155,24 @@ export function activationKernels(context) {
   return {
     /**
      * y = f(x), element by element; y may be x.
-     * @param {{ x: Tensor, y: Tensor, count: number, activation: Activation, type?: DType }} args
+     * @param {object} args
+     * @param {Tensor} args.x [count] of `type`
+     * @param {Tensor} args.y out: [count] of `type`
+     * @param {number} args.count elements; even for 16-bit types
+     * @param {Activation} args.activation the function
+     * @param {DType} [args.type] f32 when left out
      * @returns {Dispatch}
      */
     activationForward: (args) => activation('activationForward', args, false),
     /**
      * dx = dy · f'(x), from the forward pass's input; dx may be x or dy. The slope of ReLU at 0 is 0.
-     * @param {{ x: Tensor, dy: Tensor, dx: Tensor, count: number, activation: Activation, type?: DType }} args
+     * @param {object} args
+     * @param {Tensor} args.x [count] of `type`, the forward pass's input
+     * @param {Tensor} args.dy [count] of `type`, the gradient of y
+     * @param {Tensor} args.dx out: [count] of `type`
+     * @param {number} args.count elements; even for 16-bit types
+     * @param {Activation} args.activation the function
+     * @param {DType} [args.type] f32 when left out
      * @returns {Dispatch}
      */
     activationBackward: (args) => activation('activationBackward', args, true),

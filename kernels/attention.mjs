@@ -11,50 +11,42 @@
 // a bounded workspace, some heads at a time, and multiplies from there with larger tiles a thread.
 
 import { ceilDiv, finite, integer, pushConstants, reach, tensor } from './base.mjs';
+import { laneMaps } from './attention-layout.mjs';
+import { rowsOf } from './check.mjs';
 import { coopShapes } from './matmul.mjs';
 
 /** @typedef {import('./base.mjs').Tensor} Tensor */
 /** @typedef {import('./base.mjs').DType} DType */
 /** @typedef {import('./base.mjs').Dispatch} Dispatch */
 /** @typedef {import('./base.mjs').KernelContext} KernelContext */
+/** @typedef {import('./check.mjs').Extent} Extent */
 
 /**
  * Tiling of an attention kernel, in rows.
  * @typedef {object} AttentionPlan
- * @property {number} held rows that a workgroup holds; `tiles`: queries, and keys, of a tile
- * @property {number} walked rows that it walks over at a time; `tiles`: of them, or of the head, at a time
+ * @property {number} queryBlock rows that stay in a workgroup (in the backward pass for keys: of keys); `tiles`: queries, and keys, of a tile
+ * @property {number} keyBlock rows that it goes over at a time; `tiles`: of them, or of the head, at a time
  * @property {number} [threads] f32 `walk`: invocations of a workgroup
  * @property {{ m: number, n: number, k: number }} [shape] matrix units: the instruction
  * @property {'register' | 'scratch' | 'walk' | 'tiles'} [kernel] matrix units: where scores live, `register` where the
  *   device can; f32, backward: `tiles`, but `walk` on CPU devices and where one head's tiles would not fit
- * @property {number} [group] register, backward: fragments of walked rows worked on at a time
+ * @property {number} [group] register, backward: fragments of the key block worked on at a time
  * @property {number} [rows] `tiles`: rows that a thread sums, a multiple of 4
  * @property {number} [columns] `tiles`: columns that a thread sums, a multiple of 4
  * @property {number} [workspace] `tiles`: bytes that tiles may take at a time
  */
 
 /**
- * Where a driver puts the elements of an accumulator and of a left operand, if alike and by bits: bit b of a lane's
- * number (of a component's) moves the element down or right by 2^(n - 1), where n is hexadecimal digit b; 0: not at all.
- * @typedef {object} LaneMap
- * @property {number} laneRows
- * @property {number} laneColumns
- * @property {number} partRows
- * @property {number} partColumns
- * @property {number} own rows that a lane has components of
- */
-
-/**
  * @typedef {object} AttentionArgs
  * @property {Tensor} [qkv] fused [batch, tokens, 3 * heads * headSize]: queries, keys, values; instead of q, k and v
  * @property {Tensor} [q] [batch, tokens, heads, headSize] with rows `rowQkv` apart
- * @property {Tensor} [k]
- * @property {Tensor} [v]
+ * @property {Tensor} [k] keys, shaped like q
+ * @property {Tensor} [v] values, shaped like q
  * @property {Tensor} out O: [batch, tokens, heads * headSize]; written by the forward, read by the backward pass
  * @property {Tensor} logSumExp f32 [batch, heads, tokens], natural logarithm of the softmax's denominators
  * @property {number} [batch] 1 when left out
- * @property {number} tokens
- * @property {number} heads
+ * @property {number} tokens length of a sequence
+ * @property {number} heads number of heads
  * @property {number} headSize 32, 64, 96 or 128
  * @property {DType} [type] storage of Q, K and V; `f32` when left out
  * @property {DType} [outType] storage of O and dO; `type` when left out
@@ -62,6 +54,7 @@ import { coopShapes } from './matmul.mjs';
  * @property {number} [rowQkv] elements between tokens; 3 * heads * headSize with `qkv`, else heads * headSize
  * @property {number} [rowOut] elements between tokens of O and dO; heads * headSize when left out
  * @property {number} [scale] 1 / sqrt(headSize) when left out
+ * @property {number} [softCap] scores become softCap · tanh(scaled score / softCap); 0 (as they are) when left out
  * @property {boolean} [causal] true when left out: token t sees tokens 0…t
  * @property {Partial<AttentionPlan>} [plan] overrides the tiling
  */
@@ -70,9 +63,9 @@ import { coopShapes } from './matmul.mjs';
  * @typedef {object} AttentionGradients
  * @property {Tensor} dOut dO, shaped like `out`
  * @property {Tensor} [dQkv] written, shaped like `qkv`; instead of dQ, dK and dV
- * @property {Tensor} [dQ]
- * @property {Tensor} [dK]
- * @property {Tensor} [dV]
+ * @property {Tensor} [dQ] written, rows `rowGrad` apart
+ * @property {Tensor} [dK] written, shaped like dQ
+ * @property {Tensor} [dV] written, shaped like dQ
  * @property {DType} [gradType] storage of the gradients; `type` when left out
  * @property {number} [rowGrad] elements between tokens; packed when left out
  * @property {Tensor} [delta] f32 workspace [batch, heads, tokens]; the kernels' own when left out
@@ -80,60 +73,9 @@ import { coopShapes } from './matmul.mjs';
 
 /** @typedef {AttentionArgs & AttentionGradients} AttentionBackwardArgs */
 
-/** Bytes that the tiles of the f32 backward pass may take at a time, and those of one head at the most. */
+/** Bytes that the tiles of the f32 backward pass may take at a time, and those of one head at most. */
 const TILES_BYTES = 128 * 2 ** 20;
-const MOST_TILES_BYTES = 256 * 2 ** 20;
-
-/**
- * The map that both kinds of matrix follow, or undefined if they differ or follow none of the kind.
- * @param {ArrayLike<number>} accumulator row | column << 8 of every component of lane 0, then of lane 1 …
- * @param {ArrayLike<number>} operand the same of a left operand
- * @param {{ m: number, n: number, k: number }} shape
- * @param {number} lanes
- * @returns {LaneMap | undefined}
- */
-export function laneMap(accumulator, operand, { m, n, k }, lanes) {
-  const parts = (m * n) / lanes;
-  const bits = Math.log2(parts);
-  if (n !== k || !Number.isInteger(bits) || bits > 5 || !Number.isInteger(Math.log2(lanes)) || lanes > 128) return undefined;
-  if (accumulator.length !== m * n || operand.length !== m * k || accumulator[0] !== 0) return undefined;
-  // The digit of a move: down in `rows`, right in `columns`, by a power of two.
-  const digits = { rows: 0, columns: 0 };
-  const read = (/** @type {number} */ count, /** @type {number} */ stride) => {
-    digits.rows = digits.columns = 0;
-    for (let b = 0; 1 << b < count; b++) {
-      const place = accumulator[(1 << b) * stride];
-      const [row, column] = [place & 255, place >> 8];
-      if ((row !== 0) === (column !== 0) || !Number.isInteger(Math.log2(row + column)) || row + column > 128) return false;
-      digits[row ? 'rows' : 'columns'] += (Math.log2(row + column) + 1) * 16 ** b;
-    }
-    return true;
-  };
-  if (!read(lanes, parts)) return undefined;
-  const lane = { ...digits };
-  if (!read(parts, 1)) return undefined;
-  const map = { laneRows: lane.rows, laneColumns: lane.columns, partRows: digits.rows, partColumns: digits.columns };
-  const spread = (/** @type {number} */ index, /** @type {number} */ code) => {
-    let sum = 0;
-    for (let b = 0; 1 << b <= index; b++) {
-      const digit = Math.floor(code / 16 ** b) & 15;
-      if (digit && (index >> b) & 1) sum += 1 << (digit - 1);
-    }
-    return sum;
-  };
-  const seen = new Set();
-  for (let x = 0; x < m * n; x++) {
-    const [l, i] = [Math.floor(x / parts), x % parts];
-    const row = spread(l, map.laneRows) + spread(i, map.partRows);
-    const column = spread(l, map.laneColumns) + spread(i, map.partColumns);
-    if (accumulator[x] !== (row | (column << 8)) || operand[x] !== accumulator[x] || row >= m || column >= n) return undefined;
-    seen.add(accumulator[x]);
-  }
-  if (seen.size !== m * n) return undefined;
-  let own = 1;
-  for (let b = 0; b < bits; b++) if (Math.floor(map.partRows / 16 ** b) & 15) own *= 2;
-  return { ...map, own };
-}
+const MAX_TILES_BYTES = 256 * 2 ** 20;
 
 /** @param {KernelContext} context */
 export function attentionKernels(context) {
@@ -146,33 +88,7 @@ export function attentionKernels(context) {
   const usable = (/** @type {'f16' | 'bf16'} */ half, /** @type {number} */ d) =>
     coopShapes(info, half).filter((s) => subgroup % s.m === 0 && d % s.n === 0 && d % s.k === 0);
 
-  /** Asks the device where it puts elements. @param {'f16' | 'bf16'} half @param {{ m: number, n: number, k: number }} shape */
-  function probe(half, { m, n, k }) {
-    if (n !== k || (m * n) % subgroup || subgroup > maxThreads) return undefined;
-    const slots = (m * n) / subgroup;
-    const words = 2 * m * n;
-    const buffer = context.vk.createBuffer(words * 4, 1);
-    try {
-      context.vk.fillBuffer(buffer, words * 4, 0xffffffff); // what is not written fits no map
-      const { pipeline, push: bytes } = context.dispatch(`attention_layout_${half}`, {
-        buffers: [buffer], writes: 1, groups: 1, push: pushConstants([slots]), specialization: [subgroup, m, n, k], ...context.wholeSubgroups,
-      });
-      context.vk.dispatch(pipeline, [buffer], 1, 1, 1, bytes);
-      const found = new Uint32Array(context.vk.readBuffer(buffer).buffer);
-      return laneMap(found.subarray(0, m * n), found.subarray(m * n), { m, n, k }, subgroup);
-    } finally {
-      context.vk.destroyBuffer(buffer);
-    }
-  }
-  /** By precision and instruction. @type {Map<string, LaneMap>} */
-  const maps = new Map();
-  const nameOf = (/** @type {string} */ half, /** @type {any} */ s) => `${half} ${s.m}x${s.n}x${s.k}`;
-  for (const half of /** @type {const} */ (['f16', 'bf16'])) {
-    for (const shape of coopShapes(info, half)) {
-      const map = probe(half, shape);
-      if (map) maps.set(nameOf(half, shape), map);
-    }
-  }
+  const mapOf = laneMaps(context);
 
   /**
    * Whether the device can compute attention in this precision.
@@ -191,13 +107,11 @@ export function attentionKernels(context) {
   function attentionKind(precision, headSize = 64) {
     if (!attentionSupports(precision, headSize)) return undefined;
     if (precision === 'f32') return 'f32';
-    return maps.has(nameOf(precision, usable(precision, headSize)[0])) ? 'register' : 'scratch';
+    return mapOf(precision, usable(precision, headSize)[0]) ? 'register' : 'scratch';
   }
 
   const sharedF32 = (/** @type {boolean} */ backward, /** @type {number} */ r, /** @type {number} */ c, /** @type {number} */ d) =>
-    backward
-      ? 2 * (r + c) * (d + 4) * 4 + 2 * r * (c + 4) * 4 + 8 * Math.max(r, c)
-      : (r + 2 * c) * (d + 4) * 4 + r * (c + 4) * 4 + r * 32;
+    backward ? 2 * (r + c) * (d + 4) * 4 + 2 * r * (c + 4) * 4 + 8 * Math.max(r, c) : (r + 2 * c) * (d + 4) * 4 + r * (c + 4) * 4 + r * 32;
 
   const sharedCoop = (/** @type {boolean} */ backward, /** @type {number} */ r, /** @type {number} */ c, /** @type {number} */ d) =>
     Math.max(2 * c, r) * (d + 8) * 2 + r * (c + 8) * 4 * (backward ? 2 : 1) + (backward ? 8 * c : 0);
@@ -212,18 +126,29 @@ export function attentionKernels(context) {
   /** The plan of the f32 backward pass by tiles, or why it cannot be. @param {any} p @returns {any} */
   function tilesPlan(p) {
     const { headSize: d, override = {} } = p;
-    const plan = { held: isCpu ? 16 : 64, walked: 16, rows: isCpu ? 4 : 8, columns: 4, workspace: TILES_BYTES, ...override, kernel: 'tiles' };
-    const { held, walked, rows, columns } = plan;
-    const { blocks, tiles, bytes } = tilesOf(p, held);
-    const lanes = [(held / rows) * (held / columns), (held / rows) * (d / columns)];
+    const plan = {
+      queryBlock: isCpu ? 16 : 64,
+      keyBlock: 16,
+      rows: isCpu ? 4 : 8,
+      columns: 4,
+      workspace: TILES_BYTES,
+      ...override,
+      kernel: 'tiles',
+    };
+    const { queryBlock, keyBlock, rows, columns } = plan;
+    const { blocks, tiles, bytes } = tilesOf(p, queryBlock);
+    const lanes = [(queryBlock / rows) * (queryBlock / columns), (queryBlock / rows) * (d / columns)];
     const fault = () => {
-      if (walked % 4 || held % walked || d % walked) return `slices of ${walked} do not divide tiles of ${held} and heads of ${d}`;
-      if (rows % 4 || columns % 4 || held % rows || held % columns || d % columns) return `${rows} x ${columns} sums a thread do not divide tiles of ${held} and heads of ${d}`;
-      if (lanes.some((n) => n > maxThreads)) return `tiles of ${held} make ${Math.max(...lanes)} threads`;
-      const used = walked * (held + Math.max(held, d) + 8) * 4;
+      if (keyBlock % 4 || queryBlock % keyBlock || d % keyBlock)
+        return `slices of ${keyBlock} do not divide tiles of ${queryBlock} and heads of ${d}`;
+      if (rows % 4 || columns % 4 || queryBlock % rows || queryBlock % columns || d % columns)
+        return `${rows} x ${columns} sums a thread do not divide tiles of ${queryBlock} and heads of ${d}`;
+      if (lanes.some((n) => n > maxThreads)) return `tiles of ${queryBlock} make ${Math.max(...lanes)} threads`;
+      const used = keyBlock * (queryBlock + Math.max(queryBlock, d) + 8) * 4;
       if (used > shared) return `${used} bytes of shared memory, the device allows ${shared}`;
       // The grid's third dimension.
-      if (Math.max(tiles, 3 * blocks) > 65535 || bytes > Math.max(MOST_TILES_BYTES, plan.workspace)) return `the tiles of a head take ${bytes} bytes`;
+      if (Math.max(tiles, 3 * blocks) > 65535 || bytes > Math.max(MAX_TILES_BYTES, plan.workspace))
+        return `the tiles of a head take ${bytes} bytes`;
       return undefined;
     };
     return { ...plan, fault: fault() };
@@ -239,16 +164,27 @@ export function attentionKernels(context) {
         if (override.kernel) throw new RangeError(`${kernel}: the plan cannot run on ${info.deviceName}: ${plan.fault}`);
       }
       // Measured on an H200: the forward pass gains more from company on its multiprocessor than from larger tiles.
-      const tiles = isCpu ? [[16, 16], [16, 8], [8, 8]] : [[32, backward ? 32 : 16], [16, 16], [16, 8], [8, 8]];
-      const [held, walked] = tiles.find(([r, c]) => sharedF32(backward, r, c, d) <= shared) ?? [8, 8];
-      const plan = { held, walked, ...override };
-      const threads = override.threads ?? Math.min(maxThreads, plan.held * (isCpu ? 2 : backward ? 8 : 4));
+      const tiles = isCpu
+        ? [
+            [16, 16],
+            [16, 8],
+            [8, 8],
+          ]
+        : [
+            [32, backward ? 32 : 16],
+            [16, 16],
+            [16, 8],
+            [8, 8],
+          ];
+      const [queryBlock, keyBlock] = tiles.find(([r, c]) => sharedF32(backward, r, c, d) <= shared) ?? [8, 8];
+      const plan = { queryBlock, keyBlock, ...override };
+      const threads = override.threads ?? Math.min(maxThreads, plan.queryBlock * (isCpu ? 2 : backward ? 8 : 4));
       // Eight threads a row, in the backward pass of either half; rows and keys divide among them.
       const perRow = backward ? 16 : 8;
-      if (plan.held % 8 || plan.walked % 8 || threads % perRow || plan.held % (threads / perRow)) {
-        throw new RangeError(`${kernel}: ${plan.held} x ${plan.walked} rows do not divide among ${threads} threads`);
+      if (plan.queryBlock % 8 || plan.keyBlock % 8 || threads % perRow || plan.queryBlock % (threads / perRow)) {
+        throw new RangeError(`${kernel}: ${plan.queryBlock} x ${plan.keyBlock} rows do not divide among ${threads} threads`);
       }
-      const bytes = sharedF32(backward, plan.held, plan.walked, d);
+      const bytes = sharedF32(backward, plan.queryBlock, plan.keyBlock, d);
       if (bytes > shared) throw new RangeError(`${kernel}: ${bytes} bytes of shared memory, the device allows ${shared}`);
       return { ...plan, threads };
     }
@@ -257,52 +193,86 @@ export function attentionKernels(context) {
     if (!known.some((s) => s.m === shape.m && s.n === shape.n && s.k === shape.k)) {
       throw new RangeError(`${kernel}: no ${shape.m}x${shape.n}x${shape.k} ${precision} matrix instruction`);
     }
-    const map = maps.get(nameOf(precision, shape));
-    if ((override.kernel ?? (map ? 'register' : 'scratch')) === 'register') return registerPlan(kernel, { d, override, shape, map }, backward);
+    const map = override.kernel === 'scratch' ? undefined : mapOf(precision, shape);
+    if ((override.kernel ?? (map ? 'register' : 'scratch')) === 'register')
+      return registerPlan(kernel, { d, override, shape, map }, backward);
     const perRow = subgroup / shape.m;
-    const fault = (/** @type {number} */ held, /** @type {number} */ walked) => {
-      const threads = (held / shape.m) * subgroup;
-      if (!Number.isInteger(threads) || threads > maxThreads) return `${held} rows make ${threads} threads`;
-      if (walked % shape.n || walked % shape.k || walked % (4 * perRow)) return `${walked} rows do not divide into fragments`;
-      if (((walked * d) / 8) % threads) return 'loads do not divide';
+    const fault = (/** @type {number} */ queryBlock, /** @type {number} */ keyBlock) => {
+      const threads = (queryBlock / shape.m) * subgroup;
+      if (!Number.isInteger(threads) || threads > maxThreads) return `${queryBlock} rows make ${threads} threads`;
+      if (keyBlock % shape.n || keyBlock % shape.k || keyBlock % (4 * perRow)) return `${keyBlock} rows do not divide into fragments`;
+      if (((keyBlock * d) / 8) % threads) return 'loads do not divide';
       // Factors of a rescaling lie beside the probabilities in the scratch.
-      if (walked / 8 + shape.n / 4 > walked / 4 + 2) return `${walked} rows are too few`;
-      const bytes = sharedCoop(backward, held, walked, d);
+      if (keyBlock / 8 + shape.n / 4 > keyBlock / 4 + 2) return `${keyBlock} rows are too few`;
+      const bytes = sharedCoop(backward, queryBlock, keyBlock, d);
       return bytes > shared ? `${bytes} bytes of shared memory, the device allows ${shared}` : undefined;
     };
     // CPU drivers compile an unrolled tile for seconds: keep it small.
-    const tiles = (isCpu ? [[2, 16], [2, 8], [1, 8]] : [[4, 64], [4, 32], [2, 32], [2, 16], [1, 16], [1, 8]])
-      .map(([s, walked]) => [s * shape.m, walked])
-      .filter(([held, walked]) => !(backward && walked > 32) && !fault(held, walked));
-    if (tiles.length === 0 && !(override.held && override.walked)) {
+    const tiles = (
+      isCpu
+        ? [
+            [2, 16],
+            [2, 8],
+            [1, 8],
+          ]
+        : [
+            [4, 64],
+            [4, 32],
+            [2, 32],
+            [2, 16],
+            [1, 16],
+            [1, 8],
+          ]
+    )
+      .map(([s, keyBlock]) => [s * shape.m, keyBlock])
+      .filter(([queryBlock, keyBlock]) => !(backward && keyBlock > 32) && !fault(queryBlock, keyBlock));
+    if (tiles.length === 0 && !(override.queryBlock && override.keyBlock)) {
       throw new RangeError(`${kernel}: no ${precision} tile fits this device (${shared} bytes of shared memory)`);
     }
-    const [held, walked] = tiles[0] ?? [];
-    const plan = { held, walked, ...override, shape };
-    const reason = fault(plan.held, plan.walked);
+    const [queryBlock, keyBlock] = tiles[0] ?? [];
+    const plan = { queryBlock, keyBlock, ...override, shape };
+    const reason = fault(plan.queryBlock, plan.keyBlock);
     if (reason) throw new RangeError(`${kernel}: the plan cannot run on ${info.deviceName}: ${reason}`);
-    return { ...plan, threads: (plan.held / shape.m) * subgroup };
+    return { ...plan, threads: (plan.queryBlock / shape.m) * subgroup };
   }
 
   /** @param {string} kernel @param {any} p @param {boolean} backward */
   function registerPlan(kernel, { d, override, shape, map }, backward) {
-    if (!map) throw new RangeError(`${kernel}: ${info.deviceName} lays ${shape.m}x${shape.n}x${shape.k} matrices out in a way that the register kernels do not know`);
+    if (!map)
+      throw new RangeError(
+        `${kernel}: ${info.deviceName} lays ${shape.m}x${shape.n}x${shape.k} matrices out in a way that the register kernels do not know`,
+      );
     const { m, n } = shape;
-    const fault = (/** @type {any} */ { held, walked, group }) => {
-      const threads = (held / m) * subgroup;
-      if (!Number.isInteger(held / m) || threads > maxThreads) return `${held} rows make ${threads} threads`;
-      if (walked % (n * group)) return `${walked} rows do not divide into ${group} fragments`;
-      if (((walked * d) / 8) % threads) return 'loads do not divide';
-      const vectors = Math.max(2 * walked * (d / 8 + 1), held * (d / 8 + 1), (threads / subgroup) * m * (d / 4 + 2));
-      const bytes = 16 * vectors + (backward ? 8 * walked : 0);
+    const fault = (/** @type {any} */ { queryBlock, keyBlock, group }) => {
+      const threads = (queryBlock / m) * subgroup;
+      if (!Number.isInteger(queryBlock / m) || threads > maxThreads) return `${queryBlock} rows make ${threads} threads`;
+      if (keyBlock % (n * group)) return `${keyBlock} rows do not divide into ${group} fragments`;
+      if (((keyBlock * d) / 8) % threads) return 'loads do not divide';
+      const vectors = Math.max(2 * keyBlock * (d / 8 + 1), queryBlock * (d / 8 + 1), (threads / subgroup) * m * (d / 4 + 2));
+      const bytes = 16 * vectors + (backward ? 8 * keyBlock : 0);
       return bytes > shared ? `${bytes} bytes of shared memory, the device allows ${shared}` : undefined;
     };
     // Measured on an H200: [4, 64, 2]. CPU drivers compile an unrolled tile for seconds: keep it small.
-    const tiles = (isCpu ? [[2, 16, 1], [2, 8, 1], [1, 8, 1]] : [[4, 64, 2], [4, 32, 2], [4, 32, 1], [2, 32, 1], [2, 16, 1], [1, 16, 1], [1, 8, 1]])
-      .map(([subgroups, walked, group]) => ({ held: subgroups * m, walked, group: backward ? group : 1, ...override }));
+    const tiles = (
+      isCpu
+        ? [
+            [2, 16, 1],
+            [2, 8, 1],
+            [1, 8, 1],
+          ]
+        : [
+            [4, 64, 2],
+            [4, 32, 2],
+            [4, 32, 1],
+            [2, 32, 1],
+            [2, 16, 1],
+            [1, 16, 1],
+            [1, 8, 1],
+          ]
+    ).map(([subgroups, keyBlock, group]) => ({ queryBlock: subgroups * m, keyBlock, group: backward ? group : 1, ...override }));
     const plan = tiles.find((tile) => !fault(tile));
     if (!plan) throw new RangeError(`${kernel}: no register tile can run on ${info.deviceName}: ${fault(tiles[0])}`);
-    return { ...plan, kernel: 'register', shape, map, threads: (plan.held / m) * subgroup };
+    return { ...plan, kernel: 'register', shape, map, threads: (plan.queryBlock / m) * subgroup };
   }
 
   /** @param {string} kernel @param {AttentionArgs} args */
@@ -318,7 +288,10 @@ export function attentionKernels(context) {
     if (precision !== 'f32' && precision !== 'f16' && precision !== 'bf16') {
       throw new TypeError(`${kernel}: precision must be 'f32', 'f16' or 'bf16', got ${String(precision)}`);
     }
-    for (const [name, stored] of [['type', type], ['outType', outType]]) {
+    for (const [name, stored] of [
+      ['type', type],
+      ['outType', outType],
+    ]) {
       if (stored !== 'f32' && stored !== precision) throw new TypeError(`${kernel}: precision ${precision} cannot take ${name} ${stored}`);
     }
     if (!attentionSupports(precision, headSize)) {
@@ -341,8 +314,27 @@ export function attentionKernels(context) {
     rowsWithin(kernel, extent, rowOut, { out });
     reach(kernel, 'logSumExp', lse.offset + batch * heads * tokens);
     const scale = finite(kernel, 'scale', args.scale ?? 1 / Math.sqrt(headSize));
+    const softCap = finite(kernel, 'softCap', args.softCap ?? 0);
+    if (softCap < 0) throw new RangeError(`${kernel}: softCap must not be negative, got ${softCap}`);
     return {
-      tokens, heads, headSize, batch, type, outType, precision, width, fused, q, k, v, out, lse, rowQkv, rowOut, scale,
+      tokens,
+      heads,
+      headSize,
+      batch,
+      type,
+      outType,
+      precision,
+      width,
+      fused,
+      q,
+      k,
+      v,
+      out,
+      lse,
+      rowQkv,
+      rowOut,
+      scale,
+      softCap,
       causal: args.causal ?? true,
       override: args.plan,
     };
@@ -373,6 +365,15 @@ export function attentionKernels(context) {
     for (const [name, { offset }] of Object.entries(tensors)) reach(kernel, name, offset + (batch * tokens - 1) * row + width);
   }
 
+  /** The rows of a tensor of all heads. @param {string} name @param {any} p @param {any} x @param {number} [row] @param {DType} [type] */
+  const heads = (name, p, x, row = p.rowQkv, type = p.type) => rowsOf(name, x, type, p.batch * p.tokens, p.width, row);
+
+  /** Queries, keys and values. @param {any} p */
+  const inputsOf = (p) => [heads('q', p, p.q), heads('k', p, p.k), heads('v', p, p.v)];
+
+  /** What the forward pass leaves behind. @param {any} p @returns {Extent[]} */
+  const outputsOf = (p) => [heads('out', p, p.out, p.rowOut, p.outType), ['logSumExp', p.lse, p.batch * p.heads * p.tokens, 'f32']];
+
   /** Blocks of rows that a dispatch takes. @param {string} kernel @param {number} tokens @param {number} blocks */
   function blocksOf(kernel, tokens, blocks) {
     const most = info.maxComputeWorkGroupCountX;
@@ -384,32 +385,69 @@ export function attentionKernels(context) {
   function push(p, g = {}) {
     return pushConstants(
       [
-        p.tokens, p.heads,
-        p.q.offset, p.k.offset, p.v.offset, p.rowQkv, p.tokens * p.rowQkv,
-        p.out.offset, g.dOut?.offset ?? 0, p.rowOut, p.tokens * p.rowOut,
-        p.lse.offset, g.delta?.offset ?? 0,
-        g.dQ?.offset ?? 0, g.dK?.offset ?? 0, g.dV?.offset ?? 0, g.rowGrad ?? 0, p.tokens * (g.rowGrad ?? 0),
+        p.tokens,
+        p.heads,
+        p.q.offset,
+        p.k.offset,
+        p.v.offset,
+        p.rowQkv,
+        p.tokens * p.rowQkv,
+        p.out.offset,
+        g.dOut?.offset ?? 0,
+        p.rowOut,
+        p.tokens * p.rowOut,
+        p.lse.offset,
+        g.delta?.offset ?? 0,
+        g.dQ?.offset ?? 0,
+        g.dK?.offset ?? 0,
+        g.dV?.offset ?? 0,
+        g.rowGrad ?? 0,
+        p.tokens * (g.rowGrad ?? 0),
       ],
-      [p.scale],
+      [p.scale, p.softCap],
     );
   }
 
   /** @param {any} p @param {any} plan @param {DType} written */
   function pipelineOf(p, plan, written) {
-    const common = [plan.threads, plan.held, plan.walked, p.headSize, p.causal ? 1 : 0];
-    if (p.precision === 'f32') return { specialization: [...common, context.keepsNan] };
+    const common = [plan.threads, plan.queryBlock, plan.keyBlock, p.headSize, p.causal ? 1 : 0];
+    const capped = p.softCap > 0 ? 1 : 0;
+    if (p.precision === 'f32') return { specialization: [...common, context.propagatesNan, capped] };
     if (plan.kernel === 'register') {
       const { shape, map } = plan;
       return {
-        specialization: [...common, shape.m, shape.n, shape.k, subgroup, p.type === 'f32' ? 1 : 0, written === 'f32' ? 1 : 0,
-          p.outType === 'f32' ? 1 : 0, plan.group, map.laneRows, map.laneColumns, map.partRows,
-          map.partColumns, map.own],
+        specialization: [
+          ...common,
+          shape.m,
+          shape.n,
+          shape.k,
+          subgroup,
+          p.type === 'f32' ? 1 : 0,
+          written === 'f32' ? 1 : 0,
+          p.outType === 'f32' ? 1 : 0,
+          plan.group,
+          map.laneRows,
+          map.laneColumns,
+          map.partRows,
+          map.partColumns,
+          map.own,
+          capped,
+        ],
         ...context.wholeSubgroups,
       };
     }
     return {
-      specialization: [...common, plan.shape.m, plan.shape.n, plan.shape.k, subgroup, p.type === 'f32' ? 1 : 0,
-        written === 'f32' ? 1 : 0, p.outType === 'f32' ? 1 : 0],
+      specialization: [
+        ...common,
+        plan.shape.m,
+        plan.shape.n,
+        plan.shape.k,
+        subgroup,
+        p.type === 'f32' ? 1 : 0,
+        written === 'f32' ? 1 : 0,
+        p.outType === 'f32' ? 1 : 0,
+        capped,
+      ],
       ...context.wholeSubgroups,
     };
   }
@@ -423,12 +461,15 @@ export function attentionKernels(context) {
     const kernel = 'attentionForward';
     const p = problemOf(kernel, args);
     const plan = planOf(kernel, p, false);
-    const name = p.precision === 'f32' ? 'attention_f32_forward'
-      : `attention_${plan.kernel === 'register' ? 'register' : 'coop'}_forward_${p.precision}`;
+    context.checker?.check(kernel, inputsOf(p), outputsOf(p));
+    const name =
+      p.precision === 'f32'
+        ? 'attention_f32_forward'
+        : `attention_${plan.kernel === 'register' ? 'register' : 'coop'}_forward_${p.precision}`;
     return context.dispatch(name, {
       buffers: [p.q.buffer, p.k.buffer, p.v.buffer, p.out.buffer, p.lse.buffer],
       writes: (1 << 3) | (1 << 4),
-      groups: [blocksOf(kernel, p.tokens, ceilDiv(p.tokens, plan.held)), p.heads, p.batch],
+      groups: [blocksOf(kernel, p.tokens, ceilDiv(p.tokens, plan.queryBlock)), p.heads, p.batch],
       push: push(p),
       ...pipelineOf(p, plan, p.outType),
     });
@@ -459,10 +500,18 @@ export function attentionKernels(context) {
     rowsWithin(kernel, p, rowGrad, fused ? { dQkv: dV } : { dQ, dK, dV });
     rowsWithin(kernel, p, p.rowOut, { dOut });
     const rows = p.batch * p.heads * p.tokens;
-    const delta = args.delta === undefined
-      ? { buffer: context.workspace('attention delta', 4 * rows), offset: 0 }
-      : tensor(kernel, 'delta', args.delta);
+    const delta =
+      args.delta === undefined
+        ? { buffer: context.workspace('attention delta', 4 * rows), offset: 0 }
+        : tensor(kernel, 'delta', args.delta);
     reach(kernel, 'delta', delta.offset + rows);
+    if (context.checker) {
+      const reads = inputsOf(p).concat(outputsOf(p));
+      reads.push(heads('dOut', p, dOut, p.rowOut, p.outType));
+      const writes = [heads('dQ', p, dQ, rowGrad, gradType), heads('dK', p, dK, rowGrad, gradType), heads('dV', p, dV, rowGrad, gradType)];
+      writes.push(['delta', delta, rows, 'f32']);
+      context.checker.check(kernel, reads, writes);
+    }
     const bytes = push(p, { dOut, delta, dQ, dK, dV, rowGrad });
     const threads = isCpu ? 32 : 128;
     const deltas = context.dispatch(p.outType === 'f32' ? 'attention_delta' : `attention_delta_${p.outType}`, {
@@ -473,7 +522,7 @@ export function attentionKernels(context) {
       specialization: [threads, 0, 0, p.headSize],
     });
     if (plan.kernel === 'tiles') return [deltas, ...backwardByTiles(p, { dOut, delta, dQ, dK, dV, rowGrad }, plan)];
-    const blocks = blocksOf(kernel, p.tokens, 2 * ceilDiv(p.tokens, plan.held));
+    const blocks = blocksOf(kernel, p.tokens, 2 * ceilDiv(p.tokens, plan.queryBlock));
     const family = plan.kernel === 'register' ? 'attention_register_backward' : 'attention_coop_backward';
     return [
       deltas,
@@ -492,7 +541,7 @@ export function attentionKernels(context) {
    * @param {any} p @param {any} gradients @param {any} plan @returns {Dispatch[]}
    */
   function backwardByTiles(p, gradients, plan) {
-    const { blocks, tiles, bytes } = tilesOf(p, plan.held);
+    const { blocks, tiles, bytes } = tilesOf(p, plan.queryBlock);
     const { dOut, delta, dQ, dK, dV, rowGrad } = gradients;
     const fit = Math.max(1, Math.floor(plan.workspace / bytes));
     // Whole batches, or heads of one; as even as they divide.
@@ -500,19 +549,45 @@ export function attentionKernels(context) {
     const batches = fit >= p.heads ? even(p.batch, Math.floor(fit / p.heads)) : 1;
     const heads = fit >= p.heads ? p.heads : even(p.heads, fit);
     const workspace = context.workspace('attention tiles', batches * heads * bytes);
-    const { held, walked, rows, columns } = plan;
-    const specialization = (/** @type {number} */ threads) => [threads, held, walked, p.headSize, p.causal ? 1 : 0, context.keepsNan, rows, columns];
+    const { queryBlock, keyBlock, rows, columns } = plan;
+    const specialization = (/** @type {number} */ threads) => [
+      threads,
+      queryBlock,
+      keyBlock,
+      p.headSize,
+      p.causal ? 1 : 0,
+      context.propagatesNan,
+      rows,
+      columns,
+      p.softCap > 0 ? 1 : 0,
+    ];
     /** @type {Dispatch[]} */
     const list = [];
     for (let batch = 0; batch < p.batch; batch += batches) {
       for (let head = 0; head < p.heads; head += heads) {
         const here = { batch: Math.min(batches, p.batch - batch), heads: Math.min(heads, p.heads - head) };
         // The part's tensors: the same rows from another element on.
-        const from = (/** @type {any} */ x, /** @type {number} */ row) => ({ buffer: x.buffer, offset: x.offset + batch * p.tokens * row + head * p.headSize });
+        const from = (/** @type {any} */ x, /** @type {number} */ row) => ({
+          buffer: x.buffer,
+          offset: x.offset + batch * p.tokens * row + head * p.headSize,
+        });
         const stats = (/** @type {any} */ x) => ({ buffer: x.buffer, offset: x.offset + (batch * p.heads + head) * p.tokens });
-        const part = { ...p, ...here, q: from(p.q, p.rowQkv), k: from(p.k, p.rowQkv), v: from(p.v, p.rowQkv), out: from(p.out, p.rowOut), lse: stats(p.lse) };
+        const part = {
+          ...p,
+          ...here,
+          q: from(p.q, p.rowQkv),
+          k: from(p.k, p.rowQkv),
+          v: from(p.v, p.rowQkv),
+          out: from(p.out, p.rowOut),
+          lse: stats(p.lse),
+        };
         const pushed = push(part, {
-          dOut: from(dOut, p.rowOut), delta: stats(delta), dQ: from(dQ, rowGrad), dK: from(dK, rowGrad), dV: from(dV, rowGrad), rowGrad,
+          dOut: from(dOut, p.rowOut),
+          delta: stats(delta),
+          dQ: from(dQ, rowGrad),
+          dK: from(dK, rowGrad),
+          dV: from(dV, rowGrad),
+          rowGrad,
         });
         list.push(
           context.dispatch('attention_f32_scores', {
@@ -520,14 +595,14 @@ export function attentionKernels(context) {
             writes: 1 << 6,
             groups: [here.heads, here.batch, tiles],
             push: pushed,
-            specialization: specialization((held / rows) * (held / columns)),
+            specialization: specialization((queryBlock / rows) * (queryBlock / columns)),
           }),
           context.dispatch('attention_f32_gradients', {
             buffers: [p.q.buffer, p.k.buffer, dOut.buffer, workspace, dQ.buffer, dK.buffer, dV.buffer],
             writes: (1 << 4) | (1 << 5) | (1 << 6),
             groups: [here.heads, here.batch, 3 * blocks],
             push: pushed,
-            specialization: specialization((held / rows) * (p.headSize / columns)),
+            specialization: specialization((queryBlock / rows) * (p.headSize / columns)),
           }),
         );
       }

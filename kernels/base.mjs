@@ -1,9 +1,30 @@
 // What every kernel family stands on: pipelines by shader name, dispatch records, and their packed form.
 
+import { Checker } from './check.mjs';
+import { DEVICE_TYPE, tuningOf } from './tuning/index.mjs';
+
+/** @typedef {import('../index.js').BufferHandle} BufferHandle */
+/** @typedef {import('../index.js').PipelineHandle} PipelineHandle */
+/** @typedef {import('../index.js').DeviceInfo} DeviceInfo */
+
 /**
- * A tensor argument: a buffer handle, or a handle with the tensor's first element. Offsets and sizes count elements
- * of the tensor's type, never bytes.
- * @typedef {number | { buffer: number, offset?: number }} Tensor
+ * What the kernels call of the native module.
+ * @typedef {Pick<typeof import('../index.js'), 'initDevice' | 'shaders' | 'createBuffer' | 'bufferBytes' | 'buildKernel' | 'fillBuffer'
+ *   | 'readBuffer' | 'destroyBuffer' | 'createPipeline' | 'dispatch'>} NativeModule
+ */
+
+/**
+ * What a dispatch binds: a buffer's handle, or a range of it in bytes (all to its end without a size). The offset is a
+ * multiple of the device's `minStorageBufferOffsetAlignment`, which is at most 256.
+ * @typedef {import('../index.js').BufferBinding} Binding
+ */
+
+/**
+ * A tensor argument: a buffer handle, or a binding with the tensor's first element in it. This offset and all sizes
+ * count elements of the tensor's type, never bytes. No binding is larger than the device's `maxStorageBufferRange`: of
+ * a larger buffer bind a range ({@link KernelContext.view} makes one). Where a tensor is larger itself, the kernels that
+ * go over it element by element, and those that reduce all of it, take it part by part in as many dispatches.
+ * @typedef {BufferHandle | { buffer: Binding, offset?: number }} Tensor
  */
 
 /**
@@ -15,8 +36,8 @@
 /**
  * One dispatch, ready for `batchDispatch` or for {@link pack}.
  * @typedef {object} Dispatch
- * @property {number} pipeline pipeline handle
- * @property {number[]} buffers buffer handles, binding 0 first
+ * @property {PipelineHandle} pipeline what is run
+ * @property {Binding[]} buffers what is bound, binding 0 first
  * @property {[number, number, number]} groups workgroup counts
  * @property {Uint8Array | undefined} push push constants, exactly the pipeline's size
  * @property {number} writeMask bit i is set where binding i is written
@@ -27,20 +48,19 @@
  * @typedef {Dispatch | Dispatch[]} Dispatches
  */
 
+/** @typedef {import('../index.js').Shader} Shader */
+
 /**
- * A shader that ships with the addon.
- * @typedef {object} Shader
- * @property {Uint32Array} spirv
- * @property {number} bindings number of storage buffers
- * @property {number} pushBytes
- * @property {[number, number, number]} workgroupSize
+ * @typedef {object} KernelOptions
+ * @property {boolean} [check] whether kernels check that tensors lie within their buffers, and results not over what is read;
+ *   true when left out. Sizes that are wrong read and write other memory of the buffer's, or of the device's.
  */
 
 /**
  * @typedef {object} PipelineOptions
  * @property {ArrayLike<number>} [specialization] word i is the value of `constant_id` i (floats by {@link floatBits})
- * @property {number} [requiredSubgroupSize]
- * @property {boolean} [fullSubgroups]
+ * @property {number} [requiredSubgroupSize] as in VK_EXT_subgroup_size_control
+ * @property {boolean} [fullSubgroups] whether every subgroup has all its invocations
  */
 
 /** Bytes of an element. @param {DType} type */
@@ -106,19 +126,40 @@ export function finite(kernel, name, value) {
 }
 
 /**
- * Splits a tensor argument into its buffer and first element.
+ * Splits a tensor argument into what is bound and the first element in that.
  * @param {string} kernel @param {string} name @param {unknown} tensor
- * @returns {{ buffer: number, offset: number }}
+ * @returns {{ buffer: Binding, offset: number }}
  */
 export function tensor(kernel, name, tensor) {
   const { buffer, offset = 0 } =
-    typeof tensor === 'object' && tensor !== null
-      ? /** @type {{ buffer?: unknown, offset?: unknown }} */ (tensor)
-      : { buffer: tensor };
-  if (typeof buffer !== 'number' || !Number.isInteger(buffer) || buffer < 0 || buffer > 0x7fffffff) {
-    throw new TypeError(`${kernel}: ${name} must be a buffer handle or { buffer, offset }, got ${describe(tensor)}`);
-  }
-  return { buffer, offset: integer(kernel, `${name}.offset`, offset, 0) };
+    typeof tensor === 'object' && tensor !== null ? /** @type {{ buffer?: unknown, offset?: unknown }} */ (tensor) : { buffer: tensor };
+  const wrong = () => new TypeError(`${kernel}: ${name} must be a buffer handle or { buffer, offset }, got ${describe(tensor)}`);
+  /** @type {(value: unknown) => value is BufferHandle} */
+  const isHandle = (value) => Number.isInteger(value) && Number(value) >= 0 && Number(value) <= 0x7fffffff;
+  const element = integer(kernel, `${name}.offset`, offset, 0);
+  if (isHandle(buffer)) return { buffer, offset: element };
+  if (typeof buffer !== 'object' || buffer === null) throw wrong();
+  const range = /** @type {{ buffer?: unknown, offset?: unknown, size?: unknown }} */ (buffer);
+  if (!isHandle(range.buffer)) throw wrong();
+  const bytes = integer(kernel, `${name}.buffer.offset`, range.offset ?? 0, 0, Number.MAX_SAFE_INTEGER);
+  const size = range.size === undefined ? {} : { size: integer(kernel, `${name}.buffer.size`, range.size, 1, Number.MAX_SAFE_INTEGER) };
+  return { buffer: { buffer: range.buffer, offset: bytes, ...size }, offset: element };
+}
+
+/** Ranges begin at multiples of this: no device may ask for more than Vulkan lets it. */
+const RANGE_ALIGNMENT = 256;
+
+/**
+ * `count` elements of a tensor from its element `first` on, bound as a range that begins at most 255 bytes before them.
+ * @param {{ buffer: Binding, offset: number }} tensor @param {number} first @param {number} count
+ * @param {number} bytes of an element
+ * @returns {{ buffer: Binding, offset: number }}
+ */
+export function part({ buffer, offset }, first, count, bytes) {
+  const { buffer: handle, offset: base = 0 } = typeof buffer === 'number' ? { buffer } : buffer;
+  const from = base + (offset + first) * bytes;
+  const start = Math.floor(from / RANGE_ALIGNMENT) * RANGE_ALIGNMENT;
+  return { buffer: { buffer: handle, offset: start, size: from - start + count * bytes }, offset: (from - start) / bytes };
 }
 
 /**
@@ -179,78 +220,157 @@ function describe(value) {
  * The device as the kernels see it, and the pipelines made on it. Kernel families are functions of a context.
  */
 export class KernelContext {
-  /** @param {any} vk the native module */
-  constructor(vk) {
+  /**
+   * @param {NativeModule} vk the native module
+   * @param {KernelOptions} [options]
+   */
+  constructor(vk, { check = true } = {}) {
     if (typeof vk?.initDevice !== 'function' || typeof vk.shaders !== 'object') {
       throw new TypeError('createKernels: expected the helios-vk native module');
     }
     /** The native module. */
     this.vk = vk;
-    /** What `initDevice` returns. */
+    /** Checks what kernels are given; undefined where nothing is checked. */
+    this.checker = check ? new Checker(vk) : undefined;
+    /** What `initDevice` returns. @type {DeviceInfo} */
     this.info = vk.initDevice();
     /** Whether the device is a CPU driver, where small workgroups win. */
-    this.isCpu = this.info.deviceType === 4 || /cpu/i.test(String(this.info.deviceType));
+    this.isCpu = this.info.deviceType === DEVICE_TYPE.cpu;
+    /** How much work goes into a dispatch on this device. */
+    this.tuning = tuningOf(this.info);
     /** Shared memory of a workgroup in bytes. */
     this.sharedBytes = this.info.maxComputeSharedMemorySize;
     /** Most workgroups in x (65,535 is what every device has; y and z are taken to have no more). */
     this.maxGroups = 65535;
     /** @type {Map<string, Shader>} */
     this.shaders = new Map();
-    /** @type {Map<string, number>} */
+    /** @type {Map<string, PipelineHandle>} */
     this.pipelines = new Map();
-    /** @type {Map<string, { buffer: number, bytes: number }>} */
+    /** @type {Map<string, { buffer: BufferHandle, bytes: number }>} */
     this.workspaces = new Map();
-    /** Every workspace that was ever made: earlier dispatches may name a smaller one. @type {number[]} */
+    /** Every workspace that was ever made: earlier dispatches may name a smaller one. @type {BufferHandle[]} */
     this.owned = [];
   }
 
   /** Most workgroups of a normalization's backward pass: each leaves a row of sums behind. */
   get normBlocks() {
-    return this.isCpu ? 16 : 792;
+    return this.tuning.normBlocks;
   }
 
   /**
-   * Rows that a team of it takes at a time, whether it loads the next ones ahead, and whether all teams of a workgroup
-   * take equally many turns.
+   * Rows that the cooperating lanes of it take at a time, whether they load the next ones ahead, and whether all groups of
+   * cooperating lanes of a workgroup take equally many turns.
    */
   get normBackward() {
     return { batch: 1, ahead: 1, lockstep: this.isCpu ? 1 : 0 };
   }
 
   /**
-   * Of cross-entropy over 16-bit rows: vectors of a row whose exponentials are kept and not taken twice, at the most, and
-   * workgroups. Measured on an H200 at 4096 x 16384, in microseconds: 82.2 taken twice, 81.4 kept, kept with 528
-   * workgroups 78.4, with 264 79.5.
+   * Of cross-entropy over 16-bit rows: vectors of a row whose exponentials are kept and not taken twice, at most, and
+   * workgroups.
    */
   get crossEntropy() {
-    return { kept: 12288, groups: this.isCpu ? this.maxGroups : 528 };
+    return this.tuning.crossEntropy;
   }
 
   /**
-   * Whether the device's exponentials and logarithms hand a NaN on. Vulkan asks that of none (SignedZeroInfNanPreserve
+   * Whether the device's exponentials and logarithms propagate NaN. Vulkan asks that of none (SignedZeroInfNanPreserve
    * does not name them): the special-function units of GPUs do, while a CPU driver may clamp first, or take the bits of
    * a NaN for a number.
    */
-  get keepsNan() {
+  get propagatesNan() {
     return this.isCpu ? 0 : 1;
+  }
+
+  /** Most bytes of a buffer that one binding can be. */
+  get bindingBytes() {
+    return this.info.maxStorageBufferRange ?? Infinity;
+  }
+
+  /** Most bytes of a buffer. */
+  get bufferBytes() {
+    return this.info.maxBufferBytes ?? Infinity;
+  }
+
+  /**
+   * A tensor within a flat buffer of `total` elements: of a buffer that one binding can be the whole, and of a larger
+   * one the range that it lies in.
+   * @param {BufferHandle} buffer
+   * @param {{ first: number, count: number, total: number, type: DType }} where in elements of the type
+   * @returns {{ buffer: Binding, offset: number }}
+   */
+  view(buffer, { first, count, total, type }) {
+    const bytes = bytesOf(type);
+    const whole = { buffer, offset: first };
+    return total * bytes <= this.bindingBytes ? whole : part({ buffer, offset: 0 }, first, count, bytes);
+  }
+
+  /**
+   * Elements that a part of a tensor may have, so that what it binds of each of these tensors is within the device's
+   * limit; all of them where no tensor is larger than that.
+   * @param {string} kernel @param {number} count elements of each tensor
+   * @param {[tensor: { buffer: Binding, offset: number }, bytes: number][]} tensors with the bytes of an element
+   * @param {number} [unit] a part is a multiple of this
+   */
+  partSize(kernel, count, tensors, unit = RANGE_ALIGNMENT) {
+    const most = this.bindingBytes;
+    const fits = tensors.every(([{ buffer, offset }, bytes]) => {
+      reach(kernel, 'a tensor', offset + count);
+      const size = typeof buffer === 'number' ? undefined : buffer.size;
+      return (size ?? (offset + count) * bytes) <= most;
+    });
+    if (fits) return count;
+    const widest = Math.max(...tensors.map(([, bytes]) => bytes));
+    // Room for what a range begins before its first element.
+    const size = Math.floor((most - RANGE_ALIGNMENT) / widest / unit) * unit;
+    if (size < unit) throw new RangeError(`${kernel}: ${unit} elements of ${widest} bytes do not fit in a binding of ${most} bytes`);
+    return size;
+  }
+
+  /**
+   * The dispatches over tensors of `count` elements each: one, or where a tensor is larger than a binding can be one for
+   * each part.
+   * @param {string} kernel @param {number} count
+   * @param {[tensor: { buffer: Binding, offset: number }, bytes: number][]} tensors with the bytes of an element
+   * @param {(parts: { buffer: Binding, offset: number }[], count: number, first: number) => Dispatch} make
+   * @param {number} [unit] a part is a multiple of this
+   * @returns {Dispatches}
+   */
+  inParts(kernel, count, tensors, make, unit) {
+    const size = this.partSize(kernel, count, tensors, unit);
+    if (size >= count)
+      return make(
+        tensors.map(([tensor]) => tensor),
+        count,
+        0,
+      );
+    return Array.from({ length: ceilDiv(count, size) }, (_, i) => {
+      const first = i * size;
+      const elements = Math.min(size, count - first);
+      return make(
+        tensors.map(([tensor, bytes]) => part(tensor, first, elements, bytes)),
+        elements,
+        first,
+      );
+    });
   }
 
   /** Workgroups that fill the device and find more to do than one item each: launching has its price, too. */
   get residentGroups() {
-    return this.isCpu ? this.maxGroups : 1056;
+    return this.tuning.residentGroups;
   }
 
   /** The workgroup size of kernels that stride over elements. */
   get flatThreads() {
-    return Math.min(this.isCpu ? 64 : 256, this.info.maxComputeWorkGroupInvocations);
+    return this.tuning.flatThreads;
   }
 
   /**
-   * Who takes a row of `vectors`: a team, which is a subgroup where the row is short, else the workgroup. `chunks` is
+   * The lanes that cooperate on a row of `vectors`: a subgroup where the row is short, else the workgroup. `chunks` is
    * how many vectors a lane of it keeps in registers (0: the row is read again instead).
    * @param {number} vectors
    * @param {{ most?: number, lanes?: number, batch?: number, wide?: boolean }} [limits] vectors that a thread of a
-   *   workgroup should keep at the `most`, and that the `lanes` of a subgroup may; `batch` of rows that a team takes at
+   *   workgroup should keep at `most`, and that the `lanes` of a subgroup may; `batch` of rows that those lanes take at
    *   a time, for the kernels that can; `wide` where a vector is kept as four f32, and not as pairs
    */
   rowPlan(vectors, { most = 8, lanes = 4, batch = 1, wide = true } = {}) {
@@ -258,23 +378,23 @@ export class KernelContext {
     const subgroup = info.subgroupSize;
     const limit = Math.min(this.isCpu ? 32 : 1024, info.maxComputeWorkGroupInvocations);
     let threads = Math.min(limit, Math.max(32, Math.min(256, nextPowerOfTwo(ceilDiv(vectors, 2)))));
-    let teams = 0;
+    let subgroups = 0;
     // Lanes are numbered from 0 without gaps only where subgroups are full.
     if (info.computeFullSubgroupsSupported && ceilDiv(vectors, subgroup) <= lanes && limit % subgroup === 0) {
       threads = Math.min(limit, Math.max(subgroup, 128));
-      teams = threads / subgroup;
+      subgroups = threads / subgroup;
     }
-    while (!teams && ceilDiv(vectors, threads) > most && 2 * threads <= limit) threads *= 2;
-    const width = teams ? subgroup : threads;
+    while (!subgroups && ceilDiv(vectors, threads) > most && 2 * threads <= limit) threads *= 2;
+    const width = subgroups ? subgroup : threads;
     let chunks = ceilDiv(vectors, width);
     // A thread that keeps more than it should spills; and no more than three quarters of 64 K registers.
     if (chunks > 2 * most || chunks * width > (wide ? 12288 : 24576)) chunks = 0;
     if (chunks === 0) batch = 1;
     return {
       /** Rows that a workgroup takes at a time. */
-      rows: Math.max(1, teams) * batch,
-      specialization: [threads, chunks, teams ? 1 : 0, chunks * width === vectors ? 1 : 0, batch],
-      options: teams ? this.wholeSubgroups : {},
+      rows: Math.max(1, subgroups) * batch,
+      specialization: [threads, chunks, subgroups ? 1 : 0, chunks * width === vectors ? 1 : 0, batch],
+      options: subgroups ? this.wholeSubgroups : {},
     };
   }
 
@@ -294,13 +414,15 @@ export class KernelContext {
    * Device memory for a kernel's intermediate results, kept and shared by all dispatches that ask under this name; a
    * larger request gets a new buffer, and earlier dispatches keep the old one.
    * @param {string} name @param {number} bytes
-   * @returns {number} buffer handle
+   * @returns {BufferHandle}
    */
   workspace(name, bytes) {
     const held = this.workspaces.get(name);
     if (held && held.bytes >= bytes) return held.buffer;
-    const size = Math.max(65536, 2 ** Math.ceil(Math.log2(bytes)));
-    const buffer = /** @type {number} */ (this.vk.createBuffer(size, 0));
+    // Room to grow, as far as the device makes and binds buffers.
+    const most = Math.floor(Math.min(this.bufferBytes, this.bindingBytes) / 16) * 16;
+    const size = Math.max(bytes, Math.min(most, Math.max(65536, 2 ** Math.ceil(Math.log2(bytes)))));
+    const buffer = this.vk.createBuffer(size, 0);
     this.workspaces.set(name, { buffer, bytes: size });
     this.owned.push(buffer);
     return buffer;
@@ -320,7 +442,7 @@ export class KernelContext {
     let shader = this.shaders.get(name);
     if (!shader) {
       // The addon makes a new object at each look.
-      shader = /** @type {Shader | undefined} */ (this.vk.shaders[name]);
+      shader = this.vk.shaders[name];
       if (!shader) throw new RangeError(`the addon has no shader named "${name}"`);
       this.shaders.set(name, shader);
     }
@@ -334,7 +456,7 @@ export class KernelContext {
 
   /**
    * The pipeline of a shader under a specialization, made at first use.
-   * @param {string} name @param {PipelineOptions} [options] @returns {number}
+   * @param {string} name @param {PipelineOptions} [options] @returns {PipelineHandle}
    */
   pipeline(name, options = {}) {
     const specialization = options.specialization ? Uint32Array.from(options.specialization) : undefined;
@@ -342,12 +464,12 @@ export class KernelContext {
     let handle = this.pipelines.get(key);
     if (handle === undefined) {
       const { spirv, bindings, pushBytes } = this.shader(name);
-      /** @type {Record<string, unknown>} */
+      /** @type {import('../index.js').PipelineOptions} */
       const native = { name };
       if (specialization) native.specialization = specialization;
       if (options.requiredSubgroupSize !== undefined) native.requiredSubgroupSize = options.requiredSubgroupSize;
       if (options.fullSubgroups !== undefined) native.fullSubgroups = options.fullSubgroups;
-      handle = /** @type {number} */ (this.vk.createPipeline(spirv, bindings, pushBytes, native));
+      handle = this.vk.createPipeline(spirv, bindings, pushBytes, native);
       this.pipelines.set(key, handle);
     }
     return handle;
@@ -357,7 +479,7 @@ export class KernelContext {
    * A dispatch of a shader.
    * @param {string} name
    * @param {object} args
-   * @param {number[]} args.buffers handles, binding 0 first
+   * @param {Binding[]} args.buffers binding 0 first
    * @param {number} args.writes bit i is set where binding i is written
    * @param {number | [number, number, number]} args.groups workgroup counts
    * @param {Uint8Array} [args.push]
@@ -395,10 +517,13 @@ export class KernelContext {
   }
 }
 
+/** Bit of a packed record's buffer count: ranges follow the handles. */
+const RANGED = 1 << 15;
+
 /**
  * Appends dispatches in the packed byte form that `batchDispatchMany` and `batchExecuteAll` take (little-endian,
- * end to end: i32 pipeline, u16 buffers, u16 flags, u32 gX, u32 gZ if flagged, u32 write mask, i32 handles, push
- * bytes). One recorder serves many batches: `reset` keeps its memory.
+ * end to end: i32 pipeline, u16 buffers, u16 flags, u32 gX, u32 gZ if flagged, u32 write mask, i32 handles, u64 offset
+ * and size of each where bit 15 of the count says so, push bytes). One recorder serves many batches: `reset` keeps its memory.
  */
 export class Recorder {
   /** @param {number} [capacity] bytes to start with */
@@ -412,12 +537,12 @@ export class Recorder {
 
   /**
    * Appends dispatches, in order.
-   * @param {...(Dispatch | Dispatch[])} dispatches
+   * @param {...(Dispatches | Dispatches[])} dispatches
    * @returns {this}
    */
   add(...dispatches) {
     for (const dispatch of dispatches) {
-      if (Array.isArray(dispatch)) for (const one of dispatch) this.append(one);
+      if (Array.isArray(dispatch)) this.add(...dispatch);
       else this.append(dispatch);
     }
     return this;
@@ -429,12 +554,14 @@ export class Recorder {
     // Two 16-bit fields bound what a record can say.
     if (buffers.length > 32) throw new RangeError(`a dispatch takes at most 32 buffers, got ${buffers.length}`);
     if (!(y >= 1 && y <= 0x7fff)) throw new RangeError(`a packed dispatch takes 1 to 32767 workgroups in y, got ${y}`);
-    const size = 16 + (z === 1 ? 0 : 4) + 4 * buffers.length + pushBytes;
+    let ranged = false;
+    for (let i = 0; i < buffers.length; i++) ranged ||= typeof buffers[i] !== 'number';
+    const size = 16 + (z === 1 ? 0 : 4) + (ranged ? 20 : 4) * buffers.length + pushBytes;
     if (this.length + size > this.view.byteLength) this.grow(this.length + size);
     const view = this.view;
     let at = this.length;
     view.setInt32(at, pipeline, true);
-    view.setUint16(at + 4, buffers.length, true);
+    view.setUint16(at + 4, buffers.length | (ranged ? RANGED : 0), true);
     view.setUint16(at + 6, (y << 1) | (z === 1 ? 0 : 1), true);
     view.setUint32(at + 8, x, true);
     at += 12;
@@ -444,10 +571,33 @@ export class Recorder {
     }
     view.setUint32(at, writeMask, true);
     at += 4;
-    for (let i = 0; i < buffers.length; i++, at += 4) view.setInt32(at, buffers[i], true);
+    if (ranged) at = this.bind(at, buffers);
+    else for (let i = 0; i < buffers.length; i++, at += 4) view.setInt32(at, /** @type {number} */ (buffers[i]), true);
     if (push) new Uint8Array(view.buffer, at, pushBytes).set(new Uint8Array(push.buffer, push.byteOffset, pushBytes));
     this.length += size;
     this.count++;
+  }
+
+  /**
+   * Writes handles and their ranges.
+   * @param {number} at @param {Binding[]} buffers
+   * @returns {number} the byte behind them
+   */
+  bind(at, buffers) {
+    const { view } = this;
+    for (const binding of buffers) {
+      view.setInt32(at, typeof binding === 'number' ? binding : binding.buffer, true);
+      at += 4;
+    }
+    for (const binding of buffers) {
+      const { offset = 0, size = 0 } = typeof binding === 'number' ? {} : binding;
+      for (const value of [offset, size]) {
+        view.setUint32(at, value % 2 ** 32, true);
+        view.setUint32(at + 4, Math.floor(value / 2 ** 32), true);
+        at += 8;
+      }
+    }
+    return at;
   }
 
   /** @param {number} needed bytes */
@@ -471,7 +621,7 @@ export class Recorder {
 
 /**
  * Packs dispatches for `batchDispatchMany(packed, count)` or `batchExecuteAll(packed, count)`.
- * @param {...(Dispatch | Dispatch[])} dispatches
+ * @param {...(Dispatches | Dispatches[])} dispatches
  * @returns {{ packed: ArrayBuffer, count: number }}
  */
 export function pack(...dispatches) {

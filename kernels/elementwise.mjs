@@ -1,26 +1,24 @@
 // Element by element: fills, casts, arithmetic, dropout, and transposes.
 
-import {
-  accessWidth, bytesOf, ceilDiv, choice, finite, floatBits, integer, pushConstants, tensor,
-} from './base.mjs';
+import { accessWidth, bytesOf, ceilDiv, choice, finite, floatBits, integer, part, pushConstants, tensor } from './base.mjs';
 
 /** @typedef {import('./base.mjs').Tensor} Tensor */
 /** @typedef {import('./base.mjs').DType} DType */
 /** @typedef {import('./base.mjs').Dispatch} Dispatch */
+/** @typedef {import('./base.mjs').Dispatches} Dispatches */
+/** @typedef {import('./base.mjs').Binding} Binding */
 /** @typedef {import('./base.mjs').KernelContext} KernelContext */
 /** @typedef {'identity' | 'exp' | 'log' | 'sqrt' | 'rsqrt' | 'reciprocal' | 'abs' | 'square' | 'sign'} UnaryOp */
 /** @typedef {'add' | 'mul' | 'div' | 'max' | 'min'} BinaryOp */
 
-const UNARY = /** @type {const} */ ([
-  'identity', 'exp', 'log', 'sqrt', 'rsqrt', 'reciprocal', 'abs', 'square', 'sign',
-]);
+const UNARY = /** @type {const} */ (['identity', 'exp', 'log', 'sqrt', 'rsqrt', 'reciprocal', 'abs', 'square', 'sign']);
 const BINARY = /** @type {const} */ (['add', 'mul', 'div', 'max', 'min']);
 
 /** @param {KernelContext} context */
 export function elementwiseKernels(context) {
   /**
    * A dispatch that strides over `items`.
-   * @param {string} name @param {number[]} buffers @param {number} writes @param {number} items
+   * @param {string} name @param {Binding[]} buffers @param {number} writes @param {number} items
    * @param {number[]} constants @param {Uint8Array} push
    */
   const flat = (name, buffers, writes, items, constants, push) =>
@@ -39,7 +37,7 @@ export function elementwiseKernels(context) {
    * @param {number} args.count even for 16-bit types
    * @param {number} args.value may be an infinity or a NaN
    * @param {DType | 'u32'} [args.type] f32 when left out
-   * @returns {Dispatch}
+   * @returns {Dispatches}
    */
   function fill(args) {
     const kernel = 'fill';
@@ -59,18 +57,24 @@ export function elementwiseKernels(context) {
     // From here on in words.
     const per = type === 'u32' ? 1 : 4 / bytesOf(type);
     if (count % per || y.offset % per) throw new RangeError(`${kernel}: count and y.offset must be even for ${type}`);
-    const words = count / per;
-    const at = y.offset / per;
-    const { width, suffix } = accessWidth(kernel, ['f32'], { count: words, 'y.offset': at });
-    const push = pushConstants([words / width, at / width, pattern]);
-    return flat(`fill${suffix}`, [y.buffer], 0b1, words / width, [], push);
+    context.checker?.check(kernel, [], [['y', y, count, type]]);
+    return context.inParts(kernel, count / per, [[{ ...y, offset: y.offset / per }, 4]], ([y], words) => {
+      const { width, suffix } = accessWidth(kernel, ['f32'], { count: words, 'y.offset': y.offset });
+      const push = pushConstants([words / width, y.offset / width, pattern]);
+      return flat(`fill${suffix}`, [y.buffer], 0b1, words / width, [], push);
+    });
   }
 
   /**
    * y = x in another storage type. bf16 rounds to nearest even; f16 rounds as the device packs halves (to nearest even
    * on GPUs; a CPU driver may truncate).
-   * @param {{ x: Tensor, y: Tensor, count: number, from: DType, to: DType }} args
-   * @returns {Dispatch}
+   * @param {object} args
+   * @param {Tensor} args.x [count] of `from`
+   * @param {Tensor} args.y out: [count] of `to`
+   * @param {number} args.count elements; even where a 16-bit type takes part
+   * @param {DType} args.from type of x
+   * @param {DType} args.to type of y
+   * @returns {Dispatches}
    */
   function cast(args) {
     const kernel = 'cast';
@@ -81,15 +85,30 @@ export function elementwiseKernels(context) {
     const x = tensor(kernel, 'x', args.x);
     const y = tensor(kernel, 'y', args.y);
     if (from === to) return copy({ x, y, count, type: from });
-    const { width, suffix } = accessWidth(kernel, [from, to], { count, 'x.offset': x.offset, 'y.offset': y.offset });
-    const push = pushConstants([count / width, x.offset / width, y.offset / width]);
-    return flat(`cast_${from}_${to}${suffix}`, [x.buffer, y.buffer], 0b10, ceilDiv(count / width, 2), [], push);
+    context.checker?.check(kernel, [['x', x, count, from]], [['y', y, count, to]]);
+    return context.inParts(
+      kernel,
+      count,
+      [
+        [x, bytesOf(from)],
+        [y, bytesOf(to)],
+      ],
+      ([x, y], count) => {
+        const { width, suffix } = accessWidth(kernel, [from, to], { count, 'x.offset': x.offset, 'y.offset': y.offset });
+        const push = pushConstants([count / width, x.offset / width, y.offset / width]);
+        return flat(`cast_${from}_${to}${suffix}`, [x.buffer, y.buffer], 0b10, ceilDiv(count / width, 2), [], push);
+      },
+    );
   }
 
   /**
    * y = x, bit by bit.
-   * @param {{ x: Tensor, y: Tensor, count: number, type?: DType }} args
-   * @returns {Dispatch}
+   * @param {object} args
+   * @param {Tensor} args.x [count] of `type`
+   * @param {Tensor} args.y out: [count] of `type`
+   * @param {number} args.count elements; even for 16-bit types
+   * @param {DType} [args.type] f32 when left out
+   * @returns {Dispatches}
    */
   function copy(args) {
     const kernel = 'copy';
@@ -101,12 +120,21 @@ export function elementwiseKernels(context) {
     for (const [name, value] of Object.entries({ count, 'x.offset': x.offset, 'y.offset': y.offset })) {
       if (value % per) throw new RangeError(`${kernel}: ${name} must be even for ${type}, got ${value}`);
     }
-    const words = count / per;
-    const from = x.offset / per;
-    const to = y.offset / per;
-    const { width, suffix } = accessWidth(kernel, ['f32'], { words, from, to });
-    const push = pushConstants([words / width, from / width, to / width]);
-    return flat(`copy_words${suffix}`, [x.buffer, y.buffer], 0b10, ceilDiv(words / width, 2), [], push);
+    context.checker?.check(kernel, [['x', x, count, type]], [], [['y', y, count, type]]);
+    const wide = (/** @type {{ buffer: Binding, offset: number }} */ { buffer, offset }) => ({ buffer, offset: offset / per });
+    return context.inParts(
+      kernel,
+      count / per,
+      [
+        [wide(x), 4],
+        [wide(y), 4],
+      ],
+      ([x, y], words) => {
+        const { width, suffix } = accessWidth(kernel, ['f32'], { words, from: x.offset, to: y.offset });
+        const push = pushConstants([words / width, x.offset / width, y.offset / width]);
+        return flat(`copy_words${suffix}`, [x.buffer, y.buffer], 0b10, ceilDiv(words / width, 2), [], push);
+      },
+    );
   }
 
   /**
@@ -114,12 +142,12 @@ export function elementwiseKernels(context) {
    * @param {object} args
    * @param {Tensor} args.x [count] of `type`
    * @param {Tensor} args.y out: [count] of `type`
-   * @param {number} args.count
+   * @param {number} args.count elements
    * @param {UnaryOp} [args.op] identity when left out
    * @param {number} [args.alpha] 1 when left out
    * @param {number} [args.beta] 0 when left out
    * @param {DType} [args.type] f32 when left out
-   * @returns {Dispatch}
+   * @returns {Dispatches}
    */
   function unary(args) {
     const kernel = 'unary';
@@ -128,29 +156,39 @@ export function elementwiseKernels(context) {
     const count = integer(kernel, 'count', args.count);
     const x = tensor(kernel, 'x', args.x);
     const y = tensor(kernel, 'y', args.y);
-    const { width, suffix } = accessWidth(kernel, [type], { count, 'x.offset': x.offset, 'y.offset': y.offset });
-    const push = pushConstants(
-      [count / width, x.offset / width, y.offset / width],
-      [finite(kernel, 'alpha', alpha), finite(kernel, 'beta', beta)],
+    const bytes = bytesOf(type);
+    const weights = [finite(kernel, 'alpha', alpha), finite(kernel, 'beta', beta)];
+    context.checker?.check(kernel, [['x', x, count, type]], [], [['y', y, count, type]]);
+    return context.inParts(
+      kernel,
+      count,
+      [
+        [x, bytes],
+        [y, bytes],
+      ],
+      ([x, y], count) => {
+        const { width, suffix } = accessWidth(kernel, [type], { count, 'x.offset': x.offset, 'y.offset': y.offset });
+        const push = pushConstants([count / width, x.offset / width, y.offset / width], weights);
+        return flat(`unary_${type}${suffix}`, [x.buffer, y.buffer], 0b10, ceilDiv(count / width, 2), [code], push);
+      },
     );
-    return flat(`unary_${type}${suffix}`, [x.buffer, y.buffer], 0b10, ceilDiv(count / width, 2), [code], push);
   }
 
   /**
    * y[i] = op(a[i], b[i mod period]): a period of `count` for tensors of one shape, of the columns for a row that all
-   * rows share, of 1 for a scalar (f32 only: 16-bit types take an even period). `add` is alpha · a + beta · b (so also
+   * rows share, of 1 for a scalar (f32 only: 16-bit types take an even period). A shorter period is within one binding. `add` is alpha · a + beta · b (so also
    * sub and axpy). y may be a, or a b of its size.
    * @param {object} args
    * @param {Tensor} args.a [count] of `type`
    * @param {Tensor} args.b [period] of `type`
    * @param {Tensor} args.y out: [count] of `type`
-   * @param {number} args.count
+   * @param {number} args.count elements
    * @param {number} [args.period] divides count; even for 16-bit types; `count` when left out
    * @param {BinaryOp} [args.op] add when left out
    * @param {number} [args.alpha] 1 when left out
    * @param {number} [args.beta] 1 when left out
    * @param {DType} [args.type] f32 when left out
-   * @returns {Dispatch}
+   * @returns {Dispatches}
    */
   function binary(args) {
     const kernel = 'binary';
@@ -162,32 +200,58 @@ export function elementwiseKernels(context) {
     const a = tensor(kernel, 'a', args.a);
     const b = tensor(kernel, 'b', args.b);
     const y = tensor(kernel, 'y', args.y);
-    const { width, suffix } = accessWidth(kernel, [type], {
-      count,
-      period,
-      'a.offset': a.offset,
-      'b.offset': b.offset,
-      'y.offset': y.offset,
-    });
-    const push = pushConstants(
-      [count / width, period / width, a.offset / width, b.offset / width, y.offset / width],
-      [finite(kernel, 'alpha', alpha), finite(kernel, 'beta', beta)],
+    const weights = [finite(kernel, 'alpha', alpha), finite(kernel, 'beta', beta)];
+    /** @param {{ buffer: Binding, offset: number }[]} tensors @param {number} count @param {number} period */
+    const make = ([a, b, y], count, period) => {
+      const { width, suffix } = accessWidth(kernel, [type], {
+        count,
+        period,
+        'a.offset': a.offset,
+        'b.offset': b.offset,
+        'y.offset': y.offset,
+      });
+      const push = pushConstants([count / width, period / width, a.offset / width, b.offset / width, y.offset / width], weights);
+      const buffers = [a.buffer, b.buffer, y.buffer];
+      return flat(`binary_${type}${suffix}`, buffers, 0b100, ceilDiv(count / width, 2), [code], push);
+    };
+    const bytes = bytesOf(type);
+    context.checker?.check(
+      kernel,
+      [
+        ['a', a, count, type],
+        ['b', b, period, type],
+      ],
+      [],
+      [['y', y, count, type]],
     );
-    const buffers = [a.buffer, b.buffer, y.buffer];
-    return flat(`binary_${type}${suffix}`, buffers, 0b100, ceilDiv(count / width, 2), [code], push);
+    if (period === count) {
+      const tensors = /** @type {[typeof a, number][]} */ ([a, b, y].map((tensor) => [tensor, bytes]));
+      return context.inParts(kernel, count, tensors, (parts, count) => make(parts, count, count));
+    }
+    // Parts of whole periods, so that each begins where b does.
+    return context.inParts(
+      kernel,
+      count,
+      [
+        [a, bytes],
+        [y, bytes],
+      ],
+      ([a, y], size) => make([a, size < count ? part(b, 0, period, bytes) : b, y], size, period),
+      period,
+    );
   }
 
   /**
    * y = op(a, b) over up to four dimensions with broadcasting, f32. A stride of 0 repeats a dimension; y's strides must
    * not.
    * @param {object} args
-   * @param {Tensor} args.a
-   * @param {Tensor} args.b
-   * @param {Tensor} args.y out
+   * @param {Tensor} args.a f32, laid out by `aStrides`
+   * @param {Tensor} args.b f32, laid out by `bStrides`
+   * @param {Tensor} args.y out: f32, laid out by `yStrides`
    * @param {number[]} args.shape of y, one to four sizes
    * @param {number[]} [args.aStrides] elements, one for each size; row-major and dense when left out
-   * @param {number[]} [args.bStrides]
-   * @param {number[]} [args.yStrides]
+   * @param {number[]} [args.bStrides] of b, as for a
+   * @param {number[]} [args.yStrides] of y, as for a
    * @param {BinaryOp} [args.op] add when left out
    * @param {number} [args.alpha] for add: alpha · a + beta · b; 1 when left out
    * @param {number} [args.beta] 1 when left out
@@ -201,7 +265,11 @@ export function elementwiseKernels(context) {
       throw new RangeError(`${kernel}: shape must have one to four sizes`);
     }
     shape.forEach((size, i) => integer(kernel, `shape[${i}]`, size));
-    const count = integer(kernel, 'the product of shape', shape.reduce((product, size) => product * size, 1));
+    const count = integer(
+      kernel,
+      'the product of shape',
+      shape.reduce((product, size) => product * size, 1),
+    );
     /** @param {string} name @param {number[] | undefined} strides @param {number} fill */
     const four = (name, strides, fill) => {
       const dense = shape.map((_, i) => shape.slice(i + 1).reduce((product, size) => product * size, 1));
@@ -219,17 +287,24 @@ export function elementwiseKernels(context) {
     const a = tensor(kernel, 'a', args.a);
     const b = tensor(kernel, 'b', args.b);
     const y = tensor(kernel, 'y', args.y);
+    const aStrides = four('aStrides', args.aStrides, 0);
+    const bStrides = four('bStrides', args.bStrides, 0);
+    if (context.checker) {
+      const sizes = four('shape', shape, 1);
+      // Strided tensors may lie in each other's gaps in ways that spans do not tell: only their sizes are checked.
+      const span = (/** @type {number[]} */ strides) => strides.reduce((sum, stride, i) => sum + (sizes[i] - 1) * stride, 1);
+      context.checker.check(
+        kernel,
+        [
+          ['a', a, span(aStrides), 'f32'],
+          ['b', b, span(bStrides), 'f32'],
+          ['y', y, span(yStrides), 'f32'],
+        ],
+        [],
+      );
+    }
     const push = pushConstants(
-      [
-        ...four('shape', shape, 1),
-        ...four('aStrides', args.aStrides, 0),
-        ...four('bStrides', args.bStrides, 0),
-        ...yStrides,
-        count,
-        a.offset,
-        b.offset,
-        y.offset,
-      ],
+      [...four('shape', shape, 1), ...aStrides, ...bStrides, ...yStrides, count, a.offset, b.offset, y.offset],
       [finite(kernel, 'alpha', alpha), finite(kernel, 'beta', beta)],
     );
     return flat('binary_strided', [a.buffer, b.buffer, y.buffer], 0b100, count, [code], push);
@@ -257,6 +332,8 @@ export function elementwiseKernels(context) {
     const x = tensor(kernel, 'x', args.x);
     const y = tensor(kernel, 'y', args.y);
     const { width, suffix } = accessWidth(kernel, [type], { rows, columns, 'x.offset': x.offset, 'y.offset': y.offset });
+    const count = batch * rows * columns;
+    context.checker?.check(kernel, [['x', x, count, type]], [['y', y, count, type]]);
     const wide = width === 4;
     const side = wide ? 64 : 32 * per;
     const rowTiles = ceilDiv(rows, side);
@@ -296,6 +373,15 @@ export function elementwiseKernels(context) {
     const y = tensor(kernel, 'y', args.y);
     const random = tensor(kernel, 'random', args.random);
     const { width, suffix } = accessWidth(kernel, [type], { count, 'x.offset': x.offset, 'y.offset': y.offset });
+    context.checker?.check(
+      kernel,
+      [
+        ['x', x, count, type],
+        ['random', random, 4, 'u32'],
+      ],
+      [],
+      [['y', y, count, type]],
+    );
     const items = ceilDiv(count, 4);
     const push = pushConstants(
       [

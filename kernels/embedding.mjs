@@ -7,15 +7,16 @@ import { columnSums } from './reduction.mjs';
 /** @typedef {import('./base.mjs').DType} DType */
 /** @typedef {import('./base.mjs').Dispatch} Dispatch */
 /** @typedef {import('./base.mjs').KernelContext} KernelContext */
+/** @typedef {import('./check.mjs').Extent} Extent */
 
 /**
  * @typedef {object} EmbeddingForward
  * @property {Tensor} ids [tokens] u32; an id outside of the vocabulary reads as zeros
  * @property {Tensor} table [vocabulary, columns] of `type`
  * @property {Tensor} y out: [tokens, columns] of `outType`
- * @property {number} tokens
- * @property {number} columns
- * @property {number} vocabulary
+ * @property {number} tokens tokens in all
+ * @property {number} columns elements of a row
+ * @property {number} vocabulary rows of the table
  * @property {Tensor} [position] [positions, columns] of `type`, learned positions to add
  * @property {number} [positions] length of a sequence: token t has position firstPosition + t mod positions; needed
  *   with `position`
@@ -29,9 +30,9 @@ import { columnSums } from './reduction.mjs';
  * @property {Tensor} ids [tokens] u32
  * @property {Tensor} dy [tokens, columns] of `type`
  * @property {Tensor} dTable in and out: [vocabulary, columns] f32
- * @property {number} tokens
- * @property {number} columns
- * @property {number} vocabulary
+ * @property {number} tokens tokens in all
+ * @property {number} columns elements of a row
+ * @property {number} vocabulary rows of the table
  * @property {number} [beta] 1 (accumulate) when left out; other than 1 it scales only the rows whose id occurs. To
  *   overwrite the whole table, fill it with 0 first
  * @property {DType} [type] of dy; f32 when left out
@@ -73,6 +74,7 @@ export function embeddingKernels(context) {
     const y = tensor(kernel, 'y', args.y);
     const position = learned ? tensor(kernel, 'position', args.position) : { buffer: 0, offset: 0 };
     const positions = learned ? integer(kernel, 'positions', args.positions) : 1;
+    const firstPosition = integer(kernel, 'firstPosition', args.firstPosition ?? 0, 0);
     const types = typePair(kernel, type, outType);
     const { width, suffix } = accessWidth(kernel, [type, outType], {
       columns,
@@ -80,6 +82,15 @@ export function embeddingKernels(context) {
       'y.offset': y.offset,
       'position.offset': position.offset,
     });
+    if (context.checker) {
+      /** @type {Extent[]} */
+      const reads = [
+        ['ids', ids, tokens, 'u32'],
+        ['table', table, vocabulary * columns, type],
+      ];
+      if (learned) reads.push(['position', position, (firstPosition + Math.min(positions, tokens)) * columns, type]);
+      context.checker.check(kernel, reads, [['y', y, tokens * columns, outType]]);
+    }
     const vectors = columns / width;
     const threads = context.flatThreads;
     const buffers = [ids.buffer, table.buffer, y.buffer];
@@ -94,7 +105,7 @@ export function embeddingKernels(context) {
         vectors,
         vocabulary,
         positions,
-        integer(kernel, 'firstPosition', args.firstPosition ?? 0, 0),
+        firstPosition,
         ids.offset,
         table.offset / width,
         y.offset / width,
@@ -131,6 +142,17 @@ export function embeddingKernels(context) {
       'dy.offset': dy.offset,
       'dTable.offset': dTable.offset,
     });
+    context.checker?.check(
+      kernel,
+      [
+        ['ids', ids, tokens, 'u32'],
+        ['dy', dy, tokens * columns, type],
+      ],
+      [
+        ['dTable', dTable, vocabulary * columns, 'f32'],
+        ['workspace', places, 2 * tokens, 'u32'],
+      ],
+    );
     const vectors = columns / width;
     const threads = 64;
     return [
@@ -147,15 +169,7 @@ export function embeddingKernels(context) {
         groups: [context.strideGroups(tokens, 1), ceilDiv(vectors, threads), 1],
         specialization: [threads],
         push: pushConstants(
-          [
-            tokens,
-            vectors,
-            vocabulary,
-            ids.offset,
-            places.offset / 2,
-            dy.offset / width,
-            dTable.offset / width,
-          ],
+          [tokens, vectors, vocabulary, ids.offset, places.offset / 2, dy.offset / width, dTable.offset / width],
           [finite(kernel, 'beta', beta)],
         ),
       }),
@@ -167,9 +181,9 @@ export function embeddingKernels(context) {
    * @param {object} args
    * @param {Tensor} args.dy [batch, positions, columns] of `type`
    * @param {Tensor} args.dPosition in and out: [positions, columns] f32
-   * @param {number} args.batch
-   * @param {number} args.positions
-   * @param {number} args.columns
+   * @param {number} args.batch number of sequences
+   * @param {number} args.positions length of a sequence
+   * @param {number} args.columns elements of a row
    * @param {number} [args.beta] 0 (overwrite) when left out
    * @param {DType} [args.type] f32 when left out
    * @returns {Dispatch[]}
@@ -179,10 +193,16 @@ export function embeddingKernels(context) {
     const { type = 'f32', beta = 0 } = args;
     const positions = integer(kernel, 'positions', args.positions);
     const columns = integer(kernel, 'columns', args.columns);
+    const batch = integer(kernel, 'batch', args.batch);
+    context.checker?.check(
+      kernel,
+      [['dy', tensor(kernel, 'dy', args.dy), batch * positions * columns, type]],
+      [['dPosition', tensor(kernel, 'dPosition', args.dPosition), positions * columns, 'f32']],
+    );
     return columnSums(context, kernel, {
       x: args.dy,
       y: args.dPosition,
-      rows: integer(kernel, 'batch', args.batch),
+      rows: batch,
       columns: integer(kernel, 'positions * columns', positions * columns),
       type,
       alpha: 1,
@@ -204,12 +224,18 @@ export function embeddingKernels(context) {
     const table = tensor(kernel, 'table', args.table);
     if (table.offset % 2) throw new RangeError(`${kernel}: table.offset must be even, got ${table.offset}`);
     // Interleaved pairs need two elements of the row side by side, whatever the type.
-    let { width, suffix } = accessWidth(kernel, interleaved && type === 'f32' ? ['f16'] : [type], {
+    const { width, suffix } = accessWidth(kernel, interleaved && type === 'f32' ? ['f16'] : [type], {
       [interleaved ? 'headSize' : 'headSize / 2']: interleaved ? headSize : headSize / 2,
       rowStride,
       'x.offset': x.offset,
       'table.offset': interleaved ? table.offset : 0,
     });
+    const firstPosition = integer(kernel, 'firstPosition', args.firstPosition ?? 0, 0);
+    context.checker?.check(
+      kernel,
+      [['table', table, (firstPosition + Math.min(positions, rows)) * headSize, 'f32']],
+      [['x', x, (rows - 1) * rowStride + heads * headSize, type, rowStride, heads * headSize]],
+    );
     const headVectors = (interleaved ? headSize : headSize / 2) / width;
     const items = rows * heads * headVectors;
     const threads = context.flatThreads;
@@ -225,7 +251,7 @@ export function embeddingKernels(context) {
           heads,
           rowStride / width,
           positions,
-          integer(kernel, 'firstPosition', args.firstPosition ?? 0, 0),
+          firstPosition,
           x.offset / width,
           table.offset / (interleaved ? width : 2),
         ],
@@ -258,7 +284,11 @@ export function embeddingKernels(context) {
 /**
  * The angles of rotary positions as [positions, headSize / 2] pairs of (cos, sin), from float64: pair i of position p
  * turns by p · base^(-2i / headSize). A table, because a device's sine may be off by 2^-11.
- * @param {{ positions: number, headSize: number, base?: number }} args `headSize` is even
+ * @param {object} args
+ * @param {number} args.positions rows of the table
+ * @param {number} args.headSize channels of a head; even
+ * @param {number} [args.base] 10000 when left out
+ * @returns {Float32Array} what to upload
  */
 export function ropeTable({ positions, headSize, base = 10000 }) {
   integer('ropeTable', 'positions', positions);

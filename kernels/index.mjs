@@ -30,23 +30,33 @@ import { softmaxKernels } from './softmax.mjs';
 export { KernelContext, Recorder, pack } from './base.mjs';
 export { ropeTable } from './embedding.mjs';
 export { STATE, STATE_WORDS, optimizerState } from './optimizer.mjs';
+export { SLOT, Template } from './template.mjs';
 
-/** @typedef {import('./base.mjs').Tensor} Tensor */
-/** @typedef {import('./base.mjs').DType} DType */
-/** @typedef {import('./base.mjs').Dispatch} Dispatch */
-/** @typedef {ReturnType<typeof createKernels>} Kernels */
+/** A buffer's handle, or `{ buffer, offset }` with the offset in elements. @typedef {import('./base.mjs').Tensor} Tensor */
+/** Storage type of a tensor; all arithmetic is in f32. @typedef {import('./base.mjs').DType} DType */
+/** What `createKernels` takes beside the native module. @typedef {import('./base.mjs').KernelOptions} KernelOptions */
+/** One dispatch, ready for `batchDispatch` or for `pack`. @typedef {import('./base.mjs').Dispatch} Dispatch */
+/** @typedef {import('./base.mjs').Dispatches} Dispatches one, or several where a tensor is larger than one binding */
+/** The kernels by name, as `createKernels` returns them. @typedef {ReturnType<typeof createKernels>} Kernels */
+
+/**
+ * What comes with the kernels.
+ * @typedef {object} Base
+ * @property {KernelContext} context the device as the kernels see it
+ */
 
 /**
  * The kernels on the device of a native module. Pipelines are made at first use and kept; one object serves a whole
  * program.
- * @param {any} vk the native module (`require('helios-vk')`)
- * @returns {{ context: KernelContext } & ReturnType<typeof matmulKernels> & ReturnType<typeof attentionKernels>
+ * @param {import('./base.mjs').NativeModule} vk the native module (`require('helios-vk')`)
+ * @param {KernelOptions} [options]
+ * @returns {Base & ReturnType<typeof matmulKernels> & ReturnType<typeof attentionKernels>
  *   & ReturnType<typeof normalizationKernels> & ReturnType<typeof activationKernels> & ReturnType<typeof softmaxKernels>
  *   & ReturnType<typeof embeddingKernels> & ReturnType<typeof elementwiseKernels> & ReturnType<typeof reductionKernels>
  *   & ReturnType<typeof optimizerKernels>}
  */
-export function createKernels(vk) {
-  const context = new KernelContext(vk);
+export function createKernels(vk, options) {
+  const context = new KernelContext(vk, options);
   return {
     context,
     ...matmulKernels(context),

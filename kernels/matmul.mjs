@@ -5,7 +5,13 @@
 // not depend on timing. A chooser picks kernel and tiling by device and shape.
 
 import { ceilDiv, finite, integer, pushConstants, reach, tensor } from './base.mjs';
-import { h200Plan } from './matmul-h200.mjs';
+import { rowsOf } from './check.mjs';
+
+/**
+ * Tiles of depth that one split goes through on a CPU device: lavapipe ends any loop after 65,535 iterations and says
+ * nothing, so that the tiles behind would be missing from the sum.
+ */
+const MAX_CPU_STEPS = 65_000;
 
 /** @typedef {import('./base.mjs').Tensor} Tensor */
 /** @typedef {import('./base.mjs').DType} DType */
@@ -22,7 +28,7 @@ import { h200Plan } from './matmul-h200.mjs';
 /**
  * A kernel and its tiling. Sizes count elements.
  * @typedef {object} MatmulPlan
- * @property {'f32' | 'coop'} kernel
+ * @property {'f32' | 'coop'} kernel ordinary arithmetic, or matrix units
  * @property {number} bm rows of a workgroup's tile
  * @property {number} bn columns of a workgroup's tile
  * @property {number} bk depth of a staged tile
@@ -57,17 +63,17 @@ import { h200Plan } from './matmul-h200.mjs';
  * @property {DType} [cType] storage of C and D; `f32` when left out
  * @property {Precision} [precision] by default the half type of an operand, else `f32`
  * @property {number} [lda] elements between rows of A in memory; packed when left out (so for all five)
- * @property {number} [ldb]
- * @property {number} [ldc]
+ * @property {number} [ldb] of B
+ * @property {number} [ldc] of C and D
  * @property {number} [ldr] of `residual`
  * @property {number} [ldh] of `half`
  * @property {number} [batch] number of products; 1 when left out
  * @property {number} [strideA] elements between batches; packed when left out, 0 repeats the operand
- * @property {number} [strideB]
- * @property {number} [strideC]
- * @property {number} [strideBias] 0 when left out
- * @property {number} [strideR]
- * @property {number} [strideH]
+ * @property {number} [strideB] of B
+ * @property {number} [strideC] of C and D
+ * @property {number} [strideBias] of `bias`; 0 when left out
+ * @property {number} [strideR] of `residual`
+ * @property {number} [strideH] of `half`
  * @property {number} [alpha] 1 when left out
  * @property {number} [beta] 0 when left out: C is not read
  * @property {Tensor} [bias] f32, N elements, added to every row before the activation
@@ -94,37 +100,35 @@ const EPI_SILU = 64;
 const EPI_DIRECT = 128;
 const EPI_EARLY = 256;
 
+/** Vulkan's numbers: `VkComponentTypeKHR`, `VkScopeKHR`. */
+const COMPONENT = { float16: 0, float32: 1, bfloat16: 1_000_141_000 };
+const SUBGROUP_SCOPE = 3;
+
 /**
  * Shapes of subgroup-scope matrix instructions that multiply two matrices of `half` into f32, largest first.
- * @param {any} info what `initDevice` returns
+ * @param {import('../index.js').DeviceInfo} info what `initDevice` returns
  * @param {'f16' | 'bf16'} half
  * @returns {{ m: number, n: number, k: number }[]}
  */
 export function coopShapes(info, half) {
   if (!info.coopMatSupported) return [];
-  const operand = half === 'f16' ? 'float16' : 'bfloat16';
+  const operand = half === 'f16' ? COMPONENT.float16 : COMPONENT.bfloat16;
   return (info.cooperativeMatrixProperties ?? [])
     .filter(
-      (/** @type {any} */ s) =>
+      (s) =>
         s.AType === operand &&
         s.BType === operand &&
-        s.CType === 'float32' &&
-        s.ResultType === 'float32' &&
+        s.CType === COMPONENT.float32 &&
+        s.ResultType === COMPONENT.float32 &&
         !s.saturatingAccumulation &&
-        s.scope === 'subgroup' &&
+        s.scope === SUBGROUP_SCOPE &&
         // Staged rows are vectors of eight halves.
-        s.M % 8 === 0 &&
-        s.N % 8 === 0 &&
-        s.K % 8 === 0,
+        s.MSize % 8 === 0 &&
+        s.NSize % 8 === 0 &&
+        s.KSize % 8 === 0,
     )
-    .map((/** @type {any} */ { M, N, K }) => ({ m: M, n: N, k: K }))
-    .sort((/** @type {any} */ x, /** @type {any} */ y) => y.m * y.n * y.k - x.m * x.n * x.k);
-}
-
-/** Workgroups that fill the device about once; the API does not tell the number of its multiprocessors. */
-function deviceUnits(/** @type {any} */ info, /** @type {boolean} */ isCpu) {
-  if (isCpu) return 4;
-  return /integrated/i.test(String(info.deviceType)) ? 24 : 96;
+    .map(({ MSize, NSize, KSize }) => ({ m: MSize, n: NSize, k: KSize }))
+    .sort((x, y) => y.m * y.n * y.k - x.m * x.n * x.k);
 }
 
 /** @param {KernelContext} context */
@@ -133,8 +137,8 @@ export function matmulKernels(context) {
   const shared = info.maxComputeSharedMemorySize;
   const maxThreads = info.maxComputeWorkGroupInvocations;
   const subgroup = info.subgroupSize;
-  const units = deviceUnits(info, isCpu);
-  const isH200 = /\bH[12]00\b/.test(info.deviceName);
+  const { tuning } = context;
+  const { units } = tuning;
 
   /** @param {'f16' | 'bf16'} half */
   const shapes = (half) => coopShapes(info, half);
@@ -202,8 +206,7 @@ export function matmulKernels(context) {
   /** Tilings from the largest down, for the generic rule. @param {any} problem */
   function candidates({ precision }) {
     if (precision === 'f32') {
-      const tile = (/** @type {number[]} */ [bm, bn, bk, tm, tn, lx, stages]) =>
-        ({ kernel: 'f32', bm, bn, bk, tm, tn, lx, stages });
+      const tile = (/** @type {number[]} */ [bm, bn, bk, tm, tn, lx, stages]) => ({ kernel: 'f32', bm, bn, bk, tm, tn, lx, stages });
       return isCpu
         ? [[32, 32, 16, 4, 8, 4, 1]].map(tile)
         : [
@@ -251,7 +254,7 @@ export function matmulKernels(context) {
    */
   function choose(problem) {
     const { m, n, k, batch, precision } = problem;
-    const tuned = isH200 ? h200Plan(problem) : undefined;
+    const tuned = tuning.matmulPlan?.(problem);
     if (tuned && !planFault(tuned, problem)) return tuned;
     const usable = candidates(problem).filter((plan) => !planFault(plan, problem));
     if (usable.length === 0) {
@@ -265,7 +268,8 @@ export function matmulKernels(context) {
     const mostSplits = isCpu ? 1 : Math.max(1, Math.min(8, Math.floor(k / 1024)));
     const filling = fitting.find((p) => tiles(p) * mostSplits >= units);
     const plan = /** @type {any} */ (filling ?? (fitting.length > 0 ? small : usable[usable.length - 1]));
-    const room = filling && tiles(plan) < units ? Math.min(mostSplits, Math.ceil((2.5 * units) / tiles(plan))) : Math.floor(units / tiles(plan));
+    const room =
+      filling && tiles(plan) < units ? Math.min(mostSplits, Math.ceil((2.5 * units) / tiles(plan))) : Math.floor(units / tiles(plan));
     const deep = Math.floor(k / (8 * plan.bk));
     return { ...plan, splits: isCpu ? 1 : Math.max(1, Math.min(room, deep, 8)) };
   }
@@ -301,7 +305,15 @@ export function matmulKernels(context) {
       throw new TypeError('matmul: a half-precision second output needs a matrix-unit precision');
     }
     return {
-      m, n, k, batch, precision, half, aType, bType, cType,
+      m,
+      n,
+      k,
+      batch,
+      precision,
+      half,
+      aType,
+      bType,
+      cType,
       beta: args.beta ?? 0,
       transA: Boolean(args.transA),
       transB: Boolean(args.transB),
@@ -322,10 +334,11 @@ export function matmulKernels(context) {
     const tail = integer('matmul', 'tail', plan.tail ?? 1, 1, 64);
     const wave = integer('matmul', 'wave', plan.wave ?? tiles, 1);
     plan.rest = tiles % wave;
-    const tailed = tail > 1 && plan.rest > 0 && problem.batch === 1 && !problem.dual &&
-      tiles - plan.rest + plan.rest * tail <= context.maxGroups;
+    const tailed =
+      tail > 1 && plan.rest > 0 && problem.batch === 1 && !problem.dual && tiles - plan.rest + plan.rest * tail <= context.maxGroups;
     // A split holds whole tiles of depth, and none is empty.
-    const splits = tailed ? tail : integer('matmul', 'splits', plan.splits, 1, 64);
+    const deep = isCpu ? ceilDiv(ceilDiv(problem.k, plan.bk), MAX_CPU_STEPS) : 1;
+    const splits = Math.max(deep, tailed ? tail : integer('matmul', 'splits', plan.splits, 1, 64));
     plan.kPerSplit = ceilDiv(ceilDiv(problem.k, plan.bk), splits) * plan.bk;
     plan.splits = ceilDiv(problem.k, plan.kPerSplit);
     plan.whole = tiles - plan.rest;
@@ -445,19 +458,27 @@ export function matmulKernels(context) {
     const early = beta !== 0 && alpha !== 0 && (plan.kernel === 'f32' || direct);
     const epi = split
       ? EPI_EXACT | EPI_VEC4 | (plan.kernel === 'coop' && plan.direct === 1 ? EPI_DIRECT : 0)
-      : effects |
-        (tilesExact ? EPI_EXACT : 0) |
-        (vec4 ? EPI_VEC4 : 0) |
-        (direct ? EPI_DIRECT : 0) |
-        (early ? EPI_EARLY : 0);
+      : effects | (tilesExact ? EPI_EXACT : 0) | (vec4 ? EPI_VEC4 : 0) | (direct ? EPI_DIRECT : 0) | (early ? EPI_EARLY : 0);
     const clamp = plan.kernel === 'f32' ? 4 : 8;
     const modeA = loadMode({
-      type: aType, ld: lda, offset: a.offset, stride: strideA,
-      contiguous: transA ? m : k, exact: m % plan.bm === 0 && k % plan.bk === 0, whole: k % plan.bk === 0, clamp,
+      type: aType,
+      ld: lda,
+      offset: a.offset,
+      stride: strideA,
+      contiguous: transA ? m : k,
+      exact: m % plan.bm === 0 && k % plan.bk === 0,
+      whole: k % plan.bk === 0,
+      clamp,
     });
     const modeB = loadMode({
-      type: bType, ld: ldb, offset: b.offset, stride: strideB,
-      contiguous: transB ? k : n, exact: n % plan.bn === 0 && k % plan.bk === 0, whole: k % plan.bk === 0, clamp,
+      type: bType,
+      ld: ldb,
+      offset: b.offset,
+      stride: strideB,
+      contiguous: transB ? k : n,
+      exact: n % plan.bn === 0 && k % plan.bk === 0,
+      whole: k % plan.bk === 0,
+      clamp,
     });
 
     const tilesM = ceilDiv(m, plan.bm);
@@ -473,11 +494,30 @@ export function matmulKernels(context) {
     }
     if (work && work.offset % 4) throw new RangeError(`matmul: workspace.offset must be a multiple of 4, got ${work.offset}`);
 
+    if (context.checker) {
+      const reads = [
+        rowsOf('a', a, aType, transA ? k : m, transA ? m : k, lda, batch, strideA),
+        rowsOf('b', b, bType, transB ? n : k, transB ? k : n, ldb, batch, strideB),
+      ];
+      if (bias) reads.push(rowsOf('bias', bias, 'f32', 1, n, n, batch, strideBias));
+      const writes = [rowsOf('c', c, cType, m, n, ldc, batch, strideC)];
+      // It may be c: the invocation that reads an element writes the result's.
+      if (residual) context.checker.check('matmul', [rowsOf('residual', residual, 'f32', m, n, ldr, batch, strideR)], [], writes);
+      if (h) writes.push(rowsOf('half', h, half, m, n, ldh, batch, strideH));
+      if (work) writes.push(['workspace', work, workspaceFloats(problem, plan), 'f32']);
+      context.checker.check('matmul', reads, writes);
+    }
+
     const { name, specialization, options } = pipelineOf(plan, problem, { modeA, modeB, epi });
     const out = split ? /** @type {{ buffer: number, offset: number }} */ (work) : c;
     // Absent inputs are never read; A stands in, so that no false dependency arises.
-    const buffers = [a.buffer, b.buffer, (split ? undefined : bias)?.buffer ?? a.buffer,
-      (split ? undefined : residual)?.buffer ?? a.buffer, out.buffer];
+    const buffers = [
+      a.buffer,
+      b.buffer,
+      (split ? undefined : bias)?.buffer ?? a.buffer,
+      (split ? undefined : residual)?.buffer ?? a.buffer,
+      out.buffer,
+    ];
     if (h && !split) buffers.push(h.buffer);
     if (work && plan.tail) buffers.push(work.buffer);
 
@@ -491,12 +531,31 @@ export function matmulKernels(context) {
       const rows = Math.min(rowsAtOnce, tilesM - row);
       const push = pushConstants(
         [
-          Math.min(rows * plan.bm, m - first), n, k,
-          lda, ldb, split ? padN : ldc, ldr, ldh,
-          a.offset + first * (transA ? 1 : lda), b.offset, bias?.offset ?? 0,
-          (residual?.offset ?? 0) + first * ldr, out.offset + first * (split ? padN : ldc), (h?.offset ?? 0) + first * ldh,
-          strideA, strideB, strideBias, strideR, split ? padM * padN : strideC, strideH,
-          plan.kPerSplit, plan.splits, plan.whole, plan.rest, work?.offset ?? 0,
+          Math.min(rows * plan.bm, m - first),
+          n,
+          k,
+          lda,
+          ldb,
+          split ? padN : ldc,
+          ldr,
+          ldh,
+          a.offset + first * (transA ? 1 : lda),
+          b.offset,
+          bias?.offset ?? 0,
+          (residual?.offset ?? 0) + first * ldr,
+          out.offset + first * (split ? padN : ldc),
+          (h?.offset ?? 0) + first * ldh,
+          strideA,
+          strideB,
+          strideBias,
+          strideR,
+          split ? padM * padN : strideC,
+          strideH,
+          plan.kPerSplit,
+          plan.splits,
+          plan.whole,
+          plan.rest,
+          work?.offset ?? 0,
         ],
         split ? [1, 0] : [alpha, beta],
       );
@@ -524,10 +583,31 @@ export function matmulKernels(context) {
           groups: [context.strideGroups(plan.tail ? (plan.rest * plan.bm * plan.bn) / 4 : m * ceilDiv(n, 4), threads), 1, batch],
           push: pushConstants(
             [
-              m, n, k, padN, 0, ldc, ldr, ldh,
-              work.offset, 0, bias?.offset ?? 0, residual?.offset ?? 0, c.offset, h?.offset ?? 0,
-              plan.tail ? plan.rest * plan.bm * plan.bn : padM * padN, 0, strideBias, strideR, strideC, strideH, 0, plan.tail ?? plan.splits,
-              plan.whole, plan.rest, 0,
+              m,
+              n,
+              k,
+              padN,
+              0,
+              ldc,
+              ldr,
+              ldh,
+              work.offset,
+              0,
+              bias?.offset ?? 0,
+              residual?.offset ?? 0,
+              c.offset,
+              h?.offset ?? 0,
+              plan.tail ? plan.rest * plan.bm * plan.bn : padM * padN,
+              0,
+              strideBias,
+              strideR,
+              strideC,
+              strideH,
+              0,
+              plan.tail ?? plan.splits,
+              plan.whole,
+              plan.rest,
+              0,
             ],
             [alpha, beta],
           ),
@@ -547,16 +627,49 @@ export function matmulKernels(context) {
     if (plan.kernel === 'f32') {
       return {
         name: `matmul_f32${plan.tail ? '_tail' : ''}`,
-        specialization: [threads, plan.bm, plan.bn, plan.bk, plan.tm, plan.tn, plan.lx, flag(transA), flag(transB),
-          modeA, modeB, epi, plan.stages],
+        specialization: [
+          threads,
+          plan.bm,
+          plan.bn,
+          plan.bk,
+          plan.tm,
+          plan.tn,
+          plan.lx,
+          flag(transA),
+          flag(transB),
+          modeA,
+          modeB,
+          epi,
+          plan.stages,
+        ],
         options: {},
       };
     }
     const halfC = flag(cType !== 'f32' && !split);
     return {
       name: `matmul_coop_${precision}${second}${plan.tail ? '_tail' : ''}`,
-      specialization: [threads, plan.bm, plan.bn, plan.bk, plan.wm, plan.wn, plan.tm, plan.tn, plan.tk, subgroup,
-        flag(transA), flag(transB), modeA, modeB, flag(aType === 'f32'), flag(bType === 'f32'), plan.stages, epi, halfC, plan.ahead ?? 0],
+      specialization: [
+        threads,
+        plan.bm,
+        plan.bn,
+        plan.bk,
+        plan.wm,
+        plan.wn,
+        plan.tm,
+        plan.tn,
+        plan.tk,
+        subgroup,
+        flag(transA),
+        flag(transB),
+        modeA,
+        modeB,
+        flag(aType === 'f32'),
+        flag(bType === 'f32'),
+        plan.stages,
+        epi,
+        halfC,
+        plan.ahead ?? 0,
+      ],
       options: context.wholeSubgroups,
     };
   }

@@ -7,6 +7,7 @@ import { columnSums } from './reduction.mjs';
 /** @typedef {import('./base.mjs').DType} DType */
 /** @typedef {import('./base.mjs').Dispatch} Dispatch */
 /** @typedef {import('./base.mjs').KernelContext} KernelContext */
+/** @typedef {import('./check.mjs').Extent} Extent */
 
 /**
  * @typedef {object} RmsNormForward
@@ -14,7 +15,7 @@ import { columnSums } from './reduction.mjs';
  * @property {Tensor} y out: [rows, columns] of `outType`
  * @property {Tensor} weight [columns] f32
  * @property {Tensor} stats out: [rows] f32, 1 / rms of each row, for the backward pass
- * @property {number} rows
+ * @property {number} rows number of rows
  * @property {number} columns even where a 16-bit type takes part
  * @property {number} [eps] added to the mean square; 1e-5 when left out
  * @property {DType} [type] of the residual stream; f32 when left out
@@ -24,8 +25,13 @@ import { columnSums } from './reduction.mjs';
  */
 
 /**
- * @typedef {RmsNormForward & { bias: Tensor }} LayerNormForward `bias` is [columns] f32, and `stats` [rows, 2] f32:
- *   mean and 1 / standard deviation
+ * @typedef {object} LayerNormBias
+ * @property {Tensor} bias [columns] f32
+ */
+
+/**
+ * `stats` is [rows, 2] f32 here: mean and 1 / standard deviation.
+ * @typedef {RmsNormForward & LayerNormBias} LayerNormForward
  */
 
 /**
@@ -36,8 +42,8 @@ import { columnSums } from './reduction.mjs';
  * @property {Tensor} stats from the forward pass
  * @property {Tensor} dx out: [rows, columns] of `type`
  * @property {Tensor} [dWeight] in and out: [columns] f32; needed without `blockSums`
- * @property {number} rows
- * @property {number} columns
+ * @property {number} rows number of rows
+ * @property {number} columns elements of a row
  * @property {number} [beta] dWeight = beta * dWeight + gradient; 0 (overwrite) when left out
  * @property {Tensor} [residual] [rows, columns] of `type`, added to dx: the gradient that flows past the
  *   normalization; may be `dx`
@@ -52,8 +58,15 @@ import { columnSums } from './reduction.mjs';
  *   2 · columns)
  */
 
-/** @typedef {RmsNormBackward & { dBias?: Tensor }} LayerNormBackward `dBias` is [columns] f32, like dWeight;
- *   a row of `blockSums` holds the weight's sums and then the bias's */
+/**
+ * @typedef {object} LayerNormBiasGradient
+ * @property {Tensor} [dBias] in and out: [columns] f32, like dWeight
+ */
+
+/**
+ * A row of `blockSums` holds the weight's sums and then the bias's here.
+ * @typedef {RmsNormBackward & LayerNormBiasGradient} LayerNormBackward
+ */
 
 /** @param {KernelContext} context */
 export function normalizationKernels(context) {
@@ -87,6 +100,22 @@ export function normalizationKernels(context) {
       'residual.offset': residual.offset,
       'sum.offset': sum.offset,
     });
+    if (context.checker) {
+      const count = rows * columns;
+      /** @type {Extent[]} */
+      const reads = [
+        ['x', x, count, fused ? outType : type],
+        ['weight', weight, columns, 'f32'],
+      ];
+      if (layer) reads.push(['bias', bias, columns, 'f32']);
+      /** @type {Extent[]} */
+      const results = [['y', y, count, outType]];
+      if (fused) {
+        reads.push(['residual', residual, count, type]);
+        results.push(['sum', sum, count, type]);
+      }
+      context.checker.check(kernel, reads, [['stats', stats, layer ? 2 * rows : rows, 'f32']], results);
+    }
     const vectors = columns / width;
     const plan = context.rowPlan(vectors, fused ? { batch: 2 } : { lanes: 8 });
     const buffers = [x.buffer, weight.buffer, y.buffer, stats.buffer];
@@ -165,6 +194,23 @@ export function normalizationKernels(context) {
       [apart ? 'blockSums.offset' : 'workspace.offset']: sums.offset,
       blockStride: stride,
     });
+    if (context.checker) {
+      const count = rows * columns;
+      /** @type {Extent[]} */
+      const reads = [
+        ['dy', dy, count, outType],
+        ['x', x, count, type],
+        ['weight', weight, columns, 'f32'],
+        ['stats', stats, layer ? 2 * rows : rows, 'f32'],
+      ];
+      if (fused) reads.push(['residual', residual, count, type]);
+      /** @type {Extent[]} */
+      const writes = [[apart ? 'blockSums' : 'workspace', sums, (blocks - 1) * stride + sumColumns, 'f32', stride, sumColumns]];
+      if (copied) writes.push(['copy', copy, count, outType]);
+      if (!apart) writes.push(['dWeight', dWeight, columns, 'f32']);
+      if (layer && !apart) writes.push(['dBias', dBias, columns, 'f32']);
+      context.checker.check(kernel, reads, writes, [['dx', dx, count, type]]);
+    }
     const vectors = columns / width;
     const { specialization, options } = context.rowPlan(vectors, { most: 4, batch: context.normBackward.batch });
     const buffers = [dy.buffer, x.buffer, weight.buffer, stats.buffer, dx.buffer, sums.buffer];
@@ -215,13 +261,22 @@ export function normalizationKernels(context) {
 
   /**
    * Elements of f32 workspace that a backward pass needs.
-   * @param {{ rows: number, columns: number, bias?: boolean }} args `bias` for LayerNorm
+   * @param {object} args
+   * @param {number} args.rows number of rows
+   * @param {number} args.columns elements of a row
+   * @param {boolean} [args.bias] for LayerNorm
+   * @returns {number}
    */
   function normWorkspace({ rows, columns, bias = false }) {
     return normBlocks({ rows }) * columns * (bias ? 2 : 1);
   }
 
-  /** Blocks of rows whose sums a backward pass leaves. @param {{ rows: number }} args */
+  /**
+   * Blocks of rows whose sums a backward pass leaves.
+   * @param {object} args
+   * @param {number} args.rows number of rows
+   * @returns {number}
+   */
   function normBlocks({ rows }) {
     return ceilDiv(rows, blockRows(rows));
   }

@@ -1,12 +1,14 @@
 // AdamW over one flat buffer, global-norm clipping and the learning-rate schedule, all on the device: a recorded step
 // is submitted again and again with nothing uploaded.
 
-import { accessWidth, finite, floatBits, integer, pushConstants, tensor } from './base.mjs';
+import { accessWidth, bytesOf, finite, floatBits, integer, pushConstants, tensor } from './base.mjs';
 import { blockReduction } from './reduction.mjs';
 
 /** @typedef {import('./base.mjs').Tensor} Tensor */
 /** @typedef {import('./base.mjs').Dispatch} Dispatch */
+/** @typedef {import('./base.mjs').Dispatches} Dispatches */
 /** @typedef {import('./base.mjs').KernelContext} KernelContext */
+/** @typedef {import('./check.mjs').Extent} Extent */
 
 /**
  * Words of the optimizer's state buffer. u32: step, skipped, the seed and offset, warmup, total; the others f32.
@@ -78,8 +80,18 @@ export const STATE_WORDS = 32;
  */
 export function optimizerState(options) {
   const {
-    rate, finalRate = 0, warmup = 0, total = 0, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, decay = 0.1, maxNorm = 0,
-    gradientScale = 1, seed = 0, step = 0,
+    rate,
+    finalRate = 0,
+    warmup = 0,
+    total = 0,
+    beta1 = 0.9,
+    beta2 = 0.95,
+    epsilon = 1e-8,
+    decay = 0.1,
+    maxNorm = 0,
+    gradientScale = 1,
+    seed = 0,
+    step = 0,
   } = options;
   const kernel = 'optimizerState';
   for (const [name, value] of Object.entries({ beta1, beta2 })) {
@@ -127,11 +139,13 @@ export function optimizerKernels(context) {
   /**
    * Begins a step: counts it, moves the random offset on by one, and writes the step's learning rate (linear warm-up to
    * `rate`, then half a cosine down to `finalRate` at step `total`), bias corrections and `clip` = gradientScale.
-   * @param {{ state: Tensor }} args
+   * @param {object} args
+   * @param {Tensor} args.state see `STATE`
    * @returns {Dispatch}
    */
   function optimizerAdvance(args) {
     const state = stateOf('optimizerAdvance', args.state);
+    context.checker?.check('optimizerAdvance', [], [stateExtent(state)]);
     return context.dispatch('optimizer_advance', { buffers: [state], writes: 0b1, groups: 1 });
   }
 
@@ -139,20 +153,34 @@ export function optimizerKernels(context) {
    * The global norm of a flat gradient, in two passes, and from it `norm` and `clip` of the state:
    * clip = gradientScale · min(1, maxNorm / (norm + 1e-6)), as PyTorch's clip_grad_norm_. After `optimizerAdvance`.
    * @param {object} args
-   * @param {Tensor} args.gradient [count] f32
-   * @param {number} args.count
-   * @param {Tensor} args.state
+   * @param {Tensor | { tensor: Tensor, count: number }[]} args.gradient [count] f32; or its shards in order, of multiples
+   *   of four elements: the same bits as in one buffer
+   * @param {number} args.count elements
+   * @param {Tensor} args.state see `STATE`
    * @returns {Dispatch[]}
    */
   function gradientClip(args) {
     const kernel = 'gradientClip';
     const count = integer(kernel, 'count', args.count);
-    const x = tensor(kernel, 'gradient', args.gradient);
+    const { gradient } = args;
+    const x = Array.isArray(gradient)
+      ? gradient.map((shard, i) => ({
+          ...tensor(kernel, `gradient[${i}].tensor`, shard.tensor),
+          count: integer(kernel, `gradient[${i}].count`, shard.count),
+        }))
+      : tensor(kernel, 'gradient', gradient);
     const state = stateOf(kernel, args.state);
     const squares = blockReduction(context, kernel, { x, count, type: 'f32', op: 1 });
+    if (context.checker) {
+      /** @type {Extent[]} */
+      const reads = Array.isArray(x)
+        ? x.map((shard, i) => [`gradient[${i}].tensor`, shard, shard.count, 'f32'])
+        : [['gradient', x, count, 'f32']];
+      context.checker.check(kernel, reads, [stateExtent(state)]);
+    }
     const buffer = context.workspace('gradient norm', 4 * squares.blocks);
     return [
-      squares.dispatchTo({ buffer, offset: 0 }, [1, 0]),
+      ...squares.dispatchesTo({ buffer, offset: 0 }, [1, 0]),
       context.dispatch('gradient_clip', {
         buffers: [buffer, state],
         writes: 0b10,
@@ -177,7 +205,7 @@ export function optimizerKernels(context) {
    * @param {number} [args.decayCount] `count` when left out
    * @param {Tensor} [args.copy] out: [count] of `copyType`, the new parameters for the matrix units
    * @param {'f16' | 'bf16'} [args.copyType] needed with `copy`
-   * @returns {Dispatch}
+   * @returns {Dispatches}
    */
   function adamw(args) {
     const kernel = 'adamw';
@@ -194,36 +222,60 @@ export function optimizerKernels(context) {
     if (copied && type !== 'f16' && type !== 'bf16') {
       throw new RangeError(`${kernel}: copyType must be f16 or bf16, got ${String(type)}`);
     }
-    const { width, suffix } = accessWidth(kernel, type ? ['f32', type] : ['f32'], {
-      count,
-      'parameters.offset': parameters.offset,
-      'first.offset': first.offset,
-      'second.offset': second.offset,
-      'gradient.offset': gradient.offset,
-      'copy.offset': copy.offset,
-    });
-    const threads = context.flatThreads;
-    const buffers = [parameters.buffer, first.buffer, second.buffer, gradient.buffer, state];
-    if (copied) buffers.push(copy.buffer);
-    return context.dispatch(`adamw${type ? `_${type}` : ''}${suffix}`, {
-      buffers,
-      writes: copied ? 0b100111 : 0b111,
-      groups: context.strideGroups(count / width, threads),
-      specialization: [threads],
-      push: pushConstants([
-        count / width,
-        decayCount,
-        parameters.offset / width,
-        first.offset / width,
-        second.offset / width,
-        gradient.offset / width,
-        copy.offset / width,
-      ]),
+    if (context.checker) {
+      /** @type {Extent[]} */
+      const writes = [
+        ['parameters', parameters, count, 'f32'],
+        ['first', first, count, 'f32'],
+        ['second', second, count, 'f32'],
+      ];
+      if (type) writes.push(['copy', copy, count, type]);
+      context.checker.check(kernel, [['gradient', gradient, count, 'f32'], stateExtent(state)], writes);
+    }
+    /** @type {[tensor: typeof parameters, bytes: number][]} */
+    const tensors = [
+      [parameters, 4],
+      [first, 4],
+      [second, 4],
+      [gradient, 4],
+    ];
+    if (type) tensors.push([copy, bytesOf(type)]);
+    return context.inParts(kernel, count, tensors, (parts, count, from) => {
+      const [parameters, first, second, gradient, copy = { buffer: 0, offset: 0 }] = parts;
+      const { width, suffix } = accessWidth(kernel, type ? ['f32', type] : ['f32'], {
+        count,
+        'parameters.offset': parameters.offset,
+        'first.offset': first.offset,
+        'second.offset': second.offset,
+        'gradient.offset': gradient.offset,
+        'copy.offset': copy.offset,
+      });
+      const threads = context.flatThreads;
+      const buffers = [parameters.buffer, first.buffer, second.buffer, gradient.buffer, state];
+      if (copied) buffers.push(copy.buffer);
+      return context.dispatch(`adamw${type ? `_${type}` : ''}${suffix}`, {
+        buffers,
+        writes: copied ? 0b100111 : 0b111,
+        groups: context.strideGroups(count / width, threads),
+        specialization: [threads],
+        push: pushConstants([
+          count / width,
+          Math.min(Math.max(decayCount - from, 0), count),
+          parameters.offset / width,
+          first.offset / width,
+          second.offset / width,
+          gradient.offset / width,
+          copy.offset / width,
+        ]),
+      });
     });
   }
 
   return { optimizerState, optimizerAdvance, gradientClip, adamw };
 }
+
+/** @param {import('./base.mjs').Binding} buffer @returns {Extent} */
+const stateExtent = (buffer) => ['state', { buffer, offset: 0 }, STATE_WORDS, 'u32'];
 
 /** The state's buffer: it starts at its beginning. @param {string} kernel @param {Tensor} state */
 function stateOf(kernel, state) {

@@ -1,13 +1,14 @@
 // Sums and other reductions over rows, columns and everything. Every order of addition is fixed.
 
-import {
-  accessWidth, bytesOf, ceilDiv, choice, finite, integer, nextPowerOfTwo, pushConstants, tensor,
-} from './base.mjs';
+import { accessWidth, bytesOf, ceilDiv, choice, finite, integer, nextPowerOfTwo, part, pushConstants, tensor } from './base.mjs';
+import { elementwiseKernels } from './elementwise.mjs';
 
 /** @typedef {import('./base.mjs').Tensor} Tensor */
 /** @typedef {import('./base.mjs').DType} DType */
 /** @typedef {import('./base.mjs').Dispatch} Dispatch */
+/** @typedef {import('./base.mjs').Binding} Binding */
 /** @typedef {import('./base.mjs').KernelContext} KernelContext */
+/** @typedef {{ buffer: Binding, offset: number, count?: number }} Shard with all elements where no count is given */
 /** @typedef {'sum' | 'sumOfSquares' | 'max' | 'min' | 'maxAbs'} ReduceOp */
 
 const OPS = /** @type {const} */ (['sum', 'sumOfSquares', 'max', 'min', 'maxAbs']);
@@ -37,12 +38,12 @@ export function columnSums(context, kernel, args) {
   const tx = type === 'f32' ? 8 : 16;
   // Eight loads of a thread in flight make one pass do for some thousand rows; else blocks of rows fill the device.
   const tallest = context.isCpu ? 4 : Math.min(context.info.maxComputeWorkGroupInvocations, 1024) / tx;
-  const wanted = ceilDiv(1056, ceilDiv(columns / width, tx));
+  const wanted = ceilDiv(context.residentGroups, ceilDiv(columns / width, tx));
   const blocks = context.isCpu || rows <= 16 * tallest ? 1 : Math.max(1, Math.min(wanted, Math.floor(rows / 128)));
   const height = (/** @type {number} */ rows) => Math.min(nextPowerOfTwo(context.isCpu ? rows : ceilDiv(rows, 8)), tallest);
   /**
-   * @param {DType} from @param {{ buffer: number, offset: number }} source
-   * @param {{ buffer: number, offset: number }} target @param {{ buffer: number, offset: number } | undefined} second
+   * @param {DType} from @param {{ buffer: Binding, offset: number }} source
+   * @param {{ buffer: Binding, offset: number }} target @param {{ buffer: Binding, offset: number } | undefined} second
    * @param {number} count @param {number} parts @param {number[]} weights
    */
   const pass = (from, source, target, second, count, parts, weights) => {
@@ -57,15 +58,7 @@ export function columnSums(context, kernel, args) {
       groups: [Math.min(ceilDiv(vectors, tx), context.maxGroups), parts, 1],
       specialization: [tx, height(ceilDiv(count, parts))],
       push: pushConstants(
-        [
-          count,
-          vectors,
-          vectors,
-          ceilDiv(count, parts),
-          source.offset / w,
-          target.offset / w,
-          (second?.offset ?? 0) / w,
-        ],
+        [count, vectors, vectors, ceilDiv(count, parts), source.offset / w, target.offset / w, (second?.offset ?? 0) / w],
         weights,
       ),
     });
@@ -73,17 +66,14 @@ export function columnSums(context, kernel, args) {
   if (blocks === 1) return [pass(type, x, y, z, rows, 1, [alpha, beta])];
   const parts = ceilDiv(rows, ceilDiv(rows, blocks));
   const workspace = { buffer: context.workspace('column sums', 4 * parts * columns), offset: 0 };
-  return [
-    pass(type, x, workspace, undefined, rows, parts, [1, 0]),
-    pass('f32', workspace, y, z, parts, 1, [alpha, beta]),
-  ];
+  return [pass(type, x, workspace, undefined, rows, parts, [1, 0]), pass('f32', workspace, y, z, parts, 1, [alpha, beta])];
 }
 
 /** @param {KernelContext} context */
 export function reductionKernels(context) {
   /**
    * @param {string} name @param {any} push @param {DType} type @param {string} suffix @param {number} op
-   * @param {number} groups @param {number[]} buffers @param {number} vectors
+   * @param {number} groups @param {Binding[]} buffers @param {number} vectors
    */
   const reduce = (name, push, type, suffix, op, groups, buffers, vectors) =>
     context.dispatch(`${name}_${type}${suffix}`, {
@@ -99,8 +89,8 @@ export function reductionKernels(context) {
    * @param {object} args
    * @param {Tensor} args.x [rows, columns] of `type`
    * @param {Tensor} args.y in and out: [rows] f32
-   * @param {number} args.rows
-   * @param {number} args.columns
+   * @param {number} args.rows number of rows
+   * @param {number} args.columns elements of a row
    * @param {ReduceOp} [args.op] sum when left out
    * @param {number} [args.alpha] 1 when left out
    * @param {number} [args.beta] 0 (overwrite) when left out
@@ -117,6 +107,7 @@ export function reductionKernels(context) {
     const y = tensor(kernel, 'y', args.y);
     const { width, suffix } = accessWidth(kernel, [type], { columns, 'x.offset': x.offset });
     const code = choice(kernel, 'op', op, OPS);
+    context.checker?.check(kernel, [['x', x, rows * columns, type]], [['y', y, rows, 'f32']]);
     const push = pushConstants(
       [rows, columns / width, 0, x.offset / width, y.offset],
       [finite(kernel, 'alpha', alpha), finite(kernel, 'beta', beta)],
@@ -130,7 +121,7 @@ export function reductionKernels(context) {
    * @param {object} args
    * @param {Tensor} args.x [count] of `type`
    * @param {Tensor} args.y in and out: one f32
-   * @param {number} args.count
+   * @param {number} args.count elements
    * @param {ReduceOp} [args.op] sum when left out
    * @param {number} [args.alpha] 1 when left out
    * @param {number} [args.beta] 0 (overwrite) when left out
@@ -145,15 +136,16 @@ export function reductionKernels(context) {
     const y = tensor(kernel, 'y', args.y);
     const code = choice(kernel, 'op', op, OPS);
     const weights = [finite(kernel, 'alpha', alpha), finite(kernel, 'beta', beta)];
+    context.checker?.check(kernel, [['x', x, count, type]], [['y', y, 1, 'f32']]);
     const first = blockReduction(context, kernel, { x, count, type, op: code });
     if (first.blocks === 1) {
-      return [first.dispatchTo(y, weights)];
+      return first.dispatchesTo(y, weights);
     }
     const partial = { buffer: context.workspace('reduction', 4 * first.blocks), offset: 0 };
     // Squares are summed and absolute values compared from here on.
     const rest = op === 'sumOfSquares' ? 0 : op === 'maxAbs' ? 2 : code;
     const second = blockReduction(context, kernel, { x: partial, count: first.blocks, type: 'f32', op: rest, blocks: 1 });
-    return [first.dispatchTo(partial, [1, 0]), second.dispatchTo(y, weights)];
+    return [...first.dispatchesTo(partial, [1, 0]), ...second.dispatchesTo(y, weights)];
   }
 
   /**
@@ -161,8 +153,8 @@ export function reductionKernels(context) {
    * @param {object} args
    * @param {Tensor} args.x [rows, columns] of `type`
    * @param {Tensor} args.y in and out: [columns] f32
-   * @param {number} args.rows
-   * @param {number} args.columns
+   * @param {number} args.rows number of rows
+   * @param {number} args.columns elements of a row
    * @param {number} [args.alpha] 1 when left out
    * @param {number} [args.beta] 0 (overwrite) when left out
    * @param {DType} [args.type] f32 when left out
@@ -172,11 +164,18 @@ export function reductionKernels(context) {
     const kernel = 'columnSum';
     const { alpha = 1, beta = 0, type = 'f32' } = args;
     bytesOf(type);
+    const rows = integer(kernel, 'rows', args.rows);
+    const columns = integer(kernel, 'columns', args.columns);
+    context.checker?.check(
+      kernel,
+      [['x', tensor(kernel, 'x', args.x), rows * columns, type]],
+      [['y', tensor(kernel, 'y', args.y), columns, 'f32']],
+    );
     return columnSums(context, kernel, {
       x: args.x,
       y: args.y,
-      rows: integer(kernel, 'rows', args.rows),
-      columns: integer(kernel, 'columns', args.columns),
+      rows,
+      columns,
       type,
       alpha: finite(kernel, 'alpha', alpha),
       beta: finite(kernel, 'beta', beta),
@@ -206,11 +205,22 @@ export function reductionKernels(context) {
     const y = tensor(kernel, 'y', args.y);
     const weights = [finite(kernel, 'alpha', alpha), finite(kernel, 'beta', beta)];
     if (args.counter === undefined) {
+      context.checker?.check(kernel, [['x', x, count, 'f32']], [['y', y, slot + 1, 'f32']]);
       const at = { buffer: y.buffer, offset: y.offset + slot };
-      return blockReduction(context, kernel, { x, count, type: 'f32', op: 0, blocks: 1 }).dispatchTo(at, weights);
+      const sum = blockReduction(context, kernel, { x, count, type: 'f32', op: 0, blocks: 1 });
+      if (sum.blocks > 1) throw new RangeError(`${kernel}: ${count} elements are more than a binding of ${context.bindingBytes} bytes`);
+      return sum.dispatchesTo(at, weights)[0];
     }
     const slots = integer(kernel, 'slots', args.slots);
     const counter = tensor(kernel, 'counter', args.counter);
+    context.checker?.check(
+      kernel,
+      [
+        ['x', x, count, 'f32'],
+        ['counter', counter, 1, 'u32'],
+      ],
+      [['y', y, slots, 'f32']],
+    );
     return context.dispatch('reduce_slot', {
       buffers: [x.buffer, y.buffer, counter.buffer],
       writes: 0b10,
@@ -224,28 +234,108 @@ export function reductionKernels(context) {
 }
 
 /**
- * A reduction of `count` elements to one value per block.
+ * A reduction of `count` elements to one value per block. Parts of a tensor that is larger than a binding are blocks of the
+ * same size, so that the result has the same bits as if it were one. So it is with a tensor that lies in several buffers
+ * (its shards, in order), where they hold multiples of four elements: a block that lies across them is copied together
+ * first.
  * @param {KernelContext} context @param {string} kernel
- * @param {{ x: { buffer: number, offset: number }, count: number, type: DType, op: number, blocks?: number }} args
+ * @param {{ x: Shard | Shard[], count: number, type: DType, op: number, blocks?: number }} args
  */
 export function blockReduction(context, kernel, { x, count, type, op, blocks: wanted }) {
-  const { width, suffix } = accessWidth(kernel, [type], { count, 'x.offset': x.offset });
+  const given = Array.isArray(x) ? x : [x];
+  const { width, suffix } = accessWidth(kernel, [type], {
+    count,
+    ...Object.fromEntries(
+      given.flatMap((shard, i) => {
+        const name = given.length === 1 ? 'x' : `x[${i}]`;
+        return [
+          [`${name}.offset`, shard.offset],
+          [`${name}.count`, shard.count ?? count],
+        ];
+      }),
+    ),
+  });
   const vectors = count / width;
+  const bytes = bytesOf(type);
   const threads = context.isCpu ? 32 : 256;
   // Enough blocks to fill the device, each with some loads for every thread.
   const most = wanted ?? Math.max(1, Math.min(context.isCpu ? 16 : 1024, ceilDiv(vectors, 8 * threads)));
-  const span = ceilDiv(vectors, most);
+  // Vectors that a binding has, in whole multiples of the alignment of ranges.
+  const withinBinding = (/** @type {Shard} */ shard, /** @type {number} */ elements) =>
+    context.partSize(kernel, elements, [[shard, bytes]], 256 * width) / width;
+  // Shards are cut into the blocks of one buffer.
+  const span = Math.min(ceilDiv(vectors, most), withinBinding(given.length === 1 ? given[0] : { buffer: 0, offset: 0 }, count));
   const blocks = ceilDiv(vectors, span);
-  return {
-    blocks,
-    /** @param {{ buffer: number, offset: number }} y @param {number[]} weights alpha and beta */
-    dispatchTo: (y, weights) =>
-      context.dispatch(`reduce_all_${type}${suffix}`, {
-        buffers: [x.buffer, y.buffer],
-        writes: 0b10,
-        groups: blocks,
-        specialization: [threads, op],
-        push: pushConstants([blocks, vectors, span, x.offset / width, y.offset], weights),
-      }),
+  let end = 0;
+  const shards = given.map((shard) => {
+    const size = (shard.count ?? count) / width;
+    const first = end;
+    end += size;
+    const within = withinBinding(shard, size * width);
+    return {
+      tensor: { buffer: shard.buffer, offset: shard.offset },
+      first,
+      end,
+      whole: within >= size,
+      blocksAtOnce: within >= size ? blocks : Math.max(1, Math.floor(within / span)),
+    };
+  });
+  if (end !== vectors) throw new RangeError(`${kernel}: shards of ${end * width} elements for a count of ${count}`);
+  const endOf = (/** @type {number} */ block) => Math.min((block + 1) * span, vectors);
+
+  /** Vectors of a shard as a tensor. @param {typeof shards[number]} shard @param {number} first @param {number} size */
+  const cut = ({ tensor, first: origin, whole }, first, size) =>
+    whole
+      ? { buffer: tensor.buffer, offset: tensor.offset + (first - origin) * width }
+      : part(tensor, (first - origin) * width, size * width, bytes);
+
+  /**
+   * Reduces `groups` blocks from `block` on, which lie at `at`.
+   * @param {{ buffer: Binding, offset: number }} at @param {number} block @param {number} groups
+   * @param {{ buffer: Binding, offset: number }} y @param {number[]} weights alpha and beta
+   */
+  const reduceAt = (at, block, groups, y, weights) =>
+    context.dispatch(`reduce_all_${type}${suffix}`, {
+      buffers: [at.buffer, y.buffer],
+      writes: 0b10,
+      groups,
+      specialization: [threads, op],
+      push: pushConstants([groups, endOf(block + groups - 1) - block * span, span, at.offset / width, y.offset + block], weights),
+    });
+
+  /** Copies a block that lies across shards together. @param {number} block @param {{ buffer: number, offset: number }} to */
+  const gather = (block, to) => {
+    const { copy } = elementwiseKernels(context);
+    return shards.flatMap((shard) => {
+      const first = Math.max(block * span, shard.first);
+      const size = Math.min(endOf(block), shard.end) - first;
+      const y = { buffer: to.buffer, offset: (first - block * span) * width };
+      return size > 0 ? copy({ x: cut(shard, first, size), y, count: size * width, type }) : [];
+    });
   };
+
+  /** @param {{ buffer: Binding, offset: number }} y @param {number[]} weights alpha and beta */
+  const dispatchesTo = (y, weights) => {
+    /** @type {Dispatch[]} */
+    const list = [];
+    let block = 0;
+    for (const shard of shards) {
+      // What begins in this shard: blocks that end in it as well, then one that does not.
+      while (block < blocks && block * span < shard.end) {
+        const inside = (shard.end === vectors ? blocks : Math.floor(shard.end / span)) - block;
+        if (inside > 0) {
+          const groups = Math.min(inside, shard.blocksAtOnce);
+          const first = block * span;
+          list.push(reduceAt(cut(shard, first, endOf(block + groups - 1) - first), block, groups, y, weights));
+          block += groups;
+        } else {
+          const to = { buffer: context.workspace('a block across shards', bytes * span * width), offset: 0 };
+          list.push(...gather(block, to), reduceAt(to, block, 1, y, weights));
+          block++;
+        }
+      }
+    }
+    return list;
+  };
+  return { blocks, dispatchesTo };
 }

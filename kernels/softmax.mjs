@@ -6,6 +6,7 @@ import { accessWidth, finite, integer, pushConstants, tensor } from './base.mjs'
 /** @typedef {import('./base.mjs').DType} DType */
 /** @typedef {import('./base.mjs').Dispatch} Dispatch */
 /** @typedef {import('./base.mjs').KernelContext} KernelContext */
+/** @typedef {import('./check.mjs').Extent} Extent */
 
 /** The target that no vocabulary holds: rows to leave out. */
 const IGNORED = 0xffffffff;
@@ -15,13 +16,13 @@ const IGNORED = 0xffffffff;
  * @property {Tensor} logits [rows, rowStride] of `type`; overwritten by the gradient unless that has a tensor of its own
  * @property {Tensor} targets [rows] u32
  * @property {Tensor} loss out: [rows] f32, in nats; 0 for a row that is left out
- * @property {number} rows
+ * @property {number} rows number of rows
  * @property {number} columns size of the vocabulary
  * @property {number} [rowStride] elements from row to row, `columns` when left out; the columns past the vocabulary
  *   take no part, and their gradient is 0
  * @property {number} [scale] factor on the gradient, for example 1 / (rows · microSteps); 1 when left out
  * @property {Tensor} [gradient] out: [rows, rowStride] of `gradientType`, for f32 logits, which then stay
- * @property {'f16' | 'bf16'} [gradientType] needed with `gradient`
+ * @property {DType} [gradientType] needed with `gradient`
  * @property {number} [ignored] target of rows to leave out; 0xffffffff when left out
  * @property {DType} [type] f32 when left out
  */
@@ -43,6 +44,18 @@ export function softmaxKernels(context) {
       [backward ? 'dx.offset' : 'y.offset']: y.offset,
       'dy.offset': dy.offset,
     });
+    const count = rows * columns;
+    context.checker?.check(
+      kernel,
+      backward
+        ? [
+            ['y', x, count, type],
+            ['dy', dy, count, type],
+          ]
+        : [['x', x, count, type]],
+      [],
+      [[backward ? 'dx' : 'y', y, count, type]],
+    );
     const vectors = columns / width;
     const plan = context.rowPlan(vectors, { most: backward ? 4 : 8, lanes: 8 });
     return context.dispatch(`softmax_${backward ? 'backward' : 'forward'}_${type}${suffix}`, {
@@ -51,15 +64,12 @@ export function softmaxKernels(context) {
       groups: context.strideGroups(rows, plan.rows),
       specialization: plan.specialization,
       ...plan.options,
-      push: pushConstants(
-        [rows, vectors, x.offset / width, y.offset / width, dy.offset / width],
-        [finite(kernel, 'scale', scale)],
-      ),
+      push: pushConstants([rows, vectors, x.offset / width, y.offset / width, dy.offset / width], [finite(kernel, 'scale', scale)]),
     });
   }
 
   /** @param {string} kernel @param {CrossEntropy} args @param {boolean} gradient @returns {Dispatch} */
-  function crossEntropy(kernel, args, gradient) {
+  function rowLosses(kernel, args, gradient) {
     const { type = 'f32', scale = 1, ignored = IGNORED } = args;
     const rows = integer(kernel, 'rows', args.rows);
     const columns = integer(kernel, 'columns', args.columns);
@@ -71,20 +81,30 @@ export function softmaxKernels(context) {
     const apart = gradient && args.gradient !== undefined;
     const output = apart ? tensor(kernel, 'gradient', args.gradient) : { buffer: 0, offset: 0 };
     const outType = apart ? args.gradientType : undefined;
-    if (apart && (type !== 'f32' || (outType !== 'f16' && outType !== 'bf16'))) {
-      throw new RangeError(`${kernel}: a gradient apart is f16 or bf16 of f32 logits, got ${outType} of ${type}`);
+    if (apart && (type !== 'f32' || (outType !== 'f32' && outType !== 'f16' && outType !== 'bf16'))) {
+      throw new RangeError(`${kernel}: a gradient apart is f32, f16 or bf16 of f32 logits, got ${outType} of ${type}`);
     }
     const { width, suffix } = accessWidth(kernel, outType ? [type, outType] : [type], {
       rowStride,
       'logits.offset': logits.offset,
       'gradient.offset': output.offset,
     });
+    if (context.checker) {
+      /** @type {Extent[]} */
+      const reads = [['targets', targets, rows, 'u32']];
+      /** @type {Extent[]} */
+      const writes = [['loss', loss, rows, 'f32']];
+      // Columns past the vocabulary are read and written like the others, and take no part.
+      (gradient && !apart ? writes : reads).push(['logits', logits, rows * rowStride, type]);
+      if (outType) writes.push(['gradient', output, rows * rowStride, outType]);
+      context.checker.check(kernel, reads, writes);
+    }
     const vectors = rowStride / width;
     // Few threads with many registers, for a reduction takes the longer the more threads there are; but a row of 16-bit
     // words needs 512 of them on its way at once.
     const plan = context.rowPlan(vectors, { most: 12, wide: type === 'f32' });
     const { kept, groups: most } = context.crossEntropy;
-    const specialization = [...plan.specialization, columns < rowStride ? 1 : 0, vectors <= kept ? 1 : 0, context.keepsNan];
+    const specialization = [...plan.specialization, columns < rowStride ? 1 : 0, vectors <= kept ? 1 : 0, context.propagatesNan];
     const name = `cross_entropy${gradient ? '' : '_forward'}_${type}${outType ? `_${outType}` : ''}${suffix}`;
     const groups = context.strideGroups(rows, plan.rows);
     const buffers = [logits.buffer, targets.buffer, loss.buffer];
@@ -114,13 +134,26 @@ export function softmaxKernels(context) {
   return {
     /**
      * y = softmax(scale · x) of each row; y may be x.
-     * @param {{ x: Tensor, y: Tensor, rows: number, columns: number, scale?: number, type?: DType }} args
+     * @param {object} args
+     * @param {Tensor} args.x [rows, columns] of `type`
+     * @param {Tensor} args.y out: [rows, columns] of `type`
+     * @param {number} args.rows number of rows
+     * @param {number} args.columns elements of a row; even for 16-bit types
+     * @param {number} [args.scale] 1 when left out
+     * @param {DType} [args.type] f32 when left out
      * @returns {Dispatch}
      */
     softmaxForward: (args) => softmax('softmaxForward', args, false),
     /**
      * dx = scale · y · (dy - Σ dy · y) of each row, from the forward pass's output; dx may be y or dy.
-     * @param {{ y: Tensor, dy: Tensor, dx: Tensor, rows: number, columns: number, scale?: number, type?: DType }} args
+     * @param {object} args
+     * @param {Tensor} args.y [rows, columns] of `type`, the forward pass's output
+     * @param {Tensor} args.dy [rows, columns] of `type`, its gradient
+     * @param {Tensor} args.dx out: [rows, columns] of `type`
+     * @param {number} args.rows number of rows
+     * @param {number} args.columns elements of a row; even for 16-bit types
+     * @param {number} [args.scale] the forward pass's; 1 when left out
+     * @param {DType} [args.type] f32 when left out
      * @returns {Dispatch}
      */
     softmaxBackward: (args) => softmax('softmaxBackward', args, true),
@@ -130,12 +163,12 @@ export function softmaxKernels(context) {
      * @param {CrossEntropy} args
      * @returns {Dispatch}
      */
-    crossEntropy: (args) => crossEntropy('crossEntropy', args, true),
+    crossEntropy: (args) => rowLosses('crossEntropy', args, true),
     /**
      * The losses alone; the logits stay.
      * @param {Omit<CrossEntropy, 'scale' | 'gradient' | 'gradientType'>} args
      * @returns {Dispatch}
      */
-    crossEntropyForward: (args) => crossEntropy('crossEntropyForward', args, false),
+    crossEntropyForward: (args) => rowLosses('crossEntropyForward', args, false),
   };
 }

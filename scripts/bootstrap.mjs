@@ -1,30 +1,23 @@
 #!/usr/bin/env node
-// Makes a fresh machine ready: node modules, Rust toolchain, C++ compiler, Vulkan loader and device,
-// and the addon itself. Run first by `npm run train`, `npm run bench` and `npm test`, straight after
-// a clone; so it imports nothing but what Node brings. Silent where all is there.
+// `npm run setup`: makes a fresh machine ready: node modules, Rust toolchain, C++ compiler, Vulkan loader
+// and device, and the addon itself. It is the one step that installs anything. `npm run train`,
+// `npm run bench`, `npm test` and `npm run test:full` run it first, straight after a clone; so it imports
+// nothing but what Node brings. Silent where all is there.
 //
-//   node scripts/bootstrap.mjs [--for train|bench|test] [--check]
+//   npm run setup -- [--for train|bench|test|full] [--check]
 //
 // --check (or HELIOS_NO_INSTALL=1) changes nothing and says what it would do.
 
 import { spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs';
+import { accessSync, constants, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { homedir, tmpdir } from 'node:os';
 import { delimiter, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
 
-import { atLeast, modulesMatch, plan } from './setup-plan.mjs';
+import { runMain, switchVariable } from '../bin/lib/options.mjs';
+import { atLeast, forTests, modulesMatch, plan } from './setup-plan.mjs';
+import { readStamp, writeStamp } from './stamp.mjs';
 import { onPath, readIfThere } from './system.mjs';
 
 /** @typedef {import('./setup-plan.mjs').Snapshot} Snapshot */
@@ -34,7 +27,7 @@ import { onPath, readIfThere } from './system.mjs';
 const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
 const CARGO_BIN = join(process.env.CARGO_HOME ?? join(homedir(), '.cargo'), 'bin');
 /** What the addon is built from. */
-const SOURCES = ['Cargo.toml', 'Cargo.lock', 'build.rs', 'src', 'shaders'];
+const SOURCES = ['Cargo.toml', 'Cargo.lock', 'build.rs', 'src', 'crates', 'shaders'];
 /** Where Linux distributions keep their certificates. */
 const CERTIFICATES = [
   '/etc/ssl/certs/ca-certificates.crt',
@@ -45,10 +38,20 @@ const CERTIFICATES = [
 /** Remembers which addon on which drivers was seen to work. */
 const DEVICE_STAMP = join(REPOSITORY, 'node_modules/.cache/helios-vk/device.json');
 
+/** A file of the checkout that must be there and right. @param {string} name */
+function readJson(name) {
+  const path = join(REPOSITORY, name);
+  try {
+    return JSON.parse(readFileSync(path, 'utf8'));
+  } catch (error) {
+    throw new Error(`${path} cannot be used: ${/** @type {Error} */ (error).message}; git checkout -- ${name}`);
+  }
+}
+
 /** Lowest versions, from where they are declared. */
 function wantedVersions() {
   const manifest = readFileSync(join(REPOSITORY, 'Cargo.toml'), 'utf8');
-  const { engines } = JSON.parse(readFileSync(join(REPOSITORY, 'package.json'), 'utf8'));
+  const { engines } = readJson('package.json');
   return {
     node: engines.node.replace(/^\D+/, ''),
     rust: manifest.match(/^rust-version\s*=\s*"([^"]+)"/m)?.[1] ?? '1.85',
@@ -82,8 +85,8 @@ function newest(path) {
 /** @returns {'missing' | 'stale' | 'ready'} */
 function addonState() {
   const built = statSync(addonFile(), { throwIfNoEntry: false });
-  if (!built) return 'missing';
-  if (!existsSync(join(REPOSITORY, 'binding.js'))) return 'stale';
+  // The build makes both, and neither is of use without the other.
+  if (!built || !existsSync(join(REPOSITORY, 'binding.js'))) return 'missing';
   return SOURCES.every((path) => newest(join(REPOSITORY, path)) <= built.mtimeMs) ? 'ready' : 'stale';
 }
 
@@ -107,8 +110,7 @@ function output(command, ...args) {
 function manifestFolders() {
   const home = homedir();
   const { XDG_CONFIG_HOME, XDG_CONFIG_DIRS, XDG_DATA_HOME, XDG_DATA_DIRS, HOMEBREW_PREFIX } = process.env;
-  const list = (/** @type {string | undefined} */ value, /** @type {string} */ otherwise) =>
-    (value || otherwise).split(delimiter);
+  const list = (/** @type {string | undefined} */ value, /** @type {string} */ otherwise) => (value || otherwise).split(delimiter);
   return [
     XDG_CONFIG_HOME || join(home, '.config'),
     ...list(XDG_CONFIG_DIRS, '/etc/xdg'),
@@ -149,10 +151,7 @@ function driverManifests() {
   const { VK_DRIVER_FILES, VK_ICD_FILENAMES, VK_ADD_DRIVER_FILES } = process.env;
   const only = VK_DRIVER_FILES || VK_ICD_FILENAMES;
   if (only) return only.split(delimiter).filter((path) => existsSync(path));
-  return [
-    ...(VK_ADD_DRIVER_FILES ?? '').split(delimiter).filter((path) => path && existsSync(path)),
-    ...manifests('icd.d'),
-  ];
+  return [...(VK_ADD_DRIVER_FILES ?? '').split(delimiter).filter((path) => path && existsSync(path)), ...manifests('icd.d')];
 }
 
 /** Whether the loader will find the Khronos validation layer. */
@@ -164,8 +163,7 @@ export function hasValidationLayer() {
 
 /** Whether the system's Vulkan loader can be found. */
 async function loaderThere() {
-  if (process.platform === 'win32')
-    return existsSync(join(process.env.SystemRoot ?? 'C:\\Windows', 'System32', 'vulkan-1.dll'));
+  if (process.platform === 'win32') return existsSync(join(process.env.SystemRoot ?? 'C:\\Windows', 'System32', 'vulkan-1.dll'));
   const name = process.platform === 'darwin' ? 'libvulkan.1.dylib' : 'libvulkan.so.1';
   const gnu = { x64: 'x86_64-linux-gnu', arm64: 'aarch64-linux-gnu' }[/** @type {string} */ (process.arch)] ?? '';
   const folders = [
@@ -199,8 +197,7 @@ async function installRights() {
  * @returns {Promise<string | null>}
  */
 export async function chooseCargo() {
-  if (!process.env.PATH?.split(delimiter).includes(CARGO_BIN))
-    process.env.PATH = `${process.env.PATH}${delimiter}${CARGO_BIN}`;
+  if (!process.env.PATH?.split(delimiter).includes(CARGO_BIN)) process.env.PATH = `${process.env.PATH}${delimiter}${CARGO_BIN}`;
   const version = async (/** @type {string[]} */ ...args) =>
     (await output('cargo', ...args, '--version'))?.match(/\d+\.\d+\.\d+/)?.[0] ?? null;
   const byDefault = await version();
@@ -219,36 +216,32 @@ export async function chooseCargo() {
  */
 async function takeSnapshot(purpose, mayInstall) {
   const addon = addonState();
-  const compiling = addon !== 'ready' || purpose === 'test';
+  const compiling = addon !== 'ready' || forTests(purpose);
   const [loader, rights, cargo] = await Promise.all([loaderThere(), installRights(), compiling ? chooseCargo() : null]);
   const tools =
-    purpose === 'test' && cargo
-      ? await Promise.all([output('cargo', 'fmt', '--version'), output('cargo', 'clippy', '--version')])
-      : [];
+    forTests(purpose) && cargo ? await Promise.all([output('cargo', 'fmt', '--version'), output('cargo', 'clippy', '--version')]) : [];
   const drivers = driverManifests();
-  const lock = JSON.parse(readFileSync(join(REPOSITORY, 'package-lock.json'), 'utf8'));
-  const installed = readIfThere(join(REPOSITORY, 'node_modules/.package-lock.json'));
+  const lock = readJson('package-lock.json');
+  // One that npm was cut off in is as good as none: it is written last.
+  const installed = readStamp(join(REPOSITORY, 'node_modules/.package-lock.json'));
   return {
     platform: process.platform,
     ...distribution(),
     rights,
     mayInstall,
     node: process.versions.node,
-    modules: modulesMatch(lock, installed === null ? null : JSON.parse(installed)),
+    modules: modulesMatch(lock, installed),
     addon,
     cargo,
     rustup: onPath('rustup') !== null,
     rustTools: tools.length > 0 && tools.every((tool) => tool !== null),
-    compiler:
-      Boolean(process.env.CXX) ||
-      ['c++', 'g++', 'clang++'].some((name) => onPath(name) !== null) ||
-      process.platform === 'win32',
+    compiler: Boolean(process.env.CXX) || ['c++', 'g++', 'clang++'].some((name) => onPath(name) !== null) || process.platform === 'win32',
     certificates: process.platform !== 'linux' || CERTIFICATES.some((path) => existsSync(path)),
     loader,
     drivers: drivers.length > 0 || process.platform === 'win32',
-    softwareDriver:
-      drivers.some((path) => /lvp|lavapipe|swiftshader|llvmpipe/i.test(path)) || process.platform !== 'linux',
+    softwareDriver: drivers.some((path) => /lvp|lavapipe|swiftshader|llvmpipe/i.test(path)) || process.platform !== 'linux',
     layer: hasValidationLayer(),
+    spirvVal: onPath('spirv-val') !== null,
     debootstrap: onPath('debootstrap') !== null,
   };
 }
@@ -290,23 +283,11 @@ async function installRustup() {
   const name = process.platform === 'win32' ? 'rustup-init.exe' : 'rustup-init';
   const source = `https://static.rust-lang.org/rustup/dist/${machine}-${system}/${name}`;
   const [program, digest] = await Promise.all([download(source), download(`${source}.sha256`)]);
-  if (createHash('sha256').update(program).digest('hex') !== digest.toString().slice(0, 64))
-    throw new Error(`${source}: wrong digest`);
+  if (createHash('sha256').update(program).digest('hex') !== digest.toString().slice(0, 64)) throw new Error(`${source}: wrong digest`);
   const folder = mkdtempSync(join(tmpdir(), 'helios-vk-'));
   try {
     writeFileSync(join(folder, name), program, { mode: 0o700 });
-    return run([
-      join(folder, name),
-      '-y',
-      '--quiet',
-      '--profile',
-      'minimal',
-      '-c',
-      'rustfmt',
-      '-c',
-      'clippy',
-      '--no-modify-path',
-    ]);
+    return run([join(folder, name), '-y', '--quiet', '--profile', 'minimal', '-c', 'rustfmt', '-c', 'clippy', '--no-modify-path']);
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
@@ -329,6 +310,7 @@ async function carryOut(step) {
   if (step.kind === 'advice') return false;
   let done = true;
   try {
+    if (step.kind === 'modules' || step.kind === 'addon') accessSync(REPOSITORY, constants.W_OK);
     if (step.kind === 'rust') {
       done = step.commands.length === 0 ? await installRustup() : step.commands.every((command) => run(command));
       const version = await chooseCargo();
@@ -352,8 +334,7 @@ async function carryOut(step) {
  */
 function askAddon() {
   const script = `
-    const vk = require(process.argv[1])
-    try { console.log(JSON.stringify({ name: vk.initDevice().deviceName })); vk.destroy() }
+    try { const vk = require(process.argv[1]); console.log(JSON.stringify({ name: vk.initDevice().deviceName })); vk.destroy() }
     catch (error) { console.log(JSON.stringify({ error: error.message, code: error.code ?? '' })) }`;
   const { stdout, stderr, signal, status } = spawnSync(process.execPath, ['-e', script, REPOSITORY], {
     encoding: 'utf8',
@@ -372,13 +353,12 @@ function askAddon() {
 async function ensureDevice(purpose, mayInstall) {
   const key = () => {
     const hash = createHash('sha256');
-    for (const path of [addonFile(), ...driverManifests()])
-      hash.update(`${path}:${statSync(path, { throwIfNoEntry: false })?.mtimeMs}\n`);
+    for (const path of [addonFile(), ...driverManifests()]) hash.update(`${path}:${statSync(path, { throwIfNoEntry: false })?.mtimeMs}\n`);
     for (const name of ['HELIOS_DEVICE', 'VK_DRIVER_FILES', 'VK_ICD_FILENAMES', 'VK_LOADER_DRIVERS_SELECT'])
       hash.update(`${process.env[name]}\n`);
     return hash.digest('hex');
   };
-  if (JSON.parse(readIfThere(DEVICE_STAMP) ?? '{}').key === key()) return true;
+  if (readStamp(DEVICE_STAMP)?.key === key()) return true;
   let answer = askAddon();
   if ('error' in answer && /NO_DEVICE|NO_LOADER/.test(answer.code)) {
     const snapshot = { ...(await takeSnapshot(purpose, mayInstall)), drivers: false };
@@ -390,28 +370,31 @@ async function ensureDevice(purpose, mayInstall) {
     return false;
   }
   say(`device: ${answer.name}`);
-  mkdirSync(dirname(DEVICE_STAMP), { recursive: true });
-  writeFileSync(DEVICE_STAMP, JSON.stringify({ key: key(), device: answer.name }));
+  const failure = writeStamp(DEVICE_STAMP, { key: key(), device: answer.name });
+  if (failure) say(`${failure}; the device is asked again next time`);
   return true;
 }
 
-async function main() {
-  const { values } = parseArgs({
-    options: { for: { type: 'string', default: 'train' }, check: { type: 'boolean', default: false } },
-  });
-  if (!['train', 'bench', 'test'].includes(values.for)) throw new Error(`--for ${values.for}: train, bench or test`);
+const OPTIONS = /** @type {const} */ ({
+  for: { type: 'string', choices: ['train', 'bench', 'test', 'full'], default: 'test', help: 'what it is made ready for' },
+  check: { type: 'boolean', help: 'changes nothing and says what it would do' },
+});
+
+/** @param {import('../bin/lib/options.mjs').ValuesOf<typeof OPTIONS>} values */
+async function main(values) {
   const purpose = /** @type {Purpose} */ (values.for);
-  const mayInstall = !values.check && process.env.HELIOS_NO_INSTALL !== '1';
+  const mayInstall = !values.check && !switchVariable('HELIOS_NO_INSTALL');
 
   const snapshot = await takeSnapshot(purpose, mayInstall);
   const steps = plan(snapshot, purpose, wantedVersions());
   if (values.check) {
     for (const { what, advice, commands } of steps) {
-      console.log(
-        `${what}${advice ? `: ${advice}` : ''}${commands.map((command) => `\n  ${command.join(' ')}`).join('')}`,
-      );
+      console.log(`${what}${advice ? `: ${advice}` : ''}${commands.map((command) => `\n  ${command.join(' ')}`).join('')}`);
     }
     return steps.some(({ required }) => required) ? 1 : 0;
+  }
+  if (steps.some(({ commands, kind }) => commands.length > 0 || kind === 'rust')) {
+    say('this machine lacks what follows; `npm run setup` installs and builds it (HELIOS_NO_INSTALL=1: only says what is missing)');
   }
   let failed = false;
   for (const step of steps) {
@@ -427,5 +410,5 @@ async function main() {
 }
 
 if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
-  process.exitCode = await main();
+  await runMain('npm run setup -- [options]', OPTIONS, main);
 }

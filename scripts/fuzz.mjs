@@ -1,9 +1,9 @@
 #!/usr/bin/env node
-// Coverage-guided fuzzing of the packed decoder, the SPIR-V reflection and the hazard planner: all
+// Coverage-guided fuzzing of the packed decoder, the SPIR-V reflection, the hazard planner and programs of kernels: all
 // targets of fuzz/ side by side for a bounded time, from the committed seeds and whatever
 // fuzz/corpus/ holds by now.
 //
-//   node scripts/fuzz.mjs [--seconds 60] [--targets packed,spirv,hazards]
+//   node scripts/fuzz.mjs [--seconds 60] [--targets packed,spirv,hazards,codegen]
 //
 // Installs cargo-fuzz where it is missing. An input that fails is left in fuzz/artifacts/.
 
@@ -11,8 +11,8 @@ import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
 
+import { UsageError, runMain } from '../bin/lib/options.mjs';
 import { chooseCargo } from './bootstrap.mjs';
 
 const FUZZ = join(dirname(dirname(fileURLToPath(import.meta.url))), 'fuzz');
@@ -32,8 +32,7 @@ export function obstacle() {
   return installed.status === 0 && hasCargoFuzz() ? null : 'cargo-fuzz is not installed, and could not be';
 }
 
-export const targets = () =>
-  readdirSync(join(FUZZ, 'fuzz_targets')).map((name) => name.replace(/\.rs$/, ''));
+export const targets = () => readdirSync(join(FUZZ, 'fuzz_targets')).map((name) => name.replace(/\.rs$/, ''));
 
 /**
  * Runs one target; what it did as one line, and whether it found nothing.
@@ -73,18 +72,30 @@ function fuzz(target, seconds) {
  */
 export async function run({ seconds = 60, names = targets() } = {}) {
   // Once for all, so that no target's time goes into waiting for another's build.
-  const built = spawnSync('cargo', ['fuzz', 'build', '--sanitizer', 'none'], { cwd: FUZZ, env: ENVIRONMENT, stdio: ['ignore', 'inherit', 'inherit'] });
+  const built = spawnSync('cargo', ['fuzz', 'build', '--sanitizer', 'none'], {
+    cwd: FUZZ,
+    env: ENVIRONMENT,
+    stdio: ['ignore', 'inherit', 'inherit'],
+  });
   if (built.status !== 0) return false;
   const results = await Promise.all(names.map((name) => fuzz(name, seconds)));
   for (const { line } of results) console.log(line);
   return results.every(({ passed }) => passed);
 }
 
+const OPTIONS = /** @type {const} */ ({
+  seconds: { type: 'integer', min: 1, max: 10_000_000, default: 60, help: 'for each target' },
+  targets: { type: 'string', value: 'NAMES', help: 'by commas (default all)' },
+});
+
 if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
-  const { values } = parseArgs({ options: { seconds: { type: 'string', default: '60' }, targets: { type: 'string' } } });
-  await chooseCargo();
-  const reason = obstacle();
-  if (reason !== null) console.error(`fuzz: ${reason}`);
-  const names = values.targets?.split(',').filter(Boolean);
-  process.exitCode = reason === null && (await run({ seconds: Number(values.seconds), names })) ? 0 : 1;
+  await runMain('node scripts/fuzz.mjs [options]', OPTIONS, async (values) => {
+    const names = values.targets?.split(',').filter(Boolean);
+    const unknown = names?.filter((name) => !targets().includes(name)) ?? [];
+    if (unknown.length > 0) throw new UsageError(`--targets ${unknown.join(',')}: there are ${targets().join(', ')}`);
+    await chooseCargo();
+    const reason = obstacle();
+    if (reason !== null) throw new Error(reason);
+    return (await run({ seconds: values.seconds, names })) ? 0 : 1;
+  });
 }

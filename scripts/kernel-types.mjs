@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// The declarations of `helios-vk/kernels`, types/kernels/, made from the JSDoc of kernels/.
+// The declarations of `helios-vk/kernels` and `helios-vk/nn`, types/, made from the JSDoc of kernels/ and nn/.
 //
 //   node scripts/kernel-types.mjs [--check]
 //
@@ -8,58 +8,129 @@
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
 
+import { optionsOrExit } from '../bin/lib/options.mjs';
 import { readIfThere } from './system.mjs';
 
 const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
-const TARGET = join(REPOSITORY, 'types/kernels');
-const NOTE = '// Made by `npm run types` from kernels/; do not edit.\n';
+const TARGET = join(REPOSITORY, 'types');
+const FOLDERS = ['kernels', 'nn'];
 
 /** Has TypeScript write the declarations into `folder`. @param {string} folder */
 function emit(folder) {
-  const options = ['--ignoreConfig', '--declaration', '--emitDeclarationOnly', '--allowJs', '--checkJs', '--strict',
-    '--target', 'es2023', '--module', 'nodenext', '--types', 'node', '--newLine', 'lf'];
-  const command = ['node_modules/typescript/bin/tsc', ...options, '--outDir', folder, 'kernels/index.mjs'];
+  const options = [
+    '--ignoreConfig',
+    '--declaration',
+    '--emitDeclarationOnly',
+    '--allowJs',
+    '--checkJs',
+    '--strict',
+    '--target',
+    'es2023',
+    '--module',
+    'nodenext',
+    '--types',
+    'node',
+    '--newLine',
+    'lf',
+  ];
+  const command = [
+    'node_modules/typescript/bin/tsc',
+    ...options,
+    '--rootDir',
+    '.',
+    '--outDir',
+    folder,
+    ...FOLDERS.map((name) => `${name}/index.mjs`),
+  ];
   const { status } = spawnSync(process.execPath, command, { cwd: REPOSITORY, stdio: 'inherit' });
   if (status !== 0) throw new Error(`tsc ended with ${status}`);
 }
 
 /**
- * The declarations of a file. TypeScript leaves the comments of a function behind where an object only names it, as
- * those do that the families of kernels return: they are put back.
- * @param {string} declarations @param {string} source
+ * Puts what a comment says of `args.name` before that property of the parameter, where an editor looks for it.
+ * @param {string} declarations
  */
-function documented(declarations, source) {
-  for (const [, comment, name] of source.matchAll(/^ {2}(\/\*\*(?:(?!\*\/)[^])*\*\/)\n {2}function (\w+)\(/gm)) {
-    const indented = comment.replaceAll('\n', '\n  ');
-    declarations = declarations.replace(new RegExp(`^ {4}(?=${name}: \\()`, 'm'), () => `    ${indented}\n    `);
-  }
-  return NOTE + declarations;
+function describeProperties(declarations) {
+  return declarations.replace(
+    /^( *)\/\*\*(?:(?!\*\/)[^])*?\*\/\n\1[^\n]*\((?:args|\{[^\n]*\}): \{\n(?:(?!^\1\})[^])*/gm,
+    (whole, outer) => {
+      const [comment, rest] = [whole.slice(0, whole.indexOf('*/')), whole.slice(whole.indexOf('*/'))];
+      let described = rest;
+      for (const [, name, text] of comment.matchAll(/@param \{[^\n]*?\} \[?args\.(\w+)\]? ((?:(?!\n *\* @|\n *$)[^])+)/g)) {
+        const line = text.replace(/\s*\n\s*\*?\s*/g, ' ').trim();
+        described = described.replace(
+          new RegExp(`^(${outer} {4})(?=${name}\\??: )`, 'm'),
+          (indent) => `${indent}/** ${line} */\n${indent}`,
+        );
+      }
+      return comment + described;
+    },
+  );
 }
 
-const { values } = parseArgs({ options: { check: { type: 'boolean', default: false } } });
+/**
+ * The declarations of a file. TypeScript leaves the comments of a function behind where an object only names it, as
+ * those do that the families of kernels return: they are put back. They lie one folder deeper than their sources, and so
+ * are the package's own declarations for them.
+ * @param {string} declarations @param {string} source @param {string} name of the file, from the repository on
+ */
+function documented(declarations, source, name) {
+  for (const [, indent, comment, name] of source.matchAll(/^( *)(\/\*\*(?:(?!\*\/)[^])*\*\/)\n *(?:export )?function (\w+)\(/gm)) {
+    const indented = comment.replaceAll(`\n${indent}`, '\n    ');
+    declarations = declarations.replace(new RegExp(`^ {4}(?=${name}: (?:\\(|typeof ${name};))`, 'm'), () => `    ${indented}\n    `);
+  }
+  // So are those of the arrow functions that it declares as functions.
+  for (const [, comment, name] of source.matchAll(/^(\/\*\*(?:(?!\*\/)[^])*\*\/)\nexport const (\w+) = /gm)) {
+    declarations = declarations.replace(new RegExp(`(?<!\\*/\n)^export function ${name}(?=[(<])`, 'm'), (line) => `${comment}\n${line}`);
+  }
+  declarations = describeProperties(declarations);
+  const up = '../'.repeat(name.split('/').length - 1);
+  declarations = declarations.replaceAll(/(['"])((?:\.\.\/)+)index\.js\1/g, (whole, quote, path) =>
+    path === up ? `${quote}../${path}index.js${quote}` : whole,
+  );
+  return `// Made by \`npm run types\` from ${name.split('/')[0]}/; do not edit.\n${declarations}`;
+}
+
+/** Files below a folder, with '/' between names. @param {string} folder @returns {string[]} */
+const filesBelow = (folder) =>
+  readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => relative(folder, join(entry.parentPath, entry.name)).replaceAll('\\', '/'));
+
+const { values } = optionsOrExit(
+  'node scripts/kernel-types.mjs [options]',
+  /** @type {const} */ ({
+    check: { type: 'boolean', help: 'writes nothing, fails if those that are there are not those of the sources' },
+  }),
+);
 const folder = mkdtempSync(join(tmpdir(), 'helios-types-'));
 emit(folder);
 const files = new Map(
-  readdirSync(folder).map((name) => {
-    const source = readFileSync(join(REPOSITORY, 'kernels', name.replace('.d.mts', '.mjs')), 'utf8').replaceAll('\r\n', '\n');
-    return [name, documented(readFileSync(join(folder, name), 'utf8'), source)];
-  }),
+  filesBelow(folder)
+    .filter((name) => FOLDERS.includes(name.split('/')[0]))
+    .map((name) => {
+      const source = readFileSync(join(REPOSITORY, name.replace('.d.mts', '.mjs')), 'utf8').replaceAll('\r\n', '\n');
+      return [name, documented(readFileSync(join(folder, name), 'utf8'), source, name)];
+    }),
 );
 rmSync(folder, { recursive: true });
 
 if (values.check) {
-  const stale = [...files].filter(([name, text]) => readIfThere(join(TARGET, name))?.replaceAll('\r\n', '\n') !== text).map(([name]) => name);
-  const extra = readdirSync(TARGET).filter((name) => !files.has(name));
+  const stale = [...files]
+    .filter(([name, text]) => readIfThere(join(TARGET, name))?.replaceAll('\r\n', '\n') !== text)
+    .map(([name]) => name);
+  const extra = filesBelow(TARGET).filter((name) => !files.has(name));
   if (stale.length + extra.length > 0) {
-    console.error(`types/kernels: ${[...stale, ...extra].join(', ')} not of these sources: npm run types`);
+    console.error(`types: ${[...stale, ...extra].join(', ')} not of these sources: npm run types`);
     process.exitCode = 1;
   }
 } else {
   rmSync(TARGET, { recursive: true, force: true });
-  mkdirSync(TARGET, { recursive: true });
-  for (const [name, text] of files) writeFileSync(join(TARGET, name), text);
+  for (const [name, text] of files) {
+    mkdirSync(dirname(join(TARGET, name)), { recursive: true });
+    writeFileSync(join(TARGET, name), text);
+  }
 }

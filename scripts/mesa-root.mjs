@@ -16,6 +16,7 @@ import { homedir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+import { fail } from '../bin/lib/options.mjs';
 import { debianMirror } from './setup-plan.mjs';
 import { onPath, readIfThere } from './system.mjs';
 
@@ -127,9 +128,7 @@ function aptSettings() {
 function create(root) {
   if (stampOf(root)) return;
   if (existsSync(root) && readdirSync(root).length > 0) {
-    throw new Error(
-      `${root} is there but is not a root of this recipe: remove it, or name another in HELIOS_MESA_ROOT`,
-    );
+    throw new Error(`${root} is there but is not a root of this recipe: remove it, or name another in HELIOS_MESA_ROOT`);
   }
   const chosen = process.env.HELIOS_MESA_SUITE;
   const suites = chosen ? SUITES.filter(({ suite }) => suite === chosen) : SUITES;
@@ -140,14 +139,11 @@ function create(root) {
     const partial = `${root}.partial-${process.pid}`;
     try {
       build(partial, suite);
-      if (asRoot('mv', ['-T', partial, root]).status !== 0 && !stampOf(root))
-        throw new Error(`cannot put ${root} in place`);
+      if (asRoot('mv', ['-T', partial, root]).status !== 0 && !stampOf(root)) throw new Error(`cannot put ${root} in place`);
       return;
     } catch (error) {
       if (i === suites.length - 1) throw error;
-      console.error(
-        `mesa-root: ${suite.suite}: ${/** @type {Error} */ (error).message}; trying ${suites[i + 1].suite}`,
-      );
+      console.error(`mesa-root: ${suite.suite}: ${/** @type {Error} */ (error).message}; trying ${suites[i + 1].suite}`);
     } finally {
       asRoot('rm', ['-rf', '--one-file-system', partial]);
     }
@@ -159,10 +155,7 @@ function create(root) {
  * @param {{ suite: string, backports: string | null }} choice
  */
 function build(root, { suite, backports }) {
-  const mirror = debianMirror(
-    readIfThere('/etc/apt/sources.list.d/debian.sources'),
-    readIfThere('/etc/apt/sources.list'),
-  );
+  const mirror = debianMirror(readIfThere('/etc/apt/sources.list.d/debian.sources'), readIfThere('/etc/apt/sources.list'));
   asRoot('mkdir', ['-p', dirname(root)]);
   // Without a mirror among the host's own, debootstrap takes its default.
   const made = asRoot('debootstrap', ['--variant=minbase', suite, root, ...(mirror ? [mirror] : [])], {
@@ -261,5 +254,9 @@ function main(args) {
 }
 
 if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
-  process.exitCode = main(process.argv.slice(2));
+  try {
+    process.exitCode = main(process.argv.slice(2));
+  } catch (error) {
+    fail('mesa-root', error);
+  }
 }

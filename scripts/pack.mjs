@@ -16,8 +16,9 @@ import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
 
+import { runMain } from '../bin/lib/options.mjs';
+import { writeCommonJs } from './commonjs.mjs';
 import { onPath } from './system.mjs';
 
 const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -39,8 +40,7 @@ function output([command, ...args], options = {}) {
     ...options,
   });
   if (error) throw error;
-  if (status !== 0)
-    throw new Error(`${command} ${args.join(' ')} ended with ${status ?? signal}\n${stdout}${stderr ?? ''}`);
+  if (status !== 0) throw new Error(`${command} ${args.join(' ')} ended with ${status ?? signal}\n${stdout}${stderr ?? ''}`);
   return String(stdout);
 }
 
@@ -95,6 +95,40 @@ function addNotices(folder) {
 }
 
 /**
+ * Puts what the main package holds into a folder.
+ * @param {string} staging
+ */
+function stage(staging) {
+  const { files } = JSON.parse(readFileSync(join(REPOSITORY, 'package.json'), 'utf8'));
+  const paths = [...files.filter((/** @type {string} */ path) => path !== 'cjs/'), 'package.json', 'README.md'];
+  for (const path of paths) cpSync(join(REPOSITORY, path), join(staging, path), { recursive: true });
+  writeCommonJs(staging);
+}
+
+/**
+ * The .tgz file of the package in a folder.
+ * @param {string} folder
+ * @param {string} out where it goes
+ */
+function tarball(folder, out) {
+  const command = ['npm', 'pack', '--json', '--ignore-scripts', '--pack-destination', out];
+  const [{ filename }] = JSON.parse(output(command, { cwd: folder, stdio: ['ignore', 'pipe', 'pipe'] }));
+  return join(out, filename);
+}
+
+/**
+ * Makes the main package alone, which finds no binary: its files and types.
+ * @param {string} out
+ * @returns {string} the .tgz file
+ */
+export function packMain(out) {
+  const staging = join(out, 'staging');
+  mkdirSync(staging, { recursive: true });
+  stage(staging);
+  return tarball(staging, out);
+}
+
+/**
  * Makes the packages.
  * @param {string} binaries
  * @param {string} out
@@ -112,8 +146,7 @@ export function pack(binaries, out) {
   });
   if (found.length === 0) throw new Error(`no binary of a platform in ${binaries}: build one (npm run build)`);
 
-  for (const path of [...manifest.files, 'README.md'])
-    cpSync(join(REPOSITORY, path), join(staging, path), { recursive: true });
+  stage(staging);
   // Those of the other platforms are made elsewhere; napi-rs insists on all that it knows of.
   manifest.napi.targets = found.map(({ name }) => byName.get(name));
   writeFileSync(join(staging, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`);
@@ -128,25 +161,16 @@ export function pack(binaries, out) {
   const prepublish = ['pre-publish', '--tag-style', 'npm', '--no-gh-release', '--skip-optional-publish'];
   output([...napi, ...prepublish], { cwd: staging });
 
-  const tarball = (/** @type {string} */ folder) => {
-    const [{ filename }] = JSON.parse(
-      output(['npm', 'pack', '--json', '--ignore-scripts', '--pack-destination', out], {
-        cwd: folder,
-        stdio: ['ignore', 'pipe', 'pipe'],
-      }),
-    );
-    return join(out, filename);
-  };
-  const parts = found.map(({ name }) => tarball(join(staging, 'npm', name)));
-  return { main: tarball(staging), parts, names: found.map(({ name }) => name) };
+  const parts = found.map(({ name }) => tarball(join(staging, 'npm', name), out));
+  return { main: tarball(staging, out), parts, names: found.map(({ name }) => name) };
 }
 
 /** A program in strict TypeScript; that a wrong argument is an error shows that the types are there. */
 const TYPED = `import helios from 'helios-vk';
-import { createKernels, pack, type Dispatch, type Kernels, type Tensor } from 'helios-vk/kernels';
+import { createKernels, pack, type Dispatches, type Kernels, type Tensor } from 'helios-vk/kernels';
 const kernels: Kernels = createKernels(helios);
 const x: Tensor = { buffer: helios.createBuffer(64, 0), offset: 4 };
-const sum: Dispatch = kernels.binary({ a: x, b: x, y: x, count: 4 });
+const sum: Dispatches = kernels.binary({ a: x, b: x, y: x, count: 4 });
 const { packed, count } = pack(sum, kernels.matmul({ a: x, b: x, c: x, m: 1, n: 1, k: 1 }));
 helios.batchExecuteAll(packed, count);
 // @ts-expect-error
@@ -199,6 +223,15 @@ function check({ main, parts, names }, out) {
   const run = (/** @type {string[]} */ command) => output(command, { cwd: project, env: environment });
   const here = [process.execPath, 'smoke.mjs'];
   report('here', run(alone ? [onPath(alone[0]) ?? alone[0], ...alone.slice(1), ...here] : here), alone !== null);
+  for (const [name, ending] of /** @type {const} */ ([
+    ['axpy', 'y[999999] = 10\n'],
+    ['own-kernel', 'fail 0'],
+  ])) {
+    cpSync(join(REPOSITORY, 'examples', `${name}.mjs`), join(project, `${name}.mjs`));
+    const printed = output([process.execPath, `${name}.mjs`], { cwd: project, env: { ...environment, NODE_OPTIONS: undefined } });
+    if (!printed.includes(ending)) throw new Error(`examples/${name}.mjs printed\n${printed}`);
+  }
+  console.log('two examples run as they stand');
 
   const doctor = JSON.parse(run([process.execPath, 'node_modules/helios-vk/bin/helios-vk.mjs', 'doctor', '--json']));
   if (doctor.package.checkout || !doctor.addon.ok) throw new Error(`the doctor finds fault:\n${JSON.stringify(doctor)}`);
@@ -232,16 +265,33 @@ function report(where, text, alone) {
   console.log(`${where}: Node ${node}, ${basename(binary)}, right on ${device} (${driver}); no toolchain, ${network_}`);
 }
 
-function main() {
-  const { values } = parseArgs({
-    options: {
-      binaries: { type: 'string', default: REPOSITORY },
-      out: { type: 'string', default: join(REPOSITORY, 'target/pack') },
-      'max-glibc': { type: 'string' },
-      check: { type: 'boolean', default: false },
-      notices: { type: 'string' },
-    },
-  });
+const OPTIONS = /** @type {const} */ ({
+  binaries: {
+    type: 'string',
+    value: 'FOLDER',
+    path: 'input-folder',
+    default: REPOSITORY,
+    help: 'where the helios-vk.PLATFORM.node files lie',
+  },
+  out: {
+    type: 'string',
+    value: 'FOLDER',
+    path: 'output-folder',
+    default: join(REPOSITORY, 'target/pack'),
+    help: 'where the .tgz files go',
+  },
+  'max-glibc': {
+    type: 'string',
+    value: 'MAJOR.MINOR',
+    pattern: /^\d+\.\d+$/,
+    help: 'fails if a glibc binary asks for a newer version (needs objdump)',
+  },
+  check: { type: 'boolean', help: 'installs them into an empty project and uses them there' },
+  notices: { type: 'string', value: 'FOLDER', path: 'input-folder', help: 'only adds the licences to the platforms’ packages there' },
+});
+
+/** @param {import('../bin/lib/options.mjs').ValuesOf<typeof OPTIONS>} values */
+function main(values) {
   if (values.notices !== undefined) {
     for (const name of readdirSync(values.notices)) addNotices(join(values.notices, name));
     return;
@@ -269,4 +319,6 @@ function main() {
   if (values.check) check(packages, out);
 }
 
-if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) main();
+if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
+  await runMain('node scripts/pack.mjs [options]', OPTIONS, main);
+}

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// The threads of the addon under ThreadSanitizer (races/): recorder, readback memory made ahead, completion;
+// The threads of the addon under ThreadSanitizer (races/): recorder, readback memory, completion;
 // with many threads that use them at once, and at the end of the process.
 //
 //   node scripts/races.mjs [--rounds 12]
@@ -11,8 +11,8 @@ import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
 
+import { runMain } from '../bin/lib/options.mjs';
 import { chooseCargo } from './bootstrap.mjs';
 
 const FOLDER = join(dirname(dirname(fileURLToPath(import.meta.url))), 'races');
@@ -91,10 +91,15 @@ export function run({ rounds = 12 } = {}) {
   return passed;
 }
 
+const OPTIONS = /** @type {const} */ ({
+  rounds: { type: 'integer', min: 1, max: 1_000_000, default: 12, help: 'lives of a device' },
+});
+
 if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
-  const { values } = parseArgs({ options: { rounds: { type: 'string', default: '12' } } });
-  await chooseCargo();
-  const reason = obstacle();
-  if (reason !== null) console.error(`races: ${reason}`);
-  process.exitCode = reason === null && run({ rounds: Number(values.rounds) }) ? 0 : 1;
+  await runMain('node scripts/races.mjs [options]', OPTIONS, async ({ rounds }) => {
+    await chooseCargo();
+    const reason = obstacle();
+    if (reason !== null) throw new Error(reason);
+    return run({ rounds }) ? 0 : 1;
+  });
 }

@@ -2,7 +2,7 @@
 // so that they can be tested for systems other than this one. `bootstrap.mjs` takes the snapshot and
 // carries the plan out.
 
-/** @typedef {'train' | 'bench' | 'test'} Purpose */
+/** @typedef {'train' | 'bench' | 'test' | 'full'} Purpose `full`: `npm run test:full` */
 
 /**
  * What was found on the machine.
@@ -24,6 +24,7 @@
  * @property {boolean} drivers any Vulkan driver
  * @property {boolean} softwareDriver a driver that runs on the CPU
  * @property {boolean} layer the Khronos validation layer
+ * @property {boolean} spirvVal the validator of SPIRV-Tools
  * @property {boolean} debootstrap
  */
 
@@ -37,7 +38,7 @@
  * @property {boolean} required whether the purpose cannot be served without it
  */
 
-/** @typedef {'compiler' | 'certificates' | 'loader' | 'driver' | 'layer' | 'debootstrap'} Need */
+/** @typedef {'compiler' | 'certificates' | 'loader' | 'driver' | 'layer' | 'spirvVal' | 'debootstrap'} Need */
 
 /** @type {Record<Need, string>} */
 const NAMES = {
@@ -46,6 +47,7 @@ const NAMES = {
   loader: 'Vulkan loader',
   driver: 'Vulkan driver',
   layer: 'Vulkan validation layer',
+  spirvVal: "spirv-val (what safe mode's rules are held against)",
   debootstrap: 'debootstrap (for the tests on a newer Mesa)',
 };
 
@@ -62,6 +64,7 @@ const FAMILIES = {
       loader: ['libvulkan1'],
       driver: ['mesa-vulkan-drivers'],
       layer: ['vulkan-validationlayers'],
+      spirvVal: ['spirv-tools'],
       debootstrap: ['debootstrap', 'debian-archive-keyring'],
     },
   },
@@ -73,6 +76,7 @@ const FAMILIES = {
       loader: ['vulkan-loader'],
       driver: ['mesa-vulkan-drivers'],
       layer: ['vulkan-validation-layers'],
+      spirvVal: ['spirv-tools'],
       debootstrap: ['debootstrap'],
     },
   },
@@ -84,6 +88,7 @@ const FAMILIES = {
       loader: ['vulkan-icd-loader'],
       driver: ['vulkan-swrast'],
       layer: ['vulkan-validation-layers'],
+      spirvVal: ['spirv-tools'],
       debootstrap: ['debootstrap', 'debian-archive-keyring'],
     },
   },
@@ -95,6 +100,7 @@ const FAMILIES = {
       loader: ['libvulkan1'],
       driver: ['libvulkan_lvp'],
       layer: ['vulkan-validationlayers'],
+      spirvVal: ['spirv-tools'],
       debootstrap: ['debootstrap'],
     },
   },
@@ -106,6 +112,7 @@ const FAMILIES = {
       loader: ['vulkan-loader'],
       driver: ['mesa-vulkan-swrast'],
       layer: ['vulkan-validation-layers'],
+      spirvVal: ['spirv-tools'],
       debootstrap: ['debootstrap'],
     },
   },
@@ -115,6 +122,7 @@ const FAMILIES = {
       loader: ['vulkan-loader'],
       driver: ['molten-vk'],
       layer: ['vulkan-validationlayers'],
+      spirvVal: ['spirv-tools'],
     },
   },
 };
@@ -156,6 +164,9 @@ export function atLeast(a, b) {
   return true;
 }
 
+/** Whether the tests are what the machine is made ready for. @param {Purpose} purpose */
+export const forTests = (purpose) => purpose === 'test' || purpose === 'full';
+
 /**
  * What to do, in order, so that the purpose can be served.
  * @param {Snapshot} snapshot
@@ -171,11 +182,12 @@ export function plan(snapshot, purpose, wanted) {
   }
 
   const building = snapshot.addon !== 'ready';
-  const compiling = building || purpose === 'test';
+  const testing = forTests(purpose);
+  const compiling = building || testing;
   const rustThere = snapshot.cargo !== null && atLeast(snapshot.cargo, wanted.rust);
-  const rustReady = rustThere && (purpose !== 'test' || snapshot.rustTools);
+  const rustReady = rustThere && (!testing || snapshot.rustTools);
   // An addon that is there still serves where it cannot be rebuilt.
-  const rustNeeded = compiling && (purpose === 'test' || snapshot.addon === 'missing' || snapshot.cargo !== null);
+  const rustNeeded = compiling && (testing || snapshot.addon === 'missing' || snapshot.cargo !== null);
 
   /** @type {Need[]} */
   const needs = [];
@@ -184,13 +196,14 @@ export function plan(snapshot, purpose, wanted) {
   if (!snapshot.loader) needs.push('loader');
   if (!snapshot.drivers) needs.push('driver');
   if (needs.length > 0) steps.push(packages(snapshot, needs, true));
-  if (purpose === 'test') {
+  if (testing) {
     /** @type {Need[]} */
     const wishes = [];
     // What the tests compare with, also where there is a GPU.
     if (snapshot.drivers && !snapshot.softwareDriver) wishes.push('driver');
     if (!snapshot.layer) wishes.push('layer');
-    if (snapshot.platform === 'linux' && !snapshot.debootstrap && snapshot.rights !== 'none')
+    if (!snapshot.spirvVal) wishes.push('spirvVal');
+    if (purpose === 'full' && snapshot.platform === 'linux' && !snapshot.debootstrap && snapshot.rights !== 'none')
       wishes.push('debootstrap');
     if (wishes.length > 0) steps.push(packages(snapshot, wishes, false));
   }
@@ -202,7 +215,7 @@ export function plan(snapshot, purpose, wanted) {
       kind: 'addon',
       commands: [['npm', 'run', '--silent', 'build']],
       advice: '',
-      required: snapshot.addon === 'missing' || purpose === 'test',
+      required: snapshot.addon === 'missing' || testing,
     });
   } else if (building) {
     steps.push({
@@ -270,13 +283,9 @@ function installCommand(known, needs) {
 const WORDS = {
   win32: (needs) =>
     [
-      ...(needs.includes('compiler')
-        ? ['winget install Microsoft.VisualStudio.2022.BuildTools (with the C++ workload)']
-        : []),
-      ...(needs.includes('layer') ? ['winget install KhronosGroup.VulkanSDK'] : []),
-      ...(needs.includes('loader') || needs.includes('driver')
-        ? ["install your GPU vendor's driver, which brings Vulkan"]
-        : []),
+      ...(needs.includes('compiler') ? ['winget install Microsoft.VisualStudio.2022.BuildTools (with the C++ workload)'] : []),
+      ...(needs.includes('layer') || needs.includes('spirvVal') ? ['winget install KhronosGroup.VulkanSDK'] : []),
+      ...(needs.includes('loader') || needs.includes('driver') ? ["install your GPU vendor's driver, which brings Vulkan"] : []),
     ].join('; '),
   linux: (needs) => `install ${needs.map((need) => NAMES[need]).join(', ')} with your package manager`,
 };
@@ -297,9 +306,7 @@ function rust(snapshot, version) {
   return {
     what: `install ${what}`,
     kind: 'rust',
-    commands: snapshot.rustup
-      ? [['rustup', 'toolchain', 'install', 'stable', '--profile', 'minimal', ...components]]
-      : [],
+    commands: snapshot.rustup ? [['rustup', 'toolchain', 'install', 'stable', '--profile', 'minimal', ...components]] : [],
     advice: typed,
     required: true,
   };
@@ -328,8 +335,7 @@ function modules(snapshot) {
 export function modulesMatch(lock, installed) {
   if (installed === null) return false;
   return Object.entries(lock.packages ?? {}).every(
-    ([path, { version, optional, link }]) =>
-      path === '' || optional || link || installed.packages?.[path]?.version === version,
+    ([path, { version, optional, link }]) => path === '' || optional || link || installed.packages?.[path]?.version === version,
   );
 }
 

@@ -4,18 +4,28 @@
 //
 //   node scripts/soak.mjs [--minutes 1] [--seed N]
 //
+// From 5 minutes on, 10,000 pipelines and 1,500 devices come after it.
+//
 // A step is like a trainer's: fresh data goes up, activations of random sizes are made, lists of
 // dispatches run over them and over parameters that live throughout, a graph updates the parameters,
 // results come back at once, later, or as promises, and most of what was made is destroyed again.
 
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { parseArgs } from 'node:util';
 
-const { values } = parseArgs({ options: { minutes: { type: 'string', default: '1' }, seed: { type: 'string' } } });
-const minutes = Number(values.minutes);
-const seed = values.seed === undefined ? Math.floor(Math.random() * 2 ** 31) : Number(values.seed);
+import { optionsOrExit } from '../bin/lib/options.mjs';
+
+const { values } = optionsOrExit(
+  'node scripts/soak.mjs [options]',
+  /** @type {const} */ ({
+    minutes: { type: 'number', min: 0.01, max: 100_000, default: 1, help: 'how long' },
+    seed: { type: 'integer', min: 0, max: 2 ** 32 - 1, help: 'of the load (default a random one)' },
+  }),
+);
+const { minutes, seed = Math.floor(Math.random() * 2 ** 31) } = values;
 /** A little below 2^32: the first steps cross it. */
 const START = 2 ** 32 - 300;
 process.env.HELIOS_TEST_TIMELINE_START = String(START);
@@ -32,7 +42,7 @@ const gc = /** @type {() => void} */ (runInNewContext('gc'));
 /** Words of the parameters, and the most of an activation. */
 const [PARAMETERS, LARGEST] = [[64, 1000, 4096, 70_001], 300_000];
 /** Live activations; the bytes that they take are bounded with them. */
-const MOST_LIVE = 24;
+const MAX_LIVE = 24;
 /**
  * Bytes that memory may grow by between the second quarter of the run and its end: one block of device memory, as much
  * in what is resident, and little in what is resident beyond the buffers and the blocks of results. On a CPU device the
@@ -97,7 +107,7 @@ vk.waitIdle();
 
 async function step() {
   const at = counts.steps++;
-  for (let i = random.between(1, 6); i > 0 && live.length < MOST_LIVE; i--) {
+  for (let i = random.between(1, 6); i > 0 && live.length < MAX_LIVE; i--) {
     const data = random.words(length());
     live.push({ buffer: twin.create(data, random.below(2)), dies: at + random.pick([0, 0, 1, 2, 5, 20]) });
     counts.buffers++;
@@ -153,10 +163,15 @@ try {
       sampled = elapsed();
       gc();
       await new Promise((resolve) => setImmediate(resolve));
-      const { allocatedBytes, blockBytes, retiredBuffers, readbackLeasedBytes, readbackAheadBytes, readbackIdleBytes } = vk.getAllocatorStats();
+      const { allocatedBytes, blockBytes, retiredBuffers, readbackLeasedBytes, readbackIdleBytes } = vk.getAllocatorStats();
       const { rss } = process.memoryUsage();
       assert.ok(retiredBuffers < 10_000, `${retiredBuffers} destroyed buffers wait`);
-      samples.push({ time: elapsed(), resident: rss, block: blockBytes, beyond: rss - allocatedBytes - readbackLeasedBytes - readbackAheadBytes - readbackIdleBytes });
+      samples.push({
+        time: elapsed(),
+        resident: rss,
+        block: blockBytes,
+        beyond: rss - allocatedBytes - readbackLeasedBytes - readbackIdleBytes,
+      });
     }
   }
   for (const parameter of parameters) twin.read(parameter);
@@ -188,3 +203,10 @@ parameters.forEach((parameter) => twin.destroy(parameter));
 assert.equal(vk.getAllocatorStats().activeBuffers, 0);
 vk.graphDestroy(graph.handle);
 vk.destroy();
+
+// The lives of pipelines and devices, with their whole figures.
+if (minutes >= 5) {
+  const file = fileURLToPath(new URL('../__test__/pipeline-life.test.mjs', import.meta.url));
+  const { status } = spawnSync(process.execPath, ['--test', file], { env: { ...process.env, HELIOS_SOAK: '1' }, stdio: 'inherit' });
+  assert.equal(status, 0, file);
+}

@@ -14,15 +14,23 @@ import { existsSync, mkdirSync, readFileSync, readdirSync, renameSync, writeFile
 import { homedir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
+
+import { optionsOrExit } from '../bin/lib/options.mjs';
 
 const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
-const { values } = parseArgs({
-  options: {
-    require: { type: 'boolean', default: false },
-    out: { type: 'string', default: join(REPOSITORY, 'target/sbom') },
-  },
-});
+const { values } = optionsOrExit(
+  'node scripts/supply.mjs [options]',
+  /** @type {const} */ ({
+    require: { type: 'boolean', help: 'what cannot be checked here is a failure (in CI)' },
+    out: {
+      type: 'string',
+      value: 'FOLDER',
+      path: 'output-folder',
+      default: join(REPOSITORY, 'target/sbom'),
+      help: 'where the bills of materials go',
+    },
+  }),
+);
 const out = resolve(values.out);
 let failures = 0;
 let unchecked = 0;
@@ -93,8 +101,7 @@ function audit() {
   for (const [what, ...flags] of [['npm audit, as installed', '--omit=dev'], ['npm audit, with the tools']]) {
     const { passed: good, text, stdout } = attempt(['npm', 'audit', '--audit-level=low', ...flags]);
     if (good) passed(what, verdict(stdout));
-    else if (/audit endpoint returned an error|ENOTFOUND|EAI_AGAIN/.test(text))
-      skipped(what, 'the registry answers no audits');
+    else if (/audit endpoint returned an error|ENOTFOUND|EAI_AGAIN/.test(text)) skipped(what, 'the registry answers no audits');
     else failed(what, text);
   }
 }

@@ -14,6 +14,7 @@ import { homedir, tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+import { fail } from '../bin/lib/options.mjs';
 import { onPath } from './system.mjs';
 
 const PACKAGE = 'chromium-common';
@@ -36,10 +37,14 @@ export function obstacle() {
     const download = spawnSync('apt-get', ['download', '-qq', '-o', 'APT::Sandbox::User=root', PACKAGE], { cwd: work, encoding: 'utf8' });
     const archive = readdirSync(work).find((name) => name.endsWith('.deb'));
     if (download.status !== 0 || archive === undefined) return `no package ${PACKAGE} here that apt-get could download (Ubuntu has none)`;
-    const unpacked = spawnSync('sh', ['-c', `dpkg-deb --fsys-tarfile "$1" | tar -x "$2" "$3"`, 'sh', archive, ...FILES.map((name) => `${INSIDE}/${name}`)], {
-      cwd: work,
-      encoding: 'utf8',
-    });
+    const unpacked = spawnSync(
+      'sh',
+      ['-c', `dpkg-deb --fsys-tarfile "$1" | tar -x "$2" "$3"`, 'sh', archive, ...FILES.map((name) => `${INSIDE}/${name}`)],
+      {
+        cwd: work,
+        encoding: 'utf8',
+      },
+    );
     const made = FILES.map((name) => join(work, INSIDE, name));
     if (unpacked.status !== 0 || !made.every(existsSync)) return `${PACKAGE} holds no SwiftShader: ${unpacked.stderr.trim()}`;
     mkdirSync(dirname(folder()), { recursive: true });
@@ -76,4 +81,10 @@ function main([action, separator, ...command]) {
   return status ?? 1;
 }
 
-if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) process.exitCode = main(process.argv.slice(2));
+if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
+  try {
+    process.exitCode = main(process.argv.slice(2));
+  } catch (error) {
+    fail('swiftshader', error);
+  }
+}

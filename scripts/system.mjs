@@ -3,6 +3,9 @@
 import { accessSync, constants, readFileSync, statSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 
+/** What the validation layer prints, where a message gets past the addon. */
+export const LAYER_MESSAGE = /VUID-|SYNC-HAZARD|UNASSIGNED-|Validation (Error|Warning)|vkDebugUtilsMessenger/;
+
 /**
  * The file's text, or null where there is none.
  * @param {string} path

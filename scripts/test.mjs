@@ -1,38 +1,43 @@
 #!/usr/bin/env node
-// Everything that must hold, stage by stage; `npm test` runs it after the set-up step.
+// Everything that must hold, stage by stage, in two tiers; `npm test` and `npm run test:full` run it after the set-up step.
 //
-//   node scripts/test.mjs [--only NAME,…] [--skip NAME,…] [--list]
+//   node scripts/test.mjs [--tier quick|rest|full] [--only NAME,…] [--skip NAME,…] [--list]
+//
+// `quick` (npm test) is what every change has to pass: formats, lints, types, Rust, and JavaScript on the default device, as it
+// is and under validation. `rest` is everything else: other drivers and runtimes, faults, fuzzing, races, load, packages. `full`
+// is both.
 //
 // A stage that fails does not stop the others; the run fails at its end. A stage that this machine
-// cannot run says why and counts as skipped.
+// cannot run says why and counts as skipped. A table of times ends it all.
 
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { availableParallelism, tmpdir } from 'node:os';
 import { dirname, join, relative, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
 
+import { UsageError, runMain } from '../bin/lib/options.mjs';
 import { chooseCargo, hasValidationLayer } from './bootstrap.mjs';
 import * as fuzz from './fuzz.mjs';
 import { obstacle } from './mesa-root.mjs';
 import * as races from './races.mjs';
+import * as runtimes from './runtimes.mjs';
 import * as swiftshader from './swiftshader.mjs';
+import { LAYER_MESSAGE } from './system.mjs';
 
 const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
 const TRACE = join(dirname(REPOSITORY), 'shared/traces/gpt300m-5steps.jsonl.gz');
 const TYPEDOC = 'node_modules/typedoc/bin/typedoc';
-/** What the validation layer prints, where a message gets past the addon. */
-const LAYER_MESSAGE = /VUID-|SYNC-HAZARD|UNASSIGNED-|Validation (Error|Warning)|vkDebugUtilsMessenger/;
 /** The replay's buffers take 15 GB; divided by this they fit any machine. */
 const REPLAY_SCALE = '64';
 /** Barriers that one of its steps may take. */
-const MOST_BARRIERS = 4400;
+const MAX_BARRIERS = 4400;
 
 /**
  * @typedef {object} Stage
  * @property {string} name
  * @property {string} title
+ * @property {boolean} [quick] whether `npm test` runs it
  * @property {() => string | null} [unavailable] why it cannot run here, or null
  * @property {() => void} [begin] starts what goes on beside the stages before it
  * @property {() => Promise<boolean>} run whether it passed
@@ -126,29 +131,45 @@ function testFiles() {
  * @param {string} [node]
  */
 function suite(node = process.execPath) {
-  return [node, '--test', '--test-reporter=spec', '--test-timeout=900000', ...testFiles()];
+  // Node would leave one processor to itself, which is half of two.
+  const concurrency = `--test-concurrency=${availableParallelism()}`;
+  return [node, '--test', '--test-reporter=spec', '--test-timeout=900000', concurrency, ...testFiles()];
 }
 
+/**
+ * Test files that take minutes, or whose subject is load rather than behaviour: `npm test` leaves them to `npm run test:full`.
+ */
+const SLOW = /\/(benches|endless|gpt-ranges|growth|options|pipeline-life)\.test|\/ptx\//;
+
+/** Those, and training, which runs many processes: under validation `npm test` leaves them out. */
+const SLOW_VALIDATED = new RegExp(`${SLOW.source}|/gpt-\\w+\\.test`);
+const UNDER_VALIDATION = { environment: { HELIOS_VALIDATION: '1' }, forbidden: LAYER_MESSAGE };
+
+/** Whether a test file makes its counts smaller when told to (`light`, `scaled` of __test__/lib/addon.mjs). @param {string} file */
+const hasCounts = (file) => /\b(light|scaled)\b/.test(readFileSync(join(REPOSITORY, file), 'utf8'));
+
+/** Test files of a package of this repository. @param {string} name */
+const packageTests = (name) =>
+  readdirSync(join(REPOSITORY, 'packages', name, 'test'))
+    .filter((file) => file.endsWith('.test.mjs'))
+    .map((file) => `packages/${name}/test/${file}`);
+
 /** Tests of what a variant of the device's set-up cannot change. */
-const NOT_OF_THE_DEVICE = /\/(bench-lib|benches|bootstrap|cli|cli-decisions|load-error|package)\.test/;
+const NOT_OF_THE_DEVICE =
+  /\/(architecture|bench-lib|benches|bootstrap|bootstrap-files|cli|cli-decisions|consumer|docs|editor-docs|gpt-bpe|gpt-durable|gpt-files|io-faults|load-error|mend|options|package|results)\.test|\/ptx\/|\/nn\/(examples|gpt)\.test/;
 /** Tests of kernels, whose arithmetic does not depend on how commands are recorded, and of training with them. */
 const OF_KERNELS = /\/(kernels\/|kernels\.test|gpt-)/;
 
 /**
  * The suite but for some files.
  * @param {RegExp} files
+ * @param {string} [node]
  */
-const suiteWithout = (files) => suite().filter((word) => !files.test(word));
+const suiteWithout = (files, node = process.execPath) => suite(node).filter((word) => !files.test(word));
 
 /** @param {string[]} args */
 const cargo = (...args) => run(['cargo', ...args]);
-const inMesaRoot = (/** @type {string[]} */ command) => [
-  process.execPath,
-  join('scripts', 'mesa-root.mjs'),
-  'run',
-  '--',
-  ...command,
-];
+const inMesaRoot = (/** @type {string[]} */ command) => [process.execPath, join('scripts', 'mesa-root.mjs'), 'run', '--', ...command];
 
 /**
  * Runs all, also after one has failed.
@@ -181,27 +202,51 @@ async function replay() {
   }
   const { device, barriers, checks } = JSON.parse(stdout);
   const agrees = checks.flatMap((/** @type {{ agrees: boolean[] }} */ { agrees }) => agrees);
-  console.log(
-    `${device}: barriers by step ${barriers.join(', ')} (at most ${MOST_BARRIERS}); as if serial by step: ${agrees.join(', ')}`,
-  );
-  const few =
-    barriers.length === 2 && barriers.every((/** @type {number} */ count) => count > 0 && count <= MOST_BARRIERS);
+  console.log(`${device}: barriers by step ${barriers.join(', ')} (at most ${MAX_BARRIERS}); as if serial by step: ${agrees.join(', ')}`);
+  const few = barriers.length === 2 && barriers.every((/** @type {number} */ count) => count > 0 && count <= MAX_BARRIERS);
   return few && agrees.length === 2 && agrees.every(Boolean);
 }
 
 /** @type {Stage[]} */
 const STAGES = [
-  { name: 'fmt', title: 'Rust is formatted', run: () => each(['Cargo.toml', 'fuzz/Cargo.toml', 'races/Cargo.toml'].map((file) => ['cargo', 'fmt', '--all', '--check', '--manifest-path', file])) },
+  {
+    name: 'fmt',
+    quick: true,
+    title: 'Rust is formatted',
+    run: () =>
+      each(
+        ['Cargo.toml', 'fuzz/Cargo.toml', 'races/Cargo.toml'].map((file) => ['cargo', 'fmt', '--all', '--check', '--manifest-path', file]),
+      ),
+  },
+  {
+    name: 'lint',
+    quick: true,
+    title: 'JavaScript and TypeScript are formatted and linted (Biome)',
+    run: () => run([process.execPath, 'node_modules/@biomejs/biome/bin/biome', 'check', '--error-on-warnings', '.']),
+  },
   {
     name: 'clippy',
+    quick: true,
     title: 'Clippy is content',
     run: () => cargo('clippy', '--workspace', '--all-targets', '--locked', '--', '-D', 'warnings'),
   },
-  { name: 'rust', title: 'Rust tests', run: () => cargo('test', '--locked') },
+  {
+    name: 'rust',
+    quick: true,
+    title: 'Rust tests',
+    run: () => cargo('test', '--locked', '--package', 'helios-vk', '--package', 'kernel-codegen', '--package', 'spirv-check'),
+  },
   {
     name: 'types',
+    quick: true,
     title: 'types of the package and of all scripts',
-    run: () => each([['node_modules/typescript/bin/tsc', '--noEmit'], ['scripts/kernel-types.mjs', '--check']].map((command) => [process.execPath, ...command])),
+    run: () =>
+      each(
+        [
+          ['node_modules/typescript/bin/tsc', '--noEmit'],
+          ['scripts/kernel-types.mjs', '--check'],
+        ].map((command) => [process.execPath, ...command]),
+      ),
   },
   {
     name: 'docs',
@@ -211,11 +256,36 @@ const STAGES = [
   },
   {
     name: 'generated',
+    quick: true,
     title: 'the committed binding.js and index.d.ts are those of this build',
     unavailable: () => (process.env.CI && isCheckout() ? null : 'only in CI, on a checkout'),
     run: () => run(['git', 'diff', '--exit-code', '--stat', '--', 'binding.js', 'index.d.ts']),
   },
-  { name: 'js', title: 'JS suite', run: () => run(suite()) },
+  {
+    name: 'packages',
+    quick: true,
+    title: 'packages/: built, their types and tests, and the time of their calls',
+    run: () =>
+      each(
+        [
+          ['node_modules/typescript/bin/tsc', '-p', 'packages/alpha-backend'],
+          ['node_modules/typescript/bin/tsc', '-p', 'packages/alpha-backend/test'],
+          ['--test', '--test-reporter=spec', '--test-timeout=900000', ...packageTests('alpha-backend')],
+          ['packages/alpha-backend/bench.mjs', '--steps', '8'],
+        ].map((command) => [process.execPath, ...command]),
+      ),
+  },
+  {
+    name: 'js',
+    quick: true,
+    title: 'JS suite, with small counts and without what takes long',
+    run: () => run(suiteWithout(SLOW), { environment: { HELIOS_TEST_LIGHT: '1' } }),
+  },
+  {
+    name: 'js-slow',
+    title: 'what takes long of the JS suite, and what has counts, with the large ones',
+    run: () => run(suite().filter((word) => !word.endsWith('.test.mjs') || SLOW.test(word) || hasCounts(word))),
+  },
   {
     name: 'sets',
     title: 'JS suite on descriptor sets',
@@ -232,9 +302,35 @@ const STAGES = [
   },
   {
     name: 'validation',
+    quick: true,
     title: 'JS suite under the validation layer with synchronization checks',
     unavailable: () => (hasValidationLayer() ? null : 'the Khronos validation layer is not installed'),
-    run: () => run(suite(), { environment: { HELIOS_VALIDATION: '1' }, forbidden: LAYER_MESSAGE }),
+    run: () =>
+      run(
+        suiteWithout(NOT_OF_THE_DEVICE).filter((word) => !SLOW_VALIDATED.test(word)),
+        UNDER_VALIDATION,
+      ),
+  },
+  {
+    name: 'validation-slow',
+    title: 'what takes long of the JS suite, and training, under the validation layer',
+    unavailable: () => (hasValidationLayer() ? null : 'the Khronos validation layer is not installed'),
+    run: () =>
+      run(
+        suiteWithout(NOT_OF_THE_DEVICE).filter((word) => !word.endsWith('.test.mjs') || SLOW_VALIDATED.test(word)),
+        UNDER_VALIDATION,
+      ),
+  },
+  {
+    name: 'trainer',
+    title: 'ten steps of an existing trainer, with its optimizer, under the validation layer',
+    unavailable: () =>
+      !process.env.HELIOS_TEST_TRAINER
+        ? 'HELIOS_TEST_TRAINER names no built checkout of it'
+        : hasValidationLayer()
+          ? null
+          : 'the Khronos validation layer is not installed',
+    run: () => run([process.execPath, 'scripts/trainer.mjs', process.env.HELIOS_TEST_TRAINER ?? '']),
   },
   {
     name: 'faults',
@@ -246,18 +342,24 @@ const STAGES = [
   },
   {
     name: 'fuzz',
-    title: 'a minute of fuzzing: packed decoder, SPIR-V reflection, hazard planner, and all calls',
+    title: 'fuzzing: a minute of packed decoder, SPIR-V reflection, hazard planner and all calls, then drivers with damaged shaders',
     unavailable: fuzz.obstacle,
     run: async () => {
       const calls = run([process.execPath, 'fuzz/calls.mjs', '--seconds', '60']);
-      return [await fuzz.run({ seconds: 60 }), await calls].every(Boolean);
+      return [await fuzz.run({ seconds: 60 }), await calls, await damagedShaders()].every(Boolean);
     },
   },
   {
     name: 'races',
-    title: 'recorder, background and completion threads and readback memory under ThreadSanitizer',
+    title: 'recorder and completion threads and readback memory under ThreadSanitizer',
     unavailable: races.obstacle,
     run: async () => races.run(),
+  },
+  {
+    name: 'runtimes',
+    title: 'reads in Node 20, 22 and 24, Bun and Deno',
+    unavailable: runtimes.obstacle,
+    run: () => run([process.execPath, 'scripts/runtimes.mjs']),
   },
   {
     name: 'replay',
@@ -296,7 +398,8 @@ const STAGES = [
     name: 'mesa',
     title: 'JS suite on a newer Mesa, with cooperative matrices',
     unavailable: noMesaRoot,
-    run: () => run(inMesaRoot(suite('node'))),
+    // Without what needs npm and git, which the root has not, and no device.
+    run: () => run(inMesaRoot(suiteWithout(NOT_OF_THE_DEVICE, 'node'))),
   },
   {
     name: 'mesa-validation',
@@ -305,12 +408,10 @@ const STAGES = [
     run: () =>
       each(
         [
-          suite('node'),
+          suiteWithout(NOT_OF_THE_DEVICE, 'node'),
           ...(existsSync(TRACE) ? [['node', ...replayArguments()]] : []),
           ['node', 'benches/train.mjs', '--steps', '10'],
-        ].map((command) =>
-          inMesaRoot(['env', 'HELIOS_VALIDATION=1', ...command]),
-        ),
+        ].map((command) => inMesaRoot(['env', 'HELIOS_VALIDATION=1', ...command])),
         { forbidden: LAYER_MESSAGE },
       ),
   },
@@ -325,7 +426,7 @@ const STAGES = [
  * Test files that SwiftShader does not run: those that meet no driver, and those that compile all of the
  * training's pipelines in many processes, which takes it minutes each, since it keeps no cache of them.
  */
-const NOT_ON_SWIFTSHADER = /\/(bench-lib|benches|bootstrap|cli|cli-decisions|gpt-train|load-error|package)\.test/;
+const NOT_ON_SWIFTSHADER = new RegExp(`${NOT_OF_THE_DEVICE.source}|/(gpt-train|gpt-ranges)\\.test`);
 
 /** The JS suite on SwiftShader; what was skipped there, by reason. */
 async function onSwiftShader() {
@@ -336,7 +437,7 @@ async function onSwiftShader() {
   // Reporters and destinations go together in their order: the suite's own comes first.
   const second = ['--test-reporter-destination=stdout', '--test-reporter=tap', `--test-reporter-destination=${report}`];
   const passed = await run([...command.slice(0, files), ...second, ...command.slice(files)], {
-    environment: { VK_DRIVER_FILES: swiftshader.manifest(), VK_ICD_FILENAMES: swiftshader.manifest() },
+    environment: onSwiftShaderAlone(),
   });
   /** @type {Map<string, number>} */
   const skipped = new Map();
@@ -348,6 +449,20 @@ async function onSwiftShader() {
   console.log(`not run here: ${left.join(', ')}`);
   for (const [reason, count] of skipped) console.log(`skipped ${count}: ${reason}`);
   return passed;
+}
+
+/** Damaged shaders in safe mode on the driver that is the default, and on SwiftShader: none may end its process. */
+async function damagedShaders() {
+  const command = [process.execPath, 'fuzz/shaders.mjs', '--seconds', '20'];
+  const passed = await run(command);
+  const reason = swiftshader.obstacle();
+  if (reason !== null) console.log(`damaged shaders not tried on SwiftShader: ${reason}`);
+  return (reason !== null || (await run(command, { environment: onSwiftShaderAlone() }))) && passed;
+}
+
+/** The environment that has the loader take SwiftShader alone. */
+function onSwiftShaderAlone() {
+  return { VK_DRIVER_FILES: swiftshader.manifest(), VK_ICD_FILENAMES: swiftshader.manifest() };
 }
 
 /** Why there is no root with a newer Mesa and none can be made, or null. */
@@ -373,35 +488,70 @@ function benches() {
 }
 
 function isCheckout() {
-  return (
-    spawnSync('git', ['ls-files', '--error-unmatch', 'binding.js'], { cwd: REPOSITORY, stdio: 'ignore' }).status === 0
-  );
+  return spawnSync('git', ['ls-files', '--error-unmatch', 'binding.js'], { cwd: REPOSITORY, stdio: 'ignore' }).status === 0;
 }
 
-/** @param {number} since milliseconds */
-const seconds = (since) => `${((performance.now() - since) / 1000).toFixed(1)} s`;
+/**
+ * Processor time of the processes that this one started and that have ended, with what they started, in seconds; null where the
+ * system does not say. What goes on beside the stages counts for the one that waits for its end.
+ */
+function childrenSeconds() {
+  try {
+    // Behind the name, which may hold anything but a further ')': the fields from the third on; cutime and cstime are the 16th and 17th.
+    const fields = readFileSync('/proc/self/stat', 'utf8').split(') ').at(-1)?.split(' ') ?? [];
+    return (Number(fields[13]) + Number(fields[14])) / TICKS;
+  } catch {
+    return null;
+  }
+}
 
-async function main() {
-  const { values } = parseArgs({
-    options: { only: { type: 'string' }, skip: { type: 'string' }, list: { type: 'boolean', default: false } },
-  });
+/** Clock ticks a second in /proc: a constant of Linux's interface to programs. */
+const TICKS = 100;
+
+/** Times since now. @returns {() => { wall: number, processor: number | null }} in seconds */
+function stopwatch() {
+  const [since, before] = [performance.now(), childrenSeconds()];
+  return () => {
+    const after = childrenSeconds();
+    return { wall: (performance.now() - since) / 1000, processor: before === null || after === null ? null : after - before };
+  };
+}
+
+/** @param {ReturnType<ReturnType<typeof stopwatch>>} times */
+const timesText = ({ wall, processor }) =>
+  `${wall.toFixed(1).padStart(8)} s${processor === null ? '' : `  processors ${processor.toFixed(1).padStart(8)} s`}`;
+
+const OPTIONS = /** @type {const} */ ({
+  tier: {
+    type: 'string',
+    choices: ['quick', 'rest', 'full'],
+    help: 'which stages: quick (the default without --only), what is left, or all',
+  },
+  only: { type: 'string', value: 'STAGES', help: 'these, by commas' },
+  skip: { type: 'string', value: 'STAGES', help: 'all but these' },
+  list: { type: 'boolean', help: 'say which stages there are' },
+});
+
+/** @param {import('../bin/lib/options.mjs').ValuesOf<typeof OPTIONS>} values */
+async function main(values) {
   if (values.list) {
-    for (const { name, title } of STAGES) console.log(`${name.padEnd(16)} ${title}`);
+    for (const { name, title, quick } of STAGES) console.log(`${quick ? 'quick' : 'full '}  ${name.padEnd(16)} ${title}`);
     return 0;
   }
   const [only, skip] = [values.only, values.skip].map((list) => list?.split(',').filter(Boolean));
   const unknown = [...(only ?? []), ...(skip ?? [])].filter((name) => STAGES.every((stage) => stage.name !== name));
   if (unknown.length > 0) {
-    console.error(`no stage ${unknown.join(', ')}; there are ${STAGES.map(({ name }) => name).join(', ')}`);
-    return 2;
+    throw new UsageError(`no stage ${unknown.join(', ')}; there are ${STAGES.map(({ name }) => name).join(', ')}`);
   }
   await chooseCargo();
 
-  const started = performance.now();
+  const tier = values.tier ?? (only ? 'full' : 'quick');
+  const inTier = (/** @type {Stage} */ { quick = false }) => tier === 'full' || quick === (tier === 'quick');
+  const started = stopwatch();
   /** @type {string[]} */
   const summary = [];
   const count = { passed: 0, failed: 0, skipped: 0 };
-  const chosen = STAGES.filter((stage) => (only?.includes(stage.name) ?? true) && !skip?.includes(stage.name));
+  const chosen = STAGES.filter((stage) => inTier(stage) && (only?.includes(stage.name) ?? true) && !skip?.includes(stage.name));
   for (const { begin } of chosen) begin?.();
   for (const { name, title, unavailable, run } of chosen) {
     const reason = unavailable?.() ?? null;
@@ -412,17 +562,18 @@ async function main() {
       continue;
     }
     console.log(`\n== ${name}: ${title}`);
-    const since = performance.now();
+    const stage = stopwatch();
     const passed = await run();
+    const times = timesText(stage());
     count[passed ? 'passed' : 'failed']++;
-    summary.push(`${passed ? 'passed ' : 'FAILED '}  ${name.padEnd(16)} ${seconds(since)}`);
-    console.log(`== ${name}: ${passed ? 'passed' : 'FAILED'} in ${seconds(since)}`);
+    summary.push(`${passed ? 'passed ' : 'FAILED '}  ${name.padEnd(16)} ${times}`);
+    console.log(`== ${name}: ${passed ? 'passed' : 'FAILED'} in ${times.trim()}`);
   }
+  summary.push(`         ${'all'.padEnd(16)} ${timesText(started())}`);
   console.log(`\n${summary.join('\n')}`);
-  console.log(
-    `stages: ${count.passed} passed, ${count.failed} failed, ${count.skipped} skipped, in ${seconds(started)}`,
-  );
+  console.log(`stages: ${count.passed} passed, ${count.failed} failed, ${count.skipped} skipped`);
+  if (tier === 'quick') console.log('`npm run test:full` runs the others too');
   return count.failed === 0 ? 0 : 1;
 }
 
-process.exitCode = await main();
+await runMain('npm test -- [options]', OPTIONS, main);

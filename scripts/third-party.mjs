@@ -10,6 +10,8 @@ import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+import { optionsOrExit } from '../bin/lib/options.mjs';
+
 const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
 const FILE = join(REPOSITORY, 'THIRD-PARTY.md');
 /** Where a crate offers a choice, the first of these is taken. */
@@ -17,7 +19,7 @@ const PREFERRED = ['MIT', 'Zlib', 'ISC', 'BSD-2-Clause', 'BSD-3-Clause', 'Unicod
 
 /**
  * @typedef {{ id: string, name: string, version: string, license: string | null, license_file: string | null,
- *   repository: string | null, manifest_path: string, targets: Array<{ kind: string[] }> }} Crate
+ *   repository: string | null, source: string | null, manifest_path: string, targets: Array<{ kind: string[] }> }} Crate
  * @typedef {{ id: string, deps: Array<{ pkg: string, dep_kinds: Array<{ kind: string | null }> }> }} Node
  */
 
@@ -44,12 +46,11 @@ function linked(target) {
     // A macro runs in the compiler, with all that it needs.
     if (reached.has(id) || crates.get(id)?.targets.some(({ kind }) => kind.includes('proc-macro'))) return;
     reached.add(id);
-    for (const { pkg, dep_kinds } of nodes.get(id)?.deps ?? [])
-      if (dep_kinds.some(({ kind }) => kind === null)) visit(pkg);
+    for (const { pkg, dep_kinds } of nodes.get(id)?.deps ?? []) if (dep_kinds.some(({ kind }) => kind === null)) visit(pkg);
   };
   visit(resolve.root);
-  reached.delete(resolve.root);
-  return [...reached].flatMap((id) => crates.get(id) ?? []);
+  // Crates of this repository have no source.
+  return [...reached].flatMap((id) => crates.get(id) ?? []).filter(({ source }) => source !== null);
 }
 
 /**
@@ -64,8 +65,7 @@ function licence({ name, license, license_file, manifest_path }) {
   const folder = dirname(manifest_path);
   const files = readdirSync(folder).filter((file) => /^(licen[cs]e|copying|unlicense)/i.test(file));
   const word = taken.split('-')[0].toUpperCase();
-  const chosen =
-    license_file ?? files.find((file) => file.toUpperCase().includes(word)) ?? (files.length === 1 ? files[0] : null);
+  const chosen = license_file ?? files.find((file) => file.toUpperCase().includes(word)) ?? (files.length === 1 ? files[0] : null);
   return { taken, text: chosen ? readFileSync(join(folder, chosen), 'utf8').replace(/\r/g, '').trim() : null };
 }
 
@@ -98,9 +98,15 @@ ${rows.join('\n')}
 ${sections.join('\n')}`;
 }
 
+const { values } = optionsOrExit(
+  'node scripts/third-party.mjs [options]',
+  /** @type {const} */ ({
+    check: { type: 'boolean', help: 'writes nothing, fails if it is not up to date' },
+  }),
+);
 const text = generate();
 const crates = text.match(/^\| /gm)?.length ?? 0;
-if (!process.argv.includes('--check')) {
+if (!values.check) {
   writeFileSync(FILE, text);
   console.log(`THIRD-PARTY.md: ${crates - 2} crates`);
 } else if (readFileSync(FILE, 'utf8') === text) {

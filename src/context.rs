@@ -4,38 +4,44 @@
 //! hazards, record. [`Context::flush`] submits what was recorded; the timeline's value says when it is
 //! done. Flushing early or late changes no result, so batches are a matter of speed alone.
 
-mod ahead;
 mod buffers;
+mod dgc;
 mod execute;
 mod graph;
 mod insight;
 mod nan;
 mod share;
+mod stream;
 mod transfer;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
-pub use execute::{List, Profile};
+pub use execute::{List, Profile, Push, Single};
 pub use graph::Graph;
 pub use nan::Floats;
+use stream::Stream;
 pub use transfer::Read;
 
-use crate::buffer::Buffer;
-use crate::decode::{Batch, DgcOp, PipelineShape, Tables};
-use crate::device::{Device, Settings, flag};
+use crate::config::Config;
+use crate::device::Device;
+use crate::device::choice::Isolation;
 use crate::error::{Error, Result};
-use crate::hazard::{Stages, Tracker};
-use crate::leave;
-use crate::memory::{Memory, Recycler, Resource};
-use crate::pipeline::{Factory, Options, Pipeline};
-use crate::profile;
-use crate::recorder::Recorder;
-use crate::reflect;
-use crate::ring::SLOTS;
-use crate::staging::{Readback, Upload};
-use crate::table::Table;
-use crate::timeline::Timeline;
+use crate::memory::buffer::Buffer;
+use crate::memory::staging::{Readback, Upload};
+use crate::memory::{Memory, Resource};
+use crate::observe::blackbox::BlackBox;
+use crate::observe::profile;
+use crate::pipeline::{Compiled, Factory, Options, Pipeline};
+use crate::plan::decode::{Batch, BindingLimits, DgcOp, PipelineShape, Tables};
+use crate::plan::hazard::{Stages, Tracker};
+use crate::queue::exit;
+use crate::queue::timeline::Timeline;
+use crate::record::recorder::Recorder;
+use crate::record::ring::SLOTS;
+use crate::table::{Kind, Table};
+use crate::test_faults;
 use crate::timing::{Phase, Timing};
 
 /// Dispatches after which an open command buffer is submitted, so that the device starts on a long
@@ -44,6 +50,9 @@ const FLUSH_DISPATCHES: u32 = 1024;
 /// The same on a software device, which would start on the cores that record the rest. Lavapipe of Mesa
 /// 26.1.6 crashes where one command buffer holds 65,536 dispatches; 16,384 it runs.
 const FLUSH_ON_CPU: u32 = 8192;
+
+/// Destroyed pipelines that may wait for somebody to ask how far the device has come.
+const MAX_RETIRED_PIPELINES: usize = 16;
 
 /// Counters since the device was created.
 #[derive(Debug, Clone, Copy, Default)]
@@ -72,14 +81,11 @@ pub struct Dgc {
     pub pipeline: i32,
     pub push_bytes: u32,
     pub max_sequences: u32,
-    /// Sequences as JS writes them; JS holds a reference of its own.
-    pub commands: Arc<[std::cell::UnsafeCell<u8>]>,
+    /// Sequences as JS writes them, from any of its threads; JS holds a reference of its own.
+    pub commands: Arc<[AtomicU32]>,
     /// Tells one set-up from the next.
     pub id: u64,
 }
-
-// SAFETY: the bytes are written by JS and read by `dgcExecute`, both on the calling thread.
-unsafe impl Send for Dgc {}
 
 impl Dgc {
     /// Bytes of one sequence: the push constants, then three group counts.
@@ -94,26 +100,17 @@ pub struct Context {
     pub pipelines: Table<Pipeline>,
     pub graphs: Table<Graph>,
     factory: Option<Factory>,
-    recycler: Recycler,
+    /// Destroyed pipelines with the timeline value that frees them.
+    retired_pipelines: VecDeque<(u64, Arc<Compiled>)>,
     /// Destroyed resources with the timeline value that frees them, in order of that value.
     retired: VecDeque<(u64, Arc<Resource>)>,
     retired_bytes: u64,
-    /// Resources of destroyed buffers that the device has finished with and that the recycler has not
-    /// got yet: it gets them while the device is waited for, or a few at a time as buffers are created.
-    freed: VecDeque<Arc<Resource>>,
     /// Bytes of live buffers, as asked for.
     pub live_bytes: u64,
-    /// Buffers that get their places with the next call that may use them, oldest first, and their bytes.
-    unplaced: VecDeque<i32>,
-    unplaced_bytes: u64,
-    /// What they have until then.
-    nowhere: Arc<Resource>,
     /// What was called and not yet handed over, and the way to the command buffers.
     pub recorder: Recorder,
     upload: Option<Upload>,
     pub readback: Arc<Readback>,
-    ahead: ahead::Ahead,
-    tracker: Tracker,
     /// Hazards inside the graph being recorded; its epochs never repeat.
     graph_tracker: Tracker,
     recording: Option<graph::Recording>,
@@ -121,26 +118,16 @@ pub struct Context {
     abandoned: Vec<execute::Queries>,
     pub timeline: Arc<Timeline>,
     pub memory: Arc<Memory>,
+    /// What the last command buffers held.
+    pub blackbox: Arc<BlackBox>,
     pub device: Arc<Device>,
 
-    /// Last timeline value given to anything.
-    last: u64,
-    /// The last of them that a caller may wait for: those of reads made ahead mean nothing to anybody.
-    told: u64,
-    /// Last value handed over for submission.
-    submitted: u64,
-    /// Whether there are commands behind the last submission.
-    open: bool,
-    open_dispatches: u32,
-    /// Bytes of uploads recorded since the last submission.
-    open_uploads: u64,
-    /// Whether the next submission waits on the last one's value (long reached, but for reads made
-    /// ahead), as the memory dependency that lets the planner forget all before it.
-    wait_first: bool,
-    /// Value of the last work that may have touched every buffer.
-    everything_use: u64,
+    /// What was called and where it stands.
+    stream: Stream,
     /// Whether host reads go straight to buffers, so that every submission ends visible to the host.
     direct_reads: bool,
+    /// Whether there has been a buffer that is larger than one binding may be.
+    oversized: bool,
     /// Whether there is a pipeline whose buffers are bound by descriptor sets.
     binds_sets: bool,
     /// Whether there has been memory that others see too: submissions then begin with a barrier.
@@ -156,7 +143,6 @@ pub struct Context {
     batch: Batch,
     dgc_ops: Vec<DgcOp>,
     pub dgc: Option<Dgc>,
-    next_dgc: u64,
     pub stats: Stats,
     pub timing: Timing,
     profile: Option<insight::ProfileState>,
@@ -164,11 +150,38 @@ pub struct Context {
     watches: nan::Watches,
 }
 
+/// What goes on from one device of the process to the next, so that no handle and no timeline value is
+/// ever given out twice.
+#[derive(Default)]
+pub struct Legacy {
+    buffers: Table<Buffer>,
+    pipelines: Table<Pipeline>,
+    graphs: Table<Graph>,
+    last: u64,
+}
+
+impl Kind for Buffer {
+    const FIRST: u32 = 1;
+    const LAST: u32 = 1023;
+}
+
+impl Kind for Pipeline {
+    const FIRST: u32 = 1024;
+    const LAST: u32 = 1535;
+}
+
+impl Kind for Graph {
+    const FIRST: u32 = 1536;
+    const LAST: u32 = 2047;
+}
+
 /// The handle tables as the decoder sees them.
 struct View<'a> {
     buffers: &'a Table<Buffer>,
     pipelines: &'a Table<Pipeline>,
     max_groups: [u32; 3],
+    oversized: bool,
+    binding_limits: BindingLimits,
 }
 
 impl Tables for View<'_> {
@@ -191,34 +204,57 @@ impl Tables for View<'_> {
     fn max_groups(&self) -> [u32; 3] {
         self.max_groups
     }
-}
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
+    fn oversized(&self) -> bool {
+        self.oversized
+    }
+
+    fn binding_limits(&self) -> BindingLimits {
+        self.binding_limits
+    }
+
+    fn buffer_bytes(&self, slot: u32) -> u64 {
+        self.buffers.at(slot).map_or(0, |buffer| buffer.bytes)
+    }
+
+    fn buffer_name(&self, slot: u32) -> Option<String> {
+        self.buffers.at(slot)?.name.clone()
+    }
+
+    fn used_bindings(&self, pipeline: u32) -> u32 {
+        self.pipelines.at(pipeline).map_or(u32::MAX, |p| p.used)
+    }
 }
 
 impl Context {
-    pub fn new(settings: &Settings) -> Result<Self> {
-        let device = Arc::new(Device::new(settings)?);
-        // A test may start the clock high, to cross 2^32 in its lifetime.
-        let start = number("HELIOS_TEST_TIMELINE_START").unwrap_or(0);
+    /// `legacy`: of the device before this one; unchanged if this fails.
+    pub fn new(config: &Config, legacy: &mut Legacy) -> Result<Self> {
+        if let Some(place) = &config.test_panic {
+            test_faults::panic_at(place);
+        }
+        let device = Arc::new(Device::new(config)?);
+        let start = config.test_timeline_start.max(legacy.last);
         let timeline = Arc::new(Timeline::new(Arc::clone(&device), start)?);
-        let memory = Arc::new(Memory::new(Arc::clone(&device), !settings.validation)?);
-        let slots = number("HELIOS_RING_SLOTS").map_or(SLOTS, |n| (n as usize).clamp(1, 64));
+        let blackbox = Arc::new(BlackBox::new(config.report_dir.is_some()));
+        // Where messages name the buffer, and where the device bounds accesses by the whole `VkBuffer`, that is
+        // no other buffer's.
+        let alone = config.validation || device.plan.safe == Some(Isolation::Buffer);
+        let memory = Arc::new(Memory::new(Arc::clone(&device), alone));
+        let slots = config.ring_slots.unwrap_or(SLOTS);
         // A software device computes on the cores that a thread would take. Validation messages are
         // errors of the call that they are about.
         let software = device.is_cpu();
         // Not under validation: the layer makes some of its state at first use, so that it is gone
         // before our handler runs.
-        if software && !settings.validation {
-            leave::at_exit(&device);
+        if software && !config.validation {
+            exit::at_exit(&timeline);
         }
-        let threaded = match number("HELIOS_RECORD_THREAD") {
-            Some(on) => on != 0,
+        let threaded = match config.record_thread {
+            Some(on) => on,
             None => {
                 !software && std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 2)
             }
-        } && !settings.validation;
+        } && !config.validation;
         let flush_dispatches = if software {
             FLUSH_ON_CPU
         } else {
@@ -233,88 +269,65 @@ impl Context {
             )
         };
         let direct_reads = cached(plan.device_memory) || cached(plan.visible_memory);
+        let factory = Factory::new(Arc::clone(&device))?;
+        let recorder = Recorder::new(&device, &blackbox, &timeline, slots, threaded)?;
         Ok(Self {
-            buffers: Table::default(),
-            pipelines: Table::default(),
-            graphs: Table::default(),
-            factory: Some(Factory::new(Arc::clone(&device))?),
-            // What lies idle is given back before anything fails, so the bound may be generous.
-            recycler: Recycler::new(device.device_local_bytes() / 4),
+            buffers: std::mem::take(&mut legacy.buffers),
+            pipelines: std::mem::take(&mut legacy.pipelines),
+            graphs: std::mem::take(&mut legacy.graphs),
+            factory: Some(factory),
+            retired_pipelines: VecDeque::new(),
             retired: VecDeque::new(),
             retired_bytes: 0,
-            freed: VecDeque::new(),
             live_bytes: 0,
-            unplaced: VecDeque::new(),
-            unplaced_bytes: 0,
-            nowhere: Arc::new(Resource::nowhere()),
-            recorder: Recorder::new(&device, &timeline, memory.backing(), slots, threaded)?,
+            recorder,
             upload: None,
             readback: Readback::new(Arc::clone(&memory)),
-            ahead: ahead::Ahead::new(number("HELIOS_READ_AHEAD") != Some(0)),
-            tracker: Tracker::new(),
+            stream: Stream::new(start),
             graph_tracker: Tracker::new(),
             recording: None,
             abandoned: Vec::new(),
             timeline,
             memory,
+            blackbox,
             device,
-            last: start,
-            told: start,
-            submitted: start,
-            open: false,
-            open_dispatches: 0,
-            open_uploads: 0,
-            wait_first: false,
-            everything_use: start,
             direct_reads,
+            oversized: false,
             binds_sets: false,
             shares: false,
-            flush_dispatches: number("HELIOS_FLUSH_DISPATCHES")
-                .map_or(flush_dispatches, |n| n.clamp(1, u64::from(u32::MAX)) as u32),
-            staged_only: flag("HELIOS_TEST_STAGED"),
-            no_barriers: flag("HELIOS_TEST_NO_BARRIERS"),
-            blocking_uploads: flag("HELIOS_BLOCKING_UPLOADS"),
+            flush_dispatches: config.flush_dispatches.unwrap_or(flush_dispatches),
+            staged_only: config.test_staged,
+            no_barriers: config.test_no_barriers,
+            blocking_uploads: config.blocking_uploads,
             batch: Batch::default(),
             dgc_ops: Vec::new(),
             dgc: None,
-            next_dgc: 1,
             stats: Stats::default(),
-            timing: Timing::new(flag("HELIOS_HOST_TIMING")),
+            timing: Timing::new(config.host_timing),
             profile: None,
             watches: nan::Watches::default(),
         })
     }
 
-    /// The value that work recorded now will have been finished at.
-    #[inline]
-    fn pending_value(&self) -> u64 {
-        self.last + 1
-    }
-
-    /// A timeline value of its own for a call that returns one before it is submitted.
-    fn assign(&mut self) -> u64 {
-        self.last += 1;
-        self.told = self.last;
-        self.last
-    }
-
     /// Notes that a command follows, and makes ready for it. A failure has changed nothing.
     fn open(&mut self) -> Result<()> {
-        if self.open {
+        if self.stream.open {
             return Ok(());
         }
         let waited = self.recorder.ready()?;
         self.timing.shift(Phase::RingWait, waited);
-        if !self.tracker.pending().is_empty() && self.timeline.seen() >= self.submitted {
+        if !self.stream.tracker.pending().is_empty()
+            && self.timeline.seen() >= self.stream.submitted
+        {
             // The device has finished everything: the next submission waits on the value that says
             // so, which orders all of it at once, without a barrier.
-            self.tracker.retire();
-            self.wait_first = true;
+            self.stream.tracker.retire();
+            self.stream.wait_first = true;
         }
-        self.open = true;
+        self.stream.open = true;
         if self.shares {
             // Others may have written since, of which the tracker knows nothing.
-            let _ = self.tracker.barrier();
+            let _ = self.stream.tracker.barrier();
             self.stats.barriers += 1;
             let both = Stages::COMPUTE | Stages::TRANSFER;
             self.recorder.commands.barrier(both);
@@ -322,16 +335,8 @@ impl Context {
         Ok(())
     }
 
-    /// Hands over what was written so far if it is much, so that recording goes on beside the call.
-    #[inline]
-    fn hand_over_if_long(&mut self) -> Result<()> {
-        let waited = self.recorder.hand_over_if_long()?;
-        self.timing.shift(Phase::RingWait, waited);
-        Ok(())
-    }
-
     /// Records everything called so far in this call, unless a thread does so.
-    pub fn settle(&mut self) {
+    pub fn record_pending(&mut self) {
         if !self.recorder.threaded() || profile::on() {
             // A failure is noted on the device.
             let _ = self.recorder.hand_over();
@@ -342,21 +347,21 @@ impl Context {
     /// submission.
     pub fn flush(&mut self) -> Result<u64> {
         self.device.check_alive()?;
-        if self.open || self.submitted < self.last {
+        if self.stream.unsubmitted() {
             self.submit(None, false)?;
         }
-        Ok(self.submitted)
+        Ok(self.stream.submitted)
     }
 
     /// [`Self::flush`] for a caller that is about to wait: it need not wait for the recorder's thread
     /// to wake up.
     fn flush_here(&mut self) -> Result<u64> {
         self.device.check_alive()?;
-        if self.open || self.submitted < self.last {
+        if self.stream.unsubmitted() {
             self.submit(None, true)?;
         }
         self.recorder.help();
-        Ok(self.submitted)
+        Ok(self.stream.submitted)
     }
 
     /// Submits what was recorded under a value of its own, even if nothing was.
@@ -364,9 +369,7 @@ impl Context {
         self.device.check_alive()?;
         self.timing.batches += u64::from(self.timing.enabled);
         self.submit(None, false)?;
-        let value = self.submitted;
-        self.look_behind();
-        Ok(value)
+        Ok(self.stream.submitted)
     }
 
     /// Submits the open commands and then `more`. `here`: see [`Recorder::record_here`].
@@ -374,20 +377,18 @@ impl Context {
         if !self.watches.is_empty() {
             // The call's own work is in the stream by now.
             let checked = self.check_watched();
-            self.whole(false, checked)?;
+            self.poison_if_partial(false, checked)?;
         }
         let start = self.timing.start(Phase::Submit);
-        let value = self.assign();
-        let wait = std::mem::take(&mut self.wait_first).then_some(self.submitted);
+        let value = self.stream.assign();
+        test_faults::panic_if_asked("stream");
+        let wait = std::mem::take(&mut self.stream.wait_first).then_some(self.stream.submitted);
         let more = more.map_or(0, ash::vk::Handle::as_raw);
-        let host_barrier = self.open && self.direct_reads;
+        let host_barrier = self.stream.open && self.direct_reads;
         let commands = &mut self.recorder.commands;
         commands.submit(wait.unwrap_or(0), value, more, host_barrier);
         self.timeline.submitted(value);
-        self.open = false;
-        self.submitted = value;
-        self.open_dispatches = 0;
-        self.open_uploads = 0;
+        self.stream.submit(value);
         self.stats.submits += 1;
         let waited = match here {
             true => self.recorder.record_here()?,
@@ -407,12 +408,12 @@ impl Context {
     /// Whether a caller may wait for `value`.
     pub fn check_value(&self, value: u64) -> Result<()> {
         self.device.check_alive()?;
-        if value > self.told {
+        if value > self.stream.last {
             return Err(Error::range(
                 "value",
                 format!(
                     "is a timeline value that nothing will signal (the last one given out is {})",
-                    self.told
+                    self.stream.last
                 ),
                 value,
             ));
@@ -424,7 +425,7 @@ impl Context {
     /// if need be.
     pub fn prepare_wait(&mut self, value: u64) -> Result<()> {
         self.device.check_alive()?;
-        if value > self.submitted {
+        if value > self.stream.submitted {
             self.flush_here()?;
         } else if value > self.timeline.seen() {
             self.recorder.help();
@@ -439,7 +440,7 @@ impl Context {
     /// Highest completed value. Submits what was recorded, so that polling comes to an end.
     pub fn completed(&mut self) -> Result<u64> {
         self.flush()?;
-        Ok(self.timeline.completed()?.min(self.told))
+        self.timeline.completed()
     }
 
     /// Waits for everything, with the lock held.
@@ -478,6 +479,8 @@ impl Context {
             buffers: &self.buffers,
             pipelines: &self.pipelines,
             max_groups: self.device.snapshot.limits.max_compute_work_group_count,
+            oversized: self.oversized,
+            binding_limits: self.device.binding_limits(),
         }
     }
 
@@ -519,7 +522,8 @@ impl Context {
             .factory
             .as_mut()
             .ok_or_else(|| Error::Internal("the device is closing".to_owned()))?;
-        let pipeline = factory.create(spirv, bindings, push_bytes, options)?;
+        let born = self.stream.pending_value();
+        let (pipeline, fresh) = factory.create(spirv, bindings, push_bytes, options, born)?;
         let program = pipeline.program;
         let made = self.pipelines.insert(pipeline);
         if let Ok(handle) = made {
@@ -527,22 +531,54 @@ impl Context {
             if let Some(slot) = self.pipelines.slot(handle) {
                 self.recorder.add_program(slot, program);
             }
-            if profile::on() {
+            if fresh && profile::on() {
                 profile::named(program.raw, handle, options.name.as_deref());
             }
         }
         self.timing.end(start);
-        made.map_err(|pipeline| {
-            if let Some(factory) = &self.factory {
-                factory.destroy_pipeline(pipeline);
-            }
-            Error::OutOfMemory {
-                what: "pipeline handle",
-                bytes: 0,
-                space: "handle",
-                hint: ": 2^20 pipelines are live".to_owned(),
-            }
+        self.reclaim_pipelines();
+        made.map_err(|_| Error::OutOfMemory {
+            what: "pipeline handle",
+            bytes: 0,
+            space: "handle",
+            hint: ": 2^20 pipelines are live".to_owned(),
         })
+    }
+
+    /// The handle dies now. What was compiled for it goes when no other handle, no graph and no work
+    /// recorded so far needs it.
+    pub fn destroy_pipeline(&mut self, handle: i32) -> Result<()> {
+        self.device.check_alive()?;
+        // The one that looks for NaNs is nobody's to destroy.
+        let own = self.watches.pipeline() == Some(handle);
+        let pipeline = match own {
+            true => None,
+            false => self.pipelines.remove(handle),
+        };
+        let pipeline = pipeline.ok_or_else(|| Error::handle("handle", "pipeline", handle))?;
+        let value = match self.stream.unsubmitted() {
+            true => self.stream.pending_value(),
+            false => self.stream.submitted,
+        };
+        self.retired_pipelines.push_back((value, pipeline.compiled));
+        self.reclaim_pipelines();
+        Ok(())
+    }
+
+    /// Lets go of destroyed pipelines that the device has finished with.
+    fn reclaim_pipelines(&mut self) {
+        // A profile knows them by what the driver would give to the next.
+        if self.retired_pipelines.is_empty() || profile::running() {
+            return;
+        }
+        let mut seen = self.timeline.seen();
+        if self.retired_pipelines.len() > MAX_RETIRED_PIPELINES {
+            // Nobody has waited for long. A failure is noted on the device.
+            seen = self.timeline.completed().unwrap_or(seen);
+        }
+        while (self.retired_pipelines.front()).is_some_and(|&(value, _)| value <= seen) {
+            self.retired_pipelines.pop_front();
+        }
     }
 
     pub fn set_name(&mut self, handle: i32, kind: NameKind, name: String) -> Result<()> {
@@ -574,44 +610,56 @@ impl Context {
         Ok(())
     }
 
+    /// Where the next device of the process goes on.
+    pub fn legacy(&self) -> Legacy {
+        Legacy {
+            buffers: self.buffers.successor(),
+            pipelines: self.pipelines.successor(),
+            graphs: self.graphs.successor(),
+            last: self.stream.last,
+        }
+    }
+
     /// Waits for the queue (unless the device is lost), destroys everything and lets go of the device;
     /// it goes when JS lets go of the last result that still lies in its memory.
     pub fn close(mut self) {
-        if !self.device.lost() && self.drain().is_err() {
+        if !self.device.lost()
+            && let Err(error) = self.drain()
+        {
             // The failure is noted on the device; what follows is legal on a lost one.
+            self.report("destroy", &error, "");
         }
         self.recorder.end();
-        // SAFETY: no other call is in progress: `self` is owned. An error means a lost device.
-        let _ = unsafe { self.device.raw.device_wait_idle() };
+        if !self.timeline.drained() {
+            // The device may use all of it still: it is left as it is, until the process ends.
+            std::mem::forget(self);
+            return;
+        }
         profile::abandon(&self.device);
         let mut resources = self.drain_graphs();
         resources.extend(self.retired.drain(..).map(|(_, resource)| resource));
-        resources.extend(self.freed.drain(..));
         resources.extend(self.buffers.drain().map(|b| b.resource));
         for resource in resources {
             if let Some(resource) = Arc::into_inner(resource) {
                 self.memory.destroy(resource);
             }
         }
-        self.recycler.clear(&self.memory);
         if let Some(upload) = self.upload.take() {
             upload.release(&self.memory);
         }
-        self.ahead = ahead::Ahead::new(false);
         // A result that JS still holds keeps the memory's books, not what lies idle.
         self.memory.trim();
         self.readback.close();
         if let Some(factory) = self.factory.take() {
-            for pipeline in self.pipelines.drain() {
-                factory.destroy_pipeline(pipeline);
-            }
+            self.pipelines.drain().for_each(drop);
+            self.retired_pipelines.clear();
             factory.close();
         }
     }
 
     /// Reflection without a device, for the table of built-in shaders.
-    pub fn reflect(spirv: &[u32]) -> Result<reflect::Reflection> {
-        Ok(reflect::reflect(spirv)?)
+    pub fn reflect(spirv: &[u32]) -> Result<spirv_check::Reflection> {
+        Ok(spirv_check::reflect(spirv)?)
     }
 }
 

@@ -1,517 +1,35 @@
-//! Instance, device and loaders: the snapshot that `plan` decides on, and the device it chose.
+//! The device that was chosen, as handles.
 
+pub mod choice;
 mod features;
+pub mod instance;
+pub mod lease;
+pub mod sharing;
 
-use std::collections::VecDeque;
-use std::ffi::{CStr, CString, c_char, c_void};
+use std::collections::HashSet;
+use std::ffi::{CStr, CString, c_char};
 use std::io::Write;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use ash::{ext, khr, vk};
 use parking_lot::Mutex;
+use spirv_check::validate::Support;
 
+use choice::{Plan, Snapshot};
 use features::FeatureChain;
+use instance::memory_budget;
+use lease::Lease;
+use sharing::Sharing;
 
-use crate::blackbox::{self, BlackBox};
+use crate::config::Config;
 use crate::error::{self, Error, Result};
-use crate::leave::Leave;
-use crate::memory;
-use crate::plan::{self, Plan, Snapshot, Wishes};
-use crate::profile::{Calibrated, Staging};
-use crate::share::{self, Sharing};
-use crate::test_loss::Loss;
-use crate::vk_ext;
-
-const VALIDATION_LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
-/// Validation messages kept until somebody asks; more would only repeat.
-const MAX_MESSAGES: usize = 64;
-
-/// What the environment says about the instance.
-#[derive(Debug, Clone, Default)]
-pub struct Settings {
-    pub wishes: Wishes,
-    pub validation: bool,
-    /// Path of the Vulkan loader, where it is not the system's.
-    pub loader: Option<String>,
-    pub debug_coop: bool,
-}
-
-impl Settings {
-    /// Reads the variables of the contract's section 7.
-    pub fn from_env() -> Self {
-        let text = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
-        Self {
-            wishes: Wishes {
-                device: text("HELIOS_DEVICE"),
-                coop_tile: text("HELIOS_COOP_TILE"),
-                no_push_descriptors: flag("HELIOS_DISABLE_PUSH_DESCRIPTORS"),
-            },
-            validation: flag("HELIOS_VALIDATION"),
-            loader: text("HELIOS_VULKAN_LOADER"),
-            debug_coop: flag("HELIOS_DEBUG_COOP_PROPS"),
-        }
-    }
-}
+use crate::plan::decode::BindingLimits;
+use crate::test_faults::{self, Loss};
 
 /// Writes to the standard error, which may be closed or full: then the text is lost, nothing else.
 pub fn diagnose(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
-}
-
-/// Whether a variable is set to something other than nothing, `0` or `false`.
-pub fn flag(name: &str) -> bool {
-    std::env::var(name).is_ok_and(|v| !matches!(v.as_str(), "" | "0" | "false"))
-}
-
-/// Validation messages, filled by the layer on whatever thread made the call.
-#[derive(Default)]
-pub struct Messages {
-    queue: Mutex<VecDeque<String>>,
-    any: AtomicBool,
-}
-
-impl Messages {
-    /// The oldest messages, if there are any.
-    pub fn take(&self) -> Option<String> {
-        if !self.any.load(Ordering::Acquire) {
-            return None;
-        }
-        let mut queue = self.queue.lock();
-        self.any.store(false, Ordering::Release);
-        let all: Vec<String> = queue.drain(..).collect();
-        (!all.is_empty()).then(|| all.join("\n"))
-    }
-}
-
-unsafe extern "system" fn on_message(
-    _severity: vk::DebugUtilsMessageSeverityFlagsEXT,
-    _kind: vk::DebugUtilsMessageTypeFlagsEXT,
-    data: *const vk::DebugUtilsMessengerCallbackDataEXT<'_>,
-    user: *mut c_void,
-) -> vk::Bool32 {
-    if data.is_null() || user.is_null() {
-        return vk::FALSE;
-    }
-    // SAFETY: the layer passes a valid structure for the time of the call, and `user` is the
-    // `Messages` that `Instance` keeps alive for longer than its messenger.
-    let (data, messages) = unsafe { (&*data, &*user.cast::<Messages>()) };
-    // SAFETY: the layer's strings are nul-terminated.
-    let (id, text) = unsafe { (data.message_id_name_as_c_str(), data.message_as_c_str()) };
-    let owned = |s: Option<&CStr>| s.map_or(String::new(), |t| t.to_string_lossy().into_owned());
-    let (id, text) = (owned(id), owned(text));
-    // Newer layers leave the id out of the text.
-    let text = if text.contains(&id) {
-        text
-    } else {
-        format!("{id}: {text}")
-    };
-    let mut queue = messages.queue.lock();
-    if queue.len() < MAX_MESSAGES {
-        queue.push_back(text);
-    }
-    messages.any.store(true, Ordering::Release);
-    vk::FALSE
-}
-
-/// The loaded Vulkan instance.
-pub struct Instance {
-    pub raw: ash::Instance,
-    debug: Option<(ext::debug_utils::Instance, vk::DebugUtilsMessengerEXT)>,
-    pub messages: Arc<Messages>,
-    /// Keeps the loader's library open.
-    entry: ash::Entry,
-}
-
-impl Drop for Instance {
-    fn drop(&mut self) {
-        // SAFETY: nothing made from the instance is left: `Device` owns it and drops it last.
-        unsafe {
-            if let Some((debug, messenger)) = self.debug.take() {
-                debug.destroy_debug_utils_messenger(messenger, None);
-            }
-            self.raw.destroy_instance(None);
-        }
-    }
-}
-
-const NO_DRIVER: &str = "a Vulkan loader is installed, but no driver that works: install the GPU's driver with its \
-    Vulkan part (for NVIDIA on Debian and Ubuntu: libnvidia-gl or nvidia-driver; in a container also \
-    NVIDIA_DRIVER_CAPABILITIES=all), or the software device (apt-get install mesa-vulkan-drivers; Fedora: dnf \
-    install mesa-vulkan-drivers; Arch: pacman -S vulkan-swrast), and check that VK_DRIVER_FILES and \
-    VK_ICD_FILENAMES, if set, name existing files";
-
-impl Instance {
-    pub fn entry(&self) -> &ash::Entry {
-        &self.entry
-    }
-
-    pub fn new(settings: &Settings) -> Result<Self> {
-        // SAFETY: loading the system's Vulkan loader runs its initialisers, which is its purpose.
-        let entry = unsafe {
-            match &settings.loader {
-                Some(path) => ash::Entry::load_from(path),
-                None => ash::Entry::load(),
-            }
-        }
-        .map_err(|e| {
-            Error::NoLoader(format!(
-                "no Vulkan loader found ({e}); install it (Debian and Ubuntu: apt-get install libvulkan1; Fedora: \
-                 dnf install vulkan-loader; Arch: pacman -S vulkan-icd-loader; macOS: brew install vulkan-loader \
-                 molten-vk; Windows: it comes with the GPU's driver)"
-            ))
-        })?;
-        // SAFETY: the entry is loaded.
-        let version = unsafe { entry.try_enumerate_instance_version() }
-            .ok()
-            .flatten()
-            .unwrap_or(vk::API_VERSION_1_0);
-        if version < vk::API_VERSION_1_2 {
-            return Err(Error::NoLoader(format!(
-                "the Vulkan loader is of version {}.{}, 1.2 or later is needed",
-                vk::api_version_major(version),
-                vk::api_version_minor(version)
-            )));
-        }
-        let app = vk::ApplicationInfo::default()
-            .application_name(c"helios-vk")
-            .engine_name(c"helios-vk")
-            .api_version(vk::API_VERSION_1_3);
-        // SAFETY: the entry is loaded.
-        let available = unsafe { entry.enumerate_instance_extension_properties(None) }
-            .map_err(error::vulkan("vkEnumerateInstanceExtensionProperties"))?;
-        let has = |list: &[vk::ExtensionProperties], name: &CStr| {
-            list.iter()
-                .any(|e| e.extension_name_as_c_str().is_ok_and(|n| n == name))
-        };
-        let mut extensions: Vec<*const c_char> = Vec::new();
-        let mut flags = vk::InstanceCreateFlags::empty();
-        // MoltenVK shows itself only to those who ask.
-        if has(&available, khr::portability_enumeration::NAME) {
-            extensions.push(khr::portability_enumeration::NAME.as_ptr());
-            flags |= vk::InstanceCreateFlags::ENUMERATE_PORTABILITY_KHR;
-        }
-        let mut layers: Vec<*const c_char> = Vec::new();
-        let mut layer_extensions = Vec::new();
-        if settings.validation {
-            // SAFETY: the entry is loaded.
-            let installed = unsafe { entry.enumerate_instance_layer_properties() }
-                .map_err(error::vulkan("vkEnumerateInstanceLayerProperties"))?;
-            let layer = installed
-                .iter()
-                .find(|l| l.layer_name_as_c_str().is_ok_and(|n| n == VALIDATION_LAYER));
-            if layer.is_none() {
-                return Err(Error::Unsupported(
-                    "HELIOS_VALIDATION=1 needs VK_LAYER_KHRONOS_validation (Debian and Ubuntu: apt-get install \
-                     vulkan-validationlayers)"
-                        .to_owned(),
-                ));
-            }
-            layers.push(VALIDATION_LAYER.as_ptr());
-            // SAFETY: the layer is installed.
-            layer_extensions =
-                unsafe { entry.enumerate_instance_extension_properties(Some(VALIDATION_LAYER)) }
-                    .map_err(error::vulkan("vkEnumerateInstanceExtensionProperties"))?;
-        }
-        let debug_utils = settings.validation
-            && (has(&available, ext::debug_utils::NAME)
-                || has(&layer_extensions, ext::debug_utils::NAME));
-        if debug_utils {
-            extensions.push(ext::debug_utils::NAME.as_ptr());
-        }
-        let enables = [vk::ValidationFeatureEnableEXT::SYNCHRONIZATION_VALIDATION];
-        let mut features =
-            vk::ValidationFeaturesEXT::default().enabled_validation_features(&enables);
-        let mut info = vk::InstanceCreateInfo::default()
-            .application_info(&app)
-            .flags(flags);
-        // Newer layers check what shaders access, and what orders one submission behind another, only
-        // when told to; older ones know no such settings.
-        let on = vk::TRUE.to_ne_bytes();
-        let setting = |name: &'static CStr| {
-            vk::LayerSettingEXT::default()
-                .layer_name(VALIDATION_LAYER)
-                .setting_name(name)
-                .ty(vk::LayerSettingTypeEXT::BOOL32)
-                .values(&on)
-        };
-        let mut list = [
-            setting(c"validate_sync"),
-            setting(c"syncval_shader_accesses_heuristic"),
-            setting(c"syncval_full_validation"),
-        ];
-        for entry in &mut list {
-            // The builder counts bytes, the extension counts values.
-            entry.value_count = 1;
-        }
-        let mut layer_settings = vk::LayerSettingsCreateInfoEXT::default().settings(&list);
-        if settings.validation && has(&layer_extensions, ext::layer_settings::NAME) {
-            extensions.push(ext::layer_settings::NAME.as_ptr());
-            info = info.push_next(&mut layer_settings);
-        } else if settings.validation && has(&layer_extensions, ext::validation_features::NAME) {
-            extensions.push(ext::validation_features::NAME.as_ptr());
-            info = info.push_next(&mut features);
-        }
-        let info = info
-            .enabled_extension_names(&extensions)
-            .enabled_layer_names(&layers);
-        // SAFETY: all pointers in `info` live until the call returns.
-        let raw = unsafe { entry.create_instance(&info, None) }.map_err(|result| match result {
-            vk::Result::ERROR_INCOMPATIBLE_DRIVER => Error::NoDevice(NO_DRIVER.to_owned()),
-            other => error::vulkan("vkCreateInstance")(other),
-        })?;
-        let messages = Arc::new(Messages::default());
-        let mut instance = Self {
-            raw,
-            debug: None,
-            messages,
-            entry,
-        };
-        if debug_utils {
-            let loader = ext::debug_utils::Instance::new(&instance.entry, &instance.raw);
-            let info = vk::DebugUtilsMessengerCreateInfoEXT::default()
-                .message_severity(
-                    vk::DebugUtilsMessageSeverityFlagsEXT::ERROR
-                        | vk::DebugUtilsMessageSeverityFlagsEXT::WARNING,
-                )
-                .message_type(vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION)
-                .pfn_user_callback(Some(on_message))
-                .user_data(Arc::as_ptr(&instance.messages).cast_mut().cast());
-            // SAFETY: the callback's user data outlives the messenger (see `Drop`).
-            let messenger = unsafe { loader.create_debug_utils_messenger(&info, None) }.map_err(
-                error::create("vkCreateDebugUtilsMessengerEXT", "messenger", 0),
-            )?;
-            instance.debug = Some((loader, messenger));
-        }
-        Ok(instance)
-    }
-
-    /// Every physical device with what it reports, in the loader's order.
-    pub fn snapshots(&self) -> Result<Vec<(vk::PhysicalDevice, Snapshot)>> {
-        // SAFETY: the instance is live.
-        let devices = match unsafe { self.raw.enumerate_physical_devices() } {
-            Ok(devices) => devices,
-            Err(vk::Result::ERROR_INITIALIZATION_FAILED) => {
-                return Err(Error::NoDevice(NO_DRIVER.to_owned()));
-            }
-            Err(other) => return Err(error::vulkan("vkEnumeratePhysicalDevices")(other)),
-        };
-        devices
-            .into_iter()
-            .map(|d| Ok((d, self.snapshot(d)?)))
-            .collect()
-    }
-
-    fn snapshot(&self, physical: vk::PhysicalDevice) -> Result<Snapshot> {
-        // SAFETY: `physical` belongs to the live instance, here and below.
-        let basic = unsafe { self.raw.get_physical_device_properties(physical) };
-        // SAFETY: as above.
-        let extensions: Vec<String> = unsafe {
-            self.raw
-                .enumerate_device_extension_properties(physical)
-                .map_err(error::vulkan("vkEnumerateDeviceExtensionProperties"))?
-        }
-        .iter()
-        .filter_map(|e| {
-            Some(
-                e.extension_name_as_c_str()
-                    .ok()?
-                    .to_string_lossy()
-                    .into_owned(),
-            )
-        })
-        .collect();
-        let has = |name: &CStr| extensions.iter().any(|e| e.as_bytes() == name.to_bytes());
-        let v12 = basic.api_version >= vk::API_VERSION_1_2;
-        let v13 = basic.api_version >= vk::API_VERSION_1_3;
-
-        let mut id = vk::PhysicalDeviceIDProperties::default();
-        let mut driver = vk::PhysicalDeviceDriverProperties::default();
-        let mut subgroup = vk::PhysicalDeviceSubgroupProperties::default();
-        let mut size_control = vk::PhysicalDeviceSubgroupSizeControlProperties::default();
-        let mut maintenance3 = vk::PhysicalDeviceMaintenance3Properties::default();
-        let mut maintenance4 = vk::PhysicalDeviceMaintenance4Properties::default();
-        let mut push = vk::PhysicalDevicePushDescriptorPropertiesKHR::default();
-        let mut pci = vk::PhysicalDevicePCIBusInfoPropertiesEXT::default();
-        let mut coop2 = vk_ext::CooperativeMatrix2Properties::default();
-        let mut properties = vk::PhysicalDeviceProperties2::default()
-            .push_next(&mut id)
-            .push_next(&mut subgroup)
-            .push_next(&mut maintenance3);
-        if v12 {
-            properties = properties.push_next(&mut driver);
-        }
-        if v13 {
-            properties = properties
-                .push_next(&mut size_control)
-                .push_next(&mut maintenance4);
-        }
-        if has(khr::push_descriptor::NAME) {
-            properties = properties.push_next(&mut push);
-        }
-        if has(ext::pci_bus_info::NAME) {
-            properties = properties.push_next(&mut pci);
-        }
-        if has(vk_ext::NV_COOPERATIVE_MATRIX2) {
-            properties = properties.push_next(&mut coop2);
-        }
-        // SAFETY: the chain holds structures that the device's version and extensions define.
-        unsafe {
-            self.raw
-                .get_physical_device_properties2(physical, &mut properties)
-        };
-
-        let mut chain = FeatureChain::default();
-        let supported = chain.query(&self.raw, physical, basic.api_version, &has);
-
-        // SAFETY: as above.
-        let families = unsafe {
-            self.raw
-                .get_physical_device_queue_family_properties(physical)
-        };
-        // SAFETY: as above.
-        let memory = unsafe { self.raw.get_physical_device_memory_properties(physical) };
-        let budget = has(ext::memory_budget::NAME).then(|| memory_budget(&self.raw, physical));
-        let text = |s: std::result::Result<&CStr, _>| {
-            s.map_or(String::new(), |t| t.to_string_lossy().into_owned())
-        };
-        let (coop_shapes, flexible_shapes) =
-            self.coop_shapes(physical, supported.cooperative_matrix, &has);
-        Ok(Snapshot {
-            name: text(basic.device_name_as_c_str()),
-            device_type: basic.device_type,
-            vendor_id: basic.vendor_id,
-            device_id: basic.device_id,
-            uuid: id.device_uuid,
-            api_version: basic.api_version,
-            driver_version: basic.driver_version,
-            driver_name: text(driver.driver_name_as_c_str()),
-            driver_info: text(driver.driver_info_as_c_str()),
-            pci: has(ext::pci_bus_info::NAME).then(|| {
-                format!(
-                    "{:04x}:{:02x}:{:02x}.{:x}",
-                    pci.pci_domain, pci.pci_bus, pci.pci_device, pci.pci_function
-                )
-            }),
-            queue_families: families
-                .iter()
-                .map(|f| plan::QueueFamily {
-                    flags: f.queue_flags,
-                    count: f.queue_count,
-                    timestamp_valid_bits: f.timestamp_valid_bits,
-                })
-                .collect(),
-            memory_types: memory
-                .memory_types_as_slice()
-                .iter()
-                .map(|t| plan::MemoryType {
-                    flags: t.property_flags,
-                    heap: t.heap_index,
-                })
-                .collect(),
-            memory_heaps: memory
-                .memory_heaps_as_slice()
-                .iter()
-                .enumerate()
-                .map(|(i, h)| plan::MemoryHeap {
-                    size: h.size,
-                    device_local: h.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL),
-                    budget: budget.map(|b| (b.heap_usage[i], b.heap_budget[i])),
-                })
-                .collect(),
-            features: supported,
-            limits: basic.limits,
-            subgroup: plan::Subgroup {
-                size: subgroup.subgroup_size,
-                stages: subgroup.supported_stages,
-                operations: subgroup.supported_operations,
-                quad_in_all_stages: subgroup.quad_operations_in_all_stages == vk::TRUE,
-                min_size: size_control.min_subgroup_size,
-                max_size: size_control.max_subgroup_size,
-                max_workgroup_subgroups: size_control.max_compute_workgroup_subgroups,
-                required_size_stages: size_control.required_subgroup_size_stages,
-            },
-            coop_shapes,
-            flexible_shapes,
-            coop2_max_shared: coop2.workgroup_scope_reserved_shared_memory,
-            max_push_descriptors: push.max_push_descriptors,
-            max_allocation_size: maintenance3.max_memory_allocation_size,
-            max_buffer_size: if v13 && maintenance4.max_buffer_size > 0 {
-                maintenance4.max_buffer_size
-            } else {
-                maintenance3.max_memory_allocation_size
-            },
-            extensions,
-        })
-    }
-
-    fn coop_shapes(
-        &self,
-        physical: vk::PhysicalDevice,
-        supported: bool,
-        has: &dyn Fn(&CStr) -> bool,
-    ) -> (Vec<plan::CoopShape>, Vec<plan::FlexibleShape>) {
-        if !supported {
-            return (Vec::new(), Vec::new());
-        }
-        let loader = khr::cooperative_matrix::Instance::new(&self.entry, &self.raw);
-        // SAFETY: the device has the extension.
-        let shapes = unsafe { loader.get_physical_device_cooperative_matrix_properties(physical) }
-            .unwrap_or_default()
-            .iter()
-            .map(|s| plan::CoopShape {
-                m: s.m_size,
-                n: s.n_size,
-                k: s.k_size,
-                a: s.a_type.as_raw(),
-                b: s.b_type.as_raw(),
-                c: s.c_type.as_raw(),
-                result: s.result_type.as_raw(),
-                saturating: s.saturating_accumulation == vk::TRUE,
-                scope: s.scope.as_raw(),
-            })
-            .collect();
-        let mut flexible = Vec::new();
-        if has(vk_ext::NV_COOPERATIVE_MATRIX2) {
-            let name = c"vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV";
-            // SAFETY: the instance is live.
-            let pointer = unsafe {
-                self.entry
-                    .get_instance_proc_addr(self.raw.handle(), name.as_ptr())
-            };
-            if let Some(pointer) = pointer {
-                // SAFETY: the loader returns the named function, whose signature the registry gives.
-                let get: vk_ext::GetFlexibleDimensions = unsafe { std::mem::transmute(pointer) };
-                let mut count = 0;
-                // SAFETY: a null array asks for the count.
-                let counted = unsafe { get(physical, &mut count, std::ptr::null_mut()) };
-                if counted == vk::Result::SUCCESS {
-                    let mut list = vec![vk_ext::FlexibleDimensions::default(); count as usize];
-                    // SAFETY: `list` holds `count` initialised structures.
-                    let got = unsafe { get(physical, &mut count, list.as_mut_ptr()) };
-                    if got == vk::Result::SUCCESS {
-                        list.truncate(count as usize);
-                        flexible = list
-                            .iter()
-                            .map(|s| plan::FlexibleShape {
-                                m_granularity: s.m_granularity,
-                                n_granularity: s.n_granularity,
-                                k_granularity: s.k_granularity,
-                                a: s.a_type,
-                                b: s.b_type,
-                                c: s.c_type,
-                                result: s.result_type,
-                                saturating: s.saturating_accumulation == vk::TRUE,
-                                scope: s.scope,
-                                workgroup_invocations: s.workgroup_invocations,
-                            })
-                            .collect();
-                    }
-                }
-            }
-        }
-        (shapes, flexible)
-    }
 }
 
 /// The logical device with everything that was decided about it.
@@ -525,44 +43,51 @@ pub struct Device {
     pub physical: vk::PhysicalDevice,
     pub snapshot: Snapshot,
     pub plan: Plan,
+    /// What shaders are held to in safe mode.
+    pub shader_rules: Option<Support>,
     /// Set by the first call that reports a lost device; every later call fails with it.
     lost: AtomicBool,
     /// Why, of the first.
     cause: OnceLock<String>,
     pub has_budget: bool,
-    /// What the last command buffers held.
-    pub blackbox: BlackBox,
     /// The driver's account of a lost device, where it gives one.
     pub fault: Option<ext::device_fault::Device>,
-    pub staging: Staging,
+    /// Buffers that copies from and to the host go through.
+    pub staging: BufferSet,
     loss: Loss,
-    pub instance: Instance,
-}
-
-impl Leave for Device {
-    /// For CPU drivers, whose threads are of this process and end with it in the midst of their work:
-    /// SwiftShader's then read what its destructors have freed.
-    fn leave(&self) {
-        // SAFETY: the device is live, and whoever submits has left. If it fails, nothing is at work.
-        let _ = unsafe { self.raw.device_wait_idle() };
-    }
+    /// What the environment said when it was made.
+    pub config: Config,
+    pub instance: Lease,
 }
 
 impl Drop for Device {
     fn drop(&mut self) {
         // SAFETY: `Context` waited for the queue and destroyed all objects; the last `Arc` is here.
         unsafe { self.raw.destroy_device(None) };
+        if self.lost() {
+            self.instance.discard();
+        }
     }
 }
 
 impl Device {
-    pub fn new(settings: &Settings) -> Result<Self> {
-        let instance = Instance::new(settings)?;
+    pub fn new(config: &Config) -> Result<Self> {
+        let mut instance = Lease::new(config)?;
         let (handles, snapshots): (Vec<_>, Vec<_>) = instance.snapshots()?.into_iter().unzip();
-        let plan = plan::choose(&snapshots, &settings.wishes)?;
-        let snapshot = snapshots[plan.device].clone();
+        let plan = choice::choose(&snapshots, config)?;
+        let mut snapshot = snapshots[plan.device].clone();
+        if let Some(most) = config.test_max_buffer {
+            snapshot.max_buffer_size = most.min(snapshot.max_buffer_size);
+        }
+        if let Some(most) = config.test_max_storage_range {
+            let range = &mut snapshot.limits.max_storage_buffer_range;
+            *range = most.min(*range);
+        }
+        if plan.safe.is_some() {
+            snapshot.without_unchecked_access();
+        }
         let physical = handles[plan.device];
-        if settings.debug_coop {
+        if config.debug_coop {
             let mut text = String::new();
             for shape in &snapshot.coop_shapes {
                 text += &format!("helios-vk: cooperative matrix {shape:?}\n");
@@ -580,6 +105,10 @@ impl Device {
         };
         let mut chain = FeatureChain::default();
         chain.query(&instance.raw, physical, snapshot.api_version, &has);
+        if let Some(isolation) = plan.safe {
+            chain.secure(isolation);
+        }
+        let shader_rules = plan.safe.map(|_| chain.shader_rules(&snapshot));
         let mut extensions = chain.extensions();
         if plan.push_descriptors {
             extensions.push(khr::push_descriptor::NAME);
@@ -589,19 +118,17 @@ impl Device {
                 extensions.push(optional);
             }
         }
-        extensions.extend(Calibrated::extension(&has));
-        let mut fault =
-            blackbox::fault_feature(&instance.raw, physical, has(ext::device_fault::NAME));
+        extensions.extend(calibrated_timestamps(&has));
+        let mut fault = features::fault(&instance.raw, physical, has(ext::device_fault::NAME));
         if fault.is_some() {
             extensions.push(ext::device_fault::NAME);
         }
         // A test may take it away.
-        let sharing =
-            cfg!(unix) && has(khr::external_memory_fd::NAME) && !flag("HELIOS_TEST_NO_SHARING");
+        let sharing = cfg!(unix) && has(khr::external_memory_fd::NAME) && !config.test_no_sharing;
         let sharing = sharing.then(|| {
             extensions.push(khr::external_memory_fd::NAME);
-            let usage = memory::usage(plan.device_address);
-            share::Properties::probe(&instance.raw, physical, usage)
+            let usage = buffer_usage(plan.device_address);
+            sharing::Properties::probe(&instance.raw, physical, usage)
         });
         let names: Vec<*const c_char> = extensions.iter().map(|e| e.as_ptr()).collect();
         let priorities = [1.0];
@@ -618,8 +145,11 @@ impl Device {
             info = info.push_next(fault);
         }
         // SAFETY: features and extensions are those the device reported; pointers outlive the call.
-        let raw = unsafe { instance.raw.create_device(physical, &info, None) }
-            .map_err(error::create("vkCreateDevice", "device", 0))?;
+        let created = unsafe { instance.raw.create_device(physical, &info, None) };
+        let raw = created.map_err(|result| {
+            instance.discard();
+            error::create("vkCreateDevice", "device", 0)(result)
+        })?;
         // SAFETY: the queue was asked for above.
         let queue = unsafe { raw.get_device_queue(plan.queue_family, 0) };
         let push = plan
@@ -631,7 +161,7 @@ impl Device {
             .is_some()
             .then(|| ext::debug_utils::Device::new(&instance.raw, &raw));
         // A test takes the other way.
-        let has_budget = has(ext::memory_budget::NAME) && !flag("HELIOS_TEST_NO_BUDGET");
+        let has_budget = has(ext::memory_budget::NAME) && !config.test_no_budget;
         let fault = has_fault.then(|| ext::device_fault::Device::new(&instance.raw, &raw));
         Ok(Self {
             raw,
@@ -642,13 +172,14 @@ impl Device {
             physical,
             snapshot,
             plan,
+            shader_rules,
             lost: AtomicBool::new(false),
             cause: OnceLock::new(),
             has_budget,
-            blackbox: BlackBox::default(),
             fault,
-            staging: Staging::default(),
-            loss: Loss::of_next_device(),
+            staging: BufferSet::default(),
+            loss: Loss::of_next_device(&config.test_lose_device),
+            config: config.clone(),
             instance,
         })
     }
@@ -677,6 +208,7 @@ impl Device {
     /// Test switch: fails as on a lost device when the submission has come that it names.
     #[inline]
     pub fn lose_if_told(&self) -> Result<()> {
+        test_faults::panic_if_asked("submit");
         self.loss.check().map_err(|error| self.observe(error))
     }
 
@@ -719,13 +251,28 @@ impl Device {
         )
     }
 
+    /// Bytes of the largest buffer: each may be a block of its own.
+    pub fn largest_buffer(&self) -> u64 {
+        let snapshot = &self.snapshot;
+        snapshot.max_buffer_size.min(snapshot.max_allocation_size)
+    }
+
     /// Most storage buffers that a pipeline may bind.
     pub fn max_bindings(&self) -> u32 {
         let limits = &self.snapshot.limits;
         limits
             .max_per_stage_descriptor_storage_buffers
             .min(limits.max_descriptor_set_storage_buffers)
-            .min(crate::decode::MAX_BINDINGS as u32)
+            .min(crate::plan::decode::MAX_BINDINGS as u32)
+    }
+
+    /// What a descriptor can name of a buffer.
+    pub fn binding_limits(&self) -> BindingLimits {
+        let limits = &self.snapshot.limits;
+        BindingLimits {
+            largest: u64::from(limits.max_storage_buffer_range),
+            alignment: limits.min_storage_buffer_offset_alignment.max(1),
+        }
     }
 
     /// Bytes of the largest device-local heap.
@@ -740,21 +287,48 @@ impl Device {
     }
 }
 
-/// Use and budget of every heap; the device must have `VK_EXT_memory_budget`.
-fn memory_budget(
-    instance: &ash::Instance,
-    physical: vk::PhysicalDevice,
-) -> vk::PhysicalDeviceMemoryBudgetPropertiesEXT<'static> {
-    let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
-    let mut properties = vk::PhysicalDeviceMemoryProperties2::default().push_next(&mut budget);
-    // SAFETY: the caller's promise above.
-    unsafe { instance.get_physical_device_memory_properties2(physical, &mut properties) };
-    budget.p_next = std::ptr::null_mut();
-    budget
+/// All devices as the drivers list them, without opening one.
+pub fn list(config: &Config) -> Result<Vec<Snapshot>> {
+    let mut instance = Lease::new(config)?;
+    Ok(instance.snapshots()?.into_iter().map(|(_, s)| s).collect())
 }
 
-/// All devices as the drivers list them, without opening one.
-pub fn list(settings: &Settings) -> Result<Vec<Snapshot>> {
-    let instance = Instance::new(settings)?;
-    Ok(instance.snapshots()?.into_iter().map(|(_, s)| s).collect())
+/// How every buffer may be used.
+pub fn buffer_usage(device_address: bool) -> vk::BufferUsageFlags {
+    let usage = vk::BufferUsageFlags::STORAGE_BUFFER
+        | vk::BufferUsageFlags::TRANSFER_SRC
+        | vk::BufferUsageFlags::TRANSFER_DST;
+    if device_address {
+        return usage | vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS;
+    }
+    usage
+}
+
+/// A set of buffers by handle.
+#[derive(Default)]
+pub struct BufferSet(Mutex<HashSet<vk::Buffer>>);
+
+impl BufferSet {
+    pub fn insert(&self, buffer: vk::Buffer) {
+        self.0.lock().insert(buffer);
+    }
+
+    pub fn remove(&self, buffer: vk::Buffer) {
+        self.0.lock().remove(&buffer);
+    }
+
+    pub fn holds(&self, buffer: vk::Buffer) -> bool {
+        self.0.lock().contains(&buffer)
+    }
+}
+
+/// The extension for reading the device's and the host's clock at once, where the device has it.
+pub fn calibrated_timestamps(has: &dyn Fn(&CStr) -> bool) -> Option<&'static CStr> {
+    // Only where the host's clock is one that the extension knows by name.
+    [
+        khr::calibrated_timestamps::NAME,
+        ext::calibrated_timestamps::NAME,
+    ]
+    .into_iter()
+    .find(|name| cfg!(target_os = "linux") && has(name))
 }

@@ -80,13 +80,24 @@ pub enum Error {
         kind: &'static str,
         value: String,
     },
+    /// A binding that the device cannot make.
+    #[error("{argument}: buffer {handle}{} {fault}", .name.as_ref().map_or(String::new(), |n| format!(" ({n})")))]
+    Binding {
+        argument: String,
+        handle: i32,
+        name: Option<String>,
+        fault: crate::plan::decode::RangeFault,
+    },
     /// A packed list that does not decode; the message names record and byte offset.
     #[error("packed list: {0}")]
-    Packed(#[from] crate::decode::DecodeError),
+    Packed(#[from] crate::plan::decode::DecodeError),
     #[error("{0}")]
     Batch(String),
     #[error("SPIR-V: {0}")]
-    Shader(#[from] crate::reflect::ReflectError),
+    Shader(#[from] spirv_check::ReflectError),
+    /// A kernel program that breaks its format.
+    #[error("program: {0}")]
+    Program(#[from] kernel_codegen::ProgramError),
     #[error("{what} of {bytes} bytes: out of {space} memory{hint}")]
     OutOfMemory {
         what: &'static str,
@@ -107,6 +118,8 @@ pub enum Error {
         call: &'static str,
         result: vk::Result,
     },
+    #[error("no file descriptor for the memory ({0}): close some, or raise the limit (ulimit -n)")]
+    Descriptors(String),
     #[error("Vulkan validation: {0}")]
     Validation(String),
     /// Something that only a bug of ours or of the driver can cause.
@@ -119,28 +132,35 @@ pub enum Error {
     Nan {
         buffer: i32,
         name: Option<String>,
-        count: u32,
-        first: u32,
+        count: u64,
+        first: u64,
     },
 }
 
 impl Error {
     pub fn code(&self) -> Code {
-        use crate::decode::ErrorKind;
+        use crate::plan::decode::ErrorKind;
         match self {
             Self::Handle { .. } | Self::NoHandle { .. } => Code::InvalidHandle,
             Self::Packed(e) => match e.kind() {
                 ErrorKind::InvalidHandle => Code::InvalidHandle,
                 ErrorKind::InvalidArgument => Code::InvalidArgument,
             },
-            Self::Type { .. } | Self::Range { .. } | Self::Shader(_) => Code::InvalidArgument,
+            Self::Type { .. }
+            | Self::Range { .. }
+            | Self::Binding { .. }
+            | Self::Shader(_)
+            | Self::Program(_) => Code::InvalidArgument,
             Self::Batch(_) => Code::InvalidBatch,
             Self::OutOfMemory { .. } => Code::OutOfMemory,
             Self::DeviceLost(_) => Code::DeviceLost,
             Self::NoDevice(_) => Code::NoDevice,
             Self::NoLoader(_) => Code::NoLoader,
             Self::Unsupported(_) => Code::Unsupported,
-            Self::Vulkan { .. } | Self::Validation(_) | Self::Internal(_) => Code::Vulkan,
+            Self::Vulkan { .. }
+            | Self::Descriptors(_)
+            | Self::Validation(_)
+            | Self::Internal(_) => Code::Vulkan,
             Self::Aborted(_) => Code::Aborted,
             Self::Nan { .. } => Code::Nan,
         }
@@ -150,9 +170,12 @@ impl Error {
         match self {
             Self::Type { .. } => Class::TypeError,
             Self::NoHandle { class, .. } => *class,
-            Self::Range { .. } | Self::Handle { .. } | Self::Packed(_) | Self::Shader(_) => {
-                Class::RangeError
-            }
+            Self::Range { .. }
+            | Self::Binding { .. }
+            | Self::Handle { .. }
+            | Self::Packed(_)
+            | Self::Shader(_)
+            | Self::Program(_) => Class::RangeError,
             _ => Class::Error,
         }
     }
@@ -163,9 +186,11 @@ impl Error {
             Self::Type { argument, .. }
             | Self::Range { argument, .. }
             | Self::NoHandle { argument, .. }
+            | Self::Binding { argument, .. }
             | Self::Handle { argument, .. } => Some(argument),
             Self::Packed(_) => Some("packed"),
             Self::Shader(_) => Some("spirv"),
+            Self::Program(_) => Some("words"),
             Self::Nan { .. } => Some("buffer"),
             _ => None,
         }
@@ -209,6 +234,33 @@ impl Error {
             value: value.to_string(),
         }
     }
+}
+
+impl Error {
+    /// Says more of a shortage.
+    pub fn with_hint(self, hint: String) -> Self {
+        match self {
+            Self::OutOfMemory {
+                what, bytes, space, ..
+            } => Self::OutOfMemory {
+                what,
+                bytes,
+                space,
+                hint,
+            },
+            other => other,
+        }
+    }
+}
+
+/// What a panic says, for an error. It is a defect of ours, whatever was called.
+pub fn panicked(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let text = text.unwrap_or("without a message");
+    format!("panic: {text}; this is a defect of helios-vk, please report it")
 }
 
 /// Maps the result of an allocating Vulkan call (`vkCreate*`, `vkAllocate*`).

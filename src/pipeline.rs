@@ -1,21 +1,21 @@
-//! Compute pipelines: what each reads and writes, their shared layouts, and the cache on disk.
+//! Compute pipelines: what each reads and writes, and their shared layouts.
 
 use std::collections::HashMap;
 use std::ffi::CStr;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use ash::vk;
+use spirv_check::{Reflection, validate};
 
-use crate::decode::MAX_BINDINGS;
 use crate::device::Device;
 use crate::error::{self, Error, Result};
-use crate::hazard::Access;
-use crate::reflect::{self, Reflection};
+use crate::pipeline_cache::CacheFile;
+use crate::plan::decode::MAX_BINDINGS;
+use crate::plan::hazard::Access;
 
 /// One layout for all pipelines of the same binding count and push-constant size, so that
 /// descriptors and push constants stay bound across them.
-#[derive(Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Layout {
     pub raw: vk::PipelineLayout,
     pub set: vk::DescriptorSetLayout,
@@ -24,36 +24,81 @@ pub struct Layout {
     /// Whether the template pushes descriptors instead of updating a set.
     pub push: bool,
     pub bindings: u32,
+    /// Bytes of the range of push constants.
+    pub push_bytes: u32,
 }
+
+/// What a shader reads as push constants whose pipeline was made without any.
+const NO_PUSH: [u8; 256] = [0; 256];
 
 impl Layout {
     /// Whether a dispatch binds a descriptor set.
     pub fn binds_sets(&self) -> bool {
         self.bindings > 0 && !self.push
     }
+
+    /// The bytes to push for those of a dispatch: without any the whole range is zeros.
+    pub fn push_constants<'a>(&self, given: &'a [u8]) -> &'a [u8] {
+        if given.is_empty() {
+            NO_PUSH.get(..self.push_bytes as usize).unwrap_or(given)
+        } else {
+            given
+        }
+    }
 }
 
 /// What recording a dispatch needs of its pipeline.
-#[derive(Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Program {
     pub raw: vk::Pipeline,
     pub layout: Layout,
 }
 
+/// What the driver compiled, shared by the handles whose shader and options are equal and by the graphs and
+/// the work in flight that use it.
+pub struct Compiled {
+    device: Arc<Device>,
+    program: Program,
+    access: [Access; MAX_BINDINGS],
+    everything: Access,
+    used: u32,
+    /// The timeline's value before which nothing has used it.
+    pub born: u64,
+}
+
+impl Drop for Compiled {
+    fn drop(&mut self) {
+        // SAFETY: whatever uses it on the device keeps it alive until that is done.
+        unsafe { self.device.raw.destroy_pipeline(self.program.raw, None) };
+    }
+}
+
+/// What makes two pipelines one. Compared whole: the hash only finds candidates.
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    spirv: Box<[u32]>,
+    bindings: u32,
+    push_bytes: u32,
+    options: Options,
+}
+
 /// A compute pipeline with what the planner needs of it.
 pub struct Pipeline {
+    pub compiled: Arc<Compiled>,
     pub program: Program,
     pub bindings: u32,
     pub push_bytes: u32,
     /// What its shader does to each binding, from its SPIR-V.
     pub access: [Access; MAX_BINDINGS],
+    /// Bit i: its shader uses binding i at all.
+    pub used: u32,
     /// What it does through device addresses: counts as touching every buffer.
     pub everything: Access,
     pub name: Option<String>,
 }
 
 /// What `createPipeline` may be given besides the shader.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Options {
     /// Word `i` is the value of `constant_id` i.
     pub specialization: Vec<u32>,
@@ -102,7 +147,11 @@ pub struct Factory {
     device: Arc<Device>,
     layouts: HashMap<(u32, u32), Layout>,
     cache: vk::PipelineCache,
-    cache_file: Option<PathBuf>,
+    cache_file: Option<CacheFile>,
+    /// What lives, or did when it was last looked through.
+    known: HashMap<Key, Weak<Compiled>>,
+    /// How many entries there may be before those of the dead are taken out.
+    most_known: usize,
     /// Pipelines made since the cache was read: nothing to write back at 0.
     created: u64,
     debug: bool,
@@ -111,9 +160,10 @@ pub struct Factory {
 impl Factory {
     pub fn new(device: Arc<Device>) -> Result<Self> {
         let cache_file = cache_file(&device);
+        let debug = device.config.debug_pipelines;
         let data = cache_file
             .as_ref()
-            .and_then(|path| std::fs::read(path).ok())
+            .and_then(CacheFile::read)
             .filter(|data| cache_matches(data, &device))
             .unwrap_or_default();
         let info = vk::PipelineCacheCreateInfo::default().initial_data(&data);
@@ -126,8 +176,10 @@ impl Factory {
             layouts: HashMap::new(),
             cache,
             cache_file,
+            known: HashMap::new(),
+            most_known: 64,
             created: 0,
-            debug: crate::device::flag("HELIOS_DEBUG_PIPELINES"),
+            debug,
         })
     }
 
@@ -211,21 +263,67 @@ impl Factory {
             template,
             push,
             bindings,
+            push_bytes,
         };
         self.layouts.insert((bindings, push_bytes), layout);
         Ok(layout)
     }
 
-    /// Compiles `spirv` (entry point `main`) for `bindings` storage buffers and `push_bytes` bytes
-    /// of push constants. What it reads and writes is found here, once.
+    /// A pipeline of `spirv` (entry point `main`) for `bindings` storage buffers and `push_bytes` bytes of
+    /// push constants: one that there is already, if all that is equal, and whether it was compiled now.
+    /// `born`: the timeline's next value.
     pub fn create(
         &mut self,
         spirv: &[u32],
         bindings: u32,
         push_bytes: u32,
         options: &Options,
-    ) -> Result<Pipeline> {
-        let reflection = reflect::reflect_with(spirv, &options.specialization)?;
+        born: u64,
+    ) -> Result<(Pipeline, bool)> {
+        let key = Key {
+            spirv: spirv.into(),
+            bindings,
+            push_bytes,
+            options: options.clone(),
+        };
+        let known = self.known.get(&key).and_then(Weak::upgrade);
+        let fresh = known.is_none();
+        let compiled = match known {
+            Some(compiled) => compiled,
+            None => {
+                let compiled = self.compile(spirv, bindings, push_bytes, options, born)?;
+                let compiled = Arc::new(compiled);
+                if self.known.len() >= self.most_known {
+                    self.known.retain(|_, known| known.strong_count() > 0);
+                    self.most_known = 64.max(2 * self.known.len());
+                }
+                self.known.insert(key, Arc::downgrade(&compiled));
+                compiled
+            }
+        };
+        let pipeline = Pipeline {
+            program: compiled.program,
+            bindings,
+            push_bytes,
+            access: compiled.access,
+            everything: compiled.everything,
+            used: compiled.used,
+            name: options.name.clone(),
+            compiled,
+        };
+        Ok((pipeline, fresh))
+    }
+
+    /// What the shader reads and writes is found here, once.
+    fn compile(
+        &mut self,
+        spirv: &[u32],
+        bindings: u32,
+        push_bytes: u32,
+        options: &Options,
+        born: u64,
+    ) -> Result<Compiled> {
+        let reflection = spirv_check::reflect_with(spirv, &options.specialization)?;
         let device = Arc::clone(&self.device);
         let limits = &device.snapshot.limits;
         if reflection.bindings > bindings {
@@ -238,7 +336,9 @@ impl Factory {
                 bindings,
             ));
         }
-        if reflection.push_bytes > push_bytes {
+        // Without push bytes the shader reads zeros, as many as it declares.
+        let zeros = push_bytes == 0 && reflection.push_block_bytes as usize <= NO_PUSH.len();
+        if reflection.push_bytes > push_bytes && !zeros {
             return Err(Error::range(
                 "pushBytes",
                 format!("must cover the shader's {} bytes", reflection.push_bytes),
@@ -313,8 +413,17 @@ impl Factory {
         }
         // The layout's range must cover the block that the shader declares, used or not.
         let layout = self.layout(bindings, push_bytes.max(reflection.push_block_bytes))?;
+        let secured;
+        let spirv = match &device.shader_rules {
+            None => spirv,
+            Some(support) => {
+                secured = validate::secure(spirv, &options.specialization, support)?;
+                &secured
+            }
+        };
         let module_info = vk::ShaderModuleCreateInfo::default().code(spirv);
-        // SAFETY: the words parsed as a module. A driver may still reject it.
+        // SAFETY: the words parsed as a module; in safe mode they keep the rules of SPIR-V. A driver may still
+        // reject it.
         let module = unsafe { device.raw.create_shader_module(&module_info, None) }.map_err(
             error::create(
                 "vkCreateShaderModule",
@@ -402,22 +511,17 @@ impl Factory {
                 reflection.writes,
             ));
         }
-        Ok(Pipeline {
+        Ok(Compiled {
+            device,
             program: Program { raw, layout },
-            bindings,
-            push_bytes,
             access,
+            used: reflection.used,
             everything: Access {
                 read: reflection.address_reads,
                 write: reflection.address_writes,
             },
-            name: options.name.clone(),
+            born,
         })
-    }
-
-    pub fn destroy_pipeline(&self, pipeline: Pipeline) {
-        // SAFETY: the context waited until the device had finished with it.
-        unsafe { self.device.raw.destroy_pipeline(pipeline.program.raw, None) };
     }
 
     /// Writes the cache back; the factory's objects go with it.
@@ -429,23 +533,12 @@ impl Factory {
 
     /// Best effort: a cache that cannot be written costs the next start its time, nothing else.
     fn save(&self) {
-        let Some(path) = &self.cache_file else {
+        let Some(file) = &self.cache_file else {
             return;
         };
         // SAFETY: the cache is live.
-        let Ok(data) = (unsafe { self.device.raw.get_pipeline_cache_data(self.cache) }) else {
-            return;
-        };
-        let Some(folder) = path.parent() else {
-            return;
-        };
-        let temporary = folder.join(format!(".{}.tmp", std::process::id()));
-        // Written aside and renamed, so that a reader sees the old file or the new one, whole.
-        let written = std::fs::create_dir_all(folder)
-            .and_then(|()| std::fs::write(&temporary, &data))
-            .and_then(|()| std::fs::rename(&temporary, path));
-        if written.is_err() {
-            let _ = std::fs::remove_file(&temporary);
+        if let Ok(data) = unsafe { self.device.raw.get_pipeline_cache_data(self.cache) } {
+            let _ = file.write(&data);
         }
     }
 }
@@ -468,32 +561,21 @@ impl Drop for Factory {
     }
 }
 
-/// `HELIOS_PIPELINE_CACHE`: a folder, or `0` for none; otherwise the user's cache folder.
-fn cache_file(device: &Device) -> Option<PathBuf> {
-    let folder = match std::env::var("HELIOS_PIPELINE_CACHE") {
-        Ok(value) if value == "0" => return None,
-        Ok(value) if !value.is_empty() => PathBuf::from(value),
-        _ => {
-            let base = std::env::var_os("XDG_CACHE_HOME")
-                .or_else(|| std::env::var_os("LOCALAPPDATA"))
-                .map(PathBuf::from)
-                .or_else(|| {
-                    std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"))
-                })?;
-            base.join("helios-vk")
-        }
-    };
+/// The file of this device and driver.
+fn cache_file(device: &Device) -> Option<CacheFile> {
+    let folder = device.config.pipeline_cache.as_ref()?;
     let s = &device.snapshot;
-    Some(folder.join(format!(
+    let name = format!(
         "{:04x}-{:04x}-{:08x}-{}.bin",
         s.vendor_id,
         s.device_id,
         s.driver_version,
         s.uuid_text()
-    )))
+    );
+    Some(CacheFile::new(folder, &name))
 }
 
-/// Whether a file starts with the header that the driver would write (`VkPipelineCacheHeaderVersionOne`).
+/// Whether data start with the header that the driver would write (`VkPipelineCacheHeaderVersionOne`).
 fn cache_matches(data: &[u8], device: &Device) -> bool {
     let word = |at: usize| {
         data.get(at..at + 4)

@@ -1,8 +1,11 @@
-//! Generational handle tables: a JS integer names one object, for ever.
+//! Generational handle tables: a JS integer names one object for the life of the process.
 //!
 //! A handle is 31 bits: 20 bits of slot index, 11 bits of generation. A slot's generation grows with
-//! every reuse, so a stale handle never finds the slot's new object. A slot that has used up its
-//! generations is set aside until all 2^20 slots are worn, which takes 2^31 objects.
+//! every reuse, so a stale handle never finds the slot's new object. Each kind of object has generations
+//! of its own ([`Kind`]), so a handle of one kind is none of another, and none is 0: what is below 2^20,
+//! such as the timeline values of most programs, is no handle at all. A slot that has used up its
+//! generations is set aside until all 2^20 slots are worn, which takes 2^29 objects and more. A device's
+//! table goes on where that of the device before it ended ([`Table::successor`]).
 #![deny(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -10,9 +13,16 @@ use std::collections::VecDeque;
 const INDEX_BITS: u32 = 20;
 const MAX_SLOTS: usize = 1 << INDEX_BITS;
 const INDEX_MASK: u32 = (MAX_SLOTS - 1) as u32;
-const LAST_GENERATION: u32 = (1 << (31 - INDEX_BITS)) - 1;
+#[cfg(test)]
+const GENERATIONS: u32 = 1 << (31 - INDEX_BITS);
 /// `Slot::live` of a slot that holds nothing.
 const FREE: u32 = u32::MAX;
+
+/// What a table holds, by the generations that its handles have: from 1 to 2,047, and no other kind's.
+pub trait Kind {
+    const FIRST: u32;
+    const LAST: u32;
+}
 
 struct Slot<T> {
     /// Generation of the object in the slot, or `FREE`.
@@ -31,12 +41,12 @@ pub struct Table<T> {
     live: usize,
 }
 
-impl<T> Default for Table<T> {
+impl<T: Kind> Default for Table<T> {
     fn default() -> Self {
         // Slot 0 stays unused: 0 is no handle, so a forgotten initialisation is an error.
         let unused = Slot {
             live: FREE,
-            next: 0,
+            next: T::FIRST,
             value: None,
         };
         Self {
@@ -48,7 +58,7 @@ impl<T> Default for Table<T> {
     }
 }
 
-impl<T> Table<T> {
+impl<T: Kind> Table<T> {
     pub fn len(&self) -> usize {
         self.live
     }
@@ -64,12 +74,12 @@ impl<T> Table<T> {
         } else if self.slots.len() < MAX_SLOTS {
             self.slots.push(Slot {
                 live: FREE,
-                next: 0,
+                next: T::FIRST,
                 value: None,
             });
             (self.slots.len() - 1) as u32
         } else if let Some(index) = self.worn.pop_front() {
-            self.slots[index as usize].next = 0;
+            self.slots[index as usize].next = T::FIRST;
             index
         } else {
             return Err(value);
@@ -116,7 +126,7 @@ impl<T> Table<T> {
         let slot = &mut self.slots[index as usize];
         slot.live = FREE;
         self.live -= 1;
-        if slot.next > LAST_GENERATION {
+        if slot.next > T::LAST {
             self.worn.push_back(index);
         } else {
             self.free.push_back(index);
@@ -133,17 +143,65 @@ impl<T> Table<T> {
     }
 
     /// Takes every object out.
-    pub fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
-        self.live = 0;
-        self.free.clear();
-        self.worn.clear();
-        self.slots.drain(..).filter_map(|slot| slot.value)
+    pub fn drain(&mut self) -> impl Iterator<Item = T> + use<T> {
+        let next = self.successor();
+        let slots = std::mem::replace(self, next).slots;
+        slots.into_iter().filter_map(|slot| slot.value)
+    }
+
+    /// An empty table in which no handle of this one will ever find anything.
+    pub fn successor(&self) -> Self {
+        let mut next = Self {
+            slots: Vec::with_capacity(self.slots.len()),
+            free: self.free.clone(),
+            worn: self.worn.clone(),
+            live: 0,
+        };
+        for (index, slot) in self.slots.iter().enumerate() {
+            next.slots.push(Slot {
+                live: FREE,
+                next: slot.next,
+                value: None,
+            });
+            if slot.live == FREE {
+                continue;
+            }
+            match slot.next > T::LAST {
+                true => next.worn.push_back(index as u32),
+                false => next.free.push_back(index as u32),
+            }
+        }
+        next
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    macro_rules! kind {
+        ($type:ty, $first:expr, $last:expr) => {
+            impl Kind for $type {
+                const FIRST: u32 = $first;
+                const LAST: u32 = $last;
+            }
+        };
+    }
+    kind!(char, 1, 7);
+    kind!(i32, 8, GENERATIONS - 1);
+    kind!(usize, 1, GENERATIONS - 1);
+
+    #[test]
+    fn kinds_have_no_handle_in_common() {
+        let (mut letters, mut numbers) = (Table::default(), Table::default());
+        for i in 0..1000 {
+            let (letter, number) = (letters.insert('a').unwrap(), numbers.insert(i).unwrap());
+            assert!(letter as u32 > INDEX_MASK && number > letter);
+            assert_eq!((letters.get(number), numbers.get(letter)), (None, None));
+            letters.remove(letter);
+            numbers.remove(number);
+        }
+    }
 
     #[test]
     fn stale_handles_stay_dead() {
@@ -172,8 +230,31 @@ mod tests {
             assert!(seen.insert(handle), "handle {handle} issued twice");
             assert_eq!(table.remove(handle), Some(i));
         }
-        // One slot lasts 2,048 objects, so 100,000 need 49 slots.
-        assert!(table.slots.len() <= 51);
+        // One slot lasts 2,040 objects, so 100,000 need 50 slots.
+        assert!(table.slots.len() <= 52);
+    }
+
+    #[test]
+    fn a_successor_issues_no_handle_again() {
+        let mut table = Table::default();
+        let mut seen = std::collections::HashSet::new();
+        for round in 0..3000 {
+            let handles = [0, 1, 2].map(|i| table.insert(i).unwrap());
+            assert!(
+                handles.iter().all(|&h| seen.insert(h)),
+                "one of {handles:?} was issued twice"
+            );
+            table.remove(handles[1]);
+            if round % 2 == 0 {
+                table = table.successor();
+            } else {
+                assert_eq!(table.drain().count(), 2);
+            }
+            assert!(table.is_empty());
+            assert!(handles.iter().all(|&h| table.get(h).is_none()));
+        }
+        // One slot lasts 2,040 objects.
+        assert!(table.slots.len() <= 9);
     }
 
     #[test]

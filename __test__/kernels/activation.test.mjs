@@ -22,7 +22,16 @@ const wide = (/** @type {number} */ n) => normal(n).map((v) => 3 * v);
 for (const type of TYPES) {
   for (const activation of NAMES) {
     test(`${activation} ${type}`, () => {
-      for (const [count, guard] of type === 'f32' ? [[1000, 8], [77, 3], [1, 1]] : [[1000, 8], [78, 2]]) {
+      for (const [count, guard] of type === 'f32'
+        ? [
+            [1000, 8],
+            [77, 3],
+            [1, 1],
+          ]
+        : [
+            [1000, 8],
+            [78, 2],
+          ]) {
         const c = new Case({ guard });
         const x = c.input(wide(count), type);
         const dy = c.input(normal(count), type);
@@ -34,7 +43,12 @@ for (const type of TYPES) {
         );
         assertClose(y.read(), x.values.map(reference.activations[activation]), tolerance[type], 'y');
         const slope = x.values.map(reference.activationSlopes[activation]);
-        assertClose(dx.read(), slope.map((s, i) => s * dy.values[i]), tolerance[type], 'dx');
+        assertClose(
+          dx.read(),
+          slope.map((s, i) => s * dy.values[i]),
+          tolerance[type],
+          'dx',
+        );
         c.destroy();
       }
     });
@@ -42,7 +56,15 @@ for (const type of TYPES) {
 
   for (const fused of [true, false]) {
     test(`SwiGLU ${type}, ${fused ? 'gate and up in one buffer' : 'in two'}`, () => {
-      for (const [rows, columns] of type === 'f32' ? [[5, 172], [3, 33]] : [[5, 172], [3, 34]]) {
+      for (const [rows, columns] of type === 'f32'
+        ? [
+            [5, 172],
+            [3, 33],
+          ]
+        : [
+            [5, 172],
+            [3, 34],
+          ]) {
         const c = new Case();
         const n = rows * columns;
         const dy = c.input(normal(n), type);
@@ -76,16 +98,42 @@ for (const type of TYPES) {
         }
         const { silu } = reference.activations;
         const slope = reference.activationSlopes.silu;
-        assertClose(y.read(), gate.map((v, i) => silu(v) * up[i]), tolerance[type], 'y');
-        assertClose(got[0], gate.map((v, i) => dy.values[i] * up[i] * slope(v)), tolerance[type], 'dgate');
-        assertClose(got[1], gate.map((v, i) => dy.values[i] * silu(v)), tolerance[type], 'dup');
+        assertClose(
+          y.read(),
+          gate.map((v, i) => silu(v) * up[i]),
+          tolerance[type],
+          'y',
+        );
+        assertClose(
+          got[0],
+          gate.map((v, i) => dy.values[i] * up[i] * slope(v)),
+          tolerance[type],
+          'dgate',
+        );
+        assertClose(
+          got[1],
+          gate.map((v, i) => dy.values[i] * silu(v)),
+          tolerance[type],
+          'dup',
+        );
         c.destroy();
       }
     });
   }
 
   test(`softmax ${type}`, () => {
-    for (const [rows, columns] of type === 'f32' ? [[4, 512], [3, 37], [2, 70001], [66000, 4]] : [[4, 512], [3, 38], [2, 6000]]) {
+    for (const [rows, columns] of type === 'f32'
+      ? [
+          [4, 512],
+          [3, 37],
+          [2, 70001],
+          [66000, 4],
+        ]
+      : [
+          [4, 512],
+          [3, 38],
+          [2, 6000],
+        ]) {
       const c = new Case();
       const x = c.input(wide(rows * columns), type);
       const dy = c.input(normal(rows * columns), type);

@@ -4,11 +4,13 @@
 
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
-import { attentionKernels, laneMap } from '../../kernels/attention.mjs';
+import { attentionKernels } from '../../kernels/attention.mjs';
+import { laneMap } from '../../kernels/attention-layout.mjs';
 import { KernelContext, pack } from '../../kernels/base.mjs';
 import { coopShapes } from '../../kernels/matmul.mjs';
 import { vk } from '../lib/addon.mjs';
-import { fromHalf, random, relativeError, toHalf } from '../lib/tensors.mjs';
+import { fromHalf, toHalf } from '../lib/half.mjs';
+import { random, relativeError } from '../lib/tensors.mjs';
 
 const context = new KernelContext(vk);
 const kernels = attentionKernels(context);
@@ -16,9 +18,9 @@ after(() => vk.destroy());
 
 /**
  * Reference in float64 on one head: rows are token-major.
- * @param {{ q: Float64Array, k: Float64Array, v: Float64Array, tokens: number, d: number, scale: number, causal: boolean, dO?: Float64Array }} o
+ * @param {{ q: Float64Array, k: Float64Array, v: Float64Array, tokens: number, d: number, scale: number, causal: boolean, cap?: number, dO?: Float64Array }} o
  */
-function reference({ q, k, v, tokens: T, d, scale, causal, dO }) {
+function reference({ q, k, v, tokens: T, d, scale, causal, cap = 0, dO }) {
   const out = new Float64Array(T * d);
   const lse = new Float64Array(T);
   const dq = new Float64Array(T * d);
@@ -28,6 +30,7 @@ function reference({ q, k, v, tokens: T, d, scale, causal, dO }) {
     const end = causal ? i + 1 : T;
     const s = new Float64Array(end);
     for (let j = 0; j < end; j++) for (let e = 0; e < d; e++) s[j] += scale * q[i * d + e] * k[j * d + e];
+    if (cap > 0) for (let j = 0; j < end; j++) s[j] = cap * Math.tanh(s[j] / cap);
     const top = s.reduce((a, b) => Math.max(a, b), -Infinity);
     let sum = 0;
     for (let j = 0; j < end; j++) sum += Math.exp(s[j] - top);
@@ -40,7 +43,7 @@ function reference({ q, k, v, tokens: T, d, scale, causal, dO }) {
     for (let j = 0; j < end; j++) {
       let dp = 0;
       for (let e = 0; e < d; e++) dp += dO[i * d + e] * v[j * d + e];
-      const ds = scale * p[j] * (dp - delta);
+      const ds = scale * p[j] * (dp - delta) * (cap > 0 ? 1 - (s[j] / cap) ** 2 : 1);
       for (let e = 0; e < d; e++) {
         dq[i * d + e] += ds * k[j * d + e];
         dk[j * d + e] += ds * q[i * d + e];
@@ -52,7 +55,13 @@ function reference({ q, k, v, tokens: T, d, scale, causal, dO }) {
 }
 
 /** Rows of one head out of a strided tensor. */
-function rowsOf(/** @type {ArrayLike<number>} */ x, /** @type {number} */ offset, /** @type {number} */ row, /** @type {number} */ T, /** @type {number} */ d) {
+function rowsOf(
+  /** @type {ArrayLike<number>} */ x,
+  /** @type {number} */ offset,
+  /** @type {number} */ row,
+  /** @type {number} */ T,
+  /** @type {number} */ d,
+) {
   const y = new Float64Array(T * d);
   for (let t = 0; t < T; t++) for (let e = 0; e < d; e++) y[t * d + e] = x[offset + t * row + e];
   return y;
@@ -72,14 +81,36 @@ function download(handle, type, length) {
 }
 
 /** @param {any} o */
-function check({ T, heads, d, batch = 1, type = 'f32', outType = type, gradType = type, precision, causal = true, scale, size = 1, gap = 0, tolerance, plan, planBackward, label }) {
+function check({
+  T,
+  heads,
+  d,
+  batch = 1,
+  type = 'f32',
+  outType = type,
+  gradType = type,
+  precision,
+  causal = true,
+  scale,
+  softCap = 0,
+  size = 1,
+  gap = 0,
+  tolerance,
+  plan,
+  planBackward,
+  label,
+}) {
   const width = heads * d;
   const row = 3 * width + gap;
   const rowOut = width + gap;
   const offset = gap;
   const tail = 16;
-  const round = (/** @type {Float32Array} */ x, /** @type {string} */ t) => (t === 'f32' ? x : Float32Array.from(fromHalf(toHalf(x, t), t)));
-  const qkv = round(random(offset + batch * T * row + tail).map((x) => x * size), type);
+  const round = (/** @type {Float32Array} */ x, /** @type {string} */ t) =>
+    t === 'f32' ? x : Float32Array.from(fromHalf(toHalf(x, t), t));
+  const qkv = round(
+    random(offset + batch * T * row + tail).map((x) => x * size),
+    type,
+  );
   const dO = round(random(offset + batch * T * rowOut + tail), outType);
   for (const x of [qkv, dO]) for (let i = 0; i < offset; i++) x[i] = NaN;
   for (let i = offset + batch * T * row; i < qkv.length; i++) qkv[i] = NaN;
@@ -94,8 +125,22 @@ function check({ T, heads, d, batch = 1, type = 'f32', outType = type, gradType 
   };
   const at = (/** @type {number} */ buffer) => ({ buffer, offset });
   const args = {
-    qkv: at(h.qkv), out: at(h.out), logSumExp: h.lse, batch, tokens: T, heads, headSize: d, type, outType, precision,
-    rowQkv: row, rowOut, causal, scale, plan,
+    qkv: at(h.qkv),
+    out: at(h.out),
+    logSumExp: h.lse,
+    batch,
+    tokens: T,
+    heads,
+    headSize: d,
+    type,
+    outType,
+    precision,
+    rowQkv: row,
+    rowOut,
+    causal,
+    scale,
+    softCap,
+    plan,
   };
   const { packed, count } = pack(
     kernels.attentionForward(args),
@@ -113,7 +158,17 @@ function check({ T, heads, d, batch = 1, type = 'f32', outType = type, gradType 
       const from = offset + z * T * row + head * d;
       const [q, k, v] = [0, 1, 2].map((i) => rowsOf(qkv, from + i * width, row, T, d));
       const fromO = offset + z * T * rowOut + head * d;
-      const want = reference({ q, k, v, tokens: T, d, scale: scale ?? 1 / Math.sqrt(d), causal, dO: rowsOf(dO, fromO, rowOut, T, d) });
+      const want = reference({
+        q,
+        k,
+        v,
+        tokens: T,
+        d,
+        scale: scale ?? 1 / Math.sqrt(d),
+        causal,
+        cap: softCap,
+        dO: rowsOf(dO, fromO, rowOut, T, d),
+      });
       /** @type {Record<string, [ArrayLike<number>, ArrayLike<number>]>} */
       const pairs = {
         out: [rowsOf(got.out, fromO, rowOut, T, d), want.out],
@@ -151,18 +206,24 @@ test('the reference gradient agrees with finite differences', () => {
   const [T, d, scale] = [5, 4, 0.6];
   const x = { q: Float64Array.from(random(T * d)), k: Float64Array.from(random(T * d)), v: Float64Array.from(random(T * d)) };
   const dO = Float64Array.from(random(T * d));
-  const loss = () => reference({ ...x, tokens: T, d, scale, causal: true }).out.reduce((sum, y, i) => sum + y * dO[i], 0);
-  const exact = reference({ ...x, tokens: T, d, scale, causal: true, dO });
-  for (const [name, grad] of /** @type {const} */ ([['q', exact.dq], ['k', exact.dk], ['v', exact.dv]])) {
-    for (let i = 0; i < T * d; i++) {
-      const step = 1e-5;
-      const keep = x[name][i];
-      x[name][i] = keep + step;
-      const up = loss();
-      x[name][i] = keep - step;
-      const down = loss();
-      x[name][i] = keep;
-      assert.ok(Math.abs((up - down) / (2 * step) - grad[i]) < 1e-8, `d${name}[${i}]`);
+  for (const cap of [0, 0.7]) {
+    const loss = () => reference({ ...x, tokens: T, d, scale, causal: true, cap }).out.reduce((sum, y, i) => sum + y * dO[i], 0);
+    const exact = reference({ ...x, tokens: T, d, scale, causal: true, cap, dO });
+    for (const [name, grad] of /** @type {const} */ ([
+      ['q', exact.dq],
+      ['k', exact.dk],
+      ['v', exact.dv],
+    ])) {
+      for (let i = 0; i < T * d; i++) {
+        const step = 1e-5;
+        const keep = x[name][i];
+        x[name][i] = keep + step;
+        const up = loss();
+        x[name][i] = keep - step;
+        const down = loss();
+        x[name][i] = keep;
+        assert.ok(Math.abs((up - down) / (2 * step) - grad[i]) < 1e-8, `d${name}[${i}], cap ${cap}`);
+      }
     }
   }
 });
@@ -184,9 +245,13 @@ function battery(name, options) {
     check({ ...options, T: 77, heads: 2, d: middle, causal: false, label: 'not causal' });
     check({ ...options, T: 130, heads: 1, d: small, scale: 0.31, label: 'scale' });
     check({ ...options, T: 66, heads: 1, d: small, scale: -0.2, label: 'negative scale' });
+    // A cap that bends the scores, and one that most of them reach.
+    check({ ...options, T: 70, heads: 2, d: small, softCap: 1.5, scale: -0.4, label: 'capped, negative scale' });
+    check({ ...options, T: 130, heads: 1, d: middle, softCap: 2, size: 3, tolerance: options.tolerance * 4, label: 'capped, steep' });
     // Scores spread over tens: maxima move from block to block, and the output is rescaled. Rounded operands move such
     // scores by absolute amounts, so only f32 can be held to its tolerance.
-    if (!options.precision && !options.type) check({ ...options, T: 130, heads: 1, d: small, size: 6, tolerance: options.tolerance * 4, label: 'steep' });
+    if (!options.precision && !options.type)
+      check({ ...options, T: 130, heads: 1, d: small, size: 6, tolerance: options.tolerance * 4, label: 'steep' });
     else check({ ...options, T: 130, heads: 1, d: small, size: 4, tolerance: options.tolerance * 6, label: 'steep' });
   });
   test(`${name} hands a NaN on to all that depends on it`, () => {
@@ -241,15 +306,16 @@ battery('f32', { tolerance: 3e-6 });
 const other = context.isCpu ? 'tiles' : 'walk';
 battery(`f32, ${other}`, { tolerance: 3e-6, planBackward: { kernel: other } });
 test('f32, tiles: every size of tile, in parts by batches and by heads', () => {
-  const whole = (/** @type {number} */ blocks, /** @type {number} */ held) => ((blocks * (blocks + 1)) / 2) * held * held * 8;
+  const whole = (/** @type {number} */ blocks, /** @type {number} */ queryBlock) =>
+    ((blocks * (blocks + 1)) / 2) * queryBlock * queryBlock * 8;
   const options = { tolerance: 3e-6, T: 50, heads: 3, d: 64, batch: 3 };
   const of = (/** @type {any} */ plan) => ({ ...options, planBackward: { kernel: 'tiles', ...plan }, label: JSON.stringify(plan) });
-  check(of({ held: 16, walked: 8, rows: 4, columns: 4, workspace: 7 * whole(4, 16) })); // two batches, then one
-  check(of({ held: 16, walked: 16, rows: 8, columns: 4, workspace: 2 * whole(4, 16) })); // two heads, then one
-  check(of({ held: 32, walked: 16, rows: 4, columns: 8, workspace: 0 })); // each head by itself
-  check(of({ held: 64, walked: 16, rows: 8, columns: 4 })); // the plan of GPUs
-  check(of({ held: 64, walked: 8, rows: 8, columns: 8 }));
-  check({ ...of({ held: 16, workspace: 5 * 16 * 16 * 16 * 8 }), causal: false });
+  check(of({ queryBlock: 16, keyBlock: 8, rows: 4, columns: 4, workspace: 7 * whole(4, 16) })); // two batches, then one
+  check(of({ queryBlock: 16, keyBlock: 16, rows: 8, columns: 4, workspace: 2 * whole(4, 16) })); // two heads, then one
+  check(of({ queryBlock: 32, keyBlock: 16, rows: 4, columns: 8, workspace: 0 })); // each head by itself
+  check(of({ queryBlock: 64, keyBlock: 16, rows: 8, columns: 4 })); // the plan of GPUs
+  check(of({ queryBlock: 64, keyBlock: 8, rows: 8, columns: 8 }));
+  check({ ...of({ queryBlock: 16, workspace: 5 * 16 * 16 * 16 * 8 }), causal: false });
 });
 for (const half of /** @type {const} */ (['f16', 'bf16'])) {
   if (!kernels.attentionSupports(half)) {
@@ -269,9 +335,9 @@ for (const half of /** @type {const} */ (['f16', 'bf16'])) {
   test(`${half}: scores in registers, other tilings`, { skip: kind !== 'register' && 'not on this device' }, () => {
     const { m, n } = coopShapes(context.info, half)[0];
     const options = { type: half, precision: half, tolerance, T: 150, heads: 1, d: 32 };
-    const wide = { kernel: 'register', held: 2 * m, walked: 2 * n, group: 2 };
+    const wide = { kernel: 'register', queryBlock: 2 * m, keyBlock: 2 * n, group: 2 };
     check({ ...options, plan: wide, planBackward: wide, label: 'two fragments at a time' });
-    const narrow = { kernel: 'register', held: m, walked: 2 * n, group: 1 };
+    const narrow = { kernel: 'register', queryBlock: m, keyBlock: 2 * n, group: 1 };
     check({ ...options, plan: narrow, planBackward: narrow, gradType: 'f32', causal: false, label: 'one subgroup, not causal' });
     check({ ...options, type: 'f32', outType: half, plan: narrow, planBackward: narrow, label: 'f32 in, halves out' });
   });
@@ -301,15 +367,16 @@ test('rows beyond the grid are taken by turns', () => {
     for (const handle of [qkv, dOut]) vk.destroyBuffer(handle);
   }
   const long = { qkv: 0, out: 0, logSumExp: 0, tokens: 150_000, heads: 16, headSize: 32, dOut: 0, dQkv: 0, delta: 0 };
-  const [delta] = kernels.attentionBackward(long);
+  const unchecked = attentionKernels(new KernelContext(vk, { check: false })); // the handles stand for no buffers
+  const [delta] = unchecked.attentionBackward(long);
   assert.deepEqual(delta.groups, [context.maxGroups, 1, 1]);
 });
 
 test('the workspace of the backward pass is given back, and a smaller one before it', () => {
-  const own = new KernelContext(vk);
+  const own = new KernelContext(vk, { check: false }); // the handles stand for no buffers
   const { attentionBackward } = attentionKernels(own);
   const args = { qkv: 0, out: 0, logSumExp: 0, heads: 2, headSize: 32, dOut: 0, dQkv: 0 };
-  const handles = [100, 20_000].map((tokens) => attentionBackward({ ...args, tokens })[0].buffers[2]);
+  const handles = [100, 20_000].map((tokens) => Number(attentionBackward({ ...args, tokens })[0].buffers[2]));
   assert.notEqual(handles[0], handles[1]);
   for (const handle of handles) vk.readBuffer(handle);
   own.releaseWorkspaces();
@@ -330,7 +397,15 @@ test('only lane maps by bits that both kinds of matrix share are taken', () => {
   assert.deepEqual(laneMap(columns, columns, shape, 16), { laneRows: 0, laneColumns: 0x4321, partRows: 0x4321, partColumns: 0, own: 16 });
   // An operand laid out otherwise, a shape whose operand has other columns, a map that is no sum over bits, one that
   // names a place twice, and one that was never written.
-  assert.equal(laneMap(quads, make((lane, i) => place(lane & 15, 8 * (lane >> 4) + i)), shape, 32), undefined);
+  assert.equal(
+    laneMap(
+      quads,
+      make((lane, i) => place(lane & 15, 8 * (lane >> 4) + i)),
+      shape,
+      32,
+    ),
+    undefined,
+  );
   assert.equal(laneMap(quads, quads, { m: 16, n: 16, k: 8 }, 32), undefined);
   const rotated = make((lane, i) => place((lane + i) & 15, 8 * (lane >> 4) + i));
   assert.equal(laneMap(rotated, rotated, shape, 32), undefined);
@@ -342,6 +417,7 @@ test('only lane maps by bits that both kinds of matrix share are taken', () => {
 });
 
 test('bad arguments name what is wrong', () => {
+  const kernels = attentionKernels(new KernelContext(vk, { check: false })); // the handles stand for no buffers
   const good = { qkv: 0, out: 0, logSumExp: 0, tokens: 4, heads: 1, headSize: 64 };
   assert.throws(() => kernels.attentionForward({ ...good, headSize: 48 }), /headSize must be 32, 64, 96 or 128/);
   assert.throws(() => kernels.attentionForward({ ...good, tokens: 0 }), /tokens must be in/);
@@ -349,20 +425,41 @@ test('bad arguments name what is wrong', () => {
   assert.throws(() => kernels.attentionForward({ ...good, qkv: { buffer: 0, offset: 2 } }), /multiple of 4 elements/);
   assert.throws(() => kernels.attentionForward({ ...good, qkv: undefined }), /q must be a buffer handle/);
   const huge = { ...good, batch: 3, tokens: 1 << 20, heads: 16, headSize: 128 };
-  assert.throws(() => kernels.attentionForward(huge), { name: 'RangeError', message: /^attentionForward: qkv reaches element 19327352832, past/ });
+  assert.throws(() => kernels.attentionForward(huge), {
+    name: 'RangeError',
+    message: /^attentionForward: qkv reaches element 19327352832, past/,
+  });
   const apart = { ...huge, qkv: undefined, q: 0, k: 0, v: { buffer: 0, offset: 0x60000000 }, heads: 4 };
   assert.throws(() => kernels.attentionForward({ ...apart, rowOut: 2048 }), /attentionForward: out reaches element/);
   assert.throws(() => kernels.attentionForward({ ...apart, v: { buffer: 0, offset: 0xb0000000 } }), /attentionForward: v reaches element/);
   assert.throws(() => kernels.attentionForward({ ...good, logSumExp: { buffer: 0, offset: 0xf0000000 } }), /logSumExp reaches element/);
   const back = { ...good, dOut: 0, dQkv: 0, delta: 0 };
-  assert.throws(() => kernels.attentionBackward({ ...back, dOut: { buffer: 0, offset: 0xf0000000 } }), /attentionBackward: dOut reaches element/);
-  assert.throws(() => kernels.attentionBackward({ ...back, dQkv: { buffer: 0, offset: 0xefffff00 } }), /attentionBackward: dQkv reaches element/);
-  assert.throws(() => kernels.attentionBackward({ ...back, delta: { buffer: 0, offset: 0xf0000000 } }), /attentionBackward: delta reaches element/);
-  const tiles = (/** @type {any} */ plan, more = {}) => () => kernels.attentionBackward({ ...back, ...more, plan: { kernel: 'tiles', ...plan } });
-  assert.throws(tiles({ held: 20 }), /attentionBackward: the plan cannot run on .*: slices of 16 do not divide tiles of 20 and heads of 64/);
-  assert.throws(tiles({ held: 64, rows: 6 }), /6 x \d sums a thread do not divide tiles of 64/);
-  assert.throws(tiles({ held: 2048, walked: 16, rows: 4, columns: 4 }), /tiles of 2048 make 262144 threads/);
-  assert.throws(tiles({ held: 256, walked: 64, rows: 8, columns: 8 }), /133120 bytes of shared memory, the device allows|make 1024 threads/);
+  assert.throws(
+    () => kernels.attentionBackward({ ...back, dOut: { buffer: 0, offset: 0xf0000000 } }),
+    /attentionBackward: dOut reaches element/,
+  );
+  assert.throws(
+    () => kernels.attentionBackward({ ...back, dQkv: { buffer: 0, offset: 0xefffff00 } }),
+    /attentionBackward: dQkv reaches element/,
+  );
+  assert.throws(
+    () => kernels.attentionBackward({ ...back, delta: { buffer: 0, offset: 0xf0000000 } }),
+    /attentionBackward: delta reaches element/,
+  );
+  const tiles =
+    (/** @type {any} */ plan, more = {}) =>
+    () =>
+      kernels.attentionBackward({ ...back, ...more, plan: { kernel: 'tiles', ...plan } });
+  assert.throws(
+    tiles({ queryBlock: 20 }),
+    /attentionBackward: the plan cannot run on .*: slices of 16 do not divide tiles of 20 and heads of 64/,
+  );
+  assert.throws(tiles({ queryBlock: 64, rows: 6 }), /6 x \d sums a thread do not divide tiles of 64/);
+  assert.throws(tiles({ queryBlock: 2048, keyBlock: 16, rows: 4, columns: 4 }), /tiles of 2048 make 262144 threads/);
+  assert.throws(
+    tiles({ queryBlock: 256, keyBlock: 64, rows: 8, columns: 8 }),
+    /133120 bytes of shared memory, the device allows|make 1024 threads/,
+  );
   assert.throws(tiles({}, { tokens: 1 << 15 }), /the tiles of a head take \d+ bytes/);
   const groups = context.info.maxComputeWorkGroupCountX;
   const tokens = 64 * groups;
@@ -374,12 +471,15 @@ test('bad arguments name what is wrong', () => {
     if (!kernels.attentionSupports(half)) continue;
     const args = { ...good, type: half };
     if (kernels.attentionKind(half) !== 'register') {
-      assert.throws(() => kernels.attentionForward({ ...args, plan: { kernel: 'register' } }), /in a way that the register kernels do not know/);
+      assert.throws(
+        () => kernels.attentionForward({ ...args, plan: { kernel: 'register' } }),
+        /in a way that the register kernels do not know/,
+      );
       continue;
     }
     const { n } = coopShapes(context.info, half)[0];
-    assert.throws(() => kernels.attentionForward({ ...args, plan: { walked: n + 1 } }), /do not divide/);
-    assert.throws(() => kernels.attentionForward({ ...args, plan: { held: 3 } }), /3 rows make/);
-    assert.throws(() => kernels.attentionForward({ ...args, plan: { walked: 4096 } }), /bytes of shared memory/);
+    assert.throws(() => kernels.attentionForward({ ...args, plan: { keyBlock: n + 1 } }), /do not divide/);
+    assert.throws(() => kernels.attentionForward({ ...args, plan: { queryBlock: 3 } }), /3 rows make/);
+    assert.throws(() => kernels.attentionForward({ ...args, plan: { keyBlock: 4096 } }), /bytes of shared memory/);
   }
 });

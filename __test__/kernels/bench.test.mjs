@@ -26,3 +26,24 @@ test('benches/kernels.mjs --quick', () => {
     rmSync(folder, { recursive: true });
   }
 });
+
+test('benches/kernels-matmul.mjs sweeps the plans of a shape, and prints a table of what it found', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'helios-kernels-'));
+  try {
+    const out = join(folder, 'out.json');
+    const bench = fileURLToPath(new URL('../../benches/kernels-matmul.mjs', import.meta.url));
+    const run = (/** @type {string[]} */ ...args) =>
+      execFileSync(process.execPath, [bench, ...args], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'inherit'] });
+    // One shape, which ends long before the budget does: no clock decides what is measured.
+    run('--sweep', '--small', '--groups', 'f32', '--shapes', 'NT 64 96 64', '--budget', '600', '--out', out);
+    const results = JSON.parse(readFileSync(out, 'utf8'));
+    assert.ok(
+      results.some((/** @type {any} */ r) => r.us > 0 && r.tflops > 0),
+      JSON.stringify(results.slice(0, 3)),
+    );
+    for (const { key, error } of results) assert.doesNotMatch(error ?? '', /wrong result|not written/, key);
+    assert.match(run('--table', out), /f32: `\n(NT|NN|TN) \d+ \d+ \d+ \| /);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});

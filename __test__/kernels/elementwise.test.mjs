@@ -6,6 +6,7 @@ import { createKernels } from '../../kernels/index.mjs';
 import { vk } from '../lib/addon.mjs';
 import { Case, TOLERANCE } from '../lib/kernel-check.mjs';
 import { assertClose, normal, uniform } from '../lib/random-data.mjs';
+import * as half from '../lib/half.mjs';
 import * as reference from '../lib/reference.mjs';
 
 const kernels = createKernels(vk);
@@ -15,7 +16,19 @@ after(() => vk.destroy());
 /** @type {DType[]} */
 const TYPES = ['f32', 'f16', 'bf16'];
 /** Counts and guards that take the wide and the narrow path. @param {DType} type */
-const sizes = (type) => (type === 'f32' ? [[1000, 8], [77, 3], [1, 1], [300000, 4]] : [[1000, 8], [78, 2], [2, 6]]);
+const sizes = (type) =>
+  type === 'f32'
+    ? [
+        [1000, 8],
+        [77, 3],
+        [1, 1],
+        [300000, 4],
+      ]
+    : [
+        [1000, 8],
+        [78, 2],
+        [2, 6],
+      ];
 
 test('fill', () => {
   for (const type of TYPES) {
@@ -23,7 +36,10 @@ test('fill', () => {
       const c = new Case({ guard });
       const y = c.output(count, type);
       c.run(kernels.fill({ y: y.tensor, count, value: -1.625, type }));
-      assert.ok(y.read().every((v) => v === -1.625), type);
+      assert.ok(
+        y.read().every((v) => v === -1.625),
+        type,
+      );
       c.destroy();
     }
   }
@@ -39,15 +55,28 @@ test('casts and copies', () => {
     for (const to of TYPES) {
       for (const [count, guard] of from === 'f32' && to === 'f32' ? sizes('f32') : sizes('f16')) {
         const c = new Case({ guard });
-        const x = c.input(normal(count).map((v, i) => (i === 0 ? 0 : i === 1 ? 300 : v)), from);
+        const x = c.input(
+          normal(count).map((v, i) => (i === 0 ? 0 : i === 1 ? 300 : v)),
+          from,
+        );
         const y = c.output(count, to);
         c.run(kernels.cast({ x: x.tensor, y: y.tensor, count, from, to }));
         const got = y.read();
         if (from === to || to === 'f32') assert.deepEqual(got, x.values, `${from} to ${to}`);
-        else if (to === 'bf16') assert.deepEqual(got, x.values.map((v) => reference.fromBf16(reference.toBf16(v))), `${from} to bf16`);
+        else if (to === 'bf16')
+          assert.deepEqual(
+            got,
+            x.values.map((v) => half.fromBf16(half.toBf16(v))),
+            `${from} to bf16`,
+          );
         else {
           // A neighbour in f16: the device rounds to nearest or truncates.
-          got.forEach((v, i) => assert.ok(Math.abs(v - x.values[i]) <= Math.max(2 ** -24, Math.abs(x.values[i]) * 2 ** -10), `${from} to f16: ${x.values[i]} became ${v}`));
+          got.forEach((v, i) =>
+            assert.ok(
+              Math.abs(v - x.values[i]) <= Math.max(2 ** -24, Math.abs(x.values[i]) * 2 ** -10),
+              `${from} to f16: ${x.values[i]} became ${v}`,
+            ),
+          );
         }
         c.destroy();
       }
@@ -62,7 +91,7 @@ test('bf16 rounds ties to even, keeps infinities and NaN', () => {
   const y = c.output(8, 'bf16');
   c.run(kernels.cast({ x: x.tensor, y: y.tensor, count: 8, from: 'f32', to: 'bf16' }));
   const got = y.read();
-  assert.deepEqual([...got.subarray(0, 7)], [1, 1 + 2 ** -6, -1, reference.fromBf16(0x7f80), Infinity, -Infinity, NaN]);
+  assert.deepEqual([...got.subarray(0, 7)], [1, 1 + 2 ** -6, -1, half.fromBf16(0x7f80), Infinity, -Infinity, NaN]);
   // A subnormal may be flushed.
   assert.ok(got[7] === 0 || Math.abs(got[7] - 1e-40) < 2e-41, `subnormal became ${got[7]}`);
   c.destroy();
@@ -71,8 +100,15 @@ test('bf16 rounds ties to even, keeps infinities and NaN', () => {
 test('unary operations', () => {
   /** @type {Record<string, (v: number) => number>} */
   const ops = {
-    identity: (v) => v, exp: Math.exp, log: Math.log, sqrt: Math.sqrt, rsqrt: (v) => 1 / Math.sqrt(v),
-    reciprocal: (v) => 1 / v, abs: Math.abs, square: (v) => v * v, sign: Math.sign,
+    identity: (v) => v,
+    exp: Math.exp,
+    log: Math.log,
+    sqrt: Math.sqrt,
+    rsqrt: (v) => 1 / Math.sqrt(v),
+    reciprocal: (v) => 1 / v,
+    abs: Math.abs,
+    square: (v) => v * v,
+    sign: Math.sign,
   };
   for (const type of TYPES) {
     for (const [op, f] of Object.entries(ops)) {
@@ -81,7 +117,12 @@ test('unary operations', () => {
         const positive = op === 'log' || op === 'sqrt' || op === 'rsqrt' || op === 'reciprocal';
         const x = c.inout(positive ? uniform(count, 0.1, 4) : normal(count), type);
         c.run(kernels.unary({ x: x.tensor, y: x.tensor, count, op: /** @type {any} */ (op), alpha: -1.5, beta: 0.25, type }));
-        assertClose(x.read(), x.values.map((v) => -1.5 * f(v) + 0.25), type === 'f32' ? 4e-6 : TOLERANCE[type], `${op} ${type}`);
+        assertClose(
+          x.read(),
+          x.values.map((v) => -1.5 * f(v) + 0.25),
+          type === 'f32' ? 4e-6 : TOLERANCE[type],
+          `${op} ${type}`,
+        );
         c.destroy();
       }
     }
@@ -93,13 +134,30 @@ test('binary operations, a row that all rows share, and a scalar', () => {
   const ops = { add: (a, b) => 2 * a - 0.5 * b, mul: (a, b) => a * b, div: (a, b) => a / b, max: Math.max, min: Math.min };
   for (const type of TYPES) {
     for (const [op, f] of Object.entries(ops)) {
-      for (const [count, period, guard] of [[240, 240, 8], [240, 24, 8], [66, 22, 2], ...(type === 'f32' ? [[77, 1, 3], [63, 9, 1]] : [])]) {
+      for (const [count, period, guard] of [
+        [240, 240, 8],
+        [240, 24, 8],
+        [66, 22, 2],
+        ...(type === 'f32'
+          ? [
+              [77, 1, 3],
+              [63, 9, 1],
+            ]
+          : []),
+      ]) {
         const c = new Case({ guard });
         const a = c.input(normal(count), type);
         const b = c.input(uniform(period, 0.5, 2), type);
         const y = c.output(count, type);
-        c.run(kernels.binary({ a: a.tensor, b: b.tensor, y: y.tensor, count, period, op: /** @type {any} */ (op), alpha: 2, beta: -0.5, type }));
-        assertClose(y.read(), a.values.map((v, i) => f(v, b.values[i % period])), TOLERANCE[type], `${op} ${type}`);
+        c.run(
+          kernels.binary({ a: a.tensor, b: b.tensor, y: y.tensor, count, period, op: /** @type {any} */ (op), alpha: 2, beta: -0.5, type }),
+        );
+        assertClose(
+          y.read(),
+          a.values.map((v, i) => f(v, b.values[i % period])),
+          TOLERANCE[type],
+          `${op} ${type}`,
+        );
         c.destroy();
       }
     }
@@ -114,14 +172,23 @@ test('broadcasting over four dimensions', () => {
   const y = c.inout(normal(3 * 2 * 5 * 8)); // rows of 7 at a stride of 8
   c.run(
     kernels.broadcast({
-      a: a.tensor, b: b.tensor, y: y.tensor, shape, aStrides: [35, 0, 7, 1], bStrides: [0, 7, 0, 1],
-      yStrides: [80, 40, 8, 1], op: 'mul',
+      a: a.tensor,
+      b: b.tensor,
+      y: y.tensor,
+      shape,
+      aStrides: [35, 0, 7, 1],
+      bStrides: [0, 7, 0, 1],
+      yStrides: [80, 40, 8, 1],
+      op: 'mul',
     }),
   );
   const expected = Float64Array.from(y.values);
-  for (let i = 0; i < 3; i++) for (let j = 0; j < 2; j++) for (let k = 0; k < 5; k++) for (let l = 0; l < 7; l++) {
-    expected[i * 80 + j * 40 + k * 8 + l] = a.values[i * 35 + k * 7 + l] * b.values[j * 7 + l];
-  }
+  for (let i = 0; i < 3; i++)
+    for (let j = 0; j < 2; j++)
+      for (let k = 0; k < 5; k++)
+        for (let l = 0; l < 7; l++) {
+          expected[i * 80 + j * 40 + k * 8 + l] = a.values[i * 35 + k * 7 + l] * b.values[j * 7 + l];
+        }
   assertClose(y.read(), expected, 1e-7, 'y');
   c.destroy();
 
@@ -137,7 +204,20 @@ test('broadcasting over four dimensions', () => {
 
 test('transposes', () => {
   for (const type of TYPES) {
-    for (const [batch, rows, columns, guard] of [[1, 64, 128, 8], [2, 68, 132, 4], [1, 4, 200, 8], [3, 34, 70, 2], [2, 2, 130, 2], [1, 200, 2, 4], ...(type === 'f32' ? [[2, 33, 65, 3], [1, 1, 9, 1]] : [])]) {
+    for (const [batch, rows, columns, guard] of [
+      [1, 64, 128, 8],
+      [2, 68, 132, 4],
+      [1, 4, 200, 8],
+      [3, 34, 70, 2],
+      [2, 2, 130, 2],
+      [1, 200, 2, 4],
+      ...(type === 'f32'
+        ? [
+            [2, 33, 65, 3],
+            [1, 1, 9, 1],
+          ]
+        : []),
+    ]) {
       const c = new Case({ guard });
       const n = batch * rows * columns;
       const x = c.input(normal(n), type);
@@ -200,7 +280,17 @@ test('reductions of rows, columns and everything', () => {
     maxAbs: (v) => v.reduce((a, b) => Math.max(a, Math.abs(b)), 0),
   };
   for (const type of TYPES) {
-    for (const [rows, columns, guard] of [[5, 1024, 8], [300, 66, 2], [3, 40000, 8], ...(type === 'f32' ? [[7, 13, 3], [66000, 5, 1]] : [])]) {
+    for (const [rows, columns, guard] of [
+      [5, 1024, 8],
+      [300, 66, 2],
+      [3, 40000, 8],
+      ...(type === 'f32'
+        ? [
+            [7, 13, 3],
+            [66000, 5, 1],
+          ]
+        : []),
+    ]) {
       // All of one sign: a sum that cancels has no relative error to speak of.
       const x = uniform(rows * columns, 0.1, 2).map((v, i) => (i % 97 === 0 ? -v : v));
       for (const [op, f] of Object.entries(ops)) {
@@ -213,7 +303,10 @@ test('reductions of rows, columns and everything', () => {
           kernels.reduceRows({ x: input.tensor, y: byRow.tensor, rows, columns, op: name, alpha: 0.5, beta: 2, type }),
           ...kernels.reduceAll({ x: input.tensor, y: all.tensor, count: rows * columns, op: name, alpha: -2, beta: 1, type }),
         );
-        const expected = Float64Array.from({ length: rows }, (_, r) => 0.5 * f(input.values.subarray(r * columns, (r + 1) * columns)) + 2 * byRow.values[r]);
+        const expected = Float64Array.from(
+          { length: rows },
+          (_, r) => 0.5 * f(input.values.subarray(r * columns, (r + 1) * columns)) + 2 * byRow.values[r],
+        );
         assertClose(byRow.read(), expected, 2e-6, `${op} of rows, ${type}`);
         assertClose(all.read(), [-2 * f(input.values) + 3], 2e-6, `${op} of all, ${type}`);
         c.destroy();
@@ -223,7 +316,12 @@ test('reductions of rows, columns and everything', () => {
       const y = c.inout(normal(columns));
       c.run(...kernels.columnSum({ x: input.tensor, y: y.tensor, rows, columns, alpha: 0.5, beta: -1, type }));
       const sum = reference.columnSum(input.values, rows, columns);
-      assertClose(y.read(), sum.map((v, i) => 0.5 * v - y.values[i]), 4e-6, `columns, ${type}`);
+      assertClose(
+        y.read(),
+        sum.map((v, i) => 0.5 * v - y.values[i]),
+        4e-6,
+        `columns, ${type}`,
+      );
       c.destroy();
     }
   }
@@ -240,7 +338,17 @@ test('a loss goes to the slot that a counter names', () => {
     kernels.reduceToSlot({ x: x.tensor, y: slots.tensor, count: 513, alpha: 1 / 513, beta: 1, slot: 1, slots: 5, counter: counter.tensor }),
     kernels.reduceToSlot({ x: x.tensor, y: fixed.tensor, count: 513, alpha: 1 / 513, slot: 2 }),
   );
-  assertClose(slots.read(), slots.values.map((v, i) => (i === 4 ? v + mean : v)), 1e-6, 'slots');
-  assertClose(fixed.read(), fixed.values.map((v, i) => (i === 2 ? mean : v)), 1e-6, 'fixed');
+  assertClose(
+    slots.read(),
+    slots.values.map((v, i) => (i === 4 ? v + mean : v)),
+    1e-6,
+    'slots',
+  );
+  assertClose(
+    fixed.read(),
+    fixed.values.map((v, i) => (i === 2 ? mean : v)),
+    1e-6,
+    'fixed',
+  );
   c.destroy();
 });

@@ -16,7 +16,15 @@ after(() => vk.destroy());
 const TYPES = ['f32', 'f16', 'bf16'];
 
 /** @type {[DType, DType][]} */
-const PAIRS = [['f32', 'f32'], ['f16', 'f16'], ['bf16', 'bf16'], ['f32', 'f16'], ['f32', 'bf16'], ['f16', 'f32'], ['bf16', 'f32']];
+const PAIRS = [
+  ['f32', 'f32'],
+  ['f16', 'f16'],
+  ['bf16', 'bf16'],
+  ['f32', 'f16'],
+  ['f32', 'bf16'],
+  ['f16', 'f32'],
+  ['bf16', 'f32'],
+];
 for (const [type, outType] of PAIRS) {
   test(`embedding ${type} to ${outType}`, () => {
     for (const columns of type === 'f32' && outType === 'f32' ? [64, 7] : [64, 6]) {
@@ -51,7 +59,13 @@ for (const [type, outType] of PAIRS) {
 for (const type of TYPES) {
   test(`embedding gradient ${type}`, () => {
     /** @type {[number, number, number, number][]} */
-    const shapes = [[513, 40, 260, 1], [1, 10, 4, 1], [300, 3, type === 'f32' ? 5 : 6, 0.5], [64, 1, 128, 0], [700, 100000, 8, 1]];
+    const shapes = [
+      [513, 40, 260, 1],
+      [1, 10, 4, 1],
+      [300, 3, type === 'f32' ? 5 : 6, 0.5],
+      [64, 1, 128, 0],
+      [700, 100000, 8, 1],
+    ];
     for (const [tokens, vocabulary, columns, beta] of shapes) {
       const c = new Case();
       const list = integers(tokens, vocabulary);
@@ -59,7 +73,9 @@ for (const type of TYPES) {
       const ids = c.input(list, 'u32');
       const dy = c.input(normal(tokens * columns), type);
       const dTable = c.inout(normal(vocabulary * columns));
-      c.run(...kernels.embeddingBackward({ ids: ids.tensor, dy: dy.tensor, dTable: dTable.tensor, tokens, columns, vocabulary, beta, type }));
+      c.run(
+        ...kernels.embeddingBackward({ ids: ids.tensor, dy: dy.tensor, dTable: dTable.tensor, tokens, columns, vocabulary, beta, type }),
+      );
       const expected = Float64Array.from(dTable.values);
       for (const id of new Set(list)) {
         if (id < vocabulary) for (let i = 0; i < columns; i++) expected[id * columns + i] *= beta;
@@ -79,7 +95,12 @@ for (const type of TYPES) {
     const dPosition = c.inout(normal(positions * columns));
     c.run(...kernels.positionBackward({ dy: dy.tensor, dPosition: dPosition.tensor, batch, positions, columns, beta: 1, type }));
     const sum = reference.columnSum(dy.values, batch, positions * columns);
-    assertClose(dPosition.read(), sum.map((v, i) => v + dPosition.values[i]), 2e-6, 'dPosition');
+    assertClose(
+      dPosition.read(),
+      sum.map((v, i) => v + dPosition.values[i]),
+      2e-6,
+      'dPosition',
+    );
     c.destroy();
   });
 
@@ -95,10 +116,14 @@ for (const type of TYPES) {
         const x = c.inout(start, type);
         const table = c.input(ropeTable({ positions: 40, headSize }));
         const args = { x: x.tensor, table: table.tensor, rows, heads, headSize, rowStride, positions, firstPosition, interleaved, type };
-        const dense = (/** @type {Float64Array} */ v) => Float64Array.from({ length: rows * width }, (_, i) => v[Math.floor(i / width) * rowStride + (i % width)]);
+        const dense = (/** @type {Float64Array} */ v) =>
+          Float64Array.from({ length: rows * width }, (_, i) => v[Math.floor(i / width) * rowStride + (i % width)]);
         const untouched = (/** @type {Float64Array} */ v) => v.filter((_, i) => i % rowStride >= width);
         const shape = { rows, heads, headSize, positions, first: firstPosition, interleaved };
-        for (const [dispatch, direction] of /** @type {const} */ ([[kernels.ropeForward(args), 1], [kernels.ropeBackward(args), -1]])) {
+        for (const [dispatch, direction] of /** @type {const} */ ([
+          [kernels.ropeForward(args), 1],
+          [kernels.ropeBackward(args), -1],
+        ])) {
           c.run(dispatch);
           const got = x.read();
           assertClose(dense(got), reference.rope(dense(x.values), { ...shape, direction }), TOLERANCE[type], `direction ${direction}`);
@@ -111,7 +136,13 @@ for (const type of TYPES) {
 
   test(`cross-entropy ${type}`, () => {
     /** @type {[number, number, number][]} */
-    const shapes = [[6, 256, 256], [5, 97, 100], [4, 3001, 3004], [2, 70001, 70004], [3, 2, 2]];
+    const shapes = [
+      [6, 256, 256],
+      [5, 97, 100],
+      [4, 3001, 3004],
+      [2, 70001, 70004],
+      [3, 2, 2],
+    ];
     if (type === 'f32') shapes.push([4, 97, 97], [3, 97, 99], [66000, 3, 4]);
     for (const [rows, columns, rowStride] of shapes) {
       const c = new Case();
@@ -129,7 +160,8 @@ for (const type of TYPES) {
       const scale = 4;
       const args = { logits: logits.tensor, targets: targets.tensor, rows, columns, rowStride, ignored: 77777777, type };
       c.run(kernels.crossEntropyForward({ ...args, loss: alone.tensor }), kernels.crossEntropy({ ...args, loss: loss.tensor, scale }));
-      const dense = (/** @type {Float64Array} */ v) => Float64Array.from({ length: rows * columns }, (_, i) => v[Math.floor(i / columns) * rowStride + (i % columns)]);
+      const dense = (/** @type {Float64Array} */ v) =>
+        Float64Array.from({ length: rows * columns }, (_, i) => v[Math.floor(i / columns) * rowStride + (i % columns)]);
       const expected = reference.crossEntropy(dense(logits.values), list, rows, columns, scale);
       // A loss is a difference of numbers of the logits' size, and small where the target is likely.
       const most = Math.max(...dense(logits.values).map(Math.abs).subarray(0, 1000));
@@ -147,17 +179,29 @@ for (const type of TYPES) {
 for (const type of /** @type {const} */ (['f16', 'bf16'])) {
   test(`cross-entropy ${type}: large logits, gradients turned round, a NaN in one row`, () => {
     const [rows, columns] = [4, 640];
-    for (const { offset, scale } of [{ offset: 1500, scale: 2 }, { offset: -1500, scale: 2 }, { offset: 0, scale: -3 }, { offset: 0, scale: 0 }]) {
+    for (const { offset, scale } of [
+      { offset: 1500, scale: 2 },
+      { offset: -1500, scale: 2 },
+      { offset: 0, scale: -3 },
+      { offset: 0, scale: 0 },
+    ]) {
       const c = new Case();
       // Steps of 8 above 1024 in bf16: spread wide enough to differ.
-      const logits = c.inout(normal(rows * columns).map((v) => offset + (offset ? 12 : 3) * v), type);
+      const logits = c.inout(
+        normal(rows * columns).map((v) => offset + (offset ? 12 : 3) * v),
+        type,
+      );
       const list = integers(rows, columns);
       const [targets, loss] = [c.input(list, 'u32'), c.output(rows)];
       c.run(kernels.crossEntropy({ logits: logits.tensor, targets: targets.tensor, loss: loss.tensor, rows, columns, scale, type }));
       const expected = reference.crossEntropy(logits.values, list, rows, columns, scale);
       assertClose(loss.read(), expected.loss, 1e-4, 'loss');
       if (scale) assertClose(logits.read(), expected.gradient, TOLERANCE[type], 'gradient');
-      else assert.ok(logits.read().every((v) => v === 0), 'gradient of scale 0');
+      else
+        assert.ok(
+          logits.read().every((v) => v === 0),
+          'gradient of scale 0',
+        );
       c.destroy();
     }
     const c = new Case();
@@ -172,7 +216,10 @@ for (const type of /** @type {const} */ (['f16', 'bf16'])) {
     for (let row = 0; row < rows; row++) {
       const bad = row >= 2;
       assert.equal(Number.isNaN(losses[row]), bad, `loss of row ${row}`);
-      assert.ok(got.subarray(row * columns, (row + 1) * columns).every((v) => Number.isNaN(v) === bad), `gradient of row ${row}`);
+      assert.ok(
+        got.subarray(row * columns, (row + 1) * columns).every((v) => Number.isNaN(v) === bad),
+        `gradient of row ${row}`,
+      );
     }
     assert.equal(got[0], 0);
     c.destroy();
@@ -185,10 +232,15 @@ test('cross-entropy over 16-bit rows: exponentials taken twice, few workgroups',
   for (const how of [kernels.context.crossEntropy, { kept: 0, groups: 2 }]) {
     Object.defineProperty(kernels.context, 'crossEntropy', { value: how, configurable: true });
     const c = new Case();
-    const logits = c.inout(Float64Array.from({ length: rows * columns }, (_, i) => 4 * Math.sin(i * i)), 'bf16');
+    const logits = c.inout(
+      Float64Array.from({ length: rows * columns }, (_, i) => 4 * Math.sin(i * i)),
+      'bf16',
+    );
     const list = Array.from({ length: rows }, (_, i) => 71 * i);
     const [targets, loss] = [c.input(list, 'u32'), c.output(rows)];
-    c.run(kernels.crossEntropy({ logits: logits.tensor, targets: targets.tensor, loss: loss.tensor, rows, columns, scale: 2, type: 'bf16' }));
+    c.run(
+      kernels.crossEntropy({ logits: logits.tensor, targets: targets.tensor, loss: loss.tensor, rows, columns, scale: 2, type: 'bf16' }),
+    );
     const expected = reference.crossEntropy(logits.values, list, rows, columns, 2);
     assertClose(loss.read(), expected.loss, 2e-6, 'loss');
     assertClose(logits.read(), expected.gradient, TOLERANCE.bf16, 'gradient');
@@ -199,9 +251,14 @@ test('cross-entropy over 16-bit rows: exponentials taken twice, few workgroups',
   assert.deepEqual(results[0], results[1]);
 });
 
-test('cross-entropy with a 16-bit gradient of its own', () => {
-  for (const gradientType of /** @type {const} */ (['f16', 'bf16'])) {
-    for (const [rows, columns, rowStride] of [[5, 250, 256], [3, 98, 98], [2, 70001, 70002]]) {
+test('cross-entropy with a gradient of its own', () => {
+  for (const gradientType of /** @type {const} */ (['f32', 'f16', 'bf16'])) {
+    for (const [rows, columns, rowStride] of [
+      [5, 250, 256],
+      [3, 98, 98],
+      [2, 70001, 70002],
+      ...(gradientType === 'f32' ? [[4, 97, 97]] : []),
+    ]) {
       const c = new Case();
       const logits = c.input(normal(rows * rowStride).map((v) => 3 * v));
       const list = integers(rows, columns);
@@ -209,8 +266,21 @@ test('cross-entropy with a 16-bit gradient of its own', () => {
       const targets = c.input(list, 'u32');
       const loss = c.output(rows);
       const gradient = c.output(rows * rowStride, gradientType);
-      c.run(kernels.crossEntropy({ logits: logits.tensor, targets: targets.tensor, loss: loss.tensor, rows, columns, rowStride, scale: 4, gradient: gradient.tensor, gradientType }));
-      const dense = (/** @type {Float64Array} */ v) => Float64Array.from({ length: rows * columns }, (_, i) => v[Math.floor(i / columns) * rowStride + (i % columns)]);
+      c.run(
+        kernels.crossEntropy({
+          logits: logits.tensor,
+          targets: targets.tensor,
+          loss: loss.tensor,
+          rows,
+          columns,
+          rowStride,
+          scale: 4,
+          gradient: gradient.tensor,
+          gradientType,
+        }),
+      );
+      const dense = (/** @type {Float64Array} */ v) =>
+        Float64Array.from({ length: rows * columns }, (_, i) => v[Math.floor(i / columns) * rowStride + (i % columns)]);
       const expected = reference.crossEntropy(dense(logits.values), list, rows, columns, 4);
       assertClose(loss.read(), expected.loss, 2e-6, 'loss');
       assertClose(dense(gradient.read()), expected.gradient, TOLERANCE[gradientType], 'gradient');

@@ -14,7 +14,13 @@ after(() => vk.destroy());
 
 /** @typedef {import('../../kernels/base.mjs').DType} DType */
 /** @type {[DType, DType][]} */
-const PAIRS = [['f32', 'f32'], ['f16', 'f16'], ['bf16', 'bf16'], ['f32', 'f16'], ['f32', 'bf16']];
+const PAIRS = [
+  ['f32', 'f32'],
+  ['f16', 'f16'],
+  ['bf16', 'bf16'],
+  ['f32', 'f16'],
+  ['f32', 'bf16'],
+];
 const add = (/** @type {Float64Array} */ a, /** @type {Float64Array} */ b) => a.map((v, i) => v + b[i]);
 
 /**
@@ -24,7 +30,10 @@ const add = (/** @type {Float64Array} */ a, /** @type {Float64Array} */ b) => a.
 function forward(layer, type, outType, rows, columns, fused, guard) {
   const c = new Case({ guard });
   // Away from zero mean and unit variance, so that both matter.
-  const x = c.input(normal(rows * columns).map((v) => 2 * v + 0.5), fused ? outType : type);
+  const x = c.input(
+    normal(rows * columns).map((v) => 2 * v + 0.5),
+    fused ? outType : type,
+  );
   const weight = c.input(uniform(columns, 0.5, 1.5));
   const bias = layer ? c.input(normal(columns)) : undefined;
   const residual = fused ? c.input(normal(rows * columns), type) : undefined;
@@ -33,8 +42,17 @@ function forward(layer, type, outType, rows, columns, fused, guard) {
   const stats = c.output(layer ? 2 * rows : rows);
   const eps = 1e-3;
   const args = {
-    x: x.tensor, y: y.tensor, weight: weight.tensor, stats: stats.tensor, residual: residual?.tensor, sum: sum?.tensor,
-    rows, columns, eps, type, outType,
+    x: x.tensor,
+    y: y.tensor,
+    weight: weight.tensor,
+    stats: stats.tensor,
+    residual: residual?.tensor,
+    sum: sum?.tensor,
+    rows,
+    columns,
+    eps,
+    type,
+    outType,
   };
   c.run(layer ? kernels.layerNormForward({ ...args, bias: /** @type {any} */ (bias).tensor }) : kernels.rmsNormForward(args));
   let r = x.values;
@@ -49,7 +67,13 @@ function forward(layer, type, outType, rows, columns, fused, guard) {
   assertClose(y.read(), expected.y, short ? 1e-5 : TOLERANCE[outType], 'y');
   const held = stats.read();
   assertClose(layer ? held.filter((_, i) => i % 2 === 1) : held, expected.scale, short ? 1e-5 : 2e-6, 'scale');
-  if (layer) assertClose(held.filter((_, i) => i % 2 === 0), expected.mean, 5e-6, 'mean');
+  if (layer)
+    assertClose(
+      held.filter((_, i) => i % 2 === 0),
+      expected.mean,
+      5e-6,
+      'mean',
+    );
   c.destroy();
 }
 
@@ -59,7 +83,10 @@ function forward(layer, type, outType, rows, columns, fused, guard) {
  */
 function backward(layer, type, outType, rows, columns, fused, guard, copied) {
   const c = new Case({ guard });
-  const x = c.input(normal(rows * columns).map((v) => 2 * v + 0.5), type);
+  const x = c.input(
+    normal(rows * columns).map((v) => 2 * v + 0.5),
+    type,
+  );
   const dy = c.input(normal(rows * columns), outType);
   const weight = c.input(uniform(columns, 0.5, 1.5));
   const residual = fused ? c.input(normal(rows * columns), type) : undefined;
@@ -73,8 +100,19 @@ function backward(layer, type, outType, rows, columns, fused, guard, copied) {
   const dBias = layer ? c.inout(normal(columns)) : undefined;
   const beta = rows % 2 ? 0.5 : 0;
   const args = {
-    dy: dy.tensor, x: x.tensor, weight: weight.tensor, stats: stats.tensor, dx: dx.tensor, dWeight: dWeight.tensor,
-    residual: residual?.tensor, copy: copy?.tensor, rows, columns, beta, type, outType,
+    dy: dy.tensor,
+    x: x.tensor,
+    weight: weight.tensor,
+    stats: stats.tensor,
+    dx: dx.tensor,
+    dWeight: dWeight.tensor,
+    residual: residual?.tensor,
+    copy: copy?.tensor,
+    rows,
+    columns,
+    beta,
+    type,
+    outType,
   };
   c.run(...(layer ? kernels.layerNormBackward({ ...args, dBias: /** @type {any} */ (dBias).tensor }) : kernels.rmsNormBackward(args)));
   const expected = reference.normBackward({ x: x.values, weight: weight.values, bias, dy: dy.values, rows, columns, eps });
@@ -112,7 +150,14 @@ for (const layer of [false, true]) {
     }
   }
   test(`${name} f32 of odd rows, long rows and many rows`, () => {
-    for (const [rows, columns, guard] of [[5, 1, 1], [3, 7, 3], [6, 101, 4], [2, 70001, 8], [70001, 4, 8], [66000, 3, 2]]) {
+    for (const [rows, columns, guard] of [
+      [5, 1, 1],
+      [3, 7, 3],
+      [6, 101, 4],
+      [2, 70001, 8],
+      [70001, 4, 8],
+      [66000, 3, 2],
+    ]) {
       if (columns === 1 && layer) continue; // one column has no variance
       forward(layer, 'f32', 'f32', rows, columns, columns > 1, layer ? 2 * guard : guard);
       if (rows * columns < 200000) backward(layer, 'f32', 'f32', rows, columns, true, layer ? 2 * guard : guard, false);
@@ -128,7 +173,18 @@ test('in place: the sum over the residual, dx over the residual gradient', () =>
   const weight = c.input(uniform(columns, 0.5, 1.5));
   const y = c.output(rows * columns);
   const stats = c.output(rows);
-  c.run(kernels.rmsNormForward({ x: x.tensor, y: y.tensor, weight: weight.tensor, stats: stats.tensor, residual: stream.tensor, sum: stream.tensor, rows, columns }));
+  c.run(
+    kernels.rmsNormForward({
+      x: x.tensor,
+      y: y.tensor,
+      weight: weight.tensor,
+      stats: stats.tensor,
+      residual: stream.tensor,
+      sum: stream.tensor,
+      rows,
+      columns,
+    }),
+  );
   const sum = add(x.values, stream.values);
   assertClose(stream.read(), sum, 1e-7, 'sum');
   assertClose(y.read(), reference.normForward({ x: sum, weight: weight.values, rows, columns, eps: 1e-5 }).y, 2e-6, 'y');
@@ -142,7 +198,19 @@ test('in place: the sum over the residual, dx over the residual gradient', () =>
   const held = d.input(scale);
   const w = d.input(weight.values);
   const dWeight = d.output(columns);
-  d.run(kernels.rmsNormBackward({ dy: dy.tensor, x: input.tensor, weight: w.tensor, stats: held.tensor, dx: gradient.tensor, residual: gradient.tensor, dWeight: dWeight.tensor, rows, columns }));
+  d.run(
+    kernels.rmsNormBackward({
+      dy: dy.tensor,
+      x: input.tensor,
+      weight: w.tensor,
+      stats: held.tensor,
+      dx: gradient.tensor,
+      residual: gradient.tensor,
+      dWeight: dWeight.tensor,
+      rows,
+      columns,
+    }),
+  );
   const { dx } = reference.normBackward({ x: input.values, weight: weight.values, dy: dy.values, rows, columns, eps: 1e-5 });
   assertClose(gradient.read(), add(dx, gradient.values), 4e-6, 'dx');
   d.destroy();
@@ -157,7 +225,20 @@ test('an outside workspace has the size that is told', () => {
   const stats = c.input(Float64Array.from({ length: 2 * rows }, (_, i) => (i % 2 ? scale : mean)[i >> 1]));
   const weight = c.input(normal(columns));
   const [dx, dWeight, dBias] = [rows * columns, columns, columns].map((n) => c.output(n));
-  c.run(kernels.layerNormBackward({ dy: x.tensor, x: x.tensor, weight: weight.tensor, stats: stats.tensor, dx: dx.tensor, dWeight: dWeight.tensor, dBias: dBias.tensor, rows, columns, workspace: workspace.tensor }));
+  c.run(
+    kernels.layerNormBackward({
+      dy: x.tensor,
+      x: x.tensor,
+      weight: weight.tensor,
+      stats: stats.tensor,
+      dx: dx.tensor,
+      dWeight: dWeight.tensor,
+      dBias: dBias.tensor,
+      rows,
+      columns,
+      workspace: workspace.tensor,
+    }),
+  );
   assertClose(dBias.read(), reference.columnSum(x.values, rows, columns), 4e-6, 'dBias');
   assert.ok(workspace.read().every(Number.isFinite), 'the workspace is larger than what is used');
   c.destroy();

@@ -39,10 +39,25 @@ test('schedule, bias corrections and the random offset', () => {
   d.destroy();
 });
 
-for (const [copyType, counts] of /** @type {const} */ ([[undefined, [4096, 1001]], ['f16', [4096, 1002]], ['bf16', [4096, 1002]]])) {
+for (const [copyType, counts] of /** @type {const} */ ([
+  [undefined, [4096, 1001]],
+  ['f16', [4096, 1002]],
+  ['bf16', [4096, 1002]],
+])) {
   for (const count of counts) {
     test(`five clipped steps of AdamW over ${count} parameters${copyType ? `, ${copyType} copy` : ''}`, () => {
-      const options = { rate: 1e-2, finalRate: 1e-3, warmup: 2, total: 9, beta1: 0.9, beta2: 0.95, epsilon: 1e-8, decay: 0.1, maxNorm: 1, gradientScale: 0.5 };
+      const options = {
+        rate: 1e-2,
+        finalRate: 1e-3,
+        warmup: 2,
+        total: 9,
+        beta1: 0.9,
+        beta2: 0.95,
+        epsilon: 1e-8,
+        decay: 0.1,
+        maxNorm: 1,
+        gradientScale: 0.5,
+      };
       const decayCount = Math.floor(count / 2) + 1;
       const steps = 5;
       const c = new Case({ guard: 0 });
@@ -57,8 +72,15 @@ for (const [copyType, counts] of /** @type {const} */ ([[undefined, [4096, 1001]
           kernels.optimizerAdvance({ state: state.tensor }),
           ...kernels.gradientClip({ gradient: g.tensor, count, state: state.tensor }),
           kernels.adamw({
-            parameters: p.tensor, first: m.tensor, second: v.tensor, gradient: g.tensor, state: state.tensor, count,
-            decayCount, copy: copy?.tensor, copyType,
+            parameters: p.tensor,
+            first: m.tensor,
+            second: v.tensor,
+            gradient: g.tensor,
+            state: state.tensor,
+            count,
+            decayCount,
+            copy: copy?.tensor,
+            copyType,
           }),
         ]),
       );
@@ -95,13 +117,60 @@ test('a gradient that is not finite leaves everything as it was', () => {
     c.run(
       kernels.optimizerAdvance({ state: state.tensor }),
       ...kernels.gradientClip({ gradient: g.tensor, count, state: state.tensor }),
-      kernels.adamw({ parameters: p.tensor, first: m.tensor, second: v.tensor, gradient: g.tensor, state: state.tensor, count, copy: copy.tensor, copyType: 'bf16' }),
+      kernels.adamw({
+        parameters: p.tensor,
+        first: m.tensor,
+        second: v.tensor,
+        gradient: g.tensor,
+        state: state.tensor,
+        count,
+        copy: copy.tensor,
+        copyType: 'bf16',
+      }),
     );
     for (const t of [p, m, v, copy]) assert.deepEqual(t.read(), t.values, String(bad));
     assert.equal(state.read()[STATE.skipped], 1);
     assert.equal(floats(state.read())[STATE.clip], 0);
     c.destroy();
   }
+});
+
+test('the norm of a gradient in shards has the bits of one in a single buffer', () => {
+  const count = 100000;
+  const values = normal(count);
+  /** @param {number[]} sizes of the shards @param {{ guard?: number }} [options] */
+  const state = (sizes, options) => {
+    const c = new Case(options);
+    let first = 0;
+    const shards = sizes.map((size) => ({ tensor: c.input(values.subarray(first, (first += size))).tensor, count: size }));
+    const state = c.inout(optimizerState({ rate: 1e-2, maxNorm: 1 }), 'u32');
+    c.run(...kernels.gradientClip({ gradient: shards.length === 1 ? shards[0].tensor : shards, count, state: state.tensor }));
+    const words = state.read();
+    c.destroy();
+    return words;
+  };
+  const whole = state([count], { guard: 0 });
+  assertClose([floats(whole)[STATE.norm]], [Math.hypot(...values)], 2e-6, 'norm');
+  // Ends within a block and at one's end (16 blocks of 1,563 vectors on a CPU device), shards of less than a block, and many in one block.
+  for (const sizes of [
+    [50000, 50000],
+    [4 * 1563, count - 4 * 1563],
+    [99996, 4],
+    [4, 8, 12, 99976],
+    [30000, 4, 69996],
+    Array(20).fill(5000),
+    Array(250).fill(400),
+  ]) {
+    assert.deepEqual(state(sizes, { guard: 0 }), whole, `shards of ${sizes.slice(0, 4)}`);
+  }
+  const shards = [
+    { tensor: 1, count: 40 },
+    { tensor: 2, count: 50 },
+  ];
+  assert.throws(
+    () => kernels.gradientClip({ gradient: shards, count: 100, state: 3 }),
+    /gradientClip: shards of 90 elements for a count of 100/,
+  );
 });
 
 test('without clipping the gradient is only scaled', () => {
@@ -113,8 +182,21 @@ test('without clipping the gradient is only scaled', () => {
   const state = c.inout(optimizerState({ rate: 0.1, gradientScale: 0.25, decay: 0 }), 'u32');
   c.run(
     kernels.optimizerAdvance({ state: state.tensor }),
-    kernels.adamw({ parameters: p.tensor, first: m.tensor, second: v.tensor, gradient: g.tensor, state: state.tensor, count, decayCount: 0 }),
+    kernels.adamw({
+      parameters: p.tensor,
+      first: m.tensor,
+      second: v.tensor,
+      gradient: g.tensor,
+      state: state.tensor,
+      count,
+      decayCount: 0,
+    }),
   );
-  assertClose(m.read(), g.values.map((x) => 0.1 * 0.25 * x), 1e-6, 'first moment');
+  assertClose(
+    m.read(),
+    g.values.map((x) => 0.1 * 0.25 * x),
+    1e-6,
+    'first moment',
+  );
   c.destroy();
 });

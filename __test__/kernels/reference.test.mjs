@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { assertClose, normal, uniform } from '../lib/random-data.mjs';
+import * as half from '../lib/half.mjs';
 import * as reference from '../lib/reference.mjs';
 
 const { finiteDifferences } = reference;
@@ -14,18 +15,37 @@ for (const bias of [undefined, normal(7)]) {
     const weight = normal(columns);
     const dy = normal(rows * columns);
     const { dx, dWeight, dBias } = reference.normBackward({ x, weight, bias, dy, rows, columns, eps });
-    const forward = (/** @type {any} */ changed) =>
-      reference.normForward({ x, weight, bias, rows, columns, eps, ...changed }).y;
-    assertClose(dx, finiteDifferences((x) => forward({ x }), x, dy), 1e-7, 'dx');
-    assertClose(dWeight, finiteDifferences((weight) => forward({ weight }), weight, dy), 1e-7, 'dWeight');
-    if (bias) assertClose(dBias, finiteDifferences((bias) => forward({ bias }), bias, dy), 1e-7, 'dBias');
+    const forward = (/** @type {any} */ changed) => reference.normForward({ x, weight, bias, rows, columns, eps, ...changed }).y;
+    assertClose(
+      dx,
+      finiteDifferences((x) => forward({ x }), x, dy),
+      1e-7,
+      'dx',
+    );
+    assertClose(
+      dWeight,
+      finiteDifferences((weight) => forward({ weight }), weight, dy),
+      1e-7,
+      'dWeight',
+    );
+    if (bias)
+      assertClose(
+        dBias,
+        finiteDifferences((bias) => forward({ bias }), bias, dy),
+        1e-7,
+        'dBias',
+      );
   });
 }
 
 for (const [name, f] of Object.entries(reference.activations)) {
   test(`the slope of ${name}`, () => {
     const x = normal(50).map((v) => 2 * v);
-    const expected = finiteDifferences((x) => x.map(f), x, x.map(() => 1));
+    const expected = finiteDifferences(
+      (x) => x.map(f),
+      x,
+      x.map(() => 1),
+    );
     assertClose(x.map(reference.activationSlopes[name]), expected, 1e-7, name);
   });
 }
@@ -78,13 +98,26 @@ test('AdamW goes down a bowl', () => {
   assert.ok(Math.hypot(...p) < 0.1, `ended at ${Math.hypot(...p)}`);
   // The first step moves every element by the rate, against its gradient, whatever the gradient's size.
   const q = Float64Array.of(1, -2);
-  reference.adamw({ p: q, m: new Float64Array(2), v: new Float64Array(2), g: [1e-3, -50], step: 1, rate: 0.1, beta1: 0.9, beta2: 0.999, epsilon: 0, decay: 0.5, decayCount: 1, clip: 1 });
+  reference.adamw({
+    p: q,
+    m: new Float64Array(2),
+    v: new Float64Array(2),
+    g: [1e-3, -50],
+    step: 1,
+    rate: 0.1,
+    beta1: 0.9,
+    beta2: 0.999,
+    epsilon: 0,
+    decay: 0.5,
+    decayCount: 1,
+    clip: 1,
+  });
   assertClose(q, [0.95 - 0.1, -2 + 0.1], 1e-12, 'first step');
 });
 
 test('16-bit conversions round trip', () => {
-  for (let bits = 0; bits < 0x7c00; bits += 7) assert.equal(reference.toF16(reference.fromF16(bits)), bits);
-  for (let bits = 0; bits < 0x7f80; bits += 7) assert.equal(reference.toBf16(reference.fromBf16(bits)), bits);
-  assert.equal(reference.fromF16(0x3555), 0.333251953125);
-  assert.equal(reference.fromBf16(0x3eab), 0.333984375);
+  for (let bits = 0; bits < 0x7c00; bits += 7) assert.equal(half.toF16(half.fromF16(bits)), bits);
+  for (let bits = 0; bits < 0x7f80; bits += 7) assert.equal(half.toBf16(half.fromBf16(bits)), bits);
+  assert.equal(half.fromF16(0x3555), 0.333251953125);
+  assert.equal(half.fromBf16(0x3eab), 0.333984375);
 });

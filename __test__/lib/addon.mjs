@@ -5,6 +5,8 @@
 import { createRequire } from 'node:module';
 import { resolve } from 'node:path';
 
+import { switchVariable } from '../../bin/lib/options.mjs';
+
 const require = createRequire(import.meta.url);
 
 /** @type {typeof import('../../index.js')} */
@@ -14,10 +16,10 @@ export const vk = require(process.env.HELIOS_TEST_ADDON ? resolve(process.env.HE
 export const init = () => vk.initDevice();
 
 /** True when every call also passes through the validation layer. */
-export const validating = process.env.HELIOS_VALIDATION === '1';
+export const validating = switchVariable('HELIOS_VALIDATION');
 
 /** Counts of heavy tests shrink tenfold under the validation layer or with HELIOS_TEST_LIGHT=1. */
-export const light = validating || process.env.HELIOS_TEST_LIGHT === '1';
+export const light = validating || switchVariable('HELIOS_TEST_LIGHT');
 /** @param {number} count */
 export const scaled = (count) => (light ? Math.max(1, Math.ceil(count / 10)) : count);
 

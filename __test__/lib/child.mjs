@@ -5,26 +5,35 @@ const PRELUDE = `
 import assert from 'node:assert/strict';
 import { vk, init, bufferOf, words, bits, ramp, pipelineOf, groupsOf, forgetPipelines } from '${new URL('addon.mjs', import.meta.url)}';
 import * as programs from '${new URL('programs.mjs', import.meta.url)}';
+import { until } from '${new URL('until.mjs', import.meta.url)}';
+import { startWorker, work } from '${new URL('work.mjs', import.meta.url)}';
 `;
 
 /**
- * Runs an ES module in a fresh Node, with this directory's helpers imported.
+ * Runs an ES module in a fresh Node, with this directory's helpers imported. `timeout` ends one that hangs: it is far beyond what
+ * any of them takes on a busy machine.
  * @param {string} source
- * @param {{env?: Record<string, string | undefined>, nodeArgs?: string[], timeout?: number}} [options]
- *   `env` is laid over this process's; undefined removes a variable
+ * @param {{env?: Record<string, string | undefined>, nodeArgs?: string[], timeout?: number, shell?: string}} [options]
+ *   `env` is laid over this process's; undefined removes a variable. `shell`: a command of sh that comes first, such as
+ *   a limit
  * @returns {Promise<{code: number|null, signal: string|null, stdout: string, stderr: string}>}
  */
-export function child(source, { env = {}, nodeArgs = [], timeout = 60_000 } = {}) {
+export function child(source, { env = {}, nodeArgs = [], timeout = 600_000, shell } = {}) {
   /** @type {Record<string, string | undefined>} */
   const environment = { ...process.env, ...env };
   delete environment.NODE_TEST_CONTEXT;
   for (const name of Object.keys(environment)) if (environment[name] === undefined) delete environment[name];
   return new Promise((resolve, reject) => {
-    const process_ = spawn(process.execPath, [...nodeArgs, '--input-type=module', '-e', PRELUDE + source],
-      { env: environment, timeout, killSignal: 'SIGKILL' });
+    const node = [process.execPath, ...nodeArgs, '--input-type=module', '-e', PRELUDE + source];
+    const [command, ...args] = shell === undefined ? node : ['sh', '-c', `${shell} && exec "$@"`, 'sh', ...node];
+    const process_ = spawn(command, args, { env: environment, timeout, killSignal: 'SIGKILL' });
     const output = { stdout: '', stderr: '' };
-    process_.stdout.setEncoding('utf8').on('data', (text) => { output.stdout += text; });
-    process_.stderr.setEncoding('utf8').on('data', (text) => { output.stderr += text; });
+    process_.stdout.setEncoding('utf8').on('data', (text) => {
+      output.stdout += text;
+    });
+    process_.stderr.setEncoding('utf8').on('data', (text) => {
+      output.stderr += text;
+    });
     process_.on('error', reject);
     process_.on('close', (code, signal) => resolve({ code, signal, ...output }));
   });
@@ -48,10 +57,14 @@ export async function childJson(source, options) {
  * @param {Parameters<typeof child>[1]} [options]
  * @returns {Promise<{name: string, code: string, message: string}>}
  */
-export const childError = (expression, options) => childJson(`
+export const childError = (expression, options) =>
+  childJson(
+    `
   let error;
   try { await (async () => { ${expression} })(); } catch (caught) { error = caught; }
   if (error === undefined) throw new Error('nothing was thrown');
   if (!(error instanceof Error)) throw new Error('not an Error: ' + error);
   process.stdout.write(JSON.stringify({ name: error.name, code: error.code, message: error.message }));
-`, options);
+`,
+    options,
+  );

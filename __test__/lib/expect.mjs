@@ -46,7 +46,10 @@ export function throws(call, code, parts = [], types = [TypeError, RangeError]) 
   assert.notEqual(error, undefined, `expected ${code}, but the call returned ${value}`);
   assert.equal(error instanceof Error, true, `not an Error: ${error}`);
   assert.equal(error.code, code, `code of: ${error.stack}`);
-  assert.ok(types.some((type) => error instanceof type), `${error.name} is none of ${types.map((type) => type.name)}: ${error.message}`);
+  assert.ok(
+    types.some((type) => error instanceof type),
+    `${error.name} is none of ${types.map((type) => type.name)}: ${error.message}`,
+  );
   assert.equal(typeof error.call, 'string');
   assert.ok(error.message.startsWith(`${error.call}: `), `"${error.message}" names the call`);
   for (const part of parts) assert.ok(mentions(error.message, part), `"${error.message}" does not mention ${part}`);

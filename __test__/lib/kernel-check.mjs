@@ -6,7 +6,7 @@
 import assert from 'node:assert/strict';
 import { pack } from '../../kernels/base.mjs';
 import { vk } from './addon.mjs';
-import { fromBf16, fromF16, toBf16, toF16 } from './reference.mjs';
+import { fromBf16, fromF16, toBf16, toF16 } from './half.mjs';
 
 /** @typedef {'f32' | 'f16' | 'bf16' | 'u32'} Type */
 
@@ -19,7 +19,7 @@ const ENCODE = { f32: () => 0, u32: (v) => v, f16: toF16, bf16: toBf16 };
 /**
  * Error that storage and arithmetic justify, as ‖out - ref‖ / ‖ref‖. f32: a few roundings of 2^-24 and the device's
  * exp and division, which Vulkan lets be off by some units in the last place. 16-bit: one rounding of the result, which
- * is at the most 2^-11 in f16 (2^-10 where the device truncates) and 2^-8 in bf16.
+ * is at most 2^-11 in f16 (2^-10 where the device truncates) and 2^-8 in bf16.
  * @type {Record<string, number>}
  */
 export const TOLERANCE = { f32: 2e-6, f16: 2 ** -10, bf16: 2 ** -8 };
@@ -125,7 +125,7 @@ export class Case {
 
   /**
    * Runs the dispatches twice; see above.
-   * @param {...(import('../../kernels/base.mjs').Dispatch | import('../../kernels/base.mjs').Dispatch[])} dispatches
+   * @param {...(import('../../kernels/base.mjs').Dispatches | import('../../kernels/base.mjs').Dispatches[])} dispatches
    */
   run(...dispatches) {
     const { packed, count } = pack(...dispatches);

@@ -1,9 +1,11 @@
 /**
  * The two packed forms of a list of dispatches, written the way the trainer writes them.
  *
+ * @typedef {number | { buffer: number, offset?: number, size?: number }} Binding a buffer, or bytes of it
+ *
  * @typedef {object} DispatchRecord
  * @property {number} pipeline
- * @property {number[]} [buffers]
+ * @property {Binding[]} [buffers]
  * @property {number[]} [groups] in x, y, z
  * @property {Uint32Array} [push]
  * @property {number} [writeMask]
@@ -18,17 +20,32 @@ const filled = (record) => ({
   writeMask: record.writeMask ?? 0,
 });
 
+/** @param {Binding} binding */
+const handleOf = (binding) => (typeof binding === 'number' ? binding : binding.buffer);
+/** @param {Binding[]} buffers */
+const ranged = (buffers) => buffers.some((binding) => typeof binding !== 'number');
+/**
+ * Four words of each binding: offset and size, low halves first.
+ * @param {Binding[]} buffers
+ */
+const ranges = (buffers) =>
+  buffers.flatMap((binding) => {
+    const { offset = 0, size = 0 } = typeof binding === 'number' ? {} : binding;
+    return [offset, size].flatMap((value) => [value % 2 ** 32, Math.floor(value / 2 ** 32)]);
+  });
+
 /**
  * Bytes of one record in the byte form.
  * @param {DispatchRecord} record
  */
 export const recordBytes = (record) => {
   const { buffers, groups, push } = filled(record);
-  return 16 + (groups[2] !== 1 ? 4 : 0) + 4 * buffers.length + push.byteLength;
+  return 16 + (groups[2] !== 1 ? 4 : 0) + (ranged(buffers) ? 20 : 4) * buffers.length + push.byteLength;
 };
 
 /**
- * The byte form: i32 pipeline, u16 n, u16 flags, u32 gX, [u32 gZ], u32 mask, i32 × n, push bytes.
+ * The byte form: i32 pipeline, u16 n, u16 flags, u32 gX, [u32 gZ], u32 mask, i32 × n, push bytes. With bit 15
+ * of n, u64 offset and u64 size × n behind the handles.
  * @param {DispatchRecord[]} records
  * @returns {ArrayBuffer}
  */
@@ -36,17 +53,30 @@ export function packBytes(records) {
   const packed = new ArrayBuffer(records.reduce((sum, record) => sum + recordBytes(record), 0));
   const view = new DataView(packed);
   let at = 0;
-  const u32 = (/** @type {number} */ value) => { view.setUint32(at, value, true); at += 4; };
-  const u16 = (/** @type {number} */ value) => { view.setUint16(at, value, true); at += 2; };
+  const u32 = (/** @type {number} */ value) => {
+    view.setUint32(at, value, true);
+    at += 4;
+  };
+  const u16 = (/** @type {number} */ value) => {
+    view.setUint16(at, value, true);
+    at += 2;
+  };
   for (const record of records) {
-    const { pipeline, buffers, groups: [gX, gY, gZ], push, writeMask } = filled(record);
+    const {
+      pipeline,
+      buffers,
+      groups: [gX, gY, gZ],
+      push,
+      writeMask,
+    } = filled(record);
     u32(pipeline);
-    u16(buffers.length);
+    u16(buffers.length | (ranged(buffers) ? 0x8000 : 0));
     u16((gY === 1 ? 0 : gY << 1) | (gZ !== 1 ? 1 : 0));
     u32(gX);
     if (gZ !== 1) u32(gZ);
     u32(writeMask);
-    for (const buffer of buffers) u32(buffer);
+    for (const buffer of buffers) u32(handleOf(buffer));
+    if (ranged(buffers)) for (const word of ranges(buffers)) u32(word);
     for (const word of push) u32(word);
   }
   return packed;
@@ -58,7 +88,11 @@ export function packBytes(records) {
  */
 export function byteOffsets(records) {
   let at = 0;
-  return records.map((record) => { const offset = at; at += recordBytes(record); return offset; });
+  return records.map((record) => {
+    const offset = at;
+    at += recordBytes(record);
+    return offset;
+  });
 }
 
 /**
@@ -73,7 +107,9 @@ export function packWords(records) {
   const area = [];
   for (const record of records) {
     const { pipeline, buffers, groups, push, writeMask } = filled(record);
-    words.push(pipeline, buffers.length, ...buffers, ...groups, 4 * area.length, push.byteLength, writeMask);
+    const more = ranged(buffers) ? ranges(buffers) : [];
+    const n = buffers.length + (ranged(buffers) ? 2 ** 31 : 0);
+    words.push(pipeline, n, ...buffers.map(handleOf), ...more, ...groups, 4 * area.length, push.byteLength, writeMask);
     area.push(...push);
   }
   words[1] = words.length;
@@ -86,5 +122,10 @@ export function packWords(records) {
  */
 export function wordOffsets(records) {
   let at = 8;
-  return records.map((record) => { const offset = at; at += 32 + 4 * filled(record).buffers.length; return offset; });
+  return records.map((record) => {
+    const offset = at;
+    const { buffers } = filled(record);
+    at += 32 + (ranged(buffers) ? 20 : 4) * buffers.length;
+    return offset;
+  });
 }

@@ -1,9 +1,10 @@
 /** Random test data, and the comparison with a reference. HELIOS_TEST_SEED gives other data. */
 import assert from 'node:assert/strict';
+import { integerVariable } from '../../bin/lib/options.mjs';
 import { Random } from './random.mjs';
 import { relativeError } from './reference.mjs';
 
-export const seed = Number(process.env.HELIOS_TEST_SEED ?? 20260);
+export const seed = integerVariable('HELIOS_TEST_SEED', { min: 0 }) ?? 20260;
 const source = new Random(seed);
 
 /** Uniform in [low, high). @param {number} count */

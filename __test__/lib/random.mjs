@@ -2,7 +2,9 @@
 export class Random {
   #state;
   /** @param {number} seed */
-  constructor(seed) { this.#state = seed >>> 0; }
+  constructor(seed) {
+    this.#state = seed >>> 0;
+  }
   u32() {
     this.#state = (this.#state + 0x6d2b79f5) >>> 0;
     let t = this.#state;
@@ -14,23 +16,33 @@ export class Random {
    * An integer in [0, n).
    * @param {number} n
    */
-  below(n) { return Math.floor((this.u32() / 2 ** 32) * n); }
+  below(n) {
+    return Math.floor((this.u32() / 2 ** 32) * n);
+  }
   /**
    * An integer in [low, high].
    * @param {number} low
    * @param {number} high
    */
-  between(low, high) { return low + this.below(high - low + 1); }
+  between(low, high) {
+    return low + this.below(high - low + 1);
+  }
   /** @param {number} p */
-  chance(p) { return this.u32() / 2 ** 32 < p; }
+  chance(p) {
+    return this.u32() / 2 ** 32 < p;
+  }
   /**
    * @template T
    * @param {readonly T[]} list
    * @returns {T}
    */
-  pick(list) { return list[this.below(list.length)]; }
+  pick(list) {
+    return list[this.below(list.length)];
+  }
   /** @param {number} length */
-  words(length) { return Uint32Array.from({ length }, () => this.u32()); }
+  words(length) {
+    return Uint32Array.from({ length }, () => this.u32());
+  }
   /**
    * `count` different members of `list`.
    * @template T

@@ -152,8 +152,7 @@ export function softmaxBackward(y, dy, rows, columns, scale = 1) {
  */
 export function crossEntropy(x, targets, rows, columns, scale) {
   const probabilities = softmax(x, rows, columns);
-  const loss = make(rows, (r) =>
-    targets[r] < columns ? -Math.log(probabilities[r * columns + targets[r]]) : 0);
+  const loss = make(rows, (r) => (targets[r] < columns ? -Math.log(probabilities[r * columns + targets[r]]) : 0));
   const gradient = make(rows * columns, (i) => {
     const r = Math.floor(i / columns);
     if (targets[r] >= columns) return 0;
@@ -249,52 +248,4 @@ export function adamw({ p, m, v, g, step, rate, beta1, beta2, epsilon, decay, de
     const variance = v[i] / (1 - beta2 ** step);
     p[i] -= (rate * mean) / (Math.sqrt(variance) + epsilon);
   }
-}
-
-// Storage types.
-
-const f32 = new Float32Array(1);
-const u32 = new Uint32Array(f32.buffer);
-
-/** The value of f16 bits. @param {number} bits */
-export function fromF16(bits) {
-  const sign = bits & 0x8000 ? -1 : 1;
-  const exponent = (bits >> 10) & 31;
-  const fraction = bits & 1023;
-  if (exponent === 31) return fraction ? NaN : sign * Infinity;
-  return sign * (exponent === 0 ? fraction * 2 ** -24 : (1024 + fraction) * 2 ** (exponent - 25));
-}
-
-/** The value of bf16 bits. @param {number} bits */
-export function fromBf16(bits) {
-  u32[0] = bits << 16;
-  return f32[0];
-}
-
-/** f16 bits of a number, to nearest even, by search: the neighbour that is nearest. @param {number} value */
-export function toF16(value) {
-  const sign = value < 0 || Object.is(value, -0) ? 0x8000 : 0;
-  const size = Math.abs(value);
-  if (Number.isNaN(value)) return 0x7e00;
-  if (size >= 65520) return sign | 0x7c00;
-  let low = 0;
-  let high = 0x7bff;
-  while (low < high) {
-    const middle = (low + high + 1) >> 1;
-    if (fromF16(middle) <= size) low = middle;
-    else high = middle - 1;
-  }
-  if (low === 0x7bff) return sign | low;
-  const below = size - fromF16(low);
-  const above = fromF16(low + 1) - size;
-  return sign | (below < above || (below === above && low % 2 === 0) ? low : low + 1);
-}
-
-/** bf16 bits of a number, to nearest even. @param {number} value */
-export function toBf16(value) {
-  f32[0] = value;
-  const bits = u32[0];
-  const rest = bits & 0xffff;
-  const up = rest > 0x8000 || (rest === 0x8000 && (bits >>> 16) % 2 === 1) ? 1 : 0;
-  return (bits >>> 16) + up;
 }

@@ -10,19 +10,72 @@
  */
 
 const Op = {
-  Extension: 10, MemoryModel: 14, EntryPoint: 15, ExecutionMode: 16, Capability: 17,
-  TypeVoid: 19, TypeBool: 20, TypeInt: 21, TypeFloat: 22, TypeVector: 23, TypeRuntimeArray: 29,
-  TypeStruct: 30, TypePointer: 32, TypeFunction: 33, Constant: 43, SpecConstant: 50,
-  SpecConstantComposite: 51, Function: 54, FunctionParameter: 55, FunctionEnd: 56, FunctionCall: 57, Variable: 59, Load: 61,
-  Store: 62, CopyMemory: 63, AccessChain: 65, Decorate: 71, MemberDecorate: 72, CompositeExtract: 81,
-  Bitcast: 124, IAdd: 128, FAdd: 129, ISub: 130, IMul: 132, FMul: 133, Select: 169, ULessThan: 176,
-  BitwiseXor: 198, AtomicIAdd: 234, LoopMerge: 246, SelectionMerge: 247, Label: 248, Branch: 249,
-  BranchConditional: 250, Return: 253,
+  Extension: 10,
+  MemoryModel: 14,
+  EntryPoint: 15,
+  ExecutionMode: 16,
+  Capability: 17,
+  TypeVoid: 19,
+  TypeBool: 20,
+  TypeInt: 21,
+  TypeFloat: 22,
+  TypeVector: 23,
+  TypeArray: 28,
+  TypeRuntimeArray: 29,
+  TypeStruct: 30,
+  TypePointer: 32,
+  TypeFunction: 33,
+  Constant: 43,
+  SpecConstant: 50,
+  SpecConstantComposite: 51,
+  Function: 54,
+  FunctionParameter: 55,
+  FunctionEnd: 56,
+  FunctionCall: 57,
+  Variable: 59,
+  Load: 61,
+  Store: 62,
+  CopyMemory: 63,
+  AccessChain: 65,
+  Decorate: 71,
+  MemberDecorate: 72,
+  CompositeExtract: 81,
+  Bitcast: 124,
+  IAdd: 128,
+  FAdd: 129,
+  ISub: 130,
+  IMul: 132,
+  FMul: 133,
+  Select: 169,
+  ULessThan: 176,
+  BitwiseXor: 198,
+  ControlBarrier: 224,
+  AtomicIAdd: 234,
+  LoopMerge: 246,
+  SelectionMerge: 247,
+  Label: 248,
+  Branch: 249,
+  BranchConditional: 250,
+  Return: 253,
 };
-const Storage = { Input: 1, Function: 7, PushConstant: 9, StorageBuffer: 12, PhysicalStorageBuffer: 5349 };
+const Storage = { Input: 1, Workgroup: 4, Private: 6, Function: 7, PushConstant: 9, StorageBuffer: 12, PhysicalStorageBuffer: 5349 };
 const Decoration = { SpecId: 1, Block: 2, ArrayStride: 6, BuiltIn: 11, Binding: 33, DescriptorSet: 34, Offset: 35 };
 const BuiltIn = { NumWorkgroups: 24, WorkgroupSize: 25, WorkgroupId: 26, LocalInvocationId: 27, GlobalInvocationId: 28 };
-const MAGIC = 0x07230203;
+export const MAGIC = 0x07230203;
+
+/**
+ * The words of one instruction.
+ * @param {number} op
+ * @param {...number} operands
+ */
+export const instruction = (op, ...operands) => [((operands.length + 1) << 16) | op, ...operands];
+
+/**
+ * A module of instructions as they stand, for tests of what reads SPIR-V: nothing is declared or checked.
+ * @param {number} bound above all ids
+ * @param {...number[]} instructions
+ */
+export const rawModule = (bound, ...instructions) => Uint32Array.from([MAGIC, 0x10300, 0, bound, 0, ...instructions.flat()]);
 
 /**
  * UTF-8, zero-terminated, padded to words, as SPIR-V wants literal strings.
@@ -30,7 +83,7 @@ const MAGIC = 0x07230203;
  */
 function literal(text) {
   const bytes = new TextEncoder().encode(text);
-  const padded = new Uint8Array((bytes.length >> 2 << 2) + 4);
+  const padded = new Uint8Array(((bytes.length >> 2) << 2) + 4);
   padded.set(bytes);
   return [...new Uint32Array(padded.buffer)];
 }
@@ -68,7 +121,9 @@ export class Builder {
     this.options = options;
   }
 
-  id() { return this.#next++; }
+  id() {
+    return this.#next++;
+  }
 
   /**
    * @param {number[]} section
@@ -76,7 +131,7 @@ export class Builder {
    * @param {...number} operands
    */
   #emit(section, op, ...operands) {
-    section.push((operands.length + 1) << 16 | op, ...operands);
+    section.push(...instruction(op, ...operands));
   }
 
   /**
@@ -115,17 +170,30 @@ export class Builder {
 
   // ── types ──────────────────────────────────────────────────────────────────────────────────────
   /** @returns {Id} */
-  get void() { return this.#intern('void', () => this.#global(Op.TypeVoid)); }
-  get bool() { return this.#intern('bool', () => this.#global(Op.TypeBool)); }
-  get u32() { return this.#intern('u32', () => this.#global(Op.TypeInt, 32, 0)); }
-  get f32() { return this.#intern('f32', () => this.#global(Op.TypeFloat, 32)); }
-  get uvec3() { const u32 = this.u32; return this.#intern('uvec3', () => this.#global(Op.TypeVector, u32, 3)); }
+  get void() {
+    return this.#intern('void', () => this.#global(Op.TypeVoid));
+  }
+  get bool() {
+    return this.#intern('bool', () => this.#global(Op.TypeBool));
+  }
+  get u32() {
+    return this.#intern('u32', () => this.#global(Op.TypeInt, 32, 0));
+  }
+  get f32() {
+    return this.#intern('f32', () => this.#global(Op.TypeFloat, 32));
+  }
+  get uvec3() {
+    const u32 = this.u32;
+    return this.#intern('uvec3', () => this.#global(Op.TypeVector, u32, 3));
+  }
   /** @param {Id[]} parameters */
   procedure(parameters) {
     const result = this.void;
     return this.#intern(`fn ${parameters}`, () => this.#global(Op.TypeFunction, result, ...parameters));
   }
-  get element() { return this.options.elem === 'f32' ? this.f32 : this.u32; }
+  get element() {
+    return this.options.elem === 'f32' ? this.f32 : this.u32;
+  }
   /**
    * @param {number} storage
    * @param {Id} type
@@ -150,7 +218,10 @@ export class Builder {
 
   // ── constants ──────────────────────────────────────────────────────────────────────────────────
   /** @param {number} value */
-  u(value) { const t = this.u32; return this.#intern(`u ${value}`, () => this.#constant(Op.Constant, t, value >>> 0)); }
+  u(value) {
+    const t = this.u32;
+    return this.#intern(`u ${value}`, () => this.#constant(Op.Constant, t, value >>> 0));
+  }
   /**
    * @param {number} op
    * @param {Id} type
@@ -214,10 +285,23 @@ export class Builder {
     });
   }
   /**
+   * Shared memory of the workgroup: as many words as it has invocations in x.
+   */
+  get shared() {
+    return this.#intern('shared', () => {
+      const array = this.#global(Op.TypeArray, this.u32, this.u(this.options.local?.[0] ?? 64));
+      const id = this.#variable(Storage.Workgroup, array);
+      this.#global14(id);
+      return id;
+    });
+  }
+  /**
    * From SPIR-V 1.4 on, the entry point lists every global variable, not just inputs.
    * @param {Id} id
    */
-  #global14(id) { if ((this.options.version ?? 0) >= 0x10400) this.#interface.push(id); }
+  #global14(id) {
+    if ((this.options.version ?? 0) >= 0x10400) this.#interface.push(id);
+  }
   get pushBlock() {
     return this.#intern('push', () => {
       const { pushAddresses = 0, pushWords = 0 } = this.options;
@@ -258,14 +342,20 @@ export class Builder {
    * @param {number} opcode
    * @param {...number} operands
    */
-  void_(opcode, ...operands) { this.#emit(this.#code, opcode, ...operands); }
+  void_(opcode, ...operands) {
+    this.#emit(this.#code, opcode, ...operands);
+  }
 
   /**
    * @param {Id} vector
    * @param {number} i
    */
-  component(vector, i) { return this.op(Op.CompositeExtract, this.u32, vector, i); }
-  get globalX() { return this.component(this.builtin('GlobalInvocationId'), 0); }
+  component(vector, i) {
+    return this.op(Op.CompositeExtract, this.u32, vector, i);
+  }
+  get globalX() {
+    return this.component(this.builtin('GlobalInvocationId'), 0);
+  }
   /**
    * Push word `i` (after the addresses, if there are any).
    * @param {number} i
@@ -275,6 +365,27 @@ export class Builder {
     const block = this.pushBlock;
     const pointer = this.op(Op.AccessChain, this.pointer(Storage.PushConstant, this.u32), block, member);
     return this.op(Op.Load, this.u32, pointer);
+  }
+  /** @param {Id} index */
+  atShared(index) {
+    return this.op(Op.AccessChain, this.pointer(Storage.Workgroup, this.u32), this.shared, index);
+  }
+  /** @param {Id} index */
+  loadShared(index) {
+    return this.op(Op.Load, this.u32, this.atShared(index));
+  }
+  /**
+   * @param {Id} index
+   * @param {Id} value
+   */
+  storeShared(index, value) {
+    const p = this.atShared(index);
+    this.void_(Op.Store, p, value);
+  }
+  /** All invocations of the workgroup come here, and see what the others have stored. */
+  barrier() {
+    const [workgroup, semantics] = [this.u(2), this.u(0x108 /* AcquireRelease | WorkgroupMemory */)];
+    this.void_(Op.ControlBarrier, workgroup, workgroup, semantics);
   }
   /**
    * @param {number} binding
@@ -288,13 +399,18 @@ export class Builder {
    * @param {number} binding
    * @param {Id} index
    */
-  load(binding, index) { return this.op(Op.Load, this.element, this.at(binding, index)); }
+  load(binding, index) {
+    return this.op(Op.Load, this.element, this.at(binding, index));
+  }
   /**
    * @param {number} binding
    * @param {Id} index
    * @param {Id} value
    */
-  store(binding, index, value) { const p = this.at(binding, index); this.void_(Op.Store, p, value); }
+  store(binding, index, value) {
+    const p = this.at(binding, index);
+    this.void_(Op.Store, p, value);
+  }
   /**
    * The element at `index` behind the address in push slot `i`.
    * @param {number} i
@@ -310,13 +426,18 @@ export class Builder {
    * @param {number} i
    * @param {Id} index
    */
-  loadAddress(i, index) { return this.op(Op.Load, this.u32, this.atAddress(i, index), 2 /* Aligned */, 4); }
+  loadAddress(i, index) {
+    return this.op(Op.Load, this.u32, this.atAddress(i, index), 2 /* Aligned */, 4);
+  }
   /**
    * @param {number} i
    * @param {Id} index
    * @param {Id} value
    */
-  storeAddress(i, index, value) { const p = this.atAddress(i, index); this.void_(Op.Store, p, value, 2, 4); }
+  storeAddress(i, index, value) {
+    const p = this.atAddress(i, index);
+    this.void_(Op.Store, p, value, 2, 4);
+  }
   /**
    * @param {number} to
    * @param {number} from
@@ -339,57 +460,79 @@ export class Builder {
    * @param {Id} a
    * @param {Id} b
    */
-  add(a, b) { return this.op(Op.IAdd, this.u32, a, b); }
+  add(a, b) {
+    return this.op(Op.IAdd, this.u32, a, b);
+  }
   /**
    * @param {Id} a
    * @param {Id} b
    */
-  sub(a, b) { return this.op(Op.ISub, this.u32, a, b); }
+  sub(a, b) {
+    return this.op(Op.ISub, this.u32, a, b);
+  }
   /**
    * @param {Id} a
    * @param {Id} b
    */
-  mul(a, b) { return this.op(Op.IMul, this.u32, a, b); }
+  mul(a, b) {
+    return this.op(Op.IMul, this.u32, a, b);
+  }
   /**
    * @param {Id} a
    * @param {Id} b
    */
-  xor(a, b) { return this.op(Op.BitwiseXor, this.u32, a, b); }
+  xor(a, b) {
+    return this.op(Op.BitwiseXor, this.u32, a, b);
+  }
   /**
    * @param {Id} a
    * @param {Id} b
    */
-  fadd(a, b) { return this.op(Op.FAdd, this.f32, a, b); }
+  fadd(a, b) {
+    return this.op(Op.FAdd, this.f32, a, b);
+  }
   /**
    * @param {Id} a
    * @param {Id} b
    */
-  fmul(a, b) { return this.op(Op.FMul, this.f32, a, b); }
+  fmul(a, b) {
+    return this.op(Op.FMul, this.f32, a, b);
+  }
   /**
    * @param {Id} type
    * @param {Id} value
    */
-  bitcast(type, value) { return this.op(Op.Bitcast, type, value); }
+  bitcast(type, value) {
+    return this.op(Op.Bitcast, type, value);
+  }
   /**
    * @param {Id} a
    * @param {Id} b
    */
-  less(a, b) { return this.op(Op.ULessThan, this.bool, a, b); }
+  less(a, b) {
+    return this.op(Op.ULessThan, this.bool, a, b);
+  }
 
   /** Type of a pointer to an element of a storage buffer. */
-  get elementPointer() { return this.pointer(Storage.StorageBuffer, this.element); }
+  get elementPointer() {
+    return this.pointer(Storage.StorageBuffer, this.element);
+  }
   /**
    * @param {Id} type
    * @param {Id} condition
    * @param {Id} a
    * @param {Id} b
    */
-  select(type, condition, a, b) { return this.op(Op.Select, type, condition, a, b); }
+  select(type, condition, a, b) {
+    return this.op(Op.Select, type, condition, a, b);
+  }
   /**
    * @param {Id} pointer
    * @param {Id} value
    */
-  storeTo(pointer, value) { this.void_(Op.Store, pointer, value); }
+  storeTo(pointer, value) {
+    this.void_(Op.Store, pointer, value);
+  }
 
   /**
    * @param {Id} condition
@@ -411,6 +554,25 @@ export class Builder {
     return {
       get: () => this.op(Op.Load, this.u32, variable),
       set: (/** @type {Id} */ value) => this.void_(Op.Store, variable, value),
+    };
+  }
+  /**
+   * An array of `length` words that belongs to the shader; without an initial value.
+   * @param {'Workgroup' | 'Private' | 'Function'} storage
+   * @param {number} length
+   */
+  words(storage, length) {
+    const count = this.u(length);
+    const type = this.#intern(`words ${length}`, () => this.#global(Op.TypeArray, this.u32, count));
+    const variable = this.#variable(Storage[storage], type, storage === 'Function' ? this.#variables : this.#sections.globals);
+    if (storage !== 'Function') this.#global14(variable);
+    const at = (/** @type {Id} */ index) => this.op(Op.AccessChain, this.pointer(Storage[storage], this.u32), variable, index);
+    return {
+      get: (/** @type {Id} */ index) => this.op(Op.Load, this.u32, at(index)),
+      set: (/** @type {Id} */ index, /** @type {Id} */ value) => {
+        const p = at(index);
+        this.void_(Op.Store, p, value);
+      },
     };
   }
   /**
@@ -463,7 +625,9 @@ export class Builder {
    * @param {Id} procedure
    * @param {...Id} args
    */
-  call(procedure, ...args) { return this.op(Op.FunctionCall, this.void, procedure, ...args); }
+  call(procedure, ...args) {
+    return this.op(Op.FunctionCall, this.void, procedure, ...args);
+  }
 
   /**
    * The finished module.

@@ -68,7 +68,11 @@ export class Twin {
     const constants = push.slice();
     this.#apply(() => program.run(arrays, constants));
     return {
-      pipeline: pipelineOf(program), buffers: buffers.map((b) => b.handle), groups: groupsOf(push[0]), push, writeMask,
+      pipeline: pipelineOf(program),
+      buffers: buffers.map((b) => b.handle),
+      groups: groupsOf(push[0]),
+      push,
+      writeMask,
     };
   }
 
@@ -96,8 +100,16 @@ export class Twin {
     for (const effect of graph.effects) effect();
     return vk.graphLaunch(graph.handle);
   }
-  begin() { this.log.push('begin'); this.open = true; vk.batchBegin(); }
-  submit() { this.log.push('submit'); this.open = false; return vk.batchSubmit(); }
+  begin() {
+    this.log.push('begin');
+    this.open = true;
+    vk.batchBegin();
+  }
+  submit() {
+    this.log.push('submit');
+    this.open = false;
+    return vk.batchSubmit();
+  }
   /**
    * batchDispatch into the open batch, or in a batch of its own.
    * @param {Run} run
@@ -131,7 +143,9 @@ export class Twin {
     this.log.push(`fill(${buffer.name}, ${bytes}, ${pattern})`);
     vk.fillBuffer(buffer.handle, bytes, pattern);
     const { data } = buffer;
-    this.#apply(() => { data.fill(pattern, 0, bytes / 4); });
+    this.#apply(() => {
+      data.fill(pattern, 0, bytes / 4);
+    });
   }
   /**
    * @param {TwinBuffer} buffer
@@ -169,7 +183,9 @@ export class Twin {
     this.log.push(`dgc(${a.name}, ${b.name}, ${c.name}; ${n})`);
     const tv = vk.batchExecuteAllDGC(Int32Array.of(a.handle, b.handle, c.handle, n, groupsOf(n), 1, 1).buffer, 1);
     const [x, y, z] = [a.data, b.data, c.data];
-    this.#apply(() => { for (let i = 0; i < n; i++) z[i] = x[i] + y[i]; });
+    this.#apply(() => {
+      for (let i = 0; i < n; i++) z[i] = x[i] + y[i];
+    });
     return tv;
   }
   /**
@@ -206,5 +222,4 @@ export class Twin {
 }
 
 /** Makes batchExecuteAllDGC run c = a + b. */
-export const setUpDgc = (maxSequences = 64) =>
-  vk.dgcSetup(pipelineOf(addByAddress), addByAddress.pushBytes, maxSequences);
+export const setUpDgc = (maxSequences = 64) => vk.dgcSetup(pipelineOf(addByAddress), addByAddress.pushBytes, maxSequences);

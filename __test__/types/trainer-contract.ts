@@ -4,12 +4,25 @@
  */
 import type * as helios from '../../index.js';
 
+/** One product of matrices in the numbers of Vulkan's structure of that name; the trainer refuses anything else. */
+interface CooperativeMatrixProperty {
+  MSize: number;
+  NSize: number;
+  KSize: number;
+  AType: number;
+  BType: number;
+  CType: number;
+  ResultType: number;
+  saturatingAccumulation: boolean;
+  scope: number;
+}
+
 interface DeviceInfo {
   deviceName: string;
   vendorId: number;
   deviceId: number;
-  deviceType: string | number;
-  apiVersion: string | number;
+  deviceType: number;
+  apiVersion: number;
   driverVersion: number;
   deviceLocalMemoryBytes: number;
   maxComputeSharedMemorySize: number;
@@ -36,7 +49,7 @@ interface DeviceInfo {
   coopMatM: number;
   coopMatN: number;
   coopMatK: number;
-  cooperativeMatrixProperties: readonly object[];
+  cooperativeMatrixProperties: CooperativeMatrixProperty[];
   hasPushDescriptors: boolean;
   hasBDA: boolean;
   hasDGC: boolean;
@@ -83,8 +96,7 @@ interface Profile {
 /** Contract §4, with the types that the trainer passes. */
 interface TrainerAddon {
   initDevice(): DeviceInfo;
-  createBuffer(byteLength: number, hostVisible?: number): number;
-  createBuffer(byteLength: number, hostVisible: number, temporary: boolean): number;
+  createBuffer(byteLength: number, hostVisible?: number, temporary?: number): number;
   uploadBuffer(handle: number, data: Float32Array): void;
   uploadBuffer(handle: number, data: ArrayBufferView | ArrayBuffer): void;
   uploadAsync(handle: number, data: ArrayBufferView | ArrayBuffer, byteOffset?: number): number;
@@ -94,7 +106,15 @@ interface TrainerAddon {
   createPipeline(spirv: Uint32Array, numBindings: number, pushConstantSize?: number): number;
   dispatch(pipeline: number, buffers: number[], gX: number, gY?: number, gZ?: number, pushConstants?: Float32Array): number;
   batchBegin(): void;
-  batchDispatch(pipeline: number, buffers: number[], gX: number, gY?: number, gZ?: number, pushConstants?: Float32Array, writeMask?: Uint32Array): void;
+  batchDispatch(
+    pipeline: number,
+    buffers: number[],
+    gX: number,
+    gY?: number,
+    gZ?: number,
+    pushConstants?: Float32Array,
+    writeMask?: Uint32Array,
+  ): void;
   batchDispatchMany(packed: ArrayBuffer, count: number): void;
   batchDispatchMany(list: ArrayBuffer): void;
   batchSubmit(): number;
@@ -109,7 +129,16 @@ interface TrainerAddon {
   dgcGetBufferAddress(handle: number): number[];
   waitTimeline(value: number): void;
   getCompleted(): number;
-  gpuTime(pipeline: number, buffers: number[], gX: number, gY?: number, gZ?: number, pushConstants?: Float32Array, iters?: number, warmup?: number): number;
+  gpuTime(
+    pipeline: number,
+    buffers: number[],
+    gX: number,
+    gY?: number,
+    gZ?: number,
+    pushConstants?: Float32Array,
+    iters?: number,
+    warmup?: number,
+  ): number;
   waitIdle(): void;
   destroy(): void;
   getAllocatorStats(): AllocatorStats;
@@ -124,8 +153,11 @@ export const satisfied = (module: typeof helios): TrainerAddon => module;
 export function typicalUse(vk: typeof helios): number {
   const info = vk.initDevice();
   const bytes: number = info.deviceLocalMemoryBytes;
+  const names: string[] = [info.deviceTypeName, info.apiVersionText];
+  for (const { MSize, ATypeName, scopeName } of info.cooperativeMatrixProperties) names.push(`${MSize} ${ATypeName} ${scopeName}`);
   const buffer: number = vk.createBuffer(bytes, 0);
   vk.createBuffer(64, 1, true);
+  vk.createBuffer(64, 1, 1);
   vk.uploadBuffer(buffer, new Float32Array(4));
   vk.uploadBuffer(buffer, new Int32Array(4));
   vk.uploadBuffer(buffer, new DataView(new ArrayBuffer(4)));
@@ -135,7 +167,10 @@ export function typicalUse(vk: typeof helios): number {
   const read: Float32Array = vk.readBuffer(buffer);
   const plain: number = vk.createPipeline(new Uint32Array(5));
   const pipeline: number = vk.createPipeline(new Uint32Array(5), 3, 8, {
-    specialization: Uint32Array.of(1), requiredSubgroupSize: 32, fullSubgroups: true, name: 'matmul',
+    specialization: Uint32Array.of(1),
+    requiredSubgroupSize: 32,
+    fullSubgroups: true,
+    name: 'matmul',
   });
   vk.dispatch(pipeline, [buffer], 1);
   vk.dispatch(pipeline, [buffer], 1, 1, 1, new Float32Array(2));
@@ -148,7 +183,7 @@ export function typicalUse(vk: typeof helios): number {
   const [low, high] = vk.dgcGetBufferAddress(buffer);
   const profile = vk.batchExecuteAllProfiled(new ArrayBuffer(0), 0);
   const first: number | undefined = profile.dispatchTimesUs[0];
-  const shader = vk.shaders['scale'];
+  const shader = vk.shaders.scale;
   if (shader) {
     const size: readonly number[] = shader.workgroupSize;
     vk.createPipeline(shader.spirv, shader.bindings, shader.pushBytes);
@@ -159,6 +194,12 @@ export function typicalUse(vk: typeof helios): number {
 
 /** What must not compile. */
 export function misuse(vk: typeof helios): void {
+  // @ts-expect-error the number of Vulkan's, not a name
+  const deviceType: string = vk.initDevice().deviceType;
+  // @ts-expect-error the packed version, not a text
+  const apiVersion: string = vk.initDevice().apiVersion;
+  void deviceType;
+  void apiVersion;
   // @ts-expect-error a size is a number
   vk.createBuffer('64');
   // @ts-expect-error a size is needed

@@ -2,8 +2,10 @@
 
 import { mkdir, readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { checkConfig, parameterTable } from './config.mjs';
-import { SafetensorsFile, writeSafetensors } from './safetensors.mjs';
+import { MAX_STEPS, checkConfig, parameterTable } from './config.mjs';
+import { parseJson } from './files.mjs';
+import { SafetensorsFile, isObject, writeSafetensors } from './safetensors.mjs';
+import { LARGEST_BPE_VOCAB } from './tokenizer.mjs';
 
 /**
  * @typedef {object} TrainingState the flat buffers of parameterTable's layout
@@ -62,14 +64,97 @@ export async function saveCheckpoint(folder, { config, tokenizer, data }, step, 
       },
     }));
   });
-  await writeSafetensors(path, tensors, {
+  const metadata = {
     format: FORMAT,
     step: String(step),
     config: JSON.stringify(config),
     tokenizer: JSON.stringify(tokenizer),
     ...(data === undefined ? {} : { data: JSON.stringify(data) }),
-  });
+  };
+  await writeSafetensors(path, tensors, metadata, { checksum: true });
   return path;
+}
+
+/**
+ * A file's metadata, checked field by field.
+ * @param {SafetensorsFile} file
+ * @returns {RunInfo & {step: number}}
+ * @throws {RangeError} that names the file and the field
+ */
+function checkMetadata({ path, metadata }) {
+  const bad = (/** @type {string} */ field, /** @type {string} */ what) => new RangeError(`${path}: ${field} ${what}`);
+  const field = (/** @type {string} */ name) => {
+    if (!Object.hasOwn(metadata, name)) throw bad(name, 'is not in its metadata');
+    return metadata[name];
+  };
+  const object = (/** @type {string} */ name) => {
+    const text = field(name);
+    let value;
+    try {
+      value = parseJson(text);
+    } catch (error) {
+      throw bad(name, `is not JSON: ${/** @type {Error} */ (error).message}`);
+    }
+    if (!isObject(value)) throw bad(name, `must be an object, is ${text.slice(0, 60)}`);
+    return value;
+  };
+  if (field('format') !== FORMAT) {
+    throw new TypeError(`${path} is not a checkpoint of this trainer: its format is ${metadata.format}`);
+  }
+  const step = Number(field('step'));
+  if (!/^\d+$/.test(metadata.step) || step > MAX_STEPS) {
+    throw bad('step', `must be a whole number from 0 to ${MAX_STEPS}, is ${metadata.step.slice(0, 60)}`);
+  }
+  let config;
+  try {
+    config = checkConfig(/** @type {any} */ (object('config')));
+  } catch (error) {
+    const { message } = /** @type {Error} */ (error);
+    throw message.startsWith(path) ? error : bad('config', `cannot be used: ${message}`);
+  }
+  return {
+    step,
+    config,
+    tokenizer: checkTokenizer(object('tokenizer'), config.vocab, bad),
+    data: Object.hasOwn(metadata, 'data') ? checkData(object('data'), bad) : undefined,
+  };
+}
+
+/**
+ * @param {any} tokenizer
+ * @param {number} vocab
+ * @param {(field: string, what: string) => Error} bad
+ * @returns {import('./tokenizer.mjs').TokenizerState}
+ */
+function checkTokenizer(tokenizer, vocab, bad) {
+  const { kind, merges } = tokenizer;
+  if (kind !== 'byte' && kind !== 'bpe') throw bad('tokenizer', `is of the kind ${JSON.stringify(kind)}, not byte or bpe`);
+  if (kind === 'bpe') {
+    const most = Math.min(LARGEST_BPE_VOCAB, vocab) - 256;
+    if (!Array.isArray(merges) || merges.length > most) throw bad('tokenizer', `must hold at most ${most} merges`);
+    const isPair = (/** @type {unknown} */ pair) =>
+      Array.isArray(pair) && pair.length === 2 && pair.every((part) => typeof part === 'string');
+    const wrong = merges.findIndex((pair) => !isPair(pair));
+    if (wrong >= 0) throw bad('tokenizer', `holds a merge, number ${wrong}, that is no pair of strings`);
+  }
+  return tokenizer;
+}
+
+/**
+ * @param {any} data
+ * @param {(field: string, what: string) => Error} bad
+ * @returns {import('./data.mjs').DataInfo}
+ */
+function checkData(data, bad) {
+  const { name, file, tokens, validation = 0, sha256 } = data;
+  if (typeof name !== 'string') throw bad('data.name', 'must be a string');
+  if (file !== undefined && typeof file !== 'string') throw bad('data.file', 'must be a string');
+  if (!Number.isSafeInteger(tokens) || tokens < 0) throw bad('data.tokens', `must be a count, is ${JSON.stringify(tokens)}`);
+  if (!Number.isSafeInteger(validation) || validation < 0 || validation > tokens) {
+    throw bad('data.validation', `must be a count of at most ${tokens} tokens, is ${JSON.stringify(validation)}`);
+  }
+  if (typeof sha256 !== 'string' || !/^[0-9a-f]{64}$/.test(sha256)) throw bad('data.sha256', 'must be a SHA-256');
+  return data;
 }
 
 /**
@@ -82,20 +167,27 @@ export async function loadCheckpoint(path) {
   if (found === undefined) throw new Error(`${path} holds no checkpoint (step-*.safetensors)`);
   const file = await SafetensorsFile.open(found);
   try {
-    if (file.metadata.format !== FORMAT) {
-      throw new TypeError(`${found} is not a checkpoint of this trainer: its format is ${file.metadata.format}`);
-    }
-    const config = checkConfig(JSON.parse(file.metadata.config));
-    const step = Number(file.metadata.step);
+    const { config, step, tokenizer, data } = checkMetadata(file);
     const { parameters, total } = parameterTable(config);
-    const state = { step, weights: new Float32Array(total), m: new Float32Array(total), v: new Float32Array(total) };
+    // All sizes are known to be right before memory is taken for them.
+    /** @type {Map<string, {part: 'weights' | 'm' | 'v', shape: number[], offset: number, size: number}>} */
+    const wanted = new Map();
     for (const [part, prefix] of PARTS) {
       for (const { name, shape, offset, size } of parameters) {
-        await file.read(prefix + name, 'F32', shape, state[part].subarray(offset, offset + size));
+        file.expect(prefix + name, 'F32', shape);
+        wanted.set(prefix + name, { part, shape, offset, size });
       }
     }
-    const tokenizer = JSON.parse(file.metadata.tokenizer);
-    const data = file.metadata.data === undefined ? undefined : JSON.parse(file.metadata.data);
+    const more = [...file.tensors.keys()].find((name) => !wanted.has(name));
+    if (more !== undefined) throw new RangeError(`${found}: its model has no tensor ${more}`);
+    const state = { step, weights: new Float32Array(total), m: new Float32Array(total), v: new Float32Array(total) };
+    const checksum = file.checksum();
+    for (const name of file.tensors.keys()) {
+      const { part, shape, offset, size } = /** @type {any} */ (wanted.get(name));
+      const into = state[/** @type {'m'} */ (part)].subarray(offset, offset + size);
+      await file.read(name, 'F32', shape, into, checksum?.hash);
+    }
+    checksum?.check();
     return { path: found, config, tokenizer, data, step, state };
   } finally {
     await file.close();
@@ -105,9 +197,7 @@ export async function loadCheckpoint(path) {
 /** The checkpoint of the highest step in a folder. @param {string} folder @returns {Promise<string | undefined>} */
 export async function latestCheckpoint(folder) {
   const names = await readdir(folder).catch(() => []);
-  const steps = names
-    .map((name) => /^step-(\d+)\.safetensors$/.exec(name)?.[1])
-    .filter((digits) => digits !== undefined);
+  const steps = names.map((name) => /^step-(\d+)\.safetensors$/.exec(name)?.[1]).filter((digits) => digits !== undefined);
   steps.sort((a, b) => Number(a) - Number(b));
   const last = steps.at(-1);
   return last === undefined ? undefined : join(folder, `step-${last}.safetensors`);

@@ -5,7 +5,8 @@
  * `x += attention(rmsnorm(x))`, `x += down(silu(gate) * up)` of `rmsnorm(x)`, a last RMSNorm and an
  * untied head. No biases.
  *
- * All parameters are ranges of one flat f32 buffer, so that the optimizer is one pass over memory.
+ * All parameters are ranges of one flat f32 array, so that the optimizer is one pass over memory. Where no buffer can be
+ * that large, it lies in several (`shardsOf`).
  * Matrices (which decay) come first, norm weights (which do not) last; the token embedding is at
  * offset 0, because its gradient is the only one that is cleared by a fill.
  */
@@ -49,6 +50,12 @@ export const NORM_EPSILON = 1e-5;
 
 /** Head sizes of the attention kernels. */
 const HEAD_SIZES = [32, 64, 96, 128];
+
+/** Largest numbers that are looked at; what fits the device is far below. Sizes are checked by them before anything is made. */
+export const [MAX_LAYERS, MAX_SIZE, MAX_STEPS] = [4096, 2 ** 24, 2 ** 31 - 1];
+
+/** Most tokens of one optimizer step. */
+const MAX_STEP_TOKENS = 2 ** 28;
 
 /** Offsets in the flat buffers are multiples of this many elements (256 bytes in f32). */
 const ALIGNMENT = 64;
@@ -131,14 +138,15 @@ export function checkConfig(config) {
   const counts = ['layers', 'width', 'heads', 'hidden', 'block', 'vocab', 'batch', 'microSteps', 'steps'];
   for (const key of counts) {
     const value = /** @type {number} */ (config[key]);
-    if (!Number.isInteger(value) || value < 1) throw new RangeError(`${key} must be a positive integer, got ${value}`);
+    const most = key === 'layers' ? MAX_LAYERS : key === 'steps' ? MAX_STEPS : MAX_SIZE;
+    if (!Number.isInteger(value) || value < 1 || value > most)
+      throw new RangeError(`${key} must be an integer from 1 to ${most}, got ${value}`);
   }
   /** @type {(keyof GptConfig)[]} */
   const reals = ['lr', 'minLr', 'weightDecay', 'epsilon', 'clip'];
   for (const key of reals) {
     const value = /** @type {number} */ (config[key]);
-    if (!Number.isFinite(value) || value < 0)
-      throw new RangeError(`${key} must be a number of at least 0, got ${value}`);
+    if (!Number.isFinite(value) || value < 0) throw new RangeError(`${key} must be a number of at least 0, got ${value}`);
   }
   for (const key of /** @type {const} */ (['beta1', 'beta2'])) {
     const value = config[key];
@@ -149,10 +157,8 @@ export function checkConfig(config) {
     if (!Number.isInteger(value) || value < 0 || value > 0xffffffff)
       throw new RangeError(`${key} must be an integer from 0 to 2^32 - 1, got ${value}`);
   }
-  if (config.warmup >= config.steps)
-    throw new RangeError(`warmup ${config.warmup} must be less than steps ${config.steps}`);
-  if (config.width % config.heads !== 0)
-    throw new RangeError(`width ${config.width} is not a multiple of heads ${config.heads}`);
+  if (config.warmup >= config.steps) throw new RangeError(`warmup ${config.warmup} must be less than steps ${config.steps}`);
+  if (config.width % config.heads !== 0) throw new RangeError(`width ${config.width} is not a multiple of heads ${config.heads}`);
   if (!HEAD_SIZES.includes(config.width / config.heads)) {
     throw new RangeError(`width / heads must be ${HEAD_SIZES.join(', ')}, got ${config.width / config.heads}`);
   }
@@ -161,9 +167,10 @@ export function checkConfig(config) {
     throw new RangeError(`precision must be f32, f16, bf16 or bf16x3, got ${config.precision}`);
   }
   if ((config.precision === 'f16' || config.precision === 'bf16') && (config.vocab % 2 || config.hidden % 2)) {
-    throw new RangeError(
-      `vocab and hidden must be even in ${config.precision}, got ${config.vocab} and ${config.hidden}`,
-    );
+    throw new RangeError(`vocab and hidden must be even in ${config.precision}, got ${config.vocab} and ${config.hidden}`);
+  }
+  if (tokensPerStep(config) > MAX_STEP_TOKENS) {
+    throw new RangeError(`batch · block · micro-steps are ${tokensPerStep(config)} tokens, at most ${MAX_STEP_TOKENS} are possible`);
   }
   const { total } = parameterTable(config);
   if (total >= 2 ** 32) throw new RangeError(`the model has ${total} parameters; element indexes are 32 bits wide`);
@@ -219,6 +226,37 @@ export function parameterTable({ layers, width, hidden, block, vocab }) {
   const decayed = offset;
   place(norms, false);
   return { parameters, byName: new Map(parameters.map((p) => [p.name, p])), total: offset, decayed, count };
+}
+
+/**
+ * A run of elements of the flat array that lies in a buffer of its own.
+ * @typedef {{ first: number, count: number }} Shard
+ */
+
+/**
+ * The shards of the flat array, in order, for buffers of at most `bytes`: one if that is enough, else as few as hold every
+ * parameter whole. The norm weights, whose gradients are summed together, stay together.
+ * @param {ReturnType<typeof parameterTable>} table
+ * @param {number} bytes of the largest buffer
+ * @returns {Shard[]}
+ * @throws {RangeError} that names a parameter which is larger than a buffer
+ */
+export function shardsOf({ parameters, decayed, total }, bytes) {
+  const most = Math.floor(bytes / 4);
+  const starts = [...parameters.filter(({ decay }) => decay).map(({ offset }) => offset), decayed];
+  /** @type {Shard[]} */
+  const shards = [];
+  starts.forEach((first, i) => {
+    const count = (starts[i + 1] ?? total) - first;
+    if (count > most) {
+      const name = first === decayed ? 'all norm weights together' : parameters[i].name;
+      throw new RangeError(`${name}: ${4 * count} bytes, and the device's largest buffer has ${bytes}`);
+    }
+    const last = shards.at(-1);
+    if (last && last.count + count <= most) last.count += count;
+    else shards.push({ first, count });
+  });
+  return shards;
 }
 
 /**

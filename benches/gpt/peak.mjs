@@ -43,14 +43,7 @@ export function measurePeak(vk, precision) {
     });
     let microseconds = 0;
     for (const { pipeline, buffers, groups, push } of dispatches) {
-      microseconds += vk.gpuTime(
-        pipeline,
-        buffers,
-        ...groups,
-        push,
-        kernels.context.isCpu ? 1 : 20,
-        kernels.context.isCpu ? 1 : 5,
-      );
+      microseconds += vk.gpuTime(pipeline, buffers, ...groups, push, kernels.context.isCpu ? 1 : 20, kernels.context.isCpu ? 1 : 5);
     }
     return (2 * side ** 3) / (microseconds * 1e-6);
   } finally {

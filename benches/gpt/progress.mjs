@@ -119,10 +119,3 @@ export function formatFlops(rate) {
   const [divisor, unit] = rate >= 1e12 ? [1e12, 'TFLOP/s'] : [1e9, 'GFLOP/s'];
   return `${formatNumber(rate / divisor)} ${unit}`;
 }
-
-/** The median of some numbers; NaN of none. @param {number[]} values */
-export function median(values) {
-  const sorted = [...values].sort((a, b) => a - b);
-  const middle = sorted.length >> 1;
-  return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
-}

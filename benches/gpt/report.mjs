@@ -8,7 +8,7 @@ import { formatBytes, formatCount, formatDuration, formatNumber } from './progre
  * @returns {string} one self-contained HTML page
  */
 export function trainingReport(result) {
-  const { config, losses, firstStep, tokensPerSecond: rate, unigramEntropy } = result;
+  const { config, losses, firstStep, tokensPerSecond: rate, unigramEntropy, validation } = result;
   /** @type {[number, number][]} */
   const lossPoints = losses.map((/** @type {number} */ loss, /** @type {number} */ i) => [firstStep + i, loss]);
   const ends = [firstStep, firstStep + losses.length - 1];
@@ -22,14 +22,11 @@ export function trainingReport(result) {
         html: [
           figures([
             { value: result.finalLoss.toFixed(4), label: 'loss, mean of the last tenth of the steps' },
+            ...(validation === undefined ? [] : [{ value: validation.losses.at(-1).loss.toFixed(4), label: 'validation loss at the end' }]),
             { value: formatCount(rate.median), label: 'tokens a second, median' },
             { value: `${result.hostMillisecondsPerStep.toFixed(3)} ms`, label: 'host time a step' },
-            ...(share === undefined
-              ? []
-              : [{ value: `${(100 * share).toFixed(1)} %`, label: 'of the device’s matrix rate' }]),
-            ...(result.memoryBytes === undefined
-              ? []
-              : [{ value: formatBytes(result.memoryBytes), label: 'device memory' }]),
+            ...(share === undefined ? [] : [{ value: `${(100 * share).toFixed(1)} %`, label: 'of the device’s matrix rate' }]),
+            ...(result.memoryBytes === undefined ? [] : [{ value: formatBytes(result.memoryBytes), label: 'device memory' }]),
             { value: formatDuration(1000 * result.seconds), label: 'time' },
           ]),
         ],
@@ -42,6 +39,15 @@ export function trainingReport(result) {
             xLabel: 'optimizer step',
             series: [
               { name: 'loss', points: lossPoints },
+              ...(validation === undefined
+                ? []
+                : [
+                    {
+                      name: 'validation loss',
+                      // The loss of step n is of the weights before it, as a validation after n steps is.
+                      points: validation.losses.map((/** @type {{step: number, loss: number}} */ { step, loss }) => [step, loss]),
+                    },
+                  ]),
               {
                 name: 'unigram entropy of the text',
                 points: [
@@ -76,7 +82,7 @@ export function trainingReport(result) {
             ['setting', 'value'],
             [
               ['text', `${result.data}, ${formatCount(result.tokens)} tokens`],
-              ['driver', String(result.driver)],
+              ['driver', result.driver],
               ['dispatches a step', formatCount(result.dispatchesPerStep)],
               ['tokens a second, lowest and highest', `${formatCount(rate.low)} to ${formatCount(rate.high)}`],
               ['GFLOP a token', formatNumber(result.flopsPerToken / 1e9, 4)],

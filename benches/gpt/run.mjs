@@ -1,9 +1,11 @@
 /** A run from its first step to its last: progress, checkpoints, and going on after a lost device. */
 
+import { rm } from 'node:fs/promises';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { loadCheckpoint, saveCheckpoint } from './checkpoint.mjs';
 import { tokensPerStep } from './config.mjs';
+import { FolderLock } from './files.mjs';
 import { createTrainer } from './trainer.mjs';
 
 /** @typedef {import('./config.mjs').GptConfig} GptConfig */
@@ -17,7 +19,7 @@ const WARMUP_STEPS = 2;
 const LOSS_INTERVAL = 1000;
 
 /** Lost devices that a run survives. */
-const MOST_RESTARTS = 3;
+const MAX_RESTARTS = 3;
 
 /**
  * @typedef {object} RunOptions
@@ -25,11 +27,15 @@ const MOST_RESTARTS = 3;
  * @property {GptConfig} config
  * @property {import('./tokenizer.mjs').TokenizerState} tokenizer goes into the checkpoints
  * @property {import('./data.mjs').DataInfo} [data] what the tokens are of; goes into the checkpoints
- * @property {Uint32Array} tokens
+ * @property {Uint32Array} tokens what to train on
+ * @property {Uint32Array} [validation] tokens to validate with
+ * @property {number} [validationEvery] steps; 0 for at the end alone
  * @property {'auto' | 'plain' | 'calls' | 'graph'} [mode]
  * @property {boolean} [explicitTransposes] see GptModel
  * @property {Checkpoint} [resumed] where to go on from
- * @property {string} [checkpoints] folder of the checkpoints
+ * @property {string} [checkpoints] folder of the checkpoints, which is this run's alone
+ * @property {FolderLock} [lock] on it, where the caller has taken it
+ * @property {number} [keep] of this run's checkpoints the last so many stay; all without it
  * @property {number} [checkpointEvery] steps; 0 for none on the way
  * @property {boolean} [checkpointAtStart]
  * @property {() => void} [profile] begins the addon's profile; called before the run, and again on a new device
@@ -46,11 +52,20 @@ const MOST_RESTARTS = 3;
  * bits. Without either the loss ends the run.
  * @param {RunOptions} options
  * @returns {Promise<{trainer: Trainer, losses: Map<number, number>, rates: number[], hostTimes: number[],
- *   restarts: number}>} the trainer at the end, losses by step, tokens a second and host milliseconds of each step
+ *   validations: Map<number, number>, restarts: number}>} the trainer at the end, losses by step, tokens a second and host
+ *   milliseconds of each step, validation losses by the steps done before
  */
 export async function runTraining(options) {
+  const { checkpoints, lock } = options;
+  if (checkpoints === undefined || lock !== undefined) return train(options);
+  const own = await FolderLock.take(checkpoints);
+  return train({ ...options, lock: own }).finally(() => own.release());
+}
+
+/** @param {RunOptions} options @returns {ReturnType<typeof runTraining>} */
+async function train(options) {
   const { vk, config, tokenizer, data, tokens, mode = 'auto', resumed, checkpoints, checkpointEvery = 0 } = options;
-  const { explicitTransposes, profile } = options;
+  const { explicitTransposes, profile, lock, keep = Infinity, validation, validationEvery = 0 } = options;
   const { stopped = () => false, onStep = (_) => {}, note = (_) => {} } = options;
   /** None before the start, and from a loss until the model is on the device again. @type {Trainer | undefined} */
   let trainer;
@@ -62,7 +77,11 @@ export async function runTraining(options) {
   let rates = [];
   /** @type {number[]} */
   let hostTimes = [];
+  /** @type {Map<number, number>} */
+  const validations = new Map();
   let restarts = 0;
+  /** This run's checkpoints, the oldest first. @type {string[]} */
+  let saved = [];
   let pending = false;
   let lastFetch = performance.now();
 
@@ -74,7 +93,7 @@ export async function runTraining(options) {
     profile?.();
     const state = last === resumed ? resumed?.state : await readBack(/** @type {SavedCheckpoint} */ (last));
     const profiled = profile !== undefined;
-    const opened = createTrainer(vk, config, { tokens, mode, explicitTransposes, profiled, state });
+    const opened = createTrainer(vk, config, { tokens, validation, mode, explicitTransposes, profiled, state });
     for (const [step, loss] of known) if (step < opened.stepsDone) opened.known.set(step, loss);
     pending = options.checkpointAtStart === true && last === resumed;
     return opened;
@@ -84,9 +103,19 @@ export async function runTraining(options) {
     await trainer.settle();
     trainer.pauses.add(trainer.finished.length);
     const step = trainer.stepsDone;
+    await lock?.check();
     const path = await saveCheckpoint(checkpoints, { config, tokenizer, data }, step, (part) => trainer.read(part));
     last = { path, step, config, data };
     note(`checkpoint ${path}`);
+    saved = [...saved.filter((other) => other !== path), path];
+    while (saved.length > keep) await rm(/** @type {string} */ (saved.shift()), { force: true });
+  };
+  const validate = async (/** @type {Trainer} */ trainer) => {
+    const step = trainer.stepsDone;
+    if (validation === undefined || validations.has(step)) return;
+    await trainer.settle();
+    validations.set(step, trainer.validate());
+    note(`step ${step}: validation loss ${validations.get(step)?.toFixed(4)}`);
   };
   const measure = (/** @type {Trainer} */ { finished, pauses, hostTimes: times }) => {
     rates = rates.concat(stepRates(finished, tokensPerStep(config), pauses));
@@ -108,17 +137,19 @@ export async function runTraining(options) {
           lastFetch = performance.now();
         }
         onStep(trainer);
+        if (validationEvery > 0 && trainer.stepsDone % validationEvery === 0) await validate(trainer);
       } else {
         await trainer.settle();
+        await validate(trainer);
         await save(trainer);
         onStep(trainer);
         measure(trainer);
-        return { trainer, losses: trainer.known, rates, hostTimes, restarts };
+        return { trainer, losses: trainer.known, rates, hostTimes, validations, restarts };
       }
     } catch (error) {
       // The device is opened anew in the next turn, where its own loss is caught as well.
       if (/** @type {any} */ (error)?.code !== 'ERR_HELIOS_DEVICE_LOST') throw error;
-      if (last === undefined || ++restarts > MOST_RESTARTS) throw error;
+      if (last === undefined || ++restarts > MAX_RESTARTS) throw error;
       note(`device lost (${/** @type {Error} */ (error).message}); going on from ${last.path}`);
       if (trainer === undefined) continue;
       measure(trainer);

@@ -3,7 +3,9 @@
  * header, the header, then the tensors' bytes end to end, little-endian.
  */
 
-import { open, rename, rm } from 'node:fs/promises';
+import { createHash } from 'node:crypto';
+import { open, stat } from 'node:fs/promises';
+import { parseJson, replaceFile } from './files.mjs';
 
 /** Bytes of an element. @type {Record<string, number>} */
 const ELEMENT_BYTES = { F64: 8, F32: 4, F16: 2, BF16: 2, I64: 8, I32: 4, U32: 4, I16: 2, I8: 1, U8: 1, BOOL: 1 };
@@ -25,19 +27,26 @@ const LARGEST_HEADER = 100e6;
  * @typedef {{dtype: string, shape: number[], begin: number, bytes: number}} TensorEntry
  */
 
+/** Key of the metadata under which a file may hold the SHA-256 of its tensors' bytes, in hexadecimal. */
+const CHECKSUM = 'sha256';
+
+/** Stands in for a checksum until the tensors are written. */
+const UNKNOWN_CHECKSUM = '0'.repeat(64);
+
 /**
- * Writes a file, all or nothing: under another name first, synced, then renamed.
+ * Writes a file, all or nothing: see `replaceFile`.
  * @param {string} path
  * @param {TensorToWrite[]} tensors in the order of the file
  * @param {Record<string, string>} [metadata]
+ * @param {{checksum?: boolean}} [options] whether the metadata gets the tensors' SHA-256
  */
-export async function writeSafetensors(path, tensors, metadata = {}) {
+export async function writeSafetensors(path, tensors, metadata = {}, { checksum = false } = {}) {
   /** @type {Record<string, unknown>} */
-  const header = { __metadata__: metadata };
+  const header = { __metadata__: checksum ? { [CHECKSUM]: UNKNOWN_CHECKSUM, ...metadata } : metadata };
   let end = 0;
   const sizes = tensors.map(({ name, dtype, shape }) => {
-    if (!(dtype in ELEMENT_BYTES)) throw new TypeError(`${name}: unknown type ${dtype}`);
-    if (name in header) throw new TypeError(`tensor ${name} is there twice`);
+    if (!Object.hasOwn(ELEMENT_BYTES, dtype)) throw new TypeError(`${name}: unknown type ${dtype}`);
+    if (Object.hasOwn(header, name)) throw new TypeError(`tensor ${name} is there twice`);
     const bytes = shape.reduce((a, b) => a * b, ELEMENT_BYTES[dtype]);
     header[name] = { dtype, shape, data_offsets: [end, (end += bytes)] };
     return bytes;
@@ -47,9 +56,8 @@ export async function writeSafetensors(path, tensors, metadata = {}) {
   const length = Buffer.alloc(8);
   length.writeBigUInt64LE(BigInt(text.length));
 
-  const partial = `${path}.partial`;
-  const file = await open(partial, 'w');
-  try {
+  const hash = checksum ? createHash('sha256') : undefined;
+  await replaceFile(path, async (file) => {
     await writeAll(file, length);
     await writeAll(file, text);
     for (const [i, tensor] of tensors.entries()) {
@@ -57,23 +65,26 @@ export async function writeSafetensors(path, tensors, metadata = {}) {
       if (data.byteLength !== sizes[i]) {
         throw new RangeError(`tensor ${tensor.name} has ${data.byteLength} bytes, its shape says ${sizes[i]}`);
       }
-      await writeAll(file, data);
+      await writeAll(file, data, hash);
     }
-    await file.sync();
-    await file.close();
-    await rename(partial, path);
-  } catch (error) {
-    await file.close().catch(() => {});
-    await rm(partial, { force: true });
-    throw error;
-  }
+    // The header stands first, so the checksum is put in when all else is there.
+    if (hash) await writeAll(file, Buffer.from(hash.digest('hex')), undefined, 8 + text.indexOf(UNKNOWN_CHECKSUM));
+  });
 }
 
-/** @param {import('node:fs/promises').FileHandle} file @param {ArrayBufferView} data */
-async function writeAll(file, { buffer, byteOffset, byteLength }) {
-  for (let at = 0; at < byteLength;) {
+/**
+ * @param {import('node:fs/promises').FileHandle} file
+ * @param {ArrayBufferView} data
+ * @param {import('node:crypto').Hash} [hash] is given what is written
+ * @param {number} [position] where to write; at the end of what was written before without it
+ */
+async function writeAll(file, { buffer, byteOffset, byteLength }, hash, position) {
+  for (let at = 0; at < byteLength; ) {
     const piece = new Uint8Array(buffer, byteOffset + at, Math.min(CHUNK, byteLength - at));
-    at += (await file.write(piece)).bytesWritten;
+    const { bytesWritten } = await file.write(piece, 0, piece.length, position === undefined ? null : position + at);
+    if (bytesWritten === 0) throw Object.assign(new Error('the system wrote nothing'), { code: 'EIO', syscall: 'write' });
+    hash?.update(piece.subarray(0, bytesWritten));
+    at += bytesWritten;
   }
 }
 
@@ -97,6 +108,8 @@ export class SafetensorsFile {
    * @param {string} path
    */
   static async open(path) {
+    // A pipe would wait for its writer.
+    if (!(await stat(path)).isFile()) throw new RangeError(`${path} is not a safetensors file: it is no file`);
     const file = await open(path, 'r');
     try {
       const { size } = await file.stat();
@@ -105,28 +118,28 @@ export class SafetensorsFile {
       const length = Buffer.alloc(8);
       await readAll(file, length, 0);
       const headerBytes = Number(length.readBigUInt64LE());
-      if (headerBytes > LARGEST_HEADER || headerBytes + 8 > size)
-        throw bad(`its header would have ${headerBytes} bytes`);
+      if (headerBytes > LARGEST_HEADER || headerBytes + 8 > size) throw bad(`its header would have ${headerBytes} bytes`);
       const text = Buffer.alloc(headerBytes);
       await readAll(file, text, 8);
       let header;
       try {
-        header = JSON.parse(text.toString('utf8'));
-      } catch {
-        throw bad('its header is not JSON');
+        header = parseJson(new TextDecoder('utf-8', { fatal: true }).decode(text));
+      } catch (error) {
+        throw bad(`its header is not JSON: ${/** @type {Error} */ (error).message}`);
       }
+      if (!isObject(header)) throw bad('its header is not an object');
       const { __metadata__: metadata = {}, ...entries } = header;
+      if (!isObject(metadata) || !Object.values(metadata).every((value) => typeof value === 'string')) {
+        throw bad('__metadata__ is not an object of strings');
+      }
+      /** @type {[string, TensorEntry][]} */
+      const list = Object.entries(entries).map(([name, entry]) => [name, checkEntry(name, entry, bad)]);
       const tensors = new Map();
       let end = 0;
-      for (const [name, entry] of Object.entries(entries).sort(
-        (a, b) => a[1].data_offsets?.[0] - b[1].data_offsets?.[0],
-      )) {
-        const { dtype, shape, data_offsets: offsets } = /** @type {any} */ (entry);
-        if (!(dtype in ELEMENT_BYTES) || !Array.isArray(shape) || !Array.isArray(offsets)) throw bad(`entry ${name}`);
-        const bytes = shape.reduce((a, b) => a * b, ELEMENT_BYTES[dtype]);
-        if (offsets[0] !== end || offsets[1] - offsets[0] !== bytes) throw bad(`the range of ${name} is ${offsets}`);
-        tensors.set(name, { dtype, shape, begin: 8 + headerBytes + end, bytes });
-        end += bytes;
+      for (const [name, entry] of list.sort((a, b) => a[1].begin - b[1].begin || a[1].bytes - b[1].bytes)) {
+        if (entry.begin !== end) throw bad(`data_offsets of ${name} begin at ${entry.begin}, not at ${end}`);
+        tensors.set(name, { ...entry, begin: 8 + headerBytes + end });
+        end += entry.bytes;
       }
       if (8 + headerBytes + end !== size) throw bad(`it has ${size} bytes, its header says ${8 + headerBytes + end}`);
       return new SafetensorsFile(path, file, metadata, tensors);
@@ -142,16 +155,43 @@ export class SafetensorsFile {
    * @param {string} dtype the type it must have
    * @param {number[]} shape the shape it must have
    * @param {ArrayBufferView} into receives the bytes
+   * @param {import('node:crypto').Hash} [hash] is given what is read
    */
-  async read(name, dtype, shape, into) {
+  async read(name, dtype, shape, into, hash) {
+    const entry = this.expect(name, dtype, shape);
+    if (into.byteLength !== entry.bytes) throw new RangeError(`${name} has ${entry.bytes} bytes, the target ${into.byteLength}`);
+    await readAll(this.file, into, entry.begin, hash);
+  }
+
+  /**
+   * A tensor's entry, which must be of a type and a shape.
+   * @param {string} name @param {string} dtype @param {number[]} shape
+   */
+  expect(name, dtype, shape) {
     const entry = this.tensors.get(name);
     if (!entry) throw new RangeError(`${this.path} has no tensor ${name}`);
     if (entry.dtype !== dtype || entry.shape.join() !== shape.join()) {
       throw new RangeError(`${this.path}: ${name} is ${entry.dtype} [${entry.shape}], expected ${dtype} [${shape}]`);
     }
-    if (into.byteLength !== entry.bytes)
-      throw new RangeError(`${name} has ${entry.bytes} bytes, the target ${into.byteLength}`);
-    await readAll(this.file, into, entry.begin);
+    return entry;
+  }
+
+  /**
+   * The checksum that the file says its tensors have, and where it is summed up. Read all of them, in the file's order, and then `check` it.
+   * None if the file says nothing.
+   */
+  checksum() {
+    const { path, metadata } = this;
+    if (!Object.hasOwn(metadata, CHECKSUM)) return undefined;
+    const expected = metadata[CHECKSUM];
+    const hash = createHash('sha256');
+    const check = () => {
+      const found = hash.digest('hex');
+      if (found !== expected) {
+        throw new RangeError(`${path} is damaged: ${CHECKSUM} of its tensors is ${found}, its header says ${expected}`);
+      }
+    };
+    return { hash, check };
   }
 
   close() {
@@ -159,12 +199,44 @@ export class SafetensorsFile {
   }
 }
 
-/** @param {import('node:fs/promises').FileHandle} file @param {ArrayBufferView} into @param {number} position */
-async function readAll(file, { buffer, byteOffset, byteLength }, position) {
-  for (let at = 0; at < byteLength;) {
+/** @param {unknown} value @returns {value is Record<string, any>} */
+export function isObject(value) {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/**
+ * Checks an entry of a header by itself.
+ * @param {string} name
+ * @param {unknown} entry
+ * @param {(what: string) => Error} bad
+ * @returns {TensorEntry} `begin` within the tensors' bytes
+ */
+function checkEntry(name, entry, bad) {
+  if (!isObject(entry)) throw bad(`the entry ${name} is not an object`);
+  const { dtype, shape, data_offsets: offsets } = entry;
+  if (typeof dtype !== 'string' || !Object.hasOwn(ELEMENT_BYTES, dtype)) throw bad(`dtype of ${name} is ${JSON.stringify(dtype)}`);
+  const isSize = (/** @type {unknown} */ value) => Number.isSafeInteger(value) && /** @type {number} */ (value) >= 0;
+  if (!Array.isArray(shape) || !shape.every(isSize)) throw bad(`shape of ${name} is ${JSON.stringify(shape)}`);
+  if (!Array.isArray(offsets) || offsets.length !== 2 || !offsets.every(isSize)) {
+    throw bad(`data_offsets of ${name} are ${JSON.stringify(offsets)}`);
+  }
+  const bytes = shape.reduce((a, b) => a * b, ELEMENT_BYTES[dtype]);
+  if (offsets[1] - offsets[0] !== bytes) throw bad(`data_offsets of ${name} are ${offsets}, its shape has ${bytes} bytes`);
+  return { dtype, shape, begin: offsets[0], bytes };
+}
+
+/**
+ * @param {import('node:fs/promises').FileHandle} file
+ * @param {ArrayBufferView} into
+ * @param {number} position
+ * @param {import('node:crypto').Hash} [hash] is given what is read
+ */
+async function readAll(file, { buffer, byteOffset, byteLength }, position, hash) {
+  for (let at = 0; at < byteLength; ) {
     const piece = new Uint8Array(buffer, byteOffset + at, Math.min(CHUNK, byteLength - at));
     const { bytesRead } = await file.read(piece, 0, piece.length, position + at);
     if (bytesRead === 0) throw new RangeError('the file ended early');
+    hash?.update(piece.subarray(0, bytesRead));
     at += bytesRead;
   }
 }

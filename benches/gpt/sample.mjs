@@ -3,44 +3,75 @@
 import { Random } from './random.mjs';
 
 /**
- * Continues a prompt.
- * @param {import('./trainer.mjs').Trainer} trainer
+ * How the next token is drawn.
+ * @typedef {object} Sampling
+ * @property {number} [temperature] divides the logits; 0 takes the likeliest token
+ * @property {number} [topK] only the likeliest so many are drawn from; 0: from all
+ * @property {number} [topP] of these only the likeliest whose probabilities reach this sum, at least one; 1: all
+ */
+
+/**
+ * Continues a prompt, token by token.
+ * @param {Pick<import('./trainer.mjs').Trainer, 'config' | 'nextLogits'>} trainer
  * @param {import('./tokenizer.mjs').Tokenizer} tokenizer
  * @param {string} prompt
- * @param {object} [options]
- * @param {number} [options.tokens] tokens to add
- * @param {number} [options.temperature] divides the logits; 0 takes the likeliest token
- * @param {number} [options.topK] only the likeliest so many are drawn from
- * @param {number} [options.seed]
- * @returns {Promise<string>} prompt and continuation
+ * @param {Sampling & {tokens?: number, seed?: number}} [options] `tokens` to add
+ * @returns {AsyncGenerator<string>} the prompt, then what each token adds: nothing where a character is not complete yet
  */
-export async function sample(
-  trainer,
-  tokenizer,
-  prompt,
-  { tokens = 200, temperature = 0.8, topK = 40, seed = 1 } = {},
-) {
+export async function* generate(trainer, tokenizer, prompt, { tokens = 200, seed = 1, ...sampling } = {}) {
   const random = new Random(seed, 3);
   const { block } = trainer.config;
   const ids = Array.from(await tokenizer.encode(prompt.length > 0 ? prompt : '\n'));
+  let written = tokenizer.decode(ids);
+  yield written;
   for (let i = 0; i < tokens; i++) {
     // The model pads its vocabulary; only ids that the tokenizer knows are drawn.
     const logits = trainer.nextLogits(ids.slice(-block)).subarray(0, tokenizer.size);
-    ids.push(draw(logits, temperature, topK, random));
+    ids.push(draw(logits, random, sampling));
+    const text = tokenizer.decode(ids);
+    // Bytes of a character whose rest is still to come are shown as U+FFFD; at the end they stay so.
+    const known = i + 1 < tokens ? text.replace(/\ufffd{1,3}$/, '') : text;
+    if (known.length <= written.length) continue;
+    yield known.slice(written.length);
+    written = known;
   }
-  return tokenizer.decode(ids);
 }
 
 /**
- * @param {Float32Array} logits @param {number} temperature @param {number} topK @param {Random} random
+ * Continues a prompt.
+ * @param {Parameters<typeof generate>[0]} trainer
+ * @param {import('./tokenizer.mjs').Tokenizer} tokenizer
+ * @param {string} prompt
+ * @param {Parameters<typeof generate>[3]} [options]
+ * @returns {Promise<string>} prompt and continuation
+ */
+export async function sample(trainer, tokenizer, prompt, options) {
+  let text = '';
+  for await (const part of generate(trainer, tokenizer, prompt, options)) text += part;
+  return text;
+}
+
+/**
+ * The next token.
+ * @param {Float32Array} logits
+ * @param {Pick<Random, 'uniform'>} random
+ * @param {Sampling} [sampling]
  * @returns {number} an index
  */
-export function draw(logits, temperature, topK, random) {
+export function draw(logits, random, { temperature = 0.8, topK = 40, topP = 1 } = {}) {
   const order = Array.from(logits, (_, i) => i).sort((a, b) => logits[b] - logits[a] || a - b);
   if (temperature === 0) return order[0];
-  const kept = order.slice(0, topK);
+  let kept = topK > 0 ? order.slice(0, topK) : order;
   const weights = kept.map((i) => Math.exp((logits[i] - logits[kept[0]]) / temperature));
-  let rest = random.uniform() * weights.reduce((a, b) => a + b, 0);
+  let sum = weights.reduce((a, b) => a + b, 0);
+  if (topP < 1) {
+    const wanted = topP * sum;
+    let [count, reached] = [0, 0];
+    while (count < kept.length && (count === 0 || reached < wanted)) reached += weights[count++];
+    kept = kept.slice(0, count);
+    sum = reached;
+  }
+  let rest = random.uniform() * sum;
   for (let i = 0; i < kept.length; i++) {
     rest -= weights[i];
     if (rest < 0) return kept[i];

@@ -1,8 +1,8 @@
 /**
  * Text to token ids and back.
  *
- * A vocabulary of 256 is the bytes themselves. A larger one is byte-level BPE (Radford et al., 2019),
- * trained on the given text by Hugging Face's `tokenizers`.
+ * A vocabulary of 256 is the bytes themselves. A larger one is byte-level BPE (Radford et al., 2019), trained by Hugging Face's
+ * `tokenizers` on the given text, or on a sample of it if it is long, as is usual for texts of this size.
  */
 
 import { execFile } from 'node:child_process';
@@ -12,10 +12,12 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
+import { BytePairEncoder } from './bpe.mjs';
+
 /**
  * @typedef {object} Tokenizer
  * @property {number} size number of different ids
- * @property {(text: string) => Promise<Uint32Array>} encode
+ * @property {(text: string | Uint8Array) => Promise<Uint32Array>} encode bytes are UTF-8
  * @property {(ids: ArrayLike<number>) => string} decode bytes that are not UTF-8 become U+FFFD
  * @property {TokenizerState} state what `restoreTokenizer` needs
  *
@@ -27,12 +29,18 @@ export const LARGEST_BPE_VOCAB = 30000;
 
 const TRAIN_BPE = fileURLToPath(new URL('./train-bpe.mjs', import.meta.url));
 
-/** Characters a piece of text handed to the library has at least; bounds its memory. */
+/**
+ * Bytes that a tokenizer is trained on at most. Of a longer text these are pieces from all over it, each a line: the library
+ * takes memory by what it is given, and most by its lines.
+ */
+const MAX_TRAINING = 1 << 27;
+
+/** Bytes of such a piece. */
 const PIECE = 1 << 16;
 
 /**
  * Trains a tokenizer on a text.
- * @param {string} text
+ * @param {string | Uint8Array} text bytes are UTF-8
  * @param {number} vocab 256 for bytes, more for BPE with at most that many ids (fewer if the text
  *   does not hold as many merges)
  * @returns {Promise<Tokenizer>}
@@ -42,14 +50,14 @@ export async function trainTokenizer(text, vocab) {
   if (vocab < 256 || vocab > LARGEST_BPE_VOCAB) {
     throw new RangeError(`vocab must be 256 (bytes) or up to ${LARGEST_BPE_VOCAB} (BPE), got ${vocab}`);
   }
-  const library = await loadLibrary();
+  await checkLibrary();
   // The library trains from files and saves to files only, always to its own largest vocabulary.
   // BPE is greedy: the first merges of a longer training are the merges of a shorter one.
   const folder = await mkdtemp(join(tmpdir(), 'helios-vk-bpe-'));
   try {
     const textFile = join(folder, 'text.txt');
     const modelFile = join(folder, 'tokenizer.json');
-    await writeFile(textFile, text);
+    await writeFile(textFile, trainingText(text));
     await promisify(execFile)(process.execPath, [TRAIN_BPE, textFile, modelFile]);
     /** @type {{model: {merges: ([string, string] | string)[]}}} */
     const { model } = JSON.parse(await readFile(modelFile, 'utf8'));
@@ -62,7 +70,7 @@ export async function trainTokenizer(text, vocab) {
       merges.push([left, right]);
       known.add(left + right);
     }
-    return bpeTokenizer(library, merges);
+    return bpeTokenizer(merges);
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
@@ -75,18 +83,16 @@ export async function trainTokenizer(text, vocab) {
  */
 export async function restoreTokenizer(state) {
   if (state?.kind === 'byte') return byteTokenizer();
-  if (state?.kind === 'bpe') return bpeTokenizer(await loadLibrary(), state.merges);
+  if (state?.kind === 'bpe') return bpeTokenizer(state.merges);
   throw new TypeError(`unknown kind of tokenizer: ${JSON.stringify(/** @type {any} */ (state)?.kind)}`);
 }
 
-async function loadLibrary() {
+/** Says what is missing before the child that needs it fails. */
+async function checkLibrary() {
   try {
-    const loaded = await import('tokenizers');
-    return loaded.default ?? loaded;
+    await import('tokenizers');
   } catch (cause) {
-    throw new Error('BPE needs the npm package "tokenizers" (npm install); a vocabulary of 256 does without', {
-      cause,
-    });
+    throw new Error('training BPE needs the npm package "tokenizers" (npm install); a vocabulary of 256 does without', { cause });
   }
 }
 
@@ -94,7 +100,7 @@ async function loadLibrary() {
 function byteTokenizer() {
   return {
     size: 256,
-    encode: async (text) => Uint32Array.from(new TextEncoder().encode(text)),
+    encode: async (text) => new Uint32Array(typeof text === 'string' ? new TextEncoder().encode(text) : text),
     decode: (ids) => new TextDecoder().decode(Uint8Array.from(ids)),
     state: { kind: 'byte' },
   };
@@ -115,11 +121,10 @@ function byteSymbols() {
 }
 
 /**
- * @param {typeof import('tokenizers')} library
  * @param {[string, string][]} merges in the order of training
  * @returns {Tokenizer}
  */
-function bpeTokenizer(library, merges) {
+function bpeTokenizer(merges) {
   const symbols = byteSymbols();
   /** @type {Record<string, number>} */
   const vocab = Object.create(null);
@@ -129,29 +134,22 @@ function bpeTokenizer(library, merges) {
     vocab[symbol] = byte;
     bytes.push(Uint8Array.of(byte));
   });
+  /** @type {[number, number, number][]} */
+  const ranked = [];
   for (const [left, right] of merges) {
     const token = left + right;
-    if (token in vocab) continue;
     if (!(left in vocab) || !(right in vocab))
       throw new TypeError(`merge ${JSON.stringify([left, right])} is of tokens that no earlier merge made`);
-    vocab[token] = bytes.length;
-    bytes.push(Buffer.concat([bytes[vocab[left]], bytes[vocab[right]]]));
+    if (!(token in vocab)) {
+      vocab[token] = bytes.length;
+      bytes.push(Buffer.concat([bytes[vocab[left]], bytes[vocab[right]]]));
+    }
+    ranked.push([vocab[left], vocab[right], vocab[token]]);
   }
-  const tokenizer = new library.Tokenizer(library.BPE.init({ ...vocab }, merges));
-  tokenizer.setPreTokenizer(library.byteLevelPreTokenizer(false, true));
+  const encoder = new BytePairEncoder(ranked);
   return {
     size: bytes.length,
-    encode: async (text) => {
-      const pieces = splitText(text);
-      const parts = await Promise.all(pieces.map(async (piece) => (await tokenizer.encode(piece)).getIds()));
-      const ids = new Uint32Array(parts.reduce((sum, part) => sum + part.length, 0));
-      let at = 0;
-      for (const part of parts) {
-        ids.set(part, at);
-        at += part.length;
-      }
-      return ids;
-    },
+    encode: async (text) => encoder.encode(text),
     decode: (ids) =>
       new TextDecoder().decode(
         Buffer.concat(
@@ -163,17 +161,29 @@ function bpeTokenizer(library, merges) {
   };
 }
 
-/** Cuts a text before spaces that follow a letter, where no token can span the cut. @param {string} text */
-function splitText(text) {
-  const pieces = [];
-  let start = 0;
-  const boundary = /[A-Za-z](?= [A-Za-z])/g;
-  while (start < text.length) {
-    boundary.lastIndex = start + PIECE;
-    const found = boundary.exec(text);
-    const end = found ? found.index + 1 : text.length;
-    pieces.push(text.slice(start, end));
-    start = end;
-  }
-  return pieces;
+/**
+ * What a tokenizer is trained on.
+ * @param {string | Uint8Array} text
+ * @param {number} [most] bytes
+ * @returns {string | Uint8Array | Generator<Uint8Array>}
+ */
+export function trainingText(text, most = MAX_TRAINING) {
+  if (typeof text === 'string' || text.length <= most) return text;
+  return (function* () {
+    const pieces = Math.max(1, Math.floor(most / PIECE));
+    const [length, stride] = [Math.min(PIECE, most), text.length / pieces];
+    for (let i = 0; i < pieces; i++) {
+      const start = characterAt(text, Math.floor(i * stride));
+      yield text.subarray(start, characterAt(text, start + length));
+      yield NEWLINE;
+    }
+  })();
+}
+
+const NEWLINE = Buffer.from('\n');
+
+/** Where the character begins that the byte at `at` belongs to. @param {Uint8Array} text UTF-8 @param {number} at */
+function characterAt(text, at) {
+  while (at > 0 && at < text.length && (text[at] & 0xc0) === 0x80) at--;
+  return Math.min(at, text.length);
 }

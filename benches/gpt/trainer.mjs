@@ -10,6 +10,7 @@ import { createKernels, pack } from '../../kernels/index.mjs';
 import { checkConfig, parameterTable, tokensPerStep } from './config.mjs';
 import { stepBatch } from './data.mjs';
 import { plainAddon } from './freeze.mjs';
+import { Validation, nextLogits } from './forward.mjs';
 import { GptModel } from './model.mjs';
 import { workOf } from './profile.mjs';
 import { initialWeights } from './random.mjs';
@@ -25,6 +26,7 @@ const STEPS_IN_FLIGHT = 2;
 /**
  * @typedef {object} TrainerOptions
  * @property {Uint32Array} tokens what to train on
+ * @property {Uint32Array} [validation] tokens that it is not trained on, for `validate`
  * @property {'auto' | 'plain' | 'calls' | 'graph'} [mode] `auto`: graphs where the addon has them
  * @property {import('./checkpoint.mjs').TrainingState} [state] where to go on from; a fresh start without it
  * @property {boolean} [explicitTransposes] see GptModel
@@ -48,10 +50,12 @@ export function createTrainer(vk, config, options) {
 
 export class Trainer {
   /** @param {any} vk @param {GptConfig} config @param {TrainerOptions} options */
-  constructor(vk, config, { tokens, mode = 'auto', state, explicitTransposes, profiled, shaders, info }) {
+  constructor(vk, config, { tokens, validation, mode = 'auto', state, explicitTransposes, profiled, shaders, info }) {
     this.config = checkConfig(config);
-    for (const token of tokens) {
-      if (token >= config.vocab) throw new RangeError(`the data holds token ${token}; vocab is ${config.vocab}`);
+    for (const list of [tokens, validation ?? []]) {
+      for (const token of list) {
+        if (token >= config.vocab) throw new RangeError(`the data holds token ${token}; vocab is ${config.vocab}`);
+      }
     }
     this.tokens = tokens;
     if (!['auto', 'plain', 'calls', 'graph'].includes(mode)) {
@@ -66,6 +70,7 @@ export class Trainer {
     this.vk = this.mode === 'graph' ? vk : plainAddon(vk, shaders ?? vk.shaders, info);
     this.kernels = createKernels(this.vk);
     this.model = new GptModel(this.vk, this.kernels, config, LOSS_SLOTS, { explicitTransposes });
+    this.validation = validation && new Validation(this.vk, this.model, validation);
     /** Optimizer steps submitted. */
     this.stepsDone = 0;
     /** Losses known on the host, by step. @type {Map<number, number>} */
@@ -116,8 +121,10 @@ export class Trainer {
   nameAll(vk) {
     if (typeof vk.setName !== 'function') return;
     const { model } = this;
-    for (const name of /** @type {const} */ (['weights', 'gradient', 'm', 'v', 'operands', 'ids', 'losses', 'state'])) {
-      if (name !== 'operands' || model.operands !== model.weights) vk.setName(model[name], name);
+    for (const name of /** @type {const} */ (['ids', 'losses', 'state'])) vk.setName(model[name], name);
+    for (const name of /** @type {const} */ (['weights', 'gradient', 'm', 'v', 'operands'])) {
+      if (name === 'operands' && model.operands === model.weights) continue;
+      for (const [i, buffer] of model[name].entries()) vk.setName(buffer, model.shards.length === 1 ? name : `${name}, shard ${i}`);
     }
     for (const [key, handle] of this.kernels.context.pipelines) vk.setName(handle, key.split('/')[0], 'pipeline');
   }
@@ -127,8 +134,10 @@ export class Trainer {
     const { total } = parameterTable(this.config);
     const narrow = this.model.operands === this.model.weights ? 0 : 2;
     const adamw = [...this.kernels.context.pipelines].filter(([key]) => key.startsWith('adamw')).map(([, p]) => p);
+    const parts = this.records.flat().filter(({ pipeline }) => adamw.includes(pipeline)).length;
     // AdamW reads weight, gradient and both moments, and writes all but the gradient, and the operand.
-    const bytes = (/** @type {number} */ pipeline) => (adamw.includes(pipeline) ? total * (7 * 4 + narrow) : 0);
+    const each = (total * (7 * 4 + narrow)) / Math.max(1, parts);
+    const bytes = (/** @type {number} */ pipeline) => (adamw.includes(pipeline) ? each : 0);
     const work = this.records.map((records) => workOf(records, bytes));
     return (/** @type {number} */ list) => vk.profileWork(work[list]);
   }
@@ -240,12 +249,22 @@ export class Trainer {
   }
 
   /**
-   * One of the flat buffers, as it is after every step submitted so far.
+   * One of the flat arrays, as it is after every step submitted so far.
    * @param {'weights' | 'm' | 'v' | 'gradient'} part
    * @returns {Float32Array} laid out as by `parameterTable`
    */
   read(part) {
-    return this.vk.readBuffer(this.model[part]);
+    return this.model.read(part);
+  }
+
+  /** The mean loss over the held-out tokens, after every step submitted so far; drains the device. */
+  validate() {
+    if (!this.validation) throw new Error('validate: the trainer was made without validation tokens');
+    this.finish();
+    const loss = this.validation.run();
+    // The next step begins after a pause.
+    this.pauses.add(this.finished.length);
+    return loss;
   }
 
   /**
@@ -261,7 +280,7 @@ export class Trainer {
     const ids = new Uint32Array(block);
     ids.set(Array.from(context));
     this.vk.uploadBuffer(this.model.ids, ids);
-    const { packed, count } = pack(this.model.nextLogits(context.length - 1));
+    const { packed, count } = pack(nextLogits(this.model, context.length - 1));
     this.vk.batchExecuteAll(packed, count);
     return this.vk.readBuffer(this.model.sampleLogits);
   }

@@ -31,9 +31,22 @@ export function addonPath(path) {
   return absolute;
 }
 
+/**
+ * The driver of a device in words, as people name it; addons that do not say it have its number only.
+ * @param {{driverName?: string, driverInfo?: string, driverVersion?: number}} info what `initDevice` returned
+ */
+export function driverText({ driverName, driverInfo, driverVersion }) {
+  const words = [driverName, driverInfo].filter((part) => part !== undefined && part !== '');
+  return words.length > 0 ? words.join(', ') : `version ${driverVersion ?? 'unknown'}`;
+}
+
 /** @param {string} path absolute @returns {NativeAddon} */
 export function loadAddon(path) {
-  return createRequire(import.meta.url)(path);
+  try {
+    return createRequire(import.meta.url)(path);
+  } catch (cause) {
+    throw new Error(`${path} could not be loaded: ${cause instanceof Error ? cause.message : cause}`, { cause });
+  }
 }
 
 /**
@@ -55,13 +68,13 @@ export function runWorker(module, job, { env = {}, execArgv = [] } = {}) {
       stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
     });
     child.stdout?.pipe(process.stderr);
-    /** @type {{result?: T, error?: string} | undefined} */ let answer;
+    /** @type {{result?: T, error?: string, stack?: string} | undefined} */ let answer;
     child.on('message', (message) => {
       answer = /** @type {any} */ (message);
     });
     child.on('error', reject);
     child.on('exit', (code, signal) => {
-      if (answer && 'error' in answer) reject(new Error(answer.error));
+      if (answer && 'error' in answer) reject(Object.assign(new Error(answer.error), { stack: answer.stack }));
       else if (answer && code === 0) fulfil(/** @type {T} */ (answer.result));
       else reject(new Error(`the worker ended with ${signal ?? `exit code ${code}`}${answer ? ' after its result' : ''}`));
     });
@@ -78,11 +91,11 @@ export const isWorker = process.argv[2] === '--bench-worker';
  */
 export function serveWorker(work) {
   process.once('message', async (/** @type {{job: unknown}} */ message) => {
-    /** @type {{result?: unknown, error?: string}} */ let answer;
+    /** @type {{result?: unknown, error?: string, stack?: string}} */ let answer;
     try {
       answer = { result: await work(message.job) };
     } catch (error) {
-      answer = { error: error instanceof Error ? (error.stack ?? error.message) : String(error) };
+      answer = error instanceof Error ? { error: error.message, stack: error.stack } : { error: String(error) };
     }
     process.send?.(answer, () => process.disconnect());
   });

@@ -64,15 +64,15 @@ export async function trainCommand(checkout) {
  * @param {object} run
  * @param {string} run.checkout
  * @param {string} run.command of `trainCommand`
- * @param {string} run.addon absolute path
+ * @param {string} run.addon absolute path of the place where the trainer looks for its addon
  * @param {string} run.data text file
  * @param {string} run.tokenizer name of the trainer's tokenizer
  * @param {string} run.scratch folder for what is shared between runs and thrown away after them
  * @param {number} run.steps
  * @param {TrainerShape} run.shape
  * @param {string[]} run.more further options of the trainer
- * @returns {Promise<{steps: PrintedStep[], calls: import('./timed.mjs').CallTimes[], device: string | undefined}>}
- *   native-call times by step
+ * @returns {Promise<{steps: PrintedStep[], calls: import('./timed.mjs').CallTimes[], mapped: string[], output: string, device: string | undefined}>}
+ *   native-call times by step, and the files of the addons that the process had loaded
  * @throws {Error} with the end of its output, if the trainer ends before its last step
  */
 export async function runTrainer({ checkout, command, addon, data, tokenizer, scratch, steps, shape, more }) {
@@ -81,11 +81,28 @@ export async function runTrainer({ checkout, command, addon, data, tokenizer, sc
   await rm(runFolder, { recursive: true, force: true });
   await rm(timesFile, { force: true });
   const options = {
-    data: resolve(data), tokenizer, tokenizerArtifacts: join(scratch, `${tokenizer}.json`), runDir: runFolder,
-    layers: shape.layers, dim: shape.width, heads: shape.heads, block: shape.block, batch: shape.batch,
-    accumSteps: shape.microSteps, lr: shape.lr, seed: shape.seed, steps: SCHEDULE_STEPS, activation: 'swiglu',
-    optim: 'adamw', backend: 'helios', gpuProfile: 'none', logEvery: 1, evalInterval: 1e9, sampleInterval: 0,
-    postSamples: false, remote: false,
+    data: resolve(data),
+    tokenizer,
+    tokenizerArtifacts: join(scratch, `${tokenizer}.json`),
+    runDir: runFolder,
+    layers: shape.layers,
+    dim: shape.width,
+    heads: shape.heads,
+    block: shape.block,
+    batch: shape.batch,
+    accumSteps: shape.microSteps,
+    lr: shape.lr,
+    seed: shape.seed,
+    steps: SCHEDULE_STEPS,
+    activation: 'swiglu',
+    optim: 'adamw',
+    backend: 'helios',
+    gpuProfile: 'none',
+    logEvery: 1,
+    evalInterval: 1e9,
+    sampleInterval: 0,
+    postSamples: false,
+    remote: false,
   };
   const args = [...Object.entries(options).map(([name, value]) => `--${name}=${value}`), ...more];
   const folder = resolve(checkout);
@@ -93,6 +110,8 @@ export async function runTrainer({ checkout, command, addon, data, tokenizer, sc
   const child = spawn(`${command} ${args.map(quote).join(' ')}`, {
     cwd: folder,
     shell: true,
+    // A group of its own, so that what the shell starts ends with it.
+    detached: process.platform !== 'win32',
     stdio: ['ignore', 'pipe', 'pipe'],
     env: {
       ...process.env,
@@ -105,20 +124,30 @@ export async function runTrainer({ checkout, command, addon, data, tokenizer, sc
   });
   let output = '';
   for (const stream of [child.stdout, child.stderr]) stream.setEncoding('utf8').on('data', (text) => void (output += text));
+  const end = () => {
+    try {
+      process.kill(process.platform === 'win32' ? Number(child.pid) : -Number(child.pid), 'SIGKILL');
+    } catch {
+      // it has ended
+    }
+  };
+  process.on('exit', end);
   const status = await new Promise((fulfil, reject) => {
     child.on('error', reject);
     child.on('close', (code, signal) => fulfil(signal ?? `exit code ${code}`));
-  });
+  }).finally(() => process.off('exit', end));
   const printed = parseSteps(output);
   if (printed.length < steps) {
     const end = output.trimEnd().split('\n').slice(-15).join('\n');
     throw new Error(`the trainer ended with ${status} after ${printed.length} of ${steps} steps:\n${end}`);
   }
-  /** @type {{step: number, calls: import('./timed.mjs').CallTimes}[]} */
+  /** @type {{steps: {step: number, calls: import('./timed.mjs').CallTimes}[], mapped: string[]}} */
   const times = JSON.parse(await readFile(timesFile, 'utf8'));
   return {
     steps: printed.slice(0, steps),
-    calls: times.map(({ calls }) => calls),
+    calls: times.steps.map(({ calls }) => calls),
+    mapped: times.mapped,
+    output,
     device: /^gpu: (.*)$/m.exec(output)?.[1],
   };
 }

@@ -15,6 +15,8 @@ export async function withPeakMemory(work, every = 200) {
     stdio: ['ignore', 'pipe', 'ignore'],
   });
   sampler.on('error', () => {}); // not installed
+  const stop = () => void sampler.kill();
+  process.on('exit', stop);
   sampler.stdout.on('data', (chunk) => {
     for (const line of String(chunk).split('\n')) {
       const used = Number(line);
@@ -25,6 +27,7 @@ export async function withPeakMemory(work, every = 200) {
     const result = await work();
     return { result, peakMiB: peak };
   } finally {
-    sampler.kill();
+    process.off('exit', stop);
+    stop();
   }
 }

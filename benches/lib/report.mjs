@@ -13,8 +13,12 @@ export function escapeHtml(text) {
 
 /** Colours by series, for light and for dark backgrounds; at least 3:1 contrast with either. */
 const PALETTE = [
-  ['#2563eb', '#7aa7ff'], ['#c2570c', '#ff9d5c'], ['#047857', '#4fd1a0'], ['#a21caf', '#e58cf0'],
-  ['#4d7c0f', '#a9d65c'], ['#be123c', '#ff8fa3'],
+  ['#2563eb', '#7aa7ff'],
+  ['#c2570c', '#ff9d5c'],
+  ['#047857', '#4fd1a0'],
+  ['#a21caf', '#e58cf0'],
+  ['#4d7c0f', '#a9d65c'],
+  ['#be123c', '#ff8fa3'],
 ];
 const colour = (/** @type {number} */ i) => `var(--series-${i % PALETTE.length})`;
 const paletteCss = (/** @type {0 | 1} */ mode) => PALETTE.map((pair, i) => `--series-${i}:${pair[mode]}`).join(';');
@@ -34,7 +38,10 @@ figure{margin:1rem 0}figcaption{color:var(--muted);font-size:.9rem}svg{width:100
 svg text{fill:var(--fg);font:12px system-ui,sans-serif}svg .tick{fill:var(--muted)}svg .grid{stroke:var(--line);stroke-width:1}
 .legend{display:flex;flex-wrap:wrap;gap:.25rem 1.25rem;list-style:none;padding:0;margin:.5rem 0;font-size:.9rem}
 .legend i{display:inline-block;width:.8rem;height:.8rem;border-radius:.15rem;margin-right:.4rem;vertical-align:-.05rem}
-pre{background:var(--card);border-radius:.5rem;padding:1rem;white-space:pre-wrap}@media print{main{max-width:none}figure,table{break-inside:avoid}}`.replaceAll('\n', '');
+pre{background:var(--card);border-radius:.5rem;padding:1rem;white-space:pre-wrap}@media print{main{max-width:none}figure,table{break-inside:avoid}}`.replaceAll(
+  '\n',
+  '',
+);
 
 /**
  * A whole page.
@@ -180,9 +187,9 @@ export function lineChart({ title, xLabel, series }) {
         `<line class="grid" x1="${left}" x2="${width - right}" y1="${at(py(tick))}" y2="${at(py(tick))}"/>` +
         `<text class="tick" x="${left - 8}" y="${at(py(tick) + 4)}" text-anchor="end">${label(tick)}</text>`,
     ),
-    ...ticks(x0, x1, 8).filter((tick) => !wholeX || Number.isInteger(tick)).map(
-      (tick) => `<text class="tick" x="${at(px(tick))}" y="${height - bottom + 18}" text-anchor="middle">${label(tick)}</text>`,
-    ),
+    ...ticks(x0, x1, 8)
+      .filter((tick) => !wholeX || Number.isInteger(tick))
+      .map((tick) => `<text class="tick" x="${at(px(tick))}" y="${height - bottom + 18}" text-anchor="middle">${label(tick)}</text>`),
     `<text class="tick" x="${at((left + width - right) / 2)}" y="${height - 6}" text-anchor="middle">${escapeHtml(xLabel)}</text>`,
   ];
   series.forEach(({ name, points }, s) => {
@@ -202,5 +209,11 @@ export function lineChart({ title, xLabel, series }) {
         `<title>${escapeHtml(name)}</title></path>`,
     );
   });
-  return figure(title, series.map(({ name }) => name), width, height, marks);
+  return figure(
+    title,
+    series.map(({ name }) => name),
+    width,
+    height,
+    marks,
+  );
 }

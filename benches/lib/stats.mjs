@@ -20,7 +20,7 @@ export function quantile(values, q) {
   return ascending[below] + (position - below) * (ascending[above] - ascending[below]);
 }
 
-/** @param {ArrayLike<number>} values at least one */
+/** The middle value, or the mean of the two in the middle. @param {ArrayLike<number>} values at least one */
 export function median(values) {
   return quantile(values, 0.5);
 }

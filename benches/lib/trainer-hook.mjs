@@ -4,14 +4,17 @@
  * printed (so no checkpoint is written).
  *
  * HELIOS_BENCH_STEPS: the last step. HELIOS_BENCH_OUT: file for the result, JSON:
- * `[{step, at (ms), calls (times since the step before)}]`, step 0 being all before the first step.
+ * `{steps: [{step, at (ms), calls (times since the step before)}], mapped (files of the addons)}`, step 0 being all
+ * before the first step.
  */
 
 import { writeFileSync } from 'node:fs';
 import Module from 'node:module';
+import { integerVariable } from './args.mjs';
+import { mappedAddons } from './mapped.mjs';
 import { timedAddon, timesSince } from './timed.mjs';
 
-const lastStep = Number(process.env.HELIOS_BENCH_STEPS);
+const lastStep = integerVariable('HELIOS_BENCH_STEPS', { min: 1 }) ?? NaN;
 const file = process.env.HELIOS_BENCH_OUT;
 
 /** @type {(() => import('./timed.mjs').CallTimes) | undefined} */ let times;
@@ -44,5 +47,5 @@ process.stdout.write = /** @type {any} */ (
 );
 
 process.on('exit', () => {
-  if (file && steps.length > 0) writeFileSync(file, JSON.stringify(steps));
+  if (file && steps.length > 0) writeFileSync(file, JSON.stringify({ steps, mapped: mappedAddons() }));
 });

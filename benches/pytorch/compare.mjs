@@ -9,9 +9,9 @@ import { extremes } from '../lib/stats.mjs';
 
 const OPTIONS = /** @type {const} */ ({
   ours: { type: 'string', value: 'FILES', required: true, help: 'results of benches/train.mjs --json, by commas' },
-  pytorch: { type: 'string', value: 'FILE', required: true, help: 'results of benches/pytorch/train.py --json' },
-  json: { type: 'string', value: 'FILE', help: 'write the comparison for machines' },
-  report: { type: 'string', value: 'FILE', help: 'write the comparison as a page with charts' },
+  pytorch: { type: 'string', value: 'FILE', path: 'input', required: true, help: 'results of benches/pytorch/train.py --json' },
+  json: { type: 'string', value: 'FILE', path: 'output', help: 'write the comparison for machines' },
+  report: { type: 'string', value: 'FILE', path: 'output', help: 'write the comparison as a page with charts' },
 });
 
 /** Sizes and hyper-parameters that two runs must share for their losses to be comparable. */
@@ -86,18 +86,11 @@ await runMain('node benches/pytorch/compare.mjs --ours FILES --pytorch FILE [opt
     row.largestDifference.toExponential(1),
   ]);
   console.log(
-    [
-      `| ${head.join(' | ')} |`,
-      '| --- | ---: | ---: | ---: | ---: | ---: |',
-      ...cells.map((row) => `| ${row.join(' | ')} |`),
-    ].join('\n'),
+    [`| ${head.join(' | ')} |`, '| --- | ---: | ---: | ---: | ---: | ---: |', ...cells.map((row) => `| ${row.join(' | ')} |`)].join('\n'),
   );
   if (options.json !== undefined) {
     const { torch, config } = theirs;
-    await writeFile(
-      options.json,
-      `${JSON.stringify({ device, torch, config, reference: reference.name, rows }, null, 1)}\n`,
-    );
+    await writeFile(options.json, `${JSON.stringify({ device, torch, config, reference: reference.name, rows }, null, 1)}\n`);
   }
   if (options.report !== undefined) {
     const html = [

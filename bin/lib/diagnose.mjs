@@ -35,7 +35,7 @@ export function atLeast(a, b) {
  * @param {Facts} facts
  */
 export function usable({ node, smoke, smokeError }) {
-  return atLeast(node.version, node.required) && smoke !== null && smoke.ok && smokeError === null;
+  return atLeast(node.version, node.required) && smoke?.ok === true && smokeError === null;
 }
 
 /**
@@ -84,9 +84,8 @@ function overrides({ environment }) {
 function aboutNode({ node, system }) {
   if (atLeast(node.version, node.required)) return [];
   const fix =
-    { darwin: 'brew install node', win32: 'winget install OpenJS.NodeJS.LTS' }[
-      /** @type {string} */ (system.platform)
-    ] ?? 'nvm install --lts, or https://nodejs.org/en/download';
+    { darwin: 'brew install node', win32: 'winget install OpenJS.NodeJS.LTS' }[/** @type {string} */ (system.platform)] ??
+    'nvm install --lts, or https://nodejs.org/en/download';
   return [
     {
       severity: 'problem',
@@ -100,15 +99,11 @@ function aboutNode({ node, system }) {
 /** @param {Facts} facts @returns {Finding[]} */
 function aboutAddon(facts) {
   const { addon, package: own, environment } = facts;
-  const install = own.checkout
-    ? 'npm ci && npm run build'
-    : `npm install --include=optional ${own.name}@${own.version}`;
+  const install = own.checkout ? 'npm ci && npm run build' : `npm install --include=optional ${own.name}@${own.version}`;
   if (!addon.ok) {
     const override = 'NAPI_RS_NATIVE_LIBRARY_PATH';
     const fix = environment[override] ? unset(facts, override) : install;
-    return [
-      { severity: 'problem', check: 'addon', what: `the addon for ${addon.triple} does not load: ${addon.error}`, fix },
-    ];
+    return [{ severity: 'problem', check: 'addon', what: `the addon for ${addon.triple} does not load: ${addon.error}`, fix }];
   }
   if (addon.version === null || addon.version === own.version) return [];
   const what = `the addon's binary is of version ${addon.version}, the package of ${own.version}`;
@@ -157,18 +152,13 @@ function aboutDrivers(facts) {
     if (source in environment && !crashes) {
       const same = working(facts).filter((driver) => driver.source === source);
       const variables = overrides(facts).includes(source) ? overrides(facts) : [source];
-      fix =
-        same.length > 0
-          ? variable(facts, source, same.map((driver) => driver.file).join(separator))
-          : unset(facts, ...variables);
+      fix = same.length > 0 ? variable(facts, source, same.map((driver) => driver.file).join(separator)) : unset(facts, ...variables);
     } else if (crashes) {
       fix = others.length > 0 ? variable(facts, 'VK_DRIVER_FILES', others.join(separator)) : 'install a newer driver';
     } else {
       const lacking = error.match(/(lib[\w.+-]+\.so[\w.]*): cannot open shared object file/)?.[1];
       const other = lacking !== undefined && lacking !== basename(library ?? '');
-      fix = other
-        ? libraryInstallation(system, lacking)
-        : `reinstall the driver that left ${file}, or remove that file`;
+      fix = other ? libraryInstallation(system, lacking) : `reinstall the driver that left ${file}, or remove that file`;
       cured ||= other;
     }
     cured ||= crashes || source in environment;
@@ -214,11 +204,7 @@ function strayFix(facts) {
 function driverFix(facts) {
   const { system, environment } = facts;
   // The host's driver is lent to the container, its Vulkan part only on request.
-  if (
-    system.container &&
-    system.gpus.includes('nvidia') &&
-    !/all|graphics/.test(environment.NVIDIA_DRIVER_CAPABILITIES ?? '')
-  )
+  if (system.container && system.gpus.includes('nvidia') && !/all|graphics/.test(environment.NVIDIA_DRIVER_CAPABILITIES ?? ''))
     return 'start the container with --gpus all -e NVIDIA_DRIVER_CAPABILITIES=all';
   return installation(system, driverNeeds(facts));
 }
@@ -265,7 +251,7 @@ function aboutDevices(facts) {
     const fix = `install a newer driver, or one for the CPU: ${installation(system, ['software'])}`;
     found.push({ severity: 'problem', check: 'devices', what, fix });
   }
-  const hardware = devices.some(({ type }) => type !== 'cpu');
+  const hardware = devices.some(({ deviceTypeName }) => deviceTypeName !== 'cpu');
   if (!hardware && system.gpus.length > 0 && overrides(facts).length === 0) {
     found.push({
       severity: 'warning',
@@ -288,10 +274,8 @@ function aboutSmoke(facts) {
   if (smokeError && validation.requested && !validation.available) return [];
   if (smokeError && !device && environment.HELIOS_DEVICE && devices.some(({ usable }) => usable))
     return problem(smokeError.replace(/^initDevice: /, ''), unset(facts, 'HELIOS_DEVICE'));
-  if (smokeError && devices.some(({ usable }) => usable))
-    return problem(`the smoke test fails: ${smokeError}`, elsewhere);
-  if (smoke && !smoke.ok)
-    return problem(`${device?.deviceName} computes wrongly: ${smoke.wrong} of ${smoke.elements} results`, elsewhere);
+  if (smokeError && devices.some(({ usable }) => usable)) return problem(`the smoke test fails: ${smokeError}`, elsewhere);
+  if (smoke && !smoke.ok) return problem(`${device?.deviceName} computes wrongly: ${smoke.wrong} of ${smoke.elements} results`, elsewhere);
   return [];
 }
 
@@ -301,8 +285,6 @@ function aboutValidation(facts) {
   if (validation.available) return [];
   const fix = environment.VK_LAYER_PATH ? unset(facts, 'VK_LAYER_PATH') : installation(system, ['layer']);
   if (validation.requested)
-    return [
-      { severity: 'problem', check: 'validation', what: 'HELIOS_VALIDATION=1, but there is no validation layer', fix },
-    ];
+    return [{ severity: 'problem', check: 'validation', what: 'HELIOS_VALIDATION=1, but there is no validation layer', fix }];
   return [{ severity: 'note', check: 'validation', what: 'no validation layer (only for development)', fix }];
 }

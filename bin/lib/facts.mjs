@@ -94,8 +94,7 @@ function namesIn(path) {
 export function systemFacts({ platform, arch, root }) {
   const at = (/** @type {string} */ path) => join(root, path);
   const file = textOf(at('/etc/os-release')) || textOf(at('/usr/lib/os-release'));
-  const field = (/** @type {string} */ name) =>
-    file.match(new RegExp(`^${name}=["']?([^"'\n]*)["']?$`, 'm'))?.[1] ?? '';
+  const field = (/** @type {string} */ name) => file.match(new RegExp(`^${name}=["']?([^"'\n]*)["']?$`, 'm'))?.[1] ?? '';
   const pci = at('/sys/bus/pci/devices');
   /** @type {SystemFacts['gpus']} */
   const gpus = [];
@@ -143,8 +142,7 @@ export function triple() {
   const reporter = /** @type {any} */ (process.report);
   if (reporter) reporter.excludeNetwork = true;
   const musl = platform === 'linux' && reporter?.getReport().header.glibcVersionRuntime === undefined;
-  const abi =
-    /** @type {Record<string, string>} */ ({ linux: musl ? '-musl' : '-gnu', win32: '-msvc' })[platform] ?? '';
+  const abi = /** @type {Record<string, string>} */ ({ linux: musl ? '-musl' : '-gnu', win32: '-msvc' })[platform] ?? '';
   return `${platform}-${arch}${abi}`;
 }
 
@@ -177,9 +175,7 @@ export async function gather({ timeout, place = here() }) {
     Promise.all(
       found.map((driver) =>
         // Also one that was not found: the linker may know better where to look for a name.
-        driver.ignored || driver.library === null
-          ? null
-          : probe('library', driver.libraryPath ?? driver.library, { timeout }),
+        driver.ignored || driver.library === null ? null : probe('library', driver.libraryPath ?? driver.library, { timeout }),
       ),
     ),
   ]);
@@ -194,9 +190,7 @@ export async function gather({ timeout, place = here() }) {
   const loaded = listed.results.load ?? null;
   const devices = /** @type {DeviceSummary[]} */ (listed.results.listDevices ?? []);
   const failed = loaded ? failureOf(listed) : null;
-  const devicesError = failed
-    ? { code: listed.error?.code ?? null, message: failed, crash: listed.crash !== null }
-    : null;
+  const devicesError = failed ? { code: listed.error?.code ?? null, message: failed, crash: listed.crash !== null } : null;
   if (devicesError?.crash) await findCulprits(checked, index, timeout, env);
 
   const smoke = loaded && !devicesError ? await probe('smoke', index, { timeout }) : null;
@@ -241,7 +235,7 @@ export async function gather({ timeout, place = here() }) {
     layers: available,
     validation: {
       available: available.some(({ name, error, ignored }) => name === LAYER && !error && !ignored),
-      requested: !['', '0', 'false'].includes(env.HELIOS_VALIDATION ?? ''),
+      requested: /^\s*(1|true|on|yes)\s*$/i.test(env.HELIOS_VALIDATION ?? ''),
     },
     devices,
     devicesError,

@@ -20,13 +20,17 @@ import {
 } from 'node:fs';
 import { basename, dirname, join, relative, resolve, sep } from 'node:path';
 
+import { recover } from './borrow.mjs';
 import { PACKAGE } from './facts.mjs';
 import { failureOf, probe } from './probe.mjs';
 
 /** Where every trainer looks, below its checkout. */
 const PLACE = join('packages', 'helios', 'native', 'helios_vk.node');
 const ASIDE = '.before-helios-vk';
-/** Beside a copy: says that it is ours, and what it was. A link says so by the name it leads to. */
+/**
+ * Beside what `link` placed where that does not speak for itself: a copy, a link to a name that is not the package's, a
+ * folder that was made for it.
+ */
 const RECORD = '.helios-vk.json';
 const OWN_NAME = /^helios-vk\.[\w-]+\.node$/;
 /** What a trainer cannot do without. */
@@ -76,14 +80,21 @@ export class CommandError extends Error {
  * The place of the addon in a checkout.
  * @param {string} folder
  */
-function placeIn(folder) {
+export function placeIn(folder) {
   const checkout = resolve(folder);
   const stat = statSync(checkout, { throwIfNoEntry: false });
   if (!stat) throw new CommandError('ERR_NO_CHECKOUT', `${checkout}: there is no such folder`);
   if (!stat.isDirectory()) throw new CommandError('ERR_NO_CHECKOUT', `${checkout} is no folder`);
   if (!statSync(join(checkout, 'packages', 'helios'), { throwIfNoEntry: false })?.isDirectory())
     throw new CommandError('ERR_NO_CHECKOUT', `${checkout} is no trainer checkout: it has no folder packages/helios`);
-  return { checkout, path: join(checkout, PLACE) };
+  const path = join(checkout, PLACE);
+  try {
+    // A bench that was killed may have left another addon there.
+    recover(path);
+  } catch (error) {
+    throw new CommandError('ERR_IN_USE', /** @type {Error} */ (error).message);
+  }
+  return { checkout, path };
 }
 
 /**
@@ -120,7 +131,7 @@ function lying(path) {
 
 /**
  * @param {string} path
- * @returns {{ source: string, sha256?: string } | null}
+ * @returns {{ source: string, sha256?: string, madeFolder?: boolean } | null}
  */
 function recordAt(path) {
   try {
@@ -201,8 +212,9 @@ export async function link(folder, { timeout, copy = false }) {
     // What does not load never takes the place of what did.
     await loading(trial, timeout);
     // First the record: it fits nothing else, should this end here.
-    const record =
-      kind === 'copy' ? { source, sha256: digest(trial) } : OWN_NAME.test(basename(source)) ? null : { source };
+    const madeFolder = made !== undefined || recordAt(path)?.madeFolder === true;
+    const told = kind === 'symlink' && OWN_NAME.test(basename(source)) && !madeFolder;
+    const record = told ? null : { source, ...(kind === 'copy' ? { sha256: digest(trial) } : {}), ...(madeFolder ? { madeFolder } : {}) };
     if (record) writeFileSync(path + RECORD, `${JSON.stringify(record, null, 2)}\n`);
     const moved = before === 'foreign' ? moveAside(path) : null;
     try {
@@ -249,8 +261,7 @@ function place(source, target, wanted, checkout) {
       return 'symlink';
     } catch (error) {
       // Windows wants a right for it, and some file systems have none.
-      if (!['EPERM', 'EACCES', 'ENOSYS', 'ENOTSUP', 'EOPNOTSUPP'].includes(/** @type {any} */ (error).code))
-        throw error;
+      if (!['EPERM', 'EACCES', 'ENOSYS', 'ENOTSUP', 'EOPNOTSUPP'].includes(/** @type {any} */ (error).code)) throw error;
     }
   }
   copyFileSync(source, target);
@@ -314,10 +325,11 @@ export function unlink(folder) {
     return { ...result, notes: [`${path} was not put there by helios-vk and stays${also}`] };
   }
   if (before === null && kept === null) return result;
+  const madeFolder = recordAt(path)?.madeFolder === true;
   // In one step where there is something to go back to: the place is never empty in between.
   if (kept) renameSync(kept, path);
   else rmSync(path);
   rmSync(path + RECORD, { force: true });
-  removeEmpty(dirname(path));
+  if (madeFolder) removeEmpty(dirname(path));
   return { ...result, changed: true, restored: kept === null ? null : path };
 }

@@ -118,9 +118,7 @@ export function layers(place) {
  * @param {string} variable
  */
 function named(place, kind, variable) {
-  return list(place, place.env[variable]).flatMap((path) =>
-    filesAt(path).flatMap((file) => readManifest(place, kind, file, variable)),
-  );
+  return list(place, place.env[variable]).flatMap((path) => filesAt(path).flatMap((file) => readManifest(place, kind, file, variable)));
 }
 
 /**
@@ -154,10 +152,7 @@ export function strayDrivers(place) {
   const known = new Set(configurationFolders(place).map((folder) => join(folder, 'vulkan/icd.d')));
   // The standard folders count, too, where a variable leads away from them.
   const standard = ['/etc', '/usr/local/share', '/usr/share'].map((path) => join(place.root, path, 'vulkan/icd.d'));
-  return [
-    ...standard,
-    ...folders.flatMap((folder) => [join(folder, 'share/vulkan/icd.d'), join(folder, 'vulkan/icd.d')]),
-  ]
+  return [...standard, ...folders.flatMap((folder) => [join(folder, 'share/vulkan/icd.d'), join(folder, 'vulkan/icd.d')])]
     .filter((folder) => !known.has(folder))
     .flatMap(jsonFiles);
 }

@@ -172,9 +172,7 @@ export function libraryInstallation(system, library) {
   switch (family(system)) {
     case 'debian': {
       const known = DEBIAN_LIBRARIES[library];
-      return known
-        ? `${sudo}apt-get install -y ${known}`
-        : `apt-file search ${library}, and install the package it names`;
+      return known ? `${sudo}apt-get install -y ${known}` : `apt-file search ${library}, and install the package it names`;
     }
     case 'fedora':
       return `${sudo}dnf install -y '${library}()(64bit)'`;

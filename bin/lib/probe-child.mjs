@@ -123,8 +123,9 @@ try {
   }
   tell({ complete: true });
 } catch (error) {
-  const { name, code, message, platform, attempts } =
-    /** @type {Error & { code?: string, platform?: string, attempts?: string[] }} */ (error);
+  const { name, code, message, platform, attempts } = /** @type {Error & { code?: string, platform?: string, attempts?: string[] }} */ (
+    error
+  );
   // What to do about a missing binary is the doctor's to say.
   const text = attempts ? `no native binary for ${platform}: ${attempts.join('; ')}` : message;
   tell({ error: { name: name ?? 'Error', code: code ?? null, message: text || String(error) } });

@@ -43,9 +43,7 @@ export function probe(task, target, { env = process.env, timeout }) {
       late = true;
       child.kill('SIGKILL');
     }, timeout);
-    child.stderr
-      ?.setEncoding('utf8')
-      .on('data', (chunk) => (answer.stderr = (answer.stderr + chunk).slice(-KEPT_TEXT)));
+    child.stderr?.setEncoding('utf8').on('data', (chunk) => (answer.stderr = (answer.stderr + chunk).slice(-KEPT_TEXT)));
     const channel = /** @type {import('node:stream').Readable} */ (child.stdio[3]);
     channel.setEncoding('utf8').on('data', (chunk) => (text += chunk));
     channel.on('error', () => {});

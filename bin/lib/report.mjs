@@ -54,8 +54,7 @@ export function report(facts, findings) {
   const lines = [`${own.name} ${own.version} on ${system.name}, ${addon.triple}`, ''];
   const line = (/** @type {Mark} */ mark, /** @type {string} */ label, /** @type {string} */ text) =>
     lines.push(`${mark} ${label.padEnd(LABEL)}${text}`);
-  const more = (/** @type {string[][]} */ rows) =>
-    lines.push(...aligned(rows).map((row) => ' '.repeat(LABEL + 2) + row));
+  const more = (/** @type {string[][]} */ rows) => lines.push(...aligned(rows).map((row) => ' '.repeat(LABEL + 2) + row));
 
   line(atLeast(node.version, node.required) ? '✓' : '✗', 'Node', `${node.version} (${node.required} or later)`);
   line(
@@ -80,18 +79,14 @@ export function report(facts, findings) {
   );
 
   const fit = devices.filter((each) => each.usable);
-  line(
-    fit.length > 0 ? '✓' : '✗',
-    'Devices',
-    devices.length > 0 ? `${fit.length} of ${devices.length} usable` : 'none',
-  );
+  line(fit.length > 0 ? '✓' : '✗', 'Devices', devices.length > 0 ? `${fit.length} of ${devices.length} usable` : 'none');
   more(
-    devices.map(({ index, name, type, apiVersion, driverInfo, driverName, uuid, usable: good, reason, chosen, why }) => [
+    devices.map(({ index, name, deviceTypeName, apiVersionText, driverInfo, driverName, uuid, usable: good, reason, chosen, why }) => [
       uuid === device?.deviceUuid ? '▸' : good ? ' ' : '✗',
       String(index),
       name,
-      type,
-      `Vulkan ${apiVersion}`,
+      deviceTypeName,
+      `Vulkan ${apiVersionText}`,
       good ? `${driverInfo || driverName}` : (reason ?? ''),
       good && chosen === false ? (why ?? '') : '',
     ]),
@@ -162,9 +157,7 @@ function features({ device }, line, more) {
   if (names(false)) rows.push(['without', names(false)]);
   rows.push([
     'subgroups',
-    device.minSubgroupSize === device.maxSubgroupSize
-      ? `${device.subgroupSize}`
-      : `${device.minSubgroupSize} to ${device.maxSubgroupSize}`,
+    device.minSubgroupSize === device.maxSubgroupSize ? `${device.subgroupSize}` : `${device.minSubgroupSize} to ${device.maxSubgroupSize}`,
   ]);
   rows.push(['shared memory', size(device.maxComputeSharedMemorySize)]);
   const shapes = matrixShapes(device);
@@ -177,5 +170,5 @@ function features({ device }, line, more) {
  * @param {import('./facts.mjs').DeviceInfo} device
  */
 export function matrixShapes({ cooperativeMatrixProperties: list }) {
-  return [...new Set(list.map(({ M, N, K, AType, ResultType }) => `${M}×${N}×${K} ${AType}→${ResultType}`))];
+  return [...new Set(list.map((shape) => `${shape.MSize}×${shape.NSize}×${shape.KSize} ${shape.ATypeName}→${shape.ResultTypeName}`))];
 }

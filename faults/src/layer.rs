@@ -26,7 +26,7 @@ struct Next<T, P> {
 type NextInstance = &'static Next<ash::Instance, vk::PFN_vkGetInstanceProcAddr>;
 type NextDevice = &'static Next<ash::Device, vk::PFN_vkGetDeviceProcAddr>;
 
-/// By dispatch key. Entries live for ever: a test has few.
+/// By dispatch key. Entries live forever: a test has few.
 static INSTANCES: Mutex<BTreeMap<usize, NextInstance>> = Mutex::new(BTreeMap::new());
 static DEVICES: Mutex<BTreeMap<usize, NextDevice>> = Mutex::new(BTreeMap::new());
 

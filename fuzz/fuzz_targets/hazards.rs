@@ -5,12 +5,12 @@
 //! in the low bits, whether it is read and written in the two highest.
 #![no_main]
 
-use helios_fuzz::helios::hazard::{Access, Marks, Stage, Stages, Tracker};
+use helios_fuzz::helios::plan::hazard::{Access, Marks, Stage, Stages, Tracker};
 use libfuzzer_sys::fuzz_target;
 
 const BUFFERS: usize = 32;
 /// The definition compares all pairs.
-const MOST_COMMANDS: usize = 512;
+const MAX_COMMANDS: usize = 512;
 
 /// A buffer, or none for what may touch every buffer.
 type Touch = (Option<usize>, Access);
@@ -34,7 +34,7 @@ fuzz_target!(|data: &[u8]| {
     let mut marks = [Marks::default(); BUFFERS];
     let mut unordered: Vec<Command> = Vec::new();
     let mut bytes = data.iter().copied();
-    for _ in 0..MOST_COMMANDS {
+    for _ in 0..MAX_COMMANDS {
         let Some(kind) = bytes.next() else {
             return;
         };

@@ -4,15 +4,25 @@
 //! says (encoded again in the other form it decodes to the same), and what does not leaves nothing.
 #![no_main]
 
-use helios_fuzz::helios::decode::{
-    Batch, DGC_OP_BYTES, MAX_BINDINGS, PipelineShape, Tables, decode_dgc, decode_packed,
-    decode_words,
+use helios_fuzz::helios::plan::decode::{
+    Batch, BindingLimits, BindingRange, DGC_OP_BYTES, Dispatch, MAX_BINDINGS, PipelineShape,
+    Tables, decode_dgc, decode_packed, decode_words,
 };
 use libfuzzer_sys::fuzz_target;
 
 const LIMITS: [u32; 3] = [1 << 22, 65_535, 65_535];
 /// Push-constant bytes of the recorded run's pipelines, and none.
 const PUSH: [u32; 8] = [0, 8, 12, 16, 20, 24, 32, 36];
+
+const BINDING: BindingLimits = BindingLimits {
+    largest: 1 << 14,
+    alignment: 16,
+};
+
+/// Every sixteenth buffer is larger than one binding; one is empty.
+fn bytes_of(slot: u32) -> u64 {
+    u64::from(slot) << if slot % 16 == 0 { 20 } else { 0 }
+}
 
 /// Pipelines of every binding count and push size; three of four buffer handles are live.
 struct Handles;
@@ -35,6 +45,26 @@ impl Tables for Handles {
     fn max_groups(&self) -> [u32; 3] {
         LIMITS
     }
+
+    fn oversized(&self) -> bool {
+        true
+    }
+
+    fn binding_limits(&self) -> BindingLimits {
+        BINDING
+    }
+
+    fn buffer_bytes(&self, slot: u32) -> u64 {
+        bytes_of(slot)
+    }
+
+    fn buffer_name(&self, slot: u32) -> Option<String> {
+        (slot % 8 == 0).then(|| "named".to_owned())
+    }
+
+    fn used_bindings(&self, pipeline: u32) -> u32 {
+        !pipeline
+    }
 }
 
 /// What is true of every batch, wherever it came from.
@@ -49,6 +79,21 @@ fn check(batch: &Batch, list: &[u8]) {
         for &slot in batch.buffers_of(dispatch) {
             assert_eq!(Handles.buffer(slot as i32), Some(slot));
         }
+        let ranges = batch.ranges_of(dispatch);
+        assert!(ranges.is_empty() || ranges.len() == dispatch.buffer_count as usize);
+        for (binding, &slot) in batch.buffers_of(dispatch).iter().enumerate() {
+            let whole = BindingRange {
+                offset: 0,
+                size: bytes_of(slot),
+            };
+            let range = ranges.get(binding).copied();
+            let range = range.filter(|range| range.size > 0).unwrap_or(whole);
+            let end = range.offset.checked_add(range.size).expect("no overflow");
+            assert!(end <= bytes_of(slot) && range.offset.is_multiple_of(BINDING.alignment));
+            assert!(range.size > 0 || bytes_of(slot) == 0);
+            let used = Handles.used_bindings(dispatch.pipeline) >> binding & 1 != 0;
+            assert!(range.size <= BINDING.largest || !used);
+        }
         for (count, limit) in dispatch.groups.iter().zip(LIMITS) {
             assert!(*count <= limit);
         }
@@ -58,13 +103,28 @@ fn check(batch: &Batch, list: &[u8]) {
     assert_eq!(buffers, batch.buffers.len());
 }
 
+/// The ranges of a dispatch that does not bind whole buffers.
+fn ranges_of<'a>(batch: &'a Batch, dispatch: &Dispatch) -> &'a [BindingRange] {
+    let ranges = batch.ranges_of(dispatch);
+    if ranges.iter().all(|range| range.size == 0) {
+        return &[];
+    }
+    ranges
+}
+
 /// The batch in the word form.
 fn to_words(batch: &Batch, list: &[u8]) -> Vec<u8> {
     let mut words = vec![batch.dispatches.len() as u32, 0];
     let mut area = Vec::new();
     for dispatch in &batch.dispatches {
-        words.extend([dispatch.pipeline, dispatch.buffer_count]);
+        let ranges = ranges_of(batch, dispatch);
+        let ranged = u32::from(!ranges.is_empty()) << 31;
+        words.extend([dispatch.pipeline, dispatch.buffer_count | ranged]);
         words.extend(batch.buffers_of(dispatch));
+        for range in ranges {
+            let [offset, size] = [range.offset, range.size].map(|v| [v as u32, (v >> 32) as u32]);
+            words.extend([offset, size].as_flattened());
+        }
         words.extend(dispatch.groups);
         words.extend([area.len() as u32, dispatch.push_len, dispatch.write_mask]);
         area.extend_from_slice(dispatch.push(list));
@@ -84,7 +144,9 @@ fn to_bytes(batch: &Batch, list: &[u8]) -> Option<Vec<u8>> {
             return None;
         }
         bytes.extend(dispatch.pipeline.to_le_bytes());
-        bytes.extend((dispatch.buffer_count as u16).to_le_bytes());
+        let ranges = ranges_of(batch, dispatch);
+        let ranged = u16::from(!ranges.is_empty()) << 15;
+        bytes.extend((dispatch.buffer_count as u16 | ranged).to_le_bytes());
         bytes.extend(((y as u16) << 1 | 1).to_le_bytes());
         bytes.extend(
             [x, z, dispatch.write_mask]
@@ -97,6 +159,10 @@ fn to_bytes(batch: &Batch, list: &[u8]) -> Option<Vec<u8>> {
                 .iter()
                 .flat_map(|word| word.to_le_bytes()),
         );
+        for range in ranges {
+            bytes.extend(range.offset.to_le_bytes());
+            bytes.extend(range.size.to_le_bytes());
+        }
         bytes.extend(dispatch.push(list));
     }
     Some(bytes)
@@ -105,6 +171,7 @@ fn to_bytes(batch: &Batch, list: &[u8]) -> Option<Vec<u8>> {
 /// Two batches say the same, each with its own list.
 fn same(one: &Batch, ones: &[u8], other: &Batch, others: &[u8]) {
     assert_eq!(one.buffers, other.buffers);
+    assert_eq!(one.ranges, other.ranges);
     assert_eq!(one.dispatches.len(), other.dispatches.len());
     for (a, b) in one.dispatches.iter().zip(&other.dispatches) {
         assert_eq!(a.pipeline, b.pipeline);

@@ -2,8 +2,8 @@
 //! specialization constants.
 #![no_main]
 
-use helios_fuzz::helios::reflect::{reflect, reflect_with};
 use libfuzzer_sys::fuzz_target;
+use spirv_check::{reflect, reflect_with};
 
 fuzz_target!(|data: &[u8]| {
     let Some((&constants, bytes)) = data.split_first() else {

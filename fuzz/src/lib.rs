@@ -4,7 +4,8 @@
 /// As in the addon's crate.
 #[path = "../../src"]
 pub mod helios {
-    pub mod decode;
-    pub mod hazard;
-    pub mod reflect;
+    pub mod plan {
+        pub mod decode;
+        pub mod hazard;
+    }
 }

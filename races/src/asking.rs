@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::completion;
 use crate::device::Device;
 use crate::error;
-use crate::staging::{Lease, Pool};
-use crate::timeline::Timeline;
+use crate::memory::staging::{Lease, Pool};
+use crate::queue::completion;
+use crate::queue::timeline::Timeline;
 
 /// Threads that ask, like workers that share the device.
 const ASKERS: u64 = 6;

@@ -14,6 +14,12 @@ pub enum Error {
     OutOfMemory(&'static str),
 }
 
+impl Error {
+    pub fn range(argument: &str, problem: impl fmt::Display, value: impl fmt::Display) -> Self {
+        Self::Internal(format!("{argument} {problem}, got {value}"))
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -38,4 +44,8 @@ pub fn create(
     _bytes: u64,
 ) -> impl FnOnce(vk::Result) -> Error {
     vulkan(call)
+}
+
+pub fn panicked(_: &(dyn std::any::Any + Send)) -> String {
+    unreachable!("a panic ends this program")
 }

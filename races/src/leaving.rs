@@ -4,16 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::background::Background;
-use crate::completion;
 use crate::device::{Chance, Device, GONE};
 use crate::error::Result;
-use crate::memory::Memory;
+use crate::memory::allocator::Memory;
+use crate::memory::staging::{Lease, Pool};
 use crate::plain::Block;
+use crate::queue::completion;
+use crate::queue::timeline::Timeline;
 use crate::readback::Readback;
-use crate::recorder::Recorder;
-use crate::staging::{Lease, Pool};
-use crate::timeline::Timeline;
+use crate::record::recorder::Recorder;
 
 /// The driver's own handler.
 extern "C" fn end_driver() {
@@ -22,14 +21,14 @@ extern "C" fn end_driver() {
     std::thread::sleep(Duration::from_millis(30));
 }
 
-/// Ends the process while pieces are queued, a block is being made ahead and perhaps a promise is open.
+/// Ends the process while pieces are queued, blocks are leased and perhaps a promise is open.
 pub fn leave(seed: u64) -> ! {
     // SAFETY: it may run at any time. The driver registers its handler as it is loaded: it runs last.
     unsafe { libc::atexit(end_driver) };
     let (device, _gpu) = Device::new(seed.is_multiple_of(2));
     let timeline = Arc::new(Timeline::new(Arc::clone(&device), 0).expect("a timeline"));
-    let backing = Background::new("helios-arenas");
-    let mut recorder = Recorder::new(&device, &timeline, &backing, 2, true).expect("a recorder");
+    let mut recorder =
+        Recorder::new(&device, &Arc::default(), &timeline, 2, true).expect("a recorder");
     let pool = Readback::new(Memory::new(&device));
     let read = || pool.lease(24 << 20).expect("a block");
     let target = Block::new(1);
@@ -45,19 +44,6 @@ pub fn leave(seed: u64) -> ! {
         completion::when(&timeline, 1 << 40, Some(pool.lease(1)), done);
     }
     let _held: Vec<_> = (0..2 + chance.below(8)).map(|_| read()).collect();
-    // The recorder may be waiting for memory that is on its way, or never comes.
-    for _ in 0..chance.below(4) {
-        let device = Arc::clone(&device);
-        backing.run(move || {
-            // SAFETY: as all calls of the stand-in.
-            let _ = unsafe {
-                device
-                    .raw
-                    .create_buffer(&ash::vk::BufferCreateInfo::default(), None)
-            };
-        });
-    }
-    // None: nothing but the block holds up the end.
     let pieces = chance.below(3) * chance.below(200);
     for order in 0..pieces {
         recorder.commands.fill(target.handle(), 0, order, 1);
@@ -66,9 +52,6 @@ pub fn leave(seed: u64) -> ! {
         recorder.hand_over().expect("handed over");
     }
     std::thread::sleep(Duration::from_micros(chance.below(3000)));
-    // From the second on, the next is made ahead: now it is being made…
-    let _last = read();
-    // …or about to be.
     if chance.one_in(2) {
         std::thread::sleep(Duration::from_micros(chance.below(400)));
     }

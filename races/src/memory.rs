@@ -2,7 +2,6 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use ash::vk::{self, Handle};
 
@@ -18,6 +17,7 @@ pub enum Kind {
 
 pub struct Resource {
     pub raw: vk::Buffer,
+    pub offset: u64,
     pub capacity: u64,
     pub mapped: Option<NonNull<u8>>,
 }
@@ -27,15 +27,12 @@ unsafe impl Send for Resource {}
 
 pub struct Memory {
     pub device: Arc<Device>,
-    /// Blocks that a thread of the addon's made.
-    pub ahead: AtomicU64,
 }
 
 impl Memory {
     pub fn new(device: &Arc<Device>) -> Arc<Self> {
         Arc::new(Self {
             device: Arc::clone(device),
-            ahead: AtomicU64::new(0),
         })
     }
 
@@ -46,11 +43,9 @@ impl Memory {
         // SAFETY: as all calls of the stand-in.
         let raw = unsafe { self.device.raw.create_buffer(&info, None) }
             .map_err(error::vulkan("vkCreateBuffer"))?;
-        if std::thread::current().name() == Some("helios-readback") {
-            self.ahead.fetch_add(1, Ordering::Relaxed);
-        }
         Ok(Resource {
             raw,
+            offset: 0,
             capacity,
             mapped: Some(Block::of(raw.as_raw()).start()),
         })

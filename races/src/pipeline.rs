@@ -2,7 +2,7 @@
 
 use ash::vk;
 
-#[derive(Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Program {
     pub raw: vk::Pipeline,
 }

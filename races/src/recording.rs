@@ -9,17 +9,16 @@ use std::time::Duration;
 use ash::vk::{self, Handle};
 use parking_lot::Mutex;
 
-use crate::background::Background;
-use crate::completion;
 use crate::device::{Buffer, Chance, Device, Op};
 use crate::error::{Error, Result};
-use crate::hazard::Stages;
+use crate::memory::staging::Pool;
+use crate::observe::profile;
 use crate::pipeline::Program;
 use crate::plain::Block;
-use crate::profile;
-use crate::recorder::Recorder;
-use crate::staging::Pool;
-use crate::timeline::Timeline;
+use crate::plan::hazard::Stages;
+use crate::queue::completion;
+use crate::queue::timeline::Timeline;
+use crate::record::recorder::Recorder;
 
 /// Threads that share the recorder.
 const CALLERS: u64 = 3;
@@ -57,8 +56,6 @@ pub struct Kind {
 /// What the lock of the addon's context protects.
 struct Stream {
     recorder: Recorder,
-    /// What it does comes before the commands that are written after.
-    backing: Arc<Background>,
     timeline: Arc<Timeline>,
     device: Arc<Device>,
     /// Commands so far.
@@ -86,12 +83,16 @@ impl Stream {
     fn new(kind: Kind, device: &Arc<Device>) -> Self {
         let timeline = Timeline::new(Arc::clone(device), 0).expect("a timeline");
         let timeline = Arc::new(timeline);
-        let backing = Background::new("helios-arenas");
-        let recorder = Recorder::new(device, &timeline, &backing, kind.slots, kind.threaded);
+        let recorder = Recorder::new(
+            device,
+            &Arc::default(),
+            &timeline,
+            kind.slots,
+            kind.threaded,
+        );
         let count = Block::new(1);
         Self {
             recorder: recorder.expect("a recorder"),
-            backing,
             timeline,
             device: Arc::clone(device),
             order: 0,
@@ -137,9 +138,15 @@ impl Stream {
             0 if !self.programs.is_empty() => {
                 let program = chance.below(self.programs.len() as u64);
                 let order = order as u32;
-                commands.dispatch(Stages::TRANSFER, program as u32, [order, 1, 1], 1, 8);
-                commands.binding(history, u64::from(order), 8);
-                commands.push(&u64::from(order).to_ne_bytes());
+                let order64 = u64::from(order);
+                let (bindings, push) = ([history, order64, 8], order64.to_ne_bytes());
+                commands.dispatch(
+                    Stages::TRANSFER,
+                    program as u32,
+                    [order, 1, 1],
+                    &bindings,
+                    &push,
+                );
                 1000 * (program + 1) + u64::from(order)
             }
             1 => {
@@ -149,11 +156,7 @@ impl Stream {
             }
             _ => {
                 let word = chance.below(1 << 40);
-                let upload = self.upload.handle();
-                match chance.one_in(4) {
-                    true => self.backing.run(move || Block::of(upload).set(ring, word)),
-                    false => self.upload.set(ring, word),
-                }
+                self.upload.set(ring, word);
                 self.used[ring as usize] = self.submitted + 1;
                 commands.copy(self.upload.handle(), ring, history, order, order);
                 word
@@ -238,7 +241,7 @@ fn call(
             let answered = Arc::clone(answered);
             let done = Box::new(move |outcome: Result<Option<_>>| {
                 if let Ok(lease) = &outcome {
-                    lease.iter().for_each(crate::staging::Lease::check);
+                    lease.iter().for_each(crate::memory::staging::Lease::check);
                 }
                 drop(outcome);
                 answered.fetch_add(1, Ordering::Release);
@@ -313,7 +316,6 @@ pub fn life(kind: Kind, seed: u64) {
     let alive = stream.submit(seed.is_multiple_of(2), false).is_ok();
     // The thread ends behind what was handed over.
     stream.recorder.end();
-    stream.backing.close();
     if matches!(fate, Fate::Lost | Fate::Refused) {
         assert!(device.lost(), "{kind:?}");
         assert!(stream.timeline.wait(stream.submitted).is_err());

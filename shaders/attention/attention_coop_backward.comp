@@ -16,6 +16,7 @@
 #extension GL_EXT_bfloat16 : require
 #endif
 #pragma use_vulkan_memory_model
+#define CAPPED_ID 12
 #include "attention_common.glsl"
 #include "matmul_half.glsl"
 #include "attention_coop.glsl"
@@ -204,8 +205,15 @@ void main() {
                 l = statL[part + j * LPR];
                 d = statD[part + j * LPR];
             }
-            s[j] = exp2(s[j] * toLog2 - l);
-            g[j] = s[j] * (g[j] - d) * p.scale;
+            vec4 score = s[j] * toLog2, slope = vec4(1.0);
+            if (CAPPED != 0u) {
+                [[unroll]] for (uint e = 0; e < 4u; ++e) {
+                    score[e] = capped(score[e], p.cap * LOG2E);
+                    slope[e] = slopeAt(score[e], p.cap * LOG2E);
+                }
+            }
+            s[j] = exp2(score - l);
+            g[j] = s[j] * (g[j] - d) * p.scale * slope;
         }
         if (c0 + BC > p.tokens || r0 + mine + TM > p.tokens ||
             (CAUSAL != 0u && (keys ? c0 + 1u < r0 + mine + TM : c0 + BC > r0 + mine + 1u))) {

@@ -15,6 +15,7 @@
 #extension GL_EXT_bfloat16 : require
 #endif
 #pragma use_vulkan_memory_model
+#define CAPPED_ID 12
 #include "attention_common.glsl"
 #include "matmul_half.glsl"
 #include "attention_coop.glsl"
@@ -114,6 +115,9 @@ void main() {
         vec4 s[CT];
         [[unroll]] for (uint j = 0; j < CT; ++j) {
             s[j] = uintBitsToFloat(scratch[own + row * LDS + part + j * LPR]) * toLog2;
+            if (CAPPED != 0u) {
+                [[unroll]] for (uint e = 0; e < 4u; ++e) s[j][e] = capped(s[j][e], p.cap * LOG2E);
+            }
         }
         if (c0 + BC > p.tokens || (CAUSAL != 0u && c0 + BC > r0 + mine + 1u)) {
             [[unroll]] for (uint j = 0; j < CT; ++j) {

@@ -8,6 +8,7 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
+#define CAPPED_ID 6
 #include "attention_common.glsl"
 layout(constant_id = 5) const uint KEEPS_NAN = 0;
 #include "keeps_nan.glsl"
@@ -158,7 +159,9 @@ void main() {
                     uint lc = tx + j * TX;
                     uint query = keys ? c0 + lc : r0 + lr, key = keys ? r0 + lr : c0 + lc;
                     bool seen = query < p.tokens && key < p.tokens && (CAUSAL == 0u || key <= query);
-                    tile[lr * LDW + lc / 4u][lc & 3u] = seen ? exp2Of(s[i * CT + j] * (p.scale * LOG2E) - stats[keys ? lc : lr].x) : 0.0;
+                    float score = s[i * CT + j] * (p.scale * LOG2E);
+                    if (CAPPED != 0u) score = capped(score, p.cap * LOG2E);
+                    tile[lr * LDW + lc / 4u][lc & 3u] = seen ? exp2Of(score - stats[keys ? lc : lr].x) : 0.0;
                 }
             }
         }
@@ -168,7 +171,11 @@ void main() {
                 uint lr = ty + i * TY;
                 [[unroll]] for (uint j = 0; j < CT; ++j) {
                     uint lc = tx + j * TX, at = lr * LDW + lc / 4u;
-                    tile[TILE + at][lc & 3u] = tile[at][lc & 3u] * (s[i * CT + j] - stats[keys ? lc : lr].y) * p.scale;
+                    float prob = tile[at][lc & 3u];
+                    float ds = prob * (s[i * CT + j] - stats[keys ? lc : lr].y) * p.scale;
+                    // The capped score comes back from its probability; where that is 0, so is the gradient.
+                    if (CAPPED != 0u) ds *= slopeAt(log2(max(prob, 1e-37)) + stats[keys ? lc : lr].x, p.cap * LOG2E);
+                    tile[TILE + at][lc & 3u] = ds;
                 }
             }
         }

@@ -3,6 +3,7 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
+#define CAPPED_ID 6
 #include "attention_common.glsl"
 layout(constant_id = 5) const uint KEEPS_NAN = 0;
 #include "keeps_nan.glsl"
@@ -106,6 +107,7 @@ void main() {
             float best = -1.0 / 0.0;
             [[unroll]] for (uint j = 0; j < CT; ++j) {
                 uint c = c0 + tx + j * TX;
+                if (CAPPED != 0u) s[i * CT + j] = capped(s[i * CT + j], p.cap * LOG2E);
                 if (c >= p.tokens || (CAUSAL != 0u && c > r)) s[i * CT + j] = -1.0 / 0.0;
                 best = max(best, s[i * CT + j]);
             }

@@ -4,6 +4,7 @@
 // the grid: heads, batches, tiles.
 #version 460
 #extension GL_GOOGLE_include_directive : require
+#define CAPPED_ID 8
 #include "attention_common.glsl"
 layout(constant_id = 5) const uint KEEPS_NAN = 0;
 #include "keeps_nan.glsl"
@@ -96,7 +97,9 @@ void main() {
             [[unroll]] for (uint e = 0; e < 4u; ++e) {
                 uint key = k0 + columnOf(tx, n) + e;
                 bool seen = query < p.tokens && key < p.tokens && (CAUSAL == 0u || key <= query);
-                prob[e] = seen ? exp2Of(acc[m * (TN / 4u) + n][e] * (p.scale * LOG2E) - base) : 0.0;
+                float score = acc[m * (TN / 4u) + n][e] * (p.scale * LOG2E);
+                if (CAPPED != 0u) score = capped(score, p.cap * LOG2E);
+                prob[e] = seen ? exp2Of(score - base) : 0.0;
             }
             tiles[at + (rowOf(ty, m) * TILE + columnOf(tx, n)) / 4u] = prob;
         }
@@ -106,6 +109,7 @@ void main() {
     [[unroll]] for (uint m = 0; m < TM; ++m) {
         uint query = q0 + rowOf(ty, m);
         float less = delta[p.offDelta + baseStats + min(query, p.tokens - 1u)];
+        float base = lse[p.offLse + baseStats + min(query, p.tokens - 1u)] * LOG2E;
         [[unroll]] for (uint n = 0; n < TN / 4u; ++n) {
             uint here = at + (rowOf(ty, m) * TILE + columnOf(tx, n)) / 4u;
             vec4 prob = tiles[here], ds;
@@ -113,6 +117,8 @@ void main() {
                 uint key = k0 + columnOf(tx, n) + e;
                 bool seen = query < p.tokens && key < p.tokens && (CAUSAL == 0u || key <= query);
                 ds[e] = seen ? prob[e] * (acc[m * (TN / 4u) + n][e] - less) * p.scale : 0.0;
+                // The capped score comes back from its probability; where that is 0, so is the gradient.
+                if (CAPPED != 0u) ds[e] *= slopeAt(log2(max(prob[e], 1e-37)) + base, p.cap * LOG2E);
             }
             tiles[here + TILE * TILE / 4u] = ds;
         }

@@ -18,6 +18,7 @@
 #extension GL_EXT_bfloat16 : require
 #endif
 #pragma use_vulkan_memory_model
+#define CAPPED_ID 18
 #include "attention_common.glsl"
 #include "matmul_half.glsl"
 #include "attention_register.glsl"

@@ -16,6 +16,7 @@
 #extension GL_EXT_bfloat16 : require
 #endif
 #pragma use_vulkan_memory_model
+#define CAPPED_ID 18
 #include "attention_common.glsl"
 #include "matmul_half.glsl"
 #include "attention_register.glsl"
@@ -108,6 +109,11 @@ void main() {
                     MAT_B b;
                     coopMatLoad(b, staged, j * TN * LD + i * (TK / 8u), LD, gl_CooperativeMatrixLayoutColumnMajor);
                     score[j] = coopMatMulAdd(fq[i], b, score[j]);
+                }
+            }
+            if (CAPPED != 0u) {
+                [[unroll]] for (uint j = 0; j < FC; ++j) {
+                    [[unroll]] for (uint i = 0; i < PARTS; ++i) score[j][i] = capped(score[j][i], p.cap * LOG2E / toLog2);
                 }
             }
             if (c0 + BC > p.tokens || (CAUSAL != 0u && c0 + BC > r0 + mine + 1u)) {

@@ -9,7 +9,26 @@ layout(push_constant) uniform Push {
     uint offLse, offDelta;
     uint offDq, offDk, offDv, rowD, batchD;
     float scale;
+    float cap;
 } p;
 
 const float LOG2E = 1.4426950408889634;
 const float LN2 = 0.6931471805599453;
+
+// Scores may be capped: cap * tanh(s / cap) (Gemma Team, arXiv:2408.00118).
+#ifndef CAPPED_ID
+#define CAPPED_ID 31
+#endif
+layout(constant_id = CAPPED_ID) const uint CAPPED = 0;
+
+// A capped score, of any unit that both are in, through e^-2|x|, which never overflows.
+float capped(float s, float cap) {
+    float e = exp(-2.0 * abs(s / cap));
+    return sign(s) * cap * (1.0 - e) / (1.0 + e);
+}
+
+// The derivative by the score that was capped to y.
+float slopeAt(float y, float cap) {
+    float t = y / cap;
+    return 1.0 - t * t;
+}

@@ -78,6 +78,11 @@ void walkOverKeys(uint r0) {
                     grad[j] = coopMatMulAdd(f2[i], b, grad[j]);
                 }
             }
+            if (CAPPED != 0u) {
+                [[unroll]] for (uint j = 0; j < GROUP; ++j) {
+                    [[unroll]] for (uint i = 0; i < PARTS; ++i) score[j][i] = capped(score[j][i], p.cap * LOG2E / toLog2);
+                }
+            }
             bool masked = (!keys && c0 + g + GROUP * TN > p.tokens) ||
                 (CAUSAL != 0u && (keys ? c0 + g + 1u < r0 + mine + TM : c0 + g + GROUP * TN > r0 + mine + 1u));
             if (masked) {
@@ -98,6 +103,8 @@ void walkOverKeys(uint r0) {
                 [[unroll]] for (uint i = 0; i < PARTS; ++i) {
                     vec2 of = keys ? columns[columnSlot(i)] : stat[rowSlot(i)];
                     float e = exp2(fma(score[j][i], toLog2, -of.x)), g = e * (grad[j][i] - of.y);
+                    // Of a masked score the probability is 0, and its slope would be infinite.
+                    if (CAPPED != 0u) g *= slopeAt(e > 0.0 ? score[j][i] : 0.0, p.cap * LOG2E / toLog2);
                     if (keys) probability[i] = rounded(e);
                     ds[i] = rounded(g);
                     if (LOSES_NAN) {

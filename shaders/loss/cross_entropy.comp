@@ -1,6 +1,8 @@
 //! axis cross_entropy GRADIENT | cross_entropy_forward
 //! axis f32 X_T=0 | f16 X_T=1 VEC2=2 | bf16 X_T=2 VEC2=2
 //! axis - VEC=4 | narrow
+//! variant cross_entropy_f32_f32 GRADIENT X_T=0 G_T=0 VEC=4
+//! variant cross_entropy_f32_f32_narrow GRADIENT X_T=0 G_T=0 VEC=1
 //! variant cross_entropy_f32_f16 GRADIENT X_T=0 G_T=1 VEC=4
 //! variant cross_entropy_f32_f16_narrow GRADIENT X_T=0 G_T=1 VEC=2
 //! variant cross_entropy_f32_bf16 GRADIENT X_T=0 G_T=2 VEC=4

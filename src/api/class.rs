@@ -1,11 +1,10 @@
 //! `HeliosError`: the class that every error of this package is an instance of, besides being an `Error`,
 //! `TypeError` or `RangeError`.
 
-use std::ptr;
-
 use napi::sys;
 
-use super::convert::{clear_exception, set, string};
+use super::values::{clear_exception, made, set, string};
+use crate::error::Result;
 
 /// The classes of an error are fixed by its kind, so membership goes by the code that all of them carry.
 const SOURCE: &str = "(class HeliosError extends Error {
@@ -24,14 +23,16 @@ const SOURCE: &str = "(class HeliosError extends Error {
 })";
 
 /// Adds the class to the module's exports.
-pub fn export(env: sys::napi_env, exports: sys::napi_value) {
-    let mut class = ptr::null_mut();
+pub fn export(env: sys::napi_env, exports: sys::napi_value) -> Result<()> {
+    let source = string(env, SOURCE)?;
     // SAFETY: `env` is live and the script a string of it.
-    let status = unsafe { sys::napi_run_script(env, string(env, SOURCE), &mut class) };
-    if status == sys::Status::napi_ok {
-        set(env, exports, "HeliosError", class);
-    } else {
-        // A runtime that runs no scripts for modules: the errors are as they are.
-        clear_exception(env);
+    let run = |class| unsafe { sys::napi_run_script(env, source, class) };
+    match made(env, "napi_run_script", run) {
+        Ok(class) => set(env, exports, "HeliosError", Ok(class)),
+        Err(_) => {
+            // A runtime that runs no scripts for modules: the errors are as they are.
+            clear_exception(env);
+            Ok(())
+        }
     }
 }

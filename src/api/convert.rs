@@ -1,13 +1,16 @@
-//! Conversions between JS values and Rust ones. Raw Node-API: these run on the hot path, and an
+//! JS arguments as Rust values. Raw Node-API: these run on the hot path, and an
 //! error must name the argument.
 
-use std::ffi::{CString, c_char};
+use std::ffi::CString;
 use std::ptr;
 
-use napi::bindgen_prelude::{FromNapiValue, ToNapiValue, TypeName, ValidateNapiValue};
+use napi::bindgen_prelude::{FromNapiValue, TypeName, ValidateNapiValue};
 use napi::{ValueType, sys};
 
+use super::values::{check, clear_exception};
 use crate::error::{Class, Error, Result};
+use crate::memory::bulk::Source;
+use crate::plan::decode::BindingRange;
 
 /// A JS argument as it came. Handed to the functions below together with its name.
 #[derive(Clone, Copy)]
@@ -37,166 +40,12 @@ impl ValidateNapiValue for Arg {
     }
 }
 
-/// A JS value made here, on its way out.
-pub struct Out(pub sys::napi_value);
-
-impl ToNapiValue for Out {
-    unsafe fn to_napi_value(_: sys::napi_env, value: Self) -> napi::Result<sys::napi_value> {
-        Ok(value.0)
-    }
-}
-
-impl TypeName for Out {
-    fn type_name() -> &'static str {
-        "unknown"
-    }
-    fn value_type() -> ValueType {
-        ValueType::Unknown
-    }
-}
-
-pub fn string(env: sys::napi_env, text: &str) -> sys::napi_value {
-    let mut value = ptr::null_mut();
-    // SAFETY: pointer and length describe `text`.
-    unsafe {
-        sys::napi_create_string_utf8(
-            env,
-            text.as_ptr().cast::<c_char>(),
-            text.len() as isize,
-            &mut value,
-        )
-    };
-    value
-}
-
-pub fn number(env: sys::napi_env, number: f64) -> sys::napi_value {
-    let mut value = ptr::null_mut();
-    // SAFETY: `env` is live, here and in the functions below.
-    unsafe { sys::napi_create_double(env, number, &mut value) };
-    value
-}
-
-pub fn boolean(env: sys::napi_env, on: bool) -> sys::napi_value {
-    let mut value = ptr::null_mut();
-    // SAFETY: as above.
-    unsafe { sys::napi_get_boolean(env, on, &mut value) };
-    value
-}
-
-pub fn undefined(env: sys::napi_env) -> sys::napi_value {
-    let mut value = ptr::null_mut();
-    // SAFETY: as above.
-    unsafe { sys::napi_get_undefined(env, &mut value) };
-    value
-}
-
-/// Sets a property; names are literals of this crate.
-pub fn set(env: sys::napi_env, object: sys::napi_value, name: &str, value: sys::napi_value) {
-    let Ok(name) = CString::new(name) else {
-        return;
-    };
-    // SAFETY: `object` and `value` are of `env`, the name is nul-terminated.
-    unsafe { sys::napi_set_named_property(env, object, name.as_ptr(), value) };
-}
-
-/// A plain object, built property by property.
-pub struct Object {
-    env: sys::napi_env,
-    pub raw: sys::napi_value,
-}
-
-impl Object {
-    pub fn new(env: sys::napi_env) -> Self {
-        let mut raw = ptr::null_mut();
-        // SAFETY: `env` is live.
-        unsafe { sys::napi_create_object(env, &mut raw) };
-        Self { env, raw }
-    }
-
-    pub fn value(self, name: &str, value: sys::napi_value) -> Self {
-        set(self.env, self.raw, name, value);
-        self
-    }
-
-    pub fn number(self, name: &str, n: f64) -> Self {
-        let value = number(self.env, n);
-        self.value(name, value)
-    }
-
-    pub fn integer(self, name: &str, n: u64) -> Self {
-        self.number(name, n as f64)
-    }
-
-    pub fn string(self, name: &str, text: &str) -> Self {
-        let value = string(self.env, text);
-        self.value(name, value)
-    }
-
-    pub fn boolean(self, name: &str, on: bool) -> Self {
-        let value = boolean(self.env, on);
-        self.value(name, value)
-    }
-}
-
-pub fn array(env: sys::napi_env, items: &[sys::napi_value]) -> sys::napi_value {
-    let mut list = ptr::null_mut();
-    // SAFETY: `env` is live; `list` is the array made here.
-    unsafe {
-        sys::napi_create_array_with_length(env, items.len(), &mut list);
-        for (i, item) in items.iter().enumerate() {
-            sys::napi_set_element(env, list, i as u32, *item);
-        }
-    }
-    list
-}
-
-/// A new ArrayBuffer of `bytes` bytes and where they lie.
-pub fn array_buffer(env: sys::napi_env, bytes: usize) -> Result<(sys::napi_value, *mut u8)> {
-    let mut data = ptr::null_mut();
-    let mut value = ptr::null_mut();
-    // SAFETY: `env` is live.
-    let status = unsafe { sys::napi_create_arraybuffer(env, bytes, &mut data, &mut value) };
-    if status != sys::Status::napi_ok {
-        clear_exception(env);
-        if !runs(env) {
-            return Err(Error::Aborted(
-                "the JavaScript environment is ending".to_owned(),
-            ));
-        }
-        return Err(Error::OutOfMemory {
-            what: "ArrayBuffer",
-            bytes: bytes as u64,
-            space: "host",
-            hint: String::new(),
-        });
-    }
-    Ok((value, data.cast()))
-}
-
-/// Whether JavaScript can run: no longer in an environment that is being ended, where most calls of
-/// the runtime fail. No exception may be pending.
-pub fn runs(env: sys::napi_env) -> bool {
-    let mut value = ptr::null_mut();
-    // SAFETY: `env` is live. Of the calls that fail then, this one asks for the least.
-    unsafe { sys::napi_coerce_to_bool(env, undefined(env), &mut value) == sys::Status::napi_ok }
-}
-
-pub fn clear_exception(env: sys::napi_env) {
-    let mut exception = ptr::null_mut();
-    // SAFETY: `env` is live.
-    unsafe { sys::napi_get_and_clear_last_exception(env, &mut exception) };
-}
-
-pub fn typed_array(
-    env: sys::napi_env,
-    kind: sys::napi_typedarray_type,
-    length: usize,
-    buffer: sys::napi_value,
-) -> sys::napi_value {
-    let mut value = ptr::null_mut();
-    // SAFETY: `buffer` is an ArrayBuffer of `env` with room for `length` elements from its start.
-    unsafe { sys::napi_create_typedarray(env, kind, length, buffer, 0, &mut value) };
-    value
+/// Whether an ArrayBuffer has lost its memory; not if that cannot be found out.
+pub fn is_detached(env: sys::napi_env, buffer: sys::napi_value) -> bool {
+    let mut detached = false;
+    // SAFETY: the value is of `env`. If the call fails, the answer stays.
+    let _ = unsafe { sys::napi_is_detached_arraybuffer(env, buffer, &mut detached) };
+    detached
 }
 
 /// Bytes of JS memory, valid until control returns to JS. Read and written only through the pointer:
@@ -209,13 +58,11 @@ pub struct Bytes {
 
 impl Bytes {
     /// # Safety
-    /// Not to be kept beyond the call, nor while JS runs.
-    pub unsafe fn slice<'a>(self) -> &'a [u8] {
-        if self.len == 0 || self.data.is_null() {
-            return &[];
-        }
+    /// Not to be kept beyond the call, nor while JS runs: that may detach or shrink them. Other threads may
+    /// write them, but not take them away: what workers share neither shrinks nor moves.
+    pub unsafe fn source<'a>(self) -> Source<'a> {
         // SAFETY: the engine gave pointer and length; the caller keeps to the call.
-        unsafe { std::slice::from_raw_parts(self.data, self.len) }
+        unsafe { Source::new(self.data, self.len) }
     }
 }
 
@@ -229,10 +76,21 @@ impl Arg {
     }
 
     pub fn kind(self) -> ValueType {
-        let mut kind = 0;
-        // SAFETY: the value is of the calling environment, here and below.
-        unsafe { sys::napi_typeof(self.env, self.raw, &mut kind) };
+        let mut kind = -1;
+        // SAFETY: the value is of the calling environment, here and below. If the call fails, the kind is unknown.
+        let _ = unsafe { sys::napi_typeof(self.env, self.raw, &mut kind) };
         ValueType::from(kind)
+    }
+
+    /// The answer to one of the `napi_is_…` questions; no if it fails.
+    fn is(
+        self,
+        question: unsafe fn(sys::napi_env, sys::napi_value, *mut bool) -> sys::napi_status,
+    ) -> bool {
+        let mut is = false;
+        // SAFETY: as above.
+        let status = unsafe { question(self.env, self.raw, &mut is) };
+        status == sys::Status::napi_ok && is
     }
 
     pub fn missing(self) -> bool {
@@ -255,17 +113,9 @@ impl Arg {
             }
             ValueType::Symbol => "a symbol".to_owned(),
             ValueType::Function => "a function".to_owned(),
-            _ => {
-                let mut is = false;
-                // SAFETY: as above.
-                unsafe { sys::napi_is_array(self.env, self.raw, &mut is) };
-                if is {
-                    return "an array".to_owned();
-                }
-                // SAFETY: as above.
-                unsafe { sys::napi_is_typedarray(self.env, self.raw, &mut is) };
-                if is { "a typed array" } else { "an object" }.to_owned()
-            }
+            _ if self.is(sys::napi_is_array) => "an array".to_owned(),
+            _ if self.is(sys::napi_is_typedarray) => "a typed array".to_owned(),
+            _ => "an object".to_owned(),
         }
     }
 
@@ -281,12 +131,15 @@ impl Arg {
         }
         let mut length = 0;
         // SAFETY: a null buffer asks for the length.
-        unsafe {
+        let status = unsafe {
             sys::napi_get_value_string_utf8(self.env, value, ptr::null_mut(), 0, &mut length)
         };
+        if status != sys::Status::napi_ok {
+            return "?".to_owned();
+        }
         let mut bytes = vec![0u8; length + 1];
         // SAFETY: `bytes` has room for the text and its nul.
-        unsafe {
+        let status = unsafe {
             sys::napi_get_value_string_utf8(
                 self.env,
                 value,
@@ -295,6 +148,9 @@ impl Arg {
                 &mut length,
             )
         };
+        if status != sys::Status::napi_ok {
+            return "?".to_owned();
+        }
         bytes.truncate(length);
         String::from_utf8_lossy(&bytes).into_owned()
     }
@@ -357,7 +213,7 @@ impl Arg {
     }
 
     pub fn u32_or(self, name: &str, default: u32) -> Result<u32> {
-        // The usual case first: the type is asked for only when there is no number.
+        // The usual case first: the type is asked for only when it is not a number.
         match self.double() {
             None if self.kind() == ValueType::Undefined => Ok(default),
             _ => self.u32(name),
@@ -381,8 +237,8 @@ impl Arg {
             ValueType::Boolean => {
                 let mut on = false;
                 // SAFETY: as above.
-                unsafe { sys::napi_get_value_bool(self.env, self.raw, &mut on) };
-                Ok(on)
+                let status = unsafe { sys::napi_get_value_bool(self.env, self.raw, &mut on) };
+                check(self.env, "napi_get_value_bool", status).map(|()| on)
             }
             _ => Err(self.wrong(name, "a boolean, 0 or 1")),
         }
@@ -413,27 +269,17 @@ impl Arg {
         Ok(Self { env: self.env, raw })
     }
 
-    fn detached(self, buffer: sys::napi_value) -> bool {
-        let mut detached = false;
-        // SAFETY: as above.
-        unsafe { sys::napi_is_detached_arraybuffer(self.env, buffer, &mut detached) };
-        detached
-    }
-
     /// The bytes of a TypedArray, DataView or ArrayBuffer.
     pub fn bytes(self, name: &str) -> Result<Bytes> {
         const EXPECTED: &str = "a TypedArray, a DataView or an ArrayBuffer";
         let mut data = ptr::null_mut();
-        let mut is = false;
-        // SAFETY: as above.
-        unsafe { sys::napi_is_typedarray(self.env, self.raw, &mut is) };
-        if is {
+        if self.is(sys::napi_is_typedarray) {
             let mut kind = -1;
             let mut length = 0;
             let mut buffer = ptr::null_mut();
             let mut offset = 0;
             // SAFETY: the value is a typed array.
-            unsafe {
+            let status = unsafe {
                 sys::napi_get_typedarray_info(
                     self.env,
                     self.raw,
@@ -444,8 +290,12 @@ impl Arg {
                     &mut offset,
                 )
             };
+            if status != sys::Status::napi_ok {
+                clear_exception(self.env);
+                return Err(self.wrong(name, EXPECTED));
+            }
             // Views of detached memory are empty, so others need no further look.
-            if length == 0 && self.detached(buffer) {
+            if length == 0 && is_detached(self.env, buffer) {
                 return Err(Error::Type {
                     argument: name.to_owned(),
                     expected: EXPECTED.to_owned(),
@@ -458,8 +308,8 @@ impl Arg {
                 // whatever else a runtime may add.
                 None => {
                     let mut whole = 0;
-                    // SAFETY: the buffer of a typed array; a shared one leaves `whole` at 0.
-                    unsafe {
+                    // SAFETY: the buffer of a typed array.
+                    let status = unsafe {
                         sys::napi_get_arraybuffer_info(
                             self.env,
                             buffer,
@@ -467,6 +317,11 @@ impl Arg {
                             &mut whole,
                         )
                     };
+                    if status != sys::Status::napi_ok {
+                        clear_exception(self.env);
+                        let known = "a TypedArray of this kind over memory that is not shared";
+                        return Err(self.wrong(name, known));
+                    }
                     (length * 2).min(whole.saturating_sub(offset))
                 }
             };
@@ -475,10 +330,8 @@ impl Arg {
                 len,
             });
         }
-        // SAFETY: as above.
-        unsafe { sys::napi_is_arraybuffer(self.env, self.raw, &mut is) };
-        if is {
-            if self.detached(self.raw) {
+        if self.is(sys::napi_is_arraybuffer) {
+            if is_detached(self.env, self.raw) {
                 return Err(Error::Type {
                     argument: name.to_owned(),
                     expected: EXPECTED.to_owned(),
@@ -487,15 +340,18 @@ impl Arg {
             }
             let mut len = 0;
             // SAFETY: the value is an ArrayBuffer.
-            unsafe { sys::napi_get_arraybuffer_info(self.env, self.raw, &mut data, &mut len) };
+            let status =
+                unsafe { sys::napi_get_arraybuffer_info(self.env, self.raw, &mut data, &mut len) };
+            if status != sys::Status::napi_ok {
+                clear_exception(self.env);
+                return Err(self.wrong(name, EXPECTED));
+            }
             return Ok(Bytes {
                 data: data.cast(),
                 len,
             });
         }
-        // SAFETY: as above.
-        unsafe { sys::napi_is_dataview(self.env, self.raw, &mut is) };
-        if is {
+        if self.is(sys::napi_is_dataview) {
             let mut len = 0;
             let mut buffer = ptr::null_mut();
             // SAFETY: the value is a DataView.
@@ -509,7 +365,7 @@ impl Arg {
                     ptr::null_mut(),
                 )
             };
-            if status != sys::Status::napi_ok || self.detached(buffer) {
+            if status != sys::Status::napi_ok || is_detached(self.env, buffer) {
                 clear_exception(self.env);
                 return Err(Error::Type {
                     argument: name.to_owned(),
@@ -529,20 +385,51 @@ impl Arg {
     /// of up to 64 bytes has no memory of its own before somebody asks for it, and V8 takes that for an occasion to
     /// collect garbage, for as long as a large upload takes.
     pub fn upload(self, name: &str, space: &mut [u8; 4 * FEW]) -> Result<Bytes> {
-        match self.few(space) {
-            Some(len) => Ok(Bytes {
+        let Some((kind, length)) = self.typed_array() else {
+            return self.bytes(name);
+        };
+        if let Some(len) = self.few(kind, length, space) {
+            return Ok(Bytes {
                 data: space.as_mut_ptr(),
                 len,
-            }),
-            None => self.bytes(name),
+            });
         }
+        // What has elements of a known size is not detached, and needs no further look.
+        match element_size(kind) {
+            Some(size) if length > 0 => self.typed_data(length * size),
+            _ => None,
+        }
+        .map_or_else(|| self.bytes(name), Ok)
+    }
+
+    /// The memory of a typed array of `len` bytes; none if the runtime does not give it.
+    fn typed_data(self, len: usize) -> Option<Bytes> {
+        let mut data = ptr::null_mut();
+        // SAFETY: the value is a typed array.
+        let status = unsafe {
+            sys::napi_get_typedarray_info(
+                self.env,
+                self.raw,
+                ptr::null_mut(),
+                ptr::null_mut(),
+                &mut data,
+                ptr::null_mut(),
+                ptr::null_mut(),
+            )
+        };
+        let data = data.cast();
+        (status == sys::Status::napi_ok).then_some(Bytes { data, len })
     }
 
     /// The bytes of up to [`FEW`] 32-bit numbers, one by one; none for anything else, and for NaNs, whose bits may not
     /// come through.
-    fn few(self, space: &mut [u8; 4 * FEW]) -> Option<usize> {
+    fn few(
+        self,
+        kind: sys::napi_typedarray_type,
+        length: usize,
+        space: &mut [u8; 4 * FEW],
+    ) -> Option<usize> {
         use sys::TypedarrayType as T;
-        let (kind, length) = self.typed_array()?;
         if !(1..=FEW).contains(&length)
             || !matches!(kind, T::float32_array | T::int32_array | T::uint32_array)
         {
@@ -552,16 +439,18 @@ impl Arg {
             let mut raw = ptr::null_mut();
             let mut number = f64::NAN;
             // SAFETY: as above; the elements of a typed array are numbers, and reading them runs no JS.
-            unsafe {
-                sys::napi_get_element(self.env, self.raw, i as u32, &mut raw);
-                sys::napi_get_value_double(self.env, raw, &mut number);
-            }
+            let read = unsafe {
+                sys::napi_get_element(self.env, self.raw, i as u32, &mut raw)
+                    == sys::Status::napi_ok
+                    && sys::napi_get_value_double(self.env, raw, &mut number)
+                        == sys::Status::napi_ok
+            };
             let bits = match kind {
                 T::float32_array => (number as f32).to_bits(),
                 T::int32_array => number as i32 as u32,
                 _ => number as u32,
             };
-            if number.is_nan() {
+            if !read || number.is_nan() {
                 return None;
             }
             word.copy_from_slice(&bits.to_ne_bytes());
@@ -571,16 +460,13 @@ impl Arg {
 
     /// Kind and elements of a typed array, whose memory is not asked for; none for anything else.
     fn typed_array(self) -> Option<(sys::napi_typedarray_type, usize)> {
-        let mut is = false;
-        // SAFETY: as above.
-        unsafe { sys::napi_is_typedarray(self.env, self.raw, &mut is) };
-        if !is {
+        if !self.is(sys::napi_is_typedarray) {
             return None;
         }
         let mut kind = -1;
         let mut length = 0;
         // SAFETY: the value is a typed array.
-        unsafe {
+        let status = unsafe {
             sys::napi_get_typedarray_info(
                 self.env,
                 self.raw,
@@ -591,7 +477,7 @@ impl Arg {
                 ptr::null_mut(),
             )
         };
-        Some((kind, length))
+        (status == sys::Status::napi_ok).then_some((kind, length))
     }
 
     /// Push constants: bytes, or nothing.
@@ -616,22 +502,31 @@ impl Arg {
             ));
         }
         // SAFETY: copied before control returns to JS.
-        let bytes = unsafe { bytes.slice() };
-        Ok(bytes
-            .chunks_exact(4)
-            .map(|w| u32::from_le_bytes([w[0], w[1], w[2], w[3]]))
-            .collect())
+        let bytes = copied(unsafe { bytes.source() })?;
+        let mut words = Vec::new();
+        let room = words.try_reserve_exact(bytes.len() / 4);
+        room.map_err(|_| no_room(bytes.len()))?;
+        words.extend(
+            bytes
+                .chunks_exact(4)
+                .map(|w| u32::from_le_bytes([w[0], w[1], w[2], w[3]])),
+        );
+        Ok(words)
     }
 
-    /// Buffer handles of an array (or an Int32Array) into `out`; how many there are.
-    pub fn handles(self, name: &str, out: &mut [i32]) -> Result<usize> {
-        let mut is = false;
-        // SAFETY: as above.
-        unsafe { sys::napi_is_array(self.env, self.raw, &mut is) };
+    /// Buffer handles of an array (or an Int32Array) into `out`; how many there are. Where one is
+    /// `{ buffer, offset, size }`, `ranges` gets what to bind of each.
+    pub fn handles(
+        self,
+        name: &str,
+        out: &mut [i32],
+        ranges: &mut Vec<BindingRange>,
+    ) -> Result<usize> {
         let mut length = 0u32;
-        if is {
+        if self.is(sys::napi_is_array) {
             // SAFETY: the value is an array.
-            unsafe { sys::napi_get_array_length(self.env, self.raw, &mut length) };
+            let status = unsafe { sys::napi_get_array_length(self.env, self.raw, &mut length) };
+            check(self.env, "napi_get_array_length", status)?;
         } else {
             let Some((_, count)) = self.typed_array() else {
                 return Err(self.wrong(name, "an array of buffer handles"));
@@ -658,12 +553,47 @@ impl Arg {
             // SAFETY: as above.
             let status = unsafe { sys::napi_get_value_double(self.env, raw, &mut number) };
             let handle = number as i32;
+            if status != sys::Status::napi_ok && item.kind() == ValueType::Object {
+                ranges.resize(length as usize, BindingRange::default());
+                (*slot, ranges[i]) = item.binding(&format!("{name}[{i}]"))?;
+                continue;
+            }
             if status != sys::Status::napi_ok || f64::from(handle) != number || handle < 0 {
                 return item.handle(&format!("{name}[{i}]"), "buffer").map(|_| 0);
             }
             *slot = handle;
         }
         Ok(length as usize)
+    }
+}
+
+impl Arg {
+    /// A range of a buffer: `{ buffer, offset, size }`.
+    fn binding(self, name: &str) -> Result<(i32, BindingRange)> {
+        let property = |key| {
+            let readable = "a buffer handle or { buffer, offset, size }";
+            self.property(key).map_err(|_| self.wrong(name, readable))
+        };
+        let buffer = property("buffer")?;
+        if buffer.missing() {
+            return self
+                .handle(name, "buffer")
+                .map(|handle| (handle, BindingRange::default()));
+        }
+        let handle = buffer.handle(&format!("{name}.buffer"), "buffer")?;
+        let offset = property("offset")?.size_or(&format!("{name}.offset"), 0)?;
+        let (size, argument) = (property("size")?, format!("{name}.size"));
+        let size = match size.kind() {
+            ValueType::Undefined => 0,
+            _ => match size.size(&argument)? {
+                0 => {
+                    let problem = "must be positive (without it, all to the buffer's end is bound)";
+                    return Err(Error::range(argument, problem, 0));
+                }
+                size => size,
+            },
+        };
+        Ok((handle, BindingRange { offset, size }))
     }
 }
 
@@ -679,4 +609,18 @@ fn element_size(kind: sys::napi_typedarray_type) -> Option<usize> {
         T::float64_array | T::bigint64_array | T::biguint64_array => Some(8),
         _ => None,
     }
+}
+
+fn no_room(bytes: usize) -> Error {
+    Error::OutOfMemory {
+        what: "the argument",
+        bytes: bytes as u64,
+        space: "host",
+        hint: String::new(),
+    }
+}
+
+/// A copy of an argument's bytes; an error where the process has no memory for it.
+pub fn copied(source: Source<'_>) -> Result<Vec<u8>> {
+    source.to_vec().map_err(|_| no_room(source.len()))
 }

@@ -7,15 +7,18 @@ use ash_version::{major, minor, patch};
 use napi::{Env, sys};
 use napi_derive::napi;
 
-use super::convert::{Arg, Object, Out, array, array_buffer, number, typed_array};
-use super::raise::{build, call};
-use super::state;
+use super::codegen::shader_object;
+use super::convert::Arg;
+use super::raise::{call, throw};
+use super::unwind::{caught, guard};
+use super::values::{Made, Object, Out, array, check, data, set};
+use super::{results, state};
+use crate::config::Config;
 use crate::context::Context;
-use crate::device::{self, Settings};
-use crate::error::Result;
-use crate::plan::{self, Snapshot};
-use crate::shaders::{SHADERS, Shader};
-use crate::share;
+use crate::device;
+use crate::device::choice::{self, Isolation, Snapshot};
+use crate::error::Error;
+use crate::shaders::SHADERS;
 use crate::timing::PHASES;
 use crate::vk_ext;
 
@@ -36,47 +39,43 @@ fn version(v: u32) -> String {
     format!("{}.{}.{}", major(v), minor(v), patch(v))
 }
 
-fn coop_list(env: sys::napi_env, snapshot: &Snapshot) -> sys::napi_value {
-    let items: Vec<_> = snapshot
-        .coop_shapes
-        .iter()
-        .map(|s| {
-            Object::new(env)
-                .integer("M", u64::from(s.m))
-                .integer("N", u64::from(s.n))
-                .integer("K", u64::from(s.k))
-                .string("AType", vk_ext::component_name(s.a))
-                .string("BType", vk_ext::component_name(s.b))
-                .string("CType", vk_ext::component_name(s.c))
-                .string("ResultType", vk_ext::component_name(s.result))
-                .boolean("saturatingAccumulation", s.saturating)
-                .string("scope", vk_ext::scope_name(s.scope))
-                .raw
-        })
-        .collect();
-    array(env, &items)
+/// The component types of the operands and the scope, as Vulkan's numbers and by name, and whether sums saturate.
+fn operands(object: Object, types: [i32; 4], scope: i32, saturating: bool) -> Object {
+    let names = ["AType", "BType", "CType", "ResultType"];
+    let mut object = object;
+    for (name, raw) in names.into_iter().zip(types) {
+        object = object
+            .number(name, f64::from(raw))
+            .string(&format!("{name}Name"), vk_ext::component_name(raw));
+    }
+    object
+        .boolean("saturatingAccumulation", saturating)
+        .number("scope", f64::from(scope))
+        .string("scopeName", vk_ext::scope_name(scope))
 }
 
-fn flexible_list(env: sys::napi_env, snapshot: &Snapshot) -> sys::napi_value {
-    let items: Vec<_> = snapshot
-        .flexible_shapes
-        .iter()
-        .map(|s| {
-            Object::new(env)
-                .integer("MGranularity", u64::from(s.m_granularity))
-                .integer("NGranularity", u64::from(s.n_granularity))
-                .integer("KGranularity", u64::from(s.k_granularity))
-                .string("AType", vk_ext::component_name(s.a))
-                .string("BType", vk_ext::component_name(s.b))
-                .string("CType", vk_ext::component_name(s.c))
-                .string("ResultType", vk_ext::component_name(s.result))
-                .boolean("saturatingAccumulation", s.saturating)
-                .string("scope", vk_ext::scope_name(s.scope))
-                .integer("workgroupInvocations", u64::from(s.workgroup_invocations))
-                .raw
-        })
-        .collect();
-    array(env, &items)
+fn coop_list(env: sys::napi_env, snapshot: &Snapshot) -> Made {
+    let items = snapshot.coop_shapes.iter().map(|s| {
+        let object = Object::new(env)
+            .integer("MSize", u64::from(s.m))
+            .integer("NSize", u64::from(s.n))
+            .integer("KSize", u64::from(s.k));
+        operands(object, [s.a, s.b, s.c, s.result], s.scope, s.saturating).done()
+    });
+    array(env, items)
+}
+
+fn flexible_list(env: sys::napi_env, snapshot: &Snapshot) -> Made {
+    let items = snapshot.flexible_shapes.iter().map(|s| {
+        let object = Object::new(env)
+            .integer("MGranularity", u64::from(s.m_granularity))
+            .integer("NGranularity", u64::from(s.n_granularity))
+            .integer("KGranularity", u64::from(s.k_granularity));
+        operands(object, [s.a, s.b, s.c, s.result], s.scope, s.saturating)
+            .integer("workgroupInvocations", u64::from(s.workgroup_invocations))
+            .done()
+    });
+    array(env, items)
 }
 
 fn device_info(env: sys::napi_env, context: &Context) -> Object {
@@ -85,27 +84,30 @@ fn device_info(env: sys::napi_env, context: &Context) -> Object {
     let plan = &device.plan;
     let limits = &s.limits;
     let (m, n, k) = plan.coop_tile.unwrap_or((0, 0, 0));
-    let sharing = device.sharing.as_ref().map(share::Sharing::properties);
+    let sharing = device.sharing.as_ref().map(|sharing| sharing.properties);
     let sharing = sharing.unwrap_or_default();
     let int = u64::from;
     Object::new(env)
         .string("deviceName", &s.name)
         .integer("vendorId", int(s.vendor_id))
         .integer("deviceId", int(s.device_id))
-        .string("deviceType", plan::type_name(s.device_type))
+        .number("deviceType", f64::from(s.device_type.as_raw()))
+        .string("deviceTypeName", choice::type_name(s.device_type))
         .string("deviceUuid", &s.uuid_text())
-        .string("apiVersion", &version(s.api_version))
+        .integer("apiVersion", int(s.api_version))
+        .string("apiVersionText", &version(s.api_version))
         .integer("driverVersion", int(s.driver_version))
         .string("driverName", &s.driver_name)
         .string("driverInfo", &s.driver_info)
         .integer("deviceLocalMemoryBytes", device.device_local_bytes())
-        .integer(
-            "maxBufferBytes",
-            s.max_buffer_size.min(s.max_allocation_size),
-        )
+        .integer("maxBufferBytes", device.largest_buffer())
         .integer(
             "maxStorageBufferRange",
             int(limits.max_storage_buffer_range),
+        )
+        .integer(
+            "minStorageBufferOffsetAlignment",
+            limits.min_storage_buffer_offset_alignment,
         )
         .integer("maxPushConstantsSize", int(limits.max_push_constants_size))
         .integer("maxBindings", int(device.max_bindings()))
@@ -192,6 +194,8 @@ fn device_info(env: sys::napi_env, context: &Context) -> Object {
         .boolean("hasPushDescriptors", device.push.is_some())
         .boolean("hasBDA", plan.device_address)
         .boolean("hasDGC", plan.device_address)
+        .boolean("safe", plan.safe.is_some())
+        .string("robustness", plan.safe.map_or("", Isolation::feature))
         .boolean("bufferExportSupported", sharing.exportable)
         .boolean("bufferImportSupported", sharing.importable)
 }
@@ -201,36 +205,73 @@ fn device_info(env: sys::napi_env, context: &Context) -> Object {
 /// Prefers discrete over integrated over virtual over CPU devices; `HELIOS_DEVICE` or `options.device`
 /// names another by index, UUID, PCI address or part of its name.
 ///
+/// `options.safe` (or `HELIOS_SAFE=1`) is for shaders that are not trusted: see docs/safe-mode.md. Throws
+/// `ERR_HELIOS_UNSUPPORTED` where the device has no bounds checks, and `ERR_HELIOS_INVALID_ARGUMENT` where there is
+/// a device with the other setting already.
+///
 /// Throws `ERR_HELIOS_NO_LOADER` without a Vulkan loader, `ERR_HELIOS_NO_DEVICE` without a driver or a
 /// device that can be used; the message says what to install.
 #[napi(
     js_name = "initDevice",
-    ts_args_type = "options?: { device?: string | number }",
+    ts_args_type = "options?: InitOptions",
     ts_return_type = "DeviceInfo"
 )]
 pub fn init_device(env: &Env, options: Arg) -> napi::Result<Out> {
     call(env, "initDevice", || {
-        let wish = if options.missing() {
-            None
-        } else {
+        let (mut selector, mut safe) = (None, None);
+        if !options.missing() {
             let device = options.property("device")?;
-            match device.kind() {
+            selector = match device.kind() {
                 napi::ValueType::Undefined => None,
                 napi::ValueType::Number => Some(device.u32("options.device")?.to_string()),
                 _ => Some(device.string("options.device")?),
+            };
+            let asked = options.property("safe")?;
+            if asked.kind() != napi::ValueType::Undefined {
+                safe = Some(asked.flag_or("options.safe", false)?);
             }
-        };
+        }
         state::init(
             || {
-                let mut settings = Settings::from_env();
-                if wish.is_some() {
-                    settings.wishes.device = wish;
+                let mut config = Config::from_env(undisturbed())?;
+                if selector.is_some() {
+                    config.device = selector;
                 }
-                Ok(settings)
+                match safe {
+                    // Who starts the program decides, not what runs in it.
+                    Some(false) if config.safe => {
+                        return Err(Error::range(
+                            "options.safe",
+                            "cannot be turned off where HELIOS_SAFE is set",
+                            false,
+                        ));
+                    }
+                    Some(safe) => config.safe = safe,
+                    None => {}
+                }
+                Ok(config)
             },
-            |context| Ok(Out(device_info(env.raw(), context).raw)),
+            |context| {
+                let is = context.device.plan.safe.is_some();
+                match safe {
+                    Some(safe) if safe != is => Err(Error::range(
+                        "options.safe",
+                        format!(
+                            "must be {is}, as for the device that there is: call destroy() first"
+                        ),
+                        safe,
+                    )),
+                    _ => device_info(env.raw(), context).done().map(Out),
+                }
+            },
         )
     })
+}
+
+/// Whether nobody sets an environment variable meanwhile. In Node the main thread does, which then is this one; Windows guards
+/// its environment itself.
+fn undisturbed() -> bool {
+    cfg!(windows) || results::on_main_thread()
 }
 
 /// Every device that the drivers list, usable or not, without opening one. `usable` says whether
@@ -240,87 +281,75 @@ pub fn init_device(env: &Env, options: Arg) -> napi::Result<Out> {
 pub fn list_devices(env: &Env) -> napi::Result<Out> {
     call(env, "listDevices", || {
         let raw = env.raw();
-        let settings = Settings::from_env();
-        let list = device::list(&settings)?;
-        let choices = plan::choices(&list, settings.wishes.device.as_deref());
-        let items: Vec<_> = list
-            .iter()
-            .enumerate()
-            .map(|(index, s)| {
-                let reason = s.unusable();
-                let heaps: Vec<_> = s
-                    .memory_heaps
-                    .iter()
-                    .map(|h| {
-                        let heap = Object::new(raw)
-                            .integer("bytes", h.size)
-                            .boolean("deviceLocal", h.device_local);
-                        match h.budget {
-                            Some((usage, budget)) => {
-                                heap.integer("usageBytes", usage)
-                                    .integer("budgetBytes", budget)
-                                    .raw
-                            }
-                            None => heap.raw,
-                        }
-                    })
-                    .collect();
-                let queues: Vec<_> = s
-                    .queue_families
-                    .iter()
-                    .map(|f| {
-                        let has = |flag| f.flags.contains(flag);
-                        Object::new(raw)
-                            .integer("count", u64::from(f.count))
-                            .boolean("compute", has(vk::QueueFlags::COMPUTE))
-                            .boolean("graphics", has(vk::QueueFlags::GRAPHICS))
-                            .boolean("transfer", has(vk::QueueFlags::TRANSFER))
-                            .integer("timestampValidBits", u64::from(f.timestamp_valid_bits))
-                            .raw
-                    })
-                    .collect();
-                let (chosen, why) = &choices[index];
-                let mut object = Object::new(raw)
-                    .integer("index", index as u64)
-                    .string("name", &s.name)
-                    .string("type", plan::type_name(s.device_type))
-                    .integer("vendorId", u64::from(s.vendor_id))
-                    .integer("deviceId", u64::from(s.device_id))
-                    .string("uuid", &s.uuid_text())
-                    .string("apiVersion", &version(s.api_version))
-                    .string("driverName", &s.driver_name)
-                    .string("driverInfo", &s.driver_info)
-                    .integer("driverVersion", u64::from(s.driver_version))
-                    .integer("subgroupSize", u64::from(s.subgroup.size))
-                    .value("memoryHeaps", array(raw, &heaps))
-                    .value("queueFamilies", array(raw, &queues))
-                    .value("cooperativeMatrixProperties", coop_list(raw, s))
-                    .value("cooperativeMatrixFlexibleDimensions", flexible_list(raw, s))
-                    .boolean("usable", reason.is_none())
-                    .boolean("chosen", *chosen)
-                    .string("why", why);
-                if let Some(pci) = &s.pci {
-                    object = object.string("pci", pci);
+        let config = Config::from_env(undisturbed())?;
+        let list = device::list(&config)?;
+        let choices = choice::choices(&list, config.device.as_deref());
+        let items = list.iter().enumerate().map(|(index, s)| {
+            let reason = s.unusable();
+            let heaps = s.memory_heaps.iter().map(|h| {
+                let heap = Object::new(raw)
+                    .integer("bytes", h.size)
+                    .boolean("deviceLocal", h.device_local);
+                match h.budget {
+                    Some((usage, budget)) => heap
+                        .integer("usageBytes", usage)
+                        .integer("budgetBytes", budget)
+                        .done(),
+                    None => heap.done(),
                 }
-                if let Some(reason) = &reason {
-                    object = object.string("reason", reason);
-                }
-                object.raw
-            })
-            .collect();
-        Ok(Out(array(raw, &items)))
+            });
+            let queues = s.queue_families.iter().map(|f| {
+                let has = |flag| f.flags.contains(flag);
+                Object::new(raw)
+                    .integer("count", u64::from(f.count))
+                    .boolean("compute", has(vk::QueueFlags::COMPUTE))
+                    .boolean("graphics", has(vk::QueueFlags::GRAPHICS))
+                    .boolean("transfer", has(vk::QueueFlags::TRANSFER))
+                    .integer("timestampValidBits", u64::from(f.timestamp_valid_bits))
+                    .done()
+            });
+            let (chosen, why) = &choices[index];
+            let mut object = Object::new(raw)
+                .integer("index", index as u64)
+                .string("name", &s.name)
+                .number("deviceType", f64::from(s.device_type.as_raw()))
+                .string("deviceTypeName", choice::type_name(s.device_type))
+                .integer("vendorId", u64::from(s.vendor_id))
+                .integer("deviceId", u64::from(s.device_id))
+                .string("uuid", &s.uuid_text())
+                .integer("apiVersion", u64::from(s.api_version))
+                .string("apiVersionText", &version(s.api_version))
+                .string("driverName", &s.driver_name)
+                .string("driverInfo", &s.driver_info)
+                .integer("driverVersion", u64::from(s.driver_version))
+                .integer("subgroupSize", u64::from(s.subgroup.size))
+                .value("memoryHeaps", array(raw, heaps))
+                .value("queueFamilies", array(raw, queues))
+                .value("cooperativeMatrixProperties", coop_list(raw, s))
+                .value("cooperativeMatrixFlexibleDimensions", flexible_list(raw, s))
+                .boolean("usable", reason.is_none())
+                .boolean("chosen", *chosen)
+                .string("why", why);
+            if let Some(pci) = &s.pci {
+                object = object.string("pci", pci);
+            }
+            if let Some(reason) = &reason {
+                object = object.string("reason", reason);
+            }
+            object.done()
+        });
+        array(raw, items).map(Out)
     })
 }
 
 /// Counters since `initDevice`: dispatches, barriers, submits, uploads, reads and their bytes, waits
-/// for a command slot or staging space (`stalls`), graph launches. `readsAhead` are reads whose copy was made
-/// before they were called, `unreadAhead` such copies that no read took.
+/// for a command slot or staging space (`stalls`), graph launches.
 #[napi(js_name = "getStats", ts_return_type = "Stats")]
 pub fn get_stats(env: &Env) -> napi::Result<Out> {
     call(env, "getStats", || {
         state::with(|context| {
             let s = context.stats;
-            Ok(Out(Object::new(env.raw())
+            Object::new(env.raw())
                 .integer("dispatches", s.dispatches)
                 .integer("barriers", s.barriers)
                 .integer("submits", s.submits)
@@ -330,14 +359,13 @@ pub fn get_stats(env: &Env) -> napi::Result<Out> {
                 .integer("reads", s.reads)
                 .integer("readBytes", s.read_bytes)
                 .integer("directReads", s.direct_reads)
-                .integer("readsAhead", context.reads_ahead().0)
-                .integer("unreadAhead", context.reads_ahead().1)
                 .integer("graphLaunches", s.graph_launches)
                 .integer("stalls", s.stalls + context.recorder.stalls())
                 .integer("buffersCreated", s.buffers_created)
                 .integer("peakBufferBytes", s.peak_buffer_bytes)
                 .integer("peakBlockBytes", s.peak_block_bytes)
-                .raw))
+                .done()
+                .map(Out)
         })
     })
 }
@@ -353,7 +381,7 @@ pub fn get_allocator_stats(env: &Env) -> napi::Result<Out> {
             let live = context.buffers.len() as u64;
             let (alone, alone_bytes) = context.individual_buffers();
             let (host, host_bytes) = context.staging();
-            Ok(Out(Object::new(env.raw())
+            Object::new(env.raw())
                 .integer("activeBuffers", live)
                 .integer("activeBufferBytes", context.live_bytes)
                 .integer("slabBuffers", live - alone)
@@ -379,10 +407,10 @@ pub fn get_allocator_stats(env: &Env) -> napi::Result<Out> {
                 .integer("recycledBuffers", recycled)
                 .integer("recycledBytes", recycled_bytes)
                 .integer("retiredBuffers", context.retired_count() as u64)
-                .integer("readbackLeasedBytes", context.leased_bytes().0)
-                .integer("readbackAheadBytes", context.leased_bytes().1)
+                .integer("readbackLeasedBytes", context.readback.leased_bytes())
                 .integer("readbackIdleBytes", context.readback.idle_bytes())
-                .raw))
+                .done()
+                .map(Out)
         })
     })
 }
@@ -400,15 +428,16 @@ pub fn get_host_timing(env: &Env) -> napi::Result<Out> {
                 let entry = Object::new(env.raw())
                     .number("us", total.nanoseconds as f64 / 1e3)
                     .integer("calls", total.calls);
-                phases = phases.value(name, entry.raw);
+                phases = phases.value(name, entry.done());
             }
-            Ok(Out(Object::new(env.raw())
+            Object::new(env.raw())
                 .boolean("enabled", timing.enabled)
                 .integer("batches", timing.batches)
                 .integer("dispatches", timing.dispatches)
                 .integer("clockReads", timing.clock_reads)
-                .value("phases", phases.raw)
-                .raw))
+                .value("phases", phases.done())
+                .done()
+                .map(Out)
         })
     })
 }
@@ -433,62 +462,22 @@ pub fn destroy(env: &Env) -> napi::Result<()> {
     })
 }
 
-fn shader_object(env: sys::napi_env, shader: &Shader) -> Result<sys::napi_value> {
-    let reflection = Context::reflect(shader.spirv)?;
-    let bytes = size_of_val(shader.spirv);
-    let (buffer, data) = array_buffer(env, bytes)?;
-    // SAFETY: the new ArrayBuffer has `bytes` bytes, as the shader has.
-    unsafe { ptr::copy_nonoverlapping(shader.spirv.as_ptr().cast(), data, bytes) };
-    let words = typed_array(
-        env,
-        sys::TypedarrayType::uint32_array,
-        shader.spirv.len(),
-        buffer,
-    );
-    let size: Vec<_> = reflection
-        .workgroup_size
-        .iter()
-        .map(|&n| number(env, f64::from(n)))
-        .collect();
-    Ok(Object::new(env)
-        .value("spirv", words)
-        .integer("bindings", u64::from(reflection.bindings))
-        .integer("pushBytes", u64::from(reflection.push_block_bytes))
-        .value("workgroupSize", array(env, &size))
-        .integer("reads", u64::from(reflection.reads))
-        .integer("writes", u64::from(reflection.writes))
-        .raw)
-}
-
 /// Getter of one property of `shaders`.
 unsafe extern "C" fn get_shader(
     env: sys::napi_env,
     info: sys::napi_callback_info,
 ) -> sys::napi_value {
-    let mut data = ptr::null_mut();
-    // SAFETY: the engine calls with a live environment; only the data pointer is asked for.
-    unsafe {
-        sys::napi_get_cb_info(
-            env,
-            info,
-            ptr::null_mut(),
-            ptr::null_mut(),
-            ptr::null_mut(),
-            &mut data,
-        )
-    };
-    let Some(shader) = SHADERS.get(data as usize) else {
+    let Some(shader) = data(env, info).and_then(|i| SHADERS.get(i as usize)) else {
         return ptr::null_mut();
     };
-    match shader_object(env, shader) {
-        Ok(object) => object,
-        Err(error) => {
-            let error = build(env, shader.name, &error, "");
-            // SAFETY: `error` is an error object of `env`.
-            unsafe { sys::napi_throw(env, error) };
-            ptr::null_mut()
-        }
-    }
+    caught(|| shader_object(env, shader.spirv)).unwrap_or_else(|error| {
+        throw(env, shader.name, &error, "");
+        ptr::null_mut()
+    })
+}
+
+fn load_error(error: Error) -> napi::Error {
+    napi::Error::from_reason(error.to_string())
 }
 
 /// Runs once for every JS environment that loads the addon.
@@ -497,7 +486,7 @@ pub fn module_exports(exports: napi::bindgen_prelude::Object, env: Env) -> napi:
     use napi::JsValue;
     let raw = env.raw();
     // Objects of the shaders are made when first looked at: there are many, and most go unused.
-    let table = Object::new(raw);
+    let table = Object::new(raw).done().map_err(load_error)?;
     let names: Vec<_> = SHADERS
         .iter()
         .map(|s| std::ffi::CString::new(s.name).unwrap_or_default())
@@ -517,12 +506,24 @@ pub fn module_exports(exports: napi::bindgen_prelude::Object, env: Env) -> napi:
         })
         .collect();
     // SAFETY: names and descriptors live until the call returns.
-    unsafe {
-        sys::napi_define_properties(raw, table.raw, properties.len(), properties.as_ptr());
-        sys::napi_set_named_property(raw, exports.raw(), c"shaders".as_ptr(), table.raw);
+    let status =
+        unsafe { sys::napi_define_properties(raw, table, properties.len(), properties.as_ptr()) };
+    check(raw, "napi_define_properties", status)
+        .and_then(|()| set(raw, exports.raw(), "shaders", Ok(table)))
+        .and_then(|()| super::class::export(raw, exports.raw()))
+        .and_then(|()| super::direct::export(raw, exports.raw()))
+        .map_err(load_error)?;
+    // Workers that come before the first call here find it looked at. What is wrong in it is the call's affair.
+    if undisturbed() {
+        let _ = Config::from_env(true);
     }
-    super::class::export(raw, exports.raw());
+    results::enter(env.raw());
     state::environment_enters();
-    env.add_env_cleanup_hook((), |()| state::environment_leaves())?;
+    let _hook = env.add_env_cleanup_hook((), |()| {
+        guard((), || {
+            results::leave();
+            state::environment_leaves();
+        });
+    })?;
     Ok(())
 }

@@ -10,103 +10,53 @@ use napi::{Env, ValueType, sys};
 use napi_derive::napi;
 use serde_json::Value;
 
-use super::convert::{
-    Arg, Object, Out, array, boolean, clear_exception, number, string, undefined,
-};
+use super::convert::{Arg, copied};
 use super::raise::call;
 use super::state;
+use super::unwind::guard;
+use super::values::{
+    Made, Object, Out, array, boolean, check, clear_exception, data, exception, function, made,
+    null, number, property, string, undefined,
+};
 use crate::context::{Context, Floats};
 use crate::error::{Error, Result};
-use crate::pressure::{LISTENERS, Use};
-use crate::profile;
+use crate::observe::pressure::{LISTENERS, Use};
+use crate::observe::profile;
+use crate::test_faults::panic_if_asked;
 
 /// A JS value of a JSON one.
-fn value(env: sys::napi_env, json: &Value) -> sys::napi_value {
+fn value(env: sys::napi_env, json: &Value) -> Made {
     match json {
-        Value::Null => {
-            let mut null = ptr::null_mut();
-            // SAFETY: `env` is live.
-            unsafe { sys::napi_get_null(env, &mut null) };
-            null
-        }
+        Value::Null => null(env),
         Value::Bool(on) => boolean(env, *on),
         Value::Number(n) => number(env, n.as_f64().unwrap_or(f64::NAN)),
         Value::String(text) => string(env, text),
-        Value::Array(items) => {
-            let items: Vec<_> = items.iter().map(|item| value(env, item)).collect();
-            array(env, &items)
-        }
+        Value::Array(items) => array(env, items.iter().map(|item| value(env, item))),
         Value::Object(fields) => {
-            let mut object = Object::new(env);
-            for (name, field) in fields {
-                object = object.value(name, value(env, field));
-            }
-            object.raw
+            let add =
+                |object: Object, (name, field): (&String, _)| object.value(name, value(env, field));
+            fields.iter().fold(Object::new(env), add).done()
         }
     }
-}
-
-/// A method that knows a number and takes no argument.
-fn method(
-    env: sys::napi_env,
-    body: unsafe extern "C" fn(sys::napi_env, sys::napi_callback_info) -> sys::napi_value,
-    data: u64,
-) -> sys::napi_value {
-    let mut function = ptr::null_mut();
-    // SAFETY: `env` is live; the number travels in place of a pointer and is none.
-    unsafe {
-        sys::napi_create_function(
-            env,
-            ptr::null(),
-            0,
-            Some(body),
-            data as *mut c_void,
-            &mut function,
-        )
-    };
-    function
-}
-
-/// The number that [`method`] was given.
-fn data(env: sys::napi_env, info: sys::napi_callback_info) -> u64 {
-    let mut data = ptr::null_mut();
-    // SAFETY: the runtime calls with its `info`; only the data is asked for.
-    unsafe {
-        sys::napi_get_cb_info(
-            env,
-            info,
-            ptr::null_mut(),
-            ptr::null_mut(),
-            ptr::null_mut(),
-            &mut data,
-        )
-    };
-    data as u64
 }
 
 /// An object that `using` and `await using` end: `end` under its name and under both symbols.
-fn disposable(env: sys::napi_env, name: &str, end: sys::napi_value) -> Object {
-    let object = Object::new(env).value(name, end);
-    let mut symbols = ptr::null_mut();
-    // SAFETY: `env` is live, here and below; `Symbol` is an object.
-    unsafe {
-        let mut global = ptr::null_mut();
-        sys::napi_get_global(env, &mut global);
-        sys::napi_get_named_property(env, global, c"Symbol".as_ptr(), &mut symbols);
-    }
+fn disposable(env: sys::napi_env, name: &str, end: Made) -> Result<Object> {
+    let end = end?;
+    // SAFETY: `env` is live.
+    let global = made(env, "napi_get_global", |global| unsafe {
+        sys::napi_get_global(env, global)
+    })?;
+    let symbols = property(env, global, c"Symbol")?;
+    let mut object = Object::new(env).value(name, Ok(end));
     for name in [c"dispose", c"asyncDispose"] {
-        let mut symbol = ptr::null_mut();
-        let mut kind = 0;
-        // SAFETY: as above; older runtimes have no such symbol.
-        unsafe {
-            sys::napi_get_named_property(env, symbols, name.as_ptr(), &mut symbol);
-            sys::napi_typeof(env, symbol, &mut kind);
-            if kind == sys::ValueType::napi_symbol {
-                sys::napi_set_property(env, object.raw, symbol, end);
-            }
+        // Older runtimes have no such symbol.
+        let symbol = property(env, symbols, name)?;
+        if Arg::of(env, symbol).kind() == ValueType::Symbol {
+            object = object.keyed(Ok(symbol), Ok(end));
         }
     }
-    object
+    Ok(object)
 }
 
 /// Begins a profile: GPU time by pipeline (named by `setName` or `createPipeline`), host calls and host
@@ -123,7 +73,7 @@ fn disposable(env: sys::napi_env, name: &str, end: sys::napi_value) -> Object {
 /// no timestamps, and a RangeError for a file that cannot be written.
 #[napi(
     js_name = "profileStart",
-    ts_args_type = "options?: { trace?: string }",
+    ts_args_type = "options?: ProfileOptions",
     ts_return_type = "ProfileSession"
 )]
 pub fn profile_start(env: &Env, options: Arg) -> napi::Result<Out> {
@@ -138,17 +88,19 @@ pub fn profile_start(env: &Env, options: Arg) -> napi::Result<Out> {
                 trace = Some(PathBuf::from(file.string("options.trace")?));
             }
         }
-        state::with(|context| context.profile_start(trace.as_deref()))?;
+        // Made first: an error leaves no profile running.
         let raw = env.raw();
-        let stop = method(raw, stop_profile, 0);
-        let end = method(raw, end_profile, 0);
-        let object = disposable(raw, "stop", end);
-        Ok(Out(object.value("stop", stop).raw))
+        let object = disposable(raw, "stop", function(raw, end_profile, 0))?;
+        let object = object
+            .value("stop", function(raw, stop_profile, 0))
+            .done()?;
+        state::with(|context| context.profile_start(trace.as_deref()))?;
+        Ok(Out(object))
     })
 }
 
-fn stop(env: sys::napi_env) -> Result<sys::napi_value> {
-    state::with(Context::profile_stop).map(|result| value(env, &result))
+fn stop(env: sys::napi_env) -> Made {
+    state::with(Context::profile_stop).and_then(|result| value(env, &result))
 }
 
 /// `stop()` of a profile's object.
@@ -166,9 +118,9 @@ unsafe extern "C" fn end_profile(
 ) -> sys::napi_value {
     let ended = call(&Env::from_raw(env), "profileStop", || {
         if profile::running() {
-            stop(env)?;
+            let _unseen = stop(env)?;
         }
-        Ok(undefined(env))
+        undefined(env)
     });
     ended.unwrap_or(ptr::null_mut())
 }
@@ -188,7 +140,7 @@ pub fn profile_stop(env: &Env) -> napi::Result<Out> {
 pub fn profile_work(env: &Env, pairs: Arg) -> napi::Result<()> {
     call(env, "profileWork", || {
         // SAFETY: used before control returns to JS.
-        let bytes = unsafe { pairs.bytes("pairs")?.slice() };
+        let bytes = copied(unsafe { pairs.bytes("pairs")?.source() })?;
         if !bytes.len().is_multiple_of(16) {
             return Err(Error::range(
                 "pairs",
@@ -199,7 +151,7 @@ pub fn profile_work(env: &Env, pairs: Arg) -> napi::Result<()> {
         if profile::on() {
             // The pairs are of the calls to come.
             state::with(|context| {
-                context.settle();
+                context.record_pending();
                 Ok(())
             })?;
             let float = |b: &[u8]| b.try_into().map_or(0.0, f64::from_le_bytes);
@@ -217,23 +169,24 @@ pub fn profile_work(env: &Env, pairs: Arg) -> napi::Result<()> {
 pub fn memory_stats(env: &Env) -> napi::Result<Out> {
     call(env, "memoryStats", || {
         let stats = state::with(|context| Ok(context.memory_stats()))?;
-        Ok(Out(value(env.raw(), &stats)))
+        value(env.raw(), &stats).map(Out)
     })
 }
 
 thread_local! {
-    /// This environment's functions that [`tell`] reaches, by the listener's number.
-    static TOLD: RefCell<HashMap<u64, sys::napi_threadsafe_function>> = RefCell::new(HashMap::new());
+    /// This environment's functions that [`report`] reaches, by the listener's number.
+    static REPORTERS: RefCell<HashMap<u64, sys::napi_threadsafe_function>> = RefCell::new(HashMap::new());
 }
 
 /// A threadsafe function, called under the lock of [`LISTENERS`] until its listener is removed.
 struct Wake(sys::napi_threadsafe_function);
 
-// SAFETY: a threadsafe function may be called from any thread while it lives.
+// SAFETY: whoever meets a shortage calls the function, under the lock of `LISTENERS`, which Node-API allows from
+// any thread; its own thread releases it in `end_listening`, after the listener has been removed under that lock.
 unsafe impl Send for Wake {}
 
 impl Wake {
-    fn tell(&self, now: Use) {
+    fn report(&self, now: Use) {
         let message = Box::into_raw(Box::new(now));
         // SAFETY: the function lives until its listener is gone.
         let status = unsafe {
@@ -250,15 +203,20 @@ impl Wake {
     }
 }
 
-/// On the JS thread: calls the callback with what [`Wake::tell`] sent.
-unsafe extern "C" fn tell(
+/// On the JS thread: calls the callback with what [`Wake::report`] sent.
+unsafe extern "C" fn report(
     env: sys::napi_env,
     callback: sys::napi_value,
     _: *mut c_void,
     message: *mut c_void,
 ) {
-    // SAFETY: the box that `Wake::tell` leaked, handed over exactly once.
+    // SAFETY: the box that `Wake::report` leaked, handed over exactly once.
     let now = unsafe { Box::from_raw(message.cast::<Use>()) };
+    guard((), || reported(env, callback, *now));
+}
+
+fn reported(env: sys::napi_env, callback: sys::napi_value, now: Use) {
+    panic_if_asked("pressure");
     if env.is_null() || callback.is_null() {
         // The environment ends.
         return;
@@ -267,27 +225,28 @@ unsafe extern "C" fn tell(
         .integer("usageBytes", now.used)
         .integer("budgetBytes", now.budget)
         .number("fraction", now.fraction())
-        .raw;
-    // SAFETY: values of `env`; an exception of the callback goes on as an uncaught one.
-    unsafe {
-        let this = undefined(env);
-        let result = ptr::null_mut();
-        let status = sys::napi_call_function(env, this, callback, 1, &argument, result);
-        if status == sys::Status::napi_pending_exception {
-            let mut exception = ptr::null_mut();
-            sys::napi_get_and_clear_last_exception(env, &mut exception);
-            sys::napi_fatal_exception(env, exception);
-        }
-    };
+        .done();
+    let called = argument.and_then(|argument| {
+        let (this, result) = (undefined(env)?, ptr::null_mut());
+        // SAFETY: values of `env`.
+        let status = unsafe { sys::napi_call_function(env, this, callback, 1, &argument, result) };
+        check(env, "napi_call_function", status)
+    });
+    // Without an exception the environment is ending, and has no callbacks any more.
+    if let (Err(_), Some(exception)) = (called, exception(env)) {
+        // SAFETY: a value of `env`. Uncaught, it ends the process or goes to its listeners; a status comes after that.
+        let _ = unsafe { sys::napi_fatal_exception(env, exception) };
+    }
 }
 
 fn end_listening(id: u64) {
     if !LISTENERS.remove(id) {
         return;
     }
-    if let Some(wake) = TOLD.with(|told| told.borrow_mut().remove(&id)) {
-        // SAFETY: nobody calls it any more; what is under way is still delivered.
-        unsafe {
+    if let Some(wake) = REPORTERS.with(|map| map.borrow_mut().remove(&id)) {
+        // SAFETY: nobody calls it any more; what is under way is still delivered. What is not released the runtime
+        // ends with the environment.
+        let _ = unsafe {
             sys::napi_release_threadsafe_function(wake, sys::ThreadsafeFunctionReleaseMode::release)
         };
     }
@@ -297,8 +256,13 @@ unsafe extern "C" fn close_pressure(
     env: sys::napi_env,
     info: sys::napi_callback_info,
 ) -> sys::napi_value {
-    end_listening(data(env, info));
-    undefined(env)
+    guard((), || {
+        if let Some(id) = data(env, info) {
+            end_listening(id);
+        }
+    });
+    // No value is undefined to the caller.
+    ptr::null_mut()
 }
 
 /// Calls `callback` on this thread's event loop whenever use of device memory comes to `fraction` of the
@@ -326,6 +290,7 @@ pub fn on_memory_pressure(env: &Env, fraction: Arg, callback: Arg) -> napi::Resu
         // Without a device there is nothing to look at.
         state::with(|_| Ok(()))?;
         let raw = env.raw();
+        let resource = string(raw, "helios memory pressure")?;
         let mut wake = ptr::null_mut();
         // SAFETY: `env` is live and the callback a function of it.
         let status = unsafe {
@@ -333,59 +298,70 @@ pub fn on_memory_pressure(env: &Env, fraction: Arg, callback: Arg) -> napi::Resu
                 raw,
                 callback.raw(),
                 ptr::null_mut(),
-                string(raw, "helios memory pressure"),
+                resource,
                 0,
                 1,
                 ptr::null_mut(),
                 None,
                 ptr::null_mut(),
-                Some(tell),
+                Some(report),
                 &mut wake,
             )
         };
-        if status != sys::Status::napi_ok {
-            return Err(Error::Internal("no threadsafe function".to_owned()));
-        }
-        // SAFETY: just created, on this thread.
-        unsafe { sys::napi_unref_threadsafe_function(raw, wake) };
-        let first = TOLD.with(|told| told.borrow().is_empty());
-        let function = Wake(wake);
-        let id = LISTENERS.add(fraction, Box::new(move |now| function.tell(now)));
-        TOLD.with(|told| told.borrow_mut().insert(id, wake));
+        check(raw, "napi_create_threadsafe_function", status)?;
+        // SAFETY: just created, on this thread. Where it fails, the process lives until `close()`.
+        let _ = unsafe { sys::napi_unref_threadsafe_function(raw, wake) };
+        let first = REPORTERS.with(|map| map.borrow().is_empty());
+        let listener = Wake(wake);
+        let id = LISTENERS.add(fraction, Box::new(move |now| listener.report(now)));
+        let _new = REPORTERS.with(|map| map.borrow_mut().insert(id, wake));
         if first {
             // Hooks run last in, first out: before the runtime ends its functions.
             let hook = env.add_env_cleanup_hook((), |()| {
-                let ids: Vec<u64> = TOLD.with(|told| told.borrow().keys().copied().collect());
-                ids.into_iter().for_each(end_listening);
+                guard((), || {
+                    let ids: Vec<u64> =
+                        REPORTERS.with(|map| map.borrow().keys().copied().collect());
+                    ids.into_iter().for_each(end_listening);
+                });
             });
             if hook.is_err() {
                 clear_exception(raw);
             }
         }
-        state::with(|context| {
-            context.look_at_memory();
-            Ok(())
-        })?;
-        Ok(Out(disposable(
-            raw,
-            "close",
-            method(raw, close_pressure, id),
-        )
-        .raw))
+        let subscription =
+            disposable(raw, "close", function(raw, close_pressure, id)).and_then(Object::done);
+        let looked = || {
+            state::with(|context| {
+                context.look_at_memory();
+                Ok(())
+            })
+        };
+        match subscription.and_then(|object| looked().map(|()| object)) {
+            Ok(object) => Ok(Out(object)),
+            Err(error) => {
+                end_listening(id);
+                Err(error)
+            }
+        }
     })
+}
+
+fn unwatch(id: u64) {
+    // The watch is gone with its device, too.
+    let _ = state::with(|context| Ok(context.unwatch_nan(id)));
 }
 
 unsafe extern "C" fn close_watch(
     env: sys::napi_env,
     info: sys::napi_callback_info,
 ) -> sys::napi_value {
-    let id = data(env, info);
-    // The watch is gone with its device, too.
-    let _ = state::with(|context| {
-        context.unwatch_nan(id);
-        Ok(())
+    guard((), || {
+        if let Some(id) = data(env, info) {
+            unwatch(id);
+        }
     });
-    undefined(env)
+    // No value is undefined to the caller.
+    ptr::null_mut()
 }
 
 /// Looks through the buffer for NaNs, on the device, after every submission that may have written it. The
@@ -395,7 +371,7 @@ unsafe extern "C" fn close_watch(
 /// back, or `using`, ends it.
 #[napi(
     js_name = "watchNan",
-    ts_args_type = "buffer: BufferHandle, options?: { type?: 'f32' | 'f16' | 'bf16' }",
+    ts_args_type = "buffer: BufferHandle, options?: WatchOptions",
     ts_return_type = "Subscription"
 )]
 pub fn watch_nan(env: &Env, buffer: Arg, options: Arg) -> napi::Result<Out> {
@@ -418,8 +394,8 @@ pub fn watch_nan(env: &Env, buffer: Arg, options: Arg) -> napi::Result<Out> {
         }
         let id = state::with(|context| context.watch_nan(buffer, floats))?;
         let raw = env.raw();
-        Ok(Out(
-            disposable(raw, "close", method(raw, close_watch, id)).raw
-        ))
+        let object = disposable(raw, "close", function(raw, close_watch, id));
+        let object = object.and_then(Object::done);
+        object.inspect_err(|_| unwatch(id)).map(Out)
     })
 }

@@ -1,14 +1,21 @@
 //! The JS edge: converts arguments, maps errors, and nothing else. The only importers of `napi`.
 
+// Every status of the runtime is looked at; `let _ =` stands where one cannot matter, with the reason.
+#![deny(unused_results)]
+
 mod class;
+mod codegen;
 mod convert;
+mod direct;
 mod graphs;
 mod info;
 mod insight;
-mod lend;
 mod promises;
 mod raise;
 mod resources;
+mod results;
 mod share;
 mod state;
+mod unwind;
+mod values;
 mod work;

@@ -14,17 +14,20 @@ use napi::{Env, Status, ValueType, sys};
 use napi_derive::napi;
 use parking_lot::Mutex;
 
-use super::convert::{
-    Arg, Object, Out, clear_exception, runs, set, string, typed_array, undefined,
+use super::convert::Arg;
+use super::raise::{build, call, stack, stack_of, throw};
+use super::resources::account;
+use super::unwind::{caught, guard};
+use super::values::{
+    Made, Object, Out, check, clear_exception, data, ending, exception, function, made, property,
+    runs, set, string, undefined,
 };
-use super::lend;
-use super::raise::{build, call, stack};
-use super::resources::{account, hand_over};
-use super::state;
-use crate::completion::{self, Done};
+use super::{results, state};
 use crate::context::{Context, Read};
 use crate::error::{Error, Result};
-use crate::staging::Lease;
+use crate::memory::staging::Lease;
+use crate::queue::completion::{self, Done};
+use crate::test_faults::panic_if_asked;
 
 /// The end of one promise's work: nothing or a block of bytes.
 type Outcome = Result<Option<Lease>>;
@@ -35,7 +38,9 @@ struct Mail {
     arrived: Vec<(u64, Outcome)>,
 }
 
-// SAFETY: a threadsafe function is called from any thread; the lock keeps it from ending meanwhile.
+// SAFETY: the completion thread calls the function, in `deliver`, and this environment's thread releases it,
+// in `Environment::drop`: Node-API allows the former from any thread, and the mailbox's lock, which both hold,
+// keeps the latter from coming in between. What has arrived is `Send` by itself.
 unsafe impl Send for Mail {}
 
 type Mailbox = Arc<Mutex<Mail>>;
@@ -47,8 +52,9 @@ fn deliver(mailbox: &Mailbox, id: u64, outcome: Outcome) {
     };
     mail.arrived.push((id, outcome));
     if mail.arrived.len() == 1 {
-        // SAFETY: the function lives while `wake` is there.
-        unsafe {
+        // SAFETY: the function lives while `wake` is there. Its queue has no bound, so only an environment that is
+        // ending refuses, and settles no promise.
+        let _ = unsafe {
             sys::napi_call_threadsafe_function(
                 wake,
                 ptr::null_mut(),
@@ -84,23 +90,17 @@ thread_local! {
     static ENVIRONMENT: RefCell<Option<Environment>> = const { RefCell::new(None) };
 }
 
-fn ok(status: sys::napi_status, what: &str) -> napi::Result<()> {
-    if status == sys::Status::napi_ok {
-        return Ok(());
-    }
-    Err(napi::Error::new(Status::from(status), what.to_owned()))
-}
-
 impl Environment {
-    fn new(env: &Env) -> napi::Result<Self> {
+    fn new(env: sys::napi_env) -> Result<Self> {
+        let resource = string(env, "helios completion")?;
         let mut wake = ptr::null_mut();
         // SAFETY: `env` is live. Without a JS function of its own, `settle_arrived` alone is called.
         let status = unsafe {
             sys::napi_create_threadsafe_function(
-                env.raw(),
+                env,
                 ptr::null_mut(),
                 ptr::null_mut(),
-                string(env.raw(), "helios completion"),
+                resource,
                 0,
                 1,
                 ptr::null_mut(),
@@ -110,12 +110,8 @@ impl Environment {
                 &mut wake,
             )
         };
-        ok(status, "no threadsafe function")?;
-        // SAFETY: just created, on this thread. Nothing is pending yet.
-        unsafe { sys::napi_unref_threadsafe_function(env.raw(), wake) };
-        // Hooks run last in, first out: this one before the runtime's own, which ends the function.
-        env.add_env_cleanup_hook((), |()| leave())?;
-        Ok(Self {
+        check(env, "napi_create_threadsafe_function", status)?;
+        let environment = Self {
             mailbox: Arc::new(Mutex::new(Mail {
                 wake: Some(wake),
                 arrived: Vec::new(),
@@ -123,46 +119,79 @@ impl Environment {
             wake,
             pending: HashMap::new(),
             promises: 0,
-        })
+        };
+        // SAFETY: just created, on this thread. Nothing is pending yet.
+        let status = unsafe { sys::napi_unref_threadsafe_function(env, wake) };
+        check(env, "napi_unref_threadsafe_function", status).map(|()| environment)
     }
 }
 
-/// The environment ends: its promises are never settled, and what arrives for them goes back.
-fn leave() {
-    let Some(environment) = ENVIRONMENT.with(|e| e.borrow_mut().take()) else {
-        return;
-    };
-    let arrived = {
-        let mut mail = environment.mailbox.lock();
+impl Drop for Environment {
+    /// Its promises are never settled, and what arrives for them goes back.
+    fn drop(&mut self) {
+        let mut mail = self.mailbox.lock();
         if let Some(wake) = mail.wake.take() {
-            // SAFETY: the function lives until released here; nobody calls it without the lock.
-            unsafe {
+            // SAFETY: the function lives until released here; nobody calls it without the lock. What is not released
+            // the runtime ends with the environment.
+            let _ = unsafe {
                 sys::napi_release_threadsafe_function(
                     wake,
                     sys::ThreadsafeFunctionReleaseMode::abort,
                 )
             };
         }
-        std::mem::take(&mut mail.arrived)
-    };
-    drop(arrived);
+        let arrived = std::mem::take(&mut mail.arrived);
+        drop(mail);
+        drop(arrived);
+    }
+}
+
+/// Makes sure that this thread has its [`Environment`].
+fn enter(env: &Env) -> Result<()> {
+    if ENVIRONMENT.with(|slot| slot.borrow().is_some()) {
+        return Ok(());
+    }
+    let made = Environment::new(env.raw())?;
+    let unused = ENVIRONMENT.with(|slot| {
+        let mut slot = slot.borrow_mut();
+        match &*slot {
+            // JavaScript that ran meanwhile has made one.
+            Some(_) => Some(made),
+            None => slot.replace(made),
+        }
+    });
+    if unused.is_none() {
+        // Hooks run last in, first out: this one before the runtime's own, which ends the function.
+        let hook = env.add_env_cleanup_hook((), |()| {
+            guard((), || {
+                drop(ENVIRONMENT.with(|slot| slot.borrow_mut().take()))
+            });
+        });
+        if let Err(error) = hook {
+            drop(ENVIRONMENT.with(|slot| slot.borrow_mut().take()));
+            return Err(Error::Internal(format!("no cleanup hook: {error}")));
+        }
+    }
+    Ok(())
 }
 
 /// Opens a promise: its id and the JS object.
-fn open(env: &Env, name: &'static str) -> napi::Result<(u64, sys::napi_value)> {
+fn open(env: &Env, name: &'static str) -> Result<(u64, sys::napi_value)> {
+    // The runtime may run JavaScript in these three (async_hooks, Error.prepareStackTrace), which may come
+    // back here: nothing is borrowed meanwhile.
+    enter(env)?;
+    let stack = state::stacks().then(|| stack(env.raw()));
+    let (mut deferred, mut promise) = (ptr::null_mut(), ptr::null_mut());
+    // SAFETY: `env` is live, here and below.
+    let status = unsafe { sys::napi_create_promise(env.raw(), &mut deferred, &mut promise) };
+    check(env.raw(), "napi_create_promise", status)?;
     ENVIRONMENT.with(|slot| {
         let mut slot = slot.borrow_mut();
-        let environment = match &mut *slot {
-            Some(environment) => environment,
-            none => none.insert(Environment::new(env)?),
-        };
-        let (mut deferred, mut promise) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: `env` is live, here and below.
-        let status = unsafe { sys::napi_create_promise(env.raw(), &mut deferred, &mut promise) };
-        ok(status, "no promise")?;
+        let environment = slot.as_mut().ok_or_else(ending)?;
         if environment.pending.is_empty() {
             // SAFETY: on the function's own thread.
-            unsafe { sys::napi_ref_threadsafe_function(env.raw(), environment.wake) };
+            let status = unsafe { sys::napi_ref_threadsafe_function(env.raw(), environment.wake) };
+            check(env.raw(), "napi_ref_threadsafe_function", status)?;
         }
         environment.promises += 1;
         let id = environment.promises;
@@ -170,9 +199,9 @@ fn open(env: &Env, name: &'static str) -> napi::Result<(u64, sys::napi_value)> {
             name,
             deferred,
             listening: None,
-            stack: state::stacks().then(|| stack(env.raw())),
+            stack,
         };
-        environment.pending.insert(id, pending);
+        let _new = environment.pending.insert(id, pending);
         Ok((id, promise))
     })
 }
@@ -184,30 +213,30 @@ fn close(env: sys::napi_env, id: u64) -> Option<Pending> {
         let environment = slot.as_mut()?;
         let pending = environment.pending.remove(&id)?;
         if environment.pending.is_empty() {
-            // SAFETY: on the function's own thread.
-            unsafe { sys::napi_unref_threadsafe_function(env, environment.wake) };
+            // SAFETY: on the function's own thread. Where it fails, the process lives on without need.
+            let _ = unsafe { sys::napi_unref_threadsafe_function(env, environment.wake) };
         }
         Some(pending)
     })
 }
 
-fn referenced(env: sys::napi_env, reference: sys::napi_ref) -> sys::napi_value {
-    let mut value = ptr::null_mut();
+fn referenced(env: sys::napi_env, reference: sys::napi_ref) -> Made {
     // SAFETY: a strong reference of this environment.
-    unsafe { sys::napi_get_reference_value(env, reference, &mut value) };
-    value
+    let make = |value| unsafe { sys::napi_get_reference_value(env, reference, value) };
+    made(env, "napi_get_reference_value", make)
 }
 
-/// A property of an object of ours or the caller's; undefined if its getter throws.
-fn property(env: sys::napi_env, object: sys::napi_value, name: &CStr) -> sys::napi_value {
-    let mut value = ptr::null_mut();
-    // SAFETY: `object` is of `env`; the name is nul-terminated.
-    let status = unsafe { sys::napi_get_named_property(env, object, name.as_ptr(), &mut value) };
-    if status != sys::Status::napi_ok {
-        clear_exception(env);
-        return undefined(env);
-    }
-    value
+/// A strong reference, which [`forget`] ends.
+fn reference(env: sys::napi_env, value: sys::napi_value) -> Result<sys::napi_ref> {
+    let mut reference = ptr::null_mut();
+    // SAFETY: an object of `env`.
+    let status = unsafe { sys::napi_create_reference(env, value, 1, &mut reference) };
+    check(env, "napi_create_reference", status).map(|()| reference)
+}
+
+fn forget(env: sys::napi_env, reference: sys::napi_ref) {
+    // SAFETY: a reference of this environment, not used again. If it fails, it ends with the environment.
+    let _ = unsafe { sys::napi_delete_reference(env, reference) };
 }
 
 /// Calls a method of the signal; whether that went well.
@@ -217,7 +246,9 @@ fn invoke(
     name: &CStr,
     arguments: &[sys::napi_value],
 ) -> bool {
-    let method = property(env, object, name);
+    let Ok(method) = property(env, object, name) else {
+        return false;
+    };
     // SAFETY: all values are of `env`; a value that is no function leaves a status.
     let status = unsafe {
         sys::napi_call_function(
@@ -239,31 +270,29 @@ impl Pending {
     /// Takes the listener off the signal.
     fn stop_listening(&mut self, env: sys::napi_env) {
         if let Some(Listening { signal, listener }) = self.listening.take() {
-            let arguments = [string(env, "abort"), referenced(env, listener)];
-            invoke(
-                env,
-                referenced(env, signal),
-                c"removeEventListener",
-                &arguments,
-            );
-            // SAFETY: references of this environment, not used again.
-            unsafe {
-                sys::napi_delete_reference(env, signal);
-                sys::napi_delete_reference(env, listener);
-            }
+            let removed = || {
+                let arguments = [string(env, "abort")?, referenced(env, listener)?];
+                let signal = referenced(env, signal)?;
+                Ok::<_, Error>(invoke(env, signal, c"removeEventListener", &arguments))
+            };
+            // A listener that stays finds no promise of its number.
+            let _ = removed();
+            forget(env, signal);
+            forget(env, listener);
         }
     }
 
     fn resolve(mut self, env: sys::napi_env, value: sys::napi_value) {
         self.stop_listening(env);
-        // SAFETY: the deferred is settled here alone, since it left the table.
-        unsafe { sys::napi_resolve_deferred(env, self.deferred, value) };
+        // SAFETY: the deferred is settled here alone, since it left the table. No exception is pending, so that only
+        // an environment that is ending refuses, where nobody is left to see the promise.
+        let _ = unsafe { sys::napi_resolve_deferred(env, self.deferred, value) };
     }
 
     fn reject(mut self, env: sys::napi_env, reason: sys::napi_value) {
         self.stop_listening(env);
-        // SAFETY: as above.
-        unsafe { sys::napi_reject_deferred(env, self.deferred, reason) };
+        // SAFETY: as above, the status too.
+        let _ = unsafe { sys::napi_reject_deferred(env, self.deferred, reason) };
     }
 
     fn settle(self, env: sys::napi_env, outcome: Outcome) {
@@ -274,9 +303,12 @@ impl Pending {
                 _ => Ok(lease),
             }
         });
-        let value = outcome.and_then(|lease| match lease {
-            Some(lease) => floats(env, lease),
-            None => Ok(undefined(env)),
+        let value = caught(|| {
+            panic_if_asked("settle");
+            match outcome? {
+                Some(lease) => floats(env, lease),
+                None => undefined(env),
+            }
         });
         match value {
             Ok(value) => self.resolve(env, value),
@@ -287,12 +319,11 @@ impl Pending {
                     let frames = stack.find('\n').map_or("", |at| &stack[at..]);
                     let own = stack_of(env, reason);
                     let first = own.lines().next().unwrap_or_default();
-                    set(
-                        env,
-                        reason,
-                        "stack",
-                        string(env, &format!("{first}{frames}")),
-                    );
+                    let text = string(env, &format!("{first}{frames}"));
+                    if set(env, reason, "stack", text).is_err() {
+                        // The error goes on with the stack that it has, or is something that JavaScript threw.
+                        clear_exception(env);
+                    }
                 }
                 self.reject(env, reason);
             }
@@ -300,16 +331,10 @@ impl Pending {
     }
 }
 
-fn stack_of(env: sys::napi_env, error: sys::napi_value) -> String {
-    let text = property(env, error, c"stack");
-    Arg::of(env, text).string("stack").unwrap_or_default()
-}
-
 fn floats(env: sys::napi_env, lease: Lease) -> Result<sys::napi_value> {
-    let length = lease.len() / 4;
-    let buffer = hand_over(env, lease)?;
-    let kind = sys::TypedarrayType::float32_array;
-    Ok(typed_array(env, kind, length, buffer))
+    let bytes = lease.len();
+    let buffer = results::array_buffer_of(env, lease)?;
+    results::floats(env, buffer, bytes)
 }
 
 /// Settles what has arrived, on the JS thread.
@@ -323,6 +348,10 @@ unsafe extern "C" fn settle_arrived(
         // The environment ends.
         return;
     }
+    guard((), || settle_all(env));
+}
+
+fn settle_all(env: sys::napi_env) {
     let arrived = ENVIRONMENT.with(|e| {
         let environment = e.borrow();
         environment
@@ -340,23 +369,22 @@ unsafe extern "C" fn settle_arrived(
         };
         let mut scope = ptr::null_mut();
         // SAFETY: `env` is live; the scope is closed below, values of it are not kept.
-        unsafe { sys::napi_open_handle_scope(env, &mut scope) };
+        let opened = unsafe { sys::napi_open_handle_scope(env, &mut scope) };
         pending.settle(env, outcome);
-        // SAFETY: opened above.
-        unsafe { sys::napi_close_handle_scope(env, scope) };
+        // Without a scope of their own the values live until this function returns.
+        if opened == sys::Status::napi_ok {
+            // SAFETY: opened above, so that it closes.
+            let _ = unsafe { sys::napi_close_handle_scope(env, scope) };
+        }
     }
 }
 
 /// The reason that a signal gives.
 fn reason(env: sys::napi_env, signal: sys::napi_value, name: &str) -> sys::napi_value {
-    let reason = property(env, signal, c"reason");
-    let mut kind = 0;
-    // SAFETY: `reason` is of `env`.
-    unsafe { sys::napi_typeof(env, reason, &mut kind) };
-    if kind == sys::ValueType::napi_undefined {
-        return build(env, name, &Error::Aborted("aborted".to_owned()), "");
+    match property(env, signal, c"reason") {
+        Ok(reason) if Arg::of(env, reason).kind() != ValueType::Undefined => reason,
+        _ => build(env, name, &Error::Aborted("aborted".to_owned()), ""),
     }
-    reason
 }
 
 /// The listener: `data` is the promise's id.
@@ -364,27 +392,28 @@ unsafe extern "C" fn on_abort(
     env: sys::napi_env,
     info: sys::napi_callback_info,
 ) -> sys::napi_value {
-    let mut data = ptr::null_mut();
-    // SAFETY: the runtime calls this with its `info`; only the data is asked for.
-    unsafe {
-        sys::napi_get_cb_info(
-            env,
-            info,
-            ptr::null_mut(),
-            ptr::null_mut(),
-            ptr::null_mut(),
-            &mut data,
-        )
-    };
-    if let Some(pending) = close(env, data as u64) {
-        let reason = match &pending.listening {
-            Some(listening) => reason(env, referenced(env, listening.signal), pending.name),
+    guard((), || {
+        if let Some(id) = data(env, info) {
+            abort(env, id);
+        }
+    });
+    ptr::null_mut()
+}
+
+fn abort(env: sys::napi_env, id: u64) {
+    panic_if_asked("abort");
+    if let Some(pending) = close(env, id) {
+        let signal = pending
+            .listening
+            .as_ref()
+            .map(|l| referenced(env, l.signal));
+        let reason = match signal {
+            Some(Ok(signal)) => reason(env, signal, pending.name),
             // A signal that fires while it is being listened to.
-            None => build(env, pending.name, &Error::Aborted("aborted".to_owned()), ""),
+            _ => build(env, pending.name, &Error::Aborted("aborted".to_owned()), ""),
         };
         pending.reject(env, reason);
     }
-    ptr::null_mut()
 }
 
 const SIGNAL: &str = "options.signal";
@@ -417,27 +446,12 @@ fn signal_of(options: Arg) -> Result<Option<(Arg, bool)>> {
 /// From now on the signal rejects the promise.
 fn listen(env: sys::napi_env, id: u64, signal: Arg) -> Result<()> {
     let failed = || signal.wrong(SIGNAL, "an AbortSignal that can be listened to");
-    let mut listener = ptr::null_mut();
-    let (mut signal_ref, mut listener_ref) = (ptr::null_mut(), ptr::null_mut());
-    // SAFETY: `env` and the signal are live; the id travels in place of a pointer and is none.
-    let status = unsafe {
-        sys::napi_create_function(
-            env,
-            ptr::null(),
-            0,
-            Some(on_abort),
-            id as *mut c_void,
-            &mut listener,
-        )
-    };
-    if status != sys::Status::napi_ok {
-        return Err(failed());
-    }
-    // SAFETY: objects of `env`; the references are deleted when the promise is settled.
-    unsafe {
-        sys::napi_create_reference(env, signal.raw(), 1, &mut signal_ref);
-        sys::napi_create_reference(env, listener, 1, &mut listener_ref);
-    }
+    let listener = function(env, on_abort, id)?;
+    let once = Object::new(env).boolean("once", true).done()?;
+    let arguments = [string(env, "abort")?, listener, once];
+    // Deleted when the promise is settled.
+    let signal_ref = reference(env, signal.raw())?;
+    let listener_ref = reference(env, listener).inspect_err(|_| forget(env, signal_ref))?;
     ENVIRONMENT.with(|slot| {
         if let Some(pending) = slot
             .borrow_mut()
@@ -450,8 +464,6 @@ fn listen(env: sys::napi_env, id: u64, signal: Arg) -> Result<()> {
             });
         }
     });
-    let once = Object::new(env).boolean("once", true).raw;
-    let arguments = [string(env, "abort"), listener, once];
     if !invoke(env, signal.raw(), c"addEventListener", &arguments) {
         return Err(failed());
     }
@@ -492,7 +504,10 @@ fn promise<A>(
     start: impl FnOnce(A, Ticket) -> Result<()>,
 ) -> napi::Result<Out> {
     let raw = env.raw();
-    let (id, promise) = open(env, name)?;
+    let (id, promise) = caught(|| open(env, name)).map_err(|error| {
+        throw(raw, name, &error, "");
+        napi::Error::new(Status::PendingException, String::new())
+    })?;
     let started = call(env, name, || {
         let arguments = parse()?;
         match signal_of(options)? {
@@ -511,11 +526,10 @@ fn promise<A>(
         }
     });
     if started.is_err() {
-        let mut exception = ptr::null_mut();
-        // SAFETY: `env` is live; `call` has thrown.
-        unsafe { sys::napi_get_and_clear_last_exception(raw, &mut exception) };
-        if let Some(pending) = close(raw, id) {
-            pending.reject(raw, exception);
+        // What `call` has thrown. A runtime that does not give it is ending, and sees no rejection either.
+        let thrown = exception(raw);
+        if let (Some(pending), Some(thrown)) = (close(raw, id), thrown) {
+            pending.reject(raw, thrown);
         }
     }
     Ok(Out(promise))
@@ -548,23 +562,27 @@ pub fn read_async(
     };
     promise(env, "readAsync", options, parse, |arguments, ticket| {
         let (buffer, offset, length) = arguments;
-        lend::reclaim(env.raw());
-        state::with(|context| {
-            context.device.check_alive()?;
-            let slot = context.buffer_slot("buffer", buffer)?;
-            let size = context.buffers.at(slot).map_or(0, |b| b.bytes);
-            if offset > size {
-                return Err(Error::range(
-                    "byteOffset",
-                    format!("lies beyond the buffer's {size} bytes"),
-                    offset,
-                ));
-            }
-            let bytes = length.unwrap_or((size - offset) & !3);
-            completion::start()?;
-            let (lease, value) = context.read_staged(buffer, offset, bytes)?;
-            completion::when(&context.timeline, value, Some(lease), ticket.done());
-            Ok(())
+        let mut ticket = Some(ticket);
+        results::collecting(env.raw(), || {
+            state::with(|context| {
+                context.device.check_alive()?;
+                let slot = context.buffer_slot("buffer", buffer)?;
+                let size = context.buffers.at(slot).map_or(0, |b| b.bytes);
+                if offset > size {
+                    return Err(Error::range(
+                        "byteOffset",
+                        format!("lies beyond the buffer's {size} bytes"),
+                        offset,
+                    ));
+                }
+                let bytes = length.unwrap_or((size - offset) & !3);
+                completion::start()?;
+                let (lease, value) = context.read_staged(buffer, offset, bytes)?;
+                if let Some(ticket) = ticket.take() {
+                    completion::when(&context.timeline, value, Some(lease), ticket.done());
+                }
+                Ok(())
+            })
         })
     })
 }
@@ -614,19 +632,21 @@ pub fn read_into(env: &Env, buffer: Arg, target: Arg, byte_offset: Arg) -> napi:
         let target = target.bytes("target")?;
         let offset = byte_offset.size_or("byteOffset", 0)?;
         let bytes = target.len as u64;
-        let (read, timeline) = state::with(|context| {
-            context.device.check_alive()?;
-            let slot = context.buffer_slot("buffer", buffer)?;
-            let size = context.buffers.at(slot).map_or(0, |b| b.bytes);
-            if offset.checked_add(bytes).is_none_or(|end| end > size) {
-                return Err(Error::range(
-                    "target",
-                    format!("reaches from byte {offset} beyond the buffer's {size} bytes"),
-                    format!("{bytes} bytes"),
-                ));
-            }
-            let read = context.read(buffer, offset, bytes)?;
-            Ok((read, Arc::clone(&context.timeline)))
+        let (read, timeline) = results::collecting(env.raw(), || {
+            state::with(|context| {
+                context.device.check_alive()?;
+                let slot = context.buffer_slot("buffer", buffer)?;
+                let size = context.buffers.at(slot).map_or(0, |b| b.bytes);
+                if offset.checked_add(bytes).is_none_or(|end| end > size) {
+                    return Err(Error::range(
+                        "target",
+                        format!("reaches from byte {offset} beyond the buffer's {size} bytes"),
+                        format!("{bytes} bytes"),
+                    ));
+                }
+                let read = context.read(buffer, offset, bytes)?;
+                Ok((read, Arc::clone(&context.timeline)))
+            })
         })?;
         let start = Instant::now();
         match read {
@@ -650,7 +670,7 @@ pub fn read_into(env: &Env, buffer: Arg, target: Arg, byte_offset: Arg) -> napi:
                 account(start)?;
                 if bytes > 0 {
                     // SAFETY: the lease holds as many bytes as the target, written by the device;
-                    // lent memory is another block.
+                    // the memory of an external ArrayBuffer is another block.
                     unsafe { ptr::copy_nonoverlapping(lease.pointer(), target.data, target.len) };
                 }
                 Ok(())

@@ -1,27 +1,21 @@
 //! Errors and panics of a call become JS exceptions.
 
-use std::ffi::CString;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 use napi::{Env, Status, sys};
 
-use super::convert::{Arg, set, string};
+use super::convert::Arg;
 use super::state;
+use super::unwind::caught;
+use super::values::{Made, exception, made, property, set, string, undefined};
 use crate::error::{Class, Error, Result};
-use crate::profile;
+use crate::observe::profile;
 
 /// Runs the body of the JS call `name`; an error or a panic is thrown with the call's name in front.
 pub fn call<T>(env: &Env, name: &'static str, body: impl FnOnce() -> Result<T>) -> napi::Result<T> {
     let since = profile::begin();
-    let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
-        let text = panic
-            .downcast_ref::<&str>()
-            .map(|s| (*s).to_owned())
-            .or_else(|| panic.downcast_ref::<String>().cloned())
-            .unwrap_or_default();
-        Err(Error::Internal(format!("panic: {text}")))
-    });
+    // On the device it has been caught already: this one was about arguments or results.
+    let result = caught(body);
     if let Some(since) = since {
         profile::called(name, since);
     }
@@ -31,65 +25,69 @@ pub fn call<T>(env: &Env, name: &'static str, body: impl FnOnce() -> Result<T>) 
         (result, None) => (result, String::new()),
     };
     result.map_err(|error| {
-        throw(env, name, &error, &note);
+        throw(env.raw(), name, &error, &note);
         napi::Error::new(Status::PendingException, String::new())
     })
 }
 
-/// The JS stack of the present call.
+/// The JS stack of the present call. Runs JavaScript where there is an `Error.prepareStackTrace`.
 pub fn stack(env: sys::napi_env) -> String {
-    let (mut object, mut text) = (ptr::null_mut(), ptr::null_mut());
-    // SAFETY: `env` is the calling environment; the error is an object of it.
-    let status = unsafe {
-        sys::napi_create_error(env, ptr::null_mut(), string(env, ""), &mut object);
-        sys::napi_get_named_property(env, object, c"stack".as_ptr(), &mut text)
-    };
-    if status != sys::Status::napi_ok {
-        return String::new();
-    }
-    Arg::of(env, text).string("stack").unwrap_or_default()
+    let object = string(env, "").and_then(|empty| {
+        // SAFETY: `env` is the calling environment, the message a string of it.
+        let make = |object| unsafe { sys::napi_create_error(env, ptr::null_mut(), empty, object) };
+        made(env, "napi_create_error", make)
+    });
+    object.map_or_else(|_| String::new(), |object| stack_of(env, object))
 }
 
-/// Builds the JS error of `error`: class, `code`, `call`, `argument`, `value`, `report`. `note` ends the message.
+/// The `stack` of an error object.
+pub fn stack_of(env: sys::napi_env, error: sys::napi_value) -> String {
+    property(env, error, c"stack")
+        .and_then(|text| Arg::of(env, text).string("stack"))
+        .unwrap_or_default()
+}
+
+/// The JS error of `error`: class, `code`, `call`, `argument`, `value`, `report`; `note` ends the message. What
+/// JavaScript has thrown in the meantime takes its place, and undefined where the runtime makes no more values.
 pub fn build(env: sys::napi_env, name: &str, error: &Error, note: &str) -> sys::napi_value {
-    let code = string(env, error.code().as_str());
+    exception(env)
+        .or_else(|| make(env, name, error, note).ok())
+        .or_else(|| exception(env))
+        .unwrap_or_else(|| undefined(env).unwrap_or(ptr::null_mut()))
+}
+
+fn make(env: sys::napi_env, name: &str, error: &Error, note: &str) -> Made {
+    let code = string(env, error.code().as_str())?;
     let report = state::report(name, error, || stack(env)).map(|path| path.display().to_string());
     let see = report
         .as_ref()
         .map_or(String::new(), |path| format!(" (report: {path})"));
-    let message = string(env, &format!("{name}: {error}{see}{note}"));
-    let mut object = ptr::null_mut();
+    let message = string(env, &format!("{name}: {error}{see}{note}"))?;
+    let create = match error.class() {
+        Class::Error => sys::napi_create_error,
+        Class::TypeError => sys::napi_create_type_error,
+        Class::RangeError => sys::napi_create_range_error,
+    };
     // SAFETY: `env` is the calling environment, `code` and `message` are strings of it.
-    unsafe {
-        match error.class() {
-            Class::Error => sys::napi_create_error(env, code, message, &mut object),
-            Class::TypeError => sys::napi_create_type_error(env, code, message, &mut object),
-            Class::RangeError => sys::napi_create_range_error(env, code, message, &mut object),
-        };
-    }
-    if !object.is_null() {
-        set(env, object, "call", string(env, name));
-        if let Some(report) = &report {
-            set(env, object, "report", string(env, report));
-        }
-        if let Some(argument) = error.argument() {
-            set(env, object, "argument", string(env, argument));
-        }
-        if let Some(value) = error.value() {
-            set(env, object, "value", string(env, value));
+    let create = |object| unsafe { create(env, code, message, object) };
+    let object = made(env, "napi_create_error", create)?;
+    let fields = [
+        ("call", Some(name)),
+        ("report", report.as_deref()),
+        ("argument", error.argument()),
+        ("value", error.value()),
+    ];
+    for (field, text) in fields {
+        if let Some(text) = text {
+            set(env, object, field, string(env, text))?;
         }
     }
-    object
+    Ok(object)
 }
 
-fn throw(env: &Env, name: &str, error: &Error, note: &str) {
-    let object = build(env.raw(), name, error, note);
-    if object.is_null() {
-        let text = CString::new(format!("{name}: {error}").replace('\0', " ")).unwrap_or_default();
-        // SAFETY: the string is nul-terminated and `env` live.
-        unsafe { sys::napi_throw_error(env.raw(), ptr::null(), text.as_ptr()) };
-        return;
-    }
-    // SAFETY: `object` is an error object of `env`.
-    unsafe { sys::napi_throw(env.raw(), object) };
+/// Throws the JS error of `error`.
+pub fn throw(env: sys::napi_env, name: &str, error: &Error, note: &str) {
+    let object = build(env, name, error, note);
+    // SAFETY: `object` is a value of `env`. A runtime that refuses it is ending: nobody would see it.
+    let _ = unsafe { sys::napi_throw(env, object) };
 }

@@ -1,26 +1,24 @@
 //! Buffers and pipelines: creation, data, names.
 
-use std::ptr;
 use std::time::Instant;
 
 use napi::{Env, sys};
 use napi_derive::napi;
 
-use super::convert::{Arg, FEW, Out, array_buffer, number, typed_array};
-use super::lend;
+use super::convert::{Arg, FEW};
 use super::raise::call;
-use super::state;
+use super::values::{Out, array, number};
+use super::{results, state};
 use crate::context::{NameKind, Read};
 use crate::error::Result;
 use crate::pipeline::Options;
-use crate::staging::Lease;
 
 /// Creates a storage buffer of `byteLength` bytes, usable as copy source and target; its contents are
-/// undefined. `hostVisible = 0`: device-local. Throws a RangeError beyond the device's limit and
+/// undefined. With none it is empty: reads give no elements, and shaders find four bytes that no other buffer has. `hostVisible = 0`: device-local. Throws a RangeError beyond the device's limit and
 /// `ERR_HELIOS_OUT_OF_MEMORY` when nothing idle is left to give back; where the device said that it had gigabytes
 /// to spare and another process has just taken them, the next call that may use the buffer throws it instead.
 ///
-/// A third argument that is no object is `options.temporary`. `options.exportable`: see `exportBuffer`.
+/// A third argument that is not an object is `options.temporary`. `options.exportable`: see `exportBuffer`.
 #[napi(
     js_name = "createBuffer",
     ts_args_type = "byteLength: number, hostVisible?: number | boolean, options?: number | boolean | BufferOptions",
@@ -47,7 +45,7 @@ pub fn create_buffer(
         if exportable {
             return state::with(|context| context.create_exportable(bytes));
         }
-        state::with_any_place(|context| context.create_buffer_later(bytes, visible, temporary))
+        state::with(|context| context.create_buffer(bytes, visible, temporary))
     })
 }
 
@@ -56,9 +54,25 @@ pub fn create_buffer(
 pub fn destroy_buffer(env: &Env, handle: Arg) -> napi::Result<()> {
     call(env, "destroyBuffer", || {
         let handle = handle.handle("handle", "buffer")?;
-        state::with_any_place(|context| {
+        state::with(|context| {
             context.device.check_alive()?;
             context.destroy_buffer(handle)
+        })
+    })
+}
+
+/// Bytes of a buffer, as it was created.
+#[napi(
+    js_name = "bufferBytes",
+    ts_args_type = "handle: BufferHandle",
+    ts_return_type = "number"
+)]
+pub fn buffer_bytes(env: &Env, handle: Arg) -> napi::Result<f64> {
+    call(env, "bufferBytes", || {
+        let handle = handle.handle("handle", "buffer")?;
+        state::with(|context| {
+            let slot = context.buffer_slot("handle", handle)?;
+            Ok(context.buffers.at(slot).map_or(0, |b| b.bytes) as f64)
         })
     })
 }
@@ -74,8 +88,8 @@ pub fn upload_buffer(env: &Env, handle: Arg, data: Arg) -> napi::Result<()> {
         let handle = handle.handle("handle", "buffer")?;
         let mut few = [0; 4 * FEW];
         // SAFETY: used before control returns to JS.
-        let data = unsafe { data.upload("data", &mut few)?.slice() };
-        state::with_placed(handle, |context| context.upload(handle, data, 0, false))?;
+        let data = unsafe { data.upload("data", &mut few)?.source() };
+        let _value = state::with(|context| context.upload(handle, data, 0, false))?;
         state::batch_touched();
         Ok(())
     })
@@ -94,10 +108,9 @@ pub fn upload_async(env: &Env, handle: Arg, data: Arg, byte_offset: Arg) -> napi
         let handle = handle.handle("handle", "buffer")?;
         let mut few = [0; 4 * FEW];
         // SAFETY: used before control returns to JS.
-        let data = unsafe { data.upload("data", &mut few)?.slice() };
+        let data = unsafe { data.upload("data", &mut few)?.source() };
         let offset = byte_offset.size_or("byteOffset", 0)?;
-        let value =
-            state::with_placed(handle, |context| context.upload(handle, data, offset, true))?;
+        let value = state::with(|context| context.upload(handle, data, offset, true))?;
         state::batch_touched();
         Ok(value as f64)
     })
@@ -114,7 +127,7 @@ pub fn fill_buffer(env: &Env, handle: Arg, bytes: Arg, pattern: Arg) -> napi::Re
         let handle = handle.handle("handle", "buffer")?;
         let bytes = bytes.size("bytes")?;
         let pattern = pattern.u32("pattern")?;
-        state::with_placed(handle, |context| context.fill(handle, bytes, pattern))?;
+        state::with(|context| context.fill(handle, bytes, pattern))?;
         state::batch_touched();
         Ok(())
     })
@@ -163,19 +176,19 @@ pub(super) fn read_bytes(
     offset: u64,
     bytes: u64,
 ) -> Result<sys::napi_value> {
-    let len = bytes as usize;
-    lend::reclaim(env);
-    let (read, timeline) = state::with(|context| {
-        Ok((
-            context.read(handle, offset, bytes)?,
-            std::sync::Arc::clone(&context.timeline),
-        ))
+    let (read, timeline) = results::collecting(env, || {
+        state::with(|context| {
+            Ok((
+                context.read(handle, offset, bytes)?,
+                std::sync::Arc::clone(&context.timeline),
+            ))
+        })
     })?;
     match read {
         Read::Direct { value } => {
-            let (buffer, data) = array_buffer(env, len)?;
+            let (buffer, data) = results::array_buffer(env, bytes as usize)?;
             let start = Instant::now();
-            lend::wait(env, &timeline, value)?;
+            timeline.wait(value)?;
             account(start)?;
             state::with(|context| {
                 // SAFETY: the new ArrayBuffer has `len` bytes.
@@ -185,35 +198,15 @@ pub(super) fn read_bytes(
         }
         Read::Staged { lease, value } => {
             let start = Instant::now();
-            if let Err(error) = lend::wait(env, &timeline, value) {
+            if let Err(error) = timeline.wait(value) {
                 // The device may still write there: the block is not reused.
                 lease.abandon();
                 return Err(error);
             }
             account(start)?;
-            hand_over(env, lease)
+            results::array_buffer_of(env, lease)
         }
     }
-}
-
-/// An ArrayBuffer with the bytes that the device has copied into the lease: over the same memory, or
-/// a copy where that is cheaper or the runtime wants it.
-pub(super) fn hand_over(env: sys::napi_env, lease: Lease) -> Result<sys::napi_value> {
-    let len = lease.len();
-    let lease = if len >= lend::MIN_BYTES && lease.may_lend() {
-        match lend::lend(env, lease) {
-            Ok(buffer) => return Ok(buffer),
-            Err(lease) => lease,
-        }
-    } else {
-        lease
-    };
-    let (buffer, data) = array_buffer(env, len)?;
-    if len > 0 {
-        // SAFETY: the lease holds `len` bytes that the device has written; the ArrayBuffer is new.
-        unsafe { ptr::copy_nonoverlapping(lease.pointer(), data, len) };
-    }
-    Ok(buffer)
 }
 
 /// Accounts a wait that began at `start`.
@@ -239,17 +232,16 @@ pub fn read_buffer(env: &Env, handle: Arg) -> napi::Result<Out> {
         })?;
         let whole = bytes & !3;
         let buffer = read_bytes(env.raw(), handle, 0, whole)?;
-        Ok(Out(typed_array(
-            env.raw(),
-            sys::TypedarrayType::float32_array,
-            (whole / 4) as usize,
-            buffer,
-        )))
+        Ok(Out(results::floats(env.raw(), buffer, whole as usize)?))
     })
 }
 
 /// Compiles a compute shader (entry point `main`, `numBindings` storage buffers at set 0, `pushBytes`
-/// bytes of push constants). What it reads and writes is found from its SPIR-V.
+/// bytes of push constants). What it reads and writes is found from its SPIR-V. Without `pushBytes` the shader's push
+/// constants are zeros, whatever a dispatch passes.
+///
+/// Pipelines whose SPIR-V, counts and options (the name too) are equal share what the driver compiles: each call gives a
+/// handle of its own, and destroying one leaves the others. They share their row in a profile.
 ///
 /// `options.specialization`: word i is the value of `constant_id` i. `requiredSubgroupSize` and
 /// `fullSubgroups` as in VK_EXT_subgroup_size_control. `name` shows in profiles and messages.
@@ -294,6 +286,16 @@ pub fn create_pipeline(
     })
 }
 
+/// Destroys a pipeline: the handle dies now; what was compiled goes when no other handle, no graph and no work
+/// called so far needs it.
+#[napi(js_name = "destroyPipeline", ts_args_type = "handle: PipelineHandle")]
+pub fn destroy_pipeline(env: &Env, handle: Arg) -> napi::Result<()> {
+    call(env, "destroyPipeline", || {
+        let handle = handle.handle("handle", "pipeline")?;
+        state::with(|context| context.destroy_pipeline(handle))
+    })
+}
+
 /// Names a buffer or pipeline for profiles, reports and validation messages.
 #[napi(
     js_name = "setName",
@@ -327,12 +329,7 @@ pub fn dgc_get_buffer_address(env: &Env, handle: Arg) -> napi::Result<Out> {
         let handle = handle.handle("handle", "buffer")?;
         let address = state::with(|context| context.buffer_address(handle))?;
         let raw = env.raw();
-        Ok(Out(super::convert::array(
-            raw,
-            &[
-                number(raw, (address & 0xffff_ffff) as f64),
-                number(raw, (address >> 32) as f64),
-            ],
-        )))
+        let halves = [address & 0xffff_ffff, address >> 32];
+        array(raw, halves.map(|half| number(raw, half as f64))).map(Out)
     })
 }

@@ -3,9 +3,10 @@
 use napi::Env;
 use napi_derive::napi;
 
-use super::convert::{Arg, Object, Out};
+use super::convert::Arg;
 use super::raise::call;
 use super::state;
+use super::values::{Object, Out};
 
 /// A new file descriptor for the memory of a buffer made by `createBuffer(bytes, 0, { exportable:
 /// true })`, for another API (CUDA) or process on the same device (VK_KHR_external_memory_fd, opaque).
@@ -27,12 +28,13 @@ pub fn export_buffer(env: &Env, handle: Arg) -> napi::Result<Out> {
     call(env, "exportBuffer", || {
         let handle = handle.handle("handle", "buffer")?;
         let exported = state::with(|context| context.export_buffer(handle))?;
-        Ok(Out(Object::new(env.raw())
+        Object::new(env.raw())
             .number("fd", f64::from(exported.fd))
             .integer("size", exported.size)
             .integer("byteLength", exported.bytes)
             .boolean("dedicated", exported.dedicated)
-            .raw))
+            .done()
+            .map(Out)
     })
 }
 

@@ -1,29 +1,33 @@
 //! The one device of the process, shared by all its JS environments (the main thread and workers).
 
+use std::any::Any;
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::completion;
-use crate::context::Context;
-use crate::device::{Settings, flag};
-use crate::error::{Error, Result};
+use crate::config::Config;
+use crate::context::{Context, Legacy};
+use crate::error::{Error, Result, panicked};
+use crate::queue::{completion, exit};
 
 enum State {
     /// `initDevice` was not called yet.
     Absent,
     Ready(Box<Context>),
-    /// `destroy` was called.
-    Gone,
+    /// A call panicked in the midst of changing it: nothing but a report and `destroy` looks at it again.
+    Broken(Box<Context>, String),
+    /// `destroy` was called. Handles and timeline values go on from there.
+    Gone(Box<Legacy>),
 }
 
 static STATE: Mutex<State> = Mutex::new(State::Absent);
 /// Grows with every device, so that a thread's batch ends with the device that it was opened on.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 static VALIDATING: AtomicBool = AtomicBool::new(false);
+static STACKS: AtomicBool = AtomicBool::new(false);
 /// JS environments that have loaded the addon and live.
 static ENVIRONMENTS: AtomicU64 = AtomicU64::new(0);
 
@@ -40,69 +44,95 @@ thread_local! {
     static BATCH: Cell<OpenBatch> = const { Cell::new(OpenBatch { open: false, any: false, generation: 0 }) };
 }
 
-/// Runs `body` on the device, every buffer in its place.
+impl State {
+    /// Runs `body` on the device; a panic in there is the end of it.
+    #[inline]
+    fn run<T>(&mut self, body: impl FnOnce(&mut Context) -> Result<T>) -> Result<T> {
+        let result = match self {
+            Self::Ready(context) => catch_unwind(AssertUnwindSafe(|| body(context))),
+            Self::Broken(_, text) => {
+                return Err(Error::DeviceLost(format!("in an earlier call: {text}")));
+            }
+            Self::Absent => {
+                return Err(Error::NoDevice(
+                    "there is no device yet: call initDevice() first".to_owned(),
+                ));
+            }
+            Self::Gone(_) => {
+                return Err(Error::NoDevice(
+                    "the device is gone: destroy() was called; initDevice() makes a new one"
+                        .to_owned(),
+                ));
+            }
+        };
+        result.unwrap_or_else(|panic| Err(self.broken(&*panic)))
+    }
+
+    #[cold]
+    fn broken(&mut self, panic: &(dyn Any + Send)) -> Error {
+        let text = panicked(panic);
+        let error = Error::DeviceLost(text.clone());
+        *self = match std::mem::replace(self, Self::Absent) {
+            Self::Ready(context) => {
+                // For those who wait without the lock.
+                context.device.fail(&error);
+                Self::Broken(context, text)
+            }
+            other => other,
+        };
+        error
+    }
+}
+
+/// Runs `body` on the device.
 #[inline]
 pub fn with<T>(body: impl FnOnce(&mut Context) -> Result<T>) -> Result<T> {
-    with_any_place(|context| {
-        context.place()?;
+    STATE.lock().run(|context| {
+        context.timing.begin_call();
         body(context)
     })
-}
-
-/// Runs `body` on the device, for calls that look where this buffer lies and no other. It need not be one.
-#[inline]
-pub fn with_placed<T>(handle: i32, body: impl FnOnce(&mut Context) -> Result<T>) -> Result<T> {
-    with_any_place(|context| {
-        context.place_with(handle)?;
-        body(context)
-    })
-}
-
-/// Runs `body` on the device, for calls that do not look where buffers lie.
-#[inline]
-pub fn with_any_place<T>(body: impl FnOnce(&mut Context) -> Result<T>) -> Result<T> {
-    match &mut *STATE.lock() {
-        State::Ready(context) => {
-            context.timing.begin_call();
-            body(context)
-        }
-        State::Absent => Err(Error::NoDevice(
-            "there is no device yet: call initDevice() first".to_owned(),
-        )),
-        State::Gone => Err(Error::NoDevice(
-            "the device is gone: destroy() was called; initDevice() makes a new one".to_owned(),
-        )),
-    }
 }
 
 /// Makes the device unless there is one, then runs `body` on it.
 pub fn init<T>(
-    settings: impl FnOnce() -> Result<Settings>,
+    config: impl FnOnce() -> Result<Config>,
     body: impl FnOnce(&mut Context) -> Result<T>,
 ) -> Result<T> {
     let mut state = STATE.lock();
-    if let State::Ready(context) = &mut *state {
-        context.device.check_alive()?;
-        return body(context);
+    if matches!(&*state, State::Ready(_) | State::Broken(..)) {
+        return state.run(|context| {
+            context.device.check_alive()?;
+            body(context)
+        });
     }
-    let settings = settings()?;
-    let mut context = Box::new(Context::new(&settings)?);
-    GENERATION.fetch_add(1, Ordering::AcqRel);
-    VALIDATING.store(settings.validation, Ordering::Release);
-    let result = body(&mut context);
+    let config = config()?;
+    let mut first = Legacy::default();
+    let legacy = match &mut *state {
+        State::Gone(legacy) => legacy,
+        _ => &mut first,
+    };
+    let context = Box::new(Context::new(&config, legacy)?);
+    let _before = GENERATION.fetch_add(1, Ordering::AcqRel);
+    VALIDATING.store(config.validation, Ordering::Release);
+    STACKS.store(config.validation || config.stacks, Ordering::Release);
     *state = State::Ready(context);
-    result
+    state.run(body)
 }
 
 /// Releases everything. Without a device there is nothing to do.
 pub fn destroy() {
     let mut state = STATE.lock();
-    if let State::Ready(context) = std::mem::replace(&mut *state, State::Gone) {
-        context.close();
+    let (State::Ready(context) | State::Broken(context, _)) = &*state else {
+        return;
+    };
+    let gone = State::Gone(Box::new(context.legacy()));
+    if let State::Ready(context) | State::Broken(context, _) = std::mem::replace(&mut *state, gone)
+    {
+        // What a panic left half-changed may panic again: the rest of it is leaked then.
+        let _ = catch_unwind(AssertUnwindSafe(|| context.close()));
         // With the lock held: no promise of the next device may come in between.
         completion::finish();
-    } else if GENERATION.load(Ordering::Acquire) == 0 {
-        *state = State::Absent;
+        exit::retire();
     }
 }
 
@@ -114,7 +144,11 @@ pub fn report(call: &str, error: &Error, stack: impl FnOnce() -> String) -> Opti
     }
     let stack = stack();
     match &*STATE.lock() {
-        State::Ready(context) => context.report(call, error, &stack),
+        State::Ready(context) | State::Broken(context, _) => {
+            catch_unwind(AssertUnwindSafe(|| context.report(call, error, &stack)))
+                .ok()
+                .flatten()
+        }
         _ => None,
     }
 }
@@ -124,33 +158,30 @@ pub fn validation_messages() -> Option<String> {
     if !VALIDATING.load(Ordering::Acquire) {
         return None;
     }
-    match &mut *STATE.lock() {
-        State::Ready(context) => {
-            context.settle();
-            context.device.instance.messages.take()
-        }
-        _ => None,
-    }
+    let messages = STATE.lock().run(|context| {
+        context.record_pending();
+        Ok(context.device.instance.messages.take())
+    });
+    messages.ok().flatten()
 }
 
 /// Whether promises keep the stacks of their calls: `HELIOS_STACKS=1`, or while validation is on.
 pub fn stacks() -> bool {
-    static ASKED: OnceLock<bool> = OnceLock::new();
-    VALIDATING.load(Ordering::Acquire) || *ASKED.get_or_init(|| flag("HELIOS_STACKS"))
+    STACKS.load(Ordering::Acquire)
 }
 
 pub fn environment_enters() {
-    ENVIRONMENTS.fetch_add(1, Ordering::AcqRel);
+    let _before = ENVIRONMENTS.fetch_add(1, Ordering::AcqRel);
 }
 
 /// The last environment to end takes the device with it: drivers must not be torn down under work
 /// in flight. A worker's end leaves the others' device alone.
 pub fn environment_leaves() {
     BATCH.with(|b| b.set(OpenBatch::default()));
-    super::lend::forget();
-    if let State::Ready(context) = &mut *STATE.lock() {
+    let _ = STATE.lock().run(|context| {
         context.graph_abandon();
-    }
+        Ok(())
+    });
     if ENVIRONMENTS.fetch_sub(1, Ordering::AcqRel) == 1 {
         destroy();
     }

@@ -4,59 +4,68 @@ use std::cell::RefCell;
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use napi::{Env, sys};
 use napi_derive::napi;
 
-use super::convert::{
-    Arg, Bytes, Object, Out, array_buffer, boolean, clear_exception, typed_array,
-};
+use super::convert::{Arg, copied, is_detached};
 use super::raise::call;
-use super::{lend, state};
-use crate::context::{Context, List};
-use crate::decode::MAX_BINDINGS;
+use super::values::{Object, Out, boolean, clear_exception, refused};
+use super::{results, state};
+use crate::context::{self, Context, List, Push};
 use crate::error::{Error, Result};
+use crate::plan::decode::{BindingRange, MAX_BINDINGS};
 
 /// Arguments that `dispatch`, `batchDispatch` and `gpuTime` share.
 struct Single {
     pipeline: i32,
     buffers: [i32; MAX_BINDINGS],
     count: usize,
+    ranges: Vec<BindingRange>,
     groups: [u32; 3],
-    push: Bytes,
+    push: Push,
 }
 
 impl Single {
     fn new(pipeline: Arg, buffers: Arg, groups: [Arg; 3], push: Arg) -> Result<Self> {
         let pipeline = pipeline.handle("pipeline", "pipeline")?;
         let mut handles = [0; MAX_BINDINGS];
-        let count = buffers.handles("buffers", &mut handles)?;
+        let mut ranges = Vec::new();
+        let count = buffers.handles("buffers", &mut handles, &mut ranges)?;
         let [x, y, z] = groups;
         Ok(Self {
             pipeline,
             buffers: handles,
             count,
+            ranges,
             groups: [x.u32("gX")?, y.u32_or("gY", 1)?, z.u32_or("gZ", 1)?],
-            push: push.push("push")?,
+            // SAFETY: copied here.
+            push: Push::new(unsafe { push.push("push")?.source() }),
         })
     }
 
-    fn add(&self, context: &mut Context) -> Result<()> {
-        // SAFETY: used before control returns to JS.
-        let push = unsafe { self.push.slice() };
-        context.dispatch(
-            self.pipeline,
-            &self.buffers[..self.count],
-            self.groups,
-            push,
-        )
+    fn add(&mut self, context: &mut Context) -> Result<()> {
+        context.dispatch(self.single())
+    }
+
+    /// The dispatch; its ranges are taken out.
+    fn single(&mut self) -> context::Single<'_> {
+        context::Single {
+            pipeline: self.pipeline,
+            buffers: &self.buffers[..self.count],
+            ranges: std::mem::take(&mut self.ranges),
+            groups: self.groups,
+            push: &self.push,
+        }
     }
 }
 
 /// One dispatch, submitted at once; its timeline value (0 while a graph is recorded). Push constants
-/// are at least the pipeline's `pushBytes` long.
+/// are at least the pipeline's `pushBytes` long. A buffer is bound whole, or as a range of it; more than
+/// the device's `maxStorageBufferRange` bytes cannot be bound at once.
 #[napi(
-    ts_args_type = "pipeline: PipelineHandle, buffers: ArrayLike<BufferHandle>, gX: number, gY?: number, gZ?: number, push?: ArrayBufferView | ArrayBuffer",
+    ts_args_type = "pipeline: PipelineHandle, buffers: ArrayLike<BufferBinding>, gX: number, gY?: number, gZ?: number, push?: ArrayBufferView | ArrayBuffer",
     ts_return_type = "TimelineValue"
 )]
 pub fn dispatch(
@@ -69,7 +78,7 @@ pub fn dispatch(
     push: Arg,
 ) -> napi::Result<f64> {
     call(env, "dispatch", || {
-        let single = Single::new(pipeline, buffers, [g_x, g_y, g_z], push)?;
+        let mut single = Single::new(pipeline, buffers, [g_x, g_y, g_z], push)?;
         let value = state::with(|context| {
             single.add(context)?;
             submit_unless_recording(context)
@@ -99,7 +108,7 @@ pub fn batch_begin(env: &Env) -> napi::Result<()> {
 /// is known from its SPIR-V, whatever the mask says.
 #[napi(
     js_name = "batchDispatch",
-    ts_args_type = "pipeline: PipelineHandle, buffers: ArrayLike<BufferHandle>, gX: number, gY?: number, gZ?: number, push?: ArrayBufferView | ArrayBuffer, writeMask?: Uint32Array"
+    ts_args_type = "pipeline: PipelineHandle, buffers: ArrayLike<BufferBinding>, gX: number, gY?: number, gZ?: number, push?: ArrayBufferView | ArrayBuffer, writeMask?: Uint32Array"
 )]
 #[allow(clippy::too_many_arguments)]
 pub fn batch_dispatch(
@@ -113,7 +122,7 @@ pub fn batch_dispatch(
     write_mask: Arg,
 ) -> napi::Result<()> {
     call(env, "batchDispatch", || {
-        let single = Single::new(pipeline, buffers, [g_x, g_y, g_z], push)?;
+        let mut single = Single::new(pipeline, buffers, [g_x, g_y, g_z], push)?;
         if !write_mask.missing() && write_mask.bytes("writeMask")?.len < 4 {
             return Err(Error::range("writeMask", "must hold one word", "none"));
         }
@@ -127,10 +136,14 @@ pub fn batch_dispatch(
     })
 }
 
+/// The bytes of a list as they are now: what is checked is what is recorded.
+fn list_bytes(packed: Arg) -> Result<Vec<u8>> {
+    // SAFETY: copied here.
+    copied(unsafe { packed.bytes("packed")?.source() })
+}
+
 /// Arguments of a list call: two of them for the packed form, one for the word form.
-fn list<'a>(packed: Arg, count: Arg) -> Result<List<'a>> {
-    // SAFETY: used before control returns to JS.
-    let bytes = unsafe { packed.bytes("packed")?.slice() };
+fn list(bytes: &[u8], count: Arg) -> Result<List<'_>> {
     Ok(match count.kind() {
         napi::ValueType::Undefined => List::Words(bytes),
         _ => List::Packed {
@@ -148,7 +161,8 @@ fn list<'a>(packed: Arg, count: Arg) -> Result<List<'a>> {
 )]
 pub fn batch_dispatch_many(env: &Env, packed: Arg, count: Arg) -> napi::Result<()> {
     call(env, "batchDispatchMany", || {
-        let list = list(packed, count)?;
+        let bytes = list_bytes(packed)?;
+        let list = list(&bytes, count)?;
         let added = state::with(|context| {
             context.device.check_alive()?;
             state::batch_required()?;
@@ -181,7 +195,8 @@ pub fn batch_submit(env: &Env) -> napi::Result<f64> {
 )]
 pub fn batch_execute_all(env: &Env, packed: Arg, count: Arg) -> napi::Result<f64> {
     call(env, "batchExecuteAll", || {
-        let list = list(packed, count)?;
+        let bytes = list_bytes(packed)?;
+        let list = list(&bytes, count)?;
         state::with(|context| {
             not_in_batch(context)?;
             match context.dispatch_list(list)? {
@@ -210,23 +225,26 @@ fn not_in_batch(context: &Context) -> Result<()> {
 )]
 pub fn batch_execute_all_profiled(env: &Env, packed: Arg, count: Arg) -> napi::Result<Out> {
     call(env, "batchExecuteAllProfiled", || {
-        let list = list(packed, count)?;
+        let bytes = list_bytes(packed)?;
+        let list = list(&bytes, count)?;
         let profile = state::with(|context| {
             not_in_batch(context)?;
             context.profile_list(list)
         })?;
         let raw = env.raw();
         let times = &profile.dispatch_us;
-        let (buffer, data) = array_buffer(raw, times.len() * 8)?;
+        let (buffer, data) = results::array_buffer(raw, times.len() * 8)?;
         // SAFETY: the new ArrayBuffer has room for every time.
         unsafe { ptr::copy_nonoverlapping(times.as_ptr().cast(), data, times.len() * 8) };
-        let array = typed_array(raw, sys::TypedarrayType::float64_array, times.len(), buffer);
-        Ok(Out(Object::new(raw)
+        let kind = sys::TypedarrayType::float64_array;
+        let array = results::view(raw, kind, times.len(), buffer)?;
+        Object::new(raw)
             .integer("timeline", profile.timeline)
             .number("batchGpuTimeUs", profile.batch_us)
             .integer("dispatchCount", times.len() as u64)
-            .value("dispatchTimesUs", array)
-            .raw))
+            .value("dispatchTimesUs", Ok(array))
+            .done()
+            .map(Out)
     })
 }
 
@@ -235,7 +253,7 @@ pub fn batch_execute_all_profiled(env: &Env, packed: Arg, count: Arg) -> napi::R
 pub fn wait_timeline(env: &Env, value: Arg) -> napi::Result<()> {
     call(env, "waitTimeline", || {
         let value = value.size("value")?;
-        wait(env.raw(), |context| {
+        wait(|context| {
             context.check_value(value)?;
             Ok(value)
         })
@@ -243,21 +261,23 @@ pub fn wait_timeline(env: &Env, value: Arg) -> napi::Result<()> {
 }
 
 /// Waits for the value that `which` gives.
-fn wait(env: sys::napi_env, which: impl FnOnce(&mut Context) -> Result<u64>) -> Result<()> {
-    let waits = state::with_any_place(|context| {
+fn wait(which: impl FnOnce(&mut Context) -> Result<u64>) -> Result<()> {
+    let waits = state::with(|context| {
         let value = which(context)?;
         context.prepare_wait(value)?;
         let timeline = &context.timeline;
-        Ok((timeline.seen() < value).then(|| (Arc::clone(timeline), value)))
+        if timeline.seen() >= value {
+            return context.found_nan().map(|()| None);
+        }
+        Ok(Some((Arc::clone(timeline), value)))
     })?;
     let Some((timeline, value)) = waits else {
-        lend::passed();
-        return state::with_any_place(Context::found_nan);
+        return Ok(());
     };
     // Other threads work on while this one waits.
     let start = std::time::Instant::now();
-    lend::wait(env, &timeline, value)?;
-    state::with_any_place(|context| {
+    timeline.wait(value)?;
+    state::with(|context| {
         context.waited(start);
         context.found_nan()
     })
@@ -267,21 +287,21 @@ fn wait(env: sys::napi_env, which: impl FnOnce(&mut Context) -> Result<u64>) -> 
 #[napi(js_name = "getCompleted", ts_return_type = "TimelineValue")]
 pub fn get_completed(env: &Env) -> napi::Result<f64> {
     call(env, "getCompleted", || {
-        state::with_any_place(Context::completed).map(|value| value as f64)
+        state::with(Context::completed).map(|value| value as f64)
     })
 }
 
 /// Waits for everything called so far.
 #[napi(js_name = "waitIdle")]
 pub fn wait_idle(env: &Env) -> napi::Result<()> {
-    call(env, "waitIdle", || wait(env.raw(), Context::flush))
+    call(env, "waitIdle", || wait(Context::flush))
 }
 
 /// Mean GPU time of one dispatch in microseconds over `iters` runs after `warmup` untimed ones, by
 /// timestamps, each run ordered behind the one before as its hazards demand.
 #[napi(
     js_name = "gpuTime",
-    ts_args_type = "pipeline: PipelineHandle, buffers: ArrayLike<BufferHandle>, gX: number, gY?: number, gZ?: number, push?: ArrayBufferView | ArrayBuffer, iters?: number, warmup?: number",
+    ts_args_type = "pipeline: PipelineHandle, buffers: ArrayLike<BufferBinding>, gX: number, gY?: number, gZ?: number, push?: ArrayBufferView | ArrayBuffer, iters?: number, warmup?: number",
     ts_return_type = "number"
 )]
 #[allow(clippy::too_many_arguments)]
@@ -297,24 +317,13 @@ pub fn gpu_time(
     warmup: Arg,
 ) -> napi::Result<f64> {
     call(env, "gpuTime", || {
-        let single = Single::new(pipeline, buffers, [g_x, g_y, g_z], push)?;
+        let mut single = Single::new(pipeline, buffers, [g_x, g_y, g_z], push)?;
         let iterations = iters.u32_or("iters", 1)?;
         if iterations == 0 {
             return Err(Error::range("iters", "must be at least 1", 0));
         }
         let warmup = warmup.u32_or("warmup", 0)?;
-        // SAFETY: used before control returns to JS.
-        let push = unsafe { single.push.slice() };
-        state::with(|context| {
-            context.gpu_time(
-                single.pipeline,
-                &single.buffers[..single.count],
-                single.groups,
-                push,
-                iterations,
-                warmup,
-            )
-        })
+        state::with(|context| context.gpu_time(single.single(), iterations, warmup))
     })
 }
 
@@ -328,12 +337,13 @@ pub fn dgc_info(env: &Env) -> napi::Result<Out> {
                 .dgc
                 .as_ref()
                 .map_or((0, 0), |d| (d.stride(), d.max_sequences));
-            Ok(Out(Object::new(env.raw())
+            Object::new(env.raw())
                 .boolean("hasBDA", addresses)
                 .boolean("hasDGC", addresses)
                 .integer("stride", u64::from(stride))
                 .integer("maxSequences", u64::from(most))
-                .raw))
+                .done()
+                .map(Out)
         })
     })
 }
@@ -351,7 +361,7 @@ pub fn dgc_setup(env: &Env, pipeline: Arg, push_bytes: Arg, max: Arg) -> napi::R
         let push_bytes = push_bytes.u32("pushBytes")?;
         let max = max.u32("maxSequences")?;
         let ready = state::with(|context| context.dgc_setup(pipeline, push_bytes, max))?;
-        Ok(Out(boolean(env.raw(), ready)))
+        boolean(env.raw(), ready).map(Out)
     })
 }
 
@@ -360,10 +370,10 @@ thread_local! {
     static SEQUENCES: RefCell<Option<(u64, sys::napi_ref)>> = const { RefCell::new(None) };
 }
 
-type Sequences = Arc<[std::cell::UnsafeCell<u8>]>;
+type Sequences = Arc<[AtomicU32]>;
 
 unsafe extern "C" fn release_sequences(_: sys::napi_env, _: *mut c_void, hint: *mut c_void) {
-    // SAFETY: `hint` is the box that was leaked for exactly this call.
+    // SAFETY: `hint` is the box that was leaked for exactly this call. To drop it frees memory, no more.
     drop(unsafe { Box::from_raw(hint.cast::<Sequences>()) });
 }
 
@@ -385,17 +395,21 @@ pub fn dgc_get_command_buffer(env: &Env) -> napi::Result<Out> {
         let known = SEQUENCES.with(|s| *s.borrow());
         if let Some((known, reference)) = known {
             if known == id {
-                // SAFETY: the reference is of this thread's environment.
-                unsafe { sys::napi_get_reference_value(raw, reference, &mut buffer) };
-                if !buffer.is_null() {
+                // SAFETY: the reference is of this thread's environment. If it fails, the value stays null.
+                let _ = unsafe { sys::napi_get_reference_value(raw, reference, &mut buffer) };
+                if !buffer.is_null() && !is_detached(raw, buffer) {
                     return Ok(Out(buffer));
                 }
             }
-            // SAFETY: as above; it is not used again.
-            unsafe { sys::napi_delete_reference(raw, reference) };
-            SEQUENCES.with(|s| s.borrow_mut().take());
+            SEQUENCES.with(|s| *s.borrow_mut() = None);
+            // SAFETY: as above; it is not used again. If it fails, a weak reference is left over.
+            let _ = unsafe { sys::napi_delete_reference(raw, reference) };
         }
-        let (data, len) = (commands.as_ptr().cast_mut(), commands.len());
+        if !results::on_main_thread() {
+            // Node calls a worker's finalizers as it ends, though the memory may be another thread's by then.
+            std::mem::forget(Arc::clone(&commands));
+        }
+        let (data, len) = (commands.as_ptr().cast_mut(), size_of_val(&*commands));
         let boxed: *mut Sequences = Box::into_raw(Box::new(commands));
         // SAFETY: the bytes live until `release_sequences` drops their owner.
         let status = unsafe {
@@ -408,6 +422,11 @@ pub fn dgc_get_command_buffer(env: &Env) -> napi::Result<Out> {
                 &mut buffer,
             )
         };
+        if status != sys::Status::napi_ok && status != sys::Status::napi_no_external_buffers_allowed
+        {
+            // Whether it will call the finalizer is not known: the box is the runtime's.
+            return Err(refused(raw, "napi_create_external_arraybuffer", status));
+        }
         if status != sys::Status::napi_ok {
             clear_exception(raw);
             // SAFETY: the runtime refused, so the finalizer will not run.
@@ -418,8 +437,10 @@ pub fn dgc_get_command_buffer(env: &Env) -> napi::Result<Out> {
         }
         let mut reference = ptr::null_mut();
         // SAFETY: `buffer` is an object of `raw`. A weak reference: JS decides how long it lives.
-        unsafe { sys::napi_create_reference(raw, buffer, 0, &mut reference) };
-        SEQUENCES.with(|s| *s.borrow_mut() = Some((id, reference)));
+        let status = unsafe { sys::napi_create_reference(raw, buffer, 0, &mut reference) };
+        // Without one the next call makes another ArrayBuffer over the same bytes.
+        let known = (status == sys::Status::napi_ok).then_some((id, reference));
+        SEQUENCES.with(|s| *s.borrow_mut() = known);
         Ok(Out(buffer))
     })
 }
@@ -454,12 +475,11 @@ pub fn dgc_execute(env: &Env, count: Arg) -> napi::Result<f64> {
 )]
 pub fn batch_execute_all_dgc(env: &Env, packed: Arg, count: Arg) -> napi::Result<f64> {
     call(env, "batchExecuteAllDGC", || {
-        // SAFETY: used before control returns to JS.
-        let bytes = unsafe { packed.bytes("packed")?.slice() };
+        let bytes = list_bytes(packed)?;
         let count = count.u32("count")? as usize;
         state::with(|context| {
             not_in_batch(context)?;
-            match context.dgc_list(bytes, count)? {
+            match context.dgc_list(&bytes, count)? {
                 0 => Ok(0.0),
                 _ => submit_unless_recording(context).map(|value| value as f64),
             }

@@ -4,18 +4,20 @@ use std::sync::Arc;
 
 use ash::vk::{self, Handle};
 
-use super::{Context, Dgc};
-use crate::commands::BINDING_WORDS;
-use crate::decode::{self, Batch};
+use super::Context;
 use crate::device::Device;
 use crate::error::{self, Error, Result};
-use crate::hazard::{Access, Stage, Stages};
-use crate::record::Bindings;
+use crate::memory::buffer::{GRAPH, STREAM};
+use crate::memory::bulk::Source;
+use crate::plan::decode::{self, Batch, BindingRange, Tables};
+use crate::plan::hazard::{Access, Stage, Stages};
+use crate::record::commands::{self, BINDING_WORDS};
+use crate::record::encoder::{Bindings, MAX_PUSH};
 use crate::timing::Phase;
 
 /// Dispatches that one command buffer may hold where a call asks for all of them in one, timed or in a
 /// graph. Lavapipe of Mesa 26.1.6 crashes at 65,536.
-const MOST_DISPATCHES: u32 = 16_384;
+const MAX_DISPATCHES: u32 = 16_384;
 
 /// GPU times of a profiled list.
 pub struct Profile {
@@ -76,6 +78,51 @@ impl Drop for Queries {
     }
 }
 
+/// One dispatch as a caller gives it, by handles.
+pub struct Single<'a> {
+    pub pipeline: i32,
+    pub buffers: &'a [i32],
+    /// What to bind of each buffer; none for the whole of them.
+    pub ranges: Vec<BindingRange>,
+    pub groups: [u32; 3],
+    pub push: &'a Push,
+}
+
+/// Push constants of one dispatch, copied out of JavaScript's memory.
+pub struct Push {
+    few: [u8; MAX_PUSH],
+    /// All of them, where they are more.
+    many: Vec<u8>,
+    /// Bytes that were given; no pipeline takes more than 64 KiB.
+    len: usize,
+}
+
+impl Push {
+    pub fn new(source: Source<'_>) -> Self {
+        let mut push = Self {
+            few: [0; MAX_PUSH],
+            many: Vec::new(),
+            len: source.len(),
+        };
+        if source.len() > MAX_PUSH {
+            push.many.resize(source.len().min(1 << 16), 0);
+        }
+        source.read(match push.many.is_empty() {
+            true => &mut push.few,
+            false => &mut push.many,
+        });
+        push
+    }
+
+    /// The first `bytes` bytes, which must be there.
+    fn first(&self, bytes: usize) -> &[u8] {
+        match self.many.is_empty() {
+            true => &self.few[..bytes],
+            false => &self.many[..bytes],
+        }
+    }
+}
+
 /// A list in either form of the contract's section 5.
 #[derive(Clone, Copy)]
 pub enum List<'a> {
@@ -97,121 +144,94 @@ fn gone() -> Error {
 
 impl Context {
     /// Finds the hazards of one checked dispatch and adds it to the stream, or to the graph that this
-    /// thread is recording.
+    /// thread is recording. `ranges`: what it binds of its buffers; none for the whole of them. Hazards
+    /// are found by buffer, whatever is bound of it.
     #[inline]
     pub(super) fn record(
         &mut self,
         pipeline: u32,
         slots: &[u32],
+        ranges: &[BindingRange],
         groups: [u32; 3],
         push: &[u8],
     ) -> Result<()> {
-        if self.recording.is_some() && self.recording_here() {
-            return self.record_in_graph(pipeline, slots, groups, push);
-        }
-        let value = self.last + 1;
-        let program = pipeline;
-        let pipeline = self.pipelines.at(program).ok_or_else(gone)?;
-        let everything = pipeline.everything;
-        let touches_everything = everything.read | everything.write;
-        let tracker = &mut self.tracker;
-        let mut conflict = touches_everything && tracker.conflicts_everything(everything);
-        for (&slot, &access) in slots.iter().zip(&pipeline.access) {
-            let buffer = self.buffers.at(slot).ok_or_else(gone)?;
-            conflict |= tracker.conflicts(&buffer.marks, access);
-        }
-        let mut stages = Stages::NONE;
-        if conflict {
-            stages = tracker.barrier();
-            self.stats.barriers += 1;
-            if self.no_barriers {
-                stages = Stages::NONE;
-            }
-        }
-        let commands = &mut self.recorder.commands;
-        commands.dispatch(stages, program, groups, slots.len(), push.len());
-        for (&slot, &access) in slots.iter().zip(&pipeline.access) {
-            let buffer = self.buffers.at_mut(slot).ok_or_else(gone)?;
-            buffer.last_use = value;
-            if access.write {
-                buffer.wrote = self.ahead.foresight.wrote(slot);
-            }
-            tracker.note(&mut buffer.marks, access, Stage::Compute);
-            commands.binding(buffer.raw.as_raw(), buffer.offset, buffer.range);
-        }
-        commands.push(push);
-        if touches_everything {
-            tracker.note_everything(everything, Stage::Compute);
-            self.everything_use = value;
-            if everything.write {
-                self.ahead.foresight.wrote(0);
-            }
-        }
-        self.open_dispatches += 1;
-        self.stats.dispatches += 1;
-        self.timing.dispatches += u64::from(self.timing.enabled);
-        self.hand_over_if_long()
-    }
-
-    fn record_in_graph(
-        &mut self,
-        pipeline: u32,
-        slots: &[u32],
-        groups: [u32; 3],
-        push: &[u8],
-    ) -> Result<()> {
-        self.memory.settle()?;
+        let in_graph = self.recording.is_some() && self.recording_here();
+        let value = self.stream.pending_value();
+        let number = pipeline;
         let pipeline = self.pipelines.at(pipeline).ok_or_else(gone)?;
-        let recording = self.recording.as_mut().ok_or_else(gone)?;
         let everything = pipeline.everything;
         let touches_everything = everything.read | everything.write;
-        let tracker = &mut self.graph_tracker;
+        let (tracker, place) = match in_graph {
+            true => (&mut self.graph_tracker, GRAPH),
+            false => (&mut self.stream.tracker, STREAM),
+        };
         let mut conflict = touches_everything && tracker.conflicts_everything(everything);
-        for (&slot, &access) in slots.iter().zip(&pipeline.access) {
-            let buffer = self.buffers.at(slot).ok_or_else(gone)?;
-            conflict |= tracker.conflicts(&buffer.graph_marks, access);
-        }
-        let encoder = &mut recording.slot.encoder;
-        if conflict {
-            let stages = tracker.barrier();
-            recording.barriers += 1;
-            if !stages.is_empty() && !self.no_barriers {
-                encoder.barrier(stages);
-            }
-        }
+        // All is looked up before anything changes: a command is there whole, or not at all.
         let mut bindings: Bindings = [0; _];
         let (bindings, _) = bindings.split_at_mut(slots.len() * BINDING_WORDS);
         let words = bindings.chunks_exact_mut(BINDING_WORDS);
         for ((&slot, &access), words) in slots.iter().zip(&pipeline.access).zip(words) {
-            let buffer = self.buffers.at_mut(slot).ok_or_else(gone)?;
-            tracker.note(&mut buffer.graph_marks, access, Stage::Compute);
+            let buffer = self.buffers.at(slot).ok_or_else(gone)?;
+            conflict |= tracker.conflicts(&buffer.marks[place], access);
             words.copy_from_slice(&[buffer.raw.as_raw(), buffer.offset, buffer.range]);
-            recording.uses(slot, &buffer.resource);
+        }
+        commands::narrow(bindings, ranges);
+        let mut stages = Stages::NONE;
+        if conflict {
+            stages = tracker.barrier();
+            if self.no_barriers {
+                stages = Stages::NONE;
+            }
+        }
+        for (&slot, &access) in slots.iter().zip(&pipeline.access) {
+            if let Some(buffer) = self.buffers.at_mut(slot) {
+                tracker.note(&mut buffer.marks[place], access, Stage::Compute);
+                match &mut self.recording {
+                    Some(recording) if in_graph => recording.uses(slot, &buffer.resource),
+                    _ => buffer.last_use = value,
+                }
+            }
         }
         if touches_everything {
             tracker.note_everything(everything, Stage::Compute);
         }
-        recording.dispatches += 1;
         self.timing.dispatches += u64::from(self.timing.enabled);
-        let slot = &mut recording.slot;
-        slot.encoder.dispatch(
-            &mut slot.descriptors,
-            &pipeline.program,
-            bindings,
-            push,
-            groups,
-        )
+        match &mut self.recording {
+            Some(recording) if in_graph => {
+                recording.dispatches += 1;
+                recording.barriers += u64::from(conflict);
+                let number = recording.program(pipeline);
+                let commands = &mut recording.commands;
+                commands.dispatch(stages, number, groups, bindings, push);
+            }
+            _ => {
+                self.stream.open_dispatches += 1;
+                self.stats.dispatches += 1;
+                self.stats.barriers += u64::from(conflict);
+                if touches_everything {
+                    self.stream.everything_use = value;
+                }
+                let commands = &mut self.recorder.commands;
+                commands.dispatch(stages, number, groups, bindings, push);
+            }
+        }
+        self.written()
     }
 
-    /// Checks one dispatch given by handles; slots go into `slots`.
+    /// Checks one dispatch given by handles; slots go into `slots`, and `ranges` become what is bound.
     fn check(
         &self,
-        pipeline: i32,
-        buffers: &[i32],
-        groups: [u32; 3],
-        push: &[u8],
+        dispatch: &Single<'_>,
         slots: &mut [u32],
+        ranges: &mut [BindingRange],
     ) -> Result<u32> {
+        let &Single {
+            pipeline,
+            buffers,
+            groups,
+            push,
+            ..
+        } = dispatch;
         let slot = self
             .pipelines
             .slot(pipeline)
@@ -227,10 +247,13 @@ impl Context {
                 buffers.len(),
             ));
         }
-        for (i, (&handle, slot)) in buffers.iter().zip(slots).enumerate() {
+        for (i, (&handle, slot)) in buffers.iter().zip(slots.iter_mut()).enumerate() {
             let known = self.buffers.slot(handle);
             *slot =
                 known.ok_or_else(|| Error::handle(format!("buffers[{i}]"), "buffer", handle))?;
+        }
+        if self.oversized || !ranges.is_empty() {
+            self.check_ranges(slot, buffers, slots, ranges)?;
         }
         let limits = self.device.snapshot.limits.max_compute_work_group_count;
         for axis in 0..3 {
@@ -242,32 +265,63 @@ impl Context {
                 ));
             }
         }
-        if push.len() < push_bytes {
+        if push.len < push_bytes {
             return Err(Error::range(
                 "push",
                 format!("must hold the pipeline's {push_bytes} bytes"),
-                format!("{} bytes", push.len()),
+                format!("{} bytes", push.len),
             ));
         }
         Ok(slot)
     }
 
-    /// Adds one dispatch to the stream. Push constants beyond the pipeline's are ignored.
-    pub fn dispatch(
-        &mut self,
-        pipeline: i32,
-        buffers: &[i32],
-        groups: [u32; 3],
-        push: &[u8],
+    /// Checks what a dispatch binds of its buffers: `ranges`, or the whole of them.
+    #[cold]
+    fn check_ranges(
+        &self,
+        pipeline: u32,
+        handles: &[i32],
+        slots: &[u32],
+        ranges: &mut [BindingRange],
     ) -> Result<()> {
+        let view = self.view();
+        let used = view.used_bindings(pipeline);
+        for (i, (&handle, &slot)) in handles.iter().zip(slots).enumerate() {
+            let asked = ranges.get(i).copied().unwrap_or_default();
+            let bytes = view.buffer_bytes(slot);
+            let bound = asked
+                .resolve(bytes, view.binding_limits(), used >> i & 1 != 0)
+                .map_err(|fault| Error::Binding {
+                    argument: format!("buffers[{i}]"),
+                    handle,
+                    name: view.buffer_name(slot),
+                    fault,
+                })?;
+            if let Some(range) = ranges.get_mut(i) {
+                *range = bound;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds one dispatch to the stream. Push constants beyond the pipeline's are ignored.
+    pub fn dispatch(&mut self, mut dispatch: Single<'_>) -> Result<()> {
         self.device.check_alive()?;
         let mut slots = [0; decode::MAX_BINDINGS];
-        let count = buffers.len().min(slots.len());
-        let slot = self.check(pipeline, buffers, groups, push, &mut slots[..count])?;
+        let count = dispatch.buffers.len().min(slots.len());
+        let mut ranges = std::mem::take(&mut dispatch.ranges);
+        let slot = self.check(&dispatch, &mut slots[..count], &mut ranges)?;
+        let Single { groups, push, .. } = dispatch;
         let push_bytes = self.pipelines.at(slot).map_or(0, |p| p.push_bytes as usize);
         let start = self.timing.start(Phase::Record);
         self.ready(std::iter::once(slot))?;
-        self.record(slot, &slots[..count], groups, &push[..push_bytes])?;
+        self.record(
+            slot,
+            &slots[..count],
+            &ranges,
+            groups,
+            push.first(push_bytes),
+        )?;
         self.timing.end(start);
         self.flush_if_long()
     }
@@ -279,9 +333,9 @@ impl Context {
         match &self.recording {
             Some(recording) if in_graph => {
                 let total = recording.dispatches + pipelines.len() as u64;
-                if self.device.is_cpu() && total > u64::from(MOST_DISPATCHES) {
+                if self.device.is_cpu() && total > u64::from(MAX_DISPATCHES) {
                     return Err(Error::Batch(format!(
-                        "a graph holds at most {MOST_DISPATCHES} dispatches on a CPU device, not {total}"
+                        "a graph holds at most {MAX_DISPATCHES} dispatches on a CPU device, not {total}"
                     )));
                 }
             }
@@ -313,16 +367,16 @@ impl Context {
 
     /// In the middle of a call: submits the open command buffer and goes on in the next, if it holds so
     /// many dispatches.
-    fn next_if_long(&mut self, most: u32) -> Result<()> {
-        if self.open_dispatches < most || self.recording_here() {
+    pub(super) fn next_if_long(&mut self, most: u32) -> Result<()> {
+        if self.stream.open_dispatches < most || self.recording_here() {
             return Ok(());
         }
         let next = self.flush().and_then(|_| self.open());
-        self.whole(false, next)
+        self.poison_if_partial(false, next)
     }
 
     fn flush_if_long(&mut self) -> Result<()> {
-        if self.open_dispatches >= self.flush_dispatches {
+        if self.stream.open_dispatches >= self.flush_dispatches {
             self.flush()?;
         }
         Ok(())
@@ -362,7 +416,9 @@ impl Context {
         // Those that go into the command buffer at hand.
         let most = match self.recording_here() || timestamps.is_some() {
             true => usize::MAX,
-            false => self.flush_dispatches.saturating_sub(self.open_dispatches) as usize,
+            false => self
+                .flush_dispatches
+                .saturating_sub(self.stream.open_dispatches) as usize,
         };
         let pipelines = batch.dispatches.iter().map(|dispatch| dispatch.pipeline);
         self.ready(pipelines.clone().take(most))?;
@@ -370,23 +426,24 @@ impl Context {
             let recorded = self.record(
                 dispatch.pipeline,
                 batch.buffers_of(dispatch),
+                batch.ranges_of(dispatch),
                 dispatch.groups,
                 dispatch.push(bytes),
             );
-            self.whole(i == 0, recorded)?;
+            self.poison_if_partial(i == 0, recorded)?;
             match timestamps {
                 Some(pool) => {
                     self.recorder
                         .commands
                         .timestamp(pool.as_raw(), i as u32 + 1);
-                    self.next_if_long(MOST_DISPATCHES)?;
+                    self.next_if_long(MAX_DISPATCHES)?;
                 }
-                None if self.open_dispatches >= self.flush_dispatches => {
+                None if self.stream.open_dispatches >= self.flush_dispatches => {
                     self.flush()?;
                     let rest = pipelines.clone().skip(i + 1);
                     if rest.len() > 0 {
                         let made = self.ready(rest.take(self.flush_dispatches as usize));
-                        self.whole(false, made)?;
+                        self.poison_if_partial(false, made)?;
                     }
                 }
                 None => {}
@@ -397,10 +454,10 @@ impl Context {
     }
 
     /// A failure in the middle of a call would leave half of its work in the stream, which nobody can
-    /// take back: it is final, like a lost device. `whole`: nothing of the call is there, or all.
-    pub(super) fn whole<T>(&self, whole: bool, result: Result<T>) -> Result<T> {
+    /// take back: it is final, like a lost device. `untouched`: nothing of the call is in the stream yet.
+    pub(super) fn poison_if_partial<T>(&self, untouched: bool, result: Result<T>) -> Result<T> {
         result.inspect_err(|error| {
-            if !whole {
+            if !untouched {
                 self.device.fail(error);
             }
         })
@@ -488,20 +545,19 @@ impl Context {
     /// Mean GPU time in microseconds of `iterations` runs of one dispatch, each as if alone.
     pub fn gpu_time(
         &mut self,
-        pipeline: i32,
-        buffers: &[i32],
-        groups: [u32; 3],
-        push: &[u8],
+        mut dispatch: Single<'_>,
         iterations: u32,
         warmup: u32,
     ) -> Result<f64> {
         self.device.check_alive()?;
         self.timestamps_supported()?;
         let mut slots = [0; decode::MAX_BINDINGS];
-        let count = buffers.len().min(slots.len());
-        let slot = self.check(pipeline, buffers, groups, push, &mut slots[..count])?;
+        let count = dispatch.buffers.len().min(slots.len());
+        let mut ranges = std::mem::take(&mut dispatch.ranges);
+        let slot = self.check(&dispatch, &mut slots[..count], &mut ranges)?;
+        let Single { groups, push, .. } = dispatch;
         let push_bytes = self.pipelines.at(slot).map_or(0, |p| p.push_bytes as usize);
-        let push = &push[..push_bytes];
+        let push = push.first(push_bytes);
         let queries = Queries::new(&self.device, 2)?;
         self.flush()?;
         self.ready(std::iter::once(slot))?;
@@ -512,10 +568,10 @@ impl Context {
             if run == u64::from(warmup) {
                 self.recorder.commands.timestamp(pool, 0);
             }
-            let one = self.record(slot, &slots[..count], groups, push);
+            let one = self.record(slot, &slots[..count], &ranges, groups, push);
             recorded = self
-                .whole(run == 0, one)
-                .and_then(|()| self.next_if_long(MOST_DISPATCHES));
+                .poison_if_partial(run == 0, one)
+                .and_then(|()| self.next_if_long(MAX_DISPATCHES));
             if recorded.is_err() {
                 break;
             }
@@ -525,186 +581,12 @@ impl Context {
         Ok(self.microseconds(ticks[0], ticks[1]) / f64::from(iterations.max(1)))
     }
 
-    /// Sets the pipeline of the `dgc*` calls: one without bindings that takes device addresses.
-    pub fn dgc_setup(&mut self, pipeline: i32, push_bytes: u32, max: u32) -> Result<bool> {
-        self.device.check_alive()?;
-        if !self.device.plan.device_address {
-            return Ok(false);
-        }
-        let slot = self
-            .pipelines
-            .slot(pipeline)
-            .ok_or_else(|| Error::handle("pipeline", "pipeline", pipeline))?;
-        let (bindings, needed) = self
-            .pipelines
-            .at(slot)
-            .map_or((0, 0), |p| (p.bindings, p.push_bytes));
-        if bindings != 0 {
-            return Err(Error::range(
-                "pipeline",
-                "must have no bindings (it takes device addresses)",
-                format!("{bindings} bindings"),
-            ));
-        }
-        let rounded = push_bytes.next_multiple_of(4);
-        if rounded != needed {
-            return Err(Error::range(
-                "pushBytes",
-                format!("must be the pipeline's {needed}"),
-                push_bytes,
-            ));
-        }
-        let stride = rounded as usize + 12;
-        if max == 0
-            || (max as usize)
-                .checked_mul(stride)
-                .is_none_or(|b| b > 1 << 30)
-        {
-            return Err(Error::range(
-                "maxSequences",
-                "must be positive and need at most 1 GiB",
-                max,
-            ));
-        }
-        let id = self.next_dgc;
-        self.next_dgc += 1;
-        self.dgc = Some(Dgc {
-            pipeline,
-            push_bytes: rounded,
-            max_sequences: max,
-            commands: (0..max as usize * stride)
-                .map(|_| std::cell::UnsafeCell::new(0))
-                .collect(),
-            id,
-        });
-        Ok(true)
-    }
-
-    fn dgc_pipeline(&self) -> Result<(u32, i32)> {
-        let dgc = self
-            .dgc
-            .as_ref()
-            .ok_or_else(|| Error::Batch("dgcSetup was not called".to_owned()))?;
-        let slot = self
-            .pipelines
-            .slot(dgc.pipeline)
-            .ok_or_else(|| Error::handle("pipeline", "pipeline", dgc.pipeline))?;
-        Ok((slot, dgc.pipeline))
-    }
-
-    /// Runs the first `count` sequences that JS wrote into the command buffer.
-    pub fn dgc_execute(&mut self, count: u32) -> Result<()> {
-        self.device.check_alive()?;
-        let (slot, _) = self.dgc_pipeline()?;
-        let Some(dgc) = &self.dgc else {
-            return Ok(());
-        };
-        if count > dgc.max_sequences {
-            return Err(Error::range(
-                "count",
-                format!("must be at most the {} of dgcSetup", dgc.max_sequences),
-                count,
-            ));
-        }
-        let stride = dgc.stride() as usize;
-        let push_bytes = dgc.push_bytes as usize;
-        // What is checked is what is recorded: another worker may write there meanwhile.
-        let mut bytes = vec![0u8; count as usize * stride];
-        // SAFETY: the sequences are as long as that at least. Bytes that another worker writes during
-        // the copy come out as anything, which is checked below.
-        unsafe {
-            std::ptr::copy_nonoverlapping(
-                dgc.commands.as_ptr().cast::<u8>(),
-                bytes.as_mut_ptr(),
-                bytes.len(),
-            );
-        }
-        let limits = self.device.snapshot.limits.max_compute_work_group_count;
-        let groups = |sequence: &[u8]| {
-            let word = |i: usize| {
-                let at = push_bytes + i * 4;
-                u32::from_le_bytes([
-                    sequence[at],
-                    sequence[at + 1],
-                    sequence[at + 2],
-                    sequence[at + 3],
-                ])
-            };
-            [word(0), word(1), word(2)]
-        };
-        for (i, sequence) in bytes.chunks_exact(stride).enumerate() {
-            let groups = groups(sequence);
-            for axis in 0..3 {
-                if groups[axis] > limits[axis] {
-                    return Err(Error::range(
-                        format!("sequence {i}'s {}", ["gX", "gY", "gZ"][axis]),
-                        format!("must be at most {} on this device", limits[axis]),
-                        groups[axis],
-                    ));
-                }
-            }
-        }
-        self.ready(std::iter::repeat_n(slot, count as usize))?;
-        for sequence in bytes.chunks_exact(stride) {
-            self.record(slot, &[], groups(sequence), &sequence[..push_bytes])?;
-            self.next_if_long(self.flush_dispatches)?;
-        }
-        Ok(())
-    }
-
-    /// Runs a list of 28-byte operations through the pipeline of `dgcSetup`.
-    pub fn dgc_list(&mut self, bytes: &[u8], count: usize) -> Result<usize> {
-        self.device.check_alive()?;
-        let (slot, handle) = self.dgc_pipeline()?;
-        let needed = self.pipelines.at(slot).map_or(0, |p| p.push_bytes);
-        if needed != 32 {
-            return Err(Error::range(
-                "pipeline",
-                format!(
-                    "of dgcSetup (handle {handle}) must take the 32 bytes that batchExecuteAllDGC pushes"
-                ),
-                needed,
-            ));
-        }
-        let mut ops = std::mem::take(&mut self.dgc_ops);
-        let decoded = decode::decode_dgc(bytes, count, &self.view(), &mut ops);
-        let result = decoded.map_err(Error::from).and_then(|()| {
-            self.ready(std::iter::repeat_n(slot, ops.len()))?;
-            for op in &ops {
-                let mut push = [0u8; 32];
-                for (at, slot) in [(0, op.a), (8, op.b), (16, op.c)] {
-                    let handle = self.buffers.handle(slot).unwrap_or(-1);
-                    let address = self.buffer_address(handle)?;
-                    push[at..at + 8].copy_from_slice(&address.to_le_bytes());
-                }
-                push[24..28].copy_from_slice(&op.elements.to_le_bytes());
-                self.record(slot, &[], op.groups, &push)?;
-                // The addresses name these buffers, whatever else they may reach.
-                let value = self.pending_value();
-                let in_graph = self.recording_here();
-                for slot in [op.a, op.b, op.c] {
-                    let Some(buffer) = self.buffers.at_mut(slot) else {
-                        continue;
-                    };
-                    match &mut self.recording {
-                        Some(recording) if in_graph => recording.uses(slot, &buffer.resource),
-                        _ => buffer.last_use = value,
-                    }
-                }
-                self.next_if_long(self.flush_dispatches)?;
-            }
-            Ok(())
-        });
-        ops.clear();
-        self.dgc_ops = ops;
-        result.map(|()| count)
-    }
-
     /// Notes that work which may touch every buffer was submitted under `value`.
     pub(super) fn touched_everything(&mut self, value: u64) {
-        self.everything_use = value;
-        self.ahead.foresight.wrote(0);
+        self.stream.everything_use = value;
         let both = Stages::COMPUTE | Stages::TRANSFER;
-        self.tracker.note_everything(Access::READ_WRITE, both);
+        self.stream
+            .tracker
+            .note_everything(Access::READ_WRITE, both);
     }
 }

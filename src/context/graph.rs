@@ -4,21 +4,32 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread::ThreadId;
 
+use ash::vk;
+
 use super::Context;
 use crate::error::{Error, Result};
-use crate::hazard::Stages;
 use crate::memory::Resource;
-use crate::profile;
-use crate::ring::Slot;
+use crate::observe::profile;
+use crate::pipeline::{Compiled, Pipeline, Program};
+use crate::plan::hazard::Stages;
+use crate::record::commands::Commands;
+use crate::record::ring::Slot;
+use crate::timing::Phase;
 
 /// A graph being recorded by one thread; the calls of others go to the stream as usual.
 pub struct Recording {
     thread: ThreadId,
     pub slot: Slot,
+    /// What was called and is not in the slot yet: it is encoded at the end.
+    pub commands: Commands,
+    /// What its dispatches name by number.
+    programs: Vec<Program>,
     /// What the graph uses, by buffer slot, kept alive with it.
     used: HashMap<u32, Arc<Resource>>,
     /// Fixed upload data.
     kept: Vec<Arc<Resource>>,
+    /// By the driver's number.
+    pipelines: HashMap<vk::Pipeline, (u32, Arc<Compiled>)>,
     pub dispatches: u64,
     pub barriers: u64,
 }
@@ -41,6 +52,26 @@ impl Recording {
         }
     }
 
+    /// The number of a pipeline that the graph uses.
+    pub fn program(&mut self, pipeline: &Pipeline) -> u32 {
+        let next = self.programs.len() as u32;
+        let entry = self.pipelines.entry(pipeline.program.raw);
+        let (number, _) = entry.or_insert_with(|| (next, Arc::clone(&pipeline.compiled)));
+        if *number == next {
+            self.programs.push(pipeline.program);
+        }
+        *number
+    }
+
+    /// Records what was called so far into the slot.
+    pub fn encode(&mut self) -> Result<()> {
+        for (command, words) in self.commands.iter() {
+            self.slot.record(&self.programs, &command, words)?;
+        }
+        self.commands.clear();
+        Ok(())
+    }
+
     pub fn keep(&mut self, resource: Arc<Resource>) {
         self.kept.push(resource);
     }
@@ -57,6 +88,8 @@ impl Recording {
 pub struct Graph {
     slot: Slot,
     resources: Vec<Arc<Resource>>,
+    /// Kept alive.
+    _pipelines: Vec<Arc<Compiled>>,
     last_launch: u64,
     pub dispatches: u64,
     pub barriers: u64,
@@ -76,22 +109,54 @@ impl Context {
         self.recording.as_ref().is_some_and(Recording::here)
     }
 
+    /// Where the calling thread's commands go: the graph that it is recording, or the stream.
+    pub(super) fn commands(&mut self) -> &mut Commands {
+        match &mut self.recording {
+            Some(recording) if recording.here() => &mut recording.commands,
+            _ => &mut self.recorder.commands,
+        }
+    }
+
+    /// To be called behind a command: hands over what was written so far if it is much, so that recording goes on
+    /// beside the call. A profile wants the work of each call recorded in that call, and validation its errors, in
+    /// graphs too.
+    #[inline]
+    pub(super) fn written(&mut self) -> Result<()> {
+        match &mut self.recording {
+            Some(recording) if recording.here() => {
+                match profile::on() || self.device.config.validation {
+                    true => recording.encode(),
+                    false => Ok(()),
+                }
+            }
+            _ => {
+                let waited = self.recorder.hand_over_if_long()?;
+                self.timing.shift(Phase::RingWait, waited);
+                Ok(())
+            }
+        }
+    }
+
     /// From now on this thread's calls are recorded, not executed, until [`Context::graph_end`].
     pub fn graph_begin(&mut self) -> Result<()> {
         self.device.check_alive()?;
         if self.recording.is_some() {
             return Err(Error::Batch("a graph is already being recorded".to_owned()));
         }
-        let mut slot = Slot::new(&self.device)?;
+        let mut slot = Slot::new(&self.device, &self.blackbox)?;
         slot.encoder.begin(false)?;
+        let mut commands = Commands::default();
         // Orders the graph behind everything submitted before each of its launches.
-        slot.encoder.barrier(Stages::COMPUTE | Stages::TRANSFER);
+        commands.barrier(Stages::COMPUTE | Stages::TRANSFER);
         self.graph_tracker.retire();
         self.recording = Some(Recording {
             thread: std::thread::current().id(),
             slot,
+            commands,
+            programs: Vec::new(),
             used: HashMap::new(),
             kept: Vec::new(),
+            pipelines: HashMap::new(),
             dispatches: 0,
             barriers: 1,
         });
@@ -107,9 +172,12 @@ impl Context {
             return Err(Error::Batch("no graph is being recorded".to_owned()));
         };
         if self.direct_reads {
-            recording.slot.encoder.host_barrier();
+            recording.commands.host_barrier();
         }
-        let ended = recording.slot.encoder.end();
+        let ended = recording
+            .encode()
+            .and_then(|()| recording.slot.encoder.end());
+        let pipelines = std::mem::take(&mut recording.pipelines);
         let (dispatches, barriers) = (recording.dispatches, recording.barriers);
         let (slot, resources) = recording.into_parts();
         if let Err(error) = ended {
@@ -119,6 +187,7 @@ impl Context {
         let graph = Graph {
             slot,
             resources,
+            _pipelines: pipelines.into_values().map(|(_, p)| p).collect(),
             last_launch: 0,
             dispatches,
             barriers,
@@ -184,7 +253,7 @@ impl Context {
             None
         };
         self.submit(Some(commands), false)?;
-        let mut value = self.submitted;
+        let mut value = self.stream.submitted;
         self.touched_everything(value);
         if let Some(graph) = self.graphs.at_mut(slot) {
             graph.last_launch = value;
@@ -196,9 +265,9 @@ impl Context {
             // What the graph wrote is looked through before its value counts as reached.
             self.watches.touched();
             let opened = self.open();
-            self.whole(false, opened)?;
+            self.poison_if_partial(false, opened)?;
             let flushed = self.flush();
-            value = self.whole(false, flushed)?;
+            value = self.poison_if_partial(false, flushed)?;
         }
         self.stats.graph_launches += 1;
         self.stats.dispatches += dispatches;

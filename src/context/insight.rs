@@ -12,14 +12,18 @@ use serde_json::{Value, json};
 
 use super::Context;
 use super::execute::Queries;
-use crate::blackbox::{self, Command, Place};
-use crate::buffer::Buffer;
+use crate::device::choice;
 use crate::error::{Error, Result};
 use crate::memory;
-use crate::plan;
-use crate::pressure::{LISTENERS, Use};
-use crate::profile::{self, Calibrated, Clock, Mark, Probe, Report, Row, Source, What};
+use crate::memory::buffer::Buffer;
+use crate::observe::blackbox;
+use crate::observe::pressure::{LISTENERS, Use};
+use crate::observe::profile::{self, Calibrated, Clock, Mark, Probe, Report, Row, Source, What};
+use crate::record::commands::{self, BINDING_WORDS, Command};
 use crate::timing::{PHASES, Total};
+
+/// A buffer of the driver's, and an offset in it.
+type Location = [u64; 2];
 
 /// Submissions that are tried to bring the clocks together, where no extension does.
 const TRIES: usize = 5;
@@ -183,9 +187,9 @@ impl Context {
         for (probe, work) in launches {
             let lease = self.lease(probe.bytes().max(8))?;
             self.open()?;
-            let value = self.pending_value();
+            let value = self.stream.pending_value();
             let commands = &mut self.recorder.commands;
-            let mut offset = 0;
+            let mut offset = lease.offset();
             for (pool, count) in probe.pools() {
                 commands.copy_queries(pool.as_raw(), count, lease.raw().as_raw(), offset);
                 offset += u64::from(count) * 8;
@@ -198,13 +202,13 @@ impl Context {
 
     /// Measures the graph just submitted.
     pub(super) fn measured_graph(&mut self, handle: i32, measured: Measured) -> Result<()> {
-        let work = self.submitted;
+        let work = self.stream.submitted;
         match measured {
             Measured::Own(probe) => profile::launched(probe, work),
             Measured::Around(probe, after) => {
                 // At once: time until a later submission would count as the graph's.
                 let opened = self.open();
-                self.whole(false, opened)?;
+                self.poison_if_partial(false, opened)?;
                 self.write_mark(&after);
                 let value = self.flush()?;
                 profile::launched_whole(probe, handle, work, value);
@@ -213,8 +217,7 @@ impl Context {
         Ok(())
     }
 
-    /// Use of the largest device-local heap, by the driver's account or else this program's own, and what buffers
-    /// that wait for their places are about to take.
+    /// Use of the largest device-local heap, by the driver's account or else this program's own.
     pub fn memory_use(&self) -> Use {
         let heaps = &self.device.snapshot.memory_heaps;
         let largest = heaps
@@ -229,10 +232,7 @@ impl Context {
             Some(budget) => budget[index],
             None => (self.memory.block_bytes(), heap.size),
         };
-        Use {
-            used: used + self.unplaced_bytes,
-            budget,
-        }
+        Use { used, budget }
     }
 
     /// Tells those who want to know that memory runs short.
@@ -262,7 +262,6 @@ impl Context {
         let usage = self.memory.usage();
         let (recycled, recycled_bytes, ..) = self.recycled();
         let (blocks, staging) = self.staging();
-        let (leased, ahead) = self.leased_bytes();
         let ring = self.upload.as_ref();
         let budget = self.device.budget();
         let heaps: Vec<Value> = self
@@ -302,8 +301,7 @@ impl Context {
                 "bytes": staging,
                 "uploadRingBytes": ring.map_or(0, |u| u.capacity()),
                 "uploadUsedBytes": ring.map_or(0, |u| u.ring.used()),
-                "readbackLeasedBytes": leased,
-                "readbackAheadBytes": ahead,
+                "readbackLeasedBytes": self.readback.leased_bytes(),
                 "readbackIdleBytes": self.readback.idle_bytes(),
             },
             "heaps": heaps,
@@ -318,14 +316,15 @@ impl Context {
     /// Writes the report of a failure; where it lies.
     pub fn report(&self, call: &str, error: &Error, stack: &str) -> Option<PathBuf> {
         let lost = matches!(error, Error::DeviceLost(_));
-        let mut known = self.device.blackbox.lost.lock();
+        let mut known = self.blackbox.lost.lock();
         if lost && known.is_some() {
             return known.clone();
         }
+        let folder = self.device.config.report_dir.as_ref()?;
         if !blackbox::has_room() {
             return None;
         }
-        let path = blackbox::write(&self.account(call, error, stack))
+        let path = blackbox::write(folder, &self.account(call, error, stack))
             .ok()
             .flatten()?;
         if lost {
@@ -337,66 +336,88 @@ impl Context {
     fn account(&self, call: &str, error: &Error, stack: &str) -> Value {
         let device = &self.device;
         let s = &device.snapshot;
-        let buffers: BTreeMap<Place, (i32, &Buffer)> = self
+        let buffers: BTreeMap<Location, (i32, &Buffer)> = self
             .buffers
             .iter()
             .map(|(handle, b)| ([b.raw.as_raw(), b.resource.offset], (handle, b)))
             .collect();
-        let pipelines: HashMap<u64, (i32, Option<&str>)> = self
+        let pipelines: HashMap<u64, (i32, Option<&str>, u64)> = self
             .pipelines
             .iter()
-            .map(|(handle, p)| (p.program.raw.as_raw(), (handle, p.name.as_deref())))
+            .map(|(handle, p)| {
+                let known = (handle, p.name.as_deref(), p.compiled.born);
+                (p.program.raw.as_raw(), known)
+            })
             .collect();
         let completed = match self.timeline.completed() {
             Ok(value) => value,
             Err(_) => self.timeline.seen(),
         };
         let mut batches = Vec::new();
-        device.blackbox.each(|batch| {
-            let named = |place: Place| {
+        self.blackbox.each(|batch| {
+            let named = |location: Location| {
                 // A buffer that is younger than the batch has only taken over the memory.
                 let live = buffers
-                    .range(..=place)
+                    .range(..=location)
                     .next_back()
                     .map(|(&start, &(handle, b))| (start, handle, b))
-                    .filter(|&([raw, start], _, b)| raw == place[0] && place[1] < start + b.bytes)
+                    .filter(|&([raw, start], _, b)| {
+                        raw == location[0] && location[1] < start + b.bytes
+                    })
                     .filter(|(.., b)| batch.value.is_none_or(|v| b.born <= v));
                 match live {
                     Some((_, handle, b)) => {
                         json!({ "handle": handle, "name": b.name, "bytes": b.bytes })
                     }
-                    None if device.staging.holds(vk::Buffer::from_raw(place[0])) => {
+                    None if device.staging.holds(vk::Buffer::from_raw(location[0])) => {
                         json!({ "name": "staging" })
                     }
                     None => json!({ "destroyed": true }),
                 }
             };
-            let commands: Vec<Value> = batch
-                .log
-                .commands()
-                .map(|command| match command {
+            let mut dispatched = batch.log.pipelines().iter();
+            let commands: Vec<Value> = commands::read(batch.log.words())
+                .filter_map(|(command, _)| match command {
                     Command::Dispatch {
-                        pipeline,
-                        groups,
-                        buffers,
+                        groups, bindings, ..
                     } => {
-                        let (handle, name) =
-                            pipelines.get(&pipeline).copied().unwrap_or((-1, None));
-                        json!({
+                        let pipeline = dispatched.next()?;
+                        let (bindings, _) = bindings.as_chunks::<BINDING_WORDS>();
+                        let buffers = bindings
+                            .iter()
+                            .map(|&[raw, offset, _]| named([raw, offset]));
+                        // One that is younger has only taken over the driver's number.
+                        let (handle, name, _) = pipelines
+                            .get(pipeline)
+                            .copied()
+                            .filter(|&(.., born)| batch.value.is_none_or(|v| born <= v))
+                            .unwrap_or((-1, None, 0));
+                        Some(json!({
                             "dispatch": name,
                             "pipeline": handle,
                             "groups": groups,
-                            "buffers": buffers.iter().map(|&b| named(b)).collect::<Vec<_>>(),
-                        })
+                            "buffers": buffers.collect::<Vec<_>>(),
+                        }))
                     }
                     Command::Copy {
                         source,
+                        source_offset,
                         target,
+                        target_offset,
                         bytes,
-                    } => json!({ "copy": bytes, "source": named(source), "target": named(target) }),
-                    Command::Fill { target, bytes } => {
-                        json!({ "fill": bytes, "target": named(target) })
-                    }
+                    } => Some(json!({
+                        "copy": bytes,
+                        "source": named([source, source_offset]),
+                        "target": named([target, target_offset]),
+                    })),
+                    Command::Fill {
+                        target,
+                        offset,
+                        bytes,
+                        ..
+                    } => Some(json!({ "fill": bytes, "target": named([target, offset]) })),
+                    // Nothing else is kept.
+                    _ => None,
                 })
                 .collect();
             let state = match batch.value {
@@ -428,7 +449,7 @@ impl Context {
             "environment": blackbox::environment(),
             "device": {
                 "name": s.name,
-                "type": plan::type_name(s.device_type),
+                "type": choice::type_name(s.device_type),
                 "uuid": s.uuid_text(),
                 "pci": s.pci,
                 "driver": s.driver_name,
@@ -437,8 +458,8 @@ impl Context {
             },
             "timeline": {
                 "completed": completed,
-                "submitted": self.submitted,
-                "last": self.last,
+                "submitted": self.stream.submitted,
+                "last": self.stream.last,
             },
             "deviceFault": fault,
             "batches": batches,

@@ -1,12 +1,13 @@
 //! Buffers that are looked through for NaNs, on the device, after every submission that may have written
 //! them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Context;
 use crate::error::{Error, Result};
+use crate::memory::bulk::Source;
 use crate::pipeline::Options;
+use crate::plan::decode::BindingRange;
 use crate::shaders::SHADERS;
 
 /// How a buffer's bits are to be read.
@@ -21,7 +22,8 @@ struct Watch {
     id: u64,
     buffer: i32,
     floats: Floats,
-    /// Two words that the kernel writes: how many NaNs, and the first one's index.
+    /// Two words that the kernel writes for each part of the buffer: how many NaNs, and the first one's
+    /// index in the part.
     found: i32,
     /// The last value whose work was looked at.
     checked: u64,
@@ -43,6 +45,11 @@ impl Watches {
         }
     }
 
+    /// The handle of the kernel that looks, once there is one.
+    pub fn pipeline(&self) -> Option<i32> {
+        self.pipeline
+    }
+
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
@@ -56,10 +63,10 @@ impl Context {
     /// From now on the buffer is looked through after every submission that may have written it.
     pub fn watch_nan(&mut self, buffer: i32, floats: Floats) -> Result<u64> {
         self.device.check_alive()?;
-        self.buffer_slot("buffer", buffer)?;
+        let slot = self.buffer_slot("buffer", buffer)?;
         if self.recording_here() {
             return Err(Error::Batch(
-                "a graph is being recorded: a watch begins before or after".to_owned(),
+                "watchNan cannot be called while a graph is recorded".to_owned(),
             ));
         }
         if self.watches.pipeline.is_none() {
@@ -72,15 +79,16 @@ impl Context {
                 specialization: vec![self.nan_threads()],
                 ..Options::default()
             };
-            self.watches.pipeline = Some(self.create_pipeline(shader.spirv, 2, 8, &options)?);
+            self.watches.pipeline = Some(self.create_pipeline(shader.spirv, 2, 12, &options)?);
         }
-        let found = self.create_buffer(8, true, false)?;
+        let bytes = self.buffers.at(slot).map_or(0, |buffer| buffer.bytes);
+        let parts = bytes.div_ceil(self.nan_part()).max(1);
+        let found = self.create_buffer(8 * parts, true, false)?;
         self.set_name(found, super::NameKind::Buffer, format!("{SHADER} result"))?;
-        let mut empty = [0u8; 8];
-        empty[4..].fill(0xff);
+        let empty = [[0u8; 4], [0xff; 4]].concat().repeat(parts as usize);
         // What was written before is not looked at.
         let begun = self
-            .upload(found, &empty, 0, false)
+            .upload(found, Source::from(&empty[..]), 0, false)
             .and_then(|_| self.flush());
         if let Err(error) = begun {
             let _ = self.destroy_buffer(found);
@@ -94,9 +102,16 @@ impl Context {
             buffer,
             floats,
             found,
-            checked: self.submitted,
+            checked: self.stream.submitted,
         });
         Ok(id)
+    }
+
+    /// Bytes of a buffer that one dispatch looks through: whole words, and what a binding may be.
+    fn nan_part(&self) -> u64 {
+        let limits = self.device.binding_limits();
+        let unit = limits.alignment.max(4);
+        (limits.largest / unit * unit).max(unit)
     }
 
     fn nan_threads(&self) -> u32 {
@@ -136,7 +151,7 @@ impl Context {
         for id in gone {
             self.unwatch_nan(id);
         }
-        let value = self.pending_value();
+        let value = self.stream.pending_value();
         let threads = self.nan_threads();
         let mut any = false;
         for i in 0..self.watches.list.len() {
@@ -154,25 +169,38 @@ impl Context {
             let Some((used, bytes)) = self
                 .buffers
                 .at(slot)
-                .map(|b| (b.last_use.max(self.everything_use), b.bytes.min(b.range)))
+                .map(|b| (b.last_use.max(self.stream.everything_use), b.bytes))
             else {
                 continue;
             };
             if used <= checked {
                 continue;
             }
-            let words = u32::try_from(bytes / 4).unwrap_or(u32::MAX);
             let pipeline = self
                 .watches
                 .pipeline
                 .and_then(|p| self.pipelines.slot(p))
                 .ok_or_else(|| Error::Internal("no NaN check".to_owned()))?;
-            let mut push = [0u8; 8];
-            push[..4].copy_from_slice(&words.to_le_bytes());
-            push[4..].copy_from_slice(&(floats as u32).to_le_bytes());
-            let groups = [words.div_ceil(threads).clamp(1, 65_535), 1, 1];
-            self.ready(std::iter::once(pipeline))?;
-            self.record(pipeline, &[slot, result], groups, &push)?;
+            let part = self.nan_part();
+            let parts = bytes.div_ceil(part);
+            self.ready(std::iter::repeat_n(pipeline, parts as usize))?;
+            for number in 0..parts {
+                let offset = number * part;
+                let size = part.min(bytes - offset);
+                // A part is within 2^32 bytes.
+                let words = (size / 4) as u32;
+                let push = [words, floats as u32, number as u32].map(u32::to_le_bytes);
+                let groups = [words.div_ceil(threads).clamp(1, 65_535), 1, 1];
+                let ranges = [BindingRange { offset, size }, BindingRange::default()];
+                let ranges = if parts > 1 { &ranges[..] } else { &[] };
+                self.record(
+                    pipeline,
+                    &[slot, result],
+                    ranges,
+                    groups,
+                    push.as_flattened(),
+                )?;
+            }
             self.watches.list[i].checked = value;
             any = true;
         }
@@ -189,22 +217,36 @@ impl Context {
         }
         for i in 0..self.watches.list.len() {
             let Watch {
-                id, buffer, found, ..
+                id,
+                buffer,
+                floats,
+                found,
+                ..
             } = self.watches.list[i];
-            let resource = self
-                .buffers
-                .get(found)
-                .map(|b| Arc::clone(&b.resource))
-                .and_then(|r| r.mapped);
-            let Some(words) = resource.map(|m| m.cast::<u32>().as_ptr()) else {
+            let result = self.buffers.get(found);
+            let Some((words, bytes)) = result
+                .and_then(|b| Some((b.resource.mapped?, b.bytes)))
+                .map(|(mapped, bytes)| (mapped.cast::<u32>().as_ptr(), bytes))
+            else {
                 continue;
             };
-            // SAFETY: the buffer is mapped, live, and two words long; the device may write them
-            // meanwhile, hence volatile.
-            let (count, first) = unsafe { (words.read_volatile(), words.add(1).read_volatile()) };
-            if count == 0 {
-                continue;
+            let elements = self.nan_part() / if floats == Floats::F32 { 4 } else { 2 };
+            let (mut count, mut first) = (0, None);
+            for part in 0..bytes / 8 {
+                // SAFETY: the buffer is mapped, live, and two words for each part long; the device may
+                // write them meanwhile, hence volatile.
+                let [number, index] = unsafe {
+                    let words = words.add(2 * part as usize);
+                    [words.read_volatile(), words.add(1).read_volatile()]
+                };
+                if number > 0 {
+                    count += u64::from(number);
+                    first.get_or_insert(part * elements + u64::from(index));
+                }
             }
+            let Some(first) = first else {
+                continue;
+            };
             let name = self.buffers.get(buffer).and_then(|b| b.name.clone());
             self.unwatch_nan(id);
             return Err(Error::Nan {

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use super::Context;
 use crate::error::{Error, Result};
-use crate::share::Exported;
+use crate::memory::share::Exported;
 
 impl Context {
     /// A device buffer that [`Context::export_buffer`] takes.
     pub fn create_exportable(&mut self, bytes: u64) -> Result<i32> {
         self.device.check_alive()?;
-        self.check_size("byteLength", bytes)?;
+        self.check_size("byteLength", bytes, 1)?;
         // What was recorded without a barrier goes first.
         self.flush()?;
         let resource = match self.memory.create_exportable(bytes) {
@@ -21,14 +21,16 @@ impl Context {
             other => other,
         }?;
         self.shares = true;
-        self.adopt(Arc::new(resource), bytes, false)
+        let handle = self.adopt(Arc::new(resource), bytes, false)?;
+        self.clear_if_safe(handle)?;
+        Ok(handle)
     }
 
     /// A buffer over the `size` bytes of memory that `fd` stands for. The descriptor stays the
     /// caller's.
     pub fn import_buffer(&mut self, fd: i32, size: u64) -> Result<i32> {
         self.device.check_alive()?;
-        self.check_size("size", size)?;
+        self.check_size("size", size, 1)?;
         self.flush()?;
         let resource = self.memory.import(fd, size)?;
         self.shares = true;

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use ash::vk::{self, Handle};
 
 use super::Context;
-use crate::bulk;
 use crate::error::{Error, Result};
-use crate::hazard::{Access, Stage};
 use crate::memory::Kind;
-use crate::staging::{Lease, UPLOAD_CHUNK, Upload};
+use crate::memory::buffer::{GRAPH, STREAM};
+use crate::memory::bulk::Source;
+use crate::memory::staging::{Lease, UPLOAD_CHUNK, Upload};
+use crate::plan::hazard::{Access, Stage, Stages};
 use crate::timing::Phase;
 
 /// Recorded uploads are submitted once they come to this many bytes, so that the copies run while
@@ -20,10 +21,6 @@ const FLUSH_UPLOADS: u64 = 4 << 20;
 const DIRECT_BYTES: u64 = 256 << 10;
 
 /// How a read goes on once the lock is released and `value` has been reached.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it lives for one call, and a box would be an allocation for every read"
-)]
 pub enum Read {
     /// The bytes are in the lease.
     Staged { lease: Lease, value: u64 },
@@ -62,63 +59,44 @@ impl Context {
         accesses: [(u32, Access); N],
     ) -> Result<[(vk::Buffer, u64); N]> {
         let in_graph = self.recording_here();
-        if in_graph {
-            self.memory.settle()?;
-        } else {
+        if !in_graph {
             self.open()?;
         }
-        let value = self.pending_value();
-        let tracker = if in_graph {
-            &mut self.graph_tracker
-        } else {
-            &mut self.tracker
+        let value = self.stream.pending_value();
+        let (tracker, place) = match in_graph {
+            true => (&mut self.graph_tracker, GRAPH),
+            false => (&mut self.stream.tracker, STREAM),
         };
         let mut conflict = false;
+        let mut raw = [(vk::Buffer::null(), 0); N];
+        for (raw, (slot, access)) in raw.iter_mut().zip(accesses) {
+            let Some(buffer) = self.buffers.at(slot) else {
+                return Err(Error::Internal("a checked buffer is gone".to_owned()));
+            };
+            conflict |= tracker.conflicts(&buffer.marks[place], access);
+            *raw = (buffer.raw, buffer.offset);
+        }
+        let stages = match conflict {
+            true => tracker.barrier(),
+            false => Stages::NONE,
+        };
         for (slot, access) in accesses {
-            if let Some(buffer) = self.buffers.at(slot) {
-                let marks = if in_graph {
-                    &buffer.graph_marks
-                } else {
-                    &buffer.marks
-                };
-                conflict |= tracker.conflicts(marks, access);
+            if let Some(buffer) = self.buffers.at_mut(slot) {
+                tracker.note(&mut buffer.marks[place], access, Stage::Transfer);
+                match &mut self.recording {
+                    Some(recording) if in_graph => recording.uses(slot, &buffer.resource),
+                    _ => buffer.last_use = value,
+                }
             }
         }
         if conflict {
-            let stages = tracker.barrier();
             match &mut self.recording {
-                Some(recording) if in_graph => {
-                    recording.slot.encoder.barrier(stages);
-                    recording.barriers += 1;
-                }
-                _ => {
-                    self.stats.barriers += 1;
-                    if !self.no_barriers {
-                        self.recorder.commands.barrier(stages);
-                    }
-                }
+                Some(recording) if in_graph => recording.barriers += 1,
+                _ => self.stats.barriers += 1,
             }
-        }
-        let mut raw = [(vk::Buffer::null(), 0); N];
-        for (raw, (slot, access)) in raw.iter_mut().zip(accesses) {
-            let Some(buffer) = self.buffers.at_mut(slot) else {
-                return Err(Error::Internal("a checked buffer is gone".to_owned()));
-            };
-            let marks = match &mut self.recording {
-                Some(recording) if in_graph => {
-                    recording.uses(slot, &buffer.resource);
-                    &mut buffer.graph_marks
-                }
-                _ => {
-                    buffer.last_use = value;
-                    if access.write {
-                        buffer.wrote = self.ahead.foresight.wrote(slot);
-                    }
-                    &mut buffer.marks
-                }
-            };
-            tracker.note(marks, access, Stage::Transfer);
-            *raw = (buffer.raw, buffer.offset);
+            if !self.no_barriers {
+                self.commands().barrier(stages);
+            }
         }
         Ok(raw)
     }
@@ -128,7 +106,7 @@ impl Context {
     pub fn upload(
         &mut self,
         handle: i32,
-        data: &[u8],
+        data: Source<'_>,
         offset: u64,
         own_value: bool,
     ) -> Result<u64> {
@@ -161,20 +139,20 @@ impl Context {
         if !own_value {
             return Ok(0);
         }
-        if self.submitted == self.last && !self.open && !data.is_empty() {
+        if self.stream.submitted == self.stream.last && !self.stream.open && !data.is_empty() {
             // Just submitted: that value is this call's.
-            return Ok(self.submitted);
+            return Ok(self.stream.submitted);
         }
-        Ok(self.assign())
+        Ok(self.stream.assign())
     }
 
-    fn count_upload(&mut self, data: &[u8]) {
+    fn count_upload(&mut self, data: Source<'_>) {
         self.stats.uploads += 1;
         self.stats.upload_bytes += data.len() as u64;
     }
 
     /// Copies `data` through the upload ring.
-    fn upload_pieces(&mut self, slot: u32, data: &[u8], offset: u64) -> Result<()> {
+    fn upload_pieces(&mut self, slot: u32, data: Source<'_>, offset: u64) -> Result<()> {
         let [(target, start)] = self.transfer([(slot, Access::WRITE)])?;
         let mut done = start + offset;
         for chunk in data.chunks(UPLOAD_CHUNK as usize) {
@@ -182,15 +160,15 @@ impl Context {
             // buffer may forget what the device has finished: this piece is noted in any case.
             let staged = self.stage(chunk);
             let first = done == start + offset;
-            let (source, at) = self.whole(first, staged)?;
+            let (source, at) = self.poison_if_partial(first, staged)?;
             let opened = self.open();
-            self.whole(first, opened)?;
+            self.poison_if_partial(first, opened)?;
             self.note_upload(slot);
             let bytes = chunk.len() as u64;
             self.add_copy(source, at, target, done, bytes)?;
             done += chunk.len() as u64;
-            self.open_uploads += chunk.len() as u64;
-            if self.open_uploads >= FLUSH_UPLOADS {
+            self.stream.open_uploads += chunk.len() as u64;
+            if self.stream.open_uploads >= FLUSH_UPLOADS {
                 self.flush()?;
             }
         }
@@ -199,16 +177,17 @@ impl Context {
 
     /// Notes one piece of an upload. Pieces do not overlap, so they need no barrier between them.
     fn note_upload(&mut self, slot: u32) {
-        let value = self.pending_value();
+        let value = self.stream.pending_value();
         if let Some(buffer) = self.buffers.at_mut(slot) {
-            self.tracker
-                .note(&mut buffer.marks, Access::WRITE, Stage::Transfer);
+            self.stream
+                .tracker
+                .note(&mut buffer.marks[STREAM], Access::WRITE, Stage::Transfer);
             buffer.last_use = value;
         }
     }
 
     /// Writes through the mapping if the device is not using the buffer.
-    fn upload_direct(&mut self, slot: u32, data: &[u8], offset: u64) -> bool {
+    fn upload_direct(&mut self, slot: u32, data: Source<'_>, offset: u64) -> bool {
         let Some(buffer) = self.buffers.at(slot) else {
             return false;
         };
@@ -220,24 +199,18 @@ impl Context {
         }
         // SAFETY: the range was checked against the buffer, the device has finished with it, and
         // JS memory does not overlap it. The next submission makes host writes visible.
-        unsafe {
-            bulk::copy(
-                data.as_ptr(),
-                mapped.as_ptr().add(offset as usize),
-                data.len(),
-            );
-        }
+        unsafe { data.copy_to(mapped.as_ptr().add(offset as usize)) };
         self.stats.direct_uploads += 1;
         true
     }
 
     /// A chunk in the upload ring, waiting for its oldest copies if it is full.
-    fn stage(&mut self, chunk: &[u8]) -> Result<(vk::Buffer, u64)> {
+    fn stage(&mut self, chunk: Source<'_>) -> Result<(vk::Buffer, u64)> {
         if self.upload.is_none() {
             self.upload = Some(Upload::new(&self.memory)?);
         }
         loop {
-            let value = self.pending_value();
+            let value = self.stream.pending_value();
             let seen = self.timeline.seen();
             let Some(upload) = self.upload.as_mut() else {
                 return Err(Error::Internal("no upload ring".to_owned()));
@@ -249,7 +222,7 @@ impl Context {
             let Some(oldest) = upload.ring.oldest() else {
                 return Err(Error::Internal("an empty upload ring is full".to_owned()));
             };
-            if oldest > self.submitted {
+            if oldest > self.stream.submitted {
                 self.flush()?;
             }
             if self.timeline.completed()? < oldest {
@@ -262,7 +235,7 @@ impl Context {
     }
 
     /// An upload inside a graph: its data is kept with the graph and copied at every launch.
-    fn upload_fixed(&mut self, slot: u32, data: &[u8], offset: u64) -> Result<()> {
+    fn upload_fixed(&mut self, slot: u32, data: Source<'_>, offset: u64) -> Result<()> {
         if data.is_empty() {
             return Ok(());
         }
@@ -272,18 +245,20 @@ impl Context {
             return Err(Error::Internal("upload memory is not mapped".to_owned()));
         };
         // SAFETY: the resource is new, mapped and at least as long as `data`.
-        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), mapped.as_ptr(), data.len()) };
+        unsafe { data.copy_to(mapped.as_ptr()) };
+        let [(target, start)] = match self.transfer([(slot, Access::WRITE)]) {
+            Ok(places) => places,
+            Err(error) => {
+                self.memory.destroy(source);
+                return Err(error);
+            }
+        };
         let source = Arc::new(source);
-        let [(target, start)] = self.transfer([(slot, Access::WRITE)])?;
+        let (raw, from) = (source.raw, source.offset);
         if let Some(recording) = &mut self.recording {
-            let (at, bytes) = (start + offset, data.len() as u64);
-            recording
-                .slot
-                .encoder
-                .copy(source.raw, 0, target, at, bytes);
             recording.keep(source);
         }
-        Ok(())
+        self.add_copy(raw, from, target, start + offset, data.len() as u64)
     }
 
     /// Fills the first `bytes` bytes with a 32-bit pattern.
@@ -298,20 +273,17 @@ impl Context {
             return Ok(());
         }
         let start = self.timing.start(Phase::Record);
-        let [(target, offset)] = self.transfer([(slot, Access::WRITE)])?;
-        match &mut self.recording {
-            Some(recording) if recording.here() => {
-                let encoder = &mut recording.slot.encoder;
-                encoder.fill(target, offset, bytes, pattern);
-            }
-            _ => {
-                let commands = &mut self.recorder.commands;
-                commands.fill(target.as_raw(), offset, bytes, pattern);
-                self.hand_over_if_long()?;
-            }
-        }
+        self.fill_words(slot, bytes, pattern)?;
         self.timing.end(start);
         Ok(())
+    }
+
+    /// Fills `bytes` bytes, a multiple of 4, of the buffer's memory from its start.
+    pub(super) fn fill_words(&mut self, slot: u32, bytes: u64, pattern: u32) -> Result<()> {
+        let [(target, offset)] = self.transfer([(slot, Access::WRITE)])?;
+        self.commands()
+            .fill(target.as_raw(), offset, bytes, pattern);
+        self.written()
     }
 
     /// Copies `bytes` bytes between two buffers, or between ranges of one that do not overlap.
@@ -362,23 +334,14 @@ impl Context {
         target_offset: u64,
         bytes: u64,
     ) -> Result<()> {
-        match &mut self.recording {
-            Some(recording) if recording.here() => {
-                let encoder = &mut recording.slot.encoder;
-                encoder.copy(source, source_offset, target, target_offset, bytes);
-                Ok(())
-            }
-            _ => {
-                self.recorder.commands.copy(
-                    source.as_raw(),
-                    source_offset,
-                    target.as_raw(),
-                    target_offset,
-                    bytes,
-                );
-                self.hand_over_if_long()
-            }
-        }
+        self.commands().copy(
+            source.as_raw(),
+            source_offset,
+            target.as_raw(),
+            target_offset,
+            bytes,
+        );
+        self.written()
     }
 
     /// Starts a read of `bytes` bytes at `offset`, behind everything called so far. The caller waits
@@ -389,24 +352,18 @@ impl Context {
             && buffer.mapped.is_some()
             && buffer.cached
         {
-            let value = buffer.last_use.max(self.everything_use);
-            if value > self.submitted {
+            let value = buffer.last_use.max(self.stream.everything_use);
+            if value > self.stream.submitted {
                 self.flush_here()?;
             }
             self.stats.direct_reads += 1;
             self.count_read(bytes);
             return Ok(Read::Direct { value });
         }
-        let (lease, value) = match self.take_ahead(handle, offset, bytes)? {
-            Some(ahead) => ahead,
-            None => {
-                let lease = self.copy_out(slot, offset, bytes)?;
-                (lease, self.flush_here()?)
-            }
-        };
+        let lease = self.copy_out(slot, offset, bytes)?;
+        let value = self.flush_here()?;
         self.count_read(bytes);
         // While the copy is on its way.
-        self.look_ahead(slot, offset, bytes);
         self.reclaim(usize::MAX);
         Ok(Read::Staged { lease, value })
     }
@@ -444,35 +401,19 @@ impl Context {
     fn copy_out(&mut self, slot: u32, offset: u64, bytes: u64) -> Result<Lease> {
         let lease = self.lease(bytes)?;
         if bytes > 0 {
-            self.copy_to(&lease, slot, offset, bytes)?;
-            self.show_copies();
+            let [(source, start)] = self.transfer([(slot, Access::READ)])?;
+            self.add_copy(source, start + offset, lease.raw(), lease.offset(), bytes)?;
+            if !self.direct_reads {
+                // Otherwise every submission ends visible to the host.
+                self.recorder.commands.host_barrier();
+            }
         }
         Ok(lease)
-    }
-
-    /// Adds the copy of a range into a block; [`Self::show_copies`] follows before the submission.
-    pub(super) fn copy_to(
-        &mut self,
-        lease: &Lease,
-        slot: u32,
-        offset: u64,
-        bytes: u64,
-    ) -> Result<()> {
-        let [(source, start)] = self.transfer([(slot, Access::READ)])?;
-        self.add_copy(source, start + offset, lease.raw(), 0, bytes)
-    }
-
-    /// Makes copies into blocks visible to the host, unless every submission does.
-    pub(super) fn show_copies(&mut self) {
-        if !self.direct_reads {
-            self.recorder.commands.host_barrier();
-        }
     }
 
     pub(super) fn lease(&mut self, bytes: u64) -> Result<Lease> {
         match self.readback.lease(bytes) {
             Err(Error::OutOfMemory { .. }) => {
-                self.forget_ahead();
                 self.readback.trim();
                 self.readback.lease(bytes)
             }

@@ -3,8 +3,9 @@
 use std::ffi::CStr;
 
 use ash::{ext, khr, vk};
+use spirv_check::validate::Support;
 
-use crate::plan;
+use crate::device::choice::{self, Isolation, Snapshot};
 use crate::vk_ext;
 
 /// The feature structures that are queried and, as they come back, enabled.
@@ -19,6 +20,7 @@ pub(super) struct FeatureChain {
     bf16: vk_ext::Bfloat16Features,
     atomic_float: vk::PhysicalDeviceShaderAtomicFloatFeaturesEXT<'static>,
     explicit_layout: vk::PhysicalDeviceWorkgroupMemoryExplicitLayoutFeaturesKHR<'static>,
+    robustness: vk::PhysicalDeviceRobustness2FeaturesEXT<'static>,
     with: Optional,
 }
 
@@ -31,6 +33,7 @@ struct Optional {
     bf16: bool,
     atomic_float: bool,
     explicit_layout: bool,
+    robustness: bool,
 }
 
 impl FeatureChain {
@@ -40,9 +43,9 @@ impl FeatureChain {
         physical: vk::PhysicalDevice,
         version: u32,
         has: &dyn Fn(&CStr) -> bool,
-    ) -> plan::Features {
+    ) -> choice::Features {
         if version < vk::API_VERSION_1_2 {
-            return plan::Features::default();
+            return choice::Features::default();
         }
         self.with = Optional {
             v13: version >= vk::API_VERSION_1_3,
@@ -51,6 +54,7 @@ impl FeatureChain {
             bf16: has(vk_ext::KHR_SHADER_BFLOAT16),
             atomic_float: has(ext::shader_atomic_float::NAME),
             explicit_layout: has(khr::workgroup_memory_explicit_layout::NAME),
+            robustness: has(ext::robustness2::NAME),
         };
         let with = self.with;
         let mut features = vk::PhysicalDeviceFeatures2::default()
@@ -74,10 +78,16 @@ impl FeatureChain {
         if with.explicit_layout {
             features = features.push_next(&mut self.explicit_layout);
         }
+        if with.robustness {
+            features = features.push_next(&mut self.robustness);
+        }
         // SAFETY: the chain holds structures that the device's version and extensions define.
         unsafe { instance.get_physical_device_features2(physical, &mut features) };
         let core = features.features;
-        // Only what compute shaders can use: robust access costs time on every load.
+        let robust_access2 = with.robustness && self.robustness.robust_buffer_access2 == vk::TRUE;
+        // On in safe mode alone: robust access costs time on every load.
+        self.with.robustness = false;
+        // Only what compute shaders can use.
         self.core = vk::PhysicalDeviceFeatures {
             shader_float64: core.shader_float64,
             shader_int64: core.shader_int64,
@@ -131,7 +141,7 @@ impl FeatureChain {
         self.atomic_float.p_next = std::ptr::null_mut();
         self.explicit_layout.p_next = std::ptr::null_mut();
         let on = |b: vk::Bool32| b == vk::TRUE;
-        plan::Features {
+        choice::Features {
             timeline_semaphore: on(v12.timeline_semaphore),
             buffer_device_address: on(v12.buffer_device_address),
             float16: on(v12.shader_float16),
@@ -144,6 +154,89 @@ impl FeatureChain {
                 && on(self.coop2.flexible_dimensions),
             bfloat16: with.bf16 && on(self.bf16.bfloat16_type),
             bfloat16_cooperative_matrix: with.bf16 && on(self.bf16.bfloat16_cooperative_matrix),
+            robust_access: on(core.robust_buffer_access),
+            robust_access2,
+            zeroed_workgroup_memory: with.v13 && on(v13.shader_zero_initialize_workgroup_memory),
+        }
+    }
+
+    /// Turns bounds checks on, and off what they do not cover.
+    pub(super) fn secure(&mut self, isolation: Isolation) {
+        self.core.robust_buffer_access = vk::TRUE;
+        if isolation == Isolation::Range {
+            self.with.robustness = true;
+            self.robustness =
+                vk::PhysicalDeviceRobustness2FeaturesEXT::default().robust_buffer_access2(true);
+        }
+        self.v12.buffer_device_address = vk::FALSE;
+        self.v11.variable_pointers = vk::FALSE;
+        self.v11.variable_pointers_storage_buffer = vk::FALSE;
+        self.with.coop = false;
+        self.with.coop2 = false;
+        self.with.bf16 = false;
+        self.with.explicit_layout = false;
+    }
+
+    /// What shaders may use of what is turned on.
+    pub(super) fn shader_rules(&self, snapshot: &Snapshot) -> Support {
+        use vk::SubgroupFeatureFlags as S;
+        let (v11, v12, core) = (&self.v11, &self.v12, &self.core);
+        let compute = vk::ShaderStageFlags::COMPUTE;
+        let subgroup = |operations: S| {
+            let has = snapshot.subgroup.stages.contains(compute)
+                && snapshot.subgroup.operations.contains(operations);
+            vk::Bool32::from(has)
+        };
+        let dot = self.v13.shader_integer_dot_product;
+        let atomics64 = v12.shader_buffer_int64_atomics & v12.shader_shared_int64_atomics;
+        let float = &self.atomic_float;
+        let float_add = float.shader_buffer_float32_atomic_add
+            & float.shader_shared_float32_atomic_add
+            & vk::Bool32::from(self.with.atomic_float);
+        // By the numbers of SPIR-V.
+        let capabilities = [
+            (0, vk::TRUE),
+            (1, vk::TRUE),
+            (9, v12.shader_float16),
+            (10, core.shader_float64),
+            (11, core.shader_int64),
+            (12, atomics64),
+            (22, core.shader_int16),
+            (30, core.shader_storage_buffer_array_dynamic_indexing),
+            (39, v12.shader_int8),
+            (61, subgroup(S::BASIC)),
+            (62, subgroup(S::VOTE)),
+            (63, subgroup(S::ARITHMETIC)),
+            (64, subgroup(S::BALLOT)),
+            (65, subgroup(S::SHUFFLE)),
+            (66, subgroup(S::SHUFFLE_RELATIVE)),
+            (67, subgroup(S::CLUSTERED)),
+            (68, subgroup(S::QUAD)),
+            (4433, v11.storage_buffer16_bit_access),
+            (4434, v11.uniform_and_storage_buffer16_bit_access),
+            (4435, v11.storage_push_constant16),
+            (4448, v12.storage_buffer8_bit_access),
+            (4449, v12.uniform_and_storage_buffer8_bit_access),
+            (4450, v12.storage_push_constant8),
+            (5345, v12.vulkan_memory_model),
+            (5346, v12.vulkan_memory_model_device_scope),
+            (6016, dot),
+            (6017, dot),
+            (6018, dot),
+            (6019, dot),
+            (6033, float_add),
+        ];
+        Support {
+            version: if snapshot.api_version >= vk::API_VERSION_1_3 {
+                0x1_0600
+            } else {
+                0x1_0500
+            },
+            capabilities: capabilities
+                .into_iter()
+                .filter_map(|(capability, on)| (on == vk::TRUE).then_some(capability))
+                .collect(),
+            shared_bytes: u64::from(snapshot.limits.max_compute_shared_memory_size),
         }
     }
 
@@ -159,6 +252,7 @@ impl FeatureChain {
                 with.explicit_layout,
                 khr::workgroup_memory_explicit_layout::NAME,
             ),
+            (with.robustness, ext::robustness2::NAME),
         ]
         .into_iter()
         .filter_map(|(on, name)| on.then_some(name))
@@ -192,6 +286,26 @@ impl FeatureChain {
         if with.explicit_layout {
             info = info.push_next(&mut self.explicit_layout);
         }
+        if with.robustness {
+            info = info.push_next(&mut self.robustness);
+        }
         info
     }
+}
+
+/// The structure that switches the fault extension on, if the device has it.
+pub(super) fn fault(
+    instance: &ash::Instance,
+    physical: vk::PhysicalDevice,
+    present: bool,
+) -> Option<vk::PhysicalDeviceFaultFeaturesEXT<'static>> {
+    if !present {
+        return None;
+    }
+    let mut fault = vk::PhysicalDeviceFaultFeaturesEXT::default();
+    let mut features = vk::PhysicalDeviceFeatures2::default().push_next(&mut fault);
+    // SAFETY: the device has the extension.
+    unsafe { instance.get_physical_device_features2(physical, &mut features) };
+    (fault.device_fault == vk::TRUE)
+        .then(|| vk::PhysicalDeviceFaultFeaturesEXT::default().device_fault(true))
 }

@@ -1,17 +1,4 @@
 // Made by `npm run types` from kernels/; do not edit.
-/**
- * The map that both kinds of matrix follow, or undefined if they differ or follow none of the kind.
- * @param {ArrayLike<number>} accumulator row | column << 8 of every component of lane 0, then of lane 1 …
- * @param {ArrayLike<number>} operand the same of a left operand
- * @param {{ m: number, n: number, k: number }} shape
- * @param {number} lanes
- * @returns {LaneMap | undefined}
- */
-export function laneMap(accumulator: ArrayLike<number>, operand: ArrayLike<number>, { m, n, k }: {
-    m: number;
-    n: number;
-    k: number;
-}, lanes: number): LaneMap | undefined;
 /** @param {KernelContext} context */
 export function attentionKernels(context: KernelContext): {
     /**
@@ -42,18 +29,19 @@ export type Tensor = import("./base.mjs").Tensor;
 export type DType = import("./base.mjs").DType;
 export type Dispatch = import("./base.mjs").Dispatch;
 export type KernelContext = import("./base.mjs").KernelContext;
+export type Extent = import("./check.mjs").Extent;
 /**
  * Tiling of an attention kernel, in rows.
  */
 export type AttentionPlan = {
     /**
-     * rows that a workgroup holds; `tiles`: queries, and keys, of a tile
+     * rows that stay in a workgroup (in the backward pass for keys: of keys); `tiles`: queries, and keys, of a tile
      */
-    held: number;
+    queryBlock: number;
     /**
-     * rows that it walks over at a time; `tiles`: of them, or of the head, at a time
+     * rows that it goes over at a time; `tiles`: of them, or of the head, at a time
      */
-    walked: number;
+    keyBlock: number;
     /**
      * f32 `walk`: invocations of a workgroup
      */
@@ -72,7 +60,7 @@ export type AttentionPlan = {
      */
     kernel?: "register" | "scratch" | "walk" | "tiles" | undefined;
     /**
-     * register, backward: fragments of walked rows worked on at a time
+     * register, backward: fragments of the key block worked on at a time
      */
     group?: number | undefined;
     /**
@@ -88,20 +76,6 @@ export type AttentionPlan = {
      */
     workspace?: number | undefined;
 };
-/**
- * Where a driver puts the elements of an accumulator and of a left operand, if alike and by bits: bit b of a lane's
- * number (of a component's) moves the element down or right by 2^(n - 1), where n is hexadecimal digit b; 0: not at all.
- */
-export type LaneMap = {
-    laneRows: number;
-    laneColumns: number;
-    partRows: number;
-    partColumns: number;
-    /**
-     * rows that a lane has components of
-     */
-    own: number;
-};
 export type AttentionArgs = {
     /**
      * fused [batch, tokens, 3 * heads * headSize]: queries, keys, values; instead of q, k and v
@@ -111,7 +85,13 @@ export type AttentionArgs = {
      * [batch, tokens, heads, headSize] with rows `rowQkv` apart
      */
     q?: import("./base.mjs").Tensor | undefined;
+    /**
+     * keys, shaped like q
+     */
     k?: import("./base.mjs").Tensor | undefined;
+    /**
+     * values, shaped like q
+     */
     v?: import("./base.mjs").Tensor | undefined;
     /**
      * O: [batch, tokens, heads * headSize]; written by the forward, read by the backward pass
@@ -125,7 +105,13 @@ export type AttentionArgs = {
      * 1 when left out
      */
     batch?: number | undefined;
+    /**
+     * length of a sequence
+     */
     tokens: number;
+    /**
+     * number of heads
+     */
     heads: number;
     /**
      * 32, 64, 96 or 128
@@ -156,6 +142,10 @@ export type AttentionArgs = {
      */
     scale?: number | undefined;
     /**
+     * scores become softCap · tanh(scaled score / softCap); 0 (as they are) when left out
+     */
+    softCap?: number | undefined;
+    /**
      * true when left out: token t sees tokens 0…t
      */
     causal?: boolean | undefined;
@@ -173,8 +163,17 @@ export type AttentionGradients = {
      * written, shaped like `qkv`; instead of dQ, dK and dV
      */
     dQkv?: import("./base.mjs").Tensor | undefined;
+    /**
+     * written, rows `rowGrad` apart
+     */
     dQ?: import("./base.mjs").Tensor | undefined;
+    /**
+     * written, shaped like dQ
+     */
     dK?: import("./base.mjs").Tensor | undefined;
+    /**
+     * written, shaped like dQ
+     */
     dV?: import("./base.mjs").Tensor | undefined;
     /**
      * storage of the gradients; `type` when left out

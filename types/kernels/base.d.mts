@@ -1,8 +1,23 @@
 // Made by `npm run types` from kernels/; do not edit.
+/** @typedef {import('../../index.js').BufferHandle} BufferHandle */
+/** @typedef {import('../../index.js').PipelineHandle} PipelineHandle */
+/** @typedef {import('../../index.js').DeviceInfo} DeviceInfo */
 /**
- * A tensor argument: a buffer handle, or a handle with the tensor's first element. Offsets and sizes count elements
- * of the tensor's type, never bytes.
- * @typedef {number | { buffer: number, offset?: number }} Tensor
+ * What the kernels call of the native module.
+ * @typedef {Pick<typeof import('../../index.js'), 'initDevice' | 'shaders' | 'createBuffer' | 'bufferBytes' | 'buildKernel' | 'fillBuffer'
+ *   | 'readBuffer' | 'destroyBuffer' | 'createPipeline' | 'dispatch'>} NativeModule
+ */
+/**
+ * What a dispatch binds: a buffer's handle, or a range of it in bytes (all to its end without a size). The offset is a
+ * multiple of the device's `minStorageBufferOffsetAlignment`, which is at most 256.
+ * @typedef {import('../../index.js').BufferBinding} Binding
+ */
+/**
+ * A tensor argument: a buffer handle, or a binding with the tensor's first element in it. This offset and all sizes
+ * count elements of the tensor's type, never bytes. No binding is larger than the device's `maxStorageBufferRange`: of
+ * a larger buffer bind a range ({@link KernelContext.view} makes one). Where a tensor is larger itself, the kernels that
+ * go over it element by element, and those that reduce all of it, take it part by part in as many dispatches.
+ * @typedef {BufferHandle | { buffer: Binding, offset?: number }} Tensor
  */
 /**
  * Storage type of a tensor. `f16` and `bf16` hold two elements in a 32-bit word, low half first; all arithmetic is
@@ -12,8 +27,8 @@
 /**
  * One dispatch, ready for `batchDispatch` or for {@link pack}.
  * @typedef {object} Dispatch
- * @property {number} pipeline pipeline handle
- * @property {number[]} buffers buffer handles, binding 0 first
+ * @property {PipelineHandle} pipeline what is run
+ * @property {Binding[]} buffers what is bound, binding 0 first
  * @property {[number, number, number]} groups workgroup counts
  * @property {Uint8Array | undefined} push push constants, exactly the pipeline's size
  * @property {number} writeMask bit i is set where binding i is written
@@ -22,19 +37,17 @@
  * What a kernel function returns: dispatches in order.
  * @typedef {Dispatch | Dispatch[]} Dispatches
  */
+/** @typedef {import('../../index.js').Shader} Shader */
 /**
- * A shader that ships with the addon.
- * @typedef {object} Shader
- * @property {Uint32Array} spirv
- * @property {number} bindings number of storage buffers
- * @property {number} pushBytes
- * @property {[number, number, number]} workgroupSize
+ * @typedef {object} KernelOptions
+ * @property {boolean} [check] whether kernels check that tensors lie within their buffers, and results not over what is read;
+ *   true when left out. Sizes that are wrong read and write other memory of the buffer's, or of the device's.
  */
 /**
  * @typedef {object} PipelineOptions
  * @property {ArrayLike<number>} [specialization] word i is the value of `constant_id` i (floats by {@link floatBits})
- * @property {number} [requiredSubgroupSize]
- * @property {boolean} [fullSubgroups]
+ * @property {number} [requiredSubgroupSize] as in VK_EXT_subgroup_size_control
+ * @property {boolean} [fullSubgroups] whether every subgroup has all its invocations
  */
 /** Bytes of an element. @param {DType} type */
 export function bytesOf(type: DType): 2 | 4;
@@ -60,12 +73,25 @@ export function integer(kernel: string, name: string, value: unknown, low?: numb
  */
 export function finite(kernel: string, name: string, value: unknown): number;
 /**
- * Splits a tensor argument into its buffer and first element.
+ * Splits a tensor argument into what is bound and the first element in that.
  * @param {string} kernel @param {string} name @param {unknown} tensor
- * @returns {{ buffer: number, offset: number }}
+ * @returns {{ buffer: Binding, offset: number }}
  */
 export function tensor(kernel: string, name: string, tensor: unknown): {
-    buffer: number;
+    buffer: Binding;
+    offset: number;
+};
+/**
+ * `count` elements of a tensor from its element `first` on, bound as a range that begins at most 255 bytes before them.
+ * @param {{ buffer: Binding, offset: number }} tensor @param {number} first @param {number} count
+ * @param {number} bytes of an element
+ * @returns {{ buffer: Binding, offset: number }}
+ */
+export function part({ buffer, offset }: {
+    buffer: Binding;
+    offset: number;
+}, first: number, count: number, bytes: number): {
+    buffer: Binding;
     offset: number;
 };
 /**
@@ -97,14 +123,16 @@ export function typePair(kernel: string, from: DType, to: DType): string;
 export function reach(kernel: string, name: string, end: number): void;
 /**
  * Packs dispatches for `batchDispatchMany(packed, count)` or `batchExecuteAll(packed, count)`.
- * @param {...(Dispatch | Dispatch[])} dispatches
+ * @param {...(Dispatches | Dispatches[])} dispatches
  * @returns {{ packed: ArrayBuffer, count: number }}
  */
-export function pack(...dispatches: (Dispatch | Dispatch[])[]): {
+export function pack(...dispatches: (Dispatches | Dispatches[])[]): {
     packed: ArrayBuffer;
     count: number;
 };
+/** ceil(a / b) of non-negative integers. @param {number} a @param {number} b */
 export function ceilDiv(a: number, b: number): number;
+/** The least power of two that is at least `n`. @param {number} n */
 export function nextPowerOfTwo(n: number): number;
 /** Most elements of a tensor: kernels index with u32, and a stride past the end must not wrap. */
 export const MAX_ELEMENTS: 4026531840;
@@ -112,34 +140,41 @@ export const MAX_ELEMENTS: 4026531840;
  * The device as the kernels see it, and the pipelines made on it. Kernel families are functions of a context.
  */
 export class KernelContext {
-    /** @param {any} vk the native module */
-    constructor(vk: any);
+    /**
+     * @param {NativeModule} vk the native module
+     * @param {KernelOptions} [options]
+     */
+    constructor(vk: NativeModule, { check }?: KernelOptions);
     /** The native module. */
-    vk: any;
-    /** What `initDevice` returns. */
-    info: any;
+    vk: Pick<typeof import("../../index.js"), "initDevice" | "shaders" | "createBuffer" | "bufferBytes" | "buildKernel" | "fillBuffer" | "readBuffer" | "destroyBuffer" | "createPipeline" | "dispatch">;
+    /** Checks what kernels are given; undefined where nothing is checked. */
+    checker: Checker | undefined;
+    /** What `initDevice` returns. @type {DeviceInfo} */
+    info: DeviceInfo;
     /** Whether the device is a CPU driver, where small workgroups win. */
     isCpu: boolean;
+    /** How much work goes into a dispatch on this device. */
+    tuning: import("./tuning/index.mjs").Tuning;
     /** Shared memory of a workgroup in bytes. */
-    sharedBytes: any;
+    sharedBytes: number;
     /** Most workgroups in x (65,535 is what every device has; y and z are taken to have no more). */
     maxGroups: number;
     /** @type {Map<string, Shader>} */
     shaders: Map<string, Shader>;
-    /** @type {Map<string, number>} */
-    pipelines: Map<string, number>;
-    /** @type {Map<string, { buffer: number, bytes: number }>} */
+    /** @type {Map<string, PipelineHandle>} */
+    pipelines: Map<string, PipelineHandle>;
+    /** @type {Map<string, { buffer: BufferHandle, bytes: number }>} */
     workspaces: Map<string, {
-        buffer: number;
+        buffer: BufferHandle;
         bytes: number;
     }>;
-    /** Every workspace that was ever made: earlier dispatches may name a smaller one. @type {number[]} */
-    owned: number[];
+    /** Every workspace that was ever made: earlier dispatches may name a smaller one. @type {BufferHandle[]} */
+    owned: BufferHandle[];
     /** Most workgroups of a normalization's backward pass: each leaves a row of sums behind. */
-    get normBlocks(): 16 | 792;
+    get normBlocks(): number;
     /**
-     * Rows that a team of it takes at a time, whether it loads the next ones ahead, and whether all teams of a workgroup
-     * take equally many turns.
+     * Rows that the cooperating lanes of it take at a time, whether they load the next ones ahead, and whether all groups of
+     * cooperating lanes of a workgroup take equally many turns.
      */
     get normBackward(): {
         batch: number;
@@ -147,30 +182,76 @@ export class KernelContext {
         lockstep: number;
     };
     /**
-     * Of cross-entropy over 16-bit rows: vectors of a row whose exponentials are kept and not taken twice, at the most, and
-     * workgroups. Measured on an H200 at 4096 x 16384, in microseconds: 82.2 taken twice, 81.4 kept, kept with 528
-     * workgroups 78.4, with 264 79.5.
+     * Of cross-entropy over 16-bit rows: vectors of a row whose exponentials are kept and not taken twice, at most, and
+     * workgroups.
      */
     get crossEntropy(): {
         kept: number;
         groups: number;
     };
     /**
-     * Whether the device's exponentials and logarithms hand a NaN on. Vulkan asks that of none (SignedZeroInfNanPreserve
+     * Whether the device's exponentials and logarithms propagate NaN. Vulkan asks that of none (SignedZeroInfNanPreserve
      * does not name them): the special-function units of GPUs do, while a CPU driver may clamp first, or take the bits of
      * a NaN for a number.
      */
-    get keepsNan(): 0 | 1;
+    get propagatesNan(): 0 | 1;
+    /** Most bytes of a buffer that one binding can be. */
+    get bindingBytes(): number;
+    /** Most bytes of a buffer. */
+    get bufferBytes(): number;
+    /**
+     * A tensor within a flat buffer of `total` elements: of a buffer that one binding can be the whole, and of a larger
+     * one the range that it lies in.
+     * @param {BufferHandle} buffer
+     * @param {{ first: number, count: number, total: number, type: DType }} where in elements of the type
+     * @returns {{ buffer: Binding, offset: number }}
+     */
+    view(buffer: BufferHandle, { first, count, total, type }: {
+        first: number;
+        count: number;
+        total: number;
+        type: DType;
+    }): {
+        buffer: Binding;
+        offset: number;
+    };
+    /**
+     * Elements that a part of a tensor may have, so that what it binds of each of these tensors is within the device's
+     * limit; all of them where no tensor is larger than that.
+     * @param {string} kernel @param {number} count elements of each tensor
+     * @param {[tensor: { buffer: Binding, offset: number }, bytes: number][]} tensors with the bytes of an element
+     * @param {number} [unit] a part is a multiple of this
+     */
+    partSize(kernel: string, count: number, tensors: [tensor: {
+        buffer: Binding;
+        offset: number;
+    }, bytes: number][], unit?: number): number;
+    /**
+     * The dispatches over tensors of `count` elements each: one, or where a tensor is larger than a binding can be one for
+     * each part.
+     * @param {string} kernel @param {number} count
+     * @param {[tensor: { buffer: Binding, offset: number }, bytes: number][]} tensors with the bytes of an element
+     * @param {(parts: { buffer: Binding, offset: number }[], count: number, first: number) => Dispatch} make
+     * @param {number} [unit] a part is a multiple of this
+     * @returns {Dispatches}
+     */
+    inParts(kernel: string, count: number, tensors: [tensor: {
+        buffer: Binding;
+        offset: number;
+    }, bytes: number][], make: (parts: {
+        buffer: Binding;
+        offset: number;
+    }[], count: number, first: number) => Dispatch, unit?: number): Dispatches;
     /** Workgroups that fill the device and find more to do than one item each: launching has its price, too. */
     get residentGroups(): number;
     /** The workgroup size of kernels that stride over elements. */
     get flatThreads(): number;
     /**
-     * Who takes a row of `vectors`: a team, which is a subgroup where the row is short, else the workgroup. `chunks` is
+     * The lanes that cooperate on a row of `vectors`: a subgroup where the row is short, else the workgroup. `chunks` is
      * how many vectors a lane of it keeps in registers (0: the row is read again instead).
      * @param {number} vectors
      * @param {{ most?: number, lanes?: number, batch?: number, wide?: boolean }} [limits] vectors that a thread of a
-     *   workgroup should keep at the `most`, and that the `lanes` of a subgroup may; `batch` of rows that a team takes at
+     *   workgroup should keep at `most`, and that the `lanes` of a subgroup may; `batch` of rows that those lanes take at
      *   a time, for the kernels that can; `wide` where a vector is kept as four f32, and not as pairs
      */
     rowPlan(vectors: number, { most, lanes, batch, wide }?: {
@@ -190,9 +271,9 @@ export class KernelContext {
      * Device memory for a kernel's intermediate results, kept and shared by all dispatches that ask under this name; a
      * larger request gets a new buffer, and earlier dispatches keep the old one.
      * @param {string} name @param {number} bytes
-     * @returns {number} buffer handle
+     * @returns {BufferHandle}
      */
-    workspace(name: string, bytes: number): number;
+    workspace(name: string, bytes: number): BufferHandle;
     /** Gives back every workspace; dispatches that name one cannot be submitted any more. */
     releaseWorkspaces(): void;
     /**
@@ -204,14 +285,14 @@ export class KernelContext {
     hasShader(name: string): boolean;
     /**
      * The pipeline of a shader under a specialization, made at first use.
-     * @param {string} name @param {PipelineOptions} [options] @returns {number}
+     * @param {string} name @param {PipelineOptions} [options] @returns {PipelineHandle}
      */
-    pipeline(name: string, options?: PipelineOptions): number;
+    pipeline(name: string, options?: PipelineOptions): PipelineHandle;
     /**
      * A dispatch of a shader.
      * @param {string} name
      * @param {object} args
-     * @param {number[]} args.buffers handles, binding 0 first
+     * @param {Binding[]} args.buffers binding 0 first
      * @param {number} args.writes bit i is set where binding i is written
      * @param {number | [number, number, number]} args.groups workgroup counts
      * @param {Uint8Array} [args.push]
@@ -221,7 +302,7 @@ export class KernelContext {
      * @returns {Dispatch}
      */
     dispatch(name: string, { buffers, writes, groups, push, ...options }: {
-        buffers: number[];
+        buffers: Binding[];
         writes: number;
         groups: number | [number, number, number];
         push?: Uint8Array<ArrayBufferLike> | undefined;
@@ -237,8 +318,8 @@ export class KernelContext {
 }
 /**
  * Appends dispatches in the packed byte form that `batchDispatchMany` and `batchExecuteAll` take (little-endian,
- * end to end: i32 pipeline, u16 buffers, u16 flags, u32 gX, u32 gZ if flagged, u32 write mask, i32 handles, push
- * bytes). One recorder serves many batches: `reset` keeps its memory.
+ * end to end: i32 pipeline, u16 buffers, u16 flags, u32 gX, u32 gZ if flagged, u32 write mask, i32 handles, u64 offset
+ * and size of each where bit 15 of the count says so, push bytes). One recorder serves many batches: `reset` keeps its memory.
  */
 export class Recorder {
     /** @param {number} [capacity] bytes to start with */
@@ -250,12 +331,18 @@ export class Recorder {
     count: number;
     /**
      * Appends dispatches, in order.
-     * @param {...(Dispatch | Dispatch[])} dispatches
+     * @param {...(Dispatches | Dispatches[])} dispatches
      * @returns {this}
      */
-    add(...dispatches: (Dispatch | Dispatch[])[]): this;
+    add(...dispatches: (Dispatches | Dispatches[])[]): this;
     /** @param {Dispatch} dispatch */
     append({ pipeline, buffers, groups: [x, y, z], push, writeMask }: Dispatch): void;
+    /**
+     * Writes handles and their ranges.
+     * @param {number} at @param {Binding[]} buffers
+     * @returns {number} the byte behind them
+     */
+    bind(at: number, buffers: Binding[]): number;
     /** @param {number} needed bytes */
     grow(needed: number): void;
     /** The packed dispatches so far. @returns {{ packed: ArrayBuffer, count: number }} */
@@ -266,12 +353,26 @@ export class Recorder {
     /** Empties the recorder and keeps its memory. */
     reset(): void;
 }
+export type BufferHandle = import("../../index.js").BufferHandle;
+export type PipelineHandle = import("../../index.js").PipelineHandle;
+export type DeviceInfo = import("../../index.js").DeviceInfo;
 /**
- * A tensor argument: a buffer handle, or a handle with the tensor's first element. Offsets and sizes count elements
- * of the tensor's type, never bytes.
+ * What the kernels call of the native module.
  */
-export type Tensor = number | {
-    buffer: number;
+export type NativeModule = Pick<typeof import("../../index.js"), "initDevice" | "shaders" | "createBuffer" | "bufferBytes" | "buildKernel" | "fillBuffer" | "readBuffer" | "destroyBuffer" | "createPipeline" | "dispatch">;
+/**
+ * What a dispatch binds: a buffer's handle, or a range of it in bytes (all to its end without a size). The offset is a
+ * multiple of the device's `minStorageBufferOffsetAlignment`, which is at most 256.
+ */
+export type Binding = import("../../index.js").BufferBinding;
+/**
+ * A tensor argument: a buffer handle, or a binding with the tensor's first element in it. This offset and all sizes
+ * count elements of the tensor's type, never bytes. No binding is larger than the device's `maxStorageBufferRange`: of
+ * a larger buffer bind a range ({@link KernelContext.view} makes one). Where a tensor is larger itself, the kernels that
+ * go over it element by element, and those that reduce all of it, take it part by part in as many dispatches.
+ */
+export type Tensor = BufferHandle | {
+    buffer: Binding;
     offset?: number;
 };
 /**
@@ -284,13 +385,13 @@ export type DType = "f32" | "f16" | "bf16";
  */
 export type Dispatch = {
     /**
-     * pipeline handle
+     * what is run
      */
-    pipeline: number;
+    pipeline: PipelineHandle;
     /**
-     * buffer handles, binding 0 first
+     * what is bound, binding 0 first
      */
-    buffers: number[];
+    buffers: Binding[];
     /**
      * workgroup counts
      */
@@ -308,23 +409,26 @@ export type Dispatch = {
  * What a kernel function returns: dispatches in order.
  */
 export type Dispatches = Dispatch | Dispatch[];
-/**
- * A shader that ships with the addon.
- */
-export type Shader = {
-    spirv: Uint32Array;
+export type Shader = import("../../index.js").Shader;
+export type KernelOptions = {
     /**
-     * number of storage buffers
+     * whether kernels check that tensors lie within their buffers, and results not over what is read;
+     * true when left out. Sizes that are wrong read and write other memory of the buffer's, or of the device's.
      */
-    bindings: number;
-    pushBytes: number;
-    workgroupSize: [number, number, number];
+    check?: boolean | undefined;
 };
 export type PipelineOptions = {
     /**
      * word i is the value of `constant_id` i (floats by {@link floatBits})
      */
     specialization?: ArrayLike<number> | undefined;
+    /**
+     * as in VK_EXT_subgroup_size_control
+     */
     requiredSubgroupSize?: number | undefined;
+    /**
+     * whether every subgroup has all its invocations
+     */
     fullSubgroups?: boolean | undefined;
 };
+import { Checker } from './check.mjs';

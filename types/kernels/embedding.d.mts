@@ -3,14 +3,15 @@
 /** @typedef {import('./base.mjs').DType} DType */
 /** @typedef {import('./base.mjs').Dispatch} Dispatch */
 /** @typedef {import('./base.mjs').KernelContext} KernelContext */
+/** @typedef {import('./check.mjs').Extent} Extent */
 /**
  * @typedef {object} EmbeddingForward
  * @property {Tensor} ids [tokens] u32; an id outside of the vocabulary reads as zeros
  * @property {Tensor} table [vocabulary, columns] of `type`
  * @property {Tensor} y out: [tokens, columns] of `outType`
- * @property {number} tokens
- * @property {number} columns
- * @property {number} vocabulary
+ * @property {number} tokens tokens in all
+ * @property {number} columns elements of a row
+ * @property {number} vocabulary rows of the table
  * @property {Tensor} [position] [positions, columns] of `type`, learned positions to add
  * @property {number} [positions] length of a sequence: token t has position firstPosition + t mod positions; needed
  *   with `position`
@@ -23,9 +24,9 @@
  * @property {Tensor} ids [tokens] u32
  * @property {Tensor} dy [tokens, columns] of `type`
  * @property {Tensor} dTable in and out: [vocabulary, columns] f32
- * @property {number} tokens
- * @property {number} columns
- * @property {number} vocabulary
+ * @property {number} tokens tokens in all
+ * @property {number} columns elements of a row
+ * @property {number} vocabulary rows of the table
  * @property {number} [beta] 1 (accumulate) when left out; other than 1 it scales only the rows whose id occurs. To
  *   overwrite the whole table, fill it with 0 first
  * @property {DType} [type] of dy; f32 when left out
@@ -64,22 +65,38 @@ export function embeddingKernels(context: KernelContext): {
      * @param {object} args
      * @param {Tensor} args.dy [batch, positions, columns] of `type`
      * @param {Tensor} args.dPosition in and out: [positions, columns] f32
-     * @param {number} args.batch
-     * @param {number} args.positions
-     * @param {number} args.columns
+     * @param {number} args.batch number of sequences
+     * @param {number} args.positions length of a sequence
+     * @param {number} args.columns elements of a row
      * @param {number} [args.beta] 0 (overwrite) when left out
      * @param {DType} [args.type] f32 when left out
      * @returns {Dispatch[]}
      */
     positionBackward: (args: {
+        /** [batch, positions, columns] of `type` */
         dy: Tensor;
+        /** in and out: [positions, columns] f32 */
         dPosition: Tensor;
+        /** number of sequences */
         batch: number;
+        /** length of a sequence */
         positions: number;
+        /** elements of a row */
         columns: number;
+        /** 0 (overwrite) when left out */
         beta?: number | undefined;
+        /** f32 when left out */
         type?: import("./base.mjs").DType | undefined;
     }) => Dispatch[];
+    /**
+     * The angles of rotary positions as [positions, headSize / 2] pairs of (cos, sin), from float64: pair i of position p
+     * turns by p · base^(-2i / headSize). A table, because a device's sine may be off by 2^-11.
+     * @param {object} args
+     * @param {number} args.positions rows of the table
+     * @param {number} args.headSize channels of a head; even
+     * @param {number} [args.base] 10000 when left out
+     * @returns {Float32Array} what to upload
+     */
     ropeTable: typeof ropeTable;
     /**
      * Rotates pairs of channels by their position's angle, in place (Su et al. 2021): (a, b) becomes
@@ -98,17 +115,25 @@ export function embeddingKernels(context: KernelContext): {
 /**
  * The angles of rotary positions as [positions, headSize / 2] pairs of (cos, sin), from float64: pair i of position p
  * turns by p · base^(-2i / headSize). A table, because a device's sine may be off by 2^-11.
- * @param {{ positions: number, headSize: number, base?: number }} args `headSize` is even
+ * @param {object} args
+ * @param {number} args.positions rows of the table
+ * @param {number} args.headSize channels of a head; even
+ * @param {number} [args.base] 10000 when left out
+ * @returns {Float32Array} what to upload
  */
 export function ropeTable({ positions, headSize, base }: {
+    /** rows of the table */
     positions: number;
+    /** channels of a head; even */
     headSize: number;
-    base?: number;
-}): Float32Array<ArrayBuffer>;
+    /** 10000 when left out */
+    base?: number | undefined;
+}): Float32Array;
 export type Tensor = import("./base.mjs").Tensor;
 export type DType = import("./base.mjs").DType;
 export type Dispatch = import("./base.mjs").Dispatch;
 export type KernelContext = import("./base.mjs").KernelContext;
+export type Extent = import("./check.mjs").Extent;
 export type EmbeddingForward = {
     /**
      * [tokens] u32; an id outside of the vocabulary reads as zeros
@@ -122,8 +147,17 @@ export type EmbeddingForward = {
      * out: [tokens, columns] of `outType`
      */
     y: Tensor;
+    /**
+     * tokens in all
+     */
     tokens: number;
+    /**
+     * elements of a row
+     */
     columns: number;
+    /**
+     * rows of the table
+     */
     vocabulary: number;
     /**
      * [positions, columns] of `type`, learned positions to add
@@ -160,8 +194,17 @@ export type EmbeddingBackward = {
      * in and out: [vocabulary, columns] f32
      */
     dTable: Tensor;
+    /**
+     * tokens in all
+     */
     tokens: number;
+    /**
+     * elements of a row
+     */
     columns: number;
+    /**
+     * rows of the table
+     */
     vocabulary: number;
     /**
      * 1 (accumulate) when left out; other than 1 it scales only the rows whose id occurs. To

@@ -1,11 +1,11 @@
 // Made by `npm run types` from kernels/; do not edit.
 /**
  * Shapes of subgroup-scope matrix instructions that multiply two matrices of `half` into f32, largest first.
- * @param {any} info what `initDevice` returns
+ * @param {import('../../index.js').DeviceInfo} info what `initDevice` returns
  * @param {'f16' | 'bf16'} half
  * @returns {{ m: number, n: number, k: number }[]}
  */
-export function coopShapes(info: any, half: "f16" | "bf16"): {
+export function coopShapes(info: import("../../index.js").DeviceInfo, half: "f16" | "bf16"): {
     m: number;
     n: number;
     k: number;
@@ -49,6 +49,9 @@ export type Precision = "f32" | "f16" | "bf16" | "bf16x3";
  * A kernel and its tiling. Sizes count elements.
  */
 export type MatmulPlan = {
+    /**
+     * ordinary arithmetic, or matrix units
+     */
     kernel: "f32" | "coop";
     /**
      * rows of a workgroup's tile
@@ -166,7 +169,13 @@ export type MatmulArgs = {
      * elements between rows of A in memory; packed when left out (so for all five)
      */
     lda?: number | undefined;
+    /**
+     * of B
+     */
     ldb?: number | undefined;
+    /**
+     * of C and D
+     */
     ldc?: number | undefined;
     /**
      * of `residual`
@@ -184,13 +193,25 @@ export type MatmulArgs = {
      * elements between batches; packed when left out, 0 repeats the operand
      */
     strideA?: number | undefined;
+    /**
+     * of B
+     */
     strideB?: number | undefined;
+    /**
+     * of C and D
+     */
     strideC?: number | undefined;
     /**
-     * 0 when left out
+     * of `bias`; 0 when left out
      */
     strideBias?: number | undefined;
+    /**
+     * of `residual`
+     */
     strideR?: number | undefined;
+    /**
+     * of `half`
+     */
     strideH?: number | undefined;
     /**
      * 1 when left out

@@ -3,13 +3,14 @@
 /** @typedef {import('./base.mjs').DType} DType */
 /** @typedef {import('./base.mjs').Dispatch} Dispatch */
 /** @typedef {import('./base.mjs').KernelContext} KernelContext */
+/** @typedef {import('./check.mjs').Extent} Extent */
 /**
  * @typedef {object} RmsNormForward
  * @property {Tensor} x [rows, columns] of `type`; with `residual`, of `outType`
  * @property {Tensor} y out: [rows, columns] of `outType`
  * @property {Tensor} weight [columns] f32
  * @property {Tensor} stats out: [rows] f32, 1 / rms of each row, for the backward pass
- * @property {number} rows
+ * @property {number} rows number of rows
  * @property {number} columns even where a 16-bit type takes part
  * @property {number} [eps] added to the mean square; 1e-5 when left out
  * @property {DType} [type] of the residual stream; f32 when left out
@@ -18,8 +19,12 @@
  * @property {Tensor} [sum] out: [rows, columns] of `type`, x + residual; needed with `residual`, may be `residual`
  */
 /**
- * @typedef {RmsNormForward & { bias: Tensor }} LayerNormForward `bias` is [columns] f32, and `stats` [rows, 2] f32:
- *   mean and 1 / standard deviation
+ * @typedef {object} LayerNormBias
+ * @property {Tensor} bias [columns] f32
+ */
+/**
+ * `stats` is [rows, 2] f32 here: mean and 1 / standard deviation.
+ * @typedef {RmsNormForward & LayerNormBias} LayerNormForward
  */
 /**
  * @typedef {object} RmsNormBackward
@@ -29,8 +34,8 @@
  * @property {Tensor} stats from the forward pass
  * @property {Tensor} dx out: [rows, columns] of `type`
  * @property {Tensor} [dWeight] in and out: [columns] f32; needed without `blockSums`
- * @property {number} rows
- * @property {number} columns
+ * @property {number} rows number of rows
+ * @property {number} columns elements of a row
  * @property {number} [beta] dWeight = beta * dWeight + gradient; 0 (overwrite) when left out
  * @property {Tensor} [residual] [rows, columns] of `type`, added to dx: the gradient that flows past the
  *   normalization; may be `dx`
@@ -44,21 +49,40 @@
  * @property {number} [blockStride] elements from block to block of `blockSums`; `columns` when left out (LayerNorm:
  *   2 · columns)
  */
-/** @typedef {RmsNormBackward & { dBias?: Tensor }} LayerNormBackward `dBias` is [columns] f32, like dWeight;
- *   a row of `blockSums` holds the weight's sums and then the bias's */
+/**
+ * @typedef {object} LayerNormBiasGradient
+ * @property {Tensor} [dBias] in and out: [columns] f32, like dWeight
+ */
+/**
+ * A row of `blockSums` holds the weight's sums and then the bias's here.
+ * @typedef {RmsNormBackward & LayerNormBiasGradient} LayerNormBackward
+ */
 /** @param {KernelContext} context */
 export function normalizationKernels(context: KernelContext): {
     /**
      * Elements of f32 workspace that a backward pass needs.
-     * @param {{ rows: number, columns: number, bias?: boolean }} args `bias` for LayerNorm
+     * @param {object} args
+     * @param {number} args.rows number of rows
+     * @param {number} args.columns elements of a row
+     * @param {boolean} [args.bias] for LayerNorm
+     * @returns {number}
      */
     normWorkspace: ({ rows, columns, bias }: {
+        /** number of rows */
         rows: number;
+        /** elements of a row */
         columns: number;
-        bias?: boolean;
+        /** for LayerNorm */
+        bias?: boolean | undefined;
     }) => number;
-    /** Blocks of rows whose sums a backward pass leaves. @param {{ rows: number }} args */
+    /**
+     * Blocks of rows whose sums a backward pass leaves.
+     * @param {object} args
+     * @param {number} args.rows number of rows
+     * @returns {number}
+     */
     normBlocks: ({ rows }: {
+        /** number of rows */
         rows: number;
     }) => number;
     /**
@@ -92,6 +116,7 @@ export type Tensor = import("./base.mjs").Tensor;
 export type DType = import("./base.mjs").DType;
 export type Dispatch = import("./base.mjs").Dispatch;
 export type KernelContext = import("./base.mjs").KernelContext;
+export type Extent = import("./check.mjs").Extent;
 export type RmsNormForward = {
     /**
      * [rows, columns] of `type`; with `residual`, of `outType`
@@ -109,6 +134,9 @@ export type RmsNormForward = {
      * out: [rows] f32, 1 / rms of each row, for the backward pass
      */
     stats: Tensor;
+    /**
+     * number of rows
+     */
     rows: number;
     /**
      * even where a 16-bit type takes part
@@ -135,13 +163,16 @@ export type RmsNormForward = {
      */
     sum?: import("./base.mjs").Tensor | undefined;
 };
-/**
- * `bias` is [columns] f32, and `stats` [rows, 2] f32:
- *   mean and 1 / standard deviation
- */
-export type LayerNormForward = RmsNormForward & {
+export type LayerNormBias = {
+    /**
+     * [columns] f32
+     */
     bias: Tensor;
 };
+/**
+ * `stats` is [rows, 2] f32 here: mean and 1 / standard deviation.
+ */
+export type LayerNormForward = RmsNormForward & LayerNormBias;
 export type RmsNormBackward = {
     /**
      * [rows, columns] of `outType`, the gradient of y
@@ -167,7 +198,13 @@ export type RmsNormBackward = {
      * in and out: [columns] f32; needed without `blockSums`
      */
     dWeight?: import("./base.mjs").Tensor | undefined;
+    /**
+     * number of rows
+     */
     rows: number;
+    /**
+     * elements of a row
+     */
     columns: number;
     /**
      * dWeight = beta * dWeight + gradient; 0 (overwrite) when left out
@@ -206,10 +243,13 @@ export type RmsNormBackward = {
      */
     blockStride?: number | undefined;
 };
-/**
- * `dBias` is [columns] f32, like dWeight;
- *  a row of `blockSums` holds the weight's sums and then the bias's
- */
-export type LayerNormBackward = RmsNormBackward & {
-    dBias?: Tensor;
+export type LayerNormBiasGradient = {
+    /**
+     * in and out: [columns] f32, like dWeight
+     */
+    dBias?: import("./base.mjs").Tensor | undefined;
 };
+/**
+ * A row of `blockSums` holds the weight's sums and then the bias's here.
+ */
+export type LayerNormBackward = RmsNormBackward & LayerNormBiasGradient;

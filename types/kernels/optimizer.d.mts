@@ -23,28 +23,43 @@
 export function optimizerState(options: OptimizerOptions): Uint32Array;
 /** @param {KernelContext} context */
 export function optimizerKernels(context: KernelContext): {
+    /**
+     * What to upload into a state buffer of `STATE_WORDS` words before the first step. Everything that float32 would spoil
+     * (1 - beta, log beta) is computed here in float64.
+     * @param {OptimizerOptions} options
+     * @returns {Uint32Array}
+     */
     optimizerState: typeof optimizerState;
     /**
      * Begins a step: counts it, moves the random offset on by one, and writes the step's learning rate (linear warm-up to
      * `rate`, then half a cosine down to `finalRate` at step `total`), bias corrections and `clip` = gradientScale.
-     * @param {{ state: Tensor }} args
+     * @param {object} args
+     * @param {Tensor} args.state see `STATE`
      * @returns {Dispatch}
      */
     optimizerAdvance: (args: {
+        /** see `STATE` */
         state: Tensor;
     }) => Dispatch;
     /**
      * The global norm of a flat gradient, in two passes, and from it `norm` and `clip` of the state:
      * clip = gradientScale · min(1, maxNorm / (norm + 1e-6)), as PyTorch's clip_grad_norm_. After `optimizerAdvance`.
      * @param {object} args
-     * @param {Tensor} args.gradient [count] f32
-     * @param {number} args.count
-     * @param {Tensor} args.state
+     * @param {Tensor | { tensor: Tensor, count: number }[]} args.gradient [count] f32; or its shards in order, of multiples
+     *   of four elements: the same bits as in one buffer
+     * @param {number} args.count elements
+     * @param {Tensor} args.state see `STATE`
      * @returns {Dispatch[]}
      */
     gradientClip: (args: {
-        gradient: Tensor;
+        /** [count] f32; or its shards in order, of multiples of four elements: the same bits as in one buffer */
+        gradient: Tensor | {
+            tensor: Tensor;
+            count: number;
+        }[];
+        /** elements */
         count: number;
+        /** see `STATE` */
         state: Tensor;
     }) => Dispatch[];
     /**
@@ -61,23 +76,34 @@ export function optimizerKernels(context: KernelContext): {
      * @param {number} [args.decayCount] `count` when left out
      * @param {Tensor} [args.copy] out: [count] of `copyType`, the new parameters for the matrix units
      * @param {'f16' | 'bf16'} [args.copyType] needed with `copy`
-     * @returns {Dispatch}
+     * @returns {Dispatches}
      */
     adamw: (args: {
+        /** in and out: [count] f32 */
         parameters: Tensor;
+        /** in and out: [count] f32, first moments */
         first: Tensor;
+        /** in and out: [count] f32, second moments */
         second: Tensor;
+        /** [count] f32 */
         gradient: Tensor;
+        /** see `STATE` */
         state: Tensor;
+        /** even with a copy */
         count: number;
+        /** `count` when left out */
         decayCount?: number | undefined;
+        /** out: [count] of `copyType`, the new parameters for the matrix units */
         copy?: import("./base.mjs").Tensor | undefined;
+        /** needed with `copy` */
         copyType?: "f16" | "bf16" | undefined;
-    }) => Dispatch;
+    }) => Dispatches;
 };
 /** @typedef {import('./base.mjs').Tensor} Tensor */
 /** @typedef {import('./base.mjs').Dispatch} Dispatch */
+/** @typedef {import('./base.mjs').Dispatches} Dispatches */
 /** @typedef {import('./base.mjs').KernelContext} KernelContext */
+/** @typedef {import('./check.mjs').Extent} Extent */
 /**
  * Words of the optimizer's state buffer. u32: step, skipped, the seed and offset, warmup, total; the others f32.
  * The device writes step, rate, correction1, correction2, clip, norm, skipped and the offset.
@@ -174,4 +200,6 @@ export type OptimizerOptions = {
 };
 export type Tensor = import("./base.mjs").Tensor;
 export type Dispatch = import("./base.mjs").Dispatch;
+export type Dispatches = import("./base.mjs").Dispatches;
 export type KernelContext = import("./base.mjs").KernelContext;
+export type Extent = import("./check.mjs").Extent;

@@ -1,0 +1,451 @@
+// Kernels of programs: each operation against float64, operands of every kind, and random programs against their meaning.
+
+import assert from 'node:assert/strict';
+import { before, test } from 'node:test';
+import '../nn/index.mjs';
+import { OPERATIONS, Program, TYPES } from '../nn/codegen.mjs';
+import { erf } from '../nn/ops/pointwise.mjs';
+import { init, scaled, vk } from './lib/addon.mjs';
+import { Random } from './lib/random.mjs';
+import { seed } from './lib/random-data.mjs';
+
+/** @typedef {import('../nn/layout.mjs').DType} DType */
+
+before(() => init());
+
+const random = new Random(seed);
+const POISON = 0x7fc17fc1;
+
+/** The bits of an f32. @param {number} x */
+const f32 = (x) => new Uint32Array(Float32Array.of(x).buffer)[0];
+/** @param {number} bits */
+const ofF32 = (bits) => new Float32Array(Uint32Array.of(bits).buffer)[0];
+
+/**
+ * f16 or bf16 of a number, ties to even, and back: by searching the neighbours.
+ * @param {number} x @param {'f16' | 'bf16'} type
+ */
+function toHalf(x, type) {
+  if (Number.isNaN(x)) return type === 'f16' ? 0x7e00 : 0x7fc0;
+  const sign = x < 0 || Object.is(x, -0) ? 0x8000 : 0;
+  let [low, high] = [0, type === 'f16' ? 0x7c00 : 0x7f80];
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (ofHalf(middle, type) <= Math.abs(x)) low = middle;
+    else high = middle;
+  }
+  // Infinity rounds as the value that would follow the largest.
+  const next = (/** @type {number} */ bits) =>
+    ofHalf(bits, type) === Infinity ? 2 * ofHalf(bits - 1, type) - ofHalf(bits - 2, type) : ofHalf(bits, type);
+  if (Math.abs(x) === Infinity) return sign | high;
+  const [down, up] = [Math.abs(x) - ofHalf(low, type), next(high) - Math.abs(x)];
+  return sign | (up < down || (up === down && high % 2 === 0) ? high : low);
+}
+/** @param {number} bits @param {'f16' | 'bf16'} type */
+function ofHalf(bits, type) {
+  if (type === 'bf16') return ofF32(bits << 16);
+  const [sign, exponent, fraction] = [bits & 0x8000 ? -1 : 1, (bits >> 10) & 31, bits & 1023];
+  if (exponent === 31) return fraction ? NaN : sign * Infinity;
+  return sign * (exponent ? (1 + fraction / 1024) * 2 ** (exponent - 15) : fraction * 2 ** -24);
+}
+
+/** @type {Map<string, number>} */
+const pipelines = new Map();
+
+/**
+ * Runs a program over words of memory.
+ * @param {Program} program @param {Uint32Array[]} inputs @param {number[]} outputBytes @param {number[]} push
+ * @param {number} [groups]
+ */
+function run(program, inputs, outputBytes, push, groups = 3) {
+  const words = program.words();
+  let pipeline = pipelines.get(words.join());
+  if (pipeline === undefined) {
+    const { spirv, bindings, pushBytes } = vk.buildKernel(words);
+    assert.equal(pushBytes, 4 * push.length);
+    pipeline = vk.createPipeline(spirv, bindings, pushBytes);
+    pipelines.set(words.join(), pipeline);
+  }
+  const from = inputs.map((data) => {
+    const handle = vk.createBuffer(data.byteLength);
+    vk.uploadBuffer(handle, data);
+    return handle;
+  });
+  const to = outputBytes.map((bytes) => {
+    const handle = vk.createBuffer(bytes);
+    vk.fillBuffer(handle, bytes, POISON);
+    return handle;
+  });
+  vk.dispatch(pipeline, [...from, ...to], groups, 1, 1, Uint32Array.from(push));
+  const results = to.map((handle) => new Uint32Array(vk.readBuffer(handle).buffer.slice(0)));
+  for (const handle of [...from, ...to]) vk.destroyBuffer(handle);
+  return results;
+}
+
+/**
+ * One operation over arrays of words, in vectors and in a tail.
+ * @param {string} name @param {DType[]} types @param {Uint32Array[]} inputs @param {DType} result
+ */
+function operation(name, types, inputs, result) {
+  const program = new Program(32);
+  const values = types.map((type) => program.input(type));
+  program.output(result, program.append(/** @type {any} */ (name), ...values));
+  const count = inputs[0].length;
+  const [y] = run(program, inputs, [4 * count + 16], [count, ...types.map(() => 0), 0]);
+  assert.deepEqual([...y.slice(count)], [POISON, POISON, POISON, POISON], `${name} writes past the end`);
+  return y.slice(0, count);
+}
+
+const floats = () => {
+  const special = [0, -0, 1, -1, 0.5, 2, 3, -2, Infinity, -Infinity, NaN, 1e-3, 100, -0.6, 0.6, 4.5, -1.5, 2.5, 7];
+  return Float32Array.from([...special, ...Array.from({ length: 84 }, () => (random.u32() / 2 ** 32 - 0.5) * 2 ** random.between(-6, 6))]);
+};
+/** @param {Float32Array} x */
+const bitsOf = (x) => new Uint32Array(x.buffer, x.byteOffset, x.length);
+/** To the nearest, ties to even. @param {number} x */
+const roundEven = (x) => {
+  const floor = Math.floor(x);
+  if (!Number.isFinite(x) || x - floor !== 0.5) return Math.round(x);
+  return floor % 2 === 0 ? floor : floor + 1;
+};
+
+/** Relative tolerance, absolute where the result is small. @type {Record<string, [f: (x: number) => number, tolerance: number]>} */
+const UNARY = {
+  neg: [(x) => -x, 0],
+  abs: [Math.abs, 0],
+  sign: [Math.sign, 0],
+  sqrt: [Math.sqrt, 3e-7],
+  rsqrt: [(x) => 1 / Math.sqrt(x), 4e-7],
+  exp: [Math.exp, 8e-6],
+  log: [Math.log, 1e-6],
+  exp2: [(x) => 2 ** x, 4e-6],
+  log2: [Math.log2, 1e-6],
+  sin: [Math.sin, 3e-7],
+  cos: [Math.cos, 3e-7],
+  tan: [Math.tan, 1e-5],
+  tanh: [Math.tanh, 3e-7],
+  erf: [erf, 3e-7],
+  floor: [Math.floor, 0],
+  ceil: [Math.ceil, 0],
+  trunc: [Math.trunc, 0],
+  round: [roundEven, 0],
+};
+
+for (const [name, [f, tolerance]] of Object.entries(UNARY)) {
+  test(`${name} against float64`, () => {
+    const x = floats();
+    // What logarithms and roots make of negative numbers is the device's.
+    const domain = /sqrt|log/.test(name) ? x.map((v) => (v < 0 || Object.is(v, -0) ? -v : v)) : x;
+    const y = new Float32Array(operation(name, ['f32'], [bitsOf(domain)], 'f32').buffer);
+    domain.forEach((v, i) => {
+      const wanted = Math.fround(f(v));
+      if (Number.isNaN(wanted)) {
+        assert.ok(Number.isNaN(y[i]), `${name}(${v}) = ${y[i]}`);
+        return;
+      }
+      const scale = Math.max(1, Math.abs(wanted));
+      const close = y[i] === wanted || Math.abs(y[i] - wanted) <= tolerance * scale;
+      assert.ok(close, `${name}(${v}) = ${y[i]}, wanted ${wanted}`);
+    });
+  });
+}
+
+test('erf and tanh are close relative to their value, too', () => {
+  const x = Float32Array.from({ length: 1001 }, (_, i) => 1e-3 * 1.012 ** i).filter((v) => v < 12);
+  for (const [name, f] of /** @type {const} */ ([
+    ['erf', erf],
+    ['tanh', Math.tanh],
+  ])) {
+    const y = new Float32Array(operation(name, ['f32'], [bitsOf(x)], 'f32').buffer);
+    x.forEach((v, i) => {
+      assert.ok(Math.abs(y[i] / f(v) - 1) < 6e-7, `${name}(${v}) = ${y[i]}`);
+    });
+  }
+});
+
+test('operations of two f32', () => {
+  const [a, b] = [floats(), floats().reverse()];
+  const max = (/** @type {number} */ x, /** @type {number} */ y) => (Number.isNaN(x) || Number.isNaN(y) ? NaN : Math.max(x, y));
+  /** @type {Record<string, [f: (a: number, b: number) => number, tolerance: number]>} */
+  const operations = {
+    add: [(x, y) => x + y, 6e-8],
+    sub: [(x, y) => x - y, 6e-8],
+    mul: [(x, y) => x * y, 6e-8],
+    div: [(x, y) => x / y, 3e-7],
+    max: [max, 0],
+    min: [(x, y) => -max(-x, -y), 0],
+    pow: [Math.pow, 2e-5],
+  };
+  for (const [name, [f, tolerance]] of Object.entries(operations)) {
+    const y = new Float32Array(operation(name, ['f32', 'f32'], [bitsOf(a), bitsOf(b)], 'f32').buffer);
+    a.forEach((v, i) => {
+      let wanted = Math.fround(f(v, b[i]));
+      // In C, unlike in JavaScript, 1 to any power is 1.
+      if (name === 'pow' && v === 1) wanted = 1;
+      if (name === 'pow' && Math.abs(wanted) > 3e38) return;
+      const close = Object.is(y[i], wanted) || y[i] === wanted || Math.abs(y[i] - wanted) <= tolerance * Math.max(1e-30, Math.abs(wanted));
+      assert.ok(close, `${name}(${v}, ${b[i]}) = ${y[i]}, wanted ${wanted}`);
+    });
+  }
+  for (const [name, f] of Object.entries({
+    eq: (/** @type {number} */ x, /** @type {number} */ y) => x === y,
+    ne: (/** @type {number} */ x, /** @type {number} */ y) => x !== y,
+    lt: (/** @type {number} */ x, /** @type {number} */ y) => x < y,
+    le: (/** @type {number} */ x, /** @type {number} */ y) => x <= y,
+    gt: (/** @type {number} */ x, /** @type {number} */ y) => x > y,
+    ge: (/** @type {number} */ x, /** @type {number} */ y) => x >= y,
+  })) {
+    const c = b.map((v, i) => (i % 3 ? v : a[i]));
+    const y = operation(name, ['f32', 'f32'], [bitsOf(a), bitsOf(c)], 'bool');
+    assert.deepEqual(
+      [...y],
+      [...a].map((v, i) => Number(f(v, c[i]))),
+      name,
+    );
+  }
+});
+
+test('integers, conversions and logic give their exact words', () => {
+  const edge = [0, 1, 2, 7, 0x7fffffff, 0x80000000, 0xffffffff, 0xfffffff9, 31, 32, 33];
+  const pairs = edge.flatMap((x) => edge.map((y) => [x, y]));
+  const [a, b] = [0, 1].map((k) => Uint32Array.from([...pairs.map((pair) => pair[k]), ...random.words(30)]));
+  /** @type {Record<string, [signed: ((a: number, b: number) => number) | null, unsigned: ((a: number, b: number) => number) | null]>} */
+  const operations = {
+    add: [(x, y) => x + y, (x, y) => x + y],
+    sub: [(x, y) => x - y, (x, y) => x - y],
+    mul: [Math.imul, Math.imul],
+    div: [(x, y) => (y === 0 ? 0 : Math.trunc(x / y)), (x, y) => (y === 0 ? 0 : Math.floor(x / y))],
+    rem: [(x, y) => (y === 0 ? x : x % y), (x, y) => (y === 0 ? x : x % y)],
+    min: [Math.min, Math.min],
+    max: [Math.max, Math.max],
+    and: [(x, y) => x & y, (x, y) => x & y],
+    or: [(x, y) => x | y, (x, y) => x | y],
+    xor: [(x, y) => x ^ y, (x, y) => x ^ y],
+    shl: [(x, y) => x << y, (x, y) => x << y],
+    shr: [(x, y) => x >> y, (x, y) => x >>> y],
+    neg: [(x) => -x, (x) => -x],
+    abs: [Math.abs, (x) => x],
+    sign: [Math.sign, Math.sign],
+    not: [(x) => ~x, (x) => ~x],
+  };
+  for (const [name, both] of Object.entries(operations)) {
+    both.forEach((f, k) => {
+      if (!f) return;
+      const type = k === 0 ? 'i32' : 'u32';
+      const two = f.length === 2;
+      const y = operation(name, two ? [type, type] : [type], two ? [a, b] : [a], type);
+      const view = (/** @type {Uint32Array} */ x) => (k === 0 ? new Int32Array(x.buffer) : x);
+      const wanted = Uint32Array.from(view(a), (x, i) => f(x, view(b)[i]) >>> 0);
+      assert.deepEqual(y, wanted, `${name} of ${type}`);
+    });
+  }
+  const x = Float32Array.from([...floats(), 2147483648, 2147483520, -2147483648, -3e9, 4294967296, 4294967040, 1e30, -1e30, 0.99, -0.99]);
+  const clamp = (/** @type {number} */ v, /** @type {number} */ low, /** @type {number} */ high) =>
+    Number.isNaN(v) ? 0 : Math.min(high, Math.max(low, Math.trunc(v))) >>> 0;
+  assert.deepEqual(
+    [...operation('toI32', ['f32'], [bitsOf(x)], 'i32')],
+    Array.from(x, (v) => clamp(v, -(2 ** 31), 2 ** 31 - 1)),
+  );
+  assert.deepEqual(
+    [...operation('toU32', ['f32'], [bitsOf(x)], 'u32')],
+    Array.from(x, (v) => clamp(v, 0, 2 ** 32 - 1)),
+  );
+  assert.deepEqual(
+    [...operation('toBool', ['f32'], [bitsOf(x)], 'bool')],
+    Array.from(x, (v) => Number(v !== 0)),
+  );
+  assert.deepEqual(
+    [...operation('isNan', ['f32'], [bitsOf(x)], 'bool')],
+    Array.from(x, (v) => Number(Number.isNaN(v))),
+  );
+  assert.deepEqual(
+    [...operation('toF32', ['i32'], [a], 'f32')],
+    Array.from(a, (v) => f32(v | 0)),
+  );
+  assert.deepEqual(
+    [...operation('toF32', ['u32'], [a], 'f32')],
+    Array.from(a, (v) => f32(v)),
+  );
+  assert.deepEqual(
+    [...operation('toF32', ['bool'], [a], 'f32')],
+    Array.from(a, (v) => (v ? 0x3f800000 : 0)),
+    'any word but 0 is true',
+  );
+  const [p, q] = [a.map((v) => v & 1), b.map((v) => (v >> 1) & 1)];
+  for (const [name, f] of Object.entries({
+    and: (/** @type {number} */ v, /** @type {number} */ w) => v & w,
+    or: (/** @type {number} */ v, /** @type {number} */ w) => v | w,
+    xor: (/** @type {number} */ v, /** @type {number} */ w) => v ^ w,
+    eq: (/** @type {number} */ v, /** @type {number} */ w) => Number(v === w),
+  })) {
+    assert.deepEqual(
+      [...operation(name, ['bool', 'bool'], [p, q], 'bool')],
+      Array.from(p, (v, i) => f(v, q[i])),
+    );
+  }
+  assert.deepEqual(
+    [...operation('select', ['bool', 'u32', 'u32'], [p, a, b], 'u32')],
+    Array.from(p, (v, i) => (v ? a[i] : b[i])),
+  );
+});
+
+test('16-bit elements: every one is read exactly, and written to the nearest, ties to even', () => {
+  for (const type of /** @type {const} */ (['f16', 'bf16'])) {
+    const all = Uint32Array.from({ length: 32768 }, (_, i) => (2 * i) | ((2 * i + 1) << 16));
+    const read = new Program(64);
+    read.output('f32', read.input(type));
+    const [y] = run(read, [all], [4 * 65536], [65536, 0, 0]);
+    for (let i = 0; i < 65536; i++) {
+      const wanted = ofHalf(i, type);
+      assert.ok(Number.isNaN(wanted) ? Number.isNaN(ofF32(y[i])) : f32(wanted) === y[i], `${type} ${i.toString(16)}: ${ofF32(y[i])}`);
+    }
+    // Values, what lies in the middle between neighbours, and what is next to that.
+    const halves = Array.from({ length: 700 }, (_, i) => (i < 300 ? i : random.below(0x8000)));
+    const values = halves.flatMap((half) => {
+      const [one, next] = [ofHalf(half, type), ofHalf(half + 1, type)];
+      const middle = Number.isFinite(next) ? (one + next) / 2 : one;
+      const bits = f32(middle);
+      return [one, middle, -middle, ofF32(bits + 1), bits > 0 ? ofF32(bits - 1) : 0];
+    });
+    const x = Float32Array.from([...values, 65519, 65520, 65536, 3e38, -Infinity, 1e-8, -3e-8, 1e-30, NaN, -0, 5]);
+    const write = new Program(64);
+    write.output(type, write.input('f32'));
+    const count = x.length;
+    assert.equal(count % 2, 1, 'an odd number: the last word is written by halves');
+    const [words] = run(write, [bitsOf(x)], [2 * (count + 1)], [count, 0, 0]);
+    const written = new Uint16Array(words.buffer);
+    assert.equal(written[count], POISON >>> 16, 'the half behind the last is left');
+    x.forEach((v, i) => {
+      // Devices may take what is below 2^-126 for 0.
+      if (Math.abs(v) < 2 ** -126 && type === 'bf16') return;
+      // Which of the NaNs JavaScript stores is the engine's affair.
+      if (Number.isNaN(v)) assert.ok(Number.isNaN(ofHalf(written[i], type)), `${type} of a NaN: ${written[i].toString(16)}`);
+      else assert.equal(written[i], toHalf(v, type), `${type} of ${v} (${f32(v).toString(16)})`);
+    });
+  }
+});
+
+/** The element of an operand. @param {any} operand @param {number} i @param {number[]} shape */
+function place({ access, offset, period, strides }, i, shape) {
+  if (access === 'scalar') return offset;
+  if (access === 'period' || access === 'tiled') return offset + (i % period);
+  if (access !== 'strided') return offset + i;
+  let at = offset;
+  for (let d = shape.length - 1; d >= 0; d--) {
+    at += (i % shape[d]) * strides[d];
+    i = Math.floor(i / shape[d]);
+  }
+  return at;
+}
+
+test('operands of every type and access, of odd counts, read and write the elements that they should', () => {
+  for (let round = 0; round < scaled(150); round++) {
+    const rank = random.between(1, 4);
+    const shape = Array.from({ length: rank }, () => random.between(1, 6));
+    const count = shape.reduce((a, b) => a * b, 1);
+    const program = new Program(random.pick([1, 8, 32, 64]), rank);
+    const push = [count, ...shape];
+    const operand = (/** @type {DType} */ type, /** @type {string[]} */ accesses) => {
+      const access = /** @type {any} */ (random.pick(accesses));
+      const order = random.sample(
+        shape.map((_, d) => d),
+        rank,
+      );
+      const strides = new Array(rank);
+      let step = random.between(1, 2);
+      for (const d of order) {
+        strides[d] = step;
+        step *= shape[d] + random.below(2);
+      }
+      const offset = access === 'dense' || access === 'tiled' ? 4 * random.below(3) : random.below(9);
+      const period = access === 'tiled' ? 4 * random.between(1, 8) : random.between(1, count);
+      push.push(offset, ...(access === 'period' || access === 'tiled' ? [period] : access === 'strided' ? strides : []));
+      return { type, access, offset, period, strides, length: offset + Math.max(step, count, period) };
+    };
+    const inputs = Array.from({ length: random.between(1, 3) }, () =>
+      operand(random.pick(TYPES), ['dense', 'scalar', 'shifted', 'period', 'tiled', 'strided']),
+    );
+    const values = inputs.map(({ type, access }) => program.input(type, access));
+    const outputs = inputs.map(({ type }) =>
+      operand(type, type === 'f16' || type === 'bf16' ? ['dense'] : ['dense', 'shifted', 'strided']),
+    );
+    outputs.forEach(({ type, access }, k) => {
+      program.output(type, values[k], access);
+    });
+    const isHalf = (/** @type {string} */ type) => type === 'f16' || type === 'bf16';
+    const data = inputs.map(({ type, length }) => {
+      const size = Math.ceil(length / (isHalf(type) ? 2 : 1));
+      // No NaNs, which may change, and nothing that may be taken for 0.
+      return Uint32Array.from({ length: size }, () =>
+        type === 'bool'
+          ? random.below(2)
+          : isHalf(type)
+            ? 0x3c003c00 + random.below(1024) + random.below(1024) * 65536
+            : (random.u32() & 0x3fffffff) | 0x10000000,
+      );
+    });
+    const bytes = outputs.map(({ type, length }) => 4 * Math.ceil(length / (isHalf(type) ? 2 : 1)));
+    const results = run(program, data, bytes, push, random.between(1, 4));
+    outputs.forEach((output, k) => {
+      const wanted = new Uint32Array(bytes[k] / 4).fill(POISON);
+      const [to, from] = isHalf(output.type) ? [new Uint16Array(wanted.buffer), new Uint16Array(data[k].buffer)] : [wanted, data[k]];
+      for (let i = 0; i < count; i++) to[place(output, i, shape)] = from[place(inputs[k], i, shape)];
+      assert.deepEqual(results[k], wanted, `round ${round} (seed ${seed}): ${JSON.stringify({ shape, input: inputs[k], output })}`);
+    });
+  }
+});
+
+test('sums and products are rounded one by one, however a program is written; equal programs give equal bits', () => {
+  const count = 1003;
+  const [a, b, c] = Array.from({ length: 3 }, () => Float32Array.from({ length: count }, () => random.u32() / 2 ** 32 - 0.5));
+  const program = new Program(64);
+  const [x, y, z] = [0, 1, 2].map(() => program.input('f32'));
+  const s = program.scalar('f32');
+  program.output('f32', program.append('add', program.append('mul', program.append('mul', x, y), s), z));
+  program.output('u32', program.append('index'));
+  const once = () => run(program, [a, b, c].map(bitsOf), [4 * count, 4 * count], [count, 0, 0, 0, 0, 0, f32(1.1)], 2);
+  const [sum, index] = once();
+  const { fround } = Math;
+  a.forEach((v, i) => {
+    assert.equal(ofF32(sum[i]), fround(fround(fround(v * b[i]) * fround(1.1)) + c[i]));
+    assert.equal(index[i], i);
+  });
+  assert.deepEqual(once()[0], sum);
+  const { spirv } = vk.buildKernel(program.words());
+  assert.deepEqual(vk.buildKernel(program.words()).spirv, spirv);
+});
+
+test('a count of 0 and dispatches larger than the work touch nothing else', () => {
+  const program = new Program(8);
+  program.output('f32', program.append('add', program.input('f32'), program.constant(1)));
+  assert.deepEqual([...run(program, [new Uint32Array(4)], [16], [0, 0, 0], 5)[0]], [POISON, POISON, POISON, POISON]);
+  const count = 100_003;
+  const x = Float32Array.from({ length: count }, (_, i) => i);
+  const [y] = run(program, [bitsOf(x)], [4 * count], [count, 0, 0], 7);
+  assert.deepEqual(
+    new Float32Array(y.buffer),
+    x.map((v) => v + 1),
+    'strides over the grid',
+  );
+});
+
+test('more words than any program has are refused before they are copied', () => {
+  assert.throws(() => vk.buildKernel(new Uint32Array(2 ** 16 + 1)), {
+    name: 'RangeError',
+    message: /buildKernel: words must be at most 65536 words, longer than any program/,
+  });
+});
+
+test('a program that is wrong is a RangeError with the word and the reason', () => {
+  const program = new Program(32);
+  program.output('f32', program.append('add', program.input('f32'), program.input('i32')));
+  assert.throws(() => vk.buildKernel(program.words()), {
+    name: 'RangeError',
+    code: 'ERR_HELIOS_INVALID_ARGUMENT',
+    argument: 'words',
+    message: /buildKernel: program: word 12: Add does not take \[F32, I32\]/,
+  });
+  assert.throws(() => vk.buildKernel(new Uint32Array(3)), /word 3: a program begins with 8 words/);
+  assert.throws(() => vk.buildKernel(/** @type {any} */ ([1])), { name: 'TypeError', argument: 'words' });
+  assert.equal(OPERATIONS.length, 47);
+});

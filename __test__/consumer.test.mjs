@@ -1,0 +1,139 @@
+// The packed package in strict TypeScript projects, as modules and as scripts, under each way of resolving; and as a script
+// under Node, where `require` must find the kernels.
+
+import assert from 'node:assert/strict';
+import { execFile, execFileSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+
+import { packMain } from '../scripts/pack.mjs';
+
+const REPOSITORY = fileURLToPath(new URL('../', import.meta.url));
+const run = promisify(execFile);
+const project = mkdtempSync(join(tmpdir(), 'helios-consumer-'));
+after(() => rmSync(project, { recursive: true, force: true }));
+
+/** What is done with the package, whatever it is imported by. */
+const USE = `
+const info: helios.DeviceInfo = vk.initDevice();
+const shared: number = info.maxComputeSharedMemorySize;
+const all: Kernels = createKernels(vk, { check: true });
+const limit: number = all.context.info.maxStorageBufferRange;
+const buffer: helios.BufferHandle = vk.createBuffer(64, 0);
+const x: Tensor = { buffer, offset: 4 };
+const sum: Dispatches = all.binary({ a: x, b: buffer, y: x, count: 4, op: 'max' });
+const list = pack(sum, all.matmul({ a: x, b: x, c: buffer, m: 1, n: 1, k: 1 }));
+const value: helios.TimelineValue = vk.batchExecuteAll(list.packed, list.count);
+vk.waitTimeline(value);
+const floats: Float32Array = vk.readBuffer(buffer);
+const t: Model.Tensor = Model.tensor([[1, 2]]);
+const layer = new Model.nn.Linear(2, 3);
+const loss: Model.Tensor = Model.F.mseLoss(layer.forward(t), Model.zeros([1, 3]));
+loss.backward();
+void [shared, limit, floats];
+// @ts-expect-error a timeline value is no buffer
+vk.readBuffer(value);
+// @ts-expect-error a timeline value is no tensor
+all.fill({ y: value, count: 4, value: 0 });
+// @ts-expect-error a size is a number
+all.matmul({ a: x, b: x, c: x, m: '1', n: 1, k: 1 });
+// @ts-expect-error a size is missing
+all.reduceRows({ x, y: x, rows: 1 });
+// @ts-expect-error no such kernel
+all.matmull({});
+// @ts-expect-error no such option
+createKernels(vk, { checks: true });
+// @ts-expect-error the kernels are made of the native module
+createKernels({});
+`;
+
+const AS_MODULE = `import vk, * as helios from 'helios-vk';
+import { createKernels, pack, type Dispatches, type Kernels, type Tensor } from 'helios-vk/kernels';
+import * as Model from 'helios-vk/nn';
+${USE}`;
+
+const AS_SCRIPT = `import vk = require('helios-vk');
+import helios = require('helios-vk');
+import kernels = require('helios-vk/kernels');
+import Model = require('helios-vk/nn');
+type Dispatches = kernels.Dispatches;
+type Kernels = kernels.Kernels;
+type Tensor = kernels.Tensor;
+const { createKernels, pack } = kernels;
+${USE}`;
+
+before(() => {
+  const file = packMain(join(project, 'packed'));
+  writeFileSync(join(project, 'package.json'), '{ "private": true }\n');
+  const install = ['install', '--offline', '--no-audit', '--no-fund', '--omit=optional', file];
+  execFileSync('npm', install, { cwd: project, shell: process.platform === 'win32', stdio: ['ignore', 'ignore', 'inherit'] });
+  writeFileSync(join(project, 'module.mts'), AS_MODULE);
+  writeFileSync(join(project, 'script.cts'), AS_SCRIPT);
+});
+
+for (const [module, moduleResolution, skipLibCheck] of /** @type {const} */ ([
+  ['node16', 'node16', false],
+  ['nodenext', 'nodenext', false],
+  ['preserve', 'bundler', false],
+  ['esnext', 'bundler', true],
+])) {
+  test(`a strict project with module ${module} and resolution ${moduleResolution}`, async () => {
+    const config = join(project, `tsconfig.${module}.json`);
+    const compilerOptions = {
+      module,
+      moduleResolution,
+      target: 'es2022',
+      lib: ['es2022'],
+      types: ['node'],
+      typeRoots: [join(REPOSITORY, 'node_modules/@types')],
+      strict: true,
+      exactOptionalPropertyTypes: true,
+      noUncheckedIndexedAccess: true,
+      // The package's own declarations, too.
+      skipLibCheck,
+      noEmit: true,
+    };
+    // A bundler that takes modules alone has no `import = require`.
+    const files = module === 'esnext' ? ['module.mts'] : ['module.mts', 'script.cts'];
+    writeFileSync(config, JSON.stringify({ compilerOptions, files }));
+    const { stdout } = await run(process.execPath, [join(REPOSITORY, 'node_modules/typescript/bin/tsc'), '-p', config]).catch(
+      (error) => error,
+    );
+    assert.equal(stdout, '');
+  });
+}
+
+test('scripts and modules find the same exports, without an addon', async () => {
+  // What the package loads as its addon; nothing of it is called while the kernels are loaded.
+  const program = `
+    const found = (name) => Object.keys(require(name)).sort();
+    import('helios-vk/kernels').then((kernels) => {
+      process.stdout.write(JSON.stringify([found('helios-vk/kernels'), Object.keys(kernels).sort()]));
+    });`;
+  const { stdout } = await run(process.execPath, ['-e', program], { cwd: project });
+  const [script, module] = JSON.parse(stdout);
+  assert.deepEqual(script, module);
+  assert.ok(script.includes('createKernels'));
+});
+
+test('a script computes with the kernels of the package', async () => {
+  const program = `
+    const vk = require(process.argv[1]);
+    const { createKernels, pack } = require('helios-vk/kernels');
+    const { equal, throws } = require('node:assert');
+    vk.initDevice();
+    const kernels = createKernels(vk);
+    const [x, y] = [vk.createBuffer(64, 0), vk.createBuffer(64, 0)];
+    vk.uploadBuffer(x, new Float32Array(16).fill(3));
+    const { packed, count } = pack(kernels.unary({ x, y, count: 16, op: 'square', beta: 1 }));
+    vk.batchExecuteAll(packed, count);
+    equal(vk.readBuffer(y).join(), new Array(16).fill(10).join());
+    throws(() => kernels.unary({ x, y, count: 17 }), /unary: x takes 17 elements/);
+    process.stdout.write('computed');`;
+  const { stdout } = await run(process.execPath, ['-e', program, join(REPOSITORY, 'index.js')], { cwd: project });
+  assert.equal(stdout, 'computed');
+});

@@ -1,0 +1,199 @@
+// README and guide do what they say: each code block runs as it stands there, each link and anchor is there, in the repository and
+// in the packed package, and lists that the pages give are those of the source.
+
+import { before, after, describe, test } from 'node:test';
+import assert from 'node:assert/strict';
+import { execFile, execFileSync } from 'node:child_process';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join, normalize } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { onPath } from '../scripts/system.mjs';
+import { anchors, codeBlocks, links } from './lib/markdown.mjs';
+
+const run = promisify(execFile);
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+const read = (/** @type {string} */ file) => readFileSync(join(ROOT, file), 'utf8');
+const manifest = JSON.parse(read('package.json'));
+const environment = { ...process.env };
+delete environment.NODE_TEST_CONTEXT;
+
+const GUIDE = readdirSync(join(ROOT, 'docs/guide'))
+  .filter((file) => file.endsWith('.md'))
+  .map((file) => `docs/guide/${file}`);
+const RUN = ['README.md', ...GUIDE];
+
+/** What a program's comments behind `console.log` say that it prints. @param {string} code @returns {string[]} words */
+function printed(code) {
+  return [...code.matchAll(/^.*console\.log\(.*\); \/\/ (.+)$/gm)].flatMap(([, comment]) => {
+    if (comment.startsWith('about')) return [];
+    const said = comment.includes(' = ') ? comment.slice(comment.lastIndexOf(' = ') + 3) : comment;
+    return said.split(/[\s,[\]]+/).filter(Boolean);
+  });
+}
+
+/** Whether what a command of a page names is there: files, scripts of the package, options. @param {string} command */
+async function checkCommand(command) {
+  const [program, ...args] = command.split(/\s+/).filter((word) => !/^[A-Z_]+=/.test(word));
+  if (program === 'npm' && args[0] === 'run') {
+    const script = manifest.scripts[args[1]];
+    assert.ok(script, `${command}: no script ${args[1]} in package.json`);
+    const options = args.filter((arg) => arg.startsWith('--') && arg.length > 2).map((arg) => arg.split('=')[0]);
+    const [, file] = /node (benches\/\S+)$/.exec(script) ?? [];
+    if (file && options.length > 0) {
+      const { stdout } = await run(process.execPath, [join(ROOT, file), '--help'], { env: environment });
+      for (const option of options) assert.ok(stdout.includes(option), `${command}: ${option} is no option of ${file}`);
+    }
+  } else if (program === 'node' && args[0] !== 'first.mjs') {
+    assert.ok(existsSync(join(ROOT, args[0])), `${command}: no file ${args[0]}`);
+  }
+}
+
+describe('code blocks of README and guide', () => {
+  /** @type {string} */
+  let folder;
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'helios-vk-docs-'));
+    await mkdir(join(folder, 'node_modules'));
+    await symlink(ROOT, join(folder, 'node_modules/helios-vk'), 'junction');
+    await symlink(join(ROOT, 'node_modules/@helios-vk'), join(folder, 'node_modules/@helios-vk'), 'junction');
+  });
+  after(() => rm(folder, { recursive: true, force: true }));
+
+  for (const file of RUN) {
+    const blocks = codeBlocks(read(file));
+    /** A file that the page names right before a block, e.g. `axpy.comp`. */
+    const shader = () => join(folder, 'axpy.comp');
+    for (const { language, code, line } of blocks) {
+      const name = `${file}:${line} (${language || 'text'})`;
+      if (language === 'js') {
+        const needsShader = code.includes('axpy.spv');
+        const needsBuild = code.includes('@helios-vk/alpha-backend') && !existsSync(join(ROOT, 'packages/alpha-backend/dist'));
+        const lacks =
+          needsShader && !onPath('glslangValidator')
+            ? 'glslangValidator is not installed'
+            : needsBuild && 'not built: the stage packages does that';
+        test(name, { skip: lacks }, async () => {
+          const program = join(folder, `${file.replaceAll(/\W/g, '-')}-${line}.mjs`);
+          await writeFile(program, code);
+          const { stdout, stderr } = await run(process.execPath, [program], { cwd: folder, env: environment, timeout: 120_000 });
+          assert.doesNotMatch(stderr, /warning/i);
+          for (const word of printed(code)) assert.ok(stdout.includes(word), `${word} was not printed:\n${stdout}`);
+        });
+      } else if (language === 'glsl') {
+        test(name, () => writeFile(shader(), code));
+      } else if (language === 'sh') {
+        for (const command of code
+          .split('\n')
+          .map((text) => text.replace(/\s+#.*$/, '').trim())
+          .filter(Boolean)) {
+          const compile = command.startsWith('glslangValidator ');
+          const skip = compile && !onPath('glslangValidator') ? 'glslangValidator is not installed' : false;
+          test(`${name}: ${command}`, { skip }, async () => {
+            if (compile) await run('glslangValidator', command.split(' ').slice(1), { cwd: folder });
+            else await checkCommand(command);
+          });
+        }
+      } else {
+        test(name, () => assert.ok(['text', 'json', ''].includes(language), `nothing runs blocks of ${language}`));
+      }
+    }
+  }
+});
+
+/** Every Markdown page of the repository. */
+const PAGES = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard', '*.md'], { cwd: ROOT, encoding: 'utf8' })
+  .split('\n')
+  .filter((file) => file !== '' && existsSync(join(ROOT, file)));
+
+/**
+ * The links of a page that lead nowhere.
+ * @param {string} page
+ * @param {(file: string) => boolean} has whether a file or folder is there
+ * @returns {string[]}
+ */
+function brokenLinks(page, has) {
+  return links(read(page)).flatMap(({ target, line }) => {
+    if (/^[a-z][a-z0-9+.-]*:/i.test(target)) return [];
+    const [path, anchor] = target.split('#');
+    const file = path === '' ? page : normalize(join(dirname(page), decodeURI(path)));
+    const at = `${page}:${line}: ${target}`;
+    if (file.startsWith('..') || !has(file)) return [`${at}: no such file`];
+    if (anchor === undefined || anchor === '') return [];
+    if (!file.endsWith('.md')) return [`${at}: an anchor of a file that is no page`];
+    return anchors(read(file)).has(anchor) ? [] : [`${at}: no such heading`];
+  });
+}
+
+test('every link and anchor of every page leads somewhere', () => {
+  assert.ok(PAGES.includes('README.md'));
+  assert.deepEqual(
+    PAGES.flatMap((page) => brokenLinks(page, (file) => existsSync(join(ROOT, file)))),
+    [],
+  );
+});
+
+test('links of README, guide, reference and benchmarks lead somewhere in the packed package as well', () => {
+  const packed = [...manifest.files, 'README.md', 'package.json'].map((path) => path.replace(/\/$/, ''));
+  const has = (/** @type {string} */ file) =>
+    existsSync(join(ROOT, file)) && packed.some((path) => file === path || file.startsWith(`${path}/`));
+  const pages = PAGES.filter(
+    (page) => page === 'README.md' || page === 'docs/benchmarks.md' || page.startsWith('docs/guide/') || page.startsWith('docs/reference/'),
+  );
+  assert.ok(pages.length > 10);
+  assert.deepEqual(
+    pages.flatMap((page) => brokenLinks(page, has)),
+    [],
+  );
+});
+
+test('the helpers see broken links, anchors and blocks', () => {
+  const text = '# One `a` b\n\n## Two\n## Two\n[x](y.md#z) `[no](link)`\n```js\n[no](link)\n```\n<img src="p.svg">\n';
+  assert.deepEqual([...anchors(text)], ['one-a-b', 'two', 'two-1']);
+  assert.deepEqual(
+    links(text).map(({ target, line }) => [target, line]),
+    [
+      ['y.md#z', 5],
+      ['p.svg', 9],
+    ],
+  );
+  assert.deepEqual(codeBlocks(text), [{ language: 'js', code: '[no](link)\n', line: 6 }]);
+  assert.throws(() => codeBlocks('```js\n'), /line 1/);
+  assert.deepEqual(printed('console.log(x); // 1 + 1 = 2\nconsole.log(y); // about 4\n'), ['2']);
+});
+
+test('README has at most 200 lines', () => {
+  assert.ok(read('README.md').split('\n').length <= 201);
+});
+
+test('the page of error codes has every code of the source, and no other', () => {
+  const code = /"(ERR_HELIOS_\w+)"|'(ERR_HELIOS_\w+)'/g;
+  const inSource = ['src/error.rs', 'load-error.js'].flatMap((file) => [...read(file).matchAll(code)].map((match) => match[1] ?? match[2]));
+  const onPage = [...read('docs/reference/errors.md').matchAll(/^\| `(ERR_HELIOS_\w+)` /gm)].map(([, name]) => name);
+  assert.deepEqual([...onPage].sort(), [...new Set(inSource)].sort());
+  const inTypes = [...read('index.d.ts').matchAll(/\| '(ERR_HELIOS_\w+)'/g)].map(([, name]) => name);
+  for (const name of inTypes) assert.ok(onPage.includes(name), name);
+});
+
+test('the API page names every function of the addon, and no other', () => {
+  const types = read('index.d.ts');
+  const functions = [...types.matchAll(/^export declare function (\w+)/gm)].map(([, name]) => name);
+  const page = read('docs/reference/api.md');
+  const table = page.slice(page.indexOf("## The addon's calls"));
+  const named = [...table.matchAll(/^\|(.*?)\|/gm)].flatMap(([, cell]) => [...cell.matchAll(/`(\w+)/g)].map(([, name]) => name));
+  for (const name of functions) assert.ok(named.includes(name), `${name} is not on the page`);
+  for (const name of named)
+    assert.match(types, new RegExp(`export declare (function|const|class) ${name}\\b`), `${name} is not in index.d.ts`);
+});
+
+test('the table of kernels names every kernel, and no other', async () => {
+  const program = `import vk from 'helios-vk'; import { createKernels } from 'helios-vk/kernels'; vk.initDevice();
+    console.log(JSON.stringify(Object.entries(createKernels(vk)).flatMap(([name, value]) => (typeof value === 'function' ? [name] : []))));`;
+  const { stdout } = await run(process.execPath, ['--input-type=module', '-e', program], { cwd: ROOT, env: environment });
+  const kernels = JSON.parse(stdout.trim().split('\n').at(-1) ?? '');
+  const table = read('docs/guide/kernels.md').matchAll(/^\|([^|]*)\|(.*)\|$/gm);
+  const named = [...table].flatMap(([, , cell]) => [...cell.matchAll(/`(\w+)`/g)].map(([, name]) => name));
+  assert.deepEqual([...named].sort(), [...kernels].sort());
+});

@@ -1,0 +1,145 @@
+// @ts-nocheck -- children that never end by themselves.
+/**
+ * A shader that never ends: every wait, destroy() and the end of the process come to an end all the same, and so does a
+ * process that is interrupted twice. two billion workgroups of 60,000 rounds are endless enough (lavapipe counts them in 31 bits).
+ */
+import { test } from 'node:test';
+import assert from 'node:assert/strict';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { child, childJson } from './lib/child.mjs';
+import { init, vk, validating } from './lib/addon.mjs';
+
+const timeout = 600_000;
+/** A GPU that works on it takes the driver, or the screen, with it. */
+const onCpu = { skip: init().deviceTypeName !== 'CPU' && !/llvmpipe|SwiftShader/i.test(init().deviceName) && 'not on a GPU' };
+vk.destroy();
+
+const ENDLESS = `
+  init();
+  const [x, y] = [bufferOf(ramp(64), 0), bufferOf(ramp(64), 0)];
+  const endless = () => vk.dispatch(pipelineOf(programs.churn), [x, x], 1, 65535, 32000, Uint32Array.of(64, 60000));
+  const lost = (error) => error.code === 'ERR_HELIOS_DEVICE_LOST' && /nothing was completed in 1 s.*HELIOS_WAIT_TIMEOUT/.test(error.message);
+`;
+
+for (const thread of ['0', '1']) {
+  test(
+    `waits that make no progress are a lost device, with a report; recording ${thread === '1' ? 'on a thread' : 'in the call'}`,
+    onCpu,
+    async () => {
+      const reports = mkdtempSync(join(tmpdir(), 'helios-endless-'));
+      try {
+        const { path } = await childJson(
+          `${ENDLESS}
+        vk.waitIdle();
+        const value = endless();
+        let error;
+        const promise = vk.readAsync(y);
+        const awaited = vk.waitAsync(value);
+        try { vk.waitTimeline(value); } catch (caught) { error = caught; }
+        assert.ok(lost(error), error?.stack);
+        await assert.rejects(promise, lost);
+        await assert.rejects(awaited, lost);
+        for (const call of [() => vk.waitIdle(), () => vk.readBuffer(y), () => vk.readInto(y, new Uint32Array(64)), () => vk.getCompleted(), () => vk.createBuffer(64), () => endless()]) assert.throws(call, lost);
+        vk.destroy();
+        // Another device works, beside the one that still does.
+        init();
+        forgetPipelines();
+        const z = bufferOf(ramp(64), 0);
+        vk.dispatch(pipelineOf(programs.increment), [z], 1, 1, 1, Uint32Array.of(64, 1));
+        // On two cores it may not come to its turn in that second.
+        try { assert.deepEqual(words(z), ramp(64, 1)); } catch (error) { assert.ok(lost(error), error.stack); }
+        process.stdout.write(JSON.stringify({ path: error.report }));
+      `,
+          { timeout, env: { HELIOS_WAIT_TIMEOUT: '1', HELIOS_REPORT_DIR: reports, HELIOS_RECORD_THREAD: thread } },
+        );
+        assert.ok(existsSync(path), `${path}`);
+        const report = JSON.parse(readFileSync(path, 'utf8'));
+        assert.ok(report.batches.some(({ state }) => state === 'not finished'));
+        assert.ok(readdirSync(reports).length <= 2);
+      } finally {
+        rmSync(reports, { recursive: true });
+      }
+    },
+  );
+}
+
+for (const [name, end, code] of [
+  ['destroy()', 'endless(); vk.destroy(); process.exitCode = 5;', 5],
+  ['the end of the script', 'endless(); process.exitCode = 4;', 4],
+  ['process.exit', 'endless(); process.exit(3);', 3],
+  [
+    'a full ring of submissions',
+    'try { for (let i = 0; i < 200; i++) endless(); } catch (error) { assert.ok(lost(error), error.stack); } process.exitCode = 6;',
+    6,
+  ],
+  ['a promise', 'await assert.rejects(vk.waitAsync(endless()), lost); process.exitCode = 7;', 7],
+]) {
+  test(`${name} with an endless shader at work comes to an end`, onCpu, async () => {
+    const ended = await child(ENDLESS + end, { timeout, env: { HELIOS_WAIT_TIMEOUT: '1', HELIOS_REPORT_DIR: '0' } });
+    assert.deepEqual([ended.code, ended.signal], [code, null], ended.stderr);
+  });
+}
+
+/** Interrupts itself twice, from another process, while the addon waits. */
+const INTERRUPTED = (wait) => `${ENDLESS}
+  import { spawn } from 'node:child_process';
+  let heard = 0;
+  process.on('SIGINT', () => { heard++; });
+  endless();
+  spawn('sh', ['-c', 'sleep 1.5; kill -INT ' + process.pid + '; sleep 0.7; kill -INT ' + process.pid], { stdio: 'ignore' });
+  ${wait}
+`;
+for (const [name, wait] of [
+  ['waitIdle', 'vk.waitIdle();'],
+  ['readBuffer', 'vk.readBuffer(x);'],
+  ['destroy()', 'vk.destroy();'],
+  ['process.exit', 'process.exit(3);'],
+]) {
+  test(`SIGINT twice ends a process in ${name} that listens to the signal`, {
+    skip: onCpu.skip || (process.platform === 'win32' && 'no signals'),
+  }, async () => {
+    const ended = await child(INTERRUPTED(wait), { timeout, env: { HELIOS_WAIT_TIMEOUT: '0' } });
+    // Under validation process.exit does not wait for the device: see `Context::new`.
+    const expected = validating && name === 'process.exit' ? [3, null] : [null, 'SIGINT'];
+    assert.deepEqual([ended.code, ended.signal], expected, ended.stderr);
+  });
+}
+
+test('one SIGINT during a long wait is the listener\u2019s, and so are later ones', {
+  skip: onCpu.skip || (process.platform === 'win32' && 'no signals'),
+}, async () => {
+  const { heard, waits } = await childJson(
+    `
+    init();
+    const x = bufferOf(ramp(64), 0);
+    const long = () => {
+      // A second at least, whatever the machine.
+      const end = Date.now() + 1200;
+      let n = 200;
+      for (;;) {
+        const start = Date.now();
+        vk.dispatch(pipelineOf(programs.churn), [x, x], n, 1, 1, Uint32Array.of(64 * n, 60000));
+        vk.waitIdle();
+        if (Date.now() - start > 1200) return;
+        n *= 2;
+        if (n > 65535) throw new Error('too fast');
+      }
+    };
+    let heard = 0;
+    process.on('SIGINT', () => { heard++; });
+    const { spawn } = await import('node:child_process');
+    let waits = 0;
+    for (const _ of [1, 2, 3]) {
+      spawn('sh', ['-c', 'sleep 0.9; kill -INT ' + process.pid], { stdio: 'ignore' });
+      long();
+      waits++;
+      await until(() => heard >= waits);
+    }
+    process.stdout.write(JSON.stringify({ heard, waits }));
+  `,
+    { timeout },
+  );
+  assert.deepEqual({ heard, waits }, { heard: 3, waits: 3 });
+});

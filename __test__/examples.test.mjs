@@ -1,0 +1,89 @@
+// Every file of examples/ runs as it stands and prints what it says at its top. Those of helios-vk/nn: nn/examples.test.mjs.
+
+import assert from 'node:assert/strict';
+import { execFile, spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+
+const FOLDER = fileURLToPath(new URL('../examples/', import.meta.url));
+const execute = promisify(execFile);
+
+/** @param {string} name @param {string[]} args */
+const run = (name, ...args) =>
+  execute(process.execPath, [join(FOLDER, `${name}.mjs`), ...args], {
+    // A test runner in a child would report to this one.
+    env: { ...process.env, NODE_TEST_CONTEXT: undefined },
+    timeout: 300_000,
+  });
+
+/** What each prints, behind the name of the device where it prints that. @type {Record<string, { prints: RegExp[] }>} */
+const EXAMPLES = {
+  axpy: { prints: [/^y\[0\] = 10, y\[999999\] = 10$/m] },
+  cuda: {
+    prints: [
+      /^no CUDA here: .* (is no NVIDIA GPU|cannot export buffers .*|does not run; .*|no libcuda\.so\.1)$|^CUDA found 499999500000, .*\nVulkan found 77 everywhere, /m,
+    ],
+  },
+  graph: { prints: [/^100 steps of 2 dispatches: x = 3\.0000\d\d$/m, /^[\d.]+ µs of host time for a launch$/m] },
+  matmul: {
+    prints: [
+      /^f32 {5}largest error \d\.\de-\d$/m,
+      ...['f16', 'bf16', 'bf16x3'].map((name) => new RegExp(`^${name} +(largest error|needs matrix)`, 'm')),
+    ],
+  },
+  'own-kernel': { prints: [/pass 3\b/, /fail 0\b/] },
+  profile: { prints: [/ 20 +matmul_f32/, / 20 +softmax_forward_f32/, /^host: batchExecuteAll 40 times/m] },
+  promises: {
+    prints: [
+      /\n5 reads were asked for before the first came back\nafter 1 additions: 1\nafter 2 additions: 2\nafter 3 additions: 3\nafter 4 additions: 4\nafter 5 additions: 5\nthe device has finished\ngiven up: no longer wanted\n$/,
+    ],
+  },
+};
+
+test('every example is run here', () => {
+  const files = readdirSync(FOLDER).filter((name) => name.endsWith('.mjs') && !name.startsWith('nn-'));
+  assert.deepEqual(
+    files.sort(),
+    Object.keys(EXAMPLES)
+      .map((name) => `${name}.mjs`)
+      .sort(),
+  );
+});
+
+for (const [name, { prints }] of Object.entries(EXAMPLES)) {
+  test(`examples/${name}.mjs`, async () => {
+    const source = readFileSync(join(FOLDER, `${name}.mjs`), 'utf8');
+    assert.ok(source.includes(`//   node ${name === 'own-kernel' ? '--test ' : ''}examples/${name}.mjs`), 'it says how to run it');
+    const { stdout, stderr } = await run(name);
+    assert.equal(stderr, '');
+    for (const pattern of prints) assert.match(stdout, pattern);
+  });
+}
+
+test('examples/profile.mjs writes the trace that it is asked for', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'helios-vk-test-'));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const trace = join(folder, 'trace.json');
+  const { stdout } = await run('profile', trace);
+  const [, events] = /: (\d+) events$/m.exec(stdout) ?? [];
+  const { traceEvents } = JSON.parse(readFileSync(trace, 'utf8'));
+  assert.ok(Number(events) > 40 && traceEvents.length >= Number(events), `${events}, ${traceEvents.length}`);
+});
+
+test('the sources in the examples compile, and axpy runs what comes out', async (t) => {
+  if (spawnSync('glslangValidator', ['--version'], { stdio: 'ignore' }).status !== 0) return t.skip('no glslangValidator');
+  const folder = mkdtempSync(join(tmpdir(), 'helios-vk-test-'));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  for (const name of ['axpy', 'own-kernel']) {
+    const [source, compiled] = [join(folder, `${name}.comp`), join(folder, `${name}.spv`)];
+    const { stdout } = await run(name, '--glsl');
+    writeFileSync(source, stdout);
+    const { status, stdout: log } = spawnSync('glslangValidator', ['-V', source, '-o', compiled], { encoding: 'utf8' });
+    assert.equal(status, 0, log);
+    if (name === 'axpy') assert.match((await run(name, compiled)).stdout, /^y\[0\] = 10, y\[999999\] = 10$/m);
+  }
+});

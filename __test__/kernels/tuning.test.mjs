@@ -1,0 +1,163 @@
+// What kernels choose by device: the table of the H200 as it was measured, no other device by its name, and properties for the rest.
+
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { test } from 'node:test';
+import { KernelContext } from '../../kernels/base.mjs';
+import { attentionKernels } from '../../kernels/attention.mjs';
+import { matmulKernels } from '../../kernels/matmul.mjs';
+import { genericTuning, tuningOf } from '../../kernels/tuning/index.mjs';
+
+/** What `initDevice` says of an NVIDIA GPU with matrix units. @param {string} deviceName @param {object} [more] */
+function infoOf(deviceName, more = {}) {
+  const shapes = [0, 1_000_141_000].flatMap((type) =>
+    [
+      [16, 16, 16],
+      [16, 8, 16],
+      [16, 8, 8],
+    ].map(([MSize, NSize, KSize]) => {
+      const operands = { AType: type, BType: type, CType: 1, ResultType: 1 };
+      return { MSize, NSize, KSize, ...operands, saturatingAccumulation: false, scope: 3 };
+    }),
+  );
+  return /** @type {any} */ ({
+    deviceName,
+    deviceType: 2,
+    subgroupSize: 32,
+    minSubgroupSize: 32,
+    maxSubgroupSize: 32,
+    subgroupSizeControlSupported: true,
+    computeFullSubgroupsSupported: true,
+    maxComputeSharedMemorySize: 49152,
+    maxComputeWorkGroupInvocations: 1024,
+    maxStorageBufferRange: 2 ** 32 - 1,
+    maxBufferBytes: 2 ** 40,
+    coopMatSupported: true,
+    cooperativeMatrixProperties: shapes,
+    ...more,
+  });
+}
+
+/** A context on a device that is only a description. @param {any} info @param {object} [calls] of the native module */
+const contextOf = (info, calls = {}) =>
+  new KernelContext(/** @type {any} */ ({ initDevice: () => info, shaders: {}, ...calls }), { check: false });
+
+/** Plans of products of all kinds and of many sizes. @param {any} info */
+function plansOf(info) {
+  const { matmulPlan } = matmulKernels(contextOf(info));
+  const plans = [];
+  const sizes = [64, 512, 1000, 1024, 2752, 4096, 8192, 17408];
+  for (const precision of /** @type {const} */ (['f32', 'f16', 'bf16', 'bf16x3', 'mixed'])) {
+    const type = precision === 'f16' || precision === 'bf16' ? precision : 'f32';
+    const types =
+      precision === 'mixed'
+        ? /** @type {const} */ ({ aType: 'f32', bType: 'bf16', precision: 'bf16' })
+        : { aType: type, bType: type, precision };
+    for (const m of sizes) {
+      for (const n of sizes) {
+        for (const k of sizes) {
+          for (const [transA, transB] of [
+            [false, true],
+            [false, false],
+            [true, false],
+          ]) {
+            for (const [batch, beta] of [
+              [1, 0],
+              [1, 1],
+              [12, 0],
+            ]) {
+              plans.push(matmulPlan(/** @type {any} */ ({ m, n, k, transA, transB, batch, beta, ...types })));
+            }
+          }
+        }
+      }
+    }
+  }
+  return plans;
+}
+
+/** SHA-256 of these plans on an H200, taken at the commit before its table moved into kernels/tuning/ (2026-11-24). */
+const H200_PLANS = 'a99d3534aba4c78c5071ea5ae1060ffeb3536f4aa797fd8ed967109591dc0008';
+
+test('an H200 has the plans and counts that were measured on it', () => {
+  const plans = plansOf(infoOf('NVIDIA H200'));
+  assert.equal(plans.length, 23040);
+  assert.equal(createHash('sha256').update(JSON.stringify(plans)).digest('hex'), H200_PLANS);
+  const context = contextOf(infoOf('NVIDIA H200'));
+  const { normBlocks, crossEntropy, residentGroups, flatThreads } = context;
+  assert.deepEqual(
+    { normBlocks, crossEntropy, residentGroups, flatThreads },
+    { normBlocks: 792, crossEntropy: { kept: 12288, groups: 528 }, residentGroups: 1056, flatThreads: 256 },
+  );
+});
+
+test('no other device takes its table', () => {
+  assert.equal(tuningOf(infoOf('NVIDIA H200 NVL')).name, 'H200');
+  for (const name of [
+    'NVIDIA H100 80GB HBM3',
+    'NVIDIA H100',
+    'NVIDIA GH200 480GB',
+    'NVIDIA H20',
+    'AMD Radeon RX 7900 XTX',
+    'Intel(R) Arc(tm) A770',
+  ]) {
+    assert.deepEqual(tuningOf(infoOf(name)), genericTuning(infoOf(name)), name);
+  }
+  assert.notDeepEqual(plansOf(infoOf('NVIDIA H100')), plansOf(infoOf('NVIDIA H200')));
+});
+
+test('the generic table follows the kind of device and its limits', () => {
+  const [discrete, integrated, cpu] = [2, 1, 4].map((deviceType) => genericTuning(infoOf('a device', { deviceType })));
+  for (const key of /** @type {const} */ (['units', 'residentGroups', 'normBlocks'])) {
+    assert.equal(discrete[key], 4 * integrated[key], key);
+    assert.ok(integrated[key] > 0, key);
+  }
+  assert.deepEqual([discrete.flatThreads, cpu.flatThreads], [256, 64]);
+  for (const most of [32, 128]) {
+    const limited = (/** @type {string} */ name, /** @type {number} */ deviceType) =>
+      tuningOf(infoOf(name, { deviceType, maxComputeWorkGroupInvocations: most })).flatThreads;
+    assert.deepEqual([limited('a device', 2), limited('NVIDIA H200', 2), limited('a device', 4)], [most, most, Math.min(most, 64)]);
+  }
+  // Whatever a device has, its plans fit it.
+  for (const [maxComputeSharedMemorySize, subgroupSize, maxComputeWorkGroupInvocations] of [
+    [16384, 64, 256],
+    [32768, 64, 1024],
+    [32768, 16, 512],
+    [65536, 32, 1024],
+  ]) {
+    const info = infoOf('a device', { maxComputeSharedMemorySize, subgroupSize, maxComputeWorkGroupInvocations });
+    for (const plan of /** @type {any[]} */ (plansOf(info))) {
+      const threads =
+        plan.kernel === 'f32' ? (plan.bm / plan.tm) * (plan.bn / plan.tn) : (plan.bm / plan.wm) * (plan.bn / plan.wn) * subgroupSize;
+      assert.ok(threads <= maxComputeWorkGroupInvocations, JSON.stringify(plan));
+    }
+  }
+});
+
+test('the device is asked for the layout of its matrices when a kernel first needs it, once, and not in a graph', () => {
+  let probes = 0;
+  let recording = true;
+  const calls = {
+    createBuffer: () => 1,
+    destroyBuffer: () => {},
+    fillBuffer: () => {},
+    createPipeline: () => 2,
+    dispatch: () => probes++,
+    readBuffer: () => {
+      if (recording) throw Object.assign(new Error('a graph is being recorded'), { code: 'ERR_HELIOS_INVALID_BATCH' });
+      return new Float32Array(512);
+    },
+    shaders: { attention_layout_bf16: { spirv: new Uint32Array(), bindings: 1, pushBytes: 4 } },
+  };
+  const { attentionKind, attentionSupports } = attentionKernels(contextOf(infoOf('a device'), calls));
+  assert.ok(attentionSupports('bf16') && attentionSupports('f16'));
+  assert.equal(attentionKind('f32'), 'f32');
+  assert.equal(probes, 0);
+  assert.throws(() => attentionKind('bf16'), /attention in bf16 asks the device once .* call attentionKind\('bf16'\) before graphBegin/);
+  assert.equal(probes, 0, 'nothing has got into the graph');
+  recording = false;
+  // What it reads here fits no layout that the register kernels know.
+  assert.equal(attentionKind('bf16'), 'scratch');
+  assert.equal(attentionKind('bf16'), 'scratch');
+  assert.equal(probes, 1);
+});

@@ -1,0 +1,28 @@
+/**
+ * Loaded into an existing trainer's process by `node --import`: mends its shaders on their way to the addon (mend.mjs),
+ * and on a CPU device has the addon pass for a GPU of the vendor that the trainer demands, without the features that
+ * its other kernels are for.
+ */
+import Module from 'node:module';
+import { withBarriers, withStrides } from './mend.mjs';
+
+const VENDOR = 0x10de;
+const CPU_DEVICE = 4;
+
+const extensions = /** @type {any} */ (Module)._extensions;
+const load = extensions['.node'];
+extensions['.node'] = (/** @type {any} */ module, /** @type {string} */ path) => {
+  load(module, path);
+  const vk = module.exports;
+  if (typeof vk.initDevice !== 'function') return;
+  // A native module's properties need not be enumerable.
+  const mended = Object.fromEntries(Object.getOwnPropertyNames(vk).map((name) => [name, vk[name]]));
+  mended.initDevice = () => {
+    const info = vk.initDevice();
+    if (info.deviceType !== CPU_DEVICE) return info;
+    return { ...info, vendorId: VENDOR, coopMatSupported: false, coopMat2Supported: false, hasDGC: false };
+  };
+  mended.createPipeline = (/** @type {Uint32Array} */ spirv, /** @type {any[]} */ ...rest) =>
+    vk.createPipeline(withStrides(withBarriers(spirv)), ...rest);
+  module.exports = mended;
+};

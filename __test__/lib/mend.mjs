@@ -1,0 +1,101 @@
+/**
+ * What shaders of others need before their results are defined, put into their SPIR-V on the way to the addon. For tests
+ * that look at everything else about a program with such shaders.
+ */
+
+/** Opcodes, and the numbers of storage class and decoration, as in the specification of SPIR-V. */
+const OP = {
+  typeFloat: 22,
+  typeVector: 23,
+  typeRuntimeArray: 29,
+  variable: 59,
+  load: 61,
+  store: 62,
+  accessChain: 65,
+  inBoundsAccessChain: 66,
+  decorate: 71,
+  controlBarrier: 224,
+  loopMerge: 246,
+  selectionMerge: 247,
+  label: 248,
+};
+const WORKGROUP = 4;
+const ARRAY_STRIDE = 6;
+/** Words before the first instruction. */
+const HEADER = 5;
+
+/**
+ * Calls `visit` for every instruction.
+ * @param {Uint32Array} words
+ * @param {(op: number, operands: Uint32Array, at: number) => void} visit `at`: its first word
+ */
+function instructions(words, visit) {
+  for (let at = HEADER; at < words.length; ) {
+    const length = words[at] >>> 16;
+    if (length === 0) throw new RangeError(`no instruction at word ${at}`);
+    visit(words[at] & 0xffff, words.subarray(at + 1, at + length), at);
+    at += length;
+  }
+}
+
+/**
+ * Puts a barrier behind loads from shared memory that the next thing to happen to shared memory is a store: where one
+ * invocation stores, another may not have loaded yet. Only outside of branches and loops, where all invocations come by;
+ * there must be a barrier somewhere else, whose scopes are taken.
+ * @param {Uint32Array} words a module
+ * @returns {Uint32Array} the same, if nothing was to be done
+ */
+export function withBarriers(words) {
+  /** @type {Set<number>} pointers into shared memory */ const shared = new Set();
+  /** @type {number[]} merge labels of what is open */ const open = [];
+  /** @type {number[]} */ const places = [];
+  /** @type {number[] | undefined} */ let barrier;
+  /** End of the last load outside of branches, while no store and no barrier has followed. */
+  /** @type {number | undefined} */ let loaded;
+  instructions(words, (op, operands, at) => {
+    if (op === OP.variable && operands[2] === WORKGROUP) shared.add(operands[1]);
+    else if ((op === OP.accessChain || op === OP.inBoundsAccessChain) && shared.has(operands[2])) shared.add(operands[1]);
+    else if (op === OP.loopMerge || op === OP.selectionMerge) open.push(operands[0]);
+    else if (op === OP.label && open.at(-1) === operands[0]) open.pop();
+    else if (op === OP.load && shared.has(operands[2])) loaded = open.length === 0 ? at + 4 + operands.length - 3 : undefined;
+    else if (op === OP.controlBarrier) {
+      barrier ??= [...words.subarray(at, at + 4)];
+      loaded = undefined;
+    } else if (op === OP.store && shared.has(operands[0])) {
+      if (loaded !== undefined) places.push(loaded);
+      loaded = undefined;
+    }
+  });
+  if (places.length === 0 || barrier === undefined) return words;
+  /** @type {number[]} */ const result = [];
+  let from = 0;
+  for (const place of places) {
+    for (; from < place; from++) result.push(words[from]);
+    result.push(...barrier);
+  }
+  for (; from < words.length; from++) result.push(words[from]);
+  return Uint32Array.from(result);
+}
+
+/**
+ * Gives arrays of vectors the stride that their elements have, where a smaller one is declared and so neighbours overlap.
+ * @param {Uint32Array} words a module
+ * @returns {Uint32Array} the same, if nothing was to be done
+ */
+export function withStrides(words) {
+  /** @type {Map<number, number>} bytes of types */ const bytes = new Map();
+  /** @type {Map<number, number>} element type of arrays */ const elements = new Map();
+  /** @type {{array: number, at: number}[]} */ const strides = [];
+  instructions(words, (op, operands, at) => {
+    if (op === OP.typeFloat) bytes.set(operands[0], operands[1] / 8);
+    else if (op === OP.typeVector) bytes.set(operands[0], (bytes.get(operands[1]) ?? 0) * operands[2]);
+    else if (op === OP.typeRuntimeArray) elements.set(operands[0], operands[1]);
+    else if (op === OP.decorate && operands[1] === ARRAY_STRIDE) strides.push({ array: operands[0], at: at + 3 });
+  });
+  const result = words.slice();
+  for (const { array, at } of strides) {
+    const least = bytes.get(elements.get(array) ?? -1) ?? 0;
+    if (result[at] < least) result[at] = least;
+  }
+  return result.every((word, i) => word === words[i]) ? words : result;
+}

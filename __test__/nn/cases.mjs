@@ -1,0 +1,183 @@
+// A call of every operation: inputs and attributes, of random and odd sizes.
+
+import { ropeTable } from '../../kernels/index.mjs';
+import { optimizerState } from '../../kernels/index.mjs';
+import { Random } from '../lib/random.mjs';
+import { integers, normal, seed, uniform } from '../lib/random-data.mjs';
+
+/** @typedef {import('../../nn/layout.mjs').DType} DType */
+/** @typedef {{ shape: number[], values: Float64Array, dtype?: DType, constant?: boolean }} Input */
+/** @typedef {{ inputs: Input[], attributes?: any, random?: boolean, tolerance?: number, dy?: boolean }} Case */
+
+const random = new Random(seed);
+const size = (/** @type {number[]} */ shape) => shape.reduce((a, b) => a * b, 1);
+/** @param {number[]} shape @returns {Input} */
+const x = (...shape) => ({ shape, values: normal(size(shape)) });
+/** Away from 0, where logarithms, roots and quotients are at ease. @param {number[]} shape @returns {Input} */
+const positive = (...shape) => ({ shape, values: uniform(size(shape), 0.5, 2) });
+/** Away from kinks: at least 0.1 from 0. @param {number[]} shape @returns {Input} */
+const smooth = (...shape) => ({ shape, values: normal(size(shape)).map((v) => v + Math.sign(v) * 0.1) });
+const any = () => random.between(1, 9);
+/** A shape of one to four dimensions. */
+const shape = () => Array.from({ length: random.between(1, 4) }, any);
+
+const unary = (/** @type {(...shape: number[]) => Input} */ make) => () => ({ inputs: [make(...shape())] });
+/** Two shapes that broadcast. @param {(...shape: number[]) => Input} a @param {(...shape: number[]) => Input} b */
+const binary =
+  (a, b = a) =>
+  () => {
+    const whole = shape();
+    const part = (/** @type {number} */ cut) => whole.slice(cut).map((n) => (random.chance(0.3) ? 1 : n));
+    const first = random.chance(0.5) ? whole : part(0);
+    return { inputs: [a(...first), b(...(random.chance(0.4) ? whole : part(random.below(whole.length))))] };
+  };
+
+/** @type {Record<string, () => Case>} */
+export const cases = {
+  exp: unary(x),
+  log: unary(positive),
+  sqrt: unary(positive),
+  rsqrt: unary(positive),
+  reciprocal: unary(positive),
+  abs: unary(smooth),
+  square: unary(x),
+  sign: unary(smooth),
+  relu: unary(smooth),
+  silu: unary(x),
+  gelu: unary(x),
+  tanh: unary(x),
+  sigmoid: unary(x),
+  affine: () => ({ inputs: [x(...shape())], attributes: { name: 'mul', alpha: 1.5, beta: -0.25 } }),
+  add: () => ({ ...binary(x)(), attributes: random.chance(0.5) ? { beta: -1 } : undefined }),
+  mul: binary(x),
+  div: binary(x, positive),
+  maximum: binary(x),
+  minimum: binary(x),
+  copy: unary(x),
+  to: () => ({ inputs: [x(2 * any(), any())], attributes: { dtype: 'bf16' }, tolerance: 2 ** -8, dy: false }),
+  full: () => ({ inputs: [], attributes: { shape: shape(), value: 2.5, dtype: 'f32' } }),
+  sum: () => {
+    const input = x(any(), any(), any());
+    return { inputs: [input], attributes: { dims: random.pick([[0], [0, 1], [2], [1, 2], [0, 1, 2]]), alpha: 0.5 } };
+  },
+  amax: () => ({ inputs: [x(any(), any() + 1)] }),
+  amin: () => ({ inputs: [x(any(), any() + 1)] }),
+  matmul: () => {
+    const [m, n, k, batch] = [any(), any(), any(), any()];
+    const [a, b] = random.pick([
+      [
+        [m, k],
+        [k, n],
+      ],
+      [
+        [batch, m, k],
+        [batch, k, n],
+      ],
+      [
+        [batch, m, k],
+        [1, k, n],
+      ],
+      [
+        [2, batch, m, k],
+        [2, batch, k, n],
+      ],
+    ]);
+    return { inputs: [x(...a), x(...b)] };
+  },
+  linear: () => {
+    const [m, n, k] = [any(), any(), any()];
+    return { inputs: [x(2, m, k), x(n, k), ...(random.chance(0.5) ? [x(n)] : [])] };
+  },
+  softmax: () => ({ inputs: [x(any(), any() + 1)], attributes: { scale: random.pick([1, 0.5]) } }),
+  softmaxBackward: () => {
+    const [r, c] = [any(), any()];
+    return { inputs: [positive(r, c), x(r, c)], attributes: { scale: 0.5 } };
+  },
+  crossEntropy: () => {
+    const [rows, classes] = [any() + 1, any() + 1];
+    const targets = integers(rows, classes);
+    targets[0] = 4294967196;
+    return {
+      inputs: [x(rows, classes), { shape: [rows], values: targets, dtype: 'u32', constant: true }],
+      attributes: { ignored: 4294967196 },
+    };
+  },
+  crossEntropyGradient: () => {
+    const [rows, classes] = [any(), any() + 1];
+    const targets = { shape: [rows], values: integers(rows, classes), dtype: /** @type {DType} */ ('u32') };
+    return { inputs: [x(rows, classes), targets], attributes: { ignored: 4294967196 } };
+  },
+  rmsNorm: () => {
+    const c = any() + 1;
+    return { inputs: [x(2, any(), c), x(c)], attributes: { eps: 1e-5 } };
+  },
+  layerNorm: () => {
+    const c = any() + 2;
+    return { inputs: [x(2, any(), c), x(c), x(c)], attributes: { eps: 1e-5 } };
+  },
+  glu: () => ({ inputs: [x(any(), 2 * any())], attributes: { activation: random.pick(['silu', 'gelu', 'sigmoid']) } }),
+  gluBackward: () => {
+    const [r, c] = [any(), any()];
+    return { inputs: [x(r, 2 * c), x(r, c)], attributes: { activation: 'silu' } };
+  },
+  embedding: () => {
+    const [rows, columns, tokens] = [any(), any(), any()];
+    return { inputs: [{ shape: [2, tokens], values: integers(2 * tokens, rows), dtype: 'i32', constant: true }, x(rows, columns)] };
+  },
+  embeddingBackward: () => {
+    const [vocabulary, columns, tokens] = [any(), any(), any()];
+    const ids = { shape: [tokens], values: integers(tokens, vocabulary), dtype: /** @type {DType} */ ('u32') };
+    return { inputs: [ids, x(tokens, columns)], attributes: { vocabulary, columns } };
+  },
+  dropout: () => ({ inputs: [x(any(), any()), state()], attributes: { p: 0.5 }, random: true }),
+  dropoutBackward: () => ({
+    inputs: [x(4, any()), { shape: [4], values: Float64Array.of(1, 2, 3, 4), dtype: 'u32' }],
+    attributes: { p: 0.5 },
+    random: true,
+  }),
+  attention: () => {
+    const heads = random.between(1, 2);
+    return { inputs: [x(1, random.between(1, 3), 3 * heads * 32)], attributes: { heads, causal: random.chance(0.5) }, tolerance: 1e-5 };
+  },
+  rope: () => {
+    const [tokens, half] = [any(), any()];
+    return {
+      inputs: [x(2, tokens, 3 * 2 * half), { shape: [tokens, half, 2], values: table(tokens, half), constant: true }],
+      attributes: { heads: 2, headSize: 2 * half },
+    };
+  },
+  ropeBackward: () => {
+    const [tokens, half] = [any(), any()];
+    return {
+      inputs: [x(tokens, 4 * half), { shape: [tokens, half, 2], values: table(tokens, half) }],
+      attributes: { heads: 1, headSize: 2 * half },
+    };
+  },
+  cat: () => {
+    const [a, b] = [any(), any()];
+    return { inputs: [x(a, 3, b), x(a, any(), b), x(a, 1, b)], attributes: { dim: 1 } };
+  },
+  sliceBackward: () => ({ inputs: [x(3, 2, 5)], attributes: { dim: 1, start: 1, length: 2, step: 2, shape: [3, 6, 5] } }),
+  copy_: () => {
+    const own = shape();
+    return { inputs: [x(...own), x(...own)] };
+  },
+};
+for (const name of ['relu', 'silu', 'gelu', 'tanh', 'sigmoid']) {
+  cases[`${name}Backward`] = () => {
+    const own = shape();
+    return { inputs: [smooth(...own), x(...own)] };
+  };
+}
+
+/** @param {number} tokens @param {number} half */
+const table = (tokens, half) => Float64Array.from(ropeTable({ positions: tokens, headSize: 2 * half }));
+const state = () => ({
+  shape: [32],
+  values: Float64Array.from(optimizerState({ rate: 0, seed: 7 })),
+  dtype: /** @type {DType} */ ('u32'),
+  constant: true,
+});
+
+/** Operations whose result is the input seen otherwise, and those that other tests take. */
+export const ELSEWHERE = ['reshape', 'permute', 'expand', 'slice', 'layerNormBackward', 'rmsNormBackward', 'attentionBackward'];

@@ -1,0 +1,301 @@
+// Compiled functions: the same bits as eager, over many calls; what must be traced anew; what cannot be compiled.
+
+import assert from 'node:assert/strict';
+import { before, test } from 'node:test';
+import { F, compile, grad, manualSeed, memory, nn, optim, rand, randn, scope, tensor, zeros } from '../../nn/index.mjs';
+import { planMemory } from '../../nn/memory.mjs';
+import { runtime } from '../../nn/runtime.mjs';
+import { vk } from '../lib/addon.mjs';
+import { Random } from '../lib/random.mjs';
+import { seed } from '../lib/random-data.mjs';
+import { initDevice } from './setup.mjs';
+
+before(initDevice);
+
+test('planMemory: no two live values share a slot, and no more memory than one slot each', () => {
+  const random = new Random(seed);
+  for (let round = 0; round < 200; round++) {
+    const values = Array.from({ length: random.between(1, 40) }, () => {
+      const first = random.below(30);
+      return { bytes: 16 * random.between(1, 20_000), first, last: random.chance(0.1) ? Infinity : first + random.below(8) };
+    });
+    const { slots, of } = planMemory(values);
+    for (const [i, a] of values.entries()) {
+      assert.ok(slots[of[i]] >= a.bytes);
+      for (const [j, b] of values.entries()) {
+        if (i < j && of[i] === of[j]) assert.ok(a.last < b.first || b.last < a.first, `values ${i} and ${j} share slot ${of[i]}`);
+      }
+    }
+    assert.ok(slots.reduce((x, y) => x + y, 0) <= values.reduce((sum, { bytes }) => sum + bytes, 0));
+  }
+  const chain = Array.from({ length: 50 }, (_, i) => ({ bytes: 1 << 20, first: i, last: i + 1 }));
+  assert.equal(planMemory(chain).slots.length, 2, 'a chain takes two');
+});
+
+/** A model with everything in it that has state. */
+function training() {
+  manualSeed(9);
+  const model = new nn.Sequential(new nn.Linear(6, 16), new nn.GELU(), new nn.Dropout(0.2), new nn.RMSNorm(16), new nn.Linear(16, 3));
+  const opt = new optim.AdamW(model.parameters(), { lr: 1e-2, clip: 1, schedule: { warmup: 2, total: 50 } });
+  const step = (/** @type {any} */ x, /** @type {any} */ t) => {
+    const logits = model.forward(x);
+    const loss = F.crossEntropy(logits, t);
+    loss.backward();
+    opt.step();
+    return { loss, logits };
+  };
+  return { model, opt, step };
+}
+
+test('a training step has the same bits compiled as eager, from device data and from host data', async () => {
+  const batches = Array.from({ length: 5 }, () => ({ x: randn([8, 6]), t: tensor(Int32Array.from({ length: 8 }, (_, i) => i % 3)) }));
+  /** @param {'eager' | 'device' | 'host'} how */
+  const run = async (how) => {
+    const { model, step } = training();
+    const f = how === 'eager' ? step : compile(how === 'host' ? (x, t) => step(x.reshape(8, 6), t) : step);
+    const results = [];
+    for (const { x, t } of batches) {
+      const args = how === 'host' ? [await x.toArray(), await t.toArray()] : [x, t];
+      const { loss, logits } = /** @type {any} */ (f)(...args);
+      results.push(await loss.item(), ...(await logits.toArray()));
+    }
+    results.push(...(await model.stateDict()['0.weight'].toArray()));
+    if (how !== 'eager') {
+      const [{ dispatches, planned, unplanned }] = /** @type {any} */ (f).explain();
+      assert.equal(/** @type {any} */ (f).explain().length, 1, 'one trace');
+      assert.ok(dispatches > 10 && planned < unplanned, `${dispatches} dispatches, ${planned} of ${unplanned} bytes`);
+    }
+    return results;
+  };
+  const eager = await run('eager');
+  assert.deepEqual(await run('device'), eager);
+  assert.deepEqual(await run('host'), eager);
+});
+
+test('random programs: compiled is eager, call after call', async () => {
+  const random = new Random(seed + 1);
+  for (let round = 0; round < 8; round++) {
+    const shapes = [
+      [4, 6],
+      [1, 6],
+      [4, 1],
+      [6, 4],
+    ];
+    const steps = Array.from({ length: 12 }, () => [random.below(6), random.u32(), random.u32()]);
+    const program = (/** @type {any[]} */ ...inputs) => {
+      const values = [...inputs];
+      for (const [kind, i, j] of steps) {
+        const a = values[i % values.length];
+        const b = values[j % values.length];
+        if (kind === 0) values.push(a.tanh());
+        else if (kind === 1) values.push(a.T);
+        else if (kind === 2) values.push(F.softmax(a));
+        else if (kind === 3 && a.shape[1] === b.shape[0]) values.push(a.matmul(b));
+        else if (kind === 4) values.push(a.sum(i % 2, true).mul(0.5));
+        else if (a.shape.every((/** @type {number} */ n, /** @type {number} */ d) => n === b.shape[d] || n === 1 || b.shape[d] === 1))
+          values.push(a.sub(b));
+      }
+      return values.slice(-3).map((v) => v.tanh());
+    };
+    const f = compile(program);
+    for (let call = 0; call < 3; call++) {
+      const inputs = shapes.map((shape) => randn(shape));
+      const wanted = await Promise.all(program(...inputs).map((y) => y.toArray()));
+      assert.deepEqual(await Promise.all(f(...inputs).map((y) => y.toArray())), wanted, `round ${round}, call ${call}, seed ${seed}`);
+    }
+    f.dispose();
+  }
+});
+
+test('other shapes, other numbers, eval(), frozen parameters and new memory are other traces', async () => {
+  const model = new nn.Sequential(new nn.Linear(3, 4), new nn.Dropout(0.5));
+  let traces = 0;
+  const f = compile((/** @type {any} */ x, /** @type {any} */ options) => {
+    traces++;
+    return model.forward(x).mul(options.scale).sum();
+  });
+  const x = randn([2, 3]);
+  f(x, { scale: 1 });
+  f(x, { scale: 1 });
+  assert.equal(traces, 1);
+  f(x, { scale: 2 });
+  assert.equal(traces, 2, 'another number');
+  f(randn([5, 3]), { scale: 2 });
+  assert.equal(traces, 3, 'another shape');
+  model.eval();
+  f(x, { scale: 1 });
+  assert.equal(traces, 4, 'eval');
+  const eager = await model.forward(x).sum().item();
+  assert.equal(await f(x, { scale: 1 }).item(), eager);
+  model.train();
+  f(x, { scale: 1 });
+  assert.equal(traces, 4, 'back in the first mode');
+  const opt = new optim.SGD(model.parameters());
+  f(x, { scale: 1 });
+  assert.equal(traces, 5, 'parameters lie elsewhere');
+  model.requiresGrad_(false);
+  f(x, { scale: 1 });
+  assert.equal(traces, 6, 'frozen');
+  f.dispose();
+  opt.dispose();
+});
+
+test('strings that look like several arguments, and symbols of one name, are arguments of their own', async () => {
+  const x = tensor([1]);
+  const count = compile((/** @type {any[]} */ ...args) => x.mul(args.length));
+  assert.equal(await count('a', 'b').item(), 2);
+  assert.equal(await count('a string:b').item(), 1);
+  assert.equal(await count('a" string:"b').item(), 1);
+  const [one, other] = [Symbol('name'), Symbol('name')];
+  const which = compile((/** @type {symbol} */ symbol) => x.mul(symbol === one ? 1 : symbol === other ? 2 : 3));
+  for (let i = 0; i < 2; i++) {
+    const results = [one, other, Symbol.for('name')].map((symbol) => which(symbol).item());
+    assert.deepEqual(await Promise.all(results), [1, 2, 3]);
+  }
+  assert.equal(which.explain().length, 3);
+});
+
+test('a recording that fails gives its memory back', () => {
+  const device = runtime();
+  const x = randn([300]);
+  const f = () => compile((/** @type {any} */ y) => [y.mul(2), y.add(1), x.reshape(10, 30)])(x);
+  device.flush();
+  const [before, shares] = [memory(), x.storage?.shares];
+  const check = (/** @type {RegExp} */ message) => {
+    assert.throws(f, message);
+    assert.deepEqual(memory(), before);
+    assert.equal(x.storage?.shares, shares);
+  };
+  const broken = Object.create(device.vk);
+  broken.batchExecuteAll = () => {
+    throw new Error('the list is refused');
+  };
+  device.vk = broken;
+  try {
+    check(/the list is refused/);
+  } finally {
+    device.vk = Object.getPrototypeOf(broken);
+  }
+  // The argument's copy, one result, and the other finds no memory.
+  let left = 2;
+  device.allocate = (bytes, owned) => {
+    if (left-- === 0) throw new Error('out of memory');
+    return Object.getPrototypeOf(device).allocate.call(device, bytes, owned);
+  };
+  try {
+    check(/out of memory/);
+  } finally {
+    delete (/** @type {any} */ (device).allocate);
+  }
+  assert.equal(f().length, 3);
+});
+
+test('parameters are read where they are: what is loaded, or set by lr, shows in the next call', async () => {
+  const model = new nn.Linear(2, 1, { bias: false });
+  const opt = new optim.SGD(model.parameters(), { lr: 1 });
+  model.loadStateDict({ weight: tensor([[1, 2]]) });
+  const step = compile((/** @type {any} */ x) => {
+    const y = model.forward(x).sum();
+    y.backward();
+    opt.step();
+    return y;
+  });
+  const x = tensor([[1, 1]]);
+  assert.equal(await step(x).item(), 3);
+  assert.equal(await step(x).item(), 1);
+  opt.lr = 0.5;
+  assert.equal(await step(x).item(), -1);
+  assert.equal(await step(x).item(), -2);
+  model.loadStateDict({ weight: tensor([[10, 10]]) });
+  assert.equal(await step(x).item(), 20);
+  assert.equal(step.explain().length, 1);
+});
+
+test('gradients accumulate over calls where the function does not step', async () => {
+  const model = new nn.Linear(2, 1, { bias: false });
+  const opt = new optim.SGD(model.parameters(), { lr: 1 });
+  const backward = compile((/** @type {any} */ x) => model.forward(x).sum().backward());
+  for (let i = 1; i <= 4; i++) backward(tensor([[1, i]]));
+  assert.deepEqual([...(await /** @type {any} */ (model.weight.grad).toArray())], [4, 10]);
+  assert.equal(backward.explain().length, 2, 'the first overwrites, the others add');
+  opt.zeroGrad();
+  backward(tensor([[5, 6]]));
+  assert.deepEqual([...(await /** @type {any} */ (model.weight.grad).toArray())], [5, 6]);
+});
+
+test('what cannot be compiled says why, and leaves everything as it was', async () => {
+  const w = new nn.Parameter(tensor([1, 2]));
+  const before = memory();
+  /** @type {any} */
+  let escaped;
+  assert.throws(() => compile(async () => {}), /the function is async/);
+  assert.throws(() => compile(() => Promise.resolve(1))(), /the function is async/);
+  assert.throws(() => compile(() => w.mul(2).sum().backward())(), /make the optimizer before the first call.*or take gradients with grad/);
+  assert.throws(() => compile(() => randn([2]).mul(w))(), /numbers drawn while a function is compiled/);
+  assert.throws(() => compile(() => new optim.SGD([w]))(), /made outside of a compiled function/);
+  assert.throws(
+    () => compile((/** @type {any} */ x) => x.add(zeros([3])))(zeros([2])),
+    /add: \[2\] and \[3\] do not broadcast.*\(compile\.test\.mjs:\d+\)/,
+  );
+  /** @type {Promise<any>[]} */
+  const reads = [];
+  const f = compile((/** @type {any} */ x) => {
+    escaped = x.add(1);
+    reads.push(escaped.item().catch((/** @type {Error} */ error) => error.message));
+    return escaped.mul(2);
+  });
+  assert.deepEqual([...(await f(tensor([1])).toArray())], [4]);
+  assert.match(await reads[0], /there are no values while a function is compiled: return the tensor/);
+  assert.throws(() => escaped.add(1), /was made while a function was compiled and has never had a value: return it/);
+  assert.equal(w.grad, undefined);
+  f.dispose();
+  assert.deepEqual([...(await w.toArray())], [1, 2]);
+  assert.ok(memory().buffers <= before.buffers + 4, 'traces that failed hold no memory');
+});
+
+test('gradients taken with grad, and nested compiled functions', async () => {
+  const inner = compile((/** @type {any} */ x) => x.square());
+  const f = compile((/** @type {any} */ x) => grad(inner(x).sum(), [x])[0]);
+  assert.deepEqual([...(await f(tensor([1, 2, 3], { requiresGrad: true })).toArray())], [2, 4, 6]);
+});
+
+test('results keep their values; with reuseOutputs an old one says that it is old', async () => {
+  const f = compile((/** @type {any} */ x) => ({ y: x.mul(2), rows: x.T, same: x }));
+  const [first, second] = [f(tensor([[1, 2]])), f(tensor([[3, 4]]))];
+  assert.deepEqual(await Promise.all([first.y, first.rows, first.same, second.y].map(async (t) => [...(await t.toArray())])), [
+    [2, 4],
+    [1, 2],
+    [1, 2],
+    [6, 8],
+  ]);
+  const g = compile((/** @type {any} */ x) => x.mul(2), { reuseOutputs: true });
+  const a = g(tensor([1]));
+  const b = g(tensor([2]));
+  assert.throws(() => a.add(1), /was the result of an earlier call of a compiled function/);
+  assert.equal(await b.item(), 4);
+});
+
+test('a call is one launch; many calls and traces leave no memory behind', async () => {
+  const { step } = training();
+  const f = compile(step);
+  const [x, t] = [randn([8, 6]), tensor(new Int32Array(8))];
+  scope(() => void f(x, t));
+  const before = memory();
+  const counts = vk.getStats();
+  for (let i = 0; i < 20; i++) scope(() => void f(x, t));
+  assert.deepEqual(memory(), before);
+  assert.equal(vk.getStats().graphLaunches - counts.graphLaunches, 20);
+  const square = compile((/** @type {any} */ y) => y.square().sum());
+  const warnings = /** @type {any[]} */ ([]);
+  const listen = (/** @type {any} */ warning) => warnings.push(warning.code);
+  process.on('warning', listen);
+  for (let n = 1; n <= 12; n++) scope(() => void square(rand([n])));
+  assert.equal(square.explain().length, 8, 'the eight last used');
+  await new Promise(setImmediate);
+  process.off('warning', listen);
+  assert.deepEqual(warnings, ['HELIOS_NN_TRACES']);
+  square.dispose();
+  f.dispose();
+  runtime().flush();
+  assert.ok(memory().bytes < before.bytes);
+});

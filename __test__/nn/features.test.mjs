@@ -1,0 +1,293 @@
+// autocast, accumulate, checkpoint, customOp, save and load, LoRA.
+
+import assert from 'node:assert/strict';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { before, test } from 'node:test';
+import {
+  F,
+  Tensor,
+  accumulate,
+  autocast,
+  checkpoint,
+  compile,
+  grad,
+  load,
+  manualSeed,
+  memory,
+  nn,
+  noGrad,
+  optim,
+  randn,
+  save,
+  scope,
+  tensor,
+  zeros,
+} from '../../nn/index.mjs';
+import { assertClose } from '../lib/random-data.mjs';
+import { initDevice } from './setup.mjs';
+
+before(initDevice);
+
+/** @param {Tensor | undefined} x */
+const values = async (x) => [...(await /** @type {Tensor} */ (x).toArray())];
+
+test('autocast: products in 16 bits, losses and norms in f32, gradients of f32 parameters in f32', async () => {
+  manualSeed(1);
+  const model = new nn.Linear(8, 4);
+  const norm = new nn.RMSNorm(4);
+  const x = randn([6, 8]);
+  const [y, z, loss] = autocast('bf16', () => {
+    const y = model.forward(x);
+    return [y, norm.forward(y), F.mseLoss(y, zeros([6, 4]))];
+  });
+  assert.deepEqual([y.dtype, z.dtype, loss.dtype, model.forward(x).dtype], ['bf16', 'f32', 'f32', 'f32']);
+  assertClose(await y.toArray(), Float64Array.from(await model.forward(x).toArray()), 0.02, 'bf16 product');
+  loss.backward();
+  assert.equal(model.weight.grad?.dtype, 'f32');
+  const rounded = await values(model.weight.grad);
+  model.zeroGrad();
+  F.mseLoss(model.forward(x), zeros([6, 4])).backward();
+  assertClose(rounded, Float64Array.from(await values(model.weight.grad)), 0.02, 'gradient');
+  assert.equal(
+    autocast('bf16', () => autocast(false, () => model.forward(x).dtype)),
+    'f32',
+  );
+  assert.throws(() => autocast(/** @type {any} */ ('f64'), () => x), /expected 'bf16', 'f16' or false, got f64/);
+  assert.throws(() => autocast('bf16', async () => {}), /autocast: the function is async/);
+});
+
+test('autocast converts a parameter that is used twice once, and again after it has changed', async () => {
+  const w = new nn.Parameter(
+    tensor([
+      [1, 2],
+      [3, 4],
+    ]),
+  );
+  const x = tensor([
+    [1, 0],
+    [0, 1],
+  ]);
+  const y = autocast('bf16', () => {
+    const a = F.linear(x, w);
+    const b = F.linear(a, w);
+    noGrad(() => w.mul_(2));
+    return [a, b, F.linear(x, w)];
+  });
+  assert.deepEqual(await values(y[2]), [2, 6, 4, 8]);
+  // Twice within one autocast: the second backward pass converts anew.
+  autocast('bf16', () => {
+    for (let i = 0; i < 2; i++) F.linear(x, w).sum().backward();
+  });
+  assert.deepEqual(await values(w.grad), [2, 2, 2, 2]);
+});
+
+test('accumulate: the gradients and the loss of one batch', async () => {
+  manualSeed(2);
+  const model = new nn.Sequential(new nn.Linear(5, 7), new nn.Tanh(), new nn.Linear(7, 2));
+  const [x, t] = [randn([4, 3, 5]), randn([4, 3, 2])];
+  const whole = F.mseLoss(model.forward(x), t);
+  whole.backward();
+  const expected = await Promise.all(model.parameters().map(({ grad }) => values(grad)));
+  model.zeroGrad();
+  const loss = accumulate(4, (i) => F.mseLoss(model.forward(x.at(i)), t.at(i)));
+  assert.ok(Math.abs((await loss.item()) - (await whole.item())) < 1e-6);
+  for (const [i, { grad }] of model.parameters().entries())
+    assertClose(await values(grad), Float64Array.from(expected[i]), 1e-5, `parameter ${i}`);
+  assert.throws(() => accumulate(0, () => whole), /count is an integer of at least 1/);
+  const opt = new optim.SGD(model.parameters(), { lr: 0.1 });
+  const step = compile((/** @type {any} */ a, /** @type {any} */ b) => {
+    const sum = accumulate(4, (i) => F.mseLoss(model.forward(a.at(i)), b.at(i)));
+    opt.step();
+    return sum;
+  });
+  const losses = [];
+  for (let i = 0; i < 3; i++) losses.push(await step(x, t).item());
+  assert.ok(losses[2] < losses[1] && losses[1] < losses[0], `${losses}`);
+});
+
+test('checkpoint: the same bits as without, of parameters, inputs and what lies between; with dropout too', async () => {
+  for (const dropped of [false, true]) {
+    const run = async (/** @type {boolean} */ kept) => {
+      manualSeed(3);
+      const [first, second] = [new nn.Linear(6, 8), new nn.Linear(8, 6)];
+      const drop = new nn.Dropout(0.5);
+      const x = randn([5, 6], { requiresGrad: true });
+      const scale = tensor([2], { requiresGrad: true });
+      const outer = scale.mul(3);
+      const block = (/** @type {Tensor} */ h) => {
+        const y = second.forward(F.gelu(first.forward(h))).mul(outer);
+        return dropped ? drop.forward(y) : y;
+      };
+      let h = x.mul(1.5);
+      for (let i = 0; i < 3; i++) h = h.add(kept ? block(h) : checkpoint(block, h));
+      h.square().mean().backward();
+      return Promise.all([h, x.grad, scale.grad, first.weight.grad, second.bias?.grad].map(values));
+    };
+    assert.deepEqual(await run(false), await run(true));
+  }
+});
+
+test('checkpoint: with grad, compiled, in noGrad; less memory between', async () => {
+  const model = new nn.Sequential(...Array.from({ length: 6 }, () => new nn.Linear(32, 32)));
+  const block = (/** @type {Tensor} */ h) => model.forward(h).relu();
+  const x = randn([64, 32], { requiresGrad: true });
+  const [a] = grad(checkpoint(block, x).sum(), [x]);
+  const [b] = grad(block(x).sum(), [x]);
+  assert.deepEqual(await values(a), await values(b));
+  assert.equal(model.parameters()[0].grad, undefined, 'grad leaves none behind');
+  const f = compile((/** @type {Tensor} */ y) => grad(checkpoint(block, y).sum(), [y])[0]);
+  assert.deepEqual(await values(f(x)), await values(b));
+  assert.equal(noGrad(() => checkpoint(block, x)).requiresGrad, false);
+  const bytesOf = (/** @type {() => Tensor} */ fn) =>
+    scope(() => {
+      const start = memory().bytes;
+      fn();
+      return memory().bytes - start;
+    });
+  // Without gradients of its own a result is what a scope has to keep.
+  const kept = bytesOf(() => scope(() => block(x)));
+  const again = bytesOf(() => scope(() => checkpoint(block, x)));
+  assert.ok(again < kept / 3, `${again} of ${kept} bytes`);
+  assert.throws(() => checkpoint(() => /** @type {any} */ (1), x), /the function returns one tensor/);
+});
+
+test('compile: parameters as arguments, noGrad and autocast around the call, an argument changed in place', async () => {
+  const w = new nn.Parameter(tensor([[1, 2]]));
+  const f = compile((/** @type {any} */ p, /** @type {any} */ x) => F.linear(x, p));
+  const x = tensor([[1, 1]]);
+  assert.deepEqual(await values(f(w, x)), [3]);
+  noGrad(() => w.mul_(2));
+  assert.deepEqual(await values(f(w, x)), [6], 'read where it is');
+  assert.equal(f.explain().length, 1);
+  noGrad(() => f(w, x));
+  assert.equal(autocast('bf16', () => f(w, x)).dtype, 'bf16');
+  assert.equal(f(w, x).dtype, 'f32');
+  assert.equal(f.explain().length, 3);
+  assert.throws(() => compile((/** @type {any} */ y) => y.mul_(2))(x), /changes its tensor argument 0 \[1, 2\] in place, which is a copy/);
+  assert.deepEqual(await values(x), [1, 1]);
+});
+
+test('compile in autocast reads a parameter that eager code has converted before', async () => {
+  const w = new nn.Parameter(tensor([[1, 1]]));
+  const x = tensor([[1, 2]]);
+  const f = compile((/** @type {any} */ y) => F.linear(y, w).to('f32'));
+  for (const expected of [3, 6, 12]) {
+    const y = autocast('bf16', () => {
+      F.linear(x, w);
+      return f(x);
+    });
+    assert.deepEqual(await values(y), [expected]);
+    noGrad(() => w.mul_(2));
+  }
+});
+
+test('checkpoint in autocast: a weight that is used outside of it, too; backward inside and outside of autocast', async () => {
+  const run = async (/** @type {boolean} */ kept, /** @type {boolean} */ inside) => {
+    const w = new nn.Parameter(
+      tensor([
+        [1, 2],
+        [3, 4],
+      ]),
+    );
+    const x = tensor([[1, -1]], { requiresGrad: true });
+    const block = (/** @type {Tensor} */ h) => F.linear(h, w);
+    const y = autocast('bf16', () => {
+      const h = F.linear(x, w);
+      const sum = (kept ? block(h) : checkpoint(block, h)).sum();
+      if (inside) sum.backward();
+      return sum;
+    });
+    if (!inside) y.backward();
+    return Promise.all([w.grad, x.grad].map(values));
+  };
+  for (const inside of [true, false]) assert.deepEqual(await run(false, inside), await run(true, inside));
+});
+
+test('modules in arrays have names and parameters', () => {
+  class Net extends nn.Module {
+    constructor() {
+      super();
+      this.layers = [new nn.Linear(2, 3), new nn.Linear(3, 2, { bias: false })];
+    }
+  }
+  const net = new Net();
+  assert.deepEqual(Object.keys(net.stateDict()), ['layers.0.weight', 'layers.0.bias', 'layers.1.weight']);
+  net.eval();
+  assert.equal(net.layers[1].training, false);
+});
+
+test('numbers that JSON cannot tell apart are different operations', async () => {
+  const [a, b, c] = [0, -0, 1.5].map((value) => F.full([1], value));
+  const [x, y, z] = await Promise.all([a, b, c].map(values));
+  assert.deepEqual([Object.is(x[0], 0), Object.is(y[0], -0), z[0]], [true, true, 1.5]);
+});
+
+test('save and load: every type, exactly; a file that is none says what is wrong', async (t) => {
+  const dir = mkdtempSync(join(tmpdir(), 'helios-nn-'));
+  t.after(() => rmSync(dir, { recursive: true, force: true }));
+  const path = join(dir, 'deep', 'state.safetensors');
+  const state = {
+    half: tensor([1.5, -2, 3e-5], { dtype: 'f16' }),
+    brain: tensor([[1, 2, 3]], { dtype: 'bf16' }),
+    word: tensor([7, 2 ** 32 - 1], { dtype: 'u32' }),
+    sign: tensor([-7], { dtype: 'i32' }),
+    yes: tensor([true, false, true]),
+    view: tensor([
+      [1, 2],
+      [3, 4],
+    ]).T,
+    number: tensor(2.5),
+  };
+  await save(path, state, { metadata: { step: '3' } });
+  const back = await load(path);
+  for (const [name, x] of Object.entries(state)) {
+    assert.deepEqual([back[name].dtype, back[name].shape, await values(back[name])], [x.dtype, x.shape, await values(x)], name);
+  }
+  assert.match(readFileSync(path, 'latin1').slice(8), /^\{"__metadata__":\{"step":"3"\}/);
+  const model = new nn.Linear(3, 2);
+  const opt = new optim.AdamW(model.parameters());
+  await save(path, model.stateDict());
+  const other = new nn.Linear(3, 2);
+  other.loadStateDict(await load(path));
+  assert.deepEqual(await values(other.weight), await values(model.weight));
+  opt.dispose();
+  const bytes = readFileSync(path);
+  writeFileSync(path, bytes.subarray(0, bytes.length - 1));
+  await assert.rejects(load(path), /is not a safetensors file: (weight|bias) \[.*lies at/);
+  writeFileSync(path, Buffer.from('nothing like it'));
+  await assert.rejects(load(path), /is not a safetensors file: a header of \d+ bytes in a file of 15/);
+  await assert.rejects(save(path, { a: /** @type {any} */ (1) }), /a is not a tensor/);
+  await assert.rejects(save(join(path, 'below'), model.stateDict()), /ENOTDIR|EEXIST/);
+  assert.ok(!existsSync(`${path}.${process.pid}.tmp`));
+});
+
+test('LoRA: the base first, adapters alone are trained, merged they are the weights', async () => {
+  manualSeed(4);
+  const model = new nn.Sequential(new nn.Linear(4, 6), new nn.ReLU(), new nn.Linear(6, 2));
+  const x = randn([3, 4]);
+  const base = await values(model.forward(x));
+  nn.lora(model, { rank: 2, alpha: 4, targets: /^2$/ });
+  assert.deepEqual(await values(model.forward(x)), base);
+  const trained = model.parameters().filter((p) => p.requiresGrad);
+  assert.deepEqual(
+    trained.map(({ shape }) => shape),
+    [
+      [2, 6],
+      [2, 2],
+    ],
+  );
+  const opt = new optim.SGD(trained, { lr: 0.1 });
+  for (let i = 0; i < 3; i++) {
+    model.forward(x).square().sum().backward();
+    opt.step();
+  }
+  opt.dispose();
+  const adapted = await values(model.forward(x));
+  assert.notDeepEqual(adapted, base);
+  nn.mergeLora(model);
+  assert.deepEqual(Object.keys(model.stateDict()), ['0.weight', '0.bias', '2.weight', '2.bias']);
+  assertClose(await values(model.forward(x)), Float64Array.from(adapted), 1e-5, 'merged');
+  assert.throws(() => nn.lora(model, { targets: /nothing/ }), /no linear layer's name matches/);
+});

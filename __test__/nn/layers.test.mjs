@@ -1,0 +1,253 @@
+// Layers that are made of operations: formulas in float64, gradients by finite differences, eagerly and compiled.
+
+import assert from 'node:assert/strict';
+import { before, test } from 'node:test';
+import { F, compile, grad, manualSeed, nn, randn, scope, tensor } from '../../nn/index.mjs';
+import { assertClose } from '../lib/random-data.mjs';
+import { initDevice } from './setup.mjs';
+
+before(initDevice);
+
+/** @typedef {import('../../nn/index.mjs').Tensor} Tensor */
+/** @param {any} x @returns {Promise<Float64Array>} */
+const values = async (x) => Float64Array.from(await x.toArray());
+const sigmoid = (/** @type {number} */ x) => 1 / (1 + Math.exp(-x));
+
+/**
+ * A layer's result against a reference, its gradients against the reference's differences, and the compiled one's bits.
+ * @param {any} layer @param {Tensor} x @param {(x: Float64Array, weights: Record<string, Float64Array>) => Float64Array | number[]} reference
+ * @param {(y: any) => Tensor} [first] the tensor of what forward returns
+ */
+async function check(layer, x, reference, first = (y) => y) {
+  /** @type {Record<string, Float64Array>} */
+  const state = {};
+  for (const [name, tensor] of Object.entries(layer.stateDict())) state[name] = await values(tensor);
+  const data = await values(x);
+  const expected = reference(data, state);
+  x.requiresGrad_();
+  const y = first(layer.forward(x));
+  assertClose(await values(y), Float64Array.from(expected), 1e-5, 'result');
+  const weights = Float64Array.from(expected, (_, i) => Math.sin(3 * i + 1));
+  const loss = (/** @type {ArrayLike<number>} */ out) => Array.from(out).reduce((sum, v, i) => sum + v * weights[i], 0);
+  const parameters = [...layer.namedParameters()];
+  const run = (/** @type {any} */ input) => {
+    const out = first(layer.forward(input));
+    return grad(out.mul(tensor(weights, { shape: [...out.shape] })).sum(), [input, ...parameters.map(([, p]) => p)]);
+  };
+  const gradients = run(x);
+  const weight = tensor(weights, { shape: [...y.shape] });
+  const f = compile((/** @type {any} */ input) =>
+    grad(first(layer.forward(input)).mul(weight).sum(), [input, ...parameters.map(([, p]) => p)]),
+  );
+  const compiled = f(x);
+  const names = ['', ...parameters.map(([name]) => name)];
+  for (const [i, name] of names.entries()) {
+    const own = name ? state[name] : data;
+    const h = 1e-5;
+    const differences = own.map((v, k) => {
+      const at = (/** @type {number} */ value) => {
+        const moved = own.with(k, value);
+        return loss(name ? reference(data, { ...state, [name]: moved }) : reference(moved, state));
+      };
+      return (at(v + h) - at(v - h)) / (2 * h);
+    });
+    assertClose(await values(gradients[i]), differences, 2e-4, `gradient of ${name || 'x'}`);
+    assertClose(await values(compiled[i]), await values(gradients[i]), 1e-5, `${name || 'x'}, compiled`);
+  }
+}
+
+test('GRU', async () => {
+  manualSeed(1);
+  const [B, T, I, H] = [2, 3, 3, 4];
+  await check(
+    new nn.GRU(I, H),
+    randn([B, T, I]),
+    (x, { weight_ih_l0: wi, weight_hh_l0: wh, bias_ih_l0: bi, bias_hh_l0: bh }) => {
+      const out = new Float64Array(B * T * H);
+      for (let b = 0; b < B; b++) {
+        let h = new Float64Array(H);
+        for (let t = 0; t < T; t++) {
+          const a = bi.map((v, g) => v + x.slice((b * T + t) * I, (b * T + t + 1) * I).reduce((s, e, i) => s + e * wi[g * I + i], 0));
+          const c = bh.map((v, g) => v + h.reduce((s, e, i) => s + e * wh[g * H + i], 0));
+          h = h.map((v, i) => {
+            const [r, z] = [sigmoid(a[i] + c[i]), sigmoid(a[H + i] + c[H + i])];
+            return (1 - z) * Math.tanh(a[2 * H + i] + r * c[2 * H + i]) + z * v;
+          });
+          out.set(h, (b * T + t) * H);
+        }
+      }
+      return out;
+    },
+    ([y]) => y,
+  );
+});
+
+test('LSTM', async () => {
+  manualSeed(2);
+  const [B, T, I, H] = [2, 3, 2, 3];
+  await check(
+    new nn.LSTM(I, H),
+    randn([B, T, I]),
+    (x, { weight_ih_l0: wi, weight_hh_l0: wh, bias_ih_l0: bi, bias_hh_l0: bh }) => {
+      const out = new Float64Array(B * T * H);
+      for (let b = 0; b < B; b++) {
+        let [h, c] = [new Float64Array(H), new Float64Array(H)];
+        for (let t = 0; t < T; t++) {
+          const a = bi.map(
+            (v, g) =>
+              v +
+              bh[g] +
+              x.slice((b * T + t) * I, (b * T + t + 1) * I).reduce((s, e, i) => s + e * wi[g * I + i], 0) +
+              h.reduce((s, e, i) => s + e * wh[g * H + i], 0),
+          );
+          c = c.map((v, i) => sigmoid(a[H + i]) * v + sigmoid(a[i]) * Math.tanh(a[2 * H + i]));
+          h = h.map((_, i) => sigmoid(a[3 * H + i]) * Math.tanh(c[i]));
+          out.set(h, (b * T + t) * H);
+        }
+      }
+      return out;
+    },
+    ([y]) => y,
+  );
+});
+
+for (const [stride, padding, window] of /** @type {const} */ ([
+  [1, 0, 3],
+  [2, 1, 3],
+  [1, 1, 2],
+])) {
+  test(`Conv2d: stride ${stride}, padding ${padding}, window ${window}`, async () => {
+    manualSeed(3);
+    const [B, C, O, H, W] = [2, 2, 3, 5, 4];
+    const size = (/** @type {number} */ n) => Math.floor((n + 2 * padding - window) / stride) + 1;
+    const [R, S] = [size(H), size(W)];
+    await check(new nn.Conv2d(C, O, window, { stride, padding }), randn([B, C, H, W]), (x, { weight, bias }) => {
+      const out = new Float64Array(B * O * R * S);
+      for (let k = 0; k < out.length; k++) {
+        const [b, o, r, s] = [Math.floor(k / (O * R * S)), Math.floor(k / (R * S)) % O, Math.floor(k / S) % R, k % S];
+        let sum = bias[o];
+        for (let c = 0; c < C; c++) {
+          for (let i = 0; i < window; i++) {
+            for (let j = 0; j < window; j++) {
+              const [y, z] = [r * stride + i - padding, s * stride + j - padding];
+              if (y >= 0 && y < H && z >= 0 && z < W)
+                sum += x[((b * C + c) * H + y) * W + z] * weight[((o * C + c) * window + i) * window + j];
+            }
+          }
+        }
+        out[k] = sum;
+      }
+      return out;
+    });
+  });
+}
+
+test('Conv1d is a row of Conv2d; pools take windows; sizes that do not fit say so', async () => {
+  manualSeed(4);
+  const conv = new nn.Conv1d(2, 3, 3, { padding: 1 });
+  const x = randn([2, 2, 6]);
+  const y = F.conv2d(x.unsqueeze(2), conv.weight.unsqueeze(2), conv.bias, { padding: [0, 1] });
+  assert.deepEqual(await values(conv.forward(x)), await values(y.squeeze(2)));
+  const image = tensor(
+    Float32Array.from({ length: 16 }, (_, i) => (i * 7) % 16),
+    { shape: [1, 1, 4, 4] },
+  );
+  assert.deepEqual(
+    [...(await values(new nn.MaxPool2d(2).forward(image)))],
+    [12, 14, 15, 13]
+      .map((_, k) => k)
+      .map((k) => {
+        const [r, c] = [2 * Math.floor(k / 2), 2 * (k % 2)];
+        return Math.max(...[0, 1, 4, 5].map((d) => ((4 * r + c + d) * 7) % 16));
+      }),
+  );
+  assert.deepEqual((await values(new nn.AvgPool2d(2, { stride: 1 }).forward(image))).length, 9);
+  assert.throws(() => new nn.MaxPool2d(5).forward(image), /maxPool2d: a window \[5, 5\] on \[1, 1, 4, 4\]/);
+  assert.throws(() => new nn.Conv2d(2, 1, 3).forward(image), /conv2d: \[1, 1, 4, 4\] and a weight \[1, 2, 3, 3\]/);
+});
+
+test('BatchNorm2d: by the batch while training, by running means after that, compiled as well', async () => {
+  const [B, C, P] = [3, 2, 4];
+  const statistics = (/** @type {Float64Array} */ x, /** @type {number} */ c) => {
+    const own = x.filter((_, i) => Math.floor(i / P) % C === c);
+    const mean = own.reduce((a, b) => a + b, 0) / own.length;
+    return { mean, variance: own.reduce((a, b) => a + (b - mean) ** 2, 0) / own.length, count: own.length };
+  };
+  manualSeed(5);
+  const norm = new nn.BatchNorm2d(C);
+  const x = randn([B, C, 2, 2], { mean: 1 });
+  await check(norm, x, (data, { weight, bias }) =>
+    data.map((v, i) => {
+      const c = Math.floor(i / P) % C;
+      const { mean, variance } = statistics(data, c);
+      return ((v - mean) / Math.sqrt(variance + 1e-5)) * weight[c] + bias[c];
+    }),
+  );
+  const other = new nn.BatchNorm2d(C);
+  const f = compile((/** @type {any} */ input) => other.forward(input).detach());
+  const data = await values(x);
+  const [mean, variance] = [new Float64Array(C), new Float64Array(C).fill(1)];
+  for (let i = 0; i < 3; i++) {
+    scope(() => void f(x.detach()));
+    for (let c = 0; c < C; c++) {
+      const own = statistics(data, c);
+      mean[c] = 0.9 * mean[c] + 0.1 * own.mean;
+      variance[c] = 0.9 * variance[c] + (0.1 * own.variance * own.count) / (own.count - 1);
+    }
+  }
+  assertClose(await values(other.running_mean), mean, 1e-5, 'running mean');
+  assertClose(await values(other.running_var), variance, 1e-5, 'running variance');
+  other.eval();
+  assertClose(
+    await values(f(x.detach())),
+    data.map((v, i) => (v - mean[Math.floor(i / P) % C]) / Math.sqrt(variance[Math.floor(i / P) % C] + 1e-5)),
+    1e-5,
+    'eval',
+  );
+});
+
+test('GroupNorm', async () => {
+  manualSeed(6);
+  const [B, C, P, G] = [2, 4, 3, 2];
+  await check(new nn.GroupNorm(G, C), randn([B, C, P]), (x, { weight, bias }) => {
+    const row = (C / G) * P;
+    return x.map((v, i) => {
+      const own = x.slice(Math.floor(i / row) * row, (Math.floor(i / row) + 1) * row);
+      const mean = own.reduce((a, b) => a + b, 0) / row;
+      const variance = own.reduce((a, b) => a + (b - mean) ** 2, 0) / row;
+      const c = Math.floor(i / P) % C;
+      return ((v - mean) / Math.sqrt(variance + 1e-5)) * weight[c] + bias[c];
+    });
+  });
+});
+
+test('attention with shared keys and values is that with the heads repeated; queries and keys normalized', async () => {
+  manualSeed(7);
+  for (const headSize of [32, 8]) {
+    const [heads, kvHeads] = [4, 2];
+    const width = heads * headSize;
+    for (const qkNorm of [false, true]) {
+      const shared = new nn.MultiHeadAttention(width, heads, { kvHeads, causal: true, rope: true, qkNorm });
+      const full = new nn.MultiHeadAttention(width, heads, { causal: true, rope: true, qkNorm });
+      const weight = await values(shared.qkv.weight);
+      const row = (/** @type {number} */ head) => weight.slice(head * headSize * width, (head + 1) * headSize * width);
+      const order = [0, 1, 2, 3, 4, 4, 5, 5, 6, 6, 7, 7];
+      full.loadStateDict({
+        ...full.stateDict(),
+        'qkv.weight': tensor(Float64Array.from(order.flatMap((head) => [...row(head)])), { shape: [3 * width, width] }),
+        'out.weight': shared.out.weight,
+      });
+      const x = randn([2, 5, width]);
+      assertClose(await values(shared.forward(x)), await values(full.forward(x)), 1e-5, `heads of ${headSize}, qkNorm ${qkNorm}`);
+      shared.forward(x).sum().backward();
+      full.forward(x).sum().backward();
+      const gradient = await values(/** @type {any} */ (full.qkv.weight.grad));
+      const size = headSize * width;
+      const wanted = Float64Array.from({ length: 8 * size }, (_, k) =>
+        order.reduce((sum, head, i) => sum + (head === Math.floor(k / size) ? gradient[i * size + (k % size)] : 0), 0),
+      );
+      assertClose(await values(/** @type {any} */ (shared.qkv.weight.grad)), wanted, 1e-4, 'gradient');
+    }
+  }
+  assert.throws(() => new nn.MultiHeadAttention(12, 3, { kvHeads: 2 }), /3 heads are no multiple of 2 kvHeads/);
+});

@@ -1,0 +1,21 @@
+// The device of the tests of helios-vk/nn.
+
+import { init } from '../../nn/index.mjs';
+import { runtime } from '../../nn/runtime.mjs';
+import { vk } from '../lib/addon.mjs';
+
+/** Opens the addon under test. */
+export const initDevice = () => init({ vk });
+
+/** Has all memory be NaNs before it is handed out: what reads more than was written gives itself away. */
+export function poison() {
+  const device = runtime();
+  const allocate = device.allocate.bind(device);
+  device.allocate = (bytes) => {
+    // Nothing that is still in the list uses the buffer.
+    device.flush();
+    const allocation = allocate(bytes);
+    vk.fillBuffer(allocation.handle, allocation.bytes, 0x7fc17fc1);
+    return allocation;
+  };
+}

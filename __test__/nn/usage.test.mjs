@@ -1,0 +1,192 @@
+// What a user of PyTorch gets wrong first, each with a sentence that helps; and memory.
+
+import assert from 'node:assert/strict';
+import { before, test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { F, ShapeError, UsageError, grad, memory, nn, noGrad, optim, randn, scope, tensor, zeros } from '../../nn/index.mjs';
+import { runtime } from '../../nn/runtime.mjs';
+import { light } from '../lib/addon.mjs';
+import { initDevice } from './setup.mjs';
+
+before(initDevice);
+
+test('a ShapeError names the operation, both shapes and the line, and shows no frame of the package', () => {
+  const [a, b] = [zeros([512, 1024]), zeros([768, 1024])];
+  assert.throws(
+    () => a.matmul(b),
+    (/** @type {any} */ error) => {
+      assert.ok(error instanceof ShapeError && error instanceof RangeError);
+      assert.match(error.message, /^matmul: \[512, 1024\] × \[768, 1024\]: inner sizes 1024, 768 \(usage\.test\.mjs:\d+\)$/);
+      assert.match(/** @type {string} */ (error.stack), /usage\.test\.mjs/);
+      assert.doesNotMatch(/** @type {string} */ (error.stack), /\/nn\/(engine|functional|tensor)\.mjs/);
+      assert.equal(error.op, 'matmul');
+      return true;
+    },
+  );
+  assert.throws(() => new nn.Linear(8, 4).forward(zeros([2, 7])), /linear: \[2, 7\] × \[4, 8\]ᵀ: inner sizes 7, 8/);
+  assert.throws(() => zeros([2, 3]).add(zeros([2, 4])), /add: \[2, 3\] and \[2, 4\] do not broadcast: sizes 3 and 4 in dimension -1/);
+  assert.throws(() => zeros([2, 3]).reshape(4, 2), /reshape: \[2, 3\] of 6 elements to \[4, 2\]/);
+  assert.throws(() => zeros([2, 3]).sum(2), /sum: dimension 2 of a tensor of 2 dimensions/);
+  assert.throws(() => F.mseLoss(zeros([4, 1]), zeros([4])), /mseLoss: predictions \[4, 1\] and targets \[4\].*would broadcast/);
+  assert.throws(() => F.crossEntropy(zeros([4, 3]), zeros([4])), /targets are class numbers, i32 or u32, got f32/);
+  assert.throws(() => zeros([0, 3]), /sizes are integers of at least 1/);
+  assert.throws(() => tensor([[1, 2], [3]]), /nested arrays of unequal lengths: 1 and 2/);
+  assert.throws(() => F.add(/** @type {any} */ ([1, 2]), zeros([2])), /expected a tensor, got an array: make it a tensor with tensor/);
+});
+
+test('a + b is no sum', () => {
+  const a = tensor([1, 2]);
+  assert.throws(() => /** @type {any} */ (a) + 1, /a tensor is not a number: use a\.add\(b\)/);
+  assert.throws(() => `${/** @type {any} */ (a)}`, /a tensor is not a number/);
+  assert.throws(() => /** @type {any} */ (a) > 0, /a tensor is not a number/);
+});
+
+test('types: what does not mix says so', () => {
+  assert.throws(() => tensor([1, 2], { dtype: 'i32' }).add(1), /add: takes f32, f16 or bf16, got i32; convert/);
+  assert.throws(() => tensor([1.5], { dtype: 'i32' }), /1\.5 \(element 0\) is no i32/);
+  assert.throws(() => tensor([1], { dtype: /** @type {any} */ ('f64') }), /no type f64; there are f32/);
+  assert.throws(() => tensor([1, 2], { dtype: 'i32' }).requiresGrad_(), /i32 elements have no gradients/);
+  assert.equal(tensor([1], { dtype: 'bf16' }).add(tensor([1])).dtype, 'f32', 'as PyTorch promotes');
+});
+
+test('tensors after dispose, and out of their scope', async () => {
+  const a = tensor([1, 2]);
+  a.dispose();
+  a.dispose();
+  assert.throws(() => a.add(1), /add: a tensor that was disposed of/);
+  await assert.rejects(a.toArray(), UsageError);
+  let inner = zeros([1]);
+  const kept = scope(() => {
+    inner = tensor([1]);
+    return { list: [inner.add(1)] };
+  });
+  assert.throws(() => inner.add(1), /disposed of/);
+  assert.equal(await kept.list[0].item(), 2);
+  assert.throws(() => scope(async () => {}), /scope: the function is async/);
+  assert.throws(() => noGrad(async () => {}), /noGrad: the function is async/);
+});
+
+test('backward: not on a vector, not twice, not without a graph', async () => {
+  const w = tensor([1, 2], { requiresGrad: true });
+  assert.throws(() => w.mul(2).backward(), /backward: a tensor \[2\] is not one number: take its sum\(\) or mean\(\)/);
+  const loss = w.square().sum();
+  loss.backward();
+  assert.throws(() => loss.backward(), /backward: what \w+ saved was freed by an earlier backward\(\).*retain: true/);
+  const again = w.square().sum();
+  again.backward({ retain: true });
+  again.backward();
+  assert.deepEqual([...(await /** @type {any} */ (w.grad).toArray())], [6, 12], 'gradients add up');
+  assert.throws(() => tensor([1]).backward(), /does not depend on anything that requires a gradient/);
+  assert.throws(() => noGrad(() => w.sum()).backward(), /was it made in noGrad/);
+  assert.throws(() => w.detach().sum().backward(), /does not depend/);
+});
+
+test('in place: on what the backward pass needs, on leaves, on results', async () => {
+  const w = tensor([1, 2], { requiresGrad: true });
+  const x = tensor([3, 4]);
+  const loss = w.mul(x).sum();
+  x.mul_(2);
+  assert.throws(
+    () => loss.backward(),
+    /a tensor \[2\] that mul needs for its gradient was changed in place \(version 1, used at version 0\)/,
+  );
+  assert.throws(() => w.add_(1), /requires a gradient is changed in place: do it in noGrad/);
+  assert.throws(() => w.mul(1).add_(1), /gradients flow through/);
+  noGrad(() => w.add_(x, { alpha: 0.5 }));
+  assert.deepEqual([...(await w.toArray())], [4, 6]);
+  x.copy_([7, 8].length ? Float32Array.of(7, 8) : 0)
+    .slice(0, 1)
+    .fill_(5);
+  assert.deepEqual([...(await x.toArray())], [7, 5]);
+});
+
+test('an optimizer: step before backward, parameters twice, tensors that are none', () => {
+  const model = new nn.Linear(2, 2);
+  const opt = new optim.AdamW(model.parameters());
+  assert.throws(() => opt.step(), /step: no parameter has a gradient: call backward\(\)/);
+  assert.throws(() => new optim.SGD(model.parameters()), /belongs to another optimizer/);
+  assert.throws(() => new optim.SGD([/** @type {any} */ (zeros([1]))]), /expected parameters of modules, got Tensor/);
+  assert.throws(() => new optim.SGD([]), /no parameters/);
+  assert.throws(() => new optim.SGD(new nn.Linear(1, 1).parameters(), { lr: -1 }), /lr is a number of at least 0, got -1/);
+  opt.dispose();
+  new optim.SGD(model.parameters()).dispose();
+});
+
+test('loadStateDict is all or nothing', async () => {
+  const model = new nn.Sequential(new nn.Linear(2, 3), new nn.ReLU(), new nn.Linear(3, 1));
+  assert.deepEqual(Object.keys(model.stateDict()), ['0.weight', '0.bias', '2.weight', '2.bias']);
+  const before = await model.stateDict()['0.weight'].toArray();
+  const wrong = { ...model.stateDict(), '0.weight': zeros([3, 2]), '2.bias': zeros([4]) };
+  assert.throws(() => model.loadStateDict(wrong), /2\.bias is \[4\], the module's \[1\]/);
+  assert.throws(() => model.loadStateDict({ '0.weight': zeros([3, 2]) }), /missing: 0\.bias, 2\.weight, 2\.bias/);
+  assert.deepEqual(await model.stateDict()['0.weight'].toArray(), before);
+  model.loadStateDict({ '0.weight': zeros([3, 2]) }, { strict: false });
+  assert.deepEqual([...(await model.stateDict()['0.weight'].toArray())], new Array(6).fill(0));
+});
+
+test('grad returns gradients and leaves none behind', async () => {
+  const w = tensor([1, 2, 3], { requiresGrad: true });
+  const h = w.square();
+  const [dw, dh] = grad(h.mul(h).sum(), [w, h]);
+  assert.deepEqual([...(await dw.toArray())], [4, 32, 108], '4 w³');
+  assert.deepEqual([...(await dh.toArray())], [2, 8, 18], '2 h');
+  assert.equal(w.grad, undefined);
+  assert.throws(() => grad(w.sum(), [tensor([1])]), /does not depend on input 0/);
+});
+
+/** A step of training. @param {any} model @param {any} opt @param {any} x @param {any} t */
+function step(model, opt, x, t) {
+  const loss = F.mseLoss(model.forward(x), t);
+  loss.backward();
+  opt.step();
+  return loss;
+}
+
+test('training leaks nothing, with scopes and without', async () => {
+  setFlagsFromString('--expose-gc');
+  const gc = runInNewContext('gc');
+  const collected = async () => {
+    for (let i = 0; i < 4; i++) {
+      gc();
+      await turn();
+    }
+    runtime().flush();
+    return memory();
+  };
+  const model = new nn.Sequential(new nn.Linear(4, 8), new nn.Tanh(), new nn.Dropout(0.1), new nn.LayerNorm(8), new nn.Linear(8, 1));
+  const opt = new optim.AdamW(model.parameters(), { lr: 1e-3, clip: 1 });
+  const [x, t] = [randn([16, 4]), randn([16, 1])];
+  scope(() => step(model, opt, x, t)).dispose();
+  const start = await collected();
+  const steps = light ? 30 : process.env.HELIOS_TEST_LONG ? 10_000 : 300;
+  for (let i = 0; i < steps; i++) {
+    scope(() => step(model, opt, x, t)).dispose();
+    if (i % 10 === 0) assert.deepEqual(memory(), start, `step ${i}: a scope leaves nothing behind`);
+    if (i % 50 === 0) await turn();
+  }
+  let most = 0;
+  for (let i = 0; i < steps; i++) {
+    await step(model, opt, x, t).item();
+    most = Math.max(most, memory().buffers);
+    if (i % 100 === 99) gc();
+  }
+  assert.deepEqual(await collected(), start, 'without scopes, once the garbage is collected');
+  assert.ok(most > start.buffers, 'there was something to collect');
+});
+
+test('memory that an operation frees is taken again by the next of the list', () => {
+  const x = zeros([1000]);
+  runtime().flush();
+  const before = runtime().vk.getStats().buffersCreated;
+  scope(() => {
+    let y = x.add(1);
+    for (let i = 0; i < 40; i++) {
+      const next = y.mul(2);
+      y.dispose();
+      y = next;
+    }
+  });
+  assert.equal(runtime().vk.getStats().buffersCreated - before, 2);
+});

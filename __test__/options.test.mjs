@@ -1,0 +1,285 @@
+// Every option of every program with wild values: an error that names it, before any work, and never a stack.
+
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { Worker } from 'node:worker_threads';
+
+import { UsageError, checkPaths, integerVariable, parseCommandLine, switchVariable } from '../bin/lib/options.mjs';
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+const OPTIONS_FILE = 'bin/lib/options.mjs';
+
+/** All our modules, by their path in the repository. */
+function modules() {
+  return [
+    'bin',
+    'bin/lib',
+    'benches',
+    'benches/gpt',
+    'benches/lib',
+    'benches/pytorch',
+    'scripts',
+    'fuzz',
+    'faults',
+    '__test__',
+    '__test__/lib',
+  ]
+    .flatMap((folder) =>
+      readdirSync(join(ROOT, folder))
+        .filter((name) => name.endsWith('.mjs'))
+        .map((name) => `${folder}/${name}`),
+    )
+    .map((path) => ({ path, text: readFileSync(join(ROOT, path), 'utf8') }));
+}
+
+/** Those that take options. */
+const PROGRAMS = modules()
+  .filter(
+    ({ path, text }) => path !== OPTIONS_FILE && !path.startsWith('__test__') && /\b(runMain|optionsOrExit|parseCommandLine)\(/.test(text),
+  )
+  .map(({ path }) => path);
+
+/** What a program needs besides the option that is tried. @type {Record<string, string[]>} */
+const REQUIRED = {
+  'benches/replay.mjs': ['--trace', join(ROOT, 'package.json')],
+  'benches/pytorch/compare.mjs': ['--ours', 'x', '--pytorch', join(ROOT, 'package.json')],
+  'benches/kernels-matmul.mjs': ['--sweep'],
+  'benches/generate.mjs': ['--checkpoint', join(ROOT, 'package.json')],
+  'bin/helios-vk.mjs': ['doctor'],
+};
+
+/**
+ * Runs a program as if started with these arguments, on a thread of its own, which is quicker than a process.
+ * @param {string} path
+ * @param {string[]} args
+ * @returns {Promise<{code: number, stdout: string, stderr: string}>}
+ */
+function start(path, args) {
+  const worker = new Worker(join(ROOT, path), { argv: args, stdout: true, stderr: true, env: { ...process.env, HELIOS_STACKS: '' } });
+  const output = { stdout: '', stderr: '' };
+  worker.stdout.setEncoding('utf8').on('data', (text) => {
+    output.stdout += text;
+  });
+  worker.stderr.setEncoding('utf8').on('data', (text) => {
+    output.stderr += text;
+  });
+  return new Promise((resolve) => {
+    worker.on('error', (error) => {
+      output.stderr += error.stack;
+    });
+    // Far beyond what the longest start takes on a busy machine.
+    const timer = setTimeout(() => {
+      output.stderr += 'it began to work';
+      void worker.terminate();
+    }, 300_000);
+    worker.on('exit', (code) => {
+      clearTimeout(timer);
+      setImmediate(() => resolve({ code, ...output }));
+    });
+  });
+}
+
+/** The options that a program's help lists, with what stands for their values. @param {string} help */
+const listed = (help) => [...help.matchAll(/^ {2}--([\w-]+)(?: (\S+))?(?: {2}|$)/gm)].map(([, name, value]) => ({ name, value }));
+
+const NO_NUMBERS = ['', ' ', 'x', 'NaN', 'Infinity', '-Infinity', '1e999', '0x10', '1_0', '1,5', '--1', '٣', '-1', '1'.repeat(400)];
+const NO_INTEGERS = [...NO_NUMBERS, '1.5', '1e-3', '9007199254740993'];
+const NOWHERE = '/nonexistent/folder/file';
+
+/**
+ * Values that cannot be right.
+ * @param {string} name @param {string | undefined} value what the help says
+ */
+function wildValues(name, value) {
+  if (value === undefined) return ['', 'x', '1', 'false'];
+  if (value === 'N') return NO_INTEGERS;
+  if (value === 'X') return NO_NUMBERS;
+  if (value.includes('|') && value === value.toLowerCase()) return ['', 'x', value, value.split('|')[0].toUpperCase()];
+  if (['json', 'report', 'html', 'out', 'profile', 'dump-batches'].includes(name) && value === 'FILE') return ['', NOWHERE, ROOT];
+  if (['data', 'trace', 'resume', 'trainer', 'binaries', 'notices'].includes(name)) return ['', NOWHERE];
+  if (name === 'checkpoint' && value.startsWith('FILE')) return ['', NOWHERE];
+  return name === 'sample' || name === 'prompt' ? [] : [''];
+}
+
+test('one parser for all: no program has its own', () => {
+  const others = modules().filter(({ path, text }) => path !== OPTIONS_FILE && /\bparseArgs\b/.test(text));
+  assert.deepEqual(
+    others.map(({ path }) => path),
+    [],
+  );
+  assert.ok(PROGRAMS.length >= 15, PROGRAMS.join());
+});
+
+for (const path of PROGRAMS) {
+  test(`${path}: wild values of every option`, async () => {
+    const help = await start(path, ['--help']);
+    assert.equal(help.code, 0, help.stderr);
+    const options = path.startsWith('bin/') ? [{ name: 'json' }, { name: 'copy' }, { name: 'timeout', value: 'X' }] : listed(help.stdout);
+    assert.ok(options.length > 0, help.stdout);
+    const tries = options.flatMap(({ name, value }) => wildValues(name, value).map((wild) => ({ name, wild })));
+    tries.push({ name: 'no-such-option', wild: '1' }, { name: '', wild: 'x' });
+    const rest = [...tries];
+    const problems = /** @type {string[]} */ ([]);
+    const work = async () => {
+      for (let next = rest.pop(); next !== undefined; next = rest.pop()) {
+        const { name, wild } = next;
+        const required = (REQUIRED[path] ?? []).filter((word, i, all) => word !== `--${name}` && all[i - 1] !== `--${name}`);
+        const { code, stderr } = await start(path, [...required, `--${name}=${wild}`]);
+        const good = code === 2 && stderr.includes(`--${name}`) && !/\n {4}at |node:internal/.test(stderr);
+        if (!good) problems.push(`--${name}=${wild.slice(0, 40)}: code ${code}: ${stderr.slice(0, 400)}`);
+      }
+    };
+    await Promise.all([work(), work(), work()]);
+    assert.deepEqual(problems, [], `of ${tries.length}`);
+  });
+}
+
+/** @param {string} path @param {string[]} args @param {Record<string, string>} [env] */
+function run(path, args, env = {}) {
+  return spawnSync(process.execPath, [join(ROOT, path), ...args], {
+    encoding: 'utf8',
+    timeout: 600_000,
+    env: { ...process.env, NODE_TEST_CONTEXT: undefined, ...env },
+  });
+}
+
+test('what fits an option and no machine is an error without a stack, too', (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'helios-vk-test-'));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const [text, wrong] = [join(folder, 'text.txt'), join(folder, 'wrong.txt')];
+  writeFileSync(text, 'short');
+  writeFileSync(wrong, Buffer.from([0x41, 0x42, 0xff, 0x43]));
+  for (const [path, args, message] of /** @type {[string, string[], RegExp][]} */ ([
+    ['benches/train.mjs', ['--preset', 'tiny', '--layers', '4096', '--width', '16777216', '--heads', '524288'], /parameters/],
+    ['benches/train.mjs', ['--preset', 'tiny', '--batch', '16777216', '--block', '16777216'], /tokens/],
+    ['benches/train.mjs', ['--preset', 'tiny', '--width', '30'], /width \/ heads must be 32, 64, 96, 128, got 15/],
+    ['benches/train.mjs', ['--preset', 'tiny', '--data', text], /5 tokens/],
+    ['benches/train.mjs', ['--preset', 'tiny', '--data', wrong], /byte 2 is 0xff/],
+    ['benches/train.mjs', ['--preset', 'tiny', '--resume', text], /not a safetensors file/],
+    ['benches/train.mjs', ['--preset', 'tiny', '--resume', folder], /holds no checkpoint/],
+    ['benches/train.mjs', ['--checkpoint', join(text, 'below')], /--checkpoint .*a part of the path is no folder/],
+    ['benches/train.mjs', ['--json', folder], /--json .*it is a folder/],
+    ['benches/toks.mjs', ['--quick', '--preset', 'tiny', '--heads', '7'], /not a multiple of heads 7/],
+    ['benches/toks.mjs', ['--quick', '--addon', text], /text\.txt/],
+    ['benches/toks.mjs', ['--quick', '--trainer', folder], /no package\.json/],
+    ['benches/replay.mjs', ['--trace', text], /./],
+    ['benches/kernels-matmul.mjs', ['--sweep', '--groups', 'no-such'], /--groups no-such/],
+    ['scripts/test.mjs', ['--only', 'no-such'], /no stage no-such/],
+    ['scripts/pack.mjs', ['--binaries', folder, '--out', folder], /./],
+    ['bin/helios-vk.mjs', ['no-such'], /no such command/],
+    ['bin/helios-vk.mjs', ['link', join(folder, 'none')], /none/],
+  ])) {
+    const { status, stderr } = run(path, args);
+    assert.ok(status === 1 || status === 2, `${path} ${args.join(' ')}: ${status} ${stderr}`);
+    assert.match(stderr, message, `${path} ${args.join(' ')}`);
+    assert.doesNotMatch(stderr, /\n {4}at |node:internal/, `${path} ${args.join(' ')}`);
+  }
+});
+
+test('outputs are tried before the work, and left as they were', (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'helios-vk-test-'));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const kept = join(folder, 'kept.json');
+  writeFileSync(kept, 'as it was');
+  const { status, stderr } = run('benches/train.mjs', ['--preset', 'tiny', '--json', kept, '--report', join(folder, 'no', 'where.html')]);
+  assert.equal(status, 2);
+  assert.match(stderr, /--report .*cannot be written: no such file or folder/);
+  assert.equal(readFileSync(kept, 'utf8'), 'as it was');
+  assert.deepEqual(readdirSync(folder), ['kept.json']);
+});
+
+test('two outputs cannot be one file, but one device', (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'helios-vk-test-'));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const options = { json: { type: 'string', path: 'output', help: '' }, report: { type: 'string', path: 'output', help: '' } };
+  const check = (/** @type {string} */ json, /** @type {string} */ report) => checkPaths(/** @type {any} */ (options), { json, report });
+  const file = join(folder, 'results');
+  assert.throws(() => check(file, join(folder, '.', 'results')), /--report .*: --json writes the same file/);
+  assert.deepEqual(readdirSync(folder), []);
+  check(file, `${file}.html`);
+  if (process.platform !== 'win32') check('/dev/null', '/dev/null');
+});
+
+test('environment variables follow the addon’s rule', () => {
+  const name = 'HELIOS_TEST_SWITCH';
+  const set = (/** @type {string | undefined} */ value) => {
+    if (value === undefined) delete process.env[name];
+    else process.env[name] = value;
+  };
+  for (const [value, expected] of /** @type {const} */ ([
+    [undefined, false],
+    ['', false],
+    [' ', false],
+    ['1', true],
+    ['Yes', true],
+    ['on ', true],
+    ['TRUE', true],
+    ['0', false],
+    ['no', false],
+    ['off', false],
+    ['False', false],
+  ])) {
+    set(value);
+    assert.equal(switchVariable(name), expected, value);
+  }
+  for (const value of ['2', 'nein', '1.0']) {
+    set(value);
+    assert.throws(
+      () => switchVariable(name),
+      (/** @type {Error} */ error) => error instanceof UsageError && error.message.includes(name) && error.message.includes(value),
+    );
+    assert.throws(
+      () => integerVariable(name, { min: 3 }),
+      (/** @type {Error} */ error) => error instanceof UsageError && error.message.includes(name),
+    );
+  }
+  set('7');
+  assert.equal(integerVariable(name, { min: 3 }), 7);
+  set(undefined);
+  assert.equal(integerVariable(name), undefined);
+  const { status, stderr } = run('scripts/bootstrap.mjs', ['--check'], { HELIOS_NO_INSTALL: 'perhaps' });
+  assert.equal(status === 2 || !stderr.includes('    at '), true, stderr);
+});
+
+test('every variable that a script reads is in the table, and the other way round', () => {
+  const table = readFileSync(join(ROOT, 'docs/environment.md'), 'utf8');
+  const begin = table.indexOf('## Benches, scripts and tests');
+  assert.ok(begin > 0);
+  const documented = new Set([...table.matchAll(/^\| `(HELIOS_\w+)`/gm)].map(([, name]) => name));
+  const own = [...table.slice(begin).matchAll(/^\| `(HELIOS_\w+)`/gm)].map(([, name]) => name);
+  const texts = modules()
+    .filter(({ path }) => path !== '__test__/options.test.mjs')
+    .map(({ path, text }) => ({ path, text }));
+  const read = new Set(
+    texts
+      .filter(({ path }) => !path.startsWith('__test__/') || path.startsWith('__test__/lib/'))
+      .flatMap(({ text }) =>
+        [...text.matchAll(/(?:process\.env\.|(?:switch|integer|text)Variable\(')(HELIOS_\w+)/g)].map(([, name]) => name),
+      ),
+  );
+  assert.deepEqual(
+    [...read].filter((name) => !documented.has(name)),
+    [],
+  );
+  for (const name of own)
+    assert.ok(
+      texts.some(({ text }) => text.includes(name)),
+      `${name} is read nowhere`,
+    );
+});
+
+test('options are converted by their table', () => {
+  const options = /** @type {const} */ ({
+    n: { type: 'integer', min: 0, max: 5, default: 1, help: '' },
+    x: { type: 'number', help: '' },
+    s: { type: 'string', empty: true, help: '' },
+  });
+  const { values, given } = parseCommandLine(options, ['--x', '-.5e1'.replace('-', ''), '--s=']);
+  assert.deepEqual({ ...values }, { n: 1, x: 5, s: '' });
+  assert.deepEqual([...given].sort(), ['s', 'x']);
+});

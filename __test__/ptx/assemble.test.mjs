@@ -1,0 +1,62 @@
+// The measured plans assemble for Hopper, in every form and with every addition to the results: no spill, no warning that
+// `wgmma` is serialized (C7510 and its neighbours), the shared memory and no more registers than the plan says.
+
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { moduleText } from '../../kernels/ptx/assembler.mjs';
+import { gemm, planFault, sizesOf } from '../../kernels/ptx/gemm.mjs';
+import { PLANS } from '../../kernels/ptx/plans.mjs';
+import { ptxas } from '../../scripts/ptxas.mjs';
+
+const assembler = ptxas();
+const folder = mkdtempSync(join(tmpdir(), 'helios-ptx-'));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+/** @typedef {import('../../kernels/ptx/gemm.mjs').GemmForm} GemmForm */
+const NT = /** @type {GemmForm} */ ({ type: 'bf16', transA: false, transB: true, half: true });
+const NN = { ...NT, transB: false };
+const TN = { ...NT, transA: true, transB: false, half: false };
+
+/** What a training step asks for, and everything at once. @type {[string, GemmForm][]} */
+const FORMS = [
+  ['NT', NT],
+  ['NT ragged', { ...NT, ragged: true }],
+  ['NT + residual, two outputs', { ...NT, half: false, residual: true, dual: true }],
+  ['NT f16, GELU, all', { ...NT, type: 'f16', beta: true, bias: true, activation: 'gelu', residual: true, parts: true, ragged: true }],
+  ['NN', NN],
+  ['NN f32, parts', { ...NN, half: false, parts: true }],
+  ['TN', TN],
+  ['TN adds, parts', { ...TN, beta: true, parts: true, ragged: true }],
+];
+
+for (const [plan, sizes] of Object.entries(PLANS)) {
+  test(`${plan} assembles`, { skip: assembler ? false : 'no ptxas: node scripts/ptxas.mjs install' }, () => {
+    for (const [name, form] of FORMS) {
+      if (planFault(sizes, form)) continue;
+      const source = join(folder, 'kernel.ptx');
+      writeFileSync(source, moduleText(gemm('kernel', sizes, form)));
+      const { status, stdout, stderr } = spawnSync(
+        /** @type {string} */ (assembler),
+        ['-arch=sm_90a', '-v', '-o', join(folder, 'kernel.cubin'), source],
+        { encoding: 'utf8' },
+      );
+      const report = stdout + stderr;
+      assert.equal(status, 0, `${name}: ${report}`);
+      assert.match(report, /0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads/, `${name}: ${report}`);
+      assert.doesNotMatch(report, /C75\d\d/, `${name}: ${report}`);
+      const [, registers, shared] = /** @type {RegExpExecArray} */ (/Used (\d+) registers.*?(\d+) bytes smem/.exec(report));
+      assert.equal(Number(shared), sizesOf(sizes).shared, name);
+      // A multiprocessor has 65,536 registers, and gives them to warps in units of eight a thread.
+      assert.ok(Math.ceil(Number(registers) / 8) * 8 * sizesOf(sizes).threads <= 65536, `${name}: ${registers} registers`);
+      console.log(`${plan.padEnd(10)} ${name.padEnd(28)} ${registers} registers, ${shared} bytes of shared memory`);
+    }
+    if (sizes.registers) {
+      const [multiplying, fetching] = sizes.registers;
+      assert.ok(128 * (sizes.warpgroups * multiplying + fetching) <= 65536);
+    }
+  });
+}

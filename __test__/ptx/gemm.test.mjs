@@ -1,0 +1,246 @@
+// The PTX of matrix products, run by the machine in machine.mjs and compared with float64: every form, every way to fetch,
+// every addition to the results, sizes that fill no tile, splits. Operands lie in memory that is NaN everywhere else: none of
+// it may be loaded, and nothing outside the results may change.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { moduleText, packParameters } from '../../kernels/ptx/assembler.mjs';
+import { PARAMETERS, division, gemm, planFault, productFault } from '../../kernels/ptx/gemm.mjs';
+import { PLANS } from '../../kernels/ptx/plans.mjs';
+import { fromHalf, toHalf } from '../lib/half.mjs';
+import { random } from '../lib/tensors.mjs';
+import { BASE, runPtx } from './machine.mjs';
+
+/** @typedef {import('../../kernels/ptx/gemm.mjs').GemmPlan} GemmPlan */
+/** @typedef {import('../../kernels/ptx/gemm.mjs').GemmForm} GemmForm */
+
+const NT = /** @type {GemmForm} */ ({ type: 'bf16', transA: false, transB: true, half: true });
+const NN = { ...NT, transB: false };
+const TN = { ...NT, transA: true, transB: false, half: false };
+const FORMS = { NT, NN, TN };
+
+const relay = /** @type {GemmPlan} */ ({ bm: 64, bn: 64, bk: 32, stages: 2, warpgroups: 1, load: 'relay', ahead: 2 });
+const async = /** @type {GemmPlan} */ ({ bm: 128, bn: 64, bk: 16, stages: 4, warpgroups: 2, load: 'async', ahead: 2 });
+const direct = /** @type {GemmPlan} */ ({ bm: 128, bn: 64, bk: 64, stages: 2, warpgroups: 1, load: 'relay', ahead: 1, direct: true });
+
+const gelu = (/** @type {number} */ x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3)));
+const silu = (/** @type {number} */ x) => x / (1 + Math.exp(-x));
+
+/**
+ * Computes one product on the machine and with float64, and compares.
+ * @param {GemmPlan} plan @param {GemmForm} form
+ * @param {{ m: number, n: number, k: number, blocks?: number, splits?: number, tail?: number, late?: boolean, alpha?: number, beta?: number, seed?: number, edit?: (text: string) => string }} options
+ */
+function check(plan, form, { m, n, k, blocks = 2, splits, tail, late = true, alpha = 1, beta = 0, seed = 7, edit = (text) => text }) {
+  const how = division(plan, { m, n, k }, { blocks, splits, tail });
+  const text = edit(moduleText(gemm('product', plan, { ...form, ragged: how.ragged, parts: how.parts > 1, beta: beta !== 0 })));
+  const memory = new Uint8Array(3 << 20).fill(0xff);
+  let top = 256;
+  /** A matrix in memory with NaN around it. @param {number} rows @param {number} columns @param {number} ld @param {string} type @param {ArrayLike<number>} [values] */
+  const place = (rows, columns, ld, type, values) => {
+    const at = top;
+    top = Math.ceil((top + rows * ld * 4 + 64) / 256) * 256;
+    const half = type !== 'f32';
+    const words = half ? new Uint16Array(memory.buffer, at, rows * ld) : new Float32Array(memory.buffer, at, rows * ld);
+    const read = () => {
+      const all = half ? fromHalf(words, type) : Float64Array.from(words);
+      return (/** @type {number} */ i, /** @type {number} */ j) => all[i * ld + j];
+    };
+    if (values) {
+      const stored = half ? toHalf(values, type) : values;
+      for (let i = 0; i < rows; i++) for (let j = 0; j < columns; j++) words[i * ld + j] = stored[i * columns + j];
+    }
+    return { at, ld, read, words, outside: (/** @type {number} */ index) => index % ld >= columns };
+  };
+  const mark = (/** @type {Uint8Array} */ bytes, /** @type {ReturnType<typeof place>} */ x) => {
+    const size = x.words.BYTES_PER_ELEMENT;
+    for (let index = 0; index < x.words.length; index++)
+      if (!x.outside(index)) bytes.fill(1, x.at + index * size, x.at + (index + 1) * size);
+  };
+  const operand = (/** @type {number} */ rows, /** @type {number} */ columns, /** @type {number} */ pad) =>
+    place(rows, columns, columns + pad, form.type, random(rows * columns));
+  const a = form.transA ? operand(k, m, 8) : operand(m, k, 16);
+  const b = form.transB ? operand(n, k, 8) : operand(k, n, 24);
+  const c = place(m, n, n + 8, form.half ? form.type : 'f32', beta ? random(m * n) : undefined);
+  const residual = place(m, n, n + 16, 'f32', random(m * n));
+  const bias = place(1, n, n, 'f32', random(n));
+  const half = place(m, n, n + 24, form.type);
+  const work = place(1, how.workspaceFloats, how.workspaceFloats, 'f32');
+  const readable = new Uint8Array(memory.length);
+  for (const x of [a, b, residual, bias, ...(beta ? [c] : [])]) mark(readable, x);
+  const [A, B, C, R, bia] = [a, b, c, residual, bias].map((x) => x.read());
+  const parameters = packParameters(PARAMETERS, {
+    a: BASE + a.at,
+    b: BASE + b.at,
+    c: BASE + c.at,
+    bias: BASE + bias.at,
+    residual: BASE + residual.at,
+    half: BASE + half.at,
+    work: BASE + work.at,
+    m,
+    n,
+    k,
+    lda: a.ld,
+    ldb: b.ld,
+    ldc: c.ld,
+    ldr: residual.ld,
+    ldh: half.ld,
+    kPerPart: how.kPerPart,
+    whole: how.whole,
+    rest: how.rest,
+    parts: how.parts,
+    alpha,
+    beta,
+  });
+  const before = memory.slice();
+  runPtx(text, { blocks: how.blocks, parameters, memory, readable, late, seed });
+
+  const result = c.read();
+  const second = half.read();
+  // What `matmul_reduce_tail` does: the parts of a tile, in order.
+  const partial = (/** @type {number} */ i, /** @type {number} */ j) => {
+    const [tilesM, tilesN] = [Math.ceil(m / plan.bm), Math.ceil(n / plan.bn)];
+    const [row, column] = [Math.floor(i / plan.bm), Math.floor(j / plan.bn)];
+    const first = row - (row % 8);
+    const tile = first * tilesN + column * Math.min(8, tilesM - first) + (row - first);
+    if (tile < how.whole) return undefined;
+    const at = (tile - how.whole) * plan.bm * plan.bn + (i % plan.bm) * plan.bn + (j % plan.bn);
+    let sum = 0;
+    for (let part = 0; part < how.parts; part++) sum += /** @type {Float32Array} */ (work.words)[part * how.rest * plan.bm * plan.bn + at];
+    return sum;
+  };
+  let [error, norm, errorHalf] = [0, 0, 0];
+  for (let i = 0; i < m; i++) {
+    for (let j = 0; j < n; j++) {
+      let sum = 0;
+      for (let l = 0; l < k; l++) sum += (form.transA ? A(l, i) : A(i, l)) * (form.transB ? B(j, l) : B(l, j));
+      const part = partial(i, j);
+      if (part !== undefined) {
+        error += (part - sum) ** 2;
+        norm += sum ** 2;
+        continue;
+      }
+      let x = alpha * sum + (beta ? beta * C(i, j) : 0) + (form.bias ? bia(0, j) : 0);
+      if (form.activation) x = form.activation === 'gelu' ? gelu(x) : silu(x);
+      if (form.residual) x += R(i, j);
+      error += (result(i, j) - x) ** 2;
+      if (form.dual) errorHalf += (second(i, j) - x) ** 2;
+      norm += x * x;
+    }
+  }
+  const rounding = form.type === 'bf16' ? 2.5e-3 : 3e-4;
+  const relative = Math.sqrt(error / norm);
+  assert.ok(relative < (form.half ? rounding : 1e-6), `relative error ${relative}`);
+  if (form.dual) assert.ok(Math.sqrt(errorHalf / norm) < rounding, `second output: relative error ${Math.sqrt(errorHalf / norm)}`);
+  // Nothing but the results has changed.
+  const allowed = new Uint8Array(memory.length);
+  for (const x of [c, ...(form.dual ? [half] : []), work]) mark(allowed, x);
+  const changed = memory.findIndex((byte, i) => byte !== before[i] && !allowed[i]);
+  assert.equal(changed, -1, `byte ${changed} outside of the results has changed`);
+}
+
+for (const [way, plan] of Object.entries({ relay, async, direct })) {
+  for (const [name, form] of Object.entries(FORMS)) {
+    if (planFault(plan, form)) continue;
+    test(`${name} by ${way}: sizes that fill no tile`, () => {
+      check(plan, form, { m: 136, n: 72, k: 104, late: true });
+      check(plan, form, { m: 136, n: 72, k: 104, late: false, seed: 99 });
+    });
+  }
+}
+
+test('the depth of a stage: 16, 32 and 64 by each way, and more stages', () => {
+  check({ ...relay, bk: 16, stages: 5, ahead: 3 }, NT, { m: 64, n: 64, k: 80 });
+  check({ ...relay, bk: 64 }, TN, { m: 64, n: 64, k: 128 });
+  check({ ...async, bk: 32, stages: 3, ahead: 1 }, NT, { m: 128, n: 64, k: 128 });
+  check({ ...async, bk: 64, stages: 2, ahead: 0, bn: 64 }, NN, { m: 128, n: 64, k: 128 });
+});
+
+test('A in registers beside B by cp.async, where the depth of B is no line', () => {
+  check({ ...direct, warpgroups: 2, load: 'async', stages: 3 }, NN, { m: 136, n: 72, k: 200 });
+});
+
+test('f16, alpha and beta, bias, residual, activations, a second output', () => {
+  const f16 = /** @type {GemmForm} */ ({ ...NT, type: 'f16' });
+  check(relay, f16, { m: 64, n: 40, k: 32, alpha: 0.5, beta: 2 });
+  check(relay, { ...f16, half: false, dual: true, bias: true, activation: 'gelu' }, { m: 72, n: 64, k: 32 });
+  check(relay, { ...NN, bias: true, activation: 'silu', residual: true }, { m: 72, n: 40, k: 32, beta: -1 });
+  check(async, { ...TN, residual: true, dual: true }, { m: 72, n: 40, k: 32, alpha: 0.25, beta: 1 });
+  check(direct, { ...NT, half: false, bias: true, residual: true }, { m: 72, n: 40, k: 64, beta: 1 });
+});
+
+test('splits: of all tiles, and of those after the last whole wave', () => {
+  check(async, TN, { m: 128, n: 128, k: 176, splits: 3, blocks: 4 });
+  check(relay, { ...NT, half: false }, { m: 128, n: 192, k: 256, tail: 3, blocks: 4 });
+});
+
+test('the plans that were measured', () => {
+  for (const [name, plan] of Object.entries(PLANS)) {
+    check(plan, name === 'wide' ? TN : NT, { m: plan.bm, n: plan.bn, k: 2 * plan.bk, blocks: 1 });
+  }
+});
+
+test('a division covers the depth and the tiles, with no part empty', () => {
+  for (const splits of [1, 2, 3, 5, 8, 64]) {
+    const d = division(relay, { m: 640, n: 640, k: 200 }, { blocks: 7, splits });
+    assert.equal(d.whole + d.rest, 100);
+    assert.ok(d.kPerPart * (d.parts - 1) < 200 && d.kPerPart * d.parts >= 200);
+    assert.equal(d.items, d.whole + d.rest * d.parts);
+  }
+  assert.deepEqual(division(relay, { m: 640, n: 640, k: 256 }, { blocks: 7, tail: 4 }), {
+    whole: 98,
+    rest: 2,
+    parts: 4,
+    kPerPart: 64,
+    items: 106,
+    blocks: 7,
+    workspaceFloats: 8 * 64 * 64,
+    ragged: false,
+  });
+});
+
+test('faults of plans and products are named', () => {
+  assert.match(String(planFault({ ...relay, stages: 9 }, NT)), /73728 bytes of shared memory/);
+  assert.match(String(planFault({ ...relay, bk: 16, bn: 32, stages: 8 }, NT)), /17 named barriers/);
+  assert.match(String(planFault({ ...async, ahead: 3 }, NT)), /ahead must be at most stages - 2/);
+  assert.match(String(planFault({ ...direct }, TN)), /rows contiguous/);
+  assert.match(String(planFault({ ...direct, load: 'async', ahead: 0 }, NT)), /needs B by relay/);
+  assert.match(String(planFault({ ...relay, bm: 96 }, NT)), /bm/);
+  assert.throws(() => gemm('x', { ...relay, bn: 48 }, NT), /gemm: bn must be a multiple of 32/);
+  const product = { m: 64, n: 64, k: 64, lda: 64, ldb: 64, ldc: 64, addresses: [256n], transA: false, transB: true };
+  assert.equal(productFault(product), undefined);
+  assert.match(String(productFault({ ...product, k: 60 })), /rows of A have 60 elements/);
+  assert.match(String(productFault({ ...product, ldc: 68 })), /ldc is 68/);
+  assert.match(String(productFault({ ...product, addresses: [264n] })), /not aligned to 16 bytes/);
+  assert.match(String(productFault({ ...product, m: 2 ** 26, lda: 64 })), /A is larger/);
+});
+
+/** Kernels with one instruction changed: the machine must find each. */
+const MISTAKES = /** @type {const} */ ([
+  ['no proxy fence', (/** @type {string} */ text) => text.replaceAll(/ {2}fence\.proxy\.async.*\n/g, ''), /without a proxy fence/],
+  [
+    'a stage released too early',
+    (/** @type {string} */ text) => text.replaceAll('wait_group.sync.aligned 1', 'wait_group.sync.aligned 2'),
+    /relative error|without a proxy fence/,
+  ],
+  [
+    'results stored before the products end',
+    (/** @type {string} */ text) => text.replaceAll('wgmma.wait_group.sync.aligned 0', 'wgmma.wait_group.sync.aligned 9'),
+    /relative error|left open/,
+  ],
+  ['a stage that is never released', (/** @type {string} */ text) => text.replaceAll(/ {2}bar\.arrive \d, 256;\n/g, ''), /a deadlock/],
+  ['operands in a wrong order of chunks', (/** @type {string} */ text) => text.replace('xor.b32', 'or.b32'), /relative error/],
+  [
+    'rows beyond the last are read',
+    (/** @type {string} */ text) => text.replace(/min\.u32 (%r\d+, %r\d+), %r\d+/g, 'mov.u32 $1'),
+    /a load outside of the operands/,
+  ],
+]);
+for (const [mistake, edit, finding] of MISTAKES) {
+  test(`found: ${mistake}`, () => {
+    assert.throws(
+      () => check(relay, NT, { m: 72, n: 64, k: 160, edit: (text) => (assert.notEqual(edit(text), text), edit(text)) }),
+      finding,
+    );
+  });
+}

@@ -1,0 +1,483 @@
+// Runs the PTX that kernels/ptx/ writes, block after block, warp by warp, in an order drawn from a seed. Of what the
+// hardware leaves open it takes the side that shows mistakes: with `late`, copies and products happen only when a wait
+// demands them, so that a stage or a register that is overwritten too early gives a wrong result. It fails on accesses
+// that are out of bounds or unaligned, on branches that diverge, on shared memory that `wgmma` reads without a proxy fence
+// after the writes, on deadlocks, and on barriers left half arrived at. Only what the kernels use is there.
+
+import assert from 'node:assert/strict';
+
+import { fromBf16, fromF16, toBf16, toF16 } from '../lib/half.mjs';
+
+const LANES = 32;
+const BLOCKED = -1;
+/** Device address of the first byte of memory. */
+export const BASE = 0x10_0000_0000;
+
+const word = new Uint32Array(1);
+const real = new Float32Array(word.buffer);
+const bits = (/** @type {number} */ x) => ((real[0] = x), word[0]);
+const fromBits = (/** @type {number} */ x) => ((word[0] = x), real[0]);
+
+const fromHalf = (/** @type {number} */ h, /** @type {string} */ type) => (type === 'bf16' ? fromBf16 : fromF16)(h);
+const toHalf = (/** @type {number} */ x, /** @type {string} */ type) => (type === 'bf16' ? toBf16 : toF16)(x);
+
+/** Byte that `wgmma` reads for element (x, k) of a descriptor's matrix, by the PTX manual's canonical layouts. */
+export function descriptorAddress(
+  /** @type {bigint} */ descriptor,
+  /** @type {boolean} */ transposed,
+  /** @type {number} */ x,
+  /** @type {number} */ k,
+) {
+  const field = (/** @type {bigint} */ shift) => Number((descriptor >> shift) & 0x3fffn) * 16;
+  const [start, leading, stride] = [field(0n), field(16n), field(32n)];
+  const mode = Number(descriptor >> 62n);
+  assert.ok(mode > 0, 'a swizzled descriptor');
+  const line = 256 >> mode;
+  let address;
+  if (transposed) {
+    assert.equal(mode, 1, 'MN-major by lines of 128 bytes');
+    address = start + (x >> 6) * leading + (k >> 3) * stride + (k & 7) * 128 + (x & 63) * 2;
+  } else address = start + (x >> 3) * stride + (x & 7) * line + k * 2;
+  return address ^ (((address >> 7) & (line / 16 - 1)) << 4);
+}
+
+/** @param {string} text of operands */
+function splitOperands(text) {
+  const list = [];
+  let depth = 0;
+  let from = 0;
+  for (let i = 0; i <= text.length; i++) {
+    if ('{['.includes(text[i] ?? '.')) depth++;
+    else if ('}]'.includes(text[i] ?? '.')) depth--;
+    else if (i === text.length || (text[i] === ',' && depth === 0)) {
+      list.push(text.slice(from, i).trim());
+      from = i + 1;
+    }
+  }
+  return list.filter((operand) => operand.length > 0);
+}
+
+/** One warp of a block. */
+class Warp {
+  /** @param {number} id @param {number} block @param {Record<string, number>} counts */
+  constructor(id, block, counts) {
+    this.id = id;
+    this.block = block;
+    this.pc = 0;
+    this.done = false;
+    this.r = Array.from({ length: counts.r ?? 0 }, () => new Uint32Array(LANES).fill(0xdeadbeef));
+    this.f = Array.from({ length: counts.f ?? 0 }, () => new Float32Array(LANES).fill(NaN));
+    this.d = Array.from({ length: counts.d ?? 0 }, () => new BigUint64Array(LANES).fill(0xdeadbeefdeadbeefn));
+    this.p = Array.from({ length: counts.p ?? 0 }, () => new Uint8Array(LANES));
+    this.h = Array.from({ length: counts.h ?? 0 }, () => new Uint32Array(LANES));
+    /** @type {{ barrier: any, generation: number } | null} */
+    this.waiting = null;
+    /** @type {(() => void)[][]} */
+    this.products = [];
+    /** @type {(() => void)[]} */
+    this.product = [];
+    /** @type {(() => void)[][]} */
+    this.copies = [];
+    /** @type {(() => void)[]} */
+    this.copy = [];
+    /** @type {number[]} shared memory written and not fenced, in units of four bytes */
+    this.unfenced = [];
+    /** When this warp's last proxy fence was. */
+    this.fenced = 0;
+  }
+}
+
+/**
+ * Runs a kernel.
+ * @param {string} text
+ * @param {object} options
+ * @param {number} options.blocks
+ * @param {Uint8Array} options.parameters
+ * @param {Uint8Array} options.memory at address `BASE`
+ * @param {Uint8Array} [options.readable] which of its bytes may be loaded; all when left out
+ * @param {boolean} options.late
+ * @param {number} [options.seed]
+ */
+export function runPtx(text, { blocks, parameters, memory, readable, late, seed = 1 }) {
+  const global = new DataView(memory.buffer, memory.byteOffset, memory.byteLength);
+  const blockParameters = new DataView(parameters.buffer, parameters.byteOffset, parameters.byteLength);
+  const threads = Number(/\.reqntid (\d+)/.exec(text)?.[1]);
+  const sharedBytes = Number(/\.shared .*shared\[(\d+)\]/.exec(text)?.[1]);
+  /** @type {Record<string, number>} */
+  const counts = {};
+  for (const [, prefix, count] of text.matchAll(/\.reg \.\w+ %(\w)<(\d+)>/g)) counts[prefix] = Number(count);
+
+  /** @type {Map<string, number>} */
+  const labels = new Map();
+  /** @type {{ line: string, guard: string, op: string, operands: string[] }[]} */
+  const source = [];
+  for (const raw of text.slice(text.indexOf('\n{') + 2).split('\n')) {
+    const line = raw.replace(/\/\/.*/, '').trim();
+    if (line === '' || line === '}' || /^\.(reg|shared)/.test(line)) continue;
+    const label = /^(\w+):$/.exec(line);
+    if (label) {
+      labels.set(label[1], source.length);
+      continue;
+    }
+    const [, guard = '', op, rest] = /** @type {RegExpExecArray} */ (/^(?:@(!?%p\d+) )?(\S+?)(?:\s+(.*))?;$/.exec(line));
+    source.push({ line, guard, op, operands: splitOperands(rest ?? '') });
+  }
+
+  let random = seed >>> 0 || 1;
+  const next = () => {
+    random ^= random << 13;
+    random ^= random >>> 17;
+    random ^= random << 5;
+    return (random >>>= 0);
+  };
+
+  /** @type {DataView} */
+  let shared;
+  /** Warp + 1 that wrote a word of shared memory without a fence since. @type {Uint8Array} */
+  let dirty;
+  /** When it did. @type {Float64Array} */
+  let written;
+  let clock = 0;
+  /** @type {Map<number, { expected: number, arrived: number, generation: number }>} */
+  let barriers;
+
+  /** @param {string} operand @returns {(warp: Warp, lane: number) => any} */
+  const read = (operand) => {
+    const register = /^%([rfdph])(\d+)$/.exec(operand);
+    if (register) {
+      const [kind, i] = [/** @type {'r'} */ (register[1]), Number(register[2])];
+      return (w, l) => w[kind][i][l];
+    }
+    if (operand === '%tid.x') return (w, l) => w.id * LANES + l;
+    if (operand === '%ctaid.x') return (w) => w.block;
+    if (operand === '%nctaid.x') return () => blocks;
+    if (operand === 'shared') return () => 0;
+    const single = /^0f([0-9A-F]{8})$/.exec(operand);
+    const value = single ? fromBits(parseInt(single[1], 16)) : Number(operand);
+    assert.ok(single || Number.isInteger(value), `operand ${operand}`);
+    return () => value;
+  };
+  /** @param {string} operand @returns {(warp: Warp, lane: number, value: any) => void} */
+  const write = (operand) => {
+    const [, kind, i] = /** @type {RegExpExecArray} */ (/^%([rfdph])(\d+)$/.exec(operand));
+    return (w, l, value) => {
+      w[/** @type {'r'} */ (kind)][Number(i)][l] = value;
+    };
+  };
+  const members = (/** @type {string} */ operand) => (operand.startsWith('{') ? splitOperands(operand.slice(1, -1)) : [operand]);
+  /** @param {string} operand */
+  const address = (operand) => {
+    const [, register, offset] = /** @type {RegExpExecArray} */ (/^\[(\S+?)(?:\+(\d+))?\]$/.exec(operand));
+    const value = register === 'block' ? () => 0 : read(register);
+    return (/** @type {Warp} */ w, /** @type {number} */ l) => Number(value(w, l)) + Number(offset ?? 0);
+  };
+  const inGlobal = (/** @type {number} */ a, /** @type {number} */ bytes) => {
+    const offset = a - BASE;
+    assert.ok(
+      offset >= 0 && offset + bytes <= memory.byteLength && offset % bytes === 0,
+      `global access of ${bytes} bytes at ${a.toString(16)}`,
+    );
+    return offset;
+  };
+  const mayRead = (/** @type {number} */ offset, /** @type {number} */ bytes) => {
+    assert.ok(
+      !readable || (readable[offset] && readable[offset + bytes - 1]),
+      `a load outside of the operands, at ${(BASE + offset).toString(16)}`,
+    );
+  };
+  const inShared = (/** @type {number} */ a, /** @type {number} */ bytes) => {
+    assert.ok(a >= 0 && a + bytes <= sharedBytes && a % bytes === 0, `shared access of ${bytes} bytes at ${a}`);
+    return a;
+  };
+  const touch = (/** @type {Warp} */ w, /** @type {number} */ a, /** @type {number} */ bytes) => {
+    for (let i = a >> 2; i < (a + bytes) >> 2; i++) {
+      dirty[i] = w.id + 1;
+      written[i] = ++clock;
+      w.unfenced.push(i);
+    }
+  };
+
+  const integer = /** @type {Record<string, (x: number, y: number, z: number) => number>} */ ({
+    add: (x, y) => x + y,
+    sub: (x, y) => x - y,
+    mul: (x, y) => Math.imul(x, y),
+    mad: (x, y, z) => Math.imul(x, y) + z,
+    min: (x, y) => Math.min(x, y),
+    div: (x, y) => (assert.ok(y > 0, 'division by zero'), Math.floor(x / y)),
+    rem: (x, y) => (assert.ok(y > 0), x % y),
+    and: (x, y) => x & y,
+    or: (x, y) => x | y,
+    xor: (x, y) => x ^ y,
+    shl: (x, y) => x << y,
+    shr: (x, y) => x >>> y,
+  });
+  const floating = /** @type {Record<string, (x: number, y: number, z: number) => number>} */ ({
+    add: (x, y) => x + y,
+    sub: (x, y) => x - y,
+    mul: (x, y) => x * y,
+    fma: (x, y, z) => x * y + z,
+    div: (x, y) => x / y,
+    ex2: (x) => 2 ** x,
+    neg: (x) => -x,
+    abs: Math.abs,
+    copysign: (x, y) => (bits(x) >>> 31 ? -Math.abs(y) : Math.abs(y)),
+  });
+  const compare = /** @type {Record<string, (x: number, y: number) => boolean>} */ ({
+    lt: (x, y) => x < y,
+    ge: (x, y) => x >= y,
+    gt: (x, y) => x > y,
+    eq: (x, y) => x === y,
+    ne: (x, y) => x !== y,
+  });
+
+  /**
+   * An instruction as a function of a warp, which returns where to go on, `BLOCKED`, or nothing.
+   * @param {typeof source[number]} instruction
+   * @returns {(warp: Warp) => number | void}
+   */
+  function compile({ guard, op, operands }) {
+    const parts = op.split('.');
+    const type = parts[parts.length - 1];
+    const predicate = guard ? read(guard.replace('!', '')) : undefined;
+    const negated = guard.startsWith('!');
+    const active = (/** @type {Warp} */ w, /** @type {number} */ l) => !predicate || Boolean(predicate(w, l)) !== negated;
+    const lanes = (/** @type {(w: Warp, l: number) => void} */ body) => (/** @type {Warp} */ w) => {
+      for (let l = 0; l < LANES; l++) if (active(w, l)) body(w, l);
+    };
+    const uniform = (/** @type {string} */ operand) => {
+      const value = read(operand);
+      return (/** @type {Warp} */ w) => {
+        const first = value(w, 0);
+        for (let l = 1; l < LANES; l++) assert.equal(value(w, l), first, `${op} ${operand} differs within a warp`);
+        return first;
+      };
+    };
+    if (op === 'bra.uni') {
+      const target = /** @type {number} */ (labels.get(operands[0]));
+      return (w) => {
+        let taken = 0;
+        for (let l = 0; l < LANES; l++) taken += active(w, l) ? 1 : 0;
+        assert.ok(taken === 0 || taken === LANES, 'a branch diverges');
+        return taken ? target : undefined;
+      };
+    }
+    if (op === 'ret') return (w) => void (w.done = true);
+    if (parts[0] === 'setmaxnreg') return () => {};
+    if (op.startsWith('fence.proxy.async')) {
+      return (w) => {
+        for (const i of w.unfenced) if (dirty[i] === w.id + 1) dirty[i] = 0;
+        w.unfenced = [];
+        w.fenced = ++clock;
+      };
+    }
+    if (parts[0] === 'bar') {
+      const [id, count] = [uniform(operands[0]), uniform(operands[1])];
+      return (w) => {
+        if (w.waiting) {
+          if (w.waiting.barrier.generation === w.waiting.generation) return BLOCKED;
+          w.waiting = null;
+          return undefined;
+        }
+        const number = id(w);
+        assert.ok(number >= 0 && number < 16, `barrier ${number}`);
+        const barrier = barriers.get(number) ?? { expected: 0, arrived: 0, generation: 0 };
+        barriers.set(number, barrier);
+        if (barrier.arrived > 0) assert.equal(barrier.expected, count(w), `threads of barrier ${number}`);
+        barrier.expected = count(w);
+        barrier.arrived += LANES;
+        assert.ok(barrier.arrived <= barrier.expected);
+        const generation = barrier.generation;
+        if (barrier.arrived === barrier.expected) {
+          barrier.arrived = 0;
+          barrier.generation++;
+          return undefined;
+        }
+        if (parts[1] === 'arrive') return undefined;
+        w.waiting = { barrier, generation };
+        return BLOCKED;
+      };
+    }
+    if (parts[0] === 'wgmma') return compileProduct(parts, operands, uniform);
+    if (parts[0] === 'cp') {
+      if (parts[2] === 'commit_group') return (w) => void (w.copies.push(w.copy), (w.copy = []));
+      if (parts[2] === 'wait_group') {
+        return (w) => {
+          while (w.copies.length > Number(operands[0])) for (const copy of /** @type {(() => void)[]} */ (w.copies.shift())) copy();
+        };
+      }
+      const [to, from, size] = [address(operands[0]), address(operands[1]), read(operands[3] ?? '16')];
+      return lanes((w, l) => {
+        const [target, bytes] = [inShared(to(w, l), 16), size(w, l)];
+        const origin = bytes === 0 ? 0 : inGlobal(from(w, l), 16);
+        if (bytes !== 0) mayRead(origin, 16);
+        const copy = () => {
+          for (let i = 0; i < 16; i++) shared.setUint8(target + i, i < bytes ? memory[origin + i] : 0);
+          touch(w, target, 16);
+        };
+        if (late) w.copy.push(copy);
+        else copy();
+      });
+    }
+    if (parts[0] === 'ld' || parts[0] === 'st') {
+      const load = parts[0] === 'ld';
+      const places = members(operands[load ? 0 : 1]);
+      const from = address(operands[load ? 1 : 0]);
+      const wide = type === 'u64';
+      const single = type === 'f32';
+      const bytes = (wide ? 8 : 4) * places.length;
+      const view = () => (parts[1] === 'param' ? blockParameters : parts[1] === 'shared' ? shared : global);
+      const [readers, writers] = load ? [[], places.map(write)] : [places.map(read), []];
+      return lanes((w, l) => {
+        const a = from(w, l);
+        const offset = parts[1] === 'param' ? a : parts[1] === 'shared' ? inShared(a, bytes) : inGlobal(a, bytes);
+        const memoryView = view();
+        if (load && parts[1] === 'global') mayRead(offset, bytes);
+        for (let i = 0; i < places.length; i++) {
+          const place = offset + 4 * i;
+          if (load)
+            writers[i](
+              w,
+              l,
+              wide ? memoryView.getBigUint64(place, true) : single ? memoryView.getFloat32(place, true) : memoryView.getUint32(place, true),
+            );
+          else if (single) memoryView.setFloat32(place, readers[i](w, l), true);
+          else memoryView.setUint32(place, readers[i](w, l), true);
+        }
+        if (!load && parts[1] === 'shared') touch(w, offset, bytes);
+      });
+    }
+    if (op === 'mov.b64') {
+      const [low, high] = members(operands[1]).map(read);
+      const put = write(operands[0]);
+      return lanes((w, l) => put(w, l, (BigInt(high(w, l)) << 32n) | BigInt(low(w, l))));
+    }
+    if (op === 'mov.b32' && operands[0].startsWith('{')) {
+      const [low, high] = members(operands[0]).map(write);
+      const value = read(operands[1]);
+      return lanes((w, l) => (low(w, l, value(w, l) & 0xffff), high(w, l, value(w, l) >>> 16)));
+    }
+    const put = write(operands[0]);
+    const inputs = operands.slice(1).map(read);
+    const [x, y, z] = inputs;
+    if (op === 'mov.b32' && operands[0].startsWith('%f')) return lanes((w, l) => put(w, l, fromBits(x(w, l))));
+    if (parts[0] === 'mov') return lanes((w, l) => put(w, l, x(w, l)));
+    if (op === 'cvt.f32.f16') return lanes((w, l) => put(w, l, fromHalf(x(w, l), 'f16')));
+    if (parts[0] === 'cvt') {
+      const half = parts[2].slice(0, -2);
+      return lanes((w, l) => put(w, l, ((toHalf(x(w, l), half) << 16) | toHalf(y(w, l), half)) >>> 0));
+    }
+    if (parts[0] === 'setp')
+      return lanes((w, l) => put(w, l, compare[parts[1]](x(w, l), y(w, l)) && (parts[2] !== 'and' || z(w, l)) ? 1 : 0));
+    if (op === 'and.pred') return lanes((w, l) => put(w, l, x(w, l) & y(w, l)));
+    if (parts[0] === 'selp') return lanes((w, l) => put(w, l, z(w, l) ? x(w, l) : y(w, l)));
+    if (op === 'mad.wide.u32') return lanes((w, l) => put(w, l, BigInt(x(w, l)) * BigInt(y(w, l)) + z(w, l)));
+    if (op === 'add.u64') return lanes((w, l) => put(w, l, x(w, l) + BigInt(y(w, l))));
+    const table = type === 'f32' ? floating : integer;
+    assert.ok(parts[0] in table, `no instruction ${op}`);
+    const compute = table[parts[0]];
+    return lanes((w, l) => put(w, l, compute(x(w, l), y?.(w, l), z?.(w, l))));
+  }
+
+  /** @param {string[]} parts @param {string[]} operands @param {(operand: string) => (w: Warp) => any} uniform @returns {(warp: Warp) => void} */
+  function compileProduct(parts, operands, uniform) {
+    if (parts[1] === 'fence') return () => {};
+    if (parts[1] === 'commit_group') return (w) => void (w.products.push(w.product), (w.product = []));
+    if (parts[1] === 'wait_group') {
+      return (w) => {
+        while (w.products.length > Number(operands[0])) for (const product of /** @type {(() => void)[]} */ (w.products.shift())) product();
+      };
+    }
+    const columns = Number(/n(\d+)k16/.exec(parts[4])?.[1]);
+    const half = parts[6];
+    const sums = members(operands[0]).map((register) => Number(register.slice(2)));
+    assert.equal(sums.length, columns / 2);
+    const inRegisters = operands[1].startsWith('{');
+    const fragments = inRegisters ? members(operands[1]).map((register) => Number(register.slice(2))) : [];
+    const a = inRegisters ? undefined : uniform(operands[1]);
+    const b = uniform(operands[2]);
+    const accumulates = uniform(operands[3]);
+    const transposedA = !inRegisters && operands[6] === '1';
+    const transposedB = operands[inRegisters ? 6 : 7] === '1';
+    const element = (
+      /** @type {number} */ fenced,
+      /** @type {bigint} */ descriptor,
+      /** @type {boolean} */ transposed,
+      /** @type {number} */ x,
+      /** @type {number} */ k,
+    ) => {
+      const at = inShared(descriptorAddress(descriptor, transposed, x, k), 2);
+      assert.ok(dirty[at >> 2] === 0 || written[at >> 2] < fenced, 'wgmma reads shared memory without a proxy fence after its writes');
+      return fromHalf(shared.getUint16(at, true), half);
+    };
+    return (w) => {
+      const [descriptorA, descriptorB, keep, fenced] = [a?.(w), b(w), accumulates(w), w.fenced];
+      const product = () => {
+        const left = new Float64Array(16 * 16);
+        const row0 = (w.id % 4) * 16;
+        if (inRegisters) {
+          for (let l = 0; l < LANES; l++) {
+            for (let i = 0; i < 4; i++) {
+              const value = w.r[fragments[i]][l];
+              const at = ((l >> 2) + 8 * (i & 1)) * 16 + 2 * (l & 3) + 8 * (i >> 1);
+              left[at] = fromHalf(value & 0xffff, half);
+              left[at + 1] = fromHalf(value >>> 16, half);
+            }
+          }
+        } else
+          for (let r = 0; r < 16; r++)
+            for (let k = 0; k < 16; k++) left[r * 16 + k] = element(fenced, descriptorA, transposedA, row0 + r, k);
+        const right = new Float64Array(16);
+        for (let n = 0; n < columns; n++) {
+          for (let k = 0; k < 16; k++) right[k] = element(fenced, descriptorB, transposedB, n, k);
+          for (let r = 0; r < 16; r++) {
+            let sum = 0;
+            for (let k = 0; k < 16; k++) sum += left[r * 16 + k] * right[k];
+            const register = w.f[sums[4 * (n >> 3) + 2 * (r >> 3) + (n & 1)]];
+            const lane = 4 * (r & 7) + ((n & 7) >> 1);
+            register[lane] = (keep ? register[lane] : 0) + sum;
+          }
+        }
+      };
+      if (late) w.product.push(product);
+      else product();
+    };
+  }
+
+  const program = source.map(compile);
+  for (let block = 0; block < blocks; block++) {
+    shared = new DataView(new Uint8Array(sharedBytes).fill(0xff).buffer);
+    dirty = new Uint8Array(sharedBytes / 4);
+    written = new Float64Array(sharedBytes / 4);
+    barriers = new Map();
+    const warps = Array.from({ length: threads / LANES }, (_, id) => new Warp(id, block, counts));
+    let running = warps;
+    let idle = 0;
+    while (running.length > 0) {
+      const warp = running[next() % running.length];
+      let steps = 1 + (next() % 400);
+      let moved = false;
+      while (!warp.done && steps-- > 0) {
+        let to;
+        try {
+          to = program[warp.pc](warp);
+        } catch (error) {
+          throw new Error(
+            `block ${block}, warp ${warp.id}, ${source[warp.pc].line.slice(0, 200)}: ${/** @type {Error} */ (error).message}`,
+            { cause: error },
+          );
+        }
+        if (to === BLOCKED) break;
+        moved = true;
+        warp.pc = to ?? warp.pc + 1;
+      }
+      if (warp.done) running = running.filter((other) => other !== warp);
+      idle = moved ? 0 : idle + 1;
+      assert.ok(
+        idle < 100 * warps.length,
+        `block ${block}: a deadlock, warps at ${running.map((w) => `${w.id}: ${source[w.pc].line}`).join(' | ')}`,
+      );
+    }
+    for (const [number, { arrived }] of barriers) assert.equal(arrived, 0, `barrier ${number} is left half arrived at`);
+    for (const warp of warps) assert.ok(warp.products.length + warp.product.length + warp.copies.flat().length === 0, 'work is left open');
+  }
+}

@@ -1,0 +1,106 @@
+import { test } from 'node:test';
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { OWN_ADDON } from '../benches/lib/addon.mjs';
+import { checkResults, RESULTS, writeResults } from '../benches/lib/results.mjs';
+
+const run = promisify(execFile);
+const path = (/** @type {string} */ file) => fileURLToPath(new URL(`../${file}`, import.meta.url));
+const addon = process.env.HELIOS_TEST_ADDON ?? OWN_ADDON;
+const environment = { ...process.env };
+delete environment.NODE_TEST_CONTEXT;
+
+/** @template T @param {(folder: string) => Promise<T>} work */
+async function inFolder(work) {
+  const folder = await mkdtemp(join(tmpdir(), 'helios-vk-results-'));
+  try {
+    return await work(folder);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+test('docs/benchmarks.md and its charts are what benches/results gives', async () => {
+  await run(process.execPath, [path('scripts/benchmarks.mjs'), '--check']);
+});
+
+test('every file of benches/results fits the schema', async () => {
+  const files = (await readdir(RESULTS)).filter((file) => file.endsWith('.json'));
+  assert.ok(files.length > 0);
+  for (const file of files) checkResults(JSON.parse(await readFile(join(RESULTS, file), 'utf8')), file);
+});
+
+test('what does not fit the schema is an error that names the field', () => {
+  const figure = { group: 'g', name: 'n', series: 'helios-vk', unit: 'µs', value: 1 };
+  const good = {
+    schema: 1,
+    bench: 'calls',
+    title: 't',
+    device: 'd',
+    driver: 'v',
+    host: 'h',
+    date: '2026-11-24',
+    commit: 'abcdef0',
+    command: 'c',
+    figures: [figure],
+  };
+  assert.equal(checkResults(good, 'f'), good);
+  /** @type {[object, RegExp][]} */
+  const bad = [
+    [{ schema: 2 }, /f: schema/],
+    [{ bench: 'nothing' }, /f: bench/],
+    [{ device: '' }, /f: device/],
+    [{ date: 'yesterday' }, /f: date/],
+    [{ date: '2026-13-40' }, /f: date/],
+    [{ commit: 'main' }, /f: commit/],
+    [{ figures: [] }, /f: figures/],
+    [{ figures: [{ ...figure, value: NaN }] }, /figures\[0\]\.value/],
+    [{ figures: [{ ...figure, unit: '' }] }, /figures\[0\]\.unit/],
+    [{ figures: [{ ...figure, runs: [] }] }, /figures\[0\]\.runs/],
+    [{ figures: [figure, figure] }, /figures\[1\] is there twice/],
+    [{ transcribed: true }, /source/],
+    [{ more: 1 }, /f: more/],
+  ];
+  for (const [change, message] of bad) assert.throws(() => checkResults({ ...good, ...change }, 'f'), message);
+});
+
+test('a second file of the same second gets a number, and none is overwritten', () =>
+  inFolder(async (folder) => {
+    const figures = [{ group: 'g', name: 'n', series: 'helios-vk', unit: 'µs', value: 1 }];
+    const one = { bench: /** @type {const} */ ('calls'), title: 't', device: 'a device/1', driver: undefined, figures };
+    const paths = Array.from({ length: 5 }, () => writeResults(folder, one));
+    assert.equal(new Set(paths).size, 5);
+    assert.equal((await readdir(folder)).length, 5);
+    assert.throws(() => writeResults(folder, { ...one, figures: [{ ...figures[0], value: NaN }] }), /figures\[0\]\.value/);
+    assert.equal((await readdir(folder)).length, 5);
+  }));
+
+/** @type {[string, string[], RegExp][]} the bench, its options, and a figure that must be there */
+const RUNS = [
+  ['calls', ['--quick', '--addon', addon, '--baseline', addon], /createBuffer/],
+  ['toks', ['--preset', 'tiny', '--layers', '1', '--quick', '--addon', addon, '--baseline', addon], /tokens a second/],
+  ['kernels', ['--quick', '--addon', addon, '--only', 'add,matmul f32'], /matmul f32/],
+  ['train', ['--preset', 'tiny', '--layers', '1', '--steps', '4', '--sample-tokens', '0', '--quiet'], /tokens a second/],
+  ['kernels-matmul', ['--sweep', '--small', '--groups', 'f32', '--shapes', 'NT 64 64 64', '--budget', '8'], /NT 64/],
+];
+for (const [bench, options, expected] of RUNS) {
+  test(`benches/${bench}.mjs --results writes a file that fits the schema`, () =>
+    inFolder(async (folder) => {
+      await run(process.execPath, [path(`benches/${bench}.mjs`), ...options, '--results', folder], { env: environment });
+      const [file, ...more] = await readdir(folder);
+      assert.deepEqual(more, []);
+      const results = checkResults(JSON.parse(await readFile(join(folder, file), 'utf8')), file);
+      assert.equal(results.bench, bench);
+      assert.ok(results.figures.every(({ value }) => value > 0));
+      assert.ok(
+        results.figures.some(({ name }) => expected.test(name)),
+        results.figures.map(({ name }) => name).join(', '),
+      );
+      assert.ok(!results.command.includes(folder), results.command);
+    }));
+}

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Everything that is measured against an existing trainer and its addon on a GPU, within a time limit: each step leaves
+# its table and its JSON in the folder and is left out if it could not end in time, so that a run that is cut off has
+# lost nothing before it.
+#
+#   OLDER=CHECKOUT NEWEST=CHECKOUT [BASE=ADDON] [TRACE=FILE] [LIMIT=SECONDS] [EXTRA=…] \
+#     benches/gpu-run.sh FOLDER older=1 newest=3 builds=2 rest alpha=2
+#
+# older, newest: rounds of each trainer against the addon in its checkout. builds: rounds of the newest trainer with the
+# build here and with BASE. rest: the JavaScript suite, the recorded run, the calls one by one. EXTRA: further options of
+# the speed bench. SAVE: a command run after each step.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+out=${1:?a folder for the results}
+shift
+mkdir -p "$out"
+limit=${LIMIT:-570}
+addon=packages/helios/native/helios_vk.node
+
+# step NAME SECONDS COMMAND…
+step() {
+  local name=$1 most=$2 since=$SECONDS left=$((limit - SECONDS))
+  shift 2
+  if ((left < most / 3)); then
+    echo "$name: left out, $left s are left"
+    return
+  fi
+  timeout --kill-after=5 $((left < most ? left : most)) "$@" >"$out/$name.txt" 2>&1
+  echo "$name: status $?, $((SECONDS - since)) s"
+  [[ -z ${SAVE:-} ]] || eval "$SAVE"
+}
+
+# speed NAME SECONDS CHECKOUT BASELINE
+speed() {
+  # shellcheck disable=SC2086 # several words
+  step "$1" "$2" node benches/toks.mjs --trainer "$3" --baseline "$4" --rounds 1 --steps 5 --memory-every 1 \
+    --json "$out/$1.json" ${EXTRA:-}
+}
+
+for what in "$@"; do
+  rounds=${what#*=}
+  case $what in
+    # Without matrix units, whose shaders are not valid SPIR-V there, and without choosing a size by timing.
+    older=*) for ((i = 1; i <= rounds; i++)); do HELIOS_COOP_TILE=none HELIOS_WG_SIZE=256 speed "older-$i" 250 "$OLDER" "$OLDER/$addon"; done ;;
+    newest=*) for ((i = 1; i <= rounds; i++)); do speed "newest-$i" 200 "$NEWEST" "$NEWEST/$addon"; done ;;
+    builds=*) for ((i = 1; i <= rounds; i++)); do speed "builds-$i" 150 "$NEWEST" "$BASE"; done ;;
+    alpha=*) step alpha 400 node benches/alpha.mjs --trainer "$NEWEST" --rounds "$rounds" --json "$out/alpha.json" ;;
+    rest)
+      step js 150 node scripts/test.mjs --only js
+      [[ -z ${TRACE:-} ]] || step replay 100 node benches/replay.mjs --trace "$TRACE" --steps 5 --warmup 2 --rounds 2 \
+        --baseline "$NEWEST/$addon" --check
+      step calls 60 node benches/calls.mjs --rounds 2 --baseline "$NEWEST/$addon"
+      ;;
+    *) echo "$what: not a step" && exit 2 ;;
+  esac
+done

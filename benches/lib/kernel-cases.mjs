@@ -1,0 +1,435 @@
+// What benches/kernels.mjs times: every kernel, in the shapes of a training step and in large ones.
+
+import { optimizerState, ropeTable } from '../../kernels/index.mjs';
+
+/** @typedef {import('../../kernels/base.mjs').DType} DType */
+/** @typedef {import('../../kernels/base.mjs').Dispatch} Dispatch */
+/** @typedef {import('../../kernels/index.mjs').Kernels} Kernels */
+
+/**
+ * The buffers of one set: inputs with random data, poisoned outputs.
+ * @typedef {object} Buffers
+ * @property {(count: number, type?: DType) => number} input uniform in [-1, 1)
+ * @property {(count: number, type?: DType) => number} output
+ * @property {(count: number, below: number) => number} ids random u32
+ * @property {(data: ArrayBufferView) => number} data
+ */
+
+/**
+ * @typedef {object} Case
+ * @property {string} name kernel and storage types
+ * @property {string} shape
+ * @property {number} [bytes] that one run must move
+ * @property {number} [flops] of one run
+ * @property {string} [arithmetic] of a product or attention
+ * @property {(kernels: Kernels, buffers: Buffers) => Dispatch | Dispatch[]} build
+ */
+
+/** Bytes of an element. @param {DType} type */
+export const size = (type) => (type === 'f32' ? 4 : 2);
+
+/** A case that this device cannot run. */
+export class Unsupported extends Error {}
+/** @param {boolean} supported @param {string} why */
+function need(supported, why) {
+  if (!supported) throw new Unsupported(why);
+}
+
+/** The cases, smaller when `quick`. @param {boolean} quick @returns {Case[]} */
+export function cases(quick) {
+  /** @type {Case[]} */
+  const list = [];
+  const copies = quick ? 1 << 18 : 1 << 26;
+  list.push({
+    name: 'copy kernel',
+    shape: `${copies} f32`,
+    bytes: 8 * copies,
+    build: (k, b) => k.copy({ x: b.input(copies), y: b.output(copies), count: copies }),
+  });
+
+  // The model's micro-step, which caches hold, and many tokens, which they do not; the most of them for the kernels of
+  // rows alone, which then work for as long as the large copy.
+  for (const rows of quick ? [64] : [512, 16384, 65536]) {
+    const C = quick ? 128 : 1024;
+    const H = quick ? 344 : 2752;
+    const n = rows * C;
+    const shape = `${rows}×${C}`;
+    for (const [type, outType] of /** @type {[DType, DType][]} */ ([
+      ['f32', 'f32'],
+      ['f32', 'bf16'],
+      ['bf16', 'bf16'],
+    ])) {
+      const [s, t] = [size(type), size(outType)];
+      const types = type === outType ? type : `${type} to ${outType}`;
+      list.push(
+        {
+          name: `rmsNormForward ${types}`,
+          shape,
+          bytes: n * (s + t),
+          build: (k, b) =>
+            k.rmsNormForward({
+              x: b.input(n, type),
+              y: b.output(n, outType),
+              weight: b.input(C),
+              stats: b.output(rows),
+              rows,
+              columns: C,
+              type,
+              outType,
+            }),
+        },
+        {
+          name: `rmsNormForward + residual ${types}`,
+          shape,
+          bytes: n * (2 * s + 2 * t),
+          build: (k, b) =>
+            k.rmsNormForward({
+              x: b.input(n, outType),
+              residual: b.input(n, type),
+              sum: b.output(n, type),
+              y: b.output(n, outType),
+              weight: b.input(C),
+              stats: b.output(rows),
+              rows,
+              columns: C,
+              type,
+              outType,
+            }),
+        },
+        {
+          name: `layerNormForward ${types}`,
+          shape,
+          bytes: n * (s + t),
+          build: (k, b) =>
+            k.layerNormForward({
+              x: b.input(n, type),
+              y: b.output(n, outType),
+              weight: b.input(C),
+              bias: b.input(C),
+              stats: b.output(2 * rows),
+              rows,
+              columns: C,
+              type,
+              outType,
+            }),
+        },
+        {
+          name: `rmsNormBackward + residual ${types}`,
+          shape,
+          bytes: n * (3 * s + t) + (type === outType ? 0 : n * t),
+          build: (k, b) =>
+            k.rmsNormBackward({
+              dy: b.input(n, outType),
+              x: b.input(n, type),
+              weight: b.input(C),
+              stats: b.input(rows),
+              dx: b.output(n, type),
+              residual: b.input(n, type),
+              dWeight: b.output(C),
+              rows,
+              columns: C,
+              type,
+              outType,
+              ...(type === outType ? {} : { copy: b.output(n, outType) }),
+            }),
+        },
+        {
+          name: `layerNormBackward ${types}`,
+          shape,
+          bytes: n * (2 * s + t),
+          build: (k, b) =>
+            k.layerNormBackward({
+              dy: b.input(n, outType),
+              x: b.input(n, type),
+              weight: b.input(C),
+              stats: b.input(2 * rows),
+              dx: b.output(n, type),
+              dWeight: b.output(C),
+              dBias: b.output(C),
+              rows,
+              columns: C,
+              type,
+              outType,
+            }),
+        },
+      );
+    }
+    for (const type of /** @type {DType[]} */ (['f32', 'bf16', 'f16'])) {
+      list.push(
+        {
+          name: `activationForward gelu ${type}`,
+          shape,
+          bytes: 2 * n * size(type),
+          build: (k, b) => k.activationForward({ x: b.input(n, type), y: b.output(n, type), count: n, activation: 'gelu', type }),
+        },
+        {
+          name: `softmaxForward ${type}`,
+          shape,
+          bytes: 2 * n * size(type),
+          build: (k, b) => k.softmaxForward({ x: b.input(n, type), y: b.output(n, type), rows, columns: C, type }),
+        },
+        {
+          name: `softmaxBackward ${type}`,
+          shape,
+          bytes: 3 * n * size(type),
+          build: (k, b) => k.softmaxBackward({ y: b.input(n, type), dy: b.input(n, type), dx: b.output(n, type), rows, columns: C, type }),
+        },
+        {
+          name: `dropout ${type}`,
+          shape,
+          bytes: 2 * n * size(type),
+          build: (k, b) =>
+            k.dropout({ x: b.input(n, type), y: b.output(n, type), random: b.data(Uint32Array.of(1, 2, 3, 4)), count: n, p: 0.1, type }),
+        },
+        {
+          name: `columnSum ${type}`,
+          shape,
+          bytes: n * size(type),
+          build: (k, b) => k.columnSum({ x: b.input(n, type), y: b.output(C), rows, columns: C, type }),
+        },
+      );
+    }
+    if (rows > 16384) continue;
+    for (const type of /** @type {DType[]} */ (['f32', 'bf16', 'f16'])) {
+      const h = rows * H;
+      list.push(
+        {
+          name: `gluForward ${type}`,
+          shape: `${rows}×${H}`,
+          bytes: 3 * h * size(type),
+          build: (k, b) => k.gluForward({ gateUp: b.input(2 * h, type), y: b.output(h, type), rows, columns: H, type }),
+        },
+        {
+          name: `gluBackward ${type}`,
+          shape: `${rows}×${H}`,
+          bytes: 5 * h * size(type),
+          build: (k, b) =>
+            k.gluBackward({ gateUp: b.input(2 * h, type), dy: b.input(h, type), dGateUp: b.output(2 * h, type), rows, columns: H, type }),
+        },
+        {
+          name: `ropeForward ${type}`,
+          shape: `${rows}×2×16×64 of qkv`,
+          bytes: 4 * rows * 1024 * size(type),
+          build: (k, b) =>
+            k.ropeForward({
+              x: b.input(rows * 3072, type),
+              table: b.data(ropeTable({ positions: 64, headSize: 64 })),
+              rows,
+              heads: 32,
+              headSize: 64,
+              rowStride: 3072,
+              positions: 64,
+              type,
+            }),
+        },
+        {
+          name: `embeddingBackward ${type}`,
+          shape: `${rows}×${C} of 16384`,
+          bytes: n * (size(type) + 8),
+          build: (k, b) =>
+            k.embeddingBackward({
+              ids: b.ids(rows, quick ? 256 : 16384),
+              dy: b.input(n, type),
+              dTable: b.input((quick ? 256 : 16384) * C),
+              tokens: rows,
+              columns: C,
+              vocabulary: quick ? 256 : 16384,
+              type,
+            }),
+        },
+      );
+    }
+    list.push({
+      name: 'embeddingForward f32 + positions',
+      shape: `${rows}×${C} of 16384`,
+      bytes: 8 * n,
+      build: (k, b) =>
+        k.embeddingForward({
+          ids: b.ids(rows, quick ? 256 : 16384),
+          table: b.input((quick ? 256 : 16384) * C),
+          position: b.input(64 * C),
+          positions: 64,
+          y: b.output(n),
+          tokens: rows,
+          columns: C,
+          vocabulary: quick ? 256 : 16384,
+        }),
+    });
+    const V = quick ? 1000 : 16384;
+    const tokens = quick ? 16 : Math.min(rows, 4096);
+    for (const [type, gradientType] of /** @type {[DType, 'f16' | 'bf16' | undefined][]} */ ([
+      ['f32', undefined],
+      ['bf16', undefined],
+      ['f32', 'bf16'],
+    ])) {
+      list.push({
+        name: `crossEntropy ${type}${gradientType ? ` to ${gradientType}` : ''}`,
+        shape: `${tokens}×${V}`,
+        bytes: tokens * V * (size(type) + size(gradientType ?? type)),
+        build: (k, b) =>
+          k.crossEntropy({
+            logits: b.input(tokens * V, type),
+            targets: b.ids(tokens, V),
+            loss: b.output(tokens),
+            rows: tokens,
+            columns: V,
+            type,
+            ...(gradientType ? { gradient: b.output(tokens * V, gradientType), gradientType } : {}),
+          }),
+      });
+    }
+  }
+
+  const P = quick ? 1 << 16 : 1 << 26;
+  for (const copyType of /** @type {const} */ ([undefined, 'bf16', 'f16'])) {
+    list.push({
+      name: `adamw${copyType ? ` + ${copyType} copy` : ''}`,
+      shape: `${P}`,
+      bytes: P * (copyType ? 30 : 28),
+      build: (k, b) => {
+        const state = optimizerState({ rate: 1e-4, step: 10 });
+        // As `optimizerAdvance` would leave it.
+        state.set(new Uint32Array(Float32Array.of(1e-4, 0.65, 0.4, 1).buffer), 1);
+        return k.adamw({
+          parameters: b.input(P),
+          first: b.input(P),
+          second: b.data(new Float32Array(P).fill(1e-3)),
+          gradient: b.input(P),
+          state: b.data(state),
+          count: P,
+          ...(copyType ? { copy: b.output(P, copyType), copyType } : {}),
+        });
+      },
+    });
+  }
+  list.push(
+    {
+      name: 'gradientClip',
+      shape: `${P}`,
+      bytes: 4 * P,
+      build: (k, b) => k.gradientClip({ gradient: b.input(P), count: P, state: b.data(optimizerState({ rate: 1, maxNorm: 1 })) }),
+    },
+    { name: 'reduceAll sum f32', shape: `${P}`, bytes: 4 * P, build: (k, b) => k.reduceAll({ x: b.input(P), y: b.output(1), count: P }) },
+    { name: 'fill', shape: `${P} f32`, bytes: 4 * P, build: (k, b) => k.fill({ y: b.output(P), count: P, value: 1 }) },
+    {
+      name: 'cast f32 to bf16',
+      shape: `${P}`,
+      bytes: 6 * P,
+      build: (k, b) => k.cast({ x: b.input(P), y: b.output(P, 'bf16'), count: P, from: 'f32', to: 'bf16' }),
+    },
+    {
+      name: 'cast bf16 to f32',
+      shape: `${P}`,
+      bytes: 6 * P,
+      build: (k, b) => k.cast({ x: b.input(P, 'bf16'), y: b.output(P), count: P, from: 'bf16', to: 'f32' }),
+    },
+    {
+      name: 'binary add f32',
+      shape: `${P}`,
+      bytes: 12 * P,
+      build: (k, b) => k.binary({ a: b.input(P), b: b.input(P), y: b.output(P), count: P }),
+    },
+    {
+      name: 'unary exp f32',
+      shape: `${P}`,
+      bytes: 8 * P,
+      build: (k, b) => k.unary({ x: b.input(P), y: b.output(P), count: P, op: 'exp' }),
+    },
+  );
+  const side = quick ? 128 : 8192;
+  for (const type of /** @type {DType[]} */ (['f32', 'bf16'])) {
+    list.push({
+      name: `transpose ${type}`,
+      shape: `${side}×${side}`,
+      bytes: 2 * side * side * size(type),
+      build: (k, b) => k.transpose({ x: b.input(side * side, type), y: b.output(side * side, type), rows: side, columns: side, type }),
+    });
+  }
+
+  const products = quick
+    ? [[64, 96, 64]]
+    : [
+        [512, 1024, 1024],
+        [512, 2752, 1024],
+        [2048, 2752, 1024],
+        [4096, 4096, 4096],
+      ];
+  for (const precision of /** @type {const} */ (['f32', 'bf16x3', 'f16', 'bf16'])) {
+    /** @type {DType} */
+    const type = precision === 'f16' || precision === 'bf16' ? precision : 'f32';
+    products.forEach(([m, n, k], i) => {
+      for (const form of i === 0 ? ['NT', 'NN', 'TN'] : ['NT']) {
+        list.push({
+          name: `matmul ${precision} ${form}`,
+          shape: `${m}×${n}×${k}`,
+          flops: 2 * m * n * k,
+          arithmetic: precision,
+          bytes: (m * k + n * k) * size(type) + 4 * m * n,
+          build: (kernels, b) => {
+            need(kernels.matmulSupports(precision), `no matrix units for ${precision}`);
+            return kernels.matmul({
+              a: b.input(m * k, type),
+              b: b.input(n * k, type),
+              c: b.output(m * n),
+              m,
+              n,
+              k,
+              transA: form === 'TN',
+              transB: form === 'NT',
+              aType: type,
+              bType: type,
+              cType: 'f32',
+              precision,
+            });
+          },
+        });
+      }
+    });
+    if (precision === 'bf16x3') continue;
+    for (const batch of quick ? [1] : [1, 4, 16]) {
+      const [T, heads, headSize] = quick ? [64, 2, 32] : [512, 16, 64];
+      const C = heads * headSize;
+      const n = batch * T * C;
+      // Half of the scores are masked.
+      const flops = (4 * batch * heads * T * T * headSize) / 2;
+      const common = { batch, tokens: T, heads, headSize, type, precision };
+      list.push(
+        {
+          name: `attentionForward ${precision}`,
+          shape: `${batch}×${T}, ${heads} heads of ${headSize}`,
+          flops,
+          arithmetic: precision,
+          bytes: 4 * n * size(type),
+          build: (k, b) => {
+            need(k.attentionSupports(precision, headSize), `no matrix units for ${precision}`);
+            return k.attentionForward({
+              ...common,
+              qkv: b.input(3 * n, type),
+              out: b.output(n, type),
+              logSumExp: b.output(batch * heads * T),
+            });
+          },
+        },
+        {
+          name: `attentionBackward ${precision}`,
+          shape: `${batch}×${T}, ${heads} heads of ${headSize}`,
+          flops: 2.5 * flops,
+          arithmetic: precision,
+          bytes: 8 * n * size(type),
+          build: (k, b) => {
+            need(k.attentionSupports(precision, headSize), `no matrix units for ${precision}`);
+            return k.attentionBackward({
+              ...common,
+              qkv: b.input(3 * n, type),
+              out: b.input(n, type),
+              dOut: b.input(n, type),
+              logSumExp: b.data(new Float32Array(batch * heads * T).fill(7)),
+              dQkv: b.output(3 * n, type),
+            });
+          },
+        },
+      );
+    }
+  }
+  return list;
+}

@@ -1,0 +1,47 @@
+// The operands of a sweep, and what reads its results.
+
+export const scratch = new Float32Array(1);
+export const scratchBits = new Uint32Array(scratch.buffer);
+
+/** Random values and their storage; one block repeated, which timing does not see. */
+export class Values {
+  /** @param {string} type @param {number} [seed] not 0 */
+  constructor(type, seed = 0x9e3779b9) {
+    this.type = type;
+    const count = (1 << 18) + 7;
+    this.values = new Float32Array(count);
+    let s = seed;
+    for (let i = 0; i < count; i++) {
+      s ^= s << 13;
+      s ^= s >>> 17;
+      s ^= s << 5;
+      // Multiples of 2^-7 in [-1, 1): exact in every storage type.
+      this.values[i] = ((s >> 24) | 0) / 128;
+    }
+    this.block =
+      type === 'f32'
+        ? this.values
+        : Uint16Array.from(this.values, (x) => {
+            scratch[0] = x;
+            if (type === 'bf16' || x === 0) return scratchBits[0] >>> 16;
+            const bits = scratchBits[0];
+            return ((bits >>> 16) & 0x8000) | ((((bits >>> 23) & 255) - 112) << 10) | ((bits >>> 13) & 1023);
+          });
+  }
+  /** @param {number} i */
+  at(i) {
+    return this.values[i % this.values.length];
+  }
+  /** @param {number} length */
+  tensor(length) {
+    const all = new /** @type {any} */ (this.block.constructor)(length);
+    for (let i = 0; i < length; i += this.block.length) all.set(this.block.subarray(0, Math.min(this.block.length, length - i)), i);
+    return all;
+  }
+}
+
+/** The middle one, of an even number the upper. @param {number[]} list */
+export function median(list) {
+  const sorted = [...list].sort((x, y) => x - y);
+  return sorted[sorted.length >> 1];
+}

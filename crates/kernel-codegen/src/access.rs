@@ -1,0 +1,350 @@
+//! Operands in memory: from an element's index to the words of its buffer.
+
+use rspirv::spirv::{Op as S, StorageClass};
+
+use super::module::{Id, Module};
+use super::program::{Access, Program, Storage, Type};
+use super::scalar::Scalar;
+
+/// Elements that an invocation takes at a time.
+pub const WIDTH: u32 = 4;
+
+/// A buffer and its push constants, as loaded.
+struct Operand {
+    variable: Id,
+    /// Words of the buffer's elements: vectors where it is accessed by vectors.
+    vector: u32,
+    storage: Storage,
+    access: Access,
+    offset: Id,
+    /// The period, or strides.
+    rest: Vec<Id>,
+}
+
+/// All operands of a program.
+pub struct Operands {
+    inputs: Vec<Operand>,
+    outputs: Vec<Operand>,
+    shape: Vec<Id>,
+    /// Values of the scalars.
+    pub scalars: Vec<Id>,
+    pub count: Id,
+}
+
+/// Indices of elements, and their coordinates once something needs them.
+pub struct Elements {
+    /// The first.
+    first: Id,
+    indices: Vec<Id>,
+    coordinates: Vec<Option<Vec<Id>>>,
+}
+
+fn u(m: &mut Module, op: S, args: &[Id]) -> Id {
+    m.value(op, Type::U32, 1, args)
+}
+
+impl Elements {
+    /// `width` elements from `first` on.
+    pub fn new(m: &mut Module, first: Id, width: u32) -> Self {
+        let mut indices = vec![first];
+        for i in 1..width {
+            let i = m.word(i);
+            indices.push(u(m, S::IAdd, &[first, i]));
+        }
+        Self {
+            first,
+            coordinates: vec![None; indices.len()],
+            indices,
+        }
+    }
+
+    /// The indices as one value.
+    pub fn index(&self, m: &mut Module) -> Id {
+        join(m, &self.indices)
+    }
+}
+
+/// One value of several words.
+fn join(m: &mut Module, parts: &[Id]) -> Id {
+    match parts {
+        [one] => *one,
+        _ => m.value(S::CompositeConstruct, Type::U32, parts.len() as u32, parts),
+    }
+}
+
+/// The words of a value.
+fn split(m: &mut Module, value: Id, width: u32) -> Vec<Id> {
+    if width == 1 {
+        return vec![value];
+    }
+    (0..width)
+        .map(|i| u(m, S::CompositeExtract, &[value, i]))
+        .collect()
+}
+
+impl Operands {
+    /// Declares buffers, inputs first, and loads the push constants. Begins no block: one is open.
+    pub fn declare(m: &mut Module, program: &Program) -> Self {
+        let block = m.push_constants(program.push_words());
+        let mut member = 0;
+        let mut next = |m: &mut Module, ty: Type| {
+            let word = m.ty(Type::U32, 1);
+            let pointer = m.pointer(StorageClass::PushConstant, word);
+            let index = m.word(member);
+            member += 1;
+            let at = m.result(S::AccessChain, pointer, &[block, index]);
+            let bits = u(m, S::Load, &[at]);
+            match ty {
+                Type::U32 => bits,
+                Type::Bool => {
+                    let zero = m.word(0);
+                    m.value(S::INotEqual, Type::Bool, 1, &[bits, zero])
+                }
+                _ => m.value(S::Bitcast, ty, 1, &[bits]),
+            }
+        };
+        let count = next(m, Type::U32);
+        let shape: Vec<Id> = (0..program.rank).map(|_| next(m, Type::U32)).collect();
+        let mut binding = 0;
+        let mut operand = |m: &mut Module, storage: Storage, access: Access| {
+            let vector = match access {
+                _ if access.is_vector() && storage.is_half() => WIDTH / 2,
+                _ if access.is_vector() => WIDTH,
+                _ => 1,
+            };
+            let variable = m.buffer(binding, vector);
+            binding += 1;
+            let offset = next(m, Type::U32);
+            let words = access.push_words(program.rank);
+            let rest = (1..words).map(|_| next(m, Type::U32)).collect();
+            Operand {
+                variable,
+                vector,
+                storage,
+                access,
+                offset,
+                rest,
+            }
+        };
+        let inputs = program.inputs.iter();
+        let inputs: Vec<_> = inputs.map(|i| operand(m, i.storage, i.access)).collect();
+        let outputs = program.outputs.iter();
+        let outputs: Vec<_> = outputs.map(|o| operand(m, o.storage, o.access)).collect();
+        let scalars = program.scalars.iter().map(|&ty| next(m, ty)).collect();
+        // Sizes that are divided by: at least 1, so that no program divides by 0.
+        let one = m.word(1);
+        let at_least_one = |m: &mut Module, x: Id| {
+            let zero = m.word(0);
+            let none = m.value(S::IEqual, Type::Bool, 1, &[x, zero]);
+            u(m, S::Select, &[none, one, x])
+        };
+        let shape = shape.into_iter().map(|x| at_least_one(m, x)).collect();
+        let mut operands = Self {
+            inputs,
+            outputs,
+            shape,
+            scalars,
+            count,
+        };
+        for input in &mut operands.inputs {
+            if matches!(input.access, Access::Period | Access::Tiled) {
+                input.rest[0] = at_least_one(m, input.rest[0]);
+            }
+        }
+        operands
+    }
+
+    /// The coordinates of element `j`.
+    fn coordinates(&self, m: &mut Module, elements: &mut Elements, j: usize) -> Vec<Id> {
+        if let Some(known) = &elements.coordinates[j] {
+            return known.clone();
+        }
+        let mut rest = elements.indices[j];
+        let mut coordinates = vec![rest; self.shape.len()];
+        for (d, &size) in self.shape.iter().enumerate().rev() {
+            if d == 0 {
+                coordinates[0] = rest;
+                break;
+            }
+            coordinates[d] = u(m, S::UMod, &[rest, size]);
+            rest = u(m, S::UDiv, &[rest, size]);
+        }
+        elements.coordinates[j] = Some(coordinates.clone());
+        coordinates
+    }
+
+    /// Where element `j` of an operand lies, in elements.
+    fn place(&self, m: &mut Module, operand: &Operand, elements: &mut Elements, j: usize) -> Id {
+        let i = elements.indices[j];
+        match operand.access {
+            Access::Scalar => operand.offset,
+            Access::Dense | Access::Shifted => u(m, S::IAdd, &[operand.offset, i]),
+            Access::Period | Access::Tiled => {
+                let i = u(m, S::UMod, &[i, operand.rest[0]]);
+                u(m, S::IAdd, &[operand.offset, i])
+            }
+            Access::Strided => {
+                let coordinates = self.coordinates(m, elements, j);
+                let mut sum = operand.offset;
+                for (&coordinate, &stride) in coordinates.iter().zip(&operand.rest) {
+                    let product = u(m, S::IMul, &[coordinate, stride]);
+                    sum = u(m, S::IAdd, &[sum, product]);
+                }
+                sum
+            }
+        }
+    }
+
+    /// The words of input `k` for these elements, as values of its type.
+    pub fn load(&self, m: &mut Module, k: usize, elements: &mut Elements) -> Id {
+        let operand = &self.inputs[k];
+        let width = elements.indices.len() as u32;
+        let half = operand.storage.is_half();
+        let bits = if operand.access.is_vector() && width == WIDTH {
+            let two = m.word(2);
+            let at = self.place(m, operand, elements, 0);
+            let at = u(m, S::ShiftRightLogical, &[at, two]);
+            let pointer = operand.pointer(m, at, None);
+            let words = m.value(S::Load, Type::U32, operand.vector, &[pointer]);
+            if half { unpair(m, words) } else { words }
+        } else if operand.access == Access::Scalar {
+            let one = self.load_one(m, operand, operand.offset);
+            join(m, &vec![one; width as usize])
+        } else {
+            let parts: Vec<Id> = (0..width as usize)
+                .map(|j| {
+                    let at = self.place(m, operand, elements, j);
+                    self.load_one(m, operand, at)
+                })
+                .collect();
+            join(m, &parts)
+        };
+        let mut scalar = Scalar { m, width };
+        match operand.storage {
+            Storage::U32 => bits,
+            Storage::F32 | Storage::I32 => {
+                let ty = operand.storage.value();
+                m.value(S::Bitcast, ty, width, &[bits])
+            }
+            Storage::Bool => scalar.convert(Type::U32, Type::Bool, bits),
+            Storage::F16 => scalar.of_half(false, bits),
+            Storage::Bf16 => scalar.of_half(true, bits),
+        }
+    }
+
+    /// The bits of one element.
+    fn load_one(&self, m: &mut Module, operand: &Operand, at: Id) -> Id {
+        let pointer = operand.word_of(m, at);
+        let word = u(m, S::Load, &[pointer]);
+        if !operand.storage.is_half() {
+            return word;
+        }
+        let shift = shift_of(m, at);
+        let low = m.word(0xffff);
+        let shifted = u(m, S::ShiftRightLogical, &[word, shift]);
+        u(m, S::BitwiseAnd, &[shifted, low])
+    }
+
+    /// Writes output `k` of these elements.
+    pub fn store(&self, m: &mut Module, k: usize, elements: &mut Elements, value: Id) {
+        let operand = &self.outputs[k];
+        let width = elements.indices.len() as u32;
+        let mut scalar = Scalar { m, width };
+        let bits = match operand.storage {
+            Storage::U32 => value,
+            Storage::F32 | Storage::I32 => m.value(S::Bitcast, Type::U32, width, &[value]),
+            Storage::Bool => scalar.convert(Type::Bool, Type::U32, value),
+            Storage::F16 => scalar.round_to_half(false, value),
+            Storage::Bf16 => scalar.round_to_half(true, value),
+        };
+        if operand.access == Access::Dense && width == WIDTH {
+            let two = m.word(2);
+            let at = u(m, S::IAdd, &[operand.offset, elements.first]);
+            let at = u(m, S::ShiftRightLogical, &[at, two]);
+            let pointer = operand.pointer(m, at, None);
+            let words = if operand.storage.is_half() {
+                pair(m, bits)
+            } else {
+                bits
+            };
+            m.effect(S::Store, &[pointer, words]);
+            return;
+        }
+        for (j, word) in split(m, bits, width).into_iter().enumerate() {
+            let at = self.place(m, operand, elements, j);
+            let pointer = operand.word_of(m, at);
+            if !operand.storage.is_half() {
+                m.effect(S::Store, &[pointer, word]);
+                continue;
+            }
+            // The other half of the word is this invocation's as well, or nobody's.
+            let shift = shift_of(m, at);
+            let low = m.word(0xffff);
+            let old = u(m, S::Load, &[pointer]);
+            let mask = u(m, S::ShiftLeftLogical, &[low, shift]);
+            let mask = u(m, S::Not, &[mask]);
+            let kept = u(m, S::BitwiseAnd, &[old, mask]);
+            let new = u(m, S::ShiftLeftLogical, &[word, shift]);
+            let both = u(m, S::BitwiseOr, &[kept, new]);
+            m.effect(S::Store, &[pointer, both]);
+        }
+    }
+}
+
+impl Operand {
+    /// A pointer to element `at` of the buffer's array, or to a word of it.
+    fn pointer(&self, m: &mut Module, at: Id, word: Option<Id>) -> Id {
+        let width = if word.is_some() { 1 } else { self.vector };
+        let to = m.ty(Type::U32, width);
+        let ty = m.pointer(StorageClass::StorageBuffer, to);
+        let zero = m.word(0);
+        let mut operands = vec![self.variable, zero, at];
+        operands.extend(word);
+        m.result(S::AccessChain, ty, &operands)
+    }
+
+    /// A pointer to the word in which element `at` lies.
+    fn word_of(&self, m: &mut Module, at: Id) -> Id {
+        let mut word = at;
+        if self.storage.is_half() {
+            let one = m.word(1);
+            word = u(m, S::ShiftRightLogical, &[at, one]);
+        }
+        if self.vector == 1 {
+            return self.pointer(m, word, None);
+        }
+        let (log, last) = (m.word(self.vector.ilog2()), m.word(self.vector - 1));
+        let part = u(m, S::BitwiseAnd, &[word, last]);
+        let vector = u(m, S::ShiftRightLogical, &[word, log]);
+        self.pointer(m, vector, Some(part))
+    }
+}
+
+/// How far up the half of element `at` is within its word.
+fn shift_of(m: &mut Module, at: Id) -> Id {
+    let (one, four) = (m.word(1), m.word(4));
+    let odd = u(m, S::BitwiseAnd, &[at, one]);
+    u(m, S::ShiftLeftLogical, &[odd, four])
+}
+
+/// Two words to four halves.
+fn unpair(m: &mut Module, words: Id) -> Id {
+    let (shift, low) = (m.words(&[0, 16, 0, 16]), m.words(&[0xffff; 4]));
+    let doubled = m.value(
+        S::VectorShuffle,
+        Type::U32,
+        WIDTH,
+        &[words, words, 0, 0, 1, 1],
+    );
+    let shifted = m.value(S::ShiftRightLogical, Type::U32, WIDTH, &[doubled, shift]);
+    m.value(S::BitwiseAnd, Type::U32, WIDTH, &[shifted, low])
+}
+
+/// Four halves to two words.
+fn pair(m: &mut Module, halves: Id) -> Id {
+    let low = m.value(S::VectorShuffle, Type::U32, 2, &[halves, halves, 0, 2]);
+    let high = m.value(S::VectorShuffle, Type::U32, 2, &[halves, halves, 1, 3]);
+    let shift = m.words(&[16, 16]);
+    let high = m.value(S::ShiftLeftLogical, Type::U32, 2, &[high, shift]);
+    m.value(S::BitwiseOr, Type::U32, 2, &[low, high])
+}

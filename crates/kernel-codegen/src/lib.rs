@@ -1,0 +1,32 @@
+//! Kernels made of programs: a few words that say what is computed for each element become a compute shader.
+//!
+//! words → `program` (decoded and checked, all or nothing) → `flat`, `row` or `column` (loops, loads, stores)
+//!       → `scalar` (what each operation is) → `module` (SPIR-V words).
+//!
+//! The format, the numerics and what this is not: `docs/design/codegen.md`. Equal programs give equal modules.
+#![forbid(unsafe_code)]
+
+mod access;
+mod flat;
+mod module;
+mod program;
+mod scalar;
+#[cfg(test)]
+mod tests;
+
+pub use program::ProgramError;
+use program::{Program, Template};
+
+/// More words than a program can have.
+pub const MAX_WORDS: usize = 1 << 16;
+
+/// The SPIR-V of a program.
+///
+/// # Errors
+/// [`ProgramError`] names the word that breaks the format, and how.
+pub fn build(words: &[u32]) -> Result<Vec<u32>, ProgramError> {
+    let program = Program::decode(words)?;
+    Ok(match program.template {
+        Template::Flat => flat::emit(&program),
+    })
+}

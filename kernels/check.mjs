@@ -1,0 +1,160 @@
+// What a kernel is given, checked against what it will touch: sizes against buffers, and results that lie over what is
+// read or over each other.
+
+/** @typedef {import('./base.mjs').Binding} Binding */
+/** @typedef {import('./base.mjs').DType} DType */
+/** @typedef {import('./base.mjs').NativeModule} NativeModule */
+/** @typedef {import('../index.js').BufferHandle} BufferHandle */
+
+/**
+ * What a kernel touches of a tensor: its name and place, the elements from its first to behind its last, and their type.
+ * Where it is rows with gaps between them, also the elements from row to row and those of a row.
+ * @typedef {readonly [name: string, tensor: { buffer: Binding, offset: number }, elements: number, type: DType | 'u32',
+ *   stride?: number, width?: number]} Extent
+ */
+
+/** Sizes of buffers that are kept: those of slots that are this many apart take turns. */
+const KEPT = 1024;
+
+/** Checks for the kernels of one native module. */
+export class Checker {
+  /** @param {Pick<NativeModule, 'bufferBytes'>} vk */
+  constructor(vk) {
+    this.vk = vk;
+    // A handle is never issued twice, so a size that was asked for once stays true. That a buffer has been destroyed since
+    // is found out when the dispatch is called.
+    this.handles = new Int32Array(KEPT).fill(-1);
+    this.sizes = new Float64Array(KEPT);
+    /** Handles of the extents of a call. @type {number[]} */
+    this.found = [];
+  }
+
+  /**
+   * Throws a RangeError unless every tensor lies within its buffer and no written one lies over another tensor.
+   * @param {string} kernel
+   * @param {readonly Extent[]} reads
+   * @param {readonly Extent[]} writes tensors that are written, whether they are also read or not
+   * @param {readonly Extent[]} [inPlace] written ones that may also be any of `reads`, whole and at the same place: each
+   *   element is read before it is written, by the same invocation
+   */
+  check(kernel, reads, writes, inPlace = NONE) {
+    // The handles of all, so that most pairs take one comparison.
+    const { found } = this;
+    const [first, last] = [reads.length + inPlace.length, reads.length + inPlace.length + writes.length];
+    for (let i = 0; i < last; i++) {
+      const extent = i < reads.length ? reads[i] : i < first ? inPlace[i - reads.length] : writes[i - first];
+      const handle = this.holds(kernel, extent);
+      if (i >= reads.length) {
+        for (let j = 0; j < i; j++) {
+          if (found[j] !== handle) continue;
+          const other = j < reads.length ? reads[j] : j < first ? inPlace[j - reads.length] : writes[j - first];
+          const whole = i < first && j < reads.length && coincide(extent, other);
+          if (!whole && overlap(extent, other)) throw overlapping(kernel, extent, other);
+        }
+      }
+      found[i] = handle;
+    }
+  }
+
+  /** Throws unless the tensor lies within its buffer. @param {string} kernel @param {Extent} extent @returns {BufferHandle} its buffer */
+  holds(kernel, extent) {
+    const { buffer, offset } = extent[1];
+    const end = (offset + extent[2]) * bytesOf(extent[3]);
+    const ranged = typeof buffer === 'object';
+    const handle = ranged ? buffer.buffer : buffer;
+    let room = this.bytes(kernel, extent[0], handle);
+    if (ranged) room = Math.min(room - (buffer.offset ?? 0), buffer.size ?? Infinity);
+    if (end > room) {
+      throw new RangeError(
+        `${kernel}: ${extent[0]} takes ${extent[2]} elements of ${extent[3]} from element ${offset} on, to byte ${end}; ` +
+          `${ranged ? 'what is bound' : 'its buffer'} has ${Math.max(room, 0)} bytes`,
+      );
+    }
+    return handle;
+  }
+
+  /** Bytes of a buffer. @param {string} kernel @param {string} name @param {BufferHandle} handle @returns {number} */
+  bytes(kernel, name, handle) {
+    const place = handle & (KEPT - 1);
+    if (this.handles[place] === handle) return this.sizes[place];
+    let bytes;
+    try {
+      bytes = this.vk.bufferBytes(handle);
+    } catch (cause) {
+      const { code } = /** @type {{ code?: string }} */ (cause);
+      if (code !== 'ERR_HELIOS_INVALID_HANDLE') throw cause;
+      const error = new RangeError(`${kernel}: ${name}: no buffer has the handle ${handle} (never created, or destroyed)`, { cause });
+      throw Object.assign(error, { code, call: kernel, argument: name, value: String(handle) });
+    }
+    this.handles[place] = handle;
+    this.sizes[place] = bytes;
+    return bytes;
+  }
+}
+
+/** @type {readonly Extent[]} */
+const NONE = [];
+
+/**
+ * `rows` of `width` elements, `stride` from one to the next; with a `batch`, that many of these, `step` elements from one to
+ * the next.
+ * @param {string} name @param {{ buffer: Binding, offset: number }} tensor @param {DType} type
+ * @param {number} rows @param {number} width @param {number} stride @param {number} [batch] @param {number} [step]
+ * @returns {Extent}
+ */
+export function rowsOf(name, tensor, type, rows, width, stride, batch = 1, step = 0) {
+  const one = (rows - 1) * stride + width;
+  const elements = (batch - 1) * step + one;
+  // Batches that follow each other are more rows of the same kind; others are long rows themselves.
+  return batch === 1 || step === rows * stride ? [name, tensor, elements, type, stride, width] : [name, tensor, elements, type, step, one];
+}
+
+/** @param {DType | 'u32'} type */
+const bytesOf = (type) => (type === 'f16' || type === 'bf16' ? 2 : 4);
+
+/** @param {{ buffer: Binding }} tensor */
+const handleOf = ({ buffer }) => (typeof buffer === 'object' ? buffer.buffer : buffer);
+
+/** First byte in the buffer. @param {Extent} extent */
+const startOf = ([, { buffer, offset }, , type]) => (typeof buffer === 'object' ? (buffer.offset ?? 0) : 0) + offset * bytesOf(type);
+
+/** Whether two extents are the same tensor. @param {Extent} a @param {Extent} b */
+const coincide = (a, b) => startOf(a) === startOf(b) && a[2] === b[2] && bytesOf(a[3]) === bytesOf(b[3]) && a[4] === b[4] && a[5] === b[5];
+
+/** The error of extents that have bytes in common. @param {string} kernel @param {Extent} written @param {Extent} other */
+function overlapping(kernel, written, other) {
+  const span = (/** @type {Extent} */ extent) => {
+    const start = startOf(extent);
+    return `${extent[0]}, bytes ${start} to ${start + extent[2] * bytesOf(extent[3])}`;
+  };
+  const spans = `${span(written)}, and ${span(other)}, of the buffer ${handleOf(written[1])}`;
+  return new RangeError(`${kernel}: ${written[0]} is written and must not lie over ${other[0]}: ${spans}`);
+}
+
+/**
+ * Whether two extents of one buffer have bytes in common. Rows with gaps may lie in each other's gaps; where the distances
+ * of rows differ that is taken to be so.
+ * @param {Extent} a @param {Extent} b
+ */
+function overlap(a, b) {
+  const [first, second] = startOf(a) <= startOf(b) ? [a, b] : [b, a];
+  const from = startOf(second) - startOf(first);
+  const bytes = bytesOf(first[3]);
+  const other = bytesOf(second[3]);
+  if (from >= first[2] * bytes) return false;
+  const stride = (first[4] ?? 0) * bytes;
+  const secondStride = (second[4] ?? 0) * other;
+  if (stride === 0 && secondStride === 0) return true;
+  if (stride === secondStride) {
+    // Where the second's row begins in the first's, and how far it reaches.
+    const at = from % stride;
+    return at < (first[5] ?? 0) * bytes || at + (second[5] ?? 0) * other > stride;
+  }
+  if (secondStride === 0) {
+    // One piece against the first's rows: is its begin in one, or does it reach the next?
+    const at = from % stride;
+    return at < (first[5] ?? 0) * bytes || at + second[2] * other > stride;
+  }
+  // Rows against one piece that begins before them: its end is behind their begin.
+  return stride === 0;
+}

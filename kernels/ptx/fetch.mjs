@@ -1,0 +1,221 @@
+// The warpgroup that fetches: memory to the stages of shared memory.
+
+import { at, vector } from './assembler.mjs';
+import { WARPGROUP } from './gemm.mjs';
+import { CHUNK, lineBytes, moves } from './layout.mjs';
+
+/** @typedef {import('./writer.mjs').Writer} Writer */
+/** @typedef {ReturnType<typeof mover>} Mover */
+
+/**
+ * One operand as the warpgroup moves it, chunk by chunk (see `moves`).
+ * @param {Writer} w @param {'a' | 'b'} name
+ */
+function mover(w, name) {
+  const { p, plan, sizes } = w;
+  const major = w.major[name];
+  const bytes = lineBytes(major, plan.bk);
+  const perLine = bytes / CHUNK;
+  const permuteX = name === 'b' && w.permuted;
+  const permuteK = Boolean(plan.direct);
+  // Where a chunk's eight are reordered among themselves and their neighbours', its four words go to four chunks.
+  const spread = major === 'k' ? permuteK : permuteX;
+  const list = moves({
+    major,
+    bk: plan.bk,
+    extent: name === 'a' ? plan.bm : plan.bn,
+    threads: WARPGROUP,
+    permuteX: major === 'k' && permuteX,
+    permuteK: major === 'mn' && permuteK,
+  });
+  const t = p.b32('and.b32', w.tid, WARPGROUP - 1);
+  const chunk = p.b32('and.b32', t, perLine - 1);
+  const line = p.b32('shr.u32', t, Math.log2(perLine));
+  // `columnOf` moves bits, so that it maps a sum of lines without common bits to the sum of what it maps them to.
+  const permutedLine = () => {
+    const q = p.b32('and.b32', p.b32('shr.u32', line, 1), 3);
+    const j = p.b32('and.b32', p.b32('shr.u32', line, 3), 3);
+    const kept = p.b32('and.b32', line, 0xffffffe1);
+    return p.b32('mad.lo.u32', j, 2, p.b32('mad.lo.u32', q, 8, kept));
+  };
+  const unit = p.b32('mul.lo.u32', chunk, 8);
+  // Shared memory, relative to the stage.
+  const [shift, mask] = { 128: [0, 7], 64: [1, 3], 32: [2, 1] }[/** @type {32 | 64 | 128} */ (bytes)];
+  const swizzle = p.b32('and.b32', p.b32('shr.u32', line, shift), mask);
+  const origin = p.b32('mad.lo.u32', line, bytes, name === 'b' ? sizes.bytesA : 0);
+  const place = (/** @type {string} */ logical) => p.b32('mad.lo.u32', p.b32('xor.b32', logical, swizzle), CHUNK, origin);
+  const targets = spread
+    ? [0, 1, 2, 3].map((word) => {
+        const logical = p.b32('add.u32', p.b32('and.b32', chunk, 4), word);
+        return p.b32('mad.lo.u32', p.b32('and.b32', chunk, 3), 4, place(logical));
+      })
+    : [place(chunk)];
+  const ldBytes = p.b32('shl.b32', p.parameter(name === 'a' ? 'lda' : 'ldb'), 1);
+  return {
+    name,
+    major,
+    list,
+    bytes,
+    /** Where this thread's first chunk goes: one place, or one for each word. */
+    targets,
+    /** Row or column, and depth, of this thread's first chunk in the tile. */
+    x: major === 'k' ? (permuteX ? permutedLine() : line) : unit,
+    k: major === 'k' ? unit : permuteK ? permutedLine() : line,
+    ldBytes,
+    pointer: p.parameter(name),
+    /** Bytes from `address`, for each chunk; they stay the same throughout a tile. */
+    offsets: p.registers('b32', list.length),
+    address: p.register('b64'),
+    step: major === 'k' ? p.b32('mov.u32', 2 * plan.bk) : p.b32('mul.lo.u32', ldBytes, plan.bk),
+  };
+}
+
+/** Points a mover at an item's first stage. @param {Writer} w @param {Mover} mover @param {import('./writer.mjs').Cursor} cursor */
+function aim(w, { name, major, list, offsets, x, k, ldBytes, address, pointer }, cursor) {
+  const { p } = w;
+  const first = p.b32('add.u32', name === 'a' ? cursor.m0 : cursor.n0, x);
+  // Rows and columns beyond the last repeat it: nobody stores their results.
+  const last = p.b32('sub.u32', name === 'a' ? w.m : w.n, major === 'k' ? 1 : 8);
+  list.forEach((move, i) => {
+    const within = p.b32('min.u32', p.b32('add.u32', first, move.x), last);
+    if (major === 'k') p.do('mul.lo.u32', offsets[i], within, ldBytes);
+    else p.do('mad.lo.u32', offsets[i], within, 2, p.b32('mul.lo.u32', p.b32('add.u32', k, move.k), ldBytes));
+  });
+  if (major === 'k') p.do('mad.wide.u32', address, p.b32('add.u32', cursor.kBegin, k), 2, pointer);
+  else p.do('mad.wide.u32', address, cursor.kBegin, ldBytes, pointer);
+}
+
+/** What both ways share: the operands, and the walk over all stages. @param {Writer} w */
+function fetcher(w) {
+  const { p, plan, form } = w;
+  const names = plan.direct ? /** @type {const} */ (['b']) : /** @type {const} */ (['a', 'b']);
+  const movers = names.map((name) => mover(w, name));
+  const walk = w.walk((cursor) => {
+    for (const mover of movers) aim(w, mover, cursor);
+  });
+  /**
+   * Calls `move` for every chunk of a stage, where depth may end with the predicate that the chunk lies within; goes on.
+   * @param {(mover: Mover, index: number, address: string, within?: string) => void} move
+   */
+  const each = (move) => {
+    for (const mover of movers) {
+      /** @type {Map<number, string>} */
+      const within = new Map();
+      mover.list.forEach(({ k }, i) => {
+        if (form.ragged && !within.has(k)) {
+          const depth = p.b32('add.u32', walk.depth, k ? p.b32('add.u32', mover.k, k) : mover.k);
+          within.set(k, p.pred('setp.lt.u32', depth, walk.cursor.kEnd));
+        }
+        move(mover, i, p.b64('mad.wide.u32', mover.offsets[i], 1, mover.address), within.get(k));
+      });
+    }
+    for (const { address, step } of movers) p.do('mad.wide.u32', address, step, 1, address);
+    walk.next();
+  };
+  return { movers, advance: walk.advance, each };
+}
+
+/**
+ * The proxy fence between these writes and `wgmma`'s reads waits for all loads of its thread. It stands where none are
+ * open: here if those who multiply have loads of A, else there.
+ * @param {Writer} w @param {string} stage
+ */
+function announceFull(w, stage) {
+  if (w.plan.direct) w.p.do('fence.proxy.async.shared::cta');
+  for (let g = 0; g < w.plan.warpgroups; g++) w.fullBarrier('arrive', w.full(g), stage);
+}
+
+/** Waits until all stages are empty, so that no barrier is left half arrived at. @param {Writer} w @param {string} stage */
+function drain(w, stage) {
+  for (let i = 0; i < w.plan.stages; i++) {
+    w.emptyBarrier('sync', stage);
+    w.nextStage(stage);
+  }
+}
+
+/** Memory to registers, `ahead` stages before registers to shared memory. @param {Writer} w */
+export function fetchRelay(w) {
+  const { p, plan, sizes } = w;
+  const { movers, advance, each } = fetcher(w);
+  const sets = Array.from({ length: plan.ahead }, () => movers.map(({ list }) => list.map(() => p.registers('b32', 4))));
+  const stage = p.b32('mov.u32', 0);
+  /** Stages in registers that are not stored yet. */
+  const pending = p.b32('mov.u32', 0);
+  const load = (/** @type {string[][][]} */ set) => {
+    const exhausted = p.label();
+    advance(exhausted);
+    each((mover, i, address, within) => {
+      const words = set[movers.indexOf(mover)][i];
+      const fetch = () => p.do(w.loadInstruction, vector(words), at(address));
+      if (!within) return fetch();
+      for (const word of words) p.do('mov.b32', word, 0);
+      p.guarded(within, fetch);
+    });
+    p.do('add.u32', pending, pending, 1);
+    p.place(exhausted);
+  };
+  for (const set of sets) load(set);
+  const end = p.label();
+  p.loop(() => {
+    for (const set of sets) {
+      p.branch(end, p.pred('setp.eq.u32', pending, 0));
+      w.emptyBarrier('sync', stage);
+      const base = p.b32('mad.lo.u32', stage, sizes.stageBytes, w.shared);
+      movers.forEach(({ targets, list, bytes }, o) => {
+        const places = targets.map((target) => p.b32('add.u32', base, target));
+        list.forEach(({ line }, i) => {
+          const words = set[o][i];
+          if (places.length === 1) p.do('st.shared.v4.b32', at(places[0], line * bytes), vector(words));
+          else places.forEach((place, word) => p.do('st.shared.b32', at(place, line * bytes), words[word]));
+        });
+      });
+      announceFull(w, stage);
+      w.nextStage(stage);
+      p.do('sub.u32', pending, pending, 1);
+      load(set);
+    }
+  });
+  p.place(end);
+  drain(w, stage);
+}
+
+/** Memory to shared memory by cp.async, `ahead` stages open at a time. @param {Writer} w */
+export function fetchAsync(w) {
+  const { p, plan, sizes } = w;
+  const { movers, advance, each } = fetcher(w);
+  const [filling, filled] = [p.b32('mov.u32', 0), p.b32('mov.u32', 0)];
+  /** Stages that are copied and not announced. */
+  const open = p.b32('mov.u32', 0);
+  const announce = () => {
+    announceFull(w, filled);
+    w.nextStage(filled);
+    p.do('sub.u32', open, open, 1);
+  };
+  const flush = p.label();
+  p.loop(() => {
+    advance(flush);
+    w.emptyBarrier('sync', filling);
+    const base = p.b32('mad.lo.u32', filling, sizes.stageBytes, w.shared);
+    const places = movers.map(({ targets: [target] }) => p.b32('add.u32', base, target));
+    each((mover, i, address, within) => {
+      const place = at(places[movers.indexOf(mover)], mover.list[i].line * mover.bytes);
+      // Of a chunk beyond the depth nothing is copied, and the rest is filled with zeros.
+      const size = within ? [p.b32('selp.b32', CHUNK, 0, within)] : [];
+      p.do('cp.async.cg.shared.global.L2::128B', place, at(address), CHUNK, ...size);
+    });
+    p.do('cp.async.commit_group');
+    w.nextStage(filling);
+    p.do('add.u32', open, open, 1);
+    p.when(p.pred('setp.gt.u32', open, plan.ahead), () => {
+      p.do('cp.async.wait_group', plan.ahead);
+      announce();
+    });
+  });
+  p.place(flush);
+  p.do('cp.async.wait_group', 0);
+  p.loop((exit) => {
+    p.branch(exit, p.pred('setp.eq.u32', open, 0));
+    announce();
+  });
+  drain(w, filling);
+}

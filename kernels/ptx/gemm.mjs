@@ -1,0 +1,179 @@
+// Matrix products in PTX for Hopper's `wgmma`: D = act(alpha · op(A) op(B) + beta · C + bias) + residual, halves summed in f32.
+//
+// A block has warpgroups that multiply and one that fetches. The fetching one keeps stages of shared memory full: with
+// `relay` it holds the next `ahead` stages in registers, with `async` it copies by cp.async. Each stage has a named barrier
+// for each multiplying warpgroup that says "full", and one that says "empty": they take no shared memory, of which the
+// stages leave none. With `direct`, A goes from memory to the registers that `wgmma` reads and takes no shared memory.
+//
+// Blocks are persistent: a block takes work items b, b + blocks, …, and fetches the next one's first stages while it stores
+// the last one's results. Items are tiles in groups of eight rows of tiles, as in the SPIR-V kernels, then the parts of
+// those tiles whose depth is split: their sums go to a workspace, which `matmul_reduce_tail` adds in order. Which block
+// computes what has no influence on a result.
+
+import { SHARED_MEMORY_LIMIT } from './layout.mjs';
+import { Writer } from './writer.mjs';
+
+/** @typedef {import('./layout.mjs').Major} Major */
+
+/**
+ * A tiling. Sizes count elements.
+ * @typedef {object} GemmPlan
+ * @property {number} bm rows of a tile, a multiple of 64 for each warpgroup
+ * @property {number} bn columns of a tile, a multiple of 32 up to 256
+ * @property {16 | 32 | 64} bk depth of a stage
+ * @property {number} stages at least 2
+ * @property {number} warpgroups that multiply
+ * @property {'relay' | 'async'} load how stages are filled
+ * @property {number} ahead stages that are fetched ahead: `relay` holds them in registers, `async` leaves that many copies open
+ * @property {boolean} [direct] A goes from memory to registers: NN and NT, `bk` of 64
+ * @property {boolean} [cached] what is fetched is kept in the first-level cache; `relay`
+ * @property {[number, number]} [registers] of a multiplying and of a fetching thread; all the same when left out
+ */
+
+/**
+ * What is computed.
+ * @typedef {object} GemmForm
+ * @property {'bf16' | 'f16'} type of A and B
+ * @property {boolean} transA A lies as K x M
+ * @property {boolean} transB B lies as N x K
+ * @property {boolean} [half] D and C are halves; f32 when left out
+ * @property {boolean} [dual] D is stored a second time, as halves
+ * @property {boolean} [beta] C is read
+ * @property {boolean} [bias]
+ * @property {boolean} [residual]
+ * @property {'gelu' | 'silu'} [activation]
+ * @property {boolean} [parts] some tiles' depth is split
+ * @property {boolean} [ragged] K is not a multiple of `bk`
+ */
+
+/** A launch's parameters, one packed block. Leading dimensions count elements; `kPerPart` is a multiple of `bk`. */
+export const PARAMETERS = /** @type {const} */ ([
+  { name: 'a', type: 'u64' },
+  { name: 'b', type: 'u64' },
+  { name: 'c', type: 'u64' },
+  { name: 'bias', type: 'u64' },
+  { name: 'residual', type: 'u64' },
+  { name: 'half', type: 'u64' },
+  { name: 'work', type: 'u64' },
+  { name: 'm', type: 'u32' },
+  { name: 'n', type: 'u32' },
+  { name: 'k', type: 'u32' },
+  { name: 'lda', type: 'u32' },
+  { name: 'ldb', type: 'u32' },
+  { name: 'ldc', type: 'u32' },
+  { name: 'ldr', type: 'u32' },
+  { name: 'ldh', type: 'u32' },
+  { name: 'kPerPart', type: 'u32' },
+  { name: 'whole', type: 'u32' },
+  { name: 'rest', type: 'u32' },
+  { name: 'parts', type: 'u32' },
+  { name: 'alpha', type: 'f32' },
+  { name: 'beta', type: 'f32' },
+]);
+
+/** Threads of a warpgroup. */
+export const WARPGROUP = 128;
+
+/** Which index of an operand is contiguous. @param {GemmForm} form */
+export const majors = ({ transA, transB }) => ({
+  a: /** @type {Major} */ (transA ? 'mn' : 'k'),
+  b: /** @type {Major} */ (transB ? 'k' : 'mn'),
+});
+
+/** Sizes of a plan. @param {GemmPlan} plan */
+export function sizesOf(plan) {
+  const bytesA = plan.direct ? 0 : 2 * plan.bm * plan.bk;
+  const stageBytes = bytesA + 2 * plan.bn * plan.bk;
+  return {
+    /** Bytes of A in a stage; B's follow. */
+    bytesA,
+    stageBytes,
+    shared: plan.stages * stageBytes,
+    threads: (plan.warpgroups + 1) * WARPGROUP,
+    /** Named barriers: 0 is not used. */
+    barriers: 1 + plan.stages * (plan.warpgroups + 1),
+    /** Blocks of 64 rows that a warpgroup multiplies. */
+    rowBlocks: plan.bm / (64 * plan.warpgroups),
+  };
+}
+
+/**
+ * Why a plan cannot compute a form, or undefined.
+ * @param {GemmPlan} plan @param {GemmForm} form
+ */
+export function planFault(plan, form) {
+  const { shared, barriers, rowBlocks, threads } = sizesOf(plan);
+  const major = majors(form);
+  if (!Number.isInteger(rowBlocks) || rowBlocks < 1) return 'bm must be a multiple of 64 for each warpgroup';
+  if (plan.bn % 32 || plan.bn < 32 || plan.bn > 256) return 'bn must be a multiple of 32 up to 256';
+  if (![16, 32, 64].includes(plan.bk)) return 'bk must be 16, 32 or 64';
+  if (major.b === 'mn' && plan.bn % 64) return 'bn must be a multiple of 64 where B has its columns contiguous';
+  if (shared > SHARED_MEMORY_LIMIT) return `${shared} bytes of shared memory, ${SHARED_MEMORY_LIMIT} are allowed`;
+  if (barriers > 16) return `${barriers} named barriers, there are 16`;
+  if (threads > 1024) return `${threads} threads, 1024 are allowed`;
+  // A stage becomes empty when products of the next one are open, so that one more must have been announced.
+  if (plan.stages < 2) return 'stages must be at least 2';
+  if (plan.load === 'async' && plan.ahead > plan.stages - 2) return 'ahead must be at most stages - 2';
+  if (plan.load === 'relay' && plan.ahead < 1) return 'ahead must be at least 1';
+  if (plan.direct) {
+    if (major.a !== 'k') return 'A cannot go to registers with its rows contiguous';
+    if (plan.bk !== 64) return 'A in registers needs bk of 64';
+    // Its depths come permuted in fours of bytes, which cp.async does not move.
+    if (plan.load !== 'relay' && major.b === 'k') return 'A in registers needs B by relay where its depth is contiguous';
+  }
+  return undefined;
+}
+
+/**
+ * Why these kernels cannot take a product, or undefined. The SPIR-V kernels compute the others.
+ * @param {{ m: number, n: number, k: number, lda: number, ldb: number, ldc: number, ldr?: number, ldh?: number, addresses: (number | bigint)[], transA: boolean, transB: boolean }} product
+ *   `addresses` of all operands in bytes
+ */
+export function productFault({ m, n, k, lda, ldb, ldc, ldr = 8, ldh = 8, addresses, transA, transB }) {
+  const contiguous = { A: transA ? m : k, B: transB ? k : n, D: n };
+  for (const [name, extent] of Object.entries(contiguous))
+    if (extent % 8) return `rows of ${name} have ${extent} elements, not a multiple of 8`;
+  for (const [name, ld] of Object.entries({ lda, ldb, ldc, ldr, ldh })) if (ld % 8) return `${name} is ${ld}, not a multiple of 8`;
+  if (addresses.some((address) => BigInt(address) % 16n !== 0n)) return 'an operand is not aligned to 16 bytes';
+  const reaches = { A: (transA ? k : m) * lda * 2, B: (transB ? n : k) * ldb * 2, D: m * Math.max(ldc, ldr, ldh) };
+  for (const [name, reach] of Object.entries(reaches)) if (reach >= 2 ** 32) return `${name} is larger than 32-bit offsets reach`;
+  return undefined;
+}
+
+/**
+ * How a product is divided among blocks.
+ * @param {GemmPlan} plan
+ * @param {{ m: number, n: number, k: number }} product
+ * @param {{ blocks: number, splits?: number, tail?: number }} how blocks that the device runs at once; parts that every tile's depth is
+ *   split into, or those of the tiles after the last whole wave
+ */
+export function division(plan, { m, n, k }, { blocks, splits = 1, tail = 1 }) {
+  const tiles = Math.ceil(m / plan.bm) * Math.ceil(n / plan.bn);
+  const stages = Math.ceil(k / plan.bk);
+  const perPart = Math.ceil(stages / Math.max(splits, tail));
+  const parts = Math.ceil(stages / perPart);
+  const rest = parts === 1 ? 0 : splits > 1 ? tiles : tiles % blocks;
+  const items = tiles - rest + rest * parts;
+  return {
+    whole: tiles - rest,
+    rest,
+    parts: rest ? parts : 1,
+    kPerPart: (rest ? perPart : stages) * plan.bk,
+    /** Work items, of which the last `rest * parts` are parts. */
+    items,
+    blocks: Math.min(blocks, items),
+    workspaceFloats: rest * parts * plan.bm * plan.bn,
+    /** Whether the form must be `ragged`. */
+    ragged: k % plan.bk !== 0,
+  };
+}
+
+/**
+ * The text of a kernel, an entry of a module (see `moduleText`).
+ * @param {string} name @param {GemmPlan} plan @param {GemmForm} form
+ */
+export function gemm(name, plan, form) {
+  const fault = planFault(plan, form);
+  if (fault) throw new RangeError(`gemm: ${fault}`);
+  return new Writer(name, plan, form).text();
+}

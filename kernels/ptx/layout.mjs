@@ -1,0 +1,102 @@
+// Where operands lie in shared memory for `wgmma`, as pure functions: swizzles, matrix descriptors, fragments, and the
+// orders in which rows, columns and depth are kept so that every access is 16 bytes wide and free of bank conflicts.
+//
+// Shared memory holds a stage of an operand in one of two forms. With the depth contiguous ("K-major": A of NN and NT, B
+// of NT) a row holds its `bk` halves, 2·bk bytes. With rows or columns contiguous ("MN-major": A of TN, B of NN and TN) a
+// line holds 64 of them for one k, 128 bytes, and blocks of 64 follow each other, `bk` lines each.
+// A chunk is 16 bytes, eight halves: what a lane moves at a time and what a swizzle permutes.
+
+/** Bytes of a chunk. */
+export const CHUNK = 16;
+/** Most shared memory of a block, in bytes: launches through VK_NVX_binary_import lose the device with more. */
+export const SHARED_MEMORY_LIMIT = 49152;
+
+/** @typedef {'k' | 'mn'} Major which index is contiguous in memory */
+
+/** Bytes of a line of shared memory, over which the swizzle permutes chunks. @param {Major} major @param {number} bk */
+export const lineBytes = (major, bk) => (major === 'k' ? 2 * bk : 128);
+
+/**
+ * The chunk of a line at which logical chunk `chunk` lies. Lines of 128 bytes permute by the line's number modulo 8, of
+ * 64 bytes by that of its pair modulo 4, of 32 bytes by that of its four modulo 2: eight chunks that follow each other in
+ * memory, or the same chunk of eight lines, are in eight different groups of banks.
+ * @param {number} bytes of a line: 32, 64 or 128 @param {number} line @param {number} chunk
+ */
+export function swizzledChunk(bytes, line, chunk) {
+  if (bytes === 128) return chunk ^ (line & 7);
+  if (bytes === 64) return chunk ^ ((line >> 1) & 3);
+  return chunk ^ ((line >> 2) & 1);
+}
+
+/** Mode bits 62 and 63 of a descriptor, by bytes of a line. */
+const SWIZZLE_MODE = /** @type {Record<number, number>} */ ({ 128: 1, 64: 2, 32: 3 });
+
+/**
+ * A `wgmma` matrix descriptor in two words. `low` holds the address (its part is added at run time) and the leading
+ * offset, `high` the stride offset and the swizzle. K-major: the stride leads from eight rows to the next eight, the
+ * leading offset is not used. MN-major: the stride leads from eight k to the next eight, the leading offset from 64 rows or
+ * columns to the next 64.
+ * @param {Major} major @param {number} bk
+ */
+export function descriptor(major, bk) {
+  const line = lineBytes(major, bk);
+  const leading = major === 'k' ? 16 : bk * 128;
+  const stride = 8 * line;
+  return { low: (leading >> 4) << 16, high: ((stride >> 4) | (SWIZZLE_MODE[line] << 30)) >>> 0 };
+}
+
+/** Bytes by which a descriptor's address moves for the next 16 of the depth. @param {Major} major */
+export const depthStep = (major) => (major === 'k' ? 32 : 16 * 128);
+
+/** Bytes from 64 rows of A to the next 64, of either form. @param {number} bk */
+export const rowBlockBytes = (bk) => 64 * 2 * bk;
+
+/**
+ * Byte of element (`x`, `k`) of a stage, where `x` is its row or column: what `wgmma` reads through the descriptor.
+ * @param {Major} major @param {number} bk @param {number} x @param {number} k
+ */
+export function elementOffset(major, bk, x, k) {
+  const bytes = lineBytes(major, bk);
+  const [line, position] = major === 'k' ? [x, k] : [(x >> 6) * bk + k, x & 63];
+  return line * bytes + swizzledChunk(bytes, line, position >> 3) * CHUNK + (position & 7) * 2;
+}
+
+/**
+ * Column of the product that column `x` of the tile holds. A lane of a quad has columns 8j + 2q + e of an accumulator
+ * (j-th eight, quad lane q, e of 0 and 1): with B's columns in this order these are 8q + 2j + e, eight neighbours over four j.
+ * @param {number} x
+ */
+export const columnOf = (x) => (x & ~31) | (((x >> 1) & 3) << 3) | (((x >> 3) & 3) << 1) | (x & 1);
+
+/**
+ * Depth that position `k` of a stage holds where A comes from registers. There a lane of a quad has depths 2q + e and
+ * 8 + 2q + e of each 16: in this order the four pairs that it has of 32 are 8q + e, 8q + 2 + e, 8q + 4 + e, 8q + 6 + e, one chunk.
+ * It is the same permutation as that of columns.
+ */
+export const depthOf = columnOf;
+
+/**
+ * How `threads` threads move a stage of an operand, chunk by chunk: thread t moves chunks t, t + threads, … of shared memory,
+ * which no two lanes of a quarter warp find in the same banks. For each: its line relative to the thread's first, and the
+ * row or column and depth of the operand, relative to those of the thread's first chunk.
+ * @param {object} options
+ * @param {Major} options.major @param {number} options.bk
+ * @param {number} options.extent rows or columns of the tile
+ * @param {number} options.threads
+ * @param {boolean} options.permuteX whether rows lie in the order of `columnOf` (K-major only: MN-major ones spread a chunk)
+ * @param {boolean} options.permuteK whether depths lie in the order of `depthOf` (MN-major only, likewise)
+ */
+export function moves({ major, bk, extent, threads, permuteX, permuteK }) {
+  const perLine = lineBytes(major, bk) / CHUNK;
+  const lines = major === 'k' ? extent : (extent / 64) * bk;
+  const step = threads / perLine;
+  const count = lines / step;
+  if (!Number.isInteger(count) || !Number.isInteger(step))
+    throw new RangeError(`moves: ${lines} lines do not divide among ${threads} threads`);
+  return Array.from({ length: count }, (_, i) => {
+    const line = i * step;
+    if (major === 'k') return { line, x: permuteX ? columnOf(line) : line, k: 0 };
+    const k = line % bk;
+    return { line, x: Math.floor(line / bk) * 64, k: permuteK ? depthOf(k) : k };
+  });
+}

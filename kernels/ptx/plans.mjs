@@ -1,0 +1,26 @@
+// Tilings that were measured, on an NVIDIA H200 (driver 580, 132 multiprocessors); docs/notes/ptx-products.md has the figures.
+
+/** @typedef {import('./gemm.mjs').GemmPlan} GemmPlan */
+
+/** @type {Record<'tall' | 'tallCached' | 'square' | 'wide', GemmPlan>} */
+export const PLANS = {
+  /** NT and NN with many rows. */
+  tall: { bm: 256, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'relay', ahead: 1, direct: true, registers: [224, 56] },
+  /** NT and NN with many rows and a depth of about 1,024. */
+  tallCached: {
+    bm: 256,
+    bn: 128,
+    bk: 64,
+    stages: 3,
+    warpgroups: 2,
+    load: 'relay',
+    ahead: 2,
+    direct: true,
+    cached: true,
+    registers: [208, 88],
+  },
+  /** NT and NN where there are few tiles. */
+  square: { bm: 128, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'relay', ahead: 3, direct: true },
+  /** TN, with as many splits as fill the device. */
+  wide: { bm: 128, bn: 256, bk: 16, stages: 4, warpgroups: 2, load: 'async', ahead: 2 },
+};

@@ -1,0 +1,150 @@
+// What becomes of a tile's sums: partial sums in the workspace, or results with everything that is added to them.
+
+import { at, f32, vector } from './assembler.mjs';
+
+/** @typedef {import('./writer.mjs').Writer} Writer */
+
+/**
+ * Stores a tile. A lane has two rows of each block of 64, and runs of two or eight columns that are neighbours.
+ * @param {Writer} w @param {import('./writer.mjs').Cursor} cursor @param {string[][]} sums of each block of 64 rows
+ */
+export function store(w, cursor, sums) {
+  const { p, plan, sizes, form } = w;
+  const lane = p.b32('and.b32', w.tid, 31);
+  const warp = p.b32('and.b32', p.b32('shr.u32', w.tid, 5), 3);
+  const row = p.b32('mad.lo.u32', w.group, 64 * sizes.rowBlocks, p.b32('mad.lo.u32', warp, 16, p.b32('shr.u32', lane, 2)));
+  const width = w.permuted ? 8 : 2;
+  const column = p.b32('mul.lo.u32', p.b32('and.b32', lane, 3), width);
+  const runs = plan.bn / (4 * width);
+  /** Registers of the sums of a run. @param {string[]} block @param {number} run @param {number} lower */
+  const runOf = (block, run, lower) => {
+    const eights = w.permuted ? [0, 1, 2, 3].map((j) => 4 * run + j) : [run];
+    return eights.flatMap((eight) => [0, 1].map((e) => block[4 * eight + 2 * lower + e]));
+  };
+  const done = p.label();
+  if (form.parts) {
+    p.when(cursor.part, () => {
+      const origin = p.b64('mad.wide.u32', p.b32('sub.u32', cursor.item, w.whole), 4 * plan.bm * plan.bn, p.parameter('work'));
+      sums.forEach((block, r) => {
+        for (const lower of [0, 1]) {
+          const line = p.b32('mad.lo.u32', p.b32('add.u32', row, 64 * r + 8 * lower), plan.bn, column);
+          const to = p.b64('mad.wide.u32', line, 4, origin);
+          for (let run = 0; run < runs; run++) storeF32(w, to, 16 * width * run, runOf(block, run, lower));
+        }
+      });
+      p.branch(done);
+    });
+  }
+  const alpha = p.parameter('alpha');
+  const beta = form.beta ? p.parameter('beta') : '';
+  const firstRow = p.b32('add.u32', cursor.m0, row);
+  const firstColumn = p.b32('add.u32', cursor.n0, column);
+  /** How an operand of the results' shape is found. @param {'c' | 'residual' | 'half'} name @param {string} ld @param {number} size */
+  const matrix = (name, ld, size) => {
+    const [pointer, leading] = [p.parameter(name), p.parameter(ld)];
+    return (/** @type {string} */ row) => p.b64('mad.wide.u32', p.b32('mad.lo.u32', row, leading, firstColumn), size, pointer);
+  };
+  const c = matrix('c', 'ldc', form.half ? 2 : 4);
+  const residual = form.residual ? matrix('residual', 'ldr', 4) : undefined;
+  const half = form.dual ? matrix('half', 'ldh', 2) : undefined;
+  const lines = sums.map((_, r) =>
+    [0, 1].map((lower) => {
+      const row = p.b32('add.u32', firstRow, 64 * r + 8 * lower);
+      return { within: p.pred('setp.lt.u32', row, w.m), c: c(row), residual: residual?.(row), half: half?.(row) };
+    }),
+  );
+  const bias = form.bias ? p.b64('mad.wide.u32', firstColumn, 4, p.parameter('bias')) : undefined;
+  for (let run = 0; run < runs; run++) {
+    const offset = 4 * width * run;
+    const inside = p.pred('setp.lt.u32', p.b32('add.u32', firstColumn, offset), w.n);
+    const biases = bias && loadF32(w, bias, 4 * offset, width, inside);
+    sums.forEach((block, r) => {
+      for (const lower of [0, 1]) {
+        const line = lines[r][lower];
+        const both = p.pred('and.pred', inside, line.within);
+        const old = form.beta
+          ? form.half
+            ? loadHalves(w, line.c, 2 * offset, width, both)
+            : loadF32(w, line.c, 4 * offset, width, both)
+          : undefined;
+        const residuals = line.residual && loadF32(w, line.residual, 4 * offset, width, both);
+        const values = runOf(block, run, lower).map((sum, i) => {
+          let x = p.f32('mul.f32', sum, alpha);
+          if (old) x = p.f32('fma.rn.f32', beta, old[i], x);
+          if (biases) x = p.f32('add.f32', x, biases[i]);
+          if (form.activation) x = activate(w, x);
+          if (residuals) x = p.f32('add.f32', x, residuals[i]);
+          return x;
+        });
+        const words = form.half || form.dual ? packHalves(w, values) : [];
+        p.guarded(both, () => {
+          if (form.half) storeHalves(w, line.c, 2 * offset, words);
+          else storeF32(w, line.c, 4 * offset, values);
+          if (line.half) storeHalves(w, line.half, 2 * offset, words);
+        });
+      }
+    });
+  }
+  p.place(done);
+}
+
+/** @param {Writer} w @param {string} address @param {number} offset @param {string[]} values two or eight */
+function storeF32({ p }, address, offset, values) {
+  const lanes = Math.min(values.length, 4);
+  for (let i = 0; i < values.length; i += lanes)
+    p.do(`st.global.v${lanes}.f32`, at(address, offset + 4 * i), vector(values.slice(i, i + lanes)));
+}
+
+/** @param {Writer} w @param {string} address @param {number} offset @param {string[]} words one or four */
+function storeHalves({ p }, address, offset, words) {
+  if (words.length === 1) p.do('st.global.b32', at(address, offset), words[0]);
+  else p.do('st.global.v4.b32', at(address, offset), vector(words));
+}
+
+/** Zeros where the predicate does not hold. @param {Writer} w @param {string} address @param {number} offset @param {number} count two or eight @param {string} predicate */
+function loadF32({ p }, address, offset, count, predicate) {
+  const values = p.registers('f32', count);
+  for (const value of values) p.do('mov.f32', value, f32(0));
+  const lanes = Math.min(count, 4);
+  p.guarded(predicate, () => {
+    for (let i = 0; i < count; i += lanes) p.do(`ld.global.v${lanes}.f32`, vector(values.slice(i, i + lanes)), at(address, offset + 4 * i));
+  });
+  return values;
+}
+
+/** @param {Writer} w @param {string} address @param {number} offset @param {number} count two or eight @param {string} predicate */
+function loadHalves({ p, form }, address, offset, count, predicate) {
+  const words = p.registers('b32', count / 2);
+  for (const word of words) p.do('mov.b32', word, 0);
+  p.guarded(predicate, () => {
+    if (count === 2) p.do('ld.global.b32', words[0], at(address, offset));
+    else p.do('ld.global.v4.b32', vector(words), at(address, offset));
+  });
+  return words.flatMap((word) => {
+    if (form.type === 'bf16') return [p.f32('mov.b32', p.b32('shl.b32', word, 16)), p.f32('mov.b32', p.b32('and.b32', word, 0xffff0000))];
+    const [low, high] = p.registers('b16', 2);
+    p.do('mov.b32', vector([low, high]), word);
+    return [p.f32('cvt.f32.f16', low), p.f32('cvt.f32.f16', high)];
+  });
+}
+
+/** Pairs of values as words, the first in the low half. @param {Writer} w @param {string[]} values */
+function packHalves({ p, form }, values) {
+  const words = [];
+  for (let i = 0; i < values.length; i += 2) words.push(p.b32(`cvt.rn.${form.type}x2.f32`, values[i + 1], values[i]));
+  return words;
+}
+
+/** @param {Writer} w @param {string} x */
+function activate({ p, form }, x) {
+  const exponential = (/** @type {string} */ y) => p.f32('ex2.approx.f32', p.f32('mul.f32', y, f32(Math.LOG2E)));
+  if (form.activation === 'silu') {
+    return p.f32('div.full.f32', x, p.f32('add.f32', exponential(p.f32('neg.f32', x)), f32(1)));
+  }
+  // tanh through exp of a non-positive argument: no overflow at either end.
+  const cube = p.f32('mul.f32', p.f32('mul.f32', x, x), x);
+  const u = p.f32('mul.f32', p.f32('fma.rn.f32', cube, f32(0.044715), x), f32(Math.sqrt(2 / Math.PI)));
+  const e = exponential(p.f32('mul.f32', p.f32('abs.f32', u), f32(-2)));
+  const tanh = p.f32('div.full.f32', p.f32('sub.f32', f32(1), e), p.f32('add.f32', f32(1), e));
+  return p.f32('mul.f32', p.f32('mul.f32', x, f32(0.5)), p.f32('add.f32', p.f32('copysign.f32', u, tanh), f32(1)));
+}

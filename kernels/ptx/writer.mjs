@@ -1,0 +1,160 @@
+// What the parts of a kernel share: parameters, work items, stages and their barriers. `fetch.mjs`, `multiply.mjs` and
+// `store.mjs` write the parts.
+
+import { Program } from './assembler.mjs';
+import { fetchAsync, fetchRelay } from './fetch.mjs';
+import { PARAMETERS, WARPGROUP, majors, sizesOf } from './gemm.mjs';
+import { multiply } from './multiply.mjs';
+
+/** @typedef {import('./assembler.mjs').Operand} Operand */
+/** @typedef {ReturnType<Writer['cursor']>} Cursor */
+
+/** Rows of tiles that follow each other, so that blocks which run together share operands in cache; `tileOf` in GLSL. */
+const GROUP = 8;
+
+/** Writes one kernel. */
+export class Writer {
+  /** @param {string} name @param {import('./gemm.mjs').GemmPlan} plan @param {import('./gemm.mjs').GemmForm} form */
+  constructor(name, plan, form) {
+    this.plan = plan;
+    this.form = form;
+    this.sizes = sizesOf(plan);
+    this.major = majors(form);
+    /** Lanes hold eight neighbouring columns, see `columnOf`: where B's columns are lines, or f32 results that are stored in whole sectors anyway do not ask for less. */
+    this.permuted = this.major.b === 'k' || (plan.load === 'relay' && Boolean(form.half || form.dual));
+    const { threads, shared } = this.sizes;
+    const p = new Program({ name, threads, shared, parameters: PARAMETERS });
+    this.p = p;
+    this.tid = p.b32('mov.u32', '%tid.x');
+    this.m = p.parameter('m');
+    this.n = p.parameter('n');
+    this.k = p.parameter('k');
+    this.shared = p.b32('mov.u32', 'shared');
+    this.tilesM = p.b32('div.u32', p.b32('add.u32', this.m, plan.bm - 1), plan.bm);
+    this.tilesN = p.b32('div.u32', p.b32('add.u32', this.n, plan.bn - 1), plan.bn);
+    this.whole = p.parameter('whole');
+    this.rest = form.parts ? p.parameter('rest') : '0';
+    this.items = form.parts ? p.b32('mad.lo.u32', this.rest, p.parameter('parts'), this.whole) : this.whole;
+    this.blocks = p.b32('mov.u32', '%nctaid.x');
+    /** Number of this thread's warpgroup: those that multiply come first. */
+    this.group = p.b32('shr.u32', this.tid, 7);
+  }
+
+  text() {
+    const { p, plan } = this;
+    const done = p.label();
+    p.when(p.pred('setp.eq.u32', this.group, plan.warpgroups), () => {
+      if (plan.registers) p.do('setmaxnreg.dec.sync.aligned.u32', plan.registers[1]);
+      if (plan.load === 'relay') fetchRelay(this);
+      else fetchAsync(this);
+      p.branch(done);
+    });
+    if (plan.registers) p.do('setmaxnreg.inc.sync.aligned.u32', plan.registers[0]);
+    multiply(this);
+    p.place(done);
+    p.do('ret');
+    return String(p);
+  }
+
+  /** Variables that follow the work items: number, first row and column, depths, stages, whether a part. */
+  cursor() {
+    const { p } = this;
+    const item = p.b32('mov.u32', '%ctaid.x');
+    const [m0, n0, kBegin, kEnd, steps] = p.registers('b32', 5);
+    return { item, m0, n0, kBegin, kEnd, steps, part: p.register('pred') };
+  }
+
+  /** Sets a cursor's variables from its item. @param {Cursor} cursor */
+  locate({ item, m0, n0, kBegin, kEnd, steps, part }) {
+    const { p, plan, form } = this;
+    let tile = item;
+    p.do('mov.u32', kBegin, 0);
+    p.do('mov.u32', kEnd, this.k);
+    if (form.parts) {
+      tile = p.b32('mov.u32', item);
+      p.do('setp.ge.u32', part, item, this.whole);
+      p.when(part, () => {
+        const index = p.b32('sub.u32', item, this.whole);
+        const kPerPart = p.parameter('kPerPart');
+        p.do('mul.lo.u32', kBegin, p.b32('div.u32', index, this.rest), kPerPart);
+        p.do('min.u32', kEnd, p.b32('add.u32', kBegin, kPerPart), this.k);
+        p.do('add.u32', tile, p.b32('rem.u32', index, this.rest), this.whole);
+      });
+    }
+    const perGroup = p.b32('mul.lo.u32', this.tilesN, GROUP);
+    const first = p.b32('mul.lo.u32', p.b32('div.u32', tile, perGroup), GROUP);
+    const rows = p.b32('min.u32', p.b32('sub.u32', this.tilesM, first), GROUP);
+    const within = p.b32('rem.u32', tile, perGroup);
+    p.do('mad.lo.u32', m0, p.b32('rem.u32', within, rows), plan.bm, p.b32('mul.lo.u32', first, plan.bm));
+    p.do('mul.lo.u32', n0, p.b32('div.u32', within, rows), plan.bn);
+    p.do('div.u32', steps, p.b32('add.u32', p.b32('sub.u32', kEnd, kBegin), plan.bk - 1), plan.bk);
+  }
+
+  /**
+   * Follows the items stage by stage. `advance` goes to the next item where the current one has no stages left, calls `aim`
+   * to point at it, and branches to `exhausted` after the last; `next` goes on by a stage.
+   * @param {(cursor: Cursor) => void} aim
+   */
+  walk(aim) {
+    const { p, plan } = this;
+    const cursor = this.cursor();
+    const left = p.b32('mov.u32', 0);
+    const depth = p.b32('mov.u32', 0);
+    return {
+      cursor,
+      /** Stages left of the item. */
+      left,
+      /** Where the stage begins. */
+      depth,
+      /** @param {string} exhausted */
+      advance: (exhausted) => {
+        p.when(p.pred('setp.eq.u32', left, 0), () => {
+          p.branch(exhausted, p.pred('setp.ge.u32', cursor.item, this.items));
+          this.locate(cursor);
+          aim(cursor);
+          p.do('mov.u32', left, cursor.steps);
+          p.do('mov.u32', depth, cursor.kBegin);
+          p.do('add.u32', cursor.item, cursor.item, this.blocks);
+        });
+      },
+      next: () => {
+        p.do('add.u32', depth, depth, plan.bk);
+        p.do('sub.u32', left, left, 1);
+      },
+    };
+  }
+
+  /** A load of 16 bytes of an operand. */
+  get loadInstruction() {
+    return `ld.global.nc.${this.plan.cached ? '' : 'L1::no_allocate.'}L2::128B.v4.b32`;
+  }
+
+  /** Moves a register round the stages. @param {string} stage */
+  nextStage(stage) {
+    const { p, plan } = this;
+    p.do('add.u32', stage, stage, 1);
+    p.do('selp.b32', stage, 0, stage, p.pred('setp.eq.u32', stage, plan.stages));
+  }
+
+  /** First of the barriers that say that a stage is full, of which each warpgroup that multiplies has its own. @param {number} warpgroup */
+  full(warpgroup) {
+    return 1 + warpgroup * this.plan.stages;
+  }
+  /** First of the barriers that say that a stage is empty. */
+  get empty() {
+    return this.full(this.plan.warpgroups);
+  }
+
+  /** `bar.sync` or `bar.arrive` of a stage. @param {'sync' | 'arrive'} what @param {Operand} first @param {Operand} stage @param {number} threads */
+  barrier(what, first, stage, threads) {
+    this.p.do(`bar.${what}`, this.p.b32('add.u32', stage, first), threads);
+  }
+  /** @param {'sync' | 'arrive'} what @param {Operand} first @param {Operand} stage */
+  fullBarrier(what, first, stage) {
+    this.barrier(what, first, stage, 2 * WARPGROUP);
+  }
+  /** @param {'sync' | 'arrive'} what @param {Operand} stage */
+  emptyBarrier(what, stage) {
+    this.barrier(what, this.empty, stage, this.sizes.threads);
+  }
+}

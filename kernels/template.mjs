@@ -1,0 +1,70 @@
+// Dispatches packed once and appended many times, each time with other buffers.
+
+import { Recorder } from './base.mjs';
+
+/** @typedef {import('./base.mjs').Dispatches} Dispatches */
+
+/**
+ * Handles that stand for the buffers of a template: `SLOT + i` for slot i, 256 in all. No buffer has such a handle: this
+ * high they are those of graphs.
+ */
+export const SLOT = 0x7fffff00;
+const LAST_SLOT = 0x7fffffff;
+
+/**
+ * Packed dispatches whose buffers are slots, and where their handles stand. Handles below `SLOT` (a workspace of the
+ * kernels) stay as they are.
+ */
+export class Template {
+  /** @param {(Dispatches | Dispatches[])[]} dispatches */
+  constructor(...dispatches) {
+    const recorder = new Recorder(256);
+    /** @type {number[]} */
+    const places = [];
+    /** Slots that a dispatch writes. @type {Set<number>} */
+    this.written = new Set();
+    /** @param {Dispatches | (Dispatches | Dispatches[])[]} entry */
+    const add = (entry) => {
+      if (Array.isArray(entry)) {
+        for (const one of entry) add(one);
+        return;
+      }
+      let at = recorder.length + (entry.groups[2] === 1 ? 16 : 20);
+      recorder.append(entry);
+      entry.buffers.forEach((binding, i) => {
+        const handle = typeof binding === 'number' ? binding : binding.buffer;
+        if (handle >= SLOT && handle <= LAST_SLOT) {
+          places.push(at, handle - SLOT);
+          if ((entry.writeMask >>> i) & 1) this.written.add(handle - SLOT);
+        }
+        at += 4;
+      });
+    };
+    add(dispatches);
+    const { packed, count } = recorder.finish();
+    /** The records, with slots for handles. */
+    this.bytes = new Uint8Array(packed);
+    /** Dispatches. */
+    this.count = count;
+    /** Pairs: byte of a handle, slot that it is of. */
+    this.places = Int32Array.from(places);
+    /** Slots that a dispatch binds. */
+    this.slots = new Set(places.filter((_, i) => i % 2 === 1));
+  }
+
+  /**
+   * Appends the dispatches with these handles for the slots.
+   * @param {Recorder} recorder @param {ArrayLike<number>} handles
+   */
+  appendTo(recorder, handles) {
+    const { bytes, places } = this;
+    const start = recorder.length;
+    const end = start + bytes.length;
+    if (end > recorder.view.byteLength) recorder.grow(end);
+    const { view } = recorder;
+    new Uint8Array(view.buffer, start, bytes.length).set(bytes);
+    for (let i = 0; i < places.length; i += 2) view.setInt32(start + places[i], handles[places[i + 1]], true);
+    recorder.length = end;
+    recorder.count += this.count;
+  }
+}

@@ -1,0 +1,173 @@
+// What was measured on an NVIDIA H200 (driver 580, 132 multiprocessors, subgroups of 32). Plans of matrix products: by `node benches/kernels-matmul.mjs --sweep`, printed by
+// its `--table`. A line: form, m n k | tile | splits of K, or wave/tail | microseconds. A tile is bm bn bk tm tn lx stages for
+// f32, bm bn bk wm wn tm tn tk stages [ahead [direct]] for matrix units (`direct` where products that add to C gain by it);
+// classes by storage: `half` has both operands in half precision, `mixed` at least one in f32. The weight gradients of 512
+// tokens in `half` (TN, k = 512) were measured adding to C.
+
+const MEASURED = {
+  half: `
+NT 512 1024 1024 | 64 64 128 32 32 16 16 16 1 | 1 | 12.1
+NT 512 2752 1024 | 64 96 64 32 48 16 16 16 1 | 1 | 19.8
+NT 2048 2752 1024 | 192 128 64 48 64 16 16 16 1 | 1 | 52.8
+NT 4096 4096 4096 | 128 128 64 64 32 16 16 16 1 | 1 | 502.8
+NN 512 1024 1024 | 64 64 128 32 32 16 16 16 1 | 1 | 12.5
+TN 1024 1024 512 | 64 64 64 32 32 16 16 16 1 0 1 | 1 | 14.9
+NT 512 3072 1024 | 64 96 64 32 48 16 16 16 1 | 1 | 20.1
+NT 512 5504 1024 | 96 64 64 48 32 16 16 16 1 | 1 | 36.2
+NT 512 1024 2752 | 128 128 64 64 32 16 16 16 1 | 4 | 22.7
+NN 512 1024 3072 | 128 128 64 64 32 16 16 16 1 | 4 | 23.2
+NN 512 1024 5504 | 128 128 64 32 64 16 16 16 1 | 4 | 32.9
+NN 512 2752 1024 | 96 64 64 48 32 16 16 16 1 | 1 | 20.1
+TN 3072 1024 512 | 96 64 64 48 32 16 16 16 1 0 1 | 1 | 33.1
+TN 5504 1024 512 | 128 128 64 64 32 16 16 16 1 0 1 | 1 | 55.4
+TN 1024 2752 512 | 192 128 64 48 64 16 16 16 1 | 1 | 30.5
+TN 512 1024 1024 | 64 64 64 16 32 16 16 16 2 | 1 | 15.0
+NT 2048 3072 1024 | 192 128 64 48 64 16 16 16 1 | 1 | 53.5
+TN 1024 2752 8192 | 192 128 64 48 64 16 16 16 1 | 1 | 178.3
+TN 3072 1024 8192 | 192 128 64 48 64 16 16 16 1 | 1 | 177.0
+TN 1024 1024 8192 | 128 128 64 32 64 16 16 16 1 | 2 | 75.9
+NT 8192 1024 1024 | 128 128 64 64 32 16 16 16 1 | 1 | 74.1
+TN 5504 1024 8192 | 192 128 64 48 64 16 16 16 1 | 1 | 348.2
+TN 17408 1024 8192 | 192 128 64 48 64 16 16 16 1 | 132/4 | 1016.1
+NT 8192 3072 1024 | 192 128 64 48 64 16 16 16 1 | 1 | 198.2
+NT 8192 5504 1024 | 192 128 64 48 64 16 16 16 1 | 1 | 369.6
+NT 8192 1024 2752 | 192 128 64 48 64 16 16 16 1 | 1 | 181.0
+NT 8192 17408 1024 | 192 128 64 48 64 16 16 16 1 | 1 | 1097.0
+NN 8192 1024 3072 | 128 128 64 32 64 16 16 16 1 | 1 | 192.8
+NN 8192 1024 5504 | 128 128 64 32 64 16 16 16 1 | 1 | 331.5
+NN 8192 2752 1024 | 192 128 64 48 64 16 16 16 1 | 1 | 202.7
+NN 8192 1024 1024 | 128 128 64 32 64 16 16 16 1 | 1 | 76.1
+NN 8192 1024 17408 | 128 128 64 32 64 16 16 16 1 | 1 | 1010.0
+NT 512 17408 1024 | 128 128 64 64 32 16 16 16 1 | 132/8 | 86.0
+NN 512 1024 17408 | 128 128 64 32 64 16 16 16 1 | 4 | 77.2
+TN 17408 1024 512 | 64 64 64 32 32 16 16 16 1 0 1 | 1 | 155.2
+NT 2048 1024 1024 | 128 128 64 32 64 16 16 16 1 | 1 | 21.1
+NT 2048 1024 2752 | 128 128 64 32 64 16 16 16 1 | 1 | 46.2
+NN 2048 1024 3072 | 128 128 64 32 64 16 16 16 1 | 1 | 51.2
+NN 2048 2752 1024 | 192 128 64 48 64 16 16 16 1 | 1 | 53.9
+TN 1024 2752 2048 | 192 128 64 48 64 16 16 16 1 | 1 | 50.7
+TN 1024 1024 2048 | 128 128 64 32 64 16 16 16 1 | 2 | 27.2
+TN 3072 1024 2048 | 192 128 64 48 64 16 16 16 1 | 1 | 50.0
+`,
+  f32: `
+NT 512 1024 1024 | 128 128 16 8 8 8 2 | 4 | 37.7
+NT 512 2752 1024 | 128 128 16 8 8 8 2 | 3 | 85.1
+NT 2048 2752 1024 | 128 128 16 8 8 8 2 | 132/3 | 285.0
+NT 4096 4096 4096 | 128 128 16 8 8 8 2 | 1 | 3195.6
+NN 512 1024 1024 | 128 128 16 8 8 8 1 | 4 | 36.0
+TN 1024 1024 512 | 64 64 16 8 4 8 2 | 1 | 32.5
+NT 512 3072 1024 | 128 128 16 8 8 8 2 | 4 | 96.3
+NT 512 5504 1024 | 128 128 16 8 8 8 2 | 132/3 | 146.7
+NT 512 1024 2752 | 128 128 16 8 8 8 2 | 4 | 78.8
+NT 512 16384 1024 | 128 128 16 8 8 8 2 | 1 | 410.2
+NT 512 17408 1024 | 128 128 16 8 8 8 2 | 132/8 | 433.6
+NN 512 1024 3072 | 128 128 16 8 8 8 2 | 4 | 84.3
+NN 512 1024 5504 | 128 128 16 8 8 8 2 | 4 | 141.3
+NN 512 2752 1024 | 128 128 16 8 8 8 2 | 3 | 81.6
+NN 512 1024 16384 | 128 128 16 8 8 8 2 | 4 | 394.5
+TN 3072 1024 512 | 64 64 16 8 4 8 2 | 1 | 89.5
+TN 5504 1024 512 | 128 128 16 8 8 8 2 | 1 | 150.0
+TN 1024 2752 512 | 64 64 16 8 4 8 2 | 1 | 88.9
+TN 16384 1024 512 | 128 128 16 8 8 8 2 | 1 | 392.5
+`,
+  mixed: `
+NT 512 1024 1024 | 64 64 128 32 32 16 16 16 1 | 1 | 15.6
+NT 512 2752 1024 | 128 128 32 64 64 16 16 16 1 1 | 3 | 44.0
+NT 2048 2752 1024 | 128 128 32 32 32 16 16 16 2 | 1 | 100.8
+NN 512 1024 1024 | 64 64 128 32 32 16 16 16 1 | 1 | 15.5
+TN 1024 1024 512 | 64 64 64 32 16 16 16 16 2 | 1 | 29.1
+NT 512 3072 1024 | 128 128 32 32 32 16 16 16 2 | 1 | 41.1
+NT 512 5504 1024 | 128 128 32 64 64 16 16 16 1 | 1 | 61.9
+NT 512 1024 2752 | 128 128 32 32 32 16 16 16 2 | 4 | 37.1
+NT 512 16384 1024 | 128 128 32 64 64 16 16 16 1 | 1 | 128.8
+NN 512 1024 3072 | 128 128 32 32 32 16 16 16 2 | 4 | 37.8
+NN 512 1024 5504 | 128 128 32 32 32 16 16 16 2 | 4 | 53.8
+`,
+  bf16x3: `
+NT 512 1024 1024 | 64 64 64 32 32 16 16 16 1 | 1 | 26.7
+NT 512 2752 1024 | 128 128 32 64 32 16 16 16 1 | 3 | 57.4
+NT 2048 2752 1024 | 128 128 32 64 32 16 16 16 1 | 1 | 190.7
+NN 512 1024 1024 | 64 64 64 32 32 16 16 16 1 | 1 | 26.6
+TN 1024 1024 512 | 64 64 32 32 32 16 16 16 1 | 1 | 26.3
+NT 512 3072 1024 | 128 128 32 64 32 16 16 16 1 | 1 | 56.9
+NT 512 5504 1024 | 128 128 32 64 32 16 16 16 1 | 1 | 110.0
+`,
+};
+
+/** @typedef {{ form: string, m: number, n: number, k: number, plan: any }} Entry */
+
+/** @type {Record<string, Entry[]>} */
+const TABLES = Object.fromEntries(
+  Object.entries(MEASURED).map(([name, text]) => [
+    name,
+    text
+      .trim()
+      .split('\n')
+      .map((line) => {
+        const [shape, tile, splits] = line.split('|').map((part) => part.trim());
+        const [form, ...sizes] = shape.split(' ');
+        const [m, n, k] = sizes.map(Number);
+        const t = tile.split(' ').map(Number);
+        const plan =
+          name === 'f32'
+            ? { kernel: 'f32', bm: t[0], bn: t[1], bk: t[2], tm: t[3], tn: t[4], lx: t[5], stages: t[6] }
+            : {
+                kernel: 'coop',
+                bm: t[0],
+                bn: t[1],
+                bk: t[2],
+                wm: t[3],
+                wn: t[4],
+                tm: t[5],
+                tn: t[6],
+                tk: t[7],
+                stages: t[8],
+                ahead: t[9] ?? 0,
+                direct: t[10] ?? 0,
+              };
+        const [wave, tail] = splits.split('/').map(Number);
+        return { form, m, n, k, plan: { ...plan, ...(tail === undefined ? { splits: wave } : { splits: 1, wave, tail }) } };
+      }),
+  ]),
+);
+
+/** Farthest that a measured shape may lie, in octaves over the three sizes. */
+const REACH = 2.5;
+
+/**
+ * The plan of the nearest measured product of the same class and form, if there is one near enough.
+ * @param {{ m: number, n: number, k: number, batch: number, beta: number, transA: boolean, transB: boolean, precision: string, aType: string, bType: string }} problem
+ * @returns {any}
+ */
+function matmulPlan({ m, n, k, batch, beta, transA, transB, precision, aType, bType }) {
+  const name = precision === 'f32' || precision === 'bf16x3' ? precision : aType === 'f32' || bType === 'f32' ? 'mixed' : 'half';
+  const form = `${transA ? 'T' : 'N'}${transB ? 'T' : 'N'}`;
+  const octaves = (/** @type {number} */ a, /** @type {number} */ b) => Math.abs(Math.log2(a / b));
+  let best;
+  let least = REACH;
+  for (const entry of TABLES[name]) {
+    const distance = octaves(m * batch, entry.m) + octaves(n, entry.n) + octaves(k, entry.k) + (entry.form === form ? 0 : 0.75);
+    if (distance < least) {
+      least = distance;
+      best = entry.plan.direct && beta === 0 ? { ...entry.plan, direct: 0 } : entry.plan;
+    }
+  }
+  if (!best?.tail) return best;
+  // The tail of the measured shape may be another than this one's: no more parts than about one wave.
+  const tiles = Math.ceil(m / best.bm) * Math.ceil(n / best.bn);
+  const tail = least === 0 ? best.tail : Math.min(best.tail, Math.floor((1.1 * best.wave) / (tiles % best.wave)));
+  return tail >= 2 ? { ...best, tail } : { ...best, tail: 1 };
+}
+
+/** @type {import('./index.mjs').Tuning} */
+export const H200 = {
+  name: 'H200',
+  // For products that no measured one is near to.
+  units: 96,
+  residentGroups: 1056,
+  normBlocks: 792,
+  // At 4096 x 16384 in microseconds: exponentials taken twice 82.2, kept 81.4, kept with 528 workgroups 78.4, with 264 79.5.
+  crossEntropy: { kept: 12288, groups: 528 },
+  flatThreads: 256,
+  matmulPlan,
+};

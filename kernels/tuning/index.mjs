@@ -1,0 +1,67 @@
+// How much work the kernels put into a dispatch: measured where a device has a table of its own, else from its properties.
+
+import { H200 } from './h200.mjs';
+
+/**
+ * What kernels choose by device. Every value is a matter of speed: any device computes the same with any other.
+ * @typedef {object} Tuning
+ * @property {string} name of the table
+ * @property {number} units workgroups that fill the device about once
+ * @property {number} residentGroups workgroups that fill it where each goes on to further items
+ * @property {number} normBlocks most workgroups of a normalization's backward pass, each of which leaves a row of sums
+ * @property {{ kept: number, groups: number }} crossEntropy over 16-bit rows: vectors of a row whose exponentials are kept
+ *   and not taken twice, at most; and workgroups
+ * @property {number} flatThreads workgroup size of kernels that stride over elements
+ * @property {(problem: any) => any} [matmulPlan] the plan of a matrix product, or undefined where none was measured near it
+ */
+
+/** `VkPhysicalDeviceType`, where it makes a difference. */
+export const DEVICE_TYPE = { integrated: 1, cpu: 4 };
+
+/** Workgroups in x that every device takes. */
+const MAX_GROUPS = 65_535;
+
+/** Tables of devices by their names, as Vulkan gives them. @type {[RegExp, Tuning][]} */
+const DEVICES = [[/\bH200\b/, H200]];
+
+/**
+ * From what Vulkan says of a device. It does not say how many cores there are: an integrated GPU is taken for one of 24,
+ * any other for one of 96; the rest is in proportion to that, as measured on the H200. Shared memory, subgroups and the
+ * largest workgroup decide where a tile is chosen, which must fit them.
+ * @param {import('../../index.js').DeviceInfo} info
+ * @returns {Tuning}
+ */
+export function genericTuning({ deviceType, maxComputeWorkGroupInvocations }) {
+  if (deviceType === DEVICE_TYPE.cpu) {
+    // A few threads, to which small workgroups are given one at a time.
+    const flatThreads = Math.min(64, maxComputeWorkGroupInvocations);
+    return {
+      name: 'cpu',
+      units: 4,
+      residentGroups: MAX_GROUPS,
+      normBlocks: 16,
+      crossEntropy: { kept: 12288, groups: MAX_GROUPS },
+      flatThreads,
+    };
+  }
+  const units = deviceType === DEVICE_TYPE.integrated ? 24 : 96;
+  return {
+    name: 'generic',
+    units,
+    residentGroups: 8 * units,
+    normBlocks: 6 * units,
+    crossEntropy: { kept: 12288, groups: 4 * units },
+    flatThreads: Math.min(256, maxComputeWorkGroupInvocations),
+  };
+}
+
+/**
+ * The table of a device, else what its properties suggest.
+ * @param {import('../../index.js').DeviceInfo} info
+ * @returns {Tuning}
+ */
+export function tuningOf(info) {
+  const measured = DEVICES.find(([name]) => name.test(info.deviceName))?.[1];
+  if (!measured) return genericTuning(info);
+  return { ...measured, flatThreads: Math.min(measured.flatThreads, info.maxComputeWorkGroupInvocations) };
+}

@@ -1,0 +1,288 @@
+// Reverse-mode differentiation: every operation on a tensor that requires a gradient leaves a node, and `backward` goes
+// over the nodes from the last to the first.
+
+import { forgetCasts, withoutAutocast } from './autocast.mjs';
+import { ArgumentError, ShapeError, UsageError, show } from './errors.mjs';
+import { add, ones } from './functional.mjs';
+import { scope, unscoped } from './storage.mjs';
+import { Tensor } from './tensor.mjs';
+
+/** @typedef {import('./ops/registry.mjs').Op} Op */
+/** @typedef {import('./layout.mjs').Layout} Layout */
+/** @typedef {import('./storage.mjs').Storage} Storage */
+
+let enabled = true;
+let counter = 0;
+
+/** Whether operations leave nodes. */
+export const isGradEnabled = () => enabled;
+
+/**
+ * Runs `fn` without leaving nodes: nothing made in it has a gradient.
+ * @template T
+ * @param {() => T} fn synchronous
+ * @returns {T}
+ */
+export function noGrad(fn) {
+  const before = enabled;
+  enabled = false;
+  try {
+    const result = fn();
+    if (typeof (/** @type {any} */ (result)?.then) === 'function') {
+      throw new ArgumentError('noGrad', 'the function is async: gradients would be on again after its first await');
+    }
+    return result;
+  } finally {
+    enabled = before;
+  }
+}
+
+/**
+ * Runs `fn` with nodes left again: what is computed once more within a backward pass.
+ * @template T
+ * @param {() => T} fn
+ * @returns {T}
+ */
+export function withGrad(fn) {
+  const before = enabled;
+  enabled = true;
+  try {
+    return fn();
+  } finally {
+    enabled = before;
+  }
+}
+
+/** The number of the next node. */
+export const nextOrder = () => counter;
+
+/** A value saved for the backward pass, and its storage's version then. @typedef {{ storage: Storage, layout: Layout, version: number }} SavedValue */
+
+/** One operation of the graph. */
+export class Node {
+  /**
+   * @param {Op} op @param {any} attributes @param {Tensor[]} inputs
+   * @param {Storage[]} storages of inputs, then outputs @param {Layout[]} outputs
+   */
+  constructor(op, attributes, inputs, storages, outputs) {
+    this.op = op;
+    this.attributes = attributes;
+    /** Of all nodes made so far: inputs come before what is made from them. */
+    this.order = counter++;
+    this.layouts = inputs.map((input) => input.layout);
+    /** Where gradients go: the node that made an input, or the leaf. @type {(Node | Tensor | undefined)[]} */
+    this.edges = inputs.map((input) => (input.requiresGrad ? (input.node ?? input) : undefined));
+    /** @param {number} slot @param {Layout} layout @returns {SavedValue} */
+    const save = (slot, layout) => {
+      storages[slot].retain();
+      return { storage: storages[slot], layout, version: storages[slot].version };
+    };
+    const needs = this.needs();
+    /** @type {(SavedValue | undefined)[] | undefined} */
+    this.inputs = [];
+    for (const i of op.saveInputs?.(needs) ?? []) this.inputs[i] = save(i, inputs[i].layout);
+    /** @type {(SavedValue | undefined)[]} */
+    this.outputs = [];
+    for (const i of op.saveOutputs ?? []) this.outputs[i] = save(inputs.length + i, outputs[i]);
+    // What is made for the backward pass and not saved by this call.
+    for (let i = 1; i < outputs.length; i++) {
+      if (this.outputs[i]) continue;
+      storages[inputs.length + i].retain();
+      storages[inputs.length + i].release();
+    }
+  }
+
+  /** Which inputs' gradients are needed. */
+  needs() {
+    return this.edges.map((edge) => edge !== undefined);
+  }
+
+  /**
+   * The inputs' gradients.
+   * @param {Tensor} dy
+   */
+  backward(dy) {
+    const { op } = this;
+    if (this.inputs === undefined) {
+      throw new UsageError(
+        'backward',
+        `what ${op.name} saved was freed by an earlier backward(); call the forward pass again, or the earlier one with { retain: true }`,
+      );
+    }
+    /** @param {SavedValue | undefined} saved */
+    const open = (saved) => {
+      if (saved === undefined) return /** @type {any} */ (undefined);
+      if (saved.storage.version !== saved.version) {
+        throw new UsageError(
+          'backward',
+          `a tensor ${show(saved.layout.shape)} that ${op.name} needs for its gradient was changed in place ` +
+            `(version ${saved.storage.version}, used at version ${saved.version}); change it after backward(), or a clone() of it`,
+        );
+      }
+      return new Tensor(saved.storage, saved.layout);
+    };
+    return /** @type {NonNullable<Op['vjp']>} */ (op.vjp)(dy, {
+      inputs: this.inputs.map(open),
+      outputs: this.outputs.map(open),
+      layouts: this.layouts,
+      attributes: this.attributes,
+      needs: this.needs(),
+    });
+  }
+
+  /** Frees what was saved. */
+  free() {
+    for (const saved of [...(this.inputs ?? []), ...this.outputs]) saved?.storage.release();
+    this.inputs = undefined;
+    this.outputs = [];
+  }
+}
+
+/**
+ * Gradients of leaves, by going over the graph.
+ * @param {Tensor} root @param {Tensor | undefined} seed @param {boolean} retain
+ * @param {(target: Node | Tensor, gradient: Tensor) => void} deliver called with the gradient of each leaf, and of each node in `only`
+ * @param {Set<Node | Tensor>} [only] nodes and leaves that gradients are wanted of; all when left out
+ * @param {number} [from] nodes numbered below are not gone through: they count as leaves
+ */
+export function walk(root, seed, retain, deliver, only, from = 0) {
+  if (!root.requiresGrad) {
+    throw new UsageError(
+      'backward',
+      'this tensor does not depend on anything that requires a gradient (was it made in noGrad, detached, or from constants only?)',
+    );
+  }
+  if (seed === undefined && root.size !== 1) {
+    throw new ShapeError(
+      'backward',
+      `a tensor ${show(root.shape)} is not one number: take its sum() or mean(), or give a gradient of its shape`,
+    );
+  }
+  if (seed && show(seed.shape) !== show(root.shape)) {
+    throw new ShapeError('backward', `a gradient ${show(seed.shape)} for a tensor ${show(root.shape)}`);
+  }
+  scope(() => {
+    // Every entry is a tensor object of its own, so that it can be disposed of when it has been used.
+    /** @type {Map<Node | Tensor, Tensor>} */
+    const gradients = new Map();
+    const start = root.node ?? root;
+    gradients.set(start, seed ? seed.alias() : ones(root.shape, { dtype: root.dtype }));
+    const { nodes, leaves } = reach(start, from);
+    for (const node of nodes) {
+      const dy = gradients.get(node);
+      if (dy === undefined) continue;
+      gradients.delete(node);
+      if (only?.has(node)) deliver(node, dy);
+      const results = scope(() => node.backward(dy).map((gradient) => gradient?.alias()));
+      if (!retain) node.free();
+      dy.dispose();
+      node.edges.forEach((edge, i) => {
+        const gradient = results[i];
+        if (edge === undefined || gradient === undefined) return;
+        const before = gradients.get(edge);
+        gradients.set(edge, before ? add(before, gradient) : gradient);
+        if (before) for (const part of [before, gradient]) part.dispose();
+      });
+    }
+    for (const leaf of leaves) {
+      const gradient = gradients.get(leaf);
+      if (gradient) deliver(leaf, gradient);
+    }
+  });
+}
+
+/**
+ * What a node depends on: nodes, each before what it was made from, and leaves.
+ * @param {Node | Tensor} start @param {number} from nodes numbered below count as leaves
+ */
+export function reach(start, from) {
+  /** @type {Set<Node>} */
+  const nodes = new Set();
+  /** @type {Set<Node | Tensor>} */
+  const leaves = new Set();
+  const stack = [start];
+  while (stack.length > 0) {
+    const at = /** @type {Node | Tensor} */ (stack.pop());
+    if (at instanceof Tensor || at.order < from) leaves.add(at);
+    else if (!nodes.has(at)) {
+      nodes.add(at);
+      for (const edge of at.edges) if (edge) stack.push(edge);
+    }
+  }
+  return { nodes: [...nodes].sort((a, b) => b.order - a.order), leaves };
+}
+
+/**
+ * Options of `backward` and `grad`.
+ * @typedef {object} BackwardOptions
+ * @property {Tensor} [gradient] the gradient to begin with, of the tensor's shape; needed where that is not one number
+ * @property {boolean} [retain] keeps what the forward pass saved, for another call (PyTorch's `retain_graph`); false when left out
+ */
+
+/**
+ * Adds the gradients of `root` to the `grad` of every leaf that it depends on (PyTorch's rule), and frees what the forward
+ * pass saved.
+ * @param {Tensor} root one number, unless a gradient is given
+ * @param {BackwardOptions} [options]
+ */
+export function backward(root, { gradient, retain = false } = {}) {
+  noGrad(() => withoutAutocast(() => walk(root, gradient, retain, accumulateGradient)));
+  forgetCasts();
+}
+
+/** @param {Node | Tensor} leaf @param {Tensor} gradient */
+function accumulateGradient(leaf, gradient) {
+  if (leaf instanceof Tensor) leaf.accumulate(gradient);
+}
+
+/**
+ * The gradient of a leaf becomes its own tensor, or is added to it.
+ * @param {Tensor | undefined} before @param {Tensor} gradient
+ * @returns {Tensor}
+ */
+export function accumulated(before, gradient) {
+  if (before === undefined) {
+    // Another leaf may hold the same storage: what is written into one gradient must not show in the other.
+    const alone = gradient.storage?.shares === 1 && gradient.layout.contiguous;
+    return unscoped(() => (alone ? gradient.alias() : gradient.clone()));
+  }
+  const sum = unscoped(() => add(before, gradient));
+  before.dispose();
+  return sum;
+}
+
+/**
+ * Gradients of one number by tensors, returned and not accumulated.
+ * @param {Tensor} output
+ * @param {Tensor[]} inputs leaves or results on the way to `output`
+ * @param {BackwardOptions} [options]
+ * @returns {Tensor[]}
+ */
+export function grad(output, inputs, { gradient, retain = false } = {}) {
+  const targets = inputs.map((input) => input.node ?? input);
+  /** @type {Map<Node | Tensor, Tensor>} */
+  const found = new Map();
+  noGrad(() =>
+    withoutAutocast(() =>
+      walk(
+        output,
+        gradient,
+        retain,
+        (target, value) => {
+          if (targets.includes(target))
+            found.set(
+              target,
+              unscoped(() => value.clone()),
+            );
+        },
+        new Set(targets),
+      ),
+    ),
+  );
+  forgetCasts();
+  return targets.map((target, i) => {
+    const value = found.get(target);
+    if (!value) throw new UsageError('grad', `the output does not depend on input ${i}, or that requires no gradient`);
+    return value;
+  });
+}

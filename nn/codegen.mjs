@@ -1,0 +1,200 @@
+// Programs of generated kernels, and their dispatches: what `buildKernel` of the addon takes
+// (docs/design/codegen.md says what each word is).
+
+import { broadcastLayout, collapse } from './layout.mjs';
+
+/** @typedef {import('./layout.mjs').DType} DType */
+/** @typedef {import('./layout.mjs').Layout} Layout */
+/** @typedef {import('./ops/registry.mjs').Operand} Operand */
+/** @typedef {import('../kernels/base.mjs').KernelContext} Context */
+/** @typedef {import('../kernels/base.mjs').Dispatch} Dispatch */
+/** @typedef {number} Value the number of a value of a program */
+
+const MAGIC = 0x314b5648;
+
+/** Element types, by their numbers. @type {DType[]} */
+export const TYPES = ['f32', 'f16', 'bf16', 'i32', 'u32', 'bool'];
+
+/** Ways to find an element, by their numbers. */
+const ACCESS = { dense: 0, scalar: 1, shifted: 2, period: 3, strided: 4, tiled: 5 };
+/** @typedef {keyof typeof ACCESS} Access */
+
+/** Operations, by their numbers. */
+export const OPERATIONS = /** @type {const} */ ([
+  ...['const', 'index', 'toF32', 'toI32', 'toU32', 'toBool', 'bits'],
+  ...['add', 'sub', 'mul', 'div', 'rem', 'min', 'max', 'neg', 'abs', 'sign'],
+  ...['sqrt', 'rsqrt', 'exp', 'log', 'exp2', 'log2', 'sin', 'cos', 'tan', 'tanh', 'erf', 'pow', 'floor', 'ceil', 'trunc', 'round'],
+  ...['eq', 'ne', 'lt', 'le', 'gt', 'ge', 'select'],
+  ...['and', 'or', 'xor', 'not', 'shl', 'shr', 'isNan'],
+]);
+const NUMBER = new Map(OPERATIONS.map((name, i) => [/** @type {string} */ (name), i]));
+
+/** The bits of a constant. @param {number | boolean} value @param {DType} type */
+function bitsOf(value, type) {
+  if (type === 'f32') return new Uint32Array(Float32Array.of(Number(value)).buffer)[0];
+  return Number(value) >>> 0;
+}
+
+/** The words of a program, in the making: inputs and scalars first, then operations, then outputs. */
+export class Program {
+  /** @param {number} lanes invocations of a workgroup @param {number} rank dimensions of strided operands */
+  constructor(lanes, rank = 0) {
+    this.lanes = lanes;
+    this.rank = rank;
+    /** @type {number[]} */
+    this.inputs = [];
+    /** @type {number[]} */
+    this.scalars = [];
+    /** @type {number[]} */
+    this.instructions = [];
+    /** @type {number[]} */
+    this.outputs = [];
+    /** Values of equal instructions. @type {Map<string, Value>} */
+    this.known = new Map();
+  }
+
+  /** Values so far. */
+  get size() {
+    return this.inputs.length / 2 + this.scalars.length + this.instructions.length / 4;
+  }
+
+  /** @param {DType} type @param {Access} [access] @returns {Value} */
+  input(type, access = 'dense') {
+    this.inputs.push(TYPES.indexOf(type), ACCESS[access]);
+    return this.size - 1;
+  }
+
+  /** A push constant. @param {DType} type @returns {Value} */
+  scalar(type) {
+    this.scalars.push(TYPES.indexOf(type));
+    return this.size - 1;
+  }
+
+  /** @param {number | boolean} value @param {DType} [type] @returns {Value} */
+  constant(value, type = 'f32') {
+    return this.append('const', TYPES.indexOf(type), bitsOf(value, type));
+  }
+
+  /** Another operation. @param {(typeof OPERATIONS)[number]} name @param {...Value} args @returns {Value} */
+  append(name, ...args) {
+    const [a = 0, b = 0, c = 0] = args;
+    const key = `${name},${a},${b},${c}`;
+    let value = this.known.get(key);
+    if (value === undefined) {
+      this.instructions.push(/** @type {number} */ (NUMBER.get(name)), a, b, c);
+      value = this.size - 1;
+      this.known.set(key, value);
+    }
+    return value;
+  }
+
+  /** @param {DType} type @param {Value} value @param {Access} [access] */
+  output(type, value, access = 'dense') {
+    this.outputs.push(TYPES.indexOf(type), ACCESS[access], value);
+  }
+
+  /** @returns {Uint32Array} */
+  words() {
+    const { inputs, scalars, instructions, outputs } = this;
+    const counts = [inputs.length / 2, scalars.length, instructions.length / 4, outputs.length / 3];
+    return Uint32Array.from([MAGIC, 0, this.lanes, this.rank, ...counts, ...inputs, ...scalars, ...instructions, ...outputs]);
+  }
+}
+
+/** Pipelines by device and words. @type {WeakMap<Context, Map<string, number>>} */
+const pipelines = new WeakMap();
+
+/** The pipeline of a program. @param {Context} context @param {Program} program @returns {number} */
+function pipelineOf(context, program) {
+  let known = pipelines.get(context);
+  if (known === undefined) pipelines.set(context, (known = new Map()));
+  const words = program.words();
+  const key = words.join();
+  let handle = known.get(key);
+  if (handle === undefined) {
+    const { spirv, bindings, pushBytes } = context.vk.buildKernel(words);
+    const names = program.instructions.filter((_, i) => i % 4 === 0).map((op) => OPERATIONS[op]);
+    handle = /** @type {number} */ (context.vk.createPipeline(spirv, bindings, pushBytes, { name: `flat(${names.join() || 'copy'})` }));
+    known.set(key, handle);
+  }
+  return handle;
+}
+
+/**
+ * Where the elements of a layout lie as the elements of a shape are counted.
+ * @param {readonly number[]} shape @param {readonly number[]} strides @param {number} offset
+ * @returns {{ access: Access, rest: number[] }} `rest` is the period of a periodic one
+ */
+function accessOf(shape, strides, offset) {
+  const { shape: sizes, strides: collapsed } = collapse(shape, [strides]);
+  const [own] = collapsed;
+  const last = sizes.length - 1;
+  const dense = { access: /** @type {Access} */ (offset % 4 === 0 ? 'dense' : 'shifted'), rest: [] };
+  if (last === 0 && (sizes[0] === 1 || own[0] === 0)) return sizes[0] === 1 ? dense : { access: 'scalar', rest: [] };
+  if (last === 0 && own[0] === 1) return dense;
+  if (last === 1 && own[0] === 0 && own[1] === 1) {
+    return { access: (offset | sizes[1]) % 4 === 0 ? 'tiled' : 'period', rest: [sizes[1]] };
+  }
+  return { access: 'strided', rest: [] };
+}
+
+/**
+ * Whether a generated kernel writes these elements: 16-bit ones are written in words.
+ * @param {Layout} layout
+ */
+export const writable = ({ dtype, contiguous, offset }) => (dtype !== 'f16' && dtype !== 'bf16') || (contiguous && offset % 4 === 0);
+
+/** Push constants that every device has, in words. */
+const PUSH_WORDS = 32;
+
+/**
+ * The dispatch of a map: of each element of the outputs' shape, what `body` makes of the inputs'.
+ * @param {Context} context
+ * @param {Operand[]} inputs of shapes that broadcast to the outputs'
+ * @param {Operand[]} outputs of one shape, `writable` each
+ * @param {(program: Program, inputs: Value[], scalars: Value[]) => Value[]} body a value for each output
+ * @param {number[]} [scalars] f32 that the kernel is not made anew for
+ * @returns {Dispatch | undefined} nothing where the strides are more than the push constants that every device has
+ */
+export function map(context, inputs, outputs, body, scalars = []) {
+  const { shape, size } = outputs[0].layout;
+  const operands = [...inputs, ...outputs].map(({ layout, offset }) => {
+    const { strides } = broadcastLayout(layout, shape);
+    return { offset, strides, ...accessOf(shape, strides, offset) };
+  });
+  // Dimensions are those that the strided operands have.
+  const strided = operands.filter(({ access }) => access === 'strided');
+  const { shape: sizes, strides } = strided.length
+    ? collapse(
+        shape,
+        strided.map((operand) => operand.strides),
+      )
+    : { shape: [], strides: [] };
+  strided.forEach((operand, i) => {
+    operand.rest = strides[i];
+  });
+  const push = [size, ...sizes, ...operands.flatMap(({ offset, rest }) => [offset, ...rest])];
+  if (push.length + scalars.length > PUSH_WORDS || sizes.length > 8) return undefined;
+  const words = new Uint32Array(push.length + scalars.length);
+  words.set(push);
+  words.set(new Uint32Array(Float32Array.from(scalars).buffer), push.length);
+
+  const lanes = context.flatThreads;
+  const program = new Program(lanes, sizes.length);
+  const values = inputs.map(({ layout }, i) => program.input(layout.dtype, operands[i].access));
+  const results = body(
+    program,
+    values,
+    scalars.map(() => program.scalar('f32')),
+  );
+  outputs.forEach(({ layout }, i) => {
+    program.output(layout.dtype, results[i], operands[inputs.length + i].access);
+  });
+  return {
+    pipeline: pipelineOf(context, program),
+    buffers: [...inputs, ...outputs].map(({ buffer }) => buffer),
+    groups: [context.strideGroups(Math.ceil(size / 4), lanes), 1, 1],
+    push: new Uint8Array(words.buffer),
+    writeMask: (2 ** outputs.length - 1) * 2 ** inputs.length,
+  };
+}

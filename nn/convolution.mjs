@@ -1,0 +1,84 @@
+// Convolutions and pools as products and reductions over shifted views (im2col): one copy for each element of the window.
+
+import { ShapeError, show } from './errors.mjs';
+import * as F from './functional.mjs';
+
+/** @typedef {import('./tensor.mjs').Tensor} Tensor */
+/** @typedef {number | [number, number]} Pair one number for both directions, or [down, across] */
+
+/**
+ * Options of `conv2d`.
+ * @typedef {object} ConvolutionOptions
+ * @property {Pair} [stride] elements from one place of the window to the next; 1 when left out
+ * @property {Pair} [padding] zeros on each side; 0 when left out
+ */
+
+/**
+ * Options of pools.
+ * @typedef {object} PoolOptions
+ * @property {Pair} [stride] elements from one place of the window to the next; the window's size when left out
+ */
+
+/** @param {Pair} value @returns {[number, number]} */
+const pair = (value) => (typeof value === 'number' ? [value, value] : value);
+
+/** With zeros around. @param {Tensor} x [..., rows, columns] @param {[number, number]} sizes */
+function padded(x, sizes) {
+  sizes.forEach((size, i) => {
+    const d = x.ndim - 2 + i;
+    if (size === 0) return;
+    const zeros = F.zeros(x.shape.with(d, size), { dtype: x.dtype });
+    x = F.cat([zeros, x, zeros], d);
+  });
+  return x;
+}
+
+/**
+ * The elements under each place of a window, as views [batch, channels, rows, columns], row by row of the window.
+ * @param {string} op @param {Tensor} x @param {[number, number]} window @param {[number, number]} stride
+ */
+function windows(op, x, window, stride) {
+  const sizes = window.map((size, i) => Math.floor((x.shape[2 + i] - size) / stride[i]) + 1);
+  if (sizes.some((size) => !(size >= 1))) throw new ShapeError(op, `a window ${show(window)} on ${show(x.shape)}`);
+  const reach = (/** @type {number} */ i) => (sizes[i] - 1) * stride[i] + 1;
+  return Array.from({ length: window[0] * window[1] }, (_, k) => {
+    const [a, b] = [Math.floor(k / window[1]), k % window[1]];
+    return F.slice(F.slice(x, 2, a, a + reach(0), stride[0]), 3, b, b + reach(1), stride[1]);
+  });
+}
+
+/** @param {string} op @param {Tensor} x */
+function checkImages(op, x) {
+  if (x.ndim !== 4) throw new ShapeError(op, `${show(x.shape)}, expected [batch, channels, rows, columns]`);
+}
+
+/**
+ * Cross-correlation, as every framework's convolution.
+ * @param {Tensor} x [batch, channels, rows, columns] @param {Tensor} weight [outputs, channels, down, across]
+ * @param {Tensor} [bias] [outputs]
+ * @param {ConvolutionOptions} [options]
+ * @returns {Tensor} [batch, outputs, rows', columns']
+ */
+export function conv2d(x, weight, bias, { stride = 1, padding = 0 } = {}) {
+  checkImages('conv2d', x);
+  if (weight.ndim !== 4 || weight.shape[1] !== x.shape[1]) {
+    throw new ShapeError('conv2d', `${show(x.shape)} and a weight ${show(weight.shape)}, expected [outputs, ${x.shape[1]}, down, across]`);
+  }
+  const [outputs, channels, down, across] = weight.shape;
+  const parts = windows('conv2d', padded(x, pair(padding)), [down, across], pair(stride));
+  const [batch, , rows, columns] = parts[0].shape;
+  const inner = channels * down * across;
+  const y = F.matmul(F.reshape(weight, [outputs, inner]), F.reshape(F.stack(parts, 2), [batch, inner, rows * columns]));
+  return F.reshape(bias ? F.add(y, F.reshape(bias, [outputs, 1])) : y, [batch, outputs, rows, columns]);
+}
+
+/** The largest element under a window. @param {Tensor} x [batch, channels, rows, columns] @param {Pair} window @param {PoolOptions} [options] */
+export function maxPool2d(x, window, { stride = window } = {}) {
+  checkImages('maxPool2d', x);
+  return F.amax(F.stack(windows('maxPool2d', x, pair(window), pair(stride)), 4), 4);
+}
+/** The mean under a window. @param {Tensor} x [batch, channels, rows, columns] @param {Pair} window @param {PoolOptions} [options] */
+export function avgPool2d(x, window, { stride = window } = {}) {
+  checkImages('avgPool2d', x);
+  return F.mean(F.stack(windows('avgPool2d', x, pair(window), pair(stride)), 4), 4);
+}

@@ -1,0 +1,188 @@
+// Operations: what each is, and how a call becomes dispatches.
+
+import { SLOT, Template } from '../kernels/template.mjs';
+import { Node, isGradEnabled } from './autograd.mjs';
+import { ArgumentError, UsageError } from './errors.mjs';
+import { exact } from './keys.mjs';
+import { BYTES } from './layout.mjs';
+import { recordingNow, runtime } from './runtime.mjs';
+import { NO_ATTRIBUTES } from './ops/registry.mjs';
+import { allocate } from './storage.mjs';
+import { Tensor } from './tensor.mjs';
+
+/** @typedef {import('./layout.mjs').Layout} Layout */
+/** @typedef {import('./storage.mjs').Storage} Storage */
+/** @typedef {import('./ops/registry.mjs').Op} Op */
+/** @typedef {import('./ops/registry.mjs').Operand} Operand */
+/** @typedef {import('./ops/registry.mjs').Plan} Plan */
+
+/** Plans of an operation that are kept. */
+const MAX_PLANS = 4096;
+
+/** Attributes as a key. @param {any} attributes */
+function keyOf(attributes) {
+  let key = '';
+  for (const name in attributes) {
+    const value = attributes[name];
+    key += `${name}:${typeof value === 'number' ? (Object.is(value, -0) ? '-0' : value) : exact(value)};`;
+  }
+  return key;
+}
+
+/**
+ * Appends an operation's dispatches.
+ * @param {Op} op @param {Tensor[]} inputs @param {any} attributes @param {Tensor} [target] what the result is written into
+ * @returns {{ storages: Storage[], layouts: Layout[] }} storages of inputs, then outputs
+ */
+function execute(op, inputs, attributes, target) {
+  let key = attributes === NO_ATTRIBUTES ? '' : keyOf(attributes);
+  for (let i = 0; i < inputs.length; i++) {
+    const input = inputs[i];
+    if (!(input instanceof Tensor)) throw new ArgumentError(attributes.name ?? op.name, `expected a tensor, got ${describe(input)}`);
+    if (input.storage === undefined) throw disposed(attributes.name ?? op.name, input);
+    const { layout } = input;
+    // Kernels of 16-bit types take pairs, from an even element on.
+    const misplaced = BYTES[layout.dtype] === 2 && layout.offset % 2 === 1 && op.name !== 'copy';
+    if (misplaced || (op.strided !== true && !layout.contiguous)) inputs[i] = input.clone();
+    key += `,${inputs[i].layout.id}`;
+  }
+  const recording = recordingNow();
+  if (recording) for (const input of inputs) recording.use(input);
+  if (target) key += `>${target.layout.id}`;
+  const { plans } = op;
+  const device = runtime();
+  let plan = plans.get(key);
+  if (plan === undefined) {
+    plan = planOf(op, inputs, attributes, target?.layout);
+    if (plans.size >= MAX_PLANS) plans.clear();
+    plans.set(key, plan);
+    device.misses++;
+  } else device.hits++;
+
+  const { outputs: layouts, template } = plan;
+  /** @type {Storage[]} */
+  const storages = new Array(inputs.length + layouts.length);
+  for (let i = 0; i < inputs.length; i++) storages[i] = /** @type {Storage} */ (inputs[i].storage);
+  for (let i = 0; i < layouts.length; i++) {
+    storages[inputs.length + i] =
+      i === 0 && target ? /** @type {Storage} */ (target.storage) : allocate(layouts[i].size * BYTES[layouts[i].dtype]);
+  }
+  if (template) {
+    if (recording)
+      recording.append(template, storages, {
+        op,
+        attributes,
+        inputs: inputs.length,
+        layouts: [...inputs.map((input) => input.layout), ...layouts],
+      });
+    else device.append(template, storages);
+  }
+  return { storages, layouts };
+}
+
+/**
+ * Calls an operation.
+ * @param {Op} op
+ * @param {Tensor[]} inputs changed where an input must be made dense
+ * @param {any} [attributes] plain values
+ * @returns {Tensor}
+ */
+export function apply(op, inputs, attributes = NO_ATTRIBUTES) {
+  const { storages, layouts } = execute(op, inputs, attributes);
+  const result = new Tensor(storages[inputs.length], layouts[0]);
+  if (op.vjp && isGradEnabled() && inputs.some(needsGrad)) {
+    result.node = new Node(op, attributes, inputs, storages, layouts);
+    result.requiresGrad = true;
+  } else for (let i = 1; i < layouts.length; i++) drop(storages[inputs.length + i]);
+  return result;
+}
+
+/**
+ * Calls an operation of several results, which have no gradients.
+ * @param {Op} op @param {Tensor[]} inputs @param {any} [attributes]
+ * @returns {Tensor[]}
+ */
+export function applyAll(op, inputs, attributes = NO_ATTRIBUTES) {
+  const { storages, layouts } = execute(op, inputs, attributes);
+  return layouts.map((layout, i) => new Tensor(storages[inputs.length + i], layout));
+}
+
+/**
+ * Calls an operation and writes its result over a tensor.
+ * @param {Op} op @param {Tensor[]} inputs @param {any} attributes @param {Tensor} target
+ */
+export function applyInto(op, inputs, attributes = NO_ATTRIBUTES, target = inputs[0]) {
+  if (target.storage === undefined) throw disposed(op.name, target);
+  if (isGradEnabled() && (target.requiresGrad || inputs.some(needsGrad))) {
+    throw new UsageError(
+      op.name,
+      target.isParameter || target.node === undefined
+        ? 'a tensor that requires a gradient is changed in place: do it in noGrad(() => …)'
+        : 'a result that gradients flow through is changed in place: use the operation that returns a new tensor',
+    );
+  }
+  const { storages, layouts } = execute(op, inputs, attributes, target);
+  /** @type {Storage} */ (target.storage).version++;
+  for (let i = 1; i < layouts.length; i++) drop(storages[inputs.length + i]);
+  return target;
+}
+
+/** @param {Tensor} tensor */
+const needsGrad = (tensor) => tensor.requiresGrad;
+
+/** Frees a storage that no tensor came to hold. @param {Storage} storage */
+function drop(storage) {
+  storage.retain();
+  storage.release();
+}
+
+/**
+ * @param {Op} op @param {Tensor[]} inputs @param {any} attributes @param {Layout} [target]
+ * @returns {Plan}
+ */
+function planOf(op, inputs, attributes, target) {
+  const layouts = inputs.map((input) => input.layout);
+  const outputs = op.infer(layouts, attributes);
+  if (target) outputs[0] = target;
+  /** @param {Layout} layout @param {number} slot @returns {Operand} */
+  const operand = (layout, slot) => ({ buffer: SLOT + slot, offset: layout.offset, layout });
+  const dispatches = op.lower(
+    runtime().kernels,
+    layouts.map(operand),
+    outputs.map((layout, i) => operand(layout, inputs.length + i)),
+    attributes,
+  );
+  return { outputs, template: dispatches.length > 0 ? new Template(...dispatches) : undefined };
+}
+
+/**
+ * A view: the layout that the operation infers, over the same storage.
+ * @param {Op} op @param {Tensor} input @param {Layout} layout @param {any} attributes
+ */
+export function view(op, input, layout, attributes) {
+  if (input.storage === undefined) throw disposed(op.name, input);
+  recordingNow()?.use(input);
+  const result = new Tensor(input.storage, layout);
+  if (input.requiresGrad && isGradEnabled()) {
+    result.node = new Node(op, attributes, [input], [input.storage], []);
+    result.requiresGrad = true;
+  }
+  return result;
+}
+
+/** What to do about a tensor without memory. */
+const FATES = {
+  disposed: 'was disposed of (by dispose(), or at the end of the scope that it was made in; return it from there, or keep() it)',
+  traced: 'was made while a function was compiled and has never had a value: return it from the function',
+  reused: "was the result of an earlier call of a compiled function with { reuseOutputs: true }: the last call's is there",
+};
+
+/** @param {string} op @param {Tensor} tensor */
+export const disposed = (op, tensor) => new UsageError(op, `a tensor that ${FATES[tensor.fate]}`);
+
+/** @param {unknown} value */
+export function describe(value) {
+  if (Array.isArray(value)) return 'an array: make it a tensor with tensor(…)';
+  if (ArrayBuffer.isView(value)) return `a ${value.constructor.name}: make it a tensor with tensor(…)`;
+  return typeof value === 'object' || typeof value === 'function' ? Object.prototype.toString.call(value) : String(value);
+}

@@ -1,0 +1,37 @@
+// Settings that decide which operations run, as they were when a compiled function was traced: a call with others needs
+// another trace.
+
+/** Settings by their objects, and what they were. @typedef {Map<object, Record<string, unknown>>} Settings */
+
+/** @type {Settings | undefined} */
+let settings;
+
+/**
+ * Collects which settings are asked for in `fn`, such as whether a module trains.
+ * @template T
+ * @param {Settings} into
+ * @param {() => T} fn
+ */
+export function collect(into, fn) {
+  const outer = settings;
+  settings = into;
+  try {
+    return fn();
+  } finally {
+    settings = outer;
+  }
+}
+
+/** To be called by the getter of a setting. @template T @param {object} object @param {string} name of the getter @param {T} value @returns {T} */
+export function noted(object, name, value) {
+  if (settings) settings.set(object, { ...settings.get(object), [name]: value });
+  return value;
+}
+
+/** Whether settings are as they were. @param {Settings} before */
+export function same(before) {
+  for (const [object, values] of before) {
+    for (const name in values) if (/** @type {any} */ (object)[name] !== values[name]) return false;
+  }
+  return true;
+}

@@ -1,0 +1,18 @@
+// Tensors, automatic differentiation, modules and optimizers on the device of this process: `helios-vk/nn`.
+
+export { Tensor, empty, tensor } from './tensor.mjs';
+export { grad, noGrad } from './autograd.mjs';
+export * as F from './f.mjs';
+export { cat, full, ones, stack, zeros } from './functional.mjs';
+export { init, memory } from './runtime.mjs';
+export { scope } from './storage.mjs';
+export { manualSeed } from './random.mjs';
+export { ArgumentError, ShapeError, UsageError } from './errors.mjs';
+export * as nn from './modules/index.mjs';
+export { rand, randn } from './modules/layers.mjs';
+export * as optim from './optim/index.mjs';
+export { compile } from './compile.mjs';
+export { autocast } from './autocast.mjs';
+export { accumulate, checkpoint } from './checkpoint.mjs';
+export { customOp } from './custom.mjs';
+export { load, save } from './io.mjs';

@@ -1,0 +1,203 @@
+// Where a tensor's elements lie in its storage: element type, shape, strides, offset. Pure.
+
+import { ShapeError, show } from './errors.mjs';
+
+/** @typedef {'f32' | 'f16' | 'bf16' | 'i32' | 'u32' | 'bool'} DType */
+
+/** Bytes of an element in device memory; a `bool` is a 32-bit word of 0 or 1. @type {Record<DType, number>} */
+export const BYTES = { f32: 4, f16: 2, bf16: 2, i32: 4, u32: 4, bool: 4 };
+
+/** Whether the type holds fractions. @param {DType} dtype */
+export const isFloat = (dtype) => dtype === 'f32' || dtype === 'f16' || dtype === 'bf16';
+
+/** The number of elements. @param {readonly number[]} shape */
+export function sizeOf(shape) {
+  let size = 1;
+  for (let i = 0; i < shape.length; i++) size *= shape[i];
+  return size;
+}
+
+/** Row-major strides without gaps. @param {readonly number[]} shape */
+export function denseStrides(shape) {
+  const strides = new Array(shape.length);
+  let step = 1;
+  for (let i = shape.length - 1; i >= 0; i--) {
+    strides[i] = step;
+    step *= shape[i];
+  }
+  return strides;
+}
+
+/** An immutable layout. Equal ones are the same object (see {@link layoutOf}), so that `id` is a key for caches. */
+export class Layout {
+  /** @param {number[]} shape @param {number[]} strides @param {number} offset @param {DType} dtype @param {number} id */
+  constructor(shape, strides, offset, dtype, id) {
+    /** @type {readonly number[]} */
+    this.shape = Object.freeze(shape);
+    /** Elements from one index to the next, for each dimension. @type {readonly number[]} */
+    this.strides = Object.freeze(strides);
+    /** The first element. */
+    this.offset = offset;
+    this.dtype = dtype;
+    this.id = id;
+    /** The number of elements. */
+    this.size = sizeOf(shape);
+    /** Whether the elements lie row by row without gaps. */
+    this.contiguous = isDense(shape, strides);
+  }
+}
+
+/** Whether strides are those of a dense tensor; sizes of 1 may have any. @param {number[]} shape @param {number[]} strides */
+function isDense(shape, strides) {
+  let step = 1;
+  for (let i = shape.length - 1; i >= 0; i--) {
+    if (shape[i] !== 1 && strides[i] !== step) return false;
+    step *= shape[i];
+  }
+  return true;
+}
+
+/** Layouts by their contents. Emptied when programs of ever new shapes have filled it. @type {Map<string, Layout>} */
+const known = new Map();
+const MAX_KNOWN = 65536;
+let nextId = 0;
+
+/**
+ * The layout with these contents.
+ * @param {readonly number[]} shape @param {readonly number[]} strides @param {number} offset @param {DType} dtype
+ */
+export function layoutOf(shape, strides, offset, dtype) {
+  const key = `${dtype}/${shape}/${strides}/${offset}`;
+  let layout = known.get(key);
+  if (layout === undefined) {
+    if (known.size >= MAX_KNOWN) known.clear();
+    layout = new Layout([...shape], [...strides], offset, dtype, nextId++);
+    known.set(key, layout);
+  }
+  return layout;
+}
+
+/** A dense layout from the start of a storage. @param {readonly number[]} shape @param {DType} dtype */
+export const denseLayout = (shape, dtype) => layoutOf(shape, denseStrides(shape), 0, dtype);
+
+/**
+ * The shape that shapes broadcast to, by NumPy's rule: from the last dimension on, sizes are equal or 1.
+ * @param {string} op for the error
+ * @param {...(readonly number[])} shapes
+ * @returns {number[]}
+ */
+export function broadcastShapes(op, ...shapes) {
+  const rank = Math.max(...shapes.map((shape) => shape.length));
+  return Array.from({ length: rank }, (_, i) => {
+    let size = 1;
+    for (const shape of shapes) {
+      const own = shape[i - rank + shape.length] ?? 1;
+      if (own === 1 || own === size) continue;
+      if (size !== 1) {
+        throw new ShapeError(op, `${shapes.map(show).join(' and ')} do not broadcast: sizes ${size} and ${own} in dimension ${i - rank}`);
+      }
+      size = own;
+    }
+    return size;
+  });
+}
+
+/** A layout repeated to a larger shape: stride 0 where its size is 1. @param {Layout} layout @param {readonly number[]} shape */
+export function broadcastLayout(layout, shape) {
+  const missing = shape.length - layout.shape.length;
+  const strides = shape.map((size, i) =>
+    i < missing || (layout.shape[i - missing] === 1 && size !== 1) ? 0 : layout.strides[i - missing],
+  );
+  return layoutOf(shape, strides, layout.offset, layout.dtype);
+}
+
+/**
+ * The strides of a view with another shape, or undefined where the elements must be copied first.
+ * @param {Layout} layout @param {readonly number[]} shape of as many elements
+ * @returns {number[] | undefined}
+ */
+export function reshapeStrides(layout, shape) {
+  if (layout.contiguous) return denseStrides(shape);
+  // Runs of dimensions that lie like one: `size` elements, `stride` apart.
+  /** @type {{ size: number, stride: number }[]} */
+  const runs = [];
+  for (let i = 0; i < layout.shape.length; i++) {
+    if (layout.shape[i] === 1) continue;
+    const last = runs.at(-1);
+    if (last && last.stride === layout.strides[i] * layout.shape[i]) {
+      last.size *= layout.shape[i];
+      last.stride = layout.strides[i];
+    } else runs.push({ size: layout.shape[i], stride: layout.strides[i] });
+  }
+  const strides = new Array(shape.length);
+  let run = runs.length - 1;
+  let taken = 1;
+  for (let i = shape.length - 1; i >= 0; i--) {
+    if (run >= 0 && taken === runs[run].size) {
+      run--;
+      taken = 1;
+    }
+    if (shape[i] === 1 || run < 0) {
+      strides[i] = 0;
+      continue;
+    }
+    strides[i] = runs[run].stride * taken;
+    taken *= shape[i];
+    if (runs[run].size % taken !== 0) return undefined;
+  }
+  return strides;
+}
+
+/**
+ * The same elements in as few dimensions as all operands allow: sizes of 1 go, and neighbours that lie like one dimension
+ * in every operand become one.
+ * @param {readonly number[]} shape @param {(readonly number[])[]} operands strides of each operand
+ * @returns {{ shape: number[], strides: number[][] }}
+ */
+export function collapse(shape, operands) {
+  /** @type {number[]} */
+  const sizes = [];
+  /** @type {number[][]} */
+  const strides = operands.map(() => []);
+  for (let i = 0; i < shape.length; i++) {
+    if (shape[i] === 1) continue;
+    const last = sizes.length - 1;
+    if (last >= 0 && operands.every((own, o) => strides[o][last] === own[i] * shape[i])) {
+      sizes[last] *= shape[i];
+      for (const [o, own] of operands.entries()) strides[o][last] = own[i];
+    } else {
+      sizes.push(shape[i]);
+      for (const [o, own] of operands.entries()) strides[o].push(own[i]);
+    }
+  }
+  if (sizes.length === 0) {
+    sizes.push(1);
+    for (const own of strides) own.push(0);
+  }
+  return { shape: sizes, strides };
+}
+
+/**
+ * A dimension counted from the front; negative ones count from the back.
+ * @param {string} op @param {number} dim @param {number} rank
+ */
+export function dimension(op, dim, rank) {
+  const index = dim < 0 ? dim + rank : dim;
+  if (!Number.isInteger(dim) || index < 0 || index >= Math.max(rank, 1)) {
+    throw new ShapeError(op, `dimension ${dim} of a tensor of ${rank} dimensions`);
+  }
+  return index;
+}
+
+/**
+ * Checks a shape as a caller gives it.
+ * @param {string} op @param {unknown} shape
+ * @returns {number[]}
+ */
+export function checkShape(op, shape) {
+  if (!Array.isArray(shape)) throw new ShapeError(op, `a shape is an array of sizes, got ${String(shape)}`);
+  for (const size of shape) {
+    if (!Number.isInteger(size) || size < 1) throw new ShapeError(op, `sizes are integers of at least 1, got ${show(shape)}`);
+  }
+  return shape;
+}

@@ -1,0 +1,352 @@
+// Layers. Parameters are f32 and begin as PyTorch's do.
+
+import { ArgumentError, ShapeError, show } from '../errors.mjs';
+import * as F from '../functional.mjs';
+import { denseLayout } from '../layout.mjs';
+import { normalValues, uniformValues } from '../random.mjs';
+import { unscoped } from '../storage.mjs';
+import { Tensor, empty, tensor } from '../tensor.mjs';
+import { ropeTable } from '../../kernels/index.mjs';
+import { Module, Parameter } from './module.mjs';
+
+/** @typedef {import('../../kernels/activation.mjs').Activation} Activation */
+
+/** @param {ArrayBufferView & ArrayLike<number>} values @param {number[]} shape */
+const parameter = (values, shape) => unscoped(() => new Parameter(Tensor.constant(values, denseLayout(shape, 'f32'))));
+
+/** @param {string} op @param {string} name @param {unknown} value @returns {number} */
+export function positive(op, name, value) {
+  if (typeof value !== 'number' || !Number.isInteger(value) || value < 1) {
+    throw new ArgumentError(op, `${name} is an integer of at least 1, got ${String(value)}`);
+  }
+  return value;
+}
+
+/** Whether matrices are left as their memory is. */
+let skipping = false;
+/** @param {number[]} shape */
+const undefinedParameter = (shape) => unscoped(() => new Parameter(empty(shape)));
+
+/**
+ * Makes modules whose matrices have undefined contents, for `loadStateDict` to fill: nothing is drawn and uploaded.
+ * @template T
+ * @param {() => T} fn
+ * @returns {T}
+ */
+export function skipInit(fn) {
+  const before = skipping;
+  skipping = true;
+  try {
+    return fn();
+  } finally {
+    skipping = before;
+  }
+}
+
+/** Uniform in ±1 / √(inputs), as PyTorch's linear layers. @param {number} inputs @param {number[]} shape */
+export function kaiming(inputs, shape) {
+  if (skipping) return undefinedParameter(shape);
+  const bound = 1 / Math.sqrt(inputs);
+  return parameter(
+    uniformValues(
+      shape.reduce((a, b) => a * b, 1),
+      -bound,
+      bound,
+    ),
+    shape,
+  );
+}
+
+/** @param {number} value @param {number[]} shape */
+export const constantParameter = (value, shape) => parameter(new Float32Array(shape.reduce((a, b) => a * b, 1)).fill(value), shape);
+/** @param {number[]} shape */
+export const zeroParameter = (shape) => constantParameter(0, shape);
+
+/**
+ * Options of `Linear`.
+ * @typedef {object} LinearOptions
+ * @property {boolean} [bias] whether there is a bias; true when left out
+ */
+
+/**
+ * Options of normalizations.
+ * @typedef {object} NormOptions
+ * @property {number} [eps] is added under the root that is divided by; 1e-5 when left out
+ */
+
+/**
+ * Options of `MLP`.
+ * @typedef {object} MLPOptions
+ * @property {number} [outputs] columns of the result; `width` when left out
+ * @property {boolean} [bias] whether both layers have a bias; true when left out
+ */
+
+/**
+ * Options of `MultiHeadAttention`.
+ * @typedef {object} MultiHeadAttentionOptions
+ * @property {boolean} [causal] whether a token sees only itself and those before it; false when left out
+ * @property {boolean | { base?: number }} [rope] whether queries and keys are turned by their positions, and the base of the
+ *   angles (1e4 when left out); false when left out
+ * @property {boolean} [bias] whether both layers have a bias; false when left out
+ * @property {number} [kvHeads] heads of keys and values, which `heads` is a multiple of; `heads` when left out
+ * @property {boolean} [qkNorm] whether queries and keys are normalized head by head; false when left out
+ */
+
+/**
+ * Options of `randn`.
+ * @typedef {object} NormalOptions
+ * @property {number} [mean] 0 when left out
+ * @property {number} [deviation] the standard deviation; 1 when left out
+ * @property {boolean} [requiresGrad] whether `backward` finds its gradient; false when left out
+ */
+
+/**
+ * Options of `rand`.
+ * @typedef {object} UniformOptions
+ * @property {number} [low] the least value; 0 when left out
+ * @property {number} [high] what values lie below; 1 when left out
+ * @property {boolean} [requiresGrad] whether `backward` finds its gradient; false when left out
+ */
+
+/** y = x Wᵀ + bias. */
+export class Linear extends Module {
+  /** @param {number} inputs @param {number} outputs @param {LinearOptions} [options] */
+  constructor(inputs, outputs, { bias = true } = {}) {
+    super();
+    positive('Linear', 'inputs', inputs);
+    positive('Linear', 'outputs', outputs);
+    this.weight = kaiming(inputs, [outputs, inputs]);
+    if (bias) this.bias = kaiming(inputs, [outputs]);
+  }
+  /** @param {Tensor} x [..., inputs] @returns {Tensor} [..., outputs] */
+  forward(x) {
+    return F.linear(x, this.weight, this.bias);
+  }
+  describe() {
+    return `${this.weight.shape[1]}, ${this.weight.shape[0]}`;
+  }
+}
+
+/** The rows of a table by number. */
+export class Embedding extends Module {
+  /** @param {number} vocabulary @param {number} columns */
+  constructor(vocabulary, columns) {
+    super();
+    positive('Embedding', 'vocabulary', vocabulary);
+    positive('Embedding', 'columns', columns);
+    const shape = [vocabulary, columns];
+    this.weight = skipping ? undefinedParameter(shape) : parameter(normalValues(vocabulary * columns, 0, 1), shape);
+  }
+  /** @param {Tensor} ids i32 or u32 @returns {Tensor} [...ids, columns] */
+  forward(ids) {
+    return F.embedding(ids, this.weight);
+  }
+  describe() {
+    return this.weight.shape.join(', ');
+  }
+}
+
+/** x / rms(x) · weight over the last dimension. */
+export class RMSNorm extends Module {
+  /** @param {number} columns @param {NormOptions} [options] */
+  constructor(columns, { eps = 1e-5 } = {}) {
+    super();
+    this.weight = parameter(new Float32Array(positive('RMSNorm', 'columns', columns)).fill(1), [columns]);
+    this.eps = eps;
+  }
+  /** @param {Tensor} x @returns {Tensor} */
+  forward(x) {
+    return F.rmsNorm(x, this.weight, this.eps);
+  }
+}
+
+/** (x - mean) / deviation · weight + bias over the last dimension. */
+export class LayerNorm extends Module {
+  /** @param {number} columns @param {NormOptions} [options] */
+  constructor(columns, { eps = 1e-5 } = {}) {
+    super();
+    this.weight = parameter(new Float32Array(positive('LayerNorm', 'columns', columns)).fill(1), [columns]);
+    this.bias = parameter(new Float32Array(columns), [columns]);
+    this.eps = eps;
+  }
+  /** @param {Tensor} x @returns {Tensor} */
+  forward(x) {
+    return F.layerNorm(x, this.weight, this.bias, this.eps);
+  }
+}
+
+/** Drops elements with probability p while training. */
+export class Dropout extends Module {
+  /** @param {number} [p] */
+  constructor(p = 0.5) {
+    super();
+    if (!(p >= 0 && p < 1)) throw new ArgumentError('Dropout', `p is in [0, 1), got ${String(p)}`);
+    this.p = p;
+  }
+  /** @param {Tensor} x @returns {Tensor} */
+  forward(x) {
+    return F.dropout(x, this.p, this.training);
+  }
+}
+
+/** max(x, 0). */
+export class ReLU extends Module {
+  /** @param {Tensor} x @returns {Tensor} */
+  forward(x) {
+    return F.relu(x);
+  }
+}
+
+/** x · sigmoid(x). */
+export class SiLU extends Module {
+  /** @param {Tensor} x @returns {Tensor} */
+  forward(x) {
+    return F.silu(x);
+  }
+}
+
+/** The tanh form of GELU. */
+export class GELU extends Module {
+  /** @param {Tensor} x @returns {Tensor} */
+  forward(x) {
+    return F.gelu(x);
+  }
+}
+
+/** tanh(x). */
+export class Tanh extends Module {
+  /** @param {Tensor} x @returns {Tensor} */
+  forward(x) {
+    return F.tanh(x);
+  }
+}
+
+/** 1 / (1 + exp(-x)). */
+export class Sigmoid extends Module {
+  /** @param {Tensor} x @returns {Tensor} */
+  forward(x) {
+    return F.sigmoid(x);
+  }
+}
+
+/** All dimensions but the first as one. */
+export class Flatten extends Module {
+  /** @param {Tensor} x @returns {Tensor} */
+  forward(x) {
+    return x.flatten(1);
+  }
+}
+
+/** down(silu(gate x) · up x) (Shazeer 2020), gate and up in one product. */
+export class SwiGLU extends Module {
+  /** @param {number} width @param {number} hidden */
+  constructor(width, hidden) {
+    super();
+    this.gateUp = new Linear(width, 2 * positive('SwiGLU', 'hidden', hidden), { bias: false });
+    this.down = new Linear(hidden, width, { bias: false });
+  }
+  /** @param {Tensor} x @returns {Tensor} */
+  forward(x) {
+    return this.down.forward(F.glu(this.gateUp.forward(x), 'silu'));
+  }
+}
+
+/** Two linear layers with GELU between them. */
+export class MLP extends Module {
+  /** @param {number} width @param {number} hidden @param {MLPOptions} [options] */
+  constructor(width, hidden, { outputs = width, bias = true } = {}) {
+    super();
+    this.up = new Linear(width, hidden, { bias });
+    this.down = new Linear(hidden, outputs, { bias });
+  }
+  /** @param {Tensor} x @returns {Tensor} */
+  forward(x) {
+    return this.down.forward(F.gelu(this.up.forward(x)));
+  }
+}
+
+/**
+ * Attention with all heads in one product, and rotary positions where asked for. With fewer `kvHeads`, several heads share keys
+ * and values (Ainslie et al. 2023); with `qkNorm`, queries and keys are normalized head by head.
+ */
+export class MultiHeadAttention extends Module {
+  /** @type {Map<number, Tensor>} Tables of rotary positions by length. */
+  #tables = new Map();
+
+  /**
+   * @param {number} width @param {number} heads
+   * @param {MultiHeadAttentionOptions} [options]
+   */
+  constructor(width, heads, { causal = false, rope = false, bias = false, kvHeads = heads, qkNorm = false } = {}) {
+    super();
+    if (positive('MultiHeadAttention', 'width', width) % positive('MultiHeadAttention', 'heads', heads)) {
+      throw new ShapeError('MultiHeadAttention', `a width of ${width} is no multiple of ${heads} heads`);
+    }
+    if (heads % positive('MultiHeadAttention', 'kvHeads', kvHeads)) {
+      throw new ShapeError('MultiHeadAttention', `${heads} heads are no multiple of ${kvHeads} kvHeads`);
+    }
+    const headSize = width / heads;
+    this.qkv = new Linear(width, (heads + 2 * kvHeads) * headSize, { bias });
+    this.out = new Linear(width, width, { bias });
+    if (qkNorm) {
+      this.q_norm = new RMSNorm(headSize);
+      this.k_norm = new RMSNorm(headSize);
+    }
+    this.heads = heads;
+    this.kvHeads = kvHeads;
+    this.causal = causal;
+    this.base = rope ? ((typeof rope === 'object' ? rope.base : undefined) ?? 1e4) : 0;
+  }
+
+  /** @param {number} tokens @param {number} headSize */
+  #table(tokens, headSize) {
+    let table = this.#tables.get(tokens);
+    if (!table?.storage) {
+      const values = ropeTable({ positions: tokens, headSize, base: this.base });
+      table = Tensor.constant(values, denseLayout([tokens, headSize / 2, 2], 'f32'));
+      this.#tables.set(tokens, table);
+    }
+    return table;
+  }
+
+  /** @param {Tensor} x [batch, tokens, width] @returns {Tensor} of x's shape */
+  forward(x) {
+    if (x.ndim !== 3) throw new ShapeError('MultiHeadAttention', `${show(x.shape)}, expected [batch, tokens, width]`);
+    const [, tokens, width] = x.shape;
+    const headSize = width / this.heads;
+    const { heads, kvHeads, q_norm: qNorm, k_norm: kNorm } = this;
+    let qkv = this.qkv.forward(x);
+    const [batch] = x.shape;
+    /** Heads of each row, [batch, tokens, count · headSize]. @param {number} first @param {number} count */
+    const part = (first, count) => F.slice(qkv, 2, first * headSize, (first + count) * headSize);
+    if (qNorm && kNorm) {
+      const normed = (/** @type {Tensor} */ h, /** @type {RMSNorm} */ norm) =>
+        F.reshape(F.to(norm.forward(F.reshape(h, [batch, tokens, -1, headSize])), qkv.dtype), [batch, tokens, -1]);
+      qkv = F.cat([normed(part(0, heads), qNorm), normed(part(heads, kvHeads), kNorm), part(heads + kvHeads, kvHeads)], 2);
+    }
+    if (this.base) qkv = F.rope(qkv, this.#table(tokens, headSize), { heads: heads + kvHeads, headSize });
+    if (kvHeads < heads) {
+      // The fused kernel takes keys and values for each head.
+      const repeated = (/** @type {Tensor} */ h) => {
+        const split = F.reshape(h, [batch, tokens, kvHeads, 1, headSize]);
+        return F.reshape(F.expand(split, [batch, tokens, kvHeads, heads / kvHeads, headSize]), [batch, tokens, width]);
+      };
+      qkv = F.cat([part(0, heads), repeated(part(heads, kvHeads)), repeated(part(heads + kvHeads, kvHeads))], 2);
+    }
+    return this.out.forward(F.attention(qkv, { heads: this.heads, causal: this.causal }));
+  }
+}
+
+/**
+ * Normally distributed numbers, f32; from `manualSeed` on the same ones.
+ * @param {number[]} shape @param {NormalOptions} [options]
+ */
+export function randn(shape, { mean = 0, deviation = 1, requiresGrad = false } = {}) {
+  const count = shape.reduce((a, b) => a * b, 1);
+  return tensor(normalValues(count, mean, deviation), { shape, requiresGrad });
+}
+/** Numbers uniform in [low, high), f32; from `manualSeed` on the same ones. @param {number[]} shape @param {UniformOptions} [options] */
+export function rand(shape, { low = 0, high = 1, requiresGrad = false } = {}) {
+  const count = shape.reduce((a, b) => a * b, 1);
+  return tensor(uniformValues(count, low, high), { shape, requiresGrad });
+}

@@ -1,0 +1,91 @@
+// Low-rank adapters (Hu et al. 2021): a trained model learns by small matrices beside its frozen ones.
+
+import { noGrad } from '../autograd.mjs';
+import { ArgumentError } from '../errors.mjs';
+import * as F from '../functional.mjs';
+import { scope } from '../storage.mjs';
+import { Linear, kaiming, zeroParameter } from './layers.mjs';
+import { Module } from './module.mjs';
+
+/** @typedef {import('../tensor.mjs').Tensor} Tensor */
+
+/**
+ * The size of an adapter.
+ * @typedef {object} AdapterOptions
+ * @property {number} rank columns between the adapter's two matrices
+ * @property {number} alpha the adapter is multiplied by alpha / rank
+ */
+
+/**
+ * Options of `lora`.
+ * @typedef {object} LoraOptions
+ * @property {number} [rank] columns between an adapter's two matrices, an integer of at least 1; 8 when left out
+ * @property {number} [alpha] adapters are multiplied by alpha / rank; `rank` when left out
+ * @property {RegExp} [targets] what the names of the layers match; all linear layers when left out
+ */
+
+/** y = base(x) + scale · (x Aᵀ) Bᵀ. B begins as zeros: at first the result is the base's. */
+export class LoRALinear extends Module {
+  /** @param {Linear} base @param {AdapterOptions} options */
+  constructor(base, { rank, alpha }) {
+    super();
+    const [outputs, inputs] = base.weight.shape;
+    this.base = base;
+    this.a = kaiming(inputs, [rank, inputs]);
+    this.b = zeroParameter([outputs, rank]);
+    this.scale = alpha / rank;
+  }
+  /** @param {Tensor} x @returns {Tensor} */
+  forward(x) {
+    return this.base.forward(x).add(F.linear(F.linear(x, this.a), this.b).mul(this.scale));
+  }
+  /** The base with the adapter added to its weight. @returns {Linear} */
+  merge() {
+    noGrad(() => scope(() => void this.base.weight.add_(this.b.matmul(this.a), { alpha: this.scale })));
+    this.a.dispose();
+    this.b.dispose();
+    return this.base;
+  }
+}
+
+/** @param {Module} module @param {(name: string, child: Module) => Module} change @param {string} [prefix] */
+function replaceChildren(module, change, prefix = '') {
+  for (const [name, child] of [...module.namedChildren()]) {
+    const next = change(prefix + name, child);
+    if (next === child) replaceChildren(child, change, `${prefix}${name}.`);
+    else {
+      const path = name.split('.');
+      const last = /** @type {string} */ (path.pop());
+      path.reduce((at, key) => at[key], /** @type {any} */ (module))[last] = next;
+    }
+  }
+}
+
+/**
+ * Freezes a model and gives its linear layers adapters, in place.
+ * @template {Module} M
+ * @param {M} model
+ * @param {LoraOptions} [options]
+ * @returns {M} the model, whose parameters that require a gradient are the adapters
+ */
+export function lora(model, { rank = 8, alpha = rank, targets = /(?:)/ } = {}) {
+  if (!(model instanceof Module) || model instanceof Linear) {
+    throw new ArgumentError('lora', 'expected a module that has linear layers; wrap a single one in a Sequential');
+  }
+  if (!Number.isInteger(rank) || rank < 1) throw new ArgumentError('lora', `rank is an integer of at least 1, got ${String(rank)}`);
+  model.requiresGrad_(false);
+  let count = 0;
+  replaceChildren(model, (name, child) => {
+    if (!(child instanceof Linear) || !targets.test(name)) return child;
+    count++;
+    return new LoRALinear(child, { rank, alpha });
+  });
+  if (count === 0) throw new ArgumentError('lora', `no linear layer's name matches ${targets}`);
+  return model;
+}
+
+/** Adds the adapters to the weights and takes them away. @template {Module} M @param {M} model @returns {M} */
+export function mergeLora(model) {
+  replaceChildren(model, (_, child) => (child instanceof LoRALinear ? child.merge() : child));
+  return model;
+}

@@ -1,0 +1,259 @@
+// Modules: parameters by name, and a forward pass.
+
+import { ArgumentError, ShapeError, UsageError, show } from '../errors.mjs';
+import * as F from '../functional.mjs';
+import { noted } from '../guards.mjs';
+import { recordingNow } from '../runtime.mjs';
+import { Tensor } from '../tensor.mjs';
+import { noGrad } from '../autograd.mjs';
+
+/**
+ * A tensor that a module learns: a leaf that requires a gradient. An optimizer may move it into memory that it shares with
+ * others.
+ */
+export class Parameter extends Tensor {
+  /** @param {Tensor} data f32, f16 or bf16; its memory becomes the parameter's */
+  constructor(data) {
+    if (!(data instanceof Tensor) || data.storage === undefined) throw new ArgumentError('Parameter', 'expected a tensor');
+    const dense = data.contiguous();
+    super(/** @type {import('../storage.mjs').Storage} */ (dense.storage), dense.layout);
+    this.requiresGrad_();
+    /** Where an optimizer wants the gradient. @type {Tensor | undefined} */
+    this.gradientPlace = undefined;
+    // The memory is the parameter's alone.
+    if (dense !== data) dense.dispose();
+    data.dispose();
+  }
+
+  get isParameter() {
+    return true;
+  }
+
+  /** @param {Tensor} gradient */
+  accumulate(gradient) {
+    const { gradientPlace: place } = this;
+    recordingNow()?.gradientOf(this);
+    if (place === undefined) super.accumulate(gradient);
+    else if (this.grad) place.add_(gradient);
+    else {
+      place.copy_(gradient);
+      this.grad = place;
+    }
+  }
+
+  zeroGrad() {
+    recordingNow()?.gradientOf(this);
+    if (this.grad !== this.gradientPlace) super.zeroGrad();
+    this.grad = undefined;
+  }
+
+  /**
+   * Moves the elements to other memory.
+   * @param {Tensor} place dense, of this shape
+   */
+  moveTo(place) {
+    place.copy_(this.detach());
+    const old = this.storage;
+    const { storage, layout } = place;
+    storage?.retain();
+    this.storage = storage;
+    this.layout = layout;
+    old?.release();
+  }
+}
+
+/**
+ * Tensors and modules among an object's properties, and in arrays of them (`layers.0`).
+ * @param {object} object @param {string} [prefix]
+ * @returns {Generator<[name: string, value: unknown]>}
+ */
+function* entriesOf(object, prefix = '') {
+  for (const [name, value] of Object.entries(object)) {
+    if (Array.isArray(value)) yield* entriesOf(value, `${prefix}${name}.`);
+    else if (value instanceof Tensor || value instanceof Module) yield [prefix + name, value];
+  }
+}
+
+/**
+ * Options of `loadStateDict`.
+ * @typedef {object} LoadOptions
+ * @property {boolean} [strict] whether it throws where a name is missing or unknown; true when left out
+ */
+
+/**
+ * The base of all modules. Parameters, modules and arrays of them that are set as properties are found by their names, which
+ * are those of PyTorch's `state_dict`.
+ */
+export class Module {
+  #training = true;
+
+  /** Whether dropout drops: set by `train` and `eval`. */
+  get training() {
+    return noted(this, 'training', this.#training);
+  }
+
+  /**
+   * What the module computes.
+   * @param {...any} _inputs
+   * @returns {any}
+   */
+  forward(..._inputs) {
+    throw new UsageError(this.constructor.name, 'this module has no forward(…)');
+  }
+
+  /** The modules set on this one, by property. @returns {Generator<[name: string, module: Module]>} */
+  *namedChildren() {
+    for (const [name, value] of entriesOf(this)) if (value instanceof Module) yield [name, value];
+  }
+
+  /** This module and all below it. @returns {Generator<Module>} */
+  *modules() {
+    yield this;
+    for (const [, child] of this.namedChildren()) yield* child.modules();
+  }
+
+  /**
+   * Tensors of the state: parameters, and other tensors that are set as properties (buffers). One that stands in several
+   * places is named at each.
+   * @param {string} [prefix]
+   * @returns {Generator<[name: string, tensor: Tensor]>}
+   */
+  *namedTensors(prefix = '') {
+    for (const [name, value] of entriesOf(this)) {
+      if (value instanceof Tensor) yield [prefix + name, value];
+      else if (value instanceof Module) yield* value.namedTensors(`${prefix}${name}.`);
+    }
+  }
+
+  /** Parameters by name, each once. @returns {Generator<[name: string, parameter: Parameter]>} */
+  *namedParameters() {
+    const seen = new Set();
+    for (const [name, value] of this.namedTensors()) {
+      if (!(value instanceof Parameter) || seen.has(value)) continue;
+      seen.add(value);
+      yield [name, value];
+    }
+  }
+
+  /** Parameters, each once. */
+  parameters() {
+    return Array.from(this.namedParameters(), ([, parameter]) => parameter);
+  }
+
+  /** Modules train (`eval` ends that). @param {boolean} [training] @returns {this} */
+  train(training = true) {
+    for (const module of this.modules()) module.#training = training;
+    return this;
+  }
+  /** Modules evaluate: nothing is dropped, and normalizations of batches take running means. @returns {this} */
+  eval() {
+    return this.train(false);
+  }
+
+  /** Has parameters take part in training or not. @param {boolean} [requires] @returns {this} */
+  requiresGrad_(requires = true) {
+    for (const parameter of this.parameters()) parameter.requiresGrad_(requires);
+    return this;
+  }
+
+  /** Forgets the gradients of all parameters. */
+  zeroGrad() {
+    for (const parameter of this.parameters()) parameter.zeroGrad();
+  }
+
+  /** Tensors by name, as PyTorch names them; they see the module's memory. @returns {Record<string, Tensor>} */
+  stateDict() {
+    return Object.fromEntries(this.namedTensors());
+  }
+
+  /**
+   * Copies tensors into the module's. All or nothing: names, shapes and types are checked first.
+   * @param {Record<string, Tensor>} state
+   * @param {LoadOptions} [options]
+   */
+  loadStateDict(state, { strict = true } = {}) {
+    const own = new Map(this.namedTensors());
+    const missing = [...own.keys()].filter((name) => !(name in state));
+    const unknown = Object.keys(state).filter((name) => !own.has(name));
+    if (strict && missing.length + unknown.length > 0) {
+      throw new ArgumentError(
+        'loadStateDict',
+        [missing.length ? `missing: ${missing.join(', ')}` : '', unknown.length ? `unknown: ${unknown.join(', ')}` : '']
+          .filter(Boolean)
+          .join('; '),
+      );
+    }
+    const pairs = [...own].filter(([name]) => name in state);
+    for (const [name, target] of pairs) {
+      if (!(state[name] instanceof Tensor)) throw new ArgumentError('loadStateDict', `${name} is not a tensor`);
+      if (show(state[name].shape) !== show(target.shape)) {
+        throw new ShapeError('loadStateDict', `${name} is ${show(state[name].shape)}, the module's ${show(target.shape)}`);
+      }
+    }
+    noGrad(() => {
+      for (const [name, target] of pairs) target.copy_(F.to(state[name], target.dtype));
+    });
+  }
+
+  /** Frees all tensors of the module. */
+  dispose() {
+    for (const [, value] of this.namedTensors()) {
+      value.zeroGrad();
+      value.dispose();
+    }
+  }
+  [Symbol.dispose]() {
+    this.dispose();
+  }
+
+  /** The module and those below it by name, a line each. @returns {string} */
+  toString() {
+    const lines = Array.from(this.namedChildren(), ([name, child]) => `  (${name}): ${String(child).replaceAll('\n', '\n  ')}`);
+    return lines.length ? `${this.constructor.name}(\n${lines.join('\n')}\n)` : `${this.constructor.name}(${this.describe()})`;
+  }
+  /** What `toString` says of a module without children. */
+  describe() {
+    return '';
+  }
+}
+
+/** A list of modules, named by their indices. */
+export class ModuleList extends Module {
+  /** @param {Iterable<Module>} [modules] */
+  constructor(modules = []) {
+    super();
+    this.length = 0;
+    for (const module of modules) this.push(module);
+  }
+
+  /** Adds a module at the end. @param {Module} module */
+  push(module) {
+    if (!(module instanceof Module)) throw new ArgumentError('ModuleList', `expected a module, got ${String(module)}`);
+    /** @type {any} */ (this)[this.length++] = module;
+    return this;
+  }
+
+  /** The module of an index (negative: from the end). @param {number} index @returns {any} */
+  at(index) {
+    return /** @type {any} */ (this)[index < 0 ? index + this.length : index];
+  }
+
+  /** @returns {Generator<any>} */
+  *[Symbol.iterator]() {
+    for (let i = 0; i < this.length; i++) yield this.at(i);
+  }
+}
+
+/** Modules one after another. */
+export class Sequential extends ModuleList {
+  /** @param {...Module} modules */
+  constructor(...modules) {
+    super(modules);
+  }
+
+  /** @param {Tensor} x @returns {Tensor} */
+  forward(x) {
+    for (const module of this) x = module.forward(x);
+    return x;
+  }
+}

@@ -1,0 +1,163 @@
+// Layers of images: [batch, channels, rows, columns].
+
+import { noGrad } from '../autograd.mjs';
+import { avgPool2d, conv2d, maxPool2d } from '../convolution.mjs';
+import { ShapeError, show } from '../errors.mjs';
+import * as F from '../functional.mjs';
+import { scope, unscoped } from '../storage.mjs';
+import { constantParameter, kaiming, positive, zeroParameter } from './layers.mjs';
+import { Module } from './module.mjs';
+
+/** @typedef {import('../tensor.mjs').Tensor} Tensor */
+/** @typedef {import('../convolution.mjs').Pair} Pair */
+
+/** @typedef {import('../convolution.mjs').ConvolutionOptions} ConvolutionOptions */
+/** @typedef {import('../convolution.mjs').PoolOptions} PoolOptions */
+/** @typedef {import('./layers.mjs').LinearOptions} LinearOptions */
+/** @typedef {import('./layers.mjs').NormOptions} NormOptions */
+
+/**
+ * Options of `Conv1d`.
+ * @typedef {object} Conv1dOptions
+ * @property {number} [stride] steps from one place of the window to the next; 1 when left out
+ * @property {number} [padding] zeros on each side; 0 when left out
+ * @property {boolean} [bias] whether there is a bias; true when left out
+ */
+
+/**
+ * Options of `BatchNorm2d` besides those of every normalization.
+ * @typedef {object} RunningOptions
+ * @property {number} [momentum] the part of a new batch in the running means; 0.1 when left out
+ */
+
+/** A convolution of two dimensions. */
+export class Conv2d extends Module {
+  /**
+   * @param {number} inputs channels @param {number} outputs channels @param {Pair} window
+   * @param {ConvolutionOptions & LinearOptions} [options]
+   */
+  constructor(inputs, outputs, window, { stride = 1, padding = 0, bias = true } = {}) {
+    super();
+    positive('Conv2d', 'inputs', inputs);
+    positive('Conv2d', 'outputs', outputs);
+    const [down, across] = typeof window === 'number' ? [window, window] : window;
+    const reach = inputs * positive('Conv2d', 'window', down) * positive('Conv2d', 'window', across);
+    this.weight = kaiming(reach, [outputs, inputs, down, across]);
+    if (bias) this.bias = kaiming(reach, [outputs]);
+    this.options = { stride, padding };
+  }
+  /** @param {Tensor} x @returns {Tensor} */
+  forward(x) {
+    return conv2d(x, this.weight, this.bias, this.options);
+  }
+}
+
+/** A convolution of one dimension: [batch, channels, steps]. */
+export class Conv1d extends Module {
+  /**
+   * @param {number} inputs channels @param {number} outputs channels @param {number} window
+   * @param {Conv1dOptions} [options]
+   */
+  constructor(inputs, outputs, window, { stride = 1, padding = 0, bias = true } = {}) {
+    super();
+    const reach = positive('Conv1d', 'inputs', inputs) * positive('Conv1d', 'window', window);
+    this.weight = kaiming(reach, [positive('Conv1d', 'outputs', outputs), inputs, window]);
+    if (bias) this.bias = kaiming(reach, [outputs]);
+    this.stride = stride;
+    this.padding = padding;
+  }
+  /** @param {Tensor} x @returns {Tensor} */
+  forward(x) {
+    if (x.ndim !== 3) throw new ShapeError('Conv1d', `${show(x.shape)}, expected [batch, channels, steps]`);
+    const y = conv2d(F.unsqueeze(x, 2), F.unsqueeze(this.weight, 2), this.bias, { stride: [1, this.stride], padding: [0, this.padding] });
+    return F.squeeze(y, 2);
+  }
+}
+
+/** The largest element under a window, of each channel. */
+export class MaxPool2d extends Module {
+  /** @param {Pair} window @param {PoolOptions} [options] */
+  constructor(window, { stride = window } = {}) {
+    super();
+    this.options = { window, stride };
+  }
+  /** @param {Tensor} x @returns {Tensor} */
+  forward(x) {
+    return maxPool2d(x, this.options.window, this.options);
+  }
+}
+
+/** The mean under a window, of each channel. */
+export class AvgPool2d extends Module {
+  /** @param {Pair} window @param {PoolOptions} [options] */
+  constructor(window, { stride = window } = {}) {
+    super();
+    this.options = { window, stride };
+  }
+  /** @param {Tensor} x @returns {Tensor} */
+  forward(x) {
+    return avgPool2d(x, this.options.window, this.options);
+  }
+}
+
+/** Normalization of each channel over the batch (Ioffe & Szegedy 2015), while training; by running means after that. */
+export class BatchNorm2d extends Module {
+  /** @param {number} channels @param {NormOptions & RunningOptions} [options] */
+  constructor(channels, { eps = 1e-5, momentum = 0.1 } = {}) {
+    super();
+    this.weight = constantParameter(1, [positive('BatchNorm2d', 'channels', channels)]);
+    this.bias = zeroParameter([channels]);
+    this.running_mean = unscoped(() => F.zeros([channels]));
+    this.running_var = unscoped(() => F.ones([channels]));
+    this.eps = eps;
+    this.momentum = momentum;
+  }
+  /** @param {Tensor} x @returns {Tensor} */
+  forward(x) {
+    const channels = this.weight.size;
+    if (x.ndim !== 4 || x.shape[1] !== channels)
+      throw new ShapeError('BatchNorm2d', `${show(x.shape)}, expected [batch, ${channels}, rows, columns]`);
+    const column = (/** @type {Tensor} */ v) => F.reshape(v, [channels, 1, 1]);
+    let mean = column(this.running_mean);
+    let variance = column(this.running_var);
+    if (this.training) {
+      mean = F.mean(x, [0, 2, 3], true);
+      variance = F.variance(x, [0, 2, 3], { keepdim: true, correction: 0 });
+      const { momentum } = this;
+      const count = x.size / channels;
+      noGrad(() =>
+        scope(() => {
+          const flat = (/** @type {Tensor} */ v) => F.reshape(v.detach(), [channels]);
+          this.running_mean.mul_(1 - momentum).add_(flat(mean), { alpha: momentum });
+          this.running_var.mul_(1 - momentum).add_(flat(variance), { alpha: (momentum * count) / Math.max(1, count - 1) });
+        }),
+      );
+    }
+    const scale = F.mul(F.rsqrt(F.add(variance, this.eps)), column(this.weight));
+    return F.add(F.mul(F.sub(x, mean), scale), column(this.bias));
+  }
+}
+
+/** Normalization of groups of channels within each image (Wu & He 2018). */
+export class GroupNorm extends Module {
+  /** @param {number} groups @param {number} channels @param {NormOptions} [options] */
+  constructor(groups, channels, { eps = 1e-5 } = {}) {
+    super();
+    if (positive('GroupNorm', 'channels', channels) % positive('GroupNorm', 'groups', groups)) {
+      throw new ShapeError('GroupNorm', `${channels} channels are no multiple of ${groups} groups`);
+    }
+    this.weight = constantParameter(1, [channels]);
+    this.bias = zeroParameter([channels]);
+    this.groups = groups;
+    this.eps = eps;
+  }
+  /** @param {Tensor} x [batch, channels, ...] @returns {Tensor} */
+  forward(x) {
+    const channels = this.weight.size;
+    if (x.ndim < 2 || x.shape[1] !== channels) throw new ShapeError('GroupNorm', `${show(x.shape)}, expected [batch, ${channels}, ...]`);
+    const rows = F.reshape(x, [x.shape[0], this.groups, -1]);
+    const variance = F.variance(rows, -1, { keepdim: true, correction: 0 });
+    const y = F.reshape(F.mul(F.sub(rows, F.mean(rows, -1, true)), F.rsqrt(F.add(variance, this.eps))), [x.shape[0], channels, -1]);
+    return F.reshape(F.add(F.mul(y, F.reshape(this.weight, [channels, 1])), F.reshape(this.bias, [channels, 1])), x.shape);
+  }
+}

@@ -1,0 +1,160 @@
+// Matrix products.
+
+import { ArgumentError, ShapeError, show } from '../errors.mjs';
+import * as F from '../functional.mjs';
+import { broadcastLayout, broadcastShapes, collapse, denseLayout, sizeOf } from '../layout.mjs';
+import { floatType } from './pointwise.mjs';
+import { at, generate, rowsOf } from './reference.mjs';
+import { defineOp } from './registry.mjs';
+
+/** @typedef {import('../layout.mjs').Layout} Layout */
+
+/**
+ * How a matrix of the last two dimensions lies: row by row, or transposed; undefined where neither.
+ * @param {Layout} layout
+ * @returns {{ transposed: boolean, ld: number } | undefined}
+ */
+export function matrixForm({ shape, strides }) {
+  const [rows, columns] = shape.slice(-2);
+  const [rowStride, columnStride] = strides.slice(-2);
+  if ((columnStride === 1 || columns === 1) && (rowStride >= columns || rows === 1)) {
+    return { transposed: false, ld: rows === 1 ? columns : rowStride };
+  }
+  if ((rowStride === 1 || rows === 1) && (columnStride >= rows || columns === 1)) {
+    return { transposed: true, ld: columns === 1 ? rows : columnStride };
+  }
+  return undefined;
+}
+
+/**
+ * The one step between the matrices of a batch, or undefined where there is none.
+ * @param {Layout} layout @param {readonly number[]} batch the broadcast leading sizes
+ */
+export function batchStride(layout, batch) {
+  const shape = [...batch, ...layout.shape.slice(-2)];
+  const { shape: sizes, strides } = collapse(batch, [broadcastLayout(layout, shape).strides.slice(0, batch.length)]);
+  return sizes.length === 1 ? strides[0][0] : undefined;
+}
+
+/** Batches that one dispatch takes. */
+const MAX_BATCH = 65535;
+
+/** C = A B over the last two dimensions, the others broadcast. */
+export const matmul = defineOp({
+  name: 'matmul',
+  strided: true,
+  infer: ([a, b]) => {
+    floatType('matmul', a);
+    if (a.dtype !== b.dtype) throw new ArgumentError('matmul', `takes tensors of one type, got ${a.dtype} and ${b.dtype}`);
+    const [m, k] = a.shape.slice(-2);
+    const [inner, n] = b.shape.slice(-2);
+    if (k !== inner) throw new ShapeError('matmul', `${show(a.shape)} × ${show(b.shape)}: inner sizes ${k}, ${inner}`);
+    return [denseLayout([...broadcastShapes('matmul', a.shape.slice(0, -2), b.shape.slice(0, -2)), m, n], a.dtype)];
+  },
+  lower: (kernels, [a, b], [c]) => {
+    const batchShape = c.layout.shape.slice(0, -2);
+    const [m, n] = c.layout.shape.slice(-2);
+    const k = a.layout.shape.at(-1) ?? 1;
+    const batch = sizeOf(batchShape);
+    const type = floatType('matmul', c.layout);
+    const [formA, formB] = [a, b].map(({ layout }) => matrixForm(layout));
+    const [strideA, strideB] = [a, b].map(({ layout }) => batchStride(layout, batchShape));
+    if (!formA || !formB || strideA === undefined || strideB === undefined) {
+      throw new ArgumentError('matmul', 'operands of these strides: call contiguous() on them');
+    }
+    /** @param {number} first @param {number} count */
+    const part = (first, count) =>
+      kernels.matmul({
+        a: { buffer: a.buffer, offset: a.offset + first * strideA },
+        b: { buffer: b.buffer, offset: b.offset + first * strideB },
+        c: { buffer: c.buffer, offset: c.offset + first * m * n },
+        m,
+        n,
+        k,
+        transA: formA.transposed,
+        transB: formB.transposed,
+        lda: formA.ld,
+        ldb: formB.ld,
+        batch: count,
+        strideA,
+        strideB,
+        aType: type,
+        bType: type,
+        cType: type,
+      });
+    const list = [];
+    for (let first = 0; first < batch; first += MAX_BATCH) list.push(part(first, Math.min(MAX_BATCH, batch - first)));
+    return list;
+  },
+  saveInputs: ([a, b]) => [...(b ? [0] : []), ...(a ? [1] : [])],
+  vjp: (dy, { inputs: [a, b], layouts, needs }) => [
+    needs[0] ? F.sumTo(F.matmul(dy, F.transpose(b, -2, -1)), layouts[0].shape) : undefined,
+    needs[1] ? F.sumTo(F.matmul(F.transpose(a, -2, -1), dy), layouts[1].shape) : undefined,
+  ],
+  oracle: ([a, b]) => {
+    const batch = broadcastShapes('matmul', a.shape.slice(0, -2), b.shape.slice(0, -2));
+    const inner = a.shape.at(-1) ?? 1;
+    return generate([...batch, a.shape.at(-2) ?? 1, b.shape.at(-1) ?? 1], (index) => {
+      const lead = index.slice(0, -2);
+      const [i, j] = index.slice(-2);
+      let sum = 0;
+      for (let k = 0; k < inner; k++) sum += at(a, [...lead, i, k]) * at(b, [...lead, k, j]);
+      return sum;
+    });
+  },
+});
+
+/** y = x Wᵀ + bias over rows: x [..., in], W [out, in], bias [out]. */
+export const linear = defineOp({
+  name: 'linear',
+  infer: ([x, w, bias]) => {
+    floatType('linear', x);
+    const inner = x.shape.at(-1);
+    if (w.shape.length !== 2 || w.shape[1] !== inner) {
+      throw new ShapeError('linear', `${show(x.shape)} × ${show(w.shape)}ᵀ: inner sizes ${inner}, ${w.shape.at(-1)}`);
+    }
+    if (x.dtype !== w.dtype) throw new ArgumentError('linear', `takes tensors of one type, got ${x.dtype} and ${w.dtype}`);
+    if (bias && (bias.shape.length !== 1 || bias.shape[0] !== w.shape[0] || bias.dtype !== 'f32')) {
+      throw new ShapeError('linear', `a bias ${bias.dtype} ${show(bias.shape)} for ${w.shape[0]} outputs, expected f32 [${w.shape[0]}]`);
+    }
+    return [denseLayout([...x.shape.slice(0, -1), w.shape[0]], x.dtype)];
+  },
+  lower: (kernels, [x, w, bias], [y]) => {
+    const [m, k] = rowsOf(x.layout.shape);
+    const type = floatType('linear', x.layout);
+    return [
+      kernels.matmul({
+        a: x,
+        b: w,
+        c: y,
+        m,
+        n: w.layout.shape[0],
+        k,
+        transB: true,
+        bias,
+        aType: type,
+        bType: type,
+        cType: type,
+      }),
+    ];
+  },
+  saveInputs: ([x, w]) => [...(w ? [0] : []), ...(x ? [1] : [])],
+  vjp: (dy, { inputs: [x, w], layouts, needs }) => {
+    const rows = (/** @type {import('../tensor.mjs').Tensor} */ t) => F.reshape(t, [-1, t.shape[t.shape.length - 1]]);
+    return [
+      needs[0] ? F.reshape(F.matmul(rows(dy), w), layouts[0].shape) : undefined,
+      needs[1] ? F.matmul(F.transpose(rows(dy), 0, 1), rows(x)) : undefined,
+      needs[2] ? F.to(F.sum(rows(dy), 0), 'f32') : undefined,
+    ];
+  },
+  oracle: ([x, w, bias]) => {
+    const [, inner] = rowsOf(x.shape);
+    return generate([...x.shape.slice(0, -1), w.shape[0]], (index) => {
+      const lead = index.slice(0, -1);
+      const n = index[index.length - 1];
+      let sum = bias ? bias.data[n] : 0;
+      for (let k = 0; k < inner; k++) sum += at(x, [...lead, k]) * at(w, [n, k]);
+      return sum;
+    });
+  },
+});

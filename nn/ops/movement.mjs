@@ -1,0 +1,261 @@
+// Copies, casts, fills, and views: the same elements elsewhere, or seen in another order.
+
+import { map, writable } from '../codegen.mjs';
+import { ArgumentError } from '../errors.mjs';
+import * as F from '../functional.mjs';
+import { broadcastLayout, collapse, denseLayout, denseStrides, isFloat, layoutOf } from '../layout.mjs';
+import { at, generate, map as mapped } from './reference.mjs';
+import { flatCount } from './pointwise.mjs';
+import { defineOp } from './registry.mjs';
+
+/** @typedef {import('../layout.mjs').Layout} Layout */
+/** @typedef {import('./registry.mjs').Operand} Operand */
+/** @typedef {import('../../kernels/index.mjs').Kernels} Kernels */
+
+/** Copies of runs that a copy of 16-bit elements into a view may be made of. */
+const MAX_RUNS = 4096;
+
+/** @param {Layout} layout */
+const isHalf = ({ dtype }) => dtype === 'f16' || dtype === 'bf16';
+
+/**
+ * How elements go from one layout to another of the same shape and type. A generated kernel takes elements of any strides to
+ * words that are theirs alone; 16-bit elements go into a view in pairs. Undefined where no kernel does.
+ * @param {Layout} x @param {Layout} y
+ */
+function route(x, y) {
+  const half = isHalf(x);
+  const count = flatCount(y);
+  if (x.contiguous && y.contiguous && (!half || (x.offset % 2 === 0 && y.offset % 2 === 0 && (count === x.size || y.offset === 0)))) {
+    return { kind: /** @type {const} */ ('dense'), count };
+  }
+  const { shape, strides } = collapse(x.shape, [x.strides, y.strides]);
+  if (y.contiguous && shape.length >= 2 && shape.length <= 3) {
+    const [batch, rows, columns] = [1, ...shape].slice(-3);
+    const [step, down, across] = [0, ...strides[0]].slice(-3);
+    const even = !half || [rows, columns, x.offset, y.offset].every((n) => n % 2 === 0);
+    if (even && down === 1 && across === rows && (batch === 1 || step === rows * columns)) {
+      return { kind: /** @type {const} */ ('transposed'), batch, rows: columns, columns: rows };
+    }
+  }
+  if (writable(y) && shape.length <= 8) return { kind: /** @type {const} */ ('strided') };
+  // The last dimension at a time, or element by element.
+  const last = shape.length - 1;
+  const whole = strides.every((own) => own[last] === 1 || shape[last] === 1);
+  const run = whole ? shape[last] : 1;
+  const outer = whole ? shape.slice(0, last) : shape;
+  const runs = outer.reduce((product, n) => product * n, 1);
+  const pairs = run % 2 === 0 && [x, y].every(({ offset }, o) => offset % 2 === 0 && outer.every((_, d) => strides[o][d] % 2 === 0));
+  return runs <= MAX_RUNS && (!half || pairs) ? { kind: /** @type {const} */ ('runs'), run, outer, runs, strides } : undefined;
+}
+
+/**
+ * Elements from one layout to another of the same shape.
+ * @param {Kernels} k @param {Operand} x @param {Operand} y @param {string} name
+ */
+function move(k, x, y, name) {
+  const way = route(x.layout, y.layout);
+  const type = isHalf(x.layout) ? /** @type {'f16' | 'bf16'} */ (x.layout.dtype) : 'f32';
+  if (!way) {
+    const { dtype, shape, strides } = x.layout;
+    throw new ArgumentError(name, `${dtype} elements [${shape}] of strides [${strides}]: convert with .to('f32') first`);
+  }
+  if (way.kind === 'dense') return [k.copy({ x, y, count: way.count, type })];
+  if (way.kind === 'transposed') return [k.transpose({ x, y, batch: way.batch, rows: way.rows, columns: way.columns, type })];
+  if (way.kind === 'strided') {
+    // As words, which keep their bits.
+    const words = (/** @type {Operand} */ { layout, ...where }) =>
+      isHalf(layout) ? { layout, ...where } : { ...where, layout: layoutOf(layout.shape, layout.strides, layout.offset, 'u32') };
+    const dispatch = map(k.context, [words(x)], [words(y)], (_, values) => values);
+    if (dispatch) return [dispatch];
+    throw new ArgumentError(
+      name,
+      `strides [${x.layout.strides}] to [${y.layout.strides}] are too many dimensions: call contiguous() on fewer`,
+    );
+  }
+  const { strides } = way;
+  const { run, outer } = way;
+  return Array.from({ length: way.runs }, (_, i) => {
+    let from = x.offset;
+    let to = y.offset;
+    let rest = i;
+    for (let d = outer.length - 1; d >= 0; d--) {
+      const index = rest % outer[d];
+      rest = Math.floor(rest / outer[d]);
+      from += index * strides[0][d];
+      to += index * strides[1][d];
+    }
+    return k.copy({ x: { buffer: x.buffer, offset: from }, y: { buffer: y.buffer, offset: to }, count: run, type });
+  });
+}
+
+/** A dense copy of a tensor of any strides. */
+export const copy = defineOp({
+  name: 'copy',
+  strided: true,
+  infer: ([x]) => [denseLayout(x.shape, x.dtype)],
+  lower: (k, [x], [y]) => move(k, x, y, 'copy'),
+  vjp: (dy) => [dy],
+  oracle: ([x]) => x,
+});
+
+/** The elements in another type. */
+export const cast = defineOp({
+  name: 'to',
+  strided: true,
+  infer: ([x], { dtype }) => [denseLayout(x.shape, dtype)],
+  lower: (k, [x], [y], { dtype }) => {
+    const { dtype: from } = x.layout;
+    /** @type {Record<string, 'toF32' | 'toI32' | 'toU32' | 'toBool'>} */
+    const conversions = { i32: 'toI32', u32: 'toU32', bool: 'toBool' };
+    const dispatch = map(k.context, [x], [y], (program, values) =>
+      isFloat(from) && isFloat(dtype) ? values : [program.append(conversions[dtype] ?? 'toF32', ...values)],
+    );
+    if (!dispatch) throw new ArgumentError('to', `strides [${x.layout.strides}] are too many dimensions: call contiguous() first`);
+    return [dispatch];
+  },
+  vjp: (dy, { layouts: [x] }) => [isFloat(x.dtype) ? F.to(dy, x.dtype) : undefined],
+  oracle: ([x], { dtype }) => mapped(x, isFloat(dtype) ? (v) => v : dtype === 'bool' ? (v) => Number(v !== 0) : Math.trunc),
+});
+
+/** A value everywhere. */
+export const fill = defineOp({
+  name: 'full',
+  infer: (_, { shape, dtype }) => [denseLayout(shape, dtype)],
+  lower: (k, _, [y], { value, dtype }) => {
+    const type = isFloat(dtype) ? dtype : 'u32';
+    return [k.fill({ y, count: flatCount(y.layout), value: type === 'u32' ? value >>> 0 : Number(value), type })];
+  },
+  oracle: (_, { shape, value }) => generate(shape, () => Number(value)),
+});
+
+/** The same elements in another shape. */
+export const reshape = defineOp({
+  name: 'reshape',
+  infer: ([x], { shape }) => [denseLayout(shape, x.dtype)],
+  lower: () => [],
+  vjp: (dy, { layouts: [x] }) => [F.reshape(dy, x.shape)],
+  oracle: ([x], { shape }) => ({ shape, data: x.data }),
+});
+
+/** The dimensions in another order. */
+export const permute = defineOp({
+  name: 'permute',
+  infer: ([x], { order }) => [
+    layoutOf(
+      order.map((/** @type {number} */ d) => x.shape[d]),
+      order.map((/** @type {number} */ d) => x.strides[d]),
+      x.offset,
+      x.dtype,
+    ),
+  ],
+  lower: () => [],
+  vjp: (dy, { attributes: { order } }) => {
+    const inverse = new Array(order.length);
+    order.forEach((/** @type {number} */ d, /** @type {number} */ i) => {
+      inverse[d] = i;
+    });
+    return [F.permute(dy, inverse)];
+  },
+  oracle: ([x], { order }) =>
+    generate(
+      order.map((/** @type {number} */ d) => x.shape[d]),
+      (index) => {
+        const from = new Array(order.length);
+        order.forEach((/** @type {number} */ d, /** @type {number} */ i) => {
+          from[d] = index[i];
+        });
+        return at(x, from);
+      },
+    ),
+});
+
+/** Repeated to a larger shape without a copy. */
+export const expand = defineOp({
+  name: 'expand',
+  infer: ([x], { shape }) => [broadcastLayout(x, shape)],
+  lower: () => [],
+  vjp: (dy, { layouts: [x] }) => [F.sumTo(dy, x.shape)],
+  oracle: ([x], { shape }) => generate(shape, (index) => at(x, index)),
+});
+
+/** `length` elements of a dimension from `start` on, `step` apart. */
+export const slice = defineOp({
+  name: 'slice',
+  infer: ([x], { dim, start, length, step }) => [
+    layoutOf(x.shape.with(dim, length), x.strides.with(dim, x.strides[dim] * step), x.offset + start * x.strides[dim], x.dtype),
+  ],
+  lower: () => [],
+  vjp: (dy, { layouts: [x], attributes }) => [F.to(F.call(sliceBackward, [F.to(dy, 'f32')], { ...attributes, shape: x.shape }), x.dtype)],
+  oracle: ([x], { dim, start, length, step }) =>
+    generate(x.shape.with(dim, length), (index) => at(x, index.with(dim, start + index[dim] * step))),
+});
+
+/** Zeros with the gradient of a slice in them. */
+const sliceBackward = defineOp({
+  name: 'sliceBackward',
+  strided: true,
+  infer: ([dy], { shape }) => [denseLayout(shape, dy.dtype)],
+  lower: (k, [dy], [dx], { dim, start, step }) => {
+    const { shape, dtype } = dx.layout;
+    const strides = denseStrides(shape);
+    const part = layoutOf(dy.layout.shape, strides.with(dim, strides[dim] * step), start * strides[dim], dtype);
+    const zero = k.fill({ y: dx, count: flatCount(dx.layout), value: 0, type: /** @type {any} */ (dtype) });
+    return [zero, ...move(k, dy, { buffer: dx.buffer, offset: part.offset, layout: part }, 'slice')];
+  },
+  oracle: ([dy], { shape, dim, start, length, step }) =>
+    generate(shape, (index) => {
+      const i = (index[dim] - start) / step;
+      return Number.isInteger(i) && i >= 0 && i < length ? at(dy, index.with(dim, i)) : 0;
+    }),
+});
+
+/** Tensors end to end along a dimension. */
+export const concat = defineOp({
+  name: 'cat',
+  strided: true,
+  infer: (inputs, { dim }) => [
+    denseLayout(
+      inputs[0].shape.with(
+        dim,
+        inputs.reduce((sum, x) => sum + x.shape[dim], 0),
+      ),
+      inputs[0].dtype,
+    ),
+  ],
+  lower: (k, inputs, [y], { dim }) => {
+    const strides = denseStrides(y.layout.shape);
+    let start = 0;
+    return inputs.flatMap((x) => {
+      const part = layoutOf(x.layout.shape, strides, start * strides[dim], y.layout.dtype);
+      start += x.layout.shape[dim];
+      return move(k, x, { buffer: y.buffer, offset: part.offset, layout: part }, 'cat');
+    });
+  },
+  vjp: (dy, { layouts, needs, attributes: { dim } }) => {
+    let start = 0;
+    return layouts.map((x, i) => {
+      const from = start;
+      start += x.shape[dim];
+      return needs[i] ? F.slice(dy, dim, from, start) : undefined;
+    });
+  },
+  oracle: (inputs, { dim }) => {
+    const size = inputs.reduce((sum, x) => sum + x.shape[dim], 0);
+    return generate(inputs[0].shape.with(dim, size), (index) => {
+      let i = index[dim];
+      let k = 0;
+      while (i >= inputs[k].shape[dim]) i -= inputs[k++].shape[dim];
+      return at(inputs[k], index.with(dim, i));
+    });
+  },
+});
+
+/** Writes into a tensor of any strides: the first input is what is written over, the second what is written. */
+export const write = defineOp({
+  name: 'copy_',
+  strided: true,
+  infer: ([target]) => [target],
+  lower: (k, [, x], [y]) => move(k, x, y, 'copy_'),
+  oracle: ([, x]) => x,
+});

@@ -1,0 +1,304 @@
+// Softmax, losses, normalization, gated units, embeddings and dropout: one kernel each, forward and backward.
+
+import { STATE } from '../../kernels/index.mjs';
+import { ArgumentError, ShapeError, show } from '../errors.mjs';
+import * as F from '../functional.mjs';
+import { denseLayout } from '../layout.mjs';
+import { flatCount, floatType } from './pointwise.mjs';
+import { at, generate, rowsOf } from './reference.mjs';
+import { defineOp } from './registry.mjs';
+
+/** @typedef {import('../layout.mjs').Layout} Layout */
+/** @typedef {import('./registry.mjs').Reference} Reference */
+/** @typedef {import('../tensor.mjs').Tensor} Tensor */
+
+/** @param {Layout} layout */
+const rowSizes = ({ shape }) => {
+  const [rows, columns] = rowsOf(shape);
+  return { rows, columns };
+};
+
+/**
+ * A result row by row.
+ * @param {Reference} x @param {(row: Float64Array, r: number) => ArrayLike<number>} f @param {readonly number[]} [shape]
+ */
+function byRows(x, f, shape = x.shape) {
+  const [rows, columns] = rowsOf(x.shape);
+  const results = Array.from({ length: rows }, (_, r) => f(x.data.slice(r * columns, (r + 1) * columns), r));
+  return { shape, data: Float64Array.from(results.flatMap((row) => [...Array.from(row)])) };
+}
+
+/** @param {Float64Array} row @param {number} scale */
+function softmaxRow(row, scale) {
+  const largest = row.reduce((a, b) => Math.max(a, b * scale), -Infinity);
+  const e = row.map((v) => Math.exp(v * scale - largest));
+  const total = e.reduce((a, b) => a + b, 0);
+  return e.map((v) => v / total);
+}
+
+const softmaxBackward = defineOp({
+  name: 'softmaxBackward',
+  infer: ([y]) => [denseLayout(y.shape, y.dtype)],
+  lower: (k, [y, dy], [dx], { scale }) => [
+    k.softmaxBackward({ y, dy, dx, ...rowSizes(y.layout), scale, type: floatType('softmax', y.layout) }),
+  ],
+  oracle: ([y, dy], { scale }) =>
+    byRows(y, (row, r) => {
+      const dot = row.reduce((sum, v, i) => sum + v * dy.data[r * row.length + i], 0);
+      return row.map((v, i) => scale * v * (dy.data[r * row.length + i] - dot));
+    }),
+});
+
+/** softmax(scale · x) over the last dimension. */
+export const softmax = defineOp({
+  name: 'softmax',
+  infer: ([x]) => {
+    floatType('softmax', x);
+    return [denseLayout(x.shape, x.dtype)];
+  },
+  lower: (k, [x], [y], { scale }) => [k.softmaxForward({ x, y, ...rowSizes(x.layout), scale, type: floatType('softmax', x.layout) })],
+  saveOutputs: [0],
+  vjp: (dy, { outputs: [y], attributes }) => [F.call(softmaxBackward, [y, dy], attributes)],
+  oracle: ([x], { scale }) => byRows(x, (row) => softmaxRow(row, scale)),
+});
+
+/** softmax(x) less the target's one, for each row. */
+const crossEntropyGradient = defineOp({
+  name: 'crossEntropyGradient',
+  infer: ([x]) => [denseLayout(x.shape, x.dtype), denseLayout([rowsOf(x.shape)[0]], 'f32')],
+  lower: (k, [x, targets], [dx, loss], { ignored }) => {
+    const type = floatType('crossEntropy', x.layout);
+    const copied = k.copy({ x, y: dx, count: flatCount(x.layout), type });
+    return [copied, k.crossEntropy({ logits: dx, targets, loss, ...rowSizes(x.layout), type, ignored })];
+  },
+  oracle: ([x, targets], { ignored }) =>
+    byRows(x, (row, r) => {
+      const p = softmaxRow(row, 1);
+      const target = targets.data[r];
+      if (target === ignored) return p.fill(0);
+      p[target]--;
+      return p;
+    }),
+});
+
+/** log Σ exp(x) - x[target] for each row, f32; 0 where the target is `ignored`. */
+export const crossEntropyRows = defineOp({
+  name: 'crossEntropy',
+  infer: ([x, targets]) => {
+    floatType('crossEntropy', x);
+    if (targets.dtype !== 'u32' && targets.dtype !== 'i32') {
+      throw new ArgumentError('crossEntropy', `targets are class numbers, i32 or u32, got ${targets.dtype}`);
+    }
+    if (show(targets.shape) !== show(x.shape.slice(0, -1))) {
+      throw new ShapeError(
+        'crossEntropy',
+        `targets ${show(targets.shape)} for logits ${show(x.shape)}, expected ${show(x.shape.slice(0, -1))}`,
+      );
+    }
+    return [denseLayout(targets.shape, 'f32')];
+  },
+  lower: (k, [x, targets], [loss], { ignored }) => [
+    k.crossEntropyForward({ logits: x, targets, loss, ...rowSizes(x.layout), type: floatType('crossEntropy', x.layout), ignored }),
+  ],
+  saveInputs: () => [0, 1],
+  vjp: (dy, { inputs: [x, targets], attributes }) => {
+    const dx = F.call(crossEntropyGradient, [x, targets], attributes);
+    return [F.to(F.mul(dx, F.to(F.unsqueeze(dy, -1), dx.dtype)), x.dtype), undefined];
+  },
+  oracle: ([x, targets], { ignored }) =>
+    byRows(
+      x,
+      (row, r) => {
+        if (targets.data[r] === ignored) return [0];
+        const largest = row.reduce((a, b) => Math.max(a, b), -Infinity);
+        return [largest + Math.log(row.reduce((sum, v) => sum + Math.exp(v - largest), 0)) - row[targets.data[r]]];
+      },
+      targets.shape,
+    ),
+});
+
+/**
+ * @param {'rmsNorm' | 'layerNorm'} name
+ */
+function normalization(name) {
+  const layer = name === 'layerNorm';
+  const inputs = layer ? 3 : 2;
+  /** @param {Float64Array} row @param {number} eps */
+  const normalized = (row, eps) => {
+    const mean = layer ? row.reduce((a, b) => a + b, 0) / row.length : 0;
+    const scale = 1 / Math.sqrt(row.reduce((sum, v) => sum + (v - mean) ** 2, 0) / row.length + eps);
+    return { scale, values: row.map((v) => (v - mean) * scale) };
+  };
+  const backward = defineOp({
+    name: `${name}Backward`,
+    // dx, the weight's gradient, and the bias's.
+    infer: ([, x, weight]) => [denseLayout(x.shape, x.dtype), ...new Array(inputs - 1).fill(denseLayout(weight.shape, 'f32'))],
+    lower: (k, [dy, x, weight, stats], [dx, dWeight, dBias]) => {
+      const args = { dy, x, weight, stats, dx, dWeight, ...rowSizes(x.layout), type: floatType(name, x.layout) };
+      return layer ? k.layerNormBackward({ ...args, dBias }) : k.rmsNormBackward(args);
+    },
+    oracle: ([dy, x, weight], { eps }) =>
+      byRows(x, (row, r) => {
+        const { scale, values } = normalized(row, eps);
+        const g = row.map((_, i) => dy.data[r * row.length + i] * weight.data[i]);
+        const mean = layer ? g.reduce((a, b) => a + b, 0) / row.length : 0;
+        const dot = g.reduce((sum, v, i) => sum + v * values[i], 0) / row.length;
+        return g.map((v, i) => scale * (v - mean - values[i] * dot));
+      }),
+  });
+  return defineOp({
+    name,
+    infer: ([x, weight, bias]) => {
+      floatType(name, x);
+      const [rows, columns] = rowsOf(x.shape);
+      for (const [what, own] of /** @type {[string, Layout | undefined][]} */ ([
+        ['weight', weight],
+        ['bias', bias],
+      ])) {
+        if (own && (own.dtype !== 'f32' || own.shape.length !== 1 || own.shape[0] !== columns)) {
+          throw new ShapeError(name, `a ${what} ${own.dtype} ${show(own.shape)} for ${show(x.shape)}, expected f32 [${columns}]`);
+        }
+      }
+      return [denseLayout(x.shape, x.dtype), denseLayout(layer ? [rows, 2] : [rows], 'f32')];
+    },
+    lower: (k, [x, weight, bias], [y, stats], { eps }) => {
+      const args = { x, y, weight, stats, ...rowSizes(x.layout), eps, type: floatType(name, x.layout) };
+      return [layer ? k.layerNormForward({ ...args, bias }) : k.rmsNormForward(args)];
+    },
+    saveInputs: () => [0, 1],
+    saveOutputs: [1],
+    vjp: (dy, { inputs: [x, weight], outputs: [, stats], attributes }) => F.callAll(backward, [dy, x, weight, stats], attributes),
+    oracle: ([x, weight, bias], { eps }) =>
+      byRows(x, (row) => normalized(row, eps).values.map((v, i) => v * weight.data[i] + (bias ? bias.data[i] : 0))),
+  });
+}
+
+/** x / sqrt(mean(x²) + eps) · weight over the last dimension (Zhang & Sennrich 2019). */
+export const rmsNorm = normalization('rmsNorm');
+/** (x - mean) / sqrt(var + eps) · weight + bias over the last dimension (Ba et al. 2016). */
+export const layerNorm = normalization('layerNorm');
+
+/** @type {Record<string, (x: number) => number>} */
+const GATES = {
+  identity: (x) => x,
+  relu: (x) => Math.max(x, 0),
+  silu: (x) => x / (1 + Math.exp(-x)),
+  gelu: (x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3))),
+  tanh: Math.tanh,
+  sigmoid: (x) => 1 / (1 + Math.exp(-x)),
+};
+
+const gluBackward = defineOp({
+  name: 'gluBackward',
+  infer: ([x]) => [denseLayout(x.shape, x.dtype)],
+  lower: (k, [gateUp, dy], [dGateUp], { activation }) => {
+    const [rows, columns] = rowsOf(gateUp.layout.shape);
+    return [k.gluBackward({ gateUp, dy, dGateUp, rows, columns: columns / 2, activation, type: floatType('glu', gateUp.layout) })];
+  },
+  oracle: ([x, dy], { activation }) => {
+    const f = GATES[activation];
+    return byRows(x, (row, r) => {
+      const half = row.length / 2;
+      return row.map((v, i) => {
+        const d = dy.data[r * half + (i % half)];
+        return i < half ? (d * row[i + half] * (f(v + 1e-6) - f(v - 1e-6))) / 2e-6 : d * f(row[i - half]);
+      });
+    });
+  },
+});
+
+/** f(gate) · up of rows [gate | up] (Shazeer 2020). */
+export const glu = defineOp({
+  name: 'glu',
+  infer: ([x]) => {
+    const columns = x.shape.at(-1) ?? 1;
+    floatType('glu', x);
+    if (columns % 2) throw new ShapeError('glu', `rows of [gate, up] have an even size, got ${show(x.shape)}`);
+    return [denseLayout([...x.shape.slice(0, -1), columns / 2], x.dtype)];
+  },
+  lower: (k, [gateUp], [y], { activation }) => {
+    const [rows, columns] = rowsOf(gateUp.layout.shape);
+    return [k.gluForward({ gateUp, y, rows, columns: columns / 2, activation, type: floatType('glu', gateUp.layout) })];
+  },
+  saveInputs: () => [0],
+  vjp: (dy, { inputs: [x], attributes }) => [F.call(gluBackward, [x, dy], attributes)],
+  oracle: ([x], { activation }) => {
+    const half = (x.shape.at(-1) ?? 2) / 2;
+    return byRows(x, (row) => row.slice(0, half).map((v, i) => GATES[activation](v) * row[i + half]), [...x.shape.slice(0, -1), half]);
+  },
+});
+
+const embeddingBackward = defineOp({
+  name: 'embeddingBackward',
+  infer: (_, { vocabulary, columns }) => [denseLayout([vocabulary, columns], 'f32')],
+  lower: (k, [ids, dy], [dTable], { vocabulary, columns }) => [
+    k.fill({ y: dTable, count: vocabulary * columns, value: 0 }),
+    k.embeddingBackward({ ids, dy, dTable, tokens: ids.layout.size, columns, vocabulary, type: floatType('embedding', dy.layout) }),
+  ],
+  oracle: ([ids, dy], { vocabulary, columns }) => {
+    const result = generate([vocabulary, columns], () => 0);
+    ids.data.forEach((id, t) => {
+      for (let c = 0; c < columns; c++) result.data[id * columns + c] += dy.data[t * columns + c];
+    });
+    return result;
+  },
+});
+
+/** The rows of a table by number. An id outside of the table reads as zeros. */
+export const embedding = defineOp({
+  name: 'embedding',
+  infer: ([ids, table]) => {
+    if (ids.dtype !== 'u32' && ids.dtype !== 'i32') throw new ArgumentError('embedding', `ids are i32 or u32, got ${ids.dtype}`);
+    floatType('embedding', table);
+    if (table.shape.length !== 2) throw new ShapeError('embedding', `a table has two dimensions, got ${show(table.shape)}`);
+    return [denseLayout([...ids.shape, table.shape[1]], table.dtype)];
+  },
+  lower: (k, [ids, table], [y]) => {
+    const [vocabulary, columns] = table.layout.shape;
+    return [
+      k.embeddingForward({ ids, table, y, tokens: ids.layout.size, columns, vocabulary, type: floatType('embedding', table.layout) }),
+    ];
+  },
+  saveInputs: () => [0],
+  vjp: (dy, { inputs: [ids], layouts: [, table] }) => {
+    const [vocabulary, columns] = table.shape;
+    return [undefined, F.to(F.call(embeddingBackward, [ids, dy], { vocabulary, columns }), table.dtype)];
+  },
+  oracle: ([ids, table]) => {
+    const columns = table.shape[1];
+    return generate([...ids.shape, columns], (index) => at(table, [at(ids, index.slice(0, -1)), index[index.length - 1]]));
+  },
+});
+
+/** The words of a random state, kept for the backward pass. */
+const RANDOM_WORDS = 4;
+
+/** The same elements dropped again: the gradient. */
+const dropoutBackward = defineOp({
+  name: 'dropoutBackward',
+  infer: ([dy]) => [denseLayout(dy.shape, dy.dtype)],
+  lower: (k, [dy, random], [dx], { p }) => [
+    k.dropout({ x: dy, y: dx, count: flatCount(dy.layout), p, random, type: floatType('dropout', dy.layout) }),
+  ],
+  oracle: ([dy]) => dy,
+});
+
+/**
+ * Elements dropped with probability p, the others divided by 1 - p. The second input is the random state, which moves on
+ * by one; what was drawn with is kept for the backward pass.
+ */
+export const dropout = defineOp({
+  name: 'dropout',
+  infer: ([x]) => {
+    floatType('dropout', x);
+    return [denseLayout(x.shape, x.dtype), denseLayout([RANDOM_WORDS], 'u32')];
+  },
+  lower: (k, [x, state], [y, random], { p }) => [
+    k.optimizerAdvance({ state: state.buffer }),
+    k.copy({ x: { buffer: state.buffer, offset: STATE.seedLow }, y: random, count: RANDOM_WORDS }),
+    k.dropout({ x, y, count: flatCount(x.layout), p, random, type: floatType('dropout', x.layout) }),
+  ],
+  saveOutputs: [1],
+  vjp: (dy, { outputs: [, random], attributes }) => [F.call(dropoutBackward, [dy, random], attributes), undefined],
+  oracle: ([x]) => x,
+});

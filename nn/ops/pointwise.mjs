@@ -1,0 +1,278 @@
+// Element by element.
+
+import { map as mapped, writable } from '../codegen.mjs';
+import { ArgumentError } from '../errors.mjs';
+import * as F from '../functional.mjs';
+import { broadcastShapes, denseLayout, isFloat } from '../layout.mjs';
+import { at, generate, map } from './reference.mjs';
+import { defineOp } from './registry.mjs';
+
+/** @typedef {import('../layout.mjs').Layout} Layout */
+/** @typedef {import('../layout.mjs').DType} DType */
+/** @typedef {import('./registry.mjs').Op} Op */
+/** @typedef {import('./registry.mjs').Saved} Saved */
+/** @typedef {import('./registry.mjs').Operand} Operand */
+/** @typedef {import('../tensor.mjs').Tensor} Tensor */
+/** @typedef {import('../../kernels/base.mjs').DType} FloatType */
+/** @typedef {import('../../kernels/index.mjs').Kernels} Kernels */
+/** @typedef {import('../codegen.mjs').Program} Program */
+/** @typedef {import('../codegen.mjs').Value} Value */
+
+/** The element type as kernels name it. @param {string} op @param {Layout} layout @returns {FloatType} */
+export function floatType(op, { dtype }) {
+  if (!isFloat(dtype)) throw new ArgumentError(op, `takes f32, f16 or bf16, got ${dtype}; convert with .to('f32')`);
+  return /** @type {FloatType} */ (dtype);
+}
+
+/** Elements that a flat kernel goes over: 16-bit ones in pairs, the last with the padding of its storage. @param {Layout} layout */
+export const flatCount = ({ size, dtype }) => (dtype === 'f16' || dtype === 'bf16' ? size + (size & 1) : size);
+
+/** The error function, by Abramowitz and Stegun 7.1.5 (the series) below 3 and the continued fraction of erfc above. @param {number} x */
+export function erf(x) {
+  const a = Math.abs(x);
+  if (a < 3) {
+    let term = x;
+    let sum = x;
+    for (let n = 1; Math.abs(term) > 1e-17 * Math.abs(sum); n++) {
+      term *= (-x * x) / n;
+      sum += term / (2 * n + 1);
+    }
+    return (2 / Math.sqrt(Math.PI)) * sum;
+  }
+  let fraction = 0;
+  for (let k = 60; k > 0; k--) fraction = k / 2 / (a + fraction);
+  return Math.sign(x) * (1 - Math.exp(-a * a) / (Math.sqrt(Math.PI) * (a + fraction)));
+}
+
+/** tanh form of GELU (Hendrycks & Gimpel 2016). @param {number} x */
+const gelu = (x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3)));
+/** @param {number} x */
+const sigmoid = (x) => 1 / (1 + Math.exp(-x));
+
+/**
+ * @param {string} name @param {(x: number) => number} f
+ * @param {Pick<Op, 'lower'> & Partial<Op>} rest
+ */
+const unary = (name, f, rest) =>
+  defineOp({
+    name,
+    infer: ([x]) => {
+      floatType(name, x);
+      return [denseLayout(x.shape, x.dtype)];
+    },
+    oracle: ([x]) => map(x, f),
+    ...rest,
+  });
+
+/**
+ * The dispatch of a generated kernel.
+ * @param {string} name @param {Kernels} k @param {Operand[]} inputs @param {Operand} y
+ * @param {(program: Program, inputs: Value[], scalars: Value[]) => Value} body @param {number[]} [scalars]
+ */
+function generated(name, k, inputs, y, body, scalars) {
+  const dispatch = writable(y.layout) ? mapped(k.context, inputs, [y], (...given) => [body(...given)], scalars) : undefined;
+  if (!dispatch) throw new ArgumentError(name, `${y.layout.dtype} operands of these strides: call contiguous() on them`);
+  return [dispatch];
+}
+
+/**
+ * @param {string} name @param {(program: Program, x: Value) => Value} body the operation as a program
+ * @param {(x: number) => number} f @param {Partial<Op>} rest
+ */
+const elementwise = (name, body, f, rest) =>
+  unary(name, f, {
+    strided: true,
+    lower: (k, [x], [y]) => generated(name, k, [x], y, (program, [value]) => body(program, value)),
+    ...rest,
+  });
+/** An operation of programs by itself. @param {(typeof import('../codegen.mjs').OPERATIONS)[number]} name */
+const one = (name) => (/** @type {Program} */ p, /** @type {Value} */ x) => p.append(name, x);
+
+const first = () => [0];
+
+export const exp = elementwise('exp', one('exp'), Math.exp, { saveOutputs: [0], vjp: (dy, { outputs: [y] }) => [F.mul(dy, y)] });
+export const log = elementwise('log', one('log'), Math.log, { saveInputs: first, vjp: (dy, { inputs: [x] }) => [F.div(dy, x)] });
+export const sqrt = elementwise('sqrt', one('sqrt'), Math.sqrt, {
+  saveOutputs: [0],
+  vjp: (dy, { outputs: [y] }) => [F.mul(F.div(dy, y), 0.5)],
+});
+export const rsqrt = elementwise('rsqrt', one('rsqrt'), (x) => 1 / Math.sqrt(x), {
+  saveOutputs: [0],
+  vjp: (dy, { outputs: [y] }) => [F.mul(F.mul(dy, F.mul(F.square(y), y)), -0.5)],
+});
+export const reciprocal = elementwise(
+  'reciprocal',
+  (p, x) => p.append('div', p.constant(1), x),
+  (x) => 1 / x,
+  {
+    saveOutputs: [0],
+    vjp: (dy, { outputs: [y] }) => [F.neg(F.mul(dy, F.square(y)))],
+  },
+);
+export const abs = elementwise('abs', one('abs'), Math.abs, { saveInputs: first, vjp: (dy, { inputs: [x] }) => [F.mul(dy, F.sign(x))] });
+export const square = elementwise(
+  'square',
+  (p, x) => p.append('mul', x, x),
+  (x) => x * x,
+  {
+    saveInputs: first,
+    vjp: (dy, { inputs: [x] }) => [F.mul(F.mul(dy, x), 2)],
+  },
+);
+export const sign = elementwise('sign', one('sign'), Math.sign, { vjp: (dy) => [F.mul(dy, 0)] });
+
+/** y = alpha · x + beta. */
+export const affine = defineOp({
+  name: 'affine',
+  infer: ([x], { name }) => {
+    floatType(name, x);
+    return [denseLayout(x.shape, x.dtype)];
+  },
+  strided: true,
+  lower: (k, [x], [y], { name, alpha, beta }) =>
+    generated(
+      name,
+      k,
+      [x],
+      y,
+      (p, [value], [a, b]) => {
+        const scaled = alpha === 1 ? value : alpha === -1 ? p.append('neg', value) : p.append('mul', value, a);
+        return beta === 0 ? scaled : p.append('add', scaled, b);
+      },
+      [alpha, beta],
+    ),
+  vjp: (dy, { attributes: { alpha } }) => [alpha === 1 ? dy : F.mul(dy, alpha)],
+  oracle: ([x], { alpha, beta }) => map(x, (v) => alpha * v + beta),
+});
+
+/**
+ * @param {string} name @param {import('../../kernels/activation.mjs').Activation} activation @param {(x: number) => number} f
+ * @param {(program: Program, x: Value) => Value} body
+ */
+function activated(name, activation, f, body) {
+  const backward = defineOp({
+    name: `${name}Backward`,
+    infer: ([x]) => [denseLayout(x.shape, x.dtype)],
+    lower: (k, [x, dy], [dx]) => [
+      k.activationBackward({ x, dy, dx, count: flatCount(x.layout), activation, type: floatType(name, x.layout) }),
+    ],
+    oracle: ([x, dy]) => {
+      const h = 1e-6;
+      return { shape: x.shape, data: x.data.map((v, i) => (dy.data[i] * (f(v + h) - f(v - h))) / (2 * h)) };
+    },
+  });
+  return elementwise(name, body, f, {
+    saveInputs: first,
+    vjp: (dy, { inputs: [x] }) => [F.call(backward, [x, dy])],
+  });
+}
+
+/** 1 / (1 + exp(-x)). @param {Program} p @param {Value} x */
+const sigmoidProgram = (p, x) => {
+  const unit = p.constant(1);
+  return p.append('div', unit, p.append('add', unit, p.append('exp', p.append('neg', x))));
+};
+/** @param {Program} p @param {Value} x */
+const geluProgram = (p, x) => {
+  const cube = p.append('mul', p.append('mul', x, x), x);
+  const inner = p.append('add', x, p.append('mul', cube, p.constant(0.044715)));
+  const t = p.append('tanh', p.append('mul', inner, p.constant(Math.sqrt(2 / Math.PI))));
+  return p.append('mul', p.append('mul', x, p.constant(0.5)), p.append('add', t, p.constant(1)));
+};
+
+export const relu = activated(
+  'relu',
+  'relu',
+  (x) => Math.max(x, 0),
+  (p, x) => p.append('max', x, p.constant(0)),
+);
+export const silu = activated(
+  'silu',
+  'silu',
+  (x) => x * sigmoid(x),
+  (p, x) => p.append('mul', x, sigmoidProgram(p, x)),
+);
+export const geluOp = activated('gelu', 'gelu', gelu, geluProgram);
+export const tanh = activated('tanh', 'tanh', Math.tanh, one('tanh'));
+export const sigmoidOp = activated('sigmoid', 'sigmoid', sigmoid, sigmoidProgram);
+
+/** @param {string} name @param {Layout[]} inputs */
+function inferBinary(name, [a, b]) {
+  floatType(name, a);
+  if (a.dtype !== b.dtype) throw new ArgumentError(name, `takes tensors of one type, got ${a.dtype} and ${b.dtype}`);
+  return [denseLayout(broadcastShapes(name, a.shape, b.shape), a.dtype)];
+}
+
+/**
+ * @param {string} name @param {'add' | 'mul' | 'div' | 'max' | 'min'} op
+ * @param {(a: number, b: number, attributes: any) => number} f
+ * @param {Partial<Op>} rest
+ */
+function binary(name, op, f, rest) {
+  return defineOp({
+    name,
+    strided: true,
+    infer: (inputs) => inferBinary(name, inputs),
+    lower: (k, [a, b], [y], { alpha = 1, beta = 1 }) =>
+      generated(
+        name,
+        k,
+        [a, b],
+        y,
+        (p, [x, z], [s, t]) => {
+          if (alpha === 1 && beta === 1) return p.append(op, x, z);
+          if (alpha === 1 && beta === -1) return p.append('sub', x, z);
+          return p.append(op, p.append('mul', x, s), p.append('mul', z, t));
+        },
+        alpha === 1 && Math.abs(beta) === 1 ? [] : [alpha, beta],
+      ),
+    oracle: ([a, b], attributes) =>
+      generate(broadcastShapes(name, a.shape, b.shape), (index) => f(at(a, index), at(b, index), attributes ?? {})),
+    ...rest,
+  });
+}
+
+/** @param {boolean[]} needs */
+const other = ([a, b]) => [...(b ? [0] : []), ...(a ? [1] : [])];
+/** The gradient of an operand: summed over what was repeated. @param {Tensor} dy @param {Layout} layout */
+const back = (dy, layout) => F.sumTo(dy, layout.shape);
+
+/** alpha · a + beta · b. */
+export const add = binary('add', 'add', (a, b, { alpha = 1, beta = 1 }) => alpha * a + beta * b, {
+  vjp: (dy, { layouts: [a, b], needs, attributes: { alpha = 1, beta = 1 } }) => [
+    needs[0] ? back(alpha === 1 ? dy : F.mul(dy, alpha), a) : undefined,
+    needs[1] ? back(beta === 1 ? dy : F.mul(dy, beta), b) : undefined,
+  ],
+});
+export const mul = binary('mul', 'mul', (a, b) => a * b, {
+  saveInputs: other,
+  vjp: (dy, { inputs: [a, b], layouts, needs }) => [
+    needs[0] ? back(F.mul(dy, b), layouts[0]) : undefined,
+    needs[1] ? back(F.mul(dy, a), layouts[1]) : undefined,
+  ],
+});
+export const div = binary('div', 'div', (a, b) => a / b, {
+  saveInputs: ([, b]) => (b ? [0, 1] : [1]),
+  vjp: (dy, { inputs: [a, b], layouts, needs }) => [
+    needs[0] ? back(F.div(dy, b), layouts[0]) : undefined,
+    needs[1] ? back(F.neg(F.div(F.div(F.mul(dy, a), b), b)), layouts[1]) : undefined,
+  ],
+});
+
+/**
+ * Of two values the larger (`sign` 1) or the smaller (-1); the gradient goes to that one, and by halves where they are
+ * equal, as in PyTorch.
+ * @param {string} name @param {'max' | 'min'} op @param {1 | -1} direction
+ */
+const extreme = (name, op, direction) =>
+  binary(name, op, (a, b) => (direction === 1 ? Math.max(a, b) : Math.min(a, b)), {
+    saveInputs: () => [0, 1],
+    vjp: (dy, { inputs: [a, b], layouts, needs }) => {
+      // (1 ± sign(a - b)) / 2: 1, 0 or a half.
+      const side = F.sign(F.sub(a, b));
+      const share = (/** @type {number} */ s) => F.add(F.mul(side, (s * direction) / 2), 0.5);
+      return [needs[0] ? back(F.mul(dy, share(1)), layouts[0]) : undefined, needs[1] ? back(F.mul(dy, share(-1)), layouts[1]) : undefined];
+    },
+  });
+export const maximum = extreme('maximum', 'max', 1);
+export const minimum = extreme('minimum', 'min', -1);

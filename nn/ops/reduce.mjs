@@ -1,0 +1,107 @@
+// Sums, means and extremes over dimensions.
+
+import * as F from '../functional.mjs';
+import { denseLayout, sizeOf } from '../layout.mjs';
+import { floatType } from './pointwise.mjs';
+import { generate } from './reference.mjs';
+import { defineOp } from './registry.mjs';
+
+/** @typedef {import('../layout.mjs').Layout} Layout */
+/** @typedef {import('./registry.mjs').Reference} Reference */
+
+/** The shape that is left with sizes of 1. @param {readonly number[]} shape @param {number[]} dims */
+export const keptShape = (shape, dims) => shape.map((size, d) => (dims.includes(d) ? 1 : size));
+
+/**
+ * Reduces in float64.
+ * @param {Reference} x @param {number[]} dims @param {number} start @param {(sum: number, x: number) => number} f
+ */
+function reduced(x, dims, start, f) {
+  const result = generate(keptShape(x.shape, dims), () => start);
+  const index = new Array(x.shape.length).fill(0);
+  for (const value of x.data) {
+    let to = 0;
+    for (let d = 0; d < index.length; d++) to = to * result.shape[d] + (dims.includes(d) ? 0 : index[d]);
+    result.data[to] = f(result.data[to], value);
+    for (let d = index.length - 1; d >= 0 && ++index[d] === x.shape[d]; d--) index[d] = 0;
+  }
+  return result;
+}
+
+/**
+ * Dimensions in runs of reduced and kept ones, sizes of 1 left out: the form that says which kernel can do it.
+ * @param {readonly number[]} shape @param {number[]} dims
+ * @returns {{ size: number, reduced: boolean }[]}
+ */
+export function runs(shape, dims) {
+  /** @type {{ size: number, reduced: boolean }[]} */
+  const list = [];
+  shape.forEach((size, d) => {
+    if (size === 1) return;
+    const reduced = dims.includes(d);
+    const last = list.at(-1);
+    if (last && last.reduced === reduced) last.size *= size;
+    else list.push({ size, reduced });
+  });
+  return list;
+}
+
+/**
+ * alpha · Σ x over `dims` of a dense tensor, which are its first or its last ones; sizes of 1 are kept, sums are f32.
+ */
+export const sum = defineOp({
+  name: 'sum',
+  infer: ([x], { dims }) => {
+    floatType('sum', x);
+    return [denseLayout(keptShape(x.shape, dims), 'f32')];
+  },
+  lower: (k, [x], [y], { dims, alpha }) => {
+    const type = floatType('sum', x.layout);
+    const parts = runs(x.layout.shape, dims);
+    if (parts.length === 0 || (parts.length === 1 && !parts[0].reduced)) {
+      const count = x.layout.size;
+      return type === 'f32' ? [k.unary({ x, y, count, alpha })] : [k.cast({ x, y, count, from: type, to: 'f32' })];
+    }
+    if (parts.length === 1) return k.reduceAll({ x, y, count: parts[0].size, alpha, type });
+    const [first, second] = parts;
+    if (parts.length > 2) throw new RangeError('sum: dimensions in between are moved first');
+    if (second.reduced) return [k.reduceRows({ x, y, rows: first.size, columns: second.size, alpha, type })];
+    return k.columnSum({ x, y, rows: first.size, columns: second.size, alpha, type });
+  },
+  vjp: (dy, { layouts: [x], attributes: { alpha } }) => [F.to(F.expand(alpha === 1 ? dy : F.mul(dy, alpha), x.shape), x.dtype)],
+  oracle: ([x], { dims, alpha }) => {
+    const result = reduced(x, dims, 0, (a, b) => a + b);
+    return { shape: result.shape, data: result.data.map((v) => v * alpha) };
+  },
+});
+
+/**
+ * The largest (or smallest) element of each row; its gradient is shared among equal ones, as in PyTorch's `amax`.
+ * @param {string} name @param {'max' | 'min'} op
+ */
+const extreme = (name, op) =>
+  defineOp({
+    name,
+    infer: ([x]) => {
+      floatType(name, x);
+      return [denseLayout([...x.shape.slice(0, -1), 1], 'f32')];
+    },
+    lower: (k, [x], [y]) => {
+      const columns = x.layout.shape.at(-1) ?? 1;
+      return [k.reduceRows({ x, y, rows: x.layout.size / columns, columns, op, type: floatType(name, x.layout) })];
+    },
+    saveInputs: () => [0],
+    saveOutputs: [0],
+    vjp: (dy, { inputs: [x], outputs: [y] }) => {
+      // 1 where the element is the extreme, else 0.
+      const mask = F.sub(1, F.sign(F.abs(F.sub(x, y))));
+      return [F.mul(mask, F.div(dy, F.sum(mask, -1, true)))];
+    },
+    oracle: ([x]) => reduced(x, [x.shape.length - 1], op === 'max' ? -Infinity : Infinity, op === 'max' ? Math.max : Math.min),
+  });
+
+export const amax = extreme('amax', 'max');
+export const amin = extreme('amin', 'min');
+
+/** Elements that a reduction goes over. @param {readonly number[]} shape @param {number[]} dims */
+export const reducedSize = (shape, dims) => sizeOf(shape) / sizeOf(keptShape(shape, dims));

@@ -1,0 +1,34 @@
+// Float64 arrays for the operations' references: written for reading, not for speed.
+
+import { denseStrides, sizeOf } from '../layout.mjs';
+
+/** @typedef {import('./registry.mjs').Reference} Reference */
+
+/** @param {readonly number[]} shape @param {(index: number[]) => number} f @returns {Reference} */
+export function generate(shape, f) {
+  const data = new Float64Array(sizeOf(shape));
+  const index = new Array(shape.length).fill(0);
+  for (let i = 0; i < data.length; i++) {
+    data[i] = f(index);
+    for (let d = shape.length - 1; d >= 0 && ++index[d] === shape[d]; d--) index[d] = 0;
+  }
+  return { shape, data };
+}
+
+/** The element at an index, repeated where a size is 1 or a dimension is missing. @param {Reference} x @param {readonly number[]} index */
+export function at(x, index) {
+  const strides = denseStrides(x.shape);
+  const missing = index.length - x.shape.length;
+  let i = 0;
+  for (let d = 0; d < x.shape.length; d++) if (x.shape[d] !== 1) i += index[d + missing] * strides[d];
+  return x.data[i];
+}
+
+/** @param {Reference} x @param {(value: number) => number} f @returns {Reference} */
+export const map = (x, f) => ({ shape: x.shape, data: x.data.map(f) });
+
+/** The size of all dimensions but the last, and of the last. @param {readonly number[]} shape @returns {[rows: number, columns: number]} */
+export function rowsOf(shape) {
+  const columns = shape.at(-1) ?? 1;
+  return [sizeOf(shape) / columns, columns];
+}

@@ -1,0 +1,127 @@
+// Flat memory for an optimizer: parameters lie in it one after another, and so do their gradients and moments.
+
+import { full } from '../functional.mjs';
+import { denseLayout, denseStrides, layoutOf } from '../layout.mjs';
+import { noGrad } from '../autograd.mjs';
+import { recordingNow } from '../runtime.mjs';
+import { unscoped } from '../storage.mjs';
+import { Tensor } from '../tensor.mjs';
+
+/** @typedef {import('../modules/module.mjs').Parameter} Parameter */
+/** @typedef {import('../storage.mjs').Storage} Storage */
+
+/** Parameters begin at multiples of this many elements: 256 bytes, what any device lets a range begin at. */
+const ALIGNMENT = 64;
+
+/** Elements of a bucket at most: 1 GiB. */
+const MAX_ELEMENTS = 2 ** 28;
+
+/**
+ * Parameters in buckets, in order, each whole. A pure function.
+ * @param {number[]} sizes elements @param {number} most elements of a bucket; one parameter may be larger
+ * @returns {{ members: { index: number, offset: number }[], count: number }[]}
+ */
+export function arrange(sizes, most) {
+  /** @type {{ members: { index: number, offset: number }[], count: number }[]} */
+  const buckets = [];
+  sizes.forEach((size, index) => {
+    const padded = Math.ceil(size / ALIGNMENT) * ALIGNMENT;
+    let bucket = buckets.at(-1);
+    if (!bucket || bucket.count + padded > most) {
+      bucket = { members: [], count: 0 };
+      buckets.push(bucket);
+    }
+    bucket.members.push({ index, offset: bucket.count });
+    bucket.count += padded;
+  });
+  return buckets;
+}
+
+/**
+ * Elements of a bucket, one after another.
+ * @typedef {object} Run
+ * @property {number} offset the first, in elements from the bucket's start
+ * @property {number} count how many
+ */
+
+/** The memory of some parameters. What pads them is 0 everywhere, and stays so. */
+export class Bucket {
+  /** @param {Parameter[]} parameters @param {number[]} offsets @param {number} count elements */
+  constructor(parameters, offsets, count) {
+    this.parameters = parameters;
+    this.offsets = offsets;
+    this.count = count;
+    /** Tensors of all elements. */
+    this.values = this.zeros();
+    this.gradients = this.zeros();
+    noGrad(() =>
+      unscoped(() => {
+        parameters.forEach((parameter, i) => {
+          const { layout } = parameter;
+          parameter.moveTo(this.view(this.values, layout.shape, offsets[i]));
+          parameter.gradientPlace = this.view(this.gradients, layout.shape, offsets[i]);
+          if (parameter.grad) {
+            const before = parameter.grad;
+            parameter.grad = undefined;
+            parameter.accumulate(before);
+            before.dispose();
+          }
+        });
+      }),
+    );
+  }
+
+  /** A tensor of the bucket's size, of zeros. */
+  zeros() {
+    return unscoped(() => full([this.count], 0));
+  }
+
+  /** @param {Tensor} flat @param {readonly number[]} shape @param {number} offset */
+  view(flat, shape, offset) {
+    return new Tensor(/** @type {Storage} */ (flat.storage), layoutOf(shape, denseStrides(shape), offset, 'f32'));
+  }
+
+  /** Runs of elements whose parameters have a gradient: all, where every one has. @returns {{ offset: number, count: number }[]} */
+  ready() {
+    /** @type {{ offset: number, count: number }[]} */
+    const runs = [];
+    this.parameters.forEach((parameter, i) => {
+      const offset = this.offsets[i];
+      const end = this.offsets[i + 1] ?? this.count;
+      const last = runs.at(-1);
+      recordingNow()?.gradientOf(parameter);
+      if (!parameter.grad) return;
+      if (last && last.offset + last.count === offset) last.count = end - last.offset;
+      else runs.push({ offset, count: end - offset });
+    });
+    return runs;
+  }
+
+  /** A part of one of the bucket's tensors. @param {Tensor} flat @param {Run} run */
+  part(flat, { offset, count }) {
+    return offset === 0 && count === this.count ? flat : this.view(flat, [count], offset);
+  }
+}
+
+/**
+ * Moves parameters into buckets.
+ * @param {Parameter[]} parameters f32 @param {number} bindingBytes what the device binds at once
+ */
+export function bucketsOf(parameters, bindingBytes) {
+  const most = Math.min(MAX_ELEMENTS, Math.floor(bindingBytes / 4 / ALIGNMENT) * ALIGNMENT);
+  const sizes = parameters.map((parameter) => parameter.size);
+  return arrange(sizes, most).map(
+    ({ members, count }) =>
+      new Bucket(
+        members.map(({ index }) => parameters[index]),
+        members.map(({ offset }) => offset),
+        count,
+      ),
+  );
+}
+
+/** @param {number} word @param {Tensor} state */
+export const stateWord = (state, word) => new Tensor(/** @type {Storage} */ (state.storage), layoutOf([1], [1], word, 'f32'));
+
+/** The layout of a state. @param {number} words */
+export const stateLayout = (words) => denseLayout([words], 'u32');

@@ -1,0 +1,426 @@
+// `optim`: optimizers. Constructing one moves its parameters into flat memory; the step, the learning rate and the clipping
+// factor live on the device, so that a compiled step goes on by itself.
+
+import { STATE, STATE_WORDS, optimizerState } from '../../kernels/index.mjs';
+import { SLOT, Template } from '../../kernels/template.mjs';
+import { noGrad } from '../autograd.mjs';
+import { ArgumentError, UsageError } from '../errors.mjs';
+import * as F from '../functional.mjs';
+import { noted } from '../guards.mjs';
+import { Parameter } from '../modules/module.mjs';
+import { isRecording, runtime, sink } from '../runtime.mjs';
+import { scope, unscoped } from '../storage.mjs';
+import { Tensor } from '../tensor.mjs';
+import { bucketsOf, stateLayout, stateWord } from './bucket.mjs';
+
+/** The flat memory of some parameters. @typedef {import('./bucket.mjs').Bucket} Bucket */
+/** Elements of a bucket, one after another. @typedef {import('./bucket.mjs').Run} Run */
+/** Device memory that tensors share. @typedef {import('../storage.mjs').Storage} Storage */
+/** What a kernel function returns. @typedef {import('../../kernels/base.mjs').Dispatches} Dispatches */
+
+/**
+ * The learning rate over steps: linear warm-up to `lr`, then half a cosine down to `finalLr`.
+ * @typedef {object} Schedule
+ * @property {number} [warmup] steps of linear warm-up; 0 when left out
+ * @property {number} total step at which half a cosine has come down to `finalLr`
+ * @property {number} [finalLr] 0 when left out
+ */
+
+/**
+ * Options of every optimizer. Those but `clip` may differ from group to group.
+ * @typedef {object} Options
+ * @property {number} [lr] the learning rate, with a schedule its peak
+ * @property {number} [weightDecay] the factor of weight decay, which AdamW and Lion keep apart from the gradient and SGD adds to
+ *   it; 0.01 for AdamW and 0 for the others when left out
+ * @property {number} [clip] largest norm of all gradients together; none when left out
+ * @property {Schedule} [schedule] a constant rate when left out
+ */
+
+/**
+ * What `AdamW` takes besides the options of every optimizer.
+ * @typedef {object} AdamOptions
+ * @property {[number, number]} [betas] decay of the running means of gradients and of their squares; [0.9, 0.999] when left out
+ * @property {number} [eps] is added to the root that steps are divided by; 1e-8 when left out
+ */
+
+/**
+ * What `SGD` takes besides the options of every optimizer.
+ * @typedef {object} MomentumOptions
+ * @property {number} [momentum] the part of the last step's v that stays; 0 when left out, which keeps no v
+ * @property {boolean} [nesterov] whether the step looks ahead by the momentum (Nesterov 1983); false when left out
+ */
+
+/**
+ * What `Lion` takes besides the options of every optimizer.
+ * @typedef {object} LionOptions
+ * @property {[number, number]} [betas] β₁ of the step and β₂ of the running mean; [0.9, 0.99] when left out
+ */
+
+/** Parameters with options of their own; what is left out is the optimizer's. @typedef {{ params: Iterable<Parameter> } & Omit<Options, 'clip'>} Group */
+
+/** Runs dispatches of kernels over storages, recorded once for each key. @type {Map<string, Template>} */
+const templates = new Map();
+
+/**
+ * @param {string} key @param {Storage[]} storages one for each slot
+ * @param {(slots: number[]) => (Dispatches | Dispatches[])[]} build
+ */
+function launch(key, storages, build) {
+  let template = templates.get(key);
+  if (!template) {
+    template = new Template(...build(storages.map((_, i) => SLOT + i)));
+    templates.set(key, template);
+  }
+  sink().append(template, storages);
+}
+
+/** @param {Tensor} tensor */
+const storageOf = (tensor) => /** @type {Storage} */ (tensor.storage);
+
+/**
+ * Throws where a setting cannot be this number, or not now.
+ * @param {string} name @param {number} value @param {string} [of] who takes it; the setting itself when left out
+ */
+function checkSetting(name, value, of = name) {
+  const label = of === name ? '' : `${name} is `;
+  if (!(value >= 0 && value < Infinity)) throw new ArgumentError(of, `${label}a number of at least 0, got ${String(value)}`);
+  if (isRecording()) throw new UsageError(of, 'set it outside of the compiled function: it lives on the device, and the next call sees it');
+}
+
+/** Parameters with a learning rate and a weight decay of their own; both can be set between steps. */
+class ParameterGroup {
+  #lr;
+  #weightDecay;
+
+  /**
+   * @param {Parameter[]} parameters @param {Required<Omit<Options, 'schedule'>> & { schedule?: Schedule }} options
+   * @param {{ betas: [number, number], eps: number }} adam
+   */
+  constructor(parameters, { lr, weightDecay, clip, schedule }, { betas, eps }) {
+    this.#lr = lr;
+    this.#weightDecay = weightDecay;
+    this.buckets = bucketsOf(parameters, runtime().kernels.context.bindingBytes);
+    const words = optimizerState({
+      rate: lr,
+      decay: weightDecay,
+      maxNorm: clip,
+      beta1: betas[0],
+      beta2: betas[1],
+      epsilon: eps,
+      warmup: schedule?.warmup ?? 0,
+      total: schedule?.total ?? 0,
+      finalRate: schedule?.finalLr ?? 0,
+    });
+    this.state = Tensor.constant(words, stateLayout(STATE_WORDS));
+    /** The rate of this step, on the device. */
+    this.rate = unscoped(() => stateWord(this.state, STATE.rate));
+    /** What gradients are multiplied by. */
+    this.scale = unscoped(() => stateWord(this.state, STATE.clip));
+    /** The weight decay, on the device. */
+    this.decay = unscoped(() => stateWord(this.state, STATE.decay));
+  }
+
+  /** Changes a word of the state. @param {number} word @param {number} value */
+  write(word, value) {
+    runtime().upload(storageOf(this.state).allocation, Float32Array.of(value), 4 * word);
+  }
+
+  /** The learning rate; with a schedule, its peak. */
+  get lr() {
+    return this.#lr;
+  }
+  set lr(value) {
+    checkSetting('lr', value);
+    this.write(STATE.peakRate, value);
+    this.#lr = value;
+  }
+
+  /** The factor of weight decay. */
+  get weightDecay() {
+    return this.#weightDecay;
+  }
+  set weightDecay(value) {
+    checkSetting('weightDecay', value);
+    this.write(STATE.decay, value);
+    this.#weightDecay = value;
+  }
+  /** Whether weights decay at all: what runs depends on it. */
+  get decays() {
+    return noted(this, 'decays', this.#weightDecay > 0);
+  }
+}
+
+/** The base of optimizers. */
+class Optimizer {
+  #clip;
+
+  /**
+   * @param {Iterable<Parameter> | Group[]} params parameters, or groups with options of their own
+   * @param {Required<Omit<Options, 'schedule'>> & { schedule?: Schedule }} options
+   * @param {{ betas: [number, number], eps: number }} [adam]
+   */
+  constructor(params, options, adam = { betas: [0.9, 0.999], eps: 1e-8 }) {
+    const name = this.constructor.name;
+    if (isRecording()) throw new UsageError(name, 'an optimizer is made outside of a compiled function');
+    const list = [...params];
+    if (list.length === 0) throw new ArgumentError(name, 'no parameters');
+    const groups = /** @type {Group[]} */ (list[0] instanceof Tensor ? [{ params: list }] : list);
+    const seen = new Set();
+    this.#clip = options.clip;
+    this.groups = groups.map(({ params: own, ...rest }) => {
+      const parameters = [...own];
+      for (const parameter of parameters) {
+        if (!(parameter instanceof Parameter))
+          throw new ArgumentError(name, `expected parameters of modules, got ${String(Object(parameter).constructor.name)}`);
+        if (parameter.dtype !== 'f32') throw new ArgumentError(name, `takes f32 parameters, got ${parameter.dtype}`);
+        if (parameter.gradientPlace) throw new UsageError(name, 'a parameter belongs to another optimizer: dispose() of that one first');
+        if (seen.has(parameter)) throw new ArgumentError(name, 'a parameter is there twice');
+        seen.add(parameter);
+      }
+      const own_ = { ...options, ...rest };
+      for (const key of /** @type {const} */ (['lr', 'weightDecay', 'clip'])) checkSetting(key, own_[key], name);
+      return new ParameterGroup(parameters, own_, adam);
+    });
+    /** @type {Map<Bucket, Tensor[]>} */
+    this.moments = new Map();
+  }
+
+  /** The learning rate of the first group; setting it sets that of all. */
+  get lr() {
+    return this.groups[0].lr;
+  }
+  set lr(value) {
+    for (const group of this.groups) group.lr = value;
+  }
+  /**
+   * Sets the learning rate of one group, with a schedule its peak, as setting its `lr` does. Throws an ArgumentError for what
+   * is no number of at least 0, and a UsageError in a function that is being compiled.
+   * @param {ParameterGroup} group one of `groups` @param {number} value
+   */
+  setRate(group, value) {
+    group.lr = value;
+  }
+
+  /** The largest norm of all gradients together; 0 for none. */
+  get clip() {
+    return this.#clip;
+  }
+  set clip(value) {
+    checkSetting('clip', value);
+    for (const group of this.groups) group.write(STATE.maxNorm, value);
+    this.#clip = value;
+  }
+  /** Whether gradients are clipped at all: what runs depends on it. */
+  get clips() {
+    return noted(this, 'clips', this.#clip > 0);
+  }
+
+  /** Tensors of a bucket that begin as zeros. @param {Bucket} bucket @param {number} count */
+  momentsOf(bucket, count) {
+    let list = this.moments.get(bucket);
+    if (!list) {
+      if (isRecording()) throw new UsageError(this.constructor.name, 'its memory is made at construction');
+      list = Array.from({ length: count }, () => bucket.zeros());
+      this.moments.set(bucket, list);
+    }
+    return list;
+  }
+
+  /**
+   * Changes the parameters by their gradients, and forgets the gradients: the next `backward` begins anew. A parameter
+   * without a gradient stays as it is.
+   */
+  step() {
+    const ready = this.groups.map(({ buckets }) => buckets.map((bucket) => ({ bucket, runs: bucket.ready() })));
+    if (ready.flat().every(({ runs }) => runs.length === 0)) {
+      throw new UsageError('step', 'no parameter has a gradient: call backward() on a loss first');
+    }
+    const { clips } = this;
+    noGrad(() =>
+      scope(() => {
+        const shards = ready.flat().flatMap(({ bucket, runs }) => runs.map((run) => ({ bucket, run })));
+        this.groups.forEach((group, g) => {
+          const key = shards.map(({ run }) => `${run.offset}+${run.count}`).join();
+          const clip = clips ? shards : [];
+          const storages = [group.state, ...clip.map(({ bucket }) => bucket.gradients)].map(storageOf);
+          launch(`advance/${clips ? key : ''}`, storages, ([state, ...gradients]) => {
+            const kernels = runtime().kernels;
+            const list = [kernels.optimizerAdvance({ state })];
+            if (clip.length === 0) return list;
+            const gradient = clip.map(({ run }, i) => ({ tensor: { buffer: gradients[i], offset: run.offset }, count: run.count }));
+            return [...list, ...kernels.gradientClip({ gradient, count: gradient.reduce((sum, { count }) => sum + count, 0), state })];
+          });
+          for (const { bucket, runs } of ready[g]) for (const run of runs) this.update(group, bucket, run);
+        });
+      }),
+    );
+    for (const { bucket } of ready.flat()) {
+      storageOf(bucket.values).version++;
+      for (const parameter of bucket.parameters) parameter.zeroGrad();
+    }
+  }
+
+  /**
+   * Changes a run of parameters.
+   * @param {ParameterGroup} _group @param {Bucket} _bucket @param {Run} _run
+   */
+  update(_group, _bucket, _run) {}
+
+  /** Forgets all gradients. */
+  zeroGrad() {
+    for (const { buckets } of this.groups) for (const { parameters } of buckets) for (const parameter of parameters) parameter.zeroGrad();
+  }
+
+  /**
+   * What a resumed run needs besides the parameters: the device's state of each group, and the moments of each parameter.
+   * @returns {Record<string, Tensor>} by name, such as `0.state` and `0.3.first`; they see the optimizer's memory
+   */
+  stateDict() {
+    /** @type {Record<string, Tensor>} */
+    const state = {};
+    this.groups.forEach((group, g) => {
+      state[`${g}.state`] = group.state.alias();
+      let index = 0;
+      for (const bucket of group.buckets) {
+        for (const [i, parameter] of bucket.parameters.entries()) {
+          this.moments.get(bucket)?.forEach((flat, m) => {
+            state[`${g}.${index}.${['first', 'second'][m]}`] = bucket.view(flat, parameter.shape, bucket.offsets[i]);
+          });
+          index++;
+        }
+      }
+    });
+    return state;
+  }
+
+  /** Copies what `stateDict` gave. All or nothing. @param {Record<string, Tensor>} state */
+  loadStateDict(state) {
+    const own = this.stateDict();
+    for (const [name, target] of Object.entries(own)) {
+      if (!(state[name] instanceof Tensor)) throw new ArgumentError('loadStateDict', `missing: ${name}`);
+      if (String(state[name].shape) !== String(target.shape) || state[name].dtype !== target.dtype) {
+        throw new ArgumentError(
+          'loadStateDict',
+          `${name} is ${state[name].dtype} [${state[name].shape}], expected ${target.dtype} [${target.shape}]`,
+        );
+      }
+    }
+    noGrad(() => {
+      for (const [name, target] of Object.entries(own)) target.copy_(state[name]);
+    });
+  }
+
+  /** Frees the optimizer's memory; the parameters keep theirs, and may go to another optimizer. */
+  dispose() {
+    this.zeroGrad();
+    for (const { buckets, state, rate, scale, decay } of this.groups) {
+      for (const bucket of buckets) {
+        for (const parameter of bucket.parameters) {
+          parameter.gradientPlace?.dispose();
+          parameter.gradientPlace = undefined;
+        }
+        for (const tensor of [bucket.values, bucket.gradients, ...(this.moments.get(bucket) ?? [])]) tensor.dispose();
+      }
+      for (const tensor of [state, rate, scale, decay]) tensor.dispose();
+    }
+    this.moments.clear();
+  }
+  [Symbol.dispose]() {
+    this.dispose();
+  }
+}
+
+/** AdamW (Loshchilov & Hutter 2019), with PyTorch's defaults. A step whose gradients are not finite changes nothing where `clip` is given. */
+export class AdamW extends Optimizer {
+  /**
+   * @param {Iterable<Parameter> | Group[]} params
+   * @param {Options & AdamOptions} [options] lr 1e-3, betas [0.9, 0.999], eps 1e-8, weightDecay 0.01
+   */
+  constructor(params, { lr = 1e-3, weightDecay = 0.01, clip = 0, schedule, betas = [0.9, 0.999], eps = 1e-8 } = {}) {
+    super(params, { lr, weightDecay, clip, schedule }, { betas, eps });
+    for (const { buckets } of this.groups) for (const bucket of buckets) this.momentsOf(bucket, 2);
+  }
+
+  /** @param {ParameterGroup} group @param {Bucket} bucket @param {Run} run */
+  update(group, bucket, { offset, count }) {
+    const [first, second] = this.momentsOf(bucket, 2);
+    const storages = [bucket.values, first, second, bucket.gradients, group.state].map(storageOf);
+    launch(`adamw/${offset}+${count}`, storages, (slots) => {
+      const [parameters, first, second, gradient] = slots.map((buffer) => ({ buffer, offset }));
+      return [runtime().kernels.adamw({ parameters, first, second, gradient, state: slots[4], count })];
+    });
+  }
+}
+
+/** Stochastic gradient descent: v = momentum · v + g + weightDecay · p, p = p - lr · v (with `nesterov`, lr · (g + momentum · v)). */
+export class SGD extends Optimizer {
+  #momentum;
+  #nesterov;
+
+  /**
+   * @param {Iterable<Parameter> | Group[]} params
+   * @param {Options & MomentumOptions} [options] lr 1e-3, weightDecay 0, momentum 0
+   */
+  constructor(params, { lr = 1e-3, weightDecay = 0, clip = 0, schedule, momentum = 0, nesterov = false } = {}) {
+    super(params, { lr, weightDecay, clip, schedule });
+    this.#momentum = momentum;
+    this.#nesterov = nesterov;
+    if (momentum > 0) for (const { buckets } of this.groups) for (const bucket of buckets) this.momentsOf(bucket, 1);
+  }
+
+  /** The part of the last step's v that stays. Fixed, as compiled steps have it in them. */
+  get momentum() {
+    return this.#momentum;
+  }
+  /** Whether the step looks ahead by the momentum. Fixed. */
+  get nesterov() {
+    return this.#nesterov;
+  }
+
+  /** @param {ParameterGroup} group @param {Bucket} bucket @param {Run} run */
+  update(group, bucket, run) {
+    const p = bucket.part(bucket.values, run);
+    let g = bucket.part(bucket.gradients, run);
+    if (this.clips) g = g.mul(group.scale);
+    if (group.decays) g = g.add(p.mul(group.decay));
+    if (this.momentum > 0) {
+      const v = bucket.part(this.momentsOf(bucket, 1)[0], run);
+      v.mul_(this.momentum).add_(g);
+      g = this.nesterov ? g.add(v.mul(this.momentum)) : v;
+    }
+    p.add_(g.mul(group.rate), { alpha: -1 });
+  }
+}
+
+/** Lion (Chen et al. 2023): p = p - lr · (sign(β₁ m + (1 - β₁) g) + weightDecay · p), m = β₂ m + (1 - β₂) g. */
+export class Lion extends Optimizer {
+  #betas;
+
+  /**
+   * @param {Iterable<Parameter> | Group[]} params
+   * @param {Options & LionOptions} [options] lr 1e-4, betas [0.9, 0.99], weightDecay 0
+   */
+  constructor(params, { lr = 1e-4, weightDecay = 0, clip = 0, schedule, betas = [0.9, 0.99] } = {}) {
+    super(params, { lr, weightDecay, clip, schedule }, { betas, eps: 1e-8 });
+    this.#betas = Object.freeze(/** @type {[number, number]} */ ([betas[0], betas[1]]));
+    for (const { buckets } of this.groups) for (const bucket of buckets) this.momentsOf(bucket, 1);
+  }
+
+  /** β₁ of the step and β₂ of the running mean. Fixed, as compiled steps have them in them. */
+  get betas() {
+    return this.#betas;
+  }
+
+  /** @param {ParameterGroup} group @param {Bucket} bucket @param {Run} run */
+  update(group, bucket, run) {
+    const p = bucket.part(bucket.values, run);
+    let g = bucket.part(bucket.gradients, run);
+    if (this.clips) g = g.mul(group.scale);
+    const m = bucket.part(this.momentsOf(bucket, 1)[0], run);
+    const [b1, b2] = this.#betas;
+    let change = F.sign(m.mul(b1).add(g.mul(1 - b1)));
+    if (group.decays) change = change.add(p.mul(group.decay));
+    p.add_(change.mul(group.rate), { alpha: -1 });
+    m.mul_(b2).add_(g.mul(1 - b2));
+  }
+}

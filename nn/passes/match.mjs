@@ -1,0 +1,256 @@
+// Calls that one kernel does together: a result and its conversion, a product or a norm's gradient and the sum behind it, a
+// product and the write of it into a gradient. Fusing may drop a rounding to 16 bits, and never adds one.
+
+import { accesses, effective } from './calls.mjs';
+
+/** @typedef {import('./calls.mjs').Call} Call */
+/** @typedef {import('./calls.mjs').Value} Value */
+/** @typedef {import('./calls.mjs').Context} Context */
+/** @typedef {import('../runtime.mjs').Allocation} Allocation */
+
+/** Who touches an allocation, by number of call. @typedef {{ writers: number[], readers: number[] }} Uses */
+
+/** All of an allocation's elements, row by row from its start. @param {Value} value */
+const whole = ({ layout }) => layout.contiguous && layout.offset === 0;
+
+class Matcher {
+  /** @param {Call[]} calls @param {Context} context */
+  constructor(calls, context) {
+    this.calls = calls;
+    this.context = context;
+    /** @type {Map<Allocation, Uses>} */
+    this.uses = new Map();
+    calls.forEach((call, i) => this.note(call, i));
+    /** @type {Set<number>} */
+    this.removed = new Set();
+    /** How often each pattern was found. @type {Record<string, number>} */
+    this.found = {};
+  }
+
+  /** @param {Allocation} allocation @returns {Uses} */
+  usesOf(allocation) {
+    let uses = this.uses.get(allocation);
+    if (!uses) this.uses.set(allocation, (uses = { writers: [], readers: [] }));
+    return uses;
+  }
+  /** @param {Call} call @param {number} i */
+  note(call, i) {
+    const { reads, writes } = accesses(call);
+    for (const allocation of reads) this.usesOf(allocation).readers.push(i);
+    for (const allocation of writes) this.usesOf(allocation).writers.push(i);
+  }
+  /** @param {number} i */
+  forget(i) {
+    const { reads, writes } = accesses(this.calls[i]);
+    for (const allocation of new Set([...reads, ...writes])) {
+      const uses = this.usesOf(allocation);
+      uses.readers = uses.readers.filter((j) => j !== i);
+      uses.writers = uses.writers.filter((j) => j !== i);
+    }
+  }
+
+  /**
+   * The one call that writes a temporary value, if that is all of what the call writes there: a slice of the first rows, too,
+   * begins at 0 and is contiguous.
+   * @param {Value} value @returns {number} -1 where there is none
+   */
+  producer(value) {
+    if (!this.context.isTemporary(value.allocation) || !whole(value)) return -1;
+    const { writers } = this.usesOf(value.allocation);
+    if (writers.length !== 1) return -1;
+    const made = effective(this.calls[writers[0]]).outputs.find(({ allocation }) => allocation === value.allocation);
+    return made?.layout.size === value.layout.size ? writers[0] : -1;
+  }
+  /** The value that a call's main result is now. @param {Call} call */
+  result({ outputs, extra = {} }) {
+    return extra.c ?? extra.y ?? extra.dx ?? outputs[0];
+  }
+  /** Whether nobody but call `j` reads what call `i` makes. @param {number} i @param {number} j */
+  onlyFor(i, j) {
+    const { readers, writers } = this.usesOf(this.result(this.calls[i]).allocation);
+    return writers.length === 1 && readers.every((reader) => reader === j);
+  }
+  /** Whether a value is the same before call `i` as at call `j`. @param {Value} value @param {number} i @param {number} j */
+  readyAt({ allocation }, i, j) {
+    return this.usesOf(allocation).writers.every((writer) => writer < i || writer >= j);
+  }
+  /** Whether memory that call `j` writes may be written at call `i` already. @param {Value} value @param {number} i @param {number} j */
+  freeFrom({ allocation, layout }, i, j) {
+    const { readers, writers } = this.usesOf(allocation);
+    const end = layout.offset + layout.size;
+    return [...readers, ...writers].every((k) => {
+      if (k < i || k >= j) return true;
+      // Others may touch other elements of it.
+      const call = this.calls[k];
+      if (!call.op) return false;
+      const { inputs, outputs } = effective(call);
+      return [...inputs, ...outputs].every((other) => {
+        if (other.allocation !== allocation) return true;
+        const { offset, size, contiguous } = other.layout;
+        return contiguous && (offset + size <= layout.offset || offset >= end);
+      });
+    });
+  }
+
+  /**
+   * Call `j` becomes a part of call `i`.
+   * @param {string} name of the pattern @param {number} i @param {number} j
+   * @param {{ kernel: string, options?: Record<string, unknown>, extra?: Record<string, Value>, dropped?: Value[] }} change
+   */
+  fuse(name, i, j, { kernel, options, extra, dropped = [] }) {
+    const call = this.calls[i];
+    this.forget(i);
+    this.forget(j);
+    this.removed.add(j);
+    this.change(call, { kernel, options, extra, dropped });
+    this.note(call, i);
+    this.found[name] = (this.found[name] ?? 0) + 1;
+  }
+  /** @param {Call} call @param {{ kernel: string, options?: Record<string, unknown>, extra?: Record<string, Value>, dropped?: Value[] }} change */
+  change(call, { kernel, options, extra, dropped = [] }) {
+    call.template = undefined;
+    call.kernel = kernel;
+    call.options = { ...call.options, ...options };
+    call.extra = { ...call.extra, ...extra };
+    call.dropped = new Set([...(call.dropped ?? []), ...dropped]);
+  }
+}
+
+/** Whether a call is one matrix product without an activation. @param {Call} call */
+function isProduct({ op, outputs }) {
+  if (op?.name === 'linear') return true;
+  return op?.name === 'matmul' && outputs[0].layout.shape.length === 2;
+}
+
+/** @param {Matcher} m @param {number} j a conversion */
+function conversion(m, j) {
+  const call = m.calls[j];
+  const [x] = call.inputs;
+  const [y] = call.outputs;
+  const i = m.producer(x);
+  if (i < 0 || !m.context.isTemporary(y.allocation) || !whole(y) || !m.freeFrom(y, i, j)) return;
+  const made = m.calls[i];
+  const from = m.result(made);
+  if (from.allocation !== x.allocation) return;
+  const [source, target] = [x.layout.dtype, y.layout.dtype];
+  // A norm's gradient will take it as it is: see normGradient.
+  const { readers } = m.usesOf(y.allocation);
+  if (readers.length === 1 && takesHalf(m.calls[readers[0]], y)) return;
+  // A product that is converted to f32 is written as f32.
+  if (isProduct(made) && source !== 'f32' && target === 'f32' && !made.extra?.c && m.onlyFor(i, j)) {
+    m.fuse('product to f32', i, j, { kernel: 'matmul', options: { cType: 'f32' }, extra: { c: y }, dropped: [made.outputs[0]] });
+  } else if (made.op?.name === 'rmsNorm' && source === 'f32' && target !== 'f32' && !made.extra?.y && m.onlyFor(i, j)) {
+    m.fuse('norm to 16 bits', i, j, { kernel: 'rmsNormForward', options: { outType: target }, extra: { y }, dropped: [made.outputs[0]] });
+  } else if (made.op?.name === 'rmsNormBackward' && made.options?.outType === target && source === 'f32' && !made.extra?.copy) {
+    m.fuse("norm's gradient and its 16-bit copy", i, j, { kernel: 'rmsNormBackward', extra: { copy: y } });
+  }
+}
+
+/** Whether a call is the gradient of an f32 norm of even rows, and a value its dy. @param {Call} call @param {Value} y */
+const takesHalf = ({ op, inputs }, y) =>
+  op?.name === 'rmsNormBackward' &&
+  inputs[0].allocation === y.allocation &&
+  inputs[1].layout.dtype === 'f32' &&
+  (inputs[1].layout.shape.at(-1) ?? 1) % 2 === 0;
+
+/** A norm's gradient takes a 16-bit dy as it is. @param {Matcher} m @param {number} j */
+function normGradient(m, j) {
+  const call = m.calls[j];
+  const [dy] = call.inputs;
+  const i = m.producer(dy);
+  if (i < 0 || call.extra?.dy || !takesHalf(call, dy)) return;
+  const made = m.calls[i];
+  if (made.op?.name !== 'to' || m.removed.has(i) || made.inputs[0].layout.dtype === 'f32' || !whole(made.inputs[0])) return;
+  if (!m.readyAt(made.inputs[0], i, j)) return;
+  m.forget(j);
+  m.change(call, {
+    kernel: 'rmsNormBackward',
+    options: { outType: made.inputs[0].layout.dtype },
+    extra: { dy: made.inputs[0] },
+    dropped: [dy],
+  });
+  m.note(call, j);
+  m.found["norm's gradient of 16 bits"] = (m.found["norm's gradient of 16 bits"] ?? 0) + 1;
+}
+
+/**
+ * The gradient of a norm's weight goes where it is written, or added, to.
+ * @param {Matcher} m @param {number} j @param {Value} x what is written @param {Value} y where @param {0 | 1} beta
+ */
+function normWeight(m, j, x, y, beta) {
+  const i = m.producer(x);
+  if (i < 0 || m.removed.has(i) || y.layout.dtype !== 'f32' || !y.layout.contiguous) return false;
+  const made = m.calls[i];
+  if (made.op?.name !== 'rmsNormBackward' || made.outputs[1].allocation !== x.allocation || made.extra?.dWeight) return false;
+  if (m.usesOf(x.allocation).readers.some((reader) => reader !== j) || !m.freeFrom(y, i, j)) return false;
+  const dropped = [made.outputs[1]];
+  m.fuse("norm's gradient into a gradient", i, j, { kernel: 'rmsNormBackward', options: { beta }, extra: { dWeight: y }, dropped });
+  return true;
+}
+
+/** @param {Matcher} m @param {number} j a sum, perhaps into one of its operands */
+function sum(m, j) {
+  const call = m.calls[j];
+  const { alpha = 1, beta = 1 } = call.attributes;
+  const [y] = call.outputs;
+  if (alpha !== 1 || beta !== 1 || y.layout.dtype !== 'f32' || !y.layout.contiguous) return;
+  if (call.inputs.some(({ layout }) => !layout.contiguous || layout.size !== y.layout.size)) return;
+  const inPlace = call.inputs[0].allocation === y.allocation;
+  if (inPlace && call.inputs[1].layout.contiguous && normWeight(m, j, call.inputs[1], y, 1)) return;
+  for (const side of inPlace ? [1] : [1, 0]) {
+    const [x, other] = [call.inputs[side], call.inputs[1 - side]];
+    const i = m.producer(x);
+    if (i < 0 || m.removed.has(i)) continue;
+    const made = m.calls[i];
+    if (m.result(made).allocation !== x.allocation || !m.onlyFor(i, j) || !m.freeFrom(y, i, j)) continue;
+    const product = isProduct(made);
+    const taken = made.extra?.residual !== undefined || made.extra?.dx !== undefined || (product && made.options?.beta !== undefined);
+    const isNorm = made.op?.name === 'rmsNormBackward';
+    if (taken || !(product || isNorm) || !(inPlace || m.readyAt(other, i, j))) continue;
+    // What was to be written is not there any more.
+    const dropped = made.outputs.slice(0, 1);
+    if (inPlace && product) {
+      m.fuse('product added to a gradient', i, j, { kernel: 'matmul', options: { cType: 'f32', beta: 1 }, extra: { c: y }, dropped });
+    } else if (inPlace || other.layout.offset !== 0) continue;
+    else if (product)
+      m.fuse('product and sum', i, j, { kernel: 'matmul', options: { cType: 'f32' }, extra: { c: y, residual: other }, dropped });
+    else m.fuse("norm's gradient and sum", i, j, { kernel: 'rmsNormBackward', extra: { dx: y, residual: other }, dropped });
+    return;
+  }
+}
+
+/** @param {Matcher} m @param {number} j a copy over something */
+function written(m, j) {
+  const call = m.calls[j];
+  const [, x] = call.inputs;
+  const [y] = call.outputs;
+  if (!y.layout.contiguous || y.layout.dtype !== 'f32' || x.layout.dtype !== 'f32') return;
+  const i = m.producer(x);
+  if (i < 0 || m.removed.has(i)) return;
+  const made = m.calls[i];
+  if (normWeight(m, j, x, y, 0)) return;
+  if (!isProduct(made) || made.extra?.residual || made.options?.beta !== undefined) return;
+  if (m.result(made).allocation !== x.allocation || !m.onlyFor(i, j) || !m.freeFrom(y, i, j)) return;
+  m.fuse('product written to a gradient', i, j, {
+    kernel: 'matmul',
+    options: { cType: 'f32' },
+    extra: { c: y },
+    dropped: made.outputs.slice(0, 1),
+  });
+}
+
+/** @type {Record<string, (m: Matcher, j: number) => void>} */
+const RULES = { to: conversion, rmsNormBackward: normGradient, add: sum, copy_: written };
+
+/**
+ * @param {Call[]} calls changed @param {Context} context
+ * @returns {{ calls: Call[], found: Record<string, number> }} what is left, and how often each pattern was found
+ */
+export function match(calls, context) {
+  const m = new Matcher(calls, context);
+  for (let j = 0; j < calls.length; j++) {
+    const { op } = calls[j];
+    if (op && !m.removed.has(j)) RULES[op.name]?.(m, j);
+  }
+  return { calls: calls.filter((_, i) => !m.removed.has(i)), found: m.found };
+}

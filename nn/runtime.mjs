@@ -1,0 +1,255 @@
+// The device of this process: memory for storages, and dispatches gathered into packed lists.
+
+import native from '../index.js';
+import { Recorder } from '../kernels/base.mjs';
+import { createKernels } from '../kernels/index.mjs';
+import { UsageError } from './errors.mjs';
+
+/** @typedef {import('../kernels/template.mjs').Template} Template */
+/** @typedef {import('../kernels/index.mjs').Kernels} Kernels */
+/** @typedef {import('./storage.mjs').Storage} Storage */
+/** @typedef {import('./tensor.mjs').Tensor} Tensor */
+
+/** Dispatches after which a list is submitted. */
+const LIST = 64;
+
+/** Storages are multiples of this many bytes: pairs of an odd number of elements lie within. */
+const PADDING = 16;
+
+/** Unreleased bytes made within one turn of the event loop above which there is a warning. */
+const WARN_BYTES = 2 ** 30;
+
+/**
+ * What dispatches are of: an operation, its attributes, and the number of its inputs, and the layouts of these and then of its outputs.
+ * @typedef {{ op: import('./ops/registry.mjs').Op, attributes: any, inputs: number, layouts: import('./layout.mjs').Layout[] }} CallInfo
+ */
+
+/**
+ * What takes the dispatches of operations: the eager list, or the recording of a compiled function.
+ * @typedef {object} Sink
+ * @property {(bytes: number, owned?: boolean) => Allocation} allocate
+ * @property {(allocation: Allocation) => void} release
+ * @property {(template: Template, storages: Storage[], call?: CallInfo) => void} append
+ * @property {(tensor: Tensor) => void} [use] is told of operands
+ * @property {(leaf: Tensor) => void} [gradientOf] is told of leaves before their gradient is looked at or changed
+ * @property {number} [serial] tensors from this number on were made for it
+ */
+
+/**
+ * Memory of a storage.
+ * @typedef {object} Allocation
+ * @property {number} handle the buffer; of a recording: -1 until its memory is planned
+ * @property {number} bytes
+ * @property {boolean} live
+ * @property {boolean} [owned] whether something other than a program's variables keeps it
+ * @property {Sink} sink where it was allocated
+ */
+
+/** The eager mode: operations are appended as they are called, and submitted soon. @implements {Sink} */
+export class Runtime {
+  /** @param {any} vk the native module */
+  constructor(vk) {
+    this.vk = vk;
+    // Records are made once for a layout, over slots that stand for buffers, and layouts are checked where tensors are made.
+    /** @type {import('../kernels/index.mjs').Kernels} */
+    this.kernels = createKernels(vk, { check: false });
+    this.info = this.kernels.context.info;
+    this.recorder = new Recorder(16384);
+    /** Buffers freed since the last list, by size: what follows in this list may have them at once. @type {Map<number, number[]>} */
+    this.free = new Map();
+    /** Handles of one record, filled anew for each. @type {number[]} */
+    this.handles = [];
+    this.scheduled = false;
+    /** What a list that nobody waited for failed with. @type {unknown} */
+    this.failure = undefined;
+    /** Buffers and their bytes that are held now. */
+    this.live = { buffers: 0, bytes: 0 };
+    this.turnBytes = 0;
+    this.warned = false;
+    /** Operations that found their record, and that made it. */
+    this.hits = 0;
+    this.misses = 0;
+    this.registry = new FinalizationRegistry((/** @type {Allocation} */ allocation) => {
+      if (allocation.live) allocation.sink.release(allocation);
+    });
+  }
+
+  /**
+   * Memory of at least `bytes` bytes with undefined contents.
+   * @param {number} bytes
+   * @param {boolean} [owned] whether something other than a program's variables keeps it
+   * @returns {Allocation}
+   */
+  allocate(bytes, owned = false) {
+    const size = Math.max(PADDING, Math.ceil(bytes / PADDING) * PADDING);
+    if (size > this.kernels.context.bindingBytes) {
+      throw new UsageError('tensor', `${size} bytes; this device binds at most ${this.kernels.context.bindingBytes} bytes at once`);
+    }
+    const handle = this.free.get(size)?.pop() ?? this.create(size);
+    this.live.buffers++;
+    this.live.bytes += size;
+    if (!owned) this.turnBytes += size;
+    if (this.turnBytes > WARN_BYTES && !this.warned) {
+      this.warned = true;
+      process.emitWarning(
+        'more than 1 GiB of tensors were made without a turn of the event loop; memory is found unused only there. ' +
+          'Wrap the work in scope(() => …), dispose() of tensors, or await in the loop.',
+        { code: 'HELIOS_NN_MEMORY' },
+      );
+    }
+    return { handle, bytes: size, live: true, sink: this, owned };
+  }
+
+  /** @param {number} size @returns {number} */
+  create(size) {
+    try {
+      return this.vk.createBuffer(size, 0);
+    } catch (error) {
+      if (/** @type {any} */ (error)?.code !== 'ERR_HELIOS_OUT_OF_MEMORY') throw error;
+      // What was freed since the last list is still held for reuse.
+      this.flush();
+      return this.vk.createBuffer(size, 0);
+    }
+  }
+
+  /** @param {Allocation} allocation */
+  release(allocation) {
+    if (!allocation.live) return;
+    allocation.live = false;
+    this.live.buffers--;
+    this.live.bytes -= allocation.bytes;
+    if (!allocation.owned) this.turnBytes -= allocation.bytes;
+    if (this.recorder.count === 0) {
+      this.vk.destroyBuffer(allocation.handle);
+      return;
+    }
+    const list = this.free.get(allocation.bytes);
+    if (list) list.push(allocation.handle);
+    else this.free.set(allocation.bytes, [allocation.handle]);
+  }
+
+  /** @param {Template} template @param {Storage[]} storages one for each slot */
+  append(template, storages) {
+    if (this.failure) this.flush();
+    const { handles, recorder } = this;
+    for (let i = 0; i < storages.length; i++) handles[i] = storages[i].allocation.handle;
+    template.appendTo(recorder, handles);
+    if (recorder.count >= LIST) this.flush();
+    else this.schedule();
+  }
+
+  /** Has the list submitted at the end of this turn. */
+  schedule() {
+    if (this.scheduled) return;
+    this.scheduled = true;
+    queueMicrotask(() => {
+      this.scheduled = false;
+      this.turnBytes = 0;
+      try {
+        this.flush();
+      } catch (error) {
+        // Nobody is there to catch it: the next operation or read throws it.
+        this.failure = error;
+      }
+    });
+  }
+
+  /** Submits what has been appended. */
+  flush() {
+    const { recorder } = this;
+    if (this.failure) {
+      const failure = this.failure;
+      this.failure = undefined;
+      throw failure;
+    }
+    const { count } = recorder;
+    if (count > 0) {
+      const bytes = new Uint8Array(recorder.view.buffer, 0, recorder.length);
+      recorder.reset();
+      try {
+        this.vk.batchExecuteAll(bytes, count);
+      } finally {
+        this.destroyFree();
+      }
+    }
+  }
+
+  /** Gives back the buffers that nothing took again. */
+  destroyFree() {
+    if (this.free.size === 0) return;
+    for (const handles of this.free.values()) for (const handle of handles) this.vk.destroyBuffer(handle);
+    this.free.clear();
+  }
+
+  /**
+   * Copies host data into a storage, in order with the operations.
+   * @param {Allocation} allocation @param {ArrayBufferView} data @param {number} [byteOffset]
+   */
+  upload(allocation, data, byteOffset = 0) {
+    this.flush();
+    this.vk.uploadAsync(allocation.handle, data, byteOffset);
+  }
+}
+
+/** @type {Runtime | undefined} */
+let current;
+/** @typedef {Required<Sink>} RecordingSink */
+/** @type {RecordingSink | undefined} */
+let recording;
+
+/**
+ * Options of `init`.
+ * @typedef {object} InitOptions
+ * @property {string | number} [device] index, UUID, PCI address or part of the name; the first choice when left out
+ * @property {boolean} [safe] whether shaders are checked and kept inside their buffers
+ * @property {any} [vk] another native module with the functions of `helios-vk`; this package's own when left out
+ */
+
+/** The device, opened at first use. @returns {Runtime} */
+export function runtime() {
+  current ??= new Runtime(native);
+  return current;
+}
+
+/**
+ * Opens the device with these options (see `initDevice`), or takes another native module. Before anything else of this
+ * package; without it the first tensor opens the default device.
+ * @param {InitOptions} [options]
+ * @returns {import('../index.js').DeviceInfo}
+ */
+export function init({ vk = native, ...options } = {}) {
+  if (current && (current.vk !== vk || Object.keys(options).length > 0)) {
+    throw new UsageError('init', 'the device is open already: call init before the first tensor');
+  }
+  vk.initDevice(options);
+  current ??= new Runtime(vk);
+  return current.info;
+}
+
+/** What takes dispatches now. @returns {Sink} */
+export const sink = () => recording ?? runtime();
+
+/** The recording of the function that is being compiled, if one is. */
+export const recordingNow = () => recording;
+
+/** Whether a function is being compiled. */
+export const isRecording = () => recording !== undefined;
+
+/**
+ * Sends the dispatches of `fn` elsewhere.
+ * @template T
+ * @param {RecordingSink} target @param {() => T} fn
+ * @returns {T}
+ */
+export function into(target, fn) {
+  const outer = recording;
+  recording = target;
+  try {
+    return fn();
+  } finally {
+    recording = outer;
+  }
+}
+
+/** The number of buffers that tensors hold now, and their bytes. Opens the device if none is open. */
+export const memory = () => ({ ...runtime().live });

@@ -1,0 +1,460 @@
+// Tensors: a layout over a storage, and where its gradient comes from.
+
+import { accumulated, backward as runBackward } from './autograd.mjs';
+import { applyInto, disposed } from './engine.mjs';
+import { ArgumentError, UsageError, show } from './errors.mjs';
+import * as F from './functional.mjs';
+import { checkCount, decode, encode, flatten } from './host.mjs';
+import { BYTES, checkShape, denseLayout } from './layout.mjs';
+import * as movement from './ops/movement.mjs';
+import * as pointwise from './ops/pointwise.mjs';
+import { isRecording, recordingNow, runtime } from './runtime.mjs';
+import { Storage, allocate, born, tensorClass, unscoped } from './storage.mjs';
+
+/** @typedef {import('./layout.mjs').DType} DType */
+/** @typedef {import('./layout.mjs').Layout} Layout */
+/** @typedef {import('./autograd.mjs').Node} Node */
+/** @typedef {import('./functional.mjs').Operand} Operand */
+
+/**
+ * Options of `add_`.
+ * @typedef {object} AddOptions
+ * @property {number} [alpha] a factor on `other`; 1 when left out
+ */
+
+/**
+ * Options of `tensor`.
+ * @typedef {object} TensorOptions
+ * @property {DType} [dtype] the element type; when left out i32 and u32 of arrays of that type, bool of booleans, else f32
+ * @property {number[]} [shape] sizes for the data, row by row; that of the arrays when left out
+ * @property {boolean} [requiresGrad] whether `backward` finds its gradient; false when left out
+ */
+
+let serial = 0;
+/** The number of the next tensor. */
+export const nextSerial = () => serial;
+
+/** Why a tensor has no memory any more. @typedef {'disposed' | 'traced' | 'reused'} Fate */
+
+const inspect = Symbol.for('nodejs.util.inspect.custom');
+
+/**
+ * An array on the device. Made by `tensor`, `zeros`, `randn` and so on, and by operations, which run in the order of their
+ * calls; what it holds is read with `await x.toArray()`.
+ */
+export class Tensor {
+  /** @param {Storage} storage @param {Layout} layout */
+  constructor(storage, layout) {
+    /** @type {Storage | undefined} */
+    this.storage = storage;
+    this.layout = layout;
+    /** Its number: tensors are numbered as they are made. */
+    this.serial = serial++;
+    /** @type {Fate} */
+    this.fate = 'disposed';
+    /** Whether `backward` finds its gradient. */
+    this.requiresGrad = false;
+    /** The operation that made it, where gradients flow through that. @type {Node | undefined} */
+    this.node = undefined;
+    /** The gradient, after `backward`; of leaves only. @type {Tensor | undefined} */
+    this.grad = undefined;
+    storage.retain();
+    born(this);
+  }
+
+  /**
+   * A tensor outside of all scopes.
+   * @param {ArrayBufferView} data @param {Layout} layout
+   */
+  static constant(data, layout) {
+    return unscoped(() => uploaded(data, layout));
+  }
+
+  /** Sizes of the dimensions. @returns {readonly number[]} */
+  get shape() {
+    return this.layout.shape;
+  }
+  /** The element type. @returns {DType} */
+  get dtype() {
+    return this.layout.dtype;
+  }
+  /** The number of elements. */
+  get size() {
+    return this.layout.size;
+  }
+  /** The number of dimensions. */
+  get ndim() {
+    return this.layout.shape.length;
+  }
+  /** Whether it is a parameter of a module. */
+  get isParameter() {
+    return false;
+  }
+  /** Whether it was disposed of. */
+  get disposed() {
+    return this.storage === undefined;
+  }
+
+  // ---- reading
+
+  /**
+   * The elements, row by row: a Float32Array (also of f16 and bf16), Int32Array, Uint32Array, or a Uint8Array of bools.
+   * @returns {Promise<Float32Array | Int32Array | Uint32Array | Uint8Array>}
+   */
+  async toArray() {
+    if (this.storage === undefined) throw disposed('toArray', this);
+    if (isRecording()) {
+      throw new UsageError('toArray', 'there are no values while a function is compiled: return the tensor and read what the call returns');
+    }
+    const device = runtime();
+    const dense = this.layout.contiguous ? this : unscoped(() => F.clone(this.detach()));
+    const { layout, storage } = /** @type {{ layout: Layout, storage: Storage }} */ (dense);
+    const size = BYTES[layout.dtype];
+    const from = layout.offset * size;
+    const start = Math.floor(from / 4) * 4;
+    const end = Math.ceil((from + layout.size * size) / 4) * 4;
+    device.flush();
+    const words = await device.vk.readAsync(storage.allocation.handle, start, end - start);
+    if (dense !== this) dense.dispose();
+    return decode(new Uint8Array(words.buffer, words.byteOffset + from - start, layout.size * size), layout.dtype, layout.size);
+  }
+
+  /** The one element of a tensor that has one. @returns {Promise<number>} */
+  async item() {
+    if (this.size !== 1) throw new ArgumentError('item', `${show(this.shape)} has ${this.size} elements; use toArray()`);
+    return (await this.toArray())[0];
+  }
+
+  /** The elements in nested arrays. @returns {Promise<import('./host.mjs').Nested>} */
+  async toNested() {
+    const values = await this.toArray();
+    /** @param {number} dim @param {number} from @param {number} size @returns {any} */
+    const nest = (dim, from, size) => {
+      if (dim === this.ndim) return this.dtype === 'bool' ? values[from] === 1 : values[from];
+      const step = size / this.shape[dim];
+      return Array.from({ length: this.shape[dim] }, (_, i) => nest(dim + 1, from + i * step, step));
+    };
+    return nest(0, 0, this.size);
+  }
+
+  /** JavaScript's operators see no tensors: `a + b` would be the sum of two strings. @returns {never} */
+  [Symbol.toPrimitive]() {
+    throw new ArgumentError('tensor', 'a tensor is not a number: use a.add(b), a.mul(b) … for arithmetic, await a.item() for its value');
+  }
+
+  [inspect]() {
+    const what = this.storage === undefined ? `, ${this.fate}` : this.requiresGrad ? ', requiresGrad' : '';
+    return `Tensor(${show(this.shape)}, ${this.dtype}${what})`;
+  }
+
+  // ---- memory and gradients
+
+  /** Frees the memory, unless other tensors see it too; this tensor cannot be used any more. Twice does nothing. @param {Fate} [fate] for the error of a later use */
+  dispose(fate = /** @type {Fate} */ ('disposed')) {
+    const { storage } = this;
+    if (storage === undefined) return;
+    this.storage = undefined;
+    this.fate = fate;
+    this.node = undefined;
+    storage.release();
+  }
+  [Symbol.dispose]() {
+    this.dispose();
+  }
+
+  /** The same elements, without gradients. */
+  detach() {
+    if (this.storage === undefined) throw disposed('detach', this);
+    return new Tensor(this.storage, this.layout);
+  }
+  /** Another object for the same elements. */
+  alias() {
+    return this.detach();
+  }
+
+  /** Has `backward` find the gradient of this leaf (or not). @param {boolean} [requires] */
+  requiresGrad_(requires = true) {
+    if (this.node) throw new UsageError('requiresGrad_', 'a result of operations; only leaves can be changed. Use detach() for a constant');
+    if (this.dtype !== 'f32' && this.dtype !== 'f16' && this.dtype !== 'bf16') {
+      throw new ArgumentError('requiresGrad_', `${this.dtype} elements have no gradients`);
+    }
+    this.requiresGrad = requires;
+    return this;
+  }
+
+  /**
+   * Adds the gradients of this number to the `grad` of every leaf that it depends on.
+   * @param {import('./autograd.mjs').BackwardOptions} [options]
+   */
+  backward(options) {
+    if (this.storage === undefined) throw disposed('backward', this);
+    runBackward(this, options);
+  }
+
+  /** Takes a gradient in. @param {Tensor} gradient */
+  accumulate(gradient) {
+    const recording = recordingNow();
+    if (recording && this.serial < recording.serial) {
+      throw new UsageError(
+        'backward',
+        `the gradient of a tensor ${show(this.shape)} would be memory of the compiled function: make the optimizer before the first call ` +
+          '(it has memory for gradients), or take gradients with grad(…) and return them',
+      );
+    }
+    this.grad = accumulated(this.grad, gradient);
+  }
+
+  /** Forgets the gradient. */
+  zeroGrad() {
+    recordingNow()?.gradientOf(this);
+    this.grad?.dispose();
+    this.grad = undefined;
+  }
+
+  // ---- in place
+
+  /** Writes over the elements. @param {Tensor | number | ArrayBufferView} source of this shape, or that broadcasts to it */
+  copy_(source) {
+    if (ArrayBuffer.isView(source)) {
+      const { values } = flatten('copy_', source);
+      checkCount('copy_', values.length, [...this.shape]);
+      const data = unscoped(() => uploaded(encode('copy_', values, this.dtype), denseLayout(this.shape, this.dtype)));
+      this.copy_(data);
+      data.dispose();
+      return this;
+    }
+    const from = typeof source === 'number' ? F.full([1], source, { dtype: this.dtype }) : source;
+    applyInto(movement.write, [this, F.expand(F.to(from, this.dtype), this.shape)], undefined, this);
+    return this;
+  }
+  /** Writes a number over all elements. @param {number} value */
+  fill_(value) {
+    return this.copy_(value);
+  }
+  /** Writes 0 over all elements. */
+  zero_() {
+    return this.copy_(0);
+  }
+  /** Adds to the elements. @param {Operand} other @param {AddOptions} [options] */
+  add_(other, { alpha = 1 } = {}) {
+    if (typeof other === 'number') return this.#affine_('add', 1, other * alpha);
+    return this.#binary_(pointwise.add, other, { alpha: 1, beta: alpha });
+  }
+  /** Multiplies the elements. @param {Operand} other */
+  mul_(other) {
+    if (typeof other === 'number') return this.#affine_('mul', other, 0);
+    return this.#binary_(pointwise.mul, other);
+  }
+  /** @param {string} name @param {number} alpha @param {number} beta */
+  #affine_(name, alpha, beta) {
+    if (!this.layout.contiguous) return this.copy_(F.add(F.mul(this.detach(), alpha), beta));
+    applyInto(pointwise.affine, [this], { name: `${name}_`, alpha, beta }, this);
+    return this;
+  }
+  /** @param {import('./ops/registry.mjs').Op} op @param {Tensor} other @param {any} [attributes] */
+  #binary_(op, other, attributes) {
+    const same = other.layout?.contiguous && this.layout.contiguous && show(other.shape) === show(this.shape) && other.dtype === this.dtype;
+    if (same) applyInto(op, [this, other], attributes, this);
+    else this.copy_(F.call(op, [this.detach(), F.expand(F.to(other, this.dtype), this.shape).contiguous()], attributes));
+    return this;
+  }
+
+  // ---- operations
+
+  /** Dense, row by row: this tensor where it is so. @returns {Tensor} */
+  contiguous() {
+    return this.layout.contiguous ? this : F.clone(this);
+  }
+  /** A dense copy, through which gradients flow. */
+  clone() {
+    return F.clone(this);
+  }
+  /** The elements in another type; this tensor where it has it. @param {DType} dtype */
+  to(dtype) {
+    return F.to(this, dtype);
+  }
+  /** The same elements in another shape; one size may be -1, to be found from the others. @param {...number} shape */
+  reshape(...shape) {
+    return F.reshape(this, shape.flat());
+  }
+  /** The same as `reshape`: a copy where the strides do not allow a view. @param {...number} shape */
+  view(...shape) {
+    return F.reshape(this, shape.flat());
+  }
+  /** The dimensions in another order, as a view. @param {...number} order */
+  permute(...order) {
+    return F.permute(this, order.flat());
+  }
+  /** Two dimensions exchanged, as a view. @param {number} a @param {number} b */
+  transpose(a, b) {
+    return F.transpose(this, a, b);
+  }
+  /** The last two dimensions exchanged. */
+  get T() {
+    return F.transpose(this, -2, -1);
+  }
+  /** Repeated to a larger shape, as a view. @param {...number} shape */
+  expand(...shape) {
+    return F.expand(this, shape.flat());
+  }
+  /** With a dimension of size 1 more, which stands at `dim` in the result. @param {number} dim */
+  unsqueeze(dim) {
+    return F.unsqueeze(this, dim);
+  }
+  /** Without a dimension of size 1; without all of them where none is named. @param {number} [dim] */
+  squeeze(dim) {
+    return F.squeeze(this, dim);
+  }
+  /** Dimensions from `start` to `end` as one. @param {number} [start] @param {number} [end] */
+  flatten(start = 0, end = -1) {
+    const [a, b] = [start, end].map((d) => (d < 0 ? d + this.ndim : d));
+    return F.reshape(this, [...this.shape.slice(0, a), -1, ...this.shape.slice(b + 1)]);
+  }
+  /** Elements `start` to before `end` of a dimension, every `step`-th, as a view; a negative `start` or `end` counts from the end. @param {number} dim @param {number} [start] @param {number} [end] @param {number} [step] */
+  slice(dim, start, end, step) {
+    return F.slice(this, dim, start, end, step);
+  }
+  /** The part of index `i` of the first dimension (negative: from the end). @param {number} i */
+  at(i) {
+    const index = i < 0 ? i + this.shape[0] : i;
+    return F.squeeze(F.slice(this, 0, index, index + 1), 0);
+  }
+  /** Parts of at most `size` along a dimension, the first when left out, as views. @param {number} size @param {number} [dim] */
+  split(size, dim) {
+    return F.split(this, size, dim);
+  }
+  /** this + other, broadcast. @param {Operand} other */
+  add(other) {
+    return F.add(this, other);
+  }
+  /** this - other, broadcast. @param {Operand} other */
+  sub(other) {
+    return F.sub(this, other);
+  }
+  /** this · other, element by element, broadcast. @param {Operand} other */
+  mul(other) {
+    return F.mul(this, other);
+  }
+  /** this / other, broadcast. @param {Operand} other */
+  div(other) {
+    return F.div(this, other);
+  }
+  /** The larger of each two elements, broadcast. @param {Operand} other */
+  maximum(other) {
+    return F.maximum(this, other);
+  }
+  /** The smaller of each two elements, broadcast. @param {Operand} other */
+  minimum(other) {
+    return F.minimum(this, other);
+  }
+  /** The elements to the power of a number: of positive elements only, unless that is an integer other than 0 from -64 to 64. @param {number} exponent */
+  pow(exponent) {
+    return F.pow(this, exponent);
+  }
+  /** -x of each element. */
+  neg() {
+    return F.neg(this);
+  }
+  /** eˣ of each element. */
+  exp() {
+    return F.exp(this);
+  }
+  /** The natural logarithm of each element. */
+  log() {
+    return F.log(this);
+  }
+  /** √x of each element. */
+  sqrt() {
+    return F.sqrt(this);
+  }
+  /** 1 / √x of each element. */
+  rsqrt() {
+    return F.rsqrt(this);
+  }
+  /** 1 / x of each element. */
+  reciprocal() {
+    return F.reciprocal(this);
+  }
+  /** |x| of each element. */
+  abs() {
+    return F.abs(this);
+  }
+  /** x² of each element. */
+  square() {
+    return F.square(this);
+  }
+  /** -1, 0 or 1 for each element. Its gradient is 0. */
+  sign() {
+    return F.sign(this);
+  }
+  /** max(x, 0) of each element. */
+  relu() {
+    return F.relu(this);
+  }
+  /** The hyperbolic tangent of each element. */
+  tanh() {
+    return F.tanh(this);
+  }
+  /** 1 / (1 + exp(-x)) of each element. */
+  sigmoid() {
+    return F.sigmoid(this);
+  }
+  /** The matrix product, as PyTorch's: [..., m, k] × [..., k, n], leading sizes broadcast. @param {Tensor} other */
+  matmul(other) {
+    return F.matmul(this, other);
+  }
+  /** Σ over dimensions, all when left out. @param {number | readonly number[]} [dim] @param {boolean} [keepdim] */
+  sum(dim, keepdim) {
+    return F.sum(this, dim, keepdim);
+  }
+  /** The mean over dimensions, all when left out. @param {number | readonly number[]} [dim] @param {boolean} [keepdim] */
+  mean(dim, keepdim) {
+    return F.mean(this, dim, keepdim);
+  }
+  /** The largest elements along one dimension, the last when left out. @param {number} [dim] @param {boolean} [keepdim] */
+  amax(dim, keepdim) {
+    return F.amax(this, dim, keepdim);
+  }
+  /** The smallest elements along one dimension, the last when left out. @param {number} [dim] @param {boolean} [keepdim] */
+  amin(dim, keepdim) {
+    return F.amin(this, dim, keepdim);
+  }
+  /** softmax(x) along a dimension, the last when left out. @param {number} [dim] */
+  softmax(dim) {
+    return F.softmax(this, dim);
+  }
+}
+
+tensorClass.class = Tensor;
+
+/** @param {ArrayBufferView} data @param {Layout} layout */
+function uploaded(data, layout) {
+  const device = runtime();
+  const storage = new Storage(device.allocate(layout.size * BYTES[layout.dtype]));
+  device.upload(storage.allocation, data);
+  return new Tensor(storage, layout);
+}
+
+/**
+ * A tensor of host data.
+ * @param {import('./host.mjs').Nested | import('./host.mjs').Numbers} data a number, nested arrays of one shape, or a
+ *   typed array
+ * @param {TensorOptions} [options]
+ * @returns {Tensor}
+ */
+export function tensor(data, { dtype, shape, requiresGrad = false } = {}) {
+  if (/** @type {unknown} */ (data) instanceof Tensor) throw new ArgumentError('tensor', 'this is a tensor: use clone() for a copy');
+  const flat = flatten('tensor', data);
+  const sizes = checkShape('tensor', shape ?? flat.shape);
+  checkCount('tensor', flat.values.length, sizes);
+  const type = dtype ?? flat.dtype;
+  if (!(type in BYTES)) throw new ArgumentError('tensor', `no type ${String(type)}; there are ${Object.keys(BYTES).join(', ')}`);
+  const result = uploaded(encode('tensor', flat.values, type), denseLayout(sizes, type));
+  return requiresGrad ? result.requiresGrad_() : result;
+}
+
+/** A tensor with undefined contents. @param {number[]} shape @param {import('./functional.mjs').TypeOptions} [options] */
+export function empty(shape, { dtype = 'f32' } = {}) {
+  const layout = denseLayout(checkShape('empty', shape), dtype);
+  return new Tensor(allocate(layout.size * BYTES[dtype]), layout);
+}

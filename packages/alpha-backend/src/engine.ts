@@ -1,0 +1,413 @@
+// Calls become dispatches here: memory from a pool, records packed once for each operation and shape, lists of them
+// submitted together, and, where step after step makes the same calls, one launch of a recorded graph (`capture.ts`).
+
+import type { BufferHandle } from 'helios-vk';
+import { Recorder, SLOT, Template, createKernels, type Dispatches, type Kernels } from 'helios-vk/kernels';
+
+import { Capture, Fingerprint, type Trace, placeOf } from './capture.js';
+import { type Allocation, DeviceTensor, Storage } from './tensor.js';
+import { BYTES, BackendError, type Dtype, type Shape, type TensorArray, type TensorData, sizeOf } from './types.js';
+
+/** The native module. */
+export type Native = typeof import('helios-vk');
+
+/** A tensor argument of an operation: a slot of its template. */
+export interface Operand {
+  readonly buffer: number;
+  readonly shape: Shape;
+  readonly dtype: Dtype;
+}
+
+/** What an operation makes. */
+export interface Output {
+  readonly shape: Shape;
+  readonly dtype: Dtype;
+}
+
+/** An operation of the device: what it makes of its inputs, and by which dispatches. Numbers are all else it depends on. */
+export interface Operation {
+  readonly name: string;
+  infer(x: readonly Operand[], n: readonly number[]): readonly Output[];
+  lower(k: Kernels, x: readonly Operand[], y: readonly Operand[], n: readonly number[]): Dispatches[];
+  /** Types of its inputs; f32 where nothing is said. */
+  readonly types?: readonly (Dtype | 'f32 or f16')[];
+  /** Inputs that it writes. */
+  readonly writes?: readonly number[];
+}
+
+/** An operation for some shapes. */
+export interface Plan {
+  readonly outputs: readonly Output[];
+  readonly template: Template;
+}
+
+/** Memory is counted in these. */
+const UNIT = 256;
+/** Dispatches that are submitted together. */
+const LIST = 256;
+/** Equal steps after which one is recorded. */
+const EQUAL = 2;
+/** Steps in a row that differ from the recorded one before it is given up. */
+const DIFFERENT = 3;
+
+/** Records of an operation that are kept. */
+const MAX_PLANS = 2048;
+
+const NO_NUMBERS: readonly number[] = [];
+
+/** Buffers by size, kept for reuse. */
+export class Pool {
+  readonly free = new Map<number, BufferHandle[]>();
+  bytes = 0;
+  constructor(
+    readonly vk: Native,
+    /** Called where the device is out of memory: gives back what is idle. */
+    private readonly relieve: () => void,
+  ) {}
+
+  take(bytes: number): Allocation {
+    const size = Math.max(UNIT, Math.ceil(bytes / UNIT) * UNIT);
+    const handle = this.free.get(size)?.pop();
+    if (handle === undefined) return { handle: this.create(size), bytes: size };
+    this.bytes -= size;
+    return { handle, bytes: size };
+  }
+
+  give({ handle, bytes }: Allocation): void {
+    const list = this.free.get(bytes);
+    if (list) list.push(handle);
+    else this.free.set(bytes, [handle]);
+    this.bytes += bytes;
+  }
+
+  /** Destroys what is not in use. */
+  trim(): void {
+    for (const handles of this.free.values()) for (const handle of handles) this.vk.destroyBuffer(handle);
+    this.free.clear();
+    this.bytes = 0;
+  }
+
+  private create(size: number): BufferHandle {
+    try {
+      return this.vk.createBuffer(size, 0);
+    } catch (error) {
+      if ((error as { code?: string }).code !== 'ERR_HELIOS_OUT_OF_MEMORY') throw error;
+      this.relieve();
+      return this.vk.createBuffer(size, 0);
+    }
+  }
+}
+
+export class Engine {
+  readonly kernels: Kernels;
+  readonly pool: Pool;
+  /** Dispatches that wait for a submission. */
+  readonly list = new Recorder(1 << 16);
+  /** Steps, how many of them were launched as recorded graphs, recordings made, and steps that left theirs half-way. */
+  readonly counts = { steps: 0, replayed: 0, recorded: 0, differed: 0 };
+  /** The step that is being recorded. */
+  capture: Capture | undefined;
+  /** The recorded step, and whether this one follows it so far. */
+  trace: Trace | undefined;
+  following = false;
+  /** Storages made so far; the first of this step. */
+  serial = 0;
+  private firstSerial = 0;
+  private fingerprint = new Fingerprint();
+  private previous = '';
+  private equal = 0;
+  private differed = 0;
+  private readonly plans = new Map<Operation, Map<string, Plan>>();
+  private readonly handles: number[] = [];
+  /** Device copies of tensors of the host. */
+  private readonly residents = new WeakMap<TensorData, DeviceTensor>();
+  private readonly registry: FinalizationRegistry<Allocation & { live?: boolean }>;
+
+  constructor(
+    readonly vk: Native,
+    private capturing: boolean,
+  ) {
+    // What is packed names slots, not buffers; sizes are those of the tensors by construction.
+    this.kernels = createKernels(vk, { check: false });
+    this.pool = new Pool(vk, this.relieve);
+    this.registry = new FinalizationRegistry((allocation) => {
+      if (allocation.live) this.giveBack(allocation);
+    });
+  }
+
+  /** Gives back idle memory. What waits may name it, and goes first. */
+  readonly relieve = (): void => {
+    this.submit();
+    this.pool.trim();
+    this.capture?.pool.trim();
+  };
+
+  /** Records no further steps: the device has no room for it. */
+  stopCapturing(): void {
+    this.capturing = false;
+  }
+
+  /**
+   * Calls an operation.
+   * @returns its outputs
+   */
+  apply(op: Operation, x: readonly DeviceTensor[], n: readonly number[] = NO_NUMBERS): DeviceTensor[] {
+    for (const tensor of x) if (tensor.storage === undefined) this.place(op.name, tensor);
+    if (this.following) {
+      const made = this.trace?.call(op, x, n);
+      if (made) return made;
+    }
+    return this.execute(op, x, n);
+  }
+
+  private execute(op: Operation, x: readonly DeviceTensor[], n: readonly number[]): DeviceTensor[] {
+    const plan = this.planOf(op, x, n);
+    const outputs = plan.outputs.map(({ shape, dtype }) => this.make(shape, dtype));
+    const { handles } = this;
+    for (let i = 0; i < x.length; i++) handles[i] = (x[i].storage as Storage).allocation.handle;
+    for (let i = 0; i < outputs.length; i++) handles[x.length + i] = (outputs[i].storage as Storage).allocation.handle;
+    this.append(plan.template, handles);
+    for (const i of op.writes ?? []) (x[i].storage as Storage).version++;
+    this.capture?.call(op, x, n, outputs, plan);
+    this.fingerprint.call(op, x, n, this.firstSerial);
+    return outputs;
+  }
+
+  private planOf(op: Operation, x: readonly DeviceTensor[], n: readonly number[]): Plan {
+    let plans = this.plans.get(op);
+    if (!plans) this.plans.set(op, (plans = new Map()));
+    let key = '';
+    for (const value of n) key += Object.is(value, -0) ? '-0,' : `${value},`;
+    for (const { shape, dtype } of x) key += `|${dtype === 'f32' ? '' : dtype}${shape.join()}`;
+    let plan = plans.get(key);
+    if (!plan) {
+      x.forEach(({ dtype }, i) => {
+        const expected = op.types?.[i] ?? 'f32';
+        if (dtype !== expected && !(expected === 'f32 or f16' && dtype !== 'i32' && dtype !== 'f64')) {
+          throw new BackendError(op.name, `argument ${i + 1} is ${dtype}, expected ${expected}`);
+        }
+      });
+      const operand = ({ shape, dtype }: Output, i: number): Operand => ({ buffer: SLOT + i, shape, dtype });
+      const inputs = x.map(operand);
+      const outputs = op.infer(inputs, n);
+      const results = outputs.map((output, i) => operand(output, x.length + i));
+      plan = { outputs, template: new Template(...op.lower(this.kernels, inputs, results, n)) };
+      // Numbers that are never the same would fill it.
+      if (plans.size >= MAX_PLANS) plans.clear();
+      plans.set(key, plan);
+    }
+    return plan;
+  }
+
+  append(template: Template, handles: ArrayLike<number>): void {
+    template.appendTo(this.list, handles);
+    if (this.list.count >= LIST) this.submit();
+  }
+
+  /** Submits the dispatches that wait. */
+  submit(): void {
+    const { list } = this;
+    const { count } = list;
+    if (count === 0) return;
+    const bytes = new Uint8Array(list.view.buffer, 0, list.length);
+    list.length = 0;
+    list.count = 0;
+    this.vk.batchExecuteAll(bytes, count);
+  }
+
+  /** A new tensor with undefined contents. */
+  private make(shape: Shape, dtype: Dtype): DeviceTensor {
+    return new DeviceTensor(this, shape, dtype, this.newStorage(sizeOf(shape) * BYTES[dtype], false));
+  }
+
+  private newStorage(bytes: number, input: boolean): Storage {
+    if (this.capture) return this.capture.storage(bytes, input, this.serial++);
+    return this.own(new Storage(this.pool.take(bytes), this.serial++), undefined);
+  }
+
+  /** Gives a storage memory of its own, which goes back with it. */
+  own(storage: Storage, allocation: Allocation | undefined): Storage {
+    if (allocation) storage.allocation = allocation;
+    storage.slot = -1;
+    const held = storage.allocation as Allocation & { live?: boolean };
+    held.live = true;
+    this.registry.register(storage, held);
+    return storage;
+  }
+
+  giveBack(allocation: Allocation & { live?: boolean }): void {
+    allocation.live = false;
+    this.pool.give(allocation);
+  }
+
+  /** Brings a tensor of the host to the device. */
+  private place(call: string, tensor: DeviceTensor): void {
+    if (tensor.released) throw new BackendError(call, 'a tensor that was released (releaseGpuTensor)');
+    const { pending, shape, dtype } = tensor;
+    if (typeof pending === 'number') {
+      const [filled] = this.apply(FILL, [], [pending, dtype === 'f32' ? 0 : 1, ...shape]);
+      tensor.settle(filled.storage as Storage);
+    } else tensor.settle(this.input(pending));
+  }
+
+  /** Data of the host on the device. */
+  input(data: ArrayBufferView): Storage {
+    if (this.following) {
+      const storage = this.trace?.input(data.byteLength);
+      if (storage) {
+        this.vk.uploadBuffer(storage.allocation.handle, data);
+        return storage;
+      }
+    }
+    const storage = this.newStorage(data.byteLength, true);
+    // What waits may use the same memory.
+    this.submit();
+    this.vk.uploadBuffer(storage.allocation.handle, data);
+    this.capture?.input(storage, data.byteLength);
+    this.fingerprint.event(1, data.byteLength);
+    return storage;
+  }
+
+  /** The device's copy of a tensor: itself, or what was uploaded of a tensor of the host. */
+  resident(tensor: TensorData): DeviceTensor {
+    if (tensor instanceof DeviceTensor) {
+      if (tensor.engine !== this) throw new BackendError('tensor', 'it is of another backend: hand over its data');
+      return tensor;
+    }
+    let own = this.residents.get(tensor);
+    if (own === undefined) {
+      const { shape, dtype, data } = tensor;
+      if (data.length !== sizeOf(shape)) {
+        throw new BackendError('tensor', `${data.length} elements of data for shape [${shape.join(', ')}]`);
+      }
+      own = new DeviceTensor(this, shape, dtype, this.input(data));
+      this.residents.set(tensor, own);
+    }
+    return own;
+  }
+
+  /** A tensor on the device, for a call that makes no dispatch. */
+  placed(call: string, tensor: TensorData): DeviceTensor {
+    const own = this.resident(tensor);
+    if (own.storage === undefined) this.place(call, own);
+    return own;
+  }
+
+  /** A tensor of the host whose elements the device has changed: `data` reads them from there. */
+  changed(tensor: TensorData): void {
+    if (tensor instanceof DeviceTensor) return;
+    const own = this.residents.get(tensor);
+    if (own) Object.defineProperty(tensor, 'data', { get: () => own.data, configurable: true, enumerable: true });
+  }
+
+  /** The elements of a tensor, as they are once everything called so far has run. */
+  read(tensor: DeviceTensor, storage: Storage): TensorArray {
+    if (this.following) this.trace?.read(storage);
+    this.submit();
+    this.capture?.read(storage);
+    if (this.inStep(storage)) this.fingerprint.event(2, placeOf(storage, this.firstSerial));
+    const raw = this.vk.readBuffer(storage.allocation.handle);
+    const size = sizeOf(tensor.shape);
+    if (tensor.dtype === 'f32') return raw.subarray(0, size);
+    const kind = tensor.dtype === 'f16' ? Uint16Array : tensor.dtype === 'i32' ? Int32Array : Float64Array;
+    return new kind(raw.buffer as ArrayBuffer, raw.byteOffset, size);
+  }
+
+  /** Gives back a tensor's memory; nothing for one that has none. */
+  release(tensor: TensorData): void {
+    const own = tensor instanceof DeviceTensor ? tensor : this.residents.get(tensor);
+    if (own === undefined || own.released) return;
+    if (own !== tensor) {
+      // What the device has changed outlives its copy there.
+      if (Object.getOwnPropertyDescriptor(tensor, 'data')?.get) {
+        Object.defineProperty(tensor, 'data', { value: own.data.slice(), configurable: true, enumerable: true, writable: true });
+      }
+      this.residents.delete(tensor);
+    }
+    const { storage, statistics } = own;
+    own.released = true;
+    own.storage = undefined;
+    own.statistics = undefined;
+    if (statistics) this.release(statistics.tensor);
+    if (storage === undefined) return;
+    // Counted down after that: the step may have to be carried out with it first.
+    if (storage.shares === 1) this.free(storage);
+    storage.shares--;
+  }
+
+  private free(storage: Storage): void {
+    if (this.following && this.trace?.freed(storage)) return;
+    if (this.inStep(storage)) this.fingerprint.event(3, placeOf(storage, this.firstSerial));
+    if (this.capture?.freed(storage)) return;
+    this.giveBack(storage.allocation);
+  }
+
+  /** Whether something done to a storage is part of the step; between steps, what earlier ones left is read and released. */
+  private inStep(storage: Storage): boolean {
+    return this.fingerprint.count > 0 || storage.serial >= this.firstSerial;
+  }
+
+  /** The end of a step: everything called so far is submitted, and the next step may be a recorded one. */
+  endStep(): void {
+    const { capture, trace } = this;
+    if (this.following && trace ? trace.idle : this.fingerprint.count === 0) {
+      this.submit();
+      return;
+    }
+    this.counts.steps++;
+    if (this.following && trace) {
+      if (trace.finish()) {
+        this.counts.replayed++;
+        this.differed = 0;
+      }
+    }
+    this.submit();
+    if (capture) {
+      this.capture = undefined;
+      this.trace = capture.finish();
+      if (this.trace) this.counts.recorded++;
+      this.pool.trim();
+    } else if (trace && !this.following && ++this.differed >= DIFFERENT) {
+      trace.destroy();
+      this.trace = undefined;
+      this.differed = 0;
+      this.previous = '';
+      this.equal = 0;
+    }
+    const seen = this.fingerprint.value;
+    this.equal = this.fingerprint.count > 8 && seen === this.previous ? this.equal + 1 : 0;
+    this.previous = seen;
+    this.fingerprint = new Fingerprint();
+    this.firstSerial = this.serial;
+    this.following = this.trace !== undefined;
+    if (this.trace) this.trace.begin();
+    else if (this.capturing && this.equal >= EQUAL - 1) {
+      // The step before this one has given its memory back, and this one takes its own.
+      this.pool.trim();
+      this.capture = new Capture(this);
+      this.equal = 0;
+    }
+  }
+
+  /** The step differs from the recorded one: from here on it is carried out call by call. */
+  leave(): void {
+    this.following = false;
+    this.counts.differed++;
+  }
+
+  /** Everything that was called has run. */
+  finish(): void {
+    if (this.following && this.trace?.idle === false) this.trace.interrupt();
+    this.submit();
+    this.vk.waitIdle();
+  }
+}
+
+/** A tensor of one value: [value, 1 for integers, …shape]. */
+export const FILL: Operation = {
+  name: 'full',
+  infer: (_, [, integers, ...shape]) => [{ shape, dtype: integers ? 'i32' : 'f32' }],
+  lower: (k, _, [y], [value, integers]) => [
+    k.fill({ y, count: Math.max(1, sizeOf(y.shape)), value: integers ? value >>> 0 : value, type: integers ? 'u32' : 'f32' }),
+  ],
+};

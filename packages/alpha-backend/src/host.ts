@@ -1,0 +1,243 @@
+// What the host computes: calls that no step of training makes, and types that the device does not compute in.
+
+import { axisOf, broadcastShapes, broadcastStrides, stridesOf } from './shapes.js';
+import { BackendError, type Dtype, type Shape, type TensorArray, type TensorData, hostArray, show, sizeOf } from './types.js';
+
+/** Elements on the host with their shape. */
+export interface HostTensor {
+  shape: Shape;
+  dtype: Dtype;
+  data: TensorArray;
+}
+
+/** f16 bits as numbers. */
+const FLOATS = new Float32Array(1);
+const WORDS = new Uint32Array(FLOATS.buffer);
+export function fromHalf(bits: number): number {
+  const exponent = (bits >> 10) & 31;
+  const mantissa = bits & 1023;
+  const sign = bits & 0x8000 ? -1 : 1;
+  if (exponent === 31) return mantissa ? Number.NaN : sign * Number.POSITIVE_INFINITY;
+  return sign * (exponent === 0 ? mantissa * 2 ** -24 : (1 + mantissa / 1024) * 2 ** (exponent - 15));
+}
+
+/** A number as f16 bits, to nearest even. */
+export function toHalf(value: number): number {
+  FLOATS[0] = value;
+  const sign = (WORDS[0] >>> 16) & 0x8000;
+  const size = Math.abs(value);
+  if (Number.isNaN(value)) return 0x7e00;
+  if (size >= 65520) return sign | 0x7c00;
+  const exponent = size < 2 ** -14 ? -14 : Math.floor(Math.log2(size));
+  const scaled = size * 2 ** (10 - exponent);
+  const whole = Math.floor(scaled);
+  const rest = scaled - whole;
+  const rounded = rest > 0.5 || (rest === 0.5 && whole % 2 === 1) ? whole + 1 : whole;
+  // A carry out of the mantissa moves into the exponent by itself.
+  return sign | (exponent === -14 ? rounded : ((exponent + 14) << 10) + rounded);
+}
+
+/** Numbers of a tensor of any type. */
+export function numbersOf({ dtype, data }: TensorData): ArrayLike<number> {
+  return dtype === 'f16' ? Float64Array.from(data as Uint16Array, fromHalf) : data;
+}
+
+function made(shape: Shape, dtype: Dtype, values: ArrayLike<number>): HostTensor {
+  const data = hostArray(dtype, values.length);
+  for (let i = 0; i < values.length; i++) data[i] = dtype === 'f16' ? toHalf(values[i]) : values[i];
+  return { shape, dtype, data };
+}
+
+/** The wider of two types. */
+export function commonType(a: Dtype, b: Dtype): Dtype {
+  for (const dtype of ['f64', 'f32', 'f16', 'i32'] as const) if (a === dtype || b === dtype) return dtype;
+  return 'f32';
+}
+
+/** f of every element. */
+export function map(a: TensorData, f: (x: number) => number): HostTensor {
+  return made(a.shape, a.dtype, Float64Array.from(numbersOf(a), f));
+}
+
+/** f of every pair, with broadcasting. */
+export function zip(call: string, a: TensorData, b: TensorData, f: (x: number, y: number) => number, dtype?: Dtype): HostTensor {
+  const shape = broadcastShapes(call, a.shape, b.shape);
+  const [sa, sb] = [a, b].map((x) => broadcastStrides(x.shape, shape));
+  const [x, y] = [numbersOf(a), numbersOf(b)];
+  const values = new Float64Array(sizeOf(shape));
+  walk(shape, (index, i) => {
+    values[i] = f(x[dot(index, sa)], y[dot(index, sb)]);
+  });
+  return made(shape, dtype ?? commonType(a.dtype, b.dtype), values);
+}
+
+/** Every index of a shape, in order. */
+function walk(shape: Shape, visit: (index: readonly number[], i: number) => void): void {
+  const index = shape.map(() => 0);
+  const size = sizeOf(shape);
+  for (let i = 0; i < size; i++) {
+    visit(index, i);
+    for (let d = shape.length - 1; d >= 0 && ++index[d] === shape[d]; d--) index[d] = 0;
+  }
+}
+const dot = (index: readonly number[], strides: readonly number[]) => index.reduce((sum, at, d) => sum + at * strides[d], 0);
+
+/** Elements picked: output element `index` is element `from(index)` of a. */
+export function pick(a: TensorData, shape: Shape, from: (index: readonly number[]) => number): HostTensor {
+  const data = hostArray(a.dtype, sizeOf(shape));
+  walk(shape, (index, i) => {
+    data[i] = a.data[from(index)];
+  });
+  return { shape, dtype: a.dtype, data };
+}
+
+/** A tensor repeated. */
+export function broadcast(a: TensorData, shape: Shape): HostTensor {
+  const strides = broadcastStrides(a.shape, shape);
+  return pick(a, shape, (index) => dot(index, strides));
+}
+
+/** Two dimensions change places. */
+export function transpose(a: TensorData, first: number, second: number): HostTensor {
+  const shape = [...a.shape];
+  const strides = stridesOf(a.shape);
+  [shape[first], shape[second]] = [shape[second], shape[first]];
+  [strides[first], strides[second]] = [strides[second], strides[first]];
+  return pick(a, shape, (index) => dot(index, strides));
+}
+
+/** The part from `starts` to `ends`. */
+export function slice(a: TensorData, starts: readonly number[], ends: readonly number[]): HostTensor {
+  const strides = stridesOf(a.shape);
+  const first = dot(starts, strides);
+  return pick(
+    a,
+    a.shape.map((_, d) => ends[d] - starts[d]),
+    (index) => first + dot(index, strides),
+  );
+}
+
+/** Tensors behind each other. */
+export function cat(tensors: readonly TensorData[], axis: number): HostTensor {
+  const shape = [...tensors[0].shape];
+  shape[axis] = tensors.reduce((sum, tensor) => sum + tensor.shape[axis], 0);
+  const strides = stridesOf(shape);
+  const data = hostArray(tensors[0].dtype, sizeOf(shape));
+  let first = 0;
+  for (const tensor of tensors) {
+    walk(tensor.shape, (index, i) => {
+      data[dot(index, strides) + first * strides[axis]] = tensor.data[i];
+    });
+    first += tensor.shape[axis];
+  }
+  return { shape, dtype: tensors[0].dtype, data };
+}
+
+/** Sums over an axis, or of all (undefined), in float64. */
+export function sum(a: TensorData, axis: number | undefined, keep: boolean, factor: number): HostTensor {
+  const values = numbersOf(a);
+  if (axis === undefined) {
+    let total = 0;
+    for (let i = 0; i < values.length; i++) total += values[i];
+    return made(keep ? a.shape.map(() => 1) : [], a.dtype, [total * factor]);
+  }
+  const kept = a.shape.map((size, d) => (d === axis ? 1 : size));
+  const strides = stridesOf(kept).map((stride, d) => (d === axis ? 0 : stride));
+  const totals = new Float64Array(sizeOf(kept));
+  walk(a.shape, (index, i) => {
+    totals[dot(index, strides)] += values[i];
+  });
+  return made(
+    keep ? kept : a.shape.filter((_, d) => d !== axis),
+    a.dtype,
+    totals.map((total) => total * factor),
+  );
+}
+
+/** The positions of the k largest of every line along an axis, the first of equal ones first. */
+function largest(
+  a: TensorData,
+  axis: number,
+  k: number,
+): { lines: number; inner: number; size: number; order: (line: number) => number[] } {
+  const values = numbersOf(a);
+  const size = a.shape[axis];
+  const inner = sizeOf(a.shape.slice(axis + 1));
+  return {
+    lines: sizeOf(a.shape) / Math.max(1, size),
+    inner,
+    size,
+    order: (line) => {
+      const base = Math.floor(line / inner) * size * inner + (line % inner);
+      return Array.from({ length: size }, (_, i) => i)
+        .sort((x, y) => values[base + y * inner] - values[base + x * inner] || x - y)
+        .slice(0, k);
+    },
+  };
+}
+
+/** Positions of the largest along an axis, or among all. */
+export function argmax(a: TensorData, axis: number | undefined): HostTensor {
+  const flat = axis === undefined ? { ...a, shape: [sizeOf(a.shape)], data: a.data } : a;
+  const at = axis === undefined ? 0 : axisOf('argmax', axis, a.shape.length);
+  const { lines, order } = largest(flat, at, 1);
+  const data = Int32Array.from({ length: lines }, (_, line) => order(line)[0]);
+  const rest = flat.shape.filter((_, d) => d !== at);
+  return { shape: axis !== undefined && rest.length === 0 ? [1] : rest, dtype: 'i32', data };
+}
+
+/** The k largest along an axis, in descending order, and their positions. */
+export function topk(a: TensorData, k: number, axis: number): { values: HostTensor; indices: HostTensor } {
+  const at = axisOf('topk', axis, a.shape.length);
+  const size = a.shape[at];
+  if (!(Number.isInteger(k) && k >= 1 && k <= size)) throw new BackendError('topk', `k = ${k} of ${size} elements along the axis`);
+  const { lines, inner, order } = largest(a, at, k);
+  const shape = a.shape.map((n, d) => (d === at ? k : n));
+  const values = hostArray(a.dtype, lines * k);
+  const indices = new Int32Array(lines * k);
+  for (let line = 0; line < lines; line++) {
+    const outer = Math.floor(line / inner);
+    order(line).forEach((position, i) => {
+      const to = (outer * k + i) * inner + (line % inner);
+      values[to] = a.data[(outer * size + position) * inner + (line % inner)];
+      indices[to] = position;
+    });
+  }
+  return { values: { shape, dtype: a.dtype, data: values }, indices: { shape, dtype: 'i32', data: indices } };
+}
+
+/** Element `index` with its place along the axis taken from `indices`, of whose shape the result is. */
+export function gather(a: TensorData, axis: number, indices: TensorData): HostTensor {
+  const at = axisOf('gather', axis, a.shape.length);
+  if (indices.shape.length !== a.shape.length) throw new BackendError('gather', `indices ${show(indices.shape)} into ${show(a.shape)}`);
+  const strides = stridesOf(a.shape);
+  const own = stridesOf(indices.shape);
+  return pick(a, indices.shape, (index) => {
+    const place = indices.data[dot(index, own)];
+    if (!(place >= 0 && place < a.shape[at])) throw new BackendError('gather', `index ${place} of ${a.shape[at]} elements along the axis`);
+    return dot(index, strides) + (place - index[at]) * strides[at];
+  });
+}
+
+/** Standard normal numbers by Box and Muller's transform of `random`. */
+export function normal(size: number, random: () => number): Float32Array {
+  const data = new Float32Array(size);
+  for (let i = 0; i < size; i += 2) {
+    const radius = Math.sqrt(-2 * Math.log(1 - random()));
+    const angle = 2 * Math.PI * random();
+    data[i] = radius * Math.cos(angle);
+    if (i + 1 < size) data[i + 1] = radius * Math.sin(angle);
+  }
+  return data;
+}
+
+/** Uniform numbers in [0, 1) from a seed (mulberry32, public domain). */
+export function uniform(seed: number): () => number {
+  let state = seed | 0;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let t = Math.imul(state ^ (state >>> 15), 1 | state);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
+}

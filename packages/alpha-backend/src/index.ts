@@ -1,0 +1,18 @@
+// The existing trainer's `Backend` over the kernels of helios-vk.
+
+import { createRequire } from 'node:module';
+
+import { HeliosVkBackend, type BackendOptions } from './backend.js';
+import type { Native } from './engine.js';
+
+export { HeliosVkBackend, type BackendOptions } from './backend.js';
+export { BackendError, type Dtype, type Precision, type Shape, type TensorArray, type TensorData } from './types.js';
+
+/**
+ * A backend on the device that `helios-vk` opens.
+ * @throws what `initDevice` throws, and a `BackendError` for a precision that the device does not have
+ */
+export function createBackend(options: BackendOptions = {}): HeliosVkBackend {
+  const vk = options.vk ?? (createRequire(import.meta.url)('helios-vk') as Native);
+  return new HeliosVkBackend(vk, options);
+}

@@ -1,0 +1,222 @@
+// Steps that run as recorded graphs give the bits of steps that are carried out call by call.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { createBackend } from '@helios-vk/alpha-backend';
+
+import { Trainer, random } from './model.mjs';
+
+const CONFIG = { layers: 2, width: 32, heads: 2, hidden: 48, block: 8, vocabulary: 24 };
+
+/** The same steps on two backends: what they return, all weights after them, and the backends' counts. */
+function both(steps, config = CONFIG, options = {}) {
+  const [eager, captured] = [false, true].map((capture) => {
+    const backend = createBackend({ precision: 'f32', capture });
+    const trainer = new Trainer(backend, config, options);
+    const losses = steps(trainer, backend);
+    return { losses, bits: trainer.bits(), stats: backend.captureStats() };
+  });
+  assert.deepEqual(captured.losses, eager.losses);
+  assert.equal(captured.bits, eager.bits);
+  assert.equal(eager.stats.replayed, 0);
+  return { losses: captured.losses, ...captured.stats };
+}
+
+test('equal steps are recorded and replayed with the same bits, and the model learns', () => {
+  const { losses, replayed, recorded, differed } = both((trainer) => Array.from({ length: 30 }, () => trainer.train()));
+  // The first uploads moments and weights, two are equal, one is recorded.
+  assert.deepEqual({ replayed, recorded, differed }, { replayed: 26, recorded: 1, differed: 0 });
+  assert.ok(losses[0] > 3 && losses[29] < losses[0] - 1, `${losses[0]} to ${losses[29]}`);
+});
+
+test('numbers that change from step to step are no difference', () => {
+  const { replayed, differed } = both((trainer) => Array.from({ length: 12 }, (_, i) => trainer.train({ rate: 1e-3 * (i + 1) })));
+  assert.deepEqual({ replayed, differed }, { replayed: 8, differed: 0 });
+});
+
+test('a step that differs is carried out call by call, and the recorded one goes on after it', () => {
+  const { replayed, recorded, differed } = both((trainer) =>
+    Array.from({ length: 16 }, (_, i) => trainer.train({ batch: i === 8 || i === 11 ? 3 : 2 })),
+  );
+  assert.deepEqual({ replayed, recorded, differed }, { replayed: 10, recorded: 1, differed: 2 });
+});
+
+test('a step that changes for good is recorded anew', () => {
+  const { recorded, replayed } = both((trainer) => Array.from({ length: 24 }, (_, i) => trainer.train({ batch: i < 8 ? 2 : 3 })));
+  assert.equal(recorded, 2);
+  assert.ok(replayed >= 14, `${replayed} of 24`);
+});
+
+test('an evaluation between steps, half of a step, and reads of weights change nothing', () => {
+  both((trainer, backend) => {
+    const seen = [];
+    for (let i = 0; i < 14; i++) {
+      seen.push(trainer.train());
+      if (i === 7) {
+        // Not a training step: its results stay in use for a while.
+        const [x] = trainer.ids();
+        const e = backend.embedding(trainer.model.tokens.data, x);
+        const s = backend.sum(e, 0);
+        seen.push(...s.data);
+        seen.push(trainer.train(), ...s.data.subarray(0, 4));
+        backend.releaseGpuTensor(e);
+        seen.push(backend.sum(s).data[0]);
+      }
+      if (i === 10) seen.push(...trainer.model.head.data.data.subarray(0, 8));
+    }
+    return seen;
+  });
+});
+
+test('what is kept from a recorded step stays as it was', () => {
+  both((trainer, backend) => {
+    const kept = [];
+    for (let i = 0; i < 12; i++) {
+      trainer.train({ flush: false });
+      kept.push(backend.scale(trainer.model.head.data, 2));
+      backend.flush();
+    }
+    return kept.map(({ data }) => data[5]);
+  });
+});
+
+test('random programs: eager and captured give the same bits', () => {
+  let replayed = 0;
+  for (let seed = 1; seed <= 12; seed++) {
+    const results = [false, true].map((capture) => {
+      const backend = createBackend({ precision: 'f32', capture });
+      const next = random(seed * 7919);
+      const whole = (n) => Math.floor(next() * n);
+      const state = Array.from({ length: 3 }, () =>
+        backend.fromArray(
+          Array.from({ length: 24 }, () => next() - 0.5),
+          [4, 6],
+        ),
+      );
+      // A program: what each line does, and which results are released when.
+      const lines = Array.from({ length: 10 + whole(20) }, () => [whole(9), whole(1e6), whole(1e6), whole(3)]);
+      const freed = Array.from({ length: 64 }, () => whole(4) > 0);
+      const left = whole(lines.length);
+      const seen = [];
+      for (let step = 0; step < 9; step++) {
+        const values = [...state];
+        const data = { shape: [4, 6], dtype: 'f32', data: Float32Array.from({ length: 24 }, () => next() - 0.5) };
+        values.push(data);
+        // One step in a while leaves out a line.
+        const without = step === 6 ? left : -1;
+        lines.forEach(([what, a, b, drop], i) => {
+          if (i === without) return;
+          const x = values[a % values.length];
+          const y = values[b % values.length];
+          const made = [
+            () => backend.add(x, y),
+            () => backend.mul(x, y),
+            () => backend.scale(x, 0.5),
+            () => backend.gelu(x),
+            () => backend.matmulTransposed(backend.matmulTransposed(x, y), backend.transpose(y, 0, 1)),
+            () => backend.reshape(x, [4, 6]),
+            () => {
+              backend.addInplace(state[a % 3], y);
+              return backend.clone(state[a % 3]);
+            },
+            () => backend.softmax(x, 1),
+            () => {
+              seen.push(x.data[b % 24]);
+              return backend.neg(x);
+            },
+          ][what]();
+          values.push(made);
+          // Results that nothing will use again; sometimes all are left to the garbage collector.
+          if (drop === 0 && values.length > 8) {
+            const [gone] = values.splice(4, 1);
+            if (!values.includes(gone)) backend.releaseGpuTensor(gone);
+          }
+        });
+        values.slice(4).forEach((value, i) => freed[i] && backend.releaseGpuTensor(value));
+        backend.releaseGpuTensor(data);
+        for (const tensor of state) backend.scaleInplace(tensor, 0.25);
+        backend.flush();
+      }
+      return { seen, state: state.map(({ data }) => Array.from(data)), stats: backend.captureStats() };
+    });
+    assert.deepEqual(results[1].seen, results[0].seen, `seed ${seed}`);
+    assert.deepEqual(results[1].state, results[0].state, `seed ${seed}`);
+    replayed += results[1].stats.replayed;
+  }
+  // Of 9 steps 3 are seen first, and one differs.
+  assert.ok(replayed >= 12 * 3, `${replayed} steps were replayed`);
+});
+
+test('a released tensor cannot be used, in a recorded step neither', () => {
+  const backend = createBackend({ precision: 'f32' });
+  const x = backend.fromArray([1, 2], [2]);
+  const y = backend.scale(x, 2);
+  backend.releaseGpuTensor(y);
+  backend.releaseGpuTensor(y);
+  assert.throws(() => backend.add(x, y), /binary: a tensor that was released/);
+  assert.throws(() => y.data, /data: the tensor was released/);
+});
+
+test('releases and reads between steps, and steps that are empty, are no difference', () => {
+  const backend = createBackend({ precision: 'f32' });
+  const weight = backend.fromArray(
+    Array.from({ length: 64 }, (_, i) => i),
+    [8, 8],
+  );
+  let last;
+  for (let step = 0; step < 12; step++) {
+    if (last) {
+      assert.equal(last.data.length, 64);
+      backend.releaseGpuTensor(last);
+    }
+    let x = weight;
+    for (let i = 0; i < 12; i++) {
+      const next = backend.scale(x, 0.5);
+      if (x !== weight) backend.releaseGpuTensor(x);
+      x = next;
+    }
+    last = x;
+    backend.flush();
+    backend.flush();
+    assert.equal(weight.data[1], 1);
+  }
+  const { replayed, recorded, differed } = backend.captureStats();
+  assert.deepEqual({ recorded, differed }, { recorded: 1, differed: 0 });
+  assert.ok(replayed >= 8, `${replayed} of 12`);
+});
+
+test('where memory holds one step, a second is not taken: values are those of more memory', async () => {
+  const { spawnSync } = await import('node:child_process');
+  const program = `
+    import { createBackend } from '@helios-vk/alpha-backend';
+    const backend = createBackend({ precision: 'f32', capture: process.argv[1] === '1' });
+    const size = 1 << 20;
+    const weight = backend.full([size], 1);
+    const seen = [];
+    for (let step = 0; step < 9; step++) {
+      let x = weight;
+      for (let i = 0; i < 10; i++) {
+        const next = backend.scale(x, 1.5);
+        if (x !== weight) backend.releaseGpuTensor(x);
+        x = next;
+      }
+      // Now and then a step that differs.
+      const y = backend.scale(x, step === 6 ? 0.25 : 0.5);
+      seen.push(y.data[7]);
+      for (const tensor of [x, y]) backend.releaseGpuTensor(tensor);
+      backend.scaleInplace(weight, 0.5);
+      backend.flush();
+    }
+    console.log(JSON.stringify(seen));
+  `;
+  const runs = ['0', '1'].map((capture) =>
+    spawnSync(process.execPath, ['--input-type=module', '-e', program, '--', capture], {
+      cwd: import.meta.dirname,
+      encoding: 'utf8',
+      env: { ...process.env, HELIOS_TEST_MEMORY_LIMIT: String(24 << 20) },
+    }),
+  );
+  for (const { status, stderr } of runs) assert.equal(status, 0, stderr);
+  assert.equal(runs[1].stdout, runs[0].stdout);
+});

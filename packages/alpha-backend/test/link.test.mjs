@@ -1,0 +1,67 @@
+// A checkout of the trainer, as far as the command line and the registration look at one.
+
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+
+import { optionsFromEnvironment, register } from '@helios-vk/alpha-backend/register';
+
+const CLI = join(import.meta.dirname, '../../../bin/helios-vk.mjs');
+const checkout = mkdtempSync(join(tmpdir(), 'helios-vk-test-'));
+after(() => rmSync(checkout, { recursive: true, force: true }));
+const file = join(checkout, 'helios-vk-backend.mjs');
+mkdirSync(join(checkout, 'packages/helios/dist'), { recursive: true });
+writeFileSync(join(checkout, 'package.json'), '{ "type": "module" }');
+
+/** @param {string[]} args */
+const run = (...args) =>
+  spawnSync(process.execPath, args, { cwd: checkout, encoding: 'utf8', env: { ...process.env, HELIOS_ALPHA_PRECISION: 'f32' } });
+
+test('a trainer that is not built is named', async () => {
+  await assert.rejects(register(checkout), /register: .*packages\/helios\/dist\/index\.js is not there: build the trainer first/);
+});
+
+test('link --backend: the trainer’s registry gives this backend; unlink takes it back', () => {
+  writeFileSync(
+    join(checkout, 'packages/helios/dist/index.js'),
+    'export const made = new Map(); export const heliosRegistry = { register: (name, create) => made.set(name, create) };',
+  );
+  const linked = run(CLI, 'link', checkout, '--backend');
+  assert.equal(linked.status, 0, linked.stderr);
+  assert.match(linked.stdout, /node --import \.\/helios-vk-backend\.mjs apps\/cli\/dist\/main\.js train --backend=helios/);
+  assert.match(run(CLI, 'link', checkout, '--backend').stdout, /already registers/);
+  writeFileSync(
+    join(checkout, 'main.mjs'),
+    "import { made } from './packages/helios/dist/index.js'; const b = made.get('helios')(); console.log(b.name, b.precision, b.add(b.ones([2]), b.ones([2])).data[1]);",
+  );
+  const used = run('--import', './helios-vk-backend.mjs', 'main.mjs');
+  assert.equal(used.stdout.trim(), 'helios-vk f32 2', used.stderr);
+  const unlinked = run(CLI, 'unlink', checkout);
+  assert.equal(unlinked.status, 0, unlinked.stderr);
+  assert.ok(!existsSync(file));
+});
+
+test('a file of somebody else stays', () => {
+  writeFileSync(file, '// mine');
+  const linked = run(CLI, 'link', checkout, '--backend');
+  assert.equal(linked.status, 1);
+  assert.match(linked.stderr, /was not put there by helios-vk/);
+  assert.equal(run(CLI, 'unlink', checkout).status, 0);
+  assert.equal(readFileSync(file, 'utf8'), '// mine');
+});
+
+test('what the environment says is checked', () => {
+  assert.deepEqual(optionsFromEnvironment({ HELIOS_ALPHA_PRECISION: 'bf16', HELIOS_ALPHA_CAPTURE: '0' }), {
+    precision: 'bf16',
+    capture: false,
+  });
+  assert.deepEqual(optionsFromEnvironment({}), {});
+  assert.throws(
+    () => optionsFromEnvironment({ HELIOS_ALPHA_PRECISION: 'tf32' }),
+    /HELIOS_ALPHA_PRECISION: expected bf16, f16 or f32, got tf32/,
+  );
+  assert.throws(() => optionsFromEnvironment({ HELIOS_ALPHA_CAPTURE: 'yes' }), /HELIOS_ALPHA_CAPTURE: expected 0 or 1, got yes/);
+});

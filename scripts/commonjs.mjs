@@ -1,0 +1,82 @@
+#!/usr/bin/env node
+// `helios-vk/kernels` and `helios-vk/nn` for `require`: cjs/, made from kernels/, nn/ and types/ when the package is packed.
+//
+//   node scripts/commonjs.mjs [--out FOLDER]
+//
+//   --out   where cjs/ goes (default: the repository, which keeps it out of git)
+//
+// File by file and without bundling: the same modules, in a folder that lies one deeper than theirs.
+
+import { mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join, relative, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import ts from 'typescript';
+
+import { runMain } from '../bin/lib/options.mjs';
+
+const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
+export const FOLDERS = ['kernels', 'nn'];
+/** The folder of a module, of which the frames of errors are told apart: an address of modules, a path of scripts. */
+const HERE = ["new URL('./', import.meta.url).href", "__dirname + require('node:path').sep"];
+
+/** Files below a folder that end so, with '/' between names. @param {string} folder @param {string} end */
+const filesBelow = (folder, end) =>
+  readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile() && entry.name.endsWith(end))
+    .map((entry) => relative(folder, join(entry.parentPath, entry.name)).replaceAll('\\', '/'));
+
+/**
+ * A module as a script that `require` loads.
+ * @param {string} source @param {string} name from the repository on
+ */
+export function toCommonJs(source, name) {
+  const up = '../'.repeat(name.split('/').length - 1);
+  const moved = source.replaceAll(HERE[0], HERE[1]).replace(/(from\s+|import\s*\(\s*)(['"])(\.[^'"]*)\2/g, (_, before, quote, path) => {
+    const target = path === `${up}index.js` ? `../${path}` : path.replace(/\.mjs$/, '.js');
+    return `${before}${quote}${target}${quote}`;
+  });
+  if (/\bimport\.meta\b/.test(moved)) throw new Error(`${name}: import.meta has no form in CommonJS`);
+  const { outputText, diagnostics = [] } = ts.transpileModule(moved, {
+    fileName: name.replace(/\.mjs$/, '.js'),
+    reportDiagnostics: true,
+    compilerOptions: { module: ts.ModuleKind.CommonJS, target: ts.ScriptTarget.ES2022, esModuleInterop: true, allowJs: true },
+  });
+  if (diagnostics.length > 0) {
+    throw new Error(
+      `${name}: ${ts.formatDiagnostics(diagnostics, { getCurrentDirectory: () => '', getCanonicalFileName: String, getNewLine: () => '\n' })}`,
+    );
+  }
+  return outputText;
+}
+
+/**
+ * Makes cjs/ in a folder, with declarations.
+ * @param {string} out
+ */
+export function writeCommonJs(out) {
+  const target = join(out, 'cjs');
+  rmSync(target, { recursive: true, force: true });
+  const write = (/** @type {string} */ name, /** @type {string} */ text) => {
+    mkdirSync(dirname(join(target, name)), { recursive: true });
+    writeFileSync(join(target, name), text);
+  };
+  for (const folder of FOLDERS) {
+    for (const file of filesBelow(join(REPOSITORY, folder), '.mjs')) {
+      const name = `${folder}/${file}`;
+      write(name.replace(/\.mjs$/, '.js'), toCommonJs(readFileSync(join(REPOSITORY, name), 'utf8'), name));
+    }
+    // These lie one folder deeper than their sources already.
+    for (const file of filesBelow(join(REPOSITORY, 'types', folder), '.d.mts')) {
+      const text = readFileSync(join(REPOSITORY, 'types', folder, file), 'utf8');
+      write(`${folder}/${file.replace(/\.d\.mts$/, '.d.ts')}`, text.replace(/(['"])(\.[^'"]*)\.mjs\1/g, '$1$2.js$1'));
+    }
+  }
+}
+
+const OPTIONS = /** @type {const} */ ({
+  out: { type: 'string', value: 'FOLDER', path: 'output-folder', default: REPOSITORY, help: 'where cjs/ goes' },
+});
+
+if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
+  await runMain('node scripts/commonjs.mjs [options]', OPTIONS, ({ out }) => writeCommonJs(resolve(out)));
+}

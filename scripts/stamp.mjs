@@ -1,0 +1,56 @@
+/** Small JSON files that remember what was found: any of them may be missing, cut off, or impossible to write. */
+
+import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname } from 'node:path';
+
+/**
+ * What a stamp holds; null where there is none, or something else.
+ * @param {string} path
+ * @returns {Record<string, any> | null}
+ */
+export function readStamp(path) {
+  try {
+    const value = JSON.parse(readFileSync(path, 'utf8'));
+    return typeof value === 'object' && !Array.isArray(value) ? value : null;
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * Makes a folder and those it is in. On a read-only file system Node's own recursion says ENOENT instead of EROFS.
+ * @param {string} path
+ */
+function makeFolder(path) {
+  if (existsSync(path)) return;
+  if (dirname(path) !== path) makeFolder(dirname(path));
+  try {
+    mkdirSync(path);
+  } catch (error) {
+    // Another process was first.
+    if (/** @type {NodeJS.ErrnoException} */ (error).code !== 'EEXIST') throw error;
+  }
+}
+
+/**
+ * Writes a stamp, whole or not at all.
+ * @param {string} path
+ * @param {object} value
+ * @returns {string | null} why it could not be written
+ */
+export function writeStamp(path, value) {
+  const temporary = `${path}.${process.pid}.tmp`;
+  try {
+    makeFolder(dirname(path));
+    writeFileSync(temporary, JSON.stringify(value));
+    renameSync(temporary, path);
+    return null;
+  } catch (error) {
+    try {
+      rmSync(temporary, { force: true });
+    } catch {
+      // What cannot be written cannot be removed either.
+    }
+    return `${path} cannot be written: ${/** @type {Error} */ (error).message}`;
+  }
+}

@@ -1,0 +1,14 @@
+//! Memory of the device and of staging: a pure policy, the blocks that the driver gives, and what is made of them.
+
+pub mod allocator;
+mod blocks;
+pub mod buffer;
+pub mod bulk;
+pub mod host_memory;
+pub mod kind;
+pub mod policy;
+pub mod share;
+pub mod staging;
+
+pub use allocator::{Memory, Resource, Usage, capacity};
+pub use kind::Kind;

@@ -1,0 +1,447 @@
+//! Upload and readback memory: one persistently mapped ring for uploads, and mapped blocks, by size
+//! class, for readbacks. Returns copy regions; submits and waits for nothing.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ash::vk;
+use parking_lot::Mutex;
+
+use crate::error::Result;
+use crate::memory::allocator::{Memory, Resource};
+use crate::memory::bulk::Source;
+use crate::memory::host_memory;
+use crate::memory::kind::Kind;
+use crate::memory::policy::size_class;
+
+/// Copies start on addresses of this alignment, which keeps the copy engines at full rate.
+const ALIGN: u64 = 256;
+
+/// Positions in a ring of bytes: allocated in order, freed in order once their timeline value passed.
+#[derive(Debug)]
+pub struct Ring {
+    capacity: u64,
+    /// Bytes ever handed out and ever taken back, padding included; position is the rest modulo capacity.
+    head: u64,
+    tail: u64,
+    /// (timeline value, head after it) of the allocations in flight.
+    marks: VecDeque<(u64, u64)>,
+}
+
+impl Ring {
+    pub fn new(capacity: u64) -> Self {
+        Self {
+            capacity,
+            head: 0,
+            tail: 0,
+            marks: VecDeque::new(),
+        }
+    }
+
+    /// Position of `bytes` contiguous bytes in use until `value` has passed; none if the ring is too
+    /// full for them now.
+    pub fn allocate(&mut self, bytes: u64, value: u64) -> Option<u64> {
+        let bytes = bytes.next_multiple_of(ALIGN);
+        if bytes > self.capacity {
+            return None;
+        }
+        let position = self.head % self.capacity;
+        let padding = if position + bytes > self.capacity {
+            self.capacity - position
+        } else {
+            0
+        };
+        if self.head + padding + bytes - self.tail > self.capacity {
+            return None;
+        }
+        let start = (self.head + padding) % self.capacity;
+        self.head += padding + bytes;
+        match self.marks.back_mut() {
+            Some((last, end)) if *last == value => *end = self.head,
+            _ => self.marks.push_back((value, self.head)),
+        }
+        Some(start)
+    }
+
+    /// Frees everything whose value is at most `completed`.
+    pub fn retire(&mut self, completed: u64) {
+        while let Some(&(value, end)) = self.marks.front() {
+            if value > completed {
+                break;
+            }
+            self.tail = end;
+            self.marks.pop_front();
+        }
+        if self.marks.is_empty() {
+            // An empty ring starts over, so that a large chunk fits without padding.
+            (self.head, self.tail) = (0, 0);
+        }
+    }
+
+    /// The value that frees the oldest bytes.
+    pub fn oldest(&self) -> Option<u64> {
+        self.marks.front().map(|&(value, _)| value)
+    }
+
+    pub fn used(&self) -> u64 {
+        self.head - self.tail
+    }
+}
+
+/// Bytes of the upload ring.
+const UPLOAD_BYTES: u64 = 64 << 20;
+/// Longest piece of one upload: several fit the ring, so copying one overlaps filling the next.
+pub const UPLOAD_CHUNK: u64 = 8 << 20;
+
+/// The upload ring with its mapped buffer.
+pub struct Upload {
+    pub ring: Ring,
+    resource: Resource,
+}
+
+impl Upload {
+    pub fn new(memory: &Memory) -> Result<Self> {
+        let resource = memory.create(UPLOAD_BYTES, Kind::Upload)?;
+        Ok(Self {
+            ring: Ring::new(UPLOAD_BYTES),
+            resource,
+        })
+    }
+
+    /// Puts `bytes` (at most [`UPLOAD_CHUNK`]) into the ring; source buffer and offset of the copy,
+    /// or none if the ring is too full.
+    pub fn stage(&mut self, bytes: Source<'_>, value: u64) -> Option<(vk::Buffer, u64)> {
+        let offset = self.ring.allocate(bytes.len() as u64, value)?;
+        let mapped = self.resource.mapped?;
+        // SAFETY: the ring hands out ranges inside the mapped buffer that nothing in flight uses;
+        // `bytes` is the caller's own memory and cannot overlap it.
+        unsafe { bytes.copy_to(mapped.as_ptr().add(offset as usize)) };
+        Some((self.resource.raw, self.resource.offset + offset))
+    }
+
+    pub fn capacity(&self) -> u64 {
+        self.resource.capacity
+    }
+
+    pub fn release(self, memory: &Memory) {
+        memory.destroy(self.resource);
+    }
+}
+
+/// From this size on a read takes a larger block sooner than a new one, whose pages cost the driver 0.3 ms a MiB.
+const LARGE_BYTES: u64 = 1 << 20;
+/// A read may take a block so many times as large as it needs.
+const MAX_TIMES: u64 = 4;
+
+#[derive(Default)]
+struct Blocks {
+    free: VecDeque<Resource>,
+    free_bytes: u64,
+    leased_bytes: u64,
+    leased: u64,
+    /// Blocks of failed waits, which the device may still write until it is gone.
+    abandoned: Vec<Resource>,
+    closed: bool,
+}
+
+impl Blocks {
+    /// The most recently returned block of the class, which has the warmest pages.
+    fn take(&mut self, capacity: u64) -> Option<Resource> {
+        let found = self.free.iter().rposition(|b| b.capacity == capacity)?;
+        self.take_at(found)
+    }
+
+    /// The smallest block that will do where there is none of the class: sooner than the driver makes a
+    /// large one.
+    fn take_larger(&mut self, capacity: u64) -> Option<Resource> {
+        if capacity < LARGE_BYTES {
+            return None;
+        }
+        let fitting = self.free.iter().enumerate();
+        let (found, _) = fitting
+            .filter(|(_, b)| (capacity..=MAX_TIMES * capacity).contains(&b.capacity))
+            .min_by_key(|(_, b)| b.capacity)?;
+        self.take_at(found)
+    }
+
+    fn take_at(&mut self, at: usize) -> Option<Resource> {
+        let block = self.free.remove(at)?;
+        self.free_bytes -= block.capacity;
+        Some(block)
+    }
+}
+
+/// Mapped, host-cached blocks that the device copies into and JS reads from.
+pub struct Readback {
+    blocks: Mutex<Blocks>,
+    memory: Arc<Memory>,
+}
+
+impl Readback {
+    pub fn new(memory: Arc<Memory>) -> Arc<Self> {
+        Arc::new(Self {
+            blocks: Mutex::new(Blocks::default()),
+            memory,
+        })
+    }
+
+    /// A block of at least `bytes`; it returns to the pool when the lease is dropped.
+    pub fn lease(self: &Arc<Self>, bytes: u64) -> Result<Lease> {
+        // Rounded up, but not beyond what the device allows: the largest buffer can be read whole.
+        let capacity = size_class(bytes).min(self.memory.device.largest_buffer().max(bytes));
+        let recycled = {
+            let mut blocks = self.blocks.lock();
+            blocks
+                .take(capacity)
+                .or_else(|| blocks.take_larger(capacity))
+        };
+        let resource = match recycled {
+            Some(resource) => resource,
+            None => self.memory.create(capacity, Kind::Readback)?,
+        };
+        let mut blocks = self.blocks.lock();
+        blocks.leased_bytes += resource.capacity;
+        blocks.leased += 1;
+        drop(blocks);
+        Ok(Lease {
+            resource: Some(resource),
+            bytes,
+            pool: Arc::clone(self),
+        })
+    }
+
+    pub fn leased_bytes(&self) -> u64 {
+        self.blocks.lock().leased_bytes
+    }
+
+    /// All blocks, idle and leased, and their bytes.
+    pub fn blocks(&self) -> (u64, u64) {
+        let blocks = self.blocks.lock();
+        (
+            blocks.free.len() as u64 + blocks.leased,
+            blocks.free_bytes + blocks.leased_bytes,
+        )
+    }
+
+    pub fn idle_bytes(&self) -> u64 {
+        self.blocks.lock().free_bytes
+    }
+
+    /// Returns the idle blocks to the driver; whether there were any.
+    pub fn trim(&self) -> bool {
+        let drained: Vec<Resource> = {
+            let mut blocks = self.blocks.lock();
+            blocks.free_bytes = 0;
+            blocks.free.drain(..).collect()
+        };
+        let any = !drained.is_empty();
+        for resource in drained {
+            self.memory.destroy(resource);
+        }
+        any
+    }
+
+    /// From now on returned blocks go to the driver. The device must have finished with all of them.
+    pub fn close(&self) {
+        let abandoned = {
+            let mut blocks = self.blocks.lock();
+            blocks.closed = true;
+            std::mem::take(&mut blocks.abandoned)
+        };
+        for resource in abandoned {
+            self.take_back(resource);
+        }
+        self.trim();
+    }
+
+    fn take_back(&self, resource: Resource) {
+        let mut evicted = Vec::new();
+        {
+            let mut blocks = self.blocks.lock();
+            blocks.leased_bytes -= resource.capacity;
+            blocks.leased -= 1;
+            if blocks.closed {
+                evicted.push(resource);
+            } else {
+                blocks.free_bytes += resource.capacity;
+                blocks.free.push_back(resource);
+                // As much as may be out: a step's blocks come back together.
+                while blocks.free_bytes > host_memory::results() {
+                    let Some(oldest) = blocks.free.pop_front() else {
+                        break;
+                    };
+                    blocks.free_bytes -= oldest.capacity;
+                    evicted.push(oldest);
+                }
+            }
+        }
+        for resource in evicted {
+            self.memory.destroy(resource);
+        }
+    }
+}
+
+/// One readback block, owned until dropped. The device must have finished its copy by then.
+pub struct Lease {
+    /// Taken in `drop` alone.
+    resource: Option<Resource>,
+    bytes: u64,
+    pool: Arc<Readback>,
+}
+
+impl Lease {
+    pub fn raw(&self) -> vk::Buffer {
+        self.resource.as_ref().map_or(vk::Buffer::null(), |r| r.raw)
+    }
+
+    /// Where it starts in [`Self::raw`].
+    pub fn offset(&self) -> u64 {
+        self.resource.as_ref().map_or(0, |r| r.offset)
+    }
+
+    pub fn len(&self) -> usize {
+        self.bytes as usize
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Bytes of the block.
+    pub fn capacity(&self) -> u64 {
+        self.resource.as_ref().map_or(0, |r| r.capacity)
+    }
+
+    /// Start of the mapped bytes; null if the block is not mapped.
+    pub fn pointer(&self) -> *mut u8 {
+        self.resource
+            .as_ref()
+            .and_then(|r| r.mapped)
+            .map_or(std::ptr::null_mut(), |p| p.as_ptr())
+    }
+}
+
+impl Lease {
+    /// Gives the block up, whose copy nobody could wait for: it is not used again, and goes when the
+    /// device is destroyed.
+    pub fn abandon(mut self) {
+        if let Some(resource) = self.resource.take() {
+            let mut blocks = self.pool.blocks.lock();
+            if blocks.closed {
+                // The device was drained meanwhile.
+                drop(blocks);
+                self.pool.take_back(resource);
+            } else {
+                blocks.abandoned.push(resource);
+            }
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(resource) = self.resource.take() {
+            self.pool.take_back(resource);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn ring_wraps_and_waits_for_the_oldest() {
+        let mut ring = Ring::new(1024);
+        assert_eq!(ring.allocate(512, 1), Some(0));
+        assert_eq!(ring.allocate(256, 2), Some(512));
+        assert_eq!(ring.allocate(512, 3), None);
+        assert_eq!(ring.oldest(), Some(1));
+        ring.retire(1);
+        // 256 bytes are left at the end: the chunk starts over at 0.
+        assert_eq!(ring.allocate(512, 3), Some(0));
+        assert_eq!(ring.allocate(1, 3), None);
+        ring.retire(3);
+        assert_eq!(ring.used(), 0);
+        assert_eq!(ring.allocate(1024, 4), Some(0));
+        assert_eq!(ring.allocate(2048, 5), None);
+    }
+
+    fn pool() -> Arc<Readback> {
+        let config = crate::config::Config::from_env(true).expect("the environment");
+        let device = crate::device::Device::new(&config).expect("tests need a Vulkan device");
+        let memory = Memory::new(Arc::new(device), false);
+        Readback::new(Arc::new(memory))
+    }
+
+    #[test]
+    fn a_block_for_the_largest_buffer_is_no_larger() {
+        let mut config = crate::config::Config::from_env(true).expect("the environment");
+        config.test_max_buffer = Some(70_144);
+        let device = crate::device::Device::new(&config).expect("tests need a Vulkan device");
+        let pool = Readback::new(Arc::new(Memory::new(Arc::new(device), false)));
+        assert!(size_class(70_144) > 70_144);
+        for bytes in [70_144, 69_000] {
+            let block = pool.lease(bytes).expect("a block");
+            assert_eq!(pool.leased_bytes(), 70_144);
+            assert_eq!(block.len() as u64, bytes);
+        }
+    }
+
+    #[test]
+    fn a_large_read_takes_an_idle_block_up_to_four_times_its_size() {
+        let pool = pool();
+        let bytes = 4 << 20;
+        let first = pool.lease(bytes).expect("a block");
+        let second = pool.lease(bytes).expect("a block");
+        assert_ne!(
+            (first.raw(), first.offset()),
+            (second.raw(), second.offset())
+        );
+        assert_eq!(pool.leased_bytes(), 2 * size_class(bytes));
+        let place = (first.raw(), first.offset());
+        drop(first);
+        let smaller = pool.lease(bytes / 4).expect("a block");
+        assert_eq!((smaller.raw(), smaller.offset()), place);
+        assert_eq!((smaller.len(), pool.blocks().0), (bytes as usize / 4, 2));
+        drop(smaller);
+        // Too small for it, and of its own class none: a new one.
+        let tiny = pool.lease(bytes / 8).expect("a block");
+        assert_eq!(pool.blocks().0, 3);
+        drop((second, tiny));
+        assert!(pool.trim());
+        assert_eq!(pool.blocks(), (0, 0));
+        pool.close();
+    }
+
+    proptest! {
+        /// No two ranges in flight ever overlap, and an empty ring takes any size up to its own.
+        #[test]
+        fn ranges_in_flight_never_overlap(sizes in prop::collection::vec((1u64..600, 0u64..3), 1..200)) {
+            let mut ring = Ring::new(1024);
+            let mut live: VecDeque<(u64, u64, u64)> = VecDeque::new();
+            let mut completed = 0;
+            for (value, (bytes, retire)) in sizes.into_iter().enumerate() {
+                let value = value as u64 + 1;
+                for _ in 0..retire {
+                    if let Some(&(v, ..)) = live.front() {
+                        completed = v;
+                        live.pop_front();
+                    }
+                }
+                ring.retire(completed);
+                match ring.allocate(bytes, value) {
+                    Some(start) => {
+                        prop_assert!(start + bytes <= 1024);
+                        for &(_, s, b) in &live {
+                            prop_assert!(start + bytes <= s || s + b <= start);
+                        }
+                        live.push_back((value, start, bytes));
+                    }
+                    None => prop_assert!(!live.is_empty() || bytes > 1024),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! What watches the work without changing it: GPU profiles, the black box, memory pressure.
+
+pub mod blackbox;
+pub mod pressure;
+pub mod profile;

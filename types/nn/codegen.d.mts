@@ -1,0 +1,71 @@
+// Made by `npm run types` from nn/; do not edit.
+/**
+ * The dispatch of a map: of each element of the outputs' shape, what `body` makes of the inputs'.
+ * @param {Context} context
+ * @param {Operand[]} inputs of shapes that broadcast to the outputs'
+ * @param {Operand[]} outputs of one shape, `writable` each
+ * @param {(program: Program, inputs: Value[], scalars: Value[]) => Value[]} body a value for each output
+ * @param {number[]} [scalars] f32 that the kernel is not made anew for
+ * @returns {Dispatch | undefined} nothing where the strides are more than the push constants that every device has
+ */
+export function map(context: Context, inputs: Operand[], outputs: Operand[], body: (program: Program, inputs: Value[], scalars: Value[]) => Value[], scalars?: number[]): Dispatch | undefined;
+/** Element types, by their numbers. @type {DType[]} */
+export const TYPES: DType[];
+/** @typedef {keyof typeof ACCESS} Access */
+/** Operations, by their numbers. */
+export const OPERATIONS: readonly ["const", "index", "toF32", "toI32", "toU32", "toBool", "bits", "add", "sub", "mul", "div", "rem", "min", "max", "neg", "abs", "sign", "sqrt", "rsqrt", "exp", "log", "exp2", "log2", "sin", "cos", "tan", "tanh", "erf", "pow", "floor", "ceil", "trunc", "round", "eq", "ne", "lt", "le", "gt", "ge", "select", "and", "or", "xor", "not", "shl", "shr", "isNan"];
+/** The words of a program, in the making: inputs and scalars first, then operations, then outputs. */
+export class Program {
+    /** @param {number} lanes invocations of a workgroup @param {number} rank dimensions of strided operands */
+    constructor(lanes: number, rank?: number);
+    lanes: number;
+    rank: number;
+    /** @type {number[]} */
+    inputs: number[];
+    /** @type {number[]} */
+    scalars: number[];
+    /** @type {number[]} */
+    instructions: number[];
+    /** @type {number[]} */
+    outputs: number[];
+    /** Values of equal instructions. @type {Map<string, Value>} */
+    known: Map<string, Value>;
+    /** Values so far. */
+    get size(): number;
+    /** @param {DType} type @param {Access} [access] @returns {Value} */
+    input(type: DType, access?: Access): Value;
+    /** A push constant. @param {DType} type @returns {Value} */
+    scalar(type: DType): Value;
+    /** @param {number | boolean} value @param {DType} [type] @returns {Value} */
+    constant(value: number | boolean, type?: DType): Value;
+    /** Another operation. @param {(typeof OPERATIONS)[number]} name @param {...Value} args @returns {Value} */
+    append(name: (typeof OPERATIONS)[number], ...args: Value[]): Value;
+    /** @param {DType} type @param {Value} value @param {Access} [access] */
+    output(type: DType, value: Value, access?: Access): void;
+    /** @returns {Uint32Array} */
+    words(): Uint32Array;
+}
+/**
+ * Whether a generated kernel writes these elements: 16-bit ones are written in words.
+ * @param {Layout} layout
+ */
+export function writable({ dtype, contiguous, offset }: Layout): boolean;
+export type DType = import("./layout.mjs").DType;
+export type Layout = import("./layout.mjs").Layout;
+export type Operand = import("./ops/registry.mjs").Operand;
+export type Context = import("../kernels/base.mjs").KernelContext;
+export type Dispatch = import("../kernels/base.mjs").Dispatch;
+/**
+ * the number of a value of a program
+ */
+export type Value = number;
+export type Access = keyof typeof ACCESS;
+declare namespace ACCESS {
+    let dense: number;
+    let scalar: number;
+    let shifted: number;
+    let period: number;
+    let strided: number;
+    let tiled: number;
+}
+export {};

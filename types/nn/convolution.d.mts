@@ -1,0 +1,40 @@
+// Made by `npm run types` from nn/; do not edit.
+/**
+ * Cross-correlation, as every framework's convolution.
+ * @param {Tensor} x [batch, channels, rows, columns] @param {Tensor} weight [outputs, channels, down, across]
+ * @param {Tensor} [bias] [outputs]
+ * @param {ConvolutionOptions} [options]
+ * @returns {Tensor} [batch, outputs, rows', columns']
+ */
+export function conv2d(x: Tensor, weight: Tensor, bias?: Tensor, { stride, padding }?: ConvolutionOptions): Tensor;
+/** The largest element under a window. @param {Tensor} x [batch, channels, rows, columns] @param {Pair} window @param {PoolOptions} [options] */
+export function maxPool2d(x: Tensor, window: Pair, { stride }?: PoolOptions): import("./tensor.mjs").Tensor;
+/** The mean under a window. @param {Tensor} x [batch, channels, rows, columns] @param {Pair} window @param {PoolOptions} [options] */
+export function avgPool2d(x: Tensor, window: Pair, { stride }?: PoolOptions): import("./tensor.mjs").Tensor;
+export type Tensor = import("./tensor.mjs").Tensor;
+/**
+ * one number for both directions, or [down, across]
+ */
+export type Pair = number | [number, number];
+/**
+ * Options of `conv2d`.
+ */
+export type ConvolutionOptions = {
+    /**
+     * elements from one place of the window to the next; 1 when left out
+     */
+    stride?: Pair | undefined;
+    /**
+     * zeros on each side; 0 when left out
+     */
+    padding?: Pair | undefined;
+};
+/**
+ * Options of pools.
+ */
+export type PoolOptions = {
+    /**
+     * elements from one place of the window to the next; the window's size when left out
+     */
+    stride?: Pair | undefined;
+};

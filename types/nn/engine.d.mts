@@ -1,0 +1,36 @@
+// Made by `npm run types` from nn/; do not edit.
+/**
+ * Calls an operation.
+ * @param {Op} op
+ * @param {Tensor[]} inputs changed where an input must be made dense
+ * @param {any} [attributes] plain values
+ * @returns {Tensor}
+ */
+export function apply(op: Op, inputs: Tensor[], attributes?: any): Tensor;
+/**
+ * Calls an operation of several results, which have no gradients.
+ * @param {Op} op @param {Tensor[]} inputs @param {any} [attributes]
+ * @returns {Tensor[]}
+ */
+export function applyAll(op: Op, inputs: Tensor[], attributes?: any): Tensor[];
+/**
+ * Calls an operation and writes its result over a tensor.
+ * @param {Op} op @param {Tensor[]} inputs @param {any} attributes @param {Tensor} target
+ */
+export function applyInto(op: Op, inputs: Tensor[], attributes?: any, target?: Tensor): Tensor;
+/**
+ * A view: the layout that the operation infers, over the same storage.
+ * @param {Op} op @param {Tensor} input @param {Layout} layout @param {any} attributes
+ */
+export function view(op: Op, input: Tensor, layout: Layout, attributes: any): Tensor;
+/** @param {unknown} value */
+export function describe(value: unknown): string;
+/** @param {string} op @param {Tensor} tensor */
+export function disposed(op: string, tensor: Tensor): UsageError;
+export type Layout = import("./layout.mjs").Layout;
+export type Storage = import("./storage.mjs").Storage;
+export type Op = import("./ops/registry.mjs").Op;
+export type Operand = import("./ops/registry.mjs").Operand;
+export type Plan = import("./ops/registry.mjs").Plan;
+import { Tensor } from './tensor.mjs';
+import { UsageError } from './errors.mjs';

@@ -1,0 +1,3 @@
+// Made by `npm run types` from nn/; do not edit.
+export * from "./functional.mjs";
+export { avgPool2d, conv2d, maxPool2d } from "./convolution.mjs";

@@ -1,0 +1,146 @@
+// Made by `npm run types` from nn/; do not edit.
+/**
+ * Enters an operation.
+ * @param {Omit<Op, 'plans'>} op
+ * @returns {Op}
+ */
+export function defineOp(op: Omit<Op, "plans">): Op;
+/** @typedef {import('../layout.mjs').Layout} Layout */
+/** @typedef {import('../tensor.mjs').Tensor} Tensor */
+/** @typedef {import('../../kernels/base.mjs').Dispatches} Dispatches */
+/** @typedef {import('../../kernels/index.mjs').Kernels} Kernels */
+/** @typedef {import('../../kernels/template.mjs').Template} Template */
+/**
+ * A tensor of an operation as kernels take it.
+ * @typedef {{ buffer: number, offset: number, layout: Layout }} Operand
+ */
+/**
+ * A dense array in float64, for references.
+ * @typedef {{ shape: readonly number[], data: Float64Array }} Reference
+ */
+/**
+ * What an operation's backward pass is given.
+ * @typedef {object} Saved
+ * @property {Tensor[]} inputs those of `saveInputs`; the others are holes
+ * @property {Tensor[]} outputs those of `saveOutputs`
+ * @property {Layout[]} layouts of all inputs
+ * @property {any} attributes
+ * @property {boolean[]} needs which inputs' gradients are asked for
+ */
+/**
+ * An operation. Everything that is known of it is here; the tests go through the list.
+ * @typedef {object} Op
+ * @property {string} name for errors, and by which the list finds it
+ * @property {(inputs: Layout[], attributes: any) => Layout[]} infer the outputs' layouts, dense; throws what is wrong
+ *   with the inputs. The first output is the result, others are kept for the backward pass
+ * @property {(kernels: Kernels, inputs: Operand[], outputs: Operand[], attributes: any) => (Dispatches | Dispatches[])[]} lower the
+ *   dispatches of its kernels, in order
+ * @property {(dy: Tensor, saved: Saved) => (Tensor | undefined)[]} [vjp] gradients of the inputs from that of the result,
+ *   written in operations; without it the result has no gradient
+ * @property {(needs: boolean[]) => number[]} [saveInputs] inputs that `vjp` reads; none when left out
+ * @property {number[]} [saveOutputs] outputs that `vjp` reads
+ * @property {boolean} [strided] whether `lower` takes inputs of any strides; otherwise they are made dense first
+ * @property {(inputs: Reference[], attributes: any) => Reference} oracle the result in float64
+ * @property {Map<string, Plan>} plans what calls do, by layouts and attributes: each is made once
+ */
+/**
+ * What a call of an operation does, by layouts and attributes.
+ * @typedef {{ outputs: Layout[], template: Template | undefined }} Plan
+ */
+/** All operations by name. @type {Map<string, Op>} */
+export const operations: Map<string, Op>;
+/** The attributes of a call without any. */
+export const NO_ATTRIBUTES: Readonly<{}>;
+export type Layout = import("../layout.mjs").Layout;
+export type Tensor = import("../tensor.mjs").Tensor;
+export type Dispatches = import("../../kernels/base.mjs").Dispatches;
+export type Kernels = import("../../kernels/index.mjs").Kernels;
+export type Template = import("../../kernels/template.mjs").Template;
+/**
+ * A tensor of an operation as kernels take it.
+ */
+export type Operand = {
+    buffer: number;
+    offset: number;
+    layout: Layout;
+};
+/**
+ * A dense array in float64, for references.
+ */
+export type Reference = {
+    shape: readonly number[];
+    data: Float64Array;
+};
+/**
+ * What an operation's backward pass is given.
+ */
+export type Saved = {
+    /**
+     * those of `saveInputs`; the others are holes
+     */
+    inputs: Tensor[];
+    /**
+     * those of `saveOutputs`
+     */
+    outputs: Tensor[];
+    /**
+     * of all inputs
+     */
+    layouts: Layout[];
+    attributes: any;
+    /**
+     * which inputs' gradients are asked for
+     */
+    needs: boolean[];
+};
+/**
+ * An operation. Everything that is known of it is here; the tests go through the list.
+ */
+export type Op = {
+    /**
+     * for errors, and by which the list finds it
+     */
+    name: string;
+    /**
+     * the outputs' layouts, dense; throws what is wrong
+     * with the inputs. The first output is the result, others are kept for the backward pass
+     */
+    infer: (inputs: Layout[], attributes: any) => Layout[];
+    /**
+     * the
+     * dispatches of its kernels, in order
+     */
+    lower: (kernels: Kernels, inputs: Operand[], outputs: Operand[], attributes: any) => (Dispatches | Dispatches[])[];
+    /**
+     * gradients of the inputs from that of the result,
+     * written in operations; without it the result has no gradient
+     */
+    vjp?: ((dy: Tensor, saved: Saved) => (Tensor | undefined)[]) | undefined;
+    /**
+     * inputs that `vjp` reads; none when left out
+     */
+    saveInputs?: ((needs: boolean[]) => number[]) | undefined;
+    /**
+     * outputs that `vjp` reads
+     */
+    saveOutputs?: number[] | undefined;
+    /**
+     * whether `lower` takes inputs of any strides; otherwise they are made dense first
+     */
+    strided?: boolean | undefined;
+    /**
+     * the result in float64
+     */
+    oracle: (inputs: Reference[], attributes: any) => Reference;
+    /**
+     * what calls do, by layouts and attributes: each is made once
+     */
+    plans: Map<string, Plan>;
+};
+/**
+ * What a call of an operation does, by layouts and attributes.
+ */
+export type Plan = {
+    outputs: Layout[];
+    template: Template | undefined;
+};

@@ -1,0 +1,66 @@
+// Made by `npm run types` from nn/; do not edit.
+/**
+ * Parameters in buckets, in order, each whole. A pure function.
+ * @param {number[]} sizes elements @param {number} most elements of a bucket; one parameter may be larger
+ * @returns {{ members: { index: number, offset: number }[], count: number }[]}
+ */
+export function arrange(sizes: number[], most: number): {
+    members: {
+        index: number;
+        offset: number;
+    }[];
+    count: number;
+}[];
+/**
+ * Moves parameters into buckets.
+ * @param {Parameter[]} parameters f32 @param {number} bindingBytes what the device binds at once
+ */
+export function bucketsOf(parameters: Parameter[], bindingBytes: number): Bucket[];
+/**
+ * Elements of a bucket, one after another.
+ * @typedef {object} Run
+ * @property {number} offset the first, in elements from the bucket's start
+ * @property {number} count how many
+ */
+/** The memory of some parameters. What pads them is 0 everywhere, and stays so. */
+export class Bucket {
+    /** @param {Parameter[]} parameters @param {number[]} offsets @param {number} count elements */
+    constructor(parameters: Parameter[], offsets: number[], count: number);
+    parameters: import("../modules/module.mjs").Parameter[];
+    offsets: number[];
+    count: number;
+    /** Tensors of all elements. */
+    values: Tensor;
+    gradients: Tensor;
+    /** A tensor of the bucket's size, of zeros. */
+    zeros(): Tensor;
+    /** @param {Tensor} flat @param {readonly number[]} shape @param {number} offset */
+    view(flat: Tensor, shape: readonly number[], offset: number): Tensor;
+    /** Runs of elements whose parameters have a gradient: all, where every one has. @returns {{ offset: number, count: number }[]} */
+    ready(): {
+        offset: number;
+        count: number;
+    }[];
+    /** A part of one of the bucket's tensors. @param {Tensor} flat @param {Run} run */
+    part(flat: Tensor, { offset, count }: Run): Tensor;
+}
+/** @param {number} word @param {Tensor} state */
+export function stateWord(state: Tensor, word: number): Tensor;
+/** The layout of a state. @param {number} words */
+export function stateLayout(words: number): import("../layout.mjs").Layout;
+export type Parameter = import("../modules/module.mjs").Parameter;
+export type Storage = import("../storage.mjs").Storage;
+/**
+ * Elements of a bucket, one after another.
+ */
+export type Run = {
+    /**
+     * the first, in elements from the bucket's start
+     */
+    offset: number;
+    /**
+     * how many
+     */
+    count: number;
+};
+import { Tensor } from '../tensor.mjs';

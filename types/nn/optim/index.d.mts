@@ -1,0 +1,220 @@
+// Made by `npm run types` from nn/; do not edit.
+/** AdamW (Loshchilov & Hutter 2019), with PyTorch's defaults. A step whose gradients are not finite changes nothing where `clip` is given. */
+export class AdamW extends Optimizer {
+    /**
+     * @param {Iterable<Parameter> | Group[]} params
+     * @param {Options & AdamOptions} [options] lr 1e-3, betas [0.9, 0.999], eps 1e-8, weightDecay 0.01
+     */
+    constructor(params: Iterable<Parameter> | Group[], { lr, weightDecay, clip, schedule, betas, eps }?: Options & AdamOptions);
+}
+/** Stochastic gradient descent: v = momentum · v + g + weightDecay · p, p = p - lr · v (with `nesterov`, lr · (g + momentum · v)). */
+export class SGD extends Optimizer {
+    /**
+     * @param {Iterable<Parameter> | Group[]} params
+     * @param {Options & MomentumOptions} [options] lr 1e-3, weightDecay 0, momentum 0
+     */
+    constructor(params: Iterable<Parameter> | Group[], { lr, weightDecay, clip, schedule, momentum, nesterov }?: Options & MomentumOptions);
+    /** The part of the last step's v that stays. Fixed, as compiled steps have it in them. */
+    get momentum(): number;
+    /** Whether the step looks ahead by the momentum. Fixed. */
+    get nesterov(): boolean;
+    #private;
+}
+/** Lion (Chen et al. 2023): p = p - lr · (sign(β₁ m + (1 - β₁) g) + weightDecay · p), m = β₂ m + (1 - β₂) g. */
+export class Lion extends Optimizer {
+    /**
+     * @param {Iterable<Parameter> | Group[]} params
+     * @param {Options & LionOptions} [options] lr 1e-4, betas [0.9, 0.99], weightDecay 0
+     */
+    constructor(params: Iterable<Parameter> | Group[], { lr, weightDecay, clip, schedule, betas }?: Options & LionOptions);
+    /** β₁ of the step and β₂ of the running mean. Fixed, as compiled steps have them in them. */
+    get betas(): readonly [number, number];
+    #private;
+}
+/**
+ * The flat memory of some parameters.
+ */
+export type Bucket = import("./bucket.mjs").Bucket;
+/**
+ * Elements of a bucket, one after another.
+ */
+export type Run = import("./bucket.mjs").Run;
+/**
+ * Device memory that tensors share.
+ */
+export type Storage = import("../storage.mjs").Storage;
+/**
+ * What a kernel function returns.
+ */
+export type Dispatches = import("../../kernels/base.mjs").Dispatches;
+/**
+ * The learning rate over steps: linear warm-up to `lr`, then half a cosine down to `finalLr`.
+ */
+export type Schedule = {
+    /**
+     * steps of linear warm-up; 0 when left out
+     */
+    warmup?: number | undefined;
+    /**
+     * step at which half a cosine has come down to `finalLr`
+     */
+    total: number;
+    /**
+     * 0 when left out
+     */
+    finalLr?: number | undefined;
+};
+/**
+ * Options of every optimizer. Those but `clip` may differ from group to group.
+ */
+export type Options = {
+    /**
+     * the learning rate, with a schedule its peak
+     */
+    lr?: number | undefined;
+    /**
+     * the factor of weight decay, which AdamW and Lion keep apart from the gradient and SGD adds to
+     * it; 0.01 for AdamW and 0 for the others when left out
+     */
+    weightDecay?: number | undefined;
+    /**
+     * largest norm of all gradients together; none when left out
+     */
+    clip?: number | undefined;
+    /**
+     * a constant rate when left out
+     */
+    schedule?: Schedule | undefined;
+};
+/**
+ * What `AdamW` takes besides the options of every optimizer.
+ */
+export type AdamOptions = {
+    /**
+     * decay of the running means of gradients and of their squares; [0.9, 0.999] when left out
+     */
+    betas?: [number, number] | undefined;
+    /**
+     * is added to the root that steps are divided by; 1e-8 when left out
+     */
+    eps?: number | undefined;
+};
+/**
+ * What `SGD` takes besides the options of every optimizer.
+ */
+export type MomentumOptions = {
+    /**
+     * the part of the last step's v that stays; 0 when left out, which keeps no v
+     */
+    momentum?: number | undefined;
+    /**
+     * whether the step looks ahead by the momentum (Nesterov 1983); false when left out
+     */
+    nesterov?: boolean | undefined;
+};
+/**
+ * What `Lion` takes besides the options of every optimizer.
+ */
+export type LionOptions = {
+    /**
+     * β₁ of the step and β₂ of the running mean; [0.9, 0.99] when left out
+     */
+    betas?: [number, number] | undefined;
+};
+/**
+ * Parameters with options of their own; what is left out is the optimizer's.
+ */
+export type Group = {
+    params: Iterable<Parameter>;
+} & Omit<Options, "clip">;
+/** The base of optimizers. */
+declare class Optimizer {
+    /**
+     * @param {Iterable<Parameter> | Group[]} params parameters, or groups with options of their own
+     * @param {Required<Omit<Options, 'schedule'>> & { schedule?: Schedule }} options
+     * @param {{ betas: [number, number], eps: number }} [adam]
+     */
+    constructor(params: Iterable<Parameter> | Group[], options: Required<Omit<Options, "schedule">> & {
+        schedule?: Schedule;
+    }, adam?: {
+        betas: [number, number];
+        eps: number;
+    });
+    groups: ParameterGroup[];
+    /** @type {Map<Bucket, Tensor[]>} */
+    moments: Map<Bucket, Tensor[]>;
+    set lr(value: number);
+    /** The learning rate of the first group; setting it sets that of all. */
+    get lr(): number;
+    /**
+     * Sets the learning rate of one group, with a schedule its peak, as setting its `lr` does. Throws an ArgumentError for what
+     * is no number of at least 0, and a UsageError in a function that is being compiled.
+     * @param {ParameterGroup} group one of `groups` @param {number} value
+     */
+    setRate(group: ParameterGroup, value: number): void;
+    set clip(value: number);
+    /** The largest norm of all gradients together; 0 for none. */
+    get clip(): number;
+    /** Whether gradients are clipped at all: what runs depends on it. */
+    get clips(): boolean;
+    /** Tensors of a bucket that begin as zeros. @param {Bucket} bucket @param {number} count */
+    momentsOf(bucket: Bucket, count: number): Tensor[];
+    /**
+     * Changes the parameters by their gradients, and forgets the gradients: the next `backward` begins anew. A parameter
+     * without a gradient stays as it is.
+     */
+    step(): void;
+    /**
+     * Changes a run of parameters.
+     * @param {ParameterGroup} _group @param {Bucket} _bucket @param {Run} _run
+     */
+    update(_group: ParameterGroup, _bucket: Bucket, _run: Run): void;
+    /** Forgets all gradients. */
+    zeroGrad(): void;
+    /**
+     * What a resumed run needs besides the parameters: the device's state of each group, and the moments of each parameter.
+     * @returns {Record<string, Tensor>} by name, such as `0.state` and `0.3.first`; they see the optimizer's memory
+     */
+    stateDict(): Record<string, Tensor>;
+    /** Copies what `stateDict` gave. All or nothing. @param {Record<string, Tensor>} state */
+    loadStateDict(state: Record<string, Tensor>): void;
+    /** Frees the optimizer's memory; the parameters keep theirs, and may go to another optimizer. */
+    dispose(): void;
+    [Symbol.dispose](): void;
+    #private;
+}
+import { Parameter } from '../modules/module.mjs';
+/** Parameters with a learning rate and a weight decay of their own; both can be set between steps. */
+declare class ParameterGroup {
+    /**
+     * @param {Parameter[]} parameters @param {Required<Omit<Options, 'schedule'>> & { schedule?: Schedule }} options
+     * @param {{ betas: [number, number], eps: number }} adam
+     */
+    constructor(parameters: Parameter[], { lr, weightDecay, clip, schedule }: Required<Omit<Options, "schedule">> & {
+        schedule?: Schedule;
+    }, { betas, eps }: {
+        betas: [number, number];
+        eps: number;
+    });
+    buckets: import("./bucket.mjs").Bucket[];
+    state: Tensor;
+    /** The rate of this step, on the device. */
+    rate: Tensor;
+    /** What gradients are multiplied by. */
+    scale: Tensor;
+    /** The weight decay, on the device. */
+    decay: Tensor;
+    /** Changes a word of the state. @param {number} word @param {number} value */
+    write(word: number, value: number): void;
+    set lr(value: number);
+    /** The learning rate; with a schedule, its peak. */
+    get lr(): number;
+    set weightDecay(value: number);
+    /** The factor of weight decay. */
+    get weightDecay(): number;
+    /** Whether weights decay at all: what runs depends on it. */
+    get decays(): boolean;
+    #private;
+}
+import { Tensor } from '../tensor.mjs';
+export {};

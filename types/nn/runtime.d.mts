@@ -1,0 +1,182 @@
+// Made by `npm run types` from nn/; do not edit.
+/**
+ * Options of `init`.
+ * @typedef {object} InitOptions
+ * @property {string | number} [device] index, UUID, PCI address or part of the name; the first choice when left out
+ * @property {boolean} [safe] whether shaders are checked and kept inside their buffers
+ * @property {any} [vk] another native module with the functions of `helios-vk`; this package's own when left out
+ */
+/** The device, opened at first use. @returns {Runtime} */
+export function runtime(): Runtime;
+/**
+ * Opens the device with these options (see `initDevice`), or takes another native module. Before anything else of this
+ * package; without it the first tensor opens the default device.
+ * @param {InitOptions} [options]
+ * @returns {import('../../index.js').DeviceInfo}
+ */
+export function init({ vk, ...options }?: InitOptions): import("../../index.js").DeviceInfo;
+/**
+ * Sends the dispatches of `fn` elsewhere.
+ * @template T
+ * @param {RecordingSink} target @param {() => T} fn
+ * @returns {T}
+ */
+export function into<T>(target: RecordingSink, fn: () => T): T;
+/**
+ * What dispatches are of: an operation, its attributes, and the number of its inputs, and the layouts of these and then of its outputs.
+ * @typedef {{ op: import('./ops/registry.mjs').Op, attributes: any, inputs: number, layouts: import('./layout.mjs').Layout[] }} CallInfo
+ */
+/**
+ * What takes the dispatches of operations: the eager list, or the recording of a compiled function.
+ * @typedef {object} Sink
+ * @property {(bytes: number, owned?: boolean) => Allocation} allocate
+ * @property {(allocation: Allocation) => void} release
+ * @property {(template: Template, storages: Storage[], call?: CallInfo) => void} append
+ * @property {(tensor: Tensor) => void} [use] is told of operands
+ * @property {(leaf: Tensor) => void} [gradientOf] is told of leaves before their gradient is looked at or changed
+ * @property {number} [serial] tensors from this number on were made for it
+ */
+/**
+ * Memory of a storage.
+ * @typedef {object} Allocation
+ * @property {number} handle the buffer; of a recording: -1 until its memory is planned
+ * @property {number} bytes
+ * @property {boolean} live
+ * @property {boolean} [owned] whether something other than a program's variables keeps it
+ * @property {Sink} sink where it was allocated
+ */
+/** The eager mode: operations are appended as they are called, and submitted soon. @implements {Sink} */
+export class Runtime implements Sink {
+    /** @param {any} vk the native module */
+    constructor(vk: any);
+    vk: any;
+    /** @type {import('../kernels/index.mjs').Kernels} */
+    kernels: import("../kernels/index.mjs").Kernels;
+    info: native.DeviceInfo;
+    recorder: Recorder;
+    /** Buffers freed since the last list, by size: what follows in this list may have them at once. @type {Map<number, number[]>} */
+    free: Map<number, number[]>;
+    /** Handles of one record, filled anew for each. @type {number[]} */
+    handles: number[];
+    scheduled: boolean;
+    /** What a list that nobody waited for failed with. @type {unknown} */
+    failure: unknown;
+    /** Buffers and their bytes that are held now. */
+    live: {
+        buffers: number;
+        bytes: number;
+    };
+    turnBytes: number;
+    warned: boolean;
+    /** Operations that found their record, and that made it. */
+    hits: number;
+    misses: number;
+    registry: FinalizationRegistry<Allocation>;
+    /**
+     * Memory of at least `bytes` bytes with undefined contents.
+     * @param {number} bytes
+     * @param {boolean} [owned] whether something other than a program's variables keeps it
+     * @returns {Allocation}
+     */
+    allocate(bytes: number, owned?: boolean): Allocation;
+    /** @param {number} size @returns {number} */
+    create(size: number): number;
+    /** @param {Allocation} allocation */
+    release(allocation: Allocation): void;
+    /** @param {Template} template @param {Storage[]} storages one for each slot */
+    append(template: Template, storages: Storage[]): void;
+    /** Has the list submitted at the end of this turn. */
+    schedule(): void;
+    /** Submits what has been appended. */
+    flush(): void;
+    /** Gives back the buffers that nothing took again. */
+    destroyFree(): void;
+    /**
+     * Copies host data into a storage, in order with the operations.
+     * @param {Allocation} allocation @param {ArrayBufferView} data @param {number} [byteOffset]
+     */
+    upload(allocation: Allocation, data: ArrayBufferView, byteOffset?: number): void;
+}
+/** What takes dispatches now. @returns {Sink} */
+export function sink(): Sink;
+/** The recording of the function that is being compiled, if one is. */
+export function recordingNow(): Required<Sink> | undefined;
+/** Whether a function is being compiled. */
+export function isRecording(): boolean;
+/** The number of buffers that tensors hold now, and their bytes. Opens the device if none is open. */
+export function memory(): {
+    buffers: number;
+    bytes: number;
+};
+/**
+ * Options of `init`.
+ */
+export type InitOptions = {
+    /**
+     * index, UUID, PCI address or part of the name; the first choice when left out
+     */
+    device?: string | number | undefined;
+    /**
+     * whether shaders are checked and kept inside their buffers
+     */
+    safe?: boolean | undefined;
+    /**
+     * another native module with the functions of `helios-vk`; this package's own when left out
+     */
+    vk?: any;
+};
+export type Template = import("../kernels/template.mjs").Template;
+export type Kernels = import("../kernels/index.mjs").Kernels;
+export type Storage = import("./storage.mjs").Storage;
+export type Tensor = import("./tensor.mjs").Tensor;
+/**
+ * What dispatches are of: an operation, its attributes, and the number of its inputs, and the layouts of these and then of its outputs.
+ */
+export type CallInfo = {
+    op: import("./ops/registry.mjs").Op;
+    attributes: any;
+    inputs: number;
+    layouts: import("./layout.mjs").Layout[];
+};
+/**
+ * What takes the dispatches of operations: the eager list, or the recording of a compiled function.
+ */
+export type Sink = {
+    allocate: (bytes: number, owned?: boolean) => Allocation;
+    release: (allocation: Allocation) => void;
+    append: (template: Template, storages: Storage[], call?: CallInfo) => void;
+    /**
+     * is told of operands
+     */
+    use?: ((tensor: Tensor) => void) | undefined;
+    /**
+     * is told of leaves before their gradient is looked at or changed
+     */
+    gradientOf?: ((leaf: Tensor) => void) | undefined;
+    /**
+     * tensors from this number on were made for it
+     */
+    serial?: number | undefined;
+};
+/**
+ * Memory of a storage.
+ */
+export type Allocation = {
+    /**
+     * the buffer; of a recording: -1 until its memory is planned
+     */
+    handle: number;
+    bytes: number;
+    live: boolean;
+    /**
+     * whether something other than a program's variables keeps it
+     */
+    owned?: boolean | undefined;
+    /**
+     * where it was allocated
+     */
+    sink: Sink;
+};
+export type RecordingSink = Required<Sink>;
+import native from '../../index.js';
+import { Recorder } from '../kernels/base.mjs';
