@@ -180,9 +180,10 @@ test(`${counts.distinct} pipelines that differ go when they are destroyed, one b
     process.stdout.write(JSON.stringify({ alive, destroyed, after: count() - start[0], resident: rss() - start[1] }));
   `);
   t.diagnostic(`bytes allocated: ${alive} alive, ${destroyed} destroyed, ${after} after the devices, ${resident} MiB resident`);
-  // Lavapipe 22.3 itself keeps up to 17 KiB of each that a program without this addon destroys; alive it takes 120 and more.
-  assert.ok(alive > counts.distinct * 60_000, `${alive} bytes more than for ten while all are alive`);
-  assert.ok(destroyed < counts.distinct * 30_000, `${destroyed} bytes more than for ten while each is destroyed`);
+  // Alive, one takes 120 KB and more by lavapipe and 8 KB by SwiftShader, which has its machine code from mmap. Destroyed, lavapipe 22.3
+  // itself keeps up to 17 KiB of it, also of a program without this addon.
+  assert.ok(alive > counts.distinct * 4_000, `${alive} bytes more than for ten while all are alive`);
+  assert.ok(destroyed < alive / 3, `${destroyed} bytes more than for ten while each is destroyed, ${alive} while all are alive`);
   assert.ok(after < 500_000, `${after} bytes after the devices`);
   // What the driver's compiler and the validation layer freed stays resident in part, 20 to 60 KiB of a pipeline.
   assert.ok(resident < 8 + counts.distinct * 0.06, `${resident} MiB after the devices`);

@@ -62,8 +62,8 @@ const RESULTS = {
   vkGetSemaphoreCounterValue: [...MEMORY, LOST],
   vkDeviceWaitIdle: [...MEMORY, LOST],
 };
-/** Calls whose number depends on how fast the device is. */
-const TIMED = new Set(['vkWaitSemaphores', 'vkGetSemaphoreCounterValue']);
+/** Calls whose number depends on how fast the device is: which command slots are free again decides what is reset. */
+const TIMED = new Set(['vkWaitSemaphores', 'vkGetSemaphoreCounterValue', 'vkResetCommandPool', 'vkResetDescriptorPool']);
 /** Calls whose failure, also for want of memory, ends the device: what was recorded before is lost. */
 const FINAL = new Set(['vkEndCommandBuffer', 'vkQueueSubmit']);
 
