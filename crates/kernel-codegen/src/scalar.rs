@@ -114,11 +114,16 @@ impl Scalar<'_> {
         self.make(S::UGreaterThan, Type::Bool, &[magnitude, infinity])
     }
 
+    /// `y`, and NaN where `x` is. NVIDIA's compiler makes a minimum of a comparison and a selection, which loses it.
+    fn or_nan(&mut self, x: Id, y: Id) -> Id {
+        let nan = self.is_nan(x);
+        self.select(Type::F32, nan, x, y)
+    }
+
     /// A built-in function that gives NaN for NaN.
     fn propagating(&mut self, op: G, x: Id) -> Id {
         let y = self.glsl(op, Type::F32, &[x]);
-        let nan = self.is_nan(x);
-        self.select(Type::F32, nan, x, y)
+        self.or_nan(x, y)
     }
 
     /// Horner's scheme, the constant term first.
@@ -152,12 +157,13 @@ impl Scalar<'_> {
         let beyond = self.make(S::FOrdGreaterThan, Type::Bool, &[a, four]);
         let capped = self.select(Type::F32, beyond, four, a);
         let q = self.polynomial(&LOG_ERFC, capped);
-        let complement = self.propagating(G::Exp, q);
+        let complement = self.glsl(G::Exp, Type::F32, &[q]);
         let one = self.f(1.0);
         let large = self.sub(one, complement);
         let large = self.with_sign(large, x);
         let is_small = self.make(S::FOrdLessThan, Type::Bool, &[a, one]);
-        self.select(Type::F32, is_small, small, large)
+        let y = self.select(Type::F32, is_small, small, large);
+        self.or_nan(x, y)
     }
 
     fn tanh(&mut self, x: Id) -> Id {
@@ -172,14 +178,15 @@ impl Scalar<'_> {
         let beyond = self.make(S::FOrdGreaterThan, Type::Bool, &[a, ten]);
         let capped = self.select(Type::F32, beyond, ten, a);
         let doubled = self.add(capped, capped);
-        let e = self.propagating(G::Exp, doubled);
+        let e = self.glsl(G::Exp, Type::F32, &[doubled]);
         let e = self.add(e, one);
         let q = self.exact(S::FDiv, &[two, e]);
         let large = self.sub(one, q);
         let large = self.with_sign(large, x);
         let limit = self.f(0.6);
         let is_small = self.make(S::FOrdLessThan, Type::Bool, &[a, limit]);
-        self.select(Type::F32, is_small, small, large)
+        let y = self.select(Type::F32, is_small, small, large);
+        self.or_nan(x, y)
     }
 
     /// Sine and cosine, after subtracting the nearest multiple of π/2.
