@@ -33,6 +33,8 @@ pub struct Config {
     pub device: Option<String>,
     pub coop_tile: Option<CoopTile>,
     pub no_push_descriptors: bool,
+    /// Whether kernels in PTX may be made, where the device runs them.
+    pub ptx: Option<bool>,
     /// Shaders are not trusted; `initDevice({ safe: true })` says so, too.
     pub safe: bool,
     pub validation: bool,
@@ -94,6 +96,7 @@ impl Config {
             device: from.text("HELIOS_DEVICE")?,
             coop_tile: from.coop_tile("HELIOS_COOP_TILE")?,
             no_push_descriptors: from.on("HELIOS_DISABLE_PUSH_DESCRIPTORS")?,
+            ptx: from.switch("HELIOS_PTX")?,
             safe: from.on("HELIOS_SAFE")?,
             validation: from.on("HELIOS_VALIDATION")?,
             loader: from.raw("HELIOS_VULKAN_LOADER"),

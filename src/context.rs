@@ -10,6 +10,7 @@ mod execute;
 mod graph;
 mod insight;
 mod nan;
+mod pipelines;
 mod share;
 mod stream;
 mod transfer;
@@ -33,7 +34,7 @@ use crate::memory::staging::{Readback, Upload};
 use crate::memory::{Memory, Resource};
 use crate::observe::blackbox::BlackBox;
 use crate::observe::profile;
-use crate::pipeline::{Compiled, Factory, Options, Pipeline};
+use crate::pipeline::{Compiled, Factory, Kernel, Pipeline};
 use crate::plan::decode::{Batch, BindingLimits, DgcOp, PipelineShape, Tables};
 use crate::plan::hazard::{Stages, Tracker};
 use crate::queue::exit;
@@ -50,9 +51,6 @@ const FLUSH_DISPATCHES: u32 = 1024;
 /// The same on a software device, which would start on the cores that record the rest. Lavapipe of Mesa
 /// 26.1.6 crashes where one command buffer holds 65,536 dispatches; 16,384 it runs.
 const FLUSH_ON_CPU: u32 = 8192;
-
-/// Destroyed pipelines that may wait for somebody to ask how far the device has come.
-const MAX_RETIRED_PIPELINES: usize = 16;
 
 /// Counters since the device was created.
 #[derive(Debug, Clone, Copy, Default)]
@@ -490,97 +488,6 @@ impl Context {
             .ok_or_else(|| Error::handle(argument, "buffer", handle))
     }
 
-    pub fn create_pipeline(
-        &mut self,
-        spirv: &[u32],
-        bindings: u32,
-        push_bytes: u32,
-        options: &Options,
-    ) -> Result<i32> {
-        self.device.check_alive()?;
-        let limits = &self.device.snapshot.limits;
-        let most = self.device.max_bindings();
-        if bindings > most {
-            return Err(Error::range(
-                "numBindings",
-                format!("must be at most {most}"),
-                bindings,
-            ));
-        }
-        if push_bytes > limits.max_push_constants_size || !push_bytes.is_multiple_of(4) {
-            return Err(Error::range(
-                "pushBytes",
-                format!(
-                    "must be a multiple of 4, at most {}",
-                    limits.max_push_constants_size
-                ),
-                push_bytes,
-            ));
-        }
-        let start = self.timing.start(Phase::CreatePipeline);
-        let factory = self
-            .factory
-            .as_mut()
-            .ok_or_else(|| Error::Internal("the device is closing".to_owned()))?;
-        let born = self.stream.pending_value();
-        let (pipeline, fresh) = factory.create(spirv, bindings, push_bytes, options, born)?;
-        let program = pipeline.program;
-        let made = self.pipelines.insert(pipeline);
-        if let Ok(handle) = made {
-            self.binds_sets |= program.layout.binds_sets();
-            if let Some(slot) = self.pipelines.slot(handle) {
-                self.recorder.add_program(slot, program);
-            }
-            if fresh && profile::on() {
-                profile::named(program.raw, handle, options.name.as_deref());
-            }
-        }
-        self.timing.end(start);
-        self.reclaim_pipelines();
-        made.map_err(|_| Error::OutOfMemory {
-            what: "pipeline handle",
-            bytes: 0,
-            space: "handle",
-            hint: ": 2^20 pipelines are live".to_owned(),
-        })
-    }
-
-    /// The handle dies now. What was compiled for it goes when no other handle, no graph and no work
-    /// recorded so far needs it.
-    pub fn destroy_pipeline(&mut self, handle: i32) -> Result<()> {
-        self.device.check_alive()?;
-        // The one that looks for NaNs is nobody's to destroy.
-        let own = self.watches.pipeline() == Some(handle);
-        let pipeline = match own {
-            true => None,
-            false => self.pipelines.remove(handle),
-        };
-        let pipeline = pipeline.ok_or_else(|| Error::handle("handle", "pipeline", handle))?;
-        let value = match self.stream.unsubmitted() {
-            true => self.stream.pending_value(),
-            false => self.stream.submitted,
-        };
-        self.retired_pipelines.push_back((value, pipeline.compiled));
-        self.reclaim_pipelines();
-        Ok(())
-    }
-
-    /// Lets go of destroyed pipelines that the device has finished with.
-    fn reclaim_pipelines(&mut self) {
-        // A profile knows them by what the driver would give to the next.
-        if self.retired_pipelines.is_empty() || profile::running() {
-            return;
-        }
-        let mut seen = self.timeline.seen();
-        if self.retired_pipelines.len() > MAX_RETIRED_PIPELINES {
-            // Nobody has waited for long. A failure is noted on the device.
-            seen = self.timeline.completed().unwrap_or(seen);
-        }
-        while (self.retired_pipelines.front()).is_some_and(|&(value, _)| value <= seen) {
-            self.retired_pipelines.pop_front();
-        }
-    }
-
     pub fn set_name(&mut self, handle: i32, kind: NameKind, name: String) -> Result<()> {
         self.device.check_alive()?;
         match kind {
@@ -599,9 +506,12 @@ impl Context {
                     .slot(handle)
                     .ok_or_else(|| Error::handle("handle", "pipeline", handle))?;
                 if let Some(pipeline) = self.pipelines.at_mut(slot) {
-                    self.device.name(pipeline.program.raw, &name);
+                    let kernel = pipeline.program.kernel;
+                    if let Kernel::Pipeline(raw) = kernel {
+                        self.device.name(raw, &name);
+                    }
                     if profile::on() {
-                        profile::named(pipeline.program.raw, handle, Some(&name));
+                        profile::named(kernel, handle, Some(&name));
                     }
                     pipeline.name = Some(name);
                 }

@@ -1,6 +1,7 @@
 //! The device that was chosen, as handles.
 
 pub mod choice;
+pub mod cuda;
 mod features;
 pub mod instance;
 pub mod lease;
@@ -17,6 +18,7 @@ use parking_lot::Mutex;
 use spirv_check::validate::Support;
 
 use choice::{Plan, Snapshot};
+use cuda::{Cuda, Extension};
 use features::FeatureChain;
 use instance::memory_budget;
 use lease::Lease;
@@ -36,6 +38,8 @@ pub fn diagnose(text: &str) {
 pub struct Device {
     pub raw: ash::Device,
     pub push: Option<khr::push_descriptor::Device>,
+    /// What runs kernels in PTX, or why nothing does.
+    pub cuda: Result<Cuda, String>,
     /// Where memory can be shared through file descriptors.
     pub sharing: Option<Sharing>,
     names: Option<ext::debug_utils::Device>,
@@ -119,7 +123,7 @@ impl Device {
             }
         }
         extensions.extend(calibrated_timestamps(&has));
-        let mut fault = features::fault(&instance.raw, physical, has(ext::device_fault::NAME));
+        let fault = features::fault(&instance.raw, physical, has(ext::device_fault::NAME));
         if fault.is_some() {
             extensions.push(ext::device_fault::NAME);
         }
@@ -130,26 +134,62 @@ impl Device {
             let usage = buffer_usage(plan.device_address);
             sharing::Properties::probe(&instance.raw, physical, usage)
         });
-        let names: Vec<*const c_char> = extensions.iter().map(|e| e.as_ptr()).collect();
         let priorities = [1.0];
         let queues = [vk::DeviceQueueCreateInfo::default()
             .queue_family_index(plan.queue_family)
             .queue_priorities(&priorities)];
-        let mut info = chain.enable(
-            vk::DeviceCreateInfo::default()
-                .queue_create_infos(&queues)
-                .enabled_extension_names(&names),
-        );
         let has_fault = fault.is_some();
-        if let Some(fault) = &mut fault {
-            info = info.push_next(fault);
+        let create = |ptx: Option<Extension>| {
+            let names: Vec<*const c_char> = extensions
+                .iter()
+                .copied()
+                .chain(ptx.map(Extension::name))
+                .map(CStr::as_ptr)
+                .collect();
+            let mut chain = chain.clone();
+            let mut fault = fault;
+            let mut launch = cuda::features();
+            let mut info = chain.enable(
+                vk::DeviceCreateInfo::default()
+                    .queue_create_infos(&queues)
+                    .enabled_extension_names(&names),
+            );
+            if let Some(fault) = &mut fault {
+                info = info.push_next(fault);
+            }
+            if ptx == Some(Extension::KernelLaunch) {
+                info = info.push_next(&mut launch);
+            }
+            // SAFETY: features and extensions are those the device reported; pointers outlive the call.
+            unsafe { instance.raw.create_device(physical, &info, None) }
+        };
+        let mut ptx = plan.ptx.clone();
+        let mut created = create(ptx.clone().ok());
+        if let (Ok(extension), Err(result)) = (&ptx, &created)
+            && !error::is_shortage(*result)
+        {
+            // No other call needs the extension, and one of the two has no specification.
+            let refused = format!(
+                "{} makes no device with {} ({result:?})",
+                snapshot.name,
+                extension.text()
+            );
+            created = create(None);
+            ptx = Err(refused);
         }
-        // SAFETY: features and extensions are those the device reported; pointers outlive the call.
-        let created = unsafe { instance.raw.create_device(physical, &info, None) };
         let raw = created.map_err(|result| {
             instance.discard();
             error::create("vkCreateDevice", "device", 0)(result)
         })?;
+        let cuda = ptx.and_then(|extension| {
+            Cuda::load(&instance.raw, raw.handle(), extension).ok_or_else(|| {
+                format!(
+                    "{} lists {} and lacks functions of it",
+                    snapshot.name,
+                    extension.text()
+                )
+            })
+        });
         // SAFETY: the queue was asked for above.
         let queue = unsafe { raw.get_device_queue(plan.queue_family, 0) };
         let push = plan
@@ -166,6 +206,7 @@ impl Device {
         Ok(Self {
             raw,
             push,
+            cuda,
             sharing,
             names,
             queue,

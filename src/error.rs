@@ -118,6 +118,15 @@ pub enum Error {
         call: &'static str,
         result: vk::Result,
     },
+    /// A module that the driver's assembler does not take; its log is not to be had.
+    #[error(
+        "{call} failed with {result:?}: the driver's assembler does not take the module (ptxas says why; check \
+         .version and .target)"
+    )]
+    Assembly {
+        call: &'static str,
+        result: vk::Result,
+    },
     #[error("no file descriptor for the memory ({0}): close some, or raise the limit (ulimit -n)")]
     Descriptors(String),
     #[error("Vulkan validation: {0}")]
@@ -158,6 +167,7 @@ impl Error {
             Self::NoLoader(_) => Code::NoLoader,
             Self::Unsupported(_) => Code::Unsupported,
             Self::Vulkan { .. }
+            | Self::Assembly { .. }
             | Self::Descriptors(_)
             | Self::Validation(_)
             | Self::Internal(_) => Code::Vulkan,
@@ -261,6 +271,17 @@ pub fn panicked(panic: &(dyn std::any::Any + Send)) -> String {
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     let text = text.unwrap_or("without a message");
     format!("panic: {text}; this is a defect of helios-vk, please report it")
+}
+
+/// Whether the result says that something has run out, or is lost: the same call with other arguments fares no better.
+pub fn is_shortage(result: vk::Result) -> bool {
+    matches!(
+        result,
+        vk::Result::ERROR_OUT_OF_HOST_MEMORY
+            | vk::Result::ERROR_OUT_OF_DEVICE_MEMORY
+            | vk::Result::ERROR_TOO_MANY_OBJECTS
+            | vk::Result::ERROR_DEVICE_LOST
+    )
 }
 
 /// Maps the result of an allocating Vulkan call (`vkCreate*`, `vkAllocate*`).

@@ -1,4 +1,7 @@
-//! Compute pipelines: what each reads and writes, and their shared layouts.
+//! Compute pipelines: what each reads and writes, and their shared layouts. Kernels in PTX ([`cuda`]) count as
+//! pipelines from here on up.
+
+mod cuda;
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -8,6 +11,7 @@ use ash::vk;
 use spirv_check::{Reflection, validate};
 
 use crate::device::Device;
+use crate::device::cuda::Function;
 use crate::error::{self, Error, Result};
 use crate::pipeline_cache::CacheFile;
 use crate::plan::decode::MAX_BINDINGS;
@@ -47,10 +51,36 @@ impl Layout {
     }
 }
 
+pub use cuda::PtxKernel;
+
+/// What a dispatch runs. No two live ones are equal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kernel {
+    /// A shader in SPIR-V.
+    Pipeline(vk::Pipeline),
+    /// A kernel in PTX, which takes the addresses of its buffers and is bound to nothing.
+    Function {
+        raw: Function,
+        /// Threads of a block.
+        block: [u32; 3],
+        /// Bytes of dynamic shared memory.
+        shared_bytes: u32,
+        /// Whether it declares its parameters as one block, and not each address and word by itself.
+        packed: bool,
+    },
+}
+
+impl Default for Kernel {
+    fn default() -> Self {
+        Self::Pipeline(vk::Pipeline::null())
+    }
+}
+
 /// What recording a dispatch needs of its pipeline.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Program {
-    pub raw: vk::Pipeline,
+    pub kernel: Kernel,
+    /// Of a shader in SPIR-V.
     pub layout: Layout,
 }
 
@@ -64,22 +94,33 @@ pub struct Compiled {
     used: u32,
     /// The timeline's value before which nothing has used it.
     pub born: u64,
+    /// Of a kernel in PTX; goes after it.
+    _module: Option<Arc<cuda::Module>>,
 }
 
 impl Drop for Compiled {
     fn drop(&mut self) {
-        // SAFETY: whatever uses it on the device keeps it alive until that is done.
-        unsafe { self.device.raw.destroy_pipeline(self.program.raw, None) };
+        match (self.program.kernel, &self.device.cuda) {
+            // SAFETY: whatever uses it on the device keeps it alive until that is done, here and below.
+            (Kernel::Pipeline(raw), _) => unsafe { self.device.raw.destroy_pipeline(raw, None) },
+            // SAFETY: as above.
+            (Kernel::Function { raw, .. }, Ok(cuda)) => unsafe { cuda.destroy_function(raw) },
+            // Nothing else makes functions.
+            (Kernel::Function { .. }, Err(_)) => {}
+        }
     }
 }
 
 /// What makes two pipelines one. Compared whole: the hash only finds candidates.
 #[derive(PartialEq, Eq, Hash)]
-struct Key {
-    spirv: Box<[u32]>,
-    bindings: u32,
-    push_bytes: u32,
-    options: Options,
+enum Key {
+    Spirv {
+        spirv: Box<[u32]>,
+        bindings: u32,
+        push_bytes: u32,
+        options: Options,
+    },
+    Ptx(PtxKernel),
 }
 
 /// A compute pipeline with what the planner needs of it.
@@ -88,13 +129,34 @@ pub struct Pipeline {
     pub program: Program,
     pub bindings: u32,
     pub push_bytes: u32,
-    /// What its shader does to each binding, from its SPIR-V.
+    /// What its shader does to each binding, from its SPIR-V; for PTX, what its maker declared.
     pub access: [Access; MAX_BINDINGS],
     /// Bit i: its shader uses binding i at all.
     pub used: u32,
     /// What it does through device addresses: counts as touching every buffer.
     pub everything: Access,
     pub name: Option<String>,
+}
+
+impl Pipeline {
+    fn new(compiled: Arc<Compiled>, bindings: u32, push_bytes: u32, name: Option<String>) -> Self {
+        Self {
+            program: compiled.program,
+            bindings,
+            push_bytes,
+            access: compiled.access,
+            everything: compiled.everything,
+            used: compiled.used,
+            name,
+            compiled,
+        }
+    }
+
+    /// Whether it takes addresses for its bindings.
+    #[inline]
+    pub fn takes_addresses(&self) -> bool {
+        matches!(self.program.kernel, Kernel::Function { .. })
+    }
 }
 
 /// What `createPipeline` may be given besides the shader.
@@ -150,6 +212,8 @@ pub struct Factory {
     cache_file: Option<CacheFile>,
     /// What lives, or did when it was last looked through.
     known: HashMap<Key, Weak<Compiled>>,
+    /// Modules of PTX by their data.
+    modules: HashMap<Arc<[u8]>, Weak<cuda::Module>>,
     /// How many entries there may be before those of the dead are taken out.
     most_known: usize,
     /// Pipelines made since the cache was read: nothing to write back at 0.
@@ -177,6 +241,7 @@ impl Factory {
             cache,
             cache_file,
             known: HashMap::new(),
+            modules: HashMap::new(),
             most_known: 64,
             created: 0,
             debug,
@@ -280,38 +345,35 @@ impl Factory {
         options: &Options,
         born: u64,
     ) -> Result<(Pipeline, bool)> {
-        let key = Key {
+        let key = Key::Spirv {
             spirv: spirv.into(),
             bindings,
             push_bytes,
             options: options.clone(),
         };
-        let known = self.known.get(&key).and_then(Weak::upgrade);
-        let fresh = known.is_none();
-        let compiled = match known {
-            Some(compiled) => compiled,
-            None => {
-                let compiled = self.compile(spirv, bindings, push_bytes, options, born)?;
-                let compiled = Arc::new(compiled);
-                if self.known.len() >= self.most_known {
-                    self.known.retain(|_, known| known.strong_count() > 0);
-                    self.most_known = 64.max(2 * self.known.len());
-                }
-                self.known.insert(key, Arc::downgrade(&compiled));
-                compiled
-            }
-        };
-        let pipeline = Pipeline {
-            program: compiled.program,
-            bindings,
-            push_bytes,
-            access: compiled.access,
-            everything: compiled.everything,
-            used: compiled.used,
-            name: options.name.clone(),
-            compiled,
-        };
+        let (compiled, fresh) = self.shared(key, |factory| {
+            factory.compile(spirv, bindings, push_bytes, options, born)
+        })?;
+        let pipeline = Pipeline::new(compiled, bindings, push_bytes, options.name.clone());
         Ok((pipeline, fresh))
+    }
+
+    /// What lives under the key, or else what `make` makes; whether it was made now.
+    fn shared(
+        &mut self,
+        key: Key,
+        make: impl FnOnce(&mut Self) -> Result<Compiled>,
+    ) -> Result<(Arc<Compiled>, bool)> {
+        if let Some(known) = self.known.get(&key).and_then(Weak::upgrade) {
+            return Ok((known, false));
+        }
+        let compiled = Arc::new(make(self)?);
+        if self.known.len() >= self.most_known {
+            self.known.retain(|_, known| known.strong_count() > 0);
+            self.most_known = 64.max(2 * self.known.len());
+        }
+        self.known.insert(key, Arc::downgrade(&compiled));
+        Ok((compiled, true))
     }
 
     /// What the shader reads and writes is found here, once.
@@ -513,7 +575,10 @@ impl Factory {
         }
         Ok(Compiled {
             device,
-            program: Program { raw, layout },
+            program: Program {
+                kernel: Kernel::Pipeline(raw),
+                layout,
+            },
             access,
             used: reflection.used,
             everything: Access {
@@ -521,6 +586,7 @@ impl Factory {
                 write: reflection.address_writes,
             },
             born,
+            _module: None,
         })
     }
 

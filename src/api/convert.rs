@@ -253,6 +253,11 @@ impl Arg {
 
     /// A property of an options object.
     pub fn property(self, name: &str) -> Result<Self> {
+        self.member("options", name)
+    }
+
+    /// A property of the object that the call's documentation calls `object`.
+    pub fn member(self, object: &str, name: &str) -> Result<Self> {
         let key = CString::new(name).unwrap_or_default();
         let mut raw = ptr::null_mut();
         // SAFETY: as above; the name is nul-terminated.
@@ -261,7 +266,7 @@ impl Arg {
         if status != sys::Status::napi_ok {
             clear_exception(self.env);
             return Err(Error::Type {
-                argument: format!("options.{name}"),
+                argument: format!("{object}.{name}"),
                 expected: "readable".to_owned(),
                 value: "a property that throws".to_owned(),
             });
@@ -594,6 +599,37 @@ impl Arg {
             },
         };
         Ok((handle, BindingRange { offset, size }))
+    }
+}
+
+impl Arg {
+    /// The elements of an array of `length`.
+    pub fn list(self, name: &str, length: usize) -> Result<Vec<Self>> {
+        if !self.is(sys::napi_is_array) {
+            return Err(self.wrong(name, &format!("an array of {length}")));
+        }
+        let mut found = 0u32;
+        // SAFETY: the value is an array.
+        let status = unsafe { sys::napi_get_array_length(self.env, self.raw, &mut found) };
+        check(self.env, "napi_get_array_length", status)?;
+        if found as usize != length {
+            return Err(Error::range(
+                name,
+                format!("must have {length} elements"),
+                found,
+            ));
+        }
+        let element = |i| {
+            let mut raw = ptr::null_mut();
+            // SAFETY: as above; a getter that throws leaves an exception, cleared below.
+            let status = unsafe { sys::napi_get_element(self.env, self.raw, i, &mut raw) };
+            if status != sys::Status::napi_ok {
+                clear_exception(self.env);
+                return Err(self.wrong(name, &format!("an array of {length} that can be read")));
+            }
+            Ok(Self { env: self.env, raw })
+        };
+        (0..found).map(element).collect()
     }
 }
 

@@ -87,6 +87,9 @@ fn device_info(env: sys::napi_env, context: &Context) -> Object {
     let sharing = device.sharing.as_ref().map(|sharing| sharing.properties);
     let sharing = sharing.unwrap_or_default();
     let int = u64::from;
+    let capability = s
+        .compute_capability
+        .map_or(String::new(), |[major, minor]| format!("{major}.{minor}"));
     Object::new(env)
         .string("deviceName", &s.name)
         .integer("vendorId", int(s.vendor_id))
@@ -194,6 +197,13 @@ fn device_info(env: sys::napi_env, context: &Context) -> Object {
         .boolean("hasPushDescriptors", device.push.is_some())
         .boolean("hasBDA", plan.device_address)
         .boolean("hasDGC", plan.device_address)
+        .boolean("hasPtx", device.cuda.is_ok())
+        .string(
+            "ptxExtension",
+            (device.cuda.as_ref()).map_or("", |cuda| cuda.extension.text()),
+        )
+        .integer("multiprocessors", int(s.multiprocessors))
+        .string("computeCapability", &capability)
         .boolean("safe", plan.safe.is_some())
         .string("robustness", plan.safe.map_or("", Isolation::feature))
         .boolean("bufferExportSupported", sharing.exportable)

@@ -10,6 +10,7 @@ mod direct;
 mod graphs;
 mod info;
 mod insight;
+mod pipelines;
 mod promises;
 mod raise;
 mod resources;

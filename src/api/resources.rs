@@ -11,7 +11,6 @@ use super::values::{Out, array, number};
 use super::{results, state};
 use crate::context::{NameKind, Read};
 use crate::error::Result;
-use crate::pipeline::Options;
 
 /// Creates a storage buffer of `byteLength` bytes, usable as copy source and target; its contents are
 /// undefined. With none it is empty: reads give no elements, and shaders find four bytes that no other buffer has. `hostVisible = 0`: device-local. Throws a RangeError beyond the device's limit and
@@ -233,56 +232,6 @@ pub fn read_buffer(env: &Env, handle: Arg) -> napi::Result<Out> {
         let whole = bytes & !3;
         let buffer = read_bytes(env.raw(), handle, 0, whole)?;
         Ok(Out(results::floats(env.raw(), buffer, whole as usize)?))
-    })
-}
-
-/// Compiles a compute shader (entry point `main`, `numBindings` storage buffers at set 0, `pushBytes`
-/// bytes of push constants). What it reads and writes is found from its SPIR-V. Without `pushBytes` the shader's push
-/// constants are zeros, whatever a dispatch passes.
-///
-/// Pipelines whose SPIR-V, counts and options (the name too) are equal share what the driver compiles: each call gives a
-/// handle of its own, and destroying one leaves the others. They share their row in a profile.
-///
-/// `options.specialization`: word i is the value of `constant_id` i. `requiredSubgroupSize` and
-/// `fullSubgroups` as in VK_EXT_subgroup_size_control. `name` shows in profiles and messages.
-#[napi(
-    js_name = "createPipeline",
-    ts_args_type = "spirv: Uint32Array, numBindings?: number, pushBytes?: number, options?: PipelineOptions",
-    ts_return_type = "PipelineHandle"
-)]
-pub fn create_pipeline(
-    env: &Env,
-    spirv: Arg,
-    num_bindings: Arg,
-    push_bytes: Arg,
-    options: Arg,
-) -> napi::Result<i32> {
-    call(env, "createPipeline", || {
-        let words = spirv.words("spirv")?;
-        let bindings = num_bindings.u32_or("numBindings", 4)?;
-        let push_bytes = push_bytes.u32_or("pushBytes", 0)?;
-        let mut parsed = Options::default();
-        if !options.missing() {
-            if options.kind() != napi::ValueType::Object {
-                return Err(options.wrong("options", "an object"));
-            }
-            let specialization = options.property("specialization")?;
-            if !specialization.missing() {
-                parsed.specialization = specialization.words("options.specialization")?;
-            }
-            let size = options.property("requiredSubgroupSize")?;
-            if !size.missing() {
-                parsed.required_subgroup_size = Some(size.u32("options.requiredSubgroupSize")?);
-            }
-            parsed.full_subgroups = options
-                .property("fullSubgroups")?
-                .flag_or("options.fullSubgroups", false)?;
-            let name = options.property("name")?;
-            if !name.missing() {
-                parsed.name = Some(name.string("options.name")?);
-            }
-        }
-        state::with(|context| context.create_pipeline(&words, bindings, push_bytes, &parsed))
     })
 }
 

@@ -162,6 +162,14 @@ export interface DeviceInfo {
   hasBDA: boolean
   /** Whether the `dgc*` calls work. */
   hasDGC: boolean
+  /** Whether `createPipeline` takes kernels in PTX. */
+  hasPtx: boolean
+  /** The extension that runs them, `''` without. */
+  ptxExtension: '' | 'VK_NV_cuda_kernel_launch' | 'VK_NVX_binary_import'
+  /** Streaming multiprocessors, where the device says (VK_NV_shader_sm_builtins), else 0. */
+  multiprocessors: number
+  /** CUDA's compute capability as `major.minor`, where the device says (VK_NV_cuda_kernel_launch), else `''`. */
+  computeCapability: string
   /** Whether shaders are checked and kept inside their buffers (`initDevice({ safe: true })`, `HELIOS_SAFE=1`). */
   safe: boolean
   /** The device feature that keeps them there: `robustBufferAccess2`, `robustBufferAccess`, or `''` without safe mode. */
@@ -246,6 +254,32 @@ export interface PipelineOptions {
   /** Whether every subgroup has all its invocations. */
   fullSubgroups?: boolean
   /** Shown in profiles and validation messages. */
+  name?: string
+}
+
+/** What a kernel in PTX does with a buffer. */
+export type PtxAccess = 'none' | 'read' | 'write' | 'readwrite'
+
+/**
+ * A kernel in PTX, for `createPipeline`. Its parameter block holds the device address of each binding (8 bytes each: the
+ * buffer's, and the offset of what is bound of it), in order, and then the push constants.
+ */
+export interface PtxKernel {
+  /** PTX text, or a cubin for this device. */
+  ptx: string | Uint8Array
+  /** The name of the kernel, an `.entry` of the text. */
+  entry: string
+  /** Number of buffers, 0 to 32. */
+  bindings: number
+  /** What the kernel does with each buffer: believed, since PTX is not analysed. By default all are read and written. */
+  access?: readonly PtxAccess[]
+  /** Bytes of push constants, a multiple of 4; 4,096 with the addresses. */
+  pushBytes?: number
+  /** Threads of a block. A dispatch's groups are the blocks of the grid. */
+  workgroupSize: readonly [x: number, y: number, z: number]
+  /** Bytes of dynamic shared memory; 49,152 with what the text declares. */
+  sharedBytes?: number
+  /** Shown in profiles and reports. */
   name?: string
 }
 

@@ -100,6 +100,7 @@ impl Context {
         let buffer = Buffer {
             raw: resource.raw,
             offset: resource.offset,
+            address: resource.address,
             range: match bytes {
                 0 => EMPTY_RANGE,
                 _ => bytes.min(self.device.binding_limits().largest),
@@ -274,11 +275,8 @@ impl Context {
                 self.device.snapshot.name
             )));
         }
-        Ok(self.buffers.at(slot).map_or(0, |buffer| {
-            let info = ash::vk::BufferDeviceAddressInfo::default().buffer(buffer.raw);
-            // SAFETY: the buffer is live and was created for device addresses.
-            unsafe { self.device.raw.get_buffer_device_address(&info) + buffer.offset }
-        }))
+        let buffer = self.buffers.at(slot);
+        Ok(buffer.map_or(0, |buffer| buffer.address + buffer.offset))
     }
 
     pub fn recycled(&self) -> (u64, u64, u64, u64) {

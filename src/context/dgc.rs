@@ -21,6 +21,10 @@ impl Context {
             .pipelines
             .at(slot)
             .map_or((0, 0), |p| (p.bindings, p.push_bytes));
+        if self.pipelines.at(slot).is_some_and(|p| p.takes_addresses()) {
+            // Of a kernel in PTX nobody knows what it does behind the addresses.
+            return Err(Error::range("pipeline", "must be of SPIR-V", pipeline));
+        }
         if bindings != 0 {
             return Err(Error::range(
                 "pipeline",

@@ -160,6 +160,7 @@ impl Context {
         let number = pipeline;
         let pipeline = self.pipelines.at(pipeline).ok_or_else(gone)?;
         let everything = pipeline.everything;
+        let addresses = pipeline.takes_addresses();
         let touches_everything = everything.read | everything.write;
         let (tracker, place) = match in_graph {
             true => (&mut self.graph_tracker, GRAPH),
@@ -173,9 +174,14 @@ impl Context {
         for ((&slot, &access), words) in slots.iter().zip(&pipeline.access).zip(words) {
             let buffer = self.buffers.at(slot).ok_or_else(gone)?;
             conflict |= tracker.conflicts(&buffer.marks[place], access);
-            words.copy_from_slice(&[buffer.raw.as_raw(), buffer.offset, buffer.range]);
+            let third = if addresses {
+                buffer.address
+            } else {
+                buffer.range
+            };
+            words.copy_from_slice(&[buffer.raw.as_raw(), buffer.offset, third]);
         }
-        commands::narrow(bindings, ranges);
+        commands::narrow(bindings, ranges, !addresses);
         let mut stages = Stages::NONE;
         if conflict {
             stages = tracker.barrier();

@@ -4,13 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread::ThreadId;
 
-use ash::vk;
-
 use super::Context;
 use crate::error::{Error, Result};
 use crate::memory::Resource;
 use crate::observe::profile;
-use crate::pipeline::{Compiled, Pipeline, Program};
+use crate::pipeline::{Compiled, Kernel, Pipeline, Program};
 use crate::plan::hazard::Stages;
 use crate::record::commands::Commands;
 use crate::record::ring::Slot;
@@ -28,8 +26,7 @@ pub struct Recording {
     used: HashMap<u32, Arc<Resource>>,
     /// Fixed upload data.
     kept: Vec<Arc<Resource>>,
-    /// By the driver's number.
-    pipelines: HashMap<vk::Pipeline, (u32, Arc<Compiled>)>,
+    pipelines: HashMap<Kernel, (u32, Arc<Compiled>)>,
     pub dispatches: u64,
     pub barriers: u64,
 }
@@ -55,7 +52,7 @@ impl Recording {
     /// The number of a pipeline that the graph uses.
     pub fn program(&mut self, pipeline: &Pipeline) -> u32 {
         let next = self.programs.len() as u32;
-        let entry = self.pipelines.entry(pipeline.program.raw);
+        let entry = self.pipelines.entry(pipeline.program.kernel);
         let (number, _) = entry.or_insert_with(|| (next, Arc::clone(&pipeline.compiled)));
         if *number == next {
             self.programs.push(pipeline.program);

@@ -19,6 +19,7 @@ use crate::memory::buffer::Buffer;
 use crate::observe::blackbox;
 use crate::observe::pressure::{LISTENERS, Use};
 use crate::observe::profile::{self, Calibrated, Clock, Mark, Probe, Report, Row, Source, What};
+use crate::pipeline::Kernel;
 use crate::record::commands::{self, BINDING_WORDS, Command};
 use crate::timing::{PHASES, Total};
 
@@ -74,7 +75,7 @@ impl Context {
         let names = self
             .pipelines
             .iter()
-            .map(|(handle, p)| (p.program.raw, (handle, p.name.clone())))
+            .map(|(handle, p)| (p.program.kernel, (handle, p.name.clone())))
             .collect();
         profile::start(&self.device, calibrated, clock, names, trace)?;
         self.profile = Some(ProfileState {
@@ -341,12 +342,12 @@ impl Context {
             .iter()
             .map(|(handle, b)| ([b.raw.as_raw(), b.resource.offset], (handle, b)))
             .collect();
-        let pipelines: HashMap<u64, (i32, Option<&str>, u64)> = self
+        let pipelines: HashMap<Kernel, (i32, Option<&str>, u64)> = self
             .pipelines
             .iter()
             .map(|(handle, p)| {
                 let known = (handle, p.name.as_deref(), p.compiled.born);
-                (p.program.raw.as_raw(), known)
+                (p.program.kernel, known)
             })
             .collect();
         let completed = match self.timeline.completed() {

@@ -6,6 +6,7 @@
 use ash::vk;
 
 use crate::config::{Config, CoopTile};
+use crate::device::cuda::Extension;
 use crate::error::{Error, Result};
 
 /// What one queue family offers.
@@ -73,6 +74,8 @@ pub struct Features {
     pub cooperative_matrix2: bool,
     pub bfloat16: bool,
     pub bfloat16_cooperative_matrix: bool,
+    /// Of `VK_NV_cuda_kernel_launch`.
+    pub cuda_kernel_launch: bool,
     /// `robustBufferAccess`: no access leaves the memory of the `VkBuffer`.
     pub robust_access: bool,
     /// `robustBufferAccess2`: no access leaves the range that is bound.
@@ -108,6 +111,10 @@ pub struct Snapshot {
     pub max_push_descriptors: u32,
     pub max_allocation_size: u64,
     pub max_buffer_size: u64,
+    /// 0 where the device does not say (`VK_NV_shader_sm_builtins`).
+    pub multiprocessors: u32,
+    /// Major and minor, where the device says (`VK_NV_cuda_kernel_launch`).
+    pub compute_capability: Option<[u32; 2]>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -212,6 +219,8 @@ pub struct Plan {
     pub coop_tile: Option<(u32, u32, u32)>,
     /// None unless safe mode is on.
     pub safe: Option<Isolation>,
+    /// The extension that runs kernels in PTX, or why there is none.
+    pub ptx: Result<Extension, String>,
 }
 
 /// Lower is better.
@@ -420,6 +429,35 @@ fn isolation(snapshot: &Snapshot) -> Result<Isolation> {
     }
 }
 
+/// What runs kernels in PTX: the documented extension rather than the other.
+fn ptx(snapshot: &Snapshot, config: &Config) -> Result<Extension, String> {
+    if config.safe {
+        return Err("safe mode runs no PTX: nothing bounds what it reaches".to_owned());
+    }
+    if config.ptx == Some(false) {
+        return Err("HELIOS_PTX turns PTX off".to_owned());
+    }
+    if !snapshot.features.buffer_device_address {
+        return Err(format!(
+            "PTX takes device addresses (bufferDeviceAddress), which {} does not have",
+            snapshot.name
+        ));
+    }
+    let has = |extension: Extension| snapshot.has_extension(extension.text());
+    if has(Extension::KernelLaunch) && snapshot.features.cuda_kernel_launch {
+        return Ok(Extension::KernelLaunch);
+    }
+    if has(Extension::BinaryImport) {
+        return Ok(Extension::BinaryImport);
+    }
+    Err(format!(
+        "{} runs no PTX: it has neither {} nor {}",
+        snapshot.name,
+        Extension::KernelLaunch.text(),
+        Extension::BinaryImport.text()
+    ))
+}
+
 /// Decides device, queue, memory types and optional features.
 pub fn choose(snapshots: &[Snapshot], config: &Config) -> Result<Plan> {
     let device = pick(snapshots, config.device.as_deref())?;
@@ -475,6 +513,7 @@ pub fn choose(snapshots: &[Snapshot], config: &Config) -> Result<Plan> {
             Some(_) => None,
         },
         safe,
+        ptx: ptx(snapshot, config),
     })
 }
 

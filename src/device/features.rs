@@ -2,14 +2,14 @@
 
 use std::ffi::CStr;
 
-use ash::{ext, khr, vk};
+use ash::{ext, khr, nv, vk};
 use spirv_check::validate::Support;
 
 use crate::device::choice::{self, Isolation, Snapshot};
 use crate::vk_ext;
 
 /// The feature structures that are queried and, as they come back, enabled.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub(super) struct FeatureChain {
     core: vk::PhysicalDeviceFeatures,
     v11: vk::PhysicalDeviceVulkan11Features<'static>,
@@ -21,6 +21,7 @@ pub(super) struct FeatureChain {
     atomic_float: vk::PhysicalDeviceShaderAtomicFloatFeaturesEXT<'static>,
     explicit_layout: vk::PhysicalDeviceWorkgroupMemoryExplicitLayoutFeaturesKHR<'static>,
     robustness: vk::PhysicalDeviceRobustness2FeaturesEXT<'static>,
+    launch: vk::PhysicalDeviceCudaKernelLaunchFeaturesNV<'static>,
     with: Optional,
 }
 
@@ -56,6 +57,7 @@ impl FeatureChain {
             explicit_layout: has(khr::workgroup_memory_explicit_layout::NAME),
             robustness: has(ext::robustness2::NAME),
         };
+        let has_launch = has(nv::cuda_kernel_launch::NAME);
         let with = self.with;
         let mut features = vk::PhysicalDeviceFeatures2::default()
             .push_next(&mut self.v11)
@@ -80,6 +82,9 @@ impl FeatureChain {
         }
         if with.robustness {
             features = features.push_next(&mut self.robustness);
+        }
+        if has_launch {
+            features = features.push_next(&mut self.launch);
         }
         // SAFETY: the chain holds structures that the device's version and extensions define.
         unsafe { instance.get_physical_device_features2(physical, &mut features) };
@@ -154,6 +159,7 @@ impl FeatureChain {
                 && on(self.coop2.flexible_dimensions),
             bfloat16: with.bf16 && on(self.bf16.bfloat16_type),
             bfloat16_cooperative_matrix: with.bf16 && on(self.bf16.bfloat16_cooperative_matrix),
+            cuda_kernel_launch: has_launch && on(self.launch.cuda_kernel_launch_features),
             robust_access: on(core.robust_buffer_access),
             robust_access2,
             zeroed_workgroup_memory: with.v13 && on(v13.shader_zero_initialize_workgroup_memory),

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ash::{ext, khr, vk};
+use ash::{ext, khr, nv, vk};
 use parking_lot::Mutex;
 
 use super::choice::{self, Snapshot};
@@ -294,6 +294,8 @@ impl Instance {
         let mut push = vk::PhysicalDevicePushDescriptorPropertiesKHR::default();
         let mut pci = vk::PhysicalDevicePCIBusInfoPropertiesEXT::default();
         let mut coop2 = vk_ext::CooperativeMatrix2Properties::default();
+        let mut multiprocessors = vk::PhysicalDeviceShaderSMBuiltinsPropertiesNV::default();
+        let mut launch = vk::PhysicalDeviceCudaKernelLaunchPropertiesNV::default();
         let mut properties = vk::PhysicalDeviceProperties2::default()
             .push_next(&mut id)
             .push_next(&mut subgroup)
@@ -314,6 +316,13 @@ impl Instance {
         }
         if has(vk_ext::NV_COOPERATIVE_MATRIX2) {
             properties = properties.push_next(&mut coop2);
+        }
+        if has(nv::shader_sm_builtins::NAME) {
+            properties = properties.push_next(&mut multiprocessors);
+        }
+        let has_launch = has(nv::cuda_kernel_launch::NAME);
+        if has_launch {
+            properties = properties.push_next(&mut launch);
         }
         // SAFETY: the chain holds structures that the device's version and extensions define.
         unsafe {
@@ -401,6 +410,11 @@ impl Instance {
             } else {
                 maintenance3.max_memory_allocation_size
             },
+            multiprocessors: multiprocessors.shader_sm_count,
+            compute_capability: has_launch.then_some([
+                launch.compute_capability_major,
+                launch.compute_capability_minor,
+            ]),
             extensions,
         })
     }

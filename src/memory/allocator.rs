@@ -33,6 +33,8 @@ pub struct Resource {
     pub raw: vk::Buffer,
     /// Where it starts in `raw`.
     pub offset: u64,
+    /// Device address of the first byte of `raw`; 0 where there are none.
+    pub address: u64,
     /// Bytes that may be used.
     pub capacity: u64,
     pub kind: Kind,
@@ -60,10 +62,16 @@ impl Resource {
     }
 
     /// A buffer that is bound to shared memory.
-    pub(crate) fn of_shared(raw: vk::Buffer, capacity: u64, block: SharedBlock) -> Self {
+    pub(crate) fn of_shared(
+        raw: vk::Buffer,
+        address: u64,
+        capacity: u64,
+        block: SharedBlock,
+    ) -> Self {
         Self {
             raw,
             offset: 0,
+            address,
             capacity,
             kind: Kind::Shared,
             mapped: None,
@@ -113,6 +121,7 @@ impl Pool {
         Some(Resource {
             raw: block.raw,
             offset: range.offset,
+            address: block.address,
             capacity: bytes,
             kind: self.kind,
             mapped: block.mapped.map(at),
@@ -223,6 +232,7 @@ impl Memory {
             return Ok(Resource {
                 raw: block.raw,
                 offset: 0,
+                address: block.address,
                 capacity,
                 kind,
                 mapped: block.mapped,

@@ -23,6 +23,8 @@ pub struct Block {
     pub raw: vk::Buffer,
     memory: vk::DeviceMemory,
     pub bytes: u64,
+    /// Device address of its first byte; 0 where there are none.
+    pub address: u64,
     /// Host address of its first byte, where its memory is host-visible and coherent.
     pub mapped: Option<NonNull<u8>>,
     /// Whether host reads are cached, hence fast.
@@ -51,6 +53,7 @@ impl Block {
             raw,
             memory: vk::DeviceMemory::null(),
             bytes,
+            address: 0,
             mapped: None,
             cached: false,
         };
@@ -91,6 +94,7 @@ impl Block {
         // SAFETY: both were made for each other above.
         unsafe { device.raw.bind_buffer_memory(self.raw, self.memory, 0) }
             .map_err(|result| ("vkBindBufferMemory", result))?;
+        self.address = address(device, self.raw);
         let properties = device.snapshot.memory_types[memory_type as usize].flags;
         // Incoherent memory would need flushes and invalidations: treated as not host-visible.
         let coherent =
@@ -114,6 +118,16 @@ impl Block {
             device.raw.free_memory(self.memory, None);
         }
     }
+}
+
+/// Device address of the first byte of a buffer that has its memory; 0 where there are none.
+pub fn address(device: &Device, raw: vk::Buffer) -> u64 {
+    if !device.plan.device_address {
+        return 0;
+    }
+    let info = vk::BufferDeviceAddressInfo::default().buffer(raw);
+    // SAFETY: the buffer is live, has its memory, and was created for device addresses.
+    unsafe { device.raw.get_buffer_device_address(&info) }
 }
 
 /// That memory of a kind cannot be had, as a device says it that has no more.

@@ -16,6 +16,8 @@ pub struct Buffer {
     pub raw: vk::Buffer,
     /// Where it starts in `raw`, which it may share with others.
     pub offset: u64,
+    /// Device address of the first byte of `raw`; 0 where there are none.
+    pub address: u64,
     /// Bytes that a descriptor names: the size, within the device's limit for one binding.
     pub range: u64,
     /// Hazards of the stream ([`STREAM`]), and of the graph being recorded ([`GRAPH`]).

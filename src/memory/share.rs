@@ -10,7 +10,7 @@ use crate::device::sharing::{HANDLE, Sharing};
 use crate::device::{Device, buffer_usage};
 use crate::error::{self, Error, Result};
 use crate::memory::allocator::{Memory, Resource};
-use crate::memory::blocks::SharedBlock;
+use crate::memory::blocks::{SharedBlock, address};
 use crate::memory::kind::Kind;
 
 /// A file descriptor for a buffer's memory, the caller's to close.
@@ -184,7 +184,11 @@ impl Memory {
         // SAFETY: both are live and unbound, and offset 0 has every alignment.
         let bound = unsafe { device.raw.bind_buffer_memory(raw, block.raw, 0) };
         self.note_shared(block.bytes, true);
-        let resource = Resource::of_shared(raw, bytes, block);
+        let address = match bound {
+            Ok(()) => address(device, raw),
+            Err(_) => 0,
+        };
+        let resource = Resource::of_shared(raw, address, bytes, block);
         if let Err(result) = bound {
             self.destroy(resource);
             return Err(device.observe(error::create(

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ash::vk::Handle;
 use ash::{ext, vk};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::config;
 use crate::device::Device;
+use crate::pipeline::Kernel;
 
 /// Complete command buffers that are remembered.
 const BATCHES: usize = 8;
@@ -29,8 +29,8 @@ const MAX_REPORTS: u64 = 16;
 /// What a command buffer holds: the words of its dispatches, copies and fills, as they were recorded.
 pub struct Log {
     words: Vec<u64>,
-    /// The pipeline of each dispatch, by its Vulkan handle.
-    pipelines: Vec<u64>,
+    /// What each dispatch ran.
+    pipelines: Vec<Kernel>,
     /// Words that it may take: none where no reports are written.
     max: usize,
     /// Commands that found no room.
@@ -55,9 +55,9 @@ impl Log {
 
     /// Keeps the words of a dispatch.
     #[inline]
-    pub fn dispatch(&mut self, pipeline: vk::Pipeline, words: &[u64]) {
+    pub fn dispatch(&mut self, kernel: Kernel, words: &[u64]) {
         if self.keep(words) {
-            self.pipelines.push(pipeline.as_raw());
+            self.pipelines.push(kernel);
         }
     }
 
@@ -81,8 +81,8 @@ impl Log {
         &self.words
     }
 
-    /// The pipeline of each dispatch among them.
-    pub fn pipelines(&self) -> &[u64] {
+    /// What each dispatch among them ran.
+    pub fn pipelines(&self) -> &[Kernel] {
         &self.pipelines
     }
 
@@ -299,16 +299,22 @@ pub fn write(folder: &Path, report: &Value) -> io::Result<Option<PathBuf>> {
 
 #[cfg(test)]
 mod tests {
+    use ash::vk::Handle;
+
     use super::*;
+
+    fn kernel(number: u64) -> Kernel {
+        Kernel::Pipeline(vk::Pipeline::from_raw(number))
+    }
 
     #[test]
     fn a_log_gives_back_what_it_took() {
         let mut log = Log::new(MAX_WORDS);
-        log.dispatch(vk::Pipeline::from_raw(5), &[1, 2, 3]);
+        log.dispatch(kernel(5), &[1, 2, 3]);
         log.transfer(&[4, 5]);
-        log.dispatch(vk::Pipeline::from_raw(6), &[7]);
+        log.dispatch(kernel(6), &[7]);
         assert_eq!(log.words(), [1, 2, 3, 4, 5, 7]);
-        assert_eq!(log.pipelines(), [5, 6]);
+        assert_eq!(log.pipelines(), [kernel(5), kernel(6)]);
         log.clear();
         assert!(log.words().is_empty() && log.pipelines().is_empty());
     }
@@ -317,7 +323,7 @@ mod tests {
     fn a_log_is_bounded_and_says_what_it_left_out() {
         let mut log = Log::new(MAX_WORDS);
         for _ in 0..MAX_WORDS {
-            log.dispatch(vk::Pipeline::from_raw(5), &[1, 2, 3]);
+            log.dispatch(kernel(5), &[1, 2, 3]);
         }
         assert_eq!(log.words().len(), 3 * log.pipelines().len());
         assert_eq!(log.pipelines().len() + log.left_out() as usize, MAX_WORDS);

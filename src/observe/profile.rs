@@ -27,6 +27,7 @@ use trace::Trace;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::memory::staging::Lease;
+use crate::pipeline::Kernel;
 
 /// Timestamps of one query pool.
 pub const POOL: u32 = 2048;
@@ -110,7 +111,7 @@ struct Call {
 pub struct Report {
     pub nanoseconds: u64,
     pub rows: Vec<(What, Row)>,
-    pub names: HashMap<vk::Pipeline, (i32, Option<String>)>,
+    pub names: HashMap<Kernel, (i32, Option<String>)>,
     pub calls: Vec<(&'static str, Calls)>,
     pub submits: u64,
     pub source: Source,
@@ -134,7 +135,7 @@ struct Session {
     launched: Vec<(Arc<Probe>, u64)>,
     pending: VecDeque<Pending>,
     rows: HashMap<What, Row>,
-    names: HashMap<vk::Pipeline, (i32, Option<String>)>,
+    names: HashMap<Kernel, (i32, Option<String>)>,
     /// Bytes and operations of the dispatches to come.
     work: VecDeque<[f64; 2]>,
     calls: HashMap<&'static str, Calls>,
@@ -282,7 +283,7 @@ pub fn start(
     device: &Arc<Device>,
     calibrated: Option<Calibrated>,
     clock: Clock,
-    names: HashMap<vk::Pipeline, (i32, Option<String>)>,
+    names: HashMap<Kernel, (i32, Option<String>)>,
     trace: Option<&Path>,
 ) -> Result<()> {
     let mut session = SESSION.lock();
@@ -395,7 +396,7 @@ pub fn abandon(device: &Arc<Device>) {
 }
 
 /// A pipeline was made or named.
-pub fn named(pipeline: vk::Pipeline, handle: i32, name: Option<&str>) {
+pub fn named(pipeline: Kernel, handle: i32, name: Option<&str>) {
     if let Some(session) = SESSION.lock().as_mut() {
         session
             .names
@@ -421,7 +422,7 @@ pub fn probe(device: &Arc<Device>) -> Option<Probe> {
 }
 
 /// The span of a dispatch, with the work that was announced for it.
-pub fn dispatch(pipeline: vk::Pipeline, groups: [u32; 3]) -> Span {
+pub fn dispatch(pipeline: Kernel, groups: [u32; 3]) -> Span {
     let work = SESSION.lock().as_mut().and_then(|s| s.work.pop_front());
     let [bytes, operations] = work.unwrap_or_default();
     Span {

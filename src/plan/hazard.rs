@@ -20,7 +20,7 @@ pub struct Marks {
 }
 
 /// What a command does with a buffer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Access {
     /// It may read.
     pub read: bool,

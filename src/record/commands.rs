@@ -9,15 +9,17 @@ use crate::pipeline::Program;
 use crate::plan::decode::BindingRange;
 use crate::plan::hazard::Stages;
 
-/// Words of one binding: buffer, offset, range, as `VkDescriptorBufferInfo` lays them out.
+/// Words of one binding: buffer, offset, range, as `VkDescriptorBufferInfo` lays them out. Of a kernel that takes
+/// addresses the third is the address of the buffer's first byte.
 pub const BINDING_WORDS: usize = 3;
 
-/// Makes ranges of whole bindings: [`BINDING_WORDS`] words for each. An empty buffer stays whole.
-pub fn narrow(bindings: &mut [u64], ranges: &[BindingRange]) {
+/// Makes ranges of whole bindings: [`BINDING_WORDS`] words for each. An empty buffer stays whole. `sized`: whether the
+/// third word is a size.
+pub fn narrow(bindings: &mut [u64], ranges: &[BindingRange], sized: bool) {
     let (bindings, _) = bindings.as_chunks_mut::<BINDING_WORDS>();
     for ([_, offset, size], range) in bindings.iter_mut().zip(ranges) {
         *offset += range.offset;
-        if range.size > 0 {
+        if sized && range.size > 0 {
             *size = range.size;
         }
     }

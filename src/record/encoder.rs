@@ -1,15 +1,17 @@
 //! Recording: the only file that calls `vkCmd*`. An [`Encoder`] remembers what is bound, so that
 //! binds that would change nothing are left out.
 
+use std::ffi::c_void;
 use std::sync::Arc;
 
 use ash::vk;
 
 use crate::device::Device;
-use crate::error::{self, Result};
+use crate::device::cuda::Calls;
+use crate::error::{self, Error, Result};
 use crate::observe::blackbox::{BlackBox, Log};
 use crate::observe::profile::{self, Probe, Span, What};
-use crate::pipeline::{Layout, Program};
+use crate::pipeline::{Kernel, Layout};
 use crate::plan::decode::MAX_BINDINGS;
 use crate::plan::hazard::Stages;
 use crate::record::commands::BINDING_WORDS;
@@ -44,6 +46,8 @@ pub struct Encoder {
     push_layout: vk::PipelineLayout,
     push: [u8; MAX_PUSH],
     push_len: usize,
+    /// The parameter block of the last launch: kept for its memory.
+    parameters: Vec<u64>,
     /// Whether the commands are submitted a single time.
     once: bool,
     /// What was recorded, for a report should the device be lost; whoever records commands keeps their words here.
@@ -96,6 +100,7 @@ impl Encoder {
             push_layout: vk::PipelineLayout::null(),
             push: [0; MAX_PUSH],
             push_len: 0,
+            parameters: Vec::new(),
             once: true,
             log,
             probe: None,
@@ -105,9 +110,7 @@ impl Encoder {
 
     /// Starts recording; `once` if the commands are submitted a single time.
     pub fn begin(&mut self, once: bool) -> Result<()> {
-        self.pipeline = vk::Pipeline::null();
-        self.layout = vk::PipelineLayout::null();
-        self.push_layout = vk::PipelineLayout::null();
+        self.forget_bound();
         self.once = once;
         self.log.clear();
         self.probe = None;
@@ -120,6 +123,13 @@ impl Encoder {
         // SAFETY: the command buffer is in the initial state: its pool was reset.
         unsafe { self.device.raw.begin_command_buffer(self.raw, &info) }
             .map_err(error::vulkan("vkBeginCommandBuffer"))
+    }
+
+    /// From now on nothing counts as bound.
+    fn forget_bound(&mut self) {
+        self.pipeline = vk::Pipeline::null();
+        self.layout = vk::PipelineLayout::null();
+        self.push_layout = vk::PipelineLayout::null();
     }
 
     pub fn end(&mut self) -> Result<()> {
@@ -188,20 +198,20 @@ impl Encoder {
     pub fn dispatch(
         &mut self,
         descriptors: &mut Descriptors,
-        pipeline: &Program,
+        pipeline: vk::Pipeline,
+        layout: &Layout,
         bindings: &[u64],
         push: &[u8],
         groups: [u32; 3],
     ) -> Result<()> {
         let device = &self.device.raw;
-        if self.pipeline != pipeline.raw {
-            self.pipeline = pipeline.raw;
+        if self.pipeline != pipeline {
+            self.pipeline = pipeline;
             // SAFETY: the command buffer is recording; the pipeline lives as long as the context.
             unsafe {
-                device.cmd_bind_pipeline(self.raw, vk::PipelineBindPoint::COMPUTE, pipeline.raw);
+                device.cmd_bind_pipeline(self.raw, vk::PipelineBindPoint::COMPUTE, pipeline);
             }
         }
-        let layout: &Layout = &pipeline.layout;
         if layout.bindings > 0 {
             if layout.binds_sets() {
                 descriptors.recorded(layout.set);
@@ -274,7 +284,114 @@ impl Encoder {
         // the device's limits.
         unsafe { device.cmd_dispatch(self.raw, groups[0], groups[1], groups[2]) };
         if profiled {
-            self.mark(Some(profile::dispatch(pipeline.raw, groups)));
+            self.mark(Some(profile::dispatch(Kernel::Pipeline(pipeline), groups)));
+        }
+        Ok(())
+    }
+
+    /// Launches a kernel in PTX. `bindings`: buffer, offset and the buffer's address for each; the first `push_bytes`
+    /// bytes of `push` follow the addresses in the parameter block.
+    pub fn launch(
+        &mut self,
+        kernel: Kernel,
+        bindings: &[u64],
+        push: &[u64],
+        push_bytes: usize,
+        groups: [u32; 3],
+    ) -> Result<()> {
+        let profiled = profile::on();
+        if profiled {
+            self.measure();
+        }
+        // A grid of nothing is an error to CUDA, and nothing to Vulkan.
+        if groups.iter().all(|&count| count > 0) {
+            self.launch_grid(kernel, bindings, push, push_bytes, groups)?;
+        }
+        if profiled {
+            self.mark(Some(profile::dispatch(kernel, groups)));
+        }
+        Ok(())
+    }
+
+    fn launch_grid(
+        &mut self,
+        kernel: Kernel,
+        bindings: &[u64],
+        push: &[u64],
+        push_bytes: usize,
+        groups: [u32; 3],
+    ) -> Result<()> {
+        // Nobody says what a launch leaves bound.
+        self.forget_bound();
+        let (
+            Ok(cuda),
+            Kernel::Function {
+                raw,
+                block,
+                shared_bytes,
+                packed,
+            },
+        ) = (&self.device.cuda, kernel)
+        else {
+            return Err(Error::Internal("a kernel without its extension".to_owned()));
+        };
+        let (bindings, _) = bindings.as_chunks::<BINDING_WORDS>();
+        let addresses = bindings.iter().map(|[_, offset, address]| address + offset);
+        self.parameters.clear();
+        self.parameters.extend(addresses);
+        self.parameters.extend_from_slice(push);
+        let bytes = 8 * bindings.len() + push_bytes;
+        let start = self.parameters.as_ptr();
+        let at = |byte: usize| start.wrapping_byte_add(byte).cast::<c_void>();
+        match &cuda.calls {
+            Calls::BinaryImport(calls) => {
+                // As cuLaunchKernel takes one packed block: CU_LAUNCH_PARAM_BUFFER_POINTER (1), CU_LAUNCH_PARAM_BUFFER_SIZE
+                // (2), CU_LAUNCH_PARAM_END (0). The count is not theirs: it says that there is a list.
+                let number = std::ptr::without_provenance::<c_void>;
+                let size = std::ptr::from_ref(&bytes).cast();
+                let extras = [number(1), at(0), number(2), size, number(0)];
+                let mut info = vk::CuLaunchInfoNVX::default()
+                    .function(raw.handle())
+                    .grid_dim_x(groups[0])
+                    .grid_dim_y(groups[1])
+                    .grid_dim_z(groups[2])
+                    .block_dim_x(block[0])
+                    .block_dim_y(block[1])
+                    .block_dim_z(block[2])
+                    .shared_mem_bytes(shared_bytes);
+                if bytes > 0 {
+                    info.extra_count = 1;
+                    info.p_extras = extras.as_ptr();
+                }
+                // SAFETY: the command buffer is recording, the function lives as long as the context, and block and
+                // grid are within the device's limits; the parameters are copied before the call returns.
+                unsafe { (calls.cmd_cu_launch_kernel_nvx)(self.raw, &info) };
+            }
+            Calls::KernelLaunch(calls) => {
+                let words = (0..push_bytes)
+                    .step_by(4)
+                    .map(|word| 8 * bindings.len() + word);
+                let parameters: Vec<*const c_void> = match packed {
+                    true => (bytes > 0).then(|| at(0)).into_iter().collect(),
+                    false => (0..bindings.len())
+                        .map(|i| 8 * i)
+                        .chain(words)
+                        .map(at)
+                        .collect(),
+                };
+                let info = vk::CudaLaunchInfoNV::default()
+                    .function(raw.handle())
+                    .grid_dim_x(groups[0])
+                    .grid_dim_y(groups[1])
+                    .grid_dim_z(groups[2])
+                    .block_dim_x(block[0])
+                    .block_dim_y(block[1])
+                    .block_dim_z(block[2])
+                    .shared_mem_bytes(shared_bytes)
+                    .params(&parameters);
+                // SAFETY: as above; the pointers lead to the kernel's parameters, as its text declares them.
+                unsafe { (calls.cmd_cuda_launch_kernel_nv)(self.raw, &info) };
+            }
         }
         Ok(())
     }

@@ -63,6 +63,8 @@ fn snapshot(name: &str, kind: vk::PhysicalDeviceType) -> Snapshot {
         max_push_descriptors: 32,
         max_allocation_size: 1 << 32,
         max_buffer_size: 1 << 40,
+        multiprocessors: 0,
+        compute_capability: None,
     }
 }
 

@@ -7,11 +7,12 @@ use ash::vk;
 use super::{POOL, SESSION};
 use crate::device::Device;
 use crate::error::{self, Result};
+use crate::pipeline::Kernel;
 
 /// What a span of device time went to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum What {
-    Pipeline(vk::Pipeline),
+    Pipeline(Kernel),
     /// A graph that was recorded before the profile began, by its handle.
     Graph(i32),
     Upload,
