@@ -77,7 +77,7 @@ export function gemm(name: string, plan: GemmPlan, form: GemmForm): string;
  * @property {number} warpgroups that multiply
  * @property {'relay' | 'async'} load how stages are filled
  * @property {number} ahead stages that are fetched ahead: `relay` holds them in registers, `async` leaves that many copies open
- * @property {boolean} [direct] A goes from memory to registers: NN and NT, `bk` of 64
+ * @property {boolean} [direct] A goes from memory to registers: NN and NT with `bk` of 64, TN and TT with 32 or 64 and 128 rows for each warpgroup
  * @property {boolean} [cached] what is fetched is kept in the first-level cache; `relay`
  * @property {[number, number]} [registers] of a multiplying and of a fetching thread; all the same when left out
  */
@@ -202,7 +202,7 @@ export type GemmPlan = {
      */
     ahead: number;
     /**
-     * A goes from memory to registers: NN and NT, `bk` of 64
+     * A goes from memory to registers: NN and NT with `bk` of 64, TN and TT with 32 or 64 and 128 rows for each warpgroup
      */
     direct?: boolean | undefined;
     /**

@@ -19,6 +19,10 @@ export class Writer {
     };
     /** Lanes hold eight neighbouring columns, see `columnOf`: where B's columns are lines, or f32 results that are stored in whole sectors anyway do not ask for less. */
     permuted: boolean;
+    /** Whether the depth lies in the order of `depthOf`. */
+    permutedDepth: boolean;
+    /** See `rowOffset`. */
+    neighbours: boolean;
     p: Program;
     tid: string;
     m: string;
@@ -69,8 +73,16 @@ export class Writer {
         advance: (exhausted: string) => void;
         next: () => void;
     };
-    /** A load of 16 bytes of an operand. */
-    get loadInstruction(): string;
+    /** A load of an operand. @param {2 | 4} words */
+    loadInstruction(words: 2 | 4): string;
+    /** First row in the tile of a lane that multiplies, computed where it is needed: registers are short in between. */
+    firstRow(): string;
+    /**
+     * Of the rows that a lane has, relative to its first: those of a block of 64 are two, eight apart. Where A
+     * comes to registers with its rows contiguous, a lane's rows of both blocks are neighbours.
+     * @param {number} block of 64 rows @param {number} lower of the two
+     */
+    rowOffset(block: number, lower: number): number;
     /** Moves a register round the stages. @param {string} stage */
     nextStage(stage: string): void;
     /** First of the barriers that say that a stage is full, of which each warpgroup that multiplies has its own. @param {number} warpgroup */
