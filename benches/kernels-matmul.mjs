@@ -3,6 +3,7 @@
 //
 //   node benches/kernels-matmul.mjs --sweep [--out results.json] [--groups f32,bf16,…] [--budget 170] [--top 4]
 //   node benches/kernels-matmul.mjs --sweep --shapes 'NT 8192 3072 1024,TN 1024 2752 8192'   all plans on these shapes
+//   node benches/kernels-matmul.mjs --sweep --groups ptx --budget 400 --out ptx.json   PTX against the SPIR-V plans
 //   node benches/kernels-matmul.mjs --table results.json…   the best plans, as kernels/tuning/h200.mjs holds them
 //
 // Each group of candidates runs in a child process, so that a lost device or a crashing driver costs one candidate.
@@ -22,7 +23,7 @@ import { matmulKernels } from '../kernels/matmul.mjs';
 import { runWorker } from './lib/addon.mjs';
 import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 import { runAttention } from './lib/sweep-attention.mjs';
-import { GROUPS, MODEL, TARGETS, WAVES, planName, plans, shape, shapeName } from './lib/sweep-plans.mjs';
+import { GROUPS, HALVES, MODEL, TARGETS, WAVES, planName, plans, ptxPlans, shape, shapeName } from './lib/sweep-plans.mjs';
 import { Values, median, scratch, scratchBits } from './lib/sweep-values.mjs';
 
 const { values: options, positionals } = optionsOrExit(
@@ -32,7 +33,7 @@ const { values: options, positionals } = optionsOrExit(
     groups: {
       type: 'string',
       value: 'LIST',
-      help: 'bf16, f16, f32, bf16-mixed, bf16-half, bf16x3, beta, f32-beta, attention-bf16, attention-f32',
+      help: 'bf16, f16, f32, bf16-mixed, bf16-half, ptx, bf16x3, beta, f32-beta, attention-bf16, attention-f32',
     },
     shapes: {
       type: 'string',
@@ -62,7 +63,7 @@ function runChild(group, log) {
   const context = new KernelContext(vk);
   const kernels = matmulKernels(context);
   const how = GROUPS[group];
-  const { precision, aType = 'f32', bType = 'f32', cType = 'f32', beta = 0, few } = how;
+  const { precision, aType = 'f32', bType = 'f32', beta = 0, few } = how;
   if (!how.attention && !kernels.matmulSupports(precision)) return;
   const done = new Map();
   for (const line of existsSync(log) ? readFileSync(log, 'utf8').split('\n').filter(Boolean) : []) {
@@ -73,6 +74,7 @@ function runChild(group, log) {
     appendFileSync(log, `${JSON.stringify(entry)}\n`);
     done.set(entry.key, entry);
   };
+  if (how.ptx && !context.takesPtx) return emit({ key: group, group, error: 'the device takes no PTX' });
   const end = Date.now() + options.budget * 1000;
   /** Runs one candidate, whatever becomes of it. @type {(key: string, entry: any, work: (entry: any) => void) => void} */
   const attempt = (name, fields, work) => {
@@ -108,6 +110,7 @@ function runChild(group, log) {
     const { m, n, k, form } = s;
     const transA = form === 'TN';
     const transB = form === 'NT';
+    const cType = how.cType ?? (how.ptx && !transA ? 'bf16' : 'f32');
     const setBytes = m * k * bytes(aType) + n * k * bytes(bType);
     const sets = Math.max(1, Math.min(24, Math.ceil((small ? 1 : 192e6) / setBytes)));
     const dataA = valuesA.tensor(m * k);
@@ -273,6 +276,15 @@ function runChild(group, log) {
     return found.map((e) => ({ ...e.plan, splits: 1, tail: 1 }));
   };
 
+  if (how.ptx) {
+    const plain = matmulKernels(new KernelContext(vk, { ptx: false }));
+    /** The plan that SPIR-V has for a product. @param {Shape} s */
+    const present = ({ form, ...sizes }) =>
+      plain.matmulPlan(/** @type {any} */ ({ ...sizes, transA: form === 'TN', transB: form === 'NT', aType, bType }));
+    for (const s of options.shapes ? options.shapes.split(',').map(shape) : small ? targets : HALVES)
+      measure(s, [present(s), ...ptxPlans(s)]);
+    return;
+  }
   if (options.shapes) {
     for (const s of options.shapes.split(',').map(shape)) measure(s, expand(s, all));
     return;
@@ -388,7 +400,8 @@ function report(results) {
 }
 
 /** Classes of products that share a table of plans. @param {any} how */
-function classOf({ precision, aType = 'f32', bType = 'f32' }) {
+function classOf({ precision, aType = 'f32', bType = 'f32', ptx = false }) {
+  if (ptx) return 'ptx';
   if (precision === 'f32' || precision === 'bf16x3') return precision;
   return aType === 'f32' || bType === 'f32' ? 'mixed' : 'half';
 }
@@ -410,21 +423,23 @@ function printTable() {
     for (const { shape: text, plan: p, us } of table.values()) {
       const [form, sizes] = text.split(' ');
       const tile =
-        p.kernel === 'f32'
-          ? [p.bm, p.bn, p.bk, p.tm, p.tn, p.lx, p.stages]
-          : [
-              p.bm,
-              p.bn,
-              p.bk,
-              p.wm,
-              p.wn,
-              p.tm,
-              p.tn,
-              p.tk,
-              p.stages,
-              ...(p.ahead || p.direct ? [p.ahead ?? 0] : []),
-              ...(p.direct ? [1] : []),
-            ];
+        name === 'ptx'
+          ? [p.tiling ?? p.kernel]
+          : p.kernel === 'f32'
+            ? [p.bm, p.bn, p.bk, p.tm, p.tn, p.lx, p.stages]
+            : [
+                p.bm,
+                p.bn,
+                p.bk,
+                p.wm,
+                p.wn,
+                p.tm,
+                p.tn,
+                p.tk,
+                p.stages,
+                ...(p.ahead || p.direct ? [p.ahead ?? 0] : []),
+                ...(p.direct ? [1] : []),
+              ];
       console.log(
         `${form} ${sizes.replaceAll('x', ' ')} | ${tile.join(' ')} | ${p.tail > 1 ? `${p.wave}/${p.tail}` : (p.splits ?? 1)} | ${us.toFixed(1)}`,
       );

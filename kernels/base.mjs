@@ -10,7 +10,7 @@ import { DEVICE_TYPE, tuningOf } from './tuning/index.mjs';
 /**
  * What the kernels call of the native module.
  * @typedef {Pick<typeof import('../index.js'), 'initDevice' | 'shaders' | 'createBuffer' | 'bufferBytes' | 'buildKernel' | 'fillBuffer'
- *   | 'readBuffer' | 'destroyBuffer' | 'createPipeline' | 'dispatch'>} NativeModule
+ *   | 'readBuffer' | 'uploadBuffer' | 'destroyBuffer' | 'createPipeline' | 'dispatch' | 'batchExecuteAll'>} NativeModule
  */
 
 /**
@@ -54,6 +54,8 @@ import { DEVICE_TYPE, tuningOf } from './tuning/index.mjs';
  * @typedef {object} KernelOptions
  * @property {boolean} [check] whether kernels check that tensors lie within their buffers, and results not over what is read;
  *   true when left out. Sizes that are wrong read and write other memory of the buffer's, or of the device's.
+ * @property {boolean} [ptx] whether matrix products may be computed by kernels in PTX, where the device takes them; true when
+ *   left out
  */
 
 /**
@@ -224,7 +226,7 @@ export class KernelContext {
    * @param {NativeModule} vk the native module
    * @param {KernelOptions} [options]
    */
-  constructor(vk, { check = true } = {}) {
+  constructor(vk, { check = true, ptx = true } = {}) {
     if (typeof vk?.initDevice !== 'function' || typeof vk.shaders !== 'object') {
       throw new TypeError('createKernels: expected the helios-vk native module');
     }
@@ -234,6 +236,8 @@ export class KernelContext {
     this.checker = check ? new Checker(vk) : undefined;
     /** What `initDevice` returns. @type {DeviceInfo} */
     this.info = vk.initDevice();
+    /** Whether kernels may be written in PTX. */
+    this.takesPtx = ptx && /** @type {any} */ (this.info).hasPtx === true;
     /** Whether the device is a CPU driver, where small workgroups win. */
     this.isCpu = this.info.deviceType === DEVICE_TYPE.cpu;
     /** How much work goes into a dispatch on this device. */

@@ -1,17 +1,17 @@
 // Matrix products: D = act(alpha * op(A) op(B) + beta * C + bias) + residual, row-major, any size, batched by strides.
 //
-// `f32` runs everywhere; `coop` uses VK_KHR_cooperative_matrix at subgroup scope. Where the grid is small a product is
-// split in K: each split writes partial sums to a workspace, and a second pass adds them in order, so the result does
-// not depend on timing. A chooser picks kernel and tiling by device and shape.
+// `f32` runs everywhere; `coop` uses VK_KHR_cooperative_matrix at subgroup scope; `ptx` are kernels in PTX for NVIDIA's Hopper.
+// Where the grid is small a product is split in K: each split writes partial sums to a workspace, and a second pass adds
+// them in order, so the result does not depend on timing. A chooser picks kernel and tiling by device and shape.
+//
+// Arguments are checked here; matmul/spirv.mjs and matmul/ptx.mjs make plans and dispatches.
 
-import { ceilDiv, finite, integer, pushConstants, reach, tensor } from './base.mjs';
+import { finite, integer, reach, tensor } from './base.mjs';
 import { rowsOf } from './check.mjs';
+import { ptxProducts } from './matmul/ptx.mjs';
+import { halfOf, spirvProducts } from './matmul/spirv.mjs';
 
-/**
- * Tiles of depth that one split goes through on a CPU device: lavapipe ends any loop after 65,535 iterations and says
- * nothing, so that the tiles behind would be missing from the sum.
- */
-const MAX_CPU_STEPS = 65_000;
+export { coopShapes } from './matmul/spirv.mjs';
 
 /** @typedef {import('./base.mjs').Tensor} Tensor */
 /** @typedef {import('./base.mjs').DType} DType */
@@ -28,7 +28,10 @@ const MAX_CPU_STEPS = 65_000;
 /**
  * A kernel and its tiling. Sizes count elements.
  * @typedef {object} MatmulPlan
- * @property {'f32' | 'coop'} kernel ordinary arithmetic, or matrix units
+ * @property {'f32' | 'coop' | 'ptx'} kernel ordinary arithmetic, or matrix units, or these by PTX (of `info.hasPtx`, with A and
+ *   B in one half type, no batch, sizes and strides of rows that are multiples of 8, tensors aligned to 16 bytes)
+ * @property {string | import('./ptx/gemm.mjs').GemmPlan} [tiling] ptx: a tiling of kernels/ptx/plans.mjs by its name, or any other;
+ *   gives `bm`, `bn`, `bk` and `stages`
  * @property {number} bm rows of a workgroup's tile
  * @property {number} bn columns of a workgroup's tile
  * @property {number} bk depth of a staged tile
@@ -43,9 +46,9 @@ const MAX_CPU_STEPS = 65_000;
  * @property {number} [direct] coop: 1 stores fragments of f32 results as they are; by default they pass through shared
  *   memory, so that threads store whole lines
  * @property {number} [splits] parts that K is split into; 1 when left out
- * @property {number} [wave] workgroups that the device runs at once; for `tail`
+ * @property {number} [wave] workgroups that the device runs at once; for `tail`, and for all of `ptx`
  * @property {number} [tail] parts that K is split into for the tiles that are left after the last whole wave, which
- *   would leave most of the device idle; for a single product without `half`
+ *   would leave most of the device idle; for a single product, without `half` but in `ptx`
  */
 
 /**
@@ -84,194 +87,21 @@ const MAX_CPU_STEPS = 65_000;
  * @property {Partial<MatmulPlan>} [plan] overrides the chooser, wholly (with `kernel`) or in parts
  */
 
-const LOAD_EXACT = 0;
-const LOAD_VECTOR = 1;
-const LOAD_SCALAR = 2;
-const LOAD_CLAMP = 3;
-
-const EPI_BETA = 1;
-const EPI_BIAS = 2;
-const EPI_RESIDUAL = 4;
-const EPI_EXACT = 8;
-const EPI_VEC4 = 16;
-const EPI_GELU = 32;
-const EPI_SILU = 64;
-/** Matrix units: fragments go to memory without staging, each wholly inside or wholly outside. */
-const EPI_DIRECT = 128;
-const EPI_EARLY = 256;
-
-/** Vulkan's numbers: `VkComponentTypeKHR`, `VkScopeKHR`. */
-const COMPONENT = { float16: 0, float32: 1, bfloat16: 1_000_141_000 };
-const SUBGROUP_SCOPE = 3;
-
 /**
- * Shapes of subgroup-scope matrix instructions that multiply two matrices of `half` into f32, largest first.
- * @param {import('../index.js').DeviceInfo} info what `initDevice` returns
- * @param {'f16' | 'bf16'} half
- * @returns {{ m: number, n: number, k: number }[]}
+ * @param {KernelContext} context
+ * @param {Parameters<typeof ptxProducts>[1]} [options] of the kernels in PTX
  */
-export function coopShapes(info, half) {
-  if (!info.coopMatSupported) return [];
-  const operand = half === 'f16' ? COMPONENT.float16 : COMPONENT.bfloat16;
-  return (info.cooperativeMatrixProperties ?? [])
-    .filter(
-      (s) =>
-        s.AType === operand &&
-        s.BType === operand &&
-        s.CType === COMPONENT.float32 &&
-        s.ResultType === COMPONENT.float32 &&
-        !s.saturatingAccumulation &&
-        s.scope === SUBGROUP_SCOPE &&
-        // Staged rows are vectors of eight halves.
-        s.MSize % 8 === 0 &&
-        s.NSize % 8 === 0 &&
-        s.KSize % 8 === 0,
-    )
-    .map(({ MSize, NSize, KSize }) => ({ m: MSize, n: NSize, k: KSize }))
-    .sort((x, y) => y.m * y.n * y.k - x.m * x.n * x.k);
-}
-
-/** @param {KernelContext} context */
-export function matmulKernels(context) {
-  const { info, isCpu } = context;
-  const shared = info.maxComputeSharedMemorySize;
-  const maxThreads = info.maxComputeWorkGroupInvocations;
-  const subgroup = info.subgroupSize;
-  const { tuning } = context;
-  const { units } = tuning;
-
-  /** @param {'f16' | 'bf16'} half */
-  const shapes = (half) => coopShapes(info, half);
-
-  /** The half type of a matrix-unit precision. @param {Precision} precision @returns {'f16' | 'bf16'} */
-  const halfOf = (precision) => (precision === 'f16' ? 'f16' : 'bf16');
+export function matmulKernels(context, options) {
+  const { info } = context;
+  const spirv = spirvProducts(context);
+  const ptx = ptxProducts(context, options);
 
   /**
    * Whether the device can multiply in this precision.
    * @param {Precision} precision
    */
   function matmulSupports(precision) {
-    if (precision === 'f32') return true;
-    if (precision !== 'f16' && precision !== 'bf16' && precision !== 'bf16x3') return false;
-    return shapes(halfOf(precision)).length > 0;
-  }
-
-  /** Threads of a plan's workgroup. @param {any} plan */
-  function threadsOf(plan) {
-    if (plan.kernel === 'f32') return (plan.bm / plan.tm) * (plan.bn / plan.tn);
-    return (plan.bm / plan.wm) * (plan.bn / plan.wn) * subgroup;
-  }
-
-  /** Shared memory of a plan's workgroup, in bytes. @param {any} plan @param {any} problem */
-  function sharedOf(plan, { transA, transB, precision }) {
-    if (plan.kernel === 'f32') return plan.stages * plan.bk * 4 * (plan.bm + 4 + plan.bn + 4);
-    const rows = (/** @type {boolean} */ contiguousK, /** @type {number} */ size) =>
-      contiguousK ? size * (plan.bk + 8) : plan.bk * (size + 8);
-    const stage = 2 * (rows(!transA, plan.bm) + rows(transB, plan.bn)) * (precision === 'bf16x3' ? 2 : 1);
-    const scratch = (threadsOf(plan) / subgroup) * plan.tm * (plan.wn + 4) * 4;
-    return Math.max(plan.stages * stage, scratch);
-  }
-
-  /**
-   * Why a plan cannot run here, or undefined.
-   * @param {any} plan @param {any} problem
-   */
-  function planFault(plan, problem) {
-    const { transA, transB, precision } = problem;
-    const threads = threadsOf(plan);
-    if (!Number.isInteger(threads) || threads < 1) return 'the tile does not divide among threads';
-    if (threads > maxThreads) return `${threads} threads a workgroup, the device allows ${maxThreads}`;
-    const bytes = sharedOf(plan, problem);
-    if (bytes > shared) return `${bytes} bytes of shared memory, the device allows ${shared}`;
-    if (plan.kernel === 'f32') {
-      if (plan.tm % 4 || plan.tn % 4 || plan.bk % 4) return 'tm, tn and bk must be multiples of 4';
-      if (32 % plan.lx || (plan.bn / plan.tn) % plan.lx || (plan.bm / plan.tm) % (32 / plan.lx)) {
-        return 'threads do not divide into patches';
-      }
-      if (((plan.bm * plan.bk) / 4) % threads || ((plan.bn * plan.bk) / 4) % threads) return 'loads do not divide';
-      return undefined;
-    }
-    const half = halfOf(precision);
-    if (!shapes(half).some((s) => s.m === plan.tm && s.n === plan.tn && s.k === plan.tk)) {
-      return `no ${plan.tm}x${plan.tn}x${plan.tk} ${half} matrix instruction`;
-    }
-    if (plan.bm % plan.wm || plan.bn % plan.wn || plan.wm % plan.tm || plan.wn % plan.tn || plan.bk % plan.tk) {
-      return 'tiles do not nest';
-    }
-    const vecsA = ((transA ? plan.bk * plan.bm : plan.bm * plan.bk) / 8) % threads;
-    const vecsB = ((transB ? plan.bn * plan.bk : plan.bk * plan.bn) / 8) % threads;
-    return vecsA || vecsB ? 'loads do not divide' : undefined;
-  }
-
-  /** Tilings from the largest down, for the generic rule. @param {any} problem */
-  function candidates({ precision }) {
-    if (precision === 'f32') {
-      const tile = (/** @type {number[]} */ [bm, bn, bk, tm, tn, lx, stages]) => ({ kernel: 'f32', bm, bn, bk, tm, tn, lx, stages });
-      return isCpu
-        ? [[32, 32, 16, 4, 8, 4, 1]].map(tile)
-        : [
-            [128, 128, 16, 8, 8, 8, 2],
-            [128, 128, 16, 8, 8, 8, 1],
-            [64, 64, 16, 4, 4, 8, 2],
-            [32, 32, 16, 4, 4, 8, 2],
-          ].map(tile);
-    }
-    const [shape] = shapes(halfOf(precision));
-    const { m: tm, n: tn, k: tk } = shape;
-    const depth = (/** @type {number} */ bk) => Math.max(bk, tk);
-    // In units of the instruction: [tile rows, tile columns, depth, subgroup rows, subgroup columns, stages].
-    const scale = (/** @type {number[]} */ [bm, bn, bk, wm, wn, stages]) => ({
-      kernel: 'coop',
-      bm: bm * tm,
-      bn: bn * tn,
-      bk: depth(bk),
-      wm: wm * tm,
-      wn: wn * tn,
-      tm,
-      tn,
-      tk,
-      stages,
-    });
-    const list = [
-      [8, 8, 64, 4, 2, 1],
-      [8, 8, 32, 4, 2, 1],
-      [4, 4, 64, 2, 2, 1],
-      [4, 4, 32, 2, 2, 1],
-      [4, 4, 16, 2, 2, 1],
-      [2, 2, 32, 1, 1, 1],
-      [2, 2, 16, 1, 1, 1],
-      [2, 2, 16, 2, 1, 1],
-      [2, 2, 16, 2, 2, 1],
-    ].map(scale);
-    return isCpu ? list.slice(4) : list;
-  }
-
-  /**
-   * Kernel and tiling for a product: the table measured on this device where there is one, else the largest tile
-   * that fills the device, else the smallest that fits, split in K.
-   * @param {any} problem
-   * @returns {MatmulPlan}
-   */
-  function choose(problem) {
-    const { m, n, k, batch, precision } = problem;
-    const tuned = tuning.matmulPlan?.(problem);
-    if (tuned && !planFault(tuned, problem)) return tuned;
-    const usable = candidates(problem).filter((plan) => !planFault(plan, problem));
-    if (usable.length === 0) {
-      throw new RangeError(`matmul: no ${precision} tile fits this device (${shared} bytes of shared memory)`);
-    }
-    const tiles = (/** @type {any} */ plan) => ceilDiv(m, plan.bm) * ceilDiv(n, plan.bn) * batch;
-    // A tile at least twice as tall or wide as the product would mostly multiply padding.
-    const fitting = usable.filter((p) => p.bm < 2 * m && p.bn < 2 * n);
-    const small = usable.find((p) => p.bm * p.bn <= 64 * 64) ?? usable[usable.length - 1];
-    // A deep product can make up for few tiles by splits of 1,024 and more, which cost little beside their depth.
-    const mostSplits = isCpu ? 1 : Math.max(1, Math.min(8, Math.floor(k / 1024)));
-    const filling = fitting.find((p) => tiles(p) * mostSplits >= units);
-    const plan = /** @type {any} */ (filling ?? (fitting.length > 0 ? small : usable[usable.length - 1]));
-    const room =
-      filling && tiles(plan) < units ? Math.min(mostSplits, Math.ceil((2.5 * units) / tiles(plan))) : Math.floor(units / tiles(plan));
-    const deep = Math.floor(k / (8 * plan.bk));
-    return { ...plan, splits: isCpu ? 1 : Math.max(1, Math.min(room, deep, 8)) };
+    return spirv.supports(precision);
   }
 
   /** @param {MatmulArgs} args @returns {any} */
@@ -318,55 +148,32 @@ export function matmulKernels(context) {
       transA: Boolean(args.transA),
       transB: Boolean(args.transB),
       dual: args.half !== undefined,
+      args,
     };
   }
 
-  /** @param {any} problem @param {Partial<MatmulPlan> | undefined} override @returns {any} */
-  function planOf(problem, override) {
-    const chosen = override?.kernel ? {} : choose(problem);
-    const plan = /** @type {any} */ ({ stages: 1, splits: 1, ...chosen, ...override });
-    if ((problem.precision === 'f32') !== (plan.kernel === 'f32')) {
-      throw new RangeError(`matmul: kernel ${plan.kernel} does not compute in ${problem.precision}`);
-    }
-    const fault = planFault(plan, problem);
-    if (fault) throw new RangeError(`matmul: the plan cannot run on ${info.deviceName}: ${fault}`);
-    const tiles = ceilDiv(problem.m, plan.bm) * ceilDiv(problem.n, plan.bn);
-    const tail = integer('matmul', 'tail', plan.tail ?? 1, 1, 64);
-    const wave = integer('matmul', 'wave', plan.wave ?? tiles, 1);
-    plan.rest = tiles % wave;
-    const tailed =
-      tail > 1 && plan.rest > 0 && problem.batch === 1 && !problem.dual && tiles - plan.rest + plan.rest * tail <= context.maxGroups;
-    // A split holds whole tiles of depth, and none is empty.
-    const deep = isCpu ? ceilDiv(ceilDiv(problem.k, plan.bk), MAX_CPU_STEPS) : 1;
-    const splits = Math.max(deep, tailed ? tail : integer('matmul', 'splits', plan.splits, 1, 64));
-    plan.kPerSplit = ceilDiv(ceilDiv(problem.k, plan.bk), splits) * plan.bk;
-    plan.splits = ceilDiv(problem.k, plan.kPerSplit);
-    plan.whole = tiles - plan.rest;
-    if (tailed && plan.splits > 1) {
-      plan.tail = plan.splits;
-      plan.splits = 1;
-    } else {
-      delete plan.tail;
-      delete plan.wave;
-    }
-    return plan;
+  /**
+   * The plan of a product: what the caller asks for, else PTX where it was measured to be faster.
+   * @param {any} problem @returns {any}
+   */
+  function planOf(problem) {
+    const { plan } = problem.args;
+    if (plan?.kernel === 'ptx') return ptx.planOf(problem, plan);
+    return (plan === undefined && ptx.choose(problem)) || spirv.planOf(problem, plan);
   }
 
+  /** Elements of workspace that a plan needs. @param {any} problem @param {any} plan @returns {number} */
+  const floatsOf = (problem, plan) => (plan.kernel === 'ptx' ? ptx.workspaceFloats(plan) : spirv.workspaceFloats(problem, plan));
+
   /**
-   * The kernel and tiling that `matmul` uses for these arguments.
+   * The kernel and tiling that `matmul` uses for these arguments. Where that is `ptx`, the first call tests the kernel, which
+   * cannot be done while a graph is recorded: products whose kernel is not known by then are computed by the SPIR-V kernels.
    * @param {MatmulArgs} args
    * @returns {MatmulPlan}
    */
   function matmulPlan(args) {
-    const { kPerSplit: _, whole: _whole, rest: _rest, ...plan } = planOf(problemOf(args), args.plan);
+    const { kPerSplit: _, whole: _whole, rest: _rest, division: _division, ...plan } = planOf(problemOf(args));
     return plan;
-  }
-
-  /** @param {any} problem @param {any} plan */
-  function workspaceFloats({ m, n, batch }, plan) {
-    if (plan.tail) return plan.tail * plan.rest * plan.bm * plan.bn;
-    if (plan.splits === 1) return 0;
-    return batch * plan.splits * ceilDiv(m, plan.bm) * plan.bm * ceilDiv(n, plan.bn) * plan.bn;
   }
 
   /**
@@ -375,20 +182,7 @@ export function matmulKernels(context) {
    */
   function matmulWorkspace(args) {
     const problem = problemOf(args);
-    return workspaceFloats(problem, planOf(problem, args.plan));
-  }
-
-  /**
-   * How an operand can be read: `contiguous` is the extent of its rows in memory, `whole` whether K is whole tiles,
-   * `clamp` how many neighbours a thread reads.
-   * @param {{ type: string, ld: number, offset: number, stride: number, contiguous: number, exact: boolean, whole: boolean, clamp: number }} operand
-   */
-  function loadMode({ type, ld, offset, stride, contiguous, exact, whole, clamp }) {
-    const vec = type === 'f32' ? 4 : 8;
-    if (ld % vec || offset % vec || stride % vec) return LOAD_SCALAR;
-    if (exact) return LOAD_EXACT;
-    if (whole && contiguous % clamp === 0) return LOAD_CLAMP;
-    return contiguous % vec ? LOAD_SCALAR : LOAD_VECTOR;
+    return floatsOf(problem, planOf(problem));
   }
 
   /** Leading dimension, checked against the row's extent. */
@@ -404,7 +198,7 @@ export function matmulKernels(context) {
   function matmul(args) {
     const problem = problemOf(args);
     const { m, n, k, batch, half, aType, bType, cType, transA, transB, dual } = problem;
-    const plan = planOf(problem, args.plan);
+    const plan = planOf(problem);
 
     const a = tensor('matmul', 'a', args.a);
     const b = tensor('matmul', 'b', args.b);
@@ -440,54 +234,14 @@ export function matmulKernels(context) {
     if (residual) within('residual', residual, strideR, m * ldr);
     if (h) within('half', h, strideH, m * ldh);
 
-    const effects =
-      (beta !== 0 ? EPI_BETA : 0) |
-      (bias ? EPI_BIAS : 0) |
-      (residual ? EPI_RESIDUAL : 0) |
-      (activation === 'gelu' ? EPI_GELU : activation === 'silu' ? EPI_SILU : 0);
-    const tilesExact = m % plan.bm === 0 && n % plan.bn === 0;
     const vec4 =
       n % 4 === 0 &&
       [c.offset, ldc, strideC].every((v) => v % 4 === 0) &&
       (!residual || [residual.offset, ldr, strideR].every((v) => v % 4 === 0)) &&
       (!h || [h.offset, ldh, strideH].every((v) => v % 4 === 0));
-    const split = plan.splits > 1;
-    const toF32 = cType === 'f32' && !dual;
-    const direct = plan.kernel === 'coop' && plan.direct === 1 && m % plan.tm === 0 && n % plan.tn === 0 && vec4 && toF32 && !bias;
-    // Sums that alpha scales at the end can start from beta / alpha * C.
-    const early = beta !== 0 && alpha !== 0 && (plan.kernel === 'f32' || direct);
-    const epi = split
-      ? EPI_EXACT | EPI_VEC4 | (plan.kernel === 'coop' && plan.direct === 1 ? EPI_DIRECT : 0)
-      : effects | (tilesExact ? EPI_EXACT : 0) | (vec4 ? EPI_VEC4 : 0) | (direct ? EPI_DIRECT : 0) | (early ? EPI_EARLY : 0);
-    const clamp = plan.kernel === 'f32' ? 4 : 8;
-    const modeA = loadMode({
-      type: aType,
-      ld: lda,
-      offset: a.offset,
-      stride: strideA,
-      contiguous: transA ? m : k,
-      exact: m % plan.bm === 0 && k % plan.bk === 0,
-      whole: k % plan.bk === 0,
-      clamp,
-    });
-    const modeB = loadMode({
-      type: bType,
-      ld: ldb,
-      offset: b.offset,
-      stride: strideB,
-      contiguous: transB ? k : n,
-      exact: n % plan.bn === 0 && k % plan.bk === 0,
-      whole: k % plan.bk === 0,
-      clamp,
-    });
-
-    const tilesM = ceilDiv(m, plan.bm);
-    const tilesN = ceilDiv(n, plan.bn);
-    const padM = tilesM * plan.bm;
-    const padN = tilesN * plan.bn;
+    const floats = floatsOf(problem, plan);
     let work;
-    if (split || plan.tail) {
-      const floats = workspaceFloats(problem, plan);
+    if (floats > 0) {
       const given = args.workspace === undefined ? undefined : tensor('matmul', 'workspace', args.workspace);
       reach('matmul', 'workspace', (given?.offset ?? 0) + floats);
       work = given ?? { buffer: context.workspace('matmul', 4 * floats), offset: 0 };
@@ -504,174 +258,16 @@ export function matmulKernels(context) {
       // It may be c: the invocation that reads an element writes the result's.
       if (residual) context.checker.check('matmul', [rowsOf('residual', residual, 'f32', m, n, ldr, batch, strideR)], [], writes);
       if (h) writes.push(rowsOf('half', h, half, m, n, ldh, batch, strideH));
-      if (work) writes.push(['workspace', work, workspaceFloats(problem, plan), 'f32']);
+      if (work) writes.push(['workspace', work, floats, 'f32']);
       context.checker.check('matmul', reads, writes);
     }
 
-    const { name, specialization, options } = pipelineOf(plan, problem, { modeA, modeB, epi });
-    const out = split ? /** @type {{ buffer: number, offset: number }} */ (work) : c;
-    // Absent inputs are never read; A stands in, so that no false dependency arises.
-    const buffers = [
-      a.buffer,
-      b.buffer,
-      (split ? undefined : bias)?.buffer ?? a.buffer,
-      (split ? undefined : residual)?.buffer ?? a.buffer,
-      out.buffer,
-    ];
-    if (h && !split) buffers.push(h.buffer);
-    if (work && plan.tail) buffers.push(work.buffer);
-
-    /** @type {Dispatch[]} */
-    const dispatches = [];
-    // Rows of tiles at a time, where the grid has more tiles than a dispatch takes workgroups.
-    if (tilesN > context.maxGroups) throw new RangeError(`matmul: n = ${n} makes ${tilesN} tiles in a row, more than ${context.maxGroups}`);
-    const rowsAtOnce = Math.max(1, Math.floor(context.maxGroups / tilesN));
-    for (let row = 0; row < tilesM; row += rowsAtOnce) {
-      const first = row * plan.bm;
-      const rows = Math.min(rowsAtOnce, tilesM - row);
-      const push = pushConstants(
-        [
-          Math.min(rows * plan.bm, m - first),
-          n,
-          k,
-          lda,
-          ldb,
-          split ? padN : ldc,
-          ldr,
-          ldh,
-          a.offset + first * (transA ? 1 : lda),
-          b.offset,
-          bias?.offset ?? 0,
-          (residual?.offset ?? 0) + first * ldr,
-          out.offset + first * (split ? padN : ldc),
-          (h?.offset ?? 0) + first * ldh,
-          strideA,
-          strideB,
-          strideBias,
-          strideR,
-          split ? padM * padN : strideC,
-          strideH,
-          plan.kPerSplit,
-          plan.splits,
-          plan.whole,
-          plan.rest,
-          work?.offset ?? 0,
-        ],
-        split ? [1, 0] : [alpha, beta],
-      );
-      dispatches.push(
-        context.dispatch(name, {
-          buffers,
-          writes: (1 << 4) | ((h && !split) || plan.tail ? 1 << 5 : 0),
-          groups: [plan.tail ? plan.whole + plan.rest * plan.tail : rows * tilesN, plan.splits, batch],
-          push,
-          specialization,
-          ...options,
-        }),
-      );
-    }
-
-    if (work) {
-      const reduce = `matmul_reduce${plan.tail ? '_tail' : ''}${toF32 ? '' : `_${half}`}${dual ? '_dual' : ''}`;
-      const threads = Math.min(256, maxThreads);
-      const target = [work.buffer, bias?.buffer ?? work.buffer, residual?.buffer ?? work.buffer, c.buffer];
-      if (h) target.push(h.buffer);
-      dispatches.push(
-        context.dispatch(reduce, {
-          buffers: target,
-          writes: (1 << 3) | (h ? 1 << 4 : 0),
-          groups: [context.strideGroups(plan.tail ? (plan.rest * plan.bm * plan.bn) / 4 : m * ceilDiv(n, 4), threads), 1, batch],
-          push: pushConstants(
-            [
-              m,
-              n,
-              k,
-              padN,
-              0,
-              ldc,
-              ldr,
-              ldh,
-              work.offset,
-              0,
-              bias?.offset ?? 0,
-              residual?.offset ?? 0,
-              c.offset,
-              h?.offset ?? 0,
-              plan.tail ? plan.rest * plan.bm * plan.bn : padM * padN,
-              0,
-              strideBias,
-              strideR,
-              strideC,
-              strideH,
-              0,
-              plan.tail ?? plan.splits,
-              plan.whole,
-              plan.rest,
-              0,
-            ],
-            [alpha, beta],
-          ),
-          specialization: [threads, effects | (vec4 ? EPI_VEC4 : 0), cType === 'f32' ? 0 : 1, ...(plan.tail ? [plan.bm, plan.bn] : [])],
-        }),
-      );
-    }
-    return dispatches;
-  }
-
-  /** @param {any} plan @param {any} problem @param {any} how */
-  function pipelineOf(plan, { precision, aType, bType, cType, transA, transB, dual }, { modeA, modeB, epi }) {
-    const threads = threadsOf(plan);
-    const split = plan.splits > 1;
-    const second = dual && !split ? '_dual' : '';
-    const flag = (/** @type {boolean} */ b) => (b ? 1 : 0);
-    if (plan.kernel === 'f32') {
-      return {
-        name: `matmul_f32${plan.tail ? '_tail' : ''}`,
-        specialization: [
-          threads,
-          plan.bm,
-          plan.bn,
-          plan.bk,
-          plan.tm,
-          plan.tn,
-          plan.lx,
-          flag(transA),
-          flag(transB),
-          modeA,
-          modeB,
-          epi,
-          plan.stages,
-        ],
-        options: {},
-      };
-    }
-    const halfC = flag(cType !== 'f32' && !split);
-    return {
-      name: `matmul_coop_${precision}${second}${plan.tail ? '_tail' : ''}`,
-      specialization: [
-        threads,
-        plan.bm,
-        plan.bn,
-        plan.bk,
-        plan.wm,
-        plan.wn,
-        plan.tm,
-        plan.tn,
-        plan.tk,
-        subgroup,
-        flag(transA),
-        flag(transB),
-        modeA,
-        modeB,
-        flag(aType === 'f32'),
-        flag(bType === 'f32'),
-        plan.stages,
-        epi,
-        halfC,
-        plan.ahead ?? 0,
-      ],
-      options: context.wholeSubgroups,
+    const product = {
+      ...problem,
+      ...{ a, b, c, h, bias, residual, lda, ldb, ldc, ldr, ldh, strideA, strideB, strideC, strideR, strideH, strideBias },
+      ...{ alpha, beta, activation, vec4, toF32: cType === 'f32' && !dual },
     };
+    return (plan.kernel === 'ptx' ? ptx : spirv).records(product, plan, work);
   }
 
   return { matmul, matmulPlan, matmulWorkspace, matmulSupports };

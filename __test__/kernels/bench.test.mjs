@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -43,6 +43,49 @@ test('benches/kernels-matmul.mjs sweeps the plans of a shape, and prints a table
     );
     for (const { key, error } of results) assert.doesNotMatch(error ?? '', /wrong result|not written/, key);
     assert.match(run('--table', out), /f32: `\n(NT|NN|TN) \d+ \d+ \d+ \| /);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test('benches/kernels-matmul.mjs --table has the best plan of a shape, and says where SPIR-V is faster than PTX', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'helios-kernels-'));
+  try {
+    const file = join(folder, 'ptx.json');
+    const coop = { kernel: 'coop', bm: 128, bn: 128, bk: 64, wm: 64, wn: 32, tm: 16, tn: 16, tk: 16, stages: 1, splits: 1 };
+    const result = (
+      /** @type {string} */ shape,
+      /** @type {number} */ us,
+      /** @type {object} */ plan,
+      /** @type {object} */ more = {},
+    ) => ({
+      ...{ key: `${shape} ${JSON.stringify(plan)}`, group: 'ptx', shape, us, plan },
+      ...more,
+    });
+    const results = [
+      result('NT 8192x1024x2752', 181, coop),
+      result('NT 8192x1024x2752', 80.04, { kernel: 'ptx', tiling: 'tall' }),
+      result('NT 8192x1024x2752', 70, { kernel: 'ptx', tiling: 'square' }, { differ: 3 }),
+      result('TN 1024x1024x8192', 52.1, { kernel: 'ptx', tiling: 'wide', splits: 4 }),
+      result('TN 17408x1024x8192', 900, { kernel: 'ptx', tiling: 'tall', wave: 132, tail: 4 }),
+      result('NT 512x1024x1024', 12.1, coop),
+      result('NT 512x1024x1024', 20, { kernel: 'ptx', tiling: 'square' }),
+    ];
+    writeFileSync(file, JSON.stringify(results));
+    const bench = fileURLToPath(new URL('../../benches/kernels-matmul.mjs', import.meta.url));
+    const table = execFileSync(process.execPath, [bench, '--table', file], { encoding: 'utf8' });
+    assert.equal(
+      table,
+      [
+        '  ptx: `',
+        'NT 8192 1024 2752 | tall | 1 | 80.0',
+        'TN 1024 1024 8192 | wide | 4 | 52.1',
+        'TN 17408 1024 8192 | tall | 132/4 | 900.0',
+        'NT 512 1024 1024 | coop | 1 | 12.1',
+        '`,',
+        '',
+      ].join('\n'),
+    );
   } finally {
     rmSync(folder, { recursive: true });
   }

@@ -5,7 +5,7 @@
  */
 import assert from 'node:assert/strict';
 import { pack } from '../../kernels/base.mjs';
-import { vk } from './addon.mjs';
+import { vk as addon } from './addon.mjs';
 import { fromBf16, fromF16, toBf16, toF16 } from './half.mjs';
 
 /** @typedef {'f32' | 'f16' | 'bf16' | 'u32'} Type */
@@ -32,8 +32,10 @@ export class Tensor {
   /**
    * @param {Type} type @param {number} count @param {ArrayLike<number> | undefined} values
    * @param {boolean} written @param {number} guard elements before the tensor
+   * @param {any} vk the native module
    */
-  constructor(type, count, values, written, guard) {
+  constructor(type, count, values, written, guard, vk) {
+    this.vk = vk;
     this.type = type;
     this.count = count;
     this.written = written;
@@ -72,12 +74,12 @@ export class Tensor {
   }
 
   words() {
-    const floats = vk.readBuffer(this.buffer);
+    const floats = this.vk.readBuffer(this.buffer);
     return new Uint32Array(floats.buffer, floats.byteOffset, floats.length).slice();
   }
 
   upload() {
-    vk.uploadBuffer(this.buffer, this.initial);
+    this.vk.uploadBuffer(this.buffer, this.initial);
   }
 
   /** Nothing outside of the tensor has changed, and nothing at all in an input. @param {Uint32Array} words */
@@ -94,16 +96,17 @@ export class Tensor {
 }
 
 export class Case {
-  /** @param {{ guard?: number }} [options] elements of poison before each tensor */
-  constructor({ guard = 8 } = {}) {
+  /** @param {{ guard?: number, vk?: any }} [options] elements of poison before each tensor; the native module */
+  constructor({ guard = 8, vk = addon } = {}) {
     this.guard = guard;
+    this.vk = vk;
     /** @type {Tensor[]} */
     this.tensors = [];
   }
 
   /** @param {Type} type @param {number} count @param {ArrayLike<number> | undefined} values @param {boolean} written */
   #add(type, count, values, written) {
-    const tensor = new Tensor(type, count, values, written, this.guard);
+    const tensor = new Tensor(type, count, values, written, this.guard, this.vk);
     this.tensors.push(tensor);
     return tensor;
   }
@@ -133,7 +136,7 @@ export class Case {
     let first = [];
     for (let time = 0; time < 2; time++) {
       for (const tensor of this.tensors) tensor.upload();
-      vk.batchExecuteAll(packed, count);
+      this.vk.batchExecuteAll(packed, count);
       const words = this.tensors.map((tensor) => tensor.words());
       this.tensors.forEach((tensor, i) => tensor.check(words[i]));
       if (time === 0) first = words;
@@ -142,6 +145,6 @@ export class Case {
   }
 
   destroy() {
-    for (const tensor of this.tensors) vk.destroyBuffer(tensor.buffer);
+    for (const tensor of this.tensors) this.vk.destroyBuffer(tensor.buffer);
   }
 }

@@ -160,6 +160,19 @@ test('A in registers beside B by cp.async, where the depth of B is no line', () 
   check({ ...direct, warpgroups: 2, load: 'async', stages: 3 }, NN, { m: 136, n: 72, k: 200 });
 });
 
+test('A in registers with its rows contiguous, B by registers and by cp.async', () => {
+  for (const sizes of [
+    { m: 136, n: 72, k: 200, blocks: 2 },
+    { m: 120, n: 64, k: 131, blocks: 1 },
+  ]) {
+    check(direct, TN, sizes);
+    check({ ...direct, load: 'async', ahead: 1, stages: 3, warpgroups: 2, bm: 256 }, TN, { ...sizes, late: false });
+    check({ ...direct, load: 'async', ahead: 2, stages: 4, bk: 32 }, { ...TN, type: 'f16' }, sizes);
+  }
+  check({ ...direct, bk: 32, stages: 3 }, { ...TN, half: true, dual: true }, { m: 136, n: 72, k: 96, beta: 1, splits: 2 });
+  check({ ...direct, load: 'async', ahead: 1, stages: 3 }, { ...TN, transB: true }, { m: 136, n: 72, k: 104 });
+});
+
 test('f16, alpha and beta, bias, residual, activations, a second output', () => {
   const f16 = /** @type {GemmForm} */ ({ ...NT, type: 'f16' });
   check(relay, f16, { m: 64, n: 40, k: 32, alpha: 0.5, beta: 2 });
@@ -203,7 +216,9 @@ test('faults of plans and products are named', () => {
   assert.match(String(planFault({ ...relay, stages: 9 }, NT)), /73728 bytes of shared memory/);
   assert.match(String(planFault({ ...relay, bk: 16, bn: 32, stages: 8 }, NT)), /17 named barriers/);
   assert.match(String(planFault({ ...async, ahead: 3 }, NT)), /ahead must be at most stages - 2/);
-  assert.match(String(planFault({ ...direct }, TN)), /rows contiguous/);
+  assert.match(String(planFault({ ...direct, bk: 32 }, NT)), /needs bk of 64/);
+  assert.match(String(planFault({ ...direct, bk: 16 }, TN)), /needs bk of at least 32/);
+  assert.match(String(planFault({ ...direct, bm: 64 }, TN)), /needs 128 rows for each warpgroup/);
   assert.match(String(planFault({ ...direct, load: 'async', ahead: 0 }, NT)), /needs B by relay/);
   assert.match(String(planFault({ ...relay, bm: 96 }, NT)), /bm/);
   assert.throws(() => gemm('x', { ...relay, bn: 48 }, NT), /gemm: bn must be a multiple of 32/);

@@ -84,8 +84,8 @@ export function plainAddon(addon, shaders, info) {
   return Object.assign(Object.create(addon), {
     shaders,
     initDevice: () => {
-      const own = addon.initDevice();
-      return takesOptions ? (info ?? own) : withoutSubgroupOptions(info ?? own);
+      const own = { ...(info ?? addon.initDevice()), hasPtx: false };
+      return takesOptions ? own : withoutSubgroupOptions(own);
     },
     /**
      * @param {Uint32Array} spirv @param {number} bindings @param {number} pushBytes

@@ -1,6 +1,8 @@
 // What benches/kernels-matmul.mjs sweeps over: shapes, tilings and groups, and how they are named.
 
 import { coopShapes } from '../../kernels/matmul.mjs';
+import { planFault } from '../../kernels/ptx/gemm.mjs';
+import { TILINGS } from '../../kernels/ptx/plans.mjs';
 
 /** @typedef {{ m: number, n: number, k: number, form: 'NT' | 'NN' | 'TN' }} Shape */
 
@@ -32,6 +34,16 @@ export const MODEL = [
   'NT 2048 3072 1024',
   'NT 2048 5504 1024',
   'NT 8192 5504 1024',
+].map(shape);
+
+/** The products of the 300M model at 16 and at 4 sequences of 512 tokens, with its vocabulary last, and some at one sequence. */
+export const HALVES = [
+  ...[8192, 2048].flatMap((rows) => [
+    ...[1024, 3072, 5504].flatMap((n) => [`NT ${rows} ${n} 1024`, `NN ${rows} 1024 ${n}`, `TN ${n} 1024 ${rows}`]),
+    ...[`NT ${rows} 1024 2752`, `NN ${rows} 2752 1024`, `TN 1024 2752 ${rows}`],
+  ]),
+  ...['NT 512 5504 1024', 'NN 512 1024 5504', 'TN 5504 1024 512', 'NT 4096 4096 4096'],
+  ...[8192, 2048].flatMap((rows) => [`NT ${rows} 17408 1024`, `NN ${rows} 1024 17408`, `TN 17408 1024 ${rows}`]),
 ].map(shape);
 
 /** f32 tilings: bm bn bk tm tn lx stages. */
@@ -105,6 +117,28 @@ export function plans(precision, context) {
   );
 }
 
+/**
+ * The tilings in PTX that can compute a form, each with the depth split in every way that may be worth it.
+ * @param {Shape} s
+ */
+export function ptxPlans({ form, m, n, k }) {
+  const [transA, transB] = [form[0] === 'T', form[1] === 'T'];
+  const [wave] = WAVES;
+  return Object.entries(TILINGS)
+    .filter(([, sizes]) => !planFault(sizes, { type: 'bf16', transA, transB, parts: true }))
+    .flatMap(([tiling, { bm, bn }]) => {
+      const tiles = Math.ceil(m / bm) * Math.ceil(n / bn);
+      const rest = tiles % wave;
+      const splits = [2, 3, 4, 5, 6, 7, 8].filter((s) => tiles * s <= 4 * wave && k / s >= 512);
+      const tails = [2, 3, 4].filter((tail) => tiles > wave && rest > 0 && rest * tail <= 1.1 * wave && k / tail >= 512);
+      return [{}, ...splits.map((splits) => ({ splits })), ...tails.map((tail) => ({ wave, tail }))].map((split) => ({
+        kernel: 'ptx',
+        tiling,
+        ...split,
+      }));
+    });
+}
+
 /** @type {Record<string, any>} */
 export const GROUPS = {
   bf16: { precision: 'bf16', aType: 'bf16', bType: 'bf16', share: 5 },
@@ -114,6 +148,8 @@ export const GROUPS = {
   'bf16-mixed': { precision: 'bf16', aType: 'f32', bType: 'bf16', few: true },
   // Half results.
   'bf16-half': { precision: 'bf16', aType: 'bf16', bType: 'bf16', cType: 'bf16', few: true, extra: true },
+  // Kernels in PTX beside the plan that SPIR-V has for a product; results in half precision but for weight gradients.
+  ptx: { precision: 'bf16', aType: 'bf16', bType: 'bf16', ptx: true, extra: true },
   bf16x3: { precision: 'bf16x3', few: true },
   // Weight gradients that accumulate: C is read, from memory rather than from cache.
   beta: { precision: 'bf16', aType: 'bf16', bType: 'bf16', beta: 1, extra: true },
@@ -127,9 +163,13 @@ export const planName = (/** @type {any} */ p) =>
     ? `${p.kernel ?? ''} ${p.queryBlock}x${p.keyBlock}${p.group ? ` g${p.group}` : ''}${p.threads ? ` t${p.threads}` : ''}${p.rows ? ` ${p.rows}x${p.columns} ${p.workspace / 2 ** 20} MiB` : ''}${p.shape ? ` i${p.shape.m}x${p.shape.n}x${p.shape.k}` : ''}`.trim()
     : [
         p.kernel,
-        `${p.bm}x${p.bn}x${p.bk}`,
-        p.kernel === 'f32' ? `${p.tm}x${p.tn} l${p.lx}` : `w${p.wm}x${p.wn} i${p.tm}x${p.tn}x${p.tk}`,
-        `s${p.stages}${p.ahead ? 'a' : ''}${p.direct ? 'd' : ''}`,
+        ...(p.kernel === 'ptx'
+          ? [p.tiling]
+          : [
+              `${p.bm}x${p.bn}x${p.bk}`,
+              p.kernel === 'f32' ? `${p.tm}x${p.tn} l${p.lx}` : `w${p.wm}x${p.wn} i${p.tm}x${p.tn}x${p.tk}`,
+              `s${p.stages}${p.ahead ? 'a' : ''}${p.direct ? 'd' : ''}`,
+            ]),
         p.splits > 1 ? `k/${p.splits}` : p.tail > 1 ? `tail/${p.tail} of ${p.wave}` : '',
       ]
         .join(' ')

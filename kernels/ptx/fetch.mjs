@@ -17,7 +17,7 @@ function mover(w, name) {
   const bytes = lineBytes(major, plan.bk);
   const perLine = bytes / CHUNK;
   const permuteX = name === 'b' && w.permuted;
-  const permuteK = Boolean(plan.direct);
+  const permuteK = w.permutedDepth;
   // Where a chunk's eight are reordered among themselves and their neighbours', its four words go to four chunks.
   const spread = major === 'k' ? permuteK : permuteX;
   const list = moves({
@@ -146,7 +146,7 @@ export function fetchRelay(w) {
     advance(exhausted);
     each((mover, i, address, within) => {
       const words = set[movers.indexOf(mover)][i];
-      const fetch = () => p.do(w.loadInstruction, vector(words), at(address));
+      const fetch = () => p.do(w.loadInstruction(4), vector(words), at(address));
       if (!within) return fetch();
       for (const word of words) p.do('mov.b32', word, 0);
       p.guarded(within, fetch);

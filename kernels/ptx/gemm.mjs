@@ -25,7 +25,7 @@ import { Writer } from './writer.mjs';
  * @property {number} warpgroups that multiply
  * @property {'relay' | 'async'} load how stages are filled
  * @property {number} ahead stages that are fetched ahead: `relay` holds them in registers, `async` leaves that many copies open
- * @property {boolean} [direct] A goes from memory to registers: NN and NT, `bk` of 64
+ * @property {boolean} [direct] A goes from memory to registers: NN and NT with `bk` of 64, TN and TT with 32 or 64 and 128 rows for each warpgroup
  * @property {boolean} [cached] what is fetched is kept in the first-level cache; `relay`
  * @property {[number, number]} [registers] of a multiplying and of a fetching thread; all the same when left out
  */
@@ -116,10 +116,15 @@ export function planFault(plan, form) {
   if (plan.load === 'async' && plan.ahead > plan.stages - 2) return 'ahead must be at most stages - 2';
   if (plan.load === 'relay' && plan.ahead < 1) return 'ahead must be at least 1';
   if (plan.direct) {
-    if (major.a !== 'k') return 'A cannot go to registers with its rows contiguous';
-    if (plan.bk !== 64) return 'A in registers needs bk of 64';
-    // Its depths come permuted in fours of bytes, which cp.async does not move.
-    if (plan.load !== 'relay' && major.b === 'k') return 'A in registers needs B by relay where its depth is contiguous';
+    if (major.a === 'k') {
+      if (plan.bk !== 64) return 'A in registers needs bk of 64 where its depth is contiguous';
+      // Its depths come permuted in fours of bytes, which cp.async does not move.
+      if (plan.load !== 'relay' && major.b === 'k') return 'A in registers needs B by relay where its depth is contiguous';
+    } else {
+      if (rowBlocks !== 2) return 'A in registers with its rows contiguous needs 128 rows for each warpgroup';
+      // A stage is released behind the first unit of the next one, while products of that are open.
+      if (plan.bk < 32) return 'A in registers needs bk of at least 32';
+    }
   }
   return undefined;
 }

@@ -24,3 +24,32 @@ export const PLANS = {
   /** TN, with as many splits as fill the device. */
   wide: { bm: 128, bn: 256, bk: 16, stages: 4, warpgroups: 2, load: 'async', ahead: 2 },
 };
+
+/**
+ * Tilings that assemble and compute right, and of which no time is known yet: `node benches/kernels-matmul.mjs --sweep --groups ptx`.
+ * For TN, with A in registers, which `tall` and `tallCached` do as well.
+ * @type {Record<'tallAsync' | 'tallAsyncCached' | 'tallAsyncShallow' | 'slim', GemmPlan>}
+ */
+export const CANDIDATES = {
+  /** B by cp.async: its words pass no registers. */
+  tallAsync: { bm: 256, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'async', ahead: 1, direct: true, registers: [224, 56] },
+  tallAsyncCached: {
+    bm: 256,
+    bn: 128,
+    bk: 64,
+    stages: 3,
+    warpgroups: 2,
+    load: 'async',
+    ahead: 1,
+    direct: true,
+    cached: true,
+    registers: [224, 56],
+  },
+  /** More of B on its way, less of A. */
+  tallAsyncShallow: { bm: 256, bn: 128, bk: 32, stages: 5, warpgroups: 2, load: 'async', ahead: 3, direct: true, registers: [224, 56] },
+  /** Half the rows, where there are few tiles. */
+  slim: { bm: 128, bn: 128, bk: 64, stages: 3, warpgroups: 1, load: 'relay', ahead: 2, direct: true },
+};
+
+/** Every tiling by its name. @type {Record<string, GemmPlan>} */
+export const TILINGS = { ...PLANS, ...CANDIDATES };

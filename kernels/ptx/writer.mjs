@@ -22,6 +22,10 @@ export class Writer {
     this.major = majors(form);
     /** Lanes hold eight neighbouring columns, see `columnOf`: where B's columns are lines, or f32 results that are stored in whole sectors anyway do not ask for less. */
     this.permuted = this.major.b === 'k' || (plan.load === 'relay' && Boolean(form.half || form.dual));
+    /** Whether the depth lies in the order of `depthOf`. */
+    this.permutedDepth = Boolean(plan.direct) && this.major.a === 'k';
+    /** See `rowOffset`. */
+    this.neighbours = Boolean(plan.direct) && this.major.a === 'mn';
     const { threads, shared } = this.sizes;
     const p = new Program({ name, threads, shared, parameters: PARAMETERS });
     this.p = p;
@@ -124,9 +128,27 @@ export class Writer {
     };
   }
 
-  /** A load of 16 bytes of an operand. */
-  get loadInstruction() {
-    return `ld.global.nc.${this.plan.cached ? '' : 'L1::no_allocate.'}L2::128B.v4.b32`;
+  /** A load of an operand. @param {2 | 4} words */
+  loadInstruction(words) {
+    return `ld.global.nc.${this.plan.cached ? '' : 'L1::no_allocate.'}L2::128B.v${words}.b32`;
+  }
+
+  /** First row in the tile of a lane that multiplies, computed where it is needed: registers are short in between. */
+  firstRow() {
+    const { p } = this;
+    const [warp, eighth] = [p.b32('and.b32', p.b32('shr.u32', this.tid, 5), 3), p.b32('and.b32', p.b32('shr.u32', this.tid, 2), 7)];
+    const [perWarp, perLane] = this.neighbours ? [32, 4] : [16, 1];
+    const within = p.b32('mad.lo.u32', warp, perWarp, p.b32('mul.lo.u32', eighth, perLane));
+    return p.b32('mad.lo.u32', this.group, 64 * this.sizes.rowBlocks, within);
+  }
+
+  /**
+   * Of the rows that a lane has, relative to its first: those of a block of 64 are two, eight apart. Where A
+   * comes to registers with its rows contiguous, a lane's rows of both blocks are neighbours.
+   * @param {number} block of 64 rows @param {number} lower of the two
+   */
+  rowOffset(block, lower) {
+    return this.neighbours ? 2 * block + lower : 64 * block + 8 * lower;
   }
 
   /** Moves a register round the stages. @param {string} stage */

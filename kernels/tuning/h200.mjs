@@ -2,7 +2,10 @@
 // its `--table`. A line: form, m n k | tile | splits of K, or wave/tail | microseconds. A tile is bm bn bk tm tn lx stages for
 // f32, bm bn bk wm wn tm tn tk stages [ahead [direct]] for matrix units (`direct` where products that add to C gain by it);
 // classes by storage: `half` has both operands in half precision, `mixed` at least one in f32. The weight gradients of 512
-// tokens in `half` (TN, k = 512) were measured adding to C.
+// tokens in `half` (TN, k = 512) were measured adding to C. `ptx`: both operands in half precision, a tiling of
+// kernels/ptx/plans.mjs, or `coop` where PTX is not known to be faster. Its TFLOP/s are in docs/notes/ptx-products.md.
+
+import { PLANS } from '../ptx/plans.mjs';
 
 const MEASURED = {
   half: `
@@ -92,9 +95,38 @@ TN 1024 1024 512 | 64 64 32 32 32 16 16 16 1 | 1 | 26.3
 NT 512 3072 1024 | 128 128 32 64 32 16 16 16 1 | 1 | 56.9
 NT 512 5504 1024 | 128 128 32 64 32 16 16 16 1 | 1 | 110.0
 `,
+  ptx: `
+NT 512 1024 1024 | coop | 1 | 12.1
+NT 512 2752 1024 | coop | 1 | 19.8
+NT 512 17408 1024 | coop | 1 | 86.0
+NN 512 1024 1024 | coop | 1 | 12.5
+NN 512 2752 1024 | coop | 1 | 20.1
+NN 512 1024 17408 | coop | 1 | 77.2
+TN 1024 1024 2048 | coop | 1 | 27.2
+TN 3072 1024 2048 | coop | 1 | 50.0
+NT 2048 1024 1024 | square | 1 | 14.2
+NT 4096 4096 4096 | tall | 1 | 244.6
+NT 8192 1024 1024 | tall | 1 | 34.4
+NT 8192 1024 2752 | tall | 1 | 80.0
+NT 8192 2816 1024 | tallCached | 1 | 95.3
+NT 8192 5632 1024 | tallCached | 1 | 170.3
+NN 8192 1024 2816 | tall | 1 | 81.0
+NN 8192 2816 1024 | tallCached | 1 | 94.9
+TN 1024 1024 8192 | wide | 4 | 52.1
+TN 2816 1024 8192 | wide | 3 | 118.1
+`,
 };
 
 /** @typedef {{ form: string, m: number, n: number, k: number, plan: any }} Entry */
+
+/** The tiling of a line's tile, which is written as its class has it. @param {string} name @param {string} tile @returns {any} */
+function tilingOf(name, tile) {
+  if (name === 'ptx') return tile === 'coop' ? { kernel: 'coop' } : { kernel: 'ptx', tiling: tile };
+  const t = tile.split(' ').map(Number);
+  if (name === 'f32') return { kernel: 'f32', bm: t[0], bn: t[1], bk: t[2], tm: t[3], tn: t[4], lx: t[5], stages: t[6] };
+  const [bm, bn, bk, wm, wn, tm, tn, tk, stages, ahead = 0, direct = 0] = t;
+  return { kernel: 'coop', bm, bn, bk, wm, wn, tm, tn, tk, stages, ahead, direct };
+}
 
 /** @type {Record<string, Entry[]>} */
 const TABLES = Object.fromEntries(
@@ -107,32 +139,16 @@ const TABLES = Object.fromEntries(
         const [shape, tile, splits] = line.split('|').map((part) => part.trim());
         const [form, ...sizes] = shape.split(' ');
         const [m, n, k] = sizes.map(Number);
-        const t = tile.split(' ').map(Number);
-        const plan =
-          name === 'f32'
-            ? { kernel: 'f32', bm: t[0], bn: t[1], bk: t[2], tm: t[3], tn: t[4], lx: t[5], stages: t[6] }
-            : {
-                kernel: 'coop',
-                bm: t[0],
-                bn: t[1],
-                bk: t[2],
-                wm: t[3],
-                wn: t[4],
-                tm: t[5],
-                tn: t[6],
-                tk: t[7],
-                stages: t[8],
-                ahead: t[9] ?? 0,
-                direct: t[10] ?? 0,
-              };
         const [wave, tail] = splits.split('/').map(Number);
-        return { form, m, n, k, plan: { ...plan, ...(tail === undefined ? { splits: wave } : { splits: 1, wave, tail }) } };
+        return { form, m, n, k, plan: { ...tilingOf(name, tile), ...(tail === undefined ? { splits: wave } : { splits: 1, wave, tail }) } };
       }),
   ]),
 );
 
 /** Farthest that a measured shape may lie, in octaves over the three sizes. */
 const REACH = 2.5;
+
+const octaves = (/** @type {number} */ a, /** @type {number} */ b) => Math.abs(Math.log2(a / b));
 
 /**
  * The plan of the nearest measured product of the same class and form, if there is one near enough.
@@ -142,7 +158,6 @@ const REACH = 2.5;
 function matmulPlan({ m, n, k, batch, beta, transA, transB, precision, aType, bType }) {
   const name = precision === 'f32' || precision === 'bf16x3' ? precision : aType === 'f32' || bType === 'f32' ? 'mixed' : 'half';
   const form = `${transA ? 'T' : 'N'}${transB ? 'T' : 'N'}`;
-  const octaves = (/** @type {number} */ a, /** @type {number} */ b) => Math.abs(Math.log2(a / b));
   let best;
   let least = REACH;
   for (const entry of TABLES[name]) {
@@ -157,6 +172,46 @@ function matmulPlan({ m, n, k, batch, beta, transA, transB, precision, aType, bT
   const tiles = Math.ceil(m / best.bm) * Math.ceil(n / best.bn);
   const tail = least === 0 ? best.tail : Math.min(best.tail, Math.floor((1.1 * best.wave) / (tiles % best.wave)));
   return tail >= 2 ? { ...best, tail } : { ...best, tail: 1 };
+}
+
+/** The same for products in PTX, which care less how long a side is. */
+const PTX_REACH = 3;
+
+/** Multiprocessors. */
+const BLOCKS = 132;
+
+/**
+ * The plan in PTX of a product of halves, or undefined where none is known to be faster than SPIR-V.
+ * @param {{ m: number, n: number, k: number, transA: boolean, transB: boolean }} problem
+ * @returns {any}
+ */
+export function ptxPlan({ m, n, k, transA, transB }) {
+  const form = `${transA ? 'T' : 'N'}${transB ? 'T' : 'N'}`;
+  let nearest;
+  let least = PTX_REACH;
+  for (const entry of TABLES.ptx) {
+    if (entry.form !== form) continue;
+    const distance = octaves(m, entry.m) + octaves(n, entry.n) + octaves(k, entry.k);
+    if (distance < least) [nearest, least] = [entry, distance];
+  }
+  const plan = nearest?.plan;
+  if (plan?.kernel !== 'ptx') return undefined;
+  if (least === 0) return plan;
+  const tiles = (/** @type {string} */ name) => {
+    const { bm, bn } = PLANS[/** @type {keyof typeof PLANS} */ (name)];
+    return Math.ceil(m / bm) * Math.ceil(n / bn);
+  };
+  // Tall tiles that would leave multiprocessors idle.
+  if (!transA) return tiles(plan.tiling) < BLOCKS - 4 ? { ...plan, tiling: 'square' } : plan;
+  // Weight gradients have few tiles: as many splits as fill one or two waves best, the fewest of those that do as well.
+  const fill = (/** @type {number} */ splits) => {
+    const items = tiles(plan.tiling) * splits;
+    return items / (Math.ceil(items / BLOCKS) * BLOCKS);
+  };
+  const splits = [1, 2, 3, 4, 5, 6, 7, 8]
+    .filter((s) => s === 1 || (tiles(plan.tiling) * s <= 2 * BLOCKS && k / s >= 1024))
+    .reduce((best, s) => (fill(s) > fill(best) + 0.01 ? s : best));
+  return { ...plan, splits };
 }
 
 /** @type {import('./index.mjs').Tuning} */

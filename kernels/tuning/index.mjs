@@ -1,6 +1,6 @@
 // How much work the kernels put into a dispatch: measured where a device has a table of its own, else from its properties.
 
-import { H200 } from './h200.mjs';
+import { H200, ptxPlan } from './h200.mjs';
 
 /**
  * What kernels choose by device. Every value is a matter of speed: any device computes the same with any other.
@@ -13,6 +13,7 @@ import { H200 } from './h200.mjs';
  *   and not taken twice, at most; and workgroups
  * @property {number} flatThreads workgroup size of kernels that stride over elements
  * @property {(problem: any) => any} [matmulPlan] the plan of a matrix product, or undefined where none was measured near it
+ * @property {(problem: any) => any} [ptxPlan] its plan in PTX, or undefined where none is known to be faster than SPIR-V
  */
 
 /** `VkPhysicalDeviceType`, where it makes a difference. */
@@ -23,6 +24,9 @@ const MAX_GROUPS = 65_535;
 
 /** Tables of devices by their names, as Vulkan gives them. @type {[RegExp, Tuning][]} */
 const DEVICES = [[/\bH200\b/, H200]];
+
+/** Devices for which the kernels in PTX are made: Hopper with the matrix units and the memory of an H100, at least. */
+const HOPPER = /\bG?H[12]00\b/;
 
 /**
  * From what Vulkan says of a device. It does not say how many cores there are: an integrated GPU is taken for one of 24,
@@ -62,6 +66,9 @@ export function genericTuning({ deviceType, maxComputeWorkGroupInvocations }) {
  */
 export function tuningOf(info) {
   const measured = DEVICES.find(([name]) => name.test(info.deviceName))?.[1];
-  if (!measured) return genericTuning(info);
-  return { ...measured, flatThreads: Math.min(measured.flatThreads, info.maxComputeWorkGroupInvocations) };
+  const tuning = measured
+    ? { ...measured, flatThreads: Math.min(measured.flatThreads, info.maxComputeWorkGroupInvocations) }
+    : genericTuning(info);
+  const { hasPtx } = /** @type {{ hasPtx?: boolean }} */ (info);
+  return hasPtx && HOPPER.test(info.deviceName) ? { ...tuning, ptxPlan } : tuning;
 }

@@ -8,7 +8,9 @@
 //! variant matmul_reduce_bf16_dual OUT_HALF=1 DUAL=1 BF16=1
 //! variant matmul_reduce_tail TAIL=1
 //! variant matmul_reduce_tail_f16 OUT_HALF=1 TAIL=1
+//! variant matmul_reduce_tail_f16_dual OUT_HALF=1 DUAL=1 TAIL=1
 //! variant matmul_reduce_tail_bf16 OUT_HALF=1 TAIL=1 BF16=1
+//! variant matmul_reduce_tail_bf16_dual OUT_HALF=1 DUAL=1 TAIL=1 BF16=1
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require

@@ -5,7 +5,7 @@
 /**
  * What the kernels call of the native module.
  * @typedef {Pick<typeof import('../../index.js'), 'initDevice' | 'shaders' | 'createBuffer' | 'bufferBytes' | 'buildKernel' | 'fillBuffer'
- *   | 'readBuffer' | 'destroyBuffer' | 'createPipeline' | 'dispatch'>} NativeModule
+ *   | 'readBuffer' | 'uploadBuffer' | 'destroyBuffer' | 'createPipeline' | 'dispatch' | 'batchExecuteAll'>} NativeModule
  */
 /**
  * What a dispatch binds: a buffer's handle, or a range of it in bytes (all to its end without a size). The offset is a
@@ -42,6 +42,8 @@
  * @typedef {object} KernelOptions
  * @property {boolean} [check] whether kernels check that tensors lie within their buffers, and results not over what is read;
  *   true when left out. Sizes that are wrong read and write other memory of the buffer's, or of the device's.
+ * @property {boolean} [ptx] whether matrix products may be computed by kernels in PTX, where the device takes them; true when
+ *   left out
  */
 /**
  * @typedef {object} PipelineOptions
@@ -144,13 +146,15 @@ export class KernelContext {
      * @param {NativeModule} vk the native module
      * @param {KernelOptions} [options]
      */
-    constructor(vk: NativeModule, { check }?: KernelOptions);
+    constructor(vk: NativeModule, { check, ptx }?: KernelOptions);
     /** The native module. */
-    vk: Pick<typeof import("../../index.js"), "initDevice" | "shaders" | "createBuffer" | "bufferBytes" | "buildKernel" | "fillBuffer" | "readBuffer" | "destroyBuffer" | "createPipeline" | "dispatch">;
+    vk: Pick<typeof import("../../index.js"), "initDevice" | "shaders" | "createBuffer" | "bufferBytes" | "buildKernel" | "fillBuffer" | "readBuffer" | "uploadBuffer" | "destroyBuffer" | "createPipeline" | "dispatch" | "batchExecuteAll">;
     /** Checks what kernels are given; undefined where nothing is checked. */
     checker: Checker | undefined;
     /** What `initDevice` returns. @type {DeviceInfo} */
     info: DeviceInfo;
+    /** Whether kernels may be written in PTX. */
+    takesPtx: boolean;
     /** Whether the device is a CPU driver, where small workgroups win. */
     isCpu: boolean;
     /** How much work goes into a dispatch on this device. */
@@ -359,7 +363,7 @@ export type DeviceInfo = import("../../index.js").DeviceInfo;
 /**
  * What the kernels call of the native module.
  */
-export type NativeModule = Pick<typeof import("../../index.js"), "initDevice" | "shaders" | "createBuffer" | "bufferBytes" | "buildKernel" | "fillBuffer" | "readBuffer" | "destroyBuffer" | "createPipeline" | "dispatch">;
+export type NativeModule = Pick<typeof import("../../index.js"), "initDevice" | "shaders" | "createBuffer" | "bufferBytes" | "buildKernel" | "fillBuffer" | "readBuffer" | "uploadBuffer" | "destroyBuffer" | "createPipeline" | "dispatch" | "batchExecuteAll">;
 /**
  * What a dispatch binds: a buffer's handle, or a range of it in bytes (all to its end without a size). The offset is a
  * multiple of the device's `minStorageBufferOffsetAlignment`, which is at most 256.
@@ -416,6 +420,11 @@ export type KernelOptions = {
      * true when left out. Sizes that are wrong read and write other memory of the buffer's, or of the device's.
      */
     check?: boolean | undefined;
+    /**
+     * whether matrix products may be computed by kernels in PTX, where the device takes them; true when
+     * left out
+     */
+    ptx?: boolean | undefined;
 };
 export type PipelineOptions = {
     /**

@@ -14,7 +14,7 @@ export function rowsOf(name: string, tensor: {
 export class Checker {
     /** @param {Pick<NativeModule, 'bufferBytes'>} vk */
     constructor(vk: Pick<NativeModule, "bufferBytes">);
-    vk: Pick<Pick<typeof import("../../index.js"), "initDevice" | "shaders" | "createBuffer" | "bufferBytes" | "buildKernel" | "fillBuffer" | "readBuffer" | "destroyBuffer" | "createPipeline" | "dispatch">, "bufferBytes">;
+    vk: Pick<Pick<typeof import("../../index.js"), "initDevice" | "shaders" | "createBuffer" | "bufferBytes" | "buildKernel" | "fillBuffer" | "readBuffer" | "uploadBuffer" | "destroyBuffer" | "createPipeline" | "dispatch" | "batchExecuteAll">, "bufferBytes">;
     handles: Int32Array<ArrayBuffer>;
     sizes: Float64Array<ArrayBuffer>;
     /** Handles of the extents of a call. @type {number[]} */

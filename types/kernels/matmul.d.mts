@@ -1,17 +1,79 @@
 // Made by `npm run types` from kernels/; do not edit.
+/** @typedef {import('./base.mjs').Tensor} Tensor */
+/** @typedef {import('./base.mjs').DType} DType */
+/** @typedef {import('./base.mjs').Dispatch} Dispatch */
+/** @typedef {import('./base.mjs').KernelContext} KernelContext */
 /**
- * Shapes of subgroup-scope matrix instructions that multiply two matrices of `half` into f32, largest first.
- * @param {import('../../index.js').DeviceInfo} info what `initDevice` returns
- * @param {'f16' | 'bf16'} half
- * @returns {{ m: number, n: number, k: number }[]}
+ * How the product is computed. `f32`: ordinary arithmetic. `f16`, `bf16`: operands rounded to that type, products
+ * summed in f32 on matrix units. `bf16x3`: f32 operands split in two bf16 parts each, three products, relative error
+ * about 2^-16 (TF32: 2^-11).
+ * @typedef {'f32' | 'f16' | 'bf16' | 'bf16x3'} Precision
  */
-export function coopShapes(info: import("../../index.js").DeviceInfo, half: "f16" | "bf16"): {
-    m: number;
-    n: number;
-    k: number;
-}[];
-/** @param {KernelContext} context */
-export function matmulKernels(context: KernelContext): {
+/**
+ * A kernel and its tiling. Sizes count elements.
+ * @typedef {object} MatmulPlan
+ * @property {'f32' | 'coop' | 'ptx'} kernel ordinary arithmetic, or matrix units, or these by PTX (of `info.hasPtx`, with A and
+ *   B in one half type, no batch, sizes and strides of rows that are multiples of 8, tensors aligned to 16 bytes)
+ * @property {string | import('./ptx/gemm.mjs').GemmPlan} [tiling] ptx: a tiling of kernels/ptx/plans.mjs by its name, or any other;
+ *   gives `bm`, `bn`, `bk` and `stages`
+ * @property {number} bm rows of a workgroup's tile
+ * @property {number} bn columns of a workgroup's tile
+ * @property {number} bk depth of a staged tile
+ * @property {number} [tm] f32: rows a thread; coop: rows of the matrix instruction
+ * @property {number} [tn] f32: columns a thread; coop: columns of the matrix instruction
+ * @property {number} [tk] coop: depth of the matrix instruction
+ * @property {number} [lx] f32: columns of threads in a patch of 32
+ * @property {number} [wm] coop: rows of a subgroup's tile
+ * @property {number} [wn] coop: columns of a subgroup's tile
+ * @property {number} [stages] buffers of the staged tile, 1 or 2
+ * @property {number} [ahead] coop: 1 loads the fragments of a step during the step before
+ * @property {number} [direct] coop: 1 stores fragments of f32 results as they are; by default they pass through shared
+ *   memory, so that threads store whole lines
+ * @property {number} [splits] parts that K is split into; 1 when left out
+ * @property {number} [wave] workgroups that the device runs at once; for `tail`, and for all of `ptx`
+ * @property {number} [tail] parts that K is split into for the tiles that are left after the last whole wave, which
+ *   would leave most of the device idle; for a single product, without `half` but in `ptx`
+ */
+/**
+ * @typedef {object} MatmulArgs
+ * @property {Tensor} a A: M x K, or K x M with `transA`
+ * @property {Tensor} b B: K x N, or N x K with `transB`
+ * @property {Tensor} c D: M x N, and C where `beta` is not 0
+ * @property {number} m rows of D
+ * @property {number} n columns of D
+ * @property {number} k inner size
+ * @property {boolean} [transA] A lies transposed in memory
+ * @property {boolean} [transB] B lies transposed in memory (weights as W[N, K])
+ * @property {DType} [aType] storage of A; `f32` when left out
+ * @property {DType} [bType] storage of B; `f32` when left out
+ * @property {DType} [cType] storage of C and D; `f32` when left out
+ * @property {Precision} [precision] by default the half type of an operand, else `f32`
+ * @property {number} [lda] elements between rows of A in memory; packed when left out (so for all five)
+ * @property {number} [ldb] of B
+ * @property {number} [ldc] of C and D
+ * @property {number} [ldr] of `residual`
+ * @property {number} [ldh] of `half`
+ * @property {number} [batch] number of products; 1 when left out
+ * @property {number} [strideA] elements between batches; packed when left out, 0 repeats the operand
+ * @property {number} [strideB] of B
+ * @property {number} [strideC] of C and D
+ * @property {number} [strideBias] of `bias`; 0 when left out
+ * @property {number} [strideR] of `residual`
+ * @property {number} [strideH] of `half`
+ * @property {number} [alpha] 1 when left out
+ * @property {number} [beta] 0 when left out: C is not read
+ * @property {Tensor} [bias] f32, N elements, added to every row before the activation
+ * @property {Tensor} [residual] f32, M x N, added after the activation
+ * @property {'gelu' | 'silu'} [activation] tanh form of GELU, or x * sigmoid(x)
+ * @property {Tensor} [half] second output: D in the half type of `precision`, for matrix-unit precisions
+ * @property {Tensor} [workspace] f32 memory for split-K (see `matmulWorkspace`); the kernels' own when left out
+ * @property {Partial<MatmulPlan>} [plan] overrides the chooser, wholly (with `kernel`) or in parts
+ */
+/**
+ * @param {KernelContext} context
+ * @param {Parameters<typeof ptxProducts>[1]} [options] of the kernels in PTX
+ */
+export function matmulKernels(context: KernelContext, options?: Parameters<typeof ptxProducts>[1]): {
     /**
      * A matrix product.
      * @param {MatmulArgs} args
@@ -19,7 +81,8 @@ export function matmulKernels(context: KernelContext): {
      */
     matmul: (args: MatmulArgs) => Dispatch[];
     /**
-     * The kernel and tiling that `matmul` uses for these arguments.
+     * The kernel and tiling that `matmul` uses for these arguments. Where that is `ptx`, the first call tests the kernel, which
+     * cannot be done while a graph is recorded: products whose kernel is not known by then are computed by the SPIR-V kernels.
      * @param {MatmulArgs} args
      * @returns {MatmulPlan}
      */
@@ -35,6 +98,7 @@ export function matmulKernels(context: KernelContext): {
      */
     matmulSupports: (precision: Precision) => boolean;
 };
+export { coopShapes } from "./matmul/spirv.mjs";
 export type Tensor = import("./base.mjs").Tensor;
 export type DType = import("./base.mjs").DType;
 export type Dispatch = import("./base.mjs").Dispatch;
@@ -50,9 +114,15 @@ export type Precision = "f32" | "f16" | "bf16" | "bf16x3";
  */
 export type MatmulPlan = {
     /**
-     * ordinary arithmetic, or matrix units
+     * ordinary arithmetic, or matrix units, or these by PTX (of `info.hasPtx`, with A and
+     * B in one half type, no batch, sizes and strides of rows that are multiples of 8, tensors aligned to 16 bytes)
      */
-    kernel: "f32" | "coop";
+    kernel: "f32" | "coop" | "ptx";
+    /**
+     * ptx: a tiling of kernels/ptx/plans.mjs by its name, or any other;
+     * gives `bm`, `bn`, `bk` and `stages`
+     */
+    tiling?: string | import("./ptx/gemm.mjs").GemmPlan | undefined;
     /**
      * rows of a workgroup's tile
      */
@@ -107,12 +177,12 @@ export type MatmulPlan = {
      */
     splits?: number | undefined;
     /**
-     * workgroups that the device runs at once; for `tail`
+     * workgroups that the device runs at once; for `tail`, and for all of `ptx`
      */
     wave?: number | undefined;
     /**
      * parts that K is split into for the tiles that are left after the last whole wave, which
-     * would leave most of the device idle; for a single product without `half`
+     * would leave most of the device idle; for a single product, without `half` but in `ptx`
      */
     tail?: number | undefined;
 };
@@ -232,7 +302,7 @@ export type MatmulArgs = {
     /**
      * tanh form of GELU, or x * sigmoid(x)
      */
-    activation?: "silu" | "gelu" | undefined;
+    activation?: "gelu" | "silu" | undefined;
     /**
      * second output: D in the half type of `precision`, for matrix-unit precisions
      */
@@ -246,3 +316,4 @@ export type MatmulArgs = {
      */
     plan?: Partial<MatmulPlan> | undefined;
 };
+import { ptxProducts } from './matmul/ptx.mjs';

@@ -53,4 +53,8 @@ export type Tuning = {
      * the plan of a matrix product, or undefined where none was measured near it
      */
     matmulPlan?: ((problem: any) => any) | undefined;
+    /**
+     * its plan in PTX, or undefined where none is known to be faster than SPIR-V
+     */
+    ptxPlan?: ((problem: any) => any) | undefined;
 };

@@ -1,0 +1,100 @@
+// Matrix products in PTX on a device that takes it: all tilings in every form, random odd sizes and additions, in
+// poison, twice, and in graphs, against float64. Elsewhere __test__/ptx/ runs the same kernels on a simulator.
+
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { pack } from '../../kernels/base.mjs';
+import { createKernels } from '../../kernels/index.mjs';
+import { planFault } from '../../kernels/ptx/gemm.mjs';
+import { TILINGS } from '../../kernels/ptx/plans.mjs';
+import { vk } from '../lib/addon.mjs';
+import { checkProduct } from '../ptx/product.mjs';
+
+/** @typedef {import('../ptx/product.mjs').Product} Product */
+
+const info = /** @type {any} */ (vk.initDevice());
+const skip = info.hasPtx ? false : 'the device takes no PTX';
+const kernels = createKernels(vk);
+after(() => vk.destroy());
+
+let state = 7;
+/** A random integer below `n`. @param {number} n */
+const below = (n) => {
+  state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+  return Math.floor((state / 2 ** 32) * n);
+};
+const maybe = () => below(2) === 1;
+
+/** A random product for a tiling. @param {string} tiling @param {Product['form']} form @returns {Product} */
+function randomProduct(tiling, form) {
+  const eights = (/** @type {number} */ most) => 8 * (1 + below(most / 8));
+  const split = form === 'TN' ? [{ splits: 2 + below(3) }, { wave: 3, tail: 2 }, {}][below(3)] : maybe() ? { wave: 3 } : {};
+  return {
+    form,
+    m: form[0] === 'T' ? eights(600) : 1 + below(600),
+    n: eights(400),
+    k: form === 'TN' ? 1 + below(700) : eights(700),
+    type: maybe() ? 'bf16' : 'f16',
+    half: maybe(),
+    dual: maybe(),
+    bias: maybe(),
+    residual: maybe(),
+    activation: /** @type {const} */ ([undefined, 'gelu', 'silu'])[below(3)],
+    alpha: maybe() ? 1 : 0.5,
+    beta: maybe() ? 0 : -0.75,
+    pad: 8 * below(3),
+    plan: { kernel: 'ptx', tiling, ...split },
+  };
+}
+
+for (const [tiling, sizes] of Object.entries(TILINGS)) {
+  for (const form of /** @type {const} */ (['NT', 'NN', 'TN'])) {
+    if (planFault(sizes, { type: 'bf16', transA: form[0] === 'T', transB: form[1] === 'T' })) continue;
+    test(`${form} by ${tiling}`, { skip }, () => {
+      for (let i = 0; i < 4; i++) checkProduct(vk, kernels, randomProduct(tiling, form));
+    });
+  }
+}
+
+test('a product in a graph has the bits that it has outside of it', { skip }, () => {
+  for (const [form, tiling, plan] of /** @type {const} */ ([
+    ['NT', 'tall', {}],
+    ['TN', 'wide', { splits: 3 }],
+  ])) {
+    const product = { ...randomProduct(tiling, form), plan: { kernel: 'ptx', tiling, ...plan } };
+    checkProduct(vk, kernels, product, (run, dispatches) => {
+      run.run(dispatches);
+      const before = run.tensors.map((tensor) => tensor.words());
+      const { packed, count } = pack(dispatches);
+      vk.graphBegin();
+      vk.batchExecuteAll(packed, count);
+      const graph = vk.graphEnd();
+      for (const tensor of run.tensors) tensor.upload();
+      vk.waitTimeline(vk.graphLaunch(graph));
+      run.tensors.forEach((tensor, i) => assert.deepEqual(tensor.words(), before[i]));
+      vk.graphDestroy(graph);
+    });
+  }
+});
+
+test('products in a chain, each on the result of the one before', { skip }, () => {
+  // A permutation matrix as weight: after eight products every element is where it was.
+  const [rows, size] = [2048, 1024];
+  const [x, y] = [0, 1].map(() => vk.createBuffer(2 * rows * size, 0));
+  const w = vk.createBuffer(2 * size * size, 0);
+  const values = Uint16Array.from({ length: rows * size }, (_, i) => 0x3f80 + (i % 127));
+  const shift = new Uint16Array(size * size);
+  for (let i = 0; i < size; i++) shift[i * size + ((i + 128) % size)] = 0x3f80;
+  vk.uploadBuffer(x, values);
+  vk.uploadBuffer(w, shift);
+  const product = (/** @type {any} */ from, /** @type {any} */ to) =>
+    kernels.matmul({
+      ...{ a: from, b: w, c: to, m: rows, n: size, k: size, transB: true },
+      ...{ aType: 'bf16', bType: 'bf16', cType: 'bf16', plan: /** @type {any} */ ({ kernel: 'ptx', tiling: 'square' }) },
+    });
+  const { packed, count } = pack(Array.from({ length: 8 }, (_, i) => (i % 2 ? product(y, x) : product(x, y))).flat());
+  vk.waitTimeline(vk.batchExecuteAll(packed, count));
+  const words = vk.readBuffer(x);
+  assert.deepEqual(new Uint16Array(words.buffer, words.byteOffset, values.length), values);
+  for (const buffer of [x, y, w]) vk.destroyBuffer(buffer);
+});

@@ -1,0 +1,221 @@
+// From arguments of `kernels.matmul` to what its kernels in PTX do: plans, bindings, declared accesses, push constants and
+// the second pass, on a stand-in device that runs the records on the machine, against float64. Small tilings stand for the
+// measured ones, which gemm.test.mjs runs: what is tested here does not depend on sizes.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { KernelContext } from '../../kernels/base.mjs';
+import { createKernels } from '../../kernels/index.mjs';
+import { matmulKernels } from '../../kernels/matmul.mjs';
+import { ptxDevice } from './device.mjs';
+import { checkProduct } from './product.mjs';
+
+/** @typedef {import('./product.mjs').Product} Product */
+
+const relay = { bm: 64, bn: 64, bk: 32, stages: 2, warpgroups: 1, load: 'relay', ahead: 2 };
+const async = { bm: 64, bn: 64, bk: 16, stages: 4, warpgroups: 1, load: 'async', ahead: 2 };
+const direct = { bm: 64, bn: 64, bk: 64, stages: 2, warpgroups: 1, load: 'relay', ahead: 1, direct: true };
+
+/** Kernels on a stand-in that are not tested before their use. @param {Parameters<typeof ptxDevice>[0]} [options] */
+function untested(options) {
+  const device = ptxDevice(options);
+  return { ...device, kernels: matmulKernels(new KernelContext(device.vk), { verify: () => undefined }) };
+}
+
+/** @param {object} tiling @param {object} [more] @returns {any} */
+const planOf = (tiling, more) => ({ kernel: 'ptx', tiling, wave: 2, ...more });
+
+const PRODUCTS = /** @type {Product[]} */ ([
+  { form: 'NT', m: 72, n: 72, k: 40, half: true, plan: planOf(relay) },
+  { form: 'NN', m: 72, n: 72, k: 40, half: true, type: 'f16', plan: planOf(relay) },
+  { form: 'TN', m: 72, n: 72, k: 37, plan: planOf(async) },
+  { form: 'TT', m: 72, n: 72, k: 40, plan: planOf(async) },
+  { form: 'TN', m: 136, n: 72, k: 75, beta: 1, plan: planOf({ ...direct, bm: 128 }, { splits: 2 }) },
+  { form: 'NT', m: 65, n: 72, k: 72, plan: planOf(direct) },
+  { form: 'NN', m: 72, n: 72, k: 64, pad: 0, half: true, plan: planOf(direct) },
+  { form: 'NT', m: 72, n: 72, k: 32, alpha: 0.5, beta: -0.75, plan: planOf(relay) },
+  { form: 'NT', m: 72, n: 72, k: 32, alpha: 0.5, beta: 2, half: true, type: 'f16', plan: planOf(relay) },
+  { form: 'NN', m: 72, n: 72, k: 32, bias: true, activation: 'gelu', plan: planOf(relay) },
+  { form: 'NN', m: 72, n: 72, k: 32, bias: true, activation: 'silu', residual: true, half: true, plan: planOf(relay) },
+  { form: 'NT', m: 72, n: 72, k: 32, residual: true, inPlace: true, plan: planOf(relay) },
+  { form: 'NT', m: 72, n: 72, k: 32, residual: true, dual: true, plan: planOf(relay) },
+  { form: 'NT', m: 72, n: 72, k: 32, half: true, dual: true, beta: 1, plan: planOf(relay) },
+  { form: 'TN', m: 72, n: 72, k: 96, beta: 1, plan: planOf(async, { splits: 3 }) },
+  { form: 'TN', m: 64, n: 64, k: 100, alpha: 2, plan: planOf(async, { splits: 2 }) },
+  { form: 'NT', m: 72, n: 72, k: 96, half: true, dual: true, bias: true, residual: true, plan: planOf(relay, { splits: 2 }) },
+  { form: 'NT', m: 72, n: 72, k: 96, half: true, beta: 1, bias: true, activation: 'silu', plan: planOf(relay, { wave: 3, tail: 3 }) },
+  { form: 'NN', m: 72, n: 72, k: 96, dual: true, residual: true, type: 'f16', plan: planOf(relay, { wave: 3, tail: 2 }) },
+]);
+
+for (const product of PRODUCTS) {
+  const { form, plan, m: _m, n: _n, k: _k, ...rest } = product;
+  const how = plan.splits ? `${plan.splits} splits` : plan.tail ? `a tail of ${plan.tail} parts` : 'whole';
+  test(`${form} by ${plan.tiling.load}${plan.tiling.direct ? ', A in registers' : ''}, ${how}: ${JSON.stringify(rest)}`, () => {
+    const { vk, kernels, ran } = untested();
+    const dispatches = checkProduct(vk, kernels, product);
+    const split = Boolean(plan.splits ?? plan.tail);
+    assert.equal(dispatches.length, split ? 2 : 1);
+    const { kernel, bindings } = ran[0];
+    assert.equal(kernel.workgroupSize[0], 256);
+    const { residual, bias, dual, beta } = product;
+    const stores = !plan.splits;
+    assert.deepEqual(kernel.access, [
+      'read',
+      'read',
+      stores ? (beta ? 'readwrite' : 'write') : 'none',
+      stores && bias ? 'read' : 'none',
+      stores && residual ? 'read' : 'none',
+      stores && dual ? 'write' : 'none',
+      split ? 'write' : 'none',
+    ]);
+    kernel.access.forEach((/** @type {string} */ how, /** @type {number} */ i) => {
+      if (how === 'none') assert.deepEqual(bindings[i], bindings[0], 'A stands in for what is not touched');
+    });
+  });
+}
+
+test('a workspace of the caller, at an offset, and its size', () => {
+  const { vk, kernels, ran } = untested();
+  const [a, b, c] = [72 * 96 * 2, 72 * 96 * 2, 72 * 72 * 4].map((bytes) => vk.createBuffer(bytes));
+  const args = /** @type {any} */ ({ a, b, c, m: 72, n: 72, k: 96, transA: true, aType: 'bf16', bType: 'bf16' });
+  args.plan = planOf(async, { splits: 3 });
+  assert.equal(kernels.matmulWorkspace(args), 3 * 4 * 64 * 64);
+  const workspace = vk.createBuffer(4 * (3 * 4 * 64 * 64 + 64));
+  const [first] = kernels.matmul({ ...args, workspace: { buffer: workspace, offset: 64 } });
+  assert.deepEqual(first.buffers[6], { buffer: workspace, offset: 256, size: 4 * 3 * 4 * 64 * 64 });
+  assert.throws(() => kernels.matmul({ ...args, workspace: { buffer: workspace, offset: 68 } }), /workspace takes 49152 elements/);
+  assert.equal(ran.length, 0);
+  assert.equal(kernels.matmulPlan({ ...args, plan: planOf(async, { splits: 5 }) }).splits, 3, 'no part of six stages is empty');
+});
+
+test('products that the kernels cannot take: an error where the plan asks for them, SPIR-V where it does not', () => {
+  const { vk, kernels } = untested();
+  const [a, b, c] = [0, 1, 2].map(() => vk.createBuffer(1 << 18));
+  const args = /** @type {any} */ ({ a, b, c, m: 72, n: 72, k: 96, transB: true, aType: 'bf16', bType: 'bf16', plan: planOf(relay) });
+  const refused = (/** @type {object} */ more, /** @type {RegExp} */ message) => {
+    assert.throws(() => kernels.matmul({ ...args, ...more }), message);
+    const { plan: _, ...chosen } = { ...args, ...more };
+    assert.notEqual(kernels.matmulPlan(chosen).kernel, 'ptx');
+  };
+  refused({ k: 92 }, /rows of A have 92 elements, not a multiple of 8/);
+  refused({ lda: 100 }, /lda is 100, not a multiple of 8/);
+  refused({ residual: c, ldr: 76 }, /ldr is 76/);
+  refused({ a: { buffer: a, offset: 4 } }, /an operand is not aligned to 16 bytes/);
+  refused({ batch: 2 }, /not a batch of 2/);
+  refused({ aType: 'f32', precision: 'bf16' }, /must both be stored in the half type/);
+  assert.throws(
+    () => kernels.matmul({ ...args, plan: { kernel: 'ptx', tiling: 'high' } }),
+    /plan.tiling must be one of tall, .*, got high/,
+  );
+  assert.throws(() => kernels.matmul({ ...args, transA: true, plan: planOf(direct) }), /128 rows for each warpgroup/);
+  const off = createKernels(vk, { ptx: false });
+  assert.throws(() => off.matmul(args), /the device takes no PTX, or it is turned off/);
+});
+
+test('the chooser takes PTX on Hopper, where it was measured to be faster', () => {
+  const shape = /** @type {any} */ ({ m: 8192, n: 1024, k: 2752, transB: true, aType: 'bf16', bType: 'bf16', cType: 'bf16' });
+  const plan = (/** @type {object} */ more = {}, /** @type {object} */ info = {}) => {
+    const { kernels, vk } = untested({ info });
+    assert.ok(vk);
+    const { kernel, tiling, splits } = /** @type {any} */ (kernels.matmulPlan({ ...shape, ...more }));
+    return kernel === 'ptx' ? { ...tiling, splits } : kernel;
+  };
+  assert.deepEqual([plan().bm, plan().splits, plan({ k: 1024, n: 2816 }).cached], [256, 1, true]);
+  assert.equal(plan({ m: 2048, n: 1024, k: 1024 }).bm, 128);
+  assert.equal(plan({ transA: true, transB: false, m: 1024, n: 1024, k: 8192, cType: 'f32' }).splits, 4);
+  assert.equal(plan({}, { deviceName: 'NVIDIA H100 80GB HBM3' }).bm, 256);
+  for (const other of [{ m: 512 }, { batch: 2 }, { k: 2750 }, { aType: 'f32', bType: 'f32', cType: 'f32', precision: 'bf16' }]) {
+    assert.equal(plan(other), 'coop', JSON.stringify(other));
+  }
+  for (const info of [{ hasPtx: false }, { deviceName: 'NVIDIA H20' }, { deviceName: 'NVIDIA B200' }, { deviceName: 'NVIDIA A100' }]) {
+    assert.equal(plan({}, info), 'coop', JSON.stringify(info));
+  }
+});
+
+/** Runs `body` and returns the warnings of the process. @param {() => void} body */
+async function warningsOf(body) {
+  /** @type {any[]} */
+  const warnings = [];
+  const listen = (/** @type {any} */ warning) => warnings.push(warning);
+  process.on('warning', listen);
+  body();
+  await new Promise((done) => setImmediate(done));
+  process.off('warning', listen);
+  return warnings;
+}
+
+/** A device whose tables name small tilings, so that kernels are tested in little time. @param {Parameters<typeof ptxDevice>[0]} options @param {any} plan */
+function smallDevice(options, plan) {
+  const device = ptxDevice(options);
+  const context = new KernelContext(device.vk);
+  context.tuning = { ...context.tuning, ptxPlan: () => plan };
+  return { ...device, kernels: matmulKernels(context) };
+}
+
+const SMALL = /** @type {any} */ ({ m: 72, n: 72, k: 40, transB: true, aType: 'bf16', bType: 'bf16', cType: 'bf16' });
+
+test('a kernel is tested before its first use, in every form that a product asks for', async () => {
+  for (const [plan, more] of /** @type {const} */ ([
+    [planOf(relay), { bias: 1, residual: 1, activation: 'silu', cType: 'f32', half: 1 }],
+    [planOf(relay, { wave: 3, tail: 2 }), { k: 96, beta: 1 }],
+    [planOf(async, { splits: 2 }), { k: 96, transA: true, transB: false, cType: 'f32', beta: 1, aType: 'f16', bType: 'f16' }],
+  ])) {
+    const { kernels, ran } = smallDevice({}, plan);
+    const warnings = await warningsOf(() => {
+      assert.equal(kernels.matmulPlan({ ...SMALL, ...more }).kernel, 'ptx');
+      assert.ok(ran.length === (plan.splits || plan.tail ? 2 : 1) && ran[0].groups[0] === 3);
+      assert.equal(kernels.matmulPlan({ ...SMALL, ...more, m: 200 }).kernel, 'ptx');
+    });
+    assert.deepEqual(warnings, []);
+    assert.ok(ran.length <= 2, 'once');
+  }
+});
+
+const FAULTS = /** @type {const} */ ([
+  [
+    'wrong sums',
+    (/** @type {string} */ text) => text.replace('xor.b32', 'or.b32'),
+    /its test found .* in D at row \d+, column \d+ of 104 x 88/,
+  ],
+  [
+    'rows stored that are not there',
+    (/** @type {string} */ text) => text.replace(/setp\.lt\.u32 (%p\d+), (%r\d+), %r1;/g, 'setp.ge.u32 $1, $2, 0;'),
+    /its test found memory written outside of D|has changed, which no binding/,
+  ],
+  [
+    'text that does not assemble',
+    () => {
+      throw new Error('the driver does not take the module');
+    },
+    /the driver does not take the module/,
+  ],
+]);
+for (const [fault, edit, message] of FAULTS) {
+  test(`a kernel with ${fault} is not used, and a warning says so once`, async () => {
+    const { kernels, ran } = smallDevice({ edit: /** @type {any} */ (edit) }, planOf(relay));
+    const warnings = await warningsOf(() => {
+      assert.equal(kernels.matmulPlan(SMALL).kernel, 'coop');
+      assert.equal(kernels.matmulPlan({ ...SMALL, k: 64 }).kernel, 'coop');
+      assert.equal(ran.length, 1, 'no further kernel is tried');
+      assert.throws(() => kernels.matmulPlan({ ...SMALL, plan: planOf(relay) }), message);
+    });
+    assert.equal(warnings.length, 1);
+    assert.equal(warnings[0].code, 'HELIOS_PTX');
+    assert.match(warnings[0].message, /the SPIR-V kernels compute matrix products in place of matmul_ptx_nt_bf16 on NVIDIA H200/);
+    assert.match(warnings[0].message, message);
+  });
+}
+
+test('a kernel that is first needed while a graph is recorded is not tested and not used', async () => {
+  const { kernels, record, ran } = smallDevice({}, planOf(relay));
+  const warnings = await warningsOf(() => {
+    record(true);
+    assert.equal(kernels.matmulPlan(SMALL).kernel, 'coop');
+    record(false);
+    assert.equal(kernels.matmulPlan(SMALL).kernel, 'coop', 'the same product has the same kernel from then on');
+    assert.equal(kernels.matmulPlan({ ...SMALL, k: 64 }).kernel, 'ptx');
+  });
+  assert.equal(ran.length, 1);
+  assert.equal(warnings.length, 1);
+  assert.match(warnings[0].message, /a graph is being recorded/);
+});

@@ -1,0 +1,272 @@
+// Matrix products by the kernels of kernels/ptx/, on devices that take PTX: which products and plans they can compute, the
+// kernels by form, and products as dispatches. A kernel is written when a product first needs it and tested before its
+// first use (see `verifyKernel`); where it fails, the SPIR-V kernels compute its products, and a warning says so.
+
+import { bytesOf, ceilDiv, integer, pushConstants, tensor } from '../base.mjs';
+import { moduleText } from '../ptx/assembler.mjs';
+import { PARAMETERS, division, gemm, planFault, productFault, sizesOf } from '../ptx/gemm.mjs';
+import { TILINGS } from '../ptx/plans.mjs';
+import { sumParts } from './reduce.mjs';
+import { verifyKernel } from './verify.mjs';
+
+/** @typedef {import('../base.mjs').Binding} Binding */
+/** @typedef {import('../base.mjs').Dispatch} Dispatch */
+/** @typedef {import('../base.mjs').KernelContext} KernelContext */
+/** @typedef {import('../matmul.mjs').MatmulPlan} MatmulPlan */
+/** @typedef {import('../ptx/gemm.mjs').GemmForm} GemmForm */
+/** @typedef {import('../ptx/gemm.mjs').GemmPlan} GemmPlan */
+
+/** Bindings of a kernel, whose addresses are its first parameters. */
+const BINDINGS = PARAMETERS.filter(({ type }) => type === 'u64').length;
+/** Bytes of the parameters that follow, which are push constants. */
+const PUSH_BYTES = 4 * (PARAMETERS.length - BINDINGS);
+/** Multiprocessors of a Hopper GPU, where the driver does not say how many there are. */
+const MULTIPROCESSORS = 132;
+
+/** The form of a product as a name: NT, NN, TN or TT. @param {{ transA: boolean, transB: boolean }} product */
+export const formName = ({ transA, transB }) => `${transA ? 'T' : 'N'}${transB ? 'T' : 'N'}`;
+
+/**
+ * A plan's tiling, itself or by its name in kernels/ptx/plans.mjs.
+ * @param {Partial<MatmulPlan>} plan @returns {GemmPlan}
+ */
+function tilingOf({ tiling }) {
+  if (typeof tiling === 'object' && tiling !== null) return tiling;
+  if (typeof tiling !== 'string' || !Object.hasOwn(TILINGS, tiling)) {
+    throw new RangeError(`matmul: plan.tiling must be one of ${Object.keys(TILINGS).join(', ')}, or a tiling, got ${String(tiling)}`);
+  }
+  return TILINGS[tiling];
+}
+
+/**
+ * @param {KernelContext} context
+ * @param {{ verify?: typeof verifyKernel }} [options] what tests a kernel before its first use
+ */
+export function ptxProducts(context, { verify = verifyKernel } = {}) {
+  const { tuning } = context;
+  const info = /** @type {import('../../index.js').DeviceInfo & { multiprocessors?: number }} */ (context.info);
+  const blocks = info.multiprocessors || MULTIPROCESSORS;
+  const alignment = Math.max(16, info.minStorageBufferOffsetAlignment ?? 16);
+  /** Why a kernel is not used, or '' where it passed its test. @type {Map<string, string>} */
+  const verdicts = new Map();
+  /** Why no further kernel is tried. */
+  let broken = '';
+  let warned = false;
+
+  /**
+   * Why these kernels cannot take a product, or undefined.
+   * @param {any} problem with the arguments of `matmul` as `args`, of which tensors may be missing
+   */
+  function fault({ m, n, k, batch, precision, half, aType, bType, cType, transA, transB, args }) {
+    if (!context.takesPtx) return 'the device takes no PTX, or it is turned off';
+    if (precision !== half || aType !== half || bType !== half) return 'A and B must both be stored in the half type of the precision';
+    if (batch !== 1) return `they compute one product at a time, not a batch of ${batch}`;
+    const tensors = /** @type {const} */ ([
+      ['a', aType],
+      ['b', bType],
+      ['c', cType],
+      ['bias', 'f32'],
+      ['residual', 'f32'],
+      ['half', half],
+      ['workspace', 'f32'],
+    ]);
+    const addresses = tensors.flatMap(([name, type]) => {
+      if (args[name] === undefined) return [];
+      const { buffer, offset } = tensor('matmul', name, args[name]);
+      return [(typeof buffer === 'object' ? (buffer.offset ?? 0) : 0) + offset * bytesOf(type)];
+    });
+    if (addresses.some((address) => address % alignment)) return `an operand is not aligned to ${alignment} bytes`;
+    const { lda = transA ? m : k, ldb = transB ? k : n, ldc = n } = args;
+    const ldr = args.residual === undefined ? 8 : (args.ldr ?? n);
+    const ldh = args.half === undefined ? 8 : (args.ldh ?? n);
+    return productFault({ m, n, k, lda, ldb, ldc, ldr, ldh, addresses, transA, transB });
+  }
+
+  /**
+   * A plan with how it divides a product among blocks.
+   * @param {{ m: number, n: number, k: number }} product @param {Partial<MatmulPlan>} plan @returns {any}
+   */
+  function divide({ m, n, k }, plan) {
+    const tiling = tilingOf(plan);
+    const { bm, bn, bk, stages } = tiling;
+    const wave = integer('matmul', 'wave', plan.wave ?? blocks, 1, context.maxGroups);
+    const tail = integer('matmul', 'tail', plan.tail ?? 1, 1, 64);
+    const tailed = tail > 1 && (ceilDiv(m, bm) * ceilDiv(n, bn)) % wave > 0;
+    const splits = tailed ? 1 : integer('matmul', 'splits', plan.splits ?? 1, 1, 64);
+    const how = division(tiling, { m, n, k }, { blocks: wave, splits, tail: tailed ? tail : 1 });
+    return {
+      kernel: 'ptx',
+      tiling,
+      bm,
+      bn,
+      bk,
+      stages,
+      splits: how.rest > 0 && how.whole === 0 && !tailed ? how.parts : 1,
+      ...(tailed && how.rest > 0 ? { wave, tail: how.parts } : {}),
+      division: how,
+    };
+  }
+
+  /**
+   * What a product asks of the kernel. Where all sums go to the workspace the second pass does what is done with results.
+   * @param {any} product @param {any} plan @returns {GemmForm}
+   */
+  function formOf({ half, transA, transB, cType, dual, beta, bias, residual, activation }, { division: { whole, parts, ragged } }) {
+    const form = { type: half, transA, transB, parts: parts > 1, ragged };
+    if (whole === 0) return form;
+    return { ...form, half: cType !== 'f32', dual, beta: beta !== 0, bias: Boolean(bias), residual: Boolean(residual), activation };
+  }
+
+  /** @param {GemmPlan} tiling @param {GemmForm} form */
+  const keyOf = (tiling, { type, transA, transB, ...rest }) =>
+    `matmul_ptx_${formName({ transA, transB }).toLowerCase()}_${type}/${JSON.stringify(tiling)}/${Object.entries(rest)
+      .filter(([, value]) => value)
+      .map(([name, value]) => (value === true ? name : value))
+      .join()}`;
+
+  /** How the bindings a, b, c, bias, residual, half and work are accessed. @param {GemmForm} form @param {boolean} results whether any are stored */
+  const accessOf = ({ beta, bias, residual, dual, parts }, results) => [
+    'read',
+    'read',
+    results ? (beta ? 'readwrite' : 'write') : 'none',
+    bias ? 'read' : 'none',
+    residual ? 'read' : 'none',
+    dual ? 'write' : 'none',
+    parts ? 'write' : 'none',
+  ];
+
+  /** The pipeline of a kernel, written and made at first use. @param {any} plan @param {GemmForm} form */
+  function pipelineOf({ tiling, division: { whole } }, form) {
+    const access = accessOf(form, whole > 0);
+    const key = `${keyOf(tiling, form)}${whole > 0 ? '' : '/sums'}`;
+    const made = context.pipelines.get(key);
+    if (made !== undefined) return { pipeline: made, access };
+    const name = key.split('/')[0];
+    /** @type {import('../../index.js').PipelineHandle} */
+    const pipeline = /** @type {any} */ (context.vk).createPipeline({
+      ptx: moduleText(gemm(name, tiling, form)),
+      entry: name,
+      bindings: BINDINGS,
+      access,
+      pushBytes: PUSH_BYTES,
+      workgroupSize: [sizesOf(tiling).threads, 1, 1],
+      name,
+    });
+    context.pipelines.set(key, pipeline);
+    return { pipeline, access };
+  }
+
+  /**
+   * A product as dispatches.
+   * @param {any} product the arguments of `matmul`, checked
+   * @param {any} plan from `planOf` or `choose`
+   * @param {{ buffer: Binding, offset: number } | undefined} work memory for partial sums
+   * @returns {Dispatch[]}
+   */
+  function records(product, plan, work) {
+    const { m, n, k, a, b, c, h, bias, residual, lda, ldb, ldc, ldr, ldh, half, cType, transA, transB, alpha, beta } = product;
+    const { whole, rest, parts, kPerPart, blocks: groups, workspaceFloats } = plan.division;
+    const { pipeline, access } = pipelineOf(plan, formOf(product, plan));
+    const matrix = (/** @type {number} */ rows, /** @type {number} */ columns, /** @type {number} */ ld) => (rows - 1) * ld + columns;
+    const first = range(a, transA ? matrix(k, m, lda) : matrix(m, k, lda), bytesOf(half));
+    /** @type {Binding[]} */
+    const buffers = [
+      first,
+      range(b, transB ? matrix(n, k, ldb) : matrix(k, n, ldb), bytesOf(half)),
+      range(c, matrix(m, n, ldc), bytesOf(cType)),
+      bias && range(bias, n, 4),
+      residual && range(residual, matrix(m, n, ldr), 4),
+      h && range(h, matrix(m, n, ldh), bytesOf(half)),
+      work && range(work, workspaceFloats, 4),
+      // A stands in for what the kernel does not touch, so that no false dependency arises.
+    ].map((buffer, i) => (access[i] === 'none' ? first : buffer));
+    /** @type {Dispatch[]} */
+    const dispatches = [
+      {
+        pipeline,
+        buffers,
+        groups: /** @type {[number, number, number]} */ ([groups, 1, 1]),
+        push: pushConstants([m, n, k, lda, ldb, ldc, ldr, ldh, kPerPart, whole, rest, parts], [alpha, beta]),
+        writeMask: access.reduce((mask, how, i) => mask | (how.endsWith('write') ? 1 << i : 0), 0),
+      },
+    ];
+    // The second pass knows parts of tiles by the name of the last ones.
+    if (work) dispatches.push(sumParts(context, product, { ...plan, tail: parts, whole, rest }, work));
+    return dispatches;
+  }
+
+  /**
+   * Why the kernel of a plan is not used, or '' where it passed its test. Tests it at the first call, which cannot be done
+   * while a graph is recorded.
+   * @param {any} plan @param {GemmForm} form
+   */
+  function verdict(plan, form) {
+    const key = keyOf(plan.tiling, form);
+    let reason = verdicts.get(key);
+    if (reason !== undefined) return reason;
+    reason = broken;
+    if (!reason) {
+      try {
+        reason = verify({ context, plan, form, divide, records }) ?? '';
+        broken = reason;
+      } catch (error) {
+        const { code, message } = /** @type {{ code?: string, message?: string }} */ (error);
+        reason = message ?? String(error);
+        if (code !== 'ERR_HELIOS_INVALID_BATCH') broken = reason;
+      }
+    }
+    verdicts.set(key, reason);
+    if (reason && !warned) {
+      warned = true;
+      process.emitWarning(`the SPIR-V kernels compute matrix products in place of ${key.split('/')[0]} on ${info.deviceName}: ${reason}`, {
+        type: 'HeliosWarning',
+        code: 'HELIOS_PTX',
+      });
+    }
+    return reason;
+  }
+
+  /**
+   * The plan that a caller asks for; throws where it cannot be carried out.
+   * @param {any} problem @param {Partial<MatmulPlan>} override
+   */
+  function planOf(problem, override) {
+    const reason = fault(problem);
+    if (reason) throw new RangeError(`matmul: the PTX kernels cannot take this product: ${reason}`);
+    const plan = divide(problem, override);
+    const form = formOf({ ...problem.args, ...problem }, plan);
+    const wrong = planFault(plan.tiling, form);
+    if (wrong) throw new RangeError(`matmul: the plan cannot run: ${wrong}`);
+    const failed = verdict(plan, form);
+    if (failed) throw new RangeError(`matmul: the PTX kernel cannot run on ${info.deviceName}: ${failed}`);
+    return plan;
+  }
+
+  /**
+   * The plan that was measured for a product, or undefined where these kernels do not take it or none is known to be faster.
+   * @param {any} problem
+   */
+  function choose(problem) {
+    const chosen = tuning.ptxPlan?.(problem);
+    if (!chosen || fault(problem)) return undefined;
+    const plan = divide(problem, chosen);
+    const form = formOf({ ...problem.args, ...problem }, plan);
+    return planFault(plan.tiling, form) || verdict(plan, form) ? undefined : plan;
+  }
+
+  /** Elements of workspace that a plan needs. @param {any} plan */
+  const workspaceFloats = (plan) => plan.division.workspaceFloats;
+
+  return { planOf, choose, workspaceFloats, records };
+}
+
+/**
+ * A tensor as a range that begins at its first element, whose address the kernel gets.
+ * @param {{ buffer: Binding, offset: number }} tensor @param {number} elements @param {number} bytes of an element
+ * @returns {Binding}
+ */
+function range({ buffer, offset }, elements, bytes) {
+  const { buffer: handle, offset: base = 0 } = typeof buffer === 'number' ? { buffer } : buffer;
+  const first = base + offset * bytes;
+  return first === 0 && typeof buffer === 'number' ? buffer : { buffer: handle, offset: first, size: elements * bytes };
+}

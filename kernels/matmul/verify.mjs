@@ -1,0 +1,174 @@
+// A kernel in PTX against float64, before its first use: drivers assemble PTX themselves, through extensions that few
+// programs use, so that what a product is worth is seen and not assumed. The product is small and has every kind of tile:
+// inner ones and those at the ends, more tiles than blocks, parts of tiles where the kernel has them, rows with gaps.
+// Operands are multiples of 1/16, whose sums are exact in f32; all that may change lies in poison, which must stay.
+
+import { bytesOf, pack } from '../base.mjs';
+
+/** @typedef {import('../base.mjs').DType} DType */
+/** @typedef {import('../base.mjs').KernelContext} KernelContext */
+/** @typedef {import('../ptx/gemm.mjs').GemmForm} GemmForm */
+
+/** A NaN in f32 and in pairs of either half type. */
+const POISON = 0x7fc17fc1;
+/** Bytes of poison before and behind a tensor; ranges may begin behind it. */
+const GUARD = 256;
+/** Elements of poison behind each row. */
+const GAP = 8;
+/** Blocks at a time. */
+const BLOCKS = 3;
+
+const single = new Float32Array(1);
+const singleBits = new Uint32Array(single.buffer);
+
+/** The bits of a multiple of 1/16 in [-1, 1), which both half types hold. @param {number} x @param {DType} type */
+function halfBits(x, type) {
+  single[0] = x;
+  const bits = singleBits[0];
+  if (type === 'bf16' || x === 0) return bits >>> 16;
+  return ((bits >>> 16) & 0x8000) | ((((bits >>> 23) & 255) - 112) << 10) | ((bits >>> 13) & 0x3ff);
+}
+
+/** @param {number} bits @param {DType} type */
+function fromHalf(bits, type) {
+  if (type === 'bf16') {
+    singleBits[0] = bits << 16;
+    return single[0];
+  }
+  const [sign, exponent, fraction] = [bits & 0x8000 ? -1 : 1, (bits >>> 10) & 31, bits & 0x3ff];
+  if (exponent === 31) return fraction ? NaN : sign * Infinity;
+  return sign * (exponent ? (1 + fraction / 1024) * 2 ** (exponent - 15) : fraction * 2 ** -24);
+}
+
+/** Random multiples of 1/16 in [-1, 1). @param {number} seed */
+function generator(seed) {
+  let state = seed;
+  return () => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return (state >>> 27) / 16 - 1;
+  };
+}
+
+/**
+ * A matrix in a buffer of its own, poison around it and behind its rows.
+ * @param {KernelContext['vk']} vk @param {number} rows @param {number} columns @param {DType} type
+ * @param {(() => number) | undefined} next its values; poison without
+ * @param {boolean} gaps
+ */
+function matrix(vk, rows, columns, type, next, gaps = true) {
+  const bytes = bytesOf(type);
+  const [ld, offset] = [columns + (gaps ? GAP : 0), GUARD / bytes];
+  const words = new Uint32Array((2 * GUARD + rows * ld * bytes) / 4).fill(POISON);
+  const elements = type === 'f32' ? new Float32Array(words.buffer) : new Uint16Array(words.buffer);
+  /** Values, row by row. */
+  const values = new Float64Array(rows * columns);
+  for (let i = 0; next && i < values.length; i++) {
+    values[i] = next();
+    elements[offset + Math.floor(i / columns) * ld + (i % columns)] = type === 'f32' ? values[i] : halfBits(values[i], type);
+  }
+  const buffer = vk.createBuffer(words.byteLength, 0);
+  return {
+    tensor: { buffer, offset },
+    ld,
+    values,
+    upload: () => vk.uploadBuffer(buffer, words),
+    /** What is there now, and whether all around it is as it was. */
+    read: () => {
+      const now = new Uint32Array(vk.readBuffer(buffer).buffer);
+      const lanes = type === 'f32' ? new Float32Array(now.buffer) : new Uint16Array(now.buffer);
+      const [row, width, from] = [(ld * bytes) / 4, (columns * bytes) / 4, GUARD / 4];
+      const whole = words.every((word, i) => {
+        const at = i - from;
+        return now[i] === word || (at >= 0 && at < rows * row && at % row < width);
+      });
+      const at = (/** @type {number} */ i, /** @type {number} */ j) => {
+        const x = lanes[offset + i * ld + j];
+        return type === 'f32' ? x : fromHalf(x, type);
+      };
+      return { at, whole };
+    },
+    destroy: () => vk.destroyBuffer(buffer),
+  };
+}
+
+/** @param {number} x @param {GemmForm['activation']} activation */
+function activate(x, activation) {
+  if (activation === 'silu') return x / (1 + Math.exp(-x));
+  if (activation === 'gelu') return 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3)));
+  return x;
+}
+
+/**
+ * Runs a kernel on a small product. Throws what the device throws, ERR_HELIOS_INVALID_BATCH while a graph is recorded.
+ * @param {object} how
+ * @param {KernelContext} how.context
+ * @param {any} how.plan @param {GemmForm} how.form which say what kernel it is
+ * @param {(product: any, plan: any) => any} how.divide
+ * @param {(product: any, plan: any, work: any) => import('../base.mjs').Dispatch[]} how.records
+ * @returns {string | undefined} what is wrong with the result, or undefined
+ */
+export function verifyKernel({ context: { vk }, plan: { tiling, division }, form, divide, records }) {
+  const { type, transA, transB, beta: adds, dual, activation } = form;
+  const [m, n, k] = [tiling.bm + 40, tiling.bn + 24, 4 * tiling.bk + (form.ragged ? 8 : 0)];
+  const plan = divide({ m, n, k }, { tiling, wave: BLOCKS, ...(division.whole === 0 ? { splits: 2 } : form.parts ? { tail: 2 } : {}) });
+  const next = generator(1);
+  const cType = form.half ? type : 'f32';
+  const floats = plan.division.workspaceFloats;
+  /** @type {ReturnType<typeof matrix>[]} */
+  const made = [];
+  const make = (/** @type {Parameters<typeof matrix>} */ ...args) => {
+    const it = matrix(...args);
+    made.push(it);
+    return it;
+  };
+  try {
+    const a = make(vk, transA ? k : m, transA ? m : k, type, next);
+    const b = make(vk, transB ? n : k, transB ? k : n, type, next);
+    const c = make(vk, m, n, cType, adds ? next : undefined);
+    const bias = form.bias ? make(vk, 1, n, 'f32', next, false) : undefined;
+    const residual = form.residual ? make(vk, m, n, 'f32', next) : undefined;
+    const h = dual ? make(vk, m, n, type, undefined) : undefined;
+    const work = floats > 0 ? make(vk, 1, floats, 'f32', undefined, false) : undefined;
+    const [alpha, beta] = [0.5, adds ? 0.75 : 0];
+    const product = {
+      ...{ m, n, k, batch: 1, half: type, aType: type, bType: type, cType, transA, transB, dual: Boolean(dual) },
+      ...{ a: a.tensor, b: b.tensor, c: c.tensor, bias: bias?.tensor, residual: residual?.tensor, h: h?.tensor },
+      ...{ lda: a.ld, ldb: b.ld, ldc: c.ld, ldr: residual?.ld ?? 8, ldh: h?.ld ?? 8, alpha, beta, activation },
+      ...{ strideC: 0, strideR: 0, strideH: 0, strideBias: 0, vec4: true, toF32: cType === 'f32' && !dual },
+    };
+    const { packed, count } = pack(records(product, plan, work?.tensor));
+    // A read fails where a graph is recorded, before anything of this has got into it.
+    c.read();
+    for (const { upload } of made) upload();
+    vk.batchExecuteAll(packed, count);
+    const results = [
+      { name: 'D', read: c.read(), rounding: cType === 'f32' ? 0 : 1 },
+      ...(h ? [{ name: 'the second output', read: h.read(), rounding: 1 }] : []),
+    ];
+    for (const { name, read } of results) if (!read.whole) return `its test found memory written outside of ${name}`;
+    if (work && !work.read().whole) return 'its test found memory written outside of the workspace';
+    const [strideA, strideB] = [transA ? m : 1, transB ? 1 : n];
+    const half = type === 'bf16' ? 2 ** -8 : 2 ** -11;
+    for (let i = 0; i < m; i++) {
+      for (let j = 0; j < n; j++) {
+        let sum = 0;
+        for (let l = 0, x = transA ? i : i * k, y = transB ? j * k : j; l < k; l++, x += strideA, y += strideB) {
+          sum += a.values[x] * b.values[y];
+        }
+        const at = i * n + j;
+        let want = alpha * sum + (adds ? beta * c.values[at] : 0) + (bias ? bias.values[j] : 0);
+        want = activate(want, activation) + (residual ? residual.values[at] : 0);
+        for (const { name, read, rounding } of results) {
+          const got = read.at(i, j);
+          // The exponentials of activations are approximate; sums are exact, and results are rounded once.
+          if (!(Math.abs(got - want) <= 1e-4 + (rounding * half + 1e-5) * Math.abs(want))) {
+            return `its test found ${got} in ${name} at row ${i}, column ${j} of ${m} x ${n}, expected ${want}`;
+          }
+        }
+      }
+    }
+    return undefined;
+  } finally {
+    for (const { destroy } of made) destroy();
+  }
+}

@@ -1,0 +1,256 @@
+// Made by `npm run types` from kernels/; do not edit.
+/** Sizes of a plan. @param {GemmPlan} plan */
+export function sizesOf(plan: GemmPlan): {
+    /** Bytes of A in a stage; B's follow. */
+    bytesA: number;
+    stageBytes: number;
+    shared: number;
+    threads: number;
+    /** Named barriers: 0 is not used. */
+    barriers: number;
+    /** Blocks of 64 rows that a warpgroup multiplies. */
+    rowBlocks: number;
+};
+/**
+ * Why a plan cannot compute a form, or undefined.
+ * @param {GemmPlan} plan @param {GemmForm} form
+ */
+export function planFault(plan: GemmPlan, form: GemmForm): string | undefined;
+/**
+ * Why these kernels cannot take a product, or undefined. The SPIR-V kernels compute the others.
+ * @param {{ m: number, n: number, k: number, lda: number, ldb: number, ldc: number, ldr?: number, ldh?: number, addresses: (number | bigint)[], transA: boolean, transB: boolean }} product
+ *   `addresses` of all operands in bytes
+ */
+export function productFault({ m, n, k, lda, ldb, ldc, ldr, ldh, addresses, transA, transB }: {
+    m: number;
+    n: number;
+    k: number;
+    lda: number;
+    ldb: number;
+    ldc: number;
+    ldr?: number;
+    ldh?: number;
+    addresses: (number | bigint)[];
+    transA: boolean;
+    transB: boolean;
+}): string | undefined;
+/**
+ * How a product is divided among blocks.
+ * @param {GemmPlan} plan
+ * @param {{ m: number, n: number, k: number }} product
+ * @param {{ blocks: number, splits?: number, tail?: number }} how blocks that the device runs at once; parts that every tile's depth is
+ *   split into, or those of the tiles after the last whole wave
+ */
+export function division(plan: GemmPlan, { m, n, k }: {
+    m: number;
+    n: number;
+    k: number;
+}, { blocks, splits, tail }: {
+    blocks: number;
+    splits?: number;
+    tail?: number;
+}): {
+    whole: number;
+    rest: number;
+    parts: number;
+    kPerPart: number;
+    /** Work items, of which the last `rest * parts` are parts. */
+    items: number;
+    blocks: number;
+    workspaceFloats: number;
+    /** Whether the form must be `ragged`. */
+    ragged: boolean;
+};
+/**
+ * The text of a kernel, an entry of a module (see `moduleText`).
+ * @param {string} name @param {GemmPlan} plan @param {GemmForm} form
+ */
+export function gemm(name: string, plan: GemmPlan, form: GemmForm): string;
+/** @typedef {import('./layout.mjs').Major} Major */
+/**
+ * A tiling. Sizes count elements.
+ * @typedef {object} GemmPlan
+ * @property {number} bm rows of a tile, a multiple of 64 for each warpgroup
+ * @property {number} bn columns of a tile, a multiple of 32 up to 256
+ * @property {16 | 32 | 64} bk depth of a stage
+ * @property {number} stages at least 2
+ * @property {number} warpgroups that multiply
+ * @property {'relay' | 'async'} load how stages are filled
+ * @property {number} ahead stages that are fetched ahead: `relay` holds them in registers, `async` leaves that many copies open
+ * @property {boolean} [direct] A goes from memory to registers: NN and NT with `bk` of 64, TN and TT with 32 or 64 and 128 rows for each warpgroup
+ * @property {boolean} [cached] what is fetched is kept in the first-level cache; `relay`
+ * @property {[number, number]} [registers] of a multiplying and of a fetching thread; all the same when left out
+ */
+/**
+ * What is computed.
+ * @typedef {object} GemmForm
+ * @property {'bf16' | 'f16'} type of A and B
+ * @property {boolean} transA A lies as K x M
+ * @property {boolean} transB B lies as N x K
+ * @property {boolean} [half] D and C are halves; f32 when left out
+ * @property {boolean} [dual] D is stored a second time, as halves
+ * @property {boolean} [beta] C is read
+ * @property {boolean} [bias]
+ * @property {boolean} [residual]
+ * @property {'gelu' | 'silu'} [activation]
+ * @property {boolean} [parts] some tiles' depth is split
+ * @property {boolean} [ragged] K is not a multiple of `bk`
+ */
+/** A launch's parameters, one packed block. Leading dimensions count elements; `kPerPart` is a multiple of `bk`. */
+export const PARAMETERS: readonly [{
+    readonly name: "a";
+    readonly type: "u64";
+}, {
+    readonly name: "b";
+    readonly type: "u64";
+}, {
+    readonly name: "c";
+    readonly type: "u64";
+}, {
+    readonly name: "bias";
+    readonly type: "u64";
+}, {
+    readonly name: "residual";
+    readonly type: "u64";
+}, {
+    readonly name: "half";
+    readonly type: "u64";
+}, {
+    readonly name: "work";
+    readonly type: "u64";
+}, {
+    readonly name: "m";
+    readonly type: "u32";
+}, {
+    readonly name: "n";
+    readonly type: "u32";
+}, {
+    readonly name: "k";
+    readonly type: "u32";
+}, {
+    readonly name: "lda";
+    readonly type: "u32";
+}, {
+    readonly name: "ldb";
+    readonly type: "u32";
+}, {
+    readonly name: "ldc";
+    readonly type: "u32";
+}, {
+    readonly name: "ldr";
+    readonly type: "u32";
+}, {
+    readonly name: "ldh";
+    readonly type: "u32";
+}, {
+    readonly name: "kPerPart";
+    readonly type: "u32";
+}, {
+    readonly name: "whole";
+    readonly type: "u32";
+}, {
+    readonly name: "rest";
+    readonly type: "u32";
+}, {
+    readonly name: "parts";
+    readonly type: "u32";
+}, {
+    readonly name: "alpha";
+    readonly type: "f32";
+}, {
+    readonly name: "beta";
+    readonly type: "f32";
+}];
+/** Threads of a warpgroup. */
+export const WARPGROUP: 128;
+/** Which index of an operand is contiguous. @param {GemmForm} form */
+export function majors({ transA, transB }: GemmForm): {
+    a: Major;
+    b: Major;
+};
+export type Major = import("./layout.mjs").Major;
+/**
+ * A tiling. Sizes count elements.
+ */
+export type GemmPlan = {
+    /**
+     * rows of a tile, a multiple of 64 for each warpgroup
+     */
+    bm: number;
+    /**
+     * columns of a tile, a multiple of 32 up to 256
+     */
+    bn: number;
+    /**
+     * depth of a stage
+     */
+    bk: 16 | 32 | 64;
+    /**
+     * at least 2
+     */
+    stages: number;
+    /**
+     * that multiply
+     */
+    warpgroups: number;
+    /**
+     * how stages are filled
+     */
+    load: "relay" | "async";
+    /**
+     * stages that are fetched ahead: `relay` holds them in registers, `async` leaves that many copies open
+     */
+    ahead: number;
+    /**
+     * A goes from memory to registers: NN and NT with `bk` of 64, TN and TT with 32 or 64 and 128 rows for each warpgroup
+     */
+    direct?: boolean | undefined;
+    /**
+     * what is fetched is kept in the first-level cache; `relay`
+     */
+    cached?: boolean | undefined;
+    /**
+     * of a multiplying and of a fetching thread; all the same when left out
+     */
+    registers?: [number, number] | undefined;
+};
+/**
+ * What is computed.
+ */
+export type GemmForm = {
+    /**
+     * of A and B
+     */
+    type: "bf16" | "f16";
+    /**
+     * A lies as K x M
+     */
+    transA: boolean;
+    /**
+     * B lies as N x K
+     */
+    transB: boolean;
+    /**
+     * D and C are halves; f32 when left out
+     */
+    half?: boolean | undefined;
+    /**
+     * D is stored a second time, as halves
+     */
+    dual?: boolean | undefined;
+    /**
+     * C is read
+     */
+    beta?: boolean | undefined;
+    bias?: boolean | undefined;
+    residual?: boolean | undefined;
+    activation?: "gelu" | "silu" | undefined;
+    /**
+     * some tiles' depth is split
+     */
+    parts?: boolean | undefined;
+    /**
+     * K is not a multiple of `bk`
+     */
+    ragged?: boolean | undefined;
+};

@@ -1,0 +1,101 @@
+// Made by `npm run types` from kernels/; do not edit.
+/** Writes one kernel. */
+export class Writer {
+    /** @param {string} name @param {import('./gemm.mjs').GemmPlan} plan @param {import('./gemm.mjs').GemmForm} form */
+    constructor(name: string, plan: import("./gemm.mjs").GemmPlan, form: import("./gemm.mjs").GemmForm);
+    plan: import("./gemm.mjs").GemmPlan;
+    form: import("./gemm.mjs").GemmForm;
+    sizes: {
+        bytesA: number;
+        stageBytes: number;
+        shared: number;
+        threads: number;
+        barriers: number;
+        rowBlocks: number;
+    };
+    major: {
+        a: import("./gemm.mjs").Major;
+        b: import("./gemm.mjs").Major;
+    };
+    /** Lanes hold eight neighbouring columns, see `columnOf`: where B's columns are lines, or f32 results that are stored in whole sectors anyway do not ask for less. */
+    permuted: boolean;
+    /** Whether the depth lies in the order of `depthOf`. */
+    permutedDepth: boolean;
+    /** See `rowOffset`. */
+    neighbours: boolean;
+    p: Program;
+    tid: string;
+    m: string;
+    n: string;
+    k: string;
+    shared: string;
+    tilesM: string;
+    tilesN: string;
+    whole: string;
+    rest: string;
+    items: string;
+    blocks: string;
+    /** Number of this thread's warpgroup: those that multiply come first. */
+    group: string;
+    text(): string;
+    /** Variables that follow the work items: number, first row and column, depths, stages, whether a part. */
+    cursor(): {
+        item: string;
+        m0: string;
+        n0: string;
+        kBegin: string;
+        kEnd: string;
+        steps: string;
+        part: string;
+    };
+    /** Sets a cursor's variables from its item. @param {Cursor} cursor */
+    locate({ item, m0, n0, kBegin, kEnd, steps, part }: Cursor): void;
+    /**
+     * Follows the items stage by stage. `advance` goes to the next item where the current one has no stages left, calls `aim`
+     * to point at it, and branches to `exhausted` after the last; `next` goes on by a stage.
+     * @param {(cursor: Cursor) => void} aim
+     */
+    walk(aim: (cursor: Cursor) => void): {
+        cursor: {
+            item: string;
+            m0: string;
+            n0: string;
+            kBegin: string;
+            kEnd: string;
+            steps: string;
+            part: string;
+        };
+        /** Stages left of the item. */
+        left: string;
+        /** Where the stage begins. */
+        depth: string;
+        /** @param {string} exhausted */
+        advance: (exhausted: string) => void;
+        next: () => void;
+    };
+    /** A load of an operand. @param {2 | 4} words */
+    loadInstruction(words: 2 | 4): string;
+    /** First row in the tile of a lane that multiplies, computed where it is needed: registers are short in between. */
+    firstRow(): string;
+    /**
+     * Of the rows that a lane has, relative to its first: those of a block of 64 are two, eight apart. Where A
+     * comes to registers with its rows contiguous, a lane's rows of both blocks are neighbours.
+     * @param {number} block of 64 rows @param {number} lower of the two
+     */
+    rowOffset(block: number, lower: number): number;
+    /** Moves a register round the stages. @param {string} stage */
+    nextStage(stage: string): void;
+    /** First of the barriers that say that a stage is full, of which each warpgroup that multiplies has its own. @param {number} warpgroup */
+    full(warpgroup: number): number;
+    /** First of the barriers that say that a stage is empty. */
+    get empty(): number;
+    /** `bar.sync` or `bar.arrive` of a stage. @param {'sync' | 'arrive'} what @param {Operand} first @param {Operand} stage @param {number} threads */
+    barrier(what: "sync" | "arrive", first: Operand, stage: Operand, threads: number): void;
+    /** @param {'sync' | 'arrive'} what @param {Operand} first @param {Operand} stage */
+    fullBarrier(what: "sync" | "arrive", first: Operand, stage: Operand): void;
+    /** @param {'sync' | 'arrive'} what @param {Operand} stage */
+    emptyBarrier(what: "sync" | "arrive", stage: Operand): void;
+}
+export type Operand = import("./assembler.mjs").Operand;
+export type Cursor = ReturnType<Writer["cursor"]>;
+import { Program } from './assembler.mjs';
