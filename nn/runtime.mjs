@@ -31,6 +31,8 @@ const WARN_BYTES = 2 ** 30;
  * @property {(allocation: Allocation) => void} release
  * @property {(template: Template, storages: Storage[], call?: CallInfo) => void} append
  * @property {(tensor: Tensor) => void} [use] is told of operands
+ * @property {(storage: Storage) => boolean} [changed] says whether it has changed a storage from before
+ * @property {Set<import('./optim/half-copy.mjs').HalfCopy>} [copies] that hold what they should before each launch
  * @property {(leaf: Tensor) => void} [gradientOf] is told of leaves before their gradient is looked at or changed
  * @property {number} [serial] tensors from this number on were made for it
  */

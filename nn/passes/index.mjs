@@ -2,17 +2,19 @@
 // fusing drops.
 
 import { accesses, lower } from './calls.mjs';
+import { constants } from './constants.mjs';
 import { match } from './match.mjs';
+import { norms } from './norms.mjs';
 import { schedule } from './schedule.mjs';
 
 /** @typedef {import('./calls.mjs').Call} Call */
 /** @typedef {import('./calls.mjs').Context} Context */
 /** @typedef {import('../runtime.mjs').Allocation} Allocation */
 
-/** @typedef {'shared' | 'match' | 'dead' | 'schedule'} PassName */
+/** @typedef {'constants' | 'shared' | 'match' | 'norms' | 'dead' | 'schedule'} PassName */
 
 /** In their order. @type {readonly PassName[]} */
-export const PASSES = Object.freeze(['shared', 'match', 'dead', 'schedule']);
+export const PASSES = Object.freeze(['constants', 'shared', 'match', 'norms', 'dead', 'schedule']);
 
 /**
  * One conversion of what was there before the trace (a parameter), in place of several equal ones. Values of the trace are
@@ -73,6 +75,11 @@ function dead(calls, { isTemporary }) {
 export function runPasses(calls, context, names) {
   /** @type {Record<string, number>} */
   let found = {};
+  if (names.includes('constants')) {
+    const result = constants(calls, context);
+    calls = result.calls;
+    if (result.folded > 0) found['constants folded'] = result.folded;
+  }
   if (names.includes('shared')) {
     const { length } = calls;
     calls = shared(calls, context);
@@ -82,6 +89,11 @@ export function runPasses(calls, context, names) {
     const result = match(calls, context);
     calls = result.calls;
     found = { ...found, ...result.found };
+  }
+  if (names.includes('norms')) {
+    const result = norms(calls, context);
+    calls = result.calls;
+    if (result.merged > 0) found["norms' weight gradients summed together"] = result.merged;
   }
   for (const call of calls) lower(call, context.kernels);
   if (names.includes('dead')) {

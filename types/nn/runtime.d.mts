@@ -33,6 +33,8 @@ export function into<T>(target: RecordingSink, fn: () => T): T;
  * @property {(allocation: Allocation) => void} release
  * @property {(template: Template, storages: Storage[], call?: CallInfo) => void} append
  * @property {(tensor: Tensor) => void} [use] is told of operands
+ * @property {(storage: Storage) => boolean} [changed] says whether it has changed a storage from before
+ * @property {Set<import('./optim/half-copy.mjs').HalfCopy>} [copies] that hold what they should before each launch
  * @property {(leaf: Tensor) => void} [gradientOf] is told of leaves before their gradient is looked at or changed
  * @property {number} [serial] tensors from this number on were made for it
  */
@@ -149,6 +151,14 @@ export type Sink = {
      * is told of operands
      */
     use?: ((tensor: Tensor) => void) | undefined;
+    /**
+     * says whether it has changed a storage from before
+     */
+    changed?: ((storage: Storage) => boolean) | undefined;
+    /**
+     * that hold what they should before each launch
+     */
+    copies?: Set<import("./optim/half-copy.mjs").HalfCopy> | undefined;
     /**
      * is told of leaves before their gradient is looked at or changed
      */

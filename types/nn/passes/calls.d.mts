@@ -74,10 +74,11 @@ export type Call = {
     extra?: Record<string, Value> | undefined;
 };
 /**
- * What passes know besides the calls.
+ * What passes know besides the calls; `allocate` makes memory that lives within a call of the graph.
  */
 export type Context = {
     isTemporary: (allocation: Allocation) => boolean;
+    allocate: (bytes: number) => Allocation;
     kernels: Kernels;
 };
 import { Template } from '../../kernels/template.mjs';
