@@ -107,6 +107,7 @@ class Recording {
     this.list = [];
     /** Tensors made from here on are the trace's. */
     this.serial = nextSerial();
+    this.region = 0;
     /** Tensors from before that were used, as they were. @type {Map<Tensor, { storage: Storage, layout: Layout, requiresGrad: boolean }>} */
     this.used = new Map();
     /** Storages from before, and their versions when they were first used. @type {Map<Storage, number>} */
@@ -145,6 +146,7 @@ class Recording {
       outputs: values.slice(call?.inputs),
       template,
       allocations,
+      region: this.region,
     });
   }
 

@@ -35,6 +35,7 @@ const WARN_BYTES = 2 ** 30;
  * @property {Set<import('./optim/half-copy.mjs').HalfCopy>} [copies] that hold what they should before each launch
  * @property {(leaf: Tensor) => void} [gradientOf] is told of leaves before their gradient is looked at or changed
  * @property {number} [serial] tensors from this number on were made for it
+ * @property {number} [region] of what is recorded now: results are shared within one alone
  */
 
 /**
@@ -250,6 +251,25 @@ export function into(target, fn) {
     return fn();
   } finally {
     recording = outer;
+  }
+}
+
+let regions = 0;
+
+/**
+ * Runs `fn`; where a function is being compiled, without results that were there before in place of those computed in it.
+ * @template T
+ * @param {() => T} fn
+ * @returns {T}
+ */
+export function anew(fn) {
+  if (!recording) return fn();
+  const { region } = recording;
+  recording.region = ++regions;
+  try {
+    return fn();
+  } finally {
+    recording.region = region;
   }
 }
 

@@ -196,6 +196,51 @@ test('random programs: each set of passes gives the bits of the eager mode, or n
   }
 });
 
+test('what is computed twice is computed once, unless a value changed in between or checkpoint computes it again', async () => {
+  const x = randn([8, 8]);
+  const state = randn([8, 8]);
+  /** @param {() => any} program */
+  const counts = async (program) => {
+    const [all, none] = [compile(program), compile(program, { passes: PASSES.filter((name) => name !== 'shared') })];
+    const before = await values(state);
+    const expected = await values(scope(none));
+    state.copy_(Float32Array.from(before));
+    assert.deepEqual(await values(scope(all)), expected);
+    state.copy_(Float32Array.from(before));
+    const [{ found, dispatches }, other] = [all.explain()[0], none.explain()[0]];
+    for (const f of [all, none]) f.dispose();
+    assert.equal(found['results shared'] ?? 0, other.dispatches - dispatches);
+    return other.dispatches - dispatches;
+  };
+  const twice = () => x.tanh().matmul(x.tanh()).add(x.tanh().exp());
+  assert.equal(await counts(twice), 2);
+  assert.equal(await counts(() => x.mul(2).add(x.mul(2.5))), 0, 'other attributes');
+  assert.equal(await counts(() => x.tanh().add(x.T.tanh())), 0, 'other strides');
+  const changed = () => {
+    const first = state.tanh();
+    noGrad(() => void state.mul_(0.5));
+    return first.add(state.tanh()).add(state.tanh());
+  };
+  assert.equal(await counts(changed), 1);
+  const dropped = () => F.dropout(x, 0.5).add(F.dropout(x, 0.5));
+  manualSeed(1);
+  const f = compile(dropped);
+  f();
+  assert.equal(f.explain()[0].found['results shared'], undefined, 'each draws its own');
+  f.dispose();
+  const w = new nn.Parameter(randn([8, 8]));
+  const opt = new optim.SGD([w]);
+  const again = compile(() => {
+    const y = checkpoint((/** @type {any} */ h) => F.linear(h, w).tanh().exp(), x);
+    y.square().sum().backward();
+    opt.step();
+  });
+  again();
+  assert.equal(again.explain()[0].found['results shared'], undefined, 'checkpoint');
+  again.dispose();
+  opt.dispose();
+});
+
 test('random training programs: gradients that are looked at, changed or frozen between micro-steps', async () => {
   for (let round = 0; round < scaled(10); round++) {
     /** What happens behind each micro-step. */

@@ -23,6 +23,13 @@ export function init({ vk, ...options }?: InitOptions): import("../../index.js")
  */
 export function into<T>(target: RecordingSink, fn: () => T): T;
 /**
+ * Runs `fn`; where a function is being compiled, without results that were there before in place of those computed in it.
+ * @template T
+ * @param {() => T} fn
+ * @returns {T}
+ */
+export function anew<T>(fn: () => T): T;
+/**
  * What dispatches are of: an operation, its attributes, and the number of its inputs, and the layouts of these and then of its outputs.
  * @typedef {{ op: import('./ops/registry.mjs').Op, attributes: any, inputs: number, layouts: import('./layout.mjs').Layout[] }} CallInfo
  */
@@ -37,6 +44,7 @@ export function into<T>(target: RecordingSink, fn: () => T): T;
  * @property {Set<import('./optim/half-copy.mjs').HalfCopy>} [copies] that hold what they should before each launch
  * @property {(leaf: Tensor) => void} [gradientOf] is told of leaves before their gradient is looked at or changed
  * @property {number} [serial] tensors from this number on were made for it
+ * @property {number} [region] of what is recorded now: results are shared within one alone
  */
 /**
  * Memory of a storage.
@@ -167,6 +175,10 @@ export type Sink = {
      * tensors from this number on were made for it
      */
     serial?: number | undefined;
+    /**
+     * of what is recorded now: results are shared within one alone
+     */
+    region?: number | undefined;
 };
 /**
  * Memory of a storage.

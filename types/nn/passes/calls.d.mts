@@ -53,6 +53,10 @@ export type Call = {
      */
     allocations: Allocation[];
     /**
+     * what `checkpoint` computes again has a number of its own
+     */
+    region?: number | undefined;
+    /**
      * the kernel that gets the further arguments
      */
     kernel?: string | undefined;
