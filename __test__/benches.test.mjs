@@ -306,3 +306,12 @@ test('Ctrl-C ends the trainer and puts its addon back, and after a kill the next
     await rm(folder, { recursive: true, force: true });
   }
 });
+
+test('the bench of helios-vk/nn trains both GPTs to the same losses', async () => {
+  const args = ['--preset', 'tiny', '--layers', '1', '--precision', 'f32', '--steps', '2', '--warmup', '2', '--rounds', '2', '--json'];
+  const { hand, nn, ratios, apart } = JSON.parse((await bench('nn.mjs', '--addon', addon, ...args)).stdout);
+  assert.equal(hand.losses.length, 4);
+  assert.ok(hand.losses[3] < hand.losses[0], hand.losses);
+  assert.ok(apart < 1e-4, `${hand.losses} and ${nn.losses}`);
+  ratios.forEach((/** @type {number} */ ratio, /** @type {number} */ i) => assert.equal(ratio, nn.rates[i] / hand.rates[i]));
+});

@@ -156,7 +156,8 @@ export function optimizerKernels(context) {
    * @param {Tensor | { tensor: Tensor, count: number }[]} args.gradient [count] f32; or its shards in order, of multiples
    *   of four elements: the same bits as in one buffer
    * @param {number} args.count elements
-   * @param {Tensor} args.state see `STATE`
+   * @param {Tensor | Tensor[]} args.state see `STATE`; several where groups of parameters with options of their own are clipped
+   *   by the norm of all together
    * @returns {Dispatch[]}
    */
   function gradientClip(args) {
@@ -169,25 +170,27 @@ export function optimizerKernels(context) {
           count: integer(kernel, `gradient[${i}].count`, shard.count),
         }))
       : tensor(kernel, 'gradient', gradient);
-    const state = stateOf(kernel, args.state);
+    const states = [args.state].flat().map((state) => stateOf(kernel, state));
     const squares = blockReduction(context, kernel, { x, count, type: 'f32', op: 1 });
     if (context.checker) {
       /** @type {Extent[]} */
       const reads = Array.isArray(x)
         ? x.map((shard, i) => [`gradient[${i}].tensor`, shard, shard.count, 'f32'])
         : [['gradient', x, count, 'f32']];
-      context.checker.check(kernel, reads, [stateExtent(state)]);
+      context.checker.check(kernel, reads, states.map(stateExtent));
     }
     const buffer = context.workspace('gradient norm', 4 * squares.blocks);
     return [
       ...squares.dispatchesTo({ buffer, offset: 0 }, [1, 0]),
-      context.dispatch('gradient_clip', {
-        buffers: [buffer, state],
-        writes: 0b10,
-        groups: 1,
-        specialization: [context.isCpu ? 32 : 256],
-        push: pushConstants([squares.blocks, 0]),
-      }),
+      ...states.map((state) =>
+        context.dispatch('gradient_clip', {
+          buffers: [buffer, state],
+          writes: 0b10,
+          groups: 1,
+          specialization: [context.isCpu ? 32 : 256],
+          push: pushConstants([squares.blocks, 0]),
+        }),
+      ),
     ];
   }
 

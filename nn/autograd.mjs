@@ -168,9 +168,28 @@ export function walk(root, seed, retain, deliver, only, from = 0) {
     const start = root.node ?? root;
     gradients.set(start, seed ? seed.alias() : ones(root.shape, { dtype: root.dtype }));
     const { nodes, leaves } = reach(start, from);
+    /** Gradients that may yet come to each leaf: it is delivered with the last, and does not wait for the others. @type {Map<Node | Tensor, number>} */
+    const missing = new Map();
+    for (const { edges } of nodes) for (const edge of edges) if (edge && leaves.has(edge)) missing.set(edge, (missing.get(edge) ?? 0) + 1);
+    /** @param {Node} node */
+    const deliverLeaves = (node) => {
+      for (const edge of node.edges) {
+        const left = edge && missing.get(edge);
+        if (!edge || left === undefined) continue;
+        missing.set(edge, left - 1);
+        const gradient = left === 1 ? gradients.get(edge) : undefined;
+        if (!gradient) continue;
+        gradients.delete(edge);
+        deliver(edge, gradient);
+        gradient.dispose();
+      }
+    };
     for (const node of nodes) {
       const dy = gradients.get(node);
-      if (dy === undefined) continue;
+      if (dy === undefined) {
+        deliverLeaves(node);
+        continue;
+      }
       gradients.delete(node);
       if (only?.has(node)) deliver(node, dy);
       const results = scope(() => node.backward(dy).map((gradient) => gradient?.alias()));
@@ -183,11 +202,10 @@ export function walk(root, seed, retain, deliver, only, from = 0) {
         gradients.set(edge, before ? add(before, gradient) : gradient);
         if (before) for (const part of [before, gradient]) part.dispose();
       });
+      deliverLeaves(node);
     }
-    for (const leaf of leaves) {
-      const gradient = gradients.get(leaf);
-      if (gradient) deliver(leaf, gradient);
-    }
+    // A root without operations.
+    if (leaves.has(start)) deliver(start, /** @type {Tensor} */ (gradients.get(start)));
   });
 }
 

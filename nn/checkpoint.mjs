@@ -4,6 +4,7 @@ import { autocast, autocastType, forgetCasts } from './autocast.mjs';
 import { Node, isGradEnabled, nextOrder, reach, walk, withGrad } from './autograd.mjs';
 import { ArgumentError } from './errors.mjs';
 import { drawsSoFar, randomState } from './random.mjs';
+import { anew } from './runtime.mjs';
 import { scope, unscoped } from './storage.mjs';
 import { Tensor } from './tensor.mjs';
 import * as F from './functional.mjs';
@@ -82,7 +83,8 @@ export function checkpoint(fn, ...inputs) {
     });
     forgetCasts();
     const from = nextOrder();
-    const y = withGrad(() => autocast(/** @type {'bf16' | 'f16' | undefined} */ (precision) ?? false, () => fn(...again)));
+    const forward = () => autocast(/** @type {'bf16' | 'f16' | undefined} */ (precision) ?? false, () => fn(...again));
+    const y = anew(() => withGrad(forward));
     if (state && now) state.copy_(now);
     /** @type {(Tensor | undefined)[]} */
     const gradients = edges.map(() => undefined);

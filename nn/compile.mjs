@@ -107,12 +107,15 @@ class Recording {
     this.list = [];
     /** Tensors made from here on are the trace's. */
     this.serial = nextSerial();
+    this.region = 0;
     /** Tensors from before that were used, as they were. @type {Map<Tensor, { storage: Storage, layout: Layout, requiresGrad: boolean }>} */
     this.used = new Map();
     /** Storages from before, and their versions when they were first used. @type {Map<Storage, number>} */
     this.outside = new Map();
     /** Leaves whose gradient was read or changed, and what it was. @type {Map<Tensor, Tensor | undefined>} */
     this.gradients = new Map();
+    /** Copies of parameters that are read or written here. @type {Set<import('./optim/half-copy.mjs').HalfCopy>} */
+    this.copies = new Set();
     /** Settings asked for, such as whether a module trains. @type {import('./guards.mjs').Settings} */
     this.settings = new Map();
   }
@@ -143,6 +146,7 @@ class Recording {
       outputs: values.slice(call?.inputs),
       template,
       allocations,
+      region: this.region,
     });
   }
 
@@ -150,6 +154,11 @@ class Recording {
   use(tensor) {
     if (tensor.serial >= this.serial || this.used.has(tensor) || tensor.storage === undefined) return;
     this.used.set(tensor, { storage: tensor.storage, layout: tensor.layout, requiresGrad: tensor.requiresGrad });
+  }
+
+  /** Whether a storage from before is changed here. @param {Storage} storage */
+  changed(storage) {
+    return this.outside.has(storage) && this.outside.get(storage) !== storage.version;
   }
 
   /** Notes a leaf's gradient before it is looked at. @param {Tensor} leaf */
@@ -180,10 +189,17 @@ class Graph {
     /** Storages from before that the call writes. */
     this.written = [...recording.outside].filter(([storage, version]) => storage.version !== version).map(([storage]) => storage);
 
+    /** Copies of parameters that the call leaves up to date. */
+    this.copiesAfter = [...recording.copies].filter((copy) => copy.fresh);
+
     // How long each result of the trace lives.
     const outputs = new Set(Array.from(tensorsOf(result), (tensor) => /** @type {Storage} */ (tensor.storage).allocation));
     const isTemporary = (/** @type {Allocation} */ allocation) => allocation.sink === recording && !outputs.has(allocation);
-    const { calls, found } = runPasses(recording.list, { isTemporary, kernels: device.kernels }, passes);
+    const { calls, found } = runPasses(
+      recording.list,
+      { isTemporary, allocate: (bytes) => recording.allocate(bytes), kernels: device.kernels },
+      passes,
+    );
     /** What passes found, and how often. */
     this.found = found;
     /** @type {Map<Allocation, { bytes: number, first: number, last: number }>} */
@@ -286,9 +302,15 @@ class Graph {
     });
   }
 
+  /** Has copies of parameters hold what the parameters hold, which others may have changed since the last call. */
+  refresh() {
+    for (const copy of this.recording.copies) copy.refresh();
+  }
+
   launch() {
     if (this.handle !== undefined) runtime().vk.graphLaunch(this.handle);
     for (const storage of this.written) storage.version++;
+    for (const copy of this.copiesAfter) copy.version = copy.source.version;
     for (const [leaf, gradient] of this.gradientsAfter) leaf.grad = gradient;
   }
 
@@ -432,6 +454,7 @@ export function compile(fn, { reuseOutputs = false, passes = PASSES } = {}) {
       graphs.set(key, found);
     }
     graph ??= trace(key, slots, rebuild);
+    graph.refresh();
     runtime().flush();
     graph.fill(slots);
     graph.launch();

@@ -156,13 +156,13 @@ function planOf(op, inputs, attributes, target) {
 }
 
 /**
- * A view: the layout that the operation infers, over the same storage.
- * @param {Op} op @param {Tensor} input @param {Layout} layout @param {any} attributes
+ * A view: the layout that the operation infers, over the same storage, or over another that holds the result already.
+ * @param {Op} op @param {Tensor} input @param {Layout} layout @param {any} attributes @param {Storage} [storage]
  */
-export function view(op, input, layout, attributes) {
-  if (input.storage === undefined) throw disposed(op.name, input);
+export function view(op, input, layout, attributes, storage = input.storage) {
+  if (input.storage === undefined || storage === undefined) throw disposed(op.name, input);
   recordingNow()?.use(input);
-  const result = new Tensor(input.storage, layout);
+  const result = new Tensor(storage, layout);
   if (input.requiresGrad && isGradEnabled()) {
     result.node = new Node(op, attributes, [input], [input.storage], []);
     result.requiresGrad = true;

@@ -113,6 +113,8 @@ export function to(x, dtype) {
 function operand(x) {
   const dtype = autocastType();
   if (dtype === undefined || x.dtype === dtype || !isFloat(x.dtype)) return x;
+  const kept = x.halfCopy(dtype);
+  if (kept) return view(movement.cast, x, kept.layout, { dtype }, kept.storage);
   const known = castOf(x, dtype);
   if (known) return known;
   const cast = to(x, dtype);
@@ -353,7 +355,9 @@ const dimsOf = (op, x, dim) =>
 function summed(x, dims, keepdim, alpha) {
   let y;
   const parts = reduce.runs(x.shape, dims);
-  if (parts.length > 2) {
+  // Sizes of 1: there is nothing to add.
+  if (alpha === 1 && parts.every(({ reduced }) => !reduced)) y = reshape(x, reduce.keptShape(x.shape, dims));
+  else if (parts.length > 2) {
     // Kept dimensions first, then the reduced ones.
     const kept = x.shape.map((_, d) => d).filter((d) => !dims.includes(d));
     const moved = permute(x, [...kept, ...dims]);

@@ -31,8 +31,11 @@ const WARN_BYTES = 2 ** 30;
  * @property {(allocation: Allocation) => void} release
  * @property {(template: Template, storages: Storage[], call?: CallInfo) => void} append
  * @property {(tensor: Tensor) => void} [use] is told of operands
+ * @property {(storage: Storage) => boolean} [changed] says whether it has changed a storage from before
+ * @property {Set<import('./optim/half-copy.mjs').HalfCopy>} [copies] that hold what they should before each launch
  * @property {(leaf: Tensor) => void} [gradientOf] is told of leaves before their gradient is looked at or changed
  * @property {number} [serial] tensors from this number on were made for it
+ * @property {number} [region] of what is recorded now: results are shared within one alone
  */
 
 /**
@@ -248,6 +251,25 @@ export function into(target, fn) {
     return fn();
   } finally {
     recording = outer;
+  }
+}
+
+let regions = 0;
+
+/**
+ * Runs `fn`; where a function is being compiled, without results that were there before in place of those computed in it.
+ * @template T
+ * @param {() => T} fn
+ * @returns {T}
+ */
+export function anew(fn) {
+  if (!recording) return fn();
+  const { region } = recording;
+  recording.region = ++regions;
+  try {
+    return fn();
+  } finally {
+    recording.region = region;
   }
 }
 

@@ -90,6 +90,14 @@ export class Tensor {
   get isParameter() {
     return false;
   }
+  /**
+   * A copy in a 16-bit type that somebody keeps up to date; there is one of parameters alone.
+   * @param {DType} _dtype
+   * @returns {{ storage: Storage, layout: Layout } | undefined}
+   */
+  halfCopy(_dtype) {
+    return undefined;
+  }
   /** Whether it was disposed of. */
   get disposed() {
     return this.storage === undefined;

@@ -173,6 +173,26 @@ test('the norm of a gradient in shards has the bits of one in a single buffer', 
   );
 });
 
+test('states of several groups get one norm, and each its own clip', () => {
+  const count = 4096;
+  const c = new Case({ guard: 0 });
+  const g = c.input(normal(count));
+  const options = [
+    { rate: 0.1, maxNorm: 2 },
+    { rate: 0.1, maxNorm: 0 },
+    { rate: 0.1, maxNorm: 5, gradientScale: 0.5 },
+  ];
+  const states = options.map((own) => c.inout(optimizerState(own), 'u32'));
+  c.run(...kernels.gradientClip({ gradient: g.tensor, count, state: states.map(({ tensor }) => tensor) }));
+  const norm = Math.hypot(...g.values);
+  options.forEach(({ maxNorm, gradientScale = 1 }, i) => {
+    const words = floats(states[i].read());
+    assertClose([words[STATE.norm]], [gradientScale * norm], 2e-6, 'norm');
+    assertClose([words[STATE.clip]], [gradientScale * (maxNorm > 0 ? maxNorm / (gradientScale * norm + 1e-6) : 1)], 2e-6, 'clip');
+  });
+  c.destroy();
+});
+
 test('without clipping the gradient is only scaled', () => {
   const count = 64;
   const c = new Case({ guard: 0 });

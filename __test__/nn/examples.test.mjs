@@ -27,4 +27,5 @@ test('diffusion', async () =>
   says(/moons: (\d+) of 256 points, and (\d+) of/, await example('nn-diffusion', '600'), (near, noise) => near > 1.5 * noise));
 test('custom op', async () => assert.match(await example('nn-custom-op'), /gradient \[\s*\[/));
 test('digits', async () => says(/(\d+) of 500 new digits/, await example('nn-digits', '60'), (right) => right > 300));
+test('vision transformer', async () => says(/(\d+) of 500 new images/, await example('nn-vit', '70'), (right) => right > 350));
 test('character GRU', async () => assert.match(await example('nn-gru'), /\ntyger tyger, burning bright, in the forests of the night/));

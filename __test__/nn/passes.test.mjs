@@ -11,6 +11,7 @@ import {
   cat,
   checkpoint,
   compile,
+  full,
   grad,
   manualSeed,
   nn,
@@ -20,6 +21,7 @@ import {
   scope,
   tensor,
 } from '../../nn/index.mjs';
+import { runtime } from '../../nn/runtime.mjs';
 import { PASSES } from '../../nn/passes/index.mjs';
 import { accesses, lower } from '../../nn/passes/calls.mjs';
 import { schedule } from '../../nn/passes/schedule.mjs';
@@ -47,15 +49,16 @@ function network(checkpointed) {
   class Net extends nn.Module {
     constructor() {
       super();
-      this.table = new nn.Embedding(11, 64);
+      this.table = new nn.Embedding(12, 64);
+      this.positions = new nn.Embedding(8, 64);
       this.norms = [new nn.RMSNorm(64), new nn.RMSNorm(64), new nn.RMSNorm(64)];
       this.attention = new nn.MultiHeadAttention(64, 2, { causal: true, rope: true });
       this.mlp = new nn.SwiGLU(64, 96);
-      this.head = new nn.Linear(64, 11);
+      this.head = new nn.Linear(64, 12);
     }
     /** @param {any} ids */
     forward(ids) {
-      let x = this.table.forward(ids);
+      let x = this.table.forward(ids).add(this.positions.weight.slice(0, 0, ids.shape.at(-1)));
       x = x.add(this.attention.forward(this.norms[0].forward(x)));
       const block = (/** @type {any} */ h) => h.add(this.mlp.forward(this.norms[1].forward(h)));
       x = checkpointed ? checkpoint(block, x) : block(x);
@@ -67,8 +70,11 @@ function network(checkpointed) {
   return { net, opt };
 }
 
-for (const precision of /** @type {const} */ ([false, 'bf16'])) {
-  test(`a training step in ${precision || 'f32'}: each pass left out, and none`, async () => {
+for (const wide of [true, false]) {
+  test(`a training step in ${wide ? 'f32' : '16 bits'}: each pass left out, and none`, async () => {
+    const { kernels } = runtime();
+    const precision = wide ? false : kernels.matmulSupports('bf16') ? 'bf16' : 'f16';
+    const products = precision && kernels.matmulSupports(precision);
     /** @type {Map<string, number[]>} */
     const results = new Map();
     /** @type {Record<string, any>} */
@@ -101,11 +107,19 @@ for (const precision of /** @type {const} */ ([false, 'bf16'])) {
       'product written to a gradient',
       'product added to a gradient',
       "norm's gradient into a gradient",
+      "norms' weight gradients summed together",
+      'embedding and positions',
+      "embedding's gradient into a gradient",
+      'losses and their gradient',
+      "losses' gradient and factor",
+      'sum into a gradient',
+      'sum and factor',
+      'constants folded',
     ]) {
       if (!precision) assert.ok(found[pattern] > 0, `${pattern}: ${JSON.stringify(found)}`);
     }
-    if (precision)
-      for (const pattern of ['norm to 16 bits', 'conversions shared', "norm's gradient of 16 bits"])
+    if (products)
+      for (const pattern of ['norm to 16 bits', "norm's gradient of 16 bits", 'product to f32', "losses' gradient to 16 bits"])
         assert.ok(found[pattern] > 0, `${pattern}: ${JSON.stringify(found)}`);
     assert.ok(explained.all.dispatches < 0.9 * explained.none.dispatches, JSON.stringify(explained));
     // Shared conversions live longer.
@@ -118,7 +132,7 @@ test('random programs: each set of passes gives the bits of the eager mode, or n
     const n = random.between(1, 5) * 2;
     /** @type {any[]} */
     const script = Array.from({ length: random.between(6, 24) }, () => ({
-      op: random.below(12),
+      op: random.below(14),
       a: random.below(1 << 20),
       b: random.below(1 << 20),
     }));
@@ -143,7 +157,14 @@ test('random programs: each set of passes gives the bits of the eager mode, or n
         else if (op === 8) noGrad(() => void state.copy_(p.detach().matmul(q.detach()).mul(0.1)));
         else if (op === 9) pool.push(norm.forward(p.to('bf16').to('f32')));
         else if (op === 10) pool.push(F.linear(p, w).tanh());
-        else noGrad(() => void state.slice(0, 0, n / 2).copy_(q.detach().slice(0, n / 2)));
+        else if (op === 12) pool.push(p.mul(full([n, 1], 0.7).mul(3).sub(1.2)));
+        else if (op === 13) {
+          // A constant until it is written over.
+          const c = full([n, n], 0.5);
+          const before = p.mul(c.mul(2));
+          noGrad(() => void (a % 2 ? c.mul_(0.3) : c.slice(0, 0, 1).copy_(q.detach().slice(0, 0, 1))));
+          pool.push(before.add(q.mul(c)));
+        } else noGrad(() => void state.slice(0, 0, n / 2).copy_(q.detach().slice(0, n / 2)));
       }
       const result = pool.slice(-3).reduce((sum, p) => sum.add(p.tanh()), x);
       return [
@@ -171,6 +192,113 @@ test('random programs: each set of passes gives the bits of the eager mode, or n
       else if (name === 'none' || name === 'all but match') assert.deepEqual(all, expected, what);
       else assertClose(all, Float64Array.from(expected), 1e-3, what);
       if (passes) /** @type {any} */ (f).dispose();
+    }
+  }
+});
+
+test('what is computed twice is computed once, unless a value changed in between or checkpoint computes it again', async () => {
+  const x = randn([8, 8]);
+  const state = randn([8, 8]);
+  /** @param {() => any} program */
+  const counts = async (program) => {
+    const [all, none] = [compile(program), compile(program, { passes: PASSES.filter((name) => name !== 'shared') })];
+    const before = await values(state);
+    const expected = await values(scope(none));
+    state.copy_(Float32Array.from(before));
+    assert.deepEqual(await values(scope(all)), expected);
+    state.copy_(Float32Array.from(before));
+    const [{ found, dispatches }, other] = [all.explain()[0], none.explain()[0]];
+    for (const f of [all, none]) f.dispose();
+    assert.equal(found['results shared'] ?? 0, other.dispatches - dispatches);
+    return other.dispatches - dispatches;
+  };
+  const twice = () => x.tanh().matmul(x.tanh()).add(x.tanh().exp());
+  assert.equal(await counts(twice), 2);
+  assert.equal(await counts(() => x.mul(2).add(x.mul(2.5))), 0, 'other attributes');
+  assert.equal(await counts(() => x.tanh().add(x.T.tanh())), 0, 'other strides');
+  const changed = () => {
+    const first = state.tanh();
+    noGrad(() => void state.mul_(0.5));
+    return first.add(state.tanh()).add(state.tanh());
+  };
+  assert.equal(await counts(changed), 1);
+  const dropped = () => F.dropout(x, 0.5).add(F.dropout(x, 0.5));
+  manualSeed(1);
+  const f = compile(dropped);
+  f();
+  assert.equal(f.explain()[0].found['results shared'], undefined, 'each draws its own');
+  f.dispose();
+  const w = new nn.Parameter(randn([8, 8]));
+  const opt = new optim.SGD([w]);
+  const again = compile(() => {
+    const y = checkpoint((/** @type {any} */ h) => F.linear(h, w).tanh().exp(), x);
+    y.square().sum().backward();
+    opt.step();
+  });
+  again();
+  assert.equal(again.explain()[0].found['results shared'], undefined, 'checkpoint');
+  again.dispose();
+  opt.dispose();
+});
+
+test('random training programs: gradients that are looked at, changed or frozen between micro-steps', async () => {
+  for (let round = 0; round < scaled(10); round++) {
+    /** What happens behind each micro-step. */
+    const script = Array.from({ length: random.between(2, 5) }, () => ({
+      action: random.below(6),
+      at: random.below(1 << 20),
+      used: Array.from({ length: 4 }, () => random.chance(0.6)),
+    }));
+    const factor = random.below(3) / 2 + 0.25;
+    const build = () => {
+      manualSeed(round);
+      const norms = Array.from({ length: 4 }, () => new nn.RMSNorm(64));
+      const [table, positions, head] = [new nn.Embedding(9, 64), new nn.Embedding(6, 64), new nn.Linear(64, 9)];
+      const parameters = [
+        ...norms.flatMap((norm) => norm.parameters()),
+        ...[table, positions, head].flatMap((module) => module.parameters()),
+      ];
+      return { norms, table, positions, head, parameters, opt: new optim.AdamW(parameters, { lr: 1e-2, clip: 1 }) };
+    };
+    /** @type {number[] | undefined} */
+    let expected;
+    for (const [name, passes] of [['eager', undefined], ...SETS]) {
+      const { norms, table, positions, head, parameters, opt } = build();
+      const step = (/** @type {any} */ batch) => {
+        /** @type {any[]} */
+        const results = [];
+        script.forEach(({ action, at, used }, i) => {
+          const [ids, targets] = [batch.at(i).at(0), batch.at(i).at(1)];
+          let x = table.forward(ids).add(positions.weight.slice(0, 0, 6));
+          for (const norm of norms.filter((_, n) => used[n])) x = x.add(norm.forward(x).tanh());
+          const loss = F.crossEntropy(head.forward(x), targets, { reduction: at % 2 ? 'mean' : 'sum' }).mul(factor);
+          loss.backward();
+          // Of a norm as often as not.
+          const { grad: gradient = table.weight.grad } = /** @type {any} */ (parameters[(at % 2) * (at % parameters.length)]);
+          if (action === 0) results.push(gradient.mul(2));
+          if (action === 1) gradient.mul_(0.5);
+          if (action === 2) gradient.slice(0, 0, 2).zero_();
+          if (action === 3) results.push(gradient.slice(0, 1).clone(), x.detach());
+          if (action === 4) opt.step();
+          results.push(loss.detach());
+        });
+        if (script.at(-1)?.action !== 4) opt.step();
+        return results;
+      };
+      const f = passes ? compile(step, { passes: /** @type {any} */ (passes) }) : step;
+      const batch = tensor(
+        Int32Array.from({ length: script.length * 2 * 2 * 6 }, (_, i) => (i * i + round) % 9),
+        { shape: [script.length, 2, 2, 6] },
+      );
+      const results = [];
+      for (let call = 0; call < 2; call++) results.push(...scope(() => f(batch)));
+      const all = (await Promise.all([...results, ...parameters].map(values))).flat();
+      const what = `seed ${seed} round ${round}, ${name}: ${script.map(({ action }) => action)}`;
+      if (!expected) expected = all;
+      else if (name === 'none' || name === 'all but match') assert.deepEqual(all, expected, what);
+      else assertClose(all, Float64Array.from(expected), 1e-3, what);
+      if (passes) /** @type {any} */ (f).dispose();
+      opt.dispose();
     }
   }
 });
@@ -311,8 +439,9 @@ test('the GPT on a stub of an H200: dispatches and barriers of a step, by hand a
   t.diagnostic(`by hand ${JSON.stringify(hand)}, compiled ${JSON.stringify(compiled)}`);
   if (!light) {
     assert.deepEqual(hand, { dispatches: 2076, barriers: 1723 });
-    assert.ok(compiled.barriers <= 1775, `${compiled.barriers} barriers`);
+    assert.ok(compiled.planned <= 500 * 2 ** 20, `${compiled.planned} bytes`);
   }
-  // With few layers the embeddings, the head and the optimizer, which nothing is matched in, weigh more.
-  assert.ok(compiled.dispatches <= (light ? 1.35 : 1.2) * hand.dispatches, JSON.stringify({ hand, compiled }));
+  // Besides what is written by hand: two more states of groups to advance and to clip, two parts of flat gradients, four losses.
+  assert.ok(compiled.dispatches <= hand.dispatches + 10, JSON.stringify({ hand, compiled }));
+  assert.ok(compiled.barriers <= hand.barriers, JSON.stringify({ hand, compiled }));
 });

@@ -101,13 +101,15 @@ export function createTraining(config, { weights, compiled = true, model = new G
     schedule: { warmup: config.warmup, total: config.steps, finalLr: config.minLr },
   });
   const precision = config.precision === 'f32' ? false : /** @type {'f16' | 'bf16'} */ (config.precision);
-  /** One optimizer step. @param {Tensor} batch u32 [micro-steps, 2, batch, block]: ids and targets @returns {Tensor} the mean loss */
-  const step = (batch) => {
+  const shape = [config.microSteps, 2, config.batch, config.block];
+  /** One optimizer step. @param {Tensor} flat u32 ids and targets of each micro-step; compiled, a typed array too @returns {Tensor} the mean loss */
+  const step = (flat) => {
+    const batch = flat.reshape(...shape);
     const loss = accumulate(config.microSteps, (i) =>
       autocast(precision, () => F.crossEntropy(model.forward(batch.at(i).at(0)), batch.at(i).at(1))),
     );
     opt.step();
     return loss;
   };
-  return { model, opt, step: compiled ? compile(step) : step };
+  return { model, opt, step: /** @type {any} */ (compiled ? compile(step) : step) };
 }

@@ -3,6 +3,7 @@
 import { ArgumentError, ShapeError, UsageError, show } from '../errors.mjs';
 import * as F from '../functional.mjs';
 import { noted } from '../guards.mjs';
+import { layoutOf } from '../layout.mjs';
 import { recordingNow } from '../runtime.mjs';
 import { Tensor } from '../tensor.mjs';
 import { noGrad } from '../autograd.mjs';
@@ -20,6 +21,8 @@ export class Parameter extends Tensor {
     this.requiresGrad_();
     /** Where an optimizer wants the gradient. @type {Tensor | undefined} */
     this.gradientPlace = undefined;
+    /** The optimizer's memory that it lies in. @type {import('../optim/bucket.mjs').Bucket | undefined} */
+    this.bucket = undefined;
     // The memory is the parameter's alone.
     if (dense !== data) dense.dispose();
     data.dispose();
@@ -41,6 +44,17 @@ export class Parameter extends Tensor {
     }
   }
 
+  /**
+   * The 16-bit copy of it that its optimizer keeps, as an operand of a product.
+   * @param {'f16' | 'bf16'} dtype
+   * @returns {{ storage: import('../storage.mjs').Storage, layout: import('../layout.mjs').Layout } | undefined}
+   */
+  halfCopy(dtype) {
+    const copy = this.bucket?.halfCopy(dtype);
+    const { shape, strides, offset } = this.layout;
+    return copy && { storage: copy.storage, layout: layoutOf(shape, strides, offset, dtype) };
+  }
+
   zeroGrad() {
     recordingNow()?.gradientOf(this);
     if (this.grad !== this.gradientPlace) super.zeroGrad();
@@ -52,7 +66,9 @@ export class Parameter extends Tensor {
    * @param {Tensor} place dense, of this shape
    */
   moveTo(place) {
-    place.copy_(this.detach());
+    const own = this.detach();
+    place.copy_(own);
+    own.dispose();
     const old = this.storage;
     const { storage, layout } = place;
     storage?.retain();

@@ -4,6 +4,7 @@ import { ArgumentError, ShapeError, show } from '../errors.mjs';
 import * as F from '../functional.mjs';
 import { broadcastLayout, broadcastShapes, collapse, denseLayout, sizeOf } from '../layout.mjs';
 import { floatType } from './pointwise.mjs';
+import { sum } from './reduce.mjs';
 import { at, generate, rowsOf } from './reference.mjs';
 import { defineOp } from './registry.mjs';
 
@@ -144,7 +145,8 @@ export const linear = defineOp({
     return [
       needs[0] ? F.reshape(F.matmul(rows(dy), w), layouts[0].shape) : undefined,
       needs[1] ? F.matmul(F.transpose(rows(dy), 0, 1), rows(x)) : undefined,
-      needs[2] ? F.to(F.sum(rows(dy), 0), 'f32') : undefined,
+      // Of 16-bit gradients, too, the sum is f32.
+      needs[2] ? F.reshape(F.call(sum, [rows(dy).contiguous()], { dims: [0], alpha: 1 }), layouts[2].shape) : undefined,
     ];
   },
   oracle: ([x, w, bias]) => {

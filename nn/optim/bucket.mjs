@@ -6,6 +6,7 @@ import { noGrad } from '../autograd.mjs';
 import { recordingNow } from '../runtime.mjs';
 import { unscoped } from '../storage.mjs';
 import { Tensor } from '../tensor.mjs';
+import { HalfCopy } from './half-copy.mjs';
 
 /** @typedef {import('../modules/module.mjs').Parameter} Parameter */
 /** @typedef {import('../storage.mjs').Storage} Storage */
@@ -13,8 +14,8 @@ import { Tensor } from '../tensor.mjs';
 /** Parameters begin at multiples of this many elements: 256 bytes, what any device lets a range begin at. */
 const ALIGNMENT = 64;
 
-/** Elements of a bucket at most: 1 GiB. */
-const MAX_ELEMENTS = 2 ** 28;
+/** Elements of a bucket at most: 4 GiB. */
+const MAX_ELEMENTS = 2 ** 30;
 
 /**
  * Parameters in buckets, in order, each whole. A pure function.
@@ -54,12 +55,19 @@ export class Bucket {
     /** Tensors of all elements. */
     this.values = this.zeros();
     this.gradients = this.zeros();
+    /** Whether the optimizer keeps a 16-bit copy of the parameters, once somebody asks for one. */
+    this.keepsHalf = false;
+    /** @type {HalfCopy | undefined} */
+    this.half = undefined;
     noGrad(() =>
       unscoped(() => {
         parameters.forEach((parameter, i) => {
           const { layout } = parameter;
-          parameter.moveTo(this.view(this.values, layout.shape, offsets[i]));
+          const place = this.view(this.values, layout.shape, offsets[i]);
+          parameter.moveTo(place);
+          place.dispose();
           parameter.gradientPlace = this.view(this.gradients, layout.shape, offsets[i]);
+          parameter.bucket = this;
           if (parameter.grad) {
             const before = parameter.grad;
             parameter.grad = undefined;
@@ -95,6 +103,38 @@ export class Bucket {
       else runs.push({ offset, count: end - offset });
     });
     return runs;
+  }
+
+  /**
+   * The 16-bit copy, holding what the parameters hold.
+   * @param {'f16' | 'bf16'} dtype
+   * @returns {HalfCopy | undefined} nothing where the optimizer keeps none, or one of the other type, or where the function that is
+   *   being compiled has changed parameters by other means
+   */
+  halfCopy(dtype) {
+    if (!this.keepsHalf) return undefined;
+    this.half ??= new HalfCopy(/** @type {Storage} */ (this.values.storage), this.count, dtype);
+    return this.half.dtype === dtype && this.half.ready() ? this.half : undefined;
+  }
+
+  /** Notes that a step has changed the parameters, and the 16-bit copy with them if that was up to date. */
+  changed() {
+    const source = /** @type {Storage} */ (this.values.storage);
+    const kept = this.half?.fresh;
+    source.version++;
+    if (kept) this.half?.follow();
+  }
+
+  /** Frees the memory; the parameters keep theirs. */
+  dispose() {
+    for (const parameter of this.parameters) {
+      parameter.gradientPlace?.dispose();
+      parameter.gradientPlace = undefined;
+      parameter.bucket = undefined;
+    }
+    for (const tensor of [this.values, this.gradients]) tensor.dispose();
+    this.half?.dispose();
+    this.half = undefined;
   }
 
   /** A part of one of the bucket's tensors. @param {Tensor} flat @param {Run} run */

@@ -239,23 +239,25 @@ class Optimizer {
     noGrad(() =>
       scope(() => {
         const shards = ready.flat().flatMap(({ bucket, runs }) => runs.map((run) => ({ bucket, run })));
-        this.groups.forEach((group, g) => {
-          const key = shards.map(({ run }) => `${run.offset}+${run.count}`).join();
-          const clip = clips ? shards : [];
-          const storages = [group.state, ...clip.map(({ bucket }) => bucket.gradients)].map(storageOf);
-          launch(`advance/${clips ? key : ''}`, storages, ([state, ...gradients]) => {
-            const kernels = runtime().kernels;
-            const list = [kernels.optimizerAdvance({ state })];
-            if (clip.length === 0) return list;
-            const gradient = clip.map(({ run }, i) => ({ tensor: { buffer: gradients[i], offset: run.offset }, count: run.count }));
-            return [...list, ...kernels.gradientClip({ gradient, count: gradient.reduce((sum, { count }) => sum + count, 0), state })];
-          });
-          for (const { bucket, runs } of ready[g]) for (const run of runs) this.update(group, bucket, run);
+        const clip = clips ? shards : [];
+        const key = clip.map(({ run }) => `${run.offset}+${run.count}`).join();
+        const storages = [...this.groups.map(({ state }) => state), ...clip.map(({ bucket }) => bucket.gradients)].map(storageOf);
+        launch(`advance/${this.groups.length}/${key}`, storages, (slots) => {
+          const kernels = runtime().kernels;
+          const state = slots.slice(0, this.groups.length);
+          const gradients = slots.slice(this.groups.length);
+          const list = state.map((one) => kernels.optimizerAdvance({ state: one }));
+          if (clip.length === 0) return list;
+          const gradient = clip.map(({ run }, i) => ({ tensor: { buffer: gradients[i], offset: run.offset }, count: run.count }));
+          return [...list, ...kernels.gradientClip({ gradient, count: gradient.reduce((sum, { count }) => sum + count, 0), state })];
+        });
+        ready.forEach((buckets, g) => {
+          for (const { bucket, runs } of buckets) for (const run of runs) this.update(this.groups[g], bucket, run);
         });
       }),
     );
     for (const { bucket } of ready.flat()) {
-      storageOf(bucket.values).version++;
+      bucket.changed();
       for (const parameter of bucket.parameters) parameter.zeroGrad();
     }
   }
@@ -315,11 +317,8 @@ class Optimizer {
     this.zeroGrad();
     for (const { buckets, state, rate, scale, decay } of this.groups) {
       for (const bucket of buckets) {
-        for (const parameter of bucket.parameters) {
-          parameter.gradientPlace?.dispose();
-          parameter.gradientPlace = undefined;
-        }
-        for (const tensor of [bucket.values, bucket.gradients, ...(this.moments.get(bucket) ?? [])]) tensor.dispose();
+        bucket.dispose();
+        for (const tensor of this.moments.get(bucket) ?? []) tensor.dispose();
       }
       for (const tensor of [state, rate, scale, decay]) tensor.dispose();
     }
@@ -338,16 +337,23 @@ export class AdamW extends Optimizer {
    */
   constructor(params, { lr = 1e-3, weightDecay = 0.01, clip = 0, schedule, betas = [0.9, 0.999], eps = 1e-8 } = {}) {
     super(params, { lr, weightDecay, clip, schedule }, { betas, eps });
-    for (const { buckets } of this.groups) for (const bucket of buckets) this.momentsOf(bucket, 2);
+    for (const { buckets } of this.groups) {
+      for (const bucket of buckets) {
+        this.momentsOf(bucket, 2);
+        bucket.keepsHalf = true;
+      }
+    }
   }
 
   /** @param {ParameterGroup} group @param {Bucket} bucket @param {Run} run */
   update(group, bucket, { offset, count }) {
     const [first, second] = this.momentsOf(bucket, 2);
+    const half = bucket.half?.fresh && bucket.half.ready() ? bucket.half : undefined;
     const storages = [bucket.values, first, second, bucket.gradients, group.state].map(storageOf);
-    launch(`adamw/${offset}+${count}`, storages, (slots) => {
-      const [parameters, first, second, gradient] = slots.map((buffer) => ({ buffer, offset }));
-      return [runtime().kernels.adamw({ parameters, first, second, gradient, state: slots[4], count })];
+    launch(`adamw/${half?.dtype}/${offset}+${count}`, half ? [...storages, half.storage] : storages, (slots) => {
+      const [parameters, first, second, gradient, , copy] = slots.map((buffer) => ({ buffer, offset }));
+      const copied = half ? { copy, copyType: half.dtype } : {};
+      return [runtime().kernels.adamw({ parameters, first, second, gradient, state: slots[4], count, ...copied })];
     });
   }
 }

@@ -19,6 +19,7 @@ import { exact } from '../keys.mjs';
  * @property {Value[]} outputs the first may lie in an input's memory: written in place
  * @property {Template | undefined} template its dispatches; undefined once a pass has changed it
  * @property {Allocation[]} allocations what the template's slots are
+ * @property {number} [region] what `checkpoint` computes again has a number of its own
  * @property {string} [kernel] the kernel that gets the further arguments
  * @property {Record<string, unknown>} [options] further arguments: plain values
  * @property {Set<Value>} [dropped] operands that were replaced
@@ -26,10 +27,13 @@ import { exact } from '../keys.mjs';
  * @property {Record<string, Value>} [extra] further arguments: tensors. What replaces an operand has its kernel's name
  */
 
-/** What passes know besides the calls. @typedef {{ isTemporary: (allocation: Allocation) => boolean, kernels: Kernels }} Context */
+/**
+ * What passes know besides the calls; `allocate` makes memory that lives within a call of the graph.
+ * @typedef {{ isTemporary: (allocation: Allocation) => boolean, allocate: (bytes: number) => Allocation, kernels: Kernels }} Context
+ */
 
 /** Arguments of kernels that are written. */
-const WRITTEN = new Set(['c', 'y', 'dx', 'dWeight', 'copy']);
+const WRITTEN = new Set(['c', 'y', 'dx', 'dWeight', 'blockSums', 'copy', 'gradient']);
 
 /**
  * Memory that a call touches, whole allocations. What is written counts as read, too, where it was there before.

@@ -1,120 +1,13 @@
 // Calls that one kernel does together: a result and its conversion, a product or a norm's gradient and the sum behind it, a
 // product and the write of it into a gradient. Fusing may drop a rounding to 16 bits, and never adds one.
 
-import { accesses, effective } from './calls.mjs';
+import { runs } from '../ops/reduce.mjs';
+import { Matcher, whole } from './matcher.mjs';
+import { NETWORK_RULES } from './network.mjs';
 
 /** @typedef {import('./calls.mjs').Call} Call */
 /** @typedef {import('./calls.mjs').Value} Value */
 /** @typedef {import('./calls.mjs').Context} Context */
-/** @typedef {import('../runtime.mjs').Allocation} Allocation */
-
-/** Who touches an allocation, by number of call. @typedef {{ writers: number[], readers: number[] }} Uses */
-
-/** All of an allocation's elements, row by row from its start. @param {Value} value */
-const whole = ({ layout }) => layout.contiguous && layout.offset === 0;
-
-class Matcher {
-  /** @param {Call[]} calls @param {Context} context */
-  constructor(calls, context) {
-    this.calls = calls;
-    this.context = context;
-    /** @type {Map<Allocation, Uses>} */
-    this.uses = new Map();
-    calls.forEach((call, i) => this.note(call, i));
-    /** @type {Set<number>} */
-    this.removed = new Set();
-    /** How often each pattern was found. @type {Record<string, number>} */
-    this.found = {};
-  }
-
-  /** @param {Allocation} allocation @returns {Uses} */
-  usesOf(allocation) {
-    let uses = this.uses.get(allocation);
-    if (!uses) this.uses.set(allocation, (uses = { writers: [], readers: [] }));
-    return uses;
-  }
-  /** @param {Call} call @param {number} i */
-  note(call, i) {
-    const { reads, writes } = accesses(call);
-    for (const allocation of reads) this.usesOf(allocation).readers.push(i);
-    for (const allocation of writes) this.usesOf(allocation).writers.push(i);
-  }
-  /** @param {number} i */
-  forget(i) {
-    const { reads, writes } = accesses(this.calls[i]);
-    for (const allocation of new Set([...reads, ...writes])) {
-      const uses = this.usesOf(allocation);
-      uses.readers = uses.readers.filter((j) => j !== i);
-      uses.writers = uses.writers.filter((j) => j !== i);
-    }
-  }
-
-  /**
-   * The one call that writes a temporary value, if that is all of what the call writes there: a slice of the first rows, too,
-   * begins at 0 and is contiguous.
-   * @param {Value} value @returns {number} -1 where there is none
-   */
-  producer(value) {
-    if (!this.context.isTemporary(value.allocation) || !whole(value)) return -1;
-    const { writers } = this.usesOf(value.allocation);
-    if (writers.length !== 1) return -1;
-    const made = effective(this.calls[writers[0]]).outputs.find(({ allocation }) => allocation === value.allocation);
-    return made?.layout.size === value.layout.size ? writers[0] : -1;
-  }
-  /** The value that a call's main result is now. @param {Call} call */
-  result({ outputs, extra = {} }) {
-    return extra.c ?? extra.y ?? extra.dx ?? outputs[0];
-  }
-  /** Whether nobody but call `j` reads what call `i` makes. @param {number} i @param {number} j */
-  onlyFor(i, j) {
-    const { readers, writers } = this.usesOf(this.result(this.calls[i]).allocation);
-    return writers.length === 1 && readers.every((reader) => reader === j);
-  }
-  /** Whether a value is the same before call `i` as at call `j`. @param {Value} value @param {number} i @param {number} j */
-  readyAt({ allocation }, i, j) {
-    return this.usesOf(allocation).writers.every((writer) => writer < i || writer >= j);
-  }
-  /** Whether memory that call `j` writes may be written at call `i` already. @param {Value} value @param {number} i @param {number} j */
-  freeFrom({ allocation, layout }, i, j) {
-    const { readers, writers } = this.usesOf(allocation);
-    const end = layout.offset + layout.size;
-    return [...readers, ...writers].every((k) => {
-      if (k < i || k >= j) return true;
-      // Others may touch other elements of it.
-      const call = this.calls[k];
-      if (!call.op) return false;
-      const { inputs, outputs } = effective(call);
-      return [...inputs, ...outputs].every((other) => {
-        if (other.allocation !== allocation) return true;
-        const { offset, size, contiguous } = other.layout;
-        return contiguous && (offset + size <= layout.offset || offset >= end);
-      });
-    });
-  }
-
-  /**
-   * Call `j` becomes a part of call `i`.
-   * @param {string} name of the pattern @param {number} i @param {number} j
-   * @param {{ kernel: string, options?: Record<string, unknown>, extra?: Record<string, Value>, dropped?: Value[] }} change
-   */
-  fuse(name, i, j, { kernel, options, extra, dropped = [] }) {
-    const call = this.calls[i];
-    this.forget(i);
-    this.forget(j);
-    this.removed.add(j);
-    this.change(call, { kernel, options, extra, dropped });
-    this.note(call, i);
-    this.found[name] = (this.found[name] ?? 0) + 1;
-  }
-  /** @param {Call} call @param {{ kernel: string, options?: Record<string, unknown>, extra?: Record<string, Value>, dropped?: Value[] }} change */
-  change(call, { kernel, options, extra, dropped = [] }) {
-    call.template = undefined;
-    call.kernel = kernel;
-    call.options = { ...call.options, ...options };
-    call.extra = { ...call.extra, ...extra };
-    call.dropped = new Set([...(call.dropped ?? []), ...dropped]);
-  }
-}
 
 /** Whether a call is one matrix product without an activation. @param {Call} call */
 function isProduct({ op, outputs }) {
@@ -170,7 +63,7 @@ function normGradient(m, j) {
     dropped: [dy],
   });
   m.note(call, j);
-  m.found["norm's gradient of 16 bits"] = (m.found["norm's gradient of 16 bits"] ?? 0) + 1;
+  m.count("norm's gradient of 16 bits");
 }
 
 /**
@@ -196,7 +89,7 @@ function sum(m, j) {
   if (alpha !== 1 || beta !== 1 || y.layout.dtype !== 'f32' || !y.layout.contiguous) return;
   if (call.inputs.some(({ layout }) => !layout.contiguous || layout.size !== y.layout.size)) return;
   const inPlace = call.inputs[0].allocation === y.allocation;
-  if (inPlace && call.inputs[1].layout.contiguous && normWeight(m, j, call.inputs[1], y, 1)) return;
+  if (inPlace && (normWeight(m, j, call.inputs[1], y, 1) || columnSum(m, j, call.inputs[1], y, 1))) return;
   for (const side of inPlace ? [1] : [1, 0]) {
     const [x, other] = [call.inputs[side], call.inputs[1 - side]];
     const i = m.producer(x);
@@ -228,7 +121,7 @@ function written(m, j) {
   const i = m.producer(x);
   if (i < 0 || m.removed.has(i)) return;
   const made = m.calls[i];
-  if (normWeight(m, j, x, y, 0)) return;
+  if (normWeight(m, j, x, y, 0) || columnSum(m, j, x, y, 0)) return;
   if (!isProduct(made) || made.extra?.residual || made.options?.beta !== undefined) return;
   if (m.result(made).allocation !== x.allocation || !m.onlyFor(i, j) || !m.freeFrom(y, i, j)) return;
   m.fuse('product written to a gradient', i, j, {
@@ -239,8 +132,40 @@ function written(m, j) {
   });
 }
 
-/** @type {Record<string, (m: Matcher, j: number) => void>} */
-const RULES = { to: conversion, rmsNormBackward: normGradient, add: sum, copy_: written };
+/**
+ * A column sum that is written, or added, to a gradient: that of a bias.
+ * @param {Matcher} m @param {number} j @param {Value} x what is written @param {Value} y where @param {0 | 1} beta
+ */
+function columnSum(m, j, x, y, beta) {
+  const i = m.producer(x);
+  if (i < 0 || m.removed.has(i) || y.layout.dtype !== 'f32' || !y.layout.contiguous) return false;
+  const made = m.calls[i];
+  if (made.op?.name !== 'sum' || made.extra || !m.onlyFor(i, j) || !m.freeFrom(y, i, j)) return false;
+  const parts = runs(made.inputs[0].layout.shape, made.attributes.dims);
+  if (parts.length !== 2 || parts[1].reduced) return false;
+  m.fuse('sum into a gradient', i, j, { kernel: 'columnSum', options: { beta }, extra: { y }, dropped: made.outputs });
+  return true;
+}
+
+/** A sum that is multiplied by a number. @param {Matcher} m @param {number} j */
+function scaledSum(m, j) {
+  const { inputs, outputs, attributes } = m.calls[j];
+  const i = m.producer(inputs[0]);
+  if (i < 0 || attributes.beta !== 0 || !whole(outputs[0]) || outputs[0].layout.size !== inputs[0].layout.size) return;
+  const made = m.calls[i];
+  const from = made.inputs[0];
+  if (made.op?.name !== 'sum' || made.extra || from.layout.dtype !== 'f32' || !m.onlyFor(i, j) || !m.readyAt(from, i, j)) return;
+  m.replace('sum and factor', i, j, {
+    op: made.op,
+    attributes: { ...made.attributes, alpha: made.attributes.alpha * attributes.alpha },
+    inputs: made.inputs,
+    outputs: [{ ...outputs[0], layout: made.outputs[0].layout }],
+  });
+}
+
+/** @type {Record<string, ((m: Matcher, j: number) => void)[]>} */
+const RULES = { to: [conversion], rmsNormBackward: [normGradient], add: [sum], copy_: [written], affine: [scaledSum] };
+for (const [name, rule] of NETWORK_RULES) RULES[name] = [...(RULES[name] ?? []), rule];
 
 /**
  * @param {Call[]} calls changed @param {Context} context
@@ -250,7 +175,7 @@ export function match(calls, context) {
   const m = new Matcher(calls, context);
   for (let j = 0; j < calls.length; j++) {
     const { op } = calls[j];
-    if (op && !m.removed.has(j)) RULES[op.name]?.(m, j);
+    for (const rule of RULES[op?.name ?? ''] ?? []) if (!m.removed.has(j) && m.calls[j].op === op) rule(m, j);
   }
-  return { calls: calls.filter((_, i) => !m.removed.has(i)), found: m.found };
+  return { calls: m.calls.filter((_, i) => !m.removed.has(i)), found: m.found };
 }

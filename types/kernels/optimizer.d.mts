@@ -48,7 +48,8 @@ export function optimizerKernels(context: KernelContext): {
      * @param {Tensor | { tensor: Tensor, count: number }[]} args.gradient [count] f32; or its shards in order, of multiples
      *   of four elements: the same bits as in one buffer
      * @param {number} args.count elements
-     * @param {Tensor} args.state see `STATE`
+     * @param {Tensor | Tensor[]} args.state see `STATE`; several where groups of parameters with options of their own are clipped
+     *   by the norm of all together
      * @returns {Dispatch[]}
      */
     gradientClip: (args: {
@@ -59,8 +60,8 @@ export function optimizerKernels(context: KernelContext): {
         }[];
         /** elements */
         count: number;
-        /** see `STATE` */
-        state: Tensor;
+        /** see `STATE`; several where groups of parameters with options of their own are clipped by the norm of all together */
+        state: Tensor | Tensor[];
     }) => Dispatch[];
     /**
      * One AdamW step (Loshchilov & Hutter 2019, Algorithm 2, in PyTorch's order of operations) over flat buffers, with the

@@ -19,10 +19,10 @@ export function applyAll(op: Op, inputs: Tensor[], attributes?: any): Tensor[];
  */
 export function applyInto(op: Op, inputs: Tensor[], attributes?: any, target?: Tensor): Tensor;
 /**
- * A view: the layout that the operation infers, over the same storage.
- * @param {Op} op @param {Tensor} input @param {Layout} layout @param {any} attributes
+ * A view: the layout that the operation infers, over the same storage, or over another that holds the result already.
+ * @param {Op} op @param {Tensor} input @param {Layout} layout @param {any} attributes @param {Storage} [storage]
  */
-export function view(op: Op, input: Tensor, layout: Layout, attributes: any): Tensor;
+export function view(op: Op, input: Tensor, layout: Layout, attributes: any, storage?: Storage): Tensor;
 /** @param {unknown} value */
 export function describe(value: unknown): string;
 /** @param {string} op @param {Tensor} tensor */

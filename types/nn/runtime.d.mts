@@ -23,6 +23,13 @@ export function init({ vk, ...options }?: InitOptions): import("../../index.js")
  */
 export function into<T>(target: RecordingSink, fn: () => T): T;
 /**
+ * Runs `fn`; where a function is being compiled, without results that were there before in place of those computed in it.
+ * @template T
+ * @param {() => T} fn
+ * @returns {T}
+ */
+export function anew<T>(fn: () => T): T;
+/**
  * What dispatches are of: an operation, its attributes, and the number of its inputs, and the layouts of these and then of its outputs.
  * @typedef {{ op: import('./ops/registry.mjs').Op, attributes: any, inputs: number, layouts: import('./layout.mjs').Layout[] }} CallInfo
  */
@@ -33,8 +40,11 @@ export function into<T>(target: RecordingSink, fn: () => T): T;
  * @property {(allocation: Allocation) => void} release
  * @property {(template: Template, storages: Storage[], call?: CallInfo) => void} append
  * @property {(tensor: Tensor) => void} [use] is told of operands
+ * @property {(storage: Storage) => boolean} [changed] says whether it has changed a storage from before
+ * @property {Set<import('./optim/half-copy.mjs').HalfCopy>} [copies] that hold what they should before each launch
  * @property {(leaf: Tensor) => void} [gradientOf] is told of leaves before their gradient is looked at or changed
  * @property {number} [serial] tensors from this number on were made for it
+ * @property {number} [region] of what is recorded now: results are shared within one alone
  */
 /**
  * Memory of a storage.
@@ -150,6 +160,14 @@ export type Sink = {
      */
     use?: ((tensor: Tensor) => void) | undefined;
     /**
+     * says whether it has changed a storage from before
+     */
+    changed?: ((storage: Storage) => boolean) | undefined;
+    /**
+     * that hold what they should before each launch
+     */
+    copies?: Set<import("./optim/half-copy.mjs").HalfCopy> | undefined;
+    /**
      * is told of leaves before their gradient is looked at or changed
      */
     gradientOf?: ((leaf: Tensor) => void) | undefined;
@@ -157,6 +175,10 @@ export type Sink = {
      * tensors from this number on were made for it
      */
     serial?: number | undefined;
+    /**
+     * of what is recorded now: results are shared within one alone
+     */
+    region?: number | undefined;
 };
 /**
  * Memory of a storage.

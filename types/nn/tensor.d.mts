@@ -46,6 +46,15 @@ export class Tensor {
     get ndim(): number;
     /** Whether it is a parameter of a module. */
     get isParameter(): boolean;
+    /**
+     * A copy in a 16-bit type that somebody keeps up to date; there is one of parameters alone.
+     * @param {DType} _dtype
+     * @returns {{ storage: Storage, layout: Layout } | undefined}
+     */
+    halfCopy(_dtype: DType): {
+        storage: Storage;
+        layout: Layout;
+    } | undefined;
     /** Whether it was disposed of. */
     get disposed(): boolean;
     /**

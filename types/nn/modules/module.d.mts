@@ -8,6 +8,17 @@ export class Parameter extends Tensor {
     constructor(data: Tensor);
     /** Where an optimizer wants the gradient. @type {Tensor | undefined} */
     gradientPlace: Tensor | undefined;
+    /** The optimizer's memory that it lies in. @type {import('../optim/bucket.mjs').Bucket | undefined} */
+    bucket: import("../optim/bucket.mjs").Bucket | undefined;
+    /**
+     * The 16-bit copy of it that its optimizer keeps, as an operand of a product.
+     * @param {'f16' | 'bf16'} dtype
+     * @returns {{ storage: import('../storage.mjs').Storage, layout: import('../layout.mjs').Layout } | undefined}
+     */
+    halfCopy(dtype: "f16" | "bf16"): {
+        storage: import("../storage.mjs").Storage;
+        layout: import("../layout.mjs").Layout;
+    } | undefined;
     /**
      * Moves the elements to other memory.
      * @param {Tensor} place dense, of this shape

@@ -32,6 +32,10 @@ export class Bucket {
     /** Tensors of all elements. */
     values: Tensor;
     gradients: Tensor;
+    /** Whether the optimizer keeps a 16-bit copy of the parameters, once somebody asks for one. */
+    keepsHalf: boolean;
+    /** @type {HalfCopy | undefined} */
+    half: HalfCopy | undefined;
     /** A tensor of the bucket's size, of zeros. */
     zeros(): Tensor;
     /** @param {Tensor} flat @param {readonly number[]} shape @param {number} offset */
@@ -41,6 +45,17 @@ export class Bucket {
         offset: number;
         count: number;
     }[];
+    /**
+     * The 16-bit copy, holding what the parameters hold.
+     * @param {'f16' | 'bf16'} dtype
+     * @returns {HalfCopy | undefined} nothing where the optimizer keeps none, or one of the other type, or where the function that is
+     *   being compiled has changed parameters by other means
+     */
+    halfCopy(dtype: "f16" | "bf16"): HalfCopy | undefined;
+    /** Notes that a step has changed the parameters, and the 16-bit copy with them if that was up to date. */
+    changed(): void;
+    /** Frees the memory; the parameters keep theirs. */
+    dispose(): void;
     /** A part of one of the bucket's tensors. @param {Tensor} flat @param {Run} run */
     part(flat: Tensor, { offset, count }: Run): Tensor;
 }
@@ -64,3 +79,4 @@ export type Run = {
     count: number;
 };
 import { Tensor } from '../tensor.mjs';
+import { HalfCopy } from './half-copy.mjs';

@@ -53,6 +53,10 @@ export type Call = {
      */
     allocations: Allocation[];
     /**
+     * what `checkpoint` computes again has a number of its own
+     */
+    region?: number | undefined;
+    /**
      * the kernel that gets the further arguments
      */
     kernel?: string | undefined;
@@ -74,10 +78,11 @@ export type Call = {
     extra?: Record<string, Value> | undefined;
 };
 /**
- * What passes know besides the calls.
+ * What passes know besides the calls; `allocate` makes memory that lives within a call of the graph.
  */
 export type Context = {
     isTemporary: (allocation: Allocation) => boolean;
+    allocate: (bytes: number) => Allocation;
     kernels: Kernels;
 };
 import { Template } from '../../kernels/template.mjs';

@@ -10,11 +10,3 @@ export function match(calls: Call[], context: Context): {
 export type Call = import("./calls.mjs").Call;
 export type Value = import("./calls.mjs").Value;
 export type Context = import("./calls.mjs").Context;
-export type Allocation = import("../runtime.mjs").Allocation;
-/**
- * Who touches an allocation, by number of call.
- */
-export type Uses = {
-    writers: number[];
-    readers: number[];
-};

@@ -1,0 +1,118 @@
+#!/usr/bin/env node
+/**
+ * The GPT written with `helios-vk/nn` and compiled, against the one written by hand as lists of dispatches: tokens a second of both,
+ * in turn, from equal weights on equal data, and how far their losses are apart.
+ */
+
+import { init } from '../nn/index.mjs';
+import { PRESETS, checkConfig, tokensPerStep } from './gpt/config.mjs';
+import { stepBatch } from './gpt/data.mjs';
+import { createTraining } from './gpt/nn-model.mjs';
+import { createTrainer, freshWeights } from './gpt/trainer.mjs';
+import { addonPath, loadAddon, OWN_ADDON } from './lib/addon.mjs';
+import { runMain } from './lib/args.mjs';
+import { format, median, textTable } from './lib/stats.mjs';
+
+const USAGE = 'node benches/nn.mjs [options]';
+const OPTIONS = /** @type {const} */ ({
+  addon: { type: 'string', value: 'PATH', default: OWN_ADDON, help: 'the addon to measure' },
+  preset: { type: 'string', default: 'mission', choices: ['tiny', 'small', 'mission'], help: 'model' },
+  precision: { type: 'string', default: 'bf16', choices: ['f32', 'bf16'], help: 'arithmetic' },
+  layers: { type: 'integer', min: 1, max: 4096, help: "layers; the preset's when left out" },
+  batch: { type: 'integer', min: 1, max: 65536, help: "sequences of a micro-step; the preset's when left out" },
+  steps: { type: 'integer', default: 20, min: 1, max: 1_000_000, help: 'timed steps of a run' },
+  warmup: { type: 'integer', default: 4, min: 1, max: 1000, help: 'steps before them' },
+  rounds: { type: 'integer', default: 3, min: 1, max: 1000, help: 'runs of each, in turn' },
+  json: { type: 'boolean', help: 'print JSON' },
+});
+
+/** Steps that may be submitted and not finished. */
+const IN_FLIGHT = 2;
+
+/** @typedef {{ milliseconds: number, losses: number[], dispatches: number }} Run of the timed steps; losses of all */
+/** @typedef {{ warmup: number, steps: number, tokens: Uint32Array, weights: Float32Array }} Job */
+
+/** @param {any} vk @param {import('./gpt/config.mjs').GptConfig} config @param {Job} job @returns {Promise<Run>} */
+async function byHand(vk, config, { warmup, steps, tokens, weights }) {
+  const trainer = createTrainer(vk, config, { tokens, state: /** @type {any} */ ({ step: 0, weights }) });
+  for (let i = 0; i < warmup; i++) trainer.step();
+  await trainer.settle();
+  const start = performance.now();
+  for (let i = 0; i < steps; i++) trainer.step();
+  await trainer.settle();
+  const milliseconds = performance.now() - start;
+  const losses = Array.from({ length: warmup + steps }, (_, i) => trainer.known.get(i) ?? NaN);
+  const { dispatches } = trainer;
+  trainer.destroy();
+  return { milliseconds, losses, dispatches };
+}
+
+/** @param {import('./gpt/config.mjs').GptConfig} config @param {Job} job @returns {Promise<Run>} */
+async function compiled(config, { warmup, steps, tokens, weights }) {
+  const { model, opt, step } = createTraining(config, { weights });
+  /** @type {Promise<number>[]} */
+  const losses = [];
+  const one = async () => {
+    const loss = step(stepBatch(tokens, config, losses.length));
+    losses.push(loss.item());
+    loss.dispose();
+    await losses[losses.length - IN_FLIGHT];
+  };
+  for (let i = 0; i < warmup; i++) await one();
+  await Promise.all(losses);
+  const start = performance.now();
+  for (let i = 0; i < steps; i++) await one();
+  const read = await Promise.all(losses);
+  const milliseconds = performance.now() - start;
+  const [{ dispatches }] = step.explain();
+  step.dispose();
+  opt.dispose();
+  model.dispose();
+  return { milliseconds, losses: read, dispatches };
+}
+
+await runMain(USAGE, OPTIONS, async ({ addon, preset, precision, layers, batch, steps, warmup, rounds, json }) => {
+  const vk = /** @type {any} */ (loadAddon(addonPath(addon)));
+  init({ vk });
+  const { deviceName: device } = vk.initDevice();
+  const sizes = PRESETS[/** @type {keyof typeof PRESETS} */ (preset)];
+  const config = checkConfig({
+    ...sizes,
+    precision: /** @type {'f32' | 'bf16'} */ (precision),
+    layers: layers ?? sizes.layers,
+    batch: batch ?? sizes.batch,
+    steps: Math.max(sizes.steps, warmup + steps),
+  });
+  const weights = freshWeights(config);
+  // A rule that a model can learn: which token follows depends on the one before.
+  const tokens = new Uint32Array(config.block * 64 + 1);
+  for (let i = 1; i < tokens.length; i++) tokens[i] = (tokens[i - 1] * 31 + (i % 7)) % config.vocab;
+  const job = { warmup, steps, tokens, weights };
+  /** @type {Run[][]} */
+  const runs = [[], []];
+  for (let round = 0; round < rounds; round++) {
+    // The one that comes first changes.
+    for (const side of round % 2 ? [1, 0] : [0, 1]) runs[side].push(await (side === 0 ? byHand(vk, config, job) : compiled(config, job)));
+  }
+  const rate = (/** @type {Run} */ { milliseconds }) => (steps * tokensPerStep(config) * 1000) / milliseconds;
+  const [hand, nn] = runs.map((list) => ({ rates: list.map(rate), dispatches: list[0].dispatches, losses: list[0].losses }));
+  const ratios = hand.rates.map((own, i) => nn.rates[i] / own);
+  const apart = Math.max(...hand.losses.map((loss, i) => Math.abs(nn.losses[i] - loss) / loss));
+  if (json) {
+    console.log(JSON.stringify({ device, config, steps, hand, nn, ratios, apart }, null, 2));
+    return;
+  }
+  console.log(`${device}: ${preset}, ${precision}, ${config.layers} layers; medians of ${rounds} runs of ${steps} steps\n`);
+  console.log(
+    textTable(
+      ['', 'tokens a second', 'dispatches', 'last loss'],
+      [
+        ['by hand', format(median(hand.rates)), String(hand.dispatches), hand.losses[hand.losses.length - 1].toFixed(4)],
+        ['compiled', format(median(nn.rates)), String(nn.dispatches), nn.losses[nn.losses.length - 1].toFixed(4)],
+      ],
+    ),
+  );
+  console.log(
+    `\ncompiled to by hand, each round: ${ratios.map((ratio) => ratio.toFixed(3)).join(', ')}; losses at most ${apart.toExponential(1)} apart`,
+  );
+});
