@@ -15,6 +15,8 @@ import { pathToFileURL } from 'node:url';
 import { linkBackend, unlinkBackend } from '../bin/lib/link-backend.mjs';
 import { UsageError, runMain } from './lib/args.mjs';
 import { runTrainer, trainCommand } from './lib/existing-trainer.mjs';
+import { deviceOf, OWN_ADDON } from './lib/addon.mjs';
+import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 import { median } from './lib/stats.mjs';
 import { makeText } from './lib/text.mjs';
 
@@ -29,6 +31,7 @@ const OPTIONS = /** @type {const} */ ({
   block: { type: 'integer', min: 8, max: 65_536, default: 512, help: 'tokens of a sequence' },
   tokenizer: { type: 'string', default: 'bpe-16k', help: 'one of the trainer’s' },
   json: { type: 'string', value: 'FILE', path: 'output', help: 'where the figures go' },
+  ...RESULTS_OPTION,
 });
 /** Steps before a step is recorded, and the recorded one. */
 const WARMUP = 6;
@@ -81,6 +84,19 @@ await runMain('node benches/alpha.mjs --trainer CHECKOUT [options]', OPTIONS, as
   if (json !== undefined) {
     const figures = { bench: 'alpha', layers, width, heads, block, steps, rounds, sides: Object.fromEntries(results) };
     writeFileSync(json, `${JSON.stringify(figures, null, 2)}\n`);
+  }
+  if (options.results !== undefined) {
+    const group = `existing trainer, ${layers} layers of width ${width}, batch 1×4, block ${block}`;
+    const figures = [...results].flatMap(([side, { toks, losses }]) => {
+      const series = side === 'addon' ? 'C addon' : `helios-vk, ${side.replace('-', ' ')}`;
+      return [
+        { group, name: 'tokens a second', series, unit: 'tok/s', value: median(toks), runs: toks },
+        { group, name: `loss of step ${steps}`, series, unit: 'nats', value: /** @type {number} */ (losses.at(-1)) },
+      ];
+    });
+    const { deviceName: device, driverInfo: driver } = (await deviceOf(OWN_ADDON)).info;
+    const title = `${steps} steps of the existing trainer’s own training command, of which the first ${WARMUP} are left out`;
+    writeResults(options.results, { bench: 'alpha', title, device, driver, figures });
   }
   return 0;
 });

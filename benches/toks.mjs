@@ -20,7 +20,7 @@ import { loadText } from './gpt/data.mjs';
 import { withoutSubgroupOptions } from './gpt/freeze.mjs';
 import { trainTokenizer } from './gpt/tokenizer.mjs';
 import { createTrainer } from './gpt/trainer.mjs';
-import { addonPath, isWorker, loadAddon, OWN_ADDON, runWorker, serveWorker } from './lib/addon.mjs';
+import { OWN_ADDON, addonPath, deviceOf, isWorker, loadAddon, runWorker, serveWorker } from './lib/addon.mjs';
 import { runMain, UsageError } from './lib/args.mjs';
 import { runTrainer, trainCommand } from './lib/existing-trainer.mjs';
 import { withPeakMemory } from './lib/gpu-memory.mjs';
@@ -447,15 +447,6 @@ if (isWorker) {
       await writeFile(options.report, benchReport({ device, what, method, conclusion, sides, ratio, lossesAgree, tables, micro }));
     }
   });
-}
-
-/**
- * What an addon finds, asked of a process of its own.
- * @param {string} addon
- * @returns {Promise<{info: {deviceType?: number, driverInfo?: string}, pipelineOptions: boolean}>}
- */
-function deviceOf(addon) {
-  return runWorker(new URL('./lib/device-worker.mjs', import.meta.url).href, { addon });
 }
 
 /** Where the trainer of a checkout looks for its addon. @param {string} checkout */

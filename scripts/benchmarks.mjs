@@ -22,6 +22,10 @@ const ABOUT = {
     'Training through the plain calls',
     'Tokens a second of an existing trainer, or of our GPT through the same calls, with helios-vk and with the C addon. A proxy around the addon times each call, for both.',
   ],
+  alpha: [
+    'The existing trainer on our kernels',
+    'The trainer’s own command with `@helios-vk/alpha-backend`, call by call (eager) and with steps that become graphs (captured), beside its own backend on its C addon.',
+  ],
   train: ['Training through recorded graphs', 'The GPT of `benches/gpt`, and the same model in PyTorch with the same weights and batches.'],
   ladder: ['What each fix gives', 'The same training run, each part of the fast path switched off in turn.'],
   replay: [

@@ -234,7 +234,19 @@ const STAGES = [
     name: 'rust',
     quick: true,
     title: 'Rust tests',
-    run: () => cargo('test', '--locked', '--package', 'helios-vk', '--package', 'kernel-codegen', '--package', 'ptx-check', '--package', 'spirv-check'),
+    run: () =>
+      cargo(
+        'test',
+        '--locked',
+        '--package',
+        'helios-vk',
+        '--package',
+        'kernel-codegen',
+        '--package',
+        'ptx-check',
+        '--package',
+        'spirv-check',
+      ),
   },
   {
     name: 'types',

@@ -100,3 +100,12 @@ export function serveWorker(work) {
     process.send?.(answer, () => process.disconnect());
   });
 }
+
+/**
+ * What an addon finds, asked of a process of its own.
+ * @param {string} addon
+ * @returns {Promise<{info: {deviceType?: number, deviceName: string, driverInfo?: string}, pipelineOptions: boolean}>}
+ */
+export function deviceOf(addon) {
+  return runWorker(new URL('./device-worker.mjs', import.meta.url).href, { addon });
+}

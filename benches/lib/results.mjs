@@ -13,7 +13,17 @@ import { fileURLToPath } from 'node:url';
 export const RESULTS = fileURLToPath(new URL('../results', import.meta.url));
 
 /** The benches that write results, in the order of the page. */
-export const BENCHES = /** @type {const} */ (['toks', 'train', 'ladder', 'replay', 'calls', 'kernels', 'kernels-matmul', 'safe-mode']);
+export const BENCHES = /** @type {const} */ ([
+  'toks',
+  'alpha',
+  'train',
+  'ladder',
+  'replay',
+  'calls',
+  'kernels',
+  'kernels-matmul',
+  'safe-mode',
+]);
 
 /**
  * @typedef {object} Figure one number
@@ -99,7 +109,10 @@ export function checkResults(results, name) {
   return results;
 }
 
-/** The commit of this checkout, `+` behind it where files differ from it, or `unknown` outside of git. */
+/**
+ * The commit of this checkout, `+` behind it where files differ from it. Outside of git, as on a host that got a copy, what
+ * HELIOS_BENCH_COMMIT says, or `unknown`.
+ */
 function commitOfCheckout() {
   const cwd = fileURLToPath(new URL('../..', import.meta.url));
   const git = (/** @type {string[]} */ ...args) =>
@@ -107,7 +120,7 @@ function commitOfCheckout() {
   try {
     return git('rev-parse', '--short=7', 'HEAD') + (git('status', '--porcelain', '--untracked-files=no') === '' ? '' : '+');
   } catch {
-    return 'unknown';
+    return process.env.HELIOS_BENCH_COMMIT ?? 'unknown';
   }
 }
 
@@ -119,14 +132,15 @@ function hostOfProcess() {
 /**
  * Writes a run into a folder as `DATE-BENCH-DEVICE-COMMIT.json`, with a number behind it where that exists.
  * @param {string} folder
- * @param {{bench: Results['bench'], title: string, device: string, driver: string | undefined, figures: Figure[]}} run
+ * @param {{bench: Results['bench'], title: string, device: string, driver: string | undefined, figures: Figure[], script?: string}} run
+ *   `script`: what ran, where it is not the bench of that name
  * @returns {string} the path of the file
  * @throws {TypeError} where the figures do not fit the schema, e.g. a value that is no finite number
  */
-export function writeResults(folder, { bench, title, device, driver, figures }) {
+export function writeResults(folder, { bench, title, device, driver, figures, script }) {
   const date = `${new Date().toISOString().slice(0, 19)}Z`;
   const commit = commitOfCheckout();
-  const command = ['node', `benches/${bench}.mjs`, ...withoutPaths(process.argv.slice(2))].join(' ');
+  const command = ['node', script ?? `benches/${bench}.mjs`, ...withoutPaths(process.argv.slice(2))].join(' ');
   const results = checkResults(
     { schema: 1, bench, title, device, driver: driver ?? 'unknown', host: hostOfProcess(), date, commit, command, figures },
     bench,

@@ -5,6 +5,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { formatCount } from '../gpt/progress.mjs';
 import { UsageError, runMain } from '../lib/args.mjs';
 import { barChart, htmlReport, lineChart, table } from '../lib/report.mjs';
+import { RESULTS_OPTION, writeResults } from '../lib/results.mjs';
 import { extremes } from '../lib/stats.mjs';
 
 const OPTIONS = /** @type {const} */ ({
@@ -12,6 +13,7 @@ const OPTIONS = /** @type {const} */ ({
   pytorch: { type: 'string', value: 'FILE', path: 'input', required: true, help: 'results of benches/pytorch/train.py --json' },
   json: { type: 'string', value: 'FILE', path: 'output', help: 'write the comparison for machines' },
   report: { type: 'string', value: 'FILE', path: 'output', help: 'write the comparison as a page with charts' },
+  ...RESULTS_OPTION,
 });
 
 /** Sizes and hyper-parameters that two runs must share for their losses to be comparable. */
@@ -43,7 +45,7 @@ await runMain('node benches/pytorch/compare.mjs --ours FILES --pytorch FILE [opt
   const theirs = await readJson(options.pytorch);
   /** @type {{name: string, tokensPerSecond: number, losses: number[]}[]} */
   const runs = [];
-  let device = '';
+  let [device, driver, parameters] = ['', '', 0];
   for (const path of options.ours.split(',')) {
     const result = await readJson(path);
     for (const key of SHARED) {
@@ -51,9 +53,11 @@ await runMain('node benches/pytorch/compare.mjs --ours FILES --pytorch FILE [opt
         throw new UsageError(`${path}: ${key} is ${result.config[key]}, in ${options.pytorch} ${theirs.config[key]}`);
       }
     }
-    device = result.device;
+    ({ device, driverInfo: driver, parameters } = result);
+    const own = `helios-vk ${result.config.precision}`;
+    const times = runs.filter(({ name }) => name.split(',')[0] === own).length;
     runs.push({
-      name: `helios-vk ${result.config.precision}`,
+      name: times === 0 ? own : `${own}, run ${times + 1}`,
       tokensPerSecond: result.tokensPerSecond.median,
       losses: result.losses,
     });
@@ -91,6 +95,20 @@ await runMain('node benches/pytorch/compare.mjs --ours FILES --pytorch FILE [opt
   if (options.json !== undefined) {
     const { torch, config } = theirs;
     await writeFile(options.json, `${JSON.stringify({ device, torch, config, reference: reference.name, rows }, null, 1)}\n`);
+  }
+  if (options.results !== undefined) {
+    const { batch, microSteps, block, steps } = theirs.config;
+    const group = `GPT of ${formatCount(parameters)} parameters, batch ${batch}×${microSteps}, block ${block}`;
+    const figures = rows.flatMap(({ name, tokensPerSecond, lastLoss }) => {
+      const [side, mode] = [name.split(' ')[0], name.slice(name.indexOf(' ') + 1).replace('-', ' ')];
+      const series = `${side}, ${mode}`;
+      return [
+        { group, name: 'tokens a second', series, unit: 'tok/s', value: tokensPerSecond },
+        { group, name: `loss of step ${steps}`, series, unit: 'nats', value: lastLoss },
+      ];
+    });
+    const title = `${steps} steps of the same model with the same weights and batches; PyTorch ${theirs.torch}`;
+    writeResults(options.results, { bench: 'train', title, device, driver, figures, script: 'benches/pytorch/compare.mjs' });
   }
   if (options.report !== undefined) {
     const html = [
