@@ -234,7 +234,19 @@ const STAGES = [
     name: 'rust',
     quick: true,
     title: 'Rust tests',
-    run: () => cargo('test', '--locked', '--package', 'helios-vk', '--package', 'kernel-codegen', '--package', 'ptx-check', '--package', 'spirv-check'),
+    run: () =>
+      cargo(
+        'test',
+        '--locked',
+        '--package',
+        'helios-vk',
+        '--package',
+        'kernel-codegen',
+        '--package',
+        'ptx-check',
+        '--package',
+        'spirv-check',
+      ),
   },
   {
     name: 'types',
@@ -338,7 +350,7 @@ const STAGES = [
     unavailable: () => (process.platform === 'linux' ? null : 'the fault-injecting layer is made for Linux'),
     run: async () =>
       (await cargo('build', '--release', '--locked', '--package', 'helios-faults')) &&
-      run([process.execPath, '--expose-gc', '--test', '--test-reporter=spec', 'faults/faults.test.mjs']),
+      run([process.execPath, '--expose-gc', '--test', '--test-reporter=spec', 'faults/faults.test.mjs', 'faults/ptx.test.mjs']),
   },
   {
     name: 'fuzz',

@@ -656,7 +656,13 @@ unsafe extern "system" fn get_device_proc_addr(
     name: *const c_char,
 ) -> vk::PFN_vkVoidFunction {
     // SAFETY: the loader passes a nul-terminated name and a live device.
-    unsafe { intercepted(CStr::from_ptr(name)).or_else(|| (next_device(device).get)(device, name)) }
+    unsafe {
+        let text = CStr::from_ptr(name);
+        if STATE.lock().withholds(&text.to_string_lossy()) {
+            return None;
+        }
+        intercepted(text).or_else(|| (next_device(device).get)(device, name))
+    }
 }
 
 /// The entry point of the layer: the loader calls it first.

@@ -41,7 +41,8 @@ pub fn fail(call: String, nth: u32, result: String, times: Option<u32>) -> napi:
 
 /// From now on devices lack `what`: an extension's name, `queue` (no queue that computes), `devices`,
 /// `timestamps`, `timelineSemaphore`, `bufferDeviceAddress`, `shaderFloat16`,
-/// `storageBuffer16BitAccess`, `hostCached` (memory that host reads are fast from).
+/// `storageBuffer16BitAccess`, `cudaKernelLaunchFeatures`, `hostCached` (memory that host reads are fast from); or drivers
+/// lack a function of a device, by its name.
 #[napi]
 pub fn withhold(what: String) {
     STATE.lock().withheld.insert(what);
