@@ -14,6 +14,7 @@ export const LIBRARY = join(TARGET, 'release/libhelios_faults.so');
  * @property {(call: string, nth: number, result: string, times?: number) => void} fail
  * @property {(what: string) => void} withhold
  * @property {() => void} tellFaults
+ * @property {(extension: 'VK_NVX_binary_import' | 'VK_NV_cuda_kernel_launch') => void} offerPtx
  * @property {() => void} reset
  * @property {() => Record<string, number>} counts
  * @property {() => Record<string, number>} live
@@ -36,7 +37,17 @@ export function install() {
     api_version: '1.3.0',
     implementation_version: '1',
     description: 'Makes calls fail on demand',
-    device_extensions: [{ name: 'VK_EXT_device_fault', spec_version: '2', entrypoints: ['vkGetDeviceFaultInfoEXT'] }],
+    device_extensions: [
+      { name: 'VK_EXT_device_fault', spec_version: '2', entrypoints: ['vkGetDeviceFaultInfoEXT'] },
+      ...[
+        ['VK_NVX_binary_import', 'CuModuleNVX', 'CuFunctionNVX', 'vkCmdCuLaunchKernelNVX'],
+        ['VK_NV_cuda_kernel_launch', 'CudaModuleNV', 'CudaFunctionNV', 'vkCmdCudaLaunchKernelNV'],
+      ].map(([name, module, kernel, launch]) => ({
+        name,
+        spec_version: '2',
+        entrypoints: [...[module, kernel].flatMap((what) => [`vkCreate${what}`, `vkDestroy${what}`]), launch],
+      })),
+    ],
   };
   writeFileSync(join(folder, 'faults.json'), JSON.stringify({ file_format_version: '1.2.0', layer }));
   process.env.VK_ADD_LAYER_PATH = folder;

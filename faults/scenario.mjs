@@ -7,6 +7,7 @@ import assert from 'node:assert/strict';
 import { vk } from '../__test__/lib/addon.mjs';
 import { packBytes } from '../__test__/lib/packed.mjs';
 import { addByAddress, increment, scaleAdd } from '../__test__/lib/programs.mjs';
+import { incrementPtx, kernelOf, reversePtx, scaleAddPtx } from '../__test__/lib/ptx.mjs';
 
 const N = 16;
 const BYTES = 4 * N;
@@ -241,6 +242,108 @@ export const STEPS = [
     },
   },
   { name: 'destroy again', run: ({ h }) => vk.destroyBuffer(h.huge) },
+  ...['a', 'b', 'c'].map((name) => ({
+    name: `at the end: ${name}`,
+    run: (/** @type {Life} */ { h, model }) => same(vk.readBuffer(h[name]), model[name], name),
+  })),
+];
+
+/** A life with kernels in PTX: in every way in which their modules, functions and buffers are used. @type {Step[]} */
+export const PTX_STEPS = [
+  {
+    name: 'init',
+    run: () => {
+      assert.equal(vk.initDevice().hasPtx, true);
+    },
+  },
+  {
+    name: 'pipeline',
+    run: ({ h }) => {
+      // Until there is a kernel of that name.
+      h.increment = h.spirv = vk.createPipeline(increment.spirv, increment.bindings, increment.pushBytes);
+    },
+  },
+  ...['a', 'b', 'c'].map((name, i) => ({
+    name: `create ${name}`,
+    run: (/** @type {Life} */ { h }) => {
+      h[name] = vk.createBuffer(BYTES, i === 0 ? 1 : 0);
+    },
+  })),
+  ...Object.entries({ increment: incrementPtx, reverse: reversePtx, scaleAdd: scaleAddPtx }).map(([name, program]) => ({
+    name: `kernel ${name}`,
+    run: (/** @type {Life} */ { h }) => {
+      h[name] = vk.createPipeline(kernelOf(program));
+    },
+  })),
+  ...['a', 'b', 'c'].map((name, i) => ({
+    name: `upload ${name}`,
+    run: (/** @type {Life} */ { h }) => vk.uploadBuffer(h[name], ramp(100 * i)),
+    effect: (/** @type {Record<string, Uint32Array>} */ m) => m[name].set(ramp(100 * i)),
+  })),
+  { name: 'launch', run: ({ h }) => vk.dispatch(h.increment, [h.a], 1, 1, 1, one), effect: (m) => bump(m.a) },
+  {
+    name: 'a list',
+    run: ({ h }) =>
+      vk.batchExecuteAll(
+        packBytes([
+          { pipeline: h.scaleAdd, buffers: [h.a, h.b, h.c], groups: [1, 1, 1], push: Uint32Array.of(N, 3) },
+          { pipeline: h.spirv, buffers: [h.c], groups: [1, 1, 1], push: one },
+          { pipeline: h.reverse, buffers: [h.c, h.b], groups: [1, 1, 1], push: Uint32Array.of(N) },
+        ]),
+        3,
+      ),
+    effect: (m) => {
+      m.c.forEach((_, i) => {
+        m.c[i] = Math.imul(m.a[i], 3) + m.b[i] + 1;
+      });
+      m.b.set(m.c.slice().reverse());
+    },
+  },
+  {
+    name: 'gpuTime',
+    run: ({ h }) => {
+      assert.ok(vk.gpuTime(h.scaleAdd, [h.a, h.a, h.c], 1, 1, 1, Uint32Array.of(N, 2), 2) >= 0);
+    },
+    effect: (m) => {
+      m.c.forEach((_, i) => {
+        m.c[i] = 3 * m.a[i];
+      });
+    },
+  },
+  { name: 'graphBegin', run: () => vk.graphBegin() },
+  { name: 'in graph: launch', run: ({ h }) => vk.dispatch(h.increment, [h.a], 1, 1, 1, one) },
+  { name: 'in graph: dispatch', run: ({ h }) => vk.dispatch(h.spirv, [h.a], 1, 1, 1, one) },
+  {
+    name: 'graphEnd',
+    run: ({ h }) => {
+      h.graph = vk.graphEnd();
+    },
+    again: 'graphBegin',
+  },
+  { name: 'destroyPipeline of the graph', run: ({ h }) => vk.destroyPipeline(h.increment) },
+  ...[0, 1].map((i) => ({
+    name: `graphLaunch ${i}`,
+    run: (/** @type {Life} */ { h }) => vk.graphLaunch(h.graph),
+    effect: (/** @type {Record<string, Uint32Array>} */ m) => {
+      bump(m.a);
+      bump(m.a);
+    },
+  })),
+  { name: 'graphDestroy', run: ({ h }) => vk.graphDestroy(h.graph) },
+  {
+    name: 'the kernel again',
+    run: ({ h }) => {
+      h.increment = vk.createPipeline({ ...kernelOf(incrementPtx), name: 'again' });
+    },
+  },
+  {
+    name: 'and in a module of its own',
+    run: ({ h }) => {
+      h.other = vk.createPipeline(kernelOf(incrementPtx, `${incrementPtx.text}// another text`));
+    },
+  },
+  { name: 'launch it', run: ({ h }) => vk.dispatch(h.other, [h.b], 1, 1, 1, one), effect: (m) => bump(m.b) },
+  { name: 'destroyPipeline', run: ({ h }) => vk.destroyPipeline(h.other) },
   ...['a', 'b', 'c'].map((name) => ({
     name: `at the end: ${name}`,
     run: (/** @type {Life} */ { h, model }) => same(vk.readBuffer(h[name]), model[name], name),

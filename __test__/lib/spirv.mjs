@@ -264,7 +264,7 @@ export class Builder {
     this.#emit(section, Op.Variable, pointer, id, storage);
     return id;
   }
-  /** @param {'WorkgroupId' | 'NumWorkgroups' | 'GlobalInvocationId'} name */
+  /** @param {'WorkgroupId' | 'NumWorkgroups' | 'LocalInvocationId' | 'GlobalInvocationId'} name */
   builtin(name) {
     const variable = this.#intern(`builtin ${name}`, () => {
       const id = this.#variable(Storage.Input, this.uvec3);

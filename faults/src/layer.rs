@@ -10,11 +10,10 @@ use ash::vk;
 use ash::vk::Handle;
 use parking_lot::Mutex;
 
+use crate::account::{FAULT, vkGetDeviceFaultInfoEXT};
 use crate::control::STATE;
 use crate::loader::{self, DeviceLink, InstanceLink, NegotiateLayerInterface};
-
-/// The extension that this layer answers for itself; the driver's own is hidden.
-const FAULT: &CStr = ash::ext::device_fault::NAME;
+use crate::ptx::{self, *};
 
 /// What comes after this layer in the chain.
 struct Next<T, P> {
@@ -31,7 +30,7 @@ static INSTANCES: Mutex<BTreeMap<usize, NextInstance>> = Mutex::new(BTreeMap::ne
 static DEVICES: Mutex<BTreeMap<usize, NextDevice>> = Mutex::new(BTreeMap::new());
 
 /// All objects of one instance or device begin with the same pointer.
-fn key<H: Handle>(handle: H) -> usize {
+pub fn key<H: Handle>(handle: H) -> usize {
     // SAFETY: dispatchable handles point to the loader's dispatch table.
     unsafe { *(handle.as_raw() as *const usize) }
 }
@@ -46,17 +45,17 @@ fn next_device<H: Handle>(handle: H) -> NextDevice {
     found.expect("a device that was created through this layer")
 }
 
-fn instance_of<H: Handle>(handle: H) -> &'static ash::Instance {
+pub fn instance_of<H: Handle>(handle: H) -> &'static ash::Instance {
     &next_instance(handle).raw
 }
 
-fn device_of<H: Handle>(handle: H) -> &'static ash::Device {
+pub fn device_of<H: Handle>(handle: H) -> &'static ash::Device {
     &next_device(handle).raw
 }
 
 /// Counts the call; what it must fail with, if it must. A loss is final: the real device is drained
 /// first, since what is in flight on a lost device counts as done.
-fn enter<H: Handle + Copy>(call: &'static str, handle: H) -> Option<vk::Result> {
+pub fn enter<H: Handle + Copy>(call: &'static str, handle: H) -> Option<vk::Result> {
     let result = STATE.lock().enter(call)?;
     if result == vk::Result::ERROR_DEVICE_LOST {
         lose(handle);
@@ -368,11 +367,15 @@ unsafe extern "system" fn vkCreateDevice(
             count => std::slice::from_raw_parts(info.pp_enabled_extension_names, count as usize),
         };
         let mut names = names.to_vec();
-        names.retain(|name| CStr::from_ptr(*name) != FAULT);
+        names.retain(|name| CStr::from_ptr(*name) != FAULT && !ptx::is_ours(*name));
         let info = info.enabled_extension_names(&names);
         unlink(
             info.p_next,
             vk::StructureType::PHYSICAL_DEVICE_FAULT_FEATURES_EXT,
+        );
+        unlink(
+            info.p_next,
+            vk::StructureType::PHYSICAL_DEVICE_CUDA_KERNEL_LAUNCH_FEATURES_NV,
         );
         let result = create(physical, &info, allocator, device);
         if result == vk::Result::SUCCESS {
@@ -387,49 +390,6 @@ unsafe extern "system" fn vkCreateDevice(
         }
         result
     }
-}
-
-/// The account of a loss that this layer gives.
-unsafe extern "system" fn vkGetDeviceFaultInfoEXT(
-    device: vk::Device,
-    counts: *mut vk::DeviceFaultCountsEXT<'_>,
-    info: *mut vk::DeviceFaultInfoEXT<'_>,
-) -> vk::Result {
-    if !STATE.lock().has_lost(key(device)) {
-        return vk::Result::ERROR_UNKNOWN;
-    }
-    let text = |target: &mut [c_char], text: &CStr| {
-        for (target, byte) in target.iter_mut().zip(text.to_bytes_with_nul()) {
-            *target = *byte as c_char;
-        }
-    };
-    // SAFETY: the caller's structures; the arrays have as many elements as the counts say.
-    unsafe {
-        let room = (&*counts)
-            .address_info_count
-            .min((&*counts).vendor_info_count);
-        (*counts).address_info_count = 1;
-        (*counts).vendor_info_count = 1;
-        (*counts).vendor_binary_size = 0;
-        if info.is_null() {
-            return vk::Result::SUCCESS;
-        }
-        if room == 0 {
-            return vk::Result::INCOMPLETE;
-        }
-        text(&mut (*info).description, c"a page that is not there");
-        *(*info).p_address_infos = vk::DeviceFaultAddressInfoEXT {
-            address_type: vk::DeviceFaultAddressTypeEXT::WRITE_INVALID,
-            reported_address: 0xdead_0040,
-            address_precision: 0x1000,
-        };
-        let vendor = &mut *(*info).p_vendor_infos;
-        *vendor = vk::DeviceFaultVendorInfoEXT::default();
-        text(&mut vendor.description, c"unit 3");
-        vendor.vendor_fault_code = 7;
-        vendor.vendor_fault_data = 0x1234;
-    }
-    vk::Result::SUCCESS
 }
 
 unsafe extern "system" fn vkDestroyDevice(
@@ -507,6 +467,23 @@ unsafe extern "system" fn vkEnumerateDeviceExtensionProperties(
     if state.tells_faults {
         let fault = vk::ExtensionProperties::default().spec_version(2);
         kept.extend(fault.extension_name(FAULT));
+    }
+    for name in [KERNEL_LAUNCH, BINARY_IMPORT] {
+        if state.ptx.contains(&*name.to_string_lossy()) {
+            kept.extend(
+                vk::ExtensionProperties::default()
+                    .spec_version(2)
+                    .extension_name(name),
+            );
+            if name == KERNEL_LAUNCH {
+                let builtins = ash::nv::shader_sm_builtins::NAME;
+                kept.extend(
+                    vk::ExtensionProperties::default()
+                        .spec_version(1)
+                        .extension_name(builtins),
+                );
+            }
+        }
     }
     // SAFETY: the caller's array has `count` elements, or is null.
     unsafe {
@@ -601,6 +578,11 @@ unsafe extern "system" fn vkGetPhysicalDeviceFeatures2(
                     let fault = chain.cast::<vk::PhysicalDeviceFaultFeaturesEXT<'_>>();
                     (*fault).device_fault = vk::TRUE;
                 }
+                vk::StructureType::PHYSICAL_DEVICE_CUDA_KERNEL_LAUNCH_FEATURES_NV => {
+                    let launch = chain.cast::<vk::PhysicalDeviceCudaKernelLaunchFeaturesNV<'_>>();
+                    let on = !state.withholds("cudaKernelLaunchFeatures");
+                    (*launch).cuda_kernel_launch_features = on.into();
+                }
                 _ => {}
             }
             chain = (*chain).p_next;
@@ -649,6 +631,11 @@ functions! {
     vkGetPipelineCacheData, vkCreateShaderModule, vkDestroyShaderModule, vkCreateComputePipelines,
     vkDestroyPipeline, vkCreateQueryPool, vkDestroyQueryPool, vkGetQueryPoolResults, vkQueueSubmit,
     vkWaitSemaphores, vkGetSemaphoreCounterValue, vkDeviceWaitIdle, vkGetDeviceFaultInfoEXT,
+    vkGetPhysicalDeviceProperties2,
+    vkCreateCuModuleNVX, vkDestroyCuModuleNVX, vkCreateCuFunctionNVX, vkDestroyCuFunctionNVX,
+    vkCmdCuLaunchKernelNVX,
+    vkCreateCudaModuleNV, vkDestroyCudaModuleNV, vkCreateCudaFunctionNV, vkDestroyCudaFunctionNV,
+    vkCmdCudaLaunchKernelNV,
 }
 
 unsafe extern "system" fn get_instance_proc_addr(
@@ -669,7 +656,13 @@ unsafe extern "system" fn get_device_proc_addr(
     name: *const c_char,
 ) -> vk::PFN_vkVoidFunction {
     // SAFETY: the loader passes a nul-terminated name and a live device.
-    unsafe { intercepted(CStr::from_ptr(name)).or_else(|| (next_device(device).get)(device, name)) }
+    unsafe {
+        let text = CStr::from_ptr(name);
+        if STATE.lock().withholds(&text.to_string_lossy()) {
+            return None;
+        }
+        intercepted(text).or_else(|| (next_device(device).get)(device, name))
+    }
 }
 
 /// The entry point of the layer: the loader calls it first.

@@ -7,12 +7,15 @@
 //! - [`fail`]: the nth call of a function from now on fails with a result. `ERROR_DEVICE_LOST` is
 //!   sticky, as it is on a real device: everything that waits or submits fails with it from then on.
 //! - [`withhold`]: the device lacks a feature, an extension, a kind of queue.
+//! - [`offer_ptx`]: the device runs kernels in PTX.
 //! - [`tell_faults`]: the device gives an account of how it was lost, which software devices do not.
 //! - [`counts`] and [`live`]: what was called, and which objects were made and not destroyed.
 
+mod account;
 mod control;
 mod layer;
 mod loader;
+mod ptx;
 
 use std::collections::HashMap;
 
@@ -38,7 +41,8 @@ pub fn fail(call: String, nth: u32, result: String, times: Option<u32>) -> napi:
 
 /// From now on devices lack `what`: an extension's name, `queue` (no queue that computes), `devices`,
 /// `timestamps`, `timelineSemaphore`, `bufferDeviceAddress`, `shaderFloat16`,
-/// `storageBuffer16BitAccess`, `hostCached` (memory that host reads are fast from).
+/// `storageBuffer16BitAccess`, `cudaKernelLaunchFeatures`, `hostCached` (memory that host reads are fast from); or drivers
+/// lack a function of a device, by its name.
 #[napi]
 pub fn withhold(what: String) {
     STATE.lock().withheld.insert(what);
@@ -48,6 +52,14 @@ pub fn withhold(what: String) {
 #[napi]
 pub fn tell_faults() {
     STATE.lock().tells_faults = true;
+}
+
+/// From now on devices have this extension, `VK_NVX_binary_import` or `VK_NV_cuda_kernel_launch`, and run kernels of the
+/// tests in PTX by what stands beside them in SPIR-V. With the latter they also tell a compute capability of 9.0 and
+/// 132 multiprocessors.
+#[napi]
+pub fn offer_ptx(extension: String) {
+    STATE.lock().ptx.insert(extension);
 }
 
 /// Forgets faults, withheld things and counts; live objects stay known.

@@ -266,3 +266,31 @@ fn the_largest_f16_to_f32_tile_wins_and_a_selector_must_be_listed() {
     assert_eq!(tile(Some(shape(64, 64, 64))), Some((16, 16, 16)));
     assert_eq!(tile(Some(CoopTile::None)), None);
 }
+
+#[test]
+fn ptx_runs_by_the_documented_extension_where_there_are_both() {
+    let of = |extensions: &[&str], feature, config: &Config| {
+        let mut s = snapshot("card", vk::PhysicalDeviceType::DISCRETE_GPU);
+        s.extensions = extensions.iter().map(|&name| name.to_owned()).collect();
+        s.features.cuda_kernel_launch = feature;
+        s.features.buffer_device_address = true;
+        s.features.robust_access2 = true;
+        s.features.zeroed_workgroup_memory = true;
+        choose(&[s], config).unwrap().ptx
+    };
+    let (nv, nvx) = ("VK_NV_cuda_kernel_launch", "VK_NVX_binary_import");
+    let plain = Config::default();
+    assert_eq!(of(&[nvx, nv], true, &plain), Ok(Extension::KernelLaunch));
+    assert_eq!(of(&[nvx, nv], false, &plain), Ok(Extension::BinaryImport));
+    assert!(of(&[nv], false, &plain).unwrap_err().contains("card"));
+    let off = Config {
+        ptx: Some(false),
+        ..Config::default()
+    };
+    assert!(of(&[nv], true, &off).unwrap_err().contains("HELIOS_PTX"));
+    let safe = Config {
+        safe: true,
+        ..Config::default()
+    };
+    assert!(of(&[nv], true, &safe).unwrap_err().contains("safe mode"));
+}
