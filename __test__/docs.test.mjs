@@ -188,6 +188,21 @@ test('the API page names every function of the addon, and no other', () => {
     assert.match(types, new RegExp(`export declare (function|const|class) ${name}\\b`), `${name} is not in index.d.ts`);
 });
 
+test('the pages of the reference are those of the declarations, short, and reached from the API page', async () => {
+  await run(process.execPath, [join(ROOT, 'scripts/reference.mjs'), '--check'], { cwd: ROOT, env: environment });
+  const pages = PAGES.filter((page) => /^docs\/reference\/\w+\//.test(page));
+  assert.ok(pages.length > 20);
+  const linked = new Set(links(read('docs/reference/api.md')).map(({ target }) => `docs/reference/${target}`));
+  for (const page of pages) {
+    assert.ok(linked.has(page), `${page} is not on docs/reference/api.md`);
+    const text = read(page);
+    assert.ok(text.split('\n').length < 900, page);
+    // A kernel and a tensor's method, each with what its comment says.
+    if (page.endsWith('kernels/softmax.md')) assert.match(text, /## softmaxForward\n\ny = softmax.*\n\n```ts\nsoftmaxForward\(args: \{\n/);
+    if (page.endsWith('nn/tensor.md')) assert.match(text, /^- `matmul\(other: Tensor\): Tensor`: The matrix product/m);
+  }
+});
+
 test('the table of kernels names every kernel, and no other', async () => {
   const program = `import vk from 'helios-vk'; import { createKernels } from 'helios-vk/kernels'; vk.initDevice();
     console.log(JSON.stringify(Object.entries(createKernels(vk)).flatMap(([name, value]) => (typeof value === 'function' ? [name] : []))));`;

@@ -243,12 +243,13 @@ const STAGES = [
   {
     name: 'types',
     quick: true,
-    title: 'types of the package and of all scripts',
+    title: 'types of the package and of all scripts; declarations and pages made from them are current',
     run: () =>
       each(
         [
           ['node_modules/typescript/bin/tsc', '--noEmit'],
           ['scripts/kernel-types.mjs', '--check'],
+          ['scripts/reference.mjs', '--check'],
         ].map((command) => [process.execPath, ...command]),
       ),
   },
