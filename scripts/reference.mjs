@@ -19,7 +19,14 @@ const TARGET = join(REPOSITORY, 'docs/reference');
 const MADE = '<!-- Made by `npm run types`; do not edit. -->';
 
 /** Pages of the kernels by the file that declares them; what is in no other file is on the first. @type {Record<string, string>} */
-const KERNEL_PAGES = { 'attention-layout': 'attention', base: 'devices', index: 'devices', template: 'devices', check: 'devices' };
+const KERNEL_PAGES = {
+  'attention-layout': 'attention',
+  base: 'devices',
+  half: 'devices',
+  index: 'devices',
+  template: 'devices',
+  check: 'devices',
+};
 /** Pages of helios-vk/nn by file or folder. @type {Record<string, string>} */
 const NN_PAGES = { tensor: 'tensor', functional: 'functional', convolution: 'functional', modules: 'modules', optim: 'optim' };
 /** The rest of helios-vk/nn: scopes, gradients, compile, types that several pages name. */
