@@ -78,7 +78,7 @@ describe('code blocks of README and guide', () => {
         test(name, { skip: lacks }, async () => {
           const program = join(folder, `${file.replaceAll(/\W/g, '-')}-${line}.mjs`);
           await writeFile(program, code);
-          const { stdout, stderr } = await run(process.execPath, [program], { cwd: folder, env: environment, timeout: 120_000 });
+          const { stdout, stderr } = await run(process.execPath, [program], { cwd: folder, env: environment, timeout: 600_000 });
           assert.doesNotMatch(stderr, /warning/i);
           for (const word of printed(code)) assert.ok(stdout.includes(word), `${word} was not printed:\n${stdout}`);
         });

@@ -10,7 +10,7 @@ import { firstOf } from '../lib/addon.mjs';
 /** @param {string} name @param {...string} args @returns {Promise<string>} what it prints */
 async function example(name, ...args) {
   const path = fileURLToPath(new URL(`../../examples/${name}.mjs`, import.meta.url));
-  return (await promisify(execFile)(process.execPath, [path, ...args], { timeout: 300_000 })).stdout;
+  return (await promisify(execFile)(process.execPath, [path, ...args], { timeout: 600_000 })).stdout;
 }
 /** @param {RegExp} pattern @param {string} text @param {(...numbers: number[]) => boolean} holds */
 function says(pattern, text, holds) {
