@@ -31,10 +31,11 @@ const KERNEL_PAGES = {
 const NN_PAGES = { tensor: 'tensor', functional: 'functional', convolution: 'functional', modules: 'modules', optim: 'optim' };
 /** The rest of helios-vk/nn: scopes, gradients, compile, types that several pages name. */
 const NN_REST = 'scopes-and-steps';
+/** Where types of the addon go that no call names. */
+const ADDON_REST = 'addon/device';
 
 /** What stands at the top of each page. @type {Record<string, string>} */
 const INTROS = {
-  'addon/types': 'Types of `helios-vk`',
   'kernels/devices': '`createKernels` and what all kernels share',
   'nn/tensor': 'Tensors',
   'nn/functional': '`F`: operations as functions',
@@ -187,7 +188,8 @@ class Pages {
   /** The declarations that one names. @type {Map<ts.Node, Set<ts.Node>>} */
   named = new Map();
 
-  /** @param {ts.TypeChecker} checker @param {(node: ts.Node) => string | undefined} pageOf where a type goes that others name */
+  /** @param {ts.TypeChecker} checker @param {(node: ts.Node, from: string) => string | undefined} pageOf
+   *   where a type goes that something on page `from` names */
   constructor(checker, pageOf) {
     this.checker = checker;
     this.pageOf = pageOf;
@@ -239,12 +241,18 @@ class Pages {
     this.named.set(node, named);
     const look = (/** @type {ts.Node} */ child) => {
       if (ts.isPropertyDeclaration(child)) return;
-      const name = ts.isTypeReferenceNode(child) ? child.typeName : ts.isImportTypeNode(child) ? child.qualifier : undefined;
+      const name = ts.isTypeReferenceNode(child)
+        ? child.typeName
+        : ts.isImportTypeNode(child)
+          ? child.qualifier
+          : ts.isExpressionWithTypeArguments(child) // what it extends
+            ? child.expression
+            : undefined;
       const symbol = name && this.checker.getSymbolAtLocation(name);
       for (const declaration of (symbol && this.target(symbol).declarations) ?? []) {
         named.add(declaration);
         if (!ts.isTypeAliasDeclaration(declaration) && !ts.isInterfaceDeclaration(declaration)) continue;
-        const page = this.pageOf(declaration);
+        const page = this.pageOf(declaration, /** @type {string} */ (this.seen.get(node)));
         if (page !== undefined) this.add(page, declaration.name.text, declaration);
       }
       ts.forEachChild(child, look);
@@ -277,9 +285,13 @@ function generate() {
     if (kernel) return `kernels/${KERNEL_PAGES[kernel] ?? kernel}`;
     const part = /\/types\/nn\/([\w-]+)/.exec(path)?.[1];
     if (part) return `nn/${NN_PAGES[part] ?? NN_REST}`;
-    return basename(path) === 'index.d.ts' && !path.includes('node_modules') ? 'addon/types' : undefined;
+    return basename(path) === 'index.d.ts' && !path.includes('node_modules') ? ADDON_REST : undefined;
   };
-  const pages = new Pages(checker, pageOfFile);
+  // Types of the addon stand beside the first call that takes or returns them.
+  const pages = new Pages(checker, (node, from) => {
+    const page = pageOfFile(node);
+    return page === ADDON_REST && from.startsWith('addon/') ? from : page;
+  });
 
   for (const [name, page] of pageOf) {
     const symbol = addon.find((each) => each.name === name);
@@ -291,7 +303,7 @@ function generate() {
     if (node && ts.isFunctionDeclaration(node) && !pageOf.has(symbol.name))
       throw new Error(`docs/reference/api.md: the table has no page for ${symbol.name}`);
     // What the loader adds says nothing to a user.
-    if (node && (ts.isInterfaceDeclaration(node) || ts.isTypeAliasDeclaration(node))) pages.addSymbol('addon/types', symbol);
+    if (node && (ts.isInterfaceDeclaration(node) || ts.isTypeAliasDeclaration(node))) pages.addSymbol(ADDON_REST, symbol);
   }
   const create = /** @type {ts.Symbol} */ (kernels.find(({ name }) => name === 'createKernels'));
   pages.addSymbol('kernels/devices', create);
