@@ -32,6 +32,7 @@ function machine(changes = {}) {
     softwareDriver: true,
     layer: true,
     spirvVal: true,
+    glslang: true,
     debootstrap: true,
     ...changes,
   };
@@ -51,6 +52,7 @@ const BARE = {
   softwareDriver: false,
   layer: false,
   spirvVal: false,
+  glslang: false,
   debootstrap: false,
 };
 
@@ -86,12 +88,14 @@ test('package lists are refreshed before packages are installed', () => {
   }
 });
 
-test('the tests also want the validation layer and spirv-val, all of them debootstrap too, and do without', () => {
-  const lacking = machine({ layer: false, spirvVal: false, debootstrap: false });
+test('the tests also want the validation layer, spirv-val and glslangValidator, all of them debootstrap too, and do without', () => {
+  const lacking = machine({ layer: false, spirvVal: false, glslang: false, debootstrap: false });
   assert.deepEqual(plan(lacking, 'train', WANTED), []);
   const steps = plan(lacking, 'test', WANTED);
   assert.match(advised(steps), /vulkan-validationlayers/);
-  assert.ok(steps[0].commands[1].includes('spirv-tools'), steps[0].commands[1].join(' '));
+  for (const name of ['spirv-tools', 'glslang-tools']) {
+    assert.ok(steps[0].commands[1].includes(name), steps[0].commands[1].join(' '));
+  }
   assert.doesNotMatch(advised(steps), /debootstrap/);
   assert.match(advised(plan(lacking, 'full', WANTED)), /debootstrap/);
   assert.ok(steps.every(({ required }) => !required));

@@ -78,7 +78,7 @@ describe('code blocks of README and guide', () => {
         test(name, { skip: lacks }, async () => {
           const program = join(folder, `${file.replaceAll(/\W/g, '-')}-${line}.mjs`);
           await writeFile(program, code);
-          const { stdout, stderr } = await run(process.execPath, [program], { cwd: folder, env: environment, timeout: 120_000 });
+          const { stdout, stderr } = await run(process.execPath, [program], { cwd: folder, env: environment, timeout: 600_000 });
           assert.doesNotMatch(stderr, /warning/i);
           for (const word of printed(code)) assert.ok(stdout.includes(word), `${word} was not printed:\n${stdout}`);
         });
@@ -186,6 +186,21 @@ test('the API page names every function of the addon, and no other', () => {
   for (const name of functions) assert.ok(named.includes(name), `${name} is not on the page`);
   for (const name of named)
     assert.match(types, new RegExp(`export declare (function|const|class) ${name}\\b`), `${name} is not in index.d.ts`);
+});
+
+test('the pages of the reference are those of the declarations, short, and reached from the API page', async () => {
+  await run(process.execPath, [join(ROOT, 'scripts/reference.mjs'), '--check'], { cwd: ROOT, env: environment });
+  const pages = PAGES.filter((page) => /^docs\/reference\/\w+\//.test(page));
+  assert.ok(pages.length > 20);
+  const linked = new Set(links(read('docs/reference/api.md')).map(({ target }) => `docs/reference/${target}`));
+  for (const page of pages) {
+    assert.ok(linked.has(page), `${page} is not on docs/reference/api.md`);
+    const text = read(page);
+    assert.ok(text.split('\n').length < 900, page);
+    // A kernel and a tensor's method, each with what its comment says.
+    if (page.endsWith('kernels/softmax.md')) assert.match(text, /## softmaxForward\n\ny = softmax.*\n\n```ts\nsoftmaxForward\(args: \{\n/);
+    if (page.endsWith('nn/tensor.md')) assert.match(text, /^- `matmul\(other: Tensor\): Tensor`: The matrix product/m);
+  }
 });
 
 test('the table of kernels names every kernel, and no other', async () => {

@@ -1,7 +1,7 @@
 // @ts-nocheck -- children that never end by themselves.
 /**
  * A shader that never ends: every wait, destroy() and the end of the process come to an end all the same, and so does a
- * process that is interrupted twice. two billion workgroups of 60,000 rounds are endless enough (lavapipe counts them in 31 bits).
+ * process that is interrupted twice. Two billion workgroups of 60,000 rounds are endless enough (lavapipe counts them in 31 bits).
  */
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
@@ -10,6 +10,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { child, childJson } from './lib/child.mjs';
 import { init, vk, validating } from './lib/addon.mjs';
+import { build, library } from '../faults/cc.mjs';
 
 const timeout = 600_000;
 /** A GPU that works on it takes the driver, or the screen, with it. */
@@ -32,7 +33,9 @@ for (const thread of ['0', '1']) {
       try {
         const { path } = await childJson(
           `${ENDLESS}
-        vk.waitIdle();
+        // Before the second without progress that ends a wait can begin.
+        const filled = vk.uploadAsync(y, ramp(64));
+        await until(() => vk.getCompleted() >= filled);
         const value = endless();
         let error;
         const promise = vk.readAsync(y);
@@ -82,14 +85,12 @@ for (const [name, end, code] of [
   });
 }
 
-/** Interrupts itself twice, from another process, while the addon waits. */
-const INTERRUPTED = (wait) => `${ENDLESS}
-  import { spawn } from 'node:child_process';
-  let heard = 0;
-  process.on('SIGINT', () => { heard++; });
-  endless();
-  spawn('sh', ['-c', 'sleep 1.5; kill -INT ' + process.pid + '; sleep 0.7; kill -INT ' + process.pid], { stdio: 'ignore' });
-  ${wait}
+/** Tests of SIGINT raise it in the very wait: why that cannot be, or false. */
+const signals = { skip: onCpu.skip || (build('interrupt', 'node') ?? false) };
+/** `raiseInWait(times)`, `raised()`: see faults/interrupt.c. */
+const INTERRUPT = `
+  import { createRequire } from 'node:module';
+  const { raiseInWait, raised } = createRequire(${JSON.stringify(import.meta.url)})(${JSON.stringify(library('interrupt', 'node'))});
 `;
 for (const [name, wait] of [
   ['waitIdle', 'vk.waitIdle();'],
@@ -97,43 +98,39 @@ for (const [name, wait] of [
   ['destroy()', 'vk.destroy();'],
   ['process.exit', 'process.exit(3);'],
 ]) {
-  test(`SIGINT twice ends a process in ${name} that listens to the signal`, {
-    skip: onCpu.skip || (process.platform === 'win32' && 'no signals'),
-  }, async () => {
-    const ended = await child(INTERRUPTED(wait), { timeout, env: { HELIOS_WAIT_TIMEOUT: '0' } });
+  test(`SIGINT twice ends a process in ${name} that listens to the signal`, signals, async () => {
+    const source = `${INTERRUPT} ${ENDLESS}
+      process.on('SIGINT', () => {});
+      endless();
+      raiseInWait(2);
+      ${wait}
+    `;
+    const ended = await child(source, { timeout, env: { HELIOS_WAIT_TIMEOUT: '0' } });
     // Under validation process.exit does not wait for the device: see `Context::new`.
     const expected = validating && name === 'process.exit' ? [3, null] : [null, 'SIGINT'];
     assert.deepEqual([ended.code, ended.signal], expected, ended.stderr);
   });
 }
 
-test('one SIGINT during a long wait is the listener\u2019s, and so are later ones', {
-  skip: onCpu.skip || (process.platform === 'win32' && 'no signals'),
-}, async () => {
+test('one SIGINT during a long wait is the listener\u2019s, and so are later ones', signals, async () => {
   const { heard, waits } = await childJson(
     `
+    ${INTERRUPT}
     init();
     const x = bufferOf(ramp(64), 0);
-    const long = () => {
-      // A second at least, whatever the machine.
-      const end = Date.now() + 1200;
-      let n = 200;
-      for (;;) {
-        const start = Date.now();
+    // Waits, each longer than the one before, until one is long enough for the addon to watch for the signal.
+    const long = (until) => {
+      for (let n = 200; raised() < until; n = Math.min(2 * n, 65535)) {
         vk.dispatch(pipelineOf(programs.churn), [x, x], n, 1, 1, Uint32Array.of(64 * n, 60000));
         vk.waitIdle();
-        if (Date.now() - start > 1200) return;
-        n *= 2;
-        if (n > 65535) throw new Error('too fast');
       }
     };
     let heard = 0;
     process.on('SIGINT', () => { heard++; });
-    const { spawn } = await import('node:child_process');
     let waits = 0;
     for (const _ of [1, 2, 3]) {
-      spawn('sh', ['-c', 'sleep 0.9; kill -INT ' + process.pid], { stdio: 'ignore' });
-      long();
+      raiseInWait(1);
+      long(waits + 1);
       waits++;
       await until(() => heard >= waits);
     }

@@ -17,7 +17,7 @@ const run = (name, ...args) =>
   execute(process.execPath, [join(FOLDER, `${name}.mjs`), ...args], {
     // A test runner in a child would report to this one.
     env: { ...process.env, NODE_TEST_CONTEXT: undefined },
-    timeout: 300_000,
+    timeout: 600_000,
   });
 
 /** What each prints, behind the name of the device where it prints that. @type {Record<string, { prints: RegExp[] }>} */

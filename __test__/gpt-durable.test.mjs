@@ -8,6 +8,7 @@ import { mkdtemp, open, readFile, readdir, rm, truncate, writeFile } from 'node:
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 
 import { checkpointPath, loadCheckpoint, saveCheckpoint } from '../benches/gpt/checkpoint.mjs';
@@ -259,20 +260,35 @@ test('locks of other hosts stay, of earlier processes of the same number they do
 test('of many processes one gets the folder', { skip: process.platform === 'win32' }, async (t) => {
   const dir = await folder(t);
   await writeFile(join(dir, LOCK), JSON.stringify({ pid: 2 ** 22 + 1, host: hostname(), since: 'long ago' }));
+  // Each says whether it got the folder, and one that did keeps it until it is asked whether it still has it: when all have tried.
   const source = `const { FolderLock } = await import(${JSON.stringify(FILES)});
-    process.stdin.once('data', async () => { try { const lock = await FolderLock.take(${JSON.stringify(dir)}); await new Promise((r) => setTimeout(r, 300)); await lock.check(); console.log('mine'); process.exit(); } catch { process.exit(); } });
-    console.error('ready');`;
-  const children = Array.from({ length: 6 }, () => spawn(process.execPath, ['--input-type=module', '-e', source], { stdio: 'pipe' }));
-  const ended = children.map((child) => once(child, 'close'));
-  let owners = 0;
-  for (const child of children)
-    child.stdout.on('data', () => {
-      owners++;
+    const answer = (text) => process.stdout.write(text + '\\n');
+    const tries = async () => { try { return await FolderLock.take(${JSON.stringify(dir)}); } catch { return null; } };
+    let lock;
+    process.stdin.on('data', async () => {
+      if (lock === undefined) { lock = await tries(); return answer(lock ? 'taken' : 'refused'); }
+      try { await lock?.check(); answer(lock ? 'mine' : 'not mine'); } catch { answer('lost'); }
+      process.exit();
     });
-  await Promise.all(children.map((child) => once(child.stderr, 'data')));
-  for (const child of children) child.stdin.end('go');
-  await Promise.all(ended);
-  assert.ok(owners <= 1, `${owners} owners`);
+    answer('ready');`;
+  const children = Array.from({ length: 6 }, () =>
+    spawn(process.execPath, ['--input-type=module', '-e', source], { stdio: ['pipe', 'pipe', 'inherit'] }),
+  );
+  t.after(() => children.forEach((child) => child.kill('SIGKILL')));
+  const lines = children.map((child) => createInterface({ input: child.stdout })[Symbol.asyncIterator]());
+  /** What all answer. @param {string} [question] */
+  const answers = (question) => {
+    if (question) for (const child of children) child.stdin.write(question);
+    return Promise.all(lines.map(async (line) => (await line.next()).value));
+  };
+  assert.deepEqual(new Set(await answers()), new Set(['ready']));
+  const tried = await answers('go');
+  assert.ok(
+    tried.every((answer) => answer === 'taken' || answer === 'refused'),
+    tried.join(),
+  );
+  const owners = (await answers('and now?')).filter((answer) => answer === 'mine');
+  assert.ok(owners.length <= 1, `${owners.length} owners`);
 });
 
 test('text that is not UTF-8 is an error with the byte’s offset, or replaced', async (t) => {

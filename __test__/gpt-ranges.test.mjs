@@ -24,7 +24,7 @@ const training = (changes, mode) => `
 `;
 /** @param {string} source @param {number} [limit] */
 const under = (source, limit) =>
-  childJson(source, { timeout: 300_000, env: { HELIOS_TEST_MAX_STORAGE_RANGE: limit === undefined ? undefined : String(limit) } });
+  childJson(source, { timeout: 600_000, env: { HELIOS_TEST_MAX_STORAGE_RANGE: limit === undefined ? undefined : String(limit) } });
 
 for (const [what, changes, mode, limit] of /** @type {const} */ ([
   ['flat buffers', {}, 'graph', 99_000],
@@ -49,10 +49,10 @@ for (const [what, changes, mode, limit] of /** @type {const} */ ([
 }
 
 test('a parameter that one binding cannot hold is an error that names it', async () => {
-  const { code, stderr } = await child(training({}, 'graph'), { timeout: 300_000, env: { HELIOS_TEST_MAX_STORAGE_RANGE: '65536' } });
+  const { code, stderr } = await child(training({}, 'graph'), { timeout: 600_000, env: { HELIOS_TEST_MAX_STORAGE_RANGE: '65536' } });
   assert.notEqual(code, 0);
   assert.match(stderr, /RangeError: layers\.0\.mlp\.gate_up\.weight has 98304 bytes, and .* binds at most 65536/);
-  const large = await child(training({ batch: 16 }, 'graph'), { timeout: 300_000, env: { HELIOS_TEST_MAX_STORAGE_RANGE: '131072' } });
+  const large = await child(training({ batch: 16 }, 'graph'), { timeout: 600_000, env: { HELIOS_TEST_MAX_STORAGE_RANGE: '131072' } });
   assert.match(large.stderr, /RangeError: activations of 512 tokens take a buffer of \d+ bytes, and .* binds at most 131072/);
 });
 
@@ -70,7 +70,7 @@ for (const [what, changes, mode, env] of /** @type {const} */ ([
 ])) {
   test(`a model larger than the largest buffer, ${what}: the bits of one buffer`, async () => {
     const source = training(changes, mode);
-    const [whole, parts] = [await under(source), await childJson(source, { timeout: 300_000, env })];
+    const [whole, parts] = [await under(source), await childJson(source, { timeout: 600_000, env })];
     assert.ok(parts.dispatches > whole.dispatches + 5, `${parts.dispatches} and ${whole.dispatches} dispatches`);
     assert.ok(whole.losses[3] < whole.losses[0], `losses ${whole.losses}`);
     assert.deepEqual({ ...parts, dispatches: 0 }, { ...whole, dispatches: 0 });
@@ -85,7 +85,7 @@ for (const precision of /** @type {const} */ (['f16', 'bf16'])) {
     `);
     if (!supported) return t.skip(`the device has no matrix units for ${precision}`);
     const source = training({ precision }, 'graph');
-    const [whole, parts] = [await under(source), await childJson(source, { timeout: 300_000, env: sharded })];
+    const [whole, parts] = [await under(source), await childJson(source, { timeout: 600_000, env: sharded })];
     assert.ok(parts.dispatches > whole.dispatches + 5, `${parts.dispatches} and ${whole.dispatches} dispatches`);
     assert.deepEqual({ ...parts, dispatches: 0 }, { ...whole, dispatches: 0 });
   });
@@ -156,7 +156,7 @@ test('a checkpoint saved with shards loads without, and the other way round', as
   const files = async (name, environments) => {
     const results = [];
     for (const env of environments)
-      results.push(await childJson(source(join(dir, name)), { timeout: 300_000, env: { HELIOS_TEST_MAX_BUFFER: undefined, ...env } }));
+      results.push(await childJson(source(join(dir, name)), { timeout: 600_000, env: { HELIOS_TEST_MAX_BUFFER: undefined, ...env } }));
     return results;
   };
   const whole = await files('whole', [{}, {}]);
@@ -175,7 +175,7 @@ test('a checkpoint saved with shards loads without, and the other way round', as
 });
 
 test('a parameter larger than the largest buffer is an error that names it', async () => {
-  const { code, stderr } = await child(training({}, 'graph'), { timeout: 300_000, env: { HELIOS_TEST_MAX_BUFFER: '65536' } });
+  const { code, stderr } = await child(training({}, 'graph'), { timeout: 600_000, env: { HELIOS_TEST_MAX_BUFFER: '65536' } });
   assert.notEqual(code, 0);
   assert.match(stderr, /RangeError: layers\.0\.mlp\.gate_up\.weight: 98304 bytes, and the device's largest buffer has 65536/);
 });

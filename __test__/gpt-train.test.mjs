@@ -31,7 +31,6 @@ const supports = (precision) => createKernels(vk).matmulSupports(precision);
 
 const execute = promisify(execFile);
 const script = fileURLToPath(new URL('../benches/train.mjs', import.meta.url));
-const ladder = fileURLToPath(new URL('../benches/ladder.mjs', import.meta.url));
 
 /** Sizes that are no multiple of any tile. */
 const config = checkConfig({
@@ -608,21 +607,4 @@ test('train.mjs: bad options end with an error that names them', async () => {
       return true;
     });
   }
-});
-
-test('ladder.mjs: a rung for each fix, and the same loss on every rung', async (t) => {
-  const dir = await mkdtemp(join(tmpdir(), 'helios-vk-test-'));
-  t.after(() => rm(dir, { recursive: true, force: true }));
-  const [json, report] = [join(dir, 'ladder.json'), join(dir, 'ladder.html')];
-  const options = ['--preset', 'tiny', '--precision', 'f32', '--steps', '4', '--json', json, '--report', report];
-  const sizes = '--layers=1 --width=32 --heads=1 --hidden=64 --block=16';
-  const { stdout } = await execute(process.execPath, [ladder, ...options, `--train-args=${sizes}`]);
-  const { rows } = JSON.parse(await readFile(json, 'utf8'));
-  assert.equal(rows.length, 10);
-  assert.equal(new Set(rows.map((/** @type {any} */ row) => row.loss.toFixed(4))).size, 1, stdout);
-  for (const { name, tokensPerSecond } of rows) {
-    assert.ok(tokensPerSecond > 0);
-    assert.ok(stdout.includes(`| ${name} |`));
-  }
-  assert.match(await readFile(report, 'utf8'), /<svg[^]*packed lists/);
 });

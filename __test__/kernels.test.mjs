@@ -3,9 +3,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { accessWidth, KernelContext, pack, pushConstants, Recorder } from '../kernels/base.mjs';
-import { bf16Bits, f16Bits } from '../kernels/elementwise.mjs';
+import { bf16Bits, bf16Value, f16Bits, f16Value } from '../kernels/half.mjs';
 import { createKernels, optimizerState, ropeTable, STATE } from '../kernels/index.mjs';
-import { toBf16, toF16 } from './lib/half.mjs';
+import { fromBf16, fromF16, toBf16, toF16 } from './lib/half.mjs';
 
 /** A native module with one shader, which keeps what pipelines were asked for. @param {any} [info] @returns {any} */
 function fake(info = {}) {
@@ -193,6 +193,13 @@ test('16-bit patterns of numbers round to nearest even', () => {
   }
   assert.equal(bf16Bits(1 + 2 ** -8), 0x3f80);
   assert.equal(bf16Bits(1 + 3 * 2 ** -8), 0x3f82);
+  // All patterns there are: their numbers, and back.
+  for (let bits = 0; bits < 0x10000; bits++) {
+    assert.ok(Object.is(f16Value(bits), fromF16(bits)), `f16 bits ${bits}`);
+    assert.ok(Object.is(bf16Value(bits), fromBf16(bits)), `bf16 bits ${bits}`);
+    if (!Number.isNaN(f16Value(bits))) assert.equal(f16Bits(f16Value(bits)), bits, `f16 bits ${bits}, and back`);
+    if (!Number.isNaN(bf16Value(bits))) assert.equal(bf16Bits(bf16Value(bits)), bits, `bf16 bits ${bits}, and back`);
+  }
 });
 
 test('an optimizer state carries what f32 would spoil', () => {

@@ -120,8 +120,8 @@ test('HELIOS_HOST_TIMING=1 counts batches, dispatches and disjoint phases', asyn
     assert.ok(us >= 0 && Number.isInteger(calls) && calls >= 0, name);
     sum += us;
   }
+  // Of one clock, so that it holds however slow the machine is.
   assert.ok(sum > 0 && sum <= wall, `phases are disjoint: ${sum} µs of ${wall} µs`);
-  assert.ok(first.phases.ring_wait.calls > 0, 'waiting for the GPU is a phase of its own');
   assert.deepEqual([reset.batches, reset.dispatches, reset.clockReads], [0, 0, 0]);
   for (const { us, calls } of Object.values(reset.phases)) assert.deepEqual([us, calls], [0, 0]);
   assert.equal(second.dispatches, 1);
@@ -133,7 +133,11 @@ test('waiting for the GPU is ring_wait, whichever call waits', async () => {
     init();
     const x = bufferOf(ramp(64), 0);
     const p = pipelineOf(programs.churn);
-    const busy = () => { for (let i = 0; i < 20; i++) vk.dispatch(p, [x, x], 1, 1, 1, Uint32Array.of(64, 65000)); return vk.dispatch(p, [x, x], 1, 1, 1, Uint32Array.of(64, 65000)); };
+    const busy = (n) => {
+      let value;
+      for (let i = 0; i < n; i++) value = vk.dispatch(p, [x, x], 1, 1, 1, Uint32Array.of(64, 65000));
+      return value;
+    };
     const calls = {
       readBuffer: () => { vk.readBuffer(x); },
       waitTimeline: (tv) => { vk.waitTimeline(tv); },
@@ -141,11 +145,14 @@ test('waiting for the GPU is ring_wait, whichever call waits', async () => {
     };
     const waits = {};
     for (const [name, call] of Object.entries(calls)) {
-      vk.waitIdle();
-      const tv = busy();
-      vk.resetHostTiming();
-      call(tv);
-      waits[name] = vk.getHostTiming().phases.ring_wait.calls;
+      // A device may be done before a slow host calls: more each time.
+      for (let n = 20; n <= 20 << 8 && !(waits[name] > 0); n *= 2) {
+        vk.waitIdle();
+        const tv = busy(n);
+        vk.resetHostTiming();
+        call(tv);
+        waits[name] = vk.getHostTiming().phases.ring_wait.calls;
+      }
     }
     process.stdout.write(JSON.stringify(waits));
   `,

@@ -1,6 +1,7 @@
 // Element by element: fills, casts, arithmetic, dropout, and transposes.
 
 import { accessWidth, bytesOf, ceilDiv, choice, finite, floatBits, integer, part, pushConstants, tensor } from './base.mjs';
+import { bf16Bits, f16Bits } from './half.mjs';
 
 /** @typedef {import('./base.mjs').Tensor} Tensor */
 /** @typedef {import('./base.mjs').DType} DType */
@@ -399,28 +400,4 @@ export function elementwiseKernels(context) {
   }
 
   return { fill, cast, copy, unary, binary, broadcast, transpose, dropout };
-}
-
-const f32 = new Float32Array(1);
-const u32 = new Uint32Array(f32.buffer);
-
-/** Bits of a number as bf16, to nearest even. @param {number} value */
-export function bf16Bits(value) {
-  f32[0] = value;
-  if (Number.isNaN(value)) return 0x7fc0;
-  return (u32[0] + 0x7fff + ((u32[0] >>> 16) & 1)) >>> 16;
-}
-
-/** Bits of a number as f16, to nearest even. @param {number} value */
-export function f16Bits(value) {
-  const sign = value < 0 || Object.is(value, -0) ? 0x8000 : 0;
-  const size = Math.abs(value);
-  if (Number.isNaN(size)) return 0x7e00;
-  if (size >= 65520) return sign | 0x7c00;
-  const exponent = size < 2 ** -14 ? -14 : Math.floor(Math.log2(size));
-  const scaled = size * 2 ** (10 - exponent);
-  let whole = Math.floor(scaled);
-  if (scaled - whole > 0.5 || (scaled - whole === 0.5 && whole % 2 === 1)) whole++;
-  // A carry out of the mantissa moves into the exponent by itself.
-  return sign | (exponent === -14 ? whole : ((exponent + 14) << 10) + whole);
 }

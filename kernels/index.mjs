@@ -28,6 +28,7 @@ import { reductionKernels } from './reduction.mjs';
 import { softmaxKernels } from './softmax.mjs';
 
 export { KernelContext, Recorder, pack } from './base.mjs';
+export { bf16Bits, bf16Value, f16Bits, f16Value } from './half.mjs';
 export { ropeTable } from './embedding.mjs';
 export { STATE, STATE_WORDS, optimizerState } from './optimizer.mjs';
 export { SLOT, Template } from './template.mjs';

@@ -1,6 +1,6 @@
 // Host data to the bytes of a tensor and back.
 
-import { bf16Bits, f16Bits } from '../kernels/elementwise.mjs';
+import { bf16Bits, bf16Value, f16Bits, f16Value } from '../kernels/half.mjs';
 import { ArgumentError, ShapeError, show } from './errors.mjs';
 
 /** @typedef {import('./layout.mjs').DType} DType */
@@ -84,22 +84,10 @@ export function decode(bytes, dtype, count) {
   if (dtype === 'u32') return new Uint32Array(buffer, byteOffset, count);
   if (dtype === 'bool') return Uint8Array.from(new Uint32Array(buffer, byteOffset, count), (word) => (word ? 1 : 0));
   const halves = new Uint16Array(buffer, byteOffset, count);
-  if (dtype === 'bf16') {
-    const result = new Float32Array(count);
-    const words = new Uint32Array(result.buffer);
-    for (let i = 0; i < count; i++) words[i] = halves[i] << 16;
-    return result;
-  }
-  return Float32Array.from(halves, f16Value);
-}
-
-/** @param {number} bits */
-function f16Value(bits) {
-  const exponent = (bits >> 10) & 31;
-  const fraction = bits & 1023;
-  const size =
-    exponent === 31 ? (fraction ? Number.NaN : Infinity) : exponent ? (1 + fraction / 1024) * 2 ** (exponent - 15) : fraction * 2 ** -24;
-  return bits & 0x8000 ? -size : size;
+  const result = new Float32Array(count);
+  const value = dtype === 'bf16' ? bf16Value : f16Value;
+  for (let i = 0; i < count; i++) result[i] = value(halves[i]);
+  return result;
 }
 
 /**

@@ -242,6 +242,7 @@ async function takeSnapshot(purpose, mayInstall) {
     softwareDriver: drivers.some((path) => /lvp|lavapipe|swiftshader|llvmpipe/i.test(path)) || process.platform !== 'linux',
     layer: hasValidationLayer(),
     spirvVal: onPath('spirv-val') !== null,
+    glslang: onPath('glslangValidator') !== null,
     debootstrap: onPath('debootstrap') !== null,
   };
 }

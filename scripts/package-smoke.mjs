@@ -10,6 +10,10 @@ import { existsSync } from 'node:fs';
 import helios, { batchExecuteAll } from 'helios-vk';
 import { createKernels, pack } from 'helios-vk/kernels';
 
+if (process.argv.length > 2) {
+  console.error('usage: node smoke.mjs, in a project into which the package was packed; node scripts/pack.mjs --check makes one');
+  process.exit(2);
+}
 const require = createRequire(import.meta.url);
 // By a name that is not known beforehand: what a script gets is made when the package is packed.
 const load = (/** @type {string} */ name) => require(name);

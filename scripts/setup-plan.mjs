@@ -25,6 +25,7 @@
  * @property {boolean} softwareDriver a driver that runs on the CPU
  * @property {boolean} layer the Khronos validation layer
  * @property {boolean} spirvVal the validator of SPIRV-Tools
+ * @property {boolean} glslang glslangValidator, the reference compiler of GLSL
  * @property {boolean} debootstrap
  */
 
@@ -38,7 +39,7 @@
  * @property {boolean} required whether the purpose cannot be served without it
  */
 
-/** @typedef {'compiler' | 'certificates' | 'loader' | 'driver' | 'layer' | 'spirvVal' | 'debootstrap'} Need */
+/** @typedef {'compiler' | 'certificates' | 'loader' | 'driver' | 'layer' | 'spirvVal' | 'glslang' | 'debootstrap'} Need */
 
 /** @type {Record<Need, string>} */
 const NAMES = {
@@ -48,6 +49,7 @@ const NAMES = {
   driver: 'Vulkan driver',
   layer: 'Vulkan validation layer',
   spirvVal: "spirv-val (what safe mode's rules are held against)",
+  glslang: 'glslangValidator (compiles the shaders of guide and examples)',
   debootstrap: 'debootstrap (for the tests on a newer Mesa)',
 };
 
@@ -65,6 +67,7 @@ const FAMILIES = {
       driver: ['mesa-vulkan-drivers'],
       layer: ['vulkan-validationlayers'],
       spirvVal: ['spirv-tools'],
+      glslang: ['glslang-tools'],
       debootstrap: ['debootstrap', 'debian-archive-keyring'],
     },
   },
@@ -77,6 +80,7 @@ const FAMILIES = {
       driver: ['mesa-vulkan-drivers'],
       layer: ['vulkan-validation-layers'],
       spirvVal: ['spirv-tools'],
+      glslang: ['glslang'],
       debootstrap: ['debootstrap'],
     },
   },
@@ -89,6 +93,7 @@ const FAMILIES = {
       driver: ['vulkan-swrast'],
       layer: ['vulkan-validation-layers'],
       spirvVal: ['spirv-tools'],
+      glslang: ['glslang'],
       debootstrap: ['debootstrap', 'debian-archive-keyring'],
     },
   },
@@ -101,6 +106,7 @@ const FAMILIES = {
       driver: ['libvulkan_lvp'],
       layer: ['vulkan-validationlayers'],
       spirvVal: ['spirv-tools'],
+      glslang: ['glslang-devel'],
       debootstrap: ['debootstrap'],
     },
   },
@@ -113,6 +119,7 @@ const FAMILIES = {
       driver: ['mesa-vulkan-swrast'],
       layer: ['vulkan-validation-layers'],
       spirvVal: ['spirv-tools'],
+      glslang: ['glslang'],
       debootstrap: ['debootstrap'],
     },
   },
@@ -123,6 +130,7 @@ const FAMILIES = {
       driver: ['molten-vk'],
       layer: ['vulkan-validationlayers'],
       spirvVal: ['spirv-tools'],
+      glslang: ['glslang'],
     },
   },
 };
@@ -203,6 +211,7 @@ export function plan(snapshot, purpose, wanted) {
     if (snapshot.drivers && !snapshot.softwareDriver) wishes.push('driver');
     if (!snapshot.layer) wishes.push('layer');
     if (!snapshot.spirvVal) wishes.push('spirvVal');
+    if (!snapshot.glslang) wishes.push('glslang');
     if (purpose === 'full' && snapshot.platform === 'linux' && !snapshot.debootstrap && snapshot.rights !== 'none')
       wishes.push('debootstrap');
     if (wishes.length > 0) steps.push(packages(snapshot, wishes, false));
@@ -284,7 +293,7 @@ const WORDS = {
   win32: (needs) =>
     [
       ...(needs.includes('compiler') ? ['winget install Microsoft.VisualStudio.2022.BuildTools (with the C++ workload)'] : []),
-      ...(needs.includes('layer') || needs.includes('spirvVal') ? ['winget install KhronosGroup.VulkanSDK'] : []),
+      ...(needs.some((need) => ['layer', 'spirvVal', 'glslang'].includes(need)) ? ['winget install KhronosGroup.VulkanSDK'] : []),
       ...(needs.includes('loader') || needs.includes('driver') ? ["install your GPU vendor's driver, which brings Vulkan"] : []),
     ].join('; '),
   linux: (needs) => `install ${needs.map((need) => NAMES[need]).join(', ')} with your package manager`,

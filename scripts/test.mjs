@@ -139,14 +139,18 @@ function suite(node = process.execPath) {
 /**
  * Test files that take minutes, or whose subject is load rather than behaviour: `npm test` leaves them to `npm run test:full`.
  */
-const SLOW = /\/(benches|endless|gpt-ranges|growth|options|pipeline-life)\.test|\/ptx\//;
+const SLOW = /\/(benches|endless|gpt-ladder|gpt-ranges|growth|kernels\/bench|options|pipeline-life)\.test|\/ptx\//;
 
 /** Those, and training, which runs many processes: under validation `npm test` leaves them out. */
 const SLOW_VALIDATED = new RegExp(`${SLOW.source}|/gpt-\\w+\\.test`);
 const UNDER_VALIDATION = { environment: { HELIOS_VALIDATION: '1' }, forbidden: LAYER_MESSAGE };
+/** What `npm test` sets for the suite: less of what __test__/lib/addon.mjs can make less. */
+const LIGHT = { HELIOS_TEST_LIGHT: '1' };
 
-/** Whether a test file makes its counts smaller when told to (`light`, `scaled` of __test__/lib/addon.mjs). @param {string} file */
+/** Whether a test file does less where it is told to: smaller counts (`light`, `scaled`). @param {string} file */
 const hasCounts = (file) => /\b(light|scaled)\b/.test(readFileSync(join(REPOSITORY, file), 'utf8'));
+/** Or fewer of many cases (`firstOf`). Under validation counts are small in any case, and cases are not. @param {string} file */
+const hasCases = (file) => /\bfirstOf\b/.test(readFileSync(join(REPOSITORY, file), 'utf8'));
 
 /** Test files of a package of this repository. @param {string} name */
 const packageTests = (name) =>
@@ -251,12 +255,13 @@ const STAGES = [
   {
     name: 'types',
     quick: true,
-    title: 'types of the package and of all scripts',
+    title: 'types of the package and of all scripts; declarations and pages made from them are current',
     run: () =>
       each(
         [
           ['node_modules/typescript/bin/tsc', '--noEmit'],
           ['scripts/kernel-types.mjs', '--check'],
+          ['scripts/reference.mjs', '--check'],
         ].map((command) => [process.execPath, ...command]),
       ),
   },
@@ -291,12 +296,12 @@ const STAGES = [
     name: 'js',
     quick: true,
     title: 'JS suite, with small counts and without what takes long',
-    run: () => run(suiteWithout(SLOW), { environment: { HELIOS_TEST_LIGHT: '1' } }),
+    run: () => run(suiteWithout(SLOW), { environment: LIGHT }),
   },
   {
     name: 'js-slow',
-    title: 'what takes long of the JS suite, and what has counts, with the large ones',
-    run: () => run(suite().filter((word) => !word.endsWith('.test.mjs') || SLOW.test(word) || hasCounts(word))),
+    title: 'what takes long of the JS suite, and what does less in the quick tier, in full',
+    run: () => run(suite().filter((word) => !word.endsWith('.test.mjs') || SLOW.test(word) || hasCounts(word) || hasCases(word))),
   },
   {
     name: 'sets',
@@ -320,16 +325,16 @@ const STAGES = [
     run: () =>
       run(
         suiteWithout(NOT_OF_THE_DEVICE).filter((word) => !SLOW_VALIDATED.test(word)),
-        UNDER_VALIDATION,
+        { ...UNDER_VALIDATION, environment: { ...UNDER_VALIDATION.environment, ...LIGHT } },
       ),
   },
   {
     name: 'validation-slow',
-    title: 'what takes long of the JS suite, and training, under the validation layer',
+    title: 'what takes long of the JS suite or does less in the quick tier, and training, under the validation layer',
     unavailable: () => (hasValidationLayer() ? null : 'the Khronos validation layer is not installed'),
     run: () =>
       run(
-        suiteWithout(NOT_OF_THE_DEVICE).filter((word) => !word.endsWith('.test.mjs') || SLOW_VALIDATED.test(word)),
+        suiteWithout(NOT_OF_THE_DEVICE).filter((word) => !word.endsWith('.test.mjs') || SLOW_VALIDATED.test(word) || hasCases(word)),
         UNDER_VALIDATION,
       ),
   },

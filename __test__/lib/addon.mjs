@@ -24,6 +24,13 @@ export const light = validating || switchVariable('HELIOS_TEST_LIGHT');
 export const scaled = (count) => (light ? Math.max(1, Math.ceil(count / 10)) : count);
 
 /**
+ * Of cases that are alike `npm test` runs the first `few`, `npm run test:full` all of them.
+ * @template T
+ * @param {T[]} cases @param {number} few
+ */
+export const firstOf = (cases, few) => (switchVariable('HELIOS_TEST_LIGHT') ? cases.slice(0, few) : cases);
+
+/**
  * A new buffer that holds `data`, whole.
  * @param {ArrayBufferView<ArrayBuffer>} data
  */

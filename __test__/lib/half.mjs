@@ -1,6 +1,6 @@
 /**
- * f16 and bf16: bits to values, and values to the nearest bits, ties to even. Written another way than `f16Bits` and `bf16Bits` of
- * kernels/elementwise.mjs, which are tested against these.
+ * f16 and bf16: bits to values, and values to the nearest bits, ties to even. Written another way than
+ * kernels/half.mjs, which is tested against these.
  */
 
 const f32 = new Float32Array(1);

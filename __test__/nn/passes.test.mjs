@@ -434,7 +434,7 @@ test('the GPT on a stub of an H200: dispatches and barriers of a step, by hand a
     step(batch);
     process.stdout.write(JSON.stringify({ hand, compiled: { ...counted(), planned: step.explain()[0].planned } }));
   `,
-    { timeout: 300_000 },
+    { timeout: 600_000 },
   );
   t.diagnostic(`by hand ${JSON.stringify(hand)}, compiled ${JSON.stringify(compiled)}`);
   if (!light) {

@@ -172,7 +172,10 @@ test('training leaks nothing, with scopes and without', async () => {
     most = Math.max(most, memory().buffers);
     if (i % 100 === 99) gc();
   }
-  assert.deepEqual(await collected(), start, 'without scopes, once the garbage is collected');
+  let left = await collected();
+  // V8 may take some more to find all of it.
+  for (let i = 0; i < 50 && left.buffers > start.buffers; i++) left = await collected();
+  assert.deepEqual(left, start, 'without scopes, once the garbage is collected');
   assert.ok(most > start.buffers, 'there was something to collect');
 });
 

@@ -222,10 +222,6 @@ export function elementwiseKernels(context: KernelContext): {
         type?: import("./base.mjs").DType | undefined;
     }) => Dispatch;
 };
-/** Bits of a number as bf16, to nearest even. @param {number} value */
-export function bf16Bits(value: number): number;
-/** Bits of a number as f16, to nearest even. @param {number} value */
-export function f16Bits(value: number): number;
 export type Tensor = import("./base.mjs").Tensor;
 export type DType = import("./base.mjs").DType;
 export type Dispatch = import("./base.mjs").Dispatch;

@@ -66,5 +66,6 @@ import { reductionKernels } from './reduction.mjs';
 import { optimizerKernels } from './optimizer.mjs';
 import { KernelContext } from './base.mjs';
 export { KernelContext, Recorder, pack } from "./base.mjs";
+export { bf16Bits, bf16Value, f16Bits, f16Value } from "./half.mjs";
 export { STATE, STATE_WORDS, optimizerState } from "./optimizer.mjs";
 export { SLOT, Template } from "./template.mjs";

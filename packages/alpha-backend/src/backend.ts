@@ -1,6 +1,7 @@
 // The trainer's `Backend` over the device: every method is an operation (`operations.ts`) or the host's work (`host.ts`).
 
 import type { DeviceInfo } from 'helios-vk';
+import { f16Bits } from 'helios-vk/kernels';
 
 import { ATTENTION, ATTENTION_BACKWARD } from './attention.js';
 import { Engine, type Native, type Operation } from './engine.js';
@@ -101,7 +102,7 @@ export class HeliosVkBackend {
 
   full(shape: Shape, value: number, dtype: Dtype = 'f32'): TensorData {
     if (dtype === 'f32' || dtype === 'i32') return new DeviceTensor(this.engine, [...shape], dtype, value);
-    const data = hostArray(dtype, sizeOf(shape)).fill(dtype === 'f16' ? host.toHalf(value) : value);
+    const data = hostArray(dtype, sizeOf(shape)).fill(dtype === 'f16' ? f16Bits(value) : value);
     return this.made({ shape: [...shape], dtype, data });
   }
 
@@ -112,7 +113,7 @@ export class HeliosVkBackend {
   fromArray(data: ArrayLike<number>, shape: Shape, dtype: Dtype = 'f32'): TensorData {
     if (data.length !== sizeOf(shape)) throw new BackendError('fromArray', `${data.length} elements for shape ${show(shape)}`);
     const array = hostArray(dtype, data.length);
-    for (let i = 0; i < data.length; i++) array[i] = dtype === 'f16' ? host.toHalf(data[i]) : data[i];
+    for (let i = 0; i < data.length; i++) array[i] = dtype === 'f16' ? f16Bits(data[i]) : data[i];
     return this.made({ shape: [...shape], dtype, data: array });
   }
 

@@ -1,5 +1,7 @@
 // What the host computes: calls that no step of training makes, and types that the device does not compute in.
 
+import { f16Bits, f16Value } from 'helios-vk/kernels';
+
 import { axisOf, broadcastShapes, broadcastStrides, stridesOf } from './shapes.js';
 import { BackendError, type Dtype, type Shape, type TensorArray, type TensorData, hostArray, show, sizeOf } from './types.js';
 
@@ -10,41 +12,14 @@ export interface HostTensor {
   data: TensorArray;
 }
 
-/** f16 bits as numbers. */
-const FLOATS = new Float32Array(1);
-const WORDS = new Uint32Array(FLOATS.buffer);
-export function fromHalf(bits: number): number {
-  const exponent = (bits >> 10) & 31;
-  const mantissa = bits & 1023;
-  const sign = bits & 0x8000 ? -1 : 1;
-  if (exponent === 31) return mantissa ? Number.NaN : sign * Number.POSITIVE_INFINITY;
-  return sign * (exponent === 0 ? mantissa * 2 ** -24 : (1 + mantissa / 1024) * 2 ** (exponent - 15));
-}
-
-/** A number as f16 bits, to nearest even. */
-export function toHalf(value: number): number {
-  FLOATS[0] = value;
-  const sign = (WORDS[0] >>> 16) & 0x8000;
-  const size = Math.abs(value);
-  if (Number.isNaN(value)) return 0x7e00;
-  if (size >= 65520) return sign | 0x7c00;
-  const exponent = size < 2 ** -14 ? -14 : Math.floor(Math.log2(size));
-  const scaled = size * 2 ** (10 - exponent);
-  const whole = Math.floor(scaled);
-  const rest = scaled - whole;
-  const rounded = rest > 0.5 || (rest === 0.5 && whole % 2 === 1) ? whole + 1 : whole;
-  // A carry out of the mantissa moves into the exponent by itself.
-  return sign | (exponent === -14 ? rounded : ((exponent + 14) << 10) + rounded);
-}
-
 /** Numbers of a tensor of any type. */
 export function numbersOf({ dtype, data }: TensorData): ArrayLike<number> {
-  return dtype === 'f16' ? Float64Array.from(data as Uint16Array, fromHalf) : data;
+  return dtype === 'f16' ? Float64Array.from(data as Uint16Array, f16Value) : data;
 }
 
 function made(shape: Shape, dtype: Dtype, values: ArrayLike<number>): HostTensor {
   const data = hostArray(dtype, values.length);
-  for (let i = 0; i < values.length; i++) data[i] = dtype === 'f16' ? toHalf(values[i]) : values[i];
+  for (let i = 0; i < values.length; i++) data[i] = dtype === 'f16' ? f16Bits(values[i]) : values[i];
   return { shape, dtype, data };
 }
 

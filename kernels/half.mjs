@@ -1,0 +1,40 @@
+// 16-bit floating point on the host: numbers to bits, and bits to numbers.
+
+const f32 = new Float32Array(1);
+const u32 = new Uint32Array(f32.buffer);
+
+/** Bits of a number as bf16, to nearest even; of NaN 0x7fc0. @param {number} value @returns {number} */
+export function bf16Bits(value) {
+  f32[0] = value;
+  if (Number.isNaN(value)) return 0x7fc0;
+  return (u32[0] + 0x7fff + ((u32[0] >>> 16) & 1)) >>> 16;
+}
+
+/** Bits of a number as f16, to nearest even; of NaN 0x7e00, from 65520 on those of infinity. @param {number} value @returns {number} */
+export function f16Bits(value) {
+  const sign = value < 0 || Object.is(value, -0) ? 0x8000 : 0;
+  const size = Math.abs(value);
+  if (Number.isNaN(size)) return 0x7e00;
+  if (size >= 65520) return sign | 0x7c00;
+  const exponent = size < 2 ** -14 ? -14 : Math.floor(Math.log2(size));
+  const scaled = size * 2 ** (10 - exponent);
+  let whole = Math.floor(scaled);
+  if (scaled - whole > 0.5 || (scaled - whole === 0.5 && whole % 2 === 1)) whole++;
+  // A carry out of the mantissa moves into the exponent by itself.
+  return sign | (exponent === -14 ? whole : ((exponent + 14) << 10) + whole);
+}
+
+/** The number that bf16 bits stand for. @param {number} bits @returns {number} */
+export function bf16Value(bits) {
+  u32[0] = bits << 16;
+  return f32[0];
+}
+
+/** The number that f16 bits stand for. @param {number} bits @returns {number} */
+export function f16Value(bits) {
+  const exponent = (bits >> 10) & 31;
+  const fraction = bits & 1023;
+  const size =
+    exponent === 31 ? (fraction ? Number.NaN : Infinity) : exponent ? (1 + fraction / 1024) * 2 ** (exponent - 15) : fraction * 2 ** -24;
+  return bits & 0x8000 ? -size : size;
+}

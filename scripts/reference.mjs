@@ -1,0 +1,380 @@
+#!/usr/bin/env node
+// The pages of docs/reference/{addon,kernels,nn}: every public function, class and type, as Markdown, from the declarations
+// (index.d.ts, types/) and their comments.
+//
+//   node scripts/reference.mjs [--check]
+//
+// Which page a call of the addon stands on is said by the table of docs/reference/api.md.
+
+import { mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import ts from 'typescript';
+
+import { runMain } from '../bin/lib/options.mjs';
+import { readIfThere } from './system.mjs';
+
+const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
+const TARGET = join(REPOSITORY, 'docs/reference');
+const MADE = '<!-- Made by `npm run types`; do not edit. -->';
+
+/** Pages of the kernels by the file that declares them; what is in no other file is on the first. @type {Record<string, string>} */
+const KERNEL_PAGES = {
+  'attention-layout': 'attention',
+  base: 'devices',
+  half: 'devices',
+  index: 'devices',
+  template: 'devices',
+  check: 'devices',
+};
+/** Pages of helios-vk/nn by file or folder. @type {Record<string, string>} */
+const NN_PAGES = { tensor: 'tensor', functional: 'functional', convolution: 'functional', modules: 'modules', optim: 'optim' };
+/** The rest of helios-vk/nn: scopes, gradients, compile, types that several pages name. */
+const NN_REST = 'scopes-and-steps';
+/** Where types of the addon go that no call names. */
+const ADDON_REST = 'addon/device';
+
+/** What stands at the top of each page. @type {Record<string, string>} */
+const INTROS = {
+  'kernels/devices': '`createKernels` and what all kernels share',
+  'nn/tensor': 'Tensors',
+  'nn/functional': '`F`: operations as functions',
+  'nn/modules': '`nn`: modules',
+  'nn/optim': '`optim`: optimizers',
+  [`nn/${NN_REST}`]: 'Scopes, gradients, `compile`, files',
+};
+
+/**
+ * One thing on a page.
+ * @typedef {object} Entry
+ * @property {string} name
+ * @property {ts.Node} node its declaration
+ * @property {'function' | 'class' | 'type' | 'value'} kind
+ */
+
+/** Text of a node that starts in the middle of a line, without the indentation of that line. @param {ts.Node} node */
+function textOf(node) {
+  const { character } = node.getSourceFile().getLineAndCharacterOfPosition(node.getStart());
+  const line = node.getSourceFile().text.slice(node.getStart() - character, node.getStart());
+  const indent = /^ */.exec(line)?.[0].length ?? 0;
+  const text = indent > 0 ? node.getText().replace(new RegExp(`\n {1,${indent}}`, 'g'), '\n') : node.getText();
+  return text
+    .replace(/\/\*\*\s*\n\s*\* ([^*]*?)\s*\*\//g, (_, text) => `/** ${text.replace(/\s*\n\s*\*?\s*/g, ' ')} */`)
+    .replace(/\bimport\("[^"]*"\)\./g, '')
+    .replace(/\?: (.+) \| undefined(?=;|,|\)|$)/gm, '?: $1');
+}
+
+/** The last comment before a declaration. @param {ts.Node} node */
+const commentOf = (node) => ts.getJSDocCommentsAndTags(node).filter(ts.isJSDoc).at(-1);
+
+/** @param {string | ts.NodeArray<ts.JSDocComment> | undefined} comment */
+const proseOf = (comment) =>
+  (ts.getTextOfJSDocComment(comment) ?? '')
+    .replace(/\{@link (\S+?)\}/g, '`$1`')
+    // Outside of `code`, Markdown would take it for HTML.
+    .split(/(`[^`]*`)/)
+    .map((part, i) => (i % 2 ? part : part.replaceAll('<', '&lt;')))
+    .join('')
+    .trim();
+
+/** @param {string} text */
+const oneLine = (text) => text.replace(/\s*\n\s*/g, ' ');
+
+/**
+ * What a comment says: the text, its parameters, what comes back, what is thrown.
+ * @param {ts.Node} node
+ */
+function documentation(node) {
+  const comment = commentOf(node);
+  const tags = comment?.tags ?? [];
+  const parameters = /** @type {ts.JSDocParameterTag[]} */ (tags.filter((tag) => ts.isJSDocParameterTag(tag)))
+    .map(({ name, comment }) => ({ name: name.getText(), text: oneLine(proseOf(comment)) }))
+    // Those of an argument's properties stand in the declaration.
+    .filter(({ name }) => !name.includes('.'));
+  const said = (/** @type {string} */ name) =>
+    tags
+      .filter(({ tagName }) => tagName.text === name)
+      .map((tag) => oneLine(proseOf(tag.comment)))
+      .filter(Boolean);
+  return { text: proseOf(comment?.comment), parameters, returns: said('returns'), throws: said('throws') };
+}
+
+/** `name<T>(a: A, b?: B): C`. @param {string} name @param {ts.SignatureDeclaration} node @param {ts.Node} [documented] */
+function signature(name, node, documented = node) {
+  const named = documentation(documented).parameters;
+  const parameters = node.parameters.map((parameter, i) => {
+    const own = ts.isIdentifier(parameter.name) ? parameter.name.text : (named[i]?.name ?? 'options');
+    const [rest, optional] = [parameter.dotDotDotToken ? '...' : '', parameter.questionToken ? '?' : ''];
+    return `${rest}${own}${optional}${parameter.type ? `: ${textOf(parameter.type)}` : ''}`;
+  });
+  const types = node.typeParameters ? `<${node.typeParameters.map(textOf).join(', ')}>` : '';
+  return `${name}${types}(${parameters.join(', ')})${node.type ? `: ${textOf(node.type)}` : ''}`;
+}
+
+/** What is said of parameters and results, as a list. @param {ReturnType<typeof documentation>} about @param {string} [indent] */
+function details({ parameters, returns, throws }, indent = '') {
+  return [
+    ...parameters.filter(({ text }) => text !== '').map(({ name, text }) => `${indent}- \`${name}\`: ${text}`),
+    ...returns.map((text) => `${indent}- Returns ${text}`),
+    ...throws.map((text) => `${indent}- Throws ${text}`),
+  ];
+}
+
+/** @param {string} code */
+const block = (code) => `\`\`\`ts\n${code}\n\`\`\``;
+
+/** A property of an object of kernels, or a function, with its signature. @param {Entry} entry */
+function functionText({ name, node }) {
+  const about = documentation(node);
+  const type = ts.isPropertySignature(node) && node.type && ts.isFunctionTypeNode(node.type) ? node.type : node;
+  return [about.text, block(signature(name, /** @type {ts.SignatureDeclaration} */ (type), node)), details(about).join('\n')];
+}
+
+/** Members that a user calls or reads, a line each. @param {ts.ClassDeclaration} node */
+function memberLines(node) {
+  /** @type {string[]} */
+  const lines = [];
+  for (const member of node.members) {
+    if (!member.name && !ts.isConstructorDeclaration(member)) continue;
+    if (member.name && (ts.isPrivateIdentifier(member.name) || member.name.getText() === '[inspect]')) continue;
+    const about = documentation(member);
+    const flags = ts.getCombinedModifierFlags(member);
+    const prefix = `${flags & ts.ModifierFlags.Static ? 'static ' : ''}${flags & ts.ModifierFlags.Readonly ? 'readonly ' : ''}`;
+    const name = member.name?.getText() ?? '';
+    let text;
+    if (ts.isConstructorDeclaration(member)) text = signature(`new ${node.name?.text}`, member);
+    else if (ts.isMethodDeclaration(member)) text = signature(name, member);
+    else if (ts.isGetAccessor(member)) text = `readonly ${name}${member.type ? `: ${textOf(member.type)}` : ''}`;
+    else if (ts.isPropertyDeclaration(member))
+      text = `${name}${member.questionToken ? '?' : ''}${member.type ? `: ${textOf(member.type)}` : ''}`;
+    else continue;
+    const code = oneLine(prefix + text).replace(/\s*\/\*\*.*?\*\/\s*/g, ' ');
+    lines.push(`- \`${code}\`${about.text ? `: ${oneLine(about.text)}` : ''}`, ...details(about, '  '));
+  }
+  return lines;
+}
+
+/** @param {Entry} entry @returns {string[]} paragraphs */
+function paragraphs(entry) {
+  const { name, node, kind } = entry;
+  if (kind === 'function') return functionText(entry);
+  const { text } = documentation(ts.isVariableDeclaration(node) ? node.parent.parent : node);
+  if (kind === 'class') {
+    const { heritageClauses } = /** @type {ts.ClassDeclaration} */ (node);
+    const base = heritageClauses ? ` ${heritageClauses.map(textOf).join(' ')}` : '';
+    return [text, block(`class ${name}${base}`), memberLines(/** @type {ts.ClassDeclaration} */ (node)).join('\n')];
+  }
+  const code = textOf(ts.isVariableDeclaration(node) ? node.parent : node).replace(/^(export )?(declare )?/, '');
+  return [text, block(code)];
+}
+
+/** The declarations, as TypeScript sees them. */
+function program() {
+  const roots = ['index.d.ts', 'types/kernels/index.d.mts', 'types/nn/index.d.mts'].map((file) => join(REPOSITORY, file));
+  const made = ts.createProgram(roots, { module: ts.ModuleKind.NodeNext, strict: true, noEmit: true, target: ts.ScriptTarget.ES2023 });
+  const checker = made.getTypeChecker();
+  const file = (/** @type {number} */ i) => /** @type {ts.SourceFile} */ (made.getSourceFile(roots[i]));
+  const exported = (/** @type {ts.Symbol} */ symbol) => checker.getExportsOfModule(symbol);
+  const moduleOf = (/** @type {number} */ i) => exported(/** @type {ts.Symbol} */ (checker.getSymbolAtLocation(file(i))));
+  return { checker, exported, addon: moduleOf(0), kernels: moduleOf(1), nn: moduleOf(2) };
+}
+
+/** Pages by name, such as `addon/memory`; what belongs on them in order. */
+class Pages {
+  /** @type {Map<string, Map<ts.Node, Entry>>} */
+  pages = new Map();
+  /** The page of each declaration that stands on one. @type {Map<ts.Node, string>} */
+  seen = new Map();
+  /** The declarations that one names. @type {Map<ts.Node, Set<ts.Node>>} */
+  named = new Map();
+
+  /** @param {ts.TypeChecker} checker @param {(node: ts.Node, from: string) => string | undefined} pageOf
+   *   where a type goes that something on page `from` names */
+  constructor(checker, pageOf) {
+    this.checker = checker;
+    this.pageOf = pageOf;
+  }
+
+  /** What an alias stands for, also through `type A = import('…').A`. @param {ts.Symbol} symbol @returns {ts.Symbol} */
+  target(symbol) {
+    const own = symbol.flags & ts.SymbolFlags.Alias ? this.checker.getAliasedSymbol(symbol) : symbol;
+    const declaration = own.declarations?.[0];
+    if (declaration && ts.isTypeAliasDeclaration(declaration) && ts.isImportTypeNode(declaration.type) && declaration.type.qualifier) {
+      const named = this.checker.getSymbolAtLocation(declaration.type.qualifier);
+      if (named?.name === own.name) return this.target(named);
+    }
+    return own;
+  }
+
+  /** @param {string} page @param {string} name @param {ts.Node} node */
+  add(page, name, node) {
+    if (this.seen.has(node)) return;
+    this.seen.set(node, page);
+    const isFunction = ts.isFunctionDeclaration(node) || ts.isPropertySignature(node);
+    const kind = isFunction ? 'function' : ts.isClassDeclaration(node) ? 'class' : ts.isVariableDeclaration(node) ? 'value' : 'type';
+    if (!this.pages.has(page)) this.pages.set(page, new Map());
+    this.pages.get(page)?.set(node, { name, node, kind });
+    this.addNamed(node);
+  }
+
+  /** Links to what an entry names. @param {string} page @param {Entry} entry */
+  links(page, { node }) {
+    const links = [...(this.named.get(node) ?? [])].flatMap((declaration) => {
+      const [to, name] = [this.seen.get(declaration), /** @type {ts.NamedDeclaration} */ (declaration).name?.getText()];
+      if (to === undefined || name === undefined || declaration === node) return [];
+      const [folder, file] = to.split('/');
+      const path = to === page ? '' : page.startsWith(`${folder}/`) ? `${file}.md` : `../${to}.md`;
+      return [`[${name}](${path}#${name.toLowerCase()})`];
+    });
+    return links.length > 0 ? `See ${[...new Set(links)].join(', ')}.` : '';
+  }
+
+  /** @param {string} page @param {ts.Symbol} symbol @param {string} [name] */
+  addSymbol(page, symbol, name = symbol.name) {
+    for (const declaration of this.target(symbol).declarations ?? []) this.add(page, name, declaration);
+  }
+
+  /** Types of this package that a declaration names; what a class merely has is its own affair. @param {ts.Node} node */
+  addNamed(node) {
+    /** @type {Set<ts.Node>} */
+    const named = new Set();
+    this.named.set(node, named);
+    const look = (/** @type {ts.Node} */ child) => {
+      if (ts.isPropertyDeclaration(child)) return;
+      const name = ts.isTypeReferenceNode(child)
+        ? child.typeName
+        : ts.isImportTypeNode(child)
+          ? child.qualifier
+          : ts.isExpressionWithTypeArguments(child) // what it extends
+            ? child.expression
+            : undefined;
+      const symbol = name && this.checker.getSymbolAtLocation(name);
+      for (const declaration of (symbol && this.target(symbol).declarations) ?? []) {
+        named.add(declaration);
+        if (!ts.isTypeAliasDeclaration(declaration) && !ts.isInterfaceDeclaration(declaration)) continue;
+        const page = this.pageOf(declaration, /** @type {string} */ (this.seen.get(node)));
+        if (page !== undefined) this.add(page, declaration.name.text, declaration);
+      }
+      ts.forEachChild(child, look);
+    };
+    ts.forEachChild(node, look);
+  }
+}
+
+/** The table of the addon's calls: which page each stands on, what the page is about. @param {string} index of docs/reference/api.md */
+function callsByPage(index) {
+  /** @type {Map<string, string>} */
+  const pageOf = new Map();
+  /** @type {Map<string, string>} */
+  const titles = new Map();
+  for (const [, calls, title, page] of index.matchAll(/^\| (`.*?) \| \[(.*?)\]\((addon\/[\w-]+)\.md\)/gm)) {
+    for (const [, name] of calls.matchAll(/`(\w+)/g)) pageOf.set(name, page);
+    titles.set(page, title);
+  }
+  return { pageOf, titles };
+}
+
+/** Every page's text. @returns {Map<string, string>} by name, such as `nn/tensor.md` */
+function generate() {
+  const { checker, exported, addon, kernels, nn } = program();
+  const { pageOf, titles } = callsByPage(readFileSync(join(TARGET, 'api.md'), 'utf8'));
+  const below = (/** @type {ts.Node} */ node) => node.getSourceFile().fileName.replaceAll('\\', '/');
+  const pageOfFile = (/** @type {ts.Node} */ node) => {
+    const path = below(node);
+    const kernel = /\/types\/kernels\/([\w-]+)\.d\.mts$/.exec(path)?.[1];
+    if (kernel) return `kernels/${KERNEL_PAGES[kernel] ?? kernel}`;
+    const part = /\/types\/nn\/([\w-]+)/.exec(path)?.[1];
+    if (part) return `nn/${NN_PAGES[part] ?? NN_REST}`;
+    return basename(path) === 'index.d.ts' && !path.includes('node_modules') ? ADDON_REST : undefined;
+  };
+  // Types of the addon stand beside the first call that takes or returns them.
+  const pages = new Pages(checker, (node, from) => {
+    const page = pageOfFile(node);
+    return page === ADDON_REST && from.startsWith('addon/') ? from : page;
+  });
+
+  for (const [name, page] of pageOf) {
+    const symbol = addon.find((each) => each.name === name);
+    if (!symbol) throw new Error(`docs/reference/api.md: index.d.ts declares no ${name}`);
+    pages.addSymbol(page, symbol);
+  }
+  for (const symbol of addon) {
+    const node = symbol.declarations?.[0];
+    if (node && ts.isFunctionDeclaration(node) && !pageOf.has(symbol.name))
+      throw new Error(`docs/reference/api.md: the table has no page for ${symbol.name}`);
+    // What the loader adds says nothing to a user.
+    if (node && (ts.isInterfaceDeclaration(node) || ts.isTypeAliasDeclaration(node))) pages.addSymbol(ADDON_REST, symbol);
+  }
+  const create = /** @type {ts.Symbol} */ (kernels.find(({ name }) => name === 'createKernels'));
+  pages.addSymbol('kernels/devices', create);
+  const [call] = checker.getTypeOfSymbol(create).getCallSignatures();
+  for (const property of checker.getReturnTypeOfSignature(call).getProperties()) {
+    const declaration = /** @type {ts.PropertySignature} */ (property.declarations?.[0]);
+    // `typeof f` of an exported function: that stands by itself.
+    if (declaration.type && ts.isFunctionTypeNode(declaration.type))
+      pages.add(/** @type {string} */ (pageOfFile(declaration)), property.name, declaration);
+  }
+  for (const symbol of kernels) {
+    const node = pages.target(symbol).declarations?.[0];
+    if (node) pages.addSymbol(pageOfFile(node) ?? 'kernels/devices', symbol);
+  }
+  for (const symbol of nn) {
+    const node = pages.target(symbol).declarations?.[0];
+    // `F`, `nn`, `optim` are modules. Types that a file of theirs declares for itself are no part of them.
+    const isType = (/** @type {ts.Symbol} */ { flags }) => (flags & ts.SymbolFlags.TypeAlias) !== 0;
+    const inside = node && ts.isSourceFile(node) ? exported(pages.target(symbol)).filter((each) => !isType(each)) : [symbol];
+    for (const each of inside) {
+      const declared = pages.target(each).declarations?.[0];
+      if (declared) pages.addSymbol(pageOfFile(declared) ?? `nn/${NN_REST}`, each);
+    }
+  }
+
+  /** @type {Map<string, string>} */
+  const texts = new Map();
+  for (const [page, entries] of pages.pages) {
+    const title = titles.get(page) ?? INTROS[page] ?? `Kernels: ${basename(page)}`;
+    const order = (/** @type {Entry} */ { kind }) => (kind === 'type' ? 1 : 0);
+    const sorted = [...entries.values()].sort((a, b) => order(a) - order(b));
+    // Forms of one function stand below each other.
+    const sections = sorted.flatMap((entry, i) => [
+      entry.name === sorted[i - 1]?.name ? '' : `## ${entry.name}`,
+      ...paragraphs(entry),
+      pages.links(page, entry),
+    ]);
+    texts.set(`${page}.md`, `${[MADE, `# ${title}`, '[All pages](../api.md)', ...sections].filter(Boolean).join('\n\n')}\n`);
+  }
+  return texts;
+}
+
+const FOLDERS = ['addon', 'kernels', 'nn'];
+/** The pages that are there. */
+const present = () =>
+  FOLDERS.flatMap((folder) => {
+    try {
+      return readdirSync(join(TARGET, folder)).map((name) => `${folder}/${name}`);
+    } catch {
+      return [];
+    }
+  });
+
+await runMain(
+  'node scripts/reference.mjs [options]',
+  /** @type {const} */ ({
+    check: { type: 'boolean', help: 'writes nothing, fails if the pages that are there are not those of the declarations' },
+  }),
+  async ({ check }) => {
+    const texts = generate();
+    if (!check) {
+      for (const folder of FOLDERS) rmSync(join(TARGET, folder), { recursive: true, force: true });
+      for (const [name, text] of texts) {
+        mkdirSync(dirname(join(TARGET, name)), { recursive: true });
+        writeFileSync(join(TARGET, name), text);
+      }
+      return 0;
+    }
+    const stale = [...texts].filter(([name, text]) => readIfThere(join(TARGET, name))?.replaceAll('\r\n', '\n') !== text);
+    const wrong = [...stale.map(([name]) => name), ...present().filter((name) => !texts.has(name))];
+    if (wrong.length > 0) console.error(`docs/reference: ${wrong.join(', ')} not of these declarations: npm run types`);
+    return wrong.length === 0 ? 0 : 1;
+  },
+);
