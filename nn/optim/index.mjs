@@ -71,7 +71,7 @@ function launch(key, storages, build) {
     template = new Template(...build(storages.map((_, i) => SLOT + i)));
     templates.set(key, template);
   }
-  sink().append(template, storages);
+  sink().append(template, storages, undefined, key.slice(0, key.indexOf('/')));
 }
 
 /** @param {Tensor} tensor */
