@@ -17,7 +17,7 @@ const USAGE = 'node benches/nn.mjs [options]';
 const OPTIONS = /** @type {const} */ ({
   addon: { type: 'string', value: 'PATH', default: OWN_ADDON, help: 'the addon to measure' },
   preset: { type: 'string', default: 'mission', choices: ['tiny', 'small', 'mission'], help: 'model' },
-  precision: { type: 'string', default: 'bf16', choices: ['f32', 'bf16'], help: 'arithmetic' },
+  precision: { type: 'string', default: 'bf16', choices: ['f32', 'f16', 'bf16'], help: 'arithmetic' },
   layers: { type: 'integer', min: 1, max: 4096, help: "layers; the preset's when left out" },
   batch: { type: 'integer', min: 1, max: 65536, help: "sequences of a micro-step; the preset's when left out" },
   steps: { type: 'integer', default: 20, min: 1, max: 1_000_000, help: 'timed steps of a run' },
@@ -78,7 +78,7 @@ await runMain(USAGE, OPTIONS, async ({ addon, preset, precision, layers, batch, 
   const sizes = PRESETS[/** @type {keyof typeof PRESETS} */ (preset)];
   const config = checkConfig({
     ...sizes,
-    precision: /** @type {'f32' | 'bf16'} */ (precision),
+    precision: /** @type {'f32' | 'f16' | 'bf16'} */ (precision),
     layers: layers ?? sizes.layers,
     batch: batch ?? sizes.batch,
     steps: Math.max(sizes.steps, warmup + steps),

@@ -4,6 +4,7 @@
 import { forgetCasts, withoutAutocast } from './autocast.mjs';
 import { ArgumentError, ShapeError, UsageError, show } from './errors.mjs';
 import { add, ones } from './functional.mjs';
+import { recordingNow } from './runtime.mjs';
 import { scope, unscoped } from './storage.mjs';
 import { Tensor } from './tensor.mjs';
 
@@ -69,6 +70,8 @@ export class Node {
     this.attributes = attributes;
     /** Of all nodes made so far: inputs come before what is made from them. */
     this.order = counter++;
+    /** The line of the user's program, where a function is being compiled. */
+    this.origin = recordingNow()?.originNow();
     this.layouts = inputs.map((input) => input.layout);
     /** Where gradients go: the node that made an input, or the leaf. @type {(Node | Tensor | undefined)[]} */
     this.edges = inputs.map((input) => (input.requiresGrad ? (input.node ?? input) : undefined));
@@ -184,7 +187,10 @@ export function walk(root, seed, retain, deliver, only, from = 0) {
         gradient.dispose();
       }
     };
+    const recording = recordingNow();
+    const origin = recording?.origin;
     for (const node of nodes) {
+      if (recording) recording.origin = node.origin && `${node.origin.replace(/, backward$/, '')}, backward`;
       const dy = gradients.get(node);
       if (dy === undefined) {
         deliverLeaves(node);
@@ -204,6 +210,7 @@ export function walk(root, seed, retain, deliver, only, from = 0) {
       });
       deliverLeaves(node);
     }
+    if (recording) recording.origin = origin;
     // A root without operations.
     if (leaves.has(start)) deliver(start, /** @type {Tensor} */ (gradients.get(start)));
   });

@@ -6,7 +6,8 @@
 import { Recorder } from '../kernels/base.mjs';
 import { autocastType, forgetCasts } from './autocast.mjs';
 import { isGradEnabled } from './autograd.mjs';
-import { ArgumentError, UsageError, show } from './errors.mjs';
+import { ArgumentError, UsageError, callerLine, show } from './errors.mjs';
+import { page, stepsOf, timesByLine } from './explain.mjs';
 import { collect, same } from './guards.mjs';
 import { encode } from './host.mjs';
 import { BYTES, denseLayout } from './layout.mjs';
@@ -108,6 +109,8 @@ class Recording {
     /** Tensors made from here on are the trace's. */
     this.serial = nextSerial();
     this.region = 0;
+    /** The line of the user's program whose operations are recorded, where it is not the one that is running. @type {string | undefined} */
+    this.origin = undefined;
     /** Tensors from before that were used, as they were. @type {Map<Tensor, { storage: Storage, layout: Layout, requiresGrad: boolean }>} */
     this.used = new Map();
     /** Storages from before, and their versions when they were first used. @type {Map<Storage, number>} */
@@ -130,8 +133,12 @@ class Recording {
     allocation.live = false;
   }
 
-  /** @param {Template} template @param {Storage[]} storages @param {import('./runtime.mjs').CallInfo} [call] */
-  append(template, storages, call) {
+  originNow() {
+    return this.origin ?? callerLine();
+  }
+
+  /** @param {Template} template @param {Storage[]} storages @param {import('./runtime.mjs').CallInfo} [call] @param {string} [name] */
+  append(template, storages, call, name) {
     for (const storage of storages) {
       if (storage.allocation.sink === this || this.outside.has(storage)) continue;
       this.outside.set(storage, storage.version);
@@ -147,6 +154,8 @@ class Recording {
       template,
       allocations,
       region: this.region,
+      name,
+      origin: this.originNow(),
     });
   }
 
@@ -223,6 +232,10 @@ class Graph {
     /** The memory of results. @type {Allocation[]} */
     this.slots = [];
     this.dispatches = 0;
+    /** The dispatches. @type {Uint8Array | ArrayBuffer} */
+    this.packed = new Uint8Array();
+    /** @type {import('./explain.mjs').Step[]} */
+    this.steps = [];
     /** @type {number | undefined} */
     this.handle = undefined;
     try {
@@ -248,8 +261,10 @@ class Graph {
         allocations.map(({ handle }) => handle),
       );
     }
-    this.dispatches = recorder.count;
     const { packed, count } = recorder.finish();
+    this.packed = packed;
+    this.dispatches = count;
+    this.steps = stepsOf(calls);
     device.flush();
     if (count === 0) return;
     device.vk.graphBegin();
@@ -309,6 +324,19 @@ class Graph {
 
   launch() {
     if (this.handle !== undefined) runtime().vk.graphLaunch(this.handle);
+    this.launched();
+  }
+
+  /** Runs the graph's dispatches with timestamps around each. @returns {import('./explain.mjs').LineTime[]} */
+  profile() {
+    const { packed, dispatches, steps } = this;
+    const times = dispatches > 0 ? runtime().vk.batchExecuteAllProfiled(packed, dispatches).dispatchTimesUs : [];
+    this.launched();
+    return timesByLine(steps, times);
+  }
+
+  /** What is different after a launch. */
+  launched() {
     for (const storage of this.written) storage.version++;
     for (const copy of this.copiesAfter) copy.version = copy.source.version;
     for (const [leaf, gradient] of this.gradientsAfter) leaf.grad = gradient;
@@ -392,6 +420,17 @@ function mapTensors(value, f) {
  */
 
 /**
+ * What a compiled function has besides being one.
+ * @template {any[]} A
+ * @typedef {object} CompiledMethods
+ * @property {() => Explanation[]} explain its graphs, the last used one at the end
+ * @property {() => string} html a page about them for a browser: what each line of the program became, and what was put together
+ * @property {(...args: A) => import('./explain.mjs').LineTime[]} profile one call, with the time of each line of the program, the
+ *   longest first. The call happens: an optimizer steps. Its result is not returned. Throws where the device has no timestamps
+ * @property {() => void} dispose frees its graphs and their memory
+ */
+
+/**
  * A function of tensors as recorded graphs: the first call with arguments of some shapes runs it once to record what it does;
  * calls after that submit the recording. Tensors and typed arrays among the arguments (also in arrays and plain objects) are
  * inputs; every other argument, and every number that the function takes from outside, is a constant of the recording.
@@ -402,7 +441,7 @@ function mapTensors(value, f) {
  * @template {(...args: any[]) => any} F
  * @param {F} fn synchronous
  * @param {CompileOptions} [options]
- * @returns {((...args: Parameters<F>) => ReturnType<F>) & { explain: () => Explanation[], dispose: () => void }}
+ * @returns {((...args: Parameters<F>) => ReturnType<F>) & CompiledMethods<Parameters<F>>}
  */
 export function compile(fn, { reuseOutputs = false, passes = PASSES } = {}) {
   const unknown = passes.find((name) => !PASSES.includes(name));
@@ -443,8 +482,8 @@ export function compile(fn, { reuseOutputs = false, passes = PASSES } = {}) {
     return graph;
   };
 
-  const compiled = (/** @type {any[]} */ ...args) => {
-    if (isRecording()) return fn(...args);
+  /** The graph for arguments, which it holds then. @param {any[]} args */
+  const prepared = (args) => {
     const { slots, key: argumentKey, rebuild } = flattenArguments(args);
     const key = `${argumentKey}${isGradEnabled() ? '' : ' noGrad'}${autocastType() ? ` autocast ${autocastType()}` : ''}`;
     const found = graphs.get(key);
@@ -457,14 +496,26 @@ export function compile(fn, { reuseOutputs = false, passes = PASSES } = {}) {
     graph.refresh();
     runtime().flush();
     graph.fill(slots);
+    return graph;
+  };
+  const compiled = (/** @type {any[]} */ ...args) => {
+    if (isRecording()) return fn(...args);
+    const graph = prepared(args);
     graph.launch();
     if (reuseOutputs) for (const tensor of tensorsOf(last)) tensor.dispose('reused');
     const result = graph.take(reuseOutputs);
     if (reuseOutputs) last = result;
     return result;
   };
+  const explained = () =>
+    [...graphs].flatMap(([key, list]) => list.map(({ dispatches, bytes, found, steps }) => ({ key, dispatches, ...bytes, found, steps })));
   return Object.assign(/** @type {any} */ (compiled), {
-    explain: () => [...graphs].flatMap(([key, list]) => list.map(({ dispatches, bytes, found }) => ({ key, dispatches, ...bytes, found }))),
+    explain: () => explained().map(({ steps: _, ...rest }) => rest),
+    html: () => page(explained()),
+    profile: (/** @type {any[]} */ ...args) => {
+      if (isRecording()) throw new UsageError('profile', 'a function is being compiled: profile that one');
+      return prepared(args).profile();
+    },
     dispose: () => {
       for (const list of graphs.values()) for (const graph of list) graph.dispose();
       graphs.clear();

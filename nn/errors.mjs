@@ -2,6 +2,37 @@
 
 const HERE = new URL('./', import.meta.url).href;
 
+/** Frames that are looked at for a line: modules within modules are many. */
+const FRAMES = 48;
+
+/** The user's frames of a stack. @param {string} stack */
+function userFrames(stack) {
+  const lines = stack.split('\n').filter((line) => /^\s+at /.test(line) && !line.includes(HERE) && !line.includes('node:internal'));
+  // What the runtime calls back from (Array.from, map) is no line of the user's.
+  while (lines.length > 1 && !/[\\/].*:\d+:\d+\)?$/.test(lines[0])) lines.shift();
+  return lines;
+}
+/** The line of the user's program that is running, as `model.mjs:12`. @returns {string | undefined} */
+export function callerLine() {
+  const { stackTraceLimit, prepareStackTrace } = Error;
+  Error.stackTraceLimit = FRAMES;
+  /** @type {string | undefined} */
+  let line;
+  // One frame of the stack: a text of all of them takes ten times as long, and a trace asks for thousands.
+  Error.prepareStackTrace = (_, sites) => {
+    for (const site of sites) {
+      const file = site.getFileName();
+      if (!file || file.startsWith(HERE) || file.startsWith('node:')) continue;
+      line = `${file.slice(Math.max(file.lastIndexOf('/'), file.lastIndexOf('\\')) + 1)}:${site.getLineNumber()}`;
+      return;
+    }
+  };
+  // To be asked for is what has it made.
+  void new Error().stack;
+  Object.assign(Error, { stackTraceLimit, prepareStackTrace });
+  return line;
+}
+
 /**
  * Cuts the frames of this folder off an error's stack and names the caller's line at the end of its message.
  * @template {Error} T
@@ -9,11 +40,7 @@ const HERE = new URL('./', import.meta.url).href;
  * @returns {T}
  */
 export function atCaller(error) {
-  const lines = (error.stack ?? '')
-    .split('\n')
-    .filter((line) => /^\s+at /.test(line) && !line.includes(HERE) && !line.includes('node:internal'));
-  // What the runtime calls back from (Array.from, map) is no line of the user's.
-  while (lines.length > 1 && !/[\\/].*:\d+:\d+\)?$/.test(lines[0])) lines.shift();
+  const lines = userFrames(error.stack ?? '');
   const place = lines[0]?.match(/([^/\\(]+:\d+):\d+\)?$/)?.[1];
   if (place) error.message += ` (${place})`;
   error.stack = [`${error.name}: ${error.message}`, ...lines].join('\n');

@@ -29,12 +29,14 @@ const WARN_BYTES = 2 ** 30;
  * @typedef {object} Sink
  * @property {(bytes: number, owned?: boolean) => Allocation} allocate
  * @property {(allocation: Allocation) => void} release
- * @property {(template: Template, storages: Storage[], call?: CallInfo) => void} append
+ * @property {(template: Template, storages: Storage[], call?: CallInfo, name?: string) => void} append `name` of what is no operation
  * @property {(tensor: Tensor) => void} [use] is told of operands
  * @property {(storage: Storage) => boolean} [changed] says whether it has changed a storage from before
  * @property {Set<import('./optim/half-copy.mjs').HalfCopy>} [copies] that hold what they should before each launch
  * @property {(leaf: Tensor) => void} [gradientOf] is told of leaves before their gradient is looked at or changed
  * @property {number} [serial] tensors from this number on were made for it
+ * @property {() => string | undefined} [originNow] the line of the user's program that is being recorded
+ * @property {string | undefined} [origin] that line where it is known: in a backward pass the line of the operation
  * @property {number} [region] of what is recorded now: results are shared within one alone
  */
 
@@ -196,7 +198,7 @@ export class Runtime {
 
 /** @type {Runtime | undefined} */
 let current;
-/** @typedef {Required<Sink>} RecordingSink */
+/** @typedef {Required<Omit<Sink, 'origin'>> & Pick<Sink, 'origin'>} RecordingSink */
 /** @type {RecordingSink | undefined} */
 let recording;
 
@@ -264,12 +266,13 @@ let regions = 0;
  */
 export function anew(fn) {
   if (!recording) return fn();
-  const { region } = recording;
+  const { region, origin } = recording;
   recording.region = ++regions;
+  recording.origin = undefined;
   try {
     return fn();
   } finally {
-    recording.region = region;
+    Object.assign(recording, { region, origin });
   }
 }
 

@@ -441,7 +441,7 @@ test('the GPT on a stub of an H200: dispatches and barriers of a step, by hand a
     assert.deepEqual(hand, { dispatches: 2076, barriers: 1723 });
     assert.ok(compiled.planned <= 500 * 2 ** 20, `${compiled.planned} bytes`);
   }
-  // Besides what is written by hand: two more states of groups to advance and to clip, two parts of flat gradients, four losses.
-  assert.ok(compiled.dispatches <= hand.dispatches + 10, JSON.stringify({ hand, compiled }));
+  // Besides what is written by hand: two more states of groups to advance and to clip, two parts of flat gradients, a mean of losses.
+  assert.ok(compiled.dispatches <= hand.dispatches + 11, JSON.stringify({ hand, compiled }));
   assert.ok(compiled.barriers <= hand.barriers, JSON.stringify({ hand, compiled }));
 });

@@ -193,6 +193,47 @@ test('rates, decays and the norm can be set between steps, compiled and not; wha
   }
 });
 
+test('gradientScale undoes a factor on the loss: the same bits for powers of two, clipped and not, compiled and not', async () => {
+  for (const make of [optim.AdamW, optim.SGD, optim.Lion]) {
+    for (const clip of [0, 0.5]) {
+      /** @type {Map<string, number[]>} */
+      const results = new Map();
+      for (const compiled of [false, true]) {
+        for (const factor of [1, 1024, 2 ** -12]) {
+          const p = new nn.Parameter(tensor([1, -2, 3]));
+          const opt = new make([p], { lr: 0.1, clip, gradientScale: 1 / factor });
+          const step = (/** @type {any} */ x, /** @type {any} */ scale) => {
+            p.mul(x).square().sum().mul(scale).backward();
+            opt.step();
+          };
+          const f = compiled ? compile(step) : step;
+          const x = tensor([0.3, 0.2, 0.1]);
+          for (let i = 0; i < 3; i++) f(x, tensor(factor));
+          // Another factor between steps, as dynamic loss scaling has it.
+          opt.gradientScale = 0.5 / factor;
+          assert.equal(opt.gradientScale, 0.5 / factor);
+          f(x, tensor(2 * factor));
+          results.set(`${compiled} ${factor}`, [...(await p.toArray())]);
+          opt.dispose();
+        }
+      }
+      const expected = results.get('false 1');
+      for (const [what, values] of results) assert.deepEqual(values, expected, `${make.name}, clip ${clip}: ${what}`);
+    }
+  }
+  const p = new nn.Parameter(tensor([1]));
+  for (const bad of [0, -1, NaN, Infinity]) {
+    assert.throws(() => new optim.SGD([p], { gradientScale: bad }), /SGD: gradientScale is a number above 0, got/);
+  }
+  const opt = new optim.SGD([p]);
+  assert.throws(() => void (opt.gradientScale = 0), /gradientScale is a number above 0, got 0/);
+  assert.throws(
+    compile(() => void (opt.gradientScale = 2)),
+    /gradientScale: set it outside of the compiled function/,
+  );
+  opt.dispose();
+});
+
 test('groups have rates and decays of their own, and share the norm; what has no gradient stays', async () => {
   const [a, b, c] = [1, 1, 1].map((v) => new nn.Parameter(tensor([v])));
   const opt = new optim.SGD(

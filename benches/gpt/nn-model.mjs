@@ -98,6 +98,8 @@ export function createTraining(config, { weights, compiled = true, model = new G
     eps: config.epsilon,
     weightDecay: config.weightDecay,
     clip: config.clip,
+    // Gradients are those of sums of losses: divided by the tokens before, they would be too small for f16.
+    gradientScale: 1 / (config.batch * config.block),
     schedule: { warmup: config.warmup, total: config.steps, finalLr: config.minLr },
   });
   const precision = config.precision === 'f32' ? false : /** @type {'f16' | 'bf16'} */ (config.precision);
@@ -106,10 +108,10 @@ export function createTraining(config, { weights, compiled = true, model = new G
   const step = (flat) => {
     const batch = flat.reshape(...shape);
     const loss = accumulate(config.microSteps, (i) =>
-      autocast(precision, () => F.crossEntropy(model.forward(batch.at(i).at(0)), batch.at(i).at(1))),
+      autocast(precision, () => F.crossEntropy(model.forward(batch.at(i).at(0)), batch.at(i).at(1), { reduction: 'sum' })),
     );
     opt.step();
-    return loss;
+    return loss.mul(1 / (config.batch * config.block));
   };
   return { model, opt, step: /** @type {any} */ (compiled ? compile(step) : step) };
 }

@@ -145,10 +145,10 @@ export class Bucket {
 
 /**
  * Moves parameters into buckets.
- * @param {Parameter[]} parameters f32 @param {number} bindingBytes what the device binds at once
+ * @param {Parameter[]} parameters f32 @param {number} bytes of the largest buffer that the device binds as a whole
  */
-export function bucketsOf(parameters, bindingBytes) {
-  const most = Math.min(MAX_ELEMENTS, Math.floor(bindingBytes / 4 / ALIGNMENT) * ALIGNMENT);
+export function bucketsOf(parameters, bytes) {
+  const most = Math.min(MAX_ELEMENTS, Math.floor(bytes / 4 / ALIGNMENT) * ALIGNMENT);
   const sizes = parameters.map((parameter) => parameter.size);
   return arrange(sizes, most).map(
     ({ members, count }) =>

@@ -27,12 +27,14 @@ import { bucketsOf, stateLayout, stateWord } from './bucket.mjs';
  */
 
 /**
- * Options of every optimizer. Those but `clip` may differ from group to group.
+ * Options of every optimizer. Those but `clip` and `gradientScale` may differ from group to group.
  * @typedef {object} Options
  * @property {number} [lr] the learning rate, with a schedule its peak
  * @property {number} [weightDecay] the factor of weight decay, which AdamW and Lion keep apart from the gradient and SGD adds to
  *   it; 0.01 for AdamW and 0 for the others when left out
  * @property {number} [clip] largest norm of all gradients together; none when left out
+ * @property {number} [gradientScale] a factor on every gradient, before anything else: 1 over what the loss was multiplied by, so that
+ *   gradients in f16 are not too small for it; 1 when left out
  * @property {Schedule} [schedule] a constant rate when left out
  */
 
@@ -56,7 +58,7 @@ import { bucketsOf, stateLayout, stateWord } from './bucket.mjs';
  * @property {[number, number]} [betas] β₁ of the step and β₂ of the running mean; [0.9, 0.99] when left out
  */
 
-/** Parameters with options of their own; what is left out is the optimizer's. @typedef {{ params: Iterable<Parameter> } & Omit<Options, 'clip'>} Group */
+/** Parameters with options of their own; what is left out is the optimizer's. @typedef {{ params: Iterable<Parameter> } & Omit<Options, 'clip' | 'gradientScale'>} Group */
 
 /** Runs dispatches of kernels over storages, recorded once for each key. @type {Map<string, Template>} */
 const templates = new Map();
@@ -71,7 +73,7 @@ function launch(key, storages, build) {
     template = new Template(...build(storages.map((_, i) => SLOT + i)));
     templates.set(key, template);
   }
-  sink().append(template, storages);
+  sink().append(template, storages, undefined, key.slice(0, key.indexOf('/')));
 }
 
 /** @param {Tensor} tensor */
@@ -87,6 +89,12 @@ function checkSetting(name, value, of = name) {
   if (isRecording()) throw new UsageError(of, 'set it outside of the compiled function: it lives on the device, and the next call sees it');
 }
 
+/** @param {number} value @param {string} of who takes it */
+function checkScale(value, of) {
+  if (!(value > 0 && value < Infinity)) throw new ArgumentError(of, `gradientScale is a number above 0, got ${String(value)}`);
+  return value;
+}
+
 /** Parameters with a learning rate and a weight decay of their own; both can be set between steps. */
 class ParameterGroup {
   #lr;
@@ -96,14 +104,16 @@ class ParameterGroup {
    * @param {Parameter[]} parameters @param {Required<Omit<Options, 'schedule'>> & { schedule?: Schedule }} options
    * @param {{ betas: [number, number], eps: number }} adam
    */
-  constructor(parameters, { lr, weightDecay, clip, schedule }, { betas, eps }) {
+  constructor(parameters, { lr, weightDecay, clip, gradientScale, schedule }, { betas, eps }) {
     this.#lr = lr;
     this.#weightDecay = weightDecay;
-    this.buckets = bucketsOf(parameters, runtime().kernels.context.bindingBytes);
+    const { bindingBytes, bufferBytes } = runtime().kernels.context;
+    this.buckets = bucketsOf(parameters, Math.min(bindingBytes, bufferBytes));
     const words = optimizerState({
       rate: lr,
       decay: weightDecay,
       maxNorm: clip,
+      gradientScale,
       beta1: betas[0],
       beta2: betas[1],
       epsilon: eps,
@@ -153,6 +163,7 @@ class ParameterGroup {
 /** The base of optimizers. */
 class Optimizer {
   #clip;
+  #gradientScale;
 
   /**
    * @param {Iterable<Parameter> | Group[]} params parameters, or groups with options of their own
@@ -167,6 +178,7 @@ class Optimizer {
     const groups = /** @type {Group[]} */ (list[0] instanceof Tensor ? [{ params: list }] : list);
     const seen = new Set();
     this.#clip = options.clip;
+    this.#gradientScale = checkScale(options.gradientScale, name);
     this.groups = groups.map(({ params: own, ...rest }) => {
       const parameters = [...own];
       for (const parameter of parameters) {
@@ -213,6 +225,21 @@ class Optimizer {
   /** Whether gradients are clipped at all: what runs depends on it. */
   get clips() {
     return noted(this, 'clips', this.#clip > 0);
+  }
+
+  /** A factor on every gradient, before anything else. */
+  get gradientScale() {
+    return this.#gradientScale;
+  }
+  set gradientScale(value) {
+    checkScale(value, 'gradientScale');
+    checkSetting('gradientScale', value);
+    for (const group of this.groups) group.write(STATE.gradientScale, value);
+    this.#gradientScale = value;
+  }
+  /** Whether gradients have a factor: what runs depends on it. */
+  get scales() {
+    return noted(this, 'scales', this.#clip > 0 || this.#gradientScale !== 1);
   }
 
   /** Tensors of a bucket that begin as zeros. @param {Bucket} bucket @param {number} count */
@@ -335,8 +362,8 @@ export class AdamW extends Optimizer {
    * @param {Iterable<Parameter> | Group[]} params
    * @param {Options & AdamOptions} [options] lr 1e-3, betas [0.9, 0.999], eps 1e-8, weightDecay 0.01
    */
-  constructor(params, { lr = 1e-3, weightDecay = 0.01, clip = 0, schedule, betas = [0.9, 0.999], eps = 1e-8 } = {}) {
-    super(params, { lr, weightDecay, clip, schedule }, { betas, eps });
+  constructor(params, { lr = 1e-3, weightDecay = 0.01, clip = 0, gradientScale = 1, schedule, betas = [0.9, 0.999], eps = 1e-8 } = {}) {
+    super(params, { lr, weightDecay, clip, gradientScale, schedule }, { betas, eps });
     for (const { buckets } of this.groups) {
       for (const bucket of buckets) {
         this.momentsOf(bucket, 2);
@@ -367,8 +394,8 @@ export class SGD extends Optimizer {
    * @param {Iterable<Parameter> | Group[]} params
    * @param {Options & MomentumOptions} [options] lr 1e-3, weightDecay 0, momentum 0
    */
-  constructor(params, { lr = 1e-3, weightDecay = 0, clip = 0, schedule, momentum = 0, nesterov = false } = {}) {
-    super(params, { lr, weightDecay, clip, schedule });
+  constructor(params, { lr = 1e-3, weightDecay = 0, clip = 0, gradientScale = 1, schedule, momentum = 0, nesterov = false } = {}) {
+    super(params, { lr, weightDecay, clip, gradientScale, schedule });
     this.#momentum = momentum;
     this.#nesterov = nesterov;
     if (momentum > 0) for (const { buckets } of this.groups) for (const bucket of buckets) this.momentsOf(bucket, 1);
@@ -387,7 +414,7 @@ export class SGD extends Optimizer {
   update(group, bucket, run) {
     const p = bucket.part(bucket.values, run);
     let g = bucket.part(bucket.gradients, run);
-    if (this.clips) g = g.mul(group.scale);
+    if (this.scales) g = g.mul(group.scale);
     if (group.decays) g = g.add(p.mul(group.decay));
     if (this.momentum > 0) {
       const v = bucket.part(this.momentsOf(bucket, 1)[0], run);
@@ -406,8 +433,8 @@ export class Lion extends Optimizer {
    * @param {Iterable<Parameter> | Group[]} params
    * @param {Options & LionOptions} [options] lr 1e-4, betas [0.9, 0.99], weightDecay 0
    */
-  constructor(params, { lr = 1e-4, weightDecay = 0, clip = 0, schedule, betas = [0.9, 0.99] } = {}) {
-    super(params, { lr, weightDecay, clip, schedule }, { betas, eps: 1e-8 });
+  constructor(params, { lr = 1e-4, weightDecay = 0, clip = 0, gradientScale = 1, schedule, betas = [0.9, 0.99] } = {}) {
+    super(params, { lr, weightDecay, clip, gradientScale, schedule }, { betas, eps: 1e-8 });
     this.#betas = Object.freeze(/** @type {[number, number]} */ ([betas[0], betas[1]]));
     for (const { buckets } of this.groups) for (const bucket of buckets) this.momentsOf(bucket, 1);
   }
@@ -421,7 +448,7 @@ export class Lion extends Optimizer {
   update(group, bucket, run) {
     const p = bucket.part(bucket.values, run);
     let g = bucket.part(bucket.gradients, run);
-    if (this.clips) g = g.mul(group.scale);
+    if (this.scales) g = g.mul(group.scale);
     const m = bucket.part(this.momentsOf(bucket, 1)[0], run);
     const [b1, b2] = this.#betas;
     let change = F.sign(m.mul(b1).add(g.mul(1 - b1)));

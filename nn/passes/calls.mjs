@@ -19,6 +19,9 @@ import { exact } from '../keys.mjs';
  * @property {Value[]} outputs the first may lie in an input's memory: written in place
  * @property {Template | undefined} template its dispatches; undefined once a pass has changed it
  * @property {Allocation[]} allocations what the template's slots are
+ * @property {string} [name] what it is, of a call without `op`
+ * @property {string} [origin] the line of the user's program
+ * @property {{ name: string, origin: string | undefined }[]} [parts] what was recorded as calls of their own and is one now
  * @property {number} [region] what `checkpoint` computes again has a number of its own
  * @property {string} [kernel] the kernel that gets the further arguments
  * @property {Record<string, unknown>} [options] further arguments: plain values

@@ -30,7 +30,15 @@ export function constants(calls, { isTemporary }) {
   /** @param {Call} call @param {string} name @param {any} attributes @param {Call['inputs']} inputs @returns {Call} */
   const changed = (call, name, attributes, inputs) => {
     folded++;
-    return { op: operations.get(name), attributes, inputs, outputs: call.outputs, template: undefined, allocations: [] };
+    return {
+      op: operations.get(name),
+      attributes,
+      inputs,
+      outputs: call.outputs,
+      template: undefined,
+      allocations: [],
+      origin: call.origin,
+    };
   };
   const result = calls.map((call) => {
     const { op, attributes, inputs, outputs } = call;

@@ -20,6 +20,9 @@ import { accesses, effective } from './calls.mjs';
  * @property {Value[]} [dropped] operands that are replaced
  */
 
+/** What a call does, as it was recorded. @param {Call} call */
+const partsOf = ({ parts, op, name, origin }) => parts ?? [{ name: op?.name ?? name ?? '', origin }];
+
 /** All of an allocation's elements, row by row from its start. @param {Value} value */
 export const whole = ({ layout }) => layout.contiguous && layout.offset === 0;
 
@@ -117,6 +120,7 @@ export class Matcher {
     this.forget(i);
     this.forget(j);
     this.removed.add(j);
+    call.parts = [...partsOf(call), ...partsOf(this.calls[j])];
     this.change(call, change);
     this.note(call, i);
     this.count(name);
@@ -139,7 +143,8 @@ export class Matcher {
     this.forget(i);
     this.forget(j);
     this.removed.add(i);
-    this.calls[j] = { ...call, template: undefined, allocations: [] };
+    const parts = [i, j].flatMap((k) => partsOf(this.calls[k]));
+    this.calls[j] = { ...call, template: undefined, allocations: [], origin: this.calls[i].origin, parts };
     this.note(this.calls[j], j);
     this.count(name);
   }

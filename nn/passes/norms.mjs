@@ -62,6 +62,7 @@ export function norms(calls, { kernels, allocate }) {
       outputs: [{ allocation, layout: layoutOf([columns], [1], layout.offset, 'f32') }],
       template: undefined,
       allocations: [],
+      origin: calls[last].origin,
     };
     behind.set(last, [...(behind.get(last) ?? []), sum]);
     merged += run.length;

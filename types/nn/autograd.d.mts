@@ -72,6 +72,8 @@ export class Node {
     attributes: any;
     /** Of all nodes made so far: inputs come before what is made from them. */
     order: number;
+    /** The line of the user's program, where a function is being compiled. */
+    origin: string | undefined;
     layouts: import("./layout.mjs").Layout[];
     /** Where gradients go: the node that made an input, or the leaf. @type {(Node | Tensor | undefined)[]} */
     edges: (Node | Tensor | undefined)[];

@@ -7,6 +7,16 @@
  * @property {readonly PassName[]} [passes] over what was recorded: all when left out
  */
 /**
+ * What a compiled function has besides being one.
+ * @template {any[]} A
+ * @typedef {object} CompiledMethods
+ * @property {() => Explanation[]} explain its graphs, the last used one at the end
+ * @property {() => string} html a page about them for a browser: what each line of the program became, and what was put together
+ * @property {(...args: A) => import('./explain.mjs').LineTime[]} profile one call, with the time of each line of the program, the
+ *   longest first. The call happens: an optimizer steps. Its result is not returned. Throws where the device has no timestamps
+ * @property {() => void} dispose frees its graphs and their memory
+ */
+/**
  * A function of tensors as recorded graphs: the first call with arguments of some shapes runs it once to record what it does;
  * calls after that submit the recording. Tensors and typed arrays among the arguments (also in arrays and plain objects) are
  * inputs; every other argument, and every number that the function takes from outside, is a constant of the recording.
@@ -17,12 +27,9 @@
  * @template {(...args: any[]) => any} F
  * @param {F} fn synchronous
  * @param {CompileOptions} [options]
- * @returns {((...args: Parameters<F>) => ReturnType<F>) & { explain: () => Explanation[], dispose: () => void }}
+ * @returns {((...args: Parameters<F>) => ReturnType<F>) & CompiledMethods<Parameters<F>>}
  */
-export function compile<F extends (...args: any[]) => any>(fn: F, { reuseOutputs, passes }?: CompileOptions): ((...args: Parameters<F>) => ReturnType<F>) & {
-    explain: () => Explanation[];
-    dispose: () => void;
-};
+export function compile<F extends (...args: any[]) => any>(fn: F, { reuseOutputs, passes }?: CompileOptions): ((...args: Parameters<F>) => ReturnType<F>) & CompiledMethods<Parameters<F>>;
 /**
  * Options of `compile`.
  */
@@ -36,6 +43,28 @@ export type CompileOptions = {
      * over what was recorded: all when left out
      */
     passes?: readonly import("./passes/index.mjs").PassName[] | undefined;
+};
+/**
+ * What a compiled function has besides being one.
+ */
+export type CompiledMethods<A extends any[]> = {
+    /**
+     * its graphs, the last used one at the end
+     */
+    explain: () => Explanation[];
+    /**
+     * a page about them for a browser: what each line of the program became, and what was put together
+     */
+    html: () => string;
+    /**
+     * one call, with the time of each line of the program, the
+     * longest first. The call happens: an optimizer steps. Its result is not returned. Throws where the device has no timestamps
+     */
+    profile: (...args: A) => import("./explain.mjs").LineTime[];
+    /**
+     * frees its graphs and their memory
+     */
+    dispose: () => void;
 };
 /**
  * What a graph of a compiled function is.

@@ -1,4 +1,6 @@
 // Made by `npm run types` from nn/; do not edit.
+/** The line of the user's program that is running, as `model.mjs:12`. @returns {string | undefined} */
+export function callerLine(): string | undefined;
 /**
  * Cuts the frames of this folder off an error's stack and names the caller's line at the end of its message.
  * @template {Error} T

@@ -38,12 +38,14 @@ export function anew<T>(fn: () => T): T;
  * @typedef {object} Sink
  * @property {(bytes: number, owned?: boolean) => Allocation} allocate
  * @property {(allocation: Allocation) => void} release
- * @property {(template: Template, storages: Storage[], call?: CallInfo) => void} append
+ * @property {(template: Template, storages: Storage[], call?: CallInfo, name?: string) => void} append `name` of what is no operation
  * @property {(tensor: Tensor) => void} [use] is told of operands
  * @property {(storage: Storage) => boolean} [changed] says whether it has changed a storage from before
  * @property {Set<import('./optim/half-copy.mjs').HalfCopy>} [copies] that hold what they should before each launch
  * @property {(leaf: Tensor) => void} [gradientOf] is told of leaves before their gradient is looked at or changed
  * @property {number} [serial] tensors from this number on were made for it
+ * @property {() => string | undefined} [originNow] the line of the user's program that is being recorded
+ * @property {string | undefined} [origin] that line where it is known: in a backward pass the line of the operation
  * @property {number} [region] of what is recorded now: results are shared within one alone
  */
 /**
@@ -110,7 +112,7 @@ export class Runtime implements Sink {
 /** What takes dispatches now. @returns {Sink} */
 export function sink(): Sink;
 /** The recording of the function that is being compiled, if one is. */
-export function recordingNow(): Required<Sink> | undefined;
+export function recordingNow(): RecordingSink | undefined;
 /** Whether a function is being compiled. */
 export function isRecording(): boolean;
 /** The number of buffers that tensors hold now, and their bytes. Opens the device if none is open. */
@@ -154,7 +156,10 @@ export type CallInfo = {
 export type Sink = {
     allocate: (bytes: number, owned?: boolean) => Allocation;
     release: (allocation: Allocation) => void;
-    append: (template: Template, storages: Storage[], call?: CallInfo) => void;
+    /**
+     * `name` of what is no operation
+     */
+    append: (template: Template, storages: Storage[], call?: CallInfo, name?: string) => void;
     /**
      * is told of operands
      */
@@ -175,6 +180,14 @@ export type Sink = {
      * tensors from this number on were made for it
      */
     serial?: number | undefined;
+    /**
+     * the line of the user's program that is being recorded
+     */
+    originNow?: (() => string | undefined) | undefined;
+    /**
+     * that line where it is known: in a backward pass the line of the operation
+     */
+    origin?: string | undefined;
     /**
      * of what is recorded now: results are shared within one alone
      */
@@ -199,6 +212,6 @@ export type Allocation = {
      */
     sink: Sink;
 };
-export type RecordingSink = Required<Sink>;
+export type RecordingSink = Required<Omit<Sink, "origin">> & Pick<Sink, "origin">;
 import native from '../../index.js';
 import { Recorder } from '../kernels/base.mjs';

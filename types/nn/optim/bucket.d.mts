@@ -13,9 +13,9 @@ export function arrange(sizes: number[], most: number): {
 }[];
 /**
  * Moves parameters into buckets.
- * @param {Parameter[]} parameters f32 @param {number} bindingBytes what the device binds at once
+ * @param {Parameter[]} parameters f32 @param {number} bytes of the largest buffer that the device binds as a whole
  */
-export function bucketsOf(parameters: Parameter[], bindingBytes: number): Bucket[];
+export function bucketsOf(parameters: Parameter[], bytes: number): Bucket[];
 /**
  * Elements of a bucket, one after another.
  * @typedef {object} Run

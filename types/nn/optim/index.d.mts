@@ -5,7 +5,7 @@ export class AdamW extends Optimizer {
      * @param {Iterable<Parameter> | Group[]} params
      * @param {Options & AdamOptions} [options] lr 1e-3, betas [0.9, 0.999], eps 1e-8, weightDecay 0.01
      */
-    constructor(params: Iterable<Parameter> | Group[], { lr, weightDecay, clip, schedule, betas, eps }?: Options & AdamOptions);
+    constructor(params: Iterable<Parameter> | Group[], { lr, weightDecay, clip, gradientScale, schedule, betas, eps }?: Options & AdamOptions);
 }
 /** Stochastic gradient descent: v = momentum · v + g + weightDecay · p, p = p - lr · v (with `nesterov`, lr · (g + momentum · v)). */
 export class SGD extends Optimizer {
@@ -13,7 +13,7 @@ export class SGD extends Optimizer {
      * @param {Iterable<Parameter> | Group[]} params
      * @param {Options & MomentumOptions} [options] lr 1e-3, weightDecay 0, momentum 0
      */
-    constructor(params: Iterable<Parameter> | Group[], { lr, weightDecay, clip, schedule, momentum, nesterov }?: Options & MomentumOptions);
+    constructor(params: Iterable<Parameter> | Group[], { lr, weightDecay, clip, gradientScale, schedule, momentum, nesterov }?: Options & MomentumOptions);
     /** The part of the last step's v that stays. Fixed, as compiled steps have it in them. */
     get momentum(): number;
     /** Whether the step looks ahead by the momentum. Fixed. */
@@ -26,7 +26,7 @@ export class Lion extends Optimizer {
      * @param {Iterable<Parameter> | Group[]} params
      * @param {Options & LionOptions} [options] lr 1e-4, betas [0.9, 0.99], weightDecay 0
      */
-    constructor(params: Iterable<Parameter> | Group[], { lr, weightDecay, clip, schedule, betas }?: Options & LionOptions);
+    constructor(params: Iterable<Parameter> | Group[], { lr, weightDecay, clip, gradientScale, schedule, betas }?: Options & LionOptions);
     /** β₁ of the step and β₂ of the running mean. Fixed, as compiled steps have them in them. */
     get betas(): readonly [number, number];
     #private;
@@ -65,7 +65,7 @@ export type Schedule = {
     finalLr?: number | undefined;
 };
 /**
- * Options of every optimizer. Those but `clip` may differ from group to group.
+ * Options of every optimizer. Those but `clip` and `gradientScale` may differ from group to group.
  */
 export type Options = {
     /**
@@ -81,6 +81,11 @@ export type Options = {
      * largest norm of all gradients together; none when left out
      */
     clip?: number | undefined;
+    /**
+     * a factor on every gradient, before anything else: 1 over what the loss was multiplied by, so that
+     * gradients in f16 are not too small for it; 1 when left out
+     */
+    gradientScale?: number | undefined;
     /**
      * a constant rate when left out
      */
@@ -126,7 +131,7 @@ export type LionOptions = {
  */
 export type Group = {
     params: Iterable<Parameter>;
-} & Omit<Options, "clip">;
+} & Omit<Options, "clip" | "gradientScale">;
 /** The base of optimizers. */
 declare class Optimizer {
     /**
@@ -157,6 +162,11 @@ declare class Optimizer {
     get clip(): number;
     /** Whether gradients are clipped at all: what runs depends on it. */
     get clips(): boolean;
+    set gradientScale(value: number);
+    /** A factor on every gradient, before anything else. */
+    get gradientScale(): number;
+    /** Whether gradients have a factor: what runs depends on it. */
+    get scales(): boolean;
     /** Tensors of a bucket that begin as zeros. @param {Bucket} bucket @param {number} count */
     momentsOf(bucket: Bucket, count: number): Tensor[];
     /**
@@ -190,7 +200,7 @@ declare class ParameterGroup {
      * @param {Parameter[]} parameters @param {Required<Omit<Options, 'schedule'>> & { schedule?: Schedule }} options
      * @param {{ betas: [number, number], eps: number }} adam
      */
-    constructor(parameters: Parameter[], { lr, weightDecay, clip, schedule }: Required<Omit<Options, "schedule">> & {
+    constructor(parameters: Parameter[], { lr, weightDecay, clip, gradientScale, schedule }: Required<Omit<Options, "schedule">> & {
         schedule?: Schedule;
     }, { betas, eps }: {
         betas: [number, number];

@@ -53,6 +53,21 @@ export type Call = {
      */
     allocations: Allocation[];
     /**
+     * what it is, of a call without `op`
+     */
+    name?: string | undefined;
+    /**
+     * the line of the user's program
+     */
+    origin?: string | undefined;
+    /**
+     * what was recorded as calls of their own and is one now
+     */
+    parts?: {
+        name: string;
+        origin: string | undefined;
+    }[] | undefined;
+    /**
      * what `checkpoint` computes again has a number of its own
      */
     region?: number | undefined;

@@ -1,0 +1,110 @@
+// What compiled functions say about themselves: their steps by the user's line, a page, and where the time of a call goes.
+
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { F, checkpoint, compile, manualSeed, memory, nn, optim, randn, scope, tensor } from '../../nn/index.mjs';
+import { runtime } from '../../nn/runtime.mjs';
+import { initDevice } from './setup.mjs';
+
+before(initDevice);
+
+const lines = readFileSync(fileURLToPath(import.meta.url), 'utf8').split('\n');
+/** The line of this file that has a comment, as origins name it. @param {string} mark */
+const at = (mark) => `explain.test.mjs:${1 + lines.findIndex((line) => line.endsWith(`// ${mark}`))}`;
+
+class Net extends nn.Module {
+  constructor() {
+    super();
+    this.norm = new nn.RMSNorm(64);
+    this.inner = new nn.Sequential(new nn.Sequential(new nn.Linear(64, 64), new nn.Tanh()));
+    this.head = new nn.Linear(64, 10);
+  }
+  /** @param {any} x */
+  forward(x) {
+    const h = this.inner.forward(this.norm.forward(x)); // inner
+    x = x.add(h); // sum
+    x = checkpoint((/** @type {any} */ y) => y.square().exp().mul(0.1), x); // checkpoint
+    return this.head.forward(x); // head
+  }
+}
+function training() {
+  manualSeed(3);
+  const net = new Net();
+  const opt = new optim.AdamW(net.parameters(), { lr: 0.05, clip: 1 });
+  const step = (/** @type {any} */ x, /** @type {any} */ targets) => {
+    const loss = F.crossEntropy(net.forward(x), targets); // loss
+    loss.backward(); // backward
+    opt.step(); // step
+    return loss;
+  };
+  return { net, opt, step };
+}
+/** @returns {[any, any]} */
+const batch = () => [randn([8, 64], { deviation: 0.1 }), tensor(Int32Array.from({ length: 8 }, (_, i) => i))];
+
+test('profile: every dispatch under a line of the program; the call happens as any other', async () => {
+  const [x, targets] = batch();
+  /** @type {number[][]} */
+  const results = [];
+  for (const profiled of [false, true]) {
+    const { net, opt, step } = training();
+    const f = compile(step);
+    scope(() => void f(x, targets));
+    if (profiled) {
+      const before = memory();
+      const times = f.profile(x, targets);
+      runtime().flush();
+      assert.deepEqual(memory(), before);
+      assert.equal(
+        times.reduce((sum, { dispatches }) => sum + dispatches, 0),
+        f.explain()[0].dispatches,
+      );
+      times.forEach(({ microseconds }, i) => assert.ok(microseconds >= 0 && microseconds <= (times[i - 1] ?? times[0]).microseconds));
+      const origins = new Set(times.map(({ origin }) => origin));
+      const marks = ['inner', 'sum', 'checkpoint', 'head', 'loss', 'step'];
+      const expected = [...marks.map(at), ...['inner', 'checkpoint', 'head'].map((mark) => `${at(mark)}, backward`)];
+      // Sums go into products and into the gradient of a norm; the second run of a checkpoint is under its own line.
+      for (const origin of origins) assert.ok([...expected, `${at('sum')}, backward`, at('backward')].includes(origin), origin);
+      for (const origin of expected.filter((mark) => mark !== at('sum'))) assert.ok(origins.has(origin), `${origin}: ${[...origins]}`);
+      assert.deepEqual(
+        times.filter(({ operations }) => operations === 'adamw').map(({ origin }) => origin),
+        [at('step')],
+      );
+    } else scope(() => void f(x, targets));
+    const loss = scope(() => f(x, targets));
+    results.push([await loss.item(), ...(await net.head.weight.toArray())]);
+    f.dispose();
+    opt.dispose();
+  }
+  assert.deepEqual(results[1], results[0]);
+});
+
+test('profile of a function without arguments or dispatches, and within a compiled one', () => {
+  const nothing = compile(() => 1);
+  assert.deepEqual(nothing.profile(), []);
+  const inner = compile((/** @type {any} */ x) => x.mul(2));
+  assert.throws(() => compile((/** @type {any} */ x) => inner.profile(x))(randn([2])), /a function is being compiled: profile that one/);
+});
+
+test('the page has every step, what was put together, and no text as markup', () => {
+  const { opt, step } = training();
+  const f = compile((/** @type {any} */ x, /** @type {any} */ targets, /** @type {string} */ _name) => step(x, targets));
+  assert.match(f.html(), /<h1>A compiled function<\/h1>/);
+  scope(() => void f(...batch(), '<script>&"'));
+  const [{ dispatches, found }] = f.explain();
+  assert.ok(!('steps' in f.explain()[0]));
+  const html = f.html();
+  assert.ok(!html.includes('<script'), 'escaped');
+  assert.ok(html.includes(`${dispatches} dispatches`));
+  for (const name of Object.keys(found)) assert.ok(html.includes(name), name);
+  for (const mark of ['inner', 'head', 'step']) assert.ok(html.includes(at(mark)), mark);
+  const rows = [...html.matchAll(/<tr( class="fused")?><td><span[^>]*>\d+<\/span><\/td><td>.*?<\/td><td>(.*?)<\/td>/g)];
+  const steps = f.explain()[0].dispatches;
+  assert.ok(rows.length > 10 && rows.length <= steps, `${rows.length} rows of ${steps} dispatches`);
+  for (const [, fused, operations] of rows) assert.equal(fused !== undefined, operations.includes(' + '), operations);
+  assert.ok(rows.some(([, fused]) => fused));
+  f.dispose();
+  opt.dispose();
+});

@@ -1,0 +1,65 @@
+// Made by `npm run types` from nn/; do not edit.
+/**
+ * Time by line and operations, the longest first.
+ * @param {Step[]} steps @param {ArrayLike<number>} times microseconds of each dispatch
+ * @returns {LineTime[]}
+ */
+export function timesByLine(steps: Step[], times: ArrayLike<number>): LineTime[];
+/**
+ * A page about graphs.
+ * @param {{ key: string, dispatches: number, planned: number, unplanned: number, found: Record<string, number>, steps: Step[] }[]} graphs
+ * @returns {string}
+ */
+export function page(graphs: {
+    key: string;
+    dispatches: number;
+    planned: number;
+    unplanned: number;
+    found: Record<string, number>;
+    steps: Step[];
+}[]): string;
+/** @param {Call[]} calls lowered @returns {Step[]} */
+export function stepsOf(calls: Call[]): Step[];
+export type Call = import("./passes/calls.mjs").Call;
+/**
+ * A step of a graph: dispatches that belong together.
+ */
+export type Step = {
+    /**
+     * the line of the program, as `model.mjs:12` or `model.mjs:12, backward`; empty where there is none
+     */
+    origin: string;
+    /**
+     * what it does: more than one where passes have put some together
+     */
+    operations: string[];
+    /**
+     * how many
+     */
+    dispatches: number;
+    /**
+     * bytes of its results; 0 where that is not known (steps of optimizers)
+     */
+    written: number;
+};
+/**
+ * Where the time of a call went.
+ */
+export type LineTime = {
+    /**
+     * the line of the program
+     */
+    origin: string;
+    /**
+     * what runs there
+     */
+    operations: string;
+    /**
+     * how many
+     */
+    dispatches: number;
+    /**
+     * on the device
+     */
+    microseconds: number;
+};
