@@ -105,7 +105,7 @@ function runChild(group, log) {
   const model = small ? ['NN 64 96 64', 'TN 96 64 128'].map(shape) : MODEL;
   const all = plans(precision, context);
 
-  /** @param {Shape} s @param {any[]} list */
+  /** @param {Shape} s @param {Iterable<any>} list */
   const measure = (s, list) => {
     const { m, n, k, form } = s;
     const transA = form === 'TN';
@@ -281,8 +281,17 @@ function runChild(group, log) {
     /** The plan that SPIR-V has for a product. @param {Shape} s */
     const present = ({ form, ...sizes }) =>
       plain.matmulPlan(/** @type {any} */ ({ ...sizes, transA: form === 'TN', transB: form === 'NT', aType, bType }));
-    for (const s of options.shapes ? options.shapes.split(',').map(shape) : small ? targets : HALVES)
-      measure(s, [present(s), ...ptxPlans(s)]);
+    /** SPIR-V's plan, each tiling in its two likeliest ways, then the best two in all others. @param {Shape} s */
+    function* candidates(s) {
+      const tilings = ptxPlans(s);
+      yield present(s);
+      for (const ways of Object.values(tilings)) yield* ways.slice(0, 2);
+      const times = (/** @type {string} */ tiling) =>
+        Math.min(...[...done.values()].filter((e) => e.shape === shapeName(s) && e.plan.tiling === tiling && e.us).map((e) => e.us));
+      const fastest = Object.keys(tilings).sort((x, y) => times(x) - times(y));
+      for (const tiling of fastest.slice(0, 2)) yield* tilings[tiling].slice(2);
+    }
+    for (const s of options.shapes ? options.shapes.split(',').map(shape) : small ? targets : HALVES) measure(s, candidates(s));
     return;
   }
   if (options.shapes) {

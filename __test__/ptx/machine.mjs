@@ -151,6 +151,7 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
     if (operand === '%tid.x') return (w, l) => w.id * LANES + l;
     if (operand === '%ctaid.x') return (w) => w.block;
     if (operand === '%nctaid.x') return () => blocks;
+    if (operand === '%clock') return () => next();
     if (operand === 'shared') return () => 0;
     const single = /^0f([0-9A-F]{8})$/.exec(operand);
     const value = single ? fromBits(parseInt(single[1], 16)) : Number(operand);

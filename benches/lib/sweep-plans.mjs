@@ -118,25 +118,32 @@ export function plans(precision, context) {
 }
 
 /**
- * The tilings in PTX that can compute a form, each with the depth split in every way that may be worth it.
+ * The tilings in PTX that can compute a form, each with the depth split in every way that may be worth it: the ways that fill
+ * the device best first.
  * @param {Shape} s
+ * @returns {Record<string, any[]>} plans by tiling
  */
 export function ptxPlans({ form, m, n, k }) {
   const [transA, transB] = [form[0] === 'T', form[1] === 'T'];
   const [wave] = WAVES;
-  return Object.entries(TILINGS)
-    .filter(([, sizes]) => !planFault(sizes, { type: 'bf16', transA, transB, parts: true }))
-    .flatMap(([tiling, { bm, bn }]) => {
-      const tiles = Math.ceil(m / bm) * Math.ceil(n / bn);
-      const rest = tiles % wave;
-      const splits = [2, 3, 4, 5, 6, 7, 8].filter((s) => tiles * s <= 4 * wave && k / s >= 512);
-      const tails = [2, 3, 4].filter((tail) => tiles > wave && rest > 0 && rest * tail <= 1.1 * wave && k / tail >= 512);
-      return [{}, ...splits.map((splits) => ({ splits })), ...tails.map((tail) => ({ wave, tail }))].map((split) => ({
-        kernel: 'ptx',
-        tiling,
-        ...split,
-      }));
-    });
+  return Object.fromEntries(
+    Object.entries(TILINGS)
+      .filter(([, sizes]) => !planFault(sizes, { type: 'bf16', transA, transB, parts: true }))
+      .map(([tiling, { bm, bn }]) => {
+        const tiles = Math.ceil(m / bm) * Math.ceil(n / bn);
+        const rest = tiles % wave;
+        /** How much of the device's time is used, were parts as long as the depth says. @param {any} plan */
+        const fill = ({ splits = 1, tail = 1 }) => {
+          const time =
+            tail > 1 ? Math.floor(tiles / wave) + Math.ceil((rest * tail) / wave) / tail : Math.ceil((tiles * splits) / wave) / splits;
+          return tiles / (time * wave);
+        };
+        const splits = [2, 3, 4, 5, 6, 7, 8].filter((s) => tiles * s <= 4 * wave && k / s >= 512);
+        const tails = [2, 3, 4, 6, 8].filter((tail) => tiles > wave && rest > 0 && rest * tail <= 1.1 * wave && k / tail >= 512);
+        const ways = [{}, ...splits.map((splits) => ({ splits })), ...tails.map((tail) => ({ wave, tail }))];
+        return [tiling, ways.sort((x, y) => fill(y) - fill(x)).map((way) => ({ kernel: 'ptx', tiling, ...way }))];
+      }),
+  );
 }
 
 /** @type {Record<string, any>} */

@@ -24,7 +24,8 @@ export function multiply(w) {
   const last = p.register('b32');
   for (let s = 0; s < plan.stages; s++) p.do('bar.arrive', w.empty + s, sizes.threads);
 
-  const direct = plan.direct ? fragmentsOfA(w) : undefined;
+  /** Of A in registers, the sets that stages take by turns. */
+  const sets = plan.direct ? fragmentsOfA(w) : [undefined];
   const cursor = w.cursor();
   const left = p.register('b32');
   const [never, always] = [p.pred('setp.ne.u32', w.tid, w.tid), p.pred('setp.eq.u32', w.tid, w.tid)];
@@ -36,8 +37,8 @@ export function multiply(w) {
   const release = () => w.emptyBarrier('arrive', last);
   const commit = () => p.do('wgmma.commit_group.sync.aligned');
 
-  /** Multiplies a stage, whose last products stay open. @param {boolean} first of a tile */
-  const step = (first) => {
+  /** Multiplies a stage, whose last products stay open. @param {boolean} first of a tile @param {typeof sets[number]} direct */
+  const step = (first, direct) => {
     w.fullBarrier('sync', full, stage);
     if (!plan.direct) p.do('fence.proxy.async.shared::cta');
     const units = p.b32('mul.lo.u32', stage, sizes.stageBytes >> 4);
@@ -76,16 +77,18 @@ export function multiply(w) {
     w.nextStage(stage);
   };
 
-  direct?.begin();
+  for (const set of sets) set?.begin();
   p.loop((exit) => {
     p.branch(exit, p.pred('setp.ge.u32', cursor.item, w.items));
     w.locate(cursor);
-    step(true);
+    step(true, sets[0]);
     p.do('sub.u32', left, cursor.steps, 1);
     p.loop((tileDone) => {
-      p.branch(tileDone, p.pred('setp.eq.u32', left, 0));
-      step(false);
-      p.do('sub.u32', left, left, 1);
+      for (const set of [...sets.slice(1), sets[0]]) {
+        p.branch(tileDone, p.pred('setp.eq.u32', left, 0));
+        step(false, set);
+        p.do('sub.u32', left, left, 1);
+      }
     });
     settle(0);
     release();

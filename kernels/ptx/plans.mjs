@@ -25,30 +25,26 @@ export const PLANS = {
   wide: { bm: 128, bn: 256, bk: 16, stages: 4, warpgroups: 2, load: 'async', ahead: 2 },
 };
 
+/** Tall, with B by cp.async, so that its words pass no registers: TN and NN. */
+const async = /** @type {const} */ ({ bm: 256, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'async', ahead: 1, direct: true });
+
 /**
  * Tilings that assemble and compute right, and of which no time is known yet: `node benches/kernels-matmul.mjs --sweep --groups ptx`.
- * For TN, with A in registers, which `tall` and `tallCached` do as well.
- * @type {Record<'tallAsync' | 'tallAsyncCached' | 'tallAsyncShallow' | 'slim', GemmPlan>}
+ * @type {Record<'tallLate' | 'async' | 'asyncLate' | 'deep' | 'deepCached' | 'deepFine' | 'squareDeep' | 'slim' | 'slimDeep', GemmPlan>}
  */
 export const CANDIDATES = {
-  /** B by cp.async: its words pass no registers. */
-  tallAsync: { bm: 256, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'async', ahead: 1, direct: true, registers: [224, 56] },
-  tallAsyncCached: {
-    bm: 256,
-    bn: 128,
-    bk: 64,
-    stages: 3,
-    warpgroups: 2,
-    load: 'async',
-    ahead: 1,
-    direct: true,
-    cached: true,
-    registers: [224, 56],
-  },
-  /** More of B on its way, less of A. */
-  tallAsyncShallow: { bm: 256, bn: 128, bk: 32, stages: 5, warpgroups: 2, load: 'async', ahead: 3, direct: true, registers: [224, 56] },
-  /** Half the rows, where there are few tiles. */
+  tallLate: { ...PLANS.tall, late: true },
+  async: { ...async, registers: [224, 56] },
+  asyncLate: { ...async, late: true, registers: [224, 56] },
+  /** Two stages of A on their way. */
+  deep: { ...async, sets: 2, late: true, registers: [240, 24] },
+  deepCached: { ...async, sets: 2, late: true, cached: true, registers: [240, 24] },
+  /** The same, with stages of half the depth. */
+  deepFine: { ...async, bk: 32, stages: 5, ahead: 3, sets: 2, late: true, registers: [232, 40] },
+  squareDeep: { ...PLANS.square, sets: 2, late: true },
+  /** One warpgroup that multiplies, for TN with few tiles. */
   slim: { bm: 128, bn: 128, bk: 64, stages: 3, warpgroups: 1, load: 'relay', ahead: 2, direct: true },
+  slimDeep: { bm: 128, bn: 128, bk: 64, stages: 3, warpgroups: 1, load: 'async', ahead: 1, direct: true, sets: 2, late: true },
 };
 
 /** Every tiling by its name. @type {Record<string, GemmPlan>} */

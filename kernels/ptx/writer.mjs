@@ -96,14 +96,24 @@ export class Writer {
 
   /**
    * Follows the items stage by stage. `advance` goes to the next item where the current one has no stages left, calls `aim`
-   * to point at it, and branches to `exhausted` after the last; `next` goes on by a stage.
-   * @param {(cursor: Cursor) => void} aim
+   * to point at it, and branches to `exhausted` after the last; `next` goes on by a stage. With `phases`, of each item only
+   * the stages `phase`, `phase + phases`, ….
+   * @param {(cursor: Cursor) => void} aim @param {number} [phase] @param {number} [phases]
    */
-  walk(aim) {
+  walk(aim, phase = 0, phases = 1) {
     const { p, plan } = this;
     const cursor = this.cursor();
     const left = p.b32('mov.u32', 0);
     const depth = p.b32('mov.u32', 0);
+    const enter = (/** @type {string} */ exhausted) => {
+      p.branch(exhausted, p.pred('setp.ge.u32', cursor.item, this.items));
+      this.locate(cursor);
+      aim(cursor);
+      if (phases === 1) p.do('mov.u32', left, cursor.steps);
+      else p.do('div.u32', left, p.b32('add.u32', cursor.steps, phases - 1 - phase), phases);
+      p.do('add.u32', depth, cursor.kBegin, phase * plan.bk);
+      p.do('add.u32', cursor.item, cursor.item, this.blocks);
+    };
     return {
       cursor,
       /** Stages left of the item. */
@@ -112,17 +122,15 @@ export class Writer {
       depth,
       /** @param {string} exhausted */
       advance: (exhausted) => {
-        p.when(p.pred('setp.eq.u32', left, 0), () => {
-          p.branch(exhausted, p.pred('setp.ge.u32', cursor.item, this.items));
-          this.locate(cursor);
-          aim(cursor);
-          p.do('mov.u32', left, cursor.steps);
-          p.do('mov.u32', depth, cursor.kBegin);
-          p.do('add.u32', cursor.item, cursor.item, this.blocks);
+        if (phase === 0) return p.when(p.pred('setp.eq.u32', left, 0), () => enter(exhausted));
+        // An item may have none of these stages.
+        p.loop((found) => {
+          p.branch(found, p.pred('setp.ne.u32', left, 0));
+          enter(exhausted);
         });
       },
       next: () => {
-        p.do('add.u32', depth, depth, plan.bk);
+        p.do('add.u32', depth, depth, phases * plan.bk);
         p.do('sub.u32', left, left, 1);
       },
     };

@@ -78,6 +78,9 @@ export function gemm(name: string, plan: GemmPlan, form: GemmForm): string;
  * @property {'relay' | 'async'} load how stages are filled
  * @property {number} ahead stages that are fetched ahead: `relay` holds them in registers, `async` leaves that many copies open
  * @property {boolean} [direct] A goes from memory to registers: NN and NT with `bk` of 64, TN and TT with 32 or 64 and 128 rows for each warpgroup
+ * @property {1 | 2} [sets] stages of A that are in registers or on their way there; 1 when left out; `direct`
+ * @property {boolean} [late] fragments of A are put in place when `wgmma` is about to read them, and not where the assembler thinks best;
+ *   `direct`
  * @property {boolean} [cached] what is fetched is kept in the first-level cache; `relay`
  * @property {[number, number]} [registers] of a multiplying and of a fetching thread; all the same when left out
  */
@@ -205,6 +208,15 @@ export type GemmPlan = {
      * A goes from memory to registers: NN and NT with `bk` of 64, TN and TT with 32 or 64 and 128 rows for each warpgroup
      */
     direct?: boolean | undefined;
+    /**
+     * stages of A that are in registers or on their way there; 1 when left out; `direct`
+     */
+    sets?: 2 | 1 | undefined;
+    /**
+     * fragments of A are put in place when `wgmma` is about to read them, and not where the assembler thinks best;
+     * `direct`
+     */
+    late?: boolean | undefined;
     /**
      * what is fetched is kept in the first-level cache; `relay`
      */

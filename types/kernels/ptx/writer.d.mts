@@ -52,10 +52,11 @@ export class Writer {
     locate({ item, m0, n0, kBegin, kEnd, steps, part }: Cursor): void;
     /**
      * Follows the items stage by stage. `advance` goes to the next item where the current one has no stages left, calls `aim`
-     * to point at it, and branches to `exhausted` after the last; `next` goes on by a stage.
-     * @param {(cursor: Cursor) => void} aim
+     * to point at it, and branches to `exhausted` after the last; `next` goes on by a stage. With `phases`, of each item only
+     * the stages `phase`, `phase + phases`, ….
+     * @param {(cursor: Cursor) => void} aim @param {number} [phase] @param {number} [phases]
      */
-    walk(aim: (cursor: Cursor) => void): {
+    walk(aim: (cursor: Cursor) => void, phase?: number, phases?: number): {
         cursor: {
             item: string;
             m0: string;
