@@ -188,6 +188,21 @@ test('A in registers, two stages of it: items of one stage, of an odd and of an 
   check({ ...direct, sets: 2, load: 'async', ahead: 1, stages: 3, warpgroups: 2, bm: 256 }, NN, { m: 264, n: 72, k: 192, blocks: 1 });
 });
 
+test('two teams that fetch', () => {
+  const teams = /** @type {GemmPlan} */ ({ ...async, stages: 3, ahead: 1, teams: 2 });
+  for (const k of [16, 32, 48, 104]) {
+    check(teams, NT, { m: 136, n: 136, k, blocks: 1 });
+    check({ ...teams, stages: 4 }, TN, { m: 136, n: 72, k, blocks: 2, late: false, seed: 3 });
+  }
+  check({ ...direct, sets: 2, late: true, load: 'async', ahead: 1, stages: 3, teams: 2 }, TN, {
+    m: 136,
+    n: 136,
+    k: 264,
+    blocks: 2,
+    splits: 2,
+  });
+});
+
 test('f16, alpha and beta, bias, residual, activations, a second output', () => {
   const f16 = /** @type {GemmForm} */ ({ ...NT, type: 'f16' });
   check(relay, f16, { m: 64, n: 40, k: 32, alpha: 0.5, beta: 2 });
@@ -234,6 +249,7 @@ test('faults of plans and products are named', () => {
   assert.match(String(planFault({ ...relay, stages: 9 }, NT)), /73728 bytes of shared memory/);
   assert.match(String(planFault({ ...relay, bk: 16, bn: 32, stages: 8 }, NT)), /17 named barriers/);
   assert.match(String(planFault({ ...async, ahead: 3 }, NT)), /ahead must be at most stages - 2/);
+  assert.match(String(planFault({ ...relay, teams: 2 }, NT)), /teams must be 1, or 2 with async/);
   assert.match(String(planFault({ ...relay, sets: 2 }, NT)), /sets must be 1 or 2, with A in registers/);
   assert.match(String(planFault({ ...direct, bk: 32 }, NT)), /needs bk of 64/);
   assert.match(String(planFault({ ...direct, bk: 16 }, TN)), /needs bk of at least 32/);

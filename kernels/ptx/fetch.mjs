@@ -17,6 +17,7 @@ function mover(w, name) {
   const bytes = lineBytes(major, plan.bk);
   const perLine = bytes / CHUNK;
   const permuteX = name === 'b' && w.permuted;
+  const threads = WARPGROUP / (plan.teams ?? 1);
   const permuteK = w.permutedDepth;
   // Where a chunk's eight are reordered among themselves and their neighbours', its four words go to four chunks.
   const spread = major === 'k' ? permuteK : permuteX;
@@ -24,11 +25,11 @@ function mover(w, name) {
     major,
     bk: plan.bk,
     extent: name === 'a' ? plan.bm : plan.bn,
-    threads: WARPGROUP,
+    threads,
     permuteX: major === 'k' && permuteX,
     permuteK: major === 'mn' && permuteK,
   });
-  const t = p.b32('and.b32', w.tid, WARPGROUP - 1);
+  const t = p.b32('and.b32', w.tid, threads - 1);
   const chunk = p.b32('and.b32', t, perLine - 1);
   const line = p.b32('shr.u32', t, Math.log2(perLine));
   // `columnOf` moves bits, so that it maps a sum of lines without common bits to the sum of what it maps them to.
@@ -93,6 +94,11 @@ function fetcher(w) {
   const walk = w.walk((cursor) => {
     for (const mover of movers) aim(w, mover, cursor);
   });
+  /** Goes on by a stage. */
+  const skip = () => {
+    for (const { address, step } of movers) p.do('mad.wide.u32', address, step, 1, address);
+    walk.next();
+  };
   /**
    * Calls `move` for every chunk of a stage, where depth may end with the predicate that the chunk lies within; goes on.
    * @param {(mover: Mover, index: number, address: string, within?: string) => void} move
@@ -109,10 +115,9 @@ function fetcher(w) {
         move(mover, i, p.b64('mad.wide.u32', mover.offsets[i], 1, mover.address), within.get(k));
       });
     }
-    for (const { address, step } of movers) p.do('mad.wide.u32', address, step, 1, address);
-    walk.next();
+    skip();
   };
-  return { movers, advance: walk.advance, each };
+  return { movers, advance: walk.advance, each, skip };
 }
 
 /**
@@ -179,10 +184,24 @@ export function fetchRelay(w) {
   drain(w, stage);
 }
 
+/** Copies a stage, whose copies stay open. @param {Writer} w @param {ReturnType<typeof fetcher>} fetch @param {string} stage */
+function copy({ p, sizes, shared }, { movers, each }, stage) {
+  const base = p.b32('mad.lo.u32', stage, sizes.stageBytes, shared);
+  const places = movers.map(({ targets: [target] }) => p.b32('add.u32', base, target));
+  each((mover, i, address, within) => {
+    const place = at(places[movers.indexOf(mover)], mover.list[i].line * mover.bytes);
+    // Of a chunk beyond the depth nothing is copied, and the rest is filled with zeros.
+    const size = within ? [p.b32('selp.b32', CHUNK, 0, within)] : [];
+    p.do('cp.async.cg.shared.global.L2::128B', place, at(address), CHUNK, ...size);
+  });
+  p.do('cp.async.commit_group');
+}
+
 /** Memory to shared memory by cp.async, `ahead` stages open at a time. @param {Writer} w */
 export function fetchAsync(w) {
-  const { p, plan, sizes } = w;
-  const { movers, advance, each } = fetcher(w);
+  const { p, plan } = w;
+  const fetch = fetcher(w);
+  const { advance } = fetch;
   const [filling, filled] = [p.b32('mov.u32', 0), p.b32('mov.u32', 0)];
   /** Stages that are copied and not announced. */
   const open = p.b32('mov.u32', 0);
@@ -195,15 +214,7 @@ export function fetchAsync(w) {
   p.loop(() => {
     advance(flush);
     w.emptyBarrier('sync', filling);
-    const base = p.b32('mad.lo.u32', filling, sizes.stageBytes, w.shared);
-    const places = movers.map(({ targets: [target] }) => p.b32('add.u32', base, target));
-    each((mover, i, address, within) => {
-      const place = at(places[movers.indexOf(mover)], mover.list[i].line * mover.bytes);
-      // Of a chunk beyond the depth nothing is copied, and the rest is filled with zeros.
-      const size = within ? [p.b32('selp.b32', CHUNK, 0, within)] : [];
-      p.do('cp.async.cg.shared.global.L2::128B', place, at(address), CHUNK, ...size);
-    });
-    p.do('cp.async.commit_group');
+    copy(w, fetch, filling);
     w.nextStage(filling);
     p.do('add.u32', open, open, 1);
     p.when(p.pred('setp.gt.u32', open, plan.ahead), () => {
@@ -216,6 +227,39 @@ export function fetchAsync(w) {
   p.loop((exit) => {
     p.branch(exit, p.pred('setp.eq.u32', open, 0));
     announce();
+  });
+  drain(w, filling);
+}
+
+/**
+ * The same by two teams of two warps, which take stages by turns: a team announces a stage when none of its copies is open,
+ * since the proxy fence may wait for them. "Empty" has the arrival of both teams; the one that does not fill a stage leaves
+ * its arrival when it passes.
+ * @param {Writer} w
+ */
+export function fetchByTeams(w) {
+  const { p } = w;
+  const fetch = fetcher(w);
+  const filling = p.b32('mov.u32', 0);
+  const filled = p.register('b32');
+  const pass = () => {
+    const exhausted = p.label();
+    fetch.advance(exhausted);
+    fetch.skip();
+    w.emptyBarrier('arrive', filling);
+    w.nextStage(filling);
+    p.place(exhausted);
+  };
+  p.when(p.pred('setp.ne.u32', p.b32('and.b32', w.tid, WARPGROUP / 2), 0), pass);
+  p.loop((end) => {
+    fetch.advance(end);
+    w.emptyBarrier('sync', filling);
+    copy(w, fetch, filling);
+    p.do('mov.u32', filled, filling);
+    w.nextStage(filling);
+    pass();
+    p.do('cp.async.wait_group', 0);
+    announceFull(w, filled);
   });
   drain(w, filling);
 }

@@ -25,6 +25,7 @@ import { Writer } from './writer.mjs';
  * @property {number} warpgroups that multiply
  * @property {'relay' | 'async'} load how stages are filled
  * @property {number} ahead stages that are fetched ahead: `relay` holds them in registers, `async` leaves that many copies open
+ * @property {1 | 2} [teams] of fetching warps, which take stages by turns; 1 when left out; `async`, whose `ahead` is 1 then
  * @property {boolean} [direct] A goes from memory to registers: NN and NT with `bk` of 64, TN and TT with 32 or 64 and 128 rows for each warpgroup
  * @property {1 | 2} [sets] stages of A that are in registers or on their way there; 1 when left out; `direct`
  * @property {boolean} [late] fragments of A are put in place when `wgmma` is about to read them, and not where the assembler thinks best;
@@ -118,6 +119,8 @@ export function planFault(plan, form) {
   if (plan.stages < 2) return 'stages must be at least 2';
   if (plan.load === 'async' && plan.ahead > plan.stages - 2) return 'ahead must be at most stages - 2';
   if (plan.load === 'relay' && plan.ahead < 1) return 'ahead must be at least 1';
+  if (plan.teams !== undefined && !(plan.teams === 1 || (plan.teams === 2 && plan.load === 'async' && plan.ahead === 1)))
+    return 'teams must be 1, or 2 with async and ahead of 1';
   if (plan.late && !plan.direct) return 'late is for A in registers';
   if (plan.sets !== undefined && (!plan.direct || ![1, 2].includes(plan.sets))) return 'sets must be 1 or 2, with A in registers';
   if (plan.direct) {

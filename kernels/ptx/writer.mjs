@@ -2,7 +2,7 @@
 // `store.mjs` write the parts.
 
 import { Program } from './assembler.mjs';
-import { fetchAsync, fetchRelay } from './fetch.mjs';
+import { fetchAsync, fetchByTeams, fetchRelay } from './fetch.mjs';
 import { PARAMETERS, WARPGROUP, majors, sizesOf } from './gemm.mjs';
 import { multiply } from './multiply.mjs';
 
@@ -50,6 +50,7 @@ export class Writer {
     p.when(p.pred('setp.eq.u32', this.group, plan.warpgroups), () => {
       if (plan.registers) p.do('setmaxnreg.dec.sync.aligned.u32', plan.registers[1]);
       if (plan.load === 'relay') fetchRelay(this);
+      else if (plan.teams === 2) fetchByTeams(this);
       else fetchAsync(this);
       p.branch(done);
     });
@@ -181,7 +182,7 @@ export class Writer {
   }
   /** @param {'sync' | 'arrive'} what @param {Operand} first @param {Operand} stage */
   fullBarrier(what, first, stage) {
-    this.barrier(what, first, stage, 2 * WARPGROUP);
+    this.barrier(what, first, stage, WARPGROUP + WARPGROUP / (this.plan.teams ?? 1));
   }
   /** @param {'sync' | 'arrive'} what @param {Operand} stage */
   emptyBarrier(what, stage) {
