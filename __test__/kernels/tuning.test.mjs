@@ -6,6 +6,7 @@ import { test } from 'node:test';
 import { KernelContext } from '../../kernels/base.mjs';
 import { attentionKernels } from '../../kernels/attention.mjs';
 import { matmulKernels } from '../../kernels/matmul.mjs';
+import { TILINGS } from '../../kernels/ptx/plans.mjs';
 import { genericTuning, tuningOf } from '../../kernels/tuning/index.mjs';
 
 /** What `initDevice` says of an NVIDIA GPU with matrix units. @param {string} deviceName @param {object} [more] */
@@ -160,4 +161,24 @@ test('the device is asked for the layout of its matrices when a kernel first nee
   assert.equal(attentionKind('bf16'), 'scratch');
   assert.equal(attentionKind('bf16'), 'scratch');
   assert.equal(probes, 1);
+});
+
+test('every plan in PTX of the H200 names a tiling, also for shapes between the measured ones', () => {
+  const { ptxPlan } = tuningOf(infoOf('NVIDIA H200', { hasPtx: true }));
+  assert.ok(ptxPlan);
+  let chosen = 0;
+  for (const [transA, transB] of [
+    [false, true],
+    [false, false],
+    [true, false],
+  ])
+    for (const m of [512, 1024, 2048, 5504, 8192, 17408])
+      for (const n of [1024, 2752, 3072, 5504, 17408])
+        for (const k of [512, 1024, 2048, 2752, 5504, 8192, 17408]) {
+          const plan = ptxPlan({ m, n, k, transA, transB });
+          if (plan === undefined) continue;
+          chosen++;
+          assert.ok(Object.hasOwn(TILINGS, plan.tiling), `${plan.tiling} for ${m} ${n} ${k}`);
+        }
+  assert.ok(chosen > 100, `${chosen} of them in PTX`);
 });
