@@ -5,7 +5,7 @@
 // tokens in `half` (TN, k = 512) were measured adding to C. `ptx`: both operands in half precision, a tiling of
 // kernels/ptx/plans.mjs, or `coop` where PTX is not known to be faster. Its TFLOP/s are in docs/notes/ptx-products.md.
 
-import { PLANS } from '../ptx/plans.mjs';
+import { TILINGS } from '../ptx/plans.mjs';
 
 const MEASURED = {
   half: `
@@ -226,7 +226,7 @@ export function ptxPlan({ m, n, k, transA, transB }) {
   if (plan?.kernel !== 'ptx') return undefined;
   if (least === 0) return plan;
   const tiles = (/** @type {string} */ name) => {
-    const { bm, bn } = PLANS[/** @type {keyof typeof PLANS} */ (name)];
+    const { bm, bn } = TILINGS[name];
     return Math.ceil(m / bm) * Math.ceil(n / bn);
   };
   // Tall tiles that would leave multiprocessors idle.
