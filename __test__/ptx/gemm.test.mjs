@@ -188,6 +188,12 @@ test('A in registers, two stages of it: items of one stage, of an odd and of an 
   check({ ...direct, sets: 2, load: 'async', ahead: 1, stages: 3, warpgroups: 2, bm: 256 }, NN, { m: 264, n: 72, k: 192, blocks: 1 });
 });
 
+test('A in registers beside B by cp.async, whose depth is sorted behind the copy', () => {
+  const sorted = /** @type {GemmPlan} */ ({ ...direct, bn: 128, load: 'async', ahead: 1, stages: 3 });
+  check(sorted, NT, { m: 136, n: 136, k: 200, blocks: 1 });
+  check({ ...sorted, late: true, teams: 2 }, { ...NT, half: false }, { m: 136, n: 136, k: 328, blocks: 2, tail: 2, late: false });
+});
+
 test('two teams that fetch', () => {
   const teams = /** @type {GemmPlan} */ ({ ...async, stages: 3, ahead: 1, teams: 2 });
   for (const k of [16, 32, 48, 104]) {
@@ -251,10 +257,10 @@ test('faults of plans and products are named', () => {
   assert.match(String(planFault({ ...async, ahead: 3 }, NT)), /ahead must be at most stages - 2/);
   assert.match(String(planFault({ ...relay, teams: 2 }, NT)), /teams must be 1, or 2 with async/);
   assert.match(String(planFault({ ...relay, sets: 2 }, NT)), /sets must be 1 or 2, with A in registers/);
+  assert.match(String(planFault({ ...direct, load: 'async', ahead: 0 }, NT)), /needs bn of 128 or 256/);
   assert.match(String(planFault({ ...direct, bk: 32 }, NT)), /needs bk of 64/);
   assert.match(String(planFault({ ...direct, bk: 16 }, TN)), /needs bk of at least 32/);
   assert.match(String(planFault({ ...direct, bm: 64 }, TN)), /needs 128 rows for each warpgroup/);
-  assert.match(String(planFault({ ...direct, load: 'async', ahead: 0 }, NT)), /needs B by relay/);
   assert.match(String(planFault({ ...relay, bm: 96 }, NT)), /bm/);
   assert.throws(() => gemm('x', { ...relay, bn: 48 }, NT), /gemm: bn must be a multiple of 32/);
   const product = { m: 64, n: 64, k: 64, lda: 64, ldb: 64, ldc: 64, addresses: [256n], transA: false, transB: true };

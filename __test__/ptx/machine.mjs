@@ -277,6 +277,7 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
         w.fenced = ++clock;
       };
     }
+    if (op === 'bar.warp.sync') return () => {};
     if (parts[0] === 'bar') {
       const [id, count] = [uniform(operands[0]), uniform(operands[1])];
       return (w) => {

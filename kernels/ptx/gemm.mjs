@@ -126,8 +126,11 @@ export function planFault(plan, form) {
   if (plan.direct) {
     if (major.a === 'k') {
       if (plan.bk !== 64) return 'A in registers needs bk of 64 where its depth is contiguous';
-      // Its depths come permuted in fours of bytes, which cp.async does not move.
-      if (plan.load !== 'relay' && major.b === 'k') return 'A in registers needs B by relay where its depth is contiguous';
+      if (plan.load === 'async' && major.b === 'k') {
+        // Lanes sort whole lines, 32 a warp at a time.
+        if (plan.bn % 128) return 'A in registers beside B by cp.async needs bn of 128 or 256';
+        if (plan.sets === 2) return 'two sets of A leave no registers to sort B with';
+      }
     } else {
       if (rowBlocks !== 2) return 'A in registers with its rows contiguous needs 128 rows for each warpgroup';
       // A stage is released behind the first unit of the next one, while products of that are open.

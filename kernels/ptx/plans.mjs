@@ -25,7 +25,7 @@ export const PLANS = {
   wide: { bm: 128, bn: 256, bk: 16, stages: 4, warpgroups: 2, load: 'async', ahead: 2 },
 };
 
-/** Tall, with B by cp.async, so that its words pass no registers: TN and NN. */
+/** Tall, with B by cp.async: but for NT, where they are sorted, its words pass no registers. */
 const async = /** @type {const} */ ({ bm: 256, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'async', ahead: 1, direct: true });
 
 /**
@@ -37,7 +37,7 @@ export const CANDIDATES = {
   async: { ...async, registers: [224, 56] },
   asyncLate: { ...async, late: true, registers: [224, 56] },
   asyncTeams: { ...async, teams: 2, late: true, registers: [216, 72] },
-  /** Two stages of A on their way. */
+  /** Two stages of A on their way: TN and NN. */
   deep: { ...async, sets: 2, late: true, registers: [240, 24] },
   deepCached: { ...async, sets: 2, late: true, cached: true, registers: [240, 24] },
   /** The same, with stages of half the depth. */

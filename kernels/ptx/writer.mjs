@@ -24,6 +24,8 @@ export class Writer {
     this.permuted = this.major.b === 'k' || (plan.load === 'relay' && Boolean(form.half || form.dual));
     /** Whether the depth lies in the order of `depthOf`. */
     this.permutedDepth = Boolean(plan.direct) && this.major.a === 'k';
+    /** Whether B's depth is put in that order in shared memory, behind its copy. */
+    this.sorted = this.permutedDepth && plan.load === 'async' && this.major.b === 'k';
     /** See `rowOffset`. */
     this.neighbours = Boolean(plan.direct) && this.major.a === 'mn';
     const { threads, shared } = this.sizes;

@@ -21,6 +21,8 @@ export class Writer {
     permuted: boolean;
     /** Whether the depth lies in the order of `depthOf`. */
     permutedDepth: boolean;
+    /** Whether B's depth is put in that order in shared memory, behind its copy. */
+    sorted: boolean;
     /** See `rowOffset`. */
     neighbours: boolean;
     p: Program;
