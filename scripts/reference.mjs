@@ -278,9 +278,8 @@ function callsByPage(index) {
 function generate() {
   const { checker, exported, addon, kernels, nn } = program();
   const { pageOf, titles } = callsByPage(readFileSync(join(TARGET, 'api.md'), 'utf8'));
-  const below = (/** @type {ts.Node} */ node) => node.getSourceFile().fileName.replaceAll('\\', '/');
   const pageOfFile = (/** @type {ts.Node} */ node) => {
-    const path = below(node);
+    const path = node.getSourceFile().fileName.replaceAll('\\', '/');
     const kernel = /\/types\/kernels\/([\w-]+)\.d\.mts$/.exec(path)?.[1];
     if (kernel) return `kernels/${KERNEL_PAGES[kernel] ?? kernel}`;
     const part = /\/types\/nn\/([\w-]+)/.exec(path)?.[1];
