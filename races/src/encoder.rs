@@ -90,7 +90,7 @@ impl Encoder {
             .first_chunk()
             .map_or(0, |word| u64::from_ne_bytes(*word));
         // As the real one: what the caller has written before it made the pipeline known.
-        let program = program.raw.as_raw();
+        let program = program.kernel.as_raw();
         assert_ne!(Block::of(program).get(0), 0);
         self.note(Op::Dispatch {
             order,

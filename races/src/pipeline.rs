@@ -4,5 +4,5 @@ use ash::vk;
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Program {
-    pub raw: vk::Pipeline,
+    pub kernel: vk::Pipeline,
 }

@@ -113,8 +113,8 @@ impl Stream {
         let slot = self.programs.len() as u64;
         let block = Block::new(1);
         block.set(0, 1000 * (slot + 1));
-        let raw = vk::Pipeline::from_raw(block.handle());
-        self.recorder.add_program(slot as u32, Program { raw });
+        let kernel = vk::Pipeline::from_raw(block.handle());
+        self.recorder.add_program(slot as u32, Program { kernel });
         self.programs.push(block);
     }
 

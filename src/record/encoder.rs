@@ -11,7 +11,7 @@ use crate::device::cuda::Calls;
 use crate::error::{self, Error, Result};
 use crate::observe::blackbox::{BlackBox, Log};
 use crate::observe::profile::{self, Probe, Span, What};
-use crate::pipeline::{Kernel, Layout};
+use crate::pipeline::{Kernel, Layout, Program};
 use crate::plan::decode::MAX_BINDINGS;
 use crate::plan::hazard::Stages;
 use crate::record::commands::BINDING_WORDS;
@@ -192,10 +192,27 @@ impl Encoder {
         }
     }
 
-    /// Binds what changed since the last dispatch, and dispatches. `bindings`: [`BINDING_WORDS`] words
-    /// for each of the pipeline's bindings.
+    /// Runs a shader or a kernel. `bindings`: [`BINDING_WORDS`] words for each of its bindings.
     #[inline]
     pub fn dispatch(
+        &mut self,
+        descriptors: &mut Descriptors,
+        program: &Program,
+        bindings: &[u64],
+        push: &[u8],
+        groups: [u32; 3],
+    ) -> Result<()> {
+        match program.kernel {
+            Kernel::Pipeline(raw) => {
+                self.dispatch_shader(descriptors, raw, &program.layout, bindings, push, groups)
+            }
+            kernel => self.launch(kernel, bindings, push, groups),
+        }
+    }
+
+    /// Binds what changed since the last dispatch, and dispatches.
+    #[inline]
+    fn dispatch_shader(
         &mut self,
         descriptors: &mut Descriptors,
         pipeline: vk::Pipeline,
@@ -289,14 +306,13 @@ impl Encoder {
         Ok(())
     }
 
-    /// Launches a kernel in PTX. `bindings`: buffer, offset and the buffer's address for each; the first `push_bytes`
-    /// bytes of `push` follow the addresses in the parameter block.
-    pub fn launch(
+    /// Launches a kernel in PTX. `bindings`: buffer, offset and the buffer's address for each; in the parameter block the
+    /// push constants follow the addresses.
+    fn launch(
         &mut self,
         kernel: Kernel,
         bindings: &[u64],
-        push: &[u64],
-        push_bytes: usize,
+        push: &[u8],
         groups: [u32; 3],
     ) -> Result<()> {
         let profiled = profile::on();
@@ -305,7 +321,7 @@ impl Encoder {
         }
         // A grid of nothing is an error to CUDA, and nothing to Vulkan.
         if groups.iter().all(|&count| count > 0) {
-            self.launch_grid(kernel, bindings, push, push_bytes, groups)?;
+            self.launch_grid(kernel, bindings, push, groups)?;
         }
         if profiled {
             self.mark(Some(profile::dispatch(kernel, groups)));
@@ -317,8 +333,7 @@ impl Encoder {
         &mut self,
         kernel: Kernel,
         bindings: &[u64],
-        push: &[u64],
-        push_bytes: usize,
+        push: &[u8],
         groups: [u32; 3],
     ) -> Result<()> {
         // Nobody says what a launch leaves bound.
@@ -339,8 +354,12 @@ impl Encoder {
         let addresses = bindings.iter().map(|[_, offset, address]| address + offset);
         self.parameters.clear();
         self.parameters.extend(addresses);
-        self.parameters.extend_from_slice(push);
-        let bytes = 8 * bindings.len() + push_bytes;
+        self.parameters.extend(push.chunks(8).map(|bytes| {
+            let mut word = [0; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            u64::from_ne_bytes(word)
+        }));
+        let bytes = 8 * bindings.len() + push.len();
         let start = self.parameters.as_ptr();
         let at = |byte: usize| start.wrapping_byte_add(byte).cast::<c_void>();
         match &cuda.calls {
@@ -368,7 +387,7 @@ impl Encoder {
                 unsafe { (calls.cmd_cu_launch_kernel_nvx)(self.raw, &info) };
             }
             Calls::KernelLaunch(calls) => {
-                let words = (0..push_bytes)
+                let words = (0..push.len())
                     .step_by(4)
                     .map(|word| 8 * bindings.len() + word);
                 let parameters: Vec<*const c_void> = match packed {

@@ -8,7 +8,7 @@ use ash::vk::{self, Handle};
 use crate::device::Device;
 use crate::error::{self, Error, Result};
 use crate::observe::blackbox::BlackBox;
-use crate::pipeline::{Kernel, Program};
+use crate::pipeline::Program;
 use crate::record::commands::Command;
 use crate::record::descriptors::Descriptors;
 use crate::record::encoder::{self, Encoder};
@@ -93,15 +93,8 @@ impl Slot {
                 if !barrier.is_empty() {
                     encoder.barrier(barrier);
                 }
-                match program.kernel {
-                    Kernel::Pipeline(raw) => {
-                        let push = encoder::bytes(push, push_bytes);
-                        let layout = &program.layout;
-                        let descriptors = &mut self.descriptors;
-                        encoder.dispatch(descriptors, raw, layout, bindings, push, groups)?;
-                    }
-                    kernel => encoder.launch(kernel, bindings, push, push_bytes, groups)?,
-                }
+                let push = encoder::bytes(push, push_bytes);
+                encoder.dispatch(&mut self.descriptors, program, bindings, push, groups)?;
                 encoder.log.dispatch(program.kernel, words);
             }
             Command::Barrier(stages) => encoder.barrier(stages),
