@@ -6,6 +6,7 @@
 import { Recorder } from '../kernels/base.mjs';
 import { autocastType, forgetCasts } from './autocast.mjs';
 import { isGradEnabled } from './autograd.mjs';
+import { storageOf } from './engine.mjs';
 import { ArgumentError, UsageError, callerLine, show } from './errors.mjs';
 import { page, stepsOf, timesByLine } from './explain.mjs';
 import { collect, same } from './guards.mjs';
@@ -89,7 +90,7 @@ function flattenArguments(args) {
 /** @param {Tensor | ArrayBufferView} value @returns {Slot} */
 function slotOf(value) {
   if (value instanceof Tensor) {
-    if (value.storage === undefined) throw new UsageError('compile', 'an argument was disposed of');
+    storageOf('compile', value);
     return { layout: denseLayout(value.shape, value.dtype), requiresGrad: value.requiresGrad, source: value };
   }
   const dtype = value instanceof Int32Array ? 'i32' : value instanceof Uint32Array ? 'u32' : 'f32';
@@ -188,6 +189,7 @@ class Graph {
    */
   constructor(recording, inputs, result, passes) {
     const device = runtime();
+    this.device = device;
     this.recording = recording;
     this.inputs = inputs;
     /** Where results lie: storages of the trace to their memory. @type {Map<Storage, Allocation>} */
@@ -277,14 +279,15 @@ class Graph {
 
   /** Gives back the recorded graph and its memory. */
   free() {
-    const device = runtime();
-    if (this.handle !== undefined) device.vk.graphDestroy(this.handle);
+    const { device } = this;
+    if (this.handle !== undefined && !device.closed) device.vk.graphDestroy(this.handle);
     this.handle = undefined;
     for (const slot of this.slots.splice(0)) device.release(slot);
   }
 
   /** Whether everything that the trace read is as it was. */
   holds() {
+    if (this.device.closed) return false;
     const { used, gradients, settings } = this.recording;
     for (const [tensor, { storage, layout, requiresGrad }] of used) {
       if (tensor.storage !== storage || tensor.layout !== layout || tensor.requiresGrad !== requiresGrad) return false;
@@ -358,7 +361,7 @@ class Graph {
       let copy = copies.get(storage);
       if (!copy) {
         const { handle, bytes } = storage.allocation;
-        if (reuse) copy = new Storage({ handle, bytes, live: true, sink: KEPT });
+        if (reuse) copy = new Storage({ handle, bytes, live: true, sink: keptOn(device) });
         else {
           const allocation = device.allocate(bytes);
           copy = new Storage(allocation);
@@ -372,8 +375,7 @@ class Graph {
   }
 
   dispose() {
-    const device = runtime();
-    device.flush();
+    if (!this.device.closed) this.device.flush();
     this.free();
     this.recording.forget();
     for (const tensor of tensorsOf(this.result)) if (tensor.serial >= this.recording.serial) tensor.dispose();
@@ -381,8 +383,11 @@ class Graph {
   }
 }
 
-/** Owns the memory of results that lie in a graph: nothing is freed with them. @type {Sink} */
-const KEPT = {
+/** Owns the memory of results that lie in a graph: nothing is freed with them. @param {import('./runtime.mjs').Runtime} device @returns {Sink} */
+const keptOn = (device) => ({
+  get closed() {
+    return device.closed;
+  },
   allocate: () => {
     throw new Error('not to be allocated from');
   },
@@ -390,7 +395,7 @@ const KEPT = {
     allocation.live = false;
   },
   append: () => {},
-};
+});
 
 /** @param {any} value @returns {Generator<Tensor>} */
 function* tensorsOf(value) {

@@ -42,6 +42,8 @@ export function customOp({ name, spirv, infer, dispatch, backward, reference }) 
   }
   /** Pipelines by the numbers of bindings and bytes. @type {Map<string, number>} */
   const pipelines = new Map();
+  /** The device that they, and plans, are for. @type {import('./runtime.mjs').Runtime | undefined} */
+  let device;
   const pipelineOf = (/** @type {number} */ bindings, /** @type {number} */ bytes) => {
     const key = `${bindings},${bytes}`;
     let pipeline = pipelines.get(key);
@@ -94,6 +96,10 @@ export function customOp({ name, spirv, infer, dispatch, backward, reference }) 
       if (!(x instanceof Tensor)) throw new ArgumentError(name, `expected a tensor, got ${describe(x)}`);
       return x.layout.contiguous && x.layout.offset === 0 ? x : F.clone(x);
     });
+    if (device !== runtime()) {
+      for (const cache of [pipelines, op.plans]) cache.clear();
+      device = runtime();
+    }
     return apply(op, inputs, attributes);
   };
   return Object.assign(call, {
@@ -139,8 +145,10 @@ export function customOp({ name, spirv, infer, dispatch, backward, reference }) 
     },
     /** Frees the pipelines; a later call makes them anew. */
     dispose: () => {
-      runtime().flush();
-      for (const pipeline of pipelines.values()) runtime().vk.destroyPipeline(pipeline);
+      if (device && !device.closed) {
+        device.flush();
+        for (const pipeline of pipelines.values()) device.vk.destroyPipeline(pipeline);
+      }
       pipelines.clear();
       op.plans.clear();
     },

@@ -39,7 +39,7 @@ function execute(op, inputs, attributes, target) {
   for (let i = 0; i < inputs.length; i++) {
     const input = inputs[i];
     if (!(input instanceof Tensor)) throw new ArgumentError(attributes.name ?? op.name, `expected a tensor, got ${describe(input)}`);
-    if (input.storage === undefined) throw disposed(attributes.name ?? op.name, input);
+    storageOf(attributes.name ?? op.name, input);
     const { layout } = input;
     // Kernels of 16-bit types take pairs, from an even element on.
     const misplaced = BYTES[layout.dtype] === 2 && layout.offset % 2 === 1 && op.name !== 'copy';
@@ -112,7 +112,7 @@ export function applyAll(op, inputs, attributes = NO_ATTRIBUTES) {
  * @param {Op} op @param {Tensor[]} inputs @param {any} attributes @param {Tensor} target
  */
 export function applyInto(op, inputs, attributes = NO_ATTRIBUTES, target = inputs[0]) {
-  if (target.storage === undefined) throw disposed(op.name, target);
+  storageOf(op.name, target);
   if (isGradEnabled() && (target.requiresGrad || inputs.some(needsGrad))) {
     throw new UsageError(
       op.name,
@@ -159,12 +159,12 @@ function planOf(op, inputs, attributes, target) {
  * A view: the layout that the operation infers, over the same storage, or over another that holds the result already.
  * @param {Op} op @param {Tensor} input @param {Layout} layout @param {any} attributes @param {Storage} [storage]
  */
-export function view(op, input, layout, attributes, storage = input.storage) {
-  if (input.storage === undefined || storage === undefined) throw disposed(op.name, input);
+export function view(op, input, layout, attributes, storage) {
+  const own = storageOf(op.name, input);
   recordingNow()?.use(input);
-  const result = new Tensor(storage, layout);
+  const result = new Tensor(storage ?? own, layout);
   if (input.requiresGrad && isGradEnabled()) {
-    result.node = new Node(op, attributes, [input], [input.storage], []);
+    result.node = new Node(op, attributes, [input], [own], []);
     result.requiresGrad = true;
   }
   return result;
@@ -177,8 +177,21 @@ const FATES = {
   reused: "was the result of an earlier call of a compiled function with { reuseOutputs: true }: the last call's is there",
 };
 
+/**
+ * The memory of a tensor.
+ * @param {string} op @param {Tensor} tensor
+ * @returns {Storage}
+ * @throws {UsageError} where it has none any more, which says why
+ */
+export function storageOf(op, tensor) {
+  const { storage } = tensor;
+  if (storage === undefined) throw disposed(op, tensor);
+  if (storage.allocation.sink.closed) throw new UsageError(op, 'a tensor of a device that was closed by reset(): make it anew');
+  return storage;
+}
+
 /** @param {string} op @param {Tensor} tensor */
-export const disposed = (op, tensor) => new UsageError(op, `a tensor that ${FATES[tensor.fate]}`);
+const disposed = (op, tensor) => new UsageError(op, `a tensor that ${FATES[tensor.fate]}`);
 
 /** @param {unknown} value */
 export function describe(value) {

@@ -2,7 +2,7 @@
 // element wherever an operand may be broadcast.
 
 import { autocastType, castOf, rememberCast, withoutAutocast } from './autocast.mjs';
-import { apply, applyAll, describe, view } from './engine.mjs';
+import { apply, applyAll, describe, storageOf, view } from './engine.mjs';
 import { ArgumentError, ShapeError, show } from './errors.mjs';
 import { broadcastShapes, checkShape, denseLayout, dimension, isFloat, layoutOf, reshapeStrides, sizeOf } from './layout.mjs';
 import * as attentionOps from './ops/attention.mjs';
@@ -12,7 +12,7 @@ import * as network from './ops/network.mjs';
 import * as pointwise from './ops/pointwise.mjs';
 import * as reduce from './ops/reduce.mjs';
 import { deviceState } from './random.mjs';
-import { runtime } from './runtime.mjs';
+import { perDevice, runtime } from './runtime.mjs';
 import { Tensor } from './tensor.mjs';
 
 /** The type of a tensor's elements. @typedef {import('./layout.mjs').DType} DType */
@@ -113,6 +113,7 @@ export function to(x, dtype) {
 function operand(x) {
   const dtype = autocastType();
   if (dtype === undefined || x.dtype === dtype || !isFloat(x.dtype)) return x;
+  storageOf('autocast', x);
   const kept = x.halfCopy(dtype);
   if (kept) return view(movement.cast, x, kept.layout, { dtype }, kept.storage);
   const known = castOf(x, dtype);
@@ -581,7 +582,7 @@ export function attention(qkv, { heads, causal = false }) {
 }
 
 /** Causal masks by size: 0 where a token sees another, -∞ in effect where not. @type {Map<string, Tensor>} */
-const masks = new Map();
+const masks = perDevice(new Map());
 
 /**
  * softmax(q kᵀ / √headSize) v.

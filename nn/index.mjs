@@ -4,7 +4,7 @@ export { Tensor, empty, tensor } from './tensor.mjs';
 export { grad, noGrad } from './autograd.mjs';
 export * as F from './f.mjs';
 export { cat, full, ones, stack, zeros } from './functional.mjs';
-export { init, memory } from './runtime.mjs';
+export { init, memory, reset } from './runtime.mjs';
 export { scope } from './storage.mjs';
 export { manualSeed } from './random.mjs';
 export { ArgumentError, ShapeError, UsageError } from './errors.mjs';

@@ -3,7 +3,7 @@
 
 import { STATE_WORDS, optimizerState } from '../kernels/index.mjs';
 import { ArgumentError, UsageError } from './errors.mjs';
-import { isRecording, runtime } from './runtime.mjs';
+import { isRecording, perDevice, runtime } from './runtime.mjs';
 import { unscoped } from './storage.mjs';
 import { tensor } from './tensor.mjs';
 
@@ -77,6 +77,12 @@ export function manualSeed(value) {
   generator = new Philox(value);
   if (state?.storage) runtime().upload(state.storage.allocation, optimizerState({ rate: 0, seed }));
 }
+
+perDevice({
+  clear: () => {
+    state = undefined;
+  },
+});
 
 /** Times that the state was asked for. */
 let draws = 0;

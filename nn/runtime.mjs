@@ -34,6 +34,7 @@ const WARN_BYTES = 2 ** 30;
  * @property {(storage: Storage) => boolean} [changed] says whether it has changed a storage from before
  * @property {Set<import('./optim/half-copy.mjs').HalfCopy>} [copies] that hold what they should before each launch
  * @property {(leaf: Tensor) => void} [gradientOf] is told of leaves before their gradient is looked at or changed
+ * @property {boolean} [closed] whether its memory went with its device
  * @property {number} [serial] tensors from this number on were made for it
  * @property {() => string | undefined} [originNow] the line of the user's program that is being recorded
  * @property {string | undefined} [origin] that line where it is known: in a backward pass the line of the operation
@@ -65,6 +66,8 @@ export class Runtime {
     /** Handles of one record, filled anew for each. @type {number[]} */
     this.handles = [];
     this.scheduled = false;
+    /** Whether the device was given up: its handles mean nothing any more. */
+    this.closed = false;
     /** What a list that nobody waited for failed with. @type {unknown} */
     this.failure = undefined;
     /** Buffers and their bytes that are held now. */
@@ -119,7 +122,7 @@ export class Runtime {
 
   /** @param {Allocation} allocation */
   release(allocation) {
-    if (!allocation.live) return;
+    if (!allocation.live || this.closed) return;
     allocation.live = false;
     this.live.buffers--;
     this.live.bytes -= allocation.bytes;
@@ -179,6 +182,14 @@ export class Runtime {
     }
   }
 
+  /** Gives up the device. */
+  close() {
+    this.closed = true;
+    this.recorder.reset();
+    this.free.clear();
+    this.failure = undefined;
+  }
+
   /** Gives back the buffers that nothing took again. */
   destroyFree() {
     if (this.free.size === 0) return;
@@ -198,7 +209,7 @@ export class Runtime {
 
 /** @type {Runtime | undefined} */
 let current;
-/** @typedef {Required<Omit<Sink, 'origin'>> & Pick<Sink, 'origin'>} RecordingSink */
+/** @typedef {Required<Omit<Sink, 'origin' | 'closed'>> & Pick<Sink, 'origin' | 'closed'>} RecordingSink */
 /** @type {RecordingSink | undefined} */
 let recording;
 
@@ -229,6 +240,29 @@ export function init({ vk = native, ...options } = {}) {
   vk.initDevice(options);
   current ??= new Runtime(vk);
   return current.info;
+}
+
+/** What was made for the device. @type {{ clear(): void }[]} */
+const caches = [];
+/** Has a cache emptied by {@link reset}. @template {{ clear(): void }} T @param {T} cache @returns {T} */
+export function perDevice(cache) {
+  caches.push(cache);
+  return cache;
+}
+
+/**
+ * Closes the device, also one that was lost, and forgets everything on it: every tensor, module, optimizer and compiled
+ * function is gone, and using one is an error that says so. The next tensor, or `init`, opens a device again; what was saved
+ * can be loaded into a model that is built anew. What dropout draws begins anew.
+ */
+export function reset() {
+  if (recording) throw new UsageError('reset', 'a function is being compiled');
+  const old = current;
+  current = undefined;
+  for (const cache of caches) cache.clear();
+  if (!old) return;
+  old.close();
+  old.vk.destroy();
 }
 
 /** What takes dispatches now. @returns {Sink} */

@@ -1,7 +1,7 @@
 // Tensors: a layout over a storage, and where its gradient comes from.
 
 import { accumulated, backward as runBackward } from './autograd.mjs';
-import { applyInto, disposed } from './engine.mjs';
+import { applyInto, storageOf } from './engine.mjs';
 import { ArgumentError, UsageError, show } from './errors.mjs';
 import * as F from './functional.mjs';
 import { checkCount, decode, encode, flatten } from './host.mjs';
@@ -110,7 +110,7 @@ export class Tensor {
    * @returns {Promise<Float32Array | Int32Array | Uint32Array | Uint8Array>}
    */
   async toArray() {
-    if (this.storage === undefined) throw disposed('toArray', this);
+    storageOf('toArray', this);
     if (isRecording()) {
       throw new UsageError('toArray', 'there are no values while a function is compiled: return the tensor and read what the call returns');
     }
@@ -172,8 +172,7 @@ export class Tensor {
 
   /** The same elements, without gradients. */
   detach() {
-    if (this.storage === undefined) throw disposed('detach', this);
-    return new Tensor(this.storage, this.layout);
+    return new Tensor(storageOf('detach', this), this.layout);
   }
   /** Another object for the same elements. */
   alias() {
@@ -195,7 +194,7 @@ export class Tensor {
    * @param {import('./autograd.mjs').BackwardOptions} [options]
    */
   backward(options) {
-    if (this.storage === undefined) throw disposed('backward', this);
+    storageOf('backward', this);
     runBackward(this, options);
   }
 

@@ -54,6 +54,8 @@ function network(checkpointed) {
       this.norms = [new nn.RMSNorm(64), new nn.RMSNorm(64), new nn.RMSNorm(64)];
       this.attention = new nn.MultiHeadAttention(64, 2, { causal: true, rope: true });
       this.mlp = new nn.SwiGLU(64, 96);
+      this.layerNorm = new nn.LayerNorm(64);
+      this.inner = new nn.Linear(64, 64);
       this.head = new nn.Linear(64, 12);
     }
     /** @param {any} ids */
@@ -62,6 +64,7 @@ function network(checkpointed) {
       x = x.add(this.attention.forward(this.norms[0].forward(x)));
       const block = (/** @type {any} */ h) => h.add(this.mlp.forward(this.norms[1].forward(h)));
       x = checkpointed ? checkpoint(block, x) : block(x);
+      x = x.add(this.inner.forward(this.layerNorm.forward(x)));
       return this.head.forward(this.norms[2].forward(x));
     }
   }
@@ -121,6 +124,9 @@ for (const wide of [true, false]) {
     if (products)
       for (const pattern of ['norm to 16 bits', "norm's gradient of 16 bits", 'product to f32', "losses' gradient to 16 bits"])
         assert.ok(found[pattern] > 0, `${pattern}: ${JSON.stringify(found)}`);
+    // Four norms of two micro-steps, one of them a LayerNorm.
+    if (products) assert.equal(found['norm to 16 bits'], 8);
+    if (products) assert.equal(found["norm's gradient and sum"], 6);
     assert.ok(explained.all.dispatches < 0.9 * explained.none.dispatches, JSON.stringify(explained));
     // Shared conversions live longer.
     assert.ok(explained.all.planned <= (precision ? 1.3 : 1) * explained.none.planned, JSON.stringify(explained));

@@ -1,5 +1,7 @@
 // The operations: everything that is known of each, in one list that the tests go through.
 
+import { perDevice } from '../runtime.mjs';
+
 /** @typedef {import('../layout.mjs').Layout} Layout */
 /** @typedef {import('../tensor.mjs').Tensor} Tensor */
 /** @typedef {import('../../kernels/base.mjs').Dispatches} Dispatches */
@@ -57,7 +59,7 @@ export const operations = new Map();
  * @returns {Op}
  */
 export function defineOp(op) {
-  const entry = { ...op, plans: new Map() };
+  const entry = { ...op, plans: perDevice(new Map()) };
   operations.set(op.name, entry);
   return entry;
 }

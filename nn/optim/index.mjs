@@ -4,11 +4,12 @@
 import { STATE, STATE_WORDS, optimizerState } from '../../kernels/index.mjs';
 import { SLOT, Template } from '../../kernels/template.mjs';
 import { noGrad } from '../autograd.mjs';
+import { storageOf as alive } from '../engine.mjs';
 import { ArgumentError, UsageError } from '../errors.mjs';
 import * as F from '../functional.mjs';
 import { noted } from '../guards.mjs';
 import { Parameter } from '../modules/module.mjs';
-import { isRecording, runtime, sink } from '../runtime.mjs';
+import { isRecording, perDevice, runtime, sink } from '../runtime.mjs';
 import { scope, unscoped } from '../storage.mjs';
 import { Tensor } from '../tensor.mjs';
 import { bucketsOf, stateLayout, stateWord } from './bucket.mjs';
@@ -61,7 +62,7 @@ import { bucketsOf, stateLayout, stateWord } from './bucket.mjs';
 /** Parameters with options of their own; what is left out is the optimizer's. @typedef {{ params: Iterable<Parameter> } & Omit<Options, 'clip' | 'gradientScale'>} Group */
 
 /** Runs dispatches of kernels over storages, recorded once for each key. @type {Map<string, Template>} */
-const templates = new Map();
+const templates = perDevice(new Map());
 
 /**
  * @param {string} key @param {Storage[]} storages one for each slot
@@ -77,7 +78,7 @@ function launch(key, storages, build) {
 }
 
 /** @param {Tensor} tensor */
-const storageOf = (tensor) => /** @type {Storage} */ (tensor.storage);
+const storageOf = (tensor) => alive('optim', tensor);
 
 /**
  * Throws where a setting cannot be this number, or not now.

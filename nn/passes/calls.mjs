@@ -2,6 +2,7 @@
 
 import { SLOT, Template } from '../../kernels/template.mjs';
 import { exact } from '../keys.mjs';
+import { perDevice } from '../runtime.mjs';
 
 /** @typedef {import('../layout.mjs').Layout} Layout */
 /** @typedef {import('../ops/registry.mjs').Op} Op */
@@ -73,7 +74,7 @@ export function effective({ inputs, outputs, extra = {}, dropped }) {
 }
 
 /** Templates of changed calls. @type {Map<string, Template>} */
-const templates = new Map();
+const templates = perDevice(new Map());
 /** @type {WeakMap<Op, number>} */
 const numbers = new WeakMap();
 let number = 0;

@@ -32,19 +32,27 @@ function conversion(m, j) {
   // A product that is converted to f32 is written as f32.
   if (isProduct(made) && source !== 'f32' && target === 'f32' && !made.extra?.c && m.onlyFor(i, j)) {
     m.fuse('product to f32', i, j, { kernel: 'matmul', options: { cType: 'f32' }, extra: { c: y }, dropped: [made.outputs[0]] });
-  } else if (made.op?.name === 'rmsNorm' && source === 'f32' && target !== 'f32' && !made.extra?.y && m.onlyFor(i, j)) {
-    m.fuse('norm to 16 bits', i, j, { kernel: 'rmsNormForward', options: { outType: target }, extra: { y }, dropped: [made.outputs[0]] });
-  } else if (made.op?.name === 'rmsNormBackward' && made.options?.outType === target && source === 'f32' && !made.extra?.copy) {
-    m.fuse("norm's gradient and its 16-bit copy", i, j, { kernel: 'rmsNormBackward', extra: { copy: y } });
+  } else if (isNorm(made) && source === 'f32' && takesPairs(made.inputs[0], target) && !made.extra?.y && m.onlyFor(i, j)) {
+    const change = { options: { outType: target }, extra: { y }, dropped: [made.outputs[0]] };
+    m.fuse('norm to 16 bits', i, j, { kernel: `${made.op?.name}Forward`, ...change });
+  } else if (isNormGradient(made) && made.options?.outType === target && source === 'f32' && !made.extra?.copy) {
+    m.fuse("norm's gradient and its 16-bit copy", i, j, { kernel: made.op?.name ?? '', extra: { copy: y } });
   }
 }
 
+/** @param {Call} call */
+const isNorm = ({ op }) => op?.name === 'rmsNorm' || op?.name === 'layerNorm';
+/** @param {Call} call */
+const isNormGradient = ({ op }) => op?.name === 'rmsNormBackward' || op?.name === 'layerNormBackward';
+/** Whether rows of a 16-bit type can have the size of these. @param {Value} x @param {string} dtype */
+const takesPairs = ({ layout }, dtype) => (dtype === 'f16' || dtype === 'bf16') && (layout.shape.at(-1) ?? 1) % 2 === 0;
+
 /** Whether a call is the gradient of an f32 norm of even rows, and a value its dy. @param {Call} call @param {Value} y */
-const takesHalf = ({ op, inputs }, y) =>
-  op?.name === 'rmsNormBackward' &&
-  inputs[0].allocation === y.allocation &&
-  inputs[1].layout.dtype === 'f32' &&
-  (inputs[1].layout.shape.at(-1) ?? 1) % 2 === 0;
+const takesHalf = (call, y) =>
+  isNormGradient(call) &&
+  call.inputs[0].allocation === y.allocation &&
+  call.inputs[1].layout.dtype === 'f32' &&
+  (call.inputs[1].layout.shape.at(-1) ?? 1) % 2 === 0;
 
 /** A norm's gradient takes a 16-bit dy as it is. @param {Matcher} m @param {number} j */
 function normGradient(m, j) {
@@ -57,7 +65,7 @@ function normGradient(m, j) {
   if (!m.readyAt(made.inputs[0], i, j)) return;
   m.forget(j);
   m.change(call, {
-    kernel: 'rmsNormBackward',
+    kernel: call.op?.name ?? '',
     options: { outType: made.inputs[0].layout.dtype },
     extra: { dy: made.inputs[0] },
     dropped: [dy],
@@ -98,8 +106,8 @@ function sum(m, j) {
     if (m.result(made).allocation !== x.allocation || !m.onlyFor(i, j) || !m.freeFrom(y, i, j)) continue;
     const product = isProduct(made);
     const taken = made.extra?.residual !== undefined || made.extra?.dx !== undefined || (product && made.options?.beta !== undefined);
-    const isNorm = made.op?.name === 'rmsNormBackward';
-    if (taken || !(product || isNorm) || !(inPlace || m.readyAt(other, i, j))) continue;
+    const norm = isNormGradient(made);
+    if (taken || !(product || norm) || !(inPlace || m.readyAt(other, i, j))) continue;
     // What was to be written is not there any more.
     const dropped = made.outputs.slice(0, 1);
     if (inPlace && product) {
@@ -107,7 +115,7 @@ function sum(m, j) {
     } else if (inPlace || other.layout.offset !== 0) continue;
     else if (product)
       m.fuse('product and sum', i, j, { kernel: 'matmul', options: { cType: 'f32' }, extra: { c: y, residual: other }, dropped });
-    else m.fuse("norm's gradient and sum", i, j, { kernel: 'rmsNormBackward', extra: { dx: y, residual: other }, dropped });
+    else m.fuse("norm's gradient and sum", i, j, { kernel: made.op?.name ?? '', extra: { dx: y, residual: other }, dropped });
     return;
   }
 }
@@ -164,7 +172,14 @@ function scaledSum(m, j) {
 }
 
 /** @type {Record<string, ((m: Matcher, j: number) => void)[]>} */
-const RULES = { to: [conversion], rmsNormBackward: [normGradient], add: [sum], copy_: [written], affine: [scaledSum] };
+const RULES = {
+  to: [conversion],
+  rmsNormBackward: [normGradient],
+  layerNormBackward: [normGradient],
+  add: [sum],
+  copy_: [written],
+  affine: [scaledSum],
+};
 for (const [name, rule] of NETWORK_RULES) RULES[name] = [...(RULES[name] ?? []), rule];
 
 /**

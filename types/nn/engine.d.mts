@@ -23,14 +23,18 @@ export function applyInto(op: Op, inputs: Tensor[], attributes?: any, target?: T
  * @param {Op} op @param {Tensor} input @param {Layout} layout @param {any} attributes @param {Storage} [storage]
  */
 export function view(op: Op, input: Tensor, layout: Layout, attributes: any, storage?: Storage): Tensor;
+/**
+ * The memory of a tensor.
+ * @param {string} op @param {Tensor} tensor
+ * @returns {Storage}
+ * @throws {UsageError} where it has none any more, which says why
+ */
+export function storageOf(op: string, tensor: Tensor): Storage;
 /** @param {unknown} value */
 export function describe(value: unknown): string;
-/** @param {string} op @param {Tensor} tensor */
-export function disposed(op: string, tensor: Tensor): UsageError;
 export type Layout = import("./layout.mjs").Layout;
 export type Storage = import("./storage.mjs").Storage;
 export type Op = import("./ops/registry.mjs").Op;
 export type Operand = import("./ops/registry.mjs").Operand;
 export type Plan = import("./ops/registry.mjs").Plan;
 import { Tensor } from './tensor.mjs';
-import { UsageError } from './errors.mjs';

@@ -10,7 +10,7 @@ export { customOp } from "./custom.mjs";
 export { Tensor, empty, tensor } from "./tensor.mjs";
 export { grad, noGrad } from "./autograd.mjs";
 export { cat, full, ones, stack, zeros } from "./functional.mjs";
-export { init, memory } from "./runtime.mjs";
+export { init, memory, reset } from "./runtime.mjs";
 export { ArgumentError, ShapeError, UsageError } from "./errors.mjs";
 export { rand, randn } from "./modules/layers.mjs";
 export { accumulate, checkpoint } from "./checkpoint.mjs";

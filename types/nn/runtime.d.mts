@@ -15,6 +15,16 @@ export function runtime(): Runtime;
  * @returns {import('../../index.js').DeviceInfo}
  */
 export function init({ vk, ...options }?: InitOptions): import("../../index.js").DeviceInfo;
+/** Has a cache emptied by {@link reset}. @template {{ clear(): void }} T @param {T} cache @returns {T} */
+export function perDevice<T extends {
+    clear(): void;
+}>(cache: T): T;
+/**
+ * Closes the device, also one that was lost, and forgets everything on it: every tensor, module, optimizer and compiled
+ * function is gone, and using one is an error that says so. The next tensor, or `init`, opens a device again; what was saved
+ * can be loaded into a model that is built anew. What dropout draws begins anew.
+ */
+export function reset(): void;
 /**
  * Sends the dispatches of `fn` elsewhere.
  * @template T
@@ -43,6 +53,7 @@ export function anew<T>(fn: () => T): T;
  * @property {(storage: Storage) => boolean} [changed] says whether it has changed a storage from before
  * @property {Set<import('./optim/half-copy.mjs').HalfCopy>} [copies] that hold what they should before each launch
  * @property {(leaf: Tensor) => void} [gradientOf] is told of leaves before their gradient is looked at or changed
+ * @property {boolean} [closed] whether its memory went with its device
  * @property {number} [serial] tensors from this number on were made for it
  * @property {() => string | undefined} [originNow] the line of the user's program that is being recorded
  * @property {string | undefined} [origin] that line where it is known: in a backward pass the line of the operation
@@ -71,6 +82,8 @@ export class Runtime implements Sink {
     /** Handles of one record, filled anew for each. @type {number[]} */
     handles: number[];
     scheduled: boolean;
+    /** Whether the device was given up: its handles mean nothing any more. */
+    closed: boolean;
     /** What a list that nobody waited for failed with. @type {unknown} */
     failure: unknown;
     /** Buffers and their bytes that are held now. */
@@ -101,6 +114,8 @@ export class Runtime implements Sink {
     schedule(): void;
     /** Submits what has been appended. */
     flush(): void;
+    /** Gives up the device. */
+    close(): void;
     /** Gives back the buffers that nothing took again. */
     destroyFree(): void;
     /**
@@ -177,6 +192,10 @@ export type Sink = {
      */
     gradientOf?: ((leaf: Tensor) => void) | undefined;
     /**
+     * whether its memory went with its device
+     */
+    closed?: boolean | undefined;
+    /**
      * tensors from this number on were made for it
      */
     serial?: number | undefined;
@@ -212,6 +231,6 @@ export type Allocation = {
      */
     sink: Sink;
 };
-export type RecordingSink = Required<Omit<Sink, "origin">> & Pick<Sink, "origin">;
+export type RecordingSink = Required<Omit<Sink, "origin" | "closed">> & Pick<Sink, "origin" | "closed">;
 import native from '../../index.js';
 import { Recorder } from '../kernels/base.mjs';
