@@ -28,3 +28,6 @@ test('diffusion', async () =>
 test('custom op', async () => assert.match(await example('nn-custom-op'), /gradient \[\s*\[/));
 test('digits', async () => says(/(\d+) of 500 new digits/, await example('nn-digits', '60'), (right) => right > 300));
 test('character GRU', async () => assert.match(await example('nn-gru'), /\ntyger tyger, burning bright, in the forests of the night/));
+test('digits with a vision transformer', async () =>
+  says(/(\d+) of 500 new digits/, await example('nn-vit', '100'), (right) => right > 150));
+test('GPT', async () => assert.match(await example('nn-gpt'), /\ntyger tyger, burning bright, in the forests of the night; wh/));
