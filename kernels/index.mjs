@@ -24,6 +24,7 @@ import { embeddingKernels } from './embedding.mjs';
 import { matmulKernels } from './matmul.mjs';
 import { normalizationKernels } from './normalization.mjs';
 import { optimizerKernels } from './optimizer.mjs';
+import { randomKernels } from './random.mjs';
 import { reductionKernels } from './reduction.mjs';
 import { softmaxKernels } from './softmax.mjs';
 
@@ -53,7 +54,7 @@ export { SLOT, Template } from './template.mjs';
  * @returns {Base & ReturnType<typeof matmulKernels> & ReturnType<typeof attentionKernels>
  *   & ReturnType<typeof normalizationKernels> & ReturnType<typeof activationKernels> & ReturnType<typeof softmaxKernels>
  *   & ReturnType<typeof embeddingKernels> & ReturnType<typeof elementwiseKernels> & ReturnType<typeof reductionKernels>
- *   & ReturnType<typeof optimizerKernels>}
+ *   & ReturnType<typeof optimizerKernels> & ReturnType<typeof randomKernels>}
  */
 export function createKernels(vk, options) {
   const context = new KernelContext(vk, options);
@@ -68,5 +69,6 @@ export function createKernels(vk, options) {
     ...elementwiseKernels(context),
     ...reductionKernels(context),
     ...optimizerKernels(context),
+    ...randomKernels(context),
   };
 }

@@ -24,6 +24,8 @@ const CALLS = [
   { kernel: 'broadcast', tensors: { a: [28], b: [12], y: [24] }, sizes: { shape: [3, 4], aStrides: [12, 1], yStrides: [1, 7] } },
   { kernel: 'transpose', tensors: { x: [2 * 4 * 8], y: [2 * 4 * 8] }, sizes: { batch: 2, rows: 4, columns: 8 } },
   { kernel: 'dropout', tensors: { x: [16], y: [16], random: [4, 'u32'] }, sizes: { count: 16, p: 0.5 } },
+  { kernel: 'random', tensors: { y: [17], random: [4, 'u32'] }, sizes: { count: 17, distribution: 'normal' } },
+  { kernel: 'random', tensors: { y: [17, 'u32'], random: [4, 'u32'] }, sizes: { count: 17, distribution: 'bits' } },
   { kernel: 'activationForward', tensors: { x: [16], y: [16] }, sizes: { count: 16, activation: 'relu' } },
   { kernel: 'activationBackward', tensors: { x: [16], dy: [16], dx: [16] }, sizes: { count: 16, activation: 'relu' } },
   { kernel: 'gluForward', tensors: { gateUp: [3 * 16], y: [3 * 8] }, sizes: { rows: 3, columns: 8 } },
