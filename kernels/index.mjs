@@ -21,6 +21,7 @@ import { attentionKernels } from './attention.mjs';
 import { KernelContext } from './base.mjs';
 import { elementwiseKernels } from './elementwise.mjs';
 import { embeddingKernels } from './embedding.mjs';
+import { indexingKernels } from './indexing.mjs';
 import { matmulKernels } from './matmul.mjs';
 import { normalizationKernels } from './normalization.mjs';
 import { optimizerKernels } from './optimizer.mjs';
@@ -54,7 +55,8 @@ export { SLOT, Template } from './template.mjs';
  * @returns {Base & ReturnType<typeof matmulKernels> & ReturnType<typeof attentionKernels>
  *   & ReturnType<typeof normalizationKernels> & ReturnType<typeof activationKernels> & ReturnType<typeof softmaxKernels>
  *   & ReturnType<typeof embeddingKernels> & ReturnType<typeof elementwiseKernels> & ReturnType<typeof reductionKernels>
- *   & ReturnType<typeof optimizerKernels> & ReturnType<typeof randomKernels>}
+ *   & ReturnType<typeof optimizerKernels> & ReturnType<typeof randomKernels>
+ *   & ReturnType<typeof indexingKernels>}
  */
 export function createKernels(vk, options) {
   const context = new KernelContext(vk, options);
@@ -70,5 +72,6 @@ export function createKernels(vk, options) {
     ...reductionKernels(context),
     ...optimizerKernels(context),
     ...randomKernels(context),
+    ...indexingKernels(context),
   };
 }

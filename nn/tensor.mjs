@@ -5,6 +5,7 @@ import { applyInto, disposed } from './engine.mjs';
 import { ArgumentError, UsageError, show } from './errors.mjs';
 import * as F from './functional.mjs';
 import { checkCount, decode, encode, flatten } from './host.mjs';
+import * as indexing from './indexing.mjs';
 import { BYTES, checkShape, denseLayout } from './layout.mjs';
 import * as movement from './ops/movement.mjs';
 import * as pointwise from './ops/pointwise.mjs';
@@ -418,6 +419,30 @@ export class Tensor {
   /** The smallest elements along one dimension, the last when left out. @param {number} [dim] @param {boolean} [keepdim] */
   amin(dim, keepdim) {
     return F.amin(this, dim, keepdim);
+  }
+  /** The places of the largest elements along a dimension, the last when left out, as i32. @param {number} [dim] @param {boolean} [keepdim] */
+  argmax(dim, keepdim) {
+    return indexing.argmax(this, dim, keepdim);
+  }
+  /** The places of the smallest elements along a dimension, the last when left out, as i32. @param {number} [dim] @param {boolean} [keepdim] */
+  argmin(dim, keepdim) {
+    return indexing.argmin(this, dim, keepdim);
+  }
+  /** Elements by index along a dimension: `F.gather`. @param {number} dim @param {Tensor} index */
+  gather(dim, index) {
+    return indexing.gather(this, dim, index);
+  }
+  /** With elements put by index along a dimension: `F.scatter`. @param {number} dim @param {Tensor} index @param {Operand} source */
+  scatter(dim, index, source) {
+    return indexing.scatter(this, dim, index, source);
+  }
+  /** With elements added by index along a dimension: `F.scatterAdd`. @param {number} dim @param {Tensor} index @param {Tensor} source */
+  scatterAdd(dim, index, source) {
+    return indexing.scatterAdd(this, dim, index, source);
+  }
+  /** Slices of a dimension by number. @param {number} dim @param {Tensor} index [n] i32 or u32 */
+  indexSelect(dim, index) {
+    return indexing.indexSelect(this, dim, index);
   }
   /** softmax(x) along a dimension, the last when left out. @param {number} [dim] */
   softmax(dim) {

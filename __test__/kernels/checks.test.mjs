@@ -26,6 +26,22 @@ const CALLS = [
   { kernel: 'dropout', tensors: { x: [16], y: [16], random: [4, 'u32'] }, sizes: { count: 16, p: 0.5 } },
   { kernel: 'random', tensors: { y: [17], random: [4, 'u32'] }, sizes: { count: 17, distribution: 'normal' } },
   { kernel: 'random', tensors: { y: [17, 'u32'], random: [4, 'u32'] }, sizes: { count: 17, distribution: 'bits' } },
+  {
+    kernel: 'gather',
+    tensors: { x: [24], index: [40, 'u32'], y: [40], last: [24, 'u32'] },
+    sizes: { outer: 2, size: 3, length: 5, inner: 4 },
+  },
+  {
+    kernel: 'scatter',
+    tensors: { x: [24], index: [40, 'u32'], source: [40], y: [24], last: [24, 'u32'] },
+    sizes: { outer: 2, size: 3, length: 5, inner: 4 },
+  },
+  {
+    kernel: 'scatterAdd',
+    tensors: { x: [24], index: [40, 'u32'], source: [40], y: [24] },
+    sizes: { outer: 2, size: 3, length: 5, inner: 4 },
+  },
+  { kernel: 'argExtreme', tensors: { x: [24], y: [3, 'u32'] }, sizes: { rows: 3, columns: 8 } },
   { kernel: 'activationForward', tensors: { x: [16], y: [16] }, sizes: { count: 16, activation: 'relu' } },
   { kernel: 'activationBackward', tensors: { x: [16], dy: [16], dx: [16] }, sizes: { count: 16, activation: 'relu' } },
   { kernel: 'gluForward', tensors: { gateUp: [3 * 16], y: [3 * 8] }, sizes: { rows: 3, columns: 8 } },

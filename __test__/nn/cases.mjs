@@ -162,6 +162,25 @@ export const cases = {
       attributes: { heads: 1, headSize: 2 * half },
     };
   },
+  gather: () => {
+    const [index, own, dim] = indexed();
+    return { inputs: [x(...own), index], attributes: { dim } };
+  },
+  scatterAdd: () => {
+    const [index, own, dim] = indexed();
+    return { inputs: [x(...own), index, x(...index.shape)], attributes: { dim } };
+  },
+  scatter: () => {
+    const [index, own, dim] = indexed();
+    return { inputs: [x(...own), index, x(...index.shape)], attributes: { dim } };
+  },
+  scatterRest: () => {
+    const own = shape();
+    const last = Float64Array.from(integers(size(own), 3), (v) => (v ? v : 4294967295));
+    return { inputs: [x(...own), { shape: own, values: last, dtype: 'u32' }] };
+  },
+  argmax: () => ({ inputs: [places()] }),
+  argmin: () => ({ inputs: [places()] }),
   cat: () => {
     const [a, b] = [any(), any()];
     return { inputs: [x(a, 3, b), x(a, any(), b), x(a, 1, b)], attributes: { dim: 1 } };
@@ -181,6 +200,18 @@ for (const name of ['relu', 'silu', 'gelu', 'tanh', 'sigmoid']) {
 
 /** @param {number} tokens @param {number} half */
 const table = (tokens, half) => Float64Array.from(ropeTable({ positions: tokens, headSize: 2 * half }));
+/** Numbers many of which are equal. */
+function places() {
+  const own = [any(), 40 * any()];
+  return { shape: own, values: Float64Array.from(integers(size(own), 25), (v) => v - 12) };
+}
+/** An index along a dimension, some of which is out of range, and the shape that it is for. @returns {[Input, number[], number]} */
+function indexed() {
+  const own = shape();
+  const dim = random.below(own.length);
+  const places = own.with(dim, any());
+  return [{ shape: places, values: integers(size(places), own[dim] + 1), dtype: random.pick(['i32', 'u32']), constant: true }, own, dim];
+}
 const state = () => ({
   shape: [32],
   values: Float64Array.from(optimizerState({ rate: 0, seed: 7 })),
