@@ -2,12 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { setImmediate as turn } from 'node:timers/promises';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
-import { F, ShapeError, UsageError, grad, memory, nn, noGrad, optim, randn, scope, tensor, zeros } from '../../nn/index.mjs';
+import { F, ShapeError, UsageError, grad, nn, noGrad, optim, scope, tensor, zeros } from '../../nn/index.mjs';
 import { runtime } from '../../nn/runtime.mjs';
-import { light } from '../lib/addon.mjs';
 import { initDevice } from './setup.mjs';
 
 before(initDevice);
@@ -134,46 +130,6 @@ test('grad returns gradients and leaves none behind', async () => {
   assert.deepEqual([...(await dh.toArray())], [2, 8, 18], '2 h');
   assert.equal(w.grad, undefined);
   assert.throws(() => grad(w.sum(), [tensor([1])]), /does not depend on input 0/);
-});
-
-/** A step of training. @param {any} model @param {any} opt @param {any} x @param {any} t */
-function step(model, opt, x, t) {
-  const loss = F.mseLoss(model.forward(x), t);
-  loss.backward();
-  opt.step();
-  return loss;
-}
-
-test('training leaks nothing, with scopes and without', async () => {
-  setFlagsFromString('--expose-gc');
-  const gc = runInNewContext('gc');
-  const collected = async () => {
-    for (let i = 0; i < 4; i++) {
-      gc();
-      await turn();
-    }
-    runtime().flush();
-    return memory();
-  };
-  const model = new nn.Sequential(new nn.Linear(4, 8), new nn.Tanh(), new nn.Dropout(0.1), new nn.LayerNorm(8), new nn.Linear(8, 1));
-  const opt = new optim.AdamW(model.parameters(), { lr: 1e-3, clip: 1 });
-  const [x, t] = [randn([16, 4]), randn([16, 1])];
-  scope(() => step(model, opt, x, t)).dispose();
-  const start = await collected();
-  const steps = light ? 30 : process.env.HELIOS_TEST_LONG ? 10_000 : 300;
-  for (let i = 0; i < steps; i++) {
-    scope(() => step(model, opt, x, t)).dispose();
-    if (i % 10 === 0) assert.deepEqual(memory(), start, `step ${i}: a scope leaves nothing behind`);
-    if (i % 50 === 0) await turn();
-  }
-  let most = 0;
-  for (let i = 0; i < steps; i++) {
-    await step(model, opt, x, t).item();
-    most = Math.max(most, memory().buffers);
-    if (i % 100 === 99) gc();
-  }
-  assert.deepEqual(await collected(), start, 'without scopes, once the garbage is collected');
-  assert.ok(most > start.buffers, 'there was something to collect');
 });
 
 test('memory that an operation frees is taken again by the next of the list', () => {
