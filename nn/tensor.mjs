@@ -6,7 +6,7 @@ import { ArgumentError, UsageError, show } from './errors.mjs';
 import * as F from './functional.mjs';
 import { checkCount, decode, encode, flatten } from './host.mjs';
 import * as indexing from './indexing.mjs';
-import { BYTES, checkShape, denseLayout } from './layout.mjs';
+import { BYTES, checkShape, checkType, denseLayout } from './layout.mjs';
 import * as movement from './ops/movement.mjs';
 import * as pointwise from './ops/pointwise.mjs';
 import { isRecording, recordingNow, runtime } from './runtime.mjs';
@@ -141,6 +141,11 @@ export class Tensor {
   /** JavaScript's operators see no tensors: `a + b` would be the sum of two strings. @returns {never} */
   [Symbol.toPrimitive]() {
     throw new ArgumentError('tensor', 'a tensor is not a number: use a.add(b), a.mul(b) … for arithmetic, await a.item() for its value');
+  }
+
+  /** JSON has no tensors either, and their memory is not theirs to write. @returns {never} */
+  toJSON() {
+    throw new ArgumentError('tensor', 'a tensor has no JSON: write what await x.toNested() gives, or save(path, tensors) for a file');
   }
 
   [inspect]() {
@@ -467,19 +472,25 @@ function uploaded(data, layout) {
  * @param {TensorOptions} [options]
  * @returns {Tensor}
  */
-export function tensor(data, { dtype, shape, requiresGrad = false } = {}) {
+export function tensor(data, options = {}) {
   if (/** @type {unknown} */ (data) instanceof Tensor) throw new ArgumentError('tensor', 'this is a tensor: use clone() for a copy');
+  if (options !== Object(options)) {
+    throw new ArgumentError(
+      'tensor',
+      `expected options such as { dtype: 'i32' }, got ${String(options)}: numbers are given as an array, tensor([1, 2])`,
+    );
+  }
+  const { dtype, shape, requiresGrad = false } = options;
   const flat = flatten('tensor', data);
   const sizes = checkShape('tensor', shape ?? flat.shape);
   checkCount('tensor', flat.values.length, sizes);
-  const type = dtype ?? flat.dtype;
-  if (!(type in BYTES)) throw new ArgumentError('tensor', `no type ${String(type)}; there are ${Object.keys(BYTES).join(', ')}`);
+  const type = checkType('tensor', dtype ?? flat.dtype);
   const result = uploaded(encode('tensor', flat.values, type), denseLayout(sizes, type));
   return requiresGrad ? result.requiresGrad_() : result;
 }
 
 /** A tensor with undefined contents. @param {number[]} shape @param {import('./functional.mjs').TypeOptions} [options] */
 export function empty(shape, { dtype = 'f32' } = {}) {
-  const layout = denseLayout(checkShape('empty', shape), dtype);
+  const layout = denseLayout(checkShape('empty', shape), checkType('empty', dtype));
   return new Tensor(allocate(layout.size * BYTES[dtype]), layout);
 }

@@ -6,7 +6,7 @@
  * @param {TensorOptions} [options]
  * @returns {Tensor}
  */
-export function tensor(data: import("./host.mjs").Nested | import("./host.mjs").Numbers, { dtype, shape, requiresGrad }?: TensorOptions): Tensor;
+export function tensor(data: import("./host.mjs").Nested | import("./host.mjs").Numbers, options?: TensorOptions): Tensor;
 /** A tensor with undefined contents. @param {number[]} shape @param {import('./functional.mjs').TypeOptions} [options] */
 export function empty(shape: number[], { dtype }?: import("./functional.mjs").TypeOptions): Tensor;
 /** The number of the next tensor. */
@@ -57,6 +57,8 @@ export class Tensor {
     item(): Promise<number>;
     /** The elements in nested arrays. @returns {Promise<import('./host.mjs').Nested>} */
     toNested(): Promise<import("./host.mjs").Nested>;
+    /** JSON has no tensors either, and their memory is not theirs to write. @returns {never} */
+    toJSON(): never;
     /** Frees the memory, unless other tensors see it too; this tensor cannot be used any more. Twice does nothing. @param {Fate} [fate] for the error of a later use */
     dispose(fate?: Fate): void;
     /** The same elements, without gradients. */
