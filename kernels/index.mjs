@@ -21,9 +21,11 @@ import { attentionKernels } from './attention.mjs';
 import { KernelContext } from './base.mjs';
 import { elementwiseKernels } from './elementwise.mjs';
 import { embeddingKernels } from './embedding.mjs';
+import { indexingKernels } from './indexing.mjs';
 import { matmulKernels } from './matmul.mjs';
 import { normalizationKernels } from './normalization.mjs';
 import { optimizerKernels } from './optimizer.mjs';
+import { randomKernels } from './random.mjs';
 import { reductionKernels } from './reduction.mjs';
 import { softmaxKernels } from './softmax.mjs';
 
@@ -54,7 +56,8 @@ export { SLOT, Template } from './template.mjs';
  * @returns {Base & ReturnType<typeof matmulKernels> & ReturnType<typeof attentionKernels>
  *   & ReturnType<typeof normalizationKernels> & ReturnType<typeof activationKernels> & ReturnType<typeof softmaxKernels>
  *   & ReturnType<typeof embeddingKernels> & ReturnType<typeof elementwiseKernels> & ReturnType<typeof reductionKernels>
- *   & ReturnType<typeof optimizerKernels>}
+ *   & ReturnType<typeof optimizerKernels> & ReturnType<typeof randomKernels>
+ *   & ReturnType<typeof indexingKernels>}
  */
 export function createKernels(vk, options) {
   const context = new KernelContext(vk, options);
@@ -69,5 +72,7 @@ export function createKernels(vk, options) {
     ...elementwiseKernels(context),
     ...reductionKernels(context),
     ...optimizerKernels(context),
+    ...randomKernels(context),
+    ...indexingKernels(context),
   };
 }

@@ -114,8 +114,9 @@ export function applyAll(op, inputs, attributes = NO_ATTRIBUTES) {
 export function applyInto(op, inputs, attributes = NO_ATTRIBUTES, target = inputs[0]) {
   storageOf(op.name, target);
   if (isGradEnabled() && (target.requiresGrad || inputs.some(needsGrad))) {
+    const { name = op.name } = attributes;
     throw new UsageError(
-      op.name,
+      name.endsWith('_') ? name : `${name}_`,
       target.isParameter || target.node === undefined
         ? 'a tensor that requires a gradient is changed in place: do it in noGrad(() => …)'
         : 'a result that gradients flow through is changed in place: use the operation that returns a new tensor',

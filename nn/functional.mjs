@@ -4,7 +4,7 @@
 import { autocastType, castOf, rememberCast, withoutAutocast } from './autocast.mjs';
 import { apply, applyAll, describe, storageOf, view } from './engine.mjs';
 import { ArgumentError, ShapeError, show } from './errors.mjs';
-import { broadcastShapes, checkShape, denseLayout, dimension, isFloat, layoutOf, reshapeStrides, sizeOf } from './layout.mjs';
+import { broadcastShapes, checkShape, checkType, denseLayout, dimension, isFloat, layoutOf, reshapeStrides, sizeOf } from './layout.mjs';
 import * as attentionOps from './ops/attention.mjs';
 import * as products from './ops/matmul.mjs';
 import * as movement from './ops/movement.mjs';
@@ -88,12 +88,16 @@ function tensorOf(op, x) {
  */
 export function full(shape, value, { dtype = 'f32' } = {}) {
   if (typeof value !== 'number') throw new ArgumentError('full', `expected a number, got ${String(value)}`);
-  return apply(movement.fill, [], { shape: checkShape('full', [...shape]), value, dtype });
+  return filled('full', shape, value, dtype);
 }
 /** A tensor of zeros. @param {readonly number[]} shape @param {TypeOptions} [options] */
-export const zeros = (shape, options) => full(shape, 0, options);
+export const zeros = (shape, { dtype = 'f32' } = {}) => filled('zeros', shape, 0, dtype);
 /** A tensor of ones. @param {readonly number[]} shape @param {TypeOptions} [options] */
-export const ones = (shape, options) => full(shape, 1, options);
+export const ones = (shape, { dtype = 'f32' } = {}) => filled('ones', shape, 1, dtype);
+
+/** @param {string} op @param {readonly number[]} shape @param {number} value @param {DType} dtype */
+const filled = (op, shape, value, dtype) =>
+  apply(movement.fill, [], { shape: [...checkShape(op, shape)], value, dtype: checkType(op, dtype) });
 
 // ---- types and places
 
@@ -104,7 +108,7 @@ export const ones = (shape, options) => full(shape, 1, options);
 export function to(x, dtype) {
   tensorOf('to', x);
   if (x.dtype === dtype) return x;
-  if (!(dtype in { f32: 0, f16: 0, bf16: 0, i32: 0, u32: 0, bool: 0 })) throw new ArgumentError('to', `no type ${String(dtype)}`);
+  checkType('to', dtype);
   // Integers have no gradient.
   return apply(movement.cast, [isFloat(dtype) ? x : x.detach()], { dtype });
 }
@@ -234,11 +238,13 @@ export function cat(tensors, dim = 0) {
 }
 
 /** Tensors of one shape along a new dimension. @param {Tensor[]} tensors @param {number} [dim] */
-export const stack = (tensors, dim = 0) =>
-  cat(
-    tensors.map((x) => unsqueeze(x, dim)),
+export function stack(tensors, dim = 0) {
+  if (!Array.isArray(tensors)) throw new ArgumentError('stack', 'expected an array of tensors');
+  return cat(
+    tensors.map((x) => unsqueeze(tensorOf('stack', x), dim)),
     dim,
   );
+}
 
 // ---- element by element
 
@@ -349,8 +355,13 @@ export function pow(x, exponent) {
 // ---- reductions
 
 /** @param {string} op @param {Tensor} x @param {number | readonly number[] | undefined} dim */
-const dimsOf = (op, x, dim) =>
-  dim === undefined ? x.shape.map((_, d) => d) : (typeof dim === 'number' ? [dim] : [...dim]).map((d) => dimension(op, d, x.ndim));
+function dimsOf(op, x, dim) {
+  if (dim === undefined) return x.shape.map((_, d) => d);
+  if (typeof dim !== 'number' && !Array.isArray(dim)) {
+    throw new ArgumentError(op, `dimensions are a number or an array of them, got ${describe(dim)}: x.${op}(1, true) keeps the dimension`);
+  }
+  return (typeof dim === 'number' ? [dim] : dim).map((d) => dimension(op, d, x.ndim));
+}
 
 /** @param {Tensor} x @param {number[]} dims @param {boolean} keepdim @param {number} alpha @returns {Tensor} */
 function summed(x, dims, keepdim, alpha) {

@@ -1,6 +1,6 @@
 // Where a tensor's elements lie in its storage: element type, shape, strides, offset. Pure.
 
-import { ShapeError, show } from './errors.mjs';
+import { ArgumentError, ShapeError, show } from './errors.mjs';
 
 /** @typedef {'f32' | 'f16' | 'bf16' | 'i32' | 'u32' | 'bool'} DType */
 
@@ -75,6 +75,13 @@ export function layoutOf(shape, strides, offset, dtype) {
     known.set(key, layout);
   }
   return layout;
+}
+
+/** Throws where there is no such element type. @param {string} op @param {unknown} dtype @returns {DType} */
+export function checkType(op, dtype) {
+  if (!Object.hasOwn(BYTES, String(dtype)))
+    throw new ArgumentError(op, `no type ${String(dtype)}; there are ${Object.keys(BYTES).join(', ')}`);
+  return /** @type {DType} */ (dtype);
 }
 
 /** A dense layout from the start of a storage. @param {readonly number[]} shape @param {DType} dtype */
@@ -195,7 +202,10 @@ export function dimension(op, dim, rank) {
  * @returns {number[]}
  */
 export function checkShape(op, shape) {
-  if (!Array.isArray(shape)) throw new ShapeError(op, `a shape is an array of sizes, got ${String(shape)}`);
+  if (!Array.isArray(shape)) {
+    const hint = typeof shape === 'number' ? `: ${op}([${shape}]), ${op}([2, 3])` : '';
+    throw new ShapeError(op, `a shape is an array of sizes, got ${String(shape)}${hint}`);
+  }
   for (const size of shape) {
     if (!Number.isInteger(size) || size < 1) throw new ShapeError(op, `sizes are integers of at least 1, got ${show(shape)}`);
   }

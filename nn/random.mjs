@@ -1,74 +1,26 @@
-// Random numbers. What initializes parameters is drawn on the host, so that it has the same bits on every device; what a
-// training step draws (dropout) is drawn on the device.
+// Random numbers. What initializes parameters is drawn on the host, so that it has the same bits on every device; `rand`,
+// `randn` and dropout draw on the device, from a state in a buffer that each draw moves on.
 
 import { STATE_WORDS, optimizerState } from '../kernels/index.mjs';
+import { apply } from './engine.mjs';
 import { ArgumentError, UsageError } from './errors.mjs';
+import { checkShape } from './layout.mjs';
+import { random } from './ops/random.mjs';
+import { Philox } from './philox.mjs';
 import { isRecording, perDevice, runtime } from './runtime.mjs';
 import { unscoped } from './storage.mjs';
 import { tensor } from './tensor.mjs';
 
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
 
-/** Philox 4x32-10 (Salmon et al. 2011): four words of a counter under a key. */
-export class Philox {
-  /** @param {number} seed */
-  constructor(seed) {
-    this.low = seed >>> 0;
-    this.high = Math.floor(seed / 2 ** 32) >>> 0;
-    this.counter = 0;
-    this.words = new Uint32Array(4);
-    this.left = 0;
-  }
-
-  /** The next word. */
-  next() {
-    if (this.left === 0) this.round();
-    return this.words[4 - this.left--];
-  }
-
-  round() {
-    let [a, b, c, d] = [this.counter >>> 0, Math.floor(this.counter / 2 ** 32) >>> 0, 0, 0];
-    let [low, high] = [this.low, this.high];
-    for (let i = 0; i < 10; i++) {
-      const [p, q] = [product(0xd2511f53, a), product(0xcd9e8d57, c)];
-      [a, b, c, d] = [(q.high ^ b ^ low) >>> 0, q.low, (p.high ^ d ^ high) >>> 0, p.low];
-      low = (low + 0x9e3779b9) >>> 0;
-      high = (high + 0xbb67ae85) >>> 0;
-    }
-    this.words.set([a, b, c, d]);
-    this.counter++;
-    this.left = 4;
-  }
-
-  /** Uniform in [0, 1), of 24 bits. */
-  uniform() {
-    return (this.next() >>> 8) / 2 ** 24;
-  }
-
-  /** Standard normal (Box & Muller 1958). */
-  normal() {
-    const radius = Math.sqrt(-2 * Math.log((this.next() + 1) / 2 ** 32));
-    return radius * Math.cos((2 * Math.PI * this.next()) / 2 ** 32);
-  }
-}
-
-/** The 64 bits of a product of words. @param {number} x @param {number} y */
-function product(x, y) {
-  const low = Math.imul(x, y) >>> 0;
-  const [xl, xh, yl, yh] = [x & 0xffff, x >>> 16, y & 0xffff, y >>> 16];
-  const middle = xh * yl + Math.floor((xl * yl) / 65536);
-  const upper = xl * yh + (middle % 65536);
-  return { low, high: (xh * yh + Math.floor(middle / 65536) + Math.floor(upper / 65536)) >>> 0 };
-}
-
 let generator = new Philox(0);
 let seed = 0;
-/** Words on the device that dropout draws with. @type {Tensor | undefined} */
+/** Words on the device that are drawn with: seed, and a count of draws. @type {Tensor | undefined} */
 let state;
 
 /**
- * Begins all random numbers anew.
- * @param {number} value an integer
+ * Begins all random numbers anew: what follows is the same after the same seed.
+ * @param {number} value an integer of at least 0
  */
 export function manualSeed(value) {
   if (!Number.isSafeInteger(value) || value < 0)
@@ -88,7 +40,7 @@ perDevice({
 let draws = 0;
 export const drawsSoFar = () => draws;
 
-/** The state that dropout draws with, moved on by the one who asks. @returns {Tensor} */
+/** The state to draw with, moved on by the one who asks. @returns {Tensor} */
 export function deviceState() {
   draws++;
   return randomState();
@@ -105,7 +57,7 @@ function drawn(count, draw) {
   if (isRecording()) {
     throw new UsageError(
       'random',
-      'numbers drawn while a function is compiled would be the same at every call: draw them outside and pass them',
+      'parameters are drawn on the host, and would be the same at every call of the compiled function: make modules outside of it',
     );
   }
   return Float32Array.from({ length: count }, draw);
@@ -125,4 +77,58 @@ export function permutation(count) {
     [order[i], order[j]] = [order[j], order[i]];
   }
   return order;
+}
+
+/**
+ * Options of `randn`.
+ * @typedef {object} NormalOptions
+ * @property {number} [mean] 0 when left out
+ * @property {number} [deviation] the standard deviation, at least 0; 1 when left out
+ * @property {boolean} [requiresGrad] whether `backward` finds its gradient; false when left out
+ */
+
+/**
+ * Options of `rand`.
+ * @typedef {object} UniformOptions
+ * @property {number} [low] the least value; 0 when left out
+ * @property {number} [high] what values lie below, more than `low`; 1 when left out
+ * @property {boolean} [requiresGrad] whether `backward` finds its gradient; false when left out
+ */
+
+/**
+ * @param {string} op @param {number[]} shape @param {any} attributes @param {boolean} requiresGrad
+ * @returns {Tensor}
+ */
+function draw(op, shape, attributes, requiresGrad) {
+  const y = apply(random, [deviceState()], { shape: [...checkShape(op, shape)], ...attributes });
+  return requiresGrad ? y.requiresGrad_() : y;
+}
+
+/** @param {string} op @param {string} name @param {unknown} value */
+function checkNumber(op, name, value) {
+  if (typeof value !== 'number' || !Number.isFinite(value)) throw new ArgumentError(op, `${name} is a number, got ${String(value)}`);
+}
+
+/**
+ * Normally distributed numbers, f32, drawn on the device: from `manualSeed` on the same ones, and in a compiled function others
+ * at every call.
+ * @param {number[]} shape @param {NormalOptions} [options]
+ */
+export function randn(shape, { mean = 0, deviation = 1, requiresGrad = false } = {}) {
+  checkNumber('randn', 'mean', mean);
+  checkNumber('randn', 'deviation', deviation);
+  if (deviation < 0) throw new ArgumentError('randn', `deviation is at least 0, got ${deviation}`);
+  return draw('randn', shape, { distribution: 'normal', mean, deviation }, requiresGrad);
+}
+
+/**
+ * Numbers uniform in [low, high), f32, multiples of (high - low) / 2^24 from `low` on before rounding; drawn on the device as those of
+ * `randn`.
+ * @param {number[]} shape @param {UniformOptions} [options]
+ */
+export function rand(shape, { low = 0, high = 1, requiresGrad = false } = {}) {
+  checkNumber('rand', 'low', low);
+  checkNumber('rand', 'high', high);
+  if (!(low < high)) throw new ArgumentError('rand', `low is less than high, got ${low} and ${high}`);
+  return draw('rand', shape, { distribution: 'uniform', low, high }, requiresGrad);
 }

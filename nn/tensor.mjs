@@ -5,7 +5,8 @@ import { applyInto, storageOf } from './engine.mjs';
 import { ArgumentError, UsageError, show } from './errors.mjs';
 import * as F from './functional.mjs';
 import { checkCount, decode, encode, flatten } from './host.mjs';
-import { BYTES, checkShape, denseLayout } from './layout.mjs';
+import * as indexing from './indexing.mjs';
+import { BYTES, checkShape, checkType, denseLayout } from './layout.mjs';
 import * as movement from './ops/movement.mjs';
 import * as pointwise from './ops/pointwise.mjs';
 import { isRecording, recordingNow, runtime } from './runtime.mjs';
@@ -148,6 +149,11 @@ export class Tensor {
   /** JavaScript's operators see no tensors: `a + b` would be the sum of two strings. @returns {never} */
   [Symbol.toPrimitive]() {
     throw new ArgumentError('tensor', 'a tensor is not a number: use a.add(b), a.mul(b) … for arithmetic, await a.item() for its value');
+  }
+
+  /** JSON has no tensors either, and their memory is not theirs to write. @returns {never} */
+  toJSON() {
+    throw new ArgumentError('tensor', 'a tensor has no JSON: write what await x.toNested() gives, or save(path, tensors) for a file');
   }
 
   [inspect]() {
@@ -426,6 +432,30 @@ export class Tensor {
   amin(dim, keepdim) {
     return F.amin(this, dim, keepdim);
   }
+  /** The places of the largest elements along a dimension, the last when left out, as i32. @param {number} [dim] @param {boolean} [keepdim] */
+  argmax(dim, keepdim) {
+    return indexing.argmax(this, dim, keepdim);
+  }
+  /** The places of the smallest elements along a dimension, the last when left out, as i32. @param {number} [dim] @param {boolean} [keepdim] */
+  argmin(dim, keepdim) {
+    return indexing.argmin(this, dim, keepdim);
+  }
+  /** Elements by index along a dimension: `F.gather`. @param {number} dim @param {Tensor} index */
+  gather(dim, index) {
+    return indexing.gather(this, dim, index);
+  }
+  /** With elements put by index along a dimension: `F.scatter`. @param {number} dim @param {Tensor} index @param {Operand} source */
+  scatter(dim, index, source) {
+    return indexing.scatter(this, dim, index, source);
+  }
+  /** With elements added by index along a dimension: `F.scatterAdd`. @param {number} dim @param {Tensor} index @param {Tensor} source */
+  scatterAdd(dim, index, source) {
+    return indexing.scatterAdd(this, dim, index, source);
+  }
+  /** Slices of a dimension by number. @param {number} dim @param {Tensor} index [n] i32 or u32 */
+  indexSelect(dim, index) {
+    return indexing.indexSelect(this, dim, index);
+  }
   /** softmax(x) along a dimension, the last when left out. @param {number} [dim] */
   softmax(dim) {
     return F.softmax(this, dim);
@@ -449,19 +479,25 @@ function uploaded(data, layout) {
  * @param {TensorOptions} [options]
  * @returns {Tensor}
  */
-export function tensor(data, { dtype, shape, requiresGrad = false } = {}) {
+export function tensor(data, options = {}) {
   if (/** @type {unknown} */ (data) instanceof Tensor) throw new ArgumentError('tensor', 'this is a tensor: use clone() for a copy');
+  if (options !== Object(options)) {
+    throw new ArgumentError(
+      'tensor',
+      `expected options such as { dtype: 'i32' }, got ${String(options)}: numbers are given as an array, tensor([1, 2])`,
+    );
+  }
+  const { dtype, shape, requiresGrad = false } = options;
   const flat = flatten('tensor', data);
   const sizes = checkShape('tensor', shape ?? flat.shape);
   checkCount('tensor', flat.values.length, sizes);
-  const type = dtype ?? flat.dtype;
-  if (!(type in BYTES)) throw new ArgumentError('tensor', `no type ${String(type)}; there are ${Object.keys(BYTES).join(', ')}`);
+  const type = checkType('tensor', dtype ?? flat.dtype);
   const result = uploaded(encode('tensor', flat.values, type), denseLayout(sizes, type));
   return requiresGrad ? result.requiresGrad_() : result;
 }
 
 /** A tensor with undefined contents. @param {number[]} shape @param {import('./functional.mjs').TypeOptions} [options] */
 export function empty(shape, { dtype = 'f32' } = {}) {
-  const layout = denseLayout(checkShape('empty', shape), dtype);
+  const layout = denseLayout(checkShape('empty', shape), checkType('empty', dtype));
   return new Tensor(allocate(layout.size * BYTES[dtype]), layout);
 }

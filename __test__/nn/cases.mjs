@@ -130,6 +130,15 @@ export const cases = {
     return { inputs: [ids, x(tokens, columns)], attributes: { vocabulary, columns } };
   },
   dropout: () => ({ inputs: [x(any(), any()), state()], attributes: { p: 0.5 }, random: true }),
+  random: () => {
+    const attributes = random.pick([
+      { distribution: 'bits' },
+      { distribution: 'uniform', low: -0.5, high: 3 },
+      { distribution: 'normal', mean: 0.5, deviation: 2 },
+    ]);
+    // Vulkan lets sine and cosine be off by 2^-11, and logarithms near 1 by 2^-21, of which a root makes 2^-10.
+    return { inputs: [state()], attributes: { shape: shape(), ...attributes }, tolerance: attributes.mean ? 2 ** -9 : 1e-6 };
+  },
   dropoutBackward: () => ({
     inputs: [x(4, any()), { shape: [4], values: Float64Array.of(1, 2, 3, 4), dtype: 'u32' }],
     attributes: { p: 0.5 },
@@ -153,6 +162,25 @@ export const cases = {
       attributes: { heads: 1, headSize: 2 * half },
     };
   },
+  gather: () => {
+    const [index, own, dim] = indexed();
+    return { inputs: [x(...own), index], attributes: { dim } };
+  },
+  scatterAdd: () => {
+    const [index, own, dim] = indexed();
+    return { inputs: [x(...own), index, x(...index.shape)], attributes: { dim } };
+  },
+  scatter: () => {
+    const [index, own, dim] = indexed();
+    return { inputs: [x(...own), index, x(...index.shape)], attributes: { dim } };
+  },
+  scatterRest: () => {
+    const own = shape();
+    const last = Float64Array.from(integers(size(own), 3), (v) => (v ? v : 4294967295));
+    return { inputs: [x(...own), { shape: own, values: last, dtype: 'u32' }] };
+  },
+  argmax: () => ({ inputs: [places()] }),
+  argmin: () => ({ inputs: [places()] }),
   cat: () => {
     const [a, b] = [any(), any()];
     return { inputs: [x(a, 3, b), x(a, any(), b), x(a, 1, b)], attributes: { dim: 1 } };
@@ -172,6 +200,18 @@ for (const name of ['relu', 'silu', 'gelu', 'tanh', 'sigmoid']) {
 
 /** @param {number} tokens @param {number} half */
 const table = (tokens, half) => Float64Array.from(ropeTable({ positions: tokens, headSize: 2 * half }));
+/** Numbers many of which are equal. */
+function places() {
+  const own = [any(), 40 * any()];
+  return { shape: own, values: Float64Array.from(integers(size(own), 25), (v) => v - 12) };
+}
+/** An index along a dimension, some of which is out of range, and the shape that it is for. @returns {[Input, number[], number]} */
+function indexed() {
+  const own = shape();
+  const dim = random.below(own.length);
+  const places = own.with(dim, any());
+  return [{ shape: places, values: integers(size(places), own[dim] + 1), dtype: random.pick(['i32', 'u32']), constant: true }, own, dim];
+}
 const state = () => ({
   shape: [32],
   values: Float64Array.from(optimizerState({ rate: 0, seed: 7 })),

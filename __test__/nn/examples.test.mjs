@@ -36,6 +36,7 @@ const EXAMPLES = [
   ],
   ['digits', async () => says(/(\d+) of 500 new digits/, await example('nn-digits', '60'), (right) => right > 300)],
   ['vision transformer', async () => says(/(\d+) of 500 new images/, await example('nn-vit', '70'), (right) => right > 350)],
+  ['GPT', async () => assert.match(await example('nn-gpt'), /\ntyger tyger, burning bright, in the forests of the night; wh/)],
   ['character GRU', async () => assert.match(await example('nn-gru'), /\ntyger tyger, burning bright, in the forests of the night/)],
 ];
 for (const [name, check] of firstOf(EXAMPLES, 3)) test(name, check);

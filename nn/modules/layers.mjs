@@ -5,7 +5,7 @@ import * as F from '../functional.mjs';
 import { denseLayout } from '../layout.mjs';
 import { normalValues, uniformValues } from '../random.mjs';
 import { unscoped } from '../storage.mjs';
-import { Tensor, empty, tensor } from '../tensor.mjs';
+import { Tensor, empty } from '../tensor.mjs';
 import { ropeTable } from '../../kernels/index.mjs';
 import { Module, Parameter } from './module.mjs';
 
@@ -90,22 +90,6 @@ export const zeroParameter = (shape) => constantParameter(0, shape);
  * @property {boolean} [bias] whether both layers have a bias; false when left out
  * @property {number} [kvHeads] heads of keys and values, which `heads` is a multiple of; `heads` when left out
  * @property {boolean} [qkNorm] whether queries and keys are normalized head by head; false when left out
- */
-
-/**
- * Options of `randn`.
- * @typedef {object} NormalOptions
- * @property {number} [mean] 0 when left out
- * @property {number} [deviation] the standard deviation; 1 when left out
- * @property {boolean} [requiresGrad] whether `backward` finds its gradient; false when left out
- */
-
-/**
- * Options of `rand`.
- * @typedef {object} UniformOptions
- * @property {number} [low] the least value; 0 when left out
- * @property {number} [high] what values lie below; 1 when left out
- * @property {boolean} [requiresGrad] whether `backward` finds its gradient; false when left out
  */
 
 /** y = x Wᵀ + bias. */
@@ -335,18 +319,4 @@ export class MultiHeadAttention extends Module {
     }
     return this.out.forward(F.attention(qkv, { heads: this.heads, causal: this.causal }));
   }
-}
-
-/**
- * Normally distributed numbers, f32; from `manualSeed` on the same ones.
- * @param {number[]} shape @param {NormalOptions} [options]
- */
-export function randn(shape, { mean = 0, deviation = 1, requiresGrad = false } = {}) {
-  const count = shape.reduce((a, b) => a * b, 1);
-  return tensor(normalValues(count, mean, deviation), { shape, requiresGrad });
-}
-/** Numbers uniform in [low, high), f32; from `manualSeed` on the same ones. @param {number[]} shape @param {UniformOptions} [options] */
-export function rand(shape, { low = 0, high = 1, requiresGrad = false } = {}) {
-  const count = shape.reduce((a, b) => a * b, 1);
-  return tensor(uniformValues(count, low, high), { shape, requiresGrad });
 }

@@ -87,12 +87,15 @@ export const crossEntropyRows = defineOp({
   infer: ([x, targets]) => {
     floatType('crossEntropy', x);
     if (targets.dtype !== 'u32' && targets.dtype !== 'i32') {
-      throw new ArgumentError('crossEntropy', `targets are class numbers, i32 or u32, got ${targets.dtype}`);
+      throw new ArgumentError(
+        'crossEntropy',
+        `targets are class numbers, i32 or u32, got ${targets.dtype}; argmax() makes them of one-hot rows`,
+      );
     }
     if (show(targets.shape) !== show(x.shape.slice(0, -1))) {
       throw new ShapeError(
         'crossEntropy',
-        `targets ${show(targets.shape)} for logits ${show(x.shape)}, expected ${show(x.shape.slice(0, -1))}`,
+        `targets ${show(targets.shape)} for logits ${show(x.shape)}, expected ${show(x.shape.slice(0, -1))}: classes are the last dimension`,
       );
     }
     return [denseLayout(targets.shape, 'f32')];
@@ -248,7 +251,8 @@ const embeddingBackward = defineOp({
 export const embedding = defineOp({
   name: 'embedding',
   infer: ([ids, table]) => {
-    if (ids.dtype !== 'u32' && ids.dtype !== 'i32') throw new ArgumentError('embedding', `ids are i32 or u32, got ${ids.dtype}`);
+    if (ids.dtype !== 'u32' && ids.dtype !== 'i32')
+      throw new ArgumentError('embedding', `ids are i32 or u32, got ${ids.dtype}; convert with .to('i32')`);
     floatType('embedding', table);
     if (table.shape.length !== 2) throw new ShapeError('embedding', `a table has two dimensions, got ${show(table.shape)}`);
     return [denseLayout([...ids.shape, table.shape[1]], table.dtype)];

@@ -199,7 +199,8 @@ export const sigmoidOp = activated('sigmoid', 'sigmoid', sigmoid, sigmoidProgram
 /** @param {string} name @param {Layout[]} inputs */
 function inferBinary(name, [a, b]) {
   floatType(name, a);
-  if (a.dtype !== b.dtype) throw new ArgumentError(name, `takes tensors of one type, got ${a.dtype} and ${b.dtype}`);
+  if (a.dtype !== b.dtype)
+    throw new ArgumentError(name, `takes tensors of one type, got ${a.dtype} and ${b.dtype}; convert with .to('${a.dtype}')`);
   return [denseLayout(broadcastShapes(name, a.shape, b.shape), a.dtype)];
 }
 

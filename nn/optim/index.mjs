@@ -8,7 +8,7 @@ import { storageOf as alive } from '../engine.mjs';
 import { ArgumentError, UsageError } from '../errors.mjs';
 import * as F from '../functional.mjs';
 import { noted } from '../guards.mjs';
-import { Parameter } from '../modules/module.mjs';
+import { Module, Parameter } from '../modules/module.mjs';
 import { isRecording, perDevice, runtime, sink } from '../runtime.mjs';
 import { scope, unscoped } from '../storage.mjs';
 import { Tensor } from '../tensor.mjs';
@@ -174,6 +174,7 @@ class Optimizer {
   constructor(params, options, adam = { betas: [0.9, 0.999], eps: 1e-8 }) {
     const name = this.constructor.name;
     if (isRecording()) throw new UsageError(name, 'an optimizer is made outside of a compiled function');
+    if (params instanceof Module) throw new ArgumentError(name, 'expected parameters, got a module: model.parameters()');
     const list = [...params];
     if (list.length === 0) throw new ArgumentError(name, 'no parameters');
     const groups = /** @type {Group[]} */ (list[0] instanceof Tensor ? [{ params: list }] : list);
@@ -259,6 +260,7 @@ class Optimizer {
    * without a gradient stays as it is.
    */
   step() {
+    if (this.groups[0].state.disposed) throw new UsageError('step', 'the optimizer was disposed of');
     const ready = this.groups.map(({ buckets }) => buckets.map((bucket) => ({ bucket, runs: bucket.ready() })));
     if (ready.flat().every(({ runs }) => runs.length === 0)) {
       throw new UsageError('step', 'no parameter has a gradient: call backward() on a loss first');

@@ -18,9 +18,10 @@
  * @returns {Base & ReturnType<typeof matmulKernels> & ReturnType<typeof attentionKernels>
  *   & ReturnType<typeof normalizationKernels> & ReturnType<typeof activationKernels> & ReturnType<typeof softmaxKernels>
  *   & ReturnType<typeof embeddingKernels> & ReturnType<typeof elementwiseKernels> & ReturnType<typeof reductionKernels>
- *   & ReturnType<typeof optimizerKernels>}
+ *   & ReturnType<typeof optimizerKernels> & ReturnType<typeof randomKernels>
+ *   & ReturnType<typeof indexingKernels>}
  */
-export function createKernels(vk: import("./base.mjs").NativeModule, options?: KernelOptions): Base & ReturnType<typeof matmulKernels> & ReturnType<typeof attentionKernels> & ReturnType<typeof normalizationKernels> & ReturnType<typeof activationKernels> & ReturnType<typeof softmaxKernels> & ReturnType<typeof embeddingKernels> & ReturnType<typeof elementwiseKernels> & ReturnType<typeof reductionKernels> & ReturnType<typeof optimizerKernels>;
+export function createKernels(vk: import("./base.mjs").NativeModule, options?: KernelOptions): Base & ReturnType<typeof matmulKernels> & ReturnType<typeof attentionKernels> & ReturnType<typeof normalizationKernels> & ReturnType<typeof activationKernels> & ReturnType<typeof softmaxKernels> & ReturnType<typeof embeddingKernels> & ReturnType<typeof elementwiseKernels> & ReturnType<typeof reductionKernels> & ReturnType<typeof optimizerKernels> & ReturnType<typeof randomKernels> & ReturnType<typeof indexingKernels>;
 export { ropeTable } from "./embedding.mjs";
 /**
  * A buffer's handle, or `{ buffer, offset }` with the offset in elements.
@@ -64,6 +65,8 @@ import { embeddingKernels } from './embedding.mjs';
 import { elementwiseKernels } from './elementwise.mjs';
 import { reductionKernels } from './reduction.mjs';
 import { optimizerKernels } from './optimizer.mjs';
+import { randomKernels } from './random.mjs';
+import { indexingKernels } from './indexing.mjs';
 import { KernelContext } from './base.mjs';
 export { KernelContext, Recorder, pack } from "./base.mjs";
 export { bf16Bits, bf16Value, f16Bits, f16Value } from "./half.mjs";

@@ -35,6 +35,8 @@ export function slice(x: Tensor, dim: number, start?: number, end?: number, step
 export function split(x: Tensor, size: number, dim?: number): Tensor[];
 /** Tensors end to end along a dimension. @param {Tensor[]} tensors of one type, equal in the other sizes @param {number} [dim] @returns {Tensor} */
 export function cat(tensors: Tensor[], dim?: number): Tensor;
+/** Tensors of one shape along a new dimension. @param {Tensor[]} tensors @param {number} [dim] */
+export function stack(tensors: Tensor[], dim?: number): Tensor;
 /** a + b, broadcast. @param {Operand} a @param {Operand} b @returns {Tensor} */
 export function add(a: Operand, b: Operand): Tensor;
 /** a - b, broadcast. @param {Operand} a @param {Operand} b @returns {Tensor} */
@@ -102,13 +104,11 @@ export function call(op: Op, inputs: Tensor[], attributes?: any): Tensor;
 /** As `call`, with all outputs: the result, and what is kept for the backward pass. @param {Op} op @param {Tensor[]} inputs @param {any} [attributes] */
 export function callAll(op: Op, inputs: Tensor[], attributes?: any): Tensor[];
 /** A tensor of zeros. @param {readonly number[]} shape @param {TypeOptions} [options] */
-export function zeros(shape: readonly number[], options?: TypeOptions): Tensor;
+export function zeros(shape: readonly number[], { dtype }?: TypeOptions): Tensor;
 /** A tensor of ones. @param {readonly number[]} shape @param {TypeOptions} [options] */
-export function ones(shape: readonly number[], options?: TypeOptions): Tensor;
+export function ones(shape: readonly number[], { dtype }?: TypeOptions): Tensor;
 /** A dense copy. @param {Tensor} x */
 export function clone(x: Tensor): Tensor;
-/** Tensors of one shape along a new dimension. @param {Tensor[]} tensors @param {number} [dim] */
-export function stack(tensors: Tensor[], dim?: number): Tensor;
 /** The larger of each two elements. @param {Tensor} a @param {Operand} b @returns {Tensor} */
 export function maximum(a: Tensor, b: Operand): Tensor;
 /** The smaller of each two elements. @param {Tensor} a @param {Operand} b @returns {Tensor} */

@@ -1,7 +1,6 @@
 // Made by `npm run types` from nn/; do not edit.
 export * as F from "./f.mjs";
 export { scope } from "./storage.mjs";
-export { manualSeed } from "./random.mjs";
 export * as nn from "./modules/index.mjs";
 export * as optim from "./optim/index.mjs";
 export { compile } from "./compile.mjs";
@@ -11,7 +10,7 @@ export { Tensor, empty, tensor } from "./tensor.mjs";
 export { grad, noGrad } from "./autograd.mjs";
 export { cat, full, ones, stack, zeros } from "./functional.mjs";
 export { init, memory, reset } from "./runtime.mjs";
+export { manualSeed, rand, randn } from "./random.mjs";
 export { ArgumentError, ShapeError, UsageError } from "./errors.mjs";
-export { rand, randn } from "./modules/layers.mjs";
 export { accumulate, checkpoint } from "./checkpoint.mjs";
 export { load, save } from "./io.mjs";

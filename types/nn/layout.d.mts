@@ -8,6 +8,8 @@ export function denseStrides(shape: readonly number[]): any[];
  * @param {readonly number[]} shape @param {readonly number[]} strides @param {number} offset @param {DType} dtype
  */
 export function layoutOf(shape: readonly number[], strides: readonly number[], offset: number, dtype: DType): Layout;
+/** Throws where there is no such element type. @param {string} op @param {unknown} dtype @returns {DType} */
+export function checkType(op: string, dtype: unknown): DType;
 /**
  * The shape that shapes broadcast to, by NumPy's rule: from the last dimension on, sizes are equal or 1.
  * @param {string} op for the error

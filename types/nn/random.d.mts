@@ -1,36 +1,64 @@
 // Made by `npm run types` from nn/; do not edit.
 /**
- * Begins all random numbers anew.
- * @param {number} value an integer
+ * Begins all random numbers anew: what follows is the same after the same seed.
+ * @param {number} value an integer of at least 0
  */
 export function manualSeed(value: number): void;
-/** The state that dropout draws with, moved on by the one who asks. @returns {Tensor} */
+/** The state to draw with, moved on by the one who asks. @returns {Tensor} */
 export function deviceState(): Tensor;
 /** The state, to be saved and restored. @returns {Tensor} */
 export function randomState(): Tensor;
 /** A permutation of 0 … count - 1 (Fisher & Yates). @param {number} count */
 export function permutation(count: number): Int32Array<ArrayBuffer>;
-/** @typedef {import('./tensor.mjs').Tensor} Tensor */
-/** Philox 4x32-10 (Salmon et al. 2011): four words of a counter under a key. */
-export class Philox {
-    /** @param {number} seed */
-    constructor(seed: number);
-    low: number;
-    high: number;
-    counter: number;
-    words: Uint32Array<ArrayBuffer>;
-    left: number;
-    /** The next word. */
-    next(): number;
-    round(): void;
-    /** Uniform in [0, 1), of 24 bits. */
-    uniform(): number;
-    /** Standard normal (Box & Muller 1958). */
-    normal(): number;
-}
+/**
+ * Normally distributed numbers, f32, drawn on the device: from `manualSeed` on the same ones, and in a compiled function others
+ * at every call.
+ * @param {number[]} shape @param {NormalOptions} [options]
+ */
+export function randn(shape: number[], { mean, deviation, requiresGrad }?: NormalOptions): import("./tensor.mjs").Tensor;
+/**
+ * Numbers uniform in [low, high), f32, multiples of (high - low) / 2^24 from `low` on before rounding; drawn on the device as those of
+ * `randn`.
+ * @param {number[]} shape @param {UniformOptions} [options]
+ */
+export function rand(shape: number[], { low, high, requiresGrad }?: UniformOptions): import("./tensor.mjs").Tensor;
 export function drawsSoFar(): number;
 /** @param {number} count @param {number} low @param {number} high */
 export function uniformValues(count: number, low: number, high: number): Float32Array<ArrayBuffer>;
 /** @param {number} count @param {number} mean @param {number} deviation */
 export function normalValues(count: number, mean: number, deviation: number): Float32Array<ArrayBuffer>;
+/**
+ * Options of `randn`.
+ */
+export type NormalOptions = {
+    /**
+     * 0 when left out
+     */
+    mean?: number | undefined;
+    /**
+     * the standard deviation, at least 0; 1 when left out
+     */
+    deviation?: number | undefined;
+    /**
+     * whether `backward` finds its gradient; false when left out
+     */
+    requiresGrad?: boolean | undefined;
+};
+/**
+ * Options of `rand`.
+ */
+export type UniformOptions = {
+    /**
+     * the least value; 0 when left out
+     */
+    low?: number | undefined;
+    /**
+     * what values lie below, more than `low`; 1 when left out
+     */
+    high?: number | undefined;
+    /**
+     * whether `backward` finds its gradient; false when left out
+     */
+    requiresGrad?: boolean | undefined;
+};
 export type Tensor = import("./tensor.mjs").Tensor;

@@ -6,7 +6,7 @@
  * @param {TensorOptions} [options]
  * @returns {Tensor}
  */
-export function tensor(data: import("./host.mjs").Nested | import("./host.mjs").Numbers, { dtype, shape, requiresGrad }?: TensorOptions): Tensor;
+export function tensor(data: import("./host.mjs").Nested | import("./host.mjs").Numbers, options?: TensorOptions): Tensor;
 /** A tensor with undefined contents. @param {number[]} shape @param {import('./functional.mjs').TypeOptions} [options] */
 export function empty(shape: number[], { dtype }?: import("./functional.mjs").TypeOptions): Tensor;
 /** The number of the next tensor. */
@@ -66,6 +66,8 @@ export class Tensor {
     item(): Promise<number>;
     /** The elements in nested arrays. @returns {Promise<import('./host.mjs').Nested>} */
     toNested(): Promise<import("./host.mjs").Nested>;
+    /** JSON has no tensors either, and their memory is not theirs to write. @returns {never} */
+    toJSON(): never;
     /** Frees the memory, unless other tensors see it too; this tensor cannot be used any more. Twice does nothing. @param {Fate} [fate] for the error of a later use */
     dispose(fate?: Fate): void;
     /** The same elements, without gradients. */
@@ -171,6 +173,18 @@ export class Tensor {
     amax(dim?: number, keepdim?: boolean): Tensor;
     /** The smallest elements along one dimension, the last when left out. @param {number} [dim] @param {boolean} [keepdim] */
     amin(dim?: number, keepdim?: boolean): Tensor;
+    /** The places of the largest elements along a dimension, the last when left out, as i32. @param {number} [dim] @param {boolean} [keepdim] */
+    argmax(dim?: number, keepdim?: boolean): Tensor;
+    /** The places of the smallest elements along a dimension, the last when left out, as i32. @param {number} [dim] @param {boolean} [keepdim] */
+    argmin(dim?: number, keepdim?: boolean): Tensor;
+    /** Elements by index along a dimension: `F.gather`. @param {number} dim @param {Tensor} index */
+    gather(dim: number, index: Tensor): Tensor;
+    /** With elements put by index along a dimension: `F.scatter`. @param {number} dim @param {Tensor} index @param {Operand} source */
+    scatter(dim: number, index: Tensor, source: Operand): Tensor;
+    /** With elements added by index along a dimension: `F.scatterAdd`. @param {number} dim @param {Tensor} index @param {Tensor} source */
+    scatterAdd(dim: number, index: Tensor, source: Tensor): Tensor;
+    /** Slices of a dimension by number. @param {number} dim @param {Tensor} index [n] i32 or u32 */
+    indexSelect(dim: number, index: Tensor): Tensor;
     /** softmax(x) along a dimension, the last when left out. @param {number} [dim] */
     softmax(dim?: number): Tensor;
     /** JavaScript's operators see no tensors: `a + b` would be the sum of two strings. @returns {never} */

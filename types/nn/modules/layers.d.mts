@@ -10,13 +10,6 @@ export function positive(op: string, name: string, value: unknown): number;
 export function skipInit<T>(fn: () => T): T;
 /** Uniform in ±1 / √(inputs), as PyTorch's linear layers. @param {number} inputs @param {number[]} shape */
 export function kaiming(inputs: number, shape: number[]): Parameter;
-/**
- * Normally distributed numbers, f32; from `manualSeed` on the same ones.
- * @param {number[]} shape @param {NormalOptions} [options]
- */
-export function randn(shape: number[], { mean, deviation, requiresGrad }?: NormalOptions): Tensor;
-/** Numbers uniform in [low, high), f32; from `manualSeed` on the same ones. @param {number[]} shape @param {UniformOptions} [options] */
-export function rand(shape: number[], { low, high, requiresGrad }?: UniformOptions): Tensor;
 /** @param {number} value @param {number[]} shape */
 export function constantParameter(value: number, shape: number[]): Parameter;
 /** @param {number[]} shape */
@@ -46,20 +39,6 @@ export function zeroParameter(shape: number[]): Parameter;
  * @property {boolean} [bias] whether both layers have a bias; false when left out
  * @property {number} [kvHeads] heads of keys and values, which `heads` is a multiple of; `heads` when left out
  * @property {boolean} [qkNorm] whether queries and keys are normalized head by head; false when left out
- */
-/**
- * Options of `randn`.
- * @typedef {object} NormalOptions
- * @property {number} [mean] 0 when left out
- * @property {number} [deviation] the standard deviation; 1 when left out
- * @property {boolean} [requiresGrad] whether `backward` finds its gradient; false when left out
- */
-/**
- * Options of `rand`.
- * @typedef {object} UniformOptions
- * @property {number} [low] the least value; 0 when left out
- * @property {number} [high] what values lie below; 1 when left out
- * @property {boolean} [requiresGrad] whether `backward` finds its gradient; false when left out
  */
 /** y = x Wᵀ + bias. */
 export class Linear extends Module {
@@ -235,40 +214,6 @@ export type MultiHeadAttentionOptions = {
      */
     qkNorm?: boolean | undefined;
 };
-/**
- * Options of `randn`.
- */
-export type NormalOptions = {
-    /**
-     * 0 when left out
-     */
-    mean?: number | undefined;
-    /**
-     * the standard deviation; 1 when left out
-     */
-    deviation?: number | undefined;
-    /**
-     * whether `backward` finds its gradient; false when left out
-     */
-    requiresGrad?: boolean | undefined;
-};
-/**
- * Options of `rand`.
- */
-export type UniformOptions = {
-    /**
-     * the least value; 0 when left out
-     */
-    low?: number | undefined;
-    /**
-     * what values lie below; 1 when left out
-     */
-    high?: number | undefined;
-    /**
-     * whether `backward` finds its gradient; false when left out
-     */
-    requiresGrad?: boolean | undefined;
-};
 import { Parameter } from './module.mjs';
-import { Tensor } from '../tensor.mjs';
 import { Module } from './module.mjs';
+import { Tensor } from '../tensor.mjs';

@@ -1,0 +1,202 @@
+// Elements by index tensors: PyTorch's results for its names, gradients where an index is there twice, other types, views, compiled.
+
+import assert from 'node:assert/strict';
+import { before, test } from 'node:test';
+import { F, compile, grad, tensor, zeros } from '../../nn/index.mjs';
+import { assertClose, integers, normal } from '../lib/random-data.mjs';
+import { initDevice } from './setup.mjs';
+
+before(initDevice);
+
+/** @typedef {import('../../nn/index.mjs').Tensor} Tensor */
+/** @param {Tensor} x */
+const values = async (x) => [...(await x.toArray())];
+/** @param {any} data */
+const ids = (data) => tensor(data, { dtype: 'i32' });
+
+const x = () =>
+  tensor([
+    [1, 2, 3],
+    [4, 5, 6],
+  ]);
+
+test("gather and scatter: the examples of PyTorch's documentation", async () => {
+  const t = tensor([
+    [1, 2],
+    [3, 4],
+  ]);
+  const index = ids([
+    [0, 0],
+    [1, 0],
+  ]);
+  assert.deepEqual(await t.gather(1, index).toNested(), [
+    [1, 1],
+    [4, 3],
+  ]);
+  const source = tensor([
+    [1, 2, 3, 4, 5],
+    [6, 7, 8, 9, 10],
+  ]);
+  assert.deepEqual(
+    await zeros([3, 5])
+      .scatter(0, ids([[0, 1, 2, 0, 0]]), source.slice(0, 0, 1))
+      .toNested(),
+    [
+      [1, 0, 0, 4, 5],
+      [0, 2, 0, 0, 0],
+      [0, 0, 3, 0, 0],
+    ],
+  );
+  assert.deepEqual(
+    await zeros([2, 4])
+      .add(2)
+      .scatter(1, ids([[2], [3]]), 1.25)
+      .toNested(),
+    [
+      [2, 2, 1.25, 2],
+      [2, 2, 2, 1.25],
+    ],
+  );
+  assert.deepEqual(
+    await F.scatterAdd(
+      zeros([3, 5]).add(1),
+      0,
+      ids([
+        [0, 1, 2, 0, 0],
+        [2, 0, 0, 1, 2],
+      ]),
+      zeros([2, 5]).add(1),
+    ).toNested(),
+    [
+      [2, 2, 2, 2, 2],
+      [1, 2, 1, 2, 1],
+      [2, 1, 2, 1, 2],
+    ],
+  );
+});
+
+test('indexSelect: slices of every dimension, of every type', async () => {
+  const index = ids([2, 0, 2, 1]);
+  for (const dtype of /** @type {const} */ (['f32', 'f16', 'bf16', 'i32', 'u32', 'bool'])) {
+    const own = dtype === 'bool' ? x().to('i32').to('bool') : x().to(dtype);
+    const y = own.indexSelect(1, index);
+    assert.deepEqual([y.dtype, y.shape], [dtype, [2, 4]], dtype);
+    assert.deepEqual(await y.toArray().then((v) => [...v]), dtype === 'bool' ? new Array(8).fill(1) : [3, 1, 3, 2, 6, 4, 6, 5], dtype);
+    assert.deepEqual(await values(own.indexSelect(0, ids([1])).squeeze(0)), dtype === 'bool' ? [1, 1, 1] : [4, 5, 6], `${dtype}, rows`);
+  }
+  // Words of integers stay as they are, also those that would be NaNs.
+  const words = tensor(Uint32Array.of(0xffffffff, 0x7fc00001, 1));
+  assert.deepEqual(await values(words.indexSelect(0, ids([1, 0, 2]))), [0x7fc00001, 0xffffffff, 1]);
+});
+
+test('takeAlongDim puts rows in order, with an index for all of them', async () => {
+  assert.deepEqual(await F.takeAlongDim(x(), ids([[2, 1, 0]]), 1).toNested(), [
+    [3, 2, 1],
+    [6, 5, 4],
+  ]);
+  assert.deepEqual(await F.takeAlongDim(x(), ids([[1], [0]]), 0).toNested(), [
+    [4, 5, 6],
+    [1, 2, 3],
+  ]);
+});
+
+test('gradients: what one element got from several places is added up; of several sources the last one counts', async () => {
+  const w = x().requiresGrad_();
+  const dy = tensor([
+    [1, 10, 100],
+    [2, 20, 200],
+  ]);
+  const twice = ids([
+    [1, 1, 0],
+    [2, 2, 2],
+  ]);
+  assert.deepEqual(await values(grad(w.gather(1, twice).mul(dy).sum(), [w])[0]), [100, 11, 0, 0, 0, 222]);
+  assert.deepEqual(
+    await values(
+      grad(
+        w
+          .indexSelect(1, ids([1, 1, 0]))
+          .mul(dy)
+          .sum(),
+        [w],
+      )[0],
+    ),
+    [100, 11, 0, 200, 22, 0],
+  );
+  assert.deepEqual(await values(grad(w.T.indexSelect(0, ids([2, 2])).sum(), [w])[0]), [0, 0, 2, 0, 0, 2]);
+  const source = tensor([
+    [7, 8, 9],
+    [7, 8, 9],
+  ]).requiresGrad_();
+  const put = w.scatter(1, twice, source);
+  assert.deepEqual(await put.toNested(), [
+    [9, 8, 3],
+    [4, 5, 9],
+  ]);
+  const [dw, ds] = grad(put.mul(dy).sum(), [w, source]);
+  assert.deepEqual(await values(dw), [0, 0, 100, 2, 20, 0]);
+  assert.deepEqual(await values(ds), [0, 10, 1, 0, 0, 200]);
+  const [added] = grad(w.scatterAdd(1, twice, source).mul(dy).sum(), [source]);
+  assert.deepEqual(await values(added), [10, 10, 1, 200, 200, 200]);
+  assert.deepEqual(await values(grad(w.gather(1, ids([[-1], [7]])).sum(), [w])[0]), [0, 0, 0, 0, 0, 0], 'out of range');
+});
+
+test('large and full of repetitions: the same bits every time, eagerly and compiled', async () => {
+  const [rows, columns, picks] = [50, 30, 400];
+  const data = normal(rows * columns);
+  const index = tensor(Int32Array.from(integers(rows * picks, columns)), { shape: [rows, picks] });
+  const list = tensor(Int32Array.from(integers(picks, rows)));
+  const weight = tensor(normal(rows * picks), { shape: [rows, picks] });
+  const w = tensor(data, { shape: [rows, columns], requiresGrad: true });
+  const f = (/** @type {Tensor} */ a, /** @type {Tensor} */ i, /** @type {Tensor} */ j) => {
+    const y = a.gather(1, i).mul(weight).sum().add(a.indexSelect(0, j).square().sum());
+    return [...grad(y, [a]), a.argmax(0), F.scatter(a, 1, i, weight)];
+  };
+  const first = await Promise.all(f(w, index, list).map(values));
+  for (const run of [f, compile(f)]) assert.deepEqual(await Promise.all(run(w, index, list).map(values)), first);
+  const expected = new Float64Array(rows * columns);
+  const [i, j, v] = await Promise.all([index, list, weight].map(values));
+  i.forEach((c, k) => {
+    expected[Math.floor(k / picks) * columns + c] += v[k];
+  });
+  for (const r of j) for (let c = 0; c < columns; c++) expected[r * columns + c] += 2 * Math.fround(data[r * columns + c]);
+  assertClose(first[0], expected, 1e-6, 'gradient');
+});
+
+test('argmax and argmin: any dimension, as class numbers', async () => {
+  const y = tensor([
+    [3, 9, 9],
+    [4, -1, 0],
+  ]);
+  assert.deepEqual([y.argmax().dtype, await values(y.argmax())], ['i32', [1, 0]]);
+  assert.deepEqual(await y.argmax(0, true).toNested(), [[1, 0, 0]]);
+  assert.deepEqual(await values(y.argmin()), [0, 1]);
+  assert.deepEqual(await values(y.T.argmin(0)), [0, 1]);
+  assert.deepEqual(await values(y.to('bf16').argmax(-1)), [1, 0]);
+  assert.equal(y.requiresGrad_().argmax().requiresGrad, false);
+  // The largest elements, taken by their places.
+  assert.deepEqual(await values(y.gather(1, y.argmax(1, true))), [9, 4]);
+  assert.equal(await F.crossEntropy(y, y.argmax()).item(), await F.crossEntropy(y, ids([1, 0])).item());
+});
+
+test('what does not fit is named', () => {
+  const index = ids([[0, 1]]);
+  assert.throws(() => x().gather(1, index), /gather: an index \[1, 2\] for \[2, 3\]: all sizes but that of dimension 1 are equal/);
+  assert.throws(() => x().gather(2, index), /gather: dimension 2 of a tensor of 2 dimensions/);
+  assert.throws(() => x().gather(1, x()), /gather: an index is i32 or u32, got f32: tensor\(…, \{ dtype: 'i32' \}\)/);
+  assert.throws(() => x().gather(1, /** @type {any} */ ([0])), /gather: expected a tensor, got an array/);
+  assert.throws(() => x().indexSelect(0, index), /indexSelect: an index has one dimension, got \[1, 2\]/);
+  assert.throws(
+    () => x().scatterAdd(0, ids([[0, 0, 0]]), zeros([2, 3])),
+    /scatterAdd: a source f32 \[2, 3\], expected f32 \[1, 3\] as the index/,
+  );
+  assert.throws(
+    () =>
+      x()
+        .to('i32')
+        .scatterAdd(0, ids([[0, 0, 0]]), zeros([1, 3], { dtype: 'i32' })),
+    /takes f32, f16 or bf16, got i32/,
+  );
+  assert.throws(() => ids([1, 2]).argmax(), /argmax: takes f32, f16 or bf16, got i32/);
+  assert.throws(() => F.takeAlongDim(x(), ids([0])), /takeAlongDim: an index \[1\] for \[2, 3\]: they have as many dimensions/);
+});

@@ -1,0 +1,157 @@
+// Elements by index along a dimension. Gradients are gathers and scatters themselves, without atomics: the same bits every time.
+
+import { map } from '../codegen.mjs';
+import { ArgumentError, ShapeError, show } from '../errors.mjs';
+import * as F from '../functional.mjs';
+import { BYTES, denseLayout, sizeOf } from '../layout.mjs';
+import { at, generate } from './reference.mjs';
+import { defineOp } from './registry.mjs';
+
+/** @typedef {import('../layout.mjs').Layout} Layout */
+/** @typedef {import('./registry.mjs').Reference} Reference */
+
+/** The k of a place that nothing was put at. */
+const NONE = 0xffffffff;
+
+/**
+ * Sizes as kernels take them, of a tensor and an index that differ in dimension `dim` alone.
+ * @param {Layout} x @param {Layout} index @param {number} dim
+ */
+const sizes = (x, index, dim) => ({
+  outer: sizeOf(x.shape.slice(0, dim)),
+  size: x.shape[dim],
+  length: index.shape[dim],
+  inner: sizeOf(x.shape.slice(dim + 1)),
+});
+
+/** @param {string} op @param {Layout} x @param {Layout} index @param {number} dim */
+function check(op, x, index, dim) {
+  if (BYTES[x.dtype] !== 4) throw new ArgumentError(op, `takes elements of 32 bits, got ${x.dtype}`);
+  if (index.dtype !== 'i32' && index.dtype !== 'u32') throw new ArgumentError(op, `an index is i32 or u32, got ${index.dtype}`);
+  if (index.shape.length !== x.shape.length || index.shape.some((size, d) => d !== dim && size !== x.shape[d])) {
+    throw new ShapeError(op, `an index ${show(index.shape)} for ${show(x.shape)}: all sizes but that of dimension ${dim} are equal`);
+  }
+}
+
+/**
+ * y[..., k, ...] = x[..., index[..., k, ...], ...]. With `last` of a scatter, elements that were not taken there are 0: the gradient of
+ * its source.
+ */
+export const gather = defineOp({
+  name: 'gather',
+  infer: ([x, index], { dim }) => {
+    check('gather', x, index, dim);
+    return [denseLayout(index.shape, x.dtype)];
+  },
+  lower: (k, [x, index, last], [y], { dim }) => [k.gather({ x, index, y, last, ...sizes(x.layout, index.layout, dim) })],
+  saveInputs: () => [1],
+  vjp: (dy, { inputs: [, index], layouts: [x], attributes }) => [
+    F.call(scatterAdd, [F.zeros(x.shape, { dtype: x.dtype }), index, dy], attributes),
+    undefined,
+  ],
+  oracle: ([x, index, last], { dim }) =>
+    generate(index.shape, (place) => {
+      const id = at(index, place);
+      if (id >= x.shape[dim]) return 0;
+      const from = place.with(dim, id);
+      return last && at(last, from) !== place[dim] ? 0 : at(x, from);
+    }),
+});
+
+/** @param {string} op @param {Layout[]} inputs @param {number} dim */
+function checkSource(op, [x, index, source], dim) {
+  check(op, x, index, dim);
+  if (show(source.shape) !== show(index.shape) || source.dtype !== x.dtype) {
+    throw new ShapeError(op, `a source ${source.dtype} ${show(source.shape)}, expected ${x.dtype} ${show(index.shape)} as the index`);
+  }
+}
+
+/**
+ * What each element finds among the indices of its place, in the order of k.
+ * @param {Reference[]} inputs @param {number} dim @param {(value: number, source: number) => number} f
+ */
+const scattered = ([x, index, source], dim, f) =>
+  generate(x.shape, (place) => {
+    let value = at(x, place);
+    for (let k = 0; k < index.shape[dim]; k++) {
+      const from = place.with(dim, k);
+      if (at(index, from) === place[dim]) value = f(value, at(source, from));
+    }
+    return value;
+  });
+
+/** x, with source[..., k, ...] added at [..., index[..., k, ...], ...]: the gradient of a gather. */
+export const scatterAdd = defineOp({
+  name: 'scatterAdd',
+  infer: (inputs, { dim }) => {
+    const [x] = inputs;
+    if (x.dtype !== 'f32') throw new ArgumentError('scatterAdd', `takes f32, f16 or bf16, got ${x.dtype}`);
+    checkSource('scatterAdd', inputs, dim);
+    return [denseLayout(x.shape, x.dtype)];
+  },
+  lower: (k, [x, index, source], [y], { dim }) => [k.scatterAdd({ x, index, source, y, ...sizes(x.layout, index.layout, dim) })],
+  saveInputs: () => [1],
+  vjp: (dy, { inputs: [, index], needs, attributes }) => [dy, undefined, needs[2] ? F.call(gather, [dy, index], attributes) : undefined],
+  oracle: (inputs, { dim }) => scattered(inputs, dim, (a, b) => a + b),
+});
+
+/** What is left of a gradient where a scatter put nothing. */
+const scatterRest = defineOp({
+  name: 'scatterRest',
+  infer: ([dy]) => [denseLayout(dy.shape, dy.dtype)],
+  lower: (k, [dy, last], [dx]) => {
+    const dispatch = map(k.context, [dy, last], [dx], (p, [v, l]) => [
+      p.append('select', p.append('eq', l, p.constant(NONE, 'u32')), v, p.constant(0)),
+    ]);
+    return dispatch ? [dispatch] : [];
+  },
+  oracle: ([dy, last]) => ({ shape: dy.shape, data: dy.data.map((v, i) => (last.data[i] === NONE ? v : 0)) }),
+});
+
+/** x, with source[..., k, ...] in place of [..., index[..., k, ...], ...]: of several the last. */
+export const scatter = defineOp({
+  name: 'scatter',
+  infer: (inputs, { dim }) => {
+    checkSource('scatter', inputs, dim);
+    const [x] = inputs;
+    return [denseLayout(x.shape, x.dtype), denseLayout(x.shape, 'u32')];
+  },
+  lower: (k, [x, index, source], [y, last], { dim }) => [k.scatter({ x, index, source, y, last, ...sizes(x.layout, index.layout, dim) })],
+  saveInputs: ([, , source]) => (source ? [1] : []),
+  saveOutputs: [1],
+  vjp: (dy, { inputs: [, index], outputs: [, last], needs, attributes }) => [
+    needs[0] ? F.call(scatterRest, [dy, last]) : undefined,
+    undefined,
+    needs[2] ? F.call(gather, [dy, index, last], attributes) : undefined,
+  ],
+  oracle: (inputs, { dim }) => scattered(inputs, dim, (_, b) => b),
+});
+
+/**
+ * The column of each row's largest (or smallest) element, the first of equal ones.
+ * @param {string} name @param {'max' | 'min'} op
+ */
+const argExtreme = (name, op) =>
+  defineOp({
+    name,
+    infer: ([x]) => {
+      if (x.dtype !== 'f32') throw new ArgumentError(name, `takes f32, f16 or bf16, got ${x.dtype}; convert with .to('f32')`);
+      return [denseLayout([...x.shape.slice(0, -1), 1], 'i32')];
+    },
+    lower: (k, [x], [y]) => {
+      const columns = x.layout.shape.at(-1) ?? 1;
+      return [k.argExtreme({ x, y, rows: x.layout.size / columns, columns, op })];
+    },
+    oracle: ([x]) =>
+      generate([...x.shape.slice(0, -1), 1], (place) => {
+        let best = 0;
+        for (let c = 1; c < (x.shape.at(-1) ?? 1); c++) {
+          const [a, b] = [at(x, place.with(-1, c)), at(x, place.with(-1, best))];
+          if (op === 'max' ? a > b : a < b) best = c;
+        }
+        return best;
+      }),
+  });
+
+export const argmax = argExtreme('argmax', 'max');
+export const argmin = argExtreme('argmin', 'min');

@@ -1,0 +1,37 @@
+// Random numbers.
+
+import { STATE } from '../../kernels/index.mjs';
+import { denseLayout, sizeOf } from '../layout.mjs';
+import { philox } from '../philox.mjs';
+import { defineOp } from './registry.mjs';
+
+/** Of four words. @type {Record<string, (words: number[], attributes: any) => number[]>} */
+const DISTRIBUTIONS = {
+  bits: (words) => words,
+  uniform: (words, { low, high }) => words.map((word) => low + (high - low) * ((word >>> 8) / 2 ** 24)),
+  normal: (words, { mean, deviation }) =>
+    [0, 2].flatMap((i) => {
+      const radius = deviation * Math.sqrt(-2 * Math.log((words[i] + 0.5) / 2 ** 32));
+      const angle = (Math.PI * (words[i + 1] | 0)) / 2 ** 31;
+      return [mean + radius * Math.cos(angle), mean + radius * Math.sin(angle)];
+    }),
+};
+
+/** Random numbers of a shape, by the input: a random state, which moves on by one before it is drawn with. */
+export const random = defineOp({
+  name: 'random',
+  infer: (_, { shape, distribution }) => [denseLayout(shape, distribution === 'bits' ? 'u32' : 'f32')],
+  lower: (k, [state], [y], { shape: _, ...rest }) => [
+    k.optimizerAdvance({ state: state.buffer }),
+    k.random({ y, count: y.layout.size, random: { buffer: state.buffer, offset: STATE.seedLow }, ...rest }),
+  ],
+  oracle: ([{ data }], attributes) => {
+    const [low, high, offset] = data.subarray(STATE.seedLow, STATE.seedLow + 3);
+    const count = sizeOf(attributes.shape);
+    // A count of draws is below 2^32 in every test.
+    const groups = Array.from({ length: Math.ceil(count / 4) }, (_, g) =>
+      DISTRIBUTIONS[attributes.distribution](philox([g, 0, offset + 1, 0], [low, high]), attributes),
+    );
+    return { shape: attributes.shape, data: Float64Array.from(groups.flat().slice(0, count)) };
+  },
+});

@@ -1,0 +1,49 @@
+//! variant scatter
+//! variant scatter_add ADD
+#version 460
+// y = x with source[o][k][i] put at [o][index[o][k][i]][i]: of several the last k, whose number goes to last (0xffffffff: none).
+// ADD: all of them added, in the order of k. Every element looks through its indices, so nothing depends on the order in which
+// invocations run.
+#extension GL_GOOGLE_include_directive : require
+#include "flat.glsl"
+
+#ifdef ADD
+#define W float
+#else
+#define W uint
+#endif
+layout(set = 0, binding = 0, std430) readonly buffer X { W x[]; };
+layout(set = 0, binding = 1, std430) readonly buffer Index { uint index[]; };
+layout(set = 0, binding = 2, std430) readonly buffer Source { W source[]; };
+layout(set = 0, binding = 3, std430) writeonly buffer Y { W y[]; };
+#ifndef ADD
+layout(set = 0, binding = 4, std430) writeonly buffer Last { uint last[]; };
+#endif
+
+layout(push_constant) uniform Push {
+    // size: of x's middle dimension; indices: of index's; inner: of the last
+    uint count, size, indices, inner, xAt, indexAt, sourceAt, yAt, lastAt;
+} push;
+
+void main() {
+    STRIDE_GRID(j, push.count) {
+        uint i = j % push.inner, row = j / push.inner;
+        uint o = row / push.size, n = row - o * push.size;
+        uint from = o * push.indices * push.inner + i;
+        W v = x[push.xAt + j];
+#ifdef ADD
+        for (uint k = 0; k < push.indices; ++k) {
+            uint at = from + k * push.inner;
+            if (index[push.indexAt + at] == n) v += source[push.sourceAt + at];
+        }
+#else
+        uint found = 0xffffffffu;
+        for (uint k = 0; k < push.indices; ++k) {
+            if (index[push.indexAt + from + k * push.inner] == n) found = k;
+        }
+        if (found != 0xffffffffu) v = source[push.sourceAt + from + found * push.inner];
+        last[push.lastAt + j] = found;
+#endif
+        y[push.yAt + j] = v;
+    }
+}
