@@ -1,4 +1,4 @@
-// Matrix products in PTX on a device that takes it: all tilings in every form, random odd sizes and additions, in
+// Matrix products in PTX on a device that takes it: the measured tilings in every form, random odd sizes and additions, in
 // poison, twice, and in graphs, against float64. Elsewhere __test__/ptx/ runs the same kernels on a simulator.
 
 import assert from 'node:assert/strict';
@@ -6,7 +6,7 @@ import { after, test } from 'node:test';
 import { pack } from '../../kernels/base.mjs';
 import { createKernels } from '../../kernels/index.mjs';
 import { planFault } from '../../kernels/ptx/gemm.mjs';
-import { TILINGS } from '../../kernels/ptx/plans.mjs';
+import { PLANS } from '../../kernels/ptx/plans.mjs';
 import { vk } from '../lib/addon.mjs';
 import { checkProduct } from '../ptx/product.mjs';
 
@@ -47,7 +47,7 @@ function randomProduct(tiling, form) {
   };
 }
 
-for (const [tiling, sizes] of Object.entries(TILINGS)) {
+for (const [tiling, sizes] of Object.entries(PLANS)) {
   for (const form of /** @type {const} */ (['NT', 'NN', 'TN'])) {
     if (planFault(sizes, { type: 'bf16', transA: form[0] === 'T', transB: form[1] === 'T' })) continue;
     test(`${form} by ${tiling}`, { skip }, () => {

@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { KernelContext } from '../../kernels/base.mjs';
 import { attentionKernels } from '../../kernels/attention.mjs';
 import { matmulKernels } from '../../kernels/matmul.mjs';
-import { TILINGS } from '../../kernels/ptx/plans.mjs';
+import { PLANS } from '../../kernels/ptx/plans.mjs';
 import { genericTuning, tuningOf } from '../../kernels/tuning/index.mjs';
 
 /** What `initDevice` says of an NVIDIA GPU with matrix units. @param {string} deviceName @param {object} [more] */
@@ -178,7 +178,7 @@ test('every plan in PTX of the H200 names a tiling, also for shapes between the 
           const plan = ptxPlan({ m, n, k, transA, transB });
           if (plan === undefined) continue;
           chosen++;
-          assert.ok(Object.hasOwn(TILINGS, plan.tiling), `${plan.tiling} for ${m} ${n} ${k}`);
+          assert.ok(Object.hasOwn(PLANS, plan.tiling), `${plan.tiling} for ${m} ${n} ${k}`);
         }
   assert.ok(chosen > 100, `${chosen} of them in PTX`);
 });

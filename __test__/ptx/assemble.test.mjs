@@ -1,4 +1,4 @@
-// All tilings assemble for Hopper, in every form and with every addition to the results: no spill, no warning that
+// The measured plans assemble for Hopper, in every form and with every addition to the results: no spill, no warning that
 // `wgmma` is serialized (C7510 and its neighbours), the shared memory and no more registers than the plan says.
 
 import assert from 'node:assert/strict';
@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { moduleText } from '../../kernels/ptx/assembler.mjs';
 import { gemm, planFault, sizesOf } from '../../kernels/ptx/gemm.mjs';
-import { TILINGS } from '../../kernels/ptx/plans.mjs';
+import { PLANS } from '../../kernels/ptx/plans.mjs';
 import { ptxas } from '../../scripts/ptxas.mjs';
 
 const assembler = ptxas();
@@ -33,7 +33,7 @@ const FORMS = [
   ['TN adds, parts', { ...TN, beta: true, parts: true, ragged: true }],
 ];
 
-for (const [plan, sizes] of Object.entries(TILINGS)) {
+for (const [plan, sizes] of Object.entries(PLANS)) {
   test(`${plan} assembles`, { skip: assembler ? false : 'no ptxas: node scripts/ptxas.mjs install' }, () => {
     for (const [name, form] of FORMS) {
       if (planFault(sizes, form)) continue;

@@ -151,7 +151,6 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
     if (operand === '%tid.x') return (w, l) => w.id * LANES + l;
     if (operand === '%ctaid.x') return (w) => w.block;
     if (operand === '%nctaid.x') return () => blocks;
-    if (operand === '%clock') return () => next();
     if (operand === 'shared') return () => 0;
     const single = /^0f([0-9A-F]{8})$/.exec(operand);
     const value = single ? fromBits(parseInt(single[1], 16)) : Number(operand);
@@ -211,12 +210,6 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
     xor: (x, y) => x ^ y,
     shl: (x, y) => x << y,
     shr: (x, y) => x >>> y,
-    // The default mode, without the sign: digit i of the selector names the byte of y:x that becomes byte i.
-    prmt: (x, y, z) =>
-      [0, 1, 2, 3].reduce((word, i) => {
-        const byte = (z >>> (4 * i)) & 7;
-        return word | ((((byte < 4 ? x : y) >>> (8 * (byte & 3))) & 255) << (8 * i));
-      }, 0),
   });
   const floating = /** @type {Record<string, (x: number, y: number, z: number) => number>} */ ({
     add: (x, y) => x + y,
@@ -277,7 +270,6 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
         w.fenced = ++clock;
       };
     }
-    if (op === 'bar.warp.sync') return () => {};
     if (parts[0] === 'bar') {
       const [id, count] = [uniform(operands[0]), uniform(operands[1])];
       return (w) => {

@@ -2,7 +2,7 @@
 
 import { coopShapes } from '../../kernels/matmul.mjs';
 import { planFault } from '../../kernels/ptx/gemm.mjs';
-import { TILINGS } from '../../kernels/ptx/plans.mjs';
+import { PLANS } from '../../kernels/ptx/plans.mjs';
 
 /** @typedef {{ m: number, n: number, k: number, form: 'NT' | 'NN' | 'TN' }} Shape */
 
@@ -127,7 +127,7 @@ export function ptxPlans({ form, m, n, k }) {
   const [transA, transB] = [form[0] === 'T', form[1] === 'T'];
   const [wave] = WAVES;
   return Object.fromEntries(
-    Object.entries(TILINGS)
+    Object.entries(PLANS)
       .filter(([, sizes]) => !planFault(sizes, { type: 'bf16', transA, transB, parts: true }))
       .map(([tiling, { bm, bn }]) => {
         const tiles = Math.ceil(m / bm) * Math.ceil(n / bn);

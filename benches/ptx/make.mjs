@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// Writes what launch.c runs: the modules of all tilings, of every plan of a file of further ones, and the list of products.
+// Writes what launch.c runs: the modules of the measured plans, of every plan of a file of further ones, and the list of products.
 //
 //   node benches/ptx/make.mjs FOLDER [PLANS.mjs]      the file exports `PLANS`, as kernels/ptx/plans.mjs does
 
@@ -8,7 +8,7 @@ import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { Program, at, f32, moduleText, packParameters, vector } from '../../kernels/ptx/assembler.mjs';
 import { PARAMETERS, division, gemm, planFault, sizesOf } from '../../kernels/ptx/gemm.mjs';
-import { TILINGS } from '../../kernels/ptx/plans.mjs';
+import { PLANS } from '../../kernels/ptx/plans.mjs';
 
 /** Products of a 300M model's training step at 16 x 512 tokens, and a square one: form, M, N, K. */
 const PRODUCTS = /** @type {const} */ ([
@@ -117,7 +117,7 @@ if (!folder) throw new Error('usage: node benches/ptx/make.mjs FOLDER [PLANS.mjs
 mkdirSync(folder, { recursive: true });
 writeFileSync(join(folder, 'helpers.ptx'), helpers());
 /** @type {Record<string, import('../../kernels/ptx/gemm.mjs').GemmPlan>} */
-const plans = { ...TILINGS, ...(more ? (await import(pathToFileURL(resolve(more)).href)).PLANS : {}) };
+const plans = { ...PLANS, ...(more ? (await import(pathToFileURL(resolve(more)).href)).PLANS : {}) };
 const lines = [];
 for (const [name, plan] of Object.entries(plans)) {
   for (const [form, m, n, k] of PRODUCTS) {

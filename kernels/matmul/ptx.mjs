@@ -5,7 +5,7 @@
 import { bytesOf, ceilDiv, integer, pushConstants, tensor } from '../base.mjs';
 import { moduleText } from '../ptx/assembler.mjs';
 import { PARAMETERS, division, gemm, planFault, productFault, sizesOf } from '../ptx/gemm.mjs';
-import { TILINGS } from '../ptx/plans.mjs';
+import { PLANS } from '../ptx/plans.mjs';
 import { sumParts } from './reduce.mjs';
 import { verifyKernel } from './verify.mjs';
 
@@ -32,10 +32,11 @@ export const formName = ({ transA, transB }) => `${transA ? 'T' : 'N'}${transB ?
  */
 function tilingOf({ tiling }) {
   if (typeof tiling === 'object' && tiling !== null) return tiling;
-  if (typeof tiling !== 'string' || !Object.hasOwn(TILINGS, tiling)) {
-    throw new RangeError(`matmul: plan.tiling must be one of ${Object.keys(TILINGS).join(', ')}, or a tiling, got ${String(tiling)}`);
+  const known = /** @type {Record<string, GemmPlan>} */ (PLANS);
+  if (typeof tiling !== 'string' || !Object.hasOwn(known, tiling)) {
+    throw new RangeError(`matmul: plan.tiling must be one of ${Object.keys(known).join(', ')}, or a tiling, got ${String(tiling)}`);
   }
-  return TILINGS[tiling];
+  return known[tiling];
 }
 
 /**

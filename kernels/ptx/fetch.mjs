@@ -2,7 +2,7 @@
 
 import { at, vector } from './assembler.mjs';
 import { WARPGROUP } from './gemm.mjs';
-import { CHUNK, columnOf, lineBytes, moves } from './layout.mjs';
+import { CHUNK, lineBytes, moves } from './layout.mjs';
 
 /** @typedef {import('./writer.mjs').Writer} Writer */
 /** @typedef {ReturnType<typeof mover>} Mover */
@@ -17,28 +17,20 @@ function mover(w, name) {
   const bytes = lineBytes(major, plan.bk);
   const perLine = bytes / CHUNK;
   const permuteX = name === 'b' && w.permuted;
-  const threads = WARPGROUP / (plan.teams ?? 1);
-  const permuteK = w.permutedDepth;
+  const permuteK = Boolean(plan.direct);
   // Where a chunk's eight are reordered among themselves and their neighbours', its four words go to four chunks.
-  const spread = major === 'k' ? permuteK && !w.sorted : permuteX;
-  const extent = name === 'a' ? plan.bm : plan.bn;
-  // Where a stage is sorted behind its copy, a warp copies whole lines, which its lanes sort.
-  const perWarp = w.sorted ? extent / (threads / 32) : 0;
-  const list = w.sorted
-    ? warpMoves(perWarp, permuteX)
-    : moves({
-        major,
-        bk: plan.bk,
-        extent,
-        threads,
-        permuteX: major === 'k' && permuteX,
-        permuteK: major === 'mn' && permuteK,
-      });
-  const t = p.b32('and.b32', w.tid, threads - 1);
+  const spread = major === 'k' ? permuteK : permuteX;
+  const list = moves({
+    major,
+    bk: plan.bk,
+    extent: name === 'a' ? plan.bm : plan.bn,
+    threads: WARPGROUP,
+    permuteX: major === 'k' && permuteX,
+    permuteK: major === 'mn' && permuteK,
+  });
+  const t = p.b32('and.b32', w.tid, WARPGROUP - 1);
   const chunk = p.b32('and.b32', t, perLine - 1);
-  const line = w.sorted
-    ? p.b32('mad.lo.u32', p.b32('shr.u32', t, 5), perWarp, p.b32('and.b32', p.b32('shr.u32', t, 3), 3))
-    : p.b32('shr.u32', t, Math.log2(perLine));
+  const line = p.b32('shr.u32', t, Math.log2(perLine));
   // `columnOf` moves bits, so that it maps a sum of lines without common bits to the sum of what it maps them to.
   const permutedLine = () => {
     const q = p.b32('and.b32', p.b32('shr.u32', line, 1), 3);
@@ -57,10 +49,7 @@ function mover(w, name) {
         const logical = p.b32('add.u32', p.b32('and.b32', chunk, 4), word);
         return p.b32('mad.lo.u32', p.b32('and.b32', chunk, 3), 4, place(logical));
       })
-    : w.sorted
-      ? // Lines that are four apart have their chunks in other places.
-        [place(chunk), place(p.b32('xor.b32', chunk, 4))]
-      : [place(chunk)];
+    : [place(chunk)];
   const ldBytes = p.b32('shl.b32', p.parameter(name === 'a' ? 'lda' : 'ldb'), 1);
   return {
     name,
@@ -104,11 +93,6 @@ function fetcher(w) {
   const walk = w.walk((cursor) => {
     for (const mover of movers) aim(w, mover, cursor);
   });
-  /** Goes on by a stage. */
-  const skip = () => {
-    for (const { address, step } of movers) p.do('mad.wide.u32', address, step, 1, address);
-    walk.next();
-  };
   /**
    * Calls `move` for every chunk of a stage, where depth may end with the predicate that the chunk lies within; goes on.
    * @param {(mover: Mover, index: number, address: string, within?: string) => void} move
@@ -125,9 +109,10 @@ function fetcher(w) {
         move(mover, i, p.b64('mad.wide.u32', mover.offsets[i], 1, mover.address), within.get(k));
       });
     }
-    skip();
+    for (const { address, step } of movers) p.do('mad.wide.u32', address, step, 1, address);
+    walk.next();
   };
-  return { movers, advance: walk.advance, each, skip };
+  return { movers, advance: walk.advance, each };
 }
 
 /**
@@ -136,7 +121,6 @@ function fetcher(w) {
  * @param {Writer} w @param {string} stage
  */
 function announceFull(w, stage) {
-  if (w.sorted) sort(w, stage);
   if (w.plan.direct) w.p.do('fence.proxy.async.shared::cta');
   for (let g = 0; g < w.plan.warpgroups; g++) w.fullBarrier('arrive', w.full(g), stage);
 }
@@ -162,7 +146,7 @@ export function fetchRelay(w) {
     advance(exhausted);
     each((mover, i, address, within) => {
       const words = set[movers.indexOf(mover)][i];
-      const fetch = () => p.do(w.loadInstruction(4), vector(words), at(address));
+      const fetch = () => p.do(w.loadInstruction, vector(words), at(address));
       if (!within) return fetch();
       for (const word of words) p.do('mov.b32', word, 0);
       p.guarded(within, fetch);
@@ -195,56 +179,10 @@ export function fetchRelay(w) {
   drain(w, stage);
 }
 
-/** The moves of a warp that copies four lines at a time, `lines` in all. @param {number} lines @param {boolean} permuteX */
-const warpMoves = (lines, permuteX) =>
-  Array.from({ length: lines / 4 }, (_, i) => ({ line: 4 * i, x: permuteX ? columnOf(4 * i) : 4 * i, k: 0 }));
-
-/**
- * Puts the depth of a stage that has arrived in the order of `depthOf`: of four chunks, 32 of the depth, word i of chunk j
- * becomes word j of chunk i. A warp sorts the lines that it has copied, a lane a line at a time.
- * @param {Writer} w @param {string} stage
- */
-function sort(w, stage) {
-  const { p, plan, sizes } = w;
-  const warps = WARPGROUP / (plan.teams ?? 1) / 32;
-  const lines = plan.bn / warps;
-  p.do('bar.warp.sync', '0xffffffff');
-  const warp = p.b32('and.b32', p.b32('shr.u32', w.tid, 5), warps - 1);
-  const line = p.b32('mad.lo.u32', warp, lines, p.b32('and.b32', w.tid, 31));
-  const base = p.b32('mad.lo.u32', line, 128, p.b32('mad.lo.u32', stage, sizes.stageBytes, w.shared));
-  const swizzle = p.b32('mul.lo.u32', p.b32('and.b32', w.tid, 7), CHUNK);
-  for (let half = 0; half < 2; half++) {
-    const places = [0, 1, 2, 3].map((chunk) => p.b32('add.u32', base, p.b32('xor.b32', swizzle, (4 * half + chunk) * CHUNK)));
-    for (let from = 0; from < lines; from += 32) {
-      const words = places.map((place) => {
-        const loaded = p.registers('b32', 4);
-        p.do('ld.shared.v4.b32', vector(loaded), at(place, from * 128));
-        return loaded;
-      });
-      places.forEach((place, i) => p.do('st.shared.v4.b32', at(place, from * 128), vector(words.map((chunk) => chunk[i]))));
-    }
-  }
-}
-
-/** Copies a stage, whose copies stay open. @param {Writer} w @param {ReturnType<typeof fetcher>} fetch @param {string} stage */
-function copy({ p, sizes, shared }, { movers, each }, stage) {
-  const base = p.b32('mad.lo.u32', stage, sizes.stageBytes, shared);
-  const places = movers.map(({ targets }) => targets.map((target) => p.b32('add.u32', base, target)));
-  each((mover, i, address, within) => {
-    const { line } = mover.list[i];
-    const place = at(places[movers.indexOf(mover)][line & 4 ? 1 : 0], line * mover.bytes);
-    // Of a chunk beyond the depth nothing is copied, and the rest is filled with zeros.
-    const size = within ? [p.b32('selp.b32', CHUNK, 0, within)] : [];
-    p.do('cp.async.cg.shared.global.L2::128B', place, at(address), CHUNK, ...size);
-  });
-  p.do('cp.async.commit_group');
-}
-
 /** Memory to shared memory by cp.async, `ahead` stages open at a time. @param {Writer} w */
 export function fetchAsync(w) {
-  const { p, plan } = w;
-  const fetch = fetcher(w);
-  const { advance } = fetch;
+  const { p, plan, sizes } = w;
+  const { movers, advance, each } = fetcher(w);
   const [filling, filled] = [p.b32('mov.u32', 0), p.b32('mov.u32', 0)];
   /** Stages that are copied and not announced. */
   const open = p.b32('mov.u32', 0);
@@ -257,7 +195,15 @@ export function fetchAsync(w) {
   p.loop(() => {
     advance(flush);
     w.emptyBarrier('sync', filling);
-    copy(w, fetch, filling);
+    const base = p.b32('mad.lo.u32', filling, sizes.stageBytes, w.shared);
+    const places = movers.map(({ targets: [target] }) => p.b32('add.u32', base, target));
+    each((mover, i, address, within) => {
+      const place = at(places[movers.indexOf(mover)], mover.list[i].line * mover.bytes);
+      // Of a chunk beyond the depth nothing is copied, and the rest is filled with zeros.
+      const size = within ? [p.b32('selp.b32', CHUNK, 0, within)] : [];
+      p.do('cp.async.cg.shared.global.L2::128B', place, at(address), CHUNK, ...size);
+    });
+    p.do('cp.async.commit_group');
     w.nextStage(filling);
     p.do('add.u32', open, open, 1);
     p.when(p.pred('setp.gt.u32', open, plan.ahead), () => {
@@ -270,39 +216,6 @@ export function fetchAsync(w) {
   p.loop((exit) => {
     p.branch(exit, p.pred('setp.eq.u32', open, 0));
     announce();
-  });
-  drain(w, filling);
-}
-
-/**
- * The same by two teams of two warps, which take stages by turns: a team announces a stage when none of its copies is open,
- * since the proxy fence may wait for them. "Empty" has the arrival of both teams; the one that does not fill a stage leaves
- * its arrival when it passes.
- * @param {Writer} w
- */
-export function fetchByTeams(w) {
-  const { p } = w;
-  const fetch = fetcher(w);
-  const filling = p.b32('mov.u32', 0);
-  const filled = p.register('b32');
-  const pass = () => {
-    const exhausted = p.label();
-    fetch.advance(exhausted);
-    fetch.skip();
-    w.emptyBarrier('arrive', filling);
-    w.nextStage(filling);
-    p.place(exhausted);
-  };
-  p.when(p.pred('setp.ne.u32', p.b32('and.b32', w.tid, WARPGROUP / 2), 0), pass);
-  p.loop((end) => {
-    fetch.advance(end);
-    w.emptyBarrier('sync', filling);
-    copy(w, fetch, filling);
-    p.do('mov.u32', filled, filling);
-    w.nextStage(filling);
-    pass();
-    p.do('cp.async.wait_group', 0);
-    announceFull(w, filled);
   });
   drain(w, filling);
 }

@@ -25,11 +25,7 @@ import { Writer } from './writer.mjs';
  * @property {number} warpgroups that multiply
  * @property {'relay' | 'async'} load how stages are filled
  * @property {number} ahead stages that are fetched ahead: `relay` holds them in registers, `async` leaves that many copies open
- * @property {1 | 2} [teams] of fetching warps, which take stages by turns; 1 when left out; `async`, whose `ahead` is 1 then
- * @property {boolean} [direct] A goes from memory to registers: NN and NT with `bk` of 64, TN and TT with 32 or 64 and 128 rows for each warpgroup
- * @property {1 | 2} [sets] stages of A that are in registers or on their way there; 1 when left out; `direct`
- * @property {boolean} [late] fragments of A are put in place when `wgmma` is about to read them, and not where the assembler thinks best;
- *   `direct`
+ * @property {boolean} [direct] A goes from memory to registers: NN and NT, `bk` of 64
  * @property {boolean} [cached] what is fetched is kept in the first-level cache; `relay`
  * @property {[number, number]} [registers] of a multiplying and of a fetching thread; all the same when left out
  */
@@ -119,23 +115,11 @@ export function planFault(plan, form) {
   if (plan.stages < 2) return 'stages must be at least 2';
   if (plan.load === 'async' && plan.ahead > plan.stages - 2) return 'ahead must be at most stages - 2';
   if (plan.load === 'relay' && plan.ahead < 1) return 'ahead must be at least 1';
-  if (plan.teams !== undefined && !(plan.teams === 1 || (plan.teams === 2 && plan.load === 'async' && plan.ahead === 1)))
-    return 'teams must be 1, or 2 with async and ahead of 1';
-  if (plan.late && !plan.direct) return 'late is for A in registers';
-  if (plan.sets !== undefined && (!plan.direct || ![1, 2].includes(plan.sets))) return 'sets must be 1 or 2, with A in registers';
   if (plan.direct) {
-    if (major.a === 'k') {
-      if (plan.bk !== 64) return 'A in registers needs bk of 64 where its depth is contiguous';
-      if (plan.load === 'async' && major.b === 'k') {
-        // Lanes sort whole lines, 32 a warp at a time.
-        if (plan.bn % 128) return 'A in registers beside B by cp.async needs bn of 128 or 256';
-        if (plan.sets === 2) return 'two sets of A leave no registers to sort B with';
-      }
-    } else {
-      if (rowBlocks !== 2) return 'A in registers with its rows contiguous needs 128 rows for each warpgroup';
-      // A stage is released behind the first unit of the next one, while products of that are open.
-      if (plan.bk < 32) return 'A in registers needs bk of at least 32';
-    }
+    if (major.a !== 'k') return 'A cannot go to registers with its rows contiguous';
+    if (plan.bk !== 64) return 'A in registers needs bk of 64';
+    // Its depths come permuted in fours of bytes, which cp.async does not move.
+    if (plan.load !== 'relay' && major.b === 'k') return 'A in registers needs B by relay where its depth is contiguous';
   }
   return undefined;
 }

@@ -1,8 +1,7 @@
 // The warpgroups that multiply.
 
-import { vector } from './assembler.mjs';
+import { at, vector } from './assembler.mjs';
 import { depthStep, descriptor, rowBlockBytes } from './layout.mjs';
-import { fragmentsOfA } from './fragments.mjs';
 import { store } from './store.mjs';
 
 /** @typedef {import('./writer.mjs').Writer} Writer */
@@ -24,8 +23,7 @@ export function multiply(w) {
   const last = p.register('b32');
   for (let s = 0; s < plan.stages; s++) p.do('bar.arrive', w.empty + s, sizes.threads);
 
-  /** Of A in registers, the sets that stages take by turns. */
-  const sets = plan.direct ? fragmentsOfA(w) : [undefined];
+  const direct = plan.direct ? directA(w) : undefined;
   const cursor = w.cursor();
   const left = p.register('b32');
   const [never, always] = [p.pred('setp.ne.u32', w.tid, w.tid), p.pred('setp.eq.u32', w.tid, w.tid)];
@@ -37,8 +35,8 @@ export function multiply(w) {
   const release = () => w.emptyBarrier('arrive', last);
   const commit = () => p.do('wgmma.commit_group.sync.aligned');
 
-  /** Multiplies a stage, whose last products stay open. @param {boolean} first of a tile @param {typeof sets[number]} direct */
-  const step = (first, direct) => {
+  /** Multiplies a stage, whose last products stay open. @param {boolean} first of a tile */
+  const step = (first) => {
     w.fullBarrier('sync', full, stage);
     if (!plan.direct) p.do('fence.proxy.async.shared::cta');
     const units = p.b32('mul.lo.u32', stage, sizes.stageBytes >> 4);
@@ -48,17 +46,19 @@ export function multiply(w) {
     const slabs = Array.from({ length: plan.bk / 16 }, (_, slab) => slab);
     const b = slabs.map((slab) => matrix('b', stageB, slab * depthStep(major.b)));
     if (direct) {
-      // Unit by unit: while products of one are open, the next one's fragments are put in place.
-      for (let u = 0; u < direct.units; u++) {
+      // Unit by unit, two slabs of 64 rows each: while products of one are open, the next one's fragments are put in place.
+      const units = slabs.filter((slab) => slab % 2 === 0).flatMap((slab) => sums.map((_, r) => ({ slab, r })));
+      units.forEach(({ slab, r }, u) => {
         settle(1);
         if (u === 1 && !first) release();
-        const products = direct.take(u);
-        direct.load(u);
+        const fragments = direct.fragments(r, slab / 2, u % 2);
+        direct.load(r, slab / 2, u === 0, u === units.length - 1);
         p.do('wgmma.fence.sync.aligned');
-        for (const { r, slab, fragment } of products)
-          p.do(instruction, vector(sums[r]), vector(fragment), b[slab], first && slab === 0 ? never : always, 1, 1, transposed.b);
+        fragments.forEach((fragment, i) => {
+          p.do(instruction, vector(sums[r]), vector(fragment), b[slab + i], first && slab + i === 0 ? never : always, 1, 1, transposed.b);
+        });
         commit();
-      }
+      });
     } else {
       const a = slabs.map((slab) => sums.map((_, r) => matrix('a', stageA, slab * depthStep(major.a) + r * rowBlockBytes(plan.bk))));
       p.do('wgmma.fence.sync.aligned');
@@ -77,22 +77,102 @@ export function multiply(w) {
     w.nextStage(stage);
   };
 
-  for (const set of sets) set?.begin();
+  direct?.begin();
   p.loop((exit) => {
     p.branch(exit, p.pred('setp.ge.u32', cursor.item, w.items));
     w.locate(cursor);
-    step(true, sets[0]);
+    step(true);
     p.do('sub.u32', left, cursor.steps, 1);
     p.loop((tileDone) => {
-      for (const set of [...sets.slice(1), sets[0]]) {
-        p.branch(tileDone, p.pred('setp.eq.u32', left, 0));
-        step(false, set);
-        p.do('sub.u32', left, left, 1);
-      }
+      p.branch(tileDone, p.pred('setp.eq.u32', left, 0));
+      step(false);
+      p.do('sub.u32', left, left, 1);
     });
     settle(0);
     release();
     store(w, cursor, sums);
     p.do('add.u32', cursor.item, cursor.item, w.blocks);
   });
+}
+
+/**
+ * A from memory to registers. A lane has, of two rows of each block of 64 and of each 32 of the depth, the chunk that
+ * `depthOf` says. A fragment takes words of both rows by turns, so that the words must be moved to where `wgmma` reads
+ * them: this is done at the last moment, since it waits for the load.
+ * @param {Writer} w
+ */
+function directA(w) {
+  const { p, plan, sizes, form } = w;
+  const halves = plan.bk / 32;
+  /** By block of rows and half of the stage: the words of the upper and of the lower row. */
+  const raw = Array.from({ length: sizes.rowBlocks }, () =>
+    Array.from({ length: halves }, () => [p.registers('b32', 4), p.registers('b32', 4)]),
+  );
+  const lane = p.b32('and.b32', w.tid, 31);
+  const warp = p.b32('and.b32', p.b32('shr.u32', w.tid, 5), 3);
+  const unit = p.b32('mul.lo.u32', p.b32('and.b32', lane, 3), 8);
+  const row = p.b32('mad.lo.u32', w.group, 64 * sizes.rowBlocks, p.b32('mad.lo.u32', warp, 16, p.b32('shr.u32', lane, 2)));
+  const ldBytes = p.b32('shl.b32', p.parameter('lda'), 1);
+  const pointer = p.parameter('a');
+  const offsets = p.registers('b32', 2 * sizes.rowBlocks);
+  const address = p.register('b64');
+  /** Zero, which the assembler does not know: by an `or` with it words move where they shall and not where it thinks best. */
+  const zero = p.b32('shr.u32', w.items, 31);
+  const walk = w.walk((cursor) => {
+    const first = p.b32('add.u32', cursor.m0, row);
+    const last = p.b32('sub.u32', w.m, 1);
+    offsets.forEach((offset, i) =>
+      p.do('mul.lo.u32', offset, p.b32('min.u32', p.b32('add.u32', first, (i >> 1) * 64 + (i & 1) * 8), last), ldBytes),
+    );
+    p.do('mad.wide.u32', address, p.b32('add.u32', cursor.kBegin, unit), 2, pointer);
+  });
+  const more = p.register('pred');
+  /** Whether this lane's chunks of the two halves lie within the depth. */
+  const within = Array.from({ length: halves }, () => (form.ragged ? p.register('pred') : more));
+
+  /**
+   * Loads a unit of the next stage.
+   * @param {number} r block of rows @param {number} half @param {boolean} first unit of the stage @param {boolean} last unit of it
+   */
+  const load = (r, half, first, last) => {
+    if (first) {
+      const exhausted = p.label();
+      walk.advance(exhausted);
+      p.place(exhausted);
+      p.do('setp.ne.u32', more, walk.left, 0);
+      if (form.ragged)
+        within.forEach((predicate, h) =>
+          p.do('setp.lt.and.u32', predicate, p.b32('add.u32', walk.depth, p.b32('add.u32', unit, 32 * h)), walk.cursor.kEnd, more),
+        );
+    }
+    for (const lower of [0, 1]) {
+      const words = raw[r][half][lower];
+      if (form.ragged) for (const word of words) p.do('mov.b32', word, 0);
+      const from = p.b64('mad.wide.u32', offsets[2 * r + lower], 1, address);
+      p.guarded(within[half], () => p.do(w.loadInstruction, vector(words), at(from, 64 * half)));
+    }
+    if (last) {
+      p.do('add.u64', address, address, 2 * plan.bk);
+      p.guarded(more, () => walk.next());
+    }
+  };
+  const slots = [0, 1].map(() => p.registers('b32', 8));
+  return {
+    load,
+    /** Loads the first stage. */
+    begin: () => {
+      for (let half = 0; half < halves; half++) {
+        for (let r = 0; r < sizes.rowBlocks; r++) load(r, half, half + r === 0, half === halves - 1 && r === sizes.rowBlocks - 1);
+      }
+    },
+    /** The fragments of a unit, one for each 16 of its depth, in one of two sets of registers. @param {number} r @param {number} half @param {number} slot */
+    fragments: (r, half, slot) => {
+      const [upper, lower] = raw[r][half];
+      return [0, 2].map((word) => {
+        const fragment = slots[slot].slice(2 * word, 2 * word + 4);
+        [upper[word], lower[word], upper[word + 1], lower[word + 1]].forEach((from, i) => p.do('or.b32', fragment[i], from, zero));
+        return fragment;
+      });
+    },
+  };
 }

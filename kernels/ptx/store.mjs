@@ -9,10 +9,12 @@ import { at, f32, vector } from './assembler.mjs';
  * @param {Writer} w @param {import('./writer.mjs').Cursor} cursor @param {string[][]} sums of each block of 64 rows
  */
 export function store(w, cursor, sums) {
-  const { p, plan, form } = w;
-  const row = w.firstRow();
+  const { p, plan, sizes, form } = w;
+  const lane = p.b32('and.b32', w.tid, 31);
+  const warp = p.b32('and.b32', p.b32('shr.u32', w.tid, 5), 3);
+  const row = p.b32('mad.lo.u32', w.group, 64 * sizes.rowBlocks, p.b32('mad.lo.u32', warp, 16, p.b32('shr.u32', lane, 2)));
   const width = w.permuted ? 8 : 2;
-  const column = p.b32('mul.lo.u32', p.b32('and.b32', w.tid, 3), width);
+  const column = p.b32('mul.lo.u32', p.b32('and.b32', lane, 3), width);
   const runs = plan.bn / (4 * width);
   /** Registers of the sums of a run. @param {string[]} block @param {number} run @param {number} lower */
   const runOf = (block, run, lower) => {
@@ -25,7 +27,7 @@ export function store(w, cursor, sums) {
       const origin = p.b64('mad.wide.u32', p.b32('sub.u32', cursor.item, w.whole), 4 * plan.bm * plan.bn, p.parameter('work'));
       sums.forEach((block, r) => {
         for (const lower of [0, 1]) {
-          const line = p.b32('mad.lo.u32', p.b32('add.u32', row, w.rowOffset(r, lower)), plan.bn, column);
+          const line = p.b32('mad.lo.u32', p.b32('add.u32', row, 64 * r + 8 * lower), plan.bn, column);
           const to = p.b64('mad.wide.u32', line, 4, origin);
           for (let run = 0; run < runs; run++) storeF32(w, to, 16 * width * run, runOf(block, run, lower));
         }
@@ -47,7 +49,7 @@ export function store(w, cursor, sums) {
   const half = form.dual ? matrix('half', 'ldh', 2) : undefined;
   const lines = sums.map((_, r) =>
     [0, 1].map((lower) => {
-      const row = p.b32('add.u32', firstRow, w.rowOffset(r, lower));
+      const row = p.b32('add.u32', firstRow, 64 * r + 8 * lower);
       return { within: p.pred('setp.lt.u32', row, w.m), c: c(row), residual: residual?.(row), half: half?.(row) };
     }),
   );

@@ -2,7 +2,7 @@
 // `store.mjs` write the parts.
 
 import { Program } from './assembler.mjs';
-import { fetchAsync, fetchByTeams, fetchRelay } from './fetch.mjs';
+import { fetchAsync, fetchRelay } from './fetch.mjs';
 import { PARAMETERS, WARPGROUP, majors, sizesOf } from './gemm.mjs';
 import { multiply } from './multiply.mjs';
 
@@ -22,12 +22,6 @@ export class Writer {
     this.major = majors(form);
     /** Lanes hold eight neighbouring columns, see `columnOf`: where B's columns are lines, or f32 results that are stored in whole sectors anyway do not ask for less. */
     this.permuted = this.major.b === 'k' || (plan.load === 'relay' && Boolean(form.half || form.dual));
-    /** Whether the depth lies in the order of `depthOf`. */
-    this.permutedDepth = Boolean(plan.direct) && this.major.a === 'k';
-    /** Whether B's depth is put in that order in shared memory, behind its copy. */
-    this.sorted = this.permutedDepth && plan.load === 'async' && this.major.b === 'k';
-    /** See `rowOffset`. */
-    this.neighbours = Boolean(plan.direct) && this.major.a === 'mn';
     const { threads, shared } = this.sizes;
     const p = new Program({ name, threads, shared, parameters: PARAMETERS });
     this.p = p;
@@ -52,7 +46,6 @@ export class Writer {
     p.when(p.pred('setp.eq.u32', this.group, plan.warpgroups), () => {
       if (plan.registers) p.do('setmaxnreg.dec.sync.aligned.u32', plan.registers[1]);
       if (plan.load === 'relay') fetchRelay(this);
-      else if (plan.teams === 2) fetchByTeams(this);
       else fetchAsync(this);
       p.branch(done);
     });
@@ -99,24 +92,14 @@ export class Writer {
 
   /**
    * Follows the items stage by stage. `advance` goes to the next item where the current one has no stages left, calls `aim`
-   * to point at it, and branches to `exhausted` after the last; `next` goes on by a stage. With `phases`, of each item only
-   * the stages `phase`, `phase + phases`, ….
-   * @param {(cursor: Cursor) => void} aim @param {number} [phase] @param {number} [phases]
+   * to point at it, and branches to `exhausted` after the last; `next` goes on by a stage.
+   * @param {(cursor: Cursor) => void} aim
    */
-  walk(aim, phase = 0, phases = 1) {
+  walk(aim) {
     const { p, plan } = this;
     const cursor = this.cursor();
     const left = p.b32('mov.u32', 0);
     const depth = p.b32('mov.u32', 0);
-    const enter = (/** @type {string} */ exhausted) => {
-      p.branch(exhausted, p.pred('setp.ge.u32', cursor.item, this.items));
-      this.locate(cursor);
-      aim(cursor);
-      if (phases === 1) p.do('mov.u32', left, cursor.steps);
-      else p.do('div.u32', left, p.b32('add.u32', cursor.steps, phases - 1 - phase), phases);
-      p.do('add.u32', depth, cursor.kBegin, phase * plan.bk);
-      p.do('add.u32', cursor.item, cursor.item, this.blocks);
-    };
     return {
       cursor,
       /** Stages left of the item. */
@@ -125,41 +108,25 @@ export class Writer {
       depth,
       /** @param {string} exhausted */
       advance: (exhausted) => {
-        if (phase === 0) return p.when(p.pred('setp.eq.u32', left, 0), () => enter(exhausted));
-        // An item may have none of these stages.
-        p.loop((found) => {
-          p.branch(found, p.pred('setp.ne.u32', left, 0));
-          enter(exhausted);
+        p.when(p.pred('setp.eq.u32', left, 0), () => {
+          p.branch(exhausted, p.pred('setp.ge.u32', cursor.item, this.items));
+          this.locate(cursor);
+          aim(cursor);
+          p.do('mov.u32', left, cursor.steps);
+          p.do('mov.u32', depth, cursor.kBegin);
+          p.do('add.u32', cursor.item, cursor.item, this.blocks);
         });
       },
       next: () => {
-        p.do('add.u32', depth, depth, phases * plan.bk);
+        p.do('add.u32', depth, depth, plan.bk);
         p.do('sub.u32', left, left, 1);
       },
     };
   }
 
-  /** A load of an operand. @param {2 | 4} words */
-  loadInstruction(words) {
-    return `ld.global.nc.${this.plan.cached ? '' : 'L1::no_allocate.'}L2::128B.v${words}.b32`;
-  }
-
-  /** First row in the tile of a lane that multiplies, computed where it is needed: registers are short in between. */
-  firstRow() {
-    const { p } = this;
-    const [warp, eighth] = [p.b32('and.b32', p.b32('shr.u32', this.tid, 5), 3), p.b32('and.b32', p.b32('shr.u32', this.tid, 2), 7)];
-    const [perWarp, perLane] = this.neighbours ? [32, 4] : [16, 1];
-    const within = p.b32('mad.lo.u32', warp, perWarp, p.b32('mul.lo.u32', eighth, perLane));
-    return p.b32('mad.lo.u32', this.group, 64 * this.sizes.rowBlocks, within);
-  }
-
-  /**
-   * Of the rows that a lane has, relative to its first: those of a block of 64 are two, eight apart. Where A
-   * comes to registers with its rows contiguous, a lane's rows of both blocks are neighbours.
-   * @param {number} block of 64 rows @param {number} lower of the two
-   */
-  rowOffset(block, lower) {
-    return this.neighbours ? 2 * block + lower : 64 * block + 8 * lower;
+  /** A load of 16 bytes of an operand. */
+  get loadInstruction() {
+    return `ld.global.nc.${this.plan.cached ? '' : 'L1::no_allocate.'}L2::128B.v4.b32`;
   }
 
   /** Moves a register round the stages. @param {string} stage */
@@ -184,7 +151,7 @@ export class Writer {
   }
   /** @param {'sync' | 'arrive'} what @param {Operand} first @param {Operand} stage */
   fullBarrier(what, first, stage) {
-    this.barrier(what, first, stage, WARPGROUP + WARPGROUP / (this.plan.teams ?? 1));
+    this.barrier(what, first, stage, 2 * WARPGROUP);
   }
   /** @param {'sync' | 'arrive'} what @param {Operand} stage */
   emptyBarrier(what, stage) {

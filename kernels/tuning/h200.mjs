@@ -3,9 +3,10 @@
 // f32, bm bn bk wm wn tm tn tk stages [ahead [direct]] for matrix units (`direct` where products that add to C gain by it);
 // classes by storage: `half` has both operands in half precision, `mixed` at least one in f32. The weight gradients of 512
 // tokens in `half` (TN, k = 512) were measured adding to C. `ptx`: both operands in half precision, a tiling of
-// kernels/ptx/plans.mjs, or `coop` where PTX is not known to be faster. Its TFLOP/s are in docs/notes/ptx-products.md.
+// kernels/ptx/plans.mjs, or `coop` where PTX is not known to be faster: weight gradients of 512 tokens, which add to C, are slower by it (in a
+// step 64 and 35 microseconds at 5504 and 3072 x 1024). Its TFLOP/s are in docs/notes/ptx-products.md.
 
-import { TILINGS } from '../ptx/plans.mjs';
+import { PLANS } from '../ptx/plans.mjs';
 
 const MEASURED = {
   half: `
@@ -96,22 +97,22 @@ NT 512 3072 1024 | 128 128 32 64 32 16 16 16 1 | 1 | 56.9
 NT 512 5504 1024 | 128 128 32 64 32 16 16 16 1 | 1 | 110.0
 `,
   ptx: `
-NT 512 1024 1024 | coop | 1 | 12.1
-NT 512 1024 2752 | coop | 1 | 22.7
+NT 512 1024 1024 | coop | 1 | 12.4
+NT 512 1024 2752 | coop | 1 | 22.2
 NT 512 2752 1024 | coop | 1 | 19.8
-NT 512 3072 1024 | coop | 1 | 20.1
-NT 512 5504 1024 | tallCached | 1 | 19.8
+NT 512 3072 1024 | square | 1 | 18.6
+NT 512 5504 1024 | tallCached | 1 | 19.7
 NT 512 17408 1024 | coop | 1 | 86.0
 NN 512 1024 1024 | coop | 1 | 12.5
-NN 512 2752 1024 | coop | 1 | 20.1
-NN 512 1024 3072 | coop | 1 | 23.2
+NN 512 2752 1024 | square | 1 | 14.7
+NN 512 1024 3072 | square | 4 | 20.2
 NN 512 1024 5504 | tall | 8 | 25.8
-NN 512 1024 17408 | coop | 1 | 77.2
+NN 512 1024 17408 | tallCached | 8 | 57.1
 TN 1024 1024 512 | coop | 1 | 14.9
 TN 1024 2752 512 | coop | 1 | 30.5
 TN 3072 1024 512 | coop | 1 | 33.1
+TN 5504 1024 512 | coop | 1 | 55.4
 TN 17408 1024 512 | coop | 1 | 155.2
-TN 5504 1024 512 | wide | 1 | 26.3
 NT 2048 1024 1024 | square | 1 | 14.8
 NT 2048 1024 2752 | square | 1 | 32.7
 NT 2048 3072 1024 | square | 1 | 33.6
@@ -121,12 +122,12 @@ NN 2048 1024 1024 | square | 1 | 14.8
 NN 2048 1024 3072 | square | 1 | 35.9
 NN 2048 1024 5504 | tall | 2 | 54.0
 NN 2048 2752 1024 | square | 1 | 33.7
-NN 2048 1024 17408 | async | 2 | 134.3
+NN 2048 1024 17408 | tallCached | 2 | 143.3
 TN 1024 1024 2048 | wide | 4 | 24.9
 TN 3072 1024 2048 | wide | 1 | 37.4
 TN 5504 1024 2048 | wide | 132/3 | 65.3
 TN 1024 2752 2048 | wide | 1 | 37.4
-TN 17408 1024 2048 | tall | 132/4 | 179.1
+TN 17408 1024 2048 | wide | 1 | 210.9
 NT 4096 4096 4096 | tall | 1 | 243.3
 NT 8192 1024 1024 | tall | 1 | 35.0
 NT 8192 1024 2752 | tall | 1 | 79.8
@@ -134,14 +135,14 @@ NT 8192 3072 1024 | tallCached | 1 | 95.6
 NT 8192 5504 1024 | tallCached | 1 | 170.4
 NN 8192 1024 1024 | tall | 1 | 35.0
 NN 8192 1024 3072 | tall | 1 | 87.5
-NN 8192 1024 5504 | tall | 1 | 156.8
+NN 8192 1024 5504 | tall | 1 | 151.2
 NN 8192 2752 1024 | tallCached | 1 | 93.6
 NN 8192 1024 17408 | tall | 1 | 464.1
 TN 1024 1024 8192 | wide | 4 | 52.1
 TN 3072 1024 8192 | wide | 1 | 127.4
 TN 5504 1024 8192 | wide | 132/3 | 190.3
 TN 1024 2752 8192 | wide | 3 | 119.3
-TN 17408 1024 8192 | tall | 132/2 | 641.2
+TN 17408 1024 8192 | wide | 1 | 643.0
 `,
 };
 
@@ -226,7 +227,7 @@ export function ptxPlan({ m, n, k, transA, transB }) {
   if (plan?.kernel !== 'ptx') return undefined;
   if (least === 0) return plan;
   const tiles = (/** @type {string} */ name) => {
-    const { bm, bn } = TILINGS[name];
+    const { bm, bn } = PLANS[/** @type {keyof typeof PLANS} */ (name)];
     return Math.ceil(m / bm) * Math.ceil(n / bn);
   };
   // Tall tiles that would leave multiprocessors idle.

@@ -3,13 +3,6 @@
 export function fetchRelay(w: Writer): void;
 /** Memory to shared memory by cp.async, `ahead` stages open at a time. @param {Writer} w */
 export function fetchAsync(w: Writer): void;
-/**
- * The same by two teams of two warps, which take stages by turns: a team announces a stage when none of its copies is open,
- * since the proxy fence may wait for them. "Empty" has the arrival of both teams; the one that does not fill a stage leaves
- * its arrival when it passes.
- * @param {Writer} w
- */
-export function fetchByTeams(w: Writer): void;
 export type Writer = import("./writer.mjs").Writer;
 export type Mover = ReturnType<typeof mover>;
 /** @typedef {import('./writer.mjs').Writer} Writer */

@@ -77,11 +77,7 @@ export function gemm(name: string, plan: GemmPlan, form: GemmForm): string;
  * @property {number} warpgroups that multiply
  * @property {'relay' | 'async'} load how stages are filled
  * @property {number} ahead stages that are fetched ahead: `relay` holds them in registers, `async` leaves that many copies open
- * @property {1 | 2} [teams] of fetching warps, which take stages by turns; 1 when left out; `async`, whose `ahead` is 1 then
- * @property {boolean} [direct] A goes from memory to registers: NN and NT with `bk` of 64, TN and TT with 32 or 64 and 128 rows for each warpgroup
- * @property {1 | 2} [sets] stages of A that are in registers or on their way there; 1 when left out; `direct`
- * @property {boolean} [late] fragments of A are put in place when `wgmma` is about to read them, and not where the assembler thinks best;
- *   `direct`
+ * @property {boolean} [direct] A goes from memory to registers: NN and NT, `bk` of 64
  * @property {boolean} [cached] what is fetched is kept in the first-level cache; `relay`
  * @property {[number, number]} [registers] of a multiplying and of a fetching thread; all the same when left out
  */
@@ -206,22 +202,9 @@ export type GemmPlan = {
      */
     ahead: number;
     /**
-     * of fetching warps, which take stages by turns; 1 when left out; `async`, whose `ahead` is 1 then
-     */
-    teams?: 2 | 1 | undefined;
-    /**
-     * A goes from memory to registers: NN and NT with `bk` of 64, TN and TT with 32 or 64 and 128 rows for each warpgroup
+     * A goes from memory to registers: NN and NT, `bk` of 64
      */
     direct?: boolean | undefined;
-    /**
-     * stages of A that are in registers or on their way there; 1 when left out; `direct`
-     */
-    sets?: 2 | 1 | undefined;
-    /**
-     * fragments of A are put in place when `wgmma` is about to read them, and not where the assembler thinks best;
-     * `direct`
-     */
-    late?: boolean | undefined;
     /**
      * what is fetched is kept in the first-level cache; `relay`
      */

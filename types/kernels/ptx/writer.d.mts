@@ -19,12 +19,6 @@ export class Writer {
     };
     /** Lanes hold eight neighbouring columns, see `columnOf`: where B's columns are lines, or f32 results that are stored in whole sectors anyway do not ask for less. */
     permuted: boolean;
-    /** Whether the depth lies in the order of `depthOf`. */
-    permutedDepth: boolean;
-    /** Whether B's depth is put in that order in shared memory, behind its copy. */
-    sorted: boolean;
-    /** See `rowOffset`. */
-    neighbours: boolean;
     p: Program;
     tid: string;
     m: string;
@@ -54,11 +48,10 @@ export class Writer {
     locate({ item, m0, n0, kBegin, kEnd, steps, part }: Cursor): void;
     /**
      * Follows the items stage by stage. `advance` goes to the next item where the current one has no stages left, calls `aim`
-     * to point at it, and branches to `exhausted` after the last; `next` goes on by a stage. With `phases`, of each item only
-     * the stages `phase`, `phase + phases`, ….
-     * @param {(cursor: Cursor) => void} aim @param {number} [phase] @param {number} [phases]
+     * to point at it, and branches to `exhausted` after the last; `next` goes on by a stage.
+     * @param {(cursor: Cursor) => void} aim
      */
-    walk(aim: (cursor: Cursor) => void, phase?: number, phases?: number): {
+    walk(aim: (cursor: Cursor) => void): {
         cursor: {
             item: string;
             m0: string;
@@ -76,16 +69,8 @@ export class Writer {
         advance: (exhausted: string) => void;
         next: () => void;
     };
-    /** A load of an operand. @param {2 | 4} words */
-    loadInstruction(words: 2 | 4): string;
-    /** First row in the tile of a lane that multiplies, computed where it is needed: registers are short in between. */
-    firstRow(): string;
-    /**
-     * Of the rows that a lane has, relative to its first: those of a block of 64 are two, eight apart. Where A
-     * comes to registers with its rows contiguous, a lane's rows of both blocks are neighbours.
-     * @param {number} block of 64 rows @param {number} lower of the two
-     */
-    rowOffset(block: number, lower: number): number;
+    /** A load of 16 bytes of an operand. */
+    get loadInstruction(): string;
     /** Moves a register round the stages. @param {string} stage */
     nextStage(stage: string): void;
     /** First of the barriers that say that a stage is full, of which each warpgroup that multiplies has its own. @param {number} warpgroup */
