@@ -34,6 +34,12 @@ export type HeliosErrorCode =
   | 'ERR_HELIOS_VULKAN'
   | 'ERR_HELIOS_ABORTED'
   | 'ERR_HELIOS_NAN'
+  | 'ERR_HELIOS_NO_ENGINE'
+  | 'ERR_HELIOS_RENDEZVOUS'
+  | 'ERR_HELIOS_COLLECTIVE_MISMATCH'
+  | 'ERR_HELIOS_PEER_LOST'
+  | 'ERR_HELIOS_COLLECTIVE_TIMEOUT'
+  | 'ERR_HELIOS_ENGINE'
 
 /**
  * The class of this package's errors. Each is an `Error`, `TypeError` or `RangeError` besides, and has these properties;
@@ -42,7 +48,7 @@ export type HeliosErrorCode =
 export declare class HeliosError extends Error {
   constructor(
     message?: string,
-    fields?: { code?: HeliosErrorCode; call?: string; argument?: string; value?: string; report?: string },
+    fields?: { code?: HeliosErrorCode; call?: string; argument?: string; value?: string; report?: string; rank?: number },
   )
   code: HeliosErrorCode
   /** The function that was called. */
@@ -57,6 +63,8 @@ export declare class HeliosError extends Error {
    * watched for; none with `HELIOS_REPORT_DIR=0`.
    */
   report?: string
+  /** The rank of a group of processes that the error is about, where it is about one. */
+  rank?: number
 }
 
 /**
