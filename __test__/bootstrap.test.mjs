@@ -33,6 +33,7 @@ function machine(changes = {}) {
     layer: true,
     spirvVal: true,
     debootstrap: true,
+    mpi: true,
     ...changes,
   };
 }
@@ -52,6 +53,7 @@ const BARE = {
   layer: false,
   spirvVal: false,
   debootstrap: false,
+  mpi: false,
 };
 
 /** @param {import('../scripts/setup-plan.mjs').Step[]} steps */
@@ -94,6 +96,8 @@ test('the tests also want the validation layer and spirv-val, all of them deboot
   assert.ok(steps[0].commands[1].includes('spirv-tools'), steps[0].commands[1].join(' '));
   assert.doesNotMatch(advised(steps), /debootstrap/);
   assert.match(advised(plan(lacking, 'full', WANTED)), /debootstrap/);
+  assert.doesNotMatch(advised(plan(machine({ mpi: false }), 'test', WANTED)), /MPI/);
+  assert.match(advised(plan(machine({ mpi: false, rights: 'none' }), 'full', WANTED)), /openmpi-bin/);
   assert.ok(steps.every(({ required }) => !required));
 });
 

@@ -243,6 +243,7 @@ async function takeSnapshot(purpose, mayInstall) {
     layer: hasValidationLayer(),
     spirvVal: onPath('spirv-val') !== null,
     debootstrap: onPath('debootstrap') !== null,
+    mpi: onPath('mpiexec') !== null,
   };
 }
 

@@ -26,6 +26,7 @@
  * @property {boolean} layer the Khronos validation layer
  * @property {boolean} spirvVal the validator of SPIRV-Tools
  * @property {boolean} debootstrap
+ * @property {boolean} mpi the launcher of an MPI
  */
 
 /**
@@ -38,7 +39,7 @@
  * @property {boolean} required whether the purpose cannot be served without it
  */
 
-/** @typedef {'compiler' | 'certificates' | 'loader' | 'driver' | 'layer' | 'spirvVal' | 'debootstrap'} Need */
+/** @typedef {'compiler' | 'certificates' | 'loader' | 'driver' | 'layer' | 'spirvVal' | 'debootstrap' | 'mpi'} Need */
 
 /** @type {Record<Need, string>} */
 const NAMES = {
@@ -49,6 +50,7 @@ const NAMES = {
   layer: 'Vulkan validation layer',
   spirvVal: "spirv-val (what safe mode's rules are held against)",
   debootstrap: 'debootstrap (for the tests on a newer Mesa)',
+  mpi: 'MPI (for the tests of several processes)',
 };
 
 /**
@@ -66,6 +68,7 @@ const FAMILIES = {
       layer: ['vulkan-validationlayers'],
       spirvVal: ['spirv-tools'],
       debootstrap: ['debootstrap', 'debian-archive-keyring'],
+      mpi: ['openmpi-bin', 'mpich'],
     },
   },
   fedora: {
@@ -78,6 +81,7 @@ const FAMILIES = {
       layer: ['vulkan-validation-layers'],
       spirvVal: ['spirv-tools'],
       debootstrap: ['debootstrap'],
+      mpi: ['openmpi', 'mpich'],
     },
   },
   arch: {
@@ -90,6 +94,7 @@ const FAMILIES = {
       layer: ['vulkan-validation-layers'],
       spirvVal: ['spirv-tools'],
       debootstrap: ['debootstrap', 'debian-archive-keyring'],
+      mpi: ['openmpi'],
     },
   },
   suse: {
@@ -102,6 +107,7 @@ const FAMILIES = {
       layer: ['vulkan-validationlayers'],
       spirvVal: ['spirv-tools'],
       debootstrap: ['debootstrap'],
+      mpi: ['openmpi4', 'mpich'],
     },
   },
   alpine: {
@@ -114,6 +120,7 @@ const FAMILIES = {
       layer: ['vulkan-validation-layers'],
       spirvVal: ['spirv-tools'],
       debootstrap: ['debootstrap'],
+      mpi: ['openmpi'],
     },
   },
   darwin: {
@@ -123,6 +130,7 @@ const FAMILIES = {
       driver: ['molten-vk'],
       layer: ['vulkan-validationlayers'],
       spirvVal: ['spirv-tools'],
+      mpi: ['open-mpi'],
     },
   },
 };
@@ -205,6 +213,7 @@ export function plan(snapshot, purpose, wanted) {
     if (!snapshot.spirvVal) wishes.push('spirvVal');
     if (purpose === 'full' && snapshot.platform === 'linux' && !snapshot.debootstrap && snapshot.rights !== 'none')
       wishes.push('debootstrap');
+    if (purpose === 'full' && snapshot.platform !== 'win32' && !snapshot.mpi) wishes.push('mpi');
     if (wishes.length > 0) steps.push(packages(snapshot, wishes, false));
   }
   if (rustNeeded && !rustReady) steps.push(rust(snapshot, wanted.rust));
