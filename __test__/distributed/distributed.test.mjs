@@ -149,6 +149,11 @@ for (const { path, kind } of LAUNCHERS) {
       test(`the others hear of a process that ends (${how}), and live on without it`, LIMIT, async () => {
         const { status, of, output } = await ranks(path, ['ending', how], { nproc: 3 });
         assert.notEqual(status, 0);
+        if (kind === 'mpich' && how === 'kill') {
+          // MPICH's launcher kills the others a moment after one was killed: what they could say until then is right.
+          for (const { error } of of(0).concat(of(1))) assert.ok(!error || error.code === 'ERR_HELIOS_PEER_LOST', output);
+          return;
+        }
         for (const rank of [0, 1]) {
           const [waiting, calling, exchanging, end, after] = of(rank);
           for (const { error } of [waiting, calling, exchanging]) {
