@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 #[napi(
     js_name = "collectiveProbe",
     ts_args_type = "library: string",
-    ts_return_type = "{ library: string; abi: 'openmpi' | 'mpich' | 'mpi-abi'; version: string }"
+    ts_return_type = "CollectiveLibrary"
 )]
 pub fn collective_probe(env: &Env, library: Arg) -> napi::Result<Out> {
     call(env, "collectiveProbe", || {
@@ -43,7 +43,7 @@ pub fn collective_probe(env: &Env, library: Arg) -> napi::Result<Out> {
 /// is how long a collective may take. Use `init` of `helios-vk/distributed` instead.
 #[napi(
     js_name = "collectiveStart",
-    ts_args_type = "options: { rank: number; size: number; libraries: string[]; text: string; limitMs: number }"
+    ts_args_type = "options: CollectiveStartOptions"
 )]
 pub fn collective_start(env: &Env, options: Arg) -> napi::Result<()> {
     call(env, "collectiveStart", || {
@@ -76,7 +76,7 @@ pub fn collective_start(env: &Env, options: Arg) -> napi::Result<()> {
 /// group. Waits for nothing, also while another thread waits for the device.
 #[napi(
     js_name = "collectiveStatus",
-    ts_return_type = "{ phase: 'starting' | 'ready' | 'left'; error: HeliosError | null; text: string; begun: number; ended: number; call: string; forMs: number } | null"
+    ts_return_type = "CollectiveStatus | null"
 )]
 pub fn collective_status(env: &Env) -> napi::Result<Out> {
     call(env, "collectiveStatus", || {
@@ -161,7 +161,7 @@ fn named<T: Copy>(
 /// A collective on `count` elements from element `offset` of the buffer on, by default all to its end; its timeline
 /// value. See `Group` of `helios-vk/distributed`.
 #[napi(
-    ts_args_type = "kind: 'allReduce' | 'reduceScatter' | 'allGather' | 'broadcast', buffer: BufferHandle, options?: { offset?: number; count?: number; type?: 'f32' | 'bf16' | 'u8'; root?: number }",
+    ts_args_type = "kind: 'allReduce' | 'reduceScatter' | 'allGather' | 'broadcast', buffer: BufferHandle, options?: CollectiveOptions",
     ts_return_type = "TimelineValue"
 )]
 pub fn collective(env: &Env, kind: Arg, buffer: Arg, options: Arg) -> napi::Result<f64> {
