@@ -5,11 +5,9 @@
 //! the throughput (elements per second) is of records or bindings.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use helios_vk::plan::decode::{
-    Batch, BindingLimits, PipelineShape, Tables, decode_packed, decode_words,
-};
-use helios_vk::plan::hazard::{Access, Marks, Stage, Stages, Tracker};
 use helios_vk::record::commands::{Command, Commands};
+use plan::decode::{Batch, BindingLimits, PipelineShape, Tables, decode_packed, decode_words};
+use plan::hazard::{Access, Marks, Stage, Stages, Tracker};
 use std::hint::black_box;
 
 /// Dispatches in a list; about what the recorded run sends in its largest ones.

@@ -262,6 +262,8 @@ const STAGES = [
         '--package',
         'kernel-codegen',
         '--package',
+        'plan',
+        '--package',
         'ptx-check',
         '--package',
         'spirv-check',

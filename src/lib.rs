@@ -28,7 +28,6 @@ pub mod memory;
 pub mod observe;
 pub mod pipeline;
 pub mod pipeline_cache;
-pub mod plan;
 pub mod queue;
 pub mod record;
 pub mod shaders;
@@ -36,3 +35,6 @@ pub mod table;
 pub mod test_faults;
 pub mod timing;
 pub mod vk_ext;
+
+/// What needs no Vulkan: lists to checked batches, accesses to barriers.
+pub use plan;

@@ -5,7 +5,7 @@
 //! in the low bits, whether it is read and written in the two highest.
 #![no_main]
 
-use helios_fuzz::helios::plan::hazard::{Access, Marks, Stage, Stages, Tracker};
+use plan::hazard::{Access, Marks, Stage, Stages, Tracker};
 use libfuzzer_sys::fuzz_target;
 
 const BUFFERS: usize = 32;

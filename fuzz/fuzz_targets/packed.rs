@@ -4,7 +4,7 @@
 //! says (encoded again in the other form it decodes to the same), and what does not leaves nothing.
 #![no_main]
 
-use helios_fuzz::helios::plan::decode::{
+use plan::decode::{
     Batch, BindingLimits, BindingRange, DGC_OP_BYTES, Dispatch, MAX_BINDINGS, PipelineShape,
     Tables, decode_dgc, decode_packed, decode_words,
 };

@@ -1,7 +1,7 @@
 //! How many barriers the recorded training run needs, when its lists go through decoder and tracker.
 
 use super::*;
-use crate::plan::decode::{Batch, BindingLimits, PipelineShape, Tables, decode_packed};
+use crate::decode::{Batch, BindingLimits, PipelineShape, Tables, decode_packed};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
@@ -163,7 +163,7 @@ fn barriers_by_step(trace: File) -> (Vec<usize>, usize) {
 
 #[test]
 fn the_recorded_run_needs_few_barriers() {
-    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/traces");
+    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
     let path = shared.join("gpt300m-5steps.jsonl.gz");
     let Ok(trace) = File::open(&path) else {
         eprintln!("skipped: no recorded run at {}", path.display());
