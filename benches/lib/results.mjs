@@ -110,17 +110,19 @@ export function checkResults(results, name) {
 }
 
 /**
- * The commit of this checkout, `+` behind it where files differ from it. Outside of git, as on a host that got a copy, what
- * HELIOS_BENCH_COMMIT says, or `unknown`.
+ * The commit of this checkout, `+` behind it where files differ from it, or `unknown` outside of git; on a host that got a copy
+ * of the files, what HELIOS_BENCH_COMMIT says.
  */
 function commitOfCheckout() {
+  const told = process.env.HELIOS_BENCH_COMMIT;
+  if (told) return told;
   const cwd = fileURLToPath(new URL('../..', import.meta.url));
   const git = (/** @type {string[]} */ ...args) =>
     execFileSync('git', args, { cwd, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim();
   try {
     return git('rev-parse', '--short=7', 'HEAD') + (git('status', '--porcelain', '--untracked-files=no') === '' ? '' : '+');
   } catch {
-    return process.env.HELIOS_BENCH_COMMIT ?? 'unknown';
+    return 'unknown';
   }
 }
 
