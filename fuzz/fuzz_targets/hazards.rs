@@ -5,8 +5,8 @@
 //! in the low bits, whether it is read and written in the two highest.
 #![no_main]
 
-use plan::hazard::{Access, Marks, Stage, Stages, Tracker};
 use libfuzzer_sys::fuzz_target;
+use plan::hazard::{Access, Marks, Stage, Stages, Tracker};
 
 const BUFFERS: usize = 32;
 /// The definition compares all pairs.

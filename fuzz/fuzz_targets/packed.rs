@@ -4,11 +4,11 @@
 //! says (encoded again in the other form it decodes to the same), and what does not leaves nothing.
 #![no_main]
 
+use libfuzzer_sys::fuzz_target;
 use plan::decode::{
     Batch, BindingLimits, BindingRange, DGC_OP_BYTES, Dispatch, MAX_BINDINGS, PipelineShape,
     Tables, decode_dgc, decode_packed, decode_words,
 };
-use libfuzzer_sys::fuzz_target;
 
 const LIMITS: [u32; 3] = [1 << 22, 65_535, 65_535];
 /// Push-constant bytes of the recorded run's pipelines, and none.
