@@ -203,7 +203,8 @@ test('options of pipelines reach addons that take them, and kernels do without t
   const wanted = { requiredSubgroupSize: 32, fullSubgroups: true, name: 'sum' };
   const frozen = freezeSpecialization(module, [128]);
   const own = addon({ shaders: {} });
-  assert.deepEqual(own.plain.initDevice(), info);
+  // A plain addon is given SPIR-V alone.
+  assert.deepEqual(own.plain.initDevice(), { ...info, hasPtx: false });
   own.plain.createPipeline(module, 2, 8, { specialization: [128], ...wanted });
   assert.deepEqual(own.calls, [[frozen, 2, 8, wanted]]);
   const foreign = addon({});
@@ -211,6 +212,7 @@ test('options of pipelines reach addons that take them, and kernels do without t
     subgroupSize: 32,
     subgroupSizeControlSupported: false,
     computeFullSubgroupsSupported: false,
+    hasPtx: false,
   });
   foreign.plain.createPipeline(module, 2, 8, { specialization: [128], name: 'sum' });
   assert.deepEqual(foreign.calls, [[frozen, 2, 8]]);
