@@ -456,9 +456,10 @@ export function matmul(a, b) {
     return reshape(matmul(reshape(a, [-1, k]), b), [...a.shape.slice(0, -1), n]);
   }
   if (k !== b.shape[b.ndim - 2]) return apply(products.matmul, [a, b]);
-  const batch = broadcastShapes('matmul', a.shape.slice(0, -2), b.shape.slice(0, -2));
-  const [x, y] = [a, b].map((operand) => {
-    if (!products.matrixForm(operand.layout)) operand = operand.contiguous();
+  const [c, d] = [a, b].map((operand) => (products.matrixForm(operand.layout) ? operand : operand.contiguous()));
+  if (c.ndim === 2 && d.ndim === 2) return apply(products.matmul, [c, d]);
+  const batch = broadcastShapes('matmul', c.shape.slice(0, -2), d.shape.slice(0, -2));
+  const [x, y] = [c, d].map((operand) => {
     if (products.batchStride(operand.layout, batch) !== undefined) return operand;
     return expand(operand, [...batch, ...operand.shape.slice(-2)]).contiguous();
   });
