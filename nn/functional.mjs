@@ -11,6 +11,7 @@ import * as movement from './ops/movement.mjs';
 import * as network from './ops/network.mjs';
 import * as pointwise from './ops/pointwise.mjs';
 import * as reduce from './ops/reduce.mjs';
+import * as selection from './ops/select.mjs';
 import { deviceState } from './random.mjs';
 import { perDevice, runtime } from './runtime.mjs';
 import { Tensor } from './tensor.mjs';
@@ -303,6 +304,38 @@ export function div(a, b) {
 export const maximum = (a, b) => binary(pointwise.maximum, a, isNumber('maximum', b) ? full([1], b, { dtype: a.dtype }) : b);
 /** The smaller of each two elements. @param {Tensor} a @param {Operand} b @returns {Tensor} */
 export const minimum = (a, b) => binary(pointwise.minimum, a, isNumber('minimum', b) ? full([1], b, { dtype: a.dtype }) : b);
+
+/** @param {Op} op @returns {(a: Tensor, b: Operand) => Tensor} */
+const comparison = (op) => (a, b) =>
+  binary(op, tensorOf(op.name, a).detach(), isNumber(op.name, b) ? full([1], b, { dtype: a.dtype }) : b.detach());
+
+/** Where a = b, as bools. @param {Tensor} a @param {Operand} b */
+export const eq = comparison(selection.eq);
+/** Where a ≠ b, as bools. @param {Tensor} a @param {Operand} b */
+export const ne = comparison(selection.ne);
+/** Where a < b, as bools. @param {Tensor} a @param {Operand} b */
+export const lt = comparison(selection.lt);
+/** Where a ≤ b, as bools. @param {Tensor} a @param {Operand} b */
+export const le = comparison(selection.le);
+/** Where a > b, as bools. @param {Tensor} a @param {Operand} b */
+export const gt = comparison(selection.gt);
+/** Where a ≥ b, as bools. @param {Tensor} a @param {Operand} b */
+export const ge = comparison(selection.ge);
+
+/**
+ * a where the condition holds, else b; all three broadcast. It chooses by values inside a compiled function, where `if` cannot.
+ * @param {Tensor} condition bool @param {Operand} a @param {Operand} b of a's type
+ * @returns {Tensor}
+ */
+export function where(condition, a, b) {
+  tensorOf('where', condition);
+  const dtype = typeof a !== 'number' ? tensorOf('where', a).dtype : typeof b !== 'number' ? tensorOf('where', b).dtype : 'f32';
+  const [x, y] = [a, b].map((v) => (typeof v === 'number' ? full([1], v, { dtype }) : tensorOf('where', v)));
+  const shape = broadcastShapes('where', condition.shape, x.shape, y.shape);
+  // Strides of more dimensions are more push constants than every device has.
+  const inputs = shape.length > 4 ? [condition, x, y].map((v) => expand(v, shape).contiguous()) : [condition, x, y];
+  return apply(selection.where, inputs);
+}
 
 /** @param {Op} op @returns {(x: Tensor) => Tensor} */
 const unary = (op) => (x) => apply(op, [tensorOf(op.name, x)]);

@@ -148,7 +148,10 @@ export class Tensor {
 
   /** JavaScript's operators see no tensors: `a + b` would be the sum of two strings. @returns {never} */
   [Symbol.toPrimitive]() {
-    throw new ArgumentError('tensor', 'a tensor is not a number: use a.add(b), a.mul(b) … for arithmetic, await a.item() for its value');
+    throw new ArgumentError(
+      'tensor',
+      'a tensor is not a number: use a.add(b), a.mul(b), a.gt(b) … to compute, F.where to choose, await a.item() for its value',
+    );
   }
 
   /** JSON has no tensors either, and their memory is not theirs to write. @returns {never} */
@@ -351,6 +354,34 @@ export class Tensor {
   /** this / other, broadcast. @param {Operand} other */
   div(other) {
     return F.div(this, other);
+  }
+  /** Where this = other, as bools. @param {Operand} other */
+  eq(other) {
+    return F.eq(this, other);
+  }
+  /** Where this ≠ other, as bools. @param {Operand} other */
+  ne(other) {
+    return F.ne(this, other);
+  }
+  /** Where this < other, as bools. @param {Operand} other */
+  lt(other) {
+    return F.lt(this, other);
+  }
+  /** Where this ≤ other, as bools. @param {Operand} other */
+  le(other) {
+    return F.le(this, other);
+  }
+  /** Where this > other, as bools. @param {Operand} other */
+  gt(other) {
+    return F.gt(this, other);
+  }
+  /** Where this ≥ other, as bools. @param {Operand} other */
+  ge(other) {
+    return F.ge(this, other);
+  }
+  /** With a number where the mask holds. @param {Tensor} mask bool, broadcast @param {number} value */
+  maskedFill(mask, value) {
+    return F.where(mask, value, this);
   }
   /** The larger of each two elements, broadcast. @param {Operand} other */
   maximum(other) {

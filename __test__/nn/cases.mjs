@@ -13,6 +13,8 @@ const random = new Random(seed);
 const size = (/** @type {number[]} */ shape) => shape.reduce((a, b) => a * b, 1);
 /** @param {number[]} shape @returns {Input} */
 const x = (...shape) => ({ shape, values: normal(size(shape)) });
+/** Of three values. @param {number[]} shape @returns {Input} */
+const few = (...shape) => ({ shape, values: Float64Array.from(integers(size(shape), 3), (v) => v - 1) });
 /** Away from 0, where logarithms, roots and quotients are at ease. @param {number[]} shape @returns {Input} */
 const positive = (...shape) => ({ shape, values: uniform(size(shape), 0.5, 2) });
 /** Away from kinks: at least 0.1 from 0. @param {number[]} shape @returns {Input} */
@@ -53,6 +55,13 @@ export const cases = {
   div: binary(x, positive),
   maximum: binary(x),
   minimum: binary(x),
+  ...Object.fromEntries(['eq', 'ne', 'lt', 'le', 'gt', 'ge'].map((name) => [name, binary(few)])),
+  where: () => {
+    const own = shape();
+    const part = own.slice(1).map((n) => (random.chance(0.3) ? 1 : n));
+    const condition = { shape: own, values: integers(size(own), 2), dtype: /** @type {DType} */ ('bool'), constant: true };
+    return { inputs: random.chance(0.5) ? [condition, x(...own), x(...part)] : [condition, x(...part), x(...own)] };
+  },
   copy: unary(x),
   to: () => ({ inputs: [x(2 * any(), any())], attributes: { dtype: 'bf16' }, tolerance: 2 ** -8, dy: false }),
   full: () => ({ inputs: [], attributes: { shape: shape(), value: 2.5, dtype: 'f32' } }),

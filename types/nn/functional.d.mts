@@ -45,6 +45,12 @@ export function sub(a: Operand, b: Operand): Tensor;
 export function mul(a: Operand, b: Operand): Tensor;
 /** a / b, broadcast. A divisor that is a number is multiplied by its reciprocal. @param {Operand} a @param {Operand} b @returns {Tensor} */
 export function div(a: Operand, b: Operand): Tensor;
+/**
+ * a where the condition holds, else b; all three broadcast. It chooses by values inside a compiled function, where `if` cannot.
+ * @param {Tensor} condition bool @param {Operand} a @param {Operand} b of a's type
+ * @returns {Tensor}
+ */
+export function where(condition: Tensor, a: Operand, b: Operand): Tensor;
 /** x to the power of a number: of 2, 1, ½, -½, -1, and of integers up to 64 by multiplication. @param {Tensor} x @param {number} exponent @returns {Tensor} */
 export function pow(x: Tensor, exponent: number): Tensor;
 /** Σ over dimensions, all when left out. Sums are f32, the result of x's type. @param {Tensor} x @param {number | readonly number[]} [dim] @param {boolean} [keepdim] */
@@ -113,6 +119,18 @@ export function clone(x: Tensor): Tensor;
 export function maximum(a: Tensor, b: Operand): Tensor;
 /** The smaller of each two elements. @param {Tensor} a @param {Operand} b @returns {Tensor} */
 export function minimum(a: Tensor, b: Operand): Tensor;
+/** Where a = b, as bools. @param {Tensor} a @param {Operand} b */
+export const eq: (a: Tensor, b: Operand) => Tensor;
+/** Where a ≠ b, as bools. @param {Tensor} a @param {Operand} b */
+export const ne: (a: Tensor, b: Operand) => Tensor;
+/** Where a < b, as bools. @param {Tensor} a @param {Operand} b */
+export const lt: (a: Tensor, b: Operand) => Tensor;
+/** Where a ≤ b, as bools. @param {Tensor} a @param {Operand} b */
+export const le: (a: Tensor, b: Operand) => Tensor;
+/** Where a > b, as bools. @param {Tensor} a @param {Operand} b */
+export const gt: (a: Tensor, b: Operand) => Tensor;
+/** Where a ≥ b, as bools. @param {Tensor} a @param {Operand} b */
+export const ge: (a: Tensor, b: Operand) => Tensor;
 /** -x. @param {Tensor} x */
 export function neg(x: Tensor): Tensor;
 /** eˣ of each element. */

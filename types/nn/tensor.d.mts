@@ -133,6 +133,20 @@ export class Tensor {
     mul(other: Operand): Tensor;
     /** this / other, broadcast. @param {Operand} other */
     div(other: Operand): Tensor;
+    /** Where this = other, as bools. @param {Operand} other */
+    eq(other: Operand): Tensor;
+    /** Where this ≠ other, as bools. @param {Operand} other */
+    ne(other: Operand): Tensor;
+    /** Where this < other, as bools. @param {Operand} other */
+    lt(other: Operand): Tensor;
+    /** Where this ≤ other, as bools. @param {Operand} other */
+    le(other: Operand): Tensor;
+    /** Where this > other, as bools. @param {Operand} other */
+    gt(other: Operand): Tensor;
+    /** Where this ≥ other, as bools. @param {Operand} other */
+    ge(other: Operand): Tensor;
+    /** With a number where the mask holds. @param {Tensor} mask bool, broadcast @param {number} value */
+    maskedFill(mask: Tensor, value: number): Tensor;
     /** The larger of each two elements, broadcast. @param {Operand} other */
     maximum(other: Operand): Tensor;
     /** The smaller of each two elements, broadcast. @param {Operand} other */
