@@ -244,7 +244,6 @@ async function takeSnapshot(purpose, mayInstall) {
     spirvVal: onPath('spirv-val') !== null,
     glslang: onPath('glslangValidator') !== null,
     debootstrap: onPath('debootstrap') !== null,
-    mpi: onPath('mpiexec') !== null,
   };
 }
 

@@ -27,7 +27,6 @@
  * @property {boolean} spirvVal the validator of SPIRV-Tools
  * @property {boolean} glslang glslangValidator, the reference compiler of GLSL
  * @property {boolean} debootstrap
- * @property {boolean} mpi the launcher of an MPI
  */
 
 /**
@@ -40,7 +39,7 @@
  * @property {boolean} required whether the purpose cannot be served without it
  */
 
-/** @typedef {'compiler' | 'certificates' | 'loader' | 'driver' | 'layer' | 'spirvVal' | 'glslang' | 'debootstrap' | 'mpi'} Need */
+/** @typedef {'compiler' | 'certificates' | 'loader' | 'driver' | 'layer' | 'spirvVal' | 'glslang' | 'debootstrap'} Need */
 
 /** @type {Record<Need, string>} */
 const NAMES = {
@@ -52,7 +51,6 @@ const NAMES = {
   spirvVal: "spirv-val (what safe mode's rules are held against)",
   glslang: 'glslangValidator (compiles the shaders of guide and examples)',
   debootstrap: 'debootstrap (for the tests on a newer Mesa)',
-  mpi: 'MPI (for the tests of several processes)',
 };
 
 /**
@@ -71,7 +69,6 @@ const FAMILIES = {
       spirvVal: ['spirv-tools'],
       glslang: ['glslang-tools'],
       debootstrap: ['debootstrap', 'debian-archive-keyring'],
-      mpi: ['openmpi-bin', 'mpich'],
     },
   },
   fedora: {
@@ -85,7 +82,6 @@ const FAMILIES = {
       spirvVal: ['spirv-tools'],
       glslang: ['glslang'],
       debootstrap: ['debootstrap'],
-      mpi: ['openmpi', 'mpich'],
     },
   },
   arch: {
@@ -99,7 +95,6 @@ const FAMILIES = {
       spirvVal: ['spirv-tools'],
       glslang: ['glslang'],
       debootstrap: ['debootstrap', 'debian-archive-keyring'],
-      mpi: ['openmpi'],
     },
   },
   suse: {
@@ -113,7 +108,6 @@ const FAMILIES = {
       spirvVal: ['spirv-tools'],
       glslang: ['glslang-devel'],
       debootstrap: ['debootstrap'],
-      mpi: ['openmpi4', 'mpich'],
     },
   },
   alpine: {
@@ -127,7 +121,6 @@ const FAMILIES = {
       spirvVal: ['spirv-tools'],
       glslang: ['glslang'],
       debootstrap: ['debootstrap'],
-      mpi: ['openmpi'],
     },
   },
   darwin: {
@@ -138,7 +131,6 @@ const FAMILIES = {
       layer: ['vulkan-validationlayers'],
       spirvVal: ['spirv-tools'],
       glslang: ['glslang'],
-      mpi: ['open-mpi'],
     },
   },
 };
@@ -222,7 +214,6 @@ export function plan(snapshot, purpose, wanted) {
     if (!snapshot.glslang) wishes.push('glslang');
     if (purpose === 'full' && snapshot.platform === 'linux' && !snapshot.debootstrap && snapshot.rights !== 'none')
       wishes.push('debootstrap');
-    if (purpose === 'full' && snapshot.platform !== 'win32' && !snapshot.mpi) wishes.push('mpi');
     if (wishes.length > 0) steps.push(packages(snapshot, wishes, false));
   }
   if (rustNeeded && !rustReady) steps.push(rust(snapshot, wanted.rust));

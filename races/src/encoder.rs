@@ -61,10 +61,6 @@ impl Encoder {
         self.step(State::Recording, State::Recording);
     }
 
-    pub fn host_writes(&mut self) {
-        self.step(State::Recording, State::Recording);
-    }
-
     pub fn host_barrier(&mut self) {
         self.step(State::Recording, State::Recording);
     }

@@ -5,7 +5,6 @@
 
 mod class;
 mod codegen;
-mod collective;
 mod convert;
 mod direct;
 mod graphs;
