@@ -47,6 +47,28 @@ function training() {
   return { model, opt, step };
 }
 
+test('lists of dispatches that are submitted again give the bits of a recorded graph, and can be profiled', async () => {
+  const [x, t] = [randn([8, 6]), tensor(Int32Array.from({ length: 8 }, (_, i) => i % 3))];
+  /** @type {number[][]} */
+  const losses = [];
+  for (const graph of [true, false]) {
+    const { model, opt, step } = training();
+    const f = compile(step, { graph });
+    const own = [];
+    for (let i = 0; i < 4; i++) {
+      const { loss } = f(x, t);
+      own.push(await loss.item());
+    }
+    f.profile(x, t);
+    own.push(await f(x, t).loss.item());
+    losses.push(own);
+    for (const each of [f, opt, model]) each.dispose();
+  }
+  assert.deepEqual(losses[1], losses[0]);
+  assert.ok(losses[0][5] !== losses[0][4]);
+  assert.deepEqual(compile(() => 3, { graph: false })(), 3);
+});
+
 test('a training step has the same bits compiled as eager, from device data and from host data', async () => {
   const batches = Array.from({ length: 5 }, () => ({ x: randn([8, 6]), t: tensor(Int32Array.from({ length: 8 }, (_, i) => i % 3)) }));
   /** @param {'eager' | 'device' | 'host'} how */
