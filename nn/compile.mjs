@@ -232,8 +232,10 @@ class Graph {
     const { slots, of } = planMemory([...lives.values()]);
     /** Bytes of all results by themselves, and as they share memory. */
     this.bytes = { unplanned: [...lives.values()].reduce((sum, { bytes }) => sum + bytes, 0), planned: slots.reduce((a, b) => a + b, 0) };
-    /** The memory of results. @type {Allocation[]} */
+    /** Memory that is shared with other graphs, and of results of the call, which is this one's. @type {Allocation[]} */
     this.slots = [];
+    /** @type {Allocation[]} */
+    this.own = [];
     this.dispatches = 0;
     /** The dispatches. @type {Uint8Array | ArrayBuffer} */
     this.packed = new Uint8Array();
@@ -242,13 +244,19 @@ class Graph {
     /** @type {number | undefined} */
     this.handle = undefined;
     try {
-      for (const bytes of slots) {
-        const slot = device.allocate(bytes, true);
-        this.slots.push(slot);
-        device.name(slot, 'intermediate results');
+      const kept = new Set([...lives.keys()].flatMap((allocation, i) => (outputs.has(allocation) ? [of[i]] : [])));
+      const shared = slots.map((_, s) => s).filter((s) => !kept.has(s));
+      this.slots = device.slots.take(shared.map((s) => slots[s]));
+      /** @type {Allocation[]} */
+      const memory = [];
+      for (const [i, s] of shared.entries()) memory[s] = this.slots[i];
+      for (const s of kept) {
+        memory[s] = device.allocate(slots[s], true);
+        this.own.push(memory[s]);
+        device.name(memory[s], 'results');
       }
       [...lives.keys()].forEach((allocation, i) => {
-        allocation.handle = this.slots[of[i]].handle;
+        allocation.handle = memory[of[i]].handle;
       });
       this.record(calls, graph);
     } catch (error) {
@@ -294,7 +302,8 @@ class Graph {
     const { device } = this;
     if (this.handle !== undefined && !device.closed) device.vk.graphDestroy(this.handle);
     this.handle = undefined;
-    for (const slot of this.slots.splice(0)) device.release(slot);
+    device.slots.giveBack(this.slots.splice(0));
+    for (const slot of this.own.splice(0)) device.release(slot);
   }
 
   /** Whether everything that the trace read is as it was. */

@@ -4,6 +4,7 @@ import { createRequire } from 'node:module';
 import { Recorder } from '../kernels/base.mjs';
 import { createKernels } from '../kernels/index.mjs';
 import { UsageError } from './errors.mjs';
+import { SharedSlots } from './memory.mjs';
 
 /** @typedef {import('../kernels/template.mjs').Template} Template */
 /** @typedef {import('../kernels/index.mjs').Kernels} Kernels */
@@ -74,6 +75,15 @@ export class Runtime {
     this.failure = undefined;
     /** Buffers and their bytes that are held now. */
     this.live = { buffers: 0, bytes: 0 };
+    /** Memory that compiled functions share. */
+    this.slots = new SharedSlots(
+      (bytes) => {
+        const slot = this.allocate(bytes, true);
+        this.name(slot, 'intermediate results');
+        return slot;
+      },
+      (slot) => this.release(slot),
+    );
     this.turnBytes = 0;
     this.warned = false;
     /** Operations that found their record, and that made it. */

@@ -145,6 +145,7 @@ test('a device is told what dispatches do and what its buffers are', async () =>
     'optimizer state',
     'parameters',
     'parameters in bf16',
+    'results',
     'second moments',
   ]);
   const [pairs, ...more] = /** @type {number[][]} */ (told);

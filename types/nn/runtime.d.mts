@@ -92,6 +92,8 @@ export class Runtime implements Sink {
         buffers: number;
         bytes: number;
     };
+    /** Memory that compiled functions share. */
+    slots: SharedSlots;
     turnBytes: number;
     warned: boolean;
     /** Operations that found their record, and that made it. */
@@ -243,3 +245,4 @@ export type Allocation = {
 };
 export type RecordingSink = Required<Omit<Sink, "origin" | "closed">> & Pick<Sink, "origin" | "closed">;
 import { Recorder } from '../kernels/base.mjs';
+import { SharedSlots } from './memory.mjs';
