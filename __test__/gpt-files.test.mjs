@@ -198,7 +198,7 @@ test('options of pipelines reach addons that take them, and kernels do without t
     /** @type {any[][]} */
     const calls = [];
     const vk = { initDevice: () => info, createPipeline: (/** @type {any[]} */ ...args) => calls.push(args), ...more };
-    return { calls, plain: plainAddon(vk, {}) };
+    return { calls, plain: plainAddon(vk, { shaders: {} }) };
   };
   const wanted = { requiredSubgroupSize: 32, fullSubgroups: true, name: 'sum' };
   const frozen = freezeSpecialization(module, [128]);
@@ -217,6 +217,26 @@ test('options of pipelines reach addons that take them, and kernels do without t
   foreign.plain.createPipeline(module, 2, 8, { specialization: [128], name: 'sum' });
   assert.deepEqual(foreign.calls, [[frozen, 2, 8]]);
   assert.throws(() => foreign.plain.createPipeline(module, 2, 8, wanted), /sum needs subgroup options/);
+});
+
+test('an addon that generates no kernels is given those of another; uploads and reads wait', async () => {
+  const made = { spirv: Uint32Array.of(1), bindings: 2, pushBytes: 4 };
+  const words = Uint32Array.of(7, 8);
+  const memory = Uint32Array.of(1, 2, 3, 4);
+  /** @type {any[][]} */
+  const uploads = [];
+  const generated = new Map();
+  const own = plainAddon({ shaders: {}, buildKernel: () => made }, { shaders: {}, generated });
+  assert.equal(own.buildKernel(words), made);
+  const calls = { uploadBuffer: (/** @type {any[]} */ ...args) => uploads.push(args), readBuffer: () => new Float32Array(memory.buffer) };
+  const foreign = plainAddon(calls, { shaders: {}, generated });
+  assert.equal(foreign.buildKernel(words), made);
+  assert.throws(() => foreign.buildKernel(Uint32Array.of(7)), /the addon has no buildKernel/);
+  foreign.uploadAsync(5, memory);
+  assert.deepEqual(uploads, [[5, memory]]);
+  assert.throws(() => foreign.uploadAsync(5, memory, 4), /byte 4 of a buffer/);
+  const read = await foreign.readAsync(5, 4, 8);
+  assert.deepEqual(new Uint32Array(read.buffer, read.byteOffset, 2), memory.subarray(1, 3));
 });
 
 /** A stream that keeps what is written. @param {boolean} isTTY */

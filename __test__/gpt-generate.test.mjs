@@ -11,8 +11,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { loadCheckpoint } from '../benches/gpt/checkpoint.mjs';
 import { PRESETS, checkConfig } from '../benches/gpt/config.mjs';
-import { splitTokens } from '../benches/gpt/data.mjs';
-import { validationStarts } from '../benches/gpt/forward.mjs';
+import { splitTokens, validationStarts } from '../benches/gpt/data.mjs';
 import { Random } from '../benches/gpt/random.mjs';
 import { forwardBackward } from '../benches/gpt/reference.mjs';
 import { draw, generate } from '../benches/gpt/sample.mjs';
@@ -73,25 +72,25 @@ for (const mode of /** @type {const} */ (['graph', 'plain'])) {
     const weights = freshWeights(config);
     for (let i = 0; i < weights.length; i++) weights[i] *= 3;
     trainer.load({ step: 0, weights });
-    assert.equal(trainer.validation?.count, 7 * config.block);
+    assert.equal(trainer.validationTokens, 7 * config.block);
     let expected = 0;
     for (const start of validationStarts(held.length, config.block, 100)) {
       const [ids, targets] = [held.subarray(start, start + config.block), held.subarray(start + 1, start + config.block + 1)];
       expected += forwardBackward({ ...config, batch: 1 }, weights, ids, targets).loss / 7;
     }
-    const loss = trainer.validate();
+    const loss = await trainer.validate();
     assert.ok(Math.abs(loss - expected) < 1e-5, `${loss}, ${expected} expected`);
     const undisturbed = createTrainer(vk, config, { tokens, mode });
     undisturbed.load({ step: 0, weights });
     for (let i = 0; i < 3; i++) {
-      trainer.step();
-      undisturbed.step();
-      assert.notEqual(trainer.validate(), loss, 'it is of the weights as they are');
+      await trainer.step();
+      await undisturbed.step();
+      assert.notEqual(await trainer.validate(), loss, 'it is of the weights as they are');
     }
     for (const each of [trainer, undisturbed]) await each.settle();
     assert.deepEqual(trainer.known, undisturbed.known);
-    assert.deepEqual(trainer.read('weights'), undisturbed.read('weights'));
-    assert.throws(() => undisturbed.validate(), /without validation tokens/);
+    assert.deepEqual(await trainer.read('weights'), await undisturbed.read('weights'));
+    await assert.rejects(undisturbed.validate(), /without validation tokens/);
     trainer.destroy();
     undisturbed.destroy();
   });

@@ -36,7 +36,7 @@ async function main(values) {
   const vk = createRequire(import.meta.url)('../index.js');
   const info = vk.initDevice();
   const create = (/** @type {import('./gpt/config.mjs').GptConfig['precision']} */ precision) =>
-    createTrainer(vk, { ...trained, precision, batch: 1, microSteps: 1 }, { tokens: new Uint32Array(), mode: 'plain', state });
+    createTrainer(vk, { ...trained, precision, batch: 1, microSteps: 1 }, { tokens: new Uint32Array(), state });
   let precision = /** @type {import('./gpt/config.mjs').GptConfig['precision']} */ (values.precision ?? trained.precision);
   let trainer;
   try {

@@ -47,13 +47,11 @@ function rungs(precision) {
     { name: '… one command slot', args: LISTS, env: { HELIOS_RING_SLOTS: '1' } },
     { name: '… batches of 256', args: LISTS, env: { HELIOS_FLUSH_DISPATCHES: '256' } },
     { name: '… descriptor sets', args: LISTS, env: { HELIOS_DISABLE_PUSH_DESCRIPTORS: '1' } },
-    { name: '… one native call a dispatch', args: ['--mode', 'calls'] },
     { name: '… blocking uploads', args: LISTS, env: { HELIOS_BLOCKING_UPLOADS: '1' } },
-    { name: '… explicit transposes', args: [...LISTS, '--explicit-transposes'] },
     ...(precision === 'f32' ? [] : [{ name: '… no matrix units', args: [...LISTS, '--precision', 'f32'] }]),
     {
       name: 'all of these off',
-      args: ['--mode', 'calls', '--explicit-transposes', '--precision', 'f32'],
+      args: [...LISTS, '--precision', 'f32'],
       env: {
         HELIOS_RECORD_THREAD: '0',
         HELIOS_RING_SLOTS: '1',

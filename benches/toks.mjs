@@ -17,7 +17,7 @@ import { borrow } from '../bin/lib/borrow.mjs';
 import { CommandError, placeIn } from '../bin/lib/link.mjs';
 import { MAX_LAYERS, MAX_SIZE, PRESETS, checkConfig, parameterTable, tokensPerStep } from './gpt/config.mjs';
 import { loadText } from './gpt/data.mjs';
-import { withoutSubgroupOptions } from './gpt/freeze.mjs';
+import { plainAddon, withoutSubgroupOptions } from './gpt/freeze.mjs';
 import { trainTokenizer } from './gpt/tokenizer.mjs';
 import { createTrainer } from './gpt/trainer.mjs';
 import { OWN_ADDON, addonPath, deviceOf, isWorker, loadAddon, runWorker, serveWorker } from './lib/addon.mjs';
@@ -67,7 +67,6 @@ const OPTIONS = /** @type {const} */ ({
   steps: { type: 'integer', default: 10, min: 1, max: 1_000_000, help: 'steps that count' },
   warmup: { type: 'integer', default: 2, min: 0, max: 1_000_000, help: 'steps before them' },
   rounds: { type: 'integer', default: 3, min: 1, max: 1_000_000, help: 'runs of each addon, in turn' },
-  ahead: { type: 'boolean', help: 'our GPT: submit a step while the one before runs; right only if the addon orders uploads after it' },
   'memory-every': {
     type: 'integer',
     value: 'MS',
@@ -94,6 +93,7 @@ const MADE_TEXT_BYTES = 1_200_000;
  * @typedef {object} Run one process
  * @property {string} device
  * @property {any} info what `initDevice` said (our GPT)
+ * @property {any} [generated] kernels that were generated (our GPT)
  * @property {number[]} toks tokens a second of each counted step
  * @property {number[]} losses of every step
  * @property {CallTimes[]} calls of each counted step
@@ -104,38 +104,38 @@ const MADE_TEXT_BYTES = 1_200_000;
 
 /**
  * Trains our GPT in this process.
- * @param {{addon: string, config: GptConfig, tokens: Uint32Array, warmup: number, ahead: boolean, shaders: any, info: any, subgroupOptions: boolean}} job
- *   `info`: what the kernels shall take the device for; `subgroupOptions`: whether they may ask for subgroups' sizes
+ * @param {{addon: string, config: GptConfig, tokens: Uint32Array, warmup: number, shaders: any, generated: any, info: any, subgroupOptions: boolean}} job
+ *   `shaders`, `generated`: the kernels of another addon, for one that has none; `info`: what the kernels shall take the device for;
+ *   `subgroupOptions`: whether they may ask for subgroups' sizes
  * @returns {Promise<Omit<Run, 'peakMiB'>>}
  */
-async function trainGpt({ addon, config, tokens, warmup, ahead, shaders, info, subgroupOptions }) {
+async function trainGpt({ addon, config, tokens, warmup, shaders, generated = new Map(), info, subgroupOptions }) {
   const { addon: vk, times } = timedAddon(loadAddon(addon));
   const own = vk.initDevice();
   info ??= subgroupOptions ? own : withoutSubgroupOptions(own);
-  const trainer = createTrainer(vk, config, { tokens, mode: 'plain', shaders: shaders ?? vk.shaders, info });
+  const plain = plainAddon(vk, { shaders: shaders ?? vk.shaders, generated, info });
+  const trainer = createTrainer(plain, config, { tokens, mode: 'plain' });
   const setup = times();
   let before = setup;
   const calls = [];
   for (let step = 0; step < config.steps; step++) {
-    trainer.step();
-    if (!ahead) trainer.finish();
+    await trainer.step();
+    await trainer.settle();
     const now = times();
     if (step >= warmup) calls.push(timesSince(now, before));
     before = now;
   }
-  trainer.finish();
   const { finished } = trainer;
   const toks = [];
   for (let step = Math.max(1, warmup); step < config.steps; step++) {
     toks.push((trainer.tokensPerStep * 1000) / (finished[step] - finished[step - 1]));
   }
-  await trainer.settle();
   const losses = Array.from({ length: config.steps }, (_, step) => trainer.known.get(step) ?? NaN);
   before = times();
   trainer.destroy();
   const after = timesSince(times(), before);
   vk.destroy();
-  return { device: own.deviceName, info, toks, losses, calls, setup: { ...setup, ...after }, mapped: mappedAddons() };
+  return { device: own.deviceName, info, generated, toks, losses, calls, setup: { ...setup, ...after }, mapped: mappedAddons() };
 }
 
 /**
@@ -316,6 +316,7 @@ if (isWorker) {
       const subgroupOptions = (await Promise.all(addons.map(({ path }) => deviceOf(path)))).every(({ pipelineOptions }) => pipelineOptions);
       if (!subgroupOptions) what += '; kernels without full subgroups, for which not every addon can ask';
       /** @type {any} */ let info;
+      /** @type {any} */ let generated;
       for (let round = 0; round < rounds; round++) {
         for (const [i, { path }] of addons.entries()) {
           const job = {
@@ -323,8 +324,8 @@ if (isWorker) {
             config,
             tokens,
             warmup,
-            ahead: options.ahead,
             shaders: i === 0 ? undefined : ours.shaders,
+            generated: i === 0 ? undefined : generated,
             info,
             subgroupOptions,
           };
@@ -334,6 +335,7 @@ if (isWorker) {
           );
           checkMapped(addons[i].name, result.mapped, binaries[i]);
           info ??= result.info;
+          generated ??= result.generated;
           runs[i].push({ ...result, peakMiB });
         }
       }

@@ -66,11 +66,10 @@ const OPTIONS = /** @type {const} */ ({
   resume: { type: 'string', value: 'FILE|DIR', path: 'input-any', help: 'go on from a checkpoint (of a folder, the latest)' },
   mode: {
     type: 'string',
-    choices: ['auto', 'graph', 'plain', 'calls'],
-    default: 'auto',
-    help: 'recorded once and re-submitted where the addon can,\npacked lists, or one native call a dispatch',
+    choices: ['graph', 'plain'],
+    default: 'graph',
+    help: 'recorded once and re-submitted, or a packed list each step',
   },
-  'explicit-transposes': { type: 'boolean', help: 'weight gradients from transposed copies, to measure what those cost' },
   sample: { type: 'string', empty: true, help: 'prompt of the sample at the end' },
   'sample-tokens': { type: 'integer', min: 0, max: MAX_SIZE, default: 200, help: 'its length; 0: none' },
   peak: { type: 'boolean', help: "measure the device's matrix rate first and report the share of it" },
@@ -83,7 +82,7 @@ const OPTIONS = /** @type {const} */ ({
     path: 'output',
     help: "write every step's batches (safetensors), for benches/pytorch/train.py",
   },
-  'kernel-times': { type: 'boolean', help: 'GPU time of a step by kernel, from timestamps around each dispatch' },
+  'kernel-times': { type: 'boolean', help: 'GPU time of a step by line of the model, from timestamps around each dispatch' },
   profile: {
     type: 'string',
     value: 'FILE',
@@ -233,8 +232,7 @@ async function main(values) {
     tokens,
     validation,
     validationEvery: values['validation-every'] ?? Math.max(1, Math.ceil(config.steps / 10)),
-    mode: /** @type {'auto' | 'plain' | 'calls' | 'graph'} */ (values.mode),
-    explicitTransposes: values['explicit-transposes'],
+    mode: /** @type {'graph' | 'plain'} */ (values.mode),
     profile: values.profile === undefined ? undefined : () => void vk.profileStart({ trace: values.profile }),
     resumed,
     checkpoints: values.checkpoint,
@@ -258,7 +256,7 @@ async function main(values) {
   const prompt = values.sample ?? firstLine(text, 40);
   const written = sampleTokens > 0 ? await sample(trainer, tokenizer, prompt, { tokens: sampleTokens, seed: config.seed }) : '';
 
-  const kernelTimes = values['kernel-times'] ? trainer.kernelTimes() : undefined;
+  const kernelTimes = values['kernel-times'] ? await trainer.kernelTimes() : undefined;
 
   const lossList = Array.from({ length: trainer.stepsDone - firstStep }, (_, i) => losses.get(firstStep + i) ?? NaN);
   // A single step's batch is noisy; the run's loss is the mean over its last tenth, at least ten steps.
@@ -284,7 +282,7 @@ async function main(values) {
     validation:
       validation === undefined
         ? undefined
-        : { tokens: held, predicted: trainer.validation?.count, losses: [...validations].map(([step, loss]) => ({ step, loss })) },
+        : { tokens: held, predicted: trainer.validationTokens, losses: [...validations].map(([step, loss]) => ({ step, loss })) },
     finalLoss: tail.reduce((a, b) => a + b, 0) / tail.length,
     tokensPerSecond: { median: rate, ...extremes(rates), perStep: rates },
     hostMillisecondsPerStep: middle(hostTimes),

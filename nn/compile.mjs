@@ -8,7 +8,7 @@ import { autocastType, forgetCasts } from './autocast.mjs';
 import { isGradEnabled } from './autograd.mjs';
 import { storageOf } from './engine.mjs';
 import { ArgumentError, UsageError, callerLine, show } from './errors.mjs';
-import { page, stepsOf, timesByLine } from './explain.mjs';
+import { page, stepsOf, timesByLine, workOf } from './explain.mjs';
 import { collect, same } from './guards.mjs';
 import { encode } from './host.mjs';
 import { BYTES, denseLayout } from './layout.mjs';
@@ -138,8 +138,8 @@ class Recording {
     return this.origin ?? callerLine();
   }
 
-  /** @param {Template} template @param {Storage[]} storages @param {import('./runtime.mjs').CallInfo} [call] @param {string} [name] */
-  append(template, storages, call, name) {
+  /** @param {Template} template @param {Storage[]} storages @param {import('./runtime.mjs').CallInfo} [call] @param {import('./runtime.mjs').WorkInfo} [info] */
+  append(template, storages, call, info) {
     for (const storage of storages) {
       if (storage.allocation.sink === this || this.outside.has(storage)) continue;
       this.outside.set(storage, storage.version);
@@ -155,7 +155,7 @@ class Recording {
       template,
       allocations,
       region: this.region,
-      name,
+      ...info,
       origin: this.originNow(),
     });
   }
@@ -185,9 +185,10 @@ class Recording {
 /** A traced call: the graph, its memory, and what must still hold for it to be used. */
 class Graph {
   /**
-   * @param {Recording} recording @param {Storage[]} inputs @param {any} result @param {readonly PassName[]} passes
+   * @param {Recording} recording @param {Storage[]} inputs @param {any} result
+   * @param {Required<Pick<CompileOptions, 'passes' | 'graph'>>} options
    */
-  constructor(recording, inputs, result, passes) {
+  constructor(recording, inputs, result, { passes, graph }) {
     const device = runtime();
     this.device = device;
     this.recording = recording;
@@ -231,8 +232,10 @@ class Graph {
     const { slots, of } = planMemory([...lives.values()]);
     /** Bytes of all results by themselves, and as they share memory. */
     this.bytes = { unplanned: [...lives.values()].reduce((sum, { bytes }) => sum + bytes, 0), planned: slots.reduce((a, b) => a + b, 0) };
-    /** The memory of results. @type {Allocation[]} */
+    /** Memory that is shared with other graphs, and of results of the call, which is this one's. @type {Allocation[]} */
     this.slots = [];
+    /** @type {Allocation[]} */
+    this.own = [];
     this.dispatches = 0;
     /** The dispatches. @type {Uint8Array | ArrayBuffer} */
     this.packed = new Uint8Array();
@@ -241,11 +244,21 @@ class Graph {
     /** @type {number | undefined} */
     this.handle = undefined;
     try {
-      for (const bytes of slots) this.slots.push(device.allocate(bytes, true));
+      const kept = new Set([...lives.keys()].flatMap((allocation, i) => (outputs.has(allocation) ? [of[i]] : [])));
+      const shared = slots.map((_, s) => s).filter((s) => !kept.has(s));
+      this.slots = device.slots.take(shared.map((s) => slots[s]));
+      /** @type {Allocation[]} */
+      const memory = [];
+      for (const [i, s] of shared.entries()) memory[s] = this.slots[i];
+      for (const s of kept) {
+        memory[s] = device.allocate(slots[s], true);
+        this.own.push(memory[s]);
+        device.name(memory[s], 'results');
+      }
       [...lives.keys()].forEach((allocation, i) => {
-        allocation.handle = this.slots[of[i]].handle;
+        allocation.handle = memory[of[i]].handle;
       });
-      this.record(calls);
+      this.record(calls, graph);
     } catch (error) {
       this.free();
       throw error;
@@ -253,8 +266,8 @@ class Graph {
     recording.list.length = 0;
   }
 
-  /** @param {Call[]} calls */
-  record(calls) {
+  /** @param {Call[]} calls @param {boolean} graph */
+  record(calls, graph) {
     const device = runtime();
     const recorder = new Recorder(65536);
     for (const { template, allocations } of calls) {
@@ -268,13 +281,20 @@ class Graph {
     this.dispatches = count;
     this.steps = stepsOf(calls);
     device.flush();
-    if (count === 0) return;
+    if (count === 0 || !graph) return;
     device.vk.graphBegin();
     try {
-      device.vk.batchExecuteAll(packed, count);
+      this.submit();
     } finally {
       this.handle = device.vk.graphEnd();
     }
+  }
+
+  /** Submits the list of dispatches. A profile that is on is told what they do. */
+  submit() {
+    const { vk } = runtime();
+    vk.profileWork?.(workOf(this.steps));
+    vk.batchExecuteAll(this.packed, this.dispatches);
   }
 
   /** Gives back the recorded graph and its memory. */
@@ -282,7 +302,8 @@ class Graph {
     const { device } = this;
     if (this.handle !== undefined && !device.closed) device.vk.graphDestroy(this.handle);
     this.handle = undefined;
-    for (const slot of this.slots.splice(0)) device.release(slot);
+    device.slots.giveBack(this.slots.splice(0));
+    for (const slot of this.own.splice(0)) device.release(slot);
   }
 
   /** Whether everything that the trace read is as it was. */
@@ -327,6 +348,7 @@ class Graph {
 
   launch() {
     if (this.handle !== undefined) runtime().vk.graphLaunch(this.handle);
+    else if (this.dispatches > 0) this.submit();
     this.launched();
   }
 
@@ -421,6 +443,8 @@ function mapTensors(value, f) {
  * @typedef {object} CompileOptions
  * @property {boolean} [reuseOutputs] whether results lie in the graph's memory, until the next call, instead of memory of their
  *   own; false when left out
+ * @property {boolean} [graph] whether calls launch a recorded graph; with false each submits the list of dispatches again, which
+ *   takes the host longer; true when left out
  * @property {readonly PassName[]} [passes] over what was recorded: all when left out
  */
 
@@ -448,7 +472,7 @@ function mapTensors(value, f) {
  * @param {CompileOptions} [options]
  * @returns {((...args: Parameters<F>) => ReturnType<F>) & CompiledMethods<Parameters<F>>}
  */
-export function compile(fn, { reuseOutputs = false, passes = PASSES } = {}) {
+export function compile(fn, { reuseOutputs = false, graph: recorded = true, passes = PASSES } = {}) {
   const unknown = passes.find((name) => !PASSES.includes(name));
   if (unknown !== undefined) throw new ArgumentError('compile', `no pass ${unknown}; there are ${PASSES.join(', ')}`);
   if (typeof fn !== 'function') throw new ArgumentError('compile', `expected a function, got ${String(fn)}`);
@@ -472,7 +496,7 @@ export function compile(fn, { reuseOutputs = false, passes = PASSES } = {}) {
         { code: 'HELIOS_NN_TRACES' },
       );
     }
-    const graph = traceCall(fn, slots, rebuild, passes);
+    const graph = traceCall(fn, slots, rebuild, { passes, graph: recorded });
     const same = graphs.get(key) ?? [];
     graphs.set(key, [...same, graph]);
     let count = 0;
@@ -539,10 +563,11 @@ export function compile(fn, { reuseOutputs = false, passes = PASSES } = {}) {
  */
 
 /**
- * @param {(...args: any[]) => any} fn @param {Slot[]} slots @param {(tensors: Tensor[]) => any[]} rebuild @param {readonly PassName[]} passes
+ * @param {(...args: any[]) => any} fn @param {Slot[]} slots @param {(tensors: Tensor[]) => any[]} rebuild
+ * @param {Required<Pick<CompileOptions, 'passes' | 'graph'>>} options
  * @returns {Graph}
  */
-function traceCall(fn, slots, rebuild, passes) {
+function traceCall(fn, slots, rebuild, options) {
   const device = runtime();
   device.flush();
   // The trace reads parameters, not the 16-bit copies that eager code made of them.
@@ -557,6 +582,7 @@ function traceCall(fn, slots, rebuild, passes) {
     for (const { layout } of slots) {
       const storage = new Storage(device.allocate(layout.size * BYTES[layout.dtype], true));
       storage.retain();
+      device.name(storage.allocation, 'arguments');
       inputs.push(storage);
     }
     const tensors = slots.map(({ layout, requiresGrad }, i) => {
@@ -576,7 +602,7 @@ function traceCall(fn, slots, rebuild, passes) {
       }
     });
     held = unscoped(() => mapTensors(result, (tensor) => (tensor.serial < recording.serial ? tensor : tensor.detach())));
-    return new Graph(recording, inputs, held, passes);
+    return new Graph(recording, inputs, held, options);
   } catch (error) {
     for (const [leaf, before] of recording.gradients) leaf.grad = before;
     recording.forget();

@@ -12,6 +12,9 @@ import { effective } from './passes/calls.mjs';
  * @property {string[]} operations what it does: more than one where passes have put some together
  * @property {number} dispatches how many
  * @property {number} written bytes of its results; 0 where that is not known (steps of optimizers)
+ * @property {number} bytes that it reads and writes; 0 where that is not known
+ * @property {number} flops floating-point operations of its products, 2 for each multiplication; 0 where there are none
+ * @property {number} main which of its dispatches does them
  */
 
 /**
@@ -21,16 +24,42 @@ import { effective } from './passes/calls.mjs';
  * @property {string} operations what runs there
  * @property {number} dispatches how many
  * @property {number} microseconds on the device
+ * @property {number} flops floating-point operations of products, 2 for each multiplication; 0 where there are none
  */
+
+/** Bytes of values. @param {import('./passes/calls.mjs').Value[]} values */
+const bytesOf = (values) => values.reduce((sum, { layout }) => sum + layout.size * BYTES[layout.dtype], 0);
 
 /** @param {Call[]} calls lowered @returns {Step[]} */
 export const stepsOf = (calls) =>
-  calls.map((call) => ({
-    origin: call.origin ?? '',
-    operations: (call.parts ?? [{ name: call.op?.name ?? call.name ?? '' }]).map(({ name }) => name),
-    dispatches: call.template?.count ?? 0,
-    written: call.op ? effective(call).outputs.reduce((sum, { layout }) => sum + layout.size * BYTES[layout.dtype], 0) : 0,
-  }));
+  calls.map((call) => {
+    const { inputs, outputs } = effective(call);
+    const layouts = [call.inputs, call.outputs].map((values) => values.map(({ layout }) => layout));
+    return {
+      origin: call.origin ?? '',
+      operations: (call.parts ?? [{ name: call.op?.name ?? call.name ?? '' }]).map(({ name }) => name),
+      dispatches: call.template?.count ?? 0,
+      written: bytesOf(outputs),
+      bytes: call.bytes ?? bytesOf(inputs) + bytesOf(outputs),
+      flops: call.op?.flops?.(layouts[0], layouts[1], call.attributes) ?? 0,
+      main: call.op?.main ?? 0,
+    };
+  });
+
+/**
+ * What the dispatches of steps do, as `profileWork` of the addon takes it: pairs of bytes and operations. Where a step has more than
+ * one dispatch, its main one stands for all. Of products that do operations no bytes are given: those are not what limits them.
+ * @param {Step[]} steps
+ */
+export function workOf(steps) {
+  const pairs = new Float64Array(2 * steps.reduce((sum, { dispatches }) => sum + dispatches, 0));
+  let at = 0;
+  for (const { dispatches, bytes, flops, main } of steps) {
+    if (dispatches > 0) pairs.set([flops > 0 ? 0 : bytes, flops], 2 * (at + Math.min(main, dispatches - 1)));
+    at += dispatches;
+  }
+  return pairs;
+}
 
 /**
  * Time by line and operations, the longest first.
@@ -41,12 +70,13 @@ export function timesByLine(steps, times) {
   /** @type {Map<string, LineTime>} */
   const lines = new Map();
   let at = 0;
-  for (const { origin, operations, dispatches } of steps) {
+  for (const { origin, operations, dispatches, flops } of steps) {
     const what = operations.join(' + ');
     const key = `${origin}\n${what}`;
-    const line = lines.get(key) ?? { origin, operations: what, dispatches: 0, microseconds: 0 };
+    const line = lines.get(key) ?? { origin, operations: what, dispatches: 0, microseconds: 0, flops: 0 };
     lines.set(key, line);
     line.dispatches += dispatches;
+    line.flops += flops;
     for (const end = at + dispatches; at < end; at++) line.microseconds += times[at];
   }
   return [...lines.values()].sort((a, b) => b.microseconds - a.microseconds);

@@ -12,6 +12,7 @@ import * as network from './ops/network.mjs';
 import * as pointwise from './ops/pointwise.mjs';
 import * as reduce from './ops/reduce.mjs';
 import * as selection from './ops/select.mjs';
+import { productAttributes } from './precision.mjs';
 import { deviceState } from './random.mjs';
 import { perDevice, runtime } from './runtime.mjs';
 import { Tensor } from './tensor.mjs';
@@ -489,14 +490,15 @@ export function matmul(a, b) {
     return reshape(matmul(reshape(a, [-1, k]), b), [...a.shape.slice(0, -1), n]);
   }
   if (k !== b.shape[b.ndim - 2]) return apply(products.matmul, [a, b]);
+  const attributes = productAttributes(a.dtype);
   const [c, d] = [a, b].map((operand) => (products.matrixForm(operand.layout) ? operand : operand.contiguous()));
-  if (c.ndim === 2 && d.ndim === 2) return apply(products.matmul, [c, d]);
+  if (c.ndim === 2 && d.ndim === 2) return apply(products.matmul, [c, d], attributes);
   const batch = broadcastShapes('matmul', c.shape.slice(0, -2), d.shape.slice(0, -2));
   const [x, y] = [c, d].map((operand) => {
     if (products.batchStride(operand.layout, batch) !== undefined) return operand;
     return expand(operand, [...batch, ...operand.shape.slice(-2)]).contiguous();
   });
-  return apply(products.matmul, [x, y]);
+  return apply(products.matmul, [x, y], attributes);
 }
 
 /**
@@ -518,7 +520,7 @@ export function linear(x, weight, bias) {
       x.dtype,
     );
   }
-  return apply(products.linear, bias ? [x, weight, bias] : [x, weight]);
+  return apply(products.linear, bias ? [x, weight, bias] : [x, weight], productAttributes(x.dtype));
 }
 
 // ---- networks

@@ -5,6 +5,7 @@ export { grad, noGrad } from './autograd.mjs';
 export * as F from './f.mjs';
 export { cat, full, ones, stack, zeros } from './functional.mjs';
 export { init, memory, reset } from './runtime.mjs';
+export { setFloat32MatmulPrecision } from './precision.mjs';
 export { scope } from './storage.mjs';
 export { manualSeed, rand, randn } from './random.mjs';
 export { ArgumentError, ShapeError, UsageError } from './errors.mjs';

@@ -32,3 +32,55 @@ export function planMemory(values) {
   }
   return { slots: slots.map(({ bytes }) => bytes), of };
 }
+
+/** @typedef {import('./runtime.mjs').Allocation} Allocation */
+
+/** Memory of intermediate results that graphs share: they run one after another, and none reads what another has left there. */
+export class SharedSlots {
+  /** @param {(bytes: number) => Allocation} allocate @param {(allocation: Allocation) => void} release */
+  constructor(allocate, release) {
+    this.allocate = allocate;
+    this.release = release;
+    /** Graphs that use each. @type {Map<Allocation, number>} */
+    this.users = new Map();
+  }
+
+  /**
+   * Memory for a graph's slots, each by itself: the smallest that is there and large enough, or more. All or nothing.
+   * @param {number[]} sizes in bytes
+   * @returns {Allocation[]}
+   */
+  take(sizes) {
+    /** @type {Allocation[]} */
+    const taken = new Array(sizes.length);
+    const free = new Set(this.users.keys());
+    const made = [];
+    try {
+      // The larger ones first: what is left over is taken by smaller ones.
+      for (const i of sizes.map((_, i) => i).sort((a, b) => sizes[b] - sizes[a])) {
+        let best;
+        for (const slot of free) if (slot.bytes >= sizes[i] && (!best || slot.bytes < best.bytes)) best = slot;
+        if (best) free.delete(best);
+        else made.push((best = this.allocate(sizes[i])));
+        taken[i] = best;
+      }
+    } catch (error) {
+      for (const slot of made) this.release(slot);
+      throw error;
+    }
+    for (const slot of taken) this.users.set(slot, (this.users.get(slot) ?? 0) + 1);
+    return taken;
+  }
+
+  /** Gives back what a graph took; the last one that does frees it. @param {Allocation[]} slots */
+  giveBack(slots) {
+    for (const slot of slots) {
+      const users = /** @type {number} */ (this.users.get(slot)) - 1;
+      if (users > 0) this.users.set(slot, users);
+      else {
+        this.users.delete(slot);
+        this.release(slot);
+      }
+    }
+  }
+}

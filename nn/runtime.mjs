@@ -1,9 +1,10 @@
 // The device of this process: memory for storages, and dispatches gathered into packed lists.
 
-import native from '../index.js';
+import { createRequire } from 'node:module';
 import { Recorder } from '../kernels/base.mjs';
 import { createKernels } from '../kernels/index.mjs';
 import { UsageError } from './errors.mjs';
+import { SharedSlots } from './memory.mjs';
 
 /** @typedef {import('../kernels/template.mjs').Template} Template */
 /** @typedef {import('../kernels/index.mjs').Kernels} Kernels */
@@ -24,12 +25,14 @@ const WARN_BYTES = 2 ** 30;
  * @typedef {{ op: import('./ops/registry.mjs').Op, attributes: any, inputs: number, layouts: import('./layout.mjs').Layout[] }} CallInfo
  */
 
+/** What dispatches are that are of no operation: a name, and the bytes that they read and write. @typedef {{ name: string, bytes?: number }} WorkInfo */
+
 /**
  * What takes the dispatches of operations: the eager list, or the recording of a compiled function.
  * @typedef {object} Sink
  * @property {(bytes: number, owned?: boolean) => Allocation} allocate
  * @property {(allocation: Allocation) => void} release
- * @property {(template: Template, storages: Storage[], call?: CallInfo, name?: string) => void} append `name` of what is no operation
+ * @property {(template: Template, storages: Storage[], call?: CallInfo, info?: WorkInfo) => void} append `info` of what is no operation
  * @property {(tensor: Tensor) => void} [use] is told of operands
  * @property {(storage: Storage) => boolean} [changed] says whether it has changed a storage from before
  * @property {Set<import('./optim/half-copy.mjs').HalfCopy>} [copies] that hold what they should before each launch
@@ -72,6 +75,15 @@ export class Runtime {
     this.failure = undefined;
     /** Buffers and their bytes that are held now. */
     this.live = { buffers: 0, bytes: 0 };
+    /** Memory that compiled functions share. */
+    this.slots = new SharedSlots(
+      (bytes) => {
+        const slot = this.allocate(bytes, true);
+        this.name(slot, 'intermediate results');
+        return slot;
+      },
+      (slot) => this.release(slot),
+    );
     this.turnBytes = 0;
     this.warned = false;
     /** Operations that found their record, and that made it. */
@@ -182,6 +194,11 @@ export class Runtime {
     }
   }
 
+  /** Names memory for reports and statistics. @param {Allocation} allocation @param {string} name */
+  name({ handle }, name) {
+    this.vk.setName?.(handle, name);
+  }
+
   /** Gives up the device. */
   close() {
     this.closed = true;
@@ -207,6 +224,9 @@ export class Runtime {
   }
 }
 
+/** This package's native module, loaded where no other was given. @returns {typeof import('../index.js')} */
+const native = () => createRequire(import.meta.url)('../index.js');
+
 /** @type {Runtime | undefined} */
 let current;
 /** @typedef {Required<Omit<Sink, 'origin' | 'closed'>> & Pick<Sink, 'origin' | 'closed'>} RecordingSink */
@@ -223,7 +243,7 @@ let recording;
 
 /** The device, opened at first use. @returns {Runtime} */
 export function runtime() {
-  current ??= new Runtime(native);
+  current ??= new Runtime(native());
   return current;
 }
 
@@ -233,7 +253,7 @@ export function runtime() {
  * @param {InitOptions} [options]
  * @returns {import('../index.js').DeviceInfo}
  */
-export function init({ vk = native, ...options } = {}) {
+export function init({ vk = native(), ...options } = {}) {
   if (current && (current.vk !== vk || Object.keys(options).length > 0)) {
     throw new UsageError('init', 'the device is open already: call init before the first tensor');
   }

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { F, compile, grad, manualSeed, memory, nn, optim, rand, randn, scope, tensor, zeros } from '../../nn/index.mjs';
-import { planMemory } from '../../nn/memory.mjs';
+import { SharedSlots, planMemory } from '../../nn/memory.mjs';
 import { runtime } from '../../nn/runtime.mjs';
 import { vk } from '../lib/addon.mjs';
 import { Random } from '../lib/random.mjs';
@@ -46,6 +46,90 @@ function training() {
   };
   return { model, opt, step };
 }
+
+test('compiled functions share the memory of intermediate results, and none that of what they return', async () => {
+  const x = randn([256, 256], { deviation: 0.1 });
+  const other = x.mul(2);
+  const bytes = 256 * 256 * 4;
+  const far = () => {
+    const chain = (/** @type {any} */ y) => y.matmul(x).tanh().matmul(x).tanh().matmul(x).tanh();
+    return compile((/** @type {any} */ y) => chain(y).sum(1), { reuseOutputs: true });
+  };
+  const held = () => {
+    runtime().flush();
+    return memory();
+  };
+  const start = held();
+  const [f, g] = [far(), far()];
+  const a = f(x);
+  const expected = await a.toArray();
+  const alone = held();
+  const b = g(other);
+  const both = held();
+  // Each graph has memory for its argument and its result; what they make in between is there once.
+  assert.equal(alone.bytes - start.bytes, 3 * bytes + 1024);
+  assert.equal(both.bytes - alone.bytes, bytes + 1024);
+  assert.deepEqual(await a.toArray(), expected, 'the result of one stays where it is while the other runs');
+  const twice = await b.toArray();
+  for (let i = 0; i < 3; i++) {
+    assert.deepEqual(await f(x).toArray(), expected);
+    assert.deepEqual(await g(other).toArray(), twice);
+  }
+  f.dispose();
+  assert.deepEqual(await g(other).toArray(), twice, 'what is shared stays while one uses it');
+  g.dispose();
+  assert.equal(runtime().slots.users.size, 0);
+});
+
+test('SharedSlots: the smallest that is large enough, each once for a graph; all or nothing', () => {
+  /** @type {any[]} */
+  const live = [];
+  let left = Infinity;
+  const slots = new SharedSlots(
+    (bytes) => {
+      if (bytes > left) throw new Error('no memory');
+      live.push({ bytes });
+      return live[live.length - 1];
+    },
+    (slot) => void live.splice(live.indexOf(slot), 1),
+  );
+  const bytes = (/** @type {any[]} */ list) => list.map((slot) => slot.bytes);
+  const a = slots.take([100, 10, 1000]);
+  assert.deepEqual(bytes(a), [100, 10, 1000]);
+  const b = slots.take([5, 50, 200, 7]);
+  assert.deepEqual(bytes(b), [5, 100, 1000, 10]);
+  assert.equal(new Set(b).size, 4);
+  assert.equal(live.length, 4);
+  left = 20;
+  assert.throws(() => slots.take([1, 15, 1, 1, 1, 500, 900]), /no memory/);
+  assert.deepEqual(bytes(live), [1000, 100, 10, 5], 'nothing of it stays');
+  slots.giveBack(a);
+  assert.equal(live.length, 4);
+  slots.giveBack(b);
+  assert.deepEqual(live, []);
+});
+
+test('lists of dispatches that are submitted again give the bits of a recorded graph, and can be profiled', async () => {
+  const [x, t] = [randn([8, 6]), tensor(Int32Array.from({ length: 8 }, (_, i) => i % 3))];
+  /** @type {number[][]} */
+  const losses = [];
+  for (const graph of [true, false]) {
+    const { model, opt, step } = training();
+    const f = compile(step, { graph });
+    const own = [];
+    for (let i = 0; i < 4; i++) {
+      const { loss } = f(x, t);
+      own.push(await loss.item());
+    }
+    f.profile(x, t);
+    own.push(await f(x, t).loss.item());
+    losses.push(own);
+    for (const each of [f, opt, model]) each.dispose();
+  }
+  assert.deepEqual(losses[1], losses[0]);
+  assert.ok(losses[0][5] !== losses[0][4]);
+  assert.deepEqual(compile(() => 3, { graph: false })(), 3);
+});
 
 test('a training step has the same bits compiled as eager, from device data and from host data', async () => {
   const batches = Array.from({ length: 5 }, () => ({ x: randn([8, 6]), t: tensor(Int32Array.from({ length: 8 }, (_, i) => i % 3)) }));

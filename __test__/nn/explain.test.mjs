@@ -6,6 +6,7 @@ import { before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { F, checkpoint, compile, manualSeed, memory, nn, optim, randn, scope, tensor } from '../../nn/index.mjs';
 import { runtime } from '../../nn/runtime.mjs';
+import { childJson } from '../lib/child.mjs';
 import { initDevice } from './setup.mjs';
 
 before(initDevice);
@@ -68,6 +69,9 @@ test('profile: every dispatch under a line of the program; the call happens as a
       // Sums go into products and into the gradient of a norm; the second run of a checkpoint is under its own line.
       for (const origin of origins) assert.ok([...expected, `${at('sum')}, backward`, at('backward')].includes(origin), origin);
       for (const origin of expected.filter((mark) => mark !== at('sum'))) assert.ok(origins.has(origin), `${origin}: ${[...origins]}`);
+      // The products of the two layers, forward and twice backward.
+      const flops = times.reduce((sum, line) => sum + line.flops, 0);
+      assert.equal(flops, 3 * 2 * 8 * (64 * 64 + 64 * 10));
       assert.deepEqual(
         times.filter(({ operations }) => operations === 'adamw').map(({ origin }) => origin),
         [at('step')],
@@ -107,4 +111,54 @@ test('the page has every step, what was put together, and no text as markup', ()
   assert.ok(rows.some(([, fused]) => fused));
   f.dispose();
   opt.dispose();
+});
+
+test('a device is told what dispatches do and what its buffers are', async () => {
+  const { told, named, dispatches } = await childJson(`
+    const { stubDevice } = await import('${new URL('../../benches/lib/stub.mjs', import.meta.url)}');
+    const { F, autocast, compile, init: open, nn, optim, randn } = await import('${new URL('../../nn/index.mjs', import.meta.url)}');
+    const stub = stubDevice();
+    const names = new Map();
+    const told = [];
+    stub.setName = (buffer, name) => names.set(buffer, name);
+    stub.profileWork = (pairs) => told.push([...pairs]);
+    open({ vk: stub });
+    const model = new nn.Linear(64, 32, { bias: false });
+    const qkv = new nn.Parameter(randn([2, 8, 3 * 64]));
+    const opt = new optim.AdamW([...model.parameters(), qkv]);
+    const step = compile((x) => {
+      const y = F.attention(qkv, { heads: 2, causal: true }).add(x.reshape(2, 8, 64));
+      const loss = autocast('bf16', () => model.forward(y)).sum();
+      loss.backward();
+      opt.step();
+      return loss;
+    });
+    step(new Float32Array(2 * 8 * 64));
+    const named = [...new Set(names.values())].sort();
+    process.stdout.write(JSON.stringify({ told, named, dispatches: step.explain()[0].dispatches }));
+  `);
+  assert.deepEqual(named, [
+    'arguments',
+    'first moments',
+    'gradients',
+    'intermediate results',
+    'optimizer state',
+    'parameters',
+    'parameters in bf16',
+    'results',
+    'second moments',
+  ]);
+  const [pairs, ...more] = /** @type {number[][]} */ (told);
+  assert.deepEqual(more, [], 'once, where the graph is recorded');
+  assert.equal(pairs.length, 2 * dispatches);
+  const bytes = pairs.filter((_, i) => i % 2 === 0);
+  const flops = pairs.filter((_, i) => i % 2 === 1);
+  // A causal head of 8 tokens: 2 products forward, 5 backward, of half of 2 · 8 · 8 · 32 operations; and three products of the layer.
+  const attention = 2 * 2 * 8 * 8 * 32;
+  assert.equal(
+    flops.reduce((a, b) => a + b, 0),
+    7 * attention + 3 * 2 * 16 * 64 * 32,
+  );
+  // The optimizer reads four numbers of a parameter and writes three, and the copy.
+  assert.ok(bytes.includes((64 * 32 + 2 * 8 * 3 * 64) * (7 * 4 + 2)), `${bytes}`);
 });

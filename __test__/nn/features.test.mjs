@@ -22,9 +22,12 @@ import {
   randn,
   save,
   scope,
+  setFloat32MatmulPrecision,
   tensor,
   zeros,
 } from '../../nn/index.mjs';
+import { runtime } from '../../nn/runtime.mjs';
+import { childJson } from '../lib/child.mjs';
 import { assertClose } from '../lib/random-data.mjs';
 import { initDevice } from './setup.mjs';
 
@@ -290,4 +293,64 @@ test('LoRA: the base first, adapters alone are trained, merged they are the weig
   assert.deepEqual(Object.keys(model.stateDict()), ['0.weight', '0.bias', '2.weight', '2.bias']);
   assertClose(await values(model.forward(x)), Float64Array.from(adapted), 1e-5, 'merged');
   assert.throws(() => nn.lora(model, { targets: /nothing/ }), /no linear layer's name matches/);
+});
+
+test('setFloat32MatmulPrecision: products of f32 in three products of bf16, where the device has them', async (t) => {
+  for (const bad of ['medium', undefined])
+    assert.throws(() => setFloat32MatmulPrecision(/** @type {any} */ (bad)), /expected 'highest' or 'high', got/);
+  if (!runtime().kernels.matmulSupports('bf16x3')) {
+    assert.throws(() => setFloat32MatmulPrecision('high'), /setFloat32MatmulPrecision: .* has no matrix units for 'high'/);
+    t.diagnostic('the device has no matrix units for bf16x3');
+    return;
+  }
+  const [x, w] = [randn([64, 96]), randn([32, 96])];
+  const product = compile((/** @type {any} */ a, /** @type {any} */ b) => F.linear(a, b));
+  const exact = await values(product(x, w));
+  setFloat32MatmulPrecision('high');
+  const high = await values(product(x, w));
+  assert.notDeepEqual(high, exact, 'another graph');
+  // 16 bits of mantissa, of 96 products.
+  assertClose(high, Float64Array.from(exact), 1e-3, 'bf16x3');
+  setFloat32MatmulPrecision('highest');
+  assert.deepEqual(await values(product(x, w)), exact);
+});
+
+test("'high' reaches every product of f32, and compiled functions, on a stub of an H200", async () => {
+  const { highest, high, again, batched } = await childJson(`
+    const { stubDevice } = await import('${new URL('../../benches/lib/stub.mjs', import.meta.url)}');
+    const { compile, init: open, nn, optim, randn, setFloat32MatmulPrecision } = await import('${new URL('../../nn/index.mjs', import.meta.url)}');
+    const stub = stubDevice();
+    open({ vk: stub });
+    const model = new nn.Linear(128, 64);
+    const opt = new optim.SGD(model.parameters());
+    const x = randn([32, 128], { requiresGrad: false });
+    const step = compile((x) => {
+      model.forward(model.forward(x).matmul(model.weight)).square().sum().backward();
+      opt.step();
+    });
+    const products = (run) => {
+      run();
+      stub.reset();
+      run();
+      return Object.entries(stub.counts.names).flatMap(([name, count]) => (name.includes('matmul') ? [[name, count]] : []));
+    };
+    const highest = products(() => step(x));
+    setFloat32MatmulPrecision('high');
+    const high = products(() => step(x));
+    const [a, b] = [randn([3, 32, 64]), randn([3, 64, 32])];
+    const both = compile((a, b) => [a.matmul(b), a.at(0).matmul(b.at(0))]);
+    const batched = products(() => both(a, b));
+    setFloat32MatmulPrecision('highest');
+    const again = products(() => step(x));
+    process.stdout.write(JSON.stringify({ highest, high, again, batched }));
+  `);
+  const threefold = (/** @type {[string, number][]} */ products) => products.filter(([name]) => name.includes('bf16x3'));
+  assert.deepEqual(threefold(highest), []);
+  assert.deepEqual(again, highest);
+  assert.deepEqual(threefold(high), high);
+  const count = (/** @type {[string, number][]} */ products) => products.reduce((sum, [, n]) => sum + n, 0);
+  // Three forward, and the gradients of all weights and of what the second and the third read.
+  assert.ok(count(high) >= 8, `${high}`);
+  assert.deepEqual(threefold(batched), batched);
+  assert.ok(batched.length > 0);
 });

@@ -131,11 +131,46 @@ test('a schedule warms up and comes down; lr can be set', async () => {
   }
   const cosine = (/** @type {number} */ t) => 0.1 + 0.45 * (1 + Math.cos((Math.PI * (t - 2)) / 4));
   assertClose(rates, [0.5, 1, cosine(3), cosine(4), cosine(5), 0.1, 0.1], 1e-5, 'rates');
+  opt.startAt(1);
+  const before = await parameter.item();
+  parameter.sum().backward();
+  opt.step();
+  assertClose([before - (await parameter.item())], [1], 1e-5, 'the second step again');
+  for (const bad of [-1, 0.5, NaN, 2 ** 32]) assert.throws(() => opt.startAt(bad), /startAt: steps are an integer from 0/);
+  assert.throws(
+    compile(() => void opt.startAt(1)),
+    /startAt: set it outside of the compiled function/,
+  );
   const constant = new optim.SGD([new nn.Parameter(tensor([0]))], { lr: 1 });
   constant.lr = 0.25;
   constant.groups[0].buckets[0].parameters[0].sum().backward();
   constant.step();
   assert.equal(await constant.groups[0].buckets[0].parameters[0].item(), -0.25);
+});
+
+test('startAt: moments, a step and the same options are a run that goes on, bit for bit', async () => {
+  const start = tensor([1, -2, 3]);
+  const make = () => {
+    const p = new nn.Parameter(start.clone());
+    const opt = new optim.AdamW([p], { lr: 0.1, clip: 0.5, schedule: { warmup: 2, total: 9 } });
+    const step = () => {
+      p.square().sum().backward();
+      opt.step();
+    };
+    return { p, opt, step };
+  };
+  const whole = make();
+  for (let i = 0; i < 3; i++) whole.step();
+  const rest = make();
+  rest.opt.lr = 0.1;
+  noGrad(() => {
+    rest.p.copy_(whole.p);
+    for (const [name, moment] of Object.entries(whole.opt.stateDict()))
+      if (!name.endsWith('state')) rest.opt.stateDict()[name].copy_(moment);
+  });
+  rest.opt.startAt(3);
+  for (const { step } of [whole, rest]) for (let i = 0; i < 3; i++) step();
+  assert.deepEqual(await rest.p.toArray(), await whole.p.toArray());
 });
 
 test('rates, decays and the norm can be set between steps, compiled and not; what is fixed says so', async () => {

@@ -42,7 +42,7 @@ export function checkpointPath(folder, step) {
  * @param {string} folder made if it does not exist
  * @param {RunInfo} info
  * @param {number} step optimizer steps done
- * @param {(part: 'weights' | 'm' | 'v') => Float32Array} read gives a flat buffer; one is held at a time
+ * @param {(part: 'weights' | 'm' | 'v') => Float32Array | Promise<Float32Array>} read gives a flat buffer; one is held at a time
  * @returns {Promise<string>} the file's path
  */
 export async function saveCheckpoint(folder, { config, tokenizer, data }, step, read) {
@@ -56,8 +56,8 @@ export async function saveCheckpoint(folder, { config, tokenizer, data }, step, 
       name: prefix + name,
       dtype: 'F32',
       shape,
-      data: () => {
-        flat ??= read(part);
+      data: async () => {
+        flat ??= await read(part);
         const data = flat.subarray(offset, offset + size);
         if (index === parameters.length - 1) flat = undefined;
         return data;

@@ -5,10 +5,8 @@
  * `x += attention(rmsnorm(x))`, `x += down(silu(gate) * up)` of `rmsnorm(x)`, a last RMSNorm and an
  * untied head. No biases.
  *
- * All parameters are ranges of one flat f32 array, so that the optimizer is one pass over memory. Where no buffer can be
- * that large, it lies in several (`shardsOf`).
- * Matrices (which decay) come first, norm weights (which do not) last; the token embedding is at
- * offset 0, because its gradient is the only one that is cleared by a fill.
+ * On the host all parameters are ranges of one flat f32 array, and so are their moments: matrices (which decay) first, norm
+ * weights (which do not) last.
  */
 
 /**
@@ -229,37 +227,6 @@ export function parameterTable({ layers, width, hidden, block, vocab }) {
 }
 
 /**
- * A run of elements of the flat array that lies in a buffer of its own.
- * @typedef {{ first: number, count: number }} Shard
- */
-
-/**
- * The shards of the flat array, in order, for buffers of at most `bytes`: one if that is enough, else as few as hold every
- * parameter whole. The norm weights, whose gradients are summed together, stay together.
- * @param {ReturnType<typeof parameterTable>} table
- * @param {number} bytes of the largest buffer
- * @returns {Shard[]}
- * @throws {RangeError} that names a parameter which is larger than a buffer
- */
-export function shardsOf({ parameters, decayed, total }, bytes) {
-  const most = Math.floor(bytes / 4);
-  const starts = [...parameters.filter(({ decay }) => decay).map(({ offset }) => offset), decayed];
-  /** @type {Shard[]} */
-  const shards = [];
-  starts.forEach((first, i) => {
-    const count = (starts[i + 1] ?? total) - first;
-    if (count > most) {
-      const name = first === decayed ? 'all norm weights together' : parameters[i].name;
-      throw new RangeError(`${name}: ${4 * count} bytes, and the device's largest buffer has ${bytes}`);
-    }
-    const last = shards.at(-1);
-    if (last && last.count + count <= most) last.count += count;
-    else shards.push({ first, count });
-  });
-  return shards;
-}
-
-/**
  * Floating-point operations of one token's forward and backward pass: 6 for each weight of a product
  * (2 forward, 4 backward; the embeddings are look-ups), and for the two products of causal attention
  * 6 · layers · width · block, half of the unmasked count.
@@ -270,6 +237,9 @@ export function flopsPerToken(config) {
   const weights = layers * (4 * width * width + 3 * width * hidden) + vocab * width;
   return 6 * weights + 6 * layers * width * block;
 }
+
+/** The type of operands in 16 bits, for `autocast`; false in f32. @param {Pick<GptConfig, 'precision'>} config */
+export const halfOf = ({ precision }) => (precision === 'f16' || precision === 'bf16' ? precision : false);
 
 /** Tokens of one optimizer step. @param {GptConfig} config */
 export function tokensPerStep(config) {

@@ -182,3 +182,37 @@ export function stepBatch(tokens, { batch, block, microSteps, seed }, step, into
   }
   return into;
 }
+
+/**
+ * Where the sequences of a validation begin: spread evenly over the held-out tokens, without overlap, the same every time.
+ * @param {number} tokens held out
+ * @param {number} block tokens of a sequence, each with one that follows it
+ * @param {number} most sequences
+ * @returns {number[]}
+ */
+export function validationStarts(tokens, block, most) {
+  const whole = Math.floor((tokens - 1) / block);
+  if (whole < 1) throw new RangeError(`${tokens} tokens are held out; block ${block} needs at least ${block + 1}`);
+  const count = Math.min(whole, most);
+  return Array.from({ length: count }, (_, i) => Math.floor((i * whole) / count) * block);
+}
+
+/**
+ * The batches of a validation.
+ * @param {Uint32Array} tokens held out
+ * @param {Pick<import('./config.mjs').GptConfig, 'batch' | 'block'>} config
+ * @param {number} [most] batches; the last may have fewer sequences
+ * @returns {Uint32Array[]} [2][sequences][block] each: ids, then the ids that follow them
+ */
+export function validationBatches(tokens, { batch, block }, most = 16) {
+  const starts = validationStarts(tokens.length, block, most * batch);
+  return Array.from({ length: Math.ceil(starts.length / batch) }, (_, i) => {
+    const own = starts.slice(i * batch, (i + 1) * batch);
+    const into = new Uint32Array(2 * own.length * block);
+    own.forEach((start, row) => {
+      into.set(tokens.subarray(start, start + block), row * block);
+      into.set(tokens.subarray(start + 1, start + block + 1), (own.length + row) * block);
+    });
+    return into;
+  });
+}

@@ -72,20 +72,40 @@ export function withoutSubgroupOptions(info) {
 }
 
 /**
- * The native module of another addon as the kernels expect it: our shaders, and specialization frozen into the
- * module instead of passed on. Where pipelines take no options, kernels do without those for subgroups.
+ * The native module of another addon as `helios-vk/nn` expects it, by the calls that every addon of the trainer's contract has: our
+ * shaders, specialization frozen into the modules, uploads and reads that wait. Where pipelines take no options, kernels do without
+ * those for subgroups. A compiled function runs on it with `graph: false`.
  * @param {any} addon an addon with the calls of the existing trainer
- * @param {Record<string, import('../../kernels/base.mjs').Shader>} shaders
- * @param {any} [info] what `initDevice` shall say, so that the kernels choose the same on two addons; the addon's own
- *   when left out
+ * @param {object} options
+ * @param {Record<string, import('../../kernels/base.mjs').Shader>} options.shaders
+ * @param {Map<string, object>} [options.generated] modules that `buildKernel` made, by the words of their programs: those of an addon
+ *   that has it are added, and one that has not gets them from here
+ * @param {any} [options.info] what `initDevice` shall say, so that the kernels choose the same on two addons; the addon's own when left out
  */
-export function plainAddon(addon, shaders, info) {
+export function plainAddon(addon, { shaders, generated = new Map(), info }) {
   const takesOptions = takesPipelineOptions(addon);
   return Object.assign(Object.create(addon), {
     shaders,
-    initDevice: () => {
-      const own = { ...(info ?? addon.initDevice()), hasPtx: false };
+    initDevice: (/** @type {any[]} */ ...args) => {
+      const found = addon.initDevice(...args);
+      const own = { ...(info ?? found), hasPtx: false };
       return takesOptions ? own : withoutSubgroupOptions(own);
+    },
+    buildKernel: (/** @type {Uint32Array} */ words) => {
+      const key = words.join();
+      if (!generated.has(key)) {
+        if (typeof addon.buildKernel !== 'function') throw new RangeError('a kernel is to be generated, and the addon has no buildKernel');
+        generated.set(key, addon.buildKernel(words));
+      }
+      return generated.get(key);
+    },
+    uploadAsync: (/** @type {number} */ buffer, /** @type {ArrayBufferView} */ data, offset = 0) => {
+      if (offset !== 0) throw new RangeError(`an upload to byte ${offset} of a buffer: the addon writes whole buffers`);
+      return addon.uploadBuffer(buffer, data);
+    },
+    readAsync: async (/** @type {number} */ buffer, /** @type {number} */ at, /** @type {number} */ bytes) => {
+      const { buffer: memory, byteOffset } = addon.readBuffer(buffer);
+      return new Uint8Array(memory, byteOffset + at, bytes);
     },
     /**
      * @param {Uint32Array} spirv @param {number} bindings @param {number} pushBytes
@@ -100,5 +120,8 @@ export function plainAddon(addon, shaders, info) {
       }
       return addon.createPipeline(frozen, bindings, pushBytes);
     },
+    // Not every addon has these; two that are compared make the same calls.
+    profileWork: undefined,
+    setName: undefined,
   });
 }

@@ -1,21 +1,6 @@
-/** Profiles of a training run: what the addon is told of the dispatches' work, and the table of its findings. */
+/** The profile of a training run as a table. */
 
 import { formatCount, formatFlops, formatNumber } from './progress.mjs';
-
-/**
- * The work of dispatches, as `profileWork` takes it: pairs of bytes and operations.
- * @param {import('./model.mjs').LabelledDispatch[]} records
- * @param {(pipeline: number) => number} bytes that a dispatch of the pipeline moves; 0 where unknown
- * @returns {Float64Array}
- */
-export function workOf(records, bytes) {
-  const pairs = new Float64Array(2 * records.length);
-  for (const [i, { pipeline, flops }] of records.entries()) {
-    pairs[2 * i] = bytes(pipeline);
-    pairs[2 * i + 1] = flops ?? 0;
-  }
-  return pairs;
-}
 
 /**
  * The rows of a profile as a table, those of one name together; `rest` and fewer take one line.

@@ -7,6 +7,7 @@ import { loadCheckpoint, saveCheckpoint } from './checkpoint.mjs';
 import { tokensPerStep } from './config.mjs';
 import { FolderLock } from './files.mjs';
 import { createTrainer } from './trainer.mjs';
+import { reset } from '../../nn/index.mjs';
 
 /** @typedef {import('./config.mjs').GptConfig} GptConfig */
 /** @typedef {import('./checkpoint.mjs').Checkpoint} Checkpoint */
@@ -14,9 +15,6 @@ import { createTrainer } from './trainer.mjs';
 
 /** Steps left out of the rates: pipelines are compiled and memory is touched in them. */
 const WARMUP_STEPS = 2;
-
-/** Milliseconds between reads of the losses where they drain the device. */
-const LOSS_INTERVAL = 1000;
 
 /** Lost devices that a run survives. */
 const MAX_RESTARTS = 3;
@@ -30,8 +28,7 @@ const MAX_RESTARTS = 3;
  * @property {Uint32Array} tokens what to train on
  * @property {Uint32Array} [validation] tokens to validate with
  * @property {number} [validationEvery] steps; 0 for at the end alone
- * @property {'auto' | 'plain' | 'calls' | 'graph'} [mode]
- * @property {boolean} [explicitTransposes] see GptModel
+ * @property {'graph' | 'plain'} [mode] as of the trainer
  * @property {Checkpoint} [resumed] where to go on from
  * @property {string} [checkpoints] folder of the checkpoints, which is this run's alone
  * @property {FolderLock} [lock] on it, where the caller has taken it
@@ -64,8 +61,8 @@ export async function runTraining(options) {
 
 /** @param {RunOptions} options @returns {ReturnType<typeof runTraining>} */
 async function train(options) {
-  const { vk, config, tokenizer, data, tokens, mode = 'auto', resumed, checkpoints, checkpointEvery = 0 } = options;
-  const { explicitTransposes, profile, lock, keep = Infinity, validation, validationEvery = 0 } = options;
+  const { vk, config, tokenizer, data, tokens, mode, resumed, checkpoints, checkpointEvery = 0 } = options;
+  const { profile, lock, keep = Infinity, validation, validationEvery = 0 } = options;
   const { stopped = () => false, onStep = (_) => {}, note = (_) => {} } = options;
   /** None before the start, and from a loss until the model is on the device again. @type {Trainer | undefined} */
   let trainer;
@@ -83,17 +80,16 @@ async function train(options) {
   /** This run's checkpoints, the oldest first. @type {string[]} */
   let saved = [];
   let pending = false;
-  let lastFetch = performance.now();
 
   const open = async () => {
     if (restarts > 0) {
+      // Everything on the lost device is forgotten; what follows opens it anew.
+      reset();
       vk.destroy();
-      vk.initDevice();
     }
     profile?.();
     const state = last === resumed ? resumed?.state : await readBack(/** @type {SavedCheckpoint} */ (last));
-    const profiled = profile !== undefined;
-    const opened = createTrainer(vk, config, { tokens, validation, mode, explicitTransposes, profiled, state });
+    const opened = createTrainer(vk, config, { tokens, validation, mode, state });
     for (const [step, loss] of known) if (step < opened.stepsDone) opened.known.set(step, loss);
     pending = options.checkpointAtStart === true && last === resumed;
     return opened;
@@ -114,7 +110,7 @@ async function train(options) {
     const step = trainer.stepsDone;
     if (validation === undefined || validations.has(step)) return;
     await trainer.settle();
-    validations.set(step, trainer.validate());
+    validations.set(step, await trainer.validate());
     note(`step ${step}: validation loss ${validations.get(step)?.toFixed(4)}`);
   };
   const measure = (/** @type {Trainer} */ { finished, pauses, hostTimes: times }) => {
@@ -128,14 +124,10 @@ async function train(options) {
       if (pending) await save(trainer);
       pending = false;
       if (trainer.stepsDone < config.steps && !stopped()) {
-        trainer.step();
+        await trainer.step();
         pending = checkpointEvery > 0 && trainer.stepsDone % checkpointEvery === 0 && trainer.stepsDone < config.steps;
-        // Promises of losses resolve between steps; without them reading drains the device, so only now and then.
+        // Promises of losses resolve between steps.
         await nextTurn();
-        if (performance.now() - lastFetch > LOSS_INTERVAL) {
-          trainer.fetchLosses();
-          lastFetch = performance.now();
-        }
         onStep(trainer);
         if (validationEvery > 0 && trainer.stepsDone % validationEvery === 0) await validate(trainer);
       } else {

@@ -26,7 +26,7 @@ export async function* generate(trainer, tokenizer, prompt, { tokens = 200, seed
   yield written;
   for (let i = 0; i < tokens; i++) {
     // The model pads its vocabulary; only ids that the tokenizer knows are drawn.
-    const logits = trainer.nextLogits(ids.slice(-block)).subarray(0, tokenizer.size);
+    const logits = (await trainer.nextLogits(ids.slice(-block))).subarray(0, tokenizer.size);
     ids.push(draw(logits, random, sampling));
     const text = tokenizer.decode(ids);
     // Bytes of a character whose rest is still to come are shown as U+FFFD; at the end they stay so.

@@ -19,9 +19,21 @@ function sizes({ shape }, { heads }) {
   return { batch, tokens, heads, headSize: width / 3 / heads };
 }
 
+/**
+ * Operations of `products` products of [tokens, tokens] and a head's size, of which a causal mask leaves half.
+ * @param {Layout} qkv @param {{ heads: number, causal: boolean }} attributes @param {number} products
+ */
+function attentionFlops(qkv, { heads, causal }, products) {
+  const { batch, tokens, headSize } = sizes(qkv, { heads });
+  return (2 * products * batch * heads * tokens * tokens * headSize) / (causal ? 2 : 1);
+}
+
 const attentionBackward = defineOp({
   name: 'attentionBackward',
   infer: ([, qkv]) => [denseLayout(qkv.shape, qkv.dtype)],
+  // What the kernels compute twice does not count. The first dispatch makes sums that the products' take.
+  main: 1,
+  flops: ([, qkv], _, attributes) => attentionFlops(qkv, attributes, 5),
   lower: (k, [dOut, qkv, out, logSumExp], [dQkv], { heads, causal }) => {
     const type = floatType('attention', qkv.layout);
     return [k.attentionBackward({ qkv, out, logSumExp, dOut, dQkv, ...sizes(qkv.layout, { heads }), causal, type })];
@@ -84,6 +96,7 @@ export const attention = defineOp({
     if (!FUSED_HEADS.includes(headSize)) throw new ArgumentError('attention', `heads of ${headSize}, not of ${FUSED_HEADS.join(', ')}`);
     return [denseLayout([batch, tokens, heads * headSize], qkv.dtype), denseLayout([batch, heads, tokens], 'f32')];
   },
+  flops: ([qkv], _, attributes) => attentionFlops(qkv, attributes, 2),
   lower: (k, [qkv], [out, logSumExp], { heads, causal }) => {
     const type = floatType('attention', qkv.layout);
     return [k.attentionForward({ qkv, out, logSumExp, ...sizes(qkv.layout, { heads }), causal, type })];

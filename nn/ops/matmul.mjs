@@ -52,7 +52,8 @@ export const matmul = defineOp({
     if (k !== inner) throw new ShapeError('matmul', `${show(a.shape)} × ${show(b.shape)}: inner sizes ${k}, ${inner}`);
     return [denseLayout([...broadcastShapes('matmul', a.shape.slice(0, -2), b.shape.slice(0, -2)), m, n], a.dtype)];
   },
-  lower: (kernels, [a, b], [c]) => {
+  flops: ([a], [c]) => 2 * c.size * (a.shape.at(-1) ?? 1),
+  lower: (kernels, [a, b], [c], { precision }) => {
     const batchShape = c.layout.shape.slice(0, -2);
     const [m, n] = c.layout.shape.slice(-2);
     const k = a.layout.shape.at(-1) ?? 1;
@@ -82,6 +83,7 @@ export const matmul = defineOp({
         aType: type,
         bType: type,
         cType: type,
+        precision,
       });
     const list = [];
     for (let first = 0; first < batch; first += MAX_BATCH) list.push(part(first, Math.min(MAX_BATCH, batch - first)));
@@ -120,7 +122,8 @@ export const linear = defineOp({
     }
     return [denseLayout([...x.shape.slice(0, -1), w.shape[0]], x.dtype)];
   },
-  lower: (kernels, [x, w, bias], [y]) => {
+  flops: ([x, w]) => 2 * x.size * w.shape[0],
+  lower: (kernels, [x, w, bias], [y], { precision }) => {
     const [m, k] = rowsOf(x.layout.shape);
     const type = floatType('linear', x.layout);
     return [
@@ -136,6 +139,7 @@ export const linear = defineOp({
         aType: type,
         bType: type,
         cType: type,
+        precision,
       }),
     ];
   },

@@ -40,6 +40,9 @@ import { perDevice } from '../runtime.mjs';
  *   written in operations; without it the result has no gradient
  * @property {(needs: boolean[]) => number[]} [saveInputs] inputs that `vjp` reads; none when left out
  * @property {number[]} [saveOutputs] outputs that `vjp` reads
+ * @property {(inputs: Layout[], outputs: Layout[], attributes: any) => number} [flops] floating-point operations of its products, for
+ *   profiles: 2 for each multiplication, whatever the kernel does inside; none when left out
+ * @property {number} [main] which of its dispatches does these; the first, 0, when left out
  * @property {boolean} [strided] whether `lower` takes inputs of any strides; otherwise they are made dense first
  * @property {(inputs: Reference[], attributes: any) => Reference} oracle the result in float64
  * @property {Map<string, Plan>} plans what calls do, by layouts and attributes: each is made once

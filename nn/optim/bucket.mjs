@@ -3,7 +3,7 @@
 import { full } from '../functional.mjs';
 import { denseLayout, denseStrides, layoutOf } from '../layout.mjs';
 import { noGrad } from '../autograd.mjs';
-import { recordingNow } from '../runtime.mjs';
+import { recordingNow, runtime } from '../runtime.mjs';
 import { unscoped } from '../storage.mjs';
 import { Tensor } from '../tensor.mjs';
 import { HalfCopy } from './half-copy.mjs';
@@ -53,8 +53,8 @@ export class Bucket {
     this.offsets = offsets;
     this.count = count;
     /** Tensors of all elements. */
-    this.values = this.zeros();
-    this.gradients = this.zeros();
+    this.values = this.zeros('parameters');
+    this.gradients = this.zeros('gradients');
     /** Whether the optimizer keeps a 16-bit copy of the parameters, once somebody asks for one. */
     this.keepsHalf = false;
     /** @type {HalfCopy | undefined} */
@@ -79,9 +79,11 @@ export class Bucket {
     );
   }
 
-  /** A tensor of the bucket's size, of zeros. */
-  zeros() {
-    return unscoped(() => full([this.count], 0));
+  /** A tensor of the bucket's size, of zeros. @param {string} name for reports */
+  zeros(name) {
+    const flat = unscoped(() => full([this.count], 0));
+    runtime().name(/** @type {Storage} */ (flat.storage).allocation, name);
+    return flat;
   }
 
   /** @param {Tensor} flat @param {readonly number[]} shape @param {number} offset */

@@ -14,6 +14,7 @@ export class HalfCopy {
     // The device's own memory, also where a function is being compiled: it outlives the graph.
     this.storage = new Storage(device.allocate(2 * count, true));
     this.storage.retain();
+    device.name(this.storage.allocation, `parameters in ${dtype}`);
     /** The source's version that was copied. */
     this.version = -1;
     this.convert = new Template(device.kernels.cast({ x: SLOT, y: SLOT + 1, count, from: 'f32', to: dtype }));

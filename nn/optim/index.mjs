@@ -67,14 +67,15 @@ const templates = perDevice(new Map());
 /**
  * @param {string} key @param {Storage[]} storages one for each slot
  * @param {(slots: number[]) => (Dispatches | Dispatches[])[]} build
+ * @param {number} [bytes] that they read and write, for profiles
  */
-function launch(key, storages, build) {
+function launch(key, storages, build, bytes) {
   let template = templates.get(key);
   if (!template) {
     template = new Template(...build(storages.map((_, i) => SLOT + i)));
     templates.set(key, template);
   }
-  sink().append(template, storages, undefined, key.slice(0, key.indexOf('/')));
+  sink().append(template, storages, undefined, { name: key.slice(0, key.indexOf('/')), bytes });
 }
 
 /** @param {Tensor} tensor */
@@ -110,19 +111,23 @@ class ParameterGroup {
     this.#weightDecay = weightDecay;
     const { bindingBytes, bufferBytes } = runtime().kernels.context;
     this.buckets = bucketsOf(parameters, Math.min(bindingBytes, bufferBytes));
-    const words = optimizerState({
-      rate: lr,
-      decay: weightDecay,
-      maxNorm: clip,
-      gradientScale,
-      beta1: betas[0],
-      beta2: betas[1],
-      epsilon: eps,
-      warmup: schedule?.warmup ?? 0,
-      total: schedule?.total ?? 0,
-      finalRate: schedule?.finalLr ?? 0,
-    });
-    this.state = Tensor.constant(words, stateLayout(STATE_WORDS));
+    /** What the state begins with. @param {number} step @param {number} maxNorm @param {number} scale */
+    this.wordsAt = (step, maxNorm, scale) =>
+      optimizerState({
+        rate: this.#lr,
+        decay: this.#weightDecay,
+        maxNorm,
+        gradientScale: scale,
+        beta1: betas[0],
+        beta2: betas[1],
+        epsilon: eps,
+        warmup: schedule?.warmup ?? 0,
+        total: schedule?.total ?? 0,
+        finalRate: schedule?.finalLr ?? 0,
+        step,
+      });
+    this.state = Tensor.constant(this.wordsAt(0, clip, gradientScale), stateLayout(STATE_WORDS));
+    runtime().name(storageOf(this.state).allocation, 'optimizer state');
     /** The rate of this step, on the device. */
     this.rate = unscoped(() => stateWord(this.state, STATE.rate));
     /** What gradients are multiplied by. */
@@ -244,12 +249,27 @@ class Optimizer {
     return noted(this, 'scales', this.#clip > 0 || this.#gradientScale !== 1);
   }
 
+  /**
+   * Has the schedule and the bias correction go on as after so many steps: for a run that goes on with options that may be others
+   * than before. Moments stay as they are; `loadStateDict` sets these, and everything as it was.
+   * @param {number} steps done
+   */
+  startAt(steps) {
+    if (!Number.isInteger(steps) || steps < 0 || steps > 0xffffffff) {
+      throw new ArgumentError('startAt', `steps are an integer from 0 to 2^32 - 1, got ${String(steps)}`);
+    }
+    checkSetting('startAt', steps);
+    for (const group of this.groups) {
+      runtime().upload(storageOf(group.state).allocation, group.wordsAt(steps, this.#clip, this.#gradientScale));
+    }
+  }
+
   /** Tensors of a bucket that begin as zeros. @param {Bucket} bucket @param {number} count */
   momentsOf(bucket, count) {
     let list = this.moments.get(bucket);
     if (!list) {
       if (isRecording()) throw new UsageError(this.constructor.name, 'its memory is made at construction');
-      list = Array.from({ length: count }, () => bucket.zeros());
+      list = Array.from({ length: count }, (_, i) => bucket.zeros(['first moments', 'second moments'][i]));
       this.moments.set(bucket, list);
     }
     return list;
@@ -380,11 +400,15 @@ export class AdamW extends Optimizer {
     const [first, second] = this.momentsOf(bucket, 2);
     const half = bucket.half?.fresh && bucket.half.ready() ? bucket.half : undefined;
     const storages = [bucket.values, first, second, bucket.gradients, group.state].map(storageOf);
-    launch(`adamw/${half?.dtype}/${offset}+${count}`, half ? [...storages, half.storage] : storages, (slots) => {
+    const key = `adamw/${half?.dtype}/${offset}+${count}`;
+    /** @param {number[]} slots */
+    const dispatches = (slots) => {
       const [parameters, first, second, gradient, , copy] = slots.map((buffer) => ({ buffer, offset }));
       const copied = half ? { copy, copyType: half.dtype } : {};
       return [runtime().kernels.adamw({ parameters, first, second, gradient, state: slots[4], count, ...copied })];
-    });
+    };
+    // Parameter, gradient and both moments are read, all but the gradient are written, and the copy.
+    launch(key, half ? [...storages, half.storage] : storages, dispatches, count * (7 * 4 + (half ? 2 : 0)));
   }
 }
 

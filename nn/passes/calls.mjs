@@ -21,6 +21,7 @@ import { perDevice } from '../runtime.mjs';
  * @property {Template | undefined} template its dispatches; undefined once a pass has changed it
  * @property {Allocation[]} allocations what the template's slots are
  * @property {string} [name] what it is, of a call without `op`
+ * @property {number} [bytes] that it reads and writes, of a call without `op`
  * @property {string} [origin] the line of the user's program
  * @property {{ name: string, origin: string | undefined }[]} [parts] what was recorded as calls of their own and is one now
  * @property {number} [region] what `checkpoint` computes again has a number of its own

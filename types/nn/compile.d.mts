@@ -4,6 +4,8 @@
  * @typedef {object} CompileOptions
  * @property {boolean} [reuseOutputs] whether results lie in the graph's memory, until the next call, instead of memory of their
  *   own; false when left out
+ * @property {boolean} [graph] whether calls launch a recorded graph; with false each submits the list of dispatches again, which
+ *   takes the host longer; true when left out
  * @property {readonly PassName[]} [passes] over what was recorded: all when left out
  */
 /**
@@ -29,7 +31,7 @@
  * @param {CompileOptions} [options]
  * @returns {((...args: Parameters<F>) => ReturnType<F>) & CompiledMethods<Parameters<F>>}
  */
-export function compile<F extends (...args: any[]) => any>(fn: F, { reuseOutputs, passes }?: CompileOptions): ((...args: Parameters<F>) => ReturnType<F>) & CompiledMethods<Parameters<F>>;
+export function compile<F extends (...args: any[]) => any>(fn: F, { reuseOutputs, graph: recorded, passes }?: CompileOptions): ((...args: Parameters<F>) => ReturnType<F>) & CompiledMethods<Parameters<F>>;
 /**
  * Options of `compile`.
  */
@@ -39,6 +41,11 @@ export type CompileOptions = {
      * own; false when left out
      */
     reuseOutputs?: boolean | undefined;
+    /**
+     * whether calls launch a recorded graph; with false each submits the list of dispatches again, which
+     * takes the host longer; true when left out
+     */
+    graph?: boolean | undefined;
     /**
      * over what was recorded: all when left out
      */

@@ -1,5 +1,11 @@
 // Made by `npm run types` from nn/; do not edit.
 /**
+ * What the dispatches of steps do, as `profileWork` of the addon takes it: pairs of bytes and operations. Where a step has more than
+ * one dispatch, its main one stands for all. Of products that do operations no bytes are given: those are not what limits them.
+ * @param {Step[]} steps
+ */
+export function workOf(steps: Step[]): Float64Array<ArrayBuffer>;
+/**
  * Time by line and operations, the longest first.
  * @param {Step[]} steps @param {ArrayLike<number>} times microseconds of each dispatch
  * @returns {LineTime[]}
@@ -41,6 +47,18 @@ export type Step = {
      * bytes of its results; 0 where that is not known (steps of optimizers)
      */
     written: number;
+    /**
+     * that it reads and writes; 0 where that is not known
+     */
+    bytes: number;
+    /**
+     * floating-point operations of its products, 2 for each multiplication; 0 where there are none
+     */
+    flops: number;
+    /**
+     * which of its dispatches does them
+     */
+    main: number;
 };
 /**
  * Where the time of a call went.
@@ -62,4 +80,8 @@ export type LineTime = {
      * on the device
      */
     microseconds: number;
+    /**
+     * floating-point operations of products, 2 for each multiplication; 0 where there are none
+     */
+    flops: number;
 };

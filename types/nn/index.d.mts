@@ -1,5 +1,6 @@
 // Made by `npm run types` from nn/; do not edit.
 export * as F from "./f.mjs";
+export { setFloat32MatmulPrecision } from "./precision.mjs";
 export { scope } from "./storage.mjs";
 export * as nn from "./modules/index.mjs";
 export * as optim from "./optim/index.mjs";

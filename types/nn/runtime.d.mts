@@ -43,12 +43,13 @@ export function anew<T>(fn: () => T): T;
  * What dispatches are of: an operation, its attributes, and the number of its inputs, and the layouts of these and then of its outputs.
  * @typedef {{ op: import('./ops/registry.mjs').Op, attributes: any, inputs: number, layouts: import('./layout.mjs').Layout[] }} CallInfo
  */
+/** What dispatches are that are of no operation: a name, and the bytes that they read and write. @typedef {{ name: string, bytes?: number }} WorkInfo */
 /**
  * What takes the dispatches of operations: the eager list, or the recording of a compiled function.
  * @typedef {object} Sink
  * @property {(bytes: number, owned?: boolean) => Allocation} allocate
  * @property {(allocation: Allocation) => void} release
- * @property {(template: Template, storages: Storage[], call?: CallInfo, name?: string) => void} append `name` of what is no operation
+ * @property {(template: Template, storages: Storage[], call?: CallInfo, info?: WorkInfo) => void} append `info` of what is no operation
  * @property {(tensor: Tensor) => void} [use] is told of operands
  * @property {(storage: Storage) => boolean} [changed] says whether it has changed a storage from before
  * @property {Set<import('./optim/half-copy.mjs').HalfCopy>} [copies] that hold what they should before each launch
@@ -75,7 +76,7 @@ export class Runtime implements Sink {
     vk: any;
     /** @type {import('../kernels/index.mjs').Kernels} */
     kernels: import("../kernels/index.mjs").Kernels;
-    info: native.DeviceInfo;
+    info: import("../../index.js").DeviceInfo;
     recorder: Recorder;
     /** Buffers freed since the last list, by size: what follows in this list may have them at once. @type {Map<number, number[]>} */
     free: Map<number, number[]>;
@@ -91,6 +92,8 @@ export class Runtime implements Sink {
         buffers: number;
         bytes: number;
     };
+    /** Memory that compiled functions share. */
+    slots: SharedSlots;
     turnBytes: number;
     warned: boolean;
     /** Operations that found their record, and that made it. */
@@ -114,6 +117,8 @@ export class Runtime implements Sink {
     schedule(): void;
     /** Submits what has been appended. */
     flush(): void;
+    /** Names memory for reports and statistics. @param {Allocation} allocation @param {string} name */
+    name({ handle }: Allocation, name: string): void;
     /** Gives up the device. */
     close(): void;
     /** Gives back the buffers that nothing took again. */
@@ -166,15 +171,22 @@ export type CallInfo = {
     layouts: import("./layout.mjs").Layout[];
 };
 /**
+ * What dispatches are that are of no operation: a name, and the bytes that they read and write.
+ */
+export type WorkInfo = {
+    name: string;
+    bytes?: number;
+};
+/**
  * What takes the dispatches of operations: the eager list, or the recording of a compiled function.
  */
 export type Sink = {
     allocate: (bytes: number, owned?: boolean) => Allocation;
     release: (allocation: Allocation) => void;
     /**
-     * `name` of what is no operation
+     * `info` of what is no operation
      */
-    append: (template: Template, storages: Storage[], call?: CallInfo, name?: string) => void;
+    append: (template: Template, storages: Storage[], call?: CallInfo, info?: WorkInfo) => void;
     /**
      * is told of operands
      */
@@ -232,5 +244,5 @@ export type Allocation = {
     sink: Sink;
 };
 export type RecordingSink = Required<Omit<Sink, "origin" | "closed">> & Pick<Sink, "origin" | "closed">;
-import native from '../../index.js';
 import { Recorder } from '../kernels/base.mjs';
+import { SharedSlots } from './memory.mjs';

@@ -36,8 +36,8 @@ export class Bucket {
     keepsHalf: boolean;
     /** @type {HalfCopy | undefined} */
     half: HalfCopy | undefined;
-    /** A tensor of the bucket's size, of zeros. */
-    zeros(): Tensor;
+    /** A tensor of the bucket's size, of zeros. @param {string} name for reports */
+    zeros(name: string): Tensor;
     /** @param {Tensor} flat @param {readonly number[]} shape @param {number} offset */
     view(flat: Tensor, shape: readonly number[], offset: number): Tensor;
     /** Runs of elements whose parameters have a gradient: all, where every one has. @returns {{ offset: number, count: number }[]} */

@@ -167,6 +167,12 @@ declare class Optimizer {
     get gradientScale(): number;
     /** Whether gradients have a factor: what runs depends on it. */
     get scales(): boolean;
+    /**
+     * Has the schedule and the bias correction go on as after so many steps: for a run that goes on with options that may be others
+     * than before. Moments stay as they are; `loadStateDict` sets these, and everything as it was.
+     * @param {number} steps done
+     */
+    startAt(steps: number): void;
     /** Tensors of a bucket that begin as zeros. @param {Bucket} bucket @param {number} count */
     momentsOf(bucket: Bucket, count: number): Tensor[];
     /**
@@ -207,6 +213,8 @@ declare class ParameterGroup {
         eps: number;
     });
     buckets: import("./bucket.mjs").Bucket[];
+    /** What the state begins with. @param {number} step @param {number} maxNorm @param {number} scale */
+    wordsAt: (step: number, maxNorm: number, scale: number) => Uint32Array<ArrayBufferLike>;
     state: Tensor;
     /** The rate of this step, on the device. */
     rate: Tensor;

@@ -57,6 +57,10 @@ export type Call = {
      */
     name?: string | undefined;
     /**
+     * that it reads and writes, of a call without `op`
+     */
+    bytes?: number | undefined;
+    /**
      * the line of the user's program
      */
     origin?: string | undefined;
