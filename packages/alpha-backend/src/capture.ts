@@ -1,7 +1,11 @@
 // A step of training makes the same calls as the step before it. Once two have, the next is recorded: what each call was
-// given and made, in order. From then on a call is only compared with the recorded one, and the dispatches of the whole step
-// run as one launch of a graph (as several, where values are read in between). A call that differs ends that: what was
-// compared and not yet launched is carried out call by call, and so is the rest of the step, with the same result.
+// given and made, in order. From then on a call is only compared with the recorded one, and the dispatches of the step run as
+// graphs: one for each read, and for so many dispatches (`PIECE`), since the device would idle while a whole step is compared.
+// A call that differs ends that: what was compared and not yet launched is carried out call by call, and so is the rest of
+// the step, with the same result.
+//
+// The tape of the trainer clones every gradient and releases the original. With the whole step known, such a clone is no copy:
+// it has the memory of its original (`sharedClones`).
 //
 // What differs from step to step without being a difference is data: ids, dropout seeds, learning rates all travel in
 // buffers (`Engine.input`).
@@ -10,15 +14,18 @@ import type { GraphHandle } from 'helios-vk';
 import { Recorder } from 'helios-vk/kernels';
 
 import { type Engine, type Operation, type Plan, Pool } from './engine.js';
-import { COPY } from './operations.js';
+import { CLONE, COPY } from './operations.js';
 import { type Allocation, DeviceTensor, Storage } from './tensor.js';
 import type { Dtype, Shape } from './types.js';
 
 /** A storage: one made in the step, by its slot, or one from before. */
 type Reference = number | Storage;
 
+/** Dispatches of a graph; the device begins while the next ones are compared. */
+const PIECE = 256;
+
 /** What happened in the recorded step. */
-type Event =
+export type Event =
   | {
       kind: 'call';
       op: Operation;
@@ -79,11 +86,43 @@ export const placeOf = ({ serial }: Storage, firstSerial: number): number => (se
 const FLOAT = new Float64Array(1);
 const BITS = new Int32Array(FLOAT.buffer);
 
+/**
+ * The slot whose memory each slot has: its own, or that of a value that it is a clone of. That is so where none of both is
+ * written while the other is in use.
+ */
+export function sharedClones(events: readonly Event[], slots: number): number[] {
+  const born = new Array<number>(slots).fill(0);
+  const died = new Array<number>(slots).fill(Number.POSITIVE_INFINITY);
+  const writes: number[][] = Array.from({ length: slots }, () => []);
+  events.forEach((event, at) => {
+    if (event.kind === 'call') {
+      for (const slot of event.y) born[slot] = at;
+      for (const i of event.op.writes ?? []) {
+        const of = event.x[i];
+        if (typeof of === 'number') writes[of].push(at);
+      }
+    } else if (event.kind === 'freed' && typeof event.of === 'number') died[event.of] = at;
+  });
+  const writtenDuring = (a: number, b: number) => writes[a].some((at) => at > born[b] && at < died[b]);
+  const roots = Array.from({ length: slots }, (_, slot) => slot);
+  const groups = roots.map((slot) => [slot]);
+  for (const event of events) {
+    if (event.kind !== 'call' || event.op !== CLONE || typeof event.x[0] !== 'number') continue;
+    const root = roots[event.x[0]];
+    const [clone] = event.y;
+    if (groups[root].some((other) => writtenDuring(other, clone) || writtenDuring(clone, other))) continue;
+    roots[clone] = root;
+    groups[root].push(clone);
+  }
+  return roots;
+}
+
 /** A step that is being recorded while it is carried out. */
 export class Capture {
   private readonly events: Event[] = [];
   private readonly storages: Storage[] = [];
-  private readonly allocations: Allocation[] = [];
+  /** Bytes of each slot. */
+  private readonly sizes: number[] = [];
   /** Slots that data is uploaded into. */
   private readonly inputs = new Set<number>();
   /** Memory of this step alone. */
@@ -97,13 +136,13 @@ export class Capture {
     return this.storages[storage.slot] === storage ? storage.slot : storage;
   }
 
-  /** A storage of the step. What data is uploaded into is no other value's: the upload comes before the whole graph. */
+  /** A storage of the step. */
   storage(bytes: number, input: boolean, serial: number): Storage {
-    const storage = new Storage(input ? new Pool(this.engine.vk, this.engine.relieve).take(bytes) : this.pool.take(bytes), serial);
+    const storage = new Storage(this.pool.take(bytes), serial);
     storage.slot = this.storages.length;
     if (input) this.inputs.add(storage.slot);
     this.storages.push(storage);
-    this.allocations.push(storage.allocation);
+    this.sizes.push(bytes);
     return storage;
   }
 
@@ -136,42 +175,102 @@ export class Capture {
     const of = this.refer(storage);
     if (this.events.length > 0 || typeof of === 'number') this.events.push({ kind: 'freed', of });
     if (typeof of !== 'number') return false;
-    if (!this.inputs.has(of)) this.pool.give(storage.allocation);
+    this.pool.give(storage.allocation);
     return true;
   }
 
-  /** The recorded step; what is still in use gets memory of its own. Undefined where the device has no room for it. */
+  /**
+   * The recorded step; what is still in use gets memory of its own. Undefined where the device has no room for it: the step has
+   * run, its values keep the memory that they have, and later steps go on call by call.
+   */
   finish(): Trace | undefined {
-    const { engine, storages } = this;
-    let trace: Trace | undefined;
+    const { engine, storages, pool } = this;
+    const graphs: Piece[] = [];
     try {
-      trace = new Trace(engine, this.events, this.allocations);
-      trace.escape(storages);
-      engine.submit();
-      return trace;
-    } catch (error) {
-      if ((error as { code?: string }).code !== 'ERR_HELIOS_OUT_OF_MEMORY') throw error;
-      // The step has run: its values keep the memory that they have, and later steps go on call by call.
-      const used = new Set<number>();
       for (const storage of storages) {
         if (storage.shares === 0) continue;
-        if (storage.slot >= 0) engine.own(storage, undefined);
-        used.add(storage.allocation.handle);
+        const { allocation } = storage;
+        engine.copyOut(storage);
+        pool.give(allocation);
       }
-      trace?.destroy(used);
+      engine.submit();
+      const allocations = this.plan();
+      record(engine, this.events, allocations, graphs);
+      return new Trace(engine, this.events, allocations, pool, graphs);
+    } catch (error) {
+      if ((error as { code?: string }).code !== 'ERR_HELIOS_OUT_OF_MEMORY') throw error;
+      for (const storage of storages) {
+        if (storage.shares === 0 || storage.slot < 0) continue;
+        pool.made.delete(storage.allocation.handle);
+        engine.own(storage, undefined);
+      }
+      for (const { graph } of graphs) engine.vk.graphDestroy(graph);
+      pool.destroy();
       engine.stopCapturing();
       return undefined;
     }
   }
+
+  /** Where the values of the step lie from now on, by slot. */
+  private plan(): Allocation[] {
+    const { events, sizes, inputs, pool } = this;
+    const roots = sharedClones(events, sizes.length);
+    const users = new Array<number>(sizes.length).fill(0);
+    for (const root of roots) users[root]++;
+    const allocations: Allocation[] = [];
+    // What data is uploaded into is no other value's: uploads may run ahead of the graphs.
+    for (const slot of inputs) allocations[slot] = pool.take(sizes[slot]);
+    for (const event of events) {
+      if (event.kind === 'call') {
+        for (const slot of event.y) allocations[slot] = allocations[roots[slot]] ?? pool.take(sizes[slot]);
+      } else if (event.kind === 'freed' && typeof event.of === 'number') {
+        const root = roots[event.of];
+        if (--users[root] === 0 && !inputs.has(root)) pool.give(allocations[root]);
+      }
+    }
+    pool.destroy(new Set(allocations.map(({ handle }) => handle)));
+    return allocations;
+  }
+}
+
+/** A graph of the step, launched once so many events have been compared. */
+interface Piece {
+  graph: GraphHandle;
+  end: number;
+}
+
+/** Records the calls of a step as graphs. */
+function record(engine: Engine, events: readonly Event[], allocations: readonly Allocation[], pieces: Piece[]): void {
+  const { vk } = engine;
+  const list = new Recorder(1 << 16);
+  const handle = (of: Reference) => (typeof of === 'number' ? allocations[of] : of.allocation).handle;
+  const end = (at: number) => {
+    if (list.count === 0) return;
+    vk.graphBegin();
+    try {
+      vk.batchExecuteAll(new Uint8Array(list.view.buffer, 0, list.length), list.count);
+    } finally {
+      pieces.push({ graph: vk.graphEnd(), end: at });
+    }
+    list.length = 0;
+    list.count = 0;
+  };
+  events.forEach((event, i) => {
+    if (event.kind === 'call') {
+      const shared = event.op === CLONE && handle(event.x[0]) === handle(event.y[0]);
+      if (!shared) event.plan.template.appendTo(list, [...event.x, ...event.y].map(handle));
+    }
+    if (event.kind === 'read' || list.count >= PIECE) end(i + 1);
+  });
+  end(events.length);
 }
 
 /** A recorded step. */
 export class Trace {
   private at = 0;
-  /** Events before this one have been launched. */
+  /** Events before this one have been launched, as the graphs before `next`. */
   private launched = 0;
-  private graph = 0;
-  private readonly graphs: (GraphHandle | undefined)[] = [];
+  private next = 0;
   /** The storages of this step, by slot. */
   private current: Storage[] = [];
   /** Memory from before that this step has given back. */
@@ -181,40 +280,15 @@ export class Trace {
     private readonly engine: Engine,
     private readonly events: readonly Event[],
     private readonly allocations: readonly Allocation[],
-  ) {
-    const list = new Recorder(1 << 16);
-    const handles: number[] = [];
-    const handle = (of: Reference) => (typeof of === 'number' ? allocations[of] : of.allocation).handle;
-    const { vk } = engine;
-    const end = () => {
-      if (list.count === 0) {
-        this.graphs.push(undefined);
-        return;
-      }
-      vk.graphBegin();
-      try {
-        vk.batchExecuteAll(new Uint8Array(list.view.buffer, 0, list.length), list.count);
-      } finally {
-        this.graphs.push(vk.graphEnd());
-      }
-      list.length = 0;
-      list.count = 0;
-    };
-    for (const event of events) {
-      if (event.kind === 'call') {
-        for (let i = 0; i < event.x.length; i++) handles[i] = handle(event.x[i]);
-        for (let i = 0; i < event.y.length; i++) handles[event.x.length + i] = handle(event.y[i]);
-        event.plan.template.appendTo(list, handles);
-      } else if (event.kind === 'read') end();
-    }
-    end();
-  }
+    private readonly pool: Pool,
+    private readonly pieces: readonly Piece[],
+  ) {}
 
   /** A step begins. */
   begin(): void {
     this.at = 0;
     this.launched = 0;
-    this.graph = 0;
+    this.next = 0;
     this.current = [];
   }
 
@@ -250,6 +324,7 @@ export class Trace {
     for (let i = 0; i < y.length; i++) {
       outputs[i] = new DeviceTensor(this.engine, plan.outputs[i].shape, types[i], this.renew(y[i]));
     }
+    this.launch();
     return outputs;
   }
 
@@ -288,12 +363,13 @@ export class Trace {
     return true;
   }
 
+  /** Launches the graph that ends here, if one does. */
   private launch(): void {
-    const graph = this.graphs[this.graph++];
-    if (graph !== undefined) {
-      this.engine.submit();
-      this.engine.vk.graphLaunch(graph);
-    }
+    const piece = this.pieces[this.next];
+    if (piece?.end !== this.at) return;
+    this.next++;
+    this.engine.submit();
+    this.engine.vk.graphLaunch(piece.graph);
     this.launched = this.at;
   }
 
@@ -304,7 +380,8 @@ export class Trace {
       return false;
     }
     this.launch();
-    this.escape(this.current);
+    // What is still in use gets memory of its own: the next launch writes over the recorded one's.
+    for (const storage of this.current) if (storage !== undefined && storage.shares > 0) this.engine.copyOut(storage);
     this.release();
     return true;
   }
@@ -312,18 +389,6 @@ export class Trace {
   private release(): void {
     for (const allocation of this.given) this.engine.giveBack(allocation);
     this.given = [];
-  }
-
-  /** What is still in use at the end gets memory of its own: the next launch writes over the recorded one's. */
-  escape(storages: readonly Storage[]): void {
-    for (const storage of storages) if (storage !== undefined && storage.shares > 0) this.copyOut(storage);
-  }
-
-  private copyOut(storage: Storage): void {
-    const { engine } = this;
-    const from = storage.allocation;
-    engine.own(storage, engine.pool.take(from.bytes));
-    engine.append(COPY.templateOf(engine.kernels, from.bytes), [from.handle, storage.allocation.handle]);
   }
 
   /**
@@ -376,11 +441,10 @@ export class Trace {
     return undefined;
   }
 
-  /** Gives back the graphs, and their memory but for buffers that are used elsewhere. */
-  destroy(used: ReadonlySet<number> = new Set()): void {
-    const { vk } = this.engine;
-    for (const graph of this.graphs) if (graph !== undefined) vk.graphDestroy(graph);
-    for (const handle of new Set(this.allocations.map((allocation) => allocation.handle))) if (!used.has(handle)) vk.destroyBuffer(handle);
+  /** Gives back the graphs and their memory. */
+  destroy(): void {
+    for (const { graph } of this.pieces) this.engine.vk.graphDestroy(graph);
+    this.pool.destroy();
   }
 }
 

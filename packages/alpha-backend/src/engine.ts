@@ -5,6 +5,7 @@ import type { BufferHandle } from 'helios-vk';
 import { Recorder, SLOT, Template, createKernels, type Dispatches, type Kernels } from 'helios-vk/kernels';
 
 import { Capture, Fingerprint, type Trace, placeOf } from './capture.js';
+import { COPY } from './operations.js';
 import { type Allocation, DeviceTensor, Storage } from './tensor.js';
 import { BYTES, BackendError, type Dtype, type Shape, type TensorArray, type TensorData, sizeOf } from './types.js';
 
@@ -58,6 +59,8 @@ const NO_NUMBERS: readonly number[] = [];
 /** Buffers by size, kept for reuse. */
 export class Pool {
   readonly free = new Map<number, BufferHandle[]>();
+  /** All that exist, in use or free. */
+  readonly made = new Set<BufferHandle>();
   bytes = 0;
   constructor(
     readonly vk: Native,
@@ -82,19 +85,34 @@ export class Pool {
 
   /** Destroys what is not in use. */
   trim(): void {
-    for (const handles of this.free.values()) for (const handle of handles) this.vk.destroyBuffer(handle);
+    for (const handles of this.free.values()) for (const handle of handles) this.discard(handle);
     this.free.clear();
     this.bytes = 0;
   }
 
+  /** Destroys all but these, for a pool that nothing is taken from any more. */
+  destroy(kept?: ReadonlySet<BufferHandle>): void {
+    for (const handle of this.made) if (!kept?.has(handle)) this.discard(handle);
+    this.free.clear();
+    this.bytes = 0;
+  }
+
+  private discard(handle: BufferHandle): void {
+    this.made.delete(handle);
+    this.vk.destroyBuffer(handle);
+  }
+
   private create(size: number): BufferHandle {
+    let handle: BufferHandle;
     try {
-      return this.vk.createBuffer(size, 0);
+      handle = this.vk.createBuffer(size, 0);
     } catch (error) {
       if ((error as { code?: string }).code !== 'ERR_HELIOS_OUT_OF_MEMORY') throw error;
       this.relieve();
-      return this.vk.createBuffer(size, 0);
+      handle = this.vk.createBuffer(size, 0);
     }
+    this.made.add(handle);
+    return handle;
   }
 }
 
@@ -233,6 +251,13 @@ export class Engine {
     held.live = true;
     this.registry.register(storage, held);
     return storage;
+  }
+
+  /** Moves a storage out of a recorded step's memory. */
+  copyOut(storage: Storage): void {
+    const from = storage.allocation;
+    this.own(storage, this.pool.take(from.bytes));
+    this.append(COPY.templateOf(this.kernels, from.bytes), [from.handle, storage.allocation.handle]);
   }
 
   giveBack(allocation: Allocation & { live?: boolean }): void {

@@ -5,6 +5,7 @@ import { test } from 'node:test';
 
 import { createBackend } from '@helios-vk/alpha-backend';
 
+import { stubDevice } from '../../../benches/lib/stub.mjs';
 import { Trainer, random } from './model.mjs';
 
 const CONFIG = { layers: 2, width: 32, heads: 2, hidden: 48, block: 8, vocabulary: 24 };
@@ -95,7 +96,8 @@ test('random programs: eager and captured give the same bits', () => {
         ),
       );
       // A program: what each line does, and which results are released when.
-      const lines = Array.from({ length: 10 + whole(20) }, () => [whole(9), whole(1e6), whole(1e6), whole(3)]);
+      // Some are longer than one graph, and leave the recorded step when part of it has run.
+      const lines = Array.from({ length: seed % 4 === 0 ? 500 : 10 + whole(20) }, () => [whole(11), whole(1e6), whole(1e6), whole(3)]);
       const freed = Array.from({ length: 64 }, () => whole(4) > 0);
       const left = whole(lines.length);
       const seen = [];
@@ -121,6 +123,13 @@ test('random programs: eager and captured give the same bits', () => {
               return backend.clone(state[a % 3]);
             },
             () => backend.softmax(x, 1),
+            // Clones that may share memory, and some that may not: one of both is written.
+            () => backend.clone(x),
+            () => {
+              const copy = backend.clone(x);
+              backend.scaleInplace(a % 2 || values.indexOf(x) < 4 ? copy : x, 0.75);
+              return copy;
+            },
             () => {
               seen.push(x.data[b % 24]);
               return backend.neg(x);
@@ -146,6 +155,29 @@ test('random programs: eager and captured give the same bits', () => {
   }
   // Of 9 steps 3 are seen first, and one differs.
   assert.ok(replayed >= 12 * 3, `${replayed} steps were replayed`);
+});
+
+test('a recorded step copies no clone whose original is released, and launches in pieces', () => {
+  const counts = [false, true].map((capture) => {
+    const stub = stubDevice();
+    const launches = { graphs: 0 };
+    const vk = { ...stub, graphLaunch: (graph) => (launches.graphs++, stub.graphLaunch(graph)), waitIdle: () => 0 };
+    const trainer = new Trainer(createBackend({ precision: 'f32', capture, vk }), { ...CONFIG, layers: 6 });
+    for (let step = 0; step < 6; step++) {
+      stub.reset();
+      launches.graphs = 0;
+      trainer.train();
+    }
+    const { copy_words: copies, ...others } = stub.counts.names;
+    return { copies, others, peak: stub.counts.peak, ...launches };
+  });
+  const [eager, captured] = counts;
+  assert.deepEqual(captured.others, eager.others);
+  // The reads of loss and norm end two of the graphs, the step ends another.
+  assert.ok(captured.graphs > 3, `${captured.graphs} graphs`);
+  // All of them are the tape's clones of gradients.
+  assert.ok(eager.copies > 400 && captured.copies === undefined, `${captured.copies} of ${eager.copies} copies`);
+  assert.ok(captured.peak <= eager.peak * 1.05, `${captured.peak} bytes, ${eager.peak} call by call`);
 });
 
 test('a released tensor cannot be used, in a recorded step neither', () => {
