@@ -38,7 +38,7 @@ const OPTIONS = /** @type {const} */ ({
   json: { type: 'string', value: 'FILE', path: 'output', help: 'where the figures go' },
   ...RESULTS_OPTION,
 });
-/** Steps before a step is recorded, and the recorded one. */
+/** Steps that are left out: the uploads of weights and moments, equal steps, the first as graphs. */
 const WARMUP = 6;
 /** The module of the backend, which the file in the checkout uses too. */
 const BACKEND = pathToFileURL(realpathSync(fileURLToPath(import.meta.resolve('@helios-vk/alpha-backend')))).href;

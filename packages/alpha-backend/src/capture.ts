@@ -1,8 +1,7 @@
-// A step of training makes the same calls as the step before it. Once two have, the next is recorded: what each call was
-// given and made, in order. From then on a call is only compared with the recorded one, and the dispatches of the step run as
-// graphs: one for each read, and for so many dispatches (`PIECE`), since the device would idle while a whole step is compared.
-// A call that differs ends that: what was compared and not yet launched is carried out call by call, and so is the rest of
-// the step, with the same result.
+// A step of training makes the same calls as the step before it. Once two have, the calls become graphs, and from then on a
+// call is only compared with the recorded one. There is a graph for each read, and for so many dispatches (`PIECE`), since the
+// device would idle while a whole step is compared. A call that differs ends that: what was compared and not yet launched is
+// carried out call by call, and so is the rest of the step, with the same result.
 //
 // The tape of the trainer clones every gradient and releases the original. With the whole step known, such a clone is no copy:
 // it has the memory of its original (`sharedClones`).
@@ -16,221 +15,102 @@ import { Recorder } from 'helios-vk/kernels';
 import { type Engine, type Operation, type Plan, Pool } from './engine.js';
 import { CLONE, COPY } from './operations.js';
 import { type Allocation, DeviceTensor, Storage } from './tensor.js';
-import type { Dtype, Shape } from './types.js';
-
-/** A storage: one made in the step, by its slot, or one from before. */
-type Reference = number | Storage;
+import { type Dtype, type Shape, sizeOf, BYTES } from './types.js';
 
 /** Dispatches of a graph; the device begins while the next ones are compared. */
 const PIECE = 256;
 
-/** What happened in the recorded step. */
-export type Event =
-  | {
-      kind: 'call';
-      op: Operation;
-      plan: Plan;
-      x: Reference[];
-      shapes: Shape[];
-      from: Dtype[];
-      n: readonly number[];
-      y: number[];
-      types: Dtype[];
-    }
-  | { kind: 'input'; bytes: number; slot: number }
-  | { kind: 'read'; of: Reference }
-  | { kind: 'freed'; of: Reference };
-
-/** Tells steps apart: two hashes of everything that a step did. */
-export class Fingerprint {
-  count = 0;
-  private a = 0x811c9dc5;
-  private b = 0x9e3779b9;
-
-  private add(value: number): void {
-    this.a = Math.imul(this.a ^ value, 0x01000193);
-    this.b = Math.imul(this.b ^ (value + 0x7f4a7c15), 0x85ebca6b);
-    this.b ^= this.b >>> 13;
-  }
-
-  private number(value: number): void {
-    FLOAT[0] = value;
-    this.add(BITS[0]);
-    this.add(BITS[1]);
-  }
-
-  call(op: Operation, x: readonly DeviceTensor[], n: readonly number[], firstSerial: number): void {
-    this.count++;
-    for (let i = 0; i < op.name.length; i++) this.add(op.name.charCodeAt(i));
-    for (const { storage, shape, dtype } of x) {
-      this.number(placeOf(storage as Storage, firstSerial));
-      this.add(dtype.charCodeAt(0) * 64 + dtype.charCodeAt(1));
-      for (const size of shape) this.add(size);
-    }
-    for (const value of n) this.number(value);
-  }
-
-  event(kind: number, value: number): void {
-    this.count++;
-    this.add(kind);
-    this.number(value);
-  }
-
-  get value(): string {
-    return `${this.count}:${this.a}:${this.b}`;
-  }
-}
-/** A storage among those of its step, or, of earlier ones, by itself. */
+/** A storage: among those of its step, from 0, or, of an earlier one, by itself, below 0. */
 export const placeOf = ({ serial }: Storage, firstSerial: number): number => (serial >= firstSerial ? serial - firstSerial : -1 - serial);
 
-const FLOAT = new Float64Array(1);
-const BITS = new Int32Array(FLOAT.buffer);
+/** What happened in a step; storages are places. */
+export type Event = CallEvent | { kind: 'input'; bytes: number; slot: number } | { kind: 'read' | 'freed'; of: number };
+
+interface CallEvent {
+  kind: 'call';
+  op: Operation;
+  plan: Plan;
+  n: readonly number[];
+  x: number[];
+  /** Buffers, shapes and types of x. */
+  handles: number[];
+  shapes: Shape[];
+  types: Dtype[];
+  /** The first of its outputs, which follow each other. */
+  y: number;
+}
+
+/** Whether two steps did the same. */
+export function sameEvents(a: readonly Event[], b: readonly Event[]): boolean {
+  return (
+    a.length === b.length &&
+    a.every((one, i) => {
+      const other = b[i];
+      if (one.kind === 'call') return other.kind === 'call' && one.plan === other.plan && sameNumbers(one.x, other.x);
+      if (one.kind === 'input') return other.kind === 'input' && one.bytes === other.bytes;
+      return one.kind === other.kind && one.of === other.of;
+    })
+  );
+}
+
+/** The slots that a call makes. */
+const outputsOf = ({ y, plan }: CallEvent) => plan.outputs.map((_, i) => y + i);
 
 /**
  * The slot whose memory each slot has: its own, or that of a value that it is a clone of. That is so where none of both is
  * written while the other is in use.
  */
-export function sharedClones(events: readonly Event[], slots: number): number[] {
+function sharedClones(events: readonly Event[], slots: number): number[] {
   const born = new Array<number>(slots).fill(0);
   const died = new Array<number>(slots).fill(Number.POSITIVE_INFINITY);
   const writes: number[][] = Array.from({ length: slots }, () => []);
   events.forEach((event, at) => {
     if (event.kind === 'call') {
-      for (const slot of event.y) born[slot] = at;
-      for (const i of event.op.writes ?? []) {
-        const of = event.x[i];
-        if (typeof of === 'number') writes[of].push(at);
-      }
-    } else if (event.kind === 'freed' && typeof event.of === 'number') died[event.of] = at;
+      for (const slot of outputsOf(event)) born[slot] = at;
+      for (const i of event.op.writes ?? []) writes[event.x[i]]?.push(at);
+    } else if (event.kind === 'freed' && event.of >= 0) died[event.of] = at;
   });
   const writtenDuring = (a: number, b: number) => writes[a].some((at) => at > born[b] && at < died[b]);
   const roots = Array.from({ length: slots }, (_, slot) => slot);
   const groups = roots.map((slot) => [slot]);
   for (const event of events) {
-    if (event.kind !== 'call' || event.op !== CLONE || typeof event.x[0] !== 'number') continue;
+    if (event.kind !== 'call' || event.op !== CLONE || event.x[0] < 0) continue;
     const root = roots[event.x[0]];
-    const [clone] = event.y;
-    if (groups[root].some((other) => writtenDuring(other, clone) || writtenDuring(clone, other))) continue;
-    roots[clone] = root;
-    groups[root].push(clone);
+    if (groups[root].some((other) => writtenDuring(other, event.y) || writtenDuring(event.y, other))) continue;
+    roots[event.y] = root;
+    groups[root].push(event.y);
   }
   return roots;
 }
 
-/** A step that is being recorded while it is carried out. */
-export class Capture {
-  private readonly events: Event[] = [];
-  private readonly storages: Storage[] = [];
-  /** Bytes of each slot. */
-  private readonly sizes: number[] = [];
-  /** Slots that data is uploaded into. */
-  private readonly inputs = new Set<number>();
-  /** Memory of this step alone. */
-  readonly pool: Pool;
-
-  constructor(private readonly engine: Engine) {
-    this.pool = new Pool(engine.vk, engine.relieve);
-  }
-
-  private refer(storage: Storage): Reference {
-    return this.storages[storage.slot] === storage ? storage.slot : storage;
-  }
-
-  /** A storage of the step. */
-  storage(bytes: number, input: boolean, serial: number): Storage {
-    const storage = new Storage(this.pool.take(bytes), serial);
-    storage.slot = this.storages.length;
-    if (input) this.inputs.add(storage.slot);
-    this.storages.push(storage);
-    this.sizes.push(bytes);
-    return storage;
-  }
-
-  call(op: Operation, x: readonly DeviceTensor[], n: readonly number[], y: readonly DeviceTensor[], plan: Plan): void {
-    this.events.push({
-      kind: 'call',
-      op,
-      plan,
-      x: x.map(({ storage }) => this.refer(storage as Storage)),
-      shapes: x.map(({ shape }) => shape),
-      from: x.map(({ dtype }) => dtype),
-      n: [...n],
-      y: y.map(({ storage }) => (storage as Storage).slot),
-      types: y.map(({ dtype }) => dtype),
-    });
-  }
-
-  input(storage: Storage, bytes: number): void {
-    this.events.push({ kind: 'input', bytes, slot: storage.slot });
-  }
-
-  read(storage: Storage): void {
-    const of = this.refer(storage);
-    // Before the first call an earlier step's tensors may be read and released: no part of the step.
-    if (this.events.length > 0 || typeof of === 'number') this.events.push({ kind: 'read', of });
-  }
-
-  /** @returns whether the storage was of this step */
-  freed(storage: Storage): boolean {
-    const of = this.refer(storage);
-    if (this.events.length > 0 || typeof of === 'number') this.events.push({ kind: 'freed', of });
-    if (typeof of !== 'number') return false;
-    this.pool.give(storage.allocation);
-    return true;
-  }
-
-  /**
-   * The recorded step; what is still in use gets memory of its own. Undefined where the device has no room for it: the step has
-   * run, its values keep the memory that they have, and later steps go on call by call.
-   */
-  finish(): Trace | undefined {
-    const { engine, storages, pool } = this;
-    const graphs: Piece[] = [];
-    try {
-      for (const storage of storages) {
-        if (storage.shares === 0) continue;
-        const { allocation } = storage;
-        engine.copyOut(storage);
-        pool.give(allocation);
-      }
-      engine.submit();
-      const allocations = this.plan();
-      record(engine, this.events, allocations, graphs);
-      return new Trace(engine, this.events, allocations, pool, graphs);
-    } catch (error) {
-      if ((error as { code?: string }).code !== 'ERR_HELIOS_OUT_OF_MEMORY') throw error;
-      for (const storage of storages) {
-        if (storage.shares === 0 || storage.slot < 0) continue;
-        pool.made.delete(storage.allocation.handle);
-        engine.own(storage, undefined);
-      }
-      for (const { graph } of graphs) engine.vk.graphDestroy(graph);
-      pool.destroy();
-      engine.stopCapturing();
-      return undefined;
+/** Where the values of a step lie, by slot. */
+function allocate(events: readonly Event[], pool: Pool): Allocation[] {
+  const sizes: number[] = [];
+  const allocations: Allocation[] = [];
+  for (const event of events) {
+    if (event.kind === 'input') {
+      sizes[event.slot] = event.bytes;
+      // What data is uploaded into is no other value's: uploads may run ahead of the graphs.
+      allocations[event.slot] = pool.take(event.bytes);
+    } else if (event.kind === 'call') {
+      event.plan.outputs.forEach(({ shape, dtype }, i) => {
+        sizes[event.y + i] = sizeOf(shape) * BYTES[dtype];
+      });
     }
   }
-
-  /** Where the values of the step lie from now on, by slot. */
-  private plan(): Allocation[] {
-    const { events, sizes, inputs, pool } = this;
-    const roots = sharedClones(events, sizes.length);
-    const users = new Array<number>(sizes.length).fill(0);
-    for (const root of roots) users[root]++;
-    const allocations: Allocation[] = [];
-    // What data is uploaded into is no other value's: uploads may run ahead of the graphs.
-    for (const slot of inputs) allocations[slot] = pool.take(sizes[slot]);
-    for (const event of events) {
-      if (event.kind === 'call') {
-        for (const slot of event.y) allocations[slot] = allocations[roots[slot]] ?? pool.take(sizes[slot]);
-      } else if (event.kind === 'freed' && typeof event.of === 'number') {
-        const root = roots[event.of];
-        if (--users[root] === 0 && !inputs.has(root)) pool.give(allocations[root]);
-      }
+  const inputs = new Set(Object.keys(allocations).map(Number));
+  const roots = sharedClones(events, sizes.length);
+  const users = new Array<number>(sizes.length).fill(0);
+  for (const root of roots) users[root]++;
+  for (const event of events) {
+    if (event.kind === 'call') {
+      for (const slot of outputsOf(event)) allocations[slot] = allocations[roots[slot]] ?? pool.take(sizes[slot]);
+    } else if (event.kind === 'freed' && event.of >= 0) {
+      const root = roots[event.of];
+      if (--users[root] === 0 && !inputs.has(root)) pool.give(allocations[root]);
     }
-    pool.destroy(new Set(allocations.map(({ handle }) => handle)));
-    return allocations;
   }
+  return allocations;
 }
 
 /** A graph of the step, launched once so many events have been compared. */
@@ -239,34 +119,12 @@ interface Piece {
   end: number;
 }
 
-/** Records the calls of a step as graphs. */
-function record(engine: Engine, events: readonly Event[], allocations: readonly Allocation[], pieces: Piece[]): void {
-  const { vk } = engine;
-  const list = new Recorder(1 << 16);
-  const handle = (of: Reference) => (typeof of === 'number' ? allocations[of] : of.allocation).handle;
-  const end = (at: number) => {
-    if (list.count === 0) return;
-    vk.graphBegin();
-    try {
-      vk.batchExecuteAll(new Uint8Array(list.view.buffer, 0, list.length), list.count);
-    } finally {
-      pieces.push({ graph: vk.graphEnd(), end: at });
-    }
-    list.length = 0;
-    list.count = 0;
-  };
-  events.forEach((event, i) => {
-    if (event.kind === 'call') {
-      const shared = event.op === CLONE && handle(event.x[0]) === handle(event.y[0]);
-      if (!shared) event.plan.template.appendTo(list, [...event.x, ...event.y].map(handle));
-    }
-    if (event.kind === 'read' || list.count >= PIECE) end(i + 1);
-  });
-  end(events.length);
-}
-
 /** A recorded step. */
 export class Trace {
+  /** Memory of this step alone. */
+  private readonly pool: Pool;
+  private readonly allocations: readonly Allocation[] = [];
+  private readonly pieces: Piece[] = [];
   private at = 0;
   /** Events before this one have been launched, as the graphs before `next`. */
   private launched = 0;
@@ -276,13 +134,50 @@ export class Trace {
   /** Memory from before that this step has given back. */
   private given: Allocation[] = [];
 
+  /** @throws what `createBuffer` throws, where the device has no room for it */
   constructor(
     private readonly engine: Engine,
     private readonly events: readonly Event[],
-    private readonly allocations: readonly Allocation[],
-    private readonly pool: Pool,
-    private readonly pieces: readonly Piece[],
-  ) {}
+  ) {
+    this.pool = new Pool(engine.vk, engine.relieve);
+    try {
+      this.allocations = allocate(events, this.pool);
+      this.record();
+    } catch (error) {
+      this.destroy();
+      throw error;
+    }
+  }
+
+  /** Where a value lies. */
+  private handle(event: CallEvent, i: number): number {
+    const slot = i < event.x.length ? event.x[i] : event.y + i - event.x.length;
+    return slot < 0 ? event.handles[i] : this.allocations[slot].handle;
+  }
+
+  private record(): void {
+    const { vk } = this.engine;
+    const list = new Recorder(1 << 16);
+    const end = (at: number) => {
+      if (list.count === 0) return;
+      vk.graphBegin();
+      try {
+        vk.batchExecuteAll(new Uint8Array(list.view.buffer, 0, list.length), list.count);
+      } finally {
+        this.pieces.push({ graph: vk.graphEnd(), end: at });
+      }
+      list.length = 0;
+      list.count = 0;
+    };
+    this.events.forEach((event, at) => {
+      if (event.kind === 'call') {
+        const handles = Array.from({ length: event.x.length + event.plan.outputs.length }, (_, i) => this.handle(event, i));
+        if (event.op !== CLONE || handles[0] !== handles[1]) event.plan.template.appendTo(list, handles);
+      }
+      if (event.kind === 'read' || list.count >= PIECE) end(at + 1);
+    });
+    end(this.events.length);
+  }
 
   /** A step begins. */
   begin(): void {
@@ -297,13 +192,8 @@ export class Trace {
     return this.at === 0;
   }
 
-  private is(of: Reference, storage: Storage | undefined): boolean {
-    return storage === (typeof of === 'number' ? this.current[of] : of);
-  }
-
   private renew(slot: number): Storage {
     const storage = new Storage(this.allocations[slot], this.engine.serial++);
-    storage.slot = slot;
     this.current[slot] = storage;
     return storage;
   }
@@ -312,20 +202,23 @@ export class Trace {
   call(op: Operation, x: readonly DeviceTensor[], n: readonly number[]): DeviceTensor[] | undefined {
     const event = this.events[this.at];
     if (event?.kind !== 'call' || event.op !== op || !sameNumbers(event.n, n) || event.x.length !== x.length) return this.interrupt();
+    const { firstSerial } = this.engine;
     for (let i = 0; i < x.length; i++) {
       const { storage, shape, dtype } = x[i];
-      if (!this.is(event.x[i], storage) || dtype !== event.from[i] || !sameNumbers(event.shapes[i], shape)) return this.interrupt();
+      if (event.x[i] !== placeOf(storage as Storage, firstSerial) || dtype !== event.types[i] || !sameNumbers(event.shapes[i], shape)) {
+        return this.interrupt();
+      }
     }
     this.at++;
     const { writes } = op;
     if (writes) for (const i of writes) (x[i].storage as Storage).version++;
-    const { y, plan, types } = event;
-    const outputs: DeviceTensor[] = new Array(y.length);
-    for (let i = 0; i < y.length; i++) {
-      outputs[i] = new DeviceTensor(this.engine, plan.outputs[i].shape, types[i], this.renew(y[i]));
+    const { outputs } = event.plan;
+    const made: DeviceTensor[] = new Array(outputs.length);
+    for (let i = 0; i < outputs.length; i++) {
+      made[i] = new DeviceTensor(this.engine, outputs[i].shape, outputs[i].dtype, this.renew(event.y + i));
     }
     this.launch();
-    return outputs;
+    return made;
   }
 
   /** Compares an upload. @returns where its data goes */
@@ -339,9 +232,10 @@ export class Trace {
   /** Runs what comes before a read. */
   read(storage: Storage): void {
     // Between steps: nothing is under way.
-    if (this.at === 0 && storage.slot < 0) return;
+    const of = placeOf(storage, this.engine.firstSerial);
+    if (this.at === 0 && of < 0) return;
     const event = this.events[this.at];
-    if (event?.kind !== 'read' || !this.is(event.of, storage)) {
+    if (event?.kind !== 'read' || event.of !== of) {
       this.interrupt();
       return;
     }
@@ -351,15 +245,16 @@ export class Trace {
 
   /** Compares the end of a storage. @returns whether its memory is of the recorded step or will be given back with it */
   freed(storage: Storage): boolean {
+    const of = placeOf(storage, this.engine.firstSerial);
     const event = this.events[this.at];
-    if (event?.kind !== 'freed' || !this.is(event.of, storage)) {
+    if (event?.kind !== 'freed' || event.of !== of) {
       // Between steps what an earlier one left may go.
-      if (this.at > 0 || storage.slot >= 0) this.interrupt();
+      if (this.at > 0 || of >= 0) this.interrupt();
       return false;
     }
     this.at++;
     // Calls that have not been launched may use it.
-    if (typeof event.of !== 'number') this.given.push(storage.allocation);
+    if (of < 0) this.given.push(storage.allocation);
     return true;
   }
 
@@ -402,8 +297,8 @@ export class Trace {
     const freed = new Set<number>();
     for (let i = this.launched; i < this.at; i++) {
       const event = events[i];
-      if (event.kind === 'call') for (const slot of event.y) made.add(slot);
-      else if (event.kind === 'freed' && typeof event.of === 'number') freed.add(event.of);
+      if (event.kind === 'call') for (const slot of outputsOf(event)) made.add(slot);
+      else if (event.kind === 'freed' && event.of >= 0) freed.add(event.of);
     }
     // Values of launched calls, and data, are where the graph has them: they move.
     const moved = current.flatMap((storage, slot) => (!made.has(slot) && (storage.shares > 0 || freed.has(slot)) ? [slot] : []));
@@ -418,8 +313,8 @@ export class Trace {
       moved.forEach(take);
       for (let i = this.launched; i < this.at; i++) {
         const event = events[i];
-        if (event.kind === 'call') event.y.forEach(take);
-        else if (event.kind === 'freed' && typeof event.of === 'number') {
+        if (event.kind === 'call') outputsOf(event).forEach(take);
+        else if (event.kind === 'freed' && event.of >= 0) {
           pool.give(own.get(event.of) as Allocation);
           held.delete(event.of);
         }
@@ -429,12 +324,14 @@ export class Trace {
       throw error;
     }
     engine.leave();
-    const handle = (of: Reference) => (typeof of === 'number' ? (own.get(of) ?? allocations[of]) : of.allocation).handle;
+    const handle = (slot: number) => (own.get(slot) ?? allocations[slot]).handle;
     for (const slot of moved)
       engine.append(COPY.templateOf(engine.kernels, allocations[slot].bytes), [allocations[slot].handle, handle(slot)]);
     for (let i = this.launched; i < this.at; i++) {
       const event = events[i];
-      if (event.kind === 'call') engine.append(event.plan.template, [...event.x, ...event.y].map(handle));
+      if (event.kind !== 'call') continue;
+      const inputs = event.x.map((of, j) => (of < 0 ? event.handles[j] : handle(of)));
+      engine.append(event.plan.template, [...inputs, ...outputsOf(event).map(handle)]);
     }
     for (const slot of held) engine.own(current[slot], own.get(slot));
     this.release();

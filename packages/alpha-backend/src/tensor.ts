@@ -17,8 +17,6 @@ export class Storage {
   shares = 1;
   /** Counts writes in place: a copy on the host is of a version. */
   version = 0;
-  /** Position among the storages of its step (see `capture.ts`), or -1. */
-  slot = -1;
   constructor(
     public allocation: Allocation,
     /** Counts storages. */

@@ -26,21 +26,21 @@ function both(steps, config = CONFIG, options = {}) {
 
 test('equal steps are recorded and replayed with the same bits, and the model learns', () => {
   const { losses, replayed, recorded, differed } = both((trainer) => Array.from({ length: 30 }, () => trainer.train()));
-  // The first uploads moments and weights, two are equal, one is recorded.
-  assert.deepEqual({ replayed, recorded, differed }, { replayed: 26, recorded: 1, differed: 0 });
+  // The first uploads moments and weights, two are equal.
+  assert.deepEqual({ replayed, recorded, differed }, { replayed: 27, recorded: 1, differed: 0 });
   assert.ok(losses[0] > 3 && losses[29] < losses[0] - 1, `${losses[0]} to ${losses[29]}`);
 });
 
 test('numbers that change from step to step are no difference', () => {
   const { replayed, differed } = both((trainer) => Array.from({ length: 12 }, (_, i) => trainer.train({ rate: 1e-3 * (i + 1) })));
-  assert.deepEqual({ replayed, differed }, { replayed: 8, differed: 0 });
+  assert.deepEqual({ replayed, differed }, { replayed: 9, differed: 0 });
 });
 
 test('a step that differs is carried out call by call, and the recorded one goes on after it', () => {
   const { replayed, recorded, differed } = both((trainer) =>
     Array.from({ length: 16 }, (_, i) => trainer.train({ batch: i === 8 || i === 11 ? 3 : 2 })),
   );
-  assert.deepEqual({ replayed, recorded, differed }, { replayed: 10, recorded: 1, differed: 2 });
+  assert.deepEqual({ replayed, recorded, differed }, { replayed: 11, recorded: 1, differed: 2 });
 });
 
 test('a step that changes for good is recorded anew', () => {
@@ -153,8 +153,8 @@ test('random programs: eager and captured give the same bits', () => {
     assert.deepEqual(results[1].state, results[0].state, `seed ${seed}`);
     replayed += results[1].stats.replayed;
   }
-  // Of 9 steps 3 are seen first, and one differs.
-  assert.ok(replayed >= 12 * 3, `${replayed} steps were replayed`);
+  // Of 9 steps two are seen first, perhaps one uploads before them, and one differs.
+  assert.ok(replayed >= 12 * 4, `${replayed} steps were replayed`);
 });
 
 test('a recorded step copies no clone whose original is released, and launches in pieces', () => {
