@@ -7,7 +7,7 @@ import { ATTENTION, ATTENTION_BACKWARD } from './attention.js';
 import { Engine, type Native, type Operation } from './engine.js';
 import * as host from './host.js';
 import * as op from './operations.js';
-import { axisOf, broadcastShapes, sameShape } from './shapes.js';
+import { axisOf, broadcastShapes, broadcastStrides, sameShape, stridesOf, swapped, type View } from './shapes.js';
 import { DeviceTensor } from './tensor.js';
 import {
   BackendError,
@@ -465,16 +465,24 @@ export class HeliosVkBackend {
 
   transpose(a: TensorData, dim0: number, dim1: number): TensorData {
     const [first, second] = [dim0, dim1].map((dim) => axisOf('transpose', dim, a.shape.length));
-    if (a.dtype === 'f32') return this.call(op.TRANSPOSE, [a], [first, second]);
-    return this.made(host.transpose(a, first, second));
+    const strides = stridesOf(a.shape);
+    return this.strided(a, { shape: swapped(a.shape, first, second), strides: swapped(strides, first, second), offset: 0 });
+  }
+
+  /** A view of a tensor, copied. */
+  private strided(a: TensorData, view: View): TensorData {
+    const { shape, strides, offset } = view;
+    if (a.dtype === 'f32') return this.call(op.STRIDED, [a], [offset, shape.length, ...shape, ...strides]);
+    return this.made(host.strided(a, view));
   }
 
   slice(a: TensorData, starts: number[], ends: number[]): TensorData {
     if (a.shape.some((size, d) => !(starts[d] >= 0 && starts[d] <= ends[d] && ends[d] <= size))) {
       throw new BackendError('slice', `${show(starts)} to ${show(ends)} of ${show(a.shape)}`);
     }
-    if (a.dtype === 'f32') return this.call(op.SLICE, [a], [...starts, ...ends]);
-    return this.made(host.slice(a, starts, ends));
+    const strides = stridesOf(a.shape);
+    const offset = strides.reduce((sum, stride, d) => sum + stride * starts[d], 0);
+    return this.strided(a, { shape: a.shape.map((_, d) => ends[d] - starts[d]), strides, offset });
   }
 
   sliceQkv(a: TensorData): [TensorData, TensorData, TensorData] {
@@ -507,8 +515,7 @@ export class HeliosVkBackend {
   broadcast(a: TensorData, targetShape: Shape): TensorData {
     const shape = broadcastShapes('broadcast', a.shape, targetShape);
     if (!sameShape(shape, targetShape)) throw new BackendError('broadcast', `${show(a.shape)} to ${show(targetShape)}`);
-    if (a.dtype !== 'f32') return this.made(host.broadcast(a, shape));
-    return this.call(op.BROADCAST, [a], targetShape);
+    return this.strided(a, { shape, strides: broadcastStrides(a.shape, shape), offset: 0 });
   }
 
   clone(a: TensorData): TensorData {

@@ -330,7 +330,9 @@ export class Engine {
   changed(tensor: TensorData): void {
     if (tensor instanceof DeviceTensor) return;
     const own = this.residents.get(tensor);
-    if (own) Object.defineProperty(tensor, 'data', { get: () => own.data, configurable: true, enumerable: true });
+    if (!own || own.changed) return;
+    own.changed = true;
+    Object.defineProperty(tensor, 'data', { get: () => own.data, configurable: true, enumerable: true });
   }
 
   /** The elements of a tensor, as they are once everything called so far has run. */
@@ -351,7 +353,7 @@ export class Engine {
     if (own === undefined || own.released) return;
     if (own !== tensor) {
       // What the device has changed outlives its copy there.
-      if (Object.getOwnPropertyDescriptor(tensor, 'data')?.get) {
+      if (own.changed) {
         Object.defineProperty(tensor, 'data', { value: own.data.slice(), configurable: true, enumerable: true, writable: true });
       }
       this.residents.delete(tensor);
