@@ -48,6 +48,8 @@ const UNIT = 256;
 const LIST = 256;
 /** Events of a step that can be recorded: a program that never ends a step does not fill the memory with them. */
 const MAX_EVENTS = 1 << 18;
+/** Tensors of one element that can still be read after they were released in this step. */
+const READABLE = 256;
 /** Steps in a row that differ from the recorded one before it is given up. */
 const DIFFERENT = 3;
 
@@ -136,6 +138,8 @@ export class Engine {
   private differed = 0;
   private readonly plans = new Map<Operation, Map<string, Plan>>();
   private readonly handles: number[] = [];
+  /** Tensors of one element whose memory goes with the step: the trainer reads its loss after its tape has released it. */
+  private readonly late: DeviceTensor[] = [];
   /** Device copies of tensors of the host. */
   private readonly residents = new WeakMap<TensorData, DeviceTensor>();
   private readonly registry: FinalizationRegistry<Allocation & { live?: boolean }>;
@@ -164,7 +168,7 @@ export class Engine {
    * @returns its outputs
    */
   apply(op: Operation, x: readonly DeviceTensor[], n: readonly number[] = NO_NUMBERS): DeviceTensor[] {
-    for (const tensor of x) if (tensor.storage === undefined) this.place(op.name, tensor);
+    for (const tensor of x) if (tensor.storage === undefined || tensor.released) this.place(op.name, tensor);
     if (this.following) {
       const made = this.trace?.call(op, x, n);
       if (made) return made;
@@ -322,7 +326,7 @@ export class Engine {
   /** A tensor on the device, for a call that makes no dispatch. */
   placed(call: string, tensor: TensorData): DeviceTensor {
     const own = this.resident(tensor);
-    if (own.storage === undefined) this.place(call, own);
+    if (own.storage === undefined || own.released) this.place(call, own);
     return own;
   }
 
@@ -358,8 +362,14 @@ export class Engine {
       }
       this.residents.delete(tensor);
     }
-    const { storage, statistics } = own;
     own.released = true;
+    if (own.storage && own.storage.serial >= this.firstSerial && sizeOf(own.shape) === 1) {
+      if (this.late.push(own) > READABLE) this.drop(this.late.shift() as DeviceTensor);
+    } else this.drop(own);
+  }
+
+  private drop(own: DeviceTensor): void {
+    const { storage, statistics } = own;
     own.storage = undefined;
     own.statistics = undefined;
     if (statistics) this.release(statistics.tensor);
@@ -382,6 +392,7 @@ export class Engine {
 
   /** The end of a step: everything called so far is submitted, and the next step may be a recorded one. */
   endStep(): void {
+    for (const tensor of this.late.splice(0)) this.drop(tensor);
     const { log, previous } = this;
     if (this.trace && this.following ? this.trace.idle : !this.worked) {
       this.submit();

@@ -190,6 +190,46 @@ test('a released tensor cannot be used, in a recorded step neither', () => {
   assert.throws(() => y.data, /data: the tensor was released/);
 });
 
+test('a loss that its tape has released can be read until the step ends, in recorded steps too', () => {
+  const read = [false, true].map((capture) => {
+    const backend = createBackend({ precision: 'f32', capture });
+    const x = { shape: [24], dtype: 'f32', data: Float32Array.from({ length: 24 }, (_, i) => i) };
+    const seen = [];
+    let last;
+    for (let step = 0; step < 8; step++) {
+      let y = backend.scale(x, 1);
+      for (let i = 0; i < 8; i++) {
+        const next = backend.scale(y, 0.5);
+        backend.releaseGpuTensor(y);
+        y = next;
+      }
+      last = backend.sum(y);
+      for (const tensor of [last, y]) backend.releaseGpuTensor(tensor);
+      assert.throws(() => backend.scale(last, 2), /unary: a tensor that was released/);
+      // Takes memory that the loss must not have given back.
+      const other = backend.scale(backend.sum(x), 7);
+      seen.push(last.data[0], other.data[0]);
+      backend.releaseGpuTensor(other);
+      backend.scaleInplace(x, 1.5);
+      backend.flush();
+      assert.throws(() => backend.reshape(last, [1]), /reshape: a tensor that was released/);
+    }
+    return { seen, replayed: backend.captureStats().replayed };
+  });
+  assert.deepEqual(read[1].seen, read[0].seen);
+  assert.equal(read[0].seen[2], read[0].seen[0] * 1.5);
+  assert.ok(read[1].replayed >= 4, `${read[1].replayed} of 8`);
+});
+
+test('two runs give the same bits', () => {
+  const [one, other] = [1, 2].map(() => {
+    const trainer = new Trainer(createBackend({ precision: 'f32' }), CONFIG);
+    const losses = Array.from({ length: 10 }, () => trainer.train());
+    return { losses, bits: trainer.bits(), moments: trainer.moments.flat().map(({ data }) => Array.from(data)) };
+  });
+  assert.deepEqual(other, one);
+});
+
 test('releases and reads between steps, and steps that are empty, are no difference', () => {
   const backend = createBackend({ precision: 'f32' });
   const weight = backend.fromArray(
