@@ -71,8 +71,9 @@ export async function trainCommand(checkout) {
  * @param {number} run.steps
  * @param {TrainerShape} run.shape
  * @param {string[]} run.more further options of the trainer
- * @returns {Promise<{steps: PrintedStep[], calls: import('./timed.mjs').CallTimes[], mapped: string[], output: string, device: string | undefined}>}
- *   native-call times by step, and the files of the addons that the process had loaded
+ * @returns {Promise<{steps: PrintedStep[], calls: import('./timed.mjs').CallTimes[], printedAt: number[], mapped: string[], output: string, device: string | undefined, digests: string[], weights: string | undefined}>}
+ *   native-call times by step, when each was printed (ms), the files of the addons that the process had loaded, and with HELIOS_BENCH_BACKEND the digests of
+ *   `trainer-hook.mjs`
  * @throws {Error} with the end of its output, if the trainer ends before its last step
  */
 export async function runTrainer({ checkout, command, addon, data, tokenizer, scratch, steps, shape, more }) {
@@ -141,12 +142,15 @@ export async function runTrainer({ checkout, command, addon, data, tokenizer, sc
     const end = output.trimEnd().split('\n').slice(-15).join('\n');
     throw new Error(`the trainer ended with ${status} after ${printed.length} of ${steps} steps:\n${end}`);
   }
-  /** @type {{steps: {step: number, calls: import('./timed.mjs').CallTimes}[], mapped: string[]}} */
+  /** @type {{steps: {step: number, at: number, calls: import('./timed.mjs').CallTimes}[], mapped: string[], digests: string[], weights?: string}} */
   const times = JSON.parse(await readFile(timesFile, 'utf8'));
   return {
     steps: printed.slice(0, steps),
     calls: times.steps.map(({ calls }) => calls),
+    printedAt: times.steps.map(({ at }) => at),
     mapped: times.mapped,
+    digests: times.digests,
+    weights: times.weights,
     output,
     device: /^gpu: (.*)$/m.exec(output)?.[1],
   };

@@ -113,7 +113,7 @@ export function checkResults(results, name) {
  * The commit of this checkout, `+` behind it where files differ from it, or `unknown` outside of git; on a host that got a copy
  * of the files, what HELIOS_BENCH_COMMIT says.
  */
-function commitOfCheckout() {
+export function commitOfCheckout() {
   const told = process.env.HELIOS_BENCH_COMMIT;
   if (told) return told;
   const cwd = fileURLToPath(new URL('../..', import.meta.url));

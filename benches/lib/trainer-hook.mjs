@@ -6,8 +6,13 @@
  * HELIOS_BENCH_STEPS: the last step. HELIOS_BENCH_OUT: file for the result, JSON:
  * `{steps: [{step, at (ms), calls (times since the step before)}], mapped (files of the addons)}`, step 0 being all
  * before the first step.
+ *
+ * HELIOS_BENCH_BACKEND: URL of the module of `@helios-vk/alpha-backend` that the trainer uses. Then `calls.backend` is the
+ * time in its methods, the native calls in them included, and the result has `digests`: of all that the run read from the
+ * device (losses, norms of gradients) up to each step, bit by bit, and, at its end, of the `weights` and moments.
  */
 
+import { createHash } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import Module from 'node:module';
 import { integerVariable } from './args.mjs';
@@ -20,6 +25,54 @@ const file = process.env.HELIOS_BENCH_OUT;
 /** @type {(() => import('./timed.mjs').CallTimes) | undefined} */ let times;
 /** @type {{step: number, at: number, calls: import('./timed.mjs').CallTimes}[]} */ const steps = [];
 /** @type {import('./timed.mjs').CallTimes} */ let before = {};
+/** @type {string | undefined} */ let weights;
+
+const reads = createHash('sha256');
+/** @type {string[]} */ const digests = [];
+/** What the optimizer has written: weights and moments. @type {Set<{ data: NodeJS.TypedArray }>} */
+const state = new Set();
+
+/**
+ * Times what the trainer calls of the backend, methods that call each other once.
+ * @param {{ HeliosVkBackend: any, DeviceTensor: any }} module
+ */
+function timedBackend({ HeliosVkBackend, DeviceTensor }) {
+  const time = { count: 0, us: 0, bytes: 0, dispatches: 0 };
+  let depth = 0;
+  /** @param {Function} method @param {(args: any[], result: any) => void} [after] */
+  const timed = (method, after) =>
+    function (/** @type {any} */ ...args) {
+      const start = depth++ === 0 ? performance.now() : 0;
+      try {
+        // @ts-expect-error: the receiver is whatever the method is of
+        const result = method.apply(this, args);
+        after?.(args, result);
+        return result;
+      } finally {
+        if (--depth === 0) {
+          time.us += (performance.now() - start) * 1000;
+          time.count++;
+        }
+      }
+    };
+  const { prototype } = HeliosVkBackend;
+  for (const name of Object.getOwnPropertyNames(prototype)) {
+    const method = prototype[name];
+    if (name === 'constructor' || typeof method !== 'function') continue;
+    prototype[name] = timed(
+      method,
+      name === 'adamwStep' ? ([weights, , first, second]) => [weights, first, second].forEach((x) => state.add(x)) : undefined,
+    );
+  }
+  const { get } = /** @type {any} */ (Object.getOwnPropertyDescriptor(DeviceTensor.prototype, 'data'));
+  Object.defineProperty(DeviceTensor.prototype, 'data', { get: timed(get, (_, data) => reads.update(bytesOf(data))) });
+  return time;
+}
+
+const backendModule = process.env.HELIOS_BENCH_BACKEND;
+/** Time in the backend's methods. @type {import('./timed.mjs').CallTime | undefined} */ let backend;
+
+const bytesOf = (/** @type {NodeJS.TypedArray} */ { buffer, byteOffset, byteLength }) => new Uint8Array(buffer, byteOffset, byteLength);
 
 const extensions = /** @type {any} */ (Module)._extensions;
 const load = extensions['.node'];
@@ -27,9 +80,11 @@ extensions['.node'] = (/** @type {any} */ module, /** @type {string} */ path) =>
   load(module, path);
   if (times || typeof module.exports.initDevice !== 'function') return;
   const timed = timedAddon(module.exports);
-  times = timed.times;
+  times = () => ({ ...timed.times(), ...(backend && { backend: { ...backend } }) });
   module.exports = timed.addon;
 };
+
+if (backendModule) backend = timedBackend(await import(backendModule));
 
 const write = process.stdout.write.bind(process.stdout);
 process.stdout.write = /** @type {any} */ (
@@ -40,12 +95,23 @@ process.stdout.write = /** @type {any} */ (
       const all = times?.() ?? {};
       steps.push({ step, at: performance.now(), calls: timesSince(all, before) });
       before = all;
-      if (step >= lastStep) process.exit(0);
+      if (backend) digests.push(reads.copy().digest('hex'));
+      if (step >= lastStep) {
+        if (backend) weights = digestOf(state);
+        process.exit(0);
+      }
     }
     return result;
   }
 );
 
 process.on('exit', () => {
-  if (file && steps.length > 0) writeFileSync(file, JSON.stringify({ steps, mapped: mappedAddons() }));
+  if (file && steps.length > 0) writeFileSync(file, JSON.stringify({ steps, mapped: mappedAddons(), digests, weights }));
 });
+
+/** @param {Iterable<{ data: NodeJS.TypedArray }>} tensors */
+function digestOf(tensors) {
+  const hash = createHash('sha256');
+  for (const { data } of tensors) hash.update(bytesOf(data));
+  return hash.digest('hex');
+}

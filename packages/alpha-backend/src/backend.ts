@@ -7,7 +7,7 @@ import { ATTENTION, ATTENTION_BACKWARD } from './attention.js';
 import { Engine, type Native, type Operation } from './engine.js';
 import * as host from './host.js';
 import * as op from './operations.js';
-import { axisOf, broadcastShapes, sameShape } from './shapes.js';
+import { axisOf, broadcastShapes, broadcastStrides, sameShape, stridesOf, swapped, type View } from './shapes.js';
 import { DeviceTensor } from './tensor.js';
 import {
   BackendError,
@@ -90,15 +90,44 @@ export class HeliosVkBackend {
     return new DeviceTensor(this.engine, shape, dtype, data);
   }
 
+  // One operation each
+
+  readonly zeros = (shape: Shape, dtype: Dtype = 'f32') => this.full(shape, 0, dtype);
+  readonly ones = (shape: Shape, dtype: Dtype = 'f32') => this.full(shape, 1, dtype);
+  readonly add = (a: TensorData, b: TensorData) => this.binary('add', op.ADD, a, b, (x, y) => x + y);
+  readonly sub = (a: TensorData, b: TensorData) => this.binary('sub', op.SUB, a, b, (x, y) => x - y);
+  readonly mul = (a: TensorData, b: TensorData) => this.binary('mul', op.MUL, a, b, (x, y) => x * y);
+  readonly div = (a: TensorData, b: TensorData) => this.binary('div', op.DIV, a, b, (x, y) => x / y);
+  readonly neg = (a: TensorData) => this.scale(a, -1);
+  readonly exp = (a: TensorData) => this.unary(a, [op.EXP, 1, 0], Math.exp);
+  readonly log = (a: TensorData) => this.unary(a, [op.LOG, 1, 0], Math.log);
+  readonly sqrt = (a: TensorData) => this.unary(a, [op.SQRT, 1, 0], Math.sqrt);
+  readonly matmul = (a: TensorData, b: TensorData) => this.product(a, b, 0, 0);
+  /** A Bᵀ. */
+  readonly matmulTransposed = (a: TensorData, b: TensorData) => this.product(a, b, 0, 1);
+  /** Aᵀ B. */
+  readonly matmulTransposedA = (a: TensorData, b: TensorData) => this.product(a, b, 1, 0);
+  readonly gelu = (a: TensorData) => this.call(op.ACTIVATION, [a], op.GELU);
+  readonly relu = (a: TensorData) => this.call(op.ACTIVATION, [a], op.RELU);
+  readonly silu = (a: TensorData) => this.call(op.ACTIVATION, [a], op.SILU);
+  readonly siluMul = (a: TensorData, b: TensorData) => this.call(op.SILU_MUL, [a, b]);
+  readonly softCap = (input: TensorData, cap: number) => this.call(op.SOFT_CAP, [input], [cap]);
+  readonly geluBackward = (input: TensorData, gradOutput: TensorData) => this.call(op.ACTIVATION_BACKWARD, [input, gradOutput], op.GELU);
+  readonly reluBackward = (input: TensorData, gradOutput: TensorData) => this.call(op.ACTIVATION_BACKWARD, [input, gradOutput], op.RELU);
+  readonly siluBackward = (input: TensorData, gradOutput: TensorData) => this.call(op.ACTIVATION_BACKWARD, [input, gradOutput], op.SILU);
+  readonly siluMulBackward = (a: TensorData, b: TensorData, gradOutput: TensorData) =>
+    this.callAll(op.SILU_MUL_BACKWARD, [a, b, gradOutput]);
+  readonly softCapBackward = (gradOutput: TensorData, input: TensorData, cap: number) =>
+    this.call(op.SOFT_CAP_BACKWARD, [input, gradOutput], [cap]);
+  readonly embedding = (weight: TensorData, indices: TensorData) => this.call(op.EMBEDDING, [weight, indices]);
+  readonly embeddingBackward = (indices: TensorData, gradOutput: TensorData, vocabSize: number) =>
+    this.call(op.EMBEDDING_BACKWARD, [indices, gradOutput], [vocabSize]);
+  readonly crossEntropy = (logits: TensorData, targets: TensorData) => this.call(op.CROSS_ENTROPY, [logits, targets]);
+  readonly sumOfSquares = (data: TensorData) => this.call(op.SUM_OF_SQUARES, [data]);
+  /** 0 where every element is finite. */
+  readonly checkFinite = (data: TensorData) => this.call(op.CHECK_FINITE, [data]);
+
   // Creation
-
-  zeros(shape: Shape, dtype: Dtype = 'f32'): TensorData {
-    return this.full(shape, 0, dtype);
-  }
-
-  ones(shape: Shape, dtype: Dtype = 'f32'): TensorData {
-    return this.full(shape, 1, dtype);
-  }
 
   full(shape: Shape, value: number, dtype: Dtype = 'f32'): TensorData {
     if (dtype === 'f32' || dtype === 'i32') return new DeviceTensor(this.engine, [...shape], dtype, value);
@@ -124,40 +153,8 @@ export class HeliosVkBackend {
     return this.made(host.zip(name, a, b, f));
   }
 
-  add(a: TensorData, b: TensorData): TensorData {
-    return this.binary('add', op.ADD, a, b, (x, y) => x + y);
-  }
-
-  sub(a: TensorData, b: TensorData): TensorData {
-    return this.binary('sub', op.SUB, a, b, (x, y) => x - y);
-  }
-
-  mul(a: TensorData, b: TensorData): TensorData {
-    return this.binary('mul', op.MUL, a, b, (x, y) => x * y);
-  }
-
-  div(a: TensorData, b: TensorData): TensorData {
-    return this.binary('div', op.DIV, a, b, (x, y) => x / y);
-  }
-
   private unary(a: TensorData, numbers: readonly number[], f: (x: number) => number): TensorData {
     return a.dtype === 'f32' ? this.call(op.UNARY_OP, [a], numbers) : this.made(host.map(a, f));
-  }
-
-  neg(a: TensorData): TensorData {
-    return this.scale(a, -1);
-  }
-
-  exp(a: TensorData): TensorData {
-    return this.unary(a, [op.EXP, 1, 0], Math.exp);
-  }
-
-  log(a: TensorData): TensorData {
-    return this.unary(a, [op.LOG, 1, 0], Math.log);
-  }
-
-  sqrt(a: TensorData): TensorData {
-    return this.unary(a, [op.SQRT, 1, 0], Math.sqrt);
   }
 
   pow(a: TensorData, exponent: number): TensorData {
@@ -212,20 +209,6 @@ export class HeliosVkBackend {
 
   // Products
 
-  matmul(a: TensorData, b: TensorData): TensorData {
-    return this.product(a, b, 0, 0);
-  }
-
-  /** A Bᵀ. */
-  matmulTransposed(a: TensorData, b: TensorData): TensorData {
-    return this.product(a, b, 0, 1);
-  }
-
-  /** Aᵀ B. */
-  matmulTransposedA(a: TensorData, b: TensorData): TensorData {
-    return this.product(a, b, 1, 0);
-  }
-
   private product(a: TensorData, b: TensorData, transA: number, transB: number): TensorData {
     if (a.shape.length < 2 || b.shape.length < 2)
       throw new BackendError('matmul', `${show(a.shape)} × ${show(b.shape)}: two dimensions at least`);
@@ -259,28 +242,11 @@ export class HeliosVkBackend {
     return this.made(host.sum(a, axis === undefined ? undefined : at, keep, factor));
   }
 
-  sumOfSquares(data: TensorData): TensorData {
-    return this.call(op.SUM_OF_SQUARES, [data]);
-  }
-
   totalSumOfSquares(tensors: TensorData[]): TensorData {
     return tensors.length === 0 ? this.zeros([]) : this.call(op.SUM_OF_SQUARES, tensors);
   }
 
-  /** 0 where every element is finite. */
-  checkFinite(data: TensorData): TensorData {
-    return this.call(op.CHECK_FINITE, [data]);
-  }
-
   // Networks
-
-  embedding(weight: TensorData, indices: TensorData): TensorData {
-    return this.call(op.EMBEDDING, [weight, indices]);
-  }
-
-  embeddingBackward(indices: TensorData, gradOutput: TensorData, vocabSize: number): TensorData {
-    return this.call(op.EMBEDDING_BACKWARD, [indices, gradOutput], [vocabSize]);
-  }
 
   layerNorm(x: TensorData, weight: TensorData, bias: TensorData, eps: number): TensorData {
     const input = this.engine.resident(x);
@@ -307,38 +273,6 @@ export class HeliosVkBackend {
     return { dx, dw, db };
   }
 
-  gelu(a: TensorData): TensorData {
-    return this.call(op.ACTIVATION, [a], op.GELU);
-  }
-
-  relu(a: TensorData): TensorData {
-    return this.call(op.ACTIVATION, [a], op.RELU);
-  }
-
-  silu(a: TensorData): TensorData {
-    return this.call(op.ACTIVATION, [a], op.SILU);
-  }
-
-  geluBackward(input: TensorData, gradOutput: TensorData): TensorData {
-    return this.call(op.ACTIVATION_BACKWARD, [input, gradOutput], op.GELU);
-  }
-
-  reluBackward(input: TensorData, gradOutput: TensorData): TensorData {
-    return this.call(op.ACTIVATION_BACKWARD, [input, gradOutput], op.RELU);
-  }
-
-  siluBackward(input: TensorData, gradOutput: TensorData): TensorData {
-    return this.call(op.ACTIVATION_BACKWARD, [input, gradOutput], op.SILU);
-  }
-
-  siluMul(a: TensorData, b: TensorData): TensorData {
-    return this.call(op.SILU_MUL, [a, b]);
-  }
-
-  siluMulBackward(a: TensorData, b: TensorData, gradOutput: TensorData): TensorData[] {
-    return this.callAll(op.SILU_MUL_BACKWARD, [a, b, gradOutput]);
-  }
-
   /** The gradient where the input is within the bounds, else 0. */
   clampBackward(input: TensorData, gradOutput: TensorData, lo: number, hi: number): TensorData {
     // relu'(x - lo) · relu'(hi - x): 1 strictly between the bounds.
@@ -348,14 +282,6 @@ export class HeliosVkBackend {
     const result = this.reluBackward(below, first);
     for (const tensor of [above, below, first]) this.engine.release(tensor);
     return result;
-  }
-
-  softCap(input: TensorData, cap: number): TensorData {
-    return this.call(op.SOFT_CAP, [input], [cap]);
-  }
-
-  softCapBackward(gradOutput: TensorData, input: TensorData, cap: number): TensorData {
-    return this.call(op.SOFT_CAP_BACKWARD, [input, gradOutput], [cap]);
   }
 
   softmax(a: TensorData, axis = -1): TensorData {
@@ -384,10 +310,6 @@ export class HeliosVkBackend {
     const back = this.transpose(result, at, last);
     for (const tensor of [turned, result]) this.engine.release(tensor);
     return back;
-  }
-
-  crossEntropy(logits: TensorData, targets: TensorData): TensorData {
-    return this.call(op.CROSS_ENTROPY, [logits, targets]);
   }
 
   crossEntropyBackward(logits: TensorData, targets: TensorData, gradOutput: TensorData): TensorData {
@@ -465,16 +387,24 @@ export class HeliosVkBackend {
 
   transpose(a: TensorData, dim0: number, dim1: number): TensorData {
     const [first, second] = [dim0, dim1].map((dim) => axisOf('transpose', dim, a.shape.length));
-    if (a.dtype === 'f32') return this.call(op.TRANSPOSE, [a], [first, second]);
-    return this.made(host.transpose(a, first, second));
+    const strides = stridesOf(a.shape);
+    return this.strided(a, { shape: swapped(a.shape, first, second), strides: swapped(strides, first, second), offset: 0 });
+  }
+
+  /** A view of a tensor, copied. */
+  private strided(a: TensorData, view: View): TensorData {
+    const { shape, strides, offset } = view;
+    if (a.dtype === 'f32') return this.call(op.STRIDED, [a], [offset, shape.length, ...shape, ...strides]);
+    return this.made(host.strided(a, view));
   }
 
   slice(a: TensorData, starts: number[], ends: number[]): TensorData {
     if (a.shape.some((size, d) => !(starts[d] >= 0 && starts[d] <= ends[d] && ends[d] <= size))) {
       throw new BackendError('slice', `${show(starts)} to ${show(ends)} of ${show(a.shape)}`);
     }
-    if (a.dtype === 'f32') return this.call(op.SLICE, [a], [...starts, ...ends]);
-    return this.made(host.slice(a, starts, ends));
+    const strides = stridesOf(a.shape);
+    const offset = strides.reduce((sum, stride, d) => sum + stride * starts[d], 0);
+    return this.strided(a, { shape: a.shape.map((_, d) => ends[d] - starts[d]), strides, offset });
   }
 
   sliceQkv(a: TensorData): [TensorData, TensorData, TensorData] {
@@ -507,8 +437,7 @@ export class HeliosVkBackend {
   broadcast(a: TensorData, targetShape: Shape): TensorData {
     const shape = broadcastShapes('broadcast', a.shape, targetShape);
     if (!sameShape(shape, targetShape)) throw new BackendError('broadcast', `${show(a.shape)} to ${show(targetShape)}`);
-    if (a.dtype !== 'f32') return this.made(host.broadcast(a, shape));
-    return this.call(op.BROADCAST, [a], targetShape);
+    return this.strided(a, { shape, strides: broadcastStrides(a.shape, shape), offset: 0 });
   }
 
   clone(a: TensorData): TensorData {

@@ -1,7 +1,10 @@
-// A step of training makes the same calls as the step before it. Once two have, the next is recorded: what each call was
-// given and made, in order. From then on a call is only compared with the recorded one, and the dispatches of the whole step
-// run as one launch of a graph (as several, where values are read in between). A call that differs ends that: what was
-// compared and not yet launched is carried out call by call, and so is the rest of the step, with the same result.
+// A step of training makes the same calls as the step before it. Once two have, the calls become graphs, and from then on a
+// call is only compared with the recorded one. There is a graph for each read, and for so many dispatches (`PIECE`), since the
+// device would idle while a whole step is compared. A call that differs ends that: what was compared and not yet launched is
+// carried out call by call, and so is the rest of the step, with the same result.
+//
+// The tape of the trainer clones every gradient and releases the original. With the whole step known, such a clone is no copy:
+// it has the memory of its original (`sharedClones`).
 //
 // What differs from step to step without being a difference is data: ids, dropout seeds, learning rates all travel in
 // buffers (`Engine.input`).
@@ -10,211 +13,177 @@ import type { GraphHandle } from 'helios-vk';
 import { Recorder } from 'helios-vk/kernels';
 
 import { type Engine, type Operation, type Plan, Pool } from './engine.js';
-import { COPY } from './operations.js';
+import { CLONE, COPY } from './operations.js';
 import { type Allocation, DeviceTensor, Storage } from './tensor.js';
-import type { Dtype, Shape } from './types.js';
+import { type Dtype, type Shape, sizeOf, BYTES } from './types.js';
 
-/** A storage: one made in the step, by its slot, or one from before. */
-type Reference = number | Storage;
+/** Dispatches of a graph; the device begins while the next ones are compared. */
+const PIECE = 256;
 
-/** What happened in the recorded step. */
-type Event =
-  | {
-      kind: 'call';
-      op: Operation;
-      plan: Plan;
-      x: Reference[];
-      shapes: Shape[];
-      from: Dtype[];
-      n: readonly number[];
-      y: number[];
-      types: Dtype[];
-    }
-  | { kind: 'input'; bytes: number; slot: number }
-  | { kind: 'read'; of: Reference }
-  | { kind: 'freed'; of: Reference };
-
-/** Tells steps apart: two hashes of everything that a step did. */
-export class Fingerprint {
-  count = 0;
-  private a = 0x811c9dc5;
-  private b = 0x9e3779b9;
-
-  private add(value: number): void {
-    this.a = Math.imul(this.a ^ value, 0x01000193);
-    this.b = Math.imul(this.b ^ (value + 0x7f4a7c15), 0x85ebca6b);
-    this.b ^= this.b >>> 13;
-  }
-
-  private number(value: number): void {
-    FLOAT[0] = value;
-    this.add(BITS[0]);
-    this.add(BITS[1]);
-  }
-
-  call(op: Operation, x: readonly DeviceTensor[], n: readonly number[], firstSerial: number): void {
-    this.count++;
-    for (let i = 0; i < op.name.length; i++) this.add(op.name.charCodeAt(i));
-    for (const { storage, shape, dtype } of x) {
-      this.number(placeOf(storage as Storage, firstSerial));
-      this.add(dtype.charCodeAt(0) * 64 + dtype.charCodeAt(1));
-      for (const size of shape) this.add(size);
-    }
-    for (const value of n) this.number(value);
-  }
-
-  event(kind: number, value: number): void {
-    this.count++;
-    this.add(kind);
-    this.number(value);
-  }
-
-  get value(): string {
-    return `${this.count}:${this.a}:${this.b}`;
-  }
-}
-/** A storage among those of its step, or, of earlier ones, by itself. */
+/** A storage: among those of its step, from 0, or, of an earlier one, by itself, below 0. */
 export const placeOf = ({ serial }: Storage, firstSerial: number): number => (serial >= firstSerial ? serial - firstSerial : -1 - serial);
 
-const FLOAT = new Float64Array(1);
-const BITS = new Int32Array(FLOAT.buffer);
+/** What happened in a step; storages are places. */
+export type Event = CallEvent | { kind: 'input'; bytes: number; slot: number } | { kind: 'read' | 'freed'; of: number };
 
-/** A step that is being recorded while it is carried out. */
-export class Capture {
-  private readonly events: Event[] = [];
-  private readonly storages: Storage[] = [];
-  private readonly allocations: Allocation[] = [];
-  /** Slots that data is uploaded into. */
-  private readonly inputs = new Set<number>();
-  /** Memory of this step alone. */
-  readonly pool: Pool;
+interface CallEvent {
+  kind: 'call';
+  op: Operation;
+  plan: Plan;
+  n: readonly number[];
+  x: number[];
+  /** Buffers, shapes and types of x. */
+  handles: number[];
+  shapes: Shape[];
+  types: Dtype[];
+  /** The first of its outputs, which follow each other. */
+  y: number;
+}
 
-  constructor(private readonly engine: Engine) {
-    this.pool = new Pool(engine.vk, engine.relieve);
+/** Whether two steps did the same. */
+export function sameEvents(a: readonly Event[], b: readonly Event[]): boolean {
+  return (
+    a.length === b.length &&
+    a.every((one, i) => {
+      const other = b[i];
+      if (one.kind === 'call') return other.kind === 'call' && one.plan === other.plan && sameNumbers(one.x, other.x);
+      if (one.kind === 'input') return other.kind === 'input' && one.bytes === other.bytes;
+      return one.kind === other.kind && one.of === other.of;
+    })
+  );
+}
+
+/** The slots that a call makes. */
+const outputsOf = ({ y, plan }: CallEvent) => plan.outputs.map((_, i) => y + i);
+
+/**
+ * The slot whose memory each slot has: its own, or that of a value that it is a clone of. That is so where none of both is
+ * written while the other is in use.
+ */
+function sharedClones(events: readonly Event[], slots: number): number[] {
+  const born = new Array<number>(slots).fill(0);
+  const died = new Array<number>(slots).fill(Number.POSITIVE_INFINITY);
+  const writes: number[][] = Array.from({ length: slots }, () => []);
+  events.forEach((event, at) => {
+    if (event.kind === 'call') {
+      for (const slot of outputsOf(event)) born[slot] = at;
+      for (const i of event.op.writes ?? []) writes[event.x[i]]?.push(at);
+    } else if (event.kind === 'freed' && event.of >= 0) died[event.of] = at;
+  });
+  const writtenDuring = (a: number, b: number) => writes[a].some((at) => at > born[b] && at < died[b]);
+  const roots = Array.from({ length: slots }, (_, slot) => slot);
+  const groups = roots.map((slot) => [slot]);
+  for (const event of events) {
+    if (event.kind !== 'call' || event.op !== CLONE || event.x[0] < 0) continue;
+    const root = roots[event.x[0]];
+    if (groups[root].some((other) => writtenDuring(other, event.y) || writtenDuring(event.y, other))) continue;
+    roots[event.y] = root;
+    groups[root].push(event.y);
   }
+  return roots;
+}
 
-  private refer(storage: Storage): Reference {
-    return this.storages[storage.slot] === storage ? storage.slot : storage;
-  }
-
-  /** A storage of the step. What data is uploaded into is no other value's: the upload comes before the whole graph. */
-  storage(bytes: number, input: boolean, serial: number): Storage {
-    const storage = new Storage(input ? new Pool(this.engine.vk, this.engine.relieve).take(bytes) : this.pool.take(bytes), serial);
-    storage.slot = this.storages.length;
-    if (input) this.inputs.add(storage.slot);
-    this.storages.push(storage);
-    this.allocations.push(storage.allocation);
-    return storage;
-  }
-
-  call(op: Operation, x: readonly DeviceTensor[], n: readonly number[], y: readonly DeviceTensor[], plan: Plan): void {
-    this.events.push({
-      kind: 'call',
-      op,
-      plan,
-      x: x.map(({ storage }) => this.refer(storage as Storage)),
-      shapes: x.map(({ shape }) => shape),
-      from: x.map(({ dtype }) => dtype),
-      n: [...n],
-      y: y.map(({ storage }) => (storage as Storage).slot),
-      types: y.map(({ dtype }) => dtype),
-    });
-  }
-
-  input(storage: Storage, bytes: number): void {
-    this.events.push({ kind: 'input', bytes, slot: storage.slot });
-  }
-
-  read(storage: Storage): void {
-    const of = this.refer(storage);
-    // Before the first call an earlier step's tensors may be read and released: no part of the step.
-    if (this.events.length > 0 || typeof of === 'number') this.events.push({ kind: 'read', of });
-  }
-
-  /** @returns whether the storage was of this step */
-  freed(storage: Storage): boolean {
-    const of = this.refer(storage);
-    if (this.events.length > 0 || typeof of === 'number') this.events.push({ kind: 'freed', of });
-    if (typeof of !== 'number') return false;
-    if (!this.inputs.has(of)) this.pool.give(storage.allocation);
-    return true;
-  }
-
-  /** The recorded step; what is still in use gets memory of its own. Undefined where the device has no room for it. */
-  finish(): Trace | undefined {
-    const { engine, storages } = this;
-    let trace: Trace | undefined;
-    try {
-      trace = new Trace(engine, this.events, this.allocations);
-      trace.escape(storages);
-      engine.submit();
-      return trace;
-    } catch (error) {
-      if ((error as { code?: string }).code !== 'ERR_HELIOS_OUT_OF_MEMORY') throw error;
-      // The step has run: its values keep the memory that they have, and later steps go on call by call.
-      const used = new Set<number>();
-      for (const storage of storages) {
-        if (storage.shares === 0) continue;
-        if (storage.slot >= 0) engine.own(storage, undefined);
-        used.add(storage.allocation.handle);
-      }
-      trace?.destroy(used);
-      engine.stopCapturing();
-      return undefined;
+/** Where the values of a step lie, by slot. */
+function allocate(events: readonly Event[], pool: Pool): Allocation[] {
+  const sizes: number[] = [];
+  const allocations: Allocation[] = [];
+  for (const event of events) {
+    if (event.kind === 'input') {
+      sizes[event.slot] = event.bytes;
+      // What data is uploaded into is no other value's: uploads may run ahead of the graphs.
+      allocations[event.slot] = pool.take(event.bytes);
+    } else if (event.kind === 'call') {
+      event.plan.outputs.forEach(({ shape, dtype }, i) => {
+        sizes[event.y + i] = sizeOf(shape) * BYTES[dtype];
+      });
     }
   }
+  const inputs = new Set(Object.keys(allocations).map(Number));
+  const roots = sharedClones(events, sizes.length);
+  const users = new Array<number>(sizes.length).fill(0);
+  for (const root of roots) users[root]++;
+  for (const event of events) {
+    if (event.kind === 'call') {
+      for (const slot of outputsOf(event)) allocations[slot] = allocations[roots[slot]] ?? pool.take(sizes[slot]);
+    } else if (event.kind === 'freed' && event.of >= 0) {
+      const root = roots[event.of];
+      if (--users[root] === 0 && !inputs.has(root)) pool.give(allocations[root]);
+    }
+  }
+  return allocations;
+}
+
+/** A graph of the step, launched once so many events have been compared. */
+interface Piece {
+  graph: GraphHandle;
+  end: number;
 }
 
 /** A recorded step. */
 export class Trace {
+  /** Memory of this step alone. */
+  private readonly pool: Pool;
+  private readonly allocations: readonly Allocation[] = [];
+  private readonly pieces: Piece[] = [];
   private at = 0;
-  /** Events before this one have been launched. */
+  /** Events before this one have been launched, as the graphs before `next`. */
   private launched = 0;
-  private graph = 0;
-  private readonly graphs: (GraphHandle | undefined)[] = [];
+  private next = 0;
   /** The storages of this step, by slot. */
   private current: Storage[] = [];
   /** Memory from before that this step has given back. */
   private given: Allocation[] = [];
 
+  /** @throws what `createBuffer` throws, where the device has no room for it */
   constructor(
     private readonly engine: Engine,
     private readonly events: readonly Event[],
-    private readonly allocations: readonly Allocation[],
   ) {
+    this.pool = new Pool(engine.vk, engine.relieve);
+    try {
+      this.allocations = allocate(events, this.pool);
+      this.record();
+    } catch (error) {
+      this.destroy();
+      throw error;
+    }
+  }
+
+  /** Where a value lies. */
+  private handle(event: CallEvent, i: number): number {
+    const slot = i < event.x.length ? event.x[i] : event.y + i - event.x.length;
+    return slot < 0 ? event.handles[i] : this.allocations[slot].handle;
+  }
+
+  private record(): void {
+    const { vk } = this.engine;
     const list = new Recorder(1 << 16);
-    const handles: number[] = [];
-    const handle = (of: Reference) => (typeof of === 'number' ? allocations[of] : of.allocation).handle;
-    const { vk } = engine;
-    const end = () => {
-      if (list.count === 0) {
-        this.graphs.push(undefined);
-        return;
-      }
+    const end = (at: number) => {
+      if (list.count === 0) return;
       vk.graphBegin();
       try {
         vk.batchExecuteAll(new Uint8Array(list.view.buffer, 0, list.length), list.count);
       } finally {
-        this.graphs.push(vk.graphEnd());
+        this.pieces.push({ graph: vk.graphEnd(), end: at });
       }
       list.length = 0;
       list.count = 0;
     };
-    for (const event of events) {
+    this.events.forEach((event, at) => {
       if (event.kind === 'call') {
-        for (let i = 0; i < event.x.length; i++) handles[i] = handle(event.x[i]);
-        for (let i = 0; i < event.y.length; i++) handles[event.x.length + i] = handle(event.y[i]);
-        event.plan.template.appendTo(list, handles);
-      } else if (event.kind === 'read') end();
-    }
-    end();
+        const handles = Array.from({ length: event.x.length + event.plan.outputs.length }, (_, i) => this.handle(event, i));
+        if (event.op !== CLONE || handles[0] !== handles[1]) event.plan.template.appendTo(list, handles);
+      }
+      if (event.kind === 'read' || list.count >= PIECE) end(at + 1);
+    });
+    end(this.events.length);
   }
 
   /** A step begins. */
   begin(): void {
     this.at = 0;
     this.launched = 0;
-    this.graph = 0;
+    this.next = 0;
     this.current = [];
   }
 
@@ -223,13 +192,8 @@ export class Trace {
     return this.at === 0;
   }
 
-  private is(of: Reference, storage: Storage | undefined): boolean {
-    return storage === (typeof of === 'number' ? this.current[of] : of);
-  }
-
   private renew(slot: number): Storage {
     const storage = new Storage(this.allocations[slot], this.engine.serial++);
-    storage.slot = slot;
     this.current[slot] = storage;
     return storage;
   }
@@ -238,19 +202,23 @@ export class Trace {
   call(op: Operation, x: readonly DeviceTensor[], n: readonly number[]): DeviceTensor[] | undefined {
     const event = this.events[this.at];
     if (event?.kind !== 'call' || event.op !== op || !sameNumbers(event.n, n) || event.x.length !== x.length) return this.interrupt();
+    const { firstSerial } = this.engine;
     for (let i = 0; i < x.length; i++) {
       const { storage, shape, dtype } = x[i];
-      if (!this.is(event.x[i], storage) || dtype !== event.from[i] || !sameNumbers(event.shapes[i], shape)) return this.interrupt();
+      if (event.x[i] !== placeOf(storage as Storage, firstSerial) || dtype !== event.types[i] || !sameNumbers(event.shapes[i], shape)) {
+        return this.interrupt();
+      }
     }
     this.at++;
     const { writes } = op;
     if (writes) for (const i of writes) (x[i].storage as Storage).version++;
-    const { y, plan, types } = event;
-    const outputs: DeviceTensor[] = new Array(y.length);
-    for (let i = 0; i < y.length; i++) {
-      outputs[i] = new DeviceTensor(this.engine, plan.outputs[i].shape, types[i], this.renew(y[i]));
+    const { outputs } = event.plan;
+    const made: DeviceTensor[] = new Array(outputs.length);
+    for (let i = 0; i < outputs.length; i++) {
+      made[i] = new DeviceTensor(this.engine, outputs[i].shape, outputs[i].dtype, this.renew(event.y + i));
     }
-    return outputs;
+    this.launch();
+    return made;
   }
 
   /** Compares an upload. @returns where its data goes */
@@ -264,9 +232,10 @@ export class Trace {
   /** Runs what comes before a read. */
   read(storage: Storage): void {
     // Between steps: nothing is under way.
-    if (this.at === 0 && storage.slot < 0) return;
+    const of = placeOf(storage, this.engine.firstSerial);
+    if (this.at === 0 && of < 0) return;
     const event = this.events[this.at];
-    if (event?.kind !== 'read' || !this.is(event.of, storage)) {
+    if (event?.kind !== 'read' || event.of !== of) {
       this.interrupt();
       return;
     }
@@ -276,24 +245,26 @@ export class Trace {
 
   /** Compares the end of a storage. @returns whether its memory is of the recorded step or will be given back with it */
   freed(storage: Storage): boolean {
+    const of = placeOf(storage, this.engine.firstSerial);
     const event = this.events[this.at];
-    if (event?.kind !== 'freed' || !this.is(event.of, storage)) {
+    if (event?.kind !== 'freed' || event.of !== of) {
       // Between steps what an earlier one left may go.
-      if (this.at > 0 || storage.slot >= 0) this.interrupt();
+      if (this.at > 0 || of >= 0) this.interrupt();
       return false;
     }
     this.at++;
     // Calls that have not been launched may use it.
-    if (typeof event.of !== 'number') this.given.push(storage.allocation);
+    if (of < 0) this.given.push(storage.allocation);
     return true;
   }
 
+  /** Launches the graph that ends here, if one does. */
   private launch(): void {
-    const graph = this.graphs[this.graph++];
-    if (graph !== undefined) {
-      this.engine.submit();
-      this.engine.vk.graphLaunch(graph);
-    }
+    const piece = this.pieces[this.next];
+    if (piece?.end !== this.at) return;
+    this.next++;
+    this.engine.submit();
+    this.engine.vk.graphLaunch(piece.graph);
     this.launched = this.at;
   }
 
@@ -304,7 +275,8 @@ export class Trace {
       return false;
     }
     this.launch();
-    this.escape(this.current);
+    // What is still in use gets memory of its own: the next launch writes over the recorded one's.
+    for (const storage of this.current) if (storage !== undefined && storage.shares > 0) this.engine.copyOut(storage);
     this.release();
     return true;
   }
@@ -312,18 +284,6 @@ export class Trace {
   private release(): void {
     for (const allocation of this.given) this.engine.giveBack(allocation);
     this.given = [];
-  }
-
-  /** What is still in use at the end gets memory of its own: the next launch writes over the recorded one's. */
-  escape(storages: readonly Storage[]): void {
-    for (const storage of storages) if (storage !== undefined && storage.shares > 0) this.copyOut(storage);
-  }
-
-  private copyOut(storage: Storage): void {
-    const { engine } = this;
-    const from = storage.allocation;
-    engine.own(storage, engine.pool.take(from.bytes));
-    engine.append(COPY.templateOf(engine.kernels, from.bytes), [from.handle, storage.allocation.handle]);
   }
 
   /**
@@ -337,8 +297,8 @@ export class Trace {
     const freed = new Set<number>();
     for (let i = this.launched; i < this.at; i++) {
       const event = events[i];
-      if (event.kind === 'call') for (const slot of event.y) made.add(slot);
-      else if (event.kind === 'freed' && typeof event.of === 'number') freed.add(event.of);
+      if (event.kind === 'call') for (const slot of outputsOf(event)) made.add(slot);
+      else if (event.kind === 'freed' && event.of >= 0) freed.add(event.of);
     }
     // Values of launched calls, and data, are where the graph has them: they move.
     const moved = current.flatMap((storage, slot) => (!made.has(slot) && (storage.shares > 0 || freed.has(slot)) ? [slot] : []));
@@ -353,8 +313,8 @@ export class Trace {
       moved.forEach(take);
       for (let i = this.launched; i < this.at; i++) {
         const event = events[i];
-        if (event.kind === 'call') event.y.forEach(take);
-        else if (event.kind === 'freed' && typeof event.of === 'number') {
+        if (event.kind === 'call') outputsOf(event).forEach(take);
+        else if (event.kind === 'freed' && event.of >= 0) {
           pool.give(own.get(event.of) as Allocation);
           held.delete(event.of);
         }
@@ -364,23 +324,24 @@ export class Trace {
       throw error;
     }
     engine.leave();
-    const handle = (of: Reference) => (typeof of === 'number' ? (own.get(of) ?? allocations[of]) : of.allocation).handle;
+    const handle = (slot: number) => (own.get(slot) ?? allocations[slot]).handle;
     for (const slot of moved)
       engine.append(COPY.templateOf(engine.kernels, allocations[slot].bytes), [allocations[slot].handle, handle(slot)]);
     for (let i = this.launched; i < this.at; i++) {
       const event = events[i];
-      if (event.kind === 'call') engine.append(event.plan.template, [...event.x, ...event.y].map(handle));
+      if (event.kind !== 'call') continue;
+      const inputs = event.x.map((of, j) => (of < 0 ? event.handles[j] : handle(of)));
+      engine.append(event.plan.template, [...inputs, ...outputsOf(event).map(handle)]);
     }
     for (const slot of held) engine.own(current[slot], own.get(slot));
     this.release();
     return undefined;
   }
 
-  /** Gives back the graphs, and their memory but for buffers that are used elsewhere. */
-  destroy(used: ReadonlySet<number> = new Set()): void {
-    const { vk } = this.engine;
-    for (const graph of this.graphs) if (graph !== undefined) vk.graphDestroy(graph);
-    for (const handle of new Set(this.allocations.map((allocation) => allocation.handle))) if (!used.has(handle)) vk.destroyBuffer(handle);
+  /** Gives back the graphs and their memory. */
+  destroy(): void {
+    for (const { graph } of this.pieces) this.engine.vk.graphDestroy(graph);
+    this.pool.destroy();
   }
 }
 

@@ -4,7 +4,8 @@
 import type { BufferHandle } from 'helios-vk';
 import { Recorder, SLOT, Template, createKernels, type Dispatches, type Kernels } from 'helios-vk/kernels';
 
-import { Capture, Fingerprint, type Trace, placeOf } from './capture.js';
+import { type Event, Trace, placeOf, sameEvents } from './capture.js';
+import { COPY } from './operations.js';
 import { type Allocation, DeviceTensor, Storage } from './tensor.js';
 import { BYTES, BackendError, type Dtype, type Shape, type TensorArray, type TensorData, sizeOf } from './types.js';
 
@@ -45,8 +46,10 @@ export interface Plan {
 const UNIT = 256;
 /** Dispatches that are submitted together. */
 const LIST = 256;
-/** Equal steps after which one is recorded. */
-const EQUAL = 2;
+/** Events of a step that can be recorded: a program that never ends a step does not fill the memory with them. */
+const MAX_EVENTS = 1 << 18;
+/** Tensors of one element that can still be read after they were released in this step. */
+const READABLE = 256;
 /** Steps in a row that differ from the recorded one before it is given up. */
 const DIFFERENT = 3;
 
@@ -58,6 +61,8 @@ const NO_NUMBERS: readonly number[] = [];
 /** Buffers by size, kept for reuse. */
 export class Pool {
   readonly free = new Map<number, BufferHandle[]>();
+  /** All that exist, in use or free. */
+  readonly made = new Set<BufferHandle>();
   bytes = 0;
   constructor(
     readonly vk: Native,
@@ -82,19 +87,33 @@ export class Pool {
 
   /** Destroys what is not in use. */
   trim(): void {
-    for (const handles of this.free.values()) for (const handle of handles) this.vk.destroyBuffer(handle);
+    for (const handles of this.free.values()) for (const handle of handles) this.discard(handle);
     this.free.clear();
     this.bytes = 0;
   }
 
+  /** Destroys all. */
+  destroy(): void {
+    for (const handle of this.made) this.discard(handle);
+    this.free.clear();
+  }
+
+  private discard(handle: BufferHandle): void {
+    this.made.delete(handle);
+    this.vk.destroyBuffer(handle);
+  }
+
   private create(size: number): BufferHandle {
+    let handle: BufferHandle;
     try {
-      return this.vk.createBuffer(size, 0);
+      handle = this.vk.createBuffer(size, 0);
     } catch (error) {
       if ((error as { code?: string }).code !== 'ERR_HELIOS_OUT_OF_MEMORY') throw error;
       this.relieve();
-      return this.vk.createBuffer(size, 0);
+      handle = this.vk.createBuffer(size, 0);
     }
+    this.made.add(handle);
+    return handle;
   }
 }
 
@@ -105,20 +124,22 @@ export class Engine {
   readonly list = new Recorder(1 << 16);
   /** Steps, how many of them were launched as recorded graphs, recordings made, and steps that left theirs half-way. */
   readonly counts = { steps: 0, replayed: 0, recorded: 0, differed: 0 };
-  /** The step that is being recorded. */
-  capture: Capture | undefined;
   /** The recorded step, and whether this one follows it so far. */
   trace: Trace | undefined;
   following = false;
   /** Storages made so far; the first of this step. */
   serial = 0;
-  private firstSerial = 0;
-  private fingerprint = new Fingerprint();
-  private previous = '';
-  private equal = 0;
+  firstSerial = 0;
+  /** Whether this step has done anything. */
+  private worked = false;
+  /** What this step did, where it may be recorded; what the one before it did. */
+  private log: Event[] | undefined;
+  private previous: Event[] | undefined;
   private differed = 0;
   private readonly plans = new Map<Operation, Map<string, Plan>>();
   private readonly handles: number[] = [];
+  /** Tensors of one element whose memory goes with the step: the trainer reads its loss after its tape has released it. */
+  private readonly late: DeviceTensor[] = [];
   /** Device copies of tensors of the host. */
   private readonly residents = new WeakMap<TensorData, DeviceTensor>();
   private readonly registry: FinalizationRegistry<Allocation & { live?: boolean }>;
@@ -130,6 +151,7 @@ export class Engine {
     // What is packed names slots, not buffers; sizes are those of the tensors by construction.
     this.kernels = createKernels(vk, { check: false });
     this.pool = new Pool(vk, this.relieve);
+    if (capturing) this.log = [];
     this.registry = new FinalizationRegistry((allocation) => {
       if (allocation.live) this.giveBack(allocation);
     });
@@ -139,20 +161,14 @@ export class Engine {
   readonly relieve = (): void => {
     this.submit();
     this.pool.trim();
-    this.capture?.pool.trim();
   };
-
-  /** Records no further steps: the device has no room for it. */
-  stopCapturing(): void {
-    this.capturing = false;
-  }
 
   /**
    * Calls an operation.
    * @returns its outputs
    */
   apply(op: Operation, x: readonly DeviceTensor[], n: readonly number[] = NO_NUMBERS): DeviceTensor[] {
-    for (const tensor of x) if (tensor.storage === undefined) this.place(op.name, tensor);
+    for (const tensor of x) if (tensor.storage === undefined || tensor.released) this.place(op.name, tensor);
     if (this.following) {
       const made = this.trace?.call(op, x, n);
       if (made) return made;
@@ -162,15 +178,31 @@ export class Engine {
 
   private execute(op: Operation, x: readonly DeviceTensor[], n: readonly number[]): DeviceTensor[] {
     const plan = this.planOf(op, x, n);
+    const { handles, serial } = this;
     const outputs = plan.outputs.map(({ shape, dtype }) => this.make(shape, dtype));
-    const { handles } = this;
     for (let i = 0; i < x.length; i++) handles[i] = (x[i].storage as Storage).allocation.handle;
     for (let i = 0; i < outputs.length; i++) handles[x.length + i] = (outputs[i].storage as Storage).allocation.handle;
     this.append(plan.template, handles);
     for (const i of op.writes ?? []) (x[i].storage as Storage).version++;
-    this.capture?.call(op, x, n, outputs, plan);
-    this.fingerprint.call(op, x, n, this.firstSerial);
+    this.worked = true;
+    if (this.log) {
+      this.note({
+        kind: 'call',
+        op,
+        plan,
+        n: [...n],
+        x: x.map(({ storage }) => placeOf(storage as Storage, this.firstSerial)),
+        handles: handles.slice(0, x.length),
+        shapes: x.map(({ shape }) => shape),
+        types: x.map(({ dtype }) => dtype),
+        y: serial - this.firstSerial,
+      });
+    }
     return outputs;
+  }
+
+  private note(event: Event): void {
+    if (this.log && this.log.push(event) > MAX_EVENTS) this.log = undefined;
   }
 
   private planOf(op: Operation, x: readonly DeviceTensor[], n: readonly number[]): Plan {
@@ -217,22 +249,27 @@ export class Engine {
 
   /** A new tensor with undefined contents. */
   private make(shape: Shape, dtype: Dtype): DeviceTensor {
-    return new DeviceTensor(this, shape, dtype, this.newStorage(sizeOf(shape) * BYTES[dtype], false));
+    return new DeviceTensor(this, shape, dtype, this.newStorage(sizeOf(shape) * BYTES[dtype]));
   }
 
-  private newStorage(bytes: number, input: boolean): Storage {
-    if (this.capture) return this.capture.storage(bytes, input, this.serial++);
+  private newStorage(bytes: number): Storage {
     return this.own(new Storage(this.pool.take(bytes), this.serial++), undefined);
   }
 
   /** Gives a storage memory of its own, which goes back with it. */
   own(storage: Storage, allocation: Allocation | undefined): Storage {
     if (allocation) storage.allocation = allocation;
-    storage.slot = -1;
     const held = storage.allocation as Allocation & { live?: boolean };
     held.live = true;
     this.registry.register(storage, held);
     return storage;
+  }
+
+  /** Moves a storage out of a recorded step's memory. */
+  copyOut(storage: Storage): void {
+    const from = storage.allocation;
+    this.own(storage, this.pool.take(from.bytes));
+    this.append(COPY.templateOf(this.kernels, from.bytes), [from.handle, storage.allocation.handle]);
   }
 
   giveBack(allocation: Allocation & { live?: boolean }): void {
@@ -259,12 +296,12 @@ export class Engine {
         return storage;
       }
     }
-    const storage = this.newStorage(data.byteLength, true);
+    const storage = this.newStorage(data.byteLength);
     // What waits may use the same memory.
     this.submit();
     this.vk.uploadBuffer(storage.allocation.handle, data);
-    this.capture?.input(storage, data.byteLength);
-    this.fingerprint.event(1, data.byteLength);
+    this.worked = true;
+    this.note({ kind: 'input', bytes: data.byteLength, slot: storage.serial - this.firstSerial });
     return storage;
   }
 
@@ -289,7 +326,7 @@ export class Engine {
   /** A tensor on the device, for a call that makes no dispatch. */
   placed(call: string, tensor: TensorData): DeviceTensor {
     const own = this.resident(tensor);
-    if (own.storage === undefined) this.place(call, own);
+    if (own.storage === undefined || own.released) this.place(call, own);
     return own;
   }
 
@@ -297,15 +334,16 @@ export class Engine {
   changed(tensor: TensorData): void {
     if (tensor instanceof DeviceTensor) return;
     const own = this.residents.get(tensor);
-    if (own) Object.defineProperty(tensor, 'data', { get: () => own.data, configurable: true, enumerable: true });
+    if (!own || own.changed) return;
+    own.changed = true;
+    Object.defineProperty(tensor, 'data', { get: () => own.data, configurable: true, enumerable: true });
   }
 
   /** The elements of a tensor, as they are once everything called so far has run. */
   read(tensor: DeviceTensor, storage: Storage): TensorArray {
     if (this.following) this.trace?.read(storage);
     this.submit();
-    this.capture?.read(storage);
-    if (this.inStep(storage)) this.fingerprint.event(2, placeOf(storage, this.firstSerial));
+    if (this.inStep(storage)) this.note({ kind: 'read', of: placeOf(storage, this.firstSerial) });
     const raw = this.vk.readBuffer(storage.allocation.handle);
     const size = sizeOf(tensor.shape);
     if (tensor.dtype === 'f32') return raw.subarray(0, size);
@@ -319,13 +357,19 @@ export class Engine {
     if (own === undefined || own.released) return;
     if (own !== tensor) {
       // What the device has changed outlives its copy there.
-      if (Object.getOwnPropertyDescriptor(tensor, 'data')?.get) {
+      if (own.changed) {
         Object.defineProperty(tensor, 'data', { value: own.data.slice(), configurable: true, enumerable: true, writable: true });
       }
       this.residents.delete(tensor);
     }
-    const { storage, statistics } = own;
     own.released = true;
+    if (own.storage && own.storage.serial >= this.firstSerial && sizeOf(own.shape) === 1) {
+      if (this.late.push(own) > READABLE) this.drop(this.late.shift() as DeviceTensor);
+    } else this.drop(own);
+  }
+
+  private drop(own: DeviceTensor): void {
+    const { storage, statistics } = own;
     own.storage = undefined;
     own.statistics = undefined;
     if (statistics) this.release(statistics.tensor);
@@ -337,55 +381,54 @@ export class Engine {
 
   private free(storage: Storage): void {
     if (this.following && this.trace?.freed(storage)) return;
-    if (this.inStep(storage)) this.fingerprint.event(3, placeOf(storage, this.firstSerial));
-    if (this.capture?.freed(storage)) return;
+    if (this.inStep(storage)) this.note({ kind: 'freed', of: placeOf(storage, this.firstSerial) });
     this.giveBack(storage.allocation);
   }
 
   /** Whether something done to a storage is part of the step; between steps, what earlier ones left is read and released. */
   private inStep(storage: Storage): boolean {
-    return this.fingerprint.count > 0 || storage.serial >= this.firstSerial;
+    return this.worked || storage.serial >= this.firstSerial;
   }
 
   /** The end of a step: everything called so far is submitted, and the next step may be a recorded one. */
   endStep(): void {
-    const { capture, trace } = this;
-    if (this.following && trace ? trace.idle : this.fingerprint.count === 0) {
+    for (const tensor of this.late.splice(0)) this.drop(tensor);
+    const { log, previous } = this;
+    if (this.trace && this.following ? this.trace.idle : !this.worked) {
       this.submit();
       return;
     }
     this.counts.steps++;
-    if (this.following && trace) {
-      if (trace.finish()) {
-        this.counts.replayed++;
-        this.differed = 0;
-      }
+    if (this.trace && this.following && this.trace.finish()) {
+      this.counts.replayed++;
+      this.differed = 0;
     }
     this.submit();
-    if (capture) {
-      this.capture = undefined;
-      this.trace = capture.finish();
-      if (this.trace) this.counts.recorded++;
-      this.pool.trim();
-    } else if (trace && !this.following && ++this.differed >= DIFFERENT) {
-      trace.destroy();
+    if (this.trace && !this.following && ++this.differed >= DIFFERENT) {
+      this.trace.destroy();
       this.trace = undefined;
       this.differed = 0;
-      this.previous = '';
-      this.equal = 0;
     }
-    const seen = this.fingerprint.value;
-    this.equal = this.fingerprint.count > 8 && seen === this.previous ? this.equal + 1 : 0;
-    this.previous = seen;
-    this.fingerprint = new Fingerprint();
+    const equal = log && previous && log.length > 8 && sameEvents(log, previous);
+    if (equal) this.record(log);
+    this.previous = this.trace ? undefined : log;
+    this.worked = false;
     this.firstSerial = this.serial;
+    this.trace?.begin();
     this.following = this.trace !== undefined;
-    if (this.trace) this.trace.begin();
-    else if (this.capturing && this.equal >= EQUAL - 1) {
-      // The step before this one has given its memory back, and this one takes its own.
-      this.pool.trim();
-      this.capture = new Capture(this);
-      this.equal = 0;
+    this.log = this.capturing && !this.trace ? [] : undefined;
+  }
+
+  /** From now on steps are compared with this one. Where the device has no room for that, they go on call by call. */
+  private record(events: Event[]): void {
+    // The step has given its memory back; a recorded one has its own.
+    this.pool.trim();
+    try {
+      this.trace = new Trace(this, events);
+      this.counts.recorded++;
+    } catch (error) {
+      if ((error as { code?: string }).code !== 'ERR_HELIOS_OUT_OF_MEMORY') throw error;
+      this.capturing = false;
     }
   }
 

@@ -2,7 +2,7 @@
 
 import { f16Bits, f16Value } from 'helios-vk/kernels';
 
-import { axisOf, broadcastShapes, broadcastStrides, stridesOf } from './shapes.js';
+import { axisOf, broadcastShapes, broadcastStrides, stridesOf, type View } from './shapes.js';
 import { BackendError, type Dtype, type Shape, type TensorArray, type TensorData, hostArray, show, sizeOf } from './types.js';
 
 /** Elements on the host with their shape. */
@@ -58,7 +58,7 @@ function walk(shape: Shape, visit: (index: readonly number[], i: number) => void
 const dot = (index: readonly number[], strides: readonly number[]) => index.reduce((sum, at, d) => sum + at * strides[d], 0);
 
 /** Elements picked: output element `index` is element `from(index)` of a. */
-export function pick(a: TensorData, shape: Shape, from: (index: readonly number[]) => number): HostTensor {
+function pick(a: TensorData, shape: Shape, from: (index: readonly number[]) => number): HostTensor {
   const data = hostArray(a.dtype, sizeOf(shape));
   walk(shape, (index, i) => {
     data[i] = a.data[from(index)];
@@ -66,30 +66,9 @@ export function pick(a: TensorData, shape: Shape, from: (index: readonly number[
   return { shape, dtype: a.dtype, data };
 }
 
-/** A tensor repeated. */
-export function broadcast(a: TensorData, shape: Shape): HostTensor {
-  const strides = broadcastStrides(a.shape, shape);
-  return pick(a, shape, (index) => dot(index, strides));
-}
-
-/** Two dimensions change places. */
-export function transpose(a: TensorData, first: number, second: number): HostTensor {
-  const shape = [...a.shape];
-  const strides = stridesOf(a.shape);
-  [shape[first], shape[second]] = [shape[second], shape[first]];
-  [strides[first], strides[second]] = [strides[second], strides[first]];
-  return pick(a, shape, (index) => dot(index, strides));
-}
-
-/** The part from `starts` to `ends`. */
-export function slice(a: TensorData, starts: readonly number[], ends: readonly number[]): HostTensor {
-  const strides = stridesOf(a.shape);
-  const first = dot(starts, strides);
-  return pick(
-    a,
-    a.shape.map((_, d) => ends[d] - starts[d]),
-    (index) => first + dot(index, strides),
-  );
+/** The elements of a view. */
+export function strided(a: TensorData, { shape, strides, offset }: View): HostTensor {
+  return pick(a, shape, (index) => offset + dot(index, strides));
 }
 
 /** Tensors behind each other. */

@@ -6,6 +6,7 @@ import { HeliosVkBackend, type BackendOptions } from './backend.js';
 import type { Native } from './engine.js';
 
 export { HeliosVkBackend, type BackendOptions } from './backend.js';
+export { DeviceTensor } from './tensor.js';
 export { BackendError, type Dtype, type Precision, type Shape, type TensorArray, type TensorData } from './types.js';
 
 /**

@@ -367,30 +367,13 @@ export const CROSS_ENTROPY_BACKWARD: Operation = {
   },
 };
 
-/** Two dimensions change places: [first, second]. */
-export const TRANSPOSE: Operation = {
-  name: 'transpose',
-  infer: ([x], [first, second]) => {
-    const shape = [...x.shape];
-    [shape[first], shape[second]] = [shape[second], shape[first]];
-    return [{ shape, dtype: x.dtype }];
-  },
-  lower: (k, [x], [y], [first, second]) => {
-    const strides = stridesOf(x.shape);
-    [strides[first], strides[second]] = [strides[second], strides[first]];
-    return [move(k, 'transpose', y.shape, { buffer: x.buffer, strides }, { buffer: y.buffer, strides: stridesOf(y.shape) })];
-  },
-};
-
-/** A part: […first elements, …ends]. */
-export const SLICE: Operation = {
-  name: 'slice',
-  infer: ([x], n) => [{ shape: x.shape.map((_, d) => n[d + x.shape.length] - n[d]), dtype: x.dtype }],
-  lower: (k, [x], [y], n) => {
-    const strides = stridesOf(x.shape);
-    const offset = strides.reduce((sum, stride, d) => sum + stride * n[d], 0);
-    return [move(k, 'slice', y.shape, { buffer: x.buffer, offset, strides }, { buffer: y.buffer, strides: stridesOf(y.shape) })];
-  },
+/** Elements of x as a view has them, copied: [first element, rank, …shape, …strides]. */
+export const STRIDED: Operation = {
+  name: 'strided',
+  infer: ([x], [, rank, ...n]) => [{ shape: n.slice(0, rank), dtype: x.dtype }],
+  lower: (k, [x], [y], [offset, rank, ...n]) => [
+    move(k, 'strided', y.shape, { buffer: x.buffer, offset, strides: n.slice(rank) }, { buffer: y.buffer, strides: stridesOf(y.shape) }),
+  ],
 };
 
 /** Zeros with a part from x: [rank, …shape, …first elements]. */
@@ -430,21 +413,6 @@ export const CAT: Operation = {
       );
     });
   },
-};
-
-/** x repeated: […shape]. */
-export const BROADCAST: Operation = {
-  name: 'broadcast',
-  infer: ([x], n) => [{ shape: broadcastShapes('broadcast', x.shape, n), dtype: x.dtype }],
-  lower: (k, [x], [y]) => [
-    move(
-      k,
-      'broadcast',
-      y.shape,
-      { buffer: x.buffer, strides: broadcastStrides(x.shape, y.shape) },
-      { buffer: y.buffer, strides: stridesOf(y.shape) },
-    ),
-  ],
 };
 
 /** Between f32 and f16. */

@@ -2,6 +2,13 @@
 
 import { BackendError, type Shape, show } from './types.js';
 
+/** Elements of a tensor in another order: element `index` is that at `offset` + index · strides. */
+export interface View {
+  shape: Shape;
+  strides: readonly number[];
+  offset: number;
+}
+
 /** Strides of a dense tensor. */
 export function stridesOf(shape: Shape): number[] {
   const strides = new Array<number>(shape.length);
@@ -67,3 +74,10 @@ export function collapse(shape: Shape, lists: readonly (readonly number[])[]): {
 }
 
 export const sameShape = (a: Shape, b: Shape): boolean => a.length === b.length && a.every((size, d) => size === b[d]);
+
+/** A list of which two elements have changed places. */
+export function swapped(list: readonly number[], first: number, second: number): number[] {
+  const result = [...list];
+  [result[first], result[second]] = [result[second], result[first]];
+  return result;
+}

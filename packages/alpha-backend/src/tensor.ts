@@ -17,8 +17,6 @@ export class Storage {
   shares = 1;
   /** Counts writes in place: a copy on the host is of a version. */
   version = 0;
-  /** Position among the storages of its step (see `capture.ts`), or -1. */
-  slot = -1;
   constructor(
     public allocation: Allocation,
     /** Counts storages. */
@@ -34,6 +32,8 @@ export class DeviceTensor implements TensorData {
   /** Undefined before the device has it, and after it was released. */
   storage: Storage | undefined;
   released = false;
+  /** It is the device's copy of a tensor of the host, whose `data` reads it from here since the device wrote it. */
+  changed = false;
   /** Every element, as it was made. */
   private constant: number | undefined;
   /** The normalized input's statistics, by `layerNorm` for its backward pass. */
