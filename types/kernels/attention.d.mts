@@ -56,9 +56,15 @@ export type AttentionPlan = {
     } | undefined;
     /**
      * matrix units: where scores live, `register` where the
-     * device can; f32, backward: `tiles`, but `walk` on CPU devices and where one head's tiles would not fit
+     * device can, or `ptx`, kernels in PTX, where these were measured; f32, backward: `tiles`, but `walk` on CPU devices and
+     * where one head's tiles would not fit
      */
-    kernel?: "register" | "scratch" | "walk" | "tiles" | undefined;
+    kernel?: "ptx" | "register" | "scratch" | "walk" | "tiles" | undefined;
+    /**
+     * `ptx`: one of kernels/ptx/plans.mjs by name, or
+     * itself; the measured one when left out
+     */
+    tiling?: string | import("./ptx/attention.mjs").AttentionTiling | undefined;
     /**
      * register, backward: fragments of the key block worked on at a time
      */
