@@ -82,8 +82,11 @@ import { coopShapes } from './matmul.mjs';
 const TILES_BYTES = 128 * 2 ** 20;
 const MAX_TILES_BYTES = 256 * 2 ** 20;
 
-/** @param {KernelContext} context */
-export function attentionKernels(context) {
+/**
+ * @param {KernelContext} context
+ * @param {Parameters<typeof ptxAttention>[1]} [options] of kernels in PTX
+ */
+export function attentionKernels(context, options) {
   const { info, isCpu } = context;
   const shared = info.maxComputeSharedMemorySize;
   const maxThreads = info.maxComputeWorkGroupInvocations;
@@ -94,7 +97,7 @@ export function attentionKernels(context) {
     coopShapes(info, half).filter((s) => subgroup % s.m === 0 && d % s.n === 0 && d % s.k === 0);
 
   const mapOf = laneMaps(context);
-  const ptx = ptxAttention(context);
+  const ptx = ptxAttention(context, options);
 
   /**
    * Whether the device can compute attention in this precision.

@@ -1,6 +1,9 @@
 // Made by `npm run types` from kernels/; do not edit.
-/** @param {KernelContext} context */
-export function attentionKernels(context: KernelContext): {
+/**
+ * @param {KernelContext} context
+ * @param {Parameters<typeof ptxAttention>[1]} [options] of kernels in PTX
+ */
+export function attentionKernels(context: KernelContext, options?: Parameters<typeof ptxAttention>[1]): {
     /**
      * O = softmax(scale * Q K^T) V for every head, and the log-sum-exp of every row.
      * @param {AttentionArgs} args
@@ -195,3 +198,4 @@ export type AttentionGradients = {
     delta?: import("./base.mjs").Tensor | undefined;
 };
 export type AttentionBackwardArgs = AttentionArgs & AttentionGradients;
+import { ptxAttention } from './attention/ptx.mjs';
