@@ -449,6 +449,8 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
             register[lane] = (keep ? register[lane] : 0) + sum;
           }
         }
+        // The assembler takes the registers of a left operand for free afterwards, also where a later turn of a loop reads them.
+        for (const register of fragments) w.r[register].fill(0x7fc17fc1);
       };
       if (late) w.product.push(product);
       else product();

@@ -92,7 +92,7 @@ function overKeys(w, blockRow) {
     w.copier(w.headOf('k', 'offK', 'batchQkv'), rowQkv),
     w.copier(w.headOf('v', 'offV', 'batchQkv'), rowQkv),
   ]);
-  const queries = w.fragments(w.headOf('q', 'offQ', 'batchQkv'), rowQkv, row, true);
+  const queries = w.fragments(w.headOf('q', 'offQ', 'batchQkv'), rowQkv, row);
   const dO = w.fragments(w.headOf('dO', 'offDo', 'batchO'), w.rowBytes('rowO'), row);
   const [lse, delta] = [w.statsOf('lse', 'offLse'), w.statsOf('delta', 'offDelta')];
   const last = p.b32('sub.u32', w.tokens, 1);
@@ -115,10 +115,11 @@ function overKeys(w, blockRow) {
   const dQ = zeros(w);
   const { scores, dP } = tileSums(w);
   walk(w, copiers, tiles, (tile, keys, values) => {
+    const left = [w.moved(queries, tile, true), w.moved(dO, tile)];
     w.beginProducts();
-    w.product(scores, queries, 'k', keys, false);
+    w.product(scores, left[0], 'k', keys, false);
     w.commitProducts();
-    w.product(dP, dO, 'k', values, false);
+    w.product(dP, left[1], 'k', values, false);
     w.commitProducts();
     w.settle(1);
     p.when(p.pred('setp.ge.u32', tile, whole), () => w.mask(scores, row, p.b32('mul.lo.u32', tile, columns), false));
@@ -148,7 +149,7 @@ function overQueries(w, blockRow) {
     w.copier(w.headOf('q', 'offQ', 'batchQkv'), rowQkv),
     w.copier(w.headOf('dO', 'offDo', 'batchO'), rowO),
   ]);
-  const keys = w.fragments(w.headOf('k', 'offK', 'batchQkv'), rowQkv, row, true);
+  const keys = w.fragments(w.headOf('k', 'offK', 'batchQkv'), rowQkv, row);
   const values = w.fragments(w.headOf('v', 'offV', 'batchQkv'), rowQkv, row);
   const [lse, delta] = [w.statsOf('lse', 'offLse'), w.statsOf('delta', 'offDelta')];
   /** -1 / |scale|. */
@@ -199,10 +200,11 @@ function overQueries(w, blockRow) {
     p.place(checked);
     begin(lane, true);
     p.place(begun);
+    const left = [w.moved(keys, tile, true), w.moved(values, tile)];
     w.beginProducts();
-    w.product(scores, keys, 'k', queries, true);
+    w.product(scores, left[0], 'k', queries, true);
     w.commitProducts();
-    w.product(dP, values, 'k', dO, true);
+    w.product(dP, left[1], 'k', dO, true);
     w.commitProducts();
     w.settle(1);
     if (form.causal) p.when(p.pred('setp.lt.u32', tile, whole), () => w.mask(scores, row, column, true));

@@ -49,7 +49,7 @@ export function writeForward(w) {
   };
   for (let i = 0; i < stages - 1; i++) copy(i % 2 === 0, p.b32('mov.u32', i >> 1));
 
-  const queries = w.fragments(w.headOf('q', 'offQ', 'batchQkv'), rowQkv, row, true);
+  const queries = w.fragments(w.headOf('q', 'offQ', 'batchQkv'), rowQkv, row);
   const sums = p.registers('f32', form.headSize / 2);
   const scores = p.registers('f32', columns / 2);
   const probabilities = Array.from({ length: columns / 16 }, () => p.registers('b32', 4));
@@ -83,8 +83,9 @@ export function writeForward(w) {
     p.do('setp.lt.u32', mine, tile, own);
     arrive(true, tile);
     p.when(mine, () => {
+      const left = w.moved(queries, tile, true);
       w.beginProducts();
-      w.product(scores, queries, 'k', usePlace, false);
+      w.product(scores, left, 'k', usePlace, false);
       w.commitProducts();
       w.settle(0);
       p.when(p.pred('setp.ge.u32', tile, whole), () => w.mask(scores, row, p.b32('mul.lo.u32', tile, columns), false));

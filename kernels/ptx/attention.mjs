@@ -187,20 +187,15 @@ export class AttentionWriter {
   /**
    * Rows of a tensor as left operands, one of four registers for each 16 elements of the head. Rows past the last repeat it:
    * nobody stores what becomes of them.
-   * @param {string} head address from `headOf` @param {string} rowBytes @param {string} row this thread's first @param {boolean} [flip]
+   * @param {string} head address from `headOf` @param {string} rowBytes @param {string} row this thread's first
    */
-  fragments(head, rowBytes, row, flip = false) {
+  fragments(head, rowBytes, row) {
     const { p, form } = this;
     const last = p.b32('sub.u32', this.tokens, 1);
     const lane = p.b64('mad.wide.u32', this.quad, 4, head);
     const lines = [0, 8].map((lower) => p.b64('mad.wide.u32', p.b32('min.u32', p.b32('add.u32', row, lower), last), rowBytes, lane));
     return Array.from({ length: form.headSize / 16 }, (_, slab) =>
-      [0, 16].flatMap((right) =>
-        lines.map((line) => {
-          const word = p.b32('ld.global.nc.b32', at(line, 32 * slab + right));
-          return flip ? p.b32('xor.b32', word, this.flip) : word;
-        }),
-      ),
+      [0, 16].flatMap((right) => lines.map((line) => p.b32('ld.global.nc.b32', at(line, 32 * slab + right)))),
     );
   }
 
@@ -282,6 +277,19 @@ export class AttentionWriter {
         major === 'mn' ? 1 : 0,
       );
     });
+  }
+
+  /**
+   * Fragments that outlive the product which takes these: the assembler (CUDA 13.0, and driver 580) gives the registers of a left
+   * operand to others after its product, also where the next turn of a loop reads them. So each turn has its own, moved by an
+   * `xor` with a zero that the assembler does not know to be one.
+   * @param {string[][]} fragments @param {string} turn a number below 2^31 that changes from turn to turn @param {boolean} [flip]
+   */
+  moved(fragments, turn, flip = false) {
+    const { p } = this;
+    const zero = p.b32('shr.u32', turn, 31);
+    const change = flip ? p.b32('xor.b32', this.flip, zero) : zero;
+    return fragments.map((fragment) => fragment.map((word) => p.b32('xor.b32', word, change)));
   }
 
   /** Before products, once their registers are written. */
