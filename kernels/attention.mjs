@@ -510,13 +510,12 @@ export function attentionKernels(context, options) {
     aligned(kernel, p.outType, { 'dOut offset': dOut.offset });
     rowsWithin(kernel, p, rowGrad, fused ? { dQkv: dV } : { dQ, dK, dV });
     rowsWithin(kernel, p, p.rowOut, { dOut });
-    const inPtx = ptx.planOf(kernel, p, 'backward', { tensors: [p.q, p.k, p.v, dOut, dQ, dK, dV], gradType });
+    const given = args.delta === undefined ? undefined : tensor(kernel, 'delta', args.delta);
+    const stats = given ? [p.lse, given] : [p.lse];
+    const inPtx = ptx.planOf(kernel, p, 'backward', { tensors: [p.q, p.k, p.v, dOut, dQ, dK, dV], gradType, stats });
     const plan = inPtx ? undefined : planOf(kernel, p, true);
     const rows = p.batch * p.heads * p.tokens;
-    const delta =
-      args.delta === undefined
-        ? { buffer: context.workspace('attention delta', 4 * rows), offset: 0 }
-        : tensor(kernel, 'delta', args.delta);
+    const delta = given ?? { buffer: context.workspace('attention delta', 4 * rows), offset: 0 };
     reach(kernel, 'delta', delta.offset + rows);
     if (context.checker) {
       const reads = inputsOf(p).concat(outputsOf(p));

@@ -79,7 +79,7 @@ for (const pass of /** @type {const} */ (['forward', 'backward'])) {
     test(`attention, ${pass}, heads of ${headSize}: ${plan} assembles`, { skip }, () => {
       for (const type of /** @type {const} */ (['bf16', 'f16']))
         for (const causal of [true, false]) {
-          const form = { pass, headSize, type, causal };
+          const form = { pass, headSize, type, causal, even: pass === 'backward' && causal };
           assert.equal(attentionFault(tiling, form), undefined);
           const sizes = { ...attentionSizes(tiling, form), blocks: tiling.blocks };
           assemble(plan, `${pass} ${type} ${causal ? 'causal' : 'full'}`, attention('kernel', tiling, form), sizes);

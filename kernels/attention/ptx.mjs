@@ -12,6 +12,7 @@ import { verifyAttention } from './verify.mjs';
 /** @typedef {import('../base.mjs').KernelContext} KernelContext */
 /** @typedef {import('../ptx/attention.mjs').AttentionForm} AttentionForm */
 /** @typedef {import('../ptx/attention.mjs').AttentionTiling} AttentionTiling */
+/** @typedef {{ buffer: import('../base.mjs').Binding, offset: number }} Placed a tensor */
 /** @typedef {{ tiling: AttentionTiling, form: AttentionForm }} PtxPlan a kernel */
 
 /** Least |scale|, by whose inverse the backward pass multiplies. */
@@ -45,7 +46,8 @@ export function ptxAttention(context, { verify = verifyAttention } = {}) {
   /**
    * Why these kernels cannot take a call, or undefined.
    * @param {any} problem from `problemOf` of kernels/attention.mjs
-   * @param {{ tensors: { buffer: import('../base.mjs').Binding }[], gradType?: string }} more all tensors of rows; of a backward pass the gradients' type
+   * @param {{ tensors: Placed[], gradType?: string, stats?: Placed[] }} more all tensors of rows; of a backward pass the gradients'
+   *   type, and the tensors of one value a row
    */
   function fault({ precision, type, outType, softCap, scale, tokens, heads, batch }, { tensors, gradType = precision }) {
     if (!context.takesPtx) return 'the device takes no PTX, or it is turned off';
@@ -59,8 +61,8 @@ export function ptxAttention(context, { verify = verifyAttention } = {}) {
   }
 
   /** @param {PtxPlan} plan */
-  const keyOf = ({ tiling, form: { pass, type, headSize, causal } }) =>
-    `attention_ptx_${pass}_${type}/${headSize}/${causal ? 'causal' : 'full'}/${JSON.stringify(tiling)}`;
+  const keyOf = ({ tiling, form: { pass, type, headSize, causal, even } }) =>
+    `attention_ptx_${pass}_${type}/${headSize}/${causal ? 'causal' : 'full'}/${even ? 'even/' : ''}${JSON.stringify(tiling)}`;
 
   /** The pipeline of a kernel, written and made at first use. @param {PtxPlan} plan */
   function pipelineOf(plan) {
@@ -143,10 +145,14 @@ export function ptxAttention(context, { verify = verifyAttention } = {}) {
    * @returns {PtxPlan | undefined}
    */
   function planOf(kernel, problem, pass, more) {
-    const { override, precision, headSize, causal } = problem;
+    const { override, precision, headSize, causal, tokens } = problem;
     const asked = override?.kernel === 'ptx';
     if (!asked && override && Object.keys(override).length > 0) return undefined;
-    const form = /** @type {AttentionForm} */ ({ pass, type: precision, headSize, causal });
+    const pairs = more.stats?.every(
+      ({ buffer, offset }) => ((typeof buffer === 'object' ? (buffer.offset ?? 0) : 0) + 4 * offset) % 8 === 0,
+    );
+    const even = pass === 'backward' && tokens % 2 === 0 && pairs;
+    const form = /** @type {AttentionForm} */ ({ pass, type: precision, headSize, causal, even });
     const chosen = (asked && override.tiling) || context.tuning.ptxAttention?.(form);
     const refuse = (/** @type {string} */ reason) => {
       if (asked) throw new RangeError(`${kernel}: the PTX kernels cannot take this call on ${context.info.deviceName}: ${reason}`);

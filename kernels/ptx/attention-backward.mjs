@@ -5,7 +5,7 @@
 // Log-sum-exp and delta belong to queries. Where these are columns, the sums of S and dP begin with them, so that a tile's
 // values need no registers of their own: S begins at -L / |scale|, dP at -delta.
 
-import { at, f32 } from './assembler.mjs';
+import { at, f32, vector } from './assembler.mjs';
 
 /** @typedef {import('./attention.mjs').AttentionWriter} AttentionWriter */
 
@@ -163,43 +163,45 @@ function overQueries(w, blockRow) {
   const { scores, dP } = tileSums(w);
 
   /** Sums begin with what the columns' queries have. @param {string} column this lane's first @param {boolean} checked whether it may not be there */
-  const begin = (column, checked) => {
-    const first = [lse, delta].map((from) => p.b64('mad.wide.u32', column, 4, from));
+  const beginAt = (column, checked) => {
+    const from = [lse, delta].map((tensor) => p.b64('mad.wide.u32', column, 4, tensor));
     for (let eight = 0; eight < columns / 8; eight++) {
-      const sums = [scores, dP];
-      const pairs = first.map((from, s) => {
+      const [l, d] = from.map((first, s) => {
         const pair = p.registers('f32', 2);
-        const load = () => pair.map((x, e) => p.do('ld.global.nc.f32', x, at(from, 4 * (8 * eight + e))));
-        if (!checked) load();
-        else {
-          // Queries that are not there have probability 0, and so no dS.
+        const places = [0, 1].map((e) => at(first, 4 * (8 * eight + e)));
+        if (!checked) {
+          if (form.even) p.do('ld.global.nc.v2.f32', vector(pair), places[0]);
+          else pair.forEach((x, e) => p.do('ld.global.nc.f32', x, places[e]));
+        } else
           pair.forEach((x, e) => {
+            // Queries that are not there have probability 0, and so no dS.
             p.do('mov.f32', x, f32(s === 0 ? Infinity : 0));
             const within = p.pred('setp.lt.u32', p.b32('add.u32', column, 8 * eight + e), w.tokens);
-            p.guarded(within, () => p.do('ld.global.nc.f32', x, at(from, 4 * (8 * eight + e))));
+            p.guarded(within, () => p.do('ld.global.nc.f32', x, places[e]));
           });
-        }
         return pair;
       });
-      for (const e of [0, 1]) {
-        p.do('mul.f32', scores[4 * eight + e], pairs[0][e], perScale);
-        p.do('neg.f32', dP[4 * eight + e], pairs[1][e]);
-        for (const sum of sums) p.do('mov.f32', sum[4 * eight + 2 + e], sum[4 * eight + e]);
-      }
+      for (const lower of [0, 2])
+        for (const e of [0, 1]) {
+          p.do('mul.f32', scores[4 * eight + lower + e], l[e], perScale);
+          p.do('neg.f32', dP[4 * eight + lower + e], d[e]);
+        }
     }
   };
-
-  walk(w, copiers, tiles, (tile, queries, dO) => {
-    const column = p.b32('mul.lo.u32', tile, columns);
-    const lane = p.b32('mad.lo.u32', w.quad, 2, column);
-    const ragged = p.pred('setp.ge.u32', tile, complete);
+  /** @param {string} tile */
+  const begin = (tile) => {
+    const lane = p.b32('mad.lo.u32', w.quad, 2, p.b32('mul.lo.u32', tile, columns));
     const [checked, begun] = [p.label(), p.label()];
-    p.branch(checked, ragged);
-    begin(lane, false);
+    p.branch(checked, p.pred('setp.ge.u32', tile, complete));
+    beginAt(lane, false);
     p.branch(begun);
     p.place(checked);
-    begin(lane, true);
+    beginAt(lane, true);
     p.place(begun);
+  };
+
+  p.when(p.pred('setp.lt.u32', tiles.ownFrom, tiles.to), () => begin(tiles.ownFrom));
+  walk(w, copiers, tiles, (tile, queries, dO) => {
     const left = [w.moved(keys, tile, true), w.moved(values, tile)];
     w.beginProducts();
     w.product(scores, left[0], 'k', queries, true);
@@ -207,7 +209,7 @@ function overQueries(w, blockRow) {
     w.product(dP, left[1], 'k', dO, true);
     w.commitProducts();
     w.settle(1);
-    if (form.causal) p.when(p.pred('setp.lt.u32', tile, whole), () => w.mask(scores, row, column, true));
+    if (form.causal) p.when(p.pred('setp.lt.u32', tile, whole), () => w.mask(scores, row, p.b32('mul.lo.u32', tile, columns), true));
     for (const score of scores) p.do('ex2.approx.ftz.f32', score, p.f32('mul.f32', score, w.factor));
     const probabilities = w.asFragments(scores);
     w.beginProducts();
@@ -218,6 +220,9 @@ function overQueries(w, blockRow) {
     w.beginProducts();
     w.product(dK, dS, 'mn', queries, true);
     w.commitProducts();
+    // The next tile's come while products are open.
+    const next = p.b32('add.u32', tile, 1);
+    p.when(p.pred('setp.lt.u32', next, tiles.to), () => begin(next));
     w.settle(0);
   });
   const one = p.f32('mov.f32', f32(1));

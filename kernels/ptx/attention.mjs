@@ -36,6 +36,8 @@ import { CHUNK, SHARED_MEMORY_LIMIT, depthStep, descriptor } from './layout.mjs'
  * @property {'bf16' | 'f16'} type of Q, K, V, O and of all gradients
  * @property {64 | 128} headSize 128 forward only
  * @property {boolean} causal
+ * @property {boolean} [even] backward: log-sum-exp and delta of two tokens are read at once, which asks for even tokens and addresses
+ *   that are multiples of 8
  */
 
 /** Rows that a warpgroup owns. */

@@ -14,10 +14,9 @@ export function ptxAttention(context: KernelContext, { verify }?: {
      * @returns {PtxPlan | undefined}
      */
     planOf: (kernel: string, problem: any, pass: AttentionForm["pass"], more: Parameters<({ precision, type, outType, softCap, scale, tokens, heads, batch }: any, { tensors, gradType }: {
-        tensors: {
-            buffer: import("../base.mjs").Binding;
-        }[];
+        tensors: Placed[];
         gradType?: string;
+        stats?: Placed[];
     }) => string | undefined>[1]) => PtxPlan | undefined;
     /**
      * A call as a dispatch.
@@ -36,6 +35,13 @@ export type Dispatch = import("../base.mjs").Dispatch;
 export type KernelContext = import("../base.mjs").KernelContext;
 export type AttentionForm = import("../ptx/attention.mjs").AttentionForm;
 export type AttentionTiling = import("../ptx/attention.mjs").AttentionTiling;
+/**
+ * a tensor
+ */
+export type Placed = {
+    buffer: import("../base.mjs").Binding;
+    offset: number;
+};
 /**
  * a kernel
  */

@@ -31,6 +31,8 @@ export function attention(name: string, tiling: AttentionTiling, form: Attention
  * @property {'bf16' | 'f16'} type of Q, K, V, O and of all gradients
  * @property {64 | 128} headSize 128 forward only
  * @property {boolean} causal
+ * @property {boolean} [even] backward: log-sum-exp and delta of two tokens are read at once, which asks for even tokens and addresses
+ *   that are multiples of 8
  */
 /** Rows that a warpgroup owns. */
 export const OWNED: 64;
@@ -121,9 +123,9 @@ export class AttentionWriter {
     /**
      * Rows of a tensor as left operands, one of four registers for each 16 elements of the head. Rows past the last repeat it:
      * nobody stores what becomes of them.
-     * @param {string} head address from `headOf` @param {string} rowBytes @param {string} row this thread's first @param {boolean} [flip]
+     * @param {string} head address from `headOf` @param {string} rowBytes @param {string} row this thread's first
      */
-    fragments(head: string, rowBytes: string, row: string, flip?: boolean): string[][];
+    fragments(head: string, rowBytes: string, row: string): string[][];
     /**
      * Copies tiles of a tensor by cp.async. Rows past the last are filled with zeros.
      * @param {string} head @param {string} rowBytes
@@ -141,6 +143,13 @@ export class AttentionWriter {
      * @param {string[]} sums @param {string[][]} fragments @param {'k' | 'mn'} major @param {string} place of the tile @param {boolean} adds
      */
     product(sums: string[], fragments: string[][], major: "k" | "mn", place: string, adds: boolean): void;
+    /**
+     * Fragments that outlive the product which takes these: the assembler (CUDA 13.0, and driver 580) gives the registers of a left
+     * operand to others after its product, also where the next turn of a loop reads them. So each turn has its own, moved by an
+     * `xor` with a zero that the assembler does not know to be one.
+     * @param {string[][]} fragments @param {string} turn a number below 2^31 that changes from turn to turn @param {boolean} [flip]
+     */
+    moved(fragments: string[][], turn: string, flip?: boolean): string[][];
     /** Before products, once their registers are written. */
     beginProducts(): void;
     commitProducts(): void;
@@ -212,5 +221,10 @@ export type AttentionForm = {
      */
     headSize: 64 | 128;
     causal: boolean;
+    /**
+     * backward: log-sum-exp and delta of two tokens are read at once, which asks for even tokens and addresses
+     * that are multiples of 8
+     */
+    even?: boolean | undefined;
 };
 import { Program } from './assembler.mjs';
