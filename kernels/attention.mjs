@@ -8,10 +8,12 @@
 // which needs a driver that lays accumulators and operands out alike (asked once, by a kernel of its own); the
 // `scratch` kernels pass them through shared memory and need nothing of the kind. The backward pass in f32 has two forms:
 // `walk` is one dispatch that computes P and dS twice, for dQ and for dK and dV; `tiles` computes them once, leaves them in
-// a bounded workspace, some heads at a time, and multiplies from there with larger tiles a thread.
+// a bounded workspace, some heads at a time, and multiplies from there with larger tiles a thread. On Hopper, where the
+// driver takes PTX, kernels in PTX compute what is stored in one half type throughout (see attention/ptx.mjs).
 
 import { ceilDiv, finite, integer, pushConstants, reach, tensor } from './base.mjs';
 import { laneMaps } from './attention-layout.mjs';
+import { ptxAttention } from './attention/ptx.mjs';
 import { rowsOf } from './check.mjs';
 import { coopShapes } from './matmul.mjs';
 
@@ -28,8 +30,11 @@ import { coopShapes } from './matmul.mjs';
  * @property {number} keyBlock rows that it goes over at a time; `tiles`: of them, or of the head, at a time
  * @property {number} [threads] f32 `walk`: invocations of a workgroup
  * @property {{ m: number, n: number, k: number }} [shape] matrix units: the instruction
- * @property {'register' | 'scratch' | 'walk' | 'tiles'} [kernel] matrix units: where scores live, `register` where the
- *   device can; f32, backward: `tiles`, but `walk` on CPU devices and where one head's tiles would not fit
+ * @property {'ptx' | 'register' | 'scratch' | 'walk' | 'tiles'} [kernel] matrix units: where scores live, `register` where the
+ *   device can, or `ptx`, kernels in PTX, where these were measured; f32, backward: `tiles`, but `walk` on CPU devices and
+ *   where one head's tiles would not fit
+ * @property {string | import('./ptx/attention.mjs').AttentionTiling} [tiling] `ptx`: one of kernels/ptx/plans.mjs by name, or
+ *   itself; the measured one when left out
  * @property {number} [group] register, backward: fragments of the key block worked on at a time
  * @property {number} [rows] `tiles`: rows that a thread sums, a multiple of 4
  * @property {number} [columns] `tiles`: columns that a thread sums, a multiple of 4
@@ -77,8 +82,11 @@ import { coopShapes } from './matmul.mjs';
 const TILES_BYTES = 128 * 2 ** 20;
 const MAX_TILES_BYTES = 256 * 2 ** 20;
 
-/** @param {KernelContext} context */
-export function attentionKernels(context) {
+/**
+ * @param {KernelContext} context
+ * @param {Parameters<typeof ptxAttention>[1]} [options] of kernels in PTX
+ */
+export function attentionKernels(context, options) {
   const { info, isCpu } = context;
   const shared = info.maxComputeSharedMemorySize;
   const maxThreads = info.maxComputeWorkGroupInvocations;
@@ -89,6 +97,7 @@ export function attentionKernels(context) {
     coopShapes(info, half).filter((s) => subgroup % s.m === 0 && d % s.n === 0 && d % s.k === 0);
 
   const mapOf = laneMaps(context);
+  const ptx = ptxAttention(context, options);
 
   /**
    * Whether the device can compute attention in this precision.
@@ -154,7 +163,7 @@ export function attentionKernels(context) {
     return { ...plan, fault: fault() };
   }
 
-  /** @param {string} kernel @param {any} p @param {boolean} backward */
+  /** @param {string} kernel @param {any} p @param {boolean} backward @returns {any} */
   function planOf(kernel, p, backward) {
     const { precision, headSize: d, override = {} } = p;
     if (precision === 'f32') {
@@ -460,14 +469,17 @@ export function attentionKernels(context) {
   function attentionForward(args) {
     const kernel = 'attentionForward';
     const p = problemOf(kernel, args);
-    const plan = planOf(kernel, p, false);
+    const inPtx = ptx.planOf(kernel, p, 'forward', { tensors: [p.q, p.k, p.v, p.out] });
+    const plan = inPtx ? undefined : planOf(kernel, p, false);
     context.checker?.check(kernel, inputsOf(p), outputsOf(p));
+    const buffers = [p.q.buffer, p.k.buffer, p.v.buffer, p.out.buffer, p.lse.buffer];
+    if (inPtx) return ptx.record(inPtx, p, buffers, push(p));
     const name =
       p.precision === 'f32'
         ? 'attention_f32_forward'
         : `attention_${plan.kernel === 'register' ? 'register' : 'coop'}_forward_${p.precision}`;
     return context.dispatch(name, {
-      buffers: [p.q.buffer, p.k.buffer, p.v.buffer, p.out.buffer, p.lse.buffer],
+      buffers,
       writes: (1 << 3) | (1 << 4),
       groups: [blocksOf(kernel, p.tokens, ceilDiv(p.tokens, plan.queryBlock)), p.heads, p.batch],
       push: push(p),
@@ -483,7 +495,6 @@ export function attentionKernels(context) {
   function attentionBackward(args) {
     const kernel = 'attentionBackward';
     const p = problemOf(kernel, args);
-    const plan = planOf(kernel, p, true);
     const gradType = typeOf(kernel, 'gradType', args.gradType ?? p.type);
     if (gradType !== 'f32' && gradType !== p.precision) {
       throw new TypeError(`${kernel}: precision ${p.precision} cannot take gradType ${gradType}`);
@@ -499,11 +510,12 @@ export function attentionKernels(context) {
     aligned(kernel, p.outType, { 'dOut offset': dOut.offset });
     rowsWithin(kernel, p, rowGrad, fused ? { dQkv: dV } : { dQ, dK, dV });
     rowsWithin(kernel, p, p.rowOut, { dOut });
+    const given = args.delta === undefined ? undefined : tensor(kernel, 'delta', args.delta);
+    const stats = given ? [p.lse, given] : [p.lse];
+    const inPtx = ptx.planOf(kernel, p, 'backward', { tensors: [p.q, p.k, p.v, dOut, dQ, dK, dV], gradType, stats });
+    const plan = inPtx ? undefined : planOf(kernel, p, true);
     const rows = p.batch * p.heads * p.tokens;
-    const delta =
-      args.delta === undefined
-        ? { buffer: context.workspace('attention delta', 4 * rows), offset: 0 }
-        : tensor(kernel, 'delta', args.delta);
+    const delta = given ?? { buffer: context.workspace('attention delta', 4 * rows), offset: 0 };
     reach(kernel, 'delta', delta.offset + rows);
     if (context.checker) {
       const reads = inputsOf(p).concat(outputsOf(p));
@@ -521,13 +533,15 @@ export function attentionKernels(context) {
       push: bytes,
       specialization: [threads, 0, 0, p.headSize],
     });
+    const buffers = [p.q.buffer, p.k.buffer, p.v.buffer, dOut.buffer, p.lse.buffer, delta.buffer, dQ.buffer, dK.buffer, dV.buffer];
+    if (inPtx) return [deltas, ptx.record(inPtx, p, buffers, bytes)];
     if (plan.kernel === 'tiles') return [deltas, ...backwardByTiles(p, { dOut, delta, dQ, dK, dV, rowGrad }, plan)];
     const blocks = blocksOf(kernel, p.tokens, 2 * ceilDiv(p.tokens, plan.queryBlock));
     const family = plan.kernel === 'register' ? 'attention_register_backward' : 'attention_coop_backward';
     return [
       deltas,
       context.dispatch(p.precision === 'f32' ? 'attention_f32_backward' : `${family}_${p.precision}`, {
-        buffers: [p.q.buffer, p.k.buffer, p.v.buffer, dOut.buffer, p.lse.buffer, delta.buffer, dQ.buffer, dK.buffer, dV.buffer],
+        buffers,
         writes: (1 << 6) | (1 << 7) | (1 << 8),
         groups: [blocks, p.heads, p.batch],
         push: bytes,

@@ -1,5 +1,5 @@
-// The measured plans assemble for Hopper, in every form and with every addition to the results: no spill, no warning that
-// `wgmma` is serialized (C7510 and its neighbours), the shared memory and no more registers than the plan says.
+// The measured plans of products and of attention assemble for Hopper, in every form and with every addition to the results: no
+// spill, no warning that `wgmma` is serialized (C7510 and its neighbours), the shared memory and no more registers than the plan says.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -8,8 +8,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { moduleText } from '../../kernels/ptx/assembler.mjs';
+import { attention, attentionFault, attentionSizes } from '../../kernels/ptx/attention.mjs';
 import { gemm, planFault, sizesOf } from '../../kernels/ptx/gemm.mjs';
-import { PLANS } from '../../kernels/ptx/plans.mjs';
+import { ATTENTION_PLANS, PLANS } from '../../kernels/ptx/plans.mjs';
+import { ptxAttention } from '../../kernels/tuning/h200.mjs';
 import { ptxas } from '../../scripts/ptxas.mjs';
 
 const assembler = ptxas();
@@ -33,30 +35,55 @@ const FORMS = [
   ['TN adds, parts', { ...TN, beta: true, parts: true, ragged: true }],
 ];
 
+const skip = assembler ? false : 'no ptxas: node scripts/ptxas.mjs install';
+
+/**
+ * Assembles a kernel and checks what the assembler says of it.
+ * @param {string} plan @param {string} name of the form @param {string} text
+ * @param {{ threads: number, shared: number, blocks?: number }} sizes blocks of a multiprocessor at a time
+ */
+function assemble(plan, name, text, { threads, shared, blocks = 1 }) {
+  const source = join(folder, 'kernel.ptx');
+  writeFileSync(source, moduleText(text));
+  const { status, stdout, stderr } = spawnSync(
+    /** @type {string} */ (assembler),
+    ['-arch=sm_90a', '-v', '-o', join(folder, 'kernel.cubin'), source],
+    { encoding: 'utf8' },
+  );
+  const report = stdout + stderr;
+  assert.equal(status, 0, `${name}: ${report}`);
+  assert.match(report, /0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads/, `${name}: ${report}`);
+  assert.doesNotMatch(report, /C75\d\d/, `${name}: ${report}`);
+  const [, registers, bytes] = /** @type {RegExpExecArray} */ (/Used (\d+) registers.*?(\d+) bytes smem/.exec(report));
+  assert.equal(Number(bytes), shared, name);
+  // A multiprocessor has 65,536 registers, and gives them to warps in units of eight a thread.
+  assert.ok(Math.ceil(Number(registers) / 8) * 8 * threads * blocks <= 65536, `${name}: ${registers} registers`);
+  console.log(`${plan.padEnd(10)} ${name.padEnd(28)} ${registers} registers, ${shared} bytes of shared memory`);
+}
+
 for (const [plan, sizes] of Object.entries(PLANS)) {
-  test(`${plan} assembles`, { skip: assembler ? false : 'no ptxas: node scripts/ptxas.mjs install' }, () => {
-    for (const [name, form] of FORMS) {
-      if (planFault(sizes, form)) continue;
-      const source = join(folder, 'kernel.ptx');
-      writeFileSync(source, moduleText(gemm('kernel', sizes, form)));
-      const { status, stdout, stderr } = spawnSync(
-        /** @type {string} */ (assembler),
-        ['-arch=sm_90a', '-v', '-o', join(folder, 'kernel.cubin'), source],
-        { encoding: 'utf8' },
-      );
-      const report = stdout + stderr;
-      assert.equal(status, 0, `${name}: ${report}`);
-      assert.match(report, /0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads/, `${name}: ${report}`);
-      assert.doesNotMatch(report, /C75\d\d/, `${name}: ${report}`);
-      const [, registers, shared] = /** @type {RegExpExecArray} */ (/Used (\d+) registers.*?(\d+) bytes smem/.exec(report));
-      assert.equal(Number(shared), sizesOf(sizes).shared, name);
-      // A multiprocessor has 65,536 registers, and gives them to warps in units of eight a thread.
-      assert.ok(Math.ceil(Number(registers) / 8) * 8 * sizesOf(sizes).threads <= 65536, `${name}: ${registers} registers`);
-      console.log(`${plan.padEnd(10)} ${name.padEnd(28)} ${registers} registers, ${shared} bytes of shared memory`);
-    }
+  test(`${plan} assembles`, { skip }, () => {
+    for (const [name, form] of FORMS) if (!planFault(sizes, form)) assemble(plan, name, gemm('kernel', sizes, form), sizesOf(sizes));
     if (sizes.registers) {
       const [multiplying, fetching] = sizes.registers;
       assert.ok(128 * (sizes.warpgroups * multiplying + fetching) <= 65536);
     }
   });
+}
+
+for (const pass of /** @type {const} */ (['forward', 'backward'])) {
+  for (const headSize of /** @type {const} */ ([64, 128])) {
+    const plan = ptxAttention({ pass, headSize, type: 'bf16', causal: true });
+    if (!plan) continue;
+    const tiling = ATTENTION_PLANS[plan];
+    test(`attention, ${pass}, heads of ${headSize}: ${plan} assembles`, { skip }, () => {
+      for (const type of /** @type {const} */ (['bf16', 'f16']))
+        for (const causal of [true, false]) {
+          const form = { pass, headSize, type, causal, even: pass === 'backward' && causal };
+          assert.equal(attentionFault(tiling, form), undefined);
+          const sizes = { ...attentionSizes(tiling, form), blocks: tiling.blocks };
+          assemble(plan, `${pass} ${type} ${causal ? 'causal' : 'full'}`, attention('kernel', tiling, form), sizes);
+        }
+    });
+  }
 }

@@ -59,7 +59,7 @@ function splitOperands(text) {
 
 /** One warp of a block. */
 class Warp {
-  /** @param {number} id @param {number} block @param {Record<string, number>} counts */
+  /** @param {number} id @param {number[]} block @param {Record<string, number>} counts */
   constructor(id, block, counts) {
     this.id = id;
     this.block = block;
@@ -91,7 +91,7 @@ class Warp {
  * Runs a kernel.
  * @param {string} text
  * @param {object} options
- * @param {number} options.blocks
+ * @param {number | readonly number[]} options.blocks of the grid, in up to three dimensions
  * @param {Uint8Array} options.parameters
  * @param {Uint8Array} options.memory at address `BASE`
  * @param {Uint8Array} [options.readable] which of its bytes may be loaded; all when left out
@@ -99,6 +99,7 @@ class Warp {
  * @param {number} [options.seed]
  */
 export function runPtx(text, { blocks, parameters, memory, readable, late, seed = 1 }) {
+  const [blocksX, blocksY = 1, blocksZ = 1] = typeof blocks === 'number' ? [blocks] : blocks;
   const global = new DataView(memory.buffer, memory.byteOffset, memory.byteLength);
   const blockParameters = new DataView(parameters.buffer, parameters.byteOffset, parameters.byteLength);
   const threads = Number(/\.reqntid (\d+)/.exec(text)?.[1]);
@@ -149,8 +150,8 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
       return (w, l) => w[kind][i][l];
     }
     if (operand === '%tid.x') return (w, l) => w.id * LANES + l;
-    if (operand === '%ctaid.x') return (w) => w.block;
-    if (operand === '%nctaid.x') return () => blocks;
+    if (/^%ctaid\.[xyz]$/.test(operand)) return (w) => w.block['xyz'.indexOf(operand[7])];
+    if (operand === '%nctaid.x') return () => blocksX;
     if (operand === 'shared') return () => 0;
     const single = /^0f([0-9A-F]{8})$/.exec(operand);
     const value = single ? fromBits(parseInt(single[1], 16)) : Number(operand);
@@ -217,13 +218,17 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
     mul: (x, y) => x * y,
     fma: (x, y, z) => x * y + z,
     div: (x, y) => x / y,
+    max: (x, y) => (Number.isNaN(x) ? y : Number.isNaN(y) ? x : Math.max(x, y)),
     ex2: (x) => 2 ** x,
+    lg2: Math.log2,
+    rcp: (x) => 1 / x,
     neg: (x) => -x,
     abs: Math.abs,
     copysign: (x, y) => (bits(x) >>> 31 ? -Math.abs(y) : Math.abs(y)),
   });
   const compare = /** @type {Record<string, (x: number, y: number) => boolean>} */ ({
     lt: (x, y) => x < y,
+    le: (x, y) => x <= y,
     ge: (x, y) => x >= y,
     gt: (x, y) => x > y,
     eq: (x, y) => x === y,
@@ -368,6 +373,13 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
     }
     if (parts[0] === 'setp')
       return lanes((w, l) => put(w, l, compare[parts[1]](x(w, l), y(w, l)) && (parts[2] !== 'and' || z(w, l)) ? 1 : 0));
+    if (op === 'shfl.sync.bfly.b32') {
+      const mask = Number(operands[2]);
+      return (w) => {
+        const values = Array.from({ length: LANES }, (_, l) => x(w, l ^ mask));
+        values.forEach((value, l) => put(w, l, value));
+      };
+    }
     if (op === 'and.pred') return lanes((w, l) => put(w, l, x(w, l) & y(w, l)));
     if (parts[0] === 'selp') return lanes((w, l) => put(w, l, z(w, l) ? x(w, l) : y(w, l)));
     if (op === 'mad.wide.u32') return lanes((w, l) => put(w, l, BigInt(x(w, l)) * BigInt(y(w, l)) + z(w, l)));
@@ -437,6 +449,8 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
             register[lane] = (keep ? register[lane] : 0) + sum;
           }
         }
+        // The assembler takes the registers of a left operand for free afterwards, also where a later turn of a loop reads them.
+        for (const register of fragments) w.r[register].fill(0x7fc17fc1);
       };
       if (late) w.product.push(product);
       else product();
@@ -444,7 +458,8 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
   }
 
   const program = source.map(compile);
-  for (let block = 0; block < blocks; block++) {
+  for (let number = 0; number < blocksX * blocksY * blocksZ; number++) {
+    const block = [number % blocksX, Math.floor(number / blocksX) % blocksY, Math.floor(number / blocksX / blocksY)];
     shared = new DataView(new Uint8Array(sharedBytes).fill(0xff).buffer);
     dirty = new Uint8Array(sharedBytes / 4);
     written = new Float64Array(sharedBytes / 4);

@@ -41,7 +41,7 @@ function fromHalf(bits, type) {
 }
 
 /** Random multiples of 1/16 in [-1, 1). @param {number} seed */
-function generator(seed) {
+export function generator(seed) {
   let state = seed;
   return () => {
     state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
@@ -55,7 +55,7 @@ function generator(seed) {
  * @param {(() => number) | undefined} next its values; poison without
  * @param {boolean} gaps
  */
-function matrix(vk, rows, columns, type, next, gaps = true) {
+export function matrix(vk, rows, columns, type, next, gaps = true) {
   const bytes = bytesOf(type);
   const [ld, offset] = [columns + (gaps ? GAP : 0), GUARD / bytes];
   const words = new Uint32Array((2 * GUARD + rows * ld * bytes) / 4).fill(POISON);

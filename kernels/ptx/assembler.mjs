@@ -72,9 +72,11 @@ export class Program {
    * @param {number} options.threads of a block
    * @param {readonly Parameter[]} options.parameters
    * @param {number} options.shared bytes of shared memory, at the symbol `shared`
+   * @param {number} [options.blocks] that a multiprocessor shall hold at a time, which bounds the registers of a thread
    */
-  constructor({ name, threads, parameters, shared }) {
+  constructor({ name, threads, parameters, shared, blocks = 1 }) {
     this.name = name;
+    this.blocks = blocks;
     this.threads = threads;
     this.parameters = parameters;
     this.shared = shared;
@@ -178,7 +180,7 @@ export class Program {
     return [
       `.visible .entry ${this.name}(.param .align 8 .b8 block[${this.#layout.size}])`,
       `.reqntid ${this.threads}, 1, 1`,
-      '.minnctapersm 1',
+      `.minnctapersm ${this.blocks}`,
       '{',
       ...declare,
       `  .shared .align 1024 .b8 shared[${this.shared}];`,

@@ -24,3 +24,16 @@ export const PLANS = {
   /** TN, with as many splits as fill the device. */
   wide: { bm: 128, bn: 256, bk: 16, stages: 4, warpgroups: 2, load: 'async', ahead: 2 },
 };
+
+/**
+ * Tilings of attention, by what they are for.
+ * @type {Record<string, import('./attention.mjs').AttentionTiling>}
+ */
+export const ATTENTION_PLANS = {
+  /** Forward: two blocks of a multiprocessor hide each other's softmax. */
+  pair: { warpgroups: 2, columns: 64, stages: 3, blocks: 2, order: 'head' },
+  /** Forward, heads of 128. */
+  wide: { warpgroups: 2, columns: 64, stages: 3, blocks: 1, order: 'head' },
+  /** Backward. */
+  deep: { warpgroups: 2, columns: 64, stages: 3, blocks: 1, order: 'head' },
+};

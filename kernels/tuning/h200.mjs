@@ -243,6 +243,15 @@ export function ptxPlan({ m, n, k, transA, transB }) {
   return { ...plan, splits };
 }
 
+/**
+ * The tiling of attention in PTX, one of ATTENTION_PLANS, or undefined where there is no kernel.
+ * @param {import('../ptx/attention.mjs').AttentionForm} form @returns {string | undefined}
+ */
+export function ptxAttention({ pass, headSize }) {
+  if (headSize === 64) return pass === 'forward' ? 'pair' : 'deep';
+  return headSize === 128 && pass === 'forward' ? 'wide' : undefined;
+}
+
 /** @type {import('./index.mjs').Tuning} */
 export const H200 = {
   name: 'H200',

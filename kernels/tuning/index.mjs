@@ -1,6 +1,6 @@
 // How much work the kernels put into a dispatch: measured where a device has a table of its own, else from its properties.
 
-import { H200, ptxPlan } from './h200.mjs';
+import { H200, ptxAttention, ptxPlan } from './h200.mjs';
 
 /**
  * What kernels choose by device. Every value is a matter of speed: any device computes the same with any other.
@@ -14,6 +14,8 @@ import { H200, ptxPlan } from './h200.mjs';
  * @property {number} flatThreads workgroup size of kernels that stride over elements
  * @property {(problem: any) => any} [matmulPlan] the plan of a matrix product, or undefined where none was measured near it
  * @property {(problem: any) => any} [ptxPlan] its plan in PTX, or undefined where none is known to be faster than SPIR-V
+ * @property {(form: import('../ptx/attention.mjs').AttentionForm) => string | undefined} [ptxAttention] the tiling of attention in
+ *   PTX, likewise
  */
 
 /** `VkPhysicalDeviceType`, where it makes a difference. */
@@ -70,5 +72,5 @@ export function tuningOf(info) {
     ? { ...measured, flatThreads: Math.min(measured.flatThreads, info.maxComputeWorkGroupInvocations) }
     : genericTuning(info);
   const { hasPtx } = /** @type {{ hasPtx?: boolean }} */ (info);
-  return hasPtx && HOPPER.test(info.deviceName) ? { ...tuning, ptxPlan } : tuning;
+  return hasPtx && HOPPER.test(info.deviceName) ? { ...tuning, ptxPlan, ptxAttention } : tuning;
 }

@@ -1,6 +1,9 @@
 // Made by `npm run types` from kernels/; do not edit.
-/** @param {KernelContext} context */
-export function attentionKernels(context: KernelContext): {
+/**
+ * @param {KernelContext} context
+ * @param {Parameters<typeof ptxAttention>[1]} [options] of kernels in PTX
+ */
+export function attentionKernels(context: KernelContext, options?: Parameters<typeof ptxAttention>[1]): {
     /**
      * O = softmax(scale * Q K^T) V for every head, and the log-sum-exp of every row.
      * @param {AttentionArgs} args
@@ -56,9 +59,15 @@ export type AttentionPlan = {
     } | undefined;
     /**
      * matrix units: where scores live, `register` where the
-     * device can; f32, backward: `tiles`, but `walk` on CPU devices and where one head's tiles would not fit
+     * device can, or `ptx`, kernels in PTX, where these were measured; f32, backward: `tiles`, but `walk` on CPU devices and
+     * where one head's tiles would not fit
      */
-    kernel?: "register" | "scratch" | "walk" | "tiles" | undefined;
+    kernel?: "ptx" | "register" | "scratch" | "walk" | "tiles" | undefined;
+    /**
+     * `ptx`: one of kernels/ptx/plans.mjs by name, or
+     * itself; the measured one when left out
+     */
+    tiling?: string | import("./ptx/attention.mjs").AttentionTiling | undefined;
     /**
      * register, backward: fragments of the key block worked on at a time
      */
@@ -189,3 +198,4 @@ export type AttentionGradients = {
     delta?: import("./base.mjs").Tensor | undefined;
 };
 export type AttentionBackwardArgs = AttentionArgs & AttentionGradients;
+import { ptxAttention } from './attention/ptx.mjs';

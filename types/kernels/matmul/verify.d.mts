@@ -1,4 +1,27 @@
 // Made by `npm run types` from kernels/; do not edit.
+/** Random multiples of 1/16 in [-1, 1). @param {number} seed */
+export function generator(seed: number): () => number;
+/**
+ * A matrix in a buffer of its own, poison around it and behind its rows.
+ * @param {KernelContext['vk']} vk @param {number} rows @param {number} columns @param {DType} type
+ * @param {(() => number) | undefined} next its values; poison without
+ * @param {boolean} gaps
+ */
+export function matrix(vk: KernelContext["vk"], rows: number, columns: number, type: DType, next: (() => number) | undefined, gaps?: boolean): {
+    tensor: {
+        buffer: import("../../../index.js").BufferHandle;
+        offset: number;
+    };
+    ld: number;
+    values: Float64Array<ArrayBuffer>;
+    upload: () => void;
+    /** What is there now, and whether all around it is as it was. */
+    read: () => {
+        at: (i: number, j: number) => number;
+        whole: boolean;
+    };
+    destroy: () => void;
+};
 /**
  * Runs a kernel on a small product. Throws what the device throws, ERR_HELIOS_INVALID_BATCH while a graph is recorded.
  * @param {object} how

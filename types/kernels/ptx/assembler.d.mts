@@ -25,14 +25,17 @@ export class Program {
      * @param {number} options.threads of a block
      * @param {readonly Parameter[]} options.parameters
      * @param {number} options.shared bytes of shared memory, at the symbol `shared`
+     * @param {number} [options.blocks] that a multiprocessor shall hold at a time, which bounds the registers of a thread
      */
-    constructor({ name, threads, parameters, shared }: {
+    constructor({ name, threads, parameters, shared, blocks }: {
         name: string;
         threads: number;
         parameters: readonly Parameter[];
         shared: number;
+        blocks?: number | undefined;
     });
     name: string;
+    blocks: number;
     threads: number;
     parameters: readonly Parameter[];
     shared: number;

@@ -11,6 +11,11 @@ export function ptxPlan({ m, n, k, transA, transB }: {
     transA: boolean;
     transB: boolean;
 }): any;
+/**
+ * The tiling of attention in PTX, one of ATTENTION_PLANS, or undefined where there is no kernel.
+ * @param {import('../ptx/attention.mjs').AttentionForm} form @returns {string | undefined}
+ */
+export function ptxAttention({ pass, headSize }: import("../ptx/attention.mjs").AttentionForm): string | undefined;
 /** @type {import('./index.mjs').Tuning} */
 export const H200: import("./index.mjs").Tuning;
 export type Entry = {

@@ -57,4 +57,9 @@ export type Tuning = {
      * its plan in PTX, or undefined where none is known to be faster than SPIR-V
      */
     ptxPlan?: ((problem: any) => any) | undefined;
+    /**
+     * the tiling of attention in
+     * PTX, likewise
+     */
+    ptxAttention?: ((form: import("../ptx/attention.mjs").AttentionForm) => string | undefined) | undefined;
 };

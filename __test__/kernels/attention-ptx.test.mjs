@@ -1,0 +1,62 @@
+// Attention in PTX on a device that takes it: training shapes, tokens that fill no tile, random strides and scales, in poison,
+// twice, in graphs, against float64. Elsewhere __test__/ptx/ runs the same kernels on a simulator.
+
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { pack } from '../../kernels/base.mjs';
+import { createKernels } from '../../kernels/index.mjs';
+import { vk } from '../lib/addon.mjs';
+import { checkAttention } from '../ptx/attention.mjs';
+
+/** @typedef {import('../ptx/attention.mjs').Problem} Problem */
+
+const info = /** @type {any} */ (vk.initDevice());
+const skip = info.hasPtx ? false : 'the device takes no PTX';
+const kernels = createKernels(vk);
+after(() => vk.destroy());
+
+const plan = { kernel: 'ptx' };
+/** @type {Problem[]} */
+const PROBLEMS = [
+  { tokens: 512, heads: 3, batch: 2 },
+  { tokens: 1024, heads: 1 },
+  { tokens: 1000, heads: 1, causal: false, type: 'f16' },
+  { tokens: 100, heads: 2, batch: 3, pad: 24 },
+  { tokens: 1, heads: 2 },
+  { tokens: 129, heads: 5, pad: 0, split: true },
+  { tokens: 300, scale: -0.4, type: 'f16' },
+  { tokens: 250, size: 4 },
+  { tokens: 700, headSize: 128, planBackward: null },
+  { tokens: 77, headSize: 128, causal: false, type: 'f16', split: true, planBackward: null },
+];
+for (const problem of PROBLEMS) test(JSON.stringify(problem), { skip }, () => void checkAttention(vk, kernels, { ...problem, plan }));
+
+let state = 11;
+/** A random integer below `n`. @param {number} n */
+const below = (n) => {
+  state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+  return Math.floor((state / 2 ** 32) * n);
+};
+
+test('random problems', { skip }, () => {
+  for (let i = 0; i < 12; i++) {
+    const problem = { tokens: 1 + below(400), heads: 1 + below(3), batch: 1 + below(2), pad: 8 * below(4) };
+    const kind = { type: below(2) ? 'bf16' : 'f16', causal: below(3) > 0, split: below(2) === 1, scale: [0.125, -0.2, 0.05][below(3)] };
+    checkAttention(vk, kernels, /** @type {Problem} */ ({ ...problem, ...kind, plan }));
+  }
+});
+
+test('attention in a graph has the bits that it has outside of it', { skip }, () => {
+  checkAttention(vk, kernels, { tokens: 320, heads: 2, plan }, (run, dispatches) => {
+    run.run(dispatches);
+    const before = run.tensors.map((tensor) => tensor.words());
+    const { packed, count } = pack(dispatches);
+    vk.graphBegin();
+    vk.batchExecuteAll(packed, count);
+    const graph = vk.graphEnd();
+    for (const tensor of run.tensors) tensor.upload();
+    vk.waitTimeline(vk.graphLaunch(graph));
+    run.tensors.forEach((tensor, i) => assert.deepEqual(tensor.words(), before[i]));
+    vk.graphDestroy(graph);
+  });
+});

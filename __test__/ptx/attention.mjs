@@ -1,0 +1,117 @@
+// Attention by `kernels`, forward and backward, in poisoned buffers against float64; for the stand-in of device.mjs and for a GPU.
+
+import assert from 'node:assert/strict';
+import { reference, rowsOf } from '../lib/attention.mjs';
+import { Case } from '../lib/kernel-check.mjs';
+import { random, relativeError } from '../lib/tensors.mjs';
+
+/**
+ * @typedef {object} Problem
+ * @property {number} tokens
+ * @property {number} [heads] 1 when left out, as `batch`
+ * @property {number} [batch]
+ * @property {64 | 128} [headSize]
+ * @property {'bf16' | 'f16'} [type]
+ * @property {boolean} [causal]
+ * @property {number} [scale]
+ * @property {number} [size] of the largest element
+ * @property {boolean} [split] whether Q, K and V, and their gradients, are tensors of their own
+ * @property {number} [pad] elements of poison behind each row
+ * @property {any} [plan]
+ * @property {any} [planBackward] as `plan` when left out; null: no backward pass
+ */
+
+/**
+ * Runs a problem twice and compares; returns its dispatches.
+ * @param {any} vk @param {any} kernels @param {Problem} problem
+ * @param {(test: Case, dispatches: any[]) => void} [run] how it is run
+ */
+export function checkAttention(vk, kernels, problem, run = (test, dispatches) => test.run(dispatches)) {
+  const { tokens, heads = 1, batch = 1, headSize = 64, type = 'bf16', causal = true, scale, size = 1, split, pad = 8, plan } = problem;
+  const planBackward = problem.planBackward === undefined ? plan : problem.planBackward;
+  const backward = planBackward !== null;
+  const [rows, width] = [batch * tokens, heads * headSize];
+  const label = JSON.stringify(problem);
+  const test = new Case({ vk });
+  try {
+    /** Rows in memory, NaN behind each. @param {number} columns @param {number} [most] size of their elements, poison when left out */
+    const spaced = (columns, most) => {
+      const all = new Float32Array(rows * (columns + pad)).fill(NaN);
+      if (most === undefined) return all;
+      const data = random(rows * columns).map((x) => x * most);
+      for (let i = 0; i < rows; i++) all.set(data.subarray(i * columns, (i + 1) * columns), i * (columns + pad));
+      return all;
+    };
+    const parts = split ? 3 : 1;
+    const inputs = Array.from({ length: parts }, () => test.input(spaced((3 / parts) * width, size), type));
+    const gradients = Array.from({ length: parts }, () => test.inout(spaced((3 / parts) * width), type));
+    const row = (3 / parts) * width + pad;
+    const rowOut = width + 2 * pad;
+    const outRows = new Float32Array(rows * rowOut).fill(NaN);
+    const out = test.inout(outRows, type);
+    const dOutRows = outRows.slice();
+    const data = random(rows * width);
+    for (let i = 0; i < rows; i++) dOutRows.set(data.subarray(i * width, (i + 1) * width), i * rowOut);
+    const dOut = test.input(dOutRows, type);
+    const logSumExp = test.output(batch * heads * tokens);
+    const delta = test.output(batch * heads * tokens);
+    const named = (/** @type {string[]} */ names, /** @type {any[]} */ tensors) =>
+      Object.fromEntries(tensors.map(({ tensor }, i) => [names[i], tensor]));
+    const args = {
+      ...named(split ? ['q', 'k', 'v'] : ['qkv'], inputs),
+      ...{ out: out.tensor, logSumExp: logSumExp.tensor, batch, tokens, heads, headSize, type, causal, scale, rowQkv: row, rowOut, plan },
+    };
+    const dispatches = [kernels.attentionForward(args)];
+    if (backward)
+      dispatches.push(
+        ...kernels.attentionBackward({
+          ...args,
+          ...named(split ? ['dQ', 'dK', 'dV'] : ['dQkv'], gradients),
+          ...{ dOut: dOut.tensor, delta: delta.tensor, rowGrad: row, plan: planBackward },
+        }),
+      );
+    run(test, dispatches);
+
+    const [gotOut, gotLse, gotGradients] = [out.read(), logSumExp.read(), gradients.map((x) => x.read())];
+    // P and dS are rounded, and the results: by norm, each less than a rounding's largest error.
+    const tolerance = type === 'bf16' ? 2 ** -8 : 2 ** -11;
+    for (let z = 0; z < batch; z++) {
+      for (let head = 0; head < heads; head++) {
+        const pick = (/** @type {ArrayLike<number>[]} */ tensors, /** @type {number} */ i) =>
+          rowsOf(tensors[split ? i : 0], z * tokens * row + (split ? 0 : i * width) + head * headSize, row, tokens, headSize);
+        const ofOut = (/** @type {ArrayLike<number>} */ x) => rowsOf(x, z * tokens * rowOut + head * headSize, rowOut, tokens, headSize);
+        const stored = inputs.map(({ values }) => values);
+        const [q, k, v] = [0, 1, 2].map((i) => pick(stored, i));
+        const dO = ofOut(dOut.values);
+        const want = reference({ q, k, v, tokens, d: headSize, scale: scale ?? 1 / Math.sqrt(headSize), causal, dO });
+        const first = (z * heads + head) * tokens;
+        /** Tokens are added to the sizes of what may be near 0 throughout. @type {[string, ArrayLike<number>, Float64Array, number, number][]} */
+        const pairs = [
+          ['out', ofOut(gotOut), want.out, tolerance, 0],
+          ['lse', gotLse.subarray(first, first + tokens), want.lse, 2e-6, tokens],
+          ...(backward
+            ? /** @type {[string, ArrayLike<number>, Float64Array, number, number][]} */ ([
+                ['dQ', pick(gotGradients, 0), want.dq, tolerance, 1e-3 * tokens],
+                ['dK', pick(gotGradients, 1), want.dk, tolerance, 1e-3 * tokens],
+                ['dV', pick(gotGradients, 2), want.dv, tolerance, 0],
+              ])
+            : []),
+        ];
+        for (const [name, got, wanted, allowed, added] of pairs) {
+          const error = relativeError(got, wanted, added);
+          assert.ok(error <= allowed * Math.max(1, size), `${name} of batch ${z}, head ${head} is off by ${error}: ${label}`);
+        }
+      }
+    }
+    const gaps = (/** @type {string} */ name, /** @type {Float64Array} */ got, /** @type {number} */ columns, /** @type {number} */ ld) => {
+      for (let i = 0; i < rows; i++)
+        for (let j = columns; j < ld; j++)
+          assert.ok(Number.isNaN(got[i * ld + j]), `${name}: the gap behind row ${i} was written: ${label}`);
+    };
+    gaps('O', gotOut, width, rowOut);
+    if (backward) for (const got of gotGradients) gaps('a gradient', got, row - pad, row);
+    return dispatches;
+  } finally {
+    test.destroy();
+  }
+}

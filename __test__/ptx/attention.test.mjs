@@ -1,0 +1,236 @@
+// Attention in PTX on a simulator of its instructions, which fails on what hardware leaves open (see machine.mjs): forward and
+// backward against float64, causal and full, with tokens that fill no tile, in poison; how calls choose these kernels; the
+// test before their first use.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { attentionKernels } from '../../kernels/attention.mjs';
+import { KernelContext, pack } from '../../kernels/base.mjs';
+import { attention, attentionFault } from '../../kernels/ptx/attention.mjs';
+import { ATTENTION_PLANS } from '../../kernels/ptx/plans.mjs';
+import { checkAttention } from './attention.mjs';
+import { ptxDevice } from './device.mjs';
+
+/** @typedef {import('./attention.mjs').Problem} Problem */
+/** @typedef {import('../../kernels/ptx/attention.mjs').AttentionTiling} AttentionTiling */
+
+/** Kernels on a stand-in that are not tested before their use. @param {Parameters<typeof ptxDevice>[0]} [options] */
+function untested(options) {
+  const device = ptxDevice(options);
+  return { ...device, kernels: attentionKernels(new KernelContext(device.vk), { verify: () => undefined }) };
+}
+
+/** @param {AttentionTiling | string} tiling @returns {any} */
+const planOf = (tiling) => ({ kernel: 'ptx', tiling });
+
+/** @type {AttentionTiling} */
+const narrow = { warpgroups: 1, columns: 32, stages: 2, blocks: 3, order: 'length' };
+/** @type {AttentionTiling} */
+const three = { warpgroups: 3, columns: 32, stages: 4, blocks: 1, order: 'head' };
+const [forward, backward] = [planOf('pair'), planOf('deep')];
+
+/** @type {Problem[]} */
+const PROBLEMS = [
+  { tokens: 200, plan: forward, planBackward: backward },
+  { tokens: 100, heads: 2, causal: false, type: 'f16', split: true, plan: forward, planBackward: backward },
+  { tokens: 64, batch: 2, scale: -0.3, plan: forward, planBackward: backward },
+  { tokens: 130, causal: false, pad: 0, plan: planOf(narrow) },
+  { tokens: 97, heads: 2, batch: 2, type: 'f16', scale: 0.2, plan: planOf(narrow) },
+  { tokens: 230, plan: planOf(three) },
+  { tokens: 1, heads: 2, plan: planOf(narrow) },
+  { tokens: 150, size: 4, plan: forward, planBackward: backward },
+  { tokens: 90, headSize: 128, plan: planOf('wide'), planBackward: null },
+  { tokens: 70, headSize: 128, causal: false, type: 'f16', plan: planOf('wide'), planBackward: null },
+];
+for (const late of [true, false]) {
+  for (const problem of late ? PROBLEMS : PROBLEMS.slice(0, 1)) {
+    test(`${late ? 'late' : 'early'}: ${JSON.stringify(problem)}`, () => {
+      const { vk, kernels, ran } = untested({ late });
+      const dispatches = checkAttention(vk, kernels, problem);
+      const backwards = problem.planBackward !== null;
+      assert.equal(dispatches.length, backwards ? 3 : 1);
+      const names = ran.slice(0, dispatches.length).map(({ kernel }) => kernel.name);
+      const { type = 'bf16' } = problem;
+      assert.deepEqual(names, [
+        `attention_ptx_forward_${type}`,
+        ...(backwards ? [`attention_delta_${type}`, `attention_ptx_backward_${type}`] : []),
+      ]);
+    });
+  }
+}
+
+test('a NaN in a query reaches all that depends on it, and no output of another token', () => {
+  const { vk, kernels } = untested();
+  const [tokens, bad] = [80, 70];
+  const values = new Uint16Array(tokens * 192).map((_, i) => 0x3c00 + ((i * 37) % 512));
+  values[bad * 192 + 5] = 0x7fc0;
+  const [qkv, dOut, out, dQkv] = [192, 64, 64, 192].map((columns) => vk.createBuffer(2 * tokens * columns));
+  const logSumExp = vk.createBuffer(4 * tokens);
+  vk.uploadBuffer(qkv, values);
+  vk.uploadBuffer(dOut, new Uint16Array(tokens * 64).fill(0x3f80));
+  const args = { qkv, out, logSumExp, tokens, heads: 1, headSize: 64, type: /** @type {const} */ ('bf16') };
+  const { packed, count } = pack([
+    kernels.attentionForward({ ...args, plan: forward }),
+    ...kernels.attentionBackward({ ...args, dOut, dQkv, plan: backward }),
+  ]);
+  vk.batchExecuteAll(packed, count);
+  const halves = (/** @type {any} */ buffer) => new Uint16Array(vk.readBuffer(buffer).buffer);
+  const poisoned = (/** @type {number} */ h) => (h & 0x7fff) > 0x7f80;
+  const [o, lse, g] = [halves(out), vk.readBuffer(logSumExp), halves(dQkv)];
+  for (let t = 0; t < tokens; t++) {
+    assert.equal(Number.isNaN(lse[t]), t === bad, `log-sum-exp of token ${t}`);
+    for (let e = 0; e < 64; e++) {
+      assert.equal(poisoned(o[t * 64 + e]), t === bad, `out of token ${t}`);
+      assert.equal(poisoned(g[t * 192 + e]), t === bad, `dQ of token ${t}`);
+      if (t <= bad) for (const part of [1, 2]) assert.ok(poisoned(g[t * 192 + part * 64 + e]), `${part === 1 ? 'dK' : 'dV'} of token ${t}`);
+    }
+  }
+});
+
+/** Kernels that the calls of a problem take. @param {any} kernels @param {any} vk @param {Map<number, any>} pipelines @param {object} more @returns {string[]} */
+function chosen(kernels, vk, pipelines, more = {}) {
+  const [qkv, out, logSumExp, dOut, dQkv] = [0, 1, 2, 3, 4].map(() => vk.createBuffer(1 << 18));
+  const args = { qkv, out, logSumExp, tokens: 100, heads: 1, headSize: 64, type: 'bf16', ...more };
+  const records = [kernels.attentionForward(args), ...kernels.attentionBackward({ ...args, dOut, dQkv, ...more })];
+  return records.map(({ pipeline }) => pipelines.get(pipeline).name.replace(/^attention_/, ''));
+}
+
+test('calls choose these kernels on Hopper where all is stored in one half type', () => {
+  const inPtx = ['ptx_forward_bf16', 'delta_bf16', 'ptx_backward_bf16'];
+  const elsewhere = ['coop_forward_bf16', 'delta_bf16', 'coop_backward_bf16'];
+  const of = (/** @type {object} */ more = {}, /** @type {object} */ info = {}) => {
+    const { kernels, vk, pipelines } = untested({ info, bytes: 16 << 20 });
+    return chosen(kernels, vk, pipelines, more);
+  };
+  assert.deepEqual(of(), inPtx);
+  assert.deepEqual(of({ causal: false }), inPtx);
+  assert.deepEqual(of({ rowQkv: 200, rowOut: 72, rowGrad: 208 }), inPtx);
+  assert.deepEqual(of({}, { deviceName: 'NVIDIA H100 80GB HBM3' }), inPtx);
+  assert.deepEqual(of({ headSize: 128 }), ['ptx_forward_bf16', 'delta_bf16', 'coop_backward_bf16']);
+  for (const more of [{ softCap: 30 }, { headSize: 32 }, { headSize: 96 }, { scale: 0 }, { plan: { kernel: 'scratch' } }])
+    assert.deepEqual(of(more), elsewhere, JSON.stringify(more));
+  assert.deepEqual(of({ gradType: 'f32' }), ['ptx_forward_bf16', 'delta_bf16', 'coop_backward_bf16']);
+  assert.deepEqual(of({ outType: 'f32' }), ['coop_forward_bf16', 'delta', 'coop_backward_bf16']);
+  for (const info of [{ hasPtx: false }, { deviceName: 'NVIDIA B200' }]) assert.deepEqual(of({}, info), elsewhere, JSON.stringify(info));
+  const { vk, pipelines } = untested({ bytes: 16 << 20 });
+  const off = attentionKernels(new KernelContext(vk, { ptx: false }));
+  assert.deepEqual(chosen(off, vk, pipelines), elsewhere);
+});
+
+test('a plan that asks for these kernels where they cannot be is an error that says why', () => {
+  const { kernels, vk, pipelines } = untested({ bytes: 16 << 20 });
+  const refused = (/** @type {object} */ more, /** @type {RegExp} */ message) =>
+    assert.throws(() => chosen(kernels, vk, pipelines, { plan: { kernel: 'ptx' }, ...more }), message);
+  refused({ softCap: 2 }, /attentionForward: the PTX kernels cannot take this call on NVIDIA H200.*: they do not cap scores/);
+  refused({ outType: 'f32' }, /all tensors must be stored in one half type/);
+  refused({ gradType: 'f32' }, /attentionBackward: .*all tensors must be stored in one half type/);
+  refused({ headSize: 96 }, /no tiling is known to be faster there/);
+  refused({ headSize: 96, plan: forward }, /a forward pass with heads of 96 has no kernel/);
+  refused({ scale: 0 }, /a scale of 0/);
+  refused({ plan: planOf('high') }, /plan.tiling must be one of pair, .*, got high/);
+  refused({ plan: planOf({ ...narrow, stages: 1 }) }, /stages must be at least 2/);
+});
+
+test('tilings that cannot be are refused, each with its reason', () => {
+  const form = /** @type {const} */ ({ pass: 'backward', type: 'bf16', headSize: 64, causal: true });
+  const faults = /** @type {[object, RegExp][]} */ ([
+    [{ warpgroups: 0 }, /warpgroups/],
+    [{ warpgroups: 9 }, /warpgroups/],
+    [{ columns: 48 }, /columns/],
+    [{ columns: 64, stages: 4 }, /65536 bytes of shared memory, 49152 are allowed/],
+    [{ blocks: 17 }, /at most 2048 threads/],
+    [{ order: 'any' }, /order/],
+  ]);
+  assert.equal(attentionFault(narrow, form), undefined);
+  for (const [more, message] of faults) {
+    const tiling = /** @type {AttentionTiling} */ ({ ...narrow, ...more });
+    assert.match(attentionFault(tiling, form) ?? '', message);
+    assert.throws(() => attention('kernel', tiling, form), message);
+  }
+  assert.match(attentionFault(ATTENTION_PLANS.wide, { ...form, headSize: 128 }) ?? '', /a backward pass with heads of 128/);
+});
+
+/** Runs `body` and returns the warnings of the process. @param {() => void} body */
+async function warningsOf(body) {
+  /** @type {any[]} */
+  const warnings = [];
+  const listen = (/** @type {any} */ warning) => warnings.push(warning);
+  process.on('warning', listen);
+  body();
+  await new Promise((done) => setImmediate(done));
+  process.off('warning', listen);
+  return warnings;
+}
+
+/** A device on which attention takes a small tiling. @param {Parameters<typeof ptxDevice>[0]} [options] */
+function smallDevice(options) {
+  const device = ptxDevice({ bytes: 8 << 20, ...options });
+  const context = new KernelContext(device.vk);
+  context.tuning = { ...context.tuning, ptxAttention: () => /** @type {any} */ (narrow) };
+  return { ...device, kernels: attentionKernels(context) };
+}
+
+test('a kernel is tested before its first use, once', async () => {
+  const { kernels, vk, pipelines, ran } = smallDevice();
+  const warnings = await warningsOf(() => {
+    for (const tokens of [100, 120])
+      assert.deepEqual(chosen(kernels, vk, pipelines, { tokens }), ['ptx_forward_bf16', 'delta_bf16', 'ptx_backward_bf16']);
+  });
+  assert.deepEqual(warnings, []);
+  assert.deepEqual(
+    ran.map(({ kernel }) => kernel.name),
+    ['attention_ptx_forward_bf16', 'attention_ptx_backward_bf16'],
+  );
+});
+
+const FAULTS = /** @type {const} */ ([
+  ['wrong sums', (/** @type {string} */ text) => text.replace('xor.b32', 'or.b32'), /its test found .* in O at row \d+, column \d+/],
+  [
+    'no mask',
+    (/** @type {string} */ text) =>
+      text.replaceAll('selp.f32', 'selp.f32 ').replace(/selp\.f32 {2}(%f\d+), (%f\d+), 0fFF800000/g, 'selp.f32 $1, $2, $2'),
+    /its test found .* in O/,
+  ],
+  [
+    'rows stored that are not there',
+    (/** @type {string} */ text) =>
+      text.replace(/setp\.lt\.u32 (%p\d+), (%r\d+), %r\d+;\n(?=(.*\n)*?.*st\.global)/g, 'setp.ge.u32 $1, $2, 0;\n'),
+    /its test found memory written outside of its results|global access|has changed, which no binding/,
+  ],
+  [
+    'text that does not assemble',
+    () => {
+      throw new Error('the driver does not take the module');
+    },
+    /the driver does not take the module/,
+  ],
+]);
+for (const [fault, edit, message] of FAULTS) {
+  test(`a kernel with ${fault} is not used, and a warning says so once`, async () => {
+    const { kernels, vk, pipelines, ran } = smallDevice({ edit: /** @type {any} */ (edit) });
+    const warnings = await warningsOf(() => {
+      assert.deepEqual(chosen(kernels, vk, pipelines), ['coop_forward_bf16', 'delta_bf16', 'coop_backward_bf16']);
+      assert.equal(ran.length, 1, 'no further kernel is tried');
+      assert.throws(() => chosen(kernels, vk, pipelines, { plan: { kernel: 'ptx' } }), message);
+    });
+    assert.equal(warnings.length, 1);
+    assert.equal(warnings[0].code, 'HELIOS_PTX');
+    assert.match(warnings[0].message, /the SPIR-V kernels compute attention in place of attention_ptx_forward_bf16 on NVIDIA H200/);
+    assert.match(warnings[0].message, message);
+  });
+}
+
+test('a kernel that is first needed while a graph is recorded is not tested and not used', async () => {
+  const { kernels, vk, pipelines, record } = smallDevice();
+  // How matrices are laid out is asked outside of graphs.
+  kernels.attentionKind('bf16');
+  const warnings = await warningsOf(() => {
+    record(true);
+    assert.equal(chosen(kernels, vk, pipelines)[0], 'coop_forward_bf16');
+    record(false);
+    assert.equal(chosen(kernels, vk, pipelines)[0], 'coop_forward_bf16', 'the same call has the same kernel from then on');
+    assert.equal(chosen(kernels, vk, pipelines, { causal: false })[0], 'ptx_forward_bf16');
+  });
+  assert.equal(warnings.length, 1);
+  assert.match(warnings[0].message, /a graph is being recorded/);
+});

@@ -1,0 +1,221 @@
+/**
+ * Times attention in one half type: kernels in PTX by tiling, beside the kernels for matrix units in SPIR-V, forward and
+ * backward (with its delta pass). All candidates of a shape take turns, in the same buffers; each is checked first, against
+ * float64 by its own test and against the SPIR-V kernels on poisoned outputs. Timed are recorded lists of some milliseconds,
+ * by the difference of three launches and one.
+ */
+
+import { writeFileSync } from 'node:fs';
+import { attentionKernels } from '../kernels/attention.mjs';
+import { KernelContext, pack } from '../kernels/base.mjs';
+import { ATTENTION_PLANS } from '../kernels/ptx/plans.mjs';
+import { addonPath, driverText, loadAddon, OWN_ADDON } from './lib/addon.mjs';
+import { runMain } from './lib/args.mjs';
+import { format, median, textTable } from './lib/stats.mjs';
+import { Values } from './lib/sweep-values.mjs';
+
+const USAGE = 'node benches/kernels-attention.mjs [options]';
+const OPTIONS = /** @type {const} */ ({
+  addon: { type: 'string', value: 'PATH', default: OWN_ADDON, help: 'the addon to measure' },
+  sweep: { type: 'boolean', help: 'also tilings that are not among the chosen ones' },
+  type: { type: 'string', choices: ['bf16', 'f16'], default: 'bf16', help: 'storage of all tensors' },
+  samples: { type: 'integer', default: 7, min: 1, max: 10_000, help: 'samples of each figure; the median is reported' },
+  budget: { type: 'integer', default: 55, min: 1, max: 100_000, help: 'seconds after which no further shape is begun' },
+  quick: { type: 'boolean', help: 'one small shape, one sample: does everything still run' },
+  json: { type: 'string', value: 'FILE', path: 'output', help: 'write the figures as JSON' },
+});
+
+/** @typedef {import('../kernels/ptx/attention.mjs').AttentionTiling} AttentionTiling */
+/** @typedef {{ batch: number, heads: number, tokens: number, headSize: number }} Shape */
+
+const QUICK = [{ batch: 1, heads: 2, tokens: 200, headSize: 64 }];
+const SHAPES = [
+  { batch: 16, heads: 16, tokens: 512, headSize: 64 },
+  { batch: 4, heads: 16, tokens: 512, headSize: 64 },
+  { batch: 1, heads: 16, tokens: 512, headSize: 64 },
+  { batch: 4, heads: 16, tokens: 2048, headSize: 64 },
+  { batch: 8, heads: 16, tokens: 1024, headSize: 128 },
+];
+
+/** Warpgroups, columns, stages, blocks of a multiprocessor, order. @type {Record<'forward' | 'backward', [number, 32 | 64, number, number, 'head' | 'length'][]>} */
+const CANDIDATES = {
+  forward: [
+    [2, 64, 3, 2, 'head'],
+    [2, 64, 3, 2, 'length'],
+    [2, 64, 4, 1, 'head'],
+    [2, 64, 6, 1, 'head'],
+    [3, 64, 6, 1, 'head'],
+    [4, 64, 6, 1, 'head'],
+    [1, 64, 3, 2, 'head'],
+    [1, 64, 2, 3, 'head'],
+    [2, 32, 6, 2, 'head'],
+  ],
+  backward: [
+    [2, 64, 3, 1, 'head'],
+    [2, 64, 3, 1, 'length'],
+    [2, 64, 2, 1, 'head'],
+    [1, 32, 3, 2, 'head'],
+    [1, 32, 3, 2, 'length'],
+    [2, 32, 6, 1, 'head'],
+    [2, 32, 3, 1, 'head'],
+  ],
+};
+
+const nameOf = (/** @type {AttentionTiling} */ { warpgroups, columns, stages, blocks, order }) =>
+  `${warpgroups}×64 by ${columns}, ${stages} stages, ${blocks} blocks, by ${order}`;
+
+/** Elements of a buffer of halves. @param {any} vk @param {number} buffer @param {'bf16' | 'f16'} type @param {number} count */
+function halves(vk, buffer, type, count) {
+  const words = vk.readBuffer(buffer);
+  const bits = new Uint16Array(words.buffer, words.byteOffset, count);
+  const word = new Uint32Array(1);
+  const real = new Float32Array(word.buffer);
+  return Float32Array.from(bits, (h) => {
+    if (type === 'bf16') {
+      word[0] = h << 16;
+      return real[0];
+    }
+    const exponent = (h >> 10) & 31;
+    const size = exponent === 31 ? NaN : exponent === 0 ? (h & 1023) * 2 ** -24 : (1024 + (h & 1023)) * 2 ** (exponent - 25);
+    return h & 0x8000 ? -size : size;
+  });
+}
+
+await runMain(USAGE, OPTIONS, ({ addon, sweep, type: typeName, samples, budget, quick, json }) => {
+  const type = /** @type {'bf16' | 'f16'} */ (typeName);
+  const began = performance.now();
+  const vk = loadAddon(addonPath(addon));
+  const info = vk.initDevice();
+  const context = new KernelContext(/** @type {any} */ (vk));
+  /** Where a kernel fails its test no further one is tried: each candidate is given a context of its own. */
+  const fresh = () => attentionKernels(new KernelContext(/** @type {any} */ (vk)));
+  const kernels = attentionKernels(context);
+  if (!kernels.attentionSupports(type)) throw new Error(`${info.deviceName} has no matrix units for ${type}`);
+  console.log(`${info.deviceName}, ${driverText(info)}, ${type}${context.takesPtx ? '' : ': the device takes no PTX'}`);
+  /** @type {any[]} */
+  const results = [];
+  for (const shape of quick ? QUICK : SHAPES) {
+    const { batch, heads, tokens, headSize } = shape;
+    const title = `${batch}×${heads} heads × ${tokens} × ${headSize}`;
+    if (!quick && performance.now() - began > 1000 * budget) {
+      console.log(`${title}: left out, the budget is used up`);
+      continue;
+    }
+    const [rows, width] = [batch * tokens, heads * headSize];
+    const [values, others] = [new Values(type, 77), new Values(type, 99)];
+    /** @type {number[]} */
+    const buffers = [];
+    const make = (/** @type {number} */ bytes, /** @type {Values | undefined} */ from) => {
+      const buffer = vk.createBuffer(bytes, 0);
+      if (from) vk.uploadBuffer(buffer, from.tensor(bytes / 2));
+      buffers.push(buffer);
+      return buffer;
+    };
+    // Small shapes rotate over sets, so that they do not all run from cache.
+    const sets = Array.from({ length: quick ? 1 : Math.max(1, Math.min(8, Math.floor(2 ** 27 / (14 * rows * width)))) }, () => ({
+      qkv: make(6 * rows * width, values),
+      dOut: make(2 * rows * width, others),
+      out: make(2 * rows * width, undefined),
+      logSumExp: make(4 * batch * heads * tokens, undefined),
+      dQkv: make(6 * rows * width, undefined),
+    }));
+    const run = (/** @type {any} */ records) => {
+      const { packed, count } = pack(records);
+      vk.waitTimeline(vk.batchExecuteAll(packed, count));
+    };
+    for (const pass of /** @type {const} */ (['forward', 'backward'])) {
+      const target = pass === 'forward' ? 'out' : 'dQkv';
+      const elements = rows * width * (pass === 'forward' ? 1 : 3);
+      const of = (/** @type {number} */ i, /** @type {any} */ plan, by = kernels) => {
+        const args = { ...sets[i % sets.length], ...shape, type, plan };
+        return pass === 'forward' ? [by.attentionForward(args)] : by.attentionBackward(args);
+      };
+      // What the backward pass reads; and the results that candidates are compared with.
+      for (const set of sets) run([kernels.attentionForward({ ...set, ...shape, type, plan: { kernel: 'register' } })]);
+      run(of(0, { kernel: 'register' }));
+      const want = halves(vk, sets[0][target], type, elements);
+      /** @type {{ name: string, plan: any, us: number[], error?: string, relative?: number, runs: number, graph: number }[]} */
+      const candidates = [{ name: 'SPIR-V, register', plan: { kernel: 'register' }, us: [], runs: 0, graph: 0 }];
+      if (context.takesPtx) {
+        const chosen = context.tuning.ptxAttention?.(/** @type {any} */ ({ pass, type, headSize, causal: true }));
+        const tilings = chosen ? [ATTENTION_PLANS[chosen]] : [];
+        if (sweep && headSize === 64)
+          for (const [warpgroups, columns, stages, blocks, order] of CANDIDATES[pass]) {
+            const tiling = { warpgroups, columns, stages, blocks, order };
+            if (!tilings.some((other) => nameOf(other) === nameOf(tiling))) tilings.push(tiling);
+          }
+        for (const tiling of tilings) candidates.push({ name: nameOf(tiling), plan: { kernel: 'ptx', tiling }, us: [], runs: 0, graph: 0 });
+      }
+      for (const candidate of candidates) {
+        const by = fresh();
+        try {
+          vk.fillBuffer(sets[0][target], 2 * elements, 0x7fc17fc1);
+          run(of(0, candidate.plan, by));
+          let [error, norm] = [0, 0];
+          halves(vk, sets[0][target], type, elements).forEach((x, i) => {
+            error += (x - want[i]) ** 2;
+            norm += want[i] ** 2;
+          });
+          candidate.relative = Math.sqrt(error / norm);
+          if (!(candidate.relative < (type === 'bf16' ? 2e-2 : 3e-3)))
+            throw new Error(`wrong result: relative error ${candidate.relative}`);
+          const record = (/** @type {number} */ runs) => {
+            const { packed, count } = pack(Array.from({ length: runs }, (_, i) => of(i, candidate.plan, by)).flat());
+            vk.graphBegin();
+            vk.batchExecuteAll(packed, count);
+            return vk.graphEnd();
+          };
+          candidate.graph = record(sets.length);
+          candidate.runs = sets.length;
+          launches(vk, candidate.graph, 2);
+          const guess = (1000 * launches(vk, candidate.graph, 1)) / sets.length;
+          if (!quick) {
+            vk.graphDestroy(candidate.graph);
+            candidate.runs = sets.length * Math.max(1, Math.round(3000 / guess / sets.length));
+            candidate.graph = record(candidate.runs);
+            launches(vk, candidate.graph, 1);
+          }
+        } catch (cause) {
+          candidate.error = cause instanceof Error ? cause.message : String(cause);
+        }
+      }
+      const ready = candidates.filter(({ error }) => error === undefined);
+      for (let sample = 0; sample < (quick ? 1 : samples); sample++)
+        for (const { us, graph, runs } of ready) us.push((500 * (launches(vk, graph, 3) - launches(vk, graph, 1))) / runs);
+      vk.waitIdle();
+      for (const { graph } of ready) vk.graphDestroy(graph);
+      // Of the causal half: two products, backward five.
+      const flops = (pass === 'forward' ? 2 : 5) * batch * heads * tokens * tokens * headSize;
+      const lines = candidates.map(({ name, plan, us, error, relative }) => {
+        const time = error === undefined ? median(us) : NaN;
+        results.push({ shape: title, pass, name, plan, us: time, samples: us, tflops: flops / time / 1e6, relative, error });
+        const row =
+          error === undefined ? [format(time), format(Math.min(...us)), format(flops / time / 1e6)] : ['–', '–', error.slice(-80)];
+        return { time, row: [name, ...row] };
+      });
+      lines.sort((a, b) => (a.time || Infinity) - (b.time || Infinity));
+      console.log(
+        `\n${pass}, ${title}\n${textTable(
+          ['kernel', 'µs', 'TFLOP/s'],
+          lines.map(({ row }) => row),
+        )}`,
+      );
+    }
+    for (const buffer of buffers) vk.destroyBuffer(buffer);
+    if (json) {
+      const { deviceName: device } = info;
+      writeFileSync(json, `${JSON.stringify({ device, driver: driverText(info), type, samples, results }, null, 1)}\n`);
+    }
+  }
+  console.log(`\n${Math.round((performance.now() - began) / 1000)} s`);
+});
+
+/** Milliseconds from the first of some launches of a graph to the end of the last. @param {any} vk @param {number} graph @param {number} count */
+function launches(vk, graph, count) {
+  vk.waitIdle();
+  const start = performance.now();
+  let value = 0;
+  for (let i = 0; i < count; i++) value = vk.graphLaunch(graph);
+  vk.waitTimeline(value);
+  return performance.now() - start;
+}

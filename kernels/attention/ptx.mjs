@@ -1,0 +1,170 @@
+// Attention by the kernels of kernels/ptx/, on devices that take PTX: which calls they can compute, and these as dispatches.
+// A kernel is written when a call first needs it and tested before its first use (see `verifyAttention`); where it fails,
+// the SPIR-V kernels compute attention, and a warning says so.
+
+import { ceilDiv } from '../base.mjs';
+import { moduleText } from '../ptx/assembler.mjs';
+import { TENSORS, attention, attentionFault, attentionGroups, attentionParameters, attentionSizes } from '../ptx/attention.mjs';
+import { ATTENTION_PLANS } from '../ptx/plans.mjs';
+import { verifyAttention } from './verify.mjs';
+
+/** @typedef {import('../base.mjs').Dispatch} Dispatch */
+/** @typedef {import('../base.mjs').KernelContext} KernelContext */
+/** @typedef {import('../ptx/attention.mjs').AttentionForm} AttentionForm */
+/** @typedef {import('../ptx/attention.mjs').AttentionTiling} AttentionTiling */
+/** @typedef {{ buffer: import('../base.mjs').Binding, offset: number }} Placed a tensor */
+/** @typedef {{ tiling: AttentionTiling, form: AttentionForm }} PtxPlan a kernel */
+
+/** Least |scale|, by whose inverse the backward pass multiplies. */
+const MIN_SCALE = 1e-30;
+
+/**
+ * A plan's tiling, itself or by its name in kernels/ptx/plans.mjs.
+ * @param {string} kernel @param {unknown} tiling @returns {AttentionTiling}
+ */
+function tilingOf(kernel, tiling) {
+  if (typeof tiling === 'object' && tiling !== null) return /** @type {AttentionTiling} */ (tiling);
+  if (typeof tiling !== 'string' || !Object.hasOwn(ATTENTION_PLANS, tiling)) {
+    throw new RangeError(
+      `${kernel}: plan.tiling must be one of ${Object.keys(ATTENTION_PLANS).join(', ')}, or a tiling, got ${String(tiling)}`,
+    );
+  }
+  return ATTENTION_PLANS[tiling];
+}
+
+/**
+ * @param {KernelContext} context
+ * @param {{ verify?: typeof verifyAttention }} [options] what tests a kernel before its first use
+ */
+export function ptxAttention(context, { verify = verifyAttention } = {}) {
+  /** Why a kernel is not used, or '' where it passed its test. @type {Map<string, string>} */
+  const verdicts = new Map();
+  /** Why no further kernel is tried. */
+  let broken = '';
+  let warned = false;
+
+  /**
+   * Why these kernels cannot take a call, or undefined.
+   * @param {any} problem from `problemOf` of kernels/attention.mjs
+   * @param {{ tensors: Placed[], gradType?: string, stats?: Placed[] }} more all tensors of rows; of a backward pass the gradients'
+   *   type, and the tensors of one value a row
+   */
+  function fault({ precision, type, outType, softCap, scale, tokens, heads, batch }, { tensors, gradType = precision }) {
+    if (!context.takesPtx) return 'the device takes no PTX, or it is turned off';
+    if (precision === 'f32' || type !== precision || outType !== precision || gradType !== precision)
+      return 'all tensors must be stored in one half type';
+    if (softCap > 0) return 'they do not cap scores';
+    if (!(Math.abs(scale) >= MIN_SCALE)) return `a scale of ${scale}`;
+    if (tensors.some(({ buffer }) => typeof buffer === 'object' && (buffer.offset ?? 0) % 16)) return 'a tensor is not aligned to 16 bytes';
+    if (Math.max(heads, batch, 2 * ceilDiv(tokens, 64)) > context.maxGroups) return `${tokens} tokens make too many blocks`;
+    return undefined;
+  }
+
+  /** @param {PtxPlan} plan */
+  const keyOf = ({ tiling, form: { pass, type, headSize, causal, even } }) =>
+    `attention_ptx_${pass}_${type}/${headSize}/${causal ? 'causal' : 'full'}/${even ? 'even/' : ''}${JSON.stringify(tiling)}`;
+
+  /** The pipeline of a kernel, written and made at first use. @param {PtxPlan} plan */
+  function pipelineOf(plan) {
+    const key = keyOf(plan);
+    const made = context.pipelines.get(key);
+    if (made !== undefined) return made;
+    const { tiling, form } = plan;
+    const name = key.split('/')[0];
+    const access = Object.values(TENSORS[form.pass]);
+    /** @type {import('../../index.js').PipelineHandle} */
+    const pipeline = /** @type {any} */ (context.vk).createPipeline({
+      ptx: moduleText(attention(name, tiling, form)),
+      entry: name,
+      bindings: access.length,
+      access,
+      pushBytes: 4 * (attentionParameters(form.pass).length - access.length),
+      workgroupSize: [attentionSizes(tiling, form).threads, 1, 1],
+      name,
+    });
+    context.pipelines.set(key, pipeline);
+    return pipeline;
+  }
+
+  /**
+   * A call as a dispatch.
+   * @param {PtxPlan} plan
+   * @param {{ batch: number, heads: number, tokens: number }} problem
+   * @param {import('../base.mjs').Binding[]} buffers in the order of `TENSORS` @param {Uint8Array} push
+   * @returns {Dispatch}
+   */
+  function record(plan, { batch, heads, tokens }, buffers, push) {
+    const { tiling, form } = plan;
+    const { pass } = form;
+    const blocks = ceilDiv(tokens, attentionSizes(tiling, form).rows) * (pass === 'backward' ? 2 : 1);
+    return {
+      pipeline: pipelineOf(plan),
+      buffers,
+      groups: attentionGroups(tiling, { blocks, heads, batch }),
+      push,
+      writeMask: Object.values(TENSORS[pass]).reduce((mask, how, i) => mask | (how === 'write' ? 1 << i : 0), 0),
+    };
+  }
+
+  /**
+   * Why a kernel is not used, or '' where it passed its test. Tests it at the first call, which cannot be done while a
+   * graph is recorded.
+   * @param {PtxPlan} plan
+   */
+  function verdict(plan) {
+    const key = keyOf(plan);
+    let reason = verdicts.get(key);
+    if (reason !== undefined) return reason;
+    reason = broken;
+    if (!reason) {
+      try {
+        reason = verify({ context, ...plan, record: (problem, buffers, push) => record(plan, problem, buffers, push) }) ?? '';
+        broken = reason;
+      } catch (error) {
+        const { code, message } = /** @type {{ code?: string, message?: string }} */ (error);
+        reason = message ?? String(error);
+        if (code !== 'ERR_HELIOS_INVALID_BATCH') broken = reason;
+      }
+    }
+    verdicts.set(key, reason);
+    if (reason && !warned) {
+      warned = true;
+      process.emitWarning(
+        `the SPIR-V kernels compute attention in place of ${key.split('/')[0]} on ${context.info.deviceName}: ${reason}`,
+        { type: 'HeliosWarning', code: 'HELIOS_PTX' },
+      );
+    }
+    return reason;
+  }
+
+  /**
+   * The kernel for a call: the one that its plan asks for, which throws where it cannot take the call; without a plan the
+   * one that was measured, or undefined where the SPIR-V kernels take it.
+   * @param {string} kernel that was called
+   * @param {any} problem @param {AttentionForm['pass']} pass @param {Parameters<typeof fault>[1]} more
+   * @returns {PtxPlan | undefined}
+   */
+  function planOf(kernel, problem, pass, more) {
+    const { override, precision, headSize, causal, tokens } = problem;
+    const asked = override?.kernel === 'ptx';
+    if (!asked && override && Object.keys(override).length > 0) return undefined;
+    const pairs = more.stats?.every(
+      ({ buffer, offset }) => ((typeof buffer === 'object' ? (buffer.offset ?? 0) : 0) + 4 * offset) % 8 === 0,
+    );
+    const even = pass === 'backward' && tokens % 2 === 0 && pairs;
+    const form = /** @type {AttentionForm} */ ({ pass, type: precision, headSize, causal, even });
+    const chosen = (asked && override.tiling) || context.tuning.ptxAttention?.(form);
+    const refuse = (/** @type {string} */ reason) => {
+      if (asked) throw new RangeError(`${kernel}: the PTX kernels cannot take this call on ${context.info.deviceName}: ${reason}`);
+      return undefined;
+    };
+    if (!chosen) return refuse('no tiling is known to be faster there, and the plan has none');
+    const reason = fault(problem, more);
+    if (reason) return refuse(reason);
+    const plan = { tiling: tilingOf(kernel, chosen), form };
+    const wrong = attentionFault(plan.tiling, form) ?? verdict(plan);
+    return wrong ? refuse(wrong) : plan;
+  }
+
+  return { planOf, record };
+}

@@ -1,0 +1,232 @@
+// Gradients of Q, K and V, without atomics: of each two blocks one owns keys, walks over tiles of queries and of dO, and sums
+// dK and dV from transposed scores; the other owns queries, walks over tiles of keys and values, and sums dQ. With
+// P = exp(scale · S - L) and dS = P ∘ (dP - delta): dV = P^T dO, dK = scale · dS^T Q, dQ = scale · dS K.
+//
+// Log-sum-exp and delta belong to queries. Where these are columns, the sums of S and dP begin with them, so that a tile's
+// values need no registers of their own: S begins at -L / |scale|, dP at -delta.
+
+import { at, f32, vector } from './assembler.mjs';
+
+/** @typedef {import('./attention.mjs').AttentionWriter} AttentionWriter */
+
+/** @param {AttentionWriter} w */
+export function writeBackward(w) {
+  const { p } = w;
+  const done = p.label();
+  const number = p.b32('shr.u32', w.block, 1);
+  const ofQueries = p.pred('setp.ne.u32', p.b32('and.b32', w.block, 1), 0);
+  p.when(ofQueries, () => {
+    // The last queries and the first keys have the longest walks.
+    const block = w.form.causal ? p.b32('sub.u32', p.b32('sub.u32', w.blocksOfRows, 1), number) : number;
+    overKeys(w, p.b32('mul.lo.u32', block, w.sizes.rows));
+    p.branch(done);
+  });
+  overQueries(w, p.b32('mul.lo.u32', number, w.sizes.rows));
+  p.place(done);
+}
+
+/**
+ * Walks over pairs of tiles, in pairs of stages.
+ * @param {AttentionWriter} w
+ * @param {[ReturnType<AttentionWriter['copier']>, ReturnType<AttentionWriter['copier']>]} copiers
+ * @param {{ from: string, to: string, ownFrom: string, ownTo: string }} tiles of the block, and of this warpgroup
+ * @param {(tile: string, first: string, second: string) => void} body what a warpgroup does with a pair, which is in these places
+ */
+function walk(w, copiers, { from, to, ownFrom, ownTo }, body) {
+  const { p, tiling, sizes } = w;
+  const { stages } = tiling;
+  const pair = 2 * sizes.tileBytes;
+  const [tile, next] = [p.b32('mov.u32', from), p.b32('mov.u32', from)];
+  const shared = p.b32('mov.u32', 'shared');
+  const [copyStage, useStage] = [p.b32('mov.u32', 0), p.b32('mov.u32', 0)];
+  const advance = (/** @type {string} */ stage) => {
+    p.do('add.u32', stage, stage, 1);
+    p.do('selp.b32', stage, 0, stage, p.pred('setp.eq.u32', stage, stages));
+  };
+  const copy = () => {
+    const place = p.b32('mad.lo.u32', copyStage, pair, shared);
+    const enabled = p.pred('setp.lt.u32', next, to);
+    copiers[0](next, place, enabled);
+    copiers[1](next, p.b32('add.u32', place, sizes.tileBytes), enabled);
+    w.commitCopies();
+    advance(copyStage);
+    p.do('add.u32', next, next, 1);
+  };
+  for (let i = 0; i < stages - 1; i++) copy();
+  p.loop((exit) => {
+    p.branch(exit, p.pred('setp.ge.u32', tile, to));
+    w.arrive(stages - 2);
+    copy();
+    const after = p.pred('setp.ge.u32', tile, ownFrom);
+    p.when(p.pred('setp.lt.and.u32', tile, ownTo, after), () => {
+      const place = p.b32('mad.lo.u32', useStage, pair >> 4, w.sharedUnits);
+      body(tile, place, p.b32('add.u32', place, sizes.tileBytes >> 4));
+    });
+    advance(useStage);
+    p.do('add.u32', tile, tile, 1);
+  });
+  p.do('cp.async.wait_group', 0);
+}
+
+/** Registers that both walks use. @param {AttentionWriter} w */
+const tileSums = ({ p, tiling }) => ({
+  scores: p.registers('f32', tiling.columns / 2),
+  dP: p.registers('f32', tiling.columns / 2),
+});
+
+/** Sums that begin at 0. @param {AttentionWriter} w */
+function zeros({ p, form }) {
+  const sums = p.registers('f32', form.headSize / 2);
+  for (const sum of sums) p.do('mov.f32', sum, f32(0));
+  return sums;
+}
+
+/** dQ of a block's queries. @param {AttentionWriter} w @param {string} blockRow */
+function overKeys(w, blockRow) {
+  const { p, tiling, sizes, form } = w;
+  const { columns } = tiling;
+  const groupRow = p.b32('add.u32', blockRow, w.groupRow);
+  const row = p.b32('add.u32', blockRow, w.ownRow);
+  const rowQkv = w.rowBytes('rowQkv');
+  const copiers = /** @type {[any, any]} */ ([
+    w.copier(w.headOf('k', 'offK', 'batchQkv'), rowQkv),
+    w.copier(w.headOf('v', 'offV', 'batchQkv'), rowQkv),
+  ]);
+  const queries = w.fragments(w.headOf('q', 'offQ', 'batchQkv'), rowQkv, row);
+  const dO = w.fragments(w.headOf('dO', 'offDo', 'batchO'), w.rowBytes('rowO'), row);
+  const [lse, delta] = [w.statsOf('lse', 'offLse'), w.statsOf('delta', 'offDelta')];
+  const last = p.b32('sub.u32', w.tokens, 1);
+  /** Of this thread's two rows: -L log2(e), and delta. */
+  const stats = [0, 8].map((lower) => {
+    const line = p.b32('min.u32', p.b32('add.u32', row, lower), last);
+    const [l, d] = [lse, delta].map((from) => p.f32('ld.global.nc.f32', at(p.b64('mad.wide.u32', line, 4, from))));
+    return [p.f32('mul.f32', l, f32(-Math.LOG2E)), d];
+  });
+  const tilesTo = (/** @type {string} */ end) =>
+    form.causal ? p.b32('min.u32', p.b32('div.u32', p.b32('add.u32', end, columns - 1), columns), w.tiles) : w.tiles;
+  const zero = p.b32('mov.u32', 0);
+  const tiles = {
+    from: zero,
+    to: tilesTo(p.b32('add.u32', blockRow, sizes.rows)),
+    ownFrom: zero,
+    ownTo: tilesTo(p.b32('add.u32', groupRow, 64)),
+  };
+  const whole = p.b32('div.u32', form.causal ? p.b32('min.u32', groupRow, w.tokens) : w.tokens, columns);
+  const dQ = zeros(w);
+  const { scores, dP } = tileSums(w);
+  walk(w, copiers, tiles, (tile, keys, values) => {
+    const left = [w.moved(queries, tile, true), w.moved(dO, tile)];
+    w.beginProducts();
+    w.product(scores, left[0], 'k', keys, false);
+    w.commitProducts();
+    w.product(dP, left[1], 'k', values, false);
+    w.commitProducts();
+    w.settle(1);
+    p.when(p.pred('setp.ge.u32', tile, whole), () => w.mask(scores, row, p.b32('mul.lo.u32', tile, columns), false));
+    scores.forEach((score, i) => {
+      const power = p.f32('fma.rn.f32', score, w.factor, stats[(i >> 1) & 1][0]);
+      p.do('ex2.approx.ftz.f32', score, power);
+    });
+    w.settle(0);
+    const dS = dP.map((x, i) => p.f32('mul.f32', p.f32('sub.f32', x, stats[(i >> 1) & 1][1]), scores[i]));
+    const fragments = w.asFragments(dS);
+    w.beginProducts();
+    w.product(dQ, fragments, 'mn', keys, true);
+    w.commitProducts();
+    w.settle(0);
+  });
+  w.store(dQ, [w.scale, w.scale], w.headOf('dQ', 'offDq', 'batchD'), w.rowBytes('rowD'), row);
+}
+
+/** dK and dV of a block's keys. @param {AttentionWriter} w @param {string} blockRow */
+function overQueries(w, blockRow) {
+  const { p, tiling, form } = w;
+  const { columns } = tiling;
+  const groupRow = p.b32('add.u32', blockRow, w.groupRow);
+  const row = p.b32('add.u32', blockRow, w.ownRow);
+  const [rowQkv, rowO] = [w.rowBytes('rowQkv'), w.rowBytes('rowO')];
+  const copiers = /** @type {[any, any]} */ ([
+    w.copier(w.headOf('q', 'offQ', 'batchQkv'), rowQkv),
+    w.copier(w.headOf('dO', 'offDo', 'batchO'), rowO),
+  ]);
+  const keys = w.fragments(w.headOf('k', 'offK', 'batchQkv'), rowQkv, row);
+  const values = w.fragments(w.headOf('v', 'offV', 'batchQkv'), rowQkv, row);
+  const [lse, delta] = [w.statsOf('lse', 'offLse'), w.statsOf('delta', 'offDelta')];
+  /** -1 / |scale|. */
+  const perScale = p.f32('neg.f32', p.f32('rcp.approx.ftz.f32', p.f32('abs.f32', w.scale)));
+  const tileOf = (/** @type {string} */ from) => (form.causal ? p.b32('div.u32', from, columns) : p.b32('mov.u32', 0));
+  const tiles = { from: tileOf(blockRow), to: w.tiles, ownFrom: tileOf(groupRow), ownTo: w.tiles };
+  /** From this tile on all scores count by causality, and up to that one all queries are there. */
+  const whole = form.causal ? p.b32('div.u32', p.b32('add.u32', groupRow, 64), columns) : tiles.from;
+  const complete = p.b32('div.u32', w.tokens, columns);
+  const [dK, dV] = [zeros(w), zeros(w)];
+  const { scores, dP } = tileSums(w);
+
+  /** Sums begin with what the columns' queries have. @param {string} column this lane's first @param {boolean} checked whether it may not be there */
+  const beginAt = (column, checked) => {
+    const from = [lse, delta].map((tensor) => p.b64('mad.wide.u32', column, 4, tensor));
+    for (let eight = 0; eight < columns / 8; eight++) {
+      const [l, d] = from.map((first, s) => {
+        const pair = p.registers('f32', 2);
+        const places = [0, 1].map((e) => at(first, 4 * (8 * eight + e)));
+        if (!checked) {
+          if (form.even) p.do('ld.global.nc.v2.f32', vector(pair), places[0]);
+          else pair.forEach((x, e) => p.do('ld.global.nc.f32', x, places[e]));
+        } else
+          pair.forEach((x, e) => {
+            // Queries that are not there have probability 0, and so no dS.
+            p.do('mov.f32', x, f32(s === 0 ? Infinity : 0));
+            const within = p.pred('setp.lt.u32', p.b32('add.u32', column, 8 * eight + e), w.tokens);
+            p.guarded(within, () => p.do('ld.global.nc.f32', x, places[e]));
+          });
+        return pair;
+      });
+      for (const lower of [0, 2])
+        for (const e of [0, 1]) {
+          p.do('mul.f32', scores[4 * eight + lower + e], l[e], perScale);
+          p.do('neg.f32', dP[4 * eight + lower + e], d[e]);
+        }
+    }
+  };
+  /** @param {string} tile */
+  const begin = (tile) => {
+    const lane = p.b32('mad.lo.u32', w.quad, 2, p.b32('mul.lo.u32', tile, columns));
+    const [checked, begun] = [p.label(), p.label()];
+    p.branch(checked, p.pred('setp.ge.u32', tile, complete));
+    beginAt(lane, false);
+    p.branch(begun);
+    p.place(checked);
+    beginAt(lane, true);
+    p.place(begun);
+  };
+
+  p.when(p.pred('setp.lt.u32', tiles.ownFrom, tiles.to), () => begin(tiles.ownFrom));
+  walk(w, copiers, tiles, (tile, queries, dO) => {
+    const left = [w.moved(keys, tile, true), w.moved(values, tile)];
+    w.beginProducts();
+    w.product(scores, left[0], 'k', queries, true);
+    w.commitProducts();
+    w.product(dP, left[1], 'k', dO, true);
+    w.commitProducts();
+    w.settle(1);
+    if (form.causal) p.when(p.pred('setp.lt.u32', tile, whole), () => w.mask(scores, row, p.b32('mul.lo.u32', tile, columns), true));
+    for (const score of scores) p.do('ex2.approx.ftz.f32', score, p.f32('mul.f32', score, w.factor));
+    const probabilities = w.asFragments(scores);
+    w.beginProducts();
+    w.product(dV, probabilities, 'mn', dO, true);
+    w.commitProducts();
+    w.settle(1);
+    const dS = w.asFragments(dP.map((x, i) => p.f32('mul.f32', x, scores[i])));
+    w.beginProducts();
+    w.product(dK, dS, 'mn', queries, true);
+    w.commitProducts();
+    // The next tile's come while products are open.
+    const next = p.b32('add.u32', tile, 1);
+    p.when(p.pred('setp.lt.u32', next, tiles.to), () => begin(next));
+    w.settle(0);
+  });
+  const one = p.f32('mov.f32', f32(1));
+  const rowD = w.rowBytes('rowD');
+  w.store(dK, [w.scale, w.scale], w.headOf('dK', 'offDk', 'batchD'), rowD, row);
+  w.store(dV, [one, one], w.headOf('dV', 'offDv', 'batchD'), rowD, row);
+}

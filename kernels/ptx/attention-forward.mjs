@@ -1,0 +1,119 @@
+// O = softmax(scale · Q K^T) V and the log-sum-exp of each row: a block owns queries and walks over tiles of keys and values.
+
+import { at, f32 } from './assembler.mjs';
+
+/** @typedef {import('./attention.mjs').AttentionWriter} AttentionWriter */
+
+/** @param {AttentionWriter} w */
+export function writeForward(w) {
+  const { p, tiling, sizes, form } = w;
+  const { columns, stages } = tiling;
+  // The last queries have the longest walks.
+  const block = form.causal ? p.b32('sub.u32', p.b32('sub.u32', w.blocksOfRows, 1), w.block) : w.block;
+  const blockRow = p.b32('mul.lo.u32', block, sizes.rows);
+  const groupRow = p.b32('add.u32', blockRow, w.groupRow);
+  const row = p.b32('add.u32', blockRow, w.ownRow);
+
+  const rowQkv = w.rowBytes('rowQkv');
+  const copyK = w.copier(w.headOf('k', 'offK', 'batchQkv'), rowQkv);
+  const copyV = w.copier(w.headOf('v', 'offV', 'batchQkv'), rowQkv);
+
+  /** Tiles of the block, and of this warpgroup: those that its last row sees. */
+  const tilesTo = (/** @type {string} */ end) =>
+    form.causal ? p.b32('min.u32', p.b32('div.u32', p.b32('add.u32', end, columns - 1), columns), w.tiles) : w.tiles;
+  const tiles = tilesTo(p.b32('add.u32', blockRow, sizes.rows));
+  const own = tilesTo(p.b32('add.u32', groupRow, 64));
+  /** From this tile on some scores do not count: by causality, or past the last token. */
+  const whole = p.b32('div.u32', form.causal ? p.b32('min.u32', groupRow, w.tokens) : w.tokens, columns);
+
+  // Tiles of keys and of values take turns: number 2j is keys j, 2j + 1 values j. Each is copied `stages - 1` ahead.
+  const shared = p.b32('mov.u32', 'shared');
+  const copyPlace = p.b32('mov.u32', shared);
+  const usePlace = p.b32('mov.u32', w.sharedUnits);
+  const end = p.b32('add.u32', shared, stages * sizes.tileBytes);
+  const endUnits = p.b32('add.u32', w.sharedUnits, (stages * sizes.tileBytes) >> 4);
+  const advance = (/** @type {string} */ place, /** @type {number} */ by, /** @type {string} */ limit, /** @type {string} */ start) => {
+    p.do('add.u32', place, place, by);
+    p.do('selp.b32', place, start, place, p.pred('setp.eq.u32', place, limit));
+  };
+  const copy = (/** @type {boolean} */ keys, /** @type {string} */ tile) => {
+    (keys ? copyK : copyV)(tile, copyPlace, p.pred('setp.lt.u32', tile, tiles));
+    w.commitCopies();
+    advance(copyPlace, sizes.tileBytes, end, shared);
+  };
+  /** Waits for the next tile and lets one more be copied to where the last one was. @param {boolean} keys @param {string} tile */
+  const arrive = (keys, tile) => {
+    w.arrive(stages - 2);
+    const ahead = stages - 1 + (keys ? 0 : 1);
+    copy(ahead % 2 === 0, p.b32('add.u32', tile, ahead >> 1));
+  };
+  for (let i = 0; i < stages - 1; i++) copy(i % 2 === 0, p.b32('mov.u32', i >> 1));
+
+  const queries = w.fragments(w.headOf('q', 'offQ', 'batchQkv'), rowQkv, row);
+  const sums = p.registers('f32', form.headSize / 2);
+  const scores = p.registers('f32', columns / 2);
+  const probabilities = Array.from({ length: columns / 16 }, () => p.registers('b32', 4));
+  for (const sum of sums) p.do('mov.f32', sum, f32(0));
+  /** Of this thread's two rows: the largest score, and this lane's part of the sum of exponentials. */
+  const largest = [0, 1].map(() => p.f32('mov.f32', f32(-Infinity)));
+  const total = [0, 1].map(() => p.f32('mov.f32', f32(0)));
+
+  const softmax = () => {
+    for (const lower of [0, 1]) {
+      const line = scores.filter((_, i) => ((i >> 1) & 1) === lower);
+      const most = p.f32('max.f32', largest[lower], w.reduceQuad('max', w.reduce('max', line)));
+      const shrink = p.f32('ex2.approx.ftz.f32', p.f32('mul.f32', p.f32('sub.f32', largest[lower], most), w.factor));
+      p.do('mov.f32', largest[lower], most);
+      const shift = p.f32('neg.f32', p.f32('mul.f32', most, w.factor));
+      const powers = line.map((score) => p.f32('ex2.approx.ftz.f32', p.f32('fma.rn.f32', score, w.factor, shift)));
+      p.do('fma.rn.f32', total[lower], total[lower], shrink, w.reduce('add', powers));
+      for (let i = 0; i < powers.length; i += 2) {
+        // Eights of columns in turn are the left and the right half of 16 of the depth.
+        const eight = i >> 1;
+        p.do(`cvt.rn.${form.type}x2.f32`, probabilities[eight >> 1][2 * (eight & 1) + lower], powers[i + 1], powers[i]);
+      }
+      for (let i = 2 * lower; i < sums.length; i += 4) for (const e of [0, 1]) p.do('mul.f32', sums[i + e], sums[i + e], shrink);
+    }
+  };
+
+  const tile = p.b32('mov.u32', 0);
+  const mine = p.register('pred');
+  p.loop((exit) => {
+    p.branch(exit, p.pred('setp.ge.u32', tile, tiles));
+    p.do('setp.lt.u32', mine, tile, own);
+    arrive(true, tile);
+    p.when(mine, () => {
+      const left = w.moved(queries, tile, true);
+      w.beginProducts();
+      w.product(scores, left, 'k', usePlace, false);
+      w.commitProducts();
+      w.settle(0);
+      p.when(p.pred('setp.ge.u32', tile, whole), () => w.mask(scores, row, p.b32('mul.lo.u32', tile, columns), false));
+      softmax();
+    });
+    advance(usePlace, sizes.tileBytes >> 4, endUnits, w.sharedUnits);
+    arrive(false, tile);
+    p.when(mine, () => {
+      w.beginProducts();
+      w.product(sums, probabilities, 'mn', usePlace, true);
+      w.commitProducts();
+      w.settle(0);
+    });
+    advance(usePlace, sizes.tileBytes >> 4, endUnits, w.sharedUnits);
+    p.do('add.u32', tile, tile, 1);
+  });
+  p.do('cp.async.wait_group', 0);
+
+  const totals = total.map((part) => w.reduceQuad('add', part));
+  const factors = /** @type {[string, string]} */ (totals.map((sum) => p.f32('rcp.approx.ftz.f32', sum)));
+  w.store(sums, factors, w.headOf('out', 'offOut', 'batchO'), w.rowBytes('rowO'), row);
+  const lse = w.statsOf('lse', 'offLse');
+  const first = p.pred('setp.eq.u32', w.quad, 0);
+  for (const lower of [0, 1]) {
+    const line = lower ? p.b32('add.u32', row, 8) : row;
+    const log2 = p.f32('fma.rn.f32', largest[lower], w.factor, p.f32('lg2.approx.ftz.f32', totals[lower]));
+    const value = p.f32('mul.f32', log2, f32(Math.LN2));
+    const to = p.b64('mad.wide.u32', line, 4, lse);
+    p.guarded(p.pred('setp.lt.and.u32', line, w.tokens, first), () => p.do('st.global.f32', at(to), value));
+  }
+}

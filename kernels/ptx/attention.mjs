@@ -1,0 +1,402 @@
+// Flash attention in PTX for Hopper's `wgmma`: what the forward and the backward kernels share, and the kernels' text.
+//
+// A block owns 64 rows for each of its warpgroups (queries, or keys where it sums dK and dV) and keeps them in registers as
+// left operands. It walks over tiles of the other side, which all its threads copy to shared memory by cp.async some tiles
+// ahead. The sums of a `wgmma` lie in registers just as its left operand does, by pairs of eights of columns, so that
+// probabilities go from one product to the next without leaving registers. Scores are transposed where keys are owned.
+//
+// A tile holds `columns` rows of one tensor and head, in blocks of 64 of the head's elements: lines of 128 bytes, swizzled.
+// The same tile serves as right operand in both orientations: with its rows as columns (K-major, S = Q K^T), or as depth
+// (MN-major, O = P V).
+//
+// Exponentials are to the base 2, with the positive factor |scale| log2(e); a negative scale flips the signs of the owned
+// rows that make scores.
+
+import { Program, at, f32, vector } from './assembler.mjs';
+import { writeBackward } from './attention-backward.mjs';
+import { writeForward } from './attention-forward.mjs';
+import { CHUNK, SHARED_MEMORY_LIMIT, depthStep, descriptor } from './layout.mjs';
+
+/** @typedef {import('./assembler.mjs').Operand} Operand */
+
+/**
+ * How a kernel is laid out.
+ * @typedef {object} AttentionTiling
+ * @property {number} warpgroups of a block; each owns 64 rows
+ * @property {32 | 64} columns rows of a tile that a block walks over
+ * @property {number} stages tiles in shared memory: forward, of keys and of values, which take turns; backward, pairs of tiles
+ * @property {number} blocks of a multiprocessor at a time, which bounds the registers of a thread
+ * @property {'head' | 'length'} order of the blocks: those of a head follow each other, or those with equally long walks
+ */
+
+/**
+ * What is computed.
+ * @typedef {object} AttentionForm
+ * @property {'forward' | 'backward'} pass
+ * @property {'bf16' | 'f16'} type of Q, K, V, O and of all gradients
+ * @property {64 | 128} headSize 128 forward only
+ * @property {boolean} causal
+ * @property {boolean} [even] backward: log-sum-exp and delta of two tokens are read at once, which asks for even tokens and addresses
+ *   that are multiples of 8
+ */
+
+/** Rows that a warpgroup owns. */
+export const OWNED = 64;
+/** Bytes of a line of a tile. */
+const LINE = 128;
+
+/** The push constants of `kernels/attention.mjs`, in its order: offsets and rows count elements. */
+const WORDS = /** @type {const} */ ([
+  ...['tokens', 'heads', 'offQ', 'offK', 'offV', 'rowQkv', 'batchQkv', 'offOut', 'offDo', 'rowO', 'batchO', 'offLse', 'offDelta'],
+  ...['offDq', 'offDk', 'offDv', 'rowD', 'batchD'],
+]);
+
+/** Tensors in the order of their bindings, with how they are accessed. */
+export const TENSORS = /** @type {const} */ ({
+  forward: { q: 'read', k: 'read', v: 'read', out: 'write', lse: 'write' },
+  backward: { q: 'read', k: 'read', v: 'read', dO: 'read', lse: 'read', delta: 'read', dQ: 'write', dK: 'write', dV: 'write' },
+});
+
+/**
+ * A launch's parameters, one packed block: addresses, then push constants.
+ * @param {AttentionForm['pass']} pass @returns {import('./assembler.mjs').Parameter[]}
+ */
+export const attentionParameters = (pass) => [
+  ...Object.keys(TENSORS[pass]).map((name) => ({ name, type: /** @type {const} */ ('u64') })),
+  ...WORDS.map((name) => ({ name, type: /** @type {const} */ ('u32') })),
+  { name: 'scale', type: 'f32' },
+  { name: 'softCap', type: 'f32' },
+];
+
+/** Sizes of a kernel. @param {AttentionTiling} tiling @param {AttentionForm} form */
+export function attentionSizes({ warpgroups, columns, stages }, { pass, headSize }) {
+  const tileBytes = 2 * columns * headSize;
+  return {
+    threads: 128 * warpgroups,
+    /** Rows that a block owns. */
+    rows: OWNED * warpgroups,
+    tileBytes,
+    shared: stages * tileBytes * (pass === 'forward' ? 1 : 2),
+  };
+}
+
+/** Why a tiling cannot compute a form, or undefined. @param {AttentionTiling} tiling @param {AttentionForm} form */
+export function attentionFault(tiling, form) {
+  const { warpgroups, columns, stages, blocks, order } = tiling;
+  const { threads, shared } = attentionSizes(tiling, form);
+  if (!Number.isInteger(warpgroups) || warpgroups < 1 || threads > 1024) return 'warpgroups must be 1 to 8';
+  if (columns !== 32 && columns !== 64) return 'columns must be 32 or 64';
+  if (!(form.headSize === 64 || (form.headSize === 128 && form.pass === 'forward')))
+    return `a ${form.pass} pass with heads of ${form.headSize} has no kernel`;
+  // The next tile is on its way while one is used; forward, scores free a tile of keys before values are read.
+  if (!Number.isInteger(stages) || stages < 2) return 'stages must be at least 2';
+  if (shared > SHARED_MEMORY_LIMIT) return `${shared} bytes of shared memory, ${SHARED_MEMORY_LIMIT} are allowed`;
+  if (!Number.isInteger(blocks) || blocks < 1 || blocks * threads > 2048)
+    return 'blocks of a multiprocessor must have at most 2048 threads';
+  if (order !== 'head' && order !== 'length') return "order must be 'head' or 'length'";
+  return undefined;
+}
+
+/**
+ * The text of a kernel, an entry of a module (see `moduleText`).
+ * @param {string} name @param {AttentionTiling} tiling @param {AttentionForm} form
+ */
+export function attention(name, tiling, form) {
+  const fault = attentionFault(tiling, form);
+  if (fault) throw new RangeError(`attention: ${fault}`);
+  const w = new AttentionWriter(name, tiling, form);
+  if (form.pass === 'forward') writeForward(w);
+  else writeBackward(w);
+  w.p.do('ret');
+  return String(w.p);
+}
+
+/**
+ * Number of this block's rows, its head and its batch: `blocks` of rows, counted from the longest walk.
+ * @param {AttentionTiling} tiling @param {{ blocks: number, heads: number, batch: number }} count
+ * @returns {[number, number, number]} groups of a launch
+ */
+export const attentionGroups = ({ order }, { blocks, heads, batch }) =>
+  order === 'head' ? [blocks, heads, batch] : [batch, heads, blocks];
+
+/** Writes one kernel. */
+export class AttentionWriter {
+  /** @param {string} name @param {AttentionTiling} tiling @param {AttentionForm} form */
+  constructor(name, tiling, form) {
+    this.tiling = tiling;
+    this.form = form;
+    this.sizes = attentionSizes(tiling, form);
+    const { threads, shared } = this.sizes;
+    const p = new Program({ name, threads, shared, parameters: attentionParameters(form.pass), blocks: tiling.blocks });
+    this.p = p;
+    this.tid = p.b32('mov.u32', '%tid.x');
+    const lane = p.b32('and.b32', this.tid, 31);
+    /** Lane of a quad, which shares a row. */
+    this.quad = p.b32('and.b32', lane, 3);
+    const warp = p.b32('and.b32', p.b32('shr.u32', this.tid, 5), 3);
+    const group = p.b32('shr.u32', this.tid, 7);
+    /** First row of this thread's warpgroup within the block's, and the first of the two of this thread. */
+    this.groupRow = p.b32('mul.lo.u32', group, OWNED);
+    this.ownRow = p.b32('add.u32', this.groupRow, p.b32('mad.lo.u32', warp, 16, p.b32('shr.u32', lane, 2)));
+    const axes = tiling.order === 'head' ? ['x', 'y', 'z'] : ['z', 'y', 'x'];
+    const [block, head, batch] = axes.map((axis) => p.b32('mov.u32', `%ctaid.${axis}`));
+    this.block = block;
+    this.head = head;
+    this.batch = batch;
+    this.tokens = p.parameter('tokens');
+    /** Tiles of a sequence. */
+    this.tiles = p.b32('div.u32', p.b32('add.u32', this.tokens, tiling.columns - 1), tiling.columns);
+    const scale = p.parameter('scale');
+    this.scale = scale;
+    this.factor = p.f32('mul.f32', p.f32('abs.f32', scale), f32(Math.LOG2E));
+    /** Flips the signs of a pair of halves where the scale is negative. */
+    this.flip = p.b32('selp.b32', 0x80008000, 0, p.pred('setp.lt.f32', scale, f32(0)));
+    this.never = p.pred('setp.ne.u32', this.tid, this.tid);
+    this.always = p.pred('setp.eq.u32', this.tid, this.tid);
+    const kMajor = descriptor('k', 64);
+    this.high = p.b32('mov.u32', kMajor.high);
+    this.sharedUnits = p.b32('shr.u32', p.b32('mov.u32', 'shared'), 4);
+  }
+
+  /** Rows of blocks. */
+  get blocksOfRows() {
+    const { p, sizes } = this;
+    return p.b32('div.u32', p.b32('add.u32', this.tokens, sizes.rows - 1), sizes.rows);
+  }
+
+  /**
+   * Address of row 0 of this block's head and batch.
+   * @param {string} tensor @param {string} offset @param {string} batch elements between batches
+   */
+  headOf(tensor, offset, batch) {
+    const { p, form } = this;
+    const first = p.b32('mad.lo.u32', this.batch, p.parameter(batch), p.parameter(offset));
+    return p.b64('mad.wide.u32', p.b32('mad.lo.u32', this.head, form.headSize, first), 2, p.parameter(tensor));
+  }
+
+  /** Address of the value of token 0 of this block's head and batch in [batch, heads, tokens]. @param {string} tensor @param {string} offset */
+  statsOf(tensor, offset) {
+    const { p } = this;
+    const row = p.b32('mad.lo.u32', this.batch, p.parameter('heads'), this.head);
+    return p.b64('mad.wide.u32', p.b32('mad.lo.u32', row, this.tokens, p.parameter(offset)), 4, p.parameter(tensor));
+  }
+
+  /** Bytes between rows. @param {'rowQkv' | 'rowO' | 'rowD'} name */
+  rowBytes(name) {
+    return this.p.b32('shl.b32', this.p.parameter(name), 1);
+  }
+
+  /**
+   * Rows of a tensor as left operands, one of four registers for each 16 elements of the head. Rows past the last repeat it:
+   * nobody stores what becomes of them.
+   * @param {string} head address from `headOf` @param {string} rowBytes @param {string} row this thread's first
+   */
+  fragments(head, rowBytes, row) {
+    const { p, form } = this;
+    const last = p.b32('sub.u32', this.tokens, 1);
+    const lane = p.b64('mad.wide.u32', this.quad, 4, head);
+    const lines = [0, 8].map((lower) => p.b64('mad.wide.u32', p.b32('min.u32', p.b32('add.u32', row, lower), last), rowBytes, lane));
+    return Array.from({ length: form.headSize / 16 }, (_, slab) =>
+      [0, 16].flatMap((right) => lines.map((line) => p.b32('ld.global.nc.b32', at(line, 32 * slab + right)))),
+    );
+  }
+
+  /**
+   * Copies tiles of a tensor by cp.async. Rows past the last are filled with zeros.
+   * @param {string} head @param {string} rowBytes
+   * @returns {(tile: string, place: string, enabled: string) => void} of a tile's number, its address in shared memory, and
+   *   whether there is such a tile
+   */
+  copier(head, rowBytes) {
+    const { p, tiling, sizes, form } = this;
+    const chunk = p.b32('and.b32', this.tid, 7);
+    const line = p.b32('shr.u32', this.tid, 3);
+    const target = p.b32('mad.lo.u32', line, LINE, p.b32('mul.lo.u32', p.b32('xor.b32', chunk, p.b32('and.b32', line, 7)), CHUNK));
+    const from = p.b64('mad.wide.u32', chunk, CHUNK, head);
+    const last = p.b32('sub.u32', this.tokens, 1);
+    // Lines of the tile in steps of those that the block copies at once; a line is a row of 64 of the head's elements.
+    const step = sizes.threads / 8;
+    return (tile, place, enabled) => {
+      const to = p.b32('add.u32', place, target);
+      const first = p.b32('mad.lo.u32', tile, tiling.columns, line);
+      for (let block = 0; block < form.headSize / 64; block++) {
+        for (let l = 0; l < tiling.columns; l += step) {
+          const row = l ? p.b32('add.u32', first, l) : first;
+          const size = p.b32('selp.b32', CHUNK, 0, p.pred('setp.le.u32', row, last));
+          const address = p.b64('mad.wide.u32', p.b32('min.u32', row, last), rowBytes, from);
+          const there = l + step > tiling.columns ? p.pred('setp.lt.and.u32', line, tiling.columns - l, enabled) : enabled;
+          p.guarded(there, () =>
+            p.do(
+              'cp.async.cg.shared.global.L2::128B',
+              at(to, (block * tiling.columns + l) * LINE),
+              at(address, 2 * 64 * block),
+              CHUNK,
+              size,
+            ),
+          );
+        }
+      }
+    };
+  }
+
+  /** Keeps copies on their way. Waits for all but some groups, and until all threads have waited. @param {number} open */
+  arrive(open) {
+    const { p } = this;
+    p.do('cp.async.wait_group', open);
+    p.do('fence.proxy.async.shared::cta');
+    p.do('bar.sync', 0, this.sizes.threads);
+  }
+
+  commitCopies() {
+    this.p.do('cp.async.commit_group');
+  }
+
+  /** Low word of the descriptor of a tile. @param {'k' | 'mn'} major @param {string} place in shared memory, in units of 16 bytes */
+  tileDescriptor(major, place) {
+    return this.p.b32('add.u32', place, descriptor(major, major === 'k' ? 64 : this.tiling.columns).low);
+  }
+
+  /**
+   * sums = or += fragments · tile^T (K-major: the tile's rows are columns of the product) or · tile (MN-major: they are its depth).
+   * @param {string[]} sums @param {string[][]} fragments @param {'k' | 'mn'} major @param {string} place of the tile @param {boolean} adds
+   */
+  product(sums, fragments, major, place, adds) {
+    const { p, tiling, form } = this;
+    const low = this.tileDescriptor(major, place);
+    const width = major === 'k' ? tiling.columns : form.headSize;
+    fragments.forEach((fragment, slab) => {
+      // Of a head's elements every 64 have a block of lines of their own.
+      const bytes = major === 'k' ? Math.floor(slab / 4) * tiling.columns * LINE + (slab % 4) * depthStep('k') : slab * depthStep('mn');
+      const matrix = p.b64('mov.b64', vector([bytes ? p.b32('add.u32', low, bytes >> 4) : low, this.high]));
+      p.do(
+        `wgmma.mma_async.sync.aligned.m64n${width}k16.f32.${form.type}.${form.type}`,
+        vector(sums),
+        vector(fragment),
+        matrix,
+        adds || slab > 0 ? this.always : this.never,
+        1,
+        1,
+        major === 'mn' ? 1 : 0,
+      );
+    });
+  }
+
+  /**
+   * Fragments that outlive the product which takes these: the assembler (CUDA 13.0, and driver 580) gives the registers of a left
+   * operand to others after its product, also where the next turn of a loop reads them. So each turn has its own, moved by an
+   * `xor` with a zero that the assembler does not know to be one.
+   * @param {string[][]} fragments @param {string} turn a number below 2^31 that changes from turn to turn @param {boolean} [flip]
+   */
+  moved(fragments, turn, flip = false) {
+    const { p } = this;
+    const zero = p.b32('shr.u32', turn, 31);
+    const change = flip ? p.b32('xor.b32', this.flip, zero) : zero;
+    return fragments.map((fragment) => fragment.map((word) => p.b32('xor.b32', word, change)));
+  }
+
+  /** Before products, once their registers are written. */
+  beginProducts() {
+    this.p.do('wgmma.fence.sync.aligned');
+  }
+  commitProducts() {
+    this.p.do('wgmma.commit_group.sync.aligned');
+  }
+  /** Waits until at most this many groups of products are open. @param {number} open */
+  settle(open) {
+    this.p.do('wgmma.wait_group.sync.aligned', open);
+  }
+
+  /** Sums as left operands of the next product, whose depth their columns are. @param {string[]} sums @returns {string[][]} */
+  asFragments(sums) {
+    return Array.from({ length: sums.length / 8 }, (_, slab) =>
+      [0, 2, 4, 6].map((i) => this.pack(sums[8 * slab + i], sums[8 * slab + i + 1])),
+    );
+  }
+
+  /** @param {string} low @param {string} high */
+  pack(low, high) {
+    return this.p.b32(`cvt.rn.${this.form.type}x2.f32`, high, low);
+  }
+
+  /**
+   * Calls `mask` with each sum and the predicate that it counts: its row and column lie within the sequence and, if causal,
+   * its key is not after its query.
+   * @param {string[]} sums @param {string} row of this thread in the sequence, its first @param {string} column of the tile's first
+   * @param {boolean} transposed whether rows are keys
+   */
+  mask(sums, row, column, transposed) {
+    const { p, form } = this;
+    const first = p.b32('mad.lo.u32', this.quad, 2, column);
+    const last = p.b32('sub.u32', this.tokens, 1);
+    for (const lower of [0, 1]) {
+      const own = lower ? p.b32('add.u32', row, 8) : row;
+      const limit = form.causal && !transposed ? p.b32('min.u32', own, last) : last;
+      for (let i = 2 * lower; i < sums.length; i += 4) {
+        for (const e of [0, 1]) {
+          const at = 8 * (i >> 2) + e;
+          const here = at ? p.b32('add.u32', first, at) : first;
+          const within = p.pred('setp.le.u32', here, limit);
+          const counts = form.causal && transposed ? p.pred('setp.ge.and.u32', here, own, within) : within;
+          p.do('selp.f32', sums[i + e], sums[i + e], f32(-Infinity), counts);
+        }
+      }
+    }
+  }
+
+  /**
+   * The sum or the largest of values, by a tree. @param {'add' | 'max'} what @param {string[]} values
+   * @returns {string}
+   */
+  reduce(what, values) {
+    while (values.length > 1) {
+      const next = [];
+      for (let i = 0; i < values.length; i += 2)
+        next.push(i + 1 < values.length ? this.p.f32(`${what}.f32`, values[i], values[i + 1]) : values[i]);
+      values = next;
+    }
+    return values[0];
+  }
+
+  /** That of the four lanes of a quad, in all of them. @param {'add' | 'max'} what @param {string} value */
+  reduceQuad(what, value) {
+    for (const mask of [1, 2]) value = this.p.f32(`${what}.f32`, value, this.p.f32('shfl.sync.bfly.b32', value, mask, 31, 0xffffffff));
+    return value;
+  }
+
+  /**
+   * Stores sums as rows of halves, each times a factor.
+   * @param {string[]} sums @param {[string, string]} factors of this thread's two rows @param {string} head @param {string} rowBytes
+   * @param {string} row this thread's first
+   */
+  store(sums, factors, head, rowBytes, row) {
+    const { p, form } = this;
+    const [odd, high] = [1, 2].map((bit) => p.pred('setp.ne.u32', p.b32('and.b32', this.quad, bit), 0));
+    const lane = p.b64('mad.wide.u32', this.quad, CHUNK, head);
+    for (const lower of [0, 1]) {
+      const own = lower ? p.b32('add.u32', row, 8) : row;
+      const within = p.pred('setp.lt.u32', own, this.tokens);
+      const line = p.b64('mad.wide.u32', own, rowBytes, lane);
+      for (let run = 0; run < form.headSize / 32; run++) {
+        const words = [0, 1, 2, 3].map((j) => {
+          const first = 4 * (4 * run + j) + 2 * lower;
+          const [x, y] = [0, 1].map((e) => p.f32('mul.f32', sums[first + e], factors[lower]));
+          return this.pack(x, y);
+        });
+        // Lane q has word q of four eights, and takes all words of eight q: 16 bytes a lane, 64 a quad.
+        this.#exchange(words, 0, 1, odd, 1);
+        this.#exchange(words, 2, 3, odd, 1);
+        this.#exchange(words, 0, 2, high, 2);
+        this.#exchange(words, 1, 3, high, 2);
+        p.guarded(within, () => p.do('st.global.v4.b32', at(line, 64 * run), vector(words)));
+      }
+    }
+  }
+
+  /** Swaps word `b` of lanes without the bit with word `a` of those with it. @param {string[]} words @param {number} a @param {number} b @param {string} bit @param {number} mask */
+  #exchange(words, a, b, bit, mask) {
+    const { p } = this;
+    const sent = p.b32('selp.b32', words[a], words[b], bit);
+    const got = p.b32('shfl.sync.bfly.b32', sent, mask, 31, 0xffffffff);
+    [words[a], words[b]] = [p.b32('selp.b32', got, words[a], bit), p.b32('selp.b32', words[b], got, bit)];
+  }
+}
