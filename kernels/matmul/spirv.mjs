@@ -26,6 +26,10 @@ const EPI_EXACT = 8;
 const EPI_DIRECT = 128;
 const EPI_EARLY = 256;
 
+/** Rows of tiles that workgroups go through at a time, by default and at most. */
+const RASTER = 8;
+const MAX_RASTER = 64;
+
 /** Vulkan's numbers: `VkComponentTypeKHR`, `VkScopeKHR`. */
 const COMPONENT = { float16: 0, float32: 1, bfloat16: 1_000_141_000 };
 const SUBGROUP_SCOPE = 3;
@@ -59,6 +63,39 @@ export function coopShapes(info, half) {
 /** The half type of a matrix-unit precision. @param {Precision} precision @returns {'f16' | 'bf16'} */
 export const halfOf = (precision) => (precision === 'f16' ? 'f16' : 'bf16');
 
+/**
+ * Tilings for any matrix instruction, largest first.
+ * @param {{ m: number, n: number, k: number }} shape of the instruction
+ * @returns {any[]}
+ */
+export function scaledTilings({ m: tm, n: tn, k: tk }) {
+  const depth = (/** @type {number} */ bk) => Math.max(bk, tk);
+  // In units of the instruction: [tile rows, tile columns, depth, subgroup rows, subgroup columns, stages].
+  const scale = (/** @type {number[]} */ [bm, bn, bk, wm, wn, stages]) => ({
+    kernel: 'coop',
+    bm: bm * tm,
+    bn: bn * tn,
+    bk: depth(bk),
+    wm: wm * tm,
+    wn: wn * tn,
+    tm,
+    tn,
+    tk,
+    stages,
+  });
+  return [
+    [8, 8, 64, 4, 2, 1],
+    [8, 8, 32, 4, 2, 1],
+    [4, 4, 64, 2, 2, 1],
+    [4, 4, 32, 2, 2, 1],
+    [4, 4, 16, 2, 2, 1],
+    [2, 2, 32, 1, 1, 1],
+    [2, 2, 16, 1, 1, 1],
+    [2, 2, 16, 2, 1, 1],
+    [2, 2, 16, 2, 2, 1],
+  ].map(scale);
+}
+
 /** @param {KernelContext} context */
 export function spirvProducts(context) {
   const { info, isCpu } = context;
@@ -90,8 +127,9 @@ export function spirvProducts(context) {
   /** Shared memory of a plan's workgroup, in bytes. @param {any} plan @param {any} problem */
   function sharedOf(plan, { transA, transB, precision }) {
     if (plan.kernel === 'f32') return plan.stages * plan.bk * 4 * (plan.bm + 4 + plan.bn + 4);
+    const { bk, fold = 1 } = plan;
     const rows = (/** @type {boolean} */ contiguousK, /** @type {number} */ size) =>
-      contiguousK ? size * (plan.bk + 8) : plan.bk * (size + 8);
+      contiguousK ? (size / fold) * (fold * bk + 8) : (bk / fold) * (fold * size + 8);
     const stage = 2 * (rows(!transA, plan.bm) + rows(transB, plan.bn)) * (precision === 'bf16x3' ? 2 : 1);
     const scratch = (threadsOf(plan) / subgroup) * plan.tm * (plan.wn + 4) * 4;
     return Math.max(plan.stages * stage, scratch);
@@ -123,6 +161,16 @@ export function spirvProducts(context) {
     if (plan.bm % plan.wm || plan.bn % plan.wn || plan.wm % plan.tm || plan.wn % plan.tn || plan.bk % plan.tk) {
       return 'tiles do not nest';
     }
+    if (plan.ahead === 2 && plan.stages !== 2) return 'fragments load ahead across tiles only where two are staged';
+    if (plan.raster !== undefined && !(Number.isInteger(plan.raster) && plan.raster >= 1 && plan.raster <= MAX_RASTER)) {
+      return `raster must be an integer from 1 to ${MAX_RASTER}`;
+    }
+    const { fold = 1 } = plan;
+    if (fold !== 1 && fold !== 2) return 'fold must be 1 or 2';
+    const [linesA, linesB] = [transA ? plan.bk / plan.tk : plan.bm / plan.tm, transB ? plan.bn / plan.tn : plan.bk / plan.tk];
+    if (linesA % fold || linesB % fold) return 'fragments do not lie within halves of a folded tile';
+    // The second pass finds the last tiles by the order that it knows.
+    if ((plan.raster ?? RASTER) !== RASTER && plan.tail > 1) return 'a split tail goes with the usual order of tiles';
     const vecsA = ((transA ? plan.bk * plan.bm : plan.bm * plan.bk) / 8) % threads;
     const vecsB = ((transB ? plan.bn * plan.bk : plan.bk * plan.bn) / 8) % threads;
     return vecsA || vecsB ? 'loads do not divide' : undefined;
@@ -142,45 +190,21 @@ export function spirvProducts(context) {
           ].map(tile);
     }
     const [shape] = shapes(halfOf(precision));
-    const { m: tm, n: tn, k: tk } = shape;
-    const depth = (/** @type {number} */ bk) => Math.max(bk, tk);
-    // In units of the instruction: [tile rows, tile columns, depth, subgroup rows, subgroup columns, stages].
-    const scale = (/** @type {number[]} */ [bm, bn, bk, wm, wn, stages]) => ({
-      kernel: 'coop',
-      bm: bm * tm,
-      bn: bn * tn,
-      bk: depth(bk),
-      wm: wm * tm,
-      wn: wn * tn,
-      tm,
-      tn,
-      tk,
-      stages,
-    });
-    const list = [
-      [8, 8, 64, 4, 2, 1],
-      [8, 8, 32, 4, 2, 1],
-      [4, 4, 64, 2, 2, 1],
-      [4, 4, 32, 2, 2, 1],
-      [4, 4, 16, 2, 2, 1],
-      [2, 2, 32, 1, 1, 1],
-      [2, 2, 16, 1, 1, 1],
-      [2, 2, 16, 2, 1, 1],
-      [2, 2, 16, 2, 2, 1],
-    ].map(scale);
+    const list = scaledTilings(shape);
     return isCpu ? list.slice(4) : list;
   }
 
   /**
-   * Kernel and tiling for a product: the table measured on this device where there is one, else the largest tile
-   * that fills the device, else the smallest that fits, split in K.
+   * Kernel and tiling for a product: by the tables measured on this machine or on this kind of device where there are any, else
+   * the largest tile that fills the device, else the smallest that fits, split in K.
    * @param {any} problem
    * @returns {MatmulPlan}
    */
   function choose(problem) {
     const { m, n, k, batch, precision } = problem;
-    const tuned = tuning.matmulPlan?.(problem);
-    if (tuned && !planFault(tuned, problem)) return tuned;
+    for (const tuned of [tuning.measuredPlan?.(problem), tuning.matmulPlan?.(problem)]) {
+      if (tuned && tuned.kernel !== 'ptx' && !planFault(tuned, problem)) return tuned;
+    }
     const usable = candidates(problem).filter((plan) => !planFault(plan, problem));
     if (usable.length === 0) {
       throw new RangeError(`matmul: no ${precision} tile fits this device (${shared} bytes of shared memory)`);
@@ -415,6 +439,8 @@ export function spirvProducts(context) {
         epi,
         halfC,
         plan.ahead ?? 0,
+        plan.raster ?? RASTER,
+        plan.fold ?? 1,
       ],
       options: context.wholeSubgroups,
     };
