@@ -5,8 +5,15 @@ import { appendFileSync, existsSync, readFileSync } from 'node:fs';
 
 /** A piece of work under its key; `error` where nothing came of it. @typedef {{ key: string, error?: string, [field: string]: any }} Entry */
 
-/** Of a child whose device is lost. */
+/** Exit codes of a child whose device is lost, after which the next one goes on, and of one that cannot begin. */
 export const DEVICE_LOST = 3;
+export const HOPELESS = 4;
+
+/** @param {unknown} error */
+export function isDeviceLost(error) {
+  const { code, message } = /** @type {NodeJS.ErrnoException} */ (error);
+  return /DEVICE_LOST/i.test(`${code} ${message}`);
+}
 
 /** The entries of a journal, the last of each key. @param {string} file @returns {Map<string, Entry>} */
 export function entriesOf(file) {
@@ -41,9 +48,8 @@ export class Journal {
     try {
       work(entry);
     } catch (error) {
-      const { code, message } = /** @type {NodeJS.ErrnoException} */ (error);
-      entry.error = String(message ?? error).slice(0, 200);
-      if (/DEVICE_LOST/i.test(`${code} ${entry.error}`)) {
+      entry.error = String(/** @type {Error} */ (error)?.message ?? error).slice(0, 200);
+      if (isDeviceLost(error)) {
         this.write(entry);
         process.exit(DEVICE_LOST);
       }
@@ -78,6 +84,7 @@ export async function runChildren(file, args, until) {
       });
     });
     if (code === 0) return true;
+    if (code === HOPELESS) return false;
   }
   return false;
 }

@@ -50,7 +50,7 @@ export const WAVES = [132, 264];
  * @param {'f32' | 'f16' | 'bf16' | 'bf16x3'} precision @param {import('../base.mjs').KernelContext} context
  * @param {{ quick?: boolean, trials?: boolean }} [options] `quick`: only those that were the fastest for some product on an H200;
  *   `trials`: what is tried at present instead
- * @returns {any[]}
+ * @returns {any[]} those of `quick` first
  */
 export function tilings(precision, context, { quick = false, trials = false } = {}) {
   const parse = (/** @type {string} */ name, /** @type {string} */ text) =>
@@ -59,10 +59,14 @@ export function tilings(precision, context, { quick = false, trials = false } = 
       .map((line) => line.trim())
       .filter(Boolean)
       .map((line) => tilingOf(name, line));
-  if (precision === 'f32') return quick ? measuredTilings('f32') : parse('f32', F32_TILES);
+  /** @param {any[]} list */
+  const distinct = (list) => [...new Map(list.map((plan) => [planName(plan), plan])).values()];
+  const first = (/** @type {'half' | 'bf16x3' | 'f32'} */ name, /** @type {string} */ text) =>
+    quick ? measuredTilings(name) : distinct([...measuredTilings(name), ...parse(name, text)]);
+  if (precision === 'f32') return first('f32', F32_TILES);
   const known = coopShapes(context.info, precision === 'f16' ? 'f16' : 'bf16');
   const name = precision === 'bf16x3' ? 'bf16x3' : 'half';
-  const list = trials ? parse(name, COOP_TRIALS) : quick ? measuredTilings(name) : parse(name, COOP_TILES);
+  const list = trials ? parse(name, COOP_TRIALS) : first(name, COOP_TILES);
   if (known.some((s) => s.m === 16 && s.n === 16)) {
     return list.filter((p) => known.some((s) => s.m === p.tm && s.n === p.tn && s.k === p.tk));
   }

@@ -1,8 +1,8 @@
-// What was measured on an NVIDIA H200 (driver 580, 132 multiprocessors, subgroups of 32). Plans of matrix products as table.mjs
-// reads them, lines of the tables that `helios-vk tune` and `node benches/kernels-matmul.mjs --table` write. The weight gradients
-// of 512 tokens in `half` (TN, k = 512) were measured adding to C. In `ptx` a line says `coop` where PTX is not known to be faster:
-// weight gradients of 512 tokens, which add to C, are slower by it (in a step 64 and 35 microseconds at 5504 and 3072 x 1024). Its
-// TFLOP/s are in docs/notes/ptx-products.md.
+// What was measured on an NVIDIA H200 (driver 580, 132 multiprocessors, subgroups of 32): plans of matrix products, as lines that
+// table.mjs reads. They are those of tables of `helios-vk tune --out FILE`, or of the sweep of benches/kernels-matmul.mjs by its
+// `--table`. Of a run with HELIOS_PTX=0 come `half`, `f32`, `mixed` and `bf16x3`; of a run with PTX comes `ptx`, where a line of
+// SPIR-V says `coop`. The weight gradients of 512 tokens in `half` (TN, k = 512) were measured adding to C; these are slower by PTX
+// (in a step 64 and 35 microseconds at 5504 and 3072 x 1024). TFLOP/s of PTX are in docs/notes/ptx-products.md.
 
 import { PLANS } from '../ptx/plans.mjs';
 import { classOf, entriesOf, formName, nearest } from './table.mjs';

@@ -1,7 +1,7 @@
 // The tables that `helios-vk tune` leaves on a machine: a file for each kind of device and driver, in the folder of the pipeline
 // cache, or where HELIOS_TUNING says. What a file holds decides nothing but speed: a plan that the device cannot run is passed over.
 
-import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { CLASSES, classOf, entriesOf, formName } from './table.mjs';
 
@@ -59,9 +59,11 @@ export function tableFile(info, given) {
  * @throws {Error} that says why it is not used
  */
 export function readStored(path, info) {
-  const bytes = readFileSync(path);
-  if (bytes.length > MAX_BYTES) throw new Error(`it has ${bytes.length} bytes, more than ${MAX_BYTES}`);
-  const stored = /** @type {Stored} */ (JSON.parse(bytes.toString('utf8')));
+  const there = statSync(path);
+  // Reading a pipe would wait, and a device may have no end.
+  if (!there.isFile()) throw new Error('it is no file');
+  if (there.size > MAX_BYTES) throw new Error(`it has ${there.size} bytes, more than ${MAX_BYTES}`);
+  const stored = /** @type {Stored} */ (JSON.parse(readFileSync(path, 'utf8')));
   if (stored?.format !== FORMAT) throw new Error(`it is no table of the format "${FORMAT}"`);
   const here = identityOf(info);
   for (const key of /** @type {const} */ (['deviceName', 'vendorId', 'deviceId', 'driverVersion', 'driverInfo'])) {
