@@ -200,7 +200,7 @@ test('a plan of a table that the device cannot run is passed over', () => {
 test('a table for a GPU says what both kinds of kernels do', () => {
   const gpu = /** @type {any} */ ({ ...info, deviceName: 'NVIDIA H200', deviceType: 2, hasPtx: true, cacheFolder: '' });
   const path = fresh();
-  const faster = { half: ['NT 2048 3072 1024 | 128 128 64 64 32 16 16 16 1 0 0 4 2 | 3 | 1.0', 'NN 2048 1024 3072 | tall | 132/2 | 1.0'] };
+  const faster = { half: ['NT 2048 3072 1024 | 128 128 64 64 32 16 16 16 1 1 | 3 | 1.0', 'NN 2048 1024 3072 | tall | 132/2 | 1.0'] };
   writeStored(path, { format: FORMAT, device: identityOf(gpu), date: '2026-11-24', faster, kept: {} });
   const plans = storedPlans(gpu, path);
   assert.ok(plans);
@@ -218,7 +218,7 @@ test('a table for a GPU says what both kinds of kernels do', () => {
   };
   assert.deepEqual(plans(problem), {
     ...{ kernel: 'coop', bm: 128, bn: 128, bk: 64, wm: 64, wn: 32, tm: 16, tn: 16, tk: 16, stages: 1 },
-    ...{ ahead: 0, direct: 0, raster: 4, fold: 2, splits: 3 },
+    ...{ ahead: 1, direct: 0, splits: 3 },
   });
   assert.deepEqual(plans({ ...problem, n: 1024, k: 3072, transB: false }), {
     kernel: 'ptx',
@@ -237,7 +237,7 @@ test('lines and plans are each other', () => {
       'NT 512 1024 1024 | 64 64 128 32 32 16 16 16 1 | 1 | 12.1',
       'TN 1024 1024 512 | 64 64 64 32 32 16 16 16 1 0 1 | 1 | 14.9',
       'NN 17408 1024 8192 | 192 128 64 48 64 16 16 16 1 | 132/4 | 1016.1',
-      'TT 1 2 3 | 192 128 32 48 64 16 16 16 2 2 0 8 2 | 64 | 0.1',
+      'TT 1 2 3 | 192 128 32 48 64 16 16 16 2 1 | 64 | 0.1',
       'NT 4096 4096 4096 | tallCached | 8 | 243.3',
     ],
     f32: ['NT 512 1024 1024 | 128 128 16 8 8 8 2 | 4 | 37.7'],

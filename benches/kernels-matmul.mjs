@@ -35,7 +35,7 @@ const { values: options, positionals } = optionsOrExit(
     groups: {
       type: 'string',
       value: 'LIST',
-      help: 'bf16, f16, f32, bf16-mixed, bf16-half, coop, ptx, bf16x3, beta, f32-beta, attention-bf16, attention-f32',
+      help: 'bf16, f16, f32, bf16-mixed, bf16-half, ptx, bf16x3, beta, f32-beta, attention-bf16, attention-f32',
     },
     shapes: {
       type: 'string',
@@ -77,7 +77,7 @@ function runChild(group, log) {
   const { small } = options;
   const targets = small ? ['NT 64 96 64', 'NT 128 128 128'].map(shapeOf) : TARGETS;
   const model = small ? ['NN 64 96 64', 'TN 96 64 128'].map(shapeOf) : MODEL;
-  const all = tilings(precision, context, { trials: how.trials });
+  const all = tilings(precision, context);
 
   /** @param {Shape} s @param {Iterable<any>} list */
   const measure = (s, list) => {
@@ -120,7 +120,7 @@ function runChild(group, log) {
     return;
   }
   if (options.shapes) {
-    for (const s of options.shapes.split(',').map(shapeOf)) measure(s, how.trials ? unsplit(s, all) : expand(s, all));
+    for (const s of options.shapes.split(',').map(shapeOf)) measure(s, expand(s, all));
     return;
   }
   if (beta) {

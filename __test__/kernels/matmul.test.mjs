@@ -276,47 +276,10 @@ for (const half of /** @type {const} */ (['f16', 'bf16'])) {
   }
   const [{ m: tm, n: tn, k: tk }] = coopShapes(context.info, half);
   const bk = Math.max(16, tk);
-  const plan = { kernel: /** @type {const} */ ('coop'), bm: 4 * tm, bn: 4 * tn, bk, wm: 2 * tm, wn: 2 * tn, tm, tn, tk };
+  const plan = { kernel: 'coop', bm: 4 * tm, bn: 4 * tn, bk, wm: 2 * tm, wn: 2 * tn, tm, tn, tk };
   battery(`${half} from f32`, { precision: half, plan: { ...plan, stages: 1 }, tolerance: rounded });
   battery(`${half} from halves`, { ...exact, aType: half, bType: half, plan: { ...plan, stages: 2, ahead: 1 } });
   const [, nt] = TRANSPOSES;
-  const across = { ...exact, aType: half, bType: half, plan: { ...plan, bk: 2 * tk, stages: 2, ahead: 2, fold: 2 } };
-  const forms = firstOf([nt, ...TRANSPOSES.filter(({ form }) => form !== 'NT')], 1);
-  battery(`${half} ahead across tiles, folded`, across, forms, forms.length > 1);
-  test(`${half}: fragments that load ahead, staged tiles and the order of tiles change no bit`, () => {
-    const type = { aType: half, bType: half };
-    const [m, n, k] = [13 * tm - 3, 9 * tn + 2, 5 * bk + tk];
-    const [a, b] = [m * k, n * k].map((length) => bufferOf(random(length), half));
-    const results = [
-      { stages: 1 },
-      { stages: 2, ahead: 1 },
-      { stages: 2, ahead: 2 },
-      { stages: 2, ahead: 2, bk: 2 * bk },
-      { stages: 2, ahead: 2, bk: tk },
-      { stages: 2, ahead: 2, bk: tk, raster: 1 },
-      { stages: 1, raster: 3 },
-      { stages: 1, raster: 64 },
-      { stages: 1, fold: 2 },
-      { stages: 2, ahead: 2, fold: 2 },
-    ].map((more) => {
-      const c = bufferOf(new Float32Array(m * n).fill(NaN), 'f32');
-      const { packed, count } = pack(...kernels.matmul({ ...type, a, b, c, m, n, k, transB: true, plan: { ...plan, ...more } }));
-      vk.waitTimeline(vk.batchExecuteAll(packed, count));
-      const result = vk.readBuffer(c).slice(0, m * n);
-      vk.destroyBuffer(c);
-      return result;
-    });
-    assert.ok(results[0].every(Number.isFinite));
-    for (const result of results.slice(1)) assert.deepEqual(result, results[0]);
-    const product = { ...type, a, b, c: a, m, n, k, plan };
-    const withPlan = (/** @type {object} */ more) => () => kernels.matmul({ ...product, plan: { ...plan, ...more } });
-    assert.throws(withPlan({ stages: 1, ahead: 2 }), /across tiles only where two are staged/);
-    assert.throws(withPlan({ fold: 3 }), /fold must be 1 or 2/);
-    assert.throws(withPlan({ bk: tk, fold: 2 }), /fragments do not lie within halves of a folded tile/);
-    assert.throws(withPlan({ raster: 0 }), /raster must be an integer from 1 to 64/);
-    assert.throws(withPlan({ raster: 4, wave: 5, tail: 3 }), /a split tail goes with the usual order of tiles/);
-    for (const handle of [a, b]) vk.destroyBuffer(handle);
-  });
   battery(`${half} stored in fragments`, { ...exact, aType: half, bType: half, plan: { ...plan, stages: 1, direct: 1 } }, [nt]);
   battery(`${half} mixed, half result`, { ...exact, aType: half, cType: half }, [nt]);
   battery(`${half} two results`, { ...exact, precision: half, dual: true }, [nt]);

@@ -44,8 +44,6 @@ export const GROUPS = {
   f32: { precision: 'f32', share: 2 },
   // Groups marked extra run only when named. Activations and gradients in f32, weights in half precision.
   'bf16-mixed': { precision: 'bf16', aType: 'f32', bType: 'bf16', few: true },
-  // Mechanisms that may come to be among the plans.
-  coop: { precision: 'bf16', aType: 'bf16', bType: 'bf16', trials: true, extra: true },
   // Half results.
   'bf16-half': { precision: 'bf16', aType: 'bf16', bType: 'bf16', cType: 'bf16', few: true, extra: true },
   // Kernels in PTX beside the plan that SPIR-V has for a product; results in half precision but for weight gradients.

@@ -26,10 +26,6 @@ const EPI_EXACT = 8;
 const EPI_DIRECT = 128;
 const EPI_EARLY = 256;
 
-/** Rows of tiles that workgroups go through at a time, by default and at most. */
-const RASTER = 8;
-const MAX_RASTER = 64;
-
 /** Vulkan's numbers: `VkComponentTypeKHR`, `VkScopeKHR`. */
 const COMPONENT = { float16: 0, float32: 1, bfloat16: 1_000_141_000 };
 const SUBGROUP_SCOPE = 3;
@@ -127,9 +123,8 @@ export function spirvProducts(context) {
   /** Shared memory of a plan's workgroup, in bytes. @param {any} plan @param {any} problem */
   function sharedOf(plan, { transA, transB, precision }) {
     if (plan.kernel === 'f32') return plan.stages * plan.bk * 4 * (plan.bm + 4 + plan.bn + 4);
-    const { bk, fold = 1 } = plan;
     const rows = (/** @type {boolean} */ contiguousK, /** @type {number} */ size) =>
-      contiguousK ? (size / fold) * (fold * bk + 8) : (bk / fold) * (fold * size + 8);
+      contiguousK ? size * (plan.bk + 8) : plan.bk * (size + 8);
     const stage = 2 * (rows(!transA, plan.bm) + rows(transB, plan.bn)) * (precision === 'bf16x3' ? 2 : 1);
     const scratch = (threadsOf(plan) / subgroup) * plan.tm * (plan.wn + 4) * 4;
     return Math.max(plan.stages * stage, scratch);
@@ -161,16 +156,6 @@ export function spirvProducts(context) {
     if (plan.bm % plan.wm || plan.bn % plan.wn || plan.wm % plan.tm || plan.wn % plan.tn || plan.bk % plan.tk) {
       return 'tiles do not nest';
     }
-    if (plan.ahead === 2 && plan.stages !== 2) return 'fragments load ahead across tiles only where two are staged';
-    if (plan.raster !== undefined && !(Number.isInteger(plan.raster) && plan.raster >= 1 && plan.raster <= MAX_RASTER)) {
-      return `raster must be an integer from 1 to ${MAX_RASTER}`;
-    }
-    const { fold = 1 } = plan;
-    if (fold !== 1 && fold !== 2) return 'fold must be 1 or 2';
-    const [linesA, linesB] = [transA ? plan.bk / plan.tk : plan.bm / plan.tm, transB ? plan.bn / plan.tn : plan.bk / plan.tk];
-    if (linesA % fold || linesB % fold) return 'fragments do not lie within halves of a folded tile';
-    // The second pass finds the last tiles by the order that it knows.
-    if ((plan.raster ?? RASTER) !== RASTER && plan.tail > 1) return 'a split tail goes with the usual order of tiles';
     const vecsA = ((transA ? plan.bk * plan.bm : plan.bm * plan.bk) / 8) % threads;
     const vecsB = ((transB ? plan.bn * plan.bk : plan.bk * plan.bn) / 8) % threads;
     return vecsA || vecsB ? 'loads do not divide' : undefined;
@@ -439,8 +424,6 @@ export function spirvProducts(context) {
         epi,
         halfC,
         plan.ahead ?? 0,
-        plan.raster ?? RASTER,
-        plan.fold ?? 1,
       ],
       options: context.wholeSubgroups,
     };

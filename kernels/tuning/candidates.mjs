@@ -12,7 +12,7 @@ import { tilingOf } from './table.mjs';
 const F32_TILES = `
 128 128 16 8 8 8 2|128 128 16 8 8 8 1|128 128 16 8 4 8 2|128 128 16 8 4 8 1|64 64 16 8 8 8 2|64 64 16 8 4 8 2|128 64 16 8 8 8 2|64 128 16 8 8 8 2
 128 128 16 8 8 4 2|128 128 8 8 8 8 2|64 64 32 4 4 8 1|64 128 16 4 8 8 2`;
-/** Matrix-unit tilings: bm bn bk wm wn tm tn tk stages [ahead [direct [raster [fold]]]]. */
+/** Matrix-unit tilings: bm bn bk wm wn tm tn tk stages [ahead [direct]]. */
 const COOP_TILES = `
 128 128 64 64 32 16 16 16 1 1|64 64 128 32 32 16 16 16 1 1|128 128 32 64 64 16 16 16 1 1|128 64 64 32 32 16 16 16 1 1|256 128 32 64 64 16 16 16 1 1
 128 128 64 64 32 16 16 16 1|64 64 128 32 32 16 16 16 1|64 64 64 32 32 16 16 16 1|128 64 64 32 32 16 16 16 1|64 128 64 32 32 16 16 16 1
@@ -26,33 +26,16 @@ const COOP_TILES = `
 64 64 64 32 32 16 16 16 1 0 1|128 128 64 64 32 16 16 16 1 0 1|96 64 64 48 32 16 16 16 1 0 1
 128 64 32 32 32 16 16 16 1|64 64 32 32 32 16 16 16 2|128 128 32 64 32 16 16 16 1|64 64 32 32 32 16 16 16 1`;
 
-/**
- * What may help deep products: tiles staged two at a time with fragments that load ahead across them, folded lines, which let
- * more fit, the order of tiles, instructions of half the width, workgroups of 16 and of 24 KiB, of which several run at once.
- */
-const COOP_TRIALS = `
-128 128 64 64 32 16 16 16 1|192 128 64 48 64 16 16 16 1|128 128 32 64 32 16 16 16 2|128 128 32 64 64 16 16 16 1|256 128 32 64 64 16 16 16 1
-192 128 32 48 64 16 16 16 2 2 0 8 2|192 128 32 48 64 16 16 16 2 0 0 8 2|192 128 32 96 32 16 16 16 2 2 0 8 2|192 128 32 48 64 16 16 16 2 2 0 4 2
-128 192 32 64 48 16 16 16 2 2 0 8 2|128 192 32 64 48 16 16 16 2 2 0 4 2|128 128 32 64 32 16 16 16 2 2|128 128 32 64 64 16 16 16 2 2
-128 128 32 32 64 16 16 16 2 2|128 128 16 64 32 16 16 16 2 2|128 128 16 64 64 16 16 16 2 2|256 128 16 64 64 16 16 16 2 2|256 128 16 64 64 16 16 16 2
-256 128 16 64 64 16 16 16 2 2 0 4|256 128 16 64 64 16 16 16 2 2 0 8 2|128 256 16 64 64 16 16 16 2 2|192 96 32 64 48 16 16 16 2 2|96 192 32 48 64 16 16 16 2 2
-128 96 32 64 48 16 16 16 1 0 0 8 2|128 96 32 64 48 16 16 16 1|96 128 32 48 64 16 16 16 1 0 0 8 2|192 128 32 48 64 16 16 16 1 0 0 8 2
-192 128 32 96 32 16 16 16 1 0 0 8 2|128 128 64 64 32 16 16 16 1 0 0 4|128 128 64 64 32 16 16 16 1 0 0 16|128 128 64 64 32 16 16 16 1 1 0 16
-256 128 32 64 64 16 16 16 1 1|256 128 32 64 64 16 16 16 1 0 0 4|256 128 32 64 64 16 16 16 1 0 0 16|128 128 64 64 64 16 16 16 1 1
-128 128 64 64 32 16 8 16 1|128 128 32 64 32 16 8 16 2 2|192 128 32 48 64 16 8 16 2 2 0 8 2|128 128 32 64 32 16 8 8 2 2|128 64 32 64 32 16 16 16 2 2
-64 128 32 32 64 16 16 16 2 2|128 128 32 64 32 16 16 16 2 2 0 4|128 128 32 64 32 16 16 16 2 2 0 16|192 128 64 48 64 16 16 16 1 0 0 4`;
-
 /** Workgroups that an H200 runs at once, one or two on each of its 132 multiprocessors. */
 export const WAVES = [132, 264];
 
 /**
  * The tilings that a precision has on a device, by the SPIR-V kernels.
  * @param {'f32' | 'f16' | 'bf16' | 'bf16x3'} precision @param {import('../base.mjs').KernelContext} context
- * @param {{ quick?: boolean, trials?: boolean }} [options] `quick`: only those that were the fastest for some product on an H200;
- *   `trials`: what is tried at present instead
+ * @param {{ quick?: boolean }} [options] `quick`: only those that were the fastest for some product on an H200
  * @returns {any[]} those of `quick` first
  */
-export function tilings(precision, context, { quick = false, trials = false } = {}) {
+export function tilings(precision, context, { quick = false } = {}) {
   const parse = (/** @type {string} */ name, /** @type {string} */ text) =>
     text
       .split(/[|\n]/)
@@ -66,7 +49,7 @@ export function tilings(precision, context, { quick = false, trials = false } = 
   if (precision === 'f32') return first('f32', F32_TILES);
   const known = coopShapes(context.info, precision === 'f16' ? 'f16' : 'bf16');
   const name = precision === 'bf16x3' ? 'bf16x3' : 'half';
-  const list = trials ? parse(name, COOP_TRIALS) : first(name, COOP_TILES);
+  const list = first(name, COOP_TILES);
   if (known.some((s) => s.m === 16 && s.n === 16)) {
     return list.filter((p) => known.some((s) => s.m === p.tm && s.n === p.tn && s.k === p.tk));
   }
@@ -81,8 +64,6 @@ export function splitsFor(s, plan) {
   for (const splits of [2, 3, 4, 6, 8]) {
     if (tiles * splits <= 640 && tiles < 160 && s.k / splits >= 4 * plan.bk && s.k / splits >= 128) list.push({ splits });
   }
-  // The second pass knows one order of tiles.
-  if ((plan.raster ?? 8) !== 8) return list;
   for (const wave of WAVES) {
     for (const tail of [2, 3, 4]) {
       if (tiles > wave && tiles < 6 * wave && tiles % wave > 0 && (tiles % wave) * tail <= 1.1 * wave && s.k / tail >= 2 * plan.bk)
@@ -146,7 +127,7 @@ export const planName = (p) =>
       : [
           `${p.bm}x${p.bn}x${p.bk}`,
           p.kernel === 'f32' ? `${p.tm}x${p.tn} l${p.lx}` : `w${p.wm}x${p.wn} i${p.tm}x${p.tn}x${p.tk}`,
-          `s${p.stages}${['', 'a', 'aa'][p.ahead ?? 0]}${p.direct ? 'd' : ''}${p.raster ? ` r${p.raster}` : ''}${p.fold ? ` f${p.fold}` : ''}`,
+          `s${p.stages}${p.ahead ? 'a' : ''}${p.direct ? 'd' : ''}`,
         ]),
     p.splits > 1 ? `k/${p.splits}` : p.tail > 1 ? `tail/${p.tail} of ${p.wave}` : '',
   ]

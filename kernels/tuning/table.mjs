@@ -1,7 +1,7 @@
 // Tables of measured plans of matrix products, as text: a line for a product, `form m n k | tile | splits | microseconds`, by class.
 //
 // The form is NT, NN, TN or TT. The tile is `bm bn bk tm tn lx stages` in class f32, else of matrix units `bm bn bk wm wn tm tn tk stages
-// [ahead [direct [raster [fold]]]]`, or a tiling of kernels/ptx/plans.mjs by its name. In class `ptx` a line may say `coop`, that PTX was
+// [ahead [direct]]`, or a tiling of kernels/ptx/plans.mjs by its name. In class `ptx` a line may say `coop`, that PTX was
 // not faster. Splits are parts of K, or `wave/parts` where only the tiles behind the last whole wave are split. Classes by storage:
 // `half` has both operands in half precision, `mixed` at least one in f32, `bf16x3` and `f32` are those precisions.
 
@@ -47,12 +47,12 @@ export function shapeOf(text) {
 const TILE = {
   f32: { names: ['bm', 'bn', 'bk', 'tm', 'tn', 'lx', 'stages'], least: 7 },
   coop: {
-    names: ['bm', 'bn', 'bk', 'wm', 'wn', 'tm', 'tn', 'tk', 'stages', 'ahead', 'direct', 'raster', 'fold'],
+    names: ['bm', 'bn', 'bk', 'wm', 'wn', 'tm', 'tn', 'tk', 'stages', 'ahead', 'direct'],
     least: 9,
   },
 };
 /** What the optional numbers are where a line has none. */
-const OPTIONAL = { ahead: 0, direct: 0, raster: 8, fold: 1 };
+const OPTIONAL = { ahead: 0, direct: 0 };
 
 /**
  * A tile as a plan.
@@ -71,16 +71,8 @@ export function tilingOf(name, tile) {
   }
   const plan = Object.fromEntries(names.map((key, i) => [key, numbers[i] === undefined ? undefined : Number(numbers[i])]));
   if (names.slice(0, least).some((key) => plan[key] === 0)) throw new SyntaxError(`"${tile}" has a size of 0`);
-  const { ahead = 0, direct = 0, raster = OPTIONAL.raster, fold = OPTIONAL.fold, ...sizes } = plan;
-  if (kernel === 'f32') return { kernel, ...sizes };
-  return {
-    kernel,
-    ...sizes,
-    ahead,
-    direct,
-    ...(raster === OPTIONAL.raster ? {} : { raster }),
-    ...(fold === OPTIONAL.fold ? {} : { fold }),
-  };
+  const { ahead = 0, direct = 0, ...sizes } = plan;
+  return kernel === 'f32' ? { kernel, ...sizes } : { kernel, ...sizes, ahead, direct };
 }
 
 /** @param {string} text */

@@ -53,17 +53,16 @@ vec4 activate(vec4 x, uint flags) {
     return vec4(activate(x.x, flags), activate(x.y, flags), activate(x.z, flags), activate(x.w, flags));
 }
 
-// Tile of this workgroup: some rows of tiles at a time, so that neighbours share operands in cache.
-uvec2 tileOf(uint id, uint bm, uint bn, uint raster) {
+// Tile of this workgroup: eight rows of tiles at a time, so that neighbours share operands in cache.
+uvec2 tileOf(uint id, uint bm, uint bn) {
+    const uint GROUP = 8u;
     uint tilesM = (p.M + bm - 1u) / bm;
     uint tilesN = (p.N + bn - 1u) / bn;
-    uint first = id / (raster * tilesN) * raster;
-    uint rows = min(tilesM - first, raster);
-    uint rest = id % (raster * tilesN);
+    uint first = id / (GROUP * tilesN) * GROUP;
+    uint rows = min(tilesM - first, GROUP);
+    uint rest = id % (GROUP * tilesN);
     return uvec2(first + rest % rows, rest / rows);
 }
-
-uvec2 tileOf(uint id, uint bm, uint bn) { return tileOf(id, bm, bn, 8u); }
 
 #ifdef TAIL
 // What a workgroup computes where the last tiles are split: a whole tile, or a part of its depth.

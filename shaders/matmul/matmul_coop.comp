@@ -46,10 +46,7 @@ layout(constant_id = 15) const uint B_F32 = 0;
 layout(constant_id = 16) const uint STAGES = 2;     // buffers of the staged tile
 layout(constant_id = 17) const uint EPI = 0;
 layout(constant_id = 18) const uint C_HALF = 0;     // C is in half precision
-layout(constant_id = 19) const uint AHEAD = 0;      // fragments of the next step load before this step multiplies: 1 within
-                                                    // a staged tile, 2 (of two stages) also across tiles
-layout(constant_id = 20) const uint RASTER = 8;     // rows of tiles that workgroups go through at a time
-layout(constant_id = 21) const uint FOLD = 1;       // rows of a staged tile that share a padded line of shared memory
+layout(constant_id = 19) const uint AHEAD = 0;      // fragments of the next step load before this step multiplies
 
 layout(set = 0, binding = 0, std430) restrict readonly buffer A1 { uint a1[]; };
 layout(set = 0, binding = 0, std430) restrict readonly buffer A2 { uint16_t a2[]; };
@@ -84,18 +81,15 @@ const uint SUBGROUPS = (BM / WM) * (BN / WN);
 const uint THREADS = SUBGROUPS * SUBGROUP;
 
 // Staged tiles keep the memory's contiguous direction; rows of 8-element vectors with one vector of
-// padding, so that the eight rows of a fragment fall into different banks. Where rows are short, so that
-// the padding is much of them, two of them, half a tile apart, can share a line.
+// padding, so that the eight rows of a fragment fall into different banks.
 const uint ROWS_A = TRANS_A != 0u ? BK : BM;
 const uint VECS_A = (TRANS_A != 0u ? BM : BK) / 8u;
 const uint ROWS_B = TRANS_B != 0u ? BN : BK;
 const uint VECS_B = (TRANS_B != 0u ? BK : BN) / 8u;
-const uint LINES_A = ROWS_A / FOLD;
-const uint LINES_B = ROWS_B / FOLD;
-const uint LD_A = FOLD * VECS_A + 1u;
-const uint LD_B = FOLD * VECS_B + 1u;
-const uint SIZE_A = LINES_A * LD_A;
-const uint SIZE_B = LINES_B * LD_B;
+const uint LD_A = VECS_A + 1u;
+const uint LD_B = VECS_B + 1u;
+const uint SIZE_A = ROWS_A * LD_A;
+const uint SIZE_B = ROWS_B * LD_B;
 const uint STAGE = (SIZE_A + SIZE_B) * PARTS;
 const uint LOADS_A = ROWS_A * VECS_A / THREADS;
 const uint LOADS_B = ROWS_B * VECS_B / THREADS;
@@ -226,15 +220,11 @@ void fetch(uint k0) {
     }
 }
 
-// Where a vector of a row lies in a staged tile.
-uint atA(uint row, uint vec) { return row % LINES_A * LD_A + row / LINES_A * VECS_A + vec; }
-uint atB(uint row, uint vec) { return row % LINES_B * LD_B + row / LINES_B * VECS_B + vec; }
-
 void stage(uint at) {
     uint t = gl_LocalInvocationIndex;
     [[unroll]] for (uint i = 0; i < LOADS_A; ++i) {
         uint v = t + i * THREADS;
-        uint to = at + atA(v / VECS_A, v % VECS_A);
+        uint to = at + v / VECS_A * LD_A + v % VECS_A;
 #ifdef SPLIT3
         uvec4 lo;
         tile[to] = split8(regA[2u * i], regA[2u * i + 1u], lo);
@@ -245,7 +235,7 @@ void stage(uint at) {
     }
     [[unroll]] for (uint i = 0; i < LOADS_B; ++i) {
         uint v = t + i * THREADS;
-        uint to = at + SIZE_A + atB(v / VECS_B, v % VECS_B);
+        uint to = at + SIZE_A + v / VECS_B * LD_B + v % VECS_B;
 #ifdef SPLIT3
         uvec4 lo;
         tile[to] = split8(regB[2u * i], regB[2u * i + 1u], lo);
@@ -258,68 +248,29 @@ void stage(uint at) {
 
 #define MAT_A coopmat<HALF, gl_ScopeSubgroup, TM, TK, gl_MatrixUseA>
 #define MAT_B coopmat<HALF, gl_ScopeSubgroup, TK, TN, gl_MatrixUseB>
-#define LOAD_A(mat, at, m, k) coopMatLoad(mat, tile, (at) + (TRANS_A != 0u ? atA(k, (m) / 8u) : atA(m, (k) / 8u)), LD_A, \
+#define LOAD_A(mat, at, m, k) coopMatLoad(mat, tile, (at) + (TRANS_A != 0u ? (k) * LD_A + (m) / 8u : (m) * LD_A + (k) / 8u), LD_A, \
     TRANS_A != 0u ? gl_CooperativeMatrixLayoutColumnMajor : gl_CooperativeMatrixLayoutRowMajor)
-#define LOAD_B(mat, at, k, n) coopMatLoad(mat, tile, (at) + (TRANS_B != 0u ? atB(n, (k) / 8u) : atB(k, (n) / 8u)), LD_B, \
+#define LOAD_B(mat, at, k, n) coopMatLoad(mat, tile, (at) + (TRANS_B != 0u ? (n) * LD_B + (k) / 8u : (k) * LD_B + (n) / 8u), LD_B, \
     TRANS_B != 0u ? gl_CooperativeMatrixLayoutColumnMajor : gl_CooperativeMatrixLayoutRowMajor)
-
-#ifndef SPLIT3
-// Two sets of a step's fragments: one is multiplied while the other loads.
-const uint STEPS = BK / TK;
-#define LOAD_STEP(set, at, k) { \
-    [[unroll]] for (uint i = 0; i < FM; ++i) LOAD_A(a[(set) * FM + i], at, wm + i * TM, k); \
-    [[unroll]] for (uint j = 0; j < FN; ++j) LOAD_B(b[(set) * FN + j], (at) + SIZE_A, k, wn + j * TN); \
-}
-#define MULTIPLY_STEP(set) { \
-    [[unroll]] for (uint j = 0; j < FN; ++j) { \
-        [[unroll]] for (uint i = 0; i < FM; ++i) { \
-            acc[i * FN + j] = coopMatMulAdd(a[(set) * FM + i], b[(set) * FN + j], acc[i * FN + j]); \
-        } \
-    } \
-}
-
-// The whole depth by two stages, the loads of fragments running ahead across tiles: the barrier of a tile stands before its last
-// step's products, by when each subgroup holds the fragments of them, and the next tile is staged.
-void multiplyAll(uint kBegin, uint wm, uint wn) {
-    MAT_A a[2u * FM];
-    MAT_B b[2u * FN];
-    if (kBegin < kEnd) stage(0u);
-    if (kBegin + BK < kEnd) fetch(kBegin + BK);
-    barrier();
-    if (kBegin < kEnd) LOAD_STEP(0u, 0u, 0u)
-    for (uint pair = kBegin; pair < kEnd; pair += 2u * BK) {
-        // Buffers and sets by numbers that the compiler knows.
-        [[unroll]] for (uint odd = 0; odd < 2u; ++odd) {
-            uint k = pair + odd * BK, s = odd * STAGE;
-            if (k < kEnd) {
-                if (k + BK < kEnd) stage(STAGE - s);
-                if (k + 2u * BK < kEnd) fetch(k + 2u * BK);
-                [[unroll]] for (uint step = 0; step < STEPS; ++step) {
-                    uint now = (odd * STEPS + step) & 1u;
-                    if (step + 1u < STEPS) {
-                        LOAD_STEP(now ^ 1u, s, (step + 1u) * TK)
-                    } else {
-                        barrier();
-                        if (k + BK < kEnd) LOAD_STEP(now ^ 1u, STAGE - s, 0u)
-                    }
-                    MULTIPLY_STEP(now)
-                }
-            }
-        }
-    }
-}
-#endif
 
 void multiply(uint at, uint wm, uint wn) {
 #ifndef SPLIT3
     if (AHEAD != 0u) {
         MAT_A a[2u * FM];
         MAT_B b[2u * FN];
-        LOAD_STEP(0u, at, 0u)
-        [[unroll]] for (uint step = 0; step < STEPS; ++step) {
-            uint now = step & 1u;
-            if (step + 1u < STEPS) LOAD_STEP(now ^ 1u, at, (step + 1u) * TK)
-            MULTIPLY_STEP(now)
+        [[unroll]] for (uint i = 0; i < FM; ++i) LOAD_A(a[i], at, wm + i * TM, 0u);
+        [[unroll]] for (uint j = 0; j < FN; ++j) LOAD_B(b[j], at + SIZE_A, 0u, wn + j * TN);
+        [[unroll]] for (uint step = 0; step < BK / TK; ++step) {
+            uint now = step & 1u, next = now ^ 1u, k = (step + 1u) * TK;
+            if (k < BK) {
+                [[unroll]] for (uint i = 0; i < FM; ++i) LOAD_A(a[next * FM + i], at, wm + i * TM, k);
+                [[unroll]] for (uint j = 0; j < FN; ++j) LOAD_B(b[next * FN + j], at + SIZE_A, k, wn + j * TN);
+            }
+            [[unroll]] for (uint j = 0; j < FN; ++j) {
+                [[unroll]] for (uint i = 0; i < FM; ++i) {
+                    acc[i * FN + j] = coopMatMulAdd(a[now * FM + i], b[now * FN + j], acc[i * FN + j]);
+                }
+            }
         }
         return;
     }
@@ -391,11 +342,11 @@ void main() {
     Work work = workOf(gl_WorkGroupID.x, BM * BN);
     uint kBegin = work.kBegin;
     kEnd = work.kEnd;
-    uvec2 tileId = tileOf(work.tile, BM, BN, RASTER);
+    uvec2 tileId = tileOf(work.tile, BM, BN);
 #else
     uint kBegin = gl_WorkGroupID.y * p.kPerSplit;
     kEnd = min(p.K, kBegin + p.kPerSplit);
-    uvec2 tileId = tileOf(gl_WorkGroupID.x, BM, BN, RASTER);
+    uvec2 tileId = tileOf(gl_WorkGroupID.x, BM, BN);
 #endif
     m0 = tileId.x * BM;
     n0 = tileId.y * BN;
@@ -416,11 +367,6 @@ void main() {
             acc[i] = (p.beta / p.alpha) * acc[i];
         }
     }
-#ifndef SPLIT3
-    if (STAGES == 2u && AHEAD == 2u) {
-        multiplyAll(kBegin, wm, wn);
-    } else
-#endif
     if (STAGES == 2u) {
         if (kBegin < kEnd) stage(0u);
         if (kBegin + BK < kEnd) fetch(kBegin + BK);

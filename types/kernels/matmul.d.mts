@@ -26,12 +26,7 @@
  * @property {number} [wm] coop: rows of a subgroup's tile
  * @property {number} [wn] coop: columns of a subgroup's tile
  * @property {number} [stages] buffers of the staged tile, 1 or 2
- * @property {number} [ahead] coop: 1 loads the fragments of a step during the step before; 2, of two stages, does so across
- *   staged tiles
- * @property {number} [raster] coop: rows of tiles that workgroups go through at a time, so that they share operands in the
- *   cache; 8 when left out
- * @property {number} [fold] coop: 2 puts two rows of a staged tile into each padded line of shared memory, which then needs
- *   less; 1 when left out
+ * @property {number} [ahead] coop: 1 loads the fragments of a step during the step before
  * @property {number} [direct] coop: 1 stores fragments of f32 results as they are; by default they pass through shared
  *   memory, so that threads store whole lines
  * @property {number} [splits] parts that K is split into; 1 when left out
@@ -169,20 +164,9 @@ export type MatmulPlan = {
      */
     stages?: number | undefined;
     /**
-     * coop: 1 loads the fragments of a step during the step before; 2, of two stages, does so across
-     * staged tiles
+     * coop: 1 loads the fragments of a step during the step before
      */
     ahead?: number | undefined;
-    /**
-     * coop: rows of tiles that workgroups go through at a time, so that they share operands in the
-     * cache; 8 when left out
-     */
-    raster?: number | undefined;
-    /**
-     * coop: 2 puts two rows of a staged tile into each padded line of shared memory, which then needs
-     * less; 1 when left out
-     */
-    fold?: number | undefined;
     /**
      * coop: 1 stores fragments of f32 results as they are; by default they pass through shared
      * memory, so that threads store whole lines
