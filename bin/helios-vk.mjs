@@ -1,23 +1,32 @@
 #!/usr/bin/env node
-// The command line of the package: `doctor`, `link`, `unlink`.
+// The command line of the package: `doctor`, `link`, `unlink`, `tune`.
 
 import { diagnose, usable } from './lib/diagnose.mjs';
 import { gather, manifestOfPackage } from './lib/facts.mjs';
 import { linkBackend, unlinkBackend } from './lib/link-backend.mjs';
 import { CommandError, link, unlink } from './lib/link.mjs';
-import { UsageError, parseCommandLine } from './lib/options.mjs';
+import { UsageError, checkPaths, parseCommandLine } from './lib/options.mjs';
 import { report } from './lib/report.mjs';
+import { tune, tuneReport } from './lib/tune.mjs';
 
 const HELP = `helios-vk: a Vulkan compute device for Node.js
 
   helios-vk doctor             what is there, what is missing, and the command that puts it right
   helios-vk link CHECKOUT      put the addon where a trainer checkout looks for it
   helios-vk unlink CHECKOUT    take it back, and restore what was there before
+  helios-vk tune               find the fastest matrix products for this device, which createKernels then uses
 
   --json               print JSON
   --copy               link: copy the addon instead of linking to it
   --backend            link: have the trainer use @helios-vk/alpha-backend, not only the addon
   --timeout SECONDS    doctor, link: how long a driver may take to answer (60)
+  --model PRESETS      tune: products of training tiny, small or mission, with commas between them (mission)
+  --tokens N           tune: tokens that the model has at once, where not as many as the preset
+  --shapes FILE        tune: products of a file instead, lines such as NT 512 1024 1024 (form, m, n, k)
+  --classes LIST       tune: half, f32, mixed, bf16x3 (half,f32)
+  --quick              tune: fewer plans
+  --budget SECONDS     tune: time for all of it (600; 120 with --quick)
+  --out FILE           tune: the table's file (beside the pipeline cache, or HELIOS_TUNING)
   --version, --help
 
 Exit status: 0 if all is well, 1 if not, 2 for a wrong command line.`;
@@ -32,14 +41,25 @@ const OPTIONS = /** @type {const} */ ({
   copy: { type: 'boolean', help: 'link: copy the addon instead of linking to it' },
   backend: { type: 'boolean', help: 'link: have the trainer use @helios-vk/alpha-backend' },
   timeout: { type: 'number', min: 0.001, max: 3600, default: 60, help: 'seconds' },
+  model: { type: 'string', value: 'PRESETS', help: 'tune: products of training tiny, small or mission' },
+  tokens: { type: 'integer', min: 1, max: 1_048_576, help: 'tune: tokens at once' },
+  shapes: { type: 'string', value: 'FILE', path: 'input', help: 'tune: products of a file' },
+  classes: { type: 'string', value: 'LIST', help: 'tune: half, f32, mixed, bf16x3' },
+  quick: { type: 'boolean', help: 'tune: fewer plans' },
+  budget: { type: 'integer', min: 1, max: 1_000_000, help: 'tune: seconds' },
+  out: { type: 'string', value: 'FILE', path: 'output', help: "tune: the table's file" },
   version: { type: 'boolean', short: 'v', help: 'print the version' },
   help: { type: 'boolean', short: 'h', help: 'print the help' },
 });
 
+const TUNE_OPTIONS = ['model', 'tokens', 'shapes', 'classes', 'quick', 'budget', 'out'];
+
 /** @param {string[]} args */
 function parse(args) {
   try {
-    return parseCommandLine(OPTIONS, args, true);
+    const parsed = parseCommandLine(OPTIONS, args, true);
+    checkPaths(OPTIONS, parsed.values);
+    return parsed;
   } catch (error) {
     if (!(error instanceof UsageError)) throw error;
     throw misuse(error.message.split('. ')[0]);
@@ -51,7 +71,7 @@ function parse(args) {
  * @returns {Promise<number>} the exit status
  */
 async function main(args) {
-  const { values, positionals } = parse(args);
+  const { values, positionals, given } = parse(args);
   const { json, copy, backend } = values;
   const show = (/** @type {object} */ value, /** @type {() => string} */ text) =>
     console.log(json ? JSON.stringify(value, null, 2) : text());
@@ -68,6 +88,8 @@ async function main(args) {
   const timeout = values.timeout * 1000;
   if (copy && command !== 'link') throw misuse('--copy goes with link');
   if (backend && command !== 'link') throw misuse('--backend goes with link');
+  const foreign = command !== 'tune' && TUNE_OPTIONS.find((name) => given.has(name));
+  if (foreign) throw misuse(`--${foreign} goes with tune`);
   if (backend && copy) throw misuse('--backend copies nothing');
   switch (command) {
     case 'doctor': {
@@ -77,6 +99,16 @@ async function main(args) {
       const ok = usable(facts);
       show({ ok, findings, ...facts }, () => report(facts, findings));
       return ok ? 0 : 1;
+    }
+    case 'tune': {
+      if (rest.length > 0) throw misuse(`tune takes no argument, got ${rest[0]}`);
+      try {
+        const result = await tune(values);
+        show(result, () => tuneReport(result));
+        return result.ok ? 0 : 1;
+      } catch (error) {
+        throw error instanceof UsageError ? misuse(error.message) : error;
+      }
     }
     case 'link':
     case 'unlink': {

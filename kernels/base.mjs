@@ -56,6 +56,8 @@ import { DEVICE_TYPE, tuningOf } from './tuning/index.mjs';
  *   true when left out. Sizes that are wrong read and write other memory of the buffer's, or of the device's.
  * @property {boolean} [ptx] whether matrix products may be computed by kernels in PTX, where the device takes them; true when
  *   left out
+ * @property {string | false} [tuning] the table that `helios-vk tune` wrote, or false for none; when left out the one of
+ *   HELIOS_TUNING, else that of this device and driver beside the pipeline cache, if it is there
  */
 
 /**
@@ -226,7 +228,7 @@ export class KernelContext {
    * @param {NativeModule} vk the native module
    * @param {KernelOptions} [options]
    */
-  constructor(vk, { check = true, ptx = true } = {}) {
+  constructor(vk, { check = true, ptx = true, tuning } = {}) {
     if (typeof vk?.initDevice !== 'function' || typeof vk.shaders !== 'object') {
       throw new TypeError('createKernels: expected the helios-vk native module');
     }
@@ -237,11 +239,11 @@ export class KernelContext {
     /** What `initDevice` returns. @type {DeviceInfo} */
     this.info = vk.initDevice();
     /** Whether kernels may be written in PTX. */
-    this.takesPtx = ptx && /** @type {any} */ (this.info).hasPtx === true;
+    this.takesPtx = ptx && this.info.hasPtx === true;
     /** Whether the device is a CPU driver, where small workgroups win. */
     this.isCpu = this.info.deviceType === DEVICE_TYPE.cpu;
     /** How much work goes into a dispatch on this device. */
-    this.tuning = tuningOf(this.info);
+    this.tuning = tuningOf(this.info, tuning);
     /** Shared memory of a workgroup in bytes. */
     this.sharedBytes = this.info.maxComputeSharedMemorySize;
     /** Most workgroups in x (65,535 is what every device has; y and z are taken to have no more). */

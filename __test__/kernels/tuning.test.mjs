@@ -7,6 +7,7 @@ import { KernelContext } from '../../kernels/base.mjs';
 import { attentionKernels } from '../../kernels/attention.mjs';
 import { matmulKernels } from '../../kernels/matmul.mjs';
 import { PLANS } from '../../kernels/ptx/plans.mjs';
+import { planName, tilings } from '../../kernels/tuning/candidates.mjs';
 import { genericTuning, tuningOf } from '../../kernels/tuning/index.mjs';
 
 /** What `initDevice` says of an NVIDIA GPU with matrix units. @param {string} deviceName @param {object} [more] */
@@ -181,4 +182,17 @@ test('every plan in PTX of the H200 names a tiling, also for shapes between the 
           assert.ok(Object.hasOwn(PLANS, plan.tiling), `${plan.tiling} for ${m} ${n} ${k}`);
         }
   assert.ok(chosen > 100, `${chosen} of them in PTX`);
+});
+
+test('an H200 can run every tiling that is tried on it', () => {
+  const context = contextOf(infoOf('NVIDIA H200'));
+  const { matmulPlan } = matmulKernels(context);
+  const sizes = { m: 4096, n: 4096, k: 4096, transB: true };
+  const tensors = /** @type {const} */ ({ a: 0, b: 1, c: 2, aType: 'bf16', bType: 'bf16' });
+  for (const options of [{}, { quick: true }]) {
+    const list = tilings('bf16', context, options);
+    assert.ok(list.length >= 10);
+    assert.equal(new Set(list.map(planName)).size, list.length, 'each once');
+    for (const plan of list) assert.equal(matmulPlan({ ...sizes, ...tensors, plan }).bm, plan.bm, planName(plan));
+  }
 });

@@ -4,7 +4,7 @@ import { attentionKernels } from '../../kernels/attention.mjs';
 import { pack } from '../../kernels/base.mjs';
 import { coopShapes } from '../../kernels/matmul.mjs';
 import { planName } from './sweep-plans.mjs';
-import { Values, median, scratch, scratchBits } from './sweep-values.mjs';
+import { Values, median, scratch, scratchBits } from '../../kernels/tuning/values.mjs';
 
 /**
  * Attention at 16 heads of 64, 512 tokens: every tiling, forward and backward (with its delta pass), checked against

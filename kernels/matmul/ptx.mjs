@@ -6,6 +6,7 @@ import { bytesOf, ceilDiv, integer, pushConstants, tensor } from '../base.mjs';
 import { moduleText } from '../ptx/assembler.mjs';
 import { PARAMETERS, division, gemm, planFault, productFault, sizesOf } from '../ptx/gemm.mjs';
 import { PLANS } from '../ptx/plans.mjs';
+import { formName } from '../tuning/table.mjs';
 import { sumParts } from './reduce.mjs';
 import { verifyKernel } from './verify.mjs';
 
@@ -22,9 +23,6 @@ const BINDINGS = PARAMETERS.filter(({ type }) => type === 'u64').length;
 const PUSH_BYTES = 4 * (PARAMETERS.length - BINDINGS);
 /** Multiprocessors of a Hopper GPU, where the driver does not say how many there are. */
 const MULTIPROCESSORS = 132;
-
-/** The form of a product as a name: NT, NN, TN or TT. @param {{ transA: boolean, transB: boolean }} product */
-export const formName = ({ transA, transB }) => `${transA ? 'T' : 'N'}${transB ? 'T' : 'N'}`;
 
 /**
  * A plan's tiling, itself or by its name in kernels/ptx/plans.mjs.
@@ -44,8 +42,7 @@ function tilingOf({ tiling }) {
  * @param {{ verify?: typeof verifyKernel }} [options] what tests a kernel before its first use
  */
 export function ptxProducts(context, { verify = verifyKernel } = {}) {
-  const { tuning } = context;
-  const info = /** @type {import('../../index.js').DeviceInfo & { multiprocessors?: number }} */ (context.info);
+  const { tuning, info } = context;
   const blocks = info.multiprocessors || MULTIPROCESSORS;
   const alignment = Math.max(16, info.minStorageBufferOffsetAlignment ?? 16);
   /** Why a kernel is not used, or '' where it passed its test. @type {Map<string, string>} */
@@ -125,7 +122,11 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
       .map(([name, value]) => (value === true ? name : value))
       .join()}`;
 
-  /** How the bindings a, b, c, bias, residual, half and work are accessed. @param {GemmForm} form @param {boolean} results whether any are stored */
+  /**
+   * How the bindings a, b, c, bias, residual, half and work are accessed.
+   * @param {GemmForm} form @param {boolean} results whether any are stored
+   * @returns {import('../../index.js').PtxAccess[]}
+   */
   const accessOf = ({ beta, bias, residual, dual, parts }, results) => [
     'read',
     'read',
@@ -144,7 +145,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
     if (made !== undefined) return { pipeline: made, access };
     const name = key.split('/')[0];
     /** @type {import('../../index.js').PipelineHandle} */
-    const pipeline = /** @type {any} */ (context.vk).createPipeline({
+    const pipeline = context.vk.createPipeline({
       ptx: moduleText(gemm(name, tiling, form)),
       entry: name,
       bindings: BINDINGS,
@@ -248,8 +249,9 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
    * @param {any} problem
    */
   function choose(problem) {
-    const chosen = tuning.ptxPlan?.(problem);
-    if (!chosen || fault(problem)) return undefined;
+    const measured = tuning.measuredPlan?.(problem);
+    const chosen = measured ?? tuning.ptxPlan?.(problem);
+    if (chosen?.kernel !== 'ptx' || fault(problem)) return undefined;
     const plan = divide(problem, chosen);
     const form = formOf({ ...problem.args, ...problem }, plan);
     return planFault(plan.tiling, form) || verdict(plan, form) ? undefined : plan;

@@ -59,6 +59,39 @@ export function coopShapes(info, half) {
 /** The half type of a matrix-unit precision. @param {Precision} precision @returns {'f16' | 'bf16'} */
 export const halfOf = (precision) => (precision === 'f16' ? 'f16' : 'bf16');
 
+/**
+ * Tilings for any matrix instruction, largest first.
+ * @param {{ m: number, n: number, k: number }} shape of the instruction
+ * @returns {any[]}
+ */
+export function scaledTilings({ m: tm, n: tn, k: tk }) {
+  const depth = (/** @type {number} */ bk) => Math.max(bk, tk);
+  // In units of the instruction: [tile rows, tile columns, depth, subgroup rows, subgroup columns, stages].
+  const scale = (/** @type {number[]} */ [bm, bn, bk, wm, wn, stages]) => ({
+    kernel: 'coop',
+    bm: bm * tm,
+    bn: bn * tn,
+    bk: depth(bk),
+    wm: wm * tm,
+    wn: wn * tn,
+    tm,
+    tn,
+    tk,
+    stages,
+  });
+  return [
+    [8, 8, 64, 4, 2, 1],
+    [8, 8, 32, 4, 2, 1],
+    [4, 4, 64, 2, 2, 1],
+    [4, 4, 32, 2, 2, 1],
+    [4, 4, 16, 2, 2, 1],
+    [2, 2, 32, 1, 1, 1],
+    [2, 2, 16, 1, 1, 1],
+    [2, 2, 16, 2, 1, 1],
+    [2, 2, 16, 2, 2, 1],
+  ].map(scale);
+}
+
 /** @param {KernelContext} context */
 export function spirvProducts(context) {
   const { info, isCpu } = context;
@@ -142,45 +175,21 @@ export function spirvProducts(context) {
           ].map(tile);
     }
     const [shape] = shapes(halfOf(precision));
-    const { m: tm, n: tn, k: tk } = shape;
-    const depth = (/** @type {number} */ bk) => Math.max(bk, tk);
-    // In units of the instruction: [tile rows, tile columns, depth, subgroup rows, subgroup columns, stages].
-    const scale = (/** @type {number[]} */ [bm, bn, bk, wm, wn, stages]) => ({
-      kernel: 'coop',
-      bm: bm * tm,
-      bn: bn * tn,
-      bk: depth(bk),
-      wm: wm * tm,
-      wn: wn * tn,
-      tm,
-      tn,
-      tk,
-      stages,
-    });
-    const list = [
-      [8, 8, 64, 4, 2, 1],
-      [8, 8, 32, 4, 2, 1],
-      [4, 4, 64, 2, 2, 1],
-      [4, 4, 32, 2, 2, 1],
-      [4, 4, 16, 2, 2, 1],
-      [2, 2, 32, 1, 1, 1],
-      [2, 2, 16, 1, 1, 1],
-      [2, 2, 16, 2, 1, 1],
-      [2, 2, 16, 2, 2, 1],
-    ].map(scale);
+    const list = scaledTilings(shape);
     return isCpu ? list.slice(4) : list;
   }
 
   /**
-   * Kernel and tiling for a product: the table measured on this device where there is one, else the largest tile
-   * that fills the device, else the smallest that fits, split in K.
+   * Kernel and tiling for a product: by the tables measured on this machine or on this kind of device where there are any, else
+   * the largest tile that fills the device, else the smallest that fits, split in K.
    * @param {any} problem
    * @returns {MatmulPlan}
    */
   function choose(problem) {
     const { m, n, k, batch, precision } = problem;
-    const tuned = tuning.matmulPlan?.(problem);
-    if (tuned && !planFault(tuned, problem)) return tuned;
+    for (const tuned of [tuning.measuredPlan?.(problem), tuning.matmulPlan?.(problem)]) {
+      if (tuned && tuned.kernel !== 'ptx' && !planFault(tuned, problem)) return tuned;
+    }
     const usable = candidates(problem).filter((plan) => !planFault(plan, problem));
     if (usable.length === 0) {
       throw new RangeError(`matmul: no ${precision} tile fits this device (${shared} bytes of shared memory)`);

@@ -1,12 +1,11 @@
-// What was measured on an NVIDIA H200 (driver 580, 132 multiprocessors, subgroups of 32). Plans of matrix products: by `node benches/kernels-matmul.mjs --sweep`, printed by
-// its `--table`. A line: form, m n k | tile | splits of K, or wave/tail | microseconds. A tile is bm bn bk tm tn lx stages for
-// f32, bm bn bk wm wn tm tn tk stages [ahead [direct]] for matrix units (`direct` where products that add to C gain by it);
-// classes by storage: `half` has both operands in half precision, `mixed` at least one in f32. The weight gradients of 512
-// tokens in `half` (TN, k = 512) were measured adding to C. `ptx`: both operands in half precision, a tiling of
-// kernels/ptx/plans.mjs, or `coop` where PTX is not known to be faster: weight gradients of 512 tokens, which add to C, are slower by it (in a
-// step 64 and 35 microseconds at 5504 and 3072 x 1024). Its TFLOP/s are in docs/notes/ptx-products.md.
+// What was measured on an NVIDIA H200 (driver 580, 132 multiprocessors, subgroups of 32): plans of matrix products, as lines that
+// table.mjs reads. They are those of tables of `helios-vk tune --out FILE`, or of the sweep of benches/kernels-matmul.mjs by its
+// `--table`. Of a run with HELIOS_PTX=0 come `half`, `f32`, `mixed` and `bf16x3`; of a run with PTX comes `ptx`, where a line of
+// SPIR-V says `coop`. The weight gradients of 512 tokens in `half` (TN, k = 512) were measured adding to C; these are slower by PTX
+// (in a step 64 and 35 microseconds at 5504 and 3072 x 1024). TFLOP/s of PTX are in docs/notes/ptx-products.md.
 
 import { PLANS } from '../ptx/plans.mjs';
+import { classOf, entriesOf, formName, nearest } from './table.mjs';
 
 const MEASURED = {
   half: `
@@ -146,64 +145,30 @@ TN 17408 1024 8192 | wide | 1 | 643.0
 `,
 };
 
-/** @typedef {{ form: string, m: number, n: number, k: number, plan: any }} Entry */
+const TABLES = Object.fromEntries(Object.entries(MEASURED).map(([name, text]) => [name, entriesOf(name, text.trim().split('\n'))]));
 
-/** The tiling of a line's tile, which is written as its class has it. @param {string} name @param {string} tile @returns {any} */
-function tilingOf(name, tile) {
-  if (name === 'ptx') return tile === 'coop' ? { kernel: 'coop' } : { kernel: 'ptx', tiling: tile };
-  const t = tile.split(' ').map(Number);
-  if (name === 'f32') return { kernel: 'f32', bm: t[0], bn: t[1], bk: t[2], tm: t[3], tn: t[4], lx: t[5], stages: t[6] };
-  const [bm, bn, bk, wm, wn, tm, tn, tk, stages, ahead = 0, direct = 0] = t;
-  return { kernel: 'coop', bm, bn, bk, wm, wn, tm, tn, tk, stages, ahead, direct };
-}
-
-/** @type {Record<string, Entry[]>} */
-const TABLES = Object.fromEntries(
-  Object.entries(MEASURED).map(([name, text]) => [
-    name,
-    text
-      .trim()
-      .split('\n')
-      .map((line) => {
-        const [shape, tile, splits] = line.split('|').map((part) => part.trim());
-        const [form, ...sizes] = shape.split(' ');
-        const [m, n, k] = sizes.map(Number);
-        const [wave, tail] = splits.split('/').map(Number);
-        return { form, m, n, k, plan: { ...tilingOf(name, tile), ...(tail === undefined ? { splits: wave } : { splits: 1, wave, tail }) } };
-      }),
-  ]),
-);
-
-/** Farthest that a measured shape may lie, in octaves over the three sizes. */
+/** Farthest that a measured shape may lie, in octaves over the three sizes; another form counts as three quarters of one. */
 const REACH = 2.5;
-
-const octaves = (/** @type {number} */ a, /** @type {number} */ b) => Math.abs(Math.log2(a / b));
+const OTHER_FORM = 0.75;
 
 /**
- * The plan of the nearest measured product of the same class and form, if there is one near enough.
- * @param {{ m: number, n: number, k: number, batch: number, beta: number, transA: boolean, transB: boolean, precision: string, aType: string, bType: string }} problem
+ * The plan of the nearest measured product of the same class, if there is one near enough.
+ * @param {import('./table.mjs').Problem} problem
  * @returns {any}
  */
-function matmulPlan({ m, n, k, batch, beta, transA, transB, precision, aType, bType }) {
-  const name = precision === 'f32' || precision === 'bf16x3' ? precision : aType === 'f32' || bType === 'f32' ? 'mixed' : 'half';
-  const form = `${transA ? 'T' : 'N'}${transB ? 'T' : 'N'}`;
-  let best;
-  let least = REACH;
-  for (const entry of TABLES[name]) {
-    const distance = octaves(m * batch, entry.m) + octaves(n, entry.n) + octaves(k, entry.k) + (entry.form === form ? 0 : 0.75);
-    if (distance < least) {
-      least = distance;
-      best = entry.plan.direct && beta === 0 ? { ...entry.plan, direct: 0 } : entry.plan;
-    }
-  }
-  if (!best?.tail) return best;
+function matmulPlan(problem) {
+  const { m, n, k, batch, beta } = problem;
+  const found = nearest(TABLES[classOf(problem)], { form: formName(problem), m: m * batch, n, k }, REACH, OTHER_FORM);
+  if (!found) return undefined;
+  const best = found.plan.direct && beta === 0 ? { ...found.plan, direct: 0 } : found.plan;
+  if (!best.tail) return best;
   // The tail of the measured shape may be another than this one's: no more parts than about one wave.
   const tiles = Math.ceil(m / best.bm) * Math.ceil(n / best.bn);
-  const tail = least === 0 ? best.tail : Math.min(best.tail, Math.floor((1.1 * best.wave) / (tiles % best.wave)));
+  const tail = found.distance === 0 ? best.tail : Math.min(best.tail, Math.floor((1.1 * best.wave) / (tiles % best.wave)));
   return tail >= 2 ? { ...best, tail } : { ...best, tail: 1 };
 }
 
-/** The same for products in PTX, which care less how long a side is. */
+/** The same for products in PTX, which care less how long a side is, and more which form they are of. */
 const PTX_REACH = 3;
 
 /** Multiprocessors. */
@@ -215,17 +180,10 @@ const BLOCKS = 132;
  * @returns {any}
  */
 export function ptxPlan({ m, n, k, transA, transB }) {
-  const form = `${transA ? 'T' : 'N'}${transB ? 'T' : 'N'}`;
-  let nearest;
-  let least = PTX_REACH;
-  for (const entry of TABLES.ptx) {
-    if (entry.form !== form) continue;
-    const distance = octaves(m, entry.m) + octaves(n, entry.n) + octaves(k, entry.k);
-    if (distance < least) [nearest, least] = [entry, distance];
-  }
-  const plan = nearest?.plan;
+  const found = nearest(TABLES.ptx, { form: formName({ transA, transB }), m, n, k }, PTX_REACH, Infinity);
+  const plan = found?.plan;
   if (plan?.kernel !== 'ptx') return undefined;
-  if (least === 0) return plan;
+  if (found?.distance === 0) return plan;
   const tiles = (/** @type {string} */ name) => {
     const { bm, bn } = PLANS[/** @type {keyof typeof PLANS} */ (name)];
     return Math.ceil(m / bm) * Math.ceil(n / bn);
@@ -250,6 +208,16 @@ export function ptxPlan({ m, n, k, transA, transB }) {
 export function ptxAttention({ pass, headSize }) {
   if (headSize === 64) return pass === 'forward' ? 'pair' : 'deep';
   return headSize === 128 && pass === 'forward' ? 'wide' : undefined;
+}
+
+/**
+ * The tilings of a class's table, each once.
+ * @param {'half' | 'mixed' | 'bf16x3' | 'f32'} name
+ * @returns {any[]}
+ */
+export function measuredTilings(name) {
+  const tilings = TABLES[name].map(({ plan: { splits, wave, tail, ...tiling } }) => tiling);
+  return [...new Map(tilings.map((tiling) => [JSON.stringify(tiling), tiling])).values()];
 }
 
 /** @type {import('./index.mjs').Tuning} */

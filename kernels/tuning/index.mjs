@@ -1,6 +1,7 @@
 // How much work the kernels put into a dispatch: measured where a device has a table of its own, else from its properties.
 
 import { H200, ptxAttention, ptxPlan } from './h200.mjs';
+import { storedPlans } from './stored.mjs';
 
 /**
  * What kernels choose by device. Every value is a matter of speed: any device computes the same with any other.
@@ -12,6 +13,8 @@ import { H200, ptxAttention, ptxPlan } from './h200.mjs';
  * @property {{ kept: number, groups: number }} crossEntropy over 16-bit rows: vectors of a row whose exponentials are kept
  *   and not taken twice, at most; and workgroups
  * @property {number} flatThreads workgroup size of kernels that stride over elements
+ * @property {(problem: any) => any} [measuredPlan] the plan of a matrix product that was measured on this machine to be faster
+ *   than what the other two say (`helios-vk tune`), or undefined
  * @property {(problem: any) => any} [matmulPlan] the plan of a matrix product, or undefined where none was measured near it
  * @property {(problem: any) => any} [ptxPlan] its plan in PTX, or undefined where none is known to be faster than SPIR-V
  * @property {(form: import('../ptx/attention.mjs').AttentionForm) => string | undefined} [ptxAttention] the tiling of attention in
@@ -62,15 +65,17 @@ export function genericTuning({ deviceType, maxComputeWorkGroupInvocations }) {
 }
 
 /**
- * The table of a device, else what its properties suggest.
+ * The table of a device, else what its properties suggest; and what was measured on this machine.
  * @param {import('../../index.js').DeviceInfo} info
+ * @param {string | false} [table] as in KernelOptions
  * @returns {Tuning}
  */
-export function tuningOf(info) {
+export function tuningOf(info, table) {
   const measured = DEVICES.find(([name]) => name.test(info.deviceName))?.[1];
   const tuning = measured
     ? { ...measured, flatThreads: Math.min(measured.flatThreads, info.maxComputeWorkGroupInvocations) }
     : genericTuning(info);
-  const { hasPtx } = /** @type {{ hasPtx?: boolean }} */ (info);
-  return hasPtx && HOPPER.test(info.deviceName) ? { ...tuning, ptxPlan, ptxAttention } : tuning;
+  if (info.hasPtx && HOPPER.test(info.deviceName)) Object.assign(tuning, { ptxPlan, ptxAttention });
+  const measuredPlan = storedPlans(info, table);
+  return measuredPlan ? { ...tuning, measuredPlan } : tuning;
 }

@@ -102,6 +102,11 @@ fn device_info(env: sys::napi_env, context: &Context) -> Object {
         .integer("driverVersion", int(s.driver_version))
         .string("driverName", &s.driver_name)
         .string("driverInfo", &s.driver_info)
+        .string(
+            "cacheFolder",
+            &(device.config.pipeline_cache.as_ref())
+                .map_or(String::new(), |folder| folder.display().to_string()),
+        )
         .integer("deviceLocalMemoryBytes", device.device_local_bytes())
         .integer("maxBufferBytes", device.largest_buffer())
         .integer(

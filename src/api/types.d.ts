@@ -111,6 +111,8 @@ export interface DeviceInfo {
   driverVersion: number
   driverName: string
   driverInfo: string
+  /** Where compiled pipelines and tuning tables are kept (`HELIOS_PIPELINE_CACHE`), `''` where nothing is. */
+  cacheFolder: string
   deviceLocalMemoryBytes: number
   /** Bytes of the largest buffer. */
   maxBufferBytes: number

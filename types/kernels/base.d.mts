@@ -44,6 +44,8 @@
  *   true when left out. Sizes that are wrong read and write other memory of the buffer's, or of the device's.
  * @property {boolean} [ptx] whether matrix products may be computed by kernels in PTX, where the device takes them; true when
  *   left out
+ * @property {string | false} [tuning] the table that `helios-vk tune` wrote, or false for none; when left out the one of
+ *   HELIOS_TUNING, else that of this device and driver beside the pipeline cache, if it is there
  */
 /**
  * @typedef {object} PipelineOptions
@@ -146,7 +148,7 @@ export class KernelContext {
      * @param {NativeModule} vk the native module
      * @param {KernelOptions} [options]
      */
-    constructor(vk: NativeModule, { check, ptx }?: KernelOptions);
+    constructor(vk: NativeModule, { check, ptx, tuning }?: KernelOptions);
     /** The native module. */
     vk: Pick<typeof import("../../index.js"), "initDevice" | "shaders" | "createBuffer" | "bufferBytes" | "buildKernel" | "fillBuffer" | "readBuffer" | "uploadBuffer" | "destroyBuffer" | "createPipeline" | "dispatch" | "batchExecuteAll">;
     /** Checks what kernels are given; undefined where nothing is checked. */
@@ -425,6 +427,11 @@ export type KernelOptions = {
      * left out
      */
     ptx?: boolean | undefined;
+    /**
+     * the table that `helios-vk tune` wrote, or false for none; when left out the one of
+     * HELIOS_TUNING, else that of this device and driver beside the pipeline cache, if it is there
+     */
+    tuning?: string | false | undefined;
 };
 export type PipelineOptions = {
     /**

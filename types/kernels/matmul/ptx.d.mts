@@ -29,11 +29,6 @@ export function ptxProducts(context: KernelContext, { verify }?: {
         offset: number;
     } | undefined) => Dispatch[];
 };
-/** The form of a product as a name: NT, NN, TN or TT. @param {{ transA: boolean, transB: boolean }} product */
-export function formName({ transA, transB }: {
-    transA: boolean;
-    transB: boolean;
-}): string;
 export type Binding = import("../base.mjs").Binding;
 export type Dispatch = import("../base.mjs").Dispatch;
 export type KernelContext = import("../base.mjs").KernelContext;

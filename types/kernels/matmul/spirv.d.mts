@@ -10,6 +10,16 @@ export function coopShapes(info: import("../../../index.js").DeviceInfo, half: "
     n: number;
     k: number;
 }[];
+/**
+ * Tilings for any matrix instruction, largest first.
+ * @param {{ m: number, n: number, k: number }} shape of the instruction
+ * @returns {any[]}
+ */
+export function scaledTilings({ m: tm, n: tn, k: tk }: {
+    m: number;
+    n: number;
+    k: number;
+}): any[];
 /** @param {KernelContext} context */
 export function spirvProducts(context: KernelContext): {
     /**

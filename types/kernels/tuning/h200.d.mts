@@ -16,12 +16,11 @@ export function ptxPlan({ m, n, k, transA, transB }: {
  * @param {import('../ptx/attention.mjs').AttentionForm} form @returns {string | undefined}
  */
 export function ptxAttention({ pass, headSize }: import("../ptx/attention.mjs").AttentionForm): string | undefined;
+/**
+ * The tilings of a class's table, each once.
+ * @param {'half' | 'mixed' | 'bf16x3' | 'f32'} name
+ * @returns {any[]}
+ */
+export function measuredTilings(name: "half" | "mixed" | "bf16x3" | "f32"): any[];
 /** @type {import('./index.mjs').Tuning} */
 export const H200: import("./index.mjs").Tuning;
-export type Entry = {
-    form: string;
-    m: number;
-    n: number;
-    k: number;
-    plan: any;
-};

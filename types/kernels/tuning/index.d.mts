@@ -8,11 +8,12 @@
  */
 export function genericTuning({ deviceType, maxComputeWorkGroupInvocations }: import("../../../index.js").DeviceInfo): Tuning;
 /**
- * The table of a device, else what its properties suggest.
+ * The table of a device, else what its properties suggest; and what was measured on this machine.
  * @param {import('../../../index.js').DeviceInfo} info
+ * @param {string | false} [table] as in KernelOptions
  * @returns {Tuning}
  */
-export function tuningOf(info: import("../../../index.js").DeviceInfo): Tuning;
+export function tuningOf(info: import("../../../index.js").DeviceInfo, table?: string | false): Tuning;
 export namespace DEVICE_TYPE {
     let integrated: number;
     let cpu: number;
@@ -49,6 +50,11 @@ export type Tuning = {
      * workgroup size of kernels that stride over elements
      */
     flatThreads: number;
+    /**
+     * the plan of a matrix product that was measured on this machine to be faster
+     * than what the other two say (`helios-vk tune`), or undefined
+     */
+    measuredPlan?: ((problem: any) => any) | undefined;
     /**
      * the plan of a matrix product, or undefined where none was measured near it
      */

@@ -1,4 +1,4 @@
-// The operands of a sweep, and what reads its results.
+// The operands of timed products, and what reads their results.
 
 export const scratch = new Float32Array(1);
 export const scratchBits = new Uint32Array(scratch.buffer);

@@ -1,0 +1,397 @@
+// `helios-vk tune`: a real run on the device at hand, its table read back and used, and tables that must not be.
+
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { PRESETS } from '../benches/gpt/config.mjs';
+import { Journal, entriesOf as journalOf, runChildren } from '../bin/lib/journal.mjs';
+import { jobsOf, save, tuneReport } from '../bin/lib/tune.mjs';
+import { MODELS, productsOf, productsOfFile } from '../bin/lib/tune-shapes.mjs';
+import { KernelContext, createKernels, pack } from '../kernels/index.mjs';
+import { matmulKernels } from '../kernels/matmul.mjs';
+import { duel } from '../kernels/tuning/measure.mjs';
+import { FORMAT, identityOf, readStored, storedPlans, tableFile, writeStored } from '../kernels/tuning/stored.mjs';
+import { entriesOf, lineOf, tilingOf } from '../kernels/tuning/table.mjs';
+import { child } from './lib/child.mjs';
+import { vk } from './lib/addon.mjs';
+
+const CLI = fileURLToPath(new URL('../bin/helios-vk.mjs', import.meta.url));
+const info = vk.initDevice();
+const folders = mkdtempSync(join(tmpdir(), 'helios-tune-test-'));
+after(() => {
+  rmSync(folders, { recursive: true });
+  vk.destroy();
+});
+let made = 0;
+/** A new path in a folder of its own. */
+const fresh = (name = 'table.json') => {
+  const folder = join(folders, `${++made}`);
+  mkdirSync(folder);
+  return join(folder, name);
+};
+
+/** A tile that no device chooses by itself for these products, and every device can run. */
+const ODD = '32 32 8 4 4 8 1';
+const PRODUCT = { a: 0, b: 1, c: 2, m: 64, n: 96, k: 64, transB: true };
+
+/** Writes a table of this device. @param {object} [changes] @returns {string} */
+function tableOf(changes = {}) {
+  const path = fresh();
+  const faster = { f32: [`NT 64 96 64 | ${ODD} | 1 | 10.0`] };
+  writeFileSync(path, JSON.stringify({ format: FORMAT, device: identityOf(info), date: '2026-11-24', faster, kept: {}, ...changes }));
+  return path;
+}
+
+/** What is warned of while `work` runs. @param {() => void} work @returns {Promise<string[]>} */
+async function warnings(work) {
+  /** @type {string[]} */
+  const list = [];
+  const hear = (/** @type {any} */ warning) => {
+    if (warning.code === 'HELIOS_TUNING') list.push(warning.message);
+  };
+  process.on('warning', hear);
+  work();
+  await new Promise((resolve) => setImmediate(resolve));
+  process.off('warning', hear);
+  return list;
+}
+
+/** @param {string[]} args @param {Record<string, string>} [env] */
+const cli = (args, env = {}) =>
+  spawnSync(process.execPath, [CLI, ...args], { encoding: 'utf8', timeout: 600_000, env: { ...process.env, ...env } });
+
+test('a run times the products of a file, and its table is the one that createKernels reads', async () => {
+  const [shapes, cache] = [fresh('shapes.txt'), fresh('cache')];
+  writeFileSync(shapes, '# of a test\nNT 64 96 64\n\nTN 96 64 32  # with a comment\n');
+  const env = { HELIOS_PIPELINE_CACHE: cache, HELIOS_TUNING: '' };
+  // Two products of a few tiles each end long before the budget does: no clock decides what is measured.
+  const run = cli(['tune', '--shapes', shapes, '--classes', 'f32', '--quick', '--budget', '500', '--json'], env);
+  assert.equal(run.status, 0, run.stderr);
+  const report = JSON.parse(run.stdout);
+  assert.equal(report.results.length, 2);
+  for (const { own, ownUs, us, tried, failed, error } of report.results) {
+    assert.equal(error, undefined);
+    assert.ok(ownUs > 0 && us > 0 && tried >= 2 && failed < tried, JSON.stringify(report.results));
+    assert.equal(own.kernel, 'f32');
+  }
+  assert.match(tuneReport(report), /of 2 products have a faster plan; /);
+  assert.ok(report.path.startsWith(cache) && report.path.endsWith('.tuning.json'), report.path);
+  const stored = readStored(report.path, info);
+  const lines = [...(stored.faster.f32 ?? []), ...(stored.kept.f32 ?? [])];
+  assert.deepEqual(lines.map((line) => line.split(' | ')[0]).sort(), ['NT 64 96 64', 'TN 96 64 32']);
+
+  // The plan of a table in that place is used without a word from the program.
+  stored.faster = { f32: [`NT 64 96 64 | ${ODD} | 2 | 1.0`] };
+  writeStored(report.path, stored);
+  const plans = `
+    const { createKernels } = await import(${JSON.stringify(new URL('../kernels/index.mjs', import.meta.url).href)});
+    const product = ${JSON.stringify(PRODUCT)};
+    const plan = (options, more) => createKernels(vk, options).matmulPlan({ ...product, ...more });
+    console.log(JSON.stringify([plan(), plan({ tuning: false }), plan({}, { m: 65 }), plan({}, { batch: 2 }), plan({}, { transB: false })]));
+    vk.destroy();`;
+  const [tuned, ...others] = JSON.parse((await child(plans, { env })).stdout);
+  assert.equal(lineOf('f32', { form: 'NT', m: 64, n: 96, k: 64 }, tuned, 1), `NT 64 96 64 | ${ODD} | 2 | 1.0`);
+  for (const plan of others) assert.notEqual(plan.bk, tuned.bk, 'a product that was not measured');
+  for (const off of [{ HELIOS_TUNING: 'off' }, { HELIOS_PIPELINE_CACHE: '0' }]) {
+    const [plan] = JSON.parse((await child(plans, { env: { ...env, ...off } })).stdout);
+    assert.deepEqual(plan, others[0], JSON.stringify(off));
+  }
+  const [named] = JSON.parse((await child(plans, { env: { HELIOS_PIPELINE_CACHE: '0', HELIOS_TUNING: report.path } })).stdout);
+  assert.deepEqual(named, tuned);
+});
+
+test('a product by a table has the result that it has without', () => {
+  const random = Float32Array.from({ length: 64 * 96 }, () => Math.random() - 0.5);
+  const [a, b, c] = [0, 1, 2].map(() => vk.createBuffer(4 * random.length, 0));
+  for (const handle of [a, b]) vk.uploadBuffer(handle, random);
+  const results = [false, tableOf()].map((tuning) => {
+    const kernels = createKernels(vk, { tuning: /** @type {string | false} */ (tuning) });
+    const { packed, count } = pack(kernels.matmul({ ...PRODUCT, a, b, c }));
+    vk.waitTimeline(vk.batchExecuteAll(packed, count));
+    return { plan: kernels.matmulPlan({ ...PRODUCT, a, b, c }), data: vk.readBuffer(c).slice() };
+  });
+  assert.notDeepEqual(results[0].plan, results[1].plan);
+  for (let i = 0; i < 64 * 96; i++) assert.ok(Math.abs(results[0].data[i] - results[1].data[i]) < 1e-5, `element ${i}`);
+  for (const handle of [a, b, c]) vk.destroyBuffer(handle);
+});
+
+test('tables that are damaged or of another device are passed over, with a warning that says why', async () => {
+  const device = identityOf(info);
+  const line = `NT 64 96 64 | ${ODD} | 1 | 10.0`;
+  const cut = tableOf();
+  truncateSync(cut, 60);
+  const empty = fresh();
+  writeFileSync(empty, '');
+  const large = tableOf({ more: 'x'.repeat(5 << 20) });
+  for (const [path, message] of /** @type {[string, RegExp][]} */ ([
+    [cut, /JSON/],
+    [empty, /JSON/],
+    [large, /it has \d+ bytes, more than/],
+    [fresh(), /ENOENT/],
+    [folders, /it is no file/],
+    [tableOf({ format: 'helios-vk tuning 0' }), /no table of the format/],
+    [tableOf({ device: undefined }), /another device or driver: its deviceName is undefined/],
+    [tableOf({ device: { ...device, deviceName: 'NVIDIA H200' } }), /its deviceName is NVIDIA H200, here it is/],
+    [tableOf({ device: { ...device, driverVersion: 7 } }), /its driverVersion is 7/],
+    [tableOf({ faster: undefined }), /faster must be an object/],
+    [tableOf({ faster: { f64: [line] } }), /faster has a class f64/],
+    [tableOf({ kept: { f32: line } }), /kept\.f32 must be lines of text/],
+    [tableOf({ faster: { f32: [line.replace('NT', 'NX')] } }), /class f32, line "NX .*is no product/],
+    [tableOf({ faster: { f32: [line.replace(' | 1 | 10.0', '')] } }), /not "product \| tile \| splits \| microseconds"/],
+    [tableOf({ faster: { f32: [line.replace('32 32', '32 -32')] } }), /is no tile of class f32/],
+    [tableOf({ faster: { f32: [line.replace('32 32', '32 0')] } }), /has a size of 0/],
+    [tableOf({ faster: { f32: [line.replace('| 1 |', '| 65 |')] } }), /"65" is no number of splits/],
+    [tableOf({ faster: { f32: [line.replace('| 1 |', '| 0/3 |')] } }), /"0\/3" is no number of splits/],
+    [tableOf({ faster: { half: ['NT 64 96 64 | broad | 1 | 10.0'] } }), /"broad" is no tile of class half/],
+  ])) {
+    const [said, ...more] = await warnings(() => {
+      assert.deepEqual(
+        new KernelContext(vk, { tuning: path }).tuning,
+        new KernelContext(vk, { tuning: false }).tuning,
+        'as without a table',
+      );
+      // Once, however many kernels a program has.
+      new KernelContext(vk, { tuning: path });
+    });
+    assert.deepEqual(more, []);
+    assert.ok(said?.includes(path), `${path}: ${said}`);
+    assert.match(said, message);
+  }
+  for (const wrong of [7, '', null, {}]) {
+    assert.throws(
+      () => createKernels(vk, { tuning: /** @type {any} */ (wrong) }),
+      /createKernels: tuning must be the path of a table or false/,
+    );
+  }
+});
+
+test('a plan of a table that the device cannot run is passed over', () => {
+  const plain = matmulKernels(new KernelContext(vk, { tuning: false }));
+  const products = [
+    ['NT', false, true],
+    ['NN', false, false],
+    ['TN', true, false],
+  ];
+  // More threads than a workgroup may have, loads that do not divide, patches that do not.
+  for (const tile of ['65536 64 8 4 4 8 1', '32 32 7 4 4 8 1', '32 32 8 4 4 5 1']) {
+    const faster = { f32: products.map(([form]) => `${form} 64 96 64 | ${tile} | 1 | 10.0`) };
+    const { matmulPlan } = matmulKernels(new KernelContext(vk, { tuning: tableOf({ faster }) }));
+    for (const [, transA, transB] of products) {
+      const product = /** @type {any} */ ({ ...PRODUCT, transA, transB });
+      assert.deepEqual(matmulPlan(product), plain.matmulPlan(product), tile);
+    }
+  }
+  // No device has such an instruction, and none but Hopper runs PTX.
+  for (const type of /** @type {const} */ (['f16', 'bf16'])) {
+    if (!plain.matmulSupports(type)) continue;
+    for (const tile of ['64 64 64 33 39 11 13 17 1', ...(info.hasPtx ? [] : ['square'])]) {
+      const faster = { half: [`NT 64 96 64 | ${tile} | 1 | 10.0`] };
+      const { matmulPlan } = matmulKernels(new KernelContext(vk, { tuning: tableOf({ faster }) }));
+      const product = { ...PRODUCT, aType: type, bType: type };
+      assert.deepEqual(matmulPlan(product), plain.matmulPlan(product), tile);
+    }
+  }
+});
+
+test('a table for a GPU says what both kinds of kernels do', () => {
+  const gpu = /** @type {any} */ ({ ...info, deviceName: 'NVIDIA H200', deviceType: 2, hasPtx: true, cacheFolder: '' });
+  const path = fresh();
+  const faster = { half: ['NT 2048 3072 1024 | 128 128 64 64 32 16 16 16 1 1 | 3 | 1.0', 'NN 2048 1024 3072 | tall | 132/2 | 1.0'] };
+  writeStored(path, { format: FORMAT, device: identityOf(gpu), date: '2026-11-24', faster, kept: {} });
+  const plans = storedPlans(gpu, path);
+  assert.ok(plans);
+  const problem = {
+    m: 2048,
+    n: 3072,
+    k: 1024,
+    batch: 1,
+    beta: 0,
+    transA: false,
+    transB: true,
+    precision: 'bf16',
+    aType: 'bf16',
+    bType: 'bf16',
+  };
+  assert.deepEqual(plans(problem), {
+    ...{ kernel: 'coop', bm: 128, bn: 128, bk: 64, wm: 64, wn: 32, tm: 16, tn: 16, tk: 16, stages: 1 },
+    ...{ ahead: 1, direct: 0, splits: 3 },
+  });
+  assert.deepEqual(plans({ ...problem, n: 1024, k: 3072, transB: false }), {
+    kernel: 'ptx',
+    tiling: 'tall',
+    splits: 1,
+    wave: 132,
+    tail: 2,
+  });
+  assert.equal(plans({ ...problem, aType: 'f32' }), undefined);
+  assert.equal(plans({ ...problem, batch: 2 }), undefined);
+});
+
+test('lines and plans are each other', () => {
+  const lines = {
+    half: [
+      'NT 512 1024 1024 | 64 64 128 32 32 16 16 16 1 | 1 | 12.1',
+      'TN 1024 1024 512 | 64 64 64 32 32 16 16 16 1 0 1 | 1 | 14.9',
+      'NN 17408 1024 8192 | 192 128 64 48 64 16 16 16 1 | 132/4 | 1016.1',
+      'TT 1 2 3 | 192 128 32 48 64 16 16 16 2 1 | 64 | 0.1',
+      'NT 4096 4096 4096 | tallCached | 8 | 243.3',
+    ],
+    f32: ['NT 512 1024 1024 | 128 128 16 8 8 8 2 | 4 | 37.7'],
+    ptx: ['NT 512 1024 1024 | coop | 1 | 12.4'],
+  };
+  for (const [name, list] of Object.entries(lines)) {
+    const entries = entriesOf(name, list);
+    assert.deepEqual(
+      entries.map(({ plan, ...shape }, i) => lineOf(name, shape, plan, Number(list[i].split('|')[3]))),
+      list,
+    );
+  }
+  assert.throws(() => tilingOf('f32', 'tall'), /no tile of class f32/);
+  assert.throws(() => tilingOf('ptx', '128 128 16 8 8 8 2'), /no tile of class ptx/);
+});
+
+test('where a table lies', () => {
+  const device = /** @type {any} */ ({ vendorId: 0x10de, deviceId: 0x2335, driverVersion: 0x9123, cacheFolder: '/cache' });
+  const before = process.env.HELIOS_TUNING;
+  try {
+    delete process.env.HELIOS_TUNING;
+    const usual = { path: join('/cache', '10de-2335-00009123.tuning.json'), named: false };
+    assert.deepEqual(tableFile(device), usual);
+    assert.equal(tableFile({ ...device, cacheFolder: '' }), undefined);
+    assert.equal(tableFile(device, false), undefined);
+    assert.deepEqual(tableFile(device, 'off'), { path: 'off', named: true });
+    for (const [value, want] of /** @type {[string, object | undefined][]} */ ([
+      ['', usual],
+      ['  ', usual],
+      ['on', usual],
+      ['0', undefined],
+      ['Off', undefined],
+      [' /a/b.json ', { path: '/a/b.json', named: true }],
+    ])) {
+      process.env.HELIOS_TUNING = value;
+      assert.deepEqual(tableFile(device), want, value);
+      assert.deepEqual(tableFile(device, '/c.json'), { path: '/c.json', named: true });
+    }
+  } finally {
+    if (before === undefined) delete process.env.HELIOS_TUNING;
+    else process.env.HELIOS_TUNING = before;
+  }
+});
+
+test('results are added to a table, each product once, and a foreign table is replaced', () => {
+  const path = fresh();
+  const device = identityOf(info);
+  const [first, second] = [32, 64].map((m) => ({ form: 'NT', m, n: 64, k: 64 }));
+  const plan = entriesOf('f32', [`NT 1 1 1 | ${ODD} | 1 | 1`])[0].plan;
+  const result = (/** @type {any} */ shape, /** @type {object} */ more) => ({
+    name: /** @type {const} */ ('f32'),
+    shape,
+    plan,
+    own: plan,
+    us: 5,
+    ...more,
+  });
+  assert.equal(
+    save(path, device, [result(first, { faster: true }), result(second, { faster: false }), result({ ...first, m: 8 }, { error: 'x' })]),
+    undefined,
+  );
+  let { faster, kept } = readStored(path, info);
+  assert.deepEqual(
+    { faster, kept },
+    { faster: { f32: [`NT 32 64 64 | ${ODD} | 1 | 5.0`] }, kept: { f32: [`NT 64 64 64 | ${ODD} | 1 | 5.0`] } },
+  );
+  assert.equal(save(path, device, [result(first, { faster: false, us: 7 })]), undefined);
+  ({ faster, kept } = readStored(path, info));
+  assert.deepEqual({ faster, kept }, { faster: {}, kept: { f32: [`NT 64 64 64 | ${ODD} | 1 | 5.0`, `NT 32 64 64 | ${ODD} | 1 | 7.0`] } });
+  const foreign = tableOf({ device: { ...device, deviceName: 'another' } });
+  assert.match(String(save(foreign, device, [result(first, { faster: true })])), /is replaced: it is of another device/);
+  assert.deepEqual(readStored(foreign, info).faster, { f32: [`NT 32 64 64 | ${ODD} | 1 | 5.0`] });
+  assert.deepEqual(readdirSync(join(path, '..')), ['table.json'], 'nothing is left beside it');
+});
+
+test('a plan wins by more than the noise only', () => {
+  const sampler = (/** @type {number[]} */ list) => {
+    let i = 0;
+    return () => ({ us: list[i++ % list.length], dispatchUs: 0 });
+  };
+  const run = (/** @type {number[]} */ a, /** @type {number[]} */ b) => duel(sampler(a), sampler(b), 15);
+  assert.deepEqual(run([10], [9]), { first: 10, second: 9, faster: true });
+  assert.equal(run([10], [10]).faster, false);
+  assert.equal(run([9], [10]).faster, false);
+  // Faster in the median, but by less than either varies.
+  assert.equal(run([8, 10, 12], [7.9, 9.9, 11.9]).faster, false);
+  // Single outliers do not matter.
+  assert.equal(run([10, 10, 10, 10, 10, 10, 30], [9, 9, 9, 9, 9, 9, 40]).faster, true);
+});
+
+test('the models are the presets of the training run', () => {
+  assert.deepEqual(Object.keys(MODELS), Object.keys(PRESETS));
+  for (const [name, { width, hidden, vocab, batch, block }] of Object.entries(PRESETS)) {
+    assert.deepEqual(MODELS[name], { width, hidden, vocab, tokens: batch * block }, name);
+  }
+  const products = productsOf(MODELS.mission, 8192).map((shape) => Object.values(shape).join(' '));
+  assert.equal(new Set(products).size, 15);
+  for (const product of ['NT 8192 3072 1024', 'NN 8192 1024 5504', 'TN 1024 2752 8192', 'TN 17408 1024 8192']) {
+    assert.ok(products.includes(product), product);
+  }
+  assert.equal(jobsOf({ model: 'tiny,small', classes: 'f32' }).length, 30);
+  assert.equal(jobsOf({ model: 'tiny,tiny' }).length, 30, 'each product once in each class');
+  assert.equal(jobsOf({ tokens: 7 })[0].shape.m, 7);
+});
+
+test('what cannot be timed is an error before the work', () => {
+  const [empty, wrong] = [fresh('none.txt'), fresh('wrong.txt')];
+  writeFileSync(empty, '# nothing\n');
+  writeFileSync(wrong, 'NT 64 64 64\nNT 64 64\n');
+  assert.throws(() => productsOfFile(empty), /it has no products/);
+  for (const [args, message] of /** @type {[string[], RegExp][]} */ ([
+    [['--shapes', wrong], /--shapes .*wrong\.txt: line 2: "NT 64 64" is no product/],
+    [['--shapes', join(folders, 'no', 'where')], /--shapes .*cannot be read: no such file/],
+    [['--shapes', wrong, '--model', 'tiny'], /--shapes and --model do not go together/],
+    [['--shapes', wrong, '--tokens', '4'], /--tokens goes with --model/],
+    [['--model', 'huge'], /--model huge: must be one of tiny, small, mission/],
+    [['--classes', 'f32,f64'], /--classes f64: must be one of half, f32, mixed, bf16x3/],
+    [['--tokens', '0'], /--tokens 0: must be an integer from 1/],
+    [['--budget', 'x'], /--budget x: must be an integer/],
+    [['--out', folders], /--out .*it is a folder/],
+    [['this'], /tune takes no argument, got this/],
+  ])) {
+    const { status, stderr } = cli(['tune', ...args]);
+    assert.equal(status, 2, stderr);
+    assert.match(stderr, message);
+    assert.doesNotMatch(stderr, /\n {4}at /);
+  }
+  const { status, stderr } = cli(['doctor', '--quick']);
+  assert.equal(status, 2);
+  assert.match(stderr, /--quick goes with tune/);
+  const none = cli(['tune', '--model', 'tiny', '--budget', '60'], { HELIOS_VULKAN_LOADER: join(folders, 'no-loader.so') });
+  assert.equal(none.status, 1);
+  assert.match(none.stderr, /no device could be measured/);
+});
+
+test('a child that crashes costs the piece of work that it was at', async () => {
+  const [log, module] = [fresh('journal.jsonl'), fresh('child.mjs')];
+  writeFileSync(
+    module,
+    `import { Journal } from ${JSON.stringify(new URL('../bin/lib/journal.mjs', import.meta.url).href)};
+    const journal = new Journal(process.argv[2], Infinity);
+    for (const key of ['a', 'b', 'c', 'd']) {
+      journal.attempt(key, { size: 1 }, (entry) => {
+        if (key === 'b') process.kill(process.pid, 'SIGKILL');
+        if (key === 'c') throw Object.assign(new Error('lost'), { code: 'ERR_HELIOS_DEVICE_LOST' });
+        entry.us = process.pid;
+      });
+    }`,
+  );
+  assert.equal(await runChildren(module, () => [log], Date.now() + 300_000), true);
+  const { a, b, c, d } = Object.fromEntries(journalOf(log));
+  assert.deepEqual([b.error, c.error, b.size], ['crashed', 'lost', 1]);
+  assert.ok(a.us > 0 && d.us > 0 && a.us !== d.us, 'in children of their own');
+  const late = new Journal(log, 0);
+  late.attempt('e', {}, () => assert.fail('the time is over'));
+  assert.equal(readFileSync(log, 'utf8').includes('"e"'), false);
+});

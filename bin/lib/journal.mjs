@@ -1,0 +1,90 @@
+// What a child process that may crash has done so far: lines of JSON in a file, from which the next one goes on.
+
+import { spawn } from 'node:child_process';
+import { appendFileSync, existsSync, readFileSync } from 'node:fs';
+
+/** A piece of work under its key; `error` where nothing came of it. @typedef {{ key: string, error?: string, [field: string]: any }} Entry */
+
+/** Exit codes of a child whose device is lost, after which the next one goes on, and of one that cannot begin. */
+export const DEVICE_LOST = 3;
+export const HOPELESS = 4;
+
+/** @param {unknown} error */
+export function isDeviceLost(error) {
+  const { code, message } = /** @type {NodeJS.ErrnoException} */ (error);
+  return /DEVICE_LOST/i.test(`${code} ${message}`);
+}
+
+/** The entries of a journal, the last of each key. @param {string} file @returns {Map<string, Entry>} */
+export function entriesOf(file) {
+  const lines = existsSync(file) ? readFileSync(file, 'utf8').split('\n').filter(Boolean) : [];
+  return new Map(lines.map((line) => JSON.parse(line)).map((entry) => [entry.key, entry]));
+}
+
+export class Journal {
+  /** @param {string} file @param {number} end when no further work begins, as Date.now() gives it */
+  constructor(file, end) {
+    this.file = file;
+    this.end = end;
+    this.done = entriesOf(file);
+  }
+
+  /** @param {Entry} entry */
+  write(entry) {
+    appendFileSync(this.file, `${JSON.stringify(entry)}\n`);
+    this.done.set(entry.key, entry);
+  }
+
+  /**
+   * Does a piece of work unless it was done, or the time is over. Whatever becomes of it is written.
+   * @param {string} key @param {object} fields @param {(entry: Entry) => void} work adds to the entry
+   */
+  attempt(key, fields, work) {
+    if (this.done.has(key) || Date.now() > this.end) return;
+    // Written first: a crash inside leaves the mark, and the next child passes over it.
+    this.write({ key, ...fields, error: 'crashed' });
+    /** @type {Entry} */
+    const entry = { key, ...fields };
+    try {
+      work(entry);
+    } catch (error) {
+      entry.error = String(/** @type {Error} */ (error)?.message ?? error).slice(0, 200);
+      if (isDeviceLost(error)) {
+        this.write(entry);
+        process.exit(DEVICE_LOST);
+      }
+    }
+    this.write(entry);
+  }
+}
+
+/** Children that are started for one journal, at most. */
+const MAX_CHILDREN = 12;
+/** Seconds beyond its time after which a child is ended. */
+const GRACE = 15;
+
+/**
+ * Runs a module until one child of it ends well or the time is over, so that a lost device or a crashing driver costs one
+ * piece of work.
+ * @param {string} file
+ * @param {(seconds: number) => string[]} args of a child that has so many seconds
+ * @param {number} until as Date.now() gives it
+ * @returns {Promise<boolean>} whether a child ended well
+ */
+export async function runChildren(file, args, until) {
+  for (let i = 0; i < MAX_CHILDREN && Date.now() < until; i++) {
+    const seconds = (until - Date.now()) / 1000;
+    const code = await new Promise((resolve, reject) => {
+      const child = spawn(process.execPath, [file, ...args(seconds)], { stdio: ['ignore', 'ignore', 'inherit'] });
+      const timer = setTimeout(() => child.kill('SIGKILL'), (seconds + GRACE) * 1000);
+      child.on('error', reject);
+      child.on('exit', (status) => {
+        clearTimeout(timer);
+        resolve(status);
+      });
+    });
+    if (code === 0) return true;
+    if (code === HOPELESS) return false;
+  }
+  return false;
+}

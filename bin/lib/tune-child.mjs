@@ -1,0 +1,135 @@
+// The part of `helios-vk tune` that is on the device, in a process of its own: for each product the plan that the package
+// chooses, the others, and the fastest of those against it.
+
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { resolve } from 'node:path';
+import { KernelContext } from '../../kernels/base.mjs';
+import { matmulKernels } from '../../kernels/matmul.mjs';
+import { PLANS } from '../../kernels/ptx/plans.mjs';
+import { planName, ptxPlans, sensible, splitsFor, tilings } from '../../kernels/tuning/candidates.mjs';
+import { duel, timedProduct } from '../../kernels/tuning/measure.mjs';
+import { identityOf, tableFile } from '../../kernels/tuning/stored.mjs';
+import { DEVICE_LOST, HOPELESS, Journal, isDeviceLost } from './journal.mjs';
+
+/** @typedef {import('../../kernels/tuning/table.mjs').Shape} Shape */
+/** @typedef {import('./tune.mjs').Job} Job */
+
+/** Of a product's time what the candidates have; the rest is for the last comparison. */
+const CANDIDATES_SHARE = 0.85;
+/** Tilings of which every way to split K is timed: those that are the fastest unsplit. */
+const SPLIT_TILINGS = 6;
+/** Rounds of the last comparison. */
+const ROUNDS = 15;
+
+const [file, seconds] = process.argv.slice(2);
+/** @type {{ jobs: Job[], log: string, quick: boolean }} */
+const { jobs, log, quick } = JSON.parse(readFileSync(file, 'utf8'));
+const end = Date.now() + Number(seconds) * 1000;
+const journal = new Journal(log, end);
+
+const require = createRequire(import.meta.url);
+/** @type {typeof import('../../index.js')} */
+let vk;
+/** @type {KernelContext} */
+let context;
+try {
+  vk = require(process.env.HELIOS_TEST_ADDON ? resolve(process.env.HELIOS_TEST_ADDON) : '../../index.js');
+  context = new KernelContext(vk, { tuning: false });
+} catch (error) {
+  console.error(/** @type {Error} */ (error).message);
+  process.exit(HOPELESS);
+}
+const kernels = matmulKernels(context);
+journal.write({ key: 'device', device: identityOf(context.info), path: tableFile(context.info)?.path });
+
+/** Types of a class's products: of halves bf16 where the device has it. @param {Job} job @returns {any} */
+function typesOf({ name, shape }) {
+  if (name === 'f32' || name === 'bf16x3')
+    return kernels.matmulSupports(name) && { precision: name, aType: 'f32', bType: 'f32', cType: 'f32' };
+  const half = /** @type {const} */ (['bf16', 'f16']).find((type) => kernels.matmulSupports(type));
+  if (half === undefined) return undefined;
+  if (name === 'mixed') return { precision: half, aType: 'f32', bType: half, cType: 'f32' };
+  // As in training: activations and their gradients are halves, gradients of weights are not.
+  return { precision: half, aType: half, bType: half, cType: shape.form[0] === 'T' ? 'f32' : half };
+}
+
+/** A plan of `matmulPlan` as a table has it. @param {any} plan @returns {any} */
+function tabled(plan) {
+  if (plan.kernel !== 'ptx') return plan;
+  const tiling = Object.entries(PLANS).find(([, sizes]) => sizes === plan.tiling)?.[0];
+  const { splits, wave, tail } = plan;
+  return { kernel: 'ptx', tiling, splits, ...(tail > 1 ? { wave, tail } : {}) };
+}
+
+/**
+ * The plans to time, best guesses first; what was timed so far decides on the later ones.
+ * @param {Shape} shape @param {any} types @param {(plan: any) => number} timeOf
+ */
+function* candidates(shape, types, timeOf) {
+  const { precision, aType, bType } = types;
+  const inPtx = context.takesPtx && precision === aType && precision === bType ? ptxPlans(shape) : {};
+  for (const ways of Object.values(inPtx)) yield* ways.slice(0, 2);
+  const fastest = (/** @type {any[]} */ list) => list.sort((x, y) => timeOf(x) - timeOf(y));
+  const spirv = sensible(shape, tilings(precision, context, { quick })).map((plan) => ({ ...plan, splits: 1 }));
+  yield* spirv;
+  for (const [best] of fastest(Object.values(inPtx).map((ways) => fastest(ways.slice(0, 2)))).slice(0, 2))
+    yield* inPtx[best.tiling].slice(2);
+  const splittable = context.isCpu ? [] : fastest(spirv).slice(0, quick ? 2 : SPLIT_TILINGS);
+  for (const plan of splittable) for (const split of splitsFor(shape, plan).slice(1)) yield { ...plan, ...split };
+}
+
+/** @param {Job} job @param {string} key @param {number} until */
+function tune(job, key, until) {
+  const { name, shape } = job;
+  const types = typesOf(job);
+  if (!types) return journal.write({ key: `${key} | result`, name, shape, error: `the device does not multiply in class ${name}` });
+  const { form, ...sizes } = shape;
+  const own = tabled(kernels.matmulPlan(/** @type {any} */ ({ ...sizes, ...types, transA: form[0] === 'T', transB: form[1] === 'T' })));
+  const product = timedProduct(vk, kernels.matmul, shape, types, { small: context.isCpu });
+  const entryOf = (/** @type {any} */ plan) => journal.done.get(`${key} | ${planName(plan)}`);
+  const time = (/** @type {any} */ plan) =>
+    journal.attempt(`${key} | ${planName(plan)}`, { plan }, (entry) => Object.assign(entry, product.measure(plan)));
+  journal.end = until;
+  time(own);
+  journal.end = Date.now() + (until - Date.now()) * CANDIDATES_SHARE;
+  const timeOf = (/** @type {any} */ plan) => {
+    const entry = entryOf(plan);
+    return entry?.us && !entry.differ ? entry.us : Infinity;
+  };
+  for (const plan of candidates(shape, types, timeOf)) time(plan);
+
+  journal.end = Infinity;
+  const tried = [...journal.done.values()].filter((entry) => entry.key.startsWith(`${key} | `));
+  journal.attempt(`${key} | result`, { name, shape }, (entry) => {
+    if (timeOf(own) === Infinity) throw new Error(`the package's own plan: ${entryOf(own)?.error ?? 'it was not timed'}`);
+    const others = tried.filter(({ plan }) => planName(plan) !== planName(own)).sort((x, y) => timeOf(x.plan) - timeOf(y.plan));
+    Object.assign(entry, { own, plan: own, us: timeOf(own), ownUs: timeOf(own), faster: false });
+    Object.assign(entry, { tried: tried.length, failed: tried.filter(({ error, differ }) => error || differ).length });
+    if (others.length === 0 || timeOf(others[0].plan) >= timeOf(own)) return;
+    const [{ plan }] = others;
+    const result = duel(product.sampler(own), product.sampler(plan), ROUNDS);
+    Object.assign(entry, { ownUs: result.first, us: result.first });
+    if (result.faster) Object.assign(entry, { plan, us: result.second, faster: true });
+  });
+  product.close();
+}
+
+const open = jobs
+  .map((job) => ({ job, key: `${job.name} ${Object.values(job.shape).join(' ')}` }))
+  .filter(({ key }) => !journal.done.has(`${key} | result`));
+for (const [i, { job, key }] of open.entries()) {
+  const left = end - Date.now();
+  if (left <= 0) break;
+  try {
+    tune(job, key, Date.now() + left / (open.length - i));
+  } catch (error) {
+    journal.write({ key: `${key} | result`, name: job.name, shape: job.shape, error: /** @type {Error} */ (error).message });
+    // The next child goes on.
+    if (isDeviceLost(error)) process.exit(DEVICE_LOST);
+  }
+  const { error, faster, us, ownUs } = /** @type {import('./journal.mjs').Entry} */ (journal.done.get(`${key} | result`));
+  const what = error ?? (faster ? `${us.toFixed(1)} µs, before ${ownUs.toFixed(1)}` : `${ownUs.toFixed(1)} µs, as it was`);
+  console.error(`${i + 1} of ${open.length}: ${key}: ${what}`);
+}
+vk.destroy();

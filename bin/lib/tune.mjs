@@ -1,0 +1,158 @@
+// `helios-vk tune`: times the plans of matrix products on this machine's device and writes a table of those that are faster than
+// what the package chooses by itself.
+
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { planName } from '../../kernels/tuning/candidates.mjs';
+import { FORMAT, readStored, writeStored } from '../../kernels/tuning/stored.mjs';
+import { lineOf } from '../../kernels/tuning/table.mjs';
+import { entriesOf, runChildren } from './journal.mjs';
+import { CommandError } from './link.mjs';
+import { UsageError } from './options.mjs';
+import { MODELS, productsOf, productsOfFile } from './tune-shapes.mjs';
+
+/** @typedef {import('../../kernels/tuning/table.mjs').Shape} Shape */
+/** @typedef {import('../../kernels/tuning/stored.mjs').Stored} Stored */
+/** A product to time, in a class of kernels/tuning/table.mjs. @typedef {{ name: 'half' | 'mixed' | 'bf16x3' | 'f32', shape: Shape }} Job */
+/**
+ * What became of a product.
+ * @typedef {object} Result
+ * @property {Job['name']} name its class
+ * @property {Shape} shape
+ * @property {string} [error] why nothing is known of it
+ * @property {any} [own] the plan that the package chooses
+ * @property {number} [ownUs] its microseconds
+ * @property {any} [plan] the plan that the table has
+ * @property {number} [us] its microseconds
+ * @property {boolean} [faster] whether it is faster by more than the noise
+ * @property {number} [tried] plans that were timed
+ * @property {number} [failed] those that did not run or had wrong results
+ */
+
+/** Classes of products, and seconds of a run where nothing else is said. */
+const NAMES = /** @type {const} */ (['half', 'f32', 'mixed', 'bf16x3']);
+const DEFAULT_NAMES = 'half,f32';
+const DEFAULT_MODEL = 'mission';
+const SECONDS = 600;
+const QUICK_SECONDS = 120;
+
+/**
+ * A list with commas between its words, each of which must be known.
+ * @template {string} T
+ * @param {string} option @param {string} text @param {readonly T[]} known
+ * @returns {T[]}
+ */
+function words(option, text, known) {
+  return text.split(',').map((word) => {
+    const found = known.find((one) => one === word);
+    if (found === undefined) throw new UsageError(`--${option} ${word}: must be one of ${known.join(', ')}`);
+    return found;
+  });
+}
+
+/**
+ * @typedef {object} TuneOptions
+ * @property {boolean} [quick] fewer plans, less time
+ * @property {string} [shapes] file of products
+ * @property {string} [model] presets with commas between them
+ * @property {number} [tokens] tokens at once, where not the preset's
+ * @property {string} [classes] with commas between them
+ * @property {string} [out] the table's file
+ * @property {number} [budget] seconds
+ */
+
+/** @param {TuneOptions} options @returns {Job[]} */
+export function jobsOf({ shapes, model, tokens, classes = DEFAULT_NAMES }) {
+  if (shapes !== undefined && model !== undefined) throw new UsageError('--shapes and --model do not go together');
+  if (shapes !== undefined && tokens !== undefined) throw new UsageError('--tokens goes with --model');
+  const names = words('classes', classes, NAMES);
+  const products = shapes
+    ? productsOfFile(shapes)
+    : words('model', model ?? DEFAULT_MODEL, Object.keys(MODELS)).flatMap((preset) =>
+        productsOf(MODELS[preset], tokens ?? MODELS[preset].tokens),
+      );
+  const distinct = [...new Map(products.map((shape) => [Object.values(shape).join(' '), shape])).values()];
+  return names.flatMap((name) => distinct.map((shape) => ({ name, shape })));
+}
+
+/**
+ * @param {TuneOptions} options
+ * @returns {Promise<{ ok: boolean, path: string, device: Stored['device'], results: Result[], open: number, note?: string }>}
+ *   `ok` where every product was measured that the device can compute; `open`: those that the time was too short for
+ */
+export async function tune(options) {
+  const jobs = jobsOf(options);
+  const { quick = false, budget = quick ? QUICK_SECONDS : SECONDS } = options;
+  const folder = mkdtempSync(join(tmpdir(), 'helios-tune-'));
+  const [file, log] = ['jobs.json', 'journal.jsonl'].map((name) => join(folder, name));
+  try {
+    writeFileSync(file, JSON.stringify({ jobs, log, quick }));
+    const child = fileURLToPath(new URL('./tune-child.mjs', import.meta.url));
+    await runChildren(child, (seconds) => [file, String(seconds)], Date.now() + budget * 1000);
+    const entries = entriesOf(log);
+    const found = /** @type {any} */ (entries.get('device'));
+    if (!found) throw new CommandError('ERR_TUNE', 'no device could be measured (helios-vk doctor says what is missing)');
+    const path = options.out ?? found.path;
+    if (path === undefined)
+      throw new UsageError('nothing is kept where HELIOS_TUNING or HELIOS_PIPELINE_CACHE is off: name a file with --out');
+    const results = /** @type {Result[]} */ (
+      /** @type {unknown[]} */ ([...entries.values()].filter(({ key }) => key.endsWith(' | result')))
+    );
+    const note = save(resolve(path), found.device, results);
+    const open = jobs.length - results.length;
+    const ok = open === 0 && results.every(({ error }) => !error || /does not multiply/.test(error)) && results.some(({ error }) => !error);
+    return { ok, path: resolve(path), device: found.device, results, open, ...(note ? { note } : {}) };
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+/**
+ * Adds results to the table of a file, which keeps its other products.
+ * @param {string} path @param {Stored['device']} device @param {Result[]} results
+ * @returns {string | undefined} what the file was that is not kept
+ */
+export function save(path, device, results) {
+  /** @type {Pick<Stored, 'faster' | 'kept'>} */
+  let { faster, kept } = { faster: {}, kept: {} };
+  let note;
+  try {
+    ({ faster, kept } = readStored(path, /** @type {any} */ (device)));
+  } catch (error) {
+    const { code, message } = /** @type {NodeJS.ErrnoException} */ (error);
+    if (code !== 'ENOENT') note = `${path} is replaced: ${message}`;
+  }
+  for (const { name, shape, error, plan, us, faster: gains } of results) {
+    if (error || us === undefined) continue;
+    const line = lineOf(name, shape, plan, us);
+    const product = line.split('|')[0];
+    for (const [part, takes] of /** @type {const} */ ([
+      [faster, gains],
+      [kept, !gains],
+    ])) {
+      const others = (part[name] ?? []).filter((other) => !other.startsWith(product));
+      const lines = takes ? [...others, line] : others;
+      if (lines.length > 0) part[name] = lines;
+      else delete part[name];
+    }
+  }
+  writeStored(path, { format: FORMAT, device, date: new Date().toISOString().slice(0, 10), faster, kept });
+  return note;
+}
+
+/** The report as text. @param {Awaited<ReturnType<typeof tune>>} report */
+export function tuneReport({ path, device, results, open, note }) {
+  const lines = [`${device.deviceName}, ${device.driverInfo}`];
+  for (const { name, shape, error, plan, own, us = 0, ownUs = 0, faster, tried } of results) {
+    const head = `${name} ${Object.values(shape).join(' ')}`.padEnd(28);
+    if (error) lines.push(`! ${head} ${error}`);
+    else if (faster) lines.push(`✓ ${head} ${ownUs.toFixed(1)} → ${us.toFixed(1)} µs: ${planName(plan)}`);
+    else lines.push(`  ${head} ${ownUs.toFixed(1)} µs: ${planName(own)}, the fastest of ${tried} but for noise`);
+  }
+  if (open > 0) lines.push(`! ${open} products were not reached: give it more time with --budget`);
+  if (note) lines.push(`! ${note}`);
+  const gains = results.filter(({ faster }) => faster).length;
+  return [...lines, `${gains} of ${results.length} products have a faster plan; ${path}`].join('\n');
+}

@@ -1,0 +1,135 @@
+// The plans among which `helios-vk tune` and benches/kernels-matmul.mjs look for the fastest of a product.
+
+import { coopShapes, scaledTilings } from '../matmul/spirv.mjs';
+import { planFault } from '../ptx/gemm.mjs';
+import { PLANS } from '../ptx/plans.mjs';
+import { measuredTilings } from './h200.mjs';
+import { tilingOf } from './table.mjs';
+
+/** @typedef {import('./table.mjs').Shape} Shape */
+
+/** f32 tilings: bm bn bk tm tn lx stages. */
+const F32_TILES = `
+128 128 16 8 8 8 2|128 128 16 8 8 8 1|128 128 16 8 4 8 2|128 128 16 8 4 8 1|64 64 16 8 8 8 2|64 64 16 8 4 8 2|128 64 16 8 8 8 2|64 128 16 8 8 8 2
+128 128 16 8 8 4 2|128 128 8 8 8 8 2|64 64 32 4 4 8 1|64 128 16 4 8 8 2`;
+/** Matrix-unit tilings: bm bn bk wm wn tm tn tk stages [ahead [direct]]. */
+const COOP_TILES = `
+128 128 64 64 32 16 16 16 1 1|64 64 128 32 32 16 16 16 1 1|128 128 32 64 64 16 16 16 1 1|128 64 64 32 32 16 16 16 1 1|256 128 32 64 64 16 16 16 1 1
+128 128 64 64 32 16 16 16 1|64 64 128 32 32 16 16 16 1|64 64 64 32 32 16 16 16 1|128 64 64 32 32 16 16 16 1|64 128 64 32 32 16 16 16 1
+128 128 32 64 64 16 16 16 1|128 128 32 64 32 16 16 16 2|128 128 32 32 32 16 16 16 2|256 128 32 64 64 16 16 16 1|256 128 32 128 32 16 16 16 1
+128 128 64 64 64 16 16 16 1|64 64 64 32 16 16 16 16 2|64 64 64 16 32 16 16 16 2|128 128 64 32 64 16 16 16 1|128 128 64 32 32 16 16 16 1
+128 96 64 64 48 16 16 16 1|128 96 64 32 48 16 16 16 1|96 128 64 48 64 16 16 16 1|96 128 64 48 32 16 16 16 1
+128 192 64 64 48 16 16 16 1|192 128 64 48 64 16 16 16 1|192 128 64 96 32 16 16 16 1|192 128 32 96 32 16 16 16 1|128 192 32 64 48 16 16 16 1
+64 64 128 32 16 16 16 16 1|64 64 128 16 32 16 16 16 1|64 96 64 32 48 16 16 16 1|96 64 64 48 32 16 16 16 1|96 96 64 48 48 16 16 16 1
+64 128 64 32 64 16 16 16 1|128 64 64 64 32 16 16 16 1|64 192 64 32 48 16 16 16 1|64 32 128 32 16 16 16 16 1|32 64 128 16 32 16 16 16 1
+128 128 64 64 32 16 8 16 1|64 64 128 32 32 16 8 16 1|128 64 32 32 32 16 16 16 2|64 64 64 32 32 16 16 16 2|128 256 32 64 64 16 16 16 1
+64 64 64 32 32 16 16 16 1 0 1|128 128 64 64 32 16 16 16 1 0 1|96 64 64 48 32 16 16 16 1 0 1
+128 64 32 32 32 16 16 16 1|64 64 32 32 32 16 16 16 2|128 128 32 64 32 16 16 16 1|64 64 32 32 32 16 16 16 1`;
+
+/** Workgroups that an H200 runs at once, one or two on each of its 132 multiprocessors. */
+export const WAVES = [132, 264];
+
+/**
+ * The tilings that a precision has on a device, by the SPIR-V kernels.
+ * @param {'f32' | 'f16' | 'bf16' | 'bf16x3'} precision @param {import('../base.mjs').KernelContext} context
+ * @param {{ quick?: boolean }} [options] `quick`: only those that were the fastest for some product on an H200
+ * @returns {any[]} those of `quick` first
+ */
+export function tilings(precision, context, { quick = false } = {}) {
+  const parse = (/** @type {string} */ name, /** @type {string} */ text) =>
+    text
+      .split(/[|\n]/)
+      .map((line) => line.trim())
+      .filter(Boolean)
+      .map((line) => tilingOf(name, line));
+  /** @param {any[]} list */
+  const distinct = (list) => [...new Map(list.map((plan) => [planName(plan), plan])).values()];
+  const first = (/** @type {'half' | 'bf16x3' | 'f32'} */ name, /** @type {string} */ text) =>
+    quick ? measuredTilings(name) : distinct([...measuredTilings(name), ...parse(name, text)]);
+  if (precision === 'f32') return first('f32', F32_TILES);
+  const known = coopShapes(context.info, precision === 'f16' ? 'f16' : 'bf16');
+  const name = precision === 'bf16x3' ? 'bf16x3' : 'half';
+  const list = first(name, COOP_TILES);
+  if (known.some((s) => s.m === 16 && s.n === 16)) {
+    return list.filter((p) => known.some((s) => s.m === p.tm && s.n === p.tn && s.k === p.tk));
+  }
+  return known.slice(0, 1).flatMap(scaledTilings);
+}
+
+/** Ways to split K of a plan: not at all, everywhere, or for the tiles after the last whole wave. @param {Shape} s @param {any} plan */
+export function splitsFor(s, plan) {
+  const tiles = Math.ceil(s.m / plan.bm) * Math.ceil(s.n / plan.bn);
+  /** @type {any[]} */
+  const list = [{ splits: 1 }];
+  for (const splits of [2, 3, 4, 6, 8]) {
+    if (tiles * splits <= 640 && tiles < 160 && s.k / splits >= 4 * plan.bk && s.k / splits >= 128) list.push({ splits });
+  }
+  for (const wave of WAVES) {
+    for (const tail of [2, 3, 4]) {
+      if (tiles > wave && tiles < 6 * wave && tiles % wave > 0 && (tiles % wave) * tail <= 1.1 * wave && s.k / tail >= 2 * plan.bk)
+        list.push({ splits: 1, wave, tail });
+    }
+  }
+  return list;
+}
+
+/**
+ * The plans that are worth timing for a product: not more padding than work, and some workgroups at least; all where none is.
+ * @param {Shape} s @param {any[]} list
+ */
+export function sensible(s, list) {
+  const fitting = list.filter((plan) => {
+    const tiles = Math.ceil(s.m / plan.bm) * Math.ceil(s.n / plan.bn);
+    const area = plan.bm * plan.bn;
+    return tiles >= 12 && !(tiles > 4096 && area <= 64 * 64) && !(s.m * s.n >= 2048 * 2752 && area < 64 * 64);
+  });
+  return fitting.length > 0 ? fitting : list;
+}
+
+/** Each plan with every way to split K. @param {Shape} s @param {any[]} list */
+export const withSplits = (s, list) => list.flatMap((p) => splitsFor(s, p).map((split) => ({ ...p, ...split })));
+
+/**
+ * The tilings in PTX that can compute a form, each with the depth split in every way that may be worth it: the ways that fill
+ * the device best first.
+ * @param {Shape} s
+ * @returns {Record<string, any[]>} plans by tiling
+ */
+export function ptxPlans({ form, m, n, k }) {
+  const [transA, transB] = [form[0] === 'T', form[1] === 'T'];
+  const [wave] = WAVES;
+  return Object.fromEntries(
+    Object.entries(PLANS)
+      .filter(([, sizes]) => !planFault(sizes, { type: 'bf16', transA, transB, parts: true }))
+      .map(([tiling, { bm, bn }]) => {
+        const tiles = Math.ceil(m / bm) * Math.ceil(n / bn);
+        const rest = tiles % wave;
+        /** How much of the device's time is used, were parts as long as the depth says. @param {any} plan */
+        const fill = ({ splits = 1, tail = 1 }) => {
+          const time =
+            tail > 1 ? Math.floor(tiles / wave) + Math.ceil((rest * tail) / wave) / tail : Math.ceil((tiles * splits) / wave) / splits;
+          return tiles / (time * wave);
+        };
+        const splits = [2, 3, 4, 5, 6, 7, 8].filter((s) => tiles * s <= 4 * wave && k / s >= 512);
+        const tails = [2, 3, 4, 6, 8].filter((tail) => tiles > wave && rest > 0 && rest * tail <= 1.1 * wave && k / tail >= 512);
+        const ways = [{}, ...splits.map((splits) => ({ splits })), ...tails.map((tail) => ({ wave, tail }))];
+        return [tiling, ways.sort((x, y) => fill(y) - fill(x)).map((way) => ({ kernel: 'ptx', tiling, ...way }))];
+      }),
+  );
+}
+
+/** A plan in a few words. @param {any} p */
+export const planName = (p) =>
+  [
+    p.kernel,
+    ...(p.kernel === 'ptx'
+      ? [p.tiling]
+      : [
+          `${p.bm}x${p.bn}x${p.bk}`,
+          p.kernel === 'f32' ? `${p.tm}x${p.tn} l${p.lx}` : `w${p.wm}x${p.wn} i${p.tm}x${p.tn}x${p.tk}`,
+          `s${p.stages}${p.ahead ? 'a' : ''}${p.direct ? 'd' : ''}`,
+        ]),
+    p.splits > 1 ? `k/${p.splits}` : p.tail > 1 ? `tail/${p.tail} of ${p.wave}` : '',
+  ]
+    .join(' ')
+    .trim();

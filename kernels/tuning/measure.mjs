@@ -1,0 +1,226 @@
+// Times plans of a matrix product on the device, each checked first. Data is random; operands rotate over several sets, so that
+// large products do not run from cache; products of one measurement write the same C, so they run one after another, barriers
+// included, as in a training step.
+
+import { bytesOf, pack } from '../base.mjs';
+import { Values, median, scratch, scratchBits } from './values.mjs';
+
+/** @typedef {import('../base.mjs').DType} DType */
+/** @typedef {import('./table.mjs').Shape} Shape */
+/**
+ * Types of a product, as `matmul` takes them.
+ * @typedef {object} Types
+ * @property {import('../matmul.mjs').Precision} precision
+ * @property {DType} [aType]
+ * @property {DType} [bType]
+ * @property {DType} [cType]
+ * @property {number} [beta]
+ */
+/** One run: microseconds of a product with its barrier, and of its dispatches alone. @typedef {{ us: number, dispatchUs: number }} Sample */
+
+/** Bytes of operands beyond which sets of them do not stay in a cache. */
+const CACHE_BYTES = 192e6;
+/** … and of results that are read. */
+const RESULT_BYTES = 128e6;
+/** Elements of a result that are compared with float64. */
+const CHECKED = 96;
+
+/**
+ * The operands of a product on the device, on which plans are timed.
+ * @param {any} vk the native module
+ * @param {(args: any) => import('../base.mjs').Dispatch[]} matmul
+ * @param {Shape} shape @param {Types} types
+ * @param {{ small?: boolean }} [options] `small`: one set of operands and the fewest runs, where the clock does not matter
+ */
+export function timedProduct(vk, matmul, { form, m, n, k }, types, { small = false } = {}) {
+  const { precision, aType = 'f32', bType = 'f32', cType = 'f32', beta = 0 } = types;
+  const [transA, transB] = [form[0] === 'T', form[1] === 'T'];
+  const valuesA = new Values(aType);
+  // Another seed: equal operands would make sums of squares on the diagonal, too large to be exact.
+  const valuesB = new Values(bType, 0x7f4a7c15);
+  const dataA = valuesA.tensor(m * k);
+  const dataB = valuesB.tensor(n * k);
+  const sets = Math.max(1, Math.min(24, Math.ceil((small ? 1 : CACHE_BYTES) / (dataA.byteLength + dataB.byteLength))));
+  /** @type {number[]} */
+  const owned = [];
+  const buffer = (/** @type {number} */ bytes) => {
+    owned.push(vk.createBuffer(Math.ceil(bytes / 16) * 16, 0));
+    return owned[owned.length - 1];
+  };
+  const upload = (/** @type {any} */ data) => {
+    const handle = buffer(data.byteLength);
+    vk.uploadBuffer(handle, data);
+    return handle;
+  };
+  const close = () => {
+    for (const handle of owned.splice(0)) vk.destroyBuffer(handle);
+  };
+  /** @type {number[][]} */
+  let operands;
+  /** @type {number[]} */
+  let results;
+  const sizeC = Math.ceil((m * n * bytesOf(cType)) / 16) * 16;
+  try {
+    operands = Array.from({ length: sets }, () => [dataA, dataB].map(upload));
+    for (const [i, data] of [dataA, dataB].entries()) verifyUpload(vk, operands[0][i], data);
+    results = Array.from({ length: 1 + (beta && !small ? Math.ceil(RESULT_BYTES / sizeC) : 0) }, () => buffer(sizeC));
+    for (const handle of results) vk.fillBuffer(handle, sizeC, 0);
+  } catch (error) {
+    close();
+    throw error;
+  }
+
+  /** @param {number} count @param {any} plan */
+  const batch = (count, plan) =>
+    pack(
+      Array.from({ length: count }, (_, i) => {
+        const [a, b] = operands[i % sets];
+        const c = results[i % results.length];
+        return matmul({ a, b, c, m, n, k, transA, transB, precision, aType, bType, cType, beta, ...(plan ? { plan } : {}) });
+      }).flat(),
+    );
+  // An idle GPU lowers its clocks: some milliseconds of work come before each measurement.
+  /** @type {{ packed: ArrayBuffer, count: number } | undefined} */
+  let load;
+  const warm = () => {
+    load ??= batch(small ? 1 : Math.ceil(2e12 / (2 * m * n * k)), undefined);
+    vk.waitTimeline(vk.batchExecuteAll(load.packed, load.count));
+  };
+
+  /** @param {Float32Array} words */
+  const reader = (words) => {
+    if (cType === 'f32') return (/** @type {number} */ i) => words[i];
+    const halves = new Uint16Array(words.buffer, words.byteOffset, words.length * 2);
+    return (/** @type {number} */ i) => {
+      const bits = halves[i];
+      if (cType === 'bf16') {
+        scratchBits[0] = bits << 16;
+        return scratch[0];
+      }
+      const [exponent, fraction] = [(bits >> 10) & 31, bits & 1023];
+      const size =
+        exponent === 31 ? (fraction ? NaN : Infinity) : exponent ? (1 + fraction / 1024) * 2 ** (exponent - 15) : fraction * 2 ** -24;
+      return bits & 0x8000 ? -size : size;
+    };
+  };
+
+  /** @param {(i: number) => number} get */
+  const verify = (get) => {
+    let error = 0;
+    let norm = 0;
+    for (let t = 0; t < CHECKED; t++) {
+      const i = Math.floor(Math.random() * m);
+      const j = t < 8 ? n - 1 - (t % n) : Math.floor(Math.random() * n);
+      let sum = 0;
+      for (let l = 0; l < k; l++) sum += valuesA.at(transA ? l * m + i : i * k + l) * valuesB.at(transB ? j * k + l : l * n + j);
+      error += (get(i * n + j) - sum) ** 2;
+      norm += sum * sum;
+    }
+    const relative = Math.sqrt(error / norm);
+    const allowed = cType !== 'f32' ? 5e-3 : precision === 'bf16x3' ? 3e-5 : 1e-6;
+    if (!(relative < allowed)) throw new Error(`wrong result: relative error ${relative}`);
+    for (let i = 0; i < m * n; i++) {
+      const x = get(i);
+      if (x !== x) throw new Error(`element ${i} was not written`);
+    }
+  };
+
+  /** The first result: with these values every sum is exact in any order, so that all others are equal. @type {((i: number) => number) | undefined} */
+  let exact;
+
+  /**
+   * Runs a plan once on poisoned memory and looks at what came of it.
+   * @param {any} plan
+   * @returns {{ compileMs: number, differ?: number }} time to the first result, and elements that differ from the first plan's
+   * @throws {Error} where an element is wrong, or the plan cannot run
+   */
+  const check = (plan) => {
+    const started = performance.now();
+    vk.fillBuffer(results[0], sizeC, beta ? 0 : 0x7fc07fc0);
+    const first = batch(1, plan);
+    vk.waitTimeline(vk.batchExecuteAll(first.packed, first.count));
+    const compileMs = Math.round(performance.now() - started);
+    const get = reader(vk.readBuffer(results[0]).slice());
+    verify(get);
+    if (precision === 'bf16x3') return { compileMs };
+    exact ??= get;
+    let differ = 0;
+    for (let i = 0; i < m * n; i++) if (get(i) !== exact(i)) differ++;
+    return differ > 0 ? { compileMs, differ } : { compileMs };
+  };
+
+  /**
+   * What takes samples of a plan, each of a run of milliseconds.
+   * @param {any} plan
+   * @returns {() => Sample}
+   */
+  const sampler = (plan) => {
+    warm();
+    const time = (/** @type {{ packed: ArrayBuffer, count: number }} */ b) => vk.batchExecuteAllProfiled(b.packed, b.count);
+    const trial = batch(4, plan);
+    time(trial);
+    const guess = time(trial).batchGpuTimeUs / 4;
+    const reps = Math.max(6, Math.min(small ? 6 : 60, Math.round(6000 / guess)));
+    const run = batch(reps, plan);
+    return () => {
+      const t = time(run);
+      // Where K is split, both passes count.
+      const per = t.dispatchCount / reps;
+      const each = Array.from({ length: reps }, (_, r) => {
+        let sum = 0;
+        for (let d = 0; d < per; d++) sum += t.dispatchTimesUs[r * per + d];
+        return sum;
+      });
+      return { us: t.batchGpuTimeUs / reps, dispatchUs: median(each) };
+    };
+  };
+
+  return {
+    check,
+    sampler,
+    /**
+     * The time of a plan, checked and over some samples.
+     * @param {any} plan @param {number} [count] of them
+     */
+    measure(plan, count = 7) {
+      const checked = check(plan);
+      const sample = sampler(plan);
+      const samples = Array.from({ length: count }, sample);
+      const us = median(samples.map((s) => s.us));
+      const dispatchUs = median(samples.map((s) => s.dispatchUs));
+      const tflops = (/** @type {number} */ time) => (2 * m * n * k) / time / 1e6;
+      return { ...checked, us, dispatchUs, tflops: tflops(us), dispatchTflops: tflops(dispatchUs) };
+    },
+    /** Gives the memory back. */
+    close,
+  };
+}
+
+/** @param {any} vk @param {number} handle @param {{ buffer: ArrayBuffer, byteLength: number }} data */
+function verifyUpload(vk, handle, data) {
+  const back = vk.readBuffer(handle);
+  const words = new Uint32Array(back.buffer, back.byteOffset, back.length);
+  const sent = new Uint32Array(data.buffer, 0, Math.floor(data.byteLength / 4));
+  for (let w = 0; w < sent.length; w++) {
+    if (words[w] !== sent[w]) throw new Error(`upload of ${data.byteLength} bytes came back wrong at word ${w}`);
+  }
+}
+
+/**
+ * Whether a plan is faster than another by more than the noise: the two are timed in turn, and of one three quarters of the
+ * samples are below three quarters of the other's.
+ * @param {() => Sample} first @param {() => Sample} second the one that should be faster
+ * @param {number} rounds
+ * @returns {{ first: number, second: number, faster: boolean }} medians in microseconds
+ */
+export function duel(first, second, rounds) {
+  /** @type {number[][]} */
+  const times = [[], []];
+  for (let i = 0; i < rounds; i++) {
+    times[0].push(first().us);
+    times[1].push(second().us);
+  }
+  const [a, b] = times.map((list) => list.sort((x, y) => x - y));
+  const quartile = Math.floor((rounds - 1) / 4);
+  return { first: median(a), second: median(b), faster: b[rounds - 1 - quartile] < a[quartile] };
+}

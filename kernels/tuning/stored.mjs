@@ -1,0 +1,137 @@
+// The tables that `helios-vk tune` leaves on a machine: a file for each kind of device and driver, in the folder of the pipeline
+// cache, or where HELIOS_TUNING says. What a file holds decides nothing but speed: a plan that the device cannot run is passed over.
+
+import { mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { CLASSES, classOf, entriesOf, formName } from './table.mjs';
+
+/** @typedef {import('../../index.js').DeviceInfo} DeviceInfo */
+/** @typedef {import('./table.mjs').Problem} Problem */
+/** Lines of a table by class, see table.mjs. @typedef {Partial<Record<typeof CLASSES[number], string[]>>} Lines */
+/** @typedef {Pick<DeviceInfo, 'deviceName' | 'vendorId' | 'deviceId' | 'driverVersion' | 'driverInfo'>} Identity */
+/**
+ * A file's content.
+ * @typedef {object} Stored
+ * @property {string} format FORMAT
+ * @property {Identity} device where it was measured
+ * @property {string} date day of the last change
+ * @property {Lines} faster products whose plan here is faster than the one that the package chooses by itself
+ * @property {Lines} kept products that were measured and keep the package's plan, which a line has
+ */
+
+export const FORMAT = 'helios-vk tuning 1';
+/** Larger files are not read: some ten thousand products. */
+const MAX_BYTES = 4 << 20;
+
+/** What a table's device and driver are told by. @param {DeviceInfo} info @returns {Identity} */
+export const identityOf = ({ deviceName, vendorId, deviceId, driverVersion, driverInfo }) => ({
+  deviceName,
+  vendorId,
+  deviceId,
+  driverVersion,
+  driverInfo,
+});
+
+/**
+ * Where the table of a device lies.
+ * @param {DeviceInfo} info
+ * @param {string | false} [given] `tuning` of `createKernels`
+ * @returns {{ path: string, named: boolean } | undefined} undefined where none is read; `named` where somebody asked for this file
+ */
+export function tableFile(info, given) {
+  if (given === false) return undefined;
+  if (given !== undefined && (typeof given !== 'string' || given === '')) {
+    throw new TypeError(`createKernels: tuning must be the path of a table or false, got ${String(given)}`);
+  }
+  const text = given ?? process.env.HELIOS_TUNING?.trim() ?? '';
+  if (given === undefined && /^(0|false|off|no)$/i.test(text)) return undefined;
+  if (text && (given !== undefined || !/^(1|true|on|yes)$/i.test(text))) return { path: text, named: true };
+  if (!info.cacheFolder) return undefined;
+  const hex = (/** @type {number} */ x, /** @type {number} */ digits) => x.toString(16).padStart(digits, '0');
+  const name = `${hex(info.vendorId, 4)}-${hex(info.deviceId, 4)}-${hex(info.driverVersion, 8)}.tuning.json`;
+  return { path: join(info.cacheFolder, name), named: false };
+}
+
+/**
+ * The content of a table's file.
+ * @param {string} path @param {DeviceInfo} info of the device that it must be of
+ * @returns {Stored}
+ * @throws {Error} that says why it is not used
+ */
+export function readStored(path, info) {
+  const there = statSync(path);
+  // Reading a pipe would wait, and a device may have no end.
+  if (!there.isFile()) throw new Error('it is no file');
+  if (there.size > MAX_BYTES) throw new Error(`it has ${there.size} bytes, more than ${MAX_BYTES}`);
+  const stored = /** @type {Stored} */ (JSON.parse(readFileSync(path, 'utf8')));
+  if (stored?.format !== FORMAT) throw new Error(`it is no table of the format "${FORMAT}"`);
+  const here = identityOf(info);
+  for (const key of /** @type {const} */ (['deviceName', 'vendorId', 'deviceId', 'driverVersion', 'driverInfo'])) {
+    if (stored.device?.[key] !== here[key]) {
+      throw new Error(`it is of another device or driver: its ${key} is ${String(stored.device?.[key])}, here it is ${here[key]}`);
+    }
+  }
+  for (const part of /** @type {const} */ (['faster', 'kept'])) {
+    const lines = stored[part];
+    if (typeof lines !== 'object' || lines === null) throw new Error(`${part} must be an object`);
+    for (const [name, list] of Object.entries(lines)) {
+      if (!CLASSES.some((known) => known === name)) throw new Error(`${part} has a class ${name}: there are ${CLASSES.join(', ')}`);
+      if (!Array.isArray(list) || !list.every((line) => typeof line === 'string')) throw new Error(`${part}.${name} must be lines of text`);
+      entriesOf(name, list);
+    }
+  }
+  return stored;
+}
+
+/** What was warned of, so that a program with many kernels warns once. @type {Set<string>} */
+const warned = new Set();
+
+/** @param {string} path @param {unknown} error */
+function refuse(path, error) {
+  const message = `the tuning table ${path} is not used: ${/** @type {Error} */ (error).message}`;
+  if (warned.has(message)) return;
+  warned.add(message);
+  process.emitWarning(message, { type: 'HeliosWarning', code: 'HELIOS_TUNING' });
+}
+
+/**
+ * The plans that were measured on this machine to be faster than those of the package; a table that is damaged or of another
+ * device is passed over with a warning.
+ * @param {DeviceInfo} info @param {string | false} [given] `tuning` of `createKernels`
+ * @returns {((problem: Problem) => any) | undefined} the plan of a product, or undefined where none was measured
+ */
+export function storedPlans(info, given) {
+  const file = tableFile(info, given);
+  if (!file) return undefined;
+  /** @type {Map<string, any>} */
+  const plans = new Map();
+  try {
+    const { faster } = readStored(file.path, info);
+    for (const [name, lines] of Object.entries(faster)) {
+      for (const { form, m, n, k, plan } of entriesOf(name, lines)) plans.set(`${name} ${form} ${m} ${n} ${k}`, plan);
+    }
+  } catch (error) {
+    if (file.named || /** @type {NodeJS.ErrnoException} */ (error).code !== 'ENOENT') refuse(file.path, error);
+    return undefined;
+  }
+  return (problem) => {
+    const { m, n, k, batch } = problem;
+    return batch === 1 ? plans.get(`${classOf(problem)} ${formName(problem)} ${m} ${n} ${k}`) : undefined;
+  };
+}
+
+/**
+ * Writes a table, aside and renamed, so that a reader sees the old file or the new one, whole.
+ * @param {string} path @param {Stored} stored
+ */
+export function writeStored(path, stored) {
+  mkdirSync(dirname(path), { recursive: true });
+  const aside = `${path}.${process.pid}.tmp`;
+  try {
+    writeFileSync(aside, `${JSON.stringify(stored, null, 1)}\n`);
+    renameSync(aside, path);
+  } catch (error) {
+    rmSync(aside, { force: true });
+    throw error;
+  }
+}

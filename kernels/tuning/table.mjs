@@ -1,0 +1,138 @@
+// Tables of measured plans of matrix products, as text: a line for a product, `form m n k | tile | splits | microseconds`, by class.
+//
+// The form is NT, NN, TN or TT. The tile is `bm bn bk tm tn lx stages` in class f32, else of matrix units `bm bn bk wm wn tm tn tk stages
+// [ahead [direct]]`, or a tiling of kernels/ptx/plans.mjs by its name. In class `ptx` a line may say `coop`, that PTX was
+// not faster. Splits are parts of K, or `wave/parts` where only the tiles behind the last whole wave are split. Classes by storage:
+// `half` has both operands in half precision, `mixed` at least one in f32, `bf16x3` and `f32` are those precisions.
+
+import { PLANS } from '../ptx/plans.mjs';
+
+/** @typedef {{ form: string, m: number, n: number, k: number }} Shape */
+/** @typedef {Shape & { plan: any }} Entry */
+/**
+ * What a table looks at of a product.
+ * @typedef {{ m: number, n: number, k: number, batch: number, beta: number, transA: boolean, transB: boolean, precision: string,
+ *   aType: string, bType: string }} Problem
+ */
+
+export const CLASSES = /** @type {const} */ (['half', 'mixed', 'bf16x3', 'f32', 'ptx']);
+
+/** Most parts that K is split into, and most workgroups of a wave, as `matmul` takes them. */
+const MAX_SPLITS = 64;
+const MAX_WAVE = 65_535;
+
+/** The form of a product as a name: NT, NN, TN or TT. @param {{ transA: boolean, transB: boolean }} product */
+export const formName = ({ transA, transB }) => `${transA ? 'T' : 'N'}${transB ? 'T' : 'N'}`;
+
+/** The class of a product. @param {{ precision: string, aType: string, bType: string }} problem */
+export function classOf({ precision, aType, bType }) {
+  if (precision === 'f32' || precision === 'bf16x3') return precision;
+  return aType === 'f32' || bType === 'f32' ? 'mixed' : 'half';
+}
+
+/**
+ * A form and its sizes.
+ * @param {string} text such as `NT 512 1024 1024`
+ * @returns {Shape}
+ * @throws {SyntaxError} that quotes what is no shape
+ */
+export function shapeOf(text) {
+  if (!/^(NN|NT|TN|TT)( [1-9]\d{0,8}){3}$/.test(text)) throw new SyntaxError(`"${text}" is no product such as "NT 512 1024 1024"`);
+  const [form, ...sizes] = text.split(' ');
+  const [m, n, k] = sizes.map(Number);
+  return { form, m, n, k };
+}
+
+/** The order of a tile's numbers, which may end before the optional ones. @type {Record<'f32' | 'coop', { names: string[], least: number }>} */
+const TILE = {
+  f32: { names: ['bm', 'bn', 'bk', 'tm', 'tn', 'lx', 'stages'], least: 7 },
+  coop: {
+    names: ['bm', 'bn', 'bk', 'wm', 'wn', 'tm', 'tn', 'tk', 'stages', 'ahead', 'direct'],
+    least: 9,
+  },
+};
+/** What the optional numbers are where a line has none. */
+const OPTIONAL = { ahead: 0, direct: 0 };
+
+/**
+ * A tile as a plan.
+ * @param {string} name of the class @param {string} tile
+ * @returns {any}
+ * @throws {SyntaxError} that quotes what is no tile
+ */
+export function tilingOf(name, tile) {
+  if (Object.hasOwn(PLANS, tile) && (name === 'ptx' || name === 'half')) return { kernel: 'ptx', tiling: tile };
+  if (name === 'ptx' && tile === 'coop') return { kernel: 'coop' };
+  const kernel = name === 'f32' ? 'f32' : 'coop';
+  const { names, least } = TILE[kernel];
+  const numbers = tile.split(' ');
+  if (name === 'ptx' || numbers.length < least || numbers.length > names.length || !numbers.every((x) => /^\d{1,5}$/.test(x))) {
+    throw new SyntaxError(`"${tile}" is no tile of class ${name}`);
+  }
+  const plan = Object.fromEntries(names.map((key, i) => [key, numbers[i] === undefined ? undefined : Number(numbers[i])]));
+  if (names.slice(0, least).some((key) => plan[key] === 0)) throw new SyntaxError(`"${tile}" has a size of 0`);
+  const { ahead = 0, direct = 0, ...sizes } = plan;
+  return kernel === 'f32' ? { kernel, ...sizes } : { kernel, ...sizes, ahead, direct };
+}
+
+/** @param {string} text */
+function splitsOf(text) {
+  const [, first, second] = /^(\d{1,5})(?:\/(\d{1,2}))?$/.exec(text) ?? [];
+  const [wave, tail] = [Number(first), Number(second)];
+  if (second === undefined ? wave >= 1 && wave <= MAX_SPLITS : wave >= 1 && wave <= MAX_WAVE && tail >= 1 && tail <= MAX_SPLITS) {
+    return second === undefined ? { splits: wave } : { splits: 1, wave, tail };
+  }
+  throw new SyntaxError(`"${text}" is no number of splits`);
+}
+
+/**
+ * The entries of lines.
+ * @param {string} name of their class @param {string[]} lines
+ * @returns {Entry[]}
+ * @throws {SyntaxError} that quotes the first line that is none
+ */
+export function entriesOf(name, lines) {
+  return lines.map((line) => {
+    const parts = line.split('|').map((part) => part.trim());
+    const time = Number(parts[3]);
+    try {
+      if (parts.length !== 4 || !(time > 0 && time < Infinity)) throw new SyntaxError('not "product | tile | splits | microseconds"');
+      return { ...shapeOf(parts[0]), plan: { ...tilingOf(name, parts[1]), ...splitsOf(parts[2]) } };
+    } catch (error) {
+      throw new SyntaxError(`class ${name}, line "${line}": ${/** @type {Error} */ (error).message}`);
+    }
+  });
+}
+
+/**
+ * The line of a plan.
+ * @param {string} name of the class @param {Shape} shape @param {any} plan as `entriesOf` gives it @param {number} us
+ */
+export function lineOf(name, { form, m, n, k }, plan, us) {
+  let tile = plan.tiling ?? plan.kernel;
+  if (plan.kernel === 'f32' || (plan.kernel === 'coop' && name !== 'ptx')) {
+    const { names, least } = TILE[/** @type {'f32' | 'coop'} */ (plan.kernel)];
+    const values = names.map((key) => plan[key] ?? OPTIONAL[/** @type {keyof typeof OPTIONAL} */ (key)]);
+    const last = names.findLastIndex((key, i) => i < least || values[i] !== OPTIONAL[/** @type {keyof typeof OPTIONAL} */ (key)]);
+    tile = values.slice(0, last + 1).join(' ');
+  }
+  return `${form} ${m} ${n} ${k} | ${tile} | ${plan.tail > 1 ? `${plan.wave}/${plan.tail}` : (plan.splits ?? 1)} | ${us.toFixed(1)}`;
+}
+
+const octaves = (/** @type {number} */ a, /** @type {number} */ b) => Math.abs(Math.log2(a / b));
+
+/**
+ * The nearest entry to a shape, by octaves over the three sizes.
+ * @param {Entry[]} entries @param {Shape} shape
+ * @param {number} reach nearer than this @param {number} otherForm octaves that another form counts as
+ * @returns {{ plan: any, distance: number } | undefined}
+ */
+export function nearest(entries, { form, m, n, k }, reach, otherForm) {
+  let best;
+  let distance = reach;
+  for (const entry of entries) {
+    const away = octaves(m, entry.m) + octaves(n, entry.n) + octaves(k, entry.k) + (entry.form === form ? 0 : otherForm);
+    if (away < distance) [best, distance] = [entry, away];
+  }
+  return best && { plan: best.plan, distance };
+}
