@@ -9,10 +9,10 @@ import { writeFileSync } from 'node:fs';
 import { attentionKernels } from '../kernels/attention.mjs';
 import { KernelContext, pack } from '../kernels/base.mjs';
 import { ATTENTION_PLANS } from '../kernels/ptx/plans.mjs';
+import { Values } from '../kernels/tuning/values.mjs';
 import { addonPath, driverText, loadAddon, OWN_ADDON } from './lib/addon.mjs';
 import { runMain } from './lib/args.mjs';
 import { format, median, textTable } from './lib/stats.mjs';
-import { Values } from './lib/sweep-values.mjs';
 
 const USAGE = 'node benches/kernels-attention.mjs [options]';
 const OPTIONS = /** @type {const} */ ({
