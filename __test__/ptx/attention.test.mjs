@@ -27,13 +27,16 @@ const planOf = (tiling) => ({ kernel: 'ptx', tiling });
 const narrow = { warpgroups: 1, columns: 32, stages: 2, blocks: 3, order: 'length' };
 /** @type {AttentionTiling} */
 const three = { warpgroups: 3, columns: 32, stages: 4, blocks: 1, order: 'head' };
-const [forward, backward] = [planOf('pair'), planOf('deep')];
+/** @type {AttentionTiling} */
+const deep = { warpgroups: 2, columns: 64, stages: 2, blocks: 1, order: 'head' };
+const [forward, backward] = [planOf('pair'), planOf('single')];
 
 /** @type {Problem[]} */
 const PROBLEMS = [
   { tokens: 200, plan: forward, planBackward: backward },
   { tokens: 100, heads: 2, causal: false, type: 'f16', split: true, plan: forward, planBackward: backward },
-  { tokens: 64, batch: 2, scale: -0.3, plan: forward, planBackward: backward },
+  { tokens: 64, batch: 2, scale: -0.3, plan: forward, planBackward: planOf(deep) },
+  { tokens: 201, plan: forward, planBackward: planOf(deep) },
   { tokens: 130, causal: false, pad: 0, plan: planOf(narrow) },
   { tokens: 97, heads: 2, batch: 2, type: 'f16', scale: 0.2, plan: planOf(narrow) },
   { tokens: 230, plan: planOf(three) },

@@ -16,8 +16,9 @@ const SCALE = -0.25;
 /**
  * One head in float64, rows of `d`: results, and for each the sum of what its rounded terms' sizes are, which bounds its error.
  * @param {Record<'q' | 'k' | 'v' | 'dO', Float64Array>} head @param {number} tokens @param {number} d @param {boolean} causal
+ * @param {boolean} backward whether gradients are wanted
  */
-function exact({ q, k, v, dO }, tokens, d, causal) {
+function exact({ q, k, v, dO }, tokens, d, causal, backward) {
   const make = () => ({ value: new Float64Array(tokens * d), size: new Float64Array(tokens * d) });
   const [out, dQ, dK, dV] = [make(), make(), make(), make()];
   const [lse, delta] = [new Float64Array(tokens), new Float64Array(tokens)];
@@ -39,6 +40,7 @@ function exact({ q, k, v, dO }, tokens, d, causal) {
     lse[i] = Math.log(scores.reduce((sum, s) => sum + Math.exp(s), 0));
     const p = scores.map((s) => Math.exp(s - lse[i]));
     p.forEach((x, j) => add(out, i, x, v, j));
+    if (!backward) continue;
     delta[i] = dot(dO, i, out.value, i);
     p.forEach((x, j) => {
       const dS = SCALE * x * (dot(dO, i, v, j) - delta[i]);
@@ -63,6 +65,7 @@ export function verifyAttention({ context: { vk }, tiling, form, record }) {
   // The last of three blocks has warpgroups without rows.
   const tokens = 2 * attentionSizes(tiling, form).rows + (form.even ? 40 : 41);
   const [rows, width] = [BATCH * tokens, HEADS * d];
+  const backward = pass === 'backward';
   const next = generator(1);
   /** @type {Matrix[]} */
   const made = [];
@@ -82,13 +85,12 @@ export function verifyAttention({ context: { vk }, tiling, form, record }) {
           (_, x) => from.values[(z * tokens + Math.floor(x / d)) * columns + first + h * d + (x % d)],
         );
       const [q, k, v] = [0, 1, 2].map((s) => pick(qkv, 3 * width, s * width));
-      return exact({ q, k, v, dO: pick(dO, width, 0) }, tokens, d, causal);
+      return exact({ q, k, v, dO: pick(dO, width, 0) }, tokens, d, causal, backward);
     });
     const stats = (/** @type {'lse' | 'delta'} */ name) => {
       let at = 0;
       return make(vk, BATCH * HEADS, tokens, 'f32', () => wants[Math.floor(at / tokens)][name][at++ % tokens], false);
     };
-    const backward = pass === 'backward';
     const lse = backward ? stats('lse') : make(vk, BATCH * HEADS, tokens, 'f32', undefined, false);
     const delta = backward ? stats('delta') : undefined;
     const out = backward ? undefined : make(vk, rows, width, type, undefined);

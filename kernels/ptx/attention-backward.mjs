@@ -26,13 +26,14 @@ export function writeBackward(w) {
 }
 
 /**
- * Walks over pairs of tiles, in pairs of stages.
+ * A walk over pairs of tiles, whose first copies begin here.
  * @param {AttentionWriter} w
  * @param {[ReturnType<AttentionWriter['copier']>, ReturnType<AttentionWriter['copier']>]} copiers
  * @param {{ from: string, to: string, ownFrom: string, ownTo: string }} tiles of the block, and of this warpgroup
- * @param {(tile: string, first: string, second: string) => void} body what a warpgroup does with a pair, which is in these places
+ * @returns {(body: (tile: string, first: string, second: string) => void) => void} goes over them: with what a warpgroup does with a
+ *   pair, which is in these places
  */
-function walk(w, copiers, { from, to, ownFrom, ownTo }, body) {
+function walk(w, copiers, { from, to, ownFrom, ownTo }) {
   const { p, tiling, sizes } = w;
   const { stages } = tiling;
   const pair = 2 * sizes.tileBytes;
@@ -53,19 +54,42 @@ function walk(w, copiers, { from, to, ownFrom, ownTo }, body) {
     p.do('add.u32', next, next, 1);
   };
   for (let i = 0; i < stages - 1; i++) copy();
-  p.loop((exit) => {
-    p.branch(exit, p.pred('setp.ge.u32', tile, to));
-    w.arrive(stages - 2);
-    copy();
-    const after = p.pred('setp.ge.u32', tile, ownFrom);
-    p.when(p.pred('setp.lt.and.u32', tile, ownTo, after), () => {
-      const place = p.b32('mad.lo.u32', useStage, pair >> 4, w.sharedUnits);
-      body(tile, place, p.b32('add.u32', place, sizes.tileBytes >> 4));
+  return (body) => {
+    p.loop((exit) => {
+      p.branch(exit, p.pred('setp.ge.u32', tile, to));
+      w.arrive(stages - 2);
+      copy();
+      const after = p.pred('setp.ge.u32', tile, ownFrom);
+      p.when(p.pred('setp.lt.and.u32', tile, ownTo, after), () => {
+        const place = p.b32('mad.lo.u32', useStage, pair >> 4, w.sharedUnits);
+        body(tile, place, p.b32('add.u32', place, sizes.tileBytes >> 4));
+      });
+      advance(useStage);
+      p.do('add.u32', tile, tile, 1);
     });
-    advance(useStage);
-    p.do('add.u32', tile, tile, 1);
-  });
-  p.do('cp.async.wait_group', 0);
+    p.do('cp.async.wait_group', 0);
+  };
+}
+
+/**
+ * Scores and dP of a tile, each from a left operand and a tile's place; dP's product is still open afterwards. Where registers are few,
+ * the second left operand is moved once the first one is free.
+ * @param {AttentionWriter} w @param {string} tile @param {{ scores: string[], dP: string[], adds: boolean }} sums
+ * @param {[string[][], string]} ofScores @param {[string[][], string]} ofGradients
+ */
+function scoresAndGradients(w, tile, { scores, dP, adds }, ofScores, ofGradients) {
+  const few = w.sizes.threads * w.tiling.blocks > 256;
+  const left = w.moved(ofScores[0], tile, true);
+  const right = few ? undefined : w.moved(ofGradients[0], tile);
+  w.beginProducts();
+  w.product(scores, left, 'k', ofScores[1], adds);
+  w.commitProducts();
+  if (few) w.settle(0);
+  const moved = right ?? w.moved(ofGradients[0], tile);
+  if (few) w.beginProducts();
+  w.product(dP, moved, 'k', ofGradients[1], adds);
+  w.commitProducts();
+  w.settle(1);
 }
 
 /** Registers that both walks use. @param {AttentionWriter} w */
@@ -92,6 +116,15 @@ function overKeys(w, blockRow) {
     w.copier(w.headOf('k', 'offK', 'batchQkv'), rowQkv),
     w.copier(w.headOf('v', 'offV', 'batchQkv'), rowQkv),
   ]);
+  const tilesTo = (/** @type {string} */ end) =>
+    form.causal ? p.b32('min.u32', p.b32('div.u32', p.b32('add.u32', end, columns - 1), columns), w.tiles) : w.tiles;
+  const zero = p.b32('mov.u32', 0);
+  const each = walk(w, copiers, {
+    from: zero,
+    to: tilesTo(p.b32('add.u32', blockRow, sizes.rows)),
+    ownFrom: zero,
+    ownTo: tilesTo(p.b32('add.u32', groupRow, 64)),
+  });
   const queries = w.fragments(w.headOf('q', 'offQ', 'batchQkv'), rowQkv, row);
   const dO = w.fragments(w.headOf('dO', 'offDo', 'batchO'), w.rowBytes('rowO'), row);
   const [lse, delta] = [w.statsOf('lse', 'offLse'), w.statsOf('delta', 'offDelta')];
@@ -102,26 +135,11 @@ function overKeys(w, blockRow) {
     const [l, d] = [lse, delta].map((from) => p.f32('ld.global.nc.f32', at(p.b64('mad.wide.u32', line, 4, from))));
     return [p.f32('mul.f32', l, f32(-Math.LOG2E)), d];
   });
-  const tilesTo = (/** @type {string} */ end) =>
-    form.causal ? p.b32('min.u32', p.b32('div.u32', p.b32('add.u32', end, columns - 1), columns), w.tiles) : w.tiles;
-  const zero = p.b32('mov.u32', 0);
-  const tiles = {
-    from: zero,
-    to: tilesTo(p.b32('add.u32', blockRow, sizes.rows)),
-    ownFrom: zero,
-    ownTo: tilesTo(p.b32('add.u32', groupRow, 64)),
-  };
   const whole = p.b32('div.u32', form.causal ? p.b32('min.u32', groupRow, w.tokens) : w.tokens, columns);
   const dQ = zeros(w);
   const { scores, dP } = tileSums(w);
-  walk(w, copiers, tiles, (tile, keys, values) => {
-    const left = [w.moved(queries, tile, true), w.moved(dO, tile)];
-    w.beginProducts();
-    w.product(scores, left[0], 'k', keys, false);
-    w.commitProducts();
-    w.product(dP, left[1], 'k', values, false);
-    w.commitProducts();
-    w.settle(1);
+  each((tile, keys, values) => {
+    scoresAndGradients(w, tile, { scores, dP, adds: false }, [queries, keys], [dO, values]);
     p.when(p.pred('setp.ge.u32', tile, whole), () => w.mask(scores, row, p.b32('mul.lo.u32', tile, columns), false));
     scores.forEach((score, i) => {
       const power = p.f32('fma.rn.f32', score, w.factor, stats[(i >> 1) & 1][0]);
@@ -149,13 +167,14 @@ function overQueries(w, blockRow) {
     w.copier(w.headOf('q', 'offQ', 'batchQkv'), rowQkv),
     w.copier(w.headOf('dO', 'offDo', 'batchO'), rowO),
   ]);
+  const tileOf = (/** @type {string} */ from) => (form.causal ? p.b32('div.u32', from, columns) : p.b32('mov.u32', 0));
+  const tiles = { from: tileOf(blockRow), to: w.tiles, ownFrom: tileOf(groupRow), ownTo: w.tiles };
+  const each = walk(w, copiers, tiles);
   const keys = w.fragments(w.headOf('k', 'offK', 'batchQkv'), rowQkv, row);
   const values = w.fragments(w.headOf('v', 'offV', 'batchQkv'), rowQkv, row);
   const [lse, delta] = [w.statsOf('lse', 'offLse'), w.statsOf('delta', 'offDelta')];
   /** -1 / |scale|. */
   const perScale = p.f32('neg.f32', p.f32('rcp.approx.ftz.f32', p.f32('abs.f32', w.scale)));
-  const tileOf = (/** @type {string} */ from) => (form.causal ? p.b32('div.u32', from, columns) : p.b32('mov.u32', 0));
-  const tiles = { from: tileOf(blockRow), to: w.tiles, ownFrom: tileOf(groupRow), ownTo: w.tiles };
   /** From this tile on all scores count by causality, and up to that one all queries are there. */
   const whole = form.causal ? p.b32('div.u32', p.b32('add.u32', groupRow, 64), columns) : tiles.from;
   const complete = p.b32('div.u32', w.tokens, columns);
@@ -201,14 +220,8 @@ function overQueries(w, blockRow) {
   };
 
   p.when(p.pred('setp.lt.u32', tiles.ownFrom, tiles.to), () => begin(tiles.ownFrom));
-  walk(w, copiers, tiles, (tile, queries, dO) => {
-    const left = [w.moved(keys, tile, true), w.moved(values, tile)];
-    w.beginProducts();
-    w.product(scores, left[0], 'k', queries, true);
-    w.commitProducts();
-    w.product(dP, left[1], 'k', dO, true);
-    w.commitProducts();
-    w.settle(1);
+  each((tile, queries, dO) => {
+    scoresAndGradients(w, tile, { scores, dP, adds: true }, [keys, queries], [values, dO]);
     if (form.causal) p.when(p.pred('setp.lt.u32', tile, whole), () => w.mask(scores, row, p.b32('mul.lo.u32', tile, columns), true));
     for (const score of scores) p.do('ex2.approx.ftz.f32', score, p.f32('mul.f32', score, w.factor));
     const probabilities = w.asFragments(scores);

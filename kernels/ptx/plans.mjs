@@ -30,10 +30,10 @@ export const PLANS = {
  * @type {Record<string, import('./attention.mjs').AttentionTiling>}
  */
 export const ATTENTION_PLANS = {
-  /** Forward: two blocks of a multiprocessor hide each other's softmax. */
-  pair: { warpgroups: 2, columns: 64, stages: 3, blocks: 2, order: 'head' },
+  /** Forward: two blocks of a multiprocessor hide each other's softmax, and the longest walks come first. */
+  pair: { warpgroups: 2, columns: 64, stages: 3, blocks: 2, order: 'length' },
   /** Forward, heads of 128. */
   wide: { warpgroups: 2, columns: 64, stages: 3, blocks: 1, order: 'head' },
-  /** Backward. */
-  deep: { warpgroups: 2, columns: 64, stages: 3, blocks: 1, order: 'head' },
+  /** Backward: two blocks, each of one warpgroup. */
+  single: { warpgroups: 1, columns: 32, stages: 3, blocks: 2, order: 'head' },
 };

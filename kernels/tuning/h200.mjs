@@ -206,7 +206,7 @@ export function ptxPlan({ m, n, k, transA, transB }) {
  * @param {import('../ptx/attention.mjs').AttentionForm} form @returns {string | undefined}
  */
 export function ptxAttention({ pass, headSize }) {
-  if (headSize === 64) return pass === 'forward' ? 'pair' : 'deep';
+  if (headSize === 64) return pass === 'forward' ? 'pair' : 'single';
   return headSize === 128 && pass === 'forward' ? 'wide' : undefined;
 }
 
