@@ -15,6 +15,10 @@ const MAGIC = 0x314b5648;
 /** Element types, by their numbers. @type {DType[]} */
 export const TYPES = ['f32', 'f16', 'bf16', 'i32', 'u32', 'bool'];
 
+/** How elements are spread over invocations, by their numbers: each by itself; a workgroup for each row; a few columns to each. */
+const TEMPLATES = { flat: 0, row: 1, column: 2 };
+/** @typedef {keyof typeof TEMPLATES} TemplateName */
+
 /** Ways to find an element, by their numbers. */
 const ACCESS = { dense: 0, scalar: 1, shifted: 2, period: 3, strided: 4, tiled: 5 };
 /** @typedef {keyof typeof ACCESS} Access */
@@ -26,6 +30,7 @@ export const OPERATIONS = /** @type {const} */ ([
   ...['sqrt', 'rsqrt', 'exp', 'log', 'exp2', 'log2', 'sin', 'cos', 'tan', 'tanh', 'erf', 'pow', 'floor', 'ceil', 'trunc', 'round'],
   ...['eq', 'ne', 'lt', 'le', 'gt', 'ge', 'select'],
   ...['and', 'or', 'xor', 'not', 'shl', 'shr', 'isNan'],
+  ...['reduceSum', 'reduceMax', 'reduceMin'],
 ]);
 const NUMBER = new Map(OPERATIONS.map((name, i) => [/** @type {string} */ (name), i]));
 
@@ -37,8 +42,12 @@ function bitsOf(value, type) {
 
 /** The words of a program, in the making: inputs and scalars first, then operations, then outputs. */
 export class Program {
-  /** @param {number} lanes invocations of a workgroup @param {number} rank dimensions of strided operands */
-  constructor(lanes, rank = 0) {
+  /**
+   * @param {number} lanes invocations of a workgroup: a power of two but for the flat template, at least 8 for columns
+   * @param {number} [rank] dimensions of strided operands @param {TemplateName} [template]
+   */
+  constructor(lanes, rank = 0, template = 'flat') {
+    this.template = template;
     this.lanes = lanes;
     this.rank = rank;
     /** @type {number[]} */
@@ -97,7 +106,17 @@ export class Program {
   words() {
     const { inputs, scalars, instructions, outputs } = this;
     const counts = [inputs.length / 2, scalars.length, instructions.length / 4, outputs.length / 3];
-    return Uint32Array.from([MAGIC, 0, this.lanes, this.rank, ...counts, ...inputs, ...scalars, ...instructions, ...outputs]);
+    return Uint32Array.from([
+      MAGIC,
+      TEMPLATES[this.template],
+      this.lanes,
+      this.rank,
+      ...counts,
+      ...inputs,
+      ...scalars,
+      ...instructions,
+      ...outputs,
+    ]);
   }
 }
 
@@ -114,7 +133,9 @@ function pipelineOf(context, program) {
   if (handle === undefined) {
     const { spirv, bindings, pushBytes } = context.vk.buildKernel(words);
     const names = program.instructions.filter((_, i) => i % 4 === 0).map((op) => OPERATIONS[op]);
-    handle = /** @type {number} */ (context.vk.createPipeline(spirv, bindings, pushBytes, { name: `flat(${names.join() || 'copy'})` }));
+    handle = /** @type {number} */ (
+      context.vk.createPipeline(spirv, bindings, pushBytes, { name: `${program.template}(${names.join() || 'copy'})` })
+    );
     known.set(key, handle);
   }
   return handle;
