@@ -32,8 +32,9 @@ import { perDevice } from '../runtime.mjs';
  */
 
 /**
- * What passes know besides the calls; `allocate` makes memory that lives within a call of the graph.
- * @typedef {{ isTemporary: (allocation: Allocation) => boolean, allocate: (bytes: number) => Allocation, kernels: Kernels }} Context
+ * What passes know besides the calls: whether memory was made for the graph, whether it lives within a call of it alone, and how to
+ * make more of that.
+ * @typedef {{ isOwn: (allocation: Allocation) => boolean, isTemporary: (allocation: Allocation) => boolean, allocate: (bytes: number) => Allocation, kernels: Kernels }} Context
  */
 
 /** Arguments of kernels that are written. */
