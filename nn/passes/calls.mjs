@@ -66,8 +66,10 @@ export function accesses(call) {
  * @param {Call} call
  * @returns {{ inputs: Value[], outputs: Value[] }}
  */
-export function effective({ inputs, outputs, extra = {}, dropped }) {
-  const own = Object.entries(extra);
+export function effective({ inputs, outputs, extra, dropped }) {
+  // Most calls are as they were recorded.
+  if (!extra && !dropped) return { inputs, outputs };
+  const own = Object.entries(extra ?? {});
   return {
     inputs: [...inputs.filter((value) => !dropped?.has(value)), ...own.filter(([name]) => !WRITTEN.has(name)).map(([, value]) => value)],
     outputs: [...outputs.filter((value) => !dropped?.has(value)), ...own.filter(([name]) => WRITTEN.has(name)).map(([, value]) => value)],
