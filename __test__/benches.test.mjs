@@ -3,10 +3,10 @@ import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { appendFile, copyFile, mkdir, mkdtemp, readFile, readdir, readlink, realpath, rm, writeFile } from 'node:fs/promises';
+import { appendFile, chmod, copyFile, mkdir, mkdtemp, readFile, readdir, readlink, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 import { OWN_ADDON } from '../benches/lib/addon.mjs';
 
@@ -315,4 +315,67 @@ test('the bench of helios-vk/nn trains the GPT to the same losses, eager and com
   assert.ok(eager.losses[3] < eager.losses[0], eager.losses);
   assert.ok(apart < 1e-4, `${eager.losses} and ${compiled.losses}`);
   ratios.forEach((/** @type {number} */ ratio, /** @type {number} */ i) => assert.equal(ratio, compiled.rates[i] / eager.rates[i]));
+});
+
+test('the bench of models counts what has the losses of PyTorch, and says what has not', async () => {
+  const folder = await scratch('helios-models-');
+  try {
+    // A stand-in that trains our own model as "eager", another as "compiled", and knows no bf16.
+    const standIn = join(folder, 'python');
+    const models = JSON.stringify(pathToFileURL(resolve('benches/lib/models.mjs')));
+    await writeFile(
+      standIn,
+      `#!${process.execPath}
+      const { createInterface } = require('node:readline');
+      (async () => {
+        const { training } = await import(${models});
+        let step;
+        for await (const line of createInterface({ input: process.stdin })) {
+          const { do: what, model, sizes, precision, compiled, check, steps } = JSON.parse(line);
+          let answer = { torch: '0', device: 'stand-in', milliseconds: 5 * steps, microseconds: { add: 3, matmul: 4 } };
+          if (what === 'prepare') {
+            step = training(model, compiled ? { ...sizes, width: 2 * sizes.width } : sizes, 'f32').step;
+            const losses = [];
+            for (let i = 0; i < check; i++) losses.push(await step().item());
+            answer = precision === 'bf16' ? { error: 'no bf16 here' } : { losses };
+          }
+          console.log(JSON.stringify(answer));
+        }
+      })();`,
+    );
+    await chmod(standIn, 0o755);
+    const args = [
+      '--addon',
+      addon,
+      '--small',
+      '--only',
+      'mlp,eager',
+      '--rounds',
+      '2',
+      '--milliseconds',
+      '1',
+      '--json',
+      '--pytorch',
+      standIn,
+    ];
+    const { stdout, stderr } = await bench('models.mjs', ...args, '--results', folder);
+    const { figures } = JSON.parse(stdout);
+    const found = figures.map((/** @type {any} */ { group, name, series }) => `${group}: ${name}, ${series}`);
+    assert.deepEqual(found, [
+      'a training step of mlp, f32: helios-vk, compiled, milliseconds',
+      'a training step of mlp, f32: PyTorch, eager, milliseconds',
+      'a training step of mlp, bf16: helios-vk, compiled, milliseconds',
+      'an eager operation on 64×64: helios-vk, add',
+      'an eager operation on 64×64: helios-vk, matmul',
+      'an eager operation on 64×64: PyTorch, add',
+      'an eager operation on 64×64: PyTorch, matmul',
+    ]);
+    assert.equal(figures[1].value, 5);
+    for (const { value, runs } of figures) assert.ok(value > 0 && runs.length >= 2, JSON.stringify(figures));
+    assert.match(stderr, /mlp, f32, PyTorch compiled: losses .* are not ours/);
+    assert.match(stderr, /mlp, bf16, PyTorch eager: no bf16 here/);
+    assert.ok((await readdir(folder)).some((file) => /-models-.*\.json$/.test(file)));
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
 });

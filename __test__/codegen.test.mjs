@@ -415,6 +415,102 @@ test('sums and products are rounded one by one, however a program is written; eq
   assert.deepEqual(vk.buildKernel(program.words()).spirv, spirv);
 });
 
+/** What operations of random programs are in float64. @type {Record<string, (...args: number[]) => number>} */
+const EXACT = { add: (a, b) => a + b, sub: (a, b) => a - b, mul: (a, b) => a * b, max: Math.max, tanh: Math.tanh, abs: Math.abs };
+/** @type {Record<string, [start: number, join: (a: number, b: number) => number]>} */
+const REDUCED = { reduceSum: [0, (a, b) => a + b], reduceMax: [-Infinity, Math.max], reduceMin: [Infinity, Math.min] };
+
+for (const template of /** @type {const} */ (['row', 'column'])) {
+  test(`random programs of the ${template} template against float64: reductions, elements that depend on them, slices`, () => {
+    let depths = 0;
+    for (let round = 0; round < scaled(120); round++) {
+      const rows = random.between(1, random.pick([3, 40]));
+      const columns = random.pick([1, 2, 3, 4, 7, 8, 12, 33, 64, 130]);
+      const count = rows * columns;
+      const slice = random.between(1, rows);
+      const program = new Program(random.pick(template === 'row' ? [1, 2, 8, 32, 128] : [8, 16, 64, 256]), 2, template);
+      const push = template === 'row' ? [rows, columns, rows, columns] : [rows, columns, slice, rows, columns];
+      /** Values of every element. @type {{ all: number[], uniform: boolean, depth: number }[]} */
+      const values = [];
+      const data = Array.from({ length: random.between(1, 3) }, () => {
+        const access = random.pick(/** @type {const} */ (['dense', 'scalar', 'shifted', 'period', 'strided']));
+        const offset = 4 * random.below(3);
+        const strides = random.pick([
+          [1, 0],
+          [0, 1],
+          [1, rows],
+        ]);
+        // Four elements from a multiple of four on lie in a row.
+        const real = access === 'dense' && columns % 4 ? 'shifted' : access;
+        push.push(offset, ...(real === 'period' ? [columns] : real === 'strided' ? strides : []));
+        const words = Float32Array.from({ length: offset + count }, () => random.u32() / 2 ** 31 - 1);
+        program.input('f32', real);
+        const at = (/** @type {number} */ i) =>
+          real === 'scalar'
+            ? 0
+            : real === 'period'
+              ? i % columns
+              : real === 'strided'
+                ? Math.floor(i / columns) * strides[0] + (i % columns) * strides[1]
+                : i;
+        values.push({ all: Array.from({ length: count }, (_, i) => words[offset + at(i)]), uniform: real === 'scalar', depth: 0 });
+        return bitsOf(words);
+      });
+      for (let i = 0; i < 8; i++) {
+        const reduces = random.chance(0.3);
+        const name = random.pick(Object.keys(reduces ? REDUCED : EXACT));
+        const args = Array.from({ length: reduces ? 1 : EXACT[name].length || 2 }, () => random.below(values.length));
+        const depth = Math.max(...args.map((a) => values[a].depth));
+        if (reduces && depth > 0 && template === 'column') continue;
+        // The reductions of a slice are its own.
+        if (template === 'column' && slice < rows && depth > 0) continue;
+        const number = program.append(/** @type {any} */ (name), ...args);
+        if (number < values.length) continue;
+        if (!reduces) {
+          const all = Array.from({ length: count }, (_, e) => EXACT[name](...args.map((a) => values[a].all[e])));
+          values.push({ all, uniform: args.every((a) => values[a].uniform), depth });
+          continue;
+        }
+        const [start, join] = REDUCED[name];
+        const group = (/** @type {number} */ e) =>
+          template === 'row' ? Math.floor(e / columns) : Math.floor(Math.floor(e / columns) / slice) * columns + (e % columns);
+        /** @type {Map<number, number>} */
+        const joined = new Map();
+        values[args[0]].all.forEach((v, e) => void joined.set(group(e), join(joined.get(group(e)) ?? start, v)));
+        values.push({ all: Array.from({ length: count }, (_, e) => joined.get(group(e)) ?? NaN), uniform: true, depth: depth + 1 });
+        depths = Math.max(depths, depth + 1);
+      }
+      const slices = Math.ceil(rows / slice);
+      /** @type {{ wanted: number[], name: string }[]} */
+      const outputs = [];
+      values.forEach(({ all, uniform, depth }, v) => {
+        if (outputs.length === 4 || (v > 0 && random.chance(0.4)) || (template === 'column' && !uniform && depth > 0)) return;
+        program.output('f32', v, uniform || columns % 4 ? 'shifted' : 'dense');
+        push.push(0);
+        const ends = template === 'row' ? Array.from({ length: rows }, (_, r) => r * columns) : [];
+        if (template === 'column') {
+          for (let s = 0; s < slices; s++) for (let c = 0; c < columns; c++) ends.push(s * slice * columns + c);
+        }
+        outputs.push({ wanted: uniform ? ends.map((e) => all[e]) : all, name: `value ${v}` });
+      });
+      if (outputs.length === 0) continue;
+      const bytes = outputs.map(({ wanted }) => 4 * wanted.length + 16);
+      const results = run(program, data, bytes, push, random.between(1, 4));
+      assert.deepEqual(run(program, data, bytes, push, random.between(1, 4)), results, 'the same bits, however many workgroups');
+      outputs.forEach(({ wanted, name }, k) => {
+        const what = `${name}, round ${round} (seed ${seed}): ${JSON.stringify({ rows, columns, slice })} ${program.words()}`;
+        assert.deepEqual([...results[k].slice(wanted.length)], [POISON, POISON, POISON, POISON], what);
+        wanted.forEach((v, i) => {
+          // Sums of some thousands of products: each of their roundings is 2⁻²⁴ of what it adds to.
+          const tolerance = 1e-4 * Math.max(1, Math.abs(v)) * Math.max(1, count / 100);
+          assert.ok(Math.abs(ofF32(results[k][i]) - v) <= tolerance, `${what}: element ${i} is ${ofF32(results[k][i])}, wanted ${v}`);
+        });
+      });
+    }
+    assert.ok(depths >= (template === 'row' ? 2 : 1), `${depths}`);
+  });
+}
+
 test('a count of 0 and dispatches larger than the work touch nothing else', () => {
   const program = new Program(8);
   program.output('f32', program.append('add', program.input('f32'), program.constant(1)));
@@ -447,5 +543,31 @@ test('a program that is wrong is a RangeError with the word and the reason', () 
   });
   assert.throws(() => vk.buildKernel(new Uint32Array(3)), /word 3: a program begins with 8 words/);
   assert.throws(() => vk.buildKernel(/** @type {any} */ ([1])), { name: 'TypeError', argument: 'words' });
-  assert.equal(OPERATIONS.length, 47);
+  assert.equal(OPERATIONS.length, 50);
+  const reducing = (/** @type {'flat' | 'row' | 'column'} */ template, /** @type {(p: Program) => void} */ body, lanes = 8) => {
+    const made = new Program(lanes, 0, template);
+    body(made);
+    return () => vk.buildKernel(made.words());
+  };
+  const twice = (/** @type {Program} */ p) => p.append('reduceSum', p.append('add', p.input('f32'), p.append('reduceMax', 0)));
+  assert.throws(
+    reducing('flat', (p) => p.output('f32', p.append('reduceSum', p.input('f32')))),
+    /ReduceSum in a program of the flat template/,
+  );
+  assert.throws(
+    reducing('row', (p) => p.output('f32', p.append('reduceSum', p.input('f32')))),
+    /value 1 is one for each row: its output is Shifted, not Dense/,
+  );
+  assert.throws(
+    reducing('column', (p) => p.output('f32', twice(p), 'shifted')),
+    /ReduceSum of what depends on another reduction/,
+  );
+  assert.throws(
+    reducing('row', (p) => p.output('f32', p.input('f32')), 24),
+    /word 2: 24 invocations in a workgroup, not a power of two that the Row template takes/,
+  );
+  assert.throws(
+    reducing('column', (p) => p.output('f32', p.input('f32')), 4),
+    /not a power of two that the Column template takes/,
+  );
 });

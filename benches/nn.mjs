@@ -23,6 +23,7 @@ const OPTIONS = /** @type {const} */ ({
   steps: { type: 'integer', default: 20, min: 1, max: 1_000_000, help: 'timed steps of a run' },
   warmup: { type: 'integer', default: 4, min: 1, max: 1000, help: 'steps before them' },
   rounds: { type: 'integer', default: 3, min: 1, max: 1000, help: 'runs of each, in turn' },
+  budget: { type: 'integer', default: 600, min: 1, max: 86_400, help: 'seconds after which no further run of each begins' },
   json: { type: 'boolean', help: 'print JSON' },
 });
 
@@ -64,7 +65,8 @@ async function train(config, { warmup, steps, tokens, weights }, compiled) {
   return { milliseconds, losses: read };
 }
 
-await runMain(USAGE, OPTIONS, async ({ addon, preset, precision, layers, batch, steps, warmup, rounds, json }) => {
+await runMain(USAGE, OPTIONS, async ({ addon, preset, precision, layers, batch, steps, warmup, rounds, budget, json }) => {
+  const end = performance.now() + 1000 * budget;
   const vk = /** @type {any} */ (loadAddon(addonPath(addon)));
   init({ vk });
   const { deviceName: device } = vk.initDevice();
@@ -83,7 +85,7 @@ await runMain(USAGE, OPTIONS, async ({ addon, preset, precision, layers, batch, 
   const job = { warmup, steps, tokens, weights };
   /** @type {Run[][]} */
   const runs = [[], []];
-  for (let round = 0; round < rounds; round++) {
+  for (let round = 0; round < rounds && (round === 0 || performance.now() < end); round++) {
     // The one that comes first changes.
     for (const side of round % 2 ? [1, 0] : [0, 1]) runs[side].push(await train(config, job, side === 1));
   }
@@ -95,7 +97,7 @@ await runMain(USAGE, OPTIONS, async ({ addon, preset, precision, layers, batch, 
     console.log(JSON.stringify({ device, config, steps, eager, compiled, ratios, apart }, null, 2));
     return;
   }
-  console.log(`${device}: ${preset}, ${precision}, ${config.layers} layers; medians of ${rounds} runs of ${steps} steps\n`);
+  console.log(`${device}: ${preset}, ${precision}, ${config.layers} layers; medians of ${ratios.length} runs of ${steps} steps\n`);
   console.log(
     textTable(
       ['', 'tokens a second', 'last loss'],

@@ -1,7 +1,7 @@
 // Programs of generated kernels, and their dispatches: what `buildKernel` of the addon takes
 // (docs/design/codegen.md says what each word is).
 
-import { broadcastLayout, collapse } from './layout.mjs';
+import { broadcastLayout, collapse, sizeOf } from './layout.mjs';
 
 /** @typedef {import('./layout.mjs').DType} DType */
 /** @typedef {import('./layout.mjs').Layout} Layout */
@@ -15,6 +15,10 @@ const MAGIC = 0x314b5648;
 /** Element types, by their numbers. @type {DType[]} */
 export const TYPES = ['f32', 'f16', 'bf16', 'i32', 'u32', 'bool'];
 
+/** How elements are spread over invocations, by their numbers: each by itself; a workgroup for each row; a few columns to each. */
+const TEMPLATES = { flat: 0, row: 1, column: 2 };
+/** @typedef {keyof typeof TEMPLATES} TemplateName */
+
 /** Ways to find an element, by their numbers. */
 const ACCESS = { dense: 0, scalar: 1, shifted: 2, period: 3, strided: 4, tiled: 5 };
 /** @typedef {keyof typeof ACCESS} Access */
@@ -26,6 +30,7 @@ export const OPERATIONS = /** @type {const} */ ([
   ...['sqrt', 'rsqrt', 'exp', 'log', 'exp2', 'log2', 'sin', 'cos', 'tan', 'tanh', 'erf', 'pow', 'floor', 'ceil', 'trunc', 'round'],
   ...['eq', 'ne', 'lt', 'le', 'gt', 'ge', 'select'],
   ...['and', 'or', 'xor', 'not', 'shl', 'shr', 'isNan'],
+  ...['reduceSum', 'reduceMax', 'reduceMin'],
 ]);
 const NUMBER = new Map(OPERATIONS.map((name, i) => [/** @type {string} */ (name), i]));
 
@@ -37,8 +42,12 @@ function bitsOf(value, type) {
 
 /** The words of a program, in the making: inputs and scalars first, then operations, then outputs. */
 export class Program {
-  /** @param {number} lanes invocations of a workgroup @param {number} rank dimensions of strided operands */
-  constructor(lanes, rank = 0) {
+  /**
+   * @param {number} lanes invocations of a workgroup: a power of two but for the flat template, at least 8 for columns
+   * @param {number} [rank] dimensions of strided operands @param {TemplateName} [template]
+   */
+  constructor(lanes, rank = 0, template = 'flat') {
+    this.template = template;
     this.lanes = lanes;
     this.rank = rank;
     /** @type {number[]} */
@@ -97,7 +106,17 @@ export class Program {
   words() {
     const { inputs, scalars, instructions, outputs } = this;
     const counts = [inputs.length / 2, scalars.length, instructions.length / 4, outputs.length / 3];
-    return Uint32Array.from([MAGIC, 0, this.lanes, this.rank, ...counts, ...inputs, ...scalars, ...instructions, ...outputs]);
+    return Uint32Array.from([
+      MAGIC,
+      TEMPLATES[this.template],
+      this.lanes,
+      this.rank,
+      ...counts,
+      ...inputs,
+      ...scalars,
+      ...instructions,
+      ...outputs,
+    ]);
   }
 }
 
@@ -114,7 +133,9 @@ function pipelineOf(context, program) {
   if (handle === undefined) {
     const { spirv, bindings, pushBytes } = context.vk.buildKernel(words);
     const names = program.instructions.filter((_, i) => i % 4 === 0).map((op) => OPERATIONS[op]);
-    handle = /** @type {number} */ (context.vk.createPipeline(spirv, bindings, pushBytes, { name: `flat(${names.join() || 'copy'})` }));
+    handle = /** @type {number} */ (
+      context.vk.createPipeline(spirv, bindings, pushBytes, { name: `${program.template}(${names.join() || 'copy'})` })
+    );
     known.set(key, handle);
   }
   return handle;
@@ -148,23 +169,50 @@ export const writable = ({ dtype, contiguous, offset }) => (dtype !== 'f16' && d
 const PUSH_WORDS = 32;
 
 /**
+ * What a program computes.
+ * @callback Body
+ * @param {Program} program @param {Value[]} inputs
+ * @param {(...values: number[]) => Value[]} numbers f32 that the kernel is not made anew for: asked for before anything is appended
+ * @returns {Value[]} a value for each output
+ */
+
+/**
  * The dispatch of a map: of each element of the outputs' shape, what `body` makes of the inputs'.
  * @param {Context} context
  * @param {Operand[]} inputs of shapes that broadcast to the outputs'
  * @param {Operand[]} outputs of one shape, `writable` each
- * @param {(program: Program, inputs: Value[], scalars: Value[]) => Value[]} body a value for each output
- * @param {number[]} [scalars] f32 that the kernel is not made anew for
+ * @param {Body} body
  * @returns {Dispatch | undefined} nothing where the strides are more than the push constants that every device has
  */
-export function map(context, inputs, outputs, body, scalars = []) {
+export function map(context, inputs, outputs, body) {
   const { shape, size } = outputs[0].layout;
-  const operands = [...inputs, ...outputs].map(({ layout, offset }) => {
+  const lanes = context.flatThreads;
+  const groups = context.strideGroups(Math.ceil(size / 4), lanes);
+  return dispatchOf(context, { template: 'flat', lanes, groups, sizes: [size], shape }, inputs, outputs, body);
+}
+
+/**
+ * The dispatch of a program.
+ * @param {Context} context
+ * @param {{ template: TemplateName, lanes: number, groups: number, sizes: number[], shape: readonly number[], aligned?: boolean }} how
+ *   `shape` of the elements; `aligned`: whether every row begins at a multiple of four elements
+ * @param {Operand[]} inputs of shapes that broadcast to that one
+ * @param {Operand[]} outputs of that shape; others have one element for each row or column
+ * @param {Body} body
+ * @returns {Dispatch | undefined}
+ */
+function dispatchOf(context, { template, lanes, groups, sizes, shape, aligned = true }, inputs, outputs, body) {
+  const size = sizeOf(shape);
+  const operands = [...inputs, ...outputs].map(({ layout, offset }, i) => {
+    if (i >= inputs.length && layout.size !== size) return { offset, strides: [], access: /** @type {Access} */ ('shifted'), rest: [] };
     const { strides } = broadcastLayout(layout, shape);
-    return { offset, strides, ...accessOf(shape, strides, offset) };
+    const { access, rest } = accessOf(shape, strides, offset);
+    const apart = /** @type {Partial<Record<Access, Access>>} */ (aligned ? {} : { dense: 'shifted', tiled: 'period' });
+    return { offset, strides, access: apart[access] ?? access, rest };
   });
   // Dimensions are those that the strided operands have.
   const strided = operands.filter(({ access }) => access === 'strided');
-  const { shape: sizes, strides } = strided.length
+  const { shape: dimensions, strides } = strided.length
     ? collapse(
         shape,
         strided.map((operand) => operand.strides),
@@ -173,28 +221,69 @@ export function map(context, inputs, outputs, body, scalars = []) {
   strided.forEach((operand, i) => {
     operand.rest = strides[i];
   });
-  const push = [size, ...sizes, ...operands.flatMap(({ offset, rest }) => [offset, ...rest])];
-  if (push.length + scalars.length > PUSH_WORDS || sizes.length > 8) return undefined;
-  const words = new Uint32Array(push.length + scalars.length);
-  words.set(push);
-  words.set(new Uint32Array(Float32Array.from(scalars).buffer), push.length);
+  if (dimensions.length > 8) return undefined;
 
-  const lanes = context.flatThreads;
-  const program = new Program(lanes, sizes.length);
+  const program = new Program(lanes, dimensions.length, template);
   const values = inputs.map(({ layout }, i) => program.input(layout.dtype, operands[i].access));
-  const results = body(
-    program,
-    values,
-    scalars.map(() => program.scalar('f32')),
-  );
+  /** @type {number[]} */
+  const scalars = [];
+  const results = body(program, values, (...numbers) => {
+    scalars.push(...numbers);
+    return numbers.map(() => program.scalar('f32'));
+  });
   outputs.forEach(({ layout }, i) => {
     program.output(layout.dtype, results[i], operands[inputs.length + i].access);
   });
+  const push = [...sizes, ...dimensions, ...operands.flatMap(({ offset, rest }) => [offset, ...rest])];
+  if (push.length + scalars.length > PUSH_WORDS) return undefined;
+  const words = new Uint32Array(push.length + scalars.length);
+  words.set(push);
+  words.set(new Uint32Array(Float32Array.from(scalars).buffer), push.length);
   return {
     pipeline: pipelineOf(context, program),
     buffers: [...inputs, ...outputs].map(({ buffer }) => buffer),
-    groups: [context.strideGroups(Math.ceil(size / 4), lanes), 1, 1],
+    groups: [groups, 1, 1],
     push: new Uint8Array(words.buffer),
     writeMask: (2 ** outputs.length - 1) * 2 ** inputs.length,
   };
+}
+
+/** The least power of two that is not below a number. @param {number} n */
+const powerOfTwo = (n) => 2 ** Math.ceil(Math.log2(Math.max(1, n)));
+
+/**
+ * The dispatch of a program with reductions along rows: `shape` is of `rows` times `columns` elements.
+ * @param {Context} context @param {{ rows: number, columns: number, shape: readonly number[] }} sizes
+ * @param {Operand[]} inputs @param {Operand[]} outputs of the shape, 16-bit ones of rows of fours; or of an element for each row
+ * @param {Body} body
+ */
+export function mapRows(context, { rows, columns, shape }, inputs, outputs, body) {
+  const { isCpu, info } = context;
+  // Eight lanes are what a CPU does at a time; a GPU's rows take fours for each.
+  const most = isCpu ? 8 : Math.min(1024, info.maxComputeWorkGroupInvocations);
+  const lanes = Math.min(most, Math.max(isCpu ? 1 : 32, powerOfTwo(columns / 4)));
+  const how = { template: /** @type {const} */ ('row'), lanes, groups: context.strideGroups(rows, 1), sizes: [rows, columns], shape };
+  return dispatchOf(context, { ...how, aligned: columns % 4 === 0 }, inputs, outputs, body);
+}
+
+/**
+ * The dispatch of a program with sums over the rows, and into how many slices it cuts them.
+ * @param {Context} context @param {{ rows: number, columns: number, shape: readonly number[] }} sizes
+ * @param {Operand[]} inputs
+ * @param {(slices: number) => Operand[]} outputs of the shape, or of an element for each slice and column
+ * @param {Body} body
+ */
+export function mapColumns(context, { rows, columns, shape }, inputs, outputs, body) {
+  const { isCpu, info } = context;
+  // Eight invocations side by side take 32 columns; a GPU has others for other rows, and slices until it is full.
+  const most = isCpu ? 8 : Math.min(256, info.maxComputeWorkGroupInvocations);
+  const lanes = Math.min(most, Math.max(8, 8 * powerOfTwo(rows / 4)));
+  const blocks = Math.ceil(columns / 32);
+  const wanted = isCpu ? 1 : Math.min(Math.ceil(context.residentGroups / blocks), Math.floor(rows / 128));
+  const slice = Math.ceil(rows / Math.max(1, wanted));
+  const slices = Math.ceil(rows / slice);
+  const sizes = [rows, columns, slice];
+  const how = { template: /** @type {const} */ ('column'), lanes, groups: context.strideGroups(blocks * slices, 1), sizes, shape };
+  const dispatch = dispatchOf(context, { ...how, aligned: columns % 4 === 0 }, inputs, outputs(slices), body);
+  return dispatch && { dispatch, slices };
 }

@@ -206,10 +206,11 @@ class Graph {
 
     // How long each result of the trace lives.
     const outputs = new Set(Array.from(tensorsOf(result), (tensor) => /** @type {Storage} */ (tensor.storage).allocation));
-    const isTemporary = (/** @type {Allocation} */ allocation) => allocation.sink === recording && !outputs.has(allocation);
+    const isOwn = (/** @type {Allocation} */ allocation) => allocation.sink === recording;
+    const isTemporary = (/** @type {Allocation} */ allocation) => isOwn(allocation) && !outputs.has(allocation);
     const { calls, found } = runPasses(
       recording.list,
-      { isTemporary, allocate: (bytes) => recording.allocate(bytes), kernels: device.kernels },
+      { isOwn, isTemporary, allocate: (bytes) => recording.allocate(bytes), kernels: device.kernels },
       passes,
     );
     /** What passes found, and how often. */

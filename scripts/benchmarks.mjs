@@ -35,6 +35,10 @@ const ABOUT = {
   calls: ['Calls', 'Host time of each call by itself.'],
   kernels: ['Kernels', 'Every kernel over fresh random data that rotates beyond the cache, timed by the GPU.'],
   'kernels-matmul': ['Matrix products', 'The best plan of each shape.'],
+  models: [
+    'Small models of helios-vk/nn',
+    'Compiled training steps, and eager operations until the last has ended, beside the same in PyTorch with the same weights and batches.',
+  ],
   'safe-mode': ['Safe mode', 'The same work with and without `initDevice({ safe: true })`.'],
 };
 

@@ -200,6 +200,10 @@ export const cases = {
     return { inputs: [x(...own), x(...own)] };
   },
 };
+cases.gru = () => {
+  const [batch, steps, hidden] = [any(), random.between(1, 5), any()];
+  return { inputs: [x(batch, steps, 3 * hidden), x(batch, hidden), x(3 * hidden, hidden), x(3 * hidden)] };
+};
 for (const name of ['relu', 'silu', 'gelu', 'tanh', 'sigmoid']) {
   cases[`${name}Backward`] = () => {
     const own = shape();
@@ -229,4 +233,13 @@ const state = () => ({
 });
 
 /** Operations whose result is the input seen otherwise, and those that other tests take. */
-export const ELSEWHERE = ['reshape', 'permute', 'expand', 'slice', 'layerNormBackward', 'rmsNormBackward', 'attentionBackward'];
+export const ELSEWHERE = [
+  'reshape',
+  'permute',
+  'expand',
+  'slice',
+  'layerNormBackward',
+  'rmsNormBackward',
+  'attentionBackward',
+  'gruBackward',
+];

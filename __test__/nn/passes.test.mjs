@@ -36,10 +36,15 @@ before(initDevice);
 const random = new Random(seed);
 /** @param {any} x @returns {Promise<number[]>} */
 const values = async (x) => [...(await x.toArray())];
+/** Those that put calls together in other kernels, with other roundings. */
+const ROUNDING = ['match', 'fuse'];
+/** Without them every bit is as in the eager mode. */
+const EXACT = PASSES.filter((name) => !ROUNDING.includes(name));
 /** Sets of passes: none, all, and all but each. @type {[string, readonly import('../../nn/passes/index.mjs').PassName[]][]} */
 const SETS = [
   ['none', []],
   ['all', PASSES],
+  ['exact', EXACT],
   ...PASSES.map((name) => /** @type {any} */ ([`all but ${name}`, PASSES.filter((other) => other !== name)])),
 ];
 
@@ -102,7 +107,7 @@ for (const wide of [true, false]) {
     }
     const eager = /** @type {number[]} */ (results.get('eager'));
     assert.deepEqual(results.get('none'), eager);
-    assert.deepEqual(results.get('all but match'), eager, 'the other passes change no bit');
+    assert.deepEqual(results.get('exact'), eager, 'the other passes change no bit');
     for (const [name, list] of results) assertClose(list, Float64Array.from(eager), precision ? 0.02 : 1e-4, name);
     const { found } = explained.all;
     for (const pattern of [
@@ -128,8 +133,8 @@ for (const wide of [true, false]) {
     if (products) assert.equal(found['norm to 16 bits'], 8);
     if (products) assert.equal(found["norm's gradient and sum"], 6);
     assert.ok(explained.all.dispatches < 0.9 * explained.none.dispatches, JSON.stringify(explained));
-    // Shared conversions live longer.
-    assert.ok(explained.all.planned <= (precision ? 1.3 : 1) * explained.none.planned, JSON.stringify(explained));
+    // Shared conversions, and the operands of a fused kernel, live longer.
+    assert.ok(explained.all.planned <= (precision ? 1.35 : 1) * explained.none.planned, JSON.stringify(explained));
   });
 }
 
@@ -195,8 +200,9 @@ test('random programs: each set of passes gives the bits of the eager mode, or n
       const all = (await Promise.all([...results, state].map(values))).flat();
       const what = `seed ${seed} round ${round}, ${name}: ${script.map(({ op }) => op)}`;
       if (!expected) expected = all;
-      else if (name === 'none' || name === 'all but match') assert.deepEqual(all, expected, what);
-      else assertClose(all, Float64Array.from(expected), 1e-3, what);
+      else if (name === 'none' || name === 'exact') assert.deepEqual(all, expected, what);
+      // Roundings to bf16 on the way are dropped where operations are fused.
+      else assertClose(all, Float64Array.from(expected), script.some(({ op }) => op === 9) ? 2e-2 : 1e-3, what);
       if (passes) /** @type {any} */ (f).dispose();
     }
   }
@@ -207,7 +213,7 @@ test('what is computed twice is computed once, unless a value changed in between
   const state = randn([8, 8]);
   /** @param {() => any} program */
   const counts = async (program) => {
-    const [all, none] = [compile(program), compile(program, { passes: PASSES.filter((name) => name !== 'shared') })];
+    const [all, none] = [compile(program, { passes: EXACT }), compile(program, { passes: EXACT.filter((name) => name !== 'shared') })];
     const before = await values(state);
     const expected = await values(scope(none));
     state.copy_(Float32Array.from(before));
@@ -301,7 +307,7 @@ test('random training programs: gradients that are looked at, changed or frozen 
       const all = (await Promise.all([...results, ...parameters].map(values))).flat();
       const what = `seed ${seed} round ${round}, ${name}: ${script.map(({ action }) => action)}`;
       if (!expected) expected = all;
-      else if (name === 'none' || name === 'all but match') assert.deepEqual(all, expected, what);
+      else if (name === 'none' || name === 'exact') assert.deepEqual(all, expected, what);
       else assertClose(all, Float64Array.from(expected), 1e-3, what);
       if (passes) /** @type {any} */ (f).dispose();
       opt.dispose();

@@ -24,8 +24,13 @@ fuzz_target!(|data: &[u8]| {
         if room >= taken {
             let instructions = (room - taken) / 4;
             words.truncate((8 + taken + 4 * instructions) as usize);
-            words[..2].copy_from_slice(&[MAGIC, 0]);
-            words[2] = 1 + words[2] % 1024;
+            let template = words[1] % 3;
+            words[..2].copy_from_slice(&[MAGIC, template]);
+            words[2] = match template {
+                0 => 1 + words[2] % 1024,
+                // Powers of two, of the column template from 8 on.
+                _ => 1 << (words[2] % 8 + 3 * (template - 1)),
+            };
             words[3] %= 9;
             words[4..8].copy_from_slice(&[inputs, scalars, instructions, outputs]);
         }

@@ -2,6 +2,7 @@
 
 import { ShapeError, show } from '../errors.mjs';
 import * as F from '../functional.mjs';
+import { gru } from '../ops/recurrent.mjs';
 import { kaiming, positive } from './layers.mjs';
 import { Module } from './module.mjs';
 
@@ -20,14 +21,19 @@ class Recurrent extends Module {
     this.hidden = hidden;
   }
 
+  /** Checks an input. @param {Tensor} x @returns {readonly number[]} [batch, steps, inputs] */
+  sizes(x) {
+    if (x.ndim !== 3) throw new ShapeError(this.constructor.name, `${show(x.shape)}, expected [batch, steps, inputs]`);
+    return x.shape;
+  }
   /**
    * What the inputs of all steps add to the gates, in one product.
    * @param {Tensor} x [batch, steps, inputs] @returns {Tensor[]} for each step [batch, gates]
    */
   inputGates(x) {
-    if (x.ndim !== 3) throw new ShapeError(this.constructor.name, `${show(x.shape)}, expected [batch, steps, inputs]`);
+    const [, steps] = this.sizes(x);
     const gates = F.linear(x, this.weight_ih_l0, this.bias_ih_l0);
-    return Array.from({ length: x.shape[1] }, (_, t) => F.squeeze(F.slice(gates, 1, t, t + 1), 1));
+    return Array.from({ length: steps }, (_, t) => F.squeeze(F.slice(gates, 1, t, t + 1), 1));
   }
   /** What the last hidden state adds to the gates. @param {Tensor} h [batch, hidden] @returns {Tensor} [batch, gates · hidden] */
   hiddenGates(h) {
@@ -39,7 +45,7 @@ class Recurrent extends Module {
   }
 }
 
-/** Gated recurrent units (Cho et al. 2014), one layer, batch first. */
+/** Gated recurrent units (Cho et al. 2014), one layer, batch first. The recurrence is of f32, in `autocast` too. */
 export class GRU extends Recurrent {
   /** @param {number} inputs @param {number} hidden */
   constructor(inputs, hidden) {
@@ -50,16 +56,11 @@ export class GRU extends Recurrent {
    * @returns {[Tensor, Tensor]} the hidden states of all steps [batch, steps, hidden], and the last one
    */
   forward(x, state) {
-    let h = state ?? F.zeros([x.shape[0], this.hidden]);
-    const all = this.inputGates(x).map((input) => {
-      const own = this.hiddenGates(h);
-      const r = F.sigmoid(F.add(this.gate(input, 0), this.gate(own, 0)));
-      const z = F.sigmoid(F.add(this.gate(input, 1), this.gate(own, 1)));
-      const n = F.tanh(F.add(this.gate(input, 2), F.mul(r, this.gate(own, 2))));
-      h = F.add(n, F.mul(z, F.sub(h, n)));
-      return h;
-    });
-    return [F.stack(all, 1), h];
+    const [batch, steps] = this.sizes(x);
+    const gates = F.to(F.linear(x, this.weight_ih_l0, this.bias_ih_l0), 'f32');
+    const first = F.to(state ?? F.zeros([batch, this.hidden]), 'f32');
+    const states = F.call(gru, [gates, first, this.weight_hh_l0, this.bias_hh_l0]);
+    return [F.permute(F.slice(states, 0, 1), [1, 0, 2]), F.squeeze(F.slice(states, 0, steps), 0)];
   }
 }
 

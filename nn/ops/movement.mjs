@@ -99,17 +99,21 @@ export const copy = defineOp({
   oracle: ([x]) => x,
 });
 
+/** The conversion to each type; 16-bit numbers are f32 in programs. */
+const CONVERSIONS = /** @type {const} */ ({ f32: 'toF32', f16: 'toF32', bf16: 'toF32', i32: 'toI32', u32: 'toU32', bool: 'toBool' });
+
 /** The elements in another type. */
 export const cast = defineOp({
   name: 'to',
   strided: true,
   infer: ([x], { dtype }) => [denseLayout(x.shape, dtype)],
+  body: (program, [x], { dtype }) => program.append(CONVERSIONS[/** @type {import('../layout.mjs').DType} */ (dtype)], x),
   lower: (k, [x], [y], { dtype }) => {
     const { dtype: from } = x.layout;
-    /** @type {Record<string, 'toF32' | 'toI32' | 'toU32' | 'toBool'>} */
-    const conversions = { i32: 'toI32', u32: 'toU32', bool: 'toBool' };
     const dispatch = map(k.context, [x], [y], (program, values) =>
-      isFloat(from) && isFloat(dtype) ? values : [program.append(conversions[dtype] ?? 'toF32', ...values)],
+      isFloat(from) && isFloat(dtype)
+        ? values
+        : [program.append(CONVERSIONS[/** @type {import('../layout.mjs').DType} */ (dtype)], ...values)],
     );
     if (!dispatch) throw new ArgumentError('to', `strides [${x.layout.strides}] are too many dimensions: call contiguous() first`);
     return [dispatch];

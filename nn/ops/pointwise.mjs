@@ -11,10 +11,8 @@ import { defineOp } from './registry.mjs';
 /** @typedef {import('../layout.mjs').DType} DType */
 /** @typedef {import('./registry.mjs').Op} Op */
 /** @typedef {import('./registry.mjs').Saved} Saved */
-/** @typedef {import('./registry.mjs').Operand} Operand */
 /** @typedef {import('../tensor.mjs').Tensor} Tensor */
 /** @typedef {import('../../kernels/base.mjs').DType} FloatType */
-/** @typedef {import('../../kernels/index.mjs').Kernels} Kernels */
 /** @typedef {import('../codegen.mjs').Program} Program */
 /** @typedef {import('../codegen.mjs').Value} Value */
 
@@ -65,26 +63,28 @@ const unary = (name, f, rest) =>
   });
 
 /**
- * The dispatch of a generated kernel.
- * @param {string} name @param {Kernels} k @param {Operand[]} inputs @param {Operand} y
- * @param {(program: Program, inputs: Value[], scalars: Value[]) => Value} body @param {number[]} [scalars]
+ * What an operation is from its program on: its dispatch, and the program for kernels that do several operations.
+ * @param {string} name @param {NonNullable<Op['body']>} body
+ * @returns {Pick<Op, 'strided' | 'lower' | 'body'>}
  */
-function generated(name, k, inputs, y, body, scalars) {
-  const dispatch = writable(y.layout) ? mapped(k.context, inputs, [y], (...given) => [body(...given)], scalars) : undefined;
-  if (!dispatch) throw new ArgumentError(name, `${y.layout.dtype} operands of these strides: call contiguous() on them`);
-  return [dispatch];
-}
+export const generated = (name, body) => ({
+  strided: true,
+  body,
+  lower: (k, inputs, [y], attributes) => {
+    const dispatch = writable(y.layout)
+      ? mapped(k.context, inputs, [y], (program, values, numbers) => [body(program, values, attributes, numbers)])
+      : undefined;
+    if (!dispatch)
+      throw new ArgumentError(attributes.name ?? name, `${y.layout.dtype} operands of these strides: call contiguous() on them`);
+    return [dispatch];
+  },
+});
 
 /**
  * @param {string} name @param {(program: Program, x: Value) => Value} body the operation as a program
  * @param {(x: number) => number} f @param {Partial<Op>} rest
  */
-const elementwise = (name, body, f, rest) =>
-  unary(name, f, {
-    strided: true,
-    lower: (k, [x], [y]) => generated(name, k, [x], y, (program, [value]) => body(program, value)),
-    ...rest,
-  });
+const elementwise = (name, body, f, rest) => unary(name, f, { ...generated(name, (program, [x]) => body(program, x)), ...rest });
 /** An operation of programs by itself. @param {(typeof import('../codegen.mjs').OPERATIONS)[number]} name */
 const one = (name) => (/** @type {Program} */ p, /** @type {Value} */ x) => p.append(name, x);
 
@@ -128,19 +128,11 @@ export const affine = defineOp({
     floatType(name, x);
     return [denseLayout(x.shape, x.dtype)];
   },
-  strided: true,
-  lower: (k, [x], [y], { name, alpha, beta }) =>
-    generated(
-      name,
-      k,
-      [x],
-      y,
-      (p, [value], [a, b]) => {
-        const scaled = alpha === 1 ? value : alpha === -1 ? p.append('neg', value) : p.append('mul', value, a);
-        return beta === 0 ? scaled : p.append('add', scaled, b);
-      },
-      [alpha, beta],
-    ),
+  ...generated('affine', (p, [x], { alpha, beta }, numbers) => {
+    const [a, b] = numbers(alpha, beta);
+    const scaled = alpha === 1 ? x : alpha === -1 ? p.append('neg', x) : p.append('mul', x, a);
+    return beta === 0 ? scaled : p.append('add', scaled, b);
+  }),
   vjp: (dy, { attributes: { alpha } }) => [alpha === 1 ? dy : F.mul(dy, alpha)],
   oracle: ([x], { alpha, beta }) => map(x, (v) => alpha * v + beta),
 });
@@ -148,11 +140,13 @@ export const affine = defineOp({
 /**
  * @param {string} name @param {import('../../kernels/activation.mjs').Activation} activation @param {(x: number) => number} f
  * @param {(program: Program, x: Value) => Value} body
+ * @param {(program: Program, x: Value) => Value} derivative as the kernel's own: shaders/include/activation.glsl
  */
-function activated(name, activation, f, body) {
+function activated(name, activation, f, body, derivative) {
   const backward = defineOp({
     name: `${name}Backward`,
     infer: ([x]) => [denseLayout(x.shape, x.dtype)],
+    body: (p, [x, dy]) => p.append('mul', dy, derivative(p, x)),
     lower: (k, [x, dy], [dx]) => [
       k.activationBackward({ x, dy, dx, count: flatCount(x.layout), activation, type: floatType(name, x.layout) }),
     ],
@@ -180,21 +174,43 @@ const geluProgram = (p, x) => {
   return p.append('mul', p.append('mul', x, p.constant(0.5)), p.append('add', t, p.constant(1)));
 };
 
+/** 1 - x. @param {Program} p @param {Value} x */
+const oneMinus = (p, x) => p.append('sub', p.constant(1), x);
+/** e / (1 + e)² of e = exp(-factor · |x|), which never overflows. @param {Program} p @param {Value} x @param {number} factor */
+const bell = (p, x, factor) => {
+  const e = p.append('exp', p.append('mul', p.append('abs', x), p.constant(-factor)));
+  const sum = p.append('add', e, p.constant(1));
+  return p.append('div', e, p.append('mul', sum, sum));
+};
+
 export const relu = activated(
   'relu',
   'relu',
   (x) => Math.max(x, 0),
   (p, x) => p.append('max', x, p.constant(0)),
+  (p, x) => p.append('toF32', p.append('gt', x, p.constant(0))),
 );
 export const silu = activated(
   'silu',
   'silu',
   (x) => x * sigmoid(x),
   (p, x) => p.append('mul', x, sigmoidProgram(p, x)),
+  (p, x) => {
+    const s = sigmoidProgram(p, x);
+    return p.append('mul', s, p.append('add', p.constant(1), p.append('mul', x, oneMinus(p, s))));
+  },
 );
-export const geluOp = activated('gelu', 'gelu', gelu, geluProgram);
-export const tanh = activated('tanh', 'tanh', Math.tanh, one('tanh'));
-export const sigmoidOp = activated('sigmoid', 'sigmoid', sigmoid, sigmoidProgram);
+export const geluOp = activated('gelu', 'gelu', gelu, geluProgram, (p, x) => {
+  // With s = sigmoid(u) of u = 2 √(2/π) (x + 0.044715 x³): s + x s (1 - s) u'.
+  const square = p.append('mul', x, x);
+  const cubic = p.append('mul', square, p.constant(0.044715));
+  const factor = p.constant(2 * Math.sqrt(2 / Math.PI));
+  const s = sigmoidProgram(p, p.append('mul', factor, p.append('mul', x, p.append('add', cubic, p.constant(1)))));
+  const slope = p.append('mul', factor, p.append('add', p.append('mul', cubic, p.constant(3)), p.constant(1)));
+  return p.append('add', s, p.append('mul', p.append('mul', x, p.append('mul', s, oneMinus(p, s))), slope));
+});
+export const tanh = activated('tanh', 'tanh', Math.tanh, one('tanh'), (p, x) => p.append('mul', bell(p, x, 2), p.constant(4)));
+export const sigmoidOp = activated('sigmoid', 'sigmoid', sigmoid, sigmoidProgram, (p, x) => bell(p, x, 1));
 
 /** @param {string} name @param {Layout[]} inputs */
 function inferBinary(name, [a, b]) {
@@ -212,21 +228,13 @@ function inferBinary(name, [a, b]) {
 function binary(name, op, f, rest) {
   return defineOp({
     name,
-    strided: true,
     infer: (inputs) => inferBinary(name, inputs),
-    lower: (k, [a, b], [y], { alpha = 1, beta = 1 }) =>
-      generated(
-        name,
-        k,
-        [a, b],
-        y,
-        (p, [x, z], [s, t]) => {
-          if (alpha === 1 && beta === 1) return p.append(op, x, z);
-          if (alpha === 1 && beta === -1) return p.append('sub', x, z);
-          return p.append(op, p.append('mul', x, s), p.append('mul', z, t));
-        },
-        alpha === 1 && Math.abs(beta) === 1 ? [] : [alpha, beta],
-      ),
+    ...generated(name, (p, [x, z], { alpha = 1, beta = 1 }, numbers) => {
+      if (alpha === 1 && beta === 1) return p.append(op, x, z);
+      if (alpha === 1 && beta === -1) return p.append('sub', x, z);
+      const [s, t] = numbers(alpha, beta);
+      return p.append(op, p.append('mul', x, s), p.append('mul', z, t));
+    }),
     oracle: ([a, b], attributes) =>
       generate(broadcastShapes(name, a.shape, b.shape), (index) => f(at(a, index), at(b, index), attributes ?? {})),
     ...rest,

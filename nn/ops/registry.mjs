@@ -7,6 +7,8 @@ import { perDevice } from '../runtime.mjs';
 /** @typedef {import('../../kernels/base.mjs').Dispatches} Dispatches */
 /** @typedef {import('../../kernels/index.mjs').Kernels} Kernels */
 /** @typedef {import('../../kernels/template.mjs').Template} Template */
+/** @typedef {import('../codegen.mjs').Program} Program */
+/** @typedef {import('../codegen.mjs').Value} Value */
 
 /**
  * A tensor of an operation as kernels take it.
@@ -36,6 +38,9 @@ import { perDevice } from '../runtime.mjs';
  *   with the inputs. The first output is the result, others are kept for the backward pass
  * @property {(kernels: Kernels, inputs: Operand[], outputs: Operand[], attributes: any) => (Dispatches | Dispatches[])[]} lower the
  *   dispatches of its kernels, in order
+ * @property {(program: Program, inputs: Value[], attributes: any, numbers: (...values: number[]) => Value[]) => Value} [body] of what is
+ *   computed element by element: one element, as instructions of a generated kernel. `numbers` makes values of f32, before anything
+ *   is appended
  * @property {(dy: Tensor, saved: Saved) => (Tensor | undefined)[]} [vjp] gradients of the inputs from that of the result,
  *   written in operations; without it the result has no gradient
  * @property {(needs: boolean[]) => number[]} [saveInputs] inputs that `vjp` reads; none when left out

@@ -1,38 +1,23 @@
 // Comparisons, and a choice by them.
 
-import { map, writable } from '../codegen.mjs';
 import { ArgumentError } from '../errors.mjs';
 import * as F from '../functional.mjs';
 import { broadcastShapes, denseLayout } from '../layout.mjs';
+import { generated } from './pointwise.mjs';
 import { at, generate } from './reference.mjs';
 import { defineOp } from './registry.mjs';
-
-/** @typedef {import('../layout.mjs').Layout} Layout */
-/** @typedef {import('./registry.mjs').Operand} Operand */
-/** @typedef {import('../../kernels/index.mjs').Kernels} Kernels */
-
-/**
- * @param {string} name @param {Kernels} k @param {Operand[]} inputs @param {Operand} y
- * @param {Parameters<typeof map>[3]} body
- */
-function generated(name, k, inputs, y, body) {
-  const dispatch = writable(y.layout) ? map(k.context, inputs, [y], body) : undefined;
-  if (!dispatch) throw new ArgumentError(name, `${y.layout.dtype} operands of these strides: call contiguous() on them`);
-  return [dispatch];
-}
 
 /** @param {'eq' | 'ne' | 'lt' | 'le' | 'gt' | 'ge'} name @param {(a: number, b: number) => boolean} f */
 const comparison = (name, f) =>
   defineOp({
     name,
-    strided: true,
+    ...generated(name, (program, [a, b]) => program.append(name, a, b)),
     infer: ([a, b]) => {
       if (a.dtype !== b.dtype || a.dtype === 'bool') {
         throw new ArgumentError(name, `takes numbers of one type, got ${a.dtype} and ${b.dtype}; convert with .to('f32')`);
       }
       return [denseLayout(broadcastShapes(name, a.shape, b.shape), 'bool')];
     },
-    lower: (k, inputs, [y]) => generated(name, k, inputs, y, (program, values) => [program.append(name, ...values)]),
     oracle: ([a, b]) => generate(broadcastShapes(name, a.shape, b.shape), (index) => Number(f(at(a, index), at(b, index)))),
   });
 
@@ -46,13 +31,12 @@ export const ge = comparison('ge', (a, b) => a >= b);
 /** Of each two elements the first where the condition holds, else the second. */
 export const where = defineOp({
   name: 'where',
-  strided: true,
+  ...generated('where', (program, values) => program.append('select', ...values)),
   infer: ([condition, a, b]) => {
     if (condition.dtype !== 'bool') throw new ArgumentError('where', `a condition is bool, got ${condition.dtype}: compare, as in x.gt(0)`);
     if (a.dtype !== b.dtype) throw new ArgumentError('where', `takes tensors of one type, got ${a.dtype} and ${b.dtype}`);
     return [denseLayout(broadcastShapes('where', condition.shape, a.shape, b.shape), a.dtype)];
   },
-  lower: (k, inputs, [y]) => generated('where', k, inputs, y, (program, values) => [program.append('select', ...values)]),
   saveInputs: () => [0],
   vjp: (dy, { inputs: [condition], layouts: [, a, b], needs }) => [
     undefined,

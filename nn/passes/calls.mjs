@@ -33,8 +33,9 @@ import { perDevice } from '../runtime.mjs';
  */
 
 /**
- * What passes know besides the calls; `allocate` makes memory that lives within a call of the graph.
- * @typedef {{ isTemporary: (allocation: Allocation) => boolean, allocate: (bytes: number) => Allocation, kernels: Kernels }} Context
+ * What passes know besides the calls: whether memory was made for the graph, whether it lives within a call of it alone, and how to
+ * make more of that.
+ * @typedef {{ isOwn: (allocation: Allocation) => boolean, isTemporary: (allocation: Allocation) => boolean, allocate: (bytes: number) => Allocation, kernels: Kernels }} Context
  */
 
 /** Arguments of kernels that are written. */
@@ -66,8 +67,10 @@ export function accesses(call) {
  * @param {Call} call
  * @returns {{ inputs: Value[], outputs: Value[] }}
  */
-export function effective({ inputs, outputs, extra = {}, dropped }) {
-  const own = Object.entries(extra);
+export function effective({ inputs, outputs, extra, dropped }) {
+  // Most calls are as they were recorded.
+  if (!extra && !dropped) return { inputs, outputs };
+  const own = Object.entries(extra ?? {});
   return {
     inputs: [...inputs.filter((value) => !dropped?.has(value)), ...own.filter(([name]) => !WRITTEN.has(name)).map(([, value]) => value)],
     outputs: [...outputs.filter((value) => !dropped?.has(value)), ...own.filter(([name]) => WRITTEN.has(name)).map(([, value]) => value)],

@@ -38,6 +38,7 @@ export function constants(calls, { isTemporary }) {
       template: undefined,
       allocations: [],
       origin: call.origin,
+      region: call.region,
     };
   };
   const result = calls.map((call) => {

@@ -1,8 +1,9 @@
 // Passes over the calls of a trace, each of which can be left out: the results are the same, but for roundings to 16 bits that
-// fusing drops.
+// fusing drops, and the order of sums.
 
 import { accesses, lower } from './calls.mjs';
 import { constants } from './constants.mjs';
+import { fuse } from './fuse.mjs';
 import { match } from './match.mjs';
 import { norms } from './norms.mjs';
 import { schedule } from './schedule.mjs';
@@ -12,10 +13,10 @@ import { shared } from './shared.mjs';
 /** @typedef {import('./calls.mjs').Context} Context */
 /** @typedef {import('../runtime.mjs').Allocation} Allocation */
 
-/** @typedef {'constants' | 'shared' | 'match' | 'norms' | 'dead' | 'schedule'} PassName */
+/** @typedef {'constants' | 'shared' | 'match' | 'norms' | 'dead' | 'fuse' | 'schedule'} PassName */
 
 /** In their order. @type {readonly PassName[]} */
-export const PASSES = Object.freeze(['constants', 'shared', 'match', 'norms', 'dead', 'schedule']);
+export const PASSES = Object.freeze(['constants', 'shared', 'match', 'norms', 'dead', 'fuse', 'schedule']);
 
 /** Without calls whose results nobody reads. @param {Call[]} calls @param {Context} context */
 function dead(calls, { isTemporary }) {
@@ -58,12 +59,17 @@ export function runPasses(calls, context, names) {
     calls = result.calls;
     if (result.merged > 0) found["norms' weight gradients summed together"] = result.merged;
   }
-  for (const call of calls) lower(call, context.kernels);
   if (names.includes('dead')) {
     const { length } = calls;
     calls = dead(calls, context);
     if (length > calls.length) found['results that nobody reads'] = length - calls.length;
   }
+  if (names.includes('fuse')) {
+    const result = fuse(calls, context);
+    calls = result.calls;
+    if (result.fused > 0) found['operations fused'] = result.fused;
+  }
+  for (const call of calls) lower(call, context.kernels);
   if (names.includes('schedule')) calls = schedule(calls);
   return { calls, found };
 }

@@ -21,7 +21,7 @@ import { accesses, effective } from './calls.mjs';
  */
 
 /** What a call does, as it was recorded. @param {Call} call */
-const partsOf = ({ parts, op, name, origin }) => parts ?? [{ name: op?.name ?? name ?? '', origin }];
+export const partsOf = ({ parts, op, name, origin }) => parts ?? [{ name: op?.name ?? name ?? '', origin }];
 
 /** All of an allocation's elements, row by row from its start. @param {Value} value */
 export const whole = ({ layout }) => layout.contiguous && layout.offset === 0;
@@ -144,7 +144,8 @@ export class Matcher {
     this.forget(j);
     this.removed.add(i);
     const parts = [i, j].flatMap((k) => partsOf(this.calls[k]));
-    this.calls[j] = { ...call, template: undefined, allocations: [], origin: this.calls[i].origin, parts };
+    const { origin, region } = this.calls[i];
+    this.calls[j] = { ...call, template: undefined, allocations: [], origin, region, parts };
     this.note(this.calls[j], j);
     this.count(name);
   }

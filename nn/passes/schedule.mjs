@@ -1,6 +1,7 @@
 // The order of calls: what needs no barrier goes before what does, as far as nearby calls allow.
 
 import { accesses } from './calls.mjs';
+import { dependences } from './order.mjs';
 
 /** @typedef {import('./calls.mjs').Call} Call */
 /** @typedef {import('../runtime.mjs').Allocation} Allocation */
@@ -14,28 +15,13 @@ const WINDOW = 12;
  */
 export function schedule(calls) {
   const all = calls.map(accesses);
-  /** Calls that must come before each, which are not there yet. */
-  const missing = calls.map(() => 0);
+  const before = dependences(calls);
+  /** How many calls must come before each, which are not there yet. */
+  const missing = before.map(({ size }) => size);
   /** @type {number[][]} */
   const next = calls.map(() => []);
-  /** @type {Map<Allocation, { writer: number, readers: number[] }>} */
-  const last = new Map();
-  all.forEach(({ reads, writes }, i) => {
-    const before = new Set();
-    for (const allocation of [...reads, ...writes]) {
-      const seen = last.get(allocation);
-      if (seen && seen.writer >= 0) before.add(seen.writer);
-    }
-    for (const allocation of writes) for (const reader of last.get(allocation)?.readers ?? []) before.add(reader);
-    before.delete(i);
-    for (const j of before) next[j].push(i);
-    missing[i] = before.size;
-    for (const allocation of reads) {
-      const seen = last.get(allocation);
-      if (seen) seen.readers.push(i);
-      else last.set(allocation, { writer: -1, readers: [i] });
-    }
-    for (const allocation of writes) last.set(allocation, { writer: i, readers: [] });
+  before.forEach((earlier, i) => {
+    for (const j of earlier) next[j].push(i);
   });
 
   /** Touched since the last barrier. @type {Set<Allocation>} */

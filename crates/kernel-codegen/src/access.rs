@@ -28,7 +28,8 @@ pub struct Operands {
     shape: Vec<Id>,
     /// Values of the scalars.
     pub scalars: Vec<Id>,
-    pub count: Id,
+    /// The template's own push constants.
+    pub sizes: Vec<Id>,
 }
 
 /// Indices of elements, and their coordinates once something needs them.
@@ -74,11 +75,16 @@ fn join(m: &mut Module, parts: &[Id]) -> Id {
 
 /// The words of a value.
 fn split(m: &mut Module, value: Id, width: u32) -> Vec<Id> {
+    parts(m, Type::U32, value, width)
+}
+
+/// The components of a value.
+pub fn parts(m: &mut Module, ty: Type, value: Id, width: u32) -> Vec<Id> {
     if width == 1 {
         return vec![value];
     }
     (0..width)
-        .map(|i| u(m, S::CompositeExtract, &[value, i]))
+        .map(|i| m.value(S::CompositeExtract, ty, 1, &[value, i]))
         .collect()
 }
 
@@ -103,7 +109,9 @@ impl Operands {
                 _ => m.value(S::Bitcast, ty, 1, &[bits]),
             }
         };
-        let count = next(m, Type::U32);
+        let sizes: Vec<Id> = (0..program.template.sizes())
+            .map(|_| next(m, Type::U32))
+            .collect();
         let shape: Vec<Id> = (0..program.rank).map(|_| next(m, Type::U32)).collect();
         let mut binding = 0;
         let mut operand = |m: &mut Module, storage: Storage, access: Access| {
@@ -144,7 +152,7 @@ impl Operands {
             outputs,
             shape,
             scalars,
-            count,
+            sizes,
         };
         for input in &mut operands.inputs {
             if matches!(input.access, Access::Period | Access::Tiled) {

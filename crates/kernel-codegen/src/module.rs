@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use rspirv::spirv::{
     AddressingModel, BuiltIn, Capability, Decoration, ExecutionMode, ExecutionModel,
-    FunctionControl, MemoryModel, Op, StorageClass,
+    FunctionControl, MemoryModel, MemorySemantics, Op, Scope, StorageClass,
 };
 
 use super::program::Type;
@@ -188,6 +188,27 @@ impl Module {
         variable
     }
 
+    /// An array of words that a workgroup shares.
+    pub fn shared_words(&mut self, length: u32) -> Id {
+        let (word, length) = (self.ty(Type::U32, 1), self.word(length));
+        let array = self.global(Op::TypeArray, None, &[word, length]);
+        self.variable(StorageClass::Workgroup, array)
+    }
+
+    /// An f32 of each invocation, that changes.
+    pub fn accumulator(&mut self) -> Id {
+        let float = self.ty(Type::F32, 1);
+        self.variable(StorageClass::Private, float)
+    }
+
+    /// One component of a built-in vector of three u32.
+    pub fn builtin_x(&mut self, which: BuiltIn) -> Id {
+        let variable = self.builtin(which);
+        let vector = self.ty(Type::U32, 3);
+        let loaded = self.result(Op::Load, vector, &[variable]);
+        self.value(Op::CompositeExtract, Type::U32, 1, &[loaded, 0])
+    }
+
     // ---- the body
 
     /// An instruction with a result of a type by its id.
@@ -229,6 +250,57 @@ impl Module {
 
     pub fn branch(&mut self, label: Id) {
         self.effect(Op::Branch, &[label]);
+    }
+
+    /// Invocations of the workgroup wait for each other, and see what the others wrote to shared memory.
+    pub fn barrier(&mut self) {
+        let workgroup = self.word(Scope::Workgroup as u32);
+        let semantics = MemorySemantics::ACQUIRE_RELEASE | MemorySemantics::WORKGROUP_MEMORY;
+        let semantics = self.word(semantics.bits());
+        self.effect(Op::ControlBarrier, &[workgroup, workgroup, semantics]);
+    }
+
+    /// Runs `body` for `first`, `first + step`, … below `limit`; `step` is not 0. Goes on behind the loop.
+    pub fn strided(&mut self, first: Id, step: Id, limit: Id, body: impl FnOnce(&mut Self, Id)) {
+        let [header, inside, next, merge, following] = [(); 5].map(|()| self.id());
+        let before = self.block;
+        self.branch(header);
+        self.begin(header);
+        let word = self.ty(Type::U32, 1);
+        let at = self.result(Op::Phi, word, &[first, before, following, next]);
+        let more = self.value(Op::ULessThan, Type::Bool, 1, &[at, limit]);
+        self.effect(Op::LoopMerge, &[merge, next, 0]);
+        self.effect(Op::BranchConditional, &[more, inside, merge]);
+        self.begin(inside);
+        body(self, at);
+        self.branch(next);
+        self.begin(next);
+        // The sum may be more than a word counts.
+        let left = self.value(Op::ISub, Type::U32, 1, &[limit, at]);
+        let reaches = self.value(Op::ULessThan, Type::Bool, 1, &[step, left]);
+        let sum = self.value(Op::IAdd, Type::U32, 1, &[at, step]);
+        self.result_as(following, Op::Select, word, &[reaches, sum, limit]);
+        self.branch(header);
+        self.begin(merge);
+    }
+
+    /// Runs one of two bodies.
+    pub fn either(
+        &mut self,
+        condition: Id,
+        yes: impl FnOnce(&mut Self),
+        no: impl FnOnce(&mut Self),
+    ) {
+        let [then, otherwise, merge] = [(); 3].map(|()| self.id());
+        self.effect(Op::SelectionMerge, &[merge, 0]);
+        self.effect(Op::BranchConditional, &[condition, then, otherwise]);
+        self.begin(then);
+        yes(self);
+        self.branch(merge);
+        self.begin(otherwise);
+        no(self);
+        self.branch(merge);
+        self.begin(merge);
     }
 
     /// The module, with the body so far as its `main`.

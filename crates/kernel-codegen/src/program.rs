@@ -4,6 +4,8 @@
 pub const MAGIC: u32 = 0x314b_5648;
 const HEADER: usize = 8;
 const MAX_LANES: u32 = 1024;
+/// Invocations of the column template that take neighbouring fours of columns; the others take other rows.
+pub const COLUMN_LANES: u32 = 8;
 const MAX_RANK: u32 = 8;
 /// As many as an access mask has bits.
 const MAX_OPERANDS: u32 = 32;
@@ -32,6 +34,21 @@ fn wrong<T>(word: usize, what: impl Into<String>) -> Result<T> {
 pub enum Template {
     /// Each element by itself.
     Flat,
+    /// A workgroup for each row: reductions along the row, and elements that depend on them.
+    Row,
+    /// Reductions over the rows: a value for each column.
+    Column,
+}
+
+impl Template {
+    /// Push constants before the shape: the count of elements; rows and columns; rows, columns, and rows of a slice.
+    pub fn sizes(self) -> usize {
+        match self {
+            Self::Flat => 1,
+            Self::Row => 2,
+            Self::Column => 3,
+        }
+    }
 }
 
 /// Element types of memory.
@@ -140,6 +157,14 @@ ops! {
     Sqrt Rsqrt Exp Log Exp2 Log2 Sin Cos Tan Tanh Erf Pow Floor Ceil Trunc Round
     Eq Ne Lt Le Gt Ge Select
     And Or Xor Not Shl Shr IsNan
+    ReduceSum ReduceMax ReduceMin
+}
+
+impl Op {
+    /// Whether the result is one value of many elements.
+    pub fn reduces(self) -> bool {
+        matches!(self, Self::ReduceSum | Self::ReduceMax | Self::ReduceMin)
+    }
 }
 
 /// The number of a value: inputs first, then scalars, then instructions.
@@ -179,6 +204,10 @@ pub struct Program {
     pub outputs: Vec<Output>,
     /// Whether an output depends on the value.
     pub live: Vec<bool>,
+    /// Whether the value is the same for all elements of a row (of the column template: of a column).
+    pub uniform: Vec<bool>,
+    /// How many reductions come one after the other before the value is known.
+    pub depth: Vec<u32>,
 }
 
 impl Program {
@@ -198,6 +227,8 @@ impl Program {
         }
         let template = match words[1] {
             0 => Template::Flat,
+            1 => Template::Row,
+            2 => Template::Column,
             other => return wrong(1, format!("no template {other}")),
         };
         let bounded = |word: usize, what: &str, low: u32, high: u32| {
@@ -208,6 +239,17 @@ impl Program {
             wrong(word, format!("{value} {what}, {low} to {high} are allowed"))
         };
         let lanes = bounded(2, "invocations in a workgroup", 1, MAX_LANES)?;
+        let halves = match template {
+            Template::Flat => true,
+            Template::Row => lanes.is_power_of_two(),
+            Template::Column => lanes.is_power_of_two() && lanes >= COLUMN_LANES,
+        };
+        if !halves {
+            let what = format!(
+                "{lanes} invocations in a workgroup, not a power of two that the {template:?} template takes"
+            );
+            return wrong(2, what);
+        }
         let rank = bounded(3, "dimensions", 0, MAX_RANK)? as usize;
         let inputs = bounded(4, "inputs", 0, MAX_OPERANDS - 1)?;
         let scalars = bounded(5, "scalars", 0, MAX_SCALARS)?;
@@ -221,11 +263,13 @@ impl Program {
 
         let mut reader = Reader { words, at: HEADER };
         let mut types = Vec::new();
+        let mut ranks = Ranks::default();
         let inputs = (0..inputs)
             .map(|_| {
                 let storage = reader.storage()?;
                 let access = reader.access(rank)?;
                 types.push(storage.value());
+                ranks.push(access == Access::Scalar, 0);
                 Ok(Input { storage, access })
             })
             .collect::<Result<Vec<_>>>()?;
@@ -233,18 +277,28 @@ impl Program {
             .map(|_| {
                 let ty = reader.value_type()?;
                 types.push(ty);
+                ranks.push(true, 0);
                 Ok(ty)
             })
             .collect::<Result<Vec<_>>>()?;
         let instructions = (0..instructions)
             .map(|_| {
                 let instruction = reader.instruction(&types)?;
+                if let Err(what) = ranks.note(template, &instruction) {
+                    return wrong(reader.at - 4, what);
+                }
                 types.push(instruction.ty);
                 Ok(instruction)
             })
             .collect::<Result<Vec<_>>>()?;
         let outputs = (0..outputs)
-            .map(|_| reader.output(rank, &types))
+            .map(|_| {
+                let output = reader.output(rank, &types)?;
+                if let Err(what) = ranks.check(template, &output) {
+                    return wrong(reader.at - 1, what);
+                }
+                Ok(output)
+            })
             .collect::<Result<Vec<_>>>()?;
 
         let mut program = Self {
@@ -256,6 +310,8 @@ impl Program {
             instructions,
             outputs,
             live: Vec::new(),
+            uniform: ranks.uniform,
+            depth: ranks.depth,
         };
         let push = program.push_words();
         if push > MAX_PUSH_WORDS {
@@ -266,12 +322,12 @@ impl Program {
         Ok(program)
     }
 
-    /// 32-bit push constants: count, shape, operands, scalars.
+    /// 32-bit push constants: sizes, shape, operands, scalars.
     pub fn push_words(&self) -> usize {
         let inputs = self.inputs.iter().map(|i| i.access);
         let outputs = self.outputs.iter().map(|o| o.access);
         let operands: usize = inputs.chain(outputs).map(|a| a.push_words(self.rank)).sum();
-        1 + self.rank + operands + self.scalars.len()
+        self.template.sizes() + self.rank + operands + self.scalars.len()
     }
 
     /// The value of the first instruction.
@@ -280,19 +336,91 @@ impl Program {
     }
 
     fn liveness(&self, values: usize) -> Vec<bool> {
-        let mut live = vec![false; values];
-        for output in &self.outputs {
-            live[output.value as usize] = true;
+        let outputs: Vec<Value> = self.outputs.iter().map(|o| o.value).collect();
+        self.needs(&outputs, &vec![None; values])
+    }
+
+    /// The values that some are computed from, themselves among them, where others are known already.
+    pub fn needs(&self, wanted: &[Value], known: &[Option<u32>]) -> Vec<bool> {
+        let mut needed = vec![false; known.len()];
+        for &value in wanted {
+            needed[value as usize] = known[value as usize].is_none();
         }
         let first = self.first_instruction();
         for (i, instruction) in self.instructions.iter().enumerate().rev() {
-            if live[first + i] {
+            if needed[first + i] {
                 for &arg in &instruction.args[..value_args(instruction.op)] {
-                    live[arg as usize] = true;
+                    needed[arg as usize] |= known[arg as usize].is_none();
                 }
             }
         }
-        live
+        needed
+    }
+}
+
+/// What is known of values besides their types, as they are read.
+#[derive(Default)]
+struct Ranks {
+    uniform: Vec<bool>,
+    depth: Vec<u32>,
+}
+
+impl Ranks {
+    fn push(&mut self, uniform: bool, depth: u32) {
+        self.uniform.push(uniform);
+        self.depth.push(depth);
+    }
+
+    /// An instruction's value.
+    fn note(
+        &mut self,
+        template: Template,
+        instruction: &Instruction,
+    ) -> std::result::Result<(), String> {
+        let op = instruction.op;
+        let args = &instruction.args[..value_args(op)];
+        let depth = args.iter().map(|&a| self.depth[a as usize]).max();
+        let mut depth = depth.unwrap_or(0);
+        let mut uniform = op != Op::Index && args.iter().all(|&a| self.uniform[a as usize]);
+        if op.reduces() {
+            if template == Template::Flat {
+                return Err(format!("{op:?} in a program of the flat template"));
+            }
+            if template == Template::Column && depth > 0 {
+                return Err(format!("{op:?} of what depends on another reduction"));
+            }
+            (uniform, depth) = (true, depth + 1);
+        }
+        self.push(uniform, depth);
+        Ok(())
+    }
+
+    /// Whether a template writes such an output: what is one for a row or column goes there, one after the other.
+    fn check(&self, template: Template, output: &Output) -> std::result::Result<(), String> {
+        let value = output.value as usize;
+        if template == Template::Flat {
+            return Ok(());
+        }
+        if self.uniform[value] {
+            if output.access == Access::Shifted {
+                return Ok(());
+            }
+            let what = if template == Template::Row {
+                "row"
+            } else {
+                "column"
+            };
+            return Err(format!(
+                "value {value} is one for each {what}: its output is Shifted, not {:?}",
+                output.access
+            ));
+        }
+        if template == Template::Column && self.depth[value] > 0 {
+            return Err(format!(
+                "value {value} is an element that depends on a reduction"
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -415,7 +543,7 @@ impl Reader<'_> {
             Rem | Shl | Shr => a == b && matches!(a, I32 | U32),
             Neg | Abs | Sign => a != Bool,
             Sqrt | Rsqrt | Exp | Log | Exp2 | Log2 | Sin | Cos | Tan | Tanh | Erf | Floor
-            | Ceil | Trunc | Round | IsNan => a == F32,
+            | Ceil | Trunc | Round | IsNan | ReduceSum | ReduceMax | ReduceMin => a == F32,
             Pow => a == F32 && b == F32,
             Eq | Ne => a == b,
             Select => a == Bool && b == c,

@@ -487,7 +487,7 @@ impl Scalar<'_> {
             }
             Op::IsNan => self.is_nan(a),
             // The caller's.
-            Op::Const | Op::Index => a,
+            Op::Const | Op::Index | Op::ReduceSum | Op::ReduceMax | Op::ReduceMin => a,
         }
     }
 

@@ -25,6 +25,7 @@ impl Random {
 
 /// A program with operations of every kind that its values allow.
 fn random_program(random: &mut Random) -> Vec<u32> {
+    let template = random.below(3) as u32;
     let rank = random.below(5);
     let inputs = random.below(5);
     let scalars = random.below(3);
@@ -35,8 +36,8 @@ fn random_program(random: &mut Random) -> Vec<u32> {
     };
     let mut words = vec![
         MAGIC,
-        0,
-        random.pick(&[1, 8, 32, 64, 256, 1024]),
+        template,
+        random.pick(&[1, 8, 32, 64, 256, 1024][usize::from(template == 2)..]),
         rank as u32,
         inputs as u32,
         scalars as u32,
@@ -55,7 +56,10 @@ fn random_program(random: &mut Random) -> Vec<u32> {
     for _ in 0..random.below(40) {
         let values = inputs + scalars + words[6] as usize;
         for _ in 0..64 {
-            let op = random.below(Op::ALL.len());
+            let mut op = random.below(Op::ALL.len());
+            if template > 0 && random.below(6) == 0 {
+                op = Op::ALL.len() - 1 - random.below(3);
+            }
             let mut args = [0; 3];
             for arg in args.iter_mut().take(value_args(Op::ALL[op])) {
                 *arg = random.below(values.max(1)) as u32;
@@ -74,9 +78,11 @@ fn random_program(random: &mut Random) -> Vec<u32> {
             tried[7] = 1;
             // Some type of output fits the new value.
             let fits = [0, 3, 4, 5].into_iter().any(|ty| {
-                let mut whole = tried.clone();
-                whole.extend(output(values, ty, 0));
-                Program::decode(&whole).is_ok()
+                [0, 2].into_iter().any(|access| {
+                    let mut whole = tried.clone();
+                    whole.extend(output(values, ty, access));
+                    Program::decode(&whole).is_ok()
+                })
             });
             if fits {
                 tried[7] = 0;
@@ -92,10 +98,12 @@ fn random_program(random: &mut Random) -> Vec<u32> {
     let values = (words[4] + words[5] + words[6]) as usize;
     for k in 1..=outputs {
         loop {
-            let value = values - 1 - random.below(values.min(4));
+            let value = values - 1 - random.below(values.min(8));
             let mut tried = words.clone();
             let ty = random.below(6) as u32;
-            tried.extend(output(value, ty, random.pick(accesses)));
+            let some = random.pick(accesses);
+            let access = random.pick(&[0, 2, some]);
+            tried.extend(output(value, ty, access));
             tried[7] = k as u32;
             if Program::decode(&tried).is_ok() {
                 words = tried;
@@ -137,12 +145,20 @@ fn spirv_val(words: &[u32]) -> Option<Result<(), String>> {
 fn modules_of_random_programs_keep_the_rules() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut seen = vec![false; Op::ALL.len()];
-    for round in 0..300 {
+    let (mut reduced, mut deep) = (0, 0);
+    for round in 0..600 {
         let words = random_program(&mut random);
         let program = Program::decode(&words).unwrap();
         for instruction in &program.instructions {
             seen[instruction.op as usize] = true;
         }
+        let depths = || {
+            (0..program.live.len())
+                .filter(|&v| program.live[v])
+                .map(|v| program.depth[v])
+        };
+        reduced += i32::from(depths().any(|depth| depth > 0));
+        deep += i32::from(depths().any(|depth| depth > 1));
         let spirv = build(&words).unwrap();
         assert_eq!(
             spirv,
@@ -166,7 +182,7 @@ fn modules_of_random_programs_keep_the_rules() {
             reflection.writes,
             reflection.used >> program.inputs.len() << program.inputs.len()
         );
-        if round < 120
+        if round < 240
             && let Some(Err(error)) = spirv_val(&spirv)
         {
             panic!("spirv-val: {error}\n{words:?}");
@@ -174,6 +190,10 @@ fn modules_of_random_programs_keep_the_rules() {
     }
     let missing: Vec<_> = Op::ALL.iter().filter(|&&op| !seen[op as usize]).collect();
     assert!(missing.is_empty(), "never tried: {missing:?}");
+    assert!(
+        reduced > 30 && deep > 5,
+        "{reduced} with reductions, {deep} with one of another"
+    );
 }
 
 #[test]

@@ -1,5 +1,5 @@
 // Made by `npm run types` from nn/; do not edit.
-/** Gated recurrent units (Cho et al. 2014), one layer, batch first. */
+/** Gated recurrent units (Cho et al. 2014), one layer, batch first. The recurrence is of f32, in `autocast` too. */
 export class GRU extends Recurrent {
     /** @param {number} inputs @param {number} hidden */
     constructor(inputs: number, hidden: number);
@@ -29,6 +29,8 @@ declare class Recurrent extends Module {
     bias_ih_l0: import("./module.mjs").Parameter;
     bias_hh_l0: import("./module.mjs").Parameter;
     hidden: number;
+    /** Checks an input. @param {Tensor} x @returns {readonly number[]} [batch, steps, inputs] */
+    sizes(x: Tensor): readonly number[];
     /**
      * What the inputs of all steps add to the gates, in one product.
      * @param {Tensor} x [batch, steps, inputs] @returns {Tensor[]} for each step [batch, gates]

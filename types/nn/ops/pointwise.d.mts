@@ -3,10 +3,8 @@
 /** @typedef {import('../layout.mjs').DType} DType */
 /** @typedef {import('./registry.mjs').Op} Op */
 /** @typedef {import('./registry.mjs').Saved} Saved */
-/** @typedef {import('./registry.mjs').Operand} Operand */
 /** @typedef {import('../tensor.mjs').Tensor} Tensor */
 /** @typedef {import('../../kernels/base.mjs').DType} FloatType */
-/** @typedef {import('../../kernels/index.mjs').Kernels} Kernels */
 /** @typedef {import('../codegen.mjs').Program} Program */
 /** @typedef {import('../codegen.mjs').Value} Value */
 /** The element type as kernels name it. @param {string} op @param {Layout} layout @returns {FloatType} */
@@ -15,6 +13,12 @@ export function floatType(op: string, { dtype }: Layout): FloatType;
 export function erf(x: number): number;
 /** Elements that a flat kernel goes over: 16-bit ones in pairs, the last with the padding of its storage. @param {Layout} layout */
 export function flatCount({ size, dtype }: Layout): number;
+/**
+ * What an operation is from its program on: its dispatch, and the program for kernels that do several operations.
+ * @param {string} name @param {NonNullable<Op['body']>} body
+ * @returns {Pick<Op, 'strided' | 'lower' | 'body'>}
+ */
+export function generated(name: string, body: NonNullable<Op["body"]>): Pick<Op, "strided" | "lower" | "body">;
 export const exp: import("./registry.mjs").Op;
 export const log: import("./registry.mjs").Op;
 export const sqrt: import("./registry.mjs").Op;
@@ -40,9 +44,7 @@ export type Layout = import("../layout.mjs").Layout;
 export type DType = import("../layout.mjs").DType;
 export type Op = import("./registry.mjs").Op;
 export type Saved = import("./registry.mjs").Saved;
-export type Operand = import("./registry.mjs").Operand;
 export type Tensor = import("../tensor.mjs").Tensor;
 export type FloatType = import("../../kernels/base.mjs").DType;
-export type Kernels = import("../../kernels/index.mjs").Kernels;
 export type Program = import("../codegen.mjs").Program;
 export type Value = import("../codegen.mjs").Value;

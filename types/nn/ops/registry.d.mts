@@ -10,6 +10,8 @@ export function defineOp(op: Omit<Op, "plans">): Op;
 /** @typedef {import('../../kernels/base.mjs').Dispatches} Dispatches */
 /** @typedef {import('../../kernels/index.mjs').Kernels} Kernels */
 /** @typedef {import('../../kernels/template.mjs').Template} Template */
+/** @typedef {import('../codegen.mjs').Program} Program */
+/** @typedef {import('../codegen.mjs').Value} Value */
 /**
  * A tensor of an operation as kernels take it.
  * @typedef {{ buffer: number, offset: number, layout: Layout }} Operand
@@ -35,6 +37,9 @@ export function defineOp(op: Omit<Op, "plans">): Op;
  *   with the inputs. The first output is the result, others are kept for the backward pass
  * @property {(kernels: Kernels, inputs: Operand[], outputs: Operand[], attributes: any) => (Dispatches | Dispatches[])[]} lower the
  *   dispatches of its kernels, in order
+ * @property {(program: Program, inputs: Value[], attributes: any, numbers: (...values: number[]) => Value[]) => Value} [body] of what is
+ *   computed element by element: one element, as instructions of a generated kernel. `numbers` makes values of f32, before anything
+ *   is appended
  * @property {(dy: Tensor, saved: Saved) => (Tensor | undefined)[]} [vjp] gradients of the inputs from that of the result,
  *   written in operations; without it the result has no gradient
  * @property {(needs: boolean[]) => number[]} [saveInputs] inputs that `vjp` reads; none when left out
@@ -59,6 +64,8 @@ export type Tensor = import("../tensor.mjs").Tensor;
 export type Dispatches = import("../../kernels/base.mjs").Dispatches;
 export type Kernels = import("../../kernels/index.mjs").Kernels;
 export type Template = import("../../kernels/template.mjs").Template;
+export type Program = import("../codegen.mjs").Program;
+export type Value = import("../codegen.mjs").Value;
 /**
  * A tensor of an operation as kernels take it.
  */
@@ -114,6 +121,12 @@ export type Op = {
      * dispatches of its kernels, in order
      */
     lower: (kernels: Kernels, inputs: Operand[], outputs: Operand[], attributes: any) => (Dispatches | Dispatches[])[];
+    /**
+     * of what is
+     * computed element by element: one element, as instructions of a generated kernel. `numbers` makes values of f32, before anything
+     * is appended
+     */
+    body?: ((program: Program, inputs: Value[], attributes: any, numbers: (...values: number[]) => Value[]) => Value) | undefined;
     /**
      * gradients of the inputs from that of the result,
      * written in operations; without it the result has no gradient

@@ -7,6 +7,3 @@ export const gt: import("./registry.mjs").Op;
 export const ge: import("./registry.mjs").Op;
 /** Of each two elements the first where the condition holds, else the second. */
 export const where: import("./registry.mjs").Op;
-export type Layout = import("../layout.mjs").Layout;
-export type Operand = import("./registry.mjs").Operand;
-export type Kernels = import("../../kernels/index.mjs").Kernels;

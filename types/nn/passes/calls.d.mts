@@ -97,9 +97,11 @@ export type Call = {
     extra?: Record<string, Value> | undefined;
 };
 /**
- * What passes know besides the calls; `allocate` makes memory that lives within a call of the graph.
+ * What passes know besides the calls: whether memory was made for the graph, whether it lives within a call of it alone, and how to
+ * make more of that.
  */
 export type Context = {
+    isOwn: (allocation: Allocation) => boolean;
     isTemporary: (allocation: Allocation) => boolean;
     allocate: (bytes: number) => Allocation;
     kernels: Kernels;

@@ -1,4 +1,9 @@
 // Made by `npm run types` from nn/; do not edit.
+/** What a call does, as it was recorded. @param {Call} call */
+export function partsOf({ parts, op, name, origin }: Call): {
+    name: string;
+    origin: string | undefined;
+}[];
 /** All of an allocation's elements, row by row from its start. @param {Value} value */
 export function whole({ layout }: Value): boolean;
 export class Matcher {

@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+"""The models of benches/lib/models.mjs in PyTorch, for benches/models.mjs: it starts this and asks over pipes.
+
+Each line of standard input is a JSON object, and each is answered by one line of JSON:
+
+    {"do": "info"}
+    {"do": "prepare", "model": "mlp", "sizes": {...}, "weights": PATH, "batch": PATH, "lr": 1e-3,
+     "precision": "f32" | "bf16", "compiled": bool, "check": steps}      -> {"losses": [...]}
+    {"do": "run", "steps": n}                                            -> {"milliseconds": t, "loss": x}
+    {"do": "operations", "count": n, "size": n}                          -> {"microseconds": {"add": t, "matmul": t}}
+
+`precision` bf16 is autocast with f32 parameters; f32 is without TF32. Needs PyTorch 2.4 or later.
+"""
+
+import json
+import struct
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def read_safetensors(path):
+    """All tensors of a safetensors file."""
+    types = {"F32": torch.float32, "I32": torch.int32}
+    with open(path, "rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        header = json.loads(file.read(length))
+        header.pop("__metadata__", None)
+        tensors = {}
+        for name, entry in header.items():
+            begin, end = entry["data_offsets"]
+            file.seek(8 + length + begin)
+            data = bytearray(file.read(end - begin))
+            tensors[name] = torch.frombuffer(data, dtype=types[entry["dtype"]]).reshape(entry["shape"])
+    return tensors
+
+
+class Mlp(torch.nn.Module):
+    def __init__(self, inputs, width, classes, **_):
+        super().__init__()
+        self.first = torch.nn.Linear(inputs, width)
+        self.second = torch.nn.Linear(width, width)
+        self.third = torch.nn.Linear(width, classes)
+
+    def forward(self, x, t):
+        x = F.gelu(self.first(x), approximate="tanh")
+        x = F.gelu(self.second(x), approximate="tanh")
+        return F.cross_entropy(self.third(x).float(), t)
+
+
+class Gru(torch.nn.Module):
+    def __init__(self, letters, width, hidden, **_):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(letters, width)
+        self.gru = torch.nn.GRU(width, hidden, batch_first=True)
+        self.head = torch.nn.Linear(hidden, letters)
+
+    def forward(self, x, t):
+        y, _ = self.gru(self.embedding(x))
+        logits = self.head(y).float()
+        return F.cross_entropy(logits.view(-1, logits.shape[-1]), t.reshape(-1))
+
+
+class Attention(torch.nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.qkv = torch.nn.Linear(width, 3 * width)
+        self.out = torch.nn.Linear(width, width)
+        self.heads = heads
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        q, k, v = (
+            part.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
+            for part in self.qkv(x).chunk(3, dim=-1)
+        )
+        mixed = F.scaled_dot_product_attention(q, k, v)
+        return self.out(mixed.transpose(1, 2).reshape(batch, length, width))
+
+
+class Feedforward(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.up = torch.nn.Linear(width, 4 * width)
+        self.down = torch.nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        return self.down(F.gelu(self.up(x), approximate="tanh"))
+
+
+class Block(torch.nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.norm1 = torch.nn.LayerNorm(width)
+        self.attention = Attention(width, heads)
+        self.norm2 = torch.nn.LayerNorm(width)
+        self.mlp = Feedforward(width)
+
+    def forward(self, x):
+        x = x + self.attention(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+class Vit(torch.nn.Module):
+    def __init__(self, size, patch, width, heads, layers, classes, **_):
+        super().__init__()
+        self.grid, self.patch = size // patch, patch
+        self.patches = torch.nn.Linear(3 * patch * patch, width)
+        self.positions = torch.nn.Embedding(self.grid * self.grid, width)
+        self.blocks = torch.nn.ModuleList(Block(width, heads) for _ in range(layers))
+        self.norm = torch.nn.LayerNorm(width)
+        self.head = torch.nn.Linear(width, classes)
+
+    def forward(self, x, t):
+        grid, patch = self.grid, self.patch
+        cut = x.view(-1, 3, grid, patch, grid, patch).permute(0, 2, 4, 1, 3, 5)
+        h = self.patches(cut.reshape(x.shape[0], grid * grid, 3 * patch * patch)) + self.positions.weight
+        for block in self.blocks:
+            h = block(h)
+        return F.cross_entropy(self.head(self.norm(h).mean(1)).float(), t)
+
+
+MODELS = {"mlp": Mlp, "gru": Gru, "vit": Vit}
+
+
+class Training:
+    def __init__(self, request):
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
+        self.model = MODELS[request["model"]](**request["sizes"]).to(DEVICE)
+        self.model.load_state_dict(read_safetensors(request["weights"]))
+        batch = read_safetensors(request["batch"])
+        x, self.targets = batch["x"].to(DEVICE), batch["t"].long().to(DEVICE)
+        self.inputs = x.long() if x.dtype == torch.int32 else x
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=request["lr"], fused=DEVICE.type == "cuda")
+        self.forward = torch.compile(self.model) if request["compiled"] else self.model
+        self.half = request["precision"] == "bf16"
+
+    def step(self):
+        with torch.autocast(DEVICE.type, torch.bfloat16, enabled=self.half):
+            loss = self.forward(self.inputs, self.targets)
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss.detach()
+
+
+def synchronize():
+    if DEVICE.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def operations(count, size):
+    """Host microseconds of an eager operation with the device's end, as a program sees them."""
+    a, b = torch.rand(size, size, device=DEVICE), torch.rand(size, size, device=DEVICE)
+    result = {}
+    for name, operation in (("add", torch.add), ("matmul", torch.matmul)):
+        for timed in (False, True):
+            synchronize()
+            start = time.perf_counter()
+            for _ in range(count):
+                operation(a, b)
+            synchronize()
+            result[name] = (time.perf_counter() - start) / count * 1e6
+    return result
+
+
+def main():
+    # What libraries print is not an answer.
+    answers, sys.stdout = sys.stdout, sys.stderr
+    training = None
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            if request["do"] == "info":
+                name = torch.cuda.get_device_name() if DEVICE.type == "cuda" else "cpu"
+                answer = {"torch": torch.__version__, "device": name}
+            elif request["do"] == "prepare":
+                training = None
+                torch.compiler.reset()
+                training = Training(request)
+                answer = {"losses": [training.step().item() for _ in range(request["check"])]}
+            elif request["do"] == "run":
+                synchronize()
+                start = time.perf_counter()
+                for _ in range(request["steps"]):
+                    loss = training.step()
+                synchronize()
+                answer = {"milliseconds": (time.perf_counter() - start) * 1000, "loss": loss.item()}
+            else:
+                answer = {"microseconds": operations(request["count"], request["size"])}
+        except Exception as error:  # e.g. no Triton for compiled ones: the others still count
+            answer = {"error": f"{type(error).__name__}: {error}"[:500]}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+//! Reductions: accumulators of an invocation, and what a workgroup makes of them.
+
+use rspirv::spirv::{Op as S, StorageClass};
+
+use super::access::parts;
+use super::module::{Id, Module};
+use super::program::{Op, Program, Type};
+use super::scalar::Scalar;
+
+/// A reduction of a program.
+#[derive(Clone, Copy)]
+pub struct Reduction {
+    pub value: usize,
+    op: Op,
+    /// What is reduced.
+    pub arg: u32,
+}
+
+/// The reductions at a depth that an output depends on.
+pub fn reductions(program: &Program, depth: u32) -> Vec<Reduction> {
+    let first = program.first_instruction();
+    let all = program.instructions.iter().enumerate();
+    all.map(|(i, instruction)| Reduction {
+        value: first + i,
+        op: instruction.op,
+        arg: instruction.args[0],
+    })
+    .filter(|r| r.op.reduces() && program.live[r.value] && program.depth[r.value] == depth)
+    .collect()
+}
+
+impl Reduction {
+    /// What nothing is reduced to.
+    pub fn start(&self, m: &mut Module) -> Id {
+        let value = match self.op {
+            Op::ReduceMax => f32::NEG_INFINITY,
+            Op::ReduceMin => f32::INFINITY,
+            _ => 0.0,
+        };
+        m.constant(Type::F32, value.to_bits(), 1)
+    }
+
+    /// Of two values one.
+    pub fn join(&self, m: &mut Module, a: Id, b: Id) -> Id {
+        let op = match self.op {
+            Op::ReduceMax => Op::Max,
+            Op::ReduceMin => Op::Min,
+            _ => Op::Add,
+        };
+        Scalar { m, width: 1 }.emit(op, Type::F32, Type::F32, &[a, b])
+    }
+
+    /// Adds the components of a value to an accumulator, by pairs first.
+    pub fn accumulate(&self, m: &mut Module, accumulator: Id, value: Id, width: u32) {
+        let mut all = parts(m, Type::F32, value, width);
+        while all.len() > 1 {
+            let pairs: Vec<Id> = all
+                .chunks(2)
+                .map(|pair| self.join(m, pair[0], pair[1]))
+                .collect();
+            all = pairs;
+        }
+        let before = m.value(S::Load, Type::F32, 1, &[accumulator]);
+        let sum = self.join(m, before, all[0]);
+        m.effect(S::Store, &[accumulator, sum]);
+    }
+}
+
+/// Memory that a workgroup reduces in: `values` words of each invocation.
+pub struct Shared {
+    words: Id,
+    lane: Id,
+    lanes: u32,
+}
+
+impl Shared {
+    /// Declares the memory.
+    pub fn declare(m: &mut Module, lane: Id, lanes: u32, values: u32) -> Self {
+        let words = m.shared_words(lanes * values);
+        Self { words, lane, lanes }
+    }
+
+    /// A pointer to word `k` of the invocation that is `further` behind `lane`.
+    fn word(&self, m: &mut Module, lane: Id, further: u32, k: u32) -> Id {
+        let offset = m.word(k * self.lanes + further);
+        let at = m.value(S::IAdd, Type::U32, 1, &[lane, offset]);
+        let word = m.ty(Type::U32, 1);
+        let pointer = m.pointer(StorageClass::Workgroup, word);
+        m.result(S::AccessChain, pointer, &[self.words, at])
+    }
+
+    fn load(&self, m: &mut Module, lane: Id, further: u32, k: u32) -> Id {
+        let pointer = self.word(m, lane, further, k);
+        let bits = m.value(S::Load, Type::U32, 1, &[pointer]);
+        m.value(S::Bitcast, Type::F32, 1, &[bits])
+    }
+
+    fn store(&self, m: &mut Module, k: u32, value: Id) {
+        let bits = m.value(S::Bitcast, Type::U32, 1, &[value]);
+        let pointer = self.word(m, self.lane, 0, k);
+        m.effect(S::Store, &[pointer, bits]);
+    }
+
+    /// Joins the `values` of all invocations whose numbers are equal modulo `kept`: in a tree, so that the order is always the
+    /// same. Every invocation of the workgroup comes here. The results are those of the first `kept` invocations, by `of`.
+    pub fn reduce(
+        &self,
+        m: &mut Module,
+        reduction: &Reduction,
+        values: &[Id],
+        kept: u32,
+        of: Id,
+    ) -> Vec<Id> {
+        if self.lanes == kept {
+            return values.to_vec();
+        }
+        for (k, &value) in (0..).zip(values) {
+            self.store(m, k, value);
+        }
+        m.barrier();
+        let mut half = self.lanes / 2;
+        while half >= kept {
+            let limit = m.word(half);
+            let joins = m.value(S::ULessThan, Type::Bool, 1, &[self.lane, limit]);
+            m.either(
+                joins,
+                |m| {
+                    for (k, _) in (0..).zip(values) {
+                        let a = self.load(m, self.lane, 0, k);
+                        let b = self.load(m, self.lane, half, k);
+                        let joined = reduction.join(m, a, b);
+                        self.store(m, k, joined);
+                    }
+                },
+                |_| {},
+            );
+            m.barrier();
+            half /= 2;
+        }
+        let results = (0..)
+            .zip(values)
+            .map(|(k, _)| self.load(m, of, 0, k))
+            .collect();
+        // Nobody writes before everybody has read.
+        m.barrier();
+        results
+    }
+}

@@ -1,0 +1,83 @@
+//! The row template: a workgroup for each row at a time. For each reduction that depends on another the row is gone through
+//! once more, and in the end for the elements that depend on reductions; every time it is loaded and computed again.
+
+use rspirv::spirv::{BuiltIn, Op as S};
+
+use super::access::Operands;
+use super::flat::fours;
+use super::module::Module;
+use super::program::{Output, Program, Type, Value};
+use super::reduce::{Shared, reductions};
+use super::values::{Known, evaluate, store};
+
+/// The module of a program of the row template.
+pub fn emit(program: &Program) -> Vec<u32> {
+    let mut module = Module::new();
+    let m = &mut module;
+    let entry = m.id();
+    m.begin(entry);
+    let operands = Operands::declare(m, program);
+    let [rows, columns] = operands.sizes[..] else {
+        unreachable!("the row template has two sizes")
+    };
+    let (zero, lanes) = (m.word(0), m.word(program.lanes));
+    let lane = m.builtin_x(BuiltIn::LocalInvocationId);
+    let group = m.builtin_x(BuiltIn::WorkgroupId);
+    let groups = m.builtin_x(BuiltIn::NumWorkgroups);
+    let shared = Shared::declare(m, lane, program.lanes, 1);
+    m.strided(group, groups, rows, |m, row| {
+        let base = m.value(S::IMul, Type::U32, 1, &[row, columns]);
+        let mut known: Known = vec![None; program.live.len()];
+        for depth in 1.. {
+            let now = reductions(program, depth);
+            if now.is_empty() {
+                break;
+            }
+            let wanted: Vec<Value> = now.iter().map(|r| r.arg).collect();
+            let accumulators: Vec<_> = now.iter().map(|_| m.accumulator()).collect();
+            for (reduction, &accumulator) in now.iter().zip(&accumulators) {
+                let start = reduction.start(m);
+                m.effect(S::Store, &[accumulator, start]);
+            }
+            fours(m, lane, lanes, base, columns, |m, start, width| {
+                let (_, values) = evaluate(m, program, &operands, start, width, &wanted, &known);
+                for (reduction, &accumulator) in now.iter().zip(&accumulators) {
+                    let value = values[reduction.arg as usize];
+                    reduction.accumulate(m, accumulator, value, width);
+                }
+            });
+            for (reduction, &accumulator) in now.iter().zip(&accumulators) {
+                let own = m.value(S::Load, Type::F32, 1, &[accumulator]);
+                let results = shared.reduce(m, reduction, &[own], 1, zero);
+                known[reduction.value] = Some(results[0]);
+            }
+        }
+        let of_row = |output: &Output| program.uniform[output.value as usize];
+        let wanted = |uniform: bool| -> Vec<Value> {
+            let those = program.outputs.iter().filter(|o| of_row(o) == uniform);
+            those.map(|o| o.value).collect()
+        };
+        let elements = wanted(false);
+        if !elements.is_empty() {
+            fours(m, lane, lanes, base, columns, |m, start, width| {
+                let (mut at, values) =
+                    evaluate(m, program, &operands, start, width, &elements, &known);
+                store(m, program, &operands, &mut at, &values, |o| !of_row(o));
+            });
+        }
+        let values = wanted(true);
+        if !values.is_empty() {
+            let first = m.value(S::IEqual, Type::Bool, 1, &[lane, zero]);
+            m.either(
+                first,
+                |m| {
+                    let (mut at, values) = evaluate(m, program, &operands, row, 1, &values, &known);
+                    store(m, program, &operands, &mut at, &values, of_row);
+                },
+                |_| {},
+            );
+        }
+    });
+    m.effect(S::Return, &[]);
+    module.finish(program.lanes)
+}

@@ -1,0 +1,189 @@
+// Recurrent layers as one operation: all steps of a sequence, two dispatches each.
+
+import { map } from '../codegen.mjs';
+import { ArgumentError, ShapeError, show } from '../errors.mjs';
+import * as F from '../functional.mjs';
+import { denseLayout, layoutOf } from '../layout.mjs';
+import { sum } from './reduce.mjs';
+import { at, generate } from './reference.mjs';
+import { defineOp } from './registry.mjs';
+
+/** @typedef {import('../layout.mjs').Layout} Layout */
+/** @typedef {import('./registry.mjs').Operand} Operand */
+/** @typedef {import('../codegen.mjs').Program} Program */
+/** @typedef {import('../codegen.mjs').Value} Value */
+/** @typedef {import('../../kernels/index.mjs').Kernels} Kernels */
+
+/** Elements of an operand from one on, as a matrix [rows, columns]. @param {Operand} operand @param {number} from @param {number[]} shape @param {number} stride of rows */
+function part({ buffer, offset, layout }, from, shape, stride) {
+  const own = layoutOf(shape, [stride, 1], offset + from, layout.dtype);
+  return { buffer, offset: own.offset, layout: own };
+}
+
+/** @param {Kernels} k @param {Operand[]} inputs @param {Operand[]} outputs @param {(p: Program, values: Value[]) => Value[]} body */
+function step(k, inputs, outputs, body) {
+  const dispatch = map(k.context, inputs, outputs, body);
+  if (!dispatch) throw new RangeError('gru: a step of more push constants than there are');
+  return dispatch;
+}
+
+/** 1 / (1 + exp(-x)). @param {Program} p @param {Value} x */
+const sigmoid = (p, x) => p.append('div', p.constant(1), p.append('add', p.constant(1), p.append('exp', p.append('neg', x))));
+/** x (1 - x). @param {Program} p @param {Value} x */
+const slope = (p, x) => p.append('mul', x, p.append('sub', p.constant(1), x));
+
+/** @param {Layout} gates [batch, steps, 3 · hidden] */
+const sizesOf = ({ shape: [batch, steps, gates] }) => ({ batch, steps, hidden: gates / 3 });
+
+const gruBackward = defineOp({
+  name: 'gruBackward',
+  // Gradients of the inputs' gates, of the first state, and of the hidden gates of all steps.
+  infer: ([, states, own]) => {
+    const [steps, batch, gates] = own.shape;
+    return [
+      denseLayout([batch, steps, gates], 'f32'),
+      denseLayout(states.shape.slice(1), 'f32'),
+      denseLayout([steps * batch, gates], 'f32'),
+    ];
+  },
+  lower: (k, [dStates, states, own, r, z, n, weight], [dGates, dFirst, dOwn]) => {
+    const { batch, steps, hidden } = sizesOf(dGates.layout);
+    const shape = [batch, hidden];
+    const count = batch * hidden;
+    const carried = part(dFirst, 0, shape, hidden);
+    const list = [];
+    for (let t = steps - 1; t >= 0; t--) {
+      const plane = (/** @type {Operand} */ x, s = t) => part(x, s * count, shape, hidden);
+      const gatesOf = (/** @type {Operand} */ x, /** @type {number} */ from, /** @type {number} */ stride) =>
+        [0, 1, 2].map((g) => part(x, from + g * hidden, shape, stride));
+      const ownNew = part(own, 3 * t * count + 2 * hidden, shape, 3 * hidden);
+      const later = t < steps - 1 ? [carried] : [];
+      list.push(
+        step(
+          k,
+          [plane(dStates, t + 1), plane(states), plane(r), plane(z), plane(n), ownNew, ...later],
+          [...gatesOf(dGates, 3 * t * hidden, 3 * steps * hidden), ...gatesOf(dOwn, 3 * t * count, 3 * hidden), carried],
+          (p, [dy, h, reset, update, fresh, ownFresh, carry]) => {
+            const dh = carry === undefined ? dy : p.append('add', dy, carry);
+            const dUpdate = p.append('mul', p.append('mul', dh, p.append('sub', h, fresh)), slope(p, update));
+            const kept = p.append('sub', p.constant(1), update);
+            const bend = p.append('sub', p.constant(1), p.append('mul', fresh, fresh));
+            const dFresh = p.append('mul', p.append('mul', dh, kept), bend);
+            const dReset = p.append('mul', p.append('mul', dFresh, ownFresh), slope(p, reset));
+            return [dReset, dUpdate, dFresh, dReset, dUpdate, p.append('mul', dFresh, reset), p.append('mul', dh, update)];
+          },
+        ),
+        k.matmul({
+          a: { buffer: dOwn.buffer, offset: dOwn.offset + 3 * t * count },
+          b: weight,
+          c: dFirst,
+          m: batch,
+          n: hidden,
+          k: 3 * hidden,
+          beta: 1,
+        }),
+      );
+    }
+    const first = part(dStates, 0, shape, hidden);
+    list.push(step(k, [carried, first], [carried], (p, [a, b]) => [p.append('add', a, b)]));
+    return list;
+  },
+  oracle: () => {
+    throw new Error('gruBackward: the gradients of gru are held against finite differences');
+  },
+});
+
+/**
+ * Gated recurrent units (Cho et al. 2014; PyTorch's form) over all steps: what the inputs add to the gates [batch, steps,
+ * 3 · hidden] (reset, update, new), the first state [batch, hidden], the hidden gates' weight [3 · hidden, hidden] and bias.
+ * States [steps + 1, batch, hidden], from the first one on. All of f32.
+ */
+export const gru = defineOp({
+  name: 'gru',
+  infer: ([gates, state, weight, bias]) => {
+    for (const [what, { dtype }] of Object.entries({ gates, state, weight, bias })) {
+      if (dtype !== 'f32') throw new ArgumentError('gru', `${what} are f32, got ${dtype}; convert with .to('f32')`);
+    }
+    if (gates.shape.length !== 3 || gates.shape[2] % 3) {
+      throw new ShapeError('gru', `gates ${show(gates.shape)}, expected [batch, steps, 3 · hidden]`);
+    }
+    const { batch, steps, hidden } = sizesOf(gates);
+    const wanted = { state: [batch, hidden], weight: [3 * hidden, hidden], bias: [3 * hidden] };
+    for (const [what, { shape }] of Object.entries({ state, weight, bias })) {
+      const fits = /** @type {Record<string, number[]>} */ (wanted)[what];
+      if (show(shape) !== show(fits))
+        throw new ShapeError('gru', `${what} ${show(shape)} for gates ${show(gates.shape)}, expected ${show(fits)}`);
+    }
+    const plane = denseLayout([steps, batch, hidden], 'f32');
+    return [denseLayout([steps + 1, batch, hidden], 'f32'), denseLayout([steps, batch, 3 * hidden], 'f32'), plane, plane, plane];
+  },
+  lower: (k, [gates, state, weight, bias], [states, own, r, z, n]) => {
+    const { batch, steps, hidden } = sizesOf(gates.layout);
+    const shape = [batch, hidden];
+    const count = batch * hidden;
+    /** @type {ReturnType<import('./registry.mjs').Op['lower']>} */
+    const list = [k.copy({ x: state, y: states, count })];
+    for (let t = 0; t < steps; t++) {
+      const plane = (/** @type {Operand} */ x, s = t) => part(x, s * count, shape, hidden);
+      const gatesOf = (/** @type {Operand} */ x, /** @type {number} */ from, /** @type {number} */ stride) =>
+        [0, 1, 2].map((g) => part(x, from + g * hidden, shape, stride));
+      list.push(
+        k.matmul({
+          a: { buffer: states.buffer, offset: states.offset + t * count },
+          b: weight,
+          c: { buffer: own.buffer, offset: own.offset + 3 * t * count },
+          m: batch,
+          n: 3 * hidden,
+          k: hidden,
+          transB: true,
+          bias,
+        }),
+        step(
+          k,
+          [...gatesOf(gates, 3 * t * hidden, 3 * steps * hidden), ...gatesOf(own, 3 * t * count, 3 * hidden), plane(states)],
+          [plane(states, t + 1), plane(r), plane(z), plane(n)],
+          (p, [xr, xz, xn, hr, hz, hn, h]) => {
+            const reset = sigmoid(p, p.append('add', xr, hr));
+            const update = sigmoid(p, p.append('add', xz, hz));
+            const fresh = p.append('tanh', p.append('add', xn, p.append('mul', reset, hn)));
+            return [p.append('add', fresh, p.append('mul', update, p.append('sub', h, fresh))), reset, update, fresh];
+          },
+        ),
+      );
+    }
+    return list;
+  },
+  saveInputs: () => [2],
+  saveOutputs: [0, 1, 2, 3, 4],
+  vjp: (dy, { inputs: [, , weight], outputs: [states, own, r, z, n], layouts: [, , , bias], needs }) => {
+    const [dGates, dFirst, dOwn] = F.callAll(gruBackward, [dy, states, own, r, z, n, weight]);
+    const [steps, batch, hidden] = r.shape;
+    // Of all steps at once: their states lie one behind the other.
+    const before = F.reshape(F.slice(states, 0, 0, steps), [steps * batch, hidden]);
+    return [
+      dGates,
+      dFirst,
+      needs[2] ? F.matmul(F.transpose(dOwn, 0, 1), before) : undefined,
+      needs[3] ? F.reshape(F.call(sum, [dOwn], { dims: [0], alpha: 1 }), bias.shape) : undefined,
+    ];
+  },
+  oracle: ([gates, state, weight, bias]) => {
+    const [batch, steps, all] = gates.shape;
+    const hidden = all / 3;
+    const result = generate([steps + 1, batch, hidden], ([t, b, c]) => (t === 0 ? at(state, [b, c]) : 0));
+    const logistic = (/** @type {number} */ v) => 1 / (1 + Math.exp(-v));
+    for (let t = 0; t < steps; t++) {
+      for (let b = 0; b < batch; b++) {
+        const before = result.data.slice((t * batch + b) * hidden, (t * batch + b + 1) * hidden);
+        const own = (/** @type {number} */ g) => before.reduce((total, v, i) => total + v * at(weight, [g, i]), at(bias, [g]));
+        for (let c = 0; c < hidden; c++) {
+          const x = [0, 1, 2].map((g) => at(gates, [b, t, g * hidden + c]));
+          const [reset, update] = [0, 1].map((g) => logistic(x[g] + own(g * hidden + c)));
+          const fresh = Math.tanh(x[2] + reset * own(2 * hidden + c));
+          result.data[((t + 1) * batch + b) * hidden + c] = (1 - update) * fresh + update * before[c];
+        }
+      }
+    }
+    return result;
+  },
+});
