@@ -35,6 +35,7 @@ const ABOUT = {
   calls: ['Calls', 'Host time of each call by itself.'],
   kernels: ['Kernels', 'Every kernel over fresh random data that rotates beyond the cache, timed by the GPU.'],
   'kernels-matmul': ['Matrix products', 'The best plan of each shape.'],
+  'kernels-attention': ['Attention', 'Kernels in PTX by tiling, and shaders.'],
   'safe-mode': ['Safe mode', 'The same work with and without `initDevice({ safe: true })`.'],
 };
 
