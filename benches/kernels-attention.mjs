@@ -12,6 +12,7 @@ import { ATTENTION_PLANS } from '../kernels/ptx/plans.mjs';
 import { Values } from '../kernels/tuning/values.mjs';
 import { addonPath, driverText, loadAddon, OWN_ADDON } from './lib/addon.mjs';
 import { runMain } from './lib/args.mjs';
+import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 import { format, median, textTable } from './lib/stats.mjs';
 
 const USAGE = 'node benches/kernels-attention.mjs [options]';
@@ -23,6 +24,7 @@ const OPTIONS = /** @type {const} */ ({
   budget: { type: 'integer', default: 55, min: 1, max: 100_000, help: 'seconds after which no further shape is begun' },
   quick: { type: 'boolean', help: 'one small shape, one sample: does everything still run' },
   json: { type: 'string', value: 'FILE', path: 'output', help: 'write the figures as JSON' },
+  ...RESULTS_OPTION,
 });
 
 /** @typedef {import('../kernels/ptx/attention.mjs').AttentionTiling} AttentionTiling */
@@ -74,7 +76,7 @@ function halves(vk, buffer, type, count) {
   });
 }
 
-await runMain(USAGE, OPTIONS, ({ addon, sweep, type: typeName, samples, budget, quick, json }) => {
+await runMain(USAGE, OPTIONS, ({ addon, sweep, type: typeName, samples, budget, quick, json, results: folder }) => {
   const type = /** @type {'bf16' | 'f16'} */ (typeName);
   const began = performance.now();
   const vk = loadAddon(addonPath(addon));
@@ -204,6 +206,20 @@ await runMain(USAGE, OPTIONS, ({ addon, sweep, type: typeName, samples, budget, 
       const { deviceName: device } = info;
       writeFileSync(json, `${JSON.stringify({ device, driver: driverText(info), type, samples, results }, null, 1)}\n`);
     }
+  }
+  if (folder !== undefined) {
+    const figures = results
+      .filter(({ error }) => error === undefined)
+      .map(({ shape, pass, name, us: value }) => ({
+        group: `${pass}, ${shape}, ${type}, causal`,
+        name,
+        series: 'helios-vk',
+        unit: 'µs',
+        value,
+      }));
+    const title =
+      'Attention by tiling: warpgroups × 64 rows of a block, rows of a tile, tiles in shared memory, blocks of a multiprocessor, order';
+    writeResults(folder, { bench: 'kernels-attention', title, device: info.deviceName, driver: driverText(info), figures });
   }
   console.log(`\n${Math.round((performance.now() - began) / 1000)} s`);
 });

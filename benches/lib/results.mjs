@@ -22,6 +22,7 @@ export const BENCHES = /** @type {const} */ ([
   'calls',
   'kernels',
   'kernels-matmul',
+  'kernels-attention',
   'safe-mode',
   'models',
 ]);
