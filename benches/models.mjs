@@ -14,15 +14,22 @@ import { OWN_ADDON, addonPath, driverText, loadAddon } from './lib/addon.mjs';
 import { runMain, UsageError } from './lib/args.mjs';
 import { LEARNING_RATE, MODELS, training } from './lib/models.mjs';
 import { startPeer } from './lib/peer.mjs';
+import { SIZES, jaxJs, ours, tfjs } from './lib/regression.mjs';
 import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 import { format, median, textTable } from './lib/stats.mjs';
 
 const USAGE = 'node benches/models.mjs [options]';
 const OPTIONS = /** @type {const} */ ({
   addon: { type: 'string', value: 'PATH', default: OWN_ADDON, help: 'the addon to measure' },
-  only: { type: 'string', value: 'NAMES', default: 'mlp,gru,vit,eager', help: 'what to measure, by commas: models, and eager operations' },
+  only: {
+    type: 'string',
+    value: 'NAMES',
+    default: 'mlp,gru,vit,eager',
+    help: 'what to measure, by commas: models, eager operations, and regression (see --peers)',
+  },
   precisions: { type: 'string', value: 'NAMES', default: 'f32,bf16', help: 'arithmetic of products, by commas' },
   pytorch: { type: 'string', value: 'PYTHON', help: 'the Python that has PyTorch; without it only ours is measured' },
+  peers: { type: 'string', value: 'FOLDER', path: 'input-folder', help: 'where tfjs and jax-js are installed, for regression' },
   modes: { type: 'string', value: 'NAMES', default: 'eager,compiled', help: "PyTorch's, by commas" },
   small: { type: 'boolean', help: 'small sizes, for CPU devices' },
   rounds: { type: 'integer', default: 5, min: 1, max: 1000, help: 'runs of each, in turn' },
@@ -161,17 +168,63 @@ async function eager(rounds, peer, left, say) {
   return [...measured.values()];
 }
 
+/**
+ * The small regression beside tfjs and jax-js.
+ * @param {string | undefined} folder @param {any} options @param {(text: string) => void} say
+ * @returns {Promise<Measured[]>}
+ */
+async function regression(folder, { rounds, milliseconds }, say) {
+  /** @type {[string, () => any][]} */
+  const makers = [['helios-vk, compiled', ours]];
+  if (folder !== undefined) {
+    for (const backend of /** @type {const} */ (['cpu', 'wasm'])) makers.push([`tfjs, ${backend}`, () => tfjs(folder, backend)]);
+    makers.push(['jax-js, wasm', () => jaxJs(folder)]);
+  }
+  const group = `a training step of a regression, ${SIZES.join(' × ')}`;
+  const sides = [];
+  /** @type {number[] | undefined} */
+  let expected;
+  for (const [name, make] of makers) {
+    try {
+      const side = await make();
+      const losses = [];
+      for (let i = 0; i < CHECKED; i++) {
+        side.step();
+        losses.push(await side.loss());
+      }
+      expected ??= losses;
+      const apart = Math.max(...losses.map((loss, i) => Math.abs(loss - /** @type {number[]} */ (expected)[i]) / loss));
+      if (!(apart < APART.f32)) throw new Error(`losses ${losses.join(', ')} are not ours: ${expected.join(', ')}`);
+      const run = async (/** @type {number} */ steps) => {
+        const start = performance.now();
+        for (let i = 0; i < steps; i++) side.step();
+        await side.loss();
+        return performance.now() - start;
+      };
+      /** @type {Measured} */
+      const measured = { group, name, series: 'milliseconds', unit: 'ms', runs: [] };
+      sides.push({ run, steps: await stepsFor(run, milliseconds), measured });
+    } catch (error) {
+      say(`regression, ${name}: ${/** @type {Error} */ (error).message}`);
+    }
+  }
+  for (let round = 0; round < rounds; round++) {
+    for (const { run, steps, measured } of round % 2 ? sides.toReversed() : sides) measured.runs.push((await run(steps)) / steps);
+  }
+  return sides.map(({ measured }) => measured);
+}
+
 await runMain(USAGE, OPTIONS, async (options) => {
   const { addon, only, precisions, pytorch, modes, rounds, budget, json, results } = options;
   const names = only.split(',');
   const foreign = [
-    ...names.filter((name) => name !== 'eager' && !Object.hasOwn(MODELS, name)),
+    ...names.filter((name) => name !== 'eager' && name !== 'regression' && !Object.hasOwn(MODELS, name)),
     ...precisions.split(',').filter((name) => !Object.hasOwn(APART, name)),
     ...modes.split(',').filter((name) => name !== 'eager' && name !== 'compiled'),
   ];
   if (foreign.length > 0) {
     throw new UsageError(
-      `nothing is named ${foreign.join(', ')}; there are ${Object.keys(MODELS).join(', ')}, eager; f32, bf16; eager, compiled`,
+      `nothing is named ${foreign.join(', ')}; there are ${Object.keys(MODELS).join(', ')}, eager, regression; f32, bf16; eager, compiled`,
     );
   }
   const end = performance.now() + 1000 * budget;
@@ -191,15 +244,15 @@ await runMain(USAGE, OPTIONS, async (options) => {
       say(torch);
     }
     for (const name of names) {
-      for (const precision of /** @type {Precision[]} */ (name === 'eager' ? [''] : precisions.split(','))) {
+      for (const precision of /** @type {Precision[]} */ (Object.hasOwn(MODELS, name) ? precisions.split(',') : [''])) {
         if (left() <= 0) {
           say(`${name} ${precision}: left out, the time is over`);
           continue;
         }
         try {
-          measured.push(
-            ...(name === 'eager' ? await eager(rounds, peer, left, say) : await compare(name, precision, options, peer, folder, left, say)),
-          );
+          if (name === 'eager') measured.push(...(await eager(rounds, peer, left, say)));
+          else if (name === 'regression') measured.push(...(await regression(options.peers, options, say)));
+          else measured.push(...(await compare(name, precision, options, peer, folder, left, say)));
         } catch (error) {
           // What others gave still counts.
           process.exitCode = 1;

@@ -1,29 +1,39 @@
 // Philox 4x32-10 (Salmon et al. 2011): random words from a counter and a key, the same on the host and on the device. Pure.
 
+/** The upper half of the 64 bits of a product of words. @param {number} x @param {number} y */
+function upperHalf(x, y) {
+  const [xl, xh, yl, yh] = [x & 0xffff, x >>> 16, y & 0xffff, y >>> 16];
+  const middle = xh * yl + ((xl * yl) >>> 16);
+  const upper = xl * yh + (middle & 0xffff);
+  return (xh * yh + (middle >>> 16) + (upper >>> 16)) >>> 0;
+}
+
 /**
- * Four random words.
- * @param {ArrayLike<number>} counter four words @param {ArrayLike<number>} key two words
- * @returns {[number, number, number, number]}
+ * Four random words. In scalars, and into memory that is there: models have some hundred million weights.
+ * @template {{ [i: number]: number }} T
+ * @param {ArrayLike<number>} counter four words @param {ArrayLike<number>} key two words @param {T} words the result
+ * @returns {T}
  */
-export function philox(counter, key) {
+export function philox(counter, key, words) {
   let [a, b, c, d] = [counter[0], counter[1], counter[2], counter[3]];
   let [low, high] = [key[0], key[1]];
   for (let i = 0; i < 10; i++) {
-    const [p, q] = [product(0xd2511f53, a), product(0xcd9e8d57, c)];
-    [a, b, c, d] = [(q.high ^ b ^ low) >>> 0, q.low, (p.high ^ d ^ high) >>> 0, p.low];
+    const upperA = upperHalf(0xd2511f53, a);
+    const upperC = upperHalf(0xcd9e8d57, c);
+    const lowerA = Math.imul(0xd2511f53, a);
+    const lowerC = Math.imul(0xcd9e8d57, c);
+    a = (upperC ^ b ^ low) >>> 0;
+    b = lowerC >>> 0;
+    c = (upperA ^ d ^ high) >>> 0;
+    d = lowerA >>> 0;
     low = (low + 0x9e3779b9) >>> 0;
     high = (high + 0xbb67ae85) >>> 0;
   }
-  return [a, b, c, d];
-}
-
-/** The 64 bits of a product of words. @param {number} x @param {number} y */
-function product(x, y) {
-  const low = Math.imul(x, y) >>> 0;
-  const [xl, xh, yl, yh] = [x & 0xffff, x >>> 16, y & 0xffff, y >>> 16];
-  const middle = xh * yl + Math.floor((xl * yl) / 65536);
-  const upper = xl * yh + (middle % 65536);
-  return { low, high: (xh * yh + Math.floor(middle / 65536) + Math.floor(upper / 65536)) >>> 0 };
+  words[0] = a;
+  words[1] = b;
+  words[2] = c;
+  words[3] = d;
+  return words;
 }
 
 /** The words of a seed, one after another. */
@@ -32,15 +42,14 @@ export class Philox {
   constructor(seed) {
     this.key = [seed >>> 0, Math.floor(seed / 2 ** 32) >>> 0];
     this.counter = 0;
-    /** @type {number[]} */
-    this.words = [];
+    this.words = new Uint32Array(4);
     this.left = 0;
   }
 
   /** The next word. */
   next() {
     if (this.left === 0) {
-      this.words = philox([this.counter >>> 0, Math.floor(this.counter / 2 ** 32) >>> 0, 0, 0], this.key);
+      philox([this.counter >>> 0, Math.floor(this.counter / 2 ** 32) >>> 0, 0, 0], this.key, this.words);
       this.counter++;
       this.left = 4;
     }

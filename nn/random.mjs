@@ -60,7 +60,9 @@ function drawn(count, draw) {
       'parameters are drawn on the host, and would be the same at every call of the compiled function: make modules outside of it',
     );
   }
-  return Float32Array.from({ length: count }, draw);
+  const values = new Float32Array(count);
+  for (let i = 0; i < count; i++) values[i] = draw();
+  return values;
 }
 
 /** @param {number} count @param {number} low @param {number} high */

@@ -30,7 +30,7 @@ export const random = defineOp({
     const count = sizeOf(attributes.shape);
     // A count of draws is below 2^32 in every test.
     const groups = Array.from({ length: Math.ceil(count / 4) }, (_, g) =>
-      DISTRIBUTIONS[attributes.distribution](philox([g, 0, offset + 1, 0], [low, high]), attributes),
+      DISTRIBUTIONS[attributes.distribution](philox([g, 0, offset + 1, 0], [low, high], [0, 0, 0, 0]), attributes),
     );
     return { shape: attributes.shape, data: Float64Array.from(groups.flat().slice(0, count)) };
   },

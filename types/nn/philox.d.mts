@@ -1,18 +1,20 @@
 // Made by `npm run types` from nn/; do not edit.
 /**
- * Four random words.
- * @param {ArrayLike<number>} counter four words @param {ArrayLike<number>} key two words
- * @returns {[number, number, number, number]}
+ * Four random words. In scalars, and into memory that is there: models have some hundred million weights.
+ * @template {{ [i: number]: number }} T
+ * @param {ArrayLike<number>} counter four words @param {ArrayLike<number>} key two words @param {T} words the result
+ * @returns {T}
  */
-export function philox(counter: ArrayLike<number>, key: ArrayLike<number>): [number, number, number, number];
+export function philox<T extends {
+    [i: number]: number;
+}>(counter: ArrayLike<number>, key: ArrayLike<number>, words: T): T;
 /** The words of a seed, one after another. */
 export class Philox {
     /** @param {number} seed */
     constructor(seed: number);
     key: number[];
     counter: number;
-    /** @type {number[]} */
-    words: number[];
+    words: Uint32Array<ArrayBuffer>;
     left: number;
     /** The next word. */
     next(): number;

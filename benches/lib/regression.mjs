@@ -1,0 +1,154 @@
+/**
+ * One regression of two layers by Adam, in helios-vk/nn, tfjs and jax-js, from equal weights on equal data. The other two are
+ * installed in a folder of the caller's: `npm install @tensorflow/tfjs @tensorflow/tfjs-backend-wasm @jax-js/jax`. Node has no GPU
+ * for them: what counts are their backends for the processor.
+ */
+
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { F, compile, nn, noGrad, optim, tensor } from '../../nn/index.mjs';
+
+/** A training step and the loss of the last one. @typedef {{ step: () => void, loss: () => Promise<number> }} Side */
+
+/** Rows, inputs, hidden columns: those of examples/nn-regression.mjs. */
+export const SIZES = /** @type {const} */ ([256, 8, 64]);
+const [ROWS, INPUTS, HIDDEN] = SIZES;
+const RATE = 1e-2;
+
+/** Uniform in ±scale, from a multiplicative hash of the index. @param {number} count @param {number} start @param {number} scale */
+const numbers = (count, start, scale) =>
+  Float32Array.from({ length: count }, (_, i) => scale * ((Math.imul(i + start, 0x9e3779b1) >>> 8) / 2 ** 23 - 1));
+const x = numbers(ROWS * INPUTS, 1, 1);
+const t = Float32Array.from({ length: ROWS }, (_, r) => x[r * INPUTS] - x[r * INPUTS + 1]);
+/** [inputs, hidden] and [hidden, 1]. */
+const [w1, w2] = [numbers(INPUTS * HIDDEN, 7, 1 / Math.sqrt(INPUTS)), numbers(HIDDEN, 11, 1 / Math.sqrt(HIDDEN))];
+
+/** @returns {Side} */
+export function ours() {
+  const [first, second] = [new nn.Linear(INPUTS, HIDDEN), new nn.Linear(HIDDEN, 1)];
+  noGrad(() => {
+    first.weight.copy_(tensor(w1, { shape: [INPUTS, HIDDEN] }).T);
+    second.weight.copy_(tensor(w2, { shape: [1, HIDDEN] }));
+    for (const { bias } of [first, second]) bias?.zero_();
+  });
+  const model = new nn.Sequential(first, new nn.GELU(), second);
+  const opt = new optim.AdamW(model.parameters(), { lr: RATE, weightDecay: 0 });
+  const train = compile((/** @type {any} */ a, /** @type {any} */ b) => {
+    const loss = F.mseLoss(model.forward(a), b);
+    loss.backward();
+    opt.step();
+    return loss;
+  });
+  const batch = [tensor(x, { shape: [ROWS, INPUTS] }), tensor(t, { shape: [ROWS, 1] })];
+  /** @type {any} */
+  let loss;
+  return {
+    step: () => {
+      loss?.dispose();
+      loss = train(batch[0], batch[1]);
+    },
+    loss: () => loss.item(),
+  };
+}
+
+/** @param {string} folder @param {'cpu' | 'wasm'} backend @returns {Promise<Side>} */
+export async function tfjs(folder, backend) {
+  const load = createRequire(join(folder, 'package.json'));
+  const tf = load('@tensorflow/tfjs');
+  if (backend === 'wasm') {
+    const wasm = load('@tensorflow/tfjs-backend-wasm');
+    wasm.setWasmPaths(`${dirname(load.resolve('@tensorflow/tfjs-backend-wasm'))}/`);
+  }
+  if (!(await tf.setBackend(backend))) throw new Error(`tfjs has no backend ${backend}`);
+  await tf.ready();
+  const [a, b] = [tf.variable(tf.tensor2d(w1, [INPUTS, HIDDEN])), tf.variable(tf.tensor2d(w2, [HIDDEN, 1]))];
+  const [c, d] = [tf.variable(tf.zeros([HIDDEN])), tf.variable(tf.zeros([1]))];
+  const batch = [tf.tensor2d(x, [ROWS, INPUTS]), tf.tensor2d(t, [ROWS, 1])];
+  const opt = tf.train.adam(RATE);
+  const gelu = (/** @type {any} */ v) =>
+    v.mul(0.5).mul(
+      v
+        .add(v.pow(3).mul(0.044715))
+        .mul(Math.sqrt(2 / Math.PI))
+        .tanh()
+        .add(1),
+    );
+  /** @type {any} */
+  let loss;
+  return {
+    step: () => {
+      // The backend is one for the process.
+      tf.setBackend(backend);
+      loss?.dispose();
+      loss = opt.minimize(() => tf.losses.meanSquaredError(batch[1], gelu(batch[0].matMul(a).add(c)).matMul(b).add(d)), true);
+    },
+    loss: async () => (await loss.data())[0],
+  };
+}
+
+/** @param {string} folder @returns {Promise<Side>} its backend in WebAssembly */
+export async function jaxJs(folder) {
+  const load = createRequire(join(folder, 'package.json'));
+  const jax = await import(pathToFileURL(load.resolve('@jax-js/jax').replace(/\.cjs$/, '.js')).href);
+  const { numpy: np, jit, valueAndGrad } = jax;
+  if (!(await jax.init('wasm')).includes('wasm')) throw new Error('jax-js has no backend wasm');
+  jax.defaultDevice('wasm');
+  // Arrays are used up by what takes them; `.ref` keeps one.
+  const gelu = (/** @type {any} */ v) => {
+    const inner = v.ref.add(v.ref.mul(v.ref).mul(v.ref).mul(0.044715)).mul(Math.sqrt(2 / Math.PI));
+    return v.mul(0.5).mul(np.tanh(inner).add(1));
+  };
+  const lossOf = valueAndGrad((/** @type {any[]} */ p, /** @type {any} */ a, /** @type {any} */ b) =>
+    np.mean(
+      np.square(
+        np
+          .dot(gelu(np.dot(a, p[0]).add(p[1])), p[2])
+          .add(p[3])
+          .sub(b),
+      ),
+    ),
+  );
+  const train = jit(
+    (
+      /** @type {any[]} */ p,
+      /** @type {any[]} */ m,
+      /** @type {any[]} */ v,
+      /** @type {any} */ count,
+      /** @type {any} */ a,
+      /** @type {any} */ b,
+    ) => {
+      const [loss, gradients] = lossOf(
+        p.map((own) => own.ref),
+        a,
+        b,
+      );
+      const steps = count.add(1);
+      const power = (/** @type {number} */ beta) =>
+        np
+          .exp(steps.ref.mul(Math.log(beta)))
+          .neg()
+          .add(1);
+      const rate = np.sqrt(power(0.999)).div(power(0.9)).mul(RATE);
+      const means = m.map((own, i) => own.mul(0.9).add(gradients[i].ref.mul(0.1)));
+      const squares = v.map((own, i) => own.mul(0.999).add(gradients[i].ref.mul(gradients[i]).mul(0.001)));
+      const next = p.map((own, i) => own.sub(rate.ref.mul(means[i].ref).div(np.sqrt(squares[i].ref).add(1e-8))));
+      rate.dispose?.();
+      return [loss, next, means, squares, steps];
+    },
+  );
+  const shapes = [[INPUTS, HIDDEN], [HIDDEN], [HIDDEN, 1], [1]];
+  const zeros = () => shapes.map((shape) => np.zeros(shape));
+  const weights = [np.array(w1).reshape(shapes[0]), np.zeros(shapes[1]), np.array(w2).reshape(shapes[2]), np.zeros(shapes[3])];
+  let state = [weights, zeros(), zeros(), np.array(0)];
+  const batch = [np.array(x).reshape([ROWS, INPUTS]), np.array(t).reshape([ROWS, 1])];
+  /** @type {any} */
+  let loss;
+  return {
+    step: () => {
+      loss?.dispose();
+      [loss, ...state] = train(...state, batch[0].ref, batch[1].ref);
+    },
+    loss: async () => (await loss.ref.data())[0],
+  };
+}
