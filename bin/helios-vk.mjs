@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// The command line of the package: `doctor`, `link`, `unlink`.
+// The command line of the package: `doctor`, `run`, `link`, `unlink`.
 
 import { diagnose, usable } from './lib/diagnose.mjs';
 import { gather, manifestOfPackage } from './lib/facts.mjs';
@@ -11,12 +11,17 @@ import { report } from './lib/report.mjs';
 const HELP = `helios-vk: a Vulkan compute device for Node.js
 
   helios-vk doctor             what is there, what is missing, and the command that puts it right
+  helios-vk run --nproc N FILE [ARGUMENT …]
+                               run a script in N processes that compute together (docs/guide/distributed.md)
   helios-vk link CHECKOUT      put the addon where a trainer checkout looks for it
   helios-vk unlink CHECKOUT    take it back, and restore what was there before
 
   --json               print JSON
   --copy               link: copy the addon instead of linking to it
   --backend            link: have the trainer use @helios-vk/alpha-backend, not only the addon
+  --max-restarts N     run: how often all processes are started again after one has failed (0)
+  --grace SECONDS      run: how long a process may live on after another has failed (30)
+  --mpiexec PATH       run: the launcher of the MPI, if not the first one of PATH
   --timeout SECONDS    doctor, link: how long a driver may take to answer (60)
   --version, --help
 
@@ -51,6 +56,15 @@ function parse(args) {
  * @returns {Promise<number>} the exit status
  */
 async function main(args) {
+  if (args[0] === 'run' && !['--help', '-h'].includes(args[1])) {
+    try {
+      const { run } = await import('./lib/run.mjs');
+      return await run(args.slice(1));
+    } catch (error) {
+      if (error instanceof UsageError) throw misuse(error.message);
+      throw error;
+    }
+  }
   const { values, positionals } = parse(args);
   const { json, copy, backend } = values;
   const show = (/** @type {object} */ value, /** @type {() => string} */ text) =>

@@ -118,12 +118,25 @@ function beside(command) {
   return { begin, run };
 }
 
+/** Several processes over every MPI that is there. */
+const DISTRIBUTED = '__test__/distributed/distributed.test.mjs';
+
+/** Why groups of processes cannot be tested here, or null. */
+function noMpi() {
+  const known = ['mpiexec.openmpi', 'mpiexec.mpich', 'mpiexec'].some((name) => spawnSync(name, ['--version']).status === 0);
+  return known ? null : 'no MPI is installed (apt-get install openmpi-bin mpich)';
+}
+
 /** @returns {string[]} the test files, relative to the repository */
 function testFiles() {
-  return readdirSync(join(REPOSITORY, '__test__'), { recursive: true, encoding: 'utf8' })
-    .filter((name) => name.endsWith('.test.mjs'))
-    .map((name) => join('__test__', name).split(sep).join('/'))
-    .sort();
+  return (
+    readdirSync(join(REPOSITORY, '__test__'), { recursive: true, encoding: 'utf8' })
+      .filter((name) => name.endsWith('.test.mjs'))
+      .map((name) => join('__test__', name).split(sep).join('/'))
+      // A stage of its own, which needs an MPI.
+      .filter((name) => name !== DISTRIBUTED)
+      .sort()
+  );
 }
 
 /**
@@ -160,7 +173,7 @@ const packageTests = (name) =>
 
 /** Tests of what a variant of the device's set-up cannot change. */
 const NOT_OF_THE_DEVICE =
-  /\/(architecture|bench-lib|benches|bootstrap|bootstrap-files|cli|cli-decisions|consumer|docs|editor-docs|gpt-bpe|gpt-durable|gpt-files|io-faults|load-error|mend|options|package|results)\.test|\/ptx\/|\/nn\/(examples|gpt|leaks)\.test/;
+  /\/(architecture|bench-lib|benches|bootstrap|bootstrap-files|cli|cli-decisions|consumer|distributed-parts|docs|editor-docs|gpt-bpe|gpt-durable|gpt-files|io-faults|load-error|mend|options|package|results)\.test|\/ptx\/|\/nn\/(examples|gpt|leaks)\.test/;
 /** Tests of kernels, whose arithmetic does not depend on how commands are recorded, and of training with them. */
 const OF_KERNELS = /\/(kernels\/|kernels\.test|gpt-)/;
 
@@ -244,6 +257,8 @@ const STAGES = [
         '--locked',
         '--package',
         'helios-vk',
+        '--package',
+        'collectives',
         '--package',
         'kernel-codegen',
         '--package',
@@ -367,6 +382,12 @@ const STAGES = [
       const calls = run([process.execPath, 'fuzz/calls.mjs', '--seconds', '60']);
       return [await fuzz.run({ seconds: 60 }), await calls, await damagedShaders()].every(Boolean);
     },
+  },
+  {
+    name: 'distributed',
+    title: 'groups of processes over Open MPI and MPICH: results, order, and every way in which one of them can end',
+    unavailable: noMpi,
+    run: () => run([process.execPath, '--test', '--test-reporter=spec', '--test-timeout=180000', DISTRIBUTED]),
   },
   {
     name: 'races',
