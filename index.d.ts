@@ -539,6 +539,8 @@ export interface CollectiveStatus {
   error: HeliosError | null
   /** What rank 0 gave to all. */
   text: string
+  /** How many calls there were. */
+  called: number
   /** The number of the last call whose turn has come. */
   begun: number
   /** The number of the last call that has ended. */
@@ -643,8 +645,8 @@ export declare function collectiveProbe(library: string): CollectiveLibrary
 export declare function collectiveStart(options: CollectiveStartOptions): void
 
 /**
- * How the group is: `begun` is the number of the last call whose turn has come, `ended` that of the last one that
- * has ended; where they differ, `call` says which it is and `forMs` for how long. `text` is rank 0's. Null without a
+ * How the group is: `called` is the number of the last call, `begun` of the last one whose turn has come, `ended` of
+ * the last one that has ended; where these two differ, `call` says which it is and `forMs` for how long. `text` is rank 0's. Null without a
  * group. Waits for nothing, also while another thread waits for the device.
  */
 export declare function collectiveStatus(): CollectiveStatus | null

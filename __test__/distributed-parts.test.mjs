@@ -127,6 +127,53 @@ test('the store joins the ranks, hands values round by rank, and closes when all
   for (const each of [first, second]) assert.deepEqual(await each.hear(), { closed: true });
 });
 
+test('ranks leave after equally many calls, in whatever order they say so', async () => {
+  const store = await openHere();
+  const [first, second] = [await guest(store.port, hello(0)), await guest(store.port, hello(1))];
+  for (const each of [first, second]) assert.deepEqual(await each.hear(), { joined: true });
+  second.say({ leaving: { calls: 2 } });
+  // Behind, and not beyond.
+  first.say({ begun: 1, call: 'allReduce of 8 f32' });
+  second.say({ begun: 2, call: 'allReduce of 8 f32' });
+  first.say({ begun: 2, call: 'allReduce of 8 f32' });
+  first.say({ leaving: { calls: 2 } });
+  for (const each of [first, second]) assert.deepEqual(await each.hear(), { agreed: true });
+  // The last call, with which they leave.
+  first.say({ begun: 3, call: 'destroy' });
+  first.say({ left: true });
+  second.say({ left: true });
+  await store.close();
+  for (const each of [first, second]) assert.deepEqual(await each.hear(), { closed: true });
+});
+
+test('a rank that leaves after fewer calls than another one makes fails the group, however that comes to be known', async () => {
+  for (const [said, expected] of /** @type {[object[], RegExp][]} */ ([
+    [[{ begun: 2, call: 'allReduce of 8 f32' }], /rank 1 calls destroy, and rank 0 a collective \(allReduce of 8 f32\), as call 2/],
+    [[{ leaving: { calls: 5 } }], /rank 1 calls destroy, and rank 0 a collective, as call 2/],
+  ])) {
+    for (const early of [true, false]) {
+      const store = await openHere();
+      const [first, second] = [await guest(store.port, hello(0)), await guest(store.port, hello(1))];
+      for (const each of [first, second]) await each.hear();
+      if (early) for (const message of said) first.say(message);
+      // What the first has said is there by then.
+      first.say({ exchange: { number: 1, value: 0 } });
+      second.say({ exchange: { number: 1, value: 0 } });
+      for (const each of [first, second]) assert.ok((await each.hear()).exchanged);
+      second.say({ leaving: { calls: 1 } });
+      if (!early) for (const message of said) first.say(message);
+      for (const each of [first, second]) {
+        const { failed } = await each.hear();
+        assert.equal(failed.code, 'ERR_HELIOS_COLLECTIVE_MISMATCH');
+        assert.equal(failed.rank, 1);
+        assert.match(failed.message, expected);
+      }
+      await store.close();
+      for (const { socket } of [first, second]) socket.destroy();
+    }
+  }
+});
+
 test('a connection that closes is a lost rank, and the first failure is the one', async () => {
   const store = await openHere();
   const [first, second] = [await guest(store.port, hello(0)), await guest(store.port, hello(1))];
@@ -146,7 +193,8 @@ test('a collective that takes too long is the fault of those who have not come t
   const [first, second] = [await guest(store.port, hello(0)), await guest(store.port, hello(1))];
   await first.hear();
   await second.hear();
-  first.say({ begun: 4, late: { number: 4, call: 'allReduce of 8 f32', seconds: 2 } });
+  first.say({ begun: 4, call: 'allReduce of 8 f32' });
+  first.say({ late: { number: 4, call: 'allReduce of 8 f32', seconds: 2 } });
   const { failed } = await second.hear();
   assert.deepEqual(failed, {
     code: 'ERR_HELIOS_COLLECTIVE_TIMEOUT',

@@ -42,6 +42,9 @@ const vk = createRequire(import.meta.url)('../index.js');
 const errorOf = (/** @type {Failure} */ { code, message, rank }, call = 'init') =>
   new vk.HeliosError(`${call}: ${message}`, { code, call, rank });
 
+/** Of calls that come too late. @type {Failure} */
+const LEFT = { code: 'ERR_HELIOS_INVALID_BATCH', message: 'the group was left: destroy() was called' };
+
 /** An argument that is a whole number in a range. @param {string} name @param {unknown} value @param {number} min @param {number} max */
 function whole(name, value, min, max) {
   if (typeof value !== 'number') throw new TypeError(`init: ${name} must be a number, got ${typeof value}`);
@@ -135,6 +138,10 @@ export async function init(options = {}) {
       watch.reach(host === hostname() ? ['127.0.0.1'] : hosts, port);
     }
     await watch.joined;
+    // What fails before all have started fails the start of all.
+    await watch.exchange('started').catch((error) => {
+      throw watch.failure ? errorOf(watch.failure) : error;
+    });
   } catch (error) {
     await watch.leave();
     vk.collectiveAbort('ERR_HELIOS_ABORTED', 'init has failed');
@@ -173,6 +180,8 @@ class Watch {
   /** @type {Map<number, { resolve: (values: any[]) => void, reject: (error: Error) => void }>} */
   #exchanges = new Map();
   #number = 0;
+  /** @type {{ resolve: () => void, reject: (error: Error) => void } | null} */
+  #leaving = null;
   #ended = false;
 
   /** @param {import('./watch.mjs').WatchOptions} options */
@@ -197,26 +206,32 @@ class Watch {
       opened.reject(errorOf(failure));
       for (const { reject } of this.#exchanges.values()) reject(errorOf(failure, 'exchange'));
       this.#exchanges.clear();
+      this.#leaving?.reject(errorOf(failure, 'destroy'));
       this.#abort.abort(error);
     };
     this.worker.on('message', (message) => {
       if (message.joined) {
         joined.resolve();
-        // From here on the process lives for what it does itself.
-        if (this.#exchanges.size === 0) this.worker.unref();
+        this.#rest();
       } else if (message.open !== undefined) opened.resolve(message.open);
       else if (message.exchanged) {
         const { number, values } = message.exchanged;
         this.#exchanges.get(number)?.resolve(values);
         this.#exchanges.delete(number);
-        if (this.#exchanges.size === 0) this.worker.unref();
-      } else if (message.failed) fail(message.failed);
+        this.#rest();
+      } else if (message.agreed) this.#leaving?.resolve();
+      else if (message.failed) fail(message.failed);
     });
     this.worker.on('error', (error) => {
       const message = `the thread that watches the group has ended: ${error.message}`;
       vk.collectiveAbort('ERR_HELIOS_ENGINE', message);
       fail({ code: 'ERR_HELIOS_ENGINE', message });
     });
+  }
+
+  /** The process lives for what it does itself, unless it waits for the others. */
+  #rest() {
+    if (this.#exchanges.size === 0 && !this.#leaving) this.worker.unref();
   }
 
   /** @param {string[]} hosts @param {number} port */
@@ -227,11 +242,26 @@ class Watch {
   /** @param {unknown} value @returns {Promise<any[]>} */
   exchange(value) {
     if (this.failure) return Promise.reject(errorOf(this.failure, 'exchange'));
+    if (this.#leaving || this.#ended) return Promise.reject(errorOf(LEFT, 'exchange'));
     const number = ++this.#number;
     this.worker.ref();
     return new Promise((resolve, reject) => {
       this.#exchanges.set(number, { resolve, reject });
       this.worker.postMessage({ exchange: { number, value: value ?? null } });
+    });
+  }
+
+  /**
+   * All ranks want to leave, each after as many calls as this one; rejected when that is not so.
+   * @param {number} calls that this rank has made
+   * @returns {Promise<void>}
+   */
+  agreeToLeave(calls) {
+    if (this.failure) return Promise.reject(errorOf(this.failure, 'destroy'));
+    this.worker.ref();
+    return new Promise((resolve, reject) => {
+      this.#leaving = { resolve, reject };
+      this.worker.postMessage({ leaving: { calls } });
     });
   }
 
@@ -243,6 +273,8 @@ class Watch {
   /** Ends the thread. `clean`: all ranks have left together. */
   async leave(clean = false) {
     this.#ended = true;
+    for (const { reject } of this.#exchanges.values()) reject(errorOf(LEFT, 'exchange'));
+    this.#exchanges.clear();
     this.worker.ref();
     this.worker.postMessage({ leave: { clean } });
     await this.exited;
@@ -272,7 +304,8 @@ function withResolvers() {
 export class Group {
   static key = Symbol('init');
   #watch;
-  #left = false;
+  /** @type {Promise<void> | null} */
+  #left = null;
 
   /**
    * @param {symbol} key
@@ -300,7 +333,7 @@ export class Group {
    * @returns {TimelineValue} when it is there
    */
   allReduce(buffer, range) {
-    return vk.collective('allReduce', buffer, range);
+    return this.#call('allReduce', buffer, range);
   }
 
   /**
@@ -311,7 +344,7 @@ export class Group {
    * @returns {TimelineValue}
    */
   reduceScatter(buffer, range) {
-    return vk.collective('reduceScatter', buffer, range);
+    return this.#call('reduceScatter', buffer, range);
   }
 
   /**
@@ -321,7 +354,7 @@ export class Group {
    * @returns {TimelineValue}
    */
   allGather(buffer, range) {
-    return vk.collective('allGather', buffer, range);
+    return this.#call('allGather', buffer, range);
   }
 
   /**
@@ -331,7 +364,7 @@ export class Group {
    * @returns {TimelineValue}
    */
   broadcast(buffer, range) {
-    return vk.collective('broadcast', buffer, range);
+    return this.#call('broadcast', buffer, range);
   }
 
   /**
@@ -359,22 +392,51 @@ export class Group {
 
   /**
    * Leaves the group, together with all other ranks and behind everything called so far; MPI ends then, and does not start again in
-   * this process. After a failure it waits for nobody, and resolves.
+   * this process. Resolves only if every rank has made the same calls, and all of them have taken place; otherwise it throws the
+   * failure of the group, also one that was thrown before. Either way the group is gone then, and the device is free for other work.
+   * @returns {Promise<void>}
    */
-  async destroy() {
-    if (this.#left) return;
-    this.#left = true;
-    const status = vk.collectiveStatus();
+  destroy() {
+    this.#left ??= this.#leave();
+    return this.#left;
+  }
+
+  async #leave() {
     let clean = false;
     try {
-      if (status && !status.error) {
-        await vk.waitAsync(vk.collectiveLeave());
-        clean = true;
-      }
+      const status = vk.collectiveStatus();
+      if (!status)
+        throw errorOf({ code: 'ERR_HELIOS_ABORTED', message: 'the device was destroyed before its group', rank: this.rank }, 'destroy');
+      this.#tellOfLoss();
+      await this.#watch.agreeToLeave(status.called);
+      // All ranks come to this one now. It ends the engine.
+      await vk.waitAsync(vk.collectiveLeave());
+      clean = true;
     } finally {
       await this.#watch.leave(clean);
       // A device that is gone has taken it along.
       if (vk.collectiveStatus()) vk.collectiveForget();
     }
+  }
+
+  /** What a rank does on a device that is lost is no end of the group's: the others hear why. */
+  #tellOfLoss() {
+    try {
+      vk.getCompleted();
+    } catch (error) {
+      const { message } = /** @type {Error} */ (error);
+      this.#watch.abort({ code: 'ERR_HELIOS_ABORTED', rank: this.rank, message: `rank ${this.rank} cannot go on: ${message}` });
+      throw error;
+    }
+  }
+
+  /**
+   * @param {'allReduce' | 'reduceScatter' | 'allGather' | 'broadcast'} kind
+   * @param {BufferHandle} buffer
+   * @param {any} options
+   */
+  #call(kind, buffer, options) {
+    if (this.#left) throw errorOf(LEFT, kind);
+    return vk.collective(kind, buffer, options);
   }
 }

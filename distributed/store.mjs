@@ -26,7 +26,9 @@ import { listen, send } from './messages.mjs';
  * @property {Hello} hello
  * @property {number} heard when, by the clock of `performance`
  * @property {number} begun the last collective whose turn has come there
- * @property {boolean} left
+ * @property {string} call what that one is
+ * @property {number | null} leaving after how many calls it wants to leave; null before it does
+ * @property {boolean} left with its work done
  */
 
 /**
@@ -56,6 +58,7 @@ export async function openStore({ host, port, own, joinMs, peerMs }) {
   /** @type {Failure | null} */
   let failure = null;
   let complete = false;
+  let agreed = false;
   /** @type {() => void} */
   let emptied = () => {};
 
@@ -66,6 +69,7 @@ export async function openStore({ host, port, own, joinMs, peerMs }) {
     if (failure) return;
     failure = first;
     tell({ failed: failure });
+    emptied();
   };
   const lose = (/** @type {Member} */ member, /** @type {string} */ how) => {
     if (member.left) return;
@@ -101,7 +105,7 @@ export async function openStore({ host, port, own, joinMs, peerMs }) {
           fail(problem);
           return send(socket, { failed: problem });
         }
-        member = { socket, hello, heard: performance.now(), begun: 0, left: false };
+        member = { socket, hello, heard: performance.now(), begun: 0, call: '', leaving: null, left: false };
         members.set(hello.rank, member);
         if (members.size === worldSize) {
           complete = true;
@@ -110,7 +114,15 @@ export async function openStore({ host, port, own, joinMs, peerMs }) {
         return;
       }
       member.heard = performance.now();
-      member.begun = message.begun ?? member.begun;
+      if (message.begun !== undefined) {
+        member.begun = message.begun;
+        member.call = message.call;
+        agree();
+      }
+      if (message.leaving) {
+        member.leaving = message.leaving.calls;
+        agree();
+      }
       if (message.exchange) hand(member.hello.rank, message.exchange);
       else if (message.failed) fail(message.failed);
       else if (message.late) miss(message.late);
@@ -134,9 +146,32 @@ export async function openStore({ host, port, own, joinMs, peerMs }) {
     tell({ exchanged: { number, values: values.flat(1) } });
   };
 
-  /** A collective has taken too long: for whom? @param {{ number: number, call: string, seconds: number }} late */
+  /**
+   * Whether all ranks may leave: each has said so, after equally many calls. One that makes another call beyond those that a leaving
+   * rank has made would wait for it in vain: the group fails as soon as that is known.
+   */
+  const agree = () => {
+    if (agreed) return;
+    const all = [...members.values()];
+    const leavers = all.filter(({ leaving }) => leaving !== null).sort((a, b) => Number(a.leaving) - Number(b.leaving));
+    if (leavers.length === 0) return;
+    const [first] = leavers;
+    const next = Number(first.leaving) + 1;
+    const ahead = all.find(({ begun, leaving }) => Math.max(begun, leaving ?? 0) >= next);
+    if (ahead) {
+      const what = ahead.begun === next ? ` (${ahead.call})` : '';
+      const message = `the ranks disagree: rank ${first.hello.rank} calls destroy, and rank ${ahead.hello.rank} a collective${what}, as call ${next}`;
+      return fail({ code: 'ERR_HELIOS_COLLECTIVE_MISMATCH', rank: first.hello.rank, message });
+    }
+    agreed = leavers.length === worldSize;
+    if (agreed) tell({ agreed: true });
+  };
+
+  /** A call has taken too long: for whom? @param {{ number: number, call: string, seconds: number }} late */
   const miss = ({ number, call, seconds }) => {
-    const missing = [...members.values()].filter(({ begun }) => begun < number).map(({ hello, begun }) => ({ rank: hello.rank, begun }));
+    const missing = [...members.values()]
+      .filter(({ begun, leaving }) => begun < number && leaving === null)
+      .map(({ hello, begun }) => ({ rank: hello.rank, begun }));
     const whom = missing.map(
       ({ rank, begun }) => `rank ${rank} has not come to it (${begun > 0 ? `its last is call ${begun}` : 'it has called none'})`,
     );
@@ -166,7 +201,7 @@ export async function openStore({ host, port, own, joinMs, peerMs }) {
       if (now - member.heard > peerMs) lose(member, `has not been heard of for ${peerMs / 1000} s`);
     }
     tell({ alive: true });
-  }, peerMs / 5);
+  }, Math.min(peerMs, joinMs) / 5);
 
   return {
     port: /** @type {import('node:net').AddressInfo} */ (server.address()).port,

@@ -68,6 +68,7 @@ const storeLost = (/** @type {string} */ how) =>
 function receive(message) {
   heard = performance.now();
   if (message.joined) main.postMessage({ joined: true });
+  else if (message.agreed) main.postMessage({ agreed: true });
   else if (message.exchanged) main.postMessage({ exchanged: message.exchanged });
   else if (message.failed) fail(message.failed, true);
   else if (message.closed) leaving = true;
@@ -116,6 +117,8 @@ function reach(hosts, port) {
 let known = false;
 let begun = 0;
 let late = 0;
+/** What this rank has said of its end. @type {{ calls: number, since: number } | null} */
+let leave = null;
 /** What has become of the calls since the last look. */
 function look() {
   const status = vk.collectiveStatus();
@@ -131,11 +134,16 @@ function look() {
   }
   if (status.begun !== begun) {
     begun = status.begun;
-    send(link, { begun });
+    send(link, { begun, call: status.call });
   }
   if (status.begun > status.ended && status.forMs > timeoutMs && late !== status.begun) {
     late = status.begun;
-    send(link, { begun, late: { number: begun, call: status.call, seconds: timeoutMs / 1000 } });
+    send(link, { late: { number: begun, call: status.call, seconds: timeoutMs / 1000 } });
+  }
+  // The others have as long to come to the end.
+  if (leave && performance.now() - leave.since > timeoutMs && late !== leave.calls + 1) {
+    late = leave.calls + 1;
+    send(link, { late: { number: late, call: 'destroy', seconds: timeoutMs / 1000 } });
   }
 }
 
@@ -150,7 +158,12 @@ main.on('message', async (message) => {
   if (message.reach) reach(message.reach.hosts, message.reach.port);
   else if (message.exchange && link) send(link, { exchange: message.exchange });
   else if (message.abort) fail(message.abort);
-  else if (message.leave) {
+  else if (message.leaving) {
+    // What has failed by now is no end.
+    look();
+    leave = { calls: message.leaving.calls, since: performance.now() };
+    if (link && !failure) send(link, { leaving: message.leaving });
+  } else if (message.leave) {
     // What the main thread has seen already.
     look();
     if (!message.leave.clean) fail({ code: 'ERR_HELIOS_ABORTED', rank, message: `rank ${rank} has left before the others` });

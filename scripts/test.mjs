@@ -372,7 +372,15 @@ const STAGES = [
     unavailable: () => (process.platform === 'linux' ? null : 'the fault-injecting layer is made for Linux'),
     run: async () =>
       (await cargo('build', '--release', '--locked', '--package', 'helios-faults')) &&
-      run([process.execPath, '--expose-gc', '--test', '--test-reporter=spec', 'faults/faults.test.mjs', 'faults/ptx.test.mjs']),
+      run([
+        process.execPath,
+        '--expose-gc',
+        '--test',
+        '--test-reporter=spec',
+        'faults/faults.test.mjs',
+        'faults/ptx.test.mjs',
+        'faults/collective.test.mjs',
+      ]),
   },
   {
     name: 'fuzz',
@@ -387,7 +395,8 @@ const STAGES = [
     name: 'distributed',
     title: 'groups of processes over Open MPI and MPICH: results, order, and every way in which one of them can end',
     unavailable: noMpi,
-    run: () => run([process.execPath, '--test', '--test-reporter=spec', '--test-timeout=180000', DISTRIBUTED]),
+    // The time is that of the file as well as of each test.
+    run: () => run([process.execPath, '--test', '--test-reporter=spec', '--test-timeout=240000', DISTRIBUTED]),
   },
   {
     name: 'races',

@@ -1,6 +1,8 @@
 // One rank of the tests of `helios-vk/distributed`: `node rank.mjs SCENARIO [PLACE]`. What it has to say are lines of JSON behind
 // `@rank `, so that what launchers say does not disturb.
 
+import { existsSync, writeFileSync } from 'node:fs';
+
 import { init, launched } from '../../distributed/index.mjs';
 import { bufferOf, groupsOf, init as initDevice, pipelineOf, vk } from '../lib/addon.mjs';
 import { scaleAddF32 } from '../lib/programs.mjs';
@@ -25,6 +27,12 @@ async function failing(body) {
     say({ error: told(error), seconds: (performance.now() - since) / 1000 });
   }
 }
+/** Leaves a group that has failed; the code of the error that says so, or null. @param {import('../../distributed/index.mjs').Group} group */
+const leaving = (group) =>
+  group.destroy().then(
+    () => null,
+    (error) => told(error).code,
+  );
 const sleep = (/** @type {number} */ ms) => new Promise((done) => setTimeout(done, ms));
 /** Floats that differ by rank. @param {number} length @param {number} of */
 const floats = (length, of) => Float32Array.from({ length }, (_, i) => ((i * 7 + of * 13) % 101) - 50);
@@ -32,10 +40,11 @@ const floats = (length, of) => Float32Array.from({ length }, (_, i) => ((i * 7 +
 initDevice();
 /** @type {import('../../distributed/group.mjs').InitOptions} */
 const options = {
-  joinTimeoutMs: 20_000,
-  ...(scenario === 'silent' ? { peerTimeoutMs: 1000 } : {}),
-  ...(scenario === 'late' ? { timeoutMs: 1500 } : {}),
-  ...(scenario === 'absent' ? { joinTimeoutMs: 1000 } : {}),
+  // Limits that do not matter are long, and the others such that a busy machine does not come near them before it has to.
+  joinTimeoutMs: 100_000,
+  peerTimeoutMs: scenario === 'silent' ? 4000 : 60_000,
+  ...(scenario === 'late' || scenario === 'alone' ? { timeoutMs: 4000 } : {}),
+  ...(scenario === 'absent' ? { joinTimeoutMs: 4000 } : {}),
   ...(scenario === 'config' ? { config: { layers: rank + 1 } } : {}),
   ...(scenario === 'no-library' ? { library: 'libhelios-none.so.1' } : {}),
 };
@@ -182,27 +191,37 @@ const SCENARIOS = {
     group.allReduce(buffer);
     await failing(() => vk.waitTimeline(group.allReduce(buffer, { count: rank === last ? 32 : 64 })));
     await failing(() => group.allReduce(buffer));
-    await group.destroy();
+    await failing(() => group.destroy());
   },
 
   async orders(group) {
     const [a, b] = [bufferOf(floats(64, rank), 0), bufferOf(floats(64, rank), 0)];
-    if (rank === last) {
-      group.broadcast(b);
-      group.allReduce(a);
-    } else {
-      group.allReduce(a);
-      group.broadcast(b);
-    }
-    await failing(() => vk.readBuffer(a));
-    await group.destroy();
+    await failing(() => {
+      if (rank === last) {
+        group.broadcast(b);
+        group.allReduce(a);
+      } else {
+        group.allReduce(a);
+        group.broadcast(b);
+      }
+      return vk.readBuffer(a);
+    });
+    await failing(() => group.destroy());
   },
 
-  /** One has more calls than the others. */
+  /**
+   * The last rank makes fewer calls than the others and destroys the group. These do so at once, or when they have heard of it, or
+   * they wait for their call on the main thread.
+   */
   async fewer(group) {
     const buffer = bufferOf(floats(64, rank), 0);
     group.allReduce(buffer);
-    if (rank !== last) group.allReduce(buffer);
+    if (rank !== last) {
+      const value = group.allReduce(buffer);
+      while (place === 'heard' && !group.signal.aborted) await sleep(1);
+      if (place === 'wait') await failing(() => vk.waitTimeline(value));
+    }
+    await failing(() => group.destroy());
     await failing(() => group.destroy());
   },
 
@@ -211,7 +230,9 @@ const SCENARIOS = {
     const buffer = bufferOf(floats(64, rank), 0);
     vk.waitTimeline(group.allReduce(buffer));
     if (rank === last) {
-      await sleep(300);
+      // When the others have made the call; shortly after that they wait for it.
+      await group.exchange();
+      await sleep(100);
       if (place === 'kill') process.kill(process.pid, 'SIGKILL');
       if (place === 'exit') process.exit(0);
       if (place === 'throw') throw new Error('on purpose');
@@ -219,11 +240,11 @@ const SCENARIOS = {
     }
     const before = vk.readBuffer(buffer)[0];
     const value = group.allReduce(buffer);
+    const exchanged = group.exchange();
     await failing(() => (place === 'kill' ? vk.waitTimeline(value) : vk.readBuffer(buffer)));
     await failing(() => group.allReduce(buffer));
-    await failing(() => group.exchange(1));
-    say({ signalled: group.signal.aborted && told(group.signal.reason).code, before });
-    await group.destroy();
+    await failing(() => exchanged.then(() => group.exchange(1)));
+    say({ signalled: group.signal.aborted && told(group.signal.reason).code, before, destroy: await leaving(group) });
     // The device goes on without the group.
     vk.fillBuffer(buffer, 256, 0);
     say({ after: vk.readBuffer(buffer)[0] });
@@ -240,26 +261,35 @@ const SCENARIOS = {
       await sleep(60_000);
     }
     await failing(() => vk.waitTimeline(group.allReduce(buffer)));
-    await group.destroy();
+    say({ destroy: await leaving(group) });
     process.exitCode = 3;
   },
 
   /** A rank that lives, and does not call. */
   async late(group) {
     const buffer = bufferOf(floats(64, rank), 0);
+    // Both are through with their start.
+    await group.exchange();
     vk.waitTimeline(group.allReduce(buffer));
     if (rank !== last) await failing(() => vk.waitTimeline(group.allReduce(buffer)));
     // The group keeps no process alive that has nothing else to do.
     while (!group.signal.aborted) await sleep(20);
-    say({ reason: told(group.signal.reason) });
-    await group.destroy();
+    say({ reason: told(group.signal.reason), destroy: await leaving(group) });
   },
 
   async abort(group) {
     const buffer = bufferOf(floats(64, rank), 0);
     if (rank === last) group.abort('the loss is NaN');
     await failing(() => vk.waitTimeline(group.allReduce(buffer)));
-    await group.destroy();
+    await failing(() => group.destroy());
+  },
+
+  /** A rank that never comes to the end, and one that wants to. */
+  async alone(group) {
+    await group.exchange();
+    if (rank !== last) await failing(() => group.destroy());
+    while (!group.signal.aborted) await sleep(20);
+    say({ reason: told(group.signal.reason), destroy: await leaving(group) });
   },
 
   /** The end of the group behind many calls that nobody has waited for. */
@@ -274,17 +304,18 @@ const SCENARIOS = {
   async gone(group) {
     const buffer = bufferOf(floats(1 << 16, rank), 0);
     if (rank !== last) for (let i = 0; i < 3; i++) group.allReduce(buffer);
-    await sleep(200);
+    // When the others have called.
+    await group.exchange();
     if (place === 'process') {
       say({ leaving: true });
       process.exit(4);
     }
     vk.destroy();
     await failing(() => group.allReduce(buffer));
-    await group.destroy();
+    const destroy = await leaving(group);
     initDevice();
     const fresh = bufferOf(Float32Array.of(5), 0);
-    say({ fresh: vk.readBuffer(fresh)[0] });
+    say({ fresh: vk.readBuffer(fresh)[0], destroy });
   },
 
   /** Ends once, the first time, and says how often it was started. */
@@ -293,6 +324,8 @@ const SCENARIOS = {
     const buffer = bufferOf(Float32Array.of(rank + 1), 0);
     group.allReduce(buffer);
     say({ attempt, sum: vk.readBuffer(buffer)[0] });
+    // What kills one kills all with MPICH, before they have said anything.
+    await group.exchange();
     if (attempt === 0 && rank === last) process.kill(process.pid, 'SIGKILL');
     group.allReduce(buffer);
     vk.readBuffer(buffer);
@@ -300,7 +333,13 @@ const SCENARIOS = {
   },
 };
 
-if (scenario === 'absent' && rank === last) process.exit(0);
+if (scenario === 'absent') {
+  // Both others have started before the time of one begins.
+  const here = /** @type {string} */ (place);
+  writeFileSync(`${here}/${rank}`, '');
+  if (rank === last) process.exit(0);
+  while (!Array.from({ length: last }, (_, r) => existsSync(`${here}/${r}`)).every(Boolean)) await sleep(5);
+}
 if (['absent', 'config', 'no-library'].includes(scenario)) {
   await failing(async () => {
     const group = await init(options);

@@ -71,8 +71,8 @@ pub fn collective_start(env: &Env, options: Arg) -> napi::Result<()> {
     })
 }
 
-/// How the group is: `begun` is the number of the last call whose turn has come, `ended` that of the last one that
-/// has ended; where they differ, `call` says which it is and `forMs` for how long. `text` is rank 0's. Null without a
+/// How the group is: `called` is the number of the last call, `begun` of the last one whose turn has come, `ended` of
+/// the last one that has ended; where these two differ, `call` says which it is and `forMs` for how long. `text` is rank 0's. Null without a
 /// group. Waits for nothing, also while another thread waits for the device.
 #[napi(
     js_name = "collectiveStatus",
@@ -87,7 +87,7 @@ pub fn collective_status(env: &Env) -> napi::Result<Out> {
         let state = group.state.lock();
         let (ledger, text) = (&state.ledger, state.text.clone());
         let (phase, failure) = (ledger.phase, ledger.failure.clone());
-        let (begun, ended) = (ledger.begun, ledger.ended);
+        let (called, begun, ended) = (ledger.last, ledger.begun, ledger.ended);
         // What follows may run JavaScript.
         drop(state);
         let (number, name, elapsed) = match begun {
@@ -107,6 +107,7 @@ pub fn collective_status(env: &Env) -> napi::Result<Out> {
             .string("phase", phase)
             .value("error", error)
             .string("text", &text)
+            .integer("called", called)
             .integer("begun", number)
             .integer("ended", ended)
             .string("call", &name)

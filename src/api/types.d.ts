@@ -539,6 +539,8 @@ export interface CollectiveStatus {
   error: HeliosError | null
   /** What rank 0 gave to all. */
   text: string
+  /** How many calls there were. */
+  called: number
   /** The number of the last call whose turn has come. */
   begun: number
   /** The number of the last call that has ended. */

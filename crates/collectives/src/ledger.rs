@@ -36,7 +36,8 @@ pub struct Ledger<M> {
     jobs: VecDeque<Job<M>>,
     /// (number, `after`) of the calls that have not ended.
     outstanding: VecDeque<(u64, u64)>,
-    last: u64,
+    /// The number of the last call that was taken on.
+    pub last: u64,
     /// The last call whose turn has come, and since when; it stays when it has ended.
     pub begun: Option<(Call, Instant)>,
     pub ended: u64,
