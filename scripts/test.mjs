@@ -119,7 +119,7 @@ function beside(command) {
 }
 
 /** Several processes over every MPI that is there. */
-const DISTRIBUTED = '__test__/distributed/distributed.test.mjs';
+const DISTRIBUTED = ['distributed', 'training'].map((name) => `__test__/distributed/${name}.test.mjs`);
 
 /** Why groups of processes cannot be tested here, or null. */
 function noMpi() {
@@ -134,7 +134,7 @@ function testFiles() {
       .filter((name) => name.endsWith('.test.mjs'))
       .map((name) => join('__test__', name).split(sep).join('/'))
       // A stage of its own, which needs an MPI.
-      .filter((name) => name !== DISTRIBUTED)
+      .filter((name) => !DISTRIBUTED.includes(name))
       .sort()
   );
 }
@@ -396,7 +396,7 @@ const STAGES = [
     title: 'groups of processes over Open MPI and MPICH: results, order, and every way in which one of them can end',
     unavailable: noMpi,
     // The time is that of the file as well as of each test.
-    run: () => run([process.execPath, '--test', '--test-reporter=spec', '--test-timeout=240000', DISTRIBUTED]),
+    run: () => run([process.execPath, '--test', '--test-reporter=spec', '--test-timeout=240000', '--test-concurrency=1', ...DISTRIBUTED]),
   },
   {
     name: 'races',

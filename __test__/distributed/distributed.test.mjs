@@ -2,85 +2,26 @@
 // the others when one process ends, in whatever way.
 
 import assert from 'node:assert/strict';
-import { spawn, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { describe, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 
-import { kindOf } from '../../bin/lib/run.mjs';
+import { LAUNCHERS, MOST_MS, REPOSITORY, launch } from './launchers.mjs';
 
-const REPOSITORY = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 const RANK = join(REPOSITORY, '__test__/distributed/rank.mjs');
 /** What a survivor may take to hear of a process that has ended, on a busy machine. */
 const SOON = 45;
-
-/** How long a scenario may take. */
-const MOST_MS = 100_000;
-/** Launchers at work, which this process takes along when its own time is over. @type {Set<import('node:child_process').ChildProcess>} */
-const running = new Set();
-process.once('SIGTERM', () => {
-  for (const child of running) child.kill('SIGTERM');
-  process.exit(1);
-});
-
-/** The launchers of Open MPI and MPICH that this machine has, and one of another MPICH if it is named. */
-const LAUNCHERS = ['mpiexec.openmpi', 'mpiexec.mpich', 'mpiexec', process.env.HELIOS_TEST_MPIEXEC ?? '']
-  .filter(Boolean)
-  .map((path) => {
-    const { stdout, stderr } = spawnSync(path, ['--version'], { encoding: 'utf8' });
-    // But for its name.
-    return { path, kind: kindOf(`${stdout ?? ''}${stderr ?? ''}`), said: `${stdout}`.replace(/^\S+ /, '') };
-  })
-  // `mpiexec` is one of the others where those have their own names.
-  .filter(({ kind, said }, i, all) => kind !== null && all.findIndex((other) => other.said === said) === i);
-
-/**
- * @typedef {Record<string, any> & { rank: number }} Said
- * @typedef {{ status: number, said: Said[], output: string, of: (rank: number) => Said[] }} Ran
- */
 
 /**
  * Runs a scenario of rank.mjs in several processes.
  * @param {string} mpiexec
  * @param {string[]} scenario
- * @param {{ nproc?: number, options?: string[], environment?: Record<string, string>, onSaid?: (said: Said) => void }} [more]
- * @returns {Promise<Ran>}
+ * @param {{ nproc?: number, options?: string[], onSaid?: (said: import('./launchers.mjs').Said) => void }} [more]
  */
-function ranks(mpiexec, scenario, { nproc = 2, options = [], environment = {}, onSaid = () => {} } = {}) {
-  const args = ['bin/helios-vk.mjs', 'run', '--nproc', String(nproc), '--mpiexec', mpiexec, ...options, RANK, ...scenario];
-  const child = spawn(process.execPath, args, {
-    cwd: REPOSITORY,
-    env: { ...process.env, ...environment },
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
-  running.add(child);
-  const limit = setTimeout(() => child.kill('SIGTERM'), MOST_MS);
-  /** @type {Said[]} */
-  const said = [];
-  let output = '';
-  let rest = '';
-  child.stderr.on('data', (chunk) => (output += chunk));
-  child.stdout.on('data', (chunk) => {
-    output += chunk;
-    const lines = (rest + chunk).split('\n');
-    rest = lines.pop() ?? '';
-    for (const line of lines) {
-      const json = line.match(/@rank (\{.*\})/)?.[1];
-      if (!json) continue;
-      said.push(JSON.parse(json));
-      onSaid(said[said.length - 1]);
-    }
-  });
-  return new Promise((done) => {
-    child.on('close', (code, signal) => {
-      running.delete(child);
-      clearTimeout(limit);
-      done({ status: code ?? (signal ? 1 : 0), said, output, of: (rank) => said.filter((each) => each.rank === rank) });
-    });
-  });
-}
+const ranks = (mpiexec, scenario, { nproc = 2, options = [], onSaid } = {}) =>
+  launch(['--nproc', String(nproc), '--mpiexec', mpiexec, ...options], [RANK, ...scenario], { onSaid });
 
 const LIMIT = { timeout: 120_000 };
 const skip = LAUNCHERS.length === 0 && 'no MPI is installed';

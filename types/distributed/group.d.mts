@@ -88,7 +88,9 @@ export class Group {
     abort(reason?: string): void;
     /**
      * Leaves the group, together with all other ranks and behind everything called so far; MPI ends then, and does not start again in
-     * this process. After a failure it waits for nobody, and resolves.
+     * this process. Resolves only if every rank has made the same calls, and all of them have taken place; otherwise it throws the
+     * failure of the group, also one that was thrown before. Either way the group is gone then, and the device is free for other work.
+     * @returns {Promise<void>}
      */
     destroy(): Promise<void>;
     #private;
@@ -172,6 +174,12 @@ declare class Watch {
     reach(hosts: string[], port: number): void;
     /** @param {unknown} value @returns {Promise<any[]>} */
     exchange(value: unknown): Promise<any[]>;
+    /**
+     * All ranks want to leave, each after as many calls as this one; rejected when that is not so.
+     * @param {number} calls that this rank has made
+     * @returns {Promise<void>}
+     */
+    agreeToLeave(calls: number): Promise<void>;
     /** @param {Failure} failure */
     abort(failure: Failure): void;
     /** Ends the thread. `clean`: all ranks have left together. */

@@ -48,6 +48,17 @@ export type Member = {
      * the last collective whose turn has come there
      */
     begun: number;
+    /**
+     * what that one is
+     */
+    call: string;
+    /**
+     * after how many calls it wants to leave; null before it does
+     */
+    leaving: number | null;
+    /**
+     * with its work done
+     */
     left: boolean;
 };
 export type StoreOptions = {
