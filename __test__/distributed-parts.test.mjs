@@ -33,6 +33,10 @@ test('each launcher is understood by its own variables', () => {
     master: { host: '10.0.0.1', port: 29500 },
   });
   assert.equal(launched({ SLURM_PROCID: '5', SLURM_NTASKS: '8', SLURM_LOCALID: '1' }).launcher, 'slurm');
+  const pmi2 = { PMI_RANK: '5', PMI_SIZE: '8', SLURM_PROCID: '5', SLURM_NTASKS: '8', SLURM_LOCALID: '1' };
+  assert.deepEqual(launched(pmi2), { ...none, launcher: 'mpich', rank: 5, worldSize: 8, localRank: 1 });
+  const pmix = { PMIX_RANK: '5', SLURM_PROCID: '5', SLURM_NTASKS: '8', SLURM_LOCALID: '1', MASTER_ADDR: 'n0', MASTER_PORT: '7' };
+  assert.deepEqual(launched(pmix), { launcher: 'slurm', rank: 5, worldSize: 8, localRank: 1, master: { host: 'n0', port: 7 } });
   const torchrun = { RANK: '2', WORLD_SIZE: '4', LOCAL_RANK: '0', MASTER_ADDR: 'a', MASTER_PORT: '1000' };
   assert.deepEqual(launched(torchrun).master, { host: 'a', port: 1000 });
   assert.equal(launched({ ...torchrun, TORCHELASTIC_USE_AGENT_STORE: 'True' }).master?.port, 1001, 'the agent listens there itself');
@@ -244,6 +248,11 @@ test("the launcher's options end where the script's begin", () => {
   assert.deepEqual(parseRun(['--nproc', '1', '--', '--inspect', 'a.mjs']).command, ['--inspect', 'a.mjs']);
   assert.throws(() => parseRun(['--nproc', '2']), /FILE is missing/);
   assert.throws(() => parseRun(['train.mjs']), /--nproc/);
+  const several = parseRun(['--nproc', '2', '--nnodes', '2', '--node-rank=1', '--master', '10.0.0.1:29500', 'a.mjs']);
+  assert.deepEqual([several.values['node-rank'], several.master], [1, { host: '10.0.0.1', port: 29500 }]);
+  assert.throws(() => parseRun(['--nproc', '2', '--nnodes', '2', 'a.mjs']), /--master HOST:PORT is required with --nnodes/);
+  assert.throws(() => parseRun(['--nproc', '2', '--node-rank', '1', 'a.mjs']), /--node-rank 1: must be less than --nnodes \(1\)/);
+  assert.throws(() => parseRun(['--nproc', '2', '--master', 'here', 'a.mjs']), /--master must be HOST:PORT, got here/);
   assert.throws(() => parseRun(['--nproc', '0', 'train.mjs']), /--nproc 0: must be an integer/);
 });
 
@@ -257,6 +266,12 @@ test('launchers are known by what they say', () => {
     assert.deepEqual([line[0], line[1], line[2]], ['/x/mpiexec', '-n', '3']);
     assert.deepEqual(line.slice(-2), ['a.mjs', 'b']);
     assert.ok(line.includes(process.execPath));
+    const hosts = [
+      { name: '10.0.0.1', nproc: 2 },
+      { name: 'helios-node-1', nproc: 1 },
+    ];
+    const far = commandLine({ path: '/x/mpiexec', kind }, 3, ['a.mjs'], { hosts, own: '10.0.0.1', shell: '/y/shell', variables: ['V'] });
+    assert.ok(far.includes('10.0.0.1:2,helios-node-1:1') && far.includes('/y/shell'), far.join(' '));
   }
 });
 

@@ -144,7 +144,16 @@ for (const path of PROGRAMS) {
 }
 
 test('helios-vk run: wild values of every option', async () => {
-  const options = { nproc: NO_INTEGERS, 'max-restarts': NO_INTEGERS, grace: NO_NUMBERS, mpiexec: [''], 'no-such-option': ['1'] };
+  const options = {
+    nproc: NO_INTEGERS,
+    'max-restarts': NO_INTEGERS,
+    nnodes: NO_INTEGERS,
+    'node-rank': NO_INTEGERS,
+    master: ['', 'here'],
+    grace: NO_NUMBERS,
+    mpiexec: [''],
+    'no-such-option': ['1'],
+  };
   const problems = /** @type {string[]} */ ([]);
   for (const [name, values] of Object.entries(options)) {
     for (const wild of values) {

@@ -12,7 +12,8 @@ const HELP = `helios-vk: a Vulkan compute device for Node.js
 
   helios-vk doctor             what is there, what is missing, and the command that puts it right
   helios-vk run --nproc N FILE [ARGUMENT …]
-                               run a script in N processes that compute together (docs/guide/distributed.md)
+                               run a script in N processes that compute together (docs/guide/distributed.md);
+                               on several hosts: on each with --nnodes M --node-rank R --master HOST:PORT
   helios-vk link CHECKOUT      put the addon where a trainer checkout looks for it
   helios-vk unlink CHECKOUT    take it back, and restore what was there before
 
@@ -21,6 +22,9 @@ const HELP = `helios-vk: a Vulkan compute device for Node.js
   --backend            link: have the trainer use @helios-vk/alpha-backend, not only the addon
   --max-restarts N     run: how often all processes are started again after one has failed (0)
   --grace SECONDS      run: how long a process may live on after another has failed (30)
+  --nnodes M           run: hosts, each of which runs the command (1)
+  --node-rank R        run: which of them this is, from 0 (0)
+  --master HOST:PORT   run: where the others find the one of rank 0
   --mpiexec PATH       run: the launcher of the MPI, if not the first one of PATH
   --timeout SECONDS    doctor, link: how long a driver may take to answer (60)
   --version, --help

@@ -65,7 +65,9 @@ export function launched(environment = process.env) {
     const worldSize = whole(environment, names.worldSize);
     if (rank === undefined || worldSize === undefined) continue;
     if (rank >= worldSize) throw new RangeError(`${names.rank} must be less than ${names.worldSize} (${worldSize}), got ${rank}`);
-    return { launcher, rank, worldSize, localRank: whole(environment, names.localRank) ?? 0, master };
+    // SLURM speaks MPICH's protocol too (`--mpi=pmi2`), and has its own word for this.
+    const localRank = whole(environment, names.localRank) ?? whole(environment, 'SLURM_LOCALID') ?? 0;
+    return { launcher, rank, worldSize, localRank, master };
   }
   return { launcher: null, rank: 0, worldSize: 1, localRank: 0, master };
 }

@@ -318,6 +318,13 @@ const SCENARIOS = {
     say({ fresh: vk.readBuffer(fresh)[0], destroy });
   },
 
+  /** Waits until it is ended, or the group has failed. */
+  async idle(group) {
+    say({ idle: true });
+    while (!group.signal.aborted) await sleep(20);
+    process.exit(6);
+  },
+
   /** Ends once, the first time, and says how often it was started. */
   async restart(group) {
     const attempt = Number(process.env.HELIOS_RESTART_COUNT);
@@ -326,7 +333,10 @@ const SCENARIOS = {
     say({ attempt, sum: vk.readBuffer(buffer)[0] });
     // What kills one kills all with MPICH, before they have said anything.
     await group.exchange();
-    if (attempt === 0 && rank === last) process.kill(process.pid, 'SIGKILL');
+    if (attempt === 0 && rank === last) {
+      if (place === 'exit') process.exit(5);
+      process.kill(process.pid, 'SIGKILL');
+    }
     group.allReduce(buffer);
     vk.readBuffer(buffer);
     await group.destroy();

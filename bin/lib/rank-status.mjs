@@ -12,7 +12,14 @@ if (isMainThread && folder) {
   const { rank } = launched();
   // What this process starts is not one of them.
   delete process.env.HELIOS_STATUS_FOLDER;
+  delete process.env.HELIOS_NODE_SHELL;
   // MPICH's launcher tells the others of a failure by it, and Node would open its debugger's port.
   process.on('SIGUSR1', () => {});
-  process.once('exit', (code) => writeFileSync(join(folder, String(rank)), String(code)));
+  process.once('exit', (code) => {
+    try {
+      writeFileSync(join(folder, String(rank)), String(code));
+    } catch {
+      // A folder that is gone: the launcher has given up, and a process without a word counts as failed.
+    }
+  });
 }
