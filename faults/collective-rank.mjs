@@ -34,7 +34,7 @@ let group;
 /** @type {number[]} */
 const sums = [];
 await step(async () => {
-  group = await init({ joinTimeoutMs: 15_000, timeoutMs: 60_000 });
+  group = await init({ joinTimeoutMs: 30_000, timeoutMs: 60_000 });
 });
 for (let i = 0; i < 2; i++) {
   await step(async () => {

@@ -16,11 +16,12 @@ import { vk } from '../lib/addon.mjs';
  * @property {string} [from] a checkpoint to begin with
  * @property {string} [to] a checkpoint to end with
  * @property {number} [parts] without a group: gradients of so many parts of the batch are computed one by one and added
+ * @property {boolean} [helper] whether gradients are averaged by `averageGradients`, and the optimizer knows no group
  * @property {'missing' | 'compiled'} [wrong]
  */
 
 /** @type {Settings} */
-const { optimizer: kind = 'AdamW', zero, clip = 0, steps = 4, from, to, parts = 0, wrong } = JSON.parse(process.argv[2]);
+const { optimizer: kind = 'AdamW', zero, clip = 0, steps = 4, from, to, parts = 0, helper, wrong } = JSON.parse(process.argv[2]);
 const BATCH = 12;
 initDevice({ vk });
 const group = parts > 0 ? undefined : await init({ joinTimeoutMs: 100_000, peerTimeoutMs: 60_000 });
@@ -28,9 +29,9 @@ const rank = group?.rank ?? 0;
 const size = group?.worldSize ?? 1;
 
 // Other parameters on each rank: those of rank 0 count.
-manualSeed(7 + rank);
+manualSeed(helper ? 7 : 7 + rank);
 const model = new nn.Sequential(new nn.Linear(8, 33), new nn.GELU(), new nn.Linear(33, 3));
-const common = { lr: 1e-2, clip, weightDecay: 0.01, processGroup: group, zero };
+const common = { lr: 1e-2, clip, weightDecay: 0.01, processGroup: helper ? undefined : group, zero };
 /** @type {Record<string, () => InstanceType<typeof optim.AdamW>>} */
 const made = {
   AdamW: () => new optim.AdamW(model.parameters(), { ...common, gradientScale: 1 / Math.max(1, parts) }),
@@ -74,6 +75,7 @@ for (let step = begin; step < begin + steps && !problem; step++) {
         backward(x, part, parts);
         [...model.parameters()].forEach((p, i) => void (/** @type {any} */ (p.grad).add_(before[i])));
       }
+      if (helper && group) optim.averageGradients(group, model.parameters());
       if (wrong === 'compiled') compile(() => void optimizer.step())();
       else optimizer.step();
     });

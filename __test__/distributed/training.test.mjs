@@ -50,6 +50,11 @@ for (const { path, kind } of LAUNCHERS) {
   });
 }
 
+test('gradients are averaged for steps of other kinds, too', LIMIT, async () => {
+  assert.deepEqual((await train(2, { helper: true })).hashes, reference(2, {}).hashes);
+  assert.match((await train(2, { helper: true, wrong: 'missing' })).problem, /averageGradients: parameter 2 of 4 has no gradient/);
+});
+
 test('SGD and Lion keep their moments in shards, too', LIMIT, async () => {
   for (const optimizer of /** @type {const} */ (['SGD', 'Lion'])) {
     assert.deepEqual((await train(2, { optimizer, zero: 1 })).hashes, reference(2, { optimizer }).hashes, optimizer);

@@ -15,6 +15,8 @@ import { Tensor } from '../tensor.mjs';
 import { bucketsOf, stateLayout, stateWord } from './bucket.mjs';
 import { Ranks } from './ranks.mjs';
 
+export { averageGradients } from './ranks.mjs';
+
 /** The flat memory of some parameters. @typedef {import('./bucket.mjs').Bucket} Bucket */
 /** A group of processes. @typedef {import('./ranks.mjs').ProcessGroup} ProcessGroup */
 /** Elements of a bucket, one after another. @typedef {import('./bucket.mjs').Run} Run */

@@ -6,9 +6,10 @@
 
 import { optimizerState, STATE, STATE_WORDS } from '../../kernels/index.mjs';
 import { storageOf as alive } from '../engine.mjs';
-import { ArgumentError } from '../errors.mjs';
-import { full } from '../functional.mjs';
-import { runtime } from '../runtime.mjs';
+import { noGrad } from '../autograd.mjs';
+import { ArgumentError, UsageError } from '../errors.mjs';
+import { clone, full } from '../functional.mjs';
+import { isRecording, runtime } from '../runtime.mjs';
 import { unscoped } from '../storage.mjs';
 import { Tensor } from '../tensor.mjs';
 import { ALIGNMENT, stateLayout, stateWord } from './bucket.mjs';
@@ -26,6 +27,41 @@ import { ALIGNMENT, stateLayout, stateWord } from './bucket.mjs';
  * @property {(buffer: number, range?: { offset?: number, count?: number }) => unknown} allGather
  * @property {(buffer: number, range?: { offset?: number, count?: number }) => unknown} broadcast
  */
+
+/**
+ * Has the gradient of each parameter be the mean of all processes' gradients of it, for steps of one's own: an optimizer with a
+ * `processGroup` does so by itself. All processes call it with the same parameters in the same order.
+ *
+ * Throws a UsageError, before anything is changed, where a parameter has no gradient, and in a function that is being compiled.
+ * @param {ProcessGroup} group
+ * @param {Iterable<import('../modules/module.mjs').Parameter>} parameters f32
+ */
+export function averageGradients(group, parameters) {
+  const name = 'averageGradients';
+  if (isRecording()) throw new UsageError(name, 'call it outside of the compiled function, behind what computes the gradients');
+  const list = [...parameters];
+  list.forEach(({ grad }, i) => {
+    if (!grad) throw new UsageError(name, `parameter ${i} of ${list.length} has no gradient: every process needs one of every parameter`);
+    if (grad.dtype !== 'f32') throw new ArgumentError(name, `takes f32 gradients, got ${grad.dtype}`);
+  });
+  noGrad(() => {
+    const gradients = list.map((parameter) => {
+      const own = /** @type {Tensor} */ (parameter.grad);
+      if (own.layout.contiguous) return own;
+      const dense = unscoped(() => clone(own));
+      own.dispose();
+      parameter.grad = dense;
+      return dense;
+    });
+    runtime().flush();
+    for (const gradient of gradients) {
+      const storage = alive('optim', gradient);
+      group.allReduce(storage.allocation.handle, { offset: gradient.layout.offset, count: gradient.size });
+      storage.version++;
+    }
+    for (const gradient of gradients) gradient.mul_(1 / group.worldSize);
+  });
+}
 
 /** @param {Tensor} tensor */
 const allocationOf = (tensor) => alive('optim', tensor).allocation;

@@ -1,4 +1,5 @@
 // Made by `npm run types` from nn/; do not edit.
+export { averageGradients } from "./ranks.mjs";
 /** AdamW (Loshchilov & Hutter 2019), with PyTorch's defaults. A step whose gradients are not finite changes nothing where `clip` is given. */
 export class AdamW extends Optimizer {
     /**
@@ -257,4 +258,3 @@ declare class ParameterGroup {
     #private;
 }
 import { Tensor } from '../tensor.mjs';
-export {};

@@ -1,4 +1,25 @@
 // Made by `npm run types` from nn/; do not edit.
+/** @typedef {import('./bucket.mjs').Bucket} Bucket */
+/** @typedef {import('./bucket.mjs').Run} Run */
+/**
+ * What an optimizer uses of a `Group` of `helios-vk/distributed`.
+ * @typedef {object} ProcessGroup
+ * @property {number} rank
+ * @property {number} worldSize
+ * @property {(buffer: number, range?: { offset?: number, count?: number }) => unknown} allReduce
+ * @property {(buffer: number, range?: { offset?: number, count?: number }) => unknown} reduceScatter
+ * @property {(buffer: number, range?: { offset?: number, count?: number }) => unknown} allGather
+ * @property {(buffer: number, range?: { offset?: number, count?: number }) => unknown} broadcast
+ */
+/**
+ * Has the gradient of each parameter be the mean of all processes' gradients of it, for steps of one's own: an optimizer with a
+ * `processGroup` does so by itself. All processes call it with the same parameters in the same order.
+ *
+ * Throws a UsageError, before anything is changed, where a parameter has no gradient, and in a function that is being compiled.
+ * @param {ProcessGroup} group
+ * @param {Iterable<import('../modules/module.mjs').Parameter>} parameters f32
+ */
+export function averageGradients(group: ProcessGroup, parameters: Iterable<import("../modules/module.mjs").Parameter>): void;
 export class Ranks {
     /** @param {ProcessGroup} group @param {0 | 1} zero @param {string} of who takes them */
     constructor(group: ProcessGroup, zero: 0 | 1, of: string);
