@@ -34,6 +34,12 @@ export type HeliosErrorCode =
   | 'ERR_HELIOS_VULKAN'
   | 'ERR_HELIOS_ABORTED'
   | 'ERR_HELIOS_NAN'
+  | 'ERR_HELIOS_NO_ENGINE'
+  | 'ERR_HELIOS_RENDEZVOUS'
+  | 'ERR_HELIOS_COLLECTIVE_MISMATCH'
+  | 'ERR_HELIOS_PEER_LOST'
+  | 'ERR_HELIOS_COLLECTIVE_TIMEOUT'
+  | 'ERR_HELIOS_ENGINE'
 
 /**
  * The class of this package's errors. Each is an `Error`, `TypeError` or `RangeError` besides, and has these properties;
@@ -42,7 +48,7 @@ export type HeliosErrorCode =
 export declare class HeliosError extends Error {
   constructor(
     message?: string,
-    fields?: { code?: HeliosErrorCode; call?: string; argument?: string; value?: string; report?: string },
+    fields?: { code?: HeliosErrorCode; call?: string; argument?: string; value?: string; report?: string; rank?: number },
   )
   code: HeliosErrorCode
   /** The function that was called. */
@@ -57,6 +63,8 @@ export declare class HeliosError extends Error {
    * watched for; none with `HELIOS_REPORT_DIR=0`.
    */
   report?: string
+  /** The rank of a group of processes that the error is about, where it is about one. */
+  rank?: number
 }
 
 /**
@@ -499,6 +507,62 @@ export declare const shaders: Record<string, Shader>
 // Without this, declarations that are not exported would be visible, too.
 export {}
 
+/** What `collective` works on; `helios-vk/distributed` has the methods. */
+export interface CollectiveOptions {
+  /** First element of the buffer; 0 when left out. Its byte is a multiple of 4. */
+  offset?: number
+  /** Elements, all ranks' shards together; all to the buffer's end when left out. */
+  count?: number
+  /** What elements are moved as, `f32` when left out; sums are of f32 alone. */
+  type?: 'f32' | 'bf16' | 'u8'
+  /** The rank whose elements a broadcast gives to all; 0 when left out. */
+  root?: number
+}
+
+/** What `collectiveStart` takes. */
+export interface CollectiveStartOptions {
+  /** This process, from 0. */
+  rank: number
+  /** How many processes there are. */
+  size: number
+  /** Names or paths of MPI libraries, tried in turn. */
+  libraries: string[]
+  /** What all ranks get from rank 0, at most 1024 bytes. */
+  text: string
+  /** How long a collective may take, in milliseconds. */
+  limitMs: number
+}
+
+/** How a group of processes is. */
+export interface CollectiveStatus {
+  /** How far it has come. */
+  phase: 'starting' | 'ready' | 'left'
+  /** Its failure. */
+  error: HeliosError | null
+  /** What rank 0 gave to all. */
+  text: string
+  /** How many calls there were. */
+  called: number
+  /** The number of the last call whose turn has come. */
+  begun: number
+  /** The number of the last call that has ended. */
+  ended: number
+  /** What the call `begun` is. */
+  call: string
+  /** Milliseconds since its turn came. */
+  forMs: number
+}
+
+/** An MPI library. */
+export interface CollectiveLibrary {
+  /** The name or path under which it loads. */
+  library: string
+  /** Its binary interface. */
+  abi: 'openmpi' | 'mpich' | 'mpi-abi'
+  /** What it says of itself. */
+  version: string
+}
+
 /**
  * Which binding artifact the generated loader actually loaded: `'native'` for
  * a native addon, otherwise the `platformArchABI` of the WASI flavor. Every
@@ -546,6 +610,48 @@ export declare function bufferBytes(handle: BufferHandle): number
  * SPIR-V. Needs no device. Throws a RangeError that names the word that is wrong.
  */
 export declare function buildKernel(words: Uint32Array): Shader
+
+/**
+ * A collective on `count` elements from element `offset` of the buffer on, by default all to its end; its timeline
+ * value. See `Group` of `helios-vk/distributed`.
+ */
+export declare function collective(kind: 'allReduce' | 'reduceScatter' | 'allGather' | 'broadcast', buffer: BufferHandle, options?: CollectiveOptions): TimelineValue
+
+/**
+ * Fails the group: what it has under way ends at once, and later calls throw this. May be called from any thread of
+ * JavaScript, also while another one waits for the device. Without a group there is nothing to do.
+ */
+export declare function collectiveAbort(code: HeliosErrorCode, message: string, rank?: number): void
+
+/** Forgets a group that was left or has failed, behind everything called so far. */
+export declare function collectiveForget(): void
+
+/**
+ * Leaves the group together with all other ranks, behind everything called so far; the timeline value at which all
+ * have left. MPI has ended then, and cannot start again in this process.
+ */
+export declare function collectiveLeave(): TimelineValue
+
+/**
+ * What an MPI library is, without starting it. For a process that only looks: the library stays loaded.
+ *
+ * Throws `ERR_HELIOS_NO_ENGINE` for what does not load, or is no MPI.
+ */
+export declare function collectiveProbe(library: string): CollectiveLibrary
+
+/**
+ * Makes this process rank `rank` of `size` and starts MPI on a thread of its own; `collectiveStatus` says how it
+ * goes. `libraries` are tried in turn; `text`, of at most 1024 bytes, is what all ranks get from rank 0; `limitMs`
+ * is how long a collective may take. Use `init` of `helios-vk/distributed` instead.
+ */
+export declare function collectiveStart(options: CollectiveStartOptions): void
+
+/**
+ * How the group is: `called` is the number of the last call, `begun` of the last one whose turn has come, `ended` of
+ * the last one that has ended; where these two differ, `call` says which it is and `forMs` for how long. `text` is rank 0's. Null without a
+ * group. Waits for nothing, also while another thread waits for the device.
+ */
+export declare function collectiveStatus(): CollectiveStatus | null
 
 /**
  * Copies `byteLength` bytes from one buffer to another (or between ranges of one that do not

@@ -34,6 +34,7 @@ function machine(changes = {}) {
     spirvVal: true,
     glslang: true,
     debootstrap: true,
+    mpi: true,
     ...changes,
   };
 }
@@ -54,6 +55,7 @@ const BARE = {
   spirvVal: false,
   glslang: false,
   debootstrap: false,
+  mpi: false,
 };
 
 /** @param {import('../scripts/setup-plan.mjs').Step[]} steps */
@@ -98,6 +100,8 @@ test('the tests also want the validation layer, spirv-val and glslangValidator, 
   }
   assert.doesNotMatch(advised(steps), /debootstrap/);
   assert.match(advised(plan(lacking, 'full', WANTED)), /debootstrap/);
+  assert.doesNotMatch(advised(plan(machine({ mpi: false }), 'test', WANTED)), /MPI/);
+  assert.match(advised(plan(machine({ mpi: false, rights: 'none' }), 'full', WANTED)), /openmpi-bin/);
   assert.ok(steps.every(({ required }) => !required));
 });
 

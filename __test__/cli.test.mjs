@@ -352,7 +352,7 @@ test('doctor tells why an addon does not load', async () => {
 test('a package whose binary was not installed', async () => {
   // The package as npm leaves it without its part for this platform.
   const own = join(folder(), 'node_modules', 'helios-vk');
-  for (const path of ['package.json', 'binding.js', 'index.js', 'load-error.js', 'bin', 'kernels'])
+  for (const path of ['package.json', 'binding.js', 'index.js', 'load-error.js', 'bin', 'distributed', 'kernels'])
     cpSync(fileURLToPath(new URL(`../${path}`, import.meta.url)), join(own, path), { recursive: true });
   const { status, stdout } = spawnSync(process.execPath, [join(own, bin['helios-vk']), 'doctor', '--json'], {
     encoding: 'utf8',

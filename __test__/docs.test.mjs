@@ -51,6 +51,9 @@ async function checkCommand(command) {
   }
 }
 
+/** What runs a program in two processes. */
+const GROUP = [join(ROOT, 'bin/helios-vk.mjs'), 'run', '--nproc', '2'];
+
 describe('code blocks of README and guide', () => {
   /** @type {string} */
   let folder;
@@ -70,15 +73,22 @@ describe('code blocks of README and guide', () => {
       const name = `${file}:${line} (${language || 'text'})`;
       if (language === 'js') {
         const needsShader = code.includes('axpy.spv');
+        const isGroup = code.includes('helios-vk/distributed');
         const needsBuild = code.includes('@helios-vk/alpha-backend') && !existsSync(join(ROOT, 'packages/alpha-backend/dist'));
         const lacks =
           needsShader && !onPath('glslangValidator')
             ? 'glslangValidator is not installed'
-            : needsBuild && 'not built: the stage packages does that';
+            : needsBuild
+              ? 'not built: the stage packages does that'
+              : isGroup && !onPath('mpiexec') && 'no MPI is installed';
         test(name, { skip: lacks }, async () => {
           const program = join(folder, `${file.replaceAll(/\W/g, '-')}-${line}.mjs`);
           await writeFile(program, code);
-          const { stdout, stderr } = await run(process.execPath, [program], { cwd: folder, env: environment, timeout: 600_000 });
+          const { stdout, stderr } = await run(process.execPath, isGroup ? [...GROUP, program] : [program], {
+            cwd: folder,
+            env: environment,
+            timeout: 600_000,
+          });
           assert.doesNotMatch(stderr, /warning/i);
           for (const word of printed(code)) assert.ok(stdout.includes(word), `${word} was not printed:\n${stdout}`);
         });

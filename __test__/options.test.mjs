@@ -26,7 +26,9 @@ function modules() {
     'scripts',
     'fuzz',
     'faults',
+    'distributed',
     '__test__',
+    '__test__/distributed',
     '__test__/lib',
   ]
     .flatMap((folder) =>
@@ -140,6 +142,29 @@ for (const path of PROGRAMS) {
     assert.deepEqual(problems, [], `of ${tries.length}`);
   });
 }
+
+test('helios-vk run: wild values of every option', async () => {
+  const options = {
+    nproc: NO_INTEGERS,
+    'max-restarts': NO_INTEGERS,
+    nnodes: NO_INTEGERS,
+    'node-rank': NO_INTEGERS,
+    master: ['', 'here'],
+    grace: NO_NUMBERS,
+    mpiexec: [''],
+    'no-such-option': ['1'],
+  };
+  const problems = /** @type {string[]} */ ([]);
+  for (const [name, values] of Object.entries(options)) {
+    for (const wild of values) {
+      const required = name === 'nproc' ? [] : ['--nproc=1'];
+      const { code, stderr } = await start('bin/helios-vk.mjs', ['run', ...required, `--${name}=${wild}`, 'x.mjs']);
+      const good = code === 2 && stderr.includes(`--${name}`) && !/\n {4}at |node:internal/.test(stderr);
+      if (!good) problems.push(`--${name}=${wild.slice(0, 40)}: code ${code}: ${stderr.slice(0, 400)}`);
+    }
+  }
+  assert.deepEqual(problems, []);
+});
 
 /** @param {string} path @param {string[]} args @param {Record<string, string>} [env] */
 function run(path, args, env = {}) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// The command line of the package: `doctor`, `link`, `unlink`, `tune`.
+// The command line of the package: `doctor`, `run`, `link`, `unlink`, `tune`.
 
 import { diagnose, usable } from './lib/diagnose.mjs';
 import { gather, manifestOfPackage } from './lib/facts.mjs';
@@ -12,6 +12,9 @@ import { tune, tuneReport } from './lib/tune.mjs';
 const HELP = `helios-vk: a Vulkan compute device for Node.js
 
   helios-vk doctor             what is there, what is missing, and the command that puts it right
+  helios-vk run --nproc N FILE [ARGUMENT …]
+                               run a script in N processes that compute together (docs/guide/distributed.md);
+                               on several hosts: on each with --nnodes M --node-rank R --master HOST:PORT
   helios-vk link CHECKOUT      put the addon where a trainer checkout looks for it
   helios-vk unlink CHECKOUT    take it back, and restore what was there before
   helios-vk tune               find the fastest matrix products for this device, which createKernels then uses
@@ -19,6 +22,12 @@ const HELP = `helios-vk: a Vulkan compute device for Node.js
   --json               print JSON
   --copy               link: copy the addon instead of linking to it
   --backend            link: have the trainer use @helios-vk/alpha-backend, not only the addon
+  --max-restarts N     run: how often all processes are started again after one has failed (0)
+  --grace SECONDS      run: how long a process may live on after another has failed (30)
+  --nnodes M           run: hosts, each of which runs the command (1)
+  --node-rank R        run: which of them this is, from 0 (0)
+  --master HOST:PORT   run: where the others find the one of rank 0
+  --mpiexec PATH       run: the launcher of the MPI, if not the first one of PATH
   --timeout SECONDS    doctor, link: how long a driver may take to answer (60)
   --model PRESETS      tune: products of training tiny, small or mission, with commas between them (mission)
   --tokens N           tune: tokens that the model has at once, where not as many as the preset
@@ -71,6 +80,15 @@ function parse(args) {
  * @returns {Promise<number>} the exit status
  */
 async function main(args) {
+  if (args[0] === 'run' && !['--help', '-h'].includes(args[1])) {
+    try {
+      const { run } = await import('./lib/run.mjs');
+      return await run(args.slice(1));
+    } catch (error) {
+      if (error instanceof UsageError) throw misuse(error.message);
+      throw error;
+    }
+  }
   const { values, positionals, given } = parse(args);
   const { json, copy, backend } = values;
   const show = (/** @type {object} */ value, /** @type {() => string} */ text) =>

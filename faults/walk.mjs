@@ -57,6 +57,7 @@ const RESULTS = {
   vkGetQueryPoolResults: [...MEMORY, LOST],
   vkQueueSubmit: [...MEMORY, LOST],
   vkWaitSemaphores: [...MEMORY, LOST, 'TIMEOUT'],
+  vkSignalSemaphore: MEMORY,
   vkGetSemaphoreCounterValue: [...MEMORY, LOST],
   vkDeviceWaitIdle: [...MEMORY, LOST],
 };

@@ -244,6 +244,7 @@ async function takeSnapshot(purpose, mayInstall) {
     spirvVal: onPath('spirv-val') !== null,
     glslang: onPath('glslangValidator') !== null,
     debootstrap: onPath('debootstrap') !== null,
+    mpi: onPath('mpiexec') !== null,
   };
 }
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env node
-// The declarations of `helios-vk/kernels` and `helios-vk/nn`, types/, made from the JSDoc of kernels/ and nn/.
+// The declarations of `helios-vk/distributed`, `helios-vk/kernels` and `helios-vk/nn`, types/, made from the JSDoc of distributed/,
+// kernels/ and nn/.
 //
 //   node scripts/kernel-types.mjs [--check]
 //
@@ -16,7 +17,7 @@ import { readIfThere } from './system.mjs';
 
 const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
 const TARGET = join(REPOSITORY, 'types');
-const FOLDERS = ['kernels', 'nn'];
+const FOLDERS = ['distributed', 'kernels', 'nn'];
 
 /** Has TypeScript write the declarations into `folder`. @param {string} folder */
 function emit(folder) {

@@ -27,6 +27,7 @@
  * @property {boolean} spirvVal the validator of SPIRV-Tools
  * @property {boolean} glslang glslangValidator, the reference compiler of GLSL
  * @property {boolean} debootstrap
+ * @property {boolean} mpi the launcher of an MPI
  */
 
 /**
@@ -39,7 +40,7 @@
  * @property {boolean} required whether the purpose cannot be served without it
  */
 
-/** @typedef {'compiler' | 'certificates' | 'loader' | 'driver' | 'layer' | 'spirvVal' | 'glslang' | 'debootstrap'} Need */
+/** @typedef {'compiler' | 'certificates' | 'loader' | 'driver' | 'layer' | 'spirvVal' | 'glslang' | 'debootstrap' | 'mpi'} Need */
 
 /** @type {Record<Need, string>} */
 const NAMES = {
@@ -51,6 +52,7 @@ const NAMES = {
   spirvVal: "spirv-val (what safe mode's rules are held against)",
   glslang: 'glslangValidator (compiles the shaders of guide and examples)',
   debootstrap: 'debootstrap (for the tests on a newer Mesa)',
+  mpi: 'MPI (for the tests of several processes)',
 };
 
 /**
@@ -69,6 +71,7 @@ const FAMILIES = {
       spirvVal: ['spirv-tools'],
       glslang: ['glslang-tools'],
       debootstrap: ['debootstrap', 'debian-archive-keyring'],
+      mpi: ['openmpi-bin', 'mpich'],
     },
   },
   fedora: {
@@ -82,6 +85,7 @@ const FAMILIES = {
       spirvVal: ['spirv-tools'],
       glslang: ['glslang'],
       debootstrap: ['debootstrap'],
+      mpi: ['openmpi', 'mpich'],
     },
   },
   arch: {
@@ -95,6 +99,7 @@ const FAMILIES = {
       spirvVal: ['spirv-tools'],
       glslang: ['glslang'],
       debootstrap: ['debootstrap', 'debian-archive-keyring'],
+      mpi: ['openmpi'],
     },
   },
   suse: {
@@ -108,6 +113,7 @@ const FAMILIES = {
       spirvVal: ['spirv-tools'],
       glslang: ['glslang-devel'],
       debootstrap: ['debootstrap'],
+      mpi: ['openmpi4', 'mpich'],
     },
   },
   alpine: {
@@ -121,6 +127,7 @@ const FAMILIES = {
       spirvVal: ['spirv-tools'],
       glslang: ['glslang'],
       debootstrap: ['debootstrap'],
+      mpi: ['openmpi'],
     },
   },
   darwin: {
@@ -131,6 +138,7 @@ const FAMILIES = {
       layer: ['vulkan-validationlayers'],
       spirvVal: ['spirv-tools'],
       glslang: ['glslang'],
+      mpi: ['open-mpi'],
     },
   },
 };
@@ -214,6 +222,7 @@ export function plan(snapshot, purpose, wanted) {
     if (!snapshot.glslang) wishes.push('glslang');
     if (purpose === 'full' && snapshot.platform === 'linux' && !snapshot.debootstrap && snapshot.rights !== 'none')
       wishes.push('debootstrap');
+    if (purpose === 'full' && snapshot.platform !== 'win32' && !snapshot.mpi) wishes.push('mpi');
     if (wishes.length > 0) steps.push(packages(snapshot, wishes, false));
   }
   if (rustNeeded && !rustReady) steps.push(rust(snapshot, wanted.rust));

@@ -46,15 +46,16 @@ const MAX_BARRIERS = 4400;
 /**
  * Runs a command in the repository with its output shown.
  * @param {string[]} command
- * @param {{ environment?: Record<string, string>, forbidden?: RegExp }} [options] `forbidden`: a line
- *   that matches it fails the command
+ * @param {{ environment?: Record<string, string>, forbidden?: RegExp, limitMs?: number }} [options] `forbidden`: a line
+ *   that matches it fails the command; `limitMs`: so does taking longer
  * @returns {Promise<boolean>}
  */
-function run([command, ...args], { environment = {}, forbidden } = {}) {
+function run([command, ...args], { environment = {}, forbidden, limitMs } = {}) {
   return new Promise((done) => {
     const child = spawn(command, args, {
       cwd: REPOSITORY,
       env: { ...process.env, ...environment },
+      timeout: limitMs,
       stdio: ['ignore', forbidden ? 'pipe' : 'inherit', forbidden ? 'pipe' : 'inherit'],
       shell: process.platform === 'win32' && !command.endsWith('.exe'),
     });
@@ -118,12 +119,25 @@ function beside(command) {
   return { begin, run };
 }
 
+/** Several processes over every MPI that is there. */
+const DISTRIBUTED = ['distributed', 'hosts', 'training'].map((name) => `__test__/distributed/${name}.test.mjs`);
+
+/** Why groups of processes cannot be tested here, or null. */
+function noMpi() {
+  const known = ['mpiexec.openmpi', 'mpiexec.mpich', 'mpiexec'].some((name) => spawnSync(name, ['--version']).status === 0);
+  return known ? null : 'no MPI is installed (apt-get install openmpi-bin mpich)';
+}
+
 /** @returns {string[]} the test files, relative to the repository */
 function testFiles() {
-  return readdirSync(join(REPOSITORY, '__test__'), { recursive: true, encoding: 'utf8' })
-    .filter((name) => name.endsWith('.test.mjs'))
-    .map((name) => join('__test__', name).split(sep).join('/'))
-    .sort();
+  return (
+    readdirSync(join(REPOSITORY, '__test__'), { recursive: true, encoding: 'utf8' })
+      .filter((name) => name.endsWith('.test.mjs'))
+      .map((name) => join('__test__', name).split(sep).join('/'))
+      // A stage of its own, which needs an MPI.
+      .filter((name) => !DISTRIBUTED.includes(name))
+      .sort()
+  );
 }
 
 /**
@@ -160,7 +174,7 @@ const packageTests = (name) =>
 
 /** Tests of what a variant of the device's set-up cannot change. */
 const NOT_OF_THE_DEVICE =
-  /\/(architecture|bench-lib|benches|bootstrap|bootstrap-files|cli|cli-decisions|consumer|docs|editor-docs|gpt-bpe|gpt-durable|gpt-files|io-faults|load-error|mend|options|package|results)\.test|\/ptx\/|\/nn\/(examples|gpt|leaks)\.test/;
+  /\/(architecture|bench-lib|benches|bootstrap|bootstrap-files|cli|cli-decisions|consumer|distributed-parts|docs|editor-docs|gpt-bpe|gpt-durable|gpt-files|io-faults|load-error|mend|options|package|results)\.test|\/ptx\/|\/nn\/(examples|gpt|leaks)\.test/;
 /** Tests of kernels, whose arithmetic does not depend on how commands are recorded, and of training with them. */
 const OF_KERNELS = /\/(kernels\/|kernels\.test|gpt-)/;
 
@@ -244,6 +258,8 @@ const STAGES = [
         '--locked',
         '--package',
         'helios-vk',
+        '--package',
+        'collectives',
         '--package',
         'kernel-codegen',
         '--package',
@@ -357,7 +373,15 @@ const STAGES = [
     unavailable: () => (process.platform === 'linux' ? null : 'the fault-injecting layer is made for Linux'),
     run: async () =>
       (await cargo('build', '--release', '--locked', '--package', 'helios-faults')) &&
-      run([process.execPath, '--expose-gc', '--test', '--test-reporter=spec', 'faults/faults.test.mjs', 'faults/ptx.test.mjs']),
+      run([
+        process.execPath,
+        '--expose-gc',
+        '--test',
+        '--test-reporter=spec',
+        'faults/faults.test.mjs',
+        'faults/ptx.test.mjs',
+        'faults/collective.test.mjs',
+      ]),
   },
   {
     name: 'fuzz',
@@ -367,6 +391,13 @@ const STAGES = [
       const calls = run([process.execPath, 'fuzz/calls.mjs', '--seconds', '60']);
       return [await fuzz.run({ seconds: 60 }), await calls, await damagedShaders()].every(Boolean);
     },
+  },
+  {
+    name: 'distributed',
+    title: 'groups of processes over Open MPI and MPICH: results, order, and every way in which one of them can end',
+    unavailable: noMpi,
+    // Nothing of it may hang, and nor may the run.
+    run: () => run([process.execPath, '--test', '--test-reporter=spec', '--test-concurrency=2', ...DISTRIBUTED], { limitMs: 240_000 }),
   },
   {
     name: 'races',

@@ -5,6 +5,7 @@
 //! done. Flushing early or late changes no result, so batches are a matter of speed alone.
 
 mod buffers;
+mod collective;
 mod dgc;
 mod execute;
 mod graph;
@@ -15,16 +16,19 @@ mod share;
 mod stream;
 mod transfer;
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
+pub use collective::Range;
 pub use execute::{List, Profile, Push, Single};
 pub use graph::Graph;
 pub use nan::Floats;
 use stream::Stream;
 pub use transfer::Read;
 
+use crate::collective::group::Group;
 use crate::config::Config;
 use crate::device::Device;
 use crate::device::choice::Isolation;
@@ -114,6 +118,10 @@ pub struct Context {
     recording: Option<graph::Recording>,
     /// Queries of failed waits, kept until the context goes.
     abandoned: Vec<execute::Queries>,
+    /// The processes that this one computes with.
+    group: Option<Arc<Group>>,
+    /// Memory of collectives, and a group that was left, with the timeline value that frees them.
+    exchanged: VecDeque<(u64, Arc<dyn Any + Send + Sync>)>,
     pub timeline: Arc<Timeline>,
     pub memory: Arc<Memory>,
     /// What the last command buffers held.
@@ -285,6 +293,8 @@ impl Context {
             graph_tracker: Tracker::new(),
             recording: None,
             abandoned: Vec::new(),
+            group: None,
+            exchanged: VecDeque::new(),
             timeline,
             memory,
             blackbox,
@@ -450,6 +460,7 @@ impl Context {
     /// Accounts a wait that was made without the lock.
     pub fn waited(&mut self, since: std::time::Instant) {
         self.timing.waited(since);
+        self.reclaim_exchanged();
         self.reclaim(usize::MAX);
     }
 
@@ -533,8 +544,11 @@ impl Context {
     /// Waits for the queue (unless the device is lost), destroys everything and lets go of the device;
     /// it goes when JS lets go of the last result that still lies in its memory.
     pub fn close(mut self) {
+        // The device may be waiting for other processes.
+        self.abandon_group();
         if !self.device.lost()
             && let Err(error) = self.drain()
+            && !matches!(error, Error::Group(_))
         {
             // The failure is noted on the device; what follows is legal on a lost one.
             self.report("destroy", &error, "");
@@ -546,6 +560,7 @@ impl Context {
             return;
         }
         profile::abandon(&self.device);
+        self.exchanged.clear();
         let mut resources = self.drain_graphs();
         resources.extend(self.retired.drain(..).map(|(_, resource)| resource));
         resources.extend(self.buffers.drain().map(|b| b.resource));

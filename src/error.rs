@@ -3,6 +3,7 @@
 //! Messages name the argument and the value; the JS edge (`api`) puts the call's name in front.
 
 use ash::vk;
+use collectives::{Cause, Failure};
 use thiserror::Error as ThisError;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -21,6 +22,12 @@ pub enum Code {
     Vulkan,
     Aborted,
     Nan,
+    NoEngine,
+    Rendezvous,
+    CollectiveMismatch,
+    PeerLost,
+    CollectiveTimeout,
+    Engine,
 }
 
 impl Code {
@@ -37,6 +44,12 @@ impl Code {
             Self::Vulkan => "ERR_HELIOS_VULKAN",
             Self::Aborted => "ERR_HELIOS_ABORTED",
             Self::Nan => "ERR_HELIOS_NAN",
+            Self::NoEngine => "ERR_HELIOS_NO_ENGINE",
+            Self::Rendezvous => "ERR_HELIOS_RENDEZVOUS",
+            Self::CollectiveMismatch => "ERR_HELIOS_COLLECTIVE_MISMATCH",
+            Self::PeerLost => "ERR_HELIOS_PEER_LOST",
+            Self::CollectiveTimeout => "ERR_HELIOS_COLLECTIVE_TIMEOUT",
+            Self::Engine => "ERR_HELIOS_ENGINE",
         }
     }
 }
@@ -144,6 +157,9 @@ pub enum Error {
         count: u64,
         first: u64,
     },
+    /// The group of processes has failed.
+    #[error("{0}")]
+    Group(#[from] Failure),
 }
 
 impl Error {
@@ -173,6 +189,15 @@ impl Error {
             | Self::Internal(_) => Code::Vulkan,
             Self::Aborted(_) => Code::Aborted,
             Self::Nan { .. } => Code::Nan,
+            Self::Group(failure) => match failure.cause {
+                Cause::NoEngine => Code::NoEngine,
+                Cause::Rendezvous => Code::Rendezvous,
+                Cause::Mismatch => Code::CollectiveMismatch,
+                Cause::PeerLost => Code::PeerLost,
+                Cause::Timeout => Code::CollectiveTimeout,
+                Cause::Engine => Code::Engine,
+                Cause::Aborted => Code::Aborted,
+            },
         }
     }
 
@@ -221,6 +246,14 @@ impl Error {
             | Self::Range { value, .. }
             | Self::NoHandle { value, .. }
             | Self::Handle { value, .. } => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The rank that the error is about, where it is about one.
+    pub fn rank(&self) -> Option<u32> {
+        match self {
+            Self::Group(failure) => failure.rank,
             _ => None,
         }
     }

@@ -19,6 +19,7 @@
 // Tests do not register the module, so nothing calls it there.
 #[cfg_attr(test, allow(dead_code))]
 mod api;
+pub mod collective;
 pub mod config;
 pub mod context;
 pub mod device;

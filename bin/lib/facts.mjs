@@ -5,6 +5,7 @@ import { homedir, release } from 'node:os';
 import { dirname, join, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+import { engines } from '../../distributed/engines.mjs';
 import { drivers, layers, loaders, strayDrivers } from './manifests.mjs';
 import { failureOf, probe } from './probe.mjs';
 
@@ -50,6 +51,8 @@ import { failureOf, probe } from './probe.mjs';
  * @property {DeviceInfo | null} device the one that `initDevice` takes
  * @property {SmokeTest | null} smoke
  * @property {string | null} smokeError
+ * @property {Awaited<ReturnType<typeof engines>> | null} [mpi] the MPI libraries that several processes can compute over; null where
+ *   nobody could look
  * @property {Record<string, string>} environment variables of this package and of the loader that are set
  */
 
@@ -200,7 +203,9 @@ export async function gather({ timeout, place = here() }) {
   const noLoader = devicesError?.code === 'ERR_HELIOS_NO_LOADER';
   const binary = loaded?.binary ?? null;
   const available = layers(place);
+  const mpi = loaded ? await engines() : null;
   return {
+    mpi,
     package: {
       name: description.name,
       version: description.version,

@@ -114,6 +114,11 @@ export function report(facts, findings) {
   );
   const others = layers.filter((layer) => layer !== khronos);
   if (others.length > 0) more([['other layers', others.map(({ name, file }) => name ?? basename(file)).join(', ')]]);
+  if (facts.mpi) {
+    const { engines, install } = facts.mpi;
+    const text = engines.map(({ version, library }) => `${version} (${library})`).join(', ');
+    line(engines.length > 0 ? '✓' : '–', 'MPI', text || `none, and several processes that compute together need one: ${install}`);
+  }
   if (smoke && !smokeError) {
     const text = smoke.ok
       ? `${smoke.elements.toLocaleString('en')} sums and products, all right`

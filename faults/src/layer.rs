@@ -127,6 +127,9 @@ macro_rules! table {
     ($device:expr, wait_semaphores) => {
         $device.fp_v1_2().wait_semaphores
     };
+    ($device:expr, signal_semaphore) => {
+        $device.fp_v1_2().signal_semaphore
+    };
     ($device:expr, get_semaphore_counter_value) => {
         $device.fp_v1_2().get_semaphore_counter_value
     };
@@ -268,6 +271,8 @@ plain! {
         queue: vk::Queue, count: u32, infos: *const vk::SubmitInfo<'_>, fence: vk::Fence);
     enter_waiting vkWaitSemaphores wait_semaphores(
         device: vk::Device, info: *const vk::SemaphoreWaitInfo<'_>, timeout: u64);
+    enter vkSignalSemaphore signal_semaphore(
+        device: vk::Device, info: *const vk::SemaphoreSignalInfo<'_>);
     enter_waiting vkGetSemaphoreCounterValue get_semaphore_counter_value(
         device: vk::Device, semaphore: vk::Semaphore, value: *mut u64);
     enter_waiting vkDeviceWaitIdle device_wait_idle(device: vk::Device);
@@ -630,7 +635,7 @@ functions! {
     vkDestroyDescriptorUpdateTemplate, vkCreatePipelineCache, vkDestroyPipelineCache,
     vkGetPipelineCacheData, vkCreateShaderModule, vkDestroyShaderModule, vkCreateComputePipelines,
     vkDestroyPipeline, vkCreateQueryPool, vkDestroyQueryPool, vkGetQueryPoolResults, vkQueueSubmit,
-    vkWaitSemaphores, vkGetSemaphoreCounterValue, vkDeviceWaitIdle, vkGetDeviceFaultInfoEXT,
+    vkWaitSemaphores, vkSignalSemaphore, vkGetSemaphoreCounterValue, vkDeviceWaitIdle, vkGetDeviceFaultInfoEXT,
     vkGetPhysicalDeviceProperties2,
     vkCreateCuModuleNVX, vkDestroyCuModuleNVX, vkCreateCuFunctionNVX, vkDestroyCuFunctionNVX,
     vkCmdCuLaunchKernelNVX,

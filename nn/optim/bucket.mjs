@@ -12,17 +12,18 @@ import { HalfCopy } from './half-copy.mjs';
 /** @typedef {import('../storage.mjs').Storage} Storage */
 
 /** Parameters begin at multiples of this many elements: 256 bytes, what any device lets a range begin at. */
-const ALIGNMENT = 64;
+export const ALIGNMENT = 64;
 
 /** Elements of a bucket at most: 4 GiB. */
 const MAX_ELEMENTS = 2 ** 30;
 
 /**
  * Parameters in buckets, in order, each whole. A pure function.
- * @param {number[]} sizes elements @param {number} most elements of a bucket; one parameter may be larger
+ * @param {number[]} sizes elements @param {number} most elements of a bucket, a multiple of `multiple`; one parameter may be larger
+ * @param {number} [multiple] what the elements of a bucket are a multiple of
  * @returns {{ members: { index: number, offset: number }[], count: number }[]}
  */
-export function arrange(sizes, most) {
+export function arrange(sizes, most, multiple = ALIGNMENT) {
   /** @type {{ members: { index: number, offset: number }[], count: number }[]} */
   const buckets = [];
   sizes.forEach((size, index) => {
@@ -35,6 +36,7 @@ export function arrange(sizes, most) {
     bucket.members.push({ index, offset: bucket.count });
     bucket.count += padded;
   });
+  for (const bucket of buckets) bucket.count = Math.ceil(bucket.count / multiple) * multiple;
   return buckets;
 }
 
@@ -79,9 +81,9 @@ export class Bucket {
     );
   }
 
-  /** A tensor of the bucket's size, of zeros. @param {string} name for reports */
-  zeros(name) {
-    const flat = unscoped(() => full([this.count], 0));
+  /** A tensor of the bucket's size, or of another one, of zeros. @param {string} name for reports */
+  zeros(name, count = this.count) {
+    const flat = unscoped(() => full([count], 0));
     runtime().name(/** @type {Storage} */ (flat.storage).allocation, name);
     return flat;
   }
@@ -119,10 +121,10 @@ export class Bucket {
     return this.half.dtype === dtype && this.half.ready() ? this.half : undefined;
   }
 
-  /** Notes that a step has changed the parameters, and the 16-bit copy with them if that was up to date. */
-  changed() {
+  /** Notes that the parameters have changed, and with `copied` the 16-bit copy with them if that was up to date. */
+  changed(copied = true) {
     const source = /** @type {Storage} */ (this.values.storage);
-    const kept = this.half?.fresh;
+    const kept = copied && this.half?.fresh;
     source.version++;
     if (kept) this.half?.follow();
   }
@@ -148,11 +150,12 @@ export class Bucket {
 /**
  * Moves parameters into buckets.
  * @param {Parameter[]} parameters f32 @param {number} bytes of the largest buffer that the device binds as a whole
+ * @param {number} [multiple] what the elements of a bucket are a multiple of
  */
-export function bucketsOf(parameters, bytes) {
-  const most = Math.min(MAX_ELEMENTS, Math.floor(bytes / 4 / ALIGNMENT) * ALIGNMENT);
+export function bucketsOf(parameters, bytes, multiple = ALIGNMENT) {
+  const most = Math.floor(Math.min(MAX_ELEMENTS, bytes / 4) / multiple) * multiple;
   const sizes = parameters.map((parameter) => parameter.size);
-  return arrange(sizes, most).map(
+  return arrange(sizes, most, multiple).map(
     ({ members, count }) =>
       new Bucket(
         members.map(({ index }) => parameters[index]),

@@ -13,8 +13,12 @@ import { isRecording, perDevice, runtime, sink } from '../runtime.mjs';
 import { scope, unscoped } from '../storage.mjs';
 import { Tensor } from '../tensor.mjs';
 import { bucketsOf, stateLayout, stateWord } from './bucket.mjs';
+import { Ranks } from './ranks.mjs';
+
+export { averageGradients } from './ranks.mjs';
 
 /** The flat memory of some parameters. @typedef {import('./bucket.mjs').Bucket} Bucket */
+/** A group of processes. @typedef {import('./ranks.mjs').ProcessGroup} ProcessGroup */
 /** Elements of a bucket, one after another. @typedef {import('./bucket.mjs').Run} Run */
 /** Device memory that tensors share. @typedef {import('../storage.mjs').Storage} Storage */
 /** What a kernel function returns. @typedef {import('../../kernels/base.mjs').Dispatches} Dispatches */
@@ -28,7 +32,7 @@ import { bucketsOf, stateLayout, stateWord } from './bucket.mjs';
  */
 
 /**
- * Options of every optimizer. Those but `clip` and `gradientScale` may differ from group to group.
+ * Options of every optimizer. Those but `clip`, `gradientScale`, `processGroup` and `zero` may differ from group to group.
  * @typedef {object} Options
  * @property {number} [lr] the learning rate, with a schedule its peak
  * @property {number} [weightDecay] the factor of weight decay, which AdamW and Lion keep apart from the gradient and SGD adds to
@@ -37,6 +41,10 @@ import { bucketsOf, stateLayout, stateWord } from './bucket.mjs';
  * @property {number} [gradientScale] a factor on every gradient, before anything else: 1 over what the loss was multiplied by, so that
  *   gradients in f16 are not too small for it; 1 when left out
  * @property {Schedule} [schedule] a constant rate when left out
+ * @property {ProcessGroup} [processGroup] the processes that train together, of `helios-vk/distributed`: all begin with the parameters of
+ *   rank 0, and every step is that of the mean of their gradients. All make the same calls; none when left out
+ * @property {0 | 1} [zero] 1 (the default): each of the processes keeps the moments of its shard of the parameters and steps there, and
+ *   the parameters are gathered; 0: all keep all moments
  */
 
 /**
@@ -59,7 +67,7 @@ import { bucketsOf, stateLayout, stateWord } from './bucket.mjs';
  * @property {[number, number]} [betas] β₁ of the step and β₂ of the running mean; [0.9, 0.99] when left out
  */
 
-/** Parameters with options of their own; what is left out is the optimizer's. @typedef {{ params: Iterable<Parameter> } & Omit<Options, 'clip' | 'gradientScale'>} Group */
+/** Parameters with options of their own; what is left out is the optimizer's. @typedef {{ params: Iterable<Parameter> } & Omit<Options, 'clip' | 'gradientScale' | 'processGroup' | 'zero'>} Group */
 
 /** Runs dispatches of kernels over storages, recorded once for each key. @type {Map<string, Template>} */
 const templates = perDevice(new Map());
@@ -97,27 +105,32 @@ function checkScale(value, of) {
   return value;
 }
 
+/**
+ * Options with their defaults in place.
+ * @typedef {Required<Omit<Options, 'schedule' | 'processGroup' | 'zero'>> & Pick<Options, 'schedule' | 'processGroup' | 'zero'>} Settings
+ */
+
 /** Parameters with a learning rate and a weight decay of their own; both can be set between steps. */
 class ParameterGroup {
   #lr;
   #weightDecay;
 
   /**
-   * @param {Parameter[]} parameters @param {Required<Omit<Options, 'schedule'>> & { schedule?: Schedule }} options
-   * @param {{ betas: [number, number], eps: number }} adam
+   * @param {Parameter[]} parameters @param {Settings} options
+   * @param {{ betas: [number, number], eps: number }} adam @param {Ranks | undefined} ranks
    */
-  constructor(parameters, { lr, weightDecay, clip, gradientScale, schedule }, { betas, eps }) {
+  constructor(parameters, { lr, weightDecay, clip, gradientScale, schedule }, { betas, eps }, ranks) {
     this.#lr = lr;
     this.#weightDecay = weightDecay;
     const { bindingBytes, bufferBytes } = runtime().kernels.context;
-    this.buckets = bucketsOf(parameters, Math.min(bindingBytes, bufferBytes));
+    this.buckets = bucketsOf(parameters, Math.min(bindingBytes, bufferBytes), ranks?.multiple);
     /** What the state begins with. @param {number} step @param {number} maxNorm @param {number} scale */
     this.wordsAt = (step, maxNorm, scale) =>
       optimizerState({
         rate: this.#lr,
         decay: this.#weightDecay,
         maxNorm,
-        gradientScale: scale,
+        gradientScale: scale / (ranks?.size ?? 1),
         beta1: betas[0],
         beta2: betas[1],
         epsilon: eps,
@@ -173,7 +186,7 @@ class Optimizer {
 
   /**
    * @param {Iterable<Parameter> | Group[]} params parameters, or groups with options of their own
-   * @param {Required<Omit<Options, 'schedule'>> & { schedule?: Schedule }} options
+   * @param {Settings} options
    * @param {{ betas: [number, number], eps: number }} [adam]
    */
   constructor(params, options, adam = { betas: [0.9, 0.999], eps: 1e-8 }) {
@@ -186,6 +199,9 @@ class Optimizer {
     const seen = new Set();
     this.#clip = options.clip;
     this.#gradientScale = checkScale(options.gradientScale, name);
+    const { processGroup, zero = 1 } = options;
+    /** The processes that step together. */
+    this.ranks = processGroup && new Ranks(processGroup, zero, name);
     this.groups = groups.map(({ params: own, ...rest }) => {
       const parameters = [...own];
       for (const parameter of parameters) {
@@ -198,10 +214,16 @@ class Optimizer {
       }
       const own_ = { ...options, ...rest };
       for (const key of /** @type {const} */ (['lr', 'weightDecay', 'clip'])) checkSetting(key, own_[key], name);
-      return new ParameterGroup(parameters, own_, adam);
+      return new ParameterGroup(parameters, own_, adam, this.ranks);
     });
+    this.ranks?.begin(this.buckets);
     /** @type {Map<Bucket, Tensor[]>} */
     this.moments = new Map();
+  }
+
+  /** The buckets of all groups. */
+  get buckets() {
+    return this.groups.flatMap(({ buckets }) => buckets);
   }
 
   /** The learning rate of the first group; setting it sets that of all. */
@@ -241,12 +263,12 @@ class Optimizer {
   set gradientScale(value) {
     checkScale(value, 'gradientScale');
     checkSetting('gradientScale', value);
-    for (const group of this.groups) group.write(STATE.gradientScale, value);
+    for (const group of this.groups) group.write(STATE.gradientScale, value / (this.ranks?.size ?? 1));
     this.#gradientScale = value;
   }
   /** Whether gradients have a factor: what runs depends on it. */
   get scales() {
-    return noted(this, 'scales', this.#clip > 0 || this.#gradientScale !== 1);
+    return noted(this, 'scales', this.#clip > 0 || this.#gradientScale !== 1 || this.ranks !== undefined);
   }
 
   /**
@@ -269,45 +291,83 @@ class Optimizer {
     let list = this.moments.get(bucket);
     if (!list) {
       if (isRecording()) throw new UsageError(this.constructor.name, 'its memory is made at construction');
-      list = Array.from({ length: count }, (_, i) => bucket.zeros(['first moments', 'second moments'][i]));
+      list = Array.from({ length: count }, (_, i) => bucket.zeros(['first moments', 'second moments'][i], this.ranks?.shard(bucket).count));
       this.moments.set(bucket, list);
     }
     return list;
   }
 
-  /**
-   * Changes the parameters by their gradients, and forgets the gradients: the next `backward` begins anew. A parameter
-   * without a gradient stays as it is.
-   */
-  step() {
-    if (this.groups[0].state.disposed) throw new UsageError('step', 'the optimizer was disposed of');
+  /** A moment of a run of parameters. @param {Bucket} bucket @param {number} index @param {Run} run */
+  momentOf(bucket, index, run) {
+    const flat = /** @type {Tensor[]} */ (this.moments.get(bucket))[index];
+    // Of a shard there are no others.
+    return flat.size === run.count ? flat : bucket.part(flat, run);
+  }
+
+  /** What is stepped: runs of elements with gradients. @returns {{ bucket: Bucket, runs: Run[] }[][]} by group */
+  #ready() {
     const ready = this.groups.map(({ buckets }) => buckets.map((bucket) => ({ bucket, runs: bucket.ready() })));
     if (ready.flat().every(({ runs }) => runs.length === 0)) {
       throw new UsageError('step', 'no parameter has a gradient: call backward() on a loss first');
     }
+    const { ranks } = this;
+    if (!ranks) return ready;
+    if (isRecording()) {
+      throw new UsageError(
+        'step',
+        'a step of several processes cannot be compiled: compile what computes the gradients, and call it behind that',
+      );
+    }
+    if (ready.flat().some(({ bucket, runs }) => runs.length !== 1 || runs[0].count !== bucket.count)) {
+      throw new UsageError('step', 'a parameter has no gradient: a step of several processes needs one of every parameter');
+    }
+    ranks.sum(this.buckets);
+    return ready.map((buckets) => buckets.map(({ bucket }) => ({ bucket, runs: [ranks.shard(bucket)] })));
+  }
+
+  /**
+   * Changes the parameters by their gradients, and forgets the gradients: the next `backward` begins anew. A parameter
+   * without a gradient stays as it is; with a `processGroup`, each needs one on every process.
+   */
+  step() {
+    if (this.groups[0].state.disposed) throw new UsageError('step', 'the optimizer was disposed of');
+    const ready = this.#ready();
     const { clips } = this;
+    // Shards have a norm of their own each.
+    const ranks = this.ranks?.zero ? this.ranks : undefined;
     noGrad(() =>
       scope(() => {
         const shards = ready.flat().flatMap(({ bucket, runs }) => runs.map((run) => ({ bucket, run })));
         const clip = clips ? shards : [];
         const key = clip.map(({ run }) => `${run.offset}+${run.count}`).join();
-        const storages = [...this.groups.map(({ state }) => state), ...clip.map(({ bucket }) => bucket.gradients)].map(storageOf);
-        launch(`advance/${this.groups.length}/${key}`, storages, (slots) => {
+        const states = this.groups.map(({ state }) => state);
+        const norms = ranks && clips ? [ranks.own] : [];
+        const storages = [...states, ...norms, ...clip.map(({ bucket }) => bucket.gradients)].map(storageOf);
+        launch(`advance/${states.length}+${norms.length}/${key}`, storages, (slots) => {
           const kernels = runtime().kernels;
-          const state = slots.slice(0, this.groups.length);
-          const gradients = slots.slice(this.groups.length);
-          const list = state.map((one) => kernels.optimizerAdvance({ state: one }));
+          const all = slots.slice(0, states.length);
+          const gradients = slots.slice(states.length + norms.length);
+          const list = all.map((one) => kernels.optimizerAdvance({ state: one }));
           if (clip.length === 0) return list;
           const gradient = clip.map(({ run }, i) => ({ tensor: { buffer: gradients[i], offset: run.offset }, count: run.count }));
+          const state = norms.length > 0 ? slots.slice(states.length, states.length + 1) : all;
           return [...list, ...kernels.gradientClip({ gradient, count: gradient.reduce((sum, { count }) => sum + count, 0), state })];
         });
+        if (ranks && clips) {
+          ranks.gatherNorms();
+          launch(`norms/${states.length}/${ranks.norms.size}`, [...states, ranks.norms].map(storageOf), (slots) => {
+            const gradient = { buffer: slots[states.length], offset: 0 };
+            return [runtime().kernels.gradientClip({ gradient, count: ranks.norms.size, state: slots.slice(0, states.length) })];
+          });
+        }
         ready.forEach((buckets, g) => {
           for (const { bucket, runs } of buckets) for (const run of runs) this.update(this.groups[g], bucket, run);
         });
       }),
     );
+    ranks?.gather(this.buckets);
     for (const { bucket } of ready.flat()) {
-      bucket.changed();
+      bucket.changed(!ranks);
       for (const parameter of bucket.parameters) parameter.zeroGrad();
     }
   }
@@ -324,30 +384,51 @@ class Optimizer {
   }
 
   /**
-   * What a resumed run needs besides the parameters: the device's state of each group, and the moments of each parameter.
-   * @returns {Record<string, Tensor>} by name, such as `0.state` and `0.3.first`; they see the optimizer's memory
+   * What a resumed run needs besides the parameters: the device's state of each group, and the moments of each parameter. With a
+   * `processGroup` all processes call it, and each gets all of it: one writes it, and any number of processes may load it.
+   * @returns {Record<string, Tensor>} by name, such as `0.state` and `0.3.first`; they see the optimizer's memory, unless each process
+   *   has a shard of the moments alone: then they are copies
    */
   stateDict() {
+    const { ranks } = this;
+    return this.#named((bucket, flat) => (ranks?.zero ? noGrad(() => ranks.whole(bucket, flat)) : flat));
+  }
+
+  /** The state by name, of moments of whole buckets. @param {(bucket: Bucket, flat: Tensor) => Tensor} wholeOf */
+  #named(wholeOf) {
     /** @type {Record<string, Tensor>} */
     const state = {};
     this.groups.forEach((group, g) => {
       state[`${g}.state`] = group.state.alias();
-      let index = 0;
+      let first = 0;
       for (const bucket of group.buckets) {
-        for (const [i, parameter] of bucket.parameters.entries()) {
-          this.moments.get(bucket)?.forEach((flat, m) => {
-            state[`${g}.${index}.${['first', 'second'][m]}`] = bucket.view(flat, parameter.shape, bucket.offsets[i]);
+        this.moments.get(bucket)?.forEach((flat, m) => {
+          const whole = wholeOf(bucket, flat);
+          bucket.parameters.forEach((parameter, i) => {
+            state[`${g}.${first + i}.${['first', 'second'][m]}`] = bucket.view(whole, parameter.shape, bucket.offsets[i]);
           });
-          index++;
-        }
+          if (whole !== flat) whole.dispose();
+        });
+        first += bucket.parameters.length;
       }
     });
     return state;
   }
 
-  /** Copies what `stateDict` gave. All or nothing. @param {Record<string, Tensor>} state */
+  /**
+   * Copies what `stateDict` gave, also what another number of processes gave; `gradientScale` stays as it is set here. All or nothing.
+   * @param {Record<string, Tensor>} state
+   */
   loadStateDict(state) {
-    const own = this.stateDict();
+    /** Moments as a whole, of which this process keeps its shard. @type {[shard: Tensor, whole: Tensor, bucket: Bucket][]} */
+    const shards = [];
+    const { ranks } = this;
+    const own = this.#named((bucket, flat) => {
+      if (!ranks?.zero) return flat;
+      const whole = bucket.zeros('moments of all ranks');
+      shards.push([flat, whole.alias(), bucket]);
+      return whole;
+    });
     for (const [name, target] of Object.entries(own)) {
       if (!(state[name] instanceof Tensor)) throw new ArgumentError('loadStateDict', `missing: ${name}`);
       if (String(state[name].shape) !== String(target.shape) || state[name].dtype !== target.dtype) {
@@ -359,7 +440,12 @@ class Optimizer {
     }
     noGrad(() => {
       for (const [name, target] of Object.entries(own)) target.copy_(state[name]);
+      for (const [flat, whole, bucket] of shards) {
+        flat.copy_(bucket.part(whole, /** @type {Ranks} */ (ranks).shard(bucket)));
+        whole.dispose();
+      }
     });
+    for (const group of this.groups) group.write(STATE.gradientScale, this.#gradientScale / (ranks?.size ?? 1));
   }
 
   /** Frees the optimizer's memory; the parameters keep theirs, and may go to another optimizer. */
@@ -372,6 +458,7 @@ class Optimizer {
       }
       for (const tensor of [state, rate, scale, decay]) tensor.dispose();
     }
+    this.ranks?.dispose();
     this.moments.clear();
   }
   [Symbol.dispose]() {
@@ -385,8 +472,8 @@ export class AdamW extends Optimizer {
    * @param {Iterable<Parameter> | Group[]} params
    * @param {Options & AdamOptions} [options] lr 1e-3, betas [0.9, 0.999], eps 1e-8, weightDecay 0.01
    */
-  constructor(params, { lr = 1e-3, weightDecay = 0.01, clip = 0, gradientScale = 1, schedule, betas = [0.9, 0.999], eps = 1e-8 } = {}) {
-    super(params, { lr, weightDecay, clip, gradientScale, schedule }, { betas, eps });
+  constructor(params, { lr = 1e-3, weightDecay = 0.01, clip = 0, gradientScale = 1, betas = [0.9, 0.999], eps = 1e-8, ...rest } = {}) {
+    super(params, { lr, weightDecay, clip, gradientScale, ...rest }, { betas, eps });
     for (const { buckets } of this.groups) {
       for (const bucket of buckets) {
         this.momentsOf(bucket, 2);
@@ -398,12 +485,15 @@ export class AdamW extends Optimizer {
   /** @param {ParameterGroup} group @param {Bucket} bucket @param {Run} run */
   update(group, bucket, { offset, count }) {
     const [first, second] = this.momentsOf(bucket, 2);
-    const half = bucket.half?.fresh && bucket.half.ready() ? bucket.half : undefined;
+    const from = this.ranks?.shard(bucket).offset ?? 0;
+    // The shards of others come without a copy.
+    const half = !this.ranks?.zero && bucket.half?.fresh && bucket.half.ready() ? bucket.half : undefined;
     const storages = [bucket.values, first, second, bucket.gradients, group.state].map(storageOf);
-    const key = `adamw/${half?.dtype}/${offset}+${count}`;
+    const key = `adamw/${half?.dtype}/${offset}-${from}+${count}`;
     /** @param {number[]} slots */
     const dispatches = (slots) => {
-      const [parameters, first, second, gradient, , copy] = slots.map((buffer) => ({ buffer, offset }));
+      const [parameters, , , gradient, , copy] = slots.map((buffer) => ({ buffer, offset }));
+      const [first, second] = [slots[1], slots[2]].map((buffer) => ({ buffer, offset: offset - from }));
       const copied = half ? { copy, copyType: half.dtype } : {};
       return [runtime().kernels.adamw({ parameters, first, second, gradient, state: slots[4], count, ...copied })];
     };
@@ -421,8 +511,8 @@ export class SGD extends Optimizer {
    * @param {Iterable<Parameter> | Group[]} params
    * @param {Options & MomentumOptions} [options] lr 1e-3, weightDecay 0, momentum 0
    */
-  constructor(params, { lr = 1e-3, weightDecay = 0, clip = 0, gradientScale = 1, schedule, momentum = 0, nesterov = false } = {}) {
-    super(params, { lr, weightDecay, clip, gradientScale, schedule });
+  constructor(params, { lr = 1e-3, weightDecay = 0, clip = 0, gradientScale = 1, momentum = 0, nesterov = false, ...rest } = {}) {
+    super(params, { lr, weightDecay, clip, gradientScale, ...rest });
     this.#momentum = momentum;
     this.#nesterov = nesterov;
     if (momentum > 0) for (const { buckets } of this.groups) for (const bucket of buckets) this.momentsOf(bucket, 1);
@@ -444,7 +534,7 @@ export class SGD extends Optimizer {
     if (this.scales) g = g.mul(group.scale);
     if (group.decays) g = g.add(p.mul(group.decay));
     if (this.momentum > 0) {
-      const v = bucket.part(this.momentsOf(bucket, 1)[0], run);
+      const v = this.momentOf(bucket, 0, run);
       v.mul_(this.momentum).add_(g);
       g = this.nesterov ? g.add(v.mul(this.momentum)) : v;
     }
@@ -460,8 +550,8 @@ export class Lion extends Optimizer {
    * @param {Iterable<Parameter> | Group[]} params
    * @param {Options & LionOptions} [options] lr 1e-4, betas [0.9, 0.99], weightDecay 0
    */
-  constructor(params, { lr = 1e-4, weightDecay = 0, clip = 0, gradientScale = 1, schedule, betas = [0.9, 0.99] } = {}) {
-    super(params, { lr, weightDecay, clip, gradientScale, schedule }, { betas, eps: 1e-8 });
+  constructor(params, { lr = 1e-4, weightDecay = 0, clip = 0, gradientScale = 1, betas = [0.9, 0.99], ...rest } = {}) {
+    super(params, { lr, weightDecay, clip, gradientScale, ...rest }, { betas, eps: 1e-8 });
     this.#betas = Object.freeze(/** @type {[number, number]} */ ([betas[0], betas[1]]));
     for (const { buckets } of this.groups) for (const bucket of buckets) this.momentsOf(bucket, 1);
   }
@@ -476,7 +566,7 @@ export class Lion extends Optimizer {
     const p = bucket.part(bucket.values, run);
     let g = bucket.part(bucket.gradients, run);
     if (this.scales) g = g.mul(group.scale);
-    const m = bucket.part(this.momentsOf(bucket, 1)[0], run);
+    const m = this.momentOf(bucket, 0, run);
     const [b1, b2] = this.#betas;
     let change = F.sign(m.mul(b1).add(g.mul(1 - b1)));
     if (group.decays) change = change.add(p.mul(group.decay));

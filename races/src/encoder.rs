@@ -61,6 +61,10 @@ impl Encoder {
         self.step(State::Recording, State::Recording);
     }
 
+    pub fn host_writes(&mut self) {
+        self.step(State::Recording, State::Recording);
+    }
+
     pub fn host_barrier(&mut self) {
         self.step(State::Recording, State::Recording);
     }

@@ -8,10 +8,10 @@ use crate::error::Result;
 
 /// The classes of an error are fixed by its kind, so membership goes by the code that all of them carry.
 const SOURCE: &str = "(class HeliosError extends Error {
-  constructor(message, { code = 'ERR_HELIOS_VULKAN', call = '', argument, value, report } = {}) {
+  constructor(message, { code = 'ERR_HELIOS_VULKAN', call = '', argument, value, report, rank } = {}) {
     super(message);
     Object.assign(this, { code, call });
-    for (const [key, field] of Object.entries({ argument, value, report }))
+    for (const [key, field] of Object.entries({ argument, value, report, rank }))
       if (field !== undefined) this[key] = field;
   }
   get name() { return 'HeliosError'; }

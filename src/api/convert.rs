@@ -251,6 +251,29 @@ impl Arg {
         }
     }
 
+    /// The strings of an array.
+    pub fn strings(self, name: &str) -> Result<Vec<String>> {
+        let wrong = || self.wrong(name, "an array of strings");
+        let mut length = 0u32;
+        if !self.is(sys::napi_is_array) {
+            return Err(wrong());
+        }
+        // SAFETY: the value is an array.
+        let status = unsafe { sys::napi_get_array_length(self.env, self.raw, &mut length) };
+        check(self.env, "napi_get_array_length", status)?;
+        let item = |i| {
+            let mut raw = ptr::null_mut();
+            // SAFETY: as above; a getter that throws leaves an exception, cleared below.
+            let status = unsafe { sys::napi_get_element(self.env, self.raw, i, &mut raw) };
+            if status != sys::Status::napi_ok {
+                clear_exception(self.env);
+                return Err(wrong());
+            }
+            Self { env: self.env, raw }.string(&format!("{name}[{i}]"))
+        };
+        (0..length).map(item).collect()
+    }
+
     /// A property of an options object.
     pub fn property(self, name: &str) -> Result<Self> {
         self.member("options", name)

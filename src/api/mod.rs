@@ -5,6 +5,7 @@
 
 mod class;
 mod codegen;
+mod collective;
 mod convert;
 mod direct;
 mod graphs;

@@ -7,7 +7,7 @@ use napi::{Env, Status, sys};
 use super::convert::Arg;
 use super::state;
 use super::unwind::caught;
-use super::values::{Made, exception, made, property, set, string, undefined};
+use super::values::{Made, exception, made, number, property, set, string, undefined};
 use crate::error::{Class, Error, Result};
 use crate::observe::profile;
 
@@ -56,6 +56,11 @@ pub fn build(env: sys::napi_env, name: &str, error: &Error, note: &str) -> sys::
         .unwrap_or_else(|| undefined(env).unwrap_or(ptr::null_mut()))
 }
 
+/// The JS error of a failure that is told rather than thrown.
+pub fn raised(env: sys::napi_env, name: &str, error: &Error) -> Made {
+    make(env, name, error, "")
+}
+
 fn make(env: sys::napi_env, name: &str, error: &Error, note: &str) -> Made {
     let code = string(env, error.code().as_str())?;
     let report = state::report(name, error, || stack(env)).map(|path| path.display().to_string());
@@ -81,6 +86,9 @@ fn make(env: sys::napi_env, name: &str, error: &Error, note: &str) -> Made {
         if let Some(text) = text {
             set(env, object, field, string(env, text))?;
         }
+    }
+    if let Some(rank) = error.rank() {
+        set(env, object, "rank", number(env, rank.into()))?;
     }
     Ok(object)
 }

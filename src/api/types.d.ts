@@ -34,6 +34,12 @@ export type HeliosErrorCode =
   | 'ERR_HELIOS_VULKAN'
   | 'ERR_HELIOS_ABORTED'
   | 'ERR_HELIOS_NAN'
+  | 'ERR_HELIOS_NO_ENGINE'
+  | 'ERR_HELIOS_RENDEZVOUS'
+  | 'ERR_HELIOS_COLLECTIVE_MISMATCH'
+  | 'ERR_HELIOS_PEER_LOST'
+  | 'ERR_HELIOS_COLLECTIVE_TIMEOUT'
+  | 'ERR_HELIOS_ENGINE'
 
 /**
  * The class of this package's errors. Each is an `Error`, `TypeError` or `RangeError` besides, and has these properties;
@@ -42,7 +48,7 @@ export type HeliosErrorCode =
 export declare class HeliosError extends Error {
   constructor(
     message?: string,
-    fields?: { code?: HeliosErrorCode; call?: string; argument?: string; value?: string; report?: string },
+    fields?: { code?: HeliosErrorCode; call?: string; argument?: string; value?: string; report?: string; rank?: number },
   )
   code: HeliosErrorCode
   /** The function that was called. */
@@ -57,6 +63,8 @@ export declare class HeliosError extends Error {
    * watched for; none with `HELIOS_REPORT_DIR=0`.
    */
   report?: string
+  /** The rank of a group of processes that the error is about, where it is about one. */
+  rank?: number
 }
 
 /**
@@ -498,3 +506,59 @@ export declare const shaders: Record<string, Shader>
 
 // Without this, declarations that are not exported would be visible, too.
 export {}
+
+/** What `collective` works on; `helios-vk/distributed` has the methods. */
+export interface CollectiveOptions {
+  /** First element of the buffer; 0 when left out. Its byte is a multiple of 4. */
+  offset?: number
+  /** Elements, all ranks' shards together; all to the buffer's end when left out. */
+  count?: number
+  /** What elements are moved as, `f32` when left out; sums are of f32 alone. */
+  type?: 'f32' | 'bf16' | 'u8'
+  /** The rank whose elements a broadcast gives to all; 0 when left out. */
+  root?: number
+}
+
+/** What `collectiveStart` takes. */
+export interface CollectiveStartOptions {
+  /** This process, from 0. */
+  rank: number
+  /** How many processes there are. */
+  size: number
+  /** Names or paths of MPI libraries, tried in turn. */
+  libraries: string[]
+  /** What all ranks get from rank 0, at most 1024 bytes. */
+  text: string
+  /** How long a collective may take, in milliseconds. */
+  limitMs: number
+}
+
+/** How a group of processes is. */
+export interface CollectiveStatus {
+  /** How far it has come. */
+  phase: 'starting' | 'ready' | 'left'
+  /** Its failure. */
+  error: HeliosError | null
+  /** What rank 0 gave to all. */
+  text: string
+  /** How many calls there were. */
+  called: number
+  /** The number of the last call whose turn has come. */
+  begun: number
+  /** The number of the last call that has ended. */
+  ended: number
+  /** What the call `begun` is. */
+  call: string
+  /** Milliseconds since its turn came. */
+  forMs: number
+}
+
+/** An MPI library. */
+export interface CollectiveLibrary {
+  /** The name or path under which it loads. */
+  library: string
+  /** Its binary interface. */
+  abi: 'openmpi' | 'mpich' | 'mpi-abi'
+  /** What it says of itself. */
+  version: string
+}

@@ -267,6 +267,7 @@ fn wait(which: impl FnOnce(&mut Context) -> Result<u64>) -> Result<()> {
         context.prepare_wait(value)?;
         let timeline = &context.timeline;
         if timeline.seen() >= value {
+            timeline.check_valid(value)?;
             return context.found_nan().map(|()| None);
         }
         Ok(Some((Arc::clone(timeline), value)))

@@ -31,7 +31,13 @@ pub enum Read {
 impl Context {
     /// Checks the byte range `offset … offset + bytes` of a buffer; `names` of the arguments for where it
     /// starts and what it holds.
-    fn check_range(&self, slot: u32, names: [&str; 2], offset: u64, bytes: u64) -> Result<()> {
+    pub(super) fn check_range(
+        &self,
+        slot: u32,
+        names: [&str; 2],
+        offset: u64,
+        bytes: u64,
+    ) -> Result<()> {
         let size = self.buffers.at(slot).map_or(0, |b| b.bytes);
         if offset > size {
             let problem = format!("lies beyond the buffer's {size} bytes");
@@ -54,7 +60,7 @@ impl Context {
     /// Records a barrier if a transfer with these accesses needs one, and notes what it does; where the
     /// buffers lie. The barrier comes before any note: it would forget what was noted for the same
     /// command.
-    fn transfer<const N: usize>(
+    pub(super) fn transfer<const N: usize>(
         &mut self,
         accesses: [(u32, Access); N],
     ) -> Result<[(vk::Buffer, u64); N]> {
@@ -326,7 +332,7 @@ impl Context {
     }
 
     /// Adds a copy to the stream, or to the graph that this thread is recording.
-    fn add_copy(
+    pub(super) fn add_copy(
         &mut self,
         source: vk::Buffer,
         source_offset: u64,

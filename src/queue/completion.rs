@@ -162,8 +162,9 @@ fn run() {
         let slice = if finishing { Duration::ZERO } else { SLICE };
         let failure = match timeline.wait_for(value, slice) {
             Ok(true) => {
-                for waiter in take(timeline.seen()).into_values() {
-                    answer(waiter.done, Ok(waiter.lease));
+                for ((value, _), waiter) in take(timeline.seen()) {
+                    let valid = timeline.check_valid(value);
+                    answer(waiter.done, valid.map(|()| waiter.lease));
                 }
                 continue;
             }

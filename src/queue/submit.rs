@@ -8,27 +8,37 @@ use crate::queue::timeline::Timeline;
 
 /// Submits the commands, in order behind everything submitted before; the timeline reaches `value`
 /// when they are done. Without commands only the value is signalled. `wait`: a value to wait for on
-/// the device first. A failure that loses the device is sticky.
+/// the device first; `other`: one of another timeline. A failure that loses the device is sticky.
 pub fn submit(
     device: &Device,
     timeline: &Timeline,
     wait: Option<u64>,
+    other: Option<(vk::Semaphore, u64)>,
     commands: &[vk::CommandBuffer],
     value: u64,
 ) -> Result<()> {
     device.check_alive()?;
     let values = [value];
     let semaphores = [timeline.semaphore];
+    let own = wait.map(|value| (timeline.semaphore, value));
+    let mut wait_semaphores = [vk::Semaphore::null(); 2];
+    let mut wait_values = [0; 2];
+    let mut waits = 0;
+    for (semaphore, value) in own.into_iter().chain(other) {
+        wait_semaphores[waits] = semaphore;
+        wait_values[waits] = value;
+        waits += 1;
+    }
+    let stages = [vk::PipelineStageFlags::ALL_COMMANDS; 2];
     let mut times = vk::TimelineSemaphoreSubmitInfo::default().signal_semaphore_values(&values);
     let mut info = vk::SubmitInfo::default()
         .command_buffers(commands)
         .signal_semaphores(&semaphores);
-    let stages = [vk::PipelineStageFlags::ALL_COMMANDS];
-    if let Some(wait) = &wait {
-        times = times.wait_semaphore_values(std::slice::from_ref(wait));
+    if waits > 0 {
+        times = times.wait_semaphore_values(&wait_values[..waits]);
         info = info
-            .wait_semaphores(&semaphores)
-            .wait_dst_stage_mask(&stages);
+            .wait_semaphores(&wait_semaphores[..waits])
+            .wait_dst_stage_mask(&stages[..waits]);
     }
     let info = [info.push_next(&mut times)];
     device.lose_if_told()?;

@@ -38,6 +38,11 @@ impl Patience {
                 waited: Duration::ZERO,
             };
         }
+        if timeline.held.load(Ordering::Acquire) {
+            // The device waits for the host, which waits for other processes and has a limit of its own.
+            self.waited = Duration::ZERO;
+            return Ok(());
+        }
         self.waited += time;
         match timeline.limit {
             Some(limit) if self.waited >= limit => Err(timeline.hangs(limit)),
@@ -63,6 +68,11 @@ pub struct Timeline {
     limit: Option<Duration>,
     /// Whether a wait was longer than that.
     hangs: AtomicBool,
+    /// Whether the device waits for the host.
+    held: AtomicBool,
+    /// Values above this one count for nothing up to a last one, and why; [`u64::MAX`] for none.
+    invalid_above: AtomicU64,
+    invalid: Mutex<Option<(u64, Error)>>,
 }
 
 impl Timeline {
@@ -93,6 +103,9 @@ impl Timeline {
             spin,
             limit,
             hangs: AtomicBool::new(false),
+            held: AtomicBool::new(false),
+            invalid_above: AtomicU64::new(u64::MAX),
+            invalid: Mutex::new(None),
             device,
         })
     }
@@ -151,8 +164,52 @@ impl Timeline {
         Ok(value)
     }
 
+    /// Notes whether the device waits for the host, so that it is not taken for one that hangs.
+    pub fn hold(&self, held: bool) {
+        self.held.store(held, Ordering::Release);
+    }
+
+    /// The device goes on, but what values above `value` stand for was computed from what never came: waits for
+    /// them end with `error`.
+    pub fn invalidate_above(&self, value: u64, error: Error) {
+        let mut invalid = self.invalid.lock();
+        if invalid.is_none() || value < self.invalid_above.load(Ordering::Acquire) {
+            *invalid = Some((u64::MAX, error));
+            self.invalid_above.store(value, Ordering::Release);
+        }
+    }
+
+    /// Values above `value` count again.
+    pub fn validate_above(&self, value: u64) {
+        if let Some((last, _)) = &mut *self.invalid.lock() {
+            *last = (*last).min(value);
+        }
+    }
+
+    /// Why the value, reached or not, stands for nothing, if so.
+    #[inline]
+    pub fn check_valid(&self, value: u64) -> Result<()> {
+        if value <= self.invalid_above.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        match &*self.invalid.lock() {
+            Some((last, error)) if value <= *last => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Nothing will come to an end on the device any more: nobody may wait for it to.
+    pub fn give_up(&self) {
+        self.hangs.store(true, Ordering::Release);
+    }
+
     /// Returns when `value`, which must have been submitted, is reached.
     pub fn wait(&self, value: u64) -> Result<()> {
+        self.wait_until_reached(value)?;
+        self.check_valid(value)
+    }
+
+    fn wait_until_reached(&self, value: u64) -> Result<()> {
         if self.seen() >= value {
             return Ok(());
         }

@@ -37,6 +37,8 @@ const RESET_QUERIES: u64 = 5;
 const TIMESTAMP: u64 = 6;
 const SUBMIT: u64 = 7;
 const COPY_QUERIES: u64 = 8;
+const HOST_WRITES: u64 = 9;
+const WAIT: u64 = 10;
 
 /// The header's kind; the rest of it is the command's own.
 const KIND_BITS: u32 = 4;
@@ -77,6 +79,13 @@ pub enum Command<'a> {
     },
     /// Makes what was written visible to host reads after the submission.
     HostBarrier,
+    /// Makes what the host has written visible to transfers, also while the submission waited for it to.
+    HostWrites,
+    /// Makes the next submission wait for a value of another timeline.
+    Wait {
+        semaphore: Raw,
+        value: u64,
+    },
     ResetQueries {
         pool: Raw,
         count: u32,
@@ -184,6 +193,14 @@ impl Commands {
         self.words.push(HOST_BARRIER);
     }
 
+    pub fn host_writes(&mut self) {
+        self.words.push(HOST_WRITES);
+    }
+
+    pub fn wait(&mut self, semaphore: Raw, value: u64) {
+        self.words.extend_from_slice(&[WAIT, semaphore, value]);
+    }
+
     pub fn reset_queries(&mut self, pool: Raw, count: u32) {
         let header = RESET_QUERIES | u64::from(count) << 32;
         self.words.extend_from_slice(&[header, pool]);
@@ -289,6 +306,11 @@ impl<'a> Iter<'a> {
                 }
             }
             HOST_BARRIER => Command::HostBarrier,
+            HOST_WRITES => Command::HostWrites,
+            WAIT => {
+                let [semaphore, value] = self.take()?;
+                Command::Wait { semaphore, value }
+            }
             RESET_QUERIES => {
                 let [pool] = self.take()?;
                 Command::ResetQueries { pool, count: high }
@@ -331,6 +353,8 @@ mod tests {
         Copy([u64; 5]),
         Fill([u64; 3], u32),
         HostBarrier,
+        HostWrites,
+        Wait(u64, u64),
         ResetQueries(u64, u32),
         Timestamp(u64, u32),
         CopyQueries([u64; 3], u32),
@@ -352,6 +376,8 @@ mod tests {
             1 => any::<[u64; 5]>().prop_map(Written::Copy),
             1 => any::<([u64; 3], u32)>().prop_map(|(t, p)| Written::Fill(t, p)),
             1 => Just(Written::HostBarrier),
+            1 => Just(Written::HostWrites),
+            1 => any::<(u64, u64)>().prop_map(|(s, v)| Written::Wait(s, v)),
             1 => any::<(u64, u32)>().prop_map(|(p, c)| Written::ResetQueries(p, c)),
             1 => any::<(u64, u32)>().prop_map(|(p, q)| Written::Timestamp(p, q)),
             1 => any::<([u64; 3], u32)>().prop_map(|(w, c)| Written::CopyQueries(w, c)),
@@ -375,6 +401,8 @@ mod tests {
                     Written::Copy([a, b, c, d, e]) => commands.copy(*a, *b, *c, *d, *e),
                     Written::Fill([target, at, bytes], p) => commands.fill(*target, *at, *bytes, *p),
                     Written::HostBarrier => commands.host_barrier(),
+                    Written::HostWrites => commands.host_writes(),
+                    Written::Wait(semaphore, value) => commands.wait(*semaphore, *value),
                     Written::ResetQueries(pool, count) => commands.reset_queries(*pool, *count),
                     Written::Timestamp(pool, query) => commands.timestamp(*pool, *query),
                     Written::CopyQueries([pool, target, at], count) => {
@@ -411,6 +439,10 @@ mod tests {
                         prop_assert_eq!((*t, *p), ([target, offset, bytes], pattern));
                     }
                     (Written::HostBarrier, Command::HostBarrier) => {}
+                    (Written::HostWrites, Command::HostWrites) => {}
+                    (Written::Wait(s, v), Command::Wait { semaphore, value }) => {
+                        prop_assert_eq!((*s, *v), (semaphore, value));
+                    }
                     (Written::ResetQueries(p, c), Command::ResetQueries { pool, count }) => {
                         prop_assert_eq!((*p, *c), (pool, count));
                     }

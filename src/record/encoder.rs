@@ -173,6 +173,25 @@ impl Encoder {
         }
     }
 
+    /// Makes what the host has written, also while the submission waited for it to, visible to transfers.
+    pub fn host_writes(&mut self) {
+        let barrier = [vk::MemoryBarrier::default()
+            .src_access_mask(vk::AccessFlags::HOST_WRITE)
+            .dst_access_mask(vk::AccessFlags::TRANSFER_READ)];
+        // SAFETY: the command buffer is recording.
+        unsafe {
+            self.device.raw.cmd_pipeline_barrier(
+                self.raw,
+                vk::PipelineStageFlags::HOST,
+                vk::PipelineStageFlags::TRANSFER,
+                vk::DependencyFlags::empty(),
+                &barrier,
+                &[],
+                &[],
+            );
+        }
+    }
+
     /// Makes what was written so far visible to host reads after the submission.
     pub fn host_barrier(&mut self) {
         let barrier = [vk::MemoryBarrier::default()

@@ -76,6 +76,8 @@ struct Worker {
     open: bool,
     /// Whether the current slot is ready to record, but nothing was recorded yet.
     prepared: bool,
+    /// What the next submission waits for besides.
+    wait: Option<(vk::Semaphore, u64)>,
     /// By pipeline slot: as of the piece at hand.
     programs: Vec<Program>,
     /// Time spent waiting for slots.
@@ -108,6 +110,7 @@ impl Recorder {
                 timeline: Arc::clone(timeline),
                 open: false,
                 prepared: false,
+                wait: None,
                 programs: Vec::new(),
                 waited: Duration::ZERO,
             }),
@@ -343,6 +346,10 @@ impl Worker {
                 self.submit(shared, wait, value, more, host_barrier)?;
                 continue;
             }
+            if let Command::Wait { semaphore, value } = command {
+                self.wait = Some((vk::Semaphore::from_raw(semaphore), value));
+                continue;
+            }
             self.ready(shared)?;
             self.prepared = false;
             self.open = true;
@@ -432,7 +439,8 @@ impl Worker {
         let commands = &commands[..count];
         shared.blackbox.submitted(commands, value);
         let start = profile::begin();
-        submit::submit(&shared.device, &self.timeline, wait, commands, value)?;
+        let other = self.wait.take();
+        submit::submit(&shared.device, &self.timeline, wait, other, commands, value)?;
         if let Some(start) = start {
             profile::submitted(&shared.device, commands, value, start, self.timeline.seen());
         }

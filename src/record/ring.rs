@@ -124,6 +124,7 @@ impl Slot {
                 encoder.log.transfer(words);
             }
             Command::HostBarrier => encoder.host_barrier(),
+            Command::HostWrites => encoder.host_writes(),
             Command::ResetQueries { pool, count } => {
                 encoder.reset_queries(vk::QueryPool::from_raw(pool), count);
             }
@@ -141,7 +142,7 @@ impl Slot {
                 vk::Buffer::from_raw(target),
                 offset,
             ),
-            Command::Submit { .. } => {}
+            Command::Submit { .. } | Command::Wait { .. } => {}
         }
         Ok(())
     }

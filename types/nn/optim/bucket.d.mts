@@ -1,10 +1,11 @@
 // Made by `npm run types` from nn/; do not edit.
 /**
  * Parameters in buckets, in order, each whole. A pure function.
- * @param {number[]} sizes elements @param {number} most elements of a bucket; one parameter may be larger
+ * @param {number[]} sizes elements @param {number} most elements of a bucket, a multiple of `multiple`; one parameter may be larger
+ * @param {number} [multiple] what the elements of a bucket are a multiple of
  * @returns {{ members: { index: number, offset: number }[], count: number }[]}
  */
-export function arrange(sizes: number[], most: number): {
+export function arrange(sizes: number[], most: number, multiple?: number): {
     members: {
         index: number;
         offset: number;
@@ -14,8 +15,13 @@ export function arrange(sizes: number[], most: number): {
 /**
  * Moves parameters into buckets.
  * @param {Parameter[]} parameters f32 @param {number} bytes of the largest buffer that the device binds as a whole
+ * @param {number} [multiple] what the elements of a bucket are a multiple of
  */
-export function bucketsOf(parameters: Parameter[], bytes: number): Bucket[];
+export function bucketsOf(parameters: Parameter[], bytes: number, multiple?: number): Bucket[];
+/** @typedef {import('../modules/module.mjs').Parameter} Parameter */
+/** @typedef {import('../storage.mjs').Storage} Storage */
+/** Parameters begin at multiples of this many elements: 256 bytes, what any device lets a range begin at. */
+export const ALIGNMENT: 64;
 /**
  * Elements of a bucket, one after another.
  * @typedef {object} Run
@@ -36,8 +42,8 @@ export class Bucket {
     keepsHalf: boolean;
     /** @type {HalfCopy | undefined} */
     half: HalfCopy | undefined;
-    /** A tensor of the bucket's size, of zeros. @param {string} name for reports */
-    zeros(name: string): Tensor;
+    /** A tensor of the bucket's size, or of another one, of zeros. @param {string} name for reports */
+    zeros(name: string, count?: number): Tensor;
     /** @param {Tensor} flat @param {readonly number[]} shape @param {number} offset */
     view(flat: Tensor, shape: readonly number[], offset: number): Tensor;
     /** Runs of elements whose parameters have a gradient: all, where every one has. @returns {{ offset: number, count: number }[]} */
@@ -52,8 +58,8 @@ export class Bucket {
      *   being compiled has changed parameters by other means
      */
     halfCopy(dtype: "f16" | "bf16"): HalfCopy | undefined;
-    /** Notes that a step has changed the parameters, and the 16-bit copy with them if that was up to date. */
-    changed(): void;
+    /** Notes that the parameters have changed, and with `copied` the 16-bit copy with them if that was up to date. */
+    changed(copied?: boolean): void;
     /** Frees the memory; the parameters keep theirs. */
     dispose(): void;
     /** A part of one of the bucket's tensors. @param {Tensor} flat @param {Run} run */

@@ -1,11 +1,12 @@
 // Made by `npm run types` from nn/; do not edit.
+export { averageGradients } from "./ranks.mjs";
 /** AdamW (Loshchilov & Hutter 2019), with PyTorch's defaults. A step whose gradients are not finite changes nothing where `clip` is given. */
 export class AdamW extends Optimizer {
     /**
      * @param {Iterable<Parameter> | Group[]} params
      * @param {Options & AdamOptions} [options] lr 1e-3, betas [0.9, 0.999], eps 1e-8, weightDecay 0.01
      */
-    constructor(params: Iterable<Parameter> | Group[], { lr, weightDecay, clip, gradientScale, schedule, betas, eps }?: Options & AdamOptions);
+    constructor(params: Iterable<Parameter> | Group[], { lr, weightDecay, clip, gradientScale, betas, eps, ...rest }?: Options & AdamOptions);
 }
 /** Stochastic gradient descent: v = momentum · v + g + weightDecay · p, p = p - lr · v (with `nesterov`, lr · (g + momentum · v)). */
 export class SGD extends Optimizer {
@@ -13,7 +14,7 @@ export class SGD extends Optimizer {
      * @param {Iterable<Parameter> | Group[]} params
      * @param {Options & MomentumOptions} [options] lr 1e-3, weightDecay 0, momentum 0
      */
-    constructor(params: Iterable<Parameter> | Group[], { lr, weightDecay, clip, gradientScale, schedule, momentum, nesterov }?: Options & MomentumOptions);
+    constructor(params: Iterable<Parameter> | Group[], { lr, weightDecay, clip, gradientScale, momentum, nesterov, ...rest }?: Options & MomentumOptions);
     /** The part of the last step's v that stays. Fixed, as compiled steps have it in them. */
     get momentum(): number;
     /** Whether the step looks ahead by the momentum. Fixed. */
@@ -26,7 +27,7 @@ export class Lion extends Optimizer {
      * @param {Iterable<Parameter> | Group[]} params
      * @param {Options & LionOptions} [options] lr 1e-4, betas [0.9, 0.99], weightDecay 0
      */
-    constructor(params: Iterable<Parameter> | Group[], { lr, weightDecay, clip, gradientScale, schedule, betas }?: Options & LionOptions);
+    constructor(params: Iterable<Parameter> | Group[], { lr, weightDecay, clip, gradientScale, betas, ...rest }?: Options & LionOptions);
     /** β₁ of the step and β₂ of the running mean. Fixed, as compiled steps have them in them. */
     get betas(): readonly [number, number];
     #private;
@@ -35,6 +36,10 @@ export class Lion extends Optimizer {
  * The flat memory of some parameters.
  */
 export type Bucket = import("./bucket.mjs").Bucket;
+/**
+ * A group of processes.
+ */
+export type ProcessGroup = import("./ranks.mjs").ProcessGroup;
 /**
  * Elements of a bucket, one after another.
  */
@@ -65,7 +70,7 @@ export type Schedule = {
     finalLr?: number | undefined;
 };
 /**
- * Options of every optimizer. Those but `clip` and `gradientScale` may differ from group to group.
+ * Options of every optimizer. Those but `clip`, `gradientScale`, `processGroup` and `zero` may differ from group to group.
  */
 export type Options = {
     /**
@@ -90,6 +95,16 @@ export type Options = {
      * a constant rate when left out
      */
     schedule?: Schedule | undefined;
+    /**
+     * the processes that train together, of `helios-vk/distributed`: all begin with the parameters of
+     * rank 0, and every step is that of the mean of their gradients. All make the same calls; none when left out
+     */
+    processGroup?: import("./ranks.mjs").ProcessGroup | undefined;
+    /**
+     * 1 (the default): each of the processes keeps the moments of its shard of the parameters and steps there, and
+     * the parameters are gathered; 0: all keep all moments
+     */
+    zero?: 0 | 1 | undefined;
 };
 /**
  * What `AdamW` takes besides the options of every optimizer.
@@ -131,23 +146,29 @@ export type LionOptions = {
  */
 export type Group = {
     params: Iterable<Parameter>;
-} & Omit<Options, "clip" | "gradientScale">;
+} & Omit<Options, "clip" | "gradientScale" | "processGroup" | "zero">;
+/**
+ * Options with their defaults in place.
+ */
+export type Settings = Required<Omit<Options, "schedule" | "processGroup" | "zero">> & Pick<Options, "schedule" | "processGroup" | "zero">;
 /** The base of optimizers. */
 declare class Optimizer {
     /**
      * @param {Iterable<Parameter> | Group[]} params parameters, or groups with options of their own
-     * @param {Required<Omit<Options, 'schedule'>> & { schedule?: Schedule }} options
+     * @param {Settings} options
      * @param {{ betas: [number, number], eps: number }} [adam]
      */
-    constructor(params: Iterable<Parameter> | Group[], options: Required<Omit<Options, "schedule">> & {
-        schedule?: Schedule;
-    }, adam?: {
+    constructor(params: Iterable<Parameter> | Group[], options: Settings, adam?: {
         betas: [number, number];
         eps: number;
     });
+    /** The processes that step together. */
+    ranks: Ranks | undefined;
     groups: ParameterGroup[];
     /** @type {Map<Bucket, Tensor[]>} */
     moments: Map<Bucket, Tensor[]>;
+    /** The buckets of all groups. */
+    get buckets(): import("./bucket.mjs").Bucket[];
     set lr(value: number);
     /** The learning rate of the first group; setting it sets that of all. */
     get lr(): number;
@@ -175,9 +196,11 @@ declare class Optimizer {
     startAt(steps: number): void;
     /** Tensors of a bucket that begin as zeros. @param {Bucket} bucket @param {number} count */
     momentsOf(bucket: Bucket, count: number): Tensor[];
+    /** A moment of a run of parameters. @param {Bucket} bucket @param {number} index @param {Run} run */
+    momentOf(bucket: Bucket, index: number, run: Run): Tensor;
     /**
      * Changes the parameters by their gradients, and forgets the gradients: the next `backward` begins anew. A parameter
-     * without a gradient stays as it is.
+     * without a gradient stays as it is; with a `processGroup`, each needs one on every process.
      */
     step(): void;
     /**
@@ -188,11 +211,16 @@ declare class Optimizer {
     /** Forgets all gradients. */
     zeroGrad(): void;
     /**
-     * What a resumed run needs besides the parameters: the device's state of each group, and the moments of each parameter.
-     * @returns {Record<string, Tensor>} by name, such as `0.state` and `0.3.first`; they see the optimizer's memory
+     * What a resumed run needs besides the parameters: the device's state of each group, and the moments of each parameter. With a
+     * `processGroup` all processes call it, and each gets all of it: one writes it, and any number of processes may load it.
+     * @returns {Record<string, Tensor>} by name, such as `0.state` and `0.3.first`; they see the optimizer's memory, unless each process
+     *   has a shard of the moments alone: then they are copies
      */
     stateDict(): Record<string, Tensor>;
-    /** Copies what `stateDict` gave. All or nothing. @param {Record<string, Tensor>} state */
+    /**
+     * Copies what `stateDict` gave, also what another number of processes gave; `gradientScale` stays as it is set here. All or nothing.
+     * @param {Record<string, Tensor>} state
+     */
     loadStateDict(state: Record<string, Tensor>): void;
     /** Frees the optimizer's memory; the parameters keep theirs, and may go to another optimizer. */
     dispose(): void;
@@ -200,18 +228,21 @@ declare class Optimizer {
     #private;
 }
 import { Parameter } from '../modules/module.mjs';
+import { Ranks } from './ranks.mjs';
+/**
+ * Options with their defaults in place.
+ * @typedef {Required<Omit<Options, 'schedule' | 'processGroup' | 'zero'>> & Pick<Options, 'schedule' | 'processGroup' | 'zero'>} Settings
+ */
 /** Parameters with a learning rate and a weight decay of their own; both can be set between steps. */
 declare class ParameterGroup {
     /**
-     * @param {Parameter[]} parameters @param {Required<Omit<Options, 'schedule'>> & { schedule?: Schedule }} options
-     * @param {{ betas: [number, number], eps: number }} adam
+     * @param {Parameter[]} parameters @param {Settings} options
+     * @param {{ betas: [number, number], eps: number }} adam @param {Ranks | undefined} ranks
      */
-    constructor(parameters: Parameter[], { lr, weightDecay, clip, gradientScale, schedule }: Required<Omit<Options, "schedule">> & {
-        schedule?: Schedule;
-    }, { betas, eps }: {
+    constructor(parameters: Parameter[], { lr, weightDecay, clip, gradientScale, schedule }: Settings, { betas, eps }: {
         betas: [number, number];
         eps: number;
-    });
+    }, ranks: Ranks | undefined);
     buckets: import("./bucket.mjs").Bucket[];
     /** What the state begins with. @param {number} step @param {number} maxNorm @param {number} scale */
     wordsAt: (step: number, maxNorm: number, scale: number) => Uint32Array<ArrayBufferLike>;
@@ -235,4 +266,3 @@ declare class ParameterGroup {
     #private;
 }
 import { Tensor } from '../tensor.mjs';
-export {};

@@ -1,0 +1,290 @@
+// Groups of processes without an MPI: what launchers say, the store, the command line, and the engines' names.
+
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+
+import { commandLine, kindOf, parseRun, worst } from '../bin/lib/run.mjs';
+import { candidates } from '../distributed/engines.mjs';
+import { address, launched } from '../distributed/environment.mjs';
+import { engines, init } from '../distributed/index.mjs';
+import { listen, send } from '../distributed/messages.mjs';
+import { openStore } from '../distributed/store.mjs';
+import { init as initDevice, vk } from './lib/addon.mjs';
+
+test('each launcher is understood by its own variables', () => {
+  const none = { launcher: null, rank: 0, worldSize: 1, localRank: 0, master: null };
+  assert.deepEqual(launched({}), none);
+  assert.deepEqual(launched({ OMPI_COMM_WORLD_RANK: '3', OMPI_COMM_WORLD_SIZE: '4', OMPI_COMM_WORLD_LOCAL_RANK: '1' }), {
+    ...none,
+    launcher: 'openmpi',
+    rank: 3,
+    worldSize: 4,
+    localRank: 1,
+  });
+  assert.deepEqual(launched({ PMI_RANK: '1', PMI_SIZE: '2', MPI_LOCALRANKID: '1', MASTER_ADDR: '10.0.0.1', MASTER_PORT: '29500' }), {
+    launcher: 'mpich',
+    rank: 1,
+    worldSize: 2,
+    localRank: 1,
+    master: { host: '10.0.0.1', port: 29500 },
+  });
+  assert.equal(launched({ SLURM_PROCID: '5', SLURM_NTASKS: '8', SLURM_LOCALID: '1' }).launcher, 'slurm');
+  const pmi2 = { PMI_RANK: '5', PMI_SIZE: '8', SLURM_PROCID: '5', SLURM_NTASKS: '8', SLURM_LOCALID: '1' };
+  assert.deepEqual(launched(pmi2), { ...none, launcher: 'mpich', rank: 5, worldSize: 8, localRank: 1 });
+  const pmix = { PMIX_RANK: '5', SLURM_PROCID: '5', SLURM_NTASKS: '8', SLURM_LOCALID: '1', MASTER_ADDR: 'n0', MASTER_PORT: '7' };
+  assert.deepEqual(launched(pmix), { launcher: 'slurm', rank: 5, worldSize: 8, localRank: 1, master: { host: 'n0', port: 7 } });
+  const torchrun = { RANK: '2', WORLD_SIZE: '4', LOCAL_RANK: '0', MASTER_ADDR: 'a', MASTER_PORT: '1000' };
+  assert.deepEqual(launched(torchrun).master, { host: 'a', port: 1000 });
+  assert.equal(launched({ ...torchrun, TORCHELASTIC_USE_AGENT_STORE: 'True' }).master?.port, 1001, 'the agent listens there itself');
+  // What starts MPI's launcher has variables of its own.
+  assert.equal(launched({ ...torchrun, PMI_RANK: '0', PMI_SIZE: '2' }).launcher, 'mpich');
+  assert.throws(() => launched({ PMI_RANK: 'x', PMI_SIZE: '2' }), /PMI_RANK must be a whole number, got x/);
+  assert.throws(() => launched({ PMI_RANK: '2', PMI_SIZE: '2' }), /PMI_RANK must be less than PMI_SIZE \(2\), got 2/);
+});
+
+test('addresses are a host and a port', () => {
+  assert.deepEqual(address('10.0.0.1:29500', 'master'), { host: '10.0.0.1', port: 29500 });
+  assert.deepEqual(address('[::1]:1', 'master'), { host: '::1', port: 1 });
+  for (const wrong of ['10.0.0.1', ':1', 'a:b', 'a:70000', '::1:5'])
+    assert.throws(() => address(wrong, 'master'), /master must be HOST:PORT/);
+});
+
+test('the library is that of the launcher', () => {
+  assert.deepEqual(candidates('openmpi', { HELIOS_MPI_LIBRARY: '/opt/libmpi.so' }), ['/opt/libmpi.so']);
+  const plain = { PATH: '/nowhere' };
+  const all = candidates(null, plain);
+  assert.deepEqual([...candidates('openmpi', plain), ...candidates('mpich', plain)], all);
+  assert.ok(candidates('mpich', plain).every((name) => !candidates('openmpi', plain).includes(name)));
+  assert.deepEqual(candidates('slurm', plain), all);
+});
+
+test('engines are looked for in processes of their own, and those that are missing say why', async () => {
+  const { engines: found, missing, install } = await engines();
+  assert.ok(found.length + missing.length >= 3);
+  for (const { engine, library, abi, version } of found) {
+    assert.equal(engine, 'mpi');
+    assert.ok(library && version);
+    assert.ok(['openmpi', 'mpich', 'mpi-abi'].includes(abi));
+  }
+  for (const { library, reason } of missing) assert.ok(library && reason.length > 5, `${library}: ${reason}`);
+  assert.match(install, /apt-get install/);
+  assert.throws(() => vk.collectiveProbe('libhelios-none.so.1'), { code: 'ERR_HELIOS_NO_ENGINE', call: 'collectiveProbe' });
+});
+
+test('without a launcher there is no group, and arguments are checked', async () => {
+  initDevice();
+  await assert.rejects(init(), { code: 'ERR_HELIOS_RENDEZVOUS', message: /helios-vk run --nproc/ });
+  await assert.rejects(init(/** @type {any} */ ({ engine: 'smoke' })), /engine must be auto or mpi, got smoke/);
+  await assert.rejects(init({ rank: 2, worldSize: 2 }), /rank must be an integer from 0 to 1, got 2/);
+  await assert.rejects(init({ rank: 0, worldSize: 2, peerTimeoutMs: 1 }), /peerTimeoutMs/);
+  await assert.rejects(init({ rank: 0, worldSize: 2, master: 'here' }), /master must be HOST:PORT, got here/);
+  assert.throws(() => vk.collective('allReduce', vk.createBuffer(4)), { code: 'ERR_HELIOS_INVALID_BATCH', message: /no group/ });
+  assert.throws(
+    () => vk.collective(/** @type {any} */ ('sum'), 0),
+    /kind must be one of allReduce, reduceScatter, allGather, broadcast, got sum/,
+  );
+  assert.equal(vk.collectiveStatus(), null);
+  assert.throws(() => vk.collectiveAbort(/** @type {any} */ ('ERR'), 'x'), /code must be one of ERR_HELIOS_NO_ENGINE/);
+});
+
+/** A process at the store, as far as it is concerned. @param {number} port @param {object} hello */
+async function guest(port, hello) {
+  const socket = connect({ host: '127.0.0.1', port });
+  await new Promise((done) => socket.once('connect', done));
+  /** @type {any[]} */
+  const inbox = [];
+  /** @type {((message: any) => void)[]} */
+  const waiting = [];
+  listen(socket, (message) => {
+    if (message.alive) return;
+    const next = waiting.shift();
+    if (next) next(message);
+    else inbox.push(message);
+  });
+  send(socket, { hello });
+  return {
+    socket,
+    say: (/** @type {object} */ message) => send(socket, message),
+    /** @returns {Promise<any>} */
+    hear: () => (inbox.length > 0 ? Promise.resolve(inbox.shift()) : new Promise((done) => waiting.push(done))),
+  };
+}
+
+/** @param {number} rank @param {object} [more] */
+const hello = (rank, more = {}) => ({ rank, worldSize: 2, generation: 'g', config: 'c', process: `process ${rank}`, ...more });
+const openHere = () => openStore({ host: '127.0.0.1', port: 0, own: hello(0), joinMs: 60_000, peerMs: 60_000 });
+
+test('the store joins the ranks, hands values round by rank, and closes when all have left', async () => {
+  const store = await openHere();
+  const [first, second] = [await guest(store.port, hello(0)), await guest(store.port, hello(1))];
+  assert.deepEqual([await first.hear(), await second.hear()], [{ joined: true }, { joined: true }]);
+  second.say({ exchange: { number: 1, value: [1] } });
+  first.say({ exchange: { number: 1, value: null } });
+  for (const each of [first, second]) assert.deepEqual(await each.hear(), { exchanged: { number: 1, values: [null, [1]] } });
+  first.say({ left: true });
+  second.say({ left: true });
+  await store.close();
+  for (const each of [first, second]) assert.deepEqual(await each.hear(), { closed: true });
+});
+
+test('ranks leave after equally many calls, in whatever order they say so', async () => {
+  const store = await openHere();
+  const [first, second] = [await guest(store.port, hello(0)), await guest(store.port, hello(1))];
+  for (const each of [first, second]) assert.deepEqual(await each.hear(), { joined: true });
+  second.say({ leaving: { calls: 2 } });
+  // Behind, and not beyond.
+  first.say({ begun: 1, call: 'allReduce of 8 f32' });
+  second.say({ begun: 2, call: 'allReduce of 8 f32' });
+  first.say({ begun: 2, call: 'allReduce of 8 f32' });
+  first.say({ leaving: { calls: 2 } });
+  for (const each of [first, second]) assert.deepEqual(await each.hear(), { agreed: true });
+  // The last call, with which they leave.
+  first.say({ begun: 3, call: 'destroy' });
+  first.say({ left: true });
+  second.say({ left: true });
+  await store.close();
+  for (const each of [first, second]) assert.deepEqual(await each.hear(), { closed: true });
+});
+
+test('a rank that leaves after fewer calls than another one makes fails the group, however that comes to be known', async () => {
+  for (const [said, expected] of /** @type {[object[], RegExp][]} */ ([
+    [[{ begun: 2, call: 'allReduce of 8 f32' }], /rank 1 calls destroy, and rank 0 a collective \(allReduce of 8 f32\), as call 2/],
+    [[{ leaving: { calls: 5 } }], /rank 1 calls destroy, and rank 0 a collective, as call 2/],
+  ])) {
+    for (const early of [true, false]) {
+      const store = await openHere();
+      const [first, second] = [await guest(store.port, hello(0)), await guest(store.port, hello(1))];
+      for (const each of [first, second]) await each.hear();
+      if (early) for (const message of said) first.say(message);
+      // What the first has said is there by then.
+      first.say({ exchange: { number: 1, value: 0 } });
+      second.say({ exchange: { number: 1, value: 0 } });
+      for (const each of [first, second]) assert.ok((await each.hear()).exchanged);
+      second.say({ leaving: { calls: 1 } });
+      if (!early) for (const message of said) first.say(message);
+      for (const each of [first, second]) {
+        const { failed } = await each.hear();
+        assert.equal(failed.code, 'ERR_HELIOS_COLLECTIVE_MISMATCH');
+        assert.equal(failed.rank, 1);
+        assert.match(failed.message, expected);
+      }
+      await store.close();
+      for (const { socket } of [first, second]) socket.destroy();
+    }
+  }
+});
+
+test('a connection that closes is a lost rank, and the first failure is the one', async () => {
+  const store = await openHere();
+  const [first, second] = [await guest(store.port, hello(0)), await guest(store.port, hello(1))];
+  await first.hear();
+  second.socket.destroy();
+  const { failed } = await first.hear();
+  assert.equal(failed.code, 'ERR_HELIOS_PEER_LOST');
+  assert.equal(failed.rank, 1);
+  assert.match(failed.message, /rank 1 \(process 1\) has closed its connection/);
+  store.fail({ code: 'ERR_HELIOS_ABORTED', message: 'later' });
+  await store.close();
+  assert.deepEqual(await first.hear(), { closed: true });
+});
+
+test('a collective that takes too long is the fault of those who have not come to it', async () => {
+  const store = await openHere();
+  const [first, second] = [await guest(store.port, hello(0)), await guest(store.port, hello(1))];
+  await first.hear();
+  await second.hear();
+  first.say({ begun: 4, call: 'allReduce of 8 f32' });
+  first.say({ late: { number: 4, call: 'allReduce of 8 f32', seconds: 2 } });
+  const { failed } = await second.hear();
+  assert.deepEqual(failed, {
+    code: 'ERR_HELIOS_COLLECTIVE_TIMEOUT',
+    rank: 1,
+    message: 'call 4 (allReduce of 8 f32) has not ended in 2 s: rank 1 has not come to it (it has called none)',
+  });
+  await store.close();
+  for (const { socket } of [first, second]) socket.destroy();
+});
+
+test('who does not belong is refused: two of one rank, another world, another configuration; strangers change nothing', async () => {
+  for (const [wrong, expected] of /** @type {const} */ ([
+    [hello(0), /two processes say that they are rank 0/],
+    [hello(1, { worldSize: 3 }), /rank 1 of 3 came to a group of 2/],
+    [hello(7), /rank 7 of 2 came to a group of 2/],
+    [hello(1, { config: 'd' }), /rank 1 runs with another configuration/],
+  ])) {
+    const store = await openHere();
+    const first = await guest(store.port, hello(0));
+    const other = await guest(store.port, wrong);
+    for (const each of [first, other]) {
+      const { failed } = await each.hear();
+      assert.equal(failed.code, 'ERR_HELIOS_RENDEZVOUS');
+      assert.match(failed.message, expected);
+    }
+    await store.close();
+    for (const { socket } of [first, other]) socket.destroy();
+  }
+  const store = await openHere();
+  const first = await guest(store.port, hello(0));
+  const stranger = await guest(store.port, hello(1, { generation: 'old' }));
+  assert.deepEqual(await stranger.hear(), { stranger: 'g' });
+  const noise = connect({ host: '127.0.0.1', port: store.port });
+  const closed = new Promise((done) => noise.once('close', done));
+  noise.write('GET / HTTP/1.1\r\n\r\n');
+  await closed;
+  const second = await guest(store.port, hello(1));
+  for (const each of [first, second]) assert.deepEqual(await each.hear(), { joined: true });
+  store.fail({ code: 'ERR_HELIOS_ABORTED', message: 'the end' });
+  await store.close();
+  for (const { socket } of [first, second, stranger]) socket.destroy();
+});
+
+test("the launcher's options end where the script's begin", () => {
+  const { values, command } = parseRun(['--nproc', '4', '--max-restarts=2', 'train.mjs', '--nproc', '9', '--', 'x']);
+  assert.deepEqual([values.nproc, values['max-restarts'], command], [4, 2, ['train.mjs', '--nproc', '9', '--', 'x']]);
+  assert.deepEqual(parseRun(['--nproc', '1', '--', '--inspect', 'a.mjs']).command, ['--inspect', 'a.mjs']);
+  assert.throws(() => parseRun(['--nproc', '2']), /FILE is missing/);
+  assert.throws(() => parseRun(['train.mjs']), /--nproc/);
+  const several = parseRun(['--nproc', '2', '--nnodes', '2', '--node-rank=1', '--master', '10.0.0.1:29500', 'a.mjs']);
+  assert.deepEqual([several.values['node-rank'], several.master], [1, { host: '10.0.0.1', port: 29500 }]);
+  assert.throws(() => parseRun(['--nproc', '2', '--nnodes', '2', 'a.mjs']), /--master HOST:PORT is required with --nnodes/);
+  assert.throws(() => parseRun(['--nproc', '2', '--node-rank', '1', 'a.mjs']), /--node-rank 1: must be less than --nnodes \(1\)/);
+  assert.throws(() => parseRun(['--nproc', '2', '--master', 'here', 'a.mjs']), /--master must be HOST:PORT, got here/);
+  assert.throws(() => parseRun(['--nproc', '0', 'train.mjs']), /--nproc 0: must be an integer/);
+});
+
+test('launchers are known by what they say', () => {
+  assert.equal(kindOf('mpiexec.openmpi (OpenRTE) 4.1.4'), 'openmpi');
+  assert.equal(kindOf('mpirun (Open MPI) 5.0.3'), 'openmpi');
+  assert.equal(kindOf('HYDRA build details:\n    Version: 4.0.2'), 'mpich');
+  assert.equal(kindOf('GNU bash, version 5'), null);
+  for (const kind of /** @type {const} */ (['openmpi', 'mpich'])) {
+    const line = commandLine({ path: '/x/mpiexec', kind }, 3, ['a.mjs', 'b']);
+    assert.deepEqual([line[0], line[1], line[2]], ['/x/mpiexec', '-n', '3']);
+    assert.deepEqual(line.slice(-2), ['a.mjs', 'b']);
+    assert.ok(line.includes(process.execPath));
+    const hosts = [
+      { name: '10.0.0.1', nproc: 2 },
+      { name: 'helios-node-1', nproc: 1 },
+    ];
+    const far = commandLine({ path: '/x/mpiexec', kind }, 3, ['a.mjs'], { hosts, own: '10.0.0.1', shell: '/y/shell', variables: ['V'] });
+    assert.ok(far.includes('10.0.0.1:2,helios-node-1:1') && far.includes('/y/shell'), far.join(' '));
+  }
+});
+
+test('a process that leaves no word has failed', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'helios-worst-'));
+  try {
+    assert.equal(worst(folder, 1), 1);
+    writeFileSync(join(folder, '0'), '0');
+    assert.equal(worst(folder, 1), 0);
+    assert.equal(worst(folder, 2), 1);
+    writeFileSync(join(folder, '1'), '7');
+    assert.equal(worst(folder, 2), 7);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});

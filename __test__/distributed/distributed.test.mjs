@@ -1,0 +1,251 @@
+// Several processes on one host and the software device, over every MPI that is installed: results, order, errors, and what becomes of
+// the others when one process ends, in whatever way.
+
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, test } from 'node:test';
+
+import { LAUNCHERS, MOST_MS, REPOSITORY, launch } from './launchers.mjs';
+
+const RANK = join(REPOSITORY, '__test__/distributed/rank.mjs');
+/** What a survivor may take to hear of a process that has ended, on a busy machine. */
+const SOON = 45;
+
+/**
+ * Runs a scenario of rank.mjs in several processes.
+ * @param {string} mpiexec
+ * @param {string[]} scenario
+ * @param {{ nproc?: number, options?: string[], onSaid?: (said: import('./launchers.mjs').Said) => void }} [more]
+ */
+const ranks = (mpiexec, scenario, { nproc = 2, options = [], onSaid } = {}) =>
+  launch(['--nproc', String(nproc), '--mpiexec', mpiexec, ...options], [RANK, ...scenario], { onSaid });
+
+const LIMIT = { timeout: 120_000 };
+const skip = LAUNCHERS.length === 0 && 'no MPI is installed';
+
+describe('without an MPI there is nothing to run', { skip: LAUNCHERS.length > 0 && 'there is one' }, () => {
+  test('the launcher says what to install', () => {
+    const { status, stderr } = spawnSync(process.execPath, ['bin/helios-vk.mjs', 'run', '--nproc', '2', RANK], {
+      cwd: REPOSITORY,
+      encoding: 'utf8',
+    });
+    assert.equal(status, 1);
+    assert.match(stderr, /apt-get install openmpi-bin/);
+  });
+});
+
+for (const { path, kind } of LAUNCHERS) {
+  describe(`${kind} (${path})`, { skip }, () => {
+    test('collectives in the midst of other work are as if serial, on two and three ranks', LIMIT, async () => {
+      for (const nproc of [2, 3]) {
+        const { status, said, output } = await ranks(path, ['collectives'], { nproc });
+        assert.equal(status, 0, output);
+        assert.deepEqual(
+          said.map(({ wrong, steps }) => ({ wrong, steps })),
+          Array.from({ length: nproc }, () => ({ wrong: [-1, -1], steps: 120 })),
+        );
+      }
+    });
+
+    test('a large sum in f32, behind which no call waits', LIMIT, async () => {
+      const { status, said, output } = await ranks(path, ['large']);
+      assert.equal(status, 0, output);
+      assert.deepEqual(
+        said.map(({ wrong }) => wrong),
+        [-1, -1],
+      );
+    });
+
+    test('values go round among the JavaScript threads', LIMIT, async () => {
+      const { status, said, output } = await ranks(path, ['exchange'], { nproc: 3 });
+      assert.equal(status, 0, output);
+      assert.equal(said.length, 3);
+      for (const { values, nothing } of said) {
+        assert.deepEqual(
+          values,
+          [0, 1, 2].map((i) => [0, 1, 2].map((from) => ({ from, i }))),
+        );
+        assert.deepEqual(nothing, [null, null, null]);
+      }
+    });
+
+    test('a wrong argument is an error of its call alone', LIMIT, async () => {
+      const { status, of, output } = await ranks(path, ['arguments']);
+      assert.equal(status, 0, output);
+      const wrong = 'ERR_HELIOS_INVALID_ARGUMENT';
+      for (const rank of [0, 1]) {
+        const [{ codes, sum }, left, again] = of(rank);
+        assert.deepEqual(codes, ['ERR_HELIOS_INVALID_HANDLE', ...Array(7).fill(wrong), 'ERR_HELIOS_INVALID_BATCH']);
+        assert.equal(sum, -87);
+        assert.equal(left.error.code, 'ERR_HELIOS_INVALID_BATCH');
+        assert.equal(again.error.code, 'ERR_HELIOS_ENGINE', 'MPI starts once');
+      }
+    });
+
+    for (const [scenario, expected] of /** @type {const} */ ([
+      ['sizes', /rank 0 calls allReduce of 64 f32 as call 2; rank 1 calls allReduce of 32 f32 as call 2/],
+      ['orders', /rank 0 calls allReduce of 64 f32 as call 1; rank 1 calls broadcast of 64 f32 from rank 0 as call 1/],
+      ['fewer', /rank 1 calls destroy, and rank 0 a collective( \(allReduce of 64 f32\))?, as call 2/],
+      ['fewer heard', /rank 1 calls destroy, and rank 0 a collective \(allReduce of 64 f32\), as call 2/],
+      ['fewer wait', /rank 1 calls destroy, and rank 0 a collective \(allReduce of 64 f32\), as call 2/],
+    ])) {
+      test(`calls that differ in ${scenario} are named on every rank`, LIMIT, async () => {
+        const { of, output } = await ranks(path, scenario.split(' '));
+        for (const rank of [0, 1]) {
+          // What was under way, later calls, and the end of the group, also for who asks twice.
+          assert.ok(of(rank).length >= 2, output);
+          for (const { error } of of(rank)) {
+            assert.equal(error?.code, 'ERR_HELIOS_COLLECTIVE_MISMATCH', output);
+            assert.match(error.message, expected);
+            assert.equal(error.about, 1);
+          }
+        }
+      });
+    }
+
+    for (const how of ['kill', 'exit', 'throw', 'return']) {
+      test(`the others hear of a process that ends (${how}), and live on without it`, LIMIT, async () => {
+        const { status, of, output } = await ranks(path, ['ending', how], { nproc: 3 });
+        assert.notEqual(status, 0);
+        if (kind === 'mpich' && how === 'kill') {
+          // MPICH's launcher kills the others a moment after one was killed: what they could say until then is right.
+          for (const { error } of of(0).concat(of(1))) assert.ok(!error || error.code === 'ERR_HELIOS_PEER_LOST', output);
+          return;
+        }
+        for (const rank of [0, 1]) {
+          const [waiting, calling, exchanging, end, after] = of(rank);
+          for (const { error } of [waiting, calling, exchanging]) {
+            assert.equal(error?.code, 'ERR_HELIOS_PEER_LOST', output);
+            // A survivor that ends first may be the one that another hears of.
+            assert.match(error.message, /rank [0-2] .*(its process has ended, without destroy\(\)|has left before)/);
+          }
+          assert.ok(waiting.seconds < SOON, `${waiting.seconds} s`);
+          assert.equal(end.signalled, 'ERR_HELIOS_PEER_LOST');
+          assert.equal(end.destroy, 'ERR_HELIOS_PEER_LOST');
+          assert.equal(after.after, 0, 'the device goes on');
+        }
+        assert.equal(of(0)[0].error.about, 2);
+      });
+    }
+
+    test('a process that is silent counts as lost', LIMIT, async () => {
+      /** @type {number[]} */
+      const stopped = [];
+      const { status, of, output } = await ranks(path, ['silent'], {
+        onSaid: ({ stopped: pid, error }) => {
+          if (pid) stopped.push(pid);
+          // It is the launcher that waits for it now.
+          if (error) for (const each of stopped) process.kill(each, 'SIGKILL');
+        },
+      });
+      assert.notEqual(status, 0);
+      const { error, seconds } = of(0)[0];
+      assert.equal(error.code, 'ERR_HELIOS_PEER_LOST', output);
+      assert.match(error.message, /rank 1 .* has not been heard of for 4 s/);
+      assert.ok(seconds < SOON, `${seconds} s`);
+    });
+
+    test('a rank that never calls is named when the time is over', LIMIT, async () => {
+      const { of, output } = await ranks(path, ['late']);
+      const { error, seconds } = of(0)[0];
+      assert.equal(error?.code, 'ERR_HELIOS_COLLECTIVE_TIMEOUT', output);
+      assert.match(error.message, /call 2 \(allReduce of 64 f32\) has not ended in 4 s: rank 1 has not come to it \(its last is call 1\)/);
+      assert.equal(error.about, 1);
+      assert.ok(seconds < SOON, `${seconds} s`);
+      assert.equal(of(1)[0].reason.code, 'ERR_HELIOS_COLLECTIVE_TIMEOUT');
+      for (const rank of [0, 1]) assert.equal(of(rank).at(-1)?.destroy, 'ERR_HELIOS_COLLECTIVE_TIMEOUT');
+    });
+
+    test('nor does the end of the group wait forever', LIMIT, async () => {
+      const { of, output } = await ranks(path, ['alone']);
+      const { error } = of(0)[0];
+      assert.equal(error?.code, 'ERR_HELIOS_COLLECTIVE_TIMEOUT', output);
+      assert.match(error.message, /call 1 \(destroy\) has not ended in 4 s: rank 1 has not come to it \(it has called none\)/);
+      for (const rank of [0, 1]) assert.equal(of(rank).at(-1)?.destroy, 'ERR_HELIOS_COLLECTIVE_TIMEOUT');
+    });
+
+    test('one rank gives up for all', LIMIT, async () => {
+      const { of, output } = await ranks(path, ['abort']);
+      for (const rank of [0, 1]) {
+        assert.equal(of(rank).length, 2, output);
+        for (const { error } of of(rank)) {
+          assert.equal(error?.code, 'ERR_HELIOS_ABORTED', output);
+          assert.match(error.message, /rank 1 gave up: the loss is NaN/);
+        }
+      }
+    });
+
+    test('the end of the group comes behind what is under way', LIMIT, async () => {
+      const { status, said, output } = await ranks(path, ['flight']);
+      assert.equal(status, 0, output);
+      for (const { read } of said) assert.deepEqual(read, [2 ** 20, 2 ** 20]);
+      assert.equal(said.length, 2);
+    });
+
+    test('device and process end in the midst of calls that cannot', LIMIT, async () => {
+      const device = await ranks(path, ['gone', 'device']);
+      for (const rank of [0, 1]) {
+        const [first, second] = device.of(rank);
+        assert.equal(first?.error?.code, 'ERR_HELIOS_NO_DEVICE', device.output);
+        assert.equal(second.destroy, 'ERR_HELIOS_ABORTED', 'the group was not left');
+        assert.equal(second.fresh, 5, 'a new device works');
+      }
+      const ended = await ranks(path, ['gone', 'process']);
+      assert.equal(ended.status, 4, ended.output);
+      assert.equal(ended.said.length, 2);
+    });
+
+    test('who does not belong together does not come together', LIMIT, async () => {
+      const config = await ranks(path, ['config']);
+      for (const rank of [0, 1]) {
+        const { error } = config.of(rank)[0];
+        assert.equal(error.code, 'ERR_HELIOS_RENDEZVOUS', config.output);
+        assert.match(error.message, /rank 1 runs with another configuration than rank 0/);
+      }
+      const here = mkdtempSync(join(tmpdir(), 'helios-absent-'));
+      const absent = await ranks(path, ['absent', here], { nproc: 3 });
+      rmSync(here, { recursive: true });
+      for (const rank of [0, 1]) {
+        const { error } = absent.of(rank)[0];
+        assert.equal(error.code, 'ERR_HELIOS_RENDEZVOUS', absent.output);
+        assert.match(error.message, /rank 2 of 3 did not come within 4 s/);
+      }
+      const library = await ranks(path, ['no-library']);
+      for (const rank of [0, 1]) {
+        const { error } = library.of(rank)[0];
+        assert.equal(error.code, 'ERR_HELIOS_NO_ENGINE', library.output);
+        assert.match(error.message, /libhelios-none\.so\.1: .*cannot open shared object file/);
+      }
+    });
+
+    test('all are started again when one has failed', LIMIT, async () => {
+      const { status, of, output } = await ranks(path, ['restart'], { options: ['--max-restarts', '2'] });
+      assert.equal(status, 0, output);
+      for (const rank of [0, 1]) {
+        assert.deepEqual(
+          of(rank).map(({ attempt, sum }) => ({ attempt, sum })),
+          [
+            { attempt: 0, sum: 3 },
+            { attempt: 1, sum: 3 },
+          ],
+        );
+      }
+      const { status: failed } = await ranks(path, ['restart']);
+      assert.notEqual(failed, 0, 'without a restart left');
+    });
+
+    test("the MPI's own launcher starts a group, which meets where MPI says", LIMIT, () => {
+      const options = kind === 'openmpi' ? ['--oversubscribe'] : [];
+      const { status, stdout, stderr } = spawnSync(path, ['-n', '2', ...options, process.execPath, RANK, 'flight'], {
+        encoding: 'utf8',
+        timeout: MOST_MS,
+        env: { ...process.env, OMPI_ALLOW_RUN_AS_ROOT: '1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM: '1' },
+      });
+      assert.equal(status, 0, stderr);
+      assert.equal(stdout.match(/"read":\[1048576,1048576\]/g)?.length, 2, stdout);
+    });
+  });
+}

@@ -1,0 +1,129 @@
+// Groups across two hosts: network namespaces where this machine lets us make them, and two launchers on one host otherwise.
+
+import assert from 'node:assert/strict';
+import { spawn, spawnSync } from 'node:child_process';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+
+import { LAUNCHERS, MOST_MS, REPOSITORY } from './launchers.mjs';
+
+const RANK = join(REPOSITORY, '__test__/distributed/rank.mjs');
+const LIMIT = { timeout: 120_000, skip: LAUNCHERS.length === 0 && 'no MPI is installed' };
+
+const tag = `hv${process.pid % 10_000}`;
+/** The hosts' namespaces, and the address of the first; null where none can be made. @type {{ names: string[], address: string } | null} */
+let namespaces = null;
+const ip = (/** @type {string} */ args) => spawnSync('ip', args.split(' ')).status === 0;
+
+before(() => {
+  const names = [`${tag}a`, `${tag}b`];
+  const made = names.every((name) => ip(`netns add ${name}`) && ip(`-n ${name} link set lo up`));
+  const joined =
+    made &&
+    ip(`link add ${tag}x netns ${names[0]} type veth peer name ${tag}y netns ${names[1]}`) &&
+    ip(`-n ${names[0]} addr add 10.199.7.1/24 dev ${tag}x`) &&
+    ip(`-n ${names[1]} addr add 10.199.7.2/24 dev ${tag}y`) &&
+    ip(`-n ${names[0]} link set ${tag}x up`) &&
+    ip(`-n ${names[1]} link set ${tag}y up`);
+  if (joined) namespaces = { names, address: '10.199.7.1' };
+  else for (const name of names) ip(`netns del ${name}`);
+});
+after(() => {
+  for (const name of namespaces?.names ?? []) ip(`netns del ${name}`);
+});
+
+/** A port that is free now. @returns {Promise<number>} */
+const freePort = () =>
+  new Promise((done) => {
+    const server = createServer().listen(0, '127.0.0.1', () => {
+      const { port } = /** @type {import('node:net').AddressInfo} */ (server.address());
+      server.close(() => done(port));
+    });
+  });
+
+/** @type {Set<import('node:child_process').ChildProcess>} */
+const running = new Set();
+process.once('exit', () => {
+  for (const child of running) child.kill('SIGTERM');
+});
+
+/**
+ * The launcher of one host.
+ * @param {number} nodeRank @param {string} master @param {string[]} args
+ * @returns {{ child: import('node:child_process').ChildProcess, ended: Promise<{ status: number | null, output: string }> }}
+ */
+function host(nodeRank, master, args) {
+  const options = ['--nnodes', '2', '--node-rank', String(nodeRank), '--master', master];
+  const line = [process.execPath, 'bin/helios-vk.mjs', 'run', ...options, ...args];
+  const [program, ...rest] = namespaces ? ['ip', 'netns', 'exec', namespaces.names[nodeRank], ...line] : line;
+  const child = spawn(program, rest, {
+    cwd: REPOSITORY,
+    // Both hosts have one name and one memory here: segments of shared memory would be taken for each other's.
+    env: { ...process.env, OMPI_MCA_btl: 'self,tcp' },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  running.add(child);
+  const limit = setTimeout(() => child.kill('SIGTERM'), MOST_MS);
+  let output = '';
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', (data) => (output += data));
+  const ended = new Promise((/** @type {(value: { status: number | null, output: string }) => void} */ done) => {
+    child.on('close', (status) => {
+      clearTimeout(limit);
+      running.delete(child);
+      done({ status, output });
+    });
+  });
+  return { child, ended };
+}
+
+/** Runs a scenario on two hosts, of two processes and of one. @param {string} mpiexec @param {string[]} scenario @param {string[]} [options] */
+async function onTwo(mpiexec, scenario, options = []) {
+  const master = `${namespaces?.address ?? '127.0.0.1'}:${await freePort()}`;
+  const other = host(1, master, ['--nproc', '1', RANK, ...scenario]);
+  const first = host(0, master, ['--nproc', '2', '--mpiexec', mpiexec, ...options, RANK, ...scenario]);
+  return { first: await first.ended, other: await other.ended };
+}
+
+const said = (/** @type {string} */ output) => [...output.matchAll(/@rank (\{.*\})/g)].map(([, json]) => JSON.parse(json));
+
+for (const { path, kind } of LAUNCHERS) {
+  test(`${kind}: collectives across two hosts`, LIMIT, async (t) => {
+    t.diagnostic(namespaces ? 'two network namespaces' : 'two launchers on one host');
+    const { first, other } = await onTwo(path, ['collectives', '30']);
+    assert.equal(first.status, 0, first.output + other.output);
+    assert.equal(other.status, 0, other.output);
+    assert.deepEqual(
+      said(first.output)
+        .sort((a, b) => a.rank - b.rank)
+        .map(({ rank, wrong }) => ({ rank, wrong })),
+      [0, 1, 2].map((rank) => ({ rank, wrong: [-1, -1] })),
+    );
+  });
+
+  test(`${kind}: all hosts start again when a process of one has failed`, LIMIT, async () => {
+    const { first, other } = await onTwo(path, ['restart', 'exit'], ['--max-restarts', '1']);
+    assert.equal(first.status, 0, first.output + other.output);
+    assert.equal(other.status, 0, other.output);
+    const attempts = said(first.output).map(({ attempt, rank, sum }) => `${attempt} ${rank} ${sum}`);
+    assert.deepEqual(attempts.sort(), ['0 0 6', '0 1 6', '0 2 6', '1 0 6', '1 1 6', '1 2 6'], first.output);
+  });
+}
+
+test('a host that is lost ends the run on the other one', LIMIT, async () => {
+  const master = `${namespaces?.address ?? '127.0.0.1'}:${await freePort()}`;
+  const args = ['--nproc', '1', '--mpiexec', LAUNCHERS[0].path, RANK, 'idle'];
+  const [first, other] = [host(0, master, args), host(1, master, args)];
+  // Both are at work when it goes.
+  let output = '';
+  await new Promise((/** @type {(value?: any) => void} */ working) => {
+    first.child.stdout?.on('data', (data) => {
+      output += data;
+      if (said(output).length === 2) working();
+    });
+  });
+  other.child.kill('SIGKILL');
+  const { status, output: all } = await first.ended;
+  assert.notEqual(status, 0);
+  assert.match(all, /the launcher of node rank 1 has gone/);
+});

@@ -1,0 +1,74 @@
+// The MPIs of this machine, and scripts started by them.
+
+import { spawn, spawnSync } from 'node:child_process';
+import { dirname } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+import { kindOf } from '../../bin/lib/run.mjs';
+
+export const REPOSITORY = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
+/** How long a scenario may take. */
+export const MOST_MS = 100_000;
+
+/** The launchers of Open MPI and MPICH that this machine has, and one of another MPICH if it is named. */
+export const LAUNCHERS = ['mpiexec.openmpi', 'mpiexec.mpich', 'mpiexec', process.env.HELIOS_TEST_MPIEXEC ?? '']
+  .filter(Boolean)
+  .map((path) => {
+    const { stdout, stderr } = spawnSync(path, ['--version'], { encoding: 'utf8' });
+    // But for its name.
+    return { path, kind: kindOf(`${stdout ?? ''}${stderr ?? ''}`), said: `${stdout}`.replace(/^\S+ /, '') };
+  })
+  // `mpiexec` is one of the others where those have their own names.
+  .filter(({ kind, said }, i, all) => kind !== null && all.findIndex((other) => other.said === said) === i);
+
+/** Launchers at work, which this process takes along when its own time is over. @type {Set<import('node:child_process').ChildProcess>} */
+const running = new Set();
+process.once('SIGTERM', () => {
+  for (const child of running) child.kill('SIGTERM');
+  process.exit(1);
+});
+
+/**
+ * @typedef {Record<string, any> & { rank: number }} Said
+ * @typedef {{ status: number, said: Said[], output: string, of: (rank: number) => Said[] }} Ran
+ */
+
+/**
+ * Runs `helios-vk run` and gathers the lines of JSON behind `@rank ` that its processes print.
+ * @param {string[]} options of `run`
+ * @param {string[]} command the script and its arguments
+ * @param {{ environment?: Record<string, string>, onSaid?: (said: Said) => void }} [more]
+ * @returns {Promise<Ran>}
+ */
+export function launch(options, command, { environment = {}, onSaid = () => {} } = {}) {
+  const child = spawn(process.execPath, ['bin/helios-vk.mjs', 'run', ...options, ...command], {
+    cwd: REPOSITORY,
+    env: { ...process.env, ...environment },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  running.add(child);
+  const limit = setTimeout(() => child.kill('SIGTERM'), MOST_MS);
+  /** @type {Said[]} */
+  const said = [];
+  let output = '';
+  let rest = '';
+  child.stderr.on('data', (chunk) => (output += chunk));
+  child.stdout.on('data', (chunk) => {
+    output += chunk;
+    const lines = (rest + chunk).split('\n');
+    rest = lines.pop() ?? '';
+    for (const line of lines) {
+      const json = line.match(/@rank (\{.*\})/)?.[1];
+      if (!json) continue;
+      said.push(JSON.parse(json));
+      onSaid(said[said.length - 1]);
+    }
+  });
+  return new Promise((done) => {
+    child.on('close', (code, signal) => {
+      running.delete(child);
+      clearTimeout(limit);
+      done({ status: code ?? (signal ? 1 : 0), said, output, of: (rank) => said.filter((each) => each.rank === rank) });
+    });
+  });
+}

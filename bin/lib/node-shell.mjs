@@ -1,0 +1,22 @@
+// The remote shell of `helios-vk run` on several hosts: `node-shell.mjs [OPTION …] HOST COMMAND …`, as the launchers of MPIs call ssh.
+// It hands the command to the launcher that has started all this, which knows the hosts, and ends as the command does.
+
+import { connect } from 'node:net';
+
+import { listen, send } from '../../distributed/messages.mjs';
+
+const [port, key] = (process.env.HELIOS_NODE_SHELL ?? '').split(':');
+const words = process.argv.slice(2);
+const at = words.findIndex((word) => !word.startsWith('-'));
+const socket = connect({ host: '127.0.0.1', port: Number(port) }, () => {
+  send(socket, { key, host: words[at], command: words.slice(at + 1).join(' ') });
+});
+socket.on('error', ({ message }) => {
+  console.error(`helios-vk: the launcher has gone: ${message}`);
+  process.exit(1);
+});
+socket.on('close', () => process.exit(1));
+listen(socket, (message) => {
+  if (message.output) (message.output.fd === 1 ? process.stdout : process.stderr).write(Buffer.from(message.output.data, 'base64'));
+  else if (message.ended !== undefined) process.exit(message.ended);
+});

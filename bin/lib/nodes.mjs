@@ -1,0 +1,255 @@
+// `helios-vk run` on several hosts: each runs a launcher, and those of the other hosts come to the one of node rank 0. That one starts
+// an MPI's launcher, which starts a daemon on each host by a "remote shell": ours (`node-shell.mjs`), which hands the command to the
+// host's launcher. So no host needs to let another one in.
+
+import { spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { connect, createServer } from 'node:net';
+import { hostname } from 'node:os';
+
+import { listen, send } from '../../distributed/messages.mjs';
+import { CommandError } from './link.mjs';
+
+/** @typedef {import('node:net').Socket} Socket */
+
+/**
+ * A host that has come.
+ * @typedef {object} Node
+ * @property {number} rank
+ * @property {number} nproc its processes
+ * @property {Socket} socket
+ */
+
+/** Between two attempts to reach node rank 0. */
+const RETRY_MS = 200;
+
+/** @param {import('node:net').Server} server @param {{ host?: string, port: number }} where @returns {Promise<number>} the port */
+const opened = (server, where) =>
+  new Promise((done, failed) => {
+    server.once('error', failed);
+    server.listen(where, () => done(/** @type {import('node:net').AddressInfo} */ (server.address()).port));
+  });
+
+/** What node rank 0 knows of the others. */
+export class Nodes {
+  /** @type {Map<number, Node>} */
+  #nodes = new Map();
+  /** Remote shells whose command a host runs, by number. @type {Map<number, Socket>} */
+  #shells = new Map();
+  #commands = 0;
+  /** @type {Map<number, (status: number) => void>} */
+  #statuses = new Map();
+  /** Known to our remote shells alone, which run what they like. */
+  key = randomBytes(16).toString('hex');
+  /** Where those come. */
+  port = 0;
+  /** Called when a host is lost. @type {(rank: number) => void} */
+  onLost = () => {};
+  #ended = false;
+
+  /**
+   * Waits until all others have come.
+   * @param {{ nnodes: number, host: string, port: number, joinMs: number }} options
+   */
+  async gather({ nnodes, host, port, joinMs }) {
+    /** @type {() => void} */
+    let complete = () => {};
+    const all = new Promise((/** @type {(value?: any) => void} */ done) => (complete = done));
+    this.server = createServer((socket) => {
+      /** @type {Node | null} */
+      let node = null;
+      socket.on('error', () => {});
+      socket.on('close', () => node && this.#lose(node));
+      listen(socket, (message) => {
+        if (node) return this.#receive(node, message);
+        const { rank, nproc } = message.node ?? {};
+        const problem =
+          !Number.isInteger(rank) || rank < 1 || rank >= nnodes || message.node.nnodes !== nnodes
+            ? `node rank ${rank} of ${message.node?.nnodes} came to ${nnodes} hosts`
+            : this.#nodes.has(rank) && `two launchers say that they are node rank ${rank}`;
+        if (problem) {
+          send(socket, { refused: problem });
+          return socket.end();
+        }
+        node = { rank, nproc, socket };
+        this.#nodes.set(rank, node);
+        if (this.#nodes.size === nnodes - 1) complete();
+      });
+    });
+    try {
+      await opened(this.server, { port });
+    } catch (error) {
+      throw new CommandError('ERR_NODES', `--master ${host}:${port}: ${/** @type {Error} */ (error).message}`);
+    }
+    const late = setTimeout(() => {
+      const absent = Array.from({ length: nnodes - 1 }, (_, i) => i + 1).filter((rank) => !this.#nodes.has(rank));
+      this.close(1);
+      console.error(`helios-vk: node rank ${absent.join(', ')} did not come within ${joinMs / 1000} s`);
+      process.exit(1);
+    }, joinMs);
+    await all;
+    clearTimeout(late);
+    this.shells = createServer((socket) => {
+      let begun = false;
+      socket.on('error', () => {});
+      listen(socket, (message) => {
+        const node = this.#nodes.get(Number(/^helios-node-(\d+)$/.exec(message.host ?? '')?.[1]));
+        if (begun || message.key !== this.key || !node) return socket.destroy();
+        begun = true;
+        const number = ++this.#commands;
+        this.#shells.set(number, socket);
+        // The MPI's launcher ends its shells to end what they run.
+        socket.on('close', () => this.#shells.delete(number) && send(node.socket, { stop: number }));
+        send(node.socket, { run: { number, command: message.command } });
+      });
+    });
+    this.port = await opened(this.shells, { host: '127.0.0.1', port: 0 });
+  }
+
+  /** @param {Node} node @param {any} message */
+  #receive(node, message) {
+    if (message.output) {
+      const shell = this.#shells.get(message.output.number);
+      if (shell) send(shell, { output: message.output });
+    } else if (message.ended) {
+      const shell = this.#shells.get(message.ended.number);
+      this.#shells.delete(message.ended.number);
+      if (shell) send(shell, { ended: message.ended.status });
+    } else if (message.status !== undefined) this.#statuses.get(node.rank)?.(message.status);
+  }
+
+  /** @param {Node} node */
+  #lose(node) {
+    this.#nodes.delete(node.rank);
+    this.#statuses.get(node.rank)?.(1);
+    if (!this.#ended) this.onLost(node.rank);
+  }
+
+  /** Hosts and their processes, in the order of ranks, behind those of this host. */
+  get list() {
+    return [...this.#nodes.values()].sort((a, b) => a.rank - b.rank).map(({ rank, nproc }) => ({ name: `helios-node-${rank}`, nproc }));
+  }
+
+  /** Begins an attempt on all hosts. @param {{ generation: string, first: number[], environment: Record<string, string> }} attempt */
+  begin({ generation, first, environment }) {
+    for (const [i, { socket }] of [...this.#nodes.values()].sort((a, b) => a.rank - b.rank).entries()) {
+      send(socket, { begin: { generation, first: first[i], environment } });
+    }
+  }
+
+  /** How the processes of the others have ended: the worst of it. */
+  async statuses() {
+    const all = await Promise.all(
+      [...this.#nodes.values()].map(({ rank, socket }) => {
+        const said = new Promise((/** @type {(status: number) => void} */ done) => this.#statuses.set(rank, done));
+        send(socket, { finish: true });
+        return said;
+      }),
+    );
+    return all.find((status) => status !== 0) ?? 0;
+  }
+
+  /** Ends the launchers of the other hosts. @param {number} status theirs */
+  close(status) {
+    this.#ended = true;
+    for (const { socket } of this.#nodes.values()) {
+      send(socket, { end: status });
+      socket.end();
+    }
+    for (const socket of this.#shells.values()) socket.destroy();
+    this.server?.close();
+    this.shells?.close();
+  }
+}
+
+/**
+ * What a host of another node rank does: it runs what node rank 0 has it run.
+ * @param {{ nodeRank: number, nnodes: number, nproc: number, host: string, port: number, joinMs: number,
+ *   begin: (generation: string) => Record<string, string>, finish: (generation: string, first: number) => number }} options
+ *   `begin` readies an attempt and says what its processes find in their environment, `finish` how they have ended
+ * @returns {Promise<number>} the exit status
+ */
+export async function serve({ nodeRank, nnodes, nproc, host, port, joinMs, begin, finish }) {
+  const socket = await reach(host, port, joinMs);
+  /** @type {Map<number, import('node:child_process').ChildProcess>} */
+  const running = new Map();
+  /** @type {Record<string, string>} */
+  let environment = {};
+  let attempt = { generation: '', first: 0 };
+  const stop = (/** @type {import('node:child_process').ChildProcess} */ child) => {
+    // The shell and what it has started.
+    if (child.pid !== undefined && child.exitCode === null && child.signalCode === null) process.kill(-child.pid, 'SIGTERM');
+  };
+  return new Promise((done) => {
+    const end = (/** @type {number} */ status) => {
+      for (const child of running.values()) stop(child);
+      socket.destroy();
+      done(status);
+    };
+    for (const [signal, status] of /** @type {const} */ ([
+      ['SIGINT', 130],
+      ['SIGTERM', 143],
+    ])) {
+      process.on(signal, () => end(status));
+    }
+    socket.on('close', () => {
+      console.error('helios-vk: node rank 0 has gone');
+      end(1);
+    });
+    listen(socket, (message) => {
+      if (message.refused) {
+        console.error(`helios-vk: ${message.refused}`);
+        end(1);
+      } else if (message.begin) {
+        attempt = message.begin;
+        environment = { ...message.begin.environment, ...begin(attempt.generation) };
+      } else if (message.run) {
+        const { number, command } = message.run;
+        const child = spawn('/bin/sh', ['-c', command], {
+          detached: true,
+          env: { ...process.env, ...environment },
+          stdio: ['ignore', 'pipe', 'pipe'],
+        });
+        running.set(number, child);
+        for (const fd of /** @type {const} */ ([1, 2])) {
+          child.stdio[fd]?.on('data', (/** @type {Buffer} */ data) =>
+            send(socket, { output: { number, fd, data: data.toString('base64') } }),
+          );
+        }
+        child.on('close', (code, signal) => {
+          running.delete(number);
+          send(socket, { ended: { number, status: code ?? (signal ? 1 : 0) } });
+        });
+      } else if (message.stop !== undefined) {
+        const child = running.get(message.stop);
+        if (child) stop(child);
+      } else if (message.finish) send(socket, { status: finish(attempt.generation, attempt.first) });
+      else if (message.end !== undefined) {
+        socket.removeAllListeners('close');
+        end(message.end);
+      }
+    });
+    send(socket, { node: { rank: nodeRank, nnodes, nproc, host: hostname() } });
+  });
+}
+
+/** Connects to node rank 0 as soon as it is there. @param {string} host @param {number} port @param {number} joinMs @returns {Promise<Socket>} */
+function reach(host, port, joinMs) {
+  const end = performance.now() + joinMs;
+  return new Promise((done, failed) => {
+    const next = () => {
+      const socket = connect({ host, port });
+      const retry = (/** @type {Error} */ error) => {
+        if (performance.now() < end) return setTimeout(next, RETRY_MS);
+        failed(new CommandError('ERR_NODES', `node rank 0 was not to be found at ${host}:${port} (${error.message})`));
+      };
+      socket.once('error', retry);
+      socket.once('connect', () => {
+        socket.off('error', retry);
+        socket.on('error', () => {});
+        done(socket);
+      });
+    };
+    next();
+  });
+}

@@ -1,0 +1,278 @@
+// `helios-vk run`: the processes of a group, started by an MPI's own launcher on this host or on several, and started again together when
+// one of them fails.
+
+import { spawn, spawnSync } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { delimiter, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+import { INSTALL } from '../../distributed/engines.mjs';
+import { address } from '../../distributed/environment.mjs';
+import { CommandError } from './link.mjs';
+import { Nodes, serve } from './nodes.mjs';
+import { UsageError, parseCommandLine } from './options.mjs';
+
+/** @typedef {{ path: string, kind: 'openmpi' | 'mpich' }} Launcher */
+
+const OPTIONS = /** @type {const} */ ({
+  nproc: { type: 'integer', min: 1, max: 4096, required: true, help: 'processes on this host' },
+  nnodes: { type: 'integer', min: 1, max: 4096, default: 1, help: 'hosts, each of which runs this command' },
+  'node-rank': { type: 'integer', min: 0, max: 4095, default: 0, help: 'which of them this is' },
+  master: { type: 'string', value: 'HOST:PORT', help: 'where the host of node rank 0 is' },
+  mpiexec: { type: 'string', value: 'PATH', help: "the MPI's launcher (default: the first of PATH)" },
+  'max-restarts': { type: 'integer', min: 0, max: 1_000_000, default: 0, help: 'how often all are started again after a failure' },
+  grace: { type: 'number', min: 0, max: 86_400, default: 30, help: 'seconds that a process has to end after another has failed' },
+});
+
+/** Names under which launchers are installed, the usual ones first. */
+const NAMES = ['mpiexec', 'mpirun', 'mpiexec.openmpi', 'mpirun.openmpi', 'mpiexec.mpich', 'mpiexec.hydra', 'mpirun.mpich'];
+
+/**
+ * The options of `run`, and the command behind them: what follows the first word that is no option is the program's own.
+ * @param {string[]} args
+ */
+export function parseRun(args) {
+  let at = 0;
+  while (at < args.length && args[at].startsWith('--') && args[at] !== '--') at += args[at].includes('=') ? 1 : 2;
+  const { values } = parseCommandLine(OPTIONS, args.slice(0, at));
+  const { nnodes, master } = values;
+  if (values['node-rank'] >= nnodes) throw new UsageError(`--node-rank ${values['node-rank']}: must be less than --nnodes (${nnodes})`);
+  if (nnodes > 1 && master === undefined) throw new UsageError('--master HOST:PORT is required with --nnodes');
+  let where;
+  try {
+    where = master === undefined ? null : address(master, '--master');
+  } catch (error) {
+    throw new UsageError(/** @type {Error} */ (error).message);
+  }
+  const command = args.slice(args[at] === '--' ? at + 1 : at);
+  if (command.length === 0) throw new UsageError('run: FILE is missing: the script that every process runs');
+  return { values, command, master: where };
+}
+
+/** Which MPI a launcher is of, by what it says; null for none that is known. @param {string} said */
+export function kindOf(said) {
+  if (/open\s?(mpi|rte)|prrte/i.test(said)) return 'openmpi';
+  return /hydra|mpich|intel\(r\) mpi/i.test(said) ? 'mpich' : null;
+}
+
+/** @param {string} path @returns {Launcher | null} */
+function launcherAt(path) {
+  const { stdout, stderr } = spawnSync(path, ['--version'], { encoding: 'utf8', timeout: 20_000 });
+  const kind = kindOf(`${stdout ?? ''}${stderr ?? ''}`);
+  return kind && { path, kind };
+}
+
+/** @param {string | undefined} named @returns {Launcher} */
+function findLauncher(named) {
+  if (named !== undefined) {
+    const found = launcherAt(named);
+    if (found) return found;
+    throw new CommandError('ERR_NO_LAUNCHER', `--mpiexec ${named}: is no launcher of Open MPI or MPICH`);
+  }
+  for (const folder of (process.env.PATH ?? '').split(delimiter).filter(Boolean)) {
+    for (const name of NAMES) {
+      const path = join(folder, name);
+      const found = existsSync(path) ? launcherAt(path) : null;
+      if (found) return found;
+    }
+  }
+  throw new CommandError('ERR_NO_LAUNCHER', `no launcher of an MPI is in PATH (${NAMES.slice(0, 2).join(', ')}): ${INSTALL}`);
+}
+
+/**
+ * The launcher's command line. A rank that fails does not take the others along: they say first what they know, and end by
+ * themselves.
+ * @param {Launcher} launcher
+ * @param {number} nproc all processes
+ * @param {string[]} command
+ * @param {{ hosts: { name: string, nproc: number }[], own: string, shell: string, variables: string[] }} [nodes] hosts in the order of
+ *   ranks; how the others reach this one; a program that runs commands on them; variables that their processes get too
+ */
+export function commandLine({ path, kind }, nproc, command, nodes) {
+  const options =
+    kind === 'openmpi'
+      ? ['--oversubscribe', '--bind-to', 'none', '--enable-recovery', '--mca', 'orte_abort_on_non_zero_status', '0']
+      : ['-disable-auto-cleanup', '-bind-to', 'none'];
+  if (nodes) {
+    const hosts = nodes.hosts.map(({ name, nproc: own }) => `${name}:${own}`).join();
+    if (kind === 'openmpi') {
+      options.push('--host', hosts, '--map-by', 'slot', '--mca', 'plm', 'rsh', '--mca', 'plm_rsh_agent', nodes.shell);
+      // One of the daemons starts others otherwise, by a shell that knows none.
+      options.push('--mca', 'plm_rsh_no_tree_spawn', '1');
+      options.push(...nodes.variables.flatMap((name) => ['-x', name]));
+    } else options.push('-hosts', hosts, '-localhost', nodes.own, '-launcher', 'rsh', '-launcher-exec', nodes.shell);
+  }
+  return [path, '-n', String(nproc), ...options, process.execPath, '--import', STATUS, ...command];
+}
+
+/** Leaves word of how a process ended. */
+const STATUS = new URL('./rank-status.mjs', import.meta.url).href;
+
+/**
+ * How the processes of a host have ended, by the word that they left: the first status that is not 0, and 1 for one that left none.
+ * @param {string} folder
+ * @param {number} nproc
+ * @param {number} [first] rank
+ */
+export function worst(folder, nproc, first = 0) {
+  const statuses = Array.from({ length: nproc }, (_, i) => {
+    const file = join(folder, String(first + i));
+    return existsSync(file) ? Number(readFileSync(file, 'utf8')) : 1;
+  });
+  return statuses.find((status) => status !== 0) ?? 0;
+}
+
+/** Where the processes of an attempt leave word, on each host. @param {string} generation */
+const folderOf = (generation) => join(tmpdir(), `helios-vk-run-${generation}`);
+
+/** A port of this host that is free now. @returns {Promise<number>} */
+function freePort() {
+  return new Promise((done, failed) => {
+    const server = createServer();
+    server.once('error', failed);
+    server.listen(0, '127.0.0.1', () => {
+      const { port } = /** @type {import('node:net').AddressInfo} */ (server.address());
+      server.close(() => done(port));
+    });
+  });
+}
+
+/** How long hosts may take to come together. */
+const JOIN_MS = 600_000;
+/** How often the words of processes are looked at. */
+const LOOK_MS = 250;
+/** What processes on other hosts get of the environment of this one's. */
+const VARIABLES = [
+  'MASTER_ADDR',
+  'MASTER_PORT',
+  'HELIOS_GENERATION',
+  'HELIOS_RESTART_COUNT',
+  'HELIOS_FAILURE_GRACE',
+  'HELIOS_STATUS_FOLDER',
+];
+
+/**
+ * Ends a launcher some time after one of its processes has failed: one that failed before it came to the group is known to nobody else.
+ * @param {string} folder @param {number} graceMs @param {() => void} end
+ */
+function endAfterFailure(folder, graceMs, end) {
+  /** @type {number | null} */
+  let since = null;
+  return setInterval(() => {
+    const failed = readdirSync(folder).some((name) => !['', '0'].includes(readFileSync(join(folder, name), 'utf8')));
+    if (failed) since ??= performance.now();
+    if (since !== null && performance.now() - since > graceMs) end();
+  }, LOOK_MS);
+}
+
+/**
+ * Runs a script in several processes until all have ended well, or no restart is left.
+ * @param {string[]} args behind `run`
+ * @returns {Promise<number>} the exit status
+ */
+export async function run(args) {
+  const { values, command, master } = parseRun(args);
+  const { nproc, nnodes, grace } = values;
+  if (values['node-rank'] > 0 && master) {
+    return serve({
+      nodeRank: values['node-rank'],
+      nnodes,
+      nproc,
+      ...master,
+      joinMs: JOIN_MS,
+      begin: (generation) => {
+        mkdirSync(folderOf(generation), { recursive: true });
+        return { HELIOS_STATUS_FOLDER: folderOf(generation) };
+      },
+      finish: (generation, first) => {
+        const status = worst(folderOf(generation), nproc, first);
+        rmSync(folderOf(generation), { recursive: true, force: true });
+        return status;
+      },
+    });
+  }
+  const launcher = findLauncher(values.mpiexec);
+  const own = mkdtempSync(join(tmpdir(), 'helios-vk-shell-'));
+  const nodes = nnodes > 1 && master ? new Nodes() : null;
+  try {
+    if (nodes && master) await nodes.gather({ nnodes, ...master, joinMs: JOIN_MS });
+    const status = await attempts(launcher, { nproc, grace, restarts: values['max-restarts'], master, nodes, own, command });
+    nodes?.close(status);
+    return status;
+  } finally {
+    nodes?.close(1);
+    rmSync(own, { recursive: true });
+  }
+}
+
+/**
+ * @param {Launcher} launcher
+ * @param {{ nproc: number, grace: number, restarts: number, master: { host: string, port: number } | null, nodes: Nodes | null,
+ *   own: string, command: string[] }} options `own`: a folder
+ */
+async function attempts(launcher, { nproc, grace, restarts, master, nodes, own, command }) {
+  const name = randomBytes(6).toString('hex');
+  /** @type {NodeJS.Signals | null} */
+  let stopped = null;
+  /** @type {import('node:child_process').ChildProcess | null} */
+  let child = null;
+  for (const signal of /** @type {const} */ (['SIGINT', 'SIGTERM'])) {
+    process.on(signal, () => {
+      stopped = signal;
+      child?.kill(signal);
+    });
+  }
+  let lost = false;
+  if (nodes) {
+    nodes.onLost = (rank) => {
+      lost = true;
+      console.error(`helios-vk run: the launcher of node rank ${rank} has gone`);
+      child?.kill('SIGTERM');
+    };
+  }
+  const shell = join(own, 'shell');
+  const hosts = [{ name: master?.host ?? '', nproc }, ...(nodes?.list ?? [])];
+  /** The first rank of each host. */
+  const first = hosts.map((_, i) => hosts.slice(0, i).reduce((sum, each) => sum + each.nproc, 0));
+  const all = hosts.reduce((sum, each) => sum + each.nproc, 0);
+  const quoted = [process.execPath, fileURLToPath(new URL('./node-shell.mjs', import.meta.url))].map((word) => `'${word}'`).join(' ');
+  writeFileSync(shell, `#!/bin/sh\nexec ${quoted} "$@"\n`, { mode: 0o755 });
+  const place = nodes && master ? { hosts, own: master.host, shell, variables: VARIABLES } : undefined;
+  const line = commandLine(launcher, all, command, place);
+  for (let attempt = 0; ; attempt++) {
+    const generation = `${name}-${attempt}`;
+    const folder = folderOf(generation);
+    mkdirSync(folder);
+    const environment = {
+      MASTER_ADDR: nodes && master ? master.host : '127.0.0.1',
+      MASTER_PORT: String(await freePort()),
+      HELIOS_GENERATION: generation,
+      HELIOS_RESTART_COUNT: String(attempt),
+      HELIOS_FAILURE_GRACE: String(grace),
+      HELIOS_STATUS_FOLDER: folder,
+      // It asks whoever is root, and there is nobody to answer.
+      OMPI_ALLOW_RUN_AS_ROOT: '1',
+      OMPI_ALLOW_RUN_AS_ROOT_CONFIRM: '1',
+    };
+    nodes?.begin({ generation, first: first.slice(1), environment });
+    const ours = nodes ? { HELIOS_NODE_SHELL: `${nodes.port}:${nodes.key}` } : {};
+    const started = spawn(line[0], line.slice(1), { env: { ...process.env, ...environment, ...ours }, stdio: 'inherit' });
+    child = started;
+    const watch = endAfterFailure(folder, grace * 1000, () => started.kill('SIGTERM'));
+    const ended = await new Promise((/** @type {(status: number) => void} */ done, failed) => {
+      started.once('error', failed);
+      started.once('exit', (code, signal) => done(code ?? (signal ? 1 : 0)));
+    }).finally(() => clearInterval(watch));
+    // Before the others clean up: hosts may share the folder.
+    const here = ended || worst(folder, nproc);
+    const others = (await nodes?.statuses()) ?? 0;
+    const status = here || others || Number(lost);
+    rmSync(folder, { recursive: true, force: true });
+    if (stopped) return stopped === 'SIGINT' ? 130 : 143;
+    if (status === 0 || lost || attempt >= restarts) return status;
+    console.error(`helios-vk run: a process has failed (status ${status}); restart ${attempt + 1} of ${restarts}`);
+  }
+}

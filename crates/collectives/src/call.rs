@@ -1,0 +1,321 @@
+//! What a collective is, as the ranks tell each other before they begin one: they must all mean the same.
+#![deny(unsafe_code)]
+
+use std::fmt;
+
+use crate::mpi::world::Operation;
+
+/// Bytes of a call as the ranks exchange it.
+pub(crate) const BYTES: usize = 32;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    AllReduce,
+    ReduceScatter,
+    AllGather,
+    Broadcast,
+    /// All ranks leave the group.
+    Leave,
+}
+
+impl Kind {
+    pub const ALL: [Self; 5] = [
+        Self::AllReduce,
+        Self::ReduceScatter,
+        Self::AllGather,
+        Self::Broadcast,
+        Self::Leave,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AllReduce => "allReduce",
+            Self::ReduceScatter => "reduceScatter",
+            Self::AllGather => "allGather",
+            Self::Broadcast => "broadcast",
+            Self::Leave => "destroy",
+        }
+    }
+
+    /// Whether it adds.
+    pub const fn reduces(self) -> bool {
+        matches!(self, Self::AllReduce | Self::ReduceScatter)
+    }
+
+    /// Whether every rank has a part of its elements for its own.
+    pub const fn shards(self) -> bool {
+        matches!(self, Self::ReduceScatter | Self::AllGather)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Element {
+    F32,
+    Bf16,
+    U8,
+}
+
+impl Element {
+    pub const ALL: [Self; 3] = [Self::F32, Self::Bf16, Self::U8];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+            Self::U8 => "u8",
+        }
+    }
+
+    pub const fn bytes(self) -> u64 {
+        match self {
+            Self::F32 => 4,
+            Self::Bf16 => 2,
+            Self::U8 => 1,
+        }
+    }
+}
+
+/// One call of one rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Call {
+    pub kind: Kind,
+    pub element: Element,
+    /// Of the whole range, all ranks' shards together.
+    pub elements: u64,
+    pub root: u32,
+    /// Its place among the calls of the group, from 1 on.
+    pub number: u64,
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.kind.name();
+        if self.kind == Kind::Leave {
+            return f.write_str(name);
+        }
+        write!(f, "{name} of {} {}", self.elements, self.element.name())?;
+        match self.kind {
+            Kind::Broadcast => write!(f, " from rank {}", self.root),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Call {
+    /// All ranks leave.
+    pub fn leave() -> Self {
+        Self {
+            kind: Kind::Leave,
+            element: Element::F32,
+            elements: 0,
+            root: 0,
+            number: 0,
+        }
+    }
+
+    pub fn to_bytes(self) -> [u8; BYTES] {
+        let mut bytes = [0; BYTES];
+        let fields = [
+            self.kind as u64,
+            self.element as u64 | u64::from(self.root) << 32,
+            self.elements,
+            self.number,
+        ];
+        for (word, field) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(fields) {
+            *word = field.to_le_bytes();
+        }
+        bytes
+    }
+
+    /// None for what no rank of this version sends.
+    pub fn from_bytes(bytes: &[u8; BYTES]) -> Option<Self> {
+        let mut words = bytes
+            .as_chunks::<8>()
+            .0
+            .iter()
+            .copied()
+            .map(u64::from_le_bytes);
+        let mut next = || words.next();
+        let (kind, element, elements, number) = (next()?, next()?, next()?, next()?);
+        Some(Self {
+            kind: *Kind::ALL.get(usize::try_from(kind).ok()?)?,
+            element: *Element::ALL.get((element & 0xffff_ffff) as usize)?,
+            elements,
+            root: (element >> 32) as u32,
+            number,
+        })
+    }
+
+    /// The operation on memory that holds what [`Self::staged`] says, of a group of `size` ranks.
+    pub fn operation(&self, size: u32) -> Operation {
+        let size = u64::from(size);
+        match self.kind {
+            Kind::AllReduce => Operation::Sum {
+                elements: self.elements,
+            },
+            Kind::ReduceScatter => Operation::SumOfShard {
+                shard: self.elements / size,
+            },
+            Kind::AllGather => Operation::Gather {
+                bytes: self.bytes() / size,
+            },
+            Kind::Broadcast => Operation::Broadcast {
+                bytes: self.bytes(),
+                root: self.root,
+            },
+            Kind::Leave => Operation::Sum { elements: 0 },
+        }
+    }
+
+    /// Bytes of the whole range.
+    pub fn bytes(&self) -> u64 {
+        self.elements * self.element.bytes()
+    }
+
+    /// What is copied for rank `rank` of `size`, before and after.
+    pub fn staged(&self, rank: u32, size: u32) -> [Copy; 2] {
+        let whole = Copy {
+            range: 0,
+            staged: 0,
+            bytes: self.bytes(),
+        };
+        let shard = self.bytes() / u64::from(size);
+        let own = Copy {
+            range: shard * u64::from(rank),
+            staged: shard * u64::from(rank),
+            bytes: shard,
+        };
+        let none = Copy { bytes: 0, ..whole };
+        match self.kind {
+            Kind::AllReduce => [whole, whole],
+            // The sums of the own shard come at the start of the memory.
+            Kind::ReduceScatter => [whole, Copy { staged: 0, ..own }],
+            Kind::AllGather => [own, whole],
+            Kind::Broadcast if self.root == rank => [whole, none],
+            Kind::Broadcast => [none, whole],
+            Kind::Leave => [none, none],
+        }
+    }
+}
+
+/// A copy between the range of a buffer and the memory that the collective runs on, by bytes from the start of each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Copy {
+    pub range: u64,
+    pub staged: u64,
+    pub bytes: u64,
+}
+
+/// Whether the ranks' calls, by rank, are one and the same; if not, the first rank that is not with rank 0, and what
+/// each one called.
+pub fn mismatch(calls: &[Option<Call>]) -> Option<(u32, String)> {
+    let first = calls.first()?;
+    let odd = calls
+        .iter()
+        .position(|call| call != first || call.is_none())?;
+    let of = |call: &Option<Call>| match call {
+        Some(call) => format!("{call} as call {}", call.number),
+        None => "what this version does not know".to_owned(),
+    };
+    let mut by_call: Vec<(String, Vec<String>)> = Vec::new();
+    for (rank, call) in calls.iter().enumerate() {
+        let text = of(call);
+        match by_call.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, ranks)) => ranks.push(rank.to_string()),
+            None => by_call.push((text, vec![rank.to_string()])),
+        }
+    }
+    let each = by_call.iter().map(|(text, ranks)| {
+        let (what, verb) = match ranks.len() {
+            1 => ("rank", "calls"),
+            _ => ("ranks", "call"),
+        };
+        format!("{what} {} {verb} {text}", ranks.join(", "))
+    });
+    let each: Vec<_> = each.collect();
+    Some((
+        odd as u32,
+        format!("the ranks disagree: {}", each.join("; ")),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn call(kind: Kind, elements: u64) -> Call {
+        Call {
+            kind,
+            element: Element::F32,
+            elements,
+            root: 1,
+            number: 7,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_call_comes_back_as_it_was_sent(
+            kind in 0usize..5, element in 0usize..3, elements: u64, root: u32, number: u64,
+        ) {
+            let call = Call { kind: Kind::ALL[kind], element: Element::ALL[element], elements, root, number };
+            prop_assert_eq!(Call::from_bytes(&call.to_bytes()), Some(call));
+        }
+
+        /// Never a panic, and nothing is taken for a call that would be sent otherwise.
+        #[test]
+        fn what_is_no_call_is_refused(bytes: [u8; BYTES]) {
+            if let Some(call) = Call::from_bytes(&bytes) {
+                prop_assert_eq!(Call::from_bytes(&call.to_bytes()), Some(call));
+            }
+        }
+    }
+
+    #[test]
+    fn equal_calls_agree_and_others_are_named() {
+        let same = Some(call(Kind::AllReduce, 64));
+        assert_eq!(mismatch(&[same; 4]), None);
+        let shorter = Some(call(Kind::AllReduce, 32));
+        let (rank, text) = mismatch(&[same, same, shorter, same]).expect("a mismatch");
+        assert_eq!(rank, 2);
+        assert_eq!(
+            text,
+            "the ranks disagree: ranks 0, 1, 3 call allReduce of 64 f32 as call 7; rank 2 calls allReduce of 32 f32 \
+             as call 7"
+        );
+        let (rank, text) = mismatch(&[Some(call(Kind::Broadcast, 1)), Some(call(Kind::Leave, 0))])
+            .expect("a mismatch");
+        assert_eq!(rank, 1);
+        assert!(text.contains(
+            "rank 0 calls broadcast of 1 f32 from rank 1 as call 7; rank 1 calls destroy"
+        ));
+        assert!(mismatch(&[None, None]).is_some(), "unknown to both");
+    }
+
+    #[test]
+    fn copies_cover_what_a_rank_sends_and_gets() {
+        let whole = Copy {
+            range: 0,
+            staged: 0,
+            bytes: 48,
+        };
+        let none = Copy {
+            range: 0,
+            staged: 0,
+            bytes: 0,
+        };
+        assert_eq!(call(Kind::AllReduce, 12).staged(1, 3), [whole, whole]);
+        let own = Copy {
+            range: 16,
+            staged: 16,
+            bytes: 16,
+        };
+        assert_eq!(call(Kind::AllGather, 12).staged(1, 3), [own, whole]);
+        let sum = Copy { staged: 0, ..own };
+        assert_eq!(call(Kind::ReduceScatter, 12).staged(1, 3), [whole, sum]);
+        assert_eq!(call(Kind::Broadcast, 12).staged(1, 3), [whole, none]);
+        assert_eq!(call(Kind::Broadcast, 12).staged(0, 3), [none, whole]);
+    }
+}

@@ -1,0 +1,214 @@
+//! One rank at work: it starts the engine, compares each call with those of the others, and carries it out.
+//!
+//! Everything that waits for others asks `stop` meanwhile, and has a limit.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::call::{BYTES, Call, mismatch};
+use crate::failure::{Cause, Failure};
+use crate::mpi::library::{Missing, find};
+use crate::mpi::world::{Operation, World};
+
+/// How long a rank asks without a pause for others that have not come yet.
+const EAGER: Duration = Duration::from_millis(1);
+/// The pause between questions after that.
+const PAUSE: Duration = Duration::from_micros(50);
+/// Bytes of the text that rank 0 gives all others.
+pub const MAX_TEXT: usize = 1024;
+
+/// An MPI starts once in a process.
+static STARTED: AtomicBool = AtomicBool::new(false);
+
+#[derive(Debug)]
+pub struct Options {
+    pub rank: u32,
+    pub size: u32,
+    /// Names or paths of libraries, in the order in which they are tried.
+    pub libraries: Vec<String>,
+    /// Of rank 0, for all others; at most [`MAX_TEXT`] bytes.
+    pub text: String,
+    /// How long one collective may take from the moment at which this rank comes to it.
+    pub limit: Duration,
+}
+
+/// Memory that a collective works on. If the collective does not come to an end, the engine may write there for as
+/// long as the process lives: then it is leaked.
+///
+/// # Safety
+/// `data` is valid for reads and writes of what the call stages, until the value is dropped, and nobody else uses it
+/// meanwhile.
+pub unsafe trait Memory {
+    fn data(&mut self) -> *mut u8;
+}
+
+// SAFETY: the bytes are the vector's, which does not change its size here.
+unsafe impl Memory for Vec<u8> {
+    fn data(&mut self) -> *mut u8 {
+        self.as_mut_ptr()
+    }
+}
+
+/// The end of a collective.
+pub enum Ended<M> {
+    /// The memory holds the result.
+    Done(M),
+    /// `stop` said so.
+    Stopped,
+}
+
+/// A rank of a group. Of the thread that started it.
+pub struct Member {
+    world: World,
+    rank: u32,
+    size: u32,
+    limit: Duration,
+}
+
+fn no_engine(missing: &[Missing]) -> Failure {
+    let mut text = "no MPI library loads; `apt-get install openmpi-bin` or `apt-get install mpich` gets one. Tried:"
+        .to_owned();
+    for Missing { library, reason } in missing {
+        text += &format!("\n  {library}: {reason}");
+    }
+    Failure::new(Cause::NoEngine, text, None)
+}
+
+impl Member {
+    /// Whether an engine was started in this process: another one cannot be.
+    pub fn started() -> bool {
+        STARTED.load(Ordering::Acquire)
+    }
+
+    /// Starts the engine together with all other ranks; the text of rank 0 comes too. May block until they are there:
+    /// MPI cannot be asked to stop then.
+    pub fn start(options: Options, stop: &dyn Fn() -> bool) -> Result<(Self, String), Failure> {
+        let Options {
+            rank,
+            size,
+            libraries,
+            text,
+            limit,
+        } = options;
+        let loaded = find(&libraries).map_err(|missing| no_engine(&missing))?;
+        if STARTED.swap(true, Ordering::AcqRel) {
+            return Err(Failure::engine(
+                "MPI was started in this process before, and starts once: begin a new process",
+            ));
+        }
+        let world = World::start(&loaded).map_err(Failure::engine)?;
+        if (world.rank, world.size) != (rank, size) {
+            return Err(Failure::engine(format!(
+                "this process is rank {rank} of {size} by its environment, and rank {} of {} by {} ({}): another MPI's \
+                 launcher started it, or none",
+                world.rank, world.size, loaded.found.version, loaded.found.library
+            )));
+        }
+        let mut member = Self {
+            world,
+            rank,
+            size,
+            limit,
+        };
+        let mut bytes = text.into_bytes();
+        bytes.resize(MAX_TEXT, 0);
+        let operation = Operation::Broadcast {
+            bytes: MAX_TEXT as u64,
+            root: 0,
+        };
+        match member.collective(operation, bytes, true, "the start", stop)? {
+            Ended::Done(bytes) => {
+                let text = String::from_utf8_lossy(&bytes);
+                Ok((member, text.trim_end_matches('\0').to_owned()))
+            }
+            Ended::Stopped => Ok((member, String::new())),
+        }
+    }
+
+    /// Compares a call with those of all other ranks and carries it out on the memory.
+    pub fn run<M: Memory>(
+        &mut self,
+        call: &Call,
+        memory: M,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Ended<M>, Failure> {
+        if !self.agree(call, stop)? {
+            return Ok(Ended::Stopped);
+        }
+        let operation = call.operation(self.size);
+        self.collective(operation, memory, false, &of(call), stop)
+    }
+
+    /// Leaves together with all other ranks; false if `stop` said so.
+    pub fn leave(mut self, call: &Call, stop: &dyn Fn() -> bool) -> Result<bool, Failure> {
+        if !self.agree(call, stop)? {
+            return Ok(false);
+        }
+        // All ranks are here: none waits for one that has yet to come.
+        self.world.finalize().map_err(Failure::engine)?;
+        Ok(true)
+    }
+
+    /// Whether the other ranks call the same, before any of them begins; false if `stop` said so.
+    fn agree(&mut self, call: &Call, stop: &dyn Fn() -> bool) -> Result<bool, Failure> {
+        let mut bytes = vec![0; BYTES * self.size as usize];
+        let own = self.rank as usize * BYTES;
+        bytes[own..own + BYTES].copy_from_slice(&call.to_bytes());
+        let operation = Operation::Gather {
+            bytes: BYTES as u64,
+        };
+        let Ended::Done(bytes) = self.collective(operation, bytes, true, &of(call), stop)? else {
+            return Ok(false);
+        };
+        let (calls, _) = bytes.as_chunks::<BYTES>();
+        let calls: Vec<_> = calls.iter().map(Call::from_bytes).collect();
+        match mismatch(&calls) {
+            Some((rank, text)) => Err(Failure::new(Cause::Mismatch, text, Some(rank))),
+            None => Ok(true),
+        }
+    }
+
+    /// `patient`: the others may be long in coming. Without it they are there, and a pause would only slow it down.
+    fn collective<M: Memory>(
+        &mut self,
+        operation: Operation,
+        mut memory: M,
+        patient: bool,
+        name: &str,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Ended<M>, Failure> {
+        let data = memory.data();
+        // SAFETY: the memory's promise. Below it is kept until the operation has ended, or leaked.
+        let mut ended = unsafe { self.world.begin(operation, data) }.map(|()| false);
+        let begun = Instant::now();
+        loop {
+            let failure = match ended {
+                Ok(true) => return Ok(Ended::Done(memory)),
+                Ok(false) if stop() => None,
+                Ok(false) if begun.elapsed() > self.limit => Some(Failure::new(
+                    Cause::Timeout,
+                    format!(
+                        "{name} has not ended in {} s, and nobody says which rank is missing",
+                        self.limit.as_secs()
+                    ),
+                    None,
+                )),
+                Ok(false) => {
+                    match patient && begun.elapsed() > EAGER {
+                        true => std::thread::sleep(PAUSE),
+                        false => std::thread::yield_now(),
+                    }
+                    ended = self.world.test();
+                    continue;
+                }
+                Err(problem) => Some(Failure::engine(format!("{name}: {problem}"))),
+            };
+            std::mem::forget(memory);
+            return failure.map_or(Ok(Ended::Stopped), Err);
+        }
+    }
+}
+
+fn of(call: &Call) -> String {
+    format!("call {} ({call})", call.number)
+}

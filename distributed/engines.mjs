@@ -1,0 +1,99 @@
+// The engines that this machine has: which MPI libraries there are, and in which order they are tried.
+
+import { spawn } from 'node:child_process';
+import { existsSync, realpathSync } from 'node:fs';
+import { delimiter, dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+/** @typedef {'openmpi' | 'mpich' | 'mpi-abi'} Abi */
+
+/**
+ * An engine that can be used.
+ * @typedef {object} Engine
+ * @property {'mpi'} engine
+ * @property {Abi} abi the binary interface: Open MPI's, MPICH's, or the one of MPI-5
+ * @property {string} library the name or path under which it loads
+ * @property {string} version what it says of itself
+ */
+
+/** @typedef {{ library: string, reason: string }} Missing */
+
+/** Names under which a loader may know the libraries of an interface. @type {Record<Abi, string[]>} */
+const LIBRARIES =
+  process.platform === 'darwin'
+    ? { openmpi: ['libmpi.40.dylib'], mpich: ['libmpi.12.dylib', 'libmpich.12.dylib'], 'mpi-abi': ['libmpi_abi.1.dylib'] }
+    : { openmpi: ['libmpi.so.40'], mpich: ['libmpich.so.12', 'libmpi.so.12'], 'mpi-abi': ['libmpi_abi.so.1'] };
+
+/** What gets an engine on Debian and Ubuntu. */
+export const INSTALL = 'apt-get install openmpi-bin   (or: apt-get install mpich)';
+
+/** The folders beside the programs that start MPI, where a copy that the loader does not know keeps its library. @param {string} path */
+function besideLaunchers(path) {
+  const folders = new Set();
+  for (const folder of path.split(delimiter).filter(Boolean)) {
+    for (const name of ['mpiexec', 'mpirun']) {
+      const program = join(folder, name);
+      // Where it is installed, and where the link to it is: environments of Python link.
+      if (existsSync(program)) for (const at of [program, realpathSync(program)]) folders.add(join(dirname(dirname(at)), 'lib'));
+    }
+  }
+  return /** @type {string[]} */ ([...folders]);
+}
+
+/**
+ * Libraries in the order in which they are tried.
+ * @param {import('./environment.mjs').Launch['launcher']} launcher who started this process: another MPI's library would not find
+ *   the others
+ * @param {Record<string, string | undefined>} [environment]
+ */
+export function candidates(launcher, environment = process.env) {
+  const named = environment.HELIOS_MPI_LIBRARY?.trim();
+  if (named) return [named];
+  /** @type {Abi[]} */
+  const abis = launcher === 'openmpi' ? ['openmpi'] : launcher === 'mpich' ? ['mpich', 'mpi-abi'] : ['openmpi', 'mpich', 'mpi-abi'];
+  const names = abis.flatMap((abi) => LIBRARIES[abi]);
+  const beside = besideLaunchers(environment.PATH ?? '').flatMap((folder) => names.map((name) => join(folder, name)));
+  return [...beside.filter((path) => existsSync(path)), ...names];
+}
+
+/** How long a library may take to say what it is. */
+const PROBE_MS = 20_000;
+
+/**
+ * The engines that there are, and what was tried in vain. Each library is loaded in a process of its own, so that none can harm
+ * this one; nothing is started.
+ * @returns {Promise<{ engines: Engine[], missing: Missing[], install: string }>} `install`: the command that gets one on Debian
+ */
+export async function engines() {
+  const names = candidates(null);
+  const answers = await Promise.all(names.map(probe));
+  /** @type {Engine[]} */
+  const found = [];
+  /** @type {Missing[]} */
+  const missing = [];
+  for (const [i, answer] of answers.entries()) {
+    if ('abi' in answer) {
+      // One that several names lead to is one.
+      if (found.every(({ abi, version }) => abi !== answer.abi || version !== answer.version)) found.push({ engine: 'mpi', ...answer });
+    } else missing.push({ library: names[i], reason: answer.reason });
+  }
+  return { engines: found, missing, install: INSTALL };
+}
+
+/**
+ * @param {string} library
+ * @returns {Promise<{ abi: Abi, library: string, version: string } | { reason: string }>}
+ */
+function probe(library) {
+  return new Promise((done) => {
+    const script = fileURLToPath(new URL('./probe.mjs', import.meta.url));
+    const child = spawn(process.execPath, [script, library], { stdio: ['ignore', 'pipe', 'ignore'], timeout: PROBE_MS });
+    let output = '';
+    child.stdout.on('data', (chunk) => (output += chunk));
+    child.on('error', ({ message }) => done({ reason: message }));
+    child.on('close', (status, signal) => {
+      const answer = output.match(/^helios-probe (.*)$/m)?.[1];
+      done(answer ? JSON.parse(answer) : { reason: `ended its process with ${signal ?? status}` });
+    });
+  });
+}

@@ -1,0 +1,73 @@
+// What a launcher tells the processes that it starts, in its own variables: decided on a snapshot of the environment.
+
+/**
+ * How this process was started.
+ * @typedef {object} Launch
+ * @property {'openmpi' | 'mpich' | 'torchrun' | 'slurm' | null} launcher whose variables say so; null where nothing does
+ * @property {number} rank from 0
+ * @property {number} worldSize
+ * @property {number} localRank among the processes of this host: the index of its device
+ * @property {{ host: string, port: number } | null} master where the ranks meet, if it is said
+ */
+
+/** @typedef {{ launcher: Exclude<Launch['launcher'], null>, rank: string, worldSize: string, localRank: string }} Names */
+
+/**
+ * Variables by launcher. Those of MPI come first: `srun` and `torchrun` may start `mpirun`, never the other way round.
+ * @type {Names[]}
+ */
+const LAUNCHERS = [
+  { launcher: 'openmpi', rank: 'OMPI_COMM_WORLD_RANK', worldSize: 'OMPI_COMM_WORLD_SIZE', localRank: 'OMPI_COMM_WORLD_LOCAL_RANK' },
+  { launcher: 'mpich', rank: 'PMI_RANK', worldSize: 'PMI_SIZE', localRank: 'MPI_LOCALRANKID' },
+  { launcher: 'torchrun', rank: 'RANK', worldSize: 'WORLD_SIZE', localRank: 'LOCAL_RANK' },
+  { launcher: 'slurm', rank: 'SLURM_PROCID', worldSize: 'SLURM_NTASKS', localRank: 'SLURM_LOCALID' },
+];
+
+/** @typedef {Record<string, string | undefined>} Environment */
+
+/**
+ * A whole number of the environment, or undefined where it is not set.
+ * @param {Environment} environment @param {string} name
+ */
+function whole(environment, name) {
+  const text = environment[name]?.trim();
+  if (!text) return undefined;
+  if (!/^\d{1,9}$/.test(text)) throw new RangeError(`${name} must be a whole number, got ${text}`);
+  return Number(text);
+}
+
+/**
+ * A host and a port.
+ * @param {string} text e.g. `10.0.0.1:29500` or `[::1]:29500`
+ * @param {string} name of the argument, for the error
+ */
+export function address(text, name) {
+  const [, bracketed, plain, digits] = text.match(/^(?:\[([^\]]+)\]|([^:]+)):(\d{1,5})$/) ?? [];
+  const port = Number(digits);
+  if (digits === undefined || port > 65535) throw new RangeError(`${name} must be HOST:PORT, got ${text}`);
+  return { host: bracketed ?? plain, port };
+}
+
+/**
+ * Rank, world size and place of this process, as `helios-vk run`, `mpirun`, `srun` or `torchrun --no-python` has told it. May be
+ * called before `initDevice`, whose device `localRank` picks.
+ * @param {Environment} [environment]
+ * @returns {Launch}
+ */
+export function launched(environment = process.env) {
+  const host = environment.MASTER_ADDR?.trim();
+  const port = whole(environment, 'MASTER_PORT');
+  // There the agent listens at the port itself.
+  const shift = /^(1|true)$/i.test(environment.TORCHELASTIC_USE_AGENT_STORE ?? '') ? 1 : 0;
+  const master = host && port !== undefined ? { host, port: port + shift } : null;
+  for (const { launcher, ...names } of LAUNCHERS) {
+    const rank = whole(environment, names.rank);
+    const worldSize = whole(environment, names.worldSize);
+    if (rank === undefined || worldSize === undefined) continue;
+    if (rank >= worldSize) throw new RangeError(`${names.rank} must be less than ${names.worldSize} (${worldSize}), got ${rank}`);
+    // SLURM speaks MPICH's protocol too (`--mpi=pmi2`), and has its own word for this.
+    const localRank = whole(environment, names.localRank) ?? whole(environment, 'SLURM_LOCALID') ?? 0;
+    return { launcher, rank, worldSize, localRank, master };
+  }
+  return { launcher: null, rank: 0, worldSize: 1, localRank: 0, master };
+}

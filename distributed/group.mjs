@@ -1,0 +1,442 @@
+// A group of processes, each with its own device: how it comes together, and its collectives.
+
+import { createHash, randomBytes } from 'node:crypto';
+import { createRequire } from 'node:module';
+import { hostname, networkInterfaces } from 'node:os';
+import { Worker } from 'node:worker_threads';
+
+import { candidates } from './engines.mjs';
+import { address, launched } from './environment.mjs';
+
+/** @typedef {import('../index.js').BufferHandle} BufferHandle */
+/** @typedef {import('../index.js').TimelineValue} TimelineValue */
+/** @typedef {import('./store.mjs').Failure} Failure */
+
+/** @type {typeof import('../index.js')} */
+const vk = createRequire(import.meta.url)('../index.js');
+
+/**
+ * @typedef {object} InitOptions
+ * @property {'auto' | 'mpi'} [engine] `auto` (the default) takes the one that this build has for the machine: MPI
+ * @property {number} [rank] of this process, from 0; by default as its launcher says
+ * @property {number} [worldSize]
+ * @property {number} [localRank]
+ * @property {string} [master] `HOST:PORT` where rank 0 keeps the store; by default `MASTER_ADDR` and `MASTER_PORT`, and without them
+ *   a port that rank 0 picks and MPI tells the others
+ * @property {string} [library] the name or path of the MPI library; by default the one of the launcher (`HELIOS_MPI_LIBRARY`)
+ * @property {unknown} [config] anything that JSON can say and all ranks must have in common: a group of different ones does not form
+ * @property {number} [joinTimeoutMs] how long all may take to come together (60,000)
+ * @property {number} [peerTimeoutMs] how long a process may be silent before it counts as lost (10,000)
+ * @property {number} [timeoutMs] how long a collective may wait for other ranks (600,000)
+ */
+
+/**
+ * What a collective works on.
+ * @typedef {object} RangeOptions
+ * @property {number} [offset] first element of the buffer; 0 when left out. Its byte is a multiple of 4
+ * @property {number} [count] elements, all ranks' shards together; all to the buffer's end when left out
+ */
+
+/** @typedef {'f32' | 'bf16' | 'u8'} ElementType what elements are moved as: sums are of f32 alone */
+
+const errorOf = (/** @type {Failure} */ { code, message, rank }, call = 'init') =>
+  new vk.HeliosError(`${call}: ${message}`, { code, call, rank });
+
+/** Of calls that come too late. @type {Failure} */
+const LEFT = { code: 'ERR_HELIOS_INVALID_BATCH', message: 'the group was left: destroy() was called' };
+
+/** An argument that is a whole number in a range. @param {string} name @param {unknown} value @param {number} min @param {number} max */
+function whole(name, value, min, max) {
+  if (typeof value !== 'number') throw new TypeError(`init: ${name} must be a number, got ${typeof value}`);
+  if (!Number.isInteger(value) || value < min || value > max) {
+    throw new RangeError(`init: ${name} must be an integer from ${min} to ${max}, got ${value}`);
+  }
+  return value;
+}
+
+/** Where this host can be reached: not beyond the host where all ranks are on it. */
+function ownAddresses() {
+  const all = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
+  return all.filter(({ family, internal }) => family === 'IPv4' && !internal).map(({ address: ip }) => ip);
+}
+
+const MAX_WORLD = 65536;
+/** Milliseconds that a timer takes. */
+const MAX_MS = 2 ** 31 - 1;
+/** How often a start that nothing announces is looked at. */
+const LOOK_MS = 5;
+/**
+ * Libraries below MPI patch the functions of the C library that map memory and catch signals, as if the process were theirs. In one
+ * with many threads the former has crashed (UCX 1.13 below MPICH 4.0.2: one run in some fifty), and the latter are V8's and Node's.
+ * What the user has set stays.
+ */
+const GUESTS = { UCX_MEM_EVENTS: 'no', UCX_ERROR_SIGNALS: '', OMPI_MCA_opal_signal: '' };
+/** Whether MPI was started in this process. */
+let started = false;
+
+/**
+ * Makes this process a member of the group of all processes that a launcher started together. The device must be there
+ * (`initDevice`); `launched().localRank` picks it where a host has several.
+ *
+ * Throws a `HeliosError`: `ERR_HELIOS_NO_ENGINE` where no MPI loads, with what was tried; `ERR_HELIOS_RENDEZVOUS` where not all
+ * come together in time, with those who are missing; `ERR_HELIOS_ENGINE` for what MPI says.
+ * @param {InitOptions} [options]
+ * @returns {Promise<Group>}
+ */
+export async function init(options = {}) {
+  const { engine = 'auto' } = options;
+  if (engine !== 'auto' && engine !== 'mpi') throw new RangeError(`init: engine must be auto or mpi, got ${engine}`);
+  const launch = launched();
+  const worldSize = whole('worldSize', options.worldSize ?? launch.worldSize, 1, MAX_WORLD);
+  const rank = whole('rank', options.rank ?? launch.rank, 0, worldSize - 1);
+  const localRank = whole('localRank', options.localRank ?? launch.localRank, 0, MAX_WORLD);
+  const joinMs = whole('joinTimeoutMs', options.joinTimeoutMs ?? 60_000, 1, MAX_MS);
+  const peerMs = whole('peerTimeoutMs', options.peerTimeoutMs ?? 10_000, 500, MAX_MS);
+  const timeoutMs = whole('timeoutMs', options.timeoutMs ?? 600_000, 1, MAX_MS - 2 * peerMs);
+  if (launch.launcher === null && options.rank === undefined) {
+    throw errorOf({
+      code: 'ERR_HELIOS_RENDEZVOUS',
+      message: 'nothing started this process as one of several: start it with `npx helios-vk run --nproc N FILE`, mpirun or srun',
+    });
+  }
+  const master = options.master === undefined ? launch.master : address(options.master, 'init: master');
+  const libraries = options.library === undefined ? candidates(launch.launcher) : [options.library];
+  // Throws without a device.
+  vk.getCompleted();
+  if (started) throw errorOf({ code: 'ERR_HELIOS_ENGINE', message: 'MPI was started in this process before, and starts once' });
+
+  const generation = process.env.HELIOS_GENERATION ?? '';
+  const config = createHash('sha256')
+    .update(JSON.stringify(options.config ?? null))
+    .digest('hex');
+  /** @type {import('./watch.mjs').WatchOptions} */
+  const watching = {
+    rank,
+    worldSize,
+    generation,
+    config,
+    hosts: rank === 0 || !master ? [] : [master.host],
+    bind: master?.host === '127.0.0.1' || master?.host === 'localhost' ? '127.0.0.1' : undefined,
+    port: master?.port ?? 0,
+    joinMs,
+    peerMs,
+    timeoutMs,
+  };
+  const watch = new Watch(watching);
+  try {
+    /** What MPI tells the others where nothing else does. */
+    let text = '';
+    if (master) await watch.joined;
+    else if (rank === 0)
+      text = JSON.stringify({ host: hostname(), hosts: ownAddresses(), port: await watch.opened, key: randomBytes(8).toString('hex') });
+    started = true;
+    for (const [name, value] of Object.entries(GUESTS)) process.env[name] ??= value;
+    vk.collectiveStart({ rank, size: worldSize, libraries, text, limitMs: timeoutMs + 2 * peerMs });
+    const status = await starting(watch, joinMs);
+    if (!master && rank > 0) {
+      const { host, hosts, port } = JSON.parse(status.text);
+      watch.reach(host === hostname() ? ['127.0.0.1'] : hosts, port);
+    }
+    await watch.joined;
+    // What fails before all have started fails the start of all.
+    await watch.exchange('started').catch((error) => {
+      throw watch.failure ? errorOf(watch.failure) : error;
+    });
+  } catch (error) {
+    await watch.leave();
+    vk.collectiveAbort('ERR_HELIOS_ABORTED', 'init has failed');
+    vk.collectiveForget();
+    throw error;
+  }
+  return new Group(Group.key, { rank, worldSize, localRank, watch });
+}
+
+/** Waits until MPI has started, which it does on a thread of its own. @param {Watch} watch @param {number} joinMs */
+async function starting(watch, joinMs) {
+  const end = performance.now() + joinMs;
+  for (;;) {
+    const status = vk.collectiveStatus();
+    if (status === null) throw errorOf({ code: 'ERR_HELIOS_ABORTED', message: 'the device was destroyed' });
+    if (status.error) {
+      started = status.error.code !== 'ERR_HELIOS_NO_ENGINE';
+      throw status.error;
+    }
+    if (watch.failure) throw errorOf(watch.failure);
+    if (status.phase === 'ready') return status;
+    if (performance.now() > end) {
+      const message = `MPI has not started within ${joinMs / 1000} s: a rank is missing, or this is not the MPI that started the processes`;
+      throw errorOf({ code: 'ERR_HELIOS_RENDEZVOUS', message });
+    }
+    await new Promise((done) => setTimeout(done, LOOK_MS));
+  }
+}
+
+/** The thread that keeps in touch with the others (`watch.mjs`), as the main thread sees it. */
+class Watch {
+  /** @type {Failure | null} */
+  failure = null;
+  #abort = new AbortController();
+  signal = this.#abort.signal;
+  /** @type {Map<number, { resolve: (values: any[]) => void, reject: (error: Error) => void }>} */
+  #exchanges = new Map();
+  #number = 0;
+  /** @type {{ resolve: () => void, reject: (error: Error) => void } | null} */
+  #leaving = null;
+  #ended = false;
+
+  /** @param {import('./watch.mjs').WatchOptions} options */
+  constructor(options) {
+    /** @type {PromiseWithResolvers<void>} */
+    const joined = withResolvers();
+    /** @type {PromiseWithResolvers<number>} */
+    const opened = withResolvers();
+    // Whoever does not wait for them hears of the failure elsewhere.
+    for (const { promise } of [joined, opened]) promise.catch(() => {});
+    /** Settled when all ranks are at the store. */
+    this.joined = joined.promise;
+    /** Its port, on rank 0. */
+    this.opened = opened.promise;
+    this.worker = new Worker(new URL('./watch.mjs', import.meta.url), { workerData: options, name: 'helios-vk group' });
+    this.exited = new Promise((/** @type {(value?: any) => void} */ done) => this.worker.once('exit', done));
+    const fail = (/** @type {Failure} */ failure) => {
+      if (this.failure || this.#ended) return;
+      this.failure = failure;
+      const error = errorOf(failure, 'group');
+      joined.reject(errorOf(failure));
+      opened.reject(errorOf(failure));
+      for (const { reject } of this.#exchanges.values()) reject(errorOf(failure, 'exchange'));
+      this.#exchanges.clear();
+      this.#leaving?.reject(errorOf(failure, 'destroy'));
+      this.#abort.abort(error);
+    };
+    this.worker.on('message', (message) => {
+      if (message.joined) {
+        joined.resolve();
+        this.#rest();
+      } else if (message.open !== undefined) opened.resolve(message.open);
+      else if (message.exchanged) {
+        const { number, values } = message.exchanged;
+        this.#exchanges.get(number)?.resolve(values);
+        this.#exchanges.delete(number);
+        this.#rest();
+      } else if (message.agreed) this.#leaving?.resolve();
+      else if (message.failed) fail(message.failed);
+    });
+    this.worker.on('error', (error) => {
+      const message = `the thread that watches the group has ended: ${error.message}`;
+      vk.collectiveAbort('ERR_HELIOS_ENGINE', message);
+      fail({ code: 'ERR_HELIOS_ENGINE', message });
+    });
+  }
+
+  /** The process lives for what it does itself, unless it waits for the others. */
+  #rest() {
+    if (this.#exchanges.size === 0 && !this.#leaving) this.worker.unref();
+  }
+
+  /** @param {string[]} hosts @param {number} port */
+  reach(hosts, port) {
+    this.worker.postMessage({ reach: { hosts, port } });
+  }
+
+  /** @param {unknown} value @returns {Promise<any[]>} */
+  exchange(value) {
+    if (this.failure) return Promise.reject(errorOf(this.failure, 'exchange'));
+    if (this.#leaving || this.#ended) return Promise.reject(errorOf(LEFT, 'exchange'));
+    const number = ++this.#number;
+    this.worker.ref();
+    return new Promise((resolve, reject) => {
+      this.#exchanges.set(number, { resolve, reject });
+      this.worker.postMessage({ exchange: { number, value: value ?? null } });
+    });
+  }
+
+  /**
+   * All ranks want to leave, each after as many calls as this one; rejected when that is not so.
+   * @param {number} calls that this rank has made
+   * @returns {Promise<void>}
+   */
+  agreeToLeave(calls) {
+    if (this.failure) return Promise.reject(errorOf(this.failure, 'destroy'));
+    this.worker.ref();
+    return new Promise((resolve, reject) => {
+      this.#leaving = { resolve, reject };
+      this.worker.postMessage({ leaving: { calls } });
+    });
+  }
+
+  /** @param {Failure} failure */
+  abort(failure) {
+    this.worker.postMessage({ abort: failure });
+  }
+
+  /** Ends the thread. `clean`: all ranks have left together. */
+  async leave(clean = false) {
+    this.#ended = true;
+    for (const { reject } of this.#exchanges.values()) reject(errorOf(LEFT, 'exchange'));
+    this.#exchanges.clear();
+    this.worker.ref();
+    this.worker.postMessage({ leave: { clean } });
+    await this.exited;
+  }
+}
+
+/** @template T @typedef {{ promise: Promise<T>, resolve: (value: T) => void, reject: (error: Error) => void }} PromiseWithResolvers */
+
+/** @template T @returns {PromiseWithResolvers<T>} */
+function withResolvers() {
+  /** @type {any} */
+  const made = {};
+  made.promise = new Promise((resolve, reject) => Object.assign(made, { resolve, reject }));
+  return made;
+}
+
+/**
+ * The processes that compute together. Made by `init`.
+ *
+ * A collective is a call of the stream like a dispatch: it comes behind everything called so far and before everything that is
+ * called later, and nothing waits for it here. All ranks call the same ones in the same order.
+ *
+ * When one rank fails, all do: what is under way ends, `signal` fires, every later call throws the failure, and so does a wait for a
+ * value at or behind the first collective that did not come to its end. What buffers hold by then is undefined. `destroy` cleans up;
+ * the way on is a new process from the last checkpoint, which `helios-vk run --max-restarts` starts.
+ */
+export class Group {
+  static key = Symbol('init');
+  #watch;
+  /** @type {Promise<void> | null} */
+  #left = null;
+
+  /**
+   * @param {symbol} key
+   * @param {{ rank: number, worldSize: number, localRank: number, watch: Watch }} parts
+   * @hidden
+   */
+  constructor(key, { rank, worldSize, localRank, watch }) {
+    if (key !== Group.key) throw new TypeError('groups are made by init()');
+    this.#watch = watch;
+    /** This process among all, from 0. */
+    this.rank = rank;
+    /** How many processes there are. */
+    this.worldSize = worldSize;
+    /** This process among those of its host. */
+    this.localRank = localRank;
+    /** Fires when the group fails; its reason is the `HeliosError`. @type {AbortSignal} */
+    this.signal = watch.signal;
+  }
+
+  /**
+   * Every rank gets the sum of all ranks' elements, in place, in f32. The sum is the same on every rank, and its order of additions
+   * is the engine's.
+   * @param {BufferHandle} buffer
+   * @param {RangeOptions} [range]
+   * @returns {TimelineValue} when it is there
+   */
+  allReduce(buffer, range) {
+    return this.#call('allReduce', buffer, range);
+  }
+
+  /**
+   * Of `count` elements, divided by the ranks into equal shards, each rank gets the sum of its own shard, in place, in f32; the other
+   * shards stay as they are.
+   * @param {BufferHandle} buffer
+   * @param {RangeOptions} [range] `count` is a multiple of the world size
+   * @returns {TimelineValue}
+   */
+  reduceScatter(buffer, range) {
+    return this.#call('reduceScatter', buffer, range);
+  }
+
+  /**
+   * Every rank gets the shards of all: each has its own in its place already.
+   * @param {BufferHandle} buffer
+   * @param {RangeOptions & { type?: ElementType }} [range] `count` is a multiple of the world size, and a shard one of 4 bytes
+   * @returns {TimelineValue}
+   */
+  allGather(buffer, range) {
+    return this.#call('allGather', buffer, range);
+  }
+
+  /**
+   * Every rank gets the elements of rank `root`.
+   * @param {BufferHandle} buffer
+   * @param {RangeOptions & { type?: ElementType, root?: number }} [range] `root` is 0 when left out
+   * @returns {TimelineValue}
+   */
+  broadcast(buffer, range) {
+    return this.#call('broadcast', buffer, range);
+  }
+
+  /**
+   * What every rank gave, by rank, once all have: also the barrier of the JavaScript threads. It has nothing to do with the device.
+   * @param {unknown} [value] anything that JSON can say
+   * @returns {Promise<any[]>}
+   */
+  exchange(value) {
+    return this.#watch.exchange(value);
+  }
+
+  /**
+   * Fails the group on every rank, with `ERR_HELIOS_ABORTED`.
+   * @param {string} [reason]
+   */
+  abort(reason = 'no reason was given') {
+    const failure = /** @type {Failure} */ ({
+      code: 'ERR_HELIOS_ABORTED',
+      rank: this.rank,
+      message: `rank ${this.rank} gave up: ${reason}`,
+    });
+    vk.collectiveAbort(failure.code, failure.message, this.rank);
+    this.#watch.abort(failure);
+  }
+
+  /**
+   * Leaves the group, together with all other ranks and behind everything called so far; MPI ends then, and does not start again in
+   * this process. Resolves only if every rank has made the same calls, and all of them have taken place; otherwise it throws the
+   * failure of the group, also one that was thrown before. Either way the group is gone then, and the device is free for other work.
+   * @returns {Promise<void>}
+   */
+  destroy() {
+    this.#left ??= this.#leave();
+    return this.#left;
+  }
+
+  async #leave() {
+    let clean = false;
+    try {
+      const status = vk.collectiveStatus();
+      if (!status)
+        throw errorOf({ code: 'ERR_HELIOS_ABORTED', message: 'the device was destroyed before its group', rank: this.rank }, 'destroy');
+      this.#tellOfLoss();
+      await this.#watch.agreeToLeave(status.called);
+      // All ranks come to this one now. It ends the engine.
+      await vk.waitAsync(vk.collectiveLeave());
+      clean = true;
+    } finally {
+      await this.#watch.leave(clean);
+      // A device that is gone has taken it along.
+      if (vk.collectiveStatus()) vk.collectiveForget();
+    }
+  }
+
+  /** What a rank does on a device that is lost is no end of the group's: the others hear why. */
+  #tellOfLoss() {
+    try {
+      vk.getCompleted();
+    } catch (error) {
+      const { message } = /** @type {Error} */ (error);
+      this.#watch.abort({ code: 'ERR_HELIOS_ABORTED', rank: this.rank, message: `rank ${this.rank} cannot go on: ${message}` });
+      throw error;
+    }
+  }
+
+  /**
+   * @param {'allReduce' | 'reduceScatter' | 'allGather' | 'broadcast'} kind
+   * @param {BufferHandle} buffer
+   * @param {any} options
+   */
+  #call(kind, buffer, options) {
+    if (this.#left) throw errorOf(LEFT, kind);
+    return vk.collective(kind, buffer, options);
+  }
+}

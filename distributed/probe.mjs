@@ -1,0 +1,15 @@
+// What an MPI library says of itself, for a process that does nothing else: `node probe.mjs LIBRARY`.
+
+import { createRequire } from 'node:module';
+
+/** @type {typeof import('../index.js')} */
+const vk = createRequire(import.meta.url)('../index.js');
+
+/** @type {object} */
+let answer;
+try {
+  answer = vk.collectiveProbe(process.argv[2] ?? '');
+} catch (error) {
+  answer = { reason: error instanceof Error ? error.message.replace(/^collectiveProbe: /, '') : String(error) };
+}
+console.log(`helios-probe ${JSON.stringify(answer)}`);

@@ -1,0 +1,223 @@
+// The store at which the ranks meet: rank 0 keeps it, on a thread of its own. It knows who has come and is heard of, hands round
+// values, and tells everybody of the first failure.
+
+import { createServer } from 'node:net';
+
+import { listen, send } from './messages.mjs';
+
+/**
+ * A failure of the group, as ranks tell it to each other.
+ * @typedef {{ code: import('../index.js').HeliosErrorCode, message: string, rank?: number }} Failure
+ */
+
+/**
+ * What a rank says of itself as it comes.
+ * @typedef {object} Hello
+ * @property {number} rank
+ * @property {number} worldSize
+ * @property {string} generation of the run: a process of an earlier attempt does not belong
+ * @property {string} config a hash of what must be equal on all ranks
+ * @property {string} process where it runs, for messages
+ */
+
+/**
+ * @typedef {object} Member
+ * @property {import('node:net').Socket} socket
+ * @property {Hello} hello
+ * @property {number} heard when, by the clock of `performance`
+ * @property {number} begun the last collective whose turn has come there
+ * @property {string} call what that one is
+ * @property {number | null} leaving after how many calls it wants to leave; null before it does
+ * @property {boolean} left with its work done
+ */
+
+/**
+ * @typedef {object} StoreOptions
+ * @property {string | undefined} host to listen at; undefined for every interface
+ * @property {number} port 0 for any
+ * @property {Hello} own of rank 0
+ * @property {number} joinMs how long all may take to come
+ * @property {number} peerMs how long one may be silent
+ */
+
+/** What the ranks of a list are called. @param {number[]} ranks */
+const named = (ranks) => `rank${ranks.length === 1 ? '' : 's'} ${ranks.join(', ')}`;
+
+/**
+ * Opens the store.
+ * @param {StoreOptions} options
+ * @returns {Promise<{ port: number, fail: (failure: Failure) => void, close: () => Promise<void> }>} `close` waits until all have
+ *   left, for as long as one may be silent, unless the group has failed
+ */
+export async function openStore({ host, port, own, joinMs, peerMs }) {
+  const { worldSize } = own;
+  /** @type {Map<number, Member>} */
+  const members = new Map();
+  /** @type {Map<number, any[]>} by number; a value that has come is in a list of its own */
+  const exchanges = new Map();
+  /** @type {Failure | null} */
+  let failure = null;
+  let complete = false;
+  let agreed = false;
+  /** @type {() => void} */
+  let emptied = () => {};
+
+  const tell = (/** @type {object} */ message) => {
+    for (const { socket } of members.values()) send(socket, message);
+  };
+  const fail = (/** @type {Failure} */ first) => {
+    if (failure) return;
+    failure = first;
+    tell({ failed: failure });
+    emptied();
+  };
+  const lose = (/** @type {Member} */ member, /** @type {string} */ how) => {
+    if (member.left) return;
+    const { rank, process } = member.hello;
+    fail({ code: 'ERR_HELIOS_PEER_LOST', rank, message: `rank ${rank} (${process}) ${how}` });
+  };
+
+  /** Why a process does not belong, or null. @param {Hello} hello @returns {Failure | null} */
+  const unfit = (hello) => {
+    const code = 'ERR_HELIOS_RENDEZVOUS';
+    const { rank } = hello;
+    if (!Number.isInteger(rank) || rank < 0 || rank >= worldSize || hello.worldSize !== worldSize) {
+      return { code, message: `rank ${rank} of ${hello.worldSize} came to a group of ${worldSize}`, rank };
+    }
+    const there = members.get(rank);
+    if (there) return { code, message: `two processes say that they are rank ${rank}: ${there.hello.process} and ${hello.process}`, rank };
+    if (hello.config !== own.config) return { code, message: `rank ${rank} runs with another configuration than rank 0`, rank };
+    return null;
+  };
+
+  const server = createServer((socket) => {
+    /** @type {Member | null} */
+    let member = null;
+    socket.setNoDelay(true);
+    socket.on('error', () => {});
+    listen(socket, (message) => {
+      if (!member) {
+        const { hello } = message;
+        // One of an earlier attempt, or a stranger: its own affair.
+        if (!hello || hello.generation !== own.generation) return send(socket, { stranger: own.generation });
+        const problem = failure ?? unfit(hello);
+        if (problem) {
+          fail(problem);
+          return send(socket, { failed: problem });
+        }
+        member = { socket, hello, heard: performance.now(), begun: 0, call: '', leaving: null, left: false };
+        members.set(hello.rank, member);
+        if (members.size === worldSize) {
+          complete = true;
+          tell({ joined: true });
+        }
+        return;
+      }
+      member.heard = performance.now();
+      if (message.begun !== undefined) {
+        member.begun = message.begun;
+        member.call = message.call;
+        agree();
+      }
+      if (message.leaving) {
+        member.leaving = message.leaving.calls;
+        agree();
+      }
+      if (message.exchange) hand(member.hello.rank, message.exchange);
+      else if (message.failed) fail(message.failed);
+      else if (message.late) miss(message.late);
+      else if (message.left) {
+        member.left = true;
+        if ([...members.values()].every(({ left }) => left)) emptied();
+      }
+    });
+    socket.on('close', () => {
+      if (member) lose(member, 'has closed its connection: its process has ended, without destroy()');
+    });
+  });
+
+  /** @param {number} rank @param {{ number: number, value: any }} exchange */
+  const hand = (rank, { number, value }) => {
+    const values = exchanges.get(number) ?? [];
+    exchanges.set(number, values);
+    values[rank] = [value];
+    if (values.filter(Boolean).length < worldSize) return;
+    exchanges.delete(number);
+    tell({ exchanged: { number, values: values.flat(1) } });
+  };
+
+  /**
+   * Whether all ranks may leave: each has said so, after equally many calls. One that makes another call beyond those that a leaving
+   * rank has made would wait for it in vain: the group fails as soon as that is known.
+   */
+  const agree = () => {
+    if (agreed) return;
+    const all = [...members.values()];
+    const leavers = all.filter(({ leaving }) => leaving !== null).sort((a, b) => Number(a.leaving) - Number(b.leaving));
+    if (leavers.length === 0) return;
+    const [first] = leavers;
+    const next = Number(first.leaving) + 1;
+    const ahead = all.find(({ begun, leaving }) => Math.max(begun, leaving ?? 0) >= next);
+    if (ahead) {
+      const what = ahead.begun === next ? ` (${ahead.call})` : '';
+      const message = `the ranks disagree: rank ${first.hello.rank} calls destroy, and rank ${ahead.hello.rank} a collective${what}, as call ${next}`;
+      return fail({ code: 'ERR_HELIOS_COLLECTIVE_MISMATCH', rank: first.hello.rank, message });
+    }
+    agreed = leavers.length === worldSize;
+    if (agreed) tell({ agreed: true });
+  };
+
+  /** A call has taken too long: for whom? @param {{ number: number, call: string, seconds: number }} late */
+  const miss = ({ number, call, seconds }) => {
+    const missing = [...members.values()]
+      .filter(({ begun, leaving }) => begun < number && leaving === null)
+      .map(({ hello, begun }) => ({ rank: hello.rank, begun }));
+    const whom = missing.map(
+      ({ rank, begun }) => `rank ${rank} has not come to it (${begun > 0 ? `its last is call ${begun}` : 'it has called none'})`,
+    );
+    fail({
+      code: 'ERR_HELIOS_COLLECTIVE_TIMEOUT',
+      rank: missing[0]?.rank,
+      message: `call ${number} (${call}) has not ended in ${seconds} s: ${whom.join('; ') || 'every rank has come to it'}`,
+    });
+  };
+
+  await new Promise((/** @type {(value?: any) => void} */ opened, refused) => {
+    server.once('error', refused);
+    server.listen({ port, host }, opened);
+  });
+  const since = performance.now();
+  const watch = setInterval(() => {
+    const now = performance.now();
+    if (!complete && now - since > joinMs) {
+      const absent = Array.from({ length: worldSize }, (_, rank) => rank).filter((rank) => !members.has(rank));
+      fail({
+        code: 'ERR_HELIOS_RENDEZVOUS',
+        rank: absent[0],
+        message: `${named(absent)} of ${worldSize} did not come within ${joinMs / 1000} s`,
+      });
+    }
+    for (const member of members.values()) {
+      if (now - member.heard > peerMs) lose(member, `has not been heard of for ${peerMs / 1000} s`);
+    }
+    tell({ alive: true });
+  }, Math.min(peerMs, joinMs) / 5);
+
+  return {
+    port: /** @type {import('node:net').AddressInfo} */ (server.address()).port,
+    fail,
+    async close() {
+      const left = [...members.values()].every((member) => member.left);
+      if (!left && !failure) {
+        await new Promise((/** @type {(value?: any) => void} */ done) => {
+          emptied = done;
+          setTimeout(done, peerMs).unref();
+        });
+      }
+      clearInterval(watch);
+      tell({ closed: true });
+      for (const { socket } of members.values()) socket.end();
+      server.close();
+    },
+  };
+}

@@ -1,0 +1,191 @@
+// The thread that stands by a group: it keeps in touch with the store, also while the main thread computes or waits, and ends what
+// the group has under way as soon as a rank is lost.
+
+import { connect } from 'node:net';
+import { createRequire } from 'node:module';
+import { hostname } from 'node:os';
+import { parentPort, workerData } from 'node:worker_threads';
+
+import { listen, send } from './messages.mjs';
+import { openStore } from './store.mjs';
+
+/** @typedef {import('./store.mjs').Failure} Failure */
+
+/**
+ * @typedef {object} WatchOptions
+ * @property {number} rank
+ * @property {number} worldSize
+ * @property {string} generation
+ * @property {string} config
+ * @property {string[]} hosts of the store, tried in turn; empty where this rank opens it and says where
+ * @property {string | undefined} bind
+ * @property {number} port
+ * @property {number} joinMs
+ * @property {number} peerMs
+ * @property {number} timeoutMs how long a collective may take
+ */
+
+/** @type {typeof import('../index.js')} */
+const vk = createRequire(import.meta.url)('../index.js');
+const { rank, worldSize, generation, config, bind, joinMs, peerMs, timeoutMs, ...place } = /** @type {WatchOptions} */ (workerData);
+const main = /** @type {import('node:worker_threads').MessagePort} */ (parentPort);
+
+/** Seconds that this process has to end once the group has failed: what `helios-vk run` sets. */
+const GRACE = process.env.HELIOS_FAILURE_GRACE ? Number(process.env.HELIOS_FAILURE_GRACE) : Infinity;
+/** How often the group's own state is looked at. */
+const LOOK_MS = 50;
+/** How long connections may take to close. */
+const CLOSE_MS = 500;
+/** Between two attempts to reach the store. */
+const RETRY_MS = 100;
+
+const hello = { rank, worldSize, generation, config, process: `process ${process.pid} on ${hostname()}` };
+/** @type {Failure | null} */
+let failure = null;
+let leaving = false;
+/** @type {import('node:net').Socket | null} */
+let link = null;
+/** @type {Awaited<ReturnType<typeof openStore>> | null} */
+let store = null;
+let heard = performance.now();
+
+/** Ends what the group has under way, here and, if it is not known there, at all other ranks. @param {Failure} first */
+function fail(first, told = false) {
+  if (failure || leaving) return;
+  failure = first;
+  vk.collectiveAbort(first.code, first.message, first.rank);
+  if (store) store.fail(first);
+  else if (!told && link) send(link, { failed: first });
+  main.postMessage({ failed: first });
+  // A main thread that hangs elsewhere would keep all others from being started again.
+  if (Number.isFinite(GRACE)) setTimeout(() => process.kill(process.pid, 'SIGKILL'), GRACE * 1000).unref();
+}
+
+const storeLost = (/** @type {string} */ how) =>
+  fail({ code: 'ERR_HELIOS_PEER_LOST', rank: 0, message: `rank 0, which keeps the store, ${how}` });
+
+/** @param {any} message */
+function receive(message) {
+  heard = performance.now();
+  if (message.joined) main.postMessage({ joined: true });
+  else if (message.agreed) main.postMessage({ agreed: true });
+  else if (message.exchanged) main.postMessage({ exchanged: message.exchanged });
+  else if (message.failed) fail(message.failed, true);
+  else if (message.closed) leaving = true;
+  else if (message.stranger !== undefined) {
+    fail({
+      code: 'ERR_HELIOS_RENDEZVOUS',
+      rank,
+      message: `another run (${message.stranger || 'without a name'}) meets at this address`,
+    });
+  }
+}
+
+/** Connects to the first host that answers, until the time is over. @param {string[]} hosts @param {number} port */
+function reach(hosts, port) {
+  const end = performance.now() + joinMs;
+  let attempt = 0;
+  const next = () => {
+    if (failure || leaving) return;
+    const host = hosts[attempt++ % hosts.length];
+    const socket = connect({ host, port, noDelay: true, timeout: joinMs });
+    let open = false;
+    socket.on('connect', () => {
+      open = true;
+      socket.setTimeout(0);
+      link = socket;
+      heard = performance.now();
+      listen(socket, receive);
+      send(socket, { hello });
+    });
+    socket.on('timeout', () => socket.destroy(new Error('no answer')));
+    socket.on('error', ({ message }) => {
+      if (open) return;
+      if (performance.now() < end) return setTimeout(next, RETRY_MS);
+      fail({
+        code: 'ERR_HELIOS_RENDEZVOUS',
+        rank: 0,
+        message: `rank 0 was not to be found at ${hosts.join(' or ')}, port ${port}, within ${joinMs / 1000} s (${message})`,
+      });
+    });
+    socket.on('close', () => open && storeLost('has closed its connection: its process has ended, without destroy()'));
+  };
+  next();
+}
+
+/** Whether the group's own state was there. */
+let known = false;
+let begun = 0;
+let late = 0;
+/** What this rank has said of its end. @type {{ calls: number, since: number } | null} */
+let leave = null;
+/** What has become of the calls since the last look. */
+function look() {
+  const status = vk.collectiveStatus();
+  if (!link) return;
+  if (status === null) {
+    if (known) fail({ code: 'ERR_HELIOS_ABORTED', rank, message: `rank ${rank} has destroyed its device` });
+    return;
+  }
+  known = true;
+  if (status.error && !failure) {
+    const { code, message, rank: about } = status.error;
+    fail({ code, message: message.replace(/^init: /, ''), rank: about });
+  }
+  if (status.begun !== begun) {
+    begun = status.begun;
+    send(link, { begun, call: status.call });
+  }
+  if (status.begun > status.ended && status.forMs > timeoutMs && late !== status.begun) {
+    late = status.begun;
+    send(link, { late: { number: begun, call: status.call, seconds: timeoutMs / 1000 } });
+  }
+  // The others have as long to come to the end.
+  if (leave && performance.now() - leave.since > timeoutMs && late !== leave.calls + 1) {
+    late = leave.calls + 1;
+    send(link, { late: { number: late, call: 'destroy', seconds: timeoutMs / 1000 } });
+  }
+}
+
+const looking = setInterval(look, LOOK_MS);
+const beating = setInterval(() => {
+  if (!link) return;
+  send(link, { alive: true });
+  if (performance.now() - heard > peerMs) storeLost(`has not been heard of for ${peerMs / 1000} s`);
+}, peerMs / 5);
+
+main.on('message', async (message) => {
+  if (message.reach) reach(message.reach.hosts, message.reach.port);
+  else if (message.exchange && link) send(link, { exchange: message.exchange });
+  else if (message.abort) fail(message.abort);
+  else if (message.leaving) {
+    // What has failed by now is no end.
+    look();
+    leave = { calls: message.leaving.calls, since: performance.now() };
+    if (link && !failure) send(link, { leaving: message.leaving });
+  } else if (message.leave) {
+    // What the main thread has seen already.
+    look();
+    if (!message.leave.clean) fail({ code: 'ERR_HELIOS_ABORTED', rank, message: `rank ${rank} has left before the others` });
+    if (link && !failure) send(link, { left: true });
+    leaving = true;
+    clearInterval(looking);
+    await store?.close();
+    clearInterval(beating);
+    link?.end();
+    main.close();
+    // A peer that does not answer keeps its connection open: not this thread.
+    setTimeout(() => process.exit(), CLOSE_MS).unref();
+  }
+});
+
+try {
+  if (rank === 0) {
+    store = await openStore({ host: bind, port: place.port, own: hello, joinMs, peerMs });
+    main.postMessage({ open: store.port });
+    reach(['127.0.0.1'], store.port);
+  } else if (place.hosts.length > 0) reach(place.hosts, place.port);
+} catch (error) {
+  const { message } = /** @type {Error} */ (error);
+  fail({ code: 'ERR_HELIOS_RENDEZVOUS', rank: 0, message: `rank 0 cannot open the store: ${message}` });
+}

@@ -1,0 +1,144 @@
+// An optimizer over the processes of a group: each computes gradients of a part of the batch, and all make the same step.
+//
+// Without `zero`, every process gets the sum of all gradients and makes the whole step. With it (ZeRO-1: Rajbhandari et al. 2020,
+// "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", section 5.1), each gets the sums of its own shard of
+// every bucket, keeps the moments of that shard alone and steps there, and the parameters are gathered.
+
+import { optimizerState, STATE, STATE_WORDS } from '../../kernels/index.mjs';
+import { storageOf as alive } from '../engine.mjs';
+import { noGrad } from '../autograd.mjs';
+import { ArgumentError, UsageError } from '../errors.mjs';
+import { clone, full } from '../functional.mjs';
+import { isRecording, runtime } from '../runtime.mjs';
+import { unscoped } from '../storage.mjs';
+import { Tensor } from '../tensor.mjs';
+import { ALIGNMENT, stateLayout, stateWord } from './bucket.mjs';
+
+/** @typedef {import('./bucket.mjs').Bucket} Bucket */
+/** @typedef {import('./bucket.mjs').Run} Run */
+
+/**
+ * What an optimizer uses of a `Group` of `helios-vk/distributed`.
+ * @typedef {object} ProcessGroup
+ * @property {number} rank
+ * @property {number} worldSize
+ * @property {(buffer: number, range?: { offset?: number, count?: number }) => unknown} allReduce
+ * @property {(buffer: number, range?: { offset?: number, count?: number }) => unknown} reduceScatter
+ * @property {(buffer: number, range?: { offset?: number, count?: number }) => unknown} allGather
+ * @property {(buffer: number, range?: { offset?: number, count?: number }) => unknown} broadcast
+ */
+
+/**
+ * Has the gradient of each parameter be the mean of all processes' gradients of it, for steps of one's own: an optimizer with a
+ * `processGroup` does so by itself. All processes call it with the same parameters in the same order.
+ *
+ * Throws a UsageError, before anything is changed, where a parameter has no gradient, and in a function that is being compiled.
+ * @param {ProcessGroup} group
+ * @param {Iterable<import('../modules/module.mjs').Parameter>} parameters f32
+ */
+export function averageGradients(group, parameters) {
+  const name = 'averageGradients';
+  if (isRecording()) throw new UsageError(name, 'call it outside of the compiled function, behind what computes the gradients');
+  const list = [...parameters];
+  list.forEach(({ grad }, i) => {
+    if (!grad) throw new UsageError(name, `parameter ${i} of ${list.length} has no gradient: every process needs one of every parameter`);
+    if (grad.dtype !== 'f32') throw new ArgumentError(name, `takes f32 gradients, got ${grad.dtype}`);
+  });
+  noGrad(() => {
+    const gradients = list.map((parameter) => {
+      const own = /** @type {Tensor} */ (parameter.grad);
+      if (own.layout.contiguous) return own;
+      const dense = unscoped(() => clone(own));
+      own.dispose();
+      parameter.grad = dense;
+      return dense;
+    });
+    runtime().flush();
+    for (const gradient of gradients) {
+      const storage = alive('optim', gradient);
+      group.allReduce(storage.allocation.handle, { offset: gradient.layout.offset, count: gradient.size });
+      storage.version++;
+    }
+    for (const gradient of gradients) gradient.mul_(1 / group.worldSize);
+  });
+}
+
+/** @param {Tensor} tensor */
+const allocationOf = (tensor) => alive('optim', tensor).allocation;
+
+export class Ranks {
+  /** @param {ProcessGroup} group @param {0 | 1} zero @param {string} of who takes them */
+  constructor(group, zero, of) {
+    if (typeof group?.reduceScatter !== 'function') {
+      throw new ArgumentError(of, 'processGroup is a group of helios-vk/distributed: await init()');
+    }
+    if (zero !== 0 && zero !== 1) throw new ArgumentError(of, `zero is 0 or 1, got ${String(zero)}`);
+    this.group = group;
+    this.size = group.worldSize;
+    this.zero = zero === 1;
+    /** Buckets are of multiples of this many elements, so that all shards are equal and begin where ranges may. */
+    this.multiple = this.zero ? ALIGNMENT * this.size : ALIGNMENT;
+    const words = optimizerState({ rate: 0 });
+    /** Takes the norm of this process's shards, which says nothing of a step yet. */
+    this.own = Tensor.constant(words, stateLayout(STATE_WORDS));
+    this.ownNorm = unscoped(() => stateWord(this.own, STATE.norm));
+    /** The norms of all, by rank. */
+    this.norms = unscoped(() => full([Math.ceil(this.size / 4) * 4], 0));
+  }
+
+  /** What of a bucket this process steps. @param {Bucket} bucket @returns {Run} */
+  shard({ count }) {
+    if (!this.zero) return { offset: 0, count };
+    const own = count / this.size;
+    return { offset: own * this.group.rank, count: own };
+  }
+
+  /** Runs a collective behind what was computed so far. @param {'allReduce' | 'reduceScatter' | 'allGather' | 'broadcast'} kind @param {Tensor} tensor @param {number} [count] */
+  call(kind, tensor, count = tensor.size) {
+    const { handle } = allocationOf(tensor);
+    runtime().flush();
+    this.group[kind](handle, { offset: tensor.layout.offset, count });
+  }
+
+  /** Has all processes begin with the parameters of rank 0. @param {Bucket[]} buckets */
+  begin(buckets) {
+    for (const bucket of buckets) {
+      this.call('broadcast', bucket.values);
+      bucket.changed(false);
+    }
+  }
+
+  /** Sums of gradients, of the own shard at least. @param {Bucket[]} buckets */
+  sum(buckets) {
+    for (const { gradients } of buckets) this.call(this.zero ? 'reduceScatter' : 'allReduce', gradients);
+  }
+
+  /** Gathers the norms of all processes' shards: the norm of these is that of the whole. `own` has this one's. */
+  gatherNorms() {
+    unscoped(() => {
+      const place = stateWord(this.norms, this.group.rank);
+      place.copy_(this.ownNorm);
+      place.dispose();
+    });
+    this.call('allGather', this.norms, this.size);
+  }
+
+  /** The parameters that the others have stepped. @param {Bucket[]} buckets */
+  gather(buckets) {
+    if (this.zero) for (const { values } of buckets) this.call('allGather', values);
+  }
+
+  /** All elements of a tensor of which each process has its shard. @param {Bucket} bucket @param {Tensor} shard @returns {Tensor} */
+  whole(bucket, shard) {
+    const all = bucket.zeros('results of all ranks');
+    const place = bucket.part(all, this.shard(bucket));
+    place.copy_(shard);
+    if (place !== all) place.dispose();
+    this.call('allGather', all);
+    return all;
+  }
+
+  dispose() {
+    for (const tensor of [this.own, this.ownNorm, this.norms]) tensor.dispose();
+  }
+}

@@ -1,0 +1,8 @@
+//! Collectives: calls of the stream that the device hands to the host, and the host to the other processes.
+//!
+//! The stream copies what a collective sends into mapped memory; the thread of the [`group`] waits for the timeline
+//! value of that copy, runs the collective on the memory, and signals a second timeline, which the submission behind
+//! it waits for before it copies the result back. No JavaScript thread waits for any of it.
+
+pub mod group;
+pub mod thread;

@@ -1,0 +1,219 @@
+//! Collectives: a copy out of the buffer, the other processes, and a copy back, in order with everything else.
+
+use std::sync::Arc;
+
+use ash::vk::Handle;
+use collectives::{Call, Cause, Copy, Element, Failure, Kind, Options, Phase};
+
+use super::Context;
+use crate::collective::group::{self, Group};
+use crate::collective::thread;
+use crate::error::{Error, Result};
+use crate::memory::buffer::Buffer;
+use crate::memory::staging::Lease;
+use crate::plan::hazard::Access;
+use crate::queue::exit;
+
+/// A range of a buffer in elements; without a count, all to the buffer's end.
+#[derive(Debug, Clone, Copy)]
+pub struct Range {
+    pub buffer: i32,
+    pub offset: u64,
+    pub count: Option<u64>,
+    pub element: Element,
+}
+
+impl Context {
+    /// Makes this process a member of a group and starts its thread.
+    pub fn join_group(&mut self, options: Options) -> Result<()> {
+        self.device.check_alive()?;
+        if self.group.is_some() {
+            return Err(Error::Batch(
+                "this process is a member of a group: destroy() it first".to_owned(),
+            ));
+        }
+        let group = Group::new(&self.device, &self.timeline, options.rank, options.size)?;
+        thread::start(&group, options)?;
+        exit::at_exit(&group);
+        group::set_current(Some(Arc::clone(&group)));
+        self.group = Some(group);
+        Ok(())
+    }
+
+    /// Forgets the group, which all ranks have left, or which has failed. What was computed after its failure keeps
+    /// failing; what comes from now on counts.
+    pub fn forget_group(&mut self) -> Result<()> {
+        let Some(group) = self.group.clone() else {
+            return Ok(());
+        };
+        if !group.failed() && group.state.lock().ledger.phase != Phase::Left {
+            return Err(Error::Batch(
+                "the group has neither been left nor failed".to_owned(),
+            ));
+        }
+        group::set_current(None);
+        self.group = None;
+        // The device may have yet to go past the group's values: what it waits on lives until then.
+        // On a device that is lost nobody knows when: until its end, which says how it was lost.
+        let flushed = self.flush();
+        let value = *flushed.as_ref().unwrap_or(&u64::MAX);
+        self.exchanged.push_back((value, group));
+        if flushed.is_ok() {
+            self.timeline.validate_above(value);
+        }
+        self.reclaim_exchanged();
+        Ok(())
+    }
+
+    /// At the end of the device: nothing waits for other processes any more.
+    pub(super) fn abandon_group(&mut self) {
+        if let Some(group) = &self.group {
+            let (text, rank) = ("the device was destroyed", Some(group.rank));
+            group.fail(Failure::new(Cause::Aborted, text, rank));
+            group::set_current(None);
+        }
+    }
+
+    /// Frees the memory of collectives that the device has finished with.
+    pub(super) fn reclaim_exchanged(&mut self) {
+        let seen = self.timeline.seen();
+        while (self.exchanged.front()).is_some_and(|&(value, _)| value <= seen) {
+            self.exchanged.pop_front();
+        }
+    }
+
+    /// The range of a collective, checked; the buffer's slot and the byte at which it starts.
+    fn collective_range(&self, kind: Kind, range: Range, size: u32) -> Result<(u32, u64, u64)> {
+        let slot = self.buffer_slot("buffer", range.buffer)?;
+        let (offset, bytes) = (range.offset, range.element.bytes());
+        let start = offset.saturating_mul(bytes);
+        if !start.is_multiple_of(4) {
+            return Err(Error::range(
+                "offset",
+                "must be a multiple of 4 bytes",
+                offset,
+            ));
+        }
+        let length = self.buffers.at(slot).map_or(0, |b: &Buffer| b.bytes);
+        let rest = length.saturating_sub(start) / bytes;
+        let count = range.count.unwrap_or(rest);
+        self.check_range(
+            slot,
+            ["offset", "count"],
+            start,
+            count.saturating_mul(bytes),
+        )?;
+        let shards = if kind.shards() { u64::from(size) } else { 1 };
+        if count == 0
+            || !count.is_multiple_of(shards)
+            || !(count / shards * bytes).is_multiple_of(4)
+        {
+            return Err(Error::range(
+                "count",
+                match shards {
+                    1 => "must be more than 0, and a multiple of 4 bytes".to_owned(),
+                    _ => format!("must be more than 0, and a multiple of {size} ranks of 4 bytes"),
+                },
+                count,
+            ));
+        }
+        Ok((slot, start, count))
+    }
+
+    /// A collective of all ranks of the group on a range of a buffer, behind everything called so far and before
+    /// everything that is called later; its timeline value.
+    pub fn collective(&mut self, kind: Kind, range: Range, root: u32) -> Result<u64> {
+        let group = self.ready_group(kind)?;
+        if kind.reduces() && range.element != Element::F32 {
+            return Err(Error::range(
+                "type",
+                "must be f32: sums are computed in f32 alone",
+                range.element.name(),
+            ));
+        }
+        if root >= group.size {
+            let problem = format!("must be a rank of the group's {}", group.size);
+            return Err(Error::range("root", problem, root));
+        }
+        let (slot, start, elements) = self.collective_range(kind, range, group.size)?;
+        let call = Call {
+            kind,
+            element: range.element,
+            elements,
+            root,
+            number: 0,
+        };
+        self.reclaim_exchanged();
+        let memory = Arc::new(self.lease(call.bytes())?);
+        let [out, back] = call.staged(group.rank, group.size);
+        self.copy_staged(slot, start, &memory, out, Access::READ)?;
+        let after = self.flush()?;
+        self.open()?;
+        let value = group.enqueue(call, after, Some(Arc::clone(&memory)))?;
+        // From here on the others count on this rank: what fails now is final.
+        let commands = &mut self.recorder.commands;
+        commands.wait(group.semaphore.as_raw(), value);
+        commands.host_writes();
+        let copied = self.copy_staged(slot, start, &memory, back, Access::WRITE);
+        let committed = copied.and_then(|()| self.commit());
+        let value = self.poison_if_partial(false, committed)?;
+        self.exchanged.push_back((value, memory));
+        Ok(value)
+    }
+
+    /// Leaves the group together with all other ranks, behind everything called so far.
+    pub fn leave_group(&mut self) -> Result<u64> {
+        let group = self.ready_group(Kind::Leave)?;
+        let call = Call::leave();
+        let after = self.flush()?;
+        let value = group.enqueue(call, after, None)?;
+        let commands = &mut self.recorder.commands;
+        commands.wait(group.semaphore.as_raw(), value);
+        let committed = self.commit();
+        self.poison_if_partial(false, committed)
+    }
+
+    /// The group, if it takes a call now.
+    fn ready_group(&self, kind: Kind) -> Result<Arc<Group>> {
+        self.device.check_alive()?;
+        if self.recording_here() {
+            return Err(Error::Batch(format!(
+                "a graph is being recorded: {} cannot be part of one",
+                kind.name()
+            )));
+        }
+        let group = self.group.as_ref().ok_or_else(|| {
+            Error::Batch(
+                "this process is a member of no group: call init() of helios-vk/distributed".into(),
+            )
+        })?;
+        group.check()?;
+        Ok(Arc::clone(group))
+    }
+
+    /// Copies between the buffer and the memory of a collective: out of the buffer to read it, back to write it.
+    fn copy_staged(
+        &mut self,
+        slot: u32,
+        start: u64,
+        memory: &Lease,
+        copy: Copy,
+        access: Access,
+    ) -> Result<()> {
+        if copy.bytes == 0 {
+            return Ok(());
+        }
+        let [(buffer, base)] = self.transfer([(slot, access)])?;
+        let at = base + start + copy.range;
+        let (staged, staged_at) = (memory.raw(), memory.offset() + copy.staged);
+        if access == Access::WRITE {
+            return self.add_copy(staged, staged_at, buffer, at, copy.bytes);
+        }
+        self.add_copy(buffer, at, staged, staged_at, copy.bytes)?;
+        if !self.direct_reads {
+            // Otherwise every submission ends visible to the host.
+            self.recorder.commands.host_barrier();
+        }
+        Ok(())
+    }
+}
