@@ -33,6 +33,7 @@ initDevice();
 /** @type {import('../../distributed/group.mjs').InitOptions} */
 const options = {
   joinTimeoutMs: 20_000,
+  ...(process.env.HELIOS_TEST_ENGINE === 'nccl' ? { engine: /** @type {const} */ ('nccl') } : {}),
   ...(scenario === 'silent' ? { peerTimeoutMs: 1000 } : {}),
   ...(scenario === 'late' ? { timeoutMs: 1500 } : {}),
   ...(scenario === 'absent' ? { joinTimeoutMs: 1000 } : {}),
