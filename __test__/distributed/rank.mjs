@@ -288,6 +288,21 @@ const SCENARIOS = {
     say({ fresh: vk.readBuffer(fresh)[0] });
   },
 
+  /** One group after the other in one process, with other memory each time. */
+  async again(first) {
+    const sums = [];
+    for (let group = first, i = 0; i < 3; group = i < 3 ? await init(options) : group) {
+      const shared = vk.createBuffer(4096, 0, { exportable: i === 1 });
+      vk.uploadBuffer(shared, new Float32Array(1024).fill(1));
+      group.allReduce(shared);
+      sums.push(vk.readBuffer(shared)[7]);
+      vk.destroyBuffer(shared);
+      i++;
+      await group.destroy();
+    }
+    say({ sums });
+  },
+
   /** Ends once, the first time, and says how often it was started. */
   async restart(group) {
     const attempt = Number(process.env.HELIOS_RESTART_COUNT);

@@ -23,6 +23,7 @@ export const BENCHES = /** @type {const} */ ([
   'kernels',
   'kernels-matmul',
   'safe-mode',
+  'distributed',
 ]);
 
 /**
