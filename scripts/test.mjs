@@ -264,6 +264,7 @@ const STAGES = [
         '--package',
         'plan',
         '--package',
+        'memory-policy',
         'ptx-check',
         '--package',
         'spirv-check',

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use collectives::nccl::{self, library::ID_BYTES};
+use collectives::nccl::{self, library::UniqueId};
 use collectives::{Cause, Element, Failure, Kind, MAX_TEXT, Options, Phase};
 use napi::Env;
 use napi_derive::napi;
@@ -64,12 +64,10 @@ fn is_nccl(engine: Arg) -> Result<bool> {
 pub fn collective_nccl(env: &Env, libraries: Arg, unique: Arg) -> napi::Result<Out> {
     call(env, "init", || {
         let nccl = nccl::library::find(&libraries.strings("libraries")?)?;
-        let mut id = String::new();
-        if unique.flag_or("unique", false)? {
-            for byte in nccl.unique_id()?.0 {
-                id += &format!("{byte:02x}");
-            }
-        }
+        let id = match unique.flag_or("unique", false)? {
+            true => nccl.unique_id()?.to_text(),
+            false => String::new(),
+        };
         Object::new(env.raw())
             .string("library", &nccl.library)
             .string("version", &nccl.version)
@@ -77,21 +75,6 @@ pub fn collective_nccl(env: &Env, libraries: Arg, unique: Arg) -> napi::Result<O
             .done()
             .map(Out)
     })
-}
-
-/// The bytes of an identifier that `collectiveNccl` gave.
-fn unique_id(text: &str) -> Result<[u8; ID_BYTES]> {
-    let mut id = [0; ID_BYTES];
-    let byte = |i: usize| u8::from_str_radix(text.get(2 * i..2 * i + 2)?, 16).ok();
-    let bytes: Option<Vec<u8>> = (0..ID_BYTES).map(byte).collect();
-    match bytes {
-        Some(bytes) if text.len() == 2 * ID_BYTES => id.copy_from_slice(&bytes),
-        _ => {
-            let problem = format!("must be {ID_BYTES} bytes in hexadecimal");
-            return Err(Error::range("id", problem, text));
-        }
-    }
-    Ok(id)
 }
 
 /// Makes this process rank `rank` of `size` and starts the engine on a thread of its own; `collectiveStatus` says how
@@ -103,7 +86,7 @@ fn unique_id(text: &str) -> Result<[u8; ID_BYTES]> {
     ts_args_type = "options: CollectiveStartOptions"
 )]
 pub fn collective_start(env: &Env, options: Arg) -> napi::Result<()> {
-    call(env, "collectiveStart", || {
+    call(env, "init", || {
         let rank = options.property("rank")?.u32("rank")?;
         let size = options.property("size")?.u32("size")?;
         if rank >= size {
@@ -114,7 +97,10 @@ pub fn collective_start(env: &Env, options: Arg) -> napi::Result<()> {
         let limit = options.property("limitMs")?.u32("limitMs")?;
         let limit = Duration::from_millis(limit.into());
         if is_nccl(options.property("engine")?)? {
-            let id = unique_id(&options.property("id")?.string("id")?)?;
+            let text = options.property("id")?.string("id")?;
+            let Some(id) = UniqueId::from_text(&text) else {
+                return Err(Error::range("id", "must come from collectiveNccl", text));
+            };
             let drivers = options.property("drivers")?.strings("drivers")?;
             let engine = Engine::Nccl(nccl::rank::Options {
                 rank,

@@ -8,7 +8,7 @@ use std::ptr;
 
 use libloading::Library;
 
-use super::library::functions;
+use super::library::{functions, reason};
 use crate::failure::{Cause, Failure};
 use crate::mpi::library::{Scope, open};
 
@@ -135,7 +135,7 @@ impl Cuda {
         let mut tried = String::new();
         for name in libraries {
             let bound = open(name, Scope::Local)
-                .map_err(|e| e.to_string())
+                .map_err(|e| reason(&e))
                 .and_then(|library| Calls::bind(Box::leak(Box::new(library)) as &'static Library));
             match bound {
                 Ok(calls) => {

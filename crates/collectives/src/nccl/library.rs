@@ -53,6 +53,22 @@ pub const ID_BYTES: usize = 128;
 #[derive(Debug, Clone, Copy)]
 pub struct UniqueId(pub [u8; ID_BYTES]);
 
+impl UniqueId {
+    /// In hexadecimal, as ranks tell each other.
+    pub fn to_text(self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// None for what is not `ID_BYTES` bytes in hexadecimal.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let mut id = [0; ID_BYTES];
+        for (i, byte) in id.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(text.get(2 * i..2 * i + 2)?, 16).ok()?;
+        }
+        (text.len() == 2 * ID_BYTES).then_some(Self(id))
+    }
+}
+
 type Status = c_int;
 type Comm = *mut c_void;
 type Data = *const c_void;
@@ -104,6 +120,12 @@ pub struct Nccl {
     pub version: String,
 }
 
+/// Why a library does not load: what the loader says is the cause of what `libloading` says.
+pub(super) fn reason(error: &libloading::Error) -> String {
+    let cause = std::error::Error::source(error);
+    cause.map_or_else(|| error.to_string(), ToString::to_string)
+}
+
 fn missing(library: &str, reason: impl Into<String>) -> Missing {
     Missing {
         library: library.to_owned(),
@@ -115,10 +137,7 @@ fn load(name: &str) -> Result<Nccl, Missing> {
     if name.is_empty() || name.contains('\0') {
         return Err(missing(name, "is no name of a library"));
     }
-    let library = open(name, Scope::Local).map_err(|e| {
-        let cause = std::error::Error::source(&e).map(ToString::to_string);
-        missing(name, cause.unwrap_or_else(|| e.to_string()))
-    })?;
+    let library = open(name, Scope::Local).map_err(|e| missing(name, reason(&e)))?;
     let library: &'static Library = Box::leak(Box::new(library));
     let calls = Calls::bind(library).map_err(|reason| missing(name, reason))?;
     // SAFETY: both types are those of the header.
@@ -337,6 +356,21 @@ mod tests {
         let (cause, message) = failure.expect("nothing loads");
         assert_eq!(cause, Cause::NoEngine);
         assert!(message.contains("libhelios-none.so.2: "), "{message}");
+    }
+
+    #[test]
+    fn an_identifier_comes_back_from_its_text() {
+        let id = UniqueId(std::array::from_fn(|i| (i * 37) as u8));
+        let text = id.to_text();
+        assert_eq!(UniqueId::from_text(&text).map(|id| id.0), Some(id.0));
+        for wrong in [
+            &text[2..],
+            &format!("{text}00"),
+            &text.replace("25", "2g"),
+            "é",
+        ] {
+            assert!(UniqueId::from_text(wrong).is_none(), "{wrong}");
+        }
     }
 
     #[cfg(target_os = "linux")]

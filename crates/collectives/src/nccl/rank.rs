@@ -4,11 +4,11 @@
 //! Nothing of NCCL's is given to the stream before Vulkan has signalled: to end what is under way, NCCL never has to wait
 //! for Vulkan, which may be waiting for NCCL.
 
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 use std::time::{Duration, Instant};
 
 use super::cuda::{Address, Context, Cuda, Imported, Mirror, OwnedFd, Semaphore, Stream, Uuid};
-use super::library::{Communicator, ID_BYTES, UniqueId, find};
+use super::library::{Communicator, UniqueId, find};
 use crate::call::{BYTES, Call, Element, Kind, mismatch};
 use crate::failure::{Cause, Failure};
 
@@ -27,7 +27,7 @@ pub struct Options {
     pub libraries: Vec<String>,
     pub drivers: Vec<String>,
     /// Rank 0's, the same on all ranks.
-    pub id: [u8; ID_BYTES],
+    pub id: UniqueId,
     /// How long one collective may take from the moment at which this rank comes to it.
     pub limit: Duration,
 }
@@ -56,7 +56,7 @@ pub struct Range {
     pub offset: u64,
 }
 
-/// A rank of a group. Of the thread that started it; to be ended by [`Rank::abort`] or [`Rank::leave`].
+/// A rank of a group. Of the thread that started it; to be ended by [`Rank::end`], after [`Rank::leave`] or without.
 pub struct Rank {
     // Dropped in this order: the communicator ends what is on the stream.
     comm: Option<Communicator>,
@@ -111,7 +111,7 @@ impl Rank {
         let departs = Semaphore::new(cuda, device.departs)?;
         let arrives = Semaphore::new(cuda, device.arrives)?;
         let mirror = Mirror::new(cuda, BYTES * size as usize)?;
-        let comm = Communicator::begin(nccl, rank, size, UniqueId(id))?;
+        let comm = Communicator::begin(nccl, rank, size, id)?;
         let started = Self {
             comm: Some(comm),
             known: Vec::new(),
@@ -277,6 +277,3 @@ impl Rank {
         ))
     }
 }
-
-/// The name of a memory, held as long as the memory lives.
-pub type Memory = Arc<()>;
