@@ -151,6 +151,8 @@ export async function init(options = {}) {
       watch.reach(host === hostname() ? ['127.0.0.1'] : hosts, port);
     }
     await watch.joined;
+    // Whoever fails from here on finds all others outside of init.
+    if (nccl) await watch.exchange(null);
   } catch (error) {
     await watch.leave();
     vk.collectiveAbort('ERR_HELIOS_ABORTED', 'init has failed');

@@ -1,7 +1,7 @@
 /* A driver of CUDA and an NCCL in one library, for the tests of the engine on a machine without either: the calls that
  * crates/collectives binds, over the memory of a software device and the timelines that the layer of this folder exports.
  *
- * HELIOS_STUB_FAIL=CALL:NTH makes the nth call of CALL fail. When the process ends, one line on the standard error says what
+ * HELIOS_STUB_FOLDER is where ranks meet, HELIOS_STUB_UUID the device that Vulkan has. HELIOS_STUB_FAIL=CALL:NTH makes the nth call of CALL fail. When the process ends, one line on the standard error says what
  * was called, what was not freed, and what no program may do: `@stub {"calls":{...},"live":N,"violations":[...]}`. */
 
 #define _GNU_SOURCE
@@ -401,7 +401,7 @@ typedef struct {
 typedef struct {
   int rank, size;
   Shared *shared;
-  char path[64];
+  char path[PATH_MAX];
   pthread_t thread;
   /* As ncclCommGetAsyncError says it: 7 is in progress. */
   _Atomic int state;
@@ -464,7 +464,8 @@ int ncclCommInitRankConfig(Comm **raw, int size, Id id, int rank, const Config *
   comm->state = 7;
   uint64_t name;
   memcpy(&name, id.bytes, sizeof name);
-  snprintf(comm->path, sizeof comm->path, "/dev/shm/helios-stub-%016llx", (unsigned long long)name);
+  const char *folder = getenv("HELIOS_STUB_FOLDER");
+  snprintf(comm->path, sizeof comm->path, "%s/%016llx", folder ? folder : "/tmp", (unsigned long long)name);
   int file = open(comm->path, O_RDWR | O_CREAT, 0600);
   if (file < 0 || ftruncate(file, sizeof(Shared))) return 2;
   comm->shared = mmap(NULL, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);

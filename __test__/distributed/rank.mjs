@@ -1,6 +1,8 @@
 // One rank of the tests of `helios-vk/distributed`: `node rank.mjs SCENARIO [PLACE]`. What it has to say are lines of JSON behind
 // `@rank `, so that what launchers say does not disturb.
 
+import { readdirSync, readlinkSync } from 'node:fs';
+
 import { init, launched } from '../../distributed/index.mjs';
 import { bufferOf, groupsOf, init as initDevice, pipelineOf, vk } from '../lib/addon.mjs';
 import { scaleAddF32 } from '../lib/programs.mjs';
@@ -316,8 +318,54 @@ const SCENARIOS = {
   },
 };
 
+/** Descriptors that are open: for memory, timelines and files. */
+const descriptors = () => readdirSync('/proc/self/fd').filter((fd) => /^\/(?!dev\/)|memfd|pipe/.test(link(fd))).length;
+/** What a descriptor stands for. @param {string} fd */
+function link(fd) {
+  try {
+    return readlinkSync(`/proc/self/fd/${fd}`);
+  } catch {
+    return '';
+  }
+}
+
+/** A group that may fail at every step, in memory of both kinds; then what the device still does, and what was left open. */
+async function eachCall() {
+  const buffers = [false, true].map((exportable) => vk.createBuffer(4096, 0, { exportable }));
+  const ones = new Float32Array(1024).fill(1);
+  for (const buffer of buffers) vk.uploadBuffer(buffer, ones);
+  vk.waitIdle();
+  const before = descriptors();
+  /** @type {import('../../distributed/index.mjs').Group | undefined} */
+  let group;
+  let error = null;
+  const sums = [];
+  try {
+    group = await init(options);
+    for (const buffer of buffers) {
+      group.allReduce(buffer);
+      sums.push(vk.readBuffer(buffer)[7]);
+    }
+    group.reduceScatter(buffers[0]);
+    group.allGather(buffers[1]);
+    group.broadcast(buffers[0]);
+    vk.waitIdle();
+    await group.destroy();
+  } catch (failure) {
+    error = told(failure);
+    await group?.destroy();
+  }
+  // What is called from here on counts again.
+  const again = bufferOf(ones, 0);
+  vk.fillBuffer(again, 4096, 0);
+  vk.waitIdle();
+  const after = vk.readBuffer(again)[0];
+  say({ error, sums, after, fds: descriptors() - before });
+}
+
 if (scenario === 'absent' && rank === last) process.exit(0);
-if (['absent', 'config', 'no-library'].includes(scenario)) {
+if (scenario === 'each-call') await eachCall();
+else if (['absent', 'config', 'no-library', 'no-engine'].includes(scenario)) {
   await failing(async () => {
     const group = await init(options);
     await group.destroy();

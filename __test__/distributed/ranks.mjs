@@ -51,10 +51,11 @@ export async function ranks(worldSize, scenario, { environment = {}, of = () => 
         ...of(rank),
       };
       const child = spawn(process.execPath, [...nodeArgs, RANK, ...scenario], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+      let own = '';
       let rest = '';
-      child.stderr.on('data', (chunk) => (output += chunk));
+      child.stderr.on('data', (chunk) => (own += chunk));
       child.stdout.on('data', (chunk) => {
-        output += chunk;
+        own += chunk;
         const lines = (rest + chunk).split('\n');
         rest = lines.pop() ?? '';
         for (const line of lines) {
@@ -65,7 +66,10 @@ export async function ranks(worldSize, scenario, { environment = {}, of = () => 
         }
       });
       return new Promise((/** @type {(status: number) => void} */ done) => {
-        child.on('close', (code, signal) => done(code ?? (signal ? 1 : 0)));
+        child.on('close', (code, signal) => {
+          output += own;
+          done(code ?? (signal ? 1 : 0));
+        });
       });
     }),
   );
