@@ -29,7 +29,9 @@ const now = performance.now.bind(performance);
 /** Floats that differ by rank and do not add up exactly. @param {number} length @param {number} rank */
 const floats = (length, rank) => Float32Array.from({ length }, (_, i) => Math.sin(i * 0.37 + rank) * 3);
 const hash = (/** @type {Float32Array} */ values) =>
-  createHash('sha256').update(new Uint8Array(values.buffer, values.byteOffset, values.byteLength)).digest('hex');
+  createHash('sha256')
+    .update(new Uint8Array(values.buffer, values.byteOffset, values.byteLength))
+    .digest('hex');
 
 /**
  * Every collective on numbers that do not add up exactly: the sum is the same on all ranks, bit for bit, and that of one rank is
@@ -122,7 +124,7 @@ await runMain(USAGE, OPTIONS, async ({ engine, bytes, rounds, samples, json, res
   }
   const device = vk.initDevice();
   const alone = launched().launcher === null;
-  const group = await init({ engine, ...(alone ? { rank: 0, worldSize: 1 } : {}) });
+  const group = await init({ engine: engine === 'mpi' ? 'mpi' : 'nccl', ...(alone ? { rank: 0, worldSize: 1 } : {}) });
   await check(group);
   const rows = [];
   for (const size of sizes) {
@@ -146,7 +148,9 @@ await runMain(USAGE, OPTIONS, async ({ engine, bytes, rounds, samples, json, res
     writeResults(results, { bench: 'distributed', title, device: device.deviceName, driver: device.driverInfo, figures });
   }
   if (json) {
-    console.log(JSON.stringify({ device: device.deviceName, driver: device.driverInfo, engine, version, ranks: group.worldSize, rows }, null, 2));
+    console.log(
+      JSON.stringify({ device: device.deviceName, driver: device.driverInfo, engine, version, ranks: group.worldSize, rows }, null, 2),
+    );
     return;
   }
   console.log(`${device.deviceName}, driver ${device.driverInfo}; ${title}; medians of ${samples} samples, in µs\n`);

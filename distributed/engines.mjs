@@ -101,7 +101,8 @@ export async function engines() {
   for (const [i, answer] of answers.entries()) {
     if ('abi' in answer) {
       // One that several names lead to is one.
-      if (found.every(({ abi, version }) => abi !== answer.abi || version !== answer.version)) found.push({ engine: names[i].engine, ...answer });
+      if (found.every(({ abi, version }) => abi !== answer.abi || version !== answer.version))
+        found.push({ engine: names[i].engine, ...answer });
     } else missing.push({ library: names[i].library, reason: answer.reason });
   }
   return { engines: found, missing, install: INSTALL };

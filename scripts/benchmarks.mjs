@@ -36,6 +36,7 @@ const ABOUT = {
   kernels: ['Kernels', 'Every kernel over fresh random data that rotates beyond the cache, timed by the GPU.'],
   'kernels-matmul': ['Matrix products', 'The best plan of each shape.'],
   'safe-mode': ['Safe mode', 'The same work with and without `initDevice({ safe: true })`.'],
+  distributed: ['Collectives', 'The hand-over to the engine and back, and `allReduce`.'],
 };
 
 /** All results, the oldest first. @returns {Run[]} */

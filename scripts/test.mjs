@@ -373,7 +373,15 @@ const STAGES = [
     unavailable: () => (process.platform === 'linux' ? null : 'the fault-injecting layer is made for Linux'),
     run: async () =>
       (await cargo('build', '--release', '--locked', '--package', 'helios-faults')) &&
-      run([process.execPath, '--expose-gc', '--test', '--test-reporter=spec', 'faults/faults.test.mjs', 'faults/ptx.test.mjs', 'faults/nccl.test.mjs']),
+      run([
+        process.execPath,
+        '--expose-gc',
+        '--test',
+        '--test-reporter=spec',
+        'faults/faults.test.mjs',
+        'faults/ptx.test.mjs',
+        'faults/nccl.test.mjs',
+      ]),
   },
   {
     name: 'fuzz',

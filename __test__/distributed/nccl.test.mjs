@@ -29,7 +29,10 @@ test('a large range, the end behind what is under way, wrong arguments, and a se
   assert.equal(large.said[0].wrong, -1);
   const flight = await ranks(1, ['flight']);
   assert.equal(flight.status, 0, flight.output);
-  assert.deepEqual(flight.said[0].read, [1, 1].map(() => flight.said[0].read[0]));
+  assert.deepEqual(
+    flight.said[0].read,
+    [1, 1].map(() => flight.said[0].read[0]),
+  );
   const again = await ranks(1, ['again']);
   assert.equal(again.status, 0, again.output);
   assert.deepEqual(again.said[0].sums, [1, 1, 1]);
@@ -52,6 +55,6 @@ test('two ranks on one device add up, or NCCL says why not on both', LIMIT, asyn
     for (const { wrong } of said) assert.deepEqual(wrong, [-1, -1]);
     return;
   }
-  t.diagnostic(output.match(/HeliosError: .*/)?.[0] ?? output);
+  t.diagnostic(output.match(/Error: init: .*/)?.[0] ?? output);
   assert.match(output, /ERR_HELIOS_(ENGINE|PEER_LOST|ABORTED)/);
 });
