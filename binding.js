@@ -848,6 +848,7 @@ module.exports.collective = nativeBinding.collective
 module.exports.collectiveAbort = nativeBinding.collectiveAbort
 module.exports.collectiveForget = nativeBinding.collectiveForget
 module.exports.collectiveLeave = nativeBinding.collectiveLeave
+module.exports.collectiveNccl = nativeBinding.collectiveNccl
 module.exports.collectiveProbe = nativeBinding.collectiveProbe
 module.exports.collectiveStart = nativeBinding.collectiveStart
 module.exports.collectiveStatus = nativeBinding.collectiveStatus

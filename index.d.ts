@@ -525,10 +525,16 @@ export interface CollectiveStartOptions {
   rank: number
   /** How many processes there are. */
   size: number
-  /** Names or paths of MPI libraries, tried in turn. */
+  /** What carries collectives out: MPI when left out. */
+  engine?: 'mpi' | 'nccl'
+  /** Names or paths of the engine's libraries, tried in turn. */
   libraries: string[]
-  /** What all ranks get from rank 0, at most 1024 bytes. */
-  text: string
+  /** For MPI: what all ranks get from rank 0, at most 1024 bytes. */
+  text?: string
+  /** For NCCL: rank 0's identifier, as `collectiveNccl` gave it. */
+  id?: string
+  /** For NCCL: names or paths of CUDA's driver, tried in turn. */
+  drivers?: string[]
   /** How long a collective may take, in milliseconds. */
   limitMs: number
 }
@@ -558,7 +564,7 @@ export interface CollectiveLibrary {
   /** The name or path under which it loads. */
   library: string
   /** Its binary interface. */
-  abi: 'openmpi' | 'mpich' | 'mpi-abi'
+  abi: 'openmpi' | 'mpich' | 'mpi-abi' | 'nccl'
   /** What it says of itself. */
   version: string
 }
@@ -633,16 +639,23 @@ export declare function collectiveForget(): void
 export declare function collectiveLeave(): TimelineValue
 
 /**
- * What an MPI library is, without starting it. For a process that only looks: the library stays loaded.
- *
- * Throws `ERR_HELIOS_NO_ENGINE` for what does not load, or is no MPI.
+ * Loads the first of these libraries that is an NCCL; with `unique`, also what rank 0 gives all other ranks, in
+ * hexadecimal. Use `init` of `helios-vk/distributed` instead.
  */
-export declare function collectiveProbe(library: string): CollectiveLibrary
+export declare function collectiveNccl(libraries: string[], unique: boolean): { library: string, version: string, id: string }
 
 /**
- * Makes this process rank `rank` of `size` and starts MPI on a thread of its own; `collectiveStatus` says how it
- * goes. `libraries` are tried in turn; `text`, of at most 1024 bytes, is what all ranks get from rank 0; `limitMs`
- * is how long a collective may take. Use `init` of `helios-vk/distributed` instead.
+ * What a library of the engine is, without starting it. For a process that only looks: the library stays loaded.
+ *
+ * Throws `ERR_HELIOS_NO_ENGINE` for what does not load, or is not of that engine.
+ */
+export declare function collectiveProbe(library: string, engine?: 'mpi' | 'nccl'): CollectiveLibrary
+
+/**
+ * Makes this process rank `rank` of `size` and starts the engine on a thread of its own; `collectiveStatus` says how
+ * it goes. `libraries` are tried in turn; `limitMs` is how long a collective may take. For MPI, `text`, of at most 1024
+ * bytes, is what all ranks get from rank 0; for NCCL, `id` is rank 0's (`collectiveNccl`), and `drivers` are
+ * libraries of CUDA's driver. Use `init` of `helios-vk/distributed` instead.
  */
 export declare function collectiveStart(options: CollectiveStartOptions): void
 

@@ -1,14 +1,14 @@
 // Groups of processes without an MPI: what launchers say, the store, the command line, and the engines' names.
 
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
 import { commandLine, kindOf, parseRun, worst } from '../bin/lib/run.mjs';
-import { candidates } from '../distributed/engines.mjs';
+import { candidates, ncclCandidates } from '../distributed/engines.mjs';
 import { address, launched } from '../distributed/environment.mjs';
 import { engines, init } from '../distributed/index.mjs';
 import { listen, send } from '../distributed/messages.mjs';
@@ -78,7 +78,7 @@ test('engines are looked for in processes of their own, and those that are missi
 test('without a launcher there is no group, and arguments are checked', async () => {
   initDevice();
   await assert.rejects(init(), { code: 'ERR_HELIOS_RENDEZVOUS', message: /helios-vk run --nproc/ });
-  await assert.rejects(init(/** @type {any} */ ({ engine: 'smoke' })), /engine must be auto or mpi, got smoke/);
+  await assert.rejects(init(/** @type {any} */ ({ engine: 'smoke' })), /engine must be auto, mpi or nccl, got smoke/);
   await assert.rejects(init({ rank: 2, worldSize: 2 }), /rank must be an integer from 0 to 1, got 2/);
   await assert.rejects(init({ rank: 0, worldSize: 2, peerTimeoutMs: 1 }), /peerTimeoutMs/);
   await assert.rejects(init({ rank: 0, worldSize: 2, master: 'here' }), /master must be HOST:PORT, got here/);
@@ -284,6 +284,21 @@ test('a process that leaves no word has failed', () => {
     assert.equal(worst(folder, 2), 1);
     writeFileSync(join(folder, '1'), '7');
     assert.equal(worst(folder, 2), 7);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test('NCCL is what its variable names, a file or its folder, and nothing else; or what the loader and Python have', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'helios-nccl-names-'));
+  try {
+    const site = join(folder, 'lib/python3.12/site-packages/nvidia/nccl/lib');
+    mkdirSync(site, { recursive: true });
+    const file = join(site, 'libnccl.so.2');
+    assert.deepEqual(ncclCandidates({ VIRTUAL_ENV: folder }), ['libnccl.so.2'], 'there is none');
+    writeFileSync(file, '');
+    assert.deepEqual(ncclCandidates({ VIRTUAL_ENV: folder }), ['libnccl.so.2', file]);
+    for (const named of [file, site]) assert.deepEqual(ncclCandidates({ VIRTUAL_ENV: folder, HELIOS_NCCL_LIBRARY: named }), [file]);
   } finally {
     rmSync(folder, { recursive: true });
   }

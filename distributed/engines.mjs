@@ -1,24 +1,24 @@
-// The engines that this machine has: which MPI libraries there are, and in which order they are tried.
+// The engines that this machine has: which libraries of MPI and NCCL there are, and in which order they are tried.
 
 import { spawn } from 'node:child_process';
-import { existsSync, realpathSync } from 'node:fs';
+import { existsSync, readdirSync, realpathSync, statSync } from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-/** @typedef {'openmpi' | 'mpich' | 'mpi-abi'} Abi */
+/** @typedef {'openmpi' | 'mpich' | 'mpi-abi' | 'nccl'} Abi */
 
 /**
  * An engine that can be used.
  * @typedef {object} Engine
- * @property {'mpi'} engine
- * @property {Abi} abi the binary interface: Open MPI's, MPICH's, or the one of MPI-5
+ * @property {'mpi' | 'nccl'} engine
+ * @property {Abi} abi the binary interface: Open MPI's, MPICH's, the one of MPI-5, or NCCL's
  * @property {string} library the name or path under which it loads
  * @property {string} version what it says of itself
  */
 
 /** @typedef {{ library: string, reason: string }} Missing */
 
-/** Names under which a loader may know the libraries of an interface. @type {Record<Abi, string[]>} */
+/** Names under which a loader may know the libraries of an interface. @type {Record<Exclude<Abi, 'nccl'>, string[]>} */
 const LIBRARIES =
   process.platform === 'darwin'
     ? { openmpi: ['libmpi.40.dylib'], mpich: ['libmpi.12.dylib', 'libmpich.12.dylib'], 'mpi-abi': ['libmpi_abi.1.dylib'] }
@@ -49,11 +49,35 @@ function besideLaunchers(path) {
 export function candidates(launcher, environment = process.env) {
   const named = environment.HELIOS_MPI_LIBRARY?.trim();
   if (named) return [named];
-  /** @type {Abi[]} */
+  /** @type {Exclude<Abi, 'nccl'>[]} */
   const abis = launcher === 'openmpi' ? ['openmpi'] : launcher === 'mpich' ? ['mpich', 'mpi-abi'] : ['openmpi', 'mpich', 'mpi-abi'];
   const names = abis.flatMap((abi) => LIBRARIES[abi]);
   const beside = besideLaunchers(environment.PATH ?? '').flatMap((folder) => names.map((name) => join(folder, name)));
   return [...beside.filter((path) => existsSync(path)), ...names];
+}
+
+/** The name under which a loader knows NCCL. */
+const NCCL = 'libnccl.so.2';
+/** Names under which it knows CUDA's driver. */
+export const DRIVERS = ['libcuda.so.1'];
+
+/** What of an environment of Python holds NCCL, if it was installed there. @param {string} prefix */
+function ofPython(prefix) {
+  const libraries = join(prefix, 'lib');
+  const versions = existsSync(libraries) ? readdirSync(libraries).filter((name) => /^python3\.\d+$/.test(name)) : [];
+  return versions.map((version) => join(libraries, version, 'site-packages/nvidia/nccl/lib', NCCL)).filter((path) => existsSync(path));
+}
+
+/**
+ * Libraries of NCCL in the order in which they are tried: what `HELIOS_NCCL_LIBRARY` names, a file or the folder that it is in, and
+ * nothing else; or the loader's, and those of the active environments of Python.
+ * @param {Record<string, string | undefined>} [environment]
+ */
+export function ncclCandidates(environment = process.env) {
+  const named = environment.HELIOS_NCCL_LIBRARY?.trim();
+  if (named) return [statSync(named, { throwIfNoEntry: false })?.isDirectory() ? join(named, NCCL) : named];
+  const prefixes = [environment.VIRTUAL_ENV, environment.CONDA_PREFIX].filter((prefix) => prefix !== undefined);
+  return [NCCL, ...prefixes.flatMap(ofPython)];
 }
 
 /** How long a library may take to say what it is. */
@@ -65,8 +89,11 @@ const PROBE_MS = 20_000;
  * @returns {Promise<{ engines: Engine[], missing: Missing[], install: string }>} `install`: the command that gets one on Debian
  */
 export async function engines() {
-  const names = candidates(null);
-  const answers = await Promise.all(names.map(probe));
+  const names = [
+    ...candidates(null).map((library) => ({ engine: /** @type {const} */ ('mpi'), library })),
+    ...ncclCandidates().map((library) => ({ engine: /** @type {const} */ ('nccl'), library })),
+  ];
+  const answers = await Promise.all(names.map(({ engine, library }) => probe(library, engine)));
   /** @type {Engine[]} */
   const found = [];
   /** @type {Missing[]} */
@@ -74,20 +101,22 @@ export async function engines() {
   for (const [i, answer] of answers.entries()) {
     if ('abi' in answer) {
       // One that several names lead to is one.
-      if (found.every(({ abi, version }) => abi !== answer.abi || version !== answer.version)) found.push({ engine: 'mpi', ...answer });
-    } else missing.push({ library: names[i], reason: answer.reason });
+      if (found.every(({ abi, version }) => abi !== answer.abi || version !== answer.version))
+        found.push({ engine: names[i].engine, ...answer });
+    } else missing.push({ library: names[i].library, reason: answer.reason });
   }
   return { engines: found, missing, install: INSTALL };
 }
 
 /**
  * @param {string} library
+ * @param {'mpi' | 'nccl'} engine
  * @returns {Promise<{ abi: Abi, library: string, version: string } | { reason: string }>}
  */
-function probe(library) {
+function probe(library, engine) {
   return new Promise((done) => {
     const script = fileURLToPath(new URL('./probe.mjs', import.meta.url));
-    const child = spawn(process.execPath, [script, library], { stdio: ['ignore', 'pipe', 'ignore'], timeout: PROBE_MS });
+    const child = spawn(process.execPath, [script, library, engine], { stdio: ['ignore', 'pipe', 'ignore'], timeout: PROBE_MS });
     let output = '';
     child.stdout.on('data', (chunk) => (output += chunk));
     child.on('error', ({ message }) => done({ reason: message }));

@@ -5,7 +5,7 @@ import { createRequire } from 'node:module';
 import { hostname, networkInterfaces } from 'node:os';
 import { Worker } from 'node:worker_threads';
 
-import { candidates } from './engines.mjs';
+import { DRIVERS, candidates, ncclCandidates } from './engines.mjs';
 import { address, launched } from './environment.mjs';
 
 /** @typedef {import('../index.js').BufferHandle} BufferHandle */
@@ -17,13 +17,15 @@ const vk = createRequire(import.meta.url)('../index.js');
 
 /**
  * @typedef {object} InitOptions
- * @property {'auto' | 'mpi'} [engine] `auto` (the default) takes the one that this build has for the machine: MPI
+ * @property {'auto' | 'mpi' | 'nccl'} [engine] `auto` (the default) is MPI, which runs everywhere. `nccl` works on the memory of
+ *   NVIDIA devices, without a copy through the host; it wants `master` (`helios-vk run` and `torchrun` set it)
  * @property {number} [rank] of this process, from 0; by default as its launcher says
  * @property {number} [worldSize]
  * @property {number} [localRank]
  * @property {string} [master] `HOST:PORT` where rank 0 keeps the store; by default `MASTER_ADDR` and `MASTER_PORT`, and without them
  *   a port that rank 0 picks and MPI tells the others
- * @property {string} [library] the name or path of the MPI library; by default the one of the launcher (`HELIOS_MPI_LIBRARY`)
+ * @property {string} [library] the name or path of the engine's library; by default the MPI of the launcher (`HELIOS_MPI_LIBRARY`), or
+ *   the NCCL that the loader knows or the environment of Python holds (`HELIOS_NCCL_LIBRARY`)
  * @property {unknown} [config] anything that JSON can say and all ranks must have in common: a group of different ones does not form
  * @property {number} [joinTimeoutMs] how long all may take to come together (60,000)
  * @property {number} [peerTimeoutMs] how long a process may be silent before it counts as lost (10,000)
@@ -78,14 +80,16 @@ let started = false;
  * Makes this process a member of the group of all processes that a launcher started together. The device must be there
  * (`initDevice`); `launched().localRank` picks it where a host has several.
  *
- * Throws a `HeliosError`: `ERR_HELIOS_NO_ENGINE` where no MPI loads, with what was tried; `ERR_HELIOS_RENDEZVOUS` where not all
- * come together in time, with those who are missing; `ERR_HELIOS_ENGINE` for what MPI says.
+ * Throws a `HeliosError`: `ERR_HELIOS_NO_ENGINE` where no library of the engine loads, with what was tried; `ERR_HELIOS_RENDEZVOUS`
+ * where not all come together in time, with those who are missing; `ERR_HELIOS_ENGINE` for what the engine says, and for a device
+ * that it cannot work on.
  * @param {InitOptions} [options]
  * @returns {Promise<Group>}
  */
 export async function init(options = {}) {
   const { engine = 'auto' } = options;
-  if (engine !== 'auto' && engine !== 'mpi') throw new RangeError(`init: engine must be auto or mpi, got ${engine}`);
+  if (!['auto', 'mpi', 'nccl'].includes(engine)) throw new RangeError(`init: engine must be auto, mpi or nccl, got ${engine}`);
+  const nccl = engine === 'nccl';
   const launch = launched();
   const worldSize = whole('worldSize', options.worldSize ?? launch.worldSize, 1, MAX_WORLD);
   const rank = whole('rank', options.rank ?? launch.rank, 0, worldSize - 1);
@@ -100,10 +104,16 @@ export async function init(options = {}) {
     });
   }
   const master = options.master === undefined ? launch.master : address(options.master, 'init: master');
-  const libraries = options.library === undefined ? candidates(launch.launcher) : [options.library];
+  const libraries = options.library !== undefined ? [options.library] : nccl ? ncclCandidates() : candidates(launch.launcher);
+  if (nccl && !master && worldSize > 1) {
+    throw errorOf({
+      code: 'ERR_HELIOS_RENDEZVOUS',
+      message: 'NCCL does not say where the ranks meet: set MASTER_ADDR and MASTER_PORT, or the option master',
+    });
+  }
   // Throws without a device.
   vk.getCompleted();
-  if (started) throw errorOf({ code: 'ERR_HELIOS_ENGINE', message: 'MPI was started in this process before, and starts once' });
+  if (started && !nccl) throw errorOf({ code: 'ERR_HELIOS_ENGINE', message: 'MPI was started in this process before, and starts once' });
 
   const generation = process.env.HELIOS_GENERATION ?? '';
   const config = createHash('sha256')
@@ -126,14 +136,20 @@ export async function init(options = {}) {
   try {
     /** What MPI tells the others where nothing else does. */
     let text = '';
-    if (master) await watch.joined;
+    if (master || nccl) await watch.joined;
     else if (rank === 0)
       text = JSON.stringify({ host: hostname(), hosts: ownAddresses(), port: await watch.opened, key: randomBytes(8).toString('hex') });
-    started = true;
-    for (const [name, value] of Object.entries(GUESTS)) process.env[name] ??= value;
-    vk.collectiveStart({ rank, size: worldSize, libraries, text, limitMs: timeoutMs + 2 * peerMs });
-    const status = await starting(watch, joinMs);
-    if (!master && rank > 0) {
+    const limitMs = timeoutMs + 2 * peerMs;
+    if (nccl) {
+      const id = await identifier(watch, rank, libraries);
+      vk.collectiveStart({ engine: 'nccl', rank, size: worldSize, libraries, id, drivers: DRIVERS, limitMs });
+    } else {
+      started = true;
+      for (const [name, value] of Object.entries(GUESTS)) process.env[name] ??= value;
+      vk.collectiveStart({ rank, size: worldSize, libraries, text, limitMs });
+    }
+    const status = await starting(watch, joinMs, nccl ? 'NCCL' : 'MPI');
+    if (!nccl && !master && rank > 0) {
       const { host, hosts, port } = JSON.parse(status.text);
       watch.reach(host === hostname() ? ['127.0.0.1'] : hosts, port);
     }
@@ -151,20 +167,49 @@ export async function init(options = {}) {
   return new Group(Group.key, { rank, worldSize, localRank, watch });
 }
 
-/** Waits until MPI has started, which it does on a thread of its own. @param {Watch} watch @param {number} joinMs */
-async function starting(watch, joinMs) {
+/**
+ * What all ranks give NCCL, from rank 0. NCCL wants the same version on all of them.
+ * @param {Watch} watch @param {number} rank @param {string[]} libraries
+ */
+async function identifier(watch, rank, libraries) {
+  /** @type {{ id?: string, version?: string, failed?: Failure }} */
+  let own;
+  try {
+    own = vk.collectiveNccl(libraries, rank === 0);
+  } catch (error) {
+    const { code, message } = /** @type {import('../index.js').HeliosError} */ (error);
+    own = { failed: { code, rank, message: `rank ${rank}: ${message.replace(/^init: /, '')}` } };
+  }
+  const all = await watch.exchange(own);
+  const failed = all.find((each) => each.failed)?.failed;
+  if (failed) throw errorOf(failed);
+  const [{ id, version }] = all;
+  const other = all.findIndex((each) => each.version !== version);
+  if (other > 0) {
+    const message = `rank ${other} has NCCL ${all[other].version}, and rank 0 NCCL ${version}: all must have the same`;
+    throw errorOf({ code: 'ERR_HELIOS_ENGINE', rank: other, message });
+  }
+  return id;
+}
+
+/**
+ * Waits until the engine has started, which it does on a thread of its own.
+ * @param {Watch} watch @param {number} joinMs @param {string} name
+ */
+async function starting(watch, joinMs, name) {
   const end = performance.now() + joinMs;
   for (;;) {
     const status = vk.collectiveStatus();
     if (status === null) throw errorOf({ code: 'ERR_HELIOS_ABORTED', message: 'the device was destroyed' });
     if (status.error) {
-      started = status.error.code !== 'ERR_HELIOS_NO_ENGINE';
+      started &&= status.error.code !== 'ERR_HELIOS_NO_ENGINE';
       throw status.error;
     }
     if (watch.failure) throw errorOf(watch.failure);
     if (status.phase === 'ready') return status;
     if (performance.now() > end) {
-      const message = `MPI has not started within ${joinMs / 1000} s: a rank is missing, or this is not the MPI that started the processes`;
+      const why = name === 'MPI' ? ', or this is not the MPI that started the processes' : '';
+      const message = `${name} has not started within ${joinMs / 1000} s: a rank is missing${why}`;
       throw errorOf({ code: 'ERR_HELIOS_RENDEZVOUS', message });
     }
     await new Promise((done) => setTimeout(done, LOOK_MS));
@@ -391,9 +436,10 @@ export class Group {
   }
 
   /**
-   * Leaves the group, together with all other ranks and behind everything called so far; MPI ends then, and does not start again in
-   * this process. Resolves only if every rank has made the same calls, and all of them have taken place; otherwise it throws the
-   * failure of the group, also one that was thrown before. Either way the group is gone then, and the device is free for other work.
+  /**
+   * Leaves the group, together with all other ranks and behind everything called so far; an MPI ends then, and does not start again in
+   * this process, NCCL does. Resolves only if every rank has made the same calls, and all of them have taken place; otherwise it throws
+   * the failure of the group, also one that was thrown before. Either way the group is gone then, and the device is free for other work.
    * @returns {Promise<void>}
    */
   destroy() {

@@ -1,4 +1,4 @@
-// What an MPI library says of itself, for a process that does nothing else: `node probe.mjs LIBRARY`.
+// What a library of an engine says of itself, for a process that does nothing else: `node probe.mjs LIBRARY mpi|nccl`.
 
 import { createRequire } from 'node:module';
 
@@ -8,7 +8,7 @@ const vk = createRequire(import.meta.url)('../index.js');
 /** @type {object} */
 let answer;
 try {
-  answer = vk.collectiveProbe(process.argv[2] ?? '');
+  answer = vk.collectiveProbe(process.argv[2] ?? '', process.argv[3] === 'nccl' ? 'nccl' : 'mpi');
 } catch (error) {
   answer = { reason: error instanceof Error ? error.message.replace(/^collectiveProbe: /, '') : String(error) };
 }

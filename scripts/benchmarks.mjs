@@ -41,6 +41,7 @@ const ABOUT = {
   ],
   'kernels-attention': ['Attention', 'Kernels in PTX by tiling, and shaders.'],
   'safe-mode': ['Safe mode', 'The same work with and without `initDevice({ safe: true })`.'],
+  distributed: ['Collectives', 'The hand-over to the engine and back, and `allReduce`.'],
 };
 
 /** All results, the oldest first. @returns {Run[]} */

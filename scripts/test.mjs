@@ -265,6 +265,7 @@ const STAGES = [
         '--package',
         'plan',
         '--package',
+        'memory-policy',
         'ptx-check',
         '--package',
         'spirv-check',
@@ -381,6 +382,7 @@ const STAGES = [
         'faults/faults.test.mjs',
         'faults/ptx.test.mjs',
         'faults/collective.test.mjs',
+        'faults/nccl.test.mjs',
       ]),
   },
   {

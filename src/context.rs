@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-pub use collective::Range;
+pub use collective::{Engine, Range};
 pub use execute::{List, Profile, Push, Single};
 pub use graph::Graph;
 pub use nan::Floats;
@@ -120,6 +120,8 @@ pub struct Context {
     abandoned: Vec<execute::Queries>,
     /// The processes that this one computes with.
     group: Option<Arc<Group>>,
+    /// Shared memory for collectives on the device, of buffers that are in none.
+    exchange: Option<i32>,
     /// Memory of collectives, and a group that was left, with the timeline value that frees them.
     exchanged: VecDeque<(u64, Arc<dyn Any + Send + Sync>)>,
     pub timeline: Arc<Timeline>,
@@ -294,6 +296,7 @@ impl Context {
             recording: None,
             abandoned: Vec::new(),
             group: None,
+            exchange: None,
             exchanged: VecDeque::new(),
             timeline,
             memory,

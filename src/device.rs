@@ -132,7 +132,12 @@ impl Device {
         let sharing = sharing.then(|| {
             extensions.push(khr::external_memory_fd::NAME);
             let usage = buffer_usage(plan.device_address);
-            sharing::Properties::probe(&instance.raw, physical, usage)
+            let semaphores = has(khr::external_semaphore_fd::NAME);
+            let found = sharing::Properties::probe(&instance.raw, physical, usage, semaphores);
+            if found.timelines {
+                extensions.push(khr::external_semaphore_fd::NAME);
+            }
+            found
         });
         let priorities = [1.0];
         let queues = [vk::DeviceQueueCreateInfo::default()

@@ -1,7 +1,7 @@
 // One rank of the tests of `helios-vk/distributed`: `node rank.mjs SCENARIO [PLACE]`. What it has to say are lines of JSON behind
 // `@rank `, so that what launchers say does not disturb.
 
-import { existsSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readlinkSync, writeFileSync } from 'node:fs';
 
 import { init, launched } from '../../distributed/index.mjs';
 import { bufferOf, groupsOf, init as initDevice, pipelineOf, vk } from '../lib/addon.mjs';
@@ -45,6 +45,7 @@ const options = {
   peerTimeoutMs: scenario === 'silent' ? 4000 : 60_000,
   ...(scenario === 'late' || scenario === 'alone' ? { timeoutMs: 4000 } : {}),
   ...(scenario === 'absent' ? { joinTimeoutMs: 4000 } : {}),
+  ...(process.env.HELIOS_TEST_ENGINE === 'nccl' ? { engine: /** @type {const} */ ('nccl') } : {}),
   ...(scenario === 'config' ? { config: { layers: rank + 1 } } : {}),
   ...(scenario === 'no-library' ? { library: 'libhelios-none.so.1' } : {}),
 };
@@ -325,6 +326,21 @@ const SCENARIOS = {
     process.exit(6);
   },
 
+  /** One group after the other in one process, with other memory each time. */
+  async again(first) {
+    const sums = [];
+    for (let group = first, i = 0; i < 3; group = i < 3 ? await init(options) : group) {
+      const shared = vk.createBuffer(4096, 0, { exportable: i === 1 });
+      vk.uploadBuffer(shared, new Float32Array(1024).fill(1));
+      group.allReduce(shared);
+      sums.push(vk.readBuffer(shared)[7]);
+      vk.destroyBuffer(shared);
+      i++;
+      await group.destroy();
+    }
+    say({ sums });
+  },
+
   /** Ends once, the first time, and says how often it was started. */
   async restart(group) {
     const attempt = Number(process.env.HELIOS_RESTART_COUNT);
@@ -343,6 +359,52 @@ const SCENARIOS = {
   },
 };
 
+/** Descriptors that are open: for memory, timelines and files. */
+const descriptors = () => readdirSync('/proc/self/fd').filter((fd) => /^\/(?!dev\/)|memfd|pipe/.test(link(fd))).length;
+/** What a descriptor stands for. @param {string} fd */
+function link(fd) {
+  try {
+    return readlinkSync(`/proc/self/fd/${fd}`);
+  } catch {
+    return '';
+  }
+}
+
+/** A group that may fail at every step, in memory of both kinds; then what the device still does, and what was left open. */
+async function eachCall() {
+  const buffers = [false, true].map((exportable) => vk.createBuffer(4096, 0, { exportable }));
+  const ones = new Float32Array(1024).fill(1);
+  for (const buffer of buffers) vk.uploadBuffer(buffer, ones);
+  vk.waitIdle();
+  const before = descriptors();
+  /** @type {import('../../distributed/index.mjs').Group | undefined} */
+  let group;
+  let error = null;
+  const sums = [];
+  try {
+    group = await init(options);
+    for (const buffer of buffers) {
+      group.allReduce(buffer);
+      sums.push(vk.readBuffer(buffer)[7]);
+    }
+    group.reduceScatter(buffers[0]);
+    group.allGather(buffers[1]);
+    group.broadcast(buffers[0]);
+    vk.waitIdle();
+    await group.destroy();
+  } catch (failure) {
+    error = told(failure);
+    // It throws the failure once more.
+    await group?.destroy().catch(() => undefined);
+  }
+  // What is called from here on counts again.
+  const again = bufferOf(ones, 0);
+  vk.fillBuffer(again, 4096, 0);
+  vk.waitIdle();
+  const after = vk.readBuffer(again)[0];
+  say({ error, sums, after, fds: descriptors() - before });
+}
+
 if (scenario === 'absent') {
   // Both others have started before the time of one begins.
   const here = /** @type {string} */ (place);
@@ -350,7 +412,8 @@ if (scenario === 'absent') {
   if (rank === last) process.exit(0);
   while (!Array.from({ length: last }, (_, r) => existsSync(`${here}/${r}`)).every(Boolean)) await sleep(5);
 }
-if (['absent', 'config', 'no-library'].includes(scenario)) {
+if (scenario === 'each-call') await eachCall();
+else if (['absent', 'config', 'no-library', 'no-engine'].includes(scenario)) {
   await failing(async () => {
     const group = await init(options);
     await group.destroy();

@@ -51,7 +51,7 @@ import { failureOf, probe } from './probe.mjs';
  * @property {DeviceInfo | null} device the one that `initDevice` takes
  * @property {SmokeTest | null} smoke
  * @property {string | null} smokeError
- * @property {Awaited<ReturnType<typeof engines>> | null} [mpi] the MPI libraries that several processes can compute over; null where
+ * @property {Awaited<ReturnType<typeof engines>> | null} [mpi] the libraries of MPI and NCCL that several processes can compute over; null where
  *   nobody could look
  * @property {Record<string, string>} environment variables of this package and of the loader that are set
  */

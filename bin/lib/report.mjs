@@ -116,8 +116,15 @@ export function report(facts, findings) {
   if (others.length > 0) more([['other layers', others.map(({ name, file }) => name ?? basename(file)).join(', ')]]);
   if (facts.mpi) {
     const { engines, install } = facts.mpi;
-    const text = engines.map(({ version, library }) => `${version} (${library})`).join(', ');
-    line(engines.length > 0 ? '✓' : '–', 'MPI', text || `none, and several processes that compute together need one: ${install}`);
+    const of = (/** @type {'mpi' | 'nccl'} */ name) =>
+      engines
+        .filter(({ engine }) => engine === name)
+        .map(({ version, library }) => `${version} (${library})`)
+        .join(', ');
+    const [mpi, nccl] = [of('mpi'), of('nccl')];
+    line(mpi ? '✓' : '–', 'MPI', mpi || `none, and several processes that compute together need one: ${install}`);
+    // Where there is no NVIDIA device nobody misses it.
+    if (nccl) line('✓', 'NCCL', nccl);
   }
   if (smoke && !smokeError) {
     const text = smoke.ok

@@ -21,8 +21,8 @@ pub struct State {
     pub withheld: BTreeSet<String>,
     /// Whether devices have `VK_EXT_device_fault`, and this layer answers for them.
     pub tells_faults: bool,
-    /// Extensions that run PTX and that the stand-in answers for.
-    pub ptx: BTreeSet<String>,
+    /// Extensions that stand-ins of this layer answer for.
+    pub offered: BTreeSet<String>,
     pub counts: BTreeMap<&'static str, u32>,
     pub fired: u32,
     /// Raw handles by kind.
@@ -38,7 +38,7 @@ impl State {
             faults: Vec::new(),
             withheld: BTreeSet::new(),
             tells_faults: false,
-            ptx: BTreeSet::new(),
+            offered: BTreeSet::new(),
             counts: BTreeMap::new(),
             fired: 0,
             live: BTreeMap::new(),
@@ -51,7 +51,7 @@ impl State {
         self.faults.clear();
         self.withheld.clear();
         self.tells_faults = false;
-        self.ptx.clear();
+        self.offered.clear();
         self.counts.clear();
         self.fired = 0;
     }

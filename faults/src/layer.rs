@@ -14,6 +14,7 @@ use crate::account::{FAULT, vkGetDeviceFaultInfoEXT};
 use crate::control::STATE;
 use crate::loader::{self, DeviceLink, InstanceLink, NegotiateLayerInterface};
 use crate::ptx::{self, *};
+use crate::timelines::{self, *};
 
 /// What comes after this layer in the chain.
 struct Next<T, P> {
@@ -93,6 +94,10 @@ macro_rules! objects {
             let next = device_of(device);
             // SAFETY: the caller's arguments, passed on; a success has written the object.
             unsafe {
+                // The driver need not know how to export what this layer exports.
+                if timelines::offered() {
+                    unlink((*info).p_next, vk::StructureType::EXPORT_SEMAPHORE_CREATE_INFO);
+                }
                 let result = table!(next, $make)(device, info, allocator, object);
                 if result == vk::Result::SUCCESS {
                     STATE.lock().created($kind, (*object).as_raw());
@@ -372,7 +377,11 @@ unsafe extern "system" fn vkCreateDevice(
             count => std::slice::from_raw_parts(info.pp_enabled_extension_names, count as usize),
         };
         let mut names = names.to_vec();
-        names.retain(|name| CStr::from_ptr(*name) != FAULT && !ptx::is_ours(*name));
+        let ours = |name| {
+            let timelines = CStr::from_ptr(name) == EXTERNAL_SEMAPHORE && timelines::offered();
+            CStr::from_ptr(name) == FAULT || ptx::is_ours(name) || timelines
+        };
+        names.retain(|name| !ours(*name));
         let info = info.enabled_extension_names(&names);
         unlink(
             info.p_next,
@@ -473,8 +482,8 @@ unsafe extern "system" fn vkEnumerateDeviceExtensionProperties(
         let fault = vk::ExtensionProperties::default().spec_version(2);
         kept.extend(fault.extension_name(FAULT));
     }
-    for name in [KERNEL_LAUNCH, BINARY_IMPORT] {
-        if state.ptx.contains(&*name.to_string_lossy()) {
+    for name in [KERNEL_LAUNCH, BINARY_IMPORT, EXTERNAL_SEMAPHORE] {
+        if state.offered.contains(&*name.to_string_lossy()) {
             kept.extend(
                 vk::ExtensionProperties::default()
                     .spec_version(2)
@@ -640,7 +649,7 @@ functions! {
     vkCreateCuModuleNVX, vkDestroyCuModuleNVX, vkCreateCuFunctionNVX, vkDestroyCuFunctionNVX,
     vkCmdCuLaunchKernelNVX,
     vkCreateCudaModuleNV, vkDestroyCudaModuleNV, vkCreateCudaFunctionNV, vkDestroyCudaFunctionNV,
-    vkCmdCudaLaunchKernelNV,
+    vkCmdCudaLaunchKernelNV, vkGetSemaphoreFdKHR, vkGetPhysicalDeviceExternalSemaphoreProperties,
 }
 
 unsafe extern "system" fn get_instance_proc_addr(

@@ -8,6 +8,7 @@
 //!   sticky, as it is on a real device: everything that waits or submits fails with it from then on.
 //! - [`withhold`]: the device lacks a feature, an extension, a kind of queue.
 //! - [`offer_ptx`]: the device runs kernels in PTX.
+//! - [`offer_timelines`]: the device exports timeline semaphores.
 //! - [`tell_faults`]: the device gives an account of how it was lost, which software devices do not.
 //! - [`counts`] and [`live`]: what was called, and which objects were made and not destroyed.
 
@@ -16,6 +17,7 @@ mod control;
 mod layer;
 mod loader;
 mod ptx;
+mod timelines;
 
 use std::collections::HashMap;
 
@@ -59,7 +61,14 @@ pub fn tell_faults() {
 /// 132 multiprocessors.
 #[napi]
 pub fn offer_ptx(extension: String) {
-    STATE.lock().ptx.insert(extension);
+    STATE.lock().offered.insert(extension);
+}
+
+/// From now on devices have `VK_KHR_external_semaphore_fd` for timeline semaphores, for the CUDA of `nccl.c`.
+#[napi]
+pub fn offer_timelines() {
+    let name = timelines::EXTERNAL_SEMAPHORE.to_string_lossy().into_owned();
+    STATE.lock().offered.insert(name);
 }
 
 /// Forgets faults, withheld things and counts; live objects stay known.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use collectives::nccl::{self, library::UniqueId};
 use collectives::{Cause, Element, Failure, Kind, MAX_TEXT, Options, Phase};
 use napi::Env;
 use napi_derive::napi;
@@ -11,42 +12,81 @@ use super::raise::{call, raised};
 use super::state;
 use super::values::{Object, Out, null};
 use crate::collective::group;
-use crate::context::{Context, Range};
+use crate::context::{Context, Engine, Range};
 use crate::error::{Error, Result};
 
-/// What an MPI library is, without starting it. For a process that only looks: the library stays loaded.
+/// What a library of the engine is, without starting it. For a process that only looks: the library stays loaded.
 ///
-/// Throws `ERR_HELIOS_NO_ENGINE` for what does not load, or is no MPI.
+/// Throws `ERR_HELIOS_NO_ENGINE` for what does not load, or is not of that engine.
 #[napi(
     js_name = "collectiveProbe",
-    ts_args_type = "library: string",
+    ts_args_type = "library: string, engine?: 'mpi' | 'nccl'",
     ts_return_type = "CollectiveLibrary"
 )]
-pub fn collective_probe(env: &Env, library: Arg) -> napi::Result<Out> {
+pub fn collective_probe(env: &Env, library: Arg, engine: Arg) -> napi::Result<Out> {
     call(env, "collectiveProbe", || {
         let library = library.string("library")?;
-        let found = collectives::probe(&library).map_err(|missing| {
+        let found = match is_nccl(engine)? {
+            true => nccl::library::probe(&library).map(|version| ("nccl", version)),
+            false => collectives::probe(&library).map(|f| (f.flavor.name(), f.version)),
+        };
+        let (abi, version) = found.map_err(|missing| {
             let text = format!("{}: {}", missing.library, missing.reason);
             Failure::new(Cause::NoEngine, text, None)
         })?;
         Object::new(env.raw())
-            .string("library", &found.library)
-            .string("abi", found.flavor.name())
-            .string("version", &found.version)
+            .string("library", &library)
+            .string("abi", abi)
+            .string("version", &version)
             .done()
             .map(Out)
     })
 }
 
-/// Makes this process rank `rank` of `size` and starts MPI on a thread of its own; `collectiveStatus` says how it
-/// goes. `libraries` are tried in turn; `text`, of at most 1024 bytes, is what all ranks get from rank 0; `limitMs`
-/// is how long a collective may take. Use `init` of `helios-vk/distributed` instead.
+/// Whether an engine's name is that of NCCL; MPI's when it is left out.
+fn is_nccl(engine: Arg) -> Result<bool> {
+    if engine.missing() {
+        return Ok(false);
+    }
+    named("engine", engine, [false, true], |nccl| match nccl {
+        true => "nccl",
+        false => "mpi",
+    })
+}
+
+/// Loads the first of these libraries that is an NCCL; with `unique`, also what rank 0 gives all other ranks, in
+/// hexadecimal. Use `init` of `helios-vk/distributed` instead.
+#[napi(
+    js_name = "collectiveNccl",
+    ts_args_type = "libraries: string[], unique: boolean",
+    ts_return_type = "{ library: string, version: string, id: string }"
+)]
+pub fn collective_nccl(env: &Env, libraries: Arg, unique: Arg) -> napi::Result<Out> {
+    call(env, "init", || {
+        let nccl = nccl::library::find(&libraries.strings("libraries")?)?;
+        let id = match unique.flag_or("unique", false)? {
+            true => nccl.unique_id()?.to_text(),
+            false => String::new(),
+        };
+        Object::new(env.raw())
+            .string("library", &nccl.library)
+            .string("version", &nccl.version)
+            .string("id", &id)
+            .done()
+            .map(Out)
+    })
+}
+
+/// Makes this process rank `rank` of `size` and starts the engine on a thread of its own; `collectiveStatus` says how
+/// it goes. `libraries` are tried in turn; `limitMs` is how long a collective may take. For MPI, `text`, of at most 1024
+/// bytes, is what all ranks get from rank 0; for NCCL, `id` is rank 0's (`collectiveNccl`), and `drivers` are
+/// libraries of CUDA's driver. Use `init` of `helios-vk/distributed` instead.
 #[napi(
     js_name = "collectiveStart",
     ts_args_type = "options: CollectiveStartOptions"
 )]
 pub fn collective_start(env: &Env, options: Arg) -> napi::Result<()> {
-    call(env, "collectiveStart", || {
+    call(env, "init", || {
         let rank = options.property("rank")?.u32("rank")?;
         let size = options.property("size")?.u32("size")?;
         if rank >= size {
@@ -54,20 +94,37 @@ pub fn collective_start(env: &Env, options: Arg) -> napi::Result<()> {
             return Err(Error::range("rank", problem, rank));
         }
         let libraries = options.property("libraries")?.strings("libraries")?;
+        let limit = options.property("limitMs")?.u32("limitMs")?;
+        let limit = Duration::from_millis(limit.into());
+        if is_nccl(options.property("engine")?)? {
+            let text = options.property("id")?.string("id")?;
+            let Some(id) = UniqueId::from_text(&text) else {
+                return Err(Error::range("id", "must come from collectiveNccl", text));
+            };
+            let drivers = options.property("drivers")?.strings("drivers")?;
+            let engine = Engine::Nccl(nccl::rank::Options {
+                rank,
+                size,
+                libraries,
+                drivers,
+                id,
+                limit,
+            });
+            return state::with(|context| context.join_group(engine));
+        }
         let text = options.property("text")?.string("text")?;
         if text.len() > MAX_TEXT {
             let problem = format!("must be of at most {MAX_TEXT} bytes");
             return Err(Error::range("text", problem, text.len()));
         }
-        let limit = options.property("limitMs")?.u32("limitMs")?;
-        let options = Options {
+        let engine = Engine::Mpi(Options {
             rank,
             size,
             libraries,
             text,
-            limit: Duration::from_millis(limit.into()),
-        };
-        state::with(|context| context.join_group(options))
+            limit,
+        });
+        state::with(|context| context.join_group(engine))
     })
 }
 

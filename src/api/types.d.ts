@@ -525,10 +525,16 @@ export interface CollectiveStartOptions {
   rank: number
   /** How many processes there are. */
   size: number
-  /** Names or paths of MPI libraries, tried in turn. */
+  /** What carries collectives out: MPI when left out. */
+  engine?: 'mpi' | 'nccl'
+  /** Names or paths of the engine's libraries, tried in turn. */
   libraries: string[]
-  /** What all ranks get from rank 0, at most 1024 bytes. */
-  text: string
+  /** For MPI: what all ranks get from rank 0, at most 1024 bytes. */
+  text?: string
+  /** For NCCL: rank 0's identifier, as `collectiveNccl` gave it. */
+  id?: string
+  /** For NCCL: names or paths of CUDA's driver, tried in turn. */
+  drivers?: string[]
   /** How long a collective may take, in milliseconds. */
   limitMs: number
 }
@@ -558,7 +564,7 @@ export interface CollectiveLibrary {
   /** The name or path under which it loads. */
   library: string
   /** Its binary interface. */
-  abi: 'openmpi' | 'mpich' | 'mpi-abi'
+  abi: 'openmpi' | 'mpich' | 'mpi-abi' | 'nccl'
   /** What it says of itself. */
   version: string
 }

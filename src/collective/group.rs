@@ -3,14 +3,21 @@
 //! Whatever happens, every value that the device waits for is signalled: by the group's thread when the collective
 //! has ended, or by whoever notes the failure, at once and for all calls that are under way. A thread that sits in a
 //! library and does not come back therefore holds up nothing but itself.
+//!
+//! An engine on the device signals the end of its collectives itself, where nobody can stop it from doing so: what is left
+//! after a failure is then signalled by the group's thread, once the engine's stream has come to its end.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use ash::vk;
+use collectives::nccl::cuda::OwnedFd;
+use collectives::nccl::rank::Range;
 use collectives::{Call, Cause, Failure, Job, Ledger, Phase};
 use parking_lot::{Condvar, Mutex};
 
 use crate::device::Device;
+use crate::device::sharing::TIMELINE_HANDLE;
 use crate::error::{self, Error, Result};
 use crate::memory::staging::Lease;
 use crate::queue::exit::OnExit;
@@ -27,10 +34,27 @@ pub fn set_current(group: Option<Arc<Group>>) {
     *GROUP.lock() = group;
 }
 
+/// How long the end of the process waits for an engine on the device to come to its own.
+const LEAVE: Duration = Duration::from_secs(5);
+
+/// What a collective works on.
+pub enum Payload {
+    /// A copy in memory of the host.
+    Staged(Arc<Lease>),
+    /// The device's own memory.
+    Shared(Range),
+}
+
 pub struct State {
-    pub ledger: Ledger<Arc<Lease>>,
+    pub ledger: Ledger<Payload>,
     /// What rank 0 gave all others at the start.
     pub text: String,
+    /// Memories that the engine has got.
+    pub shared: Vec<Weak<()>>,
+    /// An engine on the device may signal.
+    at_work: bool,
+    /// What is to be signalled once it does not any more.
+    owed: Option<u64>,
     /// The driver is not called any more: the process ends.
     exiting: bool,
 }
@@ -40,6 +64,8 @@ pub struct Group {
     pub size: u32,
     /// Its values are the numbers of the calls.
     pub semaphore: vk::Semaphore,
+    /// The same for what the device signals: where the engine is one on the device.
+    pub arrivals: Option<vk::Semaphore>,
     pub state: Mutex<State>,
     /// There is a job, or a failure.
     wake: Condvar,
@@ -49,36 +75,86 @@ pub struct Group {
     device: Arc<Device>,
 }
 
+/// A timeline from 0 on; `shared`: one that can be exported.
+fn semaphore(device: &Device, shared: bool) -> Result<vk::Semaphore> {
+    let mut kind = vk::SemaphoreTypeCreateInfo::default()
+        .semaphore_type(vk::SemaphoreType::TIMELINE)
+        .initial_value(0);
+    let mut export = vk::ExportSemaphoreCreateInfo::default().handle_types(TIMELINE_HANDLE);
+    let mut info = vk::SemaphoreCreateInfo::default();
+    if shared {
+        info = info.push_next(&mut export);
+    }
+    let info = info.push_next(&mut kind);
+    // SAFETY: the device is live, has timeline semaphores, and exports them if it is asked to.
+    let semaphore = unsafe { device.raw.create_semaphore(&info, None) }
+        .map_err(error::create("vkCreateSemaphore", "timeline semaphore", 0))
+        .map_err(|error| device.observe(error))?;
+    device.name(semaphore, "helios collectives");
+    Ok(semaphore)
+}
+
 impl Group {
+    /// `shared`: for an engine on the device.
     pub fn new(
         device: &Arc<Device>,
         timeline: &Arc<Timeline>,
-        rank: u32,
-        size: u32,
+        [rank, size]: [u32; 2],
+        shared: bool,
     ) -> Result<Arc<Self>> {
-        let mut kind = vk::SemaphoreTypeCreateInfo::default()
-            .semaphore_type(vk::SemaphoreType::TIMELINE)
-            .initial_value(0);
-        let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
-        // SAFETY: the device is live and has timeline semaphores.
-        let semaphore = unsafe { device.raw.create_semaphore(&info, None) }
-            .map_err(error::create("vkCreateSemaphore", "timeline semaphore", 0))
-            .map_err(|error| device.observe(error))?;
-        device.name(semaphore, "helios collectives");
-        Ok(Arc::new(Self {
+        let able = (device.sharing.as_ref()).is_some_and(|s| s.timelines.is_some());
+        if shared && !able {
+            let text = format!(
+                "{} cannot share timeline semaphores (VK_KHR_external_semaphore_fd), which NCCL needs",
+                device.snapshot.name
+            );
+            return Err(Failure::engine(text).into());
+        }
+        let mut group = Self {
             rank,
             size,
-            semaphore,
+            semaphore: semaphore(device, shared)?,
+            arrivals: None,
             state: Mutex::new(State {
                 ledger: Ledger::default(),
                 text: String::new(),
+                shared: Vec::new(),
+                at_work: false,
+                owed: None,
                 exiting: false,
             }),
             wake: Condvar::new(),
             driver: Mutex::new(()),
             timeline: Arc::clone(timeline),
             device: Arc::clone(device),
-        }))
+        };
+        if shared {
+            group.arrivals = Some(semaphore(device, true)?);
+        }
+        Ok(Arc::new(group))
+    }
+
+    /// A new descriptor for one of the group's timelines.
+    #[cfg(unix)]
+    pub fn export(&self, semaphore: vk::Semaphore) -> Result<OwnedFd> {
+        use std::os::fd::FromRawFd;
+        let sharing = self.device.sharing.as_ref();
+        let Some(calls) = sharing.and_then(|sharing| sharing.timelines.as_ref()) else {
+            return Err(Error::Internal("no timelines to share".to_owned()));
+        };
+        let info = vk::SemaphoreGetFdInfoKHR::default()
+            .semaphore(semaphore)
+            .handle_type(TIMELINE_HANDLE);
+        // SAFETY: the semaphore is live and was made to be exported as this type.
+        let fd = unsafe { calls.get_semaphore_fd(&info) }
+            .map_err(|e| self.device.observe(error::vulkan("vkGetSemaphoreFdKHR")(e)))?;
+        // SAFETY: the descriptor is new, and nobody else's.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+
+    #[cfg(not(unix))]
+    pub fn export(&self, _: vk::Semaphore) -> Result<OwnedFd> {
+        Err(Error::Internal("no descriptors here".to_owned()))
     }
 
     /// Why the group takes no calls, if so.
@@ -95,8 +171,15 @@ impl Group {
         Err(Error::Batch(problem.to_owned()))
     }
 
+    /// The engine has started; `text` is what rank 0 gave all others.
+    pub fn ready(&self, text: String) {
+        let mut state = self.state.lock();
+        state.text = text;
+        state.ledger.phase = Phase::Ready;
+    }
+
     /// Takes a collective on; the value of the group's timeline that says that it has ended, one way or the other.
-    pub fn enqueue(&self, call: Call, after: u64, memory: Option<Arc<Lease>>) -> Result<u64> {
+    pub fn enqueue(&self, call: Call, after: u64, memory: Option<Payload>) -> Result<u64> {
         let value = self.state.lock().ledger.enqueue(call, after, memory);
         self.wake.notify_one();
         match value {
@@ -106,7 +189,7 @@ impl Group {
     }
 
     /// Waits for the next call; none when the group has failed.
-    pub fn next(&self) -> Option<Job<Arc<Lease>>> {
+    pub fn next(&self) -> Option<Job<Payload>> {
         let mut state = self.state.lock();
         while state.ledger.failure.is_none() {
             if let Some(job) = state.ledger.take() {
@@ -121,6 +204,27 @@ impl Group {
         self.state.lock().ledger.failure.is_some()
     }
 
+    /// As [`Self::failed`], or the device is lost and signals nothing any more.
+    pub fn stopped(&self) -> bool {
+        self.device.lost() || self.failed()
+    }
+
+    /// From now on an engine on the device signals the ends of calls.
+    pub fn engine_begins(&self) {
+        self.state.lock().at_work = true;
+    }
+
+    /// It has signalled its last.
+    pub fn engine_ends(&self) {
+        let mut state = self.state.lock();
+        state.at_work = false;
+        if let Some(value) = state.owed.take() {
+            self.signal(&state, value);
+        }
+        drop(state);
+        self.wake.notify_all();
+    }
+
     /// Notes that the turn of a call has come; false if the group has failed.
     pub fn begin(&self, call: Call) -> bool {
         let mut state = self.state.lock();
@@ -130,11 +234,13 @@ impl Group {
         begins
     }
 
-    /// Notes that a call has ended: the device may go on behind it.
-    pub fn end(&self, call: &Call) {
+    /// Notes that a call has ended: the device may go on behind it. `signalled`: the engine has said so itself.
+    pub fn end(&self, call: &Call, signalled: bool) {
         let mut state = self.state.lock();
-        if let Some(value) = state.ledger.end(call) {
-            self.signal(&state, value);
+        match state.ledger.end(call) {
+            Some(_) if signalled => self.timeline.hold(false),
+            Some(value) => self.signal(&state, value),
+            None => {}
         }
     }
 
@@ -148,15 +254,25 @@ impl Group {
         if let Some(after) = spoiled {
             // Before the device goes on.
             self.timeline.invalidate_above(after, failure.into());
-            self.signal(&state, value);
+            match state.at_work {
+                true => {
+                    self.timeline.hold(false);
+                    state.owed = Some(value);
+                }
+                false => self.signal(&state, value),
+            }
         }
         drop(state);
-        self.wake.notify_one();
+        self.wake.notify_all();
     }
 
     fn signal(&self, state: &State, value: u64) {
         self.timeline.hold(false);
-        if state.exiting {
+        // An engine on the device may have come so far before it was stopped; values only grow.
+        // SAFETY: the semaphore is live.
+        let counter = || unsafe { self.device.raw.get_semaphore_counter_value(self.semaphore) };
+        let there = || self.arrivals.is_some() && counter().is_ok_and(|reached| reached >= value);
+        if state.exiting || there() {
             return;
         }
         let info = vk::SemaphoreSignalInfo::default()
@@ -183,6 +299,11 @@ impl OnExit for Group {
     fn on_exit(&self) {
         let rank = Some(self.rank);
         self.fail(Failure::new(Cause::Aborted, "the process is ending", rank));
+        // The driver of CUDA is about to end, too.
+        let mut state = self.state.lock();
+        let at_work = |state: &mut State| state.at_work;
+        self.wake.wait_while_for(&mut state, at_work, LEAVE);
+        drop(state);
         std::mem::forget(self.driver.lock());
         self.state.lock().exiting = true;
     }
@@ -190,7 +311,9 @@ impl OnExit for Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // SAFETY: `Context` has waited for the queue or has leaked its reference; the thread has dropped its own.
-        unsafe { self.device.raw.destroy_semaphore(self.semaphore, None) };
+        for semaphore in [Some(self.semaphore), self.arrivals].into_iter().flatten() {
+            // SAFETY: `Context` has waited for the queue or has leaked its reference; the thread has dropped its own.
+            unsafe { self.device.raw.destroy_semaphore(semaphore, None) };
+        }
     }
 }

@@ -4,9 +4,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use collectives::{Ended, Failure, Kind, Member, Memory, Options, Phase};
+use collectives::{Ended, Failure, Kind, Member, Memory, Options};
 
-use super::group::Group;
+use super::group::{Group, Payload};
 use crate::error::{Error, Result, panicked};
 use crate::memory::staging::Lease;
 use crate::queue::timeline::Patience;
@@ -45,46 +45,57 @@ pub fn start(group: &Arc<Group>, options: Options) -> Result<()> {
         let text = "MPI was started in this process before, and starts once: begin a new process";
         return Err(Failure::engine(text).into());
     }
+    spawn(group, move |group| {
+        let ended = run(group, options);
+        fail_if(group, ended);
+    })
+}
+
+/// Starts the group's thread. A panic there fails the group.
+pub(super) fn spawn(group: &Arc<Group>, body: impl FnOnce(&Group) + Send + 'static) -> Result<()> {
     let group = Arc::clone(group);
     std::thread::Builder::new()
         .name("helios collectives".to_owned())
         .spawn(move || {
-            let run = AssertUnwindSafe(|| run(&group, options));
-            let ended =
-                catch_unwind(run).unwrap_or_else(|panic| Err(Error::Internal(panicked(&*panic))));
-            match ended {
-                Err(Error::Group(failure)) => group.fail(failure),
-                Err(error) => group.fail(Failure::engine(error.to_string())),
-                Ok(()) => {}
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| body(&group))) {
+                fail_if(&group, Err(Error::Internal(panicked(&*panic))));
             }
         })
         .map(drop)
         .map_err(|e| Error::Internal(format!("no thread for collectives: {e}")))
 }
 
+/// Fails the group with an error, if that is how its thread's work ended.
+pub(super) fn fail_if(group: &Group, ended: Result<()>) {
+    match ended {
+        Err(Error::Group(failure)) => group.fail(failure),
+        Err(error) => group.fail(Failure::engine(error.to_string())),
+        Ok(()) => {}
+    }
+}
+
 fn run(group: &Group, options: Options) -> Result<()> {
     let stop = || group.failed();
     let (mut member, text) = Member::start(options, &stop)?;
-    {
-        let mut state = group.state.lock();
-        state.text = text;
-        state.ledger.phase = Phase::Ready;
-    }
+    group.ready(text);
     while let Some(job) = group.next() {
         if !wait_for_device(group, job.after)? || !group.begin(job.call) {
             return Ok(());
         }
         if job.call.kind == Kind::Leave {
             if member.leave(&job.call, &stop)? {
-                group.end(&job.call);
+                group.end(&job.call, false);
             }
             return Ok(());
         }
-        let lease = job.memory;
+        let Some(Payload::Staged(lease)) = job.memory else {
+            return Err(Error::Internal("a collective without memory".to_owned()));
+        };
+        let lease = Some(lease);
         let memory = Staged { group, lease };
         match member.run(&job.call, memory, &stop)? {
             // The device reads the memory from here on: it keeps it by itself.
-            Ended::Done(_memory) => group.end(&job.call),
+            Ended::Done(_memory) => group.end(&job.call, false),
             Ended::Stopped => return Ok(()),
         }
     }
@@ -92,7 +103,7 @@ fn run(group: &Group, options: Options) -> Result<()> {
 }
 
 /// Waits until the device has copied what the collective reads; false if the group has failed meanwhile.
-fn wait_for_device(group: &Group, value: u64) -> Result<bool> {
+pub(super) fn wait_for_device(group: &Group, value: u64) -> Result<bool> {
     let timeline = &group.timeline;
     let mut patience = Patience::default();
     while !group.failed() {

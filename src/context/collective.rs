@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use ash::vk::Handle;
+use ash::vk::{self, Handle};
+use collectives::nccl::{self, rank::Range as SharedRange};
 use collectives::{Call, Cause, Copy, Element, Failure, Kind, Options, Phase};
 
 use super::Context;
-use crate::collective::group::{self, Group};
-use crate::collective::thread;
+use crate::collective::group::{self, Group, Payload};
+use crate::collective::{on_device, thread};
 use crate::error::{Error, Result};
 use crate::memory::buffer::Buffer;
+use crate::memory::share::Exported;
 use crate::memory::staging::Lease;
 use crate::plan::hazard::Access;
 use crate::queue::exit;
@@ -23,17 +25,32 @@ pub struct Range {
     pub element: Element,
 }
 
+/// What carries collectives out, and how it starts.
+pub enum Engine {
+    Mpi(Options),
+    Nccl(nccl::rank::Options),
+}
+
 impl Context {
     /// Makes this process a member of a group and starts its thread.
-    pub fn join_group(&mut self, options: Options) -> Result<()> {
+    pub fn join_group(&mut self, engine: Engine) -> Result<()> {
         self.device.check_alive()?;
         if self.group.is_some() {
             return Err(Error::Batch(
                 "this process is a member of a group: destroy() it first".to_owned(),
             ));
         }
-        let group = Group::new(&self.device, &self.timeline, options.rank, options.size)?;
-        thread::start(&group, options)?;
+        let (ranks, shared) = match &engine {
+            Engine::Mpi(options) => ([options.rank, options.size], false),
+            Engine::Nccl(options) => ([options.rank, options.size], true),
+        };
+        let group = Group::new(&self.device, &self.timeline, ranks, shared)?;
+        match engine {
+            Engine::Mpi(options) => thread::start(&group, options)?,
+            Engine::Nccl(options) => {
+                on_device::start(&group, options, self.device.snapshot.uuid)?;
+            }
+        }
         exit::at_exit(&group);
         group::set_current(Some(Arc::clone(&group)));
         self.group = Some(group);
@@ -58,6 +75,9 @@ impl Context {
         let flushed = self.flush();
         let value = *flushed.as_ref().unwrap_or(&u64::MAX);
         self.exchanged.push_back((value, group));
+        if let Some(handle) = self.exchange.take() {
+            self.destroy_buffer(handle)?;
+        }
         if flushed.is_ok() {
             self.timeline.validate_above(value);
         }
@@ -143,13 +163,16 @@ impl Context {
             root,
             number: 0,
         };
+        if let Some(arrivals) = group.arrivals {
+            return self.on_device(&group, arrivals, call, (slot, start));
+        }
         self.reclaim_exchanged();
         let memory = Arc::new(self.lease(call.bytes())?);
         let [out, back] = call.staged(group.rank, group.size);
         self.copy_staged(slot, start, &memory, out, Access::READ)?;
         let after = self.flush()?;
         self.open()?;
-        let value = group.enqueue(call, after, Some(Arc::clone(&memory)))?;
+        let value = group.enqueue(call, after, Some(Payload::Staged(Arc::clone(&memory))))?;
         // From here on the others count on this rank: what fails now is final.
         let commands = &mut self.recorder.commands;
         commands.wait(group.semaphore.as_raw(), value);
@@ -159,6 +182,99 @@ impl Context {
         let value = self.poison_if_partial(false, committed)?;
         self.exchanged.push_back((value, memory));
         Ok(value)
+    }
+
+    /// The same on the device's own memory: in place where the buffer is one that can be shared, or else on a copy in
+    /// one that can. The range begins at byte `start` of the buffer in `slot`.
+    fn on_device(
+        &mut self,
+        group: &Group,
+        arrivals: vk::Semaphore,
+        call: Call,
+        (slot, start): (u32, u64),
+    ) -> Result<u64> {
+        let shared = |buffer: &Buffer| buffer.resource.shared().is_some_and(|b| b.exportable);
+        let direct = self.buffers.at(slot).is_some_and(shared);
+        let (at, offset) = match direct {
+            true => (slot, start),
+            false => (self.exchange_buffer(call.bytes())?, 0),
+        };
+        let [out, back] = call.staged_in_place(group.rank, group.size);
+        if !direct {
+            let (from, to) = ((slot, start + out.range), (at, out.staged));
+            self.copy_between(from, to, out.bytes)?;
+        }
+        let range = self.shared_range(group, at, offset)?;
+        let number = group.state.lock().ledger.next();
+        let commands = &mut self.recorder.commands;
+        commands.signal(arrivals.as_raw(), number);
+        let after = self.commit()?;
+        self.open()?;
+        let value = group.enqueue(call, after, Some(Payload::Shared(range)))?;
+        // From here on the others count on this rank: what fails now is final.
+        let commands = &mut self.recorder.commands;
+        commands.wait(group.semaphore.as_raw(), value);
+        let copied = match direct {
+            true => self.transfer([(slot, Access::WRITE)]).map(drop),
+            false => self.copy_between((at, back.staged), (slot, start + back.range), back.bytes),
+        };
+        let committed = copied.and_then(|()| self.commit());
+        self.poison_if_partial(false, committed)
+    }
+
+    /// The slot of a buffer of so many bytes that can be shared, for copies of those that cannot.
+    fn exchange_buffer(&mut self, bytes: u64) -> Result<u32> {
+        if let Some(handle) = self.exchange {
+            let slot = self.buffer_slot("buffer", handle)?;
+            if self.buffers.at(slot).is_some_and(|b| b.bytes >= bytes) {
+                return Ok(slot);
+            }
+            self.exchange = None;
+            self.destroy_buffer(handle)?;
+        }
+        let handle = self.create_exportable(bytes)?;
+        self.exchange = Some(handle);
+        self.buffer_slot("buffer", handle)
+    }
+
+    /// The memory of a buffer from byte `offset` on as the engine gets it: with a descriptor the first time.
+    fn shared_range(&self, group: &Group, slot: u32, offset: u64) -> Result<SharedRange> {
+        let buffer = self.buffers.at(slot);
+        let Some((buffer, block)) = buffer.and_then(|b| Some((b, b.resource.shared()?))) else {
+            return Err(Error::Internal("memory that is not shared".to_owned()));
+        };
+        let memory = Arc::downgrade(&block.name);
+        let shared = &mut group.state.lock().shared;
+        shared.retain(|known| known.strong_count() > 0);
+        let fd = match shared.iter().any(|known| known.ptr_eq(&memory)) {
+            true => None,
+            false => self.memory.export(&buffer.resource, buffer.bytes)?,
+        };
+        if fd.is_some() {
+            shared.push(memory.clone());
+        }
+        Ok(SharedRange {
+            memory,
+            fd: fd.map(Exported::into_owned),
+            size: block.bytes,
+            dedicated: block.dedicated,
+            offset,
+        })
+    }
+
+    /// A copy between two buffers, each with the byte at which it begins.
+    fn copy_between(
+        &mut self,
+        (source, source_at): (u32, u64),
+        (target, target_at): (u32, u64),
+        bytes: u64,
+    ) -> Result<()> {
+        let accesses = [(source, Access::READ), (target, Access::WRITE)];
+        let [from, to] = self.transfer(accesses)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.add_copy(from.0, from.1 + source_at, to.0, to.1 + target_at, bytes)
     }
 
     /// Leaves the group together with all other ranks, behind everything called so far.

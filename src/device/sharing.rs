@@ -5,9 +5,15 @@ use ash::{khr, vk};
 /// The kind of handle that stands for shared memory: a file descriptor.
 pub const HANDLE: vk::ExternalMemoryHandleTypeFlags = vk::ExternalMemoryHandleTypeFlags::OPAQUE_FD;
 
+/// The same for timeline semaphores.
+pub const TIMELINE_HANDLE: vk::ExternalSemaphoreHandleTypeFlags =
+    vk::ExternalSemaphoreHandleTypeFlags::OPAQUE_FD;
+
 /// What the device can share, and the calls for it.
 pub struct Sharing {
     pub calls: khr::external_memory_fd::Device,
+    /// Where timeline semaphores can be exported.
+    pub timelines: Option<khr::external_semaphore_fd::Device>,
     pub properties: Properties,
 }
 
@@ -18,14 +24,18 @@ pub struct Properties {
     pub importable: bool,
     /// Whether the memory must be the buffer's alone. Both sides have to say so, or neither.
     pub dedicated: bool,
+    /// Whether timeline semaphores can be exported. The device has `VK_KHR_external_semaphore_fd`.
+    pub timelines: bool,
 }
 
 impl Properties {
-    /// `usage`: how the buffers are used. The device must have `VK_KHR_external_memory_fd`.
+    /// `usage`: how the buffers are used. The device must have `VK_KHR_external_memory_fd`; `semaphores`: whether it
+    /// has the same for semaphores.
     pub fn probe(
         instance: &ash::Instance,
         physical: vk::PhysicalDevice,
         usage: vk::BufferUsageFlags,
+        semaphores: bool,
     ) -> Self {
         let info = vk::PhysicalDeviceExternalBufferInfo::default()
             .usage(usage)
@@ -41,6 +51,7 @@ impl Properties {
             exportable: has(vk::ExternalMemoryFeatureFlags::EXPORTABLE),
             importable: has(vk::ExternalMemoryFeatureFlags::IMPORTABLE),
             dedicated: has(vk::ExternalMemoryFeatureFlags::DEDICATED_ONLY),
+            timelines: semaphores && exports_timelines(instance, physical),
         }
     }
 }
@@ -50,7 +61,24 @@ impl Sharing {
     pub fn new(instance: &ash::Instance, device: &ash::Device, properties: Properties) -> Self {
         Self {
             calls: khr::external_memory_fd::Device::new(instance, device),
+            timelines: (properties.timelines)
+                .then(|| khr::external_semaphore_fd::Device::new(instance, device)),
             properties,
         }
     }
+}
+
+fn exports_timelines(instance: &ash::Instance, physical: vk::PhysicalDevice) -> bool {
+    let mut kind =
+        vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
+    let info = vk::PhysicalDeviceExternalSemaphoreInfo::default()
+        .handle_type(TIMELINE_HANDLE)
+        .push_next(&mut kind);
+    let mut found = vk::ExternalSemaphoreProperties::default();
+    // SAFETY: the physical device belongs to the live instance; the call is a part of Vulkan 1.1.
+    unsafe {
+        instance.get_physical_device_external_semaphore_properties(physical, &info, &mut found)
+    };
+    let exportable = vk::ExternalSemaphoreFeatureFlags::EXPORTABLE;
+    found.external_semaphore_features.contains(exportable)
 }

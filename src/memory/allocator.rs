@@ -1,4 +1,4 @@
-//! Device memory: blocks that the driver gives ([`blocks`]), parts of which are buffers ([`policy`]).
+//! Device memory: blocks that the driver gives ([`blocks`]), parts of which are buffers ([`memory_policy`]).
 //!
 //! A [`Resource`] is a buffer with its memory. Blocks are kept when no buffer is left in them, since a program
 //! comes round: they go back to the driver when the device's budget nears its end, when they are more than what is
@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use ash::vk;
+use memory_policy::{ALIGNMENT, Policy, Range};
 use parking_lot::Mutex;
 
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::memory::blocks::{self, Block, SharedBlock};
 use crate::memory::kind::Kind;
-use crate::memory::policy::{ALIGNMENT, Policy, Range};
 
 /// Those whose buffers are parts of blocks.
 const POOLED: [Kind; 4] = [Kind::Device, Kind::Visible, Kind::Upload, Kind::Readback];
@@ -394,7 +394,7 @@ impl Drop for Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::policy::size_class;
+    use memory_policy::size_class;
 
     #[test]
     fn classes_cover_all_sizes_with_an_eighth_at_most_to_spare() {

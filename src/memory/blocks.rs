@@ -1,6 +1,7 @@
 //! One block of device memory under one buffer, as the driver gives it.
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use ash::vk;
 
@@ -15,6 +16,8 @@ pub struct SharedBlock {
     pub bytes: u64,
     pub exportable: bool,
     pub dedicated: bool,
+    /// Lives as long as the memory does here, for others to know it by.
+    pub name: Arc<()>,
 }
 
 /// Memory that is dedicated to its buffer: NVIDIA's driver gives 256 MiB of such in 0.6 ms, of other memory in 6

@@ -1,7 +1,7 @@
 //! What memory is for.
 
 use crate::device::Device;
-use crate::memory::policy::Growth;
+use memory_policy::Growth;
 
 /// What a resource's memory is for; picks the memory type that the plan chose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Memory of the device and of staging: a pure policy, the blocks that the driver gives, and what is made of them.
+//! Memory of the device and of staging: the blocks that the driver gives, and what is made of them by the policy of `memory_policy`.
 
 pub mod allocator;
 mod blocks;
@@ -6,7 +6,6 @@ pub mod buffer;
 pub mod bulk;
 pub mod host_memory;
 pub mod kind;
-pub mod policy;
 pub mod share;
 pub mod staging;
 

@@ -4,7 +4,10 @@
 //! and each holder keeps the memory alive on its own. Vulkan takes such a handle only on the device
 //! and driver that made it.
 
+use std::sync::Arc;
+
 use ash::vk;
+use collectives::nccl::cuda::OwnedFd;
 
 use crate::device::sharing::{HANDLE, Sharing};
 use crate::device::{Device, buffer_usage};
@@ -22,6 +25,20 @@ pub struct Exported {
     /// Bytes of the buffer, at its start.
     pub bytes: u64,
     pub dedicated: bool,
+}
+
+impl Exported {
+    /// The descriptor, closed when it is dropped.
+    #[cfg(unix)]
+    pub fn into_owned(self) -> OwnedFd {
+        // SAFETY: the descriptor is the caller's, who gives it away here.
+        unsafe { std::os::fd::FromRawFd::from_raw_fd(self.fd) }
+    }
+
+    #[cfg(not(unix))]
+    pub fn into_owned(self) -> OwnedFd {
+        unreachable!("nothing is exported here")
+    }
 }
 
 fn unsupported(device: &Device, what: &str) -> Error {
@@ -50,6 +67,7 @@ impl Memory {
             bytes: requirements.size,
             exportable: true,
             dedicated: sharing.properties.dedicated,
+            name: Arc::default(),
         });
         match block {
             Ok(block) => self.bind(raw, bytes, block),
@@ -109,6 +127,7 @@ impl Memory {
                     bytes: size,
                     exportable: false,
                     dedicated: sharing.properties.dedicated,
+                    name: Arc::default(),
                 };
                 self.bind(raw, size, block)
             }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ash::vk;
+use memory_policy::size_class;
 use parking_lot::Mutex;
 
 use crate::error::Result;
@@ -12,7 +13,6 @@ use crate::memory::allocator::{Memory, Resource};
 use crate::memory::bulk::Source;
 use crate::memory::host_memory;
 use crate::memory::kind::Kind;
-use crate::memory::policy::size_class;
 
 /// Copies start on addresses of this alignment, which keeps the copy engines at full rate.
 const ALIGN: u64 = 256;

@@ -3,8 +3,9 @@
  * Makes this process a member of the group of all processes that a launcher started together. The device must be there
  * (`initDevice`); `launched().localRank` picks it where a host has several.
  *
- * Throws a `HeliosError`: `ERR_HELIOS_NO_ENGINE` where no MPI loads, with what was tried; `ERR_HELIOS_RENDEZVOUS` where not all
- * come together in time, with those who are missing; `ERR_HELIOS_ENGINE` for what MPI says.
+ * Throws a `HeliosError`: `ERR_HELIOS_NO_ENGINE` where no library of the engine loads, with what was tried; `ERR_HELIOS_RENDEZVOUS`
+ * where not all come together in time, with those who are missing; `ERR_HELIOS_ENGINE` for what the engine says, and for a device
+ * that it cannot work on.
  * @param {InitOptions} [options]
  * @returns {Promise<Group>}
  */
@@ -87,9 +88,10 @@ export class Group {
      */
     abort(reason?: string): void;
     /**
-     * Leaves the group, together with all other ranks and behind everything called so far; MPI ends then, and does not start again in
-     * this process. Resolves only if every rank has made the same calls, and all of them have taken place; otherwise it throws the
-     * failure of the group, also one that was thrown before. Either way the group is gone then, and the device is free for other work.
+    /**
+     * Leaves the group, together with all other ranks and behind everything called so far; an MPI ends then, and does not start again in
+     * this process, NCCL does. Resolves only if every rank has made the same calls, and all of them have taken place; otherwise it throws
+     * the failure of the group, also one that was thrown before. Either way the group is gone then, and the device is free for other work.
      * @returns {Promise<void>}
      */
     destroy(): Promise<void>;
@@ -105,9 +107,10 @@ export type TimelineValue = import("../../index.js").TimelineValue;
 export type Failure = import("./store.mjs").Failure;
 export type InitOptions = {
     /**
-     * `auto` (the default) takes the one that this build has for the machine: MPI
+     * `auto` (the default) is MPI, which runs everywhere. `nccl` works on the memory of
+     * NVIDIA devices, without a copy through the host; it wants `master` (`helios-vk run` and `torchrun` set it)
      */
-    engine?: "auto" | "mpi" | undefined;
+    engine?: "auto" | "nccl" | "mpi" | undefined;
     /**
      * of this process, from 0; by default as its launcher says
      */
@@ -120,7 +123,8 @@ export type InitOptions = {
      */
     master?: string | undefined;
     /**
-     * the name or path of the MPI library; by default the one of the launcher (`HELIOS_MPI_LIBRARY`)
+     * the name or path of the engine's library; by default the MPI of the launcher (`HELIOS_MPI_LIBRARY`), or
+     * the NCCL that the loader knows or the environment of Python holds (`HELIOS_NCCL_LIBRARY`)
      */
     library?: string | undefined;
     /**

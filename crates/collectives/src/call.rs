@@ -196,6 +196,13 @@ impl Call {
             Kind::Leave => [none, none],
         }
     }
+
+    /// The same for an engine that leaves the sums of the own shard in their place.
+    pub fn staged_in_place(&self, rank: u32, size: u32) -> [Copy; 2] {
+        let [out, back] = self.staged(rank, size);
+        let staged = back.range;
+        [out, Copy { staged, ..back }]
+    }
 }
 
 /// A copy between the range of a buffer and the memory that the collective runs on, by bytes from the start of each.
@@ -315,6 +322,10 @@ mod tests {
         assert_eq!(call(Kind::AllGather, 12).staged(1, 3), [own, whole]);
         let sum = Copy { staged: 0, ..own };
         assert_eq!(call(Kind::ReduceScatter, 12).staged(1, 3), [whole, sum]);
+        let in_place = call(Kind::ReduceScatter, 12).staged_in_place(1, 3);
+        assert_eq!(in_place, [whole, own]);
+        let gather = call(Kind::AllGather, 12);
+        assert_eq!(gather.staged_in_place(1, 3), gather.staged(1, 3));
         assert_eq!(call(Kind::Broadcast, 12).staged(1, 3), [whole, none]);
         assert_eq!(call(Kind::Broadcast, 12).staged(0, 3), [none, whole]);
     }

@@ -58,6 +58,11 @@ impl<M> Default for Ledger<M> {
 }
 
 impl<M> Ledger<M> {
+    /// The number that the next call gets.
+    pub fn next(&self) -> u64 {
+        self.last + 1
+    }
+
     /// Takes a call on; its number, which the device may wait for. None in a group that takes no calls.
     pub fn enqueue(&mut self, mut call: Call, after: u64, memory: Option<M>) -> Option<u64> {
         if self.failure.is_some() || self.phase != Phase::Ready {

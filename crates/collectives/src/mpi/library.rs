@@ -27,7 +27,7 @@ pub struct Missing {
 const MAX_VERSION: usize = 8192;
 
 #[derive(Clone, Copy)]
-enum Scope {
+pub(crate) enum Scope {
     /// Its symbols stay its own: for a look.
     Local,
     /// Open MPI's plugins find its symbols in the process alone.
@@ -35,7 +35,7 @@ enum Scope {
 }
 
 #[cfg(unix)]
-fn open(name: &str, scope: Scope) -> Result<Library, libloading::Error> {
+pub(crate) fn open(name: &str, scope: Scope) -> Result<Library, libloading::Error> {
     use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
     let flags = match scope {
         Scope::Local => RTLD_NOW | RTLD_LOCAL,
@@ -46,7 +46,7 @@ fn open(name: &str, scope: Scope) -> Result<Library, libloading::Error> {
 }
 
 #[cfg(not(unix))]
-fn open(name: &str, _: Scope) -> Result<Library, libloading::Error> {
+pub(crate) fn open(name: &str, _: Scope) -> Result<Library, libloading::Error> {
     // SAFETY: as above.
     unsafe { Library::new(name) }
 }
@@ -70,7 +70,10 @@ impl Loaded {
 
 /// # Safety
 /// As [`Loaded::symbol`].
-unsafe fn symbol<T: Copy>(library: &Library, name: &str) -> Result<T, libloading::Error> {
+pub(crate) unsafe fn symbol<T: Copy>(
+    library: &Library,
+    name: &str,
+) -> Result<T, libloading::Error> {
     // SAFETY: the caller's promise. The pointer outlives the borrow, since the library is never unloaded.
     unsafe { library.get::<T>(name.as_bytes()) }.map(|symbol| *symbol)
 }

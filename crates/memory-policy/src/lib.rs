@@ -4,7 +4,7 @@
 //! that lies first, and what comes back is joined with its free neighbours. So there is no list of sizes to keep
 //! or to tune, and a call costs a few steps in two balanced trees however many blocks there are. The driver is
 //! asked by whoever holds the policy.
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 use std::collections::{BTreeMap, BTreeSet};
 

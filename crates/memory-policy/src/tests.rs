@@ -154,7 +154,7 @@ enum Event {
 
 /// The recorded run, if there is one.
 fn recorded() -> Option<Vec<Event>> {
-    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/traces");
+    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
     let path = shared.join("gpt300m-5steps.jsonl.gz");
     let Ok(trace) = File::open(&path) else {
         eprintln!("skipped: no recorded run at {}", path.display());
