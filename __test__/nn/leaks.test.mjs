@@ -85,7 +85,10 @@ test(`${STEPS} steps without scopes: what the program drops is found`, async () 
     most = Math.max(most, memory().buffers);
     if (i % 100 === 99) gc();
   }
-  assertNothingLeft(await collected(), start, STEPS, 'without scopes');
+  // The engine may still hold what the last step's promises hold.
+  let end = await collected();
+  for (let i = 0; i < 5 && end.tensors.buffers > start.tensors.buffers; i++) end = await collected();
+  assertNothingLeft(end, start, STEPS, 'without scopes');
   assert.ok(most > start.tensors.buffers, 'there was something to collect');
 });
 
