@@ -16,6 +16,8 @@ import { runMain } from '../bin/lib/options.mjs';
 
 const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
 export const FOLDERS = ['kernels', 'nn'];
+/** How modules load the addon when they first need it. */
+const LOADED = /createRequire\(import\.meta\.url\)\((['"])(\.[^'"]*)\1\)/g;
 /** The folder of a module, of which the frames of errors are told apart: an address of modules, a path of scripts. */
 const HERE = ["new URL('./', import.meta.url).href", "__dirname + require('node:path').sep"];
 
@@ -31,7 +33,8 @@ const filesBelow = (folder, end) =>
  */
 export function toCommonJs(source, name) {
   const up = '../'.repeat(name.split('/').length - 1);
-  const moved = source.replaceAll(HERE[0], HERE[1]).replace(/(from\s+|import\s*\(\s*)(['"])(\.[^'"]*)\2/g, (_, before, quote, path) => {
+  const loaded = source.replace(LOADED, (_, quote, path) => `require(${quote}${path === `${up}index.js` ? '../' : ''}${path}${quote})`);
+  const moved = loaded.replaceAll(HERE[0], HERE[1]).replace(/(from\s+|import\s*\(\s*)(['"])(\.[^'"]*)\2/g, (_, before, quote, path) => {
     const target = path === `${up}index.js` ? `../${path}` : path.replace(/\.mjs$/, '.js');
     return `${before}${quote}${target}${quote}`;
   });

@@ -20,12 +20,16 @@ import { ALIGNMENT, stateLayout, stateWord } from './bucket.mjs';
 /**
  * What an optimizer uses of a `Group` of `helios-vk/distributed`.
  * @typedef {object} ProcessGroup
- * @property {number} rank
- * @property {number} worldSize
+ * @property {number} rank of this process, from 0
+ * @property {number} worldSize processes of the group
  * @property {(buffer: number, range?: { offset?: number, count?: number }) => unknown} allReduce
+ *   the sum of all elements, on every rank
  * @property {(buffer: number, range?: { offset?: number, count?: number }) => unknown} reduceScatter
+ *   the sum of its own shard, on each rank
  * @property {(buffer: number, range?: { offset?: number, count?: number }) => unknown} allGather
+ *   the shards of all, on every rank
  * @property {(buffer: number, range?: { offset?: number, count?: number }) => unknown} broadcast
+ *   the elements of rank 0, on every rank
  */
 
 /**

@@ -4,12 +4,16 @@
 /**
  * What an optimizer uses of a `Group` of `helios-vk/distributed`.
  * @typedef {object} ProcessGroup
- * @property {number} rank
- * @property {number} worldSize
+ * @property {number} rank of this process, from 0
+ * @property {number} worldSize processes of the group
  * @property {(buffer: number, range?: { offset?: number, count?: number }) => unknown} allReduce
+ *   the sum of all elements, on every rank
  * @property {(buffer: number, range?: { offset?: number, count?: number }) => unknown} reduceScatter
+ *   the sum of its own shard, on each rank
  * @property {(buffer: number, range?: { offset?: number, count?: number }) => unknown} allGather
+ *   the shards of all, on every rank
  * @property {(buffer: number, range?: { offset?: number, count?: number }) => unknown} broadcast
+ *   the elements of rank 0, on every rank
  */
 /**
  * Has the gradient of each parameter be the mean of all processes' gradients of it, for steps of one's own: an optimizer with a
@@ -55,20 +59,38 @@ export type Run = import("./bucket.mjs").Run;
  * What an optimizer uses of a `Group` of `helios-vk/distributed`.
  */
 export type ProcessGroup = {
+    /**
+     * of this process, from 0
+     */
     rank: number;
+    /**
+     * processes of the group
+     */
     worldSize: number;
+    /**
+     *   the sum of all elements, on every rank
+     */
     allReduce: (buffer: number, range?: {
         offset?: number;
         count?: number;
     }) => unknown;
+    /**
+     *   the sum of its own shard, on each rank
+     */
     reduceScatter: (buffer: number, range?: {
         offset?: number;
         count?: number;
     }) => unknown;
+    /**
+     *   the shards of all, on every rank
+     */
     allGather: (buffer: number, range?: {
         offset?: number;
         count?: number;
     }) => unknown;
+    /**
+     *   the elements of rank 0, on every rank
+     */
     broadcast: (buffer: number, range?: {
         offset?: number;
         count?: number;
