@@ -41,9 +41,6 @@ mod memory {
     pub mod kind {
         pub use super::allocator::Kind;
     }
-    pub mod policy {
-        pub use super::allocator::size_class;
-    }
 }
 #[path = "."]
 mod observe {

@@ -56,11 +56,3 @@ impl Memory {
         unsafe { self.device.raw.destroy_buffer(resource.raw, None) };
     }
 }
-
-/// As the addon's: eight steps an octave.
-pub fn size_class(bytes: u64) -> u64 {
-    let last = bytes.max(256) - 1;
-    let octave = 63 - last.leading_zeros();
-    let shift = (octave.saturating_sub(3)).max(8);
-    ((last >> shift) + 1) << shift
-}
