@@ -5,6 +5,7 @@ import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { kindOf } from '../../bin/lib/run.mjs';
+import { listen } from './said.mjs';
 
 export const REPOSITORY = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 /** How long a scenario may take. */
@@ -51,18 +52,11 @@ export function launch(options, command, { environment = {}, onSaid = () => {} }
   /** @type {Said[]} */
   const said = [];
   let output = '';
-  let rest = '';
   child.stderr.on('data', (chunk) => (output += chunk));
-  child.stdout.on('data', (chunk) => {
-    output += chunk;
-    const lines = (rest + chunk).split('\n');
-    rest = lines.pop() ?? '';
-    for (const line of lines) {
-      const json = line.match(/@rank (\{.*\})/)?.[1];
-      if (!json) continue;
-      said.push(JSON.parse(json));
-      onSaid(said[said.length - 1]);
-    }
+  child.stdout.on('data', (chunk) => (output += chunk));
+  listen(child.stdout, (one) => {
+    said.push(one);
+    onSaid(one);
   });
   return new Promise((done) => {
     child.on('close', (code, signal) => {

@@ -1,22 +1,12 @@
 // Runs a scenario of rank.mjs in several processes over NCCL, started by nothing but variables, as torchrun would.
 
 import { spawn } from 'node:child_process';
-import { createServer } from 'node:net';
 import { fileURLToPath } from 'node:url';
 
-const RANK = fileURLToPath(new URL('rank.mjs', import.meta.url));
+import { freePort } from '../../bin/lib/run.mjs';
+import { listen } from './said.mjs';
 
-/** A port that is free now. @returns {Promise<number>} */
-function freePort() {
-  return new Promise((done, failed) => {
-    const server = createServer();
-    server.once('error', failed);
-    server.listen(0, '127.0.0.1', () => {
-      const { port } = /** @type {import('node:net').AddressInfo} */ (server.address());
-      server.close(() => done(port));
-    });
-  });
-}
+const RANK = fileURLToPath(new URL('rank.mjs', import.meta.url));
 
 /**
  * @typedef {Record<string, any> & { rank: number }} Said what rank.mjs says
@@ -52,18 +42,11 @@ export async function ranks(worldSize, scenario, { environment = {}, of = () => 
       };
       const child = spawn(process.execPath, [...nodeArgs, RANK, ...scenario], { env, stdio: ['ignore', 'pipe', 'pipe'] });
       let own = '';
-      let rest = '';
       child.stderr.on('data', (chunk) => (own += chunk));
-      child.stdout.on('data', (chunk) => {
-        own += chunk;
-        const lines = (rest + chunk).split('\n');
-        rest = lines.pop() ?? '';
-        for (const line of lines) {
-          const json = line.match(/@rank (\{.*\})/)?.[1];
-          if (!json) continue;
-          said.push(JSON.parse(json));
-          onSaid(said[said.length - 1]);
-        }
+      child.stdout.on('data', (chunk) => (own += chunk));
+      listen(child.stdout, (one) => {
+        said.push(one);
+        onSaid(one);
       });
       return new Promise((/** @type {(status: number) => void} */ done) => {
         child.on('close', (code, signal) => {

@@ -129,7 +129,7 @@ export function worst(folder, nproc, first = 0) {
 const folderOf = (generation) => join(tmpdir(), `helios-vk-run-${generation}`);
 
 /** A port of this host that is free now. @returns {Promise<number>} */
-function freePort() {
+export function freePort() {
   return new Promise((done, failed) => {
     const server = createServer();
     server.once('error', failed);

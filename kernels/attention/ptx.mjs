@@ -6,6 +6,7 @@ import { ceilDiv } from '../base.mjs';
 import { moduleText } from '../ptx/assembler.mjs';
 import { TENSORS, attention, attentionFault, attentionGroups, attentionParameters, attentionSizes } from '../ptx/attention.mjs';
 import { ATTENTION_PLANS } from '../ptx/plans.mjs';
+import { kernelVerdicts } from '../ptx/verdicts.mjs';
 import { verifyAttention } from './verify.mjs';
 
 /** @typedef {import('../base.mjs').Dispatch} Dispatch */
@@ -37,11 +38,7 @@ function tilingOf(kernel, tiling) {
  * @param {{ verify?: typeof verifyAttention }} [options] what tests a kernel before its first use
  */
 export function ptxAttention(context, { verify = verifyAttention } = {}) {
-  /** Why a kernel is not used, or '' where it passed its test. @type {Map<string, string>} */
-  const verdicts = new Map();
-  /** Why no further kernel is tried. */
-  let broken = '';
-  let warned = false;
+  const verdictOf = kernelVerdicts(context, 'compute attention');
 
   /**
    * Why these kernels cannot take a call, or undefined.
@@ -112,29 +109,7 @@ export function ptxAttention(context, { verify = verifyAttention } = {}) {
    * @param {PtxPlan} plan
    */
   function verdict(plan) {
-    const key = keyOf(plan);
-    let reason = verdicts.get(key);
-    if (reason !== undefined) return reason;
-    reason = broken;
-    if (!reason) {
-      try {
-        reason = verify({ context, ...plan, record: (problem, buffers, push) => record(plan, problem, buffers, push) }) ?? '';
-        broken = reason;
-      } catch (error) {
-        const { code, message } = /** @type {{ code?: string, message?: string }} */ (error);
-        reason = message ?? String(error);
-        if (code !== 'ERR_HELIOS_INVALID_BATCH') broken = reason;
-      }
-    }
-    verdicts.set(key, reason);
-    if (reason && !warned) {
-      warned = true;
-      process.emitWarning(
-        `the SPIR-V kernels compute attention in place of ${key.split('/')[0]} on ${context.info.deviceName}: ${reason}`,
-        { type: 'HeliosWarning', code: 'HELIOS_PTX' },
-      );
-    }
-    return reason;
+    return verdictOf(keyOf(plan), () => verify({ context, ...plan, record: (...call) => record(plan, ...call) }));
   }
 
   /**

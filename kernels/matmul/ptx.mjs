@@ -6,6 +6,7 @@ import { bytesOf, ceilDiv, integer, pushConstants, tensor } from '../base.mjs';
 import { moduleText } from '../ptx/assembler.mjs';
 import { PARAMETERS, division, gemm, planFault, productFault, sizesOf } from '../ptx/gemm.mjs';
 import { PLANS } from '../ptx/plans.mjs';
+import { kernelVerdicts } from '../ptx/verdicts.mjs';
 import { formName } from '../tuning/table.mjs';
 import { sumParts } from './reduce.mjs';
 import { verifyKernel } from './verify.mjs';
@@ -45,11 +46,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
   const { tuning, info } = context;
   const blocks = info.multiprocessors || MULTIPROCESSORS;
   const alignment = Math.max(16, info.minStorageBufferOffsetAlignment ?? 16);
-  /** Why a kernel is not used, or '' where it passed its test. @type {Map<string, string>} */
-  const verdicts = new Map();
-  /** Why no further kernel is tried. */
-  let broken = '';
-  let warned = false;
+  const verdictOf = kernelVerdicts(context, 'compute matrix products');
 
   /**
    * Why these kernels cannot take a product, or undefined.
@@ -203,29 +200,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
    * @param {any} plan @param {GemmForm} form
    */
   function verdict(plan, form) {
-    const key = keyOf(plan.tiling, form);
-    let reason = verdicts.get(key);
-    if (reason !== undefined) return reason;
-    reason = broken;
-    if (!reason) {
-      try {
-        reason = verify({ context, plan, form, divide, records }) ?? '';
-        broken = reason;
-      } catch (error) {
-        const { code, message } = /** @type {{ code?: string, message?: string }} */ (error);
-        reason = message ?? String(error);
-        if (code !== 'ERR_HELIOS_INVALID_BATCH') broken = reason;
-      }
-    }
-    verdicts.set(key, reason);
-    if (reason && !warned) {
-      warned = true;
-      process.emitWarning(`the SPIR-V kernels compute matrix products in place of ${key.split('/')[0]} on ${info.deviceName}: ${reason}`, {
-        type: 'HeliosWarning',
-        code: 'HELIOS_PTX',
-      });
-    }
-    return reason;
+    return verdictOf(keyOf(plan.tiling, form), () => verify({ context, plan, form, divide, records }));
   }
 
   /**
