@@ -3,8 +3,8 @@
 
 import type { Dispatches, Kernels } from 'helios-vk/kernels';
 
-import type { Operand, Operation } from './engine.js';
 import { PRECISIONS } from './operations.js';
+import type { Described, Operation, Operand } from './plan.js';
 import { BackendError, show } from './types.js';
 
 /** Whether the attention kernels take these heads. */
@@ -13,7 +13,7 @@ const fused = (k: Kernels, size: number, precision: number) =>
 
 const precisionOf = (precision: number) => PRECISIONS[precision];
 
-function check(call: string, [q, ...others]: readonly Operand[]): void {
+function check(call: string, [q, ...others]: readonly Described[]): void {
   if (q.shape.length !== 3) throw new BackendError(call, `queries ${show(q.shape)}, expected [batch · heads, tokens, head size]`);
   for (const { shape } of others) {
     if (shape.length !== 3 || shape.some((size, d) => size !== q.shape[d])) {

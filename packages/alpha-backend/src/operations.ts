@@ -1,12 +1,13 @@
 // The operations of the device, each as dispatches of the kernels. Tensors are dense and f32 unless said otherwise.
 
-import { type Dispatches, type Kernels, SLOT, STATE, STATE_WORDS, Template } from 'helios-vk/kernels';
+import { type Dispatches, type Kernels, STATE, STATE_WORDS } from 'helios-vk/kernels';
 
-import type { Operand, Operation } from './engine.js';
-import { broadcastShapes, broadcastStrides, collapse, stridesOf } from './shapes.js';
+import * as host from './host.js';
+import type { Described, Operand, Operation } from './plan.js';
+import { axisOf, broadcastShapes, broadcastStrides, collapse, sameShape, stridesOf, swapped, type View } from './shapes.js';
 import { BackendError, type Dtype, type Precision, type Shape, show, sizeOf } from './types.js';
 
-const like = ([x]: readonly Operand[]) => [{ shape: x.shape, dtype: x.dtype }];
+const like = ([x]: readonly Described[]) => [{ shape: x.shape, dtype: x.dtype }];
 const count = (x: { shape: Shape }) => Math.max(1, sizeOf(x.shape));
 /** Rows and columns of the last dimension. */
 const rowsOf = (shape: Shape) => {
@@ -46,42 +47,27 @@ function move(
   });
 }
 
-/** Copies whole buffers. */
-export const COPY = {
-  templates: new Map<number, Template>(),
-  /** Slot 0 to slot 1, so many bytes. */
-  templateOf(k: Kernels, bytes: number): Template {
-    let template = COPY.templates.get(bytes);
-    if (!template) {
-      template = new Template(k.copy({ x: SLOT, y: SLOT + 1, count: bytes / 4 }));
-      COPY.templates.set(bytes, template);
-    }
-    return template;
-  },
+/** A tensor of one value: [value, 1 for integers, …shape]. */
+export const FILL: Operation = {
+  name: 'full',
+  infer: (_, [, integers, ...shape]) => [{ shape, dtype: integers ? 'i32' : 'f32' }],
+  lower: (k, _, [y], [value, integers]) => [
+    k.fill({ y, count: count(y), value: integers ? value >>> 0 : value, type: integers ? 'u32' : 'f32' }),
+  ],
 };
 
-/** [type], the same bits as another type of that size, or the same. */
 export const CLONE: Operation = {
   name: 'clone',
   infer: like,
-  lower: (k, [x], [y]) => [k.copy({ x, y, count: x.dtype === 'f16' ? Math.ceil(count(x) / 2) : count(x) })],
+  lower: (k, [x], [y]) => [k.copy({ x, y, count: count(x) })],
+  host: ([x]) => ({ shape: x.shape, dtype: x.dtype, data: x.data.slice() }),
 };
 
-const BINARY = ['add', 'add', 'mul', 'div'] as const;
-/** Numbers of `BINARY_OP`. */
-export const ADD = [0];
-export const SUB = [1];
-export const MUL = [2];
-export const DIV = [3];
-const NAMES = ['add', 'sub', 'mul', 'div'];
-
-/** a ∘ b with broadcasting: [which]. */
-export const BINARY_OP: Operation = {
-  name: 'binary',
-  infer: ([a, b], [which]) => [{ shape: broadcastShapes(NAMES[which], a.shape, b.shape), dtype: 'f32' }],
-  lower: (k, [a, b], [y], [which]) => {
-    const op = BINARY[which];
-    const beta = which === 1 ? -1 : 1;
+/** a ∘ b with broadcasting. */
+const binary = (name: string, op: 'add' | 'mul' | 'div', beta: number, f: (x: number, y: number) => number): Operation => ({
+  name,
+  infer: ([a, b]) => [{ shape: broadcastShapes(name, a.shape, b.shape), dtype: 'f32' }],
+  lower: (k, [a, b], [y]) => {
     const size = count(y);
     // b repeats behind a's own elements.
     const period = count(b);
@@ -93,68 +79,102 @@ export const BINARY_OP: Operation = {
       broadcastStrides(b.shape, y.shape),
       stridesOf(y.shape),
     ]);
-    if (shape.length > 4) throw new BackendError(NAMES[which], `${show(a.shape)} and ${show(b.shape)}: more than four runs of dimensions`);
+    if (shape.length > 4) throw new BackendError(name, `${show(a.shape)} and ${show(b.shape)}: more than four runs of dimensions`);
     return [k.broadcast({ a, b, y, shape, aStrides: strides[0], bStrides: strides[1], yStrides: strides[2], op, beta })];
   },
-};
+  host: ([a, b]) => host.zip(name, a, b, f),
+});
+export const ADD = binary('add', 'add', 1, (x, y) => x + y);
+export const SUB = binary('sub', 'add', -1, (x, y) => x - y);
+export const MUL = binary('mul', 'mul', 1, (x, y) => x * y);
+export const DIV = binary('div', 'div', 1, (x, y) => x / y);
 
-/** a += b, of one shape. */
+/** a += b. */
 export const ADD_INPLACE: Operation = {
   name: 'addInplace',
-  infer: () => [],
+  infer: ([a, b]) => {
+    if (!sameShape(a.shape, b.shape)) throw new BackendError('addInplace', `${show(a.shape)} += ${show(b.shape)}`);
+    return [];
+  },
   lower: (k, [a, b]) => [k.binary({ a, b, y: a, count: count(a) })],
   writes: [0],
 };
 
-const UNARY = ['identity', 'exp', 'log', 'sqrt', 'square', 'reciprocal', 'abs'] as const;
-export const IDENTITY = 0;
-export const EXP = 1;
-export const LOG = 2;
-export const SQRT = 3;
-export const SQUARE = 4;
-export const RECIPROCAL = 5;
-export const ABS = 6;
-
-/** alpha · f(x) + beta: [f, alpha, beta]. */
-export const UNARY_OP: Operation = {
-  name: 'unary',
+const unary = (name: string, op: 'exp' | 'log' | 'sqrt' | 'square' | 'reciprocal', f: (x: number) => number): Operation => ({
+  name,
   infer: like,
-  lower: (k, [x], [y], [f, alpha, beta]) => [k.unary({ x, y, count: count(x), op: UNARY[f], alpha, beta })],
-};
+  lower: (k, [x], [y]) => [k.unary({ x, y, count: count(x), op })],
+  host: ([x]) => host.map(x, f),
+});
+export const EXP = unary('exp', 'exp', Math.exp);
+export const LOG = unary('log', 'log', Math.log);
+export const SQRT = unary('sqrt', 'sqrt', Math.sqrt);
+export const SQUARE = unary('pow', 'square', (x) => x ** 2);
+export const RECIPROCAL = unary('pow', 'reciprocal', (x) => x ** -1);
 
-/** x *= alpha: [alpha]. */
+/** s · x: [s]. */
+export const SCALE: Operation = {
+  name: 'scale',
+  infer: like,
+  // x · s + (−0) has the sign of a zero product, x · s + 0 has not.
+  lower: (k, [x], [y], [s]) => [k.unary({ x, y, count: count(x), alpha: s, beta: -0 })],
+  host: ([x], [s]) => host.map(x, (value) => value * s),
+};
+/** x *= s: [s]. */
 export const SCALE_INPLACE: Operation = {
   name: 'scaleInplace',
   infer: () => [],
-  lower: (k, [x], _, [alpha]) => [k.unary({ x, y: x, count: count(x), alpha })],
+  lower: (k, [x], _, [s]) => [k.unary({ x, y: x, count: count(x), alpha: s })],
   writes: [0],
 };
 
-/** The larger or smaller of x and each element of b, by one value: [0 for the larger]. */
-export const BOUND: Operation = {
-  name: 'bound',
+/** [low, high]. */
+export const CLAMP: Operation = {
+  name: 'clamp',
   infer: like,
-  lower: (k, [x, b], [y], [smaller]) => [k.binary({ a: x, b, y, count: count(x), period: count(b), op: smaller ? 'min' : 'max' })],
+  lower: (k, [x], [y], [low, high]) => {
+    const bound = k.context.workspace('alpha bound', 4);
+    const one = { y, count: count(x), b: bound, period: 1 };
+    return [
+      k.fill({ y: bound, count: 1, value: high }),
+      k.binary({ ...one, a: x, op: 'min' }),
+      k.fill({ y: bound, count: 1, value: low }),
+      k.binary({ ...one, a: y, op: 'max' }),
+    ];
+  },
+  host: ([x], [low, high]) => host.map(x, (value) => Math.max(low, Math.min(high, value))),
+};
+/** dy strictly between the bounds, else 0: x, dy; [low, high]. */
+export const CLAMP_BACKWARD: Operation = {
+  name: 'clampBackward',
+  infer: like,
+  lower: (k, [x, dy], [dx], [low, high]) => {
+    // dy · relu'(x − low) · relu'(high − x).
+    const side = k.context.workspace('alpha side', 4 * count(x));
+    const relu = { x: side, dx, count: count(x), activation: 'relu' } as const;
+    return [
+      k.unary({ x, y: side, count: count(x), beta: -low }),
+      k.activationBackward({ ...relu, dy }),
+      k.unary({ x, y: side, count: count(x), alpha: -1, beta: high }),
+      k.activationBackward({ ...relu, dy: dx }),
+    ];
+  },
 };
 
-const ACTIVATIONS = ['gelu', 'relu', 'silu'] as const;
-export const GELU = [0];
-export const RELU = [1];
-export const SILU = [2];
-
-/** f(x): [f]. */
-export const ACTIVATION: Operation = {
-  name: 'activation',
+type Activation = 'gelu' | 'relu' | 'silu';
+const activation = (name: Activation): Operation => ({
+  name,
   infer: like,
-  lower: (k, [x], [y], [f]) => [k.activationForward({ x, y, count: count(x), activation: ACTIVATIONS[f] })],
-};
-
-/** dy · f'(x): [f]. */
-export const ACTIVATION_BACKWARD: Operation = {
-  name: 'activationBackward',
+  lower: (k, [x], [y]) => [k.activationForward({ x, y, count: count(x), activation: name })],
+});
+/** dy · f'(x): x, dy. */
+const activationBackward = (name: Activation): Operation => ({
+  name: `${name}Backward`,
   infer: like,
-  lower: (k, [x, dy], [dx], [f]) => [k.activationBackward({ x, dy, dx, count: count(x), activation: ACTIVATIONS[f] })],
-};
+  lower: (k, [x, dy], [dx]) => [k.activationBackward({ x, dy, dx, count: count(x), activation: name })],
+});
+export const [GELU, RELU, SILU] = (['gelu', 'relu', 'silu'] as const).map(activation);
+export const [GELU_BACKWARD, RELU_BACKWARD, SILU_BACKWARD] = (['gelu', 'relu', 'silu'] as const).map(activationBackward);
 
 /** silu(a) · b. */
 export const SILU_MUL: Operation = {
@@ -211,13 +231,7 @@ export const SUM: Operation = {
       k.reduceRows({ x: turned, y, rows: outer * inner, columns: n, alpha }),
     ];
   },
-};
-
-/** The largest of each row, which stays a dimension of 1. */
-export const ROW_MAX: Operation = {
-  name: 'rowMax',
-  infer: ([x]) => [{ shape: [...x.shape.slice(0, -1), 1], dtype: 'f32' }],
-  lower: (k, [x], [y]) => [k.reduceRows({ x, y, ...rowsOf(x.shape), op: 'max' })],
+  host: ([x], [axis, keep, factor]) => host.sum(x, axis, keep === 1, factor),
 };
 
 /** The sum of squares of all elements of all inputs, in order. */
@@ -247,10 +261,13 @@ export const CHECK_FINITE: Operation = {
 /** Numbers of `precision` in an operation. */
 export const PRECISIONS: readonly Precision[] = ['f32', 'bf16', 'f16'];
 
-/** A product over the last two dimensions: [transposed a, transposed b, precision]. Batches are equal, or one has none. */
+/** A product over the last two dimensions, the others broadcast: [transposed a, transposed b, precision]. */
 export const MATMUL: Operation = {
   name: 'matmul',
   infer: ([a, b], [transA, transB]) => {
+    if (a.shape.length < 2 || b.shape.length < 2) {
+      throw new BackendError('matmul', `${show(a.shape)} × ${show(b.shape)}: two dimensions at least`);
+    }
     const [ar, ac] = a.shape.slice(-2);
     const [br, bc] = b.shape.slice(-2);
     const [m, k] = transA ? [ac, ar] : [ar, ac];
@@ -266,16 +283,28 @@ export const MATMUL: Operation = {
   lower: (kernels, [a, b], [c], [transA, transB, precision]) => {
     const [m, n] = c.shape.slice(-2);
     const k = a.shape[a.shape.length - (transA ? 2 : 1)];
-    const batch = sizeOf(c.shape.slice(0, -2));
-    const one = (x: Operand) => sizeOf(x.shape.slice(0, -2)) === 1;
+    const batchShape = c.shape.slice(0, -2);
+    const batch = sizeOf(batchShape);
     const list: Dispatches[] = [];
+    /** A buffer with a matrix for each of the batch, or one for all. */
+    const operand = (name: string, { buffer, shape }: Operand) => {
+      const own = shape.slice(0, -2);
+      if (sizeOf(own) === 1) return { buffer, one: true };
+      if (sameShape(own, batchShape)) return { buffer, one: false };
+      const to = [...batchShape, ...shape.slice(-2)];
+      const copy = kernels.context.workspace(name, 4 * sizeOf(to));
+      const strides = broadcastStrides(shape, to);
+      list.push(move(kernels, 'matmul', to, { buffer, strides }, { buffer: copy, strides: stridesOf(to) }));
+      return { buffer: copy, one: false };
+    };
+    const left = operand('alpha left', a);
+    const right = operand('alpha right', b);
     // A grid has at most 65,535 in its third dimension.
     for (let first = 0; first < batch; first += 65535) {
-      const part = (x: Operand, size: number) => ({ buffer: x.buffer, offset: one(x) ? 0 : first * size });
       list.push(
         kernels.matmul({
-          a: part(a, m * k),
-          b: part(b, k * n),
+          a: { buffer: left.buffer, offset: left.one ? 0 : first * m * k },
+          b: { buffer: right.buffer, offset: right.one ? 0 : first * k * n },
           c: { buffer: c.buffer, offset: first * m * n },
           m,
           n,
@@ -284,8 +313,8 @@ export const MATMUL: Operation = {
           transB: transB === 1,
           precision: PRECISIONS[precision],
           batch: Math.min(65535, batch - first),
-          ...(one(a) && batch > 1 ? { strideA: 0 } : {}),
-          ...(one(b) && batch > 1 ? { strideB: 0 } : {}),
+          ...(left.one && batch > 1 ? { strideA: 0 } : {}),
+          ...(right.one && batch > 1 ? { strideB: 0 } : {}),
         }),
       );
     }
@@ -334,10 +363,44 @@ export const LAYER_NORM_BACKWARD: Operation = {
   ],
 };
 
+/** x · mask + residual, of one shape: residual, x, mask. */
+export const RESIDUAL_DROPOUT_ADD: Operation = {
+  name: 'residualDropoutAdd',
+  infer: ([residual, x, mask]) => {
+    if (!sameShape(x.shape, residual.shape) || !sameShape(x.shape, mask.shape)) {
+      throw new BackendError('residualDropoutAdd', `${show(residual.shape)} + ${show(x.shape)} · ${show(mask.shape)}`);
+    }
+    return like([x]);
+  },
+  lower: (k, [residual, x, mask], [y]) => [
+    k.binary({ a: x, b: mask, y, count: count(x), op: 'mul' }),
+    k.binary({ a: residual, b: y, y, count: count(x) }),
+  ],
+};
+
 export const SOFTMAX: Operation = {
   name: 'softmax',
   infer: like,
   lower: (k, [x], [y]) => [k.softmaxForward({ x, y, ...rowsOf(x.shape) })],
+};
+export const LOG_SOFTMAX: Operation = {
+  name: 'logSoftmax',
+  infer: like,
+  lower: (k, [x], [y]) => {
+    const { rows, columns } = rowsOf(x.shape);
+    const size = rows * columns;
+    const powers = k.context.workspace('alpha powers', 4 * size);
+    const row = k.context.workspace('alpha row', 4 * rows);
+    const lessRow = { b: row, y, shape: [rows, columns], aStrides: [columns, 1], bStrides: [1, 0], yStrides: [columns, 1], beta: -1 };
+    return [
+      k.reduceRows({ x, y: row, rows, columns, op: 'max' }),
+      k.broadcast({ a: x, ...lessRow }),
+      k.unary({ x: y, y: powers, count: size, op: 'exp' }),
+      k.reduceRows({ x: powers, y: row, rows, columns }),
+      k.unary({ x: row, y: row, count: rows, op: 'log' }),
+      k.broadcast({ a: y, ...lessRow }),
+    ];
+  },
 };
 
 /** The mean of the rows' losses: logits, targets. */
@@ -367,25 +430,64 @@ export const CROSS_ENTROPY_BACKWARD: Operation = {
   },
 };
 
-/** Elements of x as a view has them, copied: [first element, rank, …shape, …strides]. */
-export const STRIDED: Operation = {
-  name: 'strided',
-  infer: ([x], [, rank, ...n]) => [{ shape: n.slice(0, rank), dtype: x.dtype }],
-  lower: (k, [x], [y], [offset, rank, ...n]) => [
-    move(k, 'strided', y.shape, { buffer: x.buffer, offset, strides: n.slice(rank) }, { buffer: y.buffer, strides: stridesOf(y.shape) }),
-  ],
-};
+/** Elements of x as a view of it has them, copied. The view follows from the shape and the call's numbers. */
+const view = (name: string, viewOf: (x: Shape, n: readonly number[]) => View): Operation => ({
+  name,
+  infer: ([x], n) => [{ shape: viewOf(x.shape, n).shape, dtype: x.dtype }],
+  lower: (k, [x], [y], n) => {
+    const { strides, offset } = viewOf(x.shape, n);
+    return [move(k, name, y.shape, { buffer: x.buffer, offset, strides }, { buffer: y.buffer, strides: stridesOf(y.shape) })];
+  },
+  host: ([x], n) => host.strided(x, viewOf(x.shape, n)),
+});
 
-/** Zeros with a part from x: [rank, …shape, …first elements]. */
+/** [two dimensions]. */
+export const TRANSPOSE = view('transpose', (shape, dimensions) => {
+  const [first, second] = dimensions.map((dim) => axisOf('transpose', dim, shape.length));
+  return { shape: swapped(shape, first, second), strides: swapped(stridesOf(shape), first, second), offset: 0 };
+});
+
+/** [first of each dimension, …ends]. */
+export const SLICE = view('slice', (shape, n) => {
+  const [starts, ends] = [n.slice(0, shape.length), n.slice(shape.length)];
+  if (n.length !== 2 * shape.length || shape.some((size, d) => !(starts[d] >= 0 && starts[d] <= ends[d] && ends[d] <= size))) {
+    throw new BackendError('slice', `${show(starts)} to ${show(ends)} of ${show(shape)}`);
+  }
+  return { shape: starts.map((start, d) => ends[d] - start), strides: stridesOf(shape), offset: offsetOf(shape, starts) };
+});
+
+/** The shape. */
+export const BROADCAST = view('broadcast', (shape, target) => {
+  const to = broadcastShapes('broadcast', shape, target);
+  if (!sameShape(to, target)) throw new BackendError('broadcast', `${show(shape)} to ${show(target)}`);
+  return { shape: to, strides: broadcastStrides(shape, to), offset: 0 };
+});
+
+/** The element at an index. */
+const offsetOf = (shape: Shape, index: readonly number[]) => stridesOf(shape).reduce((sum, stride, d) => sum + stride * index[d], 0);
+
+/** Zeros with a part from x: [shape, first of each dimension, ends]. */
 export const SCATTER_SLICE: Operation = {
   name: 'scatterSlice',
-  infer: (_, [rank, ...n]) => [{ shape: n.slice(0, rank), dtype: 'f32' }],
-  lower: (k, [x], [y], [rank, ...n]) => {
-    const strides = stridesOf(y.shape);
-    const offset = strides.reduce((sum, stride, d) => sum + stride * n[d + rank], 0);
+  infer: ([x], n) => {
+    const rank = n.length / 3;
+    const [shape, starts, ends] = [0, 1, 2].map((i) => n.slice(i * rank, (i + 1) * rank));
+    if (rank !== x.shape.length || shape.some((size, d) => !(starts[d] >= 0 && ends[d] - starts[d] === x.shape[d] && ends[d] <= size))) {
+      throw new BackendError('scatterSlice', `${show(x.shape)} at ${show(starts)} to ${show(ends)} of ${show(shape)}`);
+    }
+    return [{ shape, dtype: 'f32' }];
+  },
+  lower: (k, [x], [y], n) => {
+    const offset = offsetOf(y.shape, n.slice(y.shape.length));
     return [
       k.fill({ y, count: count(y), value: 0 }),
-      move(k, 'scatterSlice', x.shape, { buffer: x.buffer, strides: stridesOf(x.shape) }, { buffer: y.buffer, offset, strides }),
+      move(
+        k,
+        'scatterSlice',
+        x.shape,
+        { buffer: x.buffer, strides: stridesOf(x.shape) },
+        { buffer: y.buffer, offset, strides: stridesOf(y.shape) },
+      ),
     ];
   },
 };
@@ -393,27 +495,30 @@ export const SCATTER_SLICE: Operation = {
 /** Tensors behind each other: [axis]. */
 export const CAT: Operation = {
   name: 'cat',
-  infer: (x, [axis]) => {
-    const shape = [...x[0].shape];
-    shape[axis] = x.reduce((sum, tensor) => sum + tensor.shape[axis], 0);
-    return [{ shape, dtype: x[0].dtype }];
-  },
+  infer: (x, [axis]) => [{ shape: catShape(x, axis), dtype: x[0].dtype }],
   lower: (k, x, [y], [axis]) => {
     const strides = stridesOf(y.shape);
-    let first = 0;
-    return x.map((tensor) => {
-      const offset = first * strides[axis];
-      first += tensor.shape[axis];
-      return move(
-        k,
-        'cat',
-        tensor.shape,
-        { buffer: tensor.buffer, strides: stridesOf(tensor.shape) },
-        { buffer: y.buffer, offset, strides },
-      );
+    const first = y.shape.map(() => 0);
+    return x.map(({ buffer, shape }) => {
+      const to = { buffer: y.buffer, offset: offsetOf(y.shape, first), strides };
+      first[axis] += shape[axis];
+      return move(k, 'cat', shape, { buffer, strides: stridesOf(shape) }, to);
     });
   },
+  host: (x, [axis]) => host.cat(x, catShape(x, axis), axis),
 };
+
+function catShape(x: readonly Described[], axis: number): number[] {
+  const shape = [...x[0].shape];
+  shape[axis] = 0;
+  for (const { shape: part } of x) {
+    if (part.length !== shape.length || part.some((size, d) => d !== axis && size !== shape[d])) {
+      throw new BackendError('cat', `${show(x[0].shape)} and ${show(part)} along ${axis}`);
+    }
+    shape[axis] += part[axis];
+  }
+  return shape;
+}
 
 /** Between f32 and f16. */
 export const CAST: Operation = {
@@ -434,23 +539,18 @@ export const ADAMW: Operation = {
   writes: [0, 2, 3],
 };
 
-/** Words of an optimizer's state. */
-export const ADAMW_WORDS = STATE_WORDS;
-
-/** What a step's state holds, word by word (see `STATE` of the kernels). */
-export function adamwState(
-  s: Record<'lr' | 'beta1' | 'beta2' | 'eps' | 'weightDecay' | 'bc1' | 'bc2' | 'gradScale', number>,
-): [number, number][] {
-  return [
-    [STATE.rate, s.lr],
-    [STATE.correction1, s.bc1],
-    [STATE.correction2, s.bc2],
-    [STATE.clip, s.gradScale],
-    [STATE.beta1, s.beta1],
-    [STATE.oneMinusBeta1, 1 - s.beta1],
-    [STATE.beta2, s.beta2],
-    [STATE.oneMinusBeta2, 1 - s.beta2],
-    [STATE.epsilon, s.eps],
-    [STATE.decay, s.weightDecay],
-  ];
+/** An optimizer's state (see `STATE` of the kernels) from the numbers of the trainer's call, in its order. */
+export function adamwState([lr, beta1, beta2, eps, weightDecay, bc1, bc2, gradScale]: readonly number[]): Float32Array {
+  const words = new Float32Array(STATE_WORDS);
+  words[STATE.rate] = lr;
+  words[STATE.correction1] = bc1;
+  words[STATE.correction2] = bc2;
+  words[STATE.clip] = gradScale;
+  words[STATE.beta1] = beta1;
+  words[STATE.oneMinusBeta1] = 1 - beta1;
+  words[STATE.beta2] = beta2;
+  words[STATE.oneMinusBeta2] = 1 - beta2;
+  words[STATE.epsilon] = eps;
+  words[STATE.decay] = weightDecay;
+  return words;
 }
