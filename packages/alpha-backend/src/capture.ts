@@ -122,7 +122,7 @@ export class Trace {
   private readonly pieces: Piece[] = [];
   private readonly plans: readonly Plan[];
   /** Places of the inputs of all events. */
-  private readonly places: Int32Array;
+  private readonly places: readonly number[];
   /** Storages by slot. One that nothing uses any more is the slot's in the next step too. */
   private readonly storages: Storage[];
   /** Events that this step has compared, and their inputs. */
@@ -140,7 +140,7 @@ export class Trace {
     private readonly events: readonly Event[],
   ) {
     this.plans = events.map(({ plan }) => plan);
-    this.places = Int32Array.from(events.flatMap(({ x }) => x));
+    this.places = events.flatMap(({ x }) => x);
     this.pool = new Pool(engine.vk, engine.relieve);
     try {
       this.allocations = allocate(events, this.pool);
