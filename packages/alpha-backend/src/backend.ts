@@ -23,8 +23,6 @@ export interface BackendOptions {
   vk?: Native;
   /** Passed to `initDevice`: which device, safe mode. */
   device?: Parameters<Native['initDevice']>[0];
-  /** Seed of `randn`; 42 when left out. */
-  seed?: number;
 }
 
 type T = TensorData;
@@ -42,7 +40,7 @@ export class HeliosVkBackend {
    */
   readonly deviceInfo: Readonly<DeviceInfo>;
   private readonly code: number;
-  private readonly random: () => number;
+  private readonly random = host.uniform(42);
   private readonly masks = new Map<number, T>();
   /** Optimizer states of this step, by the numbers that they hold. */
   private states: { numbers: readonly number[]; tensor: T }[] = [];
@@ -51,7 +49,7 @@ export class HeliosVkBackend {
    * Opens the device.
    * @throws where the device cannot multiply in the precision asked for
    */
-  constructor(vk: Native, { precision, capture = true, device, seed = 42 }: BackendOptions = {}) {
+  constructor(vk: Native, { precision, capture = true, device }: BackendOptions = {}) {
     this.deviceInfo = vk.initDevice(device);
     this.engine = new Engine(vk, capture);
     const { matmulSupports } = this.engine.kernels;
@@ -61,7 +59,6 @@ export class HeliosVkBackend {
     if (!matmulSupports(this.precision)) {
       throw new BackendError('precision', `${String(this.deviceInfo.deviceName)} has no matrix units for ${this.precision}; take f32`);
     }
-    this.random = host.uniform(seed);
   }
 
   /** Calls an operation of one output, on the host where it has a way for inputs of types that the device does not take. */
@@ -83,7 +80,7 @@ export class HeliosVkBackend {
   /** Calls an operation that writes its inputs. */
   private write(operation: Operation, inputs: T[], numbers?: readonly number[]): void {
     this.callAll(operation, [...inputs], numbers);
-    for (const i of operation.writes ?? []) this.engine.changed(inputs[i]);
+    for (const i of operation.writes) this.engine.changed(inputs[i]);
   }
 
   /** A tensor of the host, which the device gets when it first uses it. */

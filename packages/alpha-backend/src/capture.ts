@@ -15,7 +15,7 @@ import { Recorder, Template } from 'helios-vk/kernels';
 import type { Engine } from './engine.js';
 import { type Allocation, Pool, Storage } from './memory.js';
 import { CLONE } from './operations.js';
-import { type Operation, type Plan, sameNumbers } from './plan.js';
+import { type Operation, type Plan, operation, sameNumbers } from './plan.js';
 import type { DeviceTensor } from './tensor.js';
 import { BYTES, sizeOf } from './types.js';
 
@@ -36,8 +36,9 @@ export interface Event {
   readonly y: readonly number[];
 }
 
+const nothing = () => [];
 const mark = (name: string): Plan => ({
-  op: { name, infer: () => [], lower: () => [] },
+  op: operation(name, nothing, nothing),
   n: [],
   inputs: [],
   outputs: [],
@@ -48,11 +49,7 @@ export const READ = mark('read');
 /** The end of a storage. */
 export const FREED = mark('freed');
 /** Data of the host: [bytes]. */
-export const INPUT: Operation = {
-  name: 'input',
-  infer: (_, [bytes]) => [{ shape: [Math.ceil(bytes / 4)], dtype: 'f32' }],
-  lower: () => [],
-};
+export const INPUT = operation('input', (_, [bytes]) => [{ shape: [Math.ceil(bytes / 4)], dtype: 'f32' }], nothing);
 
 /** Whether two steps did the same. Their outputs are counted, and are the same if their plans are. */
 export function sameEvents(a: readonly Event[], b: readonly Event[]): boolean {
@@ -72,7 +69,7 @@ function sharedClones(events: readonly Event[], slots: number): number[] {
   const writes: number[][] = Array.from({ length: slots }, () => []);
   events.forEach((event, at) => {
     for (const slot of event.y) born[slot] = at;
-    for (const i of event.plan.op.writes ?? []) writes[event.x[i]]?.push(at);
+    for (const i of event.plan.op.writes) writes[event.x[i]]?.push(at);
     if (freedBy(event) >= 0) died[freedBy(event)] = at;
   });
   const writtenDuring = (a: number, b: number) => writes[a].some((at) => at > born[b] && at < died[b]);
@@ -217,7 +214,7 @@ export class Trace {
         return this.interrupt();
       }
     }
-    if (op.writes) for (const i of op.writes) (x[i].storage as Storage).version++;
+    for (const i of op.writes) (x[i].storage as Storage).version++;
     this.advance(x.length);
     return plan;
   }

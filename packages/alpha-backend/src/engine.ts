@@ -105,7 +105,7 @@ export class Engine {
       plan.template,
       [...storages, ...results].map(({ allocation }) => allocation.handle),
     );
-    for (const i of op.writes ?? []) storages[i].version++;
+    for (const i of op.writes) storages[i].version++;
     this.worked = true;
     this.note(plan, storages, results);
     return outputs;

@@ -110,56 +110,36 @@ export function sum(a: TensorData, axis: number, keep: boolean, factor: number):
   );
 }
 
-/** The positions of the k largest of every line along an axis, the first of equal ones first. */
-function largest(
-  a: TensorData,
-  axis: number,
-  k: number,
-): { lines: number; inner: number; size: number; order: (line: number) => number[] } {
-  const values = numbersOf(a);
-  const size = a.shape[axis];
-  const inner = sizeOf(a.shape.slice(axis + 1));
-  return {
-    lines: sizeOf(a.shape) / Math.max(1, size),
-    inner,
-    size,
-    order: (line) => {
-      const base = Math.floor(line / inner) * size * inner + (line % inner);
-      return Array.from({ length: size }, (_, i) => i)
-        .sort((x, y) => values[base + y * inner] - values[base + x * inner] || x - y)
-        .slice(0, k);
-    },
-  };
-}
-
-/** Positions of the largest along an axis, or among all. */
-export function argmax(a: TensorData, axis: number | undefined): HostTensor {
-  const flat = axis === undefined ? { ...a, shape: [sizeOf(a.shape)], data: a.data } : a;
-  const at = axis === undefined ? 0 : axisOf('argmax', axis, a.shape.length);
-  const { lines, order } = largest(flat, at, 1);
-  const data = Int32Array.from({ length: lines }, (_, line) => order(line)[0]);
-  const rest = flat.shape.filter((_, d) => d !== at);
-  return { shape: axis !== undefined && rest.length === 0 ? [1] : rest, dtype: 'i32', data };
-}
-
-/** The k largest along an axis, in descending order, and their positions. */
+/** The k largest along an axis, in descending order and the first of equal ones first, and their positions. */
 export function topk(a: TensorData, k: number, axis: number): { values: HostTensor; indices: HostTensor } {
   const at = axisOf('topk', axis, a.shape.length);
   const size = a.shape[at];
   if (!(Number.isInteger(k) && k >= 1 && k <= size)) throw new BackendError('topk', `k = ${k} of ${size} elements along the axis`);
-  const { lines, inner, order } = largest(a, at, k);
   const shape = a.shape.map((n, d) => (d === at ? k : n));
-  const values = hostArray(a.dtype, lines * k);
-  const indices = new Int32Array(lines * k);
-  for (let line = 0; line < lines; line++) {
-    const outer = Math.floor(line / inner);
-    order(line).forEach((position, i) => {
-      const to = (outer * k + i) * inner + (line % inner);
-      values[to] = a.data[(outer * size + position) * inner + (line % inner)];
-      indices[to] = position;
-    });
+  const inner = sizeOf(a.shape.slice(at + 1));
+  const numbers = numbersOf(a);
+  const values = hostArray(a.dtype, sizeOf(shape));
+  const indices = new Int32Array(values.length);
+  for (let line = 0; line < values.length / k; line++) {
+    const [outer, column] = [Math.floor(line / inner), line % inner];
+    const from = (i: number) => (outer * size + i) * inner + column;
+    const order = Array.from({ length: size }, (_, i) => i).sort((x, y) => numbers[from(y)] - numbers[from(x)] || x - y);
+    for (let i = 0; i < k; i++) {
+      const to = (outer * k + i) * inner + column;
+      values[to] = a.data[from(order[i])];
+      indices[to] = order[i];
+    }
   }
   return { values: { shape, dtype: a.dtype, data: values }, indices: { shape, dtype: 'i32', data: indices } };
+}
+
+/** Positions of the largest along an axis, or among all. */
+export function argmax(a: TensorData, axis: number | undefined): HostTensor {
+  const x = axis === undefined ? { shape: [sizeOf(a.shape)], dtype: a.dtype, data: a.data } : a;
+  const at = axisOf('argmax', axis ?? 0, x.shape.length);
+  const { indices } = topk(x, 1, at);
+  const rest = x.shape.filter((_, d) => d !== at);
+  return { ...indices, shape: axis !== undefined && rest.length === 0 ? [1] : rest };
 }
 
 /** Element `index` with its place along the axis taken from `indices`, of whose shape the result is. */

@@ -21,15 +21,23 @@ export interface Described {
 /** An operation of the device: what it makes of its inputs, and by which dispatches. Numbers are all else it depends on. */
 export interface Operation {
   readonly name: string;
-  infer(x: readonly Described[], n: readonly number[]): readonly Described[];
-  lower(k: Kernels, x: readonly Operand[], y: readonly Operand[], n: readonly number[]): Dispatches[];
+  readonly infer: (x: readonly Described[], n: readonly number[]) => readonly Described[];
+  readonly lower: (k: Kernels, x: readonly Operand[], y: readonly Operand[], n: readonly number[]) => Dispatches[];
   /** Types of its inputs; f32 where nothing is said. */
-  readonly types?: readonly (Dtype | 'f32 or f16')[];
+  readonly types: readonly (Dtype | 'f32 or f16')[];
   /** Inputs that it writes. */
-  readonly writes?: readonly number[];
+  readonly writes: readonly number[];
   /** What it makes of inputs whose types the device does not take. */
-  readonly host?: (x: readonly TensorData[], n: readonly number[]) => HostTensor;
+  readonly host: ((x: readonly TensorData[], n: readonly number[]) => HostTensor) | undefined;
 }
+
+/** An operation. All have all properties, so that code that reads them is compiled for one kind of object. */
+export const operation = (
+  name: string,
+  infer: Operation['infer'],
+  lower: Operation['lower'],
+  { types = [], writes = [], host }: Partial<Operation> = {},
+): Operation => ({ name, infer, lower, types, writes, host });
 
 /** An operation for some shapes and numbers. */
 export interface Plan {
@@ -45,7 +53,7 @@ const MAX_PLANS = 256;
 
 /** Whether the device takes input i of this type. */
 export function takes(op: Operation, i: number, dtype: Dtype): boolean {
-  const expected = op.types?.[i] ?? 'f32';
+  const expected = op.types[i] ?? 'f32';
   return dtype === expected || (expected === 'f32 or f16' && (dtype === 'f32' || dtype === 'f16'));
 }
 
@@ -74,7 +82,7 @@ export class Plans {
     if (!plans) this.known.set(op, (plans = []));
     for (const plan of plans) if (isOf(plan, x, n)) return plan;
     x.forEach(({ dtype }, i) => {
-      if (!takes(op, i, dtype)) throw new BackendError(op.name, `argument ${i + 1} is ${dtype}, expected ${op.types?.[i] ?? 'f32'}`);
+      if (!takes(op, i, dtype)) throw new BackendError(op.name, `argument ${i + 1} is ${dtype}, expected ${op.types[i] ?? 'f32'}`);
     });
     const operand = ({ shape, dtype }: Described, i: number): Operand => ({ buffer: SLOT + i, shape, dtype });
     const inputs = x.map(operand);
