@@ -82,6 +82,29 @@ test('what is kept from a recorded step stays as it was', () => {
   });
 });
 
+test('what is kept is copied by the kernels of its own backend', () => {
+  const kept = (vk) => {
+    const backend = createBackend({ precision: 'f32', ...vk });
+    const weight = backend.fromArray(Array(64).fill(1024), [8, 8]);
+    const results = [];
+    for (let step = 0; step < 8; step++) {
+      let x = weight;
+      for (let i = 0; i < 10; i++) {
+        const next = backend.scale(x, 0.5);
+        if (x !== weight) backend.releaseGpuTensor(x);
+        x = next;
+      }
+      results.push(x);
+      backend.flush();
+    }
+    assert.ok(backend.captureStats().replayed >= 4);
+    return results.map(({ data }) => data[0]);
+  };
+  // Another device's pipelines come first.
+  kept({ vk: { ...stubDevice(), waitIdle: () => 0 } });
+  assert.deepEqual(kept(), Array(8).fill(1));
+});
+
 test('random programs: eager and captured give the same bits', () => {
   let replayed = 0;
   for (let seed = 1; seed <= 12; seed++) {
