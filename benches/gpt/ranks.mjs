@@ -52,6 +52,9 @@ export async function openRanks(vk, { engine, zero, reduce }) {
     if (given) throw new UsageError(`--${given[0]} is for several processes: npx helios-vk run --nproc N benches/train.mjs …`);
     return { info: vk.initDevice(), ranks: undefined };
   }
+  // A step has some submissions for each collective: with the usual number of command buffers JavaScript would wait for the device in
+  // its middle, and not see when steps end.
+  process.env.HELIOS_RING_SLOTS ??= '64';
   const device = deviceOfRank(vk.listDevices(), localRank);
   const info = device === undefined ? vk.initDevice() : vk.initDevice({ device });
   const group = await init({ engine });
