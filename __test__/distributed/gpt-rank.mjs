@@ -15,6 +15,7 @@ import { vk } from '../lib/addon.mjs';
 
 /**
  * @typedef {object} Settings
+ * @property {'mpi' | 'nccl'} [engine]
  * @property {0 | 1} [zero]
  * @property {'f32' | 'bf16'} [reduce]
  * @property {number} [clip] 0 when left out
@@ -27,12 +28,12 @@ import { vk } from '../lib/addon.mjs';
  */
 
 /** @type {Settings} */
-const { zero, reduce, clip = 0, micro = 1, parts = 0, stopAt, train, differs = [], dies } = JSON.parse(process.argv[2]);
+const { engine, zero, reduce, clip = 0, micro = 1, parts = 0, stopAt, train, differs = [], dies } = JSON.parse(process.argv[2]);
 const { rank, launcher } = launched();
 
 async function trainSmall() {
   const STEPS = 6;
-  const { ranks } = await openRanks(vk, parts > 0 ? {} : { zero, reduce });
+  const { ranks } = await openRanks(vk, parts > 0 ? {} : { engine, zero, reduce });
   const size = ranks?.group.worldSize ?? 1;
   /** Sizes that are no multiple of any tile. */
   const config = checkConfig({

@@ -403,6 +403,7 @@ async function eachCall() {
     group.reduceScatter(buffers[0]);
     group.allGather(buffers[1]);
     group.broadcast(buffers[0]);
+    group.allToAll(buffers[1], { type: 'bf16' });
     vk.waitIdle();
     await group.destroy();
   } catch (failure) {
