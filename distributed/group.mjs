@@ -14,6 +14,8 @@ import { address, launched } from './environment.mjs';
 
 /** @type {typeof import('../index.js')} */
 const vk = createRequire(import.meta.url)('../index.js');
+/** @type {{ version: string }} */
+const { version } = createRequire(import.meta.url)('../package.json');
 
 /**
  * @typedef {object} InitOptions
@@ -129,6 +131,7 @@ export async function init(options = {}) {
     rank,
     worldSize,
     generation,
+    version,
     config,
     hosts: rank === 0 || !master ? [] : [master.host],
     bind: master?.host === '127.0.0.1' || master?.host === 'localhost' ? '127.0.0.1' : undefined,

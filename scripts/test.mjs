@@ -406,9 +406,7 @@ const STAGES = [
     name: 'nccl-library',
     title: "NCCL's own library without a driver of CUDA: found, its version, and what a group over it says",
     unavailable: () =>
-      process.env.HELIOS_NCCL_LIBRARY
-        ? null
-        : 'HELIOS_NCCL_LIBRARY names no NCCL (305 MB: pip download --no-deps nvidia-nccl-cu13)',
+      process.env.HELIOS_NCCL_LIBRARY ? null : 'HELIOS_NCCL_LIBRARY names no NCCL (305 MB: pip download --no-deps nvidia-nccl-cu13)',
     run: async () =>
       (await cargo('build', '--release', '--locked', '--package', 'helios-faults')) &&
       run([process.execPath, '--test', '--test-reporter=spec', 'faults/nccl-library.test.mjs']),
