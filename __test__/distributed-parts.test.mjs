@@ -115,7 +115,15 @@ async function guest(port, hello) {
 }
 
 /** @param {number} rank @param {object} [more] */
-const hello = (rank, more = {}) => ({ rank, worldSize: 2, generation: 'g', config: 'c', process: `process ${rank}`, ...more });
+const hello = (rank, more = {}) => ({
+  rank,
+  worldSize: 2,
+  generation: 'g',
+  version: '1.0.0',
+  config: 'c',
+  process: `process ${rank}`,
+  ...more,
+});
 const openHere = () => openStore({ host: '127.0.0.1', port: 0, own: hello(0), joinMs: 60_000, peerMs: 60_000 });
 
 test('the store joins the ranks, hands values round by rank, and closes when all have left', async () => {
@@ -209,11 +217,12 @@ test('a collective that takes too long is the fault of those who have not come t
   for (const { socket } of [first, second]) socket.destroy();
 });
 
-test('who does not belong is refused: two of one rank, another world, another configuration; strangers change nothing', async () => {
+test('who does not belong is refused: two of one rank, another world, version or configuration; strangers change nothing', async () => {
   for (const [wrong, expected] of /** @type {const} */ ([
     [hello(0), /two processes say that they are rank 0/],
     [hello(1, { worldSize: 3 }), /rank 1 of 3 came to a group of 2/],
     [hello(7), /rank 7 of 2 came to a group of 2/],
+    [hello(1, { version: '1.0.1' }), /rank 1 runs helios-vk 1\.0\.1, and rank 0 runs 1\.0\.0: all must run the same/],
     [hello(1, { config: 'd' }), /rank 1 runs with another configuration/],
   ])) {
     const store = await openHere();

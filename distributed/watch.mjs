@@ -16,6 +16,7 @@ import { openStore } from './store.mjs';
  * @property {number} rank
  * @property {number} worldSize
  * @property {string} generation
+ * @property {string} version of this package
  * @property {string} config
  * @property {string[]} hosts of the store, tried in turn; empty where this rank opens it and says where
  * @property {string | undefined} bind
@@ -27,7 +28,9 @@ import { openStore } from './store.mjs';
 
 /** @type {typeof import('../index.js')} */
 const vk = createRequire(import.meta.url)('../index.js');
-const { rank, worldSize, generation, config, bind, joinMs, peerMs, timeoutMs, ...place } = /** @type {WatchOptions} */ (workerData);
+const { rank, worldSize, generation, version, config, bind, joinMs, peerMs, timeoutMs, ...place } = /** @type {WatchOptions} */ (
+  workerData
+);
 const main = /** @type {import('node:worker_threads').MessagePort} */ (parentPort);
 
 /** Seconds that this process has to end once the group has failed: what `helios-vk run` sets. */
@@ -39,7 +42,7 @@ const CLOSE_MS = 500;
 /** Between two attempts to reach the store. */
 const RETRY_MS = 100;
 
-const hello = { rank, worldSize, generation, config, process: `process ${process.pid} on ${hostname()}` };
+const hello = { rank, worldSize, generation, version, config, process: `process ${process.pid} on ${hostname()}` };
 /** @type {Failure | null} */
 let failure = null;
 let leaving = false;
@@ -129,8 +132,10 @@ function look() {
   }
   known = true;
   if (status.error && !failure) {
-    const { code, message, rank: about } = status.error;
-    fail({ code, message: message.replace(/^init: /, ''), rank: about });
+    const { code, rank: about } = status.error;
+    const message = status.error.message.replace(/^init: /, '');
+    // What names no rank has happened to this one.
+    fail(about === undefined ? { code, message: `rank ${rank}: ${message}`, rank } : { code, message, rank: about });
   }
   if (status.begun !== begun) {
     begun = status.begun;

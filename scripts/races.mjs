@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// The threads of the addon under ThreadSanitizer (races/): recorder, readback memory, completion;
-// with many threads that use them at once, and at the end of the process.
+// The threads of the addon under ThreadSanitizer (races/): recorder, readback memory, completion, and the
+// one of a group of processes; with many threads that use them at once, and at the end of the process.
 //
 //   node scripts/races.mjs [--rounds 12]
 //
@@ -58,36 +58,47 @@ function program(args) {
 
 /** Processes that end in the middle of work. */
 const ENDS = 20;
+/** Members of a group: seven ways to end, several times each. */
+const GROUPS = 42;
 /** Of std, what a program needs that aborts where it would panic. */
 const STD = ['-Zbuild-std=std,panic_abort', '-Zbuild-std-features='];
 
-/** Whether the sanitizer found nothing, and finds the race that is there on purpose. */
-export function run({ rounds = 12 } = {}) {
-  const build = ['build', '--release', '--locked', ...STD, '--target', TARGET];
-  const built = spawnSync('cargo', build, {
+/** Builds the program; whether that went well. @param {string[]} features */
+function build(...features) {
+  const command = ['build', '--release', '--locked', ...STD, '--target', TARGET, ...features.flatMap((name) => ['--features', name])];
+  const { status, signal, error } = spawnSync('cargo', command, {
     cwd: FOLDER,
     env: { ...process.env, RUSTC_BOOTSTRAP: '1', RUSTFLAGS: '-Zsanitizer=thread', CARGO_TARGET_DIR: join(FOLDER, 'target') },
     stdio: 'inherit',
   });
-  if (built.status !== 0) {
-    console.error(`races: no program: ${built.error?.message ?? `cargo ended with ${built.status ?? built.signal}`}`);
-    return false;
-  }
-  const control = program(['race']);
-  if (control.status === 0 || !control.complaints.includes('data race')) {
-    console.error(`${control.summary}: it does not see a race that is there on purpose\n${control.complaints}`);
-    return false;
-  }
+  if (status !== 0) console.error(`races: no program: ${error?.message ?? `cargo ended with ${status ?? signal}`}`);
+  return status === 0;
+}
+
+/** Whether the sanitizer sees a race that is there on purpose. @param {string[]} args @param {RegExp} where a word of its report */
+function sees(args, where) {
+  const { status, complaints, summary } = program(args);
+  if (status !== 0 && complaints.includes('data race') && where.test(complaints)) return true;
+  console.error(`${summary}: it does not see a race that is there on purpose\n${complaints}`);
+  return false;
+}
+
+/** Whether the sanitizer found nothing, and finds the races that are there on purpose. */
+export function run({ rounds = 12 } = {}) {
+  // A thread of a group that does not wait for the device: what the collective reads is not there yet.
+  if (!build('seeded') || !sees(['group', '0'], /collective::thread::run/)) return false;
+  if (!build() || !sees(['race'], /helios_races::race/)) return false;
   const ends = Array.from({ length: ENDS }, (_, seed) => ['leave', String(seed)]);
+  const groups = Array.from({ length: GROUPS }, (_, seed) => ['group', String(seed)]);
   let passed = true;
-  for (const args of [[String(rounds)], ...ends]) {
+  for (const args of [[String(rounds)], ...ends, ...groups]) {
     const { status, output, complaints, summary } = program(args);
     if (output) console.log(output.trimEnd());
     if (status === 0) continue;
     passed = false;
     console.error(`${summary}\n${complaints}`);
   }
-  console.log(`${rounds} rounds, ${ENDS} ends of a process: ${passed ? 'no' : 'a'} race or failure`);
+  console.log(`${rounds} rounds, ${ENDS} ends of a process, ${GROUPS} members of a group: ${passed ? 'no' : 'a'} race or failure`);
   return passed;
 }
 

@@ -266,6 +266,7 @@ const STAGES = [
         'plan',
         '--package',
         'memory-policy',
+        '--package',
         'ptx-check',
         '--package',
         'spirv-check',
@@ -402,8 +403,17 @@ const STAGES = [
     run: () => run([process.execPath, '--test', '--test-reporter=spec', '--test-concurrency=2', ...DISTRIBUTED], { limitMs: 240_000 }),
   },
   {
+    name: 'nccl-library',
+    title: "NCCL's own library without a driver of CUDA: found, its version, and what a group over it says",
+    unavailable: () =>
+      process.env.HELIOS_NCCL_LIBRARY ? null : 'HELIOS_NCCL_LIBRARY names no NCCL (305 MB: pip download --no-deps nvidia-nccl-cu13)',
+    run: async () =>
+      (await cargo('build', '--release', '--locked', '--package', 'helios-faults')) &&
+      run([process.execPath, '--test', '--test-reporter=spec', 'faults/nccl-library.test.mjs']),
+  },
+  {
     name: 'races',
-    title: 'recorder and completion threads and readback memory under ThreadSanitizer',
+    title: 'recorder and completion threads, readback memory and the thread of a group under ThreadSanitizer',
     unavailable: races.obstacle,
     run: async () => races.run(),
   },

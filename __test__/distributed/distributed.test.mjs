@@ -18,10 +18,11 @@ const SOON = 45;
  * Runs a scenario of rank.mjs in several processes.
  * @param {string} mpiexec
  * @param {string[]} scenario
- * @param {{ nproc?: number, options?: string[], onSaid?: (said: import('./launchers.mjs').Said) => void }} [more]
+ * @param {{ nproc?: number, options?: string[], environment?: Record<string, string>,
+ *   onSaid?: (said: import('./launchers.mjs').Said) => void }} [more]
  */
-const ranks = (mpiexec, scenario, { nproc = 2, options = [], onSaid } = {}) =>
-  launch(['--nproc', String(nproc), '--mpiexec', mpiexec, ...options], [RANK, ...scenario], { onSaid });
+const inRanks = (mpiexec, scenario, { nproc = 2, options = [], environment, onSaid } = {}) =>
+  launch(['--nproc', String(nproc), '--mpiexec', mpiexec, ...options], [RANK, ...scenario], { environment, onSaid });
 
 const LIMIT = { timeout: 120_000 };
 const skip = LAUNCHERS.length === 0 && 'no MPI is installed';
@@ -37,10 +38,12 @@ describe('without an MPI there is nothing to run', { skip: LAUNCHERS.length > 0 
   });
 });
 
-for (const { path, kind } of LAUNCHERS) {
-  describe(`${kind} (${path})`, { skip }, () => {
-    test('collectives in the midst of other work are as if serial, on two and three ranks', LIMIT, async () => {
-      for (const nproc of [2, 3]) {
+for (const { path, kind, name, environment } of LAUNCHERS) {
+  /** @type {typeof inRanks} */
+  const ranks = (mpiexec, scenario, more) => inRanks(mpiexec, scenario, { ...more, environment });
+  describe(`${name} (${path})`, { skip }, () => {
+    test('collectives in the midst of other work are as if serial, on two, three and four ranks', LIMIT, async () => {
+      for (const nproc of [2, 3, 4]) {
         const { status, said, output } = await ranks(path, ['collectives'], { nproc });
         assert.equal(status, 0, output);
         assert.deepEqual(
@@ -130,6 +133,25 @@ for (const { path, kind } of LAUNCHERS) {
         assert.equal(of(0)[0].error.about, 2);
       });
     }
+
+    test('a device that is lost and memory that is not there are errors of one rank, of which the others hear', LIMIT, async () => {
+      const lost = await ranks(path, ['lost']);
+      assert.equal(lost.of(1)[0]?.error?.code, 'ERR_HELIOS_DEVICE_LOST', lost.output);
+      assert.notEqual(lost.status, 0);
+      const [{ error, seconds }, end] = lost.of(0);
+      // The thread of the group may be the first to meet it, or the call.
+      assert.match(error?.code, /^ERR_HELIOS_(ABORTED|ENGINE)$/, lost.output);
+      assert.match(error.message, /rank 1.*lost/);
+      assert.equal(error.about, 1);
+      assert.ok(seconds < SOON, `${seconds} s`);
+      assert.equal(end.destroy, error.code);
+      const memory = await ranks(path, ['memory']);
+      assert.equal(memory.of(1)[0]?.error?.code, 'ERR_HELIOS_OUT_OF_MEMORY', memory.output);
+      const [survivor] = memory.of(0);
+      assert.equal(survivor?.error?.code, 'ERR_HELIOS_PEER_LOST', memory.output);
+      assert.match(survivor.error.message, /rank 1 .*its process has ended, without destroy\(\)/);
+      assert.ok(survivor.seconds < SOON, `${survivor.seconds} s`);
+    });
 
     test('a process that is silent counts as lost', LIMIT, async () => {
       /** @type {number[]} */
@@ -242,7 +264,7 @@ for (const { path, kind } of LAUNCHERS) {
       const { status, stdout, stderr } = spawnSync(path, ['-n', '2', ...options, process.execPath, RANK, 'flight'], {
         encoding: 'utf8',
         timeout: MOST_MS,
-        env: { ...process.env, OMPI_ALLOW_RUN_AS_ROOT: '1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM: '1' },
+        env: { ...process.env, ...environment, OMPI_ALLOW_RUN_AS_ROOT: '1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM: '1' },
       });
       assert.equal(status, 0, stderr);
       assert.equal(stdout.match(/"read":\[1048576,1048576\]/g)?.length, 2, stdout);

@@ -2,7 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
@@ -87,7 +89,7 @@ async function onTwo(mpiexec, scenario, options = []) {
 
 const said = (/** @type {string} */ output) => [...output.matchAll(/@rank (\{.*\})/g)].map(([, json]) => JSON.parse(json));
 
-for (const { path, kind } of LAUNCHERS) {
+for (const { path, kind } of LAUNCHERS.filter(({ environment }) => !environment.HELIOS_MPI_LIBRARY)) {
   test(`${kind}: collectives across two hosts`, LIMIT, async (t) => {
     t.diagnostic(namespaces ? 'two network namespaces' : 'two launchers on one host');
     const { first, other } = await onTwo(path, ['collectives', '30']);
@@ -107,6 +109,45 @@ for (const { path, kind } of LAUNCHERS) {
     assert.equal(other.status, 0, other.output);
     const attempts = said(first.output).map(({ attempt, rank, sum }) => `${attempt} ${rank} ${sum}`);
     assert.deepEqual(attempts.sort(), ['0 0 6', '0 1 6', '0 2 6', '1 0 6', '1 1 6', '1 2 6'], first.output);
+  });
+}
+
+for (const { path, kind } of LAUNCHERS.filter(({ environment }) => !environment.HELIOS_MPI_LIBRARY)) {
+  test(`${kind}: a network that is cut is an error on every rank of both hosts`, LIMIT, async (t) => {
+    if (!namespaces) return t.skip('no network namespaces can be made here');
+    const folder = mkdtempSync(join(tmpdir(), 'helios-cut-'));
+    const cable = (/** @type {string} */ state) => ip(`-n ${namespaces?.names[0]} link set ${tag}x ${state}`);
+    const master = `${namespaces.address}:${await freePort()}`;
+    const other = host(1, master, ['--nproc', '1', RANK, 'cut', folder]);
+    const first = host(0, master, ['--nproc', '2', '--mpiexec', path, RANK, 'cut', folder]);
+    try {
+      let output = '';
+      await new Promise((/** @type {(value?: any) => void} */ working) => {
+        first.child.stdout?.on('data', (data) => {
+          output += data;
+          if (said(output).length === 3) working();
+        });
+        first.ended.then(working);
+      });
+      assert.ok(cable('down'));
+      const files = [0, 1, 2].map((rank) => join(folder, `${rank}.json`));
+      for (let i = 0; i < 450 && !files.every((file) => existsSync(file)); i++) await new Promise((done) => setTimeout(done, 100));
+      for (const [rank, file] of files.entries()) {
+        assert.ok(existsSync(file), `rank ${rank} says nothing: ${output}`);
+        const { error, destroy } = JSON.parse(readFileSync(file, 'utf8'));
+        assert.equal(error.code, 'ERR_HELIOS_PEER_LOST', `rank ${rank}: ${error.message}`);
+        assert.equal(destroy, 'ERR_HELIOS_PEER_LOST');
+        // Rank 2 alone is beyond the cut; it misses the store.
+        assert.equal(error.about, rank === 2 ? 0 : 2, error.message);
+        assert.match(error.message, /has not been heard of for 4 s|has closed its connection/);
+      }
+    } finally {
+      // Launchers wait for minutes for what is beyond the cut.
+      for (const { child } of [first, other]) child.kill('SIGTERM');
+      await Promise.all([first.ended, other.ended]);
+      cable('up');
+      rmSync(folder, { recursive: true });
+    }
   });
 }
 

@@ -12,7 +12,7 @@ export const REPOSITORY = dirname(dirname(dirname(fileURLToPath(import.meta.url)
 export const MOST_MS = 100_000;
 
 /** The launchers of Open MPI and MPICH that this machine has, and one of another MPICH if it is named. */
-export const LAUNCHERS = ['mpiexec.openmpi', 'mpiexec.mpich', 'mpiexec', process.env.HELIOS_TEST_MPIEXEC ?? '']
+const INSTALLED = ['mpiexec.openmpi', 'mpiexec.mpich', 'mpiexec', process.env.HELIOS_TEST_MPIEXEC ?? '']
   .filter(Boolean)
   .map((path) => {
     const { stdout, stderr } = spawnSync(path, ['--version'], { encoding: 'utf8' });
@@ -21,6 +21,21 @@ export const LAUNCHERS = ['mpiexec.openmpi', 'mpiexec.mpich', 'mpiexec', process
   })
   // `mpiexec` is one of the others where those have their own names.
   .filter(({ kind, said }, i, all) => kind !== null && all.findIndex((other) => other.said === said) === i);
+
+/** A library with the interface of MPI-5, if the loader knows one or `HELIOS_TEST_MPI_ABI` names it. */
+const STANDARD =
+  process.env.HELIOS_TEST_MPI_ABI ??
+  (spawnSync('ldconfig', ['-p'], { encoding: 'utf8' }).stdout ?? '').match(/libmpi_abi\.so\.1 .*=> (\S+)/)?.[1];
+
+/**
+ * What processes are started by, and the library that they take where it is not that of the launcher: MPICH's starts those of MPI-5.
+ * @type {{ path: string, kind: 'openmpi' | 'mpich', name: string, environment: Record<string, string> }[]}
+ */
+export const LAUNCHERS = INSTALLED.flatMap(({ path, kind }) => {
+  const plain = { path, kind: /** @type {'openmpi' | 'mpich'} */ (kind), name: `${kind}`, environment: {} };
+  if (kind !== 'mpich' || !STANDARD) return [plain];
+  return [plain, { ...plain, name: `the interface of MPI-5, started by ${kind}`, environment: { HELIOS_MPI_LIBRARY: STANDARD } }];
+});
 
 /** Launchers at work, which this process takes along when its own time is over. @type {Set<import('node:child_process').ChildProcess>} */
 const running = new Set();

@@ -37,12 +37,16 @@ const sleep = (/** @type {number} */ ms) => new Promise((done) => setTimeout(don
 /** Floats that differ by rank. @param {number} length @param {number} of */
 const floats = (length, of) => Float32Array.from({ length }, (_, i) => ((i * 7 + of * 13) % 101) - 50);
 
+if (rank === last && scenario === 'lost') process.env.HELIOS_TEST_LOSE_DEVICE = '6';
+// Collectives work on copies, and there is no room for one.
+if (scenario === 'memory') process.env.HELIOS_TEST_STAGED = '1';
+if (rank === last && scenario === 'memory') process.env.HELIOS_TEST_MEMORY_LIMIT = String(48 << 20);
 initDevice();
 /** @type {import('../../distributed/group.mjs').InitOptions} */
 const options = {
   // Limits that do not matter are long, and the others such that a busy machine does not come near them before it has to.
   joinTimeoutMs: 100_000,
-  peerTimeoutMs: scenario === 'silent' ? 4000 : 60_000,
+  peerTimeoutMs: scenario === 'silent' || scenario === 'cut' ? 4000 : 60_000,
   ...(scenario === 'late' || scenario === 'alone' ? { timeoutMs: 4000 } : {}),
   ...(scenario === 'absent' ? { joinTimeoutMs: 4000 } : {}),
   ...(process.env.HELIOS_TEST_ENGINE === 'nccl' ? { engine: /** @type {const} */ ('nccl') } : {}),
@@ -275,6 +279,41 @@ const SCENARIOS = {
       await sleep(60_000);
     }
     await failing(() => vk.waitTimeline(group.allReduce(buffer)));
+    say({ destroy: await leaving(group) });
+    process.exitCode = 3;
+  },
+
+  /** The network between the hosts goes down in the midst of calls. What each rank says lies in a folder: no launcher forwards it. */
+  async cut(group) {
+    const buffer = bufferOf(floats(64, rank), 0);
+    say({ working: true });
+    const since = performance.now();
+    try {
+      for (;;) vk.waitTimeline(group.allReduce(buffer));
+    } catch (error) {
+      const what = { rank, error: told(error), destroy: await leaving(group), seconds: (performance.now() - since) / 1000 };
+      writeFileSync(`${place}/${rank}.json`, JSON.stringify(what));
+    }
+    process.exit(3);
+  },
+
+  /** The last rank's device is lost at one of its submissions; it leaves, as a program does that cannot go on. */
+  async lost(group) {
+    const buffer = bufferOf(floats(64, rank), 0);
+    await group.exchange();
+    await failing(() => {
+      for (;;) vk.waitTimeline(group.allReduce(buffer));
+    });
+    say({ destroy: await leaving(group) });
+    process.exitCode = 3;
+  },
+
+  /** The last rank has no memory for a collective: the error is its own, and what it does about it, here to end, is the others'. */
+  async memory(group) {
+    const buffer = vk.createBuffer(32 << 20, 0);
+    await group.exchange();
+    await failing(() => vk.waitTimeline(group.allReduce(buffer)));
+    if (rank === last) throw new Error('on purpose');
     say({ destroy: await leaving(group) });
     process.exitCode = 3;
   },

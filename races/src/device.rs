@@ -17,6 +17,8 @@ use crate::plain::{Block, Plain};
 
 /// Set when the process has ended the driver: no thread may be in it any more.
 pub static GONE: Plain<bool> = Plain::new(false);
+/// The first semaphore of a device: its timeline.
+const TIMELINE: u64 = 1;
 /// Longest wait that the driver makes of one call.
 const LONGEST: Duration = Duration::from_millis(20);
 /// Descriptor sets of a pool: few, so that several are needed.
@@ -95,6 +97,8 @@ impl Buffer {
 #[derive(Default)]
 struct Submission {
     wait: u64,
+    /// A value of the host's timeline.
+    host_wait: u64,
     /// 0 ends the device.
     value: u64,
     buffers: Vec<vk::CommandBuffer>,
@@ -105,6 +109,12 @@ struct Submission {
 pub struct Front {
     /// The timeline.
     reached: AtomicU64,
+    /// The other one, which the host signals: that of a group.
+    host_reached: AtomicU64,
+    /// Semaphores so far.
+    semaphores: AtomicU64,
+    /// The device goes past what the host has yet to signal: set as it is stopped.
+    stopping: AtomicBool,
     lost: AtomicBool,
     /// The device does not begin another submission.
     pub paused: AtomicBool,
@@ -197,6 +207,7 @@ impl Raw {
     /// Ends the device, behind what was submitted.
     pub fn stop(&self) {
         self.front.paused.store(false, Ordering::Relaxed);
+        self.front.stopping.store(true, Ordering::Relaxed);
         let _ = self.queue.send(Submission::default());
     }
 
@@ -206,15 +217,27 @@ impl Raw {
         _: Unused<'_>,
     ) -> Call<vk::Semaphore> {
         self.made(1);
-        Ok(vk::Semaphore::from_raw(1))
+        let number = self.front.semaphores.fetch_add(1, Ordering::Relaxed) + 1;
+        Ok(vk::Semaphore::from_raw(number))
+    }
+
+    /// The host signals the other timeline alone.
+    pub unsafe fn signal_semaphore(&self, info: &vk::SemaphoreSignalInfo<'_>) -> Call<()> {
+        enter();
+        assert_ne!(info.semaphore.as_raw(), TIMELINE);
+        let before = self.front.host_reached.load(Ordering::Relaxed);
+        assert!(info.value > before, "{} after {before}", info.value);
+        self.front.host_reached.store(info.value, Ordering::Release);
+        Ok(())
     }
 
     pub unsafe fn destroy_semaphore(&self, _: vk::Semaphore, _: Unused<'_>) {
         self.made(-1);
     }
 
-    pub unsafe fn get_semaphore_counter_value(&self, _: vk::Semaphore) -> Call<u64> {
+    pub unsafe fn get_semaphore_counter_value(&self, semaphore: vk::Semaphore) -> Call<u64> {
         enter();
+        assert_eq!(semaphore.as_raw(), TIMELINE);
         if self.front.lost.load(Ordering::Acquire) {
             return Err(vk::Result::ERROR_DEVICE_LOST);
         }
@@ -261,9 +284,15 @@ impl Raw {
         for info in infos {
             let times = info.p_next.cast::<vk::TimelineSemaphoreSubmitInfo<'_>>();
             // SAFETY: the addon chains this one structure, and its lists are as long as they say.
-            let (wait, value, buffers) = unsafe {
+            let (waits, value, buffers) = unsafe {
+                let count = info.wait_semaphore_count as usize;
                 (
-                    first((*times).p_wait_semaphore_values),
+                    (0..count)
+                        .map(|at| {
+                            let semaphore = *info.p_wait_semaphores.add(at);
+                            (semaphore, *(*times).p_wait_semaphore_values.add(at))
+                        })
+                        .collect::<Vec<_>>(),
                     first((*times).p_signal_semaphore_values),
                     std::slice::from_raw_parts(
                         info.p_command_buffers,
@@ -271,6 +300,13 @@ impl Raw {
                     ),
                 )
             };
+            let value_of = |own: bool| {
+                let found = waits
+                    .iter()
+                    .find(|(of, _)| (of.as_raw() == TIMELINE) == own);
+                found.map_or(0, |&(_, value)| value)
+            };
+            let (wait, host_wait) = (value_of(true), value_of(false));
             let before = self.submitted.get();
             assert!(value > before, "{value} is submitted after {before}");
             assert!(wait <= before, "{value} waits for {wait}, which is to come");
@@ -289,6 +325,7 @@ impl Raw {
             // The device may have ended, lost.
             let _ = self.queue.send(Submission {
                 wait,
+                host_wait,
                 value,
                 buffers: buffers.to_vec(),
             });
@@ -419,6 +456,12 @@ fn work(front: &Front, queue: &Receiver<Submission>) {
             return;
         }
         assert!(submission.wait <= front.reached.load(Ordering::Relaxed));
+        while front.host_reached.load(Ordering::Acquire) < submission.host_wait {
+            if front.lost.load(Ordering::Acquire) || front.stopping.load(Ordering::Relaxed) {
+                return;
+            }
+            std::thread::sleep(Duration::from_micros(20));
+        }
         if chance.one_in(8) {
             std::thread::sleep(Duration::from_micros(chance.below(200)));
         }
@@ -492,6 +535,32 @@ pub struct Plan {
 
 pub struct Snapshot {
     pub device_type: vk::PhysicalDeviceType,
+    pub name: &'static str,
+}
+
+/// What a device shares with others: nothing here.
+pub mod sharing {
+    use ash::vk;
+
+    pub const TIMELINE_HANDLE: vk::ExternalSemaphoreHandleTypeFlags =
+        vk::ExternalSemaphoreHandleTypeFlags::OPAQUE_FD;
+
+    pub struct Sharing {
+        pub timelines: Option<Timelines>,
+    }
+
+    pub struct Timelines;
+
+    impl Timelines {
+        /// As that of `ash`; nothing relies on it.
+        #[allow(clippy::missing_safety_doc)]
+        pub unsafe fn get_semaphore_fd(
+            &self,
+            _: &vk::SemaphoreGetFdInfoKHR<'_>,
+        ) -> super::Call<i32> {
+            Err(vk::Result::ERROR_FEATURE_NOT_PRESENT)
+        }
+    }
 }
 
 pub struct Device {
@@ -499,6 +568,7 @@ pub struct Device {
     pub queue: vk::Queue,
     pub snapshot: Snapshot,
     pub plan: Plan,
+    pub sharing: Option<sharing::Sharing>,
     lost: AtomicBool,
     pub config: Config,
 }
@@ -522,8 +592,10 @@ impl Device {
                     true => vk::PhysicalDeviceType::CPU,
                     false => vk::PhysicalDeviceType::DISCRETE_GPU,
                 },
+                name: "a stand-in",
             },
             plan: Plan::default(),
+            sharing: None,
             lost: AtomicBool::new(false),
             config: Config::default(),
         };

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use ash::vk;
+use collectives::Failure;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -12,6 +13,14 @@ pub enum Error {
     Internal(String),
     Aborted(String),
     OutOfMemory(&'static str),
+    Batch(String),
+    Group(Failure),
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        Self::Group(failure)
+    }
 }
 
 impl Error {
@@ -25,7 +34,8 @@ impl fmt::Display for Error {
         match self {
             Self::DeviceLost(text) => write!(f, "lost: {text}"),
             Self::OutOfMemory(what) => write!(f, "out of memory: {what}"),
-            Self::Internal(text) | Self::Aborted(text) => f.write_str(text),
+            Self::Internal(text) | Self::Aborted(text) | Self::Batch(text) => f.write_str(text),
+            Self::Group(failure) => write!(f, "{failure}"),
         }
     }
 }

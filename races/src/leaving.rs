@@ -15,7 +15,7 @@ use crate::readback::Readback;
 use crate::record::recorder::Recorder;
 
 /// The driver's own handler.
-extern "C" fn end_driver() {
+pub extern "C" fn end_driver() {
     GONE.set(true);
     // Whoever is still in it is seen.
     std::thread::sleep(Duration::from_millis(30));

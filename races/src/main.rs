@@ -5,14 +5,34 @@
 //!
 //! - `helios-races ROUNDS`: lives of a device, in which many threads do what workers do;
 //! - `helios-races leave SEED`: the end of the process in the middle of work;
+//! - `helios-races group SEED`: a member of a group of processes, with calls under way as it ends in one of several ways;
 //! - `helios-races race`: a race on purpose, which the sanitizer must find.
+//!
+//! Built with the feature `seeded`, the group's thread does not wait for the device: `group` must find that.
 
 mod asking;
+#[path = "."]
+mod collective {
+    #[path = "../../src/collective/group.rs"]
+    #[allow(dead_code)]
+    pub mod group;
+    #[cfg(not(feature = "seeded"))]
+    #[path = "../../src/collective/thread.rs"]
+    #[allow(dead_code)]
+    pub mod thread;
+    /// The same, but for its wait for the device: `build.rs` has left that out.
+    #[cfg(feature = "seeded")]
+    #[allow(dead_code)]
+    pub mod thread {
+        include!(concat!(env!("OUT_DIR"), "/thread.rs"));
+    }
+}
 #[path = "../../src/config.rs"]
 #[allow(dead_code)]
 mod config;
 mod device;
 mod error;
+mod exchanging;
 mod leaving;
 mod making;
 mod pipeline;
@@ -41,6 +61,7 @@ mod memory {
     pub mod kind {
         pub use super::allocator::Kind;
     }
+    pub use allocator::{Memory, Resource};
 }
 #[path = "."]
 mod observe {
@@ -121,6 +142,7 @@ fn main() {
     match what.as_deref() {
         Some("race") => return race(),
         Some("leave") => leaving::leave(number(arguments.next(), 0)),
+        Some("group") => return exchanging::life(number(arguments.next(), 0)),
         _ => {}
     }
     let rounds = number(what, 20);

@@ -24,6 +24,8 @@ pub struct Resource {
 
 // SAFETY: whether one thread at a time uses its words is what the sanitizer is to find out.
 unsafe impl Send for Resource {}
+// SAFETY: as above.
+unsafe impl Sync for Resource {}
 
 pub struct Memory {
     pub device: Arc<Device>,

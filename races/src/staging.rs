@@ -18,7 +18,17 @@ impl Pool {
         self.asked.fetch_add(1, Ordering::Relaxed);
         Lease {
             block: Block::new(1),
-            value,
+            value: Some(value),
+            pool: Arc::clone(self),
+        }
+    }
+
+    /// Memory of a collective, of so many words, which holds what it is to compute.
+    pub fn words(self: &Arc<Self>, words: u64) -> Lease {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        Lease {
+            block: Block::new(words as usize),
+            value: None,
             pool: Arc::clone(self),
         }
     }
@@ -34,7 +44,7 @@ impl Pool {
 
 pub struct Lease {
     block: Box<Block>,
-    value: u64,
+    value: Option<u64>,
     pool: Arc<Pool>,
 }
 
@@ -43,13 +53,17 @@ impl Lease {
         self.block.handle()
     }
 
+    pub fn pointer(&self) -> *mut u8 {
+        self.block.start().as_ptr()
+    }
+
     pub fn write(&self) {
-        self.block.set(0, self.value);
+        self.block.set(0, self.value.unwrap_or(0));
     }
 
     /// Reads and writes the block, as the JS thread would.
     pub fn check(&self) {
-        assert_eq!(self.block.get(0), self.value);
+        assert_eq!(Some(self.block.get(0)), self.value);
         self.write();
     }
 }
@@ -58,7 +72,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         // As whoever has it next. If the work failed, nothing was written.
         let word = self.block.get(0);
-        assert!(word == self.value || word == 0);
+        assert!(self.value.is_none_or(|value| word == value || word == 0));
         self.block.set(0, 0);
         self.pool.returned.fetch_add(1, Ordering::Release);
     }

@@ -7,6 +7,7 @@
 //! An engine on the device signals the end of its collectives itself, where nobody can stop it from doing so: what is left
 //! after a failure is then signalled by the group's thread, once the engine's stream has come to its end.
 
+use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use crate::device::Device;
 use crate::device::sharing::TIMELINE_HANDLE;
 use crate::error::{self, Error, Result};
 use crate::memory::staging::Lease;
+use crate::memory::{Memory, Resource};
 use crate::queue::exit::OnExit;
 use crate::queue::timeline::Timeline;
 
@@ -39,11 +41,24 @@ const LEAVE: Duration = Duration::from_secs(5);
 
 /// What a collective works on.
 pub enum Payload {
-    /// A copy in memory of the host.
-    Staged(Arc<Lease>),
+    Host(Host),
     /// The device's own memory.
     Shared(Range),
 }
+
+/// Memory that MPI works on: that of a buffer, or a copy, or from the one to the other.
+pub struct Host {
+    /// The range of a buffer that the host sees.
+    pub range: Option<NonNull<u8>>,
+    /// Where MPI writes, and reads too if there is no range.
+    pub lease: Option<Arc<Lease>>,
+    /// What the range lies in: it stays there for as long as this is kept.
+    pub kept: (Arc<Resource>, Arc<Memory>),
+}
+
+// SAFETY: the pointer alone is not `Send`. It leads into memory that stays mapped for as long as what is kept, and the
+// stream's order says who uses it.
+unsafe impl Send for Host {}
 
 pub struct State {
     pub ledger: Ledger<Payload>,

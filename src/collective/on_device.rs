@@ -63,7 +63,7 @@ fn serve(group: &Group, rank: &mut Rank) -> Result<()> {
                 }
                 group.end(&call, true);
             }
-            Some(Payload::Staged(_)) => {
+            Some(_) => {
                 return Err(Error::Internal("memory of the host".to_owned()));
             }
         }

@@ -1,40 +1,50 @@
 //! The thread of a group: the one that starts the engine, and the one that calls it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
 
 use collectives::{Ended, Failure, Kind, Member, Memory, Options};
 
-use super::group::{Group, Payload};
+use super::group::{Group, Host, Payload};
 use crate::error::{Error, Result, panicked};
-use crate::memory::staging::Lease;
 use crate::queue::timeline::Patience;
 
 /// One wait for the device, so that a failure of the group and the end of the process are noticed.
 const SLICE: Duration = Duration::from_millis(2);
 
 /// The memory of a collective, which lets go of it where the driver may be called.
-struct Staged<'a> {
+struct Held<'a> {
     group: &'a Group,
-    lease: Option<Arc<Lease>>,
+    memory: Option<Host>,
 }
 
-// SAFETY: the lease is as long as what the call stages, since it was made for it, and mapped. The device copies to it
-// before the value `after` and from it behind the group's: in between it is the collective's alone.
-unsafe impl Memory for Staged<'_> {
+// SAFETY: a lease is as long as what the call stages, since it was made for it, and a range was checked; both are mapped.
+// The device writes there before the value `after` and uses it again behind the group's: in between it is the
+// collective's alone.
+unsafe impl Memory for Held<'_> {
     fn data(&mut self) -> *mut u8 {
-        self.lease
-            .as_ref()
-            .map_or(std::ptr::null_mut(), |lease| lease.pointer())
+        let Some(Host { range, lease, .. }) = &self.memory else {
+            return std::ptr::null_mut();
+        };
+        let range = range.map_or(std::ptr::null_mut(), NonNull::as_ptr);
+        lease.as_ref().map_or(range, |lease| lease.pointer())
+    }
+
+    fn input(&self) -> Option<*const u8> {
+        let Host { range, lease, .. } = self.memory.as_ref()?;
+        (*range)
+            .filter(|_| lease.is_some())
+            .map(|at| at.as_ptr().cast_const())
     }
 }
 
-impl Drop for Staged<'_> {
+impl Drop for Held<'_> {
     fn drop(&mut self) {
-        let lease = &mut self.lease;
-        if self.group.in_driver(|| lease.take()).is_none() {
-            std::mem::forget(self.lease.take());
+        let memory = &mut self.memory;
+        if self.group.in_driver(|| memory.take()).is_none() {
+            std::mem::forget(self.memory.take());
         }
     }
 }
@@ -88,14 +98,16 @@ fn run(group: &Group, options: Options) -> Result<()> {
             }
             return Ok(());
         }
-        let Some(Payload::Staged(lease)) = job.memory else {
+        let Some(Payload::Host(memory)) = job.memory else {
             return Err(Error::Internal("a collective without memory".to_owned()));
         };
-        let lease = Some(lease);
-        let memory = Staged { group, lease };
-        match member.run(&job.call, memory, &stop)? {
-            // The device reads the memory from here on: it keeps it by itself.
-            Ended::Done(_memory) => group.end(&job.call, false),
+        let memory = Some(memory);
+        match member.run(&job.call, Held { group, memory }, &stop)? {
+            Ended::Done(memory) => {
+                // The device uses the memory from here on, and its own side keeps it.
+                drop(memory);
+                group.end(&job.call, false);
+            }
             Ended::Stopped => return Ok(()),
         }
     }

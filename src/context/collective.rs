@@ -7,7 +7,7 @@ use collectives::nccl::{self, rank::Range as SharedRange};
 use collectives::{Call, Cause, Copy, Element, Failure, Kind, Options, Phase};
 
 use super::Context;
-use crate::collective::group::{self, Group, Payload};
+use crate::collective::group::{self, Group, Host, Payload};
 use crate::collective::{on_device, thread};
 use crate::error::{Error, Result};
 use crate::memory::buffer::Buffer;
@@ -102,44 +102,21 @@ impl Context {
         }
     }
 
-    /// The range of a collective, checked; the buffer's slot and the byte at which it starts.
-    fn collective_range(&self, kind: Kind, range: Range, size: u32) -> Result<(u32, u64, u64)> {
+    /// The range of a collective, checked against its buffer; the buffer's slot, the byte at which it starts, and its
+    /// elements.
+    fn collective_range(&self, range: Range) -> Result<(u32, u64, u64)> {
         let slot = self.buffer_slot("buffer", range.buffer)?;
-        let (offset, bytes) = (range.offset, range.element.bytes());
-        let start = offset.saturating_mul(bytes);
+        let bytes = range.element.bytes();
+        let start = range.offset.saturating_mul(bytes);
         if !start.is_multiple_of(4) {
-            return Err(Error::range(
-                "offset",
-                "must be a multiple of 4 bytes",
-                offset,
-            ));
+            let problem = "must be a multiple of 4 bytes";
+            return Err(Error::range("offset", problem, range.offset));
         }
         let length = self.buffers.at(slot).map_or(0, |b: &Buffer| b.bytes);
         let rest = length.saturating_sub(start) / bytes;
         let count = range.count.unwrap_or(rest);
-        self.check_range(
-            slot,
-            ["offset", "count"],
-            start,
-            count.saturating_mul(bytes),
-        )?;
-        let parts = kind.parts(size);
-        if count == 0 || !count.is_multiple_of(parts) || !(count / parts * bytes).is_multiple_of(4)
-        {
-            return Err(Error::range(
-                "count",
-                match kind {
-                    Kind::AllToAll => {
-                        format!("must be more than 0, and two halves of {size} ranks of 4 bytes")
-                    }
-                    _ if parts > 1 => {
-                        format!("must be more than 0, and a multiple of {size} ranks of 4 bytes")
-                    }
-                    _ => "must be more than 0, and a multiple of 4 bytes".to_owned(),
-                },
-                count,
-            ));
-        }
+        let all = count.saturating_mul(bytes);
+        self.check_range(slot, ["offset", "count"], start, all)?;
         Ok((slot, start, count))
     }
 
@@ -147,18 +124,7 @@ impl Context {
     /// everything that is called later; its timeline value.
     pub fn collective(&mut self, kind: Kind, range: Range, root: u32) -> Result<u64> {
         let group = self.ready_group(kind)?;
-        if kind.reduces() && range.element != Element::F32 {
-            return Err(Error::range(
-                "type",
-                "must be f32: sums are computed in f32 alone",
-                range.element.name(),
-            ));
-        }
-        if root >= group.size {
-            let problem = format!("must be a rank of the group's {}", group.size);
-            return Err(Error::range("root", problem, root));
-        }
-        let (slot, start, elements) = self.collective_range(kind, range, group.size)?;
+        let (slot, start, elements) = self.collective_range(range)?;
         let call = Call {
             kind,
             element: range.element,
@@ -166,25 +132,64 @@ impl Context {
             root,
             number: 0,
         };
-        if let Some(arrivals) = group.arrivals {
-            return self.on_device(&group, arrivals, call, (slot, start));
+        if let Some([argument, problem, value]) = call.problem(group.size) {
+            return Err(Error::range(argument, problem, value));
         }
+        match group.arrivals {
+            Some(arrivals) => self.on_device(&group, arrivals, call, (slot, start)),
+            None => self.on_host(&group, call, (slot, start)),
+        }
+    }
+
+    /// The same on memory that the host sees: the buffer's own, where reads of it are fast, or else a copy. A sum by
+    /// shards has its result elsewhere: it would lie where the first shard is.
+    fn on_host(&mut self, group: &Group, call: Call, at: (u32, u64)) -> Result<u64> {
         self.reclaim_exchanged();
-        let memory = Arc::new(self.lease(call.bytes())?);
-        let [out, back] = call.staged(group.rank, group.size);
-        self.copy_staged(slot, start, &memory, out, Access::READ)?;
+        let Some(buffer) = self.buffers.at(at.0) else {
+            return Err(Error::Internal("a checked buffer is gone".to_owned()));
+        };
+        let mapped = buffer.mapped.filter(|_| buffer.cached);
+        // SAFETY: the range was checked to begin inside the buffer, which is mapped in one piece.
+        let range = mapped.map(|first| unsafe { first.add(at.1 as usize) });
+        let kept = (Arc::clone(&buffer.resource), Arc::clone(&self.memory));
+        let lease = match call.staged_bytes(range.is_some(), group.size) {
+            0 => None,
+            bytes => Some(Arc::new(self.lease(bytes)?)),
+        };
+        let memory = Host {
+            range,
+            lease: lease.clone(),
+            kept,
+        };
+        let called = self.enqueue(group, call, at, memory);
+        if let Some(memory) = lease {
+            // Also where the group has failed meanwhile: the device may be at the copy to it.
+            let value = *called.as_ref().unwrap_or(&self.stream.pending_value());
+            self.exchanged.push_back((value, memory));
+        }
+        called
+    }
+
+    fn enqueue(&mut self, of: &Group, call: Call, at: (u32, u64), memory: Host) -> Result<u64> {
+        let (slot, start) = at;
+        let [out, back] = call.staged(of.rank, of.size);
+        let lease = memory.lease.clone();
+        if let (None, Some(copy)) = (memory.range, &lease) {
+            self.copy_staged(slot, start, copy, out, Access::READ)?;
+        }
         let after = self.flush()?;
         self.open()?;
-        let value = group.enqueue(call, after, Some(Payload::Staged(Arc::clone(&memory))))?;
+        let value = of.enqueue(call, after, Some(Payload::Host(memory)))?;
         // From here on the others count on this rank: what fails now is final.
         let commands = &mut self.recorder.commands;
-        commands.wait(group.semaphore.as_raw(), value);
+        commands.wait(of.semaphore.as_raw(), value);
         commands.host_writes();
-        let copied = self.copy_staged(slot, start, &memory, back, Access::WRITE);
+        let copied = match lease {
+            Some(memory) => self.copy_staged(slot, start, &memory, back, Access::WRITE),
+            None => self.transfer([(slot, Access::WRITE)]).map(drop),
+        };
         let committed = copied.and_then(|()| self.commit());
-        let value = self.poison_if_partial(false, committed)?;
-        self.exchanged.push_back((value, memory));
-        Ok(value)
+        self.poison_if_partial(false, committed)
     }
 
     /// The same on the device's own memory: in place where the buffer is one that can be shared, or else on a copy in

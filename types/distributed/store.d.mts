@@ -29,6 +29,10 @@ export type Hello = {
      */
     generation: string;
     /**
+     * of this package
+     */
+    version: string;
+    /**
      * a hash of what must be equal on all ranks
      */
     config: string;

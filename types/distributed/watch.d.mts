@@ -4,6 +4,10 @@ export type WatchOptions = {
     rank: number;
     worldSize: number;
     generation: string;
+    /**
+     * of this package
+     */
+    version: string;
     config: string;
     /**
      * of the store, tried in turn; empty where this rank opens it and says where

@@ -3,10 +3,23 @@
 
 use std::fmt;
 
-use crate::mpi::world::Operation;
-
 /// Bytes of a call as the ranks exchange it.
 pub(crate) const BYTES: usize = 32;
+
+/// A collective of all ranks, in place on one range of memory unless it has an input of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// Every rank gets the sum of all ranks' `elements` floats.
+    Sum { elements: u64 },
+    /// Of `shard` floats for each rank, a rank gets the sums of its own ones, at the start of the memory.
+    SumOfShard { shard: u64 },
+    /// Every rank gets the `bytes` bytes of each rank, in the order of ranks; its own are in their place already.
+    Gather { bytes: u64 },
+    /// Of two halves with `bytes` bytes for each rank, the first is sent, and the second gets those of each rank, in their order.
+    Exchange { bytes: u64 },
+    /// Every rank gets the `bytes` bytes of `root`.
+    Broadcast { bytes: u64, root: u32 },
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -183,6 +196,46 @@ impl Call {
         self.elements * self.element.bytes()
     }
 
+    /// What no group of `size` ranks can do of it, if so: the argument, the problem, its value.
+    pub fn problem(&self, size: u32) -> Option<[String; 3]> {
+        let named =
+            |name: &str, problem: String, value: String| Some([name.to_owned(), problem, value]);
+        if self.kind.reduces() && self.element != Element::F32 {
+            let problem = "must be f32: sums are computed in f32 alone".to_owned();
+            return named("type", problem, self.element.name().to_owned());
+        }
+        if self.root >= size {
+            let problem = format!("must be a rank of the group's {size}");
+            return named("root", problem, self.root.to_string());
+        }
+        let parts = self.kind.parts(size);
+        let whole = self.elements.is_multiple_of(parts)
+            && (self.elements / parts * self.element.bytes()).is_multiple_of(4);
+        if self.elements > 0 && whole {
+            return None;
+        }
+        let problem = match self.kind {
+            Kind::AllToAll => {
+                format!("must be more than 0, and two halves of {size} ranks of 4 bytes")
+            }
+            _ if parts > 1 => {
+                format!("must be more than 0, and a multiple of {size} ranks of 4 bytes")
+            }
+            _ => "must be more than 0, and a multiple of 4 bytes".to_owned(),
+        };
+        named("count", problem, self.elements.to_string())
+    }
+
+    /// Bytes of memory of the host besides that of the buffer: all of the range, or nothing where the engine works on the
+    /// buffer itself (`in_place`). But for the sums of the own shard, which would lie there where the first one is.
+    pub fn staged_bytes(&self, in_place: bool, size: u32) -> u64 {
+        match (in_place, self.kind) {
+            (false, _) => self.bytes(),
+            (true, Kind::ReduceScatter) => self.bytes() / u64::from(size),
+            (true, _) => 0,
+        }
+    }
+
     /// What is copied for rank `rank` of `size`, before and after.
     pub fn staged(&self, rank: u32, size: u32) -> [Copy; 2] {
         let whole = Copy {
@@ -319,6 +372,42 @@ mod tests {
             "rank 0 calls broadcast of 1 f32 from rank 1 as call 7; rank 1 calls destroy"
         ));
         assert!(mismatch(&[None, None]).is_some(), "unknown to both");
+    }
+
+    #[test]
+    fn what_a_group_cannot_do_is_named() {
+        let argument = |call: Call, size| call.problem(size).map(|[argument, ..]| argument);
+        assert_eq!(call(Kind::AllReduce, 7).problem(2), None);
+        assert_eq!(call(Kind::ReduceScatter, 8).problem(2), None);
+        let named = |name: &str| Some(name.to_owned());
+        assert_eq!(argument(call(Kind::ReduceScatter, 7), 2), named("count"));
+        assert_eq!(argument(call(Kind::AllReduce, 0), 2), named("count"));
+        assert_eq!(argument(call(Kind::Broadcast, 4), 1), named("root"));
+        let of = |element, kind, elements| Call {
+            element,
+            ..call(kind, elements)
+        };
+        assert_eq!(
+            argument(of(Element::Bf16, Kind::AllReduce, 8), 2),
+            named("type")
+        );
+        // A shard of two bytes.
+        assert_eq!(
+            argument(of(Element::Bf16, Kind::AllGather, 2), 2),
+            named("count")
+        );
+        assert_eq!(argument(of(Element::Bf16, Kind::AllGather, 4), 2), None);
+    }
+
+    #[test]
+    fn memory_besides_the_buffer_is_for_copies_and_for_sums_of_a_shard() {
+        for kind in Kind::ALL {
+            assert_eq!(call(kind, 12).staged_bytes(false, 3), 48);
+        }
+        assert_eq!(call(Kind::ReduceScatter, 12).staged_bytes(true, 3), 16);
+        for kind in [Kind::AllReduce, Kind::AllGather, Kind::Broadcast] {
+            assert_eq!(call(kind, 12).staged_bytes(true, 3), 0);
+        }
     }
 
     #[test]

@@ -5,10 +5,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::call::{BYTES, Call, mismatch};
+use crate::call::{BYTES, Call, Operation, mismatch};
 use crate::failure::{Cause, Failure};
 use crate::mpi::library::{Missing, find};
-use crate::mpi::world::{Operation, World};
+use crate::mpi::world::World;
 
 /// How long a rank asks without a pause for others that have not come yet.
 const EAGER: Duration = Duration::from_millis(1);
@@ -37,9 +37,14 @@ pub struct Options {
 ///
 /// # Safety
 /// `data` is valid for reads and writes of what the call stages, until the value is dropped, and nobody else uses it
-/// meanwhile.
+/// meanwhile. Where `input` gives an address, that is valid for reads of the whole range, nobody writes there meanwhile,
+/// and `data` holds what the call stages of its result alone.
 pub unsafe trait Memory {
     fn data(&mut self) -> *mut u8;
+    /// Where the elements lie of a sum by shards that must leave those of the other ranks as they are.
+    fn input(&self) -> Option<*const u8> {
+        None
+    }
 }
 
 // SAFETY: the bytes are the vector's, which does not change its size here.
@@ -177,9 +182,9 @@ impl Member {
         name: &str,
         stop: &dyn Fn() -> bool,
     ) -> Result<Ended<M>, Failure> {
-        let data = memory.data();
+        let (input, data) = (memory.input(), memory.data());
         // SAFETY: the memory's promise. Below it is kept until the operation has ended, or leaked.
-        let mut ended = unsafe { self.world.begin(operation, data) }.map(|()| false);
+        let mut ended = unsafe { self.world.begin(operation, input, data) }.map(|()| false);
         let begun = Instant::now();
         loop {
             let failure = match ended {

@@ -5,21 +5,7 @@ use std::ptr;
 
 use super::flavor::{self, Constants, Flavor};
 use super::library::Loaded;
-
-/// A collective of all ranks on one range of memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operation {
-    /// Every rank gets the sum of all ranks' `elements` floats.
-    Sum { elements: u64 },
-    /// Of `shard` floats for each rank, a rank gets the sums of its own ones, at the start of the memory.
-    SumOfShard { shard: u64 },
-    /// Every rank gets the `bytes` bytes of each rank, in the order of ranks; its own are in their place already.
-    Gather { bytes: u64 },
-    /// Of two halves with `bytes` bytes for each rank, the first is sent, and the second gets those of each rank, in their order.
-    Exchange { bytes: u64 },
-    /// Every rank gets the `bytes` bytes of `root`.
-    Broadcast { bytes: u64, root: u32 },
-}
+use crate::call::Operation;
 
 /// Elements that one call can name.
 const MAX_COUNT: u64 = c_int::MAX as u64;
@@ -40,6 +26,7 @@ trait Calls {
     unsafe fn begin(
         &mut self,
         operation: Operation,
+        input: Option<*const u8>,
         data: *mut u8,
         size: u32,
     ) -> Result<(), String>;
@@ -182,6 +169,7 @@ impl<H: Copy> Calls for Bound<H> {
     unsafe fn begin(
         &mut self,
         operation: Operation,
+        input: Option<*const u8>,
         data: *mut u8,
         size: u32,
     ) -> Result<(), String> {
@@ -204,8 +192,9 @@ impl<H: Copy> Calls for Bound<H> {
             }
             Operation::SumOfShard { shard } => {
                 let (count, scatter) = (count(shard)?, self.ireduce_scatter_block);
+                let from = input.map_or(here, <*const u8>::cast);
                 // SAFETY: as above.
-                let status = unsafe { scatter(here, data, count, float, sum, world, request) };
+                let status = unsafe { scatter(from, data, count, float, sum, world, request) };
                 ("MPI_Ireduce_scatter_block", status)
             }
             Operation::Gather { bytes } => {
@@ -333,14 +322,21 @@ impl World {
         Ok(Self { calls, rank, size })
     }
 
-    /// Begins a collective. [`Self::test`] says when it has ended; until then no other may be begun.
+    /// Begins a collective. [`Self::test`] says when it has ended; until then no other may be begun. `input`: where
+    /// a sum by shards finds its elements, if not at `data`.
     ///
     /// # Safety
     /// `data` is valid for reads and writes of what the operation says, until `test` has said that it ended, or
-    /// forever; nobody else uses it meanwhile.
-    pub unsafe fn begin(&mut self, operation: Operation, data: *mut u8) -> Result<(), String> {
+    /// forever; nobody else uses it meanwhile. With an `input` that is valid for reads of all shards as long, and `data`
+    /// need be of one alone.
+    pub unsafe fn begin(
+        &mut self,
+        operation: Operation,
+        input: Option<*const u8>,
+        data: *mut u8,
+    ) -> Result<(), String> {
         // SAFETY: the caller's promise.
-        unsafe { self.calls.begin(operation, data, self.size) }
+        unsafe { self.calls.begin(operation, input, data, self.size) }
     }
 
     /// Whether the collective has ended; lets it go on meanwhile.
