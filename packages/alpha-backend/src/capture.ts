@@ -25,22 +25,11 @@ const PIECE = 256;
 /** A storage: among those of its step, from 0, or, of an earlier one, by itself, below 0. */
 export const placeOf = ({ serial }: Storage, firstSerial: number): number => (serial >= firstSerial ? serial - firstSerial : -1 - serial);
 
-/** What happened in a step: a call, an upload (`INPUT`), or one of the two below. */
-export interface Event {
-  readonly plan: Plan;
-  /** Places of its inputs. */
-  readonly x: readonly number[];
-  /** Buffers of its inputs. */
-  readonly handles: readonly BufferHandle[];
-  /** Slots of its outputs: places, counted up through the step. */
-  readonly y: readonly number[];
-}
-
 const nothing = () => [];
 const mark = (name: string): Plan => ({
   op: operation(name, nothing, nothing),
   n: [],
-  inputs: [],
+  inputs: [{ shape: [], dtype: 'f32' }],
   outputs: [],
   template: new Template(),
 });
@@ -51,9 +40,47 @@ export const FREED = mark('freed');
 /** Data of the host: [bytes]. */
 export const INPUT = operation('input', (_, [bytes]) => [{ shape: [Math.ceil(bytes / 4)], dtype: 'f32' }], nothing);
 
-/** Whether two steps did the same. Their outputs are counted, and are the same if their plans are. */
-export function sameEvents(a: readonly Event[], b: readonly Event[]): boolean {
-  return a.length === b.length && a.every(({ plan, x }, i) => plan === b[i].plan && sameNumbers(x, b[i].x));
+/** Something that happened in a step: a call, an upload (`INPUT`), a read or the end of a storage. */
+interface Event {
+  readonly plan: Plan;
+  /** Places of its inputs. */
+  readonly x: readonly number[];
+  /** Slots of its outputs: places, counted up through the step. */
+  readonly y: readonly number[];
+}
+
+/** What happened in a step. It is kept flat, since every call of a step that is not recorded adds to it. */
+export class Log {
+  readonly plans: Plan[] = [];
+  /** Places of the inputs of all events. */
+  readonly places: number[] = [];
+  /** Buffers of values from earlier steps, by place. */
+  readonly earlier = new Map<number, BufferHandle>();
+
+  add(plan: Plan, x: readonly Storage[], firstSerial: number): void {
+    this.plans.push(plan);
+    for (const storage of x) {
+      const place = placeOf(storage, firstSerial);
+      this.places.push(place);
+      if (place < 0) this.earlier.set(place, storage.allocation.handle);
+    }
+  }
+
+  /** Whether two steps did the same. Outputs are counted, and are the same if the plans are. */
+  equals(other: Log): boolean {
+    const { plans } = other;
+    return this.plans.length === plans.length && this.plans.every((plan, i) => plan === plans[i]) && sameNumbers(this.places, other.places);
+  }
+
+  events(): Event[] {
+    let place = 0;
+    let slot = 0;
+    return this.plans.map((plan) => ({
+      plan,
+      x: this.places.slice(place, (place += plan.inputs.length)),
+      y: plan.outputs.map(() => slot++),
+    }));
+  }
 }
 
 /** The slot that an event ends, or −1. */
@@ -118,8 +145,8 @@ export class Trace {
   private readonly allocations: readonly Allocation[] = [];
   private readonly pieces: Piece[] = [];
   private readonly plans: readonly Plan[];
-  /** Places of the inputs of all events. */
   private readonly places: readonly number[];
+  private readonly events: readonly Event[];
   /** Storages by slot. One that nothing uses any more is the slot's in the next step too. */
   private readonly storages: Storage[];
   /** Events that this step has compared, and their inputs. */
@@ -134,13 +161,14 @@ export class Trace {
   /** @throws what `createBuffer` throws, where the device has no room for it */
   constructor(
     private readonly engine: Engine,
-    private readonly events: readonly Event[],
+    private readonly log: Log,
   ) {
-    this.plans = events.map(({ plan }) => plan);
-    this.places = events.flatMap(({ x }) => x);
+    this.plans = log.plans;
+    this.places = log.places;
+    this.events = log.events();
     this.pool = new Pool(engine.vk, engine.relieve);
     try {
-      this.allocations = allocate(events, this.pool);
+      this.allocations = allocate(this.events, this.pool);
       this.record();
     } catch (error) {
       this.destroy();
@@ -178,8 +206,8 @@ export class Trace {
   }
 
   /** Buffers of an event's inputs and outputs. */
-  private handlesOf({ x, y, handles }: Event, ofSlot: (slot: number) => BufferHandle): BufferHandle[] {
-    return [...x.map((place, i) => (place < 0 ? handles[i] : ofSlot(place))), ...y.map(ofSlot)];
+  private handlesOf({ x, y }: Event, ofSlot: (slot: number) => BufferHandle): BufferHandle[] {
+    return [...x, ...y].map((place) => (place < 0 ? (this.log.earlier.get(place) as BufferHandle) : ofSlot(place)));
   }
 
   /** A step begins. */

@@ -4,7 +4,7 @@
 import type { BufferHandle } from 'helios-vk';
 import { Recorder, createKernels, type Kernels, type Template } from 'helios-vk/kernels';
 
-import { type Event, FREED, INPUT, READ, Trace, placeOf, sameEvents } from './capture.js';
+import { FREED, INPUT, Log, READ, Trace } from './capture.js';
 import { type Allocation, type Native, Pool, Storage, isOutOfMemory } from './memory.js';
 import { CLONE, FILL } from './operations.js';
 import { type Described, type Operation, type Plan, Plans } from './plan.js';
@@ -39,8 +39,8 @@ export class Engine {
   /** Whether this step has done anything. */
   private worked = false;
   /** What this step did, where it may be recorded; what the one before it did. */
-  private log: Event[] | undefined;
-  private previous: Event[] | undefined;
+  private log: Log | undefined;
+  private previous: Log | undefined;
   private differed = 0;
   /** Dispatches that wait for a submission. */
   private readonly list = new Recorder(1 << 16);
@@ -59,7 +59,7 @@ export class Engine {
     this.kernels = createKernels(vk, { check: false });
     this.plans = new Plans(this.kernels);
     this.pool = new Pool(vk, this.relieve);
-    if (capturing) this.log = [];
+    if (capturing) this.log = new Log();
     this.registry = new FinalizationRegistry((allocation) => {
       if (allocation.live) this.giveBack(allocation);
     });
@@ -100,22 +100,18 @@ export class Engine {
       ({ shape, dtype }) => new DeviceTensor(this, shape, dtype, this.newStorage(sizeOf(shape) * BYTES[dtype])),
     );
     const storages = x.map(({ storage }) => storage as Storage);
-    const results = outputs.map(({ storage }) => storage as Storage);
-    this.append(
-      plan.template,
-      [...storages, ...results].map(({ allocation }) => allocation.handle),
-    );
+    const handles = storages.map(({ allocation }) => allocation.handle);
+    for (const { storage } of outputs) handles.push((storage as Storage).allocation.handle);
+    this.append(plan.template, handles);
     for (const i of op.writes) storages[i].version++;
     this.worked = true;
-    this.note(plan, storages, results);
+    this.note(plan, storages);
     return outputs;
   }
 
-  private note(plan: Plan, x: readonly Storage[], y: readonly Storage[]): void {
-    if (this.log === undefined) return;
-    const place = (storage: Storage) => placeOf(storage, this.firstSerial);
-    this.log.push({ plan, x: x.map(place), handles: x.map(({ allocation }) => allocation.handle), y: y.map(place) });
-    if (this.log.length > MAX_EVENTS) this.log = undefined;
+  private note(plan: Plan, x: readonly Storage[]): void {
+    this.log?.add(plan, x, this.firstSerial);
+    if (this.log && this.log.plans.length > MAX_EVENTS) this.log = undefined;
   }
 
   append(template: Template, handles: readonly BufferHandle[]): void {
@@ -196,7 +192,7 @@ export class Engine {
       // What waits may use the same memory.
       this.submit();
       this.worked = true;
-      this.note(this.plans.of(INPUT, [], [data.byteLength]), [], [storage]);
+      this.note(this.plans.of(INPUT, [], [data.byteLength]), []);
     }
     this.vk.uploadBuffer(storage.allocation.handle, data);
     return storage;
@@ -231,7 +227,7 @@ export class Engine {
   read(tensor: DeviceTensor, storage: Storage): TensorArray {
     this.following?.read(storage);
     this.submit();
-    if (this.inStep(storage)) this.note(READ, [storage], []);
+    if (this.inStep(storage)) this.note(READ, [storage]);
     const raw = this.vk.readBuffer(storage.allocation.handle);
     const size = sizeOf(tensor.shape);
     if (tensor.dtype === 'f32') return raw.subarray(0, size);
@@ -269,7 +265,7 @@ export class Engine {
 
   private free(storage: Storage): void {
     if (this.following?.freed(storage)) return;
-    if (this.inStep(storage)) this.note(FREED, [storage], []);
+    if (this.inStep(storage)) this.note(FREED, [storage]);
     this.giveBack(storage.allocation);
   }
 
@@ -299,21 +295,21 @@ export class Engine {
       this.trace = undefined;
       this.differed = 0;
     }
-    if (log && previous && log.length > 8 && sameEvents(log, previous)) this.record(log);
+    if (log && previous && log.plans.length > 8 && log.equals(previous)) this.record(log);
     this.previous = this.trace ? undefined : log;
     this.worked = false;
     this.firstSerial = this.serial;
     this.trace?.begin();
     this.following = this.trace;
-    this.log = this.capturing && !this.trace ? [] : undefined;
+    this.log = this.capturing && !this.trace ? new Log() : undefined;
   }
 
   /** From now on steps are compared with this one. Where the device has no room for that, they go on call by call. */
-  private record(events: Event[]): void {
+  private record(log: Log): void {
     // The step has given its memory back; a recorded one has its own.
     this.pool.trim();
     try {
-      this.trace = new Trace(this, events);
+      this.trace = new Trace(this, log);
       this.counts.recorded++;
     } catch (error) {
       if (!isOutOfMemory(error)) throw error;

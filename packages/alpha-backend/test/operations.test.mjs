@@ -221,6 +221,9 @@ test('element by element', () => {
     [37],
     each(x, (v, i) => v + y.data[i] * g.data[i]),
   );
+  assert.throws(() => b.residualDropoutAdd(x, y, tensor(3)), /residualDropoutAdd: \[37\] \+ \[37\] · \[3\]/);
+  const ids = b.fromArray([-4, 2, 9], [3], 'i32');
+  assert.deepEqual([...b.clamp(ids, 0, 5).data, ...b.scale(ids, 2).data, ...b.sum(ids).data], [0, 2, 5, -8, 4, 18, 7]);
 });
 
 test('a tensor of the host that the device changes reads back changed', () => {
@@ -393,6 +396,9 @@ test('embeddings, normalization, softmax, cross-entropy', () => {
     close(b.logSoftmax(t, axis), [3, 4, 5], softmax(t, axis).map(Math.log), 1e-5);
   }
 
+  const masked = b.logSoftmax(b.fromArray([Number.NEGATIVE_INFINITY, 0, 0], [1, 3])).data;
+  assert.ok(masked[0] === Number.NEGATIVE_INFINITY && Math.abs(masked[1] + Math.LN2) < 1e-6, `${masked}`);
+
   const logits = b.fromArray(numbers(4 * 9, 4), [4, 9]);
   const targets = b.fromArray([8, 0, 3, 3], [4], 'i32');
   const p = softmax(logits, 1);
@@ -499,6 +505,8 @@ test('shapes', () => {
     generate([2, 3, 2], ([i, j, k]) => at(x, [i + 1, j, k + 2])),
   );
   assert.throws(() => b.slice(x, [0, 0, 0], [3, 4, 6]), /slice: .* of \[3, 4, 5\]/);
+  assert.throws(() => b.slice(x, [0, 0], [3, 4]), /slice: .* of \[3, 4, 5\]/);
+  assert.throws(() => b.scatterSlice(x, [3, 4], [0, 0], [3, 4]), /scatterSlice: \[3, 4, 5\] at/);
   const small = tensor(2, 2);
   close(
     b.scatterSlice(small, [3, 4], [1, 1], [3, 3]),
