@@ -7,7 +7,7 @@
  */
 
 import { createKernels } from '../../kernels/index.mjs';
-import { autocast, compile, init, nn, noGrad, scope, setFloat32MatmulPrecision, tensor, zeros } from '../../nn/index.mjs';
+import { autocast, compile, init, nn, noGrad, scope, setFloat32MatmulPrecision, tensor } from '../../nn/index.mjs';
 import { checkConfig, halfOf, parameterTable, tokensPerStep } from './config.mjs';
 import { stepBatch, validationBatches } from './data.mjs';
 import { logitRows } from './limits.mjs';
@@ -181,30 +181,29 @@ export class Trainer {
     this.stepsDone = state.step;
   }
 
-  /** Sets the moments of which each process keeps a shard. @param {{m?: Float32Array, v?: Float32Array}} state as of `load` */
+  /** Sets the moments of which each process keeps a shard: of each parameter what lies in it. @param {{m?: Float32Array, v?: Float32Array}} state as of `load` */
   #loadShards(state) {
+    const { opt } = this;
     const { byName } = parameterTable(this.config);
     const names = new Map([...this.model.namedParameters()].map(([name, parameter]) => [parameter, name]));
-    scope(() => {
-      /** @type {Record<string, Tensor>} */
-      const all = {};
-      for (const [g, group] of this.opt.groups.entries()) {
-        all[`${g}.state`] = group.state.clone();
-        const parameters = group.buckets.flatMap((bucket) => bucket.parameters);
-        for (const [i, parameter] of parameters.entries()) {
-          const { offset, size, shape } = /** @type {import('./config.mjs').Parameter} */ (
+    for (const bucket of opt.buckets) {
+      const own = /** @type {NonNullable<typeof opt.ranks>} */ (opt.ranks).shard(bucket);
+      for (const [i, moment] of opt.momentsOf(bucket, 2).entries()) {
+        const flat = [state.m, state.v][i];
+        noGrad(() => moment.fill_(0));
+        for (const [k, parameter] of (flat ? bucket.parameters : []).entries()) {
+          const at = bucket.offsets[k];
+          const { offset, size } = /** @type {import('./config.mjs').Parameter} */ (
             byName.get(/** @type {string} */ (names.get(parameter)))
           );
-          for (const [moment, flat] of /** @type {const} */ ([
-            ['first', state.m],
-            ['second', state.v],
-          ])) {
-            all[`${g}.${i}.${moment}`] = flat ? tensor(flat.subarray(offset, offset + size), { shape }) : zeros(shape);
-          }
+          const [begin, end] = [Math.max(at, own.offset), Math.min(at + size, own.offset + own.count)];
+          if (begin >= end) continue;
+          const values = /** @type {Float32Array} */ (flat).subarray(offset + begin - at, offset + end - at);
+          const run = { offset: begin - own.offset, count: end - begin };
+          scope(() => noGrad(() => void bucket.part(moment, run).copy_(tensor(values))));
         }
       }
-      this.opt.loadStateDict(all);
-    });
+    }
   }
 
   /**
