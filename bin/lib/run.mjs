@@ -5,7 +5,7 @@ import { spawn, spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
-import { tmpdir } from 'node:os';
+import { constants, tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -278,7 +278,10 @@ async function attempts(launcher, { nproc, grace, restarts, master, nodes, own, 
       started.once('exit', (code, signal) => done(code ?? (signal ? 1 : 0)));
     }).finally(() => clearInterval(watch));
     // Before the others clean up: hosts may share the folder.
-    const here = ended || worst(folder, nproc);
+    const words = worst(folder, nproc);
+    // MPICH 5's launcher tells processes that are about to end of others that have ended, in order as well; Node does not listen any
+    // more by then, and the signal ends what has left its word.
+    const here = ended === constants.signals.SIGUSR1 ? words : ended || words;
     const others = (await nodes?.statuses()) ?? 0;
     const status = here || others || Number(lost);
     rmSync(folder, { recursive: true, force: true });
