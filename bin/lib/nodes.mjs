@@ -207,10 +207,11 @@ export async function serve({ nodeRank, nnodes, nproc, host, port, joinMs, begin
     ])) {
       process.on(signal, () => end(status));
     }
-    socket.on('close', () => {
+    const gone = () => {
       console.error('helios-vk: node rank 0 has gone');
       end(1);
-    });
+    };
+    socket.on('close', gone);
     listen(socket, (message) => {
       if (message.refused) {
         console.error(`helios-vk: ${message.refused}`);
@@ -240,7 +241,7 @@ export async function serve({ nodeRank, nnodes, nproc, host, port, joinMs, begin
         if (child) stop(child);
       } else if (message.finish) send(socket, { status: finish(attempt.generation, attempt.first) });
       else if (message.end !== undefined) {
-        socket.removeAllListeners('close');
+        socket.off('close', gone);
         end(message.end);
       }
     });
