@@ -400,7 +400,7 @@ const STAGES = [
     title: 'groups of processes over Open MPI and MPICH: results, order, and every way in which one of them can end',
     unavailable: noMpi,
     // Nothing of it may hang, and nor may the run.
-    run: () => run([process.execPath, '--test', '--test-reporter=spec', '--test-concurrency=2', ...DISTRIBUTED], { limitMs: 240_000 }),
+    run: () => run([process.execPath, '--test', '--test-reporter=spec', '--test-concurrency=2', ...DISTRIBUTED], { limitMs: 480_000 }),
   },
   {
     name: 'nccl-library',

@@ -22,6 +22,19 @@ import { CommandError } from './link.mjs';
 
 /** Between two attempts to reach node rank 0. */
 const RETRY_MS = 200;
+/** A launcher that says nothing for so long is lost: a network that is cut closes no connection. */
+const SILENT_MS = 10_000;
+
+/** Ends a connection once nothing has come over it for too long, and keeps the other side from doing so. @param {Socket} socket */
+function keepInTouch(socket) {
+  let heard = performance.now();
+  socket.on('data', () => (heard = performance.now()));
+  const beat = setInterval(() => {
+    send(socket, { alive: true });
+    if (performance.now() - heard > SILENT_MS) socket.destroy();
+  }, SILENT_MS / 5);
+  socket.once('close', () => clearInterval(beat));
+}
 
 /** @param {import('node:net').Server} server @param {{ host?: string, port: number }} where @returns {Promise<number>} the port */
 const opened = (server, where) =>
@@ -72,6 +85,7 @@ export class Nodes {
           return socket.end();
         }
         node = { rank, nproc, socket };
+        keepInTouch(socket);
         this.#nodes.set(rank, node);
         if (this.#nodes.size === nnodes - 1) complete();
       });
@@ -171,6 +185,7 @@ export class Nodes {
  */
 export async function serve({ nodeRank, nnodes, nproc, host, port, joinMs, begin, finish }) {
   const socket = await reach(host, port, joinMs);
+  keepInTouch(socket);
   /** @type {Map<number, import('node:child_process').ChildProcess>} */
   const running = new Map();
   /** @type {Record<string, string>} */
@@ -192,10 +207,11 @@ export async function serve({ nodeRank, nnodes, nproc, host, port, joinMs, begin
     ])) {
       process.on(signal, () => end(status));
     }
-    socket.on('close', () => {
+    const gone = () => {
       console.error('helios-vk: node rank 0 has gone');
       end(1);
-    });
+    };
+    socket.on('close', gone);
     listen(socket, (message) => {
       if (message.refused) {
         console.error(`helios-vk: ${message.refused}`);
@@ -225,7 +241,7 @@ export async function serve({ nodeRank, nnodes, nproc, host, port, joinMs, begin
         if (child) stop(child);
       } else if (message.finish) send(socket, { status: finish(attempt.generation, attempt.first) });
       else if (message.end !== undefined) {
-        socket.removeAllListeners('close');
+        socket.off('close', gone);
         end(message.end);
       }
     });

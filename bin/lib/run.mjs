@@ -5,7 +5,7 @@ import { spawn, spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
-import { tmpdir } from 'node:os';
+import { constants, tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -144,6 +144,8 @@ export function freePort() {
 const JOIN_MS = 600_000;
 /** How often the words of processes are looked at. */
 const LOOK_MS = 250;
+/** How long an MPI's launcher may take to end once it is told to. */
+const FORCE_MS = 5_000;
 /** What processes on other hosts get of the environment of this one's. */
 const VARIABLES = [
   'MASTER_ADDR',
@@ -161,11 +163,14 @@ const VARIABLES = [
 function endAfterFailure(folder, graceMs, end) {
   /** @type {number | null} */
   let since = null;
-  return setInterval(() => {
+  const watch = setInterval(() => {
     const failed = readdirSync(folder).some((name) => !['', '0'].includes(readFileSync(join(folder, name), 'utf8')));
     if (failed) since ??= performance.now();
-    if (since !== null && performance.now() - since > graceMs) end();
+    if (since === null || performance.now() - since <= graceMs) return;
+    clearInterval(watch);
+    end();
   }, LOOK_MS);
+  return watch;
 }
 
 /**
@@ -219,10 +224,16 @@ async function attempts(launcher, { nproc, grace, restarts, master, nodes, own, 
   let stopped = null;
   /** @type {import('node:child_process').ChildProcess | null} */
   let child = null;
+  /** Ends the MPI's launcher: by force where it waits for hosts that are not there any more. @param {NodeJS.Signals} [signal] */
+  const end = (signal = 'SIGTERM') => {
+    const started = child;
+    if (!started?.kill(signal)) return;
+    setTimeout(() => started.exitCode === null && started.kill('SIGKILL'), FORCE_MS).unref();
+  };
   for (const signal of /** @type {const} */ (['SIGINT', 'SIGTERM'])) {
     process.on(signal, () => {
       stopped = signal;
-      child?.kill(signal);
+      end(signal);
     });
   }
   let lost = false;
@@ -230,7 +241,7 @@ async function attempts(launcher, { nproc, grace, restarts, master, nodes, own, 
     nodes.onLost = (rank) => {
       lost = true;
       console.error(`helios-vk run: the launcher of node rank ${rank} has gone`);
-      child?.kill('SIGTERM');
+      end();
     };
   }
   const shell = join(own, 'shell');
@@ -261,13 +272,16 @@ async function attempts(launcher, { nproc, grace, restarts, master, nodes, own, 
     const ours = nodes ? { HELIOS_NODE_SHELL: `${nodes.port}:${nodes.key}` } : {};
     const started = spawn(line[0], line.slice(1), { env: { ...process.env, ...environment, ...ours }, stdio: 'inherit' });
     child = started;
-    const watch = endAfterFailure(folder, grace * 1000, () => started.kill('SIGTERM'));
+    const watch = endAfterFailure(folder, grace * 1000, end);
     const ended = await new Promise((/** @type {(status: number) => void} */ done, failed) => {
       started.once('error', failed);
       started.once('exit', (code, signal) => done(code ?? (signal ? 1 : 0)));
     }).finally(() => clearInterval(watch));
     // Before the others clean up: hosts may share the folder.
-    const here = ended || worst(folder, nproc);
+    const words = worst(folder, nproc);
+    // MPICH 5's launcher tells processes that are about to end of others that have ended, in order as well; Node does not listen any
+    // more by then, and the signal ends what has left its word.
+    const here = ended === constants.signals.SIGUSR1 ? words : ended || words;
     const others = (await nodes?.statuses()) ?? 0;
     const status = here || others || Number(lost);
     rmSync(folder, { recursive: true, force: true });
