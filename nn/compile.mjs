@@ -13,6 +13,7 @@ import { collect, same } from './guards.mjs';
 import { encode } from './host.mjs';
 import { BYTES, denseLayout } from './layout.mjs';
 import { planMemory } from './memory.mjs';
+import { accesses } from './passes/calls.mjs';
 import { PASSES, runPasses } from './passes/index.mjs';
 import { into, isRecording, runtime } from './runtime.mjs';
 import { Scope, Storage, unscoped } from './storage.mjs';
@@ -145,6 +146,7 @@ class Recording {
       this.outside.set(storage, storage.version);
       storage.retain();
     }
+    const origin = this.originNow();
     const allocations = storages.map(({ allocation }) => allocation);
     const values = call?.layouts.map((layout, i) => ({ allocation: allocations[i], layout })) ?? [];
     this.list.push({
@@ -155,9 +157,11 @@ class Recording {
       template,
       allocations,
       region: this.region,
-      ...info,
-      origin: this.originNow(),
+      name: info?.name,
+      bytes: info?.bytes,
+      origin,
     });
+    return origin;
   }
 
   /** Notes an operand. @param {Tensor} tensor */
@@ -217,9 +221,10 @@ class Graph {
     this.found = found;
     /** @type {Map<Allocation, { bytes: number, first: number, last: number }>} */
     const lives = new Map();
-    calls.forEach(({ allocations, unbound }, i) => {
-      for (const [slot, allocation] of allocations.entries()) {
-        if (allocation.sink !== recording || unbound?.has(slot)) continue;
+    calls.forEach((call, i) => {
+      const { reads, writes } = accesses(call);
+      for (const allocation of [...reads, ...writes]) {
+        if (allocation.sink !== recording) continue;
         const life = lives.get(allocation);
         if (life) life.last = i;
         else lives.set(allocation, { bytes: allocation.bytes, first: i, last: i });
@@ -417,7 +422,7 @@ const keptOn = (device) => ({
   release: (allocation) => {
     allocation.live = false;
   },
-  append: () => {},
+  append: () => undefined,
 });
 
 /** @param {any} value @returns {Generator<Tensor>} */

@@ -32,7 +32,9 @@ const WARN_BYTES = 2 ** 30;
  * @typedef {object} Sink
  * @property {(bytes: number, owned?: boolean) => Allocation} allocate
  * @property {(allocation: Allocation) => void} release
- * @property {(template: Template, storages: Storage[], call?: CallInfo, info?: WorkInfo) => void} append `info` of what is no operation
+ * @property {(template: Template, storages: Storage[], call?: CallInfo, info?: WorkInfo) => string | undefined} append `info` of what is
+ *   no operation; a recording answers with the line of the user's program
+ * @property {(storage: Storage, allocation: Allocation) => void} [watch] has memory given back when its storage is garbage
  * @property {(tensor: Tensor) => void} [use] is told of operands
  * @property {(storage: Storage) => boolean} [changed] says whether it has changed a storage from before
  * @property {Set<import('./optim/half-copy.mjs').HalfCopy>} [copies] that hold what they should before each launch
@@ -148,7 +150,12 @@ export class Runtime {
     else this.free.set(allocation.bytes, [allocation.handle]);
   }
 
-  /** @param {Template} template @param {Storage[]} storages one for each slot */
+  /** @param {Storage} storage @param {Allocation} allocation */
+  watch(storage, allocation) {
+    this.registry.register(storage, allocation);
+  }
+
+  /** @param {Template} template @param {Storage[]} storages one for each slot @returns {undefined} */
   append(template, storages) {
     if (this.failure) this.flush();
     const { handles, recorder } = this;
@@ -229,7 +236,7 @@ const native = () => createRequire(import.meta.url)('../index.js');
 
 /** @type {Runtime | undefined} */
 let current;
-/** @typedef {Required<Omit<Sink, 'origin' | 'closed'>> & Pick<Sink, 'origin' | 'closed'>} RecordingSink */
+/** @typedef {Required<Omit<Sink, 'origin' | 'closed' | 'watch'>> & Pick<Sink, 'origin' | 'closed'>} RecordingSink */
 /** @type {RecordingSink | undefined} */
 let recording;
 

@@ -25,8 +25,9 @@ function dead(calls, { isTemporary }) {
   const kept = [];
   for (let i = calls.length - 1; i >= 0; i--) {
     const { reads, writes } = accesses(calls[i]);
-    if ([...writes].every((allocation) => isTemporary(allocation) && !needed.has(allocation))) continue;
-    for (const allocation of [...reads, ...writes]) needed.add(allocation);
+    if (writes.every((allocation) => isTemporary(allocation) && !needed.has(allocation))) continue;
+    for (const allocation of reads) needed.add(allocation);
+    for (const allocation of writes) needed.add(allocation);
     kept.push(calls[i]);
   }
   return kept.reverse();
