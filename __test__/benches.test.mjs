@@ -317,6 +317,14 @@ test('the bench of helios-vk/nn trains the GPT to the same losses, eager and com
   ratios.forEach((/** @type {number} */ ratio, /** @type {number} */ i) => assert.equal(ratio, compiled.rates[i] / eager.rates[i]));
 });
 
+test('the bench of helios-vk/nn times two compiles of one step, which make the same dispatches', async () => {
+  const { compiles } = JSON.parse((await bench('nn.mjs', '--compile', '--preset', 'tiny', '--json')).stdout);
+  const [first, second] = compiles;
+  assert.ok(first.cpuMilliseconds > 0 && second.cpuMilliseconds > 0, JSON.stringify(compiles));
+  assert.ok(second.dispatches > 20, JSON.stringify(compiles));
+  for (const count of ['dispatches', 'barriers']) assert.equal(first[count], second[count]);
+});
+
 test('the bench of models counts what has the losses of PyTorch, and says what has not', async () => {
   const folder = await scratch('helios-models-');
   try {
