@@ -48,8 +48,12 @@ export function allocate(bytes: number): Storage;
 export class Scope {
     /** @type {Tensor[]} */
     tensors: Tensor[];
+    /** Their number at which those that were disposed of are forgotten: a loop may make and dispose of any number of them. */
+    limit: number;
     /** @type {Set<Tensor>} */
     kept: Set<Tensor>;
+    /** @param {Tensor} tensor */
+    add(tensor: Tensor): void;
     /**
      * Keeps tensors beyond the end of this scope: they belong to the scope around it.
      * @template T
