@@ -154,3 +154,15 @@ export function* tensorsIn(value) {
   else if (Array.isArray(value)) for (const item of value) yield* tensorsIn(item);
   else if (Object.getPrototypeOf(value) === Object.prototype) for (const item of Object.values(value)) yield* tensorsIn(item);
 }
+
+/**
+ * Arrays and plain objects with something else in place of each tensor; other values are as they are.
+ * @param {any} value @param {(tensor: Tensor) => any} f @returns {any}
+ */
+export function mapTensors(value, f) {
+  if (typeof value !== 'object' || value === null) return value;
+  if (tensorClass.class && value instanceof tensorClass.class) return f(value);
+  if (Array.isArray(value)) return value.map((item) => mapTensors(item, f));
+  if (Object.getPrototypeOf(value) !== Object.prototype) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, mapTensors(item, f)]));
+}

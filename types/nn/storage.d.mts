@@ -29,6 +29,11 @@ export function unscoped<T>(fn: () => T): T;
  * @returns {Generator<Tensor>}
  */
 export function tensorsIn(value: any): Generator<Tensor>;
+/**
+ * Arrays and plain objects with something else in place of each tensor; other values are as they are.
+ * @param {any} value @param {(tensor: Tensor) => any} f @returns {any}
+ */
+export function mapTensors(value: any, f: (tensor: Tensor) => any): any;
 /** @typedef {import('./runtime.mjs').Allocation} Allocation */
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
 export class Storage {
