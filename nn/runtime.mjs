@@ -17,6 +17,9 @@ const LIST = 64;
 /** Storages are multiples of this many bytes: pairs of an odd number of elements lie within. */
 const PADDING = 16;
 
+/** Buffers of up to so many bytes take turns, this many of each size. */
+const [SMALL, TURNS] = [2 ** 20, 8];
+
 /** Unreleased bytes made within one turn of the event loop above which there is a warning. */
 const WARN_BYTES = 2 ** 30;
 
@@ -107,7 +110,7 @@ export class Runtime {
     if (size > this.kernels.context.bindingBytes) {
       throw new UsageError('tensor', `${size} bytes; this device binds at most ${this.kernels.context.bindingBytes} bytes at once`);
     }
-    const handle = this.free.get(size)?.pop() ?? this.create(size);
+    const handle = this.reuse(size) ?? this.create(size);
     this.live.buffers++;
     this.live.bytes += size;
     if (!owned) this.turnBytes += size;
@@ -120,6 +123,17 @@ export class Runtime {
       );
     }
     return { handle, bytes: size, live: true, sink: this, owned };
+  }
+
+  /**
+   * A buffer that was freed since the last list. Small ones take turns: who writes at once over what an operation has just used
+   * waits for it, which takes a GPU longer than the operation.
+   * @param {number} size @returns {number | undefined}
+   */
+  reuse(size) {
+    const handles = this.free.get(size);
+    if (size > SMALL) return handles?.pop();
+    return handles && handles.length >= TURNS ? handles.shift() : undefined;
   }
 
   /** @param {number} size @returns {number} */
