@@ -493,6 +493,8 @@ export function matmul(a, b) {
     return reshape(matmul(reshape(a, [-1, k]), b), [...a.shape.slice(0, -1), n]);
   }
   if (k !== b.shape[b.ndim - 2]) return apply(products.matmul, [a, b]);
+  // A column by a row: nothing is summed.
+  if (k === 1 && a.dtype === 'f32') return mul(a, b);
   const attributes = productAttributes(a.dtype);
   if (!products.matrixForm(a.layout)) a = a.contiguous();
   if (!products.matrixForm(b.layout)) b = b.contiguous();

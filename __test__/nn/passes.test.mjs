@@ -37,7 +37,7 @@ const random = new Random(seed);
 /** @param {any} x @returns {Promise<number[]>} */
 const values = async (x) => [...(await x.toArray())];
 /** Those that put calls together in other kernels, with other roundings. */
-const ROUNDING = ['match', 'fuse'];
+const ROUNDING = ['vectors', 'match', 'fuse'];
 /** Without them every bit is as in the eager mode. */
 const EXACT = PASSES.filter((name) => !ROUNDING.includes(name));
 /** Sets of passes: none, all, and all but each. @type {[string, readonly import('../../nn/passes/index.mjs').PassName[]][]} */

@@ -8,15 +8,16 @@ import { match } from './match.mjs';
 import { norms } from './norms.mjs';
 import { schedule } from './schedule.mjs';
 import { shared } from './shared.mjs';
+import { vectors } from './vectors.mjs';
 
 /** @typedef {import('./calls.mjs').Call} Call */
 /** @typedef {import('./calls.mjs').Context} Context */
 /** @typedef {import('../runtime.mjs').Allocation} Allocation */
 
-/** @typedef {'constants' | 'shared' | 'match' | 'norms' | 'dead' | 'fuse' | 'schedule'} PassName */
+/** @typedef {'constants' | 'shared' | 'vectors' | 'match' | 'norms' | 'dead' | 'fuse' | 'schedule'} PassName */
 
 /** In their order. @type {readonly PassName[]} */
-export const PASSES = Object.freeze(['constants', 'shared', 'match', 'norms', 'dead', 'fuse', 'schedule']);
+export const PASSES = Object.freeze(['constants', 'shared', 'vectors', 'match', 'norms', 'dead', 'fuse', 'schedule']);
 
 /** Without calls whose results nobody reads. @param {Call[]} calls @param {Context} context */
 function dead(calls, { isTemporary }) {
@@ -49,6 +50,11 @@ export function runPasses(calls, context, names) {
     const { length } = calls;
     calls = shared(calls, context);
     if (length > calls.length) found['results shared'] = length - calls.length;
+  }
+  if (names.includes('vectors')) {
+    const result = vectors(calls, context);
+    calls = result.calls;
+    if (result.replaced > 0) found['products with a vector as sums'] = result.replaced;
   }
   if (names.includes('match')) {
     const result = match(calls, context);

@@ -109,6 +109,12 @@ export class Runtime implements Sink {
      * @returns {Allocation}
      */
     allocate(bytes: number, owned?: boolean): Allocation;
+    /**
+     * A buffer that was freed since the last list. Small ones take turns: who writes at once over what an operation has just used
+     * waits for it, which takes a GPU longer than the operation.
+     * @param {number} size @returns {number | undefined}
+     */
+    reuse(size: number): number | undefined;
     /** @param {number} size @returns {number} */
     create(size: number): number;
     /** @param {Allocation} allocation */
