@@ -128,7 +128,8 @@ async function compare(name, precision, { small, modes, rounds, milliseconds }, 
 }
 
 /**
- * Microseconds of an eager operation on small matrices, until the last of them has ended: what a program sees.
+ * Microseconds of an eager operation on small matrices: until the last of them has ended, which a program that reads it sees, and
+ * of the calls by themselves, behind which a program goes on.
  * @param {number} rounds @param {Peer | undefined} peer @param {() => number} left milliseconds until the end
  * @param {(text: string) => void} say
  * @returns {Promise<Measured[]>}
@@ -151,10 +152,14 @@ async function eager(rounds, peer, left, say) {
       scope(() => {
         for (let i = 1; i < EAGER_COUNT; i++) operation().dispose();
       });
+      const called = performance.now();
       const last = operation();
       await last.toArray();
       // The first round warms up.
-      if (round >= 0) note('helios-vk', name, ((performance.now() - start) / EAGER_COUNT) * 1000);
+      if (round >= 0) {
+        note('helios-vk', name, ((performance.now() - start) / EAGER_COUNT) * 1000);
+        note('helios-vk', `${name}, calls`, ((called - start) / (EAGER_COUNT - 1)) * 1000);
+      }
       last.dispose();
     }
     if (!peer || round < 0) continue;
