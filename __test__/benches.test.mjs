@@ -380,6 +380,7 @@ test('the bench of models counts what has the losses of PyTorch, and says what h
       'an eager operation on 64×64: PyTorch, add',
       'an eager operation on 64×64: PyTorch, matmul',
       'a training step of a regression, 256 × 8 × 64: helios-vk, compiled, milliseconds',
+      'a training step of a regression, 64 × 8 × 32: helios-vk, compiled, milliseconds',
     ]);
     assert.equal(figures[1].value, 5);
     for (const { value, runs } of figures) assert.ok(value > 0 && runs.length >= 2, JSON.stringify(figures));

@@ -174,18 +174,19 @@ async function eager(rounds, peer, left, say) {
 }
 
 /**
- * The small regression beside tfjs and jax-js.
- * @param {string | undefined} folder @param {any} options @param {(text: string) => void} say
+ * A small regression beside tfjs and jax-js.
+ * @param {import('./lib/regression.mjs').Sizes} sizes @param {string | undefined} folder @param {any} options
+ * @param {(text: string) => void} say
  * @returns {Promise<Measured[]>}
  */
-async function regression(folder, { rounds, milliseconds }, say) {
+async function regression(sizes, folder, { rounds, milliseconds }, say) {
   /** @type {[string, () => any][]} */
-  const makers = [['helios-vk, compiled', ours]];
+  const makers = [['helios-vk, compiled', () => ours(sizes)]];
   if (folder !== undefined) {
-    for (const backend of /** @type {const} */ (['cpu', 'wasm'])) makers.push([`tfjs, ${backend}`, () => tfjs(folder, backend)]);
-    makers.push(['jax-js, wasm', () => jaxJs(folder)]);
+    for (const backend of /** @type {const} */ (['cpu', 'wasm'])) makers.push([`tfjs, ${backend}`, () => tfjs(folder, backend, sizes)]);
+    makers.push(['jax-js, wasm', () => jaxJs(folder, sizes)]);
   }
-  const group = `a training step of a regression, ${SIZES.join(' × ')}`;
+  const group = `a training step of a regression, ${sizes.join(' × ')}`;
   const sides = [];
   /** @type {number[] | undefined} */
   let expected;
@@ -256,8 +257,9 @@ await runMain(USAGE, OPTIONS, async (options) => {
         }
         try {
           if (name === 'eager') measured.push(...(await eager(rounds, peer, left, say)));
-          else if (name === 'regression') measured.push(...(await regression(options.peers, options, say)));
-          else measured.push(...(await compare(name, precision, options, peer, folder, left, say)));
+          else if (name === 'regression') {
+            for (const sizes of SIZES) measured.push(...(await regression(sizes, options.peers, options, say)));
+          } else measured.push(...(await compare(name, precision, options, peer, folder, left, say)));
         } catch (error) {
           // What others gave still counts.
           process.exitCode = 1;
