@@ -317,6 +317,14 @@ test('the bench of helios-vk/nn trains the GPT to the same losses, eager and com
   ratios.forEach((/** @type {number} */ ratio, /** @type {number} */ i) => assert.equal(ratio, compiled.rates[i] / eager.rates[i]));
 });
 
+test('the bench of helios-vk/nn times two compiles of one step, which make the same dispatches', async () => {
+  const { compiles } = JSON.parse((await bench('nn.mjs', '--compile', '--preset', 'tiny', '--json')).stdout);
+  const [first, second] = compiles;
+  assert.ok(first.cpuMilliseconds > 0 && second.cpuMilliseconds > 0, JSON.stringify(compiles));
+  assert.ok(second.dispatches > 20, JSON.stringify(compiles));
+  for (const count of ['dispatches', 'barriers']) assert.equal(first[count], second[count]);
+});
+
 test('the bench of models counts what has the losses of PyTorch, and says what has not', async () => {
   const folder = await scratch('helios-models-');
   try {
@@ -366,10 +374,13 @@ test('the bench of models counts what has the losses of PyTorch, and says what h
       'a training step of mlp, f32: PyTorch, eager, milliseconds',
       'a training step of mlp, bf16: helios-vk, compiled, milliseconds',
       'an eager operation on 64×64: helios-vk, add',
+      'an eager operation on 64×64: helios-vk, add, calls',
       'an eager operation on 64×64: helios-vk, matmul',
+      'an eager operation on 64×64: helios-vk, matmul, calls',
       'an eager operation on 64×64: PyTorch, add',
       'an eager operation on 64×64: PyTorch, matmul',
       'a training step of a regression, 256 × 8 × 64: helios-vk, compiled, milliseconds',
+      'a training step of a regression, 64 × 8 × 32: helios-vk, compiled, milliseconds',
     ]);
     assert.equal(figures[1].value, 5);
     for (const { value, runs } of figures) assert.ok(value > 0 && runs.length >= 2, JSON.stringify(figures));

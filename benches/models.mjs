@@ -128,7 +128,8 @@ async function compare(name, precision, { small, modes, rounds, milliseconds }, 
 }
 
 /**
- * Microseconds of an eager operation on small matrices, until the last of them has ended: what a program sees.
+ * Microseconds of an eager operation on small matrices: until the last of them has ended, which a program that reads it sees, and
+ * of the calls by themselves, behind which a program goes on.
  * @param {number} rounds @param {Peer | undefined} peer @param {() => number} left milliseconds until the end
  * @param {(text: string) => void} say
  * @returns {Promise<Measured[]>}
@@ -151,10 +152,14 @@ async function eager(rounds, peer, left, say) {
       scope(() => {
         for (let i = 1; i < EAGER_COUNT; i++) operation().dispose();
       });
+      const called = performance.now();
       const last = operation();
       await last.toArray();
       // The first round warms up.
-      if (round >= 0) note('helios-vk', name, ((performance.now() - start) / EAGER_COUNT) * 1000);
+      if (round >= 0) {
+        note('helios-vk', name, ((performance.now() - start) / EAGER_COUNT) * 1000);
+        note('helios-vk', `${name}, calls`, ((called - start) / (EAGER_COUNT - 1)) * 1000);
+      }
       last.dispose();
     }
     if (!peer || round < 0) continue;
@@ -169,18 +174,19 @@ async function eager(rounds, peer, left, say) {
 }
 
 /**
- * The small regression beside tfjs and jax-js.
- * @param {string | undefined} folder @param {any} options @param {(text: string) => void} say
+ * A small regression beside tfjs and jax-js.
+ * @param {import('./lib/regression.mjs').Sizes} sizes @param {string | undefined} folder @param {any} options
+ * @param {(text: string) => void} say
  * @returns {Promise<Measured[]>}
  */
-async function regression(folder, { rounds, milliseconds }, say) {
+async function regression(sizes, folder, { rounds, milliseconds }, say) {
   /** @type {[string, () => any][]} */
-  const makers = [['helios-vk, compiled', ours]];
+  const makers = [['helios-vk, compiled', () => ours(sizes)]];
   if (folder !== undefined) {
-    for (const backend of /** @type {const} */ (['cpu', 'wasm'])) makers.push([`tfjs, ${backend}`, () => tfjs(folder, backend)]);
-    makers.push(['jax-js, wasm', () => jaxJs(folder)]);
+    for (const backend of /** @type {const} */ (['cpu', 'wasm'])) makers.push([`tfjs, ${backend}`, () => tfjs(folder, backend, sizes)]);
+    makers.push(['jax-js, wasm', () => jaxJs(folder, sizes)]);
   }
-  const group = `a training step of a regression, ${SIZES.join(' × ')}`;
+  const group = `a training step of a regression, ${sizes.join(' × ')}`;
   const sides = [];
   /** @type {number[] | undefined} */
   let expected;
@@ -251,8 +257,9 @@ await runMain(USAGE, OPTIONS, async (options) => {
         }
         try {
           if (name === 'eager') measured.push(...(await eager(rounds, peer, left, say)));
-          else if (name === 'regression') measured.push(...(await regression(options.peers, options, say)));
-          else measured.push(...(await compare(name, precision, options, peer, folder, left, say)));
+          else if (name === 'regression') {
+            for (const sizes of SIZES) measured.push(...(await regression(sizes, options.peers, options, say)));
+          } else measured.push(...(await compare(name, precision, options, peer, folder, left, say)));
         } catch (error) {
           // What others gave still counts.
           process.exitCode = 1;

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
  * What `compile` gives: the GPT's training step called operation by operation, and compiled. Tokens a second of both, in turn, from equal
- * weights on equal data, and how far their losses are apart.
+ * weights on equal data, and how far their losses are apart. With `--compile`, what compiling itself takes.
  */
 
 import { compile, init, nn, noGrad, scope, tensor } from '../nn/index.mjs';
@@ -12,6 +12,7 @@ import { freshWeights } from './gpt/trainer.mjs';
 import { addonPath, loadAddon, OWN_ADDON } from './lib/addon.mjs';
 import { runMain } from './lib/args.mjs';
 import { format, median, textTable } from './lib/stats.mjs';
+import { stubDevice } from './lib/stub.mjs';
 
 const USAGE = 'node benches/nn.mjs [options]';
 const OPTIONS = /** @type {const} */ ({
@@ -24,6 +25,7 @@ const OPTIONS = /** @type {const} */ ({
   warmup: { type: 'integer', default: 4, min: 1, max: 1000, help: 'steps before them' },
   rounds: { type: 'integer', default: 3, min: 1, max: 1000, help: 'runs of each, in turn' },
   budget: { type: 'integer', default: 600, min: 1, max: 86_400, help: 'seconds after which no further run of each begins' },
+  compile: { type: 'boolean', help: 'time the first compile of a process and the second, on a stub of an H200, instead' },
   json: { type: 'boolean', help: 'print JSON' },
 });
 
@@ -65,11 +67,32 @@ async function train(config, { warmup, steps, tokens, weights }, compiled) {
   return { milliseconds, losses: read };
 }
 
-await runMain(USAGE, OPTIONS, async ({ addon, preset, precision, layers, batch, steps, warmup, rounds, budget, json }) => {
+/**
+ * What it takes to compile the training step, twice in this process, the first time with cold code and empty caches: until it is
+ * done, and of all threads, those of the JavaScript engine's compilers too.
+ * @param {import('./gpt/config.mjs').GptConfig} config
+ */
+function compileTwice(config) {
+  const stub = stubDevice();
+  init({ vk: stub });
+  const model = nn.skipInit(() => new Gpt(config));
+  const { step } = createTraining(model, config);
+  const batch = new Uint32Array(2 * tokensPerStep(config));
+  return ['first', 'second'].map((name) => {
+    stub.reset();
+    const [start, from] = [process.cpuUsage(), performance.now()];
+    const recorded = compile(step);
+    recorded(/** @type {any} */ (batch)).dispose();
+    const milliseconds = performance.now() - from;
+    const { user, system } = process.cpuUsage(start);
+    const [{ dispatches }] = recorded.explain();
+    recorded.dispose();
+    return { name, milliseconds, cpuMilliseconds: (user + system) / 1000, dispatches, barriers: stub.counts.barriers };
+  });
+}
+
+await runMain(USAGE, OPTIONS, async ({ addon, preset, precision, layers, batch, steps, warmup, rounds, budget, compile: time, json }) => {
   const end = performance.now() + 1000 * budget;
-  const vk = /** @type {any} */ (loadAddon(addonPath(addon)));
-  init({ vk });
-  const { deviceName: device } = vk.initDevice();
   const sizes = PRESETS[/** @type {keyof typeof PRESETS} */ (preset)];
   const config = checkConfig({
     ...sizes,
@@ -78,6 +101,22 @@ await runMain(USAGE, OPTIONS, async ({ addon, preset, precision, layers, batch, 
     batch: batch ?? sizes.batch,
     steps: Math.max(sizes.steps, warmup + steps),
   });
+  if (time) {
+    const compiles = compileTwice(config);
+    if (json) console.log(JSON.stringify({ config, compiles }, null, 2));
+    else {
+      console.log(`compiling the training step of ${preset}, ${precision}, ${config.layers} layers, on a stub of an H200\n`);
+      const rows = compiles.map(({ name, milliseconds, cpuMilliseconds, dispatches, barriers }) => [
+        name,
+        ...[milliseconds, cpuMilliseconds, dispatches, barriers].map((value) => format(value)),
+      ]);
+      console.log(textTable(['', 'ms', 'CPU ms', 'dispatches', 'barriers'], rows));
+    }
+    return;
+  }
+  const vk = /** @type {any} */ (loadAddon(addonPath(addon)));
+  init({ vk });
+  const { deviceName: device } = vk.initDevice();
   const weights = freshWeights(config);
   // A rule that a model can learn: which token follows depends on the one before.
   const tokens = new Uint32Array(config.block * 64 + 1);

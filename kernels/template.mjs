@@ -21,8 +21,8 @@ export class Template {
     const recorder = new Recorder(256);
     /** @type {number[]} */
     const places = [];
-    /** Slots that a dispatch writes. @type {Set<number>} */
-    this.written = new Set();
+    /** @type {Set<number>} */
+    const written = new Set();
     /** @param {Dispatches | (Dispatches | Dispatches[])[]} entry */
     const add = (entry) => {
       if (Array.isArray(entry)) {
@@ -35,7 +35,7 @@ export class Template {
         const handle = typeof binding === 'number' ? binding : binding.buffer;
         if (handle >= SLOT && handle <= LAST_SLOT) {
           places.push(at, handle - SLOT);
-          if ((entry.writeMask >>> i) & 1) this.written.add(handle - SLOT);
+          if ((entry.writeMask >>> i) & 1) written.add(handle - SLOT);
         }
         at += 4;
       });
@@ -48,8 +48,10 @@ export class Template {
     this.count = count;
     /** Pairs: byte of a handle, slot that it is of. */
     this.places = Int32Array.from(places);
-    /** Slots that a dispatch binds. */
-    this.slots = new Set(places.filter((_, i) => i % 2 === 1));
+    const bound = [...new Set(places.filter((_, i) => i % 2 === 1))];
+    /** Slots that dispatches bind and only read, and those that one writes. */
+    this.read = bound.filter((slot) => !written.has(slot));
+    this.written = [...written];
   }
 
   /**

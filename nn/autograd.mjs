@@ -64,14 +64,15 @@ export class Node {
   /**
    * @param {Op} op @param {any} attributes @param {Tensor[]} inputs
    * @param {Storage[]} storages of inputs, then outputs @param {Layout[]} outputs
+   * @param {string | undefined} [origin] the line of the user's program, where it is known already
    */
-  constructor(op, attributes, inputs, storages, outputs) {
+  constructor(op, attributes, inputs, storages, outputs, origin = recordingNow()?.originNow()) {
     this.op = op;
     this.attributes = attributes;
     /** Of all nodes made so far: inputs come before what is made from them. */
     this.order = counter++;
     /** The line of the user's program, where a function is being compiled. */
-    this.origin = recordingNow()?.originNow();
+    this.origin = origin;
     this.layouts = inputs.map((input) => input.layout);
     /** Where gradients go: the node that made an input, or the leaf. @type {(Node | Tensor | undefined)[]} */
     this.edges = inputs.map((input) => (input.requiresGrad ? (input.node ?? input) : undefined));

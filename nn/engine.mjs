@@ -3,7 +3,7 @@
 import { SLOT, Template } from '../kernels/template.mjs';
 import { Node, isGradEnabled } from './autograd.mjs';
 import { ArgumentError, UsageError } from './errors.mjs';
-import { exact } from './keys.mjs';
+import { keyOf } from './keys.mjs';
 import { BYTES } from './layout.mjs';
 import { recordingNow, runtime } from './runtime.mjs';
 import { NO_ATTRIBUTES } from './ops/registry.mjs';
@@ -19,20 +19,11 @@ import { Tensor } from './tensor.mjs';
 /** Plans of an operation that are kept. */
 const MAX_PLANS = 4096;
 
-/** Attributes as a key. @param {any} attributes */
-function keyOf(attributes) {
-  let key = '';
-  for (const name in attributes) {
-    const value = attributes[name];
-    key += `${name}:${typeof value === 'number' ? (Object.is(value, -0) ? '-0' : value) : exact(value)};`;
-  }
-  return key;
-}
-
 /**
  * Appends an operation's dispatches.
  * @param {Op} op @param {Tensor[]} inputs @param {any} attributes @param {Tensor} [target] what the result is written into
- * @returns {{ storages: Storage[], layouts: Layout[] }} storages of inputs, then outputs
+ * @returns {{ storages: Storage[], layouts: Layout[], origin: string | undefined }} storages of inputs, then outputs; layouts of outputs; where a
+ *   function is being compiled, the line of the user's program
  */
 function execute(op, inputs, attributes, target) {
   let key = attributes === NO_ATTRIBUTES ? '' : keyOf(attributes);
@@ -67,9 +58,11 @@ function execute(op, inputs, attributes, target) {
     storages[inputs.length + i] =
       i === 0 && target ? /** @type {Storage} */ (target.storage) : allocate(layouts[i].size * BYTES[layouts[i].dtype]);
   }
+  /** @type {string | undefined} */
+  let origin;
   if (template) {
     if (recording)
-      recording.append(template, storages, {
+      origin = recording.append(template, storages, {
         op,
         attributes,
         inputs: inputs.length,
@@ -77,7 +70,7 @@ function execute(op, inputs, attributes, target) {
       });
     else device.append(template, storages);
   }
-  return { storages, layouts };
+  return { storages, layouts, origin };
 }
 
 /**
@@ -88,10 +81,10 @@ function execute(op, inputs, attributes, target) {
  * @returns {Tensor}
  */
 export function apply(op, inputs, attributes = NO_ATTRIBUTES) {
-  const { storages, layouts } = execute(op, inputs, attributes);
+  const { storages, layouts, origin } = execute(op, inputs, attributes);
   const result = new Tensor(storages[inputs.length], layouts[0]);
   if (op.vjp && isGradEnabled() && inputs.some(needsGrad)) {
-    result.node = new Node(op, attributes, inputs, storages, layouts);
+    result.node = new Node(op, attributes, inputs, storages, layouts, origin);
     result.requiresGrad = true;
   } else for (let i = 1; i < layouts.length; i++) drop(storages[inputs.length + i]);
   return result;

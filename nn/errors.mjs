@@ -2,8 +2,8 @@
 
 const HERE = new URL('./', import.meta.url).href;
 
-/** Frames that are looked at for a line: modules within modules are many. */
-const FRAMES = 48;
+/** Frames that are looked at for a line: most often these are enough, and modules within modules take more. */
+const FRAMES = [12, 48];
 
 /** The user's frames of a stack. @param {string} stack */
 function userFrames(stack) {
@@ -12,24 +12,30 @@ function userFrames(stack) {
   while (lines.length > 1 && !/[\\/].*:\d+:\d+\)?$/.test(lines[0])) lines.shift();
   return lines;
 }
+
+/** The first of the user's frames. @param {unknown} _ @param {NodeJS.CallSite[]} sites @returns {string | undefined} */
+function firstLine(_, sites) {
+  for (const site of sites) {
+    const file = site.getFileName();
+    if (!file || file.startsWith(HERE) || file.startsWith('node:')) continue;
+    return `${file.slice(Math.max(file.lastIndexOf('/'), file.lastIndexOf('\\')) + 1)}:${site.getLineNumber()}`;
+  }
+  return undefined;
+}
+
 /** The line of the user's program that is running, as `model.mjs:12`. @returns {string | undefined} */
 export function callerLine() {
   const { stackTraceLimit, prepareStackTrace } = Error;
-  Error.stackTraceLimit = FRAMES;
+  // One frame of the stack: a text of all of them takes ten times as long, and a trace asks for thousands.
+  Error.prepareStackTrace = firstLine;
   /** @type {string | undefined} */
   let line;
-  // One frame of the stack: a text of all of them takes ten times as long, and a trace asks for thousands.
-  Error.prepareStackTrace = (_, sites) => {
-    for (const site of sites) {
-      const file = site.getFileName();
-      if (!file || file.startsWith(HERE) || file.startsWith('node:')) continue;
-      line = `${file.slice(Math.max(file.lastIndexOf('/'), file.lastIndexOf('\\')) + 1)}:${site.getLineNumber()}`;
-      return;
-    }
-  };
-  // To be asked for is what has it made.
-  void new Error().stack;
-  Object.assign(Error, { stackTraceLimit, prepareStackTrace });
+  for (const frames of FRAMES) {
+    Error.stackTraceLimit = frames;
+    line ??= /** @type {string | undefined} */ (/** @type {unknown} */ (new Error().stack));
+  }
+  Error.stackTraceLimit = stackTraceLimit;
+  Error.prepareStackTrace = prepareStackTrace;
   return line;
 }
 

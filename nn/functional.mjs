@@ -264,9 +264,11 @@ function binary(op, a, b, attributes) {
     const dtype = meet(a.dtype, b.dtype);
     return binary(op, to(a, dtype), to(b, dtype), attributes);
   }
-  const shape = broadcastShapes(op.name, a.shape, b.shape);
   // Strides of more dimensions are more push constants than every device has.
-  if (shape.length > 8) return apply(op, [expand(a, shape).contiguous(), expand(b, shape).contiguous()], attributes);
+  if (a.ndim > 8 || b.ndim > 8) {
+    const shape = broadcastShapes(op.name, a.shape, b.shape);
+    return apply(op, [expand(a, shape).contiguous(), expand(b, shape).contiguous()], attributes);
+  }
   return apply(op, [a, b], attributes);
 }
 
@@ -479,7 +481,8 @@ export function matmul(a, b) {
   if (b.ndim === 1) return squeeze(matmul(a, unsqueeze(b, 1)), -1);
   if (a.dtype !== b.dtype && isFloat(a.dtype) && isFloat(b.dtype))
     return matmul(to(a, meet(a.dtype, b.dtype)), to(b, meet(a.dtype, b.dtype)));
-  const [m, k] = a.shape.slice(-2);
+  const m = a.shape[a.ndim - 2];
+  const k = a.shape[a.ndim - 1];
   const n = b.shape[b.ndim - 1];
   if (isFloat(a.dtype) && !halfProduct(a.dtype, m, k, n))
     return to(
@@ -490,11 +493,14 @@ export function matmul(a, b) {
     return reshape(matmul(reshape(a, [-1, k]), b), [...a.shape.slice(0, -1), n]);
   }
   if (k !== b.shape[b.ndim - 2]) return apply(products.matmul, [a, b]);
+  // A column by a row: nothing is summed.
+  if (k === 1 && a.dtype === 'f32') return mul(a, b);
   const attributes = productAttributes(a.dtype);
-  const [c, d] = [a, b].map((operand) => (products.matrixForm(operand.layout) ? operand : operand.contiguous()));
-  if (c.ndim === 2 && d.ndim === 2) return apply(products.matmul, [c, d], attributes);
-  const batch = broadcastShapes('matmul', c.shape.slice(0, -2), d.shape.slice(0, -2));
-  const [x, y] = [c, d].map((operand) => {
+  if (!products.matrixForm(a.layout)) a = a.contiguous();
+  if (!products.matrixForm(b.layout)) b = b.contiguous();
+  if (a.ndim === 2 && b.ndim === 2) return apply(products.matmul, [a, b], attributes);
+  const batch = broadcastShapes('matmul', a.shape.slice(0, -2), b.shape.slice(0, -2));
+  const [x, y] = [a, b].map((operand) => {
     if (products.batchStride(operand.layout, batch) !== undefined) return operand;
     return expand(operand, [...batch, ...operand.shape.slice(-2)]).contiguous();
   });

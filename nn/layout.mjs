@@ -95,18 +95,20 @@ export const denseLayout = (shape, dtype) => layoutOf(shape, denseStrides(shape)
  */
 export function broadcastShapes(op, ...shapes) {
   const rank = Math.max(...shapes.map((shape) => shape.length));
-  return Array.from({ length: rank }, (_, i) => {
-    let size = 1;
-    for (const shape of shapes) {
-      const own = shape[i - rank + shape.length] ?? 1;
+  const result = new Array(rank).fill(1);
+  for (const shape of shapes) {
+    const missing = rank - shape.length;
+    for (let i = missing; i < rank; i++) {
+      const size = result[i];
+      const own = shape[i - missing];
       if (own === 1 || own === size) continue;
       if (size !== 1) {
         throw new ShapeError(op, `${shapes.map(show).join(' and ')} do not broadcast: sizes ${size} and ${own} in dimension ${i - rank}`);
       }
-      size = own;
+      result[i] = own;
     }
-    return size;
-  });
+  }
+  return result;
 }
 
 /** A layout repeated to a larger shape: stride 0 where its size is 1. @param {Layout} layout @param {readonly number[]} shape */

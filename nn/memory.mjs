@@ -21,9 +21,11 @@ export function planMemory(values) {
     let waste = Infinity;
     for (let s = 0; s < slots.length; s++) {
       if (slots[s].busyUntil >= first) continue;
-      const [small, large] = [Math.min(bytes, slots[s].bytes), Math.max(bytes, slots[s].bytes)];
-      if (large > FIT * small && large > SMALL) continue;
-      if (large - small < waste) [best, waste] = [s, large - small];
+      const small = Math.min(bytes, slots[s].bytes);
+      const large = Math.max(bytes, slots[s].bytes);
+      if ((large > FIT * small && large > SMALL) || large - small >= waste) continue;
+      best = s;
+      waste = large - small;
     }
     if (best < 0) best = slots.push({ bytes: 0, busyUntil: -1 }) - 1;
     slots[best].bytes = Math.max(slots[best].bytes, bytes);

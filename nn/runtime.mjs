@@ -17,6 +17,9 @@ const LIST = 64;
 /** Storages are multiples of this many bytes: pairs of an odd number of elements lie within. */
 const PADDING = 16;
 
+/** Buffers of up to so many bytes take turns, this many of each size. */
+const [SMALL, TURNS] = [2 ** 20, 8];
+
 /** Unreleased bytes made within one turn of the event loop above which there is a warning. */
 const WARN_BYTES = 2 ** 30;
 
@@ -32,7 +35,9 @@ const WARN_BYTES = 2 ** 30;
  * @typedef {object} Sink
  * @property {(bytes: number, owned?: boolean) => Allocation} allocate
  * @property {(allocation: Allocation) => void} release
- * @property {(template: Template, storages: Storage[], call?: CallInfo, info?: WorkInfo) => void} append `info` of what is no operation
+ * @property {(template: Template, storages: Storage[], call?: CallInfo, info?: WorkInfo) => string | undefined} append `info` of what is
+ *   no operation; a recording answers with the line of the user's program
+ * @property {(storage: Storage, allocation: Allocation) => void} [watch] has memory given back when its storage is garbage
  * @property {(tensor: Tensor) => void} [use] is told of operands
  * @property {(storage: Storage) => boolean} [changed] says whether it has changed a storage from before
  * @property {Set<import('./optim/half-copy.mjs').HalfCopy>} [copies] that hold what they should before each launch
@@ -106,7 +111,7 @@ export class Runtime {
     if (size > this.kernels.context.bindingBytes) {
       throw new UsageError('tensor', `${size} bytes; this device binds at most ${this.kernels.context.bindingBytes} bytes at once`);
     }
-    const handle = exportable ? this.vk.createBuffer(size, 0, { exportable }) : (this.free.get(size)?.pop() ?? this.create(size));
+    const handle = exportable ? this.vk.createBuffer(size, 0, { exportable }) : (this.reuse(size) ?? this.create(size));
     this.live.buffers++;
     this.live.bytes += size;
     if (!owned) this.turnBytes += size;
@@ -119,6 +124,17 @@ export class Runtime {
       );
     }
     return { handle, bytes: size, live: true, sink: this, owned };
+  }
+
+  /**
+   * A buffer that was freed since the last list. Small ones take turns: who writes at once over what an operation has just used
+   * waits for it, which takes a GPU longer than the operation.
+   * @param {number} size @returns {number | undefined}
+   */
+  reuse(size) {
+    const handles = this.free.get(size);
+    if (size > SMALL) return handles?.pop();
+    return handles && handles.length >= TURNS ? handles.shift() : undefined;
   }
 
   /** @param {number} size @returns {number} */
@@ -149,7 +165,12 @@ export class Runtime {
     else this.free.set(allocation.bytes, [allocation.handle]);
   }
 
-  /** @param {Template} template @param {Storage[]} storages one for each slot */
+  /** @param {Storage} storage @param {Allocation} allocation */
+  watch(storage, allocation) {
+    this.registry.register(storage, allocation);
+  }
+
+  /** @param {Template} template @param {Storage[]} storages one for each slot @returns {undefined} */
   append(template, storages) {
     if (this.failure) this.flush();
     const { handles, recorder } = this;
@@ -230,7 +251,7 @@ const native = () => createRequire(import.meta.url)('../index.js');
 
 /** @type {Runtime | undefined} */
 let current;
-/** @typedef {Required<Omit<Sink, 'origin' | 'closed'>> & Pick<Sink, 'origin' | 'closed'>} RecordingSink */
+/** @typedef {Required<Omit<Sink, 'origin' | 'closed' | 'watch'>> & Pick<Sink, 'origin' | 'closed'>} RecordingSink */
 /** @type {RecordingSink | undefined} */
 let recording;
 

@@ -5,7 +5,7 @@
 // turns of the event loop.
 
 import { ArgumentError } from './errors.mjs';
-import { runtime, sink } from './runtime.mjs';
+import { sink } from './runtime.mjs';
 
 /** @typedef {import('./runtime.mjs').Allocation} Allocation */
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
@@ -18,7 +18,7 @@ export class Storage {
     this.shares = 0;
     /** Counts writes in place. */
     this.version = 0;
-    runtime().registry.register(this, allocation);
+    allocation.sink.watch?.(this, allocation);
   }
 
   retain() {
@@ -42,17 +42,31 @@ const scopes = [];
 /** Notes a new tensor in the innermost scope. @param {Tensor} tensor */
 export function born(tensor) {
   const { length } = scopes;
-  if (length > 0) scopes[length - 1].tensors.push(tensor);
+  if (length > 0) scopes[length - 1].add(tensor);
 }
+
+/** Tensors of a scope at which it first forgets those that were disposed of. */
+const MANY = 256;
 
 /** What `scope()` returns: disposing of it frees what was made since. */
 export class Scope {
   constructor() {
     /** @type {Tensor[]} */
     this.tensors = [];
+    /** Their number at which those that were disposed of are forgotten: a loop may make and dispose of any number of them. */
+    this.limit = MANY;
     /** @type {Set<Tensor>} */
     this.kept = new Set();
     scopes.push(this);
+  }
+
+  /** @param {Tensor} tensor */
+  add(tensor) {
+    if (this.tensors.length >= this.limit) {
+      this.tensors = this.tensors.filter(({ disposed }) => !disposed);
+      this.limit = Math.max(MANY, 2 * this.tensors.length);
+    }
+    this.tensors.push(tensor);
   }
 
   /**
@@ -139,4 +153,16 @@ export function* tensorsIn(value) {
   if (tensorClass.class && value instanceof tensorClass.class) yield value;
   else if (Array.isArray(value)) for (const item of value) yield* tensorsIn(item);
   else if (Object.getPrototypeOf(value) === Object.prototype) for (const item of Object.values(value)) yield* tensorsIn(item);
+}
+
+/**
+ * Arrays and plain objects with something else in place of each tensor; other values are as they are.
+ * @param {any} value @param {(tensor: Tensor) => any} f @returns {any}
+ */
+export function mapTensors(value, f) {
+  if (typeof value !== 'object' || value === null) return value;
+  if (tensorClass.class && value instanceof tensorClass.class) return f(value);
+  if (Array.isArray(value)) return value.map((item) => mapTensors(item, f));
+  if (Object.getPrototypeOf(value) !== Object.prototype) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, mapTensors(item, f)]));
 }

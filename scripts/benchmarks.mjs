@@ -37,7 +37,7 @@ const ABOUT = {
   'kernels-matmul': ['Matrix products', 'The best plan of each shape.'],
   models: [
     'Small models of helios-vk/nn',
-    'Compiled training steps, and eager operations until the last has ended, beside the same in PyTorch with the same weights and batches.',
+    'Compiled training steps, and eager operations until the last has ended and by their calls alone, beside the same in PyTorch with the same weights and batches.',
   ],
   'kernels-attention': ['Attention', 'Kernels in PTX by tiling, and shaders.'],
   'safe-mode': ['Safe mode', 'The same work with and without `initDevice({ safe: true })`.'],

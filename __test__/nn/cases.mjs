@@ -204,6 +204,10 @@ cases.gru = () => {
   const [batch, steps, hidden] = [any(), random.between(1, 5), any()];
   return { inputs: [x(batch, steps, 3 * hidden), x(batch, hidden), x(3 * hidden, hidden), x(3 * hidden)] };
 };
+cases.lstm = () => {
+  const [batch, steps, hidden] = [any(), random.between(1, 5), any()];
+  return { inputs: [x(batch, steps, 4 * hidden), x(batch, hidden), x(batch, hidden), x(4 * hidden, hidden), x(4 * hidden)] };
+};
 for (const name of ['relu', 'silu', 'gelu', 'tanh', 'sigmoid']) {
   cases[`${name}Backward`] = () => {
     const own = shape();
@@ -242,4 +246,5 @@ export const ELSEWHERE = [
   'rmsNormBackward',
   'attentionBackward',
   'gruBackward',
+  'lstmBackward',
 ];

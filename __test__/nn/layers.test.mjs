@@ -111,6 +111,53 @@ test('LSTM', async () => {
   );
 });
 
+test('recurrent layers one above the other are those layers one by one, with the states of each', async () => {
+  manualSeed(3);
+  const [B, T, I, H, L] = [2, 3, 3, 4, 3];
+  const x = randn([B, T, I]);
+  /** @param {any} layer @param {number} l @returns {any} the layer by itself */
+  const alone = (layer, l) => {
+    const own = new layer.constructor(l === 0 ? I : H, H);
+    const state = Object.entries(layer.stateDict()).filter(([name]) => name.endsWith(`_l${l}`));
+    own.loadStateDict(Object.fromEntries(state.map(([name, value]) => [name.replace(`_l${l}`, '_l0'), value])));
+    return own;
+  };
+  const states = [randn([L, B, H]), randn([L, B, H])];
+  for (const [layer, given] of /** @type {[any, any][]} */ ([
+    [new nn.GRU(I, H, { numLayers: L }), states[0]],
+    [new nn.LSTM(I, H, { numLayers: L }), states],
+  ])) {
+    const [y, last] = layer.forward(x, given);
+    assert.deepEqual([...y.shape], [B, T, H]);
+    let own = x;
+    for (let l = 0; l < L; l++) {
+      const of = (/** @type {any} */ value) => (Array.isArray(value) ? value.map((part) => part.at(l)) : value.at(l));
+      const [next, end] = alone(layer, l).forward(own, of(given));
+      own = next;
+      for (const [i, wanted] of [end].flat().entries())
+        assert.deepEqual(await values([of(last)].flat()[i]), await values(wanted), `layer ${l}`);
+    }
+    assert.deepEqual(await values(y), await values(own));
+    assert.throws(() => layer.forward(x, Array.isArray(given) ? [x, x] : x), /a state \[2, 3, 3\], expected \[3, 2, 4\]/);
+    assert.throws(() => layer.forward(x.at(0)), /expected \[batch, steps, inputs\]/);
+  }
+  assert.throws(() => new nn.LSTM(I, H, { numLayers: 0 }), /LSTM: numLayers is an integer of at least 1, got 0/);
+});
+
+test('a step of an LSTM is two dispatches, forward and backward', async () => {
+  const [x, layer] = [randn([2, 8, 4]), new nn.LSTM(4, 8)];
+  const step = compile((/** @type {any} */ input) => {
+    const [y, [h, c]] = layer.forward(input);
+    return grad(y.sum().add(h.sum()).add(c.sum()), layer.parameters());
+  });
+  step(x);
+  const counts = [8, 16].map((steps) => {
+    step(randn([2, steps, 4]));
+    return step.explain().at(-1)?.dispatches ?? 0;
+  });
+  assert.equal((counts[1] - counts[0]) / 8, 4, `${counts}`);
+});
+
 for (const [stride, padding, window] of /** @type {const} */ ([
   [1, 0, 3],
   [2, 1, 3],

@@ -222,17 +222,22 @@ test('grad returns gradients and leaves none behind', async () => {
   assert.throws(() => grad(w.sum(), [tensor([1])]), /does not depend on input 0/);
 });
 
-test('memory that an operation frees is taken again by the next of the list', () => {
-  const x = zeros([1000]);
-  runtime().flush();
-  const before = runtime().vk.getStats().buffersCreated;
-  scope(() => {
-    let y = x.add(1);
-    for (let i = 0; i < 40; i++) {
-      const next = y.mul(2);
-      y.dispose();
-      y = next;
-    }
-  });
-  assert.equal(runtime().vk.getStats().buffersCreated - before, 2);
+test('memory that an operation frees is taken again in the list: large buffers at once, small ones in turns', () => {
+  for (const [size, buffers] of [
+    [300_000, 2],
+    [1000, 9],
+  ]) {
+    const x = zeros([size]);
+    runtime().flush();
+    const before = runtime().vk.getStats().buffersCreated;
+    scope(() => {
+      let y = x.add(1);
+      for (let i = 0; i < 40; i++) {
+        const next = y.mul(2);
+        y.dispose();
+        y = next;
+      }
+    });
+    assert.equal(runtime().vk.getStats().buffersCreated - before, buffers);
+  }
 });

@@ -11,25 +11,37 @@ import { F, compile, nn, noGrad, optim, tensor } from '../../nn/index.mjs';
 
 /** A training step and the loss of the last one. @typedef {{ step: () => void, loss: () => Promise<number> }} Side */
 
-/** Rows, inputs, hidden columns: those of examples/nn-regression.mjs. */
-export const SIZES = /** @type {const} */ ([256, 8, 64]);
-const [ROWS, INPUTS, HIDDEN] = SIZES;
+/** Rows, inputs, hidden columns. @typedef {readonly [rows: number, inputs: number, hidden: number]} Sizes */
+
+/** Those of examples/nn-regression.mjs, and of a model that fits a page. @type {readonly Sizes[]} */
+export const SIZES = [
+  [256, 8, 64],
+  [64, 8, 32],
+];
 const RATE = 1e-2;
 
 /** Uniform in ±scale, from a multiplicative hash of the index. @param {number} count @param {number} start @param {number} scale */
 const numbers = (count, start, scale) =>
   Float32Array.from({ length: count }, (_, i) => scale * ((Math.imul(i + start, 0x9e3779b1) >>> 8) / 2 ** 23 - 1));
-const x = numbers(ROWS * INPUTS, 1, 1);
-const t = Float32Array.from({ length: ROWS }, (_, r) => x[r * INPUTS] - x[r * INPUTS + 1]);
-/** [inputs, hidden] and [hidden, 1]. */
-const [w1, w2] = [numbers(INPUTS * HIDDEN, 7, 1 / Math.sqrt(INPUTS)), numbers(HIDDEN, 11, 1 / Math.sqrt(HIDDEN))];
 
-/** @returns {Side} */
-export function ours() {
-  const [first, second] = [new nn.Linear(INPUTS, HIDDEN), new nn.Linear(HIDDEN, 1)];
+/** Data, and first weights [inputs, hidden] and [hidden, 1]. @param {Sizes} sizes */
+function problem([rows, inputs, hidden]) {
+  const x = numbers(rows * inputs, 1, 1);
+  return {
+    x,
+    t: Float32Array.from({ length: rows }, (_, r) => x[r * inputs] - x[r * inputs + 1]),
+    w1: numbers(inputs * hidden, 7, 1 / Math.sqrt(inputs)),
+    w2: numbers(hidden, 11, 1 / Math.sqrt(hidden)),
+  };
+}
+
+/** @param {Sizes} sizes @returns {Side} */
+export function ours([rows, inputs, hidden]) {
+  const { x, t, w1, w2 } = problem([rows, inputs, hidden]);
+  const [first, second] = [new nn.Linear(inputs, hidden), new nn.Linear(hidden, 1)];
   noGrad(() => {
-    first.weight.copy_(tensor(w1, { shape: [INPUTS, HIDDEN] }).T);
-    second.weight.copy_(tensor(w2, { shape: [1, HIDDEN] }));
+    first.weight.copy_(tensor(w1, { shape: [inputs, hidden] }).T);
+    second.weight.copy_(tensor(w2, { shape: [1, hidden] }));
     for (const { bias } of [first, second]) bias?.zero_();
   });
   const model = new nn.Sequential(first, new nn.GELU(), second);
@@ -40,7 +52,7 @@ export function ours() {
     opt.step();
     return loss;
   });
-  const batch = [tensor(x, { shape: [ROWS, INPUTS] }), tensor(t, { shape: [ROWS, 1] })];
+  const batch = [tensor(x, { shape: [rows, inputs] }), tensor(t, { shape: [rows, 1] })];
   /** @type {any} */
   let loss;
   return {
@@ -52,8 +64,9 @@ export function ours() {
   };
 }
 
-/** @param {string} folder @param {'cpu' | 'wasm'} backend @returns {Promise<Side>} */
-export async function tfjs(folder, backend) {
+/** @param {string} folder @param {'cpu' | 'wasm'} backend @param {Sizes} sizes @returns {Promise<Side>} */
+export async function tfjs(folder, backend, [rows, inputs, hidden]) {
+  const { x, t, w1, w2 } = problem([rows, inputs, hidden]);
   const load = createRequire(join(folder, 'package.json'));
   const tf = load('@tensorflow/tfjs');
   if (backend === 'wasm') {
@@ -62,9 +75,9 @@ export async function tfjs(folder, backend) {
   }
   if (!(await tf.setBackend(backend))) throw new Error(`tfjs has no backend ${backend}`);
   await tf.ready();
-  const [a, b] = [tf.variable(tf.tensor2d(w1, [INPUTS, HIDDEN])), tf.variable(tf.tensor2d(w2, [HIDDEN, 1]))];
-  const [c, d] = [tf.variable(tf.zeros([HIDDEN])), tf.variable(tf.zeros([1]))];
-  const batch = [tf.tensor2d(x, [ROWS, INPUTS]), tf.tensor2d(t, [ROWS, 1])];
+  const [a, b] = [tf.variable(tf.tensor2d(w1, [inputs, hidden])), tf.variable(tf.tensor2d(w2, [hidden, 1]))];
+  const [c, d] = [tf.variable(tf.zeros([hidden])), tf.variable(tf.zeros([1]))];
+  const batch = [tf.tensor2d(x, [rows, inputs]), tf.tensor2d(t, [rows, 1])];
   const opt = tf.train.adam(RATE);
   const gelu = (/** @type {any} */ v) =>
     v.mul(0.5).mul(
@@ -87,8 +100,9 @@ export async function tfjs(folder, backend) {
   };
 }
 
-/** @param {string} folder @returns {Promise<Side>} its backend in WebAssembly */
-export async function jaxJs(folder) {
+/** @param {string} folder @param {Sizes} sizes @returns {Promise<Side>} its backend in WebAssembly */
+export async function jaxJs(folder, [rows, inputs, hidden]) {
+  const { x, t, w1, w2 } = problem([rows, inputs, hidden]);
   const load = createRequire(join(folder, 'package.json'));
   const jax = await import(pathToFileURL(load.resolve('@jax-js/jax').replace(/\.cjs$/, '.js')).href);
   const { numpy: np, jit, valueAndGrad } = jax;
@@ -137,11 +151,11 @@ export async function jaxJs(folder) {
       return [loss, next, means, squares, steps];
     },
   );
-  const shapes = [[INPUTS, HIDDEN], [HIDDEN], [HIDDEN, 1], [1]];
+  const shapes = [[inputs, hidden], [hidden], [hidden, 1], [1]];
   const zeros = () => shapes.map((shape) => np.zeros(shape));
   const weights = [np.array(w1).reshape(shapes[0]), np.zeros(shapes[1]), np.array(w2).reshape(shapes[2]), np.zeros(shapes[3])];
   let state = [weights, zeros(), zeros(), np.array(0)];
-  const batch = [np.array(x).reshape([ROWS, INPUTS]), np.array(t).reshape([ROWS, 1])];
+  const batch = [np.array(x).reshape([rows, inputs]), np.array(t).reshape([rows, 1])];
   /** @type {any} */
   let loss;
   return {

@@ -7,7 +7,8 @@ Each line of standard input is a JSON object, and each is answered by one line o
     {"do": "prepare", "model": "mlp", "sizes": {...}, "weights": PATH, "batch": PATH, "lr": 1e-3,
      "precision": "f32" | "bf16", "compiled": bool, "check": steps}      -> {"losses": [...]}
     {"do": "run", "steps": n}                                            -> {"milliseconds": t, "loss": x}
-    {"do": "operations", "count": n, "size": n}                          -> {"microseconds": {"add": t, "matmul": t}}
+    {"do": "operations", "count": n, "size": n}                          -> {"microseconds": {"add": t, "add, calls": t,
+     "matmul": t, "matmul, calls": t}}
 
 `precision` bf16 is autocast with f32 parameters; f32 is without TF32. Needs PyTorch 2.4 or later.
 """
@@ -155,7 +156,7 @@ def synchronize():
 
 
 def operations(count, size):
-    """Host microseconds of an eager operation with the device's end, as a program sees them."""
+    """Host microseconds of an eager operation until the device has ended, and of the calls by themselves."""
     a, b = torch.rand(size, size, device=DEVICE), torch.rand(size, size, device=DEVICE)
     result = {}
     for name, operation in (("add", torch.add), ("matmul", torch.matmul)):
@@ -164,6 +165,7 @@ def operations(count, size):
             start = time.perf_counter()
             for _ in range(count):
                 operation(a, b)
+            result[f"{name}, calls"] = (time.perf_counter() - start) / count * 1e6
             synchronize()
             result[name] = (time.perf_counter() - start) / count * 1e6
     return result

@@ -2,87 +2,121 @@
 
 import { ShapeError, show } from '../errors.mjs';
 import * as F from '../functional.mjs';
-import { gru } from '../ops/recurrent.mjs';
+import { gru, lstm } from '../ops/recurrent.mjs';
 import { kaiming, positive } from './layers.mjs';
 import { Module } from './module.mjs';
 
 /** @typedef {import('../tensor.mjs').Tensor} Tensor */
 
+/**
+ * Options of recurrent layers.
+ * @typedef {object} RecurrentOptions
+ * @property {number} [numLayers] layers, each of which takes the hidden states of the one below; 1 when left out
+ */
+
 class Recurrent extends Module {
-  /** @param {number} inputs @param {number} hidden @param {number} gates */
-  constructor(inputs, hidden, gates) {
+  /** @param {number} inputs @param {number} hidden @param {number} gates @param {RecurrentOptions} options */
+  constructor(inputs, hidden, gates, { numLayers = 1 }) {
     super();
-    positive(this.constructor.name, 'inputs', inputs);
-    positive(this.constructor.name, 'hidden', hidden);
-    this.weight_ih_l0 = kaiming(hidden, [gates * hidden, inputs]);
-    this.weight_hh_l0 = kaiming(hidden, [gates * hidden, hidden]);
-    this.bias_ih_l0 = kaiming(hidden, [gates * hidden]);
-    this.bias_hh_l0 = kaiming(hidden, [gates * hidden]);
+    const op = this.constructor.name;
+    positive(op, 'inputs', inputs);
+    positive(op, 'hidden', hidden);
+    this.numLayers = positive(op, 'numLayers', numLayers);
     this.hidden = hidden;
+    /** @type {Record<string, Tensor>} */
+    const parameters = {};
+    for (let l = 0; l < numLayers; l++) {
+      parameters[`weight_ih_l${l}`] = kaiming(hidden, [gates * hidden, l === 0 ? inputs : hidden]);
+      parameters[`weight_hh_l${l}`] = kaiming(hidden, [gates * hidden, hidden]);
+      parameters[`bias_ih_l${l}`] = kaiming(hidden, [gates * hidden]);
+      parameters[`bias_hh_l${l}`] = kaiming(hidden, [gates * hidden]);
+    }
+    Object.assign(this, parameters);
   }
 
-  /** Checks an input. @param {Tensor} x @returns {readonly number[]} [batch, steps, inputs] */
-  sizes(x) {
+  /** A parameter of a layer. @param {string} name @param {number} l @returns {Tensor} */
+  of(name, l) {
+    return /** @type {any} */ (this)[`${name}_l${l}`];
+  }
+
+  /**
+   * What the inputs of all steps add to a layer's gates, in one product.
+   * @param {Tensor} x [batch, steps, inputs] @param {number} l @returns {Tensor} f32 [batch, steps, gates · hidden]
+   */
+  gates(x, l) {
     if (x.ndim !== 3) throw new ShapeError(this.constructor.name, `${show(x.shape)}, expected [batch, steps, inputs]`);
-    return x.shape;
+    return F.to(F.linear(x, this.of('weight_ih', l), this.of('bias_ih', l)), 'f32');
   }
+
   /**
-   * What the inputs of all steps add to the gates, in one product.
-   * @param {Tensor} x [batch, steps, inputs] @returns {Tensor[]} for each step [batch, gates]
+   * The first states of each layer, f32.
+   * @param {Tensor | undefined} state [batch, hidden], of several layers [layers, batch, hidden]; zeros when left out
+   * @param {number} batch @returns {Tensor[]} [batch, hidden]
    */
-  inputGates(x) {
-    const [, steps] = this.sizes(x);
-    const gates = F.linear(x, this.weight_ih_l0, this.bias_ih_l0);
-    return Array.from({ length: steps }, (_, t) => F.squeeze(F.slice(gates, 1, t, t + 1), 1));
+  split(state, batch) {
+    const { numLayers, hidden } = this;
+    const shape = numLayers === 1 ? [batch, hidden] : [numLayers, batch, hidden];
+    const all = state ?? F.zeros(shape);
+    if (show(all.shape) !== show(shape)) throw new ShapeError(this.constructor.name, `a state ${show(all.shape)}, expected ${show(shape)}`);
+    const whole = F.reshape(F.to(all, 'f32'), [numLayers, batch, hidden]);
+    return Array.from({ length: numLayers }, (_, l) => F.squeeze(F.slice(whole, 0, l, l + 1), 0));
   }
-  /** What the last hidden state adds to the gates. @param {Tensor} h [batch, hidden] @returns {Tensor} [batch, gates · hidden] */
-  hiddenGates(h) {
-    return F.linear(h, this.weight_hh_l0, this.bias_hh_l0);
-  }
-  /** The columns of one gate. @param {Tensor} gates [batch, gates · hidden] @param {number} i @returns {Tensor} [batch, hidden] */
-  gate(gates, i) {
-    return F.slice(gates, 1, i * this.hidden, (i + 1) * this.hidden);
+
+  /** States of the layers as `split` takes them. @param {Tensor[]} states [batch, hidden] each @returns {Tensor} */
+  join(states) {
+    return states.length === 1 ? states[0] : F.stack(states);
   }
 }
 
-/** Gated recurrent units (Cho et al. 2014), one layer, batch first. The recurrence is of f32, in `autocast` too. */
+/** States of one step, of states of all steps. @param {Tensor} states [steps + 1, batch, hidden] @param {number} t @returns {Tensor} [batch, hidden] */
+const stateAt = (states, t) => F.squeeze(F.slice(states, 0, t, t + 1), 0);
+/** States behind each step. @param {Tensor} states [steps + 1, batch, hidden], from the first one on @returns {Tensor} [batch, steps, hidden] */
+const behind = (states) => F.permute(F.slice(states, 0, 1), [1, 0, 2]);
+
+/** Gated recurrent units (Cho et al. 2014), batch first. The recurrence is of f32, in `autocast` too. */
 export class GRU extends Recurrent {
-  /** @param {number} inputs @param {number} hidden */
-  constructor(inputs, hidden) {
-    super(inputs, hidden, 3);
+  /** @param {number} inputs @param {number} hidden @param {RecurrentOptions} [options] */
+  constructor(inputs, hidden, options = {}) {
+    super(inputs, hidden, 3, options);
   }
   /**
-   * @param {Tensor} x [batch, steps, inputs] @param {Tensor} [state] [batch, hidden], zeros when left out
-   * @returns {[Tensor, Tensor]} the hidden states of all steps [batch, steps, hidden], and the last one
+   * @param {Tensor} x [batch, steps, inputs]
+   * @param {Tensor} [state] [batch, hidden], of several layers [layers, batch, hidden]; zeros when left out
+   * @returns {[Tensor, Tensor]} the hidden states of all steps [batch, steps, hidden], and the last one of each layer
    */
   forward(x, state) {
-    const [batch, steps] = this.sizes(x);
-    const gates = F.to(F.linear(x, this.weight_ih_l0, this.bias_ih_l0), 'f32');
-    const first = F.to(state ?? F.zeros([batch, this.hidden]), 'f32');
-    const states = F.call(gru, [gates, first, this.weight_hh_l0, this.bias_hh_l0]);
-    return [F.permute(F.slice(states, 0, 1), [1, 0, 2]), F.squeeze(F.slice(states, 0, steps), 0)];
+    const first = this.split(state, x.shape[0]);
+    const last = first.map((own, l) => {
+      const gates = this.gates(x, l);
+      const states = F.call(gru, [gates, own, this.of('weight_hh', l), this.of('bias_hh', l)]);
+      x = behind(states);
+      return stateAt(states, gates.shape[1]);
+    });
+    return [x, this.join(last)];
   }
 }
 
-/** Long short-term memory (Hochreiter & Schmidhuber 1997), one layer, batch first. */
+/** Long short-term memory (Hochreiter & Schmidhuber 1997), batch first. The recurrence is of f32, in `autocast` too. */
 export class LSTM extends Recurrent {
-  /** @param {number} inputs @param {number} hidden */
-  constructor(inputs, hidden) {
-    super(inputs, hidden, 4);
+  /** @param {number} inputs @param {number} hidden @param {RecurrentOptions} [options] */
+  constructor(inputs, hidden, options = {}) {
+    super(inputs, hidden, 4, options);
   }
   /**
-   * @param {Tensor} x [batch, steps, inputs] @param {[Tensor, Tensor]} [state] hidden and cell state, zeros when left out
-   * @returns {[Tensor, [Tensor, Tensor]]} the hidden states of all steps, and the last states
+   * @param {Tensor} x [batch, steps, inputs]
+   * @param {[Tensor, Tensor]} [state] hidden and cell state, [batch, hidden] each, of several layers [layers, batch, hidden]; zeros
+   *   when left out
+   * @returns {[Tensor, [Tensor, Tensor]]} the hidden states of all steps, and the last states of each layer
    */
   forward(x, state) {
-    let [h, c] = state ?? [F.zeros([x.shape[0], this.hidden]), F.zeros([x.shape[0], this.hidden])];
-    const all = this.inputGates(x).map((input) => {
-      const gates = F.add(input, this.hiddenGates(h));
-      const [i, f, o] = [0, 1, 3].map((k) => F.sigmoid(this.gate(gates, k)));
-      c = F.add(F.mul(f, c), F.mul(i, F.tanh(this.gate(gates, 2))));
-      h = F.mul(o, F.tanh(c));
-      return h;
+    const [hidden, cell] = [0, 1].map((i) => this.split(state?.[i], x.shape[0]));
+    const last = hidden.map((own, l) => {
+      const gates = this.gates(x, l);
+      const both = F.call(lstm, [gates, own, cell[l], this.of('weight_hh', l), this.of('bias_hh', l)]);
+      const [states, cells] = [0, 1].map((i) => F.squeeze(F.slice(both, 0, i, i + 1), 0));
+      x = behind(states);
+      return [states, cells].map((all) => stateAt(all, gates.shape[1]));
     });
-    return [F.stack(all, 1), [h, c]];
+    return [x, [this.join(last.map(([h]) => h)), this.join(last.map(([, c]) => c))]];
   }
 }

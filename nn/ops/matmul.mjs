@@ -16,8 +16,11 @@ import { defineOp } from './registry.mjs';
  * @returns {{ transposed: boolean, ld: number } | undefined}
  */
 export function matrixForm({ shape, strides }) {
-  const [rows, columns] = shape.slice(-2);
-  const [rowStride, columnStride] = strides.slice(-2);
+  const d = shape.length - 1;
+  const rows = shape[d - 1];
+  const columns = shape[d];
+  const rowStride = strides[d - 1];
+  const columnStride = strides[d];
   if ((columnStride === 1 || columns === 1) && (rowStride >= columns || rows === 1)) {
     return { transposed: false, ld: rows === 1 ? columns : rowStride };
   }

@@ -23,7 +23,7 @@ function part({ buffer, offset, layout }, from, shape, stride) {
 /** @param {Kernels} k @param {Operand[]} inputs @param {Operand[]} outputs @param {(p: Program, values: Value[]) => Value[]} body */
 function step(k, inputs, outputs, body) {
   const dispatch = map(k.context, inputs, outputs, body);
-  if (!dispatch) throw new RangeError('gru: a step of more push constants than there are');
+  if (!dispatch) throw new RangeError('a recurrent step of more push constants than there are');
   return dispatch;
 }
 
@@ -34,6 +34,31 @@ const slope = (p, x) => p.append('mul', x, p.append('sub', p.constant(1), x));
 
 /** @param {Layout} gates [batch, steps, 3 · hidden] */
 const sizesOf = ({ shape: [batch, steps, gates] }) => ({ batch, steps, hidden: gates / 3 });
+
+/**
+ * Checks the operands of a recurrent operation.
+ * @param {string} op @param {number} count of gates @param {Layout} gates @param {Record<string, Layout>} first its first states
+ * @param {Layout} weight @param {Layout} bias
+ */
+function checkRecurrent(op, count, gates, first, weight, bias) {
+  for (const [what, { dtype }] of Object.entries({ gates, ...first, weight, bias })) {
+    if (dtype !== 'f32') throw new ArgumentError(op, `${what} are f32, got ${dtype}; convert with .to('f32')`);
+  }
+  if (gates.shape.length !== 3 || gates.shape[2] % count) {
+    throw new ShapeError(op, `gates ${show(gates.shape)}, expected [batch, steps, ${count} · hidden]`);
+  }
+  const [batch, , all] = gates.shape;
+  const hidden = all / count;
+  const states = Object.entries(first).map(([what, { shape }]) => ({ what, shape, fits: [batch, hidden] }));
+  const parameters = [
+    { what: 'weight', shape: weight.shape, fits: [all, hidden] },
+    { what: 'bias', shape: bias.shape, fits: [all] },
+  ];
+  for (const { what, shape, fits } of [...states, ...parameters]) {
+    if (show(shape) !== show(fits))
+      throw new ShapeError(op, `${what} ${show(shape)} for gates ${show(gates.shape)}, expected ${show(fits)}`);
+  }
+}
 
 const gruBackward = defineOp({
   name: 'gruBackward',
@@ -101,19 +126,8 @@ const gruBackward = defineOp({
 export const gru = defineOp({
   name: 'gru',
   infer: ([gates, state, weight, bias]) => {
-    for (const [what, { dtype }] of Object.entries({ gates, state, weight, bias })) {
-      if (dtype !== 'f32') throw new ArgumentError('gru', `${what} are f32, got ${dtype}; convert with .to('f32')`);
-    }
-    if (gates.shape.length !== 3 || gates.shape[2] % 3) {
-      throw new ShapeError('gru', `gates ${show(gates.shape)}, expected [batch, steps, 3 · hidden]`);
-    }
+    checkRecurrent('gru', 3, gates, { state }, weight, bias);
     const { batch, steps, hidden } = sizesOf(gates);
-    const wanted = { state: [batch, hidden], weight: [3 * hidden, hidden], bias: [3 * hidden] };
-    for (const [what, { shape }] of Object.entries({ state, weight, bias })) {
-      const fits = /** @type {Record<string, number[]>} */ (wanted)[what];
-      if (show(shape) !== show(fits))
-        throw new ShapeError('gru', `${what} ${show(shape)} for gates ${show(gates.shape)}, expected ${show(fits)}`);
-    }
     const plane = denseLayout([steps, batch, hidden], 'f32');
     return [denseLayout([steps + 1, batch, hidden], 'f32'), denseLayout([steps, batch, 3 * hidden], 'f32'), plane, plane, plane];
   },
@@ -181,6 +195,163 @@ export const gru = defineOp({
           const [reset, update] = [0, 1].map((g) => logistic(x[g] + own(g * hidden + c)));
           const fresh = Math.tanh(x[2] + reset * own(2 * hidden + c));
           result.data[((t + 1) * batch + b) * hidden + c] = (1 - update) * fresh + update * before[c];
+        }
+      }
+    }
+    return result;
+  },
+});
+
+const lstmBackward = defineOp({
+  name: 'lstmBackward',
+  // Gradients of the gates before their functions, and of the first states.
+  infer: ([dStates, gates]) => {
+    const [steps, batch, all] = gates.shape;
+    const state = denseLayout(dStates.shape.slice(2), 'f32');
+    return [denseLayout([batch, steps, all], 'f32'), state, state];
+  },
+  lower: (k, [dStates, gates, states, weight], [dGates, dHidden, dCell]) => {
+    const [steps, batch, all] = gates.layout.shape;
+    const hidden = all / 4;
+    const shape = [batch, hidden];
+    const count = batch * hidden;
+    const plane = (/** @type {Operand} */ x, /** @type {number} */ i) => part(x, i * count, shape, hidden);
+    const columns = (/** @type {Operand} */ x, /** @type {number} */ from, /** @type {number} */ stride) =>
+      [0, 1, 2, 3].map((g) => part(x, from + g * hidden, shape, stride));
+    const cells = steps + 1;
+    const [fromHidden, fromCell] = [plane(dHidden, 0), plane(dCell, 0)];
+    const list = [];
+    for (let t = steps - 1; t >= 0; t--) {
+      const last = t === steps - 1;
+      list.push(
+        step(
+          k,
+          [
+            last ? plane(dStates, steps) : fromHidden,
+            plane(dStates, cells + t + 1),
+            ...columns(gates, t * batch * all, all),
+            plane(states, cells + t),
+            ...(last ? [] : [fromCell]),
+          ],
+          [...columns(dGates, t * all, steps * all), fromCell],
+          (p, [dh, dy, input, forget, fresh, output, before, carry]) => {
+            // The cell is computed again: one operand less.
+            const cell = p.append('add', p.append('mul', forget, before), p.append('mul', input, fresh));
+            const bent = p.append('tanh', cell);
+            const through = p.append('mul', p.append('mul', dh, output), p.append('sub', p.constant(1), p.append('mul', bent, bent)));
+            const later = carry === undefined ? dy : p.append('add', dy, carry);
+            const dc = p.append('add', later, through);
+            return [
+              p.append('mul', p.append('mul', dc, fresh), slope(p, input)),
+              p.append('mul', p.append('mul', dc, before), slope(p, forget)),
+              p.append('mul', p.append('mul', dc, input), p.append('sub', p.constant(1), p.append('mul', fresh, fresh))),
+              p.append('mul', p.append('mul', dh, bent), slope(p, output)),
+              p.append('mul', dc, forget),
+            ];
+          },
+        ),
+        k.matmul({
+          a: { buffer: dGates.buffer, offset: dGates.offset + t * all },
+          b: weight,
+          c: dHidden,
+          m: batch,
+          n: hidden,
+          k: all,
+          lda: steps * all,
+          residual: { buffer: dStates.buffer, offset: dStates.offset + t * count },
+        }),
+      );
+    }
+    list.push(step(k, [fromCell, plane(dStates, cells)], [fromCell], (p, [a, b]) => [p.append('add', a, b)]));
+    return list;
+  },
+  oracle: () => {
+    throw new Error('lstmBackward: the gradients of lstm are held against finite differences');
+  },
+});
+
+/**
+ * Long short-term memory (Hochreiter & Schmidhuber 1997; PyTorch's form) over all steps: what the inputs add to the gates [batch,
+ * steps, 4 · hidden] (input, forget, new, output), the first hidden state and the first cell state [batch, hidden], the hidden
+ * gates' weight [4 · hidden, hidden] and bias. States [2, steps + 1, batch, hidden]: hidden ones and cells, from the first ones
+ * on. All of f32.
+ */
+export const lstm = defineOp({
+  name: 'lstm',
+  infer: ([gates, state, cell, weight, bias]) => {
+    checkRecurrent('lstm', 4, gates, { state, cell }, weight, bias);
+    const [batch, steps, all] = gates.shape;
+    return [denseLayout([2, steps + 1, batch, all / 4], 'f32'), denseLayout([steps, batch, all], 'f32')];
+  },
+  lower: (k, [gates, state, cell, weight, bias], [states, own]) => {
+    const [batch, steps, all] = gates.layout.shape;
+    const hidden = all / 4;
+    const shape = [batch, hidden];
+    const count = batch * hidden;
+    const plane = (/** @type {number} */ i) => part(states, i * count, shape, hidden);
+    const cells = steps + 1;
+    /** @type {ReturnType<import('./registry.mjs').Op['lower']>} */
+    const list = [step(k, [state, cell], [plane(0), plane(cells)], (_, values) => values)];
+    for (let t = 0; t < steps; t++) {
+      const four = [0, 1, 2, 3].map((g) => part(own, t * batch * all + g * hidden, shape, all));
+      list.push(
+        k.matmul({
+          a: { buffer: states.buffer, offset: states.offset + t * count },
+          b: weight,
+          c: { buffer: own.buffer, offset: own.offset + t * batch * all },
+          m: batch,
+          n: all,
+          k: hidden,
+          transB: true,
+          bias,
+          residual: { buffer: gates.buffer, offset: gates.offset + t * all },
+          ldr: steps * all,
+        }),
+        // The gates take the place of what their functions are of.
+        step(k, [...four, plane(cells + t)], [...four, plane(t + 1), plane(cells + t + 1)], (p, [i, f, n, o, before]) => {
+          const [input, forget, output] = [i, f, o].map((x) => sigmoid(p, x));
+          const fresh = p.append('tanh', n);
+          const next = p.append('add', p.append('mul', forget, before), p.append('mul', input, fresh));
+          return [input, forget, fresh, output, p.append('mul', output, p.append('tanh', next)), next];
+        }),
+      );
+    }
+    return list;
+  },
+  saveInputs: () => [3],
+  saveOutputs: [0, 1],
+  vjp: (dy, { inputs: [, , , weight], outputs: [states, gates], layouts: [, , , , bias], needs }) => {
+    const [dGates, dHidden, dCell] = F.callAll(lstmBackward, [dy, gates, states, weight]);
+    const [batch, steps, all] = dGates.shape;
+    const rows = F.reshape(dGates, [batch * steps, all]);
+    // The hidden states before each step, in the order of the gates' rows.
+    const before = F.permute(F.slice(F.squeeze(F.slice(states, 0, 0, 1), 0), 0, 0, steps), [1, 0, 2]);
+    return [
+      dGates,
+      dHidden,
+      dCell,
+      needs[3] ? F.matmul(F.transpose(rows, 0, 1), F.reshape(before, [batch * steps, all / 4])) : undefined,
+      needs[4] ? F.reshape(F.call(sum, [rows], { dims: [0], alpha: 1 }), bias.shape) : undefined,
+    ];
+  },
+  oracle: ([gates, state, cell, weight, bias]) => {
+    const [batch, steps, all] = gates.shape;
+    const hidden = all / 4;
+    const count = batch * hidden;
+    const cells = (steps + 1) * count;
+    const result = generate([2, steps + 1, batch, hidden], ([which, t, b, c]) => (t === 0 ? at(which === 0 ? state : cell, [b, c]) : 0));
+    const logistic = (/** @type {number} */ v) => 1 / (1 + Math.exp(-v));
+    for (let t = 0; t < steps; t++) {
+      for (let b = 0; b < batch; b++) {
+        const before = result.data.slice(t * count + b * hidden, t * count + (b + 1) * hidden);
+        const gate = (/** @type {number} */ g) =>
+          before.reduce((total, v, i) => total + v * at(weight, [g, i]), at(bias, [g]) + at(gates, [b, t, g]));
+        for (let c = 0; c < hidden; c++) {
+          const [i, f, n, o] = [0, 1, 2, 3].map((g) => gate(g * hidden + c));
+          const place = t * count + b * hidden + c;
+          const next = logistic(f) * result.data[cells + place] + logistic(i) * Math.tanh(n);
+          result.data[cells + place + count] = next;
+          result.data[place + count] = logistic(o) * Math.tanh(next);
         }
       }
     }

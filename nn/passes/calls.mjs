@@ -1,7 +1,7 @@
 // What passes work on: the calls of a trace, in order, with the memory that each reads and writes.
 
 import { SLOT, Template } from '../../kernels/template.mjs';
-import { exact } from '../keys.mjs';
+import { keyOf } from '../keys.mjs';
 import { perDevice } from '../runtime.mjs';
 
 /** @typedef {import('../layout.mjs').Layout} Layout */
@@ -19,7 +19,7 @@ import { perDevice } from '../runtime.mjs';
  * @property {Value[]} inputs
  * @property {Value[]} outputs the first may lie in an input's memory: written in place
  * @property {Template | undefined} template its dispatches; undefined once a pass has changed it
- * @property {Allocation[]} allocations what the template's slots are
+ * @property {Allocation[]} allocations what the template's slots are; those of replaced operands no dispatch binds
  * @property {string} [name] what it is, of a call without `op`
  * @property {number} [bytes] that it reads and writes, of a call without `op`
  * @property {string} [origin] the line of the user's program
@@ -28,7 +28,6 @@ import { perDevice } from '../runtime.mjs';
  * @property {string} [kernel] the kernel that gets the further arguments
  * @property {Record<string, unknown>} [options] further arguments: plain values
  * @property {Set<Value>} [dropped] operands that were replaced
- * @property {Set<number>} [unbound] slots of the template that no dispatch binds
  * @property {Record<string, Value>} [extra] further arguments: tensors. What replaces an operand has its kernel's name
  */
 
@@ -42,24 +41,57 @@ import { perDevice } from '../runtime.mjs';
 const WRITTEN = new Set(['c', 'y', 'dx', 'dWeight', 'blockSums', 'copy', 'gradient']);
 
 /**
- * Memory that a call touches, whole allocations. What is written counts as read, too, where it was there before.
+ * Memory that a call touches, whole allocations, each once. What is written counts as read, too, where it was there before.
  * @param {Call} call
- * @returns {{ reads: Set<Allocation>, writes: Set<Allocation> }}
+ * @returns {{ reads: Allocation[], writes: Allocation[] }}
  */
 export function accesses(call) {
-  const reads = new Set();
-  const writes = new Set();
-  if (call.template) {
-    const { written } = call.template;
-    call.allocations.forEach((allocation, slot) => {
-      if (!call.unbound?.has(slot)) (written.has(slot) ? writes : reads).add(allocation);
-    });
-    return { reads, writes };
+  /** @type {Allocation[]} */
+  const reads = [];
+  /** @type {Allocation[]} */
+  const writes = [];
+  // They are few: lists are faster than sets.
+  const add = (/** @type {Allocation[]} */ list, /** @type {Allocation} */ allocation) => {
+    if (!list.includes(allocation)) list.push(allocation);
+  };
+  const { template, allocations } = call;
+  if (template) {
+    for (const slot of template.read) add(reads, allocations[slot]);
+    for (const slot of template.written) add(writes, allocations[slot]);
+  } else {
+    const { inputs, outputs } = effective(call);
+    for (const { allocation } of inputs) add(reads, allocation);
+    for (const { allocation } of outputs) add(writes, allocation);
   }
-  const { inputs, outputs } = effective(call);
-  for (const { allocation } of inputs) reads.add(allocation);
-  for (const { allocation } of outputs) writes.add(allocation);
   return { reads, writes };
+}
+
+/** Who touches an allocation, by number of call. @typedef {{ writers: Set<number>, readers: Set<number> }} Uses */
+
+/** Who touches each allocation. */
+export class UseMap {
+  constructor() {
+    /** @type {Map<Allocation, Uses>} */
+    this.uses = new Map();
+  }
+  /** @param {Allocation} allocation @returns {Uses} */
+  of(allocation) {
+    let uses = this.uses.get(allocation);
+    if (!uses) this.uses.set(allocation, (uses = { writers: new Set(), readers: new Set() }));
+    return uses;
+  }
+  /** @param {Call} call @param {number} i its number */
+  note(call, i) {
+    const { reads, writes } = accesses(call);
+    for (const allocation of reads) this.of(allocation).readers.add(i);
+    for (const allocation of writes) this.of(allocation).writers.add(i);
+  }
+  /** @param {Call} call @param {number} i its number */
+  forget(call, i) {
+    const { reads, writes } = accesses(call);
+    for (const allocation of reads) this.of(allocation).readers.delete(i);
+    for (const allocation of writes) this.of(allocation).writers.delete(i);
+  }
 }
 
 /**
@@ -70,11 +102,9 @@ export function accesses(call) {
 export function effective({ inputs, outputs, extra, dropped }) {
   // Most calls are as they were recorded.
   if (!extra && !dropped) return { inputs, outputs };
-  const own = Object.entries(extra ?? {});
-  return {
-    inputs: [...inputs.filter((value) => !dropped?.has(value)), ...own.filter(([name]) => !WRITTEN.has(name)).map(([, value]) => value)],
-    outputs: [...outputs.filter((value) => !dropped?.has(value)), ...own.filter(([name]) => WRITTEN.has(name)).map(([, value]) => value)],
-  };
+  const [read, written] = [inputs, outputs].map((values) => values.filter((value) => !dropped?.has(value)));
+  for (const name in extra) (WRITTEN.has(name) ? written : read).push(extra[name]);
+  return { inputs: read, outputs: written };
 }
 
 /** Templates of changed calls. @type {Map<string, Template>} */
@@ -93,7 +123,7 @@ export function lower(call, kernels) {
   const names = Object.keys(extra);
   const values = [...inputs, ...outputs, ...Object.values(extra)];
   if (!numbers.has(op)) numbers.set(op, number++);
-  const key = `${numbers.get(op)} ${exact([attributes, options, names])} ${inputs.length} ${values.map(({ layout }) => layout.id)}`;
+  const key = `${numbers.get(op)} ${keyOf(attributes)} ${keyOf(options)} ${names} ${inputs.length} ${values.map(({ layout }) => layout.id)}`;
   let template = templates.get(key);
   if (!template) {
     const operands = values.map(({ layout }, slot) => ({ buffer: SLOT + slot, offset: layout.offset, layout }));
@@ -106,9 +136,6 @@ export function lower(call, kernels) {
     if (templates.size >= 4096) templates.clear();
     templates.set(key, template);
   }
-  // Slots of operands that were replaced are bound by no dispatch: they hold no memory.
-  const used = new Set(template.slots);
   call.template = template;
   call.allocations = values.map(({ allocation }) => allocation);
-  call.unbound = new Set(Array.from(values.keys()).filter((slot) => !used.has(slot)));
 }

@@ -1,14 +1,13 @@
 // Operations of elements, and the reductions of what they make, as one generated kernel each: results that only these read take no
 // memory. f32 is rounded as by the operations one by one; roundings to 16 bits on the way are dropped; sums are added in another order.
 
-import { accesses } from './calls.mjs';
+import { UseMap } from './calls.mjs';
 import { fusedOp, planOf, roleOf } from './fused.mjs';
 import { partsOf } from './matcher.mjs';
 import { dependences } from './order.mjs';
 
 /** @typedef {import('./calls.mjs').Call} Call */
 /** @typedef {import('./calls.mjs').Context} Context */
-/** @typedef {import('../runtime.mjs').Allocation} Allocation */
 
 /** Calls between a result and its reader beyond which they stay apart: the kernel would keep other results alive for long. */
 const WINDOW = 64;
@@ -26,25 +25,15 @@ export function fuse(calls, context) {
   before.forEach((earlier, i) => {
     for (const j of earlier) after[j].push(i);
   });
-  /** Who touches an allocation. @type {Map<Allocation, { writers: number[], readers: number[] }>} */
-  const uses = new Map();
-  const usesOf = (/** @type {Allocation} */ allocation) => {
-    let known = uses.get(allocation);
-    if (!known) uses.set(allocation, (known = { writers: [], readers: [] }));
-    return known;
-  };
-  calls.forEach((call, i) => {
-    const { reads, writes } = accesses(call);
-    for (const allocation of reads) usesOf(allocation).readers.push(i);
-    for (const allocation of writes) usesOf(allocation).writers.push(i);
-  });
+  const uses = new UseMap();
+  calls.forEach((call, i) => uses.note(call, i));
   /** Whether a call can be a part of a kernel: what it makes is made by it alone. */
   const suits = calls.map((call) => {
     const role = roleOf(call);
     if (!role) return false;
     if (role.kind === 'write' || call.extra?.y) return true;
     const [{ allocation }] = call.outputs;
-    return context.isOwn(allocation) && usesOf(allocation).writers.length === 1;
+    return context.isOwn(allocation) && uses.of(allocation).writers.size === 1;
   });
   /** The calls that are one kernel, by each of them, in order. */
   const groups = calls.map((_, i) => [i]);
@@ -70,16 +59,16 @@ export function fuse(calls, context) {
     const members = new Set(group);
     return planOf(
       group.map((i) => calls[i]),
-      (allocation) => !context.isTemporary(allocation) || usesOf(allocation).readers.some((reader) => !members.has(reader)),
+      (allocation) => !context.isTemporary(allocation) || [...uses.of(allocation).readers].some((reader) => !members.has(reader)),
     );
   };
 
   calls.forEach((call, j) => {
     if (!suits[j]) return;
     for (const { allocation } of call.inputs) {
-      const { writers } = usesOf(allocation);
+      const { writers } = uses.of(allocation);
       const [i] = writers;
-      if (writers.length !== 1 || !suits[i] || groups[i] === groups[j] || i > j || j - i > WINDOW) continue;
+      if (writers.size !== 1 || !suits[i] || groups[i] === groups[j] || i > j || j - i > WINDOW) continue;
       if (calls[i].region !== call.region) continue;
       const together = [...groups[i], ...groups[j]].sort((a, b) => a - b);
       if (together.length > MAX_CALLS || !planned(together)) continue;

@@ -8,15 +8,16 @@ import { match } from './match.mjs';
 import { norms } from './norms.mjs';
 import { schedule } from './schedule.mjs';
 import { shared } from './shared.mjs';
+import { vectors } from './vectors.mjs';
 
 /** @typedef {import('./calls.mjs').Call} Call */
 /** @typedef {import('./calls.mjs').Context} Context */
 /** @typedef {import('../runtime.mjs').Allocation} Allocation */
 
-/** @typedef {'constants' | 'shared' | 'match' | 'norms' | 'dead' | 'fuse' | 'schedule'} PassName */
+/** @typedef {'constants' | 'shared' | 'vectors' | 'match' | 'norms' | 'dead' | 'fuse' | 'schedule'} PassName */
 
 /** In their order. @type {readonly PassName[]} */
-export const PASSES = Object.freeze(['constants', 'shared', 'match', 'norms', 'dead', 'fuse', 'schedule']);
+export const PASSES = Object.freeze(['constants', 'shared', 'vectors', 'match', 'norms', 'dead', 'fuse', 'schedule']);
 
 /** Without calls whose results nobody reads. @param {Call[]} calls @param {Context} context */
 function dead(calls, { isTemporary }) {
@@ -25,8 +26,9 @@ function dead(calls, { isTemporary }) {
   const kept = [];
   for (let i = calls.length - 1; i >= 0; i--) {
     const { reads, writes } = accesses(calls[i]);
-    if ([...writes].every((allocation) => isTemporary(allocation) && !needed.has(allocation))) continue;
-    for (const allocation of [...reads, ...writes]) needed.add(allocation);
+    if (writes.every((allocation) => isTemporary(allocation) && !needed.has(allocation))) continue;
+    for (const allocation of reads) needed.add(allocation);
+    for (const allocation of writes) needed.add(allocation);
     kept.push(calls[i]);
   }
   return kept.reverse();
@@ -48,6 +50,11 @@ export function runPasses(calls, context, names) {
     const { length } = calls;
     calls = shared(calls, context);
     if (length > calls.length) found['results shared'] = length - calls.length;
+  }
+  if (names.includes('vectors')) {
+    const result = vectors(calls, context);
+    calls = result.calls;
+    if (result.replaced > 0) found['products with a vector as sums'] = result.replaced;
   }
   if (names.includes('match')) {
     const result = match(calls, context);

@@ -28,7 +28,8 @@ function conversion(m, j) {
   const [source, target] = [x.layout.dtype, y.layout.dtype];
   // A norm's gradient will take it as it is: see normGradient.
   const { readers } = m.usesOf(y.allocation);
-  if (readers.length === 1 && takesHalf(m.calls[readers[0]], y)) return;
+  const [reader] = readers;
+  if (readers.size === 1 && takesHalf(m.calls[reader], y)) return;
   // A product that is converted to f32 is written as f32.
   if (isProduct(made) && source !== 'f32' && target === 'f32' && !made.extra?.c && m.onlyFor(i, j)) {
     m.fuse('product to f32', i, j, { kernel: 'matmul', options: { cType: 'f32' }, extra: { c: y }, dropped: [made.outputs[0]] });
@@ -83,7 +84,7 @@ function normWeight(m, j, x, y, beta) {
   if (i < 0 || m.removed.has(i) || y.layout.dtype !== 'f32' || !y.layout.contiguous) return false;
   const made = m.calls[i];
   if (made.op?.name !== 'rmsNormBackward' || made.outputs[1].allocation !== x.allocation || made.extra?.dWeight) return false;
-  if (m.usesOf(x.allocation).readers.some((reader) => reader !== j) || !m.freeFrom(y, i, j)) return false;
+  if (!m.readBy(x, j) || !m.freeFrom(y, i, j)) return false;
   const dropped = [made.outputs[1]];
   m.fuse("norm's gradient into a gradient", i, j, { kernel: 'rmsNormBackward', options: { beta }, extra: { dWeight: y }, dropped });
   return true;

@@ -1,14 +1,12 @@
 // What rules of matching work with: the calls, who touches which memory, and how two calls become one.
 
-import { accesses, effective } from './calls.mjs';
+import { UseMap, effective } from './calls.mjs';
 
 /** @typedef {import('./calls.mjs').Call} Call */
 /** @typedef {import('./calls.mjs').Value} Value */
 /** @typedef {import('./calls.mjs').Context} Context */
 /** @typedef {import('../ops/registry.mjs').Op} Op */
 /** @typedef {import('../runtime.mjs').Allocation} Allocation */
-
-/** Who touches an allocation, by number of call. @typedef {{ writers: number[], readers: number[] }} Uses */
 
 /**
  * What becomes of a call: another operation where one is given, and further arguments of its kernel.
@@ -31,35 +29,25 @@ export class Matcher {
   constructor(calls, context) {
     this.calls = calls;
     this.context = context;
-    /** @type {Map<Allocation, Uses>} */
-    this.uses = new Map();
-    calls.forEach((call, i) => this.note(call, i));
+    this.uses = new UseMap();
+    calls.forEach((call, i) => this.uses.note(call, i));
     /** @type {Set<number>} */
     this.removed = new Set();
     /** How often each pattern was found. @type {Record<string, number>} */
     this.found = {};
   }
 
-  /** @param {Allocation} allocation @returns {Uses} */
+  /** @param {Allocation} allocation */
   usesOf(allocation) {
-    let uses = this.uses.get(allocation);
-    if (!uses) this.uses.set(allocation, (uses = { writers: [], readers: [] }));
-    return uses;
+    return this.uses.of(allocation);
   }
-  /** @param {Call} call @param {number} i */
+  /** Notes what a call touches. @param {Call} call @param {number} i */
   note(call, i) {
-    const { reads, writes } = accesses(call);
-    for (const allocation of reads) this.usesOf(allocation).readers.push(i);
-    for (const allocation of writes) this.usesOf(allocation).writers.push(i);
+    this.uses.note(call, i);
   }
-  /** @param {number} i */
+  /** Before a call is changed. @param {number} i */
   forget(i) {
-    const { reads, writes } = accesses(this.calls[i]);
-    for (const allocation of new Set([...reads, ...writes])) {
-      const uses = this.usesOf(allocation);
-      uses.readers = uses.readers.filter((j) => j !== i);
-      uses.writers = uses.writers.filter((j) => j !== i);
-    }
+    this.uses.forget(this.calls[i], i);
   }
 
   /**
@@ -70,9 +58,10 @@ export class Matcher {
   producer(value) {
     if (!this.context.isTemporary(value.allocation) || !whole(value)) return -1;
     const { writers } = this.usesOf(value.allocation);
-    if (writers.length !== 1) return -1;
-    const made = effective(this.calls[writers[0]]).outputs.find(({ allocation }) => allocation === value.allocation);
-    return made?.layout.size === value.layout.size ? writers[0] : -1;
+    if (writers.size !== 1) return -1;
+    const [writer] = writers;
+    const made = effective(this.calls[writer]).outputs.find(({ allocation }) => allocation === value.allocation);
+    return made?.layout.size === value.layout.size ? writer : -1;
   }
   /** The value that a call's main result is now. @param {Call} call */
   result({ outputs, extra = {} }) {
@@ -80,25 +69,24 @@ export class Matcher {
   }
   /** Whether nobody but call `j` reads what call `i` makes. @param {number} i @param {number} j */
   onlyFor(i, j) {
-    const { readers, writers } = this.usesOf(this.result(this.calls[i]).allocation);
-    return writers.length === 1 && readers.every((reader) => reader === j);
+    return this.readBy(this.result(this.calls[i]), j);
   }
   /** Whether nobody but call `j` reads a value, which one call writes. @param {Value} value @param {number} j */
   readBy({ allocation }, j) {
     const { readers, writers } = this.usesOf(allocation);
-    return writers.length === 1 && readers.every((reader) => reader === j);
+    return writers.size === 1 && (readers.size === 0 || (readers.size === 1 && readers.has(j)));
   }
   /** Whether a value is the same before call `i` as at call `j`. @param {Value} value @param {number} i @param {number} j */
   readyAt({ allocation }, i, j) {
-    return this.usesOf(allocation).writers.every((writer) => writer < i || writer >= j);
+    for (const writer of this.usesOf(allocation).writers) if (writer >= i && writer < j) return false;
+    return true;
   }
   /** Whether memory that call `j` writes may be written at call `i` already. @param {Value} value @param {number} i @param {number} j */
   freeFrom({ allocation, layout }, i, j) {
     const { readers, writers } = this.usesOf(allocation);
     const end = layout.offset + layout.size;
-    return [...readers, ...writers].every((k) => {
-      if (k < i || k >= j) return true;
-      // Others may touch other elements of it.
+    /** Whether call `k` touches other elements of it. @param {number} k */
+    const elsewhere = (k) => {
       const call = this.calls[k];
       if (!call.op) return false;
       const { inputs, outputs } = effective(call);
@@ -107,7 +95,11 @@ export class Matcher {
         const { offset, size, contiguous } = other.layout;
         return contiguous && (offset + size <= layout.offset || offset >= end);
       });
-    });
+    };
+    for (const users of [readers, writers]) {
+      for (const k of users) if (k >= i && k < j && !elsewhere(k)) return false;
+    }
+    return true;
   }
 
   /**

@@ -29,7 +29,7 @@ function gradientOfLosses(m, j) {
   const call = m.calls[j];
   const [x, targets] = call.inputs;
   const [dx, loss] = call.outputs;
-  if (x.layout.dtype !== 'f32' || !m.context.isTemporary(dx.allocation) || m.usesOf(loss.allocation).readers.length > 0) return;
+  if (x.layout.dtype !== 'f32' || !m.context.isTemporary(dx.allocation) || m.usesOf(loss.allocation).readers.size > 0) return;
   const i = m.calls.findIndex(
     ({ op, inputs, attributes }, at) =>
       at < j &&

@@ -6,7 +6,10 @@ import { accesses, effective } from './calls.mjs';
 /** @typedef {import('./calls.mjs').Call} Call */
 /** @typedef {import('../runtime.mjs').Allocation} Allocation */
 
-/** Bytes of an allocation from `start` to `end`, read or written by a call. @typedef {{ call: number, start: number, end: number, writes: boolean }} Access */
+/** Bytes of an allocation from `start` to `end` that a call reads or writes. @typedef {{ call: number, start: number, end: number }} Access */
+
+/** @param {Access} a @param {Access} b */
+const overlap = (a, b) => a.start < b.end && b.start < a.end;
 
 /**
  * The bytes of each allocation that a call touches, as far as they lie without gaps: gradients of many parameters share one.
@@ -35,23 +38,37 @@ function rangesOf(call) {
  * @returns {Set<number>[]}
  */
 export function dependences(calls) {
-  /** What later calls may depend on: what was not written over since. @type {Map<Allocation, Access[]>} */
+  /** What later calls may depend on: what was not written over since. @type {Map<Allocation, { reads: Access[], writes: Access[] }>} */
   const last = new Map();
   return calls.map((call, i) => {
     const ranges = rangesOf(call);
     const { reads, writes } = accesses(call);
     /** @type {Set<number>} */
     const before = new Set();
-    for (const allocation of new Set([...reads, ...writes])) {
+    /** @param {Allocation} allocation @returns {{ own: Access, earlier: { reads: Access[], writes: Access[] } }} */
+    const access = (allocation) => {
       const { start, end } = ranges.get(allocation) ?? { start: 0, end: Infinity };
-      const own = { call: i, start, end, writes: writes.has(allocation) };
-      const kept = (last.get(allocation) ?? []).filter((other) => {
-        if (other.end <= start || other.start >= end) return true;
-        if (other.writes || own.writes) before.add(other.call);
-        return !(own.writes && start <= other.start && end >= other.end);
-      });
-      kept.push(own);
-      last.set(allocation, kept);
+      let earlier = last.get(allocation);
+      if (!earlier) last.set(allocation, (earlier = { reads: [], writes: [] }));
+      return { own: { call: i, start, end }, earlier };
+    };
+    for (const allocation of reads) {
+      if (writes.includes(allocation)) continue;
+      const { own, earlier } = access(allocation);
+      for (const other of earlier.writes) if (overlap(own, other)) before.add(other.call);
+      earlier.reads.push(own);
+    }
+    for (const allocation of writes) {
+      const { own, earlier } = access(allocation);
+      /** @param {Access} other @returns {boolean} whether any of it is left */
+      const outlives = (other) => {
+        if (!overlap(own, other)) return true;
+        before.add(other.call);
+        return other.start < own.start || other.end > own.end;
+      };
+      earlier.reads = earlier.reads.filter(outlives);
+      earlier.writes = earlier.writes.filter(outlives);
+      earlier.writes.push(own);
     }
     return before;
   });

@@ -28,7 +28,7 @@ export function schedule(calls) {
   const read = new Set();
   /** @type {Set<Allocation>} */
   const written = new Set();
-  /** @param {number} i */
+  /** Whether a barrier comes before a call. @param {number} i */
   const waits = (i) => {
     for (const allocation of all[i].reads) if (written.has(allocation)) return true;
     for (const allocation of all[i].writes) if (written.has(allocation) || read.has(allocation)) return true;

@@ -1,6 +1,6 @@
 // One call in place of several that compute the same of the same values.
 
-import { exact } from '../keys.mjs';
+import { keyOf } from '../keys.mjs';
 import { accesses } from './calls.mjs';
 
 /** @typedef {import('./calls.mjs').Call} Call */
@@ -33,22 +33,22 @@ export function shared(calls, { isTemporary }) {
   const known = new Map();
 
   return calls.filter((call, i) => {
-    call.allocations = call.allocations.map((allocation) => renamed.get(allocation) ?? allocation);
+    for (const [slot, allocation] of call.allocations.entries()) call.allocations[slot] = renamed.get(allocation) ?? allocation;
     for (const list of [call.inputs, call.outputs]) {
-      list.forEach((value, k) => {
+      for (const [k, value] of list.entries()) {
         const other = renamed.get(value.allocation);
         if (other) list[k] = { ...value, allocation: other };
-      });
+      }
     }
     const { op, inputs, outputs, attributes, region = 0 } = call;
     const { writes } = all[i];
     const own = new Set(outputs.map(({ allocation }) => allocation));
     // Whoever writes anything else, as dropout does the random state, or an output that others write, too, stays.
-    const pure = op && inputs.length > 0 && [...writes].every((a) => own.has(a) && isTemporary(a) && writers.get(a) === 1);
+    const pure = op && inputs.length > 0 && writes.every((a) => own.has(a) && isTemporary(a) && writers.get(a) === 1);
     if (pure) {
       const converts = op.name === 'to' && !isTemporary(inputs[0].allocation);
       const values = inputs.map(({ allocation, layout }) => `${numberOf(allocation)}.${versions.get(allocation) ?? 0}.${layout.id}`);
-      const key = `${numberOf(op)} ${exact(attributes)} ${values} ${converts ? 'any' : region}`;
+      const key = `${numberOf(op)} ${keyOf(attributes)} ${values} ${converts ? 'any' : region}`;
       const before = known.get(key);
       if (before) {
         outputs.forEach(({ allocation }, k) => renamed.set(allocation, before[k].allocation));

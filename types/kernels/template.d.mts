@@ -12,16 +12,15 @@ export const SLOT: 2147483392;
 export class Template {
     /** @param {(Dispatches | Dispatches[])[]} dispatches */
     constructor(...dispatches: (Dispatches | Dispatches[])[]);
-    /** Slots that a dispatch writes. @type {Set<number>} */
-    written: Set<number>;
     /** The records, with slots for handles. */
     bytes: Uint8Array<ArrayBuffer>;
     /** Dispatches. */
     count: number;
     /** Pairs: byte of a handle, slot that it is of. */
     places: Int32Array<ArrayBuffer>;
-    /** Slots that a dispatch binds. */
-    slots: Set<number>;
+    /** Slots that dispatches bind and only read, and those that one writes. */
+    read: number[];
+    written: number[];
     /**
      * Appends the dispatches with these handles for the slots.
      * @param {Recorder} recorder @param {ArrayLike<number>} handles

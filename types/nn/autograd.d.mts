@@ -66,8 +66,9 @@ export class Node {
     /**
      * @param {Op} op @param {any} attributes @param {Tensor[]} inputs
      * @param {Storage[]} storages of inputs, then outputs @param {Layout[]} outputs
+     * @param {string | undefined} [origin] the line of the user's program, where it is known already
      */
-    constructor(op: Op, attributes: any, inputs: Tensor[], storages: Storage[], outputs: Layout[]);
+    constructor(op: Op, attributes: any, inputs: Tensor[], storages: Storage[], outputs: Layout[], origin?: string | undefined);
     op: import("./ops/registry.mjs").Op;
     attributes: any;
     /** Of all nodes made so far: inputs come before what is made from them. */

@@ -1,4 +1,5 @@
 // Made by `npm run types` from nn/; do not edit.
+/** @typedef {import('./passes/index.mjs').PassName} PassName */
 /**
  * Options of `compile`.
  * @typedef {object} CompileOptions
@@ -32,6 +33,7 @@
  * @returns {((...args: Parameters<F>) => ReturnType<F>) & CompiledMethods<Parameters<F>>}
  */
 export function compile<F extends (...args: any[]) => any>(fn: F, { reuseOutputs, graph: recorded, passes }?: CompileOptions): ((...args: Parameters<F>) => ReturnType<F>) & CompiledMethods<Parameters<F>>;
+export type PassName = import("./passes/index.mjs").PassName;
 /**
  * Options of `compile`.
  */
@@ -95,19 +97,3 @@ export type Explanation = {
      */
     planned: number;
 };
-export type Allocation = import("./runtime.mjs").Allocation;
-export type Sink = import("./runtime.mjs").Sink;
-export type Layout = import("./layout.mjs").Layout;
-export type DType = import("./layout.mjs").DType;
-export type Template = import("../kernels/template.mjs").Template;
-export type Call = import("./passes/calls.mjs").Call;
-export type PassName = import("./passes/index.mjs").PassName;
-/**
- * A tensor of an argument: its layout, and where the data comes from.
- */
-export type Slot = {
-    layout: Layout;
-    requiresGrad: boolean;
-    source: Tensor | ArrayBufferView;
-};
-import { Tensor } from './tensor.mjs';

@@ -1,3 +1,3 @@
 // Made by `npm run types` from nn/; do not edit.
-/** JSON that tells every two numbers apart. @param {unknown} value @returns {string} */
-export function exact(value: unknown): string;
+/** Attributes of an operation as a key. Numbers, strings and arrays of them are most of all, and JSON takes ten times as long. @param {any} attributes */
+export function keyOf(attributes: any): string;

@@ -49,7 +49,9 @@ export function anew<T>(fn: () => T): T;
  * @typedef {object} Sink
  * @property {(bytes: number, owned?: boolean) => Allocation} allocate
  * @property {(allocation: Allocation) => void} release
- * @property {(template: Template, storages: Storage[], call?: CallInfo, info?: WorkInfo) => void} append `info` of what is no operation
+ * @property {(template: Template, storages: Storage[], call?: CallInfo, info?: WorkInfo) => string | undefined} append `info` of what is
+ *   no operation; a recording answers with the line of the user's program
+ * @property {(storage: Storage, allocation: Allocation) => void} [watch] has memory given back when its storage is garbage
  * @property {(tensor: Tensor) => void} [use] is told of operands
  * @property {(storage: Storage) => boolean} [changed] says whether it has changed a storage from before
  * @property {Set<import('./optim/half-copy.mjs').HalfCopy>} [copies] that hold what they should before each launch
@@ -108,12 +110,20 @@ export class Runtime implements Sink {
      * @returns {Allocation}
      */
     allocate(bytes: number, owned?: boolean, exportable?: boolean): Allocation;
+    /**
+     * A buffer that was freed since the last list. Small ones take turns: who writes at once over what an operation has just used
+     * waits for it, which takes a GPU longer than the operation.
+     * @param {number} size @returns {number | undefined}
+     */
+    reuse(size: number): number | undefined;
     /** @param {number} size @returns {number} */
     create(size: number): number;
     /** @param {Allocation} allocation */
     release(allocation: Allocation): void;
-    /** @param {Template} template @param {Storage[]} storages one for each slot */
-    append(template: Template, storages: Storage[]): void;
+    /** @param {Storage} storage @param {Allocation} allocation */
+    watch(storage: Storage, allocation: Allocation): void;
+    /** @param {Template} template @param {Storage[]} storages one for each slot @returns {undefined} */
+    append(template: Template, storages: Storage[]): undefined;
     /** Has the list submitted at the end of this turn. */
     schedule(): void;
     /** Submits what has been appended. */
@@ -185,9 +195,14 @@ export type Sink = {
     allocate: (bytes: number, owned?: boolean) => Allocation;
     release: (allocation: Allocation) => void;
     /**
-     * `info` of what is no operation
+     * `info` of what is
+     * no operation; a recording answers with the line of the user's program
      */
-    append: (template: Template, storages: Storage[], call?: CallInfo, info?: WorkInfo) => void;
+    append: (template: Template, storages: Storage[], call?: CallInfo, info?: WorkInfo) => string | undefined;
+    /**
+     * has memory given back when its storage is garbage
+     */
+    watch?: ((storage: Storage, allocation: Allocation) => void) | undefined;
     /**
      * is told of operands
      */
@@ -244,6 +259,6 @@ export type Allocation = {
      */
     sink: Sink;
 };
-export type RecordingSink = Required<Omit<Sink, "origin" | "closed">> & Pick<Sink, "origin" | "closed">;
+export type RecordingSink = Required<Omit<Sink, "origin" | "closed" | "watch">> & Pick<Sink, "origin" | "closed">;
 import { Recorder } from '../kernels/base.mjs';
 import { SharedSlots } from './memory.mjs';

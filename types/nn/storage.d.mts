@@ -29,6 +29,11 @@ export function unscoped<T>(fn: () => T): T;
  * @returns {Generator<Tensor>}
  */
 export function tensorsIn(value: any): Generator<Tensor>;
+/**
+ * Arrays and plain objects with something else in place of each tensor; other values are as they are.
+ * @param {any} value @param {(tensor: Tensor) => any} f @returns {any}
+ */
+export function mapTensors(value: any, f: (tensor: Tensor) => any): any;
 /** @typedef {import('./runtime.mjs').Allocation} Allocation */
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
 export class Storage {
@@ -48,8 +53,12 @@ export function allocate(bytes: number): Storage;
 export class Scope {
     /** @type {Tensor[]} */
     tensors: Tensor[];
+    /** Their number at which those that were disposed of are forgotten: a loop may make and dispose of any number of them. */
+    limit: number;
     /** @type {Set<Tensor>} */
     kept: Set<Tensor>;
+    /** @param {Tensor} tensor */
+    add(tensor: Tensor): void;
     /**
      * Keeps tensors beyond the end of this scope: they belong to the scope around it.
      * @template T

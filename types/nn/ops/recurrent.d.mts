@@ -5,6 +5,13 @@
  * States [steps + 1, batch, hidden], from the first one on. All of f32.
  */
 export const gru: import("./registry.mjs").Op;
+/**
+ * Long short-term memory (Hochreiter & Schmidhuber 1997; PyTorch's form) over all steps: what the inputs add to the gates [batch,
+ * steps, 4 · hidden] (input, forget, new, output), the first hidden state and the first cell state [batch, hidden], the hidden
+ * gates' weight [4 · hidden, hidden] and bias. States [2, steps + 1, batch, hidden]: hidden ones and cells, from the first ones
+ * on. All of f32.
+ */
+export const lstm: import("./registry.mjs").Op;
 export type Layout = import("../layout.mjs").Layout;
 export type Operand = import("./registry.mjs").Operand;
 export type Program = import("../codegen.mjs").Program;

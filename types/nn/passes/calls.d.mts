@@ -1,12 +1,12 @@
 // Made by `npm run types` from nn/; do not edit.
 /**
- * Memory that a call touches, whole allocations. What is written counts as read, too, where it was there before.
+ * Memory that a call touches, whole allocations, each once. What is written counts as read, too, where it was there before.
  * @param {Call} call
- * @returns {{ reads: Set<Allocation>, writes: Set<Allocation> }}
+ * @returns {{ reads: Allocation[], writes: Allocation[] }}
  */
 export function accesses(call: Call): {
-    reads: Set<Allocation>;
-    writes: Set<Allocation>;
+    reads: Allocation[];
+    writes: Allocation[];
 };
 /**
  * Operands of a call with those that were replaced left out.
@@ -22,6 +22,18 @@ export function effective({ inputs, outputs, extra, dropped }: Call): {
  * @param {Call} call @param {Kernels} kernels
  */
 export function lower(call: Call, kernels: Kernels): void;
+/** Who touches an allocation, by number of call. @typedef {{ writers: Set<number>, readers: Set<number> }} Uses */
+/** Who touches each allocation. */
+export class UseMap {
+    /** @type {Map<Allocation, Uses>} */
+    uses: Map<Allocation, Uses>;
+    /** @param {Allocation} allocation @returns {Uses} */
+    of(allocation: Allocation): Uses;
+    /** @param {Call} call @param {number} i its number */
+    note(call: Call, i: number): void;
+    /** @param {Call} call @param {number} i its number */
+    forget(call: Call, i: number): void;
+}
 export type Layout = import("../layout.mjs").Layout;
 export type Op = import("../ops/registry.mjs").Op;
 export type Allocation = import("../runtime.mjs").Allocation;
@@ -49,7 +61,7 @@ export type Call = {
      */
     template: Template | undefined;
     /**
-     * what the template's slots are
+     * what the template's slots are; those of replaced operands no dispatch binds
      */
     allocations: Allocation[];
     /**
@@ -88,10 +100,6 @@ export type Call = {
      */
     dropped?: Set<Value> | undefined;
     /**
-     * slots of the template that no dispatch binds
-     */
-    unbound?: Set<number> | undefined;
-    /**
      * further arguments: tensors. What replaces an operand has its kernel's name
      */
     extra?: Record<string, Value> | undefined;
@@ -105,5 +113,12 @@ export type Context = {
     isTemporary: (allocation: Allocation) => boolean;
     allocate: (bytes: number) => Allocation;
     kernels: Kernels;
+};
+/**
+ * Who touches an allocation, by number of call.
+ */
+export type Uses = {
+    writers: Set<number>;
+    readers: Set<number>;
 };
 import { Template } from '../../kernels/template.mjs';

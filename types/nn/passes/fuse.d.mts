@@ -9,4 +9,3 @@ export function fuse(calls: Call[], context: Context): {
 };
 export type Call = import("./calls.mjs").Call;
 export type Context = import("./calls.mjs").Context;
-export type Allocation = import("../runtime.mjs").Allocation;

@@ -11,17 +11,16 @@ export class Matcher {
     constructor(calls: Call[], context: Context);
     calls: import("./calls.mjs").Call[];
     context: import("./calls.mjs").Context;
-    /** @type {Map<Allocation, Uses>} */
-    uses: Map<Allocation, Uses>;
+    uses: UseMap;
     /** @type {Set<number>} */
     removed: Set<number>;
     /** How often each pattern was found. @type {Record<string, number>} */
     found: Record<string, number>;
-    /** @param {Allocation} allocation @returns {Uses} */
-    usesOf(allocation: Allocation): Uses;
-    /** @param {Call} call @param {number} i */
+    /** @param {Allocation} allocation */
+    usesOf(allocation: Allocation): import("./calls.mjs").Uses;
+    /** Notes what a call touches. @param {Call} call @param {number} i */
     note(call: Call, i: number): void;
-    /** @param {number} i */
+    /** Before a call is changed. @param {number} i */
     forget(i: number): void;
     /**
      * The one call that writes a temporary value, if that is all of what the call writes there: a slice of the first rows, too,
@@ -62,13 +61,6 @@ export type Context = import("./calls.mjs").Context;
 export type Op = import("../ops/registry.mjs").Op;
 export type Allocation = import("../runtime.mjs").Allocation;
 /**
- * Who touches an allocation, by number of call.
- */
-export type Uses = {
-    writers: number[];
-    readers: number[];
-};
-/**
  * What becomes of a call: another operation where one is given, and further arguments of its kernel.
  */
 export type Change = {
@@ -81,3 +73,4 @@ export type Change = {
      */
     dropped?: import("./calls.mjs").Value[] | undefined;
 };
+import { UseMap } from './calls.mjs';

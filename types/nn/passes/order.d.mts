@@ -9,11 +9,10 @@ export function dependences(calls: Call[]): Set<number>[];
 export type Call = import("./calls.mjs").Call;
 export type Allocation = import("../runtime.mjs").Allocation;
 /**
- * Bytes of an allocation from `start` to `end`, read or written by a call.
+ * Bytes of an allocation from `start` to `end` that a call reads or writes.
  */
 export type Access = {
     call: number;
     start: number;
     end: number;
-    writes: boolean;
 };

@@ -1,0 +1,56 @@
+// The graphs that a compiled function keeps.
+
+/** @typedef {import('./graph.mjs').Graph} Graph */
+
+/** How many, the last used ones. */
+const MAX_GRAPHS = 8;
+
+export class GraphCache {
+  constructor() {
+    /** Graphs by key, that of the last call at the end; one key has several where what their guards watch differs. @type {Map<string, Graph[]>} */
+    this.byKey = new Map();
+    this.traces = 0;
+  }
+
+  /** A graph for a call that holds now. @param {string} key @returns {Graph | undefined} */
+  find(key) {
+    const graphs = this.byKey.get(key);
+    if (!graphs) return undefined;
+    this.byKey.delete(key);
+    this.byKey.set(key, graphs);
+    return graphs.findLast((graph) => graph.holds());
+  }
+
+  /** Keeps a new graph, and drops the first of a key that was not used for longest. @param {string} key @param {Graph} graph */
+  add(key, graph) {
+    this.byKey.set(key, [...(this.byKey.get(key) ?? []), graph]);
+    let count = 0;
+    for (const graphs of this.byKey.values()) count += graphs.length;
+    for (const [old, graphs] of this.byKey) {
+      if (count <= MAX_GRAPHS) break;
+      graphs.shift()?.dispose();
+      if (graphs.length === 0) this.byKey.delete(old);
+      count--;
+    }
+  }
+
+  /** Counts a trace, and warns once where there are many. @param {string} key */
+  traced(key) {
+    if (++this.traces !== MAX_GRAPHS + 1) return;
+    process.emitWarning(
+      `a compiled function was traced ${this.traces} times: its arguments (now ${key}) or what it reads change from call to call. ` +
+        'Each shape and each other argument needs a graph of its own; pass numbers that change as tensors.',
+      { code: 'HELIOS_NN_TRACES' },
+    );
+  }
+
+  /** All graphs with their keys, the last used ones at the end. @returns {[string, Graph][]} */
+  entries() {
+    return [...this.byKey].flatMap(([key, graphs]) => graphs.map((graph) => /** @type {[string, Graph]} */ ([key, graph])));
+  }
+
+  clear() {
+    for (const [, graph] of this.entries()) graph.dispose();
+    this.byKey.clear();
+  }
+}

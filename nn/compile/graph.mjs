@@ -1,0 +1,186 @@
+// A graph of a compiled function: what is launched, what goes in and comes out, and whether it still holds.
+
+import { encode } from '../host.mjs';
+import { timesByLine, workOf } from '../explain.mjs';
+import { BYTES } from '../layout.mjs';
+import { runtime } from '../runtime.mjs';
+import { Storage, mapTensors, tensorsIn, unscoped } from '../storage.mjs';
+import { Tensor } from '../tensor.mjs';
+import { build, freeMemory } from './build.mjs';
+
+/** @typedef {import('../runtime.mjs').Sink} Sink */
+/** @typedef {import('./arguments.mjs').Slot} Slot */
+/** @typedef {import('./recording.mjs').Recording} Recording */
+
+/** How graphs are made. @typedef {{ passes: readonly import('../passes/index.mjs').PassName[], graph: boolean }} GraphOptions */
+
+export class Graph {
+  /**
+   * @param {Recording} recording of the function @param {Storage[]} inputs memory that arguments are copied to
+   * @param {any} result of the function: its tensors, which no scope knows
+   * @param {GraphOptions} options
+   */
+  constructor(recording, inputs, result, { passes, graph }) {
+    this.device = runtime();
+    this.recording = recording;
+    this.inputs = inputs;
+    this.result = result;
+    /** Gradients after the call. */
+    this.gradientsAfter = Array.from(recording.guard.gradients.keys(), (leaf) => /** @type {const} */ ([leaf, leaf.grad]));
+    /** Storages from before that the call writes. */
+    this.written = [...recording.outside.keys()].filter((storage) => recording.changed(storage));
+    /** Copies of parameters that the call leaves up to date. */
+    this.copiesAfter = [...recording.copies].filter((copy) => copy.fresh);
+    const outputs = new Set(Array.from(tensorsIn(result), ({ storage }) => /** @type {Storage} */ (storage).allocation));
+    const { packed, dispatches, steps, found, bytes, memory } = build(recording, outputs, passes);
+    recording.list.length = 0;
+    this.packed = packed;
+    this.dispatches = dispatches;
+    this.steps = steps;
+    this.found = found;
+    this.bytes = bytes;
+    this.memory = memory;
+    /** The recorded graph; without one, the list is submitted in each call. @type {number | undefined} */
+    this.handle = undefined;
+    try {
+      this.device.flush();
+      if (dispatches > 0 && graph) this.record();
+    } catch (error) {
+      this.free();
+      throw error;
+    }
+  }
+
+  /** Records the graph. */
+  record() {
+    const { vk } = this.device;
+    vk.graphBegin();
+    try {
+      this.submit();
+    } finally {
+      this.handle = vk.graphEnd();
+    }
+  }
+
+  /** Submits the list of dispatches. A profile that is on is told what they do. */
+  submit() {
+    const { vk } = this.device;
+    vk.profileWork?.(workOf(this.steps));
+    vk.batchExecuteAll(this.packed, this.dispatches);
+  }
+
+  /** Whether everything that the trace relied on is as it was. */
+  holds() {
+    return !this.device.closed && this.recording.guard.holds();
+  }
+
+  // ---- a call: fill, launch or profile, take
+
+  /** Copies arguments to where the graph reads them, and has 16-bit copies of parameters hold what these hold. @param {Slot[]} slots */
+  fill(slots) {
+    const { device } = this;
+    for (const copy of this.recording.copies) copy.refresh();
+    device.flush();
+    slots.forEach(({ layout, source }, i) => {
+      const { handle } = this.inputs[i].allocation;
+      if (!(source instanceof Tensor)) {
+        device.vk.uploadAsync(handle, encode('compile', /** @type {any} */ (source), layout.dtype));
+        return;
+      }
+      const dense = source.layout.contiguous ? source : unscoped(() => source.detach().contiguous());
+      device.flush();
+      const size = BYTES[layout.dtype];
+      const [from, bytes] = [dense.layout.offset * size, layout.size * size];
+      if (from % 4 || bytes % 4) {
+        // Halves of words are copied with their neighbours; the offset is then in a copy of its own.
+        const own = unscoped(() => dense.detach().clone());
+        device.flush();
+        device.vk.copyBuffer(/** @type {Storage} */ (own.storage).allocation.handle, handle, Math.ceil(bytes / 4) * 4, 0, 0);
+        own.dispose();
+      } else device.vk.copyBuffer(/** @type {Storage} */ (dense.storage).allocation.handle, handle, bytes, from, 0);
+      if (dense !== source) dense.dispose();
+    });
+  }
+
+  launch() {
+    if (this.handle !== undefined) this.device.vk.graphLaunch(this.handle);
+    else if (this.dispatches > 0) this.submit();
+    this.launched();
+  }
+
+  /** Runs the graph's dispatches with timestamps around each. @returns {import('../explain.mjs').LineTime[]} */
+  profile() {
+    const { packed, dispatches, steps } = this;
+    const times = dispatches > 0 ? this.device.vk.batchExecuteAllProfiled(packed, dispatches).dispatchTimesUs : [];
+    this.launched();
+    return timesByLine(steps, times);
+  }
+
+  /** What is different after a launch. */
+  launched() {
+    for (const storage of this.written) storage.version++;
+    for (const copy of this.copiesAfter) copy.version = copy.source.version;
+    for (const [leaf, gradient] of this.gradientsAfter) leaf.grad = gradient;
+  }
+
+  /**
+   * The result of the last launch, in memory of its own or where it lies.
+   * @param {boolean} reuse
+   */
+  take(reuse) {
+    const { device } = this;
+    /** @type {Map<Storage, Storage>} */
+    const copies = new Map();
+    /** @param {Tensor} tensor */
+    const taken = (tensor) => {
+      const storage = /** @type {Storage} */ (tensor.storage);
+      if (this.recording.outside.has(storage) && !this.inputs.includes(storage))
+        return tensor.serial < this.recording.serial ? tensor : tensor.detach();
+      let copy = copies.get(storage);
+      if (!copy) {
+        const { handle, bytes } = storage.allocation;
+        if (reuse) copy = new Storage({ handle, bytes, live: true, sink: keptOn(device) });
+        else {
+          const allocation = device.allocate(bytes);
+          copy = new Storage(allocation);
+          device.vk.copyBuffer(handle, allocation.handle, bytes, 0, 0);
+        }
+        copies.set(storage, copy);
+      }
+      return new Tensor(copy, tensor.layout);
+    };
+    return mapTensors(this.result, taken);
+  }
+
+  // ---- the end
+
+  /** Gives back the recorded graph and its memory. */
+  free() {
+    const { device } = this;
+    if (this.handle !== undefined && !device.closed) device.vk.graphDestroy(this.handle);
+    this.handle = undefined;
+    freeMemory(device, this.memory);
+  }
+
+  dispose() {
+    if (!this.device.closed) this.device.flush();
+    this.free();
+    this.recording.forget();
+    for (const tensor of tensorsIn(this.result)) if (tensor.serial >= this.recording.serial) tensor.dispose();
+    for (const storage of this.inputs) storage.release();
+  }
+}
+
+/** Owns the memory of results that lie in a graph: nothing is freed with them. @param {import('../runtime.mjs').Runtime} device @returns {Sink} */
+const keptOn = (device) => ({
+  get closed() {
+    return device.closed;
+  },
+  allocate: () => {
+    throw new Error('not to be allocated from');
+  },
+  release: (allocation) => {
+    allocation.live = false;
+  },
+  append: () => undefined,
+});

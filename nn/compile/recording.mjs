@@ -1,0 +1,98 @@
+// The sink of a trace: the dispatches of the function, as calls that passes work on, and what they touch from before.
+
+import { callerLine } from '../errors.mjs';
+import { nextSerial } from '../tensor.mjs';
+import { Guard } from './guard.mjs';
+
+/** @typedef {import('../runtime.mjs').Allocation} Allocation */
+/** @typedef {import('../runtime.mjs').Sink} Sink */
+/** @typedef {import('../storage.mjs').Storage} Storage */
+/** @typedef {import('../tensor.mjs').Tensor} Tensor */
+/** @typedef {import('../../kernels/template.mjs').Template} Template */
+/** @typedef {import('../passes/calls.mjs').Call} Call */
+
+/**
+ * The dispatches of a trace, and what they touch.
+ * @implements {Sink}
+ */
+export class Recording {
+  constructor() {
+    /** @type {Call[]} */
+    this.list = [];
+    /** Tensors made from here on are the trace's. */
+    this.serial = nextSerial();
+    /** What is relied on from before. */
+    this.guard = new Guard(this.serial);
+    this.region = 0;
+    /** The line of the user's program whose operations are recorded, where it is not the one that is running. @type {string | undefined} */
+    this.origin = undefined;
+    /** Storages from before, and their versions when they were first used. @type {Map<Storage, number>} */
+    this.outside = new Map();
+    /** Copies of parameters that are read or written here. @type {Set<import('../optim/half-copy.mjs').HalfCopy>} */
+    this.copies = new Set();
+  }
+
+  /** Memory is planned at the end. @param {number} bytes @returns {Allocation} */
+  allocate(bytes) {
+    return { handle: -1, bytes: Math.max(16, Math.ceil(bytes / 16) * 16), live: true, sink: this };
+  }
+
+  /** @param {Allocation} allocation */
+  release(allocation) {
+    allocation.live = false;
+  }
+
+  /** Whether memory is the trace's. @param {Allocation} allocation */
+  owns(allocation) {
+    return allocation.sink === this;
+  }
+
+  originNow() {
+    return this.origin ?? callerLine();
+  }
+
+  /** @param {Template} template @param {Storage[]} storages @param {import('../runtime.mjs').CallInfo} [call] @param {import('../runtime.mjs').WorkInfo} [info] */
+  append(template, storages, call, info) {
+    for (const storage of storages) {
+      if (this.owns(storage.allocation) || this.outside.has(storage)) continue;
+      this.outside.set(storage, storage.version);
+      storage.retain();
+    }
+    const origin = this.originNow();
+    const allocations = storages.map(({ allocation }) => allocation);
+    const values = call?.layouts.map((layout, i) => ({ allocation: allocations[i], layout })) ?? [];
+    this.list.push({
+      op: call?.op,
+      attributes: call?.attributes,
+      inputs: values.slice(0, call?.inputs),
+      outputs: values.slice(call?.inputs),
+      template,
+      allocations,
+      region: this.region,
+      name: info?.name,
+      bytes: info?.bytes,
+      origin,
+    });
+    return origin;
+  }
+
+  /** Notes an operand. @param {Tensor} tensor */
+  use(tensor) {
+    this.guard.use(tensor);
+  }
+
+  /** Notes a leaf's gradient before it is looked at. @param {Tensor} leaf */
+  gradientOf(leaf) {
+    this.guard.gradientOf(leaf);
+  }
+
+  /** Whether a storage from before is changed here. @param {Storage} storage */
+  changed(storage) {
+    return this.outside.has(storage) && this.outside.get(storage) !== storage.version;
+  }
+
+  forget() {
+    for (const storage of this.outside.keys()) storage.release();
+    this.outside.clear();
+  }
+}

@@ -1,0 +1,71 @@
+// The trace: a function is run once with its dispatches recorded.
+//
+// It is the eager mode with another sink: storages get their memory at the end, when it is known how long each lives. What was there
+// before the trace (parameters, moments, constants of closures) is used in place, by its memory.
+
+import { forgetCasts } from '../autocast.mjs';
+import { ArgumentError, UsageError, show } from '../errors.mjs';
+import { collect } from '../guards.mjs';
+import { BYTES } from '../layout.mjs';
+import { into, runtime } from '../runtime.mjs';
+import { Scope, Storage, mapTensors, tensorsIn, unscoped } from '../storage.mjs';
+import { Tensor } from '../tensor.mjs';
+import { Graph } from './graph.mjs';
+import { Recording } from './recording.mjs';
+
+/** @typedef {import('./arguments.mjs').Slot} Slot */
+
+/**
+ * A graph of what the function does with tensors in the slots. All or nothing.
+ * @param {(...args: any[]) => any} fn @param {Slot[]} slots @param {(tensors: Tensor[]) => any[]} rebuild the arguments from the
+ *   tensors of the slots
+ * @param {import('./graph.mjs').GraphOptions} options
+ * @returns {Graph}
+ */
+export function trace(fn, slots, rebuild, options) {
+  const device = runtime();
+  device.flush();
+  // The trace reads parameters, not the 16-bit copies that eager code made of them.
+  forgetCasts();
+  /** @type {Storage[]} */
+  const inputs = [];
+  /** What the graph holds, by tensors that no scope knows. @type {any} */
+  let held;
+  const recording = new Recording();
+  const scope = new Scope();
+  try {
+    for (const { layout } of slots) {
+      const storage = new Storage(device.allocate(layout.size * BYTES[layout.dtype], true));
+      storage.retain();
+      device.name(storage.allocation, 'arguments');
+      inputs.push(storage);
+    }
+    const tensors = slots.map(({ layout, requiresGrad }, i) => {
+      const tensor = new Tensor(inputs[i], layout);
+      tensor.requiresGrad = requiresGrad;
+      return tensor;
+    });
+    const result = into(recording, () => collect(recording.guard.settings, () => fn(...rebuild(tensors))));
+    if (typeof result?.then === 'function')
+      throw new ArgumentError('compile', 'the function is async: what it does after an await would not be recorded');
+    inputs.forEach((storage, i) => {
+      if (storage.version !== 0) {
+        throw new UsageError(
+          'compile',
+          `the function changes its tensor argument ${i} ${show(slots[i].layout.shape)} in place, which is a copy: return the new value`,
+        );
+      }
+    });
+    held = unscoped(() => mapTensors(result, (tensor) => (tensor.serial < recording.serial ? tensor : tensor.detach())));
+    return new Graph(recording, inputs, held, options);
+  } catch (error) {
+    for (const [leaf, before] of recording.guard.gradients) leaf.grad = before;
+    recording.forget();
+    for (const tensor of tensorsIn(held)) if (tensor.serial >= recording.serial) tensor.dispose();
+    for (const storage of inputs) storage.release();
+    throw error;
+  } finally {
+    for (const tensor of scope.tensors) if (!tensor.isParameter) tensor.dispose('traced');
+    scope[Symbol.dispose]();
+  }
+}
