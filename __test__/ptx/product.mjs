@@ -1,4 +1,4 @@
-// A product by `kernels.matmul` in poisoned buffers against float64; for the stand-in of device.mjs and for a GPU.
+// Products by `kernels.matmul`, and groups of them, in poisoned buffers against float64; for the stand-in of device.mjs and for a GPU.
 
 import assert from 'node:assert/strict';
 import { Case } from '../lib/kernel-check.mjs';
@@ -21,6 +21,14 @@ const values = (count) => random(count);
  * @property {any} [plan]
  */
 
+/** Rows in memory, NaN behind each. @param {number} rows @param {number} columns @param {number} gap @param {boolean} filled */
+function rowsOf(rows, columns, gap, filled) {
+  const all = new Float32Array(rows * (columns + gap)).fill(NaN);
+  const data = values(rows * columns);
+  for (let i = 0; filled && i < rows; i++) all.set(data.subarray(i * columns, (i + 1) * columns), i * (columns + gap));
+  return all;
+}
+
 /** @param {number} x @param {Product['activation']} activation */
 function activate(x, activation) {
   if (activation === 'gelu') return 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3)));
@@ -37,13 +45,6 @@ export function checkProduct(vk, kernels, product, run = (test, dispatches) => t
   const [transA, transB] = [form[0] === 'T', form[1] === 'T'];
   const test = new Case({ vk });
   try {
-    /** Rows in memory, NaN behind each. @param {number} rows @param {number} columns @param {number} gap @param {boolean} filled */
-    const rowsOf = (rows, columns, gap, filled) => {
-      const all = new Float32Array(rows * (columns + gap)).fill(NaN);
-      const data = values(rows * columns);
-      for (let i = 0; filled && i < rows; i++) all.set(data.subarray(i * columns, (i + 1) * columns), i * (columns + gap));
-      return all;
-    };
     const cType = half ? type : 'f32';
     const a = test.input(rowsOf(transA ? k : m, transA ? m : k, pad, true), type);
     const b = test.input(rowsOf(transB ? n : k, transB ? k : n, 2 * pad, true), type);
@@ -88,6 +89,62 @@ export function checkProduct(vk, kernels, product, run = (test, dispatches) => t
       }
     }
     return dispatches;
+  } finally {
+    test.destroy();
+  }
+}
+
+/**
+ * Weight gradients, or other products, of one launch.
+ * @typedef {object} Group
+ * @property {'NT' | 'NN' | 'TN'} form
+ * @property {number[][]} sizes rows and columns of each product
+ * @property {number} k
+ * @property {any} tiling
+ * @property {'bf16' | 'f16'} [type] of A and B
+ * @property {number} [alpha] @property {number} [beta]
+ * @property {number} [wave] blocks at a time
+ */
+
+/**
+ * Runs a group twice and compares.
+ * @param {any} vk @param {any} kernels @param {Group} group
+ */
+export function checkGroup(vk, kernels, { form, sizes, k, tiling, type = 'bf16', alpha = 1, beta = 0, wave = 2 }) {
+  const [transA, transB] = [form[0] === 'T', form[1] === 'T'];
+  const test = new Case({ vk });
+  try {
+    const products = sizes.map(([m, n], i) => {
+      const gap = 8 * i;
+      return {
+        ...{ m, n, lda: (transA ? m : k) + gap, ldb: (transB ? k : n) + gap, ldc: n + gap },
+        a: test.input(rowsOf(transA ? k : m, transA ? m : k, gap, true), type),
+        b: test.input(rowsOf(transB ? n : k, transB ? k : n, gap, true), type),
+        c: test.inout(rowsOf(m, n, gap, beta !== 0)),
+      };
+    });
+    const list = products.map(({ a, b, c, ...sizes }) => ({
+      ...{ ...sizes, a: a.tensor, b: b.tensor, c: c.tensor, k, transA, transB, aType: type, bType: type, alpha, beta },
+    }));
+    const dispatches = kernels.matmulGroup(list, { tiling, wave });
+    assert.equal(dispatches.length, 1);
+    test.run(dispatches);
+    for (const { m, n, lda, ldb, ldc, a, b, c } of products) {
+      const got = c.read();
+      const [stepA, stepB] = [transA ? lda : 1, transB ? 1 : ldb];
+      for (let i = 0; i < m; i++) {
+        for (let j = 0; j < n; j++) {
+          let sum = 0;
+          for (let l = 0, x = transA ? i : i * lda, y = transB ? j * ldb : j; l < k; l++, x += stepA, y += stepB) {
+            sum += a.values[x] * b.values[y];
+          }
+          const want = alpha * sum + (beta ? beta * c.values[i * ldc + j] : 0);
+          const x = got[i * ldc + j];
+          assert.ok(Math.abs(x - want) <= 2e-5 * (Math.sqrt(k) + Math.abs(want)), `${m}x${n} at ${i}, ${j} is ${x}, expected ${want}`);
+        }
+        for (let j = n; j < ldc; j++) assert.ok(Number.isNaN(got[i * ldc + j]), `the gap behind row ${i} was written`);
+      }
+    }
   } finally {
     test.destroy();
   }

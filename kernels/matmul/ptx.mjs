@@ -29,7 +29,7 @@ const MULTIPROCESSORS = 132;
  * A plan's tiling, itself or by its name in kernels/ptx/plans.mjs.
  * @param {Partial<MatmulPlan>} plan @returns {GemmPlan}
  */
-function tilingOf({ tiling }) {
+export function tilingOf({ tiling }) {
   if (typeof tiling === 'object' && tiling !== null) return tiling;
   const known = /** @type {Record<string, GemmPlan>} */ (PLANS);
   if (typeof tiling !== 'string' || !Object.hasOwn(known, tiling)) {
@@ -235,7 +235,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
   /** Elements of workspace that a plan needs. @param {any} plan */
   const workspaceFloats = (plan) => plan.division.workspaceFloats;
 
-  return { planOf, choose, workspaceFloats, records };
+  return { blocks, verdictOf, fault, planOf, choose, workspaceFloats, records };
 }
 
 /**
@@ -243,7 +243,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
  * @param {{ buffer: Binding, offset: number }} tensor @param {number} elements @param {number} bytes of an element
  * @returns {Binding}
  */
-function range({ buffer, offset }, elements, bytes) {
+export function range({ buffer, offset }, elements, bytes) {
   const { buffer: handle, offset: base = 0 } = typeof buffer === 'number' ? { buffer } : buffer;
   const first = base + offset * bytes;
   return first === 0 && typeof buffer === 'number' ? buffer : { buffer: handle, offset: first, size: elements * bytes };

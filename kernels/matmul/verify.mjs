@@ -99,6 +99,18 @@ function activate(x, activation) {
 }
 
 /**
+ * An element of a product.
+ * @param {Float64Array} a @param {Float64Array} b packed
+ * @param {{ m: number, n: number, k: number, transA: boolean, transB: boolean }} product @param {number} i @param {number} j
+ */
+function dot(a, b, { m, n, k, transA, transB }, i, j) {
+  const [strideA, strideB] = [transA ? m : 1, transB ? 1 : n];
+  let sum = 0;
+  for (let l = 0, x = transA ? i : i * k, y = transB ? j * k : j; l < k; l++, x += strideA, y += strideB) sum += a[x] * b[y];
+  return sum;
+}
+
+/**
  * Runs a kernel on a small product. Throws what the device throws, ERR_HELIOS_INVALID_BATCH while a graph is recorded.
  * @param {object} how
  * @param {KernelContext} how.context
@@ -147,14 +159,10 @@ export function verifyKernel({ context: { vk }, plan: { tiling, division }, form
     ];
     for (const { name, read } of results) if (!read.whole) return `its test found memory written outside of ${name}`;
     if (work && !work.read().whole) return 'its test found memory written outside of the workspace';
-    const [strideA, strideB] = [transA ? m : 1, transB ? 1 : n];
     const half = type === 'bf16' ? 2 ** -8 : 2 ** -11;
     for (let i = 0; i < m; i++) {
       for (let j = 0; j < n; j++) {
-        let sum = 0;
-        for (let l = 0, x = transA ? i : i * k, y = transB ? j * k : j; l < k; l++, x += strideA, y += strideB) {
-          sum += a.values[x] * b.values[y];
-        }
+        const sum = dot(a.values, b.values, product, i, j);
         const at = i * n + j;
         let want = alpha * sum + (adds ? beta * c.values[at] : 0) + (bias ? bias.values[j] : 0);
         want = activate(want, activation) + (residual ? residual.values[at] : 0);
@@ -164,6 +172,61 @@ export function verifyKernel({ context: { vk }, plan: { tiling, division }, form
           if (!(Math.abs(got - want) <= 1e-4 + (rounding * half + 1e-5) * Math.abs(want))) {
             return `its test found ${got} in ${name} at row ${i}, column ${j} of ${m} x ${n}, expected ${want}`;
           }
+        }
+      }
+    }
+    return undefined;
+  } finally {
+    for (const { destroy } of made) destroy();
+  }
+}
+
+/**
+ * Runs a kernel of groups on small products of different sizes. Throws what the device throws, ERR_HELIOS_INVALID_BATCH while a
+ * graph is recorded.
+ * @param {object} how
+ * @param {KernelContext} how.context
+ * @param {import('../ptx/gemm.mjs').GemmPlan} how.tiling @param {GemmForm} how.form which say what kernel it is
+ * @param {(products: any[], plan: import('../matmul.mjs').MatmulGroupPlan) => import('../base.mjs').Dispatch[]} how.records
+ * @returns {string | undefined} what is wrong with a result, or undefined
+ */
+export function verifyGroup({ context: { vk }, tiling, form, records }) {
+  const { type, transA, transB, beta: adds, products: count = 1 } = form;
+  const k = 4 * tiling.bk + (form.ragged ? 8 : 0);
+  const next = generator(2);
+  const [alpha, beta] = [0.5, adds ? 0.75 : 0];
+  /** @type {ReturnType<typeof matrix>[]} */
+  const made = [];
+  const make = (/** @type {Parameters<typeof matrix>} */ ...args) => {
+    const it = matrix(...args);
+    made.push(it);
+    return it;
+  };
+  try {
+    const products = Array.from({ length: count }, (_, i) => {
+      // One tile, two of rows, two of columns, one.
+      const [m, n] = [i === 1 ? tiling.bm + 24 : 40 + 8 * i, i === 2 ? tiling.bn + 40 : 24 + 8 * i];
+      const a = make(vk, transA ? k : m, transA ? m : k, type, next);
+      const b = make(vk, transB ? n : k, transB ? k : n, type, next);
+      const c = make(vk, m, n, 'f32', adds ? next : undefined);
+      const operands = { a: a.tensor, b: b.tensor, c: c.tensor, lda: a.ld, ldb: b.ld, ldc: c.ld };
+      return { m, n, k, half: type, transA, transB, alpha, beta, ...operands, values: { a: a.values, b: b.values, c } };
+    });
+    const { packed, count: dispatches } = pack(records(products, { tiling, wave: BLOCKS }));
+    // A read fails where a graph is recorded, before anything of this has got into it.
+    products[0].values.c.read();
+    for (const { upload } of made) upload();
+    vk.batchExecuteAll(packed, dispatches);
+    for (const [index, { m, n, values }] of products.entries()) {
+      const result = values.c.read();
+      if (!result.whole) return `its test found memory written outside of result ${index}`;
+      for (let i = 0; i < m; i++) {
+        for (let j = 0; j < n; j++) {
+          const sum = dot(values.a, values.b, { m, n, k, transA, transB }, i, j);
+          const want = alpha * sum + (adds ? beta * values.c.values[i * n + j] : 0);
+          const got = result.at(i, j);
+          if (!(Math.abs(got - want) <= 1e-4 + 1e-5 * Math.abs(want)))
+            return `its test found ${got} in result ${index} at row ${i}, column ${j} of ${m} x ${n}, expected ${want}`;
         }
       }
     }

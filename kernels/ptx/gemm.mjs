@@ -9,6 +9,9 @@
 // the last one's results. Items are tiles in groups of eight rows of tiles, as in the SPIR-V kernels, then the parts of
 // those tiles whose depth is split: their sums go to a workspace, which `matmul_reduce_tail` adds in order. Which block
 // computes what has no influence on a result.
+//
+// A launch may compute a group of products: their tiles follow each other as if they were of one. Weight gradients, each of
+// which has too few tiles for the device, fill it together and need no parts.
 
 import { SHARED_MEMORY_LIMIT } from './layout.mjs';
 import { Writer } from './writer.mjs';
@@ -44,6 +47,8 @@ import { Writer } from './writer.mjs';
  * @property {'gelu' | 'silu'} [activation]
  * @property {boolean} [parts] some tiles' depth is split
  * @property {boolean} [ragged] K is not a multiple of `bk`
+ * @property {number} [products] that one launch computes, of one depth and stored as sums times alpha, plus beta C: a group, of 2 to
+ *   MAX_PRODUCTS; one when left out
  */
 
 /** A launch's parameters, one packed block. Leading dimensions count elements; `kPerPart` is a multiple of `bk`. */
@@ -70,6 +75,30 @@ export const PARAMETERS = /** @type {const} */ ([
   { name: 'alpha', type: 'f32' },
   { name: 'beta', type: 'f32' },
 ]);
+
+/** Most products of a launch: the more wait for each other, the longer their operands live. */
+export const MAX_PRODUCTS = 4;
+
+/** What a product of a group has of its own: addresses, and sizes with the number of tiles of those before it. */
+const OWN = /** @type {const} */ ({ u64: ['a', 'b', 'c'], u32: ['m', 'n', 'lda', 'ldb', 'ldc', 'first'] });
+
+/**
+ * The parameters of a form: PARAMETERS, or those of a group, in which a product's own have its number behind their name.
+ * @param {GemmForm} form @returns {readonly import('./assembler.mjs').Parameter[]}
+ */
+export function parametersOf({ products = 1 }) {
+  if (products === 1) return PARAMETERS;
+  const numbers = Array.from({ length: products }, (_, g) => g);
+  const own = (/** @type {'u64' | 'u32'} */ type) => numbers.flatMap((g) => OWN[type].map((name) => ({ name: `${name}${g}`, type })));
+  return [
+    ...own('u64'),
+    ...own('u32'),
+    { name: 'k', type: 'u32' },
+    { name: 'whole', type: 'u32' },
+    { name: 'alpha', type: 'f32' },
+    { name: 'beta', type: 'f32' },
+  ];
+}
 
 /** Threads of a warpgroup. */
 export const WARPGROUP = 128;
@@ -121,6 +150,9 @@ export function planFault(plan, form) {
     // Its depths come permuted in fours of bytes, which cp.async does not move.
     if (plan.load !== 'relay' && major.b === 'k') return 'A in registers needs B by relay where its depth is contiguous';
   }
+  const { products = 1, half, dual, bias, residual, activation, parts } = form;
+  if (!Number.isInteger(products) || products < 1 || products > MAX_PRODUCTS) return `products must be 1 to ${MAX_PRODUCTS}`;
+  if (products > 1 && (half || dual || bias || residual || activation || parts)) return 'a group stores whole sums as f32';
   return undefined;
 }
 
@@ -166,6 +198,22 @@ export function division(plan, { m, n, k }, { blocks, splits = 1, tail = 1 }) {
     /** Whether the form must be `ragged`. */
     ragged: k % plan.bk !== 0,
   };
+}
+
+/**
+ * How a group of products is divided among blocks.
+ * @param {GemmPlan} plan
+ * @param {readonly { m: number, n: number }[]} products @param {number} blocks that the device runs at once
+ */
+export function groupDivision({ bm, bn }, products, blocks) {
+  let items = 0;
+  /** Tiles of the products before each. */
+  const first = products.map(({ m, n }) => {
+    const before = items;
+    items += Math.ceil(m / bm) * Math.ceil(n / bn);
+    return before;
+  });
+  return { first, items, blocks: Math.min(blocks, items) };
 }
 
 /**

@@ -64,6 +64,11 @@ export type Tuning = {
      */
     ptxPlan?: ((problem: any) => any) | undefined;
     /**
+     * the tiling in PTX by which products like this one are faster by one
+     * launch, where their tiles fill the device together; undefined where they are not
+     */
+    ptxGroup?: ((problem: any) => string | undefined) | undefined;
+    /**
      * the tiling of attention in
      * PTX, likewise
      */
