@@ -82,8 +82,8 @@ test('weight gradients of an H200 are taken together, but not those that are add
       ].map(([m, c]) => /** @type {any} */ ({ a, b, c, m, n: 1024, k: 8192, transA: true, aType: 'bf16', bType: 'bf16', ...more })),
     )?.tiling;
   assert.equal(taken({}), 'wide');
-  assert.equal(taken({ k: 512 }), 'wide');
-  for (const more of [{ k: 256 }, { beta: 1 }, { transA: false }, { aType: 'f32', bType: 'f32' }]) assert.equal(taken(more), undefined);
+  assert.equal(taken({ k: 2048 }), 'wide');
+  for (const more of [{ k: 512 }, { beta: 1 }, { transA: false }, { aType: 'f32', bType: 'f32' }]) assert.equal(taken(more), undefined);
 });
 
 test('products that one launch cannot compute: an error that says why, and no plan', () => {
@@ -105,6 +105,11 @@ test('products that one launch cannot compute: an error that says why, and no pl
   assert.throws(
     () => kernels.matmulGroup([first, product(64, 256)], { tiling: /** @type {any} */ (direct) }),
     /A cannot go to registers with its rows contiguous/,
+  );
+  const narrow = /** @type {any} */ ({ buffer: first.c, size: 65_532 });
+  assert.throws(
+    () => kernels.matmulGroup([product(64, 256), product(256, 64, { c: { buffer: narrow, offset: 0 } })]),
+    /c takes 16384 elements/,
   );
   assert.throws(() => kernels.matmulGroup([first, product(256, 64, { c: first.c })]), /c is written and must not lie over c/);
 });

@@ -18,7 +18,7 @@ const WINDOW = 24;
 /** Operands are pairs, results one for each; `products` are the other arguments of `matmul`. @type {Pick<Op, 'name' | 'flops' | 'lower'>} */
 const operation = {
   name: 'weightGradients',
-  flops: (inputs, outputs) => outputs.reduce((sum, { size }, i) => sum + 2 * inputs[2 * i].size * (outputs[i].shape.at(-1) ?? 1), 0),
+  flops: (inputs, outputs) => outputs.reduce((sum, { shape }, i) => sum + 2 * inputs[2 * i].size * (shape.at(-1) ?? 1), 0),
   lower: (kernels, inputs, outputs, { products }) => [
     kernels.matmulGroup(
       products.map((/** @type {object} */ product, /** @type {number} */ i) => ({
