@@ -621,7 +621,7 @@ export declare function buildKernel(words: Uint32Array): Shader
  * A collective on `count` elements from element `offset` of the buffer on, by default all to its end; its timeline
  * value. See `Group` of `helios-vk/distributed`.
  */
-export declare function collective(kind: 'allReduce' | 'reduceScatter' | 'allGather' | 'broadcast', buffer: BufferHandle, options?: CollectiveOptions): TimelineValue
+export declare function collective(kind: 'allReduce' | 'reduceScatter' | 'allGather' | 'broadcast' | 'allToAll', buffer: BufferHandle, options?: CollectiveOptions): TimelineValue
 
 /**
  * Fails the group: what it has under way ends at once, and later calls throw this. May be called from any thread of

@@ -1,9 +1,12 @@
 #!/usr/bin/env node
 // The existing trainer's own training command on `@helios-vk/alpha-backend`, beside its own backend on its own addon, in
-// turn: tokens a second, losses, and the host's time a step: without waits for the device, in the whole step and in the
-// backend's methods.
+// turn: tokens a second, losses, and the host's time a step without waits for the device. `--methods` also times what of
+// that is in the backend's methods; reading the clock for each of thousands of calls makes the whole longer.
 //
-//   node benches/alpha.mjs --trainer CHECKOUT [--sides addon,eager-bf16,captured-bf16,captured-f32] [--rounds N] [--steps N] [--json FILE]
+//   node benches/alpha.mjs --trainer CHECKOUT [--sides addon,eager-bf16,captured-bf16,captured-f32] [--rounds N] [--steps N]
+//     [--warmup N] [--methods] [--json FILE]
+//
+// The JavaScript of a step gets several times faster over its first fifty: for the host's time take `--steps 120 --warmup 60`.
 //
 // Runs of this backend in one precision, call by call and as graphs, must have read the same bits from the device in every
 // step and must end with the same bits in all weights and moments; otherwise the bench fails and names the step. So
@@ -29,7 +32,15 @@ const OPTIONS = /** @type {const} */ ({
   trainer: { type: 'string', value: 'CHECKOUT', path: 'input-folder', help: 'the trainer, built' },
   sides: { type: 'string', default: 'addon,eager-bf16,captured-bf16,captured-f32', help: 'what to run' },
   rounds: { type: 'integer', min: 1, max: 100, default: 3, help: 'runs of each side, in turn' },
-  steps: { type: 'integer', min: 8, max: 10_000, default: 16, help: 'steps of a run; the first 6 are left out' },
+  steps: { type: 'integer', min: 8, max: 10_000, default: 16, help: 'steps of a run' },
+  warmup: {
+    type: 'integer',
+    min: 6,
+    max: 9_000,
+    default: 6,
+    help: 'of those, the first that are left out: weights uploaded, equal steps, the first as graphs',
+  },
+  methods: { type: 'boolean', help: 'time the methods of the backend, too' },
   layers: { type: 'integer', min: 1, max: 200, default: 21, help: 'decoder layers' },
   width: { type: 'integer', min: 32, max: 16_384, default: 1024, help: 'width of the model' },
   heads: { type: 'integer', min: 1, max: 256, default: 16, help: 'attention heads' },
@@ -38,8 +49,6 @@ const OPTIONS = /** @type {const} */ ({
   json: { type: 'string', value: 'FILE', path: 'output', help: 'where the figures go' },
   ...RESULTS_OPTION,
 });
-/** Steps that are left out: the uploads of weights and moments, equal steps, the first as graphs. */
-const WARMUP = 6;
 /** The module of the backend, which the file in the checkout uses too. */
 const BACKEND = pathToFileURL(realpathSync(fileURLToPath(import.meta.resolve('@helios-vk/alpha-backend')))).href;
 /** Native calls that wait for the device. */
@@ -48,16 +57,17 @@ const WAITS = ['readBuffer', 'waitIdle', 'waitTimeline'];
 /**
  * The host's work in each step after the warm-up.
  * @param {Awaited<ReturnType<typeof runTrainer>>} run
+ * @param {number} warmup
  * @returns {Record<'ms' | 'host' | 'backend' | 'native' | 'wait', number> & { calls: Record<string, number> }} medians, in ms:
- *   the step; without waits for the device, the step, the backend's methods, and the native calls in them; those waits.
+ *   the step; without waits for the device, the step, the backend's methods (0 where not timed), and the native calls; those waits.
  *   `calls`: native calls of the last step
  */
-function hostTimes({ calls, printedAt }) {
-  const steps = calls.slice(WARMUP).map((times, i) => {
+function hostTimes({ calls, printedAt }, warmup) {
+  const steps = calls.slice(warmup).map((times, i) => {
     const sum = (/** @type {(name: string) => boolean} */ of) =>
       Object.entries(times).reduce((total, [name, { us }]) => total + (of(name) ? us / 1000 : 0), 0);
     const wait = sum((name) => WAITS.includes(name));
-    const ms = printedAt[WARMUP + i] - printedAt[WARMUP + i - 1];
+    const ms = printedAt[warmup + i] - printedAt[warmup + i - 1];
     const backend = times.backend ? times.backend.us / 1000 - wait : 0;
     return { ms, host: ms - wait, backend, native: sum((name) => name !== 'backend') - wait, wait };
   });
@@ -85,8 +95,9 @@ function difference(a, b) {
 }
 
 await runMain('node benches/alpha.mjs --trainer CHECKOUT [options]', OPTIONS, async (options) => {
-  const { rounds, steps, layers, width, heads, block, tokenizer, json } = options;
+  const { rounds, steps, warmup, methods, layers, width, heads, block, tokenizer, json } = options;
   if (options.trainer === undefined) throw new UsageError('--trainer is missing');
+  if (steps <= warmup) throw new UsageError(`--steps ${steps}: all of them are left out by --warmup ${warmup}`);
   const checkout = resolve(options.trainer);
   const sides = options.sides.split(',');
   for (const side of sides) {
@@ -117,19 +128,20 @@ await runMain('node benches/alpha.mjs --trainer CHECKOUT [options]', OPTIONS, as
           process.env.HELIOS_BENCH_BACKEND = BACKEND;
           process.env.NODE_OPTIONS = `--import=${pathToFileURL(path).href}`;
           process.env.HELIOS_ALPHA_PRECISION = precision;
+          process.env.HELIOS_BENCH_METHODS = methods ? '1' : '0';
           process.env.HELIOS_ALPHA_CAPTURE = mode === 'captured' ? '1' : '0';
         }
         const addon = join(checkout, 'packages/helios/native/helios_vk.node');
         const run = await runTrainer({ checkout, command, addon, data, tokenizer, scratch, steps, shape, more: [] });
-        const toks = run.steps.slice(WARMUP).map((step) => step.toks);
+        const toks = run.steps.slice(warmup).map((step) => step.toks);
         result.toks.push(median(toks));
         result.losses = run.steps.map(({ loss }) => loss);
-        const host = hostTimes(run);
+        const host = hostTimes(run, warmup);
         result.host.push(host);
         const label = `round ${round + 1}, ${side}`;
         console.log(`${label}: ${median(toks).toFixed(0)} tok/s, losses ${result.losses.slice(0, 4).join(' ')} … ${result.losses.at(-1)}`);
         console.log(
-          `  ${host.ms.toFixed(1)} ms a step, of which ${host.wait.toFixed(1)} wait for the device; the host without that: ${host.host.toFixed(1)}, in the backend ${host.backend.toFixed(1)}, in native calls ${host.native.toFixed(1)}; ${JSON.stringify(host.calls)}`,
+          `  ${host.ms.toFixed(1)} ms a step, of which ${host.wait.toFixed(1)} wait for the device; the host without that: ${host.host.toFixed(2)}${methods ? `, in the backend ${host.backend.toFixed(2)}` : ''}, in native calls ${host.native.toFixed(1)}; ${JSON.stringify(host.calls)}`,
         );
         if (mode === 'addon') continue;
         const first = firsts.get(precision);
@@ -165,6 +177,8 @@ await runMain('node benches/alpha.mjs --trainer CHECKOUT [options]', OPTIONS, as
       heads,
       block,
       steps,
+      warmup,
+      methods,
       rounds,
       compared,
       differences,
@@ -183,7 +197,7 @@ await runMain('node benches/alpha.mjs --trainer CHECKOUT [options]', OPTIONS, as
         { group, name: `loss of step ${steps}`, series, unit: 'nats', value: /** @type {number} */ (losses.at(-1)) },
       ];
     });
-    const title = `${steps} steps of the existing trainer’s own training command, of which the first ${WARMUP} are left out`;
+    const title = `${steps} steps of the existing trainer’s own training command, of which the first ${warmup} are left out`;
     writeResults(options.results, { bench: 'alpha', title, device, driver, figures });
   }
   for (const text of differences) console.error(`not the same bits: ${text}`);

@@ -3,13 +3,15 @@
 
 import { writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
-import { loadCheckpoint } from './gpt/checkpoint.mjs';
+import { isDeepStrictEqual } from 'node:util';
+import { checkpointOf, loadCheckpoint } from './gpt/checkpoint.mjs';
 import { MAX_LAYERS, MAX_SIZE, MAX_STEPS, PRESETS, checkConfig, flopsPerToken, parameterTable } from './gpt/config.mjs';
 import { checkSameData, dataInfo, firstLine, loadText, splitTokens, stepBatch, unigramEntropy } from './gpt/data.mjs';
 import { FolderLock } from './gpt/files.mjs';
 import { measurePeak } from './gpt/peak.mjs';
 import { profileTable } from './gpt/profile.mjs';
 import { Progress, formatBytes, formatCount, formatDuration, formatFlops } from './gpt/progress.mjs';
+import { agree, attemptOf, openRanks, shareOf } from './gpt/ranks.mjs';
 import { trainingReport } from './gpt/report.mjs';
 import { recentRate, runTraining } from './gpt/run.mjs';
 import { sample } from './gpt/sample.mjs';
@@ -22,7 +24,7 @@ import { extremes, median } from './lib/stats.mjs';
 
 /** @typedef {import('./gpt/config.mjs').GptConfig} GptConfig */
 
-const USAGE = 'npm run train -- [options]';
+const USAGE = 'npm run train -- [options]\n       helios-vk run --nproc N benches/train.mjs [options]';
 const OPTIONS = /** @type {const} */ ({
   preset: { type: 'string', choices: ['tiny', 'small', 'mission'], help: 'model; default tiny on a CPU device, else small' },
   layers: { type: 'integer', min: 1, max: MAX_LAYERS, help: 'decoder layers' },
@@ -38,7 +40,7 @@ const OPTIONS = /** @type {const} */ ({
   },
   steps: { type: 'integer', min: 1, max: MAX_STEPS, help: 'optimizer steps' },
   batch: { type: 'integer', min: 1, max: MAX_SIZE, help: 'sequences of a micro-step' },
-  'micro-steps': { type: 'integer', min: 1, max: MAX_SIZE, help: 'micro-steps of a step' },
+  'micro-steps': { type: 'integer', min: 1, max: MAX_SIZE, help: 'micro-steps of a step, in each process' },
   seed: { type: 'integer', min: 0, max: 0xffffffff, help: 'seed of the weights and of the data order' },
   lr: { type: 'number', min: 0, help: 'peak learning rate' },
   'min-lr': { type: 'number', min: 0, help: 'learning rate at the end' },
@@ -64,6 +66,14 @@ const OPTIONS = /** @type {const} */ ({
   'checkpoint-at-start': { type: 'boolean', help: '… and before the first step' },
   keep: { type: 'integer', min: 1, help: 'keep the last N checkpoints of the run (default all)' },
   resume: { type: 'string', value: 'FILE|DIR', path: 'input-any', help: 'go on from a checkpoint (of a folder, the latest)' },
+  engine: { type: 'string', choices: ['mpi', 'nccl'], help: 'what several processes exchange gradients by (default mpi)' },
+  zero: {
+    type: 'integer',
+    min: 0,
+    max: 1,
+    help: '1: each of several processes keeps a shard of the moments\n(ZeRO-1, the default there); 0: all keep all',
+  },
+  reduce: { type: 'string', choices: ['f32', 'bf16'], help: 'what gradients travel as between processes (default f32)' },
   mode: {
     type: 'string',
     choices: ['graph', 'plain'],
@@ -121,9 +131,10 @@ const CHANGEABLE = new Set(['steps', 'lr', 'min-lr', 'warmup', 'weight-decay', '
  * @param {Values} values parsed options
  * @param {GptConfig} base a preset's, or that of the checkpoint to go on from
  * @param {boolean} resumed
+ * @param {number} size processes, of which each makes as many micro-steps as the options or the preset say
  * @returns {GptConfig}
  */
-function configOf(values, base, resumed) {
+function configOf(values, base, resumed, size) {
   const config = { ...base };
   for (const [option, key] of /** @type {[keyof typeof NUMBERS, keyof GptConfig][]} */ (Object.entries(NUMBERS))) {
     const value = values[option];
@@ -133,6 +144,7 @@ function configOf(values, base, resumed) {
     }
     Object.assign(config, { [key]: value });
   }
+  if (!resumed) config.microSteps *= size;
   if (values.precision !== undefined) config.precision = /** @type {GptConfig['precision']} */ (values.precision);
   // A preset's warm-up is for its own number of steps.
   if (values.warmup === undefined && config.warmup >= config.steps) config.warmup = Math.floor(config.steps / 10);
@@ -159,20 +171,39 @@ async function textOf(option, trained, replaceInvalid) {
 
 /** @param {Values} values */
 async function main(values) {
-  const checkpointEvery = values['checkpoint-every'] ?? 0;
-  const sampleTokens = values['sample-tokens'];
   for (const name of /** @type {const} */ (['checkpoint-every', 'checkpoint-at-start', 'keep'])) {
     if (values[name] && values.checkpoint === undefined) throw new UsageError(`--${name} needs --checkpoint DIR`);
   }
-  const progress = new Progress(process.stderr, { quiet: values.quiet });
-  const lock = values.checkpoint === undefined ? undefined : await FolderLock.take(values.checkpoint);
-
+  /** @type {typeof import('../index.js')} */
   const vk = createRequire(import.meta.url)('../index.js');
-  const info = vk.initDevice();
-  const isCpu = info.deviceTypeName === 'cpu';
-  if (values.profile !== undefined && typeof vk.profileStart !== 'function') {
-    throw new Error('--profile: this addon has no profileStart');
+  const { info, ranks } = await openRanks(vk, /** @type {import('./gpt/ranks.mjs').RanksOptions} */ (values));
+  try {
+    await train(values, vk, info, ranks);
+    // The others wait here for what rank 0 does alone.
+    await ranks?.group.destroy();
+  } catch (error) {
+    ranks?.group.abort(/** @type {Error} */ (error).message);
+    throw error;
   }
+  vk.destroy();
+}
+
+/**
+ * @param {Values} values
+ * @param {typeof import('../index.js')} vk
+ * @param {import('../index.js').DeviceInfo} info
+ * @param {import('./gpt/ranks.mjs').TrainingRanks | undefined} ranks
+ */
+async function train(values, vk, info, ranks) {
+  const checkpointEvery = values['checkpoint-every'] ?? 0;
+  const group = ranks?.group;
+  const size = group?.worldSize ?? 1;
+  /** Whether this process writes and says things. */
+  const first = group === undefined || group.rank === 0;
+  const quiet = values.quiet || !first;
+  const progress = new Progress(process.stderr, { quiet });
+  const lock = values.checkpoint === undefined || !first ? undefined : await FolderLock.take(values.checkpoint);
+  const isCpu = info.deviceTypeName === 'cpu';
 
   const resumed = values.resume === undefined ? undefined : await loadCheckpoint(values.resume);
   if (resumed && values.preset !== undefined) {
@@ -182,8 +213,11 @@ async function main(values) {
     throw new UsageError('--resume keeps what the checkpoint held back; leave --validation out');
   }
   const preset = PRESETS[values.preset ?? (isCpu ? 'tiny' : 'small')];
-  const config = configOf(values, resumed?.config ?? preset, resumed !== undefined);
-  const firstStep = resumed?.step ?? 0;
+  const config = configOf(values, resumed?.config ?? preset, resumed !== undefined, size);
+  const { run, restarted } = attemptOf();
+  const last = restarted && group && values.checkpoint !== undefined ? await lastOf(group, values.checkpoint, run, config) : undefined;
+  const begin = last ?? resumed;
+  const firstStep = begin?.step ?? 0;
   if (firstStep >= config.steps) {
     throw new UsageError(
       `the checkpoint is of step ${firstStep}; --steps ${config.steps} is done: more --steps go on, npm run generate writes text`,
@@ -200,18 +234,38 @@ async function main(values) {
     throw new UsageError('--validation-every needs --validation SHARE');
   }
   const data = dataInfo(source, all, held);
-  if (resumed?.data) checkSameData(resumed.data, data);
+  if (begin?.data) checkSameData(begin.data, data);
+  const validationEvery = values['validation-every'] ?? Math.max(1, Math.ceil(config.steps / 10));
+  if (ranks) {
+    // Data by what it is: the file may lie elsewhere on each host.
+    const { sha256, tokens: count, validation: share } = data;
+    const options = {
+      zero: ranks.zero,
+      reduce: ranks.reduce,
+      checkpoint: values.checkpoint !== undefined,
+      'checkpoint-every': checkpointEvery,
+      'checkpoint-at-start': values['checkpoint-at-start'],
+      'validation-every': validationEvery,
+    };
+    const named = Object.entries(options).map(([name, value]) => [`--${name}`, value]);
+    await agree(ranks.group, { ...config, ...Object.fromEntries(named), 'first step': firstStep, data: { sha256, count, share } });
+  }
   const entropy = unigramEntropy(tokens);
   const { count } = parameterTable(config);
-  progress.note(`${info.deviceName} · ${formatCount(count)} parameters · ${config.precision} · seed ${config.seed}`);
+  const several =
+    ranks && `${size} ${size === 1 ? 'process' : 'processes'} over ${ranks.engine}, ZeRO ${ranks.zero}, gradients in ${ranks.reduce}`;
+  progress.note(
+    `${info.deviceName} · ${formatCount(count)} parameters · ${config.precision} · seed ${config.seed}${several ? ` · ${several}` : ''}`,
+  );
+  if (last) progress.note(`going on from ${last.path}`);
   progress.note(
     `${dataName}: ${formatCount(text.length)} bytes, ${formatCount(all.length)} tokens of ${tokenizer.size}, ` +
       (held > 0 ? `the last ${formatCount(held)} for validation, ` : '') +
       `unigram entropy ${entropy.toFixed(4)}, ln(vocabulary) ${Math.log(config.vocab).toFixed(4)}`,
   );
-  if (values['dump-batches'] !== undefined) await dumpBatches(values['dump-batches'], config, tokens);
+  if (values['dump-batches'] !== undefined && first) await dumpBatches(values['dump-batches'], config, tokens);
 
-  const peak = values.peak ? measurePeak(vk, config.precision) : undefined;
+  const peak = values.peak && first ? measurePeak(vk, config.precision) : undefined;
   if (peak !== undefined) progress.note(`matrix rate ${formatFlops(peak)} (${config.precision})`);
 
   let interrupted = false;
@@ -231,10 +285,12 @@ async function main(values) {
     data,
     tokens,
     validation,
-    validationEvery: values['validation-every'] ?? Math.max(1, Math.ceil(config.steps / 10)),
+    validationEvery,
     mode: /** @type {'graph' | 'plain'} */ (values.mode),
-    profile: values.profile === undefined ? undefined : () => void vk.profileStart({ trace: values.profile }),
-    resumed,
+    profile: values.profile === undefined || !first ? undefined : () => void vk.profileStart({ trace: values.profile }),
+    resumed: begin,
+    ranks,
+    run,
     checkpoints: values.checkpoint,
     lock,
     checkpointEvery,
@@ -251,8 +307,10 @@ async function main(values) {
   progress.end(state);
   process.off('SIGINT', interrupt);
   const seconds = (performance.now() - started) / 1000;
-  const profile = values.profile === undefined ? undefined : vk.profileStop();
+  const profile = values.profile === undefined || !first ? undefined : vk.profileStop();
+  if (!first) return trainer.destroy();
 
+  const sampleTokens = values['sample-tokens'];
   const prompt = values.sample ?? firstLine(text, 40);
   const written = sampleTokens > 0 ? await sample(trainer, tokenizer, prompt, { tokens: sampleTokens, seed: config.seed }) : '';
 
@@ -273,6 +331,7 @@ async function main(values) {
     config,
     parameters: count,
     mode: trainer.mode,
+    ranks: ranks && { size, ...shareOf(config, size), zero: ranks.zero, reduce: ranks.reduce, engine: ranks.engine },
     dispatchesPerStep: trainer.dispatches,
     data: dataName,
     tokens: tokens.length,
@@ -288,7 +347,8 @@ async function main(values) {
     hostMillisecondsPerStep: middle(hostTimes),
     flopsPerToken: flops,
     matrixRate: peak,
-    matrixShare: peak === undefined ? undefined : (rate * flops) / peak,
+    // Of all devices together.
+    matrixShare: peak === undefined ? undefined : (rate * flops) / (peak * size),
     memoryBytes: /** @type {number | undefined} */ (vk.getAllocatorStats?.().activeBufferBytes),
     seconds,
     restarts,
@@ -296,12 +356,12 @@ async function main(values) {
     kernelTimes,
     profile,
   };
-  if (!values.quiet) process.stdout.write(summary(result, tail.length));
+  if (!quiet) process.stdout.write(summary(result, tail.length));
   if (values.json !== undefined) await writeFile(values.json, `${JSON.stringify(result, null, 1)}\n`);
   if (values.report !== undefined) await writeFile(values.report, trainingReport(result));
   if (values.results !== undefined) {
     const group = `GPT of ${formatCount(count)} parameters, batch ${config.batch}×${config.microSteps}`;
-    const series = `helios-vk, ${config.precision}`;
+    const series = `helios-vk, ${config.precision}${several ? `, ${several}` : ''}`;
     writeResults(values.results, {
       bench: 'train',
       title: `A training run of ${lossList.length} steps on ${dataName}`,
@@ -315,7 +375,19 @@ async function main(values) {
     });
   }
   trainer.destroy();
-  vk.destroy();
+}
+
+/**
+ * What a restart goes on from: the last checkpoint that this run has written, by what rank 0 sees.
+ * @param {import('./gpt/ranks.mjs').TrainingRanks['group']} group
+ * @param {string} folder @param {string | undefined} run @param {GptConfig} config what it must hold
+ */
+async function lastOf(group, folder, run, config) {
+  const [path] = await group.exchange(group.rank === 0 && run !== undefined ? await checkpointOf(folder, run) : undefined);
+  if (path === null) return undefined;
+  const found = await loadCheckpoint(path);
+  if (!isDeepStrictEqual(found.config, config)) throw new Error(`cannot go on from ${path}: it is of a run with other options`);
+  return found;
 }
 
 /**

@@ -164,7 +164,7 @@ export async function init(options = {}) {
     vk.collectiveForget();
     throw error;
   }
-  return new Group(Group.key, { rank, worldSize, localRank, watch });
+  return new Group(Group.key, { rank, worldSize, localRank, engine: nccl ? 'nccl' : 'mpi', watch });
 }
 
 /**
@@ -354,10 +354,10 @@ export class Group {
 
   /**
    * @param {symbol} key
-   * @param {{ rank: number, worldSize: number, localRank: number, watch: Watch }} parts
+   * @param {{ rank: number, worldSize: number, localRank: number, engine: 'mpi' | 'nccl', watch: Watch }} parts
    * @hidden
    */
-  constructor(key, { rank, worldSize, localRank, watch }) {
+  constructor(key, { rank, worldSize, localRank, engine, watch }) {
     if (key !== Group.key) throw new TypeError('groups are made by init()');
     this.#watch = watch;
     /** This process among all, from 0. */
@@ -366,6 +366,8 @@ export class Group {
     this.worldSize = worldSize;
     /** This process among those of its host. */
     this.localRank = localRank;
+    /** What carries the collectives. */
+    this.engine = engine;
     /** Fires when the group fails; its reason is the `HeliosError`. @type {AbortSignal} */
     this.signal = watch.signal;
   }
@@ -410,6 +412,17 @@ export class Group {
    */
   broadcast(buffer, range) {
     return this.#call('broadcast', buffer, range);
+  }
+
+  /**
+   * Of `count` elements the first half is sent, an equal shard to each rank, and the second half gets the shard that each rank has sent
+   * to this one, in the order of ranks. What is sent stays as it is.
+   * @param {BufferHandle} buffer
+   * @param {RangeOptions & { type?: ElementType }} [range] `count` is a multiple of twice the world size, and a shard one of 4 bytes
+   * @returns {TimelineValue}
+   */
+  allToAll(buffer, range) {
+    return this.#call('allToAll', buffer, range);
   }
 
   /**
@@ -477,7 +490,7 @@ export class Group {
   }
 
   /**
-   * @param {'allReduce' | 'reduceScatter' | 'allGather' | 'broadcast'} kind
+   * @param {'allReduce' | 'reduceScatter' | 'allGather' | 'broadcast' | 'allToAll'} kind
    * @param {BufferHandle} buffer
    * @param {any} options
    */

@@ -511,7 +511,7 @@ int ncclCommAbort(Comm *comm) {
   return fails ? 3 : 0;
 }
 
-enum { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST };
+enum { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, ALL_TO_ALL };
 
 /* One piece of every rank's data; afterwards all ranks may use theirs again. */
 static int piece(Comm *comm, const void *own, size_t bytes, void (*use)(Comm *, void *, size_t), void *to) {
@@ -536,6 +536,7 @@ static _Thread_local size_t apart;
 static _Thread_local int source;
 
 static void gather(Comm *comm, void *to, size_t bytes) {
+  if (!to) return;
   for (int rank = 0; rank < comm->size; rank++) memcpy((char *)to + rank * apart, comm->shared->data[rank], bytes);
 }
 
@@ -545,15 +546,17 @@ static void run_collective(Work *work) {
   Comm *comm = work->what;
   const char *from = work->from;
   char *to = work->to;
-  int shards = work->kind == REDUCE_SCATTER ? comm->size : 1;
+  int sharded = work->kind == REDUCE_SCATTER || work->kind == ALL_TO_ALL;
+  int shards = sharded ? comm->size : 1;
   for (int shard = 0; shard < shards; shard++) {
     for (size_t at = 0; at < work->bytes; at += PIECE) {
       size_t bytes = work->bytes - at < PIECE ? work->bytes - at : PIECE;
       apart = work->bytes;
       source = work->root;
       const char *own = from + shard * work->bytes + at;
-      int here = work->kind != REDUCE_SCATTER || shard == comm->rank;
-      void (*use)(Comm *, void *, size_t) = work->kind == ALL_GATHER ? gather : work->kind == BROADCAST ? take : add;
+      int here = !sharded || shard == comm->rank;
+      int gathers = work->kind == ALL_GATHER || work->kind == ALL_TO_ALL;
+      void (*use)(Comm *, void *, size_t) = gathers ? gather : work->kind == BROADCAST ? take : add;
       if (!piece(comm, own, bytes, use, here ? to + at : NULL)) goto out;
     }
   }
@@ -593,4 +596,40 @@ int ncclBroadcast(const void *from, void *to, size_t count, int type, int root, 
   CALL(3);
   if (type != 1) return 4;
   return collective(comm, stream, (Work){.kind = BROADCAST, .from = from, .to = to, .bytes = count, .root = root});
+}
+
+/* Between these two one exchange with all ranks is put together: its shards lie one behind the other, by rank. */
+static _Thread_local struct { Comm *comm; Stream *stream; const char *from; char *to; size_t bytes; int sent, received; } exchange;
+
+int ncclGroupStart(void) {
+  CALL(3);
+  exchange.comm = NULL;
+  exchange.sent = exchange.received = 0;
+  return 0;
+}
+
+int ncclSend(const void *from, size_t count, int type, int peer, Comm *comm, Stream *stream) {
+  CALL(3);
+  if (peer == 0) exchange.from = from;
+  if (type != 1 || peer != exchange.sent++ || (const char *)from != exchange.from + peer * count) return 4;
+  exchange.comm = comm;
+  exchange.stream = stream;
+  exchange.bytes = count;
+  return 0;
+}
+
+int ncclRecv(void *to, size_t count, int type, int peer, Comm *comm, Stream *stream) {
+  CALL(3);
+  if (peer == 0) exchange.to = to;
+  if (type != 1 || peer != exchange.received++ || (char *)to != exchange.to + peer * count) return 4;
+  return comm == exchange.comm && stream == exchange.stream && count == exchange.bytes ? 0 : 4;
+}
+
+int ncclGroupEnd(void) {
+  CALL(3);
+  Comm *comm = exchange.comm;
+  if (!comm) return 0;
+  if (exchange.sent != comm->size || exchange.received != comm->size) return 4;
+  Work work = {.kind = ALL_TO_ALL, .from = exchange.from, .to = exchange.to, .bytes = exchange.bytes};
+  return collective(comm, exchange.stream, work);
 }

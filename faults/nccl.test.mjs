@@ -6,10 +6,12 @@
  */
 
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { copyFileSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 
 import { ranks as start } from '../__test__/distributed/ranks.mjs';
 import { firstOf, init } from '../__test__/lib/addon.mjs';
@@ -63,6 +65,19 @@ describe('the engine on NCCL', LIMIT, () => {
         assert.equal(calls.cuSignalExternalSemaphoresAsync, calls.cuWaitExternalSemaphoresAsync, 'each hand-over has its way back');
         assert.ok(calls.cuImportExternalMemory < 10, 'memory is imported once');
       }
+    }
+  });
+
+  test('the training run makes the bits of one process that adds the gradients of both ranks itself', LIMIT, async () => {
+    const script = fileURLToPath(new URL('../__test__/distributed/gpt-rank.mjs', import.meta.url));
+    for (const reduce of ['f32', 'bf16']) {
+      const alone = spawnSync(process.execPath, [script, JSON.stringify({ parts: 2, reduce })], { encoding: 'utf8' });
+      const expected = JSON.parse(alone.stdout.match(/@rank (\{.*\})/)?.[1] ?? assert.fail(alone.stderr));
+      const { status, said, output, books } = await ranks(2, [JSON.stringify({ engine: 'nccl', reduce })], { script });
+      assert.equal(status, 0, output);
+      for (const { hashes, losses } of said)
+        assert.deepEqual({ hashes, losses }, { hashes: expected.hashes, losses: expected.losses }, reduce);
+      nothingLeft(books, 2, output);
     }
   });
 

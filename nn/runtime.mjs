@@ -98,14 +98,15 @@ export class Runtime {
    * Memory of at least `bytes` bytes with undefined contents.
    * @param {number} bytes
    * @param {boolean} [owned] whether something other than a program's variables keeps it
+   * @param {boolean} [exportable] whether other interfaces to the device get at it too, as NCCL does
    * @returns {Allocation}
    */
-  allocate(bytes, owned = false) {
+  allocate(bytes, owned = false, exportable = false) {
     const size = Math.max(PADDING, Math.ceil(bytes / PADDING) * PADDING);
     if (size > this.kernels.context.bindingBytes) {
       throw new UsageError('tensor', `${size} bytes; this device binds at most ${this.kernels.context.bindingBytes} bytes at once`);
     }
-    const handle = this.free.get(size)?.pop() ?? this.create(size);
+    const handle = exportable ? this.vk.createBuffer(size, 0, { exportable }) : (this.free.get(size)?.pop() ?? this.create(size));
     this.live.buffers++;
     this.live.bytes += size;
     if (!owned) this.turnBytes += size;

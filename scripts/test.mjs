@@ -120,7 +120,7 @@ function beside(command) {
 }
 
 /** Several processes over every MPI that is there. */
-const DISTRIBUTED = ['distributed', 'hosts', 'training'].map((name) => `__test__/distributed/${name}.test.mjs`);
+const DISTRIBUTED = ['distributed', 'hosts', 'training', 'gpt'].map((name) => `__test__/distributed/${name}.test.mjs`);
 
 /** Why groups of processes cannot be tested here, or null. */
 function noMpi() {

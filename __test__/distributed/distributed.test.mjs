@@ -78,7 +78,7 @@ for (const { path, kind } of LAUNCHERS) {
       const wrong = 'ERR_HELIOS_INVALID_ARGUMENT';
       for (const rank of [0, 1]) {
         const [{ codes, sum }, left, again] = of(rank);
-        assert.deepEqual(codes, ['ERR_HELIOS_INVALID_HANDLE', ...Array(7).fill(wrong), 'ERR_HELIOS_INVALID_BATCH']);
+        assert.deepEqual(codes, ['ERR_HELIOS_INVALID_HANDLE', ...Array(8).fill(wrong), 'ERR_HELIOS_INVALID_BATCH']);
         assert.equal(sum, -87);
         assert.equal(left.error.code, 'ERR_HELIOS_INVALID_BATCH');
         assert.equal(again.error.code, 'ERR_HELIOS_ENGINE', 'MPI starts once');

@@ -70,7 +70,7 @@ const SCENARIOS = {
       const shardOf = (/** @type {Float32Array} */ values, /** @type {number} */ r) => values.subarray(r * shard, (r + 1) * shard);
       // Whole numbers: the sums of two ranks are exact in any order, or rounded once, so that equal means equal.
       const sum = (/** @type {Float32Array[]} */ lists) => lists[0].map((_, i) => lists.reduce((total, values) => total + values[i], 0));
-      switch (random(8)) {
+      switch (random(9)) {
         case 0: {
           group.allReduce(buffers[b], range);
           const total = sum(all);
@@ -94,6 +94,18 @@ const SCENARIOS = {
           group.broadcast(buffers[b], { ...range, root, type: 'u8', offset: 4 * offset, count: 4 * count });
           const whole = all[root].slice();
           for (const values of all) values.set(whole);
+          break;
+        }
+        case 7: {
+          // Two halves of a shard for each rank.
+          const half = Math.floor(count / 2 / worldSize) * worldSize;
+          if (half === 0) break;
+          group.allToAll(buffers[b], { offset, count: 2 * half });
+          const part = half / worldSize;
+          const sent = all.map((values) => values.slice(0, half));
+          for (const [r, values] of all.entries()) {
+            for (const [from, list] of sent.entries()) values.set(list.subarray(r * part, (r + 1) * part), half + from * part);
+          }
           break;
         }
         case 4: {
@@ -163,6 +175,7 @@ const SCENARIOS = {
       () => group.broadcast(buffer, { root: worldSize }),
       () => group.broadcast(buffer, { type: 'u8', offset: 1 }),
       () => group.reduceScatter(buffer, { count: worldSize + 1 }),
+      () => group.allToAll(buffer, { count: worldSize }),
     ]) {
       try {
         wrong();
@@ -390,6 +403,7 @@ async function eachCall() {
     group.reduceScatter(buffers[0]);
     group.allGather(buffers[1]);
     group.broadcast(buffers[0]);
+    group.allToAll(buffers[1], { type: 'bf16' });
     vk.waitIdle();
     await group.destroy();
   } catch (failure) {

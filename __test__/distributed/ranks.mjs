@@ -17,11 +17,15 @@ const RANK = fileURLToPath(new URL('rank.mjs', import.meta.url));
 /**
  * @param {number} worldSize
  * @param {string[]} scenario
- * @param {{ environment?: Record<string, string>, of?: (rank: number) => Record<string, string>, nodeArgs?: string[], onSaid?: (said: Said) => void }} [more]
- *   `of`: variables of one rank alone
+ * @param {{ environment?: Record<string, string>, of?: (rank: number) => Record<string, string>, nodeArgs?: string[], onSaid?: (said: Said) => void, script?: string }} [more]
+ *   `of`: variables of one rank alone; `script`: rank.mjs when left out
  * @returns {Promise<Ran>}
  */
-export async function ranks(worldSize, scenario, { environment = {}, of = () => ({}), nodeArgs = [], onSaid = () => {} } = {}) {
+export async function ranks(
+  worldSize,
+  scenario,
+  { environment = {}, of = () => ({}), nodeArgs = [], onSaid = () => {}, script = RANK } = {},
+) {
   const port = await freePort();
   /** @type {Said[]} */
   const said = [];
@@ -40,7 +44,7 @@ export async function ranks(worldSize, scenario, { environment = {}, of = () => 
         ...environment,
         ...of(rank),
       };
-      const child = spawn(process.execPath, [...nodeArgs, RANK, ...scenario], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+      const child = spawn(process.execPath, [...nodeArgs, script, ...scenario], { env, stdio: ['ignore', 'pipe', 'pipe'] });
       let own = '';
       child.stderr.on('data', (chunk) => (own += chunk));
       child.stdout.on('data', (chunk) => (own += chunk));

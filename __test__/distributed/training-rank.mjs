@@ -11,6 +11,7 @@ import { vk } from '../lib/addon.mjs';
  * @typedef {object} Settings
  * @property {'AdamW' | 'SGD' | 'Lion'} [optimizer] AdamW when left out
  * @property {0 | 1} [zero]
+ * @property {'f32' | 'bf16'} [reduce] for a reference: what the gradients of the parts are rounded to before they are added
  * @property {number} [clip]
  * @property {number} [steps]
  * @property {string} [from] a checkpoint to begin with
@@ -21,7 +22,7 @@ import { vk } from '../lib/addon.mjs';
  */
 
 /** @type {Settings} */
-const { optimizer: kind = 'AdamW', zero, clip = 0, steps = 4, from, to, parts = 0, helper, wrong } = JSON.parse(process.argv[2]);
+const { optimizer: kind = 'AdamW', zero, reduce, clip = 0, steps = 4, from, to, parts = 0, helper, wrong } = JSON.parse(process.argv[2]);
 const BATCH = 12;
 initDevice({ vk });
 const group = parts > 0 ? undefined : await init({ joinTimeoutMs: 100_000, peerTimeoutMs: 60_000 });
@@ -31,7 +32,7 @@ const size = group?.worldSize ?? 1;
 // Other parameters on each rank: those of rank 0 count.
 manualSeed(helper ? 7 : 7 + rank);
 const model = new nn.Sequential(new nn.Linear(8, 33), new nn.GELU(), new nn.Linear(33, 3));
-const common = { lr: 1e-2, clip, weightDecay: 0.01, processGroup: helper ? undefined : group, zero };
+const common = { lr: 1e-2, clip, weightDecay: 0.01, processGroup: helper ? undefined : group, zero, reduce };
 /** @type {Record<string, () => InstanceType<typeof optim.AdamW>>} */
 const made = {
   AdamW: () => new optim.AdamW(model.parameters(), { ...common, gradientScale: 1 / Math.max(1, parts) }),
@@ -68,11 +69,16 @@ for (let step = begin; step < begin + steps && !problem; step++) {
       // Gradients of the first layer alone.
       if (wrong === 'missing') for (const p of [...model.parameters()].slice(0, 2)) p.accumulate(p.detach());
       else backward(x, rank, Math.max(size, parts));
+      const rounded = () => {
+        if (parts > 0 && reduce === 'bf16') for (const { grad } of model.parameters()) grad?.copy_(grad.to('bf16').to('f32'));
+      };
+      rounded();
       // The reference: the gradients of the other parts, each computed by itself and added to those before it.
       for (let part = 1; part < parts; part++) {
         const before = [...model.parameters()].map((p) => /** @type {any} */ (p.grad).clone());
         optimizer.zeroGrad();
         backward(x, part, parts);
+        rounded();
         [...model.parameters()].forEach((p, i) => void (/** @type {any} */ (p.grad).add_(before[i])));
       }
       if (helper && group) optim.averageGradients(group, model.parameters());

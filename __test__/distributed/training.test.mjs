@@ -50,6 +50,19 @@ for (const { path, kind } of LAUNCHERS) {
   });
 }
 
+for (const { path, kind } of LAUNCHERS) {
+  test(`${kind}: gradients in bf16 are rounded once and added in f32, bit for bit`, LIMIT, async () => {
+    const settings = /** @type {const} */ ({ reduce: 'bf16' });
+    const expected = reference(2, settings).hashes;
+    assert.notDeepEqual(expected, reference(2, {}).hashes, 'they are rounded');
+    for (const zero of /** @type {const} */ ([0, 1])) {
+      assert.deepEqual((await train(2, { ...settings, zero }, path)).hashes, expected, `zero ${zero}`);
+    }
+    // Of three the order of additions is the kernel's; all have the same parameters after every step (`train` looks).
+    await train(3, settings, path);
+  });
+}
+
 test('gradients are averaged for steps of other kinds, too', LIMIT, async () => {
   assert.deepEqual((await train(2, { helper: true })).hashes, reference(2, {}).hashes);
   assert.match((await train(2, { helper: true, wrong: 'missing' })).problem, /averageGradients: parameter 2 of 4 has no gradient/);

@@ -18,6 +18,7 @@ import { LARGEST_BPE_VOCAB } from './tokenizer.mjs';
  * @property {import('./config.mjs').GptConfig} config
  * @property {import('./tokenizer.mjs').TokenizerState} tokenizer
  * @property {import('./data.mjs').DataInfo} [data] what the run trains on; checkpoints of early versions do not say
+ * @property {string} [run] the name of the `helios-vk run` that wrote it, if one did
  *
  * @typedef {RunInfo & {path: string, step: number, state: TrainingState}} Checkpoint
  */
@@ -45,7 +46,7 @@ export function checkpointPath(folder, step) {
  * @param {(part: 'weights' | 'm' | 'v') => Float32Array | Promise<Float32Array>} read gives a flat buffer; one is held at a time
  * @returns {Promise<string>} the file's path
  */
-export async function saveCheckpoint(folder, { config, tokenizer, data }, step, read) {
+export async function saveCheckpoint(folder, { config, tokenizer, data, run }, step, read) {
   await mkdir(folder, { recursive: true });
   const path = checkpointPath(folder, step);
   const { parameters } = parameterTable(config);
@@ -70,6 +71,7 @@ export async function saveCheckpoint(folder, { config, tokenizer, data }, step, 
     config: JSON.stringify(config),
     tokenizer: JSON.stringify(tokenizer),
     ...(data === undefined ? {} : { data: JSON.stringify(data) }),
+    ...(run === undefined ? {} : { run }),
   };
   await writeSafetensors(path, tensors, metadata, { checksum: true });
   return path;
@@ -117,6 +119,7 @@ function checkMetadata({ path, metadata }) {
     config,
     tokenizer: checkTokenizer(object('tokenizer'), config.vocab, bad),
     data: Object.hasOwn(metadata, 'data') ? checkData(object('data'), bad) : undefined,
+    ...(Object.hasOwn(metadata, 'run') ? { run: metadata.run } : {}),
   };
 }
 
@@ -167,7 +170,7 @@ export async function loadCheckpoint(path) {
   if (found === undefined) throw new Error(`${path} holds no checkpoint (step-*.safetensors)`);
   const file = await SafetensorsFile.open(found);
   try {
-    const { config, step, tokenizer, data } = checkMetadata(file);
+    const { config, step, tokenizer, data, run } = checkMetadata(file);
     const { parameters, total } = parameterTable(config);
     // All sizes are known to be right before memory is taken for them.
     /** @type {Map<string, {part: 'weights' | 'm' | 'v', shape: number[], offset: number, size: number}>} */
@@ -188,17 +191,35 @@ export async function loadCheckpoint(path) {
       await file.read(name, 'F32', shape, into, checksum?.hash);
     }
     checksum?.check();
-    return { path: found, config, tokenizer, data, step, state };
+    return { path: found, config, tokenizer, data, ...(run === undefined ? {} : { run }), step, state };
   } finally {
     await file.close();
   }
 }
 
-/** The checkpoint of the highest step in a folder. @param {string} folder @returns {Promise<string | undefined>} */
-export async function latestCheckpoint(folder) {
+/**
+ * The latest checkpoint that one `helios-vk run` has written, if it has.
+ * @param {string} folder @param {string} run its name
+ * @returns {Promise<string | undefined>} its path
+ */
+export async function checkpointOf(folder, run) {
+  for (const path of (await checkpointsIn(folder)).reverse()) {
+    const file = await SafetensorsFile.open(path);
+    const { metadata } = file;
+    await file.close();
+    if (metadata.run === run) return path;
+  }
+  return undefined;
+}
+
+/** The checkpoints of a folder, by steps. @param {string} folder */
+async function checkpointsIn(folder) {
   const names = await readdir(folder).catch(() => []);
   const steps = names.map((name) => /^step-(\d+)\.safetensors$/.exec(name)?.[1]).filter((digits) => digits !== undefined);
-  steps.sort((a, b) => Number(a) - Number(b));
-  const last = steps.at(-1);
-  return last === undefined ? undefined : join(folder, `step-${last}.safetensors`);
+  return steps.sort((a, b) => Number(a) - Number(b)).map((step) => join(folder, `step-${step}.safetensors`));
+}
+
+/** The checkpoint of the highest step in a folder. @param {string} folder @returns {Promise<string | undefined>} */
+export async function latestCheckpoint(folder) {
+  return (await checkpointsIn(folder)).at(-1);
 }

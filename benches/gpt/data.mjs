@@ -163,15 +163,23 @@ export function unigramEntropy(tokens) {
  * The inputs and targets of one optimizer step. Sequences start anywhere in the tokens, by a random
  * stream of (seed, step) alone: a resumed run draws what an undisturbed one would.
  * @param {Uint32Array} tokens
- * @param {import('./config.mjs').GptConfig} config
+ * @param {Pick<import('./config.mjs').GptConfig, 'batch' | 'block' | 'microSteps' | 'seed'>} config of the step, or of a process's share
  * @param {number} step 0 is the first
  * @param {Uint32Array} [into] reused when given
+ * @param {number} [skip] sequences of the step that come before these: those of other processes
  * @returns {Uint32Array} [microSteps][2][batch][block]: ids, then the ids that follow them
  */
-export function stepBatch(tokens, { batch, block, microSteps, seed }, step, into = new Uint32Array(2 * microSteps * batch * block)) {
+export function stepBatch(
+  tokens,
+  { batch, block, microSteps, seed },
+  step,
+  into = new Uint32Array(2 * microSteps * batch * block),
+  skip = 0,
+) {
   if (tokens.length < block + 1) throw new RangeError(`the data has ${tokens.length} tokens; block ${block} needs at least ${block + 1}`);
   const random = new Random(seed, 2, step);
   const half = batch * block;
+  for (let i = 0; i < skip; i++) random.below(tokens.length - block);
   for (let micro = 0; micro < microSteps; micro++) {
     for (let row = 0; row < batch; row++) {
       const start = random.below(tokens.length - block);

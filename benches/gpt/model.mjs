@@ -84,8 +84,10 @@ export class Gpt extends nn.Module {
 /**
  * The optimizer of a model, and functions of batches, to be compiled.
  * @param {Gpt} model @param {GptConfig} config @param {number} [rows] of logits at once; all of a micro-step when left out
+ * @param {Pick<import('../../nn/optim/index.mjs').Options, 'processGroup' | 'zero' | 'reduce'>} [ranks] the processes that train together,
+ *   of which each has `config.batch` and `config.microSteps` of its own: `gradients` is compiled there, and `opt.step()` follows it
  */
-export function createTraining(model, config, rows = config.batch * config.block) {
+export function createTraining(model, config, rows = config.batch * config.block, ranks = {}) {
   const tokens = config.batch * config.block;
   const [vectors, matrices] = [true, false].map((flat) => model.parameters().filter(({ ndim }) => (ndim === 1) === flat));
   const opt = new optim.AdamW([{ params: matrices }, { params: vectors, weightDecay: 0 }], {
@@ -97,6 +99,7 @@ export function createTraining(model, config, rows = config.batch * config.block
     // Gradients are those of sums of losses: divided by the tokens before, they would be too small for f16.
     gradientScale: 1 / tokens,
     schedule: { warmup: config.warmup, total: config.steps, finalLr: config.minLr },
+    ...ranks,
   });
   /** The sum of losses. @param {Tensor} flat u32: ids, then targets, of whole sequences */
   const loss = (flat) => {

@@ -37,6 +37,9 @@ const MAX_RESTARTS = 3;
  * @property {boolean} [checkpointAtStart]
  * @property {() => void} [profile] begins the addon's profile; called before the run, and again on a new device
  * @property {() => boolean} [stopped] asked after each step; true ends the run
+ * @property {import('./ranks.mjs').TrainingRanks} [ranks] the processes that train together. All make the same run; rank 0 alone has the
+ *   lock and writes checkpoints
+ * @property {string} [run] a name that goes into the checkpoints, by which a restart knows its own
  * @property {(trainer: Trainer) => void} [onStep]
  * @property {(text: string) => void} [note]
  *
@@ -46,15 +49,15 @@ const MAX_RESTARTS = 3;
 /**
  * Trains until `config.steps`, or until `stopped`. A lost device is opened anew, and the run goes on from the last
  * checkpoint that it saved, before its first from the one that it was resumed from; what is repeated gives the same
- * bits. Without either the loss ends the run.
+ * bits. Without either the loss ends the run; one of several processes cannot go on alone either, whoever started them starts all again.
  * @param {RunOptions} options
  * @returns {Promise<{trainer: Trainer, losses: Map<number, number>, rates: number[], hostTimes: number[],
  *   validations: Map<number, number>, restarts: number}>} the trainer at the end, losses by step, tokens a second and host
  *   milliseconds of each step, validation losses by the steps done before
  */
 export async function runTraining(options) {
-  const { checkpoints, lock } = options;
-  if (checkpoints === undefined || lock !== undefined) return train(options);
+  const { checkpoints, lock, ranks } = options;
+  if (checkpoints === undefined || lock !== undefined || ranks) return train(options);
   const own = await FolderLock.take(checkpoints);
   return train({ ...options, lock: own }).finally(() => own.release());
 }
@@ -62,8 +65,8 @@ export async function runTraining(options) {
 /** @param {RunOptions} options @returns {ReturnType<typeof runTraining>} */
 async function train(options) {
   const { vk, config, tokenizer, data, tokens, mode, resumed, checkpoints, checkpointEvery = 0 } = options;
-  const { profile, lock, keep = Infinity, validation, validationEvery = 0 } = options;
-  const { stopped = () => false, onStep = (_) => {}, note = (_) => {} } = options;
+  const { profile, lock, keep = Infinity, validation, validationEvery = 0, ranks, run, stopped } = options;
+  const { onStep = (_) => {}, note = (_) => {} } = options;
   /** None before the start, and from a loss until the model is on the device again. @type {Trainer | undefined} */
   let trainer;
   /** Never just the latest file of the folder: that may be another run's. @type {SavedCheckpoint | undefined} */
@@ -89,7 +92,7 @@ async function train(options) {
     }
     profile?.();
     const state = last === resumed ? resumed?.state : await readBack(/** @type {SavedCheckpoint} */ (last));
-    const opened = createTrainer(vk, config, { tokens, validation, mode, state });
+    const opened = createTrainer(vk, config, { tokens, validation, mode, state, ranks, stopped });
     for (const [step, loss] of known) if (step < opened.stepsDone) opened.known.set(step, loss);
     pending = options.checkpointAtStart === true && last === resumed;
     return opened;
@@ -99,8 +102,15 @@ async function train(options) {
     await trainer.settle();
     trainer.pauses.add(trainer.finished.length);
     const step = trainer.stepsDone;
+    if (ranks && ranks.group.rank > 0) {
+      trainer.join();
+      // Rank 0 has written it.
+      await ranks.group.exchange();
+      return;
+    }
     await lock?.check();
-    const path = await saveCheckpoint(checkpoints, { config, tokenizer, data }, step, (part) => trainer.read(part));
+    const path = await saveCheckpoint(checkpoints, { config, tokenizer, data, run }, step, (part) => trainer.read(part));
+    await ranks?.group.exchange();
     last = { path, step, config, data };
     note(`checkpoint ${path}`);
     saved = [...saved.filter((other) => other !== path), path];
@@ -123,7 +133,7 @@ async function train(options) {
       trainer ??= await open();
       if (pending) await save(trainer);
       pending = false;
-      if (trainer.stepsDone < config.steps && !stopped()) {
+      if (await trainer.ready()) {
         await trainer.step();
         pending = checkpointEvery > 0 && trainer.stepsDone % checkpointEvery === 0 && trainer.stepsDone < config.steps;
         // Promises of losses resolve between steps.
@@ -140,7 +150,7 @@ async function train(options) {
       }
     } catch (error) {
       // The device is opened anew in the next turn, where its own loss is caught as well.
-      if (/** @type {any} */ (error)?.code !== 'ERR_HELIOS_DEVICE_LOST') throw error;
+      if (ranks || /** @type {any} */ (error)?.code !== 'ERR_HELIOS_DEVICE_LOST') throw error;
       if (last === undefined || ++restarts > MAX_RESTARTS) throw error;
       note(`device lost (${/** @type {Error} */ (error).message}); going on from ${last.path}`);
       if (trainer === undefined) continue;

@@ -7,12 +7,13 @@
  */
 
 import { createKernels } from '../../kernels/index.mjs';
-import { autocast, compile, init, nn, noGrad, scope, setFloat32MatmulPrecision, tensor } from '../../nn/index.mjs';
+import { autocast, compile, init, nn, noGrad, scope, setFloat32MatmulPrecision, tensor, zeros } from '../../nn/index.mjs';
 import { checkConfig, halfOf, parameterTable, tokensPerStep } from './config.mjs';
 import { stepBatch, validationBatches } from './data.mjs';
 import { logitRows } from './limits.mjs';
 import { Gpt, createTraining } from './model.mjs';
 import { initialWeights } from './random.mjs';
+import { shareOf } from './ranks.mjs';
 
 /** @typedef {import('./config.mjs').GptConfig} GptConfig */
 /** @typedef {import('../../nn/tensor.mjs').Tensor} Tensor */
@@ -21,12 +22,16 @@ import { initialWeights } from './random.mjs';
 /** Steps that may be submitted and not finished. */
 const STEPS_IN_FLIGHT = 2;
 
+/** What a process says of a step: the mean loss of its share, null where that is no number, and whether it was asked to stop. @typedef {{ loss: number | null, stop: boolean }} StepReport */
+
 /**
  * @typedef {object} TrainerOptions
  * @property {Uint32Array} tokens what to train on
  * @property {Uint32Array} [validation] tokens that it is not trained on, for `validate`
  * @property {'graph' | 'plain'} [mode] `graph` when left out
  * @property {Partial<import('./checkpoint.mjs').TrainingState>} [state] where to go on from; a fresh start without it
+ * @property {import('./ranks.mjs').TrainingRanks} [ranks] the processes that train together; all make the same calls
+ * @property {() => boolean} [stopped] whether the run is to end before `config.steps`
  */
 
 /**
@@ -42,8 +47,15 @@ export function createTrainer(vk, config, options) {
 
 export class Trainer {
   /** @param {any} vk @param {GptConfig} config @param {TrainerOptions} options */
-  constructor(vk, config, { tokens, validation, mode = 'graph', state }) {
+  constructor(vk, config, { tokens, validation, mode = 'graph', state, ranks, stopped = () => false }) {
     this.config = checkConfig(config);
+    const { rank, worldSize } = ranks?.group ?? { rank: 0, worldSize: 1 };
+    this.ranks = ranks;
+    this.stopped = stopped;
+    /** What this process computes of a step. */
+    this.share = { ...config, ...shareOf(config, worldSize) };
+    /** Sequences of a step that come before its own. */
+    this.skip = rank * this.share.batch * this.share.microSteps;
     for (const list of [tokens, validation ?? []]) {
       for (const token of list) {
         if (token >= config.vocab) throw new RangeError(`the data holds token ${token}; vocab is ${config.vocab}`);
@@ -56,13 +68,15 @@ export class Trainer {
     if (!createKernels(vk).matmulSupports(config.precision)) {
       throw new RangeError(`precision ${config.precision}: ${info.deviceName} has no matrix units for it`);
     }
-    const rows = logitRows(config, info);
+    const rows = logitRows(this.share, info);
     /** Held-out sequences. */
     this.validation = validation && validationBatches(validation, config);
     /** Optimizer steps submitted. */
     this.stepsDone = 0;
     /** Losses known on the host, by step. @type {Map<number, number>} */
     this.known = new Map();
+    /** Steps after which all ranks stop, since one of them was asked to. */
+    this.stopAt = Infinity;
     /** Steps that are submitted and not finished, the oldest first. @type {Set<Promise<void>>} */
     this.inFlight = new Set();
     /** @type {unknown} */
@@ -74,10 +88,11 @@ export class Trainer {
     /** Host time of each step in milliseconds, without waiting. @type {number[]} */
     this.hostTimes = [];
     /** @type {Uint32Array} */
-    this.batch = new Uint32Array(config.microSteps * 2 * config.batch * config.block);
+    this.batch = new Uint32Array(this.share.microSteps * 2 * this.share.batch * config.block);
 
     this.model = nn.skipInit(() => new Gpt(config));
-    const { opt, loss, gradients, step } = createTraining(this.model, config, rows);
+    const together = ranks && { processGroup: ranks.group, zero: ranks.zero, reduce: ranks.reduce };
+    const { opt, loss, gradients, step } = createTraining(this.model, this.share, rows, together);
     this.opt = opt;
     /** Functions of batches; {@link submit} calls them. */
     const options = { graph: mode === 'graph', reuseOutputs: true };
@@ -112,9 +127,14 @@ export class Trainer {
     return tokensPerStep(this.config);
   }
 
-  /** Dispatches of one optimizer step; 0 before the first. */
+  /** What is compiled of a step: of one of several processes all up to its gradients, which go to the others then. */
+  get compiled() {
+    return this.functions[this.ranks ? 'gradients' : 'step'];
+  }
+
+  /** Dispatches of one optimizer step, of several processes without those of the optimizer; 0 before the first. */
   get dispatches() {
-    return this.functions.step.explain().at(-1)?.dispatches ?? 0;
+    return this.compiled.explain().at(-1)?.dispatches ?? 0;
   }
 
   /**
@@ -142,7 +162,9 @@ export class Trainer {
    */
   load(state) {
     const { parameters } = parameterTable(this.config);
-    for (const part of /** @type {const} */ (['weights', 'm', 'v'])) {
+    const sharded = this.ranks?.zero === 1;
+    if (sharded) this.#loadShards(state);
+    for (const part of /** @type {Part[]} */ (sharded ? ['weights'] : ['weights', 'm', 'v'])) {
       const flat = state[part];
       scope(() =>
         noGrad(() => {
@@ -159,20 +181,58 @@ export class Trainer {
     this.stepsDone = state.step;
   }
 
+  /** Sets the moments of which each process keeps a shard. @param {{m?: Float32Array, v?: Float32Array}} state as of `load` */
+  #loadShards(state) {
+    const { byName } = parameterTable(this.config);
+    const names = new Map([...this.model.namedParameters()].map(([name, parameter]) => [parameter, name]));
+    scope(() => {
+      /** @type {Record<string, Tensor>} */
+      const all = {};
+      for (const [g, group] of this.opt.groups.entries()) {
+        all[`${g}.state`] = group.state.clone();
+        const parameters = group.buckets.flatMap((bucket) => bucket.parameters);
+        for (const [i, parameter] of parameters.entries()) {
+          const { offset, size, shape } = /** @type {import('./config.mjs').Parameter} */ (
+            byName.get(/** @type {string} */ (names.get(parameter)))
+          );
+          for (const [moment, flat] of /** @type {const} */ ([
+            ['first', state.m],
+            ['second', state.v],
+          ])) {
+            all[`${g}.${i}.${moment}`] = flat ? tensor(flat.subarray(offset, offset + size), { shape }) : zeros(shape);
+          }
+        }
+      }
+      this.opt.loadStateDict(all);
+    });
+  }
+
+  /**
+   * Waits while too many steps are in flight.
+   * @returns {Promise<boolean>} whether another step is to be made, which all ranks agree on
+   */
+  async ready() {
+    while (this.inFlight.size >= STEPS_IN_FLIGHT && !this.failure) await this.inFlight.values().next().value;
+    if (this.failure) throw this.failure;
+    return this.stepsDone < Math.min(this.config.steps, this.stopAt) && (this.ranks !== undefined || !this.stopped());
+  }
+
   /**
    * Submits one optimizer step; waits while too many are in flight.
    * @returns {Promise<number>} steps submitted so far
    */
   async step() {
-    while (this.inFlight.size >= STEPS_IN_FLIGHT && !this.failure) await this.inFlight.values().next().value;
-    if (this.failure) throw this.failure;
+    await this.ready();
     const start = performance.now();
     const step = this.stepsDone;
-    stepBatch(this.tokens, this.config, step, this.batch);
-    const loss = this.submit('step', this.batch);
+    stepBatch(this.tokens, this.share, step, this.batch, this.skip);
+    const loss = this.submit(this.ranks ? 'gradients' : 'step', this.batch);
+    if (this.ranks) this.opt.step();
+    // Ranks report in the order of steps.
+    const before = [...this.inFlight].at(-1);
     /** @type {Promise<void>} */
-    const read = loss
-      .item()
+    const read = Promise.all([loss.item(), before])
+      .then(([value]) => this.#report(step, value))
       .then((value) => {
         this.known.set(step, value);
         this.finished.push(performance.now());
@@ -185,6 +245,19 @@ export class Trainer {
     loss.dispose();
     this.hostTimes.push(performance.now() - start);
     return ++this.stepsDone;
+  }
+
+  /**
+   * The mean of all ranks' losses of a step; also hears whether one of them was asked to stop. All then stop after the same step: the
+   * last that one may have submitted before it has heard.
+   * @param {number} step @param {number} loss
+   */
+  async #report(step, loss) {
+    if (!this.ranks) return loss;
+    /** @type {StepReport[]} */
+    const all = await this.ranks.group.exchange({ loss, stop: this.stopped() });
+    if (all.some(({ stop }) => stop)) this.stopAt = Math.min(this.stopAt, step + STEPS_IN_FLIGHT);
+    return all.reduce((sum, each) => sum + (each.loss ?? NaN), 0) / all.length;
   }
 
   /** Waits until every submitted step is finished, and its loss known. */
@@ -209,24 +282,39 @@ export class Trainer {
     return flat;
   }
 
+  /** Takes part in what rank 0 reads of the state, part by part, on the other ranks. */
+  join() {
+    for (const part of /** @type {const} */ (['weights', 'm', 'v'])) scope(() => void this.tensors(part));
+  }
+
   /** Tokens of the held-out sequences that a validation predicts. */
   get validationTokens() {
     return this.validation?.reduce((sum, batch) => sum + batch.length / 2, 0);
   }
 
   /**
-   * The mean loss over the held-out tokens, after every step submitted so far. Leaves weights, moments and gradients alone.
+   * The mean loss over the held-out tokens, after every step submitted so far: each rank computes some of the batches. Leaves weights,
+   * moments and gradients alone.
    * @returns {Promise<number>} in nats
    */
   async validate() {
     if (!this.validation) throw new Error('validate: the trainer was made without validation tokens');
     await this.settle();
-    let sum = 0;
-    for (const batch of this.validation) {
+    const { rank, worldSize } = this.ranks?.group ?? { rank: 0, worldSize: 1 };
+    /** By batch: added up in their order, however many ranks there are. @type {(number | null)[]} */
+    let sums = [];
+    for (const [i, batch] of this.validation.entries()) {
+      sums.push(0);
+      if (i % worldSize !== rank) continue;
       const loss = this.submit('loss', batch);
-      sum += await loss.item();
+      sums[i] = await loss.item();
       loss.dispose();
     }
+    if (this.ranks) {
+      const all = await this.ranks.group.exchange(sums);
+      sums = sums.map((_, i) => all[i % worldSize][i]);
+    }
+    const sum = sums.reduce((/** @type {number} */ total, loss) => total + (loss ?? NaN), 0);
     // The next step begins after a pause.
     this.pauses.add(this.finished.length);
     return sum / /** @type {number} */ (this.validationTokens);
@@ -251,14 +339,14 @@ export class Trainer {
   }
 
   /**
-   * GPU time of a step by line of the model and operations there, from timestamps around each dispatch. Trains one step more than
-   * asked: for the end of a run.
+   * GPU time of a step by line of the model and operations there, from timestamps around each dispatch; of one of several processes
+   * without the optimizer. Trains one step more than asked: for the end of a run.
    * @returns {Promise<{ role: string, count: number, microseconds: number, flops: number }[]>} longest first
    */
   async kernelTimes() {
     await this.settle();
-    stepBatch(this.tokens, this.config, this.stepsDone, this.batch);
-    const times = this.functions.step.profile(/** @type {any} */ (this.batch));
+    stepBatch(this.tokens, this.share, this.stepsDone, this.batch, this.skip);
+    const times = this.compiled.profile(/** @type {any} */ (this.batch));
     return times.map(({ origin, operations, dispatches, microseconds, flops }) => ({
       role: origin ? `${operations} (${origin})` : operations,
       count: dispatches,

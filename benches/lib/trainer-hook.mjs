@@ -7,9 +7,10 @@
  * `{steps: [{step, at (ms), calls (times since the step before)}], mapped (files of the addons)}`, step 0 being all
  * before the first step.
  *
- * HELIOS_BENCH_BACKEND: URL of the module of `@helios-vk/alpha-backend` that the trainer uses. Then `calls.backend` is the
- * time in its methods, the native calls in them included, and the result has `digests`: of all that the run read from the
- * device (losses, norms of gradients) up to each step, bit by bit, and, at its end, of the `weights` and moments.
+ * HELIOS_BENCH_BACKEND: URL of the module of `@helios-vk/alpha-backend` that the trainer uses. Then the result has
+ * `digests`: of all that the run read from the device (losses, norms of gradients) up to each step, bit by bit, and, at its
+ * end, of the `weights` and moments. With HELIOS_BENCH_METHODS=1, `calls.backend` is the time in its methods, the native
+ * calls in them included. They are so many that the readings of the clock make the step slower.
  */
 
 import { createHash } from 'node:crypto';
@@ -33,21 +34,40 @@ const reads = createHash('sha256');
 const state = new Set();
 
 /**
+ * Notes what the trainer reads and what its optimizer writes.
+ * @param {{ HeliosVkBackend: any, DeviceTensor: any }} module
+ */
+function watchBackend({ HeliosVkBackend, DeviceTensor }) {
+  const { adamwStep } = HeliosVkBackend.prototype;
+  HeliosVkBackend.prototype.adamwStep = function (/** @type {any[]} */ ...args) {
+    const [weights, , first, second] = args;
+    for (const tensor of [weights, first, second]) state.add(tensor);
+    adamwStep.apply(this, args);
+  };
+  const { get } = /** @type {any} */ (Object.getOwnPropertyDescriptor(DeviceTensor.prototype, 'data'));
+  Object.defineProperty(DeviceTensor.prototype, 'data', {
+    get() {
+      const data = get.call(this);
+      reads.update(bytesOf(data));
+      return data;
+    },
+  });
+}
+
+/**
  * Times what the trainer calls of the backend, methods that call each other once.
  * @param {{ HeliosVkBackend: any, DeviceTensor: any }} module
  */
 function timedBackend({ HeliosVkBackend, DeviceTensor }) {
   const time = { count: 0, us: 0, bytes: 0, dispatches: 0 };
   let depth = 0;
-  /** @param {Function} method @param {(args: any[], result: any) => void} [after] */
-  const timed = (method, after) =>
-    function (/** @type {any} */ ...args) {
+  /** @param {Function} method */
+  const timed = (method) =>
+    function (/** @type {any[]} */ ...args) {
       const start = depth++ === 0 ? performance.now() : 0;
       try {
         // @ts-expect-error: the receiver is whatever the method is of
-        const result = method.apply(this, args);
-        after?.(args, result);
-        return result;
+        return method.apply(this, args);
       } finally {
         if (--depth === 0) {
           time.us += (performance.now() - start) * 1000;
@@ -57,15 +77,10 @@ function timedBackend({ HeliosVkBackend, DeviceTensor }) {
     };
   const { prototype } = HeliosVkBackend;
   for (const name of Object.getOwnPropertyNames(prototype)) {
-    const method = prototype[name];
-    if (name === 'constructor' || typeof method !== 'function') continue;
-    prototype[name] = timed(
-      method,
-      name === 'adamwStep' ? ([weights, , first, second]) => [weights, first, second].forEach((x) => state.add(x)) : undefined,
-    );
+    if (name !== 'constructor' && typeof prototype[name] === 'function') prototype[name] = timed(prototype[name]);
   }
   const { get } = /** @type {any} */ (Object.getOwnPropertyDescriptor(DeviceTensor.prototype, 'data'));
-  Object.defineProperty(DeviceTensor.prototype, 'data', { get: timed(get, (_, data) => reads.update(bytesOf(data))) });
+  Object.defineProperty(DeviceTensor.prototype, 'data', { get: timed(get) });
   return time;
 }
 
@@ -84,7 +99,11 @@ extensions['.node'] = (/** @type {any} */ module, /** @type {string} */ path) =>
   module.exports = timed.addon;
 };
 
-if (backendModule) backend = timedBackend(await import(backendModule));
+if (backendModule) {
+  const module = await import(backendModule);
+  watchBackend(module);
+  if (process.env.HELIOS_BENCH_METHODS === '1') backend = timedBackend(module);
+}
 
 const write = process.stdout.write.bind(process.stdout);
 process.stdout.write = /** @type {any} */ (
@@ -95,9 +114,9 @@ process.stdout.write = /** @type {any} */ (
       const all = times?.() ?? {};
       steps.push({ step, at: performance.now(), calls: timesSince(all, before) });
       before = all;
-      if (backend) digests.push(reads.copy().digest('hex'));
+      if (backendModule) digests.push(reads.copy().digest('hex'));
       if (step >= lastStep) {
-        if (backend) weights = digestOf(state);
+        if (backendModule) weights = digestOf(state);
         process.exit(0);
       }
     }

@@ -4,12 +4,11 @@ import { full } from '../functional.mjs';
 import { denseLayout, denseStrides, layoutOf } from '../layout.mjs';
 import { noGrad } from '../autograd.mjs';
 import { recordingNow, runtime } from '../runtime.mjs';
-import { unscoped } from '../storage.mjs';
+import { Storage, unscoped } from '../storage.mjs';
 import { Tensor } from '../tensor.mjs';
 import { HalfCopy } from './half-copy.mjs';
 
 /** @typedef {import('../modules/module.mjs').Parameter} Parameter */
-/** @typedef {import('../storage.mjs').Storage} Storage */
 
 /** Parameters begin at multiples of this many elements: 256 bytes, what any device lets a range begin at. */
 export const ALIGNMENT = 64;
@@ -49,14 +48,17 @@ export function arrange(sizes, most, multiple = ALIGNMENT) {
 
 /** The memory of some parameters. What pads them is 0 everywhere, and stays so. */
 export class Bucket {
-  /** @param {Parameter[]} parameters @param {number[]} offsets @param {number} count elements */
-  constructor(parameters, offsets, count) {
+  /**
+   * @param {Parameter[]} parameters @param {number[]} offsets @param {number} count elements
+   * @param {boolean} [exportable] whether parameters and gradients lie in memory that NCCL gets at
+   */
+  constructor(parameters, offsets, count, exportable = false) {
     this.parameters = parameters;
     this.offsets = offsets;
     this.count = count;
     /** Tensors of all elements. */
-    this.values = this.zeros('parameters');
-    this.gradients = this.zeros('gradients');
+    this.values = exportable ? exportableZeros('parameters', count) : this.zeros('parameters');
+    this.gradients = exportable ? exportableZeros('gradients', count) : this.zeros('gradients');
     /** Whether the optimizer keeps a 16-bit copy of the parameters, once somebody asks for one. */
     this.keepsHalf = false;
     /** @type {HalfCopy | undefined} */
@@ -147,12 +149,23 @@ export class Bucket {
   }
 }
 
+/** A tensor of zeros in memory that other interfaces to the device get at. @param {string} name for reports @param {number} count */
+function exportableZeros(name, count) {
+  const device = runtime();
+  const allocation = device.allocate(4 * count, true, true);
+  device.name(allocation, name);
+  const flat = unscoped(() => new Tensor(new Storage(allocation), denseLayout([count], 'f32')));
+  noGrad(() => flat.fill_(0));
+  return flat;
+}
+
 /**
  * Moves parameters into buckets.
  * @param {Parameter[]} parameters f32 @param {number} bytes of the largest buffer that the device binds as a whole
  * @param {number} [multiple] what the elements of a bucket are a multiple of
+ * @param {boolean} [exportable] as of a bucket
  */
-export function bucketsOf(parameters, bytes, multiple = ALIGNMENT) {
+export function bucketsOf(parameters, bytes, multiple = ALIGNMENT, exportable = false) {
   const most = Math.floor(Math.min(MAX_ELEMENTS, bytes / 4) / multiple) * multiple;
   const sizes = parameters.map((parameter) => parameter.size);
   return arrange(sizes, most, multiple).map(
@@ -161,6 +174,7 @@ export function bucketsOf(parameters, bytes, multiple = ALIGNMENT) {
         members.map(({ index }) => parameters[index]),
         members.map(({ offset }) => offset),
         count,
+        exportable,
       ),
   );
 }

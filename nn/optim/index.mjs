@@ -32,7 +32,7 @@ export { averageGradients } from './ranks.mjs';
  */
 
 /**
- * Options of every optimizer. Those but `clip`, `gradientScale`, `processGroup` and `zero` may differ from group to group.
+ * Options of every optimizer. Those but `clip`, `gradientScale`, `processGroup`, `zero` and `reduce` may differ from group to group.
  * @typedef {object} Options
  * @property {number} [lr] the learning rate, with a schedule its peak
  * @property {number} [weightDecay] the factor of weight decay, which AdamW and Lion keep apart from the gradient and SGD adds to
@@ -45,6 +45,8 @@ export { averageGradients } from './ranks.mjs';
  *   rank 0, and every step is that of the mean of their gradients. All make the same calls; none when left out
  * @property {0 | 1} [zero] 1 (the default): each of the processes keeps the moments of its shard of the parameters and steps there, and
  *   the parameters are gathered; 0: all keep all moments
+ * @property {'f32' | 'bf16'} [reduce] what gradients travel as between the processes: f32 (the default), or bf16, half as many bytes. Each
+ *   process's gradient is rounded to bf16 once, and the sums are of f32
  */
 
 /**
@@ -67,7 +69,7 @@ export { averageGradients } from './ranks.mjs';
  * @property {[number, number]} [betas] β₁ of the step and β₂ of the running mean; [0.9, 0.99] when left out
  */
 
-/** Parameters with options of their own; what is left out is the optimizer's. @typedef {{ params: Iterable<Parameter> } & Omit<Options, 'clip' | 'gradientScale' | 'processGroup' | 'zero'>} Group */
+/** Parameters with options of their own; what is left out is the optimizer's. @typedef {{ params: Iterable<Parameter> } & Omit<Options, 'clip' | 'gradientScale' | 'processGroup' | 'zero' | 'reduce'>} Group */
 
 /** Runs dispatches of kernels over storages, recorded once for each key. @type {Map<string, Template>} */
 const templates = perDevice(new Map());
@@ -107,7 +109,7 @@ function checkScale(value, of) {
 
 /**
  * Options with their defaults in place.
- * @typedef {Required<Omit<Options, 'schedule' | 'processGroup' | 'zero'>> & Pick<Options, 'schedule' | 'processGroup' | 'zero'>} Settings
+ * @typedef {Required<Omit<Options, 'schedule' | 'processGroup' | 'zero' | 'reduce'>> & Pick<Options, 'schedule' | 'processGroup' | 'zero' | 'reduce'>} Settings
  */
 
 /** Parameters with a learning rate and a weight decay of their own; both can be set between steps. */
@@ -123,7 +125,7 @@ class ParameterGroup {
     this.#lr = lr;
     this.#weightDecay = weightDecay;
     const { bindingBytes, bufferBytes } = runtime().kernels.context;
-    this.buckets = bucketsOf(parameters, Math.min(bindingBytes, bufferBytes), ranks?.multiple);
+    this.buckets = bucketsOf(parameters, Math.min(bindingBytes, bufferBytes), ranks?.multiple, ranks?.exportable);
     /** What the state begins with. @param {number} step @param {number} maxNorm @param {number} scale */
     this.wordsAt = (step, maxNorm, scale) =>
       optimizerState({
@@ -199,9 +201,9 @@ class Optimizer {
     const seen = new Set();
     this.#clip = options.clip;
     this.#gradientScale = checkScale(options.gradientScale, name);
-    const { processGroup, zero = 1 } = options;
+    const { processGroup, zero = 1, reduce = 'f32' } = options;
     /** The processes that step together. */
-    this.ranks = processGroup && new Ranks(processGroup, zero, name);
+    this.ranks = processGroup && new Ranks(processGroup, zero, reduce, name);
     this.groups = groups.map(({ params: own, ...rest }) => {
       const parameters = [...own];
       for (const parameter of parameters) {

@@ -3,14 +3,18 @@
 // Without `zero`, every process gets the sum of all gradients and makes the whole step. With it (ZeRO-1: Rajbhandari et al. 2020,
 // "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", section 5.1), each gets the sums of its own shard of
 // every bucket, keeps the moments of that shard alone and steps there, and the parameters are gathered.
+//
+// With gradients in bf16, each process sends every other one its shard of that one's own, rounded once, and adds what it gets in f32 and
+// in the order of ranks' rows: no engine adds, so that both give the same bits.
 
 import { optimizerState, STATE, STATE_WORDS } from '../../kernels/index.mjs';
 import { storageOf as alive } from '../engine.mjs';
 import { noGrad } from '../autograd.mjs';
 import { ArgumentError, UsageError } from '../errors.mjs';
 import { clone, full } from '../functional.mjs';
+import { SLOT, Template } from '../../kernels/template.mjs';
 import { isRecording, runtime } from '../runtime.mjs';
-import { unscoped } from '../storage.mjs';
+import { Storage, unscoped } from '../storage.mjs';
 import { Tensor } from '../tensor.mjs';
 import { ALIGNMENT, stateLayout, stateWord } from './bucket.mjs';
 
@@ -22,6 +26,7 @@ import { ALIGNMENT, stateLayout, stateWord } from './bucket.mjs';
  * @typedef {object} ProcessGroup
  * @property {number} rank of this process, from 0
  * @property {number} worldSize processes of the group
+ * @property {'mpi' | 'nccl'} [engine] what carries its collectives; nccl has parameters and gradients in memory that it gets at
  * @property {(buffer: number, range?: { offset?: number, count?: number }) => unknown} allReduce
  *   the sum of all elements, on every rank
  * @property {(buffer: number, range?: { offset?: number, count?: number }) => unknown} reduceScatter
@@ -30,6 +35,8 @@ import { ALIGNMENT, stateLayout, stateWord } from './bucket.mjs';
  *   the shards of all, on every rank
  * @property {(buffer: number, range?: { offset?: number, count?: number }) => unknown} broadcast
  *   the elements of rank 0, on every rank
+ * @property {(buffer: number, range?: { offset?: number, count?: number, type?: 'bf16' }) => unknown} [allToAll]
+ *   a shard from each rank to each, from the first half to the second: needed for gradients in bf16
  */
 
 /**
@@ -67,21 +74,32 @@ export function averageGradients(group, parameters) {
   });
 }
 
+/** The 16-bit copy of a bucket's gradients that goes to the others, and what comes from them. @typedef {{ storage: Storage, round: Template, add: Template }} Wire */
+
 /** @param {Tensor} tensor */
 const allocationOf = (tensor) => alive('optim', tensor).allocation;
 
 export class Ranks {
-  /** @param {ProcessGroup} group @param {0 | 1} zero @param {string} of who takes them */
-  constructor(group, zero, of) {
+  /**
+   * @param {ProcessGroup} group @param {0 | 1} zero @param {'f32' | 'bf16'} reduce what gradients travel as
+   * @param {string} of who takes them
+   */
+  constructor(group, zero, reduce, of) {
     if (typeof group?.reduceScatter !== 'function') {
       throw new ArgumentError(of, 'processGroup is a group of helios-vk/distributed: await init()');
     }
     if (zero !== 0 && zero !== 1) throw new ArgumentError(of, `zero is 0 or 1, got ${String(zero)}`);
+    if (reduce !== 'f32' && reduce !== 'bf16') throw new ArgumentError(of, `reduce is f32 or bf16, got ${String(reduce)}`);
+    if (reduce === 'bf16' && typeof group.allToAll !== 'function')
+      throw new ArgumentError(of, 'processGroup has no allToAll, which reduce: bf16 needs');
     this.group = group;
+    this.half = reduce === 'bf16';
+    /** Made when they are first used. @type {Map<Bucket, Wire>} */
+    this.wires = new Map();
     this.size = group.worldSize;
     this.zero = zero === 1;
     /** Buckets are of multiples of this many elements, so that all shards are equal and begin where ranges may. */
-    this.multiple = this.zero ? ALIGNMENT * this.size : ALIGNMENT;
+    this.multiple = this.zero || this.half ? ALIGNMENT * this.size : ALIGNMENT;
     const words = optimizerState({ rate: 0 });
     /** Takes the norm of this process's shards, which says nothing of a step yet. */
     this.own = Tensor.constant(words, stateLayout(STATE_WORDS));
@@ -114,7 +132,49 @@ export class Ranks {
 
   /** Sums of gradients, of the own shard at least. @param {Bucket[]} buckets */
   sum(buckets) {
-    for (const { gradients } of buckets) this.call(this.zero ? 'reduceScatter' : 'allReduce', gradients);
+    if (this.half) noGrad(() => buckets.forEach((bucket) => this.#sumHalf(bucket)));
+    else for (const { gradients } of buckets) this.call(this.zero ? 'reduceScatter' : 'allReduce', gradients);
+  }
+
+  /** The same in bf16: all to all, and the sum of the own shard by a kernel; without shards the sums are gathered, in f32. @param {Bucket} bucket */
+  #sumHalf(bucket) {
+    const { storage, round, add } = this.#wire(bucket);
+    const gradients = /** @type {Storage} */ (bucket.gradients.storage);
+    runtime().append(round, [gradients, storage]);
+    runtime().flush();
+    /** @type {NonNullable<ProcessGroup['allToAll']>} */ (this.group.allToAll).call(this.group, storage.allocation.handle, {
+      count: 2 * bucket.count,
+      type: 'bf16',
+    });
+    runtime().append(add, [storage, gradients]);
+    gradients.version++;
+    if (!this.zero) this.call('allGather', bucket.gradients);
+  }
+
+  /** @param {Bucket} bucket @returns {Wire} */
+  #wire(bucket) {
+    let wire = this.wires.get(bucket);
+    if (!wire) {
+      const { kernels } = runtime();
+      const { count } = bucket;
+      const shard = count / this.size;
+      const storage = new Storage(runtime().allocate(4 * count, true, this.exportable));
+      storage.retain();
+      runtime().name(storage.allocation, 'gradients in bf16');
+      const [own, x] = [this.group.rank * shard, count].map((offset, i) => ({ buffer: SLOT + 1 - i, offset }));
+      wire = {
+        storage,
+        round: new Template(kernels.cast({ x: SLOT, y: SLOT + 1, count, from: 'f32', to: 'bf16' })),
+        add: new Template(kernels.columnSum({ x, y: own, rows: this.size, columns: shard, type: 'bf16' })),
+      };
+      this.wires.set(bucket, wire);
+    }
+    return wire;
+  }
+
+  /** Whether the engine works on the device's memory in place where that is exportable. */
+  get exportable() {
+    return this.group.engine === 'nccl';
   }
 
   /** Gathers the norms of all processes' shards: the norm of these is that of the whole. `own` has this one's. */
@@ -144,5 +204,7 @@ export class Ranks {
 
   dispose() {
     for (const tensor of [this.own, this.ownNorm, this.norms]) tensor.dispose();
+    for (const { storage } of this.wires.values()) storage.release();
+    this.wires.clear();
   }
 }

@@ -219,7 +219,7 @@ fn named<T: Copy>(
 /// A collective on `count` elements from element `offset` of the buffer on, by default all to its end; its timeline
 /// value. See `Group` of `helios-vk/distributed`.
 #[napi(
-    ts_args_type = "kind: 'allReduce' | 'reduceScatter' | 'allGather' | 'broadcast', buffer: BufferHandle, options?: CollectiveOptions",
+    ts_args_type = "kind: 'allReduce' | 'reduceScatter' | 'allGather' | 'broadcast' | 'allToAll', buffer: BufferHandle, options?: CollectiveOptions",
     ts_return_type = "TimelineValue"
 )]
 pub fn collective(env: &Env, kind: Arg, buffer: Arg, options: Arg) -> napi::Result<f64> {

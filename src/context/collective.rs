@@ -123,16 +123,19 @@ impl Context {
             start,
             count.saturating_mul(bytes),
         )?;
-        let shards = if kind.shards() { u64::from(size) } else { 1 };
-        if count == 0
-            || !count.is_multiple_of(shards)
-            || !(count / shards * bytes).is_multiple_of(4)
+        let parts = kind.parts(size);
+        if count == 0 || !count.is_multiple_of(parts) || !(count / parts * bytes).is_multiple_of(4)
         {
             return Err(Error::range(
                 "count",
-                match shards {
-                    1 => "must be more than 0, and a multiple of 4 bytes".to_owned(),
-                    _ => format!("must be more than 0, and a multiple of {size} ranks of 4 bytes"),
+                match kind {
+                    Kind::AllToAll => {
+                        format!("must be more than 0, and two halves of {size} ranks of 4 bytes")
+                    }
+                    _ if parts > 1 => {
+                        format!("must be more than 0, and a multiple of {size} ranks of 4 bytes")
+                    }
+                    _ => "must be more than 0, and a multiple of 4 bytes".to_owned(),
                 },
                 count,
             ));

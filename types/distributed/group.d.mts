@@ -24,13 +24,14 @@ export class Group {
     static key: symbol;
     /**
      * @param {symbol} key
-     * @param {{ rank: number, worldSize: number, localRank: number, watch: Watch }} parts
+     * @param {{ rank: number, worldSize: number, localRank: number, engine: 'mpi' | 'nccl', watch: Watch }} parts
      * @hidden
      */
-    constructor(key: symbol, { rank, worldSize, localRank, watch }: {
+    constructor(key: symbol, { rank, worldSize, localRank, engine, watch }: {
         rank: number;
         worldSize: number;
         localRank: number;
+        engine: "mpi" | "nccl";
         watch: Watch;
     });
     /** This process among all, from 0. */
@@ -39,6 +40,8 @@ export class Group {
     worldSize: number;
     /** This process among those of its host. */
     localRank: number;
+    /** What carries the collectives. */
+    engine: "nccl" | "mpi";
     /** Fires when the group fails; its reason is the `HeliosError`. @type {AbortSignal} */
     signal: AbortSignal;
     /**
@@ -75,6 +78,16 @@ export class Group {
     broadcast(buffer: BufferHandle, range?: RangeOptions & {
         type?: ElementType;
         root?: number;
+    }): TimelineValue;
+    /**
+     * Of `count` elements the first half is sent, an equal shard to each rank, and the second half gets the shard that each rank has sent
+     * to this one, in the order of ranks. What is sent stays as it is.
+     * @param {BufferHandle} buffer
+     * @param {RangeOptions & { type?: ElementType }} [range] `count` is a multiple of twice the world size, and a shard one of 4 bytes
+     * @returns {TimelineValue}
+     */
+    allToAll(buffer: BufferHandle, range?: RangeOptions & {
+        type?: ElementType;
     }): TimelineValue;
     /**
      * What every rank gave, by rank, once all have: also the barrier of the JavaScript threads. It has nothing to do with the device.

@@ -104,9 +104,10 @@ export class Runtime implements Sink {
      * Memory of at least `bytes` bytes with undefined contents.
      * @param {number} bytes
      * @param {boolean} [owned] whether something other than a program's variables keeps it
+     * @param {boolean} [exportable] whether other interfaces to the device get at it too, as NCCL does
      * @returns {Allocation}
      */
-    allocate(bytes: number, owned?: boolean): Allocation;
+    allocate(bytes: number, owned?: boolean, exportable?: boolean): Allocation;
     /** @param {number} size @returns {number} */
     create(size: number): number;
     /** @param {Allocation} allocation */

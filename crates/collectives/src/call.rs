@@ -14,16 +14,19 @@ pub enum Kind {
     ReduceScatter,
     AllGather,
     Broadcast,
+    /// The first half of the elements is sent, a shard to each rank, and the second half gets a shard from each.
+    AllToAll,
     /// All ranks leave the group.
     Leave,
 }
 
 impl Kind {
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::AllReduce,
         Self::ReduceScatter,
         Self::AllGather,
         Self::Broadcast,
+        Self::AllToAll,
         Self::Leave,
     ];
 
@@ -33,6 +36,7 @@ impl Kind {
             Self::ReduceScatter => "reduceScatter",
             Self::AllGather => "allGather",
             Self::Broadcast => "broadcast",
+            Self::AllToAll => "allToAll",
             Self::Leave => "destroy",
         }
     }
@@ -42,9 +46,13 @@ impl Kind {
         matches!(self, Self::AllReduce | Self::ReduceScatter)
     }
 
-    /// Whether every rank has a part of its elements for its own.
-    pub const fn shards(self) -> bool {
-        matches!(self, Self::ReduceScatter | Self::AllGather)
+    /// How many equal parts its elements have in a group of `size` ranks.
+    pub const fn parts(self, size: u32) -> u64 {
+        match self {
+            Self::ReduceScatter | Self::AllGather => size as u64,
+            Self::AllToAll => 2 * size as u64,
+            Self::AllReduce | Self::Broadcast | Self::Leave => 1,
+        }
     }
 }
 
@@ -163,6 +171,9 @@ impl Call {
                 bytes: self.bytes(),
                 root: self.root,
             },
+            Kind::AllToAll => Operation::Exchange {
+                bytes: self.bytes() / (2 * size),
+            },
             Kind::Leave => Operation::Sum { elements: 0 },
         }
     }
@@ -193,6 +204,15 @@ impl Call {
             Kind::AllGather => [own, whole],
             Kind::Broadcast if self.root == rank => [whole, none],
             Kind::Broadcast => [none, whole],
+            Kind::AllToAll => {
+                let half = self.bytes() / 2;
+                let [sent, received] = [0, half].map(|at| Copy {
+                    range: at,
+                    staged: at,
+                    bytes: half,
+                });
+                [sent, received]
+            }
             Kind::Leave => [none, none],
         }
     }
@@ -265,7 +285,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_call_comes_back_as_it_was_sent(
-            kind in 0usize..5, element in 0usize..3, elements: u64, root: u32, number: u64,
+            kind in 0usize..6, element in 0usize..3, elements: u64, root: u32, number: u64,
         ) {
             let call = Call { kind: Kind::ALL[kind], element: Element::ALL[element], elements, root, number };
             prop_assert_eq!(Call::from_bytes(&call.to_bytes()), Some(call));
@@ -326,6 +346,15 @@ mod tests {
         assert_eq!(in_place, [whole, own]);
         let gather = call(Kind::AllGather, 12);
         assert_eq!(gather.staged_in_place(1, 3), gather.staged(1, 3));
+        let exchange = call(Kind::AllToAll, 12);
+        let [sent, received] = [0, 24].map(|at| Copy {
+            range: at,
+            staged: at,
+            bytes: 24,
+        });
+        assert_eq!(exchange.staged(1, 3), [sent, received]);
+        assert_eq!(exchange.staged_in_place(1, 3), [sent, received]);
+        assert_eq!(exchange.operation(3), Operation::Exchange { bytes: 8 });
         assert_eq!(call(Kind::Broadcast, 12).staged(1, 3), [whole, none]);
         assert_eq!(call(Kind::Broadcast, 12).staged(0, 3), [none, whole]);
     }

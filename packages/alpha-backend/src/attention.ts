@@ -3,8 +3,8 @@
 
 import type { Dispatches, Kernels } from 'helios-vk/kernels';
 
-import type { Operand, Operation } from './engine.js';
 import { PRECISIONS } from './operations.js';
+import { type Described, type Operand, operation } from './plan.js';
 import { BackendError, show } from './types.js';
 
 /** Whether the attention kernels take these heads. */
@@ -13,7 +13,7 @@ const fused = (k: Kernels, size: number, precision: number) =>
 
 const precisionOf = (precision: number) => PRECISIONS[precision];
 
-function check(call: string, [q, ...others]: readonly Operand[]): void {
+function check(call: string, [q, ...others]: readonly Described[]): void {
   if (q.shape.length !== 3) throw new BackendError(call, `queries ${show(q.shape)}, expected [batch · heads, tokens, head size]`);
   for (const { shape } of others) {
     if (shape.length !== 3 || shape.some((size, d) => size !== q.shape[d])) {
@@ -42,9 +42,9 @@ function probabilities(k: Kernels, [q, key, mask]: readonly Operand[], [scale, c
 }
 
 /** Q, K, V, mask (0 or −∞, [tokens, tokens]) to O and the rows' log-sum-exp: [scale, cap, precision]. */
-export const ATTENTION: Operation = {
-  name: 'flashAttention',
-  infer: (x) => {
+export const ATTENTION = operation(
+  'flashAttention',
+  (x) => {
     check('flashAttention', x.slice(0, 3));
     const [heads, tokens] = x[0].shape;
     return [
@@ -52,7 +52,7 @@ export const ATTENTION: Operation = {
       { shape: [heads, tokens], dtype: 'f32' },
     ];
   },
-  lower: (k, x, [out, logSumExp], n) => {
+  (k, x, [out, logSumExp], n) => {
     const [q, key, v] = x;
     const [scale, cap, precision] = n;
     if (fused(k, q.shape[2], precision)) {
@@ -87,16 +87,16 @@ export const ATTENTION: Operation = {
       k.matmul({ a: capped, b: v, c: out, m: tokens, n: size, k: tokens, batch: heads, precision: precisionOf(precision) }),
     ];
   },
-};
+);
 
 /** Q, K, V, mask, O, dO, log-sum-exp to dQ, dK, dV: [scale, cap, precision]. */
-export const ATTENTION_BACKWARD: Operation = {
-  name: 'flashAttentionBackward',
-  infer: (x) => {
+export const ATTENTION_BACKWARD = operation(
+  'flashAttentionBackward',
+  (x) => {
     check('flashAttentionBackward', [x[0], x[1], x[2], x[4], x[5]]);
     return [0, 1, 2].map(() => ({ shape: x[0].shape, dtype: 'f32' as const }));
   },
-  lower: (k, x, [dQ, dK, dV], n) => {
+  (k, x, [dQ, dK, dV], n) => {
     const [q, key, v, mask, out, dOut, logSumExp] = x;
     const [scale, cap, precision] = n;
     if (fused(k, q.shape[2], precision)) {
@@ -119,4 +119,4 @@ export const ATTENTION_BACKWARD: Operation = {
       k.matmul({ a: slope, b: q, c: dK, m: tokens, n: size, k: tokens, transA: true, alpha: scale, ...common }),
     ];
   },
-};
+);

@@ -9,13 +9,15 @@
 // What differs from step to step without being a difference is data: ids, dropout seeds, learning rates all travel in
 // buffers (`Engine.input`).
 
-import type { GraphHandle } from 'helios-vk';
-import { Recorder } from 'helios-vk/kernels';
+import type { BufferHandle, GraphHandle } from 'helios-vk';
+import { Recorder, Template } from 'helios-vk/kernels';
 
-import { type Engine, type Operation, type Plan, Pool } from './engine.js';
-import { CLONE, COPY } from './operations.js';
-import { type Allocation, DeviceTensor, Storage } from './tensor.js';
-import { type Dtype, type Shape, sizeOf, BYTES } from './types.js';
+import type { Engine } from './engine.js';
+import { type Allocation, Pool, Storage } from './memory.js';
+import { CLONE } from './operations.js';
+import { type Operation, type Plan, operation, sameNumbers } from './plan.js';
+import type { DeviceTensor } from './tensor.js';
+import { BYTES, sizeOf } from './types.js';
 
 /** Dispatches of a graph; the device begins while the next ones are compared. */
 const PIECE = 256;
@@ -23,38 +25,39 @@ const PIECE = 256;
 /** A storage: among those of its step, from 0, or, of an earlier one, by itself, below 0. */
 export const placeOf = ({ serial }: Storage, firstSerial: number): number => (serial >= firstSerial ? serial - firstSerial : -1 - serial);
 
-/** What happened in a step; storages are places. */
-export type Event = CallEvent | { kind: 'input'; bytes: number; slot: number } | { kind: 'read' | 'freed'; of: number };
-
-interface CallEvent {
-  kind: 'call';
-  op: Operation;
-  plan: Plan;
-  n: readonly number[];
-  x: number[];
-  /** Buffers, shapes and types of x. */
-  handles: number[];
-  shapes: Shape[];
-  types: Dtype[];
-  /** The first of its outputs, which follow each other. */
-  y: number;
+/** What happened in a step: a call, an upload (`INPUT`), or one of the two below. */
+export interface Event {
+  readonly plan: Plan;
+  /** Places of its inputs. */
+  readonly x: readonly number[];
+  /** Buffers of its inputs. */
+  readonly handles: readonly BufferHandle[];
+  /** Slots of its outputs: places, counted up through the step. */
+  readonly y: readonly number[];
 }
 
-/** Whether two steps did the same. */
+const nothing = () => [];
+const mark = (name: string): Plan => ({
+  op: operation(name, nothing, nothing),
+  n: [],
+  inputs: [],
+  outputs: [],
+  template: new Template(),
+});
+/** A read of a storage. */
+export const READ = mark('read');
+/** The end of a storage. */
+export const FREED = mark('freed');
+/** Data of the host: [bytes]. */
+export const INPUT = operation('input', (_, [bytes]) => [{ shape: [Math.ceil(bytes / 4)], dtype: 'f32' }], nothing);
+
+/** Whether two steps did the same. Their outputs are counted, and are the same if their plans are. */
 export function sameEvents(a: readonly Event[], b: readonly Event[]): boolean {
-  return (
-    a.length === b.length &&
-    a.every((one, i) => {
-      const other = b[i];
-      if (one.kind === 'call') return other.kind === 'call' && one.plan === other.plan && sameNumbers(one.x, other.x);
-      if (one.kind === 'input') return other.kind === 'input' && one.bytes === other.bytes;
-      return one.kind === other.kind && one.of === other.of;
-    })
-  );
+  return a.length === b.length && a.every(({ plan, x }, i) => plan === b[i].plan && sameNumbers(x, b[i].x));
 }
 
-/** The slots that a call makes. */
-const outputsOf = ({ y, plan }: CallEvent) => plan.outputs.map((_, i) => y + i);
+/** The slot that an event ends, or −1. */
+const freedBy = ({ plan, x }: Event): number => (plan === FREED ? x[0] : -1);
 
 /**
  * The slot whose memory each slot has: its own, or that of a value that it is a clone of. That is so where none of both is
@@ -65,50 +68,39 @@ function sharedClones(events: readonly Event[], slots: number): number[] {
   const died = new Array<number>(slots).fill(Number.POSITIVE_INFINITY);
   const writes: number[][] = Array.from({ length: slots }, () => []);
   events.forEach((event, at) => {
-    if (event.kind === 'call') {
-      for (const slot of outputsOf(event)) born[slot] = at;
-      for (const i of event.op.writes ?? []) writes[event.x[i]]?.push(at);
-    } else if (event.kind === 'freed' && event.of >= 0) died[event.of] = at;
+    for (const slot of event.y) born[slot] = at;
+    for (const i of event.plan.op.writes) writes[event.x[i]]?.push(at);
+    if (freedBy(event) >= 0) died[freedBy(event)] = at;
   });
   const writtenDuring = (a: number, b: number) => writes[a].some((at) => at > born[b] && at < died[b]);
   const roots = Array.from({ length: slots }, (_, slot) => slot);
   const groups = roots.map((slot) => [slot]);
-  for (const event of events) {
-    if (event.kind !== 'call' || event.op !== CLONE || event.x[0] < 0) continue;
-    const root = roots[event.x[0]];
-    if (groups[root].some((other) => writtenDuring(other, event.y) || writtenDuring(event.y, other))) continue;
-    roots[event.y] = root;
-    groups[root].push(event.y);
+  for (const { plan, x, y } of events) {
+    if (plan.op !== CLONE || x[0] < 0) continue;
+    const root = roots[x[0]];
+    if (groups[root].some((other) => writtenDuring(other, y[0]) || writtenDuring(y[0], other))) continue;
+    roots[y[0]] = root;
+    groups[root].push(y[0]);
   }
   return roots;
 }
 
 /** Where the values of a step lie, by slot. */
 function allocate(events: readonly Event[], pool: Pool): Allocation[] {
-  const sizes: number[] = [];
+  const sizes = events.flatMap(({ plan }) => plan.outputs.map(({ shape, dtype }) => sizeOf(shape) * BYTES[dtype]));
   const allocations: Allocation[] = [];
-  for (const event of events) {
-    if (event.kind === 'input') {
-      sizes[event.slot] = event.bytes;
-      // What data is uploaded into is no other value's: uploads may run ahead of the graphs.
-      allocations[event.slot] = pool.take(event.bytes);
-    } else if (event.kind === 'call') {
-      event.plan.outputs.forEach(({ shape, dtype }, i) => {
-        sizes[event.y + i] = sizeOf(shape) * BYTES[dtype];
-      });
-    }
-  }
-  const inputs = new Set(Object.keys(allocations).map(Number));
+  // What data is uploaded into is no other value's: uploads may run ahead of the graphs.
+  const inputs = new Set(events.flatMap(({ plan, y }) => (plan.op === INPUT ? y : [])));
+  for (const slot of inputs) allocations[slot] = pool.take(sizes[slot]);
   const roots = sharedClones(events, sizes.length);
   const users = new Array<number>(sizes.length).fill(0);
   for (const root of roots) users[root]++;
   for (const event of events) {
-    if (event.kind === 'call') {
-      for (const slot of outputsOf(event)) allocations[slot] = allocations[roots[slot]] ?? pool.take(sizes[slot]);
-    } else if (event.kind === 'freed' && event.of >= 0) {
-      const root = roots[event.of];
-      if (--users[root] === 0 && !inputs.has(root)) pool.give(allocations[root]);
-    }
+    for (const slot of event.y) allocations[slot] ??= allocations[roots[slot]] ?? pool.take(sizes[slot]);
+    const freed = freedBy(event);
+    if (freed < 0) continue;
+    const root = roots[freed];
+    if (--users[root] === 0 && !inputs.has(root)) pool.give(allocations[root]);
   }
   return allocations;
 }
@@ -119,18 +111,23 @@ interface Piece {
   end: number;
 }
 
-/** A recorded step. */
+/** A recorded step. What the comparison of each call reads lies close together: plans, and places in one array. */
 export class Trace {
   /** Memory of this step alone. */
   private readonly pool: Pool;
   private readonly allocations: readonly Allocation[] = [];
   private readonly pieces: Piece[] = [];
+  private readonly plans: readonly Plan[];
+  /** Places of the inputs of all events. */
+  private readonly places: readonly number[];
+  /** Storages by slot. One that nothing uses any more is the slot's in the next step too. */
+  private readonly storages: Storage[];
+  /** Events that this step has compared, and their inputs. */
   private at = 0;
+  private place = 0;
   /** Events before this one have been launched, as the graphs before `next`. */
   private launched = 0;
   private next = 0;
-  /** The storages of this step, by slot. */
-  private current: Storage[] = [];
   /** Memory from before that this step has given back. */
   private given: Allocation[] = [];
 
@@ -139,6 +136,8 @@ export class Trace {
     private readonly engine: Engine,
     private readonly events: readonly Event[],
   ) {
+    this.plans = events.map(({ plan }) => plan);
+    this.places = events.flatMap(({ x }) => x);
     this.pool = new Pool(engine.vk, engine.relieve);
     try {
       this.allocations = allocate(events, this.pool);
@@ -147,12 +146,13 @@ export class Trace {
       this.destroy();
       throw error;
     }
+    this.storages = this.allocations.map((_, slot) => this.unused(slot));
   }
 
-  /** Where a value lies. */
-  private handle(event: CallEvent, i: number): number {
-    const slot = i < event.x.length ? event.x[i] : event.y + i - event.x.length;
-    return slot < 0 ? event.handles[i] : this.allocations[slot].handle;
+  private unused(slot: number): Storage {
+    const storage = new Storage(this.allocations[slot], -1);
+    storage.shares = 0;
+    return storage;
   }
 
   private record(): void {
@@ -170,21 +170,21 @@ export class Trace {
       list.count = 0;
     };
     this.events.forEach((event, at) => {
-      if (event.kind === 'call') {
-        const handles = Array.from({ length: event.x.length + event.plan.outputs.length }, (_, i) => this.handle(event, i));
-        if (event.op !== CLONE || handles[0] !== handles[1]) event.plan.template.appendTo(list, handles);
-      }
-      if (event.kind === 'read' || list.count >= PIECE) end(at + 1);
+      const handles = this.handlesOf(event, (slot) => this.allocations[slot].handle);
+      if (event.plan.op !== CLONE || handles[0] !== handles[1]) event.plan.template.appendTo(list, handles);
+      if (event.plan === READ || list.count >= PIECE) end(at + 1);
     });
     end(this.events.length);
   }
 
+  /** Buffers of an event's inputs and outputs. */
+  private handlesOf({ x, y, handles }: Event, ofSlot: (slot: number) => BufferHandle): BufferHandle[] {
+    return [...x.map((place, i) => (place < 0 ? handles[i] : ofSlot(place))), ...y.map(ofSlot)];
+  }
+
   /** A step begins. */
   begin(): void {
-    this.at = 0;
-    this.launched = 0;
-    this.next = 0;
-    this.current = [];
+    this.at = this.place = this.launched = this.next = 0;
   }
 
   /** Whether nothing of this step has been compared yet. */
@@ -192,79 +192,76 @@ export class Trace {
     return this.at === 0;
   }
 
-  private renew(slot: number): Storage {
-    const storage = new Storage(this.allocations[slot], this.engine.serial++);
-    this.current[slot] = storage;
+  /** The storage of the next slot. */
+  renew(): Storage {
+    const { engine } = this;
+    const storage = this.storages[engine.serial - engine.firstSerial];
+    storage.serial = engine.serial++;
+    storage.shares = 1;
+    storage.version = 0;
     return storage;
   }
 
-  /** Compares a call. @returns its outputs, or undefined where the step is no longer the recorded one */
-  call(op: Operation, x: readonly DeviceTensor[], n: readonly number[]): DeviceTensor[] | undefined {
-    const event = this.events[this.at];
-    if (event?.kind !== 'call' || event.op !== op || !sameNumbers(event.n, n) || event.x.length !== x.length) return this.interrupt();
+  /** Compares a call. @returns its plan, or undefined where the step is no longer the recorded one */
+  call(op: Operation, x: readonly DeviceTensor[], n: readonly number[]): Plan | undefined {
+    const plan = this.plans[this.at];
+    if (plan?.op !== op || plan.inputs.length !== x.length || !sameNumbers(plan.n, n)) return this.interrupt();
     const { firstSerial } = this.engine;
     for (let i = 0; i < x.length; i++) {
-      const { storage, shape, dtype } = x[i];
-      if (event.x[i] !== placeOf(storage as Storage, firstSerial) || dtype !== event.types[i] || !sameNumbers(event.shapes[i], shape)) {
+      // A storage has elements of one type.
+      const { storage, shape } = x[i];
+      if (this.places[this.place + i] !== placeOf(storage as Storage, firstSerial) || !sameNumbers(plan.inputs[i].shape, shape)) {
         return this.interrupt();
       }
     }
-    this.at++;
-    const { writes } = op;
-    if (writes) for (const i of writes) (x[i].storage as Storage).version++;
-    const { outputs } = event.plan;
-    const made: DeviceTensor[] = new Array(outputs.length);
-    for (let i = 0; i < outputs.length; i++) {
-      made[i] = new DeviceTensor(this.engine, outputs[i].shape, outputs[i].dtype, this.renew(event.y + i));
-    }
-    this.launch();
-    return made;
+    for (const i of op.writes) (x[i].storage as Storage).version++;
+    this.advance(x.length);
+    return plan;
   }
 
   /** Compares an upload. @returns where its data goes */
   input(bytes: number): Storage | undefined {
-    const event = this.events[this.at];
-    if (event?.kind !== 'input' || event.bytes !== bytes) return this.interrupt();
-    this.at++;
-    return this.renew(event.slot);
+    const plan = this.plans[this.at];
+    if (plan?.op !== INPUT || plan.n[0] !== bytes) return this.interrupt();
+    this.advance(0);
+    return this.renew();
   }
 
   /** Runs what comes before a read. */
   read(storage: Storage): void {
-    // Between steps: nothing is under way.
-    const of = placeOf(storage, this.engine.firstSerial);
-    if (this.at === 0 && of < 0) return;
-    const event = this.events[this.at];
-    if (event?.kind !== 'read' || event.of !== of) {
-      this.interrupt();
-      return;
-    }
-    this.at++;
-    this.launch();
+    if (this.marked(READ, storage)) this.advance(1);
+    // Between steps what an earlier one left may be read: nothing is under way.
+    else if (this.at > 0 || storage.serial >= this.engine.firstSerial) this.interrupt();
   }
 
   /** Compares the end of a storage. @returns whether its memory is of the recorded step or will be given back with it */
   freed(storage: Storage): boolean {
-    const of = placeOf(storage, this.engine.firstSerial);
-    const event = this.events[this.at];
-    if (event?.kind !== 'freed' || event.of !== of) {
-      // Between steps what an earlier one left may go.
-      if (this.at > 0 || of >= 0) this.interrupt();
+    if (!this.marked(FREED, storage)) {
+      // Between steps it may be released, too.
+      if (this.at > 0 || storage.serial >= this.engine.firstSerial) this.interrupt();
       return false;
     }
-    this.at++;
+    this.advance(1);
     // Calls that have not been launched may use it.
-    if (of < 0) this.given.push(storage.allocation);
+    if (storage.serial < this.engine.firstSerial) this.given.push(storage.allocation);
     return true;
   }
 
-  /** Launches the graph that ends here, if one does. */
+  private marked(plan: Plan, storage: Storage): boolean {
+    return this.plans[this.at] === plan && this.places[this.place] === placeOf(storage, this.engine.firstSerial);
+  }
+
+  /** An event was the recorded one: launches the graph that ends here, if one does. */
+  private advance(inputs: number): void {
+    this.at++;
+    this.place += inputs;
+    if (this.pieces[this.next]?.end === this.at) this.launch();
+  }
+
   private launch(): void {
-    const piece = this.pieces[this.next];
-    if (piece?.end !== this.at) return;
-    this.next++;
+    const { graph } = this.pieces[this.next++];
     this.engine.submit();
-    this.engine.vk.graphLaunch(piece.graph);
+    this.engine.vk.graphLaunch(graph);
     this.launched = this.at;
   }
 
@@ -274,11 +271,19 @@ export class Trace {
       this.interrupt();
       return false;
     }
-    this.launch();
     // What is still in use gets memory of its own: the next launch writes over the recorded one's.
-    for (const storage of this.current) if (storage !== undefined && storage.shares > 0) this.engine.copyOut(storage);
+    for (let slot = 0; slot < this.storages.length; slot++) {
+      if (this.storages[slot].shares > 0) this.engine.copyOut(this.part(slot));
+    }
     this.release();
     return true;
+  }
+
+  /** Parts with the storage of a slot, which lives on after this step. */
+  private part(slot: number): Storage {
+    const storage = this.storages[slot];
+    this.storages[slot] = this.unused(slot);
+    return storage;
   }
 
   private release(): void {
@@ -291,17 +296,13 @@ export class Trace {
    * @throws where there is no memory for that; the step then goes on as it was
    */
   interrupt(): undefined {
-    const { engine, events, current, allocations } = this;
+    const { engine, storages, allocations } = this;
     const { pool } = engine;
-    const made = new Set<number>();
-    const freed = new Set<number>();
-    for (let i = this.launched; i < this.at; i++) {
-      const event = events[i];
-      if (event.kind === 'call') for (const slot of outputsOf(event)) made.add(slot);
-      else if (event.kind === 'freed' && event.of >= 0) freed.add(event.of);
-    }
+    const pending = this.events.slice(this.launched, this.at);
+    const made = new Set(pending.flatMap(({ plan, y }) => (plan.op === INPUT ? [] : y)));
+    const freed = new Set(pending.map(freedBy));
     // Values of launched calls, and data, are where the graph has them: they move.
-    const moved = current.flatMap((storage, slot) => (!made.has(slot) && (storage.shares > 0 || freed.has(slot)) ? [slot] : []));
+    const moved = storages.flatMap(({ shares }, slot) => (!made.has(slot) && (shares > 0 || freed.has(slot)) ? [slot] : []));
     // First all memory, in the order in which it is taken and given back.
     const own = new Map<number, Allocation>();
     const held = new Set<number>();
@@ -311,13 +312,12 @@ export class Trace {
     };
     try {
       moved.forEach(take);
-      for (let i = this.launched; i < this.at; i++) {
-        const event = events[i];
-        if (event.kind === 'call') outputsOf(event).forEach(take);
-        else if (event.kind === 'freed' && event.of >= 0) {
-          pool.give(own.get(event.of) as Allocation);
-          held.delete(event.of);
-        }
+      for (const event of pending) {
+        if (event.plan.op !== INPUT) event.y.forEach(take);
+        const slot = freedBy(event);
+        if (slot < 0) continue;
+        pool.give(own.get(slot) as Allocation);
+        held.delete(slot);
       }
     } catch (error) {
       for (const slot of held) pool.give(own.get(slot) as Allocation);
@@ -325,15 +325,9 @@ export class Trace {
     }
     engine.leave();
     const handle = (slot: number) => (own.get(slot) ?? allocations[slot]).handle;
-    for (const slot of moved)
-      engine.append(COPY.templateOf(engine.kernels, allocations[slot].bytes), [allocations[slot].handle, handle(slot)]);
-    for (let i = this.launched; i < this.at; i++) {
-      const event = events[i];
-      if (event.kind !== 'call') continue;
-      const inputs = event.x.map((of, j) => (of < 0 ? event.handles[j] : handle(of)));
-      engine.append(event.plan.template, [...inputs, ...outputsOf(event).map(handle)]);
-    }
-    for (const slot of held) engine.own(current[slot], own.get(slot));
+    for (const slot of moved) engine.copy(allocations[slot], own.get(slot) as Allocation);
+    for (const event of pending) engine.append(event.plan.template, this.handlesOf(event, handle));
+    for (const slot of held) engine.own(this.part(slot), own.get(slot) as Allocation);
     this.release();
     return undefined;
   }
@@ -343,11 +337,4 @@ export class Trace {
     for (const { graph } of this.pieces) this.engine.vk.graphDestroy(graph);
     this.pool.destroy();
   }
-}
-
-function sameNumbers(a: readonly number[], b: readonly number[]): boolean {
-  if (a === b) return true;
-  if (a.length !== b.length) return false;
-  for (let i = 0; i < a.length; i++) if (!Object.is(a[i], b[i])) return false;
-  return true;
 }

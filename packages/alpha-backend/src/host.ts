@@ -17,16 +17,24 @@ export function numbersOf({ dtype, data }: TensorData): ArrayLike<number> {
   return dtype === 'f16' ? Float64Array.from(data as Uint16Array, f16Value) : data;
 }
 
-function made(shape: Shape, dtype: Dtype, values: ArrayLike<number>): HostTensor {
+/** A tensor of numbers. */
+export function made(shape: Shape, dtype: Dtype, values: ArrayLike<number>): HostTensor {
   const data = hostArray(dtype, values.length);
   for (let i = 0; i < values.length; i++) data[i] = dtype === 'f16' ? f16Bits(values[i]) : values[i];
   return { shape, dtype, data };
 }
 
 /** The wider of two types. */
-export function commonType(a: Dtype, b: Dtype): Dtype {
+function commonType(a: Dtype, b: Dtype): Dtype {
   for (const dtype of ['f64', 'f32', 'f16', 'i32'] as const) if (a === dtype || b === dtype) return dtype;
   return 'f32';
+}
+
+/** Whether f holds for every pair of elements. */
+export function every(a: TensorData, b: TensorData, f: (x: number, y: number) => boolean): boolean {
+  const [x, y] = [numbersOf(a), numbersOf(b)];
+  for (let i = 0; i < x.length; i++) if (!f(x[i], y[i])) return false;
+  return true;
 }
 
 /** f of every element. */
@@ -71,93 +79,67 @@ export function strided(a: TensorData, { shape, strides, offset }: View): HostTe
   return pick(a, shape, (index) => offset + dot(index, strides));
 }
 
-/** Tensors behind each other. */
-export function cat(tensors: readonly TensorData[], axis: number): HostTensor {
-  const shape = [...tensors[0].shape];
-  shape[axis] = tensors.reduce((sum, tensor) => sum + tensor.shape[axis], 0);
+/** Tensors behind each other, into a shape. */
+export function cat(tensors: readonly TensorData[], shape: Shape, axis: number): HostTensor {
   const strides = stridesOf(shape);
   const data = hostArray(tensors[0].dtype, sizeOf(shape));
-  let first = 0;
+  let offset = 0;
   for (const tensor of tensors) {
     walk(tensor.shape, (index, i) => {
-      data[dot(index, strides) + first * strides[axis]] = tensor.data[i];
+      data[offset + dot(index, strides)] = tensor.data[i];
     });
-    first += tensor.shape[axis];
+    offset += tensor.shape[axis] * strides[axis];
   }
   return { shape, dtype: tensors[0].dtype, data };
 }
 
-/** Sums over an axis, or of all (undefined), in float64. */
-export function sum(a: TensorData, axis: number | undefined, keep: boolean, factor: number): HostTensor {
+/** Sums over an axis, or of all elements (−1), in float64. */
+export function sum(a: TensorData, axis: number, keep: boolean, factor: number): HostTensor {
+  const gone = (d: number) => axis < 0 || d === axis;
+  const kept = a.shape.map((size, d) => (gone(d) ? 1 : size));
+  const strides = stridesOf(kept).map((stride, d) => (gone(d) ? 0 : stride));
   const values = numbersOf(a);
-  if (axis === undefined) {
-    let total = 0;
-    for (let i = 0; i < values.length; i++) total += values[i];
-    return made(keep ? a.shape.map(() => 1) : [], a.dtype, [total * factor]);
-  }
-  const kept = a.shape.map((size, d) => (d === axis ? 1 : size));
-  const strides = stridesOf(kept).map((stride, d) => (d === axis ? 0 : stride));
   const totals = new Float64Array(sizeOf(kept));
   walk(a.shape, (index, i) => {
     totals[dot(index, strides)] += values[i];
   });
   return made(
-    keep ? kept : a.shape.filter((_, d) => d !== axis),
+    keep ? kept : a.shape.filter((_, d) => !gone(d)),
     a.dtype,
     totals.map((total) => total * factor),
   );
 }
 
-/** The positions of the k largest of every line along an axis, the first of equal ones first. */
-function largest(
-  a: TensorData,
-  axis: number,
-  k: number,
-): { lines: number; inner: number; size: number; order: (line: number) => number[] } {
-  const values = numbersOf(a);
-  const size = a.shape[axis];
-  const inner = sizeOf(a.shape.slice(axis + 1));
-  return {
-    lines: sizeOf(a.shape) / Math.max(1, size),
-    inner,
-    size,
-    order: (line) => {
-      const base = Math.floor(line / inner) * size * inner + (line % inner);
-      return Array.from({ length: size }, (_, i) => i)
-        .sort((x, y) => values[base + y * inner] - values[base + x * inner] || x - y)
-        .slice(0, k);
-    },
-  };
-}
-
-/** Positions of the largest along an axis, or among all. */
-export function argmax(a: TensorData, axis: number | undefined): HostTensor {
-  const flat = axis === undefined ? { ...a, shape: [sizeOf(a.shape)], data: a.data } : a;
-  const at = axis === undefined ? 0 : axisOf('argmax', axis, a.shape.length);
-  const { lines, order } = largest(flat, at, 1);
-  const data = Int32Array.from({ length: lines }, (_, line) => order(line)[0]);
-  const rest = flat.shape.filter((_, d) => d !== at);
-  return { shape: axis !== undefined && rest.length === 0 ? [1] : rest, dtype: 'i32', data };
-}
-
-/** The k largest along an axis, in descending order, and their positions. */
+/** The k largest along an axis, in descending order and the first of equal ones first, and their positions. */
 export function topk(a: TensorData, k: number, axis: number): { values: HostTensor; indices: HostTensor } {
   const at = axisOf('topk', axis, a.shape.length);
   const size = a.shape[at];
   if (!(Number.isInteger(k) && k >= 1 && k <= size)) throw new BackendError('topk', `k = ${k} of ${size} elements along the axis`);
-  const { lines, inner, order } = largest(a, at, k);
   const shape = a.shape.map((n, d) => (d === at ? k : n));
-  const values = hostArray(a.dtype, lines * k);
-  const indices = new Int32Array(lines * k);
-  for (let line = 0; line < lines; line++) {
-    const outer = Math.floor(line / inner);
-    order(line).forEach((position, i) => {
-      const to = (outer * k + i) * inner + (line % inner);
-      values[to] = a.data[(outer * size + position) * inner + (line % inner)];
-      indices[to] = position;
-    });
+  const inner = sizeOf(a.shape.slice(at + 1));
+  const numbers = numbersOf(a);
+  const values = hostArray(a.dtype, sizeOf(shape));
+  const indices = new Int32Array(values.length);
+  for (let line = 0; line < values.length / k; line++) {
+    const [outer, column] = [Math.floor(line / inner), line % inner];
+    const from = (i: number) => (outer * size + i) * inner + column;
+    const order = Array.from({ length: size }, (_, i) => i).sort((x, y) => numbers[from(y)] - numbers[from(x)] || x - y);
+    for (let i = 0; i < k; i++) {
+      const to = (outer * k + i) * inner + column;
+      values[to] = a.data[from(order[i])];
+      indices[to] = order[i];
+    }
   }
   return { values: { shape, dtype: a.dtype, data: values }, indices: { shape, dtype: 'i32', data: indices } };
+}
+
+/** Positions of the largest along an axis, or among all. */
+export function argmax(a: TensorData, axis: number | undefined): HostTensor {
+  const x = axis === undefined ? { shape: [sizeOf(a.shape)], dtype: a.dtype, data: a.data } : a;
+  const at = axisOf('argmax', axis ?? 0, x.shape.length);
+  const { indices } = topk(x, 1, at);
+  const rest = x.shape.filter((_, d) => d !== at);
+  return { ...indices, shape: axis !== undefined && rest.length === 0 ? [1] : rest };
 }
 
 /** Element `index` with its place along the axis taken from `indices`, of whose shape the result is. */
@@ -171,6 +153,27 @@ export function gather(a: TensorData, axis: number, indices: TensorData): HostTe
     if (!(place >= 0 && place < a.shape[at])) throw new BackendError('gather', `index ${place} of ${a.shape[at]} elements along the axis`);
     return dot(index, strides) + (place - index[at]) * strides[at];
   });
+}
+
+/** 0 where a token is seen and −∞ where it comes later. */
+export function causalMask(size: number): HostTensor {
+  const data = new Float32Array(size * size);
+  for (let i = 0; i < size; i++) data.fill(Number.NEGATIVE_INFINITY, i * size + i + 1, (i + 1) * size);
+  return { shape: [size, size], dtype: 'f32', data };
+}
+
+/** 1 / (1 − p) where an element is kept, else 0, by the trainer's own hash of seed, counter and position. */
+export function dropoutMask(shape: Shape, seed: number, counter: number, p: number): HostTensor {
+  const data = new Float32Array(sizeOf(shape));
+  const kept = 1 / (1 - p);
+  const base = (seed + Math.imul(counter, 2654435761)) | 0;
+  for (let i = 0; i < data.length; i++) {
+    let h = (base + Math.imul(i, 2246822519)) | 0;
+    h = Math.imul(h ^ (h >>> 16), 0x85ebca6b);
+    h = Math.imul(h ^ (h >>> 13), 0xc2b2ae35);
+    data[i] = ((h ^ (h >>> 16)) >>> 0) / 2 ** 32 > p ? kept : 0;
+  }
+  return { shape: [...shape], dtype: 'f32', data };
 }
 
 /** Standard normal numbers by Box and Muller's transform of `random`. */

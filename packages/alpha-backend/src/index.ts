@@ -3,7 +3,7 @@
 import { createRequire } from 'node:module';
 
 import { HeliosVkBackend, type BackendOptions } from './backend.js';
-import type { Native } from './engine.js';
+import type { Native } from './memory.js';
 
 export { HeliosVkBackend, type BackendOptions } from './backend.js';
 export { DeviceTensor } from './tensor.js';

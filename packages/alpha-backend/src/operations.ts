@@ -1,12 +1,17 @@
 // The operations of the device, each as dispatches of the kernels. Tensors are dense and f32 unless said otherwise.
 
-import { type Dispatches, type Kernels, SLOT, STATE, STATE_WORDS, Template } from 'helios-vk/kernels';
+import { type Dispatches, type Kernels, STATE, STATE_WORDS } from 'helios-vk/kernels';
 
-import type { Operand, Operation } from './engine.js';
-import { broadcastShapes, broadcastStrides, collapse, stridesOf } from './shapes.js';
+import * as host from './host.js';
+import { type Described, type Operand, operation, sameNumbers } from './plan.js';
+import { axisOf, broadcastShapes, broadcastStrides, collapse, sameShape, stridesOf, swapped, type View } from './shapes.js';
 import { BackendError, type Dtype, type Precision, type Shape, show, sizeOf } from './types.js';
 
-const like = ([x]: readonly Operand[]) => [{ shape: x.shape, dtype: x.dtype }];
+const like = ([x]: readonly Described[]): Described[] => [{ shape: x.shape, dtype: x.dtype }];
+/** For what writes its inputs. */
+const nothing = () => [];
+const scalar = () => f32([]);
+const f32 = (...shapes: Shape[]): Described[] => shapes.map((shape) => ({ shape, dtype: 'f32' }));
 const count = (x: { shape: Shape }) => Math.max(1, sizeOf(x.shape));
 /** Rows and columns of the last dimension. */
 const rowsOf = (shape: Shape) => {
@@ -14,14 +19,18 @@ const rowsOf = (shape: Shape) => {
   return { rows: sizeOf(shape) / columns, columns };
 };
 
+/** Elements of a buffer. */
+interface Laid {
+  buffer: number;
+  strides: readonly number[];
+  offset?: number;
+}
+const dense = ({ buffer, shape }: { buffer: number; shape: Shape }): Laid => ({ buffer, strides: stridesOf(shape) });
+/** The element at an index. */
+const offsetOf = (shape: Shape, index: readonly number[]) => stridesOf(shape).reduce((sum, stride, d) => sum + stride * index[d], 0);
+
 /** Elements between layouts of one shape, by the larger of an element and itself: no arithmetic that changes it. */
-function move(
-  k: Kernels,
-  call: string,
-  shape: Shape,
-  x: { buffer: number; offset?: number; strides: readonly number[] },
-  y: { buffer: number; offset?: number; strides: readonly number[] },
-): Dispatches {
+function move(k: Kernels, call: string, shape: Shape, x: Laid, y: Laid): Dispatches {
   const { shape: sizes, strides } = collapse(shape, [x.strides, y.strides]);
   const from = { buffer: x.buffer, offset: x.offset ?? 0 };
   const to = { buffer: y.buffer, offset: y.offset ?? 0 };
@@ -30,175 +39,152 @@ function move(
   const [batch, rows, columns] = [1, 1, ...sizes].slice(-3);
   const [step, down, across] = [0, 0, ...strides[0]].slice(-3);
   if (sizes.length <= 3 && sizes.length >= 2 && down === 1 && across === rows && (batch === 1 || step === rows * columns)) {
-    const own = stridesOf(sizes);
-    if (strides[1].every((stride, d) => stride === own[d])) return k.transpose({ x: from, y: to, batch, rows: columns, columns: rows });
+    if (sameNumbers(strides[1], stridesOf(sizes))) return k.transpose({ x: from, y: to, batch, rows: columns, columns: rows });
   }
   if (sizes.length > 4) throw new BackendError(call, `a tensor ${show(shape)} in this order: more than four runs of dimensions`);
-  return k.broadcast({
-    a: from,
-    b: from,
-    y: to,
-    shape: sizes,
-    aStrides: strides[0],
-    bStrides: strides[0],
-    yStrides: strides[1],
-    op: 'max',
-  });
+  const layouts = { aStrides: strides[0], bStrides: strides[0], yStrides: strides[1] };
+  return k.broadcast({ a: from, b: from, y: to, shape: sizes, ...layouts, op: 'max' });
 }
 
-/** Copies whole buffers. */
-export const COPY = {
-  templates: new Map<number, Template>(),
-  /** Slot 0 to slot 1, so many bytes. */
-  templateOf(k: Kernels, bytes: number): Template {
-    let template = COPY.templates.get(bytes);
-    if (!template) {
-      template = new Template(k.copy({ x: SLOT, y: SLOT + 1, count: bytes / 4 }));
-      COPY.templates.set(bytes, template);
-    }
-    return template;
+/** A tensor of one value: [value, 1 for integers, …shape]. */
+export const FILL = operation(
+  'full',
+  (_, [, integers, ...shape]) => [{ shape, dtype: integers ? 'i32' : 'f32' }],
+  (k, _, [y], [value, integers]) => [k.fill({ y, count: count(y), value: integers ? value >>> 0 : value, type: integers ? 'u32' : 'f32' })],
+);
+
+export const CLONE = operation('clone', like, (k, [x], [y]) => [k.copy({ x, y, count: count(x) })], {
+  host: ([x]) => ({ shape: x.shape, dtype: x.dtype, data: x.data.slice() }),
+});
+
+/** a ∘ b with broadcasting. */
+const binary = (name: string, op: 'add' | 'mul' | 'div', beta: number, f: (x: number, y: number) => number) =>
+  operation(
+    name,
+    ([a, b]) => f32(broadcastShapes(name, a.shape, b.shape)),
+    (k, [a, b], [y]) => {
+      const size = count(y);
+      // b repeats behind a's own elements.
+      const period = count(b);
+      const suffix = b.shape.slice(b.shape.findIndex((n) => n !== 1));
+      const repeats = period === 1 || suffix.every((n, d) => n === y.shape[d + y.shape.length - suffix.length]);
+      if (count(a) === size && repeats) return [k.binary({ a, b, y, count: size, period, op, beta })];
+      const { shape, strides } = collapse(y.shape, [
+        broadcastStrides(a.shape, y.shape),
+        broadcastStrides(b.shape, y.shape),
+        stridesOf(y.shape),
+      ]);
+      if (shape.length > 4) throw new BackendError(name, `${show(a.shape)} and ${show(b.shape)}: more than four runs of dimensions`);
+      return [k.broadcast({ a, b, y, shape, aStrides: strides[0], bStrides: strides[1], yStrides: strides[2], op, beta })];
+    },
+    { host: ([a, b]) => host.zip(name, a, b, f) },
+  );
+export const ADD = binary('add', 'add', 1, (x, y) => x + y);
+export const SUB = binary('sub', 'add', -1, (x, y) => x - y);
+export const MUL = binary('mul', 'mul', 1, (x, y) => x * y);
+export const DIV = binary('div', 'div', 1, (x, y) => x / y);
+
+/** a += b. */
+export const ADD_INPLACE = operation(
+  'addInplace',
+  ([a, b]) => {
+    if (!sameShape(a.shape, b.shape)) throw new BackendError('addInplace', `${show(a.shape)} += ${show(b.shape)}`);
+    return [];
   },
-};
+  (k, [a, b]) => [k.binary({ a, b, y: a, count: count(a) })],
+  { writes: [0] },
+);
 
-/** [type], the same bits as another type of that size, or the same. */
-export const CLONE: Operation = {
-  name: 'clone',
-  infer: like,
-  lower: (k, [x], [y]) => [k.copy({ x, y, count: x.dtype === 'f16' ? Math.ceil(count(x) / 2) : count(x) })],
-};
+const unary = (name: string, op: 'exp' | 'log' | 'sqrt' | 'square' | 'reciprocal', f: (x: number) => number) =>
+  operation(name, like, (k, [x], [y]) => [k.unary({ x, y, count: count(x), op })], { host: ([x]) => host.map(x, f) });
+export const EXP = unary('exp', 'exp', Math.exp);
+export const LOG = unary('log', 'log', Math.log);
+export const SQRT = unary('sqrt', 'sqrt', Math.sqrt);
+export const SQUARE = unary('pow', 'square', (x) => x ** 2);
+export const RECIPROCAL = unary('pow', 'reciprocal', (x) => x ** -1);
 
-const BINARY = ['add', 'add', 'mul', 'div'] as const;
-/** Numbers of `BINARY_OP`. */
-export const ADD = [0];
-export const SUB = [1];
-export const MUL = [2];
-export const DIV = [3];
-const NAMES = ['add', 'sub', 'mul', 'div'];
+/** s · x: [s]. */
+export const SCALE = operation(
+  'scale',
+  like,
+  // x · s + (−0) has the sign of a zero product, x · s + 0 has not.
+  (k, [x], [y], [s]) => [k.unary({ x, y, count: count(x), alpha: s, beta: -0 })],
+  { host: ([x], [s]) => host.map(x, (value) => value * s) },
+);
+/** x *= s: [s]. */
+export const SCALE_INPLACE = operation('scaleInplace', nothing, (k, [x], _, [s]) => [k.unary({ x, y: x, count: count(x), alpha: s })], {
+  writes: [0],
+});
 
-/** a ∘ b with broadcasting: [which]. */
-export const BINARY_OP: Operation = {
-  name: 'binary',
-  infer: ([a, b], [which]) => [{ shape: broadcastShapes(NAMES[which], a.shape, b.shape), dtype: 'f32' }],
-  lower: (k, [a, b], [y], [which]) => {
-    const op = BINARY[which];
-    const beta = which === 1 ? -1 : 1;
-    const size = count(y);
-    // b repeats behind a's own elements.
-    const period = count(b);
-    const suffix = b.shape.slice(b.shape.findIndex((n) => n !== 1));
-    const repeats = period === 1 || suffix.every((n, d) => n === y.shape[d + y.shape.length - suffix.length]);
-    if (count(a) === size && repeats) return [k.binary({ a, b, y, count: size, period, op, beta })];
-    const { shape, strides } = collapse(y.shape, [
-      broadcastStrides(a.shape, y.shape),
-      broadcastStrides(b.shape, y.shape),
-      stridesOf(y.shape),
-    ]);
-    if (shape.length > 4) throw new BackendError(NAMES[which], `${show(a.shape)} and ${show(b.shape)}: more than four runs of dimensions`);
-    return [k.broadcast({ a, b, y, shape, aStrides: strides[0], bStrides: strides[1], yStrides: strides[2], op, beta })];
+/** [low, high]. */
+export const CLAMP = operation(
+  'clamp',
+  like,
+  (k, [x], [y], [low, high]) => {
+    const bound = k.context.workspace('alpha bound', 4);
+    const one = { y, count: count(x), b: bound, period: 1 };
+    return [
+      k.fill({ y: bound, count: 1, value: high }),
+      k.binary({ ...one, a: x, op: 'min' }),
+      k.fill({ y: bound, count: 1, value: low }),
+      k.binary({ ...one, a: y, op: 'max' }),
+    ];
   },
-};
+  { host: ([x], [low, high]) => host.map(x, (value) => Math.max(low, Math.min(high, value))) },
+);
+/** dy strictly between the bounds, else 0: x, dy; [low, high]. */
+export const CLAMP_BACKWARD = operation('clampBackward', like, (k, [x, dy], [dx], [low, high]) => {
+  // dy · relu'(x − low) · relu'(high − x).
+  const side = k.context.workspace('alpha side', 4 * count(x));
+  const relu = { x: side, dx, count: count(x), activation: 'relu' } as const;
+  return [
+    k.unary({ x, y: side, count: count(x), beta: -low }),
+    k.activationBackward({ ...relu, dy }),
+    k.unary({ x, y: side, count: count(x), alpha: -1, beta: high }),
+    k.activationBackward({ ...relu, dy: dx }),
+  ];
+});
 
-/** a += b, of one shape. */
-export const ADD_INPLACE: Operation = {
-  name: 'addInplace',
-  infer: () => [],
-  lower: (k, [a, b]) => [k.binary({ a, b, y: a, count: count(a) })],
-  writes: [0],
-};
-
-const UNARY = ['identity', 'exp', 'log', 'sqrt', 'square', 'reciprocal', 'abs'] as const;
-export const IDENTITY = 0;
-export const EXP = 1;
-export const LOG = 2;
-export const SQRT = 3;
-export const SQUARE = 4;
-export const RECIPROCAL = 5;
-export const ABS = 6;
-
-/** alpha · f(x) + beta: [f, alpha, beta]. */
-export const UNARY_OP: Operation = {
-  name: 'unary',
-  infer: like,
-  lower: (k, [x], [y], [f, alpha, beta]) => [k.unary({ x, y, count: count(x), op: UNARY[f], alpha, beta })],
-};
-
-/** x *= alpha: [alpha]. */
-export const SCALE_INPLACE: Operation = {
-  name: 'scaleInplace',
-  infer: () => [],
-  lower: (k, [x], _, [alpha]) => [k.unary({ x, y: x, count: count(x), alpha })],
-  writes: [0],
-};
-
-/** The larger or smaller of x and each element of b, by one value: [0 for the larger]. */
-export const BOUND: Operation = {
-  name: 'bound',
-  infer: like,
-  lower: (k, [x, b], [y], [smaller]) => [k.binary({ a: x, b, y, count: count(x), period: count(b), op: smaller ? 'min' : 'max' })],
-};
-
-const ACTIVATIONS = ['gelu', 'relu', 'silu'] as const;
-export const GELU = [0];
-export const RELU = [1];
-export const SILU = [2];
-
-/** f(x): [f]. */
-export const ACTIVATION: Operation = {
-  name: 'activation',
-  infer: like,
-  lower: (k, [x], [y], [f]) => [k.activationForward({ x, y, count: count(x), activation: ACTIVATIONS[f] })],
-};
-
-/** dy · f'(x): [f]. */
-export const ACTIVATION_BACKWARD: Operation = {
-  name: 'activationBackward',
-  infer: like,
-  lower: (k, [x, dy], [dx], [f]) => [k.activationBackward({ x, dy, dx, count: count(x), activation: ACTIVATIONS[f] })],
-};
+type Activation = 'gelu' | 'relu' | 'silu';
+const activation = (name: Activation) =>
+  operation(name, like, (k, [x], [y]) => [k.activationForward({ x, y, count: count(x), activation: name })]);
+/** dy · f'(x): x, dy. */
+const activationBackward = (name: Activation) =>
+  operation(`${name}Backward`, like, (k, [x, dy], [dx]) => [k.activationBackward({ x, dy, dx, count: count(x), activation: name })]);
+export const [GELU, RELU, SILU] = (['gelu', 'relu', 'silu'] as const).map(activation);
+export const [GELU_BACKWARD, RELU_BACKWARD, SILU_BACKWARD] = (['gelu', 'relu', 'silu'] as const).map(activationBackward);
 
 /** silu(a) · b. */
-export const SILU_MUL: Operation = {
-  name: 'siluMul',
-  infer: like,
-  lower: (k, [gate, up], [y]) => [k.gluForward({ gate, up, y, ...rowsOf(gate.shape) })],
-};
-export const SILU_MUL_BACKWARD: Operation = {
-  name: 'siluMulBackward',
-  infer: ([a, b]) => [a, b].map(({ shape, dtype }) => ({ shape, dtype })),
-  lower: (k, [gate, up, dy], [dGate, dUp]) => [k.gluBackward({ gate, up, dy, dGate, dUp, ...rowsOf(gate.shape) })],
-};
+export const SILU_MUL = operation('siluMul', like, (k, [gate, up], [y]) => [k.gluForward({ gate, up, y, ...rowsOf(gate.shape) })]);
+export const SILU_MUL_BACKWARD = operation(
+  'siluMulBackward',
+  ([a, b]) => f32(a.shape, b.shape),
+  (k, [gate, up, dy], [dGate, dUp]) => [k.gluBackward({ gate, up, dy, dGate, dUp, ...rowsOf(gate.shape) })],
+);
 
 /** cap · tanh(x / cap): [cap]. */
-export const SOFT_CAP: Operation = {
-  name: 'softCap',
-  infer: like,
-  lower: (k, [x], [y], [cap]) => [
-    k.unary({ x, y, count: count(x), alpha: 1 / cap }),
-    k.activationForward({ x: y, y, count: count(x), activation: 'tanh' }),
-    k.unary({ x: y, y, count: count(x), alpha: cap }),
-  ],
-};
+export const SOFT_CAP = operation('softCap', like, (k, [x], [y], [cap]) => [
+  k.unary({ x, y, count: count(x), alpha: 1 / cap }),
+  k.activationForward({ x: y, y, count: count(x), activation: 'tanh' }),
+  k.unary({ x: y, y, count: count(x), alpha: cap }),
+]);
 /** dy · (1 − tanh²(x / cap)): [cap]. */
-export const SOFT_CAP_BACKWARD: Operation = {
-  name: 'softCapBackward',
-  infer: like,
-  lower: (k, [x, dy], [dx], [cap]) => [
-    k.unary({ x, y: dx, count: count(x), alpha: 1 / cap }),
-    k.activationBackward({ x: dx, dy, dx, count: count(x), activation: 'tanh' }),
-  ],
-};
+export const SOFT_CAP_BACKWARD = operation('softCapBackward', like, (k, [x, dy], [dx], [cap]) => [
+  k.unary({ x, y: dx, count: count(x), alpha: 1 / cap }),
+  k.activationBackward({ x: dx, dy, dx, count: count(x), activation: 'tanh' }),
+]);
 
 /** Sums, times a factor: [axis, or −1 for all, 1 to keep dimensions, factor]. */
-export const SUM: Operation = {
-  name: 'sum',
-  infer: ([x], [axis, keep]) => {
-    if (axis < 0) return [{ shape: keep ? x.shape.map(() => 1) : [], dtype: 'f32' }];
+export const SUM = operation(
+  'sum',
+  ([x], [axis, keep]) => {
+    if (axis < 0) return f32(keep ? x.shape.map(() => 1) : []);
     const shape = [...x.shape];
     if (keep) shape[axis] = 1;
     else shape.splice(axis, 1);
-    return [{ shape, dtype: 'f32' }];
+    return f32(shape);
   },
-  lower: (k, [x], [y], [axis, , alpha]) => {
+  (k, [x], [y], [axis, , alpha]) => {
     if (axis < 0) return [k.reduceAll({ x, y, count: count(x), alpha })];
     const n = x.shape[axis];
     const outer = sizeOf(x.shape.slice(0, axis));
@@ -211,46 +197,35 @@ export const SUM: Operation = {
       k.reduceRows({ x: turned, y, rows: outer * inner, columns: n, alpha }),
     ];
   },
-};
-
-/** The largest of each row, which stays a dimension of 1. */
-export const ROW_MAX: Operation = {
-  name: 'rowMax',
-  infer: ([x]) => [{ shape: [...x.shape.slice(0, -1), 1], dtype: 'f32' }],
-  lower: (k, [x], [y]) => [k.reduceRows({ x, y, ...rowsOf(x.shape), op: 'max' })],
-};
+  { host: ([x], [axis, keep, factor]) => host.sum(x, axis, keep === 1, factor) },
+);
 
 /** The sum of squares of all elements of all inputs, in order. */
-export const SUM_OF_SQUARES: Operation = {
-  name: 'sumOfSquares',
-  infer: () => [{ shape: [], dtype: 'f32' }],
-  lower: (k, x, [y]) => {
-    if (x.length === 1) return [k.reduceAll({ x: x[0], y, count: count(x[0]), op: 'sumOfSquares' })];
-    const buffer = k.context.workspace('alpha sums', 4 * x.length);
-    return [
-      ...x.map((tensor, i) => k.reduceAll({ x: tensor, y: { buffer, offset: i }, count: count(tensor), op: 'sumOfSquares' })),
-      k.reduceAll({ x: buffer, y, count: x.length }),
-    ];
-  },
-};
+export const SUM_OF_SQUARES = operation('sumOfSquares', scalar, (k, x, [y]) => {
+  if (x.length === 1) return [k.reduceAll({ x: x[0], y, count: count(x[0]), op: 'sumOfSquares' })];
+  const buffer = k.context.workspace('alpha sums', 4 * x.length);
+  return [
+    ...x.map((tensor, i) => k.reduceAll({ x: tensor, y: { buffer, offset: i }, count: count(tensor), op: 'sumOfSquares' })),
+    k.reduceAll({ x: buffer, y, count: x.length }),
+  ];
+});
 
 /** 0 where every element is finite, else NaN. */
-export const CHECK_FINITE: Operation = {
-  name: 'checkFinite',
-  infer: () => [{ shape: [], dtype: 'f32' }],
-  lower: (k, [x], [y]) => {
-    const zeros = k.context.workspace('alpha zeros', 4 * count(x));
-    return [k.unary({ x, y: zeros, count: count(x), alpha: 0 }), k.reduceAll({ x: zeros, y, count: count(x) })];
-  },
-};
+export const CHECK_FINITE = operation('checkFinite', scalar, (k, [x], [y]) => {
+  const zeros = k.context.workspace('alpha zeros', 4 * count(x));
+  return [k.unary({ x, y: zeros, count: count(x), alpha: 0 }), k.reduceAll({ x: zeros, y, count: count(x) })];
+});
 
 /** Numbers of `precision` in an operation. */
 export const PRECISIONS: readonly Precision[] = ['f32', 'bf16', 'f16'];
 
-/** A product over the last two dimensions: [transposed a, transposed b, precision]. Batches are equal, or one has none. */
-export const MATMUL: Operation = {
-  name: 'matmul',
-  infer: ([a, b], [transA, transB]) => {
+/** A product over the last two dimensions, the others broadcast: [transposed a, transposed b, precision]. */
+export const MATMUL = operation(
+  'matmul',
+  ([a, b], [transA, transB]) => {
+    if (a.shape.length < 2 || b.shape.length < 2) {
+      throw new BackendError('matmul', `${show(a.shape)} × ${show(b.shape)}: two dimensions at least`);
+    }
     const [ar, ac] = a.shape.slice(-2);
     const [br, bc] = b.shape.slice(-2);
     const [m, k] = transA ? [ac, ar] : [ar, ac];
@@ -261,21 +236,33 @@ export const MATMUL: Operation = {
         `${show(a.shape)}${transA ? 'ᵀ' : ''} × ${show(b.shape)}${transB ? 'ᵀ' : ''}: inner sizes ${k}, ${inner}`,
       );
     }
-    return [{ shape: [...broadcastShapes('matmul', a.shape.slice(0, -2), b.shape.slice(0, -2)), m, n], dtype: 'f32' }];
+    return f32([...broadcastShapes('matmul', a.shape.slice(0, -2), b.shape.slice(0, -2)), m, n]);
   },
-  lower: (kernels, [a, b], [c], [transA, transB, precision]) => {
+  (kernels, [a, b], [c], [transA, transB, precision]) => {
     const [m, n] = c.shape.slice(-2);
     const k = a.shape[a.shape.length - (transA ? 2 : 1)];
-    const batch = sizeOf(c.shape.slice(0, -2));
-    const one = (x: Operand) => sizeOf(x.shape.slice(0, -2)) === 1;
+    const batchShape = c.shape.slice(0, -2);
+    const batch = sizeOf(batchShape);
     const list: Dispatches[] = [];
+    /** A buffer with a matrix for each of the batch, or one for all. */
+    const operand = (name: string, { buffer, shape }: Operand) => {
+      const own = shape.slice(0, -2);
+      if (sizeOf(own) === 1) return { buffer, one: true };
+      if (sameShape(own, batchShape)) return { buffer, one: false };
+      const to = [...batchShape, ...shape.slice(-2)];
+      const copy = kernels.context.workspace(name, 4 * sizeOf(to));
+      const strides = broadcastStrides(shape, to);
+      list.push(move(kernels, 'matmul', to, { buffer, strides }, dense({ buffer: copy, shape: to })));
+      return { buffer: copy, one: false };
+    };
+    const left = operand('alpha left', a);
+    const right = operand('alpha right', b);
     // A grid has at most 65,535 in its third dimension.
     for (let first = 0; first < batch; first += 65535) {
-      const part = (x: Operand, size: number) => ({ buffer: x.buffer, offset: one(x) ? 0 : first * size });
       list.push(
         kernels.matmul({
-          a: part(a, m * k),
-          b: part(b, k * n),
+          a: { buffer: left.buffer, offset: left.one ? 0 : first * m * k },
+          b: { buffer: right.buffer, offset: right.one ? 0 : first * k * n },
           c: { buffer: c.buffer, offset: first * m * n },
           m,
           n,
@@ -284,79 +271,101 @@ export const MATMUL: Operation = {
           transB: transB === 1,
           precision: PRECISIONS[precision],
           batch: Math.min(65535, batch - first),
-          ...(one(a) && batch > 1 ? { strideA: 0 } : {}),
-          ...(one(b) && batch > 1 ? { strideB: 0 } : {}),
+          ...(left.one && batch > 1 ? { strideA: 0 } : {}),
+          ...(right.one && batch > 1 ? { strideB: 0 } : {}),
         }),
       );
     }
     return list;
   },
-};
+);
 
 /** Rows of a table: weight, ids. */
-export const EMBEDDING: Operation = {
-  name: 'embedding',
-  types: ['f32', 'i32'],
-  infer: ([weight, ids]) => [{ shape: [...ids.shape, weight.shape[1]], dtype: 'f32' }],
-  lower: (k, [table, ids], [y]) => [
+export const EMBEDDING = operation(
+  'embedding',
+  ([weight, ids]) => f32([...ids.shape, weight.shape[1]]),
+  (k, [table, ids], [y]) => [
     k.embeddingForward({ ids, table, y, tokens: count(ids), columns: table.shape[1], vocabulary: table.shape[0] }),
   ],
-};
+  { types: ['f32', 'i32'] },
+);
 /** The table's gradient: ids, dy; [rows of the table]. */
-export const EMBEDDING_BACKWARD: Operation = {
-  name: 'embeddingBackward',
-  types: ['i32', 'f32'],
-  infer: ([ids, dy], [vocabulary]) => [{ shape: [vocabulary, sizeOf(dy.shape) / sizeOf(ids.shape)], dtype: 'f32' }],
-  lower: (k, [ids, dy], [dTable], [vocabulary]) => {
+export const EMBEDDING_BACKWARD = operation(
+  'embeddingBackward',
+  ([ids, dy], [vocabulary]) => f32([vocabulary, sizeOf(dy.shape) / sizeOf(ids.shape)]),
+  (k, [ids, dy], [dTable], [vocabulary]) => {
     const columns = dTable.shape[1];
     return [
       k.fill({ y: dTable, count: vocabulary * columns, value: 0 }),
       k.embeddingBackward({ ids, dy, dTable, tokens: count(ids), columns, vocabulary }),
     ];
   },
-};
+  { types: ['i32', 'f32'] },
+);
 
 /** x, weight, bias to y and the rows' statistics: [eps]. */
-export const LAYER_NORM: Operation = {
-  name: 'layerNorm',
-  infer: ([x]) => [
-    { shape: x.shape, dtype: 'f32' },
-    { shape: [rowsOf(x.shape).rows, 2], dtype: 'f32' },
-  ],
-  lower: (k, [x, weight, bias], [y, stats], [eps]) => [k.layerNormForward({ x, y, weight, bias, stats, eps, ...rowsOf(x.shape) })],
-};
+export const LAYER_NORM = operation(
+  'layerNorm',
+  ([x]) => f32(x.shape, [rowsOf(x.shape).rows, 2]),
+  (k, [x, weight, bias], [y, stats], [eps]) => [k.layerNormForward({ x, y, weight, bias, stats, eps, ...rowsOf(x.shape) })],
+);
 /** x, weight, statistics, dy to dx, dWeight, dBias. */
-export const LAYER_NORM_BACKWARD: Operation = {
-  name: 'layerNormBackward',
-  infer: ([x, weight]) => [x, weight, weight].map(({ shape }) => ({ shape, dtype: 'f32' })),
-  lower: (k, [x, weight, stats, dy], [dx, dWeight, dBias]) => [
+export const LAYER_NORM_BACKWARD = operation(
+  'layerNormBackward',
+  ([x, weight]) => f32(x.shape, weight.shape, weight.shape),
+  (k, [x, weight, stats, dy], [dx, dWeight, dBias]) => [
     k.layerNormBackward({ x, weight, stats, dy, dx, dWeight, dBias, ...rowsOf(x.shape) }),
   ],
-};
+);
 
-export const SOFTMAX: Operation = {
-  name: 'softmax',
-  infer: like,
-  lower: (k, [x], [y]) => [k.softmaxForward({ x, y, ...rowsOf(x.shape) })],
-};
+/** x · mask + residual, of one shape: residual, x, mask. */
+export const RESIDUAL_DROPOUT_ADD = operation(
+  'residualDropoutAdd',
+  ([residual, x, mask]) => {
+    if (!sameShape(x.shape, residual.shape) || !sameShape(x.shape, mask.shape)) {
+      throw new BackendError('residualDropoutAdd', `${show(residual.shape)} + ${show(x.shape)} · ${show(mask.shape)}`);
+    }
+    return like([x]);
+  },
+  (k, [residual, x, mask], [y]) => [
+    k.binary({ a: x, b: mask, y, count: count(x), op: 'mul' }),
+    k.binary({ a: residual, b: y, y, count: count(x) }),
+  ],
+);
+
+export const SOFTMAX = operation('softmax', like, (k, [x], [y]) => [k.softmaxForward({ x, y, ...rowsOf(x.shape) })]);
+export const LOG_SOFTMAX = operation('logSoftmax', like, (k, [x], [y]) => {
+  const { rows, columns } = rowsOf(x.shape);
+  const size = rows * columns;
+  const powers = k.context.workspace('alpha powers', 4 * size);
+  const row = k.context.workspace('alpha row', 4 * rows);
+  const lessRow = { b: row, y, shape: [rows, columns], aStrides: [columns, 1], bStrides: [1, 0], yStrides: [columns, 1], beta: -1 };
+  return [
+    k.reduceRows({ x, y: row, rows, columns, op: 'max' }),
+    k.broadcast({ a: x, ...lessRow }),
+    k.unary({ x: y, y: powers, count: size, op: 'exp' }),
+    k.reduceRows({ x: powers, y: row, rows, columns }),
+    k.unary({ x: row, y: row, count: rows, op: 'log' }),
+    k.broadcast({ a: y, ...lessRow }),
+  ];
+});
 
 /** The mean of the rows' losses: logits, targets. */
-export const CROSS_ENTROPY: Operation = {
-  name: 'crossEntropy',
-  types: ['f32', 'i32'],
-  infer: () => [{ shape: [], dtype: 'f32' }],
-  lower: (k, [logits, targets], [y]) => {
+export const CROSS_ENTROPY = operation(
+  'crossEntropy',
+  scalar,
+  (k, [logits, targets], [y]) => {
     const { rows, columns } = rowsOf(logits.shape);
     const loss = k.context.workspace('alpha losses', 4 * rows);
     return [k.crossEntropyForward({ logits, targets, loss, rows, columns }), k.reduceAll({ x: loss, y, count: rows, alpha: 1 / rows })];
   },
-};
+  { types: ['f32', 'i32'] },
+);
 /** Its gradient times a factor: logits, targets, and by a tensor where there is a third; [factor]. */
-export const CROSS_ENTROPY_BACKWARD: Operation = {
-  name: 'crossEntropyBackward',
-  types: ['f32', 'i32', 'f32'],
-  infer: like,
-  lower: (k, [logits, targets, by], [y], [factor]) => {
+export const CROSS_ENTROPY_BACKWARD = operation(
+  'crossEntropyBackward',
+  like,
+  (k, [logits, targets, by], [y], [factor]) => {
     const { rows, columns } = rowsOf(logits.shape);
     const size = rows * columns;
     const loss = k.context.workspace('alpha losses', 4 * rows);
@@ -365,92 +374,120 @@ export const CROSS_ENTROPY_BACKWARD: Operation = {
       ...(by ? [k.binary({ a: y, b: by, y, count: size, period: 1, op: 'mul' })] : []),
     ];
   },
-};
+  { types: ['f32', 'i32', 'f32'] },
+);
 
-/** Elements of x as a view has them, copied: [first element, rank, …shape, …strides]. */
-export const STRIDED: Operation = {
-  name: 'strided',
-  infer: ([x], [, rank, ...n]) => [{ shape: n.slice(0, rank), dtype: x.dtype }],
-  lower: (k, [x], [y], [offset, rank, ...n]) => [
-    move(k, 'strided', y.shape, { buffer: x.buffer, offset, strides: n.slice(rank) }, { buffer: y.buffer, strides: stridesOf(y.shape) }),
-  ],
-};
+/** Elements of x as a view of it has them, copied. The view follows from the shape and the call's numbers. */
+const view = (name: string, viewOf: (x: Shape, n: readonly number[]) => View) =>
+  operation(
+    name,
+    ([x], n) => [{ shape: viewOf(x.shape, n).shape, dtype: x.dtype }],
+    (k, [x], [y], n) => {
+      const { strides, offset } = viewOf(x.shape, n);
+      return [move(k, name, y.shape, { buffer: x.buffer, offset, strides }, dense(y))];
+    },
+    { host: ([x], n) => host.strided(x, viewOf(x.shape, n)) },
+  );
 
-/** Zeros with a part from x: [rank, …shape, …first elements]. */
-export const SCATTER_SLICE: Operation = {
-  name: 'scatterSlice',
-  infer: (_, [rank, ...n]) => [{ shape: n.slice(0, rank), dtype: 'f32' }],
-  lower: (k, [x], [y], [rank, ...n]) => {
-    const strides = stridesOf(y.shape);
-    const offset = strides.reduce((sum, stride, d) => sum + stride * n[d + rank], 0);
+/** [two dimensions]. */
+export const TRANSPOSE = view('transpose', (shape, dimensions) => {
+  const [first, second] = dimensions.map((dim) => axisOf('transpose', dim, shape.length));
+  return { shape: swapped(shape, first, second), strides: swapped(stridesOf(shape), first, second), offset: 0 };
+});
+
+/** [first of each dimension, …ends]. */
+export const SLICE = view('slice', (shape, n) => {
+  const [starts, ends] = [n.slice(0, shape.length), n.slice(shape.length)];
+  if (n.length !== 2 * shape.length || shape.some((size, d) => !(starts[d] >= 0 && starts[d] <= ends[d] && ends[d] <= size))) {
+    throw new BackendError('slice', `${show(starts)} to ${show(ends)} of ${show(shape)}`);
+  }
+  return { shape: starts.map((start, d) => ends[d] - start), strides: stridesOf(shape), offset: offsetOf(shape, starts) };
+});
+
+/** The shape. */
+export const BROADCAST = view('broadcast', (shape, target) => {
+  const to = broadcastShapes('broadcast', shape, target);
+  if (!sameShape(to, target)) throw new BackendError('broadcast', `${show(shape)} to ${show(target)}`);
+  return { shape: to, strides: broadcastStrides(shape, to), offset: 0 };
+});
+
+/** Zeros with a part from x: [shape, first of each dimension, ends]. */
+export const SCATTER_SLICE = operation(
+  'scatterSlice',
+  ([x], n) => {
+    const rank = n.length / 3;
+    const [shape, starts, ends] = [0, 1, 2].map((i) => n.slice(i * rank, (i + 1) * rank));
+    if (rank !== x.shape.length || shape.some((size, d) => !(starts[d] >= 0 && ends[d] - starts[d] === x.shape[d] && ends[d] <= size))) {
+      throw new BackendError('scatterSlice', `${show(x.shape)} at ${show(starts)} to ${show(ends)} of ${show(shape)}`);
+    }
+    return f32(shape);
+  },
+  (k, [x], [y], n) => {
+    const offset = offsetOf(y.shape, n.slice(y.shape.length));
     return [
       k.fill({ y, count: count(y), value: 0 }),
-      move(k, 'scatterSlice', x.shape, { buffer: x.buffer, strides: stridesOf(x.shape) }, { buffer: y.buffer, offset, strides }),
+      move(k, 'scatterSlice', x.shape, dense(x), { buffer: y.buffer, offset, strides: stridesOf(y.shape) }),
     ];
   },
-};
+);
 
 /** Tensors behind each other: [axis]. */
-export const CAT: Operation = {
-  name: 'cat',
-  infer: (x, [axis]) => {
-    const shape = [...x[0].shape];
-    shape[axis] = x.reduce((sum, tensor) => sum + tensor.shape[axis], 0);
-    return [{ shape, dtype: x[0].dtype }];
-  },
-  lower: (k, x, [y], [axis]) => {
+export const CAT = operation(
+  'cat',
+  (x, [axis]) => [{ shape: catShape(x, axis), dtype: x[0].dtype }],
+  (k, x, [y], [axis]) => {
     const strides = stridesOf(y.shape);
-    let first = 0;
-    return x.map((tensor) => {
-      const offset = first * strides[axis];
-      first += tensor.shape[axis];
-      return move(
-        k,
-        'cat',
-        tensor.shape,
-        { buffer: tensor.buffer, strides: stridesOf(tensor.shape) },
-        { buffer: y.buffer, offset, strides },
-      );
+    const first = y.shape.map(() => 0);
+    return x.map(({ buffer, shape }) => {
+      const to = { buffer: y.buffer, offset: offsetOf(y.shape, first), strides };
+      first[axis] += shape[axis];
+      return move(k, 'cat', shape, { buffer, strides: stridesOf(shape) }, to);
     });
   },
-};
+  { host: (x, [axis]) => host.cat(x, catShape(x, axis), axis) },
+);
+
+function catShape(x: readonly Described[], axis: number): number[] {
+  const shape = [...x[0].shape];
+  shape[axis] = 0;
+  for (const { shape: part } of x) {
+    if (part.length !== shape.length || part.some((size, d) => d !== axis && size !== shape[d])) {
+      throw new BackendError('cat', `${show(x[0].shape)} and ${show(part)} along ${axis}`);
+    }
+    shape[axis] += part[axis];
+  }
+  return shape;
+}
 
 /** Between f32 and f16. */
-export const CAST: Operation = {
-  name: 'castDtype',
-  types: ['f32 or f16'],
-  infer: ([x]) => [{ shape: x.shape, dtype: x.dtype === 'f32' ? 'f16' : 'f32' }],
-  lower: (k, [x], [y]) => [k.cast({ x, y, count: count(x), from: kernelType(x.dtype), to: kernelType(y.dtype) })],
-};
+export const CAST = operation(
+  'castDtype',
+  ([x]) => [{ shape: x.shape, dtype: x.dtype === 'f32' ? 'f16' : 'f32' }],
+  (k, [x], [y]) => [k.cast({ x, y, count: count(x), from: kernelType(x.dtype), to: kernelType(y.dtype) })],
+  { types: ['f32 or f16'] },
+);
 const kernelType = (dtype: Dtype) => (dtype === 'f16' ? 'f16' : 'f32');
 
 /** Parameters, gradient, first and second moments, and what `adamwState` makes. */
-export const ADAMW: Operation = {
-  name: 'adamwStep',
-  infer: () => [],
-  lower: (k, [parameters, gradient, first, second, state]) => [
-    k.adamw({ parameters, gradient, first, second, state, count: count(parameters) }),
-  ],
-  writes: [0, 2, 3],
-};
+export const ADAMW = operation(
+  'adamwStep',
+  nothing,
+  (k, [parameters, gradient, first, second, state]) => [k.adamw({ parameters, gradient, first, second, state, count: count(parameters) })],
+  { writes: [0, 2, 3] },
+);
 
-/** Words of an optimizer's state. */
-export const ADAMW_WORDS = STATE_WORDS;
-
-/** What a step's state holds, word by word (see `STATE` of the kernels). */
-export function adamwState(
-  s: Record<'lr' | 'beta1' | 'beta2' | 'eps' | 'weightDecay' | 'bc1' | 'bc2' | 'gradScale', number>,
-): [number, number][] {
-  return [
-    [STATE.rate, s.lr],
-    [STATE.correction1, s.bc1],
-    [STATE.correction2, s.bc2],
-    [STATE.clip, s.gradScale],
-    [STATE.beta1, s.beta1],
-    [STATE.oneMinusBeta1, 1 - s.beta1],
-    [STATE.beta2, s.beta2],
-    [STATE.oneMinusBeta2, 1 - s.beta2],
-    [STATE.epsilon, s.eps],
-    [STATE.decay, s.weightDecay],
-  ];
+/** An optimizer's state (see `STATE` of the kernels) from the numbers of the trainer's call, in its order. */
+export function adamwState([lr, beta1, beta2, eps, weightDecay, bc1, bc2, gradScale]: readonly number[]): Float32Array {
+  const words = new Float32Array(STATE_WORDS);
+  words[STATE.rate] = lr;
+  words[STATE.correction1] = bc1;
+  words[STATE.correction2] = bc2;
+  words[STATE.clip] = gradScale;
+  words[STATE.beta1] = beta1;
+  words[STATE.oneMinusBeta1] = 1 - beta1;
+  words[STATE.beta2] = beta2;
+  words[STATE.oneMinusBeta2] = 1 - beta2;
+  words[STATE.epsilon] = eps;
+  words[STATE.decay] = weightDecay;
+  return words;
 }

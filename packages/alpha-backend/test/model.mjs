@@ -57,7 +57,10 @@ export function random(seed) {
   };
 }
 
-/** @param {{ layers: number, width: number, heads: number, hidden: number, block: number, vocabulary: number, cap?: number, seed?: number }} c */
+/**
+ * `swapHeads: false` reshapes queries, keys and values to [batch · heads, tokens, size] as they lie, as the trainer's model does.
+ * @param {{ layers: number, width: number, heads: number, hidden: number, block: number, vocabulary: number, cap?: number, seed?: number, swapHeads?: boolean }} c
+ */
 export function createModel(backend, c) {
   const next = random(c.seed ?? 1);
   const weight = (...shape) => {
@@ -113,7 +116,8 @@ export function forward(b, tape, model, c, ids, targets) {
     const whole = qkv.data.shape;
     const heads = b.sliceQkv(qkv.data).map((data, i) => {
       const own = tape.record(data, [qkv], (g) => [b.scatterSlice(g, whole, [0, i * c.width], [rows, (i + 1) * c.width])]);
-      return reshape(swap(reshape(own, [batch, tokens, c.heads, size])), [batch * c.heads, tokens, size]);
+      const split = c.swapHeads === false ? own : swap(reshape(own, [batch, tokens, c.heads, size]));
+      return reshape(split, [batch * c.heads, tokens, size]);
     });
     const [q, k, v] = heads;
     const { output, lse } = b.flashAttention(q.data, k.data, v.data, tokens, 1 / Math.sqrt(size), cap);

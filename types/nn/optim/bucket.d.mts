@@ -16,10 +16,10 @@ export function arrange(sizes: number[], most: number, multiple?: number): {
  * Moves parameters into buckets.
  * @param {Parameter[]} parameters f32 @param {number} bytes of the largest buffer that the device binds as a whole
  * @param {number} [multiple] what the elements of a bucket are a multiple of
+ * @param {boolean} [exportable] as of a bucket
  */
-export function bucketsOf(parameters: Parameter[], bytes: number, multiple?: number): Bucket[];
+export function bucketsOf(parameters: Parameter[], bytes: number, multiple?: number, exportable?: boolean): Bucket[];
 /** @typedef {import('../modules/module.mjs').Parameter} Parameter */
-/** @typedef {import('../storage.mjs').Storage} Storage */
 /** Parameters begin at multiples of this many elements: 256 bytes, what any device lets a range begin at. */
 export const ALIGNMENT: 64;
 /**
@@ -30,8 +30,11 @@ export const ALIGNMENT: 64;
  */
 /** The memory of some parameters. What pads them is 0 everywhere, and stays so. */
 export class Bucket {
-    /** @param {Parameter[]} parameters @param {number[]} offsets @param {number} count elements */
-    constructor(parameters: Parameter[], offsets: number[], count: number);
+    /**
+     * @param {Parameter[]} parameters @param {number[]} offsets @param {number} count elements
+     * @param {boolean} [exportable] whether parameters and gradients lie in memory that NCCL gets at
+     */
+    constructor(parameters: Parameter[], offsets: number[], count: number, exportable?: boolean);
     parameters: import("../modules/module.mjs").Parameter[];
     offsets: number[];
     count: number;
@@ -70,7 +73,6 @@ export function stateWord(state: Tensor, word: number): Tensor;
 /** The layout of a state. @param {number} words */
 export function stateLayout(words: number): import("../layout.mjs").Layout;
 export type Parameter = import("../modules/module.mjs").Parameter;
-export type Storage = import("../storage.mjs").Storage;
 /**
  * Elements of a bucket, one after another.
  */

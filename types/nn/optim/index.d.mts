@@ -70,7 +70,7 @@ export type Schedule = {
     finalLr?: number | undefined;
 };
 /**
- * Options of every optimizer. Those but `clip`, `gradientScale`, `processGroup` and `zero` may differ from group to group.
+ * Options of every optimizer. Those but `clip`, `gradientScale`, `processGroup`, `zero` and `reduce` may differ from group to group.
  */
 export type Options = {
     /**
@@ -105,6 +105,11 @@ export type Options = {
      * the parameters are gathered; 0: all keep all moments
      */
     zero?: 0 | 1 | undefined;
+    /**
+     * what gradients travel as between the processes: f32 (the default), or bf16, half as many bytes. Each
+     * process's gradient is rounded to bf16 once, and the sums are of f32
+     */
+    reduce?: "f32" | "bf16" | undefined;
 };
 /**
  * What `AdamW` takes besides the options of every optimizer.
@@ -146,11 +151,11 @@ export type LionOptions = {
  */
 export type Group = {
     params: Iterable<Parameter>;
-} & Omit<Options, "clip" | "gradientScale" | "processGroup" | "zero">;
+} & Omit<Options, "clip" | "gradientScale" | "processGroup" | "zero" | "reduce">;
 /**
  * Options with their defaults in place.
  */
-export type Settings = Required<Omit<Options, "schedule" | "processGroup" | "zero">> & Pick<Options, "schedule" | "processGroup" | "zero">;
+export type Settings = Required<Omit<Options, "schedule" | "processGroup" | "zero" | "reduce">> & Pick<Options, "schedule" | "processGroup" | "zero" | "reduce">;
 /** The base of optimizers. */
 declare class Optimizer {
     /**
@@ -231,7 +236,7 @@ import { Parameter } from '../modules/module.mjs';
 import { Ranks } from './ranks.mjs';
 /**
  * Options with their defaults in place.
- * @typedef {Required<Omit<Options, 'schedule' | 'processGroup' | 'zero'>> & Pick<Options, 'schedule' | 'processGroup' | 'zero'>} Settings
+ * @typedef {Required<Omit<Options, 'schedule' | 'processGroup' | 'zero' | 'reduce'>> & Pick<Options, 'schedule' | 'processGroup' | 'zero' | 'reduce'>} Settings
  */
 /** Parameters with a learning rate and a weight decay of their own; both can be set between steps. */
 declare class ParameterGroup {

@@ -6,6 +6,7 @@
  * @typedef {object} ProcessGroup
  * @property {number} rank of this process, from 0
  * @property {number} worldSize processes of the group
+ * @property {'mpi' | 'nccl'} [engine] what carries its collectives; nccl has parameters and gradients in memory that it gets at
  * @property {(buffer: number, range?: { offset?: number, count?: number }) => unknown} allReduce
  *   the sum of all elements, on every rank
  * @property {(buffer: number, range?: { offset?: number, count?: number }) => unknown} reduceScatter
@@ -14,6 +15,8 @@
  *   the shards of all, on every rank
  * @property {(buffer: number, range?: { offset?: number, count?: number }) => unknown} broadcast
  *   the elements of rank 0, on every rank
+ * @property {(buffer: number, range?: { offset?: number, count?: number, type?: 'bf16' }) => unknown} [allToAll]
+ *   a shard from each rank to each, from the first half to the second: needed for gradients in bf16
  */
 /**
  * Has the gradient of each parameter be the mean of all processes' gradients of it, for steps of one's own: an optimizer with a
@@ -25,9 +28,15 @@
  */
 export function averageGradients(group: ProcessGroup, parameters: Iterable<import("../modules/module.mjs").Parameter>): void;
 export class Ranks {
-    /** @param {ProcessGroup} group @param {0 | 1} zero @param {string} of who takes them */
-    constructor(group: ProcessGroup, zero: 0 | 1, of: string);
+    /**
+     * @param {ProcessGroup} group @param {0 | 1} zero @param {'f32' | 'bf16'} reduce what gradients travel as
+     * @param {string} of who takes them
+     */
+    constructor(group: ProcessGroup, zero: 0 | 1, reduce: "f32" | "bf16", of: string);
     group: ProcessGroup;
+    half: boolean;
+    /** Made when they are first used. @type {Map<Bucket, Wire>} */
+    wires: Map<Bucket, Wire>;
     size: number;
     zero: boolean;
     /** Buckets are of multiples of this many elements, so that all shards are equal and begin where ranges may. */
@@ -45,6 +54,8 @@ export class Ranks {
     begin(buckets: Bucket[]): void;
     /** Sums of gradients, of the own shard at least. @param {Bucket[]} buckets */
     sum(buckets: Bucket[]): void;
+    /** Whether the engine works on the device's memory in place where that is exportable. */
+    get exportable(): boolean;
     /** Gathers the norms of all processes' shards: the norm of these is that of the whole. `own` has this one's. */
     gatherNorms(): void;
     /** The parameters that the others have stepped. @param {Bucket[]} buckets */
@@ -52,6 +63,7 @@ export class Ranks {
     /** All elements of a tensor of which each process has its shard. @param {Bucket} bucket @param {Tensor} shard @returns {Tensor} */
     whole(bucket: Bucket, shard: Tensor): Tensor;
     dispose(): void;
+    #private;
 }
 export type Bucket = import("./bucket.mjs").Bucket;
 export type Run = import("./bucket.mjs").Run;
@@ -67,6 +79,10 @@ export type ProcessGroup = {
      * processes of the group
      */
     worldSize: number;
+    /**
+     * what carries its collectives; nccl has parameters and gradients in memory that it gets at
+     */
+    engine?: "nccl" | "mpi" | undefined;
     /**
      *   the sum of all elements, on every rank
      */
@@ -95,5 +111,23 @@ export type ProcessGroup = {
         offset?: number;
         count?: number;
     }) => unknown;
+    /**
+     * a shard from each rank to each, from the first half to the second: needed for gradients in bf16
+     */
+    allToAll?: ((buffer: number, range?: {
+        offset?: number;
+        count?: number;
+        type?: "bf16";
+    }) => unknown) | undefined;
+};
+/**
+ * The 16-bit copy of a bucket's gradients that goes to the others, and what comes from them.
+ */
+export type Wire = {
+    storage: Storage;
+    round: Template;
+    add: Template;
 };
 import { Tensor } from '../tensor.mjs';
+import { Storage } from '../storage.mjs';
+import { Template } from '../../kernels/template.mjs';

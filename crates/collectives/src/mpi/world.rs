@@ -6,7 +6,7 @@ use std::ptr;
 use super::flavor::{self, Constants, Flavor};
 use super::library::Loaded;
 
-/// A collective of all ranks, in place on one range of memory.
+/// A collective of all ranks on one range of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     /// Every rank gets the sum of all ranks' `elements` floats.
@@ -15,6 +15,8 @@ pub enum Operation {
     SumOfShard { shard: u64 },
     /// Every rank gets the `bytes` bytes of each rank, in the order of ranks; its own are in their place already.
     Gather { bytes: u64 },
+    /// Of two halves with `bytes` bytes for each rank, the first is sent, and the second gets those of each rank, in their order.
+    Exchange { bytes: u64 },
     /// Every rank gets the `bytes` bytes of `root`.
     Broadcast { bytes: u64, root: u32 },
 }
@@ -35,7 +37,12 @@ trait Calls {
     fn ranks(&self) -> Result<(u32, u32), String>;
     /// # Safety
     /// As [`World::begin`].
-    unsafe fn begin(&mut self, operation: Operation, data: *mut u8) -> Result<(), String>;
+    unsafe fn begin(
+        &mut self,
+        operation: Operation,
+        data: *mut u8,
+        size: u32,
+    ) -> Result<(), String>;
     fn test(&mut self) -> Result<bool, String>;
     fn finalize(&mut self) -> Result<(), String>;
 }
@@ -54,6 +61,8 @@ struct Bound<H> {
     ireduce_scatter_block:
         unsafe extern "C" fn(*const c_void, *mut c_void, c_int, H, H, H, *mut H) -> Status,
     iallgather:
+        unsafe extern "C" fn(*const c_void, c_int, H, *mut c_void, c_int, H, H, *mut H) -> Status,
+    ialltoall:
         unsafe extern "C" fn(*const c_void, c_int, H, *mut c_void, c_int, H, H, *mut H) -> Status,
     ibcast: unsafe extern "C" fn(*mut c_void, c_int, H, c_int, H, *mut H) -> Status,
     test: unsafe extern "C" fn(*mut H, *mut c_int, *mut c_void) -> Status,
@@ -81,6 +90,7 @@ impl<H: Copy> Bound<H> {
             iallreduce: bind!("MPI_Iallreduce"),
             ireduce_scatter_block: bind!("MPI_Ireduce_scatter_block"),
             iallgather: bind!("MPI_Iallgather"),
+            ialltoall: bind!("MPI_Ialltoall"),
             ibcast: bind!("MPI_Ibcast"),
             test: bind!("MPI_Test"),
             error_string: bind!("MPI_Error_string"),
@@ -169,7 +179,12 @@ impl<H: Copy> Calls for Bound<H> {
         ))
     }
 
-    unsafe fn begin(&mut self, operation: Operation, data: *mut u8) -> Result<(), String> {
+    unsafe fn begin(
+        &mut self,
+        operation: Operation,
+        data: *mut u8,
+        size: u32,
+    ) -> Result<(), String> {
         let Constants {
             world,
             float,
@@ -200,6 +215,17 @@ impl<H: Copy> Calls for Bound<H> {
                     (self.iallgather)(here, 0, no_datatype, data, count, datatype, world, request)
                 };
                 ("MPI_Iallgather", status)
+            }
+            Operation::Exchange { bytes } => {
+                let (count, datatype) = self.count_of(bytes)?;
+                let half = bytes as usize * size as usize;
+                let (from, exchange) = (data.cast_const(), self.ialltoall);
+                // SAFETY: as above; the memory is as long as both halves.
+                let status = unsafe {
+                    let to = data.byte_add(half);
+                    exchange(from, count, datatype, to, count, datatype, world, request)
+                };
+                ("MPI_Ialltoall", status)
             }
             Operation::Broadcast { bytes, root } => {
                 let (count, datatype) = self.count_of(bytes)?;
@@ -314,7 +340,7 @@ impl World {
     /// forever; nobody else uses it meanwhile.
     pub unsafe fn begin(&mut self, operation: Operation, data: *mut u8) -> Result<(), String> {
         // SAFETY: the caller's promise.
-        unsafe { self.calls.begin(operation, data) }
+        unsafe { self.calls.begin(operation, data, self.size) }
     }
 
     /// Whether the collective has ended; lets it go on meanwhile.

@@ -103,6 +103,10 @@ functions! { Calls:
     all_reduce = "ncclAllReduce" (Data, Raw, usize, c_int, c_int, Comm, Raw);
     reduce_scatter = "ncclReduceScatter" (Data, Raw, usize, c_int, c_int, Comm, Raw);
     all_gather = "ncclAllGather" (Data, Raw, usize, c_int, Comm, Raw);
+    group_start = "ncclGroupStart" ();
+    group_end = "ncclGroupEnd" ();
+    send = "ncclSend" (Data, usize, c_int, c_int, Comm, Raw);
+    receive = "ncclRecv" (Raw, usize, c_int, c_int, Comm, Raw);
     broadcast = "ncclBroadcast" (Data, Raw, usize, c_int, c_int, Comm, Raw);
 }
 
@@ -270,7 +274,7 @@ impl Communicator {
         Ok(state != IN_PROGRESS)
     }
 
-    /// Gives the stream a collective in place on the memory at `data`.
+    /// Gives the stream a collective on the memory at `data`: in place, or from its first half to its second.
     ///
     /// # Safety
     /// The memory is as long as the call's range, and nobody else uses it until the stream is done.
@@ -318,10 +322,52 @@ impl Communicator {
                     let root = call.root as c_int;
                     (f.name, (f.call)(all, all, bytes, UINT8, root, comm, stream))
                 }
+                Kind::AllToAll => {
+                    let half = call.bytes() / 2;
+                    let shard = half / u64::from(size);
+                    let ends = (0..size).map(|peer| {
+                        let from = data + shard * u64::from(peer);
+                        (at(from), at(from + half), peer as c_int)
+                    });
+                    return self.exchange(ends, shard as usize, stream);
+                }
                 Kind::Leave => (calls.finalize.name, (calls.finalize.call)(comm)),
             }
         };
         self.nccl.check(name, status, comm)
+    }
+
+    /// Sends each peer a shard and gets one from each, as one operation.
+    ///
+    /// # Safety
+    /// As [`Self::collective`]: `ends` has where a shard is sent from and received at, by peer.
+    unsafe fn exchange(
+        &self,
+        ends: impl Iterator<Item = (Raw, Raw, c_int)>,
+        bytes: usize,
+        stream: Raw,
+    ) -> Result<(), Failure> {
+        let calls = &self.nccl.calls;
+        let check = |name, status| self.nccl.check(name, status, self.raw);
+        let (start, end) = (&calls.group_start, &calls.group_end);
+        // SAFETY: as declared.
+        check(start.name, unsafe { (start.call)() })?;
+        let mut given = Ok(());
+        for (from, to, peer) in ends {
+            // SAFETY: as declared, on memory that the caller vouches for; both handles are live.
+            let (sent, received) = unsafe {
+                (
+                    (calls.send.call)(from, bytes, UINT8, peer, self.raw, stream),
+                    (calls.receive.call)(to, bytes, UINT8, peer, self.raw, stream),
+                )
+            };
+            given = given
+                .and(check(calls.send.name, sent))
+                .and(check(calls.receive.name, received));
+        }
+        // SAFETY: as declared. Also where one of them has failed: the group is the thread's, and must not stay open.
+        let ended = check(end.name, unsafe { (end.call)() });
+        given.and(ended)
     }
 
     /// Frees it once `ready` has said so after [`Kind::Leave`](crate::Kind::Leave).

@@ -1,0 +1,103 @@
+// One process of the tests of the training run: `node gpt-rank.mjs JSON`. It trains a small GPT, and says what its weights are after
+// each step; or it is `benches/train.mjs` itself, with what only one of the ranks does.
+
+import { createHash } from 'node:crypto';
+import { existsSync } from 'node:fs';
+
+import { PRESETS, checkConfig } from '../../benches/gpt/config.mjs';
+import { stepBatch } from '../../benches/gpt/data.mjs';
+import { Random } from '../../benches/gpt/random.mjs';
+import { openRanks } from '../../benches/gpt/ranks.mjs';
+import { createTrainer } from '../../benches/gpt/trainer.mjs';
+import { launched } from '../../distributed/index.mjs';
+import { scope } from '../../nn/index.mjs';
+import { vk } from '../lib/addon.mjs';
+
+/**
+ * @typedef {object} Settings
+ * @property {'mpi' | 'nccl'} [engine]
+ * @property {0 | 1} [zero]
+ * @property {'f32' | 'bf16'} [reduce]
+ * @property {number} [clip] 0 when left out
+ * @property {number} [micro] micro-steps of each process; 1 when left out
+ * @property {number} [parts] without a group: gradients of so many shares of the step are computed one by one and added
+ * @property {number} [stopAt] rank 1 is asked to stop once it knows the losses of so many steps
+ * @property {string[]} [train] options of benches/train.mjs, which runs instead
+ * @property {string[]} [differs] more of them, for rank 1 alone
+ * @property {string} [dies] rank 1 is killed once this file is there, in the first attempt
+ */
+
+/** @type {Settings} */
+const { engine, zero, reduce, clip = 0, micro = 1, parts = 0, stopAt, train, differs = [], dies } = JSON.parse(process.argv[2]);
+const { rank, launcher } = launched();
+
+async function trainSmall() {
+  const STEPS = 6;
+  const { ranks } = await openRanks(vk, parts > 0 ? {} : { engine, zero, reduce });
+  const size = ranks?.group.worldSize ?? 1;
+  /** Sizes that are no multiple of any tile. */
+  const config = checkConfig({
+    ...PRESETS.tiny,
+    ...{ layers: 2, width: 96, heads: 3, hidden: 76, block: 19, vocab: 45, batch: 3, steps: STEPS, warmup: 2, clip },
+    microSteps: micro * size,
+  });
+  const random = new Random(21);
+  const tokens = Uint32Array.from({ length: 500 }, () => random.below(config.vocab));
+  const stopped = () => rank === 1 && stopAt !== undefined && trainer.known.size >= stopAt;
+  const trainer = createTrainer(vk, config, { tokens, ranks, stopped });
+  if (parts > 1) trainer.opt.gradientScale /= parts;
+  const sequences = config.batch * config.microSteps;
+
+  /** A step by the gradients of each share, computed by themselves and added in the order of ranks. */
+  const byParts = async () => {
+    const parameters = [...trainer.model.parameters()];
+    let loss = 0;
+    scope(() => void trainer.model.zeroGrad());
+    /** @type {any[] | undefined} */
+    let sums;
+    for (let part = 0; part < parts; part++) {
+      trainer.model.zeroGrad();
+      const own = stepBatch(tokens, config, trainer.stepsDone, undefined, part * sequences);
+      loss += (await trainer.submit('gradients', own).item()) / parts;
+      if (reduce === 'bf16') for (const { grad } of parameters) scope(() => void grad?.copy_(grad.to('bf16').to('f32')));
+      const before = sums;
+      if (before) parameters.forEach(({ grad }, i) => void grad?.add_(before[i]));
+      sums = parameters.map(({ grad }) => grad?.clone());
+    }
+    trainer.opt.step();
+    trainer.known.set(trainer.stepsDone++, loss);
+  };
+
+  const hashes = [];
+  while (await trainer.ready()) {
+    if (parts > 1) await byParts();
+    else await trainer.step();
+    // Where it may be told to stop, steps overlap as they do in a run.
+    if (stopAt !== undefined) continue;
+    await trainer.settle();
+    hashes.push(digest(await trainer.read('weights')));
+  }
+  await trainer.settle();
+  const weights = await trainer.read('weights');
+  /** @type {import('../../benches/gpt/trainer.mjs').Part[]} */
+  const moments = ['m', 'v'];
+  for (const part of moments) hashes.push(digest(await trainer.read(part)));
+  const losses = Array.from({ length: trainer.stepsDone }, (_, i) => trainer.known.get(i));
+  // Launchers tear lines of more than 2048 characters.
+  const some = Array.from(weights.filter((_, i) => i % 2039 === 0)).map((x) => Number(x.toPrecision(7)));
+  const said = { rank: launcher ? rank : 0, hashes, losses, weights: some, done: trainer.stepsDone };
+  console.log(`@rank ${JSON.stringify(said)}`);
+  trainer.destroy();
+  await ranks?.group.destroy();
+}
+
+/** @param {Float32Array} values */
+const digest = (values) => createHash('sha256').update(new Uint8Array(values.buffer)).digest('hex').slice(0, 16);
+
+if (train) {
+  process.argv = [process.argv[0], process.argv[1], ...train, ...(rank === 1 ? differs : [])];
+  if (dies && rank === 1 && process.env.HELIOS_RESTART_COUNT === '0') {
+    setInterval(() => existsSync(dies) && process.kill(process.pid, 'SIGKILL'), 2).unref();
+  }
+  await import('../../benches/train.mjs');
+} else await trainSmall();

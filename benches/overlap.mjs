@@ -1,0 +1,82 @@
+/**
+ * Whether work of Vulkan and of CUDA runs at the same time on one device, as a collective of NCCL would beside a backward pass: each alone,
+ * and both together. CUDA's work is a kernel of one block that waits (overlap.c), Vulkan's are matrix products.
+ */
+
+import { createRequire } from 'node:module';
+import { resolve } from 'node:path';
+
+import { createKernels, pack } from '../kernels/index.mjs';
+import { OWN_ADDON, addonPath, loadAddon } from './lib/addon.mjs';
+import { runMain } from './lib/args.mjs';
+import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
+import { format, median, textTable } from './lib/stats.mjs';
+
+const USAGE = 'node benches/overlap.mjs --module FILE [options]';
+const OPTIONS = /** @type {const} */ ({
+  addon: { type: 'string', value: 'PATH', default: OWN_ADDON, help: 'the addon to measure' },
+  module: { type: 'string', value: 'FILE', path: 'input', required: true, help: 'overlap.c, built as its top says' },
+  size: { type: 'integer', default: 4096, min: 64, max: 16_384, help: 'rows of the matrices' },
+  products: { type: 'integer', default: 8, min: 1, max: 10_000, help: 'products of a list' },
+  blocks: { type: 'integer', default: 1, min: 1, max: 10_000, help: "blocks of CUDA's kernel" },
+  samples: { type: 'integer', default: 9, min: 1, max: 10_000, help: 'samples of each figure' },
+  ...RESULTS_OPTION,
+});
+
+const now = performance.now.bind(performance);
+
+await runMain(USAGE, OPTIONS, async ({ addon, module, size, products, blocks, samples, results }) => {
+  const vk = /** @type {typeof import('../index.js')} */ (loadAddon(addonPath(addon)));
+  const device = vk.initDevice();
+  const kernels = createKernels(vk);
+  /** @type {{ start: (microseconds: number, blocks: number) => void, finish: () => void }} */
+  const cuda = createRequire(import.meta.url)(resolve(module));
+  const bytes = 4 * size * size;
+  const [a, b, c] = Array.from({ length: 3 }, () => {
+    const buffer = vk.createBuffer(bytes, 0);
+    vk.fillBuffer(buffer, bytes, 0);
+    return buffer;
+  });
+  const { packed, count } = pack(Array.from({ length: products }, () => kernels.matmul({ a, b, c, m: size, n: size, k: size })));
+  const vulkanAlone = () => {
+    const start = now();
+    vk.waitTimeline(vk.batchExecuteAll(packed, count));
+    return now() - start;
+  };
+  vulkanAlone();
+  // CUDA's work takes as long as Vulkan's.
+  const microseconds = 1000 * median(Array.from({ length: 3 }, vulkanAlone));
+  const cudaAlone = () => {
+    const start = now();
+    cuda.start(microseconds, blocks);
+    cuda.finish();
+    return now() - start;
+  };
+  cudaAlone();
+  const together = () => {
+    const start = now();
+    cuda.start(microseconds, blocks);
+    vk.waitTimeline(vk.batchExecuteAll(packed, count));
+    cuda.finish();
+    return now() - start;
+  };
+  /** @type {[string, () => number, number[]][]} */
+  const rows = [
+    ['Vulkan alone', vulkanAlone, []],
+    ['CUDA alone', cudaAlone, []],
+    ['both', together, []],
+  ];
+  for (let i = 0; i < samples; i++) for (const [, measure, times] of rows) times.push(measure());
+  const title = `Work of Vulkan and of CUDA (${blocks} block${blocks === 1 ? '' : 's'}) alone and together`;
+  if (results) {
+    const figures = rows.map(([name, , runs]) => ({ group: title, name, series: 'milliseconds', unit: 'ms', runs, value: median(runs) }));
+    writeResults(results, { bench: 'distributed', title, device: device.deviceName, driver: device.driverInfo, figures });
+  }
+  console.log(`${device.deviceName}, driver ${device.driverInfo}; ${title}; medians of ${samples}\n`);
+  console.log(
+    textTable(
+      ['', 'ms'],
+      rows.map(([name, , runs]) => [name, format(median(runs))]),
+    ),
+  );
+});
