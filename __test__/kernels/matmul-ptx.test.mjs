@@ -8,7 +8,7 @@ import { createKernels } from '../../kernels/index.mjs';
 import { planFault } from '../../kernels/ptx/gemm.mjs';
 import { PLANS } from '../../kernels/ptx/plans.mjs';
 import { vk } from '../lib/addon.mjs';
-import { checkProduct } from '../ptx/product.mjs';
+import { checkGlu, checkProduct } from '../ptx/product.mjs';
 
 /** @typedef {import('../ptx/product.mjs').Product} Product */
 
@@ -54,6 +54,18 @@ for (const [tiling, sizes] of Object.entries(PLANS)) {
       for (let i = 0; i < 4; i++) checkProduct(vk, kernels, randomProduct(tiling, form));
     });
   }
+}
+
+for (const [tiling, sizes] of Object.entries(PLANS)) {
+  if (sizes.load !== 'relay') continue;
+  test(`SwiGLU and its gradient by ${tiling}`, { skip }, () => {
+    for (const pass of /** @type {const} */ (['forward', 'backward']))
+      for (let i = 0; i < 4; i++) {
+        const type = maybe() ? 'bf16' : 'f16';
+        const sizes = { m: 1 + below(600), columns: 8 * (1 + below(50)), k: 8 * (1 + below(60)) };
+        checkGlu(vk, kernels, { pass, ...sizes, type, plan: { kernel: 'ptx', tiling, ...(maybe() ? { wave: 3 } : {}) } });
+      }
+  });
 }
 
 test('a product in a graph has the bits that it has outside of it', { skip }, () => {

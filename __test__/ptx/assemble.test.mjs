@@ -31,6 +31,8 @@ const FORMS = [
   ['NT + residual, two outputs', { ...NT, half: false, residual: true, dual: true }],
   ['NT f16, GELU, all', { ...NT, type: 'f16', beta: true, bias: true, activation: 'gelu', residual: true, parts: true, ragged: true }],
   ['NN', NN],
+  ['NT SwiGLU', { ...NT, glu: 'forward', ragged: true }],
+  ['NN gradient of SwiGLU', { ...NN, glu: 'backward', ragged: true }],
   ['NN f32, parts', { ...NN, half: false, parts: true }],
   ['TN', TN],
   ['TN adds, parts', { ...TN, beta: true, parts: true, ragged: true }],

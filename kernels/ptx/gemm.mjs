@@ -9,6 +9,8 @@
 // the last one's results. Items are tiles in groups of eight rows of tiles, as in the SPIR-V kernels, then the parts of
 // those tiles whose depth is split: their sums go to a workspace, which `matmul_reduce_tail` adds in order. Which block
 // computes what has no influence on a result.
+//
+// A product can end in SwiGLU or in its gradient (see `glu.mjs`).
 
 import { SHARED_MEMORY_LIMIT } from './layout.mjs';
 import { Writer } from './writer.mjs';
@@ -27,6 +29,7 @@ import { Writer } from './writer.mjs';
  * @property {number} ahead stages that are fetched ahead: `relay` holds them in registers, `async` leaves that many copies open
  * @property {boolean} [direct] A goes from memory to registers: NN and NT, `bk` of 64
  * @property {boolean} [cached] what is fetched is kept in the first-level cache; `relay`
+ * @property {boolean} [prefetch] what the gradient of SwiGLU reads is fetched to the second-level cache when its tile begins
  * @property {[number, number]} [registers] of a multiplying and of a fetching thread; all the same when left out
  */
 
@@ -42,6 +45,9 @@ import { Writer } from './writer.mjs';
  * @property {boolean} [bias]
  * @property {boolean} [residual]
  * @property {'gelu' | 'silu'} [activation]
+ * @property {'forward' | 'backward'} [glu] `forward`: D's columns are [gate, up], and silu(gate) · up is stored as well, in `half`;
+ *   `backward`: the product is the gradient of that, and D, of twice as many columns, is the gradient of [gate, up], which are `residual`,
+ *   halves. Both are products alone, of halves: no alpha, beta, bias, activation, nor parts
  * @property {boolean} [parts] some tiles' depth is split
  * @property {boolean} [ragged] K is not a multiple of `bk`
  */
@@ -120,6 +126,13 @@ export function planFault(plan, form) {
     if (plan.bk !== 64) return 'A in registers needs bk of 64';
     // Its depths come permuted in fours of bytes, which cp.async does not move.
     if (plan.load !== 'relay' && major.b === 'k') return 'A in registers needs B by relay where its depth is contiguous';
+  }
+  if (form.glu) {
+    if (plan.load !== 'relay') return 'SwiGLU needs operands by relay';
+    if (form.transA || form.transB !== (form.glu === 'forward')) return 'SwiGLU is of NT, its gradient of NN';
+    // All of a column's moves are of either half of a tile.
+    if (form.glu === 'forward' && (plan.bn % 64 || plan.bk < 32)) return 'SwiGLU needs bn of a multiple of 64 and bk of 32 or 64';
+    if (!form.half || form.parts) return 'SwiGLU needs whole tiles of halves';
   }
   return undefined;
 }

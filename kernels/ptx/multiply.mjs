@@ -1,6 +1,7 @@
 // The warpgroups that multiply.
 
 import { at, vector } from './assembler.mjs';
+import { fetchGates, storeGlu } from './glu.mjs';
 import { depthStep, descriptor, rowBlockBytes } from './layout.mjs';
 import { store } from './store.mjs';
 
@@ -82,6 +83,7 @@ export function multiply(w) {
     p.branch(exit, p.pred('setp.ge.u32', cursor.item, w.items));
     w.locate(cursor);
     step(true);
+    if (form.glu === 'backward' && plan.prefetch) fetchGates(w, cursor);
     p.do('sub.u32', left, cursor.steps, 1);
     p.loop((tileDone) => {
       p.branch(tileDone, p.pred('setp.eq.u32', left, 0));
@@ -90,7 +92,7 @@ export function multiply(w) {
     });
     settle(0);
     release();
-    store(w, cursor, sums);
+    (form.glu ? storeGlu : store)(w, cursor, sums);
     p.do('add.u32', cursor.item, cursor.item, w.blocks);
   });
 }

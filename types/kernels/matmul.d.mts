@@ -74,6 +74,8 @@
  * @param {Parameters<typeof ptxProducts>[1]} [options] of the kernels in PTX
  */
 export function matmulKernels(context: KernelContext, options?: Parameters<typeof ptxProducts>[1]): {
+    matmulGlu: (args: GluProduct & GluForwardTensors) => import("./matmul/glu.mjs").Dispatch[];
+    matmulGluBackward: (args: GluProduct & GluBackwardTensors) => import("./matmul/glu.mjs").Dispatch[];
     /**
      * A matrix product.
      * @param {MatmulArgs} args
