@@ -207,7 +207,8 @@ export function ptxPlan({ m, n, k, transA, transB }) {
  */
 export function ptxAttention({ pass, headSize }) {
   if (headSize === 64) return pass === 'forward' ? 'pair' : 'single';
-  return headSize === 128 && pass === 'forward' ? 'wide' : undefined;
+  if (headSize === 128) return pass === 'forward' ? 'wide' : 'singleWide';
+  return undefined;
 }
 
 /**
