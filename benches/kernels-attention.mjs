@@ -153,7 +153,7 @@ await runMain(USAGE, OPTIONS, ({ addon, sweep, type: typeName, samples, budget, 
       /** @type {{ name: string, plan: any, us: number[], error?: string, relative?: number, runs: number, graph: number }[]} */
       const candidates = [{ name: 'SPIR-V, register', plan: { kernel: 'register' }, us: [], runs: 0, graph: 0 }];
       if (context.takesPtx) {
-        const chosen = context.tuning.ptxAttention?.(/** @type {any} */ ({ pass, type, headSize, causal: true }));
+        const chosen = context.tuning.ptxAttention?.(/** @type {any} */ ({ pass, type, headSize, causal: true }), shape);
         const tilings = chosen ? [ATTENTION_PLANS[chosen]] : [];
         if (sweep)
           for (const [warpgroups, columns, stages, blocks, order] of headSize === 64 ? CANDIDATES[pass] : WIDE_CANDIDATES[pass]) {

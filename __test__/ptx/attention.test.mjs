@@ -117,6 +117,18 @@ test('calls choose these kernels on Hopper where all is stored in one half type'
   assert.deepEqual(chosen(off, vk, pipelines), elsewhere);
 });
 
+test('the backward pass of few tokens takes larger blocks, as many as there are multiprocessors', () => {
+  const groupsOf = (/** @type {number} */ tokens, /** @type {number} */ heads) => {
+    const { kernels, vk, pipelines } = untested({ bytes: 64 << 20 });
+    const [qkv, out, logSumExp, dOut, dQkv] = [0, 1, 2, 3, 4].map(() => vk.createBuffer(6 << 20));
+    const args = { qkv, out, logSumExp, dOut, dQkv, tokens, heads, headSize: 64, type: /** @type {const} */ ('bf16') };
+    const [, { pipeline, groups }] = kernels.attentionBackward(args);
+    return [pipelines.get(pipeline).workgroupSize[0], ...groups];
+  };
+  assert.deepEqual(groupsOf(512, 16), [256, 8, 16, 1]);
+  assert.deepEqual(groupsOf(640, 16), [128, 20, 16, 1]);
+});
+
 test('a plan that asks for these kernels where they cannot be is an error that says why', () => {
   const { kernels, vk, pipelines } = untested({ bytes: 16 << 20 });
   const refused = (/** @type {object} */ more, /** @type {RegExp} */ message) =>

@@ -129,7 +129,7 @@ export function ptxAttention(context, { verify = verifyAttention } = {}) {
     );
     const even = pass === 'backward' && tokens % 2 === 0 && pairs;
     const form = /** @type {AttentionForm} */ ({ pass, type: precision, headSize, causal, even });
-    const chosen = (asked && override.tiling) || context.tuning.ptxAttention?.(form);
+    const chosen = (asked && override.tiling) || context.tuning.ptxAttention?.(form, problem);
     const refuse = (/** @type {string} */ reason) => {
       if (asked) throw new RangeError(`${kernel}: the PTX kernels cannot take this call on ${context.info.deviceName}: ${reason}`);
       return undefined;

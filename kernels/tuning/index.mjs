@@ -17,8 +17,8 @@ import { storedPlans } from './stored.mjs';
  *   than what the other two say (`helios-vk tune`), or undefined
  * @property {(problem: any) => any} [matmulPlan] the plan of a matrix product, or undefined where none was measured near it
  * @property {(problem: any) => any} [ptxPlan] its plan in PTX, or undefined where none is known to be faster than SPIR-V
- * @property {(form: import('../ptx/attention.mjs').AttentionForm) => string | undefined} [ptxAttention] the tiling of attention in
- *   PTX, likewise
+ * @property {(form: import('../ptx/attention.mjs').AttentionForm, sizes: { tokens: number, heads: number, batch: number }) => string | undefined} [ptxAttention]
+ *   the tiling of attention in PTX, likewise
  */
 
 /** `VkPhysicalDeviceType`, where it makes a difference. */

@@ -64,8 +64,11 @@ export type Tuning = {
      */
     ptxPlan?: ((problem: any) => any) | undefined;
     /**
-     * the tiling of attention in
-     * PTX, likewise
+     * the tiling of attention in PTX, likewise
      */
-    ptxAttention?: ((form: import("../ptx/attention.mjs").AttentionForm) => string | undefined) | undefined;
+    ptxAttention?: ((form: import("../ptx/attention.mjs").AttentionForm, sizes: {
+        tokens: number;
+        heads: number;
+        batch: number;
+    }) => string | undefined) | undefined;
 };
