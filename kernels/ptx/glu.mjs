@@ -132,23 +132,41 @@ function backward(w, cursor, sums) {
   });
 }
 
+/** Stages after which a lane asks for its next lines: a power of two. */
+const EVERY = 4;
+
 /**
- * Asks the second-level cache for the gates and ups of a tile, which are needed at its end.
- * @param {Writer} w @param {Cursor} cursor
+ * Asks the second-level cache for the gates and ups of a tile while its products are computed: at its end, which all blocks reach at
+ * about the same time, memory alone would take as long as a third of the tile.
+ * @param {Writer} w
  */
-export function fetchGates(w, cursor) {
+export function gateFetcher(w) {
   const { p, plan } = w;
   const threads = WARPGROUP * plan.warpgroups;
-  // Lines of 64 halves of either.
-  const lines = (plan.bn / 64) * plan.bm;
   const [pointer, ld] = [p.parameter('residual'), p.parameter('ldr')];
-  const [lastRow, lastColumn] = [p.b32('sub.u32', w.m, 1), p.b32('sub.u32', w.n, 1)];
-  for (let first = 0; first < lines; first += threads) {
-    const line = p.b32('add.u32', w.tid, first);
-    const row = p.b32('min.u32', p.b32('add.u32', cursor.m0, p.b32('rem.u32', line, plan.bm)), lastRow);
-    const column = p.b32('mad.lo.u32', p.b32('div.u32', line, plan.bm), 64, cursor.n0);
-    const gates = p.b64('mad.wide.u32', p.b32('mad.lo.u32', row, ld, p.b32('min.u32', column, lastColumn)), 2, pointer);
-    p.do('prefetch.global.L2', at(gates));
-    p.do('prefetch.global.L2', at(p.b64('mad.wide.u32', w.n, 2, gates)));
-  }
+  const [column, end] = p.registers('b32', 2);
+  const gates = p.register('b64');
+  /** Columns that all lanes ask for at a time, of a line of 64 each: threads beyond the tile's rows take further ones. */
+  const columns = 64 * Math.max(1, Math.floor(threads / plan.bm));
+  return {
+    /** @param {Cursor} cursor */
+    aim: (cursor) => {
+      const [line, row] = [p.b32('div.u32', w.tid, plan.bm), p.b32('rem.u32', w.tid, plan.bm)];
+      const within = p.b32('min.u32', p.b32('add.u32', cursor.m0, row), p.b32('sub.u32', w.m, 1));
+      p.do('mad.lo.u32', column, line, 64, cursor.n0);
+      p.do('min.u32', end, p.b32('add.u32', cursor.n0, plan.bn), w.n);
+      p.do('mad.wide.u32', gates, p.b32('mad.lo.u32', within, ld, column), 2, pointer);
+    },
+    /** After a stage. @param {string} left stages */
+    step: (left) => {
+      const due = p.pred('setp.eq.u32', p.b32('and.b32', left, EVERY - 1), 0);
+      const ups = p.b64('mad.wide.u32', w.n, 2, gates);
+      p.guarded(p.pred('setp.lt.and.u32', column, end, due), () => {
+        p.do('prefetch.global.L2', at(gates));
+        p.do('prefetch.global.L2', at(ups));
+        p.do('add.u32', column, column, columns);
+        p.do('add.u64', gates, gates, 2 * columns);
+      });
+    },
+  };
 }
