@@ -487,7 +487,7 @@ function gluCases(m, columns, k) {
         return [...kernels.matmul({ ...product, ...types }), kernels.gluBackward({ gateUp, dy, dGateUp, rows: m, columns, type })];
       },
     },
-    ...[['as chosen', undefined], ...tilings].map(([name, tiling]) => ({
+    ...[['as chosen', undefined], ...tilings.filter(([, { registers }]) => registers?.[0] !== 208)].map(([name, tiling]) => ({
       ...backward,
       name: `matmulGluBackward bf16, ${name}`,
       build: (/** @type {Kernels} */ kernels, /** @type {Buffers} */ b) => {

@@ -132,6 +132,8 @@ export function planFault(plan, form) {
     if (form.transA || form.transB !== (form.glu === 'forward')) return 'SwiGLU is of NT, its gradient of NN';
     // All of a column's moves are of either half of a tile.
     if (form.glu === 'forward' && (plan.bn % 64 || plan.bk < 32)) return 'SwiGLU needs bn of a multiple of 64 and bk of 32 or 64';
+    // Gates and ups are on their way while all sums are there.
+    if (form.glu === 'backward' && plan.direct && (plan.registers?.[0] ?? 255) < 224) return 'the gradient of SwiGLU needs 224 registers';
     if (!form.half || form.parts) return 'SwiGLU needs whole tiles of halves';
   }
   return undefined;

@@ -16,13 +16,11 @@ import { lanePlaces, packHalves, storeHalves, unpackHalves } from './store.mjs';
 const AHEAD = 3;
 
 /**
- * Stores a tile.
- * @param {Writer} w @param {Cursor} cursor @param {string[][]} sums of each block of 64 rows
+ * Begins to store a tile, whose last products may be open.
+ * @param {Writer} w @param {Cursor} cursor
+ * @returns {(sums: string[][]) => void} stores the sums of each block of 64 rows
  */
-export function storeGlu(w, cursor, sums) {
-  if (w.form.glu === 'forward') forward(w, cursor, sums);
-  else backward(w, cursor, sums);
-}
+export const storeGlu = (w, cursor) => (w.form.glu === 'forward' ? (sums) => forward(w, cursor, sums) : backward(w, cursor));
 
 /**
  * A lane's rows: for each where it begins in matrices of halves, and whether it is there.
@@ -80,15 +78,17 @@ function forward(w, cursor, sums) {
   }
 }
 
-/** @param {Writer} w @param {Cursor} cursor @param {string[][]} sums */
-function backward(w, cursor, sums) {
-  const { p } = w;
+/** @param {Writer} w @param {Cursor} cursor @returns {(sums: string[][]) => void} */
+function backward(w, cursor) {
+  const { p, sizes } = w;
   const { column, runs, runOf } = lanePlaces(w);
   const firstColumn = p.b32('add.u32', cursor.n0, column);
   const inside = insideOf(w, firstColumn, runs, w.n);
   /** Where the ups of a row begin, from its gates. @param {string} gates */
   const upsOf = (gates) => p.b64('mad.wide.u32', w.n, 2, gates);
-  const units = linesOf(w, cursor, sums.length, firstColumn).flatMap((line) => inside.map((columns, run) => ({ ...line, columns, run })));
+  const units = linesOf(w, cursor, sizes.rowBlocks, firstColumn).flatMap((line) =>
+    inside.map((columns, run) => ({ ...line, columns, run })),
+  );
   /** @type {{ from: string[], to: string[] }} of a row */
   let addresses = { from: [], to: [] };
   const loaded = units.map(() => /** @type {{ words: string[][], both: string } | undefined} */ (undefined));
@@ -102,34 +102,35 @@ function backward(w, cursor, sums) {
     const words = addresses.from.map((from) => {
       const four = p.registers('b32', 4);
       for (const word of four) p.do('mov.b32', word, 0);
-      p.guarded(both, () => p.do('ld.global.nc.L1::no_allocate.v4.b32', vector(four), at(from, 64 * run)));
+      p.guarded(both, () => p.do('ld.global.L1::no_allocate.v4.b32', vector(four), at(from, 64 * run)));
       return four;
     });
     loaded[u] = { words, both };
   };
   for (let u = 0; u < AHEAD; u++) load(u);
-  units.forEach(({ r, lower, run, of }, u) => {
-    if (u + AHEAD < units.length) load(u + AHEAD);
-    if (run === 0) {
-      const gates = of('c', 'ldc');
-      addresses = { ...addresses, to: [gates, upsOf(gates)] };
-    }
-    const { words, both } = /** @type {{ words: string[][], both: string }} */ (loaded[u]);
-    const [gate, up] = words.map((four) => unpackHalves(w, four));
-    const gradients = runOf(sums[r], run, lower).map((dy, i) => {
-      const s = sigmoid(w, gate[i]);
-      const activated = p.f32('mul.f32', gate[i], s);
-      const slope = p.f32('mul.f32', s, p.f32('sub.f32', p.f32('add.f32', gate[i], f32(1)), activated));
-      return [p.f32('mul.f32', p.f32('mul.f32', dy, up[i]), slope), p.f32('mul.f32', dy, activated)];
+  return (sums) =>
+    units.forEach(({ r, lower, run, of }, u) => {
+      if (u + AHEAD < units.length) load(u + AHEAD);
+      if (run === 0) {
+        const gates = of('c', 'ldc');
+        addresses = { ...addresses, to: [gates, upsOf(gates)] };
+      }
+      const { words, both } = /** @type {{ words: string[][], both: string }} */ (loaded[u]);
+      const [gate, up] = words.map((four) => unpackHalves(w, four));
+      const gradients = runOf(sums[r], run, lower).map((dy, i) => {
+        const s = sigmoid(w, gate[i]);
+        const activated = p.f32('mul.f32', gate[i], s);
+        const slope = p.f32('mul.f32', s, p.f32('sub.f32', p.f32('add.f32', gate[i], f32(1)), activated));
+        return [p.f32('mul.f32', p.f32('mul.f32', dy, up[i]), slope), p.f32('mul.f32', dy, activated)];
+      });
+      const results = [0, 1].map((which) =>
+        packHalves(
+          w,
+          gradients.map((pair) => pair[which]),
+        ),
+      );
+      p.guarded(both, () => addresses.to.forEach((to, which) => storeHalves(w, to, 64 * run, results[which])));
     });
-    const results = [0, 1].map((which) =>
-      packHalves(
-        w,
-        gradients.map((pair) => pair[which]),
-      ),
-    );
-    p.guarded(both, () => addresses.to.forEach((to, which) => storeHalves(w, to, 64 * run, results[which])));
-  });
 }
 
 /** Stages after which a lane asks for its next lines: a power of two. */

@@ -92,9 +92,10 @@ export function multiply(w) {
       gates?.step(left);
       p.do('sub.u32', left, left, 1);
     });
+    const stored = form.glu ? storeGlu(w, cursor) : () => store(w, cursor, sums);
     settle(0);
     release();
-    (form.glu ? storeGlu : store)(w, cursor, sums);
+    stored(sums);
     p.do('add.u32', cursor.item, cursor.item, w.blocks);
   });
 }
