@@ -176,10 +176,16 @@ const BLOCKS = 132;
 
 /**
  * The plan in PTX of a product of halves, or undefined where none is known to be faster than SPIR-V.
- * @param {{ m: number, n: number, k: number, transA: boolean, transB: boolean }} problem
+ * @param {{ m: number, n: number, k: number, transA: boolean, transB: boolean, glu?: 'forward' | 'backward' }} problem
  * @returns {any}
  */
-export function ptxPlan({ m, n, k, transA, transB }) {
+export function ptxPlan({ glu, ...product }) {
+  const plan = productPlan(product);
+  return glu === 'backward' && plan?.tiling === 'tallCached' ? { ...plan, tiling: 'tallKept' } : plan;
+}
+
+/** The same of a product alone. @param {{ m: number, n: number, k: number, transA: boolean, transB: boolean }} problem @returns {any} */
+function productPlan({ m, n, k, transA, transB }) {
   const found = nearest(TABLES.ptx, { form: formName({ transA, transB }), m, n, k }, PTX_REACH, Infinity);
   const plan = found?.plan;
   if (plan?.kernel !== 'ptx') return undefined;
@@ -213,11 +219,15 @@ export function ptxGroup({ k, beta, transA, transB }) {
 
 /**
  * The tiling of attention in PTX, one of ATTENTION_PLANS, or undefined where there is no kernel.
- * @param {import('../ptx/attention.mjs').AttentionForm} form @returns {string | undefined}
+ * @param {import('../ptx/attention.mjs').AttentionForm} form @param {{ tokens: number, heads: number, batch: number }} sizes
+ * @returns {string | undefined}
  */
-export function ptxAttention({ pass, headSize }) {
-  if (headSize === 64) return pass === 'forward' ? 'pair' : 'single';
-  return headSize === 128 && pass === 'forward' ? 'wide' : undefined;
+export function ptxAttention({ pass, headSize }, { tokens, heads, batch }) {
+  if (headSize === 128) return pass === 'forward' ? 'wide' : 'singleWide';
+  if (headSize !== 64) return undefined;
+  if (pass === 'forward') return 'pair';
+  // One block of keys and one of queries for each 128 tokens.
+  return 2 * Math.ceil(tokens / 128) * heads * batch <= BLOCKS ? 'few' : 'single';
 }
 
 /**

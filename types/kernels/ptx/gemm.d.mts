@@ -97,6 +97,7 @@ export function gemm(name: string, plan: GemmPlan, form: GemmForm): string;
  * @property {number} ahead stages that are fetched ahead: `relay` holds them in registers, `async` leaves that many copies open
  * @property {boolean} [direct] A goes from memory to registers: NN and NT, `bk` of 64
  * @property {boolean} [cached] what is fetched is kept in the first-level cache; `relay`
+ * @property {boolean} [prefetch] what the gradient of SwiGLU reads is fetched to the second-level cache when its tile begins
  * @property {[number, number]} [registers] of a multiplying and of a fetching thread; all the same when left out
  */
 /**
@@ -111,6 +112,9 @@ export function gemm(name: string, plan: GemmPlan, form: GemmForm): string;
  * @property {boolean} [bias]
  * @property {boolean} [residual]
  * @property {'gelu' | 'silu'} [activation]
+ * @property {'forward' | 'backward'} [glu] `forward`: D's columns are [gate, up], and silu(gate) · up is stored as well, in `half`;
+ *   `backward`: the product is the gradient of that, and D, of twice as many columns, is the gradient of [gate, up], which are `residual`,
+ *   halves. Both are products alone, of halves: no alpha, beta, bias, activation, nor parts
  * @property {boolean} [parts] some tiles' depth is split
  * @property {boolean} [ragged] K is not a multiple of `bk`
  * @property {number} [products] that one launch computes, of one depth and stored as sums times alpha, plus beta C: a group, of 2 to
@@ -232,6 +236,10 @@ export type GemmPlan = {
      */
     cached?: boolean | undefined;
     /**
+     * what the gradient of SwiGLU reads is fetched to the second-level cache when its tile begins
+     */
+    prefetch?: boolean | undefined;
+    /**
      * of a multiplying and of a fetching thread; all the same when left out
      */
     registers?: [number, number] | undefined;
@@ -267,6 +275,12 @@ export type GemmForm = {
     bias?: boolean | undefined;
     residual?: boolean | undefined;
     activation?: "gelu" | "silu" | undefined;
+    /**
+     * `forward`: D's columns are [gate, up], and silu(gate) · up is stored as well, in `half`;
+     * `backward`: the product is the gradient of that, and D, of twice as many columns, is the gradient of [gate, up], which are `residual`,
+     * halves. Both are products alone, of halves: no alpha, beta, bias, activation, nor parts
+     */
+    glu?: "forward" | "backward" | undefined;
     /**
      * some tiles' depth is split
      */
