@@ -4,10 +4,12 @@
 // Where the grid is small a product is split in K: each split writes partial sums to a workspace, and a second pass adds
 // them in order, so the result does not depend on timing. A chooser picks kernel and tiling by device and shape.
 //
-// Arguments are checked here; matmul/spirv.mjs and matmul/ptx.mjs make plans and dispatches.
+// Arguments are checked here; matmul/spirv.mjs and matmul/ptx.mjs make plans and dispatches, matmul/glu.mjs products with SwiGLU.
 
 import { finite, integer, reach, tensor } from './base.mjs';
 import { rowsOf } from './check.mjs';
+import { gluProducts } from './matmul/glu.mjs';
+import { groupedProducts } from './matmul/group.mjs';
 import { ptxProducts } from './matmul/ptx.mjs';
 import { halfOf, spirvProducts } from './matmul/spirv.mjs';
 
@@ -88,13 +90,21 @@ export { coopShapes } from './matmul/spirv.mjs';
  */
 
 /**
+ * How products are computed by one launch.
+ * @typedef {object} MatmulGroupPlan
+ * @property {string | import('./ptx/gemm.mjs').GemmPlan} tiling a tiling of kernels/ptx/plans.mjs by its name, or any other
+ * @property {number} [wave] workgroups that the device runs at once
+ */
+
+/**
  * @param {KernelContext} context
- * @param {Parameters<typeof ptxProducts>[1]} [options] of the kernels in PTX
+ * @param {Parameters<typeof ptxProducts>[1] & Parameters<typeof groupedProducts>[2]} [options] of the kernels in PTX
  */
 export function matmulKernels(context, options) {
   const { info } = context;
   const spirv = spirvProducts(context);
   const ptx = ptxProducts(context, options);
+  const group = groupedProducts(context, ptx, options);
 
   /**
    * Whether the device can multiply in this precision.
@@ -191,15 +201,11 @@ export function matmulKernels(context, options) {
   }
 
   /**
-   * A matrix product.
-   * @param {MatmulArgs} args
-   * @returns {Dispatch[]} one dispatch, or two where K is split
+   * A problem with its operands, checked but for what lies where.
+   * @param {any} problem @returns {any}
    */
-  function matmul(args) {
-    const problem = problemOf(args);
-    const { m, n, k, batch, half, aType, bType, cType, transA, transB, dual } = problem;
-    const plan = planOf(problem);
-
+  function productOf(problem) {
+    const { m, n, k, batch, cType, transA, transB, dual, args } = problem;
     const a = tensor('matmul', 'a', args.a);
     const b = tensor('matmul', 'b', args.b);
     const c = tensor('matmul', 'c', args.c);
@@ -239,6 +245,38 @@ export function matmulKernels(context, options) {
       [c.offset, ldc, strideC].every((v) => v % 4 === 0) &&
       (!residual || [residual.offset, ldr, strideR].every((v) => v % 4 === 0)) &&
       (!h || [h.offset, ldh, strideH].every((v) => v % 4 === 0));
+    return {
+      ...problem,
+      ...{ a, b, c, h, bias, residual, lda, ldb, ldc, ldr, ldh, strideA, strideB, strideC, strideR, strideH, strideBias },
+      ...{ alpha, beta, activation, vec4, toF32: cType === 'f32' && !dual },
+    };
+  }
+
+  /**
+   * What a product reads and writes.
+   * @param {any} product @returns {{ reads: import('./check.mjs').Extent[], writes: import('./check.mjs').Extent[] }}
+   */
+  function extentsOf({ m, n, k, batch, half, aType, bType, cType, transA, transB, ...product }) {
+    const { a, b, c, h, bias, lda, ldb, ldc, ldh, strideA, strideB, strideC, strideH, strideBias } = product;
+    const reads = [
+      rowsOf('a', a, aType, transA ? k : m, transA ? m : k, lda, batch, strideA),
+      rowsOf('b', b, bType, transB ? n : k, transB ? k : n, ldb, batch, strideB),
+    ];
+    if (bias) reads.push(rowsOf('bias', bias, 'f32', 1, n, n, batch, strideBias));
+    const writes = [rowsOf('c', c, cType, m, n, ldc, batch, strideC)];
+    if (h) writes.push(rowsOf('half', h, half, m, n, ldh, batch, strideH));
+    return { reads, writes };
+  }
+
+  /**
+   * A matrix product.
+   * @param {MatmulArgs} args
+   * @returns {Dispatch[]} one dispatch, or two where K is split
+   */
+  function matmul(args) {
+    const problem = problemOf(args);
+    const plan = planOf(problem);
+    const product = productOf(problem);
     const floats = floatsOf(problem, plan);
     let work;
     if (floats > 0) {
@@ -249,26 +287,56 @@ export function matmulKernels(context, options) {
     if (work && work.offset % 4) throw new RangeError(`matmul: workspace.offset must be a multiple of 4, got ${work.offset}`);
 
     if (context.checker) {
-      const reads = [
-        rowsOf('a', a, aType, transA ? k : m, transA ? m : k, lda, batch, strideA),
-        rowsOf('b', b, bType, transB ? n : k, transB ? k : n, ldb, batch, strideB),
-      ];
-      if (bias) reads.push(rowsOf('bias', bias, 'f32', 1, n, n, batch, strideBias));
-      const writes = [rowsOf('c', c, cType, m, n, ldc, batch, strideC)];
+      const { m, n, batch, residual, ldr, strideR } = product;
+      const { reads, writes } = extentsOf(product);
       // It may be c: the invocation that reads an element writes the result's.
-      if (residual) context.checker.check('matmul', [rowsOf('residual', residual, 'f32', m, n, ldr, batch, strideR)], [], writes);
-      if (h) writes.push(rowsOf('half', h, half, m, n, ldh, batch, strideH));
+      if (residual) {
+        const added = rowsOf('residual', residual, 'f32', m, n, ldr, batch, strideR);
+        context.checker.check('matmul', [added], [], writes.slice(0, 1));
+      }
       if (work) writes.push(['workspace', work, floats, 'f32']);
       context.checker.check('matmul', reads, writes);
     }
-
-    const product = {
-      ...problem,
-      ...{ a, b, c, h, bias, residual, lda, ldb, ldc, ldr, ldh, strideA, strideB, strideC, strideR, strideH, strideBias },
-      ...{ alpha, beta, activation, vec4, toF32: cType === 'f32' && !dual },
-    };
     return (plan.kernel === 'ptx' ? ptx : spirv).records(product, plan, work);
   }
 
-  return { matmul, matmulPlan, matmulWorkspace, matmulSupports };
+  /**
+   * How `matmulGroup` computes these products by one launch, or undefined where it does not: they must be of one form, type and
+   * depth, with nothing added but C, each of them for the same tiling of the kernels in PTX, 2 to 4 in number, and their tiles
+   * must fill the device. The first call tests the kernel, which cannot be done while a graph is recorded.
+   * @param {MatmulArgs[]} list
+   * @returns {MatmulGroupPlan | undefined}
+   */
+  function matmulGroupPlan(list) {
+    return group.choose(list.map(problemOf));
+  }
+
+  /**
+   * Matrix products by one launch, whose tiles fill the device together.
+   * @param {MatmulArgs[]} list none may read what another one writes
+   * @param {MatmulGroupPlan} [plan] `matmulGroupPlan`'s when left out
+   * @returns {Dispatch[]} one dispatch
+   * @throws {RangeError} where one launch cannot compute them
+   */
+  function matmulGroup(list, plan) {
+    const problems = list.map(problemOf);
+    const chosen = plan ?? group.choose(problems);
+    if (!chosen) throw new RangeError('matmulGroup: no plan is known by which these products would be faster together');
+    group.check(problems, chosen);
+    const products = problems.map(productOf);
+    if (context.checker) {
+      const extents = products.map(extentsOf);
+      context.checker.check(
+        'matmulGroup',
+        extents.flatMap(({ reads }) => reads),
+        extents.flatMap(({ writes }) => writes),
+      );
+    }
+    return group.records(products, chosen);
+  }
+
+  return {
+    ...{ matmul, matmulPlan, matmulWorkspace, matmulSupports, matmulGroup, matmulGroupPlan },
+    ...gluProducts(context, matmul, ptx, problemOf),
+  };
 }

@@ -8,7 +8,7 @@ import { createKernels } from '../../kernels/index.mjs';
 import { planFault } from '../../kernels/ptx/gemm.mjs';
 import { PLANS } from '../../kernels/ptx/plans.mjs';
 import { vk } from '../lib/addon.mjs';
-import { checkProduct } from '../ptx/product.mjs';
+import { checkGlu, checkGroup, checkProduct } from '../ptx/product.mjs';
 
 /** @typedef {import('../ptx/product.mjs').Product} Product */
 
@@ -54,6 +54,29 @@ for (const [tiling, sizes] of Object.entries(PLANS)) {
       for (let i = 0; i < 4; i++) checkProduct(vk, kernels, randomProduct(tiling, form));
     });
   }
+}
+
+for (const [tiling, sizes] of Object.entries(PLANS)) {
+  if (planFault(sizes, { type: 'bf16', transA: true, transB: false, products: 2 })) continue;
+  test(`groups of TN by ${tiling}`, { skip }, () => {
+    const eights = (/** @type {number} */ most) => 8 * (1 + below(most / 8));
+    for (const count of [2, 3, 4]) {
+      const list = Array.from({ length: count }, () => [eights(400), eights(400)]);
+      checkGroup(vk, kernels, { form: 'TN', sizes: list, k: 1 + below(700), tiling, beta: maybe() ? 0 : -0.75, wave: 3 + below(8) });
+    }
+  });
+}
+
+for (const [tiling, sizes] of Object.entries(PLANS)) {
+  if (sizes.load !== 'relay') continue;
+  test(`SwiGLU and its gradient by ${tiling}`, { skip }, () => {
+    for (const pass of /** @type {const} */ (['forward', 'backward']))
+      for (let i = 0; i < 4 && !(pass === 'backward' && tiling === 'tallCached'); i++) {
+        const type = maybe() ? 'bf16' : 'f16';
+        const sizes = { m: 1 + below(600), columns: 8 * (1 + below(50)), k: 8 * (1 + below(60)) };
+        checkGlu(vk, kernels, { pass, ...sizes, type, plan: { kernel: 'ptx', tiling, ...(maybe() ? { wave: 3 } : {}) } });
+      }
+  });
 }
 
 test('a product in a graph has the bits that it has outside of it', { skip }, () => {

@@ -1,4 +1,4 @@
-// A product by `kernels.matmul` in poisoned buffers against float64; for the stand-in of device.mjs and for a GPU.
+// Products by `kernels.matmul`, and groups of them, in poisoned buffers against float64; for the stand-in of device.mjs and for a GPU.
 
 import assert from 'node:assert/strict';
 import { Case } from '../lib/kernel-check.mjs';
@@ -21,6 +21,14 @@ const values = (count) => random(count);
  * @property {any} [plan]
  */
 
+/** Rows in memory, NaN behind each. @param {number} rows @param {number} columns @param {number} gap @param {boolean} filled */
+function rowsOf(rows, columns, gap, filled) {
+  const all = new Float32Array(rows * (columns + gap)).fill(NaN);
+  const data = values(rows * columns);
+  for (let i = 0; filled && i < rows; i++) all.set(data.subarray(i * columns, (i + 1) * columns), i * (columns + gap));
+  return all;
+}
+
 /** @param {number} x @param {Product['activation']} activation */
 function activate(x, activation) {
   if (activation === 'gelu') return 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3)));
@@ -37,13 +45,6 @@ export function checkProduct(vk, kernels, product, run = (test, dispatches) => t
   const [transA, transB] = [form[0] === 'T', form[1] === 'T'];
   const test = new Case({ vk });
   try {
-    /** Rows in memory, NaN behind each. @param {number} rows @param {number} columns @param {number} gap @param {boolean} filled */
-    const rowsOf = (rows, columns, gap, filled) => {
-      const all = new Float32Array(rows * (columns + gap)).fill(NaN);
-      const data = values(rows * columns);
-      for (let i = 0; filled && i < rows; i++) all.set(data.subarray(i * columns, (i + 1) * columns), i * (columns + gap));
-      return all;
-    };
     const cType = half ? type : 'f32';
     const a = test.input(rowsOf(transA ? k : m, transA ? m : k, pad, true), type);
     const b = test.input(rowsOf(transB ? n : k, transB ? k : n, 2 * pad, true), type);
@@ -86,6 +87,125 @@ export function checkProduct(vk, kernels, product, run = (test, dispatches) => t
       for (const { name, got, ld } of outputs) {
         for (let j = n; j < ld; j++) assert.ok(Number.isNaN(got[i * ld + j]), `${name}: the gap behind row ${i} was written`);
       }
+    }
+    return dispatches;
+  } finally {
+    test.destroy();
+  }
+}
+
+/**
+ * Weight gradients, or other products, of one launch.
+ * @typedef {object} Group
+ * @property {'NT' | 'NN' | 'TN'} form
+ * @property {number[][]} sizes rows and columns of each product
+ * @property {number} k
+ * @property {any} tiling
+ * @property {'bf16' | 'f16'} [type] of A and B
+ * @property {number} [alpha] @property {number} [beta]
+ * @property {number} [wave] blocks at a time
+ */
+
+/**
+ * Runs a group twice and compares.
+ * @param {any} vk @param {any} kernels @param {Group} group
+ */
+export function checkGroup(vk, kernels, { form, sizes, k, tiling, type = 'bf16', alpha = 1, beta = 0, wave = 2 }) {
+  const [transA, transB] = [form[0] === 'T', form[1] === 'T'];
+  const test = new Case({ vk });
+  try {
+    const products = sizes.map(([m, n], i) => {
+      const gap = 8 * i;
+      return {
+        ...{ m, n, lda: (transA ? m : k) + gap, ldb: (transB ? k : n) + gap, ldc: n + gap },
+        a: test.input(rowsOf(transA ? k : m, transA ? m : k, gap, true), type),
+        b: test.input(rowsOf(transB ? n : k, transB ? k : n, gap, true), type),
+        c: test.inout(rowsOf(m, n, gap, beta !== 0)),
+      };
+    });
+    const list = products.map(({ a, b, c, ...sizes }) => ({
+      ...{ ...sizes, a: a.tensor, b: b.tensor, c: c.tensor, k, transA, transB, aType: type, bType: type, alpha, beta },
+    }));
+    const dispatches = kernels.matmulGroup(list, { tiling, wave });
+    assert.equal(dispatches.length, 1);
+    test.run(dispatches);
+    for (const { m, n, lda, ldb, ldc, a, b, c } of products) {
+      const got = c.read();
+      const [stepA, stepB] = [transA ? lda : 1, transB ? 1 : ldb];
+      for (let i = 0; i < m; i++) {
+        for (let j = 0; j < n; j++) {
+          let sum = 0;
+          for (let l = 0, x = transA ? i : i * lda, y = transB ? j * ldb : j; l < k; l++, x += stepA, y += stepB) {
+            sum += a.values[x] * b.values[y];
+          }
+          const want = alpha * sum + (beta ? beta * c.values[i * ldc + j] : 0);
+          const x = got[i * ldc + j];
+          assert.ok(Math.abs(x - want) <= 2e-5 * (Math.sqrt(k) + Math.abs(want)), `${m}x${n} at ${i}, ${j} is ${x}, expected ${want}`);
+        }
+        for (let j = n; j < ldc; j++) assert.ok(Number.isNaN(got[i * ldc + j]), `the gap behind row ${i} was written`);
+      }
+    }
+  } finally {
+    test.destroy();
+  }
+}
+
+/**
+ * SwiGLU with its product, or its gradient with the product before it, twice and against float64; returns its dispatches.
+ * @param {any} vk @param {any} kernels
+ * @param {{ pass: 'forward' | 'backward', m: number, columns: number, k: number, type: 'bf16' | 'f16', plan?: any }} how
+ */
+export function checkGlu(vk, kernels, { pass, m, columns, k, type, plan }) {
+  const test = new Case({ vk });
+  try {
+    const wide = 2 * columns;
+    const n = pass === 'forward' ? wide : columns;
+    const a = test.input(values(m * k), type);
+    const b = test.input(values(n * k), type);
+    const common = { a: a.tensor, b: b.tensor, m, columns, k, type, plan };
+    /** The product in float64. @param {number} i @param {number} j */
+    const product = (i, j) => {
+      let sum = 0;
+      for (let l = 0; l < k; l++) sum += a.values[i * k + l] * b.values[pass === 'forward' ? j * k + l : l * columns + j];
+      return sum;
+    };
+    const rounding = type === 'bf16' ? 2 ** -8 : 2 ** -11;
+    /** @param {string} name @param {number} got @param {number} want @param {number} scale of the product's error */
+    const near = (name, got, want, scale) =>
+      assert.ok(
+        Math.abs(got - want) <= 2e-5 * Math.sqrt(k) * scale + (rounding + 2e-5) * Math.abs(want),
+        `${name} is ${got}, expected ${want}`,
+      );
+    const sigmoid = (/** @type {number} */ x) => 1 / (1 + Math.exp(-x));
+    let dispatches;
+    if (pass === 'forward') {
+      const [gateUp, y] = [test.output(m * wide, type), test.output(m * columns, type)];
+      dispatches = kernels.matmulGlu({ ...common, gateUp: gateUp.tensor, y: y.tensor });
+      test.run(dispatches);
+      const [rows, results] = [gateUp.read(), y.read()];
+      for (let i = 0; i < m; i++)
+        for (let j = 0; j < columns; j++) {
+          const [gate, up] = [product(i, j), product(i, columns + j)];
+          near(`gate ${i}, ${j}`, rows[i * wide + j], gate, 1);
+          near(`up ${i}, ${j}`, rows[i * wide + columns + j], up, 1);
+          near(`y ${i}, ${j}`, results[i * columns + j], gate * sigmoid(gate) * up, 1 + Math.abs(gate) + Math.abs(up));
+        }
+    } else {
+      const gateUp = test.input(values(m * wide), type);
+      const dGateUp = test.output(m * wide, type);
+      // Nobody touches it: all of it is poison, before and after.
+      const dy = test.inout(new Float32Array(m * columns).fill(NaN), type);
+      dispatches = kernels.matmulGluBackward({ ...common, gateUp: gateUp.tensor, dGateUp: dGateUp.tensor, dy: dy.tensor });
+      test.run(dispatches);
+      assert.ok(dy.read().every(Number.isNaN));
+      const results = dGateUp.read();
+      for (let i = 0; i < m; i++)
+        for (let j = 0; j < columns; j++) {
+          const [gate, up] = [gateUp.values[i * wide + j], gateUp.values[i * wide + columns + j]];
+          const [d, s] = [product(i, j), sigmoid(gate)];
+          near(`dGate ${i}, ${j}`, results[i * wide + j], d * up * s * (1 + gate * (1 - s)), 1);
+          near(`dUp ${i}, ${j}`, results[i * wide + columns + j], d * gate * s, 1);
+        }
     }
     return dispatches;
   } finally {

@@ -134,12 +134,12 @@ export function stubDevice() {
       buffers.delete(buffer);
     },
     createPipeline: (
-      /** @type {Uint32Array} */ _,
-      /** @type {number} */ __,
+      /** @type {any} */ first,
+      /** @type {number} */ _,
       /** @type {number} */ bytes,
       /** @type {any} */ { name = '' } = {},
     ) => {
-      pipelines.set(++handle, { bytes, name });
+      pipelines.set(++handle, first.ptx === undefined ? { bytes, name } : { bytes: first.pushBytes, name: first.name });
       return handle;
     },
     destroyPipeline: (/** @type {number} */ pipeline) => pipelines.delete(pipeline),

@@ -99,6 +99,18 @@ function activate(x, activation) {
 }
 
 /**
+ * An element of a product.
+ * @param {Float64Array} a @param {Float64Array} b packed
+ * @param {{ m: number, n: number, k: number, transA: boolean, transB: boolean }} product @param {number} i @param {number} j
+ */
+function dot(a, b, { m, n, k, transA, transB }, i, j) {
+  const [strideA, strideB] = [transA ? m : 1, transB ? 1 : n];
+  let sum = 0;
+  for (let l = 0, x = transA ? i : i * k, y = transB ? j * k : j; l < k; l++, x += strideA, y += strideB) sum += a[x] * b[y];
+  return sum;
+}
+
+/**
  * Runs a kernel on a small product. Throws what the device throws, ERR_HELIOS_INVALID_BATCH while a graph is recorded.
  * @param {object} how
  * @param {KernelContext} how.context
@@ -108,6 +120,7 @@ function activate(x, activation) {
  * @returns {string | undefined} what is wrong with the result, or undefined
  */
 export function verifyKernel({ context: { vk }, plan: { tiling, division }, form, divide, records }) {
+  if (form.glu) return verifyGlu({ vk, tiling, form, divide, records });
   const { type, transA, transB, beta: adds, dual, activation } = form;
   const [m, n, k] = [tiling.bm + 40, tiling.bn + 24, 4 * tiling.bk + (form.ragged ? 8 : 0)];
   const plan = divide({ m, n, k }, { tiling, wave: BLOCKS, ...(division.whole === 0 ? { splits: 2 } : form.parts ? { tail: 2 } : {}) });
@@ -147,14 +160,10 @@ export function verifyKernel({ context: { vk }, plan: { tiling, division }, form
     ];
     for (const { name, read } of results) if (!read.whole) return `its test found memory written outside of ${name}`;
     if (work && !work.read().whole) return 'its test found memory written outside of the workspace';
-    const [strideA, strideB] = [transA ? m : 1, transB ? 1 : n];
     const half = type === 'bf16' ? 2 ** -8 : 2 ** -11;
     for (let i = 0; i < m; i++) {
       for (let j = 0; j < n; j++) {
-        let sum = 0;
-        for (let l = 0, x = transA ? i : i * k, y = transB ? j * k : j; l < k; l++, x += strideA, y += strideB) {
-          sum += a.values[x] * b.values[y];
-        }
+        const sum = dot(a.values, b.values, product, i, j);
         const at = i * n + j;
         let want = alpha * sum + (adds ? beta * c.values[at] : 0) + (bias ? bias.values[j] : 0);
         want = activate(want, activation) + (residual ? residual.values[at] : 0);
@@ -164,6 +173,124 @@ export function verifyKernel({ context: { vk }, plan: { tiling, division }, form
           if (!(Math.abs(got - want) <= 1e-4 + (rounding * half + 1e-5) * Math.abs(want))) {
             return `its test found ${got} in ${name} at row ${i}, column ${j} of ${m} x ${n}, expected ${want}`;
           }
+        }
+      }
+    }
+    return undefined;
+  } finally {
+    for (const { destroy } of made) destroy();
+  }
+}
+
+/**
+ * The same of a kernel that ends in SwiGLU or in its gradient.
+ * @param {{ vk: KernelContext['vk'], tiling: any, form: GemmForm, divide: (product: any, plan: any) => any, records: (product: any, plan: any, work: any) => import('../base.mjs').Dispatch[] }} how
+ * @returns {string | undefined}
+ */
+function verifyGlu({ vk, tiling, form, divide, records }) {
+  const { type, transB, glu } = form;
+  const forward = glu === 'forward';
+  const [m, hidden, k] = [tiling.bm + 40, tiling.bn + 24, 4 * tiling.bk + (form.ragged ? 8 : 0)];
+  const n = forward ? 2 * hidden : hidden;
+  const plan = divide({ m, n, k }, { tiling, wave: BLOCKS });
+  const next = generator(1);
+  /** @type {ReturnType<typeof matrix>[]} */
+  const made = [];
+  const make = (/** @type {Parameters<typeof matrix>} */ ...args) => {
+    const it = matrix(...args);
+    made.push(it);
+    return it;
+  };
+  try {
+    const a = make(vk, m, k, type, next);
+    const b = make(vk, transB ? n : k, transB ? k : n, type, next);
+    const c = make(vk, m, 2 * hidden, type, undefined);
+    const h = forward ? make(vk, m, hidden, type, undefined) : undefined;
+    const gateUp = forward ? undefined : make(vk, m, 2 * hidden, type, next);
+    const product = {
+      ...{ m, n, k, half: type, cType: type, transA: false, transB, glu, alpha: 1, beta: 0 },
+      ...{ a: a.tensor, b: b.tensor, c: c.tensor, h: h?.tensor, residual: gateUp?.tensor },
+      ...{ lda: a.ld, ldb: b.ld, ldc: c.ld, ldr: gateUp?.ld ?? 8, ldh: h?.ld ?? 8 },
+    };
+    const { packed, count } = pack(records(product, plan, undefined));
+    // A read fails where a graph is recorded, before anything of this has got into it.
+    c.read();
+    for (const { upload } of made) upload();
+    vk.batchExecuteAll(packed, count);
+    const [D, Y] = [c.read(), h?.read()];
+    if (!D.whole || Y?.whole === false) return 'its test found memory written outside of its results';
+    const unit = type === 'bf16' ? 2 ** -8 : 2 ** -11;
+    const [row, column] = transB ? [k, 1] : [1, n];
+    const sums = new Float64Array(n);
+    for (let i = 0; i < m; i++) {
+      for (let j = 0; j < n; j++) {
+        let sum = 0;
+        for (let l = 0; l < k; l++) sum += a.values[i * k + l] * b.values[j * row + l * column];
+        sums[j] = sum;
+      }
+      for (let j = 0; j < hidden; j++) {
+        const [gate, up] = gateUp ? [0, hidden].map((part) => gateUp.values[2 * i * hidden + part + j]) : [sums[j], sums[hidden + j]];
+        const s = 1 / (1 + Math.exp(-gate));
+        const wants = gateUp ? [sums[j] * up * s * (1 + gate * (1 - s)), sums[j] * gate * s] : [gate, up, gate * s * up];
+        const gots = [D.at(i, j), D.at(i, hidden + j), ...(Y ? [Y.at(i, j)] : [])];
+        // Exponentials and inverses are approximate; sums are exact, and results are rounded once.
+        for (const [which, want] of wants.entries())
+          if (!(Math.abs(gots[which] - want) <= 1e-4 + (unit + 1e-5) * Math.abs(want)))
+            return `its test found ${gots[which]} in result ${which} at row ${i}, column ${j} of ${m} x ${hidden}, expected ${want}`;
+      }
+    }
+    return undefined;
+  } finally {
+    for (const { destroy } of made) destroy();
+  }
+}
+
+/**
+ * Runs a kernel of groups on small products of different sizes. Throws what the device throws, ERR_HELIOS_INVALID_BATCH while a
+ * graph is recorded.
+ * @param {object} how
+ * @param {KernelContext} how.context
+ * @param {import('../ptx/gemm.mjs').GemmPlan} how.tiling @param {GemmForm} how.form which say what kernel it is
+ * @param {(products: any[], plan: import('../matmul.mjs').MatmulGroupPlan) => import('../base.mjs').Dispatch[]} how.records
+ * @returns {string | undefined} what is wrong with a result, or undefined
+ */
+export function verifyGroup({ context: { vk }, tiling, form, records }) {
+  const { type, transA, transB, beta: adds, products: count = 1 } = form;
+  const k = 4 * tiling.bk + (form.ragged ? 8 : 0);
+  const next = generator(2);
+  const [alpha, beta] = [0.5, adds ? 0.75 : 0];
+  /** @type {ReturnType<typeof matrix>[]} */
+  const made = [];
+  const make = (/** @type {Parameters<typeof matrix>} */ ...args) => {
+    const it = matrix(...args);
+    made.push(it);
+    return it;
+  };
+  try {
+    const products = Array.from({ length: count }, (_, i) => {
+      // One tile, two of rows, two of columns, one.
+      const [m, n] = [i === 1 ? tiling.bm + 24 : 40 + 8 * i, i === 2 ? tiling.bn + 40 : 24 + 8 * i];
+      const a = make(vk, transA ? k : m, transA ? m : k, type, next);
+      const b = make(vk, transB ? n : k, transB ? k : n, type, next);
+      const c = make(vk, m, n, 'f32', adds ? next : undefined);
+      const operands = { a: a.tensor, b: b.tensor, c: c.tensor, lda: a.ld, ldb: b.ld, ldc: c.ld };
+      return { m, n, k, half: type, transA, transB, alpha, beta, ...operands, values: { a: a.values, b: b.values, c } };
+    });
+    const { packed, count: dispatches } = pack(records(products, { tiling, wave: BLOCKS }));
+    // A read fails where a graph is recorded, before anything of this has got into it.
+    products[0].values.c.read();
+    for (const { upload } of made) upload();
+    vk.batchExecuteAll(packed, dispatches);
+    for (const [index, { m, n, values }] of products.entries()) {
+      const result = values.c.read();
+      if (!result.whole) return `its test found memory written outside of result ${index}`;
+      for (let i = 0; i < m; i++) {
+        for (let j = 0; j < n; j++) {
+          const sum = dot(values.a, values.b, { m, n, k, transA, transB }, i, j);
+          const want = alpha * sum + (adds ? beta * values.c.values[i * n + j] : 0);
+          const got = result.at(i, j);
+          if (!(Math.abs(got - want) <= 1e-4 + 1e-5 * Math.abs(want)))
+            return `its test found ${got} in result ${index} at row ${i}, column ${j} of ${m} x ${n}, expected ${want}`;
         }
       }
     }

@@ -130,9 +130,14 @@ export class Program {
   /** Loads a parameter. @param {string} name */
   parameter(name) {
     const { type } = /** @type {Parameter} */ (this.parameters.find((p) => p.name === name));
-    return this.#define(type === 'u64' ? 'b64' : type === 'f32' ? 'f32' : 'b32', `ld.param.${type}`, [
-      `[block+${this.#layout.offsets[name]}]`,
-    ]);
+    return this.load(this.register(type === 'u64' ? 'b64' : type === 'f32' ? 'f32' : 'b32'), name);
+  }
+
+  /** Loads a parameter into a register, which it returns. @param {string} register @param {string} name */
+  load(register, name) {
+    const { type } = /** @type {Parameter} */ (this.parameters.find((p) => p.name === name));
+    this.do(`ld.param.${type}`, register, `[block+${this.#layout.offsets[name]}]`);
+    return register;
   }
 
   /** Emits `body` with every instruction guarded by a predicate, lane by lane. @param {string} predicate @param {() => void} body */

@@ -50,7 +50,6 @@ function mover(w, name) {
         return p.b32('mad.lo.u32', p.b32('and.b32', chunk, 3), 4, place(logical));
       })
     : [place(chunk)];
-  const ldBytes = p.b32('shl.b32', p.parameter(name === 'a' ? 'lda' : 'ldb'), 1);
   return {
     name,
     major,
@@ -61,23 +60,33 @@ function mover(w, name) {
     /** Row or column, and depth, of this thread's first chunk in the tile. */
     x: major === 'k' ? (permuteX ? permutedLine() : line) : unit,
     k: major === 'k' ? unit : permuteK ? permutedLine() : line,
-    ldBytes,
-    pointer: p.parameter(name),
+    /** Bytes from line to line in memory. */
+    ldBytes: p.register('b32'),
     /** Bytes from `address`, for each chunk; they stay the same throughout a tile. */
     offsets: p.registers('b32', list.length),
     address: p.register('b64'),
-    step: major === 'k' ? p.b32('mov.u32', 2 * plan.bk) : p.b32('mul.lo.u32', ldBytes, plan.bk),
+    /** Bytes from stage to stage. */
+    step: major === 'k' ? p.b32('mov.u32', 2 * plan.bk) : p.register('b32'),
   };
 }
 
 /** Points a mover at an item's first stage. @param {Writer} w @param {Mover} mover @param {import('./writer.mjs').Cursor} cursor */
-function aim(w, { name, major, list, offsets, x, k, ldBytes, address, pointer }, cursor) {
-  const { p } = w;
-  const first = p.b32('add.u32', name === 'a' ? cursor.m0 : cursor.n0, x);
+function aim(w, { name, major, list, offsets, x, k, ldBytes, address, step }, cursor) {
+  const { p, plan } = w;
+  const { own } = cursor;
+  const pointer = own[name];
+  p.do('shl.b32', ldBytes, name === 'a' ? own.lda : own.ldb, 1);
+  if (major === 'mn') p.do('mul.lo.u32', step, ldBytes, plan.bk);
+  // Where columns are [gate, up], a tile's are as many of either.
+  const paired = name === 'b' && w.form.glu === 'forward';
+  const [n, n0] = paired ? [own.n, cursor.n0].map((x) => p.b32('shr.u32', x, 1)) : [own.n, cursor.n0];
+  const first = p.b32('add.u32', name === 'a' ? cursor.m0 : n0, x);
   // Rows and columns beyond the last repeat it: nobody stores their results.
-  const last = p.b32('sub.u32', name === 'a' ? w.m : w.n, major === 'k' ? 1 : 8);
+  const last = p.b32('sub.u32', name === 'a' ? own.m : n, major === 'k' ? 1 : 8);
   list.forEach((move, i) => {
-    const within = p.b32('min.u32', p.b32('add.u32', first, move.x), last);
+    const up = paired && move.x >= w.plan.bn / 2;
+    let within = p.b32('min.u32', p.b32('add.u32', first, up ? move.x - w.plan.bn / 2 : move.x), last);
+    if (up) within = p.b32('add.u32', within, n);
     if (major === 'k') p.do('mul.lo.u32', offsets[i], within, ldBytes);
     else p.do('mad.lo.u32', offsets[i], within, 2, p.b32('mul.lo.u32', p.b32('add.u32', k, move.k), ldBytes));
   });

@@ -9,6 +9,11 @@
 // the last one's results. Items are tiles in groups of eight rows of tiles, as in the SPIR-V kernels, then the parts of
 // those tiles whose depth is split: their sums go to a workspace, which `matmul_reduce_tail` adds in order. Which block
 // computes what has no influence on a result.
+//
+// A launch may compute a group of products: their tiles follow each other as if they were of one. Weight gradients, each of
+// which has too few tiles for the device, fill it together and need no parts.
+//
+// A product can end in SwiGLU or in its gradient (see `glu.mjs`).
 
 import { SHARED_MEMORY_LIMIT } from './layout.mjs';
 import { Writer } from './writer.mjs';
@@ -27,6 +32,7 @@ import { Writer } from './writer.mjs';
  * @property {number} ahead stages that are fetched ahead: `relay` holds them in registers, `async` leaves that many copies open
  * @property {boolean} [direct] A goes from memory to registers: NN and NT, `bk` of 64
  * @property {boolean} [cached] what is fetched is kept in the first-level cache; `relay`
+ * @property {boolean} [prefetch] what the gradient of SwiGLU reads is fetched to the second-level cache when its tile begins
  * @property {[number, number]} [registers] of a multiplying and of a fetching thread; all the same when left out
  */
 
@@ -42,8 +48,13 @@ import { Writer } from './writer.mjs';
  * @property {boolean} [bias]
  * @property {boolean} [residual]
  * @property {'gelu' | 'silu'} [activation]
+ * @property {'forward' | 'backward'} [glu] `forward`: D's columns are [gate, up], and silu(gate) · up is stored as well, in `half`;
+ *   `backward`: the product is the gradient of that, and D, of twice as many columns, is the gradient of [gate, up], which are `residual`,
+ *   halves. Both are products alone, of halves: no alpha, beta, bias, activation, nor parts
  * @property {boolean} [parts] some tiles' depth is split
  * @property {boolean} [ragged] K is not a multiple of `bk`
+ * @property {number} [products] that one launch computes, of one depth and stored as sums times alpha, plus beta C: a group, of 2 to
+ *   MAX_PRODUCTS; one when left out
  */
 
 /** A launch's parameters, one packed block. Leading dimensions count elements; `kPerPart` is a multiple of `bk`. */
@@ -70,6 +81,30 @@ export const PARAMETERS = /** @type {const} */ ([
   { name: 'alpha', type: 'f32' },
   { name: 'beta', type: 'f32' },
 ]);
+
+/** Most products of a launch: the more wait for each other, the longer their operands live. */
+export const MAX_PRODUCTS = 4;
+
+/** What a product of a group has of its own: addresses, and sizes with the number of tiles of those before it. */
+const OWN = /** @type {const} */ ({ u64: ['a', 'b', 'c'], u32: ['m', 'n', 'lda', 'ldb', 'ldc', 'first'] });
+
+/**
+ * The parameters of a form: PARAMETERS, or those of a group, in which a product's own have its number behind their name.
+ * @param {GemmForm} form @returns {readonly import('./assembler.mjs').Parameter[]}
+ */
+export function parametersOf({ products = 1 }) {
+  if (products === 1) return PARAMETERS;
+  const numbers = Array.from({ length: products }, (_, g) => g);
+  const own = (/** @type {'u64' | 'u32'} */ type) => numbers.flatMap((g) => OWN[type].map((name) => ({ name: `${name}${g}`, type })));
+  return [
+    ...own('u64'),
+    ...own('u32'),
+    { name: 'k', type: 'u32' },
+    { name: 'whole', type: 'u32' },
+    { name: 'alpha', type: 'f32' },
+    { name: 'beta', type: 'f32' },
+  ];
+}
 
 /** Threads of a warpgroup. */
 export const WARPGROUP = 128;
@@ -121,6 +156,18 @@ export function planFault(plan, form) {
     // Its depths come permuted in fours of bytes, which cp.async does not move.
     if (plan.load !== 'relay' && major.b === 'k') return 'A in registers needs B by relay where its depth is contiguous';
   }
+  if (form.glu) {
+    if (plan.load !== 'relay') return 'SwiGLU needs operands by relay';
+    if (form.transA || form.transB !== (form.glu === 'forward')) return 'SwiGLU is of NT, its gradient of NN';
+    // All of a column's moves are of either half of a tile.
+    if (form.glu === 'forward' && (plan.bn % 64 || plan.bk < 32)) return 'SwiGLU needs bn of a multiple of 64 and bk of 32 or 64';
+    // Gates and ups are on their way while all sums are there.
+    if (form.glu === 'backward' && plan.direct && (plan.registers?.[0] ?? 255) < 224) return 'the gradient of SwiGLU needs 224 registers';
+    if (!form.half || form.parts) return 'SwiGLU needs whole tiles of halves';
+  }
+  const { products = 1, half, dual, bias, residual, activation, parts, glu } = form;
+  if (!Number.isInteger(products) || products < 1 || products > MAX_PRODUCTS) return `products must be 1 to ${MAX_PRODUCTS}`;
+  if (products > 1 && (half || dual || bias || residual || activation || parts || glu)) return 'a group stores whole sums as f32';
   return undefined;
 }
 
@@ -166,6 +213,22 @@ export function division(plan, { m, n, k }, { blocks, splits = 1, tail = 1 }) {
     /** Whether the form must be `ragged`. */
     ragged: k % plan.bk !== 0,
   };
+}
+
+/**
+ * How a group of products is divided among blocks.
+ * @param {GemmPlan} plan
+ * @param {readonly { m: number, n: number }[]} products @param {number} blocks that the device runs at once
+ */
+export function groupDivision({ bm, bn }, products, blocks) {
+  let items = 0;
+  /** Tiles of the products before each. */
+  const first = products.map(({ m, n }) => {
+    const before = items;
+    items += Math.ceil(m / bm) * Math.ceil(n / bn);
+    return before;
+  });
+  return { first, items, blocks: Math.min(blocks, items) };
 }
 
 /**

@@ -1,6 +1,7 @@
 // The warpgroups that multiply.
 
 import { at, vector } from './assembler.mjs';
+import { gateFetcher, storeGlu } from './glu.mjs';
 import { depthStep, descriptor, rowBlockBytes } from './layout.mjs';
 import { store } from './store.mjs';
 
@@ -77,20 +78,24 @@ export function multiply(w) {
     w.nextStage(stage);
   };
 
+  const gates = form.glu === 'backward' && plan.prefetch ? gateFetcher(w) : undefined;
   direct?.begin();
   p.loop((exit) => {
     p.branch(exit, p.pred('setp.ge.u32', cursor.item, w.items));
     w.locate(cursor);
     step(true);
+    gates?.aim(cursor);
     p.do('sub.u32', left, cursor.steps, 1);
     p.loop((tileDone) => {
       p.branch(tileDone, p.pred('setp.eq.u32', left, 0));
       step(false);
+      gates?.step(left);
       p.do('sub.u32', left, left, 1);
     });
+    const stored = form.glu ? storeGlu(w, cursor) : () => store(w, cursor, sums);
     settle(0);
     release();
-    store(w, cursor, sums);
+    stored(sums);
     p.do('add.u32', cursor.item, cursor.item, w.blocks);
   });
 }
@@ -112,19 +117,19 @@ function directA(w) {
   const warp = p.b32('and.b32', p.b32('shr.u32', w.tid, 5), 3);
   const unit = p.b32('mul.lo.u32', p.b32('and.b32', lane, 3), 8);
   const row = p.b32('mad.lo.u32', w.group, 64 * sizes.rowBlocks, p.b32('mad.lo.u32', warp, 16, p.b32('shr.u32', lane, 2)));
-  const ldBytes = p.b32('shl.b32', p.parameter('lda'), 1);
-  const pointer = p.parameter('a');
   const offsets = p.registers('b32', 2 * sizes.rowBlocks);
   const address = p.register('b64');
   /** Zero, which the assembler does not know: by an `or` with it words move where they shall and not where it thinks best. */
   const zero = p.b32('shr.u32', w.items, 31);
   const walk = w.walk((cursor) => {
     const first = p.b32('add.u32', cursor.m0, row);
-    const last = p.b32('sub.u32', w.m, 1);
+    const { own } = cursor;
+    const ldBytes = p.b32('shl.b32', own.lda, 1);
+    const last = p.b32('sub.u32', own.m, 1);
     offsets.forEach((offset, i) =>
       p.do('mul.lo.u32', offset, p.b32('min.u32', p.b32('add.u32', first, (i >> 1) * 64 + (i & 1) * 8), last), ldBytes),
     );
-    p.do('mad.wide.u32', address, p.b32('add.u32', cursor.kBegin, unit), 2, pointer);
+    p.do('mad.wide.u32', address, p.b32('add.u32', cursor.kBegin, unit), 2, own.a);
   });
   const more = p.register('pred');
   /** Whether this lane's chunks of the two halves lie within the depth. */

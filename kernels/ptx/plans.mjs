@@ -2,7 +2,7 @@
 
 /** @typedef {import('./gemm.mjs').GemmPlan} GemmPlan */
 
-/** @type {Record<'tall' | 'tallCached' | 'square' | 'wide', GemmPlan>} */
+/** @type {Record<'tall' | 'tallCached' | 'tallKept' | 'square' | 'wide', GemmPlan>} */
 export const PLANS = {
   /** NT and NN with many rows. */
   tall: { bm: 256, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'relay', ahead: 1, direct: true, registers: [224, 56] },
@@ -19,6 +19,19 @@ export const PLANS = {
     cached: true,
     registers: [208, 88],
   },
+  /** The gradient of SwiGLU: gates and ups take the registers of a second stage ahead. */
+  tallKept: {
+    bm: 256,
+    bn: 128,
+    bk: 64,
+    stages: 3,
+    warpgroups: 2,
+    load: 'relay',
+    ahead: 1,
+    direct: true,
+    cached: true,
+    registers: [224, 56],
+  },
   /** NT and NN where there are few tiles. */
   square: { bm: 128, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'relay', ahead: 3, direct: true },
   /** TN, with as many splits as fill the device. */
@@ -34,6 +47,10 @@ export const ATTENTION_PLANS = {
   pair: { warpgroups: 2, columns: 64, stages: 3, blocks: 2, order: 'length' },
   /** Forward, heads of 128. */
   wide: { warpgroups: 2, columns: 64, stages: 3, blocks: 1, order: 'head' },
-  /** Backward: two blocks, each of one warpgroup. */
-  single: { warpgroups: 1, columns: 32, stages: 3, blocks: 2, order: 'head' },
+  /** Backward, heads of 128: two blocks, each of one warpgroup. */
+  singleWide: { warpgroups: 1, columns: 32, stages: 3, blocks: 2, order: 'head' },
+  /** Backward where there is less than a block of 128 rows for each multiprocessor. */
+  few: { warpgroups: 2, columns: 64, stages: 2, blocks: 1, order: 'head' },
+  /** Backward: three blocks of a multiprocessor, each of one warpgroup. */
+  single: { warpgroups: 1, columns: 32, stages: 2, blocks: 3, order: 'head' },
 };

@@ -5,11 +5,11 @@ import { at, f32, vector } from './assembler.mjs';
 /** @typedef {import('./writer.mjs').Writer} Writer */
 
 /**
- * Stores a tile. A lane has two rows of each block of 64, and runs of two or eight columns that are neighbours.
- * @param {Writer} w @param {import('./writer.mjs').Cursor} cursor @param {string[][]} sums of each block of 64 rows
+ * What a lane has of a tile: two rows of each block of 64, and runs of two or eight columns that are neighbours.
+ * @param {Writer} w
  */
-export function store(w, cursor, sums) {
-  const { p, plan, sizes, form } = w;
+export function lanePlaces(w) {
+  const { p, plan, sizes } = w;
   const lane = p.b32('and.b32', w.tid, 31);
   const warp = p.b32('and.b32', p.b32('shr.u32', w.tid, 5), 3);
   const row = p.b32('mad.lo.u32', w.group, 64 * sizes.rowBlocks, p.b32('mad.lo.u32', warp, 16, p.b32('shr.u32', lane, 2)));
@@ -21,6 +21,17 @@ export function store(w, cursor, sums) {
     const eights = w.permuted ? [0, 1, 2, 3].map((j) => 4 * run + j) : [run];
     return eights.flatMap((eight) => [0, 1].map((e) => block[4 * eight + 2 * lower + e]));
   };
+  return { row, column, width, runs, runOf };
+}
+
+/**
+ * Stores a tile.
+ * @param {Writer} w @param {import('./writer.mjs').Cursor} cursor @param {string[][]} sums of each block of 64 rows
+ */
+export function store(w, cursor, sums) {
+  const { p, plan, form } = w;
+  const { own } = cursor;
+  const { row, column, width, runs, runOf } = lanePlaces(w);
   const done = p.label();
   if (form.parts) {
     p.when(cursor.part, () => {
@@ -41,7 +52,7 @@ export function store(w, cursor, sums) {
   const firstColumn = p.b32('add.u32', cursor.n0, column);
   /** How an operand of the results' shape is found. @param {'c' | 'residual' | 'half'} name @param {string} ld @param {number} size */
   const matrix = (name, ld, size) => {
-    const [pointer, leading] = [p.parameter(name), p.parameter(ld)];
+    const [pointer, leading] = name === 'c' ? [own.c, own.ldc] : [p.parameter(name), p.parameter(ld)];
     return (/** @type {string} */ row) => p.b64('mad.wide.u32', p.b32('mad.lo.u32', row, leading, firstColumn), size, pointer);
   };
   const c = matrix('c', 'ldc', form.half ? 2 : 4);
@@ -50,41 +61,56 @@ export function store(w, cursor, sums) {
   const lines = sums.map((_, r) =>
     [0, 1].map((lower) => {
       const row = p.b32('add.u32', firstRow, 64 * r + 8 * lower);
-      return { within: p.pred('setp.lt.u32', row, w.m), c: c(row), residual: residual?.(row), half: half?.(row) };
+      return { within: p.pred('setp.lt.u32', row, own.m), c: c(row), residual: residual?.(row), half: half?.(row) };
     }),
   );
   const bias = form.bias ? p.b64('mad.wide.u32', firstColumn, 4, p.parameter('bias')) : undefined;
-  for (let run = 0; run < runs; run++) {
-    const offset = 4 * width * run;
-    const inside = p.pred('setp.lt.u32', p.b32('add.u32', firstColumn, offset), w.n);
-    const biases = bias && loadF32(w, bias, 4 * offset, width, inside);
-    sums.forEach((block, r) => {
-      for (const lower of [0, 1]) {
-        const line = lines[r][lower];
-        const both = p.pred('and.pred', inside, line.within);
-        const old = form.beta
-          ? form.half
-            ? loadHalves(w, line.c, 2 * offset, width, both)
-            : loadF32(w, line.c, 4 * offset, width, both)
-          : undefined;
-        const residuals = line.residual && loadF32(w, line.residual, 4 * offset, width, both);
-        const values = runOf(block, run, lower).map((sum, i) => {
-          let x = p.f32('mul.f32', sum, alpha);
-          if (old) x = p.f32('fma.rn.f32', beta, old[i], x);
-          if (biases) x = p.f32('add.f32', x, biases[i]);
-          if (form.activation) x = activate(w, x);
-          if (residuals) x = p.f32('add.f32', x, residuals[i]);
-          return x;
-        });
-        const words = form.half || form.dual ? packHalves(w, values) : [];
-        p.guarded(both, () => {
-          if (form.half) storeHalves(w, line.c, 2 * offset, words);
-          else storeF32(w, line.c, 4 * offset, values);
-          if (line.half) storeHalves(w, line.half, 2 * offset, words);
-        });
-      }
+  // A piece is 32 columns of a lane's row: a run of eight neighbours, or four of two.
+  const piecesOf = (/** @type {number} */ first) =>
+    sums.flatMap((block, r) =>
+      [0, 1].map((lower) => Array.from({ length: 8 / width }, (_, i) => ({ run: first + i, block, line: lines[r][lower], lower }))),
+    );
+  const pieces = Array.from({ length: plan.bn / 32 }, (_, i) => piecesOf((8 / width) * i)).flat();
+  /** Requests what is added to a piece. @param {typeof pieces[number]} piece */
+  const request = (piece) =>
+    piece.map(({ run, line }) => {
+      const offset = 4 * width * run;
+      const inside = p.pred('setp.lt.u32', p.b32('add.u32', firstColumn, offset), own.n);
+      const both = p.pred('and.pred', inside, line.within);
+      /** @type {(() => string[]) | undefined} */
+      let old;
+      if (form.beta) old = (form.half ? loadHalves : loadF32)(w, line.c, (form.half ? 2 : 4) * offset, width, both);
+      const residuals = line.residual ? loadF32(w, line.residual, 4 * offset, width, both) : undefined;
+      return { offset, inside, both, old, residuals };
     });
-  }
+  // A load cannot pass a store that may be to the same place: those of the next piece stand before the stores of this one.
+  let requested = request(pieces[0]);
+  /** Of 32 columns. @type {(string[] | undefined)[]} */
+  let biases = [];
+  pieces.forEach((piece, index) => {
+    const present = requested;
+    if (index + 1 < pieces.length) requested = request(pieces[index + 1]);
+    if (bias && index % (2 * sums.length) === 0)
+      biases = present.map(({ offset, inside }) => loadF32(w, bias, 4 * offset, width, inside)());
+    piece.forEach(({ run, block, line, lower }, i) => {
+      const { offset, both, ...loads } = present[i];
+      const [added, old, residuals] = [biases[i], loads.old?.(), loads.residuals?.()];
+      const values = runOf(block, run, lower).map((sum, e) => {
+        let x = p.f32('mul.f32', sum, alpha);
+        if (old) x = p.f32('fma.rn.f32', beta, old[e], x);
+        if (added) x = p.f32('add.f32', x, added[e]);
+        if (form.activation) x = activate(w, x);
+        if (residuals) x = p.f32('add.f32', x, residuals[e]);
+        return x;
+      });
+      const words = form.half || form.dual ? packHalves(w, values) : [];
+      p.guarded(both, () => {
+        if (form.half) storeHalves(w, line.c, 2 * offset, words);
+        else storeF32(w, line.c, 4 * offset, values);
+        if (line.half) storeHalves(w, line.half, 2 * offset, words);
+      });
+    });
+  });
   p.place(done);
 }
 
@@ -96,12 +122,12 @@ function storeF32({ p }, address, offset, values) {
 }
 
 /** @param {Writer} w @param {string} address @param {number} offset @param {string[]} words one or four */
-function storeHalves({ p }, address, offset, words) {
+export function storeHalves({ p }, address, offset, words) {
   if (words.length === 1) p.do('st.global.b32', at(address, offset), words[0]);
   else p.do('st.global.v4.b32', at(address, offset), vector(words));
 }
 
-/** Zeros where the predicate does not hold. @param {Writer} w @param {string} address @param {number} offset @param {number} count two or eight @param {string} predicate */
+/** Zeros where the predicate does not hold; the values when they are asked for. @param {Writer} w @param {string} address @param {number} offset @param {number} count two or eight @param {string} predicate */
 function loadF32({ p }, address, offset, count, predicate) {
   const values = p.registers('f32', count);
   for (const value of values) p.do('mov.f32', value, f32(0));
@@ -109,17 +135,23 @@ function loadF32({ p }, address, offset, count, predicate) {
   p.guarded(predicate, () => {
     for (let i = 0; i < count; i += lanes) p.do(`ld.global.v${lanes}.f32`, vector(values.slice(i, i + lanes)), at(address, offset + 4 * i));
   });
-  return values;
+  return () => values;
 }
 
 /** @param {Writer} w @param {string} address @param {number} offset @param {number} count two or eight @param {string} predicate */
-function loadHalves({ p, form }, address, offset, count, predicate) {
+function loadHalves(w, address, offset, count, predicate) {
+  const { p } = w;
   const words = p.registers('b32', count / 2);
   for (const word of words) p.do('mov.b32', word, 0);
   p.guarded(predicate, () => {
     if (count === 2) p.do('ld.global.b32', words[0], at(address, offset));
     else p.do('ld.global.v4.b32', vector(words), at(address, offset));
   });
+  return () => unpackHalves(w, words);
+}
+
+/** The values of pairs of halves. @param {Writer} w @param {string[]} words */
+export function unpackHalves({ p, form }, words) {
   return words.flatMap((word) => {
     if (form.type === 'bf16') return [p.f32('mov.b32', p.b32('shl.b32', word, 16)), p.f32('mov.b32', p.b32('and.b32', word, 0xffff0000))];
     const [low, high] = p.registers('b16', 2);
@@ -129,7 +161,7 @@ function loadHalves({ p, form }, address, offset, count, predicate) {
 }
 
 /** Pairs of values as words, the first in the low half. @param {Writer} w @param {string[]} values */
-function packHalves({ p, form }, values) {
+export function packHalves({ p, form }, values) {
   const words = [];
   for (let i = 0; i < values.length; i += 2) words.push(p.b32(`cvt.rn.${form.type}x2.f32`, values[i + 1], values[i]));
   return words;

@@ -3,7 +3,7 @@
 
 import { Program } from './assembler.mjs';
 import { fetchAsync, fetchRelay } from './fetch.mjs';
-import { PARAMETERS, WARPGROUP, majors, sizesOf } from './gemm.mjs';
+import { WARPGROUP, majors, parametersOf, sizesOf } from './gemm.mjs';
 import { multiply } from './multiply.mjs';
 
 /** @typedef {import('./assembler.mjs').Operand} Operand */
@@ -23,15 +23,16 @@ export class Writer {
     /** Lanes hold eight neighbouring columns, see `columnOf`: where B's columns are lines, or f32 results that are stored in whole sectors anyway do not ask for less. */
     this.permuted = this.major.b === 'k' || (plan.load === 'relay' && Boolean(form.half || form.dual));
     const { threads, shared } = this.sizes;
-    const p = new Program({ name, threads, shared, parameters: PARAMETERS });
+    const p = new Program({ name, threads, shared, parameters: parametersOf(form) });
     this.p = p;
     this.tid = p.b32('mov.u32', '%tid.x');
-    this.m = p.parameter('m');
-    this.n = p.parameter('n');
+    /** Products of the launch. */
+    this.products = form.products ?? 1;
+    /** Rows and columns of the only one; of a group each cursor has those of its own. */
+    this.m = this.products === 1 ? p.parameter('m') : '';
+    this.n = this.products === 1 ? p.parameter('n') : '';
     this.k = p.parameter('k');
     this.shared = p.b32('mov.u32', 'shared');
-    this.tilesM = p.b32('div.u32', p.b32('add.u32', this.m, plan.bm - 1), plan.bm);
-    this.tilesN = p.b32('div.u32', p.b32('add.u32', this.n, plan.bn - 1), plan.bn);
     this.whole = p.parameter('whole');
     this.rest = form.parts ? p.parameter('rest') : '0';
     this.items = form.parts ? p.b32('mad.lo.u32', this.rest, p.parameter('parts'), this.whole) : this.whole;
@@ -56,18 +57,47 @@ export class Writer {
     return String(p);
   }
 
-  /** Variables that follow the work items: number, first row and column, depths, stages, whether a part. */
+  /** Variables that follow the work items: number, first row and column, depths, stages, whether a part; the product's own parameters. */
   cursor() {
     const { p } = this;
     const item = p.b32('mov.u32', '%ctaid.x');
     const [m0, n0, kBegin, kEnd, steps] = p.registers('b32', 5);
-    return { item, m0, n0, kBegin, kEnd, steps, part: p.register('pred') };
+    return { item, m0, n0, kBegin, kEnd, steps, part: p.register('pred'), own: this.own() };
+  }
+
+  /** A product's own parameters; of a group, registers that `select` sets. */
+  own() {
+    const { p, m, n } = this;
+    if (this.products === 1) {
+      const [a, b, c, lda, ldb, ldc] = ['a', 'b', 'c', 'lda', 'ldb', 'ldc'].map((name) => p.parameter(name));
+      return { m, n, a, b, c, lda, ldb, ldc };
+    }
+    const [a, b, c] = p.registers('b64', 3);
+    const [lda, ldb, ldc, ...sizes] = p.registers('b32', 6);
+    return { m: sizes[0], n: sizes[1], a, b, c, lda, ldb, ldc, first: sizes[2] };
+  }
+
+  /** Sets the own parameters to those of the product that an item is of. @param {Cursor} cursor */
+  select({ item, own }) {
+    const { p } = this;
+    for (let g = 0; g < this.products; g++) {
+      const take = () => {
+        for (const [name, register] of Object.entries(own)) p.load(register, `${name}${g}`);
+      };
+      if (g === 0) take();
+      else p.when(p.pred('setp.ge.u32', item, p.parameter(`first${g}`)), take);
+    }
   }
 
   /** Sets a cursor's variables from its item. @param {Cursor} cursor */
-  locate({ item, m0, n0, kBegin, kEnd, steps, part }) {
+  locate(cursor) {
     const { p, plan, form } = this;
+    const { item, own, m0, n0, kBegin, kEnd, steps, part } = cursor;
     let tile = item;
+    if (own.first) {
+      this.select(cursor);
+      tile = p.b32('sub.u32', item, own.first);
+    }
     p.do('mov.u32', kBegin, 0);
     p.do('mov.u32', kEnd, this.k);
     if (form.parts) {
@@ -81,9 +111,11 @@ export class Writer {
         p.do('add.u32', tile, p.b32('rem.u32', index, this.rest), this.whole);
       });
     }
-    const perGroup = p.b32('mul.lo.u32', this.tilesN, GROUP);
+    const tilesM = p.b32('div.u32', p.b32('add.u32', own.m, plan.bm - 1), plan.bm);
+    const tilesN = p.b32('div.u32', p.b32('add.u32', own.n, plan.bn - 1), plan.bn);
+    const perGroup = p.b32('mul.lo.u32', tilesN, GROUP);
     const first = p.b32('mul.lo.u32', p.b32('div.u32', tile, perGroup), GROUP);
-    const rows = p.b32('min.u32', p.b32('sub.u32', this.tilesM, first), GROUP);
+    const rows = p.b32('min.u32', p.b32('sub.u32', tilesM, first), GROUP);
     const within = p.b32('rem.u32', tile, perGroup);
     p.do('mad.lo.u32', m0, p.b32('rem.u32', within, rows), plan.bm, p.b32('mul.lo.u32', first, plan.bm));
     p.do('mul.lo.u32', n0, p.b32('div.u32', within, rows), plan.bn);

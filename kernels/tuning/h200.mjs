@@ -141,7 +141,7 @@ TN 1024 1024 8192 | wide | 4 | 52.1
 TN 3072 1024 8192 | wide | 1 | 127.4
 TN 5504 1024 8192 | wide | 132/3 | 190.3
 TN 1024 2752 8192 | wide | 3 | 119.3
-TN 17408 1024 8192 | wide | 1 | 643.0
+TN 17408 1024 8192 | wide | 132/8 | 558.0
 `,
 };
 
@@ -176,10 +176,16 @@ const BLOCKS = 132;
 
 /**
  * The plan in PTX of a product of halves, or undefined where none is known to be faster than SPIR-V.
- * @param {{ m: number, n: number, k: number, transA: boolean, transB: boolean }} problem
+ * @param {{ m: number, n: number, k: number, transA: boolean, transB: boolean, glu?: 'forward' | 'backward' }} problem
  * @returns {any}
  */
-export function ptxPlan({ m, n, k, transA, transB }) {
+export function ptxPlan({ glu, ...product }) {
+  const plan = productPlan(product);
+  return glu === 'backward' && plan?.tiling === 'tallCached' ? { ...plan, tiling: 'tallKept' } : plan;
+}
+
+/** The same of a product alone. @param {{ m: number, n: number, k: number, transA: boolean, transB: boolean }} problem @returns {any} */
+function productPlan({ m, n, k, transA, transB }) {
   const found = nearest(TABLES.ptx, { form: formName({ transA, transB }), m, n, k }, PTX_REACH, Infinity);
   const plan = found?.plan;
   if (plan?.kernel !== 'ptx') return undefined;
@@ -202,12 +208,26 @@ export function ptxPlan({ m, n, k, transA, transB }) {
 }
 
 /**
- * The tiling of attention in PTX, one of ATTENTION_PLANS, or undefined where there is no kernel.
- * @param {import('../ptx/attention.mjs').AttentionForm} form @returns {string | undefined}
+ * The tiling of PLANS by which weight gradients are faster by one launch, or undefined. A layer of the 300M model took, one by one and
+ * by one launch, 488 and 391 microseconds at 8,192 tokens, 173 and 115 at 2,048. At 512 tokens a step gained nothing, nor did sums that are
+ * added to C.
+ * @param {{ k: number, beta: number, transA: boolean, transB: boolean }} problem @returns {string | undefined}
  */
-export function ptxAttention({ pass, headSize }) {
-  if (headSize === 64) return pass === 'forward' ? 'pair' : 'single';
-  return headSize === 128 && pass === 'forward' ? 'wide' : undefined;
+export function ptxGroup({ k, beta, transA, transB }) {
+  return transA && !transB && beta === 0 && k >= 2048 ? 'wide' : undefined;
+}
+
+/**
+ * The tiling of attention in PTX, one of ATTENTION_PLANS, or undefined where there is no kernel.
+ * @param {import('../ptx/attention.mjs').AttentionForm} form @param {{ tokens: number, heads: number, batch: number }} sizes
+ * @returns {string | undefined}
+ */
+export function ptxAttention({ pass, headSize }, { tokens, heads, batch }) {
+  if (headSize === 128) return pass === 'forward' ? 'wide' : 'singleWide';
+  if (headSize !== 64) return undefined;
+  if (pass === 'forward') return 'pair';
+  // One block of keys and one of queries for each 128 tokens.
+  return 2 * Math.ceil(tokens / 128) * heads * batch <= BLOCKS ? 'few' : 'single';
 }
 
 /**

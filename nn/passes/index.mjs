@@ -4,6 +4,7 @@
 import { accesses, lower } from './calls.mjs';
 import { constants } from './constants.mjs';
 import { fuse } from './fuse.mjs';
+import { group } from './group.mjs';
 import { match } from './match.mjs';
 import { norms } from './norms.mjs';
 import { schedule } from './schedule.mjs';
@@ -14,10 +15,10 @@ import { vectors } from './vectors.mjs';
 /** @typedef {import('./calls.mjs').Context} Context */
 /** @typedef {import('../runtime.mjs').Allocation} Allocation */
 
-/** @typedef {'constants' | 'shared' | 'vectors' | 'match' | 'norms' | 'dead' | 'fuse' | 'schedule'} PassName */
+/** @typedef {'constants' | 'shared' | 'vectors' | 'match' | 'norms' | 'dead' | 'fuse' | 'group' | 'schedule'} PassName */
 
 /** In their order. @type {readonly PassName[]} */
-export const PASSES = Object.freeze(['constants', 'shared', 'vectors', 'match', 'norms', 'dead', 'fuse', 'schedule']);
+export const PASSES = Object.freeze(['constants', 'shared', 'vectors', 'match', 'norms', 'dead', 'fuse', 'group', 'schedule']);
 
 /** Without calls whose results nobody reads. @param {Call[]} calls @param {Context} context */
 function dead(calls, { isTemporary }) {
@@ -75,6 +76,11 @@ export function runPasses(calls, context, names) {
     const result = fuse(calls, context);
     calls = result.calls;
     if (result.fused > 0) found['operations fused'] = result.fused;
+  }
+  if (names.includes('group')) {
+    const result = group(calls, context);
+    calls = result.calls;
+    if (result.grouped > 0) found['weight gradients computed together'] = result.grouped;
   }
   for (const call of calls) lower(call, context.kernels);
   if (names.includes('schedule')) calls = schedule(calls);

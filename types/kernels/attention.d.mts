@@ -62,7 +62,7 @@ export type AttentionPlan = {
      * device can, or `ptx`, kernels in PTX, where these were measured; f32, backward: `tiles`, but `walk` on CPU devices and
      * where one head's tiles would not fit
      */
-    kernel?: "ptx" | "register" | "scratch" | "walk" | "tiles" | undefined;
+    kernel?: "register" | "ptx" | "scratch" | "walk" | "tiles" | undefined;
     /**
      * `ptx`: one of kernels/ptx/plans.mjs by name, or
      * itself; the measured one when left out

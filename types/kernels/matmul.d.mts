@@ -70,10 +70,18 @@
  * @property {Partial<MatmulPlan>} [plan] overrides the chooser, wholly (with `kernel`) or in parts
  */
 /**
- * @param {KernelContext} context
- * @param {Parameters<typeof ptxProducts>[1]} [options] of the kernels in PTX
+ * How products are computed by one launch.
+ * @typedef {object} MatmulGroupPlan
+ * @property {string | import('./ptx/gemm.mjs').GemmPlan} tiling a tiling of kernels/ptx/plans.mjs by its name, or any other
+ * @property {number} [wave] workgroups that the device runs at once
  */
-export function matmulKernels(context: KernelContext, options?: Parameters<typeof ptxProducts>[1]): {
+/**
+ * @param {KernelContext} context
+ * @param {Parameters<typeof ptxProducts>[1] & Parameters<typeof groupedProducts>[2]} [options] of the kernels in PTX
+ */
+export function matmulKernels(context: KernelContext, options?: Parameters<typeof ptxProducts>[1] & Parameters<typeof groupedProducts>[2]): {
+    matmulGlu: (args: GluProduct & GluForwardTensors) => import("./matmul/glu.mjs").Dispatch[];
+    matmulGluBackward: (args: GluProduct & GluBackwardTensors) => import("./matmul/glu.mjs").Dispatch[];
     /**
      * A matrix product.
      * @param {MatmulArgs} args
@@ -97,6 +105,22 @@ export function matmulKernels(context: KernelContext, options?: Parameters<typeo
      * @param {Precision} precision
      */
     matmulSupports: (precision: Precision) => boolean;
+    /**
+     * Matrix products by one launch, whose tiles fill the device together.
+     * @param {MatmulArgs[]} list none may read what another one writes
+     * @param {MatmulGroupPlan} [plan] `matmulGroupPlan`'s when left out
+     * @returns {Dispatch[]} one dispatch
+     * @throws {RangeError} where one launch cannot compute them
+     */
+    matmulGroup: (list: MatmulArgs[], plan?: MatmulGroupPlan) => Dispatch[];
+    /**
+     * How `matmulGroup` computes these products by one launch, or undefined where it does not: they must be of one form, type and
+     * depth, with nothing added but C, each of them for the same tiling of the kernels in PTX, 2 to 4 in number, and their tiles
+     * must fill the device. The first call tests the kernel, which cannot be done while a graph is recorded.
+     * @param {MatmulArgs[]} list
+     * @returns {MatmulGroupPlan | undefined}
+     */
+    matmulGroupPlan: (list: MatmulArgs[]) => MatmulGroupPlan | undefined;
 };
 export { coopShapes } from "./matmul/spirv.mjs";
 export type Tensor = import("./base.mjs").Tensor;
@@ -316,4 +340,18 @@ export type MatmulArgs = {
      */
     plan?: Partial<MatmulPlan> | undefined;
 };
+/**
+ * How products are computed by one launch.
+ */
+export type MatmulGroupPlan = {
+    /**
+     * a tiling of kernels/ptx/plans.mjs by its name, or any other
+     */
+    tiling: string | import("./ptx/gemm.mjs").GemmPlan;
+    /**
+     * workgroups that the device runs at once
+     */
+    wave?: number | undefined;
+};
 import { ptxProducts } from './matmul/ptx.mjs';
+import { groupedProducts } from './matmul/group.mjs';

@@ -1,11 +1,23 @@
 // Made by `npm run types` from kernels/; do not edit.
 /**
+ * A plan's tiling, itself or by its name in kernels/ptx/plans.mjs.
+ * @param {Partial<MatmulPlan>} plan @returns {GemmPlan}
+ */
+export function tilingOf({ tiling }: Partial<MatmulPlan>): GemmPlan;
+/**
  * @param {KernelContext} context
  * @param {{ verify?: typeof verifyKernel }} [options] what tests a kernel before its first use
  */
 export function ptxProducts(context: KernelContext, { verify }?: {
     verify?: typeof verifyKernel;
 }): {
+    blocks: number;
+    verdictOf: (key: string, test: () => string | undefined) => string;
+    /**
+     * Why these kernels cannot take a product, or undefined.
+     * @param {any} problem with the arguments of `matmul` as `args`, of which tensors may be missing
+     */
+    fault: ({ m, n, k, batch, precision, half, aType, bType, cType, transA, transB, args }: any) => string | undefined;
     /**
      * The plan that a caller asks for; throws where it cannot be carried out.
      * @param {any} problem @param {Partial<MatmulPlan>} override
@@ -29,6 +41,15 @@ export function ptxProducts(context: KernelContext, { verify }?: {
         offset: number;
     } | undefined) => Dispatch[];
 };
+/**
+ * A tensor as a range that begins at its first element, whose address the kernel gets.
+ * @param {{ buffer: Binding, offset: number }} tensor @param {number} elements @param {number} bytes of an element
+ * @returns {Binding}
+ */
+export function range({ buffer, offset }: {
+    buffer: Binding;
+    offset: number;
+}, elements: number, bytes: number): Binding;
 export type Binding = import("../base.mjs").Binding;
 export type Dispatch = import("../base.mjs").Dispatch;
 export type KernelContext = import("../base.mjs").KernelContext;

@@ -38,6 +38,21 @@ export function verifyKernel({ context: { vk }, plan: { tiling, division }, form
     divide: (product: any, plan: any) => any;
     records: (product: any, plan: any, work: any) => import("../base.mjs").Dispatch[];
 }): string | undefined;
+/**
+ * Runs a kernel of groups on small products of different sizes. Throws what the device throws, ERR_HELIOS_INVALID_BATCH while a
+ * graph is recorded.
+ * @param {object} how
+ * @param {KernelContext} how.context
+ * @param {import('../ptx/gemm.mjs').GemmPlan} how.tiling @param {GemmForm} how.form which say what kernel it is
+ * @param {(products: any[], plan: import('../matmul.mjs').MatmulGroupPlan) => import('../base.mjs').Dispatch[]} how.records
+ * @returns {string | undefined} what is wrong with a result, or undefined
+ */
+export function verifyGroup({ context: { vk }, tiling, form, records }: {
+    context: KernelContext;
+    tiling: import("../ptx/gemm.mjs").GemmPlan;
+    form: GemmForm;
+    records: (products: any[], plan: import("../matmul.mjs").MatmulGroupPlan) => import("../base.mjs").Dispatch[];
+}): string | undefined;
 export type DType = import("../base.mjs").DType;
 export type KernelContext = import("../base.mjs").KernelContext;
 export type GemmForm = import("../ptx/gemm.mjs").GemmForm;

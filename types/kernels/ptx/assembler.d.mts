@@ -57,6 +57,8 @@ export class Program {
     pred(instruction: string, ...operands: Operand[]): string;
     /** Loads a parameter. @param {string} name */
     parameter(name: string): string;
+    /** Loads a parameter into a register, which it returns. @param {string} register @param {string} name */
+    load(register: string, name: string): string;
     /** Emits `body` with every instruction guarded by a predicate, lane by lane. @param {string} predicate @param {() => void} body */
     guarded(predicate: string, body: () => void): void;
     label(): string;

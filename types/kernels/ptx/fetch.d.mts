@@ -25,11 +25,12 @@ declare function mover(w: Writer, name: "a" | "b"): {
     /** Row or column, and depth, of this thread's first chunk in the tile. */
     x: string;
     k: string;
+    /** Bytes from line to line in memory. */
     ldBytes: string;
-    pointer: string;
     /** Bytes from `address`, for each chunk; they stay the same throughout a tile. */
     offsets: string[];
     address: string;
+    /** Bytes from stage to stage. */
     step: string;
 };
 export {};

@@ -1,4 +1,9 @@
 // Made by `npm run types` from kernels/; do not edit.
+/**
+ * The parameters of a form: PARAMETERS, or those of a group, in which a product's own have its number behind their name.
+ * @param {GemmForm} form @returns {readonly import('./assembler.mjs').Parameter[]}
+ */
+export function parametersOf({ products }: GemmForm): readonly import("./assembler.mjs").Parameter[];
 /** Sizes of a plan. @param {GemmPlan} plan */
 export function sizesOf(plan: GemmPlan): {
     /** Bytes of A in a stage; B's follow. */
@@ -62,6 +67,19 @@ export function division(plan: GemmPlan, { m, n, k }: {
     ragged: boolean;
 };
 /**
+ * How a group of products is divided among blocks.
+ * @param {GemmPlan} plan
+ * @param {readonly { m: number, n: number }[]} products @param {number} blocks that the device runs at once
+ */
+export function groupDivision({ bm, bn }: GemmPlan, products: readonly {
+    m: number;
+    n: number;
+}[], blocks: number): {
+    first: number[];
+    items: number;
+    blocks: number;
+};
+/**
  * The text of a kernel, an entry of a module (see `moduleText`).
  * @param {string} name @param {GemmPlan} plan @param {GemmForm} form
  */
@@ -79,6 +97,7 @@ export function gemm(name: string, plan: GemmPlan, form: GemmForm): string;
  * @property {number} ahead stages that are fetched ahead: `relay` holds them in registers, `async` leaves that many copies open
  * @property {boolean} [direct] A goes from memory to registers: NN and NT, `bk` of 64
  * @property {boolean} [cached] what is fetched is kept in the first-level cache; `relay`
+ * @property {boolean} [prefetch] what the gradient of SwiGLU reads is fetched to the second-level cache when its tile begins
  * @property {[number, number]} [registers] of a multiplying and of a fetching thread; all the same when left out
  */
 /**
@@ -93,8 +112,13 @@ export function gemm(name: string, plan: GemmPlan, form: GemmForm): string;
  * @property {boolean} [bias]
  * @property {boolean} [residual]
  * @property {'gelu' | 'silu'} [activation]
+ * @property {'forward' | 'backward'} [glu] `forward`: D's columns are [gate, up], and silu(gate) · up is stored as well, in `half`;
+ *   `backward`: the product is the gradient of that, and D, of twice as many columns, is the gradient of [gate, up], which are `residual`,
+ *   halves. Both are products alone, of halves: no alpha, beta, bias, activation, nor parts
  * @property {boolean} [parts] some tiles' depth is split
  * @property {boolean} [ragged] K is not a multiple of `bk`
+ * @property {number} [products] that one launch computes, of one depth and stored as sums times alpha, plus beta C: a group, of 2 to
+ *   MAX_PRODUCTS; one when left out
  */
 /** A launch's parameters, one packed block. Leading dimensions count elements; `kPerPart` is a multiple of `bk`. */
 export const PARAMETERS: readonly [{
@@ -161,6 +185,8 @@ export const PARAMETERS: readonly [{
     readonly name: "beta";
     readonly type: "f32";
 }];
+/** Most products of a launch: the more wait for each other, the longer their operands live. */
+export const MAX_PRODUCTS: 4;
 /** Threads of a warpgroup. */
 export const WARPGROUP: 128;
 /** Which index of an operand is contiguous. @param {GemmForm} form */
@@ -210,6 +236,10 @@ export type GemmPlan = {
      */
     cached?: boolean | undefined;
     /**
+     * what the gradient of SwiGLU reads is fetched to the second-level cache when its tile begins
+     */
+    prefetch?: boolean | undefined;
+    /**
      * of a multiplying and of a fetching thread; all the same when left out
      */
     registers?: [number, number] | undefined;
@@ -246,6 +276,12 @@ export type GemmForm = {
     residual?: boolean | undefined;
     activation?: "gelu" | "silu" | undefined;
     /**
+     * `forward`: D's columns are [gate, up], and silu(gate) · up is stored as well, in `half`;
+     * `backward`: the product is the gradient of that, and D, of twice as many columns, is the gradient of [gate, up], which are `residual`,
+     * halves. Both are products alone, of halves: no alpha, beta, bias, activation, nor parts
+     */
+    glu?: "forward" | "backward" | undefined;
+    /**
      * some tiles' depth is split
      */
     parts?: boolean | undefined;
@@ -253,4 +289,9 @@ export type GemmForm = {
      * K is not a multiple of `bk`
      */
     ragged?: boolean | undefined;
+    /**
+     * that one launch computes, of one depth and stored as sums times alpha, plus beta C: a group, of 2 to
+     * MAX_PRODUCTS; one when left out
+     */
+    products?: number | undefined;
 };

@@ -21,12 +21,13 @@ export class Writer {
     permuted: boolean;
     p: Program;
     tid: string;
+    /** Products of the launch. */
+    products: number;
+    /** Rows and columns of the only one; of a group each cursor has those of its own. */
     m: string;
     n: string;
     k: string;
     shared: string;
-    tilesM: string;
-    tilesN: string;
     whole: string;
     rest: string;
     items: string;
@@ -34,7 +35,7 @@ export class Writer {
     /** Number of this thread's warpgroup: those that multiply come first. */
     group: string;
     text(): string;
-    /** Variables that follow the work items: number, first row and column, depths, stages, whether a part. */
+    /** Variables that follow the work items: number, first row and column, depths, stages, whether a part; the product's own parameters. */
     cursor(): {
         item: string;
         m0: string;
@@ -43,9 +44,54 @@ export class Writer {
         kEnd: string;
         steps: string;
         part: string;
+        own: {
+            m: string;
+            n: string;
+            a: string;
+            b: string;
+            c: string;
+            lda: string;
+            ldb: string;
+            ldc: string;
+            first?: undefined;
+        } | {
+            m: string;
+            n: string;
+            a: string;
+            b: string;
+            c: string;
+            lda: string;
+            ldb: string;
+            ldc: string;
+            first: string;
+        };
     };
+    /** A product's own parameters; of a group, registers that `select` sets. */
+    own(): {
+        m: string;
+        n: string;
+        a: string;
+        b: string;
+        c: string;
+        lda: string;
+        ldb: string;
+        ldc: string;
+        first?: undefined;
+    } | {
+        m: string;
+        n: string;
+        a: string;
+        b: string;
+        c: string;
+        lda: string;
+        ldb: string;
+        ldc: string;
+        first: string;
+    };
+    /** Sets the own parameters to those of the product that an item is of. @param {Cursor} cursor */
+    select({ item, own }: Cursor): void;
     /** Sets a cursor's variables from its item. @param {Cursor} cursor */
-    locate({ item, m0, n0, kBegin, kEnd, steps, part }: Cursor): void;
+    locate(cursor: Cursor): void;
     /**
      * Follows the items stage by stage. `advance` goes to the next item where the current one has no stages left, calls `aim`
      * to point at it, and branches to `exhausted` after the last; `next` goes on by a stage.
@@ -60,6 +106,27 @@ export class Writer {
             kEnd: string;
             steps: string;
             part: string;
+            own: {
+                m: string;
+                n: string;
+                a: string;
+                b: string;
+                c: string;
+                lda: string;
+                ldb: string;
+                ldc: string;
+                first?: undefined;
+            } | {
+                m: string;
+                n: string;
+                a: string;
+                b: string;
+                c: string;
+                lda: string;
+                ldb: string;
+                ldc: string;
+                first: string;
+            };
         };
         /** Stages left of the item. */
         left: string;

@@ -64,8 +64,16 @@ export type Tuning = {
      */
     ptxPlan?: ((problem: any) => any) | undefined;
     /**
-     * the tiling of attention in
-     * PTX, likewise
+     * the tiling in PTX by which products like this one are faster by one
+     * launch, where their tiles fill the device together; undefined where they are not
      */
-    ptxAttention?: ((form: import("../ptx/attention.mjs").AttentionForm) => string | undefined) | undefined;
+    ptxGroup?: ((problem: any) => string | undefined) | undefined;
+    /**
+     * the tiling of attention in PTX, likewise
+     */
+    ptxAttention?: ((form: import("../ptx/attention.mjs").AttentionForm, sizes: {
+        tokens: number;
+        heads: number;
+        batch: number;
+    }) => string | undefined) | undefined;
 };

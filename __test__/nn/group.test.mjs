@@ -1,0 +1,181 @@
+// Weight gradients computed together: with the products of a group one by one in its place, every bit is as without groups; on a stub
+// of an H200 that takes PTX, which of the GPT's are put together, and that this takes no more memory.
+
+import assert from 'node:assert/strict';
+import { before, test } from 'node:test';
+import { F, accumulate, compile, manualSeed, nn, optim, randn, scope, tensor } from '../../nn/index.mjs';
+import { denseLayout, layoutOf } from '../../nn/layout.mjs';
+import { operations } from '../../nn/ops/registry.mjs';
+import { group } from '../../nn/passes/group.mjs';
+import { PASSES } from '../../nn/passes/index.mjs';
+import { runtime } from '../../nn/runtime.mjs';
+import { childJson } from '../lib/child.mjs';
+import { initDevice } from './setup.mjs';
+
+before(initDevice);
+
+/**
+ * Runs `body` with kernels that take these groups, and compute the products of each one by one.
+ * @param {(list: any[]) => boolean} takes @param {() => Promise<void>} body
+ */
+async function withGroups(takes, body) {
+  const { kernels } = runtime();
+  const { matmulGroup, matmulGroupPlan } = kernels;
+  kernels.matmulGroupPlan = (list) => (takes(list) ? { tiling: 'wide' } : undefined);
+  kernels.matmulGroup = (list) => list.flatMap((args) => kernels.matmul(args));
+  try {
+    await body();
+  } finally {
+    Object.assign(kernels, { matmulGroup, matmulGroupPlan });
+  }
+}
+
+/** Layers, two of them by the same input, and an optimizer step of two backward passes. */
+function network() {
+  manualSeed(5);
+  const layers = [new nn.Linear(16, 24), new nn.Linear(24, 16), new nn.Linear(16, 8), new nn.Linear(16, 8), new nn.Linear(8, 4)];
+  const opt = new optim.AdamW(
+    layers.flatMap((layer) => layer.parameters()),
+    { lr: 1e-2, clip: 1 },
+  );
+  const forward = (/** @type {any} */ x) => {
+    const h = F.gelu(layers[1].forward(F.gelu(layers[0].forward(x))));
+    return layers[4].forward(layers[2].forward(h).mul(layers[3].forward(h)));
+  };
+  return { layers, opt, forward };
+}
+
+/** Losses and weights after some steps. @param {readonly import('../../nn/passes/index.mjs').PassName[] | undefined} passes eagerly without */
+async function train(passes) {
+  const { layers, opt, forward } = network();
+  const [x, y] = [
+    randn([2, 12, 16]),
+    tensor(
+      Int32Array.from({ length: 24 }, (_, i) => i % 4),
+      { shape: [2, 12] },
+    ),
+  ];
+  const step = () => {
+    const loss = accumulate(2, (i) => F.crossEntropy(forward(x.at(i)), y.at(i)));
+    opt.step();
+    return loss;
+  };
+  const f = passes ? compile(step, { passes }) : step;
+  const results = [];
+  for (let i = 0; i < 3; i++) results.push(await scope(() => f()).item());
+  for (const layer of layers) results.push(...(await layer.weight.toArray()));
+  const found = passes ? /** @type {any} */ (f).explain()[0].found : {};
+  opt.dispose();
+  return {
+    results,
+    grouped: found['weight gradients computed together'] ?? 0,
+    explained: passes ? /** @type {any} */ (f).explain()[0] : undefined,
+  };
+}
+
+test('weight gradients computed together: every bit is as one by one', async () => {
+  const { results: alone, grouped: none } = await train(PASSES.filter((name) => name !== 'group'));
+  assert.equal(none, 0);
+  // Ten products of two backward passes, of which those of the second add to the first ones'.
+  for (const [count, grouped] of [
+    [2, 5],
+    [3, 6],
+    [4, 6],
+  ]) {
+    await withGroups(
+      (list) => list.length === count,
+      async () => {
+        const { results, ...found } = await train(PASSES);
+        assert.equal(found.grouped, grouped, `groups of ${count}`);
+        assert.deepEqual(results, alone, `groups of ${count}`);
+      },
+    );
+  }
+  const { results, grouped } = await train(PASSES);
+  assert.equal(grouped, 0, 'where no kernel takes them they stay as they are');
+  assert.deepEqual(results, alone);
+});
+
+test('a weight gradient does not wait behind who reads it or writes over what it reads, nor for long', async () => {
+  const op = /** @type {any} */ (operations.get('matmul'));
+  const [x, y, z] = [denseLayout([8, 16], 'f32'), denseLayout([8, 24], 'f32'), denseLayout([16, 24], 'f32')];
+  const transposed = layoutOf([16, 8], [1, 16], 0, 'f32');
+  const memory = (/** @type {any} */ layout) => ({ allocation: /** @type {any} */ ({}), layout });
+  const gradient = (/** @type {any} */ a = memory(transposed)) =>
+    /** @type {any} */ ({ op, attributes: {}, inputs: [a, memory(y)], outputs: [memory(z)], allocations: [] });
+  /** @param {any[]} reads @param {any[]} writes */
+  const other = (reads, writes) =>
+    /** @type {any} */ ({ op: { name: 'other' }, attributes: {}, inputs: reads, outputs: writes, allocations: [] });
+  const [first, last] = [gradient(), gradient()];
+  const unrelated = other([memory(x)], [memory(x)]);
+  await withGroups(
+    (list) => list.length === 2,
+    async () => {
+      const { kernels } = runtime();
+      const run = (/** @type {any[]} */ ...calls) => group(calls, /** @type {any} */ ({ kernels }));
+      const { calls, grouped } = run(first, unrelated, last);
+      assert.equal(grouped, 1);
+      assert.deepEqual([calls.length, calls[0], calls[1].op?.name], [2, unrelated, 'weightGradients']);
+      assert.deepEqual(calls[1].outputs, [first.outputs[0], last.outputs[0]]);
+      const [a] = first.inputs;
+      const halfway = memory(x);
+      for (const [name, between] of /** @type {[string, any[]][]} */ ([
+        ['read', [other(first.outputs, [memory(x)])]],
+        ['written over', [other([memory(x)], first.outputs)]],
+        ['an operand written over', [other([memory(x)], [a])]],
+        ['read by the last one', []],
+        ['far', Array.from({ length: 24 }, () => other([memory(x)], [memory(x)]))],
+      ])) {
+        const behind = name.startsWith('read by') ? gradient({ allocation: first.outputs[0].allocation, layout: transposed }) : last;
+        const calls = [first, ...between, behind];
+        assert.deepEqual(run(...calls), { calls, grouped: 0 }, name);
+      }
+      const chain = [first, other(first.outputs, [halfway]), other([halfway], [memory(x)]), last, gradient()];
+      assert.equal(run(...chain).grouped, 1, 'the two that can');
+    },
+  );
+});
+
+test("the GPT's weight gradients on a stub of an H200 that takes PTX: pairs that fill its multiprocessors, in no more memory", async () => {
+  const found = await childJson(
+    `
+    const { stubDevice } = await import('${new URL('../../benches/lib/stub.mjs', import.meta.url)}');
+    const { PRESETS } = await import('${new URL('../../benches/gpt/config.mjs', import.meta.url)}');
+    const { Gpt, createTraining } = await import('${new URL('../../benches/gpt/model.mjs', import.meta.url)}');
+    const { matmulKernels } = await import('${new URL('../../kernels/matmul.mjs', import.meta.url)}');
+    const { compile, init: open, nn } = await import('${new URL('../../nn/index.mjs', import.meta.url)}');
+    const { PASSES } = await import('${new URL('../../nn/passes/index.mjs', import.meta.url)}');
+    const { runtime } = await import('${new URL('../../nn/runtime.mjs', import.meta.url)}');
+    const stub = stubDevice();
+    const info = { ...stub.initDevice(), hasPtx: true, multiprocessors: 132 };
+    open({ vk: { ...stub, initDevice: () => info } });
+    const { kernels } = runtime();
+    // A stub runs no test of a kernel.
+    Object.assign(kernels, matmulKernels(kernels.context, { verify: () => undefined, verifyGroup: () => undefined }));
+    const config = { ...PRESETS.mission, precision: 'bf16', layers: 3, batch: 16, microSteps: 1 };
+    const groups = [];
+    const { matmulGroup } = kernels;
+    kernels.matmulGroup = (list) => {
+      groups.push(list.map(({ m, n }) => m + 'x' + n).join(' '));
+      return matmulGroup(list);
+    };
+    const steps = [PASSES.filter((name) => name !== 'group'), PASSES].map((passes) => {
+      const model = nn.skipInit(() => new Gpt(config));
+      const training = createTraining(model, config);
+      const step = compile(training.step, { passes });
+      step(new Uint32Array(2 * config.batch * config.block)).dispose();
+      const { dispatches, planned, found } = step.explain()[0];
+      for (const each of [step, training.opt, model]) each.dispose();
+      return { dispatches, planned, grouped: found['weight gradients computed together'] ?? 0 };
+    });
+    process.stdout.write(JSON.stringify({ steps, groups }));
+  `,
+    { timeout: 600_000 },
+  );
+  const [alone, together] = found.steps;
+  assert.deepEqual([alone.grouped, together.grouped], [0, 6]);
+  assert.deepEqual(new Set(found.groups), new Set(['1024x2752 5504x1024', '1024x1024 3072x1024']));
+  // One launch in place of four: one of them was split in depth, as was the first of each pair.
+  assert.ok(together.dispatches <= alone.dispatches - 3 * 4, JSON.stringify(found));
+  assert.ok(together.planned <= 1.03 * alone.planned, JSON.stringify(found));
+});

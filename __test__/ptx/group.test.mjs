@@ -1,0 +1,130 @@
+// Products by one launch, on the stand-in device that runs PTX: every form, sizes that fill no tile, sums added to C; what is not
+// taken, and when products are faster together.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { KernelContext } from '../../kernels/base.mjs';
+import { matmulKernels } from '../../kernels/matmul.mjs';
+import { ptxDevice } from './device.mjs';
+import { checkGroup } from './product.mjs';
+
+const relay = { bm: 64, bn: 64, bk: 32, stages: 2, warpgroups: 1, load: 'relay', ahead: 2 };
+const async = { bm: 64, bn: 64, bk: 16, stages: 4, warpgroups: 1, load: 'async', ahead: 2 };
+const direct = { bm: 64, bn: 64, bk: 64, stages: 2, warpgroups: 1, load: 'relay', ahead: 1, direct: true };
+
+/** @param {Parameters<typeof ptxDevice>[0]} [options] */
+function untested(options) {
+  const device = ptxDevice(options);
+  return { ...device, kernels: matmulKernels(new KernelContext(device.vk), { verify: () => undefined, verifyGroup: () => undefined }) };
+}
+
+/** @param {import('./product.mjs').Group} group */
+function check(group) {
+  const { vk, kernels, ran } = untested();
+  checkGroup(vk, kernels, group);
+  assert.deepEqual(
+    ran[0].kernel.access,
+    group.sizes.flatMap(() => ['read', 'read', group.beta ? 'readwrite' : 'write']),
+  );
+}
+
+const GROUPS = /** @type {any[]} */ ([
+  { form: 'TN', sizes: '72x72 64x136', k: 64, tiling: async },
+  { form: 'TN', sizes: '8x200 64x64 136x8', k: 37, tiling: async, alpha: 0.5, beta: 2, wave: 3 },
+  { form: 'TN', sizes: '64x64 72x8 8x72 64x64', k: 48, tiling: async, type: 'f16', wave: 16 },
+  { form: 'NT', sizes: '72x72 200x64', k: 40, tiling: relay, beta: -1 },
+  { form: 'NN', sizes: '72x72 136x64', k: 72, tiling: direct },
+]);
+for (const { sizes, ...group } of GROUPS) {
+  const list = sizes.split(' ').map((/** @type {string} */ size) => size.split('x').map(Number));
+  test(`${group.form} of ${sizes}: ${JSON.stringify({ ...group, tiling: group.tiling.load })}`, () => check({ ...group, sizes: list }));
+}
+
+/** Weight gradients of sizes, on a device whose tables name a small tiling. @param {Parameters<typeof ptxDevice>[0]} [options] @param {any} [tiling] */
+function small(options, tiling = async) {
+  const device = ptxDevice({ info: { multiprocessors: 8 }, ...options });
+  const context = new KernelContext(device.vk);
+  context.tuning = { ...context.tuning, ptxGroup: () => tiling };
+  const [a, b] = [0, 1].map(() => device.vk.createBuffer(1 << 16));
+  const product = (/** @type {number} */ m, /** @type {number} */ n, /** @type {object} */ more = {}) => ({
+    ...{ a, b, c: device.vk.createBuffer(4 * m * n), m, n, k: 32, transA: true, aType: /** @type {const} */ ('bf16') },
+    ...{ bType: /** @type {const} */ ('bf16'), ...more },
+  });
+  return { ...device, kernels: matmulKernels(context), product };
+}
+
+test('products are taken together where their tiles fill the device, and not by themselves', () => {
+  const { kernels, product, ran } = small();
+  // Tiles of 64 x 64 on 8 multiprocessors.
+  const taken = (/** @type {any[]} */ ...list) => kernels.matmulGroupPlan(list) !== undefined;
+  assert.ok(taken(product(256, 64), product(64, 256)), '4 and 4 tiles');
+  assert.ok(taken(product(256, 64), product(64, 192)), '7 of 8');
+  assert.ok(!taken(product(256, 64), product(64, 64)), '5 of 8');
+  assert.ok(!taken(product(256, 64), product(256, 64), product(64, 64)), '9 of 16');
+  assert.ok(!taken(product(512, 128), product(512, 192)), 'one of more than two waves');
+  assert.ok(!taken(product(512, 64)), 'one');
+  assert.ok(!taken(...Array.from({ length: 5 }, () => product(64, 192))), 'five');
+  assert.deepEqual(
+    ran.map(({ kernel }) => kernel.name),
+    ['matmul_ptx_tn_bf16_group2'],
+    'a kernel is tested once',
+  );
+});
+
+test('weight gradients of an H200 are taken together, but not those that are added to C, nor of few tokens', () => {
+  const { vk, kernels } = untested();
+  const [a, b, c, d] = [0, 1, 2, 3].map(() => vk.createBuffer(16));
+  const taken = (/** @type {object} */ more) =>
+    kernels.matmulGroupPlan(
+      [
+        [1024, c],
+        [3072, d],
+      ].map(([m, c]) => /** @type {any} */ ({ a, b, c, m, n: 1024, k: 8192, transA: true, aType: 'bf16', bType: 'bf16', ...more })),
+    )?.tiling;
+  assert.equal(taken({}), 'wide');
+  assert.equal(taken({ k: 2048 }), 'wide');
+  for (const more of [{ k: 512 }, { beta: 1 }, { transA: false }, { aType: 'f32', bType: 'f32' }]) assert.equal(taken(more), undefined);
+});
+
+test('products that one launch cannot compute: an error that says why, and no plan', () => {
+  const { kernels, product } = small();
+  const first = product(256, 64);
+  const refused = (/** @type {any} */ other, /** @type {RegExp} */ message) => {
+    assert.throws(() => kernels.matmulGroup([first, other], { tiling: /** @type {any} */ (async) }), message);
+    assert.equal(kernels.matmulGroupPlan([first, other]), undefined);
+  };
+  refused(product(64, 256, { k: 48 }), /product 1 has k 48, the first 32/);
+  refused(product(64, 256, { beta: 1 }), /product 1 has beta 1, the first 0/);
+  refused(product(64, 256, { alpha: 2 }), /another alpha/);
+  refused(product(64, 256, { cType: 'bf16' }), /product 1 does not store f32 alone/);
+  refused(product(64, 256, { bias: first.a }), /product 1 has a bias, a residual or an activation/);
+  refused(product(64, 252), /product 1: rows of B have 252 elements, not a multiple of 8/);
+  refused(product(64, 256, { transA: false }), /product 1 has transA false, the first true/);
+  assert.throws(() => kernels.matmulGroup([first]), /no plan is known/);
+  assert.throws(() => kernels.matmulGroup([first], { tiling: 'wide' }), /1 products, not 2 to 4/);
+  assert.throws(
+    () => kernels.matmulGroup([first, product(64, 256)], { tiling: /** @type {any} */ (direct) }),
+    /A cannot go to registers with its rows contiguous/,
+  );
+  const narrow = /** @type {any} */ ({ buffer: first.c, size: 65_532 });
+  assert.throws(
+    () => kernels.matmulGroup([product(64, 256), product(256, 64, { c: { buffer: narrow, offset: 0 } })]),
+    /c takes 16384 elements/,
+  );
+  assert.throws(() => kernels.matmulGroup([first, product(256, 64, { c: first.c })]), /c is written and must not lie over c/);
+});
+
+test('a group whose kernel fails its test is not taken', async () => {
+  /** @type {any[]} */
+  const warnings = [];
+  const listen = (/** @type {any} */ warning) => warnings.push(warning);
+  process.on('warning', listen);
+  // The second product's tiles are taken for the first one's.
+  const edit = (/** @type {string} */ text) =>
+    text.replaceAll(/setp\.ge\.u32 (%p\d+), (%r\d+), (%r\d+);(?=\n {2}@!%p\d+ bra)/g, 'setp.ne.u32 $1, $2, $2;');
+  const { kernels, product } = small({ edit });
+  assert.equal(kernels.matmulGroupPlan([product(256, 64), product(64, 256)]), undefined);
+  await new Promise((done) => setImmediate(done));
+  process.off('warning', listen);
+  assert.match(warnings[0].message, /in place of matmul_ptx_tn_bf16_group2 on .*: its test found/);
+});

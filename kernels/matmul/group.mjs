@@ -1,0 +1,139 @@
+// Products by one launch of a kernel in PTX. The weight gradients of a layer have too few tiles for the device one by one: each would
+// be split in depth, so that parts are written, waited for and read again. Together their tiles fill it, and none is split.
+
+import { integer, pushConstants } from '../base.mjs';
+import { moduleText } from '../ptx/assembler.mjs';
+import { MAX_PRODUCTS, gemm, groupDivision, parametersOf, planFault, sizesOf } from '../ptx/gemm.mjs';
+import { formName } from '../tuning/table.mjs';
+import { range, tilingOf } from './ptx.mjs';
+import { verifyGroup } from './verify.mjs';
+
+/** @typedef {import('../base.mjs').Dispatch} Dispatch */
+/** @typedef {import('../base.mjs').KernelContext} KernelContext */
+/** @typedef {import('../matmul.mjs').MatmulGroupPlan} MatmulGroupPlan */
+/** @typedef {import('../ptx/gemm.mjs').GemmForm} GemmForm */
+/** @typedef {import('../ptx/gemm.mjs').GemmPlan} GemmPlan */
+
+/** The share of whole waves of blocks that tiles must fill. One by one, split to fill the device, an H200's weight gradients take 1.25 times as long. */
+const FILL = 0.85;
+
+/** What the products of a group have in common. */
+const COMMON = /** @type {const} */ (['k', 'transA', 'transB', 'half', 'beta']);
+
+/**
+ * @param {KernelContext} context
+ * @param {ReturnType<typeof import('./ptx.mjs').ptxProducts>} ptx
+ * @param {{ verifyGroup?: typeof import('./verify.mjs').verifyGroup }} [options] what tests a kernel before its first use
+ */
+export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGroup } = {}) {
+  /** Why one launch cannot compute these products, or undefined. @param {any[]} problems */
+  function fault(problems) {
+    if (problems.length < 2 || problems.length > MAX_PRODUCTS) return `${problems.length} products, not 2 to ${MAX_PRODUCTS}`;
+    for (const [i, problem] of problems.entries()) {
+      const reason = ptx.fault(problem);
+      if (reason) return `product ${i}: ${reason}`;
+      const { args, cType, dual } = problem;
+      if (cType !== 'f32' || dual) return `product ${i} does not store f32 alone`;
+      if (args.bias !== undefined || args.residual !== undefined || args.activation !== undefined)
+        return `product ${i} has a bias, a residual or an activation`;
+      for (const name of COMMON)
+        if (problem[name] !== problems[0][name]) return `product ${i} has ${name} ${problem[name]}, the first ${problems[0][name]}`;
+      if ((args.alpha ?? 1) !== (problems[0].args.alpha ?? 1)) return `product ${i} has another alpha than the first`;
+    }
+    return undefined;
+  }
+
+  /** @param {any[]} problems @param {GemmPlan} tiling @returns {GemmForm} */
+  const formOf = ([{ half, transA, transB, beta, k }, ...others], tiling) => ({
+    ...{ type: half, transA, transB, beta: beta !== 0, ragged: k % tiling.bk !== 0, products: 1 + others.length },
+  });
+
+  /** @param {GemmPlan} tiling @param {GemmForm} form */
+  const keyOf = (tiling, { type, transA, transB, products, beta, ragged }) =>
+    `matmul_ptx_${formName({ transA, transB }).toLowerCase()}_${type}_group${products}/${JSON.stringify(tiling)}/${beta ? 'beta' : ''}${ragged ? ',ragged' : ''}`;
+
+  /** The pipeline of a kernel, written and made at first use. @param {GemmPlan} tiling @param {GemmForm} form */
+  function pipelineOf(tiling, form) {
+    const key = keyOf(tiling, form);
+    const made = context.pipelines.get(key);
+    if (made !== undefined) return made;
+    const name = key.split('/')[0];
+    const parameters = parametersOf(form);
+    const bindings = parameters.filter(({ type }) => type === 'u64').length;
+    /** @type {import('../../index.js').PipelineHandle} */
+    const pipeline = context.vk.createPipeline({
+      ptx: moduleText(gemm(name, tiling, form)),
+      entry: name,
+      bindings,
+      access: Array.from({ length: bindings }, (_, i) => (i % 3 < 2 ? 'read' : form.beta ? 'readwrite' : 'write')),
+      pushBytes: 4 * (parameters.length - bindings),
+      workgroupSize: [sizesOf(tiling).threads, 1, 1],
+      name,
+    });
+    context.pipelines.set(key, pipeline);
+    return pipeline;
+  }
+
+  /**
+   * The products by one launch.
+   * @param {any[]} products the arguments of `matmul`, checked
+   * @param {MatmulGroupPlan} plan
+   * @returns {Dispatch[]}
+   */
+  function records(products, plan) {
+    const tiling = tilingOf(plan);
+    const [{ k, transA, transB, alpha, beta }] = products;
+    const wave = integer('matmulGroup', 'wave', plan.wave ?? ptx.blocks, 1, context.maxGroups);
+    const { first, items, blocks } = groupDivision(tiling, products, wave);
+    const matrix = (/** @type {number} */ rows, /** @type {number} */ columns, /** @type {number} */ ld) => (rows - 1) * ld + columns;
+    return [
+      {
+        pipeline: pipelineOf(tiling, formOf(products, tiling)),
+        buffers: products.flatMap(({ m, n, a, b, c, lda, ldb, ldc }) => [
+          range(a, transA ? matrix(k, m, lda) : matrix(m, k, lda), 2),
+          range(b, transB ? matrix(n, k, ldb) : matrix(k, n, ldb), 2),
+          range(c, matrix(m, n, ldc), 4),
+        ]),
+        groups: [blocks, 1, 1],
+        push: pushConstants(
+          [...products.flatMap(({ m, n, lda, ldb, ldc }, i) => [m, n, lda, ldb, ldc, first[i]]), k, items],
+          [alpha, beta],
+        ),
+        writeMask: products.reduce((mask, _, i) => mask | (1 << (3 * i + 2)), 0),
+      },
+    ];
+  }
+
+  /** Why the kernel is not used, or '' where it passed its test. @param {GemmPlan} tiling @param {GemmForm} form */
+  const verdict = (tiling, form) => ptx.verdictOf(keyOf(tiling, form), () => verify({ context, tiling, form, records }));
+
+  /**
+   * The plan of the products, or undefined where they are not known to be faster together: their tiles fill the device, and no product's
+   * do by themselves.
+   * @param {any[]} problems @returns {MatmulGroupPlan | undefined}
+   */
+  function choose(problems) {
+    if (fault(problems)) return undefined;
+    const name = context.tuning.ptxGroup?.(problems[0]);
+    if (name === undefined) return undefined;
+    const tiling = tilingOf({ tiling: name });
+    const { items, first } = groupDivision(tiling, problems, ptx.blocks);
+    if (items < FILL * Math.ceil(items / ptx.blocks) * ptx.blocks) return undefined;
+    // One of many tiles fills the device by itself but for the last of them, which are split.
+    if (first.some((before, i) => (first[i + 1] ?? items) - before > 2 * ptx.blocks)) return undefined;
+    const form = formOf(problems, tiling);
+    return planFault(tiling, form) || verdict(tiling, form) ? undefined : { tiling: name };
+  }
+
+  /** Throws where a plan cannot be carried out. @param {any[]} problems @param {MatmulGroupPlan} plan */
+  function check(problems, plan) {
+    const tiling = tilingOf(plan);
+    const form = formOf(problems, tiling);
+    const wrong = fault(problems) ?? planFault(tiling, form);
+    if (wrong) throw new RangeError(`matmulGroup: one launch cannot compute these products: ${wrong}`);
+    const failed = verdict(tiling, form);
+    if (failed) throw new RangeError(`matmulGroup: the PTX kernel cannot run on ${context.info.deviceName}: ${failed}`);
+  }
+
+  return { choose, check, records };
+}
