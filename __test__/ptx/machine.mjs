@@ -275,11 +275,6 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
         w.fenced = ++clock;
       };
     }
-    // Of the prefetched line only the address given must be loadable.
-    if (parts[0] === 'prefetch') {
-      const from = address(operands[0]);
-      return lanes((w, l) => mayRead(inGlobal(from(w, l), 1), 1));
-    }
     if (parts[0] === 'bar') {
       const [id, count] = [uniform(operands[0]), uniform(operands[1])];
       return (w) => {

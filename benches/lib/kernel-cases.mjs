@@ -445,9 +445,6 @@ function gluCases(m, columns, k) {
   const common = { m, columns, k, type };
   /** @type {[name: string, tiling: import('../../kernels/ptx/gemm.mjs').GemmPlan][]} */
   const tilings = Object.entries(PLANS).filter(([, { load }]) => load === 'relay');
-  tilings.push(
-    ...tilings.map(([name, tiling]) => /** @type {typeof tilings[0]} */ ([`${name}, prefetched`, { ...tiling, prefetch: true }])),
-  );
   const supported = (/** @type {Kernels} */ kernels) => need(kernels.matmulSupports(type), `no matrix units for ${type}`);
   const one = { shape, arithmetic: type };
   const types = { aType: type, bType: type, cType: type };
@@ -487,7 +484,7 @@ function gluCases(m, columns, k) {
         return [...kernels.matmul({ ...product, ...types }), kernels.gluBackward({ gateUp, dy, dGateUp, rows: m, columns, type })];
       },
     },
-    ...[['as chosen', undefined], ...tilings.filter(([, { registers }]) => registers?.[0] !== 208)].map(([name, tiling]) => ({
+    ...[['as chosen', undefined], ...tilings].map(([name, tiling]) => ({
       ...backward,
       name: `matmulGluBackward bf16, ${name}`,
       build: (/** @type {Kernels} */ kernels, /** @type {Buffers} */ b) => {

@@ -32,7 +32,6 @@ import { Writer } from './writer.mjs';
  * @property {number} ahead stages that are fetched ahead: `relay` holds them in registers, `async` leaves that many copies open
  * @property {boolean} [direct] A goes from memory to registers: NN and NT, `bk` of 64
  * @property {boolean} [cached] what is fetched is kept in the first-level cache; `relay`
- * @property {boolean} [prefetch] what the gradient of SwiGLU reads is fetched to the second-level cache when its tile begins
  * @property {[number, number]} [registers] of a multiplying and of a fetching thread; all the same when left out
  */
 
@@ -161,8 +160,6 @@ export function planFault(plan, form) {
     if (form.transA || form.transB !== (form.glu === 'forward')) return 'SwiGLU is of NT, its gradient of NN';
     // All of a column's moves are of either half of a tile.
     if (form.glu === 'forward' && (plan.bn % 64 || plan.bk < 32)) return 'SwiGLU needs bn of a multiple of 64 and bk of 32 or 64';
-    // Gates and ups are on their way while all sums are there.
-    if (form.glu === 'backward' && plan.direct && (plan.registers?.[0] ?? 255) < 224) return 'the gradient of SwiGLU needs 224 registers';
     if (!form.half || form.parts) return 'SwiGLU needs whole tiles of halves';
   }
   const { products = 1, half, dual, bias, residual, activation, parts, glu } = form;

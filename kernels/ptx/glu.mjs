@@ -6,21 +6,19 @@
 // are stored for the backward pass, as halves; y comes of the sums before that rounding.
 
 import { at, f32, vector } from './assembler.mjs';
-import { WARPGROUP } from './gemm.mjs';
 import { lanePlaces, packHalves, storeHalves, unpackHalves } from './store.mjs';
 
 /** @typedef {import('./writer.mjs').Writer} Writer */
 /** @typedef {import('./writer.mjs').Cursor} Cursor */
 
-/** Runs of eight gates and eight ups that are on their way while those before them are used. */
-const AHEAD = 3;
-
 /**
- * Begins to store a tile, whose last products may be open.
- * @param {Writer} w @param {Cursor} cursor
- * @returns {(sums: string[][]) => void} stores the sums of each block of 64 rows
+ * Stores a tile.
+ * @param {Writer} w @param {Cursor} cursor @param {string[][]} sums of each block of 64 rows
  */
-export const storeGlu = (w, cursor) => (w.form.glu === 'forward' ? (sums) => forward(w, cursor, sums) : backward(w, cursor));
+export function storeGlu(w, cursor, sums) {
+  if (w.form.glu === 'forward') forward(w, cursor, sums);
+  else backward(w, cursor, sums);
+}
 
 /**
  * A lane's rows: for each where it begins in matrices of halves, and whether it is there.
@@ -78,96 +76,33 @@ function forward(w, cursor, sums) {
   }
 }
 
-/** @param {Writer} w @param {Cursor} cursor @returns {(sums: string[][]) => void} */
-function backward(w, cursor) {
-  const { p, sizes } = w;
+/** @param {Writer} w @param {Cursor} cursor @param {string[][]} sums */
+function backward(w, cursor, sums) {
+  const { p } = w;
   const { column, runs, runOf } = lanePlaces(w);
   const firstColumn = p.b32('add.u32', cursor.n0, column);
   const inside = insideOf(w, firstColumn, runs, w.n);
-  /** Where the ups of a row begin, from its gates. @param {string} gates */
-  const upsOf = (gates) => p.b64('mad.wide.u32', w.n, 2, gates);
-  const units = linesOf(w, cursor, sizes.rowBlocks, firstColumn).flatMap((line) =>
-    inside.map((columns, run) => ({ ...line, columns, run })),
-  );
-  /** @type {{ from: string[], to: string[] }} of a row */
-  let addresses = { from: [], to: [] };
-  const loaded = units.map(() => /** @type {{ words: string[][], both: string } | undefined} */ (undefined));
-  const load = (/** @type {number} */ u) => {
-    const { of, run, within, columns } = units[u];
-    if (run === 0) {
-      const gates = of('residual', 'ldr');
-      addresses = { ...addresses, from: [gates, upsOf(gates)] };
-    }
-    const both = p.pred('and.pred', columns, within);
-    const words = addresses.from.map((from) => {
-      const four = p.registers('b32', 4);
-      for (const word of four) p.do('mov.b32', word, 0);
-      p.guarded(both, () => p.do('ld.global.L1::no_allocate.v4.b32', vector(four), at(from, 64 * run)));
-      return four;
-    });
-    loaded[u] = { words, both };
-  };
-  for (let u = 0; u < AHEAD; u++) load(u);
-  return (sums) =>
-    units.forEach(({ r, lower, run, of }, u) => {
-      if (u + AHEAD < units.length) load(u + AHEAD);
-      if (run === 0) {
-        const gates = of('c', 'ldc');
-        addresses = { ...addresses, to: [gates, upsOf(gates)] };
-      }
-      const { words, both } = /** @type {{ words: string[][], both: string }} */ (loaded[u]);
-      const [gate, up] = words.map((four) => unpackHalves(w, four));
-      const gradients = runOf(sums[r], run, lower).map((dy, i) => {
+  for (const { r, lower, within, of } of linesOf(w, cursor, sums.length, firstColumn)) {
+    const [from, to] = [of('residual', 'ldr'), of('c', 'ldc')].map((gates) => [gates, p.b64('mad.wide.u32', w.n, 2, gates)]);
+    for (let run = 0; run < runs; run++) {
+      const both = p.pred('and.pred', inside[run], within);
+      const [gate, up] = from.map((address) => {
+        const words = p.registers('b32', 4);
+        for (const word of words) p.do('mov.b32', word, 0);
+        p.guarded(both, () => p.do('ld.global.nc.L1::no_allocate.v4.b32', vector(words), at(address, 64 * run)));
+        return unpackHalves(w, words);
+      });
+      /** @type {[string[], string[]]} of gates, of ups */
+      const gradients = [[], []];
+      runOf(sums[r], run, lower).forEach((dy, i) => {
         const s = sigmoid(w, gate[i]);
         const activated = p.f32('mul.f32', gate[i], s);
         const slope = p.f32('mul.f32', s, p.f32('sub.f32', p.f32('add.f32', gate[i], f32(1)), activated));
-        return [p.f32('mul.f32', p.f32('mul.f32', dy, up[i]), slope), p.f32('mul.f32', dy, activated)];
+        gradients[0].push(p.f32('mul.f32', p.f32('mul.f32', dy, up[i]), slope));
+        gradients[1].push(p.f32('mul.f32', dy, activated));
       });
-      const results = [0, 1].map((which) =>
-        packHalves(
-          w,
-          gradients.map((pair) => pair[which]),
-        ),
-      );
-      p.guarded(both, () => addresses.to.forEach((to, which) => storeHalves(w, to, 64 * run, results[which])));
-    });
-}
-
-/** Stages after which a lane asks for its next lines: a power of two. */
-const EVERY = 4;
-
-/**
- * Asks the second-level cache for the gates and ups of a tile while its products are computed: at its end, which all blocks reach at
- * about the same time, memory alone would take as long as a third of the tile.
- * @param {Writer} w
- */
-export function gateFetcher(w) {
-  const { p, plan } = w;
-  const threads = WARPGROUP * plan.warpgroups;
-  const [pointer, ld] = [p.parameter('residual'), p.parameter('ldr')];
-  const [column, end] = p.registers('b32', 2);
-  const gates = p.register('b64');
-  /** Columns that all lanes ask for at a time, of a line of 64 each: threads beyond the tile's rows take further ones. */
-  const columns = 64 * Math.max(1, Math.floor(threads / plan.bm));
-  return {
-    /** @param {Cursor} cursor */
-    aim: (cursor) => {
-      const [line, row] = [p.b32('div.u32', w.tid, plan.bm), p.b32('rem.u32', w.tid, plan.bm)];
-      const within = p.b32('min.u32', p.b32('add.u32', cursor.m0, row), p.b32('sub.u32', w.m, 1));
-      p.do('mad.lo.u32', column, line, 64, cursor.n0);
-      p.do('min.u32', end, p.b32('add.u32', cursor.n0, plan.bn), w.n);
-      p.do('mad.wide.u32', gates, p.b32('mad.lo.u32', within, ld, column), 2, pointer);
-    },
-    /** After a stage. @param {string} left stages */
-    step: (left) => {
-      const due = p.pred('setp.eq.u32', p.b32('and.b32', left, EVERY - 1), 0);
-      const ups = p.b64('mad.wide.u32', w.n, 2, gates);
-      p.guarded(p.pred('setp.lt.and.u32', column, end, due), () => {
-        p.do('prefetch.global.L2', at(gates));
-        p.do('prefetch.global.L2', at(ups));
-        p.do('add.u32', column, column, columns);
-        p.do('add.u64', gates, gates, 2 * columns);
-      });
-    },
-  };
+      const words = gradients.map((values) => packHalves(w, values));
+      p.guarded(both, () => to.forEach((address, which) => storeHalves(w, address, 64 * run, words[which])));
+    }
+  }
 }

@@ -1,7 +1,7 @@
 // The warpgroups that multiply.
 
 import { at, vector } from './assembler.mjs';
-import { gateFetcher, storeGlu } from './glu.mjs';
+import { storeGlu } from './glu.mjs';
 import { depthStep, descriptor, rowBlockBytes } from './layout.mjs';
 import { store } from './store.mjs';
 
@@ -78,24 +78,20 @@ export function multiply(w) {
     w.nextStage(stage);
   };
 
-  const gates = form.glu === 'backward' && plan.prefetch ? gateFetcher(w) : undefined;
   direct?.begin();
   p.loop((exit) => {
     p.branch(exit, p.pred('setp.ge.u32', cursor.item, w.items));
     w.locate(cursor);
     step(true);
-    gates?.aim(cursor);
     p.do('sub.u32', left, cursor.steps, 1);
     p.loop((tileDone) => {
       p.branch(tileDone, p.pred('setp.eq.u32', left, 0));
       step(false);
-      gates?.step(left);
       p.do('sub.u32', left, left, 1);
     });
-    const stored = form.glu ? storeGlu(w, cursor) : () => store(w, cursor, sums);
     settle(0);
     release();
-    stored(sums);
+    (form.glu ? storeGlu : store)(w, cursor, sums);
     p.do('add.u32', cursor.item, cursor.item, w.blocks);
   });
 }

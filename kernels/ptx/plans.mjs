@@ -2,7 +2,7 @@
 
 /** @typedef {import('./gemm.mjs').GemmPlan} GemmPlan */
 
-/** @type {Record<'tall' | 'tallCached' | 'tallKept' | 'square' | 'wide', GemmPlan>} */
+/** @type {Record<'tall' | 'tallCached' | 'square' | 'wide', GemmPlan>} */
 export const PLANS = {
   /** NT and NN with many rows. */
   tall: { bm: 256, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'relay', ahead: 1, direct: true, registers: [224, 56] },
@@ -18,19 +18,6 @@ export const PLANS = {
     direct: true,
     cached: true,
     registers: [208, 88],
-  },
-  /** The gradient of SwiGLU: gates and ups take the registers of a second stage ahead. */
-  tallKept: {
-    bm: 256,
-    bn: 128,
-    bk: 64,
-    stages: 3,
-    warpgroups: 2,
-    load: 'relay',
-    ahead: 1,
-    direct: true,
-    cached: true,
-    registers: [224, 56],
   },
   /** NT and NN where there are few tiles. */
   square: { bm: 128, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'relay', ahead: 3, direct: true },

@@ -176,16 +176,10 @@ const BLOCKS = 132;
 
 /**
  * The plan in PTX of a product of halves, or undefined where none is known to be faster than SPIR-V.
- * @param {{ m: number, n: number, k: number, transA: boolean, transB: boolean, glu?: 'forward' | 'backward' }} problem
+ * @param {{ m: number, n: number, k: number, transA: boolean, transB: boolean }} problem
  * @returns {any}
  */
-export function ptxPlan({ glu, ...product }) {
-  const plan = productPlan(product);
-  return glu === 'backward' && plan?.tiling === 'tallCached' ? { ...plan, tiling: 'tallKept' } : plan;
-}
-
-/** The same of a product alone. @param {{ m: number, n: number, k: number, transA: boolean, transB: boolean }} problem @returns {any} */
-function productPlan({ m, n, k, transA, transB }) {
+export function ptxPlan({ m, n, k, transA, transB }) {
   const found = nearest(TABLES.ptx, { form: formName({ transA, transB }), m, n, k }, PTX_REACH, Infinity);
   const plan = found?.plan;
   if (plan?.kernel !== 'ptx') return undefined;

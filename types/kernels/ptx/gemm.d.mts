@@ -97,7 +97,6 @@ export function gemm(name: string, plan: GemmPlan, form: GemmForm): string;
  * @property {number} ahead stages that are fetched ahead: `relay` holds them in registers, `async` leaves that many copies open
  * @property {boolean} [direct] A goes from memory to registers: NN and NT, `bk` of 64
  * @property {boolean} [cached] what is fetched is kept in the first-level cache; `relay`
- * @property {boolean} [prefetch] what the gradient of SwiGLU reads is fetched to the second-level cache when its tile begins
  * @property {[number, number]} [registers] of a multiplying and of a fetching thread; all the same when left out
  */
 /**
@@ -235,10 +234,6 @@ export type GemmPlan = {
      * what is fetched is kept in the first-level cache; `relay`
      */
     cached?: boolean | undefined;
-    /**
-     * what the gradient of SwiGLU reads is fetched to the second-level cache when its tile begins
-     */
-    prefetch?: boolean | undefined;
     /**
      * of a multiplying and of a fetching thread; all the same when left out
      */

@@ -1,7 +1,7 @@
 // Made by `npm run types` from kernels/; do not edit.
 /** @typedef {import('./gemm.mjs').GemmPlan} GemmPlan */
-/** @type {Record<'tall' | 'tallCached' | 'tallKept' | 'square' | 'wide', GemmPlan>} */
-export const PLANS: Record<"tall" | "tallCached" | "tallKept" | "square" | "wide", GemmPlan>;
+/** @type {Record<'tall' | 'tallCached' | 'square' | 'wide', GemmPlan>} */
+export const PLANS: Record<"tall" | "tallCached" | "square" | "wide", GemmPlan>;
 /**
  * Tilings of attention, by what they are for.
  * @type {Record<string, import('./attention.mjs').AttentionTiling>}

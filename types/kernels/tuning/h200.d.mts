@@ -1,16 +1,15 @@
 // Made by `npm run types` from kernels/; do not edit.
 /**
  * The plan in PTX of a product of halves, or undefined where none is known to be faster than SPIR-V.
- * @param {{ m: number, n: number, k: number, transA: boolean, transB: boolean, glu?: 'forward' | 'backward' }} problem
+ * @param {{ m: number, n: number, k: number, transA: boolean, transB: boolean }} problem
  * @returns {any}
  */
-export function ptxPlan({ glu, ...product }: {
+export function ptxPlan({ m, n, k, transA, transB }: {
     m: number;
     n: number;
     k: number;
     transA: boolean;
     transB: boolean;
-    glu?: "forward" | "backward";
 }): any;
 /**
  * The tiling of PLANS by which weight gradients are faster by one launch, or undefined. A layer of the 300M model took, one by one and
