@@ -57,7 +57,7 @@ export function store(w, cursor, sums) {
   for (let run = 0; run < runs; run++) {
     const offset = 4 * width * run;
     const inside = p.pred('setp.lt.u32', p.b32('add.u32', firstColumn, offset), w.n);
-    const biases = bias && loadF32(w, bias, 4 * offset, width, inside);
+    const biases = bias ? loadF32(w, bias, 4 * offset, width, inside) : undefined;
     sums.forEach((block, r) => {
       for (const lower of [0, 1]) {
         const line = lines[r][lower];
@@ -67,15 +67,8 @@ export function store(w, cursor, sums) {
             ? loadHalves(w, line.c, 2 * offset, width, both)
             : loadF32(w, line.c, 4 * offset, width, both)
           : undefined;
-        const residuals = line.residual && loadF32(w, line.residual, 4 * offset, width, both);
-        const values = runOf(block, run, lower).map((sum, i) => {
-          let x = p.f32('mul.f32', sum, alpha);
-          if (old) x = p.f32('fma.rn.f32', beta, old[i], x);
-          if (biases) x = p.f32('add.f32', x, biases[i]);
-          if (form.activation) x = activate(w, x);
-          if (residuals) x = p.f32('add.f32', x, residuals[i]);
-          return x;
-        });
+        const residuals = line.residual ? loadF32(w, line.residual, 4 * offset, width, both) : undefined;
+        const values = finish(w, runOf(block, run, lower), { alpha, beta, old, biases, residuals });
         const words = form.half || form.dual ? packHalves(w, values) : [];
         p.guarded(both, () => {
           if (form.half) storeHalves(w, line.c, 2 * offset, words);
@@ -88,8 +81,25 @@ export function store(w, cursor, sums) {
   p.place(done);
 }
 
-/** @param {Writer} w @param {string} address @param {number} offset @param {string[]} values two or eight */
-function storeF32({ p }, address, offset, values) {
+/**
+ * What is stored of sums: act(alpha · sum + beta · old + bias) + residual.
+ * @param {Writer} w @param {string[]} sums
+ * @param {{ alpha: string, beta: string, old?: string[], biases?: string[], residuals?: string[] }} added to each of them
+ */
+export function finish(w, sums, { alpha, beta, old, biases, residuals }) {
+  const { p, form } = w;
+  return sums.map((sum, i) => {
+    let x = p.f32('mul.f32', sum, alpha);
+    if (old) x = p.f32('fma.rn.f32', beta, old[i], x);
+    if (biases) x = p.f32('add.f32', x, biases[i]);
+    if (form.activation) x = activate(w, x);
+    if (residuals) x = p.f32('add.f32', x, residuals[i]);
+    return x;
+  });
+}
+
+/** @param {Writer} w @param {string} address @param {number} offset @param {string[]} values two, four or eight */
+export function storeF32({ p }, address, offset, values) {
   const lanes = Math.min(values.length, 4);
   for (let i = 0; i < values.length; i += lanes)
     p.do(`st.global.v${lanes}.f32`, at(address, offset + 4 * i), vector(values.slice(i, i + lanes)));
@@ -101,8 +111,8 @@ function storeHalves({ p }, address, offset, words) {
   else p.do('st.global.v4.b32', at(address, offset), vector(words));
 }
 
-/** Zeros where the predicate does not hold. @param {Writer} w @param {string} address @param {number} offset @param {number} count two or eight @param {string} predicate */
-function loadF32({ p }, address, offset, count, predicate) {
+/** Zeros where the predicate does not hold. @param {Writer} w @param {string} address @param {number} offset @param {number} count two, four or eight @param {string} predicate */
+export function loadF32({ p }, address, offset, count, predicate) {
   const values = p.registers('f32', count);
   for (const value of values) p.do('mov.f32', value, f32(0));
   const lanes = Math.min(count, 4);

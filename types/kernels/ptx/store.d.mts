@@ -5,4 +5,20 @@
  * @param {Writer} w @param {import('./writer.mjs').Cursor} cursor @param {string[][]} sums of each block of 64 rows
  */
 export function store(w: Writer, cursor: import("./writer.mjs").Cursor, sums: string[][]): void;
+/**
+ * What is stored of sums: act(alpha · sum + beta · old + bias) + residual.
+ * @param {Writer} w @param {string[]} sums
+ * @param {{ alpha: string, beta: string, old?: string[], biases?: string[], residuals?: string[] }} added to each of them
+ */
+export function finish(w: Writer, sums: string[], { alpha, beta, old, biases, residuals }: {
+    alpha: string;
+    beta: string;
+    old?: string[];
+    biases?: string[];
+    residuals?: string[];
+}): string[];
+/** @param {Writer} w @param {string} address @param {number} offset @param {string[]} values two, four or eight */
+export function storeF32({ p }: Writer, address: string, offset: number, values: string[]): void;
+/** Zeros where the predicate does not hold. @param {Writer} w @param {string} address @param {number} offset @param {number} count two, four or eight @param {string} predicate */
+export function loadF32({ p }: Writer, address: string, offset: number, count: number, predicate: string): string[];
 export type Writer = import("./writer.mjs").Writer;
