@@ -120,7 +120,10 @@ function runChild(group, log) {
     return;
   }
   if (options.shapes) {
-    for (const s of options.shapes.split(',').map(shapeOf)) measure(s, expand(s, all));
+    // Without matrix units, the kernels in PTX with the splits that fill the device best, then those of SPIR-V.
+    const inPtx = (/** @type {Shape} */ s) =>
+      precision === 'f32' && context.takesPtx ? Object.values(ptxPlans(s, 'f32')).flatMap((ways) => ways.slice(0, 3)) : [];
+    for (const s of options.shapes.split(',').map(shapeOf)) measure(s, [...inPtx(s), ...expand(s, all)]);
     return;
   }
   if (beta) {

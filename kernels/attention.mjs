@@ -8,7 +8,8 @@
 // which needs a driver that lays accumulators and operands out alike (asked once, by a kernel of its own); the
 // `scratch` kernels pass them through shared memory and need nothing of the kind. The backward pass in f32 has two forms:
 // `walk` is one dispatch that computes P and dS twice, for dQ and for dK and dV; `tiles` computes them once, leaves them in
-// a bounded workspace, some heads at a time, and multiplies from there with larger tiles a thread. On Hopper, where the
+// a bounded workspace, some heads at a time, and multiplies from there with larger tiles a thread. So has the forward pass: `tiles`
+// sums more elements a thread than `walk`, from slices of shared memory, and is what GPUs get. On Hopper, where the
 // driver takes PTX, kernels in PTX compute what is stored in one half type throughout (see attention/ptx.mjs).
 
 import { ceilDiv, finite, integer, pushConstants, reach, tensor } from './base.mjs';
@@ -31,8 +32,8 @@ import { coopShapes } from './matmul.mjs';
  * @property {number} [threads] f32 `walk`: invocations of a workgroup
  * @property {{ m: number, n: number, k: number }} [shape] matrix units: the instruction
  * @property {'ptx' | 'register' | 'scratch' | 'walk' | 'tiles'} [kernel] matrix units: where scores live, `register` where the
- *   device can, or `ptx`, kernels in PTX, where these were measured; f32, backward: `tiles`, but `walk` on CPU devices and
- *   where one head's tiles would not fit
+ *   device can, or `ptx`, kernels in PTX, where these were measured; f32: `tiles`, but `walk` on CPU devices and
+ *   where tiles, backward those of one head, would not fit
  * @property {string | import('./ptx/attention.mjs').AttentionTiling} [tiling] `ptx`: one of kernels/ptx/plans.mjs by name, or
  *   itself; the measured one when left out
  * @property {number} [group] register, backward: fragments of the key block worked on at a time
@@ -163,12 +164,27 @@ export function attentionKernels(context, options) {
     return { ...plan, fault: fault() };
   }
 
+  /** The plan of the f32 forward pass by tiles, or why it cannot be. @param {any} p @returns {any} */
+  function forwardTilesPlan({ headSize: d, override = {} }) {
+    const plan = { queryBlock: isCpu ? 16 : 64, keyBlock: 16, rows: isCpu ? 4 : 8, ...override, kernel: 'tiles', columns: 4 };
+    const { queryBlock, keyBlock, rows, columns } = plan;
+    const threads = (queryBlock / rows) * (d / columns);
+    const fault = () => {
+      if (keyBlock % 4 || d % keyBlock) return `slices of ${keyBlock} do not divide heads of ${d}`;
+      if (rows % 4 || queryBlock % rows) return `${rows} rows a thread do not divide tiles of ${queryBlock}`;
+      if (threads > maxThreads) return `tiles of ${queryBlock} make ${threads} threads`;
+      const used = (keyBlock * (queryBlock + d + 8) + queryBlock * (d / columns + 2)) * 4;
+      return used > shared ? `${used} bytes of shared memory, the device allows ${shared}` : undefined;
+    };
+    return { ...plan, threads, fault: fault() };
+  }
+
   /** @param {string} kernel @param {any} p @param {boolean} backward @returns {any} */
   function planOf(kernel, p, backward) {
     const { precision, headSize: d, override = {} } = p;
     if (precision === 'f32') {
-      if (backward && (override.kernel ?? (isCpu ? 'walk' : 'tiles')) === 'tiles') {
-        const plan = tilesPlan(p);
+      if ((override.kernel ?? (isCpu ? 'walk' : 'tiles')) === 'tiles') {
+        const plan = backward ? tilesPlan(p) : forwardTilesPlan(p);
         if (!plan.fault) return plan;
         if (override.kernel) throw new RangeError(`${kernel}: the plan cannot run on ${info.deviceName}: ${plan.fault}`);
       }
@@ -417,10 +433,26 @@ export function attentionKernels(context, options) {
     );
   }
 
+  /** Specialization constants of the kernels by tiles. @param {any} p @param {any} plan @param {number} threads */
+  const tilesConstants = (p, { queryBlock, keyBlock, rows, columns }, threads) => [
+    threads,
+    queryBlock,
+    keyBlock,
+    p.headSize,
+    p.causal ? 1 : 0,
+    context.propagatesNan,
+    rows,
+    columns,
+    p.softCap > 0 ? 1 : 0,
+    // The last tile has few rows.
+    p.tokens % queryBlock > 0 && p.tokens % queryBlock <= queryBlock / 2 ? 1 : 0,
+  ];
+
   /** @param {any} p @param {any} plan @param {DType} written */
   function pipelineOf(p, plan, written) {
     const common = [plan.threads, plan.queryBlock, plan.keyBlock, p.headSize, p.causal ? 1 : 0];
     const capped = p.softCap > 0 ? 1 : 0;
+    if (plan.kernel === 'tiles') return { specialization: tilesConstants(p, plan, plan.threads) };
     if (p.precision === 'f32') return { specialization: [...common, context.propagatesNan, capped] };
     if (plan.kernel === 'register') {
       const { shape, map } = plan;
@@ -476,7 +508,7 @@ export function attentionKernels(context, options) {
     if (inPtx) return ptx.record(inPtx, p, buffers, push(p));
     const name =
       p.precision === 'f32'
-        ? 'attention_f32_forward'
+        ? `attention_f32_forward${plan.kernel === 'tiles' ? '_tiles' : ''}`
         : `attention_${plan.kernel === 'register' ? 'register' : 'coop'}_forward_${p.precision}`;
     return context.dispatch(name, {
       buffers,
@@ -563,18 +595,8 @@ export function attentionKernels(context, options) {
     const batches = fit >= p.heads ? even(p.batch, Math.floor(fit / p.heads)) : 1;
     const heads = fit >= p.heads ? p.heads : even(p.heads, fit);
     const workspace = context.workspace('attention tiles', batches * heads * bytes);
-    const { queryBlock, keyBlock, rows, columns } = plan;
-    const specialization = (/** @type {number} */ threads) => [
-      threads,
-      queryBlock,
-      keyBlock,
-      p.headSize,
-      p.causal ? 1 : 0,
-      context.propagatesNan,
-      rows,
-      columns,
-      p.softCap > 0 ? 1 : 0,
-    ];
+    const { queryBlock, rows, columns } = plan;
+    const specialization = (/** @type {number} */ threads) => tilesConstants(p, plan, threads);
     /** @type {Dispatch[]} */
     const list = [];
     for (let batch = 0; batch < p.batch; batch += batches) {

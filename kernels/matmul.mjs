@@ -1,6 +1,7 @@
 // Matrix products: D = act(alpha * op(A) op(B) + beta * C + bias) + residual, row-major, any size, batched by strides.
 //
-// `f32` runs everywhere; `coop` uses VK_KHR_cooperative_matrix at subgroup scope; `ptx` are kernels in PTX for NVIDIA's Hopper.
+// `f32` runs everywhere; `coop` uses VK_KHR_cooperative_matrix at subgroup scope; `ptx` are kernels in PTX for NVIDIA's Hopper, with matrix
+// units and, in f32, without.
 // Where the grid is small a product is split in K: each split writes partial sums to a workspace, and a second pass adds
 // them in order, so the result does not depend on timing. A chooser picks kernel and tiling by device and shape.
 //
@@ -30,10 +31,10 @@ export { coopShapes } from './matmul/spirv.mjs';
 /**
  * A kernel and its tiling. Sizes count elements.
  * @typedef {object} MatmulPlan
- * @property {'f32' | 'coop' | 'ptx'} kernel ordinary arithmetic, or matrix units, or these by PTX (of `info.hasPtx`, with A and
- *   B in one half type, no batch, sizes and strides of rows that are multiples of 8, tensors aligned to 16 bytes)
- * @property {string | import('./ptx/gemm.mjs').GemmPlan} [tiling] ptx: a tiling of kernels/ptx/plans.mjs by its name, or any other;
- *   gives `bm`, `bn`, `bk` and `stages`
+ * @property {'f32' | 'coop' | 'ptx'} kernel ordinary arithmetic, or matrix units, or either by PTX (of `info.hasPtx`, with A and
+ *   B in one half type or in f32, no batch, sizes and strides of rows that are multiples of 8, or in f32 of 4, tensors aligned to 16 bytes)
+ * @property {string | import('./ptx/gemm.mjs').GemmPlan | import('./ptx/simt.mjs').SimtPlan} [tiling] ptx: a tiling of
+ *   kernels/ptx/plans.mjs by its name, or any other; gives `bm`, `bn`, `bk` and `stages`
  * @property {number} bm rows of a workgroup's tile
  * @property {number} bn columns of a workgroup's tile
  * @property {number} bk depth of a staged tile

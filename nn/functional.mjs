@@ -410,8 +410,8 @@ function summed(x, dims, keepdim, alpha) {
     const kept = x.shape.map((_, d) => d).filter((d) => !dims.includes(d));
     const moved = permute(x, [...kept, ...dims]);
     const last = dims.map((_, i) => kept.length + i);
-    y = reshape(apply(reduce.sum, [moved], { dims: last, alpha }), reduce.keptShape(x.shape, dims));
-  } else y = apply(reduce.sum, [x], { dims: [...dims].sort((a, b) => a - b), alpha });
+    y = reshape(apply(reduce.sum, [pairs(moved)], { dims: last, alpha }), reduce.keptShape(x.shape, dims));
+  } else y = apply(reduce.sum, [pairs(x)], { dims: [...dims].sort((a, b) => a - b), alpha });
   y = to(y, x.dtype);
   return keepdim
     ? y
@@ -463,9 +463,15 @@ export const amin = (x, dim = -1, keepdim = false) => extreme(reduce.amin, x, di
 
 // ---- products
 
-/** Whether the device multiplies 16-bit matrices of these sizes. @param {DType} dtype @param {...number} sizes */
-const halfProduct = (dtype, ...sizes) =>
-  dtype === 'f32' || (runtime().kernels.matmulSupports(/** @type {any} */ (dtype)) && sizes.every((size) => size % 2 === 0));
+/** Multiplications from which on halves of odd sizes are faster on matrix units, element by element, than as f32 (measured on an H200). */
+const ODD_LEAST = 2 ** 28;
+
+/** Whether a product of these sizes is computed in this type, on matrix units where it is a half. @param {DType} dtype @param {number} m @param {number} n @param {number} k */
+function multiplies(dtype, m, n, k) {
+  if (dtype === 'f32') return true;
+  if (!runtime().kernels.matmulSupports(/** @type {any} */ (dtype))) return false;
+  return (m % 2 === 0 && n % 2 === 0 && k % 2 === 0) || m * n * k >= ODD_LEAST;
+}
 
 /**
  * The matrix product, as PyTorch's: [..., m, k] × [..., k, n], leading sizes broadcast; a vector is a row on the left and a
@@ -484,7 +490,7 @@ export function matmul(a, b) {
   const m = a.shape[a.ndim - 2];
   const k = a.shape[a.ndim - 1];
   const n = b.shape[b.ndim - 1];
-  if (isFloat(a.dtype) && !halfProduct(a.dtype, m, k, n))
+  if (isFloat(a.dtype) && !multiplies(a.dtype, m, n, k))
     return to(
       withoutAutocast(() => matmul(to(a, 'f32'), to(b, 'f32'))),
       a.dtype,
@@ -519,8 +525,8 @@ export function linear(x, weight, bias) {
     const dtype = meet(x.dtype, weight.dtype);
     return linear(to(x, dtype), to(weight, dtype), bias);
   }
-  const rows = x.size / (x.shape.at(-1) ?? 1);
-  if (isFloat(x.dtype) && !halfProduct(x.dtype, rows, ...weight.shape)) {
+  const [n, k] = weight.shape;
+  if (isFloat(x.dtype) && !multiplies(x.dtype, x.size / k, n, k)) {
     return to(
       withoutAutocast(() => linear(to(x, 'f32'), to(weight, 'f32'), bias)),
       x.dtype,
@@ -545,8 +551,10 @@ export function logSoftmax(x, dim = -1) {
   return sub(shifted, log(sum(exp(shifted), dim, true)));
 }
 
+/** x, as f32 where 16-bit rows have an odd size: kernels that are not products take such rows by pairs. @param {Tensor} x @returns {Tensor} */
+const pairs = (x) => (x.dtype !== 'f32' && isFloat(x.dtype) && (x.shape.at(-1) ?? 1) % 2 ? to(x, 'f32') : x);
 /** An operation on rows, by way of f32 where 16-bit rows have an odd size. @param {Tensor} x @param {(x: Tensor) => Tensor} f */
-const rowsOfPairs = (x, f) => (x.dtype !== 'f32' && isFloat(x.dtype) && (x.shape.at(-1) ?? 1) % 2 ? to(f(to(x, 'f32')), x.dtype) : f(x));
+const rowsOfPairs = (x, f) => to(f(pairs(x)), x.dtype);
 
 /** @param {Tensor} losses @param {'mean' | 'sum' | 'none'} reduction */
 function reducedLoss(losses, reduction) {
@@ -565,9 +573,7 @@ function reducedLoss(losses, reduction) {
 export function crossEntropy(logits, targets, { reduction = 'mean', ignoreIndex = -100 } = {}) {
   logits = full32(tensorOf('crossEntropy', logits));
   tensorOf('crossEntropy', targets);
-  const rows = rowsOfPairs(logits, (x) => x);
-  const x = rows.dtype !== 'f32' && isFloat(rows.dtype) && (rows.shape.at(-1) ?? 1) % 2 ? to(rows, 'f32') : rows;
-  return reducedLoss(apply(network.crossEntropyRows, [x, targets], { ignored: ignoreIndex >>> 0 }), reduction);
+  return reducedLoss(apply(network.crossEntropyRows, [pairs(logits), targets], { ignored: ignoreIndex >>> 0 }), reduction);
 }
 /** (x - y)², reduced. Throws a ShapeError where the shapes differ. @param {Tensor} x @param {Tensor} y @param {LossOptions} [options] */
 export const mseLoss = (x, y, { reduction = 'mean' } = {}) => reducedLoss(square(sub(full32(x), sameShape('mseLoss', x, y))), reduction);

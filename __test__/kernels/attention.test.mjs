@@ -255,6 +255,18 @@ battery('f32', { tolerance: 3e-6 });
 // The form of the backward pass that is not the default here: GPUs take tiles, CPU devices walk.
 const other = context.isCpu ? 'tiles' : 'walk';
 battery(`f32, ${other}`, { tolerance: 3e-6, planBackward: { kernel: other } });
+battery('f32, forward by tiles', { tolerance: 3e-6, plan: { kernel: 'tiles' } });
+test('f32, forward by tiles: other tiles', () => {
+  const options = { tolerance: 3e-6, T: 50, heads: 2, planBackward: { kernel: 'walk' } };
+  for (const plan of [
+    { queryBlock: 64, keyBlock: 16, rows: 8 },
+    { queryBlock: 40, keyBlock: 8, rows: 8 },
+    { queryBlock: 20, keyBlock: 8, rows: 4 },
+  ]) {
+    check({ ...options, d: 64, plan: { kernel: 'tiles', ...plan }, label: JSON.stringify(plan) });
+    check({ ...options, d: 96, causal: false, plan: { kernel: 'tiles', ...plan }, label: JSON.stringify(plan) });
+  }
+});
 test('f32, tiles: every size of tile, in parts by batches and by heads', () => {
   const whole = (/** @type {number} */ blocks, /** @type {number} */ queryBlock) =>
     ((blocks * (blocks + 1)) / 2) * queryBlock * queryBlock * 8;

@@ -6,7 +6,7 @@ import { after, test } from 'node:test';
 import { pack } from '../../kernels/base.mjs';
 import { createKernels } from '../../kernels/index.mjs';
 import { planFault } from '../../kernels/ptx/gemm.mjs';
-import { PLANS } from '../../kernels/ptx/plans.mjs';
+import { PLANS, SIMT_PLANS } from '../../kernels/ptx/plans.mjs';
 import { vk } from '../lib/addon.mjs';
 import { checkGlu, checkGroup, checkProduct } from '../ptx/product.mjs';
 
@@ -24,6 +24,25 @@ const below = (n) => {
   return Math.floor((state / 2 ** 32) * n);
 };
 const maybe = () => below(2) === 1;
+
+/** A random product in f32 for a tiling. @param {string} tiling @param {Product['form']} form @returns {Product} */
+function randomSingle(tiling, form) {
+  const fours = (/** @type {number} */ most) => 4 * (1 + below(most / 4));
+  return {
+    form,
+    type: 'f32',
+    m: form[0] === 'T' ? fours(600) : 1 + below(600),
+    n: fours(400),
+    k: 1 + below(700),
+    bias: maybe(),
+    residual: maybe(),
+    activation: /** @type {const} */ ([undefined, 'gelu', 'silu'])[below(3)],
+    alpha: maybe() ? 1 : 0.5,
+    beta: maybe() ? 0 : -0.75,
+    pad: 4 * below(3),
+    plan: { kernel: 'ptx', tiling, ...[{ splits: 2 + below(3) }, { wave: 3, tail: 2 }, {}][below(3)] },
+  };
+}
 
 /** A random product for a tiling. @param {string} tiling @param {Product['form']} form @returns {Product} */
 function randomProduct(tiling, form) {
@@ -77,6 +96,14 @@ for (const [tiling, sizes] of Object.entries(PLANS)) {
         checkGlu(vk, kernels, { pass, ...sizes, type, plan: { kernel: 'ptx', tiling, ...(maybe() ? { wave: 3 } : {}) } });
       }
   });
+}
+
+for (const tiling of Object.keys(SIMT_PLANS)) {
+  for (const form of /** @type {const} */ (['NT', 'NN', 'TN', 'TT'])) {
+    test(`${form} in f32 by ${tiling}`, { skip }, () => {
+      for (let i = 0; i < 4; i++) checkProduct(vk, kernels, randomSingle(tiling, form));
+    });
+  }
 }
 
 test('a product in a graph has the bits that it has outside of it', { skip }, () => {

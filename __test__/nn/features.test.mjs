@@ -61,6 +61,52 @@ test('autocast: products in 16 bits, losses and norms in f32, gradients of f32 p
   assert.throws(() => autocast('bf16', async () => {}), /autocast: the function is async/);
 });
 
+test('products of halves whose sizes are odd, with bias and gradients; large ones stay on matrix units', async () => {
+  for (const dtype of /** @type {const} */ (['bf16', 'f16'])) {
+    if (!runtime().kernels.matmulSupports(dtype)) continue;
+    for (const [m, k, n] of [
+      [3, 5, 7],
+      [65, 33, 17],
+      [8, 7, 6],
+      [6, 8, 7],
+    ]) {
+      const [x, w, bias, g] = [randn([m, k]), randn([n, k]), randn([n]), randn([m, n])];
+      const of = (/** @type {'f32' | 'bf16' | 'f16'} */ type) => {
+        const inputs = [x.to(dtype).to(type), w.to(dtype).to(type), bias.clone()];
+        for (const input of inputs) input.requiresGrad = true;
+        const y = F.linear(inputs[0], inputs[1], inputs[2]);
+        const z = F.matmul(inputs[0], F.transpose(inputs[1], 0, 1));
+        F.sum(y.to('f32').mul(g).add(z.to('f32').mul(g))).backward();
+        return [y, z, ...inputs.map((input) => /** @type {Tensor} */ (input.grad))];
+      };
+      const [got, want] = [of(dtype), of('f32')];
+      for (const [i, tensor] of got.entries()) {
+        assertClose(
+          await tensor.to('f32').toArray(),
+          Float64Array.from(await want[i].toArray()),
+          dtype === 'bf16' ? 0.02 : 3e-3,
+          `${dtype} ${i}`,
+        );
+      }
+    }
+    const large = [645, 647].map((rows) => randn([rows, 645]).to(dtype));
+    const product = compile((/** @type {Tensor} */ a, /** @type {Tensor} */ b) => F.linear(a, b));
+    const y = await scope(() => product(large[0], large[1]).to('f32')).toArray();
+    assert.equal(product.explain()[0].dispatches, 1, 'nothing is cast');
+    const [a, b] = await Promise.all(large.map((x) => x.to('f32').toArray()));
+    for (const [i, j] of [
+      [0, 0],
+      [644, 646],
+      [101, 333],
+    ]) {
+      let sum = 0;
+      for (let l = 0; l < 645; l++) sum += a[i * 645 + l] * b[j * 645 + l];
+      assertClose([y[i * 647 + j]], Float64Array.of(sum), dtype === 'bf16' ? 0.02 : 3e-3, `${dtype} at ${i}, ${j}`);
+    }
+    product.dispose();
+  }
+});
+
 test('autocast converts a parameter that is used twice once, and again after it has changed', async () => {
   const w = new nn.Parameter(
     tensor([

@@ -11,7 +11,8 @@ import { after, test } from 'node:test';
 import { moduleText } from '../../kernels/ptx/assembler.mjs';
 import { attention, attentionFault, attentionSizes } from '../../kernels/ptx/attention.mjs';
 import { gemm, planFault, sizesOf } from '../../kernels/ptx/gemm.mjs';
-import { ATTENTION_PLANS, PLANS } from '../../kernels/ptx/plans.mjs';
+import { ATTENTION_PLANS, PLANS, SIMT_PLANS } from '../../kernels/ptx/plans.mjs';
+import { simt, simtSizes } from '../../kernels/ptx/simt.mjs';
 import { ptxAttention } from '../../kernels/tuning/h200.mjs';
 import { ptxas } from '../../scripts/ptxas.mjs';
 
@@ -70,6 +71,30 @@ for (const [plan, sizes] of Object.entries(PLANS)) {
     if (sizes.registers) {
       const [multiplying, fetching] = sizes.registers;
       assert.ok(128 * (sizes.warpgroups * multiplying + fetching) <= 65536);
+    }
+  });
+}
+
+for (const [plan, sizes] of Object.entries(SIMT_PLANS)) {
+  test(`${plan} assembles`, { skip }, () => {
+    for (const [name, transA, transB] of /** @type {const} */ ([
+      ['NT', false, true],
+      ['NN', false, false],
+      ['TN', true, false],
+      ['TT', true, true],
+    ])) {
+      const form = /** @type {GemmForm} */ ({ type: 'f32', transA, transB });
+      const everything = {
+        ...form,
+        beta: true,
+        bias: true,
+        residual: true,
+        activation: /** @type {const} */ ('gelu'),
+        parts: true,
+        ragged: true,
+      };
+      assemble(plan, name, simt('kernel', sizes, form), simtSizes(sizes));
+      assemble(plan, `${name}, all`, simt('kernel', sizes, everything), simtSizes(sizes));
     }
   });
 }

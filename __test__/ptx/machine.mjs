@@ -310,14 +310,16 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
           while (w.copies.length > Number(operands[0])) for (const copy of /** @type {(() => void)[]} */ (w.copies.shift())) copy();
         };
       }
-      const [to, from, size] = [address(operands[0]), address(operands[1]), read(operands[3] ?? '16')];
+      const whole = Number(operands[2]);
+      assert.ok(whole === 16 || (whole === 4 && parts[2] === 'ca'), `${op} of ${whole} bytes`);
+      const [to, from, size] = [address(operands[0]), address(operands[1]), read(operands[3] ?? operands[2])];
       return lanes((w, l) => {
-        const [target, bytes] = [inShared(to(w, l), 16), size(w, l)];
-        const origin = bytes === 0 ? 0 : inGlobal(from(w, l), 16);
-        if (bytes !== 0) mayRead(origin, 16);
+        const [target, bytes] = [inShared(to(w, l), whole), size(w, l)];
+        const origin = bytes === 0 ? 0 : inGlobal(from(w, l), whole);
+        if (bytes !== 0) mayRead(origin, whole);
         const copy = () => {
-          for (let i = 0; i < 16; i++) shared.setUint8(target + i, i < bytes ? memory[origin + i] : 0);
-          touch(w, target, 16);
+          for (let i = 0; i < whole; i++) shared.setUint8(target + i, i < bytes ? memory[origin + i] : 0);
+          touch(w, target, whole);
         };
         if (late) w.copy.push(copy);
         else copy();

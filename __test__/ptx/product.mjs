@@ -11,7 +11,7 @@ const values = (count) => random(count);
  * @typedef {object} Product
  * @property {'NT' | 'NN' | 'TN' | 'TT'} form
  * @property {number} m @property {number} n @property {number} k
- * @property {'bf16' | 'f16'} [type] of A and B
+ * @property {'bf16' | 'f16' | 'f32'} [type] of A and B
  * @property {boolean} [half] whether D is stored in it
  * @property {boolean} [dual] @property {boolean} [bias] @property {boolean} [residual]
  * @property {boolean} [inPlace] whether the residual is D's old content

@@ -6,7 +6,7 @@ import { createRequire } from 'node:module';
 import { resolve } from 'node:path';
 import { KernelContext } from '../../kernels/base.mjs';
 import { matmulKernels } from '../../kernels/matmul.mjs';
-import { PLANS } from '../../kernels/ptx/plans.mjs';
+import { PLANS, SIMT_PLANS } from '../../kernels/ptx/plans.mjs';
 import { planName, ptxPlans, sensible, splitsFor, tilings } from '../../kernels/tuning/candidates.mjs';
 import { duel, timedProduct } from '../../kernels/tuning/measure.mjs';
 import { identityOf, tableFile } from '../../kernels/tuning/stored.mjs';
@@ -57,7 +57,7 @@ function typesOf({ name, shape }) {
 /** A plan of `matmulPlan` as a table has it. @param {any} plan @returns {any} */
 function tabled(plan) {
   if (plan.kernel !== 'ptx') return plan;
-  const tiling = Object.entries(PLANS).find(([, sizes]) => sizes === plan.tiling)?.[0];
+  const tiling = Object.entries({ ...PLANS, ...SIMT_PLANS }).find(([, sizes]) => sizes === plan.tiling)?.[0];
   const { splits, wave, tail } = plan;
   return { kernel: 'ptx', tiling, splits, ...(tail > 1 ? { wave, tail } : {}) };
 }
@@ -68,7 +68,7 @@ function tabled(plan) {
  */
 function* candidates(shape, types, timeOf) {
   const { precision, aType, bType } = types;
-  const inPtx = context.takesPtx && precision === aType && precision === bType ? ptxPlans(shape) : {};
+  const inPtx = context.takesPtx && precision === aType && precision === bType ? ptxPlans(shape, aType === 'f32' ? 'f32' : 'bf16') : {};
   for (const ways of Object.values(inPtx)) yield* ways.slice(0, 2);
   const fastest = (/** @type {any[]} */ list) => list.sort((x, y) => timeOf(x) - timeOf(y));
   const spirv = sensible(shape, tilings(precision, context, { quick })).map((plan) => ({ ...plan, splits: 1 }));

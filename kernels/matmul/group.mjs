@@ -4,6 +4,7 @@
 import { integer, pushConstants } from '../base.mjs';
 import { moduleText } from '../ptx/assembler.mjs';
 import { MAX_PRODUCTS, gemm, groupDivision, parametersOf, planFault, sizesOf } from '../ptx/gemm.mjs';
+import { isSimt } from '../ptx/simt.mjs';
 import { formName } from '../tuning/table.mjs';
 import { range, tilingOf } from './ptx.mjs';
 import { verifyGroup } from './verify.mjs';
@@ -13,6 +14,13 @@ import { verifyGroup } from './verify.mjs';
 /** @typedef {import('../matmul.mjs').MatmulGroupPlan} MatmulGroupPlan */
 /** @typedef {import('../ptx/gemm.mjs').GemmForm} GemmForm */
 /** @typedef {import('../ptx/gemm.mjs').GemmPlan} GemmPlan */
+
+/** A plan's tiling, which is one for products of halves. @param {{ tiling: any }} plan @returns {GemmPlan} */
+function halvesOf(plan) {
+  const tiling = tilingOf(plan);
+  if (isSimt(tiling)) throw new RangeError('matmulGroup: plan.tiling must be one for products of halves, not of f32');
+  return tiling;
+}
 
 /** The share of whole waves of blocks that tiles must fill. One by one, split to fill the device, an H200's weight gradients take 1.25 times as long. */
 const FILL = 0.85;
@@ -81,7 +89,7 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
    * @returns {Dispatch[]}
    */
   function records(products, plan) {
-    const tiling = tilingOf(plan);
+    const tiling = halvesOf(plan);
     const [{ k, transA, transB, alpha, beta }] = products;
     const wave = integer('matmulGroup', 'wave', plan.wave ?? ptx.blocks, 1, context.maxGroups);
     const { first, items, blocks } = groupDivision(tiling, products, wave);
@@ -116,7 +124,7 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
     if (fault(problems)) return undefined;
     const name = context.tuning.ptxGroup?.(problems[0]);
     if (name === undefined) return undefined;
-    const tiling = tilingOf({ tiling: name });
+    const tiling = halvesOf({ tiling: name });
     const { items, first } = groupDivision(tiling, problems, ptx.blocks);
     if (items < FILL * Math.ceil(items / ptx.blocks) * ptx.blocks) return undefined;
     // One of many tiles fills the device by itself but for the last of them, which are split.
@@ -127,7 +135,7 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
 
   /** Throws where a plan cannot be carried out. @param {any[]} problems @param {MatmulGroupPlan} plan */
   function check(problems, plan) {
-    const tiling = tilingOf(plan);
+    const tiling = halvesOf(plan);
     const form = formOf(problems, tiling);
     const wrong = fault(problems) ?? planFault(tiling, form);
     if (wrong) throw new RangeError(`matmulGroup: one launch cannot compute these products: ${wrong}`);

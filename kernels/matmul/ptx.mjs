@@ -5,7 +5,8 @@
 import { bytesOf, ceilDiv, integer, pushConstants, tensor } from '../base.mjs';
 import { moduleText } from '../ptx/assembler.mjs';
 import { PARAMETERS, division, gemm, planFault, productFault, sizesOf } from '../ptx/gemm.mjs';
-import { PLANS } from '../ptx/plans.mjs';
+import { PLANS, SIMT_PLANS } from '../ptx/plans.mjs';
+import { isSimt, simt, simtFault, simtSizes } from '../ptx/simt.mjs';
 import { kernelVerdicts } from '../ptx/verdicts.mjs';
 import { formName } from '../tuning/table.mjs';
 import { sumParts } from './reduce.mjs';
@@ -17,6 +18,7 @@ import { verifyKernel } from './verify.mjs';
 /** @typedef {import('../matmul.mjs').MatmulPlan} MatmulPlan */
 /** @typedef {import('../ptx/gemm.mjs').GemmForm} GemmForm */
 /** @typedef {import('../ptx/gemm.mjs').GemmPlan} GemmPlan */
+/** @typedef {import('../ptx/simt.mjs').SimtPlan} SimtPlan */
 
 /** Bindings of a kernel, whose addresses are its first parameters. */
 const BINDINGS = PARAMETERS.filter(({ type }) => type === 'u64').length;
@@ -27,16 +29,28 @@ const MULTIPROCESSORS = 132;
 
 /**
  * A plan's tiling, itself or by its name in kernels/ptx/plans.mjs.
- * @param {Partial<MatmulPlan>} plan @returns {GemmPlan}
+ * @param {Partial<MatmulPlan>} plan @returns {GemmPlan | SimtPlan}
  */
 export function tilingOf({ tiling }) {
   if (typeof tiling === 'object' && tiling !== null) return tiling;
-  const known = /** @type {Record<string, GemmPlan>} */ (PLANS);
+  const known = /** @type {Record<string, GemmPlan | SimtPlan>} */ ({ ...PLANS, ...SIMT_PLANS });
   if (typeof tiling !== 'string' || !Object.hasOwn(known, tiling)) {
     throw new RangeError(`matmul: plan.tiling must be one of ${Object.keys(known).join(', ')}, or a tiling, got ${String(tiling)}`);
   }
   return known[tiling];
 }
+
+/**
+ * Why a tiling cannot compute a form, or undefined.
+ * @param {GemmPlan | SimtPlan} tiling @param {GemmForm} form
+ */
+const tilingFault = (tiling, form) => (isSimt(tiling) ? simtFault(tiling, form) : planFault(tiling, form));
+
+/** The text of a kernel. @param {string} name @param {GemmPlan | SimtPlan} tiling @param {GemmForm} form */
+const kernelText = (name, tiling, form) => (isSimt(tiling) ? simt(name, tiling, form) : gemm(name, tiling, form));
+
+/** Threads of a block. @param {GemmPlan | SimtPlan} tiling */
+const threadsOf = (tiling) => (isSimt(tiling) ? simtSizes(tiling) : sizesOf(tiling)).threads;
 
 /**
  * @param {KernelContext} context
@@ -54,7 +68,8 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
    */
   function fault({ m, n, k, batch, precision, half, aType, bType, cType, transA, transB, args }) {
     if (!context.takesPtx) return 'the device takes no PTX, or it is turned off';
-    if (precision !== half || aType !== half || bType !== half) return 'A and B must both be stored in the half type of the precision';
+    const type = precision === 'f32' ? 'f32' : half;
+    if (precision !== type || aType !== type || bType !== type) return 'A and B must both be stored in the half type of the precision';
     if (batch !== 1) return `they compute one product at a time, not a batch of ${batch}`;
     const tensors = /** @type {const} */ ([
       ['a', aType],
@@ -75,7 +90,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
     const { lda = transA ? m : k, ldb = transB ? k : n, ldc = n } = args;
     const ldr = args.residual === undefined && args.gateUp === undefined ? 8 : (args.ldr ?? n);
     const ldh = args.half === undefined ? 8 : (args.ldh ?? n);
-    return productFault({ m, n, k, lda, ldb, ldc, ldr, ldh, addresses, transA, transB });
+    return productFault({ m, n, k, lda, ldb, ldc, ldr, ldh, addresses, transA, transB, type });
   }
 
   /**
@@ -85,7 +100,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
   function divide({ m, n, k }, plan) {
     const tiling = tilingOf(plan);
     const { bm, bn, bk, stages } = tiling;
-    const wave = integer('matmul', 'wave', plan.wave ?? blocks, 1, context.maxGroups);
+    const wave = integer('matmul', 'wave', plan.wave ?? blocks * (isSimt(tiling) ? tiling.blocks : 1), 1, context.maxGroups);
     const tail = integer('matmul', 'tail', plan.tail ?? 1, 1, 64);
     const tailed = tail > 1 && (ceilDiv(m, bm) * ceilDiv(n, bn)) % wave > 0;
     const splits = tailed ? 1 : integer('matmul', 'splits', plan.splits ?? 1, 1, 64);
@@ -103,12 +118,19 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
     };
   }
 
+  /** Blocks of a launch: those of matrix units go from item to item. @param {any} plan */
+  const groupsOf = ({ tiling, division: { items, blocks } }) => (isSimt(tiling) ? items : blocks);
+
+  /** Why a plan cannot be launched, or undefined. @param {any} plan */
+  const gridFault = (plan) =>
+    groupsOf(plan) > context.maxGroups ? `it makes ${groupsOf(plan)} blocks, more than ${context.maxGroups}` : undefined;
+
   /**
    * What a product asks of the kernel. Where all sums go to the workspace the second pass does what is done with results.
    * @param {any} product @param {any} plan @returns {GemmForm}
    */
-  function formOf({ half, transA, transB, cType, dual, beta, bias, residual, activation, glu }, { division: { whole, parts, ragged } }) {
-    const form = { type: half, transA, transB, parts: parts > 1, ragged };
+  function formOf({ aType, transA, transB, cType, dual, beta, bias, residual, activation, glu }, { division: { whole, parts, ragged } }) {
+    const form = { type: aType, transA, transB, parts: parts > 1, ragged };
     if (glu) return { ...form, half: true, glu };
     if (whole === 0) return form;
     return { ...form, half: cType !== 'f32', dual, beta: beta !== 0, bias: Boolean(bias), residual: Boolean(residual), activation };
@@ -145,12 +167,12 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
     const name = key.split('/')[0];
     /** @type {import('../../index.js').PipelineHandle} */
     const pipeline = context.vk.createPipeline({
-      ptx: moduleText(gemm(name, tiling, form)),
+      ptx: moduleText(kernelText(name, tiling, form)),
       entry: name,
       bindings: BINDINGS,
       access,
       pushBytes: PUSH_BYTES,
-      workgroupSize: [sizesOf(tiling).threads, 1, 1],
+      workgroupSize: [threadsOf(tiling), 1, 1],
       name,
     });
     context.pipelines.set(key, pipeline);
@@ -165,17 +187,17 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
    * @returns {Dispatch[]}
    */
   function records(product, plan, work) {
-    const { m, n, k, a, b, c, h, bias, residual, lda, ldb, ldc, ldr, ldh, half, cType, transA, transB, alpha, beta, glu } = product;
+    const { m, n, k, a, b, c, h, bias, residual, lda, ldb, ldc, ldr, ldh, half, aType, cType, transA, transB, alpha, beta, glu } = product;
     // The gradient of SwiGLU reads and writes [gate, up].
     const wide = glu === 'backward' ? 2 * n : n;
-    const { whole, rest, parts, kPerPart, blocks: groups, workspaceFloats } = plan.division;
+    const { whole, rest, parts, kPerPart, workspaceFloats } = plan.division;
     const { pipeline, access } = pipelineOf(plan, formOf(product, plan));
     const matrix = (/** @type {number} */ rows, /** @type {number} */ columns, /** @type {number} */ ld) => (rows - 1) * ld + columns;
-    const first = range(a, transA ? matrix(k, m, lda) : matrix(m, k, lda), bytesOf(half));
+    const first = range(a, transA ? matrix(k, m, lda) : matrix(m, k, lda), bytesOf(aType));
     /** @type {Binding[]} */
     const buffers = [
       first,
-      range(b, transB ? matrix(n, k, ldb) : matrix(k, n, ldb), bytesOf(half)),
+      range(b, transB ? matrix(n, k, ldb) : matrix(k, n, ldb), bytesOf(aType)),
       range(c, matrix(m, wide, ldc), bytesOf(cType)),
       bias && range(bias, n, 4),
       residual && range(residual, matrix(m, wide, ldr), glu ? bytesOf(half) : 4),
@@ -188,7 +210,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
       {
         pipeline,
         buffers,
-        groups: /** @type {[number, number, number]} */ ([groups, 1, 1]),
+        groups: /** @type {[number, number, number]} */ ([groupsOf(plan), 1, 1]),
         push: pushConstants([m, n, k, lda, ldb, ldc, ldr, ldh, kPerPart, whole, rest, parts], [alpha, beta]),
         writeMask: access.reduce((mask, how, i) => mask | (how.endsWith('write') ? 1 << i : 0), 0),
       },
@@ -216,7 +238,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
     if (reason) throw new RangeError(`matmul: the PTX kernels cannot take this product: ${reason}`);
     const plan = divide(problem, override);
     const form = formOf({ ...problem.args, ...problem }, plan);
-    const wrong = planFault(plan.tiling, form);
+    const wrong = tilingFault(plan.tiling, form) ?? gridFault(plan);
     if (wrong) throw new RangeError(`matmul: the plan cannot run: ${wrong}`);
     const failed = verdict(plan, form);
     if (failed) throw new RangeError(`matmul: the PTX kernel cannot run on ${info.deviceName}: ${failed}`);
@@ -233,7 +255,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
     if (chosen?.kernel !== 'ptx' || fault(problem)) return undefined;
     const plan = divide(problem, chosen);
     const form = formOf({ ...problem.args, ...problem }, plan);
-    return planFault(plan.tiling, form) || verdict(plan, form) ? undefined : plan;
+    return tilingFault(plan.tiling, form) || gridFault(plan) || verdict(plan, form) ? undefined : plan;
   }
 
   /** Elements of workspace that a plan needs. @param {any} plan */

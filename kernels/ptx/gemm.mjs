@@ -38,7 +38,7 @@ import { Writer } from './writer.mjs';
 /**
  * What is computed.
  * @typedef {object} GemmForm
- * @property {'bf16' | 'f16'} type of A and B
+ * @property {'bf16' | 'f16' | 'f32'} type of A and B; f32 without matrix units
  * @property {boolean} transA A lies as K x M
  * @property {boolean} transB B lies as N x K
  * @property {boolean} [half] D and C are halves; f32 when left out
@@ -138,6 +138,7 @@ export function sizesOf(plan) {
 export function planFault(plan, form) {
   const { shared, barriers, rowBlocks, threads } = sizesOf(plan);
   const major = majors(form);
+  if (form.type === 'f32') return 'matrix units do not multiply in f32';
   if (!Number.isInteger(rowBlocks) || rowBlocks < 1) return 'bm must be a multiple of 64 for each warpgroup';
   if (plan.bn % 32 || plan.bn < 32 || plan.bn > 256) return 'bn must be a multiple of 32 up to 256';
   if (![16, 32, 64].includes(plan.bk)) return 'bk must be 16, 32 or 64';
@@ -170,23 +171,29 @@ export function planFault(plan, form) {
 
 /**
  * Why these kernels cannot take a product, or undefined. The SPIR-V kernels compute the others.
- * @param {{ m: number, n: number, k: number, lda: number, ldb: number, ldc: number, ldr?: number, ldh?: number, addresses: (number | bigint)[], transA: boolean, transB: boolean }} product
- *   `addresses` of all operands in bytes
+ * @param {{ m: number, n: number, k: number, lda: number, ldb: number, ldc: number, ldr?: number, ldh?: number, addresses: (number | bigint)[], transA: boolean, transB: boolean, type?: GemmForm['type'] }} product
+ *   `addresses` of all operands in bytes; halves when `type` is left out
  */
-export function productFault({ m, n, k, lda, ldb, ldc, ldr = 8, ldh = 8, addresses, transA, transB }) {
+export function productFault({ m, n, k, lda, ldb, ldc, ldr = 8, ldh = 8, addresses, transA, transB, type = 'bf16' }) {
+  const single = type === 'f32';
+  // Vectors of 16 bytes; where the depth is contiguous, f32 is copied element by element.
+  const unit = single ? 4 : 8;
+  const whole = { A: transA || !single, B: !transB || !single, D: true };
   const contiguous = { A: transA ? m : k, B: transB ? k : n, D: n };
   for (const [name, extent] of Object.entries(contiguous))
-    if (extent % 8) return `rows of ${name} have ${extent} elements, not a multiple of 8`;
-  for (const [name, ld] of Object.entries({ lda, ldb, ldc, ldr, ldh })) if (ld % 8) return `${name} is ${ld}, not a multiple of 8`;
+    if (whole[/** @type {'A'} */ (name)] && extent % unit) return `rows of ${name} have ${extent} elements, not a multiple of ${unit}`;
+  const leading = { ...(whole.A ? { lda } : {}), ...(whole.B ? { ldb } : {}), ldc, ldr, ldh };
+  for (const [name, ld] of Object.entries(leading)) if (ld % unit) return `${name} is ${ld}, not a multiple of ${unit}`;
   if (addresses.some((address) => BigInt(address) % 16n !== 0n)) return 'an operand is not aligned to 16 bytes';
-  const reaches = { A: (transA ? k : m) * lda * 2, B: (transB ? n : k) * ldb * 2, D: m * Math.max(ldc, ldr, ldh) };
+  const bytes = single ? 4 : 2;
+  const reaches = { A: (transA ? k : m) * lda * bytes, B: (transB ? n : k) * ldb * bytes, D: m * Math.max(ldc, ldr, ldh) };
   for (const [name, reach] of Object.entries(reaches)) if (reach >= 2 ** 32) return `${name} is larger than 32-bit offsets reach`;
   return undefined;
 }
 
 /**
  * How a product is divided among blocks.
- * @param {GemmPlan} plan
+ * @param {{ bm: number, bn: number, bk: number }} plan
  * @param {{ m: number, n: number, k: number }} product
  * @param {{ blocks: number, splits?: number, tail?: number }} how blocks that the device runs at once; parts that every tile's depth is
  *   split into, or those of the tiles after the last whole wave

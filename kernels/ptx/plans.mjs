@@ -1,6 +1,7 @@
 // Tilings that were measured, on an NVIDIA H200 (driver 580, 132 multiprocessors); docs/notes/ptx-products.md has the figures.
 
 /** @typedef {import('./gemm.mjs').GemmPlan} GemmPlan */
+/** @typedef {import('./simt.mjs').SimtPlan} SimtPlan */
 
 /** @type {Record<'tall' | 'tallCached' | 'square' | 'wide', GemmPlan>} */
 export const PLANS = {
@@ -23,6 +24,17 @@ export const PLANS = {
   square: { bm: 128, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'relay', ahead: 3, direct: true },
   /** TN, with as many splits as fill the device. */
   wide: { bm: 128, bn: 256, bk: 16, stages: 4, warpgroups: 2, load: 'async', ahead: 2 },
+};
+
+/**
+ * Tilings of products in f32.
+ * @type {Record<'simtTall' | 'simtWide' | 'simtSquare', SimtPlan>}
+ */
+export const SIMT_PLANS = {
+  simtTall: { bm: 256, bn: 128, bk: 8, stages: 3, warps: [4, 2], tm: 16, tn: 8, blocks: 1 },
+  simtWide: { bm: 128, bn: 256, bk: 8, stages: 3, warps: [2, 4], tm: 16, tn: 8, blocks: 1 },
+  /** Where the others would leave multiprocessors idle, or have rows that are not there. */
+  simtSquare: { bm: 128, bn: 128, bk: 8, stages: 3, warps: [2, 2], tm: 16, tn: 8, blocks: 2 },
 };
 
 /**

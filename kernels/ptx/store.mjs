@@ -77,11 +77,10 @@ export function store(w, cursor, sums) {
       const offset = 4 * width * run;
       const inside = p.pred('setp.lt.u32', p.b32('add.u32', firstColumn, offset), own.n);
       const both = p.pred('and.pred', inside, line.within);
-      /** @type {(() => string[]) | undefined} */
-      let old;
-      if (form.beta) old = (form.half ? loadHalves : loadF32)(w, line.c, (form.half ? 2 : 4) * offset, width, both);
+      const halves = form.beta && form.half ? loadHalves(w, line.c, 2 * offset, width, both) : undefined;
+      const singles = form.beta && !form.half ? loadF32(w, line.c, 4 * offset, width, both) : undefined;
       const residuals = line.residual ? loadF32(w, line.residual, 4 * offset, width, both) : undefined;
-      return { offset, inside, both, old, residuals };
+      return { offset, inside, both, halves, singles, residuals };
     });
   // A load cannot pass a store that may be to the same place: those of the next piece stand before the stores of this one.
   let requested = request(pieces[0]);
@@ -90,19 +89,11 @@ export function store(w, cursor, sums) {
   pieces.forEach((piece, index) => {
     const present = requested;
     if (index + 1 < pieces.length) requested = request(pieces[index + 1]);
-    if (bias && index % (2 * sums.length) === 0)
-      biases = present.map(({ offset, inside }) => loadF32(w, bias, 4 * offset, width, inside)());
+    if (bias && index % (2 * sums.length) === 0) biases = present.map(({ offset, inside }) => loadF32(w, bias, 4 * offset, width, inside));
     piece.forEach(({ run, block, line, lower }, i) => {
-      const { offset, both, ...loads } = present[i];
-      const [added, old, residuals] = [biases[i], loads.old?.(), loads.residuals?.()];
-      const values = runOf(block, run, lower).map((sum, e) => {
-        let x = p.f32('mul.f32', sum, alpha);
-        if (old) x = p.f32('fma.rn.f32', beta, old[e], x);
-        if (added) x = p.f32('add.f32', x, added[e]);
-        if (form.activation) x = activate(w, x);
-        if (residuals) x = p.f32('add.f32', x, residuals[e]);
-        return x;
-      });
+      const { offset, both, halves, singles, residuals } = present[i];
+      const old = halves ? unpackHalves(w, halves) : singles;
+      const values = finish(w, runOf(block, run, lower), { alpha, beta, old, biases: biases[i], residuals });
       const words = form.half || form.dual ? packHalves(w, values) : [];
       p.guarded(both, () => {
         if (form.half) storeHalves(w, line.c, 2 * offset, words);
@@ -114,8 +105,25 @@ export function store(w, cursor, sums) {
   p.place(done);
 }
 
-/** @param {Writer} w @param {string} address @param {number} offset @param {string[]} values two or eight */
-function storeF32({ p }, address, offset, values) {
+/**
+ * What is stored of sums: act(alpha · sum + beta · old + bias) + residual.
+ * @param {Writer} w @param {string[]} sums
+ * @param {{ alpha: string, beta: string, old?: string[], biases?: string[], residuals?: string[] }} added to each of them
+ */
+export function finish(w, sums, { alpha, beta, old, biases, residuals }) {
+  const { p, form } = w;
+  return sums.map((sum, i) => {
+    let x = p.f32('mul.f32', sum, alpha);
+    if (old) x = p.f32('fma.rn.f32', beta, old[i], x);
+    if (biases) x = p.f32('add.f32', x, biases[i]);
+    if (form.activation) x = activate(w, x);
+    if (residuals) x = p.f32('add.f32', x, residuals[i]);
+    return x;
+  });
+}
+
+/** @param {Writer} w @param {string} address @param {number} offset @param {string[]} values two, four or eight */
+export function storeF32({ p }, address, offset, values) {
   const lanes = Math.min(values.length, 4);
   for (let i = 0; i < values.length; i += lanes)
     p.do(`st.global.v${lanes}.f32`, at(address, offset + 4 * i), vector(values.slice(i, i + lanes)));
@@ -127,27 +135,26 @@ export function storeHalves({ p }, address, offset, words) {
   else p.do('st.global.v4.b32', at(address, offset), vector(words));
 }
 
-/** Zeros where the predicate does not hold; the values when they are asked for. @param {Writer} w @param {string} address @param {number} offset @param {number} count two or eight @param {string} predicate */
-function loadF32({ p }, address, offset, count, predicate) {
+/** Zeros where the predicate does not hold. @param {Writer} w @param {string} address @param {number} offset @param {number} count two, four or eight @param {string} predicate */
+export function loadF32({ p }, address, offset, count, predicate) {
   const values = p.registers('f32', count);
   for (const value of values) p.do('mov.f32', value, f32(0));
   const lanes = Math.min(count, 4);
   p.guarded(predicate, () => {
     for (let i = 0; i < count; i += lanes) p.do(`ld.global.v${lanes}.f32`, vector(values.slice(i, i + lanes)), at(address, offset + 4 * i));
   });
-  return () => values;
+  return values;
 }
 
-/** @param {Writer} w @param {string} address @param {number} offset @param {number} count two or eight @param {string} predicate */
-function loadHalves(w, address, offset, count, predicate) {
-  const { p } = w;
+/** The words of halves, zeros where the predicate does not hold. @param {Writer} w @param {string} address @param {number} offset @param {number} count two or eight @param {string} predicate */
+function loadHalves({ p }, address, offset, count, predicate) {
   const words = p.registers('b32', count / 2);
   for (const word of words) p.do('mov.b32', word, 0);
   p.guarded(predicate, () => {
     if (count === 2) p.do('ld.global.b32', words[0], at(address, offset));
     else p.do('ld.global.v4.b32', vector(words), at(address, offset));
   });
-  return () => unpackHalves(w, words);
+  return words;
 }
 
 /** The values of pairs of halves. @param {Writer} w @param {string[]} words */

@@ -14,16 +14,19 @@ const GROUP = 8;
 
 /** Writes one kernel. */
 export class Writer {
-  /** @param {string} name @param {import('./gemm.mjs').GemmPlan} plan @param {import('./gemm.mjs').GemmForm} form */
-  constructor(name, plan, form) {
+  /**
+   * @param {string} name @param {import('./gemm.mjs').GemmPlan} plan @param {import('./gemm.mjs').GemmForm} form
+   * @param {{ threads: number, shared: number, blocks?: number }} [sizes] of a kernel that has none of these parts
+   */
+  constructor(name, plan, form, sizes) {
     this.plan = plan;
     this.form = form;
     this.sizes = sizesOf(plan);
     this.major = majors(form);
     /** Lanes hold eight neighbouring columns, see `columnOf`: where B's columns are lines, or f32 results that are stored in whole sectors anyway do not ask for less. */
     this.permuted = this.major.b === 'k' || (plan.load === 'relay' && Boolean(form.half || form.dual));
-    const { threads, shared } = this.sizes;
-    const p = new Program({ name, threads, shared, parameters: parametersOf(form) });
+    const { threads, shared, blocks } = { blocks: 1, ...(sizes ?? this.sizes) };
+    const p = new Program({ name, threads, shared, parameters: parametersOf(form), blocks });
     this.p = p;
     this.tid = p.b32('mov.u32', '%tid.x');
     /** Products of the launch. */

@@ -2,7 +2,8 @@
 
 import { coopShapes, scaledTilings } from '../matmul/spirv.mjs';
 import { planFault } from '../ptx/gemm.mjs';
-import { PLANS } from '../ptx/plans.mjs';
+import { PLANS, SIMT_PLANS } from '../ptx/plans.mjs';
+import { simtFault } from '../ptx/simt.mjs';
 import { measuredTilings } from './h200.mjs';
 import { tilingOf } from './table.mjs';
 
@@ -92,29 +93,36 @@ export const withSplits = (s, list) => list.flatMap((p) => splitsFor(s, p).map((
 /**
  * The tilings in PTX that can compute a form, each with the depth split in every way that may be worth it: the ways that fill
  * the device best first.
- * @param {Shape} s
+ * @param {Shape} s @param {'f32' | 'bf16'} [type] of the operands
  * @returns {Record<string, any[]>} plans by tiling
  */
-export function ptxPlans({ form, m, n, k }) {
-  const [transA, transB] = [form[0] === 'T', form[1] === 'T'];
-  const [wave] = WAVES;
+export function ptxPlans({ form, m, n, k }, type = 'bf16') {
+  const of = /** @type {const} */ ({ type, transA: form[0] === 'T', transB: form[1] === 'T', parts: true });
+  /** @type {[string, { bm: number, bn: number, blocks?: number }][]} */
+  const list =
+    type === 'f32'
+      ? Object.entries(SIMT_PLANS).filter(([, sizes]) => !simtFault(sizes, of))
+      : Object.entries(PLANS).filter(([, sizes]) => !planFault(sizes, of));
+  // A part of less than this depth is not worth its sums.
+  const least = type === 'f32' ? 96 : 512;
   return Object.fromEntries(
-    Object.entries(PLANS)
-      .filter(([, sizes]) => !planFault(sizes, { type: 'bf16', transA, transB, parts: true }))
-      .map(([tiling, { bm, bn }]) => {
-        const tiles = Math.ceil(m / bm) * Math.ceil(n / bn);
-        const rest = tiles % wave;
-        /** How much of the device's time is used, were parts as long as the depth says. @param {any} plan */
-        const fill = ({ splits = 1, tail = 1 }) => {
-          const time =
-            tail > 1 ? Math.floor(tiles / wave) + Math.ceil((rest * tail) / wave) / tail : Math.ceil((tiles * splits) / wave) / splits;
-          return tiles / (time * wave);
-        };
-        const splits = [2, 3, 4, 5, 6, 7, 8].filter((s) => tiles * s <= 4 * wave && k / s >= 512);
-        const tails = [2, 3, 4, 6, 8].filter((tail) => tiles > wave && rest > 0 && rest * tail <= 1.1 * wave && k / tail >= 512);
-        const ways = [{}, ...splits.map((splits) => ({ splits })), ...tails.map((tail) => ({ wave, tail }))];
-        return [tiling, ways.sort((x, y) => fill(y) - fill(x)).map((way) => ({ kernel: 'ptx', tiling, ...way }))];
-      }),
+    list.map(([tiling, { bm, bn, blocks = 1 }]) => {
+      const wave = WAVES[0] * blocks;
+      const tiles = Math.ceil(m / bm) * Math.ceil(n / bn);
+      const rest = tiles % wave;
+      /** How much of the device's time is used, were parts as long as the depth says. @param {any} plan */
+      const fill = ({ splits = 1, tail = 1 }) => {
+        const time =
+          tail > 1 ? Math.floor(tiles / wave) + Math.ceil((rest * tail) / wave) / tail : Math.ceil((tiles * splits) / wave) / splits;
+        return tiles / (time * wave);
+      };
+      const splits = [2, 3, 4, 5, 6, 7, 8, ...(type === 'f32' ? [9, 10, 12, 14, 16, 20, 24, 28, 32] : [])].filter(
+        (s) => tiles * s <= (type === 'f32' ? 2 : 4) * wave && k / s >= least,
+      );
+      const tails = [2, 3, 4, 6, 8].filter((tail) => tiles > wave && rest > 0 && rest * tail <= 1.1 * wave && k / tail >= least);
+      const ways = [{}, ...splits.map((splits) => ({ splits })), ...tails.map((tail) => ({ wave, tail }))];
+      return [tiling, ways.sort((x, y) => fill(y) - fill(x)).map((way) => ({ kernel: 'ptx', tiling, ...way }))];
+    }),
   );
 }
 

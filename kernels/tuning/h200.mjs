@@ -4,7 +4,7 @@
 // SPIR-V says `coop`. The weight gradients of 512 tokens in `half` (TN, k = 512) were measured adding to C; these are slower by PTX
 // (in a step 64 and 35 microseconds at 5504 and 3072 x 1024). TFLOP/s of PTX are in docs/notes/ptx-products.md.
 
-import { PLANS } from '../ptx/plans.mjs';
+import { PLANS, SIMT_PLANS } from '../ptx/plans.mjs';
 import { classOf, entriesOf, formName, nearest } from './table.mjs';
 
 const MEASURED = {
@@ -174,12 +174,67 @@ const PTX_REACH = 3;
 /** Multiprocessors. */
 const BLOCKS = 132;
 
+/** Multiplications of a product in f32 from which on it is computed in PTX: about 15 microseconds. */
+const SIMT_LEAST = 2 ** 28;
+
 /**
- * The plan in PTX of a product of halves, or undefined where none is known to be faster than SPIR-V.
+ * What was measured of the tilings of products in f32 (docs/notes/ptx-products.md): operations a second while all multiprocessors
+ * work, with both operands copied by vectors; how much less for each that is copied element by element; seconds that a tile takes
+ * beside its products.
+ */
+const SIMT_RATES = {
+  simtTall: { rate: 53.7e12, crosswise: 0.6e12, start: 6e-6 },
+  simtWide: { rate: 53.7e12, crosswise: 0.6e12, start: 6e-6 },
+  simtSquare: { rate: 52.8e12, crosswise: 2.1e12, start: 4e-6 },
+};
+/** Bytes a second, and seconds of a launch, of the second pass that adds the parts of split tiles. */
+const SUMS = { bytes: 3e12, launch: 4e-6 };
+/** The share of a wave's time that half of one takes where two blocks share a multiprocessor. */
+const HALF_WAVE = 0.6;
+/** Most parts that a product in f32 is split into. */
+const SIMT_PARTS = 32;
+
+/**
+ * The plan in PTX of a product in f32: of all tilings and ways to split its depth, the one that takes the least time by these figures.
  * @param {{ m: number, n: number, k: number, transA: boolean, transB: boolean }} problem
  * @returns {any}
  */
-export function ptxPlan({ m, n, k, transA, transB }) {
+function simtPlan({ m, n, k, transA, transB }) {
+  if (m * n * k < SIMT_LEAST || Math.min(m, n) < 128) return undefined;
+  let best = { seconds: Infinity, plan: {} };
+  for (const [tiling, { bm, bn, bk, blocks }] of Object.entries(SIMT_PLANS)) {
+    const { rate, crosswise, start } = SIMT_RATES[/** @type {keyof typeof SIMT_RATES} */ (tiling)];
+    const wave = BLOCKS * blocks;
+    const tiles = Math.ceil(m / bm) * Math.ceil(n / bn);
+    const rest = tiles % wave;
+    const whole = (2 * bm * bn * k * wave) / (rate - crosswise * (Number(!transA) + Number(transB)));
+    /** Of so many blocks, each with one of so many parts of the depth. @param {number} items @param {number} parts */
+    const run = (items, parts) => {
+      const [full, left] = [Math.floor(items / wave), items % wave];
+      const last = left === 0 ? 0 : blocks > 1 && left <= BLOCKS ? HALF_WAVE : 1;
+      return ((full + last) * whole) / parts + Math.ceil(items / wave) * start;
+    };
+    const sums = (/** @type {number} */ items) => SUMS.launch + (2 * 4 * bm * bn * items) / SUMS.bytes;
+    const consider = (/** @type {number} */ seconds, /** @type {object} */ way) => {
+      if (seconds < best.seconds) best = { seconds, plan: { kernel: 'ptx', tiling, ...way } };
+    };
+    consider(run(tiles, 1), {});
+    for (let parts = 2; parts <= SIMT_PARTS && k / parts >= 8 * bk; parts++) {
+      if (tiles * parts <= 2 * wave) consider(run(tiles * parts, parts) + sums(tiles * parts), { splits: parts });
+      else if (rest > 0 && rest * parts <= wave)
+        consider(run(tiles - rest, 1) + run(rest * parts, parts) + sums(rest * parts), { wave, tail: parts });
+    }
+  }
+  return best.plan;
+}
+
+/**
+ * The plan in PTX of a product in f32 or of halves, or undefined where none is known to be faster than SPIR-V.
+ * @param {{ m: number, n: number, k: number, transA: boolean, transB: boolean, precision?: string }} problem halves when left out
+ * @returns {any}
+ */
+export function ptxPlan({ m, n, k, transA, transB, precision }) {
+  if (precision === 'f32') return simtPlan({ m, n, k, transA, transB });
   const found = nearest(TABLES.ptx, { form: formName({ transA, transB }), m, n, k }, PTX_REACH, Infinity);
   const plan = found?.plan;
   if (plan?.kernel !== 'ptx') return undefined;

@@ -5,7 +5,7 @@
 // not faster. Splits are parts of K, or `wave/parts` where only the tiles behind the last whole wave are split. Classes by storage:
 // `half` has both operands in half precision, `mixed` at least one in f32, `bf16x3` and `f32` are those precisions.
 
-import { PLANS } from '../ptx/plans.mjs';
+import { PLANS, SIMT_PLANS } from '../ptx/plans.mjs';
 
 /** @typedef {{ form: string, m: number, n: number, k: number }} Shape */
 /** @typedef {Shape & { plan: any }} Entry */
@@ -62,6 +62,7 @@ const OPTIONAL = { ahead: 0, direct: 0 };
  */
 export function tilingOf(name, tile) {
   if (Object.hasOwn(PLANS, tile) && (name === 'ptx' || name === 'half')) return { kernel: 'ptx', tiling: tile };
+  if (Object.hasOwn(SIMT_PLANS, tile) && name === 'f32') return { kernel: 'ptx', tiling: tile };
   if (name === 'ptx' && tile === 'coop') return { kernel: 'coop' };
   const kernel = name === 'f32' ? 'f32' : 'coop';
   const { names, least } = TILE[kernel];

@@ -148,12 +148,14 @@ export const linear = defineOp({
   },
   saveInputs: ([x, w]) => [...(w ? [0] : []), ...(x ? [1] : [])],
   vjp: (dy, { inputs: [x, w], layouts, needs }) => {
+    // Sums take rows of halves by pairs.
+    const pairs = (/** @type {import('../tensor.mjs').Tensor} */ y) => (layouts[1].shape[0] % 2 ? F.to(y, 'f32') : y);
     const rows = (/** @type {import('../tensor.mjs').Tensor} */ t) => F.reshape(t, [-1, t.shape[t.shape.length - 1]]);
     return [
       needs[0] ? F.reshape(F.matmul(rows(dy), w), layouts[0].shape) : undefined,
       needs[1] ? F.matmul(F.transpose(rows(dy), 0, 1), rows(x)) : undefined,
       // Of 16-bit gradients, too, the sum is f32.
-      needs[2] ? F.reshape(F.call(sum, [rows(dy).contiguous()], { dims: [0], alpha: 1 }), layouts[2].shape) : undefined,
+      needs[2] ? F.reshape(F.call(sum, [pairs(rows(dy).contiguous())], { dims: [0], alpha: 1 }), layouts[2].shape) : undefined,
     ];
   },
   oracle: ([x, w, bias]) => {

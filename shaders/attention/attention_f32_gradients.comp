@@ -78,7 +78,9 @@ void main() {
 
     uint first = CAUSAL != 0u && of != DQ ? block : 0u;
     uint end = CAUSAL != 0u && of == DQ ? block + 1u : blocks;
-    uint slices = (end - first) * (TILE / BK);
+    // Nothing is beyond the last token, and threads whose rows are there only move data.
+    uint slices = min((end - first) * (TILE / BK), (p.tokens - first * TILE + BK - 1u) / BK);
+    bool works = block * TILE + rowOf(ty, 0u) < p.tokens;
     clearSums();
     fetch(first, 0u);
     for (uint s = 0; s < slices; ++s) {
@@ -87,7 +89,7 @@ void main() {
         stageB(false);
         barrier();
         if (s + 1u < slices) fetch(first, s + 1u);
-        multiply(tx, ty);
+        if (SKIPS == 0u || works) multiply(tx, ty);
     }
     [[unroll]] for (uint m = 0; m < TM; ++m) {
         uint row = block * TILE + rowOf(ty, m);

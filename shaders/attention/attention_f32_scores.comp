@@ -54,6 +54,8 @@ void fetch(bool second, uint d0) {
 }
 
 void product(bool second, uint tx, uint ty) {
+    // Threads whose queries are past the end only move data, and leave zeros.
+    bool works = q0 + rowOf(ty, 0u) < p.tokens;
     clearSums();
     for (uint d0 = 0; d0 < D; d0 += BK) {
         barrier(); // every thread has finished with the previous slice
@@ -62,7 +64,7 @@ void product(bool second, uint tx, uint ty) {
         barrier();
         if (d0 + BK < D) fetch(second, d0 + BK);
         else if (!second) fetch(true, 0u);
-        multiply(tx, ty);
+        if (SKIPS == 0u || works) multiply(tx, ty);
     }
 }
 

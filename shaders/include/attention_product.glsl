@@ -5,6 +5,9 @@
 // slices are loaded.
 #extension GL_EXT_control_flow_attributes : require
 
+// Whether threads whose rows are all past the last token leave the products out: worth a branch where many are.
+layout(constant_id = 9) const uint SKIPS = 0;
+
 const uint ROWS = TILE / TM; // threads down
 const uint COLS = BN / TN;   // threads across
 const uint THREADS = ROWS * COLS;

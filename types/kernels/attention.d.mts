@@ -59,8 +59,8 @@ export type AttentionPlan = {
     } | undefined;
     /**
      * matrix units: where scores live, `register` where the
-     * device can, or `ptx`, kernels in PTX, where these were measured; f32, backward: `tiles`, but `walk` on CPU devices and
-     * where one head's tiles would not fit
+     * device can, or `ptx`, kernels in PTX, where these were measured; f32: `tiles`, but `walk` on CPU devices and
+     * where tiles, backward those of one head, would not fit
      */
     kernel?: "register" | "ptx" | "scratch" | "walk" | "tiles" | undefined;
     /**

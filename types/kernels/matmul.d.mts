@@ -12,10 +12,10 @@
 /**
  * A kernel and its tiling. Sizes count elements.
  * @typedef {object} MatmulPlan
- * @property {'f32' | 'coop' | 'ptx'} kernel ordinary arithmetic, or matrix units, or these by PTX (of `info.hasPtx`, with A and
- *   B in one half type, no batch, sizes and strides of rows that are multiples of 8, tensors aligned to 16 bytes)
- * @property {string | import('./ptx/gemm.mjs').GemmPlan} [tiling] ptx: a tiling of kernels/ptx/plans.mjs by its name, or any other;
- *   gives `bm`, `bn`, `bk` and `stages`
+ * @property {'f32' | 'coop' | 'ptx'} kernel ordinary arithmetic, or matrix units, or either by PTX (of `info.hasPtx`, with A and
+ *   B in one half type or in f32, no batch, sizes and strides of rows that are multiples of 8, or in f32 of 4, tensors aligned to 16 bytes)
+ * @property {string | import('./ptx/gemm.mjs').GemmPlan | import('./ptx/simt.mjs').SimtPlan} [tiling] ptx: a tiling of
+ *   kernels/ptx/plans.mjs by its name, or any other; gives `bm`, `bn`, `bk` and `stages`
  * @property {number} bm rows of a workgroup's tile
  * @property {number} bn columns of a workgroup's tile
  * @property {number} bk depth of a staged tile
@@ -138,15 +138,15 @@ export type Precision = "f32" | "f16" | "bf16" | "bf16x3";
  */
 export type MatmulPlan = {
     /**
-     * ordinary arithmetic, or matrix units, or these by PTX (of `info.hasPtx`, with A and
-     * B in one half type, no batch, sizes and strides of rows that are multiples of 8, tensors aligned to 16 bytes)
+     * ordinary arithmetic, or matrix units, or either by PTX (of `info.hasPtx`, with A and
+     * B in one half type or in f32, no batch, sizes and strides of rows that are multiples of 8, or in f32 of 4, tensors aligned to 16 bytes)
      */
     kernel: "f32" | "coop" | "ptx";
     /**
-     * ptx: a tiling of kernels/ptx/plans.mjs by its name, or any other;
-     * gives `bm`, `bn`, `bk` and `stages`
+     * ptx: a tiling of
+     * kernels/ptx/plans.mjs by its name, or any other; gives `bm`, `bn`, `bk` and `stages`
      */
-    tiling?: string | import("./ptx/gemm.mjs").GemmPlan | undefined;
+    tiling?: string | import("./ptx/gemm.mjs").GemmPlan | import("./ptx/simt.mjs").SimtPlan | undefined;
     /**
      * rows of a workgroup's tile
      */

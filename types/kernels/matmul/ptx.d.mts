@@ -56,4 +56,5 @@ export type KernelContext = import("../base.mjs").KernelContext;
 export type MatmulPlan = import("../matmul.mjs").MatmulPlan;
 export type GemmForm = import("../ptx/gemm.mjs").GemmForm;
 export type GemmPlan = import("../ptx/gemm.mjs").GemmPlan;
+export type SimtPlan = import("../ptx/simt.mjs").SimtPlan;
 import { verifyKernel } from './verify.mjs';

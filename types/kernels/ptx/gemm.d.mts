@@ -23,10 +23,10 @@ export function sizesOf(plan: GemmPlan): {
 export function planFault(plan: GemmPlan, form: GemmForm): string | undefined;
 /**
  * Why these kernels cannot take a product, or undefined. The SPIR-V kernels compute the others.
- * @param {{ m: number, n: number, k: number, lda: number, ldb: number, ldc: number, ldr?: number, ldh?: number, addresses: (number | bigint)[], transA: boolean, transB: boolean }} product
- *   `addresses` of all operands in bytes
+ * @param {{ m: number, n: number, k: number, lda: number, ldb: number, ldc: number, ldr?: number, ldh?: number, addresses: (number | bigint)[], transA: boolean, transB: boolean, type?: GemmForm['type'] }} product
+ *   `addresses` of all operands in bytes; halves when `type` is left out
  */
-export function productFault({ m, n, k, lda, ldb, ldc, ldr, ldh, addresses, transA, transB }: {
+export function productFault({ m, n, k, lda, ldb, ldc, ldr, ldh, addresses, transA, transB, type }: {
     m: number;
     n: number;
     k: number;
@@ -38,15 +38,20 @@ export function productFault({ m, n, k, lda, ldb, ldc, ldr, ldh, addresses, tran
     addresses: (number | bigint)[];
     transA: boolean;
     transB: boolean;
+    type?: GemmForm["type"];
 }): string | undefined;
 /**
  * How a product is divided among blocks.
- * @param {GemmPlan} plan
+ * @param {{ bm: number, bn: number, bk: number }} plan
  * @param {{ m: number, n: number, k: number }} product
  * @param {{ blocks: number, splits?: number, tail?: number }} how blocks that the device runs at once; parts that every tile's depth is
  *   split into, or those of the tiles after the last whole wave
  */
-export function division(plan: GemmPlan, { m, n, k }: {
+export function division(plan: {
+    bm: number;
+    bn: number;
+    bk: number;
+}, { m, n, k }: {
     m: number;
     n: number;
     k: number;
@@ -102,7 +107,7 @@ export function gemm(name: string, plan: GemmPlan, form: GemmForm): string;
 /**
  * What is computed.
  * @typedef {object} GemmForm
- * @property {'bf16' | 'f16'} type of A and B
+ * @property {'bf16' | 'f16' | 'f32'} type of A and B; f32 without matrix units
  * @property {boolean} transA A lies as K x M
  * @property {boolean} transB B lies as N x K
  * @property {boolean} [half] D and C are halves; f32 when left out
@@ -244,9 +249,9 @@ export type GemmPlan = {
  */
 export type GemmForm = {
     /**
-     * of A and B
+     * of A and B; f32 without matrix units
      */
-    type: "bf16" | "f16";
+    type: "bf16" | "f16" | "f32";
     /**
      * A lies as K x M
      */

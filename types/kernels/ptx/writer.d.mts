@@ -1,8 +1,15 @@
 // Made by `npm run types` from kernels/; do not edit.
 /** Writes one kernel. */
 export class Writer {
-    /** @param {string} name @param {import('./gemm.mjs').GemmPlan} plan @param {import('./gemm.mjs').GemmForm} form */
-    constructor(name: string, plan: import("./gemm.mjs").GemmPlan, form: import("./gemm.mjs").GemmForm);
+    /**
+     * @param {string} name @param {import('./gemm.mjs').GemmPlan} plan @param {import('./gemm.mjs').GemmForm} form
+     * @param {{ threads: number, shared: number, blocks?: number }} [sizes] of a kernel that has none of these parts
+     */
+    constructor(name: string, plan: import("./gemm.mjs").GemmPlan, form: import("./gemm.mjs").GemmForm, sizes?: {
+        threads: number;
+        shared: number;
+        blocks?: number;
+    });
     plan: import("./gemm.mjs").GemmPlan;
     form: import("./gemm.mjs").GemmForm;
     sizes: {

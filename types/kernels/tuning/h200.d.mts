@@ -1,15 +1,16 @@
 // Made by `npm run types` from kernels/; do not edit.
 /**
- * The plan in PTX of a product of halves, or undefined where none is known to be faster than SPIR-V.
- * @param {{ m: number, n: number, k: number, transA: boolean, transB: boolean }} problem
+ * The plan in PTX of a product in f32 or of halves, or undefined where none is known to be faster than SPIR-V.
+ * @param {{ m: number, n: number, k: number, transA: boolean, transB: boolean, precision?: string }} problem halves when left out
  * @returns {any}
  */
-export function ptxPlan({ m, n, k, transA, transB }: {
+export function ptxPlan({ m, n, k, transA, transB, precision }: {
     m: number;
     n: number;
     k: number;
     transA: boolean;
     transB: boolean;
+    precision?: string;
 }): any;
 /**
  * The tiling of PLANS by which weight gradients are faster by one launch, or undefined. A layer of the 300M model took, one by one and
