@@ -56,6 +56,22 @@ const CANDIDATES = {
   ],
 };
 
+/** The same for heads of 128. @type {typeof CANDIDATES} */
+const WIDE_CANDIDATES = {
+  forward: [
+    [2, 64, 3, 1, 'length'],
+    [2, 64, 2, 1, 'head'],
+    [1, 64, 3, 2, 'head'],
+    [1, 32, 4, 2, 'head'],
+  ],
+  backward: [
+    [1, 32, 2, 2, 'head'],
+    [1, 32, 3, 2, 'length'],
+    [2, 32, 2, 1, 'head'],
+    [2, 32, 3, 1, 'head'],
+  ],
+};
+
 const nameOf = (/** @type {AttentionTiling} */ { warpgroups, columns, stages, blocks, order }) =>
   `${warpgroups}×64 by ${columns}, ${stages} stages, ${blocks} blocks, by ${order}`;
 
@@ -137,10 +153,10 @@ await runMain(USAGE, OPTIONS, ({ addon, sweep, type: typeName, samples, budget, 
       /** @type {{ name: string, plan: any, us: number[], error?: string, relative?: number, runs: number, graph: number }[]} */
       const candidates = [{ name: 'SPIR-V, register', plan: { kernel: 'register' }, us: [], runs: 0, graph: 0 }];
       if (context.takesPtx) {
-        const chosen = context.tuning.ptxAttention?.(/** @type {any} */ ({ pass, type, headSize, causal: true }));
+        const chosen = context.tuning.ptxAttention?.(/** @type {any} */ ({ pass, type, headSize, causal: true }), shape);
         const tilings = chosen ? [ATTENTION_PLANS[chosen]] : [];
-        if (sweep && headSize === 64)
-          for (const [warpgroups, columns, stages, blocks, order] of CANDIDATES[pass]) {
+        if (sweep)
+          for (const [warpgroups, columns, stages, blocks, order] of headSize === 64 ? CANDIDATES[pass] : WIDE_CANDIDATES[pass]) {
             const tiling = { warpgroups, columns, stages, blocks, order };
             if (!tilings.some((other) => nameOf(other) === nameOf(tiling))) tilings.push(tiling);
           }

@@ -4,10 +4,11 @@
 // Where the grid is small a product is split in K: each split writes partial sums to a workspace, and a second pass adds
 // them in order, so the result does not depend on timing. A chooser picks kernel and tiling by device and shape.
 //
-// Arguments are checked here; matmul/spirv.mjs and matmul/ptx.mjs make plans and dispatches.
+// Arguments are checked here; matmul/spirv.mjs and matmul/ptx.mjs make plans and dispatches, matmul/glu.mjs products with SwiGLU.
 
 import { finite, integer, reach, tensor } from './base.mjs';
 import { rowsOf } from './check.mjs';
+import { gluProducts } from './matmul/glu.mjs';
 import { groupedProducts } from './matmul/group.mjs';
 import { ptxProducts } from './matmul/ptx.mjs';
 import { halfOf, spirvProducts } from './matmul/spirv.mjs';
@@ -334,5 +335,8 @@ export function matmulKernels(context, options) {
     return group.records(products, chosen);
   }
 
-  return { matmul, matmulPlan, matmulWorkspace, matmulSupports, matmulGroup, matmulGroupPlan };
+  return {
+    ...{ matmul, matmulPlan, matmulWorkspace, matmulSupports, matmulGroup, matmulGroupPlan },
+    ...gluProducts(context, matmul, ptx, problemOf),
+  };
 }

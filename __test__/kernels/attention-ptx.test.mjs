@@ -26,8 +26,8 @@ const PROBLEMS = [
   { tokens: 129, heads: 5, pad: 0, split: true },
   { tokens: 300, scale: -0.4, type: 'f16' },
   { tokens: 250, size: 4 },
-  { tokens: 700, headSize: 128, planBackward: null },
-  { tokens: 77, headSize: 128, causal: false, type: 'f16', split: true, planBackward: null },
+  { tokens: 700, headSize: 128 },
+  { tokens: 77, headSize: 128, causal: false, type: 'f16', split: true },
 ];
 for (const problem of PROBLEMS) test(JSON.stringify(problem), { skip }, () => void checkAttention(vk, kernels, { ...problem, plan }));
 

@@ -122,6 +122,12 @@ const CALLS = [
     tensors: { a: [15], b: [100 + 35], c: [2 * 21] },
     sizes: { m: 3, n: 7, k: 5, batch: 2, strideA: 0, strideB: 100 },
   },
+  { kernel: 'matmulGlu', tensors: { a: [15], b: [14 * 5], gateUp: [3 * 14], y: [21] }, sizes: { m: 3, columns: 7, k: 5 } },
+  {
+    kernel: 'matmulGluBackward',
+    tensors: { a: [15], b: [5 * 7], gateUp: [3 * 14], dGateUp: [3 * 14], dy: [21] },
+    sizes: { m: 3, columns: 7, k: 5 },
+  },
   {
     kernel: 'attentionForward',
     tensors: { qkv: [6 * 3 * 64], out: [6 * 64], logSumExp: [12] },

@@ -122,12 +122,21 @@ for (const wide of [true, false]) {
       "losses' gradient and factor",
       'sum into a gradient',
       'sum and factor',
+      'product and gated unit',
+      "product and gated unit's gradient",
       'constants folded',
     ]) {
       if (!precision) assert.ok(found[pattern] > 0, `${pattern}: ${JSON.stringify(found)}`);
     }
     if (products)
-      for (const pattern of ['norm to 16 bits', "norm's gradient of 16 bits", 'product to f32', "losses' gradient to 16 bits"])
+      for (const pattern of [
+        'norm to 16 bits',
+        "norm's gradient of 16 bits",
+        'product to f32',
+        "losses' gradient to 16 bits",
+        'product and gated unit',
+        "product and gated unit's gradient",
+      ])
         assert.ok(found[pattern] > 0, `${pattern}: ${JSON.stringify(found)}`);
     // Four norms of two micro-steps, one of them a LayerNorm.
     if (products) assert.equal(found['norm to 16 bits'], 8);

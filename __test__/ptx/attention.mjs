@@ -18,7 +18,7 @@ import { random, relativeError } from '../lib/tensors.mjs';
  * @property {boolean} [split] whether Q, K and V, and their gradients, are tensors of their own
  * @property {number} [pad] elements of poison behind each row
  * @property {any} [plan]
- * @property {any} [planBackward] as `plan` when left out; null: no backward pass
+ * @property {any} [planBackward] as `plan` when left out
  */
 
 /**
@@ -27,9 +27,8 @@ import { random, relativeError } from '../lib/tensors.mjs';
  * @param {(test: Case, dispatches: any[]) => void} [run] how it is run
  */
 export function checkAttention(vk, kernels, problem, run = (test, dispatches) => test.run(dispatches)) {
-  const { tokens, heads = 1, batch = 1, headSize = 64, type = 'bf16', causal = true, scale, size = 1, split, pad = 8, plan } = problem;
-  const planBackward = problem.planBackward === undefined ? plan : problem.planBackward;
-  const backward = planBackward !== null;
+  const { tokens, heads = 1, batch = 1, headSize = 64, type = 'bf16', causal = true, scale, size = 1, split, pad = 8 } = problem;
+  const { plan, planBackward = plan } = problem;
   const [rows, width] = [batch * tokens, heads * headSize];
   const label = JSON.stringify(problem);
   const test = new Case({ vk });
@@ -61,15 +60,14 @@ export function checkAttention(vk, kernels, problem, run = (test, dispatches) =>
       ...named(split ? ['q', 'k', 'v'] : ['qkv'], inputs),
       ...{ out: out.tensor, logSumExp: logSumExp.tensor, batch, tokens, heads, headSize, type, causal, scale, rowQkv: row, rowOut, plan },
     };
-    const dispatches = [kernels.attentionForward(args)];
-    if (backward)
-      dispatches.push(
-        ...kernels.attentionBackward({
-          ...args,
-          ...named(split ? ['dQ', 'dK', 'dV'] : ['dQkv'], gradients),
-          ...{ dOut: dOut.tensor, delta: delta.tensor, rowGrad: row, plan: planBackward },
-        }),
-      );
+    const dispatches = [
+      kernels.attentionForward(args),
+      ...kernels.attentionBackward({
+        ...args,
+        ...named(split ? ['dQ', 'dK', 'dV'] : ['dQkv'], gradients),
+        ...{ dOut: dOut.tensor, delta: delta.tensor, rowGrad: row, plan: planBackward },
+      }),
+    ];
     run(test, dispatches);
 
     const [gotOut, gotLse, gotGradients] = [out.read(), logSumExp.read(), gradients.map((x) => x.read())];
@@ -89,13 +87,9 @@ export function checkAttention(vk, kernels, problem, run = (test, dispatches) =>
         const pairs = [
           ['out', ofOut(gotOut), want.out, tolerance, 0],
           ['lse', gotLse.subarray(first, first + tokens), want.lse, 2e-6, tokens],
-          ...(backward
-            ? /** @type {[string, ArrayLike<number>, Float64Array, number, number][]} */ ([
-                ['dQ', pick(gotGradients, 0), want.dq, tolerance, 1e-3 * tokens],
-                ['dK', pick(gotGradients, 1), want.dk, tolerance, 1e-3 * tokens],
-                ['dV', pick(gotGradients, 2), want.dv, tolerance, 0],
-              ])
-            : []),
+          ['dQ', pick(gotGradients, 0), want.dq, tolerance, 1e-3 * tokens],
+          ['dK', pick(gotGradients, 1), want.dk, tolerance, 1e-3 * tokens],
+          ['dV', pick(gotGradients, 2), want.dv, tolerance, 0],
         ];
         for (const [name, got, wanted, allowed, added] of pairs) {
           const error = relativeError(got, wanted, added);
@@ -109,7 +103,7 @@ export function checkAttention(vk, kernels, problem, run = (test, dispatches) =>
           assert.ok(Number.isNaN(got[i * ld + j]), `${name}: the gap behind row ${i} was written: ${label}`);
     };
     gaps('O', gotOut, width, rowOut);
-    if (backward) for (const got of gotGradients) gaps('a gradient', got, row - pad, row);
+    for (const got of gotGradients) gaps('a gradient', got, row - pad, row);
     return dispatches;
   } finally {
     test.destroy();

@@ -42,22 +42,19 @@ const PROBLEMS = [
   { tokens: 230, plan: planOf(three) },
   { tokens: 1, heads: 2, plan: planOf(narrow) },
   { tokens: 150, size: 4, plan: forward, planBackward: backward },
-  { tokens: 90, headSize: 128, plan: planOf('wide'), planBackward: null },
-  { tokens: 70, headSize: 128, causal: false, type: 'f16', plan: planOf('wide'), planBackward: null },
+  { tokens: 90, headSize: 128, plan: planOf('wide'), planBackward: planOf('singleWide') },
+  { tokens: 70, headSize: 128, causal: false, type: 'f16', plan: planOf('wide'), planBackward: planOf('singleWide') },
+  { tokens: 161, headSize: 128, heads: 2, scale: -0.2, plan: planOf('wide'), planBackward: planOf({ ...narrow, warpgroups: 2 }) },
 ];
 for (const late of [true, false]) {
   for (const problem of late ? PROBLEMS : PROBLEMS.slice(0, 1)) {
     test(`${late ? 'late' : 'early'}: ${JSON.stringify(problem)}`, () => {
       const { vk, kernels, ran } = untested({ late });
       const dispatches = checkAttention(vk, kernels, problem);
-      const backwards = problem.planBackward !== null;
-      assert.equal(dispatches.length, backwards ? 3 : 1);
-      const names = ran.slice(0, dispatches.length).map(({ kernel }) => kernel.name);
+      assert.equal(dispatches.length, 3);
+      const names = ran.slice(0, 3).map(({ kernel }) => kernel.name);
       const { type = 'bf16' } = problem;
-      assert.deepEqual(names, [
-        `attention_ptx_forward_${type}`,
-        ...(backwards ? [`attention_delta_${type}`, `attention_ptx_backward_${type}`] : []),
-      ]);
+      assert.deepEqual(names, [`attention_ptx_forward_${type}`, `attention_delta_${type}`, `attention_ptx_backward_${type}`]);
     });
   }
 }
@@ -109,7 +106,7 @@ test('calls choose these kernels on Hopper where all is stored in one half type'
   assert.deepEqual(of({ causal: false }), inPtx);
   assert.deepEqual(of({ rowQkv: 200, rowOut: 72, rowGrad: 208 }), inPtx);
   assert.deepEqual(of({}, { deviceName: 'NVIDIA H100 80GB HBM3' }), inPtx);
-  assert.deepEqual(of({ headSize: 128 }), ['ptx_forward_bf16', 'delta_bf16', 'coop_backward_bf16']);
+  assert.deepEqual(of({ headSize: 128 }), inPtx);
   for (const more of [{ softCap: 30 }, { headSize: 32 }, { headSize: 96 }, { scale: 0 }, { plan: { kernel: 'scratch' } }])
     assert.deepEqual(of(more), elsewhere, JSON.stringify(more));
   assert.deepEqual(of({ gradType: 'f32' }), ['ptx_forward_bf16', 'delta_bf16', 'coop_backward_bf16']);
@@ -120,6 +117,18 @@ test('calls choose these kernels on Hopper where all is stored in one half type'
   assert.deepEqual(chosen(off, vk, pipelines), elsewhere);
 });
 
+test('the backward pass of few tokens takes larger blocks, as many as there are multiprocessors', () => {
+  const groupsOf = (/** @type {number} */ tokens, /** @type {number} */ heads) => {
+    const { kernels, vk, pipelines } = untested({ bytes: 64 << 20 });
+    const [qkv, out, logSumExp, dOut, dQkv] = [0, 1, 2, 3, 4].map(() => vk.createBuffer(6 << 20));
+    const args = { qkv, out, logSumExp, dOut, dQkv, tokens, heads, headSize: 64, type: /** @type {const} */ ('bf16') };
+    const [, { pipeline, groups }] = kernels.attentionBackward(args);
+    return [pipelines.get(pipeline).workgroupSize[0], ...groups];
+  };
+  assert.deepEqual(groupsOf(512, 16), [256, 8, 16, 1]);
+  assert.deepEqual(groupsOf(640, 16), [128, 20, 16, 1]);
+});
+
 test('a plan that asks for these kernels where they cannot be is an error that says why', () => {
   const { kernels, vk, pipelines } = untested({ bytes: 16 << 20 });
   const refused = (/** @type {object} */ more, /** @type {RegExp} */ message) =>
@@ -128,7 +137,7 @@ test('a plan that asks for these kernels where they cannot be is an error that s
   refused({ outType: 'f32' }, /all tensors must be stored in one half type/);
   refused({ gradType: 'f32' }, /attentionBackward: .*all tensors must be stored in one half type/);
   refused({ headSize: 96 }, /no tiling is known to be faster there/);
-  refused({ headSize: 96, plan: forward }, /a forward pass with heads of 96 has no kernel/);
+  refused({ headSize: 96, plan: forward }, /heads of 96 have no kernel/);
   refused({ scale: 0 }, /a scale of 0/);
   refused({ plan: planOf('high') }, /plan.tiling must be one of pair, .*, got high/);
   refused({ plan: planOf({ ...narrow, stages: 1 }) }, /stages must be at least 2/);
@@ -150,7 +159,7 @@ test('tilings that cannot be are refused, each with its reason', () => {
     assert.match(attentionFault(tiling, form) ?? '', message);
     assert.throws(() => attention('kernel', tiling, form), message);
   }
-  assert.match(attentionFault(ATTENTION_PLANS.wide, { ...form, headSize: 128 }) ?? '', /a backward pass with heads of 128/);
+  assert.match(attentionFault(ATTENTION_PLANS.wide, { ...form, headSize: 128 }) ?? '', /98304 bytes of shared memory/);
 });
 
 /** Runs `body` and returns the warnings of the process. @param {() => void} body */

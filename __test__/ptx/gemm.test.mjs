@@ -61,10 +61,12 @@ function check(plan, form, { m, n, k, blocks = 2, splits, tail, late = true, alp
     place(rows, columns, columns + pad, form.type, random(rows * columns));
   const a = form.transA ? operand(k, m, 8) : operand(m, k, 16);
   const b = form.transB ? operand(n, k, 8) : operand(k, n, 24);
-  const c = place(m, n, n + 8, form.half ? form.type : 'f32', beta ? random(m * n) : undefined);
-  const residual = place(m, n, n + 16, 'f32', random(m * n));
+  // The gradient of SwiGLU reads and writes [gate, up], of twice as many columns.
+  const wide = form.glu === 'backward' ? 2 * n : n;
+  const c = place(m, wide, wide + 8, form.half ? form.type : 'f32', beta ? random(m * n) : undefined);
+  const residual = place(m, wide, wide + 16, form.glu ? form.type : 'f32', random(m * wide));
   const bias = place(1, n, n, 'f32', random(n));
-  const half = place(m, n, n + 24, form.type);
+  const half = form.glu === 'forward' ? place(m, n / 2, n / 2 + 24, form.type) : place(m, n, n + 24, form.type);
   const work = place(1, how.workspaceFloats, how.workspaceFloats, 'f32');
   const readable = new Uint8Array(memory.length);
   for (const x of [a, b, residual, bias, ...(beta ? [c] : [])]) mark(readable, x);
@@ -109,8 +111,9 @@ function check(plan, form, { m, n, k, blocks = 2, splits, tail, late = true, alp
     for (let part = 0; part < how.parts; part++) sum += /** @type {Float32Array} */ (work.words)[part * how.rest * plan.bm * plan.bn + at];
     return sum;
   };
-  let [error, norm, errorHalf] = [0, 0, 0];
+  let [error, norm, errorHalf, normHalf] = [0, 0, 0, 0];
   for (let i = 0; i < m; i++) {
+    const sums = new Float64Array(n);
     for (let j = 0; j < n; j++) {
       let sum = 0;
       for (let l = 0; l < k; l++) sum += (form.transA ? A(l, i) : A(i, l)) * (form.transB ? B(j, l) : B(l, j));
@@ -120,6 +123,10 @@ function check(plan, form, { m, n, k, blocks = 2, splits, tail, late = true, alp
         norm += sum ** 2;
         continue;
       }
+      if (form.glu) {
+        sums[j] = sum;
+        continue;
+      }
       let x = alpha * sum + (beta ? beta * C(i, j) : 0) + (form.bias ? bia(0, j) : 0);
       if (form.activation) x = form.activation === 'gelu' ? gelu(x) : silu(x);
       if (form.residual) x += R(i, j);
@@ -127,14 +134,36 @@ function check(plan, form, { m, n, k, blocks = 2, splits, tail, late = true, alp
       if (form.dual) errorHalf += (second(i, j) - x) ** 2;
       norm += x * x;
     }
+    if (form.glu === 'forward')
+      for (let j = 0; j < n; j++) {
+        const [gate, up] = [sums[j % (n / 2)], sums[n / 2 + (j % (n / 2))]];
+        error += (result(i, j) - sums[j]) ** 2;
+        norm += sums[j] ** 2;
+        if (j >= n / 2) continue;
+        const y = silu(gate) * up;
+        errorHalf += (second(i, j) - y) ** 2;
+        normHalf += y ** 2;
+      }
+    else if (form.glu)
+      for (let j = 0; j < n; j++) {
+        const [gate, up] = [R(i, j), R(i, n + j)];
+        const s = 1 / (1 + Math.exp(-gate));
+        const wants = [sums[j] * up * s * (1 + gate * (1 - s)), sums[j] * gate * s];
+        wants.forEach((want, part) => {
+          error += (result(i, j + part * n) - want) ** 2;
+          norm += want ** 2;
+        });
+      }
   }
   const rounding = form.type === 'bf16' ? 2.5e-3 : 3e-4;
   const relative = Math.sqrt(error / norm);
   assert.ok(relative < (form.half ? rounding : 1e-6), `relative error ${relative}`);
-  if (form.dual) assert.ok(Math.sqrt(errorHalf / norm) < rounding, `second output: relative error ${Math.sqrt(errorHalf / norm)}`);
+  const twice = form.dual || form.glu === 'forward';
+  const relativeHalf = Math.sqrt(errorHalf / (normHalf || norm));
+  if (twice) assert.ok(relativeHalf < rounding, `second output: relative error ${relativeHalf}`);
   // Nothing but the results has changed.
   const allowed = new Uint8Array(memory.length);
-  for (const x of [c, ...(form.dual ? [half] : []), work]) mark(allowed, x);
+  for (const x of [c, ...(twice ? [half] : []), work]) mark(allowed, x);
   const changed = memory.findIndex((byte, i) => byte !== before[i] && !allowed[i]);
   assert.equal(changed, -1, `byte ${changed} outside of the results has changed`);
 }
@@ -180,6 +209,21 @@ test('the plans that were measured', () => {
   }
 });
 
+test('SwiGLU and its gradient, by each plan that can', () => {
+  const [forward, backward] = /** @type {GemmForm[]} */ ([
+    { ...NT, glu: 'forward' },
+    { ...NN, glu: 'backward' },
+  ]);
+  check({ ...relay, bn: 128 }, forward, { m: 72, n: 208, k: 64, late: true });
+  check({ ...direct, bn: 128 }, { ...forward, type: 'f16' }, { m: 136, n: 144, k: 72, late: false });
+  check(relay, { ...backward, type: 'f16' }, { m: 72, n: 104, k: 72, late: false });
+  check(direct, backward, { m: 136, n: 72, k: 64 });
+  for (const plan of [PLANS.tall, PLANS.tallCached, PLANS.square]) {
+    check(plan, forward, { m: plan.bm, n: plan.bn + 16, k: 2 * plan.bk, blocks: 1 });
+    check(plan, backward, { m: plan.bm, n: plan.bn + 8, k: 2 * plan.bk, blocks: 1 });
+  }
+});
+
 test('a division covers the depth and the tiles, with no part empty', () => {
   for (const splits of [1, 2, 3, 5, 8, 64]) {
     const d = division(relay, { m: 640, n: 640, k: 200 }, { blocks: 7, splits });
@@ -206,6 +250,10 @@ test('faults of plans and products are named', () => {
   assert.match(String(planFault({ ...direct }, TN)), /rows contiguous/);
   assert.match(String(planFault({ ...direct, load: 'async', ahead: 0 }, NT)), /needs B by relay/);
   assert.match(String(planFault({ ...relay, bm: 96 }, NT)), /bm/);
+  assert.match(String(planFault(PLANS.wide, { ...NT, glu: 'forward' })), /SwiGLU needs operands by relay/);
+  assert.match(String(planFault(relay, { ...NT, glu: 'backward' })), /its gradient of NN/);
+  assert.match(String(planFault({ ...relay, bn: 96 }, { ...NT, glu: 'forward' })), /bn of a multiple of 64/);
+  assert.match(String(planFault(relay, { ...NN, glu: 'backward', parts: true })), /whole tiles of halves/);
   assert.throws(() => gemm('x', { ...relay, bn: 48 }, NT), /gemm: bn must be a multiple of 32/);
   const product = { m: 64, n: 64, k: 64, lda: 64, ldb: 64, ldc: 64, addresses: [256n], transA: false, transB: true };
   assert.equal(productFault(product), undefined);

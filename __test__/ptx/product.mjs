@@ -149,3 +149,66 @@ export function checkGroup(vk, kernels, { form, sizes, k, tiling, type = 'bf16',
     test.destroy();
   }
 }
+
+/**
+ * SwiGLU with its product, or its gradient with the product before it, twice and against float64; returns its dispatches.
+ * @param {any} vk @param {any} kernels
+ * @param {{ pass: 'forward' | 'backward', m: number, columns: number, k: number, type: 'bf16' | 'f16', plan?: any }} how
+ */
+export function checkGlu(vk, kernels, { pass, m, columns, k, type, plan }) {
+  const test = new Case({ vk });
+  try {
+    const wide = 2 * columns;
+    const n = pass === 'forward' ? wide : columns;
+    const a = test.input(values(m * k), type);
+    const b = test.input(values(n * k), type);
+    const common = { a: a.tensor, b: b.tensor, m, columns, k, type, plan };
+    /** The product in float64. @param {number} i @param {number} j */
+    const product = (i, j) => {
+      let sum = 0;
+      for (let l = 0; l < k; l++) sum += a.values[i * k + l] * b.values[pass === 'forward' ? j * k + l : l * columns + j];
+      return sum;
+    };
+    const rounding = type === 'bf16' ? 2 ** -8 : 2 ** -11;
+    /** @param {string} name @param {number} got @param {number} want @param {number} scale of the product's error */
+    const near = (name, got, want, scale) =>
+      assert.ok(
+        Math.abs(got - want) <= 2e-5 * Math.sqrt(k) * scale + (rounding + 2e-5) * Math.abs(want),
+        `${name} is ${got}, expected ${want}`,
+      );
+    const sigmoid = (/** @type {number} */ x) => 1 / (1 + Math.exp(-x));
+    let dispatches;
+    if (pass === 'forward') {
+      const [gateUp, y] = [test.output(m * wide, type), test.output(m * columns, type)];
+      dispatches = kernels.matmulGlu({ ...common, gateUp: gateUp.tensor, y: y.tensor });
+      test.run(dispatches);
+      const [rows, results] = [gateUp.read(), y.read()];
+      for (let i = 0; i < m; i++)
+        for (let j = 0; j < columns; j++) {
+          const [gate, up] = [product(i, j), product(i, columns + j)];
+          near(`gate ${i}, ${j}`, rows[i * wide + j], gate, 1);
+          near(`up ${i}, ${j}`, rows[i * wide + columns + j], up, 1);
+          near(`y ${i}, ${j}`, results[i * columns + j], gate * sigmoid(gate) * up, 1 + Math.abs(gate) + Math.abs(up));
+        }
+    } else {
+      const gateUp = test.input(values(m * wide), type);
+      const dGateUp = test.output(m * wide, type);
+      // Nobody touches it: all of it is poison, before and after.
+      const dy = test.inout(new Float32Array(m * columns).fill(NaN), type);
+      dispatches = kernels.matmulGluBackward({ ...common, gateUp: gateUp.tensor, dGateUp: dGateUp.tensor, dy: dy.tensor });
+      test.run(dispatches);
+      assert.ok(dy.read().every(Number.isNaN));
+      const results = dGateUp.read();
+      for (let i = 0; i < m; i++)
+        for (let j = 0; j < columns; j++) {
+          const [gate, up] = [gateUp.values[i * wide + j], gateUp.values[i * wide + columns + j]];
+          const [d, s] = [product(i, j), sigmoid(gate)];
+          near(`dGate ${i}, ${j}`, results[i * wide + j], d * up * s * (1 + gate * (1 - s)), 1);
+          near(`dUp ${i}, ${j}`, results[i * wide + columns + j], d * gate * s, 1);
+        }
+    }
+    return dispatches;
+  } finally {
+    test.destroy();
+  }
+}

@@ -8,7 +8,7 @@ import { KernelContext } from '../../kernels/base.mjs';
 import { createKernels } from '../../kernels/index.mjs';
 import { matmulKernels } from '../../kernels/matmul.mjs';
 import { ptxDevice } from './device.mjs';
-import { checkProduct } from './product.mjs';
+import { checkGlu, checkProduct } from './product.mjs';
 
 /** @typedef {import('./product.mjs').Product} Product */
 
@@ -72,6 +72,41 @@ for (const product of PRODUCTS) {
     });
   });
 }
+
+test('SwiGLU and its gradient: one kernel each, of what was declared', () => {
+  for (const [pass, tiling, type] of /** @type {const} */ ([
+    ['forward', { ...relay, bn: 128 }, 'bf16'],
+    ['forward', { ...direct, bn: 128 }, 'f16'],
+    ['backward', relay, 'f16'],
+    ['backward', direct, 'bf16'],
+  ])) {
+    const { vk, kernels, ran } = untested();
+    const dispatches = checkGlu(vk, kernels, { pass, m: 72, columns: 72, k: 72, type, plan: planOf(tiling) });
+    assert.equal(dispatches.length, 1);
+    assert.deepEqual(
+      ran[0].kernel.access,
+      pass === 'forward'
+        ? ['read', 'read', 'write', 'none', 'none', 'write', 'none']
+        : ['read', 'read', 'write', 'none', 'read', 'none', 'none'],
+    );
+  }
+});
+
+test('SwiGLU without such a kernel: two passes, or an error where the plan asks for one', () => {
+  const { vk, kernels, pipelines } = untested();
+  const [a, b, gateUp, y, dGateUp] = [0, 1, 2, 3, 4].map(() => vk.createBuffer(1 << 17));
+  const args = /** @type {any} */ ({ a, b, gateUp, y, m: 72, columns: 72, k: 40, type: 'bf16' });
+  const namesOf = (/** @type {any[]} */ list) => list.map(({ pipeline }) => pipelines.get(pipeline).name);
+  for (const more of [{ activation: 'gelu' }, { k: 36 }, { columns: 68 }, { y: { buffer: y, offset: 4 } }, { type: 'f32' }]) {
+    const names = namesOf(kernels.matmulGlu({ ...args, ...more }));
+    assert.deepEqual([names.length, /^glu_forward/.test(names[1])], [2, true], JSON.stringify(more));
+    assert.throws(() => kernels.matmulGlu({ ...args, ...more, plan: planOf(relay) }), /matmul: the (PTX kernels|plan)/);
+  }
+  const backward = { ...args, dy: y, dGateUp };
+  assert.match(namesOf(kernels.matmulGluBackward({ ...backward, k: 36 }))[1], /^glu_backward/);
+  assert.throws(() => kernels.matmulGlu({ ...args, activation: 'cube' }), /gluForward: activation must be/);
+  assert.throws(() => kernels.matmulGlu({ ...args, columns: 0.5 }), /matmulGlu: columns/);
+});
 
 test('a workspace of the caller, at an offset, and its size', () => {
   const { vk, kernels, ran } = untested();
@@ -167,6 +202,26 @@ test('a kernel is tested before its first use, in every form that a product asks
     });
     assert.deepEqual(warnings, []);
     assert.ok(ran.length <= 2, 'once');
+  }
+});
+
+test('a kernel that ends in SwiGLU, or in its gradient, is tested before its first use, and where it is wrong there are two passes', async () => {
+  const wrong = (/** @type {string} */ text) => text.replace('ex2.approx.ftz.f32', 'neg.f32');
+  for (const edit of [undefined, wrong]) {
+    for (const pass of /** @type {const} */ (['forward', 'backward'])) {
+      const { vk, kernels, ran } = smallDevice({ edit }, planOf({ ...relay, bn: 128 }));
+      const [a, b, gateUp, y, dGateUp] = [0, 1, 2, 3, 4].map(() => vk.createBuffer(1 << 16));
+      const args = { a, b, gateUp, m: 72, columns: 72, k: 40, type: /** @type {const} */ ('bf16') };
+      const dispatches = () =>
+        pass === 'forward' ? kernels.matmulGlu({ ...args, y }) : kernels.matmulGluBackward({ ...args, dGateUp, dy: y });
+      const warnings = await warningsOf(() => {
+        assert.equal(dispatches().length, edit ? 2 : 1);
+        assert.equal(dispatches().length, edit ? 2 : 1);
+      });
+      assert.equal(ran.length, 1, 'once');
+      assert.equal(warnings.length, edit ? 1 : 0);
+      if (edit) assert.match(warnings[0].message, /its test found .* in result \d at row \d+, column \d+ of 104 x 152/);
+    }
   }
 });
 

@@ -1,6 +1,7 @@
 // What benches/kernels.mjs times: every kernel, in the shapes of a training step and in large ones.
 
 import { optimizerState, ropeTable } from '../../kernels/index.mjs';
+import { PLANS } from '../../kernels/ptx/plans.mjs';
 
 /** @typedef {import('../../kernels/base.mjs').DType} DType */
 /** @typedef {import('../../kernels/base.mjs').Dispatch} Dispatch */
@@ -346,6 +347,8 @@ export function cases(quick) {
     });
   }
 
+  for (const m of quick ? [64] : [512, 8192]) list.push(...gluCases(m, quick ? 96 : 2752, quick ? 64 : 1024));
+
   const products = quick
     ? [[64, 96, 64]]
     : [
@@ -432,4 +435,68 @@ export function cases(quick) {
     }
   }
   return list;
+}
+
+/** SwiGLU and its gradient in bf16, as a product and a pass, and as one kernel by its tilings. @param {number} m @param {number} columns @param {number} k @returns {Case[]} */
+function gluCases(m, columns, k) {
+  const type = /** @type {const} */ ('bf16');
+  const shape = `${m}×${columns}×${k}`;
+  const [wide, h] = [2 * m * columns, m * columns];
+  const common = { m, columns, k, type };
+  /** @type {[name: string, tiling: import('../../kernels/ptx/gemm.mjs').GemmPlan][]} */
+  const tilings = Object.entries(PLANS).filter(([, { load }]) => load === 'relay');
+  const supported = (/** @type {Kernels} */ kernels) => need(kernels.matmulSupports(type), `no matrix units for ${type}`);
+  const one = { shape, arithmetic: type };
+  const types = { aType: type, bType: type, cType: type };
+  const forward = { ...one, flops: 2 * wide * k, bytes: 2 * (m * k + 2 * columns * k + wide + h) };
+  const backward = { ...one, flops: 2 * h * k, bytes: 2 * (m * k + columns * k + 2 * wide) };
+  return [
+    {
+      ...forward,
+      name: 'matmul, gluForward bf16',
+      build: (kernels, b) => {
+        supported(kernels);
+        const gateUp = b.output(wide, type);
+        const product = { a: b.input(m * k, type), b: b.input(2 * columns * k, type), c: gateUp, m, n: 2 * columns, k, transB: true };
+        return [...kernels.matmul({ ...product, ...types }), kernels.gluForward({ gateUp, y: b.output(h, type), rows: m, columns, type })];
+      },
+    },
+    ...[['as chosen', undefined], ...tilings].map(([name, tiling]) => ({
+      ...forward,
+      name: `matmulGlu bf16, ${name}`,
+      build: (/** @type {Kernels} */ kernels, /** @type {Buffers} */ b) => {
+        supported(kernels);
+        need(!tiling || kernels.context.takesPtx, 'no matrix units by PTX');
+        return kernels.matmulGlu({
+          ...{ ...common, a: b.input(m * k, type), b: b.input(2 * columns * k, type), gateUp: b.output(wide, type), y: b.output(h, type) },
+          ...(tiling ? { plan: { kernel: 'ptx', tiling: /** @type {any} */ (tiling) } } : {}),
+        });
+      },
+    })),
+    {
+      ...backward,
+      name: 'matmul, gluBackward bf16',
+      build: (kernels, b) => {
+        supported(kernels);
+        const dy = b.output(h, type);
+        const product = { a: b.input(m * k, type), b: b.input(columns * k, type), c: dy, m, n: columns, k };
+        const [gateUp, dGateUp] = [b.input(wide, type), b.output(wide, type)];
+        return [...kernels.matmul({ ...product, ...types }), kernels.gluBackward({ gateUp, dy, dGateUp, rows: m, columns, type })];
+      },
+    },
+    ...[['as chosen', undefined], ...tilings].map(([name, tiling]) => ({
+      ...backward,
+      name: `matmulGluBackward bf16, ${name}`,
+      build: (/** @type {Kernels} */ kernels, /** @type {Buffers} */ b) => {
+        supported(kernels);
+        need(!tiling || kernels.context.takesPtx, 'no matrix units by PTX');
+        return kernels.matmulGluBackward({
+          ...{ ...common, a: b.input(m * k, type), b: b.input(columns * k, type), gateUp: b.input(wide, type) },
+          // Touched by nobody where one kernel does both.
+          ...{ dGateUp: b.output(wide, type), dy: b.input(h, type) },
+          ...(tiling ? { plan: { kernel: 'ptx', tiling: /** @type {any} */ (tiling) } } : {}),
+        });
+      },
+    })),
+  ];
 }

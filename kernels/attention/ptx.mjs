@@ -53,7 +53,7 @@ export function ptxAttention(context, { verify = verifyAttention } = {}) {
     if (softCap > 0) return 'they do not cap scores';
     if (!(Math.abs(scale) >= MIN_SCALE)) return `a scale of ${scale}`;
     if (tensors.some(({ buffer }) => typeof buffer === 'object' && (buffer.offset ?? 0) % 16)) return 'a tensor is not aligned to 16 bytes';
-    if (Math.max(heads, batch, 2 * ceilDiv(tokens, 64)) > context.maxGroups) return `${tokens} tokens make too many blocks`;
+    if (Math.max(heads, batch, 3 * ceilDiv(tokens, 64)) > context.maxGroups) return `${tokens} tokens make too many blocks`;
     return undefined;
   }
 
@@ -93,7 +93,8 @@ export function ptxAttention(context, { verify = verifyAttention } = {}) {
   function record(plan, { batch, heads, tokens }, buffers, push) {
     const { tiling, form } = plan;
     const { pass } = form;
-    const blocks = ceilDiv(tokens, attentionSizes(tiling, form).rows) * (pass === 'backward' ? 2 : 1);
+    const { rows, kinds } = attentionSizes(tiling, form);
+    const blocks = ceilDiv(tokens, rows) * kinds;
     return {
       pipeline: pipelineOf(plan),
       buffers,
@@ -128,7 +129,7 @@ export function ptxAttention(context, { verify = verifyAttention } = {}) {
     );
     const even = pass === 'backward' && tokens % 2 === 0 && pairs;
     const form = /** @type {AttentionForm} */ ({ pass, type: precision, headSize, causal, even });
-    const chosen = (asked && override.tiling) || context.tuning.ptxAttention?.(form);
+    const chosen = (asked && override.tiling) || context.tuning.ptxAttention?.(form, problem);
     const refuse = (/** @type {string} */ reason) => {
       if (asked) throw new RangeError(`${kernel}: the PTX kernels cannot take this call on ${context.info.deviceName}: ${reason}`);
       return undefined;

@@ -63,6 +63,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
       ['bias', 'f32'],
       ['residual', 'f32'],
       ['half', half],
+      ['gateUp', half],
       ['workspace', 'f32'],
     ]);
     const addresses = tensors.flatMap(([name, type]) => {
@@ -72,7 +73,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
     });
     if (addresses.some((address) => address % alignment)) return `an operand is not aligned to ${alignment} bytes`;
     const { lda = transA ? m : k, ldb = transB ? k : n, ldc = n } = args;
-    const ldr = args.residual === undefined ? 8 : (args.ldr ?? n);
+    const ldr = args.residual === undefined && args.gateUp === undefined ? 8 : (args.ldr ?? n);
     const ldh = args.half === undefined ? 8 : (args.ldh ?? n);
     return productFault({ m, n, k, lda, ldb, ldc, ldr, ldh, addresses, transA, transB });
   }
@@ -106,8 +107,9 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
    * What a product asks of the kernel. Where all sums go to the workspace the second pass does what is done with results.
    * @param {any} product @param {any} plan @returns {GemmForm}
    */
-  function formOf({ half, transA, transB, cType, dual, beta, bias, residual, activation }, { division: { whole, parts, ragged } }) {
+  function formOf({ half, transA, transB, cType, dual, beta, bias, residual, activation, glu }, { division: { whole, parts, ragged } }) {
     const form = { type: half, transA, transB, parts: parts > 1, ragged };
+    if (glu) return { ...form, half: true, glu };
     if (whole === 0) return form;
     return { ...form, half: cType !== 'f32', dual, beta: beta !== 0, bias: Boolean(bias), residual: Boolean(residual), activation };
   }
@@ -124,13 +126,13 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
    * @param {GemmForm} form @param {boolean} results whether any are stored
    * @returns {import('../../index.js').PtxAccess[]}
    */
-  const accessOf = ({ beta, bias, residual, dual, parts }, results) => [
+  const accessOf = ({ beta, bias, residual, dual, parts, glu }, results) => [
     'read',
     'read',
     results ? (beta ? 'readwrite' : 'write') : 'none',
     bias ? 'read' : 'none',
-    residual ? 'read' : 'none',
-    dual ? 'write' : 'none',
+    residual || glu === 'backward' ? 'read' : 'none',
+    dual || glu === 'forward' ? 'write' : 'none',
     parts ? 'write' : 'none',
   ];
 
@@ -163,7 +165,9 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
    * @returns {Dispatch[]}
    */
   function records(product, plan, work) {
-    const { m, n, k, a, b, c, h, bias, residual, lda, ldb, ldc, ldr, ldh, half, cType, transA, transB, alpha, beta } = product;
+    const { m, n, k, a, b, c, h, bias, residual, lda, ldb, ldc, ldr, ldh, half, cType, transA, transB, alpha, beta, glu } = product;
+    // The gradient of SwiGLU reads and writes [gate, up].
+    const wide = glu === 'backward' ? 2 * n : n;
     const { whole, rest, parts, kPerPart, blocks: groups, workspaceFloats } = plan.division;
     const { pipeline, access } = pipelineOf(plan, formOf(product, plan));
     const matrix = (/** @type {number} */ rows, /** @type {number} */ columns, /** @type {number} */ ld) => (rows - 1) * ld + columns;
@@ -172,10 +176,10 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
     const buffers = [
       first,
       range(b, transB ? matrix(n, k, ldb) : matrix(k, n, ldb), bytesOf(half)),
-      range(c, matrix(m, n, ldc), bytesOf(cType)),
+      range(c, matrix(m, wide, ldc), bytesOf(cType)),
       bias && range(bias, n, 4),
-      residual && range(residual, matrix(m, n, ldr), 4),
-      h && range(h, matrix(m, n, ldh), bytesOf(half)),
+      residual && range(residual, matrix(m, wide, ldr), glu ? bytesOf(half) : 4),
+      h && range(h, matrix(m, glu ? n / 2 : n, ldh), bytesOf(half)),
       work && range(work, workspaceFloats, 4),
       // A stands in for what the kernel does not touch, so that no false dependency arises.
     ].map((buffer, i) => (access[i] === 'none' ? first : buffer));

@@ -120,6 +120,7 @@ function dot(a, b, { m, n, k, transA, transB }, i, j) {
  * @returns {string | undefined} what is wrong with the result, or undefined
  */
 export function verifyKernel({ context: { vk }, plan: { tiling, division }, form, divide, records }) {
+  if (form.glu) return verifyGlu({ vk, tiling, form, divide, records });
   const { type, transA, transB, beta: adds, dual, activation } = form;
   const [m, n, k] = [tiling.bm + 40, tiling.bn + 24, 4 * tiling.bk + (form.ragged ? 8 : 0)];
   const plan = divide({ m, n, k }, { tiling, wave: BLOCKS, ...(division.whole === 0 ? { splits: 2 } : form.parts ? { tail: 2 } : {}) });
@@ -173,6 +174,69 @@ export function verifyKernel({ context: { vk }, plan: { tiling, division }, form
             return `its test found ${got} in ${name} at row ${i}, column ${j} of ${m} x ${n}, expected ${want}`;
           }
         }
+      }
+    }
+    return undefined;
+  } finally {
+    for (const { destroy } of made) destroy();
+  }
+}
+
+/**
+ * The same of a kernel that ends in SwiGLU or in its gradient.
+ * @param {{ vk: KernelContext['vk'], tiling: any, form: GemmForm, divide: (product: any, plan: any) => any, records: (product: any, plan: any, work: any) => import('../base.mjs').Dispatch[] }} how
+ * @returns {string | undefined}
+ */
+function verifyGlu({ vk, tiling, form, divide, records }) {
+  const { type, transB, glu } = form;
+  const forward = glu === 'forward';
+  const [m, hidden, k] = [tiling.bm + 40, tiling.bn + 24, 4 * tiling.bk + (form.ragged ? 8 : 0)];
+  const n = forward ? 2 * hidden : hidden;
+  const plan = divide({ m, n, k }, { tiling, wave: BLOCKS });
+  const next = generator(1);
+  /** @type {ReturnType<typeof matrix>[]} */
+  const made = [];
+  const make = (/** @type {Parameters<typeof matrix>} */ ...args) => {
+    const it = matrix(...args);
+    made.push(it);
+    return it;
+  };
+  try {
+    const a = make(vk, m, k, type, next);
+    const b = make(vk, transB ? n : k, transB ? k : n, type, next);
+    const c = make(vk, m, 2 * hidden, type, undefined);
+    const h = forward ? make(vk, m, hidden, type, undefined) : undefined;
+    const gateUp = forward ? undefined : make(vk, m, 2 * hidden, type, next);
+    const product = {
+      ...{ m, n, k, half: type, cType: type, transA: false, transB, glu, alpha: 1, beta: 0 },
+      ...{ a: a.tensor, b: b.tensor, c: c.tensor, h: h?.tensor, residual: gateUp?.tensor },
+      ...{ lda: a.ld, ldb: b.ld, ldc: c.ld, ldr: gateUp?.ld ?? 8, ldh: h?.ld ?? 8 },
+    };
+    const { packed, count } = pack(records(product, plan, undefined));
+    // A read fails where a graph is recorded, before anything of this has got into it.
+    c.read();
+    for (const { upload } of made) upload();
+    vk.batchExecuteAll(packed, count);
+    const [D, Y] = [c.read(), h?.read()];
+    if (!D.whole || Y?.whole === false) return 'its test found memory written outside of its results';
+    const unit = type === 'bf16' ? 2 ** -8 : 2 ** -11;
+    const [row, column] = transB ? [k, 1] : [1, n];
+    const sums = new Float64Array(n);
+    for (let i = 0; i < m; i++) {
+      for (let j = 0; j < n; j++) {
+        let sum = 0;
+        for (let l = 0; l < k; l++) sum += a.values[i * k + l] * b.values[j * row + l * column];
+        sums[j] = sum;
+      }
+      for (let j = 0; j < hidden; j++) {
+        const [gate, up] = gateUp ? [0, hidden].map((part) => gateUp.values[2 * i * hidden + part + j]) : [sums[j], sums[hidden + j]];
+        const s = 1 / (1 + Math.exp(-gate));
+        const wants = gateUp ? [sums[j] * up * s * (1 + gate * (1 - s)), sums[j] * gate * s] : [gate, up, gate * s * up];
+        const gots = [D.at(i, j), D.at(i, hidden + j), ...(Y ? [Y.at(i, j)] : [])];
+        // Exponentials and inverses are approximate; sums are exact, and results are rounded once.
+        for (const [which, want] of wants.entries())
+          if (!(Math.abs(gots[which] - want) <= 1e-4 + (unit + 1e-5) * Math.abs(want)))
+            return `its test found ${gots[which]} in result ${which} at row ${i}, column ${j} of ${m} x ${hidden}, expected ${want}`;
       }
     }
     return undefined;

@@ -2,6 +2,8 @@
 // dK and dV from transposed scores; the other owns queries, walks over tiles of keys and values, and sums dQ. With
 // P = exp(scale · S - L) and dS = P ∘ (dP - delta): dV = P^T dO, dK = scale · dS^T Q, dQ = scale · dS K.
 //
+// Of heads of 128 a thread has no registers for dK and dV at a time: of each three blocks one sums dK, one dV.
+//
 // Log-sum-exp and delta belong to queries. Where these are columns, the sums of S and dP begin with them, so that a tile's
 // values need no registers of their own: S begins at -L / |scale|, dP at -delta.
 
@@ -13,15 +15,24 @@ import { at, f32, vector } from './assembler.mjs';
 export function writeBackward(w) {
   const { p } = w;
   const done = p.label();
-  const number = p.b32('shr.u32', w.block, 1);
-  const ofQueries = p.pred('setp.ne.u32', p.b32('and.b32', w.block, 1), 0);
-  p.when(ofQueries, () => {
+  const { kinds } = w.sizes;
+  const number = p.b32('div.u32', w.block, kinds);
+  const kind = p.b32('rem.u32', w.block, kinds);
+  p.when(p.pred('setp.eq.u32', kind, 1), () => {
     // The last queries and the first keys have the longest walks.
     const block = w.form.causal ? p.b32('sub.u32', p.b32('sub.u32', w.blocksOfRows, 1), number) : number;
     overKeys(w, p.b32('mul.lo.u32', block, w.sizes.rows));
     p.branch(done);
   });
-  overQueries(w, p.b32('mul.lo.u32', number, w.sizes.rows));
+  const blockRow = p.b32('mul.lo.u32', number, w.sizes.rows);
+  if (kinds === 2) overQueries(w, blockRow, true, true);
+  else {
+    p.when(p.pred('setp.eq.u32', kind, 2), () => {
+      overQueries(w, blockRow, false, true);
+      p.branch(done);
+    });
+    overQueries(w, blockRow, true, false);
+  }
   p.place(done);
 }
 
@@ -78,7 +89,7 @@ function walk(w, copiers, { from, to, ownFrom, ownTo }) {
  * @param {[string[][], string]} ofScores @param {[string[][], string]} ofGradients
  */
 function scoresAndGradients(w, tile, { scores, dP, adds }, ofScores, ofGradients) {
-  const few = w.sizes.threads * w.tiling.blocks > 256;
+  const few = w.sizes.threads * w.tiling.blocks > 256 || w.form.headSize > 64;
   const left = w.moved(ofScores[0], tile, true);
   const right = few ? undefined : w.moved(ofGradients[0], tile);
   w.beginProducts();
@@ -156,8 +167,11 @@ function overKeys(w, blockRow) {
   w.store(dQ, [w.scale, w.scale], w.headOf('dQ', 'offDq', 'batchD'), w.rowBytes('rowD'), row);
 }
 
-/** dK and dV of a block's keys. @param {AttentionWriter} w @param {string} blockRow */
-function overQueries(w, blockRow) {
+/**
+ * dK and dV of a block's keys, or one of them.
+ * @param {AttentionWriter} w @param {string} blockRow @param {boolean} ofKeys whether dK is summed @param {boolean} ofValues whether dV is
+ */
+function overQueries(w, blockRow, ofKeys, ofValues) {
   const { p, tiling, form } = w;
   const { columns } = tiling;
   const groupRow = p.b32('add.u32', blockRow, w.groupRow);
@@ -171,19 +185,20 @@ function overQueries(w, blockRow) {
   const tiles = { from: tileOf(blockRow), to: w.tiles, ownFrom: tileOf(groupRow), ownTo: w.tiles };
   const each = walk(w, copiers, tiles);
   const keys = w.fragments(w.headOf('k', 'offK', 'batchQkv'), rowQkv, row);
-  const values = w.fragments(w.headOf('v', 'offV', 'batchQkv'), rowQkv, row);
-  const [lse, delta] = [w.statsOf('lse', 'offLse'), w.statsOf('delta', 'offDelta')];
+  const values = ofKeys ? w.fragments(w.headOf('v', 'offV', 'batchQkv'), rowQkv, row) : [];
+  const stats = [w.statsOf('lse', 'offLse'), ...(ofKeys ? [w.statsOf('delta', 'offDelta')] : [])];
   /** -1 / |scale|. */
   const perScale = p.f32('neg.f32', p.f32('rcp.approx.ftz.f32', p.f32('abs.f32', w.scale)));
   /** From this tile on all scores count by causality, and up to that one all queries are there. */
   const whole = form.causal ? p.b32('div.u32', p.b32('add.u32', groupRow, 64), columns) : tiles.from;
   const complete = p.b32('div.u32', w.tokens, columns);
-  const [dK, dV] = [zeros(w), zeros(w)];
+  const dK = ofKeys ? zeros(w) : [];
+  const dV = ofValues ? zeros(w) : [];
   const { scores, dP } = tileSums(w);
 
   /** Sums begin with what the columns' queries have. @param {string} column this lane's first @param {boolean} checked whether it may not be there */
   const beginAt = (column, checked) => {
-    const from = [lse, delta].map((tensor) => p.b64('mad.wide.u32', column, 4, tensor));
+    const from = stats.map((tensor) => p.b64('mad.wide.u32', column, 4, tensor));
     for (let eight = 0; eight < columns / 8; eight++) {
       const [l, d] = from.map((first, s) => {
         const pair = p.registers('f32', 2);
@@ -203,7 +218,7 @@ function overQueries(w, blockRow) {
       for (const lower of [0, 2])
         for (const e of [0, 1]) {
           p.do('mul.f32', scores[4 * eight + lower + e], l[e], perScale);
-          p.do('neg.f32', dP[4 * eight + lower + e], d[e]);
+          if (ofKeys) p.do('neg.f32', dP[4 * eight + lower + e], d[e]);
         }
     }
   };
@@ -221,18 +236,29 @@ function overQueries(w, blockRow) {
 
   p.when(p.pred('setp.lt.u32', tiles.ownFrom, tiles.to), () => begin(tiles.ownFrom));
   each((tile, queries, dO) => {
-    scoresAndGradients(w, tile, { scores, dP, adds: true }, [keys, queries], [values, dO]);
+    if (ofKeys) scoresAndGradients(w, tile, { scores, dP, adds: true }, [keys, queries], [values, dO]);
+    else {
+      const left = w.moved(keys, tile, true);
+      w.beginProducts();
+      w.product(scores, left, 'k', queries, true);
+      w.commitProducts();
+      w.settle(0);
+    }
     if (form.causal) p.when(p.pred('setp.lt.u32', tile, whole), () => w.mask(scores, row, p.b32('mul.lo.u32', tile, columns), true));
     for (const score of scores) p.do('ex2.approx.ftz.f32', score, p.f32('mul.f32', score, w.factor));
-    const probabilities = w.asFragments(scores);
-    w.beginProducts();
-    w.product(dV, probabilities, 'mn', dO, true);
-    w.commitProducts();
-    w.settle(1);
-    const dS = w.asFragments(dP.map((x, i) => p.f32('mul.f32', x, scores[i])));
-    w.beginProducts();
-    w.product(dK, dS, 'mn', queries, true);
-    w.commitProducts();
+    if (ofValues) {
+      const probabilities = w.asFragments(scores);
+      w.beginProducts();
+      w.product(dV, probabilities, 'mn', dO, true);
+      w.commitProducts();
+    }
+    if (ofKeys) {
+      w.settle(ofValues ? 1 : 0);
+      const dS = w.asFragments(dP.map((x, i) => p.f32('mul.f32', x, scores[i])));
+      w.beginProducts();
+      w.product(dK, dS, 'mn', queries, true);
+      w.commitProducts();
+    }
     // The next tile's come while products are open.
     const next = p.b32('add.u32', tile, 1);
     p.when(p.pred('setp.lt.u32', next, tiles.to), () => begin(next));
@@ -240,6 +266,6 @@ function overQueries(w, blockRow) {
   });
   const one = p.f32('mov.f32', f32(1));
   const rowD = w.rowBytes('rowD');
-  w.store(dK, [w.scale, w.scale], w.headOf('dK', 'offDk', 'batchD'), rowD, row);
-  w.store(dV, [one, one], w.headOf('dV', 'offDv', 'batchD'), rowD, row);
+  if (ofKeys) w.store(dK, [w.scale, w.scale], w.headOf('dK', 'offDk', 'batchD'), rowD, row);
+  if (ofValues) w.store(dV, [one, one], w.headOf('dV', 'offDv', 'batchD'), rowD, row);
 }

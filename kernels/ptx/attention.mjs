@@ -34,7 +34,7 @@ import { CHUNK, SHARED_MEMORY_LIMIT, depthStep, descriptor } from './layout.mjs'
  * @typedef {object} AttentionForm
  * @property {'forward' | 'backward'} pass
  * @property {'bf16' | 'f16'} type of Q, K, V, O and of all gradients
- * @property {64 | 128} headSize 128 forward only
+ * @property {64 | 128} headSize
  * @property {boolean} causal
  * @property {boolean} [even] backward: log-sum-exp and delta of two tokens are read at once, which asks for even tokens and addresses
  *   that are multiples of 8
@@ -76,6 +76,8 @@ export function attentionSizes({ warpgroups, columns, stages }, { pass, headSize
     /** Rows that a block owns. */
     rows: OWNED * warpgroups,
     tileBytes,
+    /** Blocks of the same number of rows, each of which computes something else. */
+    kinds: pass === 'forward' ? 1 : headSize > 64 ? 3 : 2,
     shared: stages * tileBytes * (pass === 'forward' ? 1 : 2),
   };
 }
@@ -86,8 +88,7 @@ export function attentionFault(tiling, form) {
   const { threads, shared } = attentionSizes(tiling, form);
   if (!Number.isInteger(warpgroups) || warpgroups < 1 || threads > 1024) return 'warpgroups must be 1 to 8';
   if (columns !== 32 && columns !== 64) return 'columns must be 32 or 64';
-  if (!(form.headSize === 64 || (form.headSize === 128 && form.pass === 'forward')))
-    return `a ${form.pass} pass with heads of ${form.headSize} has no kernel`;
+  if (form.headSize !== 64 && form.headSize !== 128) return `heads of ${form.headSize} have no kernel`;
   // The next tile is on its way while one is used; forward, scores free a tile of keys before values are read.
   if (!Number.isInteger(stages) || stages < 2) return 'stages must be at least 2';
   if (shared > SHARED_MEMORY_LIMIT) return `${shared} bytes of shared memory, ${SHARED_MEMORY_LIMIT} are allowed`;

@@ -77,11 +77,16 @@ function aim(w, { name, major, list, offsets, x, k, ldBytes, address, step }, cu
   const pointer = own[name];
   p.do('shl.b32', ldBytes, name === 'a' ? own.lda : own.ldb, 1);
   if (major === 'mn') p.do('mul.lo.u32', step, ldBytes, plan.bk);
-  const first = p.b32('add.u32', name === 'a' ? cursor.m0 : cursor.n0, x);
+  // Where columns are [gate, up], a tile's are as many of either.
+  const paired = name === 'b' && w.form.glu === 'forward';
+  const [n, n0] = paired ? [own.n, cursor.n0].map((x) => p.b32('shr.u32', x, 1)) : [own.n, cursor.n0];
+  const first = p.b32('add.u32', name === 'a' ? cursor.m0 : n0, x);
   // Rows and columns beyond the last repeat it: nobody stores their results.
-  const last = p.b32('sub.u32', name === 'a' ? own.m : own.n, major === 'k' ? 1 : 8);
+  const last = p.b32('sub.u32', name === 'a' ? own.m : n, major === 'k' ? 1 : 8);
   list.forEach((move, i) => {
-    const within = p.b32('min.u32', p.b32('add.u32', first, move.x), last);
+    const up = paired && move.x >= w.plan.bn / 2;
+    let within = p.b32('min.u32', p.b32('add.u32', first, up ? move.x - w.plan.bn / 2 : move.x), last);
+    if (up) within = p.b32('add.u32', within, n);
     if (major === 'k') p.do('mul.lo.u32', offsets[i], within, ldBytes);
     else p.do('mad.lo.u32', offsets[i], within, 2, p.b32('mul.lo.u32', p.b32('add.u32', k, move.k), ldBytes));
   });

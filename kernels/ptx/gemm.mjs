@@ -12,6 +12,8 @@
 //
 // A launch may compute a group of products: their tiles follow each other as if they were of one. Weight gradients, each of
 // which has too few tiles for the device, fill it together and need no parts.
+//
+// A product can end in SwiGLU or in its gradient (see `glu.mjs`).
 
 import { SHARED_MEMORY_LIMIT } from './layout.mjs';
 import { Writer } from './writer.mjs';
@@ -45,6 +47,9 @@ import { Writer } from './writer.mjs';
  * @property {boolean} [bias]
  * @property {boolean} [residual]
  * @property {'gelu' | 'silu'} [activation]
+ * @property {'forward' | 'backward'} [glu] `forward`: D's columns are [gate, up], and silu(gate) · up is stored as well, in `half`;
+ *   `backward`: the product is the gradient of that, and D, of twice as many columns, is the gradient of [gate, up], which are `residual`,
+ *   halves. Both are products alone, of halves: no alpha, beta, bias, activation, nor parts
  * @property {boolean} [parts] some tiles' depth is split
  * @property {boolean} [ragged] K is not a multiple of `bk`
  * @property {number} [products] that one launch computes, of one depth and stored as sums times alpha, plus beta C: a group, of 2 to
@@ -150,9 +155,16 @@ export function planFault(plan, form) {
     // Its depths come permuted in fours of bytes, which cp.async does not move.
     if (plan.load !== 'relay' && major.b === 'k') return 'A in registers needs B by relay where its depth is contiguous';
   }
-  const { products = 1, half, dual, bias, residual, activation, parts } = form;
+  if (form.glu) {
+    if (plan.load !== 'relay') return 'SwiGLU needs operands by relay';
+    if (form.transA || form.transB !== (form.glu === 'forward')) return 'SwiGLU is of NT, its gradient of NN';
+    // All of a column's moves are of either half of a tile.
+    if (form.glu === 'forward' && (plan.bn % 64 || plan.bk < 32)) return 'SwiGLU needs bn of a multiple of 64 and bk of 32 or 64';
+    if (!form.half || form.parts) return 'SwiGLU needs whole tiles of halves';
+  }
+  const { products = 1, half, dual, bias, residual, activation, parts, glu } = form;
   if (!Number.isInteger(products) || products < 1 || products > MAX_PRODUCTS) return `products must be 1 to ${MAX_PRODUCTS}`;
-  if (products > 1 && (half || dual || bias || residual || activation || parts)) return 'a group stores whole sums as f32';
+  if (products > 1 && (half || dual || bias || residual || activation || parts || glu)) return 'a group stores whole sums as f32';
   return undefined;
 }
 

@@ -1,6 +1,7 @@
 // The warpgroups that multiply.
 
 import { at, vector } from './assembler.mjs';
+import { storeGlu } from './glu.mjs';
 import { depthStep, descriptor, rowBlockBytes } from './layout.mjs';
 import { store } from './store.mjs';
 
@@ -90,7 +91,7 @@ export function multiply(w) {
     });
     settle(0);
     release();
-    store(w, cursor, sums);
+    (form.glu ? storeGlu : store)(w, cursor, sums);
     p.do('add.u32', cursor.item, cursor.item, w.blocks);
   });
 }

@@ -34,6 +34,10 @@ export const ATTENTION_PLANS = {
   pair: { warpgroups: 2, columns: 64, stages: 3, blocks: 2, order: 'length' },
   /** Forward, heads of 128. */
   wide: { warpgroups: 2, columns: 64, stages: 3, blocks: 1, order: 'head' },
-  /** Backward: two blocks, each of one warpgroup. */
-  single: { warpgroups: 1, columns: 32, stages: 3, blocks: 2, order: 'head' },
+  /** Backward, heads of 128: two blocks, each of one warpgroup. */
+  singleWide: { warpgroups: 1, columns: 32, stages: 3, blocks: 2, order: 'head' },
+  /** Backward where there is less than a block of 128 rows for each multiprocessor. */
+  few: { warpgroups: 2, columns: 64, stages: 2, blocks: 1, order: 'head' },
+  /** Backward: three blocks of a multiprocessor, each of one warpgroup. */
+  single: { warpgroups: 1, columns: 32, stages: 2, blocks: 3, order: 'head' },
 };

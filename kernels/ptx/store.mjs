@@ -5,12 +5,11 @@ import { at, f32, vector } from './assembler.mjs';
 /** @typedef {import('./writer.mjs').Writer} Writer */
 
 /**
- * Stores a tile. A lane has two rows of each block of 64, and runs of two or eight columns that are neighbours.
- * @param {Writer} w @param {import('./writer.mjs').Cursor} cursor @param {string[][]} sums of each block of 64 rows
+ * What a lane has of a tile: two rows of each block of 64, and runs of two or eight columns that are neighbours.
+ * @param {Writer} w
  */
-export function store(w, cursor, sums) {
-  const { p, plan, sizes, form } = w;
-  const { own } = cursor;
+export function lanePlaces(w) {
+  const { p, plan, sizes } = w;
   const lane = p.b32('and.b32', w.tid, 31);
   const warp = p.b32('and.b32', p.b32('shr.u32', w.tid, 5), 3);
   const row = p.b32('mad.lo.u32', w.group, 64 * sizes.rowBlocks, p.b32('mad.lo.u32', warp, 16, p.b32('shr.u32', lane, 2)));
@@ -22,6 +21,17 @@ export function store(w, cursor, sums) {
     const eights = w.permuted ? [0, 1, 2, 3].map((j) => 4 * run + j) : [run];
     return eights.flatMap((eight) => [0, 1].map((e) => block[4 * eight + 2 * lower + e]));
   };
+  return { row, column, width, runs, runOf };
+}
+
+/**
+ * Stores a tile.
+ * @param {Writer} w @param {import('./writer.mjs').Cursor} cursor @param {string[][]} sums of each block of 64 rows
+ */
+export function store(w, cursor, sums) {
+  const { p, plan, form } = w;
+  const { own } = cursor;
+  const { row, column, width, runs, runOf } = lanePlaces(w);
   const done = p.label();
   if (form.parts) {
     p.when(cursor.part, () => {
@@ -112,7 +122,7 @@ function storeF32({ p }, address, offset, values) {
 }
 
 /** @param {Writer} w @param {string} address @param {number} offset @param {string[]} words one or four */
-function storeHalves({ p }, address, offset, words) {
+export function storeHalves({ p }, address, offset, words) {
   if (words.length === 1) p.do('st.global.b32', at(address, offset), words[0]);
   else p.do('st.global.v4.b32', at(address, offset), vector(words));
 }
@@ -129,24 +139,29 @@ function loadF32({ p }, address, offset, count, predicate) {
 }
 
 /** @param {Writer} w @param {string} address @param {number} offset @param {number} count two or eight @param {string} predicate */
-function loadHalves({ p, form }, address, offset, count, predicate) {
+function loadHalves(w, address, offset, count, predicate) {
+  const { p } = w;
   const words = p.registers('b32', count / 2);
   for (const word of words) p.do('mov.b32', word, 0);
   p.guarded(predicate, () => {
     if (count === 2) p.do('ld.global.b32', words[0], at(address, offset));
     else p.do('ld.global.v4.b32', vector(words), at(address, offset));
   });
-  return () =>
-    words.flatMap((word) => {
-      if (form.type === 'bf16') return [p.f32('mov.b32', p.b32('shl.b32', word, 16)), p.f32('mov.b32', p.b32('and.b32', word, 0xffff0000))];
-      const [low, high] = p.registers('b16', 2);
-      p.do('mov.b32', vector([low, high]), word);
-      return [p.f32('cvt.f32.f16', low), p.f32('cvt.f32.f16', high)];
-    });
+  return () => unpackHalves(w, words);
+}
+
+/** The values of pairs of halves. @param {Writer} w @param {string[]} words */
+export function unpackHalves({ p, form }, words) {
+  return words.flatMap((word) => {
+    if (form.type === 'bf16') return [p.f32('mov.b32', p.b32('shl.b32', word, 16)), p.f32('mov.b32', p.b32('and.b32', word, 0xffff0000))];
+    const [low, high] = p.registers('b16', 2);
+    p.do('mov.b32', vector([low, high]), word);
+    return [p.f32('cvt.f32.f16', low), p.f32('cvt.f32.f16', high)];
+  });
 }
 
 /** Pairs of values as words, the first in the low half. @param {Writer} w @param {string[]} values */
-function packHalves({ p, form }, values) {
+export function packHalves({ p, form }, values) {
   const words = [];
   for (let i = 0; i < values.length; i += 2) words.push(p.b32(`cvt.rn.${form.type}x2.f32`, values[i + 1], values[i]));
   return words;

@@ -213,11 +213,15 @@ export function ptxGroup({ k, beta, transA, transB }) {
 
 /**
  * The tiling of attention in PTX, one of ATTENTION_PLANS, or undefined where there is no kernel.
- * @param {import('../ptx/attention.mjs').AttentionForm} form @returns {string | undefined}
+ * @param {import('../ptx/attention.mjs').AttentionForm} form @param {{ tokens: number, heads: number, batch: number }} sizes
+ * @returns {string | undefined}
  */
-export function ptxAttention({ pass, headSize }) {
-  if (headSize === 64) return pass === 'forward' ? 'pair' : 'single';
-  return headSize === 128 && pass === 'forward' ? 'wide' : undefined;
+export function ptxAttention({ pass, headSize }, { tokens, heads, batch }) {
+  if (headSize === 128) return pass === 'forward' ? 'wide' : 'singleWide';
+  if (headSize !== 64) return undefined;
+  if (pass === 'forward') return 'pair';
+  // One block of keys and one of queries for each 128 tokens.
+  return 2 * Math.ceil(tokens / 128) * heads * batch <= BLOCKS ? 'few' : 'single';
 }
 
 /**

@@ -19,8 +19,8 @@ import { storedPlans } from './stored.mjs';
  * @property {(problem: any) => any} [ptxPlan] its plan in PTX, or undefined where none is known to be faster than SPIR-V
  * @property {(problem: any) => string | undefined} [ptxGroup] the tiling in PTX by which products like this one are faster by one
  *   launch, where their tiles fill the device together; undefined where they are not
- * @property {(form: import('../ptx/attention.mjs').AttentionForm) => string | undefined} [ptxAttention] the tiling of attention in
- *   PTX, likewise
+ * @property {(form: import('../ptx/attention.mjs').AttentionForm, sizes: { tokens: number, heads: number, batch: number }) => string | undefined} [ptxAttention]
+ *   the tiling of attention in PTX, likewise
  */
 
 /** `VkPhysicalDeviceType`, where it makes a difference. */

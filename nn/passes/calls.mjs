@@ -39,7 +39,7 @@ import { perDevice } from '../runtime.mjs';
  */
 
 /** Arguments of kernels that are written. */
-const WRITTEN = new Set(['c', 'y', 'dx', 'dWeight', 'blockSums', 'copy', 'gradient']);
+const WRITTEN = new Set(['c', 'y', 'dx', 'dWeight', 'blockSums', 'copy', 'gradient', 'dGateUp']);
 
 /**
  * Memory that a call touches, whole allocations. What is written counts as read, too, where it was there before.

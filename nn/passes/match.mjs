@@ -1,7 +1,8 @@
 // Calls that one kernel does together: a result and its conversion, a product or a norm's gradient and the sum behind it, a
-// product and the write of it into a gradient. Fusing may drop a rounding to 16 bits, and never adds one.
+// product and the write of it into a gradient, products and gated units. Fusing may drop a rounding to 16 bits, and never adds one.
 
 import { runs } from '../ops/reduce.mjs';
+import { GLU_RULES } from './glu.mjs';
 import { Matcher, whole } from './matcher.mjs';
 import { NETWORK_RULES } from './network.mjs';
 
@@ -180,7 +181,7 @@ const RULES = {
   copy_: [written],
   affine: [scaledSum],
 };
-for (const [name, rule] of NETWORK_RULES) RULES[name] = [...(RULES[name] ?? []), rule];
+for (const [name, rule] of [...NETWORK_RULES, ...GLU_RULES]) RULES[name] = [...(RULES[name] ?? []), rule];
 
 /**
  * @param {Call[]} calls changed @param {Context} context

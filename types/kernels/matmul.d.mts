@@ -80,6 +80,8 @@
  * @param {Parameters<typeof ptxProducts>[1] & Parameters<typeof groupedProducts>[2]} [options] of the kernels in PTX
  */
 export function matmulKernels(context: KernelContext, options?: Parameters<typeof ptxProducts>[1] & Parameters<typeof groupedProducts>[2]): {
+    matmulGlu: (args: GluProduct & GluForwardTensors) => import("./matmul/glu.mjs").Dispatch[];
+    matmulGluBackward: (args: GluProduct & GluBackwardTensors) => import("./matmul/glu.mjs").Dispatch[];
     /**
      * A matrix product.
      * @param {MatmulArgs} args

@@ -5,6 +5,8 @@ export function attentionSizes({ warpgroups, columns, stages }: AttentionTiling,
     /** Rows that a block owns. */
     rows: number;
     tileBytes: number;
+    /** Blocks of the same number of rows, each of which computes something else. */
+    kinds: number;
     shared: number;
 };
 /** Why a tiling cannot compute a form, or undefined. @param {AttentionTiling} tiling @param {AttentionForm} form */
@@ -29,7 +31,7 @@ export function attention(name: string, tiling: AttentionTiling, form: Attention
  * @typedef {object} AttentionForm
  * @property {'forward' | 'backward'} pass
  * @property {'bf16' | 'f16'} type of Q, K, V, O and of all gradients
- * @property {64 | 128} headSize 128 forward only
+ * @property {64 | 128} headSize
  * @property {boolean} causal
  * @property {boolean} [even] backward: log-sum-exp and delta of two tokens are read at once, which asks for even tokens and addresses
  *   that are multiples of 8
@@ -86,6 +88,8 @@ export class AttentionWriter {
         /** Rows that a block owns. */
         rows: number;
         tileBytes: number;
+        /** Blocks of the same number of rows, each of which computes something else. */
+        kinds: number;
         shared: number;
     };
     p: Program;
@@ -216,9 +220,6 @@ export type AttentionForm = {
      * of Q, K, V, O and of all gradients
      */
     type: "bf16" | "f16";
-    /**
-     * 128 forward only
-     */
     headSize: 64 | 128;
     causal: boolean;
     /**

@@ -111,6 +111,9 @@ export function gemm(name: string, plan: GemmPlan, form: GemmForm): string;
  * @property {boolean} [bias]
  * @property {boolean} [residual]
  * @property {'gelu' | 'silu'} [activation]
+ * @property {'forward' | 'backward'} [glu] `forward`: D's columns are [gate, up], and silu(gate) · up is stored as well, in `half`;
+ *   `backward`: the product is the gradient of that, and D, of twice as many columns, is the gradient of [gate, up], which are `residual`,
+ *   halves. Both are products alone, of halves: no alpha, beta, bias, activation, nor parts
  * @property {boolean} [parts] some tiles' depth is split
  * @property {boolean} [ragged] K is not a multiple of `bk`
  * @property {number} [products] that one launch computes, of one depth and stored as sums times alpha, plus beta C: a group, of 2 to
@@ -267,6 +270,12 @@ export type GemmForm = {
     bias?: boolean | undefined;
     residual?: boolean | undefined;
     activation?: "gelu" | "silu" | undefined;
+    /**
+     * `forward`: D's columns are [gate, up], and silu(gate) · up is stored as well, in `half`;
+     * `backward`: the product is the gradient of that, and D, of twice as many columns, is the gradient of [gate, up], which are `residual`,
+     * halves. Both are products alone, of halves: no alpha, beta, bias, activation, nor parts
+     */
+    glu?: "forward" | "backward" | undefined;
     /**
      * some tiles' depth is split
      */

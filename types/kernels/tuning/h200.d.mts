@@ -25,9 +25,14 @@ export function ptxGroup({ k, beta, transA, transB }: {
 }): string | undefined;
 /**
  * The tiling of attention in PTX, one of ATTENTION_PLANS, or undefined where there is no kernel.
- * @param {import('../ptx/attention.mjs').AttentionForm} form @returns {string | undefined}
+ * @param {import('../ptx/attention.mjs').AttentionForm} form @param {{ tokens: number, heads: number, batch: number }} sizes
+ * @returns {string | undefined}
  */
-export function ptxAttention({ pass, headSize }: import("../ptx/attention.mjs").AttentionForm): string | undefined;
+export function ptxAttention({ pass, headSize }: import("../ptx/attention.mjs").AttentionForm, { tokens, heads, batch }: {
+    tokens: number;
+    heads: number;
+    batch: number;
+}): string | undefined;
 /**
  * The tilings of a class's table, each once.
  * @param {'half' | 'mixed' | 'bf16x3' | 'f32'} name

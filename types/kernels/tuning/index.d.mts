@@ -69,8 +69,11 @@ export type Tuning = {
      */
     ptxGroup?: ((problem: any) => string | undefined) | undefined;
     /**
-     * the tiling of attention in
-     * PTX, likewise
+     * the tiling of attention in PTX, likewise
      */
-    ptxAttention?: ((form: import("../ptx/attention.mjs").AttentionForm) => string | undefined) | undefined;
+    ptxAttention?: ((form: import("../ptx/attention.mjs").AttentionForm, sizes: {
+        tokens: number;
+        heads: number;
+        batch: number;
+    }) => string | undefined) | undefined;
 };

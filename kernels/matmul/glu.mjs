@@ -1,0 +1,141 @@
+// Products that end in SwiGLU or in its gradient: one kernel in PTX where there is one for the product, else two passes.
+
+import { activationKernels } from '../activation.mjs';
+import { integer, reach, tensor } from '../base.mjs';
+
+/** @typedef {import('../base.mjs').Tensor} Tensor */
+/** @typedef {import('../base.mjs').DType} DType */
+/** @typedef {import('../base.mjs').Dispatch} Dispatch */
+/** @typedef {import('../base.mjs').KernelContext} KernelContext */
+/** @typedef {import('../activation.mjs').Activation} Activation */
+/** @typedef {import('../check.mjs').Extent} Extent */
+/** @typedef {import('../matmul.mjs').MatmulArgs} MatmulArgs */
+/** @typedef {import('../matmul.mjs').MatmulPlan} MatmulPlan */
+/** @typedef {import('../matmul.mjs').Precision} Precision */
+
+/**
+ * What both passes take.
+ * @typedef {object} GluProduct
+ * @property {number} m rows
+ * @property {number} columns the hidden width; even for 16-bit types
+ * @property {number} k inner size of the product
+ * @property {DType} [type] of every tensor; f32 when left out
+ * @property {Precision} [precision] of the product, as in `matmul`
+ * @property {Activation} [activation] silu (SwiGLU) when left out
+ * @property {Partial<MatmulPlan>} [plan] of the product, as in `matmul`; with `kernel: 'ptx'` it is an error where one kernel cannot
+ *   do both
+ */
+
+/**
+ * @typedef {object} GluForwardTensors
+ * @property {Tensor} a [m, k]
+ * @property {Tensor} b [2 · columns, k], the weights of the gates and then those of the ups
+ * @property {Tensor} gateUp out: [m, 2 · columns], rows of [gate, up]
+ * @property {Tensor} y out: [m, columns]
+ */
+
+/**
+ * @typedef {object} GluBackwardTensors
+ * @property {Tensor} a [m, k], the gradient of what follows
+ * @property {Tensor} b [k, columns], the weights by which it follows
+ * @property {Tensor} gateUp [m, 2 · columns], rows of [gate, up]
+ * @property {Tensor} dGateUp out: [m, 2 · columns], not `gateUp`
+ * @property {Tensor} dy out: [m, columns], the product, where that is a pass of its own; where it is not nobody touches it
+ */
+
+/**
+ * @param {KernelContext} context
+ * @param {(args: MatmulArgs) => Dispatch[]} matmul
+ * @param {ReturnType<typeof import('./ptx.mjs').ptxProducts>} ptx
+ * @param {(args: any) => any} problemOf the checked problem of a product's arguments
+ */
+export function gluProducts(context, matmul, ptx, problemOf) {
+  const { gluForward, gluBackward } = activationKernels(context);
+
+  /** The pass as one kernel, if there is one. @param {any} args of the product @param {'forward' | 'backward'} glu @param {Activation} activation */
+  function fused(args, glu, activation) {
+    const { plan: override } = args;
+    const asked = override?.kernel === 'ptx';
+    if (activation !== 'silu' || args.aType === 'f32') {
+      if (asked) throw new RangeError('matmul: the PTX kernels compute SwiGLU of halves alone');
+      return undefined;
+    }
+    if (override && !asked) return undefined;
+    const problem = { ...problemOf(args), glu };
+    const plan = asked ? ptx.planOf(problem, override) : ptx.choose(problem);
+    return plan && { problem, plan };
+  }
+
+  /** @param {string} kernel @param {GluProduct} args */
+  function sizesOf(kernel, args) {
+    const [m, columns, k] = /** @type {const} */ (['m', 'columns', 'k']).map((name) => integer(kernel, name, args[name]));
+    return { m, columns, k, type: args.type ?? 'f32', activation: args.activation ?? 'silu' };
+  }
+
+  /** @param {string} kernel @param {Extent[]} reads @param {Extent[]} writes */
+  function checked(kernel, reads, writes) {
+    for (const [name, x, size] of [...reads, ...writes]) reach(kernel, name, x.offset + size);
+    context.checker?.check(kernel, reads, writes);
+  }
+
+  /**
+   * y = f(gate) · up of [gate, up] = A · Bᵀ (Shazeer 2020), and [gate, up] for the backward pass. As one kernel, which is so for
+   * SwiGLU of halves where PTX is chosen for the product, y comes of unrounded sums.
+   * @param {GluProduct & GluForwardTensors} args
+   * @returns {Dispatch[]}
+   */
+  function matmulGlu(args) {
+    const kernel = 'matmulGlu';
+    const { m, columns, k, type, activation } = sizesOf(kernel, args);
+    const n = 2 * columns;
+    const types = { aType: type, bType: type, cType: type, precision: args.precision };
+    const [a, b, gateUp, y] = /** @type {const} */ (['a', 'b', 'gateUp', 'y']).map((name) => tensor(kernel, name, args[name]));
+    const product = { ...types, a, b, c: gateUp, m, n, k, transB: true, plan: args.plan };
+    const one = fused({ ...product, half: y, ldh: columns }, 'forward', activation);
+    checked(
+      kernel,
+      [
+        ['a', a, m * k, type],
+        ['b', b, n * k, type],
+      ],
+      [
+        ['gateUp', gateUp, m * n, type],
+        ['y', y, m * columns, type],
+      ],
+    );
+    if (!one) return [...matmul(product), gluForward({ gateUp, y, rows: m, columns, activation, type })];
+    const tensors = { a, b, c: gateUp, h: y, lda: k, ldb: k, ldc: n, ldr: 0, ldh: columns };
+    return ptx.records({ ...one.problem, ...tensors, alpha: 1 }, one.plan, undefined);
+  }
+
+  /**
+   * The gradient of [gate, up] from that of f(gate) · up, which is A · B: dup = dy · f(gate), dgate = dy · up · f'(gate). As one kernel
+   * (see `matmulGlu`) dy is not rounded.
+   * @param {GluProduct & GluBackwardTensors} args
+   * @returns {Dispatch[]}
+   */
+  function matmulGluBackward(args) {
+    const kernel = 'matmulGluBackward';
+    const { m, columns, k, type, activation } = sizesOf(kernel, args);
+    const types = { aType: type, bType: type, cType: type, precision: args.precision };
+    const [a, b, gateUp, dGateUp] = /** @type {const} */ (['a', 'b', 'gateUp', 'dGateUp']).map((name) => tensor(kernel, name, args[name]));
+    const product = { ...types, a, b, m, n: columns, k, plan: args.plan };
+    const wide = 2 * columns;
+    const one = fused({ ...product, c: dGateUp, ldc: wide, gateUp, ldr: wide }, 'backward', activation);
+    const dy = tensor(kernel, 'dy', args.dy);
+    checked(
+      kernel,
+      [
+        ['a', a, m * k, type],
+        ['b', b, columns * k, type],
+        ['gateUp', gateUp, m * wide, type],
+      ],
+      [['dGateUp', dGateUp, m * wide, type], ...(one ? [] : [/** @type {Extent} */ (['dy', dy, m * columns, type])])],
+    );
+    if (!one) return [...matmul({ ...product, c: dy }), gluBackward({ gateUp, dy, dGateUp, rows: m, columns, activation, type })];
+    const tensors = { a, b, c: dGateUp, residual: gateUp, lda: k, ldb: columns, ldc: wide, ldr: wide, ldh: 0 };
+    return ptx.records({ ...one.problem, ...tensors, alpha: 1 }, one.plan, undefined);
+  }
+
+  return { matmulGlu, matmulGluBackward };
+}

@@ -1,0 +1,108 @@
+// SwiGLU and its gradient where a product's tile is stored: y = silu(gate) · up (Shazeer 2020), with s = sigmoid(gate)
+//
+//   dup = dy · gate · s,   dgate = dy · up · s · (1 + gate - gate · s).
+//
+// Forward, half of a tile's columns are of gate and half of up, of the same units (see `aim` in fetch.mjs): a lane has both. Both
+// are stored for the backward pass, as halves; y comes of the sums before that rounding.
+
+import { at, f32, vector } from './assembler.mjs';
+import { lanePlaces, packHalves, storeHalves, unpackHalves } from './store.mjs';
+
+/** @typedef {import('./writer.mjs').Writer} Writer */
+/** @typedef {import('./writer.mjs').Cursor} Cursor */
+
+/**
+ * Stores a tile.
+ * @param {Writer} w @param {Cursor} cursor @param {string[][]} sums of each block of 64 rows
+ */
+export function storeGlu(w, cursor, sums) {
+  if (w.form.glu === 'forward') forward(w, cursor, sums);
+  else backward(w, cursor, sums);
+}
+
+/**
+ * A lane's rows: for each where it begins in matrices of halves, and whether it is there.
+ * @param {Writer} w @param {Cursor} cursor @param {number} count blocks of 64 rows
+ * @param {string} firstColumn of this lane
+ */
+function linesOf(w, cursor, count, firstColumn) {
+  const { p } = w;
+  const first = p.b32('add.u32', cursor.m0, lanePlaces(w).row);
+  return Array.from({ length: 2 * count }, (_, i) => {
+    const [r, lower] = [i >> 1, i & 1];
+    const row = p.b32('add.u32', first, 64 * r + 8 * lower);
+    const within = p.pred('setp.lt.u32', row, w.m);
+    /** @param {'c' | 'residual' | 'half'} name @param {string} ld @returns {string} */
+    const of = (name, ld) => p.b64('mad.wide.u32', p.b32('mad.lo.u32', row, p.parameter(ld), firstColumn), 2, p.parameter(name));
+    return { r, lower, within, of };
+  });
+}
+
+/** The columns of a lane's runs that are there. @param {Writer} w @param {string} firstColumn @param {number} runs @param {string} end */
+const insideOf = ({ p }, firstColumn, runs, end) =>
+  Array.from({ length: runs }, (_, run) => p.pred('setp.lt.u32', p.b32('add.u32', firstColumn, 32 * run), end));
+
+/** @param {Writer} w @param {string} gate */
+function sigmoid({ p }, gate) {
+  const e = p.f32('ex2.approx.ftz.f32', p.f32('mul.f32', gate, f32(-Math.LOG2E)));
+  return p.f32('rcp.approx.ftz.f32', p.f32('add.f32', e, f32(1)));
+}
+
+/** @param {Writer} w @param {Cursor} cursor @param {string[][]} sums */
+function forward(w, cursor, sums) {
+  const { p } = w;
+  const { column, runs, runOf } = lanePlaces(w);
+  const pairs = runs / 2;
+  const tileColumn = p.b32('shr.u32', cursor.n0, 1);
+  const firstColumn = p.b32('add.u32', tileColumn, column);
+  const hidden = p.b32('shr.u32', w.n, 1);
+  const inside = insideOf(w, firstColumn, pairs, hidden);
+  for (const { r, lower, within, of } of linesOf(w, cursor, sums.length, firstColumn)) {
+    const [gates, y] = [of('c', 'ldc'), of('half', 'ldh')];
+    const ups = p.b64('mad.wide.u32', hidden, 2, gates);
+    for (let run = 0; run < pairs; run++) {
+      const [gate, up] = [runOf(sums[r], run, lower), runOf(sums[r], run + pairs, lower)];
+      // By a branch, so that the assembler does not begin all of them at once, for which there are no registers.
+      p.when(p.pred('setp.lt.u32', p.b32('add.u32', tileColumn, 32 * run), hidden), () => {
+        const results = gate.map((g, i) => p.f32('mul.f32', p.f32('mul.f32', g, sigmoid(w, g)), up[i]));
+        const [gateWords, upWords, words] = [gate, up, results].map((values) => packHalves(w, values));
+        p.guarded(p.pred('and.pred', inside[run], within), () => {
+          storeHalves(w, gates, 64 * run, gateWords);
+          storeHalves(w, ups, 64 * run, upWords);
+          storeHalves(w, y, 64 * run, words);
+        });
+      });
+    }
+  }
+}
+
+/** @param {Writer} w @param {Cursor} cursor @param {string[][]} sums */
+function backward(w, cursor, sums) {
+  const { p } = w;
+  const { column, runs, runOf } = lanePlaces(w);
+  const firstColumn = p.b32('add.u32', cursor.n0, column);
+  const inside = insideOf(w, firstColumn, runs, w.n);
+  for (const { r, lower, within, of } of linesOf(w, cursor, sums.length, firstColumn)) {
+    const [from, to] = [of('residual', 'ldr'), of('c', 'ldc')].map((gates) => [gates, p.b64('mad.wide.u32', w.n, 2, gates)]);
+    for (let run = 0; run < runs; run++) {
+      const both = p.pred('and.pred', inside[run], within);
+      const [gate, up] = from.map((address) => {
+        const words = p.registers('b32', 4);
+        for (const word of words) p.do('mov.b32', word, 0);
+        p.guarded(both, () => p.do('ld.global.nc.L1::no_allocate.v4.b32', vector(words), at(address, 64 * run)));
+        return unpackHalves(w, words);
+      });
+      /** @type {[string[], string[]]} of gates, of ups */
+      const gradients = [[], []];
+      runOf(sums[r], run, lower).forEach((dy, i) => {
+        const s = sigmoid(w, gate[i]);
+        const activated = p.f32('mul.f32', gate[i], s);
+        const slope = p.f32('mul.f32', s, p.f32('sub.f32', p.f32('add.f32', gate[i], f32(1)), activated));
+        gradients[0].push(p.f32('mul.f32', p.f32('mul.f32', dy, up[i]), slope));
+        gradients[1].push(p.f32('mul.f32', dy, activated));
+      });
+      const words = gradients.map((values) => packHalves(w, values));
+      p.guarded(both, () => to.forEach((address, which) => storeHalves(w, address, 64 * run, words[which])));
+    }
+  }
+}
