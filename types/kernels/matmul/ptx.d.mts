@@ -1,9 +1,9 @@
 // Made by `npm run types` from kernels/; do not edit.
 /**
  * A plan's tiling, itself or by its name in kernels/ptx/plans.mjs.
- * @param {Partial<MatmulPlan>} plan @returns {GemmPlan}
+ * @param {Partial<MatmulPlan>} plan @returns {GemmPlan | SimtPlan}
  */
-export function tilingOf({ tiling }: Partial<MatmulPlan>): GemmPlan;
+export function tilingOf({ tiling }: Partial<MatmulPlan>): GemmPlan | SimtPlan;
 /**
  * @param {KernelContext} context
  * @param {{ verify?: typeof verifyKernel }} [options] what tests a kernel before its first use

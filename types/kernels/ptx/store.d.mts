@@ -1,7 +1,18 @@
 // Made by `npm run types` from kernels/; do not edit.
 /** @typedef {import('./writer.mjs').Writer} Writer */
 /**
- * Stores a tile. A lane has two rows of each block of 64, and runs of two or eight columns that are neighbours.
+ * What a lane has of a tile: two rows of each block of 64, and runs of two or eight columns that are neighbours.
+ * @param {Writer} w
+ */
+export function lanePlaces(w: Writer): {
+    row: string;
+    column: string;
+    width: number;
+    runs: number;
+    runOf: (block: string[], run: number, lower: number) => string[];
+};
+/**
+ * Stores a tile.
  * @param {Writer} w @param {import('./writer.mjs').Cursor} cursor @param {string[][]} sums of each block of 64 rows
  */
 export function store(w: Writer, cursor: import("./writer.mjs").Cursor, sums: string[][]): void;
@@ -19,6 +30,12 @@ export function finish(w: Writer, sums: string[], { alpha, beta, old, biases, re
 }): string[];
 /** @param {Writer} w @param {string} address @param {number} offset @param {string[]} values two, four or eight */
 export function storeF32({ p }: Writer, address: string, offset: number, values: string[]): void;
+/** @param {Writer} w @param {string} address @param {number} offset @param {string[]} words one or four */
+export function storeHalves({ p }: Writer, address: string, offset: number, words: string[]): void;
 /** Zeros where the predicate does not hold. @param {Writer} w @param {string} address @param {number} offset @param {number} count two, four or eight @param {string} predicate */
 export function loadF32({ p }: Writer, address: string, offset: number, count: number, predicate: string): string[];
+/** The values of pairs of halves. @param {Writer} w @param {string[]} words */
+export function unpackHalves({ p, form }: Writer, words: string[]): string[];
+/** Pairs of values as words, the first in the low half. @param {Writer} w @param {string[]} values */
+export function packHalves({ p, form }: Writer, values: string[]): string[];
 export type Writer = import("./writer.mjs").Writer;
