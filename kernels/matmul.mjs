@@ -20,6 +20,9 @@ export { coopShapes } from './matmul/spirv.mjs';
 /** @typedef {import('./base.mjs').DType} DType */
 /** @typedef {import('./base.mjs').Dispatch} Dispatch */
 /** @typedef {import('./base.mjs').KernelContext} KernelContext */
+/** @typedef {import('./matmul/glu.mjs').GluProduct} GluProduct */
+/** @typedef {import('./matmul/glu.mjs').GluForwardTensors} GluForwardTensors */
+/** @typedef {import('./matmul/glu.mjs').GluBackwardTensors} GluBackwardTensors */
 
 /**
  * How the product is computed. `f32`: ordinary arithmetic. `f16`, `bf16`: operands rounded to that type, products

@@ -84,8 +84,7 @@ export class Gpt extends nn.Module {
 /**
  * The optimizer of a model, and functions of batches, to be compiled.
  * @param {Gpt} model @param {GptConfig} config @param {number} [rows] of logits at once; all of a micro-step when left out
- * @param {Pick<import('../../nn/optim/index.mjs').Options, 'processGroup' | 'zero' | 'reduce'>} [ranks] the processes that train together,
- *   of which each has `config.batch` and `config.microSteps` of its own: `gradients` is compiled there, and `opt.step()` follows it
+ * @param {Pick<import('../../nn/optim/index.mjs').Options, 'processGroup' | 'zero' | 'reduce'>} [ranks] that train together: `opt.step()` follows `gradients`
  */
 export function createTraining(model, config, rows = config.batch * config.block, ranks = {}) {
   const tokens = config.batch * config.block;

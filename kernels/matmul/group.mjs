@@ -40,7 +40,8 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
     for (const [i, problem] of problems.entries()) {
       const reason = ptx.fault(problem);
       if (reason) return `product ${i}: ${reason}`;
-      const { args, cType, dual } = problem;
+      const { args, aType, cType, dual } = problem;
+      if (aType === 'f32') return `product ${i} is not of halves`;
       if (cType !== 'f32' || dual) return `product ${i} does not store f32 alone`;
       if (args.bias !== undefined || args.residual !== undefined || args.activation !== undefined)
         return `product ${i} has a bias, a residual or an activation`;

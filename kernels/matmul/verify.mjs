@@ -208,7 +208,7 @@ function verifyGlu({ vk, tiling, form, divide, records }) {
     const h = forward ? make(vk, m, hidden, type, undefined) : undefined;
     const gateUp = forward ? undefined : make(vk, m, 2 * hidden, type, next);
     const product = {
-      ...{ m, n, k, half: type, cType: type, transA: false, transB, glu, alpha: 1, beta: 0 },
+      ...{ m, n, k, half: type, aType: type, cType: type, transA: false, transB, glu, alpha: 1, beta: 0 },
       ...{ a: a.tensor, b: b.tensor, c: c.tensor, h: h?.tensor, residual: gateUp?.tensor },
       ...{ lda: a.ld, ldb: b.ld, ldc: c.ld, ldr: gateUp?.ld ?? 8, ldh: h?.ld ?? 8 },
     };

@@ -3,6 +3,9 @@
 /** @typedef {import('./base.mjs').DType} DType */
 /** @typedef {import('./base.mjs').Dispatch} Dispatch */
 /** @typedef {import('./base.mjs').KernelContext} KernelContext */
+/** @typedef {import('./matmul/glu.mjs').GluProduct} GluProduct */
+/** @typedef {import('./matmul/glu.mjs').GluForwardTensors} GluForwardTensors */
+/** @typedef {import('./matmul/glu.mjs').GluBackwardTensors} GluBackwardTensors */
 /**
  * How the product is computed. `f32`: ordinary arithmetic. `f16`, `bf16`: operands rounded to that type, products
  * summed in f32 on matrix units. `bf16x3`: f32 operands split in two bf16 parts each, three products, relative error
@@ -80,8 +83,8 @@
  * @param {Parameters<typeof ptxProducts>[1] & Parameters<typeof groupedProducts>[2]} [options] of the kernels in PTX
  */
 export function matmulKernels(context: KernelContext, options?: Parameters<typeof ptxProducts>[1] & Parameters<typeof groupedProducts>[2]): {
-    matmulGlu: (args: GluProduct & GluForwardTensors) => import("./matmul/glu.mjs").Dispatch[];
-    matmulGluBackward: (args: GluProduct & GluBackwardTensors) => import("./matmul/glu.mjs").Dispatch[];
+    matmulGlu: (args: import("./matmul/glu.mjs").GluProduct & import("./matmul/glu.mjs").GluForwardTensors) => import("./matmul/glu.mjs").Dispatch[];
+    matmulGluBackward: (args: import("./matmul/glu.mjs").GluProduct & import("./matmul/glu.mjs").GluBackwardTensors) => import("./matmul/glu.mjs").Dispatch[];
     /**
      * A matrix product.
      * @param {MatmulArgs} args
@@ -127,6 +130,9 @@ export type Tensor = import("./base.mjs").Tensor;
 export type DType = import("./base.mjs").DType;
 export type Dispatch = import("./base.mjs").Dispatch;
 export type KernelContext = import("./base.mjs").KernelContext;
+export type GluProduct = import("./matmul/glu.mjs").GluProduct;
+export type GluForwardTensors = import("./matmul/glu.mjs").GluForwardTensors;
+export type GluBackwardTensors = import("./matmul/glu.mjs").GluBackwardTensors;
 /**
  * How the product is computed. `f32`: ordinary arithmetic. `f16`, `bf16`: operands rounded to that type, products
  * summed in f32 on matrix units. `bf16x3`: f32 operands split in two bf16 parts each, three products, relative error
