@@ -85,7 +85,7 @@ test('without a launcher there is no group, and arguments are checked', async ()
   assert.throws(() => vk.collective('allReduce', vk.createBuffer(4)), { code: 'ERR_HELIOS_INVALID_BATCH', message: /no group/ });
   assert.throws(
     () => vk.collective(/** @type {any} */ ('sum'), 0),
-    /kind must be one of allReduce, reduceScatter, allGather, broadcast, got sum/,
+    /kind must be one of allReduce, reduceScatter, allGather, broadcast, allToAll, got sum/,
   );
   assert.equal(vk.collectiveStatus(), null);
   assert.throws(() => vk.collectiveAbort(/** @type {any} */ ('ERR'), 'x'), /code must be one of ERR_HELIOS_NO_ENGINE/);

@@ -339,8 +339,22 @@ export function matmulKernels(context, options) {
     return group.records(products, chosen);
   }
 
+  const glu = gluProducts(context, matmul, ptx, problemOf);
   return {
     ...{ matmul, matmulPlan, matmulWorkspace, matmulSupports, matmulGroup, matmulGroupPlan },
-    ...gluProducts(context, matmul, ptx, problemOf),
+    /**
+     * y = f(gate) · up of [gate, up] = A · Bᵀ (Shazeer 2020), and [gate, up] for the backward pass. As one kernel, which is so for
+     * SwiGLU of halves where PTX is chosen for the product, y comes of unrounded sums.
+     * @param {GluProduct & GluForwardTensors} args
+     * @returns {Dispatch[]}
+     */
+    matmulGlu: glu.matmulGlu,
+    /**
+     * The gradient of [gate, up] from that of f(gate) · up, which is A · B: dup = dy · f(gate), dgate = dy · up · f'(gate). As one kernel
+     * (see `matmulGlu`) dy is not rounded.
+     * @param {GluProduct & GluBackwardTensors} args
+     * @returns {Dispatch[]}
+     */
+    matmulGluBackward: glu.matmulGluBackward,
   };
 }

@@ -78,12 +78,7 @@ export function gluProducts(context, matmul, ptx, problemOf) {
     context.checker?.check(kernel, reads, writes);
   }
 
-  /**
-   * y = f(gate) · up of [gate, up] = A · Bᵀ (Shazeer 2020), and [gate, up] for the backward pass. As one kernel, which is so for
-   * SwiGLU of halves where PTX is chosen for the product, y comes of unrounded sums.
-   * @param {GluProduct & GluForwardTensors} args
-   * @returns {Dispatch[]}
-   */
+  /** See `matmulKernels`. @param {GluProduct & GluForwardTensors} args @returns {Dispatch[]} */
   function matmulGlu(args) {
     const kernel = 'matmulGlu';
     const { m, columns, k, type, activation } = sizesOf(kernel, args);
@@ -108,12 +103,7 @@ export function gluProducts(context, matmul, ptx, problemOf) {
     return ptx.records({ ...one.problem, ...tensors, alpha: 1 }, one.plan, undefined);
   }
 
-  /**
-   * The gradient of [gate, up] from that of f(gate) · up, which is A · B: dup = dy · f(gate), dgate = dy · up · f'(gate). As one kernel
-   * (see `matmulGlu`) dy is not rounded.
-   * @param {GluProduct & GluBackwardTensors} args
-   * @returns {Dispatch[]}
-   */
+  /** See `matmulKernels`. @param {GluProduct & GluBackwardTensors} args @returns {Dispatch[]} */
   function matmulGluBackward(args) {
     const kernel = 'matmulGluBackward';
     const { m, columns, k, type, activation } = sizesOf(kernel, args);

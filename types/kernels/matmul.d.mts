@@ -83,7 +83,19 @@
  * @param {Parameters<typeof ptxProducts>[1] & Parameters<typeof groupedProducts>[2]} [options] of the kernels in PTX
  */
 export function matmulKernels(context: KernelContext, options?: Parameters<typeof ptxProducts>[1] & Parameters<typeof groupedProducts>[2]): {
+    /**
+     * y = f(gate) · up of [gate, up] = A · Bᵀ (Shazeer 2020), and [gate, up] for the backward pass. As one kernel, which is so for
+     * SwiGLU of halves where PTX is chosen for the product, y comes of unrounded sums.
+     * @param {GluProduct & GluForwardTensors} args
+     * @returns {Dispatch[]}
+     */
     matmulGlu: (args: import("./matmul/glu.mjs").GluProduct & import("./matmul/glu.mjs").GluForwardTensors) => import("./matmul/glu.mjs").Dispatch[];
+    /**
+     * The gradient of [gate, up] from that of f(gate) · up, which is A · B: dup = dy · f(gate), dgate = dy · up · f'(gate). As one kernel
+     * (see `matmulGlu`) dy is not rounded.
+     * @param {GluProduct & GluBackwardTensors} args
+     * @returns {Dispatch[]}
+     */
     matmulGluBackward: (args: import("./matmul/glu.mjs").GluProduct & import("./matmul/glu.mjs").GluBackwardTensors) => import("./matmul/glu.mjs").Dispatch[];
     /**
      * A matrix product.

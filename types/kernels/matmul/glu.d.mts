@@ -42,19 +42,9 @@
  * @param {(args: any) => any} problemOf the checked problem of a product's arguments
  */
 export function gluProducts(context: KernelContext, matmul: (args: MatmulArgs) => Dispatch[], ptx: ReturnType<typeof import("./ptx.mjs").ptxProducts>, problemOf: (args: any) => any): {
-    /**
-     * y = f(gate) · up of [gate, up] = A · Bᵀ (Shazeer 2020), and [gate, up] for the backward pass. As one kernel, which is so for
-     * SwiGLU of halves where PTX is chosen for the product, y comes of unrounded sums.
-     * @param {GluProduct & GluForwardTensors} args
-     * @returns {Dispatch[]}
-     */
+    /** See `matmulKernels`. @param {GluProduct & GluForwardTensors} args @returns {Dispatch[]} */
     matmulGlu: (args: GluProduct & GluForwardTensors) => Dispatch[];
-    /**
-     * The gradient of [gate, up] from that of f(gate) · up, which is A · B: dup = dy · f(gate), dgate = dy · up · f'(gate). As one kernel
-     * (see `matmulGlu`) dy is not rounded.
-     * @param {GluProduct & GluBackwardTensors} args
-     * @returns {Dispatch[]}
-     */
+    /** See `matmulKernels`. @param {GluProduct & GluBackwardTensors} args @returns {Dispatch[]} */
     matmulGluBackward: (args: GluProduct & GluBackwardTensors) => Dispatch[];
 };
 export type Tensor = import("../base.mjs").Tensor;
