@@ -70,7 +70,7 @@ await runMain(USAGE, OPTIONS, async ({ addon, module, size, products, blocks, sa
   const title = `Work of Vulkan and of CUDA (${blocks} block${blocks === 1 ? '' : 's'}) alone and together`;
   if (results) {
     const figures = rows.map(([name, , runs]) => ({ group: title, name, series: 'milliseconds', unit: 'ms', runs, value: median(runs) }));
-    writeResults(results, { bench: 'distributed', title, device: device.deviceName, driver: device.driverInfo, figures });
+    writeResults(results, { bench: 'overlap', title, device: device.deviceName, driver: device.driverInfo, figures });
   }
   console.log(`${device.deviceName}, driver ${device.driverInfo}; ${title}; medians of ${samples}\n`);
   console.log(

@@ -42,6 +42,10 @@ const ABOUT = {
   'kernels-attention': ['Attention', 'Kernels in PTX by tiling, and shaders.'],
   'safe-mode': ['Safe mode', 'The same work with and without `initDevice({ safe: true })`.'],
   distributed: ['Collectives', 'The hand-over to the engine and back, and `allReduce`.'],
+  overlap: [
+    'Vulkan and CUDA on one device',
+    'Whether work of both runs at the same time, as a collective of NCCL would beside a backward pass.',
+  ],
 };
 
 /** All results, the oldest first. @returns {Run[]} */
