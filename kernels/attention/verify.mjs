@@ -2,12 +2,12 @@
 // batches of two heads, blocks and tiles that the tokens do not fill, rows with gaps, poison around everything.
 
 import { pack, pushConstants } from '../base.mjs';
-import { generator, matrix } from '../matmul/verify.mjs';
+import { generator, matrices } from '../matmul/verify.mjs';
 import { attentionSizes } from '../ptx/attention.mjs';
 
 /** @typedef {import('../base.mjs').KernelContext} KernelContext */
 /** @typedef {import('../ptx/attention.mjs').AttentionForm} AttentionForm */
-/** @typedef {ReturnType<typeof matrix>} Matrix */
+/** @typedef {ReturnType<typeof import('../matmul/verify.mjs').matrix>} Matrix */
 
 const [BATCH, HEADS] = [2, 2];
 /** Its sign is flipped in the kernels. */
@@ -67,13 +67,7 @@ export function verifyAttention({ context: { vk }, tiling, form, record }) {
   const [rows, width] = [BATCH * tokens, HEADS * d];
   const backward = pass === 'backward';
   const next = generator(1);
-  /** @type {Matrix[]} */
-  const made = [];
-  const make = (/** @type {Parameters<typeof matrix>} */ ...args) => {
-    const it = matrix(...args);
-    made.push(it);
-    return it;
-  };
+  const { made, make } = matrices();
   try {
     const qkv = make(vk, rows, 3 * width, type, next);
     const dO = make(vk, rows, width, type, next);

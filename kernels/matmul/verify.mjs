@@ -91,6 +91,18 @@ export function matrix(vk, rows, columns, type, next, gaps = true) {
   };
 }
 
+/** Makes matrices, and has a list of them to be uploaded and freed. */
+export function matrices() {
+  /** @type {ReturnType<typeof matrix>[]} */
+  const made = [];
+  const make = (/** @type {Parameters<typeof matrix>} */ ...args) => {
+    const it = matrix(...args);
+    made.push(it);
+    return it;
+  };
+  return { made, make };
+}
+
 /** @param {number} x @param {GemmForm['activation']} activation */
 function activate(x, activation) {
   if (activation === 'silu') return x / (1 + Math.exp(-x));
@@ -127,13 +139,7 @@ export function verifyKernel({ context: { vk }, plan: { tiling, division }, form
   const next = generator(1);
   const cType = form.half ? type : 'f32';
   const floats = plan.division.workspaceFloats;
-  /** @type {ReturnType<typeof matrix>[]} */
-  const made = [];
-  const make = (/** @type {Parameters<typeof matrix>} */ ...args) => {
-    const it = matrix(...args);
-    made.push(it);
-    return it;
-  };
+  const { made, make } = matrices();
   try {
     const a = make(vk, transA ? k : m, transA ? m : k, type, next);
     const b = make(vk, transB ? n : k, transB ? k : n, type, next);
@@ -194,13 +200,7 @@ function verifyGlu({ vk, tiling, form, divide, records }) {
   const n = forward ? 2 * hidden : hidden;
   const plan = divide({ m, n, k }, { tiling, wave: BLOCKS });
   const next = generator(1);
-  /** @type {ReturnType<typeof matrix>[]} */
-  const made = [];
-  const make = (/** @type {Parameters<typeof matrix>} */ ...args) => {
-    const it = matrix(...args);
-    made.push(it);
-    return it;
-  };
+  const { made, make } = matrices();
   try {
     const a = make(vk, m, k, type, next);
     const b = make(vk, transB ? n : k, transB ? k : n, type, next);
@@ -259,13 +259,7 @@ export function verifyGroup({ context: { vk }, tiling, form, records }) {
   const k = 4 * tiling.bk + (form.ragged ? 8 : 0);
   const next = generator(2);
   const [alpha, beta] = [0.5, adds ? 0.75 : 0];
-  /** @type {ReturnType<typeof matrix>[]} */
-  const made = [];
-  const make = (/** @type {Parameters<typeof matrix>} */ ...args) => {
-    const it = matrix(...args);
-    made.push(it);
-    return it;
-  };
+  const { made, make } = matrices();
   try {
     const products = Array.from({ length: count }, (_, i) => {
       // One tile, two of rows, two of columns, one.

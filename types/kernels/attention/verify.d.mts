@@ -19,5 +19,4 @@ export function verifyAttention({ context: { vk }, tiling, form, record }: {
 }): string | undefined;
 export type KernelContext = import("../base.mjs").KernelContext;
 export type AttentionForm = import("../ptx/attention.mjs").AttentionForm;
-export type Matrix = ReturnType<typeof matrix>;
-import { matrix } from '../matmul/verify.mjs';
+export type Matrix = ReturnType<typeof import("../matmul/verify.mjs").matrix>;

@@ -22,6 +22,39 @@ export function matrix(vk: KernelContext["vk"], rows: number, columns: number, t
     };
     destroy: () => void;
 };
+/** Makes matrices, and has a list of them to be uploaded and freed. */
+export function matrices(): {
+    made: {
+        tensor: {
+            buffer: import("../../../index.js").BufferHandle;
+            offset: number;
+        };
+        ld: number;
+        values: Float64Array<ArrayBuffer>;
+        upload: () => void;
+        /** What is there now, and whether all around it is as it was. */
+        read: () => {
+            at: (i: number, j: number) => number;
+            whole: boolean;
+        };
+        destroy: () => void;
+    }[];
+    make: (vk: Pick<typeof import("../../../index.js"), "initDevice" | "shaders" | "createBuffer" | "bufferBytes" | "buildKernel" | "fillBuffer" | "readBuffer" | "uploadBuffer" | "destroyBuffer" | "createPipeline" | "dispatch" | "batchExecuteAll">, rows: number, columns: number, type: import("../base.mjs").DType, next: (() => number) | undefined, gaps?: boolean | undefined) => {
+        tensor: {
+            buffer: import("../../../index.js").BufferHandle;
+            offset: number;
+        };
+        ld: number;
+        values: Float64Array<ArrayBuffer>;
+        upload: () => void;
+        /** What is there now, and whether all around it is as it was. */
+        read: () => {
+            at: (i: number, j: number) => number;
+            whole: boolean;
+        };
+        destroy: () => void;
+    };
+};
 /**
  * Runs a kernel on a small product. Throws what the device throws, ERR_HELIOS_INVALID_BATCH while a graph is recorded.
  * @param {object} how
