@@ -437,7 +437,11 @@ export function mean(x, dim, keepdim = false) {
  */
 export function variance(x, dim, { keepdim = false, correction = 1 } = {}) {
   const dims = dimsOf('variance', tensorOf('variance', x), dim);
-  const count = reduce.reducedSize(x.shape, dims) - correction;
+  const elements = reduce.reducedSize(x.shape, dims);
+  const count = elements - correction;
+  if (!(count > 0)) {
+    throw new ArgumentError('variance', `of ${elements} elements with a correction of ${String(correction)}: there must be more of them`);
+  }
   return summed(square(sub(x, mean(x, dims, true))), dims, keepdim, 1 / count);
 }
 /** Summed to a smaller shape that broadcasts to x's: the gradient of a broadcast. @param {Tensor} x @param {readonly number[]} shape @returns {Tensor} */
@@ -452,13 +456,13 @@ export function sumTo(x, shape) {
 function extreme(op, x, dim, keepdim) {
   const d = dimension(op.name, dim, tensorOf(op.name, x).ndim);
   const last = d === x.ndim - 1;
-  const y = apply(op, [last ? x : transpose(x, d, -1)]);
+  const y = apply(op, [pairs(last ? x : transpose(x, d, -1))]);
   const moved = to(last ? y : transpose(y, d, -1), x.dtype);
   return keepdim ? moved : reshape(moved, x.shape.toSpliced(d, 1));
 }
-/** The largest elements along one dimension, the last when left out (PyTorch's `amax` takes all then). @param {Tensor} x @param {number} [dim] @param {boolean} [keepdim] */
+/** The largest elements along one dimension, the last when left out (PyTorch's `amax` takes all then); NaN where one of them is. @param {Tensor} x @param {number} [dim] @param {boolean} [keepdim] */
 export const amax = (x, dim = -1, keepdim = false) => extreme(reduce.amax, x, dim, keepdim);
-/** The smallest elements along one dimension, the last when left out (PyTorch's `amin` takes all then). @param {Tensor} x @param {number} [dim] @param {boolean} [keepdim] */
+/** The smallest elements along one dimension, the last when left out (PyTorch's `amin` takes all then); NaN where one of them is. @param {Tensor} x @param {number} [dim] @param {boolean} [keepdim] */
 export const amin = (x, dim = -1, keepdim = false) => extreme(reduce.amin, x, dim, keepdim);
 
 // ---- products
@@ -595,16 +599,24 @@ function sameShape(op, x, y) {
 
 /** Root-mean-square normalization over the last dimension. @param {Tensor} x @param {Tensor} weight f32 @param {number} [eps] */
 export const rmsNorm = (x, weight, eps = 1e-5) =>
-  apply(network.rmsNorm, [full32(tensorOf('rmsNorm', x)), tensorOf('rmsNorm', weight)], { eps });
+  rowsOfPairs(full32(tensorOf('rmsNorm', x)), (y) => apply(network.rmsNorm, [y, tensorOf('rmsNorm', weight)], { eps }));
 /** Layer normalization over the last dimension. @param {Tensor} x @param {Tensor} weight f32 @param {Tensor} bias f32 @param {number} [eps] */
 export const layerNorm = (x, weight, bias, eps = 1e-5) =>
-  apply(network.layerNorm, [full32(tensorOf('layerNorm', x)), tensorOf('layerNorm', weight), tensorOf('layerNorm', bias)], { eps });
+  rowsOfPairs(full32(tensorOf('layerNorm', x)), (y) =>
+    apply(network.layerNorm, [y, tensorOf('layerNorm', weight), tensorOf('layerNorm', bias)], { eps }),
+  );
 
 /** f(gate) · up of rows [gate | up]. @param {Tensor} x [..., 2 · n] @param {import('../kernels/activation.mjs').Activation} [activation] */
-export const glu = (x, activation = 'sigmoid') => rowsOfPairs(x, (y) => apply(network.glu, [tensorOf('glu', y)], { activation }));
+export function glu(x, activation = 'sigmoid') {
+  const { dtype, shape } = tensorOf('glu', x);
+  // Both halves of a row are taken by pairs.
+  const odd = dtype !== 'f32' && isFloat(dtype) && (shape.at(-1) ?? 1) % 4;
+  return to(apply(network.glu, [odd ? to(x, 'f32') : x], { activation }), dtype);
+}
 
 /** Rows of a table. @param {Tensor} ids i32 or u32, any shape @param {Tensor} table [vocabulary, columns] @returns {Tensor} [...ids, columns] */
-export const embedding = (ids, table) => apply(network.embedding, [tensorOf('embedding', ids), tensorOf('embedding', table)]);
+export const embedding = (ids, table) =>
+  rowsOfPairs(tensorOf('embedding', table), (rows) => apply(network.embedding, [tensorOf('embedding', ids), rows]));
 
 /** Elements dropped with probability p while training. @param {Tensor} x @param {number} [p] @param {boolean} [training] */
 export function dropout(x, p = 0.5, training = true) {

@@ -455,11 +455,11 @@ export class Tensor {
   mean(dim, keepdim) {
     return F.mean(this, dim, keepdim);
   }
-  /** The largest elements along one dimension, the last when left out. @param {number} [dim] @param {boolean} [keepdim] */
+  /** The largest elements along one dimension, the last when left out; NaN where one of them is. @param {number} [dim] @param {boolean} [keepdim] */
   amax(dim, keepdim) {
     return F.amax(this, dim, keepdim);
   }
-  /** The smallest elements along one dimension, the last when left out. @param {number} [dim] @param {boolean} [keepdim] */
+  /** The smallest elements along one dimension, the last when left out; NaN where one of them is. @param {number} [dim] @param {boolean} [keepdim] */
   amin(dim, keepdim) {
     return F.amin(this, dim, keepdim);
   }

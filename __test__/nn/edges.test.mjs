@@ -1,0 +1,99 @@
+// What is at the edges: NaN and infinities, rows of odd sizes in 16 bits, too few elements.
+
+import assert from 'node:assert/strict';
+import { before, test } from 'node:test';
+import { F, cat, compile, full, grad, tensor } from '../../nn/index.mjs';
+import { normal } from '../lib/random-data.mjs';
+import { initDevice } from './setup.mjs';
+
+before(initDevice);
+
+/** @param {any} x @returns {Promise<number[]>} */
+const values = async (x) => [...(await x.toArray())];
+
+test('amax and amin of rows with a NaN are NaN, eager and compiled, wherever it stands', async () => {
+  for (const columns of [1, 2, 3, 4, 33, 1000, 5000]) {
+    for (const at of new Set([0, columns >> 1, columns - 1])) {
+      const data = new Float32Array(3 * columns).fill(1);
+      data[columns + at] = NaN;
+      for (const dtype of /** @type {const} */ (['f32', 'bf16', 'f16'])) {
+        const x = tensor(data, { shape: [3, columns], dtype });
+        for (const name of /** @type {const} */ (['amax', 'amin'])) {
+          const what = `${name}, ${dtype}, element ${at} of ${columns}`;
+          assert.deepEqual(await values(x[name]()), [1, NaN, 1], what);
+          const f = compile((/** @type {any} */ v) => v.mul(2)[name]().add(1));
+          assert.deepEqual(await values(f(x)), [3, NaN, 3], `${what}, compiled`);
+          f.dispose();
+        }
+      }
+    }
+  }
+});
+
+test("amax's gradient goes to infinities as to numbers, and has its operand's type", async () => {
+  for (const [row, expected] of [
+    [
+      [1, Infinity, 3],
+      [0, 1, 0],
+    ],
+    [
+      [-Infinity, -Infinity],
+      [0.5, 0.5],
+    ],
+    [
+      [2, 1, 2],
+      [0.5, 0, 0.5],
+    ],
+  ]) {
+    for (const dtype of /** @type {const} */ (['f32', 'bf16'])) {
+      const x = tensor([row], { dtype, requiresGrad: true });
+      const [dx] = grad(x.amax().to('f32').sum(), [x]);
+      assert.deepEqual([dx.dtype, await values(dx)], [dtype, expected], `${row}`);
+    }
+  }
+});
+
+test('rows of odd sizes in 16 bits: every operation of rows, forward and backward, within a rounding of f32', async () => {
+  /** @type {Record<string, (x: any) => any>} */
+  const operations = {
+    amax: (x) => x.amax(),
+    'amin of columns': (x) => x.amin(0),
+    'gated units': (x) => F.glu(cat([x, x.mul(2)], 1), 'silu'),
+    rmsNorm: (x) => F.rmsNorm(x, full([x.shape[1]], 1)),
+    layerNorm: (x) => F.layerNorm(x, full([x.shape[1]], 1), full([x.shape[1]], 0)),
+    embedding: (x) => F.embedding(tensor(Int32Array.of(0, 2, 0)), x),
+    'largest of windows': (x) => F.maxPool2d(x.reshape(1, 1, x.shape[0], x.shape[1]), [3, 1], { stride: 1 }),
+  };
+  for (const dtype of /** @type {const} */ (['f16', 'bf16'])) {
+    const bound = dtype === 'f16' ? 2 ** -8 : 2 ** -5;
+    for (const shape of [
+      [3, 5],
+      [4, 1],
+      [3, 6],
+    ]) {
+      const data = tensor(normal(shape[0] * shape[1]), { shape, dtype });
+      for (const [name, f] of Object.entries(operations)) {
+        const results = ['f32', dtype].map((type) => {
+          const x = data
+            .to(/** @type {any} */ (type))
+            .detach()
+            .clone()
+            .requiresGrad_();
+          const y = f(x);
+          assert.deepEqual([y.dtype, x.dtype], [type, type]);
+          return [y.to('f32').detach(), ...grad(y.to('f32').mul(0.7).sum(), [x])];
+        });
+        for (const i of [0, 1]) {
+          const [expected, actual] = [await values(results[0][i]), await values(results[1][i])];
+          const largest = Math.max(...expected.map(Math.abs), 1);
+          actual.forEach((v, k) => assert.ok(Math.abs(v - expected[k]) <= bound * largest, `${name} of ${dtype} [${shape}], ${i}: ${v}`));
+        }
+      }
+    }
+  }
+});
+
+test('a variance of too few elements says so', () => {
+  assert.throws(() => F.variance(tensor([5])), /variance: of 1 elements with a correction of 1/);
+  assert.throws(() => F.variance(tensor([[1, 2]]), 1, { correction: NaN }), /variance: of 2 elements with a correction of NaN/);
+});
