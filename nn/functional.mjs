@@ -217,6 +217,9 @@ export function split(x, size, dim = 0) {
   return Array.from({ length: Math.ceil(x.shape[d] / size) }, (_, i) => slice(x, d, i * size, (i + 1) * size));
 }
 
+/** Operands of one operation; with its result they are fewer than the slots of a template. */
+const MAX_OPERANDS = 128;
+
 /** Tensors end to end along a dimension. @param {Tensor[]} tensors of one type, equal in the other sizes @param {number} [dim] @returns {Tensor} */
 export function cat(tensors, dim = 0) {
   if (!Array.isArray(tensors) || tensors.length === 0) throw new ArgumentError('cat', 'expected an array of tensors');
@@ -235,6 +238,13 @@ export function cat(tensors, dim = 0) {
       ),
       first.dtype,
     );
+  }
+  // An operation has a limit of operands.
+  if (tensors.length > MAX_OPERANDS) {
+    const parts = Array.from({ length: Math.ceil(tensors.length / MAX_OPERANDS) }, (_, i) =>
+      cat(tensors.slice(i * MAX_OPERANDS, (i + 1) * MAX_OPERANDS), d),
+    );
+    return cat(parts, d);
   }
   return apply(movement.concat, [...tensors], { dim: d });
 }

@@ -1,9 +1,9 @@
-// What is at the edges: NaN and infinities, rows of odd sizes in 16 bits, too few elements.
+// What is at the edges: NaN and infinities, rows of odd sizes in 16 bits, too few elements, more operands than a list of slots has.
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { F, cat, compile, full, grad, tensor } from '../../nn/index.mjs';
-import { normal } from '../lib/random-data.mjs';
+import { F, cat, compile, full, grad, nn, optim, randn, tensor } from '../../nn/index.mjs';
+import { assertClose, normal } from '../lib/random-data.mjs';
 import { initDevice } from './setup.mjs';
 
 before(initDevice);
@@ -96,4 +96,44 @@ test('rows of odd sizes in 16 bits: every operation of rows, forward and backwar
 test('a variance of too few elements says so', () => {
   assert.throws(() => F.variance(tensor([5])), /variance: of 1 elements with a correction of 1/);
   assert.throws(() => F.variance(tensor([[1, 2]]), 1, { correction: NaN }), /variance: of 2 elements with a correction of NaN/);
+});
+
+test('hundreds of tensors end to end, with gradients, eager and compiled', async () => {
+  const x = randn([700], { requiresGrad: true });
+  const parts = () => Array.from({ length: 700 }, (_, i) => x.slice(0, i, i + 1));
+  const joined = () => cat(parts().reverse());
+  const whole = () => [
+    joined().detach(),
+    ...grad(
+      joined()
+        .mul(tensor(Float32Array.from({ length: 700 }, (_, i) => i)))
+        .sum(),
+      [x],
+    ),
+  ];
+  const numbers = await values(x);
+  for (const f of [whole, compile(whole)]) {
+    const [y, dx] = f();
+    assert.deepEqual(await values(y), numbers.toReversed());
+    assert.deepEqual(
+      await values(dx),
+      Array.from({ length: 700 }, (_, i) => 699 - i),
+    );
+  }
+});
+
+test('a step clips the gradients of hundreds of parameters between frozen ones', async () => {
+  const parameters = Array.from({ length: 601 }, () => new nn.Parameter(full([2], 1)));
+  const opt = new optim.SGD(parameters, { lr: 1, clip: 1 });
+  const trained = parameters.filter((_, i) => i % 2 === 0);
+  const loss = () => trained.reduce((sum, p) => sum.add(p.mul(3).sum()), full([], 0));
+  for (const run of [() => loss().backward(), compile(() => loss().backward())]) {
+    run();
+    opt.step();
+  }
+  // Twice by 1 / √(2 · 301): what is clipped has a norm of 1.
+  const expected = 1 - 2 / Math.sqrt(602);
+  assertClose((await Promise.all(trained.map(values))).flat(), new Float64Array(602).fill(expected), 1e-5, 'trained');
+  assert.deepEqual(await values(parameters[1]), [1, 1]);
+  opt.dispose();
 });

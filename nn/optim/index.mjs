@@ -341,17 +341,22 @@ class Optimizer {
       scope(() => {
         const shards = ready.flat().flatMap(({ bucket, runs }) => runs.map((run) => ({ bucket, run })));
         const clip = clips ? shards : [];
-        const key = clip.map(({ run }) => `${run.offset}+${run.count}`).join();
+        // Runs are many where parameters in between have no gradient; buckets, of which each is one slot, are few.
+        const clipped = [...new Set(clip.map(({ bucket }) => bucket))];
+        const key = clip.map(({ bucket, run }) => `${clipped.indexOf(bucket)}:${run.offset}+${run.count}`).join();
         const states = this.groups.map(({ state }) => state);
         const norms = ranks && clips ? [ranks.own] : [];
-        const storages = [...states, ...norms, ...clip.map(({ bucket }) => bucket.gradients)].map(storageOf);
+        const storages = [...states, ...norms, ...clipped.map(({ gradients }) => gradients)].map(storageOf);
         launch(`advance/${states.length}+${norms.length}/${key}`, storages, (slots) => {
           const kernels = runtime().kernels;
           const all = slots.slice(0, states.length);
           const gradients = slots.slice(states.length + norms.length);
           const list = all.map((one) => kernels.optimizerAdvance({ state: one }));
           if (clip.length === 0) return list;
-          const gradient = clip.map(({ run }, i) => ({ tensor: { buffer: gradients[i], offset: run.offset }, count: run.count }));
+          const gradient = clip.map(({ bucket, run: { offset, count } }) => ({
+            tensor: { buffer: gradients[clipped.indexOf(bucket)], offset },
+            count,
+          }));
           const state = norms.length > 0 ? slots.slice(states.length, states.length + 1) : all;
           return [...list, ...kernels.gradientClip({ gradient, count: gradient.reduce((sum, { count }) => sum + count, 0), state })];
         });
