@@ -4,7 +4,7 @@
 import { autocastType, castOf, rememberCast, withoutAutocast } from './autocast.mjs';
 import { apply, applyAll, describe, storageOf, view } from './engine.mjs';
 import { ArgumentError, ShapeError, show } from './errors.mjs';
-import { broadcastShapes, checkShape, checkType, denseLayout, dimension, isFloat, layoutOf, reshapeStrides, sizeOf } from './layout.mjs';
+import { broadcastShapes, checkNumber, checkShape, checkType, dimension, isFloat, layoutOf, reshapeStrides, sizeOf } from './layout.mjs';
 import * as attentionOps from './ops/attention.mjs';
 import * as products from './ops/matmul.mjs';
 import * as movement from './ops/movement.mjs';
@@ -12,9 +12,10 @@ import * as network from './ops/network.mjs';
 import * as pointwise from './ops/pointwise.mjs';
 import * as reduce from './ops/reduce.mjs';
 import * as selection from './ops/select.mjs';
+import { causalMask } from './masks.mjs';
 import { productAttributes } from './precision.mjs';
 import { deviceState } from './random.mjs';
-import { perDevice, runtime } from './runtime.mjs';
+import { runtime } from './runtime.mjs';
 import { Tensor } from './tensor.mjs';
 
 /** The type of a tensor's elements. @typedef {import('./layout.mjs').DType} DType */
@@ -99,7 +100,7 @@ export const ones = (shape, { dtype = 'f32' } = {}) => filled('ones', shape, 1, 
 
 /** @param {string} op @param {readonly number[]} shape @param {number} value @param {DType} dtype */
 const filled = (op, shape, value, dtype) =>
-  apply(movement.fill, [], { shape: [...checkShape(op, shape)], value, dtype: checkType(op, dtype) });
+  apply(movement.fill, [], { shape: [...checkShape(op, shape)], value: checkNumber(op, value, checkType(op, dtype)), dtype });
 
 // ---- types and places
 
@@ -320,7 +321,7 @@ export const minimum = (a, b) => binary(pointwise.minimum, a, isNumber('minimum'
 
 /** @param {Op} op @returns {(a: Tensor, b: Operand) => Tensor} */
 const comparison = (op) => (a, b) =>
-  binary(op, tensorOf(op.name, a).detach(), isNumber(op.name, b) ? full([1], b, { dtype: a.dtype }) : b.detach());
+  binary(op, tensorOf(op.name, a).detach(), isNumber(op.name, b) ? filled(op.name, [1], b, a.dtype) : b.detach());
 
 /** Where a = b, as bools. @param {Tensor} a @param {Operand} b */
 export const eq = comparison(selection.eq);
@@ -343,7 +344,7 @@ export const ge = comparison(selection.ge);
 export function where(condition, a, b) {
   tensorOf('where', condition);
   const dtype = typeof a !== 'number' ? tensorOf('where', a).dtype : typeof b !== 'number' ? tensorOf('where', b).dtype : 'f32';
-  const [x, y] = [a, b].map((v) => (typeof v === 'number' ? full([1], v, { dtype }) : tensorOf('where', v)));
+  const [x, y] = [a, b].map((v) => (typeof v === 'number' ? filled('where', [1], v, dtype) : tensorOf('where', v)));
   const shape = broadcastShapes('where', condition.shape, x.shape, y.shape);
   // Strides of more dimensions are more push constants than every device has.
   const inputs = shape.length > 4 ? [condition, x, y].map((v) => expand(v, shape).contiguous()) : [condition, x, y];
@@ -662,9 +663,6 @@ export function attention(qkv, { heads, causal = false }) {
   return apply(attentionOps.attention, [qkv], { heads, causal });
 }
 
-/** Causal masks by size: 0 where a token sees another, -∞ in effect where not. @type {Map<string, Tensor>} */
-const masks = perDevice(new Map());
-
 /**
  * softmax(q kᵀ / √headSize) v.
  * @param {Tensor} q [..., queries, headSize] @param {Tensor} k [..., keys, headSize] @param {Tensor} v [..., keys, n]
@@ -677,21 +675,4 @@ export function scaledDotProductAttention(q, k, v, { isCausal = false, scale, ma
   if (isCausal) scores = add(scores, to(causalMask(q.shape[q.ndim - 2], k.shape[k.ndim - 2]), scores.dtype));
   if (mask) scores = add(scores, mask);
   return matmul(softmax(scores), v);
-}
-
-/** @param {number} queries @param {number} keys */
-function causalMask(queries, keys) {
-  const key = `${queries}x${keys}`;
-  let mask = masks.get(key);
-  if (!mask?.storage) {
-    const values = new Float32Array(queries * keys);
-    for (let i = 0; i < queries; i++) values.fill(-1e9, i * keys + Math.min(keys, i + 1 + keys - queries), (i + 1) * keys);
-    mask = Tensor.constant(values, denseLayout([queries, keys], 'f32'));
-    if (masks.size >= 64) {
-      for (const old of masks.values()) old.dispose();
-      masks.clear();
-    }
-    masks.set(key, mask);
-  }
-  return mask;
 }

@@ -137,3 +137,45 @@ test('a step clips the gradients of hundreds of parameters between frozen ones',
   assert.deepEqual(await values(parameters[1]), [1, 1]);
   opt.dispose();
 });
+
+test('a number that elements of an integer tensor cannot be is an error, not rounded', async () => {
+  const [i, u] = [tensor(Int32Array.of(0, 1)), tensor(Uint32Array.of(0, 1))];
+  const mask = tensor([true, false]);
+  for (const [run, message] of /** @type {[() => any, RegExp][]} */ ([
+    [() => i.lt(0.5), /lt: 0.5 is not an i32: convert the tensor with .to\('f32'\)/],
+    [() => i.eq(NaN), /eq: NaN is not an i32/],
+    [() => u.gt(-1), /gt: -1 is not a u32/],
+    [() => i.le(2 ** 31), /le: 2147483648 is not an i32/],
+    [() => i.maskedFill(mask, 0.5), /where: 0.5 is not an i32/],
+    [() => full([1], 1.5, { dtype: 'i32' }), /full: 1.5 is not an i32/],
+    [() => i.fill_(0.5), /full: 0.5 is not an i32/],
+    [() => i.mul_(/** @type {any} */ (undefined)), /mul_: expected a tensor or a number, got undefined/],
+  ]))
+    assert.throws(run, message);
+  assert.deepEqual(await values(i.to('f32').lt(0.5)), [1, 0]);
+  assert.deepEqual(await values(u.maskedFill(mask, 2 ** 32 - 1)), [2 ** 32 - 1, 1]);
+  assert.deepEqual(await values(i.ge(-(2 ** 31))), [1, 1]);
+});
+
+test('an optimizer that cannot be made leaves its parameters free; what it loads is of its kind', async () => {
+  const model = new nn.Linear(3, 2);
+  for (const [make, message] of /** @type {[() => any, RegExp][]} */ ([
+    [() => new optim.AdamW(model.parameters(), { betas: [2, 0.9] }), /beta1 must be in \(0, 1\), got 2/],
+    [() => new optim.AdamW(model.parameters(), { eps: -1 }), /AdamW: eps is a number of at least 0, got -1/],
+    [() => new optim.SGD(model.parameters(), { momentum: NaN }), /SGD: momentum is a number of at least 0, got NaN/],
+    [
+      () => new optim.SGD([{ params: [model.weight] }, { params: [/** @type {any} */ (model.bias)], schedule: { total: 0.5 } }]),
+      /total must be an integer/,
+    ],
+  ])) {
+    assert.throws(make, message);
+  }
+  const adam = new optim.AdamW(model.parameters());
+  const state = adam.stateDict();
+  adam.dispose();
+  const sgd = new optim.SGD(model.parameters(), { momentum: 0.9 });
+  assert.throws(() => sgd.loadStateDict(state), /loadStateDict: unexpected: 0.0.second, which this SGD has not/);
+  const one = new optim.AdamW([new nn.Parameter(full([2, 3], 0))]);
+  assert.throws(() => one.loadStateDict(state), /loadStateDict: unexpected: 0.1.first, which this AdamW has not/);
+  for (const opt of [sgd, one]) opt.dispose();
+});
