@@ -4,7 +4,7 @@
 import { autocastType, castOf, rememberCast, withoutAutocast } from './autocast.mjs';
 import { apply, applyAll, describe, storageOf, view } from './engine.mjs';
 import { ArgumentError, ShapeError, show } from './errors.mjs';
-import { broadcastShapes, checkShape, checkType, denseLayout, dimension, isFloat, layoutOf, reshapeStrides, sizeOf } from './layout.mjs';
+import { broadcastShapes, checkNumber, checkShape, checkType, dimension, isFloat, layoutOf, reshapeStrides, sizeOf } from './layout.mjs';
 import * as attentionOps from './ops/attention.mjs';
 import * as products from './ops/matmul.mjs';
 import * as movement from './ops/movement.mjs';
@@ -12,9 +12,10 @@ import * as network from './ops/network.mjs';
 import * as pointwise from './ops/pointwise.mjs';
 import * as reduce from './ops/reduce.mjs';
 import * as selection from './ops/select.mjs';
+import { causalMask } from './masks.mjs';
 import { productAttributes } from './precision.mjs';
 import { deviceState } from './random.mjs';
-import { perDevice, runtime } from './runtime.mjs';
+import { runtime } from './runtime.mjs';
 import { Tensor } from './tensor.mjs';
 
 /** The type of a tensor's elements. @typedef {import('./layout.mjs').DType} DType */
@@ -99,7 +100,7 @@ export const ones = (shape, { dtype = 'f32' } = {}) => filled('ones', shape, 1, 
 
 /** @param {string} op @param {readonly number[]} shape @param {number} value @param {DType} dtype */
 const filled = (op, shape, value, dtype) =>
-  apply(movement.fill, [], { shape: [...checkShape(op, shape)], value, dtype: checkType(op, dtype) });
+  apply(movement.fill, [], { shape: [...checkShape(op, shape)], value: checkNumber(op, value, checkType(op, dtype)), dtype });
 
 // ---- types and places
 
@@ -217,6 +218,9 @@ export function split(x, size, dim = 0) {
   return Array.from({ length: Math.ceil(x.shape[d] / size) }, (_, i) => slice(x, d, i * size, (i + 1) * size));
 }
 
+/** Operands of one operation; with its result they are fewer than the slots of a template. */
+const MAX_OPERANDS = 128;
+
 /** Tensors end to end along a dimension. @param {Tensor[]} tensors of one type, equal in the other sizes @param {number} [dim] @returns {Tensor} */
 export function cat(tensors, dim = 0) {
   if (!Array.isArray(tensors) || tensors.length === 0) throw new ArgumentError('cat', 'expected an array of tensors');
@@ -235,6 +239,13 @@ export function cat(tensors, dim = 0) {
       ),
       first.dtype,
     );
+  }
+  // An operation has a limit of operands.
+  if (tensors.length > MAX_OPERANDS) {
+    const parts = Array.from({ length: Math.ceil(tensors.length / MAX_OPERANDS) }, (_, i) =>
+      cat(tensors.slice(i * MAX_OPERANDS, (i + 1) * MAX_OPERANDS), d),
+    );
+    return cat(parts, d);
   }
   return apply(movement.concat, [...tensors], { dim: d });
 }
@@ -310,7 +321,7 @@ export const minimum = (a, b) => binary(pointwise.minimum, a, isNumber('minimum'
 
 /** @param {Op} op @returns {(a: Tensor, b: Operand) => Tensor} */
 const comparison = (op) => (a, b) =>
-  binary(op, tensorOf(op.name, a).detach(), isNumber(op.name, b) ? full([1], b, { dtype: a.dtype }) : b.detach());
+  binary(op, tensorOf(op.name, a).detach(), isNumber(op.name, b) ? filled(op.name, [1], b, a.dtype) : b.detach());
 
 /** Where a = b, as bools. @param {Tensor} a @param {Operand} b */
 export const eq = comparison(selection.eq);
@@ -333,7 +344,7 @@ export const ge = comparison(selection.ge);
 export function where(condition, a, b) {
   tensorOf('where', condition);
   const dtype = typeof a !== 'number' ? tensorOf('where', a).dtype : typeof b !== 'number' ? tensorOf('where', b).dtype : 'f32';
-  const [x, y] = [a, b].map((v) => (typeof v === 'number' ? full([1], v, { dtype }) : tensorOf('where', v)));
+  const [x, y] = [a, b].map((v) => (typeof v === 'number' ? filled('where', [1], v, dtype) : tensorOf('where', v)));
   const shape = broadcastShapes('where', condition.shape, x.shape, y.shape);
   // Strides of more dimensions are more push constants than every device has.
   const inputs = shape.length > 4 ? [condition, x, y].map((v) => expand(v, shape).contiguous()) : [condition, x, y];
@@ -437,7 +448,11 @@ export function mean(x, dim, keepdim = false) {
  */
 export function variance(x, dim, { keepdim = false, correction = 1 } = {}) {
   const dims = dimsOf('variance', tensorOf('variance', x), dim);
-  const count = reduce.reducedSize(x.shape, dims) - correction;
+  const elements = reduce.reducedSize(x.shape, dims);
+  const count = elements - correction;
+  if (!(count > 0)) {
+    throw new ArgumentError('variance', `of ${elements} elements with a correction of ${String(correction)}: there must be more of them`);
+  }
   return summed(square(sub(x, mean(x, dims, true))), dims, keepdim, 1 / count);
 }
 /** Summed to a smaller shape that broadcasts to x's: the gradient of a broadcast. @param {Tensor} x @param {readonly number[]} shape @returns {Tensor} */
@@ -452,13 +467,13 @@ export function sumTo(x, shape) {
 function extreme(op, x, dim, keepdim) {
   const d = dimension(op.name, dim, tensorOf(op.name, x).ndim);
   const last = d === x.ndim - 1;
-  const y = apply(op, [last ? x : transpose(x, d, -1)]);
+  const y = apply(op, [pairs(last ? x : transpose(x, d, -1))]);
   const moved = to(last ? y : transpose(y, d, -1), x.dtype);
   return keepdim ? moved : reshape(moved, x.shape.toSpliced(d, 1));
 }
-/** The largest elements along one dimension, the last when left out (PyTorch's `amax` takes all then). @param {Tensor} x @param {number} [dim] @param {boolean} [keepdim] */
+/** The largest elements along one dimension, the last when left out (PyTorch's `amax` takes all then); NaN where one of them is. @param {Tensor} x @param {number} [dim] @param {boolean} [keepdim] */
 export const amax = (x, dim = -1, keepdim = false) => extreme(reduce.amax, x, dim, keepdim);
-/** The smallest elements along one dimension, the last when left out (PyTorch's `amin` takes all then). @param {Tensor} x @param {number} [dim] @param {boolean} [keepdim] */
+/** The smallest elements along one dimension, the last when left out (PyTorch's `amin` takes all then); NaN where one of them is. @param {Tensor} x @param {number} [dim] @param {boolean} [keepdim] */
 export const amin = (x, dim = -1, keepdim = false) => extreme(reduce.amin, x, dim, keepdim);
 
 // ---- products
@@ -595,16 +610,24 @@ function sameShape(op, x, y) {
 
 /** Root-mean-square normalization over the last dimension. @param {Tensor} x @param {Tensor} weight f32 @param {number} [eps] */
 export const rmsNorm = (x, weight, eps = 1e-5) =>
-  apply(network.rmsNorm, [full32(tensorOf('rmsNorm', x)), tensorOf('rmsNorm', weight)], { eps });
+  rowsOfPairs(full32(tensorOf('rmsNorm', x)), (y) => apply(network.rmsNorm, [y, tensorOf('rmsNorm', weight)], { eps }));
 /** Layer normalization over the last dimension. @param {Tensor} x @param {Tensor} weight f32 @param {Tensor} bias f32 @param {number} [eps] */
 export const layerNorm = (x, weight, bias, eps = 1e-5) =>
-  apply(network.layerNorm, [full32(tensorOf('layerNorm', x)), tensorOf('layerNorm', weight), tensorOf('layerNorm', bias)], { eps });
+  rowsOfPairs(full32(tensorOf('layerNorm', x)), (y) =>
+    apply(network.layerNorm, [y, tensorOf('layerNorm', weight), tensorOf('layerNorm', bias)], { eps }),
+  );
 
 /** f(gate) · up of rows [gate | up]. @param {Tensor} x [..., 2 · n] @param {import('../kernels/activation.mjs').Activation} [activation] */
-export const glu = (x, activation = 'sigmoid') => rowsOfPairs(x, (y) => apply(network.glu, [tensorOf('glu', y)], { activation }));
+export function glu(x, activation = 'sigmoid') {
+  const { dtype, shape } = tensorOf('glu', x);
+  // Both halves of a row are taken by pairs.
+  const odd = dtype !== 'f32' && isFloat(dtype) && (shape.at(-1) ?? 1) % 4;
+  return to(apply(network.glu, [odd ? to(x, 'f32') : x], { activation }), dtype);
+}
 
 /** Rows of a table. @param {Tensor} ids i32 or u32, any shape @param {Tensor} table [vocabulary, columns] @returns {Tensor} [...ids, columns] */
-export const embedding = (ids, table) => apply(network.embedding, [tensorOf('embedding', ids), tensorOf('embedding', table)]);
+export const embedding = (ids, table) =>
+  rowsOfPairs(tensorOf('embedding', table), (rows) => apply(network.embedding, [tensorOf('embedding', ids), rows]));
 
 /** Elements dropped with probability p while training. @param {Tensor} x @param {number} [p] @param {boolean} [training] */
 export function dropout(x, p = 0.5, training = true) {
@@ -640,9 +663,6 @@ export function attention(qkv, { heads, causal = false }) {
   return apply(attentionOps.attention, [qkv], { heads, causal });
 }
 
-/** Causal masks by size: 0 where a token sees another, -∞ in effect where not. @type {Map<string, Tensor>} */
-const masks = perDevice(new Map());
-
 /**
  * softmax(q kᵀ / √headSize) v.
  * @param {Tensor} q [..., queries, headSize] @param {Tensor} k [..., keys, headSize] @param {Tensor} v [..., keys, n]
@@ -655,21 +675,4 @@ export function scaledDotProductAttention(q, k, v, { isCausal = false, scale, ma
   if (isCausal) scores = add(scores, to(causalMask(q.shape[q.ndim - 2], k.shape[k.ndim - 2]), scores.dtype));
   if (mask) scores = add(scores, mask);
   return matmul(softmax(scores), v);
-}
-
-/** @param {number} queries @param {number} keys */
-function causalMask(queries, keys) {
-  const key = `${queries}x${keys}`;
-  let mask = masks.get(key);
-  if (!mask?.storage) {
-    const values = new Float32Array(queries * keys);
-    for (let i = 0; i < queries; i++) values.fill(-1e9, i * keys + Math.min(keys, i + 1 + keys - queries), (i + 1) * keys);
-    mask = Tensor.constant(values, denseLayout([queries, keys], 'f32'));
-    if (masks.size >= 64) {
-      for (const old of masks.values()) old.dispose();
-      masks.clear();
-    }
-    masks.set(key, mask);
-  }
-  return mask;
 }

@@ -77,6 +77,18 @@ export function layoutOf(shape, strides, offset, dtype) {
   return layout;
 }
 
+/**
+ * A number that elements of a type can be: of integers one in their range, which a comparison or a choice would else round in silence.
+ * @param {string} op @param {number} value @param {DType} dtype
+ */
+export function checkNumber(op, value, dtype) {
+  const [least, most] = { i32: [-(2 ** 31), 2 ** 31 - 1], u32: [0, 2 ** 32 - 1] }[/** @type {string} */ (dtype)] ?? [-Infinity, Infinity];
+  if (least > -Infinity && !(Number.isInteger(value) && value >= least && value <= most)) {
+    throw new ArgumentError(op, `${value} is not ${dtype === 'i32' ? 'an i32' : 'a u32'}: convert the tensor with .to('f32')`);
+  }
+  return value;
+}
+
 /** Throws where there is no such element type. @param {string} op @param {unknown} dtype @returns {DType} */
 export function checkType(op, dtype) {
   if (!Object.hasOwn(BYTES, String(dtype)))

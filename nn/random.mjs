@@ -98,7 +98,7 @@ export function permutation(count) {
  */
 
 /**
- * @param {string} op @param {number[]} shape @param {any} attributes @param {boolean} requiresGrad
+ * @param {string} op @param {readonly number[]} shape @param {any} attributes @param {boolean} requiresGrad
  * @returns {Tensor}
  */
 function draw(op, shape, attributes, requiresGrad) {
@@ -114,7 +114,7 @@ function checkNumber(op, name, value) {
 /**
  * Normally distributed numbers, f32, drawn on the device: from `manualSeed` on the same ones, and in a compiled function others
  * at every call.
- * @param {number[]} shape @param {NormalOptions} [options]
+ * @param {readonly number[]} shape @param {NormalOptions} [options]
  */
 export function randn(shape, { mean = 0, deviation = 1, requiresGrad = false } = {}) {
   checkNumber('randn', 'mean', mean);
@@ -126,7 +126,7 @@ export function randn(shape, { mean = 0, deviation = 1, requiresGrad = false } =
 /**
  * Numbers uniform in [low, high), f32, multiples of (high - low) / 2^24 from `low` on before rounding; drawn on the device as those of
  * `randn`.
- * @param {number[]} shape @param {UniformOptions} [options]
+ * @param {readonly number[]} shape @param {UniformOptions} [options]
  */
 export function rand(shape, { low = 0, high = 1, requiresGrad = false } = {}) {
   checkNumber('rand', 'low', low);

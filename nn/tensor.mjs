@@ -1,7 +1,7 @@
 // Tensors: a layout over a storage, and where its gradient comes from.
 
 import { accumulated, backward as runBackward } from './autograd.mjs';
-import { applyInto, storageOf } from './engine.mjs';
+import { applyInto, describe, storageOf } from './engine.mjs';
 import { ArgumentError, UsageError, show } from './errors.mjs';
 import * as F from './functional.mjs';
 import { checkCount, decode, encode, flatten } from './host.mjs';
@@ -27,7 +27,7 @@ import { Storage, allocate, born, tensorClass, unscoped } from './storage.mjs';
  * Options of `tensor`.
  * @typedef {object} TensorOptions
  * @property {DType} [dtype] the element type; when left out i32 and u32 of arrays of that type, bool of booleans, else f32
- * @property {number[]} [shape] sizes for the data, row by row; that of the arrays when left out
+ * @property {readonly number[]} [shape] sizes for the data, row by row; that of the arrays when left out
  * @property {boolean} [requiresGrad] whether `backward` finds its gradient; false when left out
  */
 
@@ -269,7 +269,8 @@ export class Tensor {
   }
   /** @param {import('./ops/registry.mjs').Op} op @param {Tensor} other @param {any} [attributes] */
   #binary_(op, other, attributes) {
-    const same = other.layout?.contiguous && this.layout.contiguous && show(other.shape) === show(this.shape) && other.dtype === this.dtype;
+    if (!(other instanceof Tensor)) throw new ArgumentError(`${op.name}_`, `expected a tensor or a number, got ${describe(other)}`);
+    const same = other.layout.contiguous && this.layout.contiguous && show(other.shape) === show(this.shape) && other.dtype === this.dtype;
     if (same) applyInto(op, [this, other], attributes, this);
     else this.copy_(F.call(op, [this.detach(), F.expand(F.to(other, this.dtype), this.shape).contiguous()], attributes));
     return this;
@@ -455,11 +456,11 @@ export class Tensor {
   mean(dim, keepdim) {
     return F.mean(this, dim, keepdim);
   }
-  /** The largest elements along one dimension, the last when left out. @param {number} [dim] @param {boolean} [keepdim] */
+  /** The largest elements along one dimension, the last when left out; NaN where one of them is. @param {number} [dim] @param {boolean} [keepdim] */
   amax(dim, keepdim) {
     return F.amax(this, dim, keepdim);
   }
-  /** The smallest elements along one dimension, the last when left out. @param {number} [dim] @param {boolean} [keepdim] */
+  /** The smallest elements along one dimension, the last when left out; NaN where one of them is. @param {number} [dim] @param {boolean} [keepdim] */
   amin(dim, keepdim) {
     return F.amin(this, dim, keepdim);
   }
@@ -527,7 +528,7 @@ export function tensor(data, options = {}) {
   return requiresGrad ? result.requiresGrad_() : result;
 }
 
-/** A tensor with undefined contents. @param {number[]} shape @param {import('./functional.mjs').TypeOptions} [options] */
+/** A tensor with undefined contents. @param {readonly number[]} shape @param {import('./functional.mjs').TypeOptions} [options] */
 export function empty(shape, { dtype = 'f32' } = {}) {
   const layout = denseLayout(checkShape('empty', shape), checkType('empty', dtype));
   return new Tensor(allocate(layout.size * BYTES[dtype]), layout);

@@ -304,6 +304,19 @@ test('parts of results, other memory and what is written meanwhile stay what the
     },
     'rows that are no multiple of four, in bf16': () => x.slice(1, 0, 6).to('bf16').mul(2).to('f32').sum(-1),
     'a transposed operand of a reduction': () => x.T.mul(2).sum(0).add(1),
+    'every other element, where the kernel has another shape': () =>
+      x
+        .reshape(-1)
+        .slice(0, 0, 16)
+        .exp()
+        .reshape(4, 4)
+        .add(x.slice(1, 1, 8, 2)),
+    'one element for all, where the kernel has another shape': () =>
+      x
+        .reshape(-1)
+        .exp()
+        .reshape(4, 8)
+        .add(x.slice(0, 0, 1).slice(1, 3, 4)),
   };
   for (const [name, program] of Object.entries(programs)) {
     const results = [];

@@ -11,10 +11,10 @@ export const initDevice = () => init({ vk });
 export function poison() {
   const device = runtime();
   const allocate = device.allocate.bind(device);
-  device.allocate = (bytes) => {
+  device.allocate = (bytes, ...how) => {
     // Nothing that is still in the list uses the buffer.
     device.flush();
-    const allocation = allocate(bytes);
+    const allocation = allocate(bytes, ...how);
     vk.fillBuffer(allocation.handle, allocation.bytes, 0x7fc17fc1);
     return allocation;
   };

@@ -93,9 +93,9 @@ const extreme = (name, op) =>
     saveInputs: () => [0],
     saveOutputs: [0],
     vjp: (dy, { inputs: [x], outputs: [y] }) => {
-      // 1 where the element is the extreme, else 0.
-      const mask = F.sub(1, F.sign(F.abs(F.sub(x, y))));
-      return [F.mul(mask, F.div(dy, F.sum(mask, -1, true)))];
+      // 1 where the element is the extreme, else 0: a difference would be NaN of two infinities.
+      const mask = F.to(F.eq(x, y), 'f32');
+      return [F.to(F.mul(mask, F.div(dy, F.sum(mask, -1, true))), x.dtype)];
     },
     oracle: ([x]) => reduced(x, [x.shape.length - 1], op === 'max' ? -Infinity : Infinity, op === 'max' ? Math.max : Math.min),
   });

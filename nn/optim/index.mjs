@@ -124,8 +124,6 @@ class ParameterGroup {
   constructor(parameters, { lr, weightDecay, clip, gradientScale, schedule }, { betas, eps }, ranks) {
     this.#lr = lr;
     this.#weightDecay = weightDecay;
-    const { bindingBytes, bufferBytes } = runtime().kernels.context;
-    this.buckets = bucketsOf(parameters, Math.min(bindingBytes, bufferBytes), ranks?.multiple, ranks?.exportable);
     /** What the state begins with. @param {number} step @param {number} maxNorm @param {number} scale */
     this.wordsAt = (step, maxNorm, scale) =>
       optimizerState({
@@ -142,6 +140,9 @@ class ParameterGroup {
         step,
       });
     this.state = Tensor.constant(this.wordsAt(0, clip, gradientScale), stateLayout(STATE_WORDS));
+    // Behind the words, which throw where an option cannot be: the parameters move now.
+    const { bindingBytes, bufferBytes } = runtime().kernels.context;
+    this.buckets = bucketsOf(parameters, Math.min(bindingBytes, bufferBytes), ranks?.multiple, ranks?.exportable);
     runtime().name(storageOf(this.state).allocation, 'optimizer state');
     /** The rate of this step, on the device. */
     this.rate = unscoped(() => stateWord(this.state, STATE.rate));
@@ -204,7 +205,7 @@ class Optimizer {
     const { processGroup, zero = 1, reduce = 'f32' } = options;
     /** The processes that step together. */
     this.ranks = processGroup && new Ranks(processGroup, zero, reduce, name);
-    this.groups = groups.map(({ params: own, ...rest }) => {
+    const checked = groups.map(({ params: own, ...rest }) => {
       const parameters = [...own];
       for (const parameter of parameters) {
         if (!(parameter instanceof Parameter))
@@ -216,8 +217,17 @@ class Optimizer {
       }
       const own_ = { ...options, ...rest };
       for (const key of /** @type {const} */ (['lr', 'weightDecay', 'clip'])) checkSetting(key, own_[key], name);
-      return new ParameterGroup(parameters, own_, adam, this.ranks);
+      return { parameters, settings: own_ };
     });
+    /** @type {ParameterGroup[]} */
+    this.groups = [];
+    try {
+      for (const { parameters, settings } of checked) this.groups.push(new ParameterGroup(parameters, settings, adam, this.ranks));
+    } catch (error) {
+      // The parameters may go to another optimizer.
+      for (const bucket of this.buckets) bucket.dispose();
+      throw error;
+    }
     this.ranks?.begin(this.buckets);
     /** @type {Map<Bucket, Tensor[]>} */
     this.moments = new Map();
@@ -341,17 +351,22 @@ class Optimizer {
       scope(() => {
         const shards = ready.flat().flatMap(({ bucket, runs }) => runs.map((run) => ({ bucket, run })));
         const clip = clips ? shards : [];
-        const key = clip.map(({ run }) => `${run.offset}+${run.count}`).join();
+        // Runs are many where parameters in between have no gradient; buckets, of which each is one slot, are few.
+        const clipped = [...new Set(clip.map(({ bucket }) => bucket))];
+        const key = clip.map(({ bucket, run }) => `${clipped.indexOf(bucket)}:${run.offset}+${run.count}`).join();
         const states = this.groups.map(({ state }) => state);
         const norms = ranks && clips ? [ranks.own] : [];
-        const storages = [...states, ...norms, ...clip.map(({ bucket }) => bucket.gradients)].map(storageOf);
+        const storages = [...states, ...norms, ...clipped.map(({ gradients }) => gradients)].map(storageOf);
         launch(`advance/${states.length}+${norms.length}/${key}`, storages, (slots) => {
           const kernels = runtime().kernels;
           const all = slots.slice(0, states.length);
           const gradients = slots.slice(states.length + norms.length);
           const list = all.map((one) => kernels.optimizerAdvance({ state: one }));
           if (clip.length === 0) return list;
-          const gradient = clip.map(({ run }, i) => ({ tensor: { buffer: gradients[i], offset: run.offset }, count: run.count }));
+          const gradient = clip.map(({ bucket, run: { offset, count } }) => ({
+            tensor: { buffer: gradients[clipped.indexOf(bucket)], offset },
+            count,
+          }));
           const state = norms.length > 0 ? slots.slice(states.length, states.length + 1) : all;
           return [...list, ...kernels.gradientClip({ gradient, count: gradient.reduce((sum, { count }) => sum + count, 0), state })];
         });
@@ -431,6 +446,9 @@ class Optimizer {
       shards.push([flat, whole.alias(), bucket]);
       return whole;
     });
+    // Of another kind of optimizer, or of more parameters.
+    const foreign = Object.keys(state).find((name) => /^\d+\.(state|\d+\.(first|second))$/.test(name) && !(name in own));
+    if (foreign) throw new ArgumentError('loadStateDict', `unexpected: ${foreign}, which this ${this.constructor.name} has not`);
     for (const [name, target] of Object.entries(own)) {
       if (!(state[name] instanceof Tensor)) throw new ArgumentError('loadStateDict', `missing: ${name}`);
       if (String(state[name].shape) !== String(target.shape) || state[name].dtype !== target.dtype) {
@@ -475,6 +493,7 @@ export class AdamW extends Optimizer {
    * @param {Options & AdamOptions} [options] lr 1e-3, betas [0.9, 0.999], eps 1e-8, weightDecay 0.01
    */
   constructor(params, { lr = 1e-3, weightDecay = 0.01, clip = 0, gradientScale = 1, betas = [0.9, 0.999], eps = 1e-8, ...rest } = {}) {
+    checkSetting('eps', eps, 'AdamW');
     super(params, { lr, weightDecay, clip, gradientScale, ...rest }, { betas, eps });
     for (const { buckets } of this.groups) {
       for (const bucket of buckets) {
@@ -514,6 +533,7 @@ export class SGD extends Optimizer {
    * @param {Options & MomentumOptions} [options] lr 1e-3, weightDecay 0, momentum 0
    */
   constructor(params, { lr = 1e-3, weightDecay = 0, clip = 0, gradientScale = 1, momentum = 0, nesterov = false, ...rest } = {}) {
+    checkSetting('momentum', momentum, 'SGD');
     super(params, { lr, weightDecay, clip, gradientScale, ...rest });
     this.#momentum = momentum;
     this.#nesterov = nesterov;

@@ -83,7 +83,14 @@ function asElements(layout, own, shape) {
     strides: [collapsed],
   } = collapse(own, [strides]);
   if (sizes.length > 1) return undefined;
-  return layoutOf(shape, collapsed[0] === 1 ? denseStrides(shape) : shape.map(() => 0), offset, dtype);
+  // One step between all elements: 1, 0 for one that is repeated, or that of a slice of every other one.
+  const [step] = collapsed;
+  return layoutOf(
+    shape,
+    denseStrides(shape).map((stride) => stride * step),
+    offset,
+    dtype,
+  );
 }
 
 /** Whether a value of each row is repeated along the rows by a layout. @param {Layout} layout @param {readonly number[]} own @param {Matrix} matrix */

@@ -4,7 +4,7 @@
 #version 460
 // ROWS: y[row] = beta * y[row] + alpha * op over the row of x. Else: the grid's workgroups each take a block of
 // consecutive vectors, and block b writes y[b]. OP: 0 sum, 1 sum of squares, 2 maximum, 3 minimum, 4 maximum of
-// |x| (alpha and beta as for the sums).
+// |x| (alpha and beta as for the sums). A NaN among the elements is the result.
 #extension GL_GOOGLE_include_directive : require
 #include "narrow.glsl"
 #include "storage.glsl"
@@ -35,6 +35,26 @@ float take(V v) {
     return sumOf(v);
 }
 
+// max and min of a number and a NaN may be either: the largest word without its sign tells.
+uint seen = 0;
+void look(V v) {
+    if (OP < 2) return;
+#if VEC == 4
+    uvec4 u = floatBitsToUint(v) & 0x7fffffffu;
+    seen = max(seen, max(max(u.x, u.y), max(u.z, u.w)));
+#elif VEC == 2
+    uvec2 u = floatBitsToUint(v) & 0x7fffffffu;
+    seen = max(seen, max(u.x, u.y));
+#else
+    seen = max(seen, floatBitsToUint(v) & 0x7fffffffu);
+#endif
+}
+
+float taken(V v) {
+    look(v);
+    return take(v);
+}
+
 void main() {
     const uint threads = gl_WorkGroupSize.x;
     for (uint row = gl_WorkGroupID.x; row < push.rows; row += gl_NumWorkGroups.x) {
@@ -45,18 +65,20 @@ void main() {
 #endif
         // Four chains, so that loads overlap.
         float a = identity(), b = a, c = a, d = a;
+        seen = 0;
         uint i = first + gl_LocalInvocationID.x;
         for (; i + 3 * threads < last; i += 4 * threads) {
             V va = DECODE(X_T, x[push.xAt + i]), vb = DECODE(X_T, x[push.xAt + i + threads]);
             V vc = DECODE(X_T, x[push.xAt + i + 2 * threads]), vd = DECODE(X_T, x[push.xAt + i + 3 * threads]);
-            a = combine(a, take(va));
-            b = combine(b, take(vb));
-            c = combine(c, take(vc));
-            d = combine(d, take(vd));
+            a = combine(a, taken(va));
+            b = combine(b, taken(vb));
+            c = combine(c, taken(vc));
+            d = combine(d, taken(vd));
         }
-        for (; i < last; i += threads) a = combine(a, take(DECODE(X_T, x[push.xAt + i])));
+        for (; i < last; i += threads) a = combine(a, taken(DECODE(X_T, x[push.xAt + i])));
         a = combine(combine(a, b), combine(c, d));
         a = OP == 2 || OP == 4 ? workgroupMax(a) : OP == 3 ? workgroupMin(a) : workgroupSum(a);
+        if (OP >= 2 && workgroupSum(nanBits(seen) ? 1.0 : 0.0) > 0.0) a = uintBitsToFloat(0x7fc00000u);
         if (gl_LocalInvocationID.x == 0) {
             uint at = push.yAt + row;
             y[at] = push.alpha * a + (push.beta == 0.0 ? 0.0 : push.beta * y[at]);

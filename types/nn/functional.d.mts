@@ -89,6 +89,8 @@ export function logSoftmax(x: Tensor, dim?: number): Tensor;
  * @param {LossOptions & IgnoreOptions} [options]
  */
 export function crossEntropy(logits: Tensor, targets: Tensor, { reduction, ignoreIndex }?: LossOptions & IgnoreOptions): Tensor;
+/** f(gate) · up of rows [gate | up]. @param {Tensor} x [..., 2 · n] @param {import('../kernels/activation.mjs').Activation} [activation] */
+export function glu(x: Tensor, activation?: import("../kernels/activation.mjs").Activation): Tensor;
 /** Elements dropped with probability p while training. @param {Tensor} x @param {number} [p] @param {boolean} [training] */
 export function dropout(x: Tensor, p?: number, training?: boolean): Tensor;
 /**
@@ -159,9 +161,9 @@ export const gelu: (x: Tensor) => Tensor;
 export const tanh: (x: Tensor) => Tensor;
 /** 1 / (1 + exp(-x)) of each element. */
 export const sigmoid: (x: Tensor) => Tensor;
-/** The largest elements along one dimension, the last when left out (PyTorch's `amax` takes all then). @param {Tensor} x @param {number} [dim] @param {boolean} [keepdim] */
+/** The largest elements along one dimension, the last when left out (PyTorch's `amax` takes all then); NaN where one of them is. @param {Tensor} x @param {number} [dim] @param {boolean} [keepdim] */
 export function amax(x: Tensor, dim?: number, keepdim?: boolean): Tensor;
-/** The smallest elements along one dimension, the last when left out (PyTorch's `amin` takes all then). @param {Tensor} x @param {number} [dim] @param {boolean} [keepdim] */
+/** The smallest elements along one dimension, the last when left out (PyTorch's `amin` takes all then); NaN where one of them is. @param {Tensor} x @param {number} [dim] @param {boolean} [keepdim] */
 export function amin(x: Tensor, dim?: number, keepdim?: boolean): Tensor;
 /** (x - y)², reduced. Throws a ShapeError where the shapes differ. @param {Tensor} x @param {Tensor} y @param {LossOptions} [options] */
 export function mseLoss(x: Tensor, y: Tensor, { reduction }?: LossOptions): Tensor;
@@ -171,8 +173,6 @@ export function l1Loss(x: Tensor, y: Tensor, { reduction }?: LossOptions): Tenso
 export function rmsNorm(x: Tensor, weight: Tensor, eps?: number): Tensor;
 /** Layer normalization over the last dimension. @param {Tensor} x @param {Tensor} weight f32 @param {Tensor} bias f32 @param {number} [eps] */
 export function layerNorm(x: Tensor, weight: Tensor, bias: Tensor, eps?: number): Tensor;
-/** f(gate) · up of rows [gate | up]. @param {Tensor} x [..., 2 · n] @param {import('../kernels/activation.mjs').Activation} [activation] */
-export function glu(x: Tensor, activation?: import("../kernels/activation.mjs").Activation): Tensor;
 /** Rows of a table. @param {Tensor} ids i32 or u32, any shape @param {Tensor} table [vocabulary, columns] @returns {Tensor} [...ids, columns] */
 export function embedding(ids: Tensor, table: Tensor): Tensor;
 /** Rotary positions on the first heads of each row. @param {Tensor} x [..., tokens, width] @param {Tensor} table [positions, headSize / 2, 2] @param {RopeOptions} sizes */

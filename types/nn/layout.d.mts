@@ -8,6 +8,11 @@ export function denseStrides(shape: readonly number[]): any[];
  * @param {readonly number[]} shape @param {readonly number[]} strides @param {number} offset @param {DType} dtype
  */
 export function layoutOf(shape: readonly number[], strides: readonly number[], offset: number, dtype: DType): Layout;
+/**
+ * A number that elements of a type can be: of integers one in their range, which a comparison or a choice would else round in silence.
+ * @param {string} op @param {number} value @param {DType} dtype
+ */
+export function checkNumber(op: string, value: number, dtype: DType): number;
 /** Throws where there is no such element type. @param {string} op @param {unknown} dtype @returns {DType} */
 export function checkType(op: string, dtype: unknown): DType;
 /**

@@ -13,15 +13,15 @@ export function permutation(count: number): Int32Array<ArrayBuffer>;
 /**
  * Normally distributed numbers, f32, drawn on the device: from `manualSeed` on the same ones, and in a compiled function others
  * at every call.
- * @param {number[]} shape @param {NormalOptions} [options]
+ * @param {readonly number[]} shape @param {NormalOptions} [options]
  */
-export function randn(shape: number[], { mean, deviation, requiresGrad }?: NormalOptions): import("./tensor.mjs").Tensor;
+export function randn(shape: readonly number[], { mean, deviation, requiresGrad }?: NormalOptions): import("./tensor.mjs").Tensor;
 /**
  * Numbers uniform in [low, high), f32, multiples of (high - low) / 2^24 from `low` on before rounding; drawn on the device as those of
  * `randn`.
- * @param {number[]} shape @param {UniformOptions} [options]
+ * @param {readonly number[]} shape @param {UniformOptions} [options]
  */
-export function rand(shape: number[], { low, high, requiresGrad }?: UniformOptions): import("./tensor.mjs").Tensor;
+export function rand(shape: readonly number[], { low, high, requiresGrad }?: UniformOptions): import("./tensor.mjs").Tensor;
 export function drawsSoFar(): number;
 /** @param {number} count @param {number} low @param {number} high */
 export function uniformValues(count: number, low: number, high: number): Float32Array<ArrayBuffer>;

@@ -7,8 +7,8 @@
  * @returns {Tensor}
  */
 export function tensor(data: import("./host.mjs").Nested | import("./host.mjs").Numbers, options?: TensorOptions): Tensor;
-/** A tensor with undefined contents. @param {number[]} shape @param {import('./functional.mjs').TypeOptions} [options] */
-export function empty(shape: number[], { dtype }?: import("./functional.mjs").TypeOptions): Tensor;
+/** A tensor with undefined contents. @param {readonly number[]} shape @param {import('./functional.mjs').TypeOptions} [options] */
+export function empty(shape: readonly number[], { dtype }?: import("./functional.mjs").TypeOptions): Tensor;
 /** The number of the next tensor. */
 export function nextSerial(): number;
 /**
@@ -183,9 +183,9 @@ export class Tensor {
     sum(dim?: number | readonly number[], keepdim?: boolean): Tensor;
     /** The mean over dimensions, all when left out. @param {number | readonly number[]} [dim] @param {boolean} [keepdim] */
     mean(dim?: number | readonly number[], keepdim?: boolean): Tensor;
-    /** The largest elements along one dimension, the last when left out. @param {number} [dim] @param {boolean} [keepdim] */
+    /** The largest elements along one dimension, the last when left out; NaN where one of them is. @param {number} [dim] @param {boolean} [keepdim] */
     amax(dim?: number, keepdim?: boolean): Tensor;
-    /** The smallest elements along one dimension, the last when left out. @param {number} [dim] @param {boolean} [keepdim] */
+    /** The smallest elements along one dimension, the last when left out; NaN where one of them is. @param {number} [dim] @param {boolean} [keepdim] */
     amin(dim?: number, keepdim?: boolean): Tensor;
     /** The places of the largest elements along a dimension, the last when left out, as i32. @param {number} [dim] @param {boolean} [keepdim] */
     argmax(dim?: number, keepdim?: boolean): Tensor;
@@ -231,7 +231,7 @@ export type TensorOptions = {
     /**
      * sizes for the data, row by row; that of the arrays when left out
      */
-    shape?: number[] | undefined;
+    shape?: readonly number[] | undefined;
     /**
      * whether `backward` finds its gradient; false when left out
      */

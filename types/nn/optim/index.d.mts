@@ -169,6 +169,7 @@ declare class Optimizer {
     });
     /** The processes that step together. */
     ranks: Ranks | undefined;
+    /** @type {ParameterGroup[]} */
     groups: ParameterGroup[];
     /** @type {Map<Bucket, Tensor[]>} */
     moments: Map<Bucket, Tensor[]>;
@@ -248,10 +249,10 @@ declare class ParameterGroup {
         betas: [number, number];
         eps: number;
     }, ranks: Ranks | undefined);
-    buckets: import("./bucket.mjs").Bucket[];
     /** What the state begins with. @param {number} step @param {number} maxNorm @param {number} scale */
     wordsAt: (step: number, maxNorm: number, scale: number) => Uint32Array<ArrayBufferLike>;
     state: Tensor;
+    buckets: import("./bucket.mjs").Bucket[];
     /** The rate of this step, on the device. */
     rate: Tensor;
     /** What gradients are multiplied by. */

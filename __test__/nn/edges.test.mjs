@@ -1,0 +1,181 @@
+// What is at the edges: NaN and infinities, rows of odd sizes in 16 bits, too few elements, more operands than a list of slots has.
+
+import assert from 'node:assert/strict';
+import { before, test } from 'node:test';
+import { F, cat, compile, full, grad, nn, optim, randn, tensor } from '../../nn/index.mjs';
+import { assertClose, normal } from '../lib/random-data.mjs';
+import { initDevice } from './setup.mjs';
+
+before(initDevice);
+
+/** @param {any} x @returns {Promise<number[]>} */
+const values = async (x) => [...(await x.toArray())];
+
+test('amax and amin of rows with a NaN are NaN, eager and compiled, wherever it stands', async () => {
+  for (const columns of [1, 2, 3, 4, 33, 1000, 5000]) {
+    for (const at of new Set([0, columns >> 1, columns - 1])) {
+      const data = new Float32Array(3 * columns).fill(1);
+      data[columns + at] = NaN;
+      for (const dtype of /** @type {const} */ (['f32', 'bf16', 'f16'])) {
+        const x = tensor(data, { shape: [3, columns], dtype });
+        for (const name of /** @type {const} */ (['amax', 'amin'])) {
+          const what = `${name}, ${dtype}, element ${at} of ${columns}`;
+          assert.deepEqual(await values(x[name]()), [1, NaN, 1], what);
+          const f = compile((/** @type {any} */ v) => v.mul(2)[name]().add(1));
+          assert.deepEqual(await values(f(x)), [3, NaN, 3], `${what}, compiled`);
+          f.dispose();
+        }
+      }
+    }
+  }
+});
+
+test("amax's gradient goes to infinities as to numbers, and has its operand's type", async () => {
+  for (const [row, expected] of [
+    [
+      [1, Infinity, 3],
+      [0, 1, 0],
+    ],
+    [
+      [-Infinity, -Infinity],
+      [0.5, 0.5],
+    ],
+    [
+      [2, 1, 2],
+      [0.5, 0, 0.5],
+    ],
+  ]) {
+    for (const dtype of /** @type {const} */ (['f32', 'bf16'])) {
+      const x = tensor([row], { dtype, requiresGrad: true });
+      const [dx] = grad(x.amax().to('f32').sum(), [x]);
+      assert.deepEqual([dx.dtype, await values(dx)], [dtype, expected], `${row}`);
+    }
+  }
+});
+
+test('rows of odd sizes in 16 bits: every operation of rows, forward and backward, within a rounding of f32', async () => {
+  /** @type {Record<string, (x: any) => any>} */
+  const operations = {
+    amax: (x) => x.amax(),
+    'amin of columns': (x) => x.amin(0),
+    'gated units': (x) => F.glu(cat([x, x.mul(2)], 1), 'silu'),
+    rmsNorm: (x) => F.rmsNorm(x, full([x.shape[1]], 1)),
+    layerNorm: (x) => F.layerNorm(x, full([x.shape[1]], 1), full([x.shape[1]], 0)),
+    embedding: (x) => F.embedding(tensor(Int32Array.of(0, 2, 0)), x),
+    'largest of windows': (x) => F.maxPool2d(x.reshape(1, 1, x.shape[0], x.shape[1]), [3, 1], { stride: 1 }),
+  };
+  for (const dtype of /** @type {const} */ (['f16', 'bf16'])) {
+    const bound = dtype === 'f16' ? 2 ** -8 : 2 ** -5;
+    for (const shape of [
+      [3, 5],
+      [4, 1],
+      [3, 6],
+    ]) {
+      const data = tensor(normal(shape[0] * shape[1]), { shape, dtype });
+      for (const [name, f] of Object.entries(operations)) {
+        const results = ['f32', dtype].map((type) => {
+          const x = data
+            .to(/** @type {any} */ (type))
+            .detach()
+            .clone()
+            .requiresGrad_();
+          const y = f(x);
+          assert.deepEqual([y.dtype, x.dtype], [type, type]);
+          return [y.to('f32').detach(), ...grad(y.to('f32').mul(0.7).sum(), [x])];
+        });
+        for (const i of [0, 1]) {
+          const [expected, actual] = [await values(results[0][i]), await values(results[1][i])];
+          const largest = Math.max(...expected.map(Math.abs), 1);
+          actual.forEach((v, k) => assert.ok(Math.abs(v - expected[k]) <= bound * largest, `${name} of ${dtype} [${shape}], ${i}: ${v}`));
+        }
+      }
+    }
+  }
+});
+
+test('a variance of too few elements says so', () => {
+  assert.throws(() => F.variance(tensor([5])), /variance: of 1 elements with a correction of 1/);
+  assert.throws(() => F.variance(tensor([[1, 2]]), 1, { correction: NaN }), /variance: of 2 elements with a correction of NaN/);
+});
+
+test('hundreds of tensors end to end, with gradients, eager and compiled', async () => {
+  const x = randn([700], { requiresGrad: true });
+  const parts = () => Array.from({ length: 700 }, (_, i) => x.slice(0, i, i + 1));
+  const joined = () => cat(parts().reverse());
+  const whole = () => [
+    joined().detach(),
+    ...grad(
+      joined()
+        .mul(tensor(Float32Array.from({ length: 700 }, (_, i) => i)))
+        .sum(),
+      [x],
+    ),
+  ];
+  const numbers = await values(x);
+  for (const f of [whole, compile(whole)]) {
+    const [y, dx] = f();
+    assert.deepEqual(await values(y), numbers.toReversed());
+    assert.deepEqual(
+      await values(dx),
+      Array.from({ length: 700 }, (_, i) => 699 - i),
+    );
+  }
+});
+
+test('a step clips the gradients of hundreds of parameters between frozen ones', async () => {
+  const parameters = Array.from({ length: 601 }, () => new nn.Parameter(full([2], 1)));
+  const opt = new optim.SGD(parameters, { lr: 1, clip: 1 });
+  const trained = parameters.filter((_, i) => i % 2 === 0);
+  const loss = () => trained.reduce((sum, p) => sum.add(p.mul(3).sum()), full([], 0));
+  for (const run of [() => loss().backward(), compile(() => loss().backward())]) {
+    run();
+    opt.step();
+  }
+  // Twice by 1 / √(2 · 301): what is clipped has a norm of 1.
+  const expected = 1 - 2 / Math.sqrt(602);
+  assertClose((await Promise.all(trained.map(values))).flat(), new Float64Array(602).fill(expected), 1e-5, 'trained');
+  assert.deepEqual(await values(parameters[1]), [1, 1]);
+  opt.dispose();
+});
+
+test('a number that elements of an integer tensor cannot be is an error, not rounded', async () => {
+  const [i, u] = [tensor(Int32Array.of(0, 1)), tensor(Uint32Array.of(0, 1))];
+  const mask = tensor([true, false]);
+  for (const [run, message] of /** @type {[() => any, RegExp][]} */ ([
+    [() => i.lt(0.5), /lt: 0.5 is not an i32: convert the tensor with .to\('f32'\)/],
+    [() => i.eq(NaN), /eq: NaN is not an i32/],
+    [() => u.gt(-1), /gt: -1 is not a u32/],
+    [() => i.le(2 ** 31), /le: 2147483648 is not an i32/],
+    [() => i.maskedFill(mask, 0.5), /where: 0.5 is not an i32/],
+    [() => full([1], 1.5, { dtype: 'i32' }), /full: 1.5 is not an i32/],
+    [() => i.fill_(0.5), /full: 0.5 is not an i32/],
+    [() => i.mul_(/** @type {any} */ (undefined)), /mul_: expected a tensor or a number, got undefined/],
+  ]))
+    assert.throws(run, message);
+  assert.deepEqual(await values(i.to('f32').lt(0.5)), [1, 0]);
+  assert.deepEqual(await values(u.maskedFill(mask, 2 ** 32 - 1)), [2 ** 32 - 1, 1]);
+  assert.deepEqual(await values(i.ge(-(2 ** 31))), [1, 1]);
+});
+
+test('an optimizer that cannot be made leaves its parameters free; what it loads is of its kind', async () => {
+  const model = new nn.Linear(3, 2);
+  for (const [make, message] of /** @type {[() => any, RegExp][]} */ ([
+    [() => new optim.AdamW(model.parameters(), { betas: [2, 0.9] }), /beta1 must be in \(0, 1\), got 2/],
+    [() => new optim.AdamW(model.parameters(), { eps: -1 }), /AdamW: eps is a number of at least 0, got -1/],
+    [() => new optim.SGD(model.parameters(), { momentum: NaN }), /SGD: momentum is a number of at least 0, got NaN/],
+    [
+      () => new optim.SGD([{ params: [model.weight] }, { params: [/** @type {any} */ (model.bias)], schedule: { total: 0.5 } }]),
+      /total must be an integer/,
+    ],
+  ])) {
+    assert.throws(make, message);
+  }
+  const adam = new optim.AdamW(model.parameters());
+  const state = adam.stateDict();
+  adam.dispose();
+  const sgd = new optim.SGD(model.parameters(), { momentum: 0.9 });
+  assert.throws(() => sgd.loadStateDict(state), /loadStateDict: unexpected: 0.0.second, which this SGD has not/);
+  const one = new optim.AdamW([new nn.Parameter(full([2, 3], 0))]);
+  assert.throws(() => one.loadStateDict(state), /loadStateDict: unexpected: 0.1.first, which this AdamW has not/);
+  for (const opt of [sgd, one]) opt.dispose();
+});
