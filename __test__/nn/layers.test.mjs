@@ -296,7 +296,7 @@ test('attention with shared keys and values is that with the heads repeated; que
       assertClose(await values(/** @type {any} */ (shared.qkv.weight.grad)), wanted, 1e-4, 'gradient');
     }
   }
-  assert.throws(() => new nn.MultiHeadAttention(12, 3, { kvHeads: 2 }), /3 heads are no multiple of 2 kvHeads/);
+  assert.throws(() => new nn.MultiHeadAttention(12, 3, { kvHeads: 2 }), /3 heads are not a multiple of 2 kvHeads/);
 });
 
 /** A function as a layer without parameters, for `check`. @param {(x: Tensor) => Tensor} f */

@@ -276,10 +276,10 @@ export class MultiHeadAttention extends Module {
       qkNorm = false,
     } = checkOptions('MultiHeadAttention', options, ['causal', 'rope', 'bias', 'kvHeads', 'qkNorm']);
     if (positive('MultiHeadAttention', 'width', width) % positive('MultiHeadAttention', 'heads', heads)) {
-      throw new ShapeError('MultiHeadAttention', `a width of ${width} is no multiple of ${heads} heads`);
+      throw new ShapeError('MultiHeadAttention', `a width of ${width} is not a multiple of ${heads} heads`);
     }
     if (heads % positive('MultiHeadAttention', 'kvHeads', kvHeads)) {
-      throw new ShapeError('MultiHeadAttention', `${heads} heads are no multiple of ${kvHeads} kvHeads`);
+      throw new ShapeError('MultiHeadAttention', `${heads} heads are not a multiple of ${kvHeads} kvHeads`);
     }
     const headSize = width / heads;
     this.qkv = new Linear(width, (heads + 2 * kvHeads) * headSize, { bias });

@@ -157,7 +157,7 @@ export class GroupNorm extends Module {
     super();
     const { eps = 1e-5 } = checkOptions('GroupNorm', options, ['eps']);
     if (positive('GroupNorm', 'channels', channels) % positive('GroupNorm', 'groups', groups)) {
-      throw new ShapeError('GroupNorm', `${channels} channels are no multiple of ${groups} groups`);
+      throw new ShapeError('GroupNorm', `${channels} channels are not a multiple of ${groups} groups`);
     }
     this.weight = constantParameter(1, [channels]);
     this.bias = zeroParameter([channels]);
