@@ -540,14 +540,14 @@ test('an addon that does not load changes nothing', async () => {
   assert.equal(readFileSync(file, 'utf8'), 'the C addon');
 });
 
-test('a folder that is no trainer checkout', async () => {
+test('a folder that is not a trainer checkout', async () => {
   const empty = folder();
   const file = join(empty, 'file');
   writeFileSync(file, '');
   for (const [path, words] of /** @type {Array<[string, RegExp]>} */ ([
-    [empty, /is no trainer checkout: it has no folder packages\/helios/],
+    [empty, /is not a trainer checkout: it has no folder packages\/helios/],
     [join(empty, 'none'), /there is no such folder/],
-    [file, /is no folder/],
+    [file, /is not a folder/],
   ])) {
     for (const command of ['link', 'unlink']) {
       const { status, stdout, stderr } = await cli([command, path]);

@@ -165,7 +165,7 @@ test('a hostile checkpoint is an error that names the file and the field', async
       return true;
     });
   }
-  if (process.platform !== 'win32') await assert.rejects(loadCheckpoint('/dev/zero'), /\/dev\/zero .*it is no file/);
+  if (process.platform !== 'win32') await assert.rejects(loadCheckpoint('/dev/zero'), /\/dev\/zero .*it is not a regular file/);
 });
 
 test('sizes are checked before anything is made by them', () => {

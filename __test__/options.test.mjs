@@ -190,7 +190,7 @@ test('what fits an option and no machine is an error without a stack, too', (t) 
     ['benches/train.mjs', ['--preset', 'tiny', '--data', wrong], /byte 2 is 0xff/],
     ['benches/train.mjs', ['--preset', 'tiny', '--resume', text], /not a safetensors file/],
     ['benches/train.mjs', ['--preset', 'tiny', '--resume', folder], /holds no checkpoint/],
-    ['benches/train.mjs', ['--checkpoint', join(text, 'below')], /--checkpoint .*a part of the path is no folder/],
+    ['benches/train.mjs', ['--checkpoint', join(text, 'below')], /--checkpoint .*a part of the path is not a folder/],
     ['benches/train.mjs', ['--json', folder], /--json .*it is a folder/],
     ['benches/toks.mjs', ['--quick', '--preset', 'tiny', '--heads', '7'], /not a multiple of heads 7/],
     ['benches/toks.mjs', ['--quick', '--addon', text], /text\.txt/],

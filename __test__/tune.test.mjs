@@ -132,21 +132,21 @@ test('tables that are damaged or of another device are passed over, with a warni
     [empty, /JSON/],
     [large, /it has \d+ bytes, more than/],
     [fresh(), /ENOENT/],
-    [folders, /it is no file/],
-    [tableOf({ format: 'helios-vk tuning 0' }), /no table of the format/],
+    [folders, /it is not a file/],
+    [tableOf({ format: 'helios-vk tuning 0' }), /not a table of the format/],
     [tableOf({ device: undefined }), /another device or driver: its deviceName is undefined/],
     [tableOf({ device: { ...device, deviceName: 'NVIDIA H200' } }), /its deviceName is NVIDIA H200, here it is/],
     [tableOf({ device: { ...device, driverVersion: 7 } }), /its driverVersion is 7/],
     [tableOf({ faster: undefined }), /faster must be an object/],
     [tableOf({ faster: { f64: [line] } }), /faster has a class f64/],
     [tableOf({ kept: { f32: line } }), /kept\.f32 must be lines of text/],
-    [tableOf({ faster: { f32: [line.replace('NT', 'NX')] } }), /class f32, line "NX .*is no product/],
+    [tableOf({ faster: { f32: [line.replace('NT', 'NX')] } }), /class f32, line "NX .*is not a product/],
     [tableOf({ faster: { f32: [line.replace(' | 1 | 10.0', '')] } }), /not "product \| tile \| splits \| microseconds"/],
-    [tableOf({ faster: { f32: [line.replace('32 32', '32 -32')] } }), /is no tile of class f32/],
+    [tableOf({ faster: { f32: [line.replace('32 32', '32 -32')] } }), /is not a tile of class f32/],
     [tableOf({ faster: { f32: [line.replace('32 32', '32 0')] } }), /has a size of 0/],
-    [tableOf({ faster: { f32: [line.replace('| 1 |', '| 65 |')] } }), /"65" is no number of splits/],
-    [tableOf({ faster: { f32: [line.replace('| 1 |', '| 0/3 |')] } }), /"0\/3" is no number of splits/],
-    [tableOf({ faster: { half: ['NT 64 96 64 | broad | 1 | 10.0'] } }), /"broad" is no tile of class half/],
+    [tableOf({ faster: { f32: [line.replace('| 1 |', '| 65 |')] } }), /"65" is not a number of splits/],
+    [tableOf({ faster: { f32: [line.replace('| 1 |', '| 0/3 |')] } }), /"0\/3" is not a number of splits/],
+    [tableOf({ faster: { half: ['NT 64 96 64 | broad | 1 | 10.0'] } }), /"broad" is not a tile of class half/],
   ])) {
     const [said, ...more] = await warnings(() => {
       assert.deepEqual(
@@ -349,7 +349,7 @@ test('what cannot be timed is an error before the work', () => {
   writeFileSync(wrong, 'NT 64 64 64\nNT 64 64\n');
   assert.throws(() => productsOfFile(empty), /it has no products/);
   for (const [args, message] of /** @type {[string[], RegExp][]} */ ([
-    [['--shapes', wrong], /--shapes .*wrong\.txt: line 2: "NT 64 64" is no product/],
+    [['--shapes', wrong], /--shapes .*wrong\.txt: line 2: "NT 64 64" is not a product/],
     [['--shapes', join(folders, 'no', 'where')], /--shapes .*cannot be read: no such file/],
     [['--shapes', wrong, '--model', 'tiny'], /--shapes and --model do not go together/],
     [['--shapes', wrong, '--tokens', '4'], /--tokens goes with --model/],

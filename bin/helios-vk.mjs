@@ -134,13 +134,18 @@ async function main(args) {
       if (backend) {
         const result = linkBackend(rest[0]);
         const { path, changed, source, run } = result;
-        show({ ok: true, command, ...result }, () => `✓ ${path} ${changed ? '' : 'already '}registers ${source}\n  train with it: ${run}`);
+        show(
+          { ok: true, command, ...result },
+          () =>
+            `✓ ${path} ${changed ? '' : 'already '}registers ${source}\n  train with it: ${run}\n  (the trainer then prints "backend: helios-vk")`,
+        );
         return 0;
       }
       const removed = command === 'unlink' ? unlinkBackend(rest[0]) : null;
       const result = command === 'link' ? await link(rest[0], { timeout, copy }) : unlink(rest[0]);
       show({ ...result, ...(removed ? { backend: removed } : {}) }, () =>
-        [...(removed ? [`✓ ${removed} is gone`] : []), told(result)].join('\n'),
+        // A checkout with the backend alone still has the trainer's own addon, of which there is nothing to say.
+        [...(removed ? [`✓ ${removed} is gone`] : []), ...(removed && !result.changed ? [] : [told(result)])].join('\n'),
       );
       return 0;
     }

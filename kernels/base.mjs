@@ -168,7 +168,7 @@ export function part({ buffer, offset }, first, count, bytes) {
 
 /**
  * How wide a kernel may read: 4 elements where every size and offset is a multiple of 4, else what its storage types
- * allow at the least (a pair of 16-bit elements, or one f32).
+ * allow at least (a pair of 16-bit elements, or one f32).
  * @param {string} kernel
  * @param {DType[]} types the storage types that take part
  * @param {Record<string, number>} sizes sizes and offsets, by the name that an error should give

@@ -1,7 +1,8 @@
 // Convolutions and pools as products and reductions over shifted views (im2col): one copy for each element of the window.
 
-import { ShapeError, show } from './errors.mjs';
+import { ArgumentError, ShapeError, show } from './errors.mjs';
 import * as F from './functional.mjs';
+import { checkOptions } from './options.mjs';
 
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
 /** @typedef {number | [number, number]} Pair one number for both directions, or [down, across] */
@@ -19,8 +20,18 @@ import * as F from './functional.mjs';
  * @property {Pair} [stride] elements from one place of the window to the next; the window's size when left out
  */
 
-/** @param {Pair} value @returns {[number, number]} */
-const pair = (value) => (typeof value === 'number' ? [value, value] : value);
+/**
+ * @param {string} op @param {string} name @param {unknown} value a Pair of integers @param {number} least
+ * @returns {[number, number]}
+ */
+function pair(op, name, value, least) {
+  const both = Array.isArray(value) ? value : [value, value];
+  if (both.length !== 2 || both.some((size) => !Number.isInteger(size) || size < least)) {
+    const got = Array.isArray(value) ? show(value) : String(value);
+    throw new ArgumentError(op, `${name} is an integer of at least ${least}, or two of them, [down, across], got ${got}`);
+  }
+  return /** @type {[number, number]} */ ([both[0], both[1]]);
+}
 
 /** With zeros around. @param {Tensor} x [..., rows, columns] @param {[number, number]} sizes */
 function padded(x, sizes) {
@@ -47,6 +58,19 @@ function windows(op, x, window, stride) {
   });
 }
 
+/**
+ * Each element repeated `scale` times along rows and columns: PyTorch's `interpolate` with its default mode, 'nearest'.
+ * @param {Tensor} x [batch, channels, rows, columns] @param {Pair} scale
+ * @returns {Tensor} [batch, channels, rows · scale, columns · scale]
+ */
+export function upsample(x, scale) {
+  checkImages('upsample', x);
+  const [down, across] = pair('upsample', 'scale', scale, 1);
+  const [batch, channels, rows, columns] = x.shape;
+  const wide = F.expand(F.reshape(x, [batch, channels, rows, 1, columns, 1]), [batch, channels, rows, down, columns, across]);
+  return F.reshape(wide, [batch, channels, rows * down, columns * across]);
+}
+
 /** @param {string} op @param {Tensor} x */
 function checkImages(op, x) {
   if (x.ndim !== 4) throw new ShapeError(op, `${show(x.shape)}, expected [batch, channels, rows, columns]`);
@@ -59,13 +83,14 @@ function checkImages(op, x) {
  * @param {ConvolutionOptions} [options]
  * @returns {Tensor} [batch, outputs, rows', columns']
  */
-export function conv2d(x, weight, bias, { stride = 1, padding = 0 } = {}) {
+export function conv2d(x, weight, bias, options = {}) {
+  const { stride = 1, padding = 0 } = checkOptions('conv2d', options, ['stride', 'padding']);
   checkImages('conv2d', x);
   if (weight.ndim !== 4 || weight.shape[1] !== x.shape[1]) {
     throw new ShapeError('conv2d', `${show(x.shape)} and a weight ${show(weight.shape)}, expected [outputs, ${x.shape[1]}, down, across]`);
   }
   const [outputs, channels, down, across] = weight.shape;
-  const parts = windows('conv2d', padded(x, pair(padding)), [down, across], pair(stride));
+  const parts = windows('conv2d', padded(x, pair('conv2d', 'padding', padding, 0)), [down, across], pair('conv2d', 'stride', stride, 1));
   const [batch, , rows, columns] = parts[0].shape;
   const inner = channels * down * across;
   const y = F.matmul(F.reshape(weight, [outputs, inner]), F.reshape(F.stack(parts, 2), [batch, inner, rows * columns]));
@@ -73,12 +98,14 @@ export function conv2d(x, weight, bias, { stride = 1, padding = 0 } = {}) {
 }
 
 /** The largest element under a window. @param {Tensor} x [batch, channels, rows, columns] @param {Pair} window @param {PoolOptions} [options] */
-export function maxPool2d(x, window, { stride = window } = {}) {
+export function maxPool2d(x, window, options = {}) {
+  const { stride = window } = checkOptions('maxPool2d', options, ['stride']);
   checkImages('maxPool2d', x);
-  return F.amax(F.stack(windows('maxPool2d', x, pair(window), pair(stride)), 4), 4);
+  return F.amax(F.stack(windows('maxPool2d', x, pair('maxPool2d', 'window', window, 1), pair('maxPool2d', 'stride', stride, 1)), 4), 4);
 }
 /** The mean under a window. @param {Tensor} x [batch, channels, rows, columns] @param {Pair} window @param {PoolOptions} [options] */
-export function avgPool2d(x, window, { stride = window } = {}) {
+export function avgPool2d(x, window, options = {}) {
+  const { stride = window } = checkOptions('avgPool2d', options, ['stride']);
   checkImages('avgPool2d', x);
-  return F.mean(F.stack(windows('avgPool2d', x, pair(window), pair(stride)), 4), 4);
+  return F.mean(F.stack(windows('avgPool2d', x, pair('avgPool2d', 'window', window, 1), pair('avgPool2d', 'stride', stride, 1)), 4), 4);
 }

@@ -1,5 +1,5 @@
 // `F`: the operations as functions of tensors.
 
 export * from './functional.mjs';
-export { avgPool2d, conv2d, maxPool2d } from './convolution.mjs';
-export { argmax, argmin, gather, indexSelect, scatter, scatterAdd, takeAlongDim } from './indexing.mjs';
+export { avgPool2d, conv2d, maxPool2d, upsample } from './convolution.mjs';
+export { argmax, argmin, gather, indexSelect, oneHot, scatter, scatterAdd, takeAlongDim } from './indexing.mjs';

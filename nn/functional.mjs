@@ -13,6 +13,7 @@ import * as pointwise from './ops/pointwise.mjs';
 import * as reduce from './ops/reduce.mjs';
 import * as selection from './ops/select.mjs';
 import { causalMask } from './masks.mjs';
+import { checkOptions } from './options.mjs';
 import { productAttributes } from './precision.mjs';
 import { deviceState } from './random.mjs';
 import { runtime } from './runtime.mjs';
@@ -89,18 +90,21 @@ function tensorOf(op, x) {
  * @param {number} value
  * @param {TypeOptions} [options]
  */
-export function full(shape, value, { dtype = 'f32' } = {}) {
+export function full(shape, value, options = {}) {
   if (typeof value !== 'number') throw new ArgumentError('full', `expected a number, got ${String(value)}`);
-  return filled('full', shape, value, dtype);
+  return filled('full', shape, value, options);
 }
 /** A tensor of zeros. @param {readonly number[]} shape @param {TypeOptions} [options] */
-export const zeros = (shape, { dtype = 'f32' } = {}) => filled('zeros', shape, 0, dtype);
+export const zeros = (shape, options = {}) => filled('zeros', shape, 0, options);
 /** A tensor of ones. @param {readonly number[]} shape @param {TypeOptions} [options] */
-export const ones = (shape, { dtype = 'f32' } = {}) => filled('ones', shape, 1, dtype);
+export const ones = (shape, options = {}) => filled('ones', shape, 1, options);
 
-/** @param {string} op @param {readonly number[]} shape @param {number} value @param {DType} dtype */
-const filled = (op, shape, value, dtype) =>
-  apply(movement.fill, [], { shape: [...checkShape(op, shape)], value: checkNumber(op, value, checkType(op, dtype)), dtype });
+/** @param {string} op @param {readonly number[]} shape @param {number} value @param {TypeOptions} options */
+function filled(op, shape, value, options) {
+  const sizes = checkShape(op, shape); // first: `zeros(2, 3)` is a mistake about the shape
+  const { dtype = 'f32' } = checkOptions(op, options, ['dtype']);
+  return apply(movement.fill, [], { shape: [...sizes], value: checkNumber(op, value, checkType(op, dtype)), dtype });
+}
 
 // ---- types and places
 
@@ -446,7 +450,8 @@ export function mean(x, dim, keepdim = false) {
  * @param {Tensor} x @param {number | readonly number[]} [dim]
  * @param {VarianceOptions} [options]
  */
-export function variance(x, dim, { keepdim = false, correction = 1 } = {}) {
+export function variance(x, dim, options = {}) {
+  const { keepdim = false, correction = 1 } = checkOptions('variance', options, ['keepdim', 'correction']);
   const dims = dimsOf('variance', tensorOf('variance', x), dim);
   const elements = reduce.reducedSize(x.shape, dims);
   const count = elements - correction;
@@ -571,8 +576,8 @@ const pairs = (x) => (x.dtype !== 'f32' && isFloat(x.dtype) && (x.shape.at(-1) ?
 /** An operation on rows, by way of f32 where 16-bit rows have an odd size. @param {Tensor} x @param {(x: Tensor) => Tensor} f */
 const rowsOfPairs = (x, f) => to(f(pairs(x)), x.dtype);
 
-/** @param {Tensor} losses @param {'mean' | 'sum' | 'none'} reduction */
-function reducedLoss(losses, reduction) {
+/** @param {Tensor} losses @param {'mean' | 'sum' | 'none'} [reduction] */
+function reducedLoss(losses, reduction = 'mean') {
   if (reduction === 'mean') return mean(losses);
   if (reduction === 'sum') return sum(losses);
   if (reduction === 'none') return losses;
@@ -585,15 +590,31 @@ function reducedLoss(losses, reduction) {
  * @param {Tensor} targets [...] i32 or u32
  * @param {LossOptions & IgnoreOptions} [options]
  */
-export function crossEntropy(logits, targets, { reduction = 'mean', ignoreIndex = -100 } = {}) {
+export function crossEntropy(logits, targets, options = {}) {
+  const { reduction = 'mean', ignoreIndex = -100 } = checkOptions('crossEntropy', options, ['reduction', 'ignoreIndex']);
   logits = full32(tensorOf('crossEntropy', logits));
   tensorOf('crossEntropy', targets);
   return reducedLoss(apply(network.crossEntropyRows, [pairs(logits), targets], { ignored: ignoreIndex >>> 0 }), reduction);
 }
 /** (x - y)², reduced. Throws a ShapeError where the shapes differ. @param {Tensor} x @param {Tensor} y @param {LossOptions} [options] */
-export const mseLoss = (x, y, { reduction = 'mean' } = {}) => reducedLoss(square(sub(full32(x), sameShape('mseLoss', x, y))), reduction);
+export const mseLoss = (x, y, options = {}) =>
+  reducedLoss(square(sub(full32(x), sameShape('mseLoss', x, y))), checkOptions('mseLoss', options, ['reduction']).reduction);
 /** |x - y|, reduced. Throws a ShapeError where the shapes differ. @param {Tensor} x @param {Tensor} y @param {LossOptions} [options] */
-export const l1Loss = (x, y, { reduction = 'mean' } = {}) => reducedLoss(abs(sub(full32(x), sameShape('l1Loss', x, y))), reduction);
+export const l1Loss = (x, y, options = {}) =>
+  reducedLoss(abs(sub(full32(x), sameShape('l1Loss', x, y))), checkOptions('l1Loss', options, ['reduction']).reduction);
+
+/**
+ * Binary cross-entropy of logits and targets in [0, 1], in nats: -y log σ(x) - (1 - y) log(1 - σ(x)), without overflow. Throws a
+ * ShapeError where the shapes differ.
+ * @param {Tensor} x @param {Tensor} y @param {LossOptions} [options]
+ */
+export function binaryCrossEntropyWithLogits(x, y, options = {}) {
+  const { reduction } = checkOptions('binaryCrossEntropyWithLogits', options, ['reduction']);
+  const targets = sameShape('binaryCrossEntropyWithLogits', x, y);
+  const logits = full32(x);
+  // log(1 + eˣ) = max(x, 0) + log(1 + e^-|x|), whose power is at most 1.
+  return reducedLoss(add(sub(maximum(logits, 0), mul(logits, targets)), log(add(exp(neg(abs(logits))), 1))), reduction);
+}
 
 /** @param {string} op @param {Tensor} x @param {Tensor} y */
 function sameShape(op, x, y) {
@@ -669,7 +690,8 @@ export function attention(qkv, { heads, causal = false }) {
  * @param {ScoreOptions} [options]
  * @returns {Tensor} [..., queries, n]
  */
-export function scaledDotProductAttention(q, k, v, { isCausal = false, scale, mask } = {}) {
+export function scaledDotProductAttention(q, k, v, options = {}) {
+  const { isCausal = false, scale, mask } = checkOptions('scaledDotProductAttention', options, ['isCausal', 'scale', 'mask']);
   const size = tensorOf('attention', q).shape.at(-1) ?? 1;
   let scores = mul(matmul(q, transpose(k, -2, -1)), scale ?? 1 / Math.sqrt(size));
   if (isCausal) scores = add(scores, to(causalMask(q.shape[q.ndim - 2], k.shape[k.ndim - 2]), scores.dtype));

@@ -65,7 +65,7 @@ export function encode(op, values, dtype) {
   const [low, high] = dtype === 'i32' ? [-(2 ** 31), 2 ** 31 - 1] : [0, 2 ** 32 - 1];
   for (let i = 0; i < values.length; i++) {
     if (!Number.isInteger(values[i]) || values[i] < low || values[i] > high) {
-      throw new ArgumentError(op, `${values[i]} (element ${i}) is no ${dtype}`);
+      throw new ArgumentError(op, `${values[i]} (element ${i}) is not of type ${dtype}`);
     }
   }
   if (dtype === 'i32') return values instanceof Int32Array ? values : Int32Array.from(values);

@@ -100,6 +100,18 @@ export function indexSelect(x, dim, index) {
   return F.to(F.transpose(F.reshape(rows, first.shape.with(0, index.size)), 0, d), x.dtype);
 }
 
+/**
+ * Rows of zeros with a one at each id, f32, unlike PyTorch's int64. An id that is no class has a row of zeros.
+ * @param {Tensor} ids i32 or u32, any shape @param {number} classes
+ * @returns {Tensor} [...ids, classes]
+ */
+export function oneHot(ids, classes) {
+  indexOf('oneHot', ids);
+  if (!(Number.isInteger(classes) && classes > 0))
+    throw new ArgumentError('oneHot', `classes is an integer of at least 1, got ${String(classes)}`);
+  return scatter(F.zeros([...ids.shape, classes]), -1, F.unsqueeze(ids, -1), 1);
+}
+
 /** @param {Op} op @param {Tensor} x @param {number} dim @param {boolean} keepdim @returns {Tensor} */
 function argExtreme(op, x, dim, keepdim) {
   const d = dimension(op.name, dim, tensorOf(op.name, x).ndim);

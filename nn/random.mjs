@@ -6,6 +6,7 @@ import { apply } from './engine.mjs';
 import { ArgumentError, UsageError } from './errors.mjs';
 import { checkShape } from './layout.mjs';
 import { random } from './ops/random.mjs';
+import { checkOptions } from './options.mjs';
 import { Philox } from './philox.mjs';
 import { isRecording, perDevice, runtime } from './runtime.mjs';
 import { unscoped } from './storage.mjs';
@@ -98,11 +99,11 @@ export function permutation(count) {
  */
 
 /**
- * @param {string} op @param {readonly number[]} shape @param {any} attributes @param {boolean} requiresGrad
+ * @param {readonly number[]} shape @param {any} attributes @param {boolean} requiresGrad
  * @returns {Tensor}
  */
-function draw(op, shape, attributes, requiresGrad) {
-  const y = apply(random, [deviceState()], { shape: [...checkShape(op, shape)], ...attributes });
+function draw(shape, attributes, requiresGrad) {
+  const y = apply(random, [deviceState()], { shape: [...shape], ...attributes });
   return requiresGrad ? y.requiresGrad_() : y;
 }
 
@@ -116,11 +117,13 @@ function checkNumber(op, name, value) {
  * at every call.
  * @param {readonly number[]} shape @param {NormalOptions} [options]
  */
-export function randn(shape, { mean = 0, deviation = 1, requiresGrad = false } = {}) {
+export function randn(shape, options = {}) {
+  checkShape('randn', shape);
+  const { mean = 0, deviation = 1, requiresGrad = false } = checkOptions('randn', options, ['mean', 'deviation', 'requiresGrad']);
   checkNumber('randn', 'mean', mean);
   checkNumber('randn', 'deviation', deviation);
   if (deviation < 0) throw new ArgumentError('randn', `deviation is at least 0, got ${deviation}`);
-  return draw('randn', shape, { distribution: 'normal', mean, deviation }, requiresGrad);
+  return draw(shape, { distribution: 'normal', mean, deviation }, requiresGrad);
 }
 
 /**
@@ -128,9 +131,11 @@ export function randn(shape, { mean = 0, deviation = 1, requiresGrad = false } =
  * `randn`.
  * @param {readonly number[]} shape @param {UniformOptions} [options]
  */
-export function rand(shape, { low = 0, high = 1, requiresGrad = false } = {}) {
+export function rand(shape, options = {}) {
+  checkShape('rand', shape);
+  const { low = 0, high = 1, requiresGrad = false } = checkOptions('rand', options, ['low', 'high', 'requiresGrad']);
   checkNumber('rand', 'low', low);
   checkNumber('rand', 'high', high);
   if (!(low < high)) throw new ArgumentError('rand', `low is less than high, got ${low} and ${high}`);
-  return draw('rand', shape, { distribution: 'uniform', low, high }, requiresGrad);
+  return draw(shape, { distribution: 'uniform', low, high }, requiresGrad);
 }

@@ -6,9 +6,10 @@ import { ArgumentError, UsageError, show } from './errors.mjs';
 import * as F from './functional.mjs';
 import { checkCount, decode, encode, flatten } from './host.mjs';
 import * as indexing from './indexing.mjs';
-import { BYTES, checkShape, checkType, denseLayout } from './layout.mjs';
+import { BYTES, checkShape, checkType, denseLayout, dimension } from './layout.mjs';
 import * as movement from './ops/movement.mjs';
 import * as pointwise from './ops/pointwise.mjs';
+import { checkOptions } from './options.mjs';
 import { isRecording, recordingNow, runtime } from './runtime.mjs';
 import { Storage, allocate, born, tensorClass, unscoped } from './storage.mjs';
 
@@ -340,6 +341,12 @@ export class Tensor {
   split(size, dim) {
     return F.split(this, size, dim);
   }
+  /** At most `count` parts of one size along a dimension, the first when left out; the last may be smaller. @param {number} count @param {number} [dim] */
+  chunk(count, dim = 0) {
+    if (!(Number.isInteger(count) && count > 0))
+      throw new ArgumentError('chunk', `count is an integer of at least 1, got ${String(count)}`);
+    return F.split(this, Math.ceil(this.shape[dimension('chunk', dim, this.ndim)] / count), dim);
+  }
   /** this + other, broadcast. @param {Operand} other */
   add(other) {
     return F.add(this, other);
@@ -391,6 +398,12 @@ export class Tensor {
   /** The smaller of each two elements, broadcast. @param {Operand} other */
   minimum(other) {
     return F.minimum(this, other);
+  }
+  /** The elements, but none below `min` and none above `max`; one of them may be left out (`undefined`). @param {Operand} [min] @param {Operand} [max] */
+  clamp(min, max) {
+    if (min === undefined && max === undefined) throw new ArgumentError('clamp', 'expected min, max or both');
+    const raised = min === undefined ? this : this.maximum(min);
+    return max === undefined ? raised : raised.minimum(max);
   }
   /** The elements to the power of a number: of positive elements only, unless that is an integer other than 0 from -64 to 64. @param {number} exponent */
   pow(exponent) {
@@ -519,7 +532,7 @@ export function tensor(data, options = {}) {
       `expected options such as { dtype: 'i32' }, got ${String(options)}: numbers are given as an array, tensor([1, 2])`,
     );
   }
-  const { dtype, shape, requiresGrad = false } = options;
+  const { dtype, shape, requiresGrad = false } = checkOptions('tensor', options, ['dtype', 'shape', 'requiresGrad']);
   const flat = flatten('tensor', data);
   const sizes = checkShape('tensor', shape ?? flat.shape);
   checkCount('tensor', flat.values.length, sizes);
@@ -529,7 +542,9 @@ export function tensor(data, options = {}) {
 }
 
 /** A tensor with undefined contents. @param {readonly number[]} shape @param {import('./functional.mjs').TypeOptions} [options] */
-export function empty(shape, { dtype = 'f32' } = {}) {
-  const layout = denseLayout(checkShape('empty', shape), checkType('empty', dtype));
+export function empty(shape, options = {}) {
+  const sizes = checkShape('empty', shape);
+  const { dtype = 'f32' } = checkOptions('empty', options, ['dtype']);
+  const layout = denseLayout(sizes, checkType('empty', dtype));
   return new Tensor(allocate(layout.size * BYTES[dtype]), layout);
 }

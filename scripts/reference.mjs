@@ -28,7 +28,14 @@ const KERNEL_PAGES = {
   check: 'devices',
 };
 /** Pages of helios-vk/nn by file or folder. @type {Record<string, string>} */
-const NN_PAGES = { tensor: 'tensor', functional: 'functional', convolution: 'functional', modules: 'modules', optim: 'optim' };
+const NN_PAGES = {
+  tensor: 'tensor',
+  functional: 'functional',
+  convolution: 'convolution',
+  indexing: 'indexing',
+  modules: 'modules',
+  optim: 'optim',
+};
 /** The rest of helios-vk/nn: scopes, gradients, compile, types that several pages name. */
 const NN_REST = 'scopes-and-steps';
 /** Where types of the addon go that no call names. */
@@ -39,6 +46,8 @@ const INTROS = {
   'kernels/devices': '`createKernels` and what all kernels share',
   'nn/tensor': 'Tensors',
   'nn/functional': '`F`: operations as functions',
+  'nn/convolution': '`F`: convolutions, pools, `upsample`',
+  'nn/indexing': '`F`: elements by index',
   'nn/modules': '`nn`: modules',
   'nn/optim': '`optim`: optimizers',
   [`nn/${NN_REST}`]: 'Scopes, gradients, `compile`, files',

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { F, compile, grad, manualSeed, nn, randn, scope, tensor } from '../../nn/index.mjs';
+import { F, compile, grad, manualSeed, nn, optim, randn, scope, tensor } from '../../nn/index.mjs';
 import { assertClose } from '../lib/random-data.mjs';
 import { initDevice } from './setup.mjs';
 
@@ -296,5 +296,108 @@ test('attention with shared keys and values is that with the heads repeated; que
       assertClose(await values(/** @type {any} */ (shared.qkv.weight.grad)), wanted, 1e-4, 'gradient');
     }
   }
-  assert.throws(() => new nn.MultiHeadAttention(12, 3, { kvHeads: 2 }), /3 heads are no multiple of 2 kvHeads/);
+  assert.throws(() => new nn.MultiHeadAttention(12, 3, { kvHeads: 2 }), /3 heads are not a multiple of 2 kvHeads/);
+});
+
+/** A function as a layer without parameters, for `check`. @param {(x: Tensor) => Tensor} f */
+const asLayer = (f) => Object.assign(new nn.Module(), { forward: f });
+
+test('clamp: both limits, one, tensors; the gradient passes between them only', async () => {
+  const values = [-2, -0.6, -0.1, 0.2, 0.4, 3];
+  const between = (/** @type {number} */ low, /** @type {number} */ high) => (/** @type {Float64Array} */ x) =>
+    x.map((v) => Math.min(high, Math.max(low, v)));
+  await check(
+    asLayer((x) => x.clamp(-0.5, 0.3)),
+    tensor(values),
+    between(-0.5, 0.3),
+  );
+  await check(
+    asLayer((x) => x.clamp(undefined, 0.3)),
+    tensor(values),
+    between(-Infinity, 0.3),
+  );
+  await check(
+    asLayer((x) => x.clamp(tensor([0]))),
+    tensor(values),
+    between(0, Infinity),
+  );
+  assert.throws(() => tensor(values).clamp(), /clamp: expected min, max or both/);
+});
+
+test('binaryCrossEntropyWithLogits', async () => {
+  const targets = [0, 1, 0.3, 1, 0, 0.5];
+  const losses = (/** @type {Float64Array} */ x) =>
+    x.map((v, i) => -targets[i] * Math.log(sigmoid(v)) - (1 - targets[i]) * Math.log(1 - sigmoid(v)));
+  const x = () => tensor([-3, -0.5, 0.1, 0.7, 2, 5]);
+  await check(
+    asLayer((x) => F.binaryCrossEntropyWithLogits(x, tensor(targets), { reduction: 'none' })),
+    x(),
+    losses,
+  );
+  await check(
+    asLayer((x) => F.binaryCrossEntropyWithLogits(x, tensor(targets))),
+    x(),
+    (x) => [losses(x).reduce((sum, v) => sum + v) / x.length],
+  );
+  // Logits whose exponentials are no f32.
+  const far = F.binaryCrossEntropyWithLogits(tensor([-200, 200]), tensor([1, 1]), { reduction: 'none' });
+  assert.deepEqual([...(await far.toArray())], [200, 0]);
+  assert.throws(() => F.binaryCrossEntropyWithLogits(x(), tensor([1])), /predictions \[6\] and targets \[1\]/);
+});
+
+test('upsample', async () => {
+  const reference = (/** @type {Float64Array} */ x) =>
+    Array.from({ length: 2 * 2 * 4 * 9 }, (_, i) => {
+      const [image, row, column] = [Math.floor(i / 36), Math.floor((i % 36) / 9), i % 9];
+      return x[image * 6 + Math.floor(row / 2) * 3 + Math.floor(column / 3)];
+    });
+  await check(
+    asLayer((x) => F.upsample(x, [2, 3])),
+    randn([2, 2, 2, 3]),
+    reference,
+  );
+  assert.deepEqual(F.upsample(randn([1, 1, 2, 3]), 2).shape, [1, 1, 4, 6]);
+  assert.throws(() => F.upsample(randn([1, 1, 2, 3]), 1.5), /upsample: scale is an integer of at least 1/);
+});
+
+test('oneHot and chunk', async () => {
+  const rows = F.oneHot(tensor([2, 0, -1, 3], { dtype: 'i32', shape: [2, 2] }), 3);
+  assert.deepEqual(rows.shape, [2, 2, 3]);
+  assert.deepEqual([...(await rows.toArray())], [0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+  assert.throws(() => F.oneHot(tensor([1]), 3), /oneHot: an index is i32 or u32, got f32/);
+  const parts = tensor([1, 2, 3, 4, 5]).chunk(3);
+  assert.deepEqual(await Promise.all(parts.map(async (part) => [...(await part.toArray())])), [[1, 2], [3, 4], [5]]);
+  assert.deepEqual(
+    randn([2, 6])
+      .chunk(2, -1)
+      .map(({ shape }) => shape),
+    [
+      [2, 3],
+      [2, 3],
+    ],
+  );
+});
+
+test('what a call has no option for is an error that names it', () => {
+  const weights = () => new nn.Linear(2, 2).parameters();
+  for (const [make, message] of /** @type {[() => unknown, RegExp][]} */ ([
+    [() => new nn.Linear(3, 4, /** @type {any} */ (false)), /Linear: options are an object, \{ bias: … \}, got false/],
+    [() => new nn.Linear(3, 4, /** @type {any} */ ({ biass: false })), /Linear: no option biass; there is bias/],
+    [() => new nn.Conv2d(3, 4, 3, /** @type {any} */ (2)), /Conv2d: options are an object, \{ stride: …, padding: …, bias: … \}, got 2/],
+    [
+      () => new nn.Conv2d(3, 4, 3, /** @type {any} */ ({ padding: 'same' })).forward(randn([1, 3, 4, 4])),
+      /conv2d: padding is an integer of at least 0/,
+    ],
+    [() => new nn.LayerNorm(4, /** @type {any} */ (1e-6)), /LayerNorm: options are an object/],
+    [() => new nn.GRU(4, 4, /** @type {any} */ ({ layers: 2 })), /GRU: no option layers; there is numLayers/],
+    [() => randn([3], /** @type {any} */ ({ std: 2 })), /randn: no option std; there are mean, deviation, requiresGrad/],
+    [() => F.zeros([3], /** @type {any} */ ('i32')), /zeros: options are an object, \{ dtype: … \}, got i32/],
+    [
+      () => new optim.AdamW(weights(), /** @type {any} */ ({ learningRate: 1 })),
+      /AdamW: no option learningRate; there are lr, weightDecay/,
+    ],
+    [() => new optim.SGD([{ params: weights(), ...{ momentum: 1 } }]), /SGD: no option momentum; there are lr, weightDecay, schedule/],
+  ])) {
+    assert.throws(make, message);
+  }
 });

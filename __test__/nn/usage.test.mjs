@@ -41,7 +41,7 @@ test('a + b is no sum', () => {
 
 test('types: what does not mix says so', () => {
   assert.throws(() => tensor([1, 2], { dtype: 'i32' }).add(1), /add: takes f32, f16 or bf16, got i32; convert/);
-  assert.throws(() => tensor([1.5], { dtype: 'i32' }), /1\.5 \(element 0\) is no i32/);
+  assert.throws(() => tensor([1.5], { dtype: 'i32' }), /1\.5 \(element 0\) is not of type i32/);
   assert.throws(() => tensor([1], { dtype: /** @type {any} */ ('f64') }), /no type f64; there are f32/);
   assert.throws(() => tensor([1, 2], { dtype: 'i32' }).requiresGrad_(), /i32 elements have no gradients/);
   assert.equal(tensor([1], { dtype: 'bf16' }).add(tensor([1])).dtype, 'f32', 'as PyTorch promotes');

@@ -109,7 +109,7 @@ export class SafetensorsFile {
    */
   static async open(path) {
     // A pipe would wait for its writer.
-    if (!(await stat(path)).isFile()) throw new RangeError(`${path} is not a safetensors file: it is no file`);
+    if (!(await stat(path)).isFile()) throw new RangeError(`${path} is not a safetensors file: it is not a regular file`);
     const file = await open(path, 'r');
     try {
       const { size } = await file.stat();

@@ -84,9 +84,9 @@ export function placeIn(folder) {
   const checkout = resolve(folder);
   const stat = statSync(checkout, { throwIfNoEntry: false });
   if (!stat) throw new CommandError('ERR_NO_CHECKOUT', `${checkout}: there is no such folder`);
-  if (!stat.isDirectory()) throw new CommandError('ERR_NO_CHECKOUT', `${checkout} is no folder`);
+  if (!stat.isDirectory()) throw new CommandError('ERR_NO_CHECKOUT', `${checkout} is not a folder`);
   if (!statSync(join(checkout, 'packages', 'helios'), { throwIfNoEntry: false })?.isDirectory())
-    throw new CommandError('ERR_NO_CHECKOUT', `${checkout} is no trainer checkout: it has no folder packages/helios`);
+    throw new CommandError('ERR_NO_CHECKOUT', `${checkout} is not a trainer checkout: it has no folder packages/helios`);
   const path = join(checkout, PLACE);
   try {
     // A bench that was killed may have left another addon there.

@@ -217,7 +217,7 @@ export function readManifest(place, kind, file, source) {
   }
   const entries = kind === 'driver' ? [json?.ICD] : (json?.layers ?? [json?.layer]);
   if (!Array.isArray(entries) || entries.length === 0 || entries.some((each) => !each || typeof each !== 'object')) {
-    return [{ ...empty, error: `is no manifest of a ${kind}` }];
+    return [{ ...empty, error: `is not a manifest of a ${kind}` }];
   }
   return entries.map((entry) => {
     const text = (/** @type {string} */ key) => (typeof entry[key] === 'string' ? entry[key] : null);

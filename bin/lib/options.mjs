@@ -78,7 +78,7 @@ function reasonOf(error) {
     ENOENT: 'no such file or folder',
     EACCES: 'permission denied',
     EROFS: 'the file system is read-only',
-    ENOTDIR: 'a part of the path is no folder',
+    ENOTDIR: 'a part of the path is not a folder',
     ELOOP: 'an endless chain of links',
     ENAMETOOLONG: 'the name is too long',
     ENOSPC: 'no space left',

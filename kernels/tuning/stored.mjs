@@ -61,10 +61,10 @@ export function tableFile(info, given) {
 export function readStored(path, info) {
   const there = statSync(path);
   // Reading a pipe would wait, and a device may have no end.
-  if (!there.isFile()) throw new Error('it is no file');
+  if (!there.isFile()) throw new Error('it is not a file');
   if (there.size > MAX_BYTES) throw new Error(`it has ${there.size} bytes, more than ${MAX_BYTES}`);
   const stored = /** @type {Stored} */ (JSON.parse(readFileSync(path, 'utf8')));
-  if (stored?.format !== FORMAT) throw new Error(`it is no table of the format "${FORMAT}"`);
+  if (stored?.format !== FORMAT) throw new Error(`it is not a table of the format "${FORMAT}"`);
   const here = identityOf(info);
   for (const key of /** @type {const} */ (['deviceName', 'vendorId', 'deviceId', 'driverVersion', 'driverInfo'])) {
     if (stored.device?.[key] !== here[key]) {

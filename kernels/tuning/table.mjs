@@ -37,7 +37,7 @@ export function classOf({ precision, aType, bType }) {
  * @throws {SyntaxError} that quotes what is no shape
  */
 export function shapeOf(text) {
-  if (!/^(NN|NT|TN|TT)( [1-9]\d{0,8}){3}$/.test(text)) throw new SyntaxError(`"${text}" is no product such as "NT 512 1024 1024"`);
+  if (!/^(NN|NT|TN|TT)( [1-9]\d{0,8}){3}$/.test(text)) throw new SyntaxError(`"${text}" is not a product such as "NT 512 1024 1024"`);
   const [form, ...sizes] = text.split(' ');
   const [m, n, k] = sizes.map(Number);
   return { form, m, n, k };
@@ -68,7 +68,7 @@ export function tilingOf(name, tile) {
   const { names, least } = TILE[kernel];
   const numbers = tile.split(' ');
   if (name === 'ptx' || numbers.length < least || numbers.length > names.length || !numbers.every((x) => /^\d{1,5}$/.test(x))) {
-    throw new SyntaxError(`"${tile}" is no tile of class ${name}`);
+    throw new SyntaxError(`"${tile}" is not a tile of class ${name}`);
   }
   const plan = Object.fromEntries(names.map((key, i) => [key, numbers[i] === undefined ? undefined : Number(numbers[i])]));
   if (names.slice(0, least).some((key) => plan[key] === 0)) throw new SyntaxError(`"${tile}" has a size of 0`);
@@ -83,7 +83,7 @@ function splitsOf(text) {
   if (second === undefined ? wave >= 1 && wave <= MAX_SPLITS : wave >= 1 && wave <= MAX_WAVE && tail >= 1 && tail <= MAX_SPLITS) {
     return second === undefined ? { splits: wave } : { splits: 1, wave, tail };
   }
-  throw new SyntaxError(`"${text}" is no number of splits`);
+  throw new SyntaxError(`"${text}" is not a number of splits`);
 }
 
 /**

@@ -3,6 +3,7 @@
 import { ArgumentError, ShapeError, show } from '../errors.mjs';
 import * as F from '../functional.mjs';
 import { denseLayout } from '../layout.mjs';
+import { checkOptions } from '../options.mjs';
 import { normalValues, uniformValues } from '../random.mjs';
 import { unscoped } from '../storage.mjs';
 import { Tensor, empty } from '../tensor.mjs';
@@ -95,8 +96,9 @@ export const zeroParameter = (shape) => constantParameter(0, shape);
 /** y = x Wᵀ + bias. */
 export class Linear extends Module {
   /** @param {number} inputs @param {number} outputs @param {LinearOptions} [options] */
-  constructor(inputs, outputs, { bias = true } = {}) {
+  constructor(inputs, outputs, options = {}) {
     super();
+    const { bias = true } = checkOptions('Linear', options, ['bias']);
     positive('Linear', 'inputs', inputs);
     positive('Linear', 'outputs', outputs);
     this.weight = kaiming(inputs, [outputs, inputs]);
@@ -133,8 +135,9 @@ export class Embedding extends Module {
 /** x / rms(x) · weight over the last dimension. */
 export class RMSNorm extends Module {
   /** @param {number} columns @param {NormOptions} [options] */
-  constructor(columns, { eps = 1e-5 } = {}) {
+  constructor(columns, options = {}) {
     super();
+    const { eps = 1e-5 } = checkOptions('RMSNorm', options, ['eps']);
     this.weight = parameter(new Float32Array(positive('RMSNorm', 'columns', columns)).fill(1), [columns]);
     this.eps = eps;
   }
@@ -147,8 +150,9 @@ export class RMSNorm extends Module {
 /** (x - mean) / deviation · weight + bias over the last dimension. */
 export class LayerNorm extends Module {
   /** @param {number} columns @param {NormOptions} [options] */
-  constructor(columns, { eps = 1e-5 } = {}) {
+  constructor(columns, options = {}) {
     super();
+    const { eps = 1e-5 } = checkOptions('LayerNorm', options, ['eps']);
     this.weight = parameter(new Float32Array(positive('LayerNorm', 'columns', columns)).fill(1), [columns]);
     this.bias = parameter(new Float32Array(columns), [columns]);
     this.eps = eps;
@@ -238,8 +242,9 @@ export class SwiGLU extends Module {
 /** Two linear layers with GELU between them. */
 export class MLP extends Module {
   /** @param {number} width @param {number} hidden @param {MLPOptions} [options] */
-  constructor(width, hidden, { outputs = width, bias = true } = {}) {
+  constructor(width, hidden, options = {}) {
     super();
+    const { outputs = width, bias = true } = checkOptions('MLP', options, ['outputs', 'bias']);
     this.up = new Linear(width, hidden, { bias });
     this.down = new Linear(hidden, outputs, { bias });
   }
@@ -261,13 +266,20 @@ export class MultiHeadAttention extends Module {
    * @param {number} width @param {number} heads
    * @param {MultiHeadAttentionOptions} [options]
    */
-  constructor(width, heads, { causal = false, rope = false, bias = false, kvHeads = heads, qkNorm = false } = {}) {
+  constructor(width, heads, options = {}) {
     super();
+    const {
+      causal = false,
+      rope = false,
+      bias = false,
+      kvHeads = heads,
+      qkNorm = false,
+    } = checkOptions('MultiHeadAttention', options, ['causal', 'rope', 'bias', 'kvHeads', 'qkNorm']);
     if (positive('MultiHeadAttention', 'width', width) % positive('MultiHeadAttention', 'heads', heads)) {
-      throw new ShapeError('MultiHeadAttention', `a width of ${width} is no multiple of ${heads} heads`);
+      throw new ShapeError('MultiHeadAttention', `a width of ${width} is not a multiple of ${heads} heads`);
     }
     if (heads % positive('MultiHeadAttention', 'kvHeads', kvHeads)) {
-      throw new ShapeError('MultiHeadAttention', `${heads} heads are no multiple of ${kvHeads} kvHeads`);
+      throw new ShapeError('MultiHeadAttention', `${heads} heads are not a multiple of ${kvHeads} kvHeads`);
     }
     const headSize = width / heads;
     this.qkv = new Linear(width, (heads + 2 * kvHeads) * headSize, { bias });

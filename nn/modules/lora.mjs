@@ -3,6 +3,7 @@
 import { noGrad } from '../autograd.mjs';
 import { ArgumentError } from '../errors.mjs';
 import * as F from '../functional.mjs';
+import { checkOptions } from '../options.mjs';
 import { scope } from '../storage.mjs';
 import { Linear, kaiming, zeroParameter } from './layers.mjs';
 import { Module } from './module.mjs';
@@ -68,7 +69,8 @@ function replaceChildren(module, change, prefix = '') {
  * @param {LoraOptions} [options]
  * @returns {M} the model, whose parameters that require a gradient are the adapters
  */
-export function lora(model, { rank = 8, alpha = rank, targets = /(?:)/ } = {}) {
+export function lora(model, options = {}) {
+  const { rank = 8, alpha = rank, targets = /(?:)/ } = checkOptions('lora', options, ['rank', 'alpha', 'targets']);
   if (!(model instanceof Module) || model instanceof Linear) {
     throw new ArgumentError('lora', 'expected a module that has linear layers; wrap a single one in a Sequential');
   }

@@ -3,6 +3,7 @@
 import { ShapeError, show } from '../errors.mjs';
 import * as F from '../functional.mjs';
 import { gru, lstm } from '../ops/recurrent.mjs';
+import { checkOptions } from '../options.mjs';
 import { kaiming, positive } from './layers.mjs';
 import { Module } from './module.mjs';
 
@@ -16,9 +17,10 @@ import { Module } from './module.mjs';
 
 class Recurrent extends Module {
   /** @param {number} inputs @param {number} hidden @param {number} gates @param {RecurrentOptions} options */
-  constructor(inputs, hidden, gates, { numLayers = 1 }) {
+  constructor(inputs, hidden, gates, options) {
     super();
     const op = this.constructor.name;
+    const { numLayers = 1 } = checkOptions(op, options, ['numLayers']);
     positive(op, 'inputs', inputs);
     positive(op, 'hidden', hidden);
     this.numLayers = positive(op, 'numLayers', numLayers);

@@ -4,6 +4,7 @@ import { noGrad } from '../autograd.mjs';
 import { avgPool2d, conv2d, maxPool2d } from '../convolution.mjs';
 import { ShapeError, show } from '../errors.mjs';
 import * as F from '../functional.mjs';
+import { checkOptions } from '../options.mjs';
 import { scope, unscoped } from '../storage.mjs';
 import { constantParameter, kaiming, positive, zeroParameter } from './layers.mjs';
 import { Module } from './module.mjs';
@@ -36,8 +37,9 @@ export class Conv2d extends Module {
    * @param {number} inputs channels @param {number} outputs channels @param {Pair} window
    * @param {ConvolutionOptions & LinearOptions} [options]
    */
-  constructor(inputs, outputs, window, { stride = 1, padding = 0, bias = true } = {}) {
+  constructor(inputs, outputs, window, options = {}) {
     super();
+    const { stride = 1, padding = 0, bias = true } = checkOptions('Conv2d', options, ['stride', 'padding', 'bias']);
     positive('Conv2d', 'inputs', inputs);
     positive('Conv2d', 'outputs', outputs);
     const [down, across] = typeof window === 'number' ? [window, window] : window;
@@ -50,6 +52,10 @@ export class Conv2d extends Module {
   forward(x) {
     return conv2d(x, this.weight, this.bias, this.options);
   }
+  describe() {
+    const [outputs, inputs, ...window] = this.weight.shape;
+    return `${inputs}, ${outputs}, ${show(window)}`;
+  }
 }
 
 /** A convolution of one dimension: [batch, channels, steps]. */
@@ -58,8 +64,9 @@ export class Conv1d extends Module {
    * @param {number} inputs channels @param {number} outputs channels @param {number} window
    * @param {Conv1dOptions} [options]
    */
-  constructor(inputs, outputs, window, { stride = 1, padding = 0, bias = true } = {}) {
+  constructor(inputs, outputs, window, options = {}) {
     super();
+    const { stride = 1, padding = 0, bias = true } = checkOptions('Conv1d', options, ['stride', 'padding', 'bias']);
     const reach = positive('Conv1d', 'inputs', inputs) * positive('Conv1d', 'window', window);
     this.weight = kaiming(reach, [positive('Conv1d', 'outputs', outputs), inputs, window]);
     if (bias) this.bias = kaiming(reach, [outputs]);
@@ -77,34 +84,39 @@ export class Conv1d extends Module {
 /** The largest element under a window, of each channel. */
 export class MaxPool2d extends Module {
   /** @param {Pair} window @param {PoolOptions} [options] */
-  constructor(window, { stride = window } = {}) {
+  constructor(window, options = {}) {
     super();
-    this.options = { window, stride };
+    const { stride = window } = checkOptions('MaxPool2d', options, ['stride']);
+    this.window = window;
+    this.options = { stride };
   }
   /** @param {Tensor} x @returns {Tensor} */
   forward(x) {
-    return maxPool2d(x, this.options.window, this.options);
+    return maxPool2d(x, this.window, this.options);
   }
 }
 
 /** The mean under a window, of each channel. */
 export class AvgPool2d extends Module {
   /** @param {Pair} window @param {PoolOptions} [options] */
-  constructor(window, { stride = window } = {}) {
+  constructor(window, options = {}) {
     super();
-    this.options = { window, stride };
+    const { stride = window } = checkOptions('AvgPool2d', options, ['stride']);
+    this.window = window;
+    this.options = { stride };
   }
   /** @param {Tensor} x @returns {Tensor} */
   forward(x) {
-    return avgPool2d(x, this.options.window, this.options);
+    return avgPool2d(x, this.window, this.options);
   }
 }
 
 /** Normalization of each channel over the batch (Ioffe & Szegedy 2015), while training; by running means after that. */
 export class BatchNorm2d extends Module {
   /** @param {number} channels @param {NormOptions & RunningOptions} [options] */
-  constructor(channels, { eps = 1e-5, momentum = 0.1 } = {}) {
+  constructor(channels, options = {}) {
     super();
+    const { eps = 1e-5, momentum = 0.1 } = checkOptions('BatchNorm2d', options, ['eps', 'momentum']);
     this.weight = constantParameter(1, [positive('BatchNorm2d', 'channels', channels)]);
     this.bias = zeroParameter([channels]);
     this.running_mean = unscoped(() => F.zeros([channels]));
@@ -141,10 +153,11 @@ export class BatchNorm2d extends Module {
 /** Normalization of groups of channels within each image (Wu & He 2018). */
 export class GroupNorm extends Module {
   /** @param {number} groups @param {number} channels @param {NormOptions} [options] */
-  constructor(groups, channels, { eps = 1e-5 } = {}) {
+  constructor(groups, channels, options = {}) {
     super();
+    const { eps = 1e-5 } = checkOptions('GroupNorm', options, ['eps']);
     if (positive('GroupNorm', 'channels', channels) % positive('GroupNorm', 'groups', groups)) {
-      throw new ShapeError('GroupNorm', `${channels} channels are no multiple of ${groups} groups`);
+      throw new ShapeError('GroupNorm', `${channels} channels are not a multiple of ${groups} groups`);
     }
     this.weight = constantParameter(1, [channels]);
     this.bias = zeroParameter([channels]);

@@ -9,6 +9,7 @@ import { ArgumentError, UsageError } from '../errors.mjs';
 import * as F from '../functional.mjs';
 import { noted } from '../guards.mjs';
 import { Module, Parameter } from '../modules/module.mjs';
+import { checkOptions } from '../options.mjs';
 import { isRecording, perDevice, runtime, sink } from '../runtime.mjs';
 import { scope, unscoped } from '../storage.mjs';
 import { Tensor } from '../tensor.mjs';
@@ -70,6 +71,10 @@ export { averageGradients } from './ranks.mjs';
  */
 
 /** Parameters with options of their own; what is left out is the optimizer's. @typedef {{ params: Iterable<Parameter> } & Omit<Options, 'clip' | 'gradientScale' | 'processGroup' | 'zero' | 'reduce'>} Group */
+
+/** Names of the options that a group may have for itself, and of those of every optimizer. */
+const GROUP_OPTIONS = ['lr', 'weightDecay', 'schedule'];
+const OPTIONS = [...GROUP_OPTIONS, 'clip', 'gradientScale', 'processGroup', 'zero', 'reduce'];
 
 /** Runs dispatches of kernels over storages, recorded once for each key. @type {Map<string, Template>} */
 const templates = perDevice(new Map());
@@ -215,7 +220,7 @@ class Optimizer {
         if (seen.has(parameter)) throw new ArgumentError(name, 'a parameter is there twice');
         seen.add(parameter);
       }
-      const own_ = { ...options, ...rest };
+      const own_ = { ...options, ...checkOptions(name, rest, GROUP_OPTIONS) };
       for (const key of /** @type {const} */ (['lr', 'weightDecay', 'clip'])) checkSetting(key, own_[key], name);
       return { parameters, settings: own_ };
     });
@@ -492,7 +497,16 @@ export class AdamW extends Optimizer {
    * @param {Iterable<Parameter> | Group[]} params
    * @param {Options & AdamOptions} [options] lr 1e-3, betas [0.9, 0.999], eps 1e-8, weightDecay 0.01
    */
-  constructor(params, { lr = 1e-3, weightDecay = 0.01, clip = 0, gradientScale = 1, betas = [0.9, 0.999], eps = 1e-8, ...rest } = {}) {
+  constructor(params, options = {}) {
+    const {
+      lr = 1e-3,
+      weightDecay = 0.01,
+      clip = 0,
+      gradientScale = 1,
+      betas = [0.9, 0.999],
+      eps = 1e-8,
+      ...rest
+    } = checkOptions('AdamW', options, [...OPTIONS, 'betas', 'eps']);
     checkSetting('eps', eps, 'AdamW');
     super(params, { lr, weightDecay, clip, gradientScale, ...rest }, { betas, eps });
     for (const { buckets } of this.groups) {
@@ -532,7 +546,16 @@ export class SGD extends Optimizer {
    * @param {Iterable<Parameter> | Group[]} params
    * @param {Options & MomentumOptions} [options] lr 1e-3, weightDecay 0, momentum 0
    */
-  constructor(params, { lr = 1e-3, weightDecay = 0, clip = 0, gradientScale = 1, momentum = 0, nesterov = false, ...rest } = {}) {
+  constructor(params, options = {}) {
+    const {
+      lr = 1e-3,
+      weightDecay = 0,
+      clip = 0,
+      gradientScale = 1,
+      momentum = 0,
+      nesterov = false,
+      ...rest
+    } = checkOptions('SGD', options, [...OPTIONS, 'momentum', 'nesterov']);
     checkSetting('momentum', momentum, 'SGD');
     super(params, { lr, weightDecay, clip, gradientScale, ...rest });
     this.#momentum = momentum;
@@ -572,7 +595,15 @@ export class Lion extends Optimizer {
    * @param {Iterable<Parameter> | Group[]} params
    * @param {Options & LionOptions} [options] lr 1e-4, betas [0.9, 0.99], weightDecay 0
    */
-  constructor(params, { lr = 1e-4, weightDecay = 0, clip = 0, gradientScale = 1, betas = [0.9, 0.99], ...rest } = {}) {
+  constructor(params, options = {}) {
+    const {
+      lr = 1e-4,
+      weightDecay = 0,
+      clip = 0,
+      gradientScale = 1,
+      betas = [0.9, 0.99],
+      ...rest
+    } = checkOptions('Lion', options, [...OPTIONS, 'betas']);
     super(params, { lr, weightDecay, clip, gradientScale, ...rest }, { betas, eps: 1e-8 });
     this.#betas = Object.freeze(/** @type {[number, number]} */ ([betas[0], betas[1]]));
     for (const { buckets } of this.groups) for (const bucket of buckets) this.momentsOf(bucket, 1);

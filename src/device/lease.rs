@@ -35,7 +35,7 @@ impl Origin {
 }
 
 /// Idle instances that are kept: programs that go on changing variables of drivers would leave ever more.
-const MOST_IDLE: usize = 4;
+const MAX_IDLE: usize = 4;
 
 /// Instances that no device uses, the latest last. Never dropped at the end: the process does not wait for drivers to be unloaded.
 static IDLE: Mutex<Vec<(Origin, Instance)>> = Mutex::new(Vec::new());
@@ -108,7 +108,7 @@ impl Drop for Lease {
             instance.messages.take();
             let mut idle = IDLE.lock();
             idle.push((origin, instance));
-            let oldest = (idle.len() > MOST_IDLE).then(|| idle.remove(0));
+            let oldest = (idle.len() > MAX_IDLE).then(|| idle.remove(0));
             drop(idle);
             // Not under the lock: drivers take their time.
             drop(oldest);

@@ -1,16 +1,22 @@
 // Made by `npm run types` from nn/; do not edit.
 /**
+ * Each element repeated `scale` times along rows and columns: PyTorch's `interpolate` with its default mode, 'nearest'.
+ * @param {Tensor} x [batch, channels, rows, columns] @param {Pair} scale
+ * @returns {Tensor} [batch, channels, rows · scale, columns · scale]
+ */
+export function upsample(x: Tensor, scale: Pair): Tensor;
+/**
  * Cross-correlation, as every framework's convolution.
  * @param {Tensor} x [batch, channels, rows, columns] @param {Tensor} weight [outputs, channels, down, across]
  * @param {Tensor} [bias] [outputs]
  * @param {ConvolutionOptions} [options]
  * @returns {Tensor} [batch, outputs, rows', columns']
  */
-export function conv2d(x: Tensor, weight: Tensor, bias?: Tensor, { stride, padding }?: ConvolutionOptions): Tensor;
+export function conv2d(x: Tensor, weight: Tensor, bias?: Tensor, options?: ConvolutionOptions): Tensor;
 /** The largest element under a window. @param {Tensor} x [batch, channels, rows, columns] @param {Pair} window @param {PoolOptions} [options] */
-export function maxPool2d(x: Tensor, window: Pair, { stride }?: PoolOptions): import("./tensor.mjs").Tensor;
+export function maxPool2d(x: Tensor, window: Pair, options?: PoolOptions): import("./tensor.mjs").Tensor;
 /** The mean under a window. @param {Tensor} x [batch, channels, rows, columns] @param {Pair} window @param {PoolOptions} [options] */
-export function avgPool2d(x: Tensor, window: Pair, { stride }?: PoolOptions): import("./tensor.mjs").Tensor;
+export function avgPool2d(x: Tensor, window: Pair, options?: PoolOptions): import("./tensor.mjs").Tensor;
 export type Tensor = import("./tensor.mjs").Tensor;
 /**
  * one number for both directions, or [down, across]

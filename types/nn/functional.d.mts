@@ -5,7 +5,7 @@
  * @param {number} value
  * @param {TypeOptions} [options]
  */
-export function full(shape: readonly number[], value: number, { dtype }?: TypeOptions): Tensor;
+export function full(shape: readonly number[], value: number, options?: TypeOptions): Tensor;
 /**
  * The elements in another type; the same tensor where it has it.
  * @param {Tensor} x @param {DType} dtype
@@ -62,7 +62,7 @@ export function mean(x: Tensor, dim?: number | readonly number[], keepdim?: bool
  * @param {Tensor} x @param {number | readonly number[]} [dim]
  * @param {VarianceOptions} [options]
  */
-export function variance(x: Tensor, dim?: number | readonly number[], { keepdim, correction }?: VarianceOptions): Tensor;
+export function variance(x: Tensor, dim?: number | readonly number[], options?: VarianceOptions): Tensor;
 /** Summed to a smaller shape that broadcasts to x's: the gradient of a broadcast. @param {Tensor} x @param {readonly number[]} shape @returns {Tensor} */
 export function sumTo(x: Tensor, shape: readonly number[]): Tensor;
 /**
@@ -88,9 +88,13 @@ export function logSoftmax(x: Tensor, dim?: number): Tensor;
  * @param {Tensor} targets [...] i32 or u32
  * @param {LossOptions & IgnoreOptions} [options]
  */
-export function crossEntropy(logits: Tensor, targets: Tensor, { reduction, ignoreIndex }?: LossOptions & IgnoreOptions): Tensor;
-/** f(gate) · up of rows [gate | up]. @param {Tensor} x [..., 2 · n] @param {import('../kernels/activation.mjs').Activation} [activation] */
-export function glu(x: Tensor, activation?: import("../kernels/activation.mjs").Activation): Tensor;
+export function crossEntropy(logits: Tensor, targets: Tensor, options?: LossOptions & IgnoreOptions): Tensor;
+/**
+ * Binary cross-entropy of logits and targets in [0, 1], in nats: -y log σ(x) - (1 - y) log(1 - σ(x)), without overflow. Throws a
+ * ShapeError where the shapes differ.
+ * @param {Tensor} x @param {Tensor} y @param {LossOptions} [options]
+ */
+export function binaryCrossEntropyWithLogits(x: Tensor, y: Tensor, options?: LossOptions): Tensor;
 /** Elements dropped with probability p while training. @param {Tensor} x @param {number} [p] @param {boolean} [training] */
 export function dropout(x: Tensor, p?: number, training?: boolean): Tensor;
 /**
@@ -106,15 +110,15 @@ export function attention(qkv: Tensor, { heads, causal }: AttentionOptions): Ten
  * @param {ScoreOptions} [options]
  * @returns {Tensor} [..., queries, n]
  */
-export function scaledDotProductAttention(q: Tensor, k: Tensor, v: Tensor, { isCausal, scale, mask }?: ScoreOptions): Tensor;
+export function scaledDotProductAttention(q: Tensor, k: Tensor, v: Tensor, options?: ScoreOptions): Tensor;
 /** An operation by itself, for backward passes. @param {Op} op @param {Tensor[]} inputs @param {any} [attributes] */
 export function call(op: Op, inputs: Tensor[], attributes?: any): Tensor;
 /** As `call`, with all outputs: the result, and what is kept for the backward pass. @param {Op} op @param {Tensor[]} inputs @param {any} [attributes] */
 export function callAll(op: Op, inputs: Tensor[], attributes?: any): Tensor[];
 /** A tensor of zeros. @param {readonly number[]} shape @param {TypeOptions} [options] */
-export function zeros(shape: readonly number[], { dtype }?: TypeOptions): Tensor;
+export function zeros(shape: readonly number[], options?: TypeOptions): Tensor;
 /** A tensor of ones. @param {readonly number[]} shape @param {TypeOptions} [options] */
-export function ones(shape: readonly number[], { dtype }?: TypeOptions): Tensor;
+export function ones(shape: readonly number[], options?: TypeOptions): Tensor;
 /** A dense copy. @param {Tensor} x */
 export function clone(x: Tensor): Tensor;
 /** The larger of each two elements. @param {Tensor} a @param {Operand} b @returns {Tensor} */
@@ -166,9 +170,9 @@ export function amax(x: Tensor, dim?: number, keepdim?: boolean): Tensor;
 /** The smallest elements along one dimension, the last when left out (PyTorch's `amin` takes all then); NaN where one of them is. @param {Tensor} x @param {number} [dim] @param {boolean} [keepdim] */
 export function amin(x: Tensor, dim?: number, keepdim?: boolean): Tensor;
 /** (x - y)², reduced. Throws a ShapeError where the shapes differ. @param {Tensor} x @param {Tensor} y @param {LossOptions} [options] */
-export function mseLoss(x: Tensor, y: Tensor, { reduction }?: LossOptions): Tensor;
+export function mseLoss(x: Tensor, y: Tensor, options?: LossOptions): Tensor;
 /** |x - y|, reduced. Throws a ShapeError where the shapes differ. @param {Tensor} x @param {Tensor} y @param {LossOptions} [options] */
-export function l1Loss(x: Tensor, y: Tensor, { reduction }?: LossOptions): Tensor;
+export function l1Loss(x: Tensor, y: Tensor, options?: LossOptions): Tensor;
 /** Root-mean-square normalization over the last dimension. @param {Tensor} x @param {Tensor} weight f32 @param {number} [eps] */
 export function rmsNorm(x: Tensor, weight: Tensor, eps?: number): Tensor;
 /** Layer normalization over the last dimension. @param {Tensor} x @param {Tensor} weight f32 @param {Tensor} bias f32 @param {number} [eps] */

@@ -30,6 +30,12 @@ export function scatter(x: Tensor, dim: number, index: Tensor, source: Tensor | 
  * @returns {Tensor} x's shape with n along `dim`
  */
 export function indexSelect(x: Tensor, dim: number, index: Tensor): Tensor;
+/**
+ * Rows of zeros with a one at each id, f32, unlike PyTorch's int64. An id that is no class has a row of zeros.
+ * @param {Tensor} ids i32 or u32, any shape @param {number} classes
+ * @returns {Tensor} [...ids, classes]
+ */
+export function oneHot(ids: Tensor, classes: number): Tensor;
 /** The places of the largest elements along a dimension, the last when left out, as i32: of equal ones the first. A NaN is the largest. @param {Tensor} x @param {number} [dim] @param {boolean} [keepdim] */
 export function argmax(x: Tensor, dim?: number, keepdim?: boolean): Tensor;
 /** The places of the smallest elements along a dimension, as `argmax`. A NaN is the smallest. @param {Tensor} x @param {number} [dim] @param {boolean} [keepdim] */

@@ -7,8 +7,8 @@
  * @returns {Tensor}
  */
 export function tensor(data: import("./host.mjs").Nested | import("./host.mjs").Numbers, options?: TensorOptions): Tensor;
-/** A tensor with undefined contents. @param {readonly number[]} shape @param {import('./functional.mjs').TypeOptions} [options] */
-export function empty(shape: readonly number[], { dtype }?: import("./functional.mjs").TypeOptions): Tensor;
+/** A tensor with undefined contents. @param {number[]} shape @param {import('./functional.mjs').TypeOptions} [options] */
+export function empty(shape: number[], options?: import("./functional.mjs").TypeOptions): Tensor;
 /** The number of the next tensor. */
 export function nextSerial(): number;
 /**
@@ -125,6 +125,8 @@ export class Tensor {
     at(i: number): Tensor;
     /** Parts of at most `size` along a dimension, the first when left out, as views. @param {number} size @param {number} [dim] */
     split(size: number, dim?: number): Tensor[];
+    /** At most `count` parts of one size along a dimension, the first when left out; the last may be smaller. @param {number} count @param {number} [dim] */
+    chunk(count: number, dim?: number): Tensor[];
     /** this + other, broadcast. @param {Operand} other */
     add(other: Operand): Tensor;
     /** this - other, broadcast. @param {Operand} other */
@@ -151,6 +153,8 @@ export class Tensor {
     maximum(other: Operand): Tensor;
     /** The smaller of each two elements, broadcast. @param {Operand} other */
     minimum(other: Operand): Tensor;
+    /** The elements, but none below `min` and none above `max`; one of them may be left out (`undefined`). @param {Operand} [min] @param {Operand} [max] */
+    clamp(min?: Operand, max?: Operand): Tensor;
     /** The elements to the power of a number: of positive elements only, unless that is an integer other than 0 from -64 to 64. @param {number} exponent */
     pow(exponent: number): Tensor;
     /** -x of each element. */

@@ -57,7 +57,8 @@ export class HeliosVkBackend {
     this.code = op.PRECISIONS.indexOf(this.precision);
     if (this.code < 0) throw new BackendError('precision', `expected ${op.PRECISIONS.join(', ')}, got ${String(precision)}`);
     if (!matmulSupports(this.precision)) {
-      throw new BackendError('precision', `${String(this.deviceInfo.deviceName)} has no matrix units for ${this.precision}; take f32`);
+      const name = String(this.deviceInfo.deviceName);
+      throw new BackendError('precision', `${name} has no matrix units for ${this.precision}; use f32 (HELIOS_ALPHA_PRECISION=f32)`);
     }
   }
 

@@ -39,8 +39,12 @@ test('link --backend: the trainer’s registry gives this backend; unlink takes 
   );
   const used = run('--import', './helios-vk-backend.mjs', 'main.mjs');
   assert.equal(used.stdout.trim(), 'helios-vk f32 2', used.stderr);
+  // The trainer's own addon is not ours, and is no news to who takes the backend back.
+  mkdirSync(join(checkout, 'packages/helios/native'));
+  writeFileSync(join(checkout, 'packages/helios/native/helios_vk.node'), 'theirs');
   const unlinked = run(CLI, 'unlink', checkout);
   assert.equal(unlinked.status, 0, unlinked.stderr);
+  assert.match(unlinked.stdout, /^✓ .*helios-vk-backend\.mjs is gone\n$/);
   assert.ok(!existsSync(file));
 });
 

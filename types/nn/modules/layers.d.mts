@@ -43,7 +43,7 @@ export function zeroParameter(shape: number[]): Parameter;
 /** y = x Wᵀ + bias. */
 export class Linear extends Module {
     /** @param {number} inputs @param {number} outputs @param {LinearOptions} [options] */
-    constructor(inputs: number, outputs: number, { bias }?: LinearOptions);
+    constructor(inputs: number, outputs: number, options?: LinearOptions);
     weight: Parameter;
     bias: Parameter | undefined;
     /** @param {Tensor} x [..., inputs] @returns {Tensor} [..., outputs] */
@@ -60,7 +60,7 @@ export class Embedding extends Module {
 /** x / rms(x) · weight over the last dimension. */
 export class RMSNorm extends Module {
     /** @param {number} columns @param {NormOptions} [options] */
-    constructor(columns: number, { eps }?: NormOptions);
+    constructor(columns: number, options?: NormOptions);
     weight: Parameter;
     eps: number;
     /** @param {Tensor} x @returns {Tensor} */
@@ -69,7 +69,7 @@ export class RMSNorm extends Module {
 /** (x - mean) / deviation · weight + bias over the last dimension. */
 export class LayerNorm extends Module {
     /** @param {number} columns @param {NormOptions} [options] */
-    constructor(columns: number, { eps }?: NormOptions);
+    constructor(columns: number, options?: NormOptions);
     weight: Parameter;
     bias: Parameter;
     eps: number;
@@ -126,7 +126,7 @@ export class SwiGLU extends Module {
 /** Two linear layers with GELU between them. */
 export class MLP extends Module {
     /** @param {number} width @param {number} hidden @param {MLPOptions} [options] */
-    constructor(width: number, hidden: number, { outputs, bias }?: MLPOptions);
+    constructor(width: number, hidden: number, options?: MLPOptions);
     up: Linear;
     down: Linear;
     /** @param {Tensor} x @returns {Tensor} */
@@ -141,7 +141,7 @@ export class MultiHeadAttention extends Module {
      * @param {number} width @param {number} heads
      * @param {MultiHeadAttentionOptions} [options]
      */
-    constructor(width: number, heads: number, { causal, rope, bias, kvHeads, qkNorm }?: MultiHeadAttentionOptions);
+    constructor(width: number, heads: number, options?: MultiHeadAttentionOptions);
     qkv: Linear;
     out: Linear;
     q_norm: RMSNorm | undefined;

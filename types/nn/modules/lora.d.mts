@@ -6,7 +6,7 @@
  * @param {LoraOptions} [options]
  * @returns {M} the model, whose parameters that require a gradient are the adapters
  */
-export function lora<M extends Module>(model: M, { rank, alpha, targets }?: LoraOptions): M;
+export function lora<M extends Module>(model: M, options?: LoraOptions): M;
 /** Adds the adapters to the weights and takes them away. @template {Module} M @param {M} model @returns {M} */
 export function mergeLora<M extends Module>(model: M): M;
 /** @typedef {import('../tensor.mjs').Tensor} Tensor */

@@ -40,7 +40,7 @@ export type RecurrentOptions = {
  */
 declare class Recurrent extends Module {
     /** @param {number} inputs @param {number} hidden @param {number} gates @param {RecurrentOptions} options */
-    constructor(inputs: number, hidden: number, gates: number, { numLayers }: RecurrentOptions);
+    constructor(inputs: number, hidden: number, gates: number, options: RecurrentOptions);
     numLayers: number;
     hidden: number;
     /** A parameter of a layer. @param {string} name @param {number} l @returns {Tensor} */

@@ -23,7 +23,7 @@ export class Conv2d extends Module {
      * @param {number} inputs channels @param {number} outputs channels @param {Pair} window
      * @param {ConvolutionOptions & LinearOptions} [options]
      */
-    constructor(inputs: number, outputs: number, window: Pair, { stride, padding, bias }?: ConvolutionOptions & LinearOptions);
+    constructor(inputs: number, outputs: number, window: Pair, options?: ConvolutionOptions & LinearOptions);
     weight: import("./module.mjs").Parameter;
     bias: import("./module.mjs").Parameter | undefined;
     options: {
@@ -39,7 +39,7 @@ export class Conv1d extends Module {
      * @param {number} inputs channels @param {number} outputs channels @param {number} window
      * @param {Conv1dOptions} [options]
      */
-    constructor(inputs: number, outputs: number, window: number, { stride, padding, bias }?: Conv1dOptions);
+    constructor(inputs: number, outputs: number, window: number, options?: Conv1dOptions);
     weight: import("./module.mjs").Parameter;
     bias: import("./module.mjs").Parameter | undefined;
     stride: number;
@@ -50,9 +50,9 @@ export class Conv1d extends Module {
 /** The largest element under a window, of each channel. */
 export class MaxPool2d extends Module {
     /** @param {Pair} window @param {PoolOptions} [options] */
-    constructor(window: Pair, { stride }?: PoolOptions);
+    constructor(window: Pair, options?: PoolOptions);
+    window: import("../convolution.mjs").Pair;
     options: {
-        window: import("../convolution.mjs").Pair;
         stride: import("../convolution.mjs").Pair;
     };
     /** @param {Tensor} x @returns {Tensor} */
@@ -61,9 +61,9 @@ export class MaxPool2d extends Module {
 /** The mean under a window, of each channel. */
 export class AvgPool2d extends Module {
     /** @param {Pair} window @param {PoolOptions} [options] */
-    constructor(window: Pair, { stride }?: PoolOptions);
+    constructor(window: Pair, options?: PoolOptions);
+    window: import("../convolution.mjs").Pair;
     options: {
-        window: import("../convolution.mjs").Pair;
         stride: import("../convolution.mjs").Pair;
     };
     /** @param {Tensor} x @returns {Tensor} */
@@ -72,7 +72,7 @@ export class AvgPool2d extends Module {
 /** Normalization of each channel over the batch (Ioffe & Szegedy 2015), while training; by running means after that. */
 export class BatchNorm2d extends Module {
     /** @param {number} channels @param {NormOptions & RunningOptions} [options] */
-    constructor(channels: number, { eps, momentum }?: NormOptions & RunningOptions);
+    constructor(channels: number, options?: NormOptions & RunningOptions);
     weight: import("./module.mjs").Parameter;
     bias: import("./module.mjs").Parameter;
     running_mean: import("../tensor.mjs").Tensor;
@@ -85,7 +85,7 @@ export class BatchNorm2d extends Module {
 /** Normalization of groups of channels within each image (Wu & He 2018). */
 export class GroupNorm extends Module {
     /** @param {number} groups @param {number} channels @param {NormOptions} [options] */
-    constructor(groups: number, channels: number, { eps }?: NormOptions);
+    constructor(groups: number, channels: number, options?: NormOptions);
     weight: import("./module.mjs").Parameter;
     bias: import("./module.mjs").Parameter;
     groups: number;

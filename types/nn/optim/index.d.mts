@@ -6,7 +6,7 @@ export class AdamW extends Optimizer {
      * @param {Iterable<Parameter> | Group[]} params
      * @param {Options & AdamOptions} [options] lr 1e-3, betas [0.9, 0.999], eps 1e-8, weightDecay 0.01
      */
-    constructor(params: Iterable<Parameter> | Group[], { lr, weightDecay, clip, gradientScale, betas, eps, ...rest }?: Options & AdamOptions);
+    constructor(params: Iterable<Parameter> | Group[], options?: Options & AdamOptions);
 }
 /** Stochastic gradient descent: v = momentum · v + g + weightDecay · p, p = p - lr · v (with `nesterov`, lr · (g + momentum · v)). */
 export class SGD extends Optimizer {
@@ -14,7 +14,7 @@ export class SGD extends Optimizer {
      * @param {Iterable<Parameter> | Group[]} params
      * @param {Options & MomentumOptions} [options] lr 1e-3, weightDecay 0, momentum 0
      */
-    constructor(params: Iterable<Parameter> | Group[], { lr, weightDecay, clip, gradientScale, momentum, nesterov, ...rest }?: Options & MomentumOptions);
+    constructor(params: Iterable<Parameter> | Group[], options?: Options & MomentumOptions);
     /** The part of the last step's v that stays. Fixed, as compiled steps have it in them. */
     get momentum(): number;
     /** Whether the step looks ahead by the momentum. Fixed. */
@@ -27,7 +27,7 @@ export class Lion extends Optimizer {
      * @param {Iterable<Parameter> | Group[]} params
      * @param {Options & LionOptions} [options] lr 1e-4, betas [0.9, 0.99], weightDecay 0
      */
-    constructor(params: Iterable<Parameter> | Group[], { lr, weightDecay, clip, gradientScale, betas, ...rest }?: Options & LionOptions);
+    constructor(params: Iterable<Parameter> | Group[], options?: Options & LionOptions);
     /** β₁ of the step and β₂ of the running mean. Fixed, as compiled steps have them in them. */
     get betas(): readonly [number, number];
     #private;
