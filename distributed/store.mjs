@@ -48,7 +48,7 @@ const named = (ranks) => `rank${ranks.length === 1 ? '' : 's'} ${ranks.join(', '
  * Opens the store.
  * @param {StoreOptions} options
  * @returns {Promise<{ port: number, fail: (failure: Failure) => void, close: () => Promise<void> }>} `close` waits until all have
- *   left, for as long as one may be silent, unless the group has failed
+ *   left, or if the group has failed until all have come and heard of it, for as long as one may be silent
  */
 export async function openStore({ host, port, own, joinMs, peerMs }) {
   const { worldSize } = own;
@@ -59,6 +59,8 @@ export async function openStore({ host, port, own, joinMs, peerMs }) {
   /** @type {Failure | null} */
   let failure = null;
   let complete = false;
+  /** Ranks of this run that have connected, those that do not fit among them. @type {Set<number>} */
+  const came = new Set();
   let agreed = false;
   /** @type {() => void} */
   let emptied = () => {};
@@ -104,10 +106,13 @@ export async function openStore({ host, port, own, joinMs, peerMs }) {
         const { hello } = message;
         // One of an earlier attempt, or a stranger: its own affair.
         if (!hello || hello.generation !== own.generation) return send(socket, { stranger: own.generation });
+        came.add(hello.rank);
         const problem = failure ?? unfit(hello);
         if (problem) {
           fail(problem);
-          return send(socket, { failed: problem });
+          send(socket, { failed: problem });
+          if (came.size >= worldSize) emptied();
+          return;
         }
         member = { socket, hello, heard: performance.now(), begun: 0, call: '', leaving: null, left: false };
         members.set(hello.rank, member);
@@ -211,11 +216,13 @@ export async function openStore({ host, port, own, joinMs, peerMs }) {
     port: /** @type {import('node:net').AddressInfo} */ (server.address()).port,
     fail,
     async close() {
-      const left = [...members.values()].every((member) => member.left);
-      if (!left && !failure) {
-        await new Promise((/** @type {(value?: any) => void} */ done) => {
-          emptied = done;
-          setTimeout(done, peerMs).unref();
+      // A rank that came late to a group that has failed would look for the store until its own time is over.
+      const done = failure ? came.size >= worldSize : [...members.values()].every((member) => member.left);
+      const most = failure ? Math.min(peerMs, since + joinMs - performance.now()) : peerMs;
+      if (!done && most > 0) {
+        await new Promise((/** @type {(value?: any) => void} */ ended) => {
+          emptied = ended;
+          setTimeout(ended, most).unref();
         });
       }
       clearInterval(watch);

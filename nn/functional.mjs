@@ -325,7 +325,7 @@ export const minimum = (a, b) => binary(pointwise.minimum, a, isNumber('minimum'
 
 /** @param {Op} op @returns {(a: Tensor, b: Operand) => Tensor} */
 const comparison = (op) => (a, b) =>
-  binary(op, tensorOf(op.name, a).detach(), isNumber(op.name, b) ? filled(op.name, [1], b, a.dtype) : b.detach());
+  binary(op, tensorOf(op.name, a).detach(), isNumber(op.name, b) ? filled(op.name, [1], b, { dtype: a.dtype }) : b.detach());
 
 /** Where a = b, as bools. @param {Tensor} a @param {Operand} b */
 export const eq = comparison(selection.eq);
@@ -348,7 +348,7 @@ export const ge = comparison(selection.ge);
 export function where(condition, a, b) {
   tensorOf('where', condition);
   const dtype = typeof a !== 'number' ? tensorOf('where', a).dtype : typeof b !== 'number' ? tensorOf('where', b).dtype : 'f32';
-  const [x, y] = [a, b].map((v) => (typeof v === 'number' ? filled('where', [1], v, dtype) : tensorOf('where', v)));
+  const [x, y] = [a, b].map((v) => (typeof v === 'number' ? filled('where', [1], v, { dtype }) : tensorOf('where', v)));
   const shape = broadcastShapes('where', condition.shape, x.shape, y.shape);
   // Strides of more dimensions are more push constants than every device has.
   const inputs = shape.length > 4 ? [condition, x, y].map((v) => expand(v, shape).contiguous()) : [condition, x, y];

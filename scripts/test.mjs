@@ -400,7 +400,12 @@ const STAGES = [
     title: 'groups of processes over Open MPI and MPICH: results, order, and every way in which one of them can end',
     unavailable: noMpi,
     // Nothing of it may hang, and nor may the run.
-    run: () => run([process.execPath, '--test', '--test-reporter=spec', '--test-concurrency=2', ...DISTRIBUTED], { limitMs: 480_000 }),
+    run: async () => {
+      const { LAUNCHERS } = await import('../__test__/distributed/launchers.mjs');
+      const over = LAUNCHERS.map(({ name, path, environment }) => [name, path, environment.HELIOS_MPI_LIBRARY].filter(Boolean).join(', '));
+      console.log(`over ${over.join('; ')}`);
+      return run([process.execPath, '--test', '--test-reporter=spec', '--test-concurrency=2', ...DISTRIBUTED], { limitMs: 480_000 });
+    },
   },
   {
     name: 'nccl-library',

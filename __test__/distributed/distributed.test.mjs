@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 
-import { LAUNCHERS, MOST_MS, REPOSITORY, launch } from './launchers.mjs';
+import { LAUNCHERS, MOST_MS, NO_LAUNCHER, REPOSITORY, launch } from './launchers.mjs';
 
 const RANK = join(REPOSITORY, '__test__/distributed/rank.mjs');
 /** What a survivor may take to hear of a process that has ended, on a busy machine. */
@@ -16,18 +16,18 @@ const SOON = 45;
 
 /**
  * Runs a scenario of rank.mjs in several processes.
- * @param {string} mpiexec
+ * @param {import('./launchers.mjs').Launcher} launcher
  * @param {string[]} scenario
- * @param {{ nproc?: number, options?: string[], environment?: Record<string, string>,
- *   onSaid?: (said: import('./launchers.mjs').Said) => void }} [more]
+ * @param {{ nproc?: number, options?: string[], onSaid?: (said: import('./launchers.mjs').Said) => void }} [more]
  */
-const inRanks = (mpiexec, scenario, { nproc = 2, options = [], environment, onSaid } = {}) =>
-  launch(['--nproc', String(nproc), '--mpiexec', mpiexec, ...options], [RANK, ...scenario], { environment, onSaid });
+const ranks = (launcher, scenario, { nproc = 2, options = [], onSaid } = {}) =>
+  launch(launcher, ['--nproc', String(nproc), ...options], [RANK, ...scenario], { onSaid });
 
 const LIMIT = { timeout: 120_000 };
-const skip = LAUNCHERS.length === 0 && 'no MPI is installed';
 
-describe('without an MPI there is nothing to run', { skip: LAUNCHERS.length > 0 && 'there is one' }, () => {
+describe('without an MPI there is nothing to run', {
+  skip: (LAUNCHERS.length > 0 || process.env.HELIOS_TEST_MPI_ABI) && 'there is one',
+}, () => {
   test('the launcher says what to install', () => {
     const { status, stderr } = spawnSync(process.execPath, ['bin/helios-vk.mjs', 'run', '--nproc', '2', RANK], {
       cwd: REPOSITORY,
@@ -38,13 +38,12 @@ describe('without an MPI there is nothing to run', { skip: LAUNCHERS.length > 0 
   });
 });
 
-for (const { path, kind, name, environment } of LAUNCHERS) {
-  /** @type {typeof inRanks} */
-  const ranks = (mpiexec, scenario, more) => inRanks(mpiexec, scenario, { ...more, environment });
-  describe(`${name} (${path})`, { skip }, () => {
+for (const launcher of LAUNCHERS) {
+  const { path, kind, name, environment } = launcher;
+  describe(`${name} (${path})`, { skip: NO_LAUNCHER }, () => {
     test('collectives in the midst of other work are as if serial, on two, three and four ranks', LIMIT, async () => {
       for (const nproc of [2, 3, 4]) {
-        const { status, said, output } = await ranks(path, ['collectives'], { nproc });
+        const { status, said, output } = await ranks(launcher, ['collectives'], { nproc });
         assert.equal(status, 0, output);
         assert.deepEqual(
           said.map(({ wrong, steps }) => ({ wrong, steps })),
@@ -54,7 +53,7 @@ for (const { path, kind, name, environment } of LAUNCHERS) {
     });
 
     test('a large sum in f32, behind which no call waits', LIMIT, async () => {
-      const { status, said, output } = await ranks(path, ['large']);
+      const { status, said, output } = await ranks(launcher, ['large']);
       assert.equal(status, 0, output);
       assert.deepEqual(
         said.map(({ wrong }) => wrong),
@@ -63,7 +62,7 @@ for (const { path, kind, name, environment } of LAUNCHERS) {
     });
 
     test('values go round among the JavaScript threads', LIMIT, async () => {
-      const { status, said, output } = await ranks(path, ['exchange'], { nproc: 3 });
+      const { status, said, output } = await ranks(launcher, ['exchange'], { nproc: 3 });
       assert.equal(status, 0, output);
       assert.equal(said.length, 3);
       for (const { values, nothing } of said) {
@@ -76,7 +75,7 @@ for (const { path, kind, name, environment } of LAUNCHERS) {
     });
 
     test('a wrong argument is an error of its call alone', LIMIT, async () => {
-      const { status, of, output } = await ranks(path, ['arguments']);
+      const { status, of, output } = await ranks(launcher, ['arguments']);
       assert.equal(status, 0, output);
       const wrong = 'ERR_HELIOS_INVALID_ARGUMENT';
       for (const rank of [0, 1]) {
@@ -96,7 +95,7 @@ for (const { path, kind, name, environment } of LAUNCHERS) {
       ['fewer wait', /rank 1 calls destroy, and rank 0 a collective \(allReduce of 64 f32\), as call 2/],
     ])) {
       test(`calls that differ in ${scenario} are named on every rank`, LIMIT, async () => {
-        const { of, output } = await ranks(path, scenario.split(' '));
+        const { of, output } = await ranks(launcher, scenario.split(' '));
         for (const rank of [0, 1]) {
           // What was under way, later calls, and the end of the group, also for who asks twice.
           assert.ok(of(rank).length >= 2, output);
@@ -111,7 +110,7 @@ for (const { path, kind, name, environment } of LAUNCHERS) {
 
     for (const how of ['kill', 'exit', 'throw', 'return']) {
       test(`the others hear of a process that ends (${how}), and live on without it`, LIMIT, async () => {
-        const { status, of, output } = await ranks(path, ['ending', how], { nproc: 3 });
+        const { status, of, output } = await ranks(launcher, ['ending', how], { nproc: 3 });
         assert.notEqual(status, 0);
         if (kind === 'mpich' && how === 'kill') {
           // MPICH's launcher kills the others a moment after one was killed: what they could say until then is right.
@@ -135,7 +134,7 @@ for (const { path, kind, name, environment } of LAUNCHERS) {
     }
 
     test('a device that is lost and memory that is not there are errors of one rank, of which the others hear', LIMIT, async () => {
-      const lost = await ranks(path, ['lost']);
+      const lost = await ranks(launcher, ['lost']);
       assert.equal(lost.of(1)[0]?.error?.code, 'ERR_HELIOS_DEVICE_LOST', lost.output);
       assert.notEqual(lost.status, 0);
       const [{ error, seconds }, end] = lost.of(0);
@@ -145,7 +144,7 @@ for (const { path, kind, name, environment } of LAUNCHERS) {
       assert.equal(error.about, 1);
       assert.ok(seconds < SOON, `${seconds} s`);
       assert.equal(end.destroy, error.code);
-      const memory = await ranks(path, ['memory']);
+      const memory = await ranks(launcher, ['memory']);
       assert.equal(memory.of(1)[0]?.error?.code, 'ERR_HELIOS_OUT_OF_MEMORY', memory.output);
       const [survivor] = memory.of(0);
       assert.equal(survivor?.error?.code, 'ERR_HELIOS_PEER_LOST', memory.output);
@@ -156,7 +155,7 @@ for (const { path, kind, name, environment } of LAUNCHERS) {
     test('a process that is silent counts as lost', LIMIT, async () => {
       /** @type {number[]} */
       const stopped = [];
-      const { status, of, output } = await ranks(path, ['silent'], {
+      const { status, of, output } = await ranks(launcher, ['silent'], {
         onSaid: ({ stopped: pid, error }) => {
           if (pid) stopped.push(pid);
           // It is the launcher that waits for it now.
@@ -171,7 +170,7 @@ for (const { path, kind, name, environment } of LAUNCHERS) {
     });
 
     test('a rank that never calls is named when the time is over', LIMIT, async () => {
-      const { of, output } = await ranks(path, ['late']);
+      const { of, output } = await ranks(launcher, ['late']);
       const { error, seconds } = of(0)[0];
       assert.equal(error?.code, 'ERR_HELIOS_COLLECTIVE_TIMEOUT', output);
       assert.match(error.message, /call 2 \(allReduce of 64 f32\) has not ended in 4 s: rank 1 has not come to it \(its last is call 1\)/);
@@ -182,7 +181,7 @@ for (const { path, kind, name, environment } of LAUNCHERS) {
     });
 
     test('nor does the end of the group wait forever', LIMIT, async () => {
-      const { of, output } = await ranks(path, ['alone']);
+      const { of, output } = await ranks(launcher, ['alone']);
       const { error } = of(0)[0];
       assert.equal(error?.code, 'ERR_HELIOS_COLLECTIVE_TIMEOUT', output);
       assert.match(error.message, /call 1 \(destroy\) has not ended in 4 s: rank 1 has not come to it \(it has called none\)/);
@@ -190,7 +189,7 @@ for (const { path, kind, name, environment } of LAUNCHERS) {
     });
 
     test('one rank gives up for all', LIMIT, async () => {
-      const { of, output } = await ranks(path, ['abort']);
+      const { of, output } = await ranks(launcher, ['abort']);
       for (const rank of [0, 1]) {
         assert.equal(of(rank).length, 2, output);
         for (const { error } of of(rank)) {
@@ -201,41 +200,43 @@ for (const { path, kind, name, environment } of LAUNCHERS) {
     });
 
     test('the end of the group comes behind what is under way', LIMIT, async () => {
-      const { status, said, output } = await ranks(path, ['flight']);
+      const { status, said, output } = await ranks(launcher, ['flight']);
       assert.equal(status, 0, output);
       for (const { read } of said) assert.deepEqual(read, [2 ** 20, 2 ** 20]);
       assert.equal(said.length, 2);
     });
 
     test('device and process end in the midst of calls that cannot', LIMIT, async () => {
-      const device = await ranks(path, ['gone', 'device']);
+      const device = await ranks(launcher, ['gone', 'device']);
       for (const rank of [0, 1]) {
         const [first, second] = device.of(rank);
         assert.equal(first?.error?.code, 'ERR_HELIOS_NO_DEVICE', device.output);
         assert.equal(second.destroy, 'ERR_HELIOS_ABORTED', 'the group was not left');
         assert.equal(second.fresh, 5, 'a new device works');
       }
-      const ended = await ranks(path, ['gone', 'process']);
+      const ended = await ranks(launcher, ['gone', 'process']);
       assert.equal(ended.status, 4, ended.output);
       assert.equal(ended.said.length, 2);
     });
 
     test('who does not belong together does not come together', LIMIT, async () => {
-      const config = await ranks(path, ['config']);
-      for (const rank of [0, 1]) {
-        const { error } = config.of(rank)[0];
+      // Those that come after the first one that does not fit, to which rank 0 has failed by then, hear of it as well.
+      const config = await ranks(launcher, ['config'], { nproc: 4 });
+      for (const rank of [0, 1, 2, 3]) {
+        const [{ error, seconds }] = config.of(rank);
         assert.equal(error.code, 'ERR_HELIOS_RENDEZVOUS', config.output);
-        assert.match(error.message, /rank 1 runs with another configuration than rank 0/);
+        assert.match(error.message, /rank [1-3] runs with another configuration than rank 0/);
+        assert.ok(seconds < SOON, `${seconds} s`);
       }
       const here = mkdtempSync(join(tmpdir(), 'helios-absent-'));
-      const absent = await ranks(path, ['absent', here], { nproc: 3 });
+      const absent = await ranks(launcher, ['absent', here], { nproc: 3 });
       rmSync(here, { recursive: true });
       for (const rank of [0, 1]) {
         const { error } = absent.of(rank)[0];
         assert.equal(error.code, 'ERR_HELIOS_RENDEZVOUS', absent.output);
         assert.match(error.message, /rank 2 of 3 did not come within 4 s/);
       }
-      const library = await ranks(path, ['no-library']);
+      const library = await ranks(launcher, ['no-library']);
       for (const rank of [0, 1]) {
         const { error } = library.of(rank)[0];
         assert.equal(error.code, 'ERR_HELIOS_NO_ENGINE', library.output);
@@ -244,7 +245,7 @@ for (const { path, kind, name, environment } of LAUNCHERS) {
     });
 
     test('all are started again when one has failed', LIMIT, async () => {
-      const { status, of, output } = await ranks(path, ['restart'], { options: ['--max-restarts', '2'] });
+      const { status, of, output } = await ranks(launcher, ['restart'], { options: ['--max-restarts', '2'] });
       assert.equal(status, 0, output);
       for (const rank of [0, 1]) {
         assert.deepEqual(
@@ -255,7 +256,7 @@ for (const { path, kind, name, environment } of LAUNCHERS) {
           ],
         );
       }
-      const { status: failed } = await ranks(path, ['restart']);
+      const { status: failed } = await ranks(launcher, ['restart']);
       assert.notEqual(failed, 0, 'without a restart left');
     });
 

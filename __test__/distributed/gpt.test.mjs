@@ -8,21 +8,21 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
-import { LAUNCHERS, MOST_MS, REPOSITORY, launch } from './launchers.mjs';
+import { LAUNCHERS, MOST_MS, NO_LAUNCHER, REPOSITORY, launch } from './launchers.mjs';
 
 const RANK = join(REPOSITORY, '__test__/distributed/gpt-rank.mjs');
-const LIMIT = { timeout: 240_000, skip: LAUNCHERS.length === 0 && 'no MPI is installed' };
-const mpiexec = LAUNCHERS[0]?.path;
+const LIMIT = { timeout: 240_000, skip: NO_LAUNCHER };
+const [first] = LAUNCHERS;
 
 /** @typedef {import('./gpt-rank.mjs').Settings} Settings */
 
-/** @param {number} nproc @param {Settings} settings @param {string} [path] @param {string[]} [options] */
-const run = (nproc, settings, path = mpiexec, options = []) =>
-  launch(['--nproc', String(nproc), '--mpiexec', path, ...options], [RANK, JSON.stringify(settings)]);
+/** @param {number} nproc @param {Settings} settings @param {typeof first} [launcher] @param {string[]} [options] */
+const run = (nproc, settings, launcher = first, options = []) =>
+  launch(launcher, ['--nproc', String(nproc), ...options], [RANK, JSON.stringify(settings)]);
 
-/** Trains; what rank 0 says of it, which all others say too. @param {number} nproc @param {Settings} settings @param {string} [path] */
-async function small(nproc, settings, path) {
-  const { status, said, output, of } = await run(nproc, settings, path);
+/** Trains; what rank 0 says of it, which all others say too. @param {number} nproc @param {Settings} settings @param {typeof first} [launcher] */
+async function small(nproc, settings, launcher) {
+  const { status, said, output, of } = await run(nproc, settings, launcher);
   assert.equal(status, 0, output);
   assert.equal(said.length, nproc, output);
   const [{ hashes, losses, weights, done }] = of(0);
@@ -55,33 +55,33 @@ const common = (json) => ['--sample-tokens', '3', '--validation', '0.01', '--val
 /** @param {string} json */
 const resultOf = (json) => JSON.parse(readFileSync(json, 'utf8'));
 
-for (const { path, kind } of LAUNCHERS) {
-  test(`${kind}: two ranks make the steps of one process that adds both gradients, bit for bit, in every run`, LIMIT, async () => {
+for (const launcher of LAUNCHERS) {
+  test(`${launcher.name}: two ranks make the steps of one process that adds both gradients, bit for bit, in every run`, LIMIT, async () => {
     const expected = alone({ parts: 2 });
     assert.equal(new Set(expected.hashes).size, 8, 'every step changes something');
-    const sharded = await small(2, {}, path);
+    const sharded = await small(2, {}, launcher);
     assert.deepEqual(sharded.hashes, expected.hashes, 'ZeRO 1');
     assert.deepEqual(sharded.losses, expected.losses);
-    assert.deepEqual((await small(2, {}, path)).hashes, expected.hashes, 'ZeRO 1 again');
-    assert.deepEqual((await small(2, { zero: 0 }, path)).hashes, expected.hashes, 'ZeRO 0');
+    assert.deepEqual((await small(2, {}, launcher)).hashes, expected.hashes, 'ZeRO 1 again');
+    assert.deepEqual((await small(2, { zero: 0 }, launcher)).hashes, expected.hashes, 'ZeRO 0');
   });
 
-  test(`${kind}: gradients in bf16 are those of the reference, bit for bit`, LIMIT, async () => {
+  test(`${launcher.name}: gradients in bf16 are those of the reference, bit for bit`, LIMIT, async () => {
     const expected = alone({ parts: 2, reduce: 'bf16' });
     assert.notDeepEqual(expected.hashes, alone({ parts: 2 }).hashes, 'they are rounded');
-    assert.deepEqual((await small(2, { reduce: 'bf16' }, path)).hashes, expected.hashes);
+    assert.deepEqual((await small(2, { reduce: 'bf16' }, launcher)).hashes, expected.hashes);
   });
 
-  test(`${kind}: a rank that is killed, and the restart, are as an undisturbed run, bit for bit`, LIMIT, async (t) => {
+  test(`${launcher.name}: a rank that is killed, and the restart, are as an undisturbed run, bit for bit`, LIMIT, async (t) => {
     const folder = folderOf(t);
     const options = (/** @type {string} */ name) => [
       ...common(join(folder, `${name}.json`)),
       ...['--steps', '16', '--checkpoint', join(folder, name), '--checkpoint-every', '4'],
     ];
-    const undisturbed = await run(2, { train: options('whole') }, path);
+    const undisturbed = await run(2, { train: options('whole') }, launcher);
     assert.equal(undisturbed.status, 0, undisturbed.output);
     const dies = join(folder, 'killed', 'step-0000004.safetensors');
-    const killed = await run(2, { train: options('killed'), dies }, path, ['--max-restarts', '1', '--grace', '20']);
+    const killed = await run(2, { train: options('killed'), dies }, launcher, ['--max-restarts', '1', '--grace', '20']);
     assert.equal(killed.status, 0, killed.output);
     assert.match(killed.output, /restart 1 of 1[^]*going on from .*step-00000/);
     const [whole, rest] = ['whole', 'killed'].map((name) => resultOf(join(folder, `${name}.json`)));

@@ -8,10 +8,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
-import { LAUNCHERS, MOST_MS, REPOSITORY } from './launchers.mjs';
+import { LAUNCHERS, MOST_MS, NO_LAUNCHER, REPOSITORY } from './launchers.mjs';
 
 const RANK = join(REPOSITORY, '__test__/distributed/rank.mjs');
-const LIMIT = { timeout: 120_000, skip: LAUNCHERS.length === 0 && 'no MPI is installed' };
+const LIMIT = { timeout: 120_000, skip: NO_LAUNCHER };
 
 const tag = `hv${process.pid % 10_000}`;
 /** The hosts' namespaces, and the address of the first; null where none can be made. @type {{ names: string[], address: string } | null} */
@@ -52,17 +52,17 @@ process.once('exit', () => {
 
 /**
  * The launcher of one host.
- * @param {number} nodeRank @param {string} master @param {string[]} args
+ * @param {number} nodeRank @param {string} master @param {string[]} args @param {Record<string, string>} environment
  * @returns {{ child: import('node:child_process').ChildProcess, ended: Promise<{ status: number | null, output: string }> }}
  */
-function host(nodeRank, master, args) {
+function host(nodeRank, master, args, environment) {
   const options = ['--nnodes', '2', '--node-rank', String(nodeRank), '--master', master];
   const line = [process.execPath, 'bin/helios-vk.mjs', 'run', ...options, ...args];
   const [program, ...rest] = namespaces ? ['ip', 'netns', 'exec', namespaces.names[nodeRank], ...line] : line;
   const child = spawn(program, rest, {
     cwd: REPOSITORY,
     // Both hosts have one name and one memory here: segments of shared memory would be taken for each other's.
-    env: { ...process.env, OMPI_MCA_btl: 'self,tcp' },
+    env: { ...process.env, ...environment, OMPI_MCA_btl: 'self,tcp' },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   running.add(child);
@@ -79,20 +79,20 @@ function host(nodeRank, master, args) {
   return { child, ended };
 }
 
-/** Runs a scenario on two hosts, of two processes and of one. @param {string} mpiexec @param {string[]} scenario @param {string[]} [options] */
-async function onTwo(mpiexec, scenario, options = []) {
+/** Runs a scenario on two hosts, of two processes and of one. @param {typeof LAUNCHERS[0]} launcher @param {string[]} scenario @param {string[]} [options] */
+async function onTwo({ path, environment }, scenario, options = []) {
   const master = `${namespaces?.address ?? '127.0.0.1'}:${await freePort()}`;
-  const other = host(1, master, ['--nproc', '1', RANK, ...scenario]);
-  const first = host(0, master, ['--nproc', '2', '--mpiexec', mpiexec, ...options, RANK, ...scenario]);
+  const other = host(1, master, ['--nproc', '1', RANK, ...scenario], environment);
+  const first = host(0, master, ['--nproc', '2', '--mpiexec', path, ...options, RANK, ...scenario], environment);
   return { first: await first.ended, other: await other.ended };
 }
 
 const said = (/** @type {string} */ output) => [...output.matchAll(/@rank (\{.*\})/g)].map(([, json]) => JSON.parse(json));
 
-for (const { path, kind } of LAUNCHERS.filter(({ environment }) => !environment.HELIOS_MPI_LIBRARY)) {
-  test(`${kind}: collectives across two hosts`, LIMIT, async (t) => {
+for (const launcher of LAUNCHERS) {
+  test(`${launcher.name}: collectives across two hosts`, LIMIT, async (t) => {
     t.diagnostic(namespaces ? 'two network namespaces' : 'two launchers on one host');
-    const { first, other } = await onTwo(path, ['collectives', '30']);
+    const { first, other } = await onTwo(launcher, ['collectives', '30']);
     assert.equal(first.status, 0, first.output + other.output);
     assert.equal(other.status, 0, other.output);
     assert.deepEqual(
@@ -103,8 +103,8 @@ for (const { path, kind } of LAUNCHERS.filter(({ environment }) => !environment.
     );
   });
 
-  test(`${kind}: all hosts start again when a process of one has failed`, LIMIT, async () => {
-    const { first, other } = await onTwo(path, ['restart', 'exit'], ['--max-restarts', '1']);
+  test(`${launcher.name}: all hosts start again when a process of one has failed`, LIMIT, async () => {
+    const { first, other } = await onTwo(launcher, ['restart', 'exit'], ['--max-restarts', '1']);
     assert.equal(first.status, 0, first.output + other.output);
     assert.equal(other.status, 0, other.output);
     const attempts = said(first.output).map(({ attempt, rank, sum }) => `${attempt} ${rank} ${sum}`);
@@ -112,14 +112,14 @@ for (const { path, kind } of LAUNCHERS.filter(({ environment }) => !environment.
   });
 }
 
-for (const { path, kind } of LAUNCHERS.filter(({ environment }) => !environment.HELIOS_MPI_LIBRARY)) {
-  test(`${kind}: a network that is cut is an error on every rank of both hosts`, LIMIT, async (t) => {
+for (const launcher of LAUNCHERS) {
+  test(`${launcher.name}: a network that is cut is an error on every rank of both hosts`, LIMIT, async (t) => {
     if (!namespaces) return t.skip('no network namespaces can be made here');
     const folder = mkdtempSync(join(tmpdir(), 'helios-cut-'));
     const cable = (/** @type {string} */ state) => ip(`-n ${namespaces?.names[0]} link set ${tag}x ${state}`);
     const master = `${namespaces.address}:${await freePort()}`;
-    const other = host(1, master, ['--nproc', '1', RANK, 'cut', folder]);
-    const first = host(0, master, ['--nproc', '2', '--mpiexec', path, RANK, 'cut', folder]);
+    const other = host(1, master, ['--nproc', '1', RANK, 'cut', folder], launcher.environment);
+    const first = host(0, master, ['--nproc', '2', '--mpiexec', launcher.path, RANK, 'cut', folder], launcher.environment);
     try {
       let output = '';
       await new Promise((/** @type {(value?: any) => void} */ working) => {
@@ -153,8 +153,9 @@ for (const { path, kind } of LAUNCHERS.filter(({ environment }) => !environment.
 
 test('a host that is lost ends the run on the other one', LIMIT, async () => {
   const master = `${namespaces?.address ?? '127.0.0.1'}:${await freePort()}`;
-  const args = ['--nproc', '1', '--mpiexec', LAUNCHERS[0].path, RANK, 'idle'];
-  const [first, other] = [host(0, master, args), host(1, master, args)];
+  const { path, environment } = LAUNCHERS[0];
+  const args = ['--nproc', '1', '--mpiexec', path, RANK, 'idle'];
+  const [first, other] = [0, 1].map((nodeRank) => host(nodeRank, master, args, environment));
   // Both are at work when it goes.
   let output = '';
   await new Promise((/** @type {(value?: any) => void} */ working) => {

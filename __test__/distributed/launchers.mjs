@@ -29,13 +29,19 @@ const STANDARD =
 
 /**
  * What processes are started by, and the library that they take where it is not that of the launcher: MPICH's starts those of MPI-5.
- * @type {{ path: string, kind: 'openmpi' | 'mpich', name: string, environment: Record<string, string> }[]}
+ * @typedef {{ path: string, kind: 'openmpi' | 'mpich', name: string, environment: Record<string, string> }} Launcher
  */
+
+/** `HELIOS_TEST_MPI_ABI` leaves the interface of MPI-5 alone, so that every test runs over it. @type {Launcher[]} */
 export const LAUNCHERS = INSTALLED.flatMap(({ path, kind }) => {
   const plain = { path, kind: /** @type {'openmpi' | 'mpich'} */ (kind), name: `${kind}`, environment: {} };
-  if (kind !== 'mpich' || !STANDARD) return [plain];
-  return [plain, { ...plain, name: `the interface of MPI-5, started by ${kind}`, environment: { HELIOS_MPI_LIBRARY: STANDARD } }];
+  const own = process.env.HELIOS_TEST_MPI_ABI ? [] : [plain];
+  if (kind !== 'mpich' || !STANDARD) return own;
+  return [...own, { ...plain, name: `the interface of MPI-5, started by ${kind}`, environment: { HELIOS_MPI_LIBRARY: STANDARD } }];
 });
+/** Why nothing can be started here, or false. */
+export const NO_LAUNCHER =
+  LAUNCHERS.length === 0 && (process.env.HELIOS_TEST_MPI_ABI ? 'no launcher of MPICH is installed' : 'no MPI is installed');
 
 /** Launchers at work, which this process takes along when its own time is over. @type {Set<import('node:child_process').ChildProcess>} */
 const running = new Set();
@@ -51,15 +57,16 @@ process.once('SIGTERM', () => {
 
 /**
  * Runs `helios-vk run` and gathers the lines of JSON behind `@rank ` that its processes print.
- * @param {string[]} options of `run`
+ * @param {Launcher} launcher
+ * @param {string[]} options of `run`, but for the launcher
  * @param {string[]} command the script and its arguments
  * @param {{ environment?: Record<string, string>, onSaid?: (said: Said) => void }} [more]
  * @returns {Promise<Ran>}
  */
-export function launch(options, command, { environment = {}, onSaid = () => {} } = {}) {
-  const child = spawn(process.execPath, ['bin/helios-vk.mjs', 'run', ...options, ...command], {
+export function launch(launcher, options, command, { environment = {}, onSaid = () => {} } = {}) {
+  const child = spawn(process.execPath, ['bin/helios-vk.mjs', 'run', '--mpiexec', launcher.path, ...options, ...command], {
     cwd: REPOSITORY,
-    env: { ...process.env, ...environment },
+    env: { ...process.env, ...launcher.environment, ...environment },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   running.add(child);

@@ -1,6 +1,7 @@
 // The engine on NCCL and a real device: a group of one process end to end, and two on the same device. Needs an NVIDIA device and an
 // NCCL (HELIOS_NCCL_LIBRARY, or where the loader finds it); on other machines it is skipped, and `faults/nccl.test.mjs` runs the
-// engine over stand-ins.
+// engine over stand-ins. With HELIOS_VALIDATION=1 the ranks run under the validation layer, whose messages are errors of their calls;
+// it has to be newer than Debian 12's (docs/design/distributed.md).
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -57,4 +58,15 @@ test('two ranks on one device add up, or NCCL says why not on both', LIMIT, asyn
   }
   t.diagnostic(output.match(/Error: init: .*/)?.[0] ?? output);
   assert.match(output, /ERR_HELIOS_(ENGINE|PEER_LOST|ABORTED)/);
+});
+
+const unwatched = skip || (process.env.HELIOS_VALIDATION !== '1' && 'HELIOS_VALIDATION=1 runs this file under the validation layer');
+
+test('the validation layer, which is silent in the tests above, speaks where barriers are left out', {
+  ...LIMIT,
+  skip: unwatched,
+}, async () => {
+  const { status, output } = await ranks(1, ['collectives'], { environment: { HELIOS_TEST_NO_BARRIERS: '1' } });
+  assert.notEqual(status, 0, output);
+  assert.match(output, /SYNC-HAZARD/);
 });

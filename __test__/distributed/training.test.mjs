@@ -8,18 +8,17 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
-import { LAUNCHERS, MOST_MS, REPOSITORY, launch } from './launchers.mjs';
+import { LAUNCHERS, MOST_MS, NO_LAUNCHER, REPOSITORY, launch } from './launchers.mjs';
 
 const RANK = join(REPOSITORY, '__test__/distributed/training-rank.mjs');
-const LIMIT = { timeout: 120_000, skip: LAUNCHERS.length === 0 && 'no MPI is installed' };
+const LIMIT = { timeout: 120_000, skip: NO_LAUNCHER };
 const [first] = LAUNCHERS;
-const mpiexec = first?.path;
 
 /** @typedef {import('./training-rank.mjs').Settings} Settings */
 
-/** Trains; what rank 0 says of it, which all others say too. @param {number} nproc @param {Settings} settings @param {string} [path] */
-async function train(nproc, settings, path = mpiexec) {
-  const ran = await launch(['--nproc', String(nproc), '--mpiexec', path], [RANK, JSON.stringify(settings)]);
+/** Trains; what rank 0 says of it, which all others say too. @param {number} nproc @param {Settings} settings @param {typeof first} [launcher] */
+async function train(nproc, settings, launcher = first) {
+  const ran = await launch(launcher, ['--nproc', String(nproc)], [RANK, JSON.stringify(settings)]);
   assert.equal(ran.status, 0, ran.output);
   assert.equal(ran.said.length, nproc, ran.output);
   const [{ hashes, problem, values }] = ran.of(0);
@@ -40,26 +39,26 @@ function reference(parts, settings) {
 /** The largest difference. @param {number[]} a @param {number[]} b */
 const distance = (a, b) => a.reduce((most, x, i) => Math.max(most, Math.abs(x - b[i])), 0);
 
-for (const { path, kind } of LAUNCHERS.filter(({ environment }) => !environment.HELIOS_MPI_LIBRARY)) {
-  test(`${kind}: two processes make the steps of one that adds both gradients, bit for bit`, LIMIT, async () => {
+for (const launcher of LAUNCHERS) {
+  test(`${launcher.name}: two processes make the steps of one that adds both gradients, bit for bit`, LIMIT, async () => {
     const expected = reference(2, {}).hashes;
     assert.equal(new Set(expected).size, 4, 'every step changes something');
     for (const zero of /** @type {const} */ ([0, 1])) {
-      for (let run = 0; run < 2; run++) assert.deepEqual((await train(2, { zero }, path)).hashes, expected, `zero ${zero}, run ${run}`);
+      for (let run = 0; run < 2; run++) assert.deepEqual((await train(2, { zero }, launcher)).hashes, expected, `zero ${zero}, run ${run}`);
     }
   });
 }
 
-for (const { path, kind } of LAUNCHERS) {
-  test(`${kind}: gradients in bf16 are rounded once and added in f32, bit for bit`, LIMIT, async () => {
+for (const launcher of LAUNCHERS) {
+  test(`${launcher.name}: gradients in bf16 are rounded once and added in f32, bit for bit`, LIMIT, async () => {
     const settings = /** @type {const} */ ({ reduce: 'bf16' });
     const expected = reference(2, settings).hashes;
     assert.notDeepEqual(expected, reference(2, {}).hashes, 'they are rounded');
     for (const zero of /** @type {const} */ ([0, 1])) {
-      assert.deepEqual((await train(2, { ...settings, zero }, path)).hashes, expected, `zero ${zero}`);
+      assert.deepEqual((await train(2, { ...settings, zero }, launcher)).hashes, expected, `zero ${zero}`);
     }
     // Of three the order of additions is the kernel's; all have the same parameters after every step (`train` looks).
-    await train(3, settings, path);
+    await train(3, settings, launcher);
   });
 }
 
@@ -113,7 +112,7 @@ test('the example trains on two processes and goes on with three', LIMIT, async 
   try {
     const file = join(folder, 'model.safetensors');
     const run = (/** @type {number} */ nproc, /** @type {number} */ steps) =>
-      launch(['--nproc', String(nproc), '--mpiexec', mpiexec], ['examples/data-parallel.mjs', String(steps), file]);
+      launch(first, ['--nproc', String(nproc)], ['examples/data-parallel.mjs', String(steps), file]);
     const begun = await run(2, 60);
     assert.match(begun.output, /step 0: loss .* on 2 processes/);
     const { status, output } = await run(3, 100);
