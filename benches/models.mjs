@@ -174,12 +174,12 @@ async function eager(rounds, peer, left, say) {
 }
 
 /**
- * A small regression beside tfjs and jax-js.
+ * A small regression beside tfjs and jax-js: each side in as many rounds as there is time for.
  * @param {import('./lib/regression.mjs').Sizes} sizes @param {string | undefined} folder @param {any} options
- * @param {(text: string) => void} say
+ * @param {() => number} left milliseconds until the end @param {(text: string) => void} say
  * @returns {Promise<Measured[]>}
  */
-async function regression(sizes, folder, { rounds, milliseconds }, say) {
+async function regression(sizes, folder, { rounds, milliseconds }, left, say) {
   /** @type {[string, () => any][]} */
   const makers = [['helios-vk, compiled', () => ours(sizes)]];
   if (folder !== undefined) {
@@ -191,6 +191,10 @@ async function regression(sizes, folder, { rounds, milliseconds }, say) {
   /** @type {number[] | undefined} */
   let expected;
   for (const [name, make] of makers) {
+    if (left() <= 0) {
+      say(`regression, ${name}: left out, the time is over`);
+      continue;
+    }
     try {
       const side = await make();
       const losses = [];
@@ -215,6 +219,10 @@ async function regression(sizes, folder, { rounds, milliseconds }, say) {
     }
   }
   for (let round = 0; round < rounds; round++) {
+    if (left() <= 0) {
+      say(`regression: ${round} of ${rounds} rounds, the time is over`);
+      break;
+    }
     for (const { run, steps, measured } of round % 2 ? sides.toReversed() : sides) measured.runs.push((await run(steps)) / steps);
   }
   return sides.map(({ measured }) => measured);
@@ -258,7 +266,12 @@ await runMain(USAGE, OPTIONS, async (options) => {
         try {
           if (name === 'eager') measured.push(...(await eager(rounds, peer, left, say)));
           else if (name === 'regression') {
-            for (const sizes of SIZES) measured.push(...(await regression(sizes, options.peers, options, say)));
+            // Each of the sizes has its part of the time.
+            for (const [i, sizes] of SIZES.entries()) {
+              const until = performance.now() + left() / (SIZES.length - i);
+              const own = () => until - performance.now();
+              measured.push(...(await regression(sizes, options.peers, options, own, say)));
+            }
           } else measured.push(...(await compare(name, precision, options, peer, folder, left, say)));
         } catch (error) {
           // What others gave still counts.

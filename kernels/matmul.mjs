@@ -47,7 +47,7 @@ export { coopShapes } from './matmul/spirv.mjs';
  * @property {number} [lx] f32: columns of threads in a patch of 32
  * @property {number} [wm] coop: rows of a subgroup's tile
  * @property {number} [wn] coop: columns of a subgroup's tile
- * @property {number} [stages] buffers of the staged tile, 1 or 2
+ * @property {number} [stages] buffers of the staged tile, 1 or 2; f32: 0 has none, each thread reads the operands by itself
  * @property {number} [ahead] coop: 1 loads the fragments of a step during the step before
  * @property {number} [direct] coop: 1 stores fragments of f32 results as they are; by default they pass through shared
  *   memory, so that threads store whole lines

@@ -20,7 +20,7 @@ const TEMPLATES = { flat: 0, row: 1, column: 2 };
 /** @typedef {keyof typeof TEMPLATES} TemplateName */
 
 /** Ways to find an element, by their numbers. */
-const ACCESS = { dense: 0, scalar: 1, shifted: 2, period: 3, strided: 4, tiled: 5 };
+const ACCESS = { dense: 0, scalar: 1, shifted: 2, period: 3, strided: 4, tiled: 5, ofRow: 6, ofColumn: 7 };
 /** @typedef {keyof typeof ACCESS} Access */
 
 /** Operations, by their numbers. */
@@ -43,7 +43,7 @@ function bitsOf(value, type) {
 /** The words of a program, in the making: inputs and scalars first, then operations, then outputs. */
 export class Program {
   /**
-   * @param {number} lanes invocations of a workgroup: a power of two but for the flat template, at least 8 for columns
+   * @param {number} lanes invocations of a workgroup: a power of two but for the flat template, at least 8 for columns; 1 for rows: each row has one
    * @param {number} [rank] dimensions of strided operands @param {TemplateName} [template]
    */
   constructor(lanes, rank = 0, template = 'flat') {
@@ -160,6 +160,26 @@ function accessOf(shape, strides, offset) {
 }
 
 /**
+ * The same for the templates of matrices, which know row and column of an element: without the divisions that find them.
+ * @param {readonly number[]} shape @param {readonly number[]} strides @param {number} offset
+ * @param {{ rows: number, columns: number }} matrix as many elements as the shape
+ * @returns {{ access: Access, rest: number[] }}
+ */
+function accessOfMatrix(shape, strides, offset, { rows, columns }) {
+  const aligned = columns % 4 === 0;
+  const { access, rest } = accessOf(shape, strides, offset);
+  if (access === 'tiled' && rest[0] === columns && aligned) return { access: 'ofColumn', rest: [] };
+  if (access === 'strided') {
+    const { shape: sizes, strides: collapsed } = collapse(shape, [strides]);
+    const [own] = collapsed;
+    if (sizes.length === 2 && sizes[0] === rows && sizes[1] === columns && own[1] === 0) return { access: 'ofRow', rest: [own[0]] };
+  }
+  // Rows begin at multiples of four elements where there are fours of columns.
+  if (access === 'dense' && !aligned) return { access: 'shifted', rest };
+  return access === 'tiled' && !aligned ? { access: 'period', rest } : { access, rest };
+}
+
+/**
  * Whether a generated kernel writes these elements: 16-bit ones are written in words.
  * @param {Layout} layout
  */
@@ -194,21 +214,20 @@ export function map(context, inputs, outputs, body) {
 /**
  * The dispatch of a program.
  * @param {Context} context
- * @param {{ template: TemplateName, lanes: number, groups: number, sizes: number[], shape: readonly number[], aligned?: boolean }} how
- *   `shape` of the elements; `aligned`: whether every row begins at a multiple of four elements
+ * @param {{ template: TemplateName, lanes: number, groups: number, sizes: number[], shape: readonly number[] }} how `shape` of the elements
  * @param {Operand[]} inputs of shapes that broadcast to that one
  * @param {Operand[]} outputs of that shape; others have one element for each row or column
  * @param {Body} body
  * @returns {Dispatch | undefined}
  */
-function dispatchOf(context, { template, lanes, groups, sizes, shape, aligned = true }, inputs, outputs, body) {
+function dispatchOf(context, { template, lanes, groups, sizes, shape }, inputs, outputs, body) {
   const size = sizeOf(shape);
+  const matrix = template === 'flat' ? undefined : { rows: sizes[0], columns: sizes[1] };
   const operands = [...inputs, ...outputs].map(({ layout, offset }, i) => {
     if (i >= inputs.length && layout.size !== size) return { offset, strides: [], access: /** @type {Access} */ ('shifted'), rest: [] };
     const { strides } = broadcastLayout(layout, shape);
-    const { access, rest } = accessOf(shape, strides, offset);
-    const apart = /** @type {Partial<Record<Access, Access>>} */ (aligned ? {} : { dense: 'shifted', tiled: 'period' });
-    return { offset, strides, access: apart[access] ?? access, rest };
+    const { access, rest } = matrix ? accessOfMatrix(shape, strides, offset, matrix) : accessOf(shape, strides, offset);
+    return { offset, strides, access, rest };
   });
   // Dimensions are those that the strided operands have.
   const strided = operands.filter(({ access }) => access === 'strided');
@@ -248,6 +267,9 @@ function dispatchOf(context, { template, lanes, groups, sizes, shape, aligned = 
   };
 }
 
+/** Rows that a workgroup of the row template with one lane for each takes; the longest of them. */
+const [LONE_ROWS, MAX_LONE_COLUMNS] = [8, 1 << 14];
+
 /** The least power of two that is not below a number. @param {number} n */
 const powerOfTwo = (n) => 2 ** Math.ceil(Math.log2(Math.max(1, n)));
 
@@ -259,11 +281,14 @@ const powerOfTwo = (n) => 2 ** Math.ceil(Math.log2(Math.max(1, n)));
  */
 export function mapRows(context, { rows, columns, shape }, inputs, outputs, body) {
   const { isCpu, info } = context;
-  // Eight lanes are what a CPU does at a time; a GPU's rows take fours for each.
+  // Eight lanes are what a CPU does at a time: a row each, or where rows are few or long one row together. A GPU's rows take fours for
+  // each lane.
+  const lone = isCpu && rows >= LONE_ROWS && columns <= MAX_LONE_COLUMNS;
   const most = isCpu ? 8 : Math.min(1024, info.maxComputeWorkGroupInvocations);
-  const lanes = Math.min(most, Math.max(isCpu ? 1 : 32, powerOfTwo(columns / 4)));
-  const how = { template: /** @type {const} */ ('row'), lanes, groups: context.strideGroups(rows, 1), sizes: [rows, columns], shape };
-  return dispatchOf(context, { ...how, aligned: columns % 4 === 0 }, inputs, outputs, body);
+  const lanes = lone ? 1 : Math.min(most, Math.max(isCpu ? 8 : 32, powerOfTwo(columns / 4)));
+  const groups = context.strideGroups(lone ? Math.ceil(rows / LONE_ROWS) : rows, 1);
+  const how = { template: /** @type {const} */ ('row'), lanes, groups, sizes: [rows, columns], shape };
+  return dispatchOf(context, how, inputs, outputs, body);
 }
 
 /**
@@ -284,6 +309,6 @@ export function mapColumns(context, { rows, columns, shape }, inputs, outputs, b
   const slices = Math.ceil(rows / slice);
   const sizes = [rows, columns, slice];
   const how = { template: /** @type {const} */ ('column'), lanes, groups: context.strideGroups(blocks * slices, 1), sizes, shape };
-  const dispatch = dispatchOf(context, { ...how, aligned: columns % 4 === 0 }, inputs, outputs(slices), body);
+  const dispatch = dispatchOf(context, how, inputs, outputs(slices), body);
   return dispatch && { dispatch, slices };
 }

@@ -92,6 +92,17 @@ export function scaledTilings({ m: tm, n: tn, k: tk }) {
   ].map(scale);
 }
 
+/**
+ * f32 tilings for CPU devices, which have no use for a staged tile: to them shared memory is memory like any other, and a barrier a
+ * switch between threads. A workgroup is eight threads, which such a device computes side by side, whatever the tile's shape.
+ */
+export const DIRECT_TILINGS = [
+  [32, 16],
+  [16, 32],
+  [64, 8],
+  [8, 64],
+].map(([bm, bn]) => ({ kernel: 'f32', bm, bn, bk: 4, tm: 8, tn: 8, lx: 1, stages: 0 }));
+
 /** @param {KernelContext} context */
 export function spirvProducts(context) {
   const { info, isCpu } = context;
@@ -143,6 +154,7 @@ export function spirvProducts(context) {
     if (bytes > shared) return `${bytes} bytes of shared memory, the device allows ${shared}`;
     if (plan.kernel === 'f32') {
       if (plan.tm % 4 || plan.tn % 4 || plan.bk % 4) return 'tm, tn and bk must be multiples of 4';
+      if (plan.stages === 0) return undefined;
       if (32 % plan.lx || (plan.bn / plan.tn) % plan.lx || (plan.bm / plan.tm) % (32 / plan.lx)) {
         return 'threads do not divide into patches';
       }
@@ -165,14 +177,12 @@ export function spirvProducts(context) {
   function candidates({ precision }) {
     if (precision === 'f32') {
       const tile = (/** @type {number[]} */ [bm, bn, bk, tm, tn, lx, stages]) => ({ kernel: 'f32', bm, bn, bk, tm, tn, lx, stages });
-      return isCpu
-        ? [[32, 32, 16, 4, 8, 4, 1]].map(tile)
-        : [
-            [128, 128, 16, 8, 8, 8, 2],
-            [128, 128, 16, 8, 8, 8, 1],
-            [64, 64, 16, 4, 4, 8, 2],
-            [32, 32, 16, 4, 4, 8, 2],
-          ].map(tile);
+      return [
+        [128, 128, 16, 8, 8, 8, 2],
+        [128, 128, 16, 8, 8, 8, 1],
+        [64, 64, 16, 4, 4, 8, 2],
+        [32, 32, 16, 4, 4, 8, 2],
+      ].map(tile);
     }
     const [shape] = shapes(halfOf(precision));
     const list = scaledTilings(shape);
@@ -181,7 +191,8 @@ export function spirvProducts(context) {
 
   /**
    * Kernel and tiling for a product: by the tables measured on this machine or on this kind of device where there are any, else
-   * the largest tile that fills the device, else the smallest that fits, split in K.
+   * the largest tile that fills the device, else the smallest that fits, split in K. In f32 on a CPU device: the direct tile with the
+   * least padding.
    * @param {any} problem
    * @returns {MatmulPlan}
    */
@@ -189,6 +200,11 @@ export function spirvProducts(context) {
     const { m, n, k, batch, precision } = problem;
     for (const tuned of [tuning.measuredPlan?.(problem), tuning.matmulPlan?.(problem)]) {
       if (tuned && tuned.kernel !== 'ptx' && !planFault(tuned, problem)) return tuned;
+    }
+    if (isCpu && precision === 'f32') {
+      const padded = (/** @type {any} */ plan) => ceilDiv(m, plan.bm) * plan.bm * ceilDiv(n, plan.bn) * plan.bn;
+      const [plan] = DIRECT_TILINGS.toSorted((x, y) => padded(x) - padded(y));
+      return /** @type {MatmulPlan} */ ({ ...plan, splits: 1 });
     }
     const usable = candidates(problem).filter((plan) => !planFault(plan, problem));
     if (usable.length === 0) {
@@ -381,7 +397,7 @@ export function spirvProducts(context) {
     const flag = (/** @type {boolean} */ b) => (b ? 1 : 0);
     if (plan.kernel === 'f32') {
       return {
-        name: `matmul_f32${plan.tail ? '_tail' : ''}`,
+        name: `matmul_f32${plan.stages === 0 ? '_direct' : ''}${plan.tail ? '_tail' : ''}`,
         specialization: [
           threads,
           plan.bm,

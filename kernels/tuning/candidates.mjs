@@ -1,6 +1,6 @@
 // The plans among which `helios-vk tune` and benches/kernels-matmul.mjs look for the fastest of a product.
 
-import { coopShapes, scaledTilings } from '../matmul/spirv.mjs';
+import { DIRECT_TILINGS, coopShapes, scaledTilings } from '../matmul/spirv.mjs';
 import { planFault } from '../ptx/gemm.mjs';
 import { PLANS, SIMT_PLANS } from '../ptx/plans.mjs';
 import { simtFault } from '../ptx/simt.mjs';
@@ -47,7 +47,7 @@ export function tilings(precision, context, { quick = false } = {}) {
   const distinct = (list) => [...new Map(list.map((plan) => [planName(plan), plan])).values()];
   const first = (/** @type {'half' | 'bf16x3' | 'f32'} */ name, /** @type {string} */ text) =>
     quick ? measuredTilings(name) : distinct([...measuredTilings(name), ...parse(name, text)]);
-  if (precision === 'f32') return first('f32', F32_TILES);
+  if (precision === 'f32') return context.isCpu ? DIRECT_TILINGS : first('f32', F32_TILES);
   const known = coopShapes(context.info, precision === 'f16' ? 'f16' : 'bf16');
   const name = precision === 'bf16x3' ? 'bf16x3' : 'half';
   const list = first(name, COOP_TILES);

@@ -71,7 +71,10 @@ export function tilingOf(name, tile) {
     throw new SyntaxError(`"${tile}" is not a tile of class ${name}`);
   }
   const plan = Object.fromEntries(names.map((key, i) => [key, numbers[i] === undefined ? undefined : Number(numbers[i])]));
-  if (names.slice(0, least).some((key) => plan[key] === 0)) throw new SyntaxError(`"${tile}" has a size of 0`);
+  // Without a stage threads read operands by themselves: class f32 only.
+  const unstaged = kernel === 'f32' && plan.stages === 0;
+  if (names.slice(0, least).some((key) => plan[key] === 0 && !(unstaged && key === 'stages')))
+    throw new SyntaxError(`"${tile}" has a size of 0`);
   const { ahead = 0, direct = 0, ...sizes } = plan;
   return kernel === 'f32' ? { kernel, ...sizes } : { kernel, ...sizes, ahead, direct };
 }

@@ -1,7 +1,11 @@
 // C = op(A) op(B) in 32-bit floats on the ordinary arithmetic units: register blocking over
-// shared-memory tiles, next tile prefetched in registers. Any M, N, K; every device.
+// shared-memory tiles, next tile prefetched in registers. Any M, N, K; every device. DIRECT has no tiles in shared memory: each
+// thread reads operands by itself, which is for CPU devices. To them shared memory is memory like any other, and a barrier is a switch
+// between threads.
 //! variant matmul_f32
+//! variant matmul_f32_direct DIRECT=1
 //! variant matmul_f32_tail TAIL=1
+//! variant matmul_f32_direct_tail DIRECT=1 TAIL=1
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -48,11 +52,16 @@ const uint LD_B = BN / 4u + 1u;
 const uint SIZE_A = BK * LD_A;
 const uint SIZE_B = BK * LD_B;
 
+#ifdef DIRECT
+vec4 fragA[TM];
+vec4 fragB[TN];
+#else
 shared vec4 tileA[STAGES * SIZE_A];
 shared vec4 tileB[STAGES * SIZE_B];
 
 vec4 regA[LOADS_A];
 vec4 regB[LOADS_B];
+#endif
 vec4 acc[TM * TN / 4u];
 
 uint baseA, baseB, m0, n0, kEnd;
@@ -89,6 +98,31 @@ vec4 loadB(uint k, uint n) {
     return v;
 }
 
+#ifdef DIRECT
+// Rows and columns of this thread, by fours.
+uint rowOf(uint i, uint ty) { return m0 + i / 4u * (ROWS * 4u) + ty * 4u + (i & 3u); }
+uint columnOf(uint j, uint tx) { return n0 + j / 4u * (COLS * 4u) + tx * 4u + (j & 3u); }
+
+// Four steps of the depth: a load is four neighbours of a row in memory, which are four steps, or four rows or columns.
+void multiplyDirect(uint k0, uint tx, uint ty) {
+    [[unroll]] for (uint i = 0; i < TM; ++i) {
+        fragA[i] = TRANS_A != 0u ? loadA(rowOf(i & ~3u, ty), k0 + (i & 3u)) : loadA(rowOf(i, ty), k0);
+    }
+    [[unroll]] for (uint j = 0; j < TN; ++j) {
+        fragB[j] = TRANS_B != 0u ? loadB(k0, columnOf(j, tx)) : loadB(k0 + (j & 3u), columnOf(j & ~3u, tx));
+    }
+    [[unroll]] for (uint k = 0; k < 4u; ++k) {
+        [[unroll]] for (uint j = 0; j < TN; j += 4u) {
+            vec4 b = fragB[j + k];
+            if (TRANS_B != 0u) b = vec4(fragB[j][k], fragB[j + 1u][k], fragB[j + 2u][k], fragB[j + 3u][k]);
+            [[unroll]] for (uint i = 0; i < TM; ++i) {
+                float a = TRANS_A != 0u ? fragA[(i & ~3u) + k][i & 3u] : fragA[i][k];
+                acc[i * (TN / 4u) + j / 4u] += a * b;
+            }
+        }
+    }
+}
+#else
 void fetch(uint k0) {
     uint t = gl_LocalInvocationIndex;
     [[unroll]] for (uint i = 0; i < LOADS_A; ++i) {
@@ -139,17 +173,26 @@ void multiply(uint s, uint tx, uint ty) {
         }
     }
 }
+#endif
 
-void store(uint m, uint n, vec4 v, uint batch) {
+// Four neighbours of the bias.
+vec4 biasOf(uint n, uint batch) {
+    vec4 b = vec4(0.0);
+    if ((EPI & EPI_BIAS) == 0u) return b;
+    uint at = p.offBias + batch * p.strideBias + n;
+    [[unroll]] for (uint i = 0; i < 4u; ++i) if ((EPI & EPI_EXACT) != 0u || n + i < p.N) b[i] = bias[at + i];
+    return b;
+}
+
+void store(uint m, uint n, vec4 v, vec4 b, uint batch) {
     bool exact = (EPI & EPI_EXACT) != 0u;
     if (!exact && (m >= p.M || n >= p.N)) return;
     uint at = p.offC + batch * p.strideC + m * p.ldc + n;
     uint ar = p.offR + batch * p.strideR + m * p.ldr + n;
-    uint ab = p.offBias + batch * p.strideBias + n;
     v *= p.alpha;
     if ((EPI & EPI_VEC4) != 0u) {
         if ((EPI & (EPI_BETA | EPI_EARLY)) == EPI_BETA) v += p.beta * c4[at >> 2];
-        if ((EPI & EPI_BIAS) != 0u) v += vec4(bias[ab], bias[ab + 1u], bias[ab + 2u], bias[ab + 3u]);
+        if ((EPI & EPI_BIAS) != 0u) v += b;
         v = activate(v, EPI);
         if ((EPI & EPI_RESIDUAL) != 0u) v += r4[ar >> 2];
         c4[at >> 2] = v;
@@ -158,7 +201,7 @@ void store(uint m, uint n, vec4 v, uint batch) {
             if (exact || n + i < p.N) {
                 float x = v[i];
                 if ((EPI & (EPI_BETA | EPI_EARLY)) == EPI_BETA) x += p.beta * c1[at + i];
-                if ((EPI & EPI_BIAS) != 0u) x += bias[ab + i];
+                if ((EPI & EPI_BIAS) != 0u) x += b[i];
                 x = activate(x, EPI);
                 if ((EPI & EPI_RESIDUAL) != 0u) x += r1[ar + i];
                 c1[at + i] = x;
@@ -186,11 +229,15 @@ void main() {
     baseA = p.offA + batch * p.strideA;
     baseB = p.offB + batch * p.strideB;
 
+#ifdef DIRECT
+    uint tx = t % COLS, ty = t / COLS;
+#else
     // Threads in patches of LY x 32/LY: a patch reads few distinct vectors of either tile.
     uint tx = t % LX + LX * (t / 32u % (COLS / LX));
     uint ty = t / LX % LY + LY * (t / 32u / (COLS / LX));
 
     if (kBegin < kEnd) fetch(kBegin);
+#endif
     [[unroll]] for (uint i = 0; i < TM; ++i) {
         [[unroll]] for (uint j = 0; j < TN / 4u; ++j) {
             vec4 c = vec4(0.0);
@@ -213,6 +260,9 @@ void main() {
             acc[i * (TN / 4u) + j] = c;
         }
     }
+#ifdef DIRECT
+    for (uint k = kBegin; k < kEnd; k += 4u) multiplyDirect(k, tx, ty);
+#else
     if (STAGES == 2u) {
         if (kBegin < kEnd) stage(0u);
         if (kBegin + BK < kEnd) fetch(kBegin + BK);
@@ -234,6 +284,7 @@ void main() {
             multiply(0u, tx, ty);
         }
     }
+#endif
 
 #ifdef TAIL
     if (work.partial) {
@@ -248,10 +299,12 @@ void main() {
 #endif
     // A split writes its partial sums to its own slice, batch-major.
     uint slice = batch * p.splits + gl_WorkGroupID.y;
+    vec4 biases[TN / 4u];
+    [[unroll]] for (uint j = 0; j < TN / 4u; ++j) biases[j] = biasOf(n0 + j * (COLS * 4u) + tx * 4u, slice);
     [[unroll]] for (uint i = 0; i < TM; ++i) {
         [[unroll]] for (uint j = 0; j < TN / 4u; ++j) {
             store(m0 + i / 4u * (ROWS * 4u) + ty * 4u + (i & 3u), n0 + j * (COLS * 4u) + tx * 4u,
-                  acc[i * (TN / 4u) + j], slice);
+                  acc[i * (TN / 4u) + j], biases[j], slice);
         }
     }
 }

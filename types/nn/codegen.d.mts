@@ -49,7 +49,7 @@ export const OPERATIONS: readonly ["const", "index", "toF32", "toI32", "toU32", 
 /** The words of a program, in the making: inputs and scalars first, then operations, then outputs. */
 export class Program {
     /**
-     * @param {number} lanes invocations of a workgroup: a power of two but for the flat template, at least 8 for columns
+     * @param {number} lanes invocations of a workgroup: a power of two but for the flat template, at least 8 for columns; 1 for rows: each row has one
      * @param {number} [rank] dimensions of strided operands @param {TemplateName} [template]
      */
     constructor(lanes: number, rank?: number, template?: TemplateName);
@@ -113,5 +113,7 @@ declare namespace ACCESS {
     let period: number;
     let strided: number;
     let tiled: number;
+    let ofRow: number;
+    let ofColumn: number;
 }
 export {};

@@ -37,6 +37,8 @@ pub struct Elements {
     /// The first.
     first: Id,
     indices: Vec<Id>,
+    /// Of a matrix: the row of all of them and the column of the first.
+    matrix: Option<(Id, Id)>,
     coordinates: Vec<Option<Vec<Id>>>,
 }
 
@@ -45,8 +47,8 @@ fn u(m: &mut Module, op: S, args: &[Id]) -> Id {
 }
 
 impl Elements {
-    /// `width` elements from `first` on.
-    pub fn new(m: &mut Module, first: Id, width: u32) -> Self {
+    /// `width` elements from `first` on, of one row where they are a matrix's.
+    pub fn new(m: &mut Module, first: Id, width: u32, matrix: Option<(Id, Id)>) -> Self {
         let mut indices = vec![first];
         for i in 1..width {
             let i = m.word(i);
@@ -54,9 +56,15 @@ impl Elements {
         }
         Self {
             first,
+            matrix,
             coordinates: vec![None; indices.len()],
             indices,
         }
+    }
+
+    /// How many.
+    pub fn width(&self) -> u32 {
+        self.indices.len() as u32
     }
 
     /// The indices as one value.
@@ -200,13 +208,23 @@ impl Operands {
                 }
                 sum
             }
+            Access::OfRow | Access::OfColumn => {
+                let (row, column) = elements.matrix.expect("only templates of matrices");
+                if operand.access == Access::OfRow {
+                    let row = u(m, S::IMul, &[row, operand.rest[0]]);
+                    return u(m, S::IAdd, &[operand.offset, row]);
+                }
+                let at = u(m, S::IAdd, &[operand.offset, column]);
+                let j = m.word(j as u32);
+                u(m, S::IAdd, &[at, j])
+            }
         }
     }
 
     /// The words of input `k` for these elements, as values of its type.
     pub fn load(&self, m: &mut Module, k: usize, elements: &mut Elements) -> Id {
         let operand = &self.inputs[k];
-        let width = elements.indices.len() as u32;
+        let width = elements.width();
         let half = operand.storage.is_half();
         let bits = if operand.access.is_vector() && width == WIDTH {
             let two = m.word(2);
@@ -215,8 +233,9 @@ impl Operands {
             let pointer = operand.pointer(m, at, None);
             let words = m.value(S::Load, Type::U32, operand.vector, &[pointer]);
             if half { unpair(m, words) } else { words }
-        } else if operand.access == Access::Scalar {
-            let one = self.load_one(m, operand, operand.offset);
+        } else if matches!(operand.access, Access::Scalar | Access::OfRow) {
+            let at = self.place(m, operand, elements, 0);
+            let one = self.load_one(m, operand, at);
             join(m, &vec![one; width as usize])
         } else {
             let parts: Vec<Id> = (0..width as usize)
@@ -256,7 +275,7 @@ impl Operands {
     /// Writes output `k` of these elements.
     pub fn store(&self, m: &mut Module, k: usize, elements: &mut Elements, value: Id) {
         let operand = &self.outputs[k];
-        let width = elements.indices.len() as u32;
+        let width = elements.width();
         let mut scalar = Scalar { m, width };
         let bits = match operand.storage {
             Storage::U32 => value,

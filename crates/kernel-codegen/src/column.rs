@@ -4,7 +4,7 @@
 
 use rspirv::spirv::{BuiltIn, Op as S};
 
-use super::access::{Operands, WIDTH, parts};
+use super::access::{Elements, Operands, WIDTH, parts};
 use super::module::{Id, Module};
 use super::program::{COLUMN_LANES, Output, Program, Type, Value};
 use super::reduce::{Shared, reductions};
@@ -105,8 +105,12 @@ pub fn emit(program: &Program) -> Vec<u32> {
             })
             .collect();
         // `width` columns from number `j` of the unit on.
-        let elements = |m: &mut Module, start: Id, j: u32, width: u32| {
-            let (mut at, values) = evaluate(m, program, &operands, start, width, &inner, &nothing);
+        let elements = |m: &mut Module, row: Id, base: Id, j: u32, width: u32| {
+            let offset = m.word(j);
+            let start = u(m, S::IAdd, &[base, offset]);
+            let own = u(m, S::IAdd, &[column, offset]);
+            let all = Elements::new(m, start, width, Some((row, own)));
+            let (mut at, values) = evaluate(m, program, &operands, all, &inner, &nothing);
             for (reduction, own) in now.iter().zip(&accumulators) {
                 let value = values[reduction.arg as usize];
                 let each = parts(m, Type::F32, value, width);
@@ -122,12 +126,13 @@ pub fn emit(program: &Program) -> Vec<u32> {
             let base = u(m, S::IAdd, &[base, column]);
             m.either(
                 whole,
-                |m| elements(m, base, 0, WIDTH),
+                |m| elements(m, row, base, 0, WIDTH),
                 |m| {
+                    if program.in_fours() {
+                        return;
+                    }
                     for (j, &inside) in (0..).zip(&inside) {
-                        let offset = m.word(j);
-                        let start = u(m, S::IAdd, &[base, offset]);
-                        m.either(inside, |m| elements(m, start, j, 1), |_| {});
+                        m.either(inside, |m| elements(m, row, base, j, 1), |_| {});
                     }
                 },
             );
@@ -156,7 +161,8 @@ pub fn emit(program: &Program) -> Vec<u32> {
                 |m| {
                     let offset = m.word(j);
                     let at = u(m, S::IAdd, &[at, offset]);
-                    let (mut at, values) = evaluate(m, program, &operands, at, 1, &outer, known);
+                    let one = Elements::new(m, at, 1, None);
+                    let (mut at, values) = evaluate(m, program, &operands, one, &outer, known);
                     store(m, program, &operands, &mut at, &values, of_column);
                 },
                 |_| {},

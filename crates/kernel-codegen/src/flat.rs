@@ -2,7 +2,7 @@
 
 use rspirv::spirv::{BuiltIn, Op as S};
 
-use super::access::{Operands, WIDTH};
+use super::access::{Elements, Operands, WIDTH};
 use super::module::{Id, Module};
 use super::program::{Program, Type, Value};
 use super::values::{evaluate, store};
@@ -26,8 +26,9 @@ pub fn emit(program: &Program) -> Vec<u32> {
     let step = m.value(S::Select, Type::U32, 1, &[wrapped, one, step]);
     let known = vec![None; program.live.len()];
     let wanted: Vec<Value> = program.outputs.iter().map(|o| o.value).collect();
-    fours(m, first, step, zero, count, |m, start, width| {
-        let (mut at, values) = evaluate(m, program, &operands, start, width, &wanted, &known);
+    fours(m, first, step, zero, count, false, |m, start, width| {
+        let elements = Elements::new(m, start, width, None);
+        let (mut at, values) = evaluate(m, program, &operands, elements, &wanted, &known);
         store(m, program, &operands, &mut at, &values, |_| true);
     });
     m.effect(S::Return, &[]);
@@ -35,18 +36,26 @@ pub fn emit(program: &Program) -> Vec<u32> {
 }
 
 /// The elements from `base` to `base + count`, in fours: those with numbers `first`, `first + step`, … The last four may be a
-/// part of one: its elements come one at a time.
+/// part of one, unless all are `whole`: its elements come one at a time.
 pub fn fours(
     m: &mut Module,
     first: Id,
     step: Id,
     base: Id,
     count: Id,
+    whole: bool,
     mut elements: impl FnMut(&mut Module, Id, u32),
 ) {
     let u = |m: &mut Module, op: S, args: &[Id]| m.value(op, Type::U32, 1, args);
     let [zero, one, two, three] = [0, 1, 2, 3].map(|n| m.word(n));
     let fours = u(m, S::ShiftRightLogical, &[count, two]);
+    if whole {
+        return m.strided(first, step, fours, |m, unit| {
+            let offset = u(m, S::ShiftLeftLogical, &[unit, two]);
+            let start = u(m, S::IAdd, &[base, offset]);
+            elements(m, start, WIDTH);
+        });
+    }
     let rest = u(m, S::BitwiseAnd, &[count, three]);
     let some = m.value(S::INotEqual, Type::Bool, 1, &[rest, zero]);
     let extra = u(m, S::Select, &[some, one, zero]);

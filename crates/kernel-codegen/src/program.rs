@@ -4,6 +4,8 @@
 pub const MAGIC: u32 = 0x314b_5648;
 const HEADER: usize = 8;
 const MAX_LANES: u32 = 1024;
+/// Rows of a workgroup whose invocations each have one.
+pub const LONE_ROWS: u32 = 8;
 /// Invocations of the column template that take neighbouring fours of columns; the others take other rows.
 pub const COLUMN_LANES: u32 = 8;
 const MAX_RANK: u32 = 8;
@@ -34,7 +36,7 @@ fn wrong<T>(word: usize, what: impl Into<String>) -> Result<T> {
 pub enum Template {
     /// Each element by itself.
     Flat,
-    /// A workgroup for each row: reductions along the row, and elements that depend on them.
+    /// A workgroup for each row, or an invocation: reductions along the row, and elements that depend on them.
     Row,
     /// Reductions over the rows: a value for each column.
     Column,
@@ -116,25 +118,36 @@ pub enum Access {
     Strided,
     /// As `Period`, where offset and period are multiples of 4.
     Tiled,
+    /// Of a matrix: `offset` + row · stride, one value for a row.
+    OfRow,
+    /// Of a matrix: `offset` + column; offset and columns are multiples of 4.
+    OfColumn,
 }
 
 impl Access {
     fn of(word: u32) -> Option<Self> {
         use Access::*;
-        let all = [Dense, Scalar, Shifted, Period, Strided, Tiled];
+        let all = [
+            Dense, Scalar, Shifted, Period, Strided, Tiled, OfRow, OfColumn,
+        ];
         all.get(word as usize).copied()
     }
 
     /// Whether four elements from a multiple of 4 on are one vector.
     pub fn is_vector(self) -> bool {
-        matches!(self, Self::Dense | Self::Tiled)
+        matches!(self, Self::Dense | Self::Tiled | Self::OfColumn)
+    }
+
+    /// Whether it asks for a row and a column, which the flat template does not know.
+    pub fn is_of_matrix(self) -> bool {
+        matches!(self, Self::OfRow | Self::OfColumn)
     }
 
     /// Push constants of an operand: offset, then period or strides.
     pub fn push_words(self, rank: usize) -> usize {
         match self {
-            Self::Dense | Self::Scalar | Self::Shifted => 1,
-            Self::Period | Self::Tiled => 2,
+            Self::Dense | Self::Scalar | Self::Shifted | Self::OfColumn => 1,
+            Self::Period | Self::Tiled | Self::OfRow => 2,
             Self::Strided => 1 + rank,
         }
     }
@@ -268,6 +281,10 @@ impl Program {
             .map(|_| {
                 let storage = reader.storage()?;
                 let access = reader.access(rank)?;
+                if template == Template::Flat && access.is_of_matrix() {
+                    let what = format!("access {access:?} in a program of the flat template");
+                    return wrong(reader.at - 1, what);
+                }
                 types.push(storage.value());
                 ranks.push(access == Access::Scalar, 0);
                 Ok(Input { storage, access })
@@ -328,6 +345,13 @@ impl Program {
         let outputs = self.outputs.iter().map(|o| o.access);
         let operands: usize = inputs.chain(outputs).map(|a| a.push_words(self.rank)).sum();
         self.template.sizes() + self.rank + operands + self.scalars.len()
+    }
+
+    /// Of the templates of matrices: whether the number of columns is known to be a multiple of 4, as vectors of operands ask.
+    pub fn in_fours(&self) -> bool {
+        let inputs = self.inputs.iter().map(|i| i.access);
+        let outputs = self.outputs.iter().map(|o| o.access);
+        inputs.chain(outputs).any(Access::is_vector)
     }
 
     /// The value of the first instruction.
@@ -481,7 +505,9 @@ impl Reader<'_> {
         let whole = match access {
             Access::Dense => true,
             Access::Shifted | Access::Strided => !storage.is_half(),
-            Access::Scalar | Access::Period | Access::Tiled => false,
+            Access::Scalar | Access::Period | Access::Tiled | Access::OfRow | Access::OfColumn => {
+                false
+            }
         };
         if !whole {
             let what = format!("an output of type {storage:?} cannot be {access:?}");

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use super::program::{MAGIC, Op, Program, value_args};
+use super::program::{LONE_ROWS, MAGIC, Op, Program, Template, value_args};
 use super::*;
 use spirv_check::{reflect, validate};
 
@@ -29,11 +29,14 @@ fn random_program(random: &mut Random) -> Vec<u32> {
     let rank = random.below(5);
     let inputs = random.below(5);
     let scalars = random.below(3);
-    let accesses: &[u32] = if rank > 0 {
-        &[0, 1, 2, 3, 4, 5]
-    } else {
-        &[0, 1, 2, 3, 5]
-    };
+    let accesses: Vec<u32> = (0..8)
+        .filter(|&access| match access {
+            4 => rank > 0,
+            6 | 7 => template > 0,
+            _ => true,
+        })
+        .collect();
+    let accesses = &accesses[..];
     let mut words = vec![
         MAGIC,
         template,
@@ -176,7 +179,11 @@ fn modules_of_random_programs_keep_the_rules() {
             reflection.push_block_bytes as usize,
             4 * program.push_words()
         );
-        assert_eq!(reflection.workgroup_size, [program.lanes, 1, 1]);
+        let lanes = match (program.template, program.lanes) {
+            (Template::Row, 1) => LONE_ROWS,
+            (_, lanes) => lanes,
+        };
+        assert_eq!(reflection.workgroup_size, [lanes, 1, 1]);
         // Inputs are read at most, outputs are written.
         assert_eq!(
             reflection.writes,

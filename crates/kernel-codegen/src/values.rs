@@ -23,18 +23,16 @@ pub fn type_of(program: &Program, value: usize) -> Type {
     }
 }
 
-/// Computes the `wanted` values of `width` elements from `start` on, and what they depend on. What is `known` already is one for all
-/// of them.
+/// Computes the `wanted` values of some elements, and what they depend on. What is `known` already is one for all of them.
 pub fn evaluate(
     m: &mut Module,
     program: &Program,
     operands: &Operands,
-    start: Id,
-    width: u32,
+    mut at: Elements,
     wanted: &[Value],
     known: &[Option<Id>],
 ) -> (Elements, Vec<Id>) {
-    let mut at = Elements::new(m, start, width);
+    let width = at.width();
     let first = program.first_instruction();
     let needed = program.needs(wanted, known);
     // Of what is known, vectors are made where something takes them.

@@ -48,6 +48,20 @@ export function spirvProducts(context: KernelContext): {
 };
 /** The half type of a matrix-unit precision. @param {Precision} precision @returns {'f16' | 'bf16'} */
 export function halfOf(precision: Precision): "f16" | "bf16";
+/**
+ * f32 tilings for CPU devices, which have no use for a staged tile: to them shared memory is memory like any other, and a barrier a
+ * switch between threads. A workgroup is eight threads, which such a device computes side by side, whatever the tile's shape.
+ */
+export const DIRECT_TILINGS: {
+    kernel: string;
+    bm: number;
+    bn: number;
+    bk: number;
+    tm: number;
+    tn: number;
+    lx: number;
+    stages: number;
+}[];
 export type Dispatch = import("../base.mjs").Dispatch;
 export type KernelContext = import("../base.mjs").KernelContext;
 export type MatmulPlan = import("../matmul.mjs").MatmulPlan;
