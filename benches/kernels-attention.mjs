@@ -20,8 +20,15 @@ const OPTIONS = /** @type {const} */ ({
   addon: { type: 'string', value: 'PATH', default: OWN_ADDON, help: 'the addon to measure' },
   sweep: { type: 'boolean', help: 'also tilings that are not among the chosen ones' },
   type: { type: 'string', choices: ['bf16', 'f16'], default: 'bf16', help: 'storage of all tensors' },
-  samples: { type: 'integer', default: 7, min: 1, max: 10_000, help: 'samples of each figure; the median is reported' },
+  samples: {
+    type: 'integer',
+    default: 7,
+    min: 1,
+    max: 10_000,
+    help: 'samples of each figure; reported are their median, and the least with its rate',
+  },
   budget: { type: 'integer', default: 55, min: 1, max: 100_000, help: 'seconds after which no further shape is begun' },
+  shapes: { type: 'string', value: 'LIST', help: 'batch x tokens x head size, such as 16x512x64,4x2048x64' },
   quick: { type: 'boolean', help: 'one small shape, one sample: does everything still run' },
   json: { type: 'string', value: 'FILE', path: 'output', help: 'write the figures as JSON' },
   ...RESULTS_OPTION,
@@ -39,11 +46,15 @@ const SHAPES = [
   { batch: 8, heads: 16, tokens: 1024, headSize: 128 },
 ];
 
-/** Warpgroups, columns, stages, blocks of a multiprocessor, order. @type {Record<'forward' | 'backward', [number, 32 | 64, number, number, 'head' | 'length'][]>} */
+/**
+ * Warpgroups, columns, stages, blocks of a multiprocessor, order, teams.
+ * @type {Record<'forward' | 'backward', [number, 32 | 64, number, number, 'head' | 'length', 2?][]>}
+ */
 const CANDIDATES = {
   forward: [
     [2, 64, 3, 2, 'length'],
     [2, 64, 3, 2, 'head'],
+    [2, 64, 3, 2, 'length', 2],
     [1, 64, 3, 2, 'length'],
     [3, 64, 6, 1, 'length'],
   ],
@@ -53,6 +64,7 @@ const CANDIDATES = {
     [3, 32, 6, 1, 'head'],
     [2, 64, 2, 1, 'head'],
     [2, 64, 3, 1, 'head'],
+    [2, 64, 3, 1, 'head', 2],
   ],
 };
 
@@ -60,6 +72,7 @@ const CANDIDATES = {
 const WIDE_CANDIDATES = {
   forward: [
     [2, 64, 3, 1, 'length'],
+    [2, 64, 3, 1, 'length', 2],
     [2, 64, 2, 1, 'head'],
     [1, 64, 3, 2, 'head'],
     [1, 32, 4, 2, 'head'],
@@ -69,8 +82,17 @@ const WIDE_CANDIDATES = {
     [1, 32, 3, 2, 'length'],
     [2, 32, 2, 1, 'head'],
     [2, 32, 3, 1, 'head'],
+    [2, 32, 3, 1, 'head', 2],
   ],
 };
+
+/** A shape of the command line. @param {string} name @returns {Shape} */
+function shapeOf(name) {
+  const [batch, tokens, headSize, ...rest] = name.split('x').map(Number);
+  if (rest.length > 0 || ![batch, tokens, headSize].every((n) => Number.isInteger(n) && n > 0))
+    throw new Error(`--shapes: ${name} is not like 16x512x64`);
+  return { batch, heads: 16, tokens, headSize };
+}
 
 const nameOf = (/** @type {AttentionTiling} */ { warpgroups, columns, stages, blocks, order }) =>
   `${warpgroups}×64 by ${columns}, ${stages} stages, ${blocks} blocks, by ${order}`;
@@ -92,7 +114,7 @@ function halves(vk, buffer, type, count) {
   });
 }
 
-await runMain(USAGE, OPTIONS, ({ addon, sweep, type: typeName, samples, budget, quick, json, results: folder }) => {
+await runMain(USAGE, OPTIONS, ({ addon, sweep, type: typeName, shapes: asked, samples, budget, quick, json, results: folder }) => {
   const type = /** @type {'bf16' | 'f16'} */ (typeName);
   const began = performance.now();
   const vk = loadAddon(addonPath(addon));
@@ -110,7 +132,8 @@ await runMain(USAGE, OPTIONS, ({ addon, sweep, type: typeName, samples, budget, 
   console.log(`${info.deviceName}, ${driverText(info)}, ${type}${context.takesPtx ? '' : ': the device takes no PTX'}`);
   /** @type {any[]} */
   const results = [];
-  for (const shape of quick ? QUICK : SHAPES) {
+  const shapes = asked?.split(',').map((name) => shapeOf(name)) ?? SHAPES;
+  for (const shape of quick ? QUICK : shapes) {
     const { batch, heads, tokens, headSize } = shape;
     const title = `${batch}×${heads} heads × ${tokens} × ${headSize}`;
     if (!quick && performance.now() - began > 1000 * budget) {
@@ -150,17 +173,18 @@ await runMain(USAGE, OPTIONS, ({ addon, sweep, type: typeName, samples, budget, 
       for (const set of sets) run([kernels.attentionForward({ ...set, ...shape, type, plan: { kernel: 'register' } })]);
       run(of(0, { kernel: 'register' }));
       const want = halves(vk, sets[0][target], type, elements);
-      /** @type {{ name: string, plan: any, us: number[], error?: string, relative?: number, runs: number, graph: number }[]} */
-      const candidates = [{ name: 'SPIR-V, register', plan: { kernel: 'register' }, us: [], runs: 0, graph: 0 }];
+      /** @type {{ name: string, plan: any, us: number[], once: number[], thrice: number[], error?: string, relative?: number, runs: number, graph: number }[]} */
+      const candidates = [{ name: 'SPIR-V, register', plan: { kernel: 'register' }, us: [], once: [], thrice: [], runs: 0, graph: 0 }];
       if (context.takesPtx) {
         const chosen = context.tuning.ptxAttention?.(/** @type {any} */ ({ pass, type, headSize, causal: true }), shape);
         const tilings = chosen ? [ATTENTION_PLANS[chosen]] : [];
         if (sweep)
-          for (const [warpgroups, columns, stages, blocks, order] of headSize === 64 ? CANDIDATES[pass] : WIDE_CANDIDATES[pass]) {
-            const tiling = { warpgroups, columns, stages, blocks, order };
+          for (const [warpgroups, columns, stages, blocks, order, teams] of headSize === 64 ? CANDIDATES[pass] : WIDE_CANDIDATES[pass]) {
+            const tiling = { warpgroups, columns, stages, blocks, order, ...(teams && { teams }) };
             if (!tilings.some((other) => nameOf(other) === nameOf(tiling))) tilings.push(tiling);
           }
-        for (const tiling of tilings) candidates.push({ name: nameOf(tiling), plan: { kernel: 'ptx', tiling }, us: [], runs: 0, graph: 0 });
+        for (const tiling of tilings)
+          candidates.push({ name: nameOf(tiling), plan: { kernel: 'ptx', tiling }, us: [], once: [], thrice: [], runs: 0, graph: 0 });
       }
       for (const candidate of candidates) {
         const by = kernelsOf(`${pass} ${candidate.name}`);
@@ -197,19 +221,24 @@ await runMain(USAGE, OPTIONS, ({ addon, sweep, type: typeName, samples, budget, 
       }
       const ready = candidates.filter(({ error }) => error === undefined);
       for (let sample = 0; sample < (quick ? 1 : samples); sample++)
-        for (const { us, graph, runs } of ready) us.push((500 * (launches(vk, graph, 3) - launches(vk, graph, 1))) / runs);
+        for (const { us, once, thrice, graph, runs } of ready) {
+          thrice.push(launches(vk, graph, 3));
+          once.push(launches(vk, graph, 1));
+          us.push((500 * (thrice[sample] - once[sample])) / runs);
+        }
       vk.waitIdle();
       for (const { graph } of ready) vk.graphDestroy(graph);
       // Of the causal half: two products, backward five.
       const flops = (pass === 'forward' ? 2 : 5) * batch * heads * tokens * tokens * headSize;
-      const lines = candidates.map(({ name, plan, us, error, relative }) => {
+      const lines = candidates.map(({ name, plan, us, once, thrice, runs, error, relative }) => {
         const time = error === undefined ? median(us) : NaN;
-        results.push({ shape: title, pass, name, plan, us: time, samples: us, tflops: flops / time / 1e6, relative, error });
-        const row =
-          error === undefined ? [format(time), format(Math.min(...us)), format(flops / time / 1e6)] : ['–', '–', error.slice(-80)];
-        return { time, row: [name, ...row] };
+        // Of each number of launches the shortest: other work on the device lengthens some.
+        const least = error === undefined ? (500 * (Math.min(...thrice) - Math.min(...once))) / runs : NaN;
+        results.push({ shape: title, pass, name, plan, us: time, samples: us, least, tflops: flops / least / 1e6, relative, error });
+        const row = error === undefined ? [format(time), format(least), format(flops / least / 1e6)] : ['–', '–', error.slice(-80)];
+        return { least, row: [name, ...row] };
       });
-      lines.sort((a, b) => (a.time || Infinity) - (b.time || Infinity));
+      lines.sort((a, b) => (a.least || Infinity) - (b.least || Infinity));
       console.log(
         `\n${pass}, ${title}\n${textTable(
           ['kernel', 'µs', 'least', 'TFLOP/s'],

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Times PyTorch's fused attention at the shapes of `benches/kernels.mjs`: causal, 16 heads of 64, 512 tokens.
 
-    python3 benches/pytorch/attention.py [--types f32,bf16,f16] [--batches 1,4,16] [--json FILE]
+    python3 benches/pytorch/attention.py [--types f32,bf16,f16] [--batches 1,4,16] [--tokens 512] [--head-size 64] [--json FILE]
 
 Half precision runs FlashAttention and cuDNN's kernels, f32 the memory-efficient ones. Queries, keys and values lie in one fused
-[batch, tokens, 3, heads, 64] tensor, as in the trainer. Each figure is the median over samples of CUDA graphs that hold
+[batch, tokens, 3, heads, head size] tensor, as in the trainer. Each figure is the median over samples of CUDA graphs that hold
 many calls on rotating inputs, so that neither the host nor the cache decides it; microseconds.
 """
 
@@ -15,16 +15,16 @@ from time import perf_counter
 
 import torch
 
-HEADS, HEAD_SIZE, TOKENS = 16, 64, 512
+HEADS = 16
 TYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 aten = torch.ops.aten
 
 
-def calls(kind, batch, backend):
+def calls(kind, batch, backend, tokens, head_size):
     """Forward and backward as functions of no arguments, on fresh random data."""
-    qkv = 2 * torch.rand(batch, TOKENS, 3, HEADS, HEAD_SIZE, device="cuda") - 1
+    qkv = 2 * torch.rand(batch, tokens, 3, HEADS, head_size, device="cuda") - 1
     q, k, v = (x.transpose(1, 2) for x in qkv.to(TYPES[kind]).unbind(2))
-    grad = (2 * torch.rand(batch, TOKENS, HEADS, HEAD_SIZE, device="cuda") - 1).to(TYPES[kind]).transpose(1, 2)
+    grad = (2 * torch.rand(batch, tokens, HEADS, head_size, device="cuda") - 1).to(TYPES[kind]).transpose(1, 2)
     if kind == "f32":
         forward = lambda: aten._scaled_dot_product_efficient_attention(q, k, v, None, True, 0.0, True)
         out, lse, seed, offset = forward()
@@ -80,6 +80,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--types", default="f32,bf16,f16")
     parser.add_argument("--batches", default="1,4,16")
+    parser.add_argument("--tokens", type=int, default=512)
+    parser.add_argument("--head-size", type=int, default=64)
     parser.add_argument("--json")
     options = parser.parse_args()
     print(f"PyTorch {torch.__version__}, {torch.cuda.get_device_name()}; µs, median")
@@ -88,7 +90,7 @@ def main():
         for backend in ["efficient"] if kind == "f32" else ["flash", "cudnn"]:
             for batch in map(int, options.batches.split(",")):
                 try:
-                    made = [calls(kind, batch, backend) for _ in range({1: 8, 4: 4}.get(batch, 2))]
+                    made = [calls(kind, batch, backend, options.tokens, options.head_size) for _ in range({1: 8, 4: 4}.get(batch, 2))]
                 except RuntimeError as error:
                     print(f"{kind:5} {backend:9} batch {batch:3}  {error}")
                     continue
