@@ -3,7 +3,7 @@
  * Opens the store.
  * @param {StoreOptions} options
  * @returns {Promise<{ port: number, fail: (failure: Failure) => void, close: () => Promise<void> }>} `close` waits until all have
- *   left, for as long as one may be silent, unless the group has failed
+ *   left, or if the group has failed until all have come and heard of it, for as long as one may be silent
  */
 export function openStore({ host, port, own, joinMs, peerMs }: StoreOptions): Promise<{
     port: number;

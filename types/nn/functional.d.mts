@@ -95,6 +95,8 @@ export function crossEntropy(logits: Tensor, targets: Tensor, options?: LossOpti
  * @param {Tensor} x @param {Tensor} y @param {LossOptions} [options]
  */
 export function binaryCrossEntropyWithLogits(x: Tensor, y: Tensor, options?: LossOptions): Tensor;
+/** f(gate) · up of rows [gate | up]. @param {Tensor} x [..., 2 · n] @param {import('../kernels/activation.mjs').Activation} [activation] */
+export function glu(x: Tensor, activation?: import("../kernels/activation.mjs").Activation): Tensor;
 /** Elements dropped with probability p while training. @param {Tensor} x @param {number} [p] @param {boolean} [training] */
 export function dropout(x: Tensor, p?: number, training?: boolean): Tensor;
 /**

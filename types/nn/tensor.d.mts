@@ -7,8 +7,8 @@
  * @returns {Tensor}
  */
 export function tensor(data: import("./host.mjs").Nested | import("./host.mjs").Numbers, options?: TensorOptions): Tensor;
-/** A tensor with undefined contents. @param {number[]} shape @param {import('./functional.mjs').TypeOptions} [options] */
-export function empty(shape: number[], options?: import("./functional.mjs").TypeOptions): Tensor;
+/** A tensor with undefined contents. @param {readonly number[]} shape @param {import('./functional.mjs').TypeOptions} [options] */
+export function empty(shape: readonly number[], options?: import("./functional.mjs").TypeOptions): Tensor;
 /** The number of the next tensor. */
 export function nextSerial(): number;
 /**
