@@ -10,6 +10,7 @@ import { createHash } from 'node:crypto';
 import { createRequire } from 'node:module';
 
 import { engines, init, launched } from '../distributed/index.mjs';
+import { deviceOfRank } from './gpt/ranks.mjs';
 import { runMain } from './lib/args.mjs';
 import { rawAllReduce } from './lib/mpi.mjs';
 import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
@@ -209,8 +210,10 @@ await runMain(USAGE, OPTIONS, async ({ engine, bytes, step, rounds, samples, jso
     if (Number(size) % 4 !== 0 || size === 0) throw new RangeError(`--${name} ${size}: must be a multiple of 4, and more than 0`);
   }
   if (buckets.length > 0 && engine !== 'mpi') throw new RangeError('--step: goes with --engine mpi alone');
-  const device = vk.initDevice();
-  const alone = launched().launcher === null;
+  const { launcher, localRank } = launched();
+  const alone = launcher === null;
+  const index = alone ? undefined : deviceOfRank(vk.listDevices(), localRank);
+  const device = index === undefined ? vk.initDevice() : vk.initDevice({ device: index });
   const group = await init({ engine: engine === 'mpi' ? 'mpi' : 'nccl', ...(alone ? { rank: 0, worldSize: 1 } : {}) });
   await check(group);
   if (buckets.length > 0) {

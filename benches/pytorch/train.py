@@ -6,20 +6,28 @@
     python3 benches/pytorch/train.py --weights DIR/step-0000000.safetensors --batches batches.safetensors \\
         --modes f32,tf32,bf16,tf32-compiled,bf16-compiled --json pytorch.json
 
+Under torchrun each process has a device of its own and an equal share of the micro-steps of every step (DistributedDataParallel):
+
+    torchrun --nproc-per-node 2 benches/pytorch/train.py --weights … --batches … --modes bf16
+
 Prints, for each mode, the loss of every step and tokens a second (median over the steps after --warmup).
 Needs PyTorch 2.4 or later and a CUDA device (--device cpu works too, slowly).
 """
 
 import argparse
+import contextlib
 import json
 import math
+import os
 import statistics
 import struct
 import sys
 import time
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel
 
 
 def read_safetensors(path):
@@ -116,6 +124,9 @@ def run(mode, config, weights, batches, warmup, device):
         fused=device.type == "cuda",
     )
     forward = torch.compile(model) if compiled else model
+    several = dist.is_initialized()
+    if several:
+        forward = DistributedDataParallel(forward, device_ids=[device.index], gradient_as_bucket_view=True)
 
     def mark():
         """A point in the device's time: steps are timed end to end, and the host may run ahead."""
@@ -134,9 +145,12 @@ def run(mode, config, weights, batches, warmup, device):
         total = torch.zeros((), device=device)
         for micro in range(micro_steps):
             ids, targets = batches[step, micro].to(device, non_blocking=True).long()
-            with torch.autocast(device.type, torch.bfloat16, enabled=arithmetic == "bf16"):
-                loss = forward(ids, targets) / micro_steps
-            loss.backward()
+            # Gradients travel once a step, with the last micro-step.
+            alone = forward.no_sync() if several and micro + 1 < micro_steps else contextlib.nullcontext()
+            with alone:
+                with torch.autocast(device.type, torch.bfloat16, enabled=arithmetic == "bf16"):
+                    loss = forward(ids, targets) / micro_steps
+                loss.backward()
             total += loss.detach()
         torch.nn.utils.clip_grad_norm_(model.parameters(), config["clip"])
         optimizer.step()
@@ -148,8 +162,12 @@ def run(mode, config, weights, batches, warmup, device):
         seconds = [a.elapsed_time(b) / 1000 for a, b in zip(marks, marks[1:])]
     else:
         seconds = [b - a for a, b in zip(marks, marks[1:])]
-    losses = [loss.item() for loss in losses]
     tokens = batches[0, :, 0].numel()
+    if several:
+        losses = torch.stack(losses)
+        dist.all_reduce(losses, op=dist.ReduceOp.AVG)
+        tokens *= dist.get_world_size()
+    losses = [loss.item() for loss in losses]
     rates = [tokens / s for s in seconds[min(warmup, steps - 1) :]]
     peak = torch.cuda.max_memory_allocated() if device.type == "cuda" else 0
     return {
@@ -177,10 +195,20 @@ def main():
     config = json.loads(metadata["config"])
     batches = tensors["batches"]
     device = torch.device(args.device)
+    rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    if size > 1:
+        if device.type != "cuda" or batches.shape[1] % size:
+            sys.exit(f"{size} processes need a CUDA device each and a multiple of {size} micro-steps, not {batches.shape[1]}")
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
+        dist.init_process_group("nccl", device_id=device)
+        share = batches.shape[1] // size
+        batches = batches[:, rank * share : (rank + 1) * share].contiguous()
     if device.type == "cuda":
         batches = batches.pin_memory()
     name = torch.cuda.get_device_name() if device.type == "cuda" else "cpu"
-    print(f"PyTorch {torch.__version__} on {name}, {tuple(batches.shape)} batches")
+    if rank == 0:
+        print(f"PyTorch {torch.__version__} on {size} × {name}, {tuple(batches.shape)} batches each")
 
     results = []
     for mode in args.modes.split(","):
@@ -191,15 +219,23 @@ def main():
         try:
             result = run(mode, config, weights, batches, args.warmup, device)
         except Exception as error:  # for instance no Triton for the compiled modes: the others still count
+            if size > 1:  # the other processes would wait for this one
+                raise
             results.append({"mode": mode, "error": str(error)})
             print(f"{mode:>14}  failed: {error}", flush=True)
             continue
         results.append(result)
+        if rank > 0:
+            continue
         first, last = result["losses"][0], result["losses"][-1]
         print(f"{mode:>14}  {result['tokensPerSecond']:>10,.0f} tok/s  loss {first:.6f} -> {last:.6f}", flush=True)
-    if args.json:
+    if args.json and rank == 0:
         with open(args.json, "w") as file:
-            json.dump({"torch": torch.__version__, "device": name, "config": config, "results": results}, file, indent=1)
+            json.dump(
+                {"torch": torch.__version__, "device": name, "processes": size, "config": config, "results": results}, file, indent=1
+            )
+    if size > 1:
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,65 @@
+#!/usr/bin/env node
+// The table of what `benches/gpus.sh` measured: tokens a second of several GPUs, their share of so many times one GPU's, and PyTorch's
+// DistributedDataParallel in the same visit.
+
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { UsageError, runMain } from './lib/args.mjs';
+import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
+import { textTable } from './lib/stats.mjs';
+
+const OPTIONS = /** @type {const} */ ({
+  folder: { type: 'string', value: 'FOLDER', path: 'input-folder', required: true, help: 'where benches/gpus.sh has left its results' },
+  ...RESULTS_OPTION,
+});
+const SHAPES = ['1x4', '16x1'];
+
+await runMain('node benches/gpus.mjs --folder FOLDER [options]', OPTIONS, async ({ folder, results }) => {
+  /** Of a run, undefined where it was left out. @param {string} name @returns {any} */
+  const read = (name) => {
+    try {
+      return JSON.parse(readFileSync(join(folder, `${name}.json`), 'utf8'));
+    } catch (error) {
+      if (/** @type {NodeJS.ErrnoException} */ (error).code === 'ENOENT') return undefined;
+      throw new UsageError(`${join(folder, name)}.json: ${/** @type {Error} */ (error).message}`);
+    }
+  };
+  /** @type {import('./lib/results.mjs').Figure[]} */
+  const figures = [];
+  /** @type {string[][]} */
+  const rows = [];
+  let [device, driver, size] = ['', '', 0];
+  for (const shape of SHAPES) {
+    const alone = ['a', 'b'].map((round) => read(`one-${shape}-${round}`)).filter((run) => run !== undefined);
+    if (alone.length === 0) continue;
+    const runs = alone.map((run) => run.tokensPerSecond.median);
+    const one = runs.reduce((a, b) => a + b, 0) / runs.length;
+    const { parameters, config } = alone[0];
+    ({ device, driverInfo: driver } = alone[0]);
+    const group = `GPT of ${parameters.toLocaleString('en')} parameters, batch ${shape.replace('x', '×')} a process, block ${config.block}, bf16`;
+    /** @param {string} series @param {number} rate @param {number[]} [samples] */
+    const add = (series, rate, samples) => {
+      figures.push({ group, name: 'tokens a second', series, unit: 'tok/s', value: rate, ...(samples && { runs: samples }) });
+      const share = series === 'one GPU' ? '' : `${((100 * rate) / (size * one)).toFixed(1)} %`;
+      rows.push([shape.replace('x', '×'), series, Math.round(rate).toLocaleString('en'), share]);
+    };
+    add('one GPU', one, runs);
+    for (const zero of [1, 0]) {
+      for (const reduce of ['f32', 'bf16']) {
+        const run = read(`ranks-${shape}-zero${zero}-${reduce}`);
+        if (run === undefined) continue;
+        size = run.ranks.size;
+        add(`${size} GPUs, ZeRO ${zero}, gradients in ${reduce}`, run.tokensPerSecond.median);
+      }
+    }
+    for (const { mode, tokensPerSecond } of read(`ddp-${shape}`)?.results ?? []) {
+      add(`${size} GPUs, PyTorch DDP ${mode.replace('-', ', ')}`, tokensPerSecond);
+    }
+  }
+  if (rows.length === 0) throw new UsageError(`--folder ${folder}: no results of benches/gpus.sh there`);
+  process.stdout.write(`${device}, driver ${driver}\n\n${textTable(['batch', 'run', 'tok/s', `of ${size} × one`], rows)}\n`);
+  if (results !== undefined) {
+    const title = `Training on ${size} GPUs over NCCL, beside one of them and PyTorch's DistributedDataParallel`;
+    writeResults(results, { bench: 'train', title, device, driver, figures, script: 'benches/gpus.mjs' });
+  }
+});

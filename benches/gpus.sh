@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# Everything that is measured on several GPUs of one host, within a time limit, beside one of them and PyTorch's DistributedDataParallel:
+# the 300M model in bf16 at 1×4 and 16×1 a process, gradients in f32 and bf16, ZeRO 0 and 1; weights of all ranks, a rank that is
+# killed, two launchers over sockets. `benches/gpus.mjs FOLDER` makes the table.
+#
+#   HELIOS_NCCL_LIBRARY=libnccl.so.2 [N=2] [LIMIT=570] [PYTHON=python3] [SAVE=COMMAND] benches/gpus.sh FOLDER [STEP …]
+#
+# Steps: checks one ranks ddp killed nodes collectives; all when left out. SAVE: a command that is run after each.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+out=${1:?a folder for the results}
+shift
+n=${N:-2} limit=${LIMIT:-570} python=${PYTHON:-python3}
+# NVLink multicast stays off; one order of sums, so that runs can be compared bit by bit.
+export NCCL_NVLS_ENABLE=0
+mkdir -p "$out"
+scratch=$(mktemp -d "${SCRATCH:-/dev/shm}/gpus.XXXXXX")
+trap 'rm -rf "$scratch"' EXIT
+launch=(node bin/helios-vk.mjs run --nproc "$n")
+train=(benches/train.mjs --precision bf16 --sample-tokens 0 --quiet)
+mission=("${train[@]}" --preset mission --steps 20)
+shapes=(1x4 16x1)
+
+# timed NAME SECONDS COMMAND…: its output into NAME.txt; the end of it where it fails
+timed() {
+  local name=$1 most=$2 since=$SECONDS left=$((limit - SECONDS))
+  shift 2
+  if ((left < most / 4)); then
+    echo "$name: left out, $left s are left"
+    return 1
+  fi
+  timeout --kill-after=5 $((left < most ? left : most)) "$@" >"$out/$name.txt" 2>&1
+  local status=$?
+  echo "$name: status $status, $((SECONDS - since)) s"
+  ((status == 0)) || tail -n 6 "$out/$name.txt" | cut -c1-300
+  return $status
+}
+# size SHAPE: options of a process
+size() { echo "--batch ${1%x*} --micro-steps ${1#*x}"; }
+
+checks() {
+  timed nccl 60 node --test --test-reporter=tap __test__/distributed/nccl.test.mjs && grep -E '^# (pass|fail|skip)' "$out/nccl.txt"
+  for options in '{"engine":"nccl","zero":1}' '{"engine":"nccl","zero":0}' '{"engine":"nccl","zero":1,"reduce":"bf16"}'; do
+    timed weights 40 "${launch[@]}" __test__/distributed/gpt-rank.mjs "$options"
+    echo "weights after each step, $options: $(grep -o '"hashes":[^]]*]' "$out/weights.txt" | sort | uniq -c | tr -s ' ')"
+  done
+}
+one() { # one GPU alone; called before and after the others
+  for shape in "${shapes[@]}"; do
+    # shellcheck disable=SC2046 # several words
+    timed "one-$shape-$1" 40 node "${mission[@]}" $(size "$shape") --json "$out/one-$shape-$1.json"
+  done
+}
+ranks() {
+  for shape in "${shapes[@]}"; do
+    for zero in 1 0; do
+      for reduce in f32 bf16; do
+        # shellcheck disable=SC2046
+        timed "ranks-$shape-zero$zero-$reduce" 50 "${launch[@]}" "${mission[@]}" $(size "$shape") --engine nccl --zero $zero --reduce $reduce \
+          --json "$out/ranks-$shape-zero$zero-$reduce.json"
+      done
+    done
+  done
+}
+ddp() {
+  for shape in "${shapes[@]}"; do
+    mkdir -p "$scratch/$shape"
+    # shellcheck disable=SC2046
+    timed "dump-$shape" 60 "${launch[@]}" "${mission[@]}" $(size "$shape") --engine nccl --checkpoint "$scratch/$shape" --checkpoint-at-start \
+      --dump-batches "$scratch/$shape/batches.safetensors" --json "$out/dump-$shape.json"
+    timed "ddp-$shape" 120 "$python" -m torch.distributed.run --nproc-per-node "$n" benches/pytorch/train.py \
+      --weights "$scratch/$shape"/step-0000000.safetensors --batches "$scratch/$shape/batches.safetensors" --modes bf16,bf16-compiled \
+      --json "$out/ddp-$shape.json"
+    rm -rf "${scratch:?}/$shape"
+  done
+}
+killed() { # rank 1 is killed once step 10 is saved; the restart's losses must be those of a run that nobody disturbs
+  local options=(--precision bf16 --preset small --steps 20 --sample-tokens 0 --engine nccl --checkpoint-every 5)
+  timed undisturbed 60 "${launch[@]}" benches/train.mjs "${options[@]}" --quiet --checkpoint "$scratch/a" --json "$out/undisturbed.json"
+  local dies="$scratch/b/step-0000010.safetensors"
+  timed killed 90 "${launch[@]}" --max-restarts 1 __test__/distributed/gpt-rank.mjs "$(node -p 'JSON.stringify({ train: process.argv.slice(2), dies: process.argv[1] })' \
+    "$dies" "${options[@]}" --checkpoint "$scratch/b" --json "$out/killed.json")"
+  node -e '
+    const [a, b] = process.argv.slice(1).map((file) => JSON.parse(require("fs").readFileSync(file, "utf8")));
+    const late = a.losses.slice(-b.losses.length);
+    const equal = b.firstStep > 0 && late.every((loss, i) => loss === b.losses[i]);
+    console.log(`killed: went on from step ${b.firstStep}, ${b.losses.length} losses ${equal ? "equal bit for bit" : `DIFFER: ${late} and ${b.losses}`}`);
+  ' "$out/undisturbed.json" "$out/killed.json"
+}
+nodes() { # two launchers as two hosts, over sockets; the second has the second device
+  local sockets=(env NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_IB_DISABLE=1 NCCL_SOCKET_IFNAME=lo) master=(--nnodes 2 --master 127.0.0.1:29517 --nproc 1)
+  local options=("${mission[@]}" --batch 1 --micro-steps 4 --engine nccl)
+  HELIOS_DEVICE=1 "${sockets[@]}" timeout 60 node bin/helios-vk.mjs run --node-rank 1 "${master[@]}" "${options[@]}" >"$out/nodes-1.txt" 2>&1 &
+  HELIOS_DEVICE=0 timed nodes 60 "${sockets[@]}" node bin/helios-vk.mjs run --node-rank 0 "${master[@]}" "${options[@]}" --json "$out/nodes.json"
+  wait
+}
+collectives() {
+  timed collectives 60 "${launch[@]}" benches/distributed.mjs --engine nccl --bytes 4096,1048576,67108864,1207349248 --rounds 20 --results "$out/results"
+  grep -vE '^$' "$out/collectives.txt" | head -20
+}
+
+for step in "${@:-all}"; do
+  case $step in
+    all) checks; one a; ranks; ddp; killed; nodes; collectives; one b ;;
+    one) one a ;;
+    again) one b ;;
+    *) "$step" ;;
+  esac
+  [[ -z ${SAVE:-} ]] || eval "$SAVE"
+done
