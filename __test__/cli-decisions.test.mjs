@@ -155,7 +155,7 @@ test('manifests that are none', { skip: !posix }, () => {
     { VK_DRIVER_FILES: '/m:/m/none.json' },
   );
   const errors = drivers(place).map(({ error }) => String(error));
-  const expected = [/^no JSON/, /no manifest of a driver/, /names no library/, /no manifest/, /no manifest/, /no such file/];
+  const expected = [/^no JSON/, /not a manifest of a driver/, /names no library/, /not a manifest/, /not a manifest/, /no such file/];
   assert.equal(errors.length, expected.length);
   expected.forEach((words, i) => assert.match(errors[i], words));
 });

@@ -250,8 +250,8 @@ test('lines and plans are each other', () => {
       list,
     );
   }
-  assert.throws(() => tilingOf('f32', 'tall'), /no tile of class f32/);
-  assert.throws(() => tilingOf('ptx', '128 128 16 8 8 8 2'), /no tile of class ptx/);
+  assert.throws(() => tilingOf('f32', 'tall'), /is not a tile of class f32/);
+  assert.throws(() => tilingOf('ptx', '128 128 16 8 8 8 2'), /not a tile of class ptx/);
 });
 
 test('where a table lies', () => {

@@ -101,9 +101,14 @@ const storageOf = (tensor) => alive('optim', tensor);
  * @param {string} name @param {number} value @param {string} [of] who takes it; the setting itself when left out
  */
 function checkSetting(name, value, of = name) {
+  checkLeast(name, value, of);
+  if (isRecording()) throw new UsageError(of, 'set it outside of the compiled function: it lives on the device, and the next call sees it');
+}
+
+/** @param {string} name @param {number} value @param {string} of who takes it */
+function checkLeast(name, value, of) {
   const label = of === name ? '' : `${name} is `;
   if (!(value >= 0 && value < Infinity)) throw new ArgumentError(of, `${label}a number of at least 0, got ${String(value)}`);
-  if (isRecording()) throw new UsageError(of, 'set it outside of the compiled function: it lives on the device, and the next call sees it');
 }
 
 /** @param {number} value @param {string} of who takes it */
@@ -144,10 +149,11 @@ class ParameterGroup {
         finalRate: schedule?.finalLr ?? 0,
         step,
       });
-    this.state = Tensor.constant(this.wordsAt(0, clip, gradientScale), stateLayout(STATE_WORDS));
-    // Behind the words, which throw where an option cannot be: the parameters move now.
+    // Before the parameters move: it throws where an option cannot be.
+    const words = this.wordsAt(0, clip, gradientScale);
     const { bindingBytes, bufferBytes } = runtime().kernels.context;
     this.buckets = bucketsOf(parameters, Math.min(bindingBytes, bufferBytes), ranks?.multiple, ranks?.exportable);
+    this.state = Tensor.constant(words, stateLayout(STATE_WORDS));
     runtime().name(storageOf(this.state).allocation, 'optimizer state');
     /** The rate of this step, on the device. */
     this.rate = unscoped(() => stateWord(this.state, STATE.rate));
@@ -507,7 +513,7 @@ export class AdamW extends Optimizer {
       eps = 1e-8,
       ...rest
     } = checkOptions('AdamW', options, [...OPTIONS, 'betas', 'eps']);
-    checkSetting('eps', eps, 'AdamW');
+    checkLeast('eps', eps, 'AdamW');
     super(params, { lr, weightDecay, clip, gradientScale, ...rest }, { betas, eps });
     for (const { buckets } of this.groups) {
       for (const bucket of buckets) {
@@ -556,7 +562,7 @@ export class SGD extends Optimizer {
       nesterov = false,
       ...rest
     } = checkOptions('SGD', options, [...OPTIONS, 'momentum', 'nesterov']);
-    checkSetting('momentum', momentum, 'SGD');
+    checkLeast('momentum', momentum, 'SGD');
     super(params, { lr, weightDecay, clip, gradientScale, ...rest });
     this.#momentum = momentum;
     this.#nesterov = nesterov;
