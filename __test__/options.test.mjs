@@ -53,6 +53,7 @@ const REQUIRED = {
   'benches/replay.mjs': ['--trace', join(ROOT, 'package.json')],
   'benches/pytorch/compare.mjs': ['--ours', 'x', '--pytorch', join(ROOT, 'package.json')],
   'benches/kernels-matmul.mjs': ['--sweep'],
+  'benches/gpus.mjs': ['--folder', ROOT],
   'benches/overlap.mjs': ['--module', join(ROOT, 'package.json')],
   'benches/generate.mjs': ['--checkpoint', join(ROOT, 'package.json')],
   'bin/helios-vk.mjs': ['doctor'],
