@@ -203,6 +203,18 @@ test('splits: of all tiles, and of those after the last whole wave', () => {
   check(relay, { ...NT, half: false }, { m: 128, n: 192, k: 256, tail: 3, blocks: 4 });
 });
 
+const copied = /** @type {GemmPlan} */ ({
+  ...{ bm: 256, bn: 128, bk: 64, slot: 32, stages: 5, warpgroups: 2, load: 'copy', ahead: 1, direct: true, early: true },
+});
+test('B by the copy engine', () => {
+  check(copied, NN, { m: 264, n: 136, k: 256 });
+  check(copied, NN, { m: 264, n: 136, k: 256, late: false });
+  check({ ...copied, bk: 96, early: false }, NN, { m: 264, n: 136, k: 256, blocks: 1 });
+  check({ ...copied, bk: 96 }, NN, { m: 264, n: 136, k: 256, blocks: 1 });
+
+  check(copied, { ...NN, half: false }, { m: 264, n: 264, k: 256, tail: 2, blocks: 4 });
+});
+
 test('the plans that were measured', () => {
   for (const [name, plan] of Object.entries(PLANS)) {
     check(plan, name === 'wide' ? TN : NT, { m: plan.bm, n: plan.bn, k: 2 * plan.bk, blocks: 1 });

@@ -134,7 +134,7 @@ function dot(a, b, { m, n, k, transA, transB }, i, j) {
 export function verifyKernel({ context: { vk }, plan: { tiling, division }, form, divide, records }) {
   if (form.glu) return verifyGlu({ vk, tiling, form, divide, records });
   const { type, transA, transB, beta: adds, dual, activation } = form;
-  const [m, n, k] = [tiling.bm + 40, tiling.bn + 24, 4 * tiling.bk + (form.ragged ? tiling.bk / 2 : 0)];
+  const [m, n, k] = [tiling.bm + 40, tiling.bn + 24, 4 * tiling.bk + (form.ragged ? (tiling.load === 'copy' ? 32 : tiling.bk / 2) : 0)];
   const plan = divide({ m, n, k }, { tiling, wave: BLOCKS, ...(division.whole === 0 ? { splits: 2 } : form.parts ? { tail: 2 } : {}) });
   const next = generator(1);
   const cType = form.half ? type : 'f32';

@@ -25,10 +25,12 @@ import { Writer } from './writer.mjs';
  * @typedef {object} GemmPlan
  * @property {number} bm rows of a tile, a multiple of 64 for each warpgroup
  * @property {number} bn columns of a tile, a multiple of 32 up to 256
- * @property {16 | 32 | 64} bk depth of a stage
+ * @property {16 | 32 | 64 | 128} bk depth of a stage
  * @property {number} stages at least 2
  * @property {number} warpgroups that multiply
- * @property {'relay' | 'async'} load how stages are filled
+ * @property {'relay' | 'async' | 'copy'} load how stages are filled
+ * @property {boolean} [early] all of A's registers are moved and loaded anew when a stage begins
+ * @property {16 | 32} [slot] depth of a stage of B where the copy engine fills it
  * @property {number} ahead stages that are fetched ahead: `relay` holds them in registers, `async` leaves that many copies open
  * @property {boolean} [direct] A goes from memory to registers: NN and NT, `bk` of 64
  * @property {boolean} [cached] what is fetched is kept in the first-level cache; `relay`
@@ -117,15 +119,21 @@ export const majors = ({ transA, transB }) => ({
 /** Sizes of a plan. @param {GemmPlan} plan */
 export function sizesOf(plan) {
   const bytesA = plan.direct ? 0 : 2 * plan.bm * plan.bk;
-  const stageBytes = bytesA + 2 * plan.bn * plan.bk;
+  const copied = plan.load === 'copy';
+  const stageBytes = bytesA + 2 * plan.bn * (plan.slot ?? plan.bk);
   return {
     /** Bytes of A in a stage; B's follow. */
     bytesA,
     stageBytes,
-    shared: plan.stages * stageBytes,
+    /** With the copy engine: where its barriers and, behind them, the tensor map are. */
+    mbarriers: plan.stages * stageBytes,
+    tensorMap: plan.stages * stageBytes + 128,
+    shared: plan.stages * stageBytes + (copied ? 256 : 0),
     threads: (plan.warpgroups + 1) * WARPGROUP,
     /** Named barriers: 0 is not used. */
     barriers: 1 + plan.stages * (plan.warpgroups + 1),
+    /** Threads that arrive at the barriers which say that a stage is empty: of those that fetch by copies, one warp. */
+    emptying: copied ? plan.warpgroups * WARPGROUP + 32 : (plan.warpgroups + 1) * WARPGROUP,
     /** Blocks of 64 rows that a warpgroup multiplies. */
     rowBlocks: plan.bm / (64 * plan.warpgroups),
   };
@@ -141,7 +149,9 @@ export function planFault(plan, form) {
   if (form.type === 'f32') return 'matrix units do not multiply in f32';
   if (!Number.isInteger(rowBlocks) || rowBlocks < 1) return 'bm must be a multiple of 64 for each warpgroup';
   if (plan.bn % 32 || plan.bn < 32 || plan.bn > 256) return 'bn must be a multiple of 32 up to 256';
-  if (![16, 32, 64].includes(plan.bk)) return 'bk must be 16, 32 or 64';
+  if (plan.load === 'copy') {
+    if (!plan.direct || form.transB || (form.products ?? 1) > 1) return 'copied stages are of NN';
+  } else if (![16, 32, 64].includes(plan.bk)) return 'bk must be 16, 32 or 64';
   if (major.b === 'mn' && plan.bn % 64) return 'bn must be a multiple of 64 where B has its columns contiguous';
   if (shared > SHARED_MEMORY_LIMIT) return `${shared} bytes of shared memory, ${SHARED_MEMORY_LIMIT} are allowed`;
   if (barriers > 16) return `${barriers} named barriers, there are 16`;
@@ -152,12 +162,12 @@ export function planFault(plan, form) {
   if (plan.load === 'relay' && plan.ahead < 1) return 'ahead must be at least 1';
   if (plan.direct) {
     if (major.a !== 'k') return 'A cannot go to registers with its rows contiguous';
-    if (plan.bk !== 64) return 'A in registers needs bk of 64';
+    if (plan.bk !== 64 && plan.load !== 'copy') return 'A in registers needs bk of 64';
     // Its depths come permuted in fours of bytes, which cp.async does not move.
     if (plan.load !== 'relay' && major.b === 'k') return 'A in registers needs B by relay where its depth is contiguous';
   }
   if (form.glu) {
-    if (plan.load !== 'relay') return 'SwiGLU needs operands by relay';
+    if (plan.load === 'async') return 'SwiGLU needs operands by relay';
     if (form.transA || form.transB !== (form.glu === 'forward')) return 'SwiGLU is of NT, its gradient of NN';
     // All of a column's moves are of either half of a tile.
     if (form.glu === 'forward' && (plan.bn % 64 || plan.bk < 32)) return 'SwiGLU needs bn of a multiple of 64 and bk of 32 or 64';
@@ -193,7 +203,7 @@ export function productFault({ m, n, k, lda, ldb, ldc, ldr = 8, ldh = 8, address
 
 /**
  * How a product is divided among blocks.
- * @param {{ bm: number, bn: number, bk: number }} plan
+ * @param {{ bm: number, bn: number, bk: number, load?: string }} plan
  * @param {{ m: number, n: number, k: number }} product
  * @param {{ blocks: number, splits?: number, tail?: number }} how blocks that the device runs at once; parts that every tile's depth is
  *   split into, or those of the tiles after the last whole wave
@@ -213,7 +223,7 @@ export function division(plan, { m, n, k }, { blocks, splits = 1, tail = 1 }) {
     /** Work items, of which the last `rest * parts` are parts. */
     items,
     blocks: Math.min(blocks, items),
-    workspaceFloats: rest * parts * plan.bm * plan.bn,
+    workspaceFloats: rest * parts * plan.bm * plan.bn + (plan.load === 'copy' ? 32 * Math.min(blocks, items) : 0),
     /** Whether the form must be `ragged`. */
     ragged: k % plan.bk !== 0,
   };

@@ -2,6 +2,7 @@
 
 import { at, vector } from './assembler.mjs';
 import { storeGlu } from './glu.mjs';
+import { WARPGROUP } from './gemm.mjs';
 import { depthStep, descriptor, rowBlockBytes } from './layout.mjs';
 import { store } from './store.mjs';
 
@@ -13,16 +14,17 @@ export function multiply(w) {
   const { p, plan, sizes, form, major } = w;
   const sums = Array.from({ length: sizes.rowBlocks }, () => p.registers('f32', plan.bn / 2));
   const base = p.b32('shr.u32', w.shared, 4);
+  const depthB = plan.slot ?? plan.bk;
   /** The low word of an operand's descriptor, for stage 0. @param {'a' | 'b'} name @param {Operand} units of 16 bytes in the stage */
-  const low = (name, units) => p.b32('add.u32', p.b32('add.u32', base, units), descriptor(major[name], plan.bk).low);
+  const low = (name, units) => p.b32('add.u32', p.b32('add.u32', base, units), descriptor(major[name], name === 'b' ? depthB : plan.bk).low);
   const lowB = low('b', sizes.bytesA >> 4);
   const lowA = plan.direct ? '' : low('a', p.b32('mul.lo.u32', w.group, (sizes.rowBlocks * rowBlockBytes(plan.bk)) >> 4));
-  const high = { a: p.b32('mov.u32', descriptor(major.a, plan.bk).high), b: p.b32('mov.u32', descriptor(major.b, plan.bk).high) };
+  const high = { a: p.b32('mov.u32', descriptor(major.a, plan.bk).high), b: p.b32('mov.u32', descriptor(major.b, depthB).high) };
   const full = p.b32('mad.lo.u32', w.group, plan.stages, w.full(0));
   const stage = p.b32('mov.u32', 0);
   /** The stage before. */
   const last = p.register('b32');
-  for (let s = 0; s < plan.stages; s++) p.do('bar.arrive', w.empty + s, sizes.threads);
+  for (let s = 0; s < plan.stages; s++) p.do('bar.arrive', w.empty + s, sizes.emptying);
 
   const direct = plan.direct ? directA(w) : undefined;
   const cursor = w.cursor();
@@ -36,8 +38,64 @@ export function multiply(w) {
   const release = () => w.emptyBarrier('arrive', last);
   const commit = () => p.do('wgmma.commit_group.sync.aligned');
 
+  const copied = plan.load === 'copy';
+  const slotsPerHalf = 32 / depthB;
+  /** Slots of the last half, which are released when its products are done. @type {string[]} */
+  const held = copied ? p.registers('b32', slotsPerHalf) : [];
+  const releaseHeld = () => {
+    for (const slot of held) w.emptyBarrier('arrive', slot);
+  };
+  /** The same where B is copied, slot by slot. @param {boolean} first of a tile */
+  const stepCopied = (first) => {
+    const a = /** @type {ReturnType<typeof directA>} */ (direct);
+    a.advance();
+    const units = (plan.bk / 32) * sums.length;
+    /** @type {string[][][]} */
+    const moved = [];
+    for (let half = 0; half < plan.bk / 32; half++) {
+      /** @type {string[]} */
+      const b = [];
+      /** @type {string[]} */
+      const filled = [];
+      sums.forEach((block, r) => {
+        settle(1);
+        if (r === 1 && !(first && half === 0)) releaseHeld();
+        const unit = half * sums.length + r;
+        if (!plan.early) {
+          moved[unit] = a.fragments(r, half, unit % 2);
+          a.load(r, half, false, false);
+        } else if (unit < 2) {
+          // All but the last, whose registers the last products of the stage before may still read; then that.
+          for (let u = unit === 0 ? 0 : units - 1; u < (unit === 0 ? units - 1 : units); u++) {
+            moved[u] = a.fragments(u % sums.length, Math.floor(u / sums.length), u);
+            a.load(u % sums.length, Math.floor(u / sums.length), false, false);
+          }
+        }
+        const fragments = moved[unit];
+        if (r === 0) {
+          for (let i = 0; i < slotsPerHalf; i++) {
+            w.barrier('sync', full, stage, WARPGROUP + 32);
+            const low = p.b32('mad.lo.u32', stage, sizes.stageBytes >> 4, lowB);
+            for (let slab = 0; slab < depthB / 16; slab++)
+              b.push(p.b64('mov.b64', vector([slab ? p.b32('add.u32', low, (slab * depthStep('mn')) >> 4) : low, high.b])));
+            filled.push(p.b32('mov.u32', stage));
+            w.nextStage(stage);
+          }
+        }
+        p.do('wgmma.fence.sync.aligned');
+        fragments.forEach((fragment, i) => {
+          p.do(instruction, vector(block), vector(fragment), b[i], first && half + i === 0 ? never : always, 1, 1, transposed.b);
+        });
+        commit();
+        if (r === sums.length - 1) filled.forEach((slot, i) => p.do('mov.u32', held[i], slot));
+      });
+    }
+    a.next();
+  };
+
   /** Multiplies a stage, whose last products stay open. @param {boolean} first of a tile */
   const step = (first) => {
+    if (copied) return stepCopied(first);
     w.fullBarrier('sync', full, stage);
     if (!plan.direct) p.do('fence.proxy.async.shared::cta');
     const units = p.b32('mul.lo.u32', stage, sizes.stageBytes >> 4);
@@ -90,7 +148,8 @@ export function multiply(w) {
       p.do('sub.u32', left, left, 1);
     });
     settle(0);
-    release();
+    if (copied) releaseHeld();
+    else release();
     (form.glu ? storeGlu : store)(w, cursor, sums);
     p.do('add.u32', cursor.item, cursor.item, w.blocks);
   });
@@ -131,20 +190,24 @@ function directA(w) {
   /** Whether this lane's chunks of the two halves lie within the depth. */
   const within = Array.from({ length: halves }, () => (form.ragged ? p.register('pred') : more));
 
+  /** Goes to the next stage's item. */
+  const advance = () => {
+    const exhausted = p.label();
+    walk.advance(exhausted);
+    p.place(exhausted);
+    p.do('setp.ne.u32', more, walk.left, 0);
+    if (form.ragged)
+      within.forEach((predicate, h) =>
+        p.do('setp.lt.and.u32', predicate, p.b32('add.u32', walk.depth, p.b32('add.u32', unit, 32 * h)), walk.cursor.kEnd, more),
+      );
+  };
   /**
    * Loads a unit of the next stage.
    * @param {number} r block of rows @param {number} half @param {boolean} first unit of the stage @param {boolean} last unit of it
    */
   const load = (r, half, first, last) => {
     if (first) {
-      const exhausted = p.label();
-      walk.advance(exhausted);
-      p.place(exhausted);
-      p.do('setp.ne.u32', more, walk.left, 0);
-      if (form.ragged)
-        within.forEach((predicate, h) =>
-          p.do('setp.lt.and.u32', predicate, p.b32('add.u32', walk.depth, p.b32('add.u32', unit, 32 * h)), walk.cursor.kEnd, more),
-        );
+      advance();
     }
     for (const lower of [0, 1]) {
       const words = raw[r][half][lower];
@@ -152,14 +215,17 @@ function directA(w) {
       const from = p.b64('mad.wide.u32', offsets[2 * r + lower], 1, address);
       p.guarded(within[half], () => p.do(w.loadInstruction, vector(words), at(from, 64 * half)));
     }
-    if (last) {
-      p.do('add.u64', address, address, 2 * plan.bk);
-      p.guarded(more, () => walk.next());
-    }
+    if (last) next();
   };
-  const slots = [0, 1].map(() => p.registers('b32', 8));
+  const next = () => {
+    p.do('add.u64', address, address, 2 * plan.bk);
+    p.guarded(more, () => walk.next());
+  };
+  const slots = Array.from({ length: plan.early ? halves * sizes.rowBlocks : 2 }, () => p.registers('b32', 8));
   return {
     load,
+    advance,
+    next,
     /** Loads the first stage. */
     begin: () => {
       for (let half = 0; half < halves; half++) {

@@ -2,6 +2,7 @@
 // `store.mjs` write the parts.
 
 import { Program } from './assembler.mjs';
+import { fetchCopies } from './copy.mjs';
 import { fetchAsync, fetchRelay } from './fetch.mjs';
 import { WARPGROUP, majors, parametersOf, sizesOf } from './gemm.mjs';
 import { multiply } from './multiply.mjs';
@@ -49,7 +50,8 @@ export class Writer {
     const done = p.label();
     p.when(p.pred('setp.eq.u32', this.group, plan.warpgroups), () => {
       if (plan.registers) p.do('setmaxnreg.dec.sync.aligned.u32', plan.registers[1]);
-      if (plan.load === 'relay') fetchRelay(this);
+      if (plan.load === 'copy') fetchCopies(this);
+      else if (plan.load === 'relay') fetchRelay(this);
       else fetchAsync(this);
       p.branch(done);
     });
@@ -161,7 +163,7 @@ export class Writer {
 
   /** A load of 16 bytes of an operand. */
   get loadInstruction() {
-    return `ld.global.nc.${this.plan.cached ? '' : 'L1::no_allocate.'}L2::128B.v4.b32`;
+    return `ld.global.${this.plan.load === 'copy' ? '' : 'nc.'}${this.plan.cached ? '' : 'L1::no_allocate.'}L2::128B.v4.b32`;
   }
 
   /** Moves a register round the stages. @param {string} stage */
@@ -190,6 +192,6 @@ export class Writer {
   }
   /** @param {'sync' | 'arrive'} what @param {Operand} stage */
   emptyBarrier(what, stage) {
-    this.barrier(what, this.empty, stage, this.sizes.threads);
+    this.barrier(what, this.empty, stage, this.sizes.emptying);
   }
 }
