@@ -400,6 +400,7 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
     if (op === 'mad.wide.u32') return lanes((w, l) => put(w, l, BigInt(x(w, l)) * BigInt(y(w, l)) + z(w, l)));
     if (op === 'mul.wide.u32') return lanes((w, l) => put(w, l, BigInt(x(w, l)) * BigInt(y(w, l))));
     if (op === 'mul.lo.u64') return lanes((w, l) => put(w, l, x(w, l) * BigInt(y(w, l))));
+    if (op === 'and.b64') return lanes((w, l) => put(w, l, x(w, l) & BigInt.asUintN(64, BigInt(operands[2]))));
     if (op === 'add.u64') return lanes((w, l) => put(w, l, x(w, l) + BigInt(y(w, l))));
     const table = type === 'f32' ? floating : integer;
     assert.ok(parts[0] in table, `no instruction ${op}`);

@@ -145,22 +145,22 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
 
   /**
    * How the bindings a, b, c, bias, residual, half and work are accessed.
-   * @param {GemmForm} form @param {boolean} results whether any are stored
+   * @param {GemmForm} form @param {boolean} results whether any are stored @param {boolean} maps whether tensor maps are
    * @returns {import('../../index.js').PtxAccess[]}
    */
-  const accessOf = ({ beta, bias, residual, dual, parts, glu }, results) => [
+  const accessOf = ({ beta, bias, residual, dual, parts, glu }, results, maps) => [
     'read',
     'read',
     results ? (beta ? 'readwrite' : 'write') : 'none',
     bias ? 'read' : 'none',
     residual || glu === 'backward' ? 'read' : 'none',
     dual || glu === 'forward' ? 'write' : 'none',
-    parts ? 'write' : 'none',
+    parts || maps ? 'write' : 'none',
   ];
 
   /** The pipeline of a kernel, written and made at first use. @param {any} plan @param {GemmForm} form */
   function pipelineOf({ tiling, division: { whole } }, form) {
-    const access = accessOf(form, whole > 0);
+    const access = accessOf(form, whole > 0, !isSimt(tiling) && tiling.load === 'copy');
     const key = `${keyOf(tiling, form)}${whole > 0 ? '' : '/sums'}`;
     const made = context.pipelines.get(key);
     if (made !== undefined) return { pipeline: made, access };
@@ -216,7 +216,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
       },
     ];
     // The second pass knows parts of tiles by the name of the last ones.
-    if (work) dispatches.push(sumParts(context, product, { ...plan, tail: parts, whole, rest }, work));
+    if (work && parts > 1) dispatches.push(sumParts(context, product, { ...plan, tail: parts, whole, rest }, work));
     return dispatches;
   }
 

@@ -51,6 +51,7 @@ function makeMap(w, lane, first) {
   let place = p.b64('mad.wide.u32', p.b32('mov.u32', '%ctaid.x'), MAP_BYTES, p.parameter('work'));
   // Behind the parts.
   if (form.parts) place = p.b64('mad.wide.u32', p.b32('sub.u32', w.items, w.whole), 4 * plan.bm * plan.bn, place);
+  place = p.b64('and.b64', p.b64('add.u64', place, 127), '0xffffffffffffff80');
   p.do('tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned', at(place), at(map), MAP_BYTES);
   p.do('fence.proxy.tensormap::generic.acquire.gpu', at(place), MAP_BYTES);
   return place;

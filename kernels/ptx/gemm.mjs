@@ -223,7 +223,7 @@ export function division(plan, { m, n, k }, { blocks, splits = 1, tail = 1 }) {
     /** Work items, of which the last `rest * parts` are parts. */
     items,
     blocks: Math.min(blocks, items),
-    workspaceFloats: rest * parts * plan.bm * plan.bn + (plan.load === 'copy' ? 32 * Math.min(blocks, items) : 0),
+    workspaceFloats: rest * parts * plan.bm * plan.bn + (plan.load === 'copy' ? 32 * (1 + Math.min(blocks, items)) : 0),
     /** Whether the form must be `ragged`. */
     ragged: k % plan.bk !== 0,
   };
