@@ -25,13 +25,11 @@ export const PLANS = {
   /** TN, with as many splits as fill the device. */
   wide: { bm: 128, bn: 256, bk: 16, stages: 4, warpgroups: 2, load: 'async', ahead: 2 },
   c64e: { bm: 256, bn: 128, warpgroups: 2, load: 'copy', ahead: 1, direct: true, bk: 64, slot: 32, stages: 5, early: true, registers: [240, 24] },
-  c64: { bm: 256, bn: 128, warpgroups: 2, load: 'copy', ahead: 1, direct: true, bk: 64, slot: 32, stages: 5, registers: [232, 40] },
-  c64ec: { bm: 256, bn: 128, warpgroups: 2, load: 'copy', ahead: 1, direct: true, bk: 64, slot: 32, stages: 5, early: true, cached: true, registers: [240, 24] },
   c96e: { bm: 256, bn: 128, warpgroups: 2, load: 'copy', ahead: 1, direct: true, bk: 96, slot: 32, stages: 5, early: true, registers: [240, 24] },
   c96ec: { bm: 256, bn: 128, warpgroups: 2, load: 'copy', ahead: 1, direct: true, bk: 96, slot: 32, stages: 5, early: true, cached: true, registers: [240, 24] },
   c96: { bm: 256, bn: 128, warpgroups: 2, load: 'copy', ahead: 1, direct: true, bk: 96, slot: 32, stages: 5, registers: [240, 24] },
   c128: { bm: 256, bn: 128, warpgroups: 2, load: 'copy', ahead: 1, direct: true, bk: 128, slot: 32, stages: 5, registers: [232, 40] },
-  c64e3: { bm: 256, bn: 128, warpgroups: 2, load: 'copy', ahead: 1, direct: true, bk: 64, slot: 32, stages: 3, early: true, registers: [240, 24] },
+  c128c: { bm: 256, bn: 128, warpgroups: 2, load: 'copy', ahead: 1, direct: true, bk: 128, slot: 32, stages: 5, cached: true, registers: [232, 40] },
 };
 
 /**

@@ -65,6 +65,15 @@ export function store(w, cursor, sums) {
     }),
   );
   const bias = form.bias ? p.b64('mad.wide.u32', firstColumn, 4, p.parameter('bias')) : undefined;
+  /** Where lanes have pairs of columns, two that are neighbours exchange one each of two words, and store eight bytes; whether a lane is odd. */
+  const odd = width === 2 && (form.half || form.dual) ? p.pred('setp.ne.u32', p.b32('and.b32', w.tid, 1), 0) : '';
+  const pairShift = odd ? p.b32('selp.b32', 6, 0, odd) : '';
+  const pairColumn = odd ? p.b32('add.u32', firstColumn, pairShift) : '';
+  /** @type {Map<string, string>} */
+  const paired = new Map();
+  /** Where a lane's pairs of a row of halves begin. @param {string} to */
+  const pairOf = (to) => /** @type {string} */ (paired.get(to));
+  if (odd) for (const { c, half } of lines.flat()) for (const to of [form.half ? c : '', half ?? '']) if (to) paired.set(to, p.b64('mad.wide.u32', pairShift, 2, to));
   // A piece is 32 columns of a lane's row: a run of eight neighbours, or four of two.
   const piecesOf = (/** @type {number} */ first) =>
     sums.flatMap((block, r) =>
@@ -90,11 +99,29 @@ export function store(w, cursor, sums) {
     const present = requested;
     if (index + 1 < pieces.length) requested = request(pieces[index + 1]);
     if (bias && index % (2 * sums.length) === 0) biases = present.map(({ offset, inside }) => loadF32(w, bias, 4 * offset, width, inside));
+    /** Words of a run that waits for its neighbour's. */
+    let waiting = '';
     piece.forEach(({ run, block, line, lower }, i) => {
       const { offset, both, halves, singles, residuals } = present[i];
       const old = halves ? unpackHalves(w, halves) : singles;
       const values = finish(w, runOf(block, run, lower), { alpha, beta, old, biases: biases[i], residuals });
       const words = form.half || form.dual ? packHalves(w, values) : [];
+      if (odd && words.length > 0) {
+        if (i % 2 === 0) waiting = words[0];
+        else {
+          // Of two runs an even lane stores the first, with the word of the next lane, and an odd one the second.
+          const received = p.b32('shfl.sync.bfly.b32', p.b32('selp.b32', waiting, words[0], odd), 1, 31, '0xffffffff');
+          const pair = [p.b32('selp.b32', received, waiting, odd), p.b32('selp.b32', words[0], received, odd)];
+          const shifted = present[i - 1].offset;
+          const inside = p.pred('setp.lt.u32', p.b32('add.u32', pairColumn, shifted), own.n);
+          p.guarded(p.pred('and.pred', inside, line.within), () => {
+            for (const to of [form.half ? line.c : '', line.half ?? ''])
+              if (to) p.do('st.global.v2.b32', at(pairOf(to), 2 * shifted), vector(pair));
+          });
+        }
+        if (!form.half) p.guarded(both, () => storeF32(w, line.c, 4 * offset, values));
+        return;
+      }
       p.guarded(both, () => {
         if (form.half) storeHalves(w, line.c, 2 * offset, words);
         else storeF32(w, line.c, 4 * offset, values);
