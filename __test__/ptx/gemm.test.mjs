@@ -215,6 +215,11 @@ test('B by the copy engine', () => {
   check(copied, { ...NN, half: false }, { m: 264, n: 264, k: 256, tail: 2, blocks: 4 });
 });
 
+test('A early', () => {
+  check({ ...direct, early: true }, NT, { m: 136, n: 72, k: 200 });
+  check({ ...direct, early: true, bm: 256, warpgroups: 2 }, NN, { m: 264, n: 72, k: 200 });
+});
+
 test('the plans that were measured', () => {
   for (const [name, plan] of Object.entries(PLANS)) {
     check(plan, name === 'wide' ? TN : NT, { m: plan.bm, n: plan.bn, k: 2 * plan.bk, blocks: 1 });

@@ -73,7 +73,7 @@ function forward(w) {
     walk.advance(exhausted);
     for (let k = 0; k < plan.bk; k += slot) {
       awaitCopies(w, stage, parity);
-      for (let g = 0; g < plan.warpgroups; g++) w.barrier('arrive', w.full(g), stage, WARPGROUP + 32);
+      for (let g = 0; g < plan.warpgroups; g++) w.fullBarrier('arrive', w.full(g), stage);
       w.nextStage(stage);
       p.do('xor.b32', parity, parity, p.b32('selp.b32', 1, 0, p.pred('setp.eq.u32', stage, 0)));
     }

@@ -155,7 +155,7 @@ export function fetchRelay(w) {
     advance(exhausted);
     each((mover, i, address, within) => {
       const words = set[movers.indexOf(mover)][i];
-      const fetch = () => p.do(w.loadInstruction, vector(words), at(address));
+      const fetch = () => p.do(w.loadInstruction(), vector(words), at(address));
       if (!within) return fetch();
       for (const word of words) p.do('mov.b32', word, 0);
       p.guarded(within, fetch);

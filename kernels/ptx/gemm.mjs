@@ -134,6 +134,8 @@ export function sizesOf(plan) {
     barriers: 1 + plan.stages * (plan.warpgroups + 1),
     /** Threads that arrive at the barriers which say that a stage is empty: of those that fetch by copies, one warp. */
     emptying: copied ? plan.warpgroups * WARPGROUP + 32 : (plan.warpgroups + 1) * WARPGROUP,
+    /** … and at those which say that it is full. */
+    filling: WARPGROUP + (copied ? 32 : WARPGROUP),
     /** Blocks of 64 rows that a warpgroup multiplies. */
     rowBlocks: plan.bm / (64 * plan.warpgroups),
   };

@@ -2,7 +2,6 @@
 
 import { at, vector } from './assembler.mjs';
 import { storeGlu } from './glu.mjs';
-import { WARPGROUP } from './gemm.mjs';
 import { depthStep, descriptor, rowBlockBytes } from './layout.mjs';
 import { store } from './store.mjs';
 
@@ -38,64 +37,48 @@ export function multiply(w) {
   const release = () => w.emptyBarrier('arrive', last);
   const commit = () => p.do('wgmma.commit_group.sync.aligned');
 
-  const copied = plan.load === 'copy';
-  const slotsPerHalf = 32 / depthB;
-  /** Slots of the last half, which are released when its products are done. @type {string[]} */
-  const held = copied ? p.registers('b32', slotsPerHalf) : [];
-  const releaseHeld = () => {
-    for (const slot of held) w.emptyBarrier('arrive', slot);
-  };
-  /** The same where B is copied, slot by slot. @param {boolean} first of a tile */
-  const stepCopied = (first) => {
+  /** The same where A goes to registers early, and B may have its own, shorter stages. @param {boolean} first of a tile */
+  const stepEarly = (first) => {
     const a = /** @type {ReturnType<typeof directA>} */ (direct);
     a.advance();
-    const units = (plan.bk / 32) * sums.length;
+    const units = Array.from({ length: (plan.bk / 32) * sums.length }, (_, u) => ({ half: Math.floor(u / sums.length), r: u % sums.length }));
     /** @type {string[][][]} */
     const moved = [];
-    for (let half = 0; half < plan.bk / 32; half++) {
-      /** @type {string[]} */
-      const b = [];
-      /** @type {string[]} */
-      const filled = [];
-      sums.forEach((block, r) => {
-        settle(1);
-        if (r === 1 && !(first && half === 0)) releaseHeld();
-        const unit = half * sums.length + r;
-        if (!plan.early) {
-          moved[unit] = a.fragments(r, half, unit % 2);
-          a.load(r, half, false, false);
-        } else if (unit < 2) {
-          // All but the last, whose registers the last products of the stage before may still read; then that.
-          for (let u = unit === 0 ? 0 : units - 1; u < (unit === 0 ? units - 1 : units); u++) {
-            moved[u] = a.fragments(u % sums.length, Math.floor(u / sums.length), u);
-            a.load(u % sums.length, Math.floor(u / sums.length), false, false);
-          }
-        }
-        const fragments = moved[unit];
-        if (r === 0) {
-          for (let i = 0; i < slotsPerHalf; i++) {
-            w.barrier('sync', full, stage, WARPGROUP + 32);
-            const low = p.b32('mad.lo.u32', stage, sizes.stageBytes >> 4, lowB);
-            for (let slab = 0; slab < depthB / 16; slab++)
-              b.push(p.b64('mov.b64', vector([slab ? p.b32('add.u32', low, (slab * depthStep('mn')) >> 4) : low, high.b])));
-            filled.push(p.b32('mov.u32', stage));
-            w.nextStage(stage);
-          }
-        }
-        p.do('wgmma.fence.sync.aligned');
-        fragments.forEach((fragment, i) => {
-          p.do(instruction, vector(block), vector(fragment), b[i], first && half + i === 0 ? never : always, 1, 1, transposed.b);
-        });
-        commit();
-        if (r === sums.length - 1) filled.forEach((slot, i) => p.do('mov.u32', held[i], slot));
+    const prepare = (/** @type {number} */ u) => {
+      moved[u] = a.fragments(units[u].r, units[u].half, plan.early ? u : u % 2);
+      a.load(units[u].r, units[u].half, false, false);
+    };
+    let low = '';
+    units.forEach(({ half, r }, u) => {
+      const within = (32 * half) % depthB;
+      const begins = within === 0 && r === 0;
+      settle(1);
+      // The first products of a stage are open, all those of the one before are done.
+      if (within / 32 * sums.length + r === 1 && u + (first ? 0 : 1) > 1) release();
+      if (!plan.early) prepare(u);
+      // All but the last, whose registers the last products of the stage before may still read; then that.
+      else if (u === 0) units.slice(1).forEach((_, i) => prepare(i));
+      else if (u === 1) prepare(units.length - 1);
+      if (begins) {
+        w.fullBarrier('sync', full, stage);
+        low = p.b32('mad.lo.u32', stage, sizes.stageBytes >> 4, lowB);
+      }
+      p.do('wgmma.fence.sync.aligned');
+      moved[u].forEach((fragment, i) => {
+        const offset = ((within / 16 + i) * depthStep(major.b)) >> 4;
+        const b = p.b64('mov.b64', vector([offset ? p.b32('add.u32', low, offset) : low, high.b]));
+        p.do(instruction, vector(sums[r]), vector(fragment), b, first && half + i === 0 ? never : always, 1, 1, transposed.b);
       });
-    }
+      commit();
+      if (within / 32 * sums.length + r === 1) p.do('mov.u32', last, stage);
+      if (within + 32 === depthB && r === sums.length - 1) w.nextStage(stage);
+    });
     a.next();
   };
 
   /** Multiplies a stage, whose last products stay open. @param {boolean} first of a tile */
   const step = (first) => {
-    if (copied) return stepCopied(first);
+    if (plan.early || plan.load === 'copy') return stepEarly(first);
     w.fullBarrier('sync', full, stage);
     if (!plan.direct) p.do('fence.proxy.async.shared::cta');
     const units = p.b32('mul.lo.u32', stage, sizes.stageBytes >> 4);
@@ -148,8 +131,7 @@ export function multiply(w) {
       p.do('sub.u32', left, left, 1);
     });
     settle(0);
-    if (copied) releaseHeld();
-    else release();
+    release();
     (form.glu ? storeGlu : store)(w, cursor, sums);
     p.do('add.u32', cursor.item, cursor.item, w.blocks);
   });
@@ -213,7 +195,7 @@ function directA(w) {
       const words = raw[r][half][lower];
       if (form.ragged) for (const word of words) p.do('mov.b32', word, 0);
       const from = p.b64('mad.wide.u32', offsets[2 * r + lower], 1, address);
-      p.guarded(within[half], () => p.do(w.loadInstruction, vector(words), at(from, 64 * half)));
+      p.guarded(within[half], () => p.do(w.loadInstruction(plan.early), vector(words), at(from, 64 * half)));
     }
     if (last) next();
   };

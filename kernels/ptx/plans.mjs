@@ -24,6 +24,10 @@ export const PLANS = {
   square: { bm: 128, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'relay', ahead: 3, direct: true },
   /** TN, with as many splits as fill the device. */
   wide: { bm: 128, bn: 256, bk: 16, stages: 4, warpgroups: 2, load: 'async', ahead: 2 },
+  te: { bm: 256, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'relay', ahead: 1, direct: true, early: true, registers: [224, 56] },
+  te2: { bm: 256, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'relay', ahead: 2, direct: true, early: true, registers: [208, 88] },
+  tec: { bm: 256, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'relay', ahead: 2, direct: true, early: true, cached: true, registers: [208, 88] },
+  se: { bm: 128, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'relay', ahead: 3, direct: true, early: true },
   c64e: { bm: 256, bn: 128, warpgroups: 2, load: 'copy', ahead: 1, direct: true, bk: 64, slot: 32, stages: 5, early: true, registers: [240, 24] },
   c96e: { bm: 256, bn: 128, warpgroups: 2, load: 'copy', ahead: 1, direct: true, bk: 96, slot: 32, stages: 5, early: true, registers: [240, 24] },
   c96ec: { bm: 256, bn: 128, warpgroups: 2, load: 'copy', ahead: 1, direct: true, bk: 96, slot: 32, stages: 5, early: true, cached: true, registers: [240, 24] },

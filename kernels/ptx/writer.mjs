@@ -4,7 +4,7 @@
 import { Program } from './assembler.mjs';
 import { fetchCopies } from './copy.mjs';
 import { fetchAsync, fetchRelay } from './fetch.mjs';
-import { WARPGROUP, majors, parametersOf, sizesOf } from './gemm.mjs';
+import { majors, parametersOf, sizesOf } from './gemm.mjs';
 import { multiply } from './multiply.mjs';
 
 /** @typedef {import('./assembler.mjs').Operand} Operand */
@@ -162,8 +162,8 @@ export class Writer {
   }
 
   /** A load of 16 bytes of an operand. */
-  get loadInstruction() {
-    return `ld.global.${this.plan.load === 'copy' ? '' : 'nc.'}${this.plan.cached ? '' : 'L1::no_allocate.'}L2::128B.v4.b32`;
+  loadInstruction(early = false) {
+    return `ld.global.${this.plan.load === 'copy' || early ? '' : 'nc.'}${this.plan.cached ? '' : 'L1::no_allocate.'}L2::128B.v4.b32`;
   }
 
   /** Moves a register round the stages. @param {string} stage */
@@ -188,7 +188,7 @@ export class Writer {
   }
   /** @param {'sync' | 'arrive'} what @param {Operand} first @param {Operand} stage */
   fullBarrier(what, first, stage) {
-    this.barrier(what, first, stage, 2 * WARPGROUP);
+    this.barrier(what, first, stage, this.sizes.filling);
   }
   /** @param {'sync' | 'arrive'} what @param {Operand} stage */
   emptyBarrier(what, stage) {
