@@ -408,7 +408,7 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
     return lanes((w, l) => put(w, l, compute(x(w, l), y?.(w, l), z?.(w, l))));
   }
 
-  /** Barriers in shared memory. @param {string[]} parts @param {string[]} operands @param {(body: (w: Warp, l: number) => void) => (w: Warp) => void} lanes */
+  /** Barriers in shared memory; `try_wait` suspends until the phase is over. @param {string[]} parts @param {string[]} operands @param {(body: (w: Warp, l: number) => void) => (w: Warp) => void} lanes */
   function compileArrival(parts, operands, lanes) {
     const settle = (/** @type {any} */ barrier) => {
       if (barrier.pending > 0 || barrier.bytes > 0) return;
@@ -440,7 +440,9 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
       const barrier = find(at(w, 0));
       for (const copy of barrier.copies.splice(0)) copy();
       settle(barrier);
-      for (let l = 0; l < LANES; l++) put(w, l, (barrier.phase & 1) !== (parity(w, l) & 1) ? 1 : 0);
+      if ((barrier.phase & 1) === (parity(w, 0) & 1)) return BLOCKED;
+      for (let l = 0; l < LANES; l++) put(w, l, 1);
+      return undefined;
     };
   }
 

@@ -3,7 +3,7 @@
 /** @typedef {import('./gemm.mjs').GemmPlan} GemmPlan */
 /** @typedef {import('./simt.mjs').SimtPlan} SimtPlan */
 
-/** @type {Record<'tall' | 'tallCached' | 'square' | 'wide', GemmPlan>} */
+/** @type {Record<'tall' | 'tallCached' | 'tallCopied' | 'square' | 'wide', GemmPlan>} */
 export const PLANS = {
   /** NT and NN with many rows. */
   tall: { bm: 256, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'relay', ahead: 1, direct: true, registers: [224, 56] },
@@ -20,20 +20,12 @@ export const PLANS = {
     cached: true,
     registers: [208, 88],
   },
+  /** NN with many rows. */
+  tallCopied: { bm: 256, bn: 128, bk: 128, bkB: 32, stages: 5, warpgroups: 2, load: 'copy', direct: true, registers: [240, 32] },
   /** NT and NN where there are few tiles. */
   square: { bm: 128, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'relay', ahead: 3, direct: true },
   /** TN, with as many splits as fill the device. */
   wide: { bm: 128, bn: 256, bk: 16, stages: 4, warpgroups: 2, load: 'async', ahead: 2 },
-  te: { bm: 256, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'relay', ahead: 1, direct: true, early: true, registers: [224, 56] },
-  te2: { bm: 256, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'relay', ahead: 2, direct: true, early: true, registers: [208, 88] },
-  tec: { bm: 256, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'relay', ahead: 2, direct: true, early: true, cached: true, registers: [208, 88] },
-  se: { bm: 128, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'relay', ahead: 3, direct: true, early: true },
-  c64e: { bm: 256, bn: 128, warpgroups: 2, load: 'copy', ahead: 1, direct: true, bk: 64, slot: 32, stages: 5, early: true, registers: [240, 24] },
-  c96e: { bm: 256, bn: 128, warpgroups: 2, load: 'copy', ahead: 1, direct: true, bk: 96, slot: 32, stages: 5, early: true, registers: [240, 24] },
-  c96ec: { bm: 256, bn: 128, warpgroups: 2, load: 'copy', ahead: 1, direct: true, bk: 96, slot: 32, stages: 5, early: true, cached: true, registers: [240, 24] },
-  c96: { bm: 256, bn: 128, warpgroups: 2, load: 'copy', ahead: 1, direct: true, bk: 96, slot: 32, stages: 5, registers: [240, 24] },
-  c128: { bm: 256, bn: 128, warpgroups: 2, load: 'copy', ahead: 1, direct: true, bk: 128, slot: 32, stages: 5, registers: [232, 40] },
-  c128c: { bm: 256, bn: 128, warpgroups: 2, load: 'copy', ahead: 1, direct: true, bk: 128, slot: 32, stages: 5, cached: true, registers: [232, 40] },
 };
 
 /**

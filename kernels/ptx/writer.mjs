@@ -1,5 +1,5 @@
-// What the parts of a kernel share: parameters, work items, stages and their barriers. `fetch.mjs`, `multiply.mjs` and
-// `store.mjs` write the parts.
+// What the parts of a kernel share: parameters, work items, stages and their barriers. `fetch.mjs`, `copy.mjs`, `multiply.mjs`
+// and `store.mjs` write the parts.
 
 import { Program } from './assembler.mjs';
 import { fetchCopies } from './copy.mjs';
@@ -50,8 +50,8 @@ export class Writer {
     const done = p.label();
     p.when(p.pred('setp.eq.u32', this.group, plan.warpgroups), () => {
       if (plan.registers) p.do('setmaxnreg.dec.sync.aligned.u32', plan.registers[1]);
-      if (plan.load === 'copy') fetchCopies(this);
-      else if (plan.load === 'relay') fetchRelay(this);
+      if (plan.load === 'relay') fetchRelay(this);
+      else if (plan.load === 'copy') fetchCopies(this);
       else fetchAsync(this);
       p.branch(done);
     });
@@ -161,9 +161,12 @@ export class Writer {
     };
   }
 
-  /** A load of 16 bytes of an operand. */
-  loadInstruction(early = false) {
-    return `ld.global.${this.plan.load === 'copy' || early ? '' : 'nc.'}${this.plan.cached ? '' : 'L1::no_allocate.'}L2::128B.v4.b32`;
+  /**
+   * A load of 16 bytes of an operand. Beside copies not by way of `.nc`: the assembler would put loads of A off over the barriers
+   * that follow.
+   */
+  get loadInstruction() {
+    return `ld.global.${this.plan.load === 'copy' ? '' : 'nc.'}${this.plan.cached ? '' : 'L1::no_allocate.'}L2::128B.v4.b32`;
   }
 
   /** Moves a register round the stages. @param {string} stage */
@@ -180,6 +183,14 @@ export class Writer {
   /** First of the barriers that say that a stage is empty. */
   get empty() {
     return this.full(this.plan.warpgroups);
+  }
+
+  /** Waits until all stages are empty, so that no barrier is left half arrived at. @param {string} stage the next one */
+  drain(stage) {
+    for (let i = 0; i < this.plan.stages; i++) {
+      this.emptyBarrier('sync', stage);
+      this.nextStage(stage);
+    }
   }
 
   /** `bar.sync` or `bar.arrive` of a stage. @param {'sync' | 'arrive'} what @param {Operand} first @param {Operand} stage @param {number} threads */
