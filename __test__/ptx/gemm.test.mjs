@@ -313,7 +313,11 @@ const MISTAKES = /** @type {const} */ ([
 const COPY_MISTAKES = /** @type {[string, (text: string) => string, RegExp][]} */ ([
   ['a tensor map that is not made known', (text) => text.replace(/ {2}fence\.proxy\.tensormap.*\n/, ''), /a tensor map without its fence/],
   ['depths in a wrong order', (text) => text.replace(/(mul\.lo\.u64 %d\d+, %d\d+, )8;/, '$12;'), /relative error/],
-  ['arrivals that are not waited for', (text) => text.replace(/mbarrier\.try_wait\S+ (%p\d+), .*;/, 'setp.eq.u32 $1, 0, 0;'), /relative error/],
+  [
+    'arrivals that are not waited for',
+    (text) => text.replace(/mbarrier\.try_wait\S+ (%p\d+), .*;/, 'setp.eq.u32 $1, 0, 0;'),
+    /relative error/,
+  ],
   ['stages that are never released', (text) => text.replaceAll(/ {2}bar\.arrive \d, 160;\n/g, ''), /a deadlock/],
 ]);
 for (const [mistake, edit, finding] of COPY_MISTAKES) {

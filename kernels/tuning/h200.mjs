@@ -2,8 +2,10 @@
 // table.mjs reads. They are those of tables of `helios-vk tune --out FILE`, or of the sweep of benches/kernels-matmul.mjs by its
 // `--table`. Of a run with HELIOS_PTX=0 come `half`, `f32`, `mixed` and `bf16x3`; of a run with PTX comes `ptx`, where a line of
 // SPIR-V says `coop`. The weight gradients of 512 tokens in `half` (TN, k = 512) were measured adding to C; these are slower by PTX
-// (in a step 64 and 35 microseconds at 5504 and 3072 x 1024). TFLOP/s of PTX are in docs/notes/ptx-products.md.
+// (in a step 64 and 35 microseconds at 5504 and 3072 x 1024). The lines of `tallCopied` are of an H100, and stand for what is near
+// them. TFLOP/s of PTX are in docs/notes/ptx-products.md.
 
+import { depthFault } from '../ptx/gemm.mjs';
 import { PLANS, SIMT_PLANS } from '../ptx/plans.mjs';
 import { classOf, entriesOf, formName, nearest } from './table.mjs';
 
@@ -132,11 +134,9 @@ NT 8192 1024 1024 | tall | 1 | 35.0
 NT 8192 1024 2752 | tall | 1 | 79.8
 NT 8192 3072 1024 | tallCached | 1 | 95.6
 NT 8192 5504 1024 | tallCached | 1 | 170.4
-NN 8192 1024 1024 | tall | 1 | 35.0
-NN 8192 1024 3072 | tall | 1 | 87.5
-NN 8192 1024 5504 | tall | 1 | 151.2
-NN 8192 2752 1024 | tallCached | 1 | 93.6
-NN 8192 1024 17408 | tall | 1 | 464.1
+NN 8192 1024 2816 | tallCopied | 1 | 70.2
+NN 8192 1024 5504 | tallCopied | 1 | 134.6
+NN 8192 2752 1024 | tallCopied | 1 | 89.5
 TN 1024 1024 8192 | wide | 4 | 52.1
 TN 3072 1024 8192 | wide | 1 | 127.4
 TN 5504 1024 8192 | wide | 132/3 | 190.3
@@ -236,8 +236,9 @@ function simtPlan({ m, n, k, transA, transB }) {
 export function ptxPlan({ m, n, k, transA, transB, precision }) {
   if (precision === 'f32') return simtPlan({ m, n, k, transA, transB });
   const found = nearest(TABLES.ptx, { form: formName({ transA, transB }), m, n, k }, PTX_REACH, Infinity);
-  const plan = found?.plan;
+  let plan = found?.plan;
   if (plan?.kernel !== 'ptx') return undefined;
+  if (depthFault(PLANS[/** @type {keyof typeof PLANS} */ (plan.tiling)], k)) plan = { ...plan, tiling: 'tall' };
   if (found?.distance === 0) return plan;
   const tiles = (/** @type {string} */ name) => {
     const { bm, bn } = PLANS[/** @type {keyof typeof PLANS} */ (name)];
