@@ -408,7 +408,7 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
     return lanes((w, l) => put(w, l, compute(x(w, l), y?.(w, l), z?.(w, l))));
   }
 
-  /** Barriers in shared memory; `try_wait` suspends until the phase is over. @param {string[]} parts @param {string[]} operands @param {(body: (w: Warp, l: number) => void) => (w: Warp) => void} lanes */
+  /** Barriers in shared memory; `try_wait` suspends until the phase is over. @param {string[]} parts @param {string[]} operands @param {(body: (w: Warp, l: number) => void) => (w: Warp) => void} lanes @returns {(warp: Warp) => number | void} */
   function compileArrival(parts, operands, lanes) {
     const settle = (/** @type {any} */ barrier) => {
       if (barrier.pending > 0 || barrier.bytes > 0) return;
@@ -436,7 +436,7 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
     }
     assert.equal(`${parts[1]}.${parts[2]}`, 'try_wait.parity');
     const [put, at, parity] = [write(operands[0]), address(operands[1]), read(operands[2])];
-    return (w) => {
+    return (/** @type {Warp} */ w) => {
       const barrier = find(at(w, 0));
       for (const copy of barrier.copies.splice(0)) copy();
       settle(barrier);
@@ -459,7 +459,7 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
     }
     if (parts[1] === 'cp_fenceproxy') {
       const [to, from] = [address(operands[0]), address(operands[1])];
-      return (w) => {
+      return (/** @type {Warp} */ w) => {
         inGlobal(to(w, 0), 128);
         maps.set(`global ${to(w, 0)}`, /** @type {any} */ (maps.get(`shared ${from(w, 0)}`)));
       };
