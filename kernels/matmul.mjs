@@ -89,7 +89,7 @@ export { coopShapes } from './matmul/spirv.mjs';
  * @property {Tensor} [residual] f32, M x N, added after the activation
  * @property {'gelu' | 'silu'} [activation] tanh form of GELU, or x * sigmoid(x)
  * @property {Tensor} [half] second output: D in the half type of `precision`, for matrix-unit precisions
- * @property {Tensor} [workspace] f32 memory for split-K (see `matmulWorkspace`); the kernels' own when left out
+ * @property {Tensor} [workspace] f32 memory for split-K and tensor maps (see `matmulWorkspace`); the kernels' own when left out
  * @property {Partial<MatmulPlan>} [plan] overrides the chooser, wholly (with `kernel`) or in parts
  */
 
@@ -191,7 +191,8 @@ export function matmulKernels(context, options) {
   }
 
   /**
-   * Elements (f32) of workspace that `matmul` needs for these arguments; 0 when K is not split.
+   * Elements (f32) of workspace that `matmul` needs for these arguments: for partial sums where K is split, and for tensor maps where B is
+   * copied (`tallCopied`); else 0.
    * @param {MatmulArgs} args
    */
   function matmulWorkspace(args) {

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { moduleText, packParameters } from '../../kernels/ptx/assembler.mjs';
-import { PARAMETERS, division, gemm, planFault, productFault } from '../../kernels/ptx/gemm.mjs';
+import { PARAMETERS, depthFault, division, gemm, planFault, productFault } from '../../kernels/ptx/gemm.mjs';
 import { PLANS } from '../../kernels/ptx/plans.mjs';
 import { fromHalf, toHalf } from '../lib/half.mjs';
 import { random } from '../lib/tensors.mjs';
@@ -203,9 +203,22 @@ test('splits: of all tiles, and of those after the last whole wave', () => {
   check(relay, { ...NT, half: false }, { m: 128, n: 192, k: 256, tail: 3, blocks: 4 });
 });
 
+const copied = /** @type {GemmPlan} */ ({
+  ...{ bm: 128, bn: 64, bk: 64, bkB: 32, stages: 3, warpgroups: 1, load: 'copy', direct: true },
+});
+test('B by the copy engine: sizes that fill no tile, depths that fill no stage, splits, everything that is added', () => {
+  check(copied, NN, { m: 136, n: 72, k: 192 });
+  check(copied, NN, { m: 136, n: 72, k: 192, late: false, seed: 99 });
+  check({ ...copied, bk: 128, stages: 5, warpgroups: 2, bm: 256 }, NN, { m: 264, n: 72, k: 288 });
+  check(copied, { ...NN, half: false }, { m: 136, n: 136, k: 224, tail: 2, blocks: 4 });
+  check(copied, { ...NN, type: 'f16', half: false, dual: true, bias: true, activation: 'gelu', residual: true }, { m: 136, n: 72, k: 96 });
+  check(copied, { ...NN, bias: true, activation: 'silu', residual: true }, { m: 72, n: 40, k: 96, alpha: 0.5, beta: -1 });
+  check(copied, { ...NN, half: false }, { m: 72, n: 40, k: 96, beta: 2 });
+});
+
 test('the plans that were measured', () => {
   for (const [name, plan] of Object.entries(PLANS)) {
-    check(plan, name === 'wide' ? TN : NT, { m: plan.bm, n: plan.bn, k: 2 * plan.bk, blocks: 1 });
+    check(plan, { wide: TN, tallCopied: NN }[name] ?? NT, { m: plan.bm, n: plan.bn, k: 2 * plan.bk, blocks: 1 });
   }
 });
 
@@ -218,10 +231,12 @@ test('SwiGLU and its gradient, by each plan that can', () => {
   check({ ...direct, bn: 128 }, { ...forward, type: 'f16' }, { m: 136, n: 144, k: 72, late: false });
   check(relay, { ...backward, type: 'f16' }, { m: 72, n: 104, k: 72, late: false });
   check(direct, backward, { m: 136, n: 72, k: 64 });
+  check({ ...copied, bn: 128 }, backward, { m: 136, n: 72, k: 96 });
   for (const plan of [PLANS.tall, PLANS.tallCached, PLANS.square]) {
     check(plan, forward, { m: plan.bm, n: plan.bn + 16, k: 2 * plan.bk, blocks: 1 });
     check(plan, backward, { m: plan.bm, n: plan.bn + 8, k: 2 * plan.bk, blocks: 1 });
   }
+  check(PLANS.tallCopied, backward, { m: 264, n: 136, k: 288, blocks: 1 });
 });
 
 test('a division covers the depth and the tiles, with no part empty', () => {
@@ -250,6 +265,17 @@ test('faults of plans and products are named', () => {
   assert.match(String(planFault({ ...direct }, TN)), /rows contiguous/);
   assert.match(String(planFault({ ...direct, load: 'async', ahead: 0 }, NT)), /needs B by relay/);
   assert.match(String(planFault({ ...relay, bm: 96 }, NT)), /bm/);
+  assert.match(String(planFault({ ...PLANS.tallCopied, registers: [240, 32] }, NN)), /65536 registers, the block has 64512/);
+  assert.match(String(planFault({ ...relay, bkB: 32 }, NT)), /B has stages of its own only where they are copied/);
+  assert.match(String(planFault({ ...relay, bk: 128 }, NT)), /bk must be 16, 32 or 64/);
+  assert.equal(planFault(copied, NN), undefined);
+  assert.match(String(planFault({ ...copied, bk: 32 }, NN)), /bk must be 64 or 128/);
+  assert.match(String(planFault({ ...copied, bkB: undefined }, NN)), /in stages of 32, beside A in registers/);
+  assert.match(String(planFault({ ...copied, warpgroups: 2 }, NN)), /two blocks of 64 rows/);
+  for (const form of [NT, TN, { ...NN, products: 2 }]) assert.match(String(planFault(copied, form)), /copies are of NN, one product/);
+  assert.match(String(depthFault(copied, 72)), /multiples of 32, not 72/);
+  assert.equal(depthFault(copied, 96), undefined);
+  assert.equal(depthFault(relay, 72), undefined);
   assert.match(String(planFault(PLANS.wide, { ...NT, glu: 'forward' })), /SwiGLU needs operands by relay/);
   assert.match(String(planFault(relay, { ...NT, glu: 'backward' })), /its gradient of NN/);
   assert.match(String(planFault({ ...relay, bn: 96 }, { ...NT, glu: 'forward' })), /bn of a multiple of 64/);
@@ -284,6 +310,25 @@ const MISTAKES = /** @type {const} */ ([
     /a load outside of the operands/,
   ],
 ]);
+/** The same of copies. */
+const COPY_MISTAKES = /** @type {[string, (text: string) => string, RegExp][]} */ ([
+  ['a tensor map that is not made known', (text) => text.replace(/ {2}fence\.proxy\.tensormap.*\n/, ''), /a tensor map without its fence/],
+  ['depths in a wrong order', (text) => text.replace(/(mul\.lo\.u64 %d\d+, %d\d+, )8;/, '$12;'), /relative error/],
+  [
+    'arrivals that are not waited for',
+    (text) => text.replace(/mbarrier\.try_wait\S+ (%p\d+), .*;/, 'setp.eq.u32 $1, 0, 0;'),
+    /relative error/,
+  ],
+  ['stages that are never released', (text) => text.replaceAll(/ {2}bar\.arrive \d, 160;\n/g, ''), /a deadlock/],
+]);
+for (const [mistake, edit, finding] of COPY_MISTAKES) {
+  test(`found: ${mistake}`, () => {
+    assert.throws(
+      () => check(copied, NN, { m: 136, n: 64, k: 256, edit: (text) => (assert.notEqual(edit(text), text), edit(text)) }),
+      finding,
+    );
+  });
+}
 for (const [mistake, edit, finding] of MISTAKES) {
   test(`found: ${mistake}`, () => {
     assert.throws(

@@ -84,6 +84,8 @@ class Warp {
     this.unfenced = [];
     /** When this warp's last proxy fence was. */
     this.fenced = 0;
+    /** Addresses of tensor maps that a fence has made known. @type {Set<number>} */
+    this.knownMaps = new Set();
   }
 }
 
@@ -141,6 +143,10 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
   let clock = 0;
   /** @type {Map<number, { expected: number, arrived: number, generation: number }>} */
   let barriers;
+  /** Barriers in shared memory, by address. @type {Map<number, { count: number, pending: number, bytes: number, phase: number, copies: (() => void)[] }>} */
+  let arrivals;
+  /** Tensor maps, in shared and in global memory: their fields by name. @type {Map<string, Record<string, any>>} */
+  const maps = new Map();
 
   /** @param {string} operand @returns {(warp: Warp, lane: number) => any} */
   const read = (operand) => {
@@ -275,7 +281,7 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
         w.fenced = ++clock;
       };
     }
-    if (parts[0] === 'bar') {
+    if (parts[0] === 'bar' && parts[1] !== 'warp') {
       const [id, count] = [uniform(operands[0]), uniform(operands[1])];
       return (w) => {
         if (w.waiting) {
@@ -302,6 +308,13 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
         return BLOCKED;
       };
     }
+    if (op === 'bar.warp.sync' || parts[0] === 'fence') {
+      assert.match(op, /^bar\.warp|^fence\.(mbarrier_init|proxy\.tensormap)/);
+      const map = parts[2]?.startsWith('tensormap') ? address(operands[0]) : undefined;
+      return (w) => void (map && w.knownMaps.add(map(w, 0)));
+    }
+    if (parts[0] === 'mbarrier') return compileArrival(parts, operands, lanes);
+    if (parts[0] === 'tensormap' || op.startsWith('cp.async.bulk')) return compileTensorCopy(parts, operands, lanes);
     if (parts[0] === 'wgmma') return compileProduct(parts, operands, uniform);
     if (parts[0] === 'cp') {
       if (parts[2] === 'commit_group') return (w) => void (w.copies.push(w.copy), (w.copy = []));
@@ -385,11 +398,118 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
     if (op === 'and.pred') return lanes((w, l) => put(w, l, x(w, l) & y(w, l)));
     if (parts[0] === 'selp') return lanes((w, l) => put(w, l, z(w, l) ? x(w, l) : y(w, l)));
     if (op === 'mad.wide.u32') return lanes((w, l) => put(w, l, BigInt(x(w, l)) * BigInt(y(w, l)) + z(w, l)));
+    if (op === 'mul.wide.u32') return lanes((w, l) => put(w, l, BigInt(x(w, l)) * BigInt(y(w, l))));
+    if (op === 'mul.lo.u64') return lanes((w, l) => put(w, l, x(w, l) * BigInt(y(w, l))));
+    if (op === 'and.b64') return lanes((w, l) => put(w, l, x(w, l) & BigInt.asUintN(64, BigInt(operands[2]))));
     if (op === 'add.u64') return lanes((w, l) => put(w, l, x(w, l) + BigInt(y(w, l))));
     const table = type === 'f32' ? floating : integer;
     assert.ok(parts[0] in table, `no instruction ${op}`);
     const compute = table[parts[0]];
     return lanes((w, l) => put(w, l, compute(x(w, l), y?.(w, l), z?.(w, l))));
+  }
+
+  /** Barriers in shared memory; `try_wait` suspends until the phase is over. @param {string[]} parts @param {string[]} operands @param {(body: (w: Warp, l: number) => void) => (w: Warp) => void} lanes @returns {(warp: Warp) => number | void} */
+  function compileArrival(parts, operands, lanes) {
+    const settle = (/** @type {any} */ barrier) => {
+      if (barrier.pending > 0 || barrier.bytes > 0) return;
+      barrier.pending = barrier.count;
+      barrier.phase++;
+    };
+    const find = (/** @type {number} */ at) => {
+      const barrier = arrivals.get(inShared(at, 8));
+      assert.ok(barrier, `no mbarrier at ${at}`);
+      return barrier;
+    };
+    if (parts[1] === 'init') {
+      const [at, count] = [address(operands[0]), Number(operands[1])];
+      return lanes((w, l) => void arrivals.set(inShared(at(w, l), 8), { count, pending: count, bytes: 0, phase: 0, copies: [] }));
+    }
+    if (parts[1] === 'arrive') {
+      assert.equal(parts[2], 'expect_tx');
+      const [at, bytes] = [address(operands[1]), read(operands[2])];
+      return lanes((w, l) => {
+        const barrier = find(at(w, l));
+        barrier.bytes += bytes(w, l);
+        barrier.pending--;
+        settle(barrier);
+      });
+    }
+    assert.equal(`${parts[1]}.${parts[2]}`, 'try_wait.parity');
+    const [put, at, parity] = [write(operands[0]), address(operands[1]), read(operands[2])];
+    return (/** @type {Warp} */ w) => {
+      const barrier = find(at(w, 0));
+      for (const copy of barrier.copies.splice(0)) copy();
+      settle(barrier);
+      if ((barrier.phase & 1) === (parity(w, 0) & 1)) return BLOCKED;
+      for (let l = 0; l < LANES; l++) put(w, l, 1);
+      return undefined;
+    };
+  }
+
+  /** Tensor maps, and copies by them. @param {string[]} parts @param {string[]} operands @param {(body: (w: Warp, l: number) => void) => (w: Warp) => void} lanes */
+  function compileTensorCopy(parts, operands, lanes) {
+    if (parts[1] === 'replace') {
+      const [at, field] = [address(operands[0]), parts[3]];
+      const [ordinal, value] = [operands.length > 2 ? operands[1] : '', read(operands[operands.length - 1])];
+      return lanes((w, l) => {
+        const key = `shared ${inShared(at(w, l), 128)}`;
+        for (let i = 0; i < 128 && !maps.has(key); i += 4) assert.equal(shared.getUint32(at(w, l) + i, true), 0, 'a new map is zeros');
+        maps.set(key, { ...maps.get(key), [field + ordinal]: Number(value(w, l)) });
+      });
+    }
+    if (parts[1] === 'cp_fenceproxy') {
+      const [to, from] = [address(operands[0]), address(operands[1])];
+      return (/** @type {Warp} */ w) => {
+        inGlobal(to(w, 0), 128);
+        maps.set(`global ${to(w, 0)}`, /** @type {any} */ (maps.get(`shared ${from(w, 0)}`)));
+      };
+    }
+    const [to, map, barrierAt] = [address(operands[0]), operands[1].slice(1, -1), address(operands[2])];
+    const [mapRegister, list] = splitOperands(map);
+    const [mapAt, coordinates] = [read(mapRegister), members(list).map(read)];
+    return lanes((w, l) => {
+      assert.ok(w.knownMaps.has(Number(mapAt(w, l))), 'a tensor map without its fence');
+      const fields = /** @type {Record<string, number>} */ (maps.get(`global ${mapAt(w, l)}`));
+      const { global_address: base, rank, elemtype, interleave_layout, swizzle_mode, fill_mode } = fields;
+      assert.deepEqual([rank, elemtype, interleave_layout, swizzle_mode, fill_mode], [4, 1, 0, 3, 0]);
+      const of = (/** @type {string} */ name, /** @type {number} */ count) => Array.from({ length: count }, (_, i) => fields[name + i]);
+      const [box, extents, strides] = [of('box_dim', 5), of('global_dim', 5), [2, ...of('global_stride', 4)]];
+      assert.ok(strides.slice(1).every((stride) => stride % 16 === 0) && base % 16 === 0 && box[0] === 64);
+      assert.ok(of('element_stride', 5).every((stride) => stride === 1));
+      const [start, place] = [coordinates.map((c) => c(w, l)), inShared(to(w, l), 1024)];
+      assert.equal(place % 1024, 0);
+      const barrier = arrivals.get(barrierAt(w, l));
+      assert.ok(barrier);
+      const count = box.reduce((x, y) => x * y, 1);
+      inShared(place + 2 * count - 2, 2);
+      const copy = () => {
+        for (let i = 0; i < count; i++) {
+          let [rest, from, inside] = [i, base, true];
+          box.forEach((size, d) => {
+            const x = start[d] + (rest % size);
+            rest = Math.floor(rest / size);
+            from += x * strides[d];
+            inside &&= x < extents[d];
+          });
+          const offset = inside ? inGlobal(from, 2) : 0;
+          if (inside) mayRead(offset, 2);
+          const linear = place + 2 * i;
+          const at = linear ^ (((linear >> 7) & 7) << 4);
+          shared.setUint16(at, inside ? global.getUint16(offset, true) : 0, true);
+          dirty[at >> 2] = 0;
+        }
+        barrier.bytes -= 2 * count;
+      };
+      // Sooner or later: a stage that is filled while it is read is wrong by the one, one that is read before it is full by the other.
+      if (late && next() & 1) barrier.copies.push(copy);
+      else {
+        copy();
+        if (barrier.pending === 0 && barrier.bytes === 0) {
+          barrier.pending = barrier.count;
+          barrier.phase++;
+        }
+      }
+    });
   }
 
   /** @param {string[]} parts @param {string[]} operands @param {(operand: string) => (w: Warp) => any} uniform @returns {(warp: Warp) => void} */
@@ -466,6 +586,7 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
     dirty = new Uint8Array(sharedBytes / 4);
     written = new Float64Array(sharedBytes / 4);
     barriers = new Map();
+    arrivals = new Map();
     const warps = Array.from({ length: threads / LANES }, (_, id) => new Warp(id, block, counts));
     let running = warps;
     let idle = 0;

@@ -15,6 +15,7 @@ import { checkGlu, checkProduct } from './product.mjs';
 const relay = { bm: 64, bn: 64, bk: 32, stages: 2, warpgroups: 1, load: 'relay', ahead: 2 };
 const async = { bm: 64, bn: 64, bk: 16, stages: 4, warpgroups: 1, load: 'async', ahead: 2 };
 const direct = { bm: 64, bn: 64, bk: 64, stages: 2, warpgroups: 1, load: 'relay', ahead: 1, direct: true };
+const copied = { bm: 128, bn: 64, bk: 64, bkB: 32, stages: 3, warpgroups: 1, load: 'copy', direct: true };
 
 /** Kernels on a stand-in that are not tested before their use. @param {Parameters<typeof ptxDevice>[0]} [options] */
 function untested(options) {
@@ -44,6 +45,10 @@ const PRODUCTS = /** @type {Product[]} */ ([
   { form: 'NT', m: 72, n: 72, k: 96, half: true, dual: true, bias: true, residual: true, plan: planOf(relay, { splits: 2 }) },
   { form: 'NT', m: 72, n: 72, k: 96, half: true, beta: 1, bias: true, activation: 'silu', plan: planOf(relay, { wave: 3, tail: 3 }) },
   { form: 'NN', m: 72, n: 72, k: 96, dual: true, residual: true, type: 'f16', plan: planOf(relay, { wave: 3, tail: 2 }) },
+  { form: 'NN', m: 136, n: 72, k: 96, half: true, plan: planOf(copied) },
+  { form: 'NN', m: 136, n: 72, k: 128, beta: -0.75, bias: true, plan: planOf(copied) },
+  { form: 'NN', m: 136, n: 72, k: 192, half: true, dual: true, residual: true, plan: planOf(copied, { wave: 3, tail: 2 }) },
+  { form: 'NN', m: 136, n: 72, k: 160, plan: planOf(copied, { splits: 2 }) },
 ]);
 
 for (const product of PRODUCTS) {
@@ -65,7 +70,8 @@ for (const product of PRODUCTS) {
       stores && bias ? 'read' : 'none',
       stores && residual ? 'read' : 'none',
       stores && dual ? 'write' : 'none',
-      split ? 'write' : 'none',
+      // Partial sums, and tensor maps.
+      split || plan.tiling.load === 'copy' ? 'write' : 'none',
     ]);
     kernel.access.forEach((/** @type {string} */ how, /** @type {number} */ i) => {
       if (how === 'none') assert.deepEqual(bindings[i], bindings[0], 'A stands in for what is not touched');
@@ -79,15 +85,16 @@ test('SwiGLU and its gradient: one kernel each, of what was declared', () => {
     ['forward', { ...direct, bn: 128 }, 'f16'],
     ['backward', relay, 'f16'],
     ['backward', direct, 'bf16'],
+    ['backward', { ...copied, bn: 128 }, 'f16'],
   ])) {
     const { vk, kernels, ran } = untested();
-    const dispatches = checkGlu(vk, kernels, { pass, m: 72, columns: 72, k: 72, type, plan: planOf(tiling) });
+    const dispatches = checkGlu(vk, kernels, { pass, m: 72, columns: 72, k: tiling.load === 'copy' ? 96 : 72, type, plan: planOf(tiling) });
     assert.equal(dispatches.length, 1);
     assert.deepEqual(
       ran[0].kernel.access,
       pass === 'forward'
         ? ['read', 'read', 'write', 'none', 'none', 'write', 'none']
-        : ['read', 'read', 'write', 'none', 'read', 'none', 'none'],
+        : ['read', 'read', 'write', 'none', 'read', 'none', tiling.load === 'copy' ? 'write' : 'none'],
     );
   }
 });

@@ -124,7 +124,10 @@ export function gluProducts(context, matmul, ptx, problemOf) {
     );
     if (!one) return [...matmul({ ...product, c: dy }), gluBackward({ gateUp, dy, dGateUp, rows: m, columns, activation, type })];
     const tensors = { a, b, c: dGateUp, residual: gateUp, lda: k, ldb: columns, ldc: wide, ldr: wide, ldh: 0 };
-    return ptx.records({ ...one.problem, ...tensors, alpha: 1 }, one.plan, undefined);
+    // A tiling whose operands are copied has its tensor maps there.
+    const floats = ptx.workspaceFloats(one.plan);
+    const work = floats > 0 ? { buffer: context.workspace('matmul', 4 * floats), offset: 0 } : undefined;
+    return ptx.records({ ...one.problem, ...tensors, alpha: 1 }, one.plan, work);
   }
 
   return { matmulGlu, matmulGluBackward };

@@ -4,7 +4,7 @@
 
 import { bytesOf, ceilDiv, integer, pushConstants, tensor } from '../base.mjs';
 import { moduleText } from '../ptx/assembler.mjs';
-import { PARAMETERS, division, gemm, planFault, productFault, sizesOf } from '../ptx/gemm.mjs';
+import { PARAMETERS, depthFault, division, gemm, planFault, productFault, sizesOf } from '../ptx/gemm.mjs';
 import { PLANS, SIMT_PLANS } from '../ptx/plans.mjs';
 import { isSimt, simt, simtFault, simtSizes } from '../ptx/simt.mjs';
 import { kernelVerdicts } from '../ptx/verdicts.mjs';
@@ -121,9 +121,10 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
   /** Blocks of a launch: those of matrix units go from item to item. @param {any} plan */
   const groupsOf = ({ tiling, division: { items, blocks } }) => (isSimt(tiling) ? items : blocks);
 
-  /** Why a plan cannot be launched, or undefined. @param {any} plan */
-  const gridFault = (plan) =>
-    groupsOf(plan) > context.maxGroups ? `it makes ${groupsOf(plan)} blocks, more than ${context.maxGroups}` : undefined;
+  /** Why a plan cannot be launched for a product, or undefined. @param {any} plan @param {{ k: number }} product */
+  const launchFault = (plan, { k }) =>
+    depthFault(plan.tiling, k) ??
+    (groupsOf(plan) > context.maxGroups ? `it makes ${groupsOf(plan)} blocks, more than ${context.maxGroups}` : undefined);
 
   /**
    * What a product asks of the kernel. Where all sums go to the workspace the second pass does what is done with results.
@@ -145,22 +146,22 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
 
   /**
    * How the bindings a, b, c, bias, residual, half and work are accessed.
-   * @param {GemmForm} form @param {boolean} results whether any are stored
+   * @param {GemmForm} form @param {boolean} results whether any are stored @param {boolean} maps whether tensor maps are
    * @returns {import('../../index.js').PtxAccess[]}
    */
-  const accessOf = ({ beta, bias, residual, dual, parts, glu }, results) => [
+  const accessOf = ({ beta, bias, residual, dual, parts, glu }, results, maps) => [
     'read',
     'read',
     results ? (beta ? 'readwrite' : 'write') : 'none',
     bias ? 'read' : 'none',
     residual || glu === 'backward' ? 'read' : 'none',
     dual || glu === 'forward' ? 'write' : 'none',
-    parts ? 'write' : 'none',
+    parts || maps ? 'write' : 'none',
   ];
 
   /** The pipeline of a kernel, written and made at first use. @param {any} plan @param {GemmForm} form */
   function pipelineOf({ tiling, division: { whole } }, form) {
-    const access = accessOf(form, whole > 0);
+    const access = accessOf(form, whole > 0, !isSimt(tiling) && tiling.load === 'copy');
     const key = `${keyOf(tiling, form)}${whole > 0 ? '' : '/sums'}`;
     const made = context.pipelines.get(key);
     if (made !== undefined) return { pipeline: made, access };
@@ -216,7 +217,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
       },
     ];
     // The second pass knows parts of tiles by the name of the last ones.
-    if (work) dispatches.push(sumParts(context, product, { ...plan, tail: parts, whole, rest }, work));
+    if (work && parts > 1) dispatches.push(sumParts(context, product, { ...plan, tail: parts, whole, rest }, work));
     return dispatches;
   }
 
@@ -238,7 +239,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
     if (reason) throw new RangeError(`matmul: the PTX kernels cannot take this product: ${reason}`);
     const plan = divide(problem, override);
     const form = formOf({ ...problem.args, ...problem }, plan);
-    const wrong = tilingFault(plan.tiling, form) ?? gridFault(plan);
+    const wrong = tilingFault(plan.tiling, form) ?? launchFault(plan, problem);
     if (wrong) throw new RangeError(`matmul: the plan cannot run: ${wrong}`);
     const failed = verdict(plan, form);
     if (failed) throw new RangeError(`matmul: the PTX kernel cannot run on ${info.deviceName}: ${failed}`);
@@ -255,7 +256,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
     if (chosen?.kernel !== 'ptx' || fault(problem)) return undefined;
     const plan = divide(problem, chosen);
     const form = formOf({ ...problem.args, ...problem }, plan);
-    return tilingFault(plan.tiling, form) || gridFault(plan) || verdict(plan, form) ? undefined : plan;
+    return tilingFault(plan.tiling, form) || launchFault(plan, problem) || verdict(plan, form) ? undefined : plan;
   }
 
   /** Elements of workspace that a plan needs. @param {any} plan */

@@ -196,9 +196,10 @@ export function verifyKernel({ context: { vk }, plan: { tiling, division }, form
 function verifyGlu({ vk, tiling, form, divide, records }) {
   const { type, transB, glu } = form;
   const forward = glu === 'forward';
-  const [m, hidden, k] = [tiling.bm + 40, tiling.bn + 24, 4 * tiling.bk + (form.ragged ? 8 : 0)];
+  const [m, hidden, k] = [tiling.bm + 40, tiling.bn + 24, 4 * tiling.bk + (form.ragged ? tiling.bk / 2 : 0)];
   const n = forward ? 2 * hidden : hidden;
   const plan = divide({ m, n, k }, { tiling, wave: BLOCKS });
+  const floats = plan.division.workspaceFloats;
   const next = generator(1);
   const { made, make } = matrices();
   try {
@@ -207,18 +208,19 @@ function verifyGlu({ vk, tiling, form, divide, records }) {
     const c = make(vk, m, 2 * hidden, type, undefined);
     const h = forward ? make(vk, m, hidden, type, undefined) : undefined;
     const gateUp = forward ? undefined : make(vk, m, 2 * hidden, type, next);
+    const work = floats > 0 ? make(vk, 1, floats, 'f32', undefined, false) : undefined;
     const product = {
       ...{ m, n, k, half: type, aType: type, cType: type, transA: false, transB, glu, alpha: 1, beta: 0 },
       ...{ a: a.tensor, b: b.tensor, c: c.tensor, h: h?.tensor, residual: gateUp?.tensor },
       ...{ lda: a.ld, ldb: b.ld, ldc: c.ld, ldr: gateUp?.ld ?? 8, ldh: h?.ld ?? 8 },
     };
-    const { packed, count } = pack(records(product, plan, undefined));
+    const { packed, count } = pack(records(product, plan, work?.tensor));
     // A read fails where a graph is recorded, before anything of this has got into it.
     c.read();
     for (const { upload } of made) upload();
     vk.batchExecuteAll(packed, count);
     const [D, Y] = [c.read(), h?.read()];
-    if (!D.whole || Y?.whole === false) return 'its test found memory written outside of its results';
+    if (!D.whole || Y?.whole === false || work?.read().whole === false) return 'its test found memory written outside of its results';
     const unit = type === 'bf16' ? 2 ** -8 : 2 ** -11;
     const [row, column] = transB ? [k, 1] : [1, n];
     const sums = new Float64Array(n);

@@ -134,19 +134,12 @@ function announceFull(w, stage) {
   for (let g = 0; g < w.plan.warpgroups; g++) w.fullBarrier('arrive', w.full(g), stage);
 }
 
-/** Waits until all stages are empty, so that no barrier is left half arrived at. @param {Writer} w @param {string} stage */
-function drain(w, stage) {
-  for (let i = 0; i < w.plan.stages; i++) {
-    w.emptyBarrier('sync', stage);
-    w.nextStage(stage);
-  }
-}
-
 /** Memory to registers, `ahead` stages before registers to shared memory. @param {Writer} w */
 export function fetchRelay(w) {
   const { p, plan, sizes } = w;
   const { movers, advance, each } = fetcher(w);
-  const sets = Array.from({ length: plan.ahead }, () => movers.map(({ list }) => list.map(() => p.registers('b32', 4))));
+  const { ahead = 0 } = plan;
+  const sets = Array.from({ length: ahead }, () => movers.map(({ list }) => list.map(() => p.registers('b32', 4))));
   const stage = p.b32('mov.u32', 0);
   /** Stages in registers that are not stored yet. */
   const pending = p.b32('mov.u32', 0);
@@ -185,12 +178,13 @@ export function fetchRelay(w) {
     }
   });
   p.place(end);
-  drain(w, stage);
+  w.drain(stage);
 }
 
 /** Memory to shared memory by cp.async, `ahead` stages open at a time. @param {Writer} w */
 export function fetchAsync(w) {
   const { p, plan, sizes } = w;
+  const { ahead = 0 } = plan;
   const { movers, advance, each } = fetcher(w);
   const [filling, filled] = [p.b32('mov.u32', 0), p.b32('mov.u32', 0)];
   /** Stages that are copied and not announced. */
@@ -215,8 +209,8 @@ export function fetchAsync(w) {
     p.do('cp.async.commit_group');
     w.nextStage(filling);
     p.do('add.u32', open, open, 1);
-    p.when(p.pred('setp.gt.u32', open, plan.ahead), () => {
-      p.do('cp.async.wait_group', plan.ahead);
+    p.when(p.pred('setp.gt.u32', open, ahead), () => {
+      p.do('cp.async.wait_group', ahead);
       announce();
     });
   });
@@ -226,5 +220,5 @@ export function fetchAsync(w) {
     p.branch(exit, p.pred('setp.eq.u32', open, 0));
     announce();
   });
-  drain(w, filling);
+  w.drain(filling);
 }

@@ -1,7 +1,8 @@
 // Matrix products in PTX for Hopper's `wgmma`: D = act(alpha · op(A) op(B) + beta · C + bias) + residual, halves summed in f32.
 //
 // A block has warpgroups that multiply and one that fetches. The fetching one keeps stages of shared memory full: with
-// `relay` it holds the next `ahead` stages in registers, with `async` it copies by cp.async. Each stage has a named barrier
+// `relay` it holds the next `ahead` stages in registers, with `async` it copies by cp.async, with `copy` it has the copy engine
+// bring them. Each stage has a named barrier
 // for each multiplying warpgroup that says "full", and one that says "empty": they take no shared memory, of which the
 // stages leave none. With `direct`, A goes from memory to the registers that `wgmma` reads and takes no shared memory.
 //
@@ -25,12 +26,14 @@ import { Writer } from './writer.mjs';
  * @typedef {object} GemmPlan
  * @property {number} bm rows of a tile, a multiple of 64 for each warpgroup
  * @property {number} bn columns of a tile, a multiple of 32 up to 256
- * @property {16 | 32 | 64} bk depth of a stage
- * @property {number} stages at least 2
+ * @property {16 | 32 | 64 | 128} bk depth of a stage
+ * @property {32} [bkB] depth of a stage of B where it is less than A's: `copy`
+ * @property {number} stages at least 2; of B, where it has its own
  * @property {number} warpgroups that multiply
- * @property {'relay' | 'async'} load how stages are filled
- * @property {number} ahead stages that are fetched ahead: `relay` holds them in registers, `async` leaves that many copies open
- * @property {boolean} [direct] A goes from memory to registers: NN and NT, `bk` of 64
+ * @property {'relay' | 'async' | 'copy'} load how stages are filled
+ * @property {number} [ahead] stages that are fetched ahead: `relay` holds them in registers, `async` leaves that many copies open, `copy`
+ *   has all that are empty on their way
+ * @property {boolean} [direct] A goes from memory to registers: NN and NT, `bk` of 64, with `copy` of 128
  * @property {boolean} [cached] what is fetched is kept in the first-level cache; `relay`
  * @property {[number, number]} [registers] of a multiplying and of a fetching thread; all the same when left out
  */
@@ -114,18 +117,35 @@ export const majors = ({ transA, transB }) => ({
   b: /** @type {Major} */ (transB ? 'k' : 'mn'),
 });
 
+/** Registers of a multiprocessor. */
+const REGISTERS = 65536;
+
+/** Bytes of a tensor map, by which the copy engine knows an operand. */
+export const MAP_BYTES = 128;
+
 /** Sizes of a plan. @param {GemmPlan} plan */
 export function sizesOf(plan) {
   const bytesA = plan.direct ? 0 : 2 * plan.bm * plan.bk;
-  const stageBytes = bytesA + 2 * plan.bn * plan.bk;
+  const copied = plan.load === 'copy';
+  const depthB = plan.bkB ?? plan.bk;
+  const stageBytes = bytesA + 2 * plan.bn * depthB;
+  const stages = plan.stages * stageBytes;
   return {
     /** Bytes of A in a stage; B's follow. */
     bytesA,
     stageBytes,
-    shared: plan.stages * stageBytes,
+    /** Depth of a stage of B. */
+    depthB,
+    /** With copies: where their barriers are in shared memory and, where it is made, the tensor map. */
+    arrivals: stages,
+    tensorMap: stages + MAP_BYTES,
+    shared: stages + (copied ? 2 * MAP_BYTES : 0),
     threads: (plan.warpgroups + 1) * WARPGROUP,
     /** Named barriers: 0 is not used. */
     barriers: 1 + plan.stages * (plan.warpgroups + 1),
+    /** Threads at a barrier which says "full", and at one which says "empty": of those that fetch by copies, one warp. */
+    filling: WARPGROUP + (copied ? 32 : WARPGROUP),
+    emptying: plan.warpgroups * WARPGROUP + (copied ? 32 : WARPGROUP),
     /** Blocks of 64 rows that a warpgroup multiplies. */
     rowBlocks: plan.bm / (64 * plan.warpgroups),
   };
@@ -141,23 +161,38 @@ export function planFault(plan, form) {
   if (form.type === 'f32') return 'matrix units do not multiply in f32';
   if (!Number.isInteger(rowBlocks) || rowBlocks < 1) return 'bm must be a multiple of 64 for each warpgroup';
   if (plan.bn % 32 || plan.bn < 32 || plan.bn > 256) return 'bn must be a multiple of 32 up to 256';
-  if (![16, 32, 64].includes(plan.bk)) return 'bk must be 16, 32 or 64';
+  const copied = plan.load === 'copy';
+  const depths = copied ? [64, 128] : [16, 32, 64];
+  if (!depths.includes(plan.bk)) return `bk must be ${copied ? '64 or 128' : '16, 32 or 64'}`;
+  if (copied) {
+    if (!plan.direct || plan.bkB !== 32) return 'copies are of B alone, in stages of 32, beside A in registers';
+    if (form.transA || form.transB || (form.products ?? 1) > 1) return 'copies are of NN, one product at a time';
+    // Products of the second block of rows follow those of the first when a stage is released.
+    if (rowBlocks < 2) return 'copies need two blocks of 64 rows for each warpgroup';
+  } else if (plan.bkB !== undefined) return 'B has stages of its own only where they are copied';
   if (major.b === 'mn' && plan.bn % 64) return 'bn must be a multiple of 64 where B has its columns contiguous';
   if (shared > SHARED_MEMORY_LIMIT) return `${shared} bytes of shared memory, ${SHARED_MEMORY_LIMIT} are allowed`;
   if (barriers > 16) return `${barriers} named barriers, there are 16`;
   if (threads > 1024) return `${threads} threads, 1024 are allowed`;
+  if (plan.registers) {
+    // What the block begins with, in eights, is all that its warps can give each other: who asks for more waits for ever.
+    const pool = threads * Math.floor(REGISTERS / threads / 8) * 8;
+    const wanted = plan.registers[0] * plan.warpgroups * WARPGROUP + plan.registers[1] * WARPGROUP;
+    if (wanted > pool) return `${wanted} registers, the block has ${pool}`;
+  }
   // A stage becomes empty when products of the next one are open, so that one more must have been announced.
   if (plan.stages < 2) return 'stages must be at least 2';
-  if (plan.load === 'async' && plan.ahead > plan.stages - 2) return 'ahead must be at most stages - 2';
-  if (plan.load === 'relay' && plan.ahead < 1) return 'ahead must be at least 1';
+  const { ahead = 0 } = plan;
+  if (plan.load === 'async' && ahead > plan.stages - 2) return 'ahead must be at most stages - 2';
+  if (plan.load === 'relay' && ahead < 1) return 'ahead must be at least 1';
   if (plan.direct) {
     if (major.a !== 'k') return 'A cannot go to registers with its rows contiguous';
-    if (plan.bk !== 64) return 'A in registers needs bk of 64';
-    // Its depths come permuted in fours of bytes, which cp.async does not move.
+    if (!copied && plan.bk !== 64) return 'A in registers needs bk of 64';
+    // Its depths come permuted in fours of bytes, which neither cp.async nor the copy engine moves.
     if (plan.load !== 'relay' && major.b === 'k') return 'A in registers needs B by relay where its depth is contiguous';
   }
   if (form.glu) {
-    if (plan.load !== 'relay') return 'SwiGLU needs operands by relay';
+    if (plan.load === 'async' || (copied && form.glu === 'forward')) return 'SwiGLU needs operands by relay';
     if (form.transA || form.transB !== (form.glu === 'forward')) return 'SwiGLU is of NT, its gradient of NN';
     // All of a column's moves are of either half of a tile.
     if (form.glu === 'forward' && (plan.bn % 64 || plan.bk < 32)) return 'SwiGLU needs bn of a multiple of 64 and bk of 32 or 64';
@@ -168,6 +203,13 @@ export function planFault(plan, form) {
   if (products > 1 && (half || dual || bias || residual || activation || parts || glu)) return 'a group stores whole sums as f32';
   return undefined;
 }
+
+/**
+ * Why a plan cannot compute a product of this depth, or undefined.
+ * @param {GemmPlan | import('./simt.mjs').SimtPlan} plan @param {number} k
+ */
+export const depthFault = (plan, k) =>
+  'load' in plan && plan.load === 'copy' && k % 32 ? `copies take a depth in multiples of 32, not ${k}` : undefined;
 
 /**
  * Why these kernels cannot take a product, or undefined. The SPIR-V kernels compute the others.
@@ -193,7 +235,7 @@ export function productFault({ m, n, k, lda, ldb, ldc, ldr = 8, ldh = 8, address
 
 /**
  * How a product is divided among blocks.
- * @param {{ bm: number, bn: number, bk: number }} plan
+ * @param {{ bm: number, bn: number, bk: number, load?: string }} plan
  * @param {{ m: number, n: number, k: number }} product
  * @param {{ blocks: number, splits?: number, tail?: number }} how blocks that the device runs at once; parts that every tile's depth is
  *   split into, or those of the tiles after the last whole wave
@@ -213,7 +255,8 @@ export function division(plan, { m, n, k }, { blocks, splits = 1, tail = 1 }) {
     /** Work items, of which the last `rest * parts` are parts. */
     items,
     blocks: Math.min(blocks, items),
-    workspaceFloats: rest * parts * plan.bm * plan.bn,
+    // Behind the parts a tensor map for each block, which begins at a multiple of its size.
+    workspaceFloats: rest * parts * plan.bm * plan.bn + (plan.load === 'copy' ? (MAP_BYTES / 4) * (1 + Math.min(blocks, items)) : 0),
     /** Whether the form must be `ragged`. */
     ragged: k % plan.bk !== 0,
   };

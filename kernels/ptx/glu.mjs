@@ -6,7 +6,7 @@
 // are stored for the backward pass, as halves; y comes of the sums before that rounding.
 
 import { at, f32, vector } from './assembler.mjs';
-import { lanePlaces, packHalves, storeHalves, unpackHalves } from './store.mjs';
+import { exchange, lanePlaces, packHalves, storeHalves, unpackHalves } from './store.mjs';
 
 /** @typedef {import('./writer.mjs').Writer} Writer */
 /** @typedef {import('./writer.mjs').Cursor} Cursor */
@@ -38,9 +38,9 @@ function linesOf(w, cursor, count, firstColumn) {
   });
 }
 
-/** The columns of a lane's runs that are there. @param {Writer} w @param {string} firstColumn @param {number} runs @param {string} end */
-const insideOf = ({ p }, firstColumn, runs, end) =>
-  Array.from({ length: runs }, (_, run) => p.pred('setp.lt.u32', p.b32('add.u32', firstColumn, 32 * run), end));
+/** The columns of a lane's runs that are there. @param {Writer} w @param {string} firstColumn @param {number} runs @param {number} step columns from run to run @param {string} end */
+const insideOf = ({ p }, firstColumn, runs, step, end) =>
+  Array.from({ length: runs }, (_, run) => p.pred('setp.lt.u32', p.b32('add.u32', firstColumn, step * run), end));
 
 /** @param {Writer} w @param {string} gate */
 function sigmoid({ p }, gate) {
@@ -56,7 +56,7 @@ function forward(w, cursor, sums) {
   const tileColumn = p.b32('shr.u32', cursor.n0, 1);
   const firstColumn = p.b32('add.u32', tileColumn, column);
   const hidden = p.b32('shr.u32', w.n, 1);
-  const inside = insideOf(w, firstColumn, pairs, hidden);
+  const inside = insideOf(w, firstColumn, pairs, 32, hidden);
   for (const { r, lower, within, of } of linesOf(w, cursor, sums.length, firstColumn)) {
     const [gates, y] = [of('c', 'ldc'), of('half', 'ldh')];
     const ups = p.b64('mad.wide.u32', hidden, 2, gates);
@@ -79,17 +79,19 @@ function forward(w, cursor, sums) {
 /** @param {Writer} w @param {Cursor} cursor @param {string[][]} sums */
 function backward(w, cursor, sums) {
   const { p } = w;
-  const { column, runs, runOf } = lanePlaces(w);
+  exchange(w, sums);
+  const { column, width, runs, runOf } = lanePlaces(w);
+  const step = 4 * width;
   const firstColumn = p.b32('add.u32', cursor.n0, column);
-  const inside = insideOf(w, firstColumn, runs, w.n);
+  const inside = insideOf(w, firstColumn, runs, step, w.n);
   for (const { r, lower, within, of } of linesOf(w, cursor, sums.length, firstColumn)) {
     const [from, to] = [of('residual', 'ldr'), of('c', 'ldc')].map((gates) => [gates, p.b64('mad.wide.u32', w.n, 2, gates)]);
     for (let run = 0; run < runs; run++) {
       const both = p.pred('and.pred', inside[run], within);
       const [gate, up] = from.map((address) => {
-        const words = p.registers('b32', 4);
+        const words = p.registers('b32', width / 2);
         for (const word of words) p.do('mov.b32', word, 0);
-        p.guarded(both, () => p.do('ld.global.nc.L1::no_allocate.v4.b32', vector(words), at(address, 64 * run)));
+        p.guarded(both, () => p.do(`ld.global.nc.L1::no_allocate.v${width / 2}.b32`, vector(words), at(address, 2 * step * run)));
         return unpackHalves(w, words);
       });
       /** @type {[string[], string[]]} of gates, of ups */
@@ -102,7 +104,7 @@ function backward(w, cursor, sums) {
         gradients[1].push(p.f32('mul.f32', dy, activated));
       });
       const words = gradients.map((values) => packHalves(w, values));
-      p.guarded(both, () => to.forEach((address, which) => storeHalves(w, address, 64 * run, words[which])));
+      p.guarded(both, () => to.forEach((address, which) => storeHalves(w, address, 2 * step * run, words[which])));
     }
   }
 }

@@ -14,15 +14,16 @@ export function multiply(w) {
   const sums = Array.from({ length: sizes.rowBlocks }, () => p.registers('f32', plan.bn / 2));
   const base = p.b32('shr.u32', w.shared, 4);
   /** The low word of an operand's descriptor, for stage 0. @param {'a' | 'b'} name @param {Operand} units of 16 bytes in the stage */
-  const low = (name, units) => p.b32('add.u32', p.b32('add.u32', base, units), descriptor(major[name], plan.bk).low);
+  const low = (name, units) =>
+    p.b32('add.u32', p.b32('add.u32', base, units), descriptor(major[name], name === 'b' ? sizes.depthB : plan.bk).low);
   const lowB = low('b', sizes.bytesA >> 4);
   const lowA = plan.direct ? '' : low('a', p.b32('mul.lo.u32', w.group, (sizes.rowBlocks * rowBlockBytes(plan.bk)) >> 4));
-  const high = { a: p.b32('mov.u32', descriptor(major.a, plan.bk).high), b: p.b32('mov.u32', descriptor(major.b, plan.bk).high) };
+  const high = { a: p.b32('mov.u32', descriptor(major.a, plan.bk).high), b: p.b32('mov.u32', descriptor(major.b, sizes.depthB).high) };
   const full = p.b32('mad.lo.u32', w.group, plan.stages, w.full(0));
   const stage = p.b32('mov.u32', 0);
   /** The stage before. */
   const last = p.register('b32');
-  for (let s = 0; s < plan.stages; s++) p.do('bar.arrive', w.empty + s, sizes.threads);
+  for (let s = 0; s < plan.stages; s++) p.do('bar.arrive', w.empty + s, sizes.emptying);
 
   const direct = plan.direct ? directA(w) : undefined;
   const cursor = w.cursor();
@@ -36,47 +37,76 @@ export function multiply(w) {
   const release = () => w.emptyBarrier('arrive', last);
   const commit = () => p.do('wgmma.commit_group.sync.aligned');
 
-  /** Multiplies a stage, whose last products stay open. @param {boolean} first of a tile */
-  const step = (first) => {
-    w.fullBarrier('sync', full, stage);
-    if (!plan.direct) p.do('fence.proxy.async.shared::cta');
-    const units = p.b32('mul.lo.u32', stage, sizes.stageBytes >> 4);
-    const [stageA, stageB] = [plan.direct ? '' : p.b32('add.u32', lowA, units), p.b32('add.u32', lowB, units)];
-    const matrix = (/** @type {'a' | 'b'} */ name, /** @type {string} */ word, /** @type {number} */ bytes) =>
-      p.b64('mov.b64', vector([bytes ? p.b32('add.u32', word, bytes >> 4) : word, high[name]]));
-    const slabs = Array.from({ length: plan.bk / 16 }, (_, slab) => slab);
-    const b = slabs.map((slab) => matrix('b', stageB, slab * depthStep(major.b)));
-    if (direct) {
-      // Unit by unit, two slabs of 64 rows each: while products of one are open, the next one's fragments are put in place.
-      const units = slabs.filter((slab) => slab % 2 === 0).flatMap((slab) => sums.map((_, r) => ({ slab, r })));
-      units.forEach(({ slab, r }, u) => {
-        settle(1);
-        if (u === 1 && !first) release();
-        const fragments = direct.fragments(r, slab / 2, u % 2);
-        direct.load(r, slab / 2, u === 0, u === units.length - 1);
-        p.do('wgmma.fence.sync.aligned');
-        fragments.forEach((fragment, i) => {
-          p.do(instruction, vector(sums[r]), vector(fragment), b[slab + i], first && slab + i === 0 ? never : always, 1, 1, transposed.b);
-        });
-        commit();
-      });
-    } else {
-      const a = slabs.map((slab) => sums.map((_, r) => matrix('a', stageA, slab * depthStep(major.a) + r * rowBlockBytes(plan.bk))));
-      p.do('wgmma.fence.sync.aligned');
-      for (const slab of slabs) {
-        sums.forEach((block, r) => {
-          p.do(instruction, vector(block), a[slab][r], b[slab], first && slab === 0 ? never : always, 1, 1, transposed.a, transposed.b);
-        });
-      }
-      commit();
-      if (!first) {
-        settle(1);
-        release();
-      }
-    }
+  /** The matrix of an operand at an address. @param {'a' | 'b'} name @param {string} word @param {number} bytes */
+  const matrix = (name, word, bytes) => p.b64('mov.b64', vector([bytes ? p.b32('add.u32', word, bytes >> 4) : word, high[name]]));
+  const nextStage = () => {
     p.do('mov.u32', last, stage);
     w.nextStage(stage);
   };
+
+  /**
+   * Multiplies as much of the depth as A's registers hold, by one stage of B or several, whose last products stay open. Unit by unit,
+   * 32 of the depth of 64 rows each: while products of one are open, the next one's fragments are put in place.
+   * @param {ReturnType<typeof directA>} a @param {boolean} first of a tile
+   */
+  const stepDirect = (a, first) => {
+    /** Of a stage, by 16 of the depth. @type {string[]} */
+    let b = [];
+    const awaitB = () => {
+      w.fullBarrier('sync', full, stage);
+      const stageB = p.b32('add.u32', lowB, p.b32('mul.lo.u32', stage, sizes.stageBytes >> 4));
+      b = Array.from({ length: sizes.depthB / 16 }, (_, slab) => matrix('b', stageB, slab * depthStep(major.b)));
+    };
+    const perStage = (sizes.depthB / 32) * sums.length;
+    const count = (plan.bk / 32) * sums.length;
+    // Beside copies A is requested first, since no fence waits for it.
+    const early = plan.load === 'copy';
+    if (early) a.advance();
+    for (let u = 0; u < count; u++) {
+      const [half, r] = [Math.floor(u / sums.length), u % sums.length];
+      const within = u % perStage;
+      if (within === 0 && !early) awaitB();
+      settle(1);
+      // One unit of this stage is open, and those of the stage before are done.
+      if (within === 1 && !(first && u === 1)) release();
+      const fragments = a.fragments(r, half, u % 2);
+      if (u === 0 && !early) a.advance();
+      a.load(r, half);
+      if (u === count - 1) a.next();
+      if (within === 0 && early) awaitB();
+      p.do('wgmma.fence.sync.aligned');
+      fragments.forEach((fragment, i) => {
+        const slab = 2 * half + i;
+        p.do(instruction, vector(sums[r]), vector(fragment), b[slab % b.length], first && slab === 0 ? never : always, 1, 1, transposed.b);
+      });
+      commit();
+      if (within === perStage - 1) nextStage();
+    }
+  };
+
+  /** Multiplies a stage of both operands in shared memory, whose last products stay open. @param {boolean} first of a tile */
+  const stepShared = (first) => {
+    w.fullBarrier('sync', full, stage);
+    p.do('fence.proxy.async.shared::cta');
+    const units = p.b32('mul.lo.u32', stage, sizes.stageBytes >> 4);
+    const [stageA, stageB] = [p.b32('add.u32', lowA, units), p.b32('add.u32', lowB, units)];
+    const slabs = Array.from({ length: plan.bk / 16 }, (_, slab) => slab);
+    const b = slabs.map((slab) => matrix('b', stageB, slab * depthStep(major.b)));
+    const a = slabs.map((slab) => sums.map((_, r) => matrix('a', stageA, slab * depthStep(major.a) + r * rowBlockBytes(plan.bk))));
+    p.do('wgmma.fence.sync.aligned');
+    for (const slab of slabs) {
+      sums.forEach((block, r) => {
+        p.do(instruction, vector(block), a[slab][r], b[slab], first && slab === 0 ? never : always, 1, 1, transposed.a, transposed.b);
+      });
+    }
+    commit();
+    if (!first) {
+      settle(1);
+      release();
+    }
+    nextStage();
+  };
+  const step = (/** @type {boolean} */ first) => (direct ? stepDirect(direct, first) : stepShared(first));
 
   direct?.begin();
   p.loop((exit) => {
@@ -131,40 +161,41 @@ function directA(w) {
   /** Whether this lane's chunks of the two halves lie within the depth. */
   const within = Array.from({ length: halves }, () => (form.ragged ? p.register('pred') : more));
 
-  /**
-   * Loads a unit of the next stage.
-   * @param {number} r block of rows @param {number} half @param {boolean} first unit of the stage @param {boolean} last unit of it
-   */
-  const load = (r, half, first, last) => {
-    if (first) {
-      const exhausted = p.label();
-      walk.advance(exhausted);
-      p.place(exhausted);
-      p.do('setp.ne.u32', more, walk.left, 0);
-      if (form.ragged)
-        within.forEach((predicate, h) =>
-          p.do('setp.lt.and.u32', predicate, p.b32('add.u32', walk.depth, p.b32('add.u32', unit, 32 * h)), walk.cursor.kEnd, more),
-        );
-    }
+  /** Goes to the next stage's item. */
+  const advance = () => {
+    const exhausted = p.label();
+    walk.advance(exhausted);
+    p.place(exhausted);
+    p.do('setp.ne.u32', more, walk.left, 0);
+    if (form.ragged)
+      within.forEach((predicate, h) =>
+        p.do('setp.lt.and.u32', predicate, p.b32('add.u32', walk.depth, p.b32('add.u32', unit, 32 * h)), walk.cursor.kEnd, more),
+      );
+  };
+  /** Loads a unit of the next stage. @param {number} r block of rows @param {number} half */
+  const load = (r, half) => {
     for (const lower of [0, 1]) {
       const words = raw[r][half][lower];
       if (form.ragged) for (const word of words) p.do('mov.b32', word, 0);
       const from = p.b64('mad.wide.u32', offsets[2 * r + lower], 1, address);
       p.guarded(within[half], () => p.do(w.loadInstruction, vector(words), at(from, 64 * half)));
     }
-    if (last) {
-      p.do('add.u64', address, address, 2 * plan.bk);
-      p.guarded(more, () => walk.next());
-    }
+  };
+  /** Goes on behind a stage. */
+  const next = () => {
+    p.do('add.u64', address, address, 2 * plan.bk);
+    p.guarded(more, () => walk.next());
   };
   const slots = [0, 1].map(() => p.registers('b32', 8));
   return {
+    advance,
     load,
+    next,
     /** Loads the first stage. */
     begin: () => {
-      for (let half = 0; half < halves; half++) {
-        for (let r = 0; r < sizes.rowBlocks; r++) load(r, half, half + r === 0, half === halves - 1 && r === sizes.rowBlocks - 1);
-      }
+      advance();
+      for (let half = 0; half < halves; half++) for (let r = 0; r < sizes.rowBlocks; r++) load(r, half);
+      next();
     },
     /** The fragments of a unit, one for each 16 of its depth, in one of two sets of registers. @param {number} r @param {number} half @param {number} slot */
     fragments: (r, half, slot) => {

@@ -5,7 +5,33 @@ import { at, f32, vector } from './assembler.mjs';
 /** @typedef {import('./writer.mjs').Writer} Writer */
 
 /**
- * What a lane has of a tile: two rows of each block of 64, and runs of two or eight columns that are neighbours.
+ * Columns that a lane has as neighbours: eight with B's columns in the order of `columnOf`, else two, and four where halves are
+ * stored or read, once `exchange` has been made.
+ * @param {Writer} w
+ */
+const widthOf = ({ permuted, form }) => (permuted ? 8 : form.half || form.dual ? 4 : 2);
+
+/**
+ * Where lanes shall have four columns, neighbours exchange: of every two runs of two columns an even lane gets the first from both,
+ * and an odd one the second. Stores of halves then fill whole sectors.
+ * @param {Writer} w @param {string[][]} sums of each block of 64 rows, in place
+ */
+export function exchange(w, sums) {
+  const { p } = w;
+  if (widthOf(w) !== 4) return;
+  const odd = p.pred('setp.ne.u32', p.b32('and.b32', w.tid, 1), 0);
+  for (const block of sums)
+    for (let i = 0; i < block.length; i += 8)
+      for (let j = i; j < i + 4; j++) {
+        const [first, second] = [block[j], block[j + 4]];
+        const received = p.f32('shfl.sync.bfly.b32', p.f32('selp.f32', first, second, odd), 1, 31, 0xffffffff);
+        p.do('selp.f32', first, received, first, odd);
+        p.do('selp.f32', second, second, received, odd);
+      }
+}
+
+/**
+ * What a lane has of a tile: two rows of each block of 64, and runs of columns that are neighbours.
  * @param {Writer} w
  */
 export function lanePlaces(w) {
@@ -13,12 +39,16 @@ export function lanePlaces(w) {
   const lane = p.b32('and.b32', w.tid, 31);
   const warp = p.b32('and.b32', p.b32('shr.u32', w.tid, 5), 3);
   const row = p.b32('mad.lo.u32', w.group, 64 * sizes.rowBlocks, p.b32('mad.lo.u32', warp, 16, p.b32('shr.u32', lane, 2)));
-  const width = w.permuted ? 8 : 2;
-  const column = p.b32('mul.lo.u32', p.b32('and.b32', lane, 3), width);
+  const width = widthOf(w);
+  const quad = p.b32('and.b32', lane, 3);
+  const column =
+    width === 4
+      ? p.b32('mad.lo.u32', p.b32('and.b32', quad, 1), 8, p.b32('mul.lo.u32', p.b32('shr.u32', quad, 1), 4))
+      : p.b32('mul.lo.u32', quad, width);
   const runs = plan.bn / (4 * width);
   /** Registers of the sums of a run. @param {string[]} block @param {number} run @param {number} lower */
   const runOf = (block, run, lower) => {
-    const eights = w.permuted ? [0, 1, 2, 3].map((j) => 4 * run + j) : [run];
+    const eights = Array.from({ length: width / 2 }, (_, j) => (width / 2) * run + j);
     return eights.flatMap((eight) => [0, 1].map((e) => block[4 * eight + 2 * lower + e]));
   };
   return { row, column, width, runs, runOf };
@@ -31,6 +61,7 @@ export function lanePlaces(w) {
 export function store(w, cursor, sums) {
   const { p, plan, form } = w;
   const { own } = cursor;
+  exchange(w, sums);
   const { row, column, width, runs, runOf } = lanePlaces(w);
   const done = p.label();
   if (form.parts) {
@@ -65,7 +96,7 @@ export function store(w, cursor, sums) {
     }),
   );
   const bias = form.bias ? p.b64('mad.wide.u32', firstColumn, 4, p.parameter('bias')) : undefined;
-  // A piece is 32 columns of a lane's row: a run of eight neighbours, or four of two.
+  // A piece is 32 columns of a row, of which a lane has eight: a run of eight neighbours, two of four, or four of two.
   const piecesOf = (/** @type {number} */ first) =>
     sums.flatMap((block, r) =>
       [0, 1].map((lower) => Array.from({ length: 8 / width }, (_, i) => ({ run: first + i, block, line: lines[r][lower], lower }))),
@@ -129,10 +160,10 @@ export function storeF32({ p }, address, offset, values) {
     p.do(`st.global.v${lanes}.f32`, at(address, offset + 4 * i), vector(values.slice(i, i + lanes)));
 }
 
-/** @param {Writer} w @param {string} address @param {number} offset @param {string[]} words one or four */
+/** @param {Writer} w @param {string} address @param {number} offset @param {string[]} words one, two or four */
 export function storeHalves({ p }, address, offset, words) {
   if (words.length === 1) p.do('st.global.b32', at(address, offset), words[0]);
-  else p.do('st.global.v4.b32', at(address, offset), vector(words));
+  else p.do(`st.global.v${words.length}.b32`, at(address, offset), vector(words));
 }
 
 /** Zeros where the predicate does not hold. @param {Writer} w @param {string} address @param {number} offset @param {number} count two, four or eight @param {string} predicate */
@@ -146,13 +177,13 @@ export function loadF32({ p }, address, offset, count, predicate) {
   return values;
 }
 
-/** The words of halves, zeros where the predicate does not hold. @param {Writer} w @param {string} address @param {number} offset @param {number} count two or eight @param {string} predicate */
+/** The words of halves, zeros where the predicate does not hold. @param {Writer} w @param {string} address @param {number} offset @param {number} count two, four or eight @param {string} predicate */
 function loadHalves({ p }, address, offset, count, predicate) {
   const words = p.registers('b32', count / 2);
   for (const word of words) p.do('mov.b32', word, 0);
   p.guarded(predicate, () => {
     if (count === 2) p.do('ld.global.b32', words[0], at(address, offset));
-    else p.do('ld.global.v4.b32', vector(words), at(address, offset));
+    else p.do(`ld.global.v${words.length}.b32`, vector(words), at(address, offset));
   });
   return words;
 }

@@ -1,9 +1,10 @@
-// What the parts of a kernel share: parameters, work items, stages and their barriers. `fetch.mjs`, `multiply.mjs` and
-// `store.mjs` write the parts.
+// What the parts of a kernel share: parameters, work items, stages and their barriers. `fetch.mjs`, `copy.mjs`, `multiply.mjs`
+// and `store.mjs` write the parts.
 
 import { Program } from './assembler.mjs';
+import { fetchCopies } from './copy.mjs';
 import { fetchAsync, fetchRelay } from './fetch.mjs';
-import { WARPGROUP, majors, parametersOf, sizesOf } from './gemm.mjs';
+import { majors, parametersOf, sizesOf } from './gemm.mjs';
 import { multiply } from './multiply.mjs';
 
 /** @typedef {import('./assembler.mjs').Operand} Operand */
@@ -50,6 +51,7 @@ export class Writer {
     p.when(p.pred('setp.eq.u32', this.group, plan.warpgroups), () => {
       if (plan.registers) p.do('setmaxnreg.dec.sync.aligned.u32', plan.registers[1]);
       if (plan.load === 'relay') fetchRelay(this);
+      else if (plan.load === 'copy') fetchCopies(this);
       else fetchAsync(this);
       p.branch(done);
     });
@@ -159,9 +161,12 @@ export class Writer {
     };
   }
 
-  /** A load of 16 bytes of an operand. */
+  /**
+   * A load of 16 bytes of an operand. Beside copies not by way of `.nc`: the assembler would put loads of A off over the barriers
+   * that follow.
+   */
   get loadInstruction() {
-    return `ld.global.nc.${this.plan.cached ? '' : 'L1::no_allocate.'}L2::128B.v4.b32`;
+    return `ld.global.${this.plan.load === 'copy' ? '' : 'nc.'}${this.plan.cached ? '' : 'L1::no_allocate.'}L2::128B.v4.b32`;
   }
 
   /** Moves a register round the stages. @param {string} stage */
@@ -180,16 +185,24 @@ export class Writer {
     return this.full(this.plan.warpgroups);
   }
 
+  /** Waits until all stages are empty, so that no barrier is left half arrived at. @param {string} stage the next one */
+  drain(stage) {
+    for (let i = 0; i < this.plan.stages; i++) {
+      this.emptyBarrier('sync', stage);
+      this.nextStage(stage);
+    }
+  }
+
   /** `bar.sync` or `bar.arrive` of a stage. @param {'sync' | 'arrive'} what @param {Operand} first @param {Operand} stage @param {number} threads */
   barrier(what, first, stage, threads) {
     this.p.do(`bar.${what}`, this.p.b32('add.u32', stage, first), threads);
   }
   /** @param {'sync' | 'arrive'} what @param {Operand} first @param {Operand} stage */
   fullBarrier(what, first, stage) {
-    this.barrier(what, first, stage, 2 * WARPGROUP);
+    this.barrier(what, first, stage, this.sizes.filling);
   }
   /** @param {'sync' | 'arrive'} what @param {Operand} stage */
   emptyBarrier(what, stage) {
-    this.barrier(what, this.empty, stage, this.sizes.threads);
+    this.barrier(what, this.empty, stage, this.sizes.emptying);
   }
 }

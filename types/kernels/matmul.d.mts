@@ -69,7 +69,7 @@
  * @property {Tensor} [residual] f32, M x N, added after the activation
  * @property {'gelu' | 'silu'} [activation] tanh form of GELU, or x * sigmoid(x)
  * @property {Tensor} [half] second output: D in the half type of `precision`, for matrix-unit precisions
- * @property {Tensor} [workspace] f32 memory for split-K (see `matmulWorkspace`); the kernels' own when left out
+ * @property {Tensor} [workspace] f32 memory for split-K and tensor maps (see `matmulWorkspace`); the kernels' own when left out
  * @property {Partial<MatmulPlan>} [plan] overrides the chooser, wholly (with `kernel`) or in parts
  */
 /**
@@ -111,7 +111,8 @@ export function matmulKernels(context: KernelContext, options?: Parameters<typeo
      */
     matmulPlan: (args: MatmulArgs) => MatmulPlan;
     /**
-     * Elements (f32) of workspace that `matmul` needs for these arguments; 0 when K is not split.
+     * Elements (f32) of workspace that `matmul` needs for these arguments: for partial sums where K is split, and for tensor maps where B is
+     * copied (`tallCopied`); else 0.
      * @param {MatmulArgs} args
      */
     matmulWorkspace: (args: MatmulArgs) => number;
@@ -350,7 +351,7 @@ export type MatmulArgs = {
      */
     half?: import("./base.mjs").Tensor | undefined;
     /**
-     * f32 memory for split-K (see `matmulWorkspace`); the kernels' own when left out
+     * f32 memory for split-K and tensor maps (see `matmulWorkspace`); the kernels' own when left out
      */
     workspace?: import("./base.mjs").Tensor | undefined;
     /**

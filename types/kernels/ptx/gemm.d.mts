@@ -9,10 +9,18 @@ export function sizesOf(plan: GemmPlan): {
     /** Bytes of A in a stage; B's follow. */
     bytesA: number;
     stageBytes: number;
+    /** Depth of a stage of B. */
+    depthB: 16 | 32 | 64 | 128;
+    /** With copies: where their barriers are in shared memory and, where it is made, the tensor map. */
+    arrivals: number;
+    tensorMap: number;
     shared: number;
     threads: number;
     /** Named barriers: 0 is not used. */
     barriers: number;
+    /** Threads at a barrier which says "full", and at one which says "empty": of those that fetch by copies, one warp. */
+    filling: number;
+    emptying: number;
     /** Blocks of 64 rows that a warpgroup multiplies. */
     rowBlocks: number;
 };
@@ -42,7 +50,7 @@ export function productFault({ m, n, k, lda, ldb, ldc, ldr, ldh, addresses, tran
 }): string | undefined;
 /**
  * How a product is divided among blocks.
- * @param {{ bm: number, bn: number, bk: number }} plan
+ * @param {{ bm: number, bn: number, bk: number, load?: string }} plan
  * @param {{ m: number, n: number, k: number }} product
  * @param {{ blocks: number, splits?: number, tail?: number }} how blocks that the device runs at once; parts that every tile's depth is
  *   split into, or those of the tiles after the last whole wave
@@ -51,6 +59,7 @@ export function division(plan: {
     bm: number;
     bn: number;
     bk: number;
+    load?: string;
 }, { m, n, k }: {
     m: number;
     n: number;
@@ -95,12 +104,14 @@ export function gemm(name: string, plan: GemmPlan, form: GemmForm): string;
  * @typedef {object} GemmPlan
  * @property {number} bm rows of a tile, a multiple of 64 for each warpgroup
  * @property {number} bn columns of a tile, a multiple of 32 up to 256
- * @property {16 | 32 | 64} bk depth of a stage
- * @property {number} stages at least 2
+ * @property {16 | 32 | 64 | 128} bk depth of a stage
+ * @property {32} [bkB] depth of a stage of B where it is less than A's: `copy`
+ * @property {number} stages at least 2; of B, where it has its own
  * @property {number} warpgroups that multiply
- * @property {'relay' | 'async'} load how stages are filled
- * @property {number} ahead stages that are fetched ahead: `relay` holds them in registers, `async` leaves that many copies open
- * @property {boolean} [direct] A goes from memory to registers: NN and NT, `bk` of 64
+ * @property {'relay' | 'async' | 'copy'} load how stages are filled
+ * @property {number} [ahead] stages that are fetched ahead: `relay` holds them in registers, `async` leaves that many copies open, `copy`
+ *   has all that are empty on their way
+ * @property {boolean} [direct] A goes from memory to registers: NN and NT, `bk` of 64, with `copy` of 128
  * @property {boolean} [cached] what is fetched is kept in the first-level cache; `relay`
  * @property {[number, number]} [registers] of a multiplying and of a fetching thread; all the same when left out
  */
@@ -198,6 +209,13 @@ export function majors({ transA, transB }: GemmForm): {
     a: Major;
     b: Major;
 };
+/** Bytes of a tensor map, by which the copy engine knows an operand. */
+export const MAP_BYTES: 128;
+/**
+ * Why a plan cannot compute a product of this depth, or undefined.
+ * @param {GemmPlan | import('./simt.mjs').SimtPlan} plan @param {number} k
+ */
+export function depthFault(plan: GemmPlan | import("./simt.mjs").SimtPlan, k: number): string | undefined;
 export type Major = import("./layout.mjs").Major;
 /**
  * A tiling. Sizes count elements.
@@ -214,9 +232,13 @@ export type GemmPlan = {
     /**
      * depth of a stage
      */
-    bk: 16 | 32 | 64;
+    bk: 16 | 32 | 64 | 128;
     /**
-     * at least 2
+     * depth of a stage of B where it is less than A's: `copy`
+     */
+    bkB?: 32 | undefined;
+    /**
+     * at least 2; of B, where it has its own
      */
     stages: number;
     /**
@@ -226,13 +248,14 @@ export type GemmPlan = {
     /**
      * how stages are filled
      */
-    load: "relay" | "async";
+    load: "relay" | "async" | "copy";
     /**
-     * stages that are fetched ahead: `relay` holds them in registers, `async` leaves that many copies open
+     * stages that are fetched ahead: `relay` holds them in registers, `async` leaves that many copies open, `copy`
+     * has all that are empty on their way
      */
-    ahead: number;
+    ahead?: number | undefined;
     /**
-     * A goes from memory to registers: NN and NT, `bk` of 64
+     * A goes from memory to registers: NN and NT, `bk` of 64, with `copy` of 128
      */
     direct?: boolean | undefined;
     /**

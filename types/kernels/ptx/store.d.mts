@@ -1,7 +1,12 @@
 // Made by `npm run types` from kernels/; do not edit.
-/** @typedef {import('./writer.mjs').Writer} Writer */
 /**
- * What a lane has of a tile: two rows of each block of 64, and runs of two or eight columns that are neighbours.
+ * Where lanes shall have four columns, neighbours exchange: of every two runs of two columns an even lane gets the first from both,
+ * and an odd one the second. Stores of halves then fill whole sectors.
+ * @param {Writer} w @param {string[][]} sums of each block of 64 rows, in place
+ */
+export function exchange(w: Writer, sums: string[][]): void;
+/**
+ * What a lane has of a tile: two rows of each block of 64, and runs of columns that are neighbours.
  * @param {Writer} w
  */
 export function lanePlaces(w: Writer): {
@@ -30,7 +35,7 @@ export function finish(w: Writer, sums: string[], { alpha, beta, old, biases, re
 }): string[];
 /** @param {Writer} w @param {string} address @param {number} offset @param {string[]} values two, four or eight */
 export function storeF32({ p }: Writer, address: string, offset: number, values: string[]): void;
-/** @param {Writer} w @param {string} address @param {number} offset @param {string[]} words one or four */
+/** @param {Writer} w @param {string} address @param {number} offset @param {string[]} words one, two or four */
 export function storeHalves({ p }: Writer, address: string, offset: number, words: string[]): void;
 /** Zeros where the predicate does not hold. @param {Writer} w @param {string} address @param {number} offset @param {number} count two, four or eight @param {string} predicate */
 export function loadF32({ p }: Writer, address: string, offset: number, count: number, predicate: string): string[];

@@ -15,9 +15,14 @@ export class Writer {
     sizes: {
         bytesA: number;
         stageBytes: number;
+        depthB: 16 | 32 | 64 | 128;
+        arrivals: number;
+        tensorMap: number;
         shared: number;
         threads: number;
         barriers: number;
+        filling: number;
+        emptying: number;
         rowBlocks: number;
     };
     major: {
@@ -143,7 +148,10 @@ export class Writer {
         advance: (exhausted: string) => void;
         next: () => void;
     };
-    /** A load of 16 bytes of an operand. */
+    /**
+     * A load of 16 bytes of an operand. Beside copies not by way of `.nc`: the assembler would put loads of A off over the barriers
+     * that follow.
+     */
     get loadInstruction(): string;
     /** Moves a register round the stages. @param {string} stage */
     nextStage(stage: string): void;
@@ -151,6 +159,8 @@ export class Writer {
     full(warpgroup: number): number;
     /** First of the barriers that say that a stage is empty. */
     get empty(): number;
+    /** Waits until all stages are empty, so that no barrier is left half arrived at. @param {string} stage the next one */
+    drain(stage: string): void;
     /** `bar.sync` or `bar.arrive` of a stage. @param {'sync' | 'arrive'} what @param {Operand} first @param {Operand} stage @param {number} threads */
     barrier(what: "sync" | "arrive", first: Operand, stage: Operand, threads: number): void;
     /** @param {'sync' | 'arrive'} what @param {Operand} first @param {Operand} stage */

@@ -251,8 +251,8 @@ declare class ParameterGroup {
     }, ranks: Ranks | undefined);
     /** What the state begins with. @param {number} step @param {number} maxNorm @param {number} scale */
     wordsAt: (step: number, maxNorm: number, scale: number) => Uint32Array<ArrayBufferLike>;
-    state: Tensor;
     buckets: import("./bucket.mjs").Bucket[];
+    state: Tensor;
     /** The rate of this step, on the device. */
     rate: Tensor;
     /** What gradients are multiplied by. */

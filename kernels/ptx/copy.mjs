@@ -1,0 +1,134 @@
+// The copy engine (TMA) fills the stages of B of NN. Of the warpgroup that fetches one warp requests its copies, and one hands on
+// that they have arrived.
+//
+// The engine knows B by a tensor map in five dimensions, so that the lines of a box have their depths in the order of `depthOf`:
+// columns, bit 0 of the depth, bits 3 and 4, bits 1 and 2, and blocks of 32. Each block of threads makes the map when it begins, in
+// shared memory, and copies it to its place in the workspace, from where the engine reads it.
+//
+// Copies announce themselves at barriers in shared memory, which a thread can only ask again and again. Over the branches of such
+// a loop the assembler follows all loads that are open by one scoreboard: those who multiply would wait for the last chunk of A that they
+// have requested when they want the first. So they wait at named barriers, and the second warp asks for them.
+
+import { at, vector } from './assembler.mjs';
+import { MAP_BYTES, WARPGROUP } from './gemm.mjs';
+
+/** @typedef {import('./writer.mjs').Writer} Writer */
+/** @typedef {import('./assembler.mjs').Operand} Operand */
+
+/** Columns of a box, which are a line of shared memory. */
+const BOX = 64;
+/** Of the two warps, between which barrier 0 stands once. */
+const WARPS = 64;
+const ALL_LANES = 0xffffffff;
+
+/** Fields of a tensor map that are not numbers, as `tensormap.replace` takes them. */
+const MAP = { u16: 1, notInterleaved: 0, swizzle128: 3, zeros: 0 };
+
+/** Makes the tensor map of B; returns its address. @param {Writer} w @param {string} lane @param {string} first whether it is lane 0 */
+function makeMap(w, lane, first) {
+  const { p, plan, sizes, form } = w;
+  const map = p.b32('add.u32', w.shared, sizes.tensorMap);
+  // What is not set must be zero.
+  p.do('st.shared.b32', at(p.b32('mad.lo.u32', lane, 4, map)), 0);
+  p.do('bar.warp.sync', ALL_LANES);
+  const b = p.parameter('b');
+  const line = p.b64('mul.wide.u32', p.parameter('ldb'), 2);
+  const strides = [1, 8, 2, 32].map((lines) => p.b64('mul.lo.u64', line, lines));
+  const blocks = p.b32('shr.u32', w.k, 5);
+  const set = (/** @type {string} */ field, /** @type {'b32' | 'b64'} */ type, /** @type {Operand[]} */ ...values) =>
+    p.do(`tensormap.replace.tile.${field}.shared::cta.b1024.${type}`, at(map), ...values);
+  p.guarded(first, () => {
+    set('global_address', 'b64', b);
+    // Less one.
+    set('rank', 'b32', 4);
+    [BOX, 2, 4, 4, 1].forEach((size, i) => set('box_dim', 'b32', i, size));
+    [w.n, 2, 4, 4, blocks].forEach((size, i) => set('global_dim', 'b32', i, size));
+    // In bytes, of all dimensions but the first.
+    strides.forEach((stride, i) => set('global_stride', 'b64', i, stride));
+    for (let i = 0; i < 5; i++) set('element_stride', 'b32', i, 1);
+    set('elemtype', 'b32', MAP.u16);
+    set('interleave_layout', 'b32', MAP.notInterleaved);
+    set('swizzle_mode', 'b32', MAP.swizzle128);
+    set('fill_mode', 'b32', MAP.zeros);
+  });
+  p.do('bar.warp.sync', ALL_LANES);
+  let place = p.b64('mad.wide.u32', p.b32('mov.u32', '%ctaid.x'), MAP_BYTES, p.parameter('work'));
+  if (form.parts) place = p.b64('mad.wide.u32', p.b32('sub.u32', w.items, w.whole), 4 * plan.bm * plan.bn, place);
+  place = p.b64('and.b64', p.b64('add.u64', place, MAP_BYTES - 1), -MAP_BYTES);
+  p.do('tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned', at(place), at(map), MAP_BYTES);
+  p.do('fence.proxy.tensormap::generic.acquire.gpu', at(place), MAP_BYTES);
+  return place;
+}
+
+/** Requests copies of stage after stage. @param {Writer} w */
+function request(w) {
+  const { p, plan, sizes } = w;
+  const lane = p.b32('and.b32', w.tid, 31);
+  const first = p.pred('setp.eq.u32', lane, 0);
+  const arrivals = p.b32('add.u32', w.shared, sizes.arrivals);
+  p.guarded(first, () => {
+    for (let s = 0; s < plan.stages; s++) p.do('mbarrier.init.shared::cta.b64', at(arrivals, 8 * s), 1);
+    p.do('fence.mbarrier_init.release.cluster');
+  });
+  p.do('bar.sync', 0, WARPS);
+  const map = makeMap(w, lane, first);
+  const stage = p.b32('mov.u32', 0);
+  const walk = w.walk(() => {});
+  const exhausted = p.label();
+  p.loop(() => {
+    walk.advance(exhausted);
+    const block = p.b32('shr.u32', walk.depth, 5);
+    for (let k = 0; k < plan.bk; k += sizes.depthB) {
+      w.emptyBarrier('sync', stage);
+      const arrival = p.b32('mad.lo.u32', stage, 8, arrivals);
+      const place = p.b32('mad.lo.u32', stage, sizes.stageBytes, w.shared);
+      p.guarded(first, () => {
+        // What lies beyond the last column or depth is filled with zeros, and counts.
+        p.do('mbarrier.arrive.expect_tx.shared::cta.b64', '_', at(arrival), sizes.stageBytes);
+        for (let x = 0; x < plan.bn; x += BOX)
+          p.do(
+            'cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes',
+            at(place, 2 * sizes.depthB * x),
+            `[${map}, ${vector([p.b32('add.u32', walk.cursor.n0, x), 0, 0, 0, p.b32('add.u32', block, k / 32)])}]`,
+            at(arrival),
+          );
+      });
+      w.nextStage(stage);
+    }
+    walk.next();
+  });
+  p.place(exhausted);
+  w.drain(stage);
+}
+
+/** Hands on that copies have arrived, stage after stage. @param {Writer} w */
+function announce(w) {
+  const { p, plan, sizes } = w;
+  const arrivals = p.b32('add.u32', w.shared, sizes.arrivals);
+  p.do('bar.sync', 0, WARPS);
+  const stage = p.b32('mov.u32', 0);
+  /** Of the round of the stages. */
+  const parity = p.b32('mov.u32', 0);
+  const walk = w.walk(() => {});
+  const exhausted = p.label();
+  p.loop(() => {
+    walk.advance(exhausted);
+    for (let k = 0; k < plan.bk; k += sizes.depthB) {
+      const arrival = p.b32('mad.lo.u32', stage, 8, arrivals);
+      p.loop((arrived) => p.branch(arrived, p.pred('mbarrier.try_wait.parity.shared::cta.b64', at(arrival), parity)));
+      for (let g = 0; g < plan.warpgroups; g++) w.fullBarrier('arrive', w.full(g), stage);
+      w.nextStage(stage);
+      p.do('xor.b32', parity, parity, p.b32('selp.b32', 1, 0, p.pred('setp.eq.u32', stage, 0)));
+    }
+    walk.next();
+  });
+  p.place(exhausted);
+}
+
+/** Memory to shared memory by the copy engine, all stages that are empty. @param {Writer} w */
+export function fetchCopies(w) {
+  const { p, plan } = w;
+  const warp = p.b32('sub.u32', p.b32('shr.u32', w.tid, 5), (plan.warpgroups * WARPGROUP) / 32);
+  p.when(p.pred('setp.eq.u32', warp, 0), () => request(w));
+  p.when(p.pred('setp.eq.u32', warp, 1), () => announce(w));
+}
