@@ -59,7 +59,7 @@ function program(args) {
 /** Processes that end in the middle of work. */
 const ENDS = 20;
 /** Members of a group: seven ways to end, several times each. */
-const GROUPS = 14;
+const GROUPS = 42;
 /** Of std, what a program needs that aborts where it would panic. */
 const STD = ['-Zbuild-std=std,panic_abort', '-Zbuild-std-features='];
 

@@ -1,8 +1,9 @@
 //! A group of processes as this one sees it: its ledger, and the timeline that the host signals for the device.
 //!
 //! Whatever happens, every value that the device waits for is signalled: by the group's thread when the collective
-//! has ended, or by whoever notes the failure, at once and for all calls that are under way. A thread that sits in a
-//! library and does not come back therefore holds up nothing but itself.
+//! has ended, or by whoever notes the failure, for all calls that are under way. Where the group's thread has MPI at the
+//! memory of a call, that waits until it has looked up, so that device and MPI are not there together; a thread that sits
+//! in a library and does not come back holds it up for a moment only.
 //!
 //! An engine on the device signals the end of its collectives itself, where nobody can stop it from doing so: what is left
 //! after a failure is then signalled by the group's thread, once the engine's stream has come to its end.
@@ -39,6 +40,10 @@ pub fn set_current(group: Option<Arc<Group>>) {
 /// How long the end of the process waits for an engine on the device to come to its own.
 const LEAVE: Duration = Duration::from_secs(5);
 
+/// How long a failure waits for MPI to let go of a call's memory. The group's thread looks up every 50 µs, unless the library
+/// does not return.
+const LOOK_UP: Duration = Duration::from_millis(100);
+
 /// What a collective works on.
 pub enum Payload {
     Host(Host),
@@ -66,7 +71,7 @@ pub struct State {
     pub text: String,
     /// Memories that the engine has got.
     pub shared: Vec<Weak<()>>,
-    /// An engine on the device may signal.
+    /// An engine on the device may signal, or MPI is at work on a call.
     at_work: bool,
     /// What is to be signalled once it does not any more.
     owed: Option<u64>,
@@ -229,7 +234,7 @@ impl Group {
         self.state.lock().at_work = true;
     }
 
-    /// It has signalled its last.
+    /// It has signalled its last, or MPI is done with a call.
     pub fn engine_ends(&self) {
         let mut state = self.state.lock();
         state.at_work = false;
@@ -244,6 +249,7 @@ impl Group {
     pub fn begin(&self, call: Call) -> bool {
         let mut state = self.state.lock();
         let begins = state.ledger.begin(call);
+        state.at_work |= begins;
         // Under the lock: a failure that comes now lets go of it again.
         self.timeline.hold(begins);
         begins
@@ -269,7 +275,11 @@ impl Group {
         if let Some(after) = spoiled {
             // Before the device goes on.
             self.timeline.invalidate_above(after, failure.into());
-            match state.at_work {
+            if self.arrivals.is_none() {
+                let at_work = |state: &mut State| state.at_work;
+                self.wake.wait_while_for(&mut state, at_work, LOOK_UP);
+            }
+            match state.at_work && self.arrivals.is_some() {
                 true => {
                     self.timeline.hold(false);
                     state.owed = Some(value);
@@ -316,8 +326,10 @@ impl OnExit for Group {
         self.fail(Failure::new(Cause::Aborted, "the process is ending", rank));
         // The driver of CUDA is about to end, too.
         let mut state = self.state.lock();
-        let at_work = |state: &mut State| state.at_work;
-        self.wake.wait_while_for(&mut state, at_work, LEAVE);
+        if self.arrivals.is_some() {
+            let at_work = |state: &mut State| state.at_work;
+            self.wake.wait_while_for(&mut state, at_work, LEAVE);
+        }
         drop(state);
         std::mem::forget(self.driver.lock());
         self.state.lock().exiting = true;

@@ -93,7 +93,9 @@ fn run(group: &Group, options: Options) -> Result<()> {
             return Ok(());
         }
         if job.call.kind == Kind::Leave {
-            if member.leave(&job.call, &stop)? {
+            let left = member.leave(&job.call, &stop);
+            group.engine_ends();
+            if left? {
                 group.end(&job.call, false);
             }
             return Ok(());
@@ -102,7 +104,10 @@ fn run(group: &Group, options: Options) -> Result<()> {
             return Err(Error::Internal("a collective without memory".to_owned()));
         };
         let memory = Some(memory);
-        match member.run(&job.call, Held { group, memory }, &stop)? {
+        let ended = member.run(&job.call, Held { group, memory }, &stop);
+        // MPI does not touch the memory any more: a failure that comes from here on lets the device go on at once.
+        group.engine_ends();
+        match ended? {
             Ended::Done(memory) => {
                 // The device uses the memory from here on, and its own side keeps it.
                 drop(memory);
