@@ -52,7 +52,9 @@ await runMain('node benches/gpus.mjs --folder FOLDER [options]', OPTIONS, async 
         add(`${size} GPUs, ZeRO ${zero}, gradients in ${reduce}`, run.tokensPerSecond.median);
       }
     }
-    for (const { mode, tokensPerSecond } of read(`ddp-${shape}`)?.results ?? []) {
+    const theirs = read(`ddp-${shape}`);
+    size ||= theirs?.processes;
+    for (const { mode, tokensPerSecond } of theirs?.results ?? []) {
       add(`${size} GPUs, PyTorch DDP ${mode.replace('-', ', ')}`, tokensPerSecond);
     }
   }

@@ -5,13 +5,14 @@
 #
 #   HELIOS_NCCL_LIBRARY=libnccl.so.2 [N=2] [LIMIT=570] [PYTHON=python3] [SAVE=COMMAND] benches/gpus.sh FOLDER [STEP …]
 #
-# Steps: checks one ranks ddp killed nodes collectives; all when left out. SAVE: a command that is run after each.
+# Steps: checks one ranks again ddp killed nodes collectives, `one` and `again` the same before and after the others; all when left out.
+# SAVE: a command that is run after each.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 out=${1:?a folder for the results}
 shift
 n=${N:-2} limit=${LIMIT:-570} python=${PYTHON:-python3}
-# NVLink multicast stays off; one order of sums, so that runs can be compared bit by bit.
+# A program that uses NVLink multicast can put a host's GPUs out of service.
 export NCCL_NVLS_ENABLE=0
 mkdir -p "$out"
 scratch=$(mktemp -d "${SCRATCH:-/dev/shm}/gpus.XXXXXX")
@@ -45,7 +46,7 @@ checks() {
     echo "weights after each step, $options: $(grep -o '"hashes":[^]]*]' "$out/weights.txt" | sort | uniq -c | tr -s ' ')"
   done
 }
-one() { # one GPU alone; called before and after the others
+one_gpu() { # alone, in a round: a before the others, b behind them
   for shape in "${shapes[@]}"; do
     # shellcheck disable=SC2046 # several words
     timed "one-$shape-$1" 40 node "${mission[@]}" $(size "$shape") --json "$out/one-$shape-$1.json"
@@ -99,12 +100,16 @@ collectives() {
   grep -vE '^$' "$out/collectives.txt" | head -20
 }
 
-for step in "${@:-all}"; do
+(($#)) || set -- checks one ranks again killed nodes collectives ddp
+for step in "$@"; do
   case $step in
-    all) checks; one a; ranks; ddp; killed; nodes; collectives; one b ;;
-    one) one a ;;
-    again) one b ;;
-    *) "$step" ;;
+    one) one_gpu a ;;
+    again) one_gpu b ;;
+    checks | ranks | ddp | killed | nodes | collectives) "$step" ;;
+    *)
+      echo "gpus.sh: no step $step" >&2
+      exit 2
+      ;;
   esac
   [[ -z ${SAVE:-} ]] || eval "$SAVE"
 done

@@ -46,15 +46,11 @@ const SHAPES = [
   { batch: 8, heads: 16, tokens: 1024, headSize: 128 },
 ];
 
-/**
- * Warpgroups, columns, stages, blocks of a multiprocessor, order, teams.
- * @type {Record<'forward' | 'backward', [number, 32 | 64, number, number, 'head' | 'length', 2?][]>}
- */
+/** Warpgroups, columns, stages, blocks of a multiprocessor, order. @type {Record<'forward' | 'backward', [number, 32 | 64, number, number, 'head' | 'length'][]>} */
 const CANDIDATES = {
   forward: [
     [2, 64, 3, 2, 'length'],
     [2, 64, 3, 2, 'head'],
-    [2, 64, 3, 2, 'length', 2],
     [1, 64, 3, 2, 'length'],
     [3, 64, 6, 1, 'length'],
   ],
@@ -64,7 +60,6 @@ const CANDIDATES = {
     [3, 32, 6, 1, 'head'],
     [2, 64, 2, 1, 'head'],
     [2, 64, 3, 1, 'head'],
-    [2, 64, 3, 1, 'head', 2],
   ],
 };
 
@@ -72,7 +67,6 @@ const CANDIDATES = {
 const WIDE_CANDIDATES = {
   forward: [
     [2, 64, 3, 1, 'length'],
-    [2, 64, 3, 1, 'length', 2],
     [2, 64, 2, 1, 'head'],
     [1, 64, 3, 2, 'head'],
     [1, 32, 4, 2, 'head'],
@@ -82,7 +76,6 @@ const WIDE_CANDIDATES = {
     [1, 32, 3, 2, 'length'],
     [2, 32, 2, 1, 'head'],
     [2, 32, 3, 1, 'head'],
-    [2, 32, 3, 1, 'head', 2],
   ],
 };
 
@@ -179,8 +172,8 @@ await runMain(USAGE, OPTIONS, ({ addon, sweep, type: typeName, shapes: asked, sa
         const chosen = context.tuning.ptxAttention?.(/** @type {any} */ ({ pass, type, headSize, causal: true }), shape);
         const tilings = chosen ? [ATTENTION_PLANS[chosen]] : [];
         if (sweep)
-          for (const [warpgroups, columns, stages, blocks, order, teams] of headSize === 64 ? CANDIDATES[pass] : WIDE_CANDIDATES[pass]) {
-            const tiling = { warpgroups, columns, stages, blocks, order, ...(teams && { teams }) };
+          for (const [warpgroups, columns, stages, blocks, order] of headSize === 64 ? CANDIDATES[pass] : WIDE_CANDIDATES[pass]) {
+            const tiling = { warpgroups, columns, stages, blocks, order };
             if (!tilings.some((other) => nameOf(other) === nameOf(tiling))) tilings.push(tiling);
           }
         for (const tiling of tilings)
