@@ -37,6 +37,8 @@ const FORMS = [
   ['NN f32, parts', { ...NN, half: false, parts: true }],
   ['TN', TN],
   ['TN adds, parts', { ...TN, beta: true, parts: true, ragged: true }],
+  ['two of TN', { ...TN, products: 2 }],
+  ['four of TN, adds', { ...TN, products: 4, beta: true, ragged: true }],
 ];
 
 const skip = assembler ? false : 'no ptxas: node scripts/ptxas.mjs install';

@@ -216,7 +216,17 @@ test('B by the copy engine: sizes that fill no tile, depths that fill no stage, 
   check(copied, { ...NN, half: false }, { m: 72, n: 40, k: 96, beta: 2 });
 });
 
+test('B by the copy engine beside A of TN, four neighbouring rows a lane', () => {
+  check(copied, TN, { m: 136, n: 72, k: 192 });
+  check(copied, TN, { m: 136, n: 72, k: 192, late: false, seed: 99 });
+  check({ ...copied, bk: 128, stages: 5, warpgroups: 2, bm: 256 }, TN, { m: 264, n: 72, k: 288 });
+  check(copied, TN, { m: 136, n: 136, k: 224, tail: 2, blocks: 4 });
+  check(copied, TN, { m: 72, n: 40, k: 416, splits: 3, alpha: 0.5, beta: 2 });
+  check(copied, { ...TN, type: 'f16', dual: true, residual: true }, { m: 8, n: 8, k: 32, beta: -1 });
+});
+
 test('the plans that were measured', () => {
+  check(PLANS.tallCopied, TN, { m: 264, n: 136, k: 288, blocks: 1 });
   for (const [name, plan] of Object.entries(PLANS)) {
     check(plan, { wide: TN, tallCopied: NN }[name] ?? NT, { m: plan.bm, n: plan.bn, k: 2 * plan.bk, blocks: 1 });
   }
@@ -272,7 +282,9 @@ test('faults of plans and products are named', () => {
   assert.match(String(planFault({ ...copied, bk: 32 }, NN)), /bk must be 64 or 128/);
   assert.match(String(planFault({ ...copied, bkB: undefined }, NN)), /in stages of 32, beside A in registers/);
   assert.match(String(planFault({ ...copied, warpgroups: 2 }, NN)), /two blocks of 64 rows/);
-  for (const form of [NT, TN, { ...NN, products: 2 }]) assert.match(String(planFault(copied, form)), /copies are of NN, one product/);
+  assert.match(String(planFault(copied, NT)), /copies are of NN and TN/);
+  for (const form of [TN, { ...TN, products: 4 }]) assert.equal(planFault(copied, form), undefined);
+  assert.match(String(planFault({ ...copied, bm: 192 }, TN)), /A of TN needs two blocks of 64 rows/);
   assert.match(String(depthFault(copied, 72)), /multiples of 32, not 72/);
   assert.equal(depthFault(copied, 96), undefined);
   assert.equal(depthFault(relay, 72), undefined);

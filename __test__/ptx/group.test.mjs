@@ -11,6 +11,7 @@ import { checkGroup } from './product.mjs';
 const relay = { bm: 64, bn: 64, bk: 32, stages: 2, warpgroups: 1, load: 'relay', ahead: 2 };
 const async = { bm: 64, bn: 64, bk: 16, stages: 4, warpgroups: 1, load: 'async', ahead: 2 };
 const direct = { bm: 64, bn: 64, bk: 64, stages: 2, warpgroups: 1, load: 'relay', ahead: 1, direct: true };
+const copied = { bm: 128, bn: 64, bk: 64, bkB: 32, stages: 3, warpgroups: 1, load: 'copy', direct: true };
 
 /** @param {Parameters<typeof ptxDevice>[0]} [options] */
 function untested(options) {
@@ -24,7 +25,8 @@ function check(group) {
   checkGroup(vk, kernels, group);
   assert.deepEqual(
     ran[0].kernel.access,
-    group.sizes.flatMap(() => ['read', 'read', group.beta ? 'readwrite' : 'write']),
+    // Tensor maps, where B is copied.
+    [...group.sizes.flatMap(() => ['read', 'read', group.beta ? 'readwrite' : 'write']), ...(group.tiling.bkB ? ['write'] : [])],
   );
 }
 
@@ -34,6 +36,9 @@ const GROUPS = /** @type {any[]} */ ([
   { form: 'TN', sizes: '64x64 72x8 8x72 64x64', k: 48, tiling: async, type: 'f16', wave: 16 },
   { form: 'NT', sizes: '72x72 200x64', k: 40, tiling: relay, beta: -1 },
   { form: 'NN', sizes: '72x72 136x64', k: 72, tiling: direct },
+  { form: 'NN', sizes: '72x72 136x64', k: 96, tiling: copied },
+  { form: 'TN', sizes: '136x72 64x136', k: 128, tiling: copied },
+  { form: 'TN', sizes: '8x200 64x64 136x8 200x72', k: 96, tiling: copied, alpha: 0.5, beta: 2, wave: 3 },
 ]);
 for (const { sizes, ...group } of GROUPS) {
   const list = sizes.split(' ').map((/** @type {string} */ size) => size.split('x').map(Number));
@@ -100,6 +105,10 @@ test('products that one launch cannot compute: an error that says why, and no pl
   refused(product(64, 256, { bias: first.a }), /product 1 has a bias, a residual or an activation/);
   refused(product(64, 252), /product 1: rows of B have 252 elements, not a multiple of 8/);
   refused(product(64, 256, { transA: false }), /product 1 has transA false, the first true/);
+  assert.throws(
+    () => kernels.matmulGroup([product(256, 64, { k: 48 }), product(64, 256, { k: 48 })], { tiling: /** @type {any} */ (copied) }),
+    /copies take a depth in multiples of 32, not 48/,
+  );
   assert.throws(() => kernels.matmulGroup([first]), /no plan is known/);
   assert.throws(() => kernels.matmulGroup([first], { tiling: 'wide' }), /1 products, not 2 to 4/);
   assert.throws(

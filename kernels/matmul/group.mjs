@@ -3,7 +3,7 @@
 
 import { integer, pushConstants } from '../base.mjs';
 import { moduleText } from '../ptx/assembler.mjs';
-import { MAX_PRODUCTS, gemm, groupDivision, parametersOf, planFault, sizesOf } from '../ptx/gemm.mjs';
+import { MAX_PRODUCTS, depthFault, gemm, groupDivision, parametersOf, planFault, sizesOf } from '../ptx/gemm.mjs';
 import { isSimt } from '../ptx/simt.mjs';
 import { formName } from '../tuning/table.mjs';
 import { range, tilingOf } from './ptx.mjs';
@@ -67,14 +67,16 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
     const made = context.pipelines.get(key);
     if (made !== undefined) return made;
     const name = key.split('/')[0];
-    const parameters = parametersOf(form);
+    const parameters = parametersOf(form, tiling);
     const bindings = parameters.filter(({ type }) => type === 'u64').length;
+    /** @returns {import('../../index.js').PtxAccess[]} */
+    const accessOf = () => ['read', 'read', form.beta ? 'readwrite' : 'write'];
     /** @type {import('../../index.js').PipelineHandle} */
     const pipeline = context.vk.createPipeline({
       ptx: moduleText(gemm(name, tiling, form)),
       entry: name,
       bindings,
-      access: Array.from({ length: bindings }, (_, i) => (i % 3 < 2 ? 'read' : form.beta ? 'readwrite' : 'write')),
+      access: [...Array.from({ length: form.products ?? 1 }, accessOf).flat(), ...(bindings % 3 ? [/** @type {const} */ ('write')] : [])],
       pushBytes: 4 * (parameters.length - bindings),
       workgroupSize: [sizesOf(tiling).threads, 1, 1],
       name,
@@ -87,28 +89,33 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
    * The products by one launch.
    * @param {any[]} products the arguments of `matmul`, checked
    * @param {MatmulGroupPlan} plan
+   * @param {{ buffer: import('../base.mjs').Binding, offset: number }} [work] memory for tensor maps; the kernels' own when left out
    * @returns {Dispatch[]}
    */
-  function records(products, plan) {
+  function records(products, plan, work) {
     const tiling = halvesOf(plan);
     const [{ k, transA, transB, alpha, beta }] = products;
     const wave = integer('matmulGroup', 'wave', plan.wave ?? ptx.blocks, 1, context.maxGroups);
-    const { first, items, blocks } = groupDivision(tiling, products, wave);
+    const { first, items, blocks, workspaceFloats: floats } = groupDivision(tiling, products, wave);
+    const maps = floats ? [range(work ?? { buffer: context.workspace('matmul', 4 * floats), offset: 0 }, floats, 4)] : [];
     const matrix = (/** @type {number} */ rows, /** @type {number} */ columns, /** @type {number} */ ld) => (rows - 1) * ld + columns;
     return [
       {
         pipeline: pipelineOf(tiling, formOf(products, tiling)),
-        buffers: products.flatMap(({ m, n, a, b, c, lda, ldb, ldc }) => [
-          range(a, transA ? matrix(k, m, lda) : matrix(m, k, lda), 2),
-          range(b, transB ? matrix(n, k, ldb) : matrix(k, n, ldb), 2),
-          range(c, matrix(m, n, ldc), 4),
-        ]),
+        buffers: [
+          ...products.flatMap(({ m, n, a, b, c, lda, ldb, ldc }) => [
+            range(a, transA ? matrix(k, m, lda) : matrix(m, k, lda), 2),
+            range(b, transB ? matrix(n, k, ldb) : matrix(k, n, ldb), 2),
+            range(c, matrix(m, n, ldc), 4),
+          ]),
+          ...maps,
+        ],
         groups: [blocks, 1, 1],
         push: pushConstants(
           [...products.flatMap(({ m, n, lda, ldb, ldc }, i) => [m, n, lda, ldb, ldc, first[i]]), k, items],
           [alpha, beta],
         ),
-        writeMask: products.reduce((mask, _, i) => mask | (1 << (3 * i + 2)), 0),
+        writeMask: products.reduce((mask, _, i) => mask | (1 << (3 * i + 2)), floats ? 1 << (3 * products.length) : 0),
       },
     ];
   }
@@ -131,14 +138,14 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
     // One of many tiles fills the device by itself but for the last of them, which are split.
     if (first.some((before, i) => (first[i + 1] ?? items) - before > 2 * ptx.blocks)) return undefined;
     const form = formOf(problems, tiling);
-    return planFault(tiling, form) || verdict(tiling, form) ? undefined : { tiling: name };
+    return planFault(tiling, form) || depthFault(tiling, problems[0].k) || verdict(tiling, form) ? undefined : { tiling: name };
   }
 
   /** Throws where a plan cannot be carried out. @param {any[]} problems @param {MatmulGroupPlan} plan */
   function check(problems, plan) {
     const tiling = halvesOf(plan);
     const form = formOf(problems, tiling);
-    const wrong = fault(problems) ?? planFault(tiling, form);
+    const wrong = fault(problems) ?? planFault(tiling, form) ?? depthFault(tiling, problems[0].k);
     if (wrong) throw new RangeError(`matmulGroup: one launch cannot compute these products: ${wrong}`);
     const failed = verdict(tiling, form);
     if (failed) throw new RangeError(`matmulGroup: the PTX kernel cannot run on ${context.info.deviceName}: ${failed}`);

@@ -258,7 +258,7 @@ function verifyGlu({ vk, tiling, form, divide, records }) {
  */
 export function verifyGroup({ context: { vk }, tiling, form, records }) {
   const { type, transA, transB, beta: adds, products: count = 1 } = form;
-  const k = 4 * tiling.bk + (form.ragged ? 8 : 0);
+  const k = 4 * tiling.bk + (form.ragged ? (tiling.bkB ?? 8) : 0);
   const next = generator(2);
   const [alpha, beta] = [0.5, adds ? 0.75 : 0];
   const { made, make } = matrices();

@@ -1,9 +1,10 @@
-// The copy engine (TMA) fills the stages of B of NN. Of the warpgroup that fetches one warp requests its copies, and one hands on
+// The copy engine (TMA) fills the stages of B of NN and TN. Of the warpgroup that fetches one warp requests its copies, and one hands on
 // that they have arrived.
 //
 // The engine knows B by a tensor map in five dimensions, so that the lines of a box have their depths in the order of `depthOf`:
-// columns, bit 0 of the depth, bits 3 and 4, bits 1 and 2, and blocks of 32. Each block of threads makes the map when it begins, in
-// shared memory, and copies it to its place in the workspace, from where the engine reads it.
+// columns, bit 0 of the depth, bits 3 and 4, bits 1 and 2, and blocks of 32; of TN in their own order. Each block of threads makes the
+// map when it begins, in shared memory, and copies it to its place in the workspace, from where the engine reads it; of a group one
+// for each product.
 //
 // Copies announce themselves at barriers in shared memory, which a thread can only ask again and again. Over the branches of such
 // a loop the assembler follows all loads that are open by one scoreboard: those who multiply would wait for the last chunk of A that they
@@ -24,39 +25,49 @@ const ALL_LANES = 0xffffffff;
 /** Fields of a tensor map that are not numbers, as `tensormap.replace` takes them. */
 const MAP = { u16: 1, notInterleaved: 0, swizzle128: 3, zeros: 0 };
 
-/** Makes the tensor map of B; returns its address. @param {Writer} w @param {string} lane @param {string} first whether it is lane 0 */
-function makeMap(w, lane, first) {
+/** Makes the tensor maps of each product's B; returns the first's address. @param {Writer} w @param {string} lane @param {string} first whether it is lane 0 */
+function makeMaps(w, lane, first) {
   const { p, plan, sizes, form } = w;
   const map = p.b32('add.u32', w.shared, sizes.tensorMap);
   // What is not set must be zero.
   p.do('st.shared.b32', at(p.b32('mad.lo.u32', lane, 4, map)), 0);
   p.do('bar.warp.sync', ALL_LANES);
-  const b = p.parameter('b');
-  const line = p.b64('mul.wide.u32', p.parameter('ldb'), 2);
-  const strides = [1, 8, 2, 32].map((lines) => p.b64('mul.lo.u64', line, lines));
   const blocks = p.b32('shr.u32', w.k, 5);
   const set = (/** @type {string} */ field, /** @type {'b32' | 'b64'} */ type, /** @type {Operand[]} */ ...values) =>
     p.do(`tensormap.replace.tile.${field}.shared::cta.b1024.${type}`, at(map), ...values);
   p.guarded(first, () => {
-    set('global_address', 'b64', b);
     // Less one.
     set('rank', 'b32', 4);
     [BOX, 2, 4, 4, 1].forEach((size, i) => set('box_dim', 'b32', i, size));
-    [w.n, 2, 4, 4, blocks].forEach((size, i) => set('global_dim', 'b32', i, size));
-    // In bytes, of all dimensions but the first.
-    strides.forEach((stride, i) => set('global_stride', 'b64', i, stride));
+    [2, 4, 4, blocks].forEach((size, i) => set('global_dim', 'b32', i + 1, size));
     for (let i = 0; i < 5; i++) set('element_stride', 'b32', i, 1);
     set('elemtype', 'b32', MAP.u16);
     set('interleave_layout', 'b32', MAP.notInterleaved);
     set('swizzle_mode', 'b32', MAP.swizzle128);
     set('fill_mode', 'b32', MAP.zeros);
   });
-  p.do('bar.warp.sync', ALL_LANES);
-  let place = p.b64('mad.wide.u32', p.b32('mov.u32', '%ctaid.x'), MAP_BYTES, p.parameter('work'));
+  let place = p.b64('mad.wide.u32', p.b32('mov.u32', '%ctaid.x'), MAP_BYTES * w.products, p.parameter('work'));
   if (form.parts) place = p.b64('mad.wide.u32', p.b32('sub.u32', w.items, w.whole), 4 * plan.bm * plan.bn, place);
   place = p.b64('and.b64', p.b64('add.u64', place, MAP_BYTES - 1), -MAP_BYTES);
-  p.do('tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned', at(place), at(map), MAP_BYTES);
-  p.do('fence.proxy.tensormap::generic.acquire.gpu', at(place), MAP_BYTES);
+  // Lines between those that follow each other in a dimension.
+  const order = w.major.a === 'k' ? [1, 8, 2, 32] : [1, 2, 8, 32];
+  for (let g = 0; g < w.products; g++) {
+    const [b, ldb, n] = ['b', 'ldb', 'n'].map((name) => p.parameter(w.products === 1 ? name : `${name}${g}`));
+    const line = p.b64('mul.wide.u32', ldb, 2);
+    const strides = order.map((lines) => p.b64('mul.lo.u64', line, lines));
+    p.guarded(first, () => {
+      set('global_address', 'b64', b);
+      set('global_dim', 'b32', 0, n);
+      // In bytes, of all dimensions but the first.
+      strides.forEach((stride, i) => set('global_stride', 'b64', i, stride));
+    });
+    p.do('bar.warp.sync', ALL_LANES);
+    const to = g ? p.b64('add.u64', place, MAP_BYTES * g) : place;
+    p.do('tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned', at(to), at(map), MAP_BYTES);
+    p.do('fence.proxy.tensormap::generic.acquire.gpu', at(to), MAP_BYTES);
+    // The next one is made in the same shared memory.
+    p.do('bar.warp.sync', ALL_LANES);
+  }
   return place;
 }
 
@@ -71,9 +82,14 @@ function request(w) {
     p.do('fence.mbarrier_init.release.cluster');
   });
   p.do('bar.sync', 0, WARPS);
-  const map = makeMap(w, lane, first);
+  const maps = makeMaps(w, lane, first);
+  const map = p.register('b64');
   const stage = p.b32('mov.u32', 0);
-  const walk = w.walk(() => {});
+  const walk = w.walk(({ item }) => {
+    p.do('add.u64', map, maps, 0);
+    for (let g = 1; g < w.products; g++)
+      p.guarded(p.pred('setp.ge.u32', item, p.parameter(`first${g}`)), () => p.do('add.u64', map, maps, MAP_BYTES * g));
+  });
   const exhausted = p.label();
   p.loop(() => {
     walk.advance(exhausted);

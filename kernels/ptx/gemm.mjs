@@ -33,7 +33,7 @@ import { Writer } from './writer.mjs';
  * @property {'relay' | 'async' | 'copy'} load how stages are filled
  * @property {number} [ahead] stages that are fetched ahead: `relay` holds them in registers, `async` leaves that many copies open, `copy`
  *   has all that are empty on their way
- * @property {boolean} [direct] A goes from memory to registers: NN and NT, `bk` of 64, with `copy` of 128
+ * @property {boolean} [direct] A goes from memory to registers: NN and NT, `bk` of 64, with `copy` of 128; TN with `copy`
  * @property {boolean} [cached] what is fetched is kept in the first-level cache; `relay`
  * @property {[number, number]} [registers] of a multiplying and of a fetching thread; all the same when left out
  */
@@ -91,15 +91,17 @@ export const MAX_PRODUCTS = 4;
 const OWN = /** @type {const} */ ({ u64: ['a', 'b', 'c'], u32: ['m', 'n', 'lda', 'ldb', 'ldc', 'first'] });
 
 /**
- * The parameters of a form: PARAMETERS, or those of a group, in which a product's own have its number behind their name.
- * @param {GemmForm} form @returns {readonly import('./assembler.mjs').Parameter[]}
+ * The parameters of a form: PARAMETERS, or those of a group, in which a product's own have its number behind their name. `work` of a group
+ * is for tensor maps.
+ * @param {GemmForm} form @param {GemmPlan} plan @returns {readonly import('./assembler.mjs').Parameter[]}
  */
-export function parametersOf({ products = 1 }) {
+export function parametersOf({ products = 1 }, { load }) {
   if (products === 1) return PARAMETERS;
   const numbers = Array.from({ length: products }, (_, g) => g);
   const own = (/** @type {'u64' | 'u32'} */ type) => numbers.flatMap((g) => OWN[type].map((name) => ({ name: `${name}${g}`, type })));
   return [
     ...own('u64'),
+    ...(load === 'copy' ? [/** @type {const} */ ({ name: 'work', type: 'u64' })] : []),
     ...own('u32'),
     { name: 'k', type: 'u32' },
     { name: 'whole', type: 'u32' },
@@ -166,7 +168,8 @@ export function planFault(plan, form) {
   if (!depths.includes(plan.bk)) return `bk must be ${copied ? '64 or 128' : '16, 32 or 64'}`;
   if (copied) {
     if (!plan.direct || plan.bkB !== 32) return 'copies are of B alone, in stages of 32, beside A in registers';
-    if (form.transA || form.transB || (form.products ?? 1) > 1) return 'copies are of NN, one product at a time';
+    if (form.transB) return 'copies are of NN and TN';
+    if (form.transA && rowBlocks !== 2) return 'A of TN needs two blocks of 64 rows for each warpgroup';
     // Products of the second block of rows follow those of the first when a stage is released.
     if (rowBlocks < 2) return 'copies need two blocks of 64 rows for each warpgroup';
   } else if (plan.bkB !== undefined) return 'B has stages of its own only where they are copied';
@@ -186,7 +189,7 @@ export function planFault(plan, form) {
   if (plan.load === 'async' && ahead > plan.stages - 2) return 'ahead must be at most stages - 2';
   if (plan.load === 'relay' && ahead < 1) return 'ahead must be at least 1';
   if (plan.direct) {
-    if (major.a !== 'k') return 'A cannot go to registers with its rows contiguous';
+    if (major.a !== 'k' && !copied) return 'A cannot go to registers with its rows contiguous but beside copies';
     if (!copied && plan.bk !== 64) return 'A in registers needs bk of 64';
     // Its depths come permuted in fours of bytes, which neither cp.async nor the copy engine moves.
     if (plan.load !== 'relay' && major.b === 'k') return 'A in registers needs B by relay where its depth is contiguous';
@@ -233,6 +236,9 @@ export function productFault({ m, n, k, lda, ldb, ldc, ldr = 8, ldh = 8, address
   return undefined;
 }
 
+/** Elements (f32) of tensor maps, the first of which begins at a multiple of its size. @param {{ load?: string }} plan @param {number} count */
+const mapFloats = ({ load }, count) => (load === 'copy' ? (MAP_BYTES / 4) * (1 + count) : 0);
+
 /**
  * How a product is divided among blocks.
  * @param {{ bm: number, bn: number, bk: number, load?: string }} plan
@@ -255,8 +261,8 @@ export function division(plan, { m, n, k }, { blocks, splits = 1, tail = 1 }) {
     /** Work items, of which the last `rest * parts` are parts. */
     items,
     blocks: Math.min(blocks, items),
-    // Behind the parts a tensor map for each block, which begins at a multiple of its size.
-    workspaceFloats: rest * parts * plan.bm * plan.bn + (plan.load === 'copy' ? (MAP_BYTES / 4) * (1 + Math.min(blocks, items)) : 0),
+    // Behind the parts a tensor map for each block.
+    workspaceFloats: rest * parts * plan.bm * plan.bn + mapFloats(plan, Math.min(blocks, items)),
     /** Whether the form must be `ragged`. */
     ragged: k % plan.bk !== 0,
   };
@@ -267,7 +273,7 @@ export function division(plan, { m, n, k }, { blocks, splits = 1, tail = 1 }) {
  * @param {GemmPlan} plan
  * @param {readonly { m: number, n: number }[]} products @param {number} blocks that the device runs at once
  */
-export function groupDivision({ bm, bn }, products, blocks) {
+export function groupDivision({ bm, bn, load }, products, blocks) {
   let items = 0;
   /** Tiles of the products before each. */
   const first = products.map(({ m, n }) => {
@@ -275,7 +281,13 @@ export function groupDivision({ bm, bn }, products, blocks) {
     items += Math.ceil(m / bm) * Math.ceil(n / bn);
     return before;
   });
-  return { first, items, blocks: Math.min(blocks, items) };
+  return {
+    first,
+    items,
+    blocks: Math.min(blocks, items),
+    // A tensor map of each product for each block.
+    workspaceFloats: mapFloats({ load }, products.length * Math.min(blocks, items)),
+  };
 }
 
 /**

@@ -3,6 +3,7 @@
 import { at, vector } from './assembler.mjs';
 import { storeGlu } from './glu.mjs';
 import { depthStep, descriptor, rowBlockBytes } from './layout.mjs';
+import { directRows } from './rows.mjs';
 import { store } from './store.mjs';
 
 /** @typedef {import('./writer.mjs').Writer} Writer */
@@ -25,7 +26,8 @@ export function multiply(w) {
   const last = p.register('b32');
   for (let s = 0; s < plan.stages; s++) p.do('bar.arrive', w.empty + s, sizes.emptying);
 
-  const direct = plan.direct ? directA(w) : undefined;
+  const rows = plan.direct && major.a === 'mn';
+  const direct = plan.direct ? (rows ? directRows : directA)(w) : undefined;
   const cursor = w.cursor();
   const left = p.register('b32');
   const [never, always] = [p.pred('setp.ne.u32', w.tid, w.tid), p.pred('setp.eq.u32', w.tid, w.tid)];
@@ -46,7 +48,7 @@ export function multiply(w) {
 
   /**
    * Multiplies as much of the depth as A's registers hold, by one stage of B or several, whose last products stay open. Unit by unit,
-   * 32 of the depth of 64 rows each: while products of one are open, the next one's fragments are put in place.
+   * 32 of the depth of 64 rows each, or 16 of twice as many: while products of one are open, the next one's fragments are put in place.
    * @param {ReturnType<typeof directA>} a @param {boolean} first of a tile
    */
   const stepDirect = (a, first) => {
@@ -76,8 +78,10 @@ export function multiply(w) {
       if (within === 0 && early) awaitB();
       p.do('wgmma.fence.sync.aligned');
       fragments.forEach((fragment, i) => {
-        const slab = 2 * half + i;
-        p.do(instruction, vector(sums[r]), vector(fragment), b[slab % b.length], first && slab === 0 ? never : always, 1, 1, transposed.b);
+        // A unit of contiguous rows is 16 of the depth of two blocks, else 32 of one.
+        const [block, slab] = rows ? [i, u] : [r, 2 * half + i];
+        const matrixB = b[slab % b.length];
+        p.do(instruction, vector(sums[block]), vector(fragment), matrixB, first && slab === 0 ? never : always, 1, 1, transposed.b);
       });
       commit();
       if (within === perStage - 1) nextStage();

@@ -20,7 +20,7 @@ export const PLANS = {
     cached: true,
     registers: [208, 88],
   },
-  /** NN with many rows. No table of the package has it, since only what it came from was timed; `helios-vk tune` tries it. */
+  /** NN with many rows, and TN. No table of the package has it, since only what it came from was timed; `helios-vk tune` tries it. */
   tallCopied: { bm: 256, bn: 128, bk: 128, bkB: 32, stages: 5, warpgroups: 2, load: 'copy', direct: true, registers: [232, 40] },
   /** NT and NN where there are few tiles. */
   square: { bm: 128, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'relay', ahead: 3, direct: true },

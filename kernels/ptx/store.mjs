@@ -31,14 +31,13 @@ export function exchange(w, sums) {
 }
 
 /**
- * What a lane has of a tile: two rows of each block of 64, and runs of columns that are neighbours.
+ * What a lane has of a tile: two rows of each block of 64 (see `rowPlaces`), and runs of columns that are neighbours.
  * @param {Writer} w
  */
 export function lanePlaces(w) {
-  const { p, plan, sizes } = w;
+  const { p, plan } = w;
   const lane = p.b32('and.b32', w.tid, 31);
-  const warp = p.b32('and.b32', p.b32('shr.u32', w.tid, 5), 3);
-  const row = p.b32('mad.lo.u32', w.group, 64 * sizes.rowBlocks, p.b32('mad.lo.u32', warp, 16, p.b32('shr.u32', lane, 2)));
+  const { row, offsetOf } = w.rowPlaces();
   const width = widthOf(w);
   const quad = p.b32('and.b32', lane, 3);
   const column =
@@ -51,7 +50,7 @@ export function lanePlaces(w) {
     const eights = Array.from({ length: width / 2 }, (_, j) => (width / 2) * run + j);
     return eights.flatMap((eight) => [0, 1].map((e) => block[4 * eight + 2 * lower + e]));
   };
-  return { row, column, width, runs, runOf };
+  return { row, offsetOf, column, width, runs, runOf };
 }
 
 /**
@@ -62,14 +61,14 @@ export function store(w, cursor, sums) {
   const { p, plan, form } = w;
   const { own } = cursor;
   exchange(w, sums);
-  const { row, column, width, runs, runOf } = lanePlaces(w);
+  const { row, offsetOf, column, width, runs, runOf } = lanePlaces(w);
   const done = p.label();
   if (form.parts) {
     p.when(cursor.part, () => {
       const origin = p.b64('mad.wide.u32', p.b32('sub.u32', cursor.item, w.whole), 4 * plan.bm * plan.bn, p.parameter('work'));
       sums.forEach((block, r) => {
         for (const lower of [0, 1]) {
-          const line = p.b32('mad.lo.u32', p.b32('add.u32', row, 64 * r + 8 * lower), plan.bn, column);
+          const line = p.b32('mad.lo.u32', p.b32('add.u32', row, offsetOf(r, lower)), plan.bn, column);
           const to = p.b64('mad.wide.u32', line, 4, origin);
           for (let run = 0; run < runs; run++) storeF32(w, to, 16 * width * run, runOf(block, run, lower));
         }
@@ -91,7 +90,7 @@ export function store(w, cursor, sums) {
   const half = form.dual ? matrix('half', 'ldh', 2) : undefined;
   const lines = sums.map((_, r) =>
     [0, 1].map((lower) => {
-      const row = p.b32('add.u32', firstRow, 64 * r + 8 * lower);
+      const row = p.b32('add.u32', firstRow, offsetOf(r, lower));
       return { within: p.pred('setp.lt.u32', row, own.m), c: c(row), residual: residual?.(row), half: half?.(row) };
     }),
   );

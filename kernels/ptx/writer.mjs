@@ -27,7 +27,7 @@ export class Writer {
     /** Lanes hold eight neighbouring columns, see `columnOf`: where B's columns are lines, or f32 results that are stored in whole sectors anyway do not ask for less. */
     this.permuted = this.major.b === 'k' || (plan.load === 'relay' && Boolean(form.half || form.dual));
     const { threads, shared, blocks } = { blocks: 1, ...(sizes ?? this.sizes) };
-    const p = new Program({ name, threads, shared, parameters: parametersOf(form), blocks });
+    const p = new Program({ name, threads, shared, parameters: parametersOf(form, plan), blocks });
     this.p = p;
     this.tid = p.b32('mov.u32', '%tid.x');
     /** Products of the launch. */
@@ -162,11 +162,32 @@ export class Writer {
   }
 
   /**
-   * A load of 16 bytes of an operand. Beside copies not by way of `.nc`: the assembler would put loads of A off over the barriers
-   * that follow.
+   * Rows in the tile of a thread that multiplies: its first, and where, relative to it, is the upper or the `lower` one that it has of a
+   * block of 64. Where A's rows come to registers as neighbours (see rows.mjs), a thread's rows of both blocks are.
    */
+  rowPlaces() {
+    const { p } = this;
+    const neighbours = Boolean(this.plan.direct) && this.major.a === 'mn';
+    const [perWarp, perLane] = neighbours ? [32, 4] : [16, 1];
+    const warp = p.b32('and.b32', p.b32('shr.u32', this.tid, 5), 3);
+    const lane = p.b32('and.b32', p.b32('shr.u32', this.tid, 2), 7);
+    const within = p.b32('mad.lo.u32', warp, perWarp, neighbours ? p.b32('mul.lo.u32', lane, perLane) : lane);
+    return {
+      row: p.b32('mad.lo.u32', this.group, 64 * this.sizes.rowBlocks, within),
+      offsetOf: (/** @type {number} */ block, /** @type {number} */ lower) => (neighbours ? 2 * block + lower : 64 * block + 8 * lower),
+    };
+  }
+
+  /**
+   * A load of words of an operand. Beside copies not by way of `.nc`: the assembler would put loads of A off over the barriers
+   * that follow.
+   * @param {2 | 4} words
+   */
+  loadOf(words) {
+    return `ld.global.${this.plan.load === 'copy' ? '' : 'nc.'}${this.plan.cached ? '' : 'L1::no_allocate.'}L2::128B.v${words}.b32`;
+  }
   get loadInstruction() {
-    return `ld.global.${this.plan.load === 'copy' ? '' : 'nc.'}${this.plan.cached ? '' : 'L1::no_allocate.'}L2::128B.v4.b32`;
+    return this.loadOf(4);
   }
 
   /** Moves a register round the stages. @param {string} stage */

@@ -19,9 +19,13 @@ export function groupedProducts(context: KernelContext, ptx: ReturnType<typeof i
      * The products by one launch.
      * @param {any[]} products the arguments of `matmul`, checked
      * @param {MatmulGroupPlan} plan
+     * @param {{ buffer: import('../base.mjs').Binding, offset: number }} [work] memory for tensor maps; the kernels' own when left out
      * @returns {Dispatch[]}
      */
-    records: (products: any[], plan: MatmulGroupPlan) => Dispatch[];
+    records: (products: any[], plan: MatmulGroupPlan, work?: {
+        buffer: import("../base.mjs").Binding;
+        offset: number;
+    }) => Dispatch[];
 };
 export type Dispatch = import("../base.mjs").Dispatch;
 export type KernelContext = import("../base.mjs").KernelContext;

@@ -1,9 +1,10 @@
 // Made by `npm run types` from kernels/; do not edit.
 /**
- * The parameters of a form: PARAMETERS, or those of a group, in which a product's own have its number behind their name.
- * @param {GemmForm} form @returns {readonly import('./assembler.mjs').Parameter[]}
+ * The parameters of a form: PARAMETERS, or those of a group, in which a product's own have its number behind their name. `work` of a group
+ * is for tensor maps.
+ * @param {GemmForm} form @param {GemmPlan} plan @returns {readonly import('./assembler.mjs').Parameter[]}
  */
-export function parametersOf({ products }: GemmForm): readonly import("./assembler.mjs").Parameter[];
+export function parametersOf({ products }: GemmForm, { load }: GemmPlan): readonly import("./assembler.mjs").Parameter[];
 /** Sizes of a plan. @param {GemmPlan} plan */
 export function sizesOf(plan: GemmPlan): {
     /** Bytes of A in a stage; B's follow. */
@@ -85,13 +86,14 @@ export function division(plan: {
  * @param {GemmPlan} plan
  * @param {readonly { m: number, n: number }[]} products @param {number} blocks that the device runs at once
  */
-export function groupDivision({ bm, bn }: GemmPlan, products: readonly {
+export function groupDivision({ bm, bn, load }: GemmPlan, products: readonly {
     m: number;
     n: number;
 }[], blocks: number): {
     first: number[];
     items: number;
     blocks: number;
+    workspaceFloats: number;
 };
 /**
  * The text of a kernel, an entry of a module (see `moduleText`).
@@ -111,7 +113,7 @@ export function gemm(name: string, plan: GemmPlan, form: GemmForm): string;
  * @property {'relay' | 'async' | 'copy'} load how stages are filled
  * @property {number} [ahead] stages that are fetched ahead: `relay` holds them in registers, `async` leaves that many copies open, `copy`
  *   has all that are empty on their way
- * @property {boolean} [direct] A goes from memory to registers: NN and NT, `bk` of 64, with `copy` of 128
+ * @property {boolean} [direct] A goes from memory to registers: NN and NT, `bk` of 64, with `copy` of 128; TN with `copy`
  * @property {boolean} [cached] what is fetched is kept in the first-level cache; `relay`
  * @property {[number, number]} [registers] of a multiplying and of a fetching thread; all the same when left out
  */
@@ -255,7 +257,7 @@ export type GemmPlan = {
      */
     ahead?: number | undefined;
     /**
-     * A goes from memory to registers: NN and NT, `bk` of 64, with `copy` of 128
+     * A goes from memory to registers: NN and NT, `bk` of 64, with `copy` of 128; TN with `copy`
      */
     direct?: boolean | undefined;
     /**

@@ -6,11 +6,12 @@
  */
 export function exchange(w: Writer, sums: string[][]): void;
 /**
- * What a lane has of a tile: two rows of each block of 64, and runs of columns that are neighbours.
+ * What a lane has of a tile: two rows of each block of 64 (see `rowPlaces`), and runs of columns that are neighbours.
  * @param {Writer} w
  */
 export function lanePlaces(w: Writer): {
     row: string;
+    offsetOf: (block: number, lower: number) => number;
     column: string;
     width: number;
     runs: number;
