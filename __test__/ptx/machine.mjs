@@ -400,6 +400,14 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
         values.forEach((value, l) => put(w, l, value));
       };
     }
+    if (parts[0] === 'movmatrix') {
+      return (w) => {
+        const rows = Array.from({ length: LANES }, (_, l) => x(w, l));
+        const at = (/** @type {number} */ row, /** @type {number} */ column) =>
+          (rows[4 * row + (column >> 1)] >>> (16 * (column & 1))) & 0xffff;
+        for (let l = 0; l < LANES; l++) put(w, l, (at(2 * (l & 3), l >> 2) | (at(2 * (l & 3) + 1, l >> 2) << 16)) >>> 0);
+      };
+    }
     if (op === 'and.pred') return lanes((w, l) => put(w, l, x(w, l) & y(w, l)));
     if (parts[0] === 'selp') return lanes((w, l) => put(w, l, z(w, l) ? x(w, l) : y(w, l)));
     if (op === 'mad.wide.u32') return lanes((w, l) => put(w, l, BigInt(x(w, l)) * BigInt(y(w, l)) + z(w, l)));

@@ -4,6 +4,7 @@ import { at, vector } from './assembler.mjs';
 import { storeGlu } from './glu.mjs';
 import { depthStep, descriptor, rowBlockBytes } from './layout.mjs';
 import { directRows } from './rows.mjs';
+import { directMatrices } from './matrices.mjs';
 import { store } from './store.mjs';
 
 /** @typedef {import('./writer.mjs').Writer} Writer */
@@ -27,7 +28,7 @@ export function multiply(w) {
   for (let s = 0; s < plan.stages; s++) p.do('bar.arrive', w.empty + s, sizes.emptying);
 
   const rows = plan.direct && major.a === 'mn';
-  const direct = plan.direct ? (rows ? directRows : directA)(w) : undefined;
+  const direct = plan.direct ? (rows ? (plan.matrices ? directMatrices : directRows) : directA)(w) : undefined;
   const cursor = w.cursor();
   const left = p.register('b32');
   const [never, always] = [p.pred('setp.ne.u32', w.tid, w.tid), p.pred('setp.eq.u32', w.tid, w.tid)];

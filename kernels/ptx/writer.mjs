@@ -171,10 +171,17 @@ export class Writer {
     const [perWarp, perLane] = neighbours ? [32, 4] : [16, 1];
     const warp = p.b32('and.b32', p.b32('shr.u32', this.tid, 5), 3);
     const lane = p.b32('and.b32', p.b32('shr.u32', this.tid, 2), 7);
-    const within = p.b32('mad.lo.u32', warp, perWarp, neighbours ? p.b32('mul.lo.u32', lane, perLane) : lane);
+    const matrices = neighbours && this.plan.matrices;
+    const of = matrices
+      ? p.b32('mad.lo.u32', p.b32('shr.u32', lane, 1), 8, p.b32('and.b32', lane, 1))
+      : neighbours
+        ? p.b32('mul.lo.u32', lane, perLane)
+        : lane;
+    const within = p.b32('mad.lo.u32', warp, perWarp, of);
     return {
       row: p.b32('mad.lo.u32', this.group, 64 * this.sizes.rowBlocks, within),
-      offsetOf: (/** @type {number} */ block, /** @type {number} */ lower) => (neighbours ? 2 * block + lower : 64 * block + 8 * lower),
+      offsetOf: (/** @type {number} */ block, /** @type {number} */ lower) =>
+        matrices ? 4 * block + 2 * lower : neighbours ? 2 * block + lower : 64 * block + 8 * lower,
     };
   }
 
