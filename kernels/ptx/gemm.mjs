@@ -34,6 +34,7 @@ import { Writer } from './writer.mjs';
  * @property {number} [ahead] stages that are fetched ahead: `relay` holds them in registers, `async` leaves that many copies open, `copy`
  *   has all that are empty on their way
  * @property {boolean} [direct] A goes from memory to registers: NN and NT, `bk` of 64, with `copy` of 128; TN with `copy`
+ * @property {boolean} [swapped] A of NN and NT, odd rows' halves of 64 swapped
  * @property {boolean} [matrices] A of TN by movmatrix
  * @property {boolean} [cached] what is fetched is kept in the first-level cache; `relay`
  * @property {[number, number]} [registers] of a multiplying and of a fetching thread; all the same when left out

@@ -162,6 +162,9 @@ function directA(w) {
     );
     p.do('mad.wide.u32', address, p.b32('add.u32', cursor.kBegin, unit), 2, own.a);
   });
+  const odd = p.pred('setp.ne.u32', p.b32('and.b32', lane, 4), 0);
+  const addresses = [p.register('b64'), p.register('b64')];
+
   const more = p.register('pred');
   /** Whether this lane's chunks of the two halves lie within the depth. */
   const within = Array.from({ length: halves }, () => (form.ragged ? p.register('pred') : more));
@@ -177,8 +180,26 @@ function directA(w) {
         p.do('setp.lt.and.u32', predicate, p.b32('add.u32', walk.depth, p.b32('add.u32', unit, 32 * h)), walk.cursor.kEnd, more),
       );
   };
+  const setAddresses = () => {
+    p.do('add.u64', addresses[0], address, 0);
+    p.do('add.u64', addresses[1], address, 64);
+    p.guarded(odd, () => {
+      p.do('add.u64', addresses[0], address, 64);
+      p.do('add.u64', addresses[1], address, 0);
+    });
+  };
   /** Loads a unit of the next stage. @param {number} r block of rows @param {number} half */
   const load = (r, half) => {
+    if (plan.swapped) {
+      if (half === 1 && r === 0) setAddresses();
+      if (half & 1)
+        for (const lower of [0, 1])
+          for (const h of [0, 1]) {
+            const from = p.b64('mad.wide.u32', offsets[2 * r + lower], 1, addresses[h]);
+            p.guarded(more, () => p.do(w.loadInstruction, vector(raw[r][half - 1 + h][lower]), at(from, 64 * (half - 1))));
+          }
+      return;
+    }
     for (const lower of [0, 1]) {
       const words = raw[r][half][lower];
       if (form.ragged) for (const word of words) p.do('mov.b32', word, 0);
@@ -205,6 +226,17 @@ function directA(w) {
     /** The fragments of a unit, one for each 16 of its depth, in one of two sets of registers. @param {number} r @param {number} half @param {number} slot */
     fragments: (r, half, slot) => {
       const [upper, lower] = raw[r][half];
+      if (plan.swapped) {
+        const pair = [raw[r][half & ~1], raw[r][half | 1]];
+        const [own, other] = half & 1 ? [pair[1], pair[0]] : [pair[0], pair[1]];
+        return [0, 2].map((word) => {
+          const fragment = slots[slot].slice(2 * word, 2 * word + 4);
+          const of = (/** @type {string[][]} */ [upper, lower]) => [upper[word], lower[word], upper[word + 1], lower[word + 1]];
+          const [from, swapped] = [of(own), of(other)];
+          fragment.forEach((register, i) => p.do('selp.b32', register, swapped[i], from[i], odd));
+          return fragment;
+        });
+      }
       return [0, 2].map((word) => {
         const fragment = slots[slot].slice(2 * word, 2 * word + 4);
         [upper[word], lower[word], upper[word + 1], lower[word + 1]].forEach((from, i) => p.do('or.b32', fragment[i], from, zero));
