@@ -44,6 +44,10 @@ function randomSingle(tiling, form) {
   };
 }
 
+/** A random depth that a tiling takes, of contiguous rows in eights. @param {string} tiling @param {boolean} contiguous whether A or B has its depth contiguous */
+const depthOf = (tiling, contiguous) =>
+  tiling === 'tallCopied' ? 32 * (1 + below(22)) : contiguous ? 8 * (1 + below(87)) : 1 + below(700);
+
 /** A random product for a tiling. @param {string} tiling @param {Product['form']} form @returns {Product} */
 function randomProduct(tiling, form) {
   const eights = (/** @type {number} */ most) => 8 * (1 + below(most / 8));
@@ -52,7 +56,7 @@ function randomProduct(tiling, form) {
     form,
     m: form[0] === 'T' ? eights(600) : 1 + below(600),
     n: eights(400),
-    k: form === 'TN' ? 1 + below(700) : tiling === 'tallCopied' ? 32 * (1 + below(22)) : eights(700),
+    k: depthOf(tiling, form !== 'TN'),
     type: maybe() ? 'bf16' : 'f16',
     half: maybe(),
     dual: maybe(),
@@ -81,7 +85,14 @@ for (const [tiling, sizes] of Object.entries(PLANS)) {
     const eights = (/** @type {number} */ most) => 8 * (1 + below(most / 8));
     for (const count of [2, 3, 4]) {
       const list = Array.from({ length: count }, () => [eights(400), eights(400)]);
-      checkGroup(vk, kernels, { form: 'TN', sizes: list, k: 1 + below(700), tiling, beta: maybe() ? 0 : -0.75, wave: 3 + below(8) });
+      checkGroup(vk, kernels, {
+        form: 'TN',
+        sizes: list,
+        k: depthOf(tiling, false),
+        tiling,
+        beta: maybe() ? 0 : -0.75,
+        wave: 3 + below(8),
+      });
     }
   });
 }
