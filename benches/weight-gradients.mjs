@@ -1,9 +1,9 @@
 #!/usr/bin/env node
-// Times weight gradients, products TN whose depth is the tokens of a step, by tilings of the kernels in PTX: one by one, each with the
-// two ways to split its depth that fill the device best, and several by one launch, as `compile` has them computed.
+// Times weight gradients, products TN whose depth is the tokens of a step, by tilings of the kernels in PTX: one by one, whole and with
+// the two ways to split their depth that fill the device best, and several by one launch, as `compile` has them computed.
 //
 //   node benches/weight-gradients.mjs
-//   node benches/weight-gradients.mjs --tokens 2048 --cases '5504 1024+1024 2752,1024 1024' --tilings wide,tallCopied
+//   node benches/weight-gradients.mjs --tokens 2048 --cases '5504 1024+1024 2752,1024 1024' --tilings wide,tallTransposed
 //
 // Every candidate is checked first, on poisoned results: 96 random elements of each against float64, all of them against those of the
 // first candidate. Then all candidates of a case are timed in turn, barriers and second passes included. Operands rotate over several
@@ -38,7 +38,7 @@ const { values: options } = optionsOrExit(
       help: "rows and columns of products, + between those of one launch: '1024 1024,5504 1024+1024 2752'",
     },
     tokens: { type: 'integer', min: 32, max: 1 << 20, default: 8192, help: 'depth of the products' },
-    tilings: { type: 'string', value: 'LIST', default: 'wide,tallCopied', help: `of ${Object.keys(PLANS).join(', ')}` },
+    tilings: { type: 'string', value: 'LIST', default: 'wide,tallTransposed', help: `of ${Object.keys(PLANS).join(', ')}` },
     rounds: { type: 'integer', min: 1, max: 1000, default: 9, help: 'samples of each candidate' },
   }),
 );
@@ -77,7 +77,7 @@ function measure(vk, kernels, sizes) {
       if (sizes.length > 1) return [{ kernel: 'ptx', tiling }];
       const ways = ptxPlans({ form: 'TN', m: sizes[0][0], n: sizes[0][1], k })[tiling];
       if (!ways) throw new UsageError(`--tilings ${tiling}: not one of PLANS that can compute TN`);
-      return ways.slice(0, 2);
+      return ways.filter(({ splits = 1, tail = 1 }, i) => i < 2 || splits * tail === 1);
     });
     const batch = (/** @type {number} */ count, /** @type {any} */ plan) =>
       pack(

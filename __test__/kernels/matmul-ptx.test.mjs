@@ -44,9 +44,11 @@ function randomSingle(tiling, form) {
   };
 }
 
+/** Whether a tiling copies B, so that it takes depths in multiples of 32. @param {string} tiling */
+const copies = (tiling) => PLANS[/** @type {keyof typeof PLANS} */ (tiling)].load === 'copy';
+
 /** A random depth that a tiling takes, of contiguous rows in eights. @param {string} tiling @param {boolean} contiguous whether A or B has its depth contiguous */
-const depthOf = (tiling, contiguous) =>
-  tiling === 'tallCopied' ? 32 * (1 + below(22)) : contiguous ? 8 * (1 + below(87)) : 1 + below(700);
+const depthOf = (tiling, contiguous) => (copies(tiling) ? 32 * (1 + below(22)) : contiguous ? 8 * (1 + below(87)) : 1 + below(700));
 
 /** A random product for a tiling. @param {string} tiling @param {Product['form']} form @returns {Product} */
 function randomProduct(tiling, form) {
@@ -106,7 +108,7 @@ for (const [tiling, sizes] of Object.entries(PLANS)) {
     for (const pass of passes)
       for (let i = 0; i < 4; i++) {
         const type = maybe() ? 'bf16' : 'f16';
-        const sizes = { m: 1 + below(600), columns: 8 * (1 + below(50)), k: (tiling === 'tallCopied' ? 32 : 8) * (1 + below(60)) };
+        const sizes = { m: 1 + below(600), columns: 8 * (1 + below(50)), k: (copies(tiling) ? 32 : 8) * (1 + below(60)) };
         checkGlu(vk, kernels, { pass, ...sizes, type, plan: { kernel: 'ptx', tiling, ...(maybe() ? { wave: 3 } : {}) } });
       }
   });
@@ -125,6 +127,7 @@ test('a product in a graph has the bits that it has outside of it', { skip }, ()
     ['NT', 'tall', {}],
     ['NN', 'tallCopied', {}],
     ['TN', 'wide', { splits: 3 }],
+    ['TN', 'tallTransposed', {}],
   ])) {
     const product = { ...randomProduct(tiling, form), plan: { kernel: 'ptx', tiling, ...plan } };
     checkProduct(vk, kernels, product, (run, dispatches) => {

@@ -216,7 +216,7 @@ test('B by the copy engine: sizes that fill no tile, depths that fill no stage, 
   check(copied, { ...NN, half: false }, { m: 72, n: 40, k: 96, beta: 2 });
 });
 
-test('B by the copy engine beside A of TN, four neighbouring rows a lane', () => {
+test('B by the copy engine beside A of TN, whose words are transposed', () => {
   check(copied, TN, { m: 136, n: 72, k: 192 });
   check(copied, TN, { m: 136, n: 72, k: 192, late: false, seed: 99 });
   check({ ...copied, bk: 128, stages: 5, warpgroups: 2, bm: 256 }, TN, { m: 264, n: 72, k: 288 });
@@ -226,9 +226,9 @@ test('B by the copy engine beside A of TN, four neighbouring rows a lane', () =>
 });
 
 test('the plans that were measured', () => {
-  check(PLANS.tallCopied, TN, { m: 264, n: 136, k: 288, blocks: 1 });
+  check(PLANS.tallTransposed, TN, { m: 264, n: 136, k: 288, blocks: 1 });
   for (const [name, plan] of Object.entries(PLANS)) {
-    check(plan, { wide: TN, tallCopied: NN }[name] ?? NT, { m: plan.bm, n: plan.bn, k: 2 * plan.bk, blocks: 1 });
+    check(plan, { wide: TN, tallTransposed: TN, tallCopied: NN }[name] ?? NT, { m: plan.bm, n: plan.bn, k: 2 * plan.bk, blocks: 1 });
   }
 });
 
@@ -341,6 +341,11 @@ for (const [mistake, edit, finding] of COPY_MISTAKES) {
     );
   });
 }
+test('found: rows of A for depths', () => {
+  const edit = (/** @type {string} */ text) => text.replaceAll('movmatrix.sync.aligned.m8n8.trans.b16', 'mov.b32');
+  assert.doesNotThrow(() => check(copied, TN, { m: 128, n: 64, k: 64 }));
+  assert.throws(() => check(copied, TN, { m: 128, n: 64, k: 64, edit }), /relative error/);
+});
 for (const [mistake, edit, finding] of MISTAKES) {
   test(`found: ${mistake}`, () => {
     assert.throws(

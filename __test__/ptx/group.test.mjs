@@ -123,6 +123,14 @@ test('products that one launch cannot compute: an error that says why, and no pl
   assert.throws(() => kernels.matmulGroup([first, product(256, 64, { c: first.c })]), /c is written and must not lie over c/);
 });
 
+test('a group whose B is copied passes its test, at a depth in multiples of 32', () => {
+  const { kernels, product, ran } = small({}, copied);
+  const list = (/** @type {number} */ k) => [product(512, 64, { k }), product(64, 256, { k })];
+  assert.ok(kernels.matmulGroupPlan(list(96)));
+  assert.equal(ran.length, 1);
+  assert.equal(kernels.matmulGroupPlan(list(72)), undefined);
+});
+
 test('a group whose kernel fails its test is not taken', async () => {
   /** @type {any[]} */
   const warnings = [];

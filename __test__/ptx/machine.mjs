@@ -217,11 +217,6 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
     xor: (x, y) => x ^ y,
     shl: (x, y) => x << y,
     shr: (x, y) => x >>> y,
-    prmt: (x, y, z) =>
-      [0, 1, 2, 3].reduce((word, i) => {
-        const byte = (z >>> (4 * i)) & 7;
-        return word | ((((byte < 4 ? x : y) >>> (8 * (byte & 3))) & 255) << (8 * i));
-      }, 0),
   });
   const floating = /** @type {Record<string, (x: number, y: number, z: number) => number>} */ ({
     add: (x, y) => x + y,

@@ -34,9 +34,7 @@ import { Writer } from './writer.mjs';
  * @property {number} [ahead] stages that are fetched ahead: `relay` holds them in registers, `async` leaves that many copies open, `copy`
  *   has all that are empty on their way
  * @property {boolean} [direct] A goes from memory to registers: NN and NT, `bk` of 64, with `copy` of 128; TN with `copy`
- * @property {boolean} [swapped] A of NN and NT, odd rows' halves of 64 swapped
- * @property {boolean} [matrices] A of TN by movmatrix
- * @property {boolean} [cached] what is fetched is kept in the first-level cache; `relay`
+ * @property {boolean} [cached] what is fetched by loads is kept in the first-level cache; `relay`, `copy`
  * @property {[number, number]} [registers] of a multiplying and of a fetching thread; all the same when left out
  */
 
@@ -171,6 +169,7 @@ export function planFault(plan, form) {
   if (copied) {
     if (!plan.direct || plan.bkB !== 32) return 'copies are of B alone, in stages of 32, beside A in registers';
     if (form.transB) return 'copies are of NN and TN';
+    // What a lane loads of A at a time is of two blocks.
     if (form.transA && rowBlocks !== 2) return 'A of TN needs two blocks of 64 rows for each warpgroup';
     // Products of the second block of rows follow those of the first when a stage is released.
     if (rowBlocks < 2) return 'copies need two blocks of 64 rows for each warpgroup';

@@ -4,7 +4,6 @@ import { at, vector } from './assembler.mjs';
 import { storeGlu } from './glu.mjs';
 import { depthStep, descriptor, rowBlockBytes } from './layout.mjs';
 import { directRows } from './rows.mjs';
-import { directMatrices } from './matrices.mjs';
 import { store } from './store.mjs';
 
 /** @typedef {import('./writer.mjs').Writer} Writer */
@@ -27,8 +26,7 @@ export function multiply(w) {
   const last = p.register('b32');
   for (let s = 0; s < plan.stages; s++) p.do('bar.arrive', w.empty + s, sizes.emptying);
 
-  const rows = plan.direct && major.a === 'mn';
-  const direct = plan.direct ? (rows ? (plan.matrices ? directMatrices : directRows) : directA)(w) : undefined;
+  const direct = plan.direct ? (major.a === 'mn' ? directRows : directA)(w) : undefined;
   const cursor = w.cursor();
   const left = p.register('b32');
   const [never, always] = [p.pred('setp.ne.u32', w.tid, w.tid), p.pred('setp.eq.u32', w.tid, w.tid)];
@@ -49,8 +47,8 @@ export function multiply(w) {
 
   /**
    * Multiplies as much of the depth as A's registers hold, by one stage of B or several, whose last products stay open. Unit by unit,
-   * 32 of the depth of 64 rows each, or 16 of twice as many: while products of one are open, the next one's fragments are put in place.
-   * @param {ReturnType<typeof directA>} a @param {boolean} first of a tile
+   * 32 of the depth of 64 rows each or 16 of 128: while products of one are open, the next one's fragments are put in place.
+   * @param {ReturnType<typeof directA> | ReturnType<typeof directRows>} a @param {boolean} first of a tile
    */
   const stepDirect = (a, first) => {
     /** Of a stage, by 16 of the depth. @type {string[]} */
@@ -66,24 +64,21 @@ export function multiply(w) {
     const early = plan.load === 'copy';
     if (early) a.advance();
     for (let u = 0; u < count; u++) {
-      const [half, r] = [Math.floor(u / sums.length), u % sums.length];
       const within = u % perStage;
       if (within === 0 && !early) awaitB();
       settle(1);
       // One unit of this stage is open, and those of the stage before are done.
       if (within === 1 && !(first && u === 1)) release();
-      const fragments = a.fragments(r, half, u % 2);
+      const fragments = a.fragments(u);
       if (u === 0 && !early) a.advance();
-      a.load(r, half);
+      a.load(u);
       if (u === count - 1) a.next();
       if (within === 0 && early) awaitB();
       p.do('wgmma.fence.sync.aligned');
-      fragments.forEach((fragment, i) => {
-        // A unit of contiguous rows is 16 of the depth of two blocks, else 32 of one.
-        const [block, slab] = rows ? [i, u] : [r, 2 * half + i];
+      for (const { block, slab, fragment } of fragments) {
         const matrixB = b[slab % b.length];
         p.do(instruction, vector(sums[block]), vector(fragment), matrixB, first && slab === 0 ? never : always, 1, 1, transposed.b);
-      });
+      }
       commit();
       if (within === perStage - 1) nextStage();
     }
@@ -162,9 +157,6 @@ function directA(w) {
     );
     p.do('mad.wide.u32', address, p.b32('add.u32', cursor.kBegin, unit), 2, own.a);
   });
-  const odd = p.pred('setp.ne.u32', p.b32('and.b32', lane, 4), 0);
-  const addresses = [p.register('b64'), p.register('b64')];
-
   const more = p.register('pred');
   /** Whether this lane's chunks of the two halves lie within the depth. */
   const within = Array.from({ length: halves }, () => (form.ragged ? p.register('pred') : more));
@@ -180,26 +172,11 @@ function directA(w) {
         p.do('setp.lt.and.u32', predicate, p.b32('add.u32', walk.depth, p.b32('add.u32', unit, 32 * h)), walk.cursor.kEnd, more),
       );
   };
-  const setAddresses = () => {
-    p.do('add.u64', addresses[0], address, 0);
-    p.do('add.u64', addresses[1], address, 64);
-    p.guarded(odd, () => {
-      p.do('add.u64', addresses[0], address, 64);
-      p.do('add.u64', addresses[1], address, 0);
-    });
-  };
-  /** Loads a unit of the next stage. @param {number} r block of rows @param {number} half */
-  const load = (r, half) => {
-    if (plan.swapped) {
-      if (half === 1 && r === 0) setAddresses();
-      if (half & 1)
-        for (const lower of [0, 1])
-          for (const h of [0, 1]) {
-            const from = p.b64('mad.wide.u32', offsets[2 * r + lower], 1, addresses[h]);
-            p.guarded(more, () => p.do(w.loadInstruction, vector(raw[r][half - 1 + h][lower]), at(from, 64 * (half - 1))));
-          }
-      return;
-    }
+  /** Block of 64 rows and half of a unit. @param {number} unit */
+  const placeOf = (unit) => [unit % sizes.rowBlocks, Math.floor(unit / sizes.rowBlocks)];
+  /** Loads a unit of the next stage. @param {number} unit */
+  const load = (unit) => {
+    const [r, half] = placeOf(unit);
     for (const lower of [0, 1]) {
       const words = raw[r][half][lower];
       if (form.ragged) for (const word of words) p.do('mov.b32', word, 0);
@@ -220,27 +197,17 @@ function directA(w) {
     /** Loads the first stage. */
     begin: () => {
       advance();
-      for (let half = 0; half < halves; half++) for (let r = 0; r < sizes.rowBlocks; r++) load(r, half);
+      for (let unit = 0; unit < halves * sizes.rowBlocks; unit++) load(unit);
       next();
     },
-    /** The fragments of a unit, one for each 16 of its depth, in one of two sets of registers. @param {number} r @param {number} half @param {number} slot */
-    fragments: (r, half, slot) => {
-      const [upper, lower] = raw[r][half];
-      if (plan.swapped) {
-        const pair = [raw[r][half & ~1], raw[r][half | 1]];
-        const [own, other] = half & 1 ? [pair[1], pair[0]] : [pair[0], pair[1]];
-        return [0, 2].map((word) => {
-          const fragment = slots[slot].slice(2 * word, 2 * word + 4);
-          const of = (/** @type {string[][]} */ [upper, lower]) => [upper[word], lower[word], upper[word + 1], lower[word + 1]];
-          const [from, swapped] = [of(own), of(other)];
-          fragment.forEach((register, i) => p.do('selp.b32', register, swapped[i], from[i], odd));
-          return fragment;
-        });
-      }
+    /** The fragments of a unit with the block of rows and the 16 of the depth that each is for, in one of two sets of registers. @param {number} unit */
+    fragments: (unit) => {
+      const [block, half] = placeOf(unit);
+      const [upper, lower] = raw[block][half];
       return [0, 2].map((word) => {
-        const fragment = slots[slot].slice(2 * word, 2 * word + 4);
+        const fragment = slots[unit % 2].slice(2 * word, 2 * word + 4);
         [upper[word], lower[word], upper[word + 1], lower[word + 1]].forEach((from, i) => p.do('or.b32', fragment[i], from, zero));
-        return fragment;
+        return { block, slab: 2 * half + word / 2, fragment };
       });
     },
   };

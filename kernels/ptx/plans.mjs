@@ -3,7 +3,7 @@
 /** @typedef {import('./gemm.mjs').GemmPlan} GemmPlan */
 /** @typedef {import('./simt.mjs').SimtPlan} SimtPlan */
 
-/** @type {Record<'tall' | 'tallCached' | 'tallCopied' | 'square' | 'wide', GemmPlan>} */
+/** @type {Record<'tall' | 'tallCached' | 'tallCopied' | 'tallTransposed' | 'square' | 'wide', GemmPlan>} */
 export const PLANS = {
   /** NT and NN with many rows. */
   tall: { bm: 256, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'relay', ahead: 1, direct: true, registers: [224, 56] },
@@ -20,8 +20,13 @@ export const PLANS = {
     cached: true,
     registers: [208, 88],
   },
-  /** NN with many rows, and TN. No table of the package has it, since only what it came from was timed; `helios-vk tune` tries it. */
+  /** NN with many rows. No table of the package has it, since only what it came from was timed; `helios-vk tune` tries it. */
   tallCopied: { bm: 256, bn: 128, bk: 128, bkB: 32, stages: 5, warpgroups: 2, load: 'copy', direct: true, registers: [232, 40] },
+  /** TN. */
+  tallTransposed: {
+    ...{ bm: 256, bn: 128, bk: 128, bkB: 32, stages: 5, warpgroups: 2, load: 'copy', direct: true, cached: true },
+    registers: [232, 40],
+  },
   /** NT and NN where there are few tiles. */
   square: { bm: 128, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'relay', ahead: 3, direct: true },
   /** TN, with as many splits as fill the device. */

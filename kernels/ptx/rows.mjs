@@ -1,45 +1,38 @@
-// A of TN from memory to registers. Its rows are contiguous, so that a lane loads four neighbours of one depth, 8 bytes: of each of
-// two blocks of 64 rows its upper and its lower one. Rows of a tile are permuted by this: a warp has 32 neighbours, a lane four
-// (see `rowPlaces`), which is undone where results are stored. `wgmma` wants pairs of depths of a row: `prmt` takes them from the words
-// of two depths. Depths are in their natural order, also in B.
+// A of TN from memory to registers, where `wgmma` reads it: without shared memory, although its rows are contiguous and not its depth.
+//
+// A warp loads 32 neighbouring rows of eight depths by one instruction, a lane eight of them at one depth: four words, a pair of rows
+// each. A word of all lanes is a matrix of eight depths by eight rows. `movmatrix` transposes it, so that a lane has a pair of
+// depths of one row: a word of a fragment. The four words are of the upper and the lower eight rows of two blocks of 64. A tile's rows
+// are permuted by this (see `rowPlaces` of the writer), which is undone where results are stored.
 
 import { at, vector } from './assembler.mjs';
 
 /** @typedef {import('./writer.mjs').Writer} Writer */
 
-/** Depths of a lane in 16, less twice its number in its four: what words 0 and 1, and words 2 and 3 of its fragments are of. */
-const DEPTHS = [0, 1, 8, 9];
-
-/** Bytes of two words that are a pair: of their low and of their high halves. */
-const PAIRS = [0x5410, 0x7632];
-
 /**
- * What `multiply` needs of A, in units of 16 of the depth of both blocks of rows; the same interface as `directA`, where unit u is
- * (u & 1) of half (u >> 1).
+ * What `multiply` needs of A: the interface of `directA`, but that a unit is 16 of the depth of both blocks of rows.
  * @param {Writer} w
  */
 export function directRows(w) {
   const { p, plan, form } = w;
-  const halves = plan.bk / 32;
-  /** By unit and depth: the words of the first block's rows and of the second's. */
-  const raw = Array.from({ length: 2 * halves }, () => DEPTHS.map(() => p.registers('b32', 2)));
-  const { row } = w.rowPlaces();
-  const depth = p.b32('mul.lo.u32', p.b32('and.b32', w.tid, 3), 2);
+  const units = plan.bk / 16;
+  /** By unit and by eight of its depths. */
+  const raw = Array.from({ length: units }, () => [p.registers('b32', 4), p.registers('b32', 4)]);
+  const warp = p.b32('and.b32', p.b32('shr.u32', w.tid, 5), 3);
+  const rowOfWarp = p.b32('mad.lo.u32', w.group, 128, p.b32('mul.lo.u32', warp, 32));
+  const row = p.b32('mad.lo.u32', p.b32('and.b32', w.tid, 3), 8, rowOfWarp);
+  const depth = p.b32('and.b32', p.b32('shr.u32', w.tid, 2), 7);
   const address = p.register('b64');
   const ldBytes = p.register('b32');
   const walk = w.walk(({ m0, kBegin, own }) => {
-    // Rows beyond the last repeat the last four.
-    const first = p.b32('min.u32', p.b32('add.u32', m0, row), p.b32('sub.u32', own.m, 4));
+    // Rows beyond the last repeat the last eight.
+    const first = p.b32('min.u32', p.b32('add.u32', m0, row), p.b32('sub.u32', own.m, 8));
     p.do('shl.b32', ldBytes, own.lda, 1);
     p.do('mad.wide.u32', address, p.b32('add.u32', kBegin, depth), ldBytes, p.b64('mad.wide.u32', first, 2, own.a));
   });
   const more = p.register('pred');
-  /** Whether the 32 of a half lie within the depth, which is a multiple of 32. */
-  const within = Array.from({ length: halves }, () => (form.ragged ? p.register('pred') : more));
-  /** Selectors that the assembler does not know: by them words are put together when they shall be and not where it thinks best. */
-  const zero = p.b32('shr.u32', w.items, 31);
-  const selectors = PAIRS.map((pair) => p.b32('or.b32', zero, pair));
-  const slots = [0, 1].map(() => p.registers('b32', 8));
+  /** Whether two units lie within the depth, which is a multiple of 32. */
+  const within = Array.from({ length: units / 2 }, () => (form.ragged ? p.register('pred') : more));
 
   /** Goes to the next stage's item. */
   const advance = () => {
@@ -48,15 +41,14 @@ export function directRows(w) {
     p.place(exhausted);
     p.do('setp.ne.u32', more, walk.left, 0);
     if (form.ragged)
-      within.forEach((predicate, h) => p.do('setp.lt.and.u32', predicate, p.b32('add.u32', walk.depth, 32 * h), walk.cursor.kEnd, more));
+      within.forEach((predicate, i) => p.do('setp.lt.and.u32', predicate, p.b32('add.u32', walk.depth, 32 * i), walk.cursor.kEnd, more));
   };
-  /** Loads a unit of the next stage. @param {number} odd @param {number} half */
-  const load = (odd, half) => {
-    const unit = 2 * half + odd;
+  /** Loads a unit of the next stage. @param {number} unit */
+  const load = (unit) => {
     raw[unit].forEach((words, i) => {
       if (form.ragged) for (const word of words) p.do('mov.b32', word, 0);
-      const from = p.b64('mad.wide.u32', ldBytes, 16 * unit + DEPTHS[i], address);
-      p.guarded(within[half], () => p.do(w.loadOf(2), vector(words), at(from)));
+      const from = p.b64('mad.wide.u32', ldBytes, 16 * unit + 8 * i, address);
+      p.guarded(within[unit >> 1], () => p.do(w.loadInstruction, vector(words), at(from)));
     });
   };
   /** Goes on behind a stage. */
@@ -64,6 +56,7 @@ export function directRows(w) {
     p.do('mad.wide.u32', address, ldBytes, plan.bk, address);
     p.guarded(more, () => walk.next());
   };
+  const slots = [0, 1].map(() => p.registers('b32', 8));
   return {
     advance,
     load,
@@ -71,16 +64,15 @@ export function directRows(w) {
     /** Loads the first stage. */
     begin: () => {
       advance();
-      for (let unit = 0; unit < raw.length; unit++) load(unit & 1, unit >> 1);
+      for (let unit = 0; unit < units; unit++) load(unit);
       next();
     },
-    /** The fragments of a unit, one for each block of rows, in one of two sets of registers. @param {number} odd @param {number} half @param {number} slot */
-    fragments: (odd, half, slot) =>
+    /** The fragments of a unit with the block of rows and the 16 of the depth that each is for, in one of two sets of registers. @param {number} unit */
+    fragments: (unit) =>
       [0, 1].map((block) => {
-        const fragment = slots[slot].slice(4 * block, 4 * block + 4);
-        const words = raw[2 * half + odd].map((both) => both[block]);
-        fragment.forEach((word, i) => p.do('prmt.b32', word, words[i & 2], words[(i & 2) + 1], selectors[i & 1]));
-        return fragment;
+        const fragment = slots[unit % 2].slice(4 * block, 4 * block + 4);
+        fragment.forEach((word, i) => p.do('movmatrix.sync.aligned.m8n8.trans.b16', word, raw[unit][i >> 1][2 * block + (i & 1)]));
+        return { block, slab: unit, fragment };
       }),
   };
 }

@@ -162,39 +162,33 @@ export class Writer {
   }
 
   /**
-   * Rows in the tile of a thread that multiplies: its first, and where, relative to it, is the upper or the `lower` one that it has of a
-   * block of 64. Where A's rows come to registers as neighbours (see rows.mjs), a thread's rows of both blocks are.
+   * Rows in the tile of a thread that multiplies: its first, and where from there is the upper or the `lower` one that it has of a block
+   * of 64. Where A's rows are contiguous and come to registers, a warp has 32 neighbours of two blocks (see rows.mjs).
    */
   rowPlaces() {
     const { p } = this;
-    const neighbours = Boolean(this.plan.direct) && this.major.a === 'mn';
-    const [perWarp, perLane] = neighbours ? [32, 4] : [16, 1];
     const warp = p.b32('and.b32', p.b32('shr.u32', this.tid, 5), 3);
-    const lane = p.b32('and.b32', p.b32('shr.u32', this.tid, 2), 7);
-    const matrices = neighbours && this.plan.matrices;
-    const of = matrices
-      ? p.b32('mad.lo.u32', p.b32('shr.u32', lane, 1), 8, p.b32('and.b32', lane, 1))
-      : neighbours
-        ? p.b32('mul.lo.u32', lane, perLane)
-        : lane;
-    const within = p.b32('mad.lo.u32', warp, perWarp, of);
+    const eighth = p.b32('and.b32', p.b32('shr.u32', this.tid, 2), 7);
+    const first = p.b32('mul.lo.u32', this.group, 64 * this.sizes.rowBlocks);
+    if (this.plan.direct && this.major.a === 'mn') {
+      const row = p.b32('mad.lo.u32', p.b32('shr.u32', eighth, 1), 8, p.b32('and.b32', eighth, 1));
+      return {
+        row: p.b32('add.u32', first, p.b32('mad.lo.u32', warp, 32, row)),
+        offsetOf: (/** @type {number} */ block, /** @type {number} */ lower) => 4 * block + 2 * lower,
+      };
+    }
     return {
-      row: p.b32('mad.lo.u32', this.group, 64 * this.sizes.rowBlocks, within),
-      offsetOf: (/** @type {number} */ block, /** @type {number} */ lower) =>
-        matrices ? 4 * block + 2 * lower : neighbours ? 2 * block + lower : 64 * block + 8 * lower,
+      row: p.b32('add.u32', first, p.b32('mad.lo.u32', warp, 16, eighth)),
+      offsetOf: (/** @type {number} */ block, /** @type {number} */ lower) => 64 * block + 8 * lower,
     };
   }
 
   /**
-   * A load of words of an operand. Beside copies not by way of `.nc`: the assembler would put loads of A off over the barriers
+   * A load of 16 bytes of an operand. Beside copies not by way of `.nc`: the assembler would put loads of A off over the barriers
    * that follow.
-   * @param {2 | 4} words
    */
-  loadOf(words) {
-    return `ld.global.${this.plan.load === 'copy' ? '' : 'nc.'}${this.plan.cached ? '' : 'L1::no_allocate.'}L2::128B.v${words}.b32`;
-  }
   get loadInstruction() {
-    return this.loadOf(4);
+    return `ld.global.${this.plan.load === 'copy' ? '' : 'nc.'}${this.plan.cached ? '' : 'L1::no_allocate.'}L2::128B.v4.b32`;
   }
 
   /** Moves a register round the stages. @param {string} stage */

@@ -114,7 +114,7 @@ export function gemm(name: string, plan: GemmPlan, form: GemmForm): string;
  * @property {number} [ahead] stages that are fetched ahead: `relay` holds them in registers, `async` leaves that many copies open, `copy`
  *   has all that are empty on their way
  * @property {boolean} [direct] A goes from memory to registers: NN and NT, `bk` of 64, with `copy` of 128; TN with `copy`
- * @property {boolean} [cached] what is fetched is kept in the first-level cache; `relay`
+ * @property {boolean} [cached] what is fetched by loads is kept in the first-level cache; `relay`, `copy`
  * @property {[number, number]} [registers] of a multiplying and of a fetching thread; all the same when left out
  */
 /**
@@ -261,7 +261,7 @@ export type GemmPlan = {
      */
     direct?: boolean | undefined;
     /**
-     * what is fetched is kept in the first-level cache; `relay`
+     * what is fetched by loads is kept in the first-level cache; `relay`, `copy`
      */
     cached?: boolean | undefined;
     /**

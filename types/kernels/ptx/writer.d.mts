@@ -149,19 +149,17 @@ export class Writer {
         next: () => void;
     };
     /**
-     * Rows in the tile of a thread that multiplies: its first, and where, relative to it, is the upper or the `lower` one that it has of a
-     * block of 64. Where A's rows come to registers as neighbours (see rows.mjs), a thread's rows of both blocks are.
+     * Rows in the tile of a thread that multiplies: its first, and where from there is the upper or the `lower` one that it has of a block
+     * of 64. Where A's rows are contiguous and come to registers, a warp has 32 neighbours of two blocks (see rows.mjs).
      */
     rowPlaces(): {
         row: string;
         offsetOf: (block: number, lower: number) => number;
     };
     /**
-     * A load of words of an operand. Beside copies not by way of `.nc`: the assembler would put loads of A off over the barriers
+     * A load of 16 bytes of an operand. Beside copies not by way of `.nc`: the assembler would put loads of A off over the barriers
      * that follow.
-     * @param {2 | 4} words
      */
-    loadOf(words: 2 | 4): string;
     get loadInstruction(): string;
     /** Moves a register round the stages. @param {string} stage */
     nextStage(stage: string): void;
