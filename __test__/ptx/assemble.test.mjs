@@ -35,6 +35,17 @@ const FORMS = [
   ['NT SwiGLU', { ...NT, glu: 'forward', ragged: true }],
   ['NN gradient of SwiGLU', { ...NN, glu: 'backward', ragged: true }],
   ['NN f32, parts', { ...NN, half: false, parts: true }],
+  ['NT shuffled', { ...NT, shuffled: true }],
+  ['NT shuffled ragged', { ...NT, shuffled: true, ragged: true }],
+  ['NT shuffled + residual, two outputs', { ...NT, shuffled: true, half: false, residual: true, dual: true }],
+  [
+    'NT shuffled f16, GELU, all',
+    { ...NT, shuffled: true, type: 'f16', beta: true, bias: true, activation: 'gelu', residual: true, parts: true, ragged: true },
+  ],
+  ['NT shuffled SwiGLU', { ...NT, shuffled: true, glu: 'forward', ragged: true }],
+  ['NN shuffled', { ...NN, shuffled: true }],
+  ['NN shuffled gradient of SwiGLU', { ...NN, shuffled: true, glu: 'backward', ragged: true }],
+  ['NN shuffled f32, parts', { ...NN, shuffled: true, half: false, parts: true }],
   ['TN', TN],
   ['TN adds, parts', { ...TN, beta: true, parts: true, ragged: true }],
 ];

@@ -3,7 +3,7 @@
 /** @typedef {import('./gemm.mjs').GemmPlan} GemmPlan */
 /** @typedef {import('./simt.mjs').SimtPlan} SimtPlan */
 
-/** @type {Record<'tall' | 'tallCached' | 'tallCopied' | 'square' | 'wide', GemmPlan>} */
+/** @type {Record<'tall' | 'tallCached' | 'tallCopied' | 'tallCopiedDeep' | 'square' | 'wide', GemmPlan>} */
 export const PLANS = {
   /** NT and NN with many rows. */
   tall: { bm: 256, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'relay', ahead: 1, direct: true, registers: [224, 56] },
@@ -20,8 +20,10 @@ export const PLANS = {
     cached: true,
     registers: [208, 88],
   },
-  /** NN with many rows. No table of the package has it, since only what it came from was timed; `helios-vk tune` tries it. */
-  tallCopied: { bm: 256, bn: 128, bk: 128, bkB: 32, stages: 5, warpgroups: 2, load: 'copy', direct: true, registers: [232, 40] },
+  /** NN with many rows, and NT with B shuffled. No table of the package has it, since only what it came from was timed; `helios-vk tune` tries it. */
+  tallCopied: { bm: 256, bn: 128, bk: 128, bkB: 32, stages: 5, warpgroups: 2, load: 'copy', direct: true, registers: [240, 24] },
+  /** The same with lines of 128 bytes of a shuffled B of NT, of which there are fewer stages. */
+  tallCopiedDeep: { bm: 256, bn: 128, bk: 128, bkB: 64, stages: 2, warpgroups: 2, load: 'copy', direct: true, registers: [240, 24] },
   /** NT and NN where there are few tiles. */
   square: { bm: 128, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'relay', ahead: 3, direct: true },
   /** TN, with as many splits as fill the device. */

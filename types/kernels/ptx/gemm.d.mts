@@ -31,10 +31,11 @@ export function sizesOf(plan: GemmPlan): {
 export function planFault(plan: GemmPlan, form: GemmForm): string | undefined;
 /**
  * Why these kernels cannot take a product, or undefined. The SPIR-V kernels compute the others.
- * @param {{ m: number, n: number, k: number, lda: number, ldb: number, ldc: number, ldr?: number, ldh?: number, addresses: (number | bigint)[], transA: boolean, transB: boolean, type?: GemmForm['type'] }} product
+ * @param {{ m: number, n: number, k: number, lda: number, ldb: number, ldc: number, ldr?: number, ldh?: number, addresses: (number | bigint)[],
+ *   transA: boolean, transB: boolean, type?: GemmForm['type'], shuffled?: boolean, glu?: GemmForm['glu'] }} product
  *   `addresses` of all operands in bytes; halves when `type` is left out
  */
-export function productFault({ m, n, k, lda, ldb, ldc, ldr, ldh, addresses, transA, transB, type }: {
+export function productFault({ m, n, k, lda, ldb, ldc, ldr, ldh, addresses, transA, transB, type, shuffled, glu }: {
     m: number;
     n: number;
     k: number;
@@ -47,6 +48,8 @@ export function productFault({ m, n, k, lda, ldb, ldc, ldr, ldh, addresses, tran
     transA: boolean;
     transB: boolean;
     type?: GemmForm["type"];
+    shuffled?: boolean;
+    glu?: GemmForm["glu"];
 }): string | undefined;
 /**
  * How a product is divided among blocks.
@@ -105,7 +108,7 @@ export function gemm(name: string, plan: GemmPlan, form: GemmForm): string;
  * @property {number} bm rows of a tile, a multiple of 64 for each warpgroup
  * @property {number} bn columns of a tile, a multiple of 32 up to 256
  * @property {16 | 32 | 64 | 128} bk depth of a stage
- * @property {32} [bkB] depth of a stage of B where it is less than A's: `copy`
+ * @property {32 | 64} [bkB] depth of a stage of B where it is less than A's: `copy`
  * @property {number} stages at least 2; of B, where it has its own
  * @property {number} warpgroups that multiply
  * @property {'relay' | 'async' | 'copy'} load how stages are filled
@@ -121,6 +124,7 @@ export function gemm(name: string, plan: GemmPlan, form: GemmForm): string;
  * @property {'bf16' | 'f16' | 'f32'} type of A and B; f32 without matrix units
  * @property {boolean} transA A lies as K x M
  * @property {boolean} transB B lies as N x K
+ * @property {boolean} [shuffled] B's contiguous index lies in the order of `columnOf` in memory (see `shuffleRows`): `copy`
  * @property {boolean} [half] D and C are halves; f32 when left out
  * @property {boolean} [dual] D is stored a second time, as halves
  * @property {boolean} [beta] C is read
@@ -236,7 +240,7 @@ export type GemmPlan = {
     /**
      * depth of a stage of B where it is less than A's: `copy`
      */
-    bkB?: 32 | undefined;
+    bkB?: 32 | 64 | undefined;
     /**
      * at least 2; of B, where it has its own
      */
@@ -283,6 +287,10 @@ export type GemmForm = {
      * B lies as N x K
      */
     transB: boolean;
+    /**
+     * B's contiguous index lies in the order of `columnOf` in memory (see `shuffleRows`): `copy`
+     */
+    shuffled?: boolean | undefined;
     /**
      * D and C are halves; f32 when left out
      */
