@@ -79,7 +79,7 @@ export const depthOf = columnOf;
  * A matrix whose rows are shuffled: in each 32 elements of a row position p holds element `columnOf(p)`. A 16-bit copy of weights
  * W [out, in] in this order serves two products by the copy engine: as B of x Wᵀ, whose depth it is, and as B of dy W, whose columns. Since
  * `columnOf` swaps two pairs of bits, a second time brings the natural order back.
- * @template {Uint16Array | Float32Array} T
+ * @template {Uint16Array | Float32Array | Float64Array} T
  * @param {T} elements rows one behind the other
  * @param {number} columns elements of a row, a multiple of 32
  * @returns {T} a new one
@@ -87,7 +87,9 @@ export const depthOf = columnOf;
 export function shuffleRows(elements, columns) {
   if (!Number.isInteger(columns) || columns < 32 || columns % 32 || elements.length % columns)
     throw new RangeError(`shuffleRows: ${elements.length} elements are no rows of ${columns}, which must be a multiple of 32`);
-  return /** @type {T} */ (elements.map((_, i) => elements[columnOf(i)]));
+  const shuffled = /** @type {T} */ (elements.slice());
+  for (let i = 0; i < elements.length; i++) shuffled[i] = elements[columnOf(i)];
+  return shuffled;
 }
 
 /**

@@ -143,9 +143,12 @@ TN 5504 1024 8192 | wide | 132/3 | 190.3
 TN 1024 2752 8192 | wide | 3 | 119.3
 TN 17408 1024 8192 | wide | 132/8 | 558.0
 `,
+  shuffled: '',
 };
 
-const TABLES = Object.fromEntries(Object.entries(MEASURED).map(([name, text]) => [name, entriesOf(name, text.trim().split('\n'))]));
+const TABLES = Object.fromEntries(
+  Object.entries(MEASURED).map(([name, text]) => [name, entriesOf(name, text.split('\n').filter(Boolean))]),
+);
 
 /** Farthest that a measured shape may lie, in octaves over the three sizes; another form counts as three quarters of one. */
 const REACH = 2.5;
@@ -254,6 +257,24 @@ export function ptxPlan({ m, n, k, transA, transB, precision }) {
     .filter((s) => s === 1 || (tiles(plan.tiling) * s <= 2 * BLOCKS && k / s >= 1024))
     .reduce((best, s) => (fill(s) > fill(best) + 0.01 ? s : best));
   return { ...plan, splits };
+}
+
+/** Rows from which on a shuffled B can be worth it: it is for tall tiles, which fewer rows are too few of. */
+const SHUFFLED_ROWS = 2048;
+
+/**
+ * The plan of a product of halves whose B is shuffled, or undefined where none is known to be faster than with B as it is.
+ * @param {{ m: number, n: number, k: number, transA: boolean, transB: boolean, precision?: string }} problem halves when left out
+ * @param {import('./table.mjs').Entry[]} [table] the package's when left out
+ * @returns {any}
+ */
+export function shuffledPlan({ m, n, k, transA, transB, precision }, table = TABLES.shuffled) {
+  if (precision === 'f32' || m < SHUFFLED_ROWS) return undefined;
+  const found = nearest(table, { form: formName({ transA, transB }), m, n, k }, PTX_REACH, Infinity);
+  if (found?.plan.kernel !== 'ptx') return undefined;
+  const { bm, bn } = PLANS[/** @type {keyof typeof PLANS} */ (found.plan.tiling)];
+  const idle = Math.ceil(m / bm) * Math.ceil(n / bn) < BLOCKS - 4;
+  return found.distance > 0 && idle ? undefined : found.plan;
 }
 
 /**
