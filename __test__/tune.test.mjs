@@ -200,7 +200,10 @@ test('a plan of a table that the device cannot run is passed over', () => {
 test('a table for a GPU says what both kinds of kernels do', () => {
   const gpu = /** @type {any} */ ({ ...info, deviceName: 'NVIDIA H200', deviceType: 2, hasPtx: true, cacheFolder: '' });
   const path = fresh();
-  const faster = { half: ['NT 2048 3072 1024 | 128 128 64 64 32 16 16 16 1 1 | 3 | 1.0', 'NN 2048 1024 3072 | tall | 132/2 | 1.0'] };
+  const faster = {
+    half: ['NT 2048 3072 1024 | 128 128 64 64 32 16 16 16 1 1 | 3 | 1.0', 'NN 2048 1024 3072 | tall | 132/2 | 1.0'],
+    shuffled: ['NT 2048 3072 1024 | tallCopied | 1 | 1.0'],
+  };
   writeStored(path, { format: FORMAT, device: identityOf(gpu), date: '2026-11-24', faster, kept: {} });
   const plans = storedPlans(gpu, path);
   assert.ok(plans);
@@ -227,6 +230,7 @@ test('a table for a GPU says what both kinds of kernels do', () => {
     wave: 132,
     tail: 2,
   });
+  assert.deepEqual(plans({ ...problem, bShuffled: true }), { kernel: 'ptx', tiling: 'tallCopied', shuffled: true, splits: 1 });
   assert.equal(plans({ ...problem, aType: 'f32' }), undefined);
   assert.equal(plans({ ...problem, batch: 2 }), undefined);
 });
@@ -242,6 +246,7 @@ test('lines and plans are each other', () => {
     ],
     f32: ['NT 512 1024 1024 | 128 128 16 8 8 8 2 | 4 | 37.7'],
     ptx: ['NT 512 1024 1024 | coop | 1 | 12.4'],
+    shuffled: ['NT 8192 3072 1024 | tallCopied | 1 | 90.0', 'NN 8192 1024 1024 | natural | 1 | 35.0'],
   };
   for (const [name, list] of Object.entries(lines)) {
     const entries = entriesOf(name, list);
@@ -251,6 +256,8 @@ test('lines and plans are each other', () => {
     );
   }
   assert.throws(() => tilingOf('f32', 'tall'), /is not a tile of class f32/);
+  assert.throws(() => tilingOf('shuffled', 'tall'), /"tall" is not a tile of class shuffled/);
+  assert.throws(() => tilingOf('ptx', 'natural'), /not a tile of class ptx/);
   assert.throws(() => tilingOf('ptx', '128 128 16 8 8 8 2'), /not a tile of class ptx/);
 });
 
@@ -341,6 +348,10 @@ test('the models are the presets of the training run', () => {
   assert.equal(jobsOf({ model: 'tiny,small', classes: 'f32' }).length, 30);
   assert.equal(jobsOf({ model: 'tiny,tiny' }).length, 30, 'each product once in each class');
   assert.equal(jobsOf({ tokens: 7 })[0].shape.m, 7);
+  assert.ok(
+    jobsOf({ classes: 'shuffled' }).every(({ shape }) => shape.form !== 'TN'),
+    'weights are not B of their own gradient',
+  );
 });
 
 test('what cannot be timed is an error before the work', () => {

@@ -4,6 +4,7 @@
 //   node benches/kernels-matmul.mjs --sweep [--out results.json] [--groups f32,bf16,…] [--budget 170] [--top 4]
 //   node benches/kernels-matmul.mjs --sweep --shapes 'NT 8192 3072 1024,TN 1024 2752 8192'   all plans on these shapes
 //   node benches/kernels-matmul.mjs --sweep --groups ptx --budget 400 --out ptx.json   PTX against the SPIR-V plans
+//   node benches/kernels-matmul.mjs --sweep --groups shuffled,glu    products with B as it is and shuffled, in turn
 //   node benches/kernels-matmul.mjs --table results.json…   the best plans, as kernels/tuning/h200.mjs holds them
 //
 // Each group of candidates runs in a child process, so that a lost device or a crashing driver costs one candidate.
@@ -20,13 +21,14 @@ import { Journal, entriesOf, runChildren } from '../bin/lib/journal.mjs';
 import { UsageError, fail, optionsOrExit } from '../bin/lib/options.mjs';
 import { KernelContext } from '../kernels/base.mjs';
 import { matmulKernels } from '../kernels/matmul.mjs';
-import { ptxPlans, sensible, tilings, withSplits } from '../kernels/tuning/candidates.mjs';
+import { ptxPlans, sensible, tilingName, tilings, withSplits } from '../kernels/tuning/candidates.mjs';
 import { timedProduct } from '../kernels/tuning/measure.mjs';
 import { classOf, lineOf, shapeOf } from '../kernels/tuning/table.mjs';
 import { runWorker } from './lib/addon.mjs';
 import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 import { runAttention } from './lib/sweep-attention.mjs';
 import { GROUPS, HALVES, MODEL, TARGETS, planName, shapeName } from './lib/sweep-plans.mjs';
+import { runTurns } from './lib/sweep-turns.mjs';
 
 const { values: options, positionals } = optionsOrExit(
   'node benches/kernels-matmul.mjs --sweep [options] | --table FILE…',
@@ -35,7 +37,7 @@ const { values: options, positionals } = optionsOrExit(
     groups: {
       type: 'string',
       value: 'LIST',
-      help: 'bf16, f16, f32, bf16-mixed, bf16-half, ptx, bf16x3, beta, f32-beta, attention-bf16, attention-f32',
+      help: 'bf16, f16, f32, bf16-mixed, bf16-half, ptx, shuffled, glu, bf16x3, beta, f32-beta, attention-bf16, attention-f32',
     },
     shapes: {
       type: 'string',
@@ -73,6 +75,7 @@ function runChild(group, log) {
   /** @type {(name: string, fields: any, work: (entry: any) => void) => void} */
   const attempt = (name, fields, work) => journal.attempt(`${group} | ${name}`, { group, ...fields }, work);
   if (how.attention) return runAttention(vk, context, how, attempt, options.small);
+  if (how.turns) return runTurns(vk, kernels, group, how, journal, options);
 
   const { small } = options;
   const targets = small ? ['NT 64 96 64', 'NT 128 128 128'].map(shapeOf) : TARGETS;
@@ -82,7 +85,7 @@ function runChild(group, log) {
   /** @param {Shape} s @param {Iterable<any>} list */
   const measure = (s, list) => {
     const cType = how.cType ?? (how.ptx && s.form[0] === 'N' ? 'bf16' : 'f32');
-    const product = timedProduct(vk, kernels.matmul, s, { precision, aType, bType, cType, beta }, { small });
+    const product = timedProduct(vk, kernels, s, { precision, aType, bType, cType, beta }, { small });
     for (const plan of list) {
       const name = shapeName(s);
       attempt(`${name} | ${planName(plan)}`, { shape: name, plan }, (entry) => Object.assign(entry, product.measure(plan)));
@@ -108,11 +111,11 @@ function runChild(group, log) {
       plain.matmulPlan(/** @type {any} */ ({ ...sizes, transA: form === 'TN', transB: form === 'NT', aType, bType }));
     /** SPIR-V's plan, each tiling in its two likeliest ways, then the best two in all others. @param {Shape} s */
     function* candidates(s) {
-      const tilings = ptxPlans(s);
+      const tilings = { ...ptxPlans(s), ...ptxPlans(s, 'bf16', { shuffled: true }) };
       yield present(s);
       for (const ways of Object.values(tilings)) yield* ways.slice(0, 2);
       const times = (/** @type {string} */ tiling) =>
-        Math.min(...[...done.values()].filter((e) => e.shape === shapeName(s) && e.plan.tiling === tiling && e.us).map((e) => e.us));
+        Math.min(...[...done.values()].filter((e) => e.shape === shapeName(s) && tilingName(e.plan) === tiling && e.us).map((e) => e.us));
       const fastest = Object.keys(tilings).sort((x, y) => times(x) - times(y));
       for (const tiling of fastest.slice(0, 2)) yield* tilings[tiling].slice(2);
     }
@@ -168,7 +171,8 @@ async function runSweep() {
       ],
       until,
     );
-    results.push(...entriesOf(log).values());
+    for (const entry of entriesOf(log).values())
+      results.push(...(entry.timed?.map((/** @type {any} */ one) => ({ ...entry, ...one })) ?? [entry]));
     if (options.out) writeFileSync(options.out, JSON.stringify(results));
   }
   rmSync(folder, { recursive: true });
@@ -233,13 +237,24 @@ const tableOf = ({ precision, aType = 'f32', bType = 'f32', ptx = false }) => (p
 function printTable() {
   /** @type {Record<string, Map<string, any>>} */
   const tables = {};
+  /** Results by shape. @type {Map<string, any[]>} */
+  const compared = new Map();
   for (const file of positionals) {
     for (const r of JSON.parse(readFileSync(file, 'utf8'))) {
-      if (!r.us || r.differ || GROUPS[r.group]?.attention !== undefined || GROUPS[r.group]?.beta) continue;
+      if (!r.us || r.differ || GROUPS[r.group]?.attention !== undefined || GROUPS[r.group]?.beta || GROUPS[r.group]?.glu) continue;
+      // Products with B shuffled are compared below, in the groups that have them with those as they are.
+      const { ptx, turns } = GROUPS[r.group];
+      if (ptx) compared.set(r.shape, [...(compared.get(r.shape) ?? []), r]);
+      if (turns || r.plan.shuffled) continue;
       const table = (tables[tableOf(GROUPS[r.group])] ??= new Map());
       const best = table.get(r.shape);
       if (!best || r.us < best.us) table.set(r.shape, r);
     }
+  }
+  for (const [shape, results] of compared) {
+    if (!results.some((r) => r.plan.shuffled)) continue;
+    const [{ plan, us }] = results.sort((x, y) => x.us - y.us);
+    (tables.shuffled ??= new Map()).set(shape, { shape, plan: plan.shuffled ? plan : { kernel: 'natural' }, us });
   }
   for (const [name, table] of Object.entries(tables)) {
     console.log(`  ${name}: \``);

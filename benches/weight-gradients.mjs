@@ -3,7 +3,7 @@
 // the two ways to split their depth that fill the device best, and several by one launch, as `compile` has them computed.
 //
 //   node benches/weight-gradients.mjs
-//   node benches/weight-gradients.mjs --tokens 2048 --cases '5504 1024+1024 2752,1024 1024' --tilings wide,tallTransposed
+//   node benches/weight-gradients.mjs --tokens 2048 --cases '5504 1024+1024 2752,1024 1024' --tilings wide,tallCopiedCached
 //
 // Every candidate is checked first, on poisoned results: 96 random elements of each against float64, all of them against those of the
 // first candidate. Then all candidates of a case are timed in turn, barriers and second passes included. Operands rotate over several
@@ -38,7 +38,7 @@ const { values: options } = optionsOrExit(
       help: "rows and columns of products, + between those of one launch: '1024 1024,5504 1024+1024 2752'",
     },
     tokens: { type: 'integer', min: 32, max: 1 << 20, default: 8192, help: 'depth of the products' },
-    tilings: { type: 'string', value: 'LIST', default: 'wide,tallTransposed', help: `of ${Object.keys(PLANS).join(', ')}` },
+    tilings: { type: 'string', value: 'LIST', default: 'wide,tallCopiedCached', help: `of ${Object.keys(PLANS).join(', ')}` },
     rounds: { type: 'integer', min: 1, max: 1000, default: 9, help: 'samples of each candidate' },
   }),
 );

@@ -32,7 +32,7 @@ const HELP = `helios-vk: a Vulkan compute device for Node.js
   --model PRESETS      tune: products of training tiny, small or mission, with commas between them (mission)
   --tokens N           tune: tokens that the model has at once, where not as many as the preset
   --shapes FILE        tune: products of a file instead, lines such as NT 512 1024 1024 (form, m, n, k)
-  --classes LIST       tune: half, f32, mixed, bf16x3 (half,f32)
+  --classes LIST       tune: half, f32, mixed, bf16x3, shuffled (half,f32)
   --quick              tune: fewer plans
   --budget SECONDS     tune: time for all of it (600; 120 with --quick)
   --out FILE           tune: the table's file (beside the pipeline cache, or HELIOS_TUNING)
@@ -53,7 +53,7 @@ const OPTIONS = /** @type {const} */ ({
   model: { type: 'string', value: 'PRESETS', help: 'tune: products of training tiny, small or mission' },
   tokens: { type: 'integer', min: 1, max: 1_048_576, help: 'tune: tokens at once' },
   shapes: { type: 'string', value: 'FILE', path: 'input', help: 'tune: products of a file' },
-  classes: { type: 'string', value: 'LIST', help: 'tune: half, f32, mixed, bf16x3' },
+  classes: { type: 'string', value: 'LIST', help: 'tune: half, f32, mixed, bf16x3, shuffled' },
   quick: { type: 'boolean', help: 'tune: fewer plans' },
   budget: { type: 'integer', min: 1, max: 1_000_000, help: 'tune: seconds' },
   out: { type: 'string', value: 'FILE', path: 'output', help: "tune: the table's file" },

@@ -67,6 +67,9 @@ export { coopShapes } from './matmul/spirv.mjs';
  * @property {number} k inner size
  * @property {boolean} [transA] A lies transposed in memory
  * @property {boolean} [transB] B lies transposed in memory (weights as W[N, K])
+ * @property {boolean} [bShuffled] B's rows in memory are shuffled: in each 32 elements of a row position p holds element
+ *   8 · (p >> 1 & 3) + 2 · (p >> 3 & 3) + (p & 1), which a second time brings the natural order back. One such copy of weights W[N, K] serves y = x Wᵀ
+ *   (with `transB`) and dx = dy W (without). By PTX alone, of halves, without `transA`, with N and K that are multiples of 32; see `takesShuffled`
  * @property {DType} [aType] storage of A; `f32` when left out
  * @property {DType} [bType] storage of B; `f32` when left out
  * @property {DType} [cType] storage of C and D; `f32` when left out
@@ -91,6 +94,13 @@ export { coopShapes } from './matmul/spirv.mjs';
  * @property {Tensor} [half] second output: D in the half type of `precision`, for matrix-unit precisions
  * @property {Tensor} [workspace] f32 memory for split-K and tensor maps (see `matmulWorkspace`); the kernels' own when left out
  * @property {Partial<MatmulPlan>} [plan] overrides the chooser, wholly (with `kernel`) or in parts
+ */
+
+/**
+ * The product of which `takesShuffled` is asked: as it will be given to `matmul`, but that tensors may be missing. Those that are optional
+ * (`bias`, `residual`, `half`) must be there where they will be, since they decide on the kernel.
+ * With `glu` it is the product of `matmulGlu` (n is then 2 · columns, with `transB`) or of `matmulGluBackward` (n is columns), with halves as `cType`.
+ * @typedef {Partial<MatmulArgs> & { m: number, n: number, k: number, glu?: 'forward' | 'backward' }} ShuffledQuestion
  */
 
 /**
@@ -161,17 +171,19 @@ export function matmulKernels(context, options) {
       beta: args.beta ?? 0,
       transA: Boolean(args.transA),
       transB: Boolean(args.transB),
+      bShuffled: Boolean(args.bShuffled),
       dual: args.half !== undefined,
       args,
     };
   }
 
   /**
-   * The plan of a product: what the caller asks for, else PTX where it was measured to be faster.
+   * The plan of a product: what the caller asks for, else PTX where it was measured to be faster, or where B is shuffled.
    * @param {any} problem @returns {any}
    */
   function planOf(problem) {
     const { plan } = problem.args;
+    if (problem.bShuffled) return ptx.planShuffled(problem, plan);
     if (plan?.kernel === 'ptx') return ptx.planOf(problem, plan);
     return (plan === undefined && ptx.choose(problem)) || spirv.planOf(problem, plan);
   }
@@ -192,12 +204,25 @@ export function matmulKernels(context, options) {
 
   /**
    * Elements (f32) of workspace that `matmul` needs for these arguments: for partial sums where K is split, and for tensor maps where B is
-   * copied (`tallCopied`, `tallTransposed`); else 0.
+   * copied (`tallCopied`, `tallCopiedCached`); else 0.
    * @param {MatmulArgs} args
    */
   function matmulWorkspace(args) {
     const problem = problemOf(args);
     return floatsOf(problem, planOf(problem));
+  }
+
+  /**
+   * Whether a product is known to be faster with its B shuffled (`bShuffled`) than as it is, and has a kernel for that on this device. The
+   * first call tests the kernel, which cannot be done while a graph is recorded: the answer is no for products whose kernel is not known by then.
+   * @param {ShuffledQuestion} args
+   */
+  function takesShuffled({ glu, ...args }) {
+    if (glu !== undefined && glu !== 'forward' && glu !== 'backward') {
+      throw new TypeError(`takesShuffled: glu must be 'forward' or 'backward', got ${String(glu)}`);
+    }
+    const problem = problemOf(/** @type {MatmulArgs} */ (args));
+    return ptx.choose({ ...problem, bShuffled: true, ...(glu ? { glu } : {}) }) !== undefined;
   }
 
   /** Leading dimension, checked against the row's extent. */
@@ -342,7 +367,7 @@ export function matmulKernels(context, options) {
 
   const glu = gluProducts(context, matmul, ptx, problemOf);
   return {
-    ...{ matmul, matmulPlan, matmulWorkspace, matmulSupports, matmulGroup, matmulGroupPlan },
+    ...{ matmul, matmulPlan, matmulWorkspace, matmulSupports, takesShuffled, matmulGroup, matmulGroupPlan },
     /**
      * y = f(gate) · up of [gate, up] = A · Bᵀ (Shazeer 2020), and [gate, up] for the backward pass. As one kernel, which is so for
      * SwiGLU of halves where PTX is chosen for the product, y comes of unrounded sums.

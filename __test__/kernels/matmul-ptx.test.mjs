@@ -127,7 +127,7 @@ test('a product in a graph has the bits that it has outside of it', { skip }, ()
     ['NT', 'tall', {}],
     ['NN', 'tallCopied', {}],
     ['TN', 'wide', { splits: 3 }],
-    ['TN', 'tallTransposed', {}],
+    ['TN', 'tallCopiedCached', {}],
   ])) {
     const product = { ...randomProduct(tiling, form), plan: { kernel: 'ptx', tiling, ...plan } };
     checkProduct(vk, kernels, product, (run, dispatches) => {

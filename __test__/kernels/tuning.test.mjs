@@ -8,7 +8,9 @@ import { attentionKernels } from '../../kernels/attention.mjs';
 import { matmulKernels } from '../../kernels/matmul.mjs';
 import { PLANS } from '../../kernels/ptx/plans.mjs';
 import { planName, tilings } from '../../kernels/tuning/candidates.mjs';
+import { shuffledPlan } from '../../kernels/tuning/h200.mjs';
 import { genericTuning, tuningOf } from '../../kernels/tuning/index.mjs';
+import { entriesOf } from '../../kernels/tuning/table.mjs';
 
 /** What `initDevice` says of an NVIDIA GPU with matrix units. @param {string} deviceName @param {object} [more] */
 function infoOf(deviceName, more = {}) {
@@ -182,6 +184,23 @@ test('every plan in PTX of the H200 names a tiling, also for shapes between the 
           assert.ok(Object.hasOwn(PLANS, plan.tiling), `${plan.tiling} for ${m} ${n} ${k}`);
         }
   assert.ok(chosen > 100, `${chosen} of them in PTX`);
+});
+
+test('products with B shuffled: near to a measured one, with rows and tiles that fill the device', () => {
+  const table = entriesOf('shuffled', ['NT 8192 3072 1024 | tallCopied | 1 | 90.0', 'NN 8192 1024 1024 | natural | 1 | 35.0']);
+  const NT = { m: 8192, n: 3072, k: 1024, transA: false, transB: true };
+  const plan = { kernel: 'ptx', tiling: 'tallCopied', shuffled: true, splits: 1 };
+  assert.deepEqual(shuffledPlan(NT, table), plan);
+  assert.deepEqual(shuffledPlan({ ...NT, m: 4096, n: 5504 }, table), plan);
+  for (const more of [
+    { m: 1024, n: 8192 },
+    { m: 2048, n: 1024 },
+    { n: 32768 },
+    { transB: false },
+    { transB: false, n: 1024 },
+    { precision: 'f32' },
+  ])
+    assert.equal(shuffledPlan({ ...NT, ...more }, table), undefined, JSON.stringify(more));
 });
 
 test('an H200 can run every tiling that is tried on it', () => {

@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { moduleText, packParameters } from '../../kernels/ptx/assembler.mjs';
 import { PARAMETERS, depthFault, division, gemm, planFault, productFault } from '../../kernels/ptx/gemm.mjs';
+import { shuffleRows } from '../../kernels/ptx/layout.mjs';
 import { PLANS } from '../../kernels/ptx/plans.mjs';
 import { fromHalf, toHalf } from '../lib/half.mjs';
 import { random } from '../lib/tensors.mjs';
@@ -60,7 +61,9 @@ function check(plan, form, { m, n, k, blocks = 2, splits, tail, late = true, alp
   const operand = (/** @type {number} */ rows, /** @type {number} */ columns, /** @type {number} */ pad) =>
     place(rows, columns, columns + pad, form.type, random(rows * columns));
   const a = form.transA ? operand(k, m, 8) : operand(m, k, 16);
-  const b = form.transB ? operand(n, k, 8) : operand(k, n, 24);
+  const [rowsB, columnsB] = form.transB ? [n, k] : [k, n];
+  const naturalB = random(rowsB * columnsB);
+  const b = place(rowsB, columnsB, columnsB + 24, form.type, form.shuffled ? shuffleRows(naturalB, columnsB) : naturalB);
   // The gradient of SwiGLU reads and writes [gate, up], of twice as many columns.
   const wide = form.glu === 'backward' ? 2 * n : n;
   const c = place(m, wide, wide + 8, form.half ? form.type : 'f32', beta ? random(m * n) : undefined);
@@ -70,7 +73,9 @@ function check(plan, form, { m, n, k, blocks = 2, splits, tail, late = true, alp
   const work = place(1, how.workspaceFloats, how.workspaceFloats, 'f32');
   const readable = new Uint8Array(memory.length);
   for (const x of [a, b, residual, bias, ...(beta ? [c] : [])]) mark(readable, x);
-  const [A, B, C, R, bia] = [a, b, c, residual, bias].map((x) => x.read());
+  const [A, C, R, bia] = [a, c, residual, bias].map((x) => x.read());
+  const roundedB = fromHalf(toHalf(naturalB, form.type), form.type);
+  const B = (/** @type {number} */ i, /** @type {number} */ j) => roundedB[i * columnsB + j];
   const parameters = packParameters(PARAMETERS, {
     a: BASE + a.at,
     b: BASE + b.at,
@@ -225,10 +230,42 @@ test('B by the copy engine beside A of TN, whose words are transposed', () => {
   check(copied, { ...TN, type: 'f16', dual: true, residual: true }, { m: 8, n: 8, k: 32, beta: -1 });
 });
 
+const [shuffledNT, shuffledNN] = [NT, NN].map((form) => ({ ...form, shuffled: true }));
+for (const [name, form] of Object.entries({ NT: shuffledNT, NN: shuffledNN })) {
+  test(`${name} with B shuffled: sizes that fill no tile, depths that fill no stage, splits, everything that is added`, () => {
+    check(copied, form, { m: 136, n: 96, k: 224 });
+    check(copied, form, { m: 136, n: 96, k: 224, late: false, seed: 99 });
+    check({ ...copied, warpgroups: 2, bm: 256 }, form, { m: 264, n: 96, k: 288 });
+    check(copied, { ...form, half: false }, { m: 136, n: 160, k: 416, tail: 2, blocks: 4 });
+    check(
+      copied,
+      { ...form, type: 'f16', half: false, dual: true, bias: true, activation: 'gelu', residual: true },
+      { m: 136, n: 96, k: 96 },
+    );
+    check(copied, { ...form, bias: true, activation: 'silu', residual: true }, { m: 72, n: 32, k: 96, alpha: 0.5, beta: -1 });
+    check(copied, { ...form, half: false }, { m: 72, n: 32, k: 96, beta: 2 });
+  });
+}
+test('SwiGLU and its gradient with B shuffled', () => {
+  const wide = { ...copied, bn: 128 };
+  check(wide, { ...shuffledNT, glu: 'forward' }, { m: 136, n: 192, k: 96 });
+  check(copied, { ...shuffledNT, type: 'f16', glu: 'forward' }, { m: 72, n: 320, k: 224, late: false });
+  check(wide, { ...shuffledNN, glu: 'backward' }, { m: 136, n: 160, k: 96 });
+  check(copied, { ...shuffledNN, type: 'f16', glu: 'backward' }, { m: 72, n: 96, k: 224, late: false });
+});
+
+test('a shuffled B that is taken for another order is found', () => {
+  assert.throws(
+    () => check(copied, NN, { m: 64, n: 64, k: 64, edit: () => moduleText(gemm('product', copied, shuffledNN)) }),
+    /relative error/,
+  );
+});
+
 test('the plans that were measured', () => {
-  check(PLANS.tallTransposed, TN, { m: 264, n: 136, k: 288, blocks: 1 });
+  check(PLANS.tallCopiedCached, TN, { m: 264, n: 136, k: 288, blocks: 1 });
   for (const [name, plan] of Object.entries(PLANS)) {
-    check(plan, { wide: TN, tallTransposed: TN, tallCopied: NN }[name] ?? NT, { m: plan.bm, n: plan.bn, k: 2 * plan.bk, blocks: 1 });
+    const forms = { wide: [TN], tallCopied: [NN, shuffledNT, shuffledNN], tallCopiedCached: [TN, shuffledNT, shuffledNN] }[name] ?? [NT];
+    for (const form of forms) check(plan, form, { m: plan.bm, n: plan.bn, k: 2 * plan.bk, blocks: 1 });
   }
 });
 
@@ -282,9 +319,12 @@ test('faults of plans and products are named', () => {
   assert.match(String(planFault({ ...copied, bk: 32 }, NN)), /bk must be 64 or 128/);
   assert.match(String(planFault({ ...copied, bkB: undefined }, NN)), /in stages of 32, beside A in registers/);
   assert.match(String(planFault({ ...copied, warpgroups: 2 }, NN)), /two blocks of 64 rows/);
-  assert.match(String(planFault(copied, NT)), /copies are of NN and TN/);
+  assert.match(String(planFault(copied, NT)), /copies are of NN and TN, and of NT where B is shuffled/);
   for (const form of [TN, { ...TN, products: 4 }]) assert.equal(planFault(copied, form), undefined);
+  assert.match(String(planFault(copied, { ...NN, products: 2 })), /a group of products by copies is of TN/);
+  assert.match(String(planFault(copied, { ...TN, shuffled: true })), /a shuffled B is of NN and NT/);
   assert.match(String(planFault({ ...copied, bm: 192 }, TN)), /A of TN needs two blocks of 64 rows/);
+  for (const plan of [relay, async, direct]) assert.match(String(planFault(plan, shuffledNN)), /a shuffled B needs copies/);
   assert.match(String(depthFault(copied, 72)), /multiples of 32, not 72/);
   assert.equal(depthFault(copied, 96), undefined);
   assert.equal(depthFault(relay, 72), undefined);
@@ -297,6 +337,10 @@ test('faults of plans and products are named', () => {
   assert.equal(productFault(product), undefined);
   assert.match(String(productFault({ ...product, k: 60 })), /rows of A have 60 elements/);
   assert.match(String(productFault({ ...product, ldc: 68 })), /ldc is 68/);
+  assert.equal(productFault({ ...product, shuffled: true }), undefined);
+  assert.match(String(productFault({ ...product, n: 72, shuffled: true })), /multiples of 32, not 72 and 64/);
+  assert.match(String(productFault({ ...product, k: 72, shuffled: true })), /multiples of 32, not 64 and 72/);
+  assert.match(String(productFault({ ...product, n: 96, shuffled: true, glu: 'forward' })), /multiples of 32, not 48 and 64/);
   assert.match(String(productFault({ ...product, addresses: [264n] })), /not aligned to 16 bytes/);
   assert.match(String(productFault({ ...product, m: 2 ** 26, lda: 64 })), /A is larger/);
 });

@@ -86,8 +86,8 @@ test('weight gradients of an H200 are taken together, but not those that are add
         [3072, d],
       ].map(([m, c]) => /** @type {any} */ ({ a, b, c, m, n: 1024, k: 8192, transA: true, aType: 'bf16', bType: 'bf16', ...more })),
     )?.tiling;
-  assert.equal(taken({}), 'tallTransposed');
-  assert.equal(taken({ k: 2048 }), 'tallTransposed');
+  assert.equal(taken({}), 'tallCopiedCached');
+  assert.equal(taken({ k: 2048 }), 'tallCopiedCached');
   assert.equal(taken({ k: 2056 }), 'wide');
   for (const more of [{ k: 512 }, { beta: 1 }, { transA: false }, { aType: 'f32', bType: 'f32' }]) assert.equal(taken(more), undefined);
 });

@@ -11,6 +11,7 @@ import {
   lineBytes,
   moves,
   rowBlockBytes,
+  shuffleRows,
   swizzledChunk,
 } from '../../kernels/ptx/layout.mjs';
 import { descriptorAddress } from './machine.mjs';
@@ -84,6 +85,19 @@ test('columnOf gives a lane of a quad eight neighbours, and maps bits to bits', 
     for (let y = 0; y < 256; y++) if ((x & y) === 0) assert.equal(columnOf(x + y), columnOf(x) + columnOf(y));
   }
   assert.equal(new Set(Array.from({ length: 256 }, (_, x) => columnOf(x))).size, 256);
+});
+
+test('shuffleRows puts each 32 of a row in the order of columnOf, and back', () => {
+  const rows = Uint16Array.from({ length: 3 * 96 }, (_, i) => i);
+  const shuffled = shuffleRows(rows, 96);
+  // As [2, 2, 4, 2], of which the last but one comes first.
+  assert.deepEqual(
+    [...shuffled.subarray(96, 96 + 12)],
+    [0, 1, 8, 9, 16, 17, 24, 25, 2, 3, 10, 11].map((x) => 96 + x),
+  );
+  for (let i = 0; i < rows.length; i++) assert.equal(shuffled[i], (i & ~31) + columnOf(i & 31));
+  assert.deepEqual(shuffleRows(shuffled, 96), rows);
+  for (const columns of [0, 48, 64, 96.5]) assert.throws(() => shuffleRows(rows, columns), /shuffleRows: 288 elements are no rows of/);
 });
 
 test('threads move every chunk of a stage once, a quarter warp without bank conflicts', () => {

@@ -49,6 +49,11 @@ const PRODUCTS = /** @type {Product[]} */ ([
   { form: 'NN', m: 136, n: 72, k: 128, beta: -0.75, bias: true, plan: planOf(copied) },
   { form: 'NN', m: 136, n: 72, k: 192, half: true, dual: true, residual: true, plan: planOf(copied, { wave: 3, tail: 2 }) },
   { form: 'NN', m: 136, n: 72, k: 160, plan: planOf(copied, { splits: 2 }) },
+  { form: 'NT', m: 136, n: 96, k: 96, half: true, shuffled: true, plan: planOf(copied) },
+  { form: 'NN', m: 136, n: 96, k: 96, half: true, shuffled: true, plan: planOf(copied) },
+  { form: 'NT', m: 136, n: 96, k: 160, half: true, dual: true, residual: true, shuffled: true, plan: planOf(copied, { wave: 3, tail: 2 }) },
+  { form: 'NT', m: 72, n: 64, k: 96, type: 'f16', alpha: 0.5, beta: -0.75, bias: true, shuffled: true, plan: planOf(copied) },
+  { form: 'NT', m: 136, n: 64, k: 160, shuffled: true, plan: planOf(copied, { splits: 2 }) },
 ]);
 
 for (const product of PRODUCTS) {
@@ -80,20 +85,23 @@ for (const product of PRODUCTS) {
 }
 
 test('SwiGLU and its gradient: one kernel each, of what was declared', () => {
-  for (const [pass, tiling, type] of /** @type {const} */ ([
+  for (const [pass, tiling, type, shuffled = false] of /** @type {const} */ ([
     ['forward', { ...relay, bn: 128 }, 'bf16'],
     ['forward', { ...direct, bn: 128 }, 'f16'],
+    ['forward', { ...copied, bn: 128 }, 'bf16', true],
     ['backward', relay, 'f16'],
     ['backward', direct, 'bf16'],
     ['backward', { ...copied, bn: 128 }, 'f16'],
+    ['backward', { ...copied, bn: 128 }, 'bf16', true],
   ])) {
     const { vk, kernels, ran } = untested();
-    const dispatches = checkGlu(vk, kernels, { pass, m: 72, columns: 72, k: tiling.load === 'copy' ? 96 : 72, type, plan: planOf(tiling) });
+    const [columns, k] = [shuffled ? 96 : 72, tiling.load === 'copy' ? 96 : 72];
+    const dispatches = checkGlu(vk, kernels, { pass, m: 72, columns, k, type, shuffled, plan: planOf(tiling) });
     assert.equal(dispatches.length, 1);
     assert.deepEqual(
       ran[0].kernel.access,
       pass === 'forward'
-        ? ['read', 'read', 'write', 'none', 'none', 'write', 'none']
+        ? ['read', 'read', 'write', 'none', 'none', 'write', tiling.load === 'copy' ? 'write' : 'none']
         : ['read', 'read', 'write', 'none', 'read', 'none', tiling.load === 'copy' ? 'write' : 'none'],
     );
   }
@@ -153,6 +161,56 @@ test('products that the kernels cannot take: an error where the plan asks for th
   assert.throws(() => off.matmul(args), /the device takes no PTX, or it is turned off/);
 });
 
+test('a shuffled B: kernels that were measured to be faster, any other where it is given, and errors that say why not', async () => {
+  const { vk, kernels, ran } = smallDevice({}, planOf(copied, { shuffled: true }));
+  const [a, b, c] = [0, 1, 2].map(() => vk.createBuffer(1 << 18));
+  const args = /** @type {any} */ ({ m: 136, n: 96, k: 96, transB: true, aType: 'bf16', bType: 'bf16', cType: 'bf16' });
+  const forms = [args, { ...args, transB: false }, { ...args, glu: 'forward', n: 128 }, { ...args, transB: false, glu: 'backward' }];
+  const warnings = await warningsOf(() => {
+    for (const form of forms) assert.equal(kernels.takesShuffled(form), true);
+    assert.equal(kernels.matmulPlan({ ...args, bShuffled: true, a, b, c }).tiling, copied);
+  });
+  assert.deepEqual([warnings, ran.length], [[], 4], 'each kernel is tested once');
+  const no = [
+    { n: 72 },
+    { k: 72 },
+    { transA: true, transB: false },
+    { batch: 2 },
+    { aType: 'f32', precision: 'bf16' },
+    { b: { buffer: b, offset: 4 } },
+  ];
+  for (const more of no) assert.equal(kernels.takesShuffled({ ...args, ...more }), false, JSON.stringify(more));
+  assert.equal(kernels.takesShuffled({ ...args, glu: 'forward' }), false, 'gates and ups of 48 columns');
+  assert.throws(
+    () => kernels.takesShuffled({ ...args, glu: /** @type {any} */ ('both') }),
+    /takesShuffled: glu must be 'forward' or 'backward', got both/,
+  );
+
+  const shuffled = { ...args, a, b, c, bShuffled: true };
+  for (const [more, message] of /** @type {[object, RegExp][]} */ ([
+    [{ n: 72 }, /cannot take this product: a shuffled B must have columns and depth in multiples of 32, not 72 and 96/],
+    [{ aType: 'f32', bType: 'f32', cType: 'f32' }, /the plan cannot run: matrix units do not multiply in f32/],
+    [{ transA: true, transB: false }, /copies are of NN, and of NT where B is shuffled/],
+    [{ plan: { kernel: 'coop' } }, /only kernels in PTX take a B that is shuffled/],
+    [{ plan: planOf(relay) }, /a shuffled B needs copies/],
+  ]))
+    assert.throws(() => kernels.matmul({ ...shuffled, ...more }), message);
+  assert.throws(
+    () =>
+      kernels.matmulGroup(
+        [0, 1].map(() => ({ ...shuffled, cType: 'f32' })),
+        { tiling: 'wide' },
+      ),
+    /product 0 has B shuffled/,
+  );
+  assert.throws(() => createKernels(vk, { ptx: false }).matmul(shuffled), /the device takes no PTX, or it is turned off/);
+  // Where none was measured, a plan of the package.
+  const { kernels: unmeasured } = untested();
+  for (const form of forms) assert.equal(unmeasured.takesShuffled(form), false);
+  const { tiling } = unmeasured.matmulPlan(shuffled);
+  assert.equal(/** @type {any} */ (tiling).load, 'copy');
+});
+
 test('the chooser takes PTX on Hopper, where it was measured to be faster', () => {
   const shape = /** @type {any} */ ({ m: 8192, n: 1024, k: 2752, transB: true, aType: 'bf16', bType: 'bf16', cType: 'bf16' });
   const plan = (/** @type {object} */ more = {}, /** @type {object} */ info = {}) => {
@@ -189,7 +247,7 @@ async function warningsOf(body) {
 function smallDevice(options, plan) {
   const device = ptxDevice(options);
   const context = new KernelContext(device.vk);
-  context.tuning = { ...context.tuning, ptxPlan: () => plan };
+  context.tuning = { ...context.tuning, ptxPlan: () => plan, shuffledPlan: () => plan };
   return { ...device, kernels: matmulKernels(context) };
 }
 

@@ -37,6 +37,10 @@ export const HALVES = [
   ...[8192, 2048].flatMap((rows) => [`NT ${rows} 17408 1024`, `NN ${rows} 1024 17408`, `TN 17408 1024 ${rows}`]),
 ].map(shapeOf);
 
+/** Products of the 300M model whose B is a weight, at 16 sequences; then those with SwiGLU. */
+export const WEIGHTS = HALVES.filter(({ form, m }) => form !== 'TN' && m === 8192);
+export const SWIGLU = ['NT 8192 5504 1024', 'NN 8192 2752 1024'].map(shapeOf);
+
 /** @type {Record<string, any>} */
 export const GROUPS = {
   bf16: { precision: 'bf16', aType: 'bf16', bType: 'bf16', share: 5 },
@@ -48,6 +52,9 @@ export const GROUPS = {
   'bf16-half': { precision: 'bf16', aType: 'bf16', bType: 'bf16', cType: 'bf16', few: true, extra: true },
   // Kernels in PTX beside the plan that SPIR-V has for a product; results in half precision but for weight gradients.
   ptx: { precision: 'bf16', aType: 'bf16', bType: 'bf16', ptx: true, extra: true },
+  // Products of the same kernels with B as it is and shuffled, alone and with SwiGLU, timed in turn.
+  shuffled: { precision: 'bf16', aType: 'bf16', bType: 'bf16', ptx: true, turns: true, extra: true },
+  glu: { precision: 'bf16', aType: 'bf16', bType: 'bf16', ptx: true, turns: true, glu: true, extra: true },
   bf16x3: { precision: 'bf16x3', few: true },
   // Weight gradients that accumulate: C is read, from memory rather than from cache.
   beta: { precision: 'bf16', aType: 'bf16', bType: 'bf16', beta: 1, extra: true },

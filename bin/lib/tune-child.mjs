@@ -19,6 +19,8 @@ import { DEVICE_LOST, HOPELESS, Journal, isDeviceLost } from './journal.mjs';
 const CANDIDATES_SHARE = 0.85;
 /** Tilings of which every way to split K is timed: those that are the fastest unsplit. */
 const SPLIT_TILINGS = 6;
+/** In class `shuffled`: B as it is, by the plan that the package has for that. */
+const NATURAL = { kernel: 'natural' };
 /** Rounds of the last comparison. */
 const ROUNDS = 15;
 
@@ -48,10 +50,17 @@ function typesOf({ name, shape }) {
   if (name === 'f32' || name === 'bf16x3')
     return kernels.matmulSupports(name) && { precision: name, aType: 'f32', bType: 'f32', cType: 'f32' };
   const half = /** @type {const} */ (['bf16', 'f16']).find((type) => kernels.matmulSupports(type));
-  if (half === undefined) return undefined;
+  if (half === undefined || (name === 'shuffled' && !context.takesPtx)) return undefined;
   if (name === 'mixed') return { precision: half, aType: 'f32', bType: half, cType: 'f32' };
   // As in training: activations and their gradients are halves, gradients of weights are not.
   return { precision: half, aType: half, bType: half, cType: shape.form[0] === 'T' ? 'f32' : half };
+}
+
+/** The plan that the package chooses, as a table has it. @param {Job} job @param {any} types @returns {any} */
+function ownPlan({ name, shape: { form, ...sizes } }, types) {
+  const args = { ...sizes, ...types, transA: form[0] === 'T', transB: form[1] === 'T' };
+  if (name !== 'shuffled') return tabled(kernels.matmulPlan(args));
+  return kernels.takesShuffled(args) ? { ...tabled(kernels.matmulPlan({ ...args, bShuffled: true })), shuffled: true } : NATURAL;
 }
 
 /** A plan of `matmulPlan` as a table has it. @param {any} plan @returns {any} */
@@ -64,9 +73,15 @@ function tabled(plan) {
 
 /**
  * The plans to time, best guesses first; what was timed so far decides on the later ones.
- * @param {Shape} shape @param {any} types @param {(plan: any) => number} timeOf
+ * @param {Job} job @param {any} types @param {(plan: any) => number} timeOf
+ * @returns {Generator<any, void, void>}
  */
-function* candidates(shape, types, timeOf) {
+function* candidates({ name, shape }, types, timeOf) {
+  if (name === 'shuffled') {
+    for (const ways of Object.values(ptxPlans(shape, 'bf16', { shuffled: true }))) yield* ways.slice(0, 2);
+    yield NATURAL;
+    return;
+  }
   const { precision, aType, bType } = types;
   const inPtx = context.takesPtx && precision === aType && precision === bType ? ptxPlans(shape, aType === 'f32' ? 'f32' : 'bf16') : {};
   for (const ways of Object.values(inPtx)) yield* ways.slice(0, 2);
@@ -84,9 +99,8 @@ function tune(job, key, until) {
   const { name, shape } = job;
   const types = typesOf(job);
   if (!types) return journal.write({ key: `${key} | result`, name, shape, error: `the device does not multiply in class ${name}` });
-  const { form, ...sizes } = shape;
-  const own = tabled(kernels.matmulPlan(/** @type {any} */ ({ ...sizes, ...types, transA: form[0] === 'T', transB: form[1] === 'T' })));
-  const product = timedProduct(vk, kernels.matmul, shape, types, { small: context.isCpu });
+  const own = ownPlan(job, types);
+  const product = timedProduct(vk, kernels, shape, types, { small: context.isCpu });
   const entryOf = (/** @type {any} */ plan) => journal.done.get(`${key} | ${planName(plan)}`);
   const time = (/** @type {any} */ plan) =>
     journal.attempt(`${key} | ${planName(plan)}`, { plan }, (entry) => Object.assign(entry, product.measure(plan)));
@@ -97,7 +111,7 @@ function tune(job, key, until) {
     const entry = entryOf(plan);
     return entry?.us && !entry.differ ? entry.us : Infinity;
   };
-  for (const plan of candidates(shape, types, timeOf)) time(plan);
+  for (const plan of candidates(job, types, timeOf)) time(plan);
 
   journal.end = Infinity;
   const tried = [...journal.done.values()].filter((entry) => entry.key.startsWith(`${key} | `));

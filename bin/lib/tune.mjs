@@ -15,7 +15,7 @@ import { MODELS, productsOf, productsOfFile } from './tune-shapes.mjs';
 
 /** @typedef {import('../../kernels/tuning/table.mjs').Shape} Shape */
 /** @typedef {import('../../kernels/tuning/stored.mjs').Stored} Stored */
-/** A product to time, in a class of kernels/tuning/table.mjs. @typedef {{ name: 'half' | 'mixed' | 'bf16x3' | 'f32', shape: Shape }} Job */
+/** A product to time, in a class of kernels/tuning/table.mjs. @typedef {{ name: 'half' | 'mixed' | 'bf16x3' | 'f32' | 'shuffled', shape: Shape }} Job */
 /**
  * What became of a product.
  * @typedef {object} Result
@@ -32,7 +32,7 @@ import { MODELS, productsOf, productsOfFile } from './tune-shapes.mjs';
  */
 
 /** Classes of products, and seconds of a run where nothing else is said. */
-const NAMES = /** @type {const} */ (['half', 'f32', 'mixed', 'bf16x3']);
+const NAMES = /** @type {const} */ (['half', 'f32', 'mixed', 'bf16x3', 'shuffled']);
 const DEFAULT_NAMES = 'half,f32';
 const DEFAULT_MODEL = 'mission';
 const SECONDS = 600;
@@ -74,7 +74,9 @@ export function jobsOf({ shapes, model, tokens, classes = DEFAULT_NAMES }) {
         productsOf(MODELS[preset], tokens ?? MODELS[preset].tokens),
       );
   const distinct = [...new Map(products.map((shape) => [Object.values(shape).join(' '), shape])).values()];
-  return names.flatMap((name) => distinct.map((shape) => ({ name, shape })));
+  // What is shuffled are weights, which B is not of their own gradient.
+  const takes = (/** @type {string} */ name, /** @type {Shape} */ { form }) => name !== 'shuffled' || form[0] === 'N';
+  return names.flatMap((name) => distinct.filter((shape) => takes(name, shape)).map((shape) => ({ name, shape })));
 }
 
 /**

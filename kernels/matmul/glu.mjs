@@ -22,6 +22,7 @@ import { integer, reach, tensor } from '../base.mjs';
  * @property {DType} [type] of every tensor; f32 when left out
  * @property {Precision} [precision] of the product, as in `matmul`
  * @property {Activation} [activation] silu (SwiGLU) when left out
+ * @property {boolean} [bShuffled] `b`'s rows are shuffled, as in `matmul`; `columns` must then be a multiple of 32
  * @property {Partial<MatmulPlan>} [plan] of the product, as in `matmul`; with `kernel: 'ptx'` it is an error where one kernel cannot
  *   do both
  */
@@ -62,8 +63,16 @@ export function gluProducts(context, matmul, ptx, problemOf) {
     }
     if (override && !asked) return undefined;
     const problem = { ...problemOf(args), glu };
-    const plan = asked ? ptx.planOf(problem, override) : ptx.choose(problem);
+    const plan = problem.bShuffled ? ptx.planShuffled(problem, override) : asked ? ptx.planOf(problem, override) : ptx.choose(problem);
     return plan && { problem, plan };
+  }
+
+  /** The pass as one kernel. @param {{ problem: any, plan: any }} pass @param {object} tensors @returns {Dispatch[]} */
+  function recordsOf({ problem, plan }, tensors) {
+    // A tiling whose operands are copied has its tensor maps there.
+    const floats = ptx.workspaceFloats(plan);
+    const work = floats > 0 ? { buffer: context.workspace('matmul', 4 * floats), offset: 0 } : undefined;
+    return ptx.records({ ...problem, ...tensors, alpha: 1 }, plan, work);
   }
 
   /** @param {string} kernel @param {GluProduct} args */
@@ -85,7 +94,7 @@ export function gluProducts(context, matmul, ptx, problemOf) {
     const n = 2 * columns;
     const types = { aType: type, bType: type, cType: type, precision: args.precision };
     const [a, b, gateUp, y] = /** @type {const} */ (['a', 'b', 'gateUp', 'y']).map((name) => tensor(kernel, name, args[name]));
-    const product = { ...types, a, b, c: gateUp, m, n, k, transB: true, plan: args.plan };
+    const product = { ...types, a, b, c: gateUp, m, n, k, transB: true, bShuffled: args.bShuffled, plan: args.plan };
     const one = fused({ ...product, half: y, ldh: columns }, 'forward', activation);
     checked(
       kernel,
@@ -100,7 +109,7 @@ export function gluProducts(context, matmul, ptx, problemOf) {
     );
     if (!one) return [...matmul(product), gluForward({ gateUp, y, rows: m, columns, activation, type })];
     const tensors = { a, b, c: gateUp, h: y, lda: k, ldb: k, ldc: n, ldr: 0, ldh: columns };
-    return ptx.records({ ...one.problem, ...tensors, alpha: 1 }, one.plan, undefined);
+    return recordsOf(one, tensors);
   }
 
   /** See `matmulKernels`. @param {GluProduct & GluBackwardTensors} args @returns {Dispatch[]} */
@@ -109,7 +118,7 @@ export function gluProducts(context, matmul, ptx, problemOf) {
     const { m, columns, k, type, activation } = sizesOf(kernel, args);
     const types = { aType: type, bType: type, cType: type, precision: args.precision };
     const [a, b, gateUp, dGateUp] = /** @type {const} */ (['a', 'b', 'gateUp', 'dGateUp']).map((name) => tensor(kernel, name, args[name]));
-    const product = { ...types, a, b, m, n: columns, k, plan: args.plan };
+    const product = { ...types, a, b, m, n: columns, k, bShuffled: args.bShuffled, plan: args.plan };
     const wide = 2 * columns;
     const one = fused({ ...product, c: dGateUp, ldc: wide, gateUp, ldr: wide }, 'backward', activation);
     const dy = tensor(kernel, 'dy', args.dy);
@@ -124,10 +133,7 @@ export function gluProducts(context, matmul, ptx, problemOf) {
     );
     if (!one) return [...matmul({ ...product, c: dy }), gluBackward({ gateUp, dy, dGateUp, rows: m, columns, activation, type })];
     const tensors = { a, b, c: dGateUp, residual: gateUp, lda: k, ldb: columns, ldc: wide, ldr: wide, ldh: 0 };
-    // A tiling whose operands are copied has its tensor maps there.
-    const floats = ptx.workspaceFloats(one.plan);
-    const work = floats > 0 ? { buffer: context.workspace('matmul', 4 * floats), offset: 0 } : undefined;
-    return ptx.records({ ...one.problem, ...tensors, alpha: 1 }, one.plan, work);
+    return recordsOf(one, tensors);
   }
 
   return { matmulGlu, matmulGluBackward };

@@ -41,6 +41,7 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
       const reason = ptx.fault(problem);
       if (reason) return `product ${i}: ${reason}`;
       const { args, aType, cType, dual } = problem;
+      if (args.bShuffled) return `product ${i} has B shuffled`;
       if (aType === 'f32') return `product ${i} is not of halves`;
       if (cType !== 'f32' || dual) return `product ${i} does not store f32 alone`;
       if (args.bias !== undefined || args.residual !== undefined || args.activation !== undefined)

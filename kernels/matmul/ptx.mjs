@@ -27,6 +27,9 @@ const PUSH_BYTES = 4 * (PARAMETERS.length - BINDINGS);
 /** Multiprocessors of a Hopper GPU, where the driver does not say how many there are. */
 const MULTIPROCESSORS = 132;
 
+/** For products with B shuffled that none measured is near to. */
+const SHUFFLED_PLAN = /** @type {const} */ ({ kernel: 'ptx', tiling: 'tallCopied' });
+
 /**
  * A plan's tiling, itself or by its name in kernels/ptx/plans.mjs.
  * @param {Partial<MatmulPlan>} plan @returns {GemmPlan | SimtPlan}
@@ -66,7 +69,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
    * Why these kernels cannot take a product, or undefined.
    * @param {any} problem with the arguments of `matmul` as `args`, of which tensors may be missing
    */
-  function fault({ m, n, k, batch, precision, half, aType, bType, cType, transA, transB, args }) {
+  function fault({ m, n, k, batch, precision, half, aType, bType, cType, transA, transB, bShuffled, glu, args }) {
     if (!context.takesPtx) return 'the device takes no PTX, or it is turned off';
     const type = precision === 'f32' ? 'f32' : half;
     if (precision !== type || aType !== type || bType !== type) return 'A and B must both be stored in the half type of the precision';
@@ -90,7 +93,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
     const { lda = transA ? m : k, ldb = transB ? k : n, ldc = n } = args;
     const ldr = args.residual === undefined && args.gateUp === undefined ? 8 : (args.ldr ?? n);
     const ldh = args.half === undefined ? 8 : (args.ldh ?? n);
-    return productFault({ m, n, k, lda, ldb, ldc, ldr, ldh, addresses, transA, transB, type });
+    return productFault({ m, n, k, lda, ldb, ldc, ldr, ldh, addresses, transA, transB, type, shuffled: bShuffled, glu });
   }
 
   /**
@@ -130,8 +133,9 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
    * What a product asks of the kernel. Where all sums go to the workspace the second pass does what is done with results.
    * @param {any} product @param {any} plan @returns {GemmForm}
    */
-  function formOf({ aType, transA, transB, cType, dual, beta, bias, residual, activation, glu }, { division: { whole, parts, ragged } }) {
-    const form = { type: aType, transA, transB, parts: parts > 1, ragged };
+  function formOf(product, { division: { whole, parts, ragged } }) {
+    const { aType, transA, transB, bShuffled, cType, dual, beta, bias, residual, activation, glu } = product;
+    const form = { type: aType, transA, transB, shuffled: bShuffled, parts: parts > 1, ragged };
     if (glu) return { ...form, half: true, glu };
     if (whole === 0) return form;
     return { ...form, half: cType !== 'f32', dual, beta: beta !== 0, bias: Boolean(bias), residual: Boolean(residual), activation };
@@ -252,17 +256,27 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
    */
   function choose(problem) {
     const measured = tuning.measuredPlan?.(problem);
-    const chosen = measured ?? tuning.ptxPlan?.(problem);
+    const chosen = measured ?? (problem.bShuffled ? tuning.shuffledPlan : tuning.ptxPlan)?.(problem);
     if (chosen?.kernel !== 'ptx' || fault(problem)) return undefined;
     const plan = divide(problem, chosen);
     const form = formOf({ ...problem.args, ...problem }, plan);
     return tilingFault(plan.tiling, form) || launchFault(plan, problem) || verdict(plan, form) ? undefined : plan;
   }
 
+  /**
+   * The plan of a product with B shuffled: what the caller asks for, else the one that was measured, else any.
+   * @param {any} problem @param {Partial<MatmulPlan>} [override]
+   */
+  function planShuffled(problem, override) {
+    if (override !== undefined && override.kernel !== 'ptx')
+      throw new RangeError("matmul: only kernels in PTX take a B that is shuffled (bShuffled); plan.kernel must be 'ptx'");
+    return (override === undefined && choose(problem)) || planOf(problem, override ?? SHUFFLED_PLAN);
+  }
+
   /** Elements of workspace that a plan needs. @param {any} plan */
   const workspaceFloats = (plan) => plan.division.workspaceFloats;
 
-  return { blocks, verdictOf, fault, planOf, choose, workspaceFloats, records };
+  return { blocks, verdictOf, fault, planOf, planShuffled, choose, workspaceFloats, records };
 }
 
 /**

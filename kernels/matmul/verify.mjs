@@ -4,6 +4,7 @@
 // Operands are multiples of 1/16, whose sums are exact in f32; all that may change lies in poison, which must stay.
 
 import { bytesOf, pack } from '../base.mjs';
+import { columnOf } from '../ptx/layout.mjs';
 
 /** @typedef {import('../base.mjs').DType} DType */
 /** @typedef {import('../base.mjs').KernelContext} KernelContext */
@@ -53,9 +54,10 @@ export function generator(seed) {
  * A matrix in a buffer of its own, poison around it and behind its rows.
  * @param {KernelContext['vk']} vk @param {number} rows @param {number} columns @param {DType} type
  * @param {(() => number) | undefined} next its values; poison without
- * @param {boolean} gaps
+ * @param {boolean} [gaps]
+ * @param {boolean} [shuffled] whether its rows are, see `shuffleRows`
  */
-export function matrix(vk, rows, columns, type, next, gaps = true) {
+export function matrix(vk, rows, columns, type, next, gaps = true, shuffled = false) {
   const bytes = bytesOf(type);
   const [ld, offset] = [columns + (gaps ? GAP : 0), GUARD / bytes];
   const words = new Uint32Array((2 * GUARD + rows * ld * bytes) / 4).fill(POISON);
@@ -64,7 +66,9 @@ export function matrix(vk, rows, columns, type, next, gaps = true) {
   const values = new Float64Array(rows * columns);
   for (let i = 0; next && i < values.length; i++) {
     values[i] = next();
-    elements[offset + Math.floor(i / columns) * ld + (i % columns)] = type === 'f32' ? values[i] : halfBits(values[i], type);
+    const column = i % columns;
+    elements[offset + Math.floor(i / columns) * ld + (shuffled ? columnOf(column) : column)] =
+      type === 'f32' ? values[i] : halfBits(values[i], type);
   }
   const buffer = vk.createBuffer(words.byteLength, 0);
   return {
@@ -133,8 +137,8 @@ function dot(a, b, { m, n, k, transA, transB }, i, j) {
  */
 export function verifyKernel({ context: { vk }, plan: { tiling, division }, form, divide, records }) {
   if (form.glu) return verifyGlu({ vk, tiling, form, divide, records });
-  const { type, transA, transB, beta: adds, dual, activation } = form;
-  const [m, n, k] = [tiling.bm + 40, tiling.bn + 24, 4 * tiling.bk + (form.ragged ? tiling.bk / 2 : 0)];
+  const { type, transA, transB, shuffled, beta: adds, dual, activation } = form;
+  const [m, n, k] = [tiling.bm + 40, tiling.bn + (shuffled ? 32 : 24), 4 * tiling.bk + (form.ragged ? tiling.bk / 2 : 0)];
   const plan = divide({ m, n, k }, { tiling, wave: BLOCKS, ...(division.whole === 0 ? { splits: 2 } : form.parts ? { tail: 2 } : {}) });
   const next = generator(1);
   const cType = form.half ? type : 'f32';
@@ -142,7 +146,7 @@ export function verifyKernel({ context: { vk }, plan: { tiling, division }, form
   const { made, make } = matrices();
   try {
     const a = make(vk, transA ? k : m, transA ? m : k, type, next);
-    const b = make(vk, transB ? n : k, transB ? k : n, type, next);
+    const b = make(vk, transB ? n : k, transB ? k : n, type, next, true, shuffled);
     const c = make(vk, m, n, cType, adds ? next : undefined);
     const bias = form.bias ? make(vk, 1, n, 'f32', next, false) : undefined;
     const residual = form.residual ? make(vk, m, n, 'f32', next) : undefined;
@@ -150,7 +154,7 @@ export function verifyKernel({ context: { vk }, plan: { tiling, division }, form
     const work = floats > 0 ? make(vk, 1, floats, 'f32', undefined, false) : undefined;
     const [alpha, beta] = [0.5, adds ? 0.75 : 0];
     const product = {
-      ...{ m, n, k, batch: 1, half: type, aType: type, bType: type, cType, transA, transB, dual: Boolean(dual) },
+      ...{ m, n, k, batch: 1, half: type, aType: type, bType: type, cType, transA, transB, bShuffled: shuffled, dual: Boolean(dual) },
       ...{ a: a.tensor, b: b.tensor, c: c.tensor, bias: bias?.tensor, residual: residual?.tensor, h: h?.tensor },
       ...{ lda: a.ld, ldb: b.ld, ldc: c.ld, ldr: residual?.ld ?? 8, ldh: h?.ld ?? 8, alpha, beta, activation },
       ...{ strideC: 0, strideR: 0, strideH: 0, strideBias: 0, vec4: true, toF32: cType === 'f32' && !dual },
@@ -194,9 +198,9 @@ export function verifyKernel({ context: { vk }, plan: { tiling, division }, form
  * @returns {string | undefined}
  */
 function verifyGlu({ vk, tiling, form, divide, records }) {
-  const { type, transB, glu } = form;
+  const { type, transB, shuffled, glu } = form;
   const forward = glu === 'forward';
-  const [m, hidden, k] = [tiling.bm + 40, tiling.bn + 24, 4 * tiling.bk + (form.ragged ? tiling.bk / 2 : 0)];
+  const [m, hidden, k] = [tiling.bm + 40, tiling.bn + (shuffled ? 32 : 24), 4 * tiling.bk + (form.ragged ? tiling.bk / 2 : 0)];
   const n = forward ? 2 * hidden : hidden;
   const plan = divide({ m, n, k }, { tiling, wave: BLOCKS });
   const floats = plan.division.workspaceFloats;
@@ -204,13 +208,13 @@ function verifyGlu({ vk, tiling, form, divide, records }) {
   const { made, make } = matrices();
   try {
     const a = make(vk, m, k, type, next);
-    const b = make(vk, transB ? n : k, transB ? k : n, type, next);
+    const b = make(vk, transB ? n : k, transB ? k : n, type, next, true, shuffled);
     const c = make(vk, m, 2 * hidden, type, undefined);
     const h = forward ? make(vk, m, hidden, type, undefined) : undefined;
     const gateUp = forward ? undefined : make(vk, m, 2 * hidden, type, next);
     const work = floats > 0 ? make(vk, 1, floats, 'f32', undefined, false) : undefined;
     const product = {
-      ...{ m, n, k, half: type, aType: type, cType: type, transA: false, transB, glu, alpha: 1, beta: 0 },
+      ...{ m, n, k, half: type, aType: type, cType: type, transA: false, transB, bShuffled: shuffled, glu, alpha: 1, beta: 0 },
       ...{ a: a.tensor, b: b.tensor, c: c.tensor, h: h?.tensor, residual: gateUp?.tensor },
       ...{ lda: a.ld, ldb: b.ld, ldc: c.ld, ldr: gateUp?.ld ?? 8, ldh: h?.ld ?? 8 },
     };

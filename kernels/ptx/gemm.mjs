@@ -44,6 +44,7 @@ import { Writer } from './writer.mjs';
  * @property {'bf16' | 'f16' | 'f32'} type of A and B; f32 without matrix units
  * @property {boolean} transA A lies as K x M
  * @property {boolean} transB B lies as N x K
+ * @property {boolean} [shuffled] B's contiguous index lies in the order of `columnOf` in memory (see `shuffleRows`): `copy`
  * @property {boolean} [half] D and C are halves; f32 when left out
  * @property {boolean} [dual] D is stored a second time, as halves
  * @property {boolean} [beta] C is read
@@ -168,12 +169,16 @@ export function planFault(plan, form) {
   if (!depths.includes(plan.bk)) return `bk must be ${copied ? '64 or 128' : '16, 32 or 64'}`;
   if (copied) {
     if (!plan.direct || plan.bkB !== 32) return 'copies are of B alone, in stages of 32, beside A in registers';
-    if (form.transB) return 'copies are of NN and TN';
+    // The depth of NT is contiguous, and the engine cannot put it in the order of A's registers.
+    if (form.transB && (form.transA || !form.shuffled)) return 'copies are of NN and TN, and of NT where B is shuffled';
+    if (form.transA && form.shuffled) return 'a shuffled B is of NN and NT';
     // What a lane loads of A at a time is of two blocks.
     if (form.transA && rowBlocks !== 2) return 'A of TN needs two blocks of 64 rows for each warpgroup';
+    if (!form.transA && (form.products ?? 1) > 1) return 'a group of products by copies is of TN';
     // Products of the second block of rows follow those of the first when a stage is released.
     if (rowBlocks < 2) return 'copies need two blocks of 64 rows for each warpgroup';
-  } else if (plan.bkB !== undefined) return 'B has stages of its own only where they are copied';
+  } else if (form.shuffled) return 'a shuffled B needs copies';
+  else if (plan.bkB !== undefined) return 'B has stages of its own only where they are copied';
   if (major.b === 'mn' && plan.bn % 64) return 'bn must be a multiple of 64 where B has its columns contiguous';
   if (shared > SHARED_MEMORY_LIMIT) return `${shared} bytes of shared memory, ${SHARED_MEMORY_LIMIT} are allowed`;
   if (barriers > 16) return `${barriers} named barriers, there are 16`;
@@ -192,11 +197,11 @@ export function planFault(plan, form) {
   if (plan.direct) {
     if (major.a !== 'k' && !copied) return 'A cannot go to registers with its rows contiguous but beside copies';
     if (!copied && plan.bk !== 64) return 'A in registers needs bk of 64';
-    // Its depths come permuted in fours of bytes, which neither cp.async nor the copy engine moves.
-    if (plan.load !== 'relay' && major.b === 'k') return 'A in registers needs B by relay where its depth is contiguous';
+    // Its depths come permuted in fours of bytes, which cp.async does not move.
+    if (plan.load === 'async' && major.b === 'k') return 'A in registers needs B by relay where its depth is contiguous';
   }
   if (form.glu) {
-    if (plan.load === 'async' || (copied && form.glu === 'forward')) return 'SwiGLU needs operands by relay';
+    if (plan.load === 'async') return 'SwiGLU needs operands by relay or by copies';
     if (form.transA || form.transB !== (form.glu === 'forward')) return 'SwiGLU is of NT, its gradient of NN';
     // All of a column's moves are of either half of a tile.
     if (form.glu === 'forward' && (plan.bn % 64 || plan.bk < 32)) return 'SwiGLU needs bn of a multiple of 64 and bk of 32 or 64';
@@ -217,10 +222,11 @@ export const depthFault = (plan, k) =>
 
 /**
  * Why these kernels cannot take a product, or undefined. The SPIR-V kernels compute the others.
- * @param {{ m: number, n: number, k: number, lda: number, ldb: number, ldc: number, ldr?: number, ldh?: number, addresses: (number | bigint)[], transA: boolean, transB: boolean, type?: GemmForm['type'] }} product
+ * @param {{ m: number, n: number, k: number, lda: number, ldb: number, ldc: number, ldr?: number, ldh?: number, addresses: (number | bigint)[],
+ *   transA: boolean, transB: boolean, type?: GemmForm['type'], shuffled?: boolean, glu?: GemmForm['glu'] }} product
  *   `addresses` of all operands in bytes; halves when `type` is left out
  */
-export function productFault({ m, n, k, lda, ldb, ldc, ldr = 8, ldh = 8, addresses, transA, transB, type = 'bf16' }) {
+export function productFault({ m, n, k, lda, ldb, ldc, ldr = 8, ldh = 8, addresses, transA, transB, type = 'bf16', shuffled, glu }) {
   const single = type === 'f32';
   // Vectors of 16 bytes; where the depth is contiguous, f32 is copied element by element.
   const unit = single ? 4 : 8;
@@ -231,6 +237,9 @@ export function productFault({ m, n, k, lda, ldb, ldc, ldr = 8, ldh = 8, address
   const leading = { ...(whole.A ? { lda } : {}), ...(whole.B ? { ldb } : {}), ldc, ldr, ldh };
   for (const [name, ld] of Object.entries(leading)) if (ld % unit) return `${name} is ${ld}, not a multiple of ${unit}`;
   if (addresses.some((address) => BigInt(address) % 16n !== 0n)) return 'an operand is not aligned to 16 bytes';
+  // Blocks of 32 are permuted as a whole, and so are the lines of a box; gates and ups have boxes of their own.
+  const columns = glu === 'forward' ? n / 2 : n;
+  if (shuffled && (columns % 32 || k % 32)) return `a shuffled B must have columns and depth in multiples of 32, not ${columns} and ${k}`;
   const bytes = single ? 4 : 2;
   const reaches = { A: (transA ? k : m) * lda * bytes, B: (transB ? n : k) * ldb * bytes, D: m * Math.max(ldc, ldr, ldh) };
   for (const [name, reach] of Object.entries(reaches)) if (reach >= 2 ** 32) return `${name} is larger than 32-bit offsets reach`;

@@ -3,7 +3,7 @@
 /** @typedef {import('./gemm.mjs').GemmPlan} GemmPlan */
 /** @typedef {import('./simt.mjs').SimtPlan} SimtPlan */
 
-/** @type {Record<'tall' | 'tallCached' | 'tallCopied' | 'tallTransposed' | 'square' | 'wide', GemmPlan>} */
+/** @type {Record<'tall' | 'tallCached' | 'tallCopied' | 'tallCopiedCached' | 'square' | 'wide', GemmPlan>} */
 export const PLANS = {
   /** NT and NN with many rows. */
   tall: { bm: 256, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'relay', ahead: 1, direct: true, registers: [224, 56] },
@@ -20,12 +20,20 @@ export const PLANS = {
     cached: true,
     registers: [208, 88],
   },
-  /** NN with many rows. No table of the package has it, since only what it came from was timed; `helios-vk tune` tries it. */
-  tallCopied: { bm: 256, bn: 128, bk: 128, bkB: 32, stages: 5, warpgroups: 2, load: 'copy', direct: true, registers: [232, 40] },
-  /** TN. */
-  tallTransposed: {
-    ...{ bm: 256, bn: 128, bk: 128, bkB: 32, stages: 5, warpgroups: 2, load: 'copy', direct: true, cached: true },
-    registers: [232, 40],
+  /** NN and TN with many rows, and NT with B shuffled. */
+  tallCopied: { bm: 256, bn: 128, bk: 128, bkB: 32, stages: 5, warpgroups: 2, load: 'copy', direct: true, registers: [240, 24] },
+  /** The same, where neighbouring tiles find A in the first-level cache: TN, and NT and NN with many columns. */
+  tallCopiedCached: {
+    bm: 256,
+    bn: 128,
+    bk: 128,
+    bkB: 32,
+    stages: 5,
+    warpgroups: 2,
+    load: 'copy',
+    direct: true,
+    cached: true,
+    registers: [240, 24],
   },
   /** NT and NN where there are few tiles. */
   square: { bm: 128, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'relay', ahead: 3, direct: true },

@@ -24,8 +24,11 @@ export class Writer {
     this.form = form;
     this.sizes = sizesOf(plan);
     this.major = majors(form);
-    /** Lanes hold eight neighbouring columns, see `columnOf`: where B's columns are lines, or f32 results that are stored in whole sectors anyway do not ask for less. */
-    this.permuted = this.major.b === 'k' || (plan.load === 'relay' && Boolean(form.half || form.dual));
+    /**
+     * Lanes hold eight neighbouring columns, see `columnOf`: where B's columns are lines or shuffled, or f32 results that are stored
+     * in whole sectors anyway do not ask for less.
+     */
+    this.permuted = this.major.b === 'k' || Boolean(form.shuffled) || (plan.load === 'relay' && Boolean(form.half || form.dual));
     const { threads, shared, blocks } = { blocks: 1, ...(sizes ?? this.sizes) };
     const p = new Program({ name, threads, shared, parameters: parametersOf(form, plan), blocks });
     this.p = p;

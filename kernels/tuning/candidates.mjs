@@ -94,10 +94,11 @@ export const withSplits = (s, list) => list.flatMap((p) => splitsFor(s, p).map((
  * The tilings in PTX that can compute a form, each with the depth split in every way that may be worth it: the ways that fill
  * the device best first.
  * @param {Shape} s @param {'f32' | 'bf16'} [type] of the operands
+ * @param {{ shuffled?: boolean }} [options] those that take a shuffled B
  * @returns {Record<string, any[]>} plans by tiling
  */
-export function ptxPlans({ form, m, n, k }, type = 'bf16') {
-  const of = /** @type {const} */ ({ type, transA: form[0] === 'T', transB: form[1] === 'T', parts: true });
+export function ptxPlans({ form, m, n, k }, type = 'bf16', { shuffled = false } = {}) {
+  const of = /** @type {const} */ ({ type, transA: form[0] === 'T', transB: form[1] === 'T', shuffled, parts: true });
   /** @type {[string, { bm: number, bn: number, blocks?: number }][]} */
   const list =
     type === 'f32'
@@ -121,22 +122,28 @@ export function ptxPlans({ form, m, n, k }, type = 'bf16') {
       );
       const tails = [2, 3, 4, 6, 8].filter((tail) => tiles > wave && rest > 0 && rest * tail <= 1.1 * wave && k / tail >= least);
       const ways = [{}, ...splits.map((splits) => ({ splits })), ...tails.map((tail) => ({ wave, tail }))];
-      return [tiling, ways.sort((x, y) => fill(y) - fill(x)).map((way) => ({ kernel: 'ptx', tiling, ...way }))];
+      const plan = { kernel: 'ptx', tiling, ...(shuffled ? { shuffled } : {}) };
+      return [tilingName(plan), ways.sort((x, y) => fill(y) - fill(x)).map((way) => ({ ...plan, ...way }))];
     }),
   );
 }
+
+/** The tiling of a plan in PTX, with what B must be like. @param {any} plan @returns {string} */
+export const tilingName = ({ tiling, shuffled }) => `${tiling}${shuffled ? '/shuffled' : ''}`;
 
 /** A plan in a few words. @param {any} p */
 export const planName = (p) =>
   [
     p.kernel,
     ...(p.kernel === 'ptx'
-      ? [p.tiling]
-      : [
-          `${p.bm}x${p.bn}x${p.bk}`,
-          p.kernel === 'f32' ? `${p.tm}x${p.tn} l${p.lx}` : `w${p.wm}x${p.wn} i${p.tm}x${p.tn}x${p.tk}`,
-          `s${p.stages}${p.ahead ? 'a' : ''}${p.direct ? 'd' : ''}`,
-        ]),
+      ? [tilingName(p)]
+      : p.kernel === 'natural'
+        ? []
+        : [
+            `${p.bm}x${p.bn}x${p.bk}`,
+            p.kernel === 'f32' ? `${p.tm}x${p.tn} l${p.lx}` : `w${p.wm}x${p.wn} i${p.tm}x${p.tn}x${p.tk}`,
+            `s${p.stages}${p.ahead ? 'a' : ''}${p.direct ? 'd' : ''}`,
+          ]),
     p.splits > 1 ? `k/${p.splits}` : p.tail > 1 ? `tail/${p.tail} of ${p.wave}` : '',
   ]
     .join(' ')

@@ -4,6 +4,7 @@
 // SPIR-V says `coop`. The weight gradients of 512 tokens in `half` (TN, k = 512) were measured adding to C; these are slower by PTX
 // (in a step 64 and 35 microseconds at 5504 and 3072 x 1024). TFLOP/s of PTX are in docs/notes/ptx-products.md.
 
+import { depthFault } from '../ptx/gemm.mjs';
 import { PLANS, SIMT_PLANS } from '../ptx/plans.mjs';
 import { classOf, entriesOf, formName, nearest } from './table.mjs';
 
@@ -132,20 +133,37 @@ NT 8192 1024 1024 | tall | 1 | 35.0
 NT 8192 1024 2752 | tall | 1 | 79.8
 NT 8192 3072 1024 | tallCached | 1 | 95.6
 NT 8192 5504 1024 | tallCached | 1 | 170.4
-NN 8192 1024 1024 | tall | 1 | 35.0
-NN 8192 1024 3072 | tall | 1 | 87.5
-NN 8192 1024 5504 | tall | 1 | 151.2
-NN 8192 2752 1024 | tallCached | 1 | 93.6
-NN 8192 1024 17408 | tall | 1 | 464.1
-TN 1024 1024 8192 | wide | 4 | 52.1
+NN 8192 1024 1024 | tallCopied | 1 | 32.1
+NN 8192 1024 3072 | tallCopied | 1 | 78.0
+NN 8192 1024 5504 | tallCopied | 1 | 136.1
+NN 8192 2752 1024 | tallCopiedCached | 1 | 87.0
+NN 8192 1024 17408 | tallCopiedCached | 1 | 393.0
+TN 1024 1024 8192 | tallCopiedCached | 4 | 49.7
 TN 3072 1024 8192 | wide | 1 | 127.4
-TN 5504 1024 8192 | wide | 132/3 | 190.3
-TN 1024 2752 8192 | wide | 3 | 119.3
-TN 17408 1024 8192 | wide | 132/8 | 558.0
+TN 5504 1024 8192 | tallCopiedCached | 132/3 | 178.5
+TN 1024 2752 8192 | tallCopiedCached | 3 | 110.7
+TN 17408 1024 8192 | tallCopiedCached | 132/8 | 531.3
+`,
+  shuffled: `
+NT 8192 1024 1024 | tallCopied | 1 | 31.4
+NT 8192 1024 2752 | tallCopied | 1 | 75.7
+NT 8192 3072 1024 | tallCopiedCached | 1 | 88.0
+NT 8192 5504 1024 | tallCopiedCached | 1 | 151.2
+NN 8192 1024 1024 | tallCopied | 1 | 30.5
+NN 8192 1024 3072 | tallCopied | 1 | 76.3
+NN 8192 1024 5504 | tallCopied | 1 | 134.7
+NN 8192 2752 1024 | tallCopiedCached | 1 | 80.2
+NN 8192 1024 17408 | tallCopiedCached | 1 | 389.9
+NT 8192 2048 2048 | tallCopiedCached | 1 | 113.0
+NT 8192 6144 2048 | tallCopiedCached | 1 | 319.5
+NT 8192 2048 5504 | tallCopiedCached | 1 | 271.3
+NT 8192 11008 2048 | tallCopiedCached | 1 | 554.6
 `,
 };
 
-const TABLES = Object.fromEntries(Object.entries(MEASURED).map(([name, text]) => [name, entriesOf(name, text.trim().split('\n'))]));
+const TABLES = Object.fromEntries(
+  Object.entries(MEASURED).map(([name, text]) => [name, entriesOf(name, text.split('\n').filter(Boolean))]),
+);
 
 /** Farthest that a measured shape may lie, in octaves over the three sizes; another form counts as three quarters of one. */
 const REACH = 2.5;
@@ -236,9 +254,10 @@ function simtPlan({ m, n, k, transA, transB }) {
 export function ptxPlan({ m, n, k, transA, transB, precision }) {
   if (precision === 'f32') return simtPlan({ m, n, k, transA, transB });
   const found = nearest(TABLES.ptx, { form: formName({ transA, transB }), m, n, k }, PTX_REACH, Infinity);
-  const plan = found?.plan;
+  let plan = found?.plan;
   if (plan?.kernel !== 'ptx') return undefined;
   if (found?.distance === 0) return plan;
+  if (depthFault(PLANS[/** @type {keyof typeof PLANS} */ (plan.tiling)], k)) plan = { ...plan, tiling: transA ? 'wide' : 'tall' };
   const tiles = (/** @type {string} */ name) => {
     const { bm, bn } = PLANS[/** @type {keyof typeof PLANS} */ (name)];
     return Math.ceil(m / bm) * Math.ceil(n / bn);
@@ -256,15 +275,33 @@ export function ptxPlan({ m, n, k, transA, transB, precision }) {
   return { ...plan, splits };
 }
 
+/** Rows from which on a shuffled B can be worth it: it is for tall tiles, which fewer rows are too few of. */
+const SHUFFLED_ROWS = 2048;
+
+/**
+ * The plan of a product of halves whose B is shuffled, or undefined where none is known to be faster than with B as it is.
+ * @param {{ m: number, n: number, k: number, transA: boolean, transB: boolean, precision?: string }} problem halves when left out
+ * @param {import('./table.mjs').Entry[]} [table] the package's when left out
+ * @returns {any}
+ */
+export function shuffledPlan({ m, n, k, transA, transB, precision }, table = TABLES.shuffled) {
+  if (precision === 'f32' || m < SHUFFLED_ROWS) return undefined;
+  const found = nearest(table, { form: formName({ transA, transB }), m, n, k }, PTX_REACH, Infinity);
+  if (found?.plan.kernel !== 'ptx') return undefined;
+  const { bm, bn } = PLANS[/** @type {keyof typeof PLANS} */ (found.plan.tiling)];
+  const idle = Math.ceil(m / bm) * Math.ceil(n / bn) < BLOCKS - 4;
+  return found.distance > 0 && idle ? undefined : found.plan;
+}
+
 /**
  * The tiling of PLANS by which weight gradients are faster by one launch, or undefined. A layer of the 300M model took, one by one and
  * by one launch of `wide`, 488 and 391 microseconds at 8,192 tokens, 173 and 115 at 2,048. At 512 tokens a step gained nothing, nor did sums
- * that are added to C. `tallTransposed` took 0.91 of the time of `wide` on an H100 at 8,192 tokens; its depths are multiples of 32.
+ * that are added to C. `tallCopiedCached` took 0.91 of the time of `wide` on an H100 at 8,192 tokens; its depths are multiples of 32.
  * @param {{ k: number, beta: number, transA: boolean, transB: boolean }} problem @returns {string | undefined}
  */
 export function ptxGroup({ k, beta, transA, transB }) {
   if (!transA || transB || beta !== 0 || k < 2048) return undefined;
-  return k % 32 === 0 ? 'tallTransposed' : 'wide';
+  return k % 32 === 0 ? 'tallCopiedCached' : 'wide';
 }
 
 /**

@@ -1,6 +1,6 @@
 // How much work the kernels put into a dispatch: measured where a device has a table of its own, else from its properties.
 
-import { H200, ptxAttention, ptxGroup, ptxPlan } from './h200.mjs';
+import { H200, ptxAttention, ptxGroup, ptxPlan, shuffledPlan } from './h200.mjs';
 import { storedPlans } from './stored.mjs';
 
 /**
@@ -17,6 +17,7 @@ import { storedPlans } from './stored.mjs';
  *   than what the other two say (`helios-vk tune`), or undefined
  * @property {(problem: any) => any} [matmulPlan] the plan of a matrix product, or undefined where none was measured near it
  * @property {(problem: any) => any} [ptxPlan] its plan in PTX, or undefined where none is known to be faster than SPIR-V
+ * @property {(problem: any) => any} [shuffledPlan] its plan where B is shuffled, or undefined where none is known to be faster than with B as it is
  * @property {(problem: any) => string | undefined} [ptxGroup] the tiling in PTX by which products like this one are faster by one
  *   launch, where their tiles fill the device together; undefined where they are not
  * @property {(form: import('../ptx/attention.mjs').AttentionForm, sizes: { tokens: number, heads: number, batch: number }) => string | undefined} [ptxAttention]
@@ -77,7 +78,7 @@ export function tuningOf(info, table) {
   const tuning = measured
     ? { ...measured, flatThreads: Math.min(measured.flatThreads, info.maxComputeWorkGroupInvocations) }
     : genericTuning(info);
-  if (info.hasPtx && HOPPER.test(info.deviceName)) Object.assign(tuning, { ptxPlan, ptxGroup, ptxAttention });
+  if (info.hasPtx && HOPPER.test(info.deviceName)) Object.assign(tuning, { ptxPlan, shuffledPlan, ptxGroup, ptxAttention });
   const measuredPlan = storedPlans(info, table);
   return measuredPlan ? { ...tuning, measuredPlan } : tuning;
 }

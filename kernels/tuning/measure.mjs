@@ -3,6 +3,7 @@
 // included, as in a training step.
 
 import { bytesOf, pack } from '../base.mjs';
+import { shuffleRows } from '../ptx/layout.mjs';
 import { Values, median, scratch, scratchBits } from './values.mjs';
 
 /** @typedef {import('../base.mjs').DType} DType */
@@ -15,6 +16,7 @@ import { Values, median, scratch, scratchBits } from './values.mjs';
  * @property {DType} [bType]
  * @property {DType} [cType]
  * @property {number} [beta]
+ * @property {'forward' | 'backward'} [glu] the product of SwiGLU, whose N is then twice its hidden width, or of its gradient
  */
 /** One run: microseconds of a product with its barrier, and of its dispatches alone. @typedef {{ us: number, dispatchUs: number }} Sample */
 
@@ -30,12 +32,12 @@ const CHECKED = 96;
 /**
  * The operands of a product on the device, on which plans are timed.
  * @param {any} vk the native module
- * @param {(args: any) => import('../base.mjs').Dispatch[]} matmul
+ * @param {Pick<ReturnType<typeof import('../matmul.mjs').matmulKernels>, 'matmul' | 'matmulGlu' | 'matmulGluBackward'>} kernels
  * @param {Shape} shape @param {Types} types
  * @param {{ small?: boolean }} [options] `small`: one set of operands and the fewest runs, where the clock does not matter
  */
-export function timedProduct(vk, matmul, { form, m, n, k }, types, { small = false } = {}) {
-  const { precision, aType = 'f32', bType = 'f32', cType = 'f32', beta = 0 } = types;
+export function timedProduct(vk, kernels, { form, m, n, k }, types, { small = false } = {}) {
+  const { precision, aType = 'f32', bType = 'f32', cType = 'f32', beta = 0, glu } = types;
   const [transA, transB] = [form[0] === 'T', form[1] === 'T'];
   const valuesA = new Values(aType);
   // Another seed: equal operands would make sums of squares on the diagonal, too large to be exact.
@@ -61,26 +63,51 @@ export function timedProduct(vk, matmul, { form, m, n, k }, types, { small = fal
   let operands;
   /** @type {number[]} */
   let results;
-  const sizeC = Math.ceil((m * n * bytesOf(cType)) / 16) * 16;
+  /** Columns of the result; the gradient of SwiGLU is that of gates and ups. */
+  const wide = glu === 'backward' ? 2 * n : n;
+  const sizeC = Math.ceil((m * wide * bytesOf(cType)) / 16) * 16;
+  /** What SwiGLU reads and writes beside operands and result: y, or gates and ups. */
+  const gateUps = new Values(cType, 0x2545f491);
+  let beside = 0;
   try {
     operands = Array.from({ length: sets }, () => [dataA, dataB].map(upload));
     for (const [i, data] of [dataA, dataB].entries()) verifyUpload(vk, operands[0][i], data);
     results = Array.from({ length: 1 + (beta && !small ? Math.ceil(RESULT_BYTES / sizeC) : 0) }, () => buffer(sizeC));
     for (const handle of results) vk.fillBuffer(handle, sizeC, 0);
+    if (glu === 'forward') beside = buffer((m * n * bytesOf(cType)) / 2);
+    if (glu === 'backward') beside = upload(gateUps.tensor(m * wide));
   } catch (error) {
     close();
     throw error;
   }
 
+  /** B of each set, shuffled, once a plan asks for it. @type {number[] | undefined} */
+  let shuffledB;
+  const shuffled = () => {
+    const data = shuffleRows(dataB, transB ? k : n);
+    return operands.map(() => upload(data));
+  };
+  /** Where the gradient of SwiGLU takes two passes, the first one's result. @type {number | undefined} */
+  let product;
+
+  /** A product as dispatches. @param {number} i @param {any} plan of class `shuffled` or another; the kernels' own when undefined */
+  const records = (i, plan) => {
+    const { shuffled: bShuffled = false, ...given } = plan ?? {};
+    if (bShuffled) shuffledB ??= shuffled();
+    const [a, natural] = operands[i % sets];
+    const b = bShuffled ? /** @type {number[]} */ (shuffledB)[i % sets] : natural;
+    const c = results[i % results.length];
+    const how = { bShuffled, ...(plan && plan.kernel !== 'natural' ? { plan: given } : {}) };
+    if (!glu)
+      return kernels.matmul(/** @type {any} */ ({ a, b, c, m, n, k, transA, transB, precision, aType, bType, cType, beta, ...how }));
+    const pass = { ...how, a, b, m, k, type: cType };
+    if (glu === 'forward') return kernels.matmulGlu({ ...pass, columns: n / 2, gateUp: c, y: beside });
+    product ??= buffer(m * n * bytesOf(cType));
+    return kernels.matmulGluBackward({ ...pass, columns: n, gateUp: beside, dGateUp: c, dy: product });
+  };
+
   /** @param {number} count @param {any} plan */
-  const batch = (count, plan) =>
-    pack(
-      Array.from({ length: count }, (_, i) => {
-        const [a, b] = operands[i % sets];
-        const c = results[i % results.length];
-        return matmul({ a, b, c, m, n, k, transA, transB, precision, aType, bType, cType, beta, ...(plan ? { plan } : {}) });
-      }).flat(),
-    );
+  const batch = (count, plan) => pack(Array.from({ length: count }, (_, i) => records(i, plan)).flat());
   /** @type {{ packed: ArrayBuffer, count: number } | undefined} */
   let load;
   const warm = warmer(() => {
@@ -114,13 +141,16 @@ export function timedProduct(vk, matmul, { form, m, n, k }, types, { small = fal
       const j = t < 8 ? n - 1 - (t % n) : Math.floor(Math.random() * n);
       let sum = 0;
       for (let l = 0; l < k; l++) sum += valuesA.at(transA ? l * m + i : i * k + l) * valuesB.at(transB ? j * k + l : l * n + j);
-      error += (get(i * n + j) - sum) ** 2;
-      norm += sum * sum;
+      const wants = glu === 'backward' ? gluGradient(sum, gateUps.at(i * wide + j), gateUps.at(i * wide + n + j)) : [sum];
+      for (const [part, want] of wants.entries()) {
+        error += (get(i * wide + part * n + j) - want) ** 2;
+        norm += want * want;
+      }
     }
     const relative = Math.sqrt(error / norm);
     const allowed = cType !== 'f32' ? 5e-3 : precision === 'bf16x3' ? 3e-5 : 1e-6;
     if (!(relative < allowed)) throw new Error(`wrong result: relative error ${relative}`);
-    for (let i = 0; i < m * n; i++) {
+    for (let i = 0; i < m * wide; i++) {
       const x = get(i);
       if (x !== x) throw new Error(`element ${i} was not written`);
     }
@@ -146,7 +176,7 @@ export function timedProduct(vk, matmul, { form, m, n, k }, types, { small = fal
     if (precision === 'bf16x3') return { compileMs };
     exact ??= get;
     let differ = 0;
-    for (let i = 0; i < m * n; i++) if (get(i) !== exact(i)) differ++;
+    for (let i = 0; i < m * wide; i++) if (get(i) !== exact(i)) differ++;
     return differ > 0 ? { compileMs, differ } : { compileMs };
   };
 
@@ -179,6 +209,8 @@ export function timedProduct(vk, matmul, { form, m, n, k }, types, { small = fal
   return {
     check,
     sampler,
+    /** Keeps the device busy until its clocks are up. */
+    warm,
     /**
      * The time of a plan, checked and over some samples.
      * @param {any} plan @param {number} [count] of them
@@ -216,6 +248,12 @@ export function warmer(work, small = false) {
       fastest = Math.min(fastest, took);
     } while (before < until && (first || took > 1.05 * fastest));
   };
+}
+
+/** The gradients of gate and up. @param {number} dy of silu(gate) · up @param {number} gate @param {number} up */
+function gluGradient(dy, gate, up) {
+  const s = 1 / (1 + Math.exp(-gate));
+  return [dy * up * s * (1 + gate * (1 - s)), dy * gate * s];
 }
 
 /** @param {any} vk @param {number} handle @param {{ buffer: ArrayBuffer, byteLength: number }} data */

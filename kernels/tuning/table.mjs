@@ -3,7 +3,8 @@
 // The form is NT, NN, TN or TT. The tile is `bm bn bk tm tn lx stages` in class f32, else of matrix units `bm bn bk wm wn tm tn tk stages
 // [ahead [direct]]`, or a tiling of kernels/ptx/plans.mjs by its name. In class `ptx` a line may say `coop`, that PTX was
 // not faster. Splits are parts of K, or `wave/parts` where only the tiles behind the last whole wave are split. Classes by storage:
-// `half` has both operands in half precision, `mixed` at least one in f32, `bf16x3` and `f32` are those precisions.
+// `half` has both operands in half precision, `mixed` at least one in f32, `bf16x3` and `f32` are those precisions. `shuffled` has products of
+// halves whose B is shuffled: a line there says that they are faster than as they are, or `natural`, that they are not.
 
 import { PLANS, SIMT_PLANS } from '../ptx/plans.mjs';
 
@@ -12,10 +13,10 @@ import { PLANS, SIMT_PLANS } from '../ptx/plans.mjs';
 /**
  * What a table looks at of a product.
  * @typedef {{ m: number, n: number, k: number, batch: number, beta: number, transA: boolean, transB: boolean, precision: string,
- *   aType: string, bType: string }} Problem
+ *   aType: string, bType: string, bShuffled?: boolean }} Problem
  */
 
-export const CLASSES = /** @type {const} */ (['half', 'mixed', 'bf16x3', 'f32', 'ptx']);
+export const CLASSES = /** @type {const} */ (['half', 'mixed', 'bf16x3', 'f32', 'ptx', 'shuffled']);
 
 /** Most parts that K is split into, and most workgroups of a wave, as `matmul` takes them. */
 const MAX_SPLITS = 64;
@@ -24,8 +25,9 @@ const MAX_WAVE = 65_535;
 /** The form of a product as a name: NT, NN, TN or TT. @param {{ transA: boolean, transB: boolean }} product */
 export const formName = ({ transA, transB }) => `${transA ? 'T' : 'N'}${transB ? 'T' : 'N'}`;
 
-/** The class of a product. @param {{ precision: string, aType: string, bType: string }} problem */
-export function classOf({ precision, aType, bType }) {
+/** The class of a product. @param {{ precision: string, aType: string, bType: string, bShuffled?: boolean }} problem */
+export function classOf({ precision, aType, bType, bShuffled }) {
+  if (bShuffled) return 'shuffled';
   if (precision === 'f32' || precision === 'bf16x3') return precision;
   return aType === 'f32' || bType === 'f32' ? 'mixed' : 'half';
 }
@@ -64,6 +66,12 @@ export function tilingOf(name, tile) {
   if (Object.hasOwn(PLANS, tile) && (name === 'ptx' || name === 'half')) return { kernel: 'ptx', tiling: tile };
   if (Object.hasOwn(SIMT_PLANS, tile) && name === 'f32') return { kernel: 'ptx', tiling: tile };
   if (name === 'ptx' && tile === 'coop') return { kernel: 'coop' };
+  if (name === 'shuffled') {
+    if (tile === 'natural') return { kernel: 'natural' };
+    if (Object.hasOwn(PLANS, tile) && PLANS[/** @type {keyof typeof PLANS} */ (tile)].load === 'copy')
+      return { kernel: 'ptx', tiling: tile, shuffled: true };
+    throw new SyntaxError(`"${tile}" is not a tile of class shuffled`);
+  }
   const kernel = name === 'f32' ? 'f32' : 'coop';
   const { names, least } = TILE[kernel];
   const numbers = tile.split(' ');

@@ -47,6 +47,9 @@
  * @property {number} k inner size
  * @property {boolean} [transA] A lies transposed in memory
  * @property {boolean} [transB] B lies transposed in memory (weights as W[N, K])
+ * @property {boolean} [bShuffled] B's rows in memory are shuffled: in each 32 elements of a row position p holds element
+ *   8 · (p >> 1 & 3) + 2 · (p >> 3 & 3) + (p & 1), which a second time brings the natural order back. One such copy of weights W[N, K] serves y = x Wᵀ
+ *   (with `transB`) and dx = dy W (without). By PTX alone, of halves, without `transA`, with N and K that are multiples of 32; see `takesShuffled`
  * @property {DType} [aType] storage of A; `f32` when left out
  * @property {DType} [bType] storage of B; `f32` when left out
  * @property {DType} [cType] storage of C and D; `f32` when left out
@@ -71,6 +74,12 @@
  * @property {Tensor} [half] second output: D in the half type of `precision`, for matrix-unit precisions
  * @property {Tensor} [workspace] f32 memory for split-K and tensor maps (see `matmulWorkspace`); the kernels' own when left out
  * @property {Partial<MatmulPlan>} [plan] overrides the chooser, wholly (with `kernel`) or in parts
+ */
+/**
+ * The product of which `takesShuffled` is asked: as it will be given to `matmul`, but that tensors may be missing. Those that are optional
+ * (`bias`, `residual`, `half`) must be there where they will be, since they decide on the kernel.
+ * With `glu` it is the product of `matmulGlu` (n is then 2 · columns, with `transB`) or of `matmulGluBackward` (n is columns), with halves as `cType`.
+ * @typedef {Partial<MatmulArgs> & { m: number, n: number, k: number, glu?: 'forward' | 'backward' }} ShuffledQuestion
  */
 /**
  * How products are computed by one launch.
@@ -112,7 +121,7 @@ export function matmulKernels(context: KernelContext, options?: Parameters<typeo
     matmulPlan: (args: MatmulArgs) => MatmulPlan;
     /**
      * Elements (f32) of workspace that `matmul` needs for these arguments: for partial sums where K is split, and for tensor maps where B is
-     * copied (`tallCopied`, `tallTransposed`); else 0.
+     * copied (`tallCopied`, `tallCopiedCached`); else 0.
      * @param {MatmulArgs} args
      */
     matmulWorkspace: (args: MatmulArgs) => number;
@@ -121,6 +130,12 @@ export function matmulKernels(context: KernelContext, options?: Parameters<typeo
      * @param {Precision} precision
      */
     matmulSupports: (precision: Precision) => boolean;
+    /**
+     * Whether a product is known to be faster with its B shuffled (`bShuffled`) than as it is, and has a kernel for that on this device. The
+     * first call tests the kernel, which cannot be done while a graph is recorded: the answer is no for products whose kernel is not known by then.
+     * @param {ShuffledQuestion} args
+     */
+    takesShuffled: ({ glu, ...args }: ShuffledQuestion) => boolean;
     /**
      * Matrix products by one launch, whose tiles fill the device together.
      * @param {MatmulArgs[]} list none may read what another one writes
@@ -263,6 +278,12 @@ export type MatmulArgs = {
      */
     transB?: boolean | undefined;
     /**
+     * B's rows in memory are shuffled: in each 32 elements of a row position p holds element
+     * 8 · (p >> 1 & 3) + 2 · (p >> 3 & 3) + (p & 1), which a second time brings the natural order back. One such copy of weights W[N, K] serves y = x Wᵀ
+     * (with `transB`) and dx = dy W (without). By PTX alone, of halves, without `transA`, with N and K that are multiples of 32; see `takesShuffled`
+     */
+    bShuffled?: boolean | undefined;
+    /**
      * storage of A; `f32` when left out
      */
     aType?: import("./base.mjs").DType | undefined;
@@ -358,6 +379,17 @@ export type MatmulArgs = {
      * overrides the chooser, wholly (with `kernel`) or in parts
      */
     plan?: Partial<MatmulPlan> | undefined;
+};
+/**
+ * The product of which `takesShuffled` is asked: as it will be given to `matmul`, but that tensors may be missing. Those that are optional
+ * (`bias`, `residual`, `half`) must be there where they will be, since they decide on the kernel.
+ * With `glu` it is the product of `matmulGlu` (n is then 2 · columns, with `transB`) or of `matmulGluBackward` (n is columns), with halves as `cType`.
+ */
+export type ShuffledQuestion = Partial<MatmulArgs> & {
+    m: number;
+    n: number;
+    k: number;
+    glu?: "forward" | "backward";
 };
 /**
  * How products are computed by one launch.

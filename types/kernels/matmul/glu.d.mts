@@ -17,6 +17,7 @@
  * @property {DType} [type] of every tensor; f32 when left out
  * @property {Precision} [precision] of the product, as in `matmul`
  * @property {Activation} [activation] silu (SwiGLU) when left out
+ * @property {boolean} [bShuffled] `b`'s rows are shuffled, as in `matmul`; `columns` must then be a multiple of 32
  * @property {Partial<MatmulPlan>} [plan] of the product, as in `matmul`; with `kernel: 'ptx'` it is an error where one kernel cannot
  *   do both
  */
@@ -84,6 +85,10 @@ export type GluProduct = {
      * silu (SwiGLU) when left out
      */
     activation?: import("../activation.mjs").Activation | undefined;
+    /**
+     * `b`'s rows are shuffled, as in `matmul`; `columns` must then be a multiple of 32
+     */
+    bShuffled?: boolean | undefined;
     /**
      * of the product, as in `matmul`; with `kernel: 'ptx'` it is an error where one kernel cannot
      * do both

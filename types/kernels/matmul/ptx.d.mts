@@ -17,12 +17,17 @@ export function ptxProducts(context: KernelContext, { verify }?: {
      * Why these kernels cannot take a product, or undefined.
      * @param {any} problem with the arguments of `matmul` as `args`, of which tensors may be missing
      */
-    fault: ({ m, n, k, batch, precision, half, aType, bType, cType, transA, transB, args }: any) => string | undefined;
+    fault: ({ m, n, k, batch, precision, half, aType, bType, cType, transA, transB, bShuffled, glu, args }: any) => string | undefined;
     /**
      * The plan that a caller asks for; throws where it cannot be carried out.
      * @param {any} problem @param {Partial<MatmulPlan>} override
      */
     planOf: (problem: any, override: Partial<MatmulPlan>) => any;
+    /**
+     * The plan of a product with B shuffled: what the caller asks for, else the one that was measured, else any.
+     * @param {any} problem @param {Partial<MatmulPlan>} [override]
+     */
+    planShuffled: (problem: any, override?: Partial<MatmulPlan>) => any;
     /**
      * The plan that was measured for a product, or undefined where these kernels do not take it or none is known to be faster.
      * @param {any} problem

@@ -5,9 +5,10 @@ export function generator(seed: number): () => number;
  * A matrix in a buffer of its own, poison around it and behind its rows.
  * @param {KernelContext['vk']} vk @param {number} rows @param {number} columns @param {DType} type
  * @param {(() => number) | undefined} next its values; poison without
- * @param {boolean} gaps
+ * @param {boolean} [gaps]
+ * @param {boolean} [shuffled] whether its rows are, see `shuffleRows`
  */
-export function matrix(vk: KernelContext["vk"], rows: number, columns: number, type: DType, next: (() => number) | undefined, gaps?: boolean): {
+export function matrix(vk: KernelContext["vk"], rows: number, columns: number, type: DType, next: (() => number) | undefined, gaps?: boolean, shuffled?: boolean): {
     tensor: {
         buffer: import("../../../index.js").BufferHandle;
         offset: number;
@@ -39,7 +40,7 @@ export function matrices(): {
         };
         destroy: () => void;
     }[];
-    make: (vk: Pick<typeof import("../../../index.js"), "initDevice" | "shaders" | "createBuffer" | "bufferBytes" | "buildKernel" | "fillBuffer" | "readBuffer" | "uploadBuffer" | "destroyBuffer" | "createPipeline" | "dispatch" | "batchExecuteAll">, rows: number, columns: number, type: import("../base.mjs").DType, next: (() => number) | undefined, gaps?: boolean | undefined) => {
+    make: (vk: Pick<typeof import("../../../index.js"), "initDevice" | "shaders" | "createBuffer" | "bufferBytes" | "buildKernel" | "fillBuffer" | "readBuffer" | "uploadBuffer" | "destroyBuffer" | "createPipeline" | "dispatch" | "batchExecuteAll">, rows: number, columns: number, type: import("../base.mjs").DType, next: (() => number) | undefined, gaps?: boolean | undefined, shuffled?: boolean | undefined) => {
         tensor: {
             buffer: import("../../../index.js").BufferHandle;
             offset: number;

@@ -32,10 +32,11 @@ export function sizesOf(plan: GemmPlan): {
 export function planFault(plan: GemmPlan, form: GemmForm): string | undefined;
 /**
  * Why these kernels cannot take a product, or undefined. The SPIR-V kernels compute the others.
- * @param {{ m: number, n: number, k: number, lda: number, ldb: number, ldc: number, ldr?: number, ldh?: number, addresses: (number | bigint)[], transA: boolean, transB: boolean, type?: GemmForm['type'] }} product
+ * @param {{ m: number, n: number, k: number, lda: number, ldb: number, ldc: number, ldr?: number, ldh?: number, addresses: (number | bigint)[],
+ *   transA: boolean, transB: boolean, type?: GemmForm['type'], shuffled?: boolean, glu?: GemmForm['glu'] }} product
  *   `addresses` of all operands in bytes; halves when `type` is left out
  */
-export function productFault({ m, n, k, lda, ldb, ldc, ldr, ldh, addresses, transA, transB, type }: {
+export function productFault({ m, n, k, lda, ldb, ldc, ldr, ldh, addresses, transA, transB, type, shuffled, glu }: {
     m: number;
     n: number;
     k: number;
@@ -48,6 +49,8 @@ export function productFault({ m, n, k, lda, ldb, ldc, ldr, ldh, addresses, tran
     transA: boolean;
     transB: boolean;
     type?: GemmForm["type"];
+    shuffled?: boolean;
+    glu?: GemmForm["glu"];
 }): string | undefined;
 /**
  * How a product is divided among blocks.
@@ -123,6 +126,7 @@ export function gemm(name: string, plan: GemmPlan, form: GemmForm): string;
  * @property {'bf16' | 'f16' | 'f32'} type of A and B; f32 without matrix units
  * @property {boolean} transA A lies as K x M
  * @property {boolean} transB B lies as N x K
+ * @property {boolean} [shuffled] B's contiguous index lies in the order of `columnOf` in memory (see `shuffleRows`): `copy`
  * @property {boolean} [half] D and C are halves; f32 when left out
  * @property {boolean} [dual] D is stored a second time, as halves
  * @property {boolean} [beta] C is read
@@ -285,6 +289,10 @@ export type GemmForm = {
      * B lies as N x K
      */
     transB: boolean;
+    /**
+     * B's contiguous index lies in the order of `columnOf` in memory (see `shuffleRows`): `copy`
+     */
+    shuffled?: boolean | undefined;
     /**
      * D and C are halves; f32 when left out
      */

@@ -23,6 +23,16 @@ export function descriptor(major: Major, bk: number): {
  */
 export function elementOffset(major: Major, bk: number, x: number, k: number): number;
 /**
+ * A matrix whose rows are shuffled: in each 32 elements of a row position p holds element `columnOf(p)`. A 16-bit copy of weights
+ * W [out, in] in this order serves two products by the copy engine: as B of x Wᵀ, whose depth it is, and as B of dy W, whose columns. Since
+ * `columnOf` swaps two pairs of bits, a second time brings the natural order back.
+ * @template {Uint16Array | Float32Array | Float64Array} T
+ * @param {T} elements rows one behind the other
+ * @param {number} columns elements of a row, a multiple of 32
+ * @returns {T} a new one
+ */
+export function shuffleRows<T extends Uint16Array | Float32Array | Float64Array>(elements: T, columns: number): T;
+/**
  * How `threads` threads move a stage of an operand, chunk by chunk: thread t moves chunks t, t + threads, … of shared memory,
  * which no two lanes of a quarter warp find in the same banks. For each: its line relative to the thread's first, and the
  * row or column and depth of the operand, relative to those of the thread's first chunk.

@@ -29,7 +29,10 @@ export class Writer {
         a: import("./gemm.mjs").Major;
         b: import("./gemm.mjs").Major;
     };
-    /** Lanes hold eight neighbouring columns, see `columnOf`: where B's columns are lines, or f32 results that are stored in whole sectors anyway do not ask for less. */
+    /**
+     * Lanes hold eight neighbouring columns, see `columnOf`: where B's columns are lines or shuffled, or f32 results that are stored
+     * in whole sectors anyway do not ask for less.
+     */
     permuted: boolean;
     p: Program;
     tid: string;

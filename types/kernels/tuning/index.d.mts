@@ -64,6 +64,10 @@ export type Tuning = {
      */
     ptxPlan?: ((problem: any) => any) | undefined;
     /**
+     * its plan where B is shuffled, or undefined where none is known to be faster than with B as it is
+     */
+    shuffledPlan?: ((problem: any) => any) | undefined;
+    /**
      * the tiling in PTX by which products like this one are faster by one
      * launch, where their tiles fill the device together; undefined where they are not
      */

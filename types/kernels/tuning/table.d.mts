@@ -1,10 +1,11 @@
 // Made by `npm run types` from kernels/; do not edit.
-/** The class of a product. @param {{ precision: string, aType: string, bType: string }} problem */
-export function classOf({ precision, aType, bType }: {
+/** The class of a product. @param {{ precision: string, aType: string, bType: string, bShuffled?: boolean }} problem */
+export function classOf({ precision, aType, bType, bShuffled }: {
     precision: string;
     aType: string;
     bType: string;
-}): "f32" | "half" | "mixed" | "bf16x3";
+    bShuffled?: boolean;
+}): "f32" | "half" | "mixed" | "bf16x3" | "shuffled";
 /**
  * A form and its sizes.
  * @param {string} text such as `NT 512 1024 1024`
@@ -46,9 +47,9 @@ export function nearest(entries: Entry[], { form, m, n, k }: Shape, reach: numbe
 /**
  * What a table looks at of a product.
  * @typedef {{ m: number, n: number, k: number, batch: number, beta: number, transA: boolean, transB: boolean, precision: string,
- *   aType: string, bType: string }} Problem
+ *   aType: string, bType: string, bShuffled?: boolean }} Problem
  */
-export const CLASSES: readonly ["half", "mixed", "bf16x3", "f32", "ptx"];
+export const CLASSES: readonly ["half", "mixed", "bf16x3", "f32", "ptx", "shuffled"];
 /** The form of a product as a name: NT, NN, TN or TT. @param {{ transA: boolean, transB: boolean }} product */
 export function formName({ transA, transB }: {
     transA: boolean;
@@ -77,4 +78,5 @@ export type Problem = {
     precision: string;
     aType: string;
     bType: string;
+    bShuffled?: boolean;
 };
