@@ -134,6 +134,9 @@ export function optimizerState(options) {
   return state;
 }
 
+/** In place of a tensor that a kernel does not touch. */
+const NONE = { buffer: 0, offset: 0 };
+
 /** @param {KernelContext} context */
 export function optimizerKernels(context) {
   /**
@@ -204,10 +207,12 @@ export function optimizerKernels(context) {
    * @param {Tensor} args.second in and out: [count] f32, second moments
    * @param {Tensor} args.gradient [count] f32
    * @param {Tensor} args.state see `STATE`
-   * @param {number} args.count even with a copy
+   * @param {number} args.count even with a copy; a multiple of 32 with `shuffled`
    * @param {number} [args.decayCount] `count` when left out
    * @param {Tensor} [args.copy] out: [count] of `copyType`, the new parameters for the matrix units
    * @param {'f16' | 'bf16'} [args.copyType] needed with `copy`
+   * @param {Tensor} [args.shuffled] out: [count] of `copyType`, what `copy` gets in the order that `matmul` takes with `bShuffled`: in
+   *   each 32 elements position p holds element `columnOf(p)` (kernels/ptx/layout.mjs). Only with `copy`
    * @returns {Dispatches}
    */
   function adamw(args) {
@@ -220,10 +225,15 @@ export function optimizerKernels(context) {
     const gradient = tensor(kernel, 'gradient', args.gradient);
     const state = stateOf(kernel, args.state);
     const copied = args.copy !== undefined;
-    const copy = copied ? tensor(kernel, 'copy', args.copy) : { buffer: 0, offset: 0 };
+    const copy = copied ? tensor(kernel, 'copy', args.copy) : NONE;
     const type = copied ? args.copyType : undefined;
     if (copied && type !== 'f16' && type !== 'bf16') {
       throw new RangeError(`${kernel}: copyType must be f16 or bf16, got ${String(type)}`);
+    }
+    const shuffled = args.shuffled === undefined ? undefined : tensor(kernel, 'shuffled', args.shuffled);
+    if (shuffled) {
+      if (!copied) throw new RangeError(`${kernel}: shuffled is written beside copy, which is missing`);
+      if (count % 32) throw new RangeError(`${kernel}: count must be a multiple of 32 with a shuffled copy, got ${count}`);
     }
     if (context.checker) {
       /** @type {Extent[]} */
@@ -233,6 +243,7 @@ export function optimizerKernels(context) {
         ['second', second, count, 'f32'],
       ];
       if (type) writes.push(['copy', copy, count, type]);
+      if (type && shuffled) writes.push(['shuffled', shuffled, count, type]);
       context.checker.check(kernel, [['gradient', gradient, count, 'f32'], stateExtent(state)], writes);
     }
     /** @type {[tensor: typeof parameters, bytes: number][]} */
@@ -243,8 +254,10 @@ export function optimizerKernels(context) {
       [gradient, 4],
     ];
     if (type) tensors.push([copy, bytesOf(type)]);
+    const both = type !== undefined && shuffled !== undefined;
+    if (both) tensors.push([shuffled, bytesOf(type)]);
     return context.inParts(kernel, count, tensors, (parts, count, from) => {
-      const [parameters, first, second, gradient, copy = { buffer: 0, offset: 0 }] = parts;
+      const [parameters, first, second, gradient, copy = NONE, shuffled = NONE] = parts;
       const { width, suffix } = accessWidth(kernel, type ? ['f32', type] : ['f32'], {
         count,
         'parameters.offset': parameters.offset,
@@ -252,13 +265,15 @@ export function optimizerKernels(context) {
         'second.offset': second.offset,
         'gradient.offset': gradient.offset,
         'copy.offset': copy.offset,
+        'shuffled.offset': shuffled.offset,
       });
       const threads = context.flatThreads;
       const buffers = [parameters.buffer, first.buffer, second.buffer, gradient.buffer, state];
       if (copied) buffers.push(copy.buffer);
-      return context.dispatch(`adamw${type ? `_${type}` : ''}${suffix}`, {
+      if (both) buffers.push(shuffled.buffer);
+      return context.dispatch(`adamw${type ? `_${type}` : ''}${both ? '_shuffled' : ''}${suffix}`, {
         buffers,
-        writes: copied ? 0b100111 : 0b111,
+        writes: both ? 0b1100111 : copied ? 0b100111 : 0b111,
         groups: context.strideGroups(count / width, threads),
         specialization: [threads],
         push: pushConstants([
@@ -269,6 +284,8 @@ export function optimizerKernels(context) {
           second.offset / width,
           gradient.offset / width,
           copy.offset / width,
+          // In pairs.
+          shuffled.offset / 2,
         ]),
       });
     });

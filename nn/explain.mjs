@@ -11,7 +11,7 @@ import { effective } from './passes/calls.mjs';
  * @property {string} origin the line of the program, as `model.mjs:12` or `model.mjs:12, backward`; empty where there is none
  * @property {string[]} operations what it does: more than one where passes have put some together
  * @property {number} dispatches how many
- * @property {number} written bytes of its results; 0 where that is not known (steps of optimizers)
+ * @property {number} written bytes of its results; 0 where that is not known (clipping of gradients)
  * @property {number} bytes that it reads and writes; 0 where that is not known
  * @property {number} flops floating-point operations of its products, 2 for each multiplication; 0 where there are none
  * @property {number} main which of its dispatches does them

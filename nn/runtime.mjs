@@ -40,7 +40,7 @@ const WARN_BYTES = 2 ** 30;
  * @property {(storage: Storage, allocation: Allocation) => void} [watch] has memory given back when its storage is garbage
  * @property {(tensor: Tensor) => void} [use] is told of operands
  * @property {(storage: Storage) => boolean} [changed] says whether it has changed a storage from before
- * @property {Set<import('./optim/half-copy.mjs').HalfCopy>} [copies] that hold what they should before each launch
+ * @property {Set<import('./optim/half-copy.mjs').ParameterCopy>} [copies] that hold what they should before each launch
  * @property {(leaf: Tensor) => void} [gradientOf] is told of leaves before their gradient is looked at or changed
  * @property {boolean} [closed] whether its memory went with its device
  * @property {number} [serial] tensors from this number on were made for it

@@ -111,6 +111,14 @@ const CALLS = [
     tensors: { parameters: [24], first: [24], second: [24], gradient: [24], state: [STATE_WORDS, 'u32'], copy: [24, 'bf16'] },
     sizes: { count: 24, copyType: 'bf16' },
   },
+  {
+    kernel: 'adamw',
+    tensors: {
+      ...{ parameters: [32], first: [32], second: [32], gradient: [32], state: [STATE_WORDS, 'u32'] },
+      ...{ copy: [32, 'f16'], shuffled: [32, 'f16'] },
+    },
+    sizes: { count: 32, copyType: 'f16' },
+  },
   { kernel: 'matmul', tensors: { a: [3 * 5], b: [5 * 7], c: [3 * 7] }, sizes: { m: 3, n: 7, k: 5 } },
   {
     kernel: 'matmul',

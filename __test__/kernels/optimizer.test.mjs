@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { createKernels, optimizerState, STATE } from '../../kernels/index.mjs';
+import { columnOf } from '../../kernels/ptx/layout.mjs';
 import { vk } from '../lib/addon.mjs';
 import { Case, TOLERANCE } from '../lib/kernel-check.mjs';
 import { assertClose, normal } from '../lib/random-data.mjs';
@@ -104,6 +105,43 @@ for (const [copyType, counts] of /** @type {const} */ ([
   }
 }
 
+for (const copyType of /** @type {const} */ (['f16', 'bf16'])) {
+  for (const [count, first] of [
+    [4096, 0],
+    [1056, 0],
+    // Pairs instead of fours.
+    [1056, 2],
+  ]) {
+    test(`the shuffled ${copyType} copy of ${count} parameters is the copy, permuted${first ? ', by the narrow kernel' : ''}`, () => {
+      const skipped = 32;
+      const c = new Case({ guard: 0 });
+      const [p, m, v] = [c.inout(normal(count)), c.inout(new Float64Array(count)), c.inout(new Float64Array(count))];
+      const g = c.input(normal(first + count));
+      const copy = c.output(count, copyType);
+      const shuffled = c.output(skipped + count, copyType);
+      const state = c.inout(optimizerState({ rate: 1e-2, maxNorm: 1 }), 'u32');
+      const gradient = { buffer: g.buffer, offset: first };
+      c.run(
+        kernels.optimizerAdvance({ state: state.tensor }),
+        ...kernels.gradientClip({ gradient: g.tensor, count, state: state.tensor }),
+        kernels.adamw({
+          ...{ parameters: p.tensor, first: m.tensor, second: v.tensor, gradient, state: state.tensor, count },
+          ...{ copy: copy.tensor, copyType, shuffled: { buffer: shuffled.buffer, offset: skipped } },
+        }),
+      );
+      assertClose(copy.read(), p.read(), TOLERANCE[copyType], 'copy');
+      const halves = (/** @type {typeof copy} */ tensor) => new Uint16Array(tensor.words().buffer, 0, tensor.count);
+      assert.deepEqual(halves(shuffled).subarray(0, skipped), new Uint16Array(skipped).fill(0x7fc1));
+      const natural = halves(copy);
+      assert.deepEqual(
+        halves(shuffled).subarray(skipped),
+        natural.map((_, i) => natural[columnOf(i)]),
+      );
+      c.destroy();
+    });
+  }
+}
+
 test('a gradient that is not finite leaves everything as it was', () => {
   for (const bad of [Infinity, NaN, -Infinity, 1e30]) {
     const count = 100000;
@@ -112,7 +150,7 @@ test('a gradient that is not finite leaves everything as it was', () => {
     values[count - 7] = bad; // 1e30: its square overflows
     const [p, m, v] = [c.inout(normal(count)), c.inout(normal(count)), c.inout(normal(count).map(Math.abs))];
     const g = c.input(values);
-    const copy = c.inout(normal(count), 'bf16');
+    const [copy, shuffled] = [c.inout(normal(count), 'bf16'), c.inout(normal(count), 'bf16')];
     const state = c.inout(optimizerState({ rate: 1e-2, maxNorm: 1 }), 'u32');
     c.run(
       kernels.optimizerAdvance({ state: state.tensor }),
@@ -126,9 +164,10 @@ test('a gradient that is not finite leaves everything as it was', () => {
         count,
         copy: copy.tensor,
         copyType: 'bf16',
+        shuffled: shuffled.tensor,
       }),
     );
-    for (const t of [p, m, v, copy]) assert.deepEqual(t.read(), t.values, String(bad));
+    for (const t of [p, m, v, copy, shuffled]) assert.deepEqual(t.read(), t.values, String(bad));
     assert.equal(state.read()[STATE.skipped], 1);
     assert.equal(floats(state.read())[STATE.clip], 0);
     c.destroy();

@@ -282,11 +282,11 @@ export function cases(quick) {
   }
 
   const P = quick ? 1 << 16 : 1 << 26;
-  for (const copyType of /** @type {const} */ ([undefined, 'bf16', 'f16'])) {
+  for (const [copyType, shuffled] of /** @type {const} */ ([[undefined], ['bf16'], ['f16'], ['bf16', true]])) {
     list.push({
-      name: `adamw${copyType ? ` + ${copyType} copy` : ''}`,
+      name: `adamw${copyType ? ` + ${copyType} copy` : ''}${shuffled ? ' + shuffled' : ''}`,
       shape: `${P}`,
-      bytes: P * (copyType ? 30 : 28),
+      bytes: P * (28 + (copyType ? 2 : 0) + (shuffled ? 2 : 0)),
       build: (k, b) => {
         const state = optimizerState({ rate: 1e-4, step: 10 });
         // As `optimizerAdvance` would leave it.
@@ -299,6 +299,7 @@ export function cases(quick) {
           state: b.data(state),
           count: P,
           ...(copyType ? { copy: b.output(P, copyType), copyType } : {}),
+          ...(shuffled ? { shuffled: b.output(P, copyType) } : {}),
         });
       },
     });

@@ -3,6 +3,7 @@
 import { Recorder } from '../../kernels/base.mjs';
 import { stepsOf } from '../explain.mjs';
 import { planMemory } from '../memory.mjs';
+import { HalfCopy } from '../optim/half-copy.mjs';
 import { accesses } from '../passes/calls.mjs';
 import { runPasses } from '../passes/index.mjs';
 import { runtime } from '../runtime.mjs';
@@ -41,6 +42,8 @@ export function build(recording, outputs, passes) {
       isTemporary: (allocation) => isOwn(allocation) && !outputs.has(allocation),
       allocate: (bytes) => recording.allocate(bytes),
       kernels: runtime().kernels,
+      halves: new Map([...recording.copies].flatMap((copy) => (copy instanceof HalfCopy ? [[copy.storage.allocation, copy]] : []))),
+      keep: (copy) => recording.keep(copy),
     },
     passes,
   );

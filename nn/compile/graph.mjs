@@ -3,6 +3,7 @@
 import { encode } from '../host.mjs';
 import { timesByLine, workOf } from '../explain.mjs';
 import { BYTES } from '../layout.mjs';
+import { ShuffledCopy } from '../optim/half-copy.mjs';
 import { runtime } from '../runtime.mjs';
 import { Storage, mapTensors, tensorsIn, unscoped } from '../storage.mjs';
 import { Tensor } from '../tensor.mjs';
@@ -29,11 +30,11 @@ export class Graph {
     this.gradientsAfter = Array.from(recording.guard.gradients.keys(), (leaf) => /** @type {const} */ ([leaf, leaf.grad]));
     /** Storages from before that the call writes. */
     this.written = [...recording.outside.keys()].filter((storage) => recording.changed(storage));
-    /** Copies of parameters that the call leaves up to date. */
-    this.copiesAfter = [...recording.copies].filter((copy) => copy.fresh);
     const outputs = new Set(Array.from(tensorsIn(result), ({ storage }) => /** @type {Storage} */ (storage).allocation));
     const { packed, dispatches, steps, found, bytes, memory } = build(recording, outputs, passes);
     recording.list.length = 0;
+    /** Copies of parameters that the call leaves up to date. A shuffled one goes with that in natural order. */
+    this.copiesAfter = [...recording.copies].filter((copy) => (copy instanceof ShuffledCopy ? copy.half : copy).fresh);
     this.packed = packed;
     this.dispatches = dispatches;
     this.steps = steps;

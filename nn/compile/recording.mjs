@@ -10,6 +10,7 @@ import { Guard } from './guard.mjs';
 /** @typedef {import('../tensor.mjs').Tensor} Tensor */
 /** @typedef {import('../../kernels/template.mjs').Template} Template */
 /** @typedef {import('../passes/calls.mjs').Call} Call */
+/** @typedef {import('../optim/half-copy.mjs').ParameterCopy} ParameterCopy */
 
 /**
  * The dispatches of a trace, and what they touch.
@@ -28,7 +29,7 @@ export class Recording {
     this.origin = undefined;
     /** Storages from before, and their versions when they were first used. @type {Map<Storage, number>} */
     this.outside = new Map();
-    /** Copies of parameters that are read or written here. @type {Set<import('../optim/half-copy.mjs').HalfCopy>} */
+    /** Copies of parameters that are read or written here. @type {Set<ParameterCopy>} */
     this.copies = new Set();
   }
 
@@ -47,17 +48,26 @@ export class Recording {
     return allocation.sink === this;
   }
 
+  /** Notes a storage that is touched here, and keeps it if it was there before. @param {Storage} storage */
+  hold(storage) {
+    if (this.owns(storage.allocation) || this.outside.has(storage)) return;
+    this.outside.set(storage, storage.version);
+    storage.retain();
+  }
+
+  /** Has a copy of parameters, which is read or written here, hold what it should before each launch. @param {ParameterCopy} copy */
+  keep(copy) {
+    this.hold(copy.storage);
+    this.copies.add(copy);
+  }
+
   originNow() {
     return this.origin ?? callerLine();
   }
 
   /** @param {Template} template @param {Storage[]} storages @param {import('../runtime.mjs').CallInfo} [call] @param {import('../runtime.mjs').WorkInfo} [info] */
   append(template, storages, call, info) {
-    for (const storage of storages) {
-      if (this.owns(storage.allocation) || this.outside.has(storage)) continue;
-      this.outside.set(storage, storage.version);
-      storage.retain();
-    }
+    for (const storage of storages) this.hold(storage);
     const origin = this.originNow();
     const allocations = storages.map(({ allocation }) => allocation);
     const values = call?.layouts.map((layout, i) => ({ allocation: allocations[i], layout })) ?? [];

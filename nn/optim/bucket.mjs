@@ -123,12 +123,12 @@ export class Bucket {
     return this.half.dtype === dtype && this.half.ready() ? this.half : undefined;
   }
 
-  /** Notes that the parameters have changed, and with `copied` the 16-bit copy with them if that was up to date. */
+  /** Notes that the parameters have changed, and with `copied` those 16-bit copies with them that were up to date. */
   changed(copied = true) {
     const source = /** @type {Storage} */ (this.values.storage);
-    const kept = copied && this.half?.fresh;
+    const kept = copied ? [this.half, this.half?.shuffled].filter((copy) => copy?.fresh) : [];
     source.version++;
-    if (kept) this.half?.follow();
+    for (const copy of kept) copy?.follow();
   }
 
   /** Frees the memory; the parameters keep theirs. */

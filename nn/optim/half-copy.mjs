@@ -1,23 +1,27 @@
-// The 16-bit copy of an optimizer's parameters: what products read in `autocast`. AdamW writes it in the pass that writes the
-// parameters; where anything else has changed them, it is made anew before it is next read.
+// 16-bit copies of an optimizer's parameters: what products read in `autocast`. AdamW writes them in the pass that writes the
+// parameters; where anything else has changed them, they are made anew before they are next read.
 
 import { SLOT, Template } from '../../kernels/template.mjs';
+import { map } from '../codegen.mjs';
+import { denseLayout, layoutOf } from '../layout.mjs';
 import { recordingNow, runtime } from '../runtime.mjs';
 import { Storage } from '../storage.mjs';
 
-export class HalfCopy {
-  /** @param {Storage} source `count` f32 elements @param {number} count even @param {'f16' | 'bf16'} dtype */
-  constructor(source, count, dtype) {
+/** @typedef {import('../../kernels/base.mjs').Dispatch} Dispatch */
+
+/** A copy of parameters, which is behind them where they have another version. */
+export class ParameterCopy {
+  /** @param {Storage} source `count` f32 elements @param {number} count even @param {'f16' | 'bf16'} dtype @param {string} name for reports */
+  constructor(source, count, dtype, name) {
     const device = runtime();
     this.source = source;
     this.dtype = dtype;
     // The device's own memory, also where a function is being compiled: it outlives the graph.
     this.storage = new Storage(device.allocate(2 * count, true));
     this.storage.retain();
-    device.name(this.storage.allocation, `parameters in ${dtype}`);
+    device.name(this.storage.allocation, name);
     /** The source's version that was copied. */
     this.version = -1;
-    this.convert = new Template(device.kernels.cast({ x: SLOT, y: SLOT + 1, count, from: 'f32', to: dtype }));
   }
 
   /** Whether it holds what the source holds. */
@@ -29,10 +33,13 @@ export class HalfCopy {
   refresh() {
     // A graph may outlive the optimizer, and what it does not read goes with that.
     if (this.fresh || !this.storage.allocation.live) return;
-    runtime().append(this.convert, [this.source, this.storage]);
+    this.write();
     this.storage.version++;
     this.version = this.source.version;
   }
+
+  /** Appends the dispatches that make it anew. */
+  write() {}
 
   /**
    * Has it hold what the source holds where it is to be read now.
@@ -56,5 +63,54 @@ export class HalfCopy {
 
   dispose() {
     this.storage.release();
+  }
+}
+
+/** The elements in their order. */
+export class HalfCopy extends ParameterCopy {
+  /** @param {Storage} source `count` f32 elements @param {number} count even @param {'f16' | 'bf16'} dtype */
+  constructor(source, count, dtype) {
+    super(source, count, dtype, `parameters in ${dtype}`);
+    this.count = count;
+    this.convert = new Template(runtime().kernels.cast({ x: SLOT, y: SLOT + 1, count, from: 'f32', to: dtype }));
+    /** The same for products by the copy engine, once a compiled function takes it. @type {ShuffledCopy | undefined} */
+    this.shuffled = undefined;
+  }
+
+  write() {
+    runtime().append(this.convert, [this.source, this.storage]);
+  }
+
+  /** The copy for products by the copy engine, made at first use. */
+  shuffledCopy() {
+    this.shuffled ??= new ShuffledCopy(this);
+    return this.shuffled;
+  }
+
+  dispose() {
+    this.shuffled?.dispose();
+    super.dispose();
+  }
+}
+
+/**
+ * The elements in the order in which matrix products take them with `bShuffled`: in each 32 position p holds element `columnOf(p)`
+ * (kernels/ptx/layout.mjs). Whatever writes the copy in natural order writes this one as well, or it is made anew of that.
+ */
+export class ShuffledCopy extends ParameterCopy {
+  /** @param {HalfCopy} half of a multiple of 32 elements, which buckets have */
+  constructor(half) {
+    super(half.source, half.count, half.dtype, `parameters in ${half.dtype}, shuffled`);
+    this.half = half;
+    // Pairs are words, and each 16 of them a matrix of 4 x 4, which is transposed.
+    const shape = [half.count / 32, 4, 4];
+    const from = { buffer: SLOT, offset: 0, layout: layoutOf(shape, [16, 1, 4], 0, 'u32') };
+    const to = { buffer: SLOT + 1, offset: 0, layout: denseLayout(shape, 'u32') };
+    this.order = new Template(/** @type {Dispatch} */ (map(runtime().kernels.context, [from], [to], (_, values) => values)));
+  }
+
+  write() {
+    this.half.refresh();
+    runtime().append(this.order, [this.half.storage, this.storage]);
   }
 }

@@ -8,7 +8,9 @@ import { storageOf as alive } from '../engine.mjs';
 import { ArgumentError, UsageError } from '../errors.mjs';
 import * as F from '../functional.mjs';
 import { noted } from '../guards.mjs';
+import { layoutOf } from '../layout.mjs';
 import { Module, Parameter } from '../modules/module.mjs';
+import { NO_ATTRIBUTES } from '../ops/registry.mjs';
 import { checkOptions } from '../options.mjs';
 import { isRecording, perDevice, runtime, sink } from '../runtime.mjs';
 import { scope, unscoped } from '../storage.mjs';
@@ -22,6 +24,8 @@ export { averageGradients } from './ranks.mjs';
 /** A group of processes. @typedef {import('./ranks.mjs').ProcessGroup} ProcessGroup */
 /** Elements of a bucket, one after another. @typedef {import('./bucket.mjs').Run} Run */
 /** Device memory that tensors share. @typedef {import('../storage.mjs').Storage} Storage */
+/** What dispatches are of. @typedef {import('../runtime.mjs').CallInfo} CallInfo */
+/** An operation, as the engine knows it. @typedef {import('../ops/registry.mjs').Op} Op */
 /** What a kernel function returns. @typedef {import('../../kernels/base.mjs').Dispatches} Dispatches */
 
 /**
@@ -83,14 +87,15 @@ const templates = perDevice(new Map());
  * @param {string} key @param {Storage[]} storages one for each slot
  * @param {(slots: number[]) => (Dispatches | Dispatches[])[]} build
  * @param {number} [bytes] that they read and write, for profiles
+ * @param {CallInfo} [call] what they are of, where passes may change it
  */
-function launch(key, storages, build, bytes) {
+function launch(key, storages, build, bytes, call) {
   let template = templates.get(key);
   if (!template) {
     template = new Template(...build(storages.map((_, i) => SLOT + i)));
     templates.set(key, template);
   }
-  sink().append(template, storages, undefined, { name: key.slice(0, key.indexOf('/')), bytes });
+  sink().append(template, storages, call, { name: key.slice(0, key.indexOf('/')), bytes });
 }
 
 /** @param {Tensor} tensor */
@@ -497,6 +502,17 @@ class Optimizer {
   }
 }
 
+/** The step as an operation, whose parameters and moments are results: a pass may have it write another one. */
+const adamw = /** @type {Op} */ (
+  /** @type {Pick<Op, 'name' | 'lower'>} */ ({
+    name: 'adamw',
+    lower: (k, [gradient, state], [parameters, first, second, copy, shuffled]) => {
+      const copied = copy ? { copy, copyType: /** @type {'f16' | 'bf16'} */ (copy.layout.dtype), shuffled } : {};
+      return [k.adamw({ parameters, first, second, gradient, state, count: parameters.layout.size, ...copied })];
+    },
+  })
+);
+
 /** AdamW (Loshchilov & Hutter 2019), with PyTorch's defaults. A step whose gradients are not finite changes nothing where `clip` is given. */
 export class AdamW extends Optimizer {
   /**
@@ -529,17 +545,28 @@ export class AdamW extends Optimizer {
     const from = this.ranks?.shard(bucket).offset ?? 0;
     // The shards of others come without a copy.
     const half = !this.ranks?.zero && bucket.half?.fresh && bucket.half.ready() ? bucket.half : undefined;
-    const storages = [bucket.values, first, second, bucket.gradients, group.state].map(storageOf);
-    const key = `adamw/${half?.dtype}/${offset}-${from}+${count}`;
+    const shuffled = half?.shuffled?.fresh && half.shuffled.ready() ? half.shuffled : undefined;
+    const copies = [half, shuffled].filter((copy) => copy !== undefined);
+    const tensors = [bucket.gradients, group.state, bucket.values, first, second];
+    const layout = (/** @type {number} */ at, /** @type {import('../layout.mjs').DType} */ dtype) => layoutOf([count], [1], at, dtype);
+    const layouts = [
+      layout(offset, 'f32'),
+      group.state.layout,
+      layout(offset, 'f32'),
+      layout(offset - from, 'f32'),
+      layout(offset - from, 'f32'),
+      ...copies.map(({ dtype }) => layout(offset, dtype)),
+    ];
+    const key = `adamw/${half?.dtype}${shuffled ? ' shuffled' : ''}/${offset}-${from}+${count}`;
     /** @param {number[]} slots */
     const dispatches = (slots) => {
-      const [parameters, , , gradient, , copy] = slots.map((buffer) => ({ buffer, offset }));
-      const [first, second] = [slots[1], slots[2]].map((buffer) => ({ buffer, offset: offset - from }));
-      const copied = half ? { copy, copyType: half.dtype } : {};
-      return [runtime().kernels.adamw({ parameters, first, second, gradient, state: slots[4], count, ...copied })];
+      const operands = slots.map((buffer, i) => ({ buffer, offset: layouts[i].offset, layout: layouts[i] }));
+      return adamw.lower(runtime().kernels, operands.slice(0, 2), operands.slice(2), NO_ATTRIBUTES);
     };
-    // Parameter, gradient and both moments are read, all but the gradient are written, and the copy.
-    launch(key, half ? [...storages, half.storage] : storages, dispatches, count * (7 * 4 + (half ? 2 : 0)));
+    // Parameter, gradient and both moments are read, all but the gradient are written, and the copies.
+    const bytes = count * (7 * 4 + 2 * copies.length);
+    const call = { op: adamw, attributes: NO_ATTRIBUTES, inputs: 2, layouts };
+    launch(key, [...tensors.map(storageOf), ...copies.map(({ storage }) => storage)], dispatches, bytes, call);
   }
 }
 

@@ -8,6 +8,8 @@ import { perDevice } from '../runtime.mjs';
 /** @typedef {import('../ops/registry.mjs').Op} Op */
 /** @typedef {import('../runtime.mjs').Allocation} Allocation */
 /** @typedef {import('../../kernels/index.mjs').Kernels} Kernels */
+/** @typedef {import('../optim/half-copy.mjs').HalfCopy} HalfCopy */
+/** @typedef {import('../optim/half-copy.mjs').ShuffledCopy} ShuffledCopy */
 
 /** Elements in memory. @typedef {{ allocation: Allocation, layout: Layout }} Value */
 
@@ -32,13 +34,18 @@ import { perDevice } from '../runtime.mjs';
  */
 
 /**
- * What passes know besides the calls: whether memory was made for the graph, whether it lives within a call of it alone, and how to
- * make more of that.
- * @typedef {{ isOwn: (allocation: Allocation) => boolean, isTemporary: (allocation: Allocation) => boolean, allocate: (bytes: number) => Allocation, kernels: Kernels }} Context
+ * What passes know besides the calls.
+ * @typedef {object} Context
+ * @property {(allocation: Allocation) => boolean} isOwn whether memory was made for the graph
+ * @property {(allocation: Allocation) => boolean} isTemporary whether it lives within a call of it alone
+ * @property {(bytes: number) => Allocation} allocate makes more of that
+ * @property {Kernels} kernels
+ * @property {Map<Allocation, HalfCopy>} halves 16-bit copies of parameters that the calls touch
+ * @property {(copy: ShuffledCopy) => void} keep has another copy hold what the parameters hold before each launch
  */
 
 /** Arguments of kernels that are written. */
-const WRITTEN = new Set(['c', 'y', 'dx', 'dWeight', 'blockSums', 'copy', 'gradient', 'dGateUp']);
+const WRITTEN = new Set(['c', 'y', 'dx', 'dWeight', 'blockSums', 'copy', 'gradient', 'dGateUp', 'shuffled']);
 
 /**
  * Memory that a call touches, whole allocations, each once. What is written counts as read, too, where it was there before.
@@ -113,26 +120,52 @@ const templates = perDevice(new Map());
 const numbers = new WeakMap();
 let number = 0;
 
+/** Operands, results and further tensors of a call: value i is slot i of its dispatches. @param {Call} call @returns {Value[]} */
+export const valuesOf = ({ inputs, outputs, extra = {} }) => [...inputs, ...outputs, ...Object.values(extra)];
+
+/**
+ * The dispatches of a call, over slots.
+ * @param {Call & { op: Op }} call @param {Kernels} kernels
+ */
+function dispatchesOf(call, kernels) {
+  const { op, attributes, inputs, outputs, kernel, options = {}, extra = {} } = call;
+  const operands = valuesOf(call).map(({ layout }, slot) => ({ buffer: SLOT + slot, offset: layout.offset, layout }));
+  const further = Object.fromEntries(Object.keys(extra).map((name, i) => [name, operands[inputs.length + outputs.length + i]]));
+  const changed = Object.create(kernels);
+  if (kernel) changed[kernel] = (/** @type {any} */ args) => /** @type {any} */ (kernels)[kernel]({ ...args, ...options, ...further });
+  return op.lower(changed, operands.slice(0, inputs.length), operands.slice(inputs.length, inputs.length + outputs.length), attributes);
+}
+
+/**
+ * What a call has these kernels do, without making dispatches.
+ * @param {Call & { op: Op }} call @param {Kernels} kernels @param {string[]} names of kernels; it calls no others
+ * @returns {{ kernel: string, args: any }[]} which, and their arguments over slots
+ */
+export function kernelCalls(call, kernels, names) {
+  /** @type {{ kernel: string, args: any }[]} */
+  const list = [];
+  const note = (/** @type {string} */ kernel) => (/** @type {any} */ args) => {
+    list.push({ kernel, args });
+    return [];
+  };
+  dispatchesOf(call, Object.assign(Object.create(kernels), Object.fromEntries(names.map((name) => [name, note(name)]))));
+  return list;
+}
+
 /**
  * Makes the template of a changed call.
  * @param {Call} call @param {Kernels} kernels
  */
 export function lower(call, kernels) {
-  const { op, attributes, inputs, outputs, kernel, options = {}, extra = {} } = call;
+  const { op, attributes, inputs, options = {}, extra = {} } = call;
   if (call.template || !op) return;
   const names = Object.keys(extra);
-  const values = [...inputs, ...outputs, ...Object.values(extra)];
+  const values = valuesOf(call);
   if (!numbers.has(op)) numbers.set(op, number++);
   const key = `${numbers.get(op)} ${keyOf(attributes)} ${keyOf(options)} ${names} ${inputs.length} ${values.map(({ layout }) => layout.id)}`;
   let template = templates.get(key);
   if (!template) {
-    const operands = values.map(({ layout }, slot) => ({ buffer: SLOT + slot, offset: layout.offset, layout }));
-    const further = Object.fromEntries(names.map((name, i) => [name, operands[inputs.length + outputs.length + i]]));
-    const changed = Object.create(kernels);
-    if (kernel) changed[kernel] = (/** @type {any} */ args) => /** @type {any} */ (kernels)[kernel]({ ...args, ...options, ...further });
-    template = new Template(
-      ...op.lower(changed, operands.slice(0, inputs.length), operands.slice(inputs.length, inputs.length + outputs.length), attributes),
-    );
+    template = new Template(...dispatchesOf({ ...call, op }, kernels));
     if (templates.size >= 4096) templates.clear();
     templates.set(key, template);
   }

@@ -3,6 +3,7 @@
 
 import { MAX_PRODUCTS } from '../../kernels/ptx/gemm.mjs';
 import { SLOT } from '../../kernels/template.mjs';
+import { kernelCalls, valuesOf } from './calls.mjs';
 import { partsOf } from './matcher.mjs';
 import { dependences } from './order.mjs';
 
@@ -38,18 +39,12 @@ const weightGradients = /** @type {Op} */ (operation);
  * A call as the product of a weight gradient in f32, or undefined where it is something else.
  * @param {Call} call @param {Context} context @returns {Gradient | undefined}
  */
-function gradientOf({ op, attributes, inputs, outputs, kernel, options = {}, extra = {} }, { kernels }) {
+function gradientOf(call, { kernels }) {
+  const { op, kernel } = call;
   if (op?.name !== 'matmul' || (kernel !== undefined && kernel !== 'matmul')) return undefined;
-  const values = [...inputs, ...outputs, ...Object.values(extra)];
-  const operands = values.map(({ layout }, slot) => ({ buffer: SLOT + slot, offset: layout.offset, layout }));
-  const further = Object.fromEntries(Object.keys(extra).map((name, i) => [name, operands[inputs.length + outputs.length + i]]));
-  /** @type {any[]} */
-  const products = [];
-  const recorder = Object.create(kernels, {
-    matmul: { value: (/** @type {any} */ args) => [products.push({ ...args, ...options, ...further })] },
-  });
-  op.lower(recorder, operands.slice(0, inputs.length), operands.slice(inputs.length, inputs.length + outputs.length), attributes);
-  const [args] = products;
+  const values = valuesOf(call);
+  const products = kernelCalls({ ...call, op }, kernels, ['matmul']);
+  const { args } = products[0];
   if (products.length !== 1 || !args.transA || args.transB || (args.cType ?? 'f32') !== 'f32') return undefined;
   const [a, b, c] = [args.a, args.b, args.c].map(({ buffer, offset }) => {
     const value = values[buffer - SLOT];

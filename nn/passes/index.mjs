@@ -9,16 +9,17 @@ import { match } from './match.mjs';
 import { norms } from './norms.mjs';
 import { schedule } from './schedule.mjs';
 import { shared } from './shared.mjs';
+import { shuffle } from './shuffle.mjs';
 import { vectors } from './vectors.mjs';
 
 /** @typedef {import('./calls.mjs').Call} Call */
 /** @typedef {import('./calls.mjs').Context} Context */
 /** @typedef {import('../runtime.mjs').Allocation} Allocation */
 
-/** @typedef {'constants' | 'shared' | 'vectors' | 'match' | 'norms' | 'dead' | 'fuse' | 'group' | 'schedule'} PassName */
+/** @typedef {'constants' | 'shared' | 'vectors' | 'match' | 'norms' | 'dead' | 'fuse' | 'group' | 'shuffle' | 'schedule'} PassName */
 
 /** In their order. @type {readonly PassName[]} */
-export const PASSES = Object.freeze(['constants', 'shared', 'vectors', 'match', 'norms', 'dead', 'fuse', 'group', 'schedule']);
+export const PASSES = Object.freeze(['constants', 'shared', 'vectors', 'match', 'norms', 'dead', 'fuse', 'group', 'shuffle', 'schedule']);
 
 /** Without calls whose results nobody reads. @param {Call[]} calls @param {Context} context */
 function dead(calls, { isTemporary }) {
@@ -81,6 +82,10 @@ export function runPasses(calls, context, names) {
     const result = group(calls, context);
     calls = result.calls;
     if (result.grouped > 0) found['weight gradients computed together'] = result.grouped;
+  }
+  if (names.includes('shuffle')) {
+    const products = shuffle(calls, context);
+    if (products > 0) found['products by shuffled weights'] = products;
   }
   for (const call of calls) lower(call, context.kernels);
   if (names.includes('schedule')) calls = schedule(calls);

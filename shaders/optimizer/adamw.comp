@@ -1,4 +1,4 @@
-//! axis adamw H_T=0 | adamw_f16 H_T=1 VEC2=2 | adamw_bf16 H_T=2 VEC2=2
+//! axis adamw H_T=0 | adamw_f16 H_T=1 VEC2=2 | adamw_bf16 H_T=2 VEC2=2 | adamw_f16_shuffled H_T=1 VEC2=2 SHUFFLED | adamw_bf16_shuffled H_T=2 VEC2=2 SHUFFLED
 //! axis - VEC=4 | narrow
 #version 460
 // AdamW (Loshchilov & Hutter 2019, Algorithm 2), in PyTorch's order of operations:
@@ -7,7 +7,7 @@
 //   m = m + (1 - beta1) * (g - m)
 //   v = beta2 * v + (1 - beta2) * g^2
 //   p = p - rate / correction1 * m / (sqrt(v / correction2) + epsilon)
-// With H_T the parameter's 16-bit copy is written, too.
+// With H_T the parameter's 16-bit copy is written, too; with SHUFFLED also one in the order in which products by the copy engine take it.
 #extension GL_GOOGLE_include_directive : require
 #include "narrow.glsl"
 #include "storage.glsl"
@@ -22,9 +22,16 @@ layout(set = 0, binding = 4, std430) readonly buffer State { OptimizerState stat
 #if H_T != 0
 layout(set = 0, binding = 5, std430) writeonly buffer Copy { STORAGE(H_T) copy[]; };
 #endif
+#ifdef SHUFFLED
+layout(set = 0, binding = 6, std430) writeonly buffer Shuffled { uint shuffled[]; };
+
+// Where a pair of halves goes: in each 32 elements position p holds element columnOf(p) (kernels/ptx/layout.mjs), which is the
+// transpose of a matrix of 4 x 4 pairs.
+uint shuffledPair(uint pair) { return (pair & ~15u) | ((pair & 3u) << 2) | ((pair >> 2) & 3u); }
+#endif
 
 layout(push_constant) uniform Push {
-    uint vectors, decayCount, parametersAt, firstAt, secondAt, gradientAt, copyAt;
+    uint vectors, decayCount, parametersAt, firstAt, secondAt, gradientAt, copyAt, shuffledAt;
 } push;
 
 void main() {
@@ -53,7 +60,16 @@ void main() {
         second[push.secondAt + i] = v;
         parameters[push.parametersAt + i] = p;
 #if H_T != 0
-        copy[push.copyAt + i] = ENCODE(H_T, p);
+        HALVES halves = ENCODE(H_T, p);
+        copy[push.copyAt + i] = halves;
+#endif
+#ifdef SHUFFLED
+#if VEC == 4
+        shuffled[push.shuffledAt + shuffledPair(2 * i)] = halves.x;
+        shuffled[push.shuffledAt + shuffledPair(2 * i + 1)] = halves.y;
+#else
+        shuffled[push.shuffledAt + shuffledPair(i)] = halves;
+#endif
 #endif
     }
 }

@@ -73,10 +73,12 @@ export function optimizerKernels(context: KernelContext): {
      * @param {Tensor} args.second in and out: [count] f32, second moments
      * @param {Tensor} args.gradient [count] f32
      * @param {Tensor} args.state see `STATE`
-     * @param {number} args.count even with a copy
+     * @param {number} args.count even with a copy; a multiple of 32 with `shuffled`
      * @param {number} [args.decayCount] `count` when left out
      * @param {Tensor} [args.copy] out: [count] of `copyType`, the new parameters for the matrix units
      * @param {'f16' | 'bf16'} [args.copyType] needed with `copy`
+     * @param {Tensor} [args.shuffled] out: [count] of `copyType`, what `copy` gets in the order that `matmul` takes with `bShuffled`: in
+     *   each 32 elements position p holds element `columnOf(p)` (kernels/ptx/layout.mjs). Only with `copy`
      * @returns {Dispatches}
      */
     adamw: (args: {
@@ -90,7 +92,7 @@ export function optimizerKernels(context: KernelContext): {
         gradient: Tensor;
         /** see `STATE` */
         state: Tensor;
-        /** even with a copy */
+        /** even with a copy; a multiple of 32 with `shuffled` */
         count: number;
         /** `count` when left out */
         decayCount?: number | undefined;
@@ -98,6 +100,8 @@ export function optimizerKernels(context: KernelContext): {
         copy?: import("./base.mjs").Tensor | undefined;
         /** needed with `copy` */
         copyType?: "f16" | "bf16" | undefined;
+        /** out: [count] of `copyType`, what `copy` gets in the order that `matmul` takes with `bShuffled`: in each 32 elements position p holds element `columnOf(p)` (kernels/ptx/layout.mjs). Only with `copy` */
+        shuffled?: import("./base.mjs").Tensor | undefined;
     }) => Dispatches;
 };
 /** @typedef {import('./base.mjs').Tensor} Tensor */

@@ -44,7 +44,7 @@ export type Step = {
      */
     dispatches: number;
     /**
-     * bytes of its results; 0 where that is not known (steps of optimizers)
+     * bytes of its results; 0 where that is not known (clipping of gradients)
      */
     written: number;
     /**

@@ -54,7 +54,7 @@ export function anew<T>(fn: () => T): T;
  * @property {(storage: Storage, allocation: Allocation) => void} [watch] has memory given back when its storage is garbage
  * @property {(tensor: Tensor) => void} [use] is told of operands
  * @property {(storage: Storage) => boolean} [changed] says whether it has changed a storage from before
- * @property {Set<import('./optim/half-copy.mjs').HalfCopy>} [copies] that hold what they should before each launch
+ * @property {Set<import('./optim/half-copy.mjs').ParameterCopy>} [copies] that hold what they should before each launch
  * @property {(leaf: Tensor) => void} [gradientOf] is told of leaves before their gradient is looked at or changed
  * @property {boolean} [closed] whether its memory went with its device
  * @property {number} [serial] tensors from this number on were made for it
@@ -214,7 +214,7 @@ export type Sink = {
     /**
      * that hold what they should before each launch
      */
-    copies?: Set<import("./optim/half-copy.mjs").HalfCopy> | undefined;
+    copies?: Set<import("./optim/half-copy.mjs").ParameterCopy> | undefined;
     /**
      * is told of leaves before their gradient is looked at or changed
      */

@@ -18,8 +18,8 @@ export class Graph {
     gradientsAfter: (readonly [Tensor, Tensor | undefined])[];
     /** Storages from before that the call writes. */
     written: Storage[];
-    /** Copies of parameters that the call leaves up to date. */
-    copiesAfter: import("../optim/half-copy.mjs").HalfCopy[];
+    /** Copies of parameters that the call leaves up to date. A shuffled one goes with that in natural order. */
+    copiesAfter: import("../optim/half-copy.mjs").ParameterCopy[];
     packed: ArrayBuffer;
     dispatches: number;
     steps: import("../explain.mjs").Step[];

@@ -5,6 +5,7 @@
 /** @typedef {import('../tensor.mjs').Tensor} Tensor */
 /** @typedef {import('../../kernels/template.mjs').Template} Template */
 /** @typedef {import('../passes/calls.mjs').Call} Call */
+/** @typedef {import('../optim/half-copy.mjs').ParameterCopy} ParameterCopy */
 /**
  * The dispatches of a trace, and what they touch.
  * @implements {Sink}
@@ -21,14 +22,18 @@ export class Recording implements Sink {
     origin: string | undefined;
     /** Storages from before, and their versions when they were first used. @type {Map<Storage, number>} */
     outside: Map<Storage, number>;
-    /** Copies of parameters that are read or written here. @type {Set<import('../optim/half-copy.mjs').HalfCopy>} */
-    copies: Set<import("../optim/half-copy.mjs").HalfCopy>;
+    /** Copies of parameters that are read or written here. @type {Set<ParameterCopy>} */
+    copies: Set<ParameterCopy>;
     /** Memory is planned at the end. @param {number} bytes @returns {Allocation} */
     allocate(bytes: number): Allocation;
     /** @param {Allocation} allocation */
     release(allocation: Allocation): void;
     /** Whether memory is the trace's. @param {Allocation} allocation */
     owns(allocation: Allocation): boolean;
+    /** Notes a storage that is touched here, and keeps it if it was there before. @param {Storage} storage */
+    hold(storage: Storage): void;
+    /** Has a copy of parameters, which is read or written here, hold what it should before each launch. @param {ParameterCopy} copy */
+    keep(copy: ParameterCopy): void;
     originNow(): string | undefined;
     /** @param {Template} template @param {Storage[]} storages @param {import('../runtime.mjs').CallInfo} [call] @param {import('../runtime.mjs').WorkInfo} [info] */
     append(template: Template, storages: Storage[], call?: import("../runtime.mjs").CallInfo, info?: import("../runtime.mjs").WorkInfo): string | undefined;
@@ -46,4 +51,5 @@ export type Storage = import("../storage.mjs").Storage;
 export type Tensor = import("../tensor.mjs").Tensor;
 export type Template = import("../../kernels/template.mjs").Template;
 export type Call = import("../passes/calls.mjs").Call;
+export type ParameterCopy = import("../optim/half-copy.mjs").ParameterCopy;
 import { Guard } from './guard.mjs';

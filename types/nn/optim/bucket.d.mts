@@ -61,7 +61,7 @@ export class Bucket {
      *   being compiled has changed parameters by other means
      */
     halfCopy(dtype: "f16" | "bf16"): HalfCopy | undefined;
-    /** Notes that the parameters have changed, and with `copied` the 16-bit copy with them if that was up to date. */
+    /** Notes that the parameters have changed, and with `copied` those 16-bit copies with them that were up to date. */
     changed(copied?: boolean): void;
     /** Frees the memory; the parameters keep theirs. */
     dispose(): void;

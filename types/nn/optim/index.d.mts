@@ -49,6 +49,14 @@ export type Run = import("./bucket.mjs").Run;
  */
 export type Storage = import("../storage.mjs").Storage;
 /**
+ * What dispatches are of.
+ */
+export type CallInfo = import("../runtime.mjs").CallInfo;
+/**
+ * An operation, as the engine knows it.
+ */
+export type Op = import("../ops/registry.mjs").Op;
+/**
  * What a kernel function returns.
  */
 export type Dispatches = import("../../kernels/base.mjs").Dispatches;

@@ -18,6 +18,17 @@ export function effective({ inputs, outputs, extra, dropped }: Call): {
     outputs: Value[];
 };
 /**
+ * What a call has these kernels do, without making dispatches.
+ * @param {Call & { op: Op }} call @param {Kernels} kernels @param {string[]} names of kernels; it calls no others
+ * @returns {{ kernel: string, args: any }[]} which, and their arguments over slots
+ */
+export function kernelCalls(call: Call & {
+    op: Op;
+}, kernels: Kernels, names: string[]): {
+    kernel: string;
+    args: any;
+}[];
+/**
  * Makes the template of a changed call.
  * @param {Call} call @param {Kernels} kernels
  */
@@ -34,10 +45,14 @@ export class UseMap {
     /** @param {Call} call @param {number} i its number */
     forget(call: Call, i: number): void;
 }
+/** Operands, results and further tensors of a call: value i is slot i of its dispatches. @param {Call} call @returns {Value[]} */
+export function valuesOf({ inputs, outputs, extra }: Call): Value[];
 export type Layout = import("../layout.mjs").Layout;
 export type Op = import("../ops/registry.mjs").Op;
 export type Allocation = import("../runtime.mjs").Allocation;
 export type Kernels = import("../../kernels/index.mjs").Kernels;
+export type HalfCopy = import("../optim/half-copy.mjs").HalfCopy;
+export type ShuffledCopy = import("../optim/half-copy.mjs").ShuffledCopy;
 /**
  * Elements in memory.
  */
@@ -105,14 +120,30 @@ export type Call = {
     extra?: Record<string, Value> | undefined;
 };
 /**
- * What passes know besides the calls: whether memory was made for the graph, whether it lives within a call of it alone, and how to
- * make more of that.
+ * What passes know besides the calls.
  */
 export type Context = {
+    /**
+     * whether memory was made for the graph
+     */
     isOwn: (allocation: Allocation) => boolean;
+    /**
+     * whether it lives within a call of it alone
+     */
     isTemporary: (allocation: Allocation) => boolean;
+    /**
+     * makes more of that
+     */
     allocate: (bytes: number) => Allocation;
     kernels: Kernels;
+    /**
+     * 16-bit copies of parameters that the calls touch
+     */
+    halves: Map<Allocation, HalfCopy>;
+    /**
+     * has another copy hold what the parameters hold before each launch
+     */
+    keep: (copy: ShuffledCopy) => void;
 };
 /**
  * Who touches an allocation, by number of call.

@@ -10,10 +10,10 @@ export function runPasses(calls: Call[], context: Context, names: readonly PassN
 /** @typedef {import('./calls.mjs').Call} Call */
 /** @typedef {import('./calls.mjs').Context} Context */
 /** @typedef {import('../runtime.mjs').Allocation} Allocation */
-/** @typedef {'constants' | 'shared' | 'vectors' | 'match' | 'norms' | 'dead' | 'fuse' | 'group' | 'schedule'} PassName */
+/** @typedef {'constants' | 'shared' | 'vectors' | 'match' | 'norms' | 'dead' | 'fuse' | 'group' | 'shuffle' | 'schedule'} PassName */
 /** In their order. @type {readonly PassName[]} */
 export const PASSES: readonly PassName[];
 export type Call = import("./calls.mjs").Call;
 export type Context = import("./calls.mjs").Context;
 export type Allocation = import("../runtime.mjs").Allocation;
-export type PassName = "constants" | "shared" | "vectors" | "match" | "norms" | "dead" | "fuse" | "group" | "schedule";
+export type PassName = "constants" | "shared" | "vectors" | "match" | "norms" | "dead" | "fuse" | "group" | "shuffle" | "schedule";

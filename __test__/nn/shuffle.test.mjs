@@ -1,0 +1,423 @@
+// The shuffled 16-bit copy of parameters: no device of these tests has a kernel that takes it, so one stands in, which brings the natural
+// order back and multiplies. Training by it gives every bit of training without it.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { columnOf } from '../../kernels/ptx/layout.mjs';
+import {
+  F,
+  accumulate,
+  autocast,
+  checkpoint,
+  compile,
+  manualSeed,
+  memory,
+  nn,
+  noGrad,
+  optim,
+  randn,
+  scope,
+  tensor,
+} from '../../nn/index.mjs';
+import { map } from '../../nn/codegen.mjs';
+import { denseLayout, layoutOf } from '../../nn/layout.mjs';
+import { PASSES } from '../../nn/passes/index.mjs';
+import { runtime } from '../../nn/runtime.mjs';
+import { Random } from '../lib/random.mjs';
+import { seed } from '../lib/random-data.mjs';
+import { initDevice } from './setup.mjs';
+
+/** Whether products take shuffled weights now, and the arguments of those that were asked about. */
+let takes = (/** @type {any} */ _args) => false;
+/** What is restored. @type {any} */
+let own;
+
+/** Products of halves by those of f32, which every device has. */
+function standIn() {
+  const { kernels } = runtime();
+  const { context, matmul, matmulSupports, matmulGroupPlan, matmulGlu, matmulGluBackward } = kernels;
+  own = { matmul, matmulSupports, matmulGroupPlan, matmulGlu, matmulGluBackward };
+  /** @param {string} name @param {any} x @param {number} count @param {any} type @param {boolean} shuffled */
+  const single = (name, { buffer, offset = 0 }, count, type, shuffled) => {
+    const y = context.workspace(`${name} as f32`, 4 * count);
+    if (!shuffled) return { y, dispatches: [kernels.cast({ x: { buffer, offset }, y, count, from: type, to: 'f32' })] };
+    assert.equal(count % 32, 0);
+    const natural = context.workspace(`${name} in natural order`, 2 * count);
+    const shape = [count / 32, 4, 4];
+    const permute = map(
+      context,
+      [{ buffer, offset: offset / 2, layout: layoutOf(shape, [16, 1, 4], 0, 'u32') }],
+      [{ buffer: natural, offset: 0, layout: denseLayout(shape, 'u32') }],
+      (_, values) => values,
+    );
+    return { y, dispatches: [permute, kernels.cast({ x: natural, y, count, from: type, to: 'f32' })] };
+  };
+  const halfProduct = (/** @type {any} */ { bShuffled, ...args }) => {
+    const { m, n, k, transA, transB, aType = 'f32', cType = 'f32', batch = 1 } = args;
+    if (aType === 'f32' || batch !== 1) return matmul(args);
+    const { lda = transA ? m : k, ldb = transB ? k : n, beta = 0 } = args;
+    assert.ok(cType === 'f32' || beta === 0);
+    const a = single('a', args.a, (transA ? k : m) * lda, aType, false);
+    const b = single('b', args.b, (transB ? n : k) * ldb, aType, bShuffled);
+    const c = cType === 'f32' ? args.c : { buffer: context.workspace('c as f32', 4 * m * n), offset: 0 };
+    const product = matmul({ ...args, a: a.y, b: b.y, c, aType: 'f32', bType: 'f32', cType: 'f32', precision: 'f32' });
+    const result = cType === 'f32' ? [] : [kernels.cast({ x: c, y: args.c, count: m * n, from: 'f32', to: cType })];
+    return [...a.dispatches, ...b.dispatches, ...product, ...result];
+  };
+  const change = {
+    matmul: halfProduct,
+    matmulSupports: () => true,
+    matmulGroupPlan: () => undefined,
+    matmulGlu: (/** @type {any} */ { a, b, bShuffled, gateUp, y, m, columns, k, type, activation }) => [
+      ...halfProduct({ a, b, bShuffled, c: gateUp, m, n: 2 * columns, k, transB: true, aType: type, bType: type, cType: type }),
+      kernels.gluForward({ gateUp, y, rows: m, columns, activation, type }),
+    ],
+    matmulGluBackward: (/** @type {any} */ { a, b, bShuffled, gateUp, dGateUp, dy, m, columns, k, type, activation }) => [
+      ...halfProduct({ a, b, bShuffled, c: dy, m, n: columns, k, aType: type, bType: type, cType: type }),
+      kernels.gluBackward({ gateUp, dy, dGateUp, rows: m, columns, activation, type }),
+    ],
+    takesShuffled: (/** @type {any} */ args) => {
+      // As the kernels in PTX are asked: by the sizes, types and operands of a product.
+      for (const name of ['m', 'n', 'k']) assert.ok(Number.isInteger(args[name]), name);
+      for (const name of ['aType', 'bType']) assert.match(args[name], /^b?f16$/);
+      for (const name of ['a', 'b', 'c']) assert.ok(Number.isInteger(args[name].buffer), name);
+      return takes(args);
+    },
+  };
+  Object.assign(kernels, change);
+}
+
+before(() => {
+  initDevice();
+  standIn();
+});
+after(() => void Object.assign(runtime().kernels, own));
+
+/** What the kernels take: whole blocks of 32 in both sizes of B, for SwiGLU in gates and in ups. @param {any} args */
+const blocks = ({ n, k, glu }) => (glu === 'forward' ? n / 2 : n) % 32 === 0 && k % 32 === 0;
+
+/** Attention-free layers: some of sizes that are whole blocks of 32, and a head that is not. */
+function network() {
+  manualSeed(11);
+  return new nn.Sequential(new nn.Linear(32, 64), new nn.RMSNorm(64), new nn.SwiGLU(64, 96), new nn.Linear(64, 32), new nn.Linear(32, 20));
+}
+/** @typedef {ReturnType<typeof network>} Network */
+
+/** What the copies of an optimizer's buckets hold, if they are up to date, against what they should. @param {any} opt @returns {Promise<string[]>} which were */
+async function checkCopies(opt, where = '') {
+  const device = runtime();
+  const found = [];
+  for (const { half, values: flat } of opt.buckets) {
+    const read = async (/** @type {any} */ storage) => {
+      device.flush();
+      const bytes = await device.vk.readAsync(storage.allocation.handle, 0, 2 * flat.size);
+      return new Uint16Array(bytes.buffer, bytes.byteOffset, flat.size);
+    };
+    if (!half?.fresh) continue;
+    const converted = flat.to(half.dtype);
+    const natural = await read(converted.storage);
+    assert.deepEqual(await read(half.storage), natural, `in natural order, ${where}`);
+    found.push('natural');
+    if (!half.shuffled?.fresh) continue;
+    assert.deepEqual(
+      await read(half.shuffled.storage),
+      natural.map((_, i) => natural[columnOf(i)]),
+      `shuffled, ${where}`,
+    );
+    found.push('shuffled');
+  }
+  return found;
+}
+
+/** Counts how often shuffled copies are made anew. @param {any} opt */
+function countRefreshes(opt) {
+  const counter = { count: 0 };
+  for (const { half } of opt.buckets) {
+    if (!half?.shuffled) continue;
+    const { shuffled } = half;
+    const write = shuffled.write.bind(shuffled);
+    shuffled.write = () => {
+      counter.count++;
+      write();
+    };
+  }
+  return counter;
+}
+
+/** @param {number} i @param {number} [factor] */
+const batch = (i, factor = 1) =>
+  tensor(
+    Float32Array.from({ length: 2 * 6 * 32 }, (_, k) => factor * Math.sin(0.37 * k + i)),
+    { shape: [2, 6, 32] },
+  );
+
+const weights = async (/** @type {Network} */ model) => {
+  const all = [];
+  for (const [, parameter] of Object.entries(model.stateDict())) all.push(...(await parameter.toArray()));
+  return all;
+};
+
+/**
+ * Steps of a compiled function with two backward passes and the optimizer's step, among everything else that changes parameters.
+ * @param {'f16' | 'bf16'} dtype @param {(args: any) => boolean} which products take shuffled weights
+ */
+async function train(dtype, which, { groups = false, passes = PASSES } = {}) {
+  takes = which;
+  const model = network();
+  const parameters = model.parameters();
+  const params = groups ? [{ params: parameters.slice(0, 2), weightDecay: 0 }, { params: parameters.slice(2) }] : parameters;
+  const opt = new optim.AdamW(/** @type {any} */ (params), { lr: 0.02, clip: 1 });
+  const lossOf = (/** @type {any} */ x) =>
+    autocast(dtype, () =>
+      checkpoint((input) => model.forward(input), x)
+        .square()
+        .mean(),
+    );
+  const step = (/** @type {any} */ x) => {
+    const loss = accumulate(2, (i) => lossOf(x.at(i)));
+    opt.step();
+    return loss;
+  };
+  const f = compile(step, { passes });
+  const evaluate = compile((/** @type {any} */ x) => noGrad(() => autocast(dtype, () => model.forward(x))), { passes });
+  const random = new Random(seed);
+  const results = [];
+  for (let i = 0; i < 16; i++) {
+    const action = i < 2 ? 9 : random.below(7);
+    if (action === 0) noGrad(() => void model.at(0).weight.mul_(0.9));
+    if (action === 1)
+      model.loadStateDict(Object.fromEntries(Object.entries(model.stateDict()).map(([name, t]) => [name, t.mul(1.01).detach()])));
+    if (action === 2) results.push(...(await scope(() => evaluate(batch(i).at(0)).to('f32')).toArray()));
+    // Eagerly, where nobody takes a shuffled copy: it stays up to date all the same.
+    if (action === 3) results.push(await scope(() => step(batch(i))).item());
+    // Its gradients are not finite: the step changes nothing.
+    const factor = action === 4 ? Infinity : 1;
+    const loss = await scope(() => f(batch(i, factor))).item();
+    if (factor === 1) results.push(loss);
+    const found = await checkCopies(opt, `step ${i}, action ${action}, seed ${seed}`);
+    const expected = opt.buckets.some(({ half }) => half?.shuffled) ? ['natural', 'shuffled'] : ['natural'];
+    assert.deepEqual(new Set(found), new Set(expected), 'up to date after each step');
+  }
+  const [explained] = f.explain();
+  results.push(...(await weights(model)));
+  const shuffled = opt.buckets.filter(({ half }) => half?.shuffled).length;
+  for (const each of [f, evaluate, opt, model]) each.dispose();
+  return { results, shuffled, products: explained.found['products by shuffled weights'] ?? 0 };
+}
+
+for (const dtype of /** @type {const} */ (['bf16', 'f16'])) {
+  test(`${dtype}: training by shuffled weights gives the bits of training without them`, async () => {
+    const without = await train(dtype, () => false);
+    assert.deepEqual([without.products, without.shuffled], [0, 0], 'nobody takes one: there is none');
+    const all = await train(dtype, blocks);
+    // Forward, again for the gradient, and each gradient but that of the first layer's input; the head has no whole blocks.
+    assert.deepEqual([all.products, all.shuffled], [2 * (4 + 4 + 3), 1]);
+    assert.deepEqual(all.results, without.results);
+  });
+}
+
+test('some products alone, two buckets, and without the pass', async () => {
+  const without = await train('bf16', () => false, { groups: true });
+  const some = await train('bf16', ({ glu }) => glu !== undefined, { groups: true });
+  assert.deepEqual([some.products, some.shuffled], [2 * 3, 1], 'of the bucket whose weights are taken alone');
+  assert.deepEqual(some.results, without.results);
+  const both = await train('bf16', blocks, { groups: true });
+  assert.equal(both.shuffled, 2);
+  assert.deepEqual(both.results, without.results);
+  const left = await train('bf16', blocks, { groups: true, passes: PASSES.filter((name) => name !== 'shuffle') });
+  assert.deepEqual([left.products, left.shuffled], [0, 0]);
+  assert.deepEqual(left.results, without.results);
+});
+
+test('in whatever graphs a step is: the copy is written by the step, and made anew for the first one alone', async () => {
+  /** @type {any[]} */
+  const results = [];
+  for (const taken of [false, true]) {
+    for (const how of ['one graph', 'two graphs', 'an eager step', 'an evaluation first']) {
+      takes = taken ? blocks : () => false;
+      const model = network();
+      const opt = new optim.AdamW(model.parameters(), { lr: 0.02 });
+      const gradients = (/** @type {any} */ x) => {
+        const loss = autocast('bf16', () => model.forward(x))
+          .square()
+          .mean();
+        loss.backward();
+        return loss;
+      };
+      const forward = compile((/** @type {any} */ x) => noGrad(() => autocast('bf16', () => model.forward(x))));
+      if (how === 'an evaluation first') scope(() => void forward(batch(0).at(0)));
+      const [backward, update] = [compile(gradients), compile(() => opt.step())];
+      const whole = compile((/** @type {any} */ x) => {
+        gradients(x);
+        opt.step();
+      });
+      const step = (/** @type {any} */ x) => {
+        if (how === 'one graph' || how === 'an evaluation first') whole(x);
+        else {
+          backward(x);
+          if (how === 'two graphs') update();
+          else opt.step();
+        }
+      };
+      scope(() => step(batch(0).at(0)));
+      const refreshes = countRefreshes(opt);
+      for (let i = 1; i < 5; i++) {
+        scope(() => step(batch(i).at(0)));
+        assert.deepEqual(await checkCopies(opt, how), taken ? ['natural', 'shuffled'] : ['natural'], how);
+      }
+      assert.equal(refreshes.count, 0, how);
+      noGrad(() => void model.at(0).weight.mul_(0.9));
+      scope(() => step(batch(5).at(0)));
+      assert.equal(refreshes.count, taken ? 1 : 0, how);
+      results.push(await weights(model));
+      for (const each of [forward, backward, update, whole, opt, model]) each.dispose();
+    }
+  }
+  assert.deepEqual(results.slice(4), results.slice(0, 4));
+});
+
+test('with a process group: written by the whole step of each process, and made anew behind the gather of ZeRO-1', async () => {
+  // Of one process, so that collectives have nothing to do.
+  const nothing = () => undefined;
+  const processGroup = { rank: 0, worldSize: 1, allReduce: nothing, reduceScatter: nothing, allGather: nothing, broadcast: nothing };
+  /** @type {any[]} */
+  const results = [];
+  for (const zero of /** @type {const} */ ([0, 1])) {
+    for (const which of [() => false, blocks]) {
+      takes = which;
+      const model = network();
+      const opt = new optim.AdamW(model.parameters(), { lr: 0.02, clip: 1, processGroup, zero });
+      const backward = compile((/** @type {any} */ x) =>
+        autocast('bf16', () => model.forward(x))
+          .square()
+          .mean()
+          .backward(),
+      );
+      const step = (/** @type {number} */ i) => {
+        scope(() => void backward(batch(i).at(0)));
+        opt.step();
+      };
+      step(0);
+      const refreshes = countRefreshes(opt);
+      for (let i = 1; i < 4; i++) step(i);
+      assert.equal(refreshes.count, which === blocks && zero ? 3 : 0, `zero ${zero}`);
+      results.push(await weights(model));
+      for (const each of [backward, opt, model]) each.dispose();
+    }
+  }
+  assert.deepEqual(results[1], results[0]);
+  assert.deepEqual(results[3], results[2]);
+});
+
+test('parameters that a compiled function changes itself between products', async () => {
+  const results = [];
+  for (const which of [() => false, blocks]) {
+    takes = which;
+    const model = network();
+    const opt = new optim.AdamW(model.parameters(), { lr: 0.02 });
+    const f = compile(
+      (/** @type {any} */ x) => {
+        const first = autocast('bf16', () => model.forward(x))
+          .square()
+          .mean();
+        noGrad(() => void model.at(0).weight.mul_(0.9));
+        const second = autocast('bf16', () => model.forward(x))
+          .square()
+          .mean();
+        second.backward();
+        opt.step();
+        return [
+          first.detach(),
+          second.detach(),
+          noGrad(() =>
+            autocast('bf16', () => model.forward(x))
+              .square()
+              .mean(),
+          ),
+        ];
+      },
+      // Fusing drops roundings to 16 bits where they stand.
+      { passes: ['shuffle', 'schedule'] },
+    );
+    for (let i = 0; i < 4; i++) for (const loss of scope(() => f(batch(i).at(0)))) results.push(await loss.item());
+    results.push(...(await weights(model)));
+    for (const each of [f, opt, model]) each.dispose();
+  }
+  assert.deepEqual(results.splice(results.length / 2), results);
+});
+
+test('eager steps over several runs of a bucket', async () => {
+  takes = () => false;
+  const model = network();
+  const unused = new nn.Parameter(randn([5, 7]));
+  const opt = new optim.AdamW([model.at(0).weight, unused, ...model.parameters().slice(1)], { lr: 0.02, clip: 1 });
+  model.at(3).weight.requiresGrad_(false);
+  const lossOf = (/** @type {any} */ x) =>
+    autocast('bf16', () => model.forward(x))
+      .square()
+      .mean();
+  scope(() => noGrad(() => lossOf(batch(0).at(0))));
+  const shuffled = opt.buckets[0].half?.shuffledCopy();
+  shuffled?.refresh();
+  for (let i = 0; i < 4; i++) {
+    if (i === 3) model.at(3).weight.requiresGrad_();
+    scope(() => {
+      lossOf(batch(i).at(0)).backward();
+      opt.step();
+    });
+    assert.deepEqual(await checkCopies(opt), ['natural', 'shuffled']);
+  }
+  for (const each of [opt, model]) each.dispose();
+});
+
+test('which operands are taken: B alone, a parameter itself, of rows that are whole blocks', () => {
+  const [weight, odd] = [new nn.Parameter(randn([96, 64])), new nn.Parameter(randn([64, 48]))];
+  const opt = new optim.AdamW([weight, odd]);
+  const [x, y, z] = [randn([6, 64]), randn([6, 96]), randn([6, 48])];
+  /** @type {[name: string, f: () => any, products: number][]} */
+  const cases = [
+    ['a linear layer', () => F.linear(x, weight), 1],
+    ['columns', () => F.matmul(y, weight), 1],
+    ['as A', () => F.matmul(weight, x.transpose(0, 1)), 0],
+    ['a view, which is converted by itself', () => F.matmul(x, weight.transpose(0, 1)), 0],
+    ['what is made of it', () => F.linear(x, weight.mul(2)), 0],
+    ['rows of 48', () => F.linear(z, odd), 0],
+    ['columns of rows of 48', () => F.matmul(x, odd), 0],
+  ];
+  takes = () => true;
+  for (const [name, f, products] of cases) {
+    const compiled = compile(() => noGrad(() => autocast('bf16', f)));
+    scope(() => void compiled());
+    assert.equal(compiled.explain()[0].found['products by shuffled weights'] ?? 0, products, name);
+    compiled.dispose();
+  }
+  opt.dispose();
+});
+
+test('its memory goes with the optimizer, or with the last graph that reads it', () => {
+  takes = blocks;
+  const device = runtime();
+  // Workspaces of the stand-in.
+  const x = randn([6, 32]);
+  /** @returns {ReturnType<typeof memory>} after */
+  const cycle = () => {
+    const model = network();
+    const opt = new optim.AdamW(model.parameters());
+    const f = compile((/** @type {any} */ x) => noGrad(() => autocast('bf16', () => model.forward(x))));
+    scope(() => void f(x));
+    const { shuffled } = /** @type {any} */ (opt.buckets[0].half);
+    opt.dispose();
+    assert.ok(shuffled.storage.allocation.live, 'the graph reads it');
+    noGrad(() => void model.at(0).weight.mul_(2));
+    scope(() => void f(x));
+    assert.ok(shuffled.fresh);
+    f.dispose();
+    assert.ok(!shuffled.storage.allocation.live);
+    model.dispose();
+    device.flush();
+    return memory();
+  };
+  const before = memory();
+  assert.deepEqual(cycle(), before);
+  x.dispose();
+});

@@ -1,0 +1,80 @@
+// Matrix products by a parameter's 16-bit copy, where the device has a faster kernel for one whose rows are shuffled: they take such a
+// copy, and the optimizer's step, where the function has it, writes it beside the other one.
+
+import { kernelCalls } from './calls.mjs';
+
+/** @typedef {import('./calls.mjs').Call} Call */
+/** @typedef {import('./calls.mjs').Context} Context */
+/** @typedef {import('./calls.mjs').HalfCopy} HalfCopy */
+
+/** Elements that are permuted among themselves. */
+const BLOCK = 32;
+
+/** Kernels that take a shuffled B, by the operations whose second operand that is. @type {Record<string, string>} */
+const KERNELS = { linear: 'matmul', matmul: 'matmul', linearGlu: 'matmulGlu', matmulGluGradient: 'matmulGluBackward' };
+
+/**
+ * What `takesShuffled` is asked about the arguments of a kernel.
+ * @param {string} kernel @param {any} args
+ */
+function questionOf(kernel, args) {
+  if (kernel === 'matmul') return args;
+  const { a, b, gateUp, y, dGateUp, dy, m, columns, k, type, precision, activation = 'silu' } = args;
+  const product = { a, b, m, k, aType: type, bType: type, cType: type, precision };
+  const wide = 2 * columns;
+  // Gated units of other functions are passes behind an ordinary product.
+  const one = activation === 'silu';
+  if (kernel === 'matmulGlu') {
+    return { ...product, c: gateUp, n: wide, transB: true, ...(one ? { glu: 'forward', half: y, ldh: columns } : {}) };
+  }
+  return { ...product, n: columns, ...(one ? { glu: 'backward', c: dGateUp, ldc: wide, gateUp, ldr: wide } : { c: dy }) };
+}
+
+/**
+ * Whether a product is faster by a shuffled B, and B's rows, where they lie in the copy, are whole blocks.
+ * @param {Call} call @param {Context} context
+ */
+function takesShuffled(call, { kernels }) {
+  const { op, inputs } = call;
+  const kernel = KERNELS[op?.name ?? ''];
+  if (!op || !kernel) return false;
+  const { strides, offset } = inputs[1].layout;
+  if (offset % BLOCK || !strides.includes(1) || strides.some((stride) => stride !== 1 && stride % BLOCK)) return false;
+  const products = kernelCalls({ ...call, op }, kernels, [kernel]);
+  return products.length === 1 && /** @type {any} */ (kernels).takesShuffled?.(questionOf(kernel, products[0].args)) === true;
+}
+
+/**
+ * @param {Call[]} calls changed @param {Context} context
+ * @returns {number} how many products take a shuffled copy now
+ */
+export function shuffle(calls, context) {
+  const { halves, keep } = context;
+  /** Copies that products take. @type {Set<HalfCopy>} */
+  const taken = new Set();
+  let products = 0;
+  for (const call of calls) {
+    const b = call.inputs[1];
+    const half = b && halves.get(b.allocation);
+    if (!half || !takesShuffled(call, context)) continue;
+    taken.add(half);
+    products++;
+    call.inputs = call.inputs.with(1, { ...b, allocation: half.shuffledCopy().storage.allocation });
+    call.kernel = KERNELS[call.op?.name ?? ''];
+    call.options = { ...call.options, bShuffled: true };
+    call.template = undefined;
+  }
+  for (const half of taken) {
+    const copy = half.shuffledCopy();
+    keep(copy);
+    for (const call of calls) {
+      const [, , , natural, shuffled] = call.op?.name === 'adamw' ? call.outputs : [];
+      if (natural?.allocation !== half.storage.allocation || shuffled) continue;
+      call.kernel = 'adamw';
+      call.extra = { shuffled: { ...natural, allocation: copy.storage.allocation } };
+      call.template = undefined;
+      call.bytes = (call.bytes ?? 0) + 2 * natural.layout.size;
+    }
+  }
+  return products;
+}
