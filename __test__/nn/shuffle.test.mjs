@@ -23,6 +23,7 @@ import { map } from '../../nn/codegen.mjs';
 import { denseLayout, layoutOf } from '../../nn/layout.mjs';
 import { PASSES } from '../../nn/passes/index.mjs';
 import { runtime } from '../../nn/runtime.mjs';
+import { childJson } from '../lib/child.mjs';
 import { Random } from '../lib/random.mjs';
 import { seed } from '../lib/random-data.mjs';
 import { initDevice } from './setup.mjs';
@@ -35,8 +36,8 @@ let own;
 /** Products of halves by those of f32, which every device has. */
 function standIn() {
   const { kernels } = runtime();
-  const { context, matmul, matmulSupports, matmulGroupPlan, matmulGlu, matmulGluBackward } = kernels;
-  own = { matmul, matmulSupports, matmulGroupPlan, matmulGlu, matmulGluBackward };
+  const { context, matmul, matmulSupports, matmulGroupPlan, matmulGlu, matmulGluBackward, takesShuffled } = kernels;
+  own = { matmul, matmulSupports, matmulGroupPlan, matmulGlu, matmulGluBackward, takesShuffled };
   /** @param {string} name @param {any} x @param {number} count @param {any} type @param {boolean} shuffled */
   const single = (name, { buffer, offset = 0 }, count, type, shuffled) => {
     const y = context.workspace(`${name} as f32`, 4 * count);
@@ -420,4 +421,56 @@ test('its memory goes with the optimizer, or with the last graph that reads it',
   const before = memory();
   assert.deepEqual(cycle(), before);
   x.dispose();
+});
+
+test('the GPT on a stub of an H200 that takes PTX: every product by a weight, where the table has all, in as many dispatches', async () => {
+  const { steps, products } = await childJson(
+    `
+    const { stubDevice } = await import('${new URL('../../benches/lib/stub.mjs', import.meta.url)}');
+    const { PRESETS } = await import('${new URL('../../benches/gpt/config.mjs', import.meta.url)}');
+    const { Gpt, createTraining } = await import('${new URL('../../benches/gpt/model.mjs', import.meta.url)}');
+    const { matmulKernels } = await import('${new URL('../../kernels/matmul.mjs', import.meta.url)}');
+    const { compile, init: open, nn } = await import('${new URL('../../nn/index.mjs', import.meta.url)}');
+    const { PASSES } = await import('${new URL('../../nn/passes/index.mjs', import.meta.url)}');
+    const { runtime } = await import('${new URL('../../nn/runtime.mjs', import.meta.url)}');
+    const stub = stubDevice();
+    const info = { ...stub.initDevice(), hasPtx: true, multiprocessors: 132 };
+    open({ vk: { ...stub, initDevice: () => info } });
+    const { kernels } = runtime();
+    kernels.context.tuning.shuffledPlan = () => ({ kernel: 'ptx', tiling: 'tallCopied' });
+    // A stub runs no test of a kernel.
+    Object.assign(kernels, matmulKernels(kernels.context, { verify: () => undefined, verifyGroup: () => undefined }));
+    const products = new Set();
+    for (const name of ['matmul', 'matmulGlu', 'matmulGluBackward']) {
+      const kernel = kernels[name];
+      kernels[name] = (args) => {
+        if (args.bShuffled) products.add(name + ' ' + (args.transB ? 'NT ' : '') + (args.n ?? args.columns) + 'x' + args.k);
+        return kernel(args);
+      };
+    }
+    const config = { ...PRESETS.mission, precision: 'bf16', layers: 2, batch: 16, microSteps: 1 };
+    const steps = [PASSES.filter((name) => name !== 'shuffle'), PASSES].map((passes) => {
+      const model = nn.skipInit(() => new Gpt(config));
+      const training = createTraining(model, config);
+      const step = compile(training.step, { passes });
+      step(new Uint32Array(2 * config.batch * config.block)).dispose();
+      const { dispatches, planned, found } = step.explain()[0];
+      for (const each of [step, training.opt, model]) each.dispose();
+      return { dispatches, planned, products: found['products by shuffled weights'] ?? 0 };
+    });
+    process.stdout.write(JSON.stringify({ steps, products: [...products] }));
+  `,
+    { timeout: 600_000 },
+  );
+  const [without, by] = steps;
+  // Four products of each layer and the head, each forward and for the gradient of its input.
+  assert.deepEqual([without.products, by.products], [0, 2 * (2 * 4 + 1)]);
+  assert.deepEqual({ ...by, products: 0 }, without);
+  assert.deepEqual(
+    new Set(products),
+    new Set([
+      ...['matmul NT 3072x1024', 'matmul NT 1024x1024', 'matmulGlu 2752x1024', 'matmul NT 1024x2752', 'matmul NT 17408x1024'],
+      ...['matmul 1024x3072', 'matmul 1024x1024', 'matmul 1024x5504', 'matmulGluBackward 2752x1024', 'matmul 1024x17408'],
+    ]),
+  );
 });

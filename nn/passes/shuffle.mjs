@@ -41,7 +41,7 @@ function takesShuffled(call, { kernels }) {
   const { strides, offset } = inputs[1].layout;
   if (offset % BLOCK || !strides.includes(1) || strides.some((stride) => stride !== 1 && stride % BLOCK)) return false;
   const products = kernelCalls({ ...call, op }, kernels, [kernel]);
-  return products.length === 1 && /** @type {any} */ (kernels).takesShuffled?.(questionOf(kernel, products[0].args)) === true;
+  return products.length === 1 && kernels.takesShuffled(questionOf(kernel, products[0].args));
 }
 
 /**
