@@ -4,6 +4,7 @@ import { attentionKernels } from '../../kernels/attention.mjs';
 import { pack } from '../../kernels/base.mjs';
 import { coopShapes } from '../../kernels/matmul.mjs';
 import { planName } from './sweep-plans.mjs';
+import { warmer } from '../../kernels/tuning/measure.mjs';
 import { Values, median, scratch, scratchBits } from '../../kernels/tuning/values.mjs';
 
 /**
@@ -143,6 +144,7 @@ export function runAttention(vk, context, { type }, attempt, small) {
               throw new Error(`wrong result: relative error ${relative}`);
             const reps = small ? 2 : 40;
             const { packed, count } = pack(Array.from({ length: reps }, (_, i) => of(i)).flat());
+            warmer(() => vk.waitTimeline(vk.batchExecuteAll(packed, count)), small)();
             const times = [0, 1, 2, 3, 4].map(() => vk.batchExecuteAllProfiled(packed, count));
             const per = count / reps;
             entry.us = median(times.map((t) => t.batchGpuTimeUs / reps));
