@@ -190,7 +190,7 @@ test('a shuffled B: kernels that were measured to be faster, any other where it 
   for (const [more, message] of /** @type {[object, RegExp][]} */ ([
     [{ n: 72 }, /cannot take this product: a shuffled B must have columns and depth in multiples of 32, not 72 and 96/],
     [{ aType: 'f32', bType: 'f32', cType: 'f32' }, /the plan cannot run: matrix units do not multiply in f32/],
-    [{ transA: true, transB: false }, /copies are of NN, and of NT where B is shuffled/],
+    [{ transA: true, transB: false }, /a shuffled B is of NN and NT/],
     [{ plan: { kernel: 'coop' } }, /only kernels in PTX take a B that is shuffled/],
     [{ plan: planOf(relay) }, /a shuffled B needs copies/],
   ]))

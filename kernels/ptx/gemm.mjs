@@ -174,7 +174,7 @@ export function planFault(plan, form) {
     if (form.transA && form.shuffled) return 'a shuffled B is of NN and NT';
     // What a lane loads of A at a time is of two blocks.
     if (form.transA && rowBlocks !== 2) return 'A of TN needs two blocks of 64 rows for each warpgroup';
-    if (!form.transA && (form.products ?? 1) > 1) return 'a group of products by copies is of TN';
+    if (form.shuffled && (form.products ?? 1) > 1) return 'a group of products takes B as it is';
     // Products of the second block of rows follow those of the first when a stage is released.
     if (rowBlocks < 2) return 'copies need two blocks of 64 rows for each warpgroup';
   } else if (form.shuffled) return 'a shuffled B needs copies';
