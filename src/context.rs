@@ -252,9 +252,10 @@ impl Context {
         // A software device computes on the cores that a thread would take. Validation messages are
         // errors of the call that they are about.
         let software = device.is_cpu();
-        // Not under validation: the layer makes some of its state at first use, so that it is gone
-        // before our handler runs.
-        if software && !config.validation {
+        // Under validation only where our handler is sure to be the first: the layer makes some of its state at first
+        // use.
+        let first = cfg!(all(target_os = "linux", target_env = "gnu"));
+        if software && (first || !config.validation) {
             exit::at_exit(&timeline);
         }
         let threaded = match config.record_thread {
@@ -557,7 +558,7 @@ impl Context {
             self.report("destroy", &error, "");
         }
         self.recorder.end();
-        if !self.timeline.drained() {
+        if !self.timeline.drained(None) {
             // The device may use all of it still: it is left as it is, until the process ends.
             std::mem::forget(self);
             return;
