@@ -476,6 +476,8 @@ export interface InitOptions {
   device?: string | number
   /** Keeps shaders that are not trusted inside their buffers: docs/safe-mode.md. */
   safe?: boolean
+  /** Submissions in flight at most, 1 to 64, before a call waits for the device; 8 when left out. */
+  commandBuffers?: number
 }
 
 /** What `profileStart` takes. */
@@ -827,6 +829,9 @@ export declare function importBuffer(fd: number, size: number): BufferHandle
  * `options.safe` (or `HELIOS_SAFE=1`) is for shaders that are not trusted: see docs/safe-mode.md. Throws
  * `ERR_HELIOS_UNSUPPORTED` where the device has no bounds checks, and `ERR_HELIOS_INVALID_ARGUMENT` where there is
  * a device with the other setting already.
+ *
+ * `options.commandBuffers` (1 to 64, by default 8) is how many submissions may be in flight before a call waits for the
+ * device. Throws a RangeError where there is a device with another number already.
  *
  * Throws `ERR_HELIOS_NO_LOADER` without a Vulkan loader, `ERR_HELIOS_NO_DEVICE` without a driver or a
  * device that can be used; the message says what to install.

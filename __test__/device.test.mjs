@@ -240,11 +240,48 @@ test('HELIOS_SPIN_WAIT changes nothing but how it waits', async () => {
   }
 });
 
+test('commandBuffers is how many submissions are in flight before a call waits for the device', async () => {
+  // Each of them takes the device longer than the calls.
+  const stalls = (options) =>
+    childJson(`
+      vk.initDevice(${options});
+      const x = bufferOf(ramp(64), 0);
+      const churn = pipelineOf(programs.churn);
+      vk.waitIdle();
+      const before = vk.getStats().stalls;
+      for (let i = 0; i < 20; i++) vk.batchSubmit(void (vk.batchBegin(), vk.batchDispatch(churn, [x, x], 1, 1, 1, Uint32Array.of(64, 60000))));
+      process.stdout.write(JSON.stringify(vk.getStats().stalls - before));
+    `);
+  assert.ok((await stalls('{ commandBuffers: 1 }')) > 0);
+  assert.equal(await stalls('{ commandBuffers: 64 }'), 0);
+});
+
+test('a commandBuffers that cannot be is an error of initDevice, and one that another device has', async () => {
+  await childJson(`
+    const refused = (value, type, problem) =>
+      assert.throws(() => vk.initDevice({ commandBuffers: value }), (error) => {
+        assert.deepEqual([error.constructor, error.code, error.argument], [type, 'ERR_HELIOS_INVALID_ARGUMENT', 'options.commandBuffers']);
+        assert.match(error.message, problem);
+        return true;
+      });
+    for (const value of [0, 65, -1, 1.5, NaN, Infinity, 2 ** 32 + 1]) refused(value, RangeError, /must be an integer from 1 to 64/);
+    for (const value of ['8', null, {}, 8n]) refused(value, TypeError, /must be a number/);
+    assert.throws(() => vk.createBuffer(64), { code: 'ERR_HELIOS_NO_DEVICE' });
+    init();
+    for (const value of [8, undefined]) vk.initDevice({ commandBuffers: value });
+    refused(9, RangeError, /must be 8, as for the device that there is: call destroy\\(\\) first/);
+    vk.destroy();
+    vk.initDevice({ commandBuffers: 9 });
+    init();
+    refused(8, RangeError, /must be 9/);
+  `);
+});
+
 test('a variable with nonsense is an error of initDevice that names it, and the next one may succeed', async () => {
   const nonsense = {
     HELIOS_VALIDATION: 'maybe',
     HELIOS_RECORD_THREAD: '2',
-    HELIOS_RING_SLOTS: '65',
+    HELIOS_WAIT_TIMEOUT: '1000001',
     HELIOS_SPIN_WAIT: 'not a number',
     HELIOS_FLUSH_DISPATCHES: '1.5',
     HELIOS_HOST_TIMING: 'ture',

@@ -91,6 +91,34 @@ for (const [name, end, expected] of [
   });
 }
 
+/** First launches of kernels, which lavapipe compiles for a while on a thread of its own, and then so many milliseconds. */
+const FIRST = (delay) => `
+  init();
+  const x = bufferOf(ramp(64), 0);
+  for (let salt = 0; salt < 12; salt++) vk.dispatch(pipelineOf(programs.salted(salt)), [x], 1, 1, 1, Uint32Array.of(64, 1));
+  vk.getCompleted();
+  for (const end = performance.now() + ${delay}; performance.now() < end; );
+`;
+for (const [name, source, code] of [
+  ['process.exit', (delay) => `${FIRST(delay)} process.exit(3);`, 3],
+  ['process.exit while a promise waits', (delay) => `${FIRST(delay)} vk.readAsync(x).catch(() => {}); process.exit(3);`, 3],
+  ['an uncaught exception', (delay) => `${FIRST(delay)} throw new Error('nobody catches this');`, 1],
+  ['the end of the script', FIRST, 0],
+  ['process.exit in a worker', (delay) => `startWorker(${JSON.stringify(`${FIRST(delay)} process.exit(3);`)}).on('error', () => {});`, 0],
+  [
+    'process.exit beside a worker',
+    (delay) => `startWorker(${JSON.stringify(`${FIRST(delay)} post(1); for (;;);`)}).once('message', () => process.exit(3));`,
+    3,
+  ],
+]) {
+  test(`first launches, then ${name}: 20 times, each at another moment of their compilation`, async () => {
+    for (let delay = 0; delay < 60; delay += 3) {
+      const ended = await child(source(delay), { timeout: 60_000, env: { MESA_SHADER_CACHE_DISABLE: '1' } });
+      assert.deepEqual([ended.code, ended.signal], [code, null], `after ${delay} ms: ${ended.stderr}`);
+    }
+  });
+}
+
 test('process.exit with work in flight on a device that is not the process\u2019s first', async () => {
   const { code, signal, stderr } = await child(
     `

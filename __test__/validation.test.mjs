@@ -79,11 +79,11 @@ withLayer('a wrong write mask does not bring the hazard back', async () => {
   );
 });
 
-for (const slots of ['1', '3', undefined]) {
+for (const slots of [1, 3, undefined]) {
   withLayer(`an upload in pieces, with ${slots ?? 'the usual'} command slots, is ordered against what follows`, async () => {
     await childJson(
       `
-      init();
+      vk.initDevice({ commandBuffers: ${slots} });
       for (const bytes of [9 << 20, 100 << 20]) {
         const n = bytes / 4;
         const [x, y] = [vk.createBuffer(bytes, 0), vk.createBuffer(4000, 0)];
@@ -94,7 +94,7 @@ for (const slots of ['1', '3', undefined]) {
         }
       }
     `,
-      { env: { ...ON, HELIOS_RING_SLOTS: slots } },
+      { env: ON },
     );
   });
 }
@@ -102,7 +102,7 @@ for (const slots of ['1', '3', undefined]) {
 withLayer('small uploads into a full ring are ordered against what follows', async () => {
   await childJson(
     `
-    init();
+    vk.initDevice({ commandBuffers: 1 });
     const [x, y] = [vk.createBuffer(4000, 0), vk.createBuffer(4000, 0)];
     const big = vk.createBuffer(3 << 20, 0);
     const data = new Uint8Array(3 << 20);
@@ -113,7 +113,7 @@ withLayer('small uploads into a full ring are ordered against what follows', asy
     }
     assert.deepEqual(words(y), ramp(1000).map((i) => 99 + 999 - i));
   `,
-    { env: { ...ON, HELIOS_RING_SLOTS: '1' } },
+    { env: ON },
   );
 });
 

@@ -37,6 +37,7 @@ const OPTIONS = /** @type {const} */ ({
  */
 
 const LISTS = ['--mode', 'plain'];
+const ONE_SLOT = ['--command-buffers', '1'];
 
 /** @param {string} precision @returns {Rung[]} the first is everything on; from the second on, packed lists */
 function rungs(precision) {
@@ -44,17 +45,16 @@ function rungs(precision) {
     { name: 'recorded graphs' },
     { name: 'packed lists', args: LISTS },
     { name: '… recording in the call', args: LISTS, env: { HELIOS_RECORD_THREAD: '0' } },
-    { name: '… one command slot', args: LISTS, env: { HELIOS_RING_SLOTS: '1' } },
+    { name: '… one command slot', args: [...LISTS, ...ONE_SLOT] },
     { name: '… batches of 256', args: LISTS, env: { HELIOS_FLUSH_DISPATCHES: '256' } },
     { name: '… descriptor sets', args: LISTS, env: { HELIOS_DISABLE_PUSH_DESCRIPTORS: '1' } },
     { name: '… blocking uploads', args: LISTS, env: { HELIOS_BLOCKING_UPLOADS: '1' } },
     ...(precision === 'f32' ? [] : [{ name: '… no matrix units', args: [...LISTS, '--precision', 'f32'] }]),
     {
       name: 'all of these off',
-      args: [...LISTS, '--precision', 'f32'],
+      args: [...LISTS, ...ONE_SLOT, '--precision', 'f32'],
       env: {
         HELIOS_RECORD_THREAD: '0',
-        HELIOS_RING_SLOTS: '1',
         HELIOS_FLUSH_DISPATCHES: '256',
         HELIOS_DISABLE_PUSH_DESCRIPTORS: '1',
         HELIOS_BLOCKING_UPLOADS: '1',

@@ -82,6 +82,7 @@ const OPTIONS = /** @type {const} */ ({
   },
   sample: { type: 'string', empty: true, help: 'prompt of the sample at the end' },
   'sample-tokens': { type: 'integer', min: 0, max: MAX_SIZE, default: 200, help: 'its length; 0: none' },
+  'command-buffers': { type: 'integer', min: 1, max: 64, help: 'submissions in flight (default 8, or 64 with several processes)' },
   peak: { type: 'boolean', help: "measure the device's matrix rate first and report the share of it" },
   json: { type: 'string', value: 'FILE', path: 'output', help: 'results for machines' },
   ...RESULTS_OPTION,

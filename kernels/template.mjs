@@ -5,10 +5,10 @@ import { Recorder } from './base.mjs';
 /** @typedef {import('./base.mjs').Dispatches} Dispatches */
 
 /**
- * Handles that stand for the buffers of a template: `SLOT + i` for slot i, 256 in all. No buffer has such a handle: this
+ * Handles that stand for the buffers of a template: `SLOT + i` for slot i, 2^20 in all. No buffer has such a handle: this
  * high they are those of graphs.
  */
-export const SLOT = 0x7fffff00;
+export const SLOT = 0x7ff00000;
 const LAST_SLOT = 0x7fffffff;
 
 /**

@@ -1,5 +1,6 @@
 // `F`: the operations as functions of tensors.
 
 export * from './functional.mjs';
+export * from './losses.mjs';
 export { avgPool2d, conv2d, maxPool2d, upsample } from './convolution.mjs';
 export { argmax, argmin, gather, indexSelect, oneHot, scatter, scatterAdd, takeAlongDim } from './indexing.mjs';

@@ -13,6 +13,7 @@ import * as pointwise from './ops/pointwise.mjs';
 import * as reduce from './ops/reduce.mjs';
 import * as selection from './ops/select.mjs';
 import { causalMask } from './masks.mjs';
+import { full32, pairs, tensorOf } from './operands.mjs';
 import { checkOptions } from './options.mjs';
 import { productAttributes } from './precision.mjs';
 import { deviceState } from './random.mjs';
@@ -34,19 +35,6 @@ import { Tensor } from './tensor.mjs';
  * @typedef {object} VarianceOptions
  * @property {boolean} [keepdim] whether the reduced dimensions stay, of size 1; false when left out
  * @property {number} [correction] is taken from the count of elements: 1 when left out, 0 for the population's variance
- */
-
-/**
- * Options of losses.
- * @typedef {object} LossOptions
- * @property {'mean' | 'sum' | 'none'} [reduction] one number of all losses, or with 'none' the losses themselves; 'mean' when left out
- */
-
-/**
- * Options of `crossEntropy` besides those of every loss.
- * @typedef {object} IgnoreOptions
- * @property {number} [ignoreIndex] rows with this target have no loss and no gradient; -100 when left out. The mean is over all
- *   rows, these too
  */
 
 /**
@@ -75,12 +63,6 @@ import { Tensor } from './tensor.mjs';
 export const call = (op, inputs, attributes) => apply(op, inputs, attributes);
 /** As `call`, with all outputs: the result, and what is kept for the backward pass. @param {Op} op @param {Tensor[]} inputs @param {any} [attributes] */
 export const callAll = (op, inputs, attributes) => applyAll(op, inputs, attributes);
-
-/** @param {string} op @param {unknown} x @returns {Tensor} */
-function tensorOf(op, x) {
-  if (!(x instanceof Tensor)) throw new ArgumentError(op, `expected a tensor, got ${describe(x)}`);
-  return x;
-}
 
 // ---- made of nothing
 
@@ -133,8 +115,6 @@ function operand(x) {
   rememberCast(x, cast);
   return cast;
 }
-/** What autocast computes in f32. @param {Tensor} x @returns {Tensor} */
-const full32 = (x) => (autocastType() !== undefined && isFloat(x.dtype) ? to(x, 'f32') : x);
 
 /** A dense copy. @param {Tensor} x */
 export const clone = (x) => apply(movement.copy, [tensorOf('clone', x)]);
@@ -571,63 +551,8 @@ export function logSoftmax(x, dim = -1) {
   return sub(shifted, log(sum(exp(shifted), dim, true)));
 }
 
-/** x, as f32 where 16-bit rows have an odd size: kernels that are not products take such rows by pairs. @param {Tensor} x @returns {Tensor} */
-const pairs = (x) => (x.dtype !== 'f32' && isFloat(x.dtype) && (x.shape.at(-1) ?? 1) % 2 ? to(x, 'f32') : x);
 /** An operation on rows, by way of f32 where 16-bit rows have an odd size. @param {Tensor} x @param {(x: Tensor) => Tensor} f */
 const rowsOfPairs = (x, f) => to(f(pairs(x)), x.dtype);
-
-/** @param {Tensor} losses @param {'mean' | 'sum' | 'none'} [reduction] */
-function reducedLoss(losses, reduction = 'mean') {
-  if (reduction === 'mean') return mean(losses);
-  if (reduction === 'sum') return sum(losses);
-  if (reduction === 'none') return losses;
-  throw new ArgumentError('loss', `reduction is 'mean', 'sum' or 'none', got ${String(reduction)}`);
-}
-
-/**
- * Cross-entropy of logits and class numbers, in nats.
- * @param {Tensor} logits [..., classes]: classes last, unlike PyTorch's [batch, classes, ...]
- * @param {Tensor} targets [...] i32 or u32
- * @param {LossOptions & IgnoreOptions} [options]
- */
-export function crossEntropy(logits, targets, options = {}) {
-  const { reduction = 'mean', ignoreIndex = -100 } = checkOptions('crossEntropy', options, ['reduction', 'ignoreIndex']);
-  logits = full32(tensorOf('crossEntropy', logits));
-  tensorOf('crossEntropy', targets);
-  return reducedLoss(apply(network.crossEntropyRows, [pairs(logits), targets], { ignored: ignoreIndex >>> 0 }), reduction);
-}
-/** (x - y)², reduced. Throws a ShapeError where the shapes differ. @param {Tensor} x @param {Tensor} y @param {LossOptions} [options] */
-export const mseLoss = (x, y, options = {}) =>
-  reducedLoss(square(sub(full32(x), sameShape('mseLoss', x, y))), checkOptions('mseLoss', options, ['reduction']).reduction);
-/** |x - y|, reduced. Throws a ShapeError where the shapes differ. @param {Tensor} x @param {Tensor} y @param {LossOptions} [options] */
-export const l1Loss = (x, y, options = {}) =>
-  reducedLoss(abs(sub(full32(x), sameShape('l1Loss', x, y))), checkOptions('l1Loss', options, ['reduction']).reduction);
-
-/**
- * Binary cross-entropy of logits and targets in [0, 1], in nats: -y log σ(x) - (1 - y) log(1 - σ(x)), without overflow. Throws a
- * ShapeError where the shapes differ.
- * @param {Tensor} x @param {Tensor} y @param {LossOptions} [options]
- */
-export function binaryCrossEntropyWithLogits(x, y, options = {}) {
-  const { reduction } = checkOptions('binaryCrossEntropyWithLogits', options, ['reduction']);
-  const targets = sameShape('binaryCrossEntropyWithLogits', x, y);
-  const logits = full32(x);
-  // log(1 + eˣ) = max(x, 0) + log(1 + e^-|x|), whose power is at most 1.
-  return reducedLoss(add(sub(maximum(logits, 0), mul(logits, targets)), log(add(exp(neg(abs(logits))), 1))), reduction);
-}
-
-/** @param {string} op @param {Tensor} x @param {Tensor} y */
-function sameShape(op, x, y) {
-  tensorOf(op, x);
-  tensorOf(op, y);
-  if (show(x.shape) !== show(y.shape)) {
-    throw new ShapeError(
-      op,
-      `predictions ${show(x.shape)} and targets ${show(y.shape)} are of two shapes; reshape one (they would broadcast)`,
-    );
-  }
-  return y;
-}
 
 /** Root-mean-square normalization over the last dimension. @param {Tensor} x @param {Tensor} weight f32 @param {number} [eps] */
 export const rmsNorm = (x, weight, eps = 1e-5) =>

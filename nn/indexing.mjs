@@ -1,20 +1,15 @@
 // Elements by index tensors, as functions. Indices are i32 or u32, and are not checked against the sizes, which would be a read:
 // one that is negative or too large reads as 0, and what is put there goes nowhere.
 
-import { apply, describe } from './engine.mjs';
+import { apply } from './engine.mjs';
 import { ArgumentError, ShapeError, show } from './errors.mjs';
 import * as F from './functional.mjs';
 import { broadcastShapes, dimension, isFloat } from './layout.mjs';
+import { tensorOf } from './operands.mjs';
 import * as indexing from './ops/indexing.mjs';
 import { Tensor } from './tensor.mjs';
 
 /** @typedef {import('./ops/registry.mjs').Op} Op */
-
-/** @param {string} op @param {unknown} x @returns {Tensor} */
-function tensorOf(op, x) {
-  if (!(x instanceof Tensor)) throw new ArgumentError(op, `expected a tensor, got ${describe(x)}`);
-  return x;
-}
 
 /** @param {string} op @param {unknown} index @returns {Tensor} */
 function indexOf(op, index) {

@@ -70,7 +70,8 @@ export async function save(path, tensors, { metadata = {} } = {}) {
 }
 
 /**
- * Reads the tensors of a safetensors file.
+ * Reads the tensors of a safetensors file. Throws an ArgumentError for a file that is none: also where bytes of its data belong to
+ * no tensor or to two.
  * @param {string} path
  * @returns {Promise<Record<string, Tensor>>} by name; for `model.loadStateDict`
  */
@@ -98,8 +99,19 @@ export async function load(path) {
       const [start, end] = Array.isArray(entry.data_offsets) ? entry.data_offsets : [];
       const whole = Number.isSafeInteger(start) && Number.isSafeInteger(end) && start >= 0 && 8 + length + end <= bytes.length;
       if (!whole || end - start !== sizeOf(shape) * fileBytes(dtype)) throw bad(`${name} [${shape}] lies at ${start} to ${end}`);
-      return { name, dtype, shape, data: bytes.subarray(8 + length + start, 8 + length + end) };
+      return { name, dtype, shape, start, end, data: bytes.subarray(8 + length + start, 8 + length + end) };
     });
+  // Every byte of the data belongs to one tensor.
+  let covered = 0;
+  let before = '';
+  for (const { name, start, end } of entries.toSorted((a, b) => a.start - b.start)) {
+    if (start < covered) throw bad(`${name}, which begins at ${start}, overlaps ${before}, which ends at ${covered}`);
+    if (start > covered) throw bad(`${start - covered} bytes before ${name} belong to no tensor`);
+    covered = end;
+    before = name;
+  }
+  const rest = bytes.length - 8 - length - covered;
+  if (rest > 0) throw bad(`${rest} bytes behind the last tensor belong to no tensor`);
   // All is checked: now the memory.
   return Object.fromEntries(entries.map(({ name, dtype, shape, data }) => [name, tensor(values(data, dtype), { dtype, shape })]));
 }

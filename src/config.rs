@@ -25,7 +25,7 @@ pub enum CoopTile {
     Shape(u32, u32, u32),
 }
 
-/// What the environment said when the device was made. The default is that of an empty environment,
+/// What the environment and the options of `initDevice` said when the device was made. The default is that of an empty environment,
 /// without the two folders.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
@@ -49,7 +49,8 @@ pub struct Config {
     pub spin_wait: Option<u64>,
     /// Seconds after which a wait without progress is a lost device; 0 for never.
     pub wait_timeout: Option<u64>,
-    pub ring_slots: Option<usize>,
+    /// Command buffers in flight at most, as `initDevice({ commandBuffers })` says.
+    pub command_buffers: Option<usize>,
     pub record_thread: Option<bool>,
     pub flush_dispatches: Option<u32>,
     pub blocking_uploads: bool,
@@ -106,9 +107,7 @@ impl Config {
             stacks: from.on("HELIOS_STACKS")?,
             spin_wait: from.number("HELIOS_SPIN_WAIT", 0..=u64::MAX)?,
             wait_timeout: from.number("HELIOS_WAIT_TIMEOUT", 0..=1_000_000)?,
-            ring_slots: from
-                .number("HELIOS_RING_SLOTS", 1..=64)?
-                .map(|n| n as usize),
+            command_buffers: None,
             record_thread: from.switch("HELIOS_RECORD_THREAD")?,
             flush_dispatches: from
                 .number("HELIOS_FLUSH_DISPATCHES", 1..=u64::from(u32::MAX))?
@@ -349,7 +348,7 @@ mod tests {
             let all: Vec<(&str, &str)> = all.iter().map(|n| (n.as_str(), blank)).collect();
             for config in [read(&all).unwrap(), read(&[]).unwrap()] {
                 assert!(!config.validation && config.device.is_none());
-                assert!(config.ring_slots.is_none() && config.pipeline_cache.is_none());
+                assert!(config.wait_timeout.is_none() && config.pipeline_cache.is_none());
                 assert_eq!(config.report_dir, Some(std::env::temp_dir()));
             }
         }
@@ -387,13 +386,24 @@ mod tests {
 
     #[test]
     fn numbers_are_whole_and_in_range() {
-        let slots = |value| read(&[("HELIOS_RING_SLOTS", value)]).map(|c| c.ring_slots);
-        assert_eq!(slots("1").unwrap(), Some(1));
-        assert_eq!(slots(" 64 ").unwrap(), Some(64));
-        for value in ["0", "65", "-1", "1.5", "1e1", "0x10", "NaN", "one", "1 2"] {
-            let text = slots(value).unwrap_err().to_string();
+        let name = "HELIOS_FLUSH_DISPATCHES";
+        let dispatches = |value| read(&[(name, value)]).map(|c| c.flush_dispatches);
+        assert_eq!(dispatches("1").unwrap(), Some(1));
+        assert_eq!(dispatches(" 64 ").unwrap(), Some(64));
+        for value in [
+            "0",
+            "4294967296",
+            "-1",
+            "1.5",
+            "1e1",
+            "0x10",
+            "NaN",
+            "one",
+            "1 2",
+        ] {
+            let text = dispatches(value).unwrap_err().to_string();
             assert!(
-                text.contains("HELIOS_RING_SLOTS") && text.contains("from 1 to 64"),
+                text.contains(name) && text.contains("from 1 to 4294967295"),
                 "{text}"
             );
             assert!(text.ends_with(&format!("got {value}")), "{text}");
@@ -449,7 +459,7 @@ mod tests {
             let wild = wild.clone();
             Config::read(&move |asked| (asked == name).then(|| wild.clone()))
         };
-        for name in ["HELIOS_DEVICE", "HELIOS_VALIDATION", "HELIOS_RING_SLOTS"] {
+        for name in ["HELIOS_DEVICE", "HELIOS_VALIDATION", "HELIOS_WAIT_TIMEOUT"] {
             let text = with(name).unwrap_err().to_string();
             assert!(text.contains(name) && text.contains("UTF-8"), "{text}");
         }

@@ -101,6 +101,8 @@ pub struct Context {
     pub buffers: Table<Buffer>,
     pub pipelines: Table<Pipeline>,
     pub graphs: Table<Graph>,
+    /// Submissions in flight at most.
+    pub command_buffers: usize,
     factory: Option<Factory>,
     /// Destroyed pipelines with the timeline value that frees them.
     retired_pipelines: VecDeque<(u64, Arc<Compiled>)>,
@@ -248,13 +250,14 @@ impl Context {
         // no other buffer's.
         let alone = config.validation || device.plan.safe == Some(Isolation::Buffer);
         let memory = Arc::new(Memory::new(Arc::clone(&device), alone));
-        let slots = config.ring_slots.unwrap_or(SLOTS);
+        let command_buffers = config.command_buffers.unwrap_or(SLOTS);
         // A software device computes on the cores that a thread would take. Validation messages are
         // errors of the call that they are about.
         let software = device.is_cpu();
-        // Not under validation: the layer makes some of its state at first use, so that it is gone
-        // before our handler runs.
-        if software && !config.validation {
+        // Under validation only where our handler is sure to be the first: the layer makes some of its state at first
+        // use.
+        let first = cfg!(all(target_os = "linux", target_env = "gnu"));
+        if software && (first || !config.validation) {
             exit::at_exit(&timeline);
         }
         let threaded = match config.record_thread {
@@ -278,8 +281,9 @@ impl Context {
         };
         let direct_reads = cached(plan.device_memory) || cached(plan.visible_memory);
         let factory = Factory::new(Arc::clone(&device))?;
-        let recorder = Recorder::new(&device, &blackbox, &timeline, slots, threaded)?;
+        let recorder = Recorder::new(&device, &blackbox, &timeline, command_buffers, threaded)?;
         Ok(Self {
+            command_buffers,
             buffers: std::mem::take(&mut legacy.buffers),
             pipelines: std::mem::take(&mut legacy.pipelines),
             graphs: std::mem::take(&mut legacy.graphs),
@@ -557,7 +561,7 @@ impl Context {
             self.report("destroy", &error, "");
         }
         self.recorder.end();
-        if !self.timeline.drained() {
+        if !self.timeline.drained(None) {
             // The device may use all of it still: it is left as it is, until the process ends.
             std::mem::forget(self);
             return;

@@ -312,6 +312,41 @@ test('save and load: every type, exactly; a file that is none says what is wrong
   assert.ok(!existsSync(`${path}.${process.pid}.tmp`));
 });
 
+test('load: every byte of the data belongs to one tensor', async (t) => {
+  const dir = mkdtempSync(join(tmpdir(), 'helios-nn-'));
+  t.after(() => rmSync(dir, { recursive: true, force: true }));
+  const path = join(dir, 'by-hand.safetensors');
+  /** @param {Record<string, [start: number, end: number]>} offsets of tensors of f32 @param {number} bytes of data */
+  const write = (offsets, bytes) => {
+    const entries = Object.entries(offsets).map(([name, [start, end]]) => [
+      name,
+      { dtype: 'F32', shape: [(end - start) / 4], data_offsets: [start, end] },
+    ]);
+    const text = Buffer.from(JSON.stringify(Object.fromEntries(entries)));
+    const length = Buffer.alloc(8);
+    length.writeBigUInt64LE(BigInt(text.length));
+    const data = Buffer.from(Float32Array.from({ length: bytes / 4 }, (_, i) => i).buffer);
+    writeFileSync(path, Buffer.concat([length, text, data]));
+  };
+  // In any order.
+  write({ b: [8, 12], a: [0, 8] }, 12);
+  const { a, b } = await load(path);
+  assert.deepEqual([[...(await values(a))], [...(await values(b))]], [[0, 1], [2]]);
+  write({}, 0);
+  assert.deepEqual(await load(path), {});
+  for (const [offsets, bytes, message] of /** @type {const} */ ([
+    [{ a: [0, 8] }, 20, /is not a safetensors file: 12 bytes behind the last tensor belong to no tensor/],
+    [{}, 4, /4 bytes behind the last tensor/],
+    [{ a: [4, 8] }, 8, /4 bytes before a belong to no tensor/],
+    [{ b: [12, 16], a: [0, 8] }, 16, /4 bytes before b belong to no tensor/],
+    [{ a: [0, 8], b: [4, 12] }, 12, /b, which begins at 4, overlaps a, which ends at 8/],
+    [{ a: [0, 8], b: [0, 8] }, 8, /b, which begins at 0, overlaps a, which ends at 8/],
+  ])) {
+    write(/** @type {any} */ (offsets), bytes);
+    await assert.rejects(load(path), { name: 'ArgumentError', message });
+  }
+});
+
 test('LoRA: the base first, adapters alone are trained, merged they are the weights', async () => {
   manualSeed(4);
   const model = new nn.Sequential(new nn.Linear(4, 6), new nn.ReLU(), new nn.Linear(6, 2));

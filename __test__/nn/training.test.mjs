@@ -228,6 +228,47 @@ test('rates, decays and the norm can be set between steps, compiled and not; wha
   }
 });
 
+test('300 groups step as one does, clipped by one norm, each with a rate of its own; compiled too', async () => {
+  const [count, rates] = [300, /** @type {const} */ ([1, 0.5])];
+  const weights = Array.from({ length: count }, (_, i) => i - count / 2);
+  for (const clip of [0, 1]) {
+    for (const compiled of [false, true]) {
+      const params = weights.map(() => new nn.Parameter(tensor([0])));
+      const groups = params.map((p, i) => ({ params: [p], lr: rates[i % 2] }));
+      const opt = new optim.SGD(groups, { clip });
+      const loss = (/** @type {typeof params} */ list) => list.map((p, i) => p.mul(weights[i]).sum()).reduce((a, b) => a.add(b));
+      const step = () =>
+        void scope(() => {
+          loss(params).backward();
+          opt.step();
+        });
+      (compiled ? compile(step) : step)();
+      // The gradient of each is its weight.
+      const norm = Math.hypot(...weights);
+      const factor = clip ? clip / (norm + 1e-6) : 1;
+      const got = await Promise.all(params.map(async (p) => (await p.toArray())[0]));
+      const expected = Float64Array.from(weights, (w, i) => -rates[i % 2] * factor * w);
+      assertClose(got, expected, 1e-6, `clip ${clip}, compiled ${compiled}`);
+      opt.dispose();
+    }
+  }
+  const params = weights.map(() => new nn.Parameter(tensor([0])));
+  const opt = new optim.AdamW(
+    params.map((p) => ({ params: [p] })),
+    { lr: 0.25, clip: 1 },
+  );
+  scope(() => {
+    params
+      .map((p) => p.sum())
+      .reduce((a, b) => a.add(b))
+      .backward();
+    opt.step();
+  });
+  // Its first step is the rate against the sign.
+  for (const p of params) assertClose(await p.toArray(), Float64Array.of(-0.25), 1e-5, 'AdamW');
+  opt.dispose();
+});
+
 test('gradientScale undoes a factor on the loss: the same bits for powers of two, clipped and not, compiled and not', async () => {
   for (const make of [optim.AdamW, optim.SGD, optim.Lion]) {
     for (const clip of [0, 0.5]) {

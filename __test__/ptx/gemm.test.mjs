@@ -320,8 +320,8 @@ test('faults of plans and products are named', () => {
   assert.match(String(planFault({ ...copied, bkB: undefined }, NN)), /in stages of 32, beside A in registers/);
   assert.match(String(planFault({ ...copied, warpgroups: 2 }, NN)), /two blocks of 64 rows/);
   assert.match(String(planFault(copied, NT)), /copies are of NN and TN, and of NT where B is shuffled/);
-  for (const form of [TN, { ...TN, products: 4 }, { ...NN, products: 2 }]) assert.equal(planFault(copied, form), undefined);
-  assert.match(String(planFault(copied, { ...shuffledNN, products: 2 })), /a group of products takes B as it is/);
+  for (const form of [TN, { ...TN, products: 4 }, { ...NN, half: false, products: 2 }]) assert.equal(planFault(copied, form), undefined);
+  assert.match(String(planFault(copied, { ...shuffledNN, half: false, products: 2 })), /a group of products takes B as it is/);
   assert.match(String(planFault(copied, { ...TN, shuffled: true })), /a shuffled B is of NN and NT/);
   assert.match(String(planFault({ ...copied, bm: 192 }, TN)), /A of TN needs two blocks of 64 rows/);
   for (const plan of [relay, async, direct]) assert.match(String(planFault(plan, shuffledNN)), /a shuffled B needs copies/);

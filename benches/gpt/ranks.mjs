@@ -15,6 +15,7 @@ import { UsageError } from '../lib/args.mjs';
  * @property {'mpi' | 'nccl'} [engine] what carries gradients; mpi when left out
  * @property {0 | 1} [zero] 1 keeps of the moments a shard in each process; by default 1 in several processes, and 0 in one
  * @property {'f32' | 'bf16'} [reduce] what gradients travel as; f32 when left out
+ * @property {number} [command-buffers] submissions in flight at most; 8 when left out, and 64 in several processes
  *
  * @typedef {object} TrainingRanks
  * @property {Group} group
@@ -45,18 +46,17 @@ export function deviceOfRank(devices, localRank, environment = process.env) {
  * @returns {Promise<{ info: import('../../index.js').DeviceInfo, ranks: TrainingRanks | undefined }>}
  * @throws {UsageError} for options of several processes where there is one alone
  */
-export async function openRanks(vk, { engine, zero, reduce }) {
+export async function openRanks(vk, { engine, zero, reduce, 'command-buffers': commandBuffers }) {
   const { launcher, localRank } = launched();
   if (launcher === null) {
     const given = Object.entries({ engine, zero, reduce }).find(([, value]) => value !== undefined);
     if (given) throw new UsageError(`--${given[0]} is for several processes: npx helios-vk run --nproc N benches/train.mjs …`);
-    return { info: vk.initDevice(), ranks: undefined };
+    return { info: commandBuffers ? vk.initDevice({ commandBuffers }) : vk.initDevice(), ranks: undefined };
   }
   // A step has some submissions for each collective: with the usual number of command buffers JavaScript would wait for the device in
   // its middle, and not see when steps end.
-  process.env.HELIOS_RING_SLOTS ??= '64';
   const device = deviceOfRank(vk.listDevices(), localRank);
-  const info = device === undefined ? vk.initDevice() : vk.initDevice({ device });
+  const info = vk.initDevice({ device, commandBuffers: commandBuffers ?? 64 });
   const group = await init({ engine });
   return {
     info,

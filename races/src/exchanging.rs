@@ -214,7 +214,7 @@ impl Stream {
         let failure = Failure::new(Cause::Aborted, "the device was destroyed", Some(0));
         self.group.fail(failure);
         self.recorder.end();
-        assert!(self.timeline.drained());
+        assert!(self.timeline.drained(None));
         self.exchanged.clear();
         self.closed = true;
     }
@@ -393,7 +393,7 @@ pub fn life(seed: u64) {
     if end != End::Destroyed {
         group.fail(Failure::new(Cause::Aborted, "over", None));
         stream.recorder.end();
-        assert!(stream.timeline.drained());
+        assert!(stream.timeline.drained(None));
     }
     device.raw.stop();
     gpu.join().expect("a device");

@@ -2,6 +2,7 @@
 //! error must name the argument.
 
 use std::ffi::CString;
+use std::ops::RangeInclusive;
 use std::ptr;
 
 use napi::bindgen_prelude::{FromNapiValue, TypeName, ValidateNapiValue};
@@ -192,11 +193,16 @@ impl Arg {
 
     /// An integer from 0 to `most`.
     pub fn integer(self, name: &str, most: u64) -> Result<u64> {
+        self.integer_from(name, 0..=most)
+    }
+
+    pub fn integer_from(self, name: &str, range: RangeInclusive<u64>) -> Result<u64> {
+        let (least, most) = range.into_inner();
         let number = self.double().ok_or_else(|| self.wrong(name, "a number"))?;
-        if !(number >= 0.0 && number <= most as f64) || number.fract() != 0.0 {
+        if !(number >= least as f64 && number <= most as f64) || number.fract() != 0.0 {
             return Err(Error::range(
                 name,
-                format!("must be an integer from 0 to {most}"),
+                format!("must be an integer from {least} to {most}"),
                 self.describe(),
             ));
         }

@@ -17,10 +17,13 @@ use crate::config::Config;
 use crate::context::Context;
 use crate::device;
 use crate::device::choice::{self, Isolation, Snapshot};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::shaders::SHADERS;
 use crate::timing::PHASES;
 use crate::vk_ext;
+
+/// What `initDevice({ commandBuffers })` may ask for.
+const MAX_COMMAND_BUFFERS: u64 = 64;
 
 /// Vulkan's packed version numbers.
 mod ash_version {
@@ -224,6 +227,9 @@ fn device_info(env: sys::napi_env, context: &Context) -> Object {
 /// `ERR_HELIOS_UNSUPPORTED` where the device has no bounds checks, and `ERR_HELIOS_INVALID_ARGUMENT` where there is
 /// a device with the other setting already.
 ///
+/// `options.commandBuffers` (1 to 64, by default 8) is how many submissions may be in flight before a call waits for the
+/// device. Throws a RangeError where there is a device with another number already.
+///
 /// Throws `ERR_HELIOS_NO_LOADER` without a Vulkan loader, `ERR_HELIOS_NO_DEVICE` without a driver or a
 /// device that can be used; the message says what to install.
 #[napi(
@@ -233,7 +239,7 @@ fn device_info(env: sys::napi_env, context: &Context) -> Object {
 )]
 pub fn init_device(env: &Env, options: Arg) -> napi::Result<Out> {
     call(env, "initDevice", || {
-        let (mut selector, mut safe) = (None, None);
+        let (mut selector, mut safe, mut command_buffers) = (None, None, None);
         if !options.missing() {
             let device = options.property("device")?;
             selector = match device.kind() {
@@ -245,6 +251,12 @@ pub fn init_device(env: &Env, options: Arg) -> napi::Result<Out> {
             if asked.kind() != napi::ValueType::Undefined {
                 safe = Some(asked.flag_or("options.safe", false)?);
             }
+            let asked = options.property("commandBuffers")?;
+            if asked.kind() != napi::ValueType::Undefined {
+                command_buffers = Some(
+                    asked.integer_from("options.commandBuffers", 1..=MAX_COMMAND_BUFFERS)? as usize,
+                );
+            }
         }
         state::init(
             || {
@@ -252,6 +264,7 @@ pub fn init_device(env: &Env, options: Arg) -> napi::Result<Out> {
                 if selector.is_some() {
                     config.device = selector;
                 }
+                config.command_buffers = command_buffers;
                 match safe {
                     // Who starts the program decides, not what runs in it.
                     Some(false) if config.safe => {
@@ -267,20 +280,31 @@ pub fn init_device(env: &Env, options: Arg) -> napi::Result<Out> {
                 Ok(config)
             },
             |context| {
-                let is = context.device.plan.safe.is_some();
-                match safe {
-                    Some(safe) if safe != is => Err(Error::range(
-                        "options.safe",
-                        format!(
-                            "must be {is}, as for the device that there is: call destroy() first"
-                        ),
-                        safe,
-                    )),
-                    _ => device_info(env.raw(), context).done().map(Out),
-                }
+                let safe_is = context.device.plan.safe.is_some();
+                as_it_is("options.safe", safe, safe_is)?;
+                as_it_is(
+                    "options.commandBuffers",
+                    command_buffers,
+                    context.command_buffers,
+                )?;
+                device_info(env.raw(), context).done().map(Out)
             },
         )
     })
+}
+
+/// Fails if an option asks for something else than the device that there is has.
+fn as_it_is<T: PartialEq + ToString>(option: &str, asked: Option<T>, is: T) -> Result<()> {
+    match asked {
+        Some(asked) if asked != is => {
+            let problem = format!(
+                "must be {}, as for the device that there is: call destroy() first",
+                is.to_string()
+            );
+            Err(Error::range(option, problem, asked))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether nobody sets an environment variable meanwhile. In Node the main thread does, which then is this one; Windows guards

@@ -132,7 +132,6 @@ pub fn destroy() {
         let _ = catch_unwind(AssertUnwindSafe(|| context.close()));
         // With the lock held: no promise of the next device may come in between.
         completion::finish();
-        exit::retire();
     }
 }
 
@@ -171,6 +170,7 @@ pub fn stacks() -> bool {
 }
 
 pub fn environment_enters() {
+    exit::watch();
     let _before = ENVIRONMENTS.fetch_add(1, Ordering::AcqRel);
 }
 

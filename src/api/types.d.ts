@@ -476,6 +476,8 @@ export interface InitOptions {
   device?: string | number
   /** Keeps shaders that are not trusted inside their buffers: docs/safe-mode.md. */
   safe?: boolean
+  /** Submissions in flight at most, 1 to 64, before a call waits for the device; 8 when left out. */
+  commandBuffers?: number
 }
 
 /** What `profileStart` takes. */

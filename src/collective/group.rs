@@ -23,7 +23,7 @@ use crate::device::sharing::TIMELINE_HANDLE;
 use crate::error::{self, Error, Result};
 use crate::memory::staging::Lease;
 use crate::memory::{Memory, Resource};
-use crate::queue::exit::OnExit;
+use crate::queue::exit::{self, OnExit};
 use crate::queue::timeline::Timeline;
 
 /// The group of this process; there is one at most.
@@ -321,7 +321,7 @@ impl Group {
 }
 
 impl OnExit for Group {
-    fn on_exit(&self) {
+    fn on_exit(&self) -> bool {
         let rank = Some(self.rank);
         self.fail(Failure::new(Cause::Aborted, "the process is ending", rank));
         // The driver of CUDA is about to end, too.
@@ -331,8 +331,9 @@ impl OnExit for Group {
             self.wake.wait_while_for(&mut state, at_work, LEAVE);
         }
         drop(state);
-        std::mem::forget(self.driver.lock());
+        let driver = self.driver.try_lock_for(exit::LIMIT);
         self.state.lock().exiting = true;
+        driver.map(std::mem::forget).is_some()
     }
 }
 

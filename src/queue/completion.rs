@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::error::{Error, Result};
 use crate::memory::staging::Lease;
-use crate::queue::exit;
+use crate::queue::exit::{self, OnExit};
 use crate::queue::timeline::{Patience, Timeline};
 use crate::test_faults::panic_if_asked;
 
@@ -37,7 +37,7 @@ struct Queue {
     requests: u64,
     /// Blocks of failed waits, which the device may still write until it is gone.
     abandoned: Vec<Lease>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<(JoinHandle<()>, Arc<LeaveDriver>)>,
     /// The device has been drained: what is not reached now never will be.
     finishing: bool,
     /// The process ends: drivers are being torn down.
@@ -62,33 +62,32 @@ pub fn start() -> Result<()> {
         return Err(Error::Aborted("the process is ending".to_owned()));
     }
     if queue.thread.is_none() {
-        // Again with each thread, as the driver may be another. Handlers run last in, first out: this
-        // one comes before those of the driver, which is loaded by now.
-        exit::handle(leave_driver);
+        let on_exit = Arc::new(LeaveDriver);
+        exit::at_exit(&on_exit);
         let thread = std::thread::Builder::new()
             .name("helios completion".to_owned())
             .spawn(run)
             .map_err(|e| Error::Internal(format!("no completion thread: {e}")))?;
-        queue.thread = Some(thread);
+        queue.thread = Some((thread, on_exit));
     }
     Ok(())
 }
 
-/// `process.exit` runs no clean-up of JS environments, but the driver's: the thread must not be in
-/// the driver then. Where there is no such handler, threads end before drivers do.
-#[cfg_attr(not(unix), allow(dead_code))]
-extern "C" fn leave_driver() {
-    // Nothing in here panics: locks and joins.
-    if exit::retiring() {
-        return;
+/// The thread must not be in the driver when the process ends.
+struct LeaveDriver;
+
+impl OnExit for LeaveDriver {
+    fn on_exit(&self) -> bool {
+        let thread = {
+            let mut queue = QUEUE.lock();
+            queue.exiting = true;
+            queue.thread.take()
+        };
+        WAKE.notify_one();
+        // It looks again after a slice.
+        let _ = thread.map(|(thread, _)| thread.join());
+        true
     }
-    let thread = {
-        let mut queue = QUEUE.lock();
-        queue.exiting = true;
-        queue.thread.take()
-    };
-    WAKE.notify_one();
-    let _ = thread.map(JoinHandle::join);
 }
 
 /// Calls `done` once `value`, which must have been submitted, is reached or can no longer be.
@@ -118,7 +117,7 @@ pub fn finish() {
     };
     WAKE.notify_one();
     // The thread ends by returning.
-    let _ = thread.map(JoinHandle::join);
+    let _ = thread.map(|(thread, _)| thread.join());
     let abandoned = {
         let mut queue = QUEUE.lock();
         queue.finishing = false;

@@ -1,91 +1,109 @@
-//! The end of the process. `process.exit` runs no clean-up of JS environments, but the driver's:
-//! threads of ours must not be in the driver then, nor must a CPU driver be at work on its own. Where
-//! there is no such handler, threads end before drivers do.
+//! The end of the process. `process.exit` runs no clean-up of JS environments, but the driver's: threads of ours must
+//! not be in the driver then, nor must a CPU driver be at work on its own. Where there is no such handler, threads end
+//! before drivers do.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use crate::queue::timeline::Timeline;
 
+/// The end of the process waits at most this long for each that is in the driver: nobody sees its results any more.
+pub const LIMIT: Duration = Duration::from_secs(10);
+
 /// Something with a thread that may be in the driver, or that the driver's own threads work for.
 pub trait OnExit: Send + Sync {
-    /// Returns once these have left the driver, forever.
-    fn on_exit(&self);
+    /// Returns once these have left the driver, forever. False if they have not after [`LIMIT`].
+    fn on_exit(&self) -> bool;
 }
 
 static EXITING: Mutex<Vec<Weak<dyn OnExit>>> = Mutex::new(Vec::new());
 
-/// Calls `thread.on_exit()` when the process exits, if it still lives. To be called once the driver is
-/// loaded: handlers run last in, first out. Each call adds the handler, which does its work once, since
-/// a driver may have been loaded anew behind the last.
+/// Calls `thread.on_exit()` when the process exits, if it still lives. To be called once the driver is loaded: where
+/// [`watch`] does nothing, handlers run last in, first out.
 pub fn at_exit(thread: &Arc<impl OnExit + 'static>) {
-    handle(run_handlers);
+    watch();
+    // Again with each, since a driver may have been loaded anew behind the last.
+    #[cfg(all(unix, not(all(target_os = "linux", target_env = "gnu"))))]
+    {
+        extern "C" fn handler() {
+            let _ = everybody_leaves();
+        }
+        // SAFETY: the handler may run at any time after this, and more than once.
+        unsafe { libc::atexit(handler) };
+    }
     let mut exiting = EXITING.lock();
     exiting.retain(|known| known.strong_count() > 0);
     let thread: Arc<dyn OnExit> = thread.clone();
     exiting.push(Arc::downgrade(&thread));
 }
 
-/// Calls `handler` when the process exits or [`retire`] is called, before what is registered by now.
-#[cfg(unix)]
-pub fn handle(handler: extern "C" fn()) {
-    // SAFETY: the handlers of this crate may run at any time after this, and more than once.
-    unsafe { libc::atexit(handler) };
-}
+/// Has everybody leave before any exit handler of the process runs, also those that a driver registers later: LLVM
+/// makes what it compiles with at the first launch, and destroys it at the exit while lavapipe's threads compile.
+///
+/// `exit` of glibc first runs the destructors of the calling thread's variables, as C++ has it, and then the handlers,
+/// last in, first out. So one that such a destructor registers is the first. It knows the process's status, too. To
+/// be called on the main thread, which is the one that Node ends the process on; on others it does nothing.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+pub fn watch() {
+    use std::ffi::{c_int, c_void};
+    use std::ptr;
+    use std::sync::Once;
 
-#[cfg(not(unix))]
-pub fn handle(_: extern "C" fn()) {}
-
-static RETIRING: AtomicBool = AtomicBool::new(false);
-
-/// Whether handlers are called only to be taken out: the process lives on.
-pub fn retiring() -> bool {
-    RETIRING.load(Ordering::Acquire)
-}
-
-/// Takes the handlers back out, if all that they are for is gone. A driver that is unloaded takes out its own (LLVM
-/// has a thousand), but the C library reuses the memory of a list's end alone: those of ours that stay behind
-/// them would keep 34 KiB with every device.
-pub fn retire() {
-    if EXITING.lock().iter().any(|known| known.strong_count() > 0) {
-        return;
+    unsafe extern "C" {
+        /// Stands for this library, which stays loaded until the destructor has run.
+        static __dso_handle: c_void;
+        fn __cxa_thread_atexit_impl(
+            destructor: extern "C" fn(*mut c_void),
+            object: *mut c_void,
+            library: *const c_void,
+        ) -> c_int;
+        fn on_exit(handler: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
     }
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    {
-        unsafe extern "C" {
-            /// Stands for this library, as in the registrations of `atexit`.
-            static __dso_handle: libc::c_void;
-            fn __cxa_finalize(library: *const libc::c_void);
+    extern "C" fn main_thread_ends(_: *mut c_void) {
+        // SAFETY: the handler takes no argument, and this library is not unloaded any more.
+        unsafe { on_exit(process_ends, ptr::null_mut()) };
+    }
+    extern "C" fn process_ends(status: c_int, _: *mut c_void) {
+        if !everybody_leaves() {
+            // SAFETY: ends the process at once. Other handlers would destroy what a driver works with.
+            unsafe { libc::_exit(status) };
         }
-        RETIRING.store(true, Ordering::Release);
-        // SAFETY: runs what this library has registered, which does nothing now, and takes it out.
-        unsafe { __cxa_finalize(&raw const __dso_handle) };
-        RETIRING.store(false, Ordering::Release);
+    }
+
+    static WATCHED: Once = Once::new();
+    // SAFETY: neither call has a precondition.
+    if unsafe { libc::gettid() == libc::getpid() } {
+        // SAFETY: the destructor may run whenever this thread ends.
+        WATCHED.call_once(|| unsafe {
+            __cxa_thread_atexit_impl(main_thread_ends, ptr::null_mut(), &raw const __dso_handle);
+        });
     }
 }
 
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub fn watch() {}
+
+/// Whether they have.
 #[cfg_attr(not(unix), allow(dead_code))]
-extern "C" fn run_handlers() {
-    if retiring() {
-        return;
-    }
+fn everybody_leaves() -> bool {
     let exiting = std::mem::take(&mut *EXITING.lock());
     let exiting: Vec<_> = exiting.iter().filter_map(Weak::upgrade).collect();
+    let mut left = true;
     // Last in, first out, as handlers: whoever gives the device work before the device itself.
     for thread in exiting.into_iter().rev() {
-        thread.on_exit();
+        left &= thread.on_exit();
         // Its last owner would destroy what the driver is about to forget.
         std::mem::forget(thread);
     }
+    left
 }
 
 impl OnExit for Timeline {
     /// For CPU drivers, whose threads are of this process and end with it in the midst of their work:
     /// SwiftShader's then read what its destructors have freed.
-    fn on_exit(&self) {
-        // One that hangs is left to the system.
-        self.drained();
+    fn on_exit(&self) -> bool {
+        self.drained(Some(LIMIT))
     }
 }

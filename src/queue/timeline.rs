@@ -260,10 +260,9 @@ impl Timeline {
         )))
     }
 
-    /// Waits until the device has done what the queue has of it, also if it counts as lost. Nobody may submit any
-    /// more. False if it does not
-    /// come to an end: then nothing that it uses may be touched.
-    pub fn drained(&self) -> bool {
+    /// Waits until the device has done what the queue has of it, also if it counts as lost, for `at_most` so long.
+    /// Nobody may submit any more. False if it does not come to an end: then nothing that it uses may be touched.
+    pub fn drained(&self, at_most: Option<Duration>) -> bool {
         let semaphores = [self.semaphore];
         let values = [self.queued.load(Ordering::Acquire)];
         let info = vk::SemaphoreWaitInfo::default()
@@ -271,6 +270,7 @@ impl Timeline {
             .values(&values);
         let mut patience = Patience::default();
         let mut interrupt = None;
+        let mut left = at_most.unwrap_or(Duration::MAX);
         loop {
             // SAFETY: the semaphore is live.
             let waited = unsafe {
@@ -286,7 +286,11 @@ impl Timeline {
             }
             // Progress; a failure shows in the next wait.
             let _ = self.completed();
-            if self.hangs.load(Ordering::Acquire) || patience.after(self, SLICE).is_err() {
+            left = left.saturating_sub(SLICE);
+            if left.is_zero()
+                || self.hangs.load(Ordering::Acquire)
+                || patience.after(self, SLICE).is_err()
+            {
                 return false;
             }
             interrupt.get_or_insert_with(Interrupt::watch);

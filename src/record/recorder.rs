@@ -476,10 +476,11 @@ impl Worker {
 }
 
 impl OnExit for Shared {
-    fn on_exit(&self) {
+    fn on_exit(&self) -> bool {
         self.exiting.store(true, Ordering::Release);
         // What is still queued is not recorded any more: the thread waits for the lock until the end.
-        std::mem::forget(self.worker.lock());
+        let worker = self.worker.try_lock_for(exit::LIMIT);
+        worker.map(std::mem::forget).is_some()
     }
 }
 

@@ -1,10 +1,10 @@
 // Made by `npm run types` from kernels/; do not edit.
 /** @typedef {import('./base.mjs').Dispatches} Dispatches */
 /**
- * Handles that stand for the buffers of a template: `SLOT + i` for slot i, 256 in all. No buffer has such a handle: this
+ * Handles that stand for the buffers of a template: `SLOT + i` for slot i, 2^20 in all. No buffer has such a handle: this
  * high they are those of graphs.
  */
-export const SLOT: 2147483392;
+export const SLOT: 2146435072;
 /**
  * Packed dispatches whose buffers are slots, and where their handles stand. Handles below `SLOT` (a workspace of the
  * kernels) stay as they are.

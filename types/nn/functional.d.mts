@@ -82,19 +82,6 @@ export function linear(x: Tensor, weight: Tensor, bias?: Tensor): Tensor;
 export function softmax(x: Tensor, dim?: number): Tensor;
 /** log softmax(x) along a dimension. @param {Tensor} x @param {number} [dim] @returns {Tensor} */
 export function logSoftmax(x: Tensor, dim?: number): Tensor;
-/**
- * Cross-entropy of logits and class numbers, in nats.
- * @param {Tensor} logits [..., classes]: classes last, unlike PyTorch's [batch, classes, ...]
- * @param {Tensor} targets [...] i32 or u32
- * @param {LossOptions & IgnoreOptions} [options]
- */
-export function crossEntropy(logits: Tensor, targets: Tensor, options?: LossOptions & IgnoreOptions): Tensor;
-/**
- * Binary cross-entropy of logits and targets in [0, 1], in nats: -y log σ(x) - (1 - y) log(1 - σ(x)), without overflow. Throws a
- * ShapeError where the shapes differ.
- * @param {Tensor} x @param {Tensor} y @param {LossOptions} [options]
- */
-export function binaryCrossEntropyWithLogits(x: Tensor, y: Tensor, options?: LossOptions): Tensor;
 /** f(gate) · up of rows [gate | up]. @param {Tensor} x [..., 2 · n] @param {import('../kernels/activation.mjs').Activation} [activation] */
 export function glu(x: Tensor, activation?: import("../kernels/activation.mjs").Activation): Tensor;
 /** Elements dropped with probability p while training. @param {Tensor} x @param {number} [p] @param {boolean} [training] */
@@ -171,10 +158,6 @@ export const sigmoid: (x: Tensor) => Tensor;
 export function amax(x: Tensor, dim?: number, keepdim?: boolean): Tensor;
 /** The smallest elements along one dimension, the last when left out (PyTorch's `amin` takes all then); NaN where one of them is. @param {Tensor} x @param {number} [dim] @param {boolean} [keepdim] */
 export function amin(x: Tensor, dim?: number, keepdim?: boolean): Tensor;
-/** (x - y)², reduced. Throws a ShapeError where the shapes differ. @param {Tensor} x @param {Tensor} y @param {LossOptions} [options] */
-export function mseLoss(x: Tensor, y: Tensor, options?: LossOptions): Tensor;
-/** |x - y|, reduced. Throws a ShapeError where the shapes differ. @param {Tensor} x @param {Tensor} y @param {LossOptions} [options] */
-export function l1Loss(x: Tensor, y: Tensor, options?: LossOptions): Tensor;
 /** Root-mean-square normalization over the last dimension. @param {Tensor} x @param {Tensor} weight f32 @param {number} [eps] */
 export function rmsNorm(x: Tensor, weight: Tensor, eps?: number): Tensor;
 /** Layer normalization over the last dimension. @param {Tensor} x @param {Tensor} weight f32 @param {Tensor} bias f32 @param {number} [eps] */
@@ -216,25 +199,6 @@ export type VarianceOptions = {
      * is taken from the count of elements: 1 when left out, 0 for the population's variance
      */
     correction?: number | undefined;
-};
-/**
- * Options of losses.
- */
-export type LossOptions = {
-    /**
-     * one number of all losses, or with 'none' the losses themselves; 'mean' when left out
-     */
-    reduction?: "none" | "sum" | "mean" | undefined;
-};
-/**
- * Options of `crossEntropy` besides those of every loss.
- */
-export type IgnoreOptions = {
-    /**
-     * rows with this target have no loss and no gradient; -100 when left out. The mean is over all
-     * rows, these too
-     */
-    ignoreIndex?: number | undefined;
 };
 /**
  * What `rope` turns.

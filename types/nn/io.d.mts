@@ -11,7 +11,8 @@
  */
 export function save(path: string, tensors: Record<string, Tensor>, { metadata }?: SaveOptions): Promise<void>;
 /**
- * Reads the tensors of a safetensors file.
+ * Reads the tensors of a safetensors file. Throws an ArgumentError for a file that is none: also where bytes of its data belong to
+ * no tensor or to two.
  * @param {string} path
  * @returns {Promise<Record<string, Tensor>>} by name; for `model.loadStateDict`
  */
