@@ -399,7 +399,7 @@ const SCENARIOS = {
     const buffer = bufferOf(Float32Array.of(rank + 1), 0);
     group.allReduce(buffer);
     say({ attempt, sum: vk.readBuffer(buffer)[0] });
-    // What kills one kills all with MPICH, before they have said anything.
+    // All have said so when the last one ends.
     await group.exchange();
     if (attempt === 0 && rank === last) {
       if (place === 'exit') process.exit(5);
