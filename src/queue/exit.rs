@@ -4,6 +4,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -16,6 +17,23 @@ pub trait OnExit: Send + Sync {
 }
 
 static EXITING: Mutex<Vec<Weak<dyn OnExit>>> = Mutex::new(Vec::new());
+
+/// Whether the process is over. Its lock is held by a thread that lets go of a device.
+static OVER: Mutex<bool> = Mutex::new(false);
+
+/// How long the end of the process waits for such a thread, which a driver may not return to.
+const LET_GO: Duration = Duration::from_secs(5);
+
+/// Drops what a thread has kept that nobody joins: it may be the last of a device, with which its driver is unloaded. The
+/// end of the process, which may be at that driver's own handlers, waits for this; if it has come so far, nothing
+/// is dropped any more.
+pub fn let_go<T>(kept: T) {
+    let over = OVER.lock();
+    match *over {
+        true => std::mem::forget(kept),
+        false => drop(kept),
+    }
+}
 
 /// Calls `thread.on_exit()` when the process exits, if it still lives. To be called once the driver is
 /// loaded: handlers run last in, first out. Each call adds the handler, which does its work once, since
@@ -49,6 +67,10 @@ pub fn retiring() -> bool {
 /// has a thousand), but the C library reuses the memory of a list's end alone: those of ours that stay behind
 /// them would keep 34 KiB with every device.
 pub fn retire() {
+    // A thread that lets go needs them.
+    let Some(_nobody) = OVER.try_lock() else {
+        return;
+    };
     if EXITING.lock().iter().any(|known| known.strong_count() > 0) {
         return;
     }
@@ -79,6 +101,9 @@ extern "C" fn run_handlers() {
         // Its last owner would destroy what the driver is about to forget.
         std::mem::forget(thread);
     }
+    if let Some(mut over) = OVER.try_lock_for(LET_GO) {
+        *over = true;
+    }
 }
 
 impl OnExit for Timeline {
@@ -87,5 +112,53 @@ impl OnExit for Timeline {
     fn on_exit(&self) {
         // One that hangs is left to the system.
         self.drained();
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::process::Command;
+    use std::sync::mpsc;
+
+    use super::*;
+
+    const CHILD: &str = "HELIOS_TEST_LETS_GO";
+
+    struct Idle;
+
+    impl OnExit for Idle {
+        fn on_exit(&self) {}
+    }
+
+    /// Something of a driver's that takes its time to go.
+    struct Slow(mpsc::Sender<()>);
+
+    impl Drop for Slow {
+        fn drop(&mut self) {
+            self.0.send(()).unwrap();
+            std::thread::sleep(Duration::from_millis(300));
+            println!("gone");
+        }
+    }
+
+    #[test]
+    fn the_end_of_the_process_waits_for_a_thread_that_lets_go() {
+        if std::env::var_os(CHILD).is_some() {
+            at_exit(&Arc::new(Idle));
+            let (begins, begun) = mpsc::channel();
+            std::thread::spawn(move || let_go(Slow(begins)));
+            begun.recv().unwrap();
+            // Nothing that is registered lives, but the thread is at it.
+            retire();
+            std::process::exit(0);
+        }
+        let name = "queue::exit::tests::the_end_of_the_process_waits_for_a_thread_that_lets_go";
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(CHILD, "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&child.stdout);
+        assert!(child.status.success() && said.contains("gone"), "{child:?}");
     }
 }
