@@ -25,6 +25,16 @@ const ranks = (launcher, scenario, { nproc = 2, options = [], onSaid } = {}) =>
 
 const LIMIT = { timeout: 120_000 };
 
+/** What the second list has and the first has not, each as often as it has it more. @param {string[]} before @param {string[]} after */
+function moreThan(before, after) {
+  const rest = [...before];
+  return after.filter((each) => {
+    const at = rest.indexOf(each);
+    if (at >= 0) rest.splice(at, 1);
+    return at < 0;
+  });
+}
+
 describe('without an MPI there is nothing to run', {
   skip: (LAUNCHERS.length > 0 || process.env.HELIOS_TEST_MPI_ABI) && 'there is one',
 }, () => {
@@ -205,6 +215,19 @@ for (const launcher of LAUNCHERS) {
           assert.equal(error?.code, 'ERR_HELIOS_ABORTED', output);
           assert.match(error.message, /rank 1 gave up: the loss is NaN/);
         }
+      }
+    });
+
+    test("nine groups that do not form and one that does leave no descriptor open but the MPI's own", LIMIT, async () => {
+      const { status, said, output } = await ranks(launcher, ['groups']);
+      assert.equal(status, 0, output);
+      assert.equal(said.length, 2);
+      for (const { open } of said) {
+        const [, first, ninth, last] = open;
+        assert.deepEqual(ninth, first, output);
+        // An MPI keeps its shared memory, and closes the connection to its launcher.
+        const more = moreThan(first, last).filter((/** @type {string} */ target) => !target.startsWith('/dev/shm/open_mpi'));
+        assert.deepEqual(more, [], output);
       }
     });
 
