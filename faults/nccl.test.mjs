@@ -92,6 +92,17 @@ describe('the engine on NCCL', LIMIT, () => {
     nothingLeft(again.books, 2, again.output);
   });
 
+  test('ten groups leave the descriptors open that the first has', LIMIT, async () => {
+    const { status, said, output, books } = await ranks(2, ['groups']);
+    assert.equal(status, 0, output);
+    assert.equal(said.length, 2, output);
+    for (const { open } of said) {
+      const [, first, , last] = open;
+      assert.deepEqual(last, first, output);
+    }
+    nothingLeft(books, 2, output);
+  });
+
   for (const [scenario, expected] of /** @type {const} */ ([
     ['sizes', /rank 0 calls allReduce of 64 f32 as call 2; rank 1 calls allReduce of 32 f32 as call 2/],
     ['orders', /rank 0 calls allReduce of 64 f32 as call 1; rank 1 calls broadcast of 64 f32 from rank 0 as call 1/],

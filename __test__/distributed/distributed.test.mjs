@@ -25,6 +25,16 @@ const ranks = (launcher, scenario, { nproc = 2, options = [], onSaid } = {}) =>
 
 const LIMIT = { timeout: 120_000 };
 
+/** What the second list has and the first has not, each as often as it has it more. @param {string[]} before @param {string[]} after */
+function moreThan(before, after) {
+  const rest = [...before];
+  return after.filter((each) => {
+    const at = rest.indexOf(each);
+    if (at >= 0) rest.splice(at, 1);
+    return at < 0;
+  });
+}
+
 describe('without an MPI there is nothing to run', {
   skip: (LAUNCHERS.length > 0 || process.env.HELIOS_TEST_MPI_ABI) && 'there is one',
 }, () => {
@@ -112,12 +122,8 @@ for (const launcher of LAUNCHERS) {
       test(`the others hear of a process that ends (${how}), and live on without it`, LIMIT, async () => {
         const { status, of, output } = await ranks(launcher, ['ending', how], { nproc: 3 });
         assert.notEqual(status, 0);
-        if (kind === 'mpich' && how === 'kill') {
-          // MPICH's launcher kills the others a moment after one was killed: what they could say until then is right.
-          for (const { error } of of(0).concat(of(1))) assert.ok(!error || error.code === 'ERR_HELIOS_PEER_LOST', output);
-          return;
-        }
         for (const rank of [0, 1]) {
+          assert.equal(of(rank).length, 5, output);
           const [waiting, calling, exchanging, end, after] = of(rank);
           for (const { error } of [waiting, calling, exchanging]) {
             assert.equal(error?.code, 'ERR_HELIOS_PEER_LOST', output);
@@ -132,6 +138,19 @@ for (const launcher of LAUNCHERS) {
         assert.equal(of(0)[0].error.about, 2);
       });
     }
+
+    test('a process that a signal ends when its work is done takes no other along, and has not failed', {
+      ...LIMIT,
+      skip: kind !== 'mpich' && "MPICH's launcher alone sends the signal",
+    }, async () => {
+      // As in Node's last milliseconds, when it does not listen any more for the signal by which MPICH's launcher tells of others.
+      const script = `
+        const end = () => { process.removeAllListeners('SIGUSR1'); process.kill(process.pid, 'SIGUSR1'); };
+        if (process.env.PMI_RANK === '0') process.once('exit', end);
+        else setTimeout(() => console.log('@rank {"rank":1}'), 1000);`;
+      const { status, said, output } = await launch(launcher, ['--nproc', '2', '--'], ['-e', script]);
+      assert.deepEqual({ status, said }, { status: 0, said: [{ rank: 1 }] }, output);
+    });
 
     test('a device that is lost and memory that is not there are errors of one rank, of which the others hear', LIMIT, async () => {
       const lost = await ranks(launcher, ['lost']);
@@ -196,6 +215,19 @@ for (const launcher of LAUNCHERS) {
           assert.equal(error?.code, 'ERR_HELIOS_ABORTED', output);
           assert.match(error.message, /rank 1 gave up: the loss is NaN/);
         }
+      }
+    });
+
+    test("nine groups that do not form and one that does leave no descriptor open but the MPI's own", LIMIT, async () => {
+      const { status, said, output } = await ranks(launcher, ['groups']);
+      assert.equal(status, 0, output);
+      assert.equal(said.length, 2);
+      for (const { open } of said) {
+        const [, first, ninth, last] = open;
+        assert.deepEqual(ninth, first, output);
+        // An MPI keeps its shared memory, and closes the connection to its launcher.
+        const more = moreThan(first, last).filter((/** @type {string} */ target) => !target.startsWith('/dev/shm/open_mpi'));
+        assert.deepEqual(more, [], output);
       }
     });
 

@@ -39,6 +39,14 @@ test('a large range, the end behind what is under way, wrong arguments, and a se
   assert.deepEqual(again.said[0].sums, [1, 1, 1]);
 });
 
+test('ten groups leave the descriptors open that the first has', LIMIT, async (t) => {
+  const { status, said, output } = await ranks(1, ['groups']);
+  assert.equal(status, 0, output);
+  const [before, first, , last] = said[0].open;
+  t.diagnostic(`${before.length} before, ${first.length} after the first group, ${last.length} after the tenth`);
+  assert.deepEqual(last, first);
+});
+
 test('device and process end in the midst of calls', LIMIT, async () => {
   const device = await ranks(1, ['gone', 'device']);
   assert.equal(device.said[0]?.error?.code, 'ERR_HELIOS_NO_DEVICE', device.output);

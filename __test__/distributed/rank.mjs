@@ -399,7 +399,7 @@ const SCENARIOS = {
     const buffer = bufferOf(Float32Array.of(rank + 1), 0);
     group.allReduce(buffer);
     say({ attempt, sum: vk.readBuffer(buffer)[0] });
-    // What kills one kills all with MPICH, before they have said anything.
+    // All have said so when the last one ends.
     await group.exchange();
     if (attempt === 0 && rank === last) {
       if (place === 'exit') process.exit(5);
@@ -410,6 +410,38 @@ const SCENARIOS = {
     await group.destroy();
   },
 };
+
+/**
+ * Ten groups, one after the other, on memory of both kinds; what stands behind the descriptors that are open before them, after the
+ * first, and after the last. MPI starts once in a process: there the first nine fail to find it, when the ranks have come together.
+ */
+async function groups() {
+  const buffers = [false, true].map((exportable) => vk.createBuffer(4096, 0, { exportable }));
+  for (const buffer of buffers) vk.uploadBuffer(buffer, new Float32Array(1024).fill(1));
+  vk.waitIdle();
+  const open = [openDescriptors()];
+  for (let i = 0; i < 10; i++) {
+    const missing = options.engine !== 'nccl' && i < 9;
+    try {
+      const group = await init({ ...options, ...(missing ? { library: 'libhelios-none.so.1' } : {}) });
+      for (const buffer of buffers) group.allReduce(buffer);
+      vk.waitIdle();
+      await group.destroy();
+    } catch (error) {
+      if (!missing || told(error).code !== 'ERR_HELIOS_NO_ENGINE') throw error;
+    }
+    if (i === 0 || i === 8 || i === 9) open.push(openDescriptors());
+  }
+  say({ open });
+}
+
+/** What stands behind each open descriptor, without the numbers that tell one socket or file of a kind from another. */
+const openDescriptors = () =>
+  readdirSync('/proc/self/fd')
+    .map(link)
+    .filter((target) => target !== '' && !target.startsWith('/proc/'))
+    .map((target) => target.replace(/:\[\d+\]$/, ''))
+    .sort();
 
 /** Descriptors that are open: for memory, timelines and files. */
 const descriptors = () => readdirSync('/proc/self/fd').filter((fd) => /^\/(?!dev\/)|memfd|pipe/.test(link(fd))).length;
@@ -466,6 +498,7 @@ if (scenario === 'absent') {
   while (!Array.from({ length: last }, (_, r) => existsSync(`${here}/${r}`)).every(Boolean)) await sleep(5);
 }
 if (scenario === 'each-call') await eachCall();
+else if (scenario === 'groups') await groups();
 else if (['absent', 'config', 'no-library', 'no-engine'].includes(scenario)) {
   await failing(async () => {
     const group = await init(options);

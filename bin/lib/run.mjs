@@ -105,8 +105,21 @@ export function commandLine({ path, kind }, nproc, command, nodes) {
       options.push(...nodes.variables.flatMap((name) => ['-x', name]));
     } else options.push('-hosts', hosts, '-localhost', nodes.own, '-launcher', 'rsh', '-launcher-exec', nodes.shell);
   }
-  return [path, '-n', String(nproc), ...options, process.execPath, '--import', STATUS, ...command];
+  const rank = [process.execPath, '--import', STATUS, ...command];
+  return [path, '-n', String(nproc), ...options, ...(kind === 'mpich' ? SHELTER : []), ...rank];
 }
+
+/** What a shell says of a process that SIGUSR1 has ended. */
+const BY_SIGUSR1 = 128 + constants.signals.SIGUSR1;
+
+/**
+ * A shell around each process, for MPICH's launcher: that kills all others as soon as a signal ends one, before they have heard of it.
+ * Around a process that was killed the shell ends in order, and the others live on. The same launcher sends SIGUSR1 to processes when
+ * another has ended. Node does not listen for it any more in its last milliseconds, and the signal ends a process whose work is done:
+ * to the launcher that is a good end, and the word that the process has left says how it ended. Signals that the launcher passes on
+ * reach the process beside the shell, which stays.
+ */
+const SHELTER = ['sh', '-c', `trap : USR1 INT TERM; "$@"; status=$?; [ $status -eq ${BY_SIGUSR1} ] || exit $status`, 'helios-vk'];
 
 /** Leaves word of how a process ended. */
 const STATUS = new URL('./rank-status.mjs', import.meta.url).href;
@@ -279,9 +292,8 @@ async function attempts(launcher, { nproc, grace, restarts, master, nodes, own, 
     }).finally(() => clearInterval(watch));
     // Before the others clean up: hosts may share the folder.
     const words = worst(folder, nproc);
-    // MPICH 5's launcher tells processes that are about to end of others that have ended, in order as well; Node does not listen any
-    // more by then, and the signal ends what has left its word.
-    const here = ended === constants.signals.SIGUSR1 ? words : ended || words;
+    // The launcher's own status is that of no process: MPICH's has the bits of all of them.
+    const here = words || ended;
     const others = (await nodes?.statuses()) ?? 0;
     const status = here || others || Number(lost);
     rmSync(folder, { recursive: true, force: true });

@@ -9,6 +9,7 @@ use collectives::{Ended, Failure, Kind, Member, Memory, Options};
 
 use super::group::{Group, Host, Payload};
 use crate::error::{Error, Result, panicked};
+use crate::queue::exit;
 use crate::queue::timeline::Patience;
 
 /// One wait for the device, so that a failure of the group and the end of the process are noticed.
@@ -70,6 +71,8 @@ pub(super) fn spawn(group: &Arc<Group>, body: impl FnOnce(&Group) + Send + 'stat
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| body(&group))) {
                 fail_if(&group, Err(Error::Internal(panicked(&*panic))));
             }
+            // The device may have been destroyed meanwhile: what is left of it goes here.
+            exit::let_go(group);
         })
         .map(drop)
         .map_err(|e| Error::Internal(format!("no thread for collectives: {e}")))

@@ -20,6 +20,20 @@ pub trait OnExit: Send + Sync {
 
 static EXITING: Mutex<Vec<Weak<dyn OnExit>>> = Mutex::new(Vec::new());
 
+/// Whether the process is over. Its lock is held by a thread that lets go of a device.
+static OVER: Mutex<bool> = Mutex::new(false);
+
+/// Drops what a thread has kept that nobody joins: it may be the last of a device, with which its driver is unloaded. The
+/// end of the process, which may be at that driver's own handlers, waits for this; if it has come so far, nothing
+/// is dropped any more.
+pub fn let_go<T>(kept: T) {
+    let over = OVER.lock();
+    match *over {
+        true => std::mem::forget(kept),
+        false => drop(kept),
+    }
+}
+
 /// Calls `thread.on_exit()` when the process exits, if it still lives. To be called once the driver is loaded: where
 /// [`watch`] does nothing, handlers run last in, first out.
 pub fn at_exit(thread: &Arc<impl OnExit + 'static>) {
@@ -97,6 +111,10 @@ fn everybody_leaves() -> bool {
         // Its last owner would destroy what the driver is about to forget.
         std::mem::forget(thread);
     }
+    match OVER.try_lock_for(LIMIT) {
+        Some(mut over) => *over = true,
+        None => left = false,
+    }
     left
 }
 
@@ -105,5 +123,50 @@ impl OnExit for Timeline {
     /// SwiftShader's then read what its destructors have freed.
     fn on_exit(&self) -> bool {
         self.drained(Some(LIMIT))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::sync::mpsc;
+
+    use super::*;
+
+    const CHILD: &str = "HELIOS_TEST_LETS_GO";
+
+    /// Something of a driver's that takes its time to go.
+    struct Slow(mpsc::Sender<()>);
+
+    impl Drop for Slow {
+        fn drop(&mut self) {
+            self.0.send(()).unwrap();
+            std::thread::sleep(Duration::from_millis(300));
+            println!("gone");
+        }
+    }
+
+    /// In a process of its own, since what is over stays so.
+    #[test]
+    fn the_end_of_the_process_waits_for_a_thread_that_lets_go() {
+        if std::env::var_os(CHILD).is_some() {
+            let (begins, begun) = mpsc::channel();
+            let late = begins.clone();
+            std::thread::spawn(move || let_go(Slow(begins)));
+            begun.recv().unwrap();
+            assert!(everybody_leaves());
+            println!("over");
+            let_go(Slow(late));
+            return;
+        }
+        let name = "queue::exit::tests::the_end_of_the_process_waits_for_a_thread_that_lets_go";
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(CHILD, "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&child.stdout);
+        let order: Vec<_> = said.lines().filter(|line| ["gone", "over"].contains(line)).collect();
+        assert!(child.status.success() && order == ["gone", "over"], "{child:?}");
     }
 }
