@@ -98,10 +98,22 @@ async function measure(group, bytes, exportable, rounds, samples) {
     vk.batchBegin();
     return submission();
   };
+  /** With work before it: collectives directly behind each other share a hand-over over NCCL, and these do not. */
+  const between = () => {
+    vk.batchBegin();
+    fill();
+    vk.batchSubmit();
+    return collective();
+  };
   // As many bytes may be moved as take a while: fewer of those.
   const count = Math.max(1, Math.min(rounds, Math.ceil(2 ** 34 / bytes)));
   each(collective, Math.min(count, 20));
-  const series = { alone: /** @type {number[]} */ ([]), behind: /** @type {number[]} */ ([]), call: /** @type {number[]} */ ([]) };
+  const series = {
+    alone: /** @type {number[]} */ ([]),
+    behind: /** @type {number[]} */ ([]),
+    call: /** @type {number[]} */ ([]),
+    between: /** @type {number[]} */ ([]),
+  };
   const wait = [];
   for (let i = 0; i < samples; i++) {
     await group.exchange(i);
@@ -110,6 +122,7 @@ async function measure(group, bytes, exportable, rounds, samples) {
     const { host, all } = each(collective, count);
     series.behind.push(all);
     series.call.push(host);
+    series.between.push(each(between, count).all);
   }
   vk.destroyBuffer(buffer);
   vk.destroyBuffer(small);
@@ -119,6 +132,7 @@ async function measure(group, bytes, exportable, rounds, samples) {
     submissionUs: median(wait),
     aloneUs: median(series.alone),
     behindUs: median(series.behind),
+    betweenUs: median(series.between),
     callUs: median(series.call),
   };
 }
@@ -251,13 +265,14 @@ await runMain(USAGE, OPTIONS, async ({ engine, bytes, step, rounds, samples, jso
   console.log(`${device.deviceName}, driver ${device.driverInfo}; ${title}; medians of ${samples} samples, in µs\n`);
   console.log(
     textTable(
-      ['bytes', 'memory', 'a submission', 'one collective', 'one of many', 'its call'],
+      ['bytes', 'memory', 'a submission', 'one collective', 'one of many', 'with work between', 'its call'],
       rows.map((row) => [
         String(row.bytes),
         row.memory,
         format(row.submissionUs),
         format(row.aloneUs),
         format(row.behindUs),
+        format(row.betweenUs),
         format(row.callUs),
       ]),
     ),

@@ -348,7 +348,8 @@ function withResolvers() {
  * The processes that compute together. Made by `init`.
  *
  * A collective is a call of the stream like a dispatch: it comes behind everything called so far and before everything that is
- * called later, and nothing waits for it here. All ranks call the same ones in the same order.
+ * called later, and nothing waits for it here. All ranks call the same ones in the same order. Those called directly behind each other
+ * may end together: a wait for one of them may wait for all that were called before the wait.
  *
  * When one rank fails, all do: what is under way ends, `signal` fires, every later call throws the failure, and so does a wait for a
  * value at or behind the first collective that did not come to its end. What buffers hold by then is undefined. `destroy` cleans up;

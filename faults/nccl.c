@@ -353,16 +353,8 @@ int cuDestroyExternalSemaphore(Timeline *timeline) {
   return 0;
 }
 
-/* VkSemaphoreWaitInfo and VkSemaphoreSignalInfo. */
-typedef struct { int type; const void *next; unsigned flags, count; const uint64_t *semaphores, *values; } WaitInfo;
+/* VkSemaphoreSignalInfo. */
 typedef struct { int type; const void *next; uint64_t semaphore, value; } SignalInfo;
-
-static void run_wait(Work *work) {
-  Timeline *timeline = work->what;
-  WaitInfo info = {1000207004, NULL, 0, 1, &timeline->semaphore, &work->value};
-  /* VK_TIMEOUT is 2; an error is a device that is lost. */
-  while (timeline->wait(timeline->device, &info, 1000000) == 2) continue;
-}
 
 static void run_signal(Work *work) {
   Timeline *timeline = work->what;
@@ -371,12 +363,6 @@ static void run_signal(Work *work) {
   if (counter >= work->value) return violation("a timeline signalled backwards");
   SignalInfo info = {1000207005, NULL, timeline->semaphore, work->value};
   timeline->signal(timeline->device, &info);
-}
-
-int cuWaitExternalSemaphoresAsync(Timeline *const *timelines, const SemaphoreValue *values, unsigned count, Stream *stream) {
-  CALL(999);
-  for (unsigned i = 0; i < count; i++) give(stream, (Work){.run = run_wait, .what = timelines[i], .value = values[i].value});
-  return 0;
 }
 
 int cuSignalExternalSemaphoresAsync(Timeline *const *timelines, const SemaphoreValue *values, unsigned count, Stream *stream) {

@@ -62,7 +62,6 @@ describe('the engine on NCCL', LIMIT, () => {
       );
       nothingLeft(books, size, output);
       for (const { calls } of books) {
-        assert.equal(calls.cuSignalExternalSemaphoresAsync, calls.cuWaitExternalSemaphoresAsync, 'each hand-over has its way back');
         assert.ok(calls.cuImportExternalMemory < 10, 'memory is imported once');
       }
     }
@@ -99,6 +98,28 @@ describe('the engine on NCCL', LIMIT, () => {
     for (const { open } of said) {
       const [, first, , last] = open;
       assert.deepEqual(last, first, output);
+    }
+    nothingLeft(books, 2, output);
+  });
+
+  test('calls directly behind each other are compared together, and as if serial', LIMIT, async () => {
+    for (const size of [1, 3]) {
+      const { status, said, output, books } = await ranks(size, ['behind']);
+      assert.equal(status, 0, output);
+      for (const { wrong, ordered } of said) assert.deepEqual({ wrong, ordered }, { wrong: [-1, -1], ordered: true }, output);
+      nothingLeft(books, size, output);
+      // Comparisons are all that gathers here.
+      if (size > 1)
+        for (const { calls } of books) assert.ok(calls.ncclAllGather < 0.7 * said[0].calls, `${calls.ncclAllGather} comparisons`);
+    }
+    const { of, output, books } = await ranks(2, ['second']);
+    for (const rank of [0, 1]) {
+      const [first, second] = of(rank);
+      assert.deepEqual(first, { rank, result: null }, output);
+      assert.match(
+        second.error?.message ?? 'none',
+        /rank 0 calls allReduce of 64 f32 as call 2; rank 1 calls allReduce of 32 f32 as call 2/,
+      );
     }
     nothingLeft(books, 2, output);
   });

@@ -159,6 +159,48 @@ const SCENARIOS = {
     await group.destroy();
   },
 
+  /** Collectives directly behind each other, on memory that the engine gets at, while each rank waits at other ones. */
+  async behind(group) {
+    const random = fakeRandom(5);
+    const length = 8 * worldSize;
+    const buffers = [0, 1].map(() => vk.createBuffer(4 * length, 0, { exportable: true }));
+    const long = vk.createBuffer(32 << 20, 0);
+    const expected = [new Float32Array(length), new Float32Array(length)];
+    /** @type {number[]} */
+    const values = [];
+    for (let step = 0; step < 100; step++) {
+      if (step % 10 === 0) {
+        for (const [b, buffer] of buffers.entries()) {
+          vk.uploadAsync(buffer, floats(length, rank + b));
+          for (let i = 0; i < length; i++)
+            expected[b][i] = Array.from({ length: worldSize }, (_, r) => floats(length, r + b)[i]).reduce((x, y) => x + y);
+          values.push(group.allReduce(buffer));
+        }
+        // The calls are made before the device has come to them.
+        for (let i = 0; i < 4; i++) vk.fillBuffer(long, 32 << 20, i);
+      }
+      const b = random(2);
+      if (random(2)) {
+        values.push(group.allReduce(buffers[b]));
+        expected[b] = expected[b].map((value) => value * worldSize);
+      } else {
+        values.push(group.broadcast(buffers[b], { root: random(worldSize) }));
+      }
+      if (step % 50 === 10 + rank) vk.waitTimeline(values[values.length - 1 - rank]);
+    }
+    const wrong = buffers.map((buffer, b) => vk.readBuffer(buffer).findIndex((value, i) => value !== expected[b][i]));
+    say({ wrong, ordered: values.every((value, i) => i === 0 || value > values[i - 1]), calls: values.length });
+    await group.destroy();
+  },
+
+  /** The second of two calls behind each other differs: the first counts. */
+  async second(group) {
+    const buffer = vk.createBuffer(256, 0, { exportable: true });
+    const values = [group.allReduce(buffer), group.allReduce(buffer, { count: rank === last ? 32 : 64 })];
+    for (const value of values) await failing(() => vk.waitTimeline(value));
+    await failing(() => group.destroy());
+  },
+
   async exchange(group) {
     const values = [];
     for (let i = 0; i < 3; i++) values.push(await group.exchange({ from: rank, i }));

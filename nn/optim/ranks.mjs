@@ -132,23 +132,29 @@ export class Ranks {
 
   /** Sums of gradients, of the own shard at least. @param {Bucket[]} buckets */
   sum(buckets) {
-    if (this.half) noGrad(() => buckets.forEach((bucket) => this.#sumHalf(bucket)));
+    if (this.half) noGrad(() => this.#sumHalf(buckets));
     else for (const { gradients } of buckets) this.call(this.zero ? 'reduceScatter' : 'allReduce', gradients);
   }
 
-  /** The same in bf16: all to all, and the sum of the own shard by a kernel; without shards the sums are gathered, in f32. @param {Bucket} bucket */
-  #sumHalf(bucket) {
-    const { storage, round, add } = this.#wire(bucket);
-    const gradients = /** @type {Storage} */ (bucket.gradients.storage);
-    runtime().append(round, [gradients, storage]);
-    runtime().flush();
-    /** @type {NonNullable<ProcessGroup['allToAll']>} */ (this.group.allToAll).call(this.group, storage.allocation.handle, {
-      count: 2 * bucket.count,
-      type: 'bf16',
+  /**
+   * The same in bf16: all to all, and the sum of the own shard by a kernel; without shards the sums are gathered, in f32. Collectives of
+   * all buckets stand together: what stands directly behind each other costs the device one hand-over to the engine.
+   * @param {Bucket[]} buckets
+   */
+  #sumHalf(buckets) {
+    const wires = buckets.map((bucket) => {
+      const { count, gradients } = bucket;
+      return { ...this.#wire(bucket), count, gradients: /** @type {Storage} */ (gradients.storage) };
     });
-    runtime().append(add, [storage, gradients]);
-    gradients.version++;
-    if (!this.zero) this.call('allGather', bucket.gradients);
+    for (const { storage, round, gradients } of wires) runtime().append(round, [gradients, storage]);
+    runtime().flush();
+    const group = /** @type {Required<ProcessGroup>} */ (this.group);
+    for (const { storage, count } of wires) group.allToAll(storage.allocation.handle, { count: 2 * count, type: 'bf16' });
+    for (const { storage, add, gradients } of wires) {
+      runtime().append(add, [storage, gradients]);
+      gradients.version++;
+    }
+    if (!this.zero) for (const { gradients } of buckets) this.call('allGather', gradients);
   }
 
   /** @param {Bucket} bucket @returns {Wire} */

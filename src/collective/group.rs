@@ -47,8 +47,9 @@ const LOOK_UP: Duration = Duration::from_millis(100);
 /// What a collective works on.
 pub enum Payload {
     Host(Host),
-    /// The device's own memory.
-    Shared(Range),
+    /// The device's own memory, and the value of the submission behind which the engine may use it: calls that come
+    /// directly behind each other share one.
+    Shared(Range, u64),
 }
 
 /// Memory that MPI works on: that of a buffer, or a copy, or from the one to the other.
@@ -84,8 +85,8 @@ pub struct Group {
     pub size: u32,
     /// Its values are the numbers of the calls.
     pub semaphore: vk::Semaphore,
-    /// The same for what the device signals: where the engine is one on the device.
-    pub arrivals: Option<vk::Semaphore>,
+    /// Whether the engine is one on the device, which signals the timeline itself.
+    pub on_device: bool,
     pub state: Mutex<State>,
     /// There is a job, or a failure.
     wake: Condvar,
@@ -115,26 +116,26 @@ fn semaphore(device: &Device, shared: bool) -> Result<vk::Semaphore> {
 }
 
 impl Group {
-    /// `shared`: for an engine on the device.
+    /// `on_device`: for an engine there, which gets the timeline.
     pub fn new(
         device: &Arc<Device>,
         timeline: &Arc<Timeline>,
         [rank, size]: [u32; 2],
-        shared: bool,
+        on_device: bool,
     ) -> Result<Arc<Self>> {
         let able = (device.sharing.as_ref()).is_some_and(|s| s.timelines.is_some());
-        if shared && !able {
+        if on_device && !able {
             let text = format!(
                 "{} cannot share timeline semaphores (VK_KHR_external_semaphore_fd), which NCCL needs",
                 device.snapshot.name
             );
             return Err(Failure::engine(text).into());
         }
-        let mut group = Self {
+        Ok(Arc::new(Self {
             rank,
             size,
-            semaphore: semaphore(device, shared)?,
-            arrivals: None,
+            semaphore: semaphore(device, on_device)?,
+            on_device,
             state: Mutex::new(State {
                 ledger: Ledger::default(),
                 text: String::new(),
@@ -147,23 +148,19 @@ impl Group {
             driver: Mutex::new(()),
             timeline: Arc::clone(timeline),
             device: Arc::clone(device),
-        };
-        if shared {
-            group.arrivals = Some(semaphore(device, true)?);
-        }
-        Ok(Arc::new(group))
+        }))
     }
 
-    /// A new descriptor for one of the group's timelines.
+    /// A new descriptor for the group's timeline.
     #[cfg(unix)]
-    pub fn export(&self, semaphore: vk::Semaphore) -> Result<OwnedFd> {
+    pub fn export(&self) -> Result<OwnedFd> {
         use std::os::fd::FromRawFd;
         let sharing = self.device.sharing.as_ref();
         let Some(calls) = sharing.and_then(|sharing| sharing.timelines.as_ref()) else {
             return Err(Error::Internal("no timelines to share".to_owned()));
         };
         let info = vk::SemaphoreGetFdInfoKHR::default()
-            .semaphore(semaphore)
+            .semaphore(self.semaphore)
             .handle_type(TIMELINE_HANDLE);
         // SAFETY: the semaphore is live and was made to be exported as this type.
         let fd = unsafe { calls.get_semaphore_fd(&info) }
@@ -173,7 +170,7 @@ impl Group {
     }
 
     #[cfg(not(unix))]
-    pub fn export(&self, _: vk::Semaphore) -> Result<OwnedFd> {
+    pub fn export(&self) -> Result<OwnedFd> {
         Err(Error::Internal("no descriptors here".to_owned()))
     }
 
@@ -218,6 +215,16 @@ impl Group {
             self.wake.wait(&mut state);
         }
         None
+    }
+
+    /// The next call on the device's own memory, if it is there already and comes behind the same submission.
+    pub fn next_behind(&self, submitted: u64) -> Option<(Call, Range)> {
+        let behind = |job: &Job<Payload>| matches!(job.memory, Some(Payload::Shared(_, value)) if value == submitted);
+        let job = self.state.lock().ledger.take_if(behind)?;
+        match job.memory {
+            Some(Payload::Shared(range, _)) => Some((job.call, range)),
+            _ => None,
+        }
     }
 
     pub fn failed(&self) -> bool {
@@ -275,11 +282,11 @@ impl Group {
         if let Some(after) = spoiled {
             // Before the device goes on.
             self.timeline.invalidate_above(after, failure.into());
-            if self.arrivals.is_none() {
+            if !self.on_device {
                 let at_work = |state: &mut State| state.at_work;
                 self.wake.wait_while_for(&mut state, at_work, LOOK_UP);
             }
-            match state.at_work && self.arrivals.is_some() {
+            match state.at_work && self.on_device {
                 true => {
                     self.timeline.hold(false);
                     state.owed = Some(value);
@@ -296,7 +303,7 @@ impl Group {
         // An engine on the device may have come so far before it was stopped; values only grow.
         // SAFETY: the semaphore is live.
         let counter = || unsafe { self.device.raw.get_semaphore_counter_value(self.semaphore) };
-        let there = || self.arrivals.is_some() && counter().is_ok_and(|reached| reached >= value);
+        let there = || self.on_device && counter().is_ok_and(|reached| reached >= value);
         if state.exiting || there() {
             return;
         }
@@ -326,7 +333,7 @@ impl OnExit for Group {
         self.fail(Failure::new(Cause::Aborted, "the process is ending", rank));
         // The driver of CUDA is about to end, too.
         let mut state = self.state.lock();
-        if self.arrivals.is_some() {
+        if self.on_device {
             let at_work = |state: &mut State| state.at_work;
             self.wake.wait_while_for(&mut state, at_work, LEAVE);
         }
@@ -339,9 +346,7 @@ impl OnExit for Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        for semaphore in [Some(self.semaphore), self.arrivals].into_iter().flatten() {
-            // SAFETY: `Context` has waited for the queue or has leaked its reference; the thread has dropped its own.
-            unsafe { self.device.raw.destroy_semaphore(semaphore, None) };
-        }
+        // SAFETY: `Context` has waited for the queue or has leaked its reference; the thread has dropped its own.
+        unsafe { self.device.raw.destroy_semaphore(self.semaphore, None) };
     }
 }

@@ -4,7 +4,7 @@
 //! value of that copy, runs the collective on the memory, and signals a second timeline, which the submission behind
 //! it waits for before it copies the result back. No JavaScript thread waits for any of it.
 //!
-//! NCCL works on the device's own memory: [`on_device`] hands over to a stream of CUDA's and back, by two timelines.
+//! NCCL works on the device's own memory: [`on_device`] hands over to a stream of CUDA's, which signals that timeline itself.
 
 pub mod group;
 pub mod on_device;

@@ -1,10 +1,11 @@
 //! The thread of a group whose engine works on the device: NCCL, on a stream of CUDA's.
 //!
-//! It waits for Vulkan on the stream, gives the collective to it, and lets it signal Vulkan; one at a time.
+//! It waits until Vulkan has come to a collective, gives it and those directly behind it to the stream, and lets that
+//! signal Vulkan.
 
 use std::sync::Arc;
 
-use collectives::nccl::rank::{Device, Options, Rank};
+use collectives::nccl::rank::{AT_ONCE, Device, Options, Rank, until};
 
 use super::group::{Group, Payload};
 use super::thread::{fail_if, spawn, wait_for_device};
@@ -12,13 +13,9 @@ use crate::error::{Error, Result};
 
 /// Starts the group's thread; the group says how it goes. `uuid`: the device's.
 pub fn start(group: &Arc<Group>, options: Options, uuid: [u8; 16]) -> Result<()> {
-    let Some(arrivals) = group.arrivals else {
-        return Err(Error::Internal("a group without arrivals".to_owned()));
-    };
     let device = Device {
         uuid,
-        arrives: group.export(arrivals)?,
-        departs: group.export(group.semaphore)?,
+        departs: group.export()?,
     };
     group.engine_begins();
     spawn(group, move |group| run(group, options, device)).inspect_err(|_| group.engine_ends())
@@ -54,14 +51,27 @@ fn serve(group: &Group, rank: &mut Rank) -> Result<()> {
                 }
                 return Ok(());
             }
-            Some(Payload::Shared(range)) => {
-                if !rank.arrive(&call, &stop)? || !group.begin(call) {
+            Some(Payload::Shared(range, submitted)) => {
+                if !arrive(group, submitted)? {
                     return Ok(());
                 }
-                if !rank.run(&call, range, &stop)? {
-                    return Ok(());
+                let mut calls = vec![(call, rank.address(range)?)];
+                while calls.len() < AT_ONCE {
+                    let Some((call, range)) = group.next_behind(submitted) else {
+                        break;
+                    };
+                    calls.push((call, rank.address(range)?));
                 }
-                group.end(&call, true);
+                while let Some(&(first, _)) = calls.first() {
+                    if !group.begin(first) {
+                        return Ok(());
+                    }
+                    let Some(last) = rank.run(&calls, &stop)? else {
+                        return Ok(());
+                    };
+                    group.end(&last, true);
+                    calls.retain(|(call, _)| call.number > last.number);
+                }
             }
             Some(_) => {
                 return Err(Error::Internal("memory of the host".to_owned()));
@@ -69,4 +79,12 @@ fn serve(group: &Group, rank: &mut Rank) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Asks until the device has come to `value`, since a thread that waits takes longer to wake up; false if the group has
+/// failed meanwhile.
+fn arrive(group: &Group, value: u64) -> Result<bool> {
+    let reached = || group.in_driver(|| group.timeline.reached(value));
+    // At the end of the process the group has failed.
+    until(|| reached().unwrap_or(Ok(false)), &|| group.stopped())
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ash::vk::{self, Handle};
+use ash::vk::Handle;
 use collectives::nccl::{self, rank::Range as SharedRange};
 use collectives::{Call, Cause, Copy, Element, Failure, Kind, Options, Phase};
 
@@ -135,9 +135,9 @@ impl Context {
         if let Some([argument, problem, value]) = call.problem(group.size) {
             return Err(Error::range(argument, problem, value));
         }
-        match group.arrivals {
-            Some(arrivals) => self.on_device(&group, arrivals, call, (slot, start)),
-            None => self.on_host(&group, call, (slot, start)),
+        match group.on_device {
+            true => self.on_device(&group, call, (slot, start)),
+            false => self.on_host(&group, call, (slot, start)),
         }
     }
 
@@ -194,13 +194,10 @@ impl Context {
 
     /// The same on the device's own memory: in place where the buffer is one that can be shared, or else on a copy in
     /// one that can. The range begins at byte `start` of the buffer in `slot`.
-    fn on_device(
-        &mut self,
-        group: &Group,
-        arrivals: vk::Semaphore,
-        call: Call,
-        (slot, start): (u32, u64),
-    ) -> Result<u64> {
+    ///
+    /// What comes behind it is submitted with whatever is called next, or when somebody waits. Collectives with nothing
+    /// in between come behind the same submission, and the next one waits for the last of them.
+    fn on_device(&mut self, group: &Group, call: Call, (slot, start): (u32, u64)) -> Result<u64> {
         let shared = |buffer: &Buffer| buffer.resource.shared().is_some_and(|b| b.exportable);
         let direct = self.buffers.at(slot).is_some_and(shared);
         let (at, offset) = match direct {
@@ -213,21 +210,30 @@ impl Context {
             self.copy_between(from, to, out.bytes)?;
         }
         let range = self.shared_range(group, at, offset)?;
-        let number = group.state.lock().ledger.next();
-        let commands = &mut self.recorder.commands;
-        commands.signal(arrivals.as_raw(), number);
-        let after = self.commit()?;
-        self.open()?;
-        let value = group.enqueue(call, after, Some(Payload::Shared(range)))?;
+        if !self.stream.exchanging() {
+            self.flush()?;
+        }
+        let (submitted, after) = (self.stream.submitted, self.stream.last);
+        if !direct {
+            self.open()?;
+        }
+        let number = group.enqueue(call, after, Some(Payload::Shared(range, submitted)))?;
         // From here on the others count on this rank: what fails now is final.
         let commands = &mut self.recorder.commands;
-        commands.wait(group.semaphore.as_raw(), value);
-        let copied = match direct {
-            true => self.transfer([(slot, Access::WRITE)]).map(drop),
-            false => self.copy_between((at, back.staged), (slot, start + back.range), back.bytes),
-        };
-        let committed = copied.and_then(|()| self.commit());
-        self.poison_if_partial(false, committed)
+        commands.wait(group.semaphore.as_raw(), number);
+        if !direct {
+            let copied =
+                self.copy_between((at, back.staged), (slot, start + back.range), back.bytes);
+            self.poison_if_partial(false, copied)?;
+            return Ok(self.stream.assign());
+        }
+        // With memory that is shared, what comes next begins with a barrier anyway.
+        let value = self.stream.assign();
+        self.stream.exchanged = Some(value);
+        if let Some(buffer) = self.buffers.at_mut(slot) {
+            buffer.last_use = value;
+        }
+        Ok(value)
     }
 
     /// The slot of a buffer of so many bytes that can be shared, for copies of those that cannot.

@@ -9,6 +9,8 @@ pub(super) struct Stream {
     pub submitted: u64,
     /// Whether there are commands behind the last submission.
     pub open: bool,
+    /// The value of the last call, if that was a collective on the device's own memory: it is behind the last submission.
+    pub exchanged: Option<u64>,
     pub open_dispatches: u32,
     /// Bytes of uploads recorded since the last submission.
     pub open_uploads: u64,
@@ -27,6 +29,7 @@ impl Stream {
             last: start,
             submitted: start,
             open: false,
+            exchanged: None,
             open_dispatches: 0,
             open_uploads: 0,
             wait_first: false,
@@ -45,6 +48,11 @@ impl Stream {
     pub fn assign(&mut self) -> u64 {
         self.last += 1;
         self.last
+    }
+
+    /// Whether nothing but collectives on the device's own memory came behind the last submission.
+    pub fn exchanging(&self) -> bool {
+        !self.open && self.exchanged == Some(self.last)
     }
 
     /// Whether anything waits for a submission: commands, or a value that was given out.

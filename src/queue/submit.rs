@@ -8,22 +8,18 @@ use crate::queue::timeline::Timeline;
 
 /// Submits the commands, in order behind everything submitted before; the timeline reaches `value`
 /// when they are done. Without commands only the value is signalled. `wait`: a value to wait for on
-/// the device first; `others`: one of another timeline to wait for, and one to signal. A failure that loses the
-/// device is sticky.
+/// the device first; `other`: one of another timeline. A failure that loses the device is sticky.
 pub fn submit(
     device: &Device,
     timeline: &Timeline,
     wait: Option<u64>,
-    others: [Option<(vk::Semaphore, u64)>; 2],
+    other: Option<(vk::Semaphore, u64)>,
     commands: &[vk::CommandBuffer],
     value: u64,
 ) -> Result<()> {
     device.check_alive()?;
-    let [other, signal] = others;
-    let (semaphore, signalled) = signal.unwrap_or_default();
-    let signals = 1 + usize::from(signal.is_some());
-    let values = [value, signalled];
-    let semaphores = [timeline.semaphore, semaphore];
+    let values = [value];
+    let semaphores = [timeline.semaphore];
     let own = wait.map(|value| (timeline.semaphore, value));
     let mut wait_semaphores = [vk::Semaphore::null(); 2];
     let mut wait_values = [0; 2];
@@ -34,11 +30,10 @@ pub fn submit(
         waits += 1;
     }
     let stages = [vk::PipelineStageFlags::ALL_COMMANDS; 2];
-    let mut times =
-        vk::TimelineSemaphoreSubmitInfo::default().signal_semaphore_values(&values[..signals]);
+    let mut times = vk::TimelineSemaphoreSubmitInfo::default().signal_semaphore_values(&values);
     let mut info = vk::SubmitInfo::default()
         .command_buffers(commands)
-        .signal_semaphores(&semaphores[..signals]);
+        .signal_semaphores(&semaphores);
     if waits > 0 {
         times = times.wait_semaphore_values(&wait_values[..waits]);
         info = info

@@ -297,6 +297,13 @@ impl Timeline {
         }
     }
 
+    /// Whether the submission of `value`, which was handed over, is reached. Does not wait.
+    pub fn reached(&self, value: u64) -> Result<bool> {
+        // Polling the driver would slow down the thread that is recording.
+        let queued = || self.queued.load(Ordering::Acquire) >= value;
+        Ok(self.seen() >= value || queued() && self.completed()? >= value)
+    }
+
     /// Polls for so long; whether the submission of `value` was reached.
     fn poll(&self, value: u64, time: Duration) -> Result<bool> {
         if time.is_zero() {
@@ -304,8 +311,7 @@ impl Timeline {
         }
         let end = Instant::now() + time;
         while Instant::now() < end {
-            // Polling the driver would slow down the thread that is recording.
-            if self.queued.load(Ordering::Acquire) >= value && self.completed()? >= value {
+            if self.reached(value)? {
                 return Ok(true);
             }
             std::hint::spin_loop();

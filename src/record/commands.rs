@@ -39,7 +39,6 @@ const SUBMIT: u64 = 7;
 const COPY_QUERIES: u64 = 8;
 const HOST_WRITES: u64 = 9;
 const WAIT: u64 = 10;
-const SIGNAL: u64 = 11;
 
 /// The header's kind; the rest of it is the command's own.
 const KIND_BITS: u32 = 4;
@@ -82,13 +81,8 @@ pub enum Command<'a> {
     HostBarrier,
     /// Makes what the host has written visible to transfers, also while the submission waited for it to.
     HostWrites,
-    /// Makes the next submission wait for a value of another timeline.
+    /// Makes the next submission wait for a value of another timeline; of several, for the last alone.
     Wait {
-        semaphore: Raw,
-        value: u64,
-    },
-    /// Makes the next submission signal a value of another timeline too.
-    Signal {
         semaphore: Raw,
         value: u64,
     },
@@ -207,10 +201,6 @@ impl Commands {
         self.words.extend_from_slice(&[WAIT, semaphore, value]);
     }
 
-    pub fn signal(&mut self, semaphore: Raw, value: u64) {
-        self.words.extend_from_slice(&[SIGNAL, semaphore, value]);
-    }
-
     pub fn reset_queries(&mut self, pool: Raw, count: u32) {
         let header = RESET_QUERIES | u64::from(count) << 32;
         self.words.extend_from_slice(&[header, pool]);
@@ -321,10 +311,6 @@ impl<'a> Iter<'a> {
                 let [semaphore, value] = self.take()?;
                 Command::Wait { semaphore, value }
             }
-            SIGNAL => {
-                let [semaphore, value] = self.take()?;
-                Command::Signal { semaphore, value }
-            }
             RESET_QUERIES => {
                 let [pool] = self.take()?;
                 Command::ResetQueries { pool, count: high }
@@ -369,7 +355,6 @@ mod tests {
         HostBarrier,
         HostWrites,
         Wait(u64, u64),
-        Signal(u64, u64),
         ResetQueries(u64, u32),
         Timestamp(u64, u32),
         CopyQueries([u64; 3], u32),
@@ -393,7 +378,6 @@ mod tests {
             1 => Just(Written::HostBarrier),
             1 => Just(Written::HostWrites),
             1 => any::<(u64, u64)>().prop_map(|(s, v)| Written::Wait(s, v)),
-            1 => any::<(u64, u64)>().prop_map(|(s, v)| Written::Signal(s, v)),
             1 => any::<(u64, u32)>().prop_map(|(p, c)| Written::ResetQueries(p, c)),
             1 => any::<(u64, u32)>().prop_map(|(p, q)| Written::Timestamp(p, q)),
             1 => any::<([u64; 3], u32)>().prop_map(|(w, c)| Written::CopyQueries(w, c)),
@@ -419,7 +403,6 @@ mod tests {
                     Written::HostBarrier => commands.host_barrier(),
                     Written::HostWrites => commands.host_writes(),
                     Written::Wait(semaphore, value) => commands.wait(*semaphore, *value),
-                    Written::Signal(semaphore, value) => commands.signal(*semaphore, *value),
                     Written::ResetQueries(pool, count) => commands.reset_queries(*pool, *count),
                     Written::Timestamp(pool, query) => commands.timestamp(*pool, *query),
                     Written::CopyQueries([pool, target, at], count) => {
@@ -457,8 +440,7 @@ mod tests {
                     }
                     (Written::HostBarrier, Command::HostBarrier) => {}
                     (Written::HostWrites, Command::HostWrites) => {}
-                    (Written::Wait(s, v), Command::Wait { semaphore, value })
-                    | (Written::Signal(s, v), Command::Signal { semaphore, value }) => {
+                    (Written::Wait(s, v), Command::Wait { semaphore, value }) => {
                         prop_assert_eq!((*s, *v), (semaphore, value));
                     }
                     (Written::ResetQueries(p, c), Command::ResetQueries { pool, count }) => {

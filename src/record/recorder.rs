@@ -78,8 +78,6 @@ struct Worker {
     prepared: bool,
     /// What the next submission waits for besides.
     wait: Option<(vk::Semaphore, u64)>,
-    /// What it signals besides.
-    signal: Option<(vk::Semaphore, u64)>,
     /// By pipeline slot: as of the piece at hand.
     programs: Vec<Program>,
     /// Time spent waiting for slots.
@@ -113,7 +111,6 @@ impl Recorder {
                 open: false,
                 prepared: false,
                 wait: None,
-                signal: None,
                 programs: Vec::new(),
                 waited: Duration::ZERO,
             }),
@@ -353,10 +350,6 @@ impl Worker {
                 self.wait = Some((vk::Semaphore::from_raw(semaphore), value));
                 continue;
             }
-            if let Command::Signal { semaphore, value } = command {
-                self.signal = Some((vk::Semaphore::from_raw(semaphore), value));
-                continue;
-            }
             self.ready(shared)?;
             self.prepared = false;
             self.open = true;
@@ -446,15 +439,8 @@ impl Worker {
         let commands = &commands[..count];
         shared.blackbox.submitted(commands, value);
         let start = profile::begin();
-        let others = [self.wait.take(), self.signal.take()];
-        submit::submit(
-            &shared.device,
-            &self.timeline,
-            wait,
-            others,
-            commands,
-            value,
-        )?;
+        let other = self.wait.take();
+        submit::submit(&shared.device, &self.timeline, wait, other, commands, value)?;
         if let Some(start) = start {
             profile::submitted(&shared.device, commands, value, start, self.timeline.seen());
         }

@@ -142,7 +142,7 @@ impl Slot {
                 vk::Buffer::from_raw(target),
                 offset,
             ),
-            Command::Submit { .. } | Command::Wait { .. } | Command::Signal { .. } => {}
+            Command::Submit { .. } | Command::Wait { .. } => {}
         }
         Ok(())
     }

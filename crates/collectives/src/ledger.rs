@@ -24,7 +24,7 @@ pub enum Phase {
 pub struct Job<M> {
     /// Its number is the value that the device waits for.
     pub call: Call,
-    /// The device's own value at which the memory holds what the collective reads.
+    /// The device's own value of everything called before: what a failure leaves valid.
     pub after: u64,
     pub memory: Option<M>,
 }
@@ -58,11 +58,6 @@ impl<M> Default for Ledger<M> {
 }
 
 impl<M> Ledger<M> {
-    /// The number that the next call gets.
-    pub fn next(&self) -> u64 {
-        self.last + 1
-    }
-
     /// Takes a call on; its number, which the device may wait for. None in a group that takes no calls.
     pub fn enqueue(&mut self, mut call: Call, after: u64, memory: Option<M>) -> Option<u64> {
         if self.failure.is_some() || self.phase != Phase::Ready {
@@ -82,6 +77,11 @@ impl<M> Ledger<M> {
     /// The next call to be carried out.
     pub fn take(&mut self) -> Option<Job<M>> {
         self.jobs.pop_front()
+    }
+
+    /// The same if it `fits`.
+    pub fn take_if(&mut self, fits: impl FnOnce(&Job<M>) -> bool) -> Option<Job<M>> {
+        self.jobs.pop_front_if(|job| fits(job))
     }
 
     /// Notes that the turn of a call has come; false if the group has failed.

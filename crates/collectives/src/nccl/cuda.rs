@@ -78,7 +78,7 @@ struct SemaphoreHandle {
 }
 const _: () = assert!(size_of::<SemaphoreHandle>() == 96);
 
-/// `CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS` and `..._SIGNAL_PARAMS`: both begin with the value.
+/// `CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS`, which begins with the value.
 #[repr(C)]
 struct SemaphoreValue {
     value: u64,
@@ -108,7 +108,6 @@ functions! { Calls:
     destroy_memory = "cuDestroyExternalMemory" (Handle);
     import_semaphore = "cuImportExternalSemaphore" (*mut Handle, *const SemaphoreHandle);
     signal = "cuSignalExternalSemaphoresAsync" (*const Handle, *const SemaphoreValue, c_uint, Handle);
-    wait = "cuWaitExternalSemaphoresAsync" (*const Handle, *const SemaphoreValue, c_uint, Handle);
     destroy_semaphore = "cuDestroyExternalSemaphore" (Handle);
     error_name = "cuGetErrorName" (Status, *mut *const c_char);
 }
@@ -363,16 +362,6 @@ impl Semaphore {
         checked!(cuda, import_semaphore(&raw mut raw, &raw const handle))?;
         std::mem::forget(fd);
         Ok(Self { cuda, raw })
-    }
-
-    /// What comes on the stream waits for the value.
-    pub fn wait(&self, stream: &Stream, value: u64) -> Result<(), Failure> {
-        let value = SemaphoreValue {
-            value,
-            _reserved: [0; 34],
-        };
-        let semaphores = &raw const self.raw;
-        checked!(self.cuda, wait(semaphores, &raw const value, 1, stream.raw))
     }
 
     /// Reaches the value when the stream comes here.

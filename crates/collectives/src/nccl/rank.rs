@@ -1,7 +1,6 @@
-//! One rank at work: what Vulkan has done is waited for on a stream of CUDA's, the collective runs behind it, and the
-//! stream signals Vulkan.
+//! One rank at work: a collective runs on a stream of CUDA's, which signals Vulkan.
 //!
-//! Nothing of NCCL's is given to the stream before Vulkan has signalled: to end what is under way, NCCL never has to wait
+//! Nothing of NCCL's is given to the stream before Vulkan has come there: to end what is under way, NCCL never has to wait
 //! for Vulkan, which may be waiting for NCCL.
 
 use std::sync::Weak;
@@ -12,10 +11,12 @@ use super::library::{Communicator, UniqueId, find};
 use crate::call::{BYTES, Call, Element, Kind, mismatch};
 use crate::failure::{Cause, Failure};
 
-/// How long the stream is asked without a pause.
+/// How long is asked without a pause.
 const EAGER: Duration = Duration::from_millis(1);
 /// The pause between questions after that.
 const PAUSE: Duration = Duration::from_micros(20);
+/// Calls that are compared at once, at most.
+pub const AT_ONCE: usize = 16;
 /// How long the stream may take to come to its end once NCCL has given up.
 const DRAIN: Duration = Duration::from_secs(10);
 
@@ -36,9 +37,7 @@ pub struct Options {
 #[derive(Debug)]
 pub struct Device {
     pub uuid: Uuid,
-    /// The timeline that Vulkan signals with the numbers of calls.
-    pub arrives: OwnedFd,
-    /// The one that it waits for.
+    /// The timeline that Vulkan waits for, to reach the numbers of calls.
     pub departs: OwnedFd,
 }
 
@@ -62,7 +61,6 @@ pub struct Rank {
     comm: Option<Communicator>,
     known: Vec<(Weak<()>, Imported)>,
     mirror: Mirror,
-    arrives: Semaphore,
     departs: Semaphore,
     stream: Stream,
     context: Context,
@@ -72,10 +70,10 @@ pub struct Rank {
 }
 
 /// Asks until the answer is yes; false if `stop` said so.
-fn until(
-    mut done: impl FnMut() -> Result<bool, Failure>,
+pub fn until<E>(
+    mut done: impl FnMut() -> Result<bool, E>,
     stop: &dyn Fn() -> bool,
-) -> Result<bool, Failure> {
+) -> Result<bool, E> {
     let begun = Instant::now();
     while !done()? {
         if stop() {
@@ -109,14 +107,12 @@ impl Rank {
         let cuda = context.cuda;
         let stream = Stream::new(cuda)?;
         let departs = Semaphore::new(cuda, device.departs)?;
-        let arrives = Semaphore::new(cuda, device.arrives)?;
-        let mirror = Mirror::new(cuda, BYTES * size as usize)?;
+        let mirror = Mirror::new(cuda, AT_ONCE * BYTES * size as usize)?;
         let comm = Communicator::begin(nccl, rank, size, id)?;
         let started = Self {
             comm: Some(comm),
             known: Vec::new(),
             mirror,
-            arrives,
             departs,
             stream,
             context,
@@ -133,35 +129,35 @@ impl Rank {
         self.comm.as_ref().ok_or_else(gone)
     }
 
-    /// Waits until Vulkan has signalled the number of the call; false if `stop` said so.
-    pub fn arrive(&mut self, call: &Call, stop: &dyn Fn() -> bool) -> Result<bool, Failure> {
-        self.arrives.wait(&self.stream, call.number)?;
-        until(|| self.stream.done(), stop)
-    }
-
-    /// Compares a call with those of all other ranks, carries it out on the range, and signals its number to Vulkan;
-    /// false if `stop` said so. [`Self::arrive`] has waited for Vulkan.
+    /// Compares calls, each with where its memory begins, with those of all other ranks, carries out in order those that
+    /// all ranks have come to, and signals the number of the last to Vulkan. That last one; none if `stop` said so.
+    /// Vulkan has come to all of them.
     pub fn run(
         &mut self,
-        call: &Call,
-        range: Range,
+        calls: &[(Call, Address)],
         stop: &dyn Fn() -> bool,
-    ) -> Result<bool, Failure> {
-        let data = self.address(range)?;
-        if !self.agree(call, stop)? {
-            return Ok(false);
+    ) -> Result<Option<Call>, Failure> {
+        let own: Vec<_> = calls.iter().map(|&(call, _)| call).collect();
+        let Some(common) = self.agree(&own, stop)? else {
+            return Ok(None);
+        };
+        let mut since = Instant::now();
+        for (call, data) in &calls[..common] {
+            since = Instant::now();
+            // The stream keeps their order. NCCL takes longer to start one than a small one takes: nothing waits in between.
+            if !self.collective(call, *data, since, stop)? {
+                return Ok(None);
+            }
         }
-        let since = Instant::now();
-        if !self.collective(call, data, since, stop)? {
-            return Ok(false);
-        }
-        self.departs.signal(&self.stream, call.number)?;
-        self.finish(call, since, stop)
+        let last = own[common - 1];
+        self.departs.signal(&self.stream, last.number)?;
+        Ok(self.finish(&last, since, stop)?.then_some(last))
     }
 
     /// Leaves together with all other ranks; false if `stop` said so.
     pub fn leave(&mut self, call: &Call, stop: &dyn Fn() -> bool) -> Result<bool, Failure> {
-        if !self.agree(call, stop)? || !self.collective(call, 0, Instant::now(), stop)? {
+        let agreed = self.agree(&[*call], stop)?.is_some();
+        if !agreed || !self.collective(call, 0, Instant::now(), stop)? {
             return Ok(false);
         }
         match self.comm.take() {
@@ -184,9 +180,9 @@ impl Rank {
         drained
     }
 
-    /// Where the range begins for CUDA. Each memory is imported once, and let go of once Vulkan has freed it.
-    fn address(&mut self, range: Range) -> Result<Address, Failure> {
-        // The stream is done with the calls before.
+    /// Where the range begins for CUDA. Each memory is imported once, and let go of once Vulkan has freed it, which it does
+    /// when the calls that are at work on it have ended.
+    pub fn address(&mut self, range: Range) -> Result<Address, Failure> {
         self.known.retain(|(memory, _)| memory.strong_count() > 0);
         let known = |(memory, _): &&(Weak<()>, Imported)| memory.ptr_eq(&range.memory);
         if let Some((_, imported)) = self.known.iter().find(known) {
@@ -200,34 +196,49 @@ impl Rank {
         Ok(address)
     }
 
-    /// Whether the other ranks call the same, before any of them begins; false if `stop` said so.
-    fn agree(&mut self, call: &Call, stop: &dyn Fn() -> bool) -> Result<bool, Failure> {
+    /// Whether the other ranks call the same, before any of them begins. How many of these calls all have in common, one
+    /// at least; none if `stop` said so.
+    fn agree(&mut self, calls: &[Call], stop: &dyn Fn() -> bool) -> Result<Option<usize>, Failure> {
         if self.size == 1 {
-            return Ok(true);
+            return Ok(Some(calls.len()));
         }
-        let own = self.rank as usize * BYTES;
-        self.mirror.host()[own..own + BYTES].copy_from_slice(&call.to_bytes());
+        const OF_RANK: usize = AT_ONCE * BYTES;
+        let first = calls[0];
+        let own = self.rank as usize * OF_RANK;
+        let sent = &mut self.mirror.host()[own..own + OF_RANK];
+        sent.fill(0);
+        for (to, call) in sent.as_chunks_mut::<BYTES>().0.iter_mut().zip(calls) {
+            *to = call.to_bytes();
+        }
         self.mirror.to_device(&self.stream)?;
         let gather = Call {
             kind: Kind::AllGather,
             element: Element::U8,
-            elements: (BYTES * self.size as usize) as u64,
-            ..*call
+            elements: (OF_RANK * self.size as usize) as u64,
+            ..first
         };
         let since = Instant::now();
         if !self.collective(&gather, self.mirror.device, since, stop)? {
-            return Ok(false);
+            return Ok(None);
         }
         self.mirror.to_host(&self.stream)?;
-        if !self.finish(call, since, stop)? {
-            return Ok(false);
+        if !self.finish(&first, since, stop)? {
+            return Ok(None);
         }
-        let (calls, _) = self.mirror.host().as_chunks::<BYTES>();
-        let calls: Vec<_> = calls.iter().map(Call::from_bytes).collect();
-        match mismatch(&calls) {
-            Some((rank, text)) => Err(Failure::new(Cause::Mismatch, text, Some(rank))),
-            None => Ok(true),
+        let (all, _) = self.mirror.host().as_chunks::<BYTES>();
+        for i in 0..calls.len() {
+            let of_ranks = all.iter().skip(i).step_by(AT_ONCE);
+            let called: Vec<_> = of_ranks.map(Call::from_bytes).collect();
+            match mismatch(&called) {
+                None => {}
+                Some((rank, text)) if i == 0 => {
+                    return Err(Failure::new(Cause::Mismatch, text, Some(rank)));
+                }
+                // A rank has not come to this one yet, or calls another one: the next comparison begins with it.
+                Some(_) => return Ok(Some(i)),
+            }
         }
+        Ok(Some(calls.len()))
     }
 
     /// Gives a collective to the stream, or the end of the communicator to NCCL; false if `stop` said so.
@@ -240,7 +251,7 @@ impl Rank {
     ) -> Result<bool, Failure> {
         let comm = self.comm()?;
         // SAFETY: the range is as long as the call says, on the device that the thread's context is of, and imported for
-        // as long as the stream is at work; Vulkan uses it before `arrives` and behind `departs`.
+        // as long as the stream is at work; Vulkan has done what came before, and uses it again behind `departs`.
         unsafe { comm.collective(call, data, [self.rank, self.size], &self.stream) }?;
         let ready = || self.in_time(call, since).and_then(|()| comm.ready());
         until(ready, stop)
