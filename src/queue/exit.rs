@@ -166,7 +166,13 @@ mod tests {
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&child.stdout);
-        let order: Vec<_> = said.lines().filter(|line| ["gone", "over"].contains(line)).collect();
-        assert!(child.status.success() && order == ["gone", "over"], "{child:?}");
+        let order: Vec<_> = said
+            .lines()
+            .filter(|line| ["gone", "over"].contains(line))
+            .collect();
+        assert!(
+            child.status.success() && order == ["gone", "over"],
+            "{child:?}"
+        );
     }
 }
