@@ -97,10 +97,16 @@ export { coopShapes } from './matmul/spirv.mjs';
  */
 
 /**
+ * What a product of gated units is asked with.
+ * @typedef {object} GatedQuestion
+ * @property {'forward' | 'backward'} [glu] the product of `matmulGlu` (n is then 2 · columns, with `transB`) or of `matmulGluBackward`
+ *   (n is columns), with halves as `cType`
+ */
+
+/**
  * The product of which `takesShuffled` is asked: as it will be given to `matmul`, but that tensors may be missing. Those that are optional
  * (`bias`, `residual`, `half`) must be there where they will be, since they decide on the kernel.
- * With `glu` it is the product of `matmulGlu` (n is then 2 · columns, with `transB`) or of `matmulGluBackward` (n is columns), with halves as `cType`.
- * @typedef {Partial<MatmulArgs> & { m: number, n: number, k: number, glu?: 'forward' | 'backward' }} ShuffledQuestion
+ * @typedef {Partial<MatmulArgs> & { m: number, n: number, k: number } & GatedQuestion} ShuffledQuestion
  */
 
 /**

@@ -530,12 +530,9 @@ impl Factory {
         let info = vk::ComputePipelineCreateInfo::default()
             .stage(stage)
             .layout(layout.raw);
+        let raw = &device.raw;
         // SAFETY: module, layout and specialization live until the call returns.
-        let made = unsafe {
-            device
-                .raw
-                .create_compute_pipelines(self.cache, &[info], None)
-        };
+        let made = unsafe { raw.create_compute_pipelines(self.cache, &[info], None) };
         // SAFETY: the module is not needed once the pipeline exists.
         unsafe { device.raw.destroy_shader_module(module, None) };
         let raw = match made {

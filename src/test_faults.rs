@@ -49,10 +49,7 @@ impl Loss {
     /// Counts a submission.
     #[inline]
     pub fn check(&self) -> Result<()> {
-        if self.at == 0 {
-            return Ok(());
-        }
-        if self.submissions.fetch_add(1, Ordering::Relaxed) + 1 < self.at {
+        if self.at == 0 || self.submissions.fetch_add(1, Ordering::Relaxed) + 1 < self.at {
             return Ok(());
         }
         Err(Error::DeviceLost(format!(

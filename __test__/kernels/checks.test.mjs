@@ -181,8 +181,8 @@ const exact = (/** @type {Call} */ { tensors }) =>
 
 test('every kernel has a call here', () => {
   const others = ['attentionKind', 'attentionSupports', 'context', 'matmulPlan', 'matmulSupports', 'matmulWorkspace'];
-  // `matmulGroup` is of devices that take PTX: see __test__/ptx/group.test.mjs.
-  others.push('matmulGroup', 'matmulGroupPlan', 'normBlocks', 'normWorkspace', 'optimizerState', 'ropeTable');
+  // `matmulGroup` and `takesShuffled` are of devices that take PTX: see __test__/ptx.
+  others.push('matmulGroup', 'matmulGroupPlan', 'takesShuffled', 'normBlocks', 'normWorkspace', 'optimizerState', 'ropeTable');
   const missing = Object.keys(kernels).filter((name) => !others.includes(name) && !CALLS.some(({ kernel }) => kernel === name));
   assert.deepEqual(missing, []);
 });

@@ -1,9 +1,9 @@
 //! `initDevice`, `listDevices`, statistics, shaders, and what happens when the module loads.
 
+use std::fmt::Display;
 use std::ptr;
 
 use ash::vk;
-use ash_version::{major, minor, patch};
 use napi::{Env, sys};
 use napi_derive::napi;
 
@@ -25,21 +25,13 @@ use crate::vk_ext;
 /// What `initDevice({ commandBuffers })` may ask for.
 const MAX_COMMAND_BUFFERS: u64 = 64;
 
-/// Vulkan's packed version numbers.
-mod ash_version {
-    pub const fn major(v: u32) -> u32 {
-        (v >> 22) & 0x7f
-    }
-    pub const fn minor(v: u32) -> u32 {
-        (v >> 12) & 0x3ff
-    }
-    pub const fn patch(v: u32) -> u32 {
-        v & 0xfff
-    }
-}
-
 fn version(v: u32) -> String {
-    format!("{}.{}.{}", major(v), minor(v), patch(v))
+    format!(
+        "{}.{}.{}",
+        vk::api_version_major(v),
+        vk::api_version_minor(v),
+        vk::api_version_patch(v)
+    )
 }
 
 /// The component types of the operands and the scope, as Vulkan's numbers and by name, and whether sums saturate.
@@ -282,11 +274,8 @@ pub fn init_device(env: &Env, options: Arg) -> napi::Result<Out> {
             |context| {
                 let safe_is = context.device.plan.safe.is_some();
                 as_it_is("options.safe", safe, safe_is)?;
-                as_it_is(
-                    "options.commandBuffers",
-                    command_buffers,
-                    context.command_buffers,
-                )?;
+                let slots = context.command_buffers;
+                as_it_is("options.commandBuffers", command_buffers, slots)?;
                 device_info(env.raw(), context).done().map(Out)
             },
         )
@@ -294,17 +283,12 @@ pub fn init_device(env: &Env, options: Arg) -> napi::Result<Out> {
 }
 
 /// Fails if an option asks for something else than the device that there is has.
-fn as_it_is<T: PartialEq + ToString>(option: &str, asked: Option<T>, is: T) -> Result<()> {
-    match asked {
-        Some(asked) if asked != is => {
-            let problem = format!(
-                "must be {}, as for the device that there is: call destroy() first",
-                is.to_string()
-            );
-            Err(Error::range(option, problem, asked))
-        }
-        _ => Ok(()),
-    }
+fn as_it_is<T: PartialEq + Display>(option: &str, asked: Option<T>, is: T) -> Result<()> {
+    let Some(asked) = asked.filter(|asked| *asked != is) else {
+        return Ok(());
+    };
+    let problem = format!("must be {is}, as for the device that there is: call destroy() first");
+    Err(Error::range(option, problem, asked))
 }
 
 /// Whether nobody sets an environment variable meanwhile. In Node the main thread does, which then is this one; Windows guards

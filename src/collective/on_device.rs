@@ -73,9 +73,7 @@ fn serve(group: &Group, rank: &mut Rank) -> Result<()> {
                     calls.retain(|(call, _)| call.number > last.number);
                 }
             }
-            Some(_) => {
-                return Err(Error::Internal("memory of the host".to_owned()));
-            }
+            Some(_) => return Err(Error::Internal("memory of the host".to_owned())),
         }
     }
     Ok(())

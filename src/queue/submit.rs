@@ -30,26 +30,20 @@ pub fn submit(
         waits += 1;
     }
     let stages = [vk::PipelineStageFlags::ALL_COMMANDS; 2];
-    let mut times = vk::TimelineSemaphoreSubmitInfo::default().signal_semaphore_values(&values);
-    let mut info = vk::SubmitInfo::default()
+    let mut times = vk::TimelineSemaphoreSubmitInfo::default()
+        .wait_semaphore_values(&wait_values[..waits])
+        .signal_semaphore_values(&values);
+    let info = vk::SubmitInfo::default()
         .command_buffers(commands)
-        .signal_semaphores(&semaphores);
-    if waits > 0 {
-        times = times.wait_semaphore_values(&wait_values[..waits]);
-        info = info
-            .wait_semaphores(&wait_semaphores[..waits])
-            .wait_dst_stage_mask(&stages[..waits]);
-    }
-    let info = [info.push_next(&mut times)];
+        .wait_semaphores(&wait_semaphores[..waits])
+        .wait_dst_stage_mask(&stages[..waits])
+        .signal_semaphores(&semaphores)
+        .push_next(&mut times);
     device.lose_if_told()?;
-    // SAFETY: the command buffers are executable; the queue is used by the one
-    // recorder.
-    unsafe {
-        device
-            .raw
-            .queue_submit(device.queue, &info, vk::Fence::null())
-    }
-    .map_err(|e| device.observe(error::vulkan("vkQueueSubmit")(e)))?;
+    let raw = &device.raw;
+    // SAFETY: the command buffers are executable; the queue is used by the one recorder.
+    unsafe { raw.queue_submit(device.queue, &[info], vk::Fence::null()) }
+        .map_err(|e| device.observe(error::vulkan("vkQueueSubmit")(e)))?;
     timeline.queued(value);
     Ok(())
 }

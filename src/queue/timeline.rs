@@ -272,12 +272,9 @@ impl Timeline {
         let mut interrupt = None;
         let mut left = at_most.unwrap_or(Duration::MAX);
         loop {
+            let raw = &self.device.raw;
             // SAFETY: the semaphore is live.
-            let waited = unsafe {
-                self.device
-                    .raw
-                    .wait_semaphores(&info, SLICE.as_nanos() as u64)
-            };
+            let waited = unsafe { raw.wait_semaphores(&info, SLICE.as_nanos() as u64) };
             if waited != Err(vk::Result::TIMEOUT) {
                 // Reached, or lost in the driver's own eyes: then nothing is at work for long.
                 // SAFETY: the device is live, and whoever submits has ended.
@@ -331,12 +328,9 @@ impl Timeline {
         let info = vk::SemaphoreWaitInfo::default()
             .semaphores(&semaphores)
             .values(&values);
+        let raw = &self.device.raw;
         // SAFETY: the semaphore is live.
-        match unsafe {
-            self.device
-                .raw
-                .wait_semaphores(&info, time.as_nanos() as u64)
-        } {
+        match unsafe { raw.wait_semaphores(&info, time.as_nanos() as u64) } {
             Ok(()) => {
                 self.note(signalled);
                 Ok(true)

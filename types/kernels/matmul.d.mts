@@ -76,10 +76,15 @@
  * @property {Partial<MatmulPlan>} [plan] overrides the chooser, wholly (with `kernel`) or in parts
  */
 /**
+ * What a product of gated units is asked with.
+ * @typedef {object} GatedQuestion
+ * @property {'forward' | 'backward'} [glu] the product of `matmulGlu` (n is then 2 · columns, with `transB`) or of `matmulGluBackward`
+ *   (n is columns), with halves as `cType`
+ */
+/**
  * The product of which `takesShuffled` is asked: as it will be given to `matmul`, but that tensors may be missing. Those that are optional
  * (`bias`, `residual`, `half`) must be there where they will be, since they decide on the kernel.
- * With `glu` it is the product of `matmulGlu` (n is then 2 · columns, with `transB`) or of `matmulGluBackward` (n is columns), with halves as `cType`.
- * @typedef {Partial<MatmulArgs> & { m: number, n: number, k: number, glu?: 'forward' | 'backward' }} ShuffledQuestion
+ * @typedef {Partial<MatmulArgs> & { m: number, n: number, k: number } & GatedQuestion} ShuffledQuestion
  */
 /**
  * How products are computed by one launch.
@@ -381,16 +386,24 @@ export type MatmulArgs = {
     plan?: Partial<MatmulPlan> | undefined;
 };
 /**
+ * What a product of gated units is asked with.
+ */
+export type GatedQuestion = {
+    /**
+     * the product of `matmulGlu` (n is then 2 · columns, with `transB`) or of `matmulGluBackward`
+     * (n is columns), with halves as `cType`
+     */
+    glu?: "forward" | "backward" | undefined;
+};
+/**
  * The product of which `takesShuffled` is asked: as it will be given to `matmul`, but that tensors may be missing. Those that are optional
  * (`bias`, `residual`, `half`) must be there where they will be, since they decide on the kernel.
- * With `glu` it is the product of `matmulGlu` (n is then 2 · columns, with `transB`) or of `matmulGluBackward` (n is columns), with halves as `cType`.
  */
 export type ShuffledQuestion = Partial<MatmulArgs> & {
     m: number;
     n: number;
     k: number;
-    glu?: "forward" | "backward";
-};
+} & GatedQuestion;
 /**
  * How products are computed by one launch.
  */
