@@ -244,6 +244,8 @@ test('commandBuffers is how many submissions are in flight before a call waits f
   // Each of them takes the device longer than the calls.
   const stalls = (options) =>
     childJson(`
+      // With a thread that records, that one waits and not the call.
+      process.env.HELIOS_RECORD_THREAD = '0';
       vk.initDevice(${options});
       const x = bufferOf(ramp(64), 0);
       const churn = pipelineOf(programs.churn);
