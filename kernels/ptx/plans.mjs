@@ -1,4 +1,5 @@
-// Tilings that were measured, on an NVIDIA H200 (driver 580, 132 multiprocessors); docs/notes/ptx-products.md has the figures.
+// Tilings that were measured, on an NVIDIA H200 and, `tallCopied` and `tallCopiedCached`, an H100 (driver 580, 132 multiprocessors);
+// docs/notes/ptx-products.md has the figures.
 
 /** @typedef {import('./gemm.mjs').GemmPlan} GemmPlan */
 /** @typedef {import('./simt.mjs').SimtPlan} SimtPlan */
@@ -22,7 +23,7 @@ export const PLANS = {
   },
   /** NN and TN with many rows, and NT with B shuffled. */
   tallCopied: { bm: 256, bn: 128, bk: 128, bkB: 32, stages: 5, warpgroups: 2, load: 'copy', direct: true, registers: [240, 24] },
-  /** The same, where neighbouring tiles find A in the first-level cache: TN, and NT and NN with many columns. */
+  /** The same by loads of A that stay in the first-level cache: TN, and NT and NN with many columns. */
   tallCopiedCached: {
     bm: 256,
     bn: 128,

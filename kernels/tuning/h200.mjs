@@ -2,7 +2,8 @@
 // table.mjs reads. They are those of tables of `helios-vk tune --out FILE`, or of the sweep of benches/kernels-matmul.mjs by its
 // `--table`. Of a run with HELIOS_PTX=0 come `half`, `f32`, `mixed` and `bf16x3`; of a run with PTX comes `ptx`, where a line of
 // SPIR-V says `coop`. The weight gradients of 512 tokens in `half` (TN, k = 512) were measured adding to C; these are slower by PTX
-// (in a step 64 and 35 microseconds at 5504 and 3072 x 1024). TFLOP/s of PTX are in docs/notes/ptx-products.md.
+// (in a step 64 and 35 microseconds at 5504 and 3072 x 1024). Lines of `tallCopied` and `tallCopiedCached`, in `ptx` and in `shuffled`, are of
+// an H100, timed beside the plans that stood there; an H200 has trained by them. TFLOP/s of PTX are in docs/notes/ptx-products.md.
 
 import { depthFault } from '../ptx/gemm.mjs';
 import { PLANS, SIMT_PLANS } from '../ptx/plans.mjs';
