@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# Everything that is measured on one GPU beside PyTorch, within a time limit: training steps of the 300M and of the 1.29B GPT in bf16, from the
+# same weights and batches, PyTorch's between two of ours; where a step's time goes; products beside cuBLAS; attention.
+#
+#   [LIMIT=570] [PYTHON=python3] [SAVE=COMMAND] benches/gpu.sh FOLDER [STEP …]
+#
+# Steps: 2048 1.3B 16x1 4x1 1x4 times products attention checks; all when left out. What could not end in time is left out. SAVE: a command
+# that is run after each. `checks` needs the Khronos validation layer.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+out=$(mkdir -p "${1:?a folder for the results}" && cd "$1" && pwd)
+shift
+limit=${LIMIT:-570} python=${PYTHON:-python3}
+scratch=$(mktemp -d "${SCRATCH:-/dev/shm}/gpu.XXXXXX")
+trap 'rm -rf "$scratch"' EXIT
+train=(node benches/train.mjs --preset mission --precision bf16 --sample-tokens 0)
+
+# timed NAME SECONDS COMMAND…: its output into NAME.txt; the end of it where it fails
+timed() {
+  local name=$1 most=$2 since=$SECONDS left=$((limit - SECONDS))
+  shift 2
+  if ((left < most / 3)); then
+    echo "$name: left out, $left s are left"
+    return 1
+  fi
+  timeout --kill-after=5 $((left < most ? left : most)) "$@" >"$out/$name.txt" 2>&1
+  local status=$?
+  echo "$name: status $status, $((SECONDS - since)) s"
+  ((status == 0)) || tail -n 6 "$out/$name.txt" | cut -c1-300
+  return $status
+}
+# options NAME: of a model and its batch
+options() {
+  case $1 in
+    2048) echo --block 2048 --batch 4 --micro-steps 1 ;;
+    1.3B) echo --layers 24 --width 2048 --heads 16 --hidden 5504 --block 1024 --batch 8 --micro-steps 1 ;;
+    *) echo --batch "${1%x*}" --micro-steps "${1#*x}" ;;
+  esac
+}
+# row NAME: ours, PyTorch eager and compiled, ours again
+row() {
+  local name=$1 steps=20 warmup=5 ours=60 theirs=110 run
+  [[ $name == 1.3B ]] && steps=10 warmup=3 ours=150 theirs=150
+  # shellcheck disable=SC2207 # options without spaces
+  run=("${train[@]}" --quiet --steps "$steps" $(options "$name"))
+  mkdir "$scratch/$name"
+  timed "ours-$name-a" "$ours" "${run[@]}" --checkpoint "$scratch/$name" --checkpoint-at-start --dump-batches "$scratch/$name/batches.safetensors" \
+    --json "$out/ours-$name-a.json" &&
+    timed "pytorch-$name" "$theirs" "$python" benches/pytorch/train.py --weights "$scratch/$name/step-0000000.safetensors" \
+      --batches "$scratch/$name/batches.safetensors" --modes bf16,bf16-compiled --warmup "$warmup" --json "$out/pytorch-$name.json" &&
+    timed "ours-$name-b" "$ours" "${run[@]}" --json "$out/ours-$name-b.json" &&
+    timed "row-$name" 30 node benches/pytorch/compare.mjs --ours "$out/ours-$name-a.json,$out/ours-$name-b.json" --pytorch "$out/pytorch-$name.json" \
+      --results "$out/results-$name" && tail -n 12 "$out/row-$name.txt" | cut -c1-140
+  rm -rf "${scratch:?}/$name"
+}
+times() {
+  for name in 2048 1.3B 16x1; do
+    # shellcheck disable=SC2046 # several words
+    timed "times-$name" 60 "${train[@]}" --steps 8 $(options "$name") --kernel-times && grep -A 16 'GPU ms' "$out/times-$name.txt"
+  done
+}
+products() { # those that the targets name
+  local nt='NT 8192 2816 1024,NT 8192 5632 1024,NT 8192 1024 2752,NT 4096 4096 4096' tn='TN 1024 1024 8192'
+  timed cublas-a 30 "$python" benches/ptx/cublas.py && cat "$out/cublas-a.txt"
+  timed products 90 node benches/kernels-matmul.mjs --sweep --groups shuffled --shapes "$nt" --budget 60 --out "$out/products.json" && cat "$out/products.txt"
+  timed swiglu 60 node benches/kernels-matmul.mjs --sweep --groups glu --budget 30 --out "$out/swiglu.json" && cat "$out/swiglu.txt"
+  timed gradients 60 node benches/kernels-matmul.mjs --sweep --groups ptx --shapes "$tn" --budget 30 --out "$out/gradients.json" && cat "$out/gradients.txt"
+  timed cublas-b 30 "$python" benches/ptx/cublas.py
+}
+attention() {
+  for shape in 4x2048x64 8x1024x128; do
+    IFS=x read -r batch tokens size <<<"$shape"
+    timed "attention-$shape" 60 node benches/kernels-attention.mjs --shapes "$shape" --json "$out/attention-$shape.json" && cat "$out/attention-$shape.txt"
+    timed "attention-pytorch-$shape" 40 "$python" benches/pytorch/attention.py --types bf16 --batches "$batch" --tokens "$tokens" --head-size "$size" \
+      --json "$out/attention-pytorch-$shape.json" && cat "$out/attention-pytorch-$shape.txt"
+  done
+}
+checks() {
+  HELIOS_VALIDATION=1 timed nccl 90 node --test --test-reporter=tap __test__/distributed/nccl.test.mjs && grep -E '^# (pass|fail|skip)' "$out/nccl.txt"
+}
+
+(($#)) || set -- 2048 1.3B 16x1 4x1 1x4 times products attention checks
+for step in "$@"; do
+  case $step in
+    2048 | 1.3B | 16x1 | 4x1 | 1x4) row "$step" ;;
+    times | products | attention | checks) "$step" ;;
+    *)
+      echo "gpu.sh: no step $step" >&2
+      exit 2
+      ;;
+  esac
+  [[ -z ${SAVE:-} ]] || eval "$SAVE"
+done
