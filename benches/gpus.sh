@@ -5,7 +5,7 @@
 #
 #   HELIOS_NCCL_LIBRARY=libnccl.so.2 [N=2] [LIMIT=570] [PYTHON=python3] [SAVE=COMMAND] benches/gpus.sh FOLDER [STEP …]
 #
-# Steps: checks one ranks again ddp killed nodes collectives, `one` and `again` the same before and after the others; all when left out.
+# Steps: checks one ranks again ddp killed nodes collectives overlap, `one` and `again` the same before and after the others; all when left out.
 # SAVE: a command that is run after each.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -99,13 +99,17 @@ collectives() {
   timed collectives 60 "${launch[@]}" benches/distributed.mjs --engine nccl --bytes 4096,1048576,67108864,1207349248 --rounds 20 --results "$out/results"
   grep -vE '^$' "$out/collectives.txt" | head -20
 }
+overlap() { # whether copies between devices run beside work of Vulkan, as kernels of CUDA do not
+  timed overlap-build 20 cc -O2 -shared -fPIC -o "$scratch/overlap.node" benches/overlap.c -ldl &&
+    timed overlap 40 node benches/overlap.mjs --module "$scratch/overlap.node" --copies --results "$out/results" && cat "$out/overlap.txt"
+}
 
-(($#)) || set -- checks one ranks again killed nodes collectives ddp
+(($#)) || set -- checks one ranks again killed nodes collectives overlap ddp
 for step in "$@"; do
   case $step in
     one) one_gpu a ;;
     again) one_gpu b ;;
-    checks | ranks | ddp | killed | nodes | collectives) "$step" ;;
+    checks | ranks | ddp | killed | nodes | collectives | overlap) "$step" ;;
     *)
       echo "gpus.sh: no step $step" >&2
       exit 2

@@ -1,6 +1,6 @@
 /**
  * Whether work of Vulkan and of CUDA runs at the same time on one device, as a collective of NCCL would beside a backward pass: each alone,
- * and both together. CUDA's work is a kernel of one block that waits (overlap.c), Vulkan's are matrix products.
+ * and both together. CUDA's work is a kernel of one block that waits (overlap.c), or copies to the next device; Vulkan's are matrix products.
  */
 
 import { createRequire } from 'node:module';
@@ -19,17 +19,18 @@ const OPTIONS = /** @type {const} */ ({
   size: { type: 'integer', default: 4096, min: 64, max: 16_384, help: 'rows of the matrices' },
   products: { type: 'integer', default: 8, min: 1, max: 10_000, help: 'products of a list' },
   blocks: { type: 'integer', default: 1, min: 1, max: 10_000, help: "blocks of CUDA's kernel" },
+  copies: { type: 'boolean', help: "CUDA's work is copies to the next device, or to the host where there is none, in place of a kernel" },
   samples: { type: 'integer', default: 9, min: 1, max: 10_000, help: 'samples of each figure' },
   ...RESULTS_OPTION,
 });
 
 const now = performance.now.bind(performance);
 
-await runMain(USAGE, OPTIONS, async ({ addon, module, size, products, blocks, samples, results }) => {
+await runMain(USAGE, OPTIONS, async ({ addon, module, size, products, blocks, copies, samples, results }) => {
   const vk = /** @type {typeof import('../index.js')} */ (loadAddon(addonPath(addon)));
   const device = vk.initDevice();
   const kernels = createKernels(vk);
-  /** @type {{ start: (microseconds: number, blocks: number) => void, finish: () => void }} */
+  /** @type {{ start: (microseconds: number, blocks: number) => void, copy: (times: number) => void, finish: () => void }} */
   const cuda = createRequire(import.meta.url)(resolve(module));
   const bytes = 4 * size * size;
   const [a, b, c] = Array.from({ length: 3 }, () => {
@@ -46,16 +47,25 @@ await runMain(USAGE, OPTIONS, async ({ addon, module, size, products, blocks, sa
   vulkanAlone();
   // CUDA's work takes as long as Vulkan's.
   const microseconds = 1000 * median(Array.from({ length: 3 }, vulkanAlone));
+  const timeCopies = (/** @type {number} */ times) => {
+    const start = now();
+    cuda.copy(times);
+    cuda.finish();
+    return now() - start;
+  };
+  if (copies) timeCopies(1);
+  const times = copies ? Math.max(1, Math.round((8 * microseconds) / 1000 / timeCopies(8))) : 0;
+  const launch = () => (copies ? cuda.copy(times) : cuda.start(microseconds, blocks));
   const cudaAlone = () => {
     const start = now();
-    cuda.start(microseconds, blocks);
+    launch();
     cuda.finish();
     return now() - start;
   };
   cudaAlone();
   const together = () => {
     const start = now();
-    cuda.start(microseconds, blocks);
+    launch();
     vk.waitTimeline(vk.batchExecuteAll(packed, count));
     cuda.finish();
     return now() - start;
@@ -66,8 +76,9 @@ await runMain(USAGE, OPTIONS, async ({ addon, module, size, products, blocks, sa
     ['CUDA alone', cudaAlone, []],
     ['both', together, []],
   ];
-  for (let i = 0; i < samples; i++) for (const [, measure, times] of rows) times.push(measure());
-  const title = `Work of Vulkan and of CUDA (${blocks} block${blocks === 1 ? '' : 's'}) alone and together`;
+  for (let i = 0; i < samples; i++) for (const [, measure, runs] of rows) runs.push(measure());
+  const what = copies ? `${times} copies of 64 MiB` : `${blocks} block${blocks === 1 ? '' : 's'}`;
+  const title = `Work of Vulkan and of CUDA (${what}) alone and together`;
   if (results) {
     const figures = rows.map(([name, , runs]) => ({ group: title, name, series: 'milliseconds', unit: 'ms', runs, value: median(runs) }));
     writeResults(results, { bench: 'overlap', title, device: device.deviceName, driver: device.driverInfo, figures });
