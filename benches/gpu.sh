@@ -70,7 +70,7 @@ products() { # those that the targets name
 attention() {
   for shape in 4x2048x64 8x1024x128; do
     IFS=x read -r batch tokens size <<<"$shape"
-    timed "attention-$shape" 60 node benches/kernels-attention.mjs --shapes "$shape" --json "$out/attention-$shape.json" && cat "$out/attention-$shape.txt"
+    timed "attention-$shape" 60 node benches/kernels-attention.mjs --sweep --shapes "$shape" --json "$out/attention-$shape.json" && cat "$out/attention-$shape.txt"
     timed "attention-pytorch-$shape" 40 "$python" benches/pytorch/attention.py --types bf16 --batches "$batch" --tokens "$tokens" --head-size "$size" \
       --json "$out/attention-pytorch-$shape.json" && cat "$out/attention-pytorch-$shape.txt"
   done

@@ -46,7 +46,10 @@ const SHAPES = [
   { batch: 8, heads: 16, tokens: 1024, headSize: 128 },
 ];
 
-/** Warpgroups, columns, stages, blocks of a multiprocessor, order. @type {Record<'forward' | 'backward', [number, 32 | 64, number, number, 'head' | 'length'][]>} */
+/**
+ * Warpgroups, columns, stages, blocks of a multiprocessor, order, whether rows are kept in shared memory.
+ * @type {Record<'forward' | 'backward', [number, 32 | 64, number, number, 'head' | 'length', true?][]>}
+ */
 const CANDIDATES = {
   forward: [
     [2, 64, 3, 2, 'length'],
@@ -70,8 +73,14 @@ const WIDE_CANDIDATES = {
     [2, 64, 2, 1, 'head'],
     [1, 64, 3, 2, 'head'],
     [1, 32, 4, 2, 'head'],
+    [1, 32, 4, 3, 'length'],
+    [1, 32, 6, 3, 'length'],
+    [2, 32, 6, 1, 'length'],
+    [3, 32, 6, 1, 'length'],
   ],
   backward: [
+    [1, 32, 2, 2, 'head', true],
+    [1, 32, 2, 2, 'length', true],
     [1, 32, 2, 2, 'head'],
     [1, 32, 3, 2, 'length'],
     [2, 32, 2, 1, 'head'],
@@ -87,8 +96,8 @@ function shapeOf(name) {
   return { batch, heads: 16, tokens, headSize };
 }
 
-const nameOf = (/** @type {AttentionTiling} */ { warpgroups, columns, stages, blocks, order }) =>
-  `${warpgroups}×64 by ${columns}, ${stages} stages, ${blocks} blocks, by ${order}`;
+const nameOf = (/** @type {AttentionTiling} */ { warpgroups, columns, stages, blocks, order, kept }) =>
+  `${warpgroups}×64 by ${columns}, ${stages} stages, ${blocks} blocks, by ${order}${kept ? ', kept' : ''}`;
 
 /** Elements of a buffer of halves. @param {any} vk @param {number} buffer @param {'bf16' | 'f16'} type @param {number} count */
 function halves(vk, buffer, type, count) {
@@ -172,8 +181,8 @@ await runMain(USAGE, OPTIONS, ({ addon, sweep, type: typeName, shapes: asked, sa
         const chosen = context.tuning.ptxAttention?.(/** @type {any} */ ({ pass, type, headSize, causal: true }), shape);
         const tilings = chosen ? [ATTENTION_PLANS[chosen]] : [];
         if (sweep)
-          for (const [warpgroups, columns, stages, blocks, order] of headSize === 64 ? CANDIDATES[pass] : WIDE_CANDIDATES[pass]) {
-            const tiling = { warpgroups, columns, stages, blocks, order };
+          for (const [warpgroups, columns, stages, blocks, order, kept] of headSize === 64 ? CANDIDATES[pass] : WIDE_CANDIDATES[pass]) {
+            const tiling = { warpgroups, columns, stages, blocks, order, kept };
             if (!tilings.some((other) => nameOf(other) === nameOf(tiling))) tilings.push(tiling);
           }
         for (const tiling of tilings)
