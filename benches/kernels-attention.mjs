@@ -85,6 +85,7 @@ const WIDE_CANDIDATES = {
     [1, 32, 3, 2, 'length'],
     [2, 32, 2, 1, 'head'],
     [2, 32, 3, 1, 'head'],
+    [2, 32, 3, 1, 'length'],
   ],
 };
 
