@@ -203,12 +203,12 @@ function overQueries(w, blockRow, ofKeys, ofValues) {
   ]);
   const tileOf = (/** @type {string} */ from) => (form.causal ? p.b32('div.u32', from, columns) : p.b32('mov.u32', 0));
   const tiles = { from: tileOf(blockRow), to: w.tiles, ownFrom: tileOf(groupRow), ownTo: w.tiles };
-  const headV = ofKeys ? w.headOf('v', 'offV', 'batchQkv') : '';
+  const headV = () => w.headOf('v', 'offV', 'batchQkv');
   // They arrive with the first tiles.
-  const kept = ofKeys && tiling.kept ? keep(w, headV, rowQkv, blockRow) : undefined;
+  const kept = ofKeys && tiling.kept ? keep(w, headV(), rowQkv, blockRow) : undefined;
   const each = walk(w, copiers, tiles);
   const keys = w.fragments(w.headOf('k', 'offK', 'batchQkv'), rowQkv, row);
-  const values = kept ?? (ofKeys ? w.fragments(headV, rowQkv, row) : []);
+  const values = kept ?? (ofKeys ? w.fragments(headV(), rowQkv, row) : []);
   const stats = [w.statsOf('lse', 'offLse'), ...(ofKeys ? [w.statsOf('delta', 'offDelta')] : [])];
   /** -1 / |scale|. */
   const perScale = p.f32('neg.f32', p.f32('rcp.approx.ftz.f32', p.f32('abs.f32', w.scale)));
