@@ -82,7 +82,13 @@ for (const [plan, sizes] of Object.entries(PLANS)) {
   test(`${plan} assembles`, { skip }, () => {
     const taken = FORMS.filter(([, form]) => !planFault(sizes, form));
     assert.ok(taken.length > 0, `${plan} takes none of the forms`);
-    for (const [name, form] of taken) assemble(plan, name, gemm('kernel', sizes, form), sizesOf(sizes));
+    for (const [name, form] of taken) {
+      assemble(plan, name, gemm('kernel', sizes, form), sizesOf(sizes));
+      // As far as benches/kernels-matmul.mjs looks ahead.
+      if (form.glu === 'backward')
+        for (const lookahead of [2, 4])
+          assemble(plan, `${name}, lookahead ${lookahead}`, gemm('kernel', { ...sizes, lookahead }, form), sizesOf(sizes));
+    }
     if (sizes.registers) {
       const [multiplying, fetching] = sizes.registers;
       assert.ok(128 * (sizes.warpgroups * multiplying + fetching) <= 65536);

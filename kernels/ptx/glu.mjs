@@ -6,7 +6,7 @@
 // are stored for the backward pass, as halves; y comes of the sums before that rounding.
 
 import { at, f32, vector } from './assembler.mjs';
-import { exchange, lanePlaces, packHalves, storeHalves, unpackHalves } from './store.mjs';
+import { exchange, lanePlaces, packHalves, storeHalves, storePieces, unpackHalves } from './store.mjs';
 
 /** @typedef {import('./writer.mjs').Writer} Writer */
 /** @typedef {import('./writer.mjs').Cursor} Cursor */
@@ -78,22 +78,39 @@ function forward(w, cursor, sums) {
 
 /** @param {Writer} w @param {Cursor} cursor @param {string[][]} sums */
 function backward(w, cursor, sums) {
-  const { p } = w;
+  const { p, plan } = w;
+  const { lookahead = 0 } = plan;
   exchange(w, sums);
   const { column, width, runs, runOf } = lanePlaces(w);
   const step = 4 * width;
   const firstColumn = p.b32('add.u32', cursor.n0, column);
   const inside = insideOf(w, firstColumn, runs, step, w.n);
-  for (const { r, lower, within, of } of linesOf(w, cursor, sums.length, firstColumn)) {
-    const [from, to] = [of('residual', 'ldr'), of('c', 'ldc')].map((gates) => [gates, p.b64('mad.wide.u32', w.n, 2, gates)]);
-    for (let run = 0; run < runs; run++) {
+  const pieces = linesOf(w, cursor, sums.length, firstColumn).flatMap((line) =>
+    Array.from({ length: runs }, (_, run) => ({ ...line, run, offset: 2 * step * run })),
+  );
+  /** Where a lane's gates begin in a row, and its ups. @param {string} gates */
+  const pairOf = (gates) => [gates, p.b64('mad.wide.u32', w.n, 2, gates)];
+  /** Of the row that is requested: where gates and ups are read, and their gradients stored. @type {string[][]} */
+  let [from, to] = [[], []];
+  // The assembler moves loads by way of `.nc` towards their use, and leaves others on their side of a store.
+  const load = `ld.global.${lookahead ? '' : 'nc.'}L1::no_allocate.v${width / 2}.b32`;
+  storePieces(pieces, {
+    // A piece that was stored leaves the registers of its vectors to another one. Those of its sums are as many, but only both
+    // rows of a block leave four that follow each other, as a vector needs: one more beyond the first `lookahead`.
+    requested: (index) => (lookahead ? index + lookahead + Math.max(0, index - lookahead) : index + 1),
+    request: ({ of, within, run, offset }) => {
+      if (run === 0) [from, to] = [of('residual', 'ldr'), of('c', 'ldc')].map(pairOf);
       const both = p.pred('and.pred', inside[run], within);
-      const [gate, up] = from.map((address) => {
+      const vectors = from.map((address) => {
         const words = p.registers('b32', width / 2);
         for (const word of words) p.do('mov.b32', word, 0);
-        p.guarded(both, () => p.do(`ld.global.nc.L1::no_allocate.v${width / 2}.b32`, vector(words), at(address, 2 * step * run)));
-        return unpackHalves(w, words);
+        p.guarded(both, () => p.do(load, vector(words), at(address, offset)));
+        return words;
       });
+      return { both, vectors, to };
+    },
+    store: ({ r, lower, run, offset }, { both, vectors, to }) => {
+      const [gate, up] = vectors.map((words) => unpackHalves(w, words));
       /** @type {[string[], string[]]} of gates, of ups */
       const gradients = [[], []];
       runOf(sums[r], run, lower).forEach((dy, i) => {
@@ -104,7 +121,7 @@ function backward(w, cursor, sums) {
         gradients[1].push(p.f32('mul.f32', dy, activated));
       });
       const words = gradients.map((values) => packHalves(w, values));
-      p.guarded(both, () => to.forEach((address, which) => storeHalves(w, address, 2 * step * run, words[which])));
-    }
-  }
+      p.guarded(both, () => to.forEach((address, which) => storeHalves(w, address, offset, words[which])));
+    },
+  });
 }

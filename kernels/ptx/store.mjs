@@ -54,6 +54,25 @@ export function lanePlaces(w) {
 }
 
 /**
+ * Stores pieces of a tile in their order. What is read for one must be requested before the stores of those before it: a load cannot
+ * pass a store that may be to the same place.
+ * @template P, R
+ * @param {P[]} pieces
+ * @param {object} how
+ * @param {(index: number) => number} how.requested how many pieces' loads stand before the stores of piece `index`: its own, at least
+ * @param {(piece: P) => R} how.request requests what is read for a piece
+ * @param {(piece: P, requested: R, index: number) => void} how.store
+ */
+export function storePieces(pieces, { requested, request, store }) {
+  /** @type {R[]} */
+  const loads = [];
+  pieces.forEach((piece, index) => {
+    while (loads.length < Math.min(requested(index), pieces.length)) loads.push(request(pieces[loads.length]));
+    store(piece, loads[index], index);
+  });
+}
+
+/**
  * Stores a tile.
  * @param {Writer} w @param {import('./writer.mjs').Cursor} cursor @param {string[][]} sums of each block of 64 rows
  */
@@ -112,25 +131,26 @@ export function store(w, cursor, sums) {
       const residuals = line.residual ? loadF32(w, line.residual, 4 * offset, width, both) : undefined;
       return { offset, inside, both, halves, singles, residuals };
     });
-  // A load cannot pass a store that may be to the same place: those of the next piece stand before the stores of this one.
-  let requested = request(pieces[0]);
   /** Of 32 columns. @type {(string[] | undefined)[]} */
   let biases = [];
-  pieces.forEach((piece, index) => {
-    const present = requested;
-    if (index + 1 < pieces.length) requested = request(pieces[index + 1]);
-    if (bias && index % (2 * sums.length) === 0) biases = present.map(({ offset, inside }) => loadF32(w, bias, 4 * offset, width, inside));
-    piece.forEach(({ run, block, line, lower }, i) => {
-      const { offset, both, halves, singles, residuals } = present[i];
-      const old = halves ? unpackHalves(w, halves) : singles;
-      const values = finish(w, runOf(block, run, lower), { alpha, beta, old, biases: biases[i], residuals });
-      const words = form.half || form.dual ? packHalves(w, values) : [];
-      p.guarded(both, () => {
-        if (form.half) storeHalves(w, line.c, 2 * offset, words);
-        else storeF32(w, line.c, 4 * offset, values);
-        if (line.half) storeHalves(w, line.half, 2 * offset, words);
+  storePieces(pieces, {
+    requested: (index) => index + 2,
+    request,
+    store: (piece, present, index) => {
+      if (bias && index % (2 * sums.length) === 0)
+        biases = present.map(({ offset, inside }) => loadF32(w, bias, 4 * offset, width, inside));
+      piece.forEach(({ run, block, line, lower }, i) => {
+        const { offset, both, halves, singles, residuals } = present[i];
+        const old = halves ? unpackHalves(w, halves) : singles;
+        const values = finish(w, runOf(block, run, lower), { alpha, beta, old, biases: biases[i], residuals });
+        const words = form.half || form.dual ? packHalves(w, values) : [];
+        p.guarded(both, () => {
+          if (form.half) storeHalves(w, line.c, 2 * offset, words);
+          else storeF32(w, line.c, 4 * offset, values);
+          if (line.half) storeHalves(w, line.half, 2 * offset, words);
+        });
       });
-    });
+    },
   });
   p.place(done);
 }

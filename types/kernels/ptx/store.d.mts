@@ -18,6 +18,25 @@ export function lanePlaces(w: Writer): {
     runOf: (block: string[], run: number, lower: number) => string[];
 };
 /**
+ * Stores pieces of a tile in their order. What is read for one must be requested before the stores of those before it: a load cannot
+ * pass a store that may be to the same place.
+ * @template P, R
+ * @param {P[]} pieces
+ * @param {object} how
+ * @param {(index: number) => number} how.requested how many pieces' loads stand before the stores of piece `index`: its own, at least
+ * @param {(piece: P) => R} how.request requests what is read for a piece
+ * @param {(piece: P, requested: R, index: number) => void} how.store
+ */
+export function storePieces<P, R>(pieces: P[], { requested, request, store }: {
+    requested: (index: number) => number;
+    request: (piece: P) => R;
+    /**
+     * Stores a tile.
+     * @param {Writer} w @param {import('./writer.mjs').Cursor} cursor @param {string[][]} sums of each block of 64 rows
+     */
+    store: (piece: P, requested: R, index: number) => void;
+}): void;
+/**
  * Stores a tile.
  * @param {Writer} w @param {import('./writer.mjs').Cursor} cursor @param {string[][]} sums of each block of 64 rows
  */
