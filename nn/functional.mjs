@@ -13,7 +13,7 @@ import * as pointwise from './ops/pointwise.mjs';
 import * as reduce from './ops/reduce.mjs';
 import * as selection from './ops/select.mjs';
 import { causalMask } from './masks.mjs';
-import { full32, pairs, tensorOf } from './operands.mjs';
+import { full32, pairs, single, tensorOf } from './operands.mjs';
 import { checkOptions } from './options.mjs';
 import { productAttributes } from './precision.mjs';
 import { deviceState } from './random.mjs';
@@ -367,10 +367,12 @@ export const tanh = unary(pointwise.tanh);
 /** 1 / (1 + exp(-x)) of each element. */
 export const sigmoid = unary(pointwise.sigmoidOp);
 
-/** x to the power of a number: of 2, 1, ½, -½, -1, and of integers up to 64 by multiplication. @param {Tensor} x @param {number} exponent @returns {Tensor} */
+/** x to the power of a number: of 2, 1, ½, -½, -1, and of integers up to 64 by multiplication; of 0 it is 1 where x is finite. @param {Tensor} x @param {number} exponent @returns {Tensor} */
 export function pow(x, exponent) {
+  if (typeof exponent !== 'number') throw new ArgumentError('pow', `the exponent is a number, got ${describe(exponent)}`);
   if (exponent === 2) return square(x);
-  if (exponent === 1) return x;
+  if (exponent === 1) return clone(x);
+  if (exponent === 0) return add(mul(x, 0), 1);
   if (exponent === 0.5) return sqrt(x);
   if (exponent === -0.5) return rsqrt(x);
   if (exponent === -1) return reciprocal(x);
@@ -391,7 +393,10 @@ function dimsOf(op, x, dim) {
   if (typeof dim !== 'number' && !Array.isArray(dim)) {
     throw new ArgumentError(op, `dimensions are a number or an array of them, got ${describe(dim)}: x.${op}(1, true) keeps the dimension`);
   }
-  return (typeof dim === 'number' ? [dim] : dim).map((d) => dimension(op, d, x.ndim));
+  const dims = (typeof dim === 'number' ? [dim] : dim).map((d) => dimension(op, d, x.ndim));
+  if (new Set(dims).size !== dims.length)
+    throw new ShapeError(op, `dimensions ${show([dim].flat())} of ${show(x.shape)}: one is there twice`);
+  return dims;
 }
 
 /** @param {Tensor} x @param {number[]} dims @param {boolean} keepdim @param {number} alpha @returns {Tensor} */
@@ -416,14 +421,17 @@ function summed(x, dims, keepdim, alpha) {
       );
 }
 
+/** A result that may be x's own memory, which writing into it must not change. @param {Tensor} x @param {Tensor} y */
+const apart = (x, y) => (y.storage === x.storage ? clone(y) : y);
+
 /** Σ over dimensions, all when left out. Sums are f32, the result of x's type. @param {Tensor} x @param {number | readonly number[]} [dim] @param {boolean} [keepdim] */
 export function sum(x, dim, keepdim = false) {
-  return summed(tensorOf('sum', x), dimsOf('sum', x, dim), keepdim, 1);
+  return apart(x, summed(tensorOf('sum', x), dimsOf('sum', x, dim), keepdim, 1));
 }
 /** The mean over dimensions, all when left out. @param {Tensor} x @param {number | readonly number[]} [dim] @param {boolean} [keepdim] */
 export function mean(x, dim, keepdim = false) {
   const dims = dimsOf('mean', tensorOf('mean', x), dim);
-  return summed(x, dims, keepdim, 1 / reduce.reducedSize(x.shape, dims));
+  return apart(x, summed(x, dims, keepdim, 1 / reduce.reducedSize(x.shape, dims)));
 }
 /**
  * The variance over dimensions.
@@ -438,7 +446,9 @@ export function variance(x, dim, options = {}) {
   if (!(count > 0)) {
     throw new ArgumentError('variance', `of ${elements} elements with a correction of ${String(correction)}: there must be more of them`);
   }
-  return summed(square(sub(x, mean(x, dims, true))), dims, keepdim, 1 / count);
+  // In f32, as sums are: a 16-bit mean is further from the elements than they from each other where it is large.
+  const full = single(x);
+  return to(apart(full, summed(square(sub(full, mean(full, dims, true))), dims, keepdim, 1 / count)), x.dtype);
 }
 /** Summed to a smaller shape that broadcasts to x's: the gradient of a broadcast. @param {Tensor} x @param {readonly number[]} shape @returns {Tensor} */
 export function sumTo(x, shape) {
@@ -582,7 +592,10 @@ export function dropout(x, p = 0.5, training = true) {
 }
 
 /** Rotary positions on the first heads of each row. @param {Tensor} x [..., tokens, width] @param {Tensor} table [positions, headSize / 2, 2] @param {RopeOptions} sizes */
-export const rope = (x, table, { heads, headSize }) => apply(attentionOps.rope, [tensorOf('rope', x), table], { heads, headSize });
+export function rope(x, table, sizes) {
+  const { heads, headSize } = checkOptions('rope', sizes, ['heads', 'headSize']);
+  return apply(attentionOps.rope, [tensorOf('rope', x), tensorOf('rope', table)], { heads, headSize });
+}
 
 /**
  * Attention of fused rows.
@@ -590,7 +603,10 @@ export const rope = (x, table, { heads, headSize }) => apply(attentionOps.rope, 
  * @param {AttentionOptions} options
  * @returns {Tensor} [batch, tokens, width]
  */
-export function attention(qkv, { heads, causal = false }) {
+export function attention(qkv, options) {
+  const { heads, causal = false } = checkOptions('attention', options, ['heads', 'causal']);
+  if (!(Number.isInteger(heads) && heads > 0))
+    throw new ArgumentError('attention', `heads is an integer of at least 1, got ${String(heads)}`);
   qkv = operand(tensorOf('attention', qkv));
   const [batch, tokens, width] = qkv.shape;
   const headSize = width / 3 / heads;
@@ -619,7 +635,11 @@ export function scaledDotProductAttention(q, k, v, options = {}) {
   const { isCausal = false, scale, mask } = checkOptions('scaledDotProductAttention', options, ['isCausal', 'scale', 'mask']);
   const size = tensorOf('attention', q).shape.at(-1) ?? 1;
   let scores = mul(matmul(q, transpose(k, -2, -1)), scale ?? 1 / Math.sqrt(size));
-  if (isCausal) scores = add(scores, to(causalMask(q.shape[q.ndim - 2], k.shape[k.ndim - 2]), scores.dtype));
+  const [queries, keys] = [q.shape[q.ndim - 2], k.shape[k.ndim - 2]];
+  if (isCausal && queries > keys) {
+    throw new ShapeError('scaledDotProductAttention', `isCausal: ${queries} queries for ${keys} keys, of which the first would see none`);
+  }
+  if (isCausal) scores = add(scores, to(causalMask(queries, keys), scores.dtype));
   if (mask) scores = add(scores, mask);
   return matmul(softmax(scores), v);
 }

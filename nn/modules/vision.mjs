@@ -4,6 +4,7 @@ import { noGrad } from '../autograd.mjs';
 import { avgPool2d, conv2d, maxPool2d } from '../convolution.mjs';
 import { ShapeError, show } from '../errors.mjs';
 import * as F from '../functional.mjs';
+import { single } from '../operands.mjs';
 import { checkOptions } from '../options.mjs';
 import { scope, unscoped } from '../storage.mjs';
 import { constantParameter, kaiming, positive, zeroParameter } from './layers.mjs';
@@ -129,6 +130,7 @@ export class BatchNorm2d extends Module {
     const channels = this.weight.size;
     if (x.ndim !== 4 || x.shape[1] !== channels)
       throw new ShapeError('BatchNorm2d', `${show(x.shape)}, expected [batch, ${channels}, rows, columns]`);
+    x = single(x);
     const column = (/** @type {Tensor} */ v) => F.reshape(v, [channels, 1, 1]);
     let mean = column(this.running_mean);
     let variance = column(this.running_var);
@@ -168,6 +170,7 @@ export class GroupNorm extends Module {
   forward(x) {
     const channels = this.weight.size;
     if (x.ndim < 2 || x.shape[1] !== channels) throw new ShapeError('GroupNorm', `${show(x.shape)}, expected [batch, ${channels}, ...]`);
+    x = single(x);
     const rows = F.reshape(x, [x.shape[0], this.groups, -1]);
     const variance = F.variance(rows, -1, { keepdim: true, correction: 0 });
     const y = F.reshape(F.mul(F.sub(rows, F.mean(rows, -1, true)), F.rsqrt(F.add(variance, this.eps))), [x.shape[0], channels, -1]);
