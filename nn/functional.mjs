@@ -125,6 +125,7 @@ export const clone = (x) => apply(movement.copy, [tensorOf('clone', x)]);
  */
 export function reshape(x, shape) {
   tensorOf('reshape', x);
+  if (!Array.isArray(shape)) throw new ShapeError('reshape', `a shape is an array of sizes, got ${describe(shape)}`);
   const free = shape.indexOf(-1);
   const given = sizeOf(shape) * (free < 0 ? 1 : -1);
   const sizes = free < 0 ? [...shape] : shape.with(free, x.size / given);
@@ -139,6 +140,7 @@ export function reshape(x, shape) {
 /** The dimensions in another order. @param {Tensor} x @param {readonly number[]} order */
 export function permute(x, order) {
   tensorOf('permute', x);
+  if (!Array.isArray(order)) throw new ShapeError('permute', `an order is an array of dimensions, got ${describe(order)}`);
   const dims = order.map((d) => dimension('permute', d, x.ndim));
   if (dims.length !== x.ndim || new Set(dims).size !== x.ndim)
     throw new ShapeError('permute', `order ${show(order)} of ${x.ndim} dimensions`);
@@ -157,6 +159,7 @@ export function transpose(x, a, b) {
 /** Repeated to a larger shape, as a view. @param {Tensor} x @param {readonly number[]} shape */
 export function expand(x, shape) {
   tensorOf('expand', x);
+  checkShape('expand', shape);
   if (show(broadcastShapes('expand', x.shape, shape)) !== show(shape)) throw new ShapeError('expand', `${show(x.shape)} to ${show(shape)}`);
   if (show(shape) === show(x.shape)) return x;
   return view(movement.expand, x, movement.expand.infer([x.layout], { shape })[0], { shape: [...shape] });
@@ -170,7 +173,8 @@ export function unsqueeze(x, dim) {
 
 /** Without a dimension of size 1; without all of them where none is named. @param {Tensor} x @param {number} [dim] */
 export function squeeze(x, dim) {
-  const at = dim === undefined ? -1 : dimension('squeeze', dim, tensorOf('squeeze', x).ndim);
+  tensorOf('squeeze', x);
+  const at = dim === undefined ? -1 : dimension('squeeze', dim, x.ndim);
   return reshape(
     x,
     x.shape.filter((size, d) => size !== 1 || (at >= 0 && d !== at)),
@@ -186,6 +190,9 @@ export function slice(x, dim, start = 0, end = Infinity, step = 1) {
   const d = dimension('slice', dim, x.ndim);
   const size = x.shape[d];
   const clamp = (/** @type {number} */ i) => Math.min(size, Math.max(0, i < 0 ? i + size : i));
+  if (typeof start !== 'number' || typeof end !== 'number') {
+    throw new ShapeError('slice', `start and end are integers, got ${describe(start)} and ${describe(end)}`);
+  }
   const [from, behind] = [clamp(start), clamp(end)];
   if (!(Number.isInteger(step) && step > 0)) throw new ShapeError('slice', `a step is a positive integer, got ${step}`);
   if (!Number.isInteger(from) || !Number.isInteger(behind) || behind <= from) {
@@ -299,13 +306,13 @@ export function div(a, b) {
   return binary(pointwise.div, a, b);
 }
 /** The larger of each two elements. @param {Tensor} a @param {Operand} b @returns {Tensor} */
-export const maximum = (a, b) => binary(pointwise.maximum, a, isNumber('maximum', b) ? full([1], b, { dtype: a.dtype }) : b);
+export const maximum = (a, b) => binary(pointwise.maximum, a, isNumber('maximum', b) ? full([], b, { dtype: a.dtype }) : b);
 /** The smaller of each two elements. @param {Tensor} a @param {Operand} b @returns {Tensor} */
-export const minimum = (a, b) => binary(pointwise.minimum, a, isNumber('minimum', b) ? full([1], b, { dtype: a.dtype }) : b);
+export const minimum = (a, b) => binary(pointwise.minimum, a, isNumber('minimum', b) ? full([], b, { dtype: a.dtype }) : b);
 
 /** @param {Op} op @returns {(a: Tensor, b: Operand) => Tensor} */
 const comparison = (op) => (a, b) =>
-  binary(op, tensorOf(op.name, a).detach(), isNumber(op.name, b) ? filled(op.name, [1], b, { dtype: a.dtype }) : b.detach());
+  binary(op, tensorOf(op.name, a).detach(), isNumber(op.name, b) ? filled(op.name, [], b, { dtype: a.dtype }) : b.detach());
 
 /** Where a = b, as bools. @param {Tensor} a @param {Operand} b */
 export const eq = comparison(selection.eq);
@@ -328,7 +335,7 @@ export const ge = comparison(selection.ge);
 export function where(condition, a, b) {
   tensorOf('where', condition);
   const dtype = typeof a !== 'number' ? tensorOf('where', a).dtype : typeof b !== 'number' ? tensorOf('where', b).dtype : 'f32';
-  const [x, y] = [a, b].map((v) => (typeof v === 'number' ? filled('where', [1], v, { dtype }) : tensorOf('where', v)));
+  const [x, y] = [a, b].map((v) => (typeof v === 'number' ? filled('where', [], v, { dtype }) : tensorOf('where', v)));
   const shape = broadcastShapes('where', condition.shape, x.shape, y.shape);
   // Strides of more dimensions are more push constants than every device has.
   const inputs = shape.length > 4 ? [condition, x, y].map((v) => expand(v, shape).contiguous()) : [condition, x, y];
@@ -564,18 +571,30 @@ export function logSoftmax(x, dim = -1) {
 /** An operation on rows, by way of f32 where 16-bit rows have an odd size. @param {Tensor} x @param {(x: Tensor) => Tensor} f */
 const rowsOfPairs = (x, f) => to(f(pairs(x)), x.dtype);
 
+/** @param {string} op @param {unknown} eps @returns {number} */
+function checkEps(op, eps) {
+  if (typeof eps !== 'number' || !(eps >= 0 && eps < Infinity))
+    throw new ArgumentError(op, `eps is a number of at least 0, got ${String(eps)}`);
+  return eps;
+}
+
 /** Root-mean-square normalization over the last dimension. @param {Tensor} x @param {Tensor} weight f32 @param {number} [eps] */
 export const rmsNorm = (x, weight, eps = 1e-5) =>
-  rowsOfPairs(full32(tensorOf('rmsNorm', x)), (y) => apply(network.rmsNorm, [y, tensorOf('rmsNorm', weight)], { eps }));
+  rowsOfPairs(full32(tensorOf('rmsNorm', x)), (y) =>
+    apply(network.rmsNorm, [y, tensorOf('rmsNorm', weight)], { eps: checkEps('rmsNorm', eps) }),
+  );
 /** Layer normalization over the last dimension. @param {Tensor} x @param {Tensor} weight f32 @param {Tensor} bias f32 @param {number} [eps] */
 export const layerNorm = (x, weight, bias, eps = 1e-5) =>
   rowsOfPairs(full32(tensorOf('layerNorm', x)), (y) =>
-    apply(network.layerNorm, [y, tensorOf('layerNorm', weight), tensorOf('layerNorm', bias)], { eps }),
+    apply(network.layerNorm, [y, tensorOf('layerNorm', weight), tensorOf('layerNorm', bias)], { eps: checkEps('layerNorm', eps) }),
   );
 
 /** f(gate) · up of rows [gate | up]. @param {Tensor} x [..., 2 · n] @param {import('../kernels/activation.mjs').Activation} [activation] */
 export function glu(x, activation = 'sigmoid') {
   const { dtype, shape } = tensorOf('glu', x);
+  if (!Object.hasOwn(network.GATES, String(activation))) {
+    throw new ArgumentError('glu', `no activation ${String(activation)}; there are ${Object.keys(network.GATES).join(', ')}`);
+  }
   // Both halves of a row are taken by pairs.
   const odd = dtype !== 'f32' && isFloat(dtype) && (shape.at(-1) ?? 1) % 4;
   return to(apply(network.glu, [odd ? to(x, 'f32') : x], { activation }), dtype);
@@ -587,7 +606,7 @@ export const embedding = (ids, table) =>
 
 /** Elements dropped with probability p while training. @param {Tensor} x @param {number} [p] @param {boolean} [training] */
 export function dropout(x, p = 0.5, training = true) {
-  if (!(p >= 0 && p < 1)) throw new ArgumentError('dropout', `p is in [0, 1), got ${String(p)}`);
+  if (typeof p !== 'number' || !(p >= 0 && p < 1)) throw new ArgumentError('dropout', `p is in [0, 1), got ${String(p)}`);
   return training && p > 0 ? apply(network.dropout, [tensorOf('dropout', x), deviceState()], { p }) : x;
 }
 

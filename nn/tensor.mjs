@@ -240,7 +240,7 @@ export class Tensor {
       data.dispose();
       return this;
     }
-    const from = typeof source === 'number' ? F.full([1], source, { dtype: this.dtype }) : source;
+    const from = typeof source === 'number' ? F.full([], source, { dtype: this.dtype }) : source;
     const values = F.expand(F.to(from, this.dtype), this.shape);
     applyInto(movement.write, [this, this.#overlaps(values) ? values.clone() : values], undefined, this);
     return this;
@@ -344,7 +344,7 @@ export class Tensor {
   /** The part of index `i` of the first dimension (negative: from the end). @param {number} i */
   at(i) {
     const size = this.shape[0];
-    if (!(i >= -size && i < size)) throw new ShapeError('at', `index ${i} of ${show(this.shape)}`);
+    if (!(Number.isInteger(i) && i >= -size && i < size)) throw new ShapeError('at', `index ${String(i)} of ${show(this.shape)}`);
     const index = i < 0 ? i + size : i;
     return F.squeeze(F.slice(this, 0, index, index + 1), 0);
   }

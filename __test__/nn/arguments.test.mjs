@@ -22,6 +22,7 @@ import {
   optim,
   randn,
   save,
+  scope,
   tensor,
   zeros,
 } from '../../nn/index.mjs';
@@ -64,6 +65,30 @@ test('options and arguments that a call does not have are errors that name them'
     [() => F.attention(qkv, any({})), /attention: heads is an integer of at least 1, got undefined/],
     [() => F.rope(qkv, ones([4, 16, 2]), any({ heads: 1, size: 32 })), /rope: no option size/],
     [() => F.rope(qkv, ones([4, 16, 2]), any(undefined)), /rope: options are an object/],
+    [() => F.squeeze(any(undefined)), /squeeze: expected a tensor, got undefined/],
+    [() => F.reshape(x, any(4)), /reshape: a shape is an array of sizes, got 4/],
+    [() => F.permute(x, any('10')), /permute: an order is an array of dimensions, got 10/],
+    [() => F.expand(x, any(3)), /expand: a shape is an array of sizes, got 3/],
+    [() => x.slice(0, any('0')), /slice: start and end are integers, got 0 and Infinity/],
+    [() => x.at(any(null)), /at: index null of/],
+    [() => F.dropout(x, any(null)), /dropout: p is in \[0, 1\), got null/],
+    [() => new nn.Dropout(any([])), /Dropout: p is in \[0, 1\)/],
+    [() => F.rmsNorm(x, ones([2]), any({ eps: 1 })), /rmsNorm: eps is a number of at least 0, got \[object/],
+    [() => new nn.LayerNorm(2, { eps: -1 }).forward(x), /layerNorm: eps is a number of at least 0, got -1/],
+    [() => F.glu(x, any('swish')), /glu: no activation swish; there are identity, relu, silu/],
+    [() => F.conv2d(any([1]), ones([1, 1, 1, 1])), /conv2d: expected a tensor, got an array/],
+    [() => F.conv2d(ones([1, 1, 2, 2]), ones([2, 1, 1, 1]), ones([3])), /conv2d: a bias \[3\] for 2 outputs, expected \[2\]/],
+    [() => F.upsample(any(undefined), 2), /upsample: expected a tensor, got undefined/],
+    [() => new nn.Conv2d(1, 1, any({ size: 3 })), /Conv2d: window is an integer of at least 1/],
+    [() => new nn.Conv2d(1, 1, 3, { stride: 0 }), /Conv2d: stride is an integer of at least 1, .* got 0/],
+    [() => new nn.MaxPool2d(any(undefined)), /MaxPool2d: window is an integer/],
+    [() => new nn.BatchNorm2d(1).forward(any(3)), /BatchNorm2d: expected a tensor, got 3/],
+    [() => new nn.GRU(2, 2).forward(any(undefined)), /GRU: expected a tensor, got undefined/],
+    [() => new nn.LSTM(2, 2).forward(ones([1, 2, 2]), any(ones([1, 2]))), /LSTM: a state is two tensors, \[hidden, cell\], got \[object/],
+    [() => new optim.AdamW(any(undefined)), /AdamW: expected an array of parameters, or of groups/],
+    [() => new optim.SGD(any([{ parameters: [] }])), /SGD: expected an array of parameters, .* got undefined/],
+    [() => scope(any(3)), /scope: expected a function, got 3/],
+    [() => model.loadStateDict(any(undefined)), /loadStateDict: expected tensors by name, got undefined/],
     [() => compile(() => x, any({ reuseOutput: true })), /compile: no option reuseOutput; there are reuseOutputs/],
     [() => x.sum().backward(any({ retainGraph: true })), /backward: no option retainGraph; there are gradient, retain/],
     [() => x.sum().backward(any(ones([]))), /backward: no option/],
@@ -237,4 +262,22 @@ test('a seed within a compiled function would be set once, and is an error', () 
     return randn([2]);
   });
   assert.throws(f, /manualSeed: it would not be done again at the calls of the compiled function/);
+});
+
+test('a tensor of no dimensions keeps its shape beside numbers, and can be written over', async () => {
+  const x = tensor(2);
+  /** @type {[(x: any) => any, number][]} */
+  const calls = [
+    [(v) => v.clamp(0, 1), 1],
+    [(v) => v.maximum(3), 3],
+    [(v) => v.gt(1), 1],
+    [(v) => F.where(v.gt(1), 5, 0), 5],
+    [(v) => v.maskedFill(v.lt(1), 7), 2],
+  ];
+  for (const [f, expected] of calls) {
+    for (const y of [f(x), compile(f)(x)]) assert.deepEqual([y.shape, await y.item()], [[], expected], String(f));
+  }
+  const y = zeros([]).fill_(3).add_(1).mul_(2);
+  assert.deepEqual([y.shape, await y.item()], [[], 8]);
+  assert.equal(await y.copy_(tensor([1, 2]).sum()).item(), 3);
 });

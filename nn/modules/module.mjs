@@ -191,6 +191,8 @@ export class Module {
    */
   loadStateDict(state, options = {}) {
     const { strict = true } = checkOptions('loadStateDict', options, ['strict']);
+    if (typeof state !== 'object' || state === null)
+      throw new ArgumentError('loadStateDict', `expected tensors by name, got ${String(state)}`);
     const own = new Map(this.namedTensors());
     const missing = [...own.keys()].filter((name) => !(name in state));
     const unknown = Object.keys(state).filter((name) => !own.has(name));
@@ -243,6 +245,7 @@ export class ModuleList extends Module {
   constructor(modules = []) {
     super();
     this.length = 0;
+    if (typeof modules?.[Symbol.iterator] !== 'function') throw new ArgumentError('ModuleList', `expected modules, got ${String(modules)}`);
     for (const module of modules) this.push(module);
   }
 

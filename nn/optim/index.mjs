@@ -116,6 +116,14 @@ function checkLeast(name, value, of) {
   if (!(value >= 0 && value < Infinity)) throw new ArgumentError(of, `${label}a number of at least 0, got ${String(value)}`);
 }
 
+/** @template T @param {Iterable<T>} params @param {string} of who takes them @returns {T[]} */
+function checkIterable(params, of) {
+  if (typeof params !== 'object' || typeof params?.[Symbol.iterator] !== 'function') {
+    throw new ArgumentError(of, `expected an array of parameters, or of groups { params, … }, got ${String(params)}`);
+  }
+  return [...params];
+}
+
 /** @param {number} value @param {string} of who takes it */
 function checkScale(value, of) {
   if (!(value > 0 && value < Infinity)) throw new ArgumentError(of, `gradientScale is a number above 0, got ${String(value)}`);
@@ -214,7 +222,7 @@ class Optimizer {
     const name = this.constructor.name;
     if (isRecording()) throw new UsageError(name, 'an optimizer is made outside of a compiled function');
     if (params instanceof Module) throw new ArgumentError(name, 'expected parameters, got a module: model.parameters()');
-    const list = [...params];
+    const list = checkIterable(/** @type {Iterable<Parameter | Group>} */ (params), name);
     if (list.length === 0) throw new ArgumentError(name, 'no parameters');
     const groups = /** @type {Group[]} */ (list[0] instanceof Tensor ? [{ params: list }] : list);
     const seen = new Set();
@@ -224,7 +232,7 @@ class Optimizer {
     /** The processes that step together. */
     this.ranks = processGroup && new Ranks(processGroup, zero, reduce, name);
     const checked = groups.map(({ params: own, ...rest }) => {
-      const parameters = [...own];
+      const parameters = checkIterable(own, name);
       for (const parameter of parameters) {
         if (!(parameter instanceof Parameter))
           throw new ArgumentError(name, `expected parameters of modules, got ${String(Object(parameter).constructor.name)}`);
