@@ -68,6 +68,11 @@ export function compile(fn, options = {}) {
   /** Results of the call before, where they lie in a graph. @type {Tensor[] | undefined} */
   let last;
 
+  /** Ends the results of the call before, where what comes writes over them. */
+  const endLast = () => {
+    for (const tensor of last ?? []) tensor.dispose('reused');
+    last = undefined;
+  };
   /** The graph for arguments, which it holds then. @param {any[]} args */
   const prepared = (args) => {
     const { slots, key: argumentKey, rebuild } = flattenArguments(args);
@@ -86,7 +91,7 @@ export function compile(fn, options = {}) {
     if (isRecording()) return fn(...args);
     const graph = prepared(args);
     graph.launch();
-    for (const tensor of last ?? []) tensor.dispose('reused');
+    endLast();
     const { result, made } = graph.take(reuseOutputs);
     if (reuseOutputs) last = made;
     return result;
@@ -98,11 +103,12 @@ export function compile(fn, options = {}) {
     html: () => page(explained()),
     profile: (/** @type {any[]} */ ...args) => {
       if (isRecording()) throw new UsageError('profile', 'a function is being compiled: profile that one');
-      return prepared(args).profile();
+      const graph = prepared(args);
+      endLast();
+      return graph.profile();
     },
     dispose: () => {
-      for (const tensor of last ?? []) tensor.dispose('reused');
-      last = undefined;
+      endLast();
       graphs.clear();
     },
   });

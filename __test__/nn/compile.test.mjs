@@ -432,9 +432,12 @@ test('tensors from outside are returned themselves, and their views as views; on
   assert.equal(await count.item(), before);
 });
 
-test('results in the memory of a graph end with the compiled function', async () => {
-  const f = compile((/** @type {any} */ x) => x.add(1), { reuseOutputs: true });
-  const y = f(tensor([1, 2]));
-  f.dispose();
-  await assert.rejects(y.toArray(), /reuseOutputs/);
+test('results in the memory of a graph end with the compiled function, and with a profile of it', async () => {
+  for (const end of /** @type {const} */ (['dispose', 'profile'])) {
+    const f = compile((/** @type {any} */ x) => x.add(1), { reuseOutputs: true });
+    const y = f(tensor([1, 2]));
+    f[end](tensor([3, 4]));
+    await assert.rejects(y.toArray(), /reuseOutputs/, end);
+    f.dispose();
+  }
 });
