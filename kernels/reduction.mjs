@@ -13,6 +13,9 @@ import { elementwiseKernels } from './elementwise.mjs';
 
 const OPS = /** @type {const} */ (['sum', 'sumOfSquares', 'max', 'min', 'maxAbs']);
 
+/** Rows that an invocation adds up by itself on a CPU: lavapipe ends a loop after 65,535 rounds (docs/drivers.md). */
+const MAX_CPU_ROWS = 65_000;
+
 /**
  * y = beta · y + alpha · (sum over the rows of x), and with z the second half of the columns there. One dispatch, or two
  * through a workspace where the rows are many.
@@ -39,7 +42,8 @@ export function columnSums(context, kernel, args) {
   // Eight loads of a thread in flight make one pass do for some thousand rows; else blocks of rows fill the device.
   const tallest = context.isCpu ? 4 : Math.min(context.info.maxComputeWorkGroupInvocations, 1024) / tx;
   const wanted = ceilDiv(context.residentGroups, ceilDiv(columns / width, tx));
-  const blocks = context.isCpu || rows <= 16 * tallest ? 1 : Math.max(1, Math.min(wanted, Math.floor(rows / 128)));
+  const few = rows <= 16 * tallest ? 1 : Math.max(1, Math.min(wanted, Math.floor(rows / 128)));
+  const blocks = context.isCpu ? ceilDiv(rows, MAX_CPU_ROWS) : few;
   const height = (/** @type {number} */ rows) => Math.min(nextPowerOfTwo(context.isCpu ? rows : ceilDiv(rows, 8)), tallest);
   /**
    * @param {DType} from @param {{ buffer: Binding, offset: number }} source

@@ -3,7 +3,10 @@
 
 import { forgetCasts, withoutAutocast } from './autocast.mjs';
 import { ArgumentError, ShapeError, UsageError, show } from './errors.mjs';
+import { storageOf } from './engine.mjs';
 import { add, ones } from './functional.mjs';
+import { tensorOf } from './operands.mjs';
+import { checkOptions } from './options.mjs';
 import { recordingNow } from './runtime.mjs';
 import { scope, unscoped } from './storage.mjs';
 import { Tensor } from './tensor.mjs';
@@ -25,6 +28,7 @@ export const isGradEnabled = () => enabled;
  * @returns {T}
  */
 export function noGrad(fn) {
+  if (typeof fn !== 'function') throw new ArgumentError('noGrad', `expected a function, got ${String(fn)}`);
   const before = enabled;
   enabled = false;
   try {
@@ -162,8 +166,11 @@ export function walk(root, seed, retain, deliver, only, from = 0) {
       `a tensor ${show(root.shape)} is not one number: take its sum() or mean(), or give a gradient of its shape`,
     );
   }
-  if (seed && show(seed.shape) !== show(root.shape)) {
+  if (seed !== undefined && show(tensorOf('backward', seed).shape) !== show(root.shape)) {
     throw new ShapeError('backward', `a gradient ${show(seed.shape)} for a tensor ${show(root.shape)}`);
+  }
+  if (seed !== undefined && seed.dtype !== root.dtype) {
+    throw new ArgumentError('backward', `a gradient of ${seed.dtype} for a tensor of ${root.dtype}`);
   }
   scope(() => {
     // Every entry is a tensor object of its own, so that it can be disposed of when it has been used.
@@ -251,7 +258,8 @@ export function reach(start, from) {
  * @param {Tensor} root one number, unless a gradient is given
  * @param {BackwardOptions} [options]
  */
-export function backward(root, { gradient, retain = false } = {}) {
+export function backward(root, options = {}) {
+  const { gradient, retain = false } = checkOptions('backward', options, ['gradient', 'retain']);
   noGrad(() => withoutAutocast(() => walk(root, gradient, retain, accumulateGradient)));
   forgetCasts();
 }
@@ -284,8 +292,11 @@ export function accumulated(before, gradient) {
  * @param {BackwardOptions} [options]
  * @returns {Tensor[]}
  */
-export function grad(output, inputs, { gradient, retain = false } = {}) {
-  const targets = inputs.map((input) => input.node ?? input);
+export function grad(output, inputs, options = {}) {
+  const { gradient, retain = false } = checkOptions('grad', options, ['gradient', 'retain']);
+  if (!Array.isArray(inputs)) throw new ArgumentError('grad', 'expected an array of tensors as the second argument');
+  storageOf('grad', tensorOf('grad', output));
+  const targets = inputs.map((input) => tensorOf('grad', input).node ?? input);
   /** @type {Map<Node | Tensor, Tensor>} */
   const found = new Map();
   noGrad(() =>

@@ -13,7 +13,8 @@ import * as F from './functional.mjs';
 
 /**
  * Runs `fn` and keeps none of its intermediate results: the backward pass runs it again. What it drops (dropout) it drops
- * again. It is called twice for each result, so it should have no other effects.
+ * again. It is called twice for each result, so it should have no other effects. Leaves that it reads must not change before the
+ * backward pass, which else throws.
  * @param {(...inputs: any[]) => Tensor} fn a function of tensors to one tensor; parameters and other tensors from outside
  *   get their gradients too
  * @param {...any} inputs
@@ -61,9 +62,10 @@ export function checkpoint(fn, ...inputs) {
   }
   const drops = drawsSoFar() !== drawn;
   const saved = inputs.filter((input) => input instanceof Tensor);
+  const outside = edges.filter((edge) => edge instanceof Tensor && !saved.includes(edge));
   const node = new Node(CHECKPOINT, undefined, [], [], []);
-  // Everything that the second run reads, as a backward pass checks it: not changed in place, freed with the node.
-  node.inputs = [...saved, ...(drops ? [random] : [])].map((tensor) => {
+  // What the second run reads, as a backward pass checks it: not changed in place, freed with the node.
+  node.inputs = [...saved, ...(drops ? [random] : []), .../** @type {Tensor[]} */ (outside)].map((tensor) => {
     const storage = /** @type {import('./storage.mjs').Storage} */ (tensor.storage);
     storage.retain();
     return { storage, layout: tensor.layout, version: storage.version };
@@ -73,7 +75,7 @@ export function checkpoint(fn, ...inputs) {
   node.attributes = (/** @type {Tensor} */ dy, /** @type {Tensor[]} */ opened) => {
     const state = drops ? randomState() : undefined;
     const now = state?.clone();
-    if (state) state.copy_(opened[opened.length - 1]);
+    if (state) state.copy_(opened[saved.length]);
     let at = 0;
     const again = inputs.map((input) => {
       if (!(input instanceof Tensor)) return input;
@@ -136,6 +138,7 @@ const CHECKPOINT = {
 export function accumulate(count, fn) {
   if (!Number.isInteger(count) || count < 1)
     throw new ArgumentError('accumulate', `count is an integer of at least 1, got ${String(count)}`);
+  if (typeof fn !== 'function') throw new ArgumentError('accumulate', `expected a function as the second argument, got ${String(fn)}`);
   return scope(() => {
     /** @type {Tensor | undefined} */
     let sum;

@@ -11,11 +11,12 @@ import { GraphCache } from './compile/cache.mjs';
 import { trace } from './compile/trace.mjs';
 import { ArgumentError, UsageError } from './errors.mjs';
 import { page } from './explain.mjs';
+import { checkOptions } from './options.mjs';
 import { PASSES } from './passes/index.mjs';
 import { isRecording } from './runtime.mjs';
-import { tensorsIn } from './storage.mjs';
 
 /** @typedef {import('./passes/index.mjs').PassName} PassName */
+/** @typedef {import('./tensor.mjs').Tensor} Tensor */
 
 /**
  * Options of `compile`.
@@ -41,7 +42,8 @@ import { tensorsIn } from './storage.mjs';
 /**
  * A function of tensors as recorded graphs: the first call with arguments of some shapes runs it once to record what it does;
  * calls after that submit the recording. Tensors and typed arrays among the arguments (also in arrays and plain objects) are
- * inputs; every other argument, and every number that the function takes from outside, is a constant of the recording.
+ * inputs; every other argument, and every number that the function takes from outside, is a constant of the recording. Inputs are
+ * copies: the gradient of one is to be returned (`grad`, or its `grad` after `backward` in the function), and the argument has none.
  * Parameters, and other tensors from outside, are read and written where they are.
  *
  * There are no values while the function runs: what is to be read is returned. Results are tensors of their own without
@@ -51,16 +53,26 @@ import { tensorsIn } from './storage.mjs';
  * @param {CompileOptions} [options]
  * @returns {((...args: Parameters<F>) => ReturnType<F>) & CompiledMethods<Parameters<F>>}
  */
-export function compile(fn, { reuseOutputs = false, graph: recorded = true, passes = PASSES } = {}) {
+export function compile(fn, options = {}) {
+  const {
+    reuseOutputs = false,
+    graph: recorded = true,
+    passes = PASSES,
+  } = checkOptions('compile', options, ['reuseOutputs', 'graph', 'passes']);
   const unknown = passes.find((name) => !PASSES.includes(name));
   if (unknown !== undefined) throw new ArgumentError('compile', `no pass ${unknown}; there are ${PASSES.join(', ')}`);
   if (typeof fn !== 'function') throw new ArgumentError('compile', `expected a function, got ${String(fn)}`);
   if (fn.constructor.name === 'AsyncFunction')
     throw new ArgumentError('compile', 'the function is async: what it does after an await would not be recorded');
   const graphs = new GraphCache();
-  /** Results of the call before, where they lie in a graph. @type {any} */
+  /** Results of the call before, where they lie in a graph. @type {Tensor[] | undefined} */
   let last;
 
+  /** Ends the results of the call before, where what comes writes over them. */
+  const endLast = () => {
+    for (const tensor of last ?? []) tensor.dispose('reused');
+    last = undefined;
+  };
   /** The graph for arguments, which it holds then. @param {any[]} args */
   const prepared = (args) => {
     const { slots, key: argumentKey, rebuild } = flattenArguments(args);
@@ -79,9 +91,9 @@ export function compile(fn, { reuseOutputs = false, graph: recorded = true, pass
     if (isRecording()) return fn(...args);
     const graph = prepared(args);
     graph.launch();
-    if (reuseOutputs) for (const tensor of tensorsIn(last)) tensor.dispose('reused');
-    const result = graph.take(reuseOutputs);
-    if (reuseOutputs) last = result;
+    endLast();
+    const { result, made } = graph.take(reuseOutputs);
+    if (reuseOutputs) last = made;
     return result;
   };
   const explained = () =>
@@ -91,9 +103,14 @@ export function compile(fn, { reuseOutputs = false, graph: recorded = true, pass
     html: () => page(explained()),
     profile: (/** @type {any[]} */ ...args) => {
       if (isRecording()) throw new UsageError('profile', 'a function is being compiled: profile that one');
-      return prepared(args).profile();
+      const graph = prepared(args);
+      endLast();
+      return graph.profile();
     },
-    dispose: () => graphs.clear(),
+    dispose: () => {
+      endLast();
+      graphs.clear();
+    },
   });
 }
 

@@ -2,6 +2,7 @@
 
 import { ArgumentError, ShapeError, show } from './errors.mjs';
 import * as F from './functional.mjs';
+import { tensorOf } from './operands.mjs';
 import { checkOptions } from './options.mjs';
 
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
@@ -24,7 +25,7 @@ import { checkOptions } from './options.mjs';
  * @param {string} op @param {string} name @param {unknown} value a Pair of integers @param {number} least
  * @returns {[number, number]}
  */
-function pair(op, name, value, least) {
+export function pair(op, name, value, least) {
   const both = Array.isArray(value) ? value : [value, value];
   if (both.length !== 2 || both.some((size) => !Number.isInteger(size) || size < least)) {
     const got = Array.isArray(value) ? show(value) : String(value);
@@ -73,7 +74,7 @@ export function upsample(x, scale) {
 
 /** @param {string} op @param {Tensor} x */
 function checkImages(op, x) {
-  if (x.ndim !== 4) throw new ShapeError(op, `${show(x.shape)}, expected [batch, channels, rows, columns]`);
+  if (tensorOf(op, x).ndim !== 4) throw new ShapeError(op, `${show(x.shape)}, expected [batch, channels, rows, columns]`);
 }
 
 /**
@@ -86,10 +87,13 @@ function checkImages(op, x) {
 export function conv2d(x, weight, bias, options = {}) {
   const { stride = 1, padding = 0 } = checkOptions('conv2d', options, ['stride', 'padding']);
   checkImages('conv2d', x);
-  if (weight.ndim !== 4 || weight.shape[1] !== x.shape[1]) {
+  if (tensorOf('conv2d', weight).ndim !== 4 || weight.shape[1] !== x.shape[1]) {
     throw new ShapeError('conv2d', `${show(x.shape)} and a weight ${show(weight.shape)}, expected [outputs, ${x.shape[1]}, down, across]`);
   }
   const [outputs, channels, down, across] = weight.shape;
+  if (bias && show(tensorOf('conv2d', bias).shape) !== show([outputs])) {
+    throw new ShapeError('conv2d', `a bias ${show(bias.shape)} for ${outputs} outputs, expected [${outputs}]`);
+  }
   const parts = windows('conv2d', padded(x, pair('conv2d', 'padding', padding, 0)), [down, across], pair('conv2d', 'stride', stride, 1));
   const [batch, , rows, columns] = parts[0].shape;
   const inner = channels * down * across;

@@ -3,7 +3,8 @@
 import { apply, describe } from './engine.mjs';
 import { ArgumentError, ShapeError, show } from './errors.mjs';
 import * as F from './functional.mjs';
-import { denseLayout } from './layout.mjs';
+import { checkShape, checkType, denseLayout } from './layout.mjs';
+import { checkOptions } from './options.mjs';
 import { NO_ATTRIBUTES } from './ops/registry.mjs';
 import { runtime } from './runtime.mjs';
 import { scope } from './storage.mjs';
@@ -34,7 +35,9 @@ import { uniformValues } from './random.mjs';
  * @returns {((...args: any[]) => Tensor) & { check: (shapes: number[] | number[][], attributes?: any, options?: { tolerance?: number }) => Promise<void>, dispose: () => void }}
  *   called with tensors, and with an object of attributes (plain values) behind them
  */
-export function customOp({ name, spirv, infer, dispatch, backward, reference }) {
+export function customOp(definition) {
+  const names = ['name', 'spirv', 'infer', 'dispatch', 'backward', 'reference'];
+  const { name, spirv, infer, dispatch, backward, reference } = checkOptions('customOp', definition, names);
   if (typeof name !== 'string' || name === '') throw new ArgumentError('customOp', 'a name is needed');
   if (!(spirv instanceof Uint32Array)) throw new ArgumentError('customOp', `${name}: spirv is a Uint32Array of words`);
   for (const [what, fn] of Object.entries({ infer, dispatch })) {
@@ -56,7 +59,7 @@ export function customOp({ name, spirv, infer, dispatch, backward, reference }) 
     plans: new Map(),
     infer: (inputs, attributes) => {
       const { shape, dtype } = infer(...inputs, attributes);
-      return [denseLayout(shape, dtype)];
+      return [denseLayout(checkShape(name, shape), checkType(name, dtype))];
     },
     lower: (_, inputs, [y], attributes) => {
       const { groups, push } = dispatch(...inputs.map(({ layout }) => layout), y.layout, attributes);

@@ -2,7 +2,7 @@
 
 import { SLOT, Template } from '../kernels/template.mjs';
 import { Node, isGradEnabled } from './autograd.mjs';
-import { ArgumentError, UsageError } from './errors.mjs';
+import { ArgumentError, UsageError, show } from './errors.mjs';
 import { keyOf } from './keys.mjs';
 import { BYTES } from './layout.mjs';
 import { recordingNow, runtime } from './runtime.mjs';
@@ -106,13 +106,20 @@ export function applyAll(op, inputs, attributes = NO_ATTRIBUTES) {
  */
 export function applyInto(op, inputs, attributes = NO_ATTRIBUTES, target = inputs[0]) {
   storageOf(op.name, target);
+  const { name = op.name } = attributes;
+  const method = name.endsWith('_') ? name : `${name}_`;
   if (isGradEnabled() && (target.requiresGrad || inputs.some(needsGrad))) {
-    const { name = op.name } = attributes;
     throw new UsageError(
-      name.endsWith('_') ? name : `${name}_`,
+      method,
       target.isParameter || target.node === undefined
         ? 'a tensor that requires a gradient is changed in place: do it in noGrad(() => …)'
         : 'a result that gradients flow through is changed in place: use the operation that returns a new tensor',
+    );
+  }
+  if (target.layout.strides.some((stride, d) => stride === 0 && target.shape[d] > 1)) {
+    throw new UsageError(
+      method,
+      `several elements of ${show(target.shape)} are one in memory, as expand() makes them: write into a clone()`,
     );
   }
   const { storages, layouts } = execute(op, inputs, attributes, target);
@@ -167,7 +174,8 @@ export function view(op, input, layout, attributes, storage) {
 /** What to do about a tensor without memory. */
 const FATES = {
   disposed: 'was disposed of (by dispose(), or at the end of the scope that it was made in; return it from there, or keep() it)',
-  traced: 'was made while a function was compiled and has never had a value: return it from the function',
+  traced:
+    'was made while a function was compiled and has never had a value: return it from the function, alone or in arrays and plain objects',
   reused: "was the result of an earlier call of a compiled function with { reuseOutputs: true }: the last call's is there",
 };
 

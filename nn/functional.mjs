@@ -13,7 +13,7 @@ import * as pointwise from './ops/pointwise.mjs';
 import * as reduce from './ops/reduce.mjs';
 import * as selection from './ops/select.mjs';
 import { causalMask } from './masks.mjs';
-import { full32, pairs, tensorOf } from './operands.mjs';
+import { full32, pairs, single, tensorOf } from './operands.mjs';
 import { checkOptions } from './options.mjs';
 import { productAttributes } from './precision.mjs';
 import { deviceState } from './random.mjs';
@@ -125,6 +125,7 @@ export const clone = (x) => apply(movement.copy, [tensorOf('clone', x)]);
  */
 export function reshape(x, shape) {
   tensorOf('reshape', x);
+  if (!Array.isArray(shape)) throw new ShapeError('reshape', `a shape is an array of sizes, got ${describe(shape)}`);
   const free = shape.indexOf(-1);
   const given = sizeOf(shape) * (free < 0 ? 1 : -1);
   const sizes = free < 0 ? [...shape] : shape.with(free, x.size / given);
@@ -139,6 +140,7 @@ export function reshape(x, shape) {
 /** The dimensions in another order. @param {Tensor} x @param {readonly number[]} order */
 export function permute(x, order) {
   tensorOf('permute', x);
+  if (!Array.isArray(order)) throw new ShapeError('permute', `an order is an array of dimensions, got ${describe(order)}`);
   const dims = order.map((d) => dimension('permute', d, x.ndim));
   if (dims.length !== x.ndim || new Set(dims).size !== x.ndim)
     throw new ShapeError('permute', `order ${show(order)} of ${x.ndim} dimensions`);
@@ -157,6 +159,7 @@ export function transpose(x, a, b) {
 /** Repeated to a larger shape, as a view. @param {Tensor} x @param {readonly number[]} shape */
 export function expand(x, shape) {
   tensorOf('expand', x);
+  checkShape('expand', shape);
   if (show(broadcastShapes('expand', x.shape, shape)) !== show(shape)) throw new ShapeError('expand', `${show(x.shape)} to ${show(shape)}`);
   if (show(shape) === show(x.shape)) return x;
   return view(movement.expand, x, movement.expand.infer([x.layout], { shape })[0], { shape: [...shape] });
@@ -170,7 +173,8 @@ export function unsqueeze(x, dim) {
 
 /** Without a dimension of size 1; without all of them where none is named. @param {Tensor} x @param {number} [dim] */
 export function squeeze(x, dim) {
-  const at = dim === undefined ? -1 : dimension('squeeze', dim, tensorOf('squeeze', x).ndim);
+  tensorOf('squeeze', x);
+  const at = dim === undefined ? -1 : dimension('squeeze', dim, x.ndim);
   return reshape(
     x,
     x.shape.filter((size, d) => size !== 1 || (at >= 0 && d !== at)),
@@ -186,6 +190,9 @@ export function slice(x, dim, start = 0, end = Infinity, step = 1) {
   const d = dimension('slice', dim, x.ndim);
   const size = x.shape[d];
   const clamp = (/** @type {number} */ i) => Math.min(size, Math.max(0, i < 0 ? i + size : i));
+  if (typeof start !== 'number' || typeof end !== 'number') {
+    throw new ShapeError('slice', `start and end are integers, got ${describe(start)} and ${describe(end)}`);
+  }
   const [from, behind] = [clamp(start), clamp(end)];
   if (!(Number.isInteger(step) && step > 0)) throw new ShapeError('slice', `a step is a positive integer, got ${step}`);
   if (!Number.isInteger(from) || !Number.isInteger(behind) || behind <= from) {
@@ -299,13 +306,13 @@ export function div(a, b) {
   return binary(pointwise.div, a, b);
 }
 /** The larger of each two elements. @param {Tensor} a @param {Operand} b @returns {Tensor} */
-export const maximum = (a, b) => binary(pointwise.maximum, a, isNumber('maximum', b) ? full([1], b, { dtype: a.dtype }) : b);
+export const maximum = (a, b) => binary(pointwise.maximum, a, isNumber('maximum', b) ? full([], b, { dtype: a.dtype }) : b);
 /** The smaller of each two elements. @param {Tensor} a @param {Operand} b @returns {Tensor} */
-export const minimum = (a, b) => binary(pointwise.minimum, a, isNumber('minimum', b) ? full([1], b, { dtype: a.dtype }) : b);
+export const minimum = (a, b) => binary(pointwise.minimum, a, isNumber('minimum', b) ? full([], b, { dtype: a.dtype }) : b);
 
 /** @param {Op} op @returns {(a: Tensor, b: Operand) => Tensor} */
 const comparison = (op) => (a, b) =>
-  binary(op, tensorOf(op.name, a).detach(), isNumber(op.name, b) ? filled(op.name, [1], b, { dtype: a.dtype }) : b.detach());
+  binary(op, tensorOf(op.name, a).detach(), isNumber(op.name, b) ? filled(op.name, [], b, { dtype: a.dtype }) : b.detach());
 
 /** Where a = b, as bools. @param {Tensor} a @param {Operand} b */
 export const eq = comparison(selection.eq);
@@ -328,7 +335,7 @@ export const ge = comparison(selection.ge);
 export function where(condition, a, b) {
   tensorOf('where', condition);
   const dtype = typeof a !== 'number' ? tensorOf('where', a).dtype : typeof b !== 'number' ? tensorOf('where', b).dtype : 'f32';
-  const [x, y] = [a, b].map((v) => (typeof v === 'number' ? filled('where', [1], v, { dtype }) : tensorOf('where', v)));
+  const [x, y] = [a, b].map((v) => (typeof v === 'number' ? filled('where', [], v, { dtype }) : tensorOf('where', v)));
   const shape = broadcastShapes('where', condition.shape, x.shape, y.shape);
   // Strides of more dimensions are more push constants than every device has.
   const inputs = shape.length > 4 ? [condition, x, y].map((v) => expand(v, shape).contiguous()) : [condition, x, y];
@@ -367,10 +374,12 @@ export const tanh = unary(pointwise.tanh);
 /** 1 / (1 + exp(-x)) of each element. */
 export const sigmoid = unary(pointwise.sigmoidOp);
 
-/** x to the power of a number: of 2, 1, ½, -½, -1, and of integers up to 64 by multiplication. @param {Tensor} x @param {number} exponent @returns {Tensor} */
+/** x to the power of a number: of 2, 1, ½, -½, -1, and of integers up to 64 by multiplication; of 0 it is 1 where x is finite. @param {Tensor} x @param {number} exponent @returns {Tensor} */
 export function pow(x, exponent) {
+  if (typeof exponent !== 'number') throw new ArgumentError('pow', `the exponent is a number, got ${describe(exponent)}`);
   if (exponent === 2) return square(x);
-  if (exponent === 1) return x;
+  if (exponent === 1) return clone(x);
+  if (exponent === 0) return add(mul(x, 0), 1);
   if (exponent === 0.5) return sqrt(x);
   if (exponent === -0.5) return rsqrt(x);
   if (exponent === -1) return reciprocal(x);
@@ -391,7 +400,10 @@ function dimsOf(op, x, dim) {
   if (typeof dim !== 'number' && !Array.isArray(dim)) {
     throw new ArgumentError(op, `dimensions are a number or an array of them, got ${describe(dim)}: x.${op}(1, true) keeps the dimension`);
   }
-  return (typeof dim === 'number' ? [dim] : dim).map((d) => dimension(op, d, x.ndim));
+  const dims = (typeof dim === 'number' ? [dim] : dim).map((d) => dimension(op, d, x.ndim));
+  if (new Set(dims).size !== dims.length)
+    throw new ShapeError(op, `dimensions ${show([dim].flat())} of ${show(x.shape)}: one is there twice`);
+  return dims;
 }
 
 /** @param {Tensor} x @param {number[]} dims @param {boolean} keepdim @param {number} alpha @returns {Tensor} */
@@ -416,14 +428,17 @@ function summed(x, dims, keepdim, alpha) {
       );
 }
 
+/** A result that may be x's own memory, which writing into it must not change. @param {Tensor} x @param {Tensor} y */
+const apart = (x, y) => (y.storage === x.storage ? clone(y) : y);
+
 /** Σ over dimensions, all when left out. Sums are f32, the result of x's type. @param {Tensor} x @param {number | readonly number[]} [dim] @param {boolean} [keepdim] */
 export function sum(x, dim, keepdim = false) {
-  return summed(tensorOf('sum', x), dimsOf('sum', x, dim), keepdim, 1);
+  return apart(x, summed(tensorOf('sum', x), dimsOf('sum', x, dim), keepdim, 1));
 }
 /** The mean over dimensions, all when left out. @param {Tensor} x @param {number | readonly number[]} [dim] @param {boolean} [keepdim] */
 export function mean(x, dim, keepdim = false) {
   const dims = dimsOf('mean', tensorOf('mean', x), dim);
-  return summed(x, dims, keepdim, 1 / reduce.reducedSize(x.shape, dims));
+  return apart(x, summed(x, dims, keepdim, 1 / reduce.reducedSize(x.shape, dims)));
 }
 /**
  * The variance over dimensions.
@@ -438,7 +453,9 @@ export function variance(x, dim, options = {}) {
   if (!(count > 0)) {
     throw new ArgumentError('variance', `of ${elements} elements with a correction of ${String(correction)}: there must be more of them`);
   }
-  return summed(square(sub(x, mean(x, dims, true))), dims, keepdim, 1 / count);
+  // In f32, as sums are: a 16-bit mean is further from the elements than they from each other where it is large.
+  const full = single(x);
+  return to(apart(full, summed(square(sub(full, mean(full, dims, true))), dims, keepdim, 1 / count)), x.dtype);
 }
 /** Summed to a smaller shape that broadcasts to x's: the gradient of a broadcast. @param {Tensor} x @param {readonly number[]} shape @returns {Tensor} */
 export function sumTo(x, shape) {
@@ -554,18 +571,30 @@ export function logSoftmax(x, dim = -1) {
 /** An operation on rows, by way of f32 where 16-bit rows have an odd size. @param {Tensor} x @param {(x: Tensor) => Tensor} f */
 const rowsOfPairs = (x, f) => to(f(pairs(x)), x.dtype);
 
+/** @param {string} op @param {unknown} eps @returns {number} */
+function checkEps(op, eps) {
+  if (typeof eps !== 'number' || !(eps >= 0 && eps < Infinity))
+    throw new ArgumentError(op, `eps is a number of at least 0, got ${String(eps)}`);
+  return eps;
+}
+
 /** Root-mean-square normalization over the last dimension. @param {Tensor} x @param {Tensor} weight f32 @param {number} [eps] */
 export const rmsNorm = (x, weight, eps = 1e-5) =>
-  rowsOfPairs(full32(tensorOf('rmsNorm', x)), (y) => apply(network.rmsNorm, [y, tensorOf('rmsNorm', weight)], { eps }));
+  rowsOfPairs(full32(tensorOf('rmsNorm', x)), (y) =>
+    apply(network.rmsNorm, [y, tensorOf('rmsNorm', weight)], { eps: checkEps('rmsNorm', eps) }),
+  );
 /** Layer normalization over the last dimension. @param {Tensor} x @param {Tensor} weight f32 @param {Tensor} bias f32 @param {number} [eps] */
 export const layerNorm = (x, weight, bias, eps = 1e-5) =>
   rowsOfPairs(full32(tensorOf('layerNorm', x)), (y) =>
-    apply(network.layerNorm, [y, tensorOf('layerNorm', weight), tensorOf('layerNorm', bias)], { eps }),
+    apply(network.layerNorm, [y, tensorOf('layerNorm', weight), tensorOf('layerNorm', bias)], { eps: checkEps('layerNorm', eps) }),
   );
 
 /** f(gate) · up of rows [gate | up]. @param {Tensor} x [..., 2 · n] @param {import('../kernels/activation.mjs').Activation} [activation] */
 export function glu(x, activation = 'sigmoid') {
   const { dtype, shape } = tensorOf('glu', x);
+  if (!Object.hasOwn(network.GATES, String(activation))) {
+    throw new ArgumentError('glu', `no activation ${String(activation)}; there are ${Object.keys(network.GATES).join(', ')}`);
+  }
   // Both halves of a row are taken by pairs.
   const odd = dtype !== 'f32' && isFloat(dtype) && (shape.at(-1) ?? 1) % 4;
   return to(apply(network.glu, [odd ? to(x, 'f32') : x], { activation }), dtype);
@@ -577,12 +606,15 @@ export const embedding = (ids, table) =>
 
 /** Elements dropped with probability p while training. @param {Tensor} x @param {number} [p] @param {boolean} [training] */
 export function dropout(x, p = 0.5, training = true) {
-  if (!(p >= 0 && p < 1)) throw new ArgumentError('dropout', `p is in [0, 1), got ${String(p)}`);
+  if (typeof p !== 'number' || !(p >= 0 && p < 1)) throw new ArgumentError('dropout', `p is in [0, 1), got ${String(p)}`);
   return training && p > 0 ? apply(network.dropout, [tensorOf('dropout', x), deviceState()], { p }) : x;
 }
 
 /** Rotary positions on the first heads of each row. @param {Tensor} x [..., tokens, width] @param {Tensor} table [positions, headSize / 2, 2] @param {RopeOptions} sizes */
-export const rope = (x, table, { heads, headSize }) => apply(attentionOps.rope, [tensorOf('rope', x), table], { heads, headSize });
+export function rope(x, table, sizes) {
+  const { heads, headSize } = checkOptions('rope', sizes, ['heads', 'headSize']);
+  return apply(attentionOps.rope, [tensorOf('rope', x), tensorOf('rope', table)], { heads, headSize });
+}
 
 /**
  * Attention of fused rows.
@@ -590,7 +622,10 @@ export const rope = (x, table, { heads, headSize }) => apply(attentionOps.rope, 
  * @param {AttentionOptions} options
  * @returns {Tensor} [batch, tokens, width]
  */
-export function attention(qkv, { heads, causal = false }) {
+export function attention(qkv, options) {
+  const { heads, causal = false } = checkOptions('attention', options, ['heads', 'causal']);
+  if (!(Number.isInteger(heads) && heads > 0))
+    throw new ArgumentError('attention', `heads is an integer of at least 1, got ${String(heads)}`);
   qkv = operand(tensorOf('attention', qkv));
   const [batch, tokens, width] = qkv.shape;
   const headSize = width / 3 / heads;
@@ -619,7 +654,11 @@ export function scaledDotProductAttention(q, k, v, options = {}) {
   const { isCausal = false, scale, mask } = checkOptions('scaledDotProductAttention', options, ['isCausal', 'scale', 'mask']);
   const size = tensorOf('attention', q).shape.at(-1) ?? 1;
   let scores = mul(matmul(q, transpose(k, -2, -1)), scale ?? 1 / Math.sqrt(size));
-  if (isCausal) scores = add(scores, to(causalMask(q.shape[q.ndim - 2], k.shape[k.ndim - 2]), scores.dtype));
+  const [queries, keys] = [q.shape[q.ndim - 2], k.shape[k.ndim - 2]];
+  if (isCausal && queries > keys) {
+    throw new ShapeError('scaledDotProductAttention', `isCausal: ${queries} queries for ${keys} keys, of which the first would see none`);
+  }
+  if (isCausal) scores = add(scores, to(causalMask(queries, keys), scores.dtype));
   if (mask) scores = add(scores, mask);
   return matmul(softmax(scores), v);
 }

@@ -61,7 +61,7 @@ export function encode(op, values, dtype) {
     for (let i = 0; i < values.length; i++) halves[i] = bits(values[i]);
     return halves;
   }
-  if (dtype === 'bool') return Uint32Array.from(values, (value) => (value ? 1 : 0));
+  if (dtype === 'bool') return Uint32Array.from(values, (value) => (Number(value) === 0 ? 0 : 1));
   const [low, high] = dtype === 'i32' ? [-(2 ** 31), 2 ** 31 - 1] : [0, 2 ** 32 - 1];
   for (let i = 0; i < values.length; i++) {
     if (!Number.isInteger(values[i]) || values[i] < low || values[i] > high) {

@@ -5,6 +5,7 @@ import { dirname } from 'node:path';
 import { ArgumentError } from './errors.mjs';
 import { decode, encode } from './host.mjs';
 import { BYTES, checkShape, sizeOf } from './layout.mjs';
+import { checkOptions } from './options.mjs';
 import { Tensor, tensor } from './tensor.mjs';
 
 /** @typedef {import('./layout.mjs').DType} DType */
@@ -14,6 +15,8 @@ const NAMES = { f32: 'F32', f16: 'F16', bf16: 'BF16', i32: 'I32', u32: 'U32', bo
 const TYPES = new Map(Object.entries(NAMES).map(([type, name]) => [name, /** @type {DType} */ (type)]));
 /** Bytes of an element in a file: a bool has one there. @param {DType} dtype */
 const fileBytes = (dtype) => (dtype === 'bool' ? 1 : BYTES[dtype]);
+/** Calls of `save` so far. */
+let saves = 0;
 /** A header is at most this large in the format. */
 const MAX_HEADER = 100_000_000;
 
@@ -28,7 +31,8 @@ const MAX_HEADER = 100_000_000;
  * @param {string} path @param {Record<string, Tensor>} tensors such as `model.stateDict()`
  * @param {SaveOptions} [options]
  */
-export async function save(path, tensors, { metadata = {} } = {}) {
+export async function save(path, tensors, options = {}) {
+  const { metadata = {} } = checkOptions('save', options, ['metadata']);
   /** @type {Record<string, unknown>} */
   const header = Object.keys(metadata).length > 0 ? { __metadata__: metadata } : {};
   let end = 0;
@@ -36,6 +40,7 @@ export async function save(path, tensors, { metadata = {} } = {}) {
   const reads = Object.entries(tensors).map(([name, x]) => {
     if (!(x instanceof Tensor)) throw new ArgumentError('save', `${name} is not a tensor`);
     if (x.storage === undefined) throw new ArgumentError('save', `${name} was disposed of`);
+    if (name === '__metadata__') throw new ArgumentError('save', 'the format has __metadata__ for texts: name the tensor otherwise');
     const bytes = x.size * fileBytes(x.dtype);
     header[name] = { dtype: NAMES[x.dtype], shape: x.shape, data_offsets: [end, (end += bytes)] };
     return { dtype: x.dtype, bytes, values: x.toArray() };
@@ -45,7 +50,8 @@ export async function save(path, tensors, { metadata = {} } = {}) {
   text.copy(padded);
   const length = Buffer.alloc(8);
   length.writeBigUInt64LE(BigInt(padded.length));
-  const temporary = `${path}.${process.pid}.tmp`;
+  // Each call has a file of its own: others may be writing to the same path.
+  const temporary = `${path}.${process.pid}.${++saves}.tmp`;
   try {
     const arrays = await Promise.all(reads.map(({ values }) => values));
     await mkdir(dirname(path), { recursive: true });

@@ -18,8 +18,8 @@ import { checkOptions } from './options.mjs';
 /**
  * Options of `crossEntropy` besides those of every loss.
  * @typedef {object} IgnoreOptions
- * @property {number} [ignoreIndex] rows with this target have no loss and no gradient; -100 when left out. The mean is over all
- *   rows, these too
+ * @property {number} [ignoreIndex] rows with this target have no loss and no gradient, nor has a target that is no class; -100 when
+ *   left out. The mean is over all rows, these too
  */
 
 /** @param {Tensor} losses @param {'mean' | 'sum' | 'none'} [reduction] */

@@ -4,15 +4,12 @@
 import { STATE_WORDS, optimizerState } from '../kernels/index.mjs';
 import { apply } from './engine.mjs';
 import { ArgumentError, UsageError } from './errors.mjs';
-import { checkShape } from './layout.mjs';
+import { checkShape, denseLayout } from './layout.mjs';
 import { random } from './ops/random.mjs';
 import { checkOptions } from './options.mjs';
 import { Philox } from './philox.mjs';
 import { isRecording, perDevice, runtime } from './runtime.mjs';
-import { unscoped } from './storage.mjs';
-import { tensor } from './tensor.mjs';
-
-/** @typedef {import('./tensor.mjs').Tensor} Tensor */
+import { Tensor } from './tensor.mjs';
 
 let generator = new Philox(0);
 let seed = 0;
@@ -26,6 +23,8 @@ let state;
 export function manualSeed(value) {
   if (!Number.isSafeInteger(value) || value < 0)
     throw new ArgumentError('manualSeed', `expected an integer of at least 0, got ${String(value)}`);
+  if (isRecording())
+    throw new UsageError('manualSeed', 'it would not be done again at the calls of the compiled function: call it outside of that');
   seed = value;
   generator = new Philox(value);
   if (state?.storage) runtime().upload(state.storage.allocation, optimizerState({ rate: 0, seed }));
@@ -49,7 +48,7 @@ export function deviceState() {
 
 /** The state, to be saved and restored. @returns {Tensor} */
 export function randomState() {
-  state ??= unscoped(() => tensor(optimizerState({ rate: 0, seed }), { dtype: 'u32', shape: [STATE_WORDS] }));
+  state ??= Tensor.constant(optimizerState({ rate: 0, seed }), denseLayout([STATE_WORDS], 'u32'));
   return state;
 }
 

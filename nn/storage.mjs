@@ -109,6 +109,7 @@ export class Scope {
  */
 /** @param {(() => any)} [fn] */
 export function scope(fn) {
+  if (fn !== undefined && typeof fn !== 'function') throw new ArgumentError('scope', `expected a function, got ${String(fn)}`);
   const own = new Scope();
   if (fn === undefined) return own;
   try {

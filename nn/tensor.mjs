@@ -2,7 +2,7 @@
 
 import { accumulated, backward as runBackward } from './autograd.mjs';
 import { applyInto, describe, storageOf } from './engine.mjs';
-import { ArgumentError, UsageError, show } from './errors.mjs';
+import { ArgumentError, ShapeError, UsageError, show } from './errors.mjs';
 import * as F from './functional.mjs';
 import { checkCount, decode, encode, flatten } from './host.mjs';
 import * as indexing from './indexing.mjs';
@@ -230,7 +230,7 @@ export class Tensor {
 
   // ---- in place
 
-  /** Writes over the elements. @param {Tensor | number | ArrayBufferView} source of this shape, or that broadcasts to it */
+  /** Writes over the elements. @param {Tensor | number | ArrayBufferView} source of this shape, or that broadcasts to it; may share its memory */
   copy_(source) {
     if (ArrayBuffer.isView(source)) {
       const { values } = flatten('copy_', source);
@@ -240,8 +240,9 @@ export class Tensor {
       data.dispose();
       return this;
     }
-    const from = typeof source === 'number' ? F.full([1], source, { dtype: this.dtype }) : source;
-    applyInto(movement.write, [this, F.expand(F.to(from, this.dtype), this.shape)], undefined, this);
+    const from = typeof source === 'number' ? F.full([], source, { dtype: this.dtype }) : source;
+    const values = F.expand(F.to(from, this.dtype), this.shape);
+    applyInto(movement.write, [this, this.#overlaps(values) ? values.clone() : values], undefined, this);
     return this;
   }
   /** Writes a number over all elements. @param {number} value */
@@ -252,8 +253,14 @@ export class Tensor {
   zero_() {
     return this.copy_(0);
   }
+  /** Whether other elements of the same memory would be read while this tensor is written. @param {Tensor} other */
+  #overlaps(other) {
+    return other.storage === this.storage && other.layout !== this.layout;
+  }
   /** Adds to the elements. @param {Operand} other @param {AddOptions} [options] */
-  add_(other, { alpha = 1 } = {}) {
+  add_(other, options = {}) {
+    const { alpha = 1 } = checkOptions('add_', options, ['alpha']);
+    if (typeof alpha !== 'number') throw new ArgumentError('add_', `alpha is a number, got ${String(alpha)}`);
     if (typeof other === 'number') return this.#affine_('add', 1, other * alpha);
     return this.#binary_(pointwise.add, other, { alpha: 1, beta: alpha });
   }
@@ -271,8 +278,9 @@ export class Tensor {
   /** @param {import('./ops/registry.mjs').Op} op @param {Tensor} other @param {any} [attributes] */
   #binary_(op, other, attributes) {
     if (!(other instanceof Tensor)) throw new ArgumentError(`${op.name}_`, `expected a tensor or a number, got ${describe(other)}`);
-    const same = other.layout.contiguous && this.layout.contiguous && show(other.shape) === show(this.shape) && other.dtype === this.dtype;
-    if (same) applyInto(op, [this, other], attributes, this);
+    const dense = other.layout.contiguous && this.layout.contiguous;
+    const same = dense && show(other.shape) === show(this.shape) && other.dtype === this.dtype;
+    if (same && !this.#overlaps(other)) applyInto(op, [this, other], attributes, this);
     else this.copy_(F.call(op, [this.detach(), F.expand(F.to(other, this.dtype), this.shape).contiguous()], attributes));
     return this;
   }
@@ -325,7 +333,8 @@ export class Tensor {
   }
   /** Dimensions from `start` to `end` as one. @param {number} [start] @param {number} [end] */
   flatten(start = 0, end = -1) {
-    const [a, b] = [start, end].map((d) => (d < 0 ? d + this.ndim : d));
+    const [a, b] = [start, end].map((d) => dimension('flatten', d, Math.max(this.ndim, 1)));
+    if (a > b) throw new ShapeError('flatten', `dimensions ${start} to ${end} of ${show(this.shape)} are none`);
     return F.reshape(this, [...this.shape.slice(0, a), -1, ...this.shape.slice(b + 1)]);
   }
   /** Elements `start` to before `end` of a dimension, every `step`-th, as a view; a negative `start` or `end` counts from the end. @param {number} dim @param {number} [start] @param {number} [end] @param {number} [step] */
@@ -334,7 +343,9 @@ export class Tensor {
   }
   /** The part of index `i` of the first dimension (negative: from the end). @param {number} i */
   at(i) {
-    const index = i < 0 ? i + this.shape[0] : i;
+    const size = this.shape[0];
+    if (!(Number.isInteger(i) && i >= -size && i < size)) throw new ShapeError('at', `index ${String(i)} of ${show(this.shape)}`);
+    const index = i < 0 ? i + size : i;
     return F.squeeze(F.slice(this, 0, index, index + 1), 0);
   }
   /** Parts of at most `size` along a dimension, the first when left out, as views. @param {number} size @param {number} [dim] */
@@ -405,7 +416,7 @@ export class Tensor {
     const raised = min === undefined ? this : this.maximum(min);
     return max === undefined ? raised : raised.minimum(max);
   }
-  /** The elements to the power of a number: of positive elements only, unless that is an integer other than 0 from -64 to 64. @param {number} exponent */
+  /** The elements to the power of a number: of positive elements only, unless that is an integer from -64 to 64. @param {number} exponent */
   pow(exponent) {
     return F.pow(this, exponent);
   }
@@ -537,7 +548,9 @@ export function tensor(data, options = {}) {
   const sizes = checkShape('tensor', shape ?? flat.shape);
   checkCount('tensor', flat.values.length, sizes);
   const type = checkType('tensor', dtype ?? flat.dtype);
-  const result = uploaded(encode('tensor', flat.values, type), denseLayout(sizes, type));
+  const constant = uploaded(encode('tensor', flat.values, type), denseLayout(sizes, type));
+  // In a compiled function the data stays with the graph; each call has a copy, which it may write over and return.
+  const result = isRecording() ? F.clone(constant) : constant;
   return requiresGrad ? result.requiresGrad_() : result;
 }
 

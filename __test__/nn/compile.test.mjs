@@ -387,3 +387,57 @@ test('a call is one launch; many calls and traces leave no memory behind', async
   runtime().flush();
   assert.ok(memory().bytes < before.bytes);
 });
+
+test('what stands in several places of the arguments is one input, whose gradient is of all of them', async () => {
+  const square = (/** @type {any} */ a, /** @type {any} */ { b }) => grad(a.mul(b).sum(), [a])[0];
+  const [x, y] = [tensor([1, 2], { requiresGrad: true }), tensor([3, 4], { requiresGrad: true })];
+  const f = compile(square);
+  for (const [a, b] of [
+    [x, x],
+    [x, y],
+    [y, y],
+    [y, x],
+  ])
+    assert.deepEqual([...(await f(a, { b }).toArray())], [...(await square(a, { b }).toArray())]);
+  assert.equal(f.explain().length, 2);
+  f.dispose();
+});
+
+test('tensors from outside are returned themselves, and their views as views; one that is gone says so before anything runs', async () => {
+  const [w, v, count] = [tensor([1, 2]), tensor([3, 4]), zeros([1])];
+  for (const options of [{}, { reuseOutputs: true }]) {
+    const f = compile((/** @type {any} */ x) => {
+      count.add_(1);
+      return [w, v, v.slice(0, 1, 2), x.add(v)];
+    }, options);
+    for (let i = 0; i < 3; i++) {
+      const [a, b, view, sum] = f(tensor([1, 1]));
+      assert.ok(a === w && b === v);
+      view.add_(1);
+      const numbers = await Promise.all([view, v, sum].map(async (y) => [...(await y.toArray())]));
+      assert.deepEqual(numbers, [[5], [3, 5], [4, 5]]);
+      v.copy_(tensor([3, 4]));
+      assert.ok(!w.disposed && !v.disposed);
+    }
+    f.dispose();
+  }
+  const f = compile(() => {
+    count.add_(1);
+    return w;
+  });
+  f();
+  const before = await count.item();
+  w.dispose();
+  assert.throws(f, /compile: a tensor that was disposed of/);
+  assert.equal(await count.item(), before);
+});
+
+test('results in the memory of a graph end with the compiled function, and with a profile of it', async () => {
+  for (const end of /** @type {const} */ (['dispose', 'profile'])) {
+    const f = compile((/** @type {any} */ x) => x.add(1), { reuseOutputs: true });
+    const y = f(tensor([1, 2]));
+    f[end](tensor([3, 4]));
+    await assert.rejects(y.toArray(), /reuseOutputs/, end);
+    f.dispose();
+  }
+});

@@ -179,3 +179,16 @@ test('an optimizer that cannot be made leaves its parameters free; what it loads
   assert.throws(() => one.loadStateDict(state), /loadStateDict: unexpected: 0.1.first, which this AdamW has not/);
   for (const opt of [sgd, one]) opt.dispose();
 });
+
+test('sums of more rows than a loop of lavapipe has rounds (65,535), eager and compiled', async () => {
+  const rows = 200_001;
+  const x = full([rows, 8], 1);
+  const expected = new Array(8).fill(2 * rows);
+  assert.deepEqual(await values(x.mul(2).sum(0)), expected);
+  const f = compile((/** @type {any} */ v) => v.mul(2).sum(0));
+  assert.deepEqual(await values(f(x)), expected, 'compiled');
+  const many = full([2 ** 22, 2], 1);
+  assert.deepEqual(await values(many.sum(0)), [2 ** 22, 2 ** 22]);
+  f.dispose();
+  for (const y of [x, many]) y.dispose();
+});

@@ -384,10 +384,7 @@ test('what a call has no option for is an error that names it', () => {
     [() => new nn.Linear(3, 4, /** @type {any} */ (false)), /Linear: options are an object, \{ bias: … \}, got false/],
     [() => new nn.Linear(3, 4, /** @type {any} */ ({ biass: false })), /Linear: no option biass; there is bias/],
     [() => new nn.Conv2d(3, 4, 3, /** @type {any} */ (2)), /Conv2d: options are an object, \{ stride: …, padding: …, bias: … \}, got 2/],
-    [
-      () => new nn.Conv2d(3, 4, 3, /** @type {any} */ ({ padding: 'same' })).forward(randn([1, 3, 4, 4])),
-      /conv2d: padding is an integer of at least 0/,
-    ],
+    [() => new nn.Conv2d(3, 4, 3, /** @type {any} */ ({ padding: 'same' })), /Conv2d: padding is an integer of at least 0/],
     [() => new nn.LayerNorm(4, /** @type {any} */ (1e-6)), /LayerNorm: options are an object/],
     [() => new nn.GRU(4, 4, /** @type {any} */ ({ layers: 2 })), /GRU: no option layers; there is numLayers/],
     [() => randn([3], /** @type {any} */ ({ std: 2 })), /randn: no option std; there are mean, deviation, requiresGrad/],

@@ -41,7 +41,14 @@ export function flattenArguments(args) {
     // A parameter is a place, not a value: it is used, and trained, where it is.
     const isInput = value instanceof Tensor && !value.isParameter;
     if (isInput || (ArrayBuffer.isView(value) && !(value instanceof DataView))) {
-      const slot = slotOf(/** @type {Tensor | ArrayBufferView} */ (value));
+      const source = /** @type {Tensor | ArrayBufferView} */ (value);
+      // One that stands in several places is one input: its gradient is of all of them.
+      const before = slots.findIndex((slot) => slot.source === source);
+      if (before >= 0) {
+        key.push(`=${before}`);
+        return (tensors) => tensors[before];
+      }
+      const slot = slotOf(source);
       const at = slots.push(slot) - 1;
       key.push(`${slot.layout.dtype}[${slot.layout.shape}]${slot.requiresGrad ? 'g' : ''}`);
       return (tensors) => tensors[at];

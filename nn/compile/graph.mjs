@@ -1,5 +1,6 @@
 // A graph of a compiled function: what is launched, what goes in and comes out, and whether it still holds.
 
+import { storageOf } from '../engine.mjs';
 import { encode } from '../host.mjs';
 import { timesByLine, workOf } from '../explain.mjs';
 import { BYTES } from '../layout.mjs';
@@ -125,18 +126,22 @@ export class Graph {
   }
 
   /**
-   * The result of the last launch, in memory of its own or where it lies.
+   * The result of the last launch, in memory of its own or where it lies; of its tensors, `made` are those that are new. What was there
+   * before the trace is itself, and a view of that is one.
    * @param {boolean} reuse
+   * @returns {{ result: any, made: Tensor[] }}
    */
   take(reuse) {
     const { device } = this;
     /** @type {Map<Storage, Storage>} */
     const copies = new Map();
+    /** @type {Tensor[]} */
+    const made = [];
     /** @param {Tensor} tensor */
     const taken = (tensor) => {
-      const storage = /** @type {Storage} */ (tensor.storage);
-      if (this.recording.outside.has(storage) && !this.inputs.includes(storage))
-        return tensor.serial < this.recording.serial ? tensor : tensor.detach();
+      const storage = storageOf('compile', tensor);
+      if (tensor.serial < this.recording.serial) return tensor;
+      if (storage.allocation.sink !== this.recording && !this.inputs.includes(storage)) return tensor.detach();
       let copy = copies.get(storage);
       if (!copy) {
         const { handle, bytes } = storage.allocation;
@@ -148,9 +153,11 @@ export class Graph {
         }
         copies.set(storage, copy);
       }
-      return new Tensor(copy, tensor.layout);
+      const own = new Tensor(copy, tensor.layout);
+      made.push(own);
+      return own;
     };
-    return mapTensors(this.result, taken);
+    return { result: mapTensors(this.result, taken), made };
   }
 
   // ---- the end

@@ -4,6 +4,7 @@
 // before the trace (parameters, moments, constants of closures) is used in place, by its memory.
 
 import { forgetCasts } from '../autocast.mjs';
+import { storageOf } from '../engine.mjs';
 import { ArgumentError, UsageError, show } from '../errors.mjs';
 import { collect } from '../guards.mjs';
 import { BYTES } from '../layout.mjs';
@@ -56,7 +57,14 @@ export function trace(fn, slots, rebuild, options) {
         );
       }
     });
-    held = unscoped(() => mapTensors(result, (tensor) => (tensor.serial < recording.serial ? tensor : tensor.detach())));
+    held = unscoped(() =>
+      mapTensors(result, (tensor) => {
+        if (tensor.serial >= recording.serial) return tensor.detach();
+        storageOf('compile', tensor);
+        recording.use(tensor);
+        return tensor;
+      }),
+    );
     return new Graph(recording, inputs, held, options);
   } catch (error) {
     for (const [leaf, before] of recording.guard.gradients) leaf.grad = before;

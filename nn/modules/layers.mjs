@@ -3,6 +3,7 @@
 import { ArgumentError, ShapeError, show } from '../errors.mjs';
 import * as F from '../functional.mjs';
 import { denseLayout } from '../layout.mjs';
+import { tensorOf } from '../operands.mjs';
 import { checkOptions } from '../options.mjs';
 import { normalValues, uniformValues } from '../random.mjs';
 import { unscoped } from '../storage.mjs';
@@ -168,7 +169,7 @@ export class Dropout extends Module {
   /** @param {number} [p] */
   constructor(p = 0.5) {
     super();
-    if (!(p >= 0 && p < 1)) throw new ArgumentError('Dropout', `p is in [0, 1), got ${String(p)}`);
+    if (typeof p !== 'number' || !(p >= 0 && p < 1)) throw new ArgumentError('Dropout', `p is in [0, 1), got ${String(p)}`);
     this.p = p;
   }
   /** @param {Tensor} x @returns {Tensor} */
@@ -307,7 +308,8 @@ export class MultiHeadAttention extends Module {
 
   /** @param {Tensor} x [batch, tokens, width] @returns {Tensor} of x's shape */
   forward(x) {
-    if (x.ndim !== 3) throw new ShapeError('MultiHeadAttention', `${show(x.shape)}, expected [batch, tokens, width]`);
+    if (tensorOf('MultiHeadAttention', x).ndim !== 3)
+      throw new ShapeError('MultiHeadAttention', `${show(x.shape)}, expected [batch, tokens, width]`);
     const [, tokens, width] = x.shape;
     const headSize = width / this.heads;
     const { heads, kvHeads, q_norm: qNorm, k_norm: kNorm } = this;

@@ -75,14 +75,18 @@ export function lora(model, options = {}) {
     throw new ArgumentError('lora', 'expected a module that has linear layers; wrap a single one in a Sequential');
   }
   if (!Number.isInteger(rank) || rank < 1) throw new ArgumentError('lora', `rank is an integer of at least 1, got ${String(rank)}`);
-  model.requiresGrad_(false);
+  if (!Number.isFinite(alpha)) throw new ArgumentError('lora', `alpha is a number, got ${String(alpha)}`);
+  if (!(targets instanceof RegExp)) throw new ArgumentError('lora', `targets is a regular expression, got ${String(targets)}`);
+  const frozen = model.parameters();
   let count = 0;
   replaceChildren(model, (name, child) => {
-    if (!(child instanceof Linear) || !targets.test(name)) return child;
+    // Not `test`, which of an expression with the flag g goes on where the last match ended.
+    if (!(child instanceof Linear) || name.search(targets) < 0) return child;
     count++;
     return new LoRALinear(child, { rank, alpha });
   });
   if (count === 0) throw new ArgumentError('lora', `no linear layer's name matches ${targets}`);
+  for (const parameter of frozen) parameter.requiresGrad_(false);
   return model;
 }
 

@@ -3,7 +3,8 @@
 import { ArgumentError, ShapeError, UsageError, show } from '../errors.mjs';
 import * as F from '../functional.mjs';
 import { noted } from '../guards.mjs';
-import { layoutOf } from '../layout.mjs';
+import { isFloat, layoutOf } from '../layout.mjs';
+import { checkOptions } from '../options.mjs';
 import { recordingNow } from '../runtime.mjs';
 import { Tensor } from '../tensor.mjs';
 import { noGrad } from '../autograd.mjs';
@@ -16,6 +17,7 @@ export class Parameter extends Tensor {
   /** @param {Tensor} data f32, f16 or bf16; its memory becomes the parameter's */
   constructor(data) {
     if (!(data instanceof Tensor) || data.storage === undefined) throw new ArgumentError('Parameter', 'expected a tensor');
+    if (!isFloat(data.dtype)) throw new ArgumentError('Parameter', `takes f32, f16 or bf16, got ${data.dtype}`);
     const dense = data.contiguous();
     super(/** @type {import('../storage.mjs').Storage} */ (dense.storage), dense.layout);
     this.requiresGrad_();
@@ -187,7 +189,10 @@ export class Module {
    * @param {Record<string, Tensor>} state
    * @param {LoadOptions} [options]
    */
-  loadStateDict(state, { strict = true } = {}) {
+  loadStateDict(state, options = {}) {
+    const { strict = true } = checkOptions('loadStateDict', options, ['strict']);
+    if (typeof state !== 'object' || state === null)
+      throw new ArgumentError('loadStateDict', `expected tensors by name, got ${String(state)}`);
     const own = new Map(this.namedTensors());
     const missing = [...own.keys()].filter((name) => !(name in state));
     const unknown = Object.keys(state).filter((name) => !own.has(name));
@@ -202,6 +207,7 @@ export class Module {
     const pairs = [...own].filter(([name]) => name in state);
     for (const [name, target] of pairs) {
       if (!(state[name] instanceof Tensor)) throw new ArgumentError('loadStateDict', `${name} is not a tensor`);
+      if (state[name].disposed) throw new UsageError('loadStateDict', `${name} was disposed of`);
       if (show(state[name].shape) !== show(target.shape)) {
         throw new ShapeError('loadStateDict', `${name} is ${show(state[name].shape)}, the module's ${show(target.shape)}`);
       }
@@ -239,6 +245,7 @@ export class ModuleList extends Module {
   constructor(modules = []) {
     super();
     this.length = 0;
+    if (typeof modules?.[Symbol.iterator] !== 'function') throw new ArgumentError('ModuleList', `expected modules, got ${String(modules)}`);
     for (const module of modules) this.push(module);
   }
 

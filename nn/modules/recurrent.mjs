@@ -1,8 +1,10 @@
 // Recurrent layers, with PyTorch's parameters and names.
 
-import { ShapeError, show } from '../errors.mjs';
+import { describe } from '../engine.mjs';
+import { ArgumentError, ShapeError, show } from '../errors.mjs';
 import * as F from '../functional.mjs';
 import { gru, lstm } from '../ops/recurrent.mjs';
+import { tensorOf } from '../operands.mjs';
 import { checkOptions } from '../options.mjs';
 import { kaiming, positive } from './layers.mjs';
 import { Module } from './module.mjs';
@@ -58,7 +60,7 @@ class Recurrent extends Module {
   split(state, batch) {
     const { numLayers, hidden } = this;
     const shape = numLayers === 1 ? [batch, hidden] : [numLayers, batch, hidden];
-    const all = state ?? F.zeros(shape);
+    const all = state === undefined ? F.zeros(shape) : tensorOf(this.constructor.name, state);
     if (show(all.shape) !== show(shape)) throw new ShapeError(this.constructor.name, `a state ${show(all.shape)}, expected ${show(shape)}`);
     const whole = F.reshape(F.to(all, 'f32'), [numLayers, batch, hidden]);
     return Array.from({ length: numLayers }, (_, l) => F.squeeze(F.slice(whole, 0, l, l + 1), 0));
@@ -87,7 +89,7 @@ export class GRU extends Recurrent {
    * @returns {[Tensor, Tensor]} the hidden states of all steps [batch, steps, hidden], and the last one of each layer
    */
   forward(x, state) {
-    const first = this.split(state, x.shape[0]);
+    const first = this.split(state, tensorOf('GRU', x).shape[0]);
     const last = first.map((own, l) => {
       const gates = this.gates(x, l);
       const states = F.call(gru, [gates, own, this.of('weight_hh', l), this.of('bias_hh', l)]);
@@ -111,7 +113,10 @@ export class LSTM extends Recurrent {
    * @returns {[Tensor, [Tensor, Tensor]]} the hidden states of all steps, and the last states of each layer
    */
   forward(x, state) {
-    const [hidden, cell] = [0, 1].map((i) => this.split(state?.[i], x.shape[0]));
+    if (state !== undefined && !(Array.isArray(state) && state.length === 2)) {
+      throw new ArgumentError('LSTM', `a state is two tensors, [hidden, cell], got ${describe(state)}`);
+    }
+    const [hidden, cell] = [0, 1].map((i) => this.split(state?.[i], tensorOf('LSTM', x).shape[0]));
     const last = hidden.map((own, l) => {
       const gates = this.gates(x, l);
       const both = F.call(lstm, [gates, own, cell[l], this.of('weight_hh', l), this.of('bias_hh', l)]);

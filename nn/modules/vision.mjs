@@ -1,9 +1,10 @@
 // Layers of images: [batch, channels, rows, columns].
 
 import { noGrad } from '../autograd.mjs';
-import { avgPool2d, conv2d, maxPool2d } from '../convolution.mjs';
+import { avgPool2d, conv2d, maxPool2d, pair } from '../convolution.mjs';
 import { ShapeError, show } from '../errors.mjs';
 import * as F from '../functional.mjs';
+import { single, tensorOf } from '../operands.mjs';
 import { checkOptions } from '../options.mjs';
 import { scope, unscoped } from '../storage.mjs';
 import { constantParameter, kaiming, positive, zeroParameter } from './layers.mjs';
@@ -42,11 +43,11 @@ export class Conv2d extends Module {
     const { stride = 1, padding = 0, bias = true } = checkOptions('Conv2d', options, ['stride', 'padding', 'bias']);
     positive('Conv2d', 'inputs', inputs);
     positive('Conv2d', 'outputs', outputs);
-    const [down, across] = typeof window === 'number' ? [window, window] : window;
-    const reach = inputs * positive('Conv2d', 'window', down) * positive('Conv2d', 'window', across);
+    const [down, across] = pair('Conv2d', 'window', window, 1);
+    const reach = inputs * down * across;
     this.weight = kaiming(reach, [outputs, inputs, down, across]);
     if (bias) this.bias = kaiming(reach, [outputs]);
-    this.options = { stride, padding };
+    this.options = { stride: pair('Conv2d', 'stride', stride, 1), padding: pair('Conv2d', 'padding', padding, 0) };
   }
   /** @param {Tensor} x @returns {Tensor} */
   forward(x) {
@@ -75,7 +76,7 @@ export class Conv1d extends Module {
   }
   /** @param {Tensor} x @returns {Tensor} */
   forward(x) {
-    if (x.ndim !== 3) throw new ShapeError('Conv1d', `${show(x.shape)}, expected [batch, channels, steps]`);
+    if (tensorOf('Conv1d', x).ndim !== 3) throw new ShapeError('Conv1d', `${show(x.shape)}, expected [batch, channels, steps]`);
     const y = conv2d(F.unsqueeze(x, 2), F.unsqueeze(this.weight, 2), this.bias, { stride: [1, this.stride], padding: [0, this.padding] });
     return F.squeeze(y, 2);
   }
@@ -87,8 +88,8 @@ export class MaxPool2d extends Module {
   constructor(window, options = {}) {
     super();
     const { stride = window } = checkOptions('MaxPool2d', options, ['stride']);
-    this.window = window;
-    this.options = { stride };
+    this.window = pair('MaxPool2d', 'window', window, 1);
+    this.options = { stride: pair('MaxPool2d', 'stride', stride, 1) };
   }
   /** @param {Tensor} x @returns {Tensor} */
   forward(x) {
@@ -102,8 +103,8 @@ export class AvgPool2d extends Module {
   constructor(window, options = {}) {
     super();
     const { stride = window } = checkOptions('AvgPool2d', options, ['stride']);
-    this.window = window;
-    this.options = { stride };
+    this.window = pair('AvgPool2d', 'window', window, 1);
+    this.options = { stride: pair('AvgPool2d', 'stride', stride, 1) };
   }
   /** @param {Tensor} x @returns {Tensor} */
   forward(x) {
@@ -127,8 +128,9 @@ export class BatchNorm2d extends Module {
   /** @param {Tensor} x @returns {Tensor} */
   forward(x) {
     const channels = this.weight.size;
-    if (x.ndim !== 4 || x.shape[1] !== channels)
+    if (tensorOf('BatchNorm2d', x).ndim !== 4 || x.shape[1] !== channels)
       throw new ShapeError('BatchNorm2d', `${show(x.shape)}, expected [batch, ${channels}, rows, columns]`);
+    x = single(x);
     const column = (/** @type {Tensor} */ v) => F.reshape(v, [channels, 1, 1]);
     let mean = column(this.running_mean);
     let variance = column(this.running_var);
@@ -167,7 +169,9 @@ export class GroupNorm extends Module {
   /** @param {Tensor} x [batch, channels, ...] @returns {Tensor} */
   forward(x) {
     const channels = this.weight.size;
-    if (x.ndim < 2 || x.shape[1] !== channels) throw new ShapeError('GroupNorm', `${show(x.shape)}, expected [batch, ${channels}, ...]`);
+    if (tensorOf('GroupNorm', x).ndim < 2 || x.shape[1] !== channels)
+      throw new ShapeError('GroupNorm', `${show(x.shape)}, expected [batch, ${channels}, ...]`);
+    x = single(x);
     const rows = F.reshape(x, [x.shape[0], this.groups, -1]);
     const variance = F.variance(rows, -1, { keepdim: true, correction: 0 });
     const y = F.reshape(F.mul(F.sub(rows, F.mean(rows, -1, true)), F.rsqrt(F.add(variance, this.eps))), [x.shape[0], channels, -1]);

@@ -126,7 +126,8 @@ export const cast = defineOp({
 export const fill = defineOp({
   name: 'full',
   infer: (_, { shape, dtype }) => [denseLayout(shape, dtype)],
-  lower: (k, _, [y], { value, dtype }) => {
+  lower: (k, _, [y], { value: number, dtype }) => {
+    const value = dtype === 'bool' ? Number(number !== 0) : number;
     const type = isFloat(dtype) ? dtype : 'u32';
     return [k.fill({ y, count: flatCount(y.layout), value: type === 'u32' ? value >>> 0 : Number(value), type })];
   },

@@ -181,8 +181,8 @@ export const rmsNorm = normalization('rmsNorm');
 /** (x - mean) / sqrt(var + eps) · weight + bias over the last dimension (Ba et al. 2016). */
 export const layerNorm = normalization('layerNorm');
 
-/** @type {Record<string, (x: number) => number>} */
-const GATES = {
+/** Activations of gated units. @type {Record<string, (x: number) => number>} */
+export const GATES = {
   identity: (x) => x,
   relu: (x) => Math.max(x, 0),
   silu: (x) => x / (1 + Math.exp(-x)),

@@ -277,10 +277,13 @@ const extreme = (name, op, direction) =>
   binary(name, op, (a, b) => (direction === 1 ? Math.max(a, b) : Math.min(a, b)), {
     saveInputs: () => [0, 1],
     vjp: (dy, { inputs: [a, b], layouts, needs }) => {
-      // (1 ± sign(a - b)) / 2: 1, 0 or a half.
-      const side = F.sign(F.sub(a, b));
-      const share = (/** @type {number} */ s) => F.add(F.mul(side, (s * direction) / 2), 0.5);
-      return [needs[0] ? back(F.mul(dy, share(1)), layouts[0]) : undefined, needs[1] ? back(F.mul(dy, share(-1)), layouts[1]) : undefined];
+      // By comparisons: the difference of two infinities would be NaN.
+      const [equal, first] = [F.eq(a, b), direction === 1 ? F.gt(a, b) : F.lt(a, b)];
+      const half = F.mul(dy, 0.5);
+      return [
+        needs[0] ? back(F.where(equal, half, F.where(first, dy, 0)), layouts[0]) : undefined,
+        needs[1] ? back(F.where(equal, half, F.where(first, 0, dy)), layouts[1]) : undefined,
+      ];
     },
   });
 export const maximum = extreme('maximum', 'max', 1);

@@ -116,6 +116,14 @@ function checkLeast(name, value, of) {
   if (!(value >= 0 && value < Infinity)) throw new ArgumentError(of, `${label}a number of at least 0, got ${String(value)}`);
 }
 
+/** @template T @param {Iterable<T>} params @param {string} of who takes them @returns {T[]} */
+function checkIterable(params, of) {
+  if (typeof params !== 'object' || typeof params?.[Symbol.iterator] !== 'function') {
+    throw new ArgumentError(of, `expected an array of parameters, or of groups { params, … }, got ${String(params)}`);
+  }
+  return [...params];
+}
+
 /** @param {number} value @param {string} of who takes it */
 function checkScale(value, of) {
   if (!(value > 0 && value < Infinity)) throw new ArgumentError(of, `gradientScale is a number above 0, got ${String(value)}`);
@@ -139,6 +147,8 @@ class ParameterGroup {
   constructor(parameters, { lr, weightDecay, clip, gradientScale, schedule }, { betas, eps }, ranks) {
     this.#lr = lr;
     this.#weightDecay = weightDecay;
+    /** Whether the state is one that was loaded: what it holds is on the device alone. */
+    this.loaded = false;
     /** What the state begins with. @param {number} step @param {number} maxNorm @param {number} scale */
     this.wordsAt = (step, maxNorm, scale) =>
       optimizerState({
@@ -192,9 +202,9 @@ class ParameterGroup {
     this.write(STATE.decay, value);
     this.#weightDecay = value;
   }
-  /** Whether weights decay at all: what runs depends on it. */
+  /** Whether weights decay at all: what runs depends on it. A state that was loaded has a factor of its own. */
   get decays() {
-    return noted(this, 'decays', this.#weightDecay > 0);
+    return noted(this, 'decays', this.#weightDecay > 0 || this.loaded);
   }
 }
 
@@ -212,7 +222,7 @@ class Optimizer {
     const name = this.constructor.name;
     if (isRecording()) throw new UsageError(name, 'an optimizer is made outside of a compiled function');
     if (params instanceof Module) throw new ArgumentError(name, 'expected parameters, got a module: model.parameters()');
-    const list = [...params];
+    const list = checkIterable(/** @type {Iterable<Parameter | Group>} */ (params), name);
     if (list.length === 0) throw new ArgumentError(name, 'no parameters');
     const groups = /** @type {Group[]} */ (list[0] instanceof Tensor ? [{ params: list }] : list);
     const seen = new Set();
@@ -222,7 +232,7 @@ class Optimizer {
     /** The processes that step together. */
     this.ranks = processGroup && new Ranks(processGroup, zero, reduce, name);
     const checked = groups.map(({ params: own, ...rest }) => {
-      const parameters = [...own];
+      const parameters = checkIterable(own, name);
       for (const parameter of parameters) {
         if (!(parameter instanceof Parameter))
           throw new ArgumentError(name, `expected parameters of modules, got ${String(Object(parameter).constructor.name)}`);
@@ -279,9 +289,9 @@ class Optimizer {
     for (const group of this.groups) group.write(STATE.maxNorm, value);
     this.#clip = value;
   }
-  /** Whether gradients are clipped at all: what runs depends on it. */
+  /** Whether gradients are clipped at all: what runs depends on it. A state that was loaded has a norm of its own, perhaps none. */
   get clips() {
-    return noted(this, 'clips', this.#clip > 0);
+    return noted(this, 'clips', this.#clip > 0 || this.groups[0].loaded);
   }
 
   /** A factor on every gradient, before anything else. */
@@ -296,7 +306,7 @@ class Optimizer {
   }
   /** Whether gradients have a factor: what runs depends on it. */
   get scales() {
-    return noted(this, 'scales', this.#clip > 0 || this.#gradientScale !== 1 || this.ranks !== undefined);
+    return noted(this, 'scales', this.clips || this.#gradientScale !== 1 || this.ranks !== undefined);
   }
 
   /**
@@ -449,7 +459,9 @@ class Optimizer {
   }
 
   /**
-   * Copies what `stateDict` gave, also what another number of processes gave; `gradientScale` stays as it is set here. All or nothing.
+   * Copies what `stateDict` gave, also what another number of processes gave: moments and steps, and with them rates, decays, schedule
+   * and norm, which `lr`, `weightDecay` and `clip` do not show, as they are on the device. `gradientScale` stays as it is set here. All or
+   * nothing.
    * @param {Record<string, Tensor>} state
    */
   loadStateDict(state) {
@@ -467,6 +479,7 @@ class Optimizer {
     if (foreign) throw new ArgumentError('loadStateDict', `unexpected: ${foreign}, which this ${this.constructor.name} has not`);
     for (const [name, target] of Object.entries(own)) {
       if (!(state[name] instanceof Tensor)) throw new ArgumentError('loadStateDict', `missing: ${name}`);
+      if (state[name].disposed) throw new UsageError('loadStateDict', `${name} was disposed of`);
       if (String(state[name].shape) !== String(target.shape) || state[name].dtype !== target.dtype) {
         throw new ArgumentError(
           'loadStateDict',
@@ -481,7 +494,10 @@ class Optimizer {
         whole.dispose();
       }
     });
-    for (const group of this.groups) group.write(STATE.gradientScale, this.#gradientScale / (ranks?.size ?? 1));
+    for (const group of this.groups) {
+      group.write(STATE.gradientScale, this.#gradientScale / (ranks?.size ?? 1));
+      group.loaded = true;
+    }
   }
 
   /** Frees the optimizer's memory; the parameters keep theirs, and may go to another optimizer. */
@@ -513,7 +529,10 @@ const adamw = /** @type {Op} */ (
   })
 );
 
-/** AdamW (Loshchilov & Hutter 2019), with PyTorch's defaults. A step whose gradients are not finite changes nothing where `clip` is given. */
+/**
+ * AdamW (Loshchilov & Hutter 2019), with PyTorch's defaults. A step whose gradients are not finite changes nothing where `clip` is given.
+ * Steps are counted for a group: a parameter whose first gradient comes late has the bias correction of the others.
+ */
 export class AdamW extends Optimizer {
   /**
    * @param {Iterable<Parameter> | Group[]} params

@@ -41,7 +41,7 @@ export function reach(start: Node | Tensor, from: number): {
  * @param {Tensor} root one number, unless a gradient is given
  * @param {BackwardOptions} [options]
  */
-export function backward(root: Tensor, { gradient, retain }?: BackwardOptions): void;
+export function backward(root: Tensor, options?: BackwardOptions): void;
 /**
  * The gradient of a leaf becomes its own tensor, or is added to it.
  * @param {Tensor | undefined} before @param {Tensor} gradient
@@ -55,7 +55,7 @@ export function accumulated(before: Tensor | undefined, gradient: Tensor): Tenso
  * @param {BackwardOptions} [options]
  * @returns {Tensor[]}
  */
-export function grad(output: Tensor, inputs: Tensor[], { gradient, retain }?: BackwardOptions): Tensor[];
+export function grad(output: Tensor, inputs: Tensor[], options?: BackwardOptions): Tensor[];
 /** Whether operations leave nodes. */
 export function isGradEnabled(): boolean;
 /** The number of the next node. */

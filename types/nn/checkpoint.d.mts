@@ -2,7 +2,8 @@
 /** @typedef {import('./ops/registry.mjs').Op} Op */
 /**
  * Runs `fn` and keeps none of its intermediate results: the backward pass runs it again. What it drops (dropout) it drops
- * again. It is called twice for each result, so it should have no other effects.
+ * again. It is called twice for each result, so it should have no other effects. Leaves that it reads must not change before the
+ * backward pass, which else throws.
  * @param {(...inputs: any[]) => Tensor} fn a function of tensors to one tensor; parameters and other tensors from outside
  *   get their gradients too
  * @param {...any} inputs

@@ -1,5 +1,6 @@
 // Made by `npm run types` from nn/; do not edit.
 /** @typedef {import('./passes/index.mjs').PassName} PassName */
+/** @typedef {import('./tensor.mjs').Tensor} Tensor */
 /**
  * Options of `compile`.
  * @typedef {object} CompileOptions
@@ -22,7 +23,8 @@
 /**
  * A function of tensors as recorded graphs: the first call with arguments of some shapes runs it once to record what it does;
  * calls after that submit the recording. Tensors and typed arrays among the arguments (also in arrays and plain objects) are
- * inputs; every other argument, and every number that the function takes from outside, is a constant of the recording.
+ * inputs; every other argument, and every number that the function takes from outside, is a constant of the recording. Inputs are
+ * copies: the gradient of one is to be returned (`grad`, or its `grad` after `backward` in the function), and the argument has none.
  * Parameters, and other tensors from outside, are read and written where they are.
  *
  * There are no values while the function runs: what is to be read is returned. Results are tensors of their own without
@@ -32,8 +34,9 @@
  * @param {CompileOptions} [options]
  * @returns {((...args: Parameters<F>) => ReturnType<F>) & CompiledMethods<Parameters<F>>}
  */
-export function compile<F extends (...args: any[]) => any>(fn: F, { reuseOutputs, graph: recorded, passes }?: CompileOptions): ((...args: Parameters<F>) => ReturnType<F>) & CompiledMethods<Parameters<F>>;
+export function compile<F extends (...args: any[]) => any>(fn: F, options?: CompileOptions): ((...args: Parameters<F>) => ReturnType<F>) & CompiledMethods<Parameters<F>>;
 export type PassName = import("./passes/index.mjs").PassName;
+export type Tensor = import("./tensor.mjs").Tensor;
 /**
  * Options of `compile`.
  */

@@ -1,4 +1,22 @@
 // Made by `npm run types` from nn/; do not edit.
+/** @typedef {import('./tensor.mjs').Tensor} Tensor */
+/** @typedef {number | [number, number]} Pair one number for both directions, or [down, across] */
+/**
+ * Options of `conv2d`.
+ * @typedef {object} ConvolutionOptions
+ * @property {Pair} [stride] elements from one place of the window to the next; 1 when left out
+ * @property {Pair} [padding] zeros on each side; 0 when left out
+ */
+/**
+ * Options of pools.
+ * @typedef {object} PoolOptions
+ * @property {Pair} [stride] elements from one place of the window to the next; the window's size when left out
+ */
+/**
+ * @param {string} op @param {string} name @param {unknown} value a Pair of integers @param {number} least
+ * @returns {[number, number]}
+ */
+export function pair(op: string, name: string, value: unknown, least: number): [number, number];
 /**
  * Each element repeated `scale` times along rows and columns: PyTorch's `interpolate` with its default mode, 'nearest'.
  * @param {Tensor} x [batch, channels, rows, columns] @param {Pair} scale

@@ -21,7 +21,7 @@
  * @returns {((...args: any[]) => Tensor) & { check: (shapes: number[] | number[][], attributes?: any, options?: { tolerance?: number }) => Promise<void>, dispose: () => void }}
  *   called with tensors, and with an object of attributes (plain values) behind them
  */
-export function customOp({ name, spirv, infer, dispatch, backward, reference }: CustomOp): ((...args: any[]) => Tensor) & {
+export function customOp(definition: CustomOp): ((...args: any[]) => Tensor) & {
     check: (shapes: number[] | number[][], attributes?: any, options?: {
         tolerance?: number;
     }) => Promise<void>;

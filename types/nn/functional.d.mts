@@ -51,7 +51,7 @@ export function div(a: Operand, b: Operand): Tensor;
  * @returns {Tensor}
  */
 export function where(condition: Tensor, a: Operand, b: Operand): Tensor;
-/** x to the power of a number: of 2, 1, ½, -½, -1, and of integers up to 64 by multiplication. @param {Tensor} x @param {number} exponent @returns {Tensor} */
+/** x to the power of a number: of 2, 1, ½, -½, -1, and of integers up to 64 by multiplication; of 0 it is 1 where x is finite. @param {Tensor} x @param {number} exponent @returns {Tensor} */
 export function pow(x: Tensor, exponent: number): Tensor;
 /** Σ over dimensions, all when left out. Sums are f32, the result of x's type. @param {Tensor} x @param {number | readonly number[]} [dim] @param {boolean} [keepdim] */
 export function sum(x: Tensor, dim?: number | readonly number[], keepdim?: boolean): Tensor;
@@ -86,13 +86,15 @@ export function logSoftmax(x: Tensor, dim?: number): Tensor;
 export function glu(x: Tensor, activation?: import("../kernels/activation.mjs").Activation): Tensor;
 /** Elements dropped with probability p while training. @param {Tensor} x @param {number} [p] @param {boolean} [training] */
 export function dropout(x: Tensor, p?: number, training?: boolean): Tensor;
+/** Rotary positions on the first heads of each row. @param {Tensor} x [..., tokens, width] @param {Tensor} table [positions, headSize / 2, 2] @param {RopeOptions} sizes */
+export function rope(x: Tensor, table: Tensor, sizes: RopeOptions): Tensor;
 /**
  * Attention of fused rows.
  * @param {Tensor} qkv [batch, tokens, 3 · width]: queries, keys, values, heads side by side
  * @param {AttentionOptions} options
  * @returns {Tensor} [batch, tokens, width]
  */
-export function attention(qkv: Tensor, { heads, causal }: AttentionOptions): Tensor;
+export function attention(qkv: Tensor, options: AttentionOptions): Tensor;
 /**
  * softmax(q kᵀ / √headSize) v.
  * @param {Tensor} q [..., queries, headSize] @param {Tensor} k [..., keys, headSize] @param {Tensor} v [..., keys, n]
@@ -164,8 +166,6 @@ export function rmsNorm(x: Tensor, weight: Tensor, eps?: number): Tensor;
 export function layerNorm(x: Tensor, weight: Tensor, bias: Tensor, eps?: number): Tensor;
 /** Rows of a table. @param {Tensor} ids i32 or u32, any shape @param {Tensor} table [vocabulary, columns] @returns {Tensor} [...ids, columns] */
 export function embedding(ids: Tensor, table: Tensor): Tensor;
-/** Rotary positions on the first heads of each row. @param {Tensor} x [..., tokens, width] @param {Tensor} table [positions, headSize / 2, 2] @param {RopeOptions} sizes */
-export function rope(x: Tensor, table: Tensor, { heads, headSize }: RopeOptions): Tensor;
 /**
  * The type of a tensor's elements.
  */

@@ -9,7 +9,7 @@
  * @param {string} path @param {Record<string, Tensor>} tensors such as `model.stateDict()`
  * @param {SaveOptions} [options]
  */
-export function save(path: string, tensors: Record<string, Tensor>, { metadata }?: SaveOptions): Promise<void>;
+export function save(path: string, tensors: Record<string, Tensor>, options?: SaveOptions): Promise<void>;
 /**
  * Reads the tensors of a safetensors file. Throws an ArgumentError for a file that is none: also where bytes of its data belong to
  * no tensor or to two.

@@ -30,8 +30,8 @@ export type LossOptions = {
  */
 export type IgnoreOptions = {
     /**
-     * rows with this target have no loss and no gradient; -100 when left out. The mean is over all
-     * rows, these too
+     * rows with this target have no loss and no gradient, nor has a target that is no class; -100 when
+     * left out. The mean is over all rows, these too
      */
     ignoreIndex?: number | undefined;
 };

@@ -15,13 +15,13 @@ export function permutation(count: number): Int32Array<ArrayBuffer>;
  * at every call.
  * @param {readonly number[]} shape @param {NormalOptions} [options]
  */
-export function randn(shape: readonly number[], options?: NormalOptions): import("./tensor.mjs").Tensor;
+export function randn(shape: readonly number[], options?: NormalOptions): Tensor;
 /**
  * Numbers uniform in [low, high), f32, multiples of (high - low) / 2^24 from `low` on before rounding; drawn on the device as those of
  * `randn`.
  * @param {readonly number[]} shape @param {UniformOptions} [options]
  */
-export function rand(shape: readonly number[], options?: UniformOptions): import("./tensor.mjs").Tensor;
+export function rand(shape: readonly number[], options?: UniformOptions): Tensor;
 export function drawsSoFar(): number;
 /** @param {number} count @param {number} low @param {number} high */
 export function uniformValues(count: number, low: number, high: number): Float32Array<ArrayBuffer>;
@@ -61,4 +61,4 @@ export type UniformOptions = {
      */
     requiresGrad?: boolean | undefined;
 };
-export type Tensor = import("./tensor.mjs").Tensor;
+import { Tensor } from './tensor.mjs';

@@ -85,14 +85,14 @@ export class Tensor {
     accumulate(gradient: Tensor): void;
     /** Forgets the gradient. */
     zeroGrad(): void;
-    /** Writes over the elements. @param {Tensor | number | ArrayBufferView} source of this shape, or that broadcasts to it */
+    /** Writes over the elements. @param {Tensor | number | ArrayBufferView} source of this shape, or that broadcasts to it; may share its memory */
     copy_(source: Tensor | number | ArrayBufferView): this;
     /** Writes a number over all elements. @param {number} value */
     fill_(value: number): this;
     /** Writes 0 over all elements. */
     zero_(): this;
     /** Adds to the elements. @param {Operand} other @param {AddOptions} [options] */
-    add_(other: Operand, { alpha }?: AddOptions): this;
+    add_(other: Operand, options?: AddOptions): this;
     /** Multiplies the elements. @param {Operand} other */
     mul_(other: Operand): this;
     /** Dense, row by row: this tensor where it is so. @returns {Tensor} */
@@ -155,7 +155,7 @@ export class Tensor {
     minimum(other: Operand): Tensor;
     /** The elements, but none below `min` and none above `max`; one of them may be left out (`undefined`). @param {Operand} [min] @param {Operand} [max] */
     clamp(min?: Operand, max?: Operand): Tensor;
-    /** The elements to the power of a number: of positive elements only, unless that is an integer other than 0 from -64 to 64. @param {number} exponent */
+    /** The elements to the power of a number: of positive elements only, unless that is an integer from -64 to 64. @param {number} exponent */
     pow(exponent: number): Tensor;
     /** -x of each element. */
     neg(): Tensor;

@@ -45,10 +45,15 @@ export class Graph {
     /** What is different after a launch. */
     launched(): void;
     /**
-     * The result of the last launch, in memory of its own or where it lies.
+     * The result of the last launch, in memory of its own or where it lies; of its tensors, `made` are those that are new. What was there
+     * before the trace is itself, and a view of that is one.
      * @param {boolean} reuse
+     * @returns {{ result: any, made: Tensor[] }}
      */
-    take(reuse: boolean): any;
+    take(reuse: boolean): {
+        result: any;
+        made: Tensor[];
+    };
     /** Gives back the recorded graph and its memory. */
     free(): void;
     dispose(): void;

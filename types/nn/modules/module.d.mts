@@ -73,7 +73,7 @@ export class Module {
      * @param {Record<string, Tensor>} state
      * @param {LoadOptions} [options]
      */
-    loadStateDict(state: Record<string, Tensor>, { strict }?: LoadOptions): void;
+    loadStateDict(state: Record<string, Tensor>, options?: LoadOptions): void;
     /** Frees all tensors of the module. */
     dispose(): void;
     /** The module and those below it by name, a line each. @returns {string} */

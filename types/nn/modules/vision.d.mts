@@ -27,8 +27,8 @@ export class Conv2d extends Module {
     weight: import("./module.mjs").Parameter;
     bias: import("./module.mjs").Parameter | undefined;
     options: {
-        stride: import("../convolution.mjs").Pair;
-        padding: import("../convolution.mjs").Pair;
+        stride: [number, number];
+        padding: [number, number];
     };
     /** @param {Tensor} x @returns {Tensor} */
     forward(x: Tensor): Tensor;
@@ -51,9 +51,9 @@ export class Conv1d extends Module {
 export class MaxPool2d extends Module {
     /** @param {Pair} window @param {PoolOptions} [options] */
     constructor(window: Pair, options?: PoolOptions);
-    window: import("../convolution.mjs").Pair;
+    window: [number, number];
     options: {
-        stride: import("../convolution.mjs").Pair;
+        stride: [number, number];
     };
     /** @param {Tensor} x @returns {Tensor} */
     forward(x: Tensor): Tensor;
@@ -62,9 +62,9 @@ export class MaxPool2d extends Module {
 export class AvgPool2d extends Module {
     /** @param {Pair} window @param {PoolOptions} [options] */
     constructor(window: Pair, options?: PoolOptions);
-    window: import("../convolution.mjs").Pair;
+    window: [number, number];
     options: {
-        stride: import("../convolution.mjs").Pair;
+        stride: [number, number];
     };
     /** @param {Tensor} x @returns {Tensor} */
     forward(x: Tensor): Tensor;

@@ -7,6 +7,8 @@ export const crossEntropyRows: import("./registry.mjs").Op;
 export const rmsNorm: import("./registry.mjs").Op;
 /** (x - mean) / sqrt(var + eps) · weight + bias over the last dimension (Ba et al. 2016). */
 export const layerNorm: import("./registry.mjs").Op;
+/** Activations of gated units. @type {Record<string, (x: number) => number>} */
+export const GATES: Record<string, (x: number) => number>;
 /** f(gate) · up of rows [gate | up] (Shazeer 2020). */
 export const glu: import("./registry.mjs").Op;
 /** The rows of a table by number. An id outside of the table reads as zeros. */

@@ -1,6 +1,9 @@
 // Made by `npm run types` from nn/; do not edit.
 export { averageGradients } from "./ranks.mjs";
-/** AdamW (Loshchilov & Hutter 2019), with PyTorch's defaults. A step whose gradients are not finite changes nothing where `clip` is given. */
+/**
+ * AdamW (Loshchilov & Hutter 2019), with PyTorch's defaults. A step whose gradients are not finite changes nothing where `clip` is given.
+ * Steps are counted for a group: a parameter whose first gradient comes late has the bias correction of the others.
+ */
 export class AdamW extends Optimizer {
     /**
      * @param {Iterable<Parameter> | Group[]} params
@@ -195,7 +198,7 @@ declare class Optimizer {
     set clip(value: number);
     /** The largest norm of all gradients together; 0 for none. */
     get clip(): number;
-    /** Whether gradients are clipped at all: what runs depends on it. */
+    /** Whether gradients are clipped at all: what runs depends on it. A state that was loaded has a norm of its own, perhaps none. */
     get clips(): boolean;
     set gradientScale(value: number);
     /** A factor on every gradient, before anything else. */
@@ -232,7 +235,9 @@ declare class Optimizer {
      */
     stateDict(): Record<string, Tensor>;
     /**
-     * Copies what `stateDict` gave, also what another number of processes gave; `gradientScale` stays as it is set here. All or nothing.
+     * Copies what `stateDict` gave, also what another number of processes gave: moments and steps, and with them rates, decays, schedule
+     * and norm, which `lr`, `weightDecay` and `clip` do not show, as they are on the device. `gradientScale` stays as it is set here. All or
+     * nothing.
      * @param {Record<string, Tensor>} state
      */
     loadStateDict(state: Record<string, Tensor>): void;
@@ -257,6 +262,8 @@ declare class ParameterGroup {
         betas: [number, number];
         eps: number;
     }, ranks: Ranks | undefined);
+    /** Whether the state is one that was loaded: what it holds is on the device alone. */
+    loaded: boolean;
     /** What the state begins with. @param {number} step @param {number} maxNorm @param {number} scale */
     wordsAt: (step: number, maxNorm: number, scale: number) => Uint32Array<ArrayBufferLike>;
     buckets: import("./bucket.mjs").Bucket[];
@@ -275,7 +282,7 @@ declare class ParameterGroup {
     set weightDecay(value: number);
     /** The factor of weight decay. */
     get weightDecay(): number;
-    /** Whether weights decay at all: what runs depends on it. */
+    /** Whether weights decay at all: what runs depends on it. A state that was loaded has a factor of its own. */
     get decays(): boolean;
     #private;
 }
