@@ -20,6 +20,7 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
+use std::time::Duration;
 
 pub use collective::{Engine, Range};
 pub use execute::{List, Profile, Push, Single};
@@ -506,6 +507,12 @@ impl Context {
             .ok_or_else(|| Error::handle(argument, "buffer", handle))
     }
 
+    /// Bytes of a buffer, as it was created.
+    pub fn buffer_bytes(&self, argument: &str, handle: i32) -> Result<u64> {
+        let slot = self.buffer_slot(argument, handle)?;
+        Ok(self.buffers.at(slot).map_or(0, |buffer| buffer.bytes))
+    }
+
     pub fn set_name(&mut self, handle: i32, kind: NameKind, name: String) -> Result<()> {
         self.device.check_alive()?;
         match kind {
@@ -548,21 +555,26 @@ impl Context {
         }
     }
 
-    /// Waits for the queue (unless the device is lost), destroys everything and lets go of the device;
-    /// it goes when JS lets go of the last result that still lies in its memory.
-    pub fn close(mut self) {
+    /// Waits for the queue (unless the device is lost), for at most `limit`, destroys everything and lets go of the
+    /// device; it goes when JS lets go of the last result that still lies in its memory.
+    pub fn close(mut self, limit: Option<Duration>) {
         // The device may be waiting for other processes.
         self.abandon_group();
+        let drain = |context: &mut Self| match limit {
+            None => context.drain(),
+            Some(_) => context.flush_here().map(drop),
+        };
         if !self.device.lost()
-            && let Err(error) = self.drain()
+            && let Err(error) = drain(&mut self)
             && !matches!(error, Error::Group(_))
         {
             // The failure is noted on the device; what follows is legal on a lost one.
             self.report("destroy", &error, "");
         }
         self.recorder.end();
-        if !self.timeline.drained(None) {
+        if !self.timeline.drained(limit) {
             // The device may use all of it still: it is left as it is, until the process ends.
+            self.timeline.give_up();
             std::mem::forget(self);
             return;
         }

@@ -480,7 +480,7 @@ pub fn reset_host_timing(env: &Env) -> napi::Result<()> {
 #[napi]
 pub fn destroy(env: &Env) -> napi::Result<()> {
     call(env, "destroy", || {
-        state::destroy();
+        state::destroy(None);
         Ok(())
     })
 }

@@ -205,11 +205,16 @@ impl Timeline {
 
     /// Returns when `value`, which must have been submitted, is reached.
     pub fn wait(&self, value: u64) -> Result<()> {
-        self.wait_until_reached(value)?;
+        self.wait_while(value, || Ok(()))
+    }
+
+    /// The same, with an error from `wanted` as its end: it is asked after each slice.
+    pub fn wait_while(&self, value: u64, wanted: impl Fn() -> Result<()>) -> Result<()> {
+        self.wait_until_reached(value, wanted)?;
         self.check_valid(value)
     }
 
-    fn wait_until_reached(&self, value: u64) -> Result<()> {
+    fn wait_until_reached(&self, value: u64, wanted: impl Fn() -> Result<()>) -> Result<()> {
         if self.seen() >= value {
             return Ok(());
         }
@@ -244,6 +249,7 @@ impl Timeline {
         while !self.wait_for(value, SLICE)? {
             patience.after(self, SLICE)?;
             interrupt.get_or_insert_with(Interrupt::watch);
+            wanted()?;
         }
         Ok(())
     }
