@@ -56,6 +56,8 @@ const FLUSH_DISPATCHES: u32 = 1024;
 /// The same on a software device, which would start on the cores that record the rest. Lavapipe of Mesa
 /// 26.1.6 crashes where one command buffer holds 65,536 dispatches; 16,384 it runs.
 const FLUSH_ON_CPU: u32 = 8192;
+/// Submissions in flight at most: launches of graphs alone take no command buffer that would bound them.
+const MAX_IN_FLIGHT: usize = 256;
 
 /// Counters since the device was created.
 #[derive(Debug, Clone, Copy, Default)]
@@ -70,7 +72,7 @@ pub struct Stats {
     pub direct_uploads: u64,
     pub direct_reads: u64,
     pub graph_launches: u64,
-    /// Waits for a command slot or for staging space.
+    /// Waits for a command slot, for staging space, or behind very many submissions.
     pub stalls: u64,
     pub temporary_requests: u64,
     pub buffers_created: u64,
@@ -394,6 +396,13 @@ impl Context {
             // The call's own work is in the stream by now.
             let checked = self.check_watched();
             self.poison_if_partial(false, checked)?;
+        }
+        if let Some(value) = self.timeline.beyond(MAX_IN_FLIGHT) {
+            let start = self.timing.start(Phase::RingWait);
+            self.stats.stalls += 1;
+            // A device that is lost is what the submission reports.
+            let _ = self.wait(value);
+            self.timing.end(start);
         }
         let start = self.timing.start(Phase::Submit);
         let value = self.stream.assign();

@@ -126,6 +126,15 @@ impl Timeline {
         submissions.push_back(value);
     }
 
+    /// What must be reached so that fewer than `most` submissions are in flight, if it is not.
+    pub fn beyond(&self, most: usize) -> Option<u64> {
+        let submissions = self.submissions.lock();
+        let value = submissions[submissions.len().checked_sub(most)?];
+        drop(submissions);
+        let reached = |completed| completed >= value;
+        (!reached(self.seen()) && !self.completed().is_ok_and(reached)).then_some(value)
+    }
+
     /// Notes that the queue has the submission of `value`.
     pub fn queued(&self, value: u64) {
         self.queued.store(value, Ordering::Release);
