@@ -217,7 +217,7 @@ impl Timeline {
         self.wait_while(value, || Ok(()))
     }
 
-    /// The same, with an error from `wanted` as its end: it is asked after each slice.
+    /// The same, with an error from `wanted` as its end: it is asked before a wait that blocks, and after each slice.
     pub fn wait_while(&self, value: u64, wanted: impl Fn() -> Result<()>) -> Result<()> {
         self.wait_until_reached(value, wanted)?;
         self.check_valid(value)
@@ -255,6 +255,7 @@ impl Timeline {
         }
         let mut patience = Patience::default();
         let mut interrupt = None;
+        wanted()?;
         while !self.wait_for(value, SLICE)? {
             patience.after(self, SLICE)?;
             interrupt.get_or_insert_with(Interrupt::watch);
