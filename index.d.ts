@@ -779,7 +779,7 @@ export declare function getHostTiming(): HostTiming
 
 /**
  * Counters since `initDevice`: dispatches, barriers, submits, uploads, reads and their bytes, waits
- * for a command slot or staging space (`stalls`), graph launches.
+ * for a command slot, staging space or many launches (`stalls`), graph launches.
  */
 export declare function getStats(): Stats
 
@@ -831,7 +831,8 @@ export declare function importBuffer(fd: number, size: number): BufferHandle
  * a device with the other setting already.
  *
  * `options.commandBuffers` (1 to 64, by default 8) is how many submissions may be in flight before a call waits for the
- * device. Throws a RangeError where there is a device with another number already.
+ * device; of graphs, which have their own, 256 launches may be. Throws a RangeError where there is a device with another
+ * number already.
  *
  * Throws `ERR_HELIOS_NO_LOADER` without a Vulkan loader, `ERR_HELIOS_NO_DEVICE` without a driver or a
  * device that can be used; the message says what to install.

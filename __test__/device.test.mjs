@@ -6,6 +6,7 @@ import {
   copyFileSync,
   existsSync,
   lstatSync,
+  mkdirSync,
   mkdtempSync,
   readdirSync,
   rmSync,
@@ -392,6 +393,11 @@ test('HELIOS_PIPELINE_CACHE: a folder that is filled, used, and survives damage;
     assert.ok(lstatSync(file).isFile(), 'a file is in its place again');
   }
   assert.deepEqual(files(cache), written, 'and nothing else');
+  // A relative one is that of the moment of initDevice, wherever the program goes from there.
+  mkdirSync(join(folder, 'away'));
+  const goes = code.replace('init();', `process.chdir(${JSON.stringify(folder)}); init(); process.chdir('away');`);
+  await childJson(goes, { env: { HELIOS_PIPELINE_CACHE: 'relative' } });
+  assert.ok(files(join(folder, 'relative')).length > 0, 'a cache file was written');
   // A folder that cannot be made costs the cache, not the device.
   writeFileSync(join(folder, 'file'), '');
   await childJson(code, { env: { HELIOS_PIPELINE_CACHE: join(folder, 'file', 'below') } });

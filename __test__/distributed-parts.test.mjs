@@ -2,12 +2,12 @@
 
 import assert from 'node:assert/strict';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { connect } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
-import { commandLine, kindOf, parseRun, worst } from '../bin/lib/run.mjs';
+import { commandLine, freePort, kindOf, parseRun, worst } from '../bin/lib/run.mjs';
 import { candidates, ncclCandidates } from '../distributed/engines.mjs';
 import { address, launched } from '../distributed/environment.mjs';
 import { engines, init } from '../distributed/index.mjs';
@@ -44,6 +44,17 @@ test('each launcher is understood by its own variables', () => {
   assert.equal(launched({ ...torchrun, PMI_RANK: '0', PMI_SIZE: '2' }).launcher, 'mpich');
   assert.throws(() => launched({ PMI_RANK: 'x', PMI_SIZE: '2' }), /PMI_RANK must be a whole number, got x/);
   assert.throws(() => launched({ PMI_RANK: '2', PMI_SIZE: '2' }), /PMI_RANK must be less than PMI_SIZE \(2\), got 2/);
+});
+
+test('the port of a run is free, and none that the system gives to others', async () => {
+  const ports = await Promise.all(Array.from({ length: 100 }, freePort));
+  for (const port of ports) {
+    assert.ok(port >= 20_000 && port < 32_768, `${port}`);
+  }
+  assert.ok(new Set(ports).size > 90, `${ports}`);
+  const server = createServer();
+  await new Promise((done) => server.listen(ports[0], '127.0.0.1', () => done(null)));
+  server.close();
 });
 
 test('addresses are a host and a port', () => {

@@ -85,6 +85,28 @@ for (const [name, end, code] of [
   });
 }
 
+const WAITING = (end) => `
+  const worker = startWorker(\`
+    init();
+    const x = bufferOf(ramp(64), 0);
+    const value = vk.dispatch(pipelineOf(programs.churn), [x, x], 1, 65535, 32000, Uint32Array.of(64, 60000));
+    post(value);
+    vk.readBuffer(x);
+  \`);
+  worker.once('message', async () => { ${end} });
+`;
+for (const [name, source, code] of [
+  ['the end of the script', `${ENDLESS} endless(); process.exitCode = 4;`, 4],
+  ['terminate() of a worker that reads, and the end of the script', WAITING('await worker.terminate(); process.exitCode = 5;'), 5],
+  ['process.exit while a worker reads', WAITING('process.exit(6);'), 6],
+]) {
+  test(`${name} comes to an end without HELIOS_WAIT_TIMEOUT`, onCpu, async () => {
+    const env = { HELIOS_WAIT_TIMEOUT: undefined, HELIOS_REPORT_DIR: '0' };
+    const ended = await child(source, { timeout: 120_000, env });
+    assert.deepEqual([ended.code, ended.signal], [code, null], ended.stderr);
+  });
+}
+
 /** Tests of SIGINT raise it in the very wait: why that cannot be, or false. */
 const signals = { skip: onCpu.skip || (build('interrupt', 'node') ?? false) };
 /** `raiseInWait(times)`, `raised()`: see faults/interrupt.c. */

@@ -176,6 +176,25 @@ test('a program that runs far ahead of the device takes no more than a bound', a
   assert.ok(taken < (1 << 30) + (128 << 20), `4 GiB went by, ${taken / 2 ** 20} MiB were taken`);
 });
 
+test('a program that does nothing but launch a graph runs no more than 256 launches ahead', () => {
+  const busy = bufferOf(ramp(64), 0);
+  vk.graphBegin();
+  for (let i = 0; i < 50; i++) vk.dispatch(pipelineOf(churn), [busy, busy], 1, 1, 1, Uint32Array.of(64, 200));
+  const graph = vk.graphEnd();
+  const before = vk.getStats().stalls;
+  let value = 0;
+  for (let i = 0; i < 600; i++) {
+    const launched = vk.graphLaunch(graph);
+    assert.ok(launched > value, `value ${launched} behind ${value}`);
+    value = launched;
+  }
+  assert.ok(value - vk.getCompleted() <= 256, `${value - vk.getCompleted()} in flight`);
+  assert.ok(vk.getStats().stalls > before, 'never waited');
+  vk.waitTimeline(value);
+  vk.graphDestroy(graph);
+  vk.destroyBuffer(busy);
+});
+
 test('memory that is taken over while its old work still runs', () => {
   const n = 1 << 16;
   const busy = bufferOf(ramp(64), 0);

@@ -151,6 +151,28 @@ test('garbage collection, destroyBuffer and destroy() while results are held and
   );
 });
 
+test('results come back where the addon is loaded once more before the loop turns', async () => {
+  const { held, left } = await childJson(
+    `
+    import { setTimeout as sleep } from 'node:timers/promises';
+    init();
+    const x = bufferOf(new Uint32Array(1 << 18), 0);
+    const leased = () => vk.memoryStats().staging.readbackLeasedBytes;
+    for (let i = 0; i < 4; i++) vk.readBuffer(x);
+    const held = leased();
+    process.dlopen({ exports: {} }, process.report.getReport().sharedObjects.find((path) => path.endsWith('.node')));
+    for (let i = 0; i < 100 && leased() > 0; i++) {
+      await sleep(20);
+      gc();
+    }
+    process.stdout.write(JSON.stringify({ held, left: leased() }));
+  `,
+    { nodeArgs: ['--expose-gc'], env: { HELIOS_TEST_STAGED: '1' } },
+  );
+  assert.ok(held >= 4 << 20, `${held} bytes`);
+  assert.equal(left, 0);
+});
+
 test('results held at process exit do no harm', async () => {
   await childJson(`
     init();

@@ -70,6 +70,37 @@ test('a worker that is terminated in the middle', async () => {
   vk.destroyBuffer(x);
 });
 
+test('a worker that is terminated while it reads behind long work: it ends before that, and its block comes back', async (t) => {
+  if (info.deviceTypeName !== 'cpu') return t.skip('work of a few seconds is not long enough on a GPU');
+  await childJson(
+    `
+    init();
+    const n = 1 << 15;
+    const x = bufferOf(ramp(n), 0);
+    const leased = () => vk.memoryStats().staging.readbackLeasedBytes;
+    const busy = () => vk.dispatch(pipelineOf(programs.churn), [x, x], n / 64, 1, 1, Uint32Array.of(n, 60000));
+    vk.waitTimeline(busy());
+    const start = performance.now();
+    vk.waitTimeline(busy());
+    // Three seconds, where a wait looks twice in one.
+    const count = Math.ceil(3000 / (performance.now() - start));
+    for (const read of ['vk.readBuffer(data.x)', 'vk.readInto(data.x, new Uint32Array(1 << 15))']) {
+      let last;
+      for (let i = 0; i < count; i++) last = busy();
+      const worker = startWorker(\`init(); post('reads'); \${read};\`, { x });
+      await new Promise((resolve) => worker.once('message', resolve));
+      await until(() => leased() > 0);
+      await worker.terminate();
+      assert.ok(vk.getCompleted() < last, 'the worker waited for all of it');
+      assert.equal(leased(), 4 * n, 'the device still writes there');
+      vk.waitIdle();
+      await until(() => leased() === 0);
+    }
+  `,
+    { env: { HELIOS_TEST_STAGED: '1' } },
+  );
+});
+
 const HAMMER = `
   init();
   const push = Uint32Array.of(1000, 1);

@@ -297,7 +297,8 @@ impl Variables<'_> {
             Some(value) => match value.to_str().and_then(|text| truth(text.trim())) {
                 Some(true) => default(),
                 Some(false) => None,
-                None => Some(PathBuf::from(value)),
+                // The program may change its directory.
+                None => std::path::absolute(value).ok(),
             },
         }
     }
@@ -440,6 +441,10 @@ mod tests {
         assert_eq!(cache("0"), None);
         assert_eq!(cache("off"), None);
         assert_eq!(cache("/tmp/x y "), Some(PathBuf::from("/tmp/x y ")));
+        assert_eq!(
+            cache("a folder"),
+            Some(std::env::current_dir().unwrap().join("a folder"))
+        );
         let xdg = [("HOME", "/home/me"), ("XDG_CACHE_HOME", "/cache")];
         let xdg = read(&xdg).unwrap().pipeline_cache;
         assert_eq!(xdg, Some(PathBuf::from("/cache/helios-vk")));

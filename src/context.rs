@@ -20,6 +20,7 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
+use std::time::Duration;
 
 pub use collective::{Engine, Range};
 pub use execute::{List, Profile, Push, Single};
@@ -55,6 +56,8 @@ const FLUSH_DISPATCHES: u32 = 1024;
 /// The same on a software device, which would start on the cores that record the rest. Lavapipe of Mesa
 /// 26.1.6 crashes where one command buffer holds 65,536 dispatches; 16,384 it runs.
 const FLUSH_ON_CPU: u32 = 8192;
+/// Submissions in flight at most: launches of graphs alone take no command buffer that would bound them.
+const MAX_IN_FLIGHT: usize = 256;
 
 /// Counters since the device was created.
 #[derive(Debug, Clone, Copy, Default)]
@@ -69,7 +72,7 @@ pub struct Stats {
     pub direct_uploads: u64,
     pub direct_reads: u64,
     pub graph_launches: u64,
-    /// Waits for a command slot or for staging space.
+    /// Waits for a command slot, for staging space, or behind very many submissions.
     pub stalls: u64,
     pub temporary_requests: u64,
     pub buffers_created: u64,
@@ -394,6 +397,13 @@ impl Context {
             let checked = self.check_watched();
             self.poison_if_partial(false, checked)?;
         }
+        if let Some(value) = self.timeline.beyond(MAX_IN_FLIGHT) {
+            let start = self.timing.start(Phase::RingWait);
+            self.stats.stalls += 1;
+            // A device that is lost is what the submission reports.
+            let _ = self.wait(value);
+            self.timing.end(start);
+        }
         let start = self.timing.start(Phase::Submit);
         let value = self.stream.assign();
         test_faults::panic_if_asked("stream");
@@ -506,6 +516,12 @@ impl Context {
             .ok_or_else(|| Error::handle(argument, "buffer", handle))
     }
 
+    /// Bytes of a buffer, as it was created.
+    pub fn buffer_bytes(&self, argument: &str, handle: i32) -> Result<u64> {
+        let slot = self.buffer_slot(argument, handle)?;
+        Ok(self.buffers.at(slot).map_or(0, |buffer| buffer.bytes))
+    }
+
     pub fn set_name(&mut self, handle: i32, kind: NameKind, name: String) -> Result<()> {
         self.device.check_alive()?;
         match kind {
@@ -548,21 +564,26 @@ impl Context {
         }
     }
 
-    /// Waits for the queue (unless the device is lost), destroys everything and lets go of the device;
-    /// it goes when JS lets go of the last result that still lies in its memory.
-    pub fn close(mut self) {
+    /// Waits for the queue (unless the device is lost), for at most `limit`, destroys everything and lets go of the
+    /// device; it goes when JS lets go of the last result that still lies in its memory.
+    pub fn close(mut self, limit: Option<Duration>) {
         // The device may be waiting for other processes.
         self.abandon_group();
+        let drain = |context: &mut Self| match limit {
+            None => context.drain(),
+            Some(_) => context.flush_here().map(drop),
+        };
         if !self.device.lost()
-            && let Err(error) = self.drain()
+            && let Err(error) = drain(&mut self)
             && !matches!(error, Error::Group(_))
         {
             // The failure is noted on the device; what follows is legal on a lost one.
             self.report("destroy", &error, "");
         }
         self.recorder.end();
-        if !self.timeline.drained(None) {
+        if !self.timeline.drained(limit) {
             // The device may use all of it still: it is left as it is, until the process ends.
+            self.timeline.give_up();
             std::mem::forget(self);
             return;
         }

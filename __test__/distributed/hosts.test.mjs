@@ -3,11 +3,11 @@
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
+import { freePort } from '../../bin/lib/run.mjs';
 import { LAUNCHERS, MOST_MS, NO_LAUNCHER, REPOSITORY } from './launchers.mjs';
 
 const RANK = join(REPOSITORY, '__test__/distributed/rank.mjs');
@@ -34,15 +34,6 @@ before(() => {
 after(() => {
   for (const name of namespaces?.names ?? []) ip(`netns del ${name}`);
 });
-
-/** A port that is free now. @returns {Promise<number>} */
-const freePort = () =>
-  new Promise((done) => {
-    const server = createServer().listen(0, '127.0.0.1', () => {
-      const { port } = /** @type {import('node:net').AddressInfo} */ (server.address());
-      server.close(() => done(port));
-    });
-  });
 
 /** @type {Set<import('node:child_process').ChildProcess>} */
 const running = new Set();

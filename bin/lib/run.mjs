@@ -2,7 +2,7 @@
 // one of them fails.
 
 import { spawn, spawnSync } from 'node:child_process';
-import { randomBytes } from 'node:crypto';
+import { randomBytes, randomInt } from 'node:crypto';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { constants, tmpdir } from 'node:os';
@@ -141,16 +141,21 @@ export function worst(folder, nproc, first = 0) {
 /** Where the processes of an attempt leave word, on each host. @param {string} generation */
 const folderOf = (generation) => join(tmpdir(), `helios-vk-run-${generation}`);
 
-/** A port of this host that is free now. @returns {Promise<number>} */
-export function freePort() {
-  return new Promise((done, failed) => {
-    const server = createServer();
-    server.once('error', failed);
-    server.listen(0, '127.0.0.1', () => {
-      const { port } = /** @type {import('node:net').AddressInfo} */ (server.address());
-      server.close(() => done(port));
+/**
+ * A port of this host that is free now. It is below those that systems give to whoever asks for any (from 32,768 on under Linux, from
+ * 49,152 on elsewhere), so that nobody gets it by chance before a rank listens there.
+ * @returns {Promise<number>}
+ */
+export async function freePort() {
+  for (;;) {
+    const port = randomInt(20_000, 32_768);
+    const free = await new Promise((/** @type {(free: boolean) => void} */ done, failed) => {
+      const server = createServer();
+      server.once('error', (error) => (/** @type {NodeJS.ErrnoException} */ (error).code === 'EADDRINUSE' ? done(false) : failed(error)));
+      server.listen(port, '127.0.0.1', () => server.close(() => done(true)));
     });
-  });
+    if (free) return port;
+  }
 }
 
 /** How long hosts may take to come together. */

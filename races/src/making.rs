@@ -74,8 +74,7 @@ fn reader(pool: &Arc<Readback>, chance: &mut Chance, reader: u64) -> Vec<Held> {
             1 | 2 => {
                 pool.trim();
             }
-            3 => held.pop().into_iter().for_each(|held| held.lease.abandon()),
-            4 => {
+            3 => {
                 let held = held.iter().map(|held| held.lease.len() as u64).sum::<u64>();
                 assert!(pool.blocks().1 >= held && pool.leased_bytes() >= held);
                 let _ = pool.idle_bytes();
@@ -110,10 +109,7 @@ pub fn life(seed: u64) {
             scope.spawn(move || {
                 for held in held {
                     std::thread::sleep(Duration::from_micros(chance.below(200)));
-                    match chance.one_in(4) {
-                        true => held.lease.abandon(),
-                        false => held.given_back(),
-                    }
+                    held.given_back();
                 }
             });
         }

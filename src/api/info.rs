@@ -220,7 +220,8 @@ fn device_info(env: sys::napi_env, context: &Context) -> Object {
 /// a device with the other setting already.
 ///
 /// `options.commandBuffers` (1 to 64, by default 8) is how many submissions may be in flight before a call waits for the
-/// device. Throws a RangeError where there is a device with another number already.
+/// device; of graphs, which have their own, 256 launches may be. Throws a RangeError where there is a device with another
+/// number already.
 ///
 /// Throws `ERR_HELIOS_NO_LOADER` without a Vulkan loader, `ERR_HELIOS_NO_DEVICE` without a driver or a
 /// device that can be used; the message says what to install.
@@ -366,7 +367,7 @@ pub fn list_devices(env: &Env) -> napi::Result<Out> {
 }
 
 /// Counters since `initDevice`: dispatches, barriers, submits, uploads, reads and their bytes, waits
-/// for a command slot or staging space (`stalls`), graph launches.
+/// for a command slot, staging space or many launches (`stalls`), graph launches.
 #[napi(js_name = "getStats", ts_return_type = "Stats")]
 pub fn get_stats(env: &Env) -> napi::Result<Out> {
     call(env, "getStats", || {
@@ -480,7 +481,7 @@ pub fn reset_host_timing(env: &Env) -> napi::Result<()> {
 #[napi]
 pub fn destroy(env: &Env) -> napi::Result<()> {
     call(env, "destroy", || {
-        state::destroy();
+        state::destroy(None);
         Ok(())
     })
 }

@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::ffi::{CStr, c_void};
 use std::ptr;
 use std::sync::Arc;
-use std::time::Instant;
 
 use napi::{Env, Status, ValueType, sys};
 use napi_derive::napi;
@@ -16,13 +15,12 @@ use parking_lot::Mutex;
 
 use super::convert::Arg;
 use super::raise::{build, call, stack, stack_of, throw};
-use super::resources::account;
 use super::unwind::{caught, guard};
 use super::values::{
     Made, Object, Out, check, clear_exception, data, ending, exception, function, made, property,
     runs, set, string, undefined,
 };
-use super::{results, state};
+use super::{resources, results, state};
 use crate::context::{Context, Read};
 use crate::error::{Error, Result};
 use crate::memory::staging::Lease;
@@ -566,8 +564,7 @@ pub fn read_async(
         results::collecting(env.raw(), || {
             state::with(|context| {
                 context.device.check_alive()?;
-                let slot = context.buffer_slot("buffer", buffer)?;
-                let size = context.buffers.at(slot).map_or(0, |b| b.bytes);
+                let size = context.buffer_bytes("buffer", buffer)?;
                 if offset > size {
                     return Err(Error::range(
                         "byteOffset",
@@ -635,8 +632,7 @@ pub fn read_into(env: &Env, buffer: Arg, target: Arg, byte_offset: Arg) -> napi:
         let (read, timeline) = results::collecting(env.raw(), || {
             state::with(|context| {
                 context.device.check_alive()?;
-                let slot = context.buffer_slot("buffer", buffer)?;
-                let size = context.buffers.at(slot).map_or(0, |b| b.bytes);
+                let size = context.buffer_bytes("buffer", buffer)?;
                 if offset.checked_add(bytes).is_none_or(|end| end > size) {
                     return Err(Error::range(
                         "target",
@@ -648,11 +644,9 @@ pub fn read_into(env: &Env, buffer: Arg, target: Arg, byte_offset: Arg) -> napi:
                 Ok((read, Arc::clone(&context.timeline)))
             })
         })?;
-        let start = Instant::now();
         match read {
             Read::Direct { value } => {
-                timeline.wait(value)?;
-                account(start)?;
+                resources::wait(env.raw(), &timeline, value)?;
                 if bytes == 0 {
                     return Ok(());
                 }
@@ -662,12 +656,7 @@ pub fn read_into(env: &Env, buffer: Arg, target: Arg, byte_offset: Arg) -> napi:
                 })
             }
             Read::Staged { lease, value } => {
-                if let Err(error) = timeline.wait(value) {
-                    // The device may still write there: the block is not reused.
-                    lease.abandon();
-                    return Err(error);
-                }
-                account(start)?;
+                let lease = resources::filled(env.raw(), &timeline, value, lease)?;
                 if bytes > 0 {
                     // SAFETY: the lease holds as many bytes as the target, written by the device;
                     // the memory of an external ArrayBuffer is another block.

@@ -1,5 +1,6 @@
 //! Buffers and pipelines: creation, data, names.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use napi::{Env, sys};
@@ -7,10 +8,13 @@ use napi_derive::napi;
 
 use super::convert::{Arg, FEW};
 use super::raise::call;
-use super::values::{Out, array, number};
+use super::values::{Out, array, number, still_runs};
 use super::{results, state};
 use crate::context::{NameKind, Read};
 use crate::error::Result;
+use crate::memory::staging::Lease;
+use crate::queue::completion;
+use crate::queue::timeline::Timeline;
 
 /// Creates a storage buffer of `byteLength` bytes, usable as copy source and target; its contents are
 /// undefined. With none it is empty: reads give no elements, and shaders find four bytes that no other buffer has. `hostVisible = 0`: device-local. Throws a RangeError beyond the device's limit and
@@ -69,10 +73,7 @@ pub fn destroy_buffer(env: &Env, handle: Arg) -> napi::Result<()> {
 pub fn buffer_bytes(env: &Env, handle: Arg) -> napi::Result<f64> {
     call(env, "bufferBytes", || {
         let handle = handle.handle("handle", "buffer")?;
-        state::with(|context| {
-            let slot = context.buffer_slot("handle", handle)?;
-            Ok(context.buffers.at(slot).map_or(0, |b| b.bytes) as f64)
-        })
+        state::with(|context| Ok(context.buffer_bytes("handle", handle)? as f64))
     })
 }
 
@@ -152,13 +153,10 @@ pub fn copy_buffer(
         let from = source_offset.size_or("sourceOffset", 0)?;
         let to = target_offset.size_or("targetOffset", 0)?;
         state::with(|context| {
-            let size = |handle, name| -> Result<u64> {
-                let slot = context.buffer_slot(name, handle)?;
-                Ok(context.buffers.at(slot).map_or(0, |b| b.bytes))
-            };
-            let most = size(source, "source")?
+            let most = context
+                .buffer_bytes("source", source)?
                 .saturating_sub(from)
-                .min(size(target, "target")?.saturating_sub(to));
+                .min(context.buffer_bytes("target", target)?.saturating_sub(to));
             let bytes = byte_length.size_or("byteLength", most)?;
             context.copy_buffer(source, from, target, to, bytes)
         })?;
@@ -179,16 +177,14 @@ pub(super) fn read_bytes(
         state::with(|context| {
             Ok((
                 context.read(handle, offset, bytes)?,
-                std::sync::Arc::clone(&context.timeline),
+                Arc::clone(&context.timeline),
             ))
         })
     })?;
     match read {
         Read::Direct { value } => {
             let (buffer, data) = results::array_buffer(env, bytes as usize)?;
-            let start = Instant::now();
-            timeline.wait(value)?;
-            account(start)?;
+            wait(env, &timeline, value)?;
             state::with(|context| {
                 // SAFETY: the new ArrayBuffer has `len` bytes.
                 unsafe { context.read_direct(handle, offset, bytes, data) }
@@ -196,24 +192,40 @@ pub(super) fn read_bytes(
             Ok(buffer)
         }
         Read::Staged { lease, value } => {
-            let start = Instant::now();
-            if let Err(error) = timeline.wait(value) {
-                // The device may still write there: the block is not reused.
-                lease.abandon();
-                return Err(error);
-            }
-            account(start)?;
-            results::array_buffer_of(env, lease)
+            results::array_buffer_of(env, filled(env, &timeline, value, lease)?)
         }
     }
 }
 
-/// Accounts a wait that began at `start`.
-pub(super) fn account(start: Instant) -> Result<()> {
+/// Waits without the lock, and no longer than JavaScript may run here.
+pub(super) fn wait(env: sys::napi_env, timeline: &Timeline, value: u64) -> Result<()> {
+    let start = Instant::now();
+    timeline.wait_while(value, || still_runs(env))?;
     state::with(|context| {
         context.waited(start);
         context.found_nan()
     })
+}
+
+/// The block of a read, once the device has filled it.
+pub(super) fn filled(
+    env: sys::napi_env,
+    timeline: &Arc<Timeline>,
+    value: u64,
+    lease: Lease,
+) -> Result<Lease> {
+    match wait(env, timeline, value) {
+        Ok(()) => Ok(lease),
+        Err(error) => {
+            // The device may still write there: the block comes back when it has finished.
+            match completion::start() {
+                Ok(()) => completion::when(timeline, value, Some(lease), Box::new(drop)),
+                // At the end of the process.
+                Err(_) => std::mem::forget(lease),
+            }
+            Err(error)
+        }
+    }
 }
 
 /// The whole buffer, as floats (`byteLength / 4` elements), after everything called so far. Blocking.
@@ -225,10 +237,7 @@ pub(super) fn account(start: Instant) -> Result<()> {
 pub fn read_buffer(env: &Env, handle: Arg) -> napi::Result<Out> {
     call(env, "readBuffer", || {
         let handle = handle.handle("handle", "buffer")?;
-        let bytes = state::with(|context| {
-            let slot = context.buffer_slot("handle", handle)?;
-            Ok(context.buffers.at(slot).map_or(0, |b| b.bytes))
-        })?;
+        let bytes = state::with(|context| context.buffer_bytes("handle", handle))?;
         let whole = bytes & !3;
         let buffer = read_bytes(env.raw(), handle, 0, whole)?;
         Ok(Out(results::floats(env.raw(), buffer, whole as usize)?))

@@ -305,7 +305,10 @@ pub fn enter(env: sys::napi_env) {
     EXTERNAL.set(external);
     let is_node =
         matches!(external, External::Counted(_)) && script_number(env, IS_NODE) == Some(1.0);
-    HELD.set(if is_node { Held::new(env) } else { None });
+    // Where the addon is loaded once more, what is held stays so until the loop turns.
+    if is_node && HELD.with_borrow(Option::is_none) {
+        HELD.set(Held::new(env));
+    }
 }
 
 /// The environment ends, and its references with it.

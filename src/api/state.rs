@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -119,8 +120,8 @@ pub fn init<T>(
     state.run(body)
 }
 
-/// Releases everything. Without a device there is nothing to do.
-pub fn destroy() {
+/// Releases everything, having waited for the device for at most `limit`. Without a device there is nothing to do.
+pub fn destroy(limit: Option<Duration>) {
     let mut state = STATE.lock();
     let (State::Ready(context) | State::Broken(context, _)) = &*state else {
         return;
@@ -129,7 +130,7 @@ pub fn destroy() {
     if let State::Ready(context) | State::Broken(context, _) = std::mem::replace(&mut *state, gone)
     {
         // What a panic left half-changed may panic again: the rest of it is leaked then.
-        let _ = catch_unwind(AssertUnwindSafe(|| context.close()));
+        let _ = catch_unwind(AssertUnwindSafe(|| context.close(limit)));
         // With the lock held: no promise of the next device may come in between.
         completion::finish();
     }
@@ -183,7 +184,8 @@ pub fn environment_leaves() {
         Ok(())
     });
     if ENVIRONMENTS.fetch_sub(1, Ordering::AcqRel) == 1 {
-        destroy();
+        // Nobody is left to see its results.
+        destroy(Some(exit::LIMIT));
     }
 }
 

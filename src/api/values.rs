@@ -74,6 +74,11 @@ pub fn runs(env: sys::napi_env) -> bool {
     }
 }
 
+/// [`ending`] in an environment that is being ended, as a worker is by `terminate()`.
+pub fn still_runs(env: sys::napi_env) -> Result<()> {
+    runs(env).then_some(()).ok_or_else(ending)
+}
+
 fn pending(env: sys::napi_env) -> bool {
     let mut pending = false;
     // SAFETY: `env` is live.

@@ -12,7 +12,7 @@ use napi_derive::napi;
 use super::convert::{Arg, copied, is_detached};
 use super::raise::call;
 use super::values::{Object, Out, boolean, clear_exception, refused};
-use super::{results, state};
+use super::{resources, results, state};
 use crate::context::{self, Context, List, Push};
 use crate::error::{Error, Result};
 use crate::plan::decode::{BindingRange, MAX_BINDINGS};
@@ -253,7 +253,7 @@ pub fn batch_execute_all_profiled(env: &Env, packed: Arg, count: Arg) -> napi::R
 pub fn wait_timeline(env: &Env, value: Arg) -> napi::Result<()> {
     call(env, "waitTimeline", || {
         let value = value.size("value")?;
-        wait(|context| {
+        wait(env, |context| {
             context.check_value(value)?;
             Ok(value)
         })
@@ -261,7 +261,7 @@ pub fn wait_timeline(env: &Env, value: Arg) -> napi::Result<()> {
 }
 
 /// Waits for the value that `which` gives.
-fn wait(which: impl FnOnce(&mut Context) -> Result<u64>) -> Result<()> {
+fn wait(env: &Env, which: impl FnOnce(&mut Context) -> Result<u64>) -> Result<()> {
     let waits = state::with(|context| {
         let value = which(context)?;
         context.prepare_wait(value)?;
@@ -275,13 +275,7 @@ fn wait(which: impl FnOnce(&mut Context) -> Result<u64>) -> Result<()> {
     let Some((timeline, value)) = waits else {
         return Ok(());
     };
-    // Other threads work on while this one waits.
-    let start = std::time::Instant::now();
-    timeline.wait(value)?;
-    state::with(|context| {
-        context.waited(start);
-        context.found_nan()
-    })
+    resources::wait(env.raw(), &timeline, value)
 }
 
 /// Highest completed timeline value.
@@ -295,7 +289,7 @@ pub fn get_completed(env: &Env) -> napi::Result<f64> {
 /// Waits for everything called so far.
 #[napi(js_name = "waitIdle")]
 pub fn wait_idle(env: &Env) -> napi::Result<()> {
-    call(env, "waitIdle", || wait(Context::flush))
+    call(env, "waitIdle", || wait(env, Context::flush))
 }
 
 /// Mean GPU time of one dispatch in microseconds over `iters` runs after `warmup` untimed ones, by

@@ -165,7 +165,9 @@ impl Group {
         // SAFETY: the semaphore is live and was made to be exported as this type.
         let fd = unsafe { calls.get_semaphore_fd(&info) }
             .map_err(|e| self.device.observe(error::vulkan("vkGetSemaphoreFdKHR")(e)))?;
-        // SAFETY: the descriptor is new, and nobody else's.
+        // SAFETY: the descriptor is new, and nobody else's. If this fails, a child process gets one too many.
+        let _ = unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+        // SAFETY: as above.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 

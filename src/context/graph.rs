@@ -162,10 +162,7 @@ impl Context {
 
     pub fn graph_end(&mut self) -> Result<i32> {
         self.device.check_alive()?;
-        if !self.recording_here() {
-            return Err(Error::Batch("no graph is being recorded".to_owned()));
-        }
-        let Some(mut recording) = self.recording.take() else {
+        let Some(mut recording) = self.recording.take_if(|recording| recording.here()) else {
             return Err(Error::Batch("no graph is being recorded".to_owned()));
         };
         if self.direct_reads {
@@ -202,9 +199,7 @@ impl Context {
 
     /// Drops an unfinished recording, for instance when its worker ends.
     pub fn graph_abandon(&mut self) {
-        if self.recording_here()
-            && let Some(recording) = self.recording.take()
-        {
+        if let Some(recording) = self.recording.take_if(|recording| recording.here()) {
             let (_, resources) = recording.into_parts();
             self.release(resources, 0);
         }

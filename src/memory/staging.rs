@@ -139,8 +139,6 @@ struct Blocks {
     free_bytes: u64,
     leased_bytes: u64,
     leased: u64,
-    /// Blocks of failed waits, which the device may still write until it is gone.
-    abandoned: Vec<Resource>,
     closed: bool,
 }
 
@@ -243,14 +241,7 @@ impl Readback {
 
     /// From now on returned blocks go to the driver. The device must have finished with all of them.
     pub fn close(&self) {
-        let abandoned = {
-            let mut blocks = self.blocks.lock();
-            blocks.closed = true;
-            std::mem::take(&mut blocks.abandoned)
-        };
-        for resource in abandoned {
-            self.take_back(resource);
-        }
+        self.blocks.lock().closed = true;
         self.trim();
     }
 
@@ -318,23 +309,6 @@ impl Lease {
             .as_ref()
             .and_then(|r| r.mapped)
             .map_or(std::ptr::null_mut(), |p| p.as_ptr())
-    }
-}
-
-impl Lease {
-    /// Gives the block up, whose copy nobody could wait for: it is not used again, and goes when the
-    /// device is destroyed.
-    pub fn abandon(mut self) {
-        if let Some(resource) = self.resource.take() {
-            let mut blocks = self.pool.blocks.lock();
-            if blocks.closed {
-                // The device was drained meanwhile.
-                drop(blocks);
-                self.pool.take_back(resource);
-            } else {
-                blocks.abandoned.push(resource);
-            }
-        }
     }
 }
 

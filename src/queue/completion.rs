@@ -248,7 +248,7 @@ mod tests {
             assert_eq!(value, expected);
             assert!(outcome.is_ok());
         }
-        context.close();
+        context.close(None);
         finish();
         assert!(QUEUE.lock().thread.is_none());
     }
@@ -266,7 +266,7 @@ mod tests {
         }
         let readback = Arc::clone(&context.readback);
         assert!(readback.leased_bytes() >= 4096);
-        context.close();
+        context.close(None);
         finish();
         assert_eq!(readback.leased_bytes(), 0);
     }
@@ -276,7 +276,7 @@ mod tests {
         let _alone = ALONE.lock();
         let context = context();
         let answers = request(&context, &[(7, true)]);
-        context.close();
+        context.close(None);
         finish();
         let (value, outcome) = answers.try_recv().expect("an answer");
         assert_eq!(value, 7);

@@ -126,6 +126,15 @@ impl Timeline {
         submissions.push_back(value);
     }
 
+    /// What must be reached so that fewer than `most` submissions are in flight, if it is not.
+    pub fn beyond(&self, most: usize) -> Option<u64> {
+        let submissions = self.submissions.lock();
+        let value = submissions[submissions.len().checked_sub(most)?];
+        drop(submissions);
+        let reached = |completed| completed >= value;
+        (!reached(self.seen()) && !self.completed().is_ok_and(reached)).then_some(value)
+    }
+
     /// Notes that the queue has the submission of `value`.
     pub fn queued(&self, value: u64) {
         self.queued.store(value, Ordering::Release);
@@ -205,11 +214,16 @@ impl Timeline {
 
     /// Returns when `value`, which must have been submitted, is reached.
     pub fn wait(&self, value: u64) -> Result<()> {
-        self.wait_until_reached(value)?;
+        self.wait_while(value, || Ok(()))
+    }
+
+    /// The same, with an error from `wanted` as its end: it is asked before a wait that blocks, and after each slice.
+    pub fn wait_while(&self, value: u64, wanted: impl Fn() -> Result<()>) -> Result<()> {
+        self.wait_until_reached(value, wanted)?;
         self.check_valid(value)
     }
 
-    fn wait_until_reached(&self, value: u64) -> Result<()> {
+    fn wait_until_reached(&self, value: u64, wanted: impl Fn() -> Result<()>) -> Result<()> {
         if self.seen() >= value {
             return Ok(());
         }
@@ -241,9 +255,11 @@ impl Timeline {
         }
         let mut patience = Patience::default();
         let mut interrupt = None;
+        wanted()?;
         while !self.wait_for(value, SLICE)? {
             patience.after(self, SLICE)?;
             interrupt.get_or_insert_with(Interrupt::watch);
+            wanted()?;
         }
         Ok(())
     }
