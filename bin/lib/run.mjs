@@ -187,6 +187,26 @@ function endAfterFailure(folder, graceMs, end) {
 }
 
 /**
+ * A shell that waits for a line and ends the MPI's launcher where the pipe closes without one: this process was killed, and nobody
+ * else would end what it has started.
+ */
+const GUARD = `read -r line && exit; kill -TERM "$1"; sleep ${FORCE_MS / 1000}; kill -KILL "$1"`;
+
+/**
+ * Has an MPI's launcher end with this process, however that ends.
+ * @param {number} pid of the launcher
+ * @returns {() => void} to be called when the launcher has ended
+ */
+function guard(pid) {
+  // In a session of its own: what is sent to the terminal's processes is not for it.
+  const shell = spawn('sh', ['-c', GUARD, 'helios-vk', String(pid)], { stdio: ['pipe', 'ignore', 'ignore'], detached: true });
+  shell.on('error', () => {});
+  shell.stdin.on('error', () => {});
+  shell.unref();
+  return () => void shell.stdin.end('done\n');
+}
+
+/**
  * Runs a script in several processes until all have ended well, or no restart is left.
  * @param {string[]} args behind `run`
  * @returns {Promise<number>} the exit status
@@ -286,10 +306,14 @@ async function attempts(launcher, { nproc, grace, restarts, master, nodes, own, 
     const started = spawn(line[0], line.slice(1), { env: { ...process.env, ...environment, ...ours }, stdio: 'inherit' });
     child = started;
     const watch = endAfterFailure(folder, grace * 1000, end);
+    const release = started.pid === undefined ? () => {} : guard(started.pid);
     const ended = await new Promise((/** @type {(status: number) => void} */ done, failed) => {
       started.once('error', failed);
       started.once('exit', (code, signal) => done(code ?? (signal ? 1 : 0)));
-    }).finally(() => clearInterval(watch));
+    }).finally(() => {
+      clearInterval(watch);
+      release();
+    });
     // Before the others clean up: hosts may share the folder.
     const words = worst(folder, nproc);
     // The launcher's own status is that of no process: MPICH's has the bits of all of them.
