@@ -109,7 +109,12 @@ async function train(options) {
       return;
     }
     await lock?.check();
-    const path = await saveCheckpoint(checkpoints, { config, tokenizer, data, run }, step, (part) => trainer.read(part));
+    const path = await saveCheckpoint(checkpoints, { config, tokenizer, data, run }, step, async (part) => {
+      const flat = await trainer.read(part);
+      // A loss that is still finite comes before the update that leaves such weights.
+      if (part === 'weights' && !allFinite(flat)) throw new Error(`the weights after step ${step} are not finite: the run has diverged`);
+      return flat;
+    });
     await ranks?.group.exchange();
     last = { path, step, config, data };
     note(`checkpoint ${path}`);
@@ -159,6 +164,14 @@ async function train(options) {
       trainer = undefined;
     }
   }
+}
+
+/** Whether no element is NaN or infinite. @param {Float32Array} values */
+function allFinite(values) {
+  // Either is NaN then, and stays it: one look at the end.
+  let sum = 0;
+  for (let i = 0; i < values.length; i++) sum += 0 * values[i];
+  return sum === 0;
 }
 
 /**
