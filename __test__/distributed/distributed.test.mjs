@@ -3,6 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -319,6 +320,33 @@ for (const launcher of LAUNCHERS) {
         for (const pid of pids.filter(lives)) process.kill(pid, 'SIGKILL');
       });
       await until(() => !pids.some(lives));
+    });
+
+    test("a terminal's Ctrl-C reaches the processes once, and leaves them time to end", { timeout: 30_000 }, async () => {
+      // Open MPI's launcher leaves them a second, and MPICH's what it is left itself.
+      const takes = kind === 'mpich' ? 6000 : 300;
+      const script = `
+        const stop = (signal) => setTimeout(() => { console.log('@rank {"stopped":"' + signal + '"}'); process.exit(); }, ${takes});
+        for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, stop);
+        console.log('@rank {"begun":true}');
+        setInterval(() => {}, 1000);`;
+      const child = spawn(process.execPath, ['bin/helios-vk.mjs', 'run', '--mpiexec', path, '--nproc', '2', '--', '-e', script], {
+        cwd: REPOSITORY,
+        env: { ...process.env, ...environment },
+        stdio: ['ignore', 'pipe', 'ignore'],
+        detached: true,
+      });
+      /** @type {import('./launchers.mjs').Said[]} */
+      const said = [];
+      listen(child.stdout, (one) => said.push(one));
+      const ended = once(child, 'close');
+      await until(() => said.length === 2);
+      // A terminal sends it to all processes of the foreground.
+      process.kill(-(/** @type {number} */ (child.pid)), 'SIGINT');
+      assert.deepEqual(await ended, [130, null]);
+      // Open MPI's launcher makes another signal of it.
+      const expected = kind === 'mpich' ? 'SIGINT' : 'SIGTERM';
+      assert.deepEqual(said.slice(2), [{ stopped: expected }, { stopped: expected }]);
     });
 
     test("the MPI's own launcher starts a group, which meets where MPI says", LIMIT, () => {
