@@ -4,7 +4,7 @@
 import { writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { isDeepStrictEqual } from 'node:util';
-import { checkpointOf, loadCheckpoint } from './gpt/checkpoint.mjs';
+import { checkpointsOf, loadCheckpoint } from './gpt/checkpoint.mjs';
 import { MAX_LAYERS, MAX_SIZE, MAX_STEPS, PRESETS, checkConfig, flopsPerToken, parameterTable } from './gpt/config.mjs';
 import { checkSameData, dataInfo, firstLine, loadText, splitTokens, stepBatch, unigramEntropy } from './gpt/data.mjs';
 import { FolderLock } from './gpt/files.mjs';
@@ -393,7 +393,7 @@ async function train(values, vk, info, ranks) {
  * @param {string} folder @param {string | undefined} run @param {GptConfig} config what it must hold
  */
 async function lastOf(group, folder, run, config) {
-  const [path] = await group.exchange(group.rank === 0 && run !== undefined ? await checkpointOf(folder, run) : undefined);
+  const [path] = await group.exchange(group.rank === 0 && run !== undefined ? (await checkpointsOf(folder, run)).at(-1) : undefined);
   if (path === null) return undefined;
   const found = await loadCheckpoint(path);
   if (!isDeepStrictEqual(found.config, config)) throw new Error(`cannot go on from ${path}: it is of a run with other options`);

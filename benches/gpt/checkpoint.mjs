@@ -211,17 +211,18 @@ async function readCheckpoint(found) {
 }
 
 /**
- * The latest checkpoint that one `helios-vk run` has written, if it has. What cannot be read is none of it.
+ * The checkpoints that one `helios-vk run` has written, by steps. What cannot be read is none of them.
  * @param {string} folder @param {string} run its name
- * @returns {Promise<string | undefined>} its path
+ * @returns {Promise<string[]>} their paths
  */
-export async function checkpointOf(folder, run) {
-  for (const path of (await checkpointsIn(folder)).reverse()) {
+export async function checkpointsOf(folder, run) {
+  const found = [];
+  for (const path of await checkpointsIn(folder)) {
     const file = await SafetensorsFile.open(path).catch(() => undefined);
     await file?.close();
-    if (file?.metadata.run === run) return path;
+    if (file?.metadata.run === run) found.push(path);
   }
-  return undefined;
+  return found;
 }
 
 /** The checkpoints of a folder, by steps. @param {string} folder */

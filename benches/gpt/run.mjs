@@ -3,7 +3,7 @@
 import { rm } from 'node:fs/promises';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import { loadCheckpoint, saveCheckpoint } from './checkpoint.mjs';
+import { checkpointsOf, loadCheckpoint, saveCheckpoint } from './checkpoint.mjs';
 import { tokensPerStep } from './config.mjs';
 import { FolderLock } from './files.mjs';
 import { createTrainer } from './trainer.mjs';
@@ -80,8 +80,8 @@ async function train(options) {
   /** @type {Map<number, number>} */
   const validations = new Map();
   let restarts = 0;
-  /** This run's checkpoints, the oldest first. @type {string[]} */
-  let saved = [];
+  /** This run's checkpoints, the oldest first: of a restart also those from before. */
+  let saved = lock && checkpoints !== undefined && run !== undefined ? await checkpointsOf(checkpoints, run) : [];
   let pending = false;
 
   const open = async () => {
