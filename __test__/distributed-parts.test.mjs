@@ -43,6 +43,7 @@ test('each launcher is understood by its own variables', () => {
   // What starts MPI's launcher has variables of its own.
   assert.equal(launched({ ...torchrun, PMI_RANK: '0', PMI_SIZE: '2' }).launcher, 'mpich');
   assert.throws(() => launched({ PMI_RANK: 'x', PMI_SIZE: '2' }), /PMI_RANK must be a whole number, got x/);
+  assert.throws(() => launched({ MASTER_PORT: '70000' }), /MASTER_PORT must be at most 65535, got 70000/);
   assert.throws(() => launched({ PMI_RANK: '2', PMI_SIZE: '2' }), /PMI_RANK must be less than PMI_SIZE \(2\), got 2/);
 });
 

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import assert from 'node:assert/strict';
 import tokenizers from 'tokenizers';
 import { BytePairEncoder, MAX_WORD, wordsOf } from '../benches/gpt/bpe.mjs';
-import { restoreTokenizer, trainTokenizer, trainingText } from '../benches/gpt/tokenizer.mjs';
+import { restoreTokenizer, shortWords, trainTokenizer, trainingText } from '../benches/gpt/tokenizer.mjs';
 import { makeText } from '../benches/lib/text.mjs';
 
 const STRANGE = [
@@ -113,4 +113,19 @@ test('a tokenizer is trained on pieces from all over a text that is too long for
     assert.ok(text.lastIndexOf(last) > text.length * 0.9);
   }
   assert.deepEqual([...trainingText(Buffer.from('abcdef'), 3)].map(String), ['abc', '\n']);
+});
+
+test('a tokenizer is trained on a text without white space in time, and on any other as it is', { timeout: 60_000 }, async () => {
+  const usual = 'the quick brown fox, 日本語. '.repeat(500);
+  assert.deepEqual([...shortWords(usual)].map(String), [usual]);
+  assert.deepEqual([...shortWords('abcdefg hi', 3)].map(String), ['abc', '\n', 'def', '\n', 'g hi']);
+  assert.deepEqual([...shortWords('é日é', 3)].map(String), ['é', '\n', '日', '\n', 'é'], 'between characters');
+  assert.deepEqual([...shortWords('a    b', 3)].map(String), ['a   ', '\n', ' b']);
+  assert.deepEqual([...shortWords([Buffer.from('abcd'), Buffer.from('efgh')], 3)].map(String), ['abc', '\n', 'd', 'efg', '\n', 'h']);
+  // Of less than half as many x the library alone takes minutes.
+  for (const byte of [0, 0x20, 0x78]) {
+    const text = Buffer.alloc(1_000_000, byte);
+    const tokenizer = await trainTokenizer(text, 270);
+    assert.ok((await tokenizer.encode(text)).length < 10_000);
+  }
 });

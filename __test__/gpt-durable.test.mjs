@@ -64,6 +64,20 @@ test('the checksum is that of the tensors, and damage to any of them is found', 
   assert.ok(parameters.every(({ offset, size }) => state.v.subarray(offset, offset + size).every((x) => x === 0.5)));
 });
 
+test('where the latest checkpoint of a folder is damaged, the error names the one before it', async (t) => {
+  const dir = await folder(t);
+  await made(dir);
+  const latest = await saveCheckpoint(dir, { config, tokenizer }, 8, () => new Float32Array(total));
+  await truncate(latest, 5000);
+  await assert.rejects(loadCheckpoint(dir), (/** @type {Error} */ error) => {
+    assert.ok(error.message.startsWith(`${latest} is not a safetensors file`), error.message);
+    assert.ok(error.message.endsWith(`the one before it is ${checkpointPath(dir, 7)}`), error.message);
+    return true;
+  });
+  await rm(checkpointPath(dir, 7));
+  await assert.rejects(loadCheckpoint(dir), /it has 5000 bytes, its header says \d+$/);
+});
+
 test('a hostile checkpoint is an error that names the file and the field', async (t) => {
   const { path, bytes, begin, header } = await made(await folder(t));
   const tensors = bytes.subarray(begin);

@@ -262,6 +262,19 @@ test('progress: one line that redraws itself on a terminal, lines elsewhere', ()
   assert.match(terminal.written[1], /^\r█{24} 110\/110 {2}loss 2\.0000/);
   assert.equal(terminal.written[2], '\n');
 
+  const narrow = fakeStream(true);
+  for (const [columns, most] of [
+    [10, 9],
+    [1, 1],
+    [0, 79],
+  ]) {
+    narrow.stream.columns = columns;
+    new Progress(narrow.stream).update({ step: 20, steps: 110, loss: 2.5, tokensPerSecond: 1234.5 }, true);
+    // Between the return to the line's begin and the deletion of its rest.
+    const width = String(narrow.written.pop()).length - '\r\x1b[K'.length;
+    assert.ok(width <= most, `${width} of ${columns} columns`);
+  }
+
   const file = fakeStream(false);
   const lines = new Progress(file.stream, { now: () => now });
   lines.begin(0);
@@ -270,7 +283,10 @@ test('progress: one line that redraws itself on a terminal, lines elsewhere', ()
   now += 100;
   lines.update({ step: 2, steps: 4 });
   now += 5000;
-  lines.update({ step: 3, steps: 4 });
+  const third = { step: 3, steps: 4 };
+  lines.update(third);
+  now += 1000;
+  lines.end(third);
   assert.equal(file.written.length, 2);
   assert.match(file.written[0], /1\/4 {2}loss 3\.0000 {2}50 tok\/s {2}ETA 0:14\n$/);
   assert.ok(file.written.every((text) => !text.includes('\r') && !text.includes('\x1b')));

@@ -2,12 +2,12 @@
 // checkpoint a restart goes on from. The run itself is in distributed/gpt.test.mjs.
 
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
-import { checkpointOf, latestCheckpoint, loadCheckpoint, saveCheckpoint } from '../benches/gpt/checkpoint.mjs';
+import { checkpointsOf, checkpointPath, latestCheckpoint, loadCheckpoint, saveCheckpoint } from '../benches/gpt/checkpoint.mjs';
 import { PRESETS, parameterTable } from '../benches/gpt/config.mjs';
 import { stepBatch } from '../benches/gpt/data.mjs';
 import { agree, attemptOf, deviceOfRank, shareOf } from '../benches/gpt/ranks.mjs';
@@ -70,12 +70,16 @@ test('a restart goes on from the last checkpoint of its own run', async (t) => {
   const tokenizer = /** @type {const} */ ({ kind: 'byte' });
   const save = (/** @type {number} */ step, /** @type {string | undefined} */ run) =>
     saveCheckpoint(folder, { config, tokenizer, run }, step, () => new Float32Array(total));
-  await save(1, 'mine');
+  const first = await save(1, 'mine');
   const second = await save(2, 'mine');
   await save(3, 'theirs');
   const last = await save(4, undefined);
-  assert.equal(await checkpointOf(folder, 'mine'), second);
-  assert.equal(await checkpointOf(folder, 'nobody'), undefined);
+  assert.deepEqual(await checkpointsOf(folder, 'mine'), [first, second]);
+  assert.deepEqual(await checkpointsOf(folder, 'nobody'), []);
+  // What cannot be read, such as a copy that is not there yet, is in nobody's way.
+  writeFileSync(checkpointPath(folder, 5), 'half');
+  assert.deepEqual(await checkpointsOf(folder, 'mine'), [first, second]);
+  rmSync(checkpointPath(folder, 5));
   assert.equal(await latestCheckpoint(folder), last);
   assert.equal((await loadCheckpoint(second)).run, 'mine');
   assert.equal('run' in (await loadCheckpoint(last)), false);

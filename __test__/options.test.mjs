@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -220,6 +220,15 @@ test('outputs are tried before the work, and left as they were', (t) => {
   assert.match(stderr, /--report .*cannot be written: no such file or folder/);
   assert.equal(readFileSync(kept, 'utf8'), 'as it was');
   assert.deepEqual(readdirSync(folder), ['kept.json']);
+  if (process.platform === 'win32') return;
+  const link = join(folder, 'link');
+  symlinkSync('nothing', link);
+  for (const option of ['--json', '--checkpoint']) {
+    const { status, stderr } = run('benches/train.mjs', ['--preset', 'tiny', option, link]);
+    assert.equal(status, 2);
+    assert.match(stderr, new RegExp(`${option} .*link: cannot be written: it is a link that leads nowhere`));
+  }
+  assert.deepEqual(readdirSync(folder), ['kept.json', 'link']);
 });
 
 test('two outputs cannot be one file, but one device', (t) => {

@@ -1,8 +1,8 @@
 // `helios-vk tune`: a real run on the device at hand, its table read back and used, and tables that must not be.
 
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { spawn, spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
@@ -18,6 +18,7 @@ import { FORMAT, identityOf, readStored, storedPlans, tableFile, writeStored } f
 import { entriesOf, lineOf, tilingOf } from '../kernels/tuning/table.mjs';
 import { child } from './lib/child.mjs';
 import { vk } from './lib/addon.mjs';
+import { until } from './lib/until.mjs';
 
 const CLI = fileURLToPath(new URL('../bin/helios-vk.mjs', import.meta.url));
 const info = vk.initDevice();
@@ -405,4 +406,34 @@ test('a child that crashes costs the piece of work that it was at', async () => 
   const late = new Journal(log, 0);
   late.attempt('e', {}, () => assert.fail('the time is over'));
   assert.equal(readFileSync(log, 'utf8').includes('"e"'), false);
+});
+
+test('a child ends when who started it was killed', { timeout: 30_000, skip: process.platform === 'win32' }, async (t) => {
+  const [log, module] = [fresh('journal.jsonl'), fresh('child.mjs')];
+  const journal = JSON.stringify(new URL('../bin/lib/journal.mjs', import.meta.url).href);
+  writeFileSync(
+    module,
+    `import { Journal } from ${journal};
+    const journal = new Journal(process.argv[2], Infinity);
+    for (let i = 0; ; i++) {
+      journal.attempt(String(i), {}, (entry) => { entry.pid = process.pid; });
+      await new Promise((done) => setTimeout(done, 20));
+    }`,
+  );
+  const source = `const { runChildren } = await import(${journal});
+    await runChildren(${JSON.stringify(module)}, () => [${JSON.stringify(log)}], Date.now() + 60_000);`;
+  const parent = spawn(process.execPath, ['--input-type=module', '-e', source], { stdio: 'ignore' });
+  const begun = () => (existsSync(log) ? /"pid":(\d+)\}\n/.exec(readFileSync(log, 'utf8'))?.[1] : undefined);
+  await until(begun);
+  const pid = Number(begun());
+  const lives = () => {
+    try {
+      return process.kill(pid, 0);
+    } catch {
+      return false;
+    }
+  };
+  t.after(() => lives() && process.kill(pid, 'SIGKILL'));
+  parent.kill('SIGKILL');
+  await until(() => !lives());
 });

@@ -4,7 +4,7 @@
 import { writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { isDeepStrictEqual } from 'node:util';
-import { checkpointOf, loadCheckpoint } from './gpt/checkpoint.mjs';
+import { checkpointsOf, loadCheckpoint } from './gpt/checkpoint.mjs';
 import { MAX_LAYERS, MAX_SIZE, MAX_STEPS, PRESETS, checkConfig, flopsPerToken, parameterTable } from './gpt/config.mjs';
 import { checkSameData, dataInfo, firstLine, loadText, splitTokens, stepBatch, unigramEntropy } from './gpt/data.mjs';
 import { FolderLock } from './gpt/files.mjs';
@@ -43,10 +43,10 @@ const OPTIONS = /** @type {const} */ ({
   'micro-steps': { type: 'integer', min: 1, max: MAX_SIZE, help: 'micro-steps of a step, in each process' },
   seed: { type: 'integer', min: 0, max: 0xffffffff, help: 'seed of the weights and of the data order' },
   lr: { type: 'number', min: 0, help: 'peak learning rate' },
-  'min-lr': { type: 'number', min: 0, help: 'learning rate at the end' },
+  'min-lr': { type: 'number', min: 0, help: "learning rate at the end (default the preset's, at most the peak)" },
   warmup: { type: 'integer', min: 0, max: MAX_STEPS, help: 'steps of linear warm-up' },
   'weight-decay': { type: 'number', min: 0, help: 'weight decay of the matrices' },
-  clip: { type: 'number', min: 0, help: 'largest norm of the gradient' },
+  clip: { type: 'number', min: 0, help: 'largest norm of the gradient; 0: any' },
   data: {
     type: 'string',
     value: 'FILE',
@@ -61,7 +61,7 @@ const OPTIONS = /** @type {const} */ ({
   },
   'validation-every': { type: 'integer', min: 0, help: '… every N steps (default a tenth of them), and at the end; 0: at the end alone' },
   'replace-invalid': { type: 'boolean', help: 'bytes of the text that are not UTF-8 become U+FFFD; else they are an error' },
-  checkpoint: { type: 'string', value: 'DIR', path: 'output-folder', help: 'write a checkpoint at the end, and on Ctrl-C' },
+  checkpoint: { type: 'string', value: 'DIR', path: 'output-folder', help: 'write a checkpoint at the end, and on Ctrl-C and SIGTERM' },
   'checkpoint-every': { type: 'integer', min: 0, help: '… and every N steps' },
   'checkpoint-at-start': { type: 'boolean', help: '… and before the first step' },
   keep: { type: 'integer', min: 1, help: 'keep the last N checkpoints of the run (default all)' },
@@ -124,6 +124,9 @@ const NUMBERS = /** @type {const} */ ({
   seed: 'seed',
 });
 
+/** Signals that end a run in order: Ctrl-C, a scheduler's request, a terminal that closes. */
+const STOPS = /** @type {const} */ (['SIGINT', 'SIGTERM', 'SIGHUP']);
+
 /** A resumed run keeps its model and data order; these may change. */
 const CHANGEABLE = new Set(['steps', 'lr', 'min-lr', 'warmup', 'weight-decay', 'clip', 'precision']);
 
@@ -149,6 +152,8 @@ function configOf(values, base, resumed, size) {
   if (values.precision !== undefined) config.precision = /** @type {GptConfig['precision']} */ (values.precision);
   // A preset's warm-up is for its own number of steps.
   if (values.warmup === undefined && config.warmup >= config.steps) config.warmup = Math.floor(config.steps / 10);
+  // As is its learning rate at the end for its own peak.
+  if (values['min-lr'] === undefined) config.minLr = Math.min(config.minLr, config.lr);
   return checkConfig(config);
 }
 
@@ -230,6 +235,9 @@ async function train(values, vk, info, ranks) {
   const tokenizer = resumed ? await restoreTokenizer(resumed.tokenizer) : await trainTokenizer(text, config.vocab);
   const all = await tokenizer.encode(text);
   const held = resumed ? (resumed.data?.validation ?? 0) : Math.floor((values.validation ?? 0) * all.length);
+  if (values.validation && held === 0) {
+    throw new UsageError(`--validation ${values.validation}: of the text's ${all.length} tokens that is none`);
+  }
   const { training: tokens, validation } = splitTokens(all, held, config.block);
   if (values['validation-every'] !== undefined && validation === undefined) {
     throw new UsageError('--validation-every needs --validation SHARE');
@@ -270,11 +278,12 @@ async function train(values, vk, info, ranks) {
   if (peak !== undefined) progress.note(`matrix rate ${formatFlops(peak)} (${config.precision})`);
 
   let interrupted = false;
-  const interrupt = () => {
-    if (interrupted) process.exit(130);
+  const interrupt = (/** @type {NodeJS.Signals} */ _, /** @type {number} */ number) => {
+    if (interrupted) process.exit(128 + number);
     interrupted = true;
+    progress.note('stopping after this step; another signal ends the process at once');
   };
-  process.on('SIGINT', interrupt);
+  for (const signal of STOPS) process.on(signal, interrupt);
   const started = performance.now();
   progress.begin(firstStep);
   /** @type {import('./gpt/progress.mjs').ProgressState} */
@@ -304,9 +313,8 @@ async function train(values, vk, info, ranks) {
       state = { step: stepsDone, steps: config.steps, loss: lastLoss(known, stepsDone), tokensPerSecond };
       progress.update(state);
     },
-  });
-  progress.end(state);
-  process.off('SIGINT', interrupt);
+  }).finally(() => progress.end(state));
+  for (const signal of STOPS) process.off(signal, interrupt);
   const seconds = (performance.now() - started) / 1000;
   const profile = values.profile === undefined || !first ? undefined : vk.profileStop();
   if (!first) return trainer.destroy();
@@ -357,7 +365,6 @@ async function train(values, vk, info, ranks) {
     kernelTimes,
     profile,
   };
-  if (!quiet) process.stdout.write(summary(result, tail.length));
   if (values.json !== undefined) await writeFile(values.json, `${JSON.stringify(result, null, 1)}\n`);
   if (values.report !== undefined) await writeFile(values.report, trainingReport(result));
   if (values.results !== undefined) {
@@ -375,6 +382,8 @@ async function train(values, vk, info, ranks) {
       ],
     });
   }
+  // Last, since there may be nobody to read it.
+  if (!quiet) process.stdout.write(summary(result, tail.length));
   trainer.destroy();
 }
 
@@ -384,7 +393,7 @@ async function train(values, vk, info, ranks) {
  * @param {string} folder @param {string | undefined} run @param {GptConfig} config what it must hold
  */
 async function lastOf(group, folder, run, config) {
-  const [path] = await group.exchange(group.rank === 0 && run !== undefined ? await checkpointOf(folder, run) : undefined);
+  const [path] = await group.exchange(group.rank === 0 && run !== undefined ? (await checkpointsOf(folder, run)).at(-1) : undefined);
   if (path === null) return undefined;
   const found = await loadCheckpoint(path);
   if (!isDeepStrictEqual(found.config, config)) throw new Error(`cannot go on from ${path}: it is of a run with other options`);
@@ -445,10 +454,16 @@ function lastLoss(losses, step) {
   return undefined;
 }
 
+/** Most words of the batches that one file is given: they are in memory at once. */
+const MAX_DUMP = 2 ** 30;
+
 /** @param {string} path @param {GptConfig} config @param {Uint32Array} tokens */
 async function dumpBatches(path, config, tokens) {
   const { steps, microSteps, batch, block } = config;
   const stride = 2 * microSteps * batch * block;
+  if (steps * stride > MAX_DUMP) {
+    throw new UsageError(`--dump-batches: ${steps} steps have ${steps * stride} ids, at most ${MAX_DUMP} are written: take fewer --steps`);
+  }
   const all = new Uint32Array(steps * stride);
   for (let step = 0; step < steps; step++) stepBatch(tokens, config, step, all.subarray(step * stride, (step + 1) * stride));
   // Ids are below 2^31, so the same bytes are i32, which every reader knows.

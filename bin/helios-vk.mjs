@@ -23,7 +23,7 @@ const HELP = `helios-vk: a Vulkan compute device for Node.js
   --copy               link: copy the addon instead of linking to it
   --backend            link: have the trainer use @helios-vk/alpha-backend, not only the addon
   --max-restarts N     run: how often all processes are started again after one has failed (0)
-  --grace SECONDS      run: how long a process may live on after another has failed (30)
+  --grace SECONDS      run: how long a process may live on after another has failed, or a signal (30)
   --nnodes M           run: hosts, each of which runs the command (1)
   --node-rank R        run: which of them this is, from 0 (0)
   --master HOST:PORT   run: where the others find the one of rank 0

@@ -57,6 +57,7 @@ export function address(text, name) {
 export function launched(environment = process.env) {
   const host = environment.MASTER_ADDR?.trim();
   const port = whole(environment, 'MASTER_PORT');
+  if (port !== undefined && port > 65535) throw new RangeError(`MASTER_PORT must be at most 65535, got ${port}`);
   // There the agent listens at the port itself.
   const shift = /^(1|true)$/i.test(environment.TORCHELASTIC_USE_AGENT_STORE ?? '') ? 1 : 0;
   const master = host && port !== undefined ? { host, port: port + shift } : null;

@@ -2,13 +2,16 @@
 // the others when one process ends, in whatever way.
 
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 
+import { until } from '../lib/until.mjs';
 import { LAUNCHERS, MOST_MS, NO_LAUNCHER, REPOSITORY, launch } from './launchers.mjs';
+import { listen } from './said.mjs';
 
 const RANK = join(REPOSITORY, '__test__/distributed/rank.mjs');
 /** What a survivor may take to hear of a process that has ended, on a busy machine. */
@@ -290,6 +293,60 @@ for (const launcher of LAUNCHERS) {
       }
       const { status: failed } = await ranks(launcher, ['restart']);
       assert.notEqual(failed, 0, 'without a restart left');
+    });
+
+    test('the processes end with the launcher, however that ends', { timeout: 30_000 }, async (t) => {
+      const folder = mkdtempSync(join(tmpdir(), 'helios-killed-'));
+      t.after(() => rmSync(folder, { recursive: true }));
+      const script = `console.log('@rank {"pid":' + process.pid + '}'); setInterval(() => {}, 1000)`;
+      const child = spawn(process.execPath, ['bin/helios-vk.mjs', 'run', '--mpiexec', path, '--nproc', '2', '--', '-e', script], {
+        cwd: REPOSITORY,
+        env: { ...process.env, ...environment, TMPDIR: folder },
+        stdio: ['ignore', 'pipe', 'inherit'],
+      });
+      /** @type {number[]} */
+      const pids = [];
+      listen(child.stdout, ({ pid }) => pids.push(pid));
+      await until(() => pids.length === 2);
+      child.kill('SIGKILL');
+      const lives = (/** @type {number} */ pid) => {
+        try {
+          return process.kill(pid, 0);
+        } catch {
+          return false;
+        }
+      };
+      t.after(() => {
+        for (const pid of pids.filter(lives)) process.kill(pid, 'SIGKILL');
+      });
+      await until(() => !pids.some(lives));
+    });
+
+    test("a terminal's Ctrl-C reaches the processes once, and leaves them time to end", { timeout: 30_000 }, async () => {
+      // Open MPI's launcher leaves them a second, and MPICH's what it is left itself.
+      const takes = kind === 'mpich' ? 6000 : 300;
+      const script = `
+        const stop = (signal) => setTimeout(() => { console.log('@rank {"stopped":"' + signal + '"}'); process.exit(); }, ${takes});
+        for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, stop);
+        console.log('@rank {"begun":true}');
+        setInterval(() => {}, 1000);`;
+      const child = spawn(process.execPath, ['bin/helios-vk.mjs', 'run', '--mpiexec', path, '--nproc', '2', '--', '-e', script], {
+        cwd: REPOSITORY,
+        env: { ...process.env, ...environment },
+        stdio: ['ignore', 'pipe', 'ignore'],
+        detached: true,
+      });
+      /** @type {import('./launchers.mjs').Said[]} */
+      const said = [];
+      listen(child.stdout, (one) => said.push(one));
+      const ended = once(child, 'close');
+      await until(() => said.length === 2);
+      // A terminal sends it to all processes of the foreground.
+      process.kill(-(/** @type {number} */ (child.pid)), 'SIGINT');
+      assert.deepEqual(await ended, [130, null]);
+      // Open MPI's launcher makes another signal of it.
+      const expected = kind === 'mpich' ? 'SIGINT' : 'SIGTERM';
+      assert.deepEqual(said.slice(2), [{ stopped: expected }, { stopped: expected }]);
     });
 
     test("the MPI's own launcher starts a group, which meets where MPI says", LIMIT, () => {

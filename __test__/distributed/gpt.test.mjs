@@ -76,7 +76,7 @@ for (const launcher of LAUNCHERS) {
     const folder = folderOf(t);
     const options = (/** @type {string} */ name) => [
       ...common(join(folder, `${name}.json`)),
-      ...['--steps', '16', '--checkpoint', join(folder, name), '--checkpoint-every', '4'],
+      ...['--steps', '16', '--checkpoint', join(folder, name), '--checkpoint-every', '4', '--keep', '2'],
     ];
     const undisturbed = await run(2, { train: options('whole') }, launcher);
     assert.equal(undisturbed.status, 0, undisturbed.output);
@@ -89,6 +89,8 @@ for (const launcher of LAUNCHERS) {
     assert.deepEqual(rest.losses, whole.losses.slice(rest.firstStep));
     assert.deepEqual(rest.validation.losses.at(-1), whole.validation.losses.at(-1));
     const last = 'step-0000016.safetensors';
+    // Those from before the restart are the run's, too.
+    assert.deepEqual(readdirSync(join(folder, 'killed')), ['step-0000012.safetensors', last]);
     const [a, b] = ['whole', 'killed'].map((name) => readFileSync(join(folder, name, last)));
     // The files differ in the name of the run alone.
     const tensors = (/** @type {Buffer} */ file) => file.subarray(8 + Number(file.readBigUInt64LE()));

@@ -164,10 +164,23 @@ function checkData(data, bad) {
  * Reads a checkpoint.
  * @param {string} path a file, or a folder whose latest checkpoint is taken
  * @returns {Promise<Checkpoint>}
+ * @throws {Error} that names the file; where the latest of a folder cannot be read, also the one before it, which is not taken unasked
  */
 export async function loadCheckpoint(path) {
-  const found = (await stat(path)).isDirectory() ? await latestCheckpoint(path) : path;
-  if (found === undefined) throw new Error(`${path} holds no checkpoint (step-*.safetensors)`);
+  if (!(await stat(path)).isDirectory()) return readCheckpoint(path);
+  const latest = await latestCheckpoint(path);
+  if (latest === undefined) throw new Error(`${path} holds no checkpoint (step-*.safetensors)`);
+  try {
+    return await readCheckpoint(latest);
+  } catch (cause) {
+    const before = (await checkpointsIn(path)).at(-2);
+    if (before === undefined) throw cause;
+    throw new Error(`${/** @type {Error} */ (cause).message}; the one before it is ${before}`, { cause });
+  }
+}
+
+/** @param {string} found a file @returns {Promise<Checkpoint>} */
+async function readCheckpoint(found) {
   const file = await SafetensorsFile.open(found);
   try {
     const { config, step, tokenizer, data, run } = checkMetadata(file);
@@ -198,18 +211,18 @@ export async function loadCheckpoint(path) {
 }
 
 /**
- * The latest checkpoint that one `helios-vk run` has written, if it has.
+ * The checkpoints that one `helios-vk run` has written, by steps. What cannot be read is none of them.
  * @param {string} folder @param {string} run its name
- * @returns {Promise<string | undefined>} its path
+ * @returns {Promise<string[]>} their paths
  */
-export async function checkpointOf(folder, run) {
-  for (const path of (await checkpointsIn(folder)).reverse()) {
-    const file = await SafetensorsFile.open(path);
-    const { metadata } = file;
-    await file.close();
-    if (metadata.run === run) return path;
+export async function checkpointsOf(folder, run) {
+  const found = [];
+  for (const path of await checkpointsIn(folder)) {
+    const file = await SafetensorsFile.open(path).catch(() => undefined);
+    await file?.close();
+    if (file?.metadata.run === run) found.push(path);
   }
-  return undefined;
+  return found;
 }
 
 /** The checkpoints of a folder, by steps. @param {string} folder */

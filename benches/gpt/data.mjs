@@ -116,6 +116,11 @@ export function dataInfo({ name, file }, tokens, validation = 0) {
   return { name, ...(file === undefined ? {} : { file }), tokens: tokens.length, ...(validation > 0 ? { validation } : {}), sha256 };
 }
 
+/** Throws where tokens hold no sequence. @param {Uint32Array} tokens @param {number} block context length */
+function checkLength({ length }, block) {
+  if (length < block + 1) throw new RangeError(`the data has ${length} tokens; block ${block} needs at least ${block + 1}`);
+}
+
 /**
  * Holds back the end of the tokens, which training never sees.
  * @param {Uint32Array} tokens
@@ -124,7 +129,10 @@ export function dataInfo({ name, file }, tokens, validation = 0) {
  * @returns {{training: Uint32Array, validation: Uint32Array | undefined}} views
  */
 export function splitTokens(tokens, count, block) {
-  if (count === 0) return { training: tokens, validation: undefined };
+  if (count === 0) {
+    checkLength(tokens, block);
+    return { training: tokens, validation: undefined };
+  }
   const cut = tokens.length - count;
   if (count < block + 1 || cut < block + 1) {
     throw new RangeError(
@@ -176,7 +184,7 @@ export function stepBatch(
   into = new Uint32Array(2 * microSteps * batch * block),
   skip = 0,
 ) {
-  if (tokens.length < block + 1) throw new RangeError(`the data has ${tokens.length} tokens; block ${block} needs at least ${block + 1}`);
+  checkLength(tokens, block);
   const random = new Random(seed, 2, step);
   const half = batch * block;
   for (let i = 0; i < skip; i++) random.below(tokens.length - block);

@@ -25,8 +25,8 @@ export class Progress {
     this.now = now;
     this.start = now();
     this.drawn = -Infinity;
-    /** What was drawn last. */
-    this.line = '';
+    /** What was drawn last. @type {ProgressState | undefined} */
+    this.shown = undefined;
     /** Steps that were already done at the start, as in a resumed run. */
     this.first = 0;
   }
@@ -43,11 +43,11 @@ export class Progress {
     const now = this.now();
     const terminal = this.stream.isTTY === true;
     if (!force && now - this.drawn < (terminal ? REDRAW : LINE)) return;
+    if (state === this.shown && !terminal) return;
     const line = this.format(state, now);
-    if (line === this.line && !terminal) return;
     this.drawn = now;
-    this.line = line;
-    if (terminal) this.stream.write(`\r${line.slice(0, Math.max(20, (this.stream.columns ?? 80) - 1))}\x1b[K`);
+    this.shown = state;
+    if (terminal) this.stream.write(`\r${line.slice(0, Math.max(1, (this.stream.columns || 80) - 1))}\x1b[K`);
     else this.stream.write(`${line}\n`);
   }
 

@@ -3,7 +3,7 @@
 import { rm } from 'node:fs/promises';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import { loadCheckpoint, saveCheckpoint } from './checkpoint.mjs';
+import { checkpointsOf, loadCheckpoint, saveCheckpoint } from './checkpoint.mjs';
 import { tokensPerStep } from './config.mjs';
 import { FolderLock } from './files.mjs';
 import { createTrainer } from './trainer.mjs';
@@ -80,8 +80,8 @@ async function train(options) {
   /** @type {Map<number, number>} */
   const validations = new Map();
   let restarts = 0;
-  /** This run's checkpoints, the oldest first. @type {string[]} */
-  let saved = [];
+  /** This run's checkpoints, the oldest first: of a restart also those from before. */
+  let saved = lock && checkpoints !== undefined && run !== undefined ? await checkpointsOf(checkpoints, run) : [];
   let pending = false;
 
   const open = async () => {
@@ -109,7 +109,12 @@ async function train(options) {
       return;
     }
     await lock?.check();
-    const path = await saveCheckpoint(checkpoints, { config, tokenizer, data, run }, step, (part) => trainer.read(part));
+    const path = await saveCheckpoint(checkpoints, { config, tokenizer, data, run }, step, async (part) => {
+      const flat = await trainer.read(part);
+      // A loss that is still finite comes before the update that leaves such weights.
+      if (part === 'weights' && !allFinite(flat)) throw new Error(`the weights after step ${step} are not finite: the run has diverged`);
+      return flat;
+    });
     await ranks?.group.exchange();
     last = { path, step, config, data };
     note(`checkpoint ${path}`);
@@ -159,6 +164,14 @@ async function train(options) {
       trainer = undefined;
     }
   }
+}
+
+/** Whether no element is NaN or infinite. @param {Float32Array} values */
+function allFinite(values) {
+  // Either is NaN then, and stays it: one look at the end.
+  let sum = 0;
+  for (let i = 0; i < values.length; i++) sum += 0 * values[i];
+  return sum === 0;
 }
 
 /**

@@ -57,7 +57,7 @@ export async function trainTokenizer(text, vocab) {
   try {
     const textFile = join(folder, 'text.txt');
     const modelFile = join(folder, 'tokenizer.json');
-    await writeFile(textFile, trainingText(text));
+    await writeFile(textFile, shortWords(trainingText(text)));
     await promisify(execFile)(process.execPath, [TRAIN_BPE, textFile, modelFile]);
     /** @type {{model: {merges: ([string, string] | string)[]}}} */
     const { model } = JSON.parse(await readFile(modelFile, 'utf8'));
@@ -181,6 +181,35 @@ export function trainingText(text, most = MAX_TRAINING) {
 }
 
 const NEWLINE = Buffer.from('\n');
+
+/** Bytes of the longest word that a tokenizer is trained on: the library takes time by the square of a word's length. */
+const MAX_TRAINED_WORD = 2048;
+
+/** @param {number} byte of ASCII's white space? */
+const isWhite = (byte) => byte === 0x20 || (byte >= 0x09 && byte <= 0x0d);
+
+/**
+ * A text whose runs without white space, and of white space, are cut by line ends where they are longer than any word of a language:
+ * a genome, a long base64, a file of zeros. Any other text is given out as it is.
+ * @param {string | Uint8Array | Iterable<Uint8Array>} text whole, or in pieces
+ * @param {number} [most] bytes of a run
+ * @returns {Generator<Uint8Array>}
+ */
+export function* shortWords(text, most = MAX_TRAINED_WORD) {
+  const pieces = typeof text === 'string' ? [Buffer.from(text)] : text instanceof Uint8Array ? [text] : text;
+  for (const piece of pieces) {
+    let [given, begin, white] = [0, 0, false];
+    for (let at = 0; at < piece.length; at++) {
+      if (isWhite(piece[at]) !== white) [begin, white] = [at, !white];
+      if (at - begin < most) continue;
+      const cut = characterAt(piece, at);
+      yield piece.subarray(given, cut);
+      yield NEWLINE;
+      given = begin = cut;
+    }
+    yield piece.subarray(given);
+  }
+}
 
 /** Where the character begins that the byte at `at` belongs to. @param {Uint8Array} text UTF-8 @param {number} at */
 function characterAt(text, at) {

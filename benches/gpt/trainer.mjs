@@ -235,6 +235,12 @@ export class Trainer {
       .then((value) => {
         this.known.set(step, value);
         this.finished.push(performance.now());
+        // The weights behind it are no better, and stay so.
+        if (!Number.isFinite(value)) {
+          throw new Error(
+            `the loss of step ${step + 1} is ${value}: the run has diverged; a lower learning rate or a longer warm-up may keep it finite`,
+          );
+        }
       })
       .catch((/** @type {unknown} */ error) => {
         this.failure ??= error;

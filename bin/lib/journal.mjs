@@ -27,6 +27,7 @@ export class Journal {
     this.file = file;
     this.end = end;
     this.done = entriesOf(file);
+    this.parent = process.ppid;
   }
 
   /** @param {Entry} entry */
@@ -40,6 +41,8 @@ export class Journal {
    * @param {string} key @param {object} fields @param {(entry: Entry) => void} work adds to the entry
    */
   attempt(key, fields, work) {
+    // Who started this was killed: nobody reads what is measured.
+    if (process.ppid !== this.parent) process.exit();
     if (this.done.has(key) || Date.now() > this.end) return;
     // Written first: a crash inside leaves the mark, and the next child passes over it.
     this.write({ key, ...fields, error: 'crashed' });

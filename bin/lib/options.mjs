@@ -3,7 +3,7 @@
  * help, and what does not fit is an error that names it, before any work.
  */
 
-import { closeSync, openSync, rmSync, statSync } from 'node:fs';
+import { closeSync, lstatSync, openSync, rmSync, statSync } from 'node:fs';
 import { basename, dirname, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
@@ -87,20 +87,28 @@ function reasonOf(error) {
   return known[/** @type {keyof typeof known} */ (code)] ?? message;
 }
 
+/** What is there, if anything is. Nothing is made behind a link to nothing. @param {string} path */
+function statOf(path) {
+  const there = statSync(path, { throwIfNoEntry: false });
+  if (!there && lstatSync(path, { throwIfNoEntry: false })) throw new Error('it is a link that leads nowhere');
+  return there;
+}
+
 /** Whether a file can be written, by opening it; leaves everything as it was. @param {string} path */
 function tryToWrite(path) {
-  const there = statSync(path, { throwIfNoEntry: false });
+  const there = statOf(path);
   if (there?.isDirectory()) throw Object.assign(new Error(), { code: 'EISDIR' });
   // Opening a pipe would wait for a reader.
   if (there && !there.isFile()) return;
   closeSync(openSync(path, 'a'));
-  if (!there) rmSync(path);
+  // Processes of one run look at the same file, and another may have been faster.
+  if (!there) rmSync(path, { force: true });
 }
 
 /** The nearest folder on the way to `path` that exists. @param {string} path */
 function nearestFolder(path) {
   for (let at = resolve(path); ; at = dirname(at)) {
-    const there = statSync(at, { throwIfNoEntry: false });
+    const there = statOf(at);
     if (there?.isDirectory()) return at;
     if (there || at === dirname(at)) throw Object.assign(new Error(), { code: 'ENOTDIR' });
   }
@@ -316,6 +324,20 @@ function asksForHelp(args) {
 }
 
 /**
+ * Outputs that cannot be written to any more end no work but their own: nobody reads what is said of its progress, and what is to stay
+ * is in files. Where the results' reader has gone (`| head`) the program ends in silence, and on a full disk it says so.
+ */
+function outliveOutputs() {
+  process.stderr.on('error', () => {});
+  process.stdout.on('error', (error) => {
+    if (/** @type {NodeJS.ErrnoException} */ (error).code !== 'EPIPE') {
+      console.error(`${programName()}: standard output cannot be written: ${reasonOf(error)}`);
+    }
+    process.exit(1);
+  });
+}
+
+/**
  * Runs a program's main function: `--help` prints the help; a failure is one line, see `fail`. What the options name in
  * the file system is looked at first.
  * @template {Record<string, Option>} T
@@ -326,6 +348,7 @@ function asksForHelp(args) {
  */
 export async function runMain(usage, options, main, { positionals: allowed = false } = {}) {
   const args = process.argv.slice(2);
+  outliveOutputs();
   if (asksForHelp(args)) {
     console.log(helpText(usage, options));
     return;

@@ -24,7 +24,7 @@ const OPTIONS = /** @type {const} */ ({
   master: { type: 'string', value: 'HOST:PORT', help: 'where the host of node rank 0 is' },
   mpiexec: { type: 'string', value: 'PATH', help: "the MPI's launcher (default: the first of PATH)" },
   'max-restarts': { type: 'integer', min: 0, max: 1_000_000, default: 0, help: 'how often all are started again after a failure' },
-  grace: { type: 'number', min: 0, max: 86_400, default: 30, help: 'seconds that a process has to end after another has failed' },
+  grace: { type: 'number', min: 0, max: 86_400, default: 30, help: 'seconds to end after a failure or a signal' },
 });
 
 /** Names under which launchers are installed, the usual ones first. */
@@ -192,6 +192,26 @@ function endAfterFailure(folder, graceMs, end) {
 }
 
 /**
+ * A shell that waits for a line and ends the MPI's launcher where the pipe closes without one: this process was killed, and nobody
+ * else would end what it has started.
+ */
+const GUARD = `read -r line && exit; kill -TERM "$1"; sleep ${FORCE_MS / 1000}; kill -KILL "$1"`;
+
+/**
+ * Has an MPI's launcher end with this process, however that ends.
+ * @param {number} pid of the launcher
+ * @returns {() => void} to be called when the launcher has ended
+ */
+function guard(pid) {
+  // In a session of its own: what is sent to the terminal's processes is not for it.
+  const shell = spawn('sh', ['-c', GUARD, 'helios-vk', String(pid)], { stdio: ['pipe', 'ignore', 'ignore'], detached: true });
+  shell.on('error', () => {});
+  shell.stdin.on('error', () => {});
+  shell.unref();
+  return () => void shell.stdin.end('done\n');
+}
+
+/**
  * Runs a script in several processes until all have ended well, or no restart is left.
  * @param {string[]} args behind `run`
  * @returns {Promise<number>} the exit status
@@ -243,15 +263,16 @@ async function attempts(launcher, { nproc, grace, restarts, master, nodes, own, 
   /** @type {import('node:child_process').ChildProcess | null} */
   let child = null;
   /** Ends the MPI's launcher: by force where it waits for hosts that are not there any more. @param {NodeJS.Signals} [signal] */
-  const end = (signal = 'SIGTERM') => {
+  const end = (signal = 'SIGTERM', forceMs = FORCE_MS) => {
     const started = child;
     if (!started?.kill(signal)) return;
-    setTimeout(() => started.exitCode === null && started.kill('SIGKILL'), FORCE_MS).unref();
+    setTimeout(() => started.exitCode === null && started.kill('SIGKILL'), forceMs).unref();
   };
   for (const signal of /** @type {const} */ (['SIGINT', 'SIGTERM'])) {
     process.on(signal, () => {
+      // Processes may have a checkpoint to write; whoever asks again does not wait for it.
+      end(signal, stopped ? FORCE_MS : Math.max(FORCE_MS, grace * 1000));
       stopped = signal;
-      end(signal);
     });
   }
   let lost = false;
@@ -288,13 +309,18 @@ async function attempts(launcher, { nproc, grace, restarts, master, nodes, own, 
     };
     nodes?.begin({ generation, first: first.slice(1), environment });
     const ours = nodes ? { HELIOS_NODE_SHELL: `${nodes.port}:${nodes.key}` } : {};
-    const started = spawn(line[0], line.slice(1), { env: { ...process.env, ...environment, ...ours }, stdio: 'inherit' });
+    // In a session of its own: a terminal's Ctrl-C would reach it a second time, and MPIs end their processes at once by that.
+    const started = spawn(line[0], line.slice(1), { env: { ...process.env, ...environment, ...ours }, stdio: 'inherit', detached: true });
     child = started;
     const watch = endAfterFailure(folder, grace * 1000, end);
+    const release = started.pid === undefined ? () => {} : guard(started.pid);
     const ended = await new Promise((/** @type {(status: number) => void} */ done, failed) => {
       started.once('error', failed);
       started.once('exit', (code, signal) => done(code ?? (signal ? 1 : 0)));
-    }).finally(() => clearInterval(watch));
+    }).finally(() => {
+      clearInterval(watch);
+      release();
+    });
     // Before the others clean up: hosts may share the folder.
     const words = worst(folder, nproc);
     // The launcher's own status is that of no process: MPICH's has the bits of all of them.
