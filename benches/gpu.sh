@@ -75,7 +75,10 @@ attention() {
       --json "$out/attention-pytorch-$shape.json" && cat "$out/attention-pytorch-$shape.txt"
   done
 }
-checks() {
+checks() { # what only a GPU can show: kernels in PTX, tensors near the largest, launches far ahead, the hand-over to NCCL under the validation layer
+  local tests=(kernels/matmul-ptx nn/large nn/in-place nn/arguments graphs workers growth readback gpt-ends)
+  tests=("${tests[@]/#/__test__/}")
+  timed tests 150 node --test --test-reporter=tap "${tests[@]/%/.test.mjs}" && grep -E '^# (pass|fail|skip)' "$out/tests.txt"
   HELIOS_VALIDATION=1 timed nccl 90 node --test --test-reporter=tap __test__/distributed/nccl.test.mjs && grep -E '^# (pass|fail|skip)' "$out/nccl.txt"
 }
 
