@@ -15,20 +15,7 @@ scratch=$(mktemp -d "${SCRATCH:-/dev/shm}/gpu.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 train=(node benches/train.mjs --preset mission --precision bf16 --sample-tokens 0)
 
-# timed NAME SECONDS COMMAND…: its output into NAME.txt; the end of it where it fails
-timed() {
-  local name=$1 most=$2 since=$SECONDS left=$((limit - SECONDS))
-  shift 2
-  if ((left < most / 3)); then
-    echo "$name: left out, $left s are left"
-    return 1
-  fi
-  timeout --kill-after=5 $((left < most ? left : most)) "$@" >"$out/$name.txt" 2>&1
-  local status=$?
-  echo "$name: status $status, $((SECONDS - since)) s"
-  ((status == 0)) || tail -n 6 "$out/$name.txt" | cut -c1-300
-  return $status
-}
+source benches/lib/timed.sh
 # options NAME: of a model and its batch
 options() {
   case $1 in
@@ -79,6 +66,9 @@ checks() { # what only a GPU can show: kernels in PTX, tensors near the largest,
   local tests=(kernels/matmul-ptx nn/large nn/in-place nn/arguments graphs workers growth readback gpt-ends)
   tests=("${tests[@]/#/__test__/}")
   timed tests 150 node --test --test-reporter=tap "${tests[@]/%/.test.mjs}" && grep -E '^# (pass|fail|skip)' "$out/tests.txt"
+  # One rank: what the hand-over takes.
+  timed handover 40 node bin/helios-vk.mjs run --nproc 1 benches/distributed.mjs --engine nccl --bytes 4096,1207349248 --rounds 20 --results "$out/results" &&
+    grep -vE '^$' "$out/handover.txt" | head -12
   HELIOS_VALIDATION=1 timed nccl 90 node --test --test-reporter=tap __test__/distributed/nccl.test.mjs && grep -E '^# (pass|fail|skip)' "$out/nccl.txt"
 }
 

@@ -22,20 +22,7 @@ train=(benches/train.mjs --precision bf16 --sample-tokens 0 --quiet)
 mission=("${train[@]}" --preset mission --steps 20)
 shapes=(1x4 16x1)
 
-# timed NAME SECONDS COMMAND…: its output into NAME.txt; the end of it where it fails
-timed() {
-  local name=$1 most=$2 since=$SECONDS left=$((limit - SECONDS))
-  shift 2
-  if ((left < most / 4)); then
-    echo "$name: left out, $left s are left"
-    return 1
-  fi
-  timeout --kill-after=5 $((left < most ? left : most)) "$@" >"$out/$name.txt" 2>&1
-  local status=$?
-  echo "$name: status $status, $((SECONDS - since)) s"
-  ((status == 0)) || tail -n 6 "$out/$name.txt" | cut -c1-300
-  return $status
-}
+source benches/lib/timed.sh
 # size SHAPE: options of a process
 size() { echo "--batch ${1%x*} --micro-steps ${1#*x}"; }
 

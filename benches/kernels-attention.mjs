@@ -46,10 +46,7 @@ const SHAPES = [
   { batch: 8, heads: 16, tokens: 1024, headSize: 128 },
 ];
 
-/**
- * Warpgroups, columns, stages, blocks of a multiprocessor, order, whether rows are kept in shared memory.
- * @type {Record<'forward' | 'backward', [number, 32 | 64, number, number, 'head' | 'length', true?][]>}
- */
+/** Warpgroups, columns, stages, blocks of a multiprocessor, order. @type {Record<'forward' | 'backward', [number, 32 | 64, number, number, 'head' | 'length'][]>} */
 const CANDIDATES = {
   forward: [
     [2, 64, 3, 2, 'length'],
@@ -79,8 +76,6 @@ const WIDE_CANDIDATES = {
     [3, 32, 6, 1, 'length'],
   ],
   backward: [
-    [1, 32, 2, 2, 'head', true],
-    [1, 32, 2, 2, 'length', true],
     [1, 32, 2, 2, 'head'],
     [1, 32, 3, 2, 'length'],
     [2, 32, 2, 1, 'head'],
@@ -97,8 +92,8 @@ function shapeOf(name) {
   return { batch, heads: 16, tokens, headSize };
 }
 
-const nameOf = (/** @type {AttentionTiling} */ { warpgroups, columns, stages, blocks, order, kept }) =>
-  `${warpgroups}×64 by ${columns}, ${stages} stages, ${blocks} blocks, by ${order}${kept ? ', kept' : ''}`;
+const nameOf = (/** @type {AttentionTiling} */ { warpgroups, columns, stages, blocks, order }) =>
+  `${warpgroups}×64 by ${columns}, ${stages} stages, ${blocks} blocks, by ${order}`;
 
 /** Elements of a buffer of halves. @param {any} vk @param {number} buffer @param {'bf16' | 'f16'} type @param {number} count */
 function halves(vk, buffer, type, count) {
@@ -182,8 +177,8 @@ await runMain(USAGE, OPTIONS, ({ addon, sweep, type: typeName, shapes: asked, sa
         const chosen = context.tuning.ptxAttention?.(/** @type {any} */ ({ pass, type, headSize, causal: true }), shape);
         const tilings = chosen ? [ATTENTION_PLANS[chosen]] : [];
         if (sweep)
-          for (const [warpgroups, columns, stages, blocks, order, kept] of headSize === 64 ? CANDIDATES[pass] : WIDE_CANDIDATES[pass]) {
-            const tiling = { warpgroups, columns, stages, blocks, order, kept };
+          for (const [warpgroups, columns, stages, blocks, order] of headSize === 64 ? CANDIDATES[pass] : WIDE_CANDIDATES[pass]) {
+            const tiling = { warpgroups, columns, stages, blocks, order };
             if (!tilings.some((other) => nameOf(other) === nameOf(tiling))) tilings.push(tiling);
           }
         for (const tiling of tilings)

@@ -101,6 +101,12 @@ export function pushConstants(words, floats = []) {
   return bytes;
 }
 
+/**
+ * Rounds of a loop on a CPU device: lavapipe ends any after 65,535 and says nothing, so that what is behind would be missing from a
+ * sum (docs/drivers.md).
+ */
+export const MAX_CPU_ROUNDS = 65_000;
+
 /** Most elements of a tensor: kernels index with u32, and a stride past the end must not wrap. */
 export const MAX_ELEMENTS = 0xf0000000;
 

@@ -1,6 +1,18 @@
 // Sums and other reductions over rows, columns and everything. Every order of addition is fixed.
 
-import { accessWidth, bytesOf, ceilDiv, choice, finite, integer, nextPowerOfTwo, part, pushConstants, tensor } from './base.mjs';
+import {
+  MAX_CPU_ROUNDS,
+  accessWidth,
+  bytesOf,
+  ceilDiv,
+  choice,
+  finite,
+  integer,
+  nextPowerOfTwo,
+  part,
+  pushConstants,
+  tensor,
+} from './base.mjs';
 import { elementwiseKernels } from './elementwise.mjs';
 
 /** @typedef {import('./base.mjs').Tensor} Tensor */
@@ -12,9 +24,6 @@ import { elementwiseKernels } from './elementwise.mjs';
 /** @typedef {'sum' | 'sumOfSquares' | 'max' | 'min' | 'maxAbs'} ReduceOp */
 
 const OPS = /** @type {const} */ (['sum', 'sumOfSquares', 'max', 'min', 'maxAbs']);
-
-/** Rows that an invocation adds up by itself on a CPU: lavapipe ends a loop after 65,535 rounds (docs/drivers.md). */
-const MAX_CPU_ROWS = 65_000;
 
 /**
  * y = beta · y + alpha · (sum over the rows of x), and with z the second half of the columns there. One dispatch, or two
@@ -43,7 +52,7 @@ export function columnSums(context, kernel, args) {
   const tallest = context.isCpu ? 4 : Math.min(context.info.maxComputeWorkGroupInvocations, 1024) / tx;
   const wanted = ceilDiv(context.residentGroups, ceilDiv(columns / width, tx));
   const few = rows <= 16 * tallest ? 1 : Math.max(1, Math.min(wanted, Math.floor(rows / 128)));
-  const blocks = context.isCpu ? ceilDiv(rows, MAX_CPU_ROWS) : few;
+  const blocks = context.isCpu ? ceilDiv(rows, MAX_CPU_ROUNDS) : few;
   const height = (/** @type {number} */ rows) => Math.min(nextPowerOfTwo(context.isCpu ? rows : ceilDiv(rows, 8)), tallest);
   /**
    * @param {DType} from @param {{ buffer: Binding, offset: number }} source

@@ -1,6 +1,7 @@
 // Programs of generated kernels, and their dispatches: what `buildKernel` of the addon takes
 // (docs/design/codegen.md says what each word is).
 
+import { MAX_CPU_ROUNDS } from '../kernels/base.mjs';
 import { broadcastLayout, collapse, sizeOf } from './layout.mjs';
 
 /** @typedef {import('./layout.mjs').DType} DType */
@@ -291,9 +292,6 @@ export function mapRows(context, { rows, columns, shape }, inputs, outputs, body
   return dispatchOf(context, how, inputs, outputs, body);
 }
 
-/** Rows that an invocation adds up by itself on a CPU: lavapipe ends a loop after 65,535 rounds (docs/drivers.md). */
-const MAX_CPU_ROWS = 65_000;
-
 /**
  * The dispatch of a program with sums over the rows, and into how many slices it cuts them.
  * @param {Context} context @param {{ rows: number, columns: number, shape: readonly number[] }} sizes
@@ -307,7 +305,7 @@ export function mapColumns(context, { rows, columns, shape }, inputs, outputs, b
   const most = isCpu ? 8 : Math.min(256, info.maxComputeWorkGroupInvocations);
   const lanes = Math.min(most, Math.max(8, 8 * powerOfTwo(rows / 4)));
   const blocks = Math.ceil(columns / 32);
-  const wanted = isCpu ? Math.ceil(rows / MAX_CPU_ROWS) : Math.min(Math.ceil(context.residentGroups / blocks), Math.floor(rows / 128));
+  const wanted = isCpu ? Math.ceil(rows / MAX_CPU_ROUNDS) : Math.min(Math.ceil(context.residentGroups / blocks), Math.floor(rows / 128));
   const slice = Math.ceil(rows / Math.max(1, wanted));
   const slices = Math.ceil(rows / slice);
   const sizes = [rows, columns, slice];

@@ -27,12 +27,9 @@ import {
   zeros,
 } from '../../nn/index.mjs';
 import { assertClose } from '../lib/random-data.mjs';
-import { initDevice } from './setup.mjs';
+import { initDevice, values } from './setup.mjs';
 
 before(initDevice);
-
-/** @param {any} x @returns {Promise<number[]>} */
-const values = async (x) => [...(await x.toArray())];
 
 test('an index or dimension that is not there is an error, not another one', async () => {
   const x = tensor([1, 2, 3]);

@@ -4,12 +4,9 @@ import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { F, cat, compile, full, grad, nn, optim, randn, tensor } from '../../nn/index.mjs';
 import { assertClose, normal } from '../lib/random-data.mjs';
-import { initDevice } from './setup.mjs';
+import { initDevice, values } from './setup.mjs';
 
 before(initDevice);
-
-/** @param {any} x @returns {Promise<number[]>} */
-const values = async (x) => [...(await x.toArray())];
 
 test('amax and amin of rows with a NaN are NaN, eager and compiled, wherever it stands', async () => {
   for (const columns of [1, 2, 3, 4, 33, 1000, 5000]) {

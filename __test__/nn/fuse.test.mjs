@@ -7,14 +7,12 @@ import { PASSES } from '../../nn/passes/index.mjs';
 import { scaled } from '../lib/addon.mjs';
 import { Random } from '../lib/random.mjs';
 import { assertClose, seed } from '../lib/random-data.mjs';
-import { initDevice } from './setup.mjs';
+import { initDevice, values } from './setup.mjs';
 
 before(initDevice);
 
 const random = new Random(seed);
 const UNFUSED = PASSES.filter((name) => name !== 'fuse');
-/** @param {any} x @returns {Promise<number[]>} */
-const values = async (x) => [...(await x.toArray())];
 /** @param {any} result */
 const flat = async (result) => (await Promise.all([result].flat().map(values))).flat();
 

@@ -7,7 +7,7 @@ import { PASSES } from '../../nn/passes/index.mjs';
 import { runtime } from '../../nn/runtime.mjs';
 import { Random } from '../lib/random.mjs';
 import { seed } from '../lib/random-data.mjs';
-import { initDevice } from './setup.mjs';
+import { initDevice, values } from './setup.mjs';
 
 /** The 16-bit type that products take here, where they take one. @type {'f16' | 'bf16'} */
 let dtype;
@@ -18,9 +18,6 @@ before(() => {
   products = kernels.matmulSupports('bf16') || kernels.matmulSupports('f16');
   dtype = kernels.matmulSupports('bf16') ? 'bf16' : 'f16';
 });
-
-/** @param {any} x @returns {Promise<number[]>} */
-const values = async (x) => [...(await x.toArray())];
 
 /** Two layers of sizes that products in 16 bits take. */
 function network() {

@@ -3,12 +3,10 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { F, checkpoint, compile, nn, noGrad, ones, tensor, zeros } from '../../nn/index.mjs';
-import { initDevice } from './setup.mjs';
+import { initDevice, values } from './setup.mjs';
 
 before(initDevice);
 
-/** @param {any} x @returns {Promise<number[]>} */
-const values = async (x) => [...(await x.toArray())];
 /** @param {number} n */
 const counted = (n) => tensor(Float32Array.from({ length: n }, (_, i) => i));
 

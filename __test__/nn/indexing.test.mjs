@@ -4,13 +4,11 @@ import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { F, compile, grad, tensor, zeros } from '../../nn/index.mjs';
 import { assertClose, integers, normal } from '../lib/random-data.mjs';
-import { initDevice } from './setup.mjs';
+import { initDevice, values } from './setup.mjs';
 
 before(initDevice);
 
 /** @typedef {import('../../nn/index.mjs').Tensor} Tensor */
-/** @param {Tensor} x */
-const values = async (x) => [...(await x.toArray())];
 /** @param {any} data */
 const ids = (data) => tensor(data, { dtype: 'i32' });
 

@@ -4,12 +4,9 @@ import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { F, scope, tensor, zeros } from '../../nn/index.mjs';
 import { runtime } from '../../nn/runtime.mjs';
-import { initDevice } from './setup.mjs';
+import { initDevice, values } from './setup.mjs';
 
 before(initDevice);
-
-/** @param {any} x @returns {Promise<number[]>} */
-const values = async (x) => [...(await x.toArray())];
 
 const COLUMNS = 2 ** 15;
 /** Bytes of a tensor of whole rows: 4 GiB on most GPUs, where three of them are live at once; 32 MiB on a CPU. */

@@ -29,13 +29,11 @@ import { light, scaled } from '../lib/addon.mjs';
 import { childJson } from '../lib/child.mjs';
 import { Random } from '../lib/random.mjs';
 import { assertClose, seed } from '../lib/random-data.mjs';
-import { initDevice } from './setup.mjs';
+import { initDevice, values } from './setup.mjs';
 
 before(initDevice);
 
 const random = new Random(seed);
-/** @param {any} x @returns {Promise<number[]>} */
-const values = async (x) => [...(await x.toArray())];
 /** Those that put calls together in other kernels, with other roundings. */
 const ROUNDING = ['vectors', 'match', 'fuse'];
 /** Without them every bit is as in the eager mode. */

@@ -3,14 +3,11 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { F, compile, grad, tensor, zeros } from '../../nn/index.mjs';
-import { initDevice } from './setup.mjs';
+import { initDevice, values } from './setup.mjs';
 
 before(initDevice);
 
 /** @typedef {import('../../nn/index.mjs').Tensor} Tensor */
-/** @param {Tensor} x */
-const values = async (x) => [...(await x.toArray())];
-
 test('comparisons give bools, of every type of numbers, with tensors and with numbers', async () => {
   for (const dtype of /** @type {const} */ (['f32', 'f16', 'bf16', 'i32', 'u32'])) {
     const [a, b] = [tensor([1, 2, 3], { dtype }), tensor([3, 2, 1], { dtype })];

@@ -7,6 +7,9 @@ import { vk } from '../lib/addon.mjs';
 /** Opens the addon under test. */
 export const initDevice = () => init({ vk });
 
+/** The elements of a tensor. @param {any} x @returns {Promise<number[]>} */
+export const values = async (x) => [...(await x.toArray())];
+
 /** Has all memory be NaNs before it is handed out: what reads more than was written gives itself away. */
 export function poison() {
   const device = runtime();

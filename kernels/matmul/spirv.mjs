@@ -1,19 +1,13 @@
 // Matrix products by the SPIR-V kernels, which run on every device: `f32` in ordinary arithmetic, `coop` on
 // VK_KHR_cooperative_matrix at subgroup scope. Their tilings, and products as dispatches.
 
-import { ceilDiv, integer, pushConstants } from '../base.mjs';
+import { MAX_CPU_ROUNDS, ceilDiv, integer, pushConstants } from '../base.mjs';
 import { EPI_VEC4, effectsOf, sumParts } from './reduce.mjs';
 
 /** @typedef {import('../base.mjs').Dispatch} Dispatch */
 /** @typedef {import('../base.mjs').KernelContext} KernelContext */
 /** @typedef {import('../matmul.mjs').MatmulPlan} MatmulPlan */
 /** @typedef {import('../matmul.mjs').Precision} Precision */
-
-/**
- * Tiles of depth that one split goes through on a CPU device: lavapipe ends any loop after 65,535 iterations and says
- * nothing, so that the tiles behind would be missing from the sum.
- */
-const MAX_CPU_STEPS = 65_000;
 
 const LOAD_EXACT = 0;
 const LOAD_VECTOR = 1;
@@ -243,7 +237,7 @@ export function spirvProducts(context) {
     const tailed =
       tail > 1 && plan.rest > 0 && problem.batch === 1 && !problem.dual && tiles - plan.rest + plan.rest * tail <= context.maxGroups;
     // A split holds whole tiles of depth, and none is empty.
-    const deep = isCpu ? ceilDiv(ceilDiv(problem.k, plan.bk), MAX_CPU_STEPS) : 1;
+    const deep = isCpu ? ceilDiv(ceilDiv(problem.k, plan.bk), MAX_CPU_ROUNDS) : 1;
     const splits = Math.max(deep, tailed ? tail : integer('matmul', 'splits', plan.splits, 1, 64));
     plan.kPerSplit = ceilDiv(ceilDiv(problem.k, plan.bk), splits) * plan.bk;
     plan.splits = ceilDiv(problem.k, plan.kPerSplit);

@@ -2,14 +2,12 @@
 // dK and dV from transposed scores; the other owns queries, walks over tiles of keys and values, and sums dQ. With
 // P = exp(scale · S - L) and dS = P ∘ (dP - delta): dV = P^T dO, dK = scale · dS^T Q, dQ = scale · dS K.
 //
-// Of heads of 128 a thread has no registers for dK and dV at a time: of each three blocks one sums dK, one dV. With `kept` it has them,
-// since the rows of V that a block owns stay in shared memory: seven products in place of eight, and two walks in place of three.
+// Of heads of 128 a thread has no registers for dK and dV at a time: of each three blocks one sums dK, one dV.
 //
 // Log-sum-exp and delta belong to queries. Where these are columns, the sums of S and dP begin with them, so that a tile's
 // values need no registers of their own: S begins at -L / |scale|, dP at -delta.
 
 import { at, f32, vector } from './assembler.mjs';
-import { OWNED } from './attention.mjs';
 
 /** @typedef {import('./attention.mjs').AttentionWriter} AttentionWriter */
 
@@ -88,18 +86,17 @@ function walk(w, copiers, { from, to, ownFrom, ownTo }) {
  * Scores and dP of a tile, each from a left operand and a tile's place; dP's product is still open afterwards. Where registers are few,
  * the second left operand is moved once the first one is free.
  * @param {AttentionWriter} w @param {string} tile @param {{ scores: string[], dP: string[], adds: boolean }} sums
- * @param {[string[][], string]} ofScores @param {[string[][] | string, string]} ofGradients of which the left operand may be in shared memory
+ * @param {[string[][], string]} ofScores @param {[string[][], string]} ofGradients
  */
 function scoresAndGradients(w, tile, { scores, dP, adds }, ofScores, ofGradients) {
   const few = w.sizes.threads * w.tiling.blocks > 256 || w.form.headSize > 64;
   const left = w.moved(ofScores[0], tile, true);
-  const second = () => (typeof ofGradients[0] === 'string' ? ofGradients[0] : w.moved(ofGradients[0], tile));
-  const right = few ? undefined : second();
+  const right = few ? undefined : w.moved(ofGradients[0], tile);
   w.beginProducts();
   w.product(scores, left, 'k', ofScores[1], adds);
   w.commitProducts();
   if (few) w.settle(0);
-  const moved = right ?? second();
+  const moved = right ?? w.moved(ofGradients[0], tile);
   if (few) w.beginProducts();
   w.product(dP, moved, 'k', ofGradients[1], adds);
   w.commitProducts();
@@ -171,23 +168,6 @@ function overKeys(w, blockRow) {
 }
 
 /**
- * Copies a block's rows of a tensor to where they stay; returns the place of this warpgroup's, in units of 16 bytes.
- * @param {AttentionWriter} w @param {string} head @param {string} rowBytes @param {string} blockRow
- */
-function keep(w, head, rowBytes, blockRow) {
-  const { p, tiling, sizes, form } = w;
-  const bytes = 2 * OWNED * form.headSize;
-  const copy = w.copier(head, rowBytes, OWNED);
-  const first = p.b32('div.u32', blockRow, OWNED);
-  for (let group = 0; group < tiling.warpgroups; group++) {
-    const place = p.b32('add.u32', p.b32('mov.u32', 'shared'), sizes.tiles + group * bytes);
-    copy(group ? p.b32('add.u32', first, group) : first, place, w.always);
-  }
-  const own = p.b32('mul.lo.u32', p.b32('div.u32', w.groupRow, OWNED), bytes >> 4);
-  return p.b32('add.u32', p.b32('add.u32', w.sharedUnits, sizes.tiles >> 4), own);
-}
-
-/**
  * dK and dV of a block's keys, or one of them.
  * @param {AttentionWriter} w @param {string} blockRow @param {boolean} ofKeys whether dK is summed @param {boolean} ofValues whether dV is
  */
@@ -203,12 +183,9 @@ function overQueries(w, blockRow, ofKeys, ofValues) {
   ]);
   const tileOf = (/** @type {string} */ from) => (form.causal ? p.b32('div.u32', from, columns) : p.b32('mov.u32', 0));
   const tiles = { from: tileOf(blockRow), to: w.tiles, ownFrom: tileOf(groupRow), ownTo: w.tiles };
-  const headV = () => w.headOf('v', 'offV', 'batchQkv');
-  // They arrive with the first tiles.
-  const kept = ofKeys && tiling.kept ? keep(w, headV(), rowQkv, blockRow) : undefined;
   const each = walk(w, copiers, tiles);
   const keys = w.fragments(w.headOf('k', 'offK', 'batchQkv'), rowQkv, row);
-  const values = kept ?? (ofKeys ? w.fragments(headV(), rowQkv, row) : []);
+  const values = ofKeys ? w.fragments(w.headOf('v', 'offV', 'batchQkv'), rowQkv, row) : [];
   const stats = [w.statsOf('lse', 'offLse'), ...(ofKeys ? [w.statsOf('delta', 'offDelta')] : [])];
   /** -1 / |scale|. */
   const perScale = p.f32('neg.f32', p.f32('rcp.approx.ftz.f32', p.f32('abs.f32', w.scale)));

@@ -27,8 +27,6 @@ import { CHUNK, SHARED_MEMORY_LIMIT, depthStep, descriptor } from './layout.mjs'
  * @property {number} stages tiles in shared memory: forward, of keys and of values, which take turns; backward, pairs of tiles
  * @property {number} blocks of a multiprocessor at a time, which bounds the registers of a thread
  * @property {'head' | 'length'} order of the blocks: those of a head follow each other, or those with equally long walks
- * @property {boolean} [kept] backward: a block's own rows of V stay in shared memory, behind the tiles, which leaves registers for the sums
- *   of dK and of dV with heads of 128
  */
 
 /**
@@ -71,25 +69,22 @@ export const attentionParameters = (pass) => [
 ];
 
 /** Sizes of a kernel. @param {AttentionTiling} tiling @param {AttentionForm} form */
-export function attentionSizes({ warpgroups, columns, stages, kept }, { pass, headSize }) {
+export function attentionSizes({ warpgroups, columns, stages }, { pass, headSize }) {
   const tileBytes = 2 * columns * headSize;
-  const tiles = stages * tileBytes * (pass === 'forward' ? 1 : 2);
   return {
     threads: 128 * warpgroups,
     /** Rows that a block owns. */
     rows: OWNED * warpgroups,
     tileBytes,
     /** Blocks of the same number of rows, each of which computes something else. */
-    kinds: pass === 'forward' ? 1 : headSize > 64 && !kept ? 3 : 2,
-    /** Bytes of all tiles, behind which the rows are that are kept. */
-    tiles,
-    shared: tiles + (kept ? 2 * OWNED * warpgroups * headSize : 0),
+    kinds: pass === 'forward' ? 1 : headSize > 64 ? 3 : 2,
+    shared: stages * tileBytes * (pass === 'forward' ? 1 : 2),
   };
 }
 
 /** Why a tiling cannot compute a form, or undefined. @param {AttentionTiling} tiling @param {AttentionForm} form */
 export function attentionFault(tiling, form) {
-  const { warpgroups, columns, stages, blocks, order, kept } = tiling;
+  const { warpgroups, columns, stages, blocks, order } = tiling;
   const { threads, shared } = attentionSizes(tiling, form);
   if (!Number.isInteger(warpgroups) || warpgroups < 1 || threads > 1024) return 'warpgroups must be 1 to 8';
   if (columns !== 32 && columns !== 64) return 'columns must be 32 or 64';
@@ -100,7 +95,6 @@ export function attentionFault(tiling, form) {
   if (!Number.isInteger(blocks) || blocks < 1 || blocks * threads > 2048)
     return 'blocks of a multiprocessor must have at most 2048 threads';
   if (order !== 'head' && order !== 'length') return "order must be 'head' or 'length'";
-  if (kept && form.pass === 'forward') return 'rows are kept in shared memory backward only';
   return undefined;
 }
 
@@ -210,12 +204,12 @@ export class AttentionWriter {
 
   /**
    * Copies tiles of a tensor by cp.async. Rows past the last are filled with zeros.
-   * @param {string} head @param {string} rowBytes @param {number} [rows] of a tile
+   * @param {string} head @param {string} rowBytes
    * @returns {(tile: string, place: string, enabled: string) => void} of a tile's number, its address in shared memory, and
    *   whether there is such a tile
    */
-  copier(head, rowBytes, rows = this.tiling.columns) {
-    const { p, sizes, form } = this;
+  copier(head, rowBytes) {
+    const { p, tiling, sizes, form } = this;
     const chunk = p.b32('and.b32', this.tid, 7);
     const line = p.b32('shr.u32', this.tid, 3);
     const target = p.b32('mad.lo.u32', line, LINE, p.b32('mul.lo.u32', p.b32('xor.b32', chunk, p.b32('and.b32', line, 7)), CHUNK));
@@ -225,15 +219,21 @@ export class AttentionWriter {
     const step = sizes.threads / 8;
     return (tile, place, enabled) => {
       const to = p.b32('add.u32', place, target);
-      const first = p.b32('mad.lo.u32', tile, rows, line);
+      const first = p.b32('mad.lo.u32', tile, tiling.columns, line);
       for (let block = 0; block < form.headSize / 64; block++) {
-        for (let l = 0; l < rows; l += step) {
+        for (let l = 0; l < tiling.columns; l += step) {
           const row = l ? p.b32('add.u32', first, l) : first;
           const size = p.b32('selp.b32', CHUNK, 0, p.pred('setp.le.u32', row, last));
           const address = p.b64('mad.wide.u32', p.b32('min.u32', row, last), rowBytes, from);
-          const there = l + step > rows ? p.pred('setp.lt.and.u32', line, rows - l, enabled) : enabled;
+          const there = l + step > tiling.columns ? p.pred('setp.lt.and.u32', line, tiling.columns - l, enabled) : enabled;
           p.guarded(there, () =>
-            p.do('cp.async.cg.shared.global.L2::128B', at(to, (block * rows + l) * LINE), at(address, 2 * 64 * block), CHUNK, size),
+            p.do(
+              'cp.async.cg.shared.global.L2::128B',
+              at(to, (block * tiling.columns + l) * LINE),
+              at(address, 2 * 64 * block),
+              CHUNK,
+              size,
+            ),
           );
         }
       }
@@ -258,34 +258,28 @@ export class AttentionWriter {
   }
 
   /**
-   * sums = or += left · tile^T (K-major: the tile's rows are columns of the product) or · tile (MN-major: they are its depth).
-   * @param {string[]} sums @param {string[][] | string} left fragments, or where the 64 rows of a warpgroup are in shared memory (K-major), in
-   *   units of 16 bytes
-   * @param {'k' | 'mn'} major @param {string} place of the tile, likewise @param {boolean} adds
+   * sums = or += fragments · tile^T (K-major: the tile's rows are columns of the product) or · tile (MN-major: they are its depth).
+   * @param {string[]} sums @param {string[][]} fragments @param {'k' | 'mn'} major @param {string} place of the tile @param {boolean} adds
    */
-  product(sums, left, major, place, adds) {
+  product(sums, fragments, major, place, adds) {
     const { p, tiling, form } = this;
     const low = this.tileDescriptor(major, place);
-    const [width, depth] = major === 'k' ? [tiling.columns, form.headSize] : [form.headSize, tiling.columns];
-    /** The matrix of a slab of 16 of the depth. @param {string} low @param {number} bytes */
-    const matrix = (low, bytes) => p.b64('mov.b64', vector([bytes ? p.b32('add.u32', low, bytes >> 4) : low, this.high]));
-    /** Of a head's elements every 64 have a block of lines of their own. @param {number} slab @param {number} rows */
-    const along = (slab, rows) => Math.floor(slab / 4) * rows * LINE + (slab % 4) * depthStep('k');
-    const rows = typeof left === 'string' ? this.tileDescriptor('k', left) : '';
-    for (let slab = 0; slab < depth / 16; slab++) {
+    const width = major === 'k' ? tiling.columns : form.headSize;
+    fragments.forEach((fragment, slab) => {
+      // Of a head's elements every 64 have a block of lines of their own.
+      const bytes = major === 'k' ? Math.floor(slab / 4) * tiling.columns * LINE + (slab % 4) * depthStep('k') : slab * depthStep('mn');
+      const matrix = p.b64('mov.b64', vector([bytes ? p.b32('add.u32', low, bytes >> 4) : low, this.high]));
       p.do(
         `wgmma.mma_async.sync.aligned.m64n${width}k16.f32.${form.type}.${form.type}`,
         vector(sums),
-        typeof left === 'string' ? matrix(rows, along(slab, OWNED)) : vector(left[slab]),
-        matrix(low, major === 'k' ? along(slab, tiling.columns) : slab * depthStep('mn')),
+        vector(fragment),
+        matrix,
         adds || slab > 0 ? this.always : this.never,
         1,
         1,
-        // Only what lies in shared memory can be transposed.
-        ...(typeof left === 'string' ? [0] : []),
         major === 'mn' ? 1 : 0,
       );
-    }
+    });
   }
 
   /**

@@ -62,10 +62,8 @@ export const ATTENTION_PLANS = {
   pair: { warpgroups: 2, columns: 64, stages: 3, blocks: 2, order: 'length' },
   /** Forward, heads of 128. */
   wide: { warpgroups: 2, columns: 64, stages: 3, blocks: 1, order: 'head' },
-  /** Backward, heads of 128: two blocks, each of one warpgroup. */
+  /** Backward, heads of 128: blocks of one warpgroup, of which a multiprocessor has shared memory for one. */
   singleWide: { warpgroups: 1, columns: 32, stages: 3, blocks: 2, order: 'head' },
-  /** The same with dK and dV by one walk. Not timed on a device, so that no table takes it: `benches/kernels-attention.mjs --sweep` does. */
-  keptWide: { warpgroups: 1, columns: 32, stages: 2, blocks: 2, order: 'head', kept: true },
   /** Backward where there is less than a block of 128 rows for each multiprocessor. */
   few: { warpgroups: 2, columns: 64, stages: 2, blocks: 1, order: 'head' },
   /** Backward: three blocks of a multiprocessor, each of one warpgroup. */

@@ -138,6 +138,11 @@ export function pack(...dispatches: (Dispatches | Dispatches[])[]): {
 export function ceilDiv(a: number, b: number): number;
 /** The least power of two that is at least `n`. @param {number} n */
 export function nextPowerOfTwo(n: number): number;
+/**
+ * Rounds of a loop on a CPU device: lavapipe ends any after 65,535 and says nothing, so that what is behind would be missing from a
+ * sum (docs/drivers.md).
+ */
+export const MAX_CPU_ROUNDS: 65000;
 /** Most elements of a tensor: kernels index with u32, and a stride past the end must not wrap. */
 export const MAX_ELEMENTS: 4026531840;
 /**

@@ -1,14 +1,12 @@
 // Made by `npm run types` from kernels/; do not edit.
 /** Sizes of a kernel. @param {AttentionTiling} tiling @param {AttentionForm} form */
-export function attentionSizes({ warpgroups, columns, stages, kept }: AttentionTiling, { pass, headSize }: AttentionForm): {
+export function attentionSizes({ warpgroups, columns, stages }: AttentionTiling, { pass, headSize }: AttentionForm): {
     threads: number;
     /** Rows that a block owns. */
     rows: number;
     tileBytes: number;
     /** Blocks of the same number of rows, each of which computes something else. */
     kinds: number;
-    /** Bytes of all tiles, behind which the rows are that are kept. */
-    tiles: number;
     shared: number;
 };
 /** Why a tiling cannot compute a form, or undefined. @param {AttentionTiling} tiling @param {AttentionForm} form */
@@ -27,8 +25,6 @@ export function attention(name: string, tiling: AttentionTiling, form: Attention
  * @property {number} stages tiles in shared memory: forward, of keys and of values, which take turns; backward, pairs of tiles
  * @property {number} blocks of a multiprocessor at a time, which bounds the registers of a thread
  * @property {'head' | 'length'} order of the blocks: those of a head follow each other, or those with equally long walks
- * @property {boolean} [kept] backward: a block's own rows of V stay in shared memory, behind the tiles, which leaves registers for the sums
- *   of dK and of dV with heads of 128
  */
 /**
  * What is computed.
@@ -94,8 +90,6 @@ export class AttentionWriter {
         tileBytes: number;
         /** Blocks of the same number of rows, each of which computes something else. */
         kinds: number;
-        /** Bytes of all tiles, behind which the rows are that are kept. */
-        tiles: number;
         shared: number;
     };
     p: Program;
@@ -138,23 +132,21 @@ export class AttentionWriter {
     fragments(head: string, rowBytes: string, row: string): string[][];
     /**
      * Copies tiles of a tensor by cp.async. Rows past the last are filled with zeros.
-     * @param {string} head @param {string} rowBytes @param {number} [rows] of a tile
+     * @param {string} head @param {string} rowBytes
      * @returns {(tile: string, place: string, enabled: string) => void} of a tile's number, its address in shared memory, and
      *   whether there is such a tile
      */
-    copier(head: string, rowBytes: string, rows?: number): (tile: string, place: string, enabled: string) => void;
+    copier(head: string, rowBytes: string): (tile: string, place: string, enabled: string) => void;
     /** Keeps copies on their way. Waits for all but some groups, and until all threads have waited. @param {number} open */
     arrive(open: number): void;
     commitCopies(): void;
     /** Low word of the descriptor of a tile. @param {'k' | 'mn'} major @param {string} place in shared memory, in units of 16 bytes */
     tileDescriptor(major: "k" | "mn", place: string): string;
     /**
-     * sums = or += left · tile^T (K-major: the tile's rows are columns of the product) or · tile (MN-major: they are its depth).
-     * @param {string[]} sums @param {string[][] | string} left fragments, or where the 64 rows of a warpgroup are in shared memory (K-major), in
-     *   units of 16 bytes
-     * @param {'k' | 'mn'} major @param {string} place of the tile, likewise @param {boolean} adds
+     * sums = or += fragments · tile^T (K-major: the tile's rows are columns of the product) or · tile (MN-major: they are its depth).
+     * @param {string[]} sums @param {string[][]} fragments @param {'k' | 'mn'} major @param {string} place of the tile @param {boolean} adds
      */
-    product(sums: string[], left: string[][] | string, major: "k" | "mn", place: string, adds: boolean): void;
+    product(sums: string[], fragments: string[][], major: "k" | "mn", place: string, adds: boolean): void;
     /**
      * Fragments that outlive the product which takes these: the assembler (CUDA 13.0, and driver 580) gives the registers of a left
      * operand to others after its product, also where the next turn of a loop reads them. So each turn has its own, moved by an
@@ -218,11 +210,6 @@ export type AttentionTiling = {
      * of the blocks: those of a head follow each other, or those with equally long walks
      */
     order: "head" | "length";
-    /**
-     * backward: a block's own rows of V stay in shared memory, behind the tiles, which leaves registers for the sums
-     * of dK and of dV with heads of 128
-     */
-    kept?: boolean | undefined;
 };
 /**
  * What is computed.
