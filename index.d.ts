@@ -631,8 +631,11 @@ export declare function collective(kind: 'allReduce' | 'reduceScatter' | 'allGat
  */
 export declare function collectiveAbort(code: HeliosErrorCode, message: string, rank?: number): void
 
-/** Forgets a group that was left or has failed, behind everything called so far. */
-export declare function collectiveForget(): void
+/**
+ * Forgets a group that was left or has failed, behind everything called so far. Whether MPI has been started in this
+ * process, which it can be once.
+ */
+export declare function collectiveForget(): boolean
 
 /**
  * Leaves the group together with all other ranks, behind everything called so far; the timeline value at which all

@@ -80,7 +80,7 @@ const GUESTS = { UCX_MEM_EVENTS: 'no', UCX_ERROR_SIGNALS: '', OMPI_MCA_opal_sign
  * rank add a part, which takes half as long of two ranks.
  */
 const TUNING = { OMPI_MCA_coll_libnbc_iallreduce_algorithm: '3' };
-/** Whether MPI was started in this process. */
+/** Whether MPI has been started in this process. */
 let started = false;
 
 /**
@@ -169,7 +169,8 @@ export async function init(options = {}) {
   } catch (error) {
     await watch.leave();
     vk.collectiveAbort('ERR_HELIOS_ABORTED', 'init has failed');
-    vk.collectiveForget();
+    // Another rank's failure may come before one's own MPI has been found: only the addon knows how far that came.
+    started = vk.collectiveForget();
     throw error;
   }
   return new Group(Group.key, { rank, worldSize, localRank, engine: nccl ? 'nccl' : 'mpi', watch });
@@ -209,10 +210,7 @@ async function starting(watch, joinMs, name) {
   for (;;) {
     const status = vk.collectiveStatus();
     if (status === null) throw errorOf({ code: 'ERR_HELIOS_ABORTED', message: 'the device was destroyed' });
-    if (status.error) {
-      started &&= status.error.code !== 'ERR_HELIOS_NO_ENGINE';
-      throw status.error;
-    }
+    if (status.error) throw status.error;
     if (watch.failure) throw errorOf(watch.failure);
     if (status.phase === 'ready') return status;
     if (performance.now() > end) {

@@ -43,6 +43,12 @@ const MAX_BARRIERS = 4400;
  * @property {() => Promise<boolean>} run whether it passed
  */
 
+/** Of which tests a stage's commands said at their end that they failed. @type {string[]} */
+let failures = [];
+/** Where the runners of Node and Cargo begin to say so, and of how many lines the end of all repeats it. */
+const FAILURES = /^(✖ failing tests:|failures:)/;
+const FAILURE_LINES = 60;
+
 /**
  * Runs a command in the repository with its output shown.
  * @param {string[]} command
@@ -51,12 +57,13 @@ const MAX_BARRIERS = 4400;
  * @returns {Promise<boolean>}
  */
 function run([command, ...args], { environment = {}, forbidden, limitMs } = {}) {
+  const looked = forbidden !== undefined || Boolean(process.env.CI);
   return new Promise((done) => {
     const child = spawn(command, args, {
       cwd: REPOSITORY,
       env: { ...process.env, ...environment },
       timeout: limitMs,
-      stdio: ['ignore', forbidden ? 'pipe' : 'inherit', forbidden ? 'pipe' : 'inherit'],
+      stdio: ['ignore', looked ? 'pipe' : 'inherit', looked ? 'pipe' : 'inherit'],
       shell: process.platform === 'win32' && !command.endsWith('.exe'),
     });
     /** @type {string[]} */
@@ -66,13 +73,20 @@ function run([command, ...args], { environment = {}, forbidden, limitMs } = {}) 
       [child.stderr, process.stderr],
     ])) {
       let rest = '';
-      stream?.on('data', (/** @type {Buffer} */ chunk) => {
+      let failed = false;
+      const look = (/** @type {string} */ line) => {
+        if (forbidden?.test(line)) offending.push(line);
+        failed ||= FAILURES.test(line);
+        if (failed && failures.length < FAILURE_LINES) failures.push(line);
+      };
+      stream?.setEncoding('utf8');
+      stream?.on('data', (/** @type {string} */ chunk) => {
         target.write(chunk);
         const lines = (rest + chunk).split('\n');
         rest = lines.pop() ?? '';
-        offending.push(...lines.filter((line) => forbidden?.test(line)));
+        lines.forEach(look);
       });
-      stream?.on('end', () => forbidden?.test(rest) && offending.push(rest));
+      stream?.on('end', () => look(rest));
     }
     child.on('error', (error) => {
       console.error(`${command}: ${error.message}`);
@@ -617,6 +631,8 @@ async function main(values) {
   const started = stopwatch();
   /** @type {string[]} */
   const summary = [];
+  /** @type {string[]} */
+  const failed = [];
   const count = { passed: 0, failed: 0, skipped: 0 };
   const chosen = STAGES.filter((stage) => inTier(stage) && (only?.includes(stage.name) ?? true) && !skip?.includes(stage.name));
   for (const { begin } of chosen) begin?.();
@@ -630,14 +646,16 @@ async function main(values) {
     }
     console.log(`\n== ${name}: ${title}`);
     const stage = stopwatch();
+    failures = [];
     const passed = await run();
+    if (!passed && failures.length > 0) failed.push(`\n== ${name}, again:`, ...failures);
     const times = timesText(stage());
     count[passed ? 'passed' : 'failed']++;
     summary.push(`${passed ? 'passed ' : 'FAILED '}  ${name.padEnd(16)} ${times}`);
     console.log(`== ${name}: ${passed ? 'passed' : 'FAILED'} in ${times.trim()}`);
   }
   summary.push(`         ${'all'.padEnd(16)} ${timesText(started())}`);
-  console.log(`\n${summary.join('\n')}`);
+  console.log(`${failed.join('\n')}\n\n${summary.join('\n')}`);
   console.log(`stages: ${count.passed} passed, ${count.failed} failed, ${count.skipped} skipped`);
   if (tier === 'quick') console.log('`npm run test:full` runs the others too');
   return count.failed === 0 ? 0 : 1;

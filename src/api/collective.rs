@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use collectives::nccl::{self, library::UniqueId};
-use collectives::{Cause, Element, Failure, Kind, MAX_TEXT, Options, Phase};
+use collectives::{Cause, Element, Failure, Kind, MAX_TEXT, Member, Options, Phase};
 use napi::Env;
 use napi_derive::napi;
 
@@ -264,8 +264,10 @@ pub fn collective_leave(env: &Env) -> napi::Result<f64> {
     })
 }
 
-/// Forgets a group that was left or has failed, behind everything called so far.
+/// Forgets a group that was left or has failed, behind everything called so far. Whether MPI has been started in this
+/// process, which it can be once.
 #[napi(js_name = "collectiveForget")]
-pub fn collective_forget(env: &Env) -> napi::Result<()> {
-    call(env, "destroy", || state::with(Context::forget_group))
+pub fn collective_forget(env: &Env) -> napi::Result<bool> {
+    call(env, "destroy", || state::with(Context::forget_group))?;
+    Ok(Member::started())
 }

@@ -52,10 +52,6 @@ impl Drop for Held<'_> {
 
 /// Starts the group's thread; the group says how it goes.
 pub fn start(group: &Arc<Group>, options: Options) -> Result<()> {
-    if Member::started() {
-        let text = "MPI was started in this process before, and starts once: begin a new process";
-        return Err(Failure::engine(text).into());
-    }
     spawn(group, move |group| {
         let ended = run(group, options);
         fail_if(group, ended);
