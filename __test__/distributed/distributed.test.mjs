@@ -249,6 +249,18 @@ for (const launcher of LAUNCHERS) {
       }
     });
 
+    test('the others hear of a process that ends while it opens its library', LIMIT, async (t) => {
+      const folder = mkdtempSync(join(tmpdir(), 'helios-killed-'));
+      t.after(() => rmSync(folder, { recursive: true }));
+      const pipe = join(folder, 'libmpi.so');
+      assert.equal(spawnSync('mkfifo', [pipe]).status, 0);
+      const { of, output } = await ranks(launcher, ['killed-opening', pipe]);
+      const [{ error, seconds }] = of(0);
+      assert.equal(error?.code, 'ERR_HELIOS_PEER_LOST', output);
+      assert.match(error.message, /rank 1 .*its process has ended, without destroy\(\)/);
+      assert.ok(seconds < SOON, `${seconds} s`);
+    });
+
     test('a rank that comes to the next group while the store of the last one is open waits for the next store', LIMIT, async (t) => {
       const folder = mkdtempSync(join(tmpdir(), 'helios-early-'));
       t.after(() => rmSync(folder, { recursive: true }));

@@ -520,6 +520,17 @@ async function slowLibrary() {
   await group.destroy();
 }
 
+/** The last rank ends while it opens its library, when all have come together and MPI has yet to start there. */
+async function killedOpening() {
+  const pipe = /** @type {string} */ (place);
+  const forming = failing(() => init(rank === last ? { ...options, library: pipe } : options));
+  if (rank === last) {
+    while (vk.collectiveStatus() === null) await sleep(1);
+    process.kill(process.pid, 'SIGKILL');
+  }
+  await forming;
+}
+
 /**
  * A group that does not form, since the second rank has another configuration, and one that does. The second rank comes to the next
  * group while the store of this one still waits for the third rank.
@@ -603,6 +614,7 @@ if (scenario === 'absent') {
 if (scenario === 'each-call') await eachCall();
 else if (scenario === 'groups') await groups();
 else if (scenario === 'slow-library') await slowLibrary();
+else if (scenario === 'killed-opening') await killedOpening();
 else if (scenario === 'early') await early();
 else if (scenario === 'starts') await starts();
 else if (scenario === 'device-gone') await deviceGone();
