@@ -632,8 +632,8 @@ export declare function collective(kind: 'allReduce' | 'reduceScatter' | 'allGat
 export declare function collectiveAbort(code: HeliosErrorCode, message: string, rank?: number): void
 
 /**
- * Forgets a group that was left or has failed, behind everything called so far. Whether MPI has been started in this
- * process, which it can be once.
+ * Forgets a group that was left or has failed, behind everything called so far; a device that is gone has taken it
+ * along. Whether MPI has been started in this process, which it can be once.
  */
 export declare function collectiveForget(): boolean
 

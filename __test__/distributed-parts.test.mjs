@@ -1,6 +1,7 @@
 // Groups of processes without an MPI: what launchers say, the store, the command line, and the engines' names.
 
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -94,6 +95,16 @@ test('without a launcher there is no group, and arguments are checked', async ()
   await assert.rejects(init({ rank: 2, worldSize: 2 }), /rank must be an integer from 0 to 1, got 2/);
   await assert.rejects(init({ rank: 0, worldSize: 2, peerTimeoutMs: 1 }), /peerTimeoutMs/);
   await assert.rejects(init({ rank: 0, worldSize: 2, master: 'here' }), /master must be HOST:PORT, got here/);
+  for (const [wrong, message] of /** @type {[any, string][]} */ ([
+    [null, 'options must be an object, got null'],
+    [{ engine: Symbol('mpi') }, 'engine must be auto, mpi or nccl, got Symbol(mpi)'],
+    [{ master: 5 }, 'master must be a string, got number'],
+    [{ library: 5 }, 'library must be a string, got number'],
+    [{ config: 5n }, 'config must be what JSON can say: Do not know how to serialize a BigInt'],
+    [{ config: () => 5 }, 'config must be what JSON can say, got function'],
+  ])) {
+    await assert.rejects(init(wrong && { rank: 0, worldSize: 2, ...wrong }), { message: `init: ${message}` });
+  }
   assert.throws(() => vk.collective('allReduce', vk.createBuffer(4)), { code: 'ERR_HELIOS_INVALID_BATCH', message: /no group/ });
   assert.throws(
     () => vk.collective(/** @type {any} */ ('sum'), 0),
@@ -212,6 +223,29 @@ test('a connection that closes is a lost rank, and the first failure is the one'
   assert.deepEqual(await first.hear(), { closed: true });
 });
 
+test('a process for which the group is over is hung up on, and changes nothing for the others', async () => {
+  const store = await openHere();
+  const [first, second] = [await guest(store.port, hello(0)), await guest(store.port, hello(1))];
+  await first.hear();
+  const again = async () => {
+    const { socket, hear } = await guest(store.port, hello(1));
+    await Promise.race([once(socket, 'close'), hear().then((message) => assert.fail(JSON.stringify(message)))]);
+  };
+  second.say({ left: true });
+  second.say({ exchange: { number: 1, value: 0 } });
+  first.say({ exchange: { number: 1, value: 0 } });
+  assert.deepEqual(await first.hear(), { exchanged: { number: 1, values: [0, 0] } });
+  await again();
+  store.fail({ code: 'ERR_HELIOS_ABORTED', message: 'the first failure since' });
+  assert.match((await first.hear()).failed.message, /^the first failure since$/);
+  await again();
+  // Another process hears of the failure.
+  const other = await guest(store.port, hello(1, { process: 'process 2' }));
+  assert.match((await other.hear()).failed.message, /^the first failure since$/);
+  await store.close();
+  for (const { socket } of [first, second, other]) socket.destroy();
+});
+
 test('a collective that takes too long is the fault of those who have not come to it', async () => {
   const store = await openHere();
   const [first, second] = [await guest(store.port, hello(0)), await guest(store.port, hello(1))];
@@ -245,8 +279,10 @@ test('who does not belong is refused: two of one rank, another world, version or
       assert.equal(failed.code, 'ERR_HELIOS_RENDEZVOUS');
       assert.match(failed.message, expected);
     }
+    // Its end waits for a rank that has yet to hear.
+    const last = await guest(store.port, hello(1));
     await store.close();
-    for (const { socket } of [first, other]) socket.destroy();
+    for (const { socket } of [first, other, last]) socket.destroy();
   }
   const store = await openHere();
   const first = await guest(store.port, hello(0));

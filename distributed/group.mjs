@@ -58,6 +58,24 @@ function whole(name, value, min, max) {
   return value;
 }
 
+/** An argument that is text, or left out. @param {string} name @param {unknown} value */
+function textOr(name, value) {
+  if (value !== undefined && typeof value !== 'string') throw new TypeError(`init: ${name} must be a string, got ${typeof value}`);
+  return value;
+}
+
+/** A hash of what all ranks must have in common. @param {unknown} config */
+function hashOf(config) {
+  let text;
+  try {
+    text = JSON.stringify(config ?? null);
+  } catch (error) {
+    throw new TypeError(`init: config must be what JSON can say: ${/** @type {Error} */ (error).message}`);
+  }
+  if (text === undefined) throw new TypeError(`init: config must be what JSON can say, got ${typeof config}`);
+  return createHash('sha256').update(text).digest('hex');
+}
+
 /** Where this host can be reached: not beyond the host where all ranks are on it. */
 function ownAddresses() {
   const all = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
@@ -80,8 +98,12 @@ const GUESTS = { UCX_MEM_EVENTS: 'no', UCX_ERROR_SIGNALS: '', OMPI_MCA_opal_sign
  * rank add a part, which takes half as long of two ranks.
  */
 const TUNING = { OMPI_MCA_coll_libnbc_iallreduce_algorithm: '3' };
+/** How long the thread of a group that is gone may take to end: it cannot while another one opens a library. */
+const THREAD_MS = 5000;
 /** Whether MPI has been started in this process. */
 let started = false;
+/** Whether there is a group, from its first step in `init` until it is gone. */
+let member = false;
 
 /**
  * Makes this process a member of the group of all processes that a launcher started together. The device must be there
@@ -89,13 +111,14 @@ let started = false;
  *
  * Throws a `HeliosError`: `ERR_HELIOS_NO_ENGINE` where no library of the engine loads, with what was tried; `ERR_HELIOS_RENDEZVOUS`
  * where not all come together in time, with those who are missing; `ERR_HELIOS_ENGINE` for what the engine says, and for a device
- * that it cannot work on.
+ * that it cannot work on; `ERR_HELIOS_INVALID_BATCH` where this process is a member of a group already.
  * @param {InitOptions} [options]
  * @returns {Promise<Group>}
  */
 export async function init(options = {}) {
+  if (options === null || typeof options !== 'object') throw new TypeError(`init: options must be an object, got ${options}`);
   const { engine = 'auto' } = options;
-  if (!['auto', 'mpi', 'nccl'].includes(engine)) throw new RangeError(`init: engine must be auto, mpi or nccl, got ${engine}`);
+  if (!['auto', 'mpi', 'nccl'].includes(engine)) throw new RangeError(`init: engine must be auto, mpi or nccl, got ${String(engine)}`);
   const nccl = engine === 'nccl';
   const launch = launched();
   const worldSize = whole('worldSize', options.worldSize ?? launch.worldSize, 1, MAX_WORLD);
@@ -110,8 +133,10 @@ export async function init(options = {}) {
       message: 'nothing started this process as one of several: start it with `npx helios-vk run --nproc N FILE`, mpirun or srun',
     });
   }
-  const master = options.master === undefined ? launch.master : address(options.master, 'init: master');
-  const libraries = options.library !== undefined ? [options.library] : nccl ? ncclCandidates() : candidates(launch.launcher);
+  const [at, library] = [textOr('master', options.master), textOr('library', options.library)];
+  const master = at === undefined ? launch.master : address(at, 'init: master');
+  const libraries = library !== undefined ? [library] : nccl ? ncclCandidates() : candidates(launch.launcher);
+  const config = hashOf(options.config);
   if (nccl && !master && worldSize > 1) {
     throw errorOf({
       code: 'ERR_HELIOS_RENDEZVOUS',
@@ -120,12 +145,13 @@ export async function init(options = {}) {
   }
   // Throws without a device.
   vk.getCompleted();
+  if (member) {
+    const message = 'this process is a member of a group, or about to be: destroy() that one first';
+    throw errorOf({ code: 'ERR_HELIOS_INVALID_BATCH', message });
+  }
   if (started && !nccl) throw errorOf({ code: 'ERR_HELIOS_ENGINE', message: 'MPI was started in this process before, and starts once' });
 
   const generation = process.env.HELIOS_GENERATION ?? '';
-  const config = createHash('sha256')
-    .update(JSON.stringify(options.config ?? null))
-    .digest('hex');
   /** @type {import('./watch.mjs').WatchOptions} */
   const watching = {
     rank,
@@ -140,13 +166,15 @@ export async function init(options = {}) {
     peerMs,
     timeoutMs,
   };
+  member = true;
   const watch = new Watch(watching);
   try {
+    // From here on the thread waits for no library that this process opens.
+    const port = await watch.opened;
     /** What MPI tells the others where nothing else does. */
     let text = '';
     if (master || nccl) await watch.joined;
-    else if (rank === 0)
-      text = JSON.stringify({ host: hostname(), hosts: ownAddresses(), port: await watch.opened, key: randomBytes(8).toString('hex') });
+    else if (rank === 0) text = JSON.stringify({ host: hostname(), hosts: ownAddresses(), port, key: randomBytes(8).toString('hex') });
     const limitMs = timeoutMs + 2 * peerMs;
     if (nccl) {
       const id = await identifier(watch, rank, libraries);
@@ -167,8 +195,9 @@ export async function init(options = {}) {
       throw watch.failure ? errorOf(watch.failure) : error;
     });
   } catch (error) {
-    await watch.leave();
+    await watch.leave(/** @type {Error} */ (error));
     vk.collectiveAbort('ERR_HELIOS_ABORTED', 'init has failed');
+    member = false;
     // Another rank's failure may come before one's own MPI has been found: only the addon knows how far that came.
     started = vk.collectiveForget();
     throw error;
@@ -245,10 +274,13 @@ class Watch {
     for (const { promise } of [joined, opened]) promise.catch(() => {});
     /** Settled when all ranks are at the store. */
     this.joined = joined.promise;
-    /** Its port, on rank 0. */
+    /** Settled when the thread is at work; on rank 0 with the port of the store. */
     this.opened = opened.promise;
     this.worker = new Worker(new URL('./watch.mjs', import.meta.url), { workerData: options, name: 'helios-vk group' });
-    this.exited = new Promise((/** @type {(value?: any) => void} */ done) => this.worker.once('exit', done));
+    this.ended = new Promise((/** @type {(value?: any) => void} */ done) => {
+      this.worker.once('exit', done);
+      this.worker.on('message', ({ gone }) => gone && setTimeout(done, THREAD_MS).unref());
+    });
     const fail = (/** @type {Failure} */ failure) => {
       if (this.failure || this.#ended) return;
       this.failure = failure;
@@ -321,14 +353,14 @@ class Watch {
     this.worker.postMessage({ abort: failure });
   }
 
-  /** Ends the thread. `clean`: all ranks have left together. */
-  async leave(clean = false) {
+  /** Ends the thread. @param {Error | null} why this rank leaves alone; null where all leave together */
+  async leave(why) {
     this.#ended = true;
     for (const { reject } of this.#exchanges.values()) reject(errorOf(LEFT, 'exchange'));
     this.#exchanges.clear();
     this.worker.ref();
-    this.worker.postMessage({ leave: { clean } });
-    await this.exited;
+    this.worker.postMessage({ leave: { why: why?.message.replace(/^\w+: /, '') } });
+    await this.ended;
   }
 }
 
@@ -468,7 +500,8 @@ export class Group {
   }
 
   async #leave() {
-    let clean = false;
+    /** @type {Error | null} */
+    let why = null;
     try {
       const status = vk.collectiveStatus();
       if (!status)
@@ -477,11 +510,13 @@ export class Group {
       await this.#watch.agreeToLeave(status.called);
       // All ranks come to this one now. It ends the engine.
       await vk.waitAsync(vk.collectiveLeave());
-      clean = true;
+    } catch (error) {
+      why = /** @type {Error} */ (error);
+      throw error;
     } finally {
-      await this.#watch.leave(clean);
-      // A device that is gone has taken it along.
-      if (vk.collectiveStatus()) vk.collectiveForget();
+      await this.#watch.leave(why);
+      member = false;
+      vk.collectiveForget();
     }
   }
 

@@ -59,8 +59,8 @@ export async function openStore({ host, port, own, joinMs, peerMs }) {
   /** @type {Failure | null} */
   let failure = null;
   let complete = false;
-  /** Ranks of this run that have connected, those that do not fit among them. @type {Set<number>} */
-  const came = new Set();
+  /** The processes of this run that have connected, by rank, those that do not fit among them. @type {Map<number, string>} */
+  const came = new Map();
   let agreed = false;
   /** @type {() => void} */
   let emptied = () => {};
@@ -106,7 +106,10 @@ export async function openStore({ host, port, own, joinMs, peerMs }) {
         const { hello } = message;
         // One of an earlier attempt, or a stranger: its own affair.
         if (!hello || hello.generation !== own.generation) return send(socket, { stranger: own.generation });
-        came.add(hello.rank);
+        // For this process the group is over, and it comes to the next one, whose store opens when this one has closed.
+        const over = failure !== null || members.get(hello.rank)?.left;
+        if (over && came.get(hello.rank) === hello.process) return socket.end();
+        came.set(hello.rank, hello.process);
         const problem = failure ?? unfit(hello);
         if (problem) {
           fail(problem);
@@ -116,6 +119,8 @@ export async function openStore({ host, port, own, joinMs, peerMs }) {
         }
         member = { socket, hello, heard: performance.now(), begun: 0, call: '', leaving: null, left: false };
         members.set(hello.rank, member);
+        // Says that this is the store to stay at.
+        send(socket, { alive: true });
         if (members.size === worldSize) {
           complete = true;
           tell({ joined: true });

@@ -32,6 +32,11 @@ const { rank, worldSize, generation, version, config, bind, joinMs, peerMs, time
   workerData
 );
 const main = /** @type {import('node:worker_threads').MessagePort} */ (parentPort);
+// A thread's first call registers destructors with the C library, which has it wait while another thread opens a library. That may
+// take long, and the others are to hear of this rank meanwhile: so that call comes before the engine is looked for.
+vk.collectiveStatus();
+// The last of this thread's JavaScript. Its end may wait for a library, too.
+process.once('exit', () => main.postMessage({ gone: true }));
 
 /** Seconds that this process has to end once the group has failed: what `helios-vk run` sets. */
 const GRACE = process.env.HELIOS_FAILURE_GRACE ? Number(process.env.HELIOS_FAILURE_GRACE) : Infinity;
@@ -84,7 +89,7 @@ function receive(message) {
   }
 }
 
-/** Connects to the first host that answers, until the time is over. @param {string[]} hosts @param {number} port */
+/** Connects to the first host whose store answers, until the time is over. @param {string[]} hosts @param {number} port */
 function reach(hosts, port) {
   const end = performance.now() + joinMs;
   let attempt = 0;
@@ -92,26 +97,25 @@ function reach(hosts, port) {
     if (failure || leaving) return;
     const host = hosts[attempt++ % hosts.length];
     const socket = connect({ host, port, noDelay: true, timeout: joinMs });
-    let open = false;
-    socket.on('connect', () => {
-      open = true;
-      socket.setTimeout(0);
+    let problem = 'it closed the connection';
+    socket.on('connect', () => send(socket, { hello }));
+    listen(socket, (message) => {
+      // The store of the group before closes without an answer. One that has answered is this group's.
+      if (link !== socket) socket.setTimeout(0);
       link = socket;
-      heard = performance.now();
-      listen(socket, receive);
-      send(socket, { hello });
+      receive(message);
     });
     socket.on('timeout', () => socket.destroy(new Error('no answer')));
-    socket.on('error', ({ message }) => {
-      if (open) return;
+    socket.on('error', ({ message }) => (problem = message));
+    socket.on('close', () => {
+      if (link === socket) return storeLost('has closed its connection: its process has ended, without destroy()');
       if (performance.now() < end) return setTimeout(next, RETRY_MS);
       fail({
         code: 'ERR_HELIOS_RENDEZVOUS',
         rank: 0,
-        message: `rank 0 was not to be found at ${hosts.join(' or ')}, port ${port}, within ${joinMs / 1000} s (${message})`,
+        message: `rank 0 was not to be found at ${hosts.join(' or ')}, port ${port}, within ${joinMs / 1000} s (${problem})`,
       });
     });
-    socket.on('close', () => open && storeLost('has closed its connection: its process has ended, without destroy()'));
   };
   next();
 }
@@ -171,14 +175,15 @@ main.on('message', async (message) => {
   } else if (message.leave) {
     // What the main thread has seen already.
     look();
-    if (!message.leave.clean) fail({ code: 'ERR_HELIOS_ABORTED', rank, message: `rank ${rank} has left before the others` });
+    const { why } = message.leave;
+    if (why !== undefined) fail({ code: 'ERR_HELIOS_ABORTED', rank, message: `rank ${rank} has left before the others: ${why}` });
     if (link && !failure) send(link, { left: true });
     leaving = true;
     clearInterval(looking);
     await store?.close();
     clearInterval(beating);
     link?.end();
-    main.close();
+    main.unref();
     // A peer that does not answer keeps its connection open: not this thread.
     setTimeout(() => process.exit(), CLOSE_MS).unref();
   }
@@ -187,9 +192,9 @@ main.on('message', async (message) => {
 try {
   if (rank === 0) {
     store = await openStore({ host: bind, port: place.port, own: hello, joinMs, peerMs });
-    main.postMessage({ open: store.port });
     reach(['127.0.0.1'], store.port);
   } else if (place.hosts.length > 0) reach(place.hosts, place.port);
+  main.postMessage({ open: store?.port ?? 0 });
 } catch (error) {
   const { message } = /** @type {Error} */ (error);
   fail({ code: 'ERR_HELIOS_RENDEZVOUS', rank: 0, message: `rank 0 cannot open the store: ${message}` });

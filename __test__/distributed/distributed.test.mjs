@@ -234,6 +234,63 @@ for (const launcher of LAUNCHERS) {
       }
     });
 
+    test("one rank's failure reaches another that still opens its library, and both may form a group after it", LIMIT, async (t) => {
+      const folder = mkdtempSync(join(tmpdir(), 'helios-slow-'));
+      t.after(() => rmSync(folder, { recursive: true }));
+      const pipe = join(folder, 'libmpi.so');
+      assert.equal(spawnSync('mkfifo', [pipe]).status, 0);
+      const { status, of, output } = await ranks(launcher, ['slow-library', pipe]);
+      assert.equal(status, 0, output);
+      for (const rank of [0, 1]) {
+        const [{ error }, { sum }] = of(rank);
+        assert.equal(error?.code, 'ERR_HELIOS_NO_ENGINE', output);
+        assert.match(error.message, /libhelios-none\.so\.1/);
+        assert.equal(sum, 3, output);
+      }
+    });
+
+    test('the others hear of a process that ends while it opens its library', LIMIT, async (t) => {
+      const folder = mkdtempSync(join(tmpdir(), 'helios-killed-'));
+      t.after(() => rmSync(folder, { recursive: true }));
+      const pipe = join(folder, 'libmpi.so');
+      assert.equal(spawnSync('mkfifo', [pipe]).status, 0);
+      const { of, output } = await ranks(launcher, ['killed-opening', pipe]);
+      const [{ error, seconds }] = of(0);
+      assert.equal(error?.code, 'ERR_HELIOS_PEER_LOST', output);
+      assert.match(error.message, /rank 1 .*its process has ended, without destroy\(\)/);
+      assert.ok(seconds < SOON, `${seconds} s`);
+    });
+
+    test('a rank that comes to the next group while the store of the last one is open waits for the next store', LIMIT, async (t) => {
+      const folder = mkdtempSync(join(tmpdir(), 'helios-early-'));
+      t.after(() => rmSync(folder, { recursive: true }));
+      const { status, of, output } = await ranks(launcher, ['early', folder], { nproc: 3 });
+      assert.equal(status, 0, output);
+      for (const rank of [0, 1, 2]) {
+        const [{ error }, { sum }] = of(rank);
+        assert.equal(error?.code, 'ERR_HELIOS_RENDEZVOUS', output);
+        assert.equal(sum, 6, output);
+      }
+    });
+
+    test('a second group beside the first, and a device that goes while it forms, are errors of the start', LIMIT, async () => {
+      const { status, of, output } = await ranks(launcher, ['starts']);
+      assert.equal(status, 0, output);
+      for (const rank of [0, 1]) {
+        const [{ second, third, sum }] = of(rank);
+        for (const error of [second, third]) {
+          assert.equal(error.code, 'ERR_HELIOS_INVALID_BATCH', output);
+          assert.match(error.message, /^init: this process is a member of a group, or about to be: destroy\(\) that one first$/);
+        }
+        assert.equal(sum, 3, 'the first group lives on');
+      }
+      const gone = await ranks(launcher, ['device-gone']);
+      const [[first], [last]] = [gone.of(0), gone.of(1)];
+      assert.equal(last?.error?.code, 'ERR_HELIOS_NO_DEVICE', gone.output);
+      assert.equal(first?.error?.code, 'ERR_HELIOS_ABORTED', gone.output);
+      assert.match(first.error.message, /rank 1 has left before the others: the device is gone: destroy\(\) was called/);
+    });
+
     test('the end of the group comes behind what is under way', LIMIT, async () => {
       const { status, said, output } = await ranks(launcher, ['flight']);
       assert.equal(status, 0, output);

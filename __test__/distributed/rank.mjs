@@ -1,7 +1,7 @@
 // One rank of the tests of `helios-vk/distributed`: `node rank.mjs SCENARIO [PLACE]`. What it has to say are lines of JSON behind
 // `@rank `, so that what launchers say does not disturb.
 
-import { existsSync, readdirSync, readlinkSync, writeFileSync } from 'node:fs';
+import { closeSync, constants, existsSync, openSync, readdirSync, readlinkSync, writeFileSync } from 'node:fs';
 
 import { init, launched } from '../../distributed/index.mjs';
 import { bufferOf, groupsOf, init as initDevice, pipelineOf, vk } from '../lib/addon.mjs';
@@ -496,6 +496,78 @@ function link(fd) {
   }
 }
 
+/**
+ * The first rank finds no MPI, and the last one hears of it while it still opens its own library: a pipe that has no writer yet. The same
+ * processes form a group after that.
+ */
+async function slowLibrary() {
+  const pipe = /** @type {string} */ (place);
+  await failing(() => init({ ...options, library: rank === last ? pipe : 'libhelios-none.so.1' }));
+  while (rank === last) {
+    try {
+      closeSync(openSync(pipe, constants.O_WRONLY | constants.O_NONBLOCK));
+      break;
+    } catch (error) {
+      // The thread that opens the library may not have come to it.
+      if (/** @type {NodeJS.ErrnoException} */ (error).code !== 'ENXIO') throw error;
+      await sleep(5);
+    }
+  }
+  const group = await init(options);
+  const buffer = bufferOf(Float32Array.of(rank + 1), 0);
+  group.allReduce(buffer);
+  say({ sum: vk.readBuffer(buffer)[0] });
+  await group.destroy();
+}
+
+/** The last rank ends while it opens its library, when all have come together and MPI has yet to start there. */
+async function killedOpening() {
+  const pipe = /** @type {string} */ (place);
+  const forming = failing(() => init(rank === last ? { ...options, library: pipe } : options));
+  if (rank === last) {
+    while (vk.collectiveStatus() === null) await sleep(1);
+    process.kill(process.pid, 'SIGKILL');
+  }
+  await forming;
+}
+
+/**
+ * A group that does not form, since the second rank has another configuration, and one that does. The second rank comes to the next
+ * group while the store of this one still waits for the third rank.
+ */
+async function early() {
+  const again = `${place}/again`;
+  if (rank === 2) {
+    while (!existsSync(again)) await sleep(5);
+    await sleep(500);
+  }
+  await failing(() => init({ ...options, config: rank === 1 ? 'another' : null }));
+  if (rank === 1) writeFileSync(again, '');
+  const group = await init(options);
+  const buffer = bufferOf(Float32Array.of(rank + 1), 0);
+  group.allReduce(buffer);
+  say({ sum: vk.readBuffer(buffer)[0] });
+  await group.destroy();
+}
+
+/** A second group beside the first one, which lives on: while that one forms, and when it is there. */
+async function starts() {
+  const [first, second] = await Promise.allSettled([init(options), init(options)]);
+  const third = await init(options).catch(told);
+  const { value: group } = /** @type {PromiseFulfilledResult<import('../../distributed/index.mjs').Group>} */ (first);
+  const buffer = bufferOf(Float32Array.of(rank + 1), 0);
+  group.allReduce(buffer);
+  say({ second: told(/** @type {PromiseRejectedResult} */ (second).reason), third, sum: vk.readBuffer(buffer)[0] });
+  await group.destroy();
+}
+
+/** The last rank destroys its device while the group forms. */
+async function deviceGone() {
+  const forming = failing(() => init(options));
+  if (rank === last) vk.destroy();
+  await forming;
+}
+
 /** A group that may fail at every step, in memory of both kinds; then what the device still does, and what was left open. */
 async function eachCall() {
   const buffers = [false, true].map((exportable) => vk.createBuffer(4096, 0, { exportable }));
@@ -541,6 +613,11 @@ if (scenario === 'absent') {
 }
 if (scenario === 'each-call') await eachCall();
 else if (scenario === 'groups') await groups();
+else if (scenario === 'slow-library') await slowLibrary();
+else if (scenario === 'killed-opening') await killedOpening();
+else if (scenario === 'early') await early();
+else if (scenario === 'starts') await starts();
+else if (scenario === 'device-gone') await deviceGone();
 else if (['absent', 'config', 'no-library', 'no-engine'].includes(scenario)) {
   await failing(async () => {
     const group = await init(options);

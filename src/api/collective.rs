@@ -45,13 +45,7 @@ pub fn collective_probe(env: &Env, library: Arg, engine: Arg) -> napi::Result<Ou
 
 /// Whether an engine's name is that of NCCL; MPI's when it is left out.
 fn is_nccl(engine: Arg) -> Result<bool> {
-    if engine.missing() {
-        return Ok(false);
-    }
-    named("engine", engine, [false, true], |nccl| match nccl {
-        true => "nccl",
-        false => "mpi",
-    })
+    Ok(!engine.missing() && named("engine", engine, ["mpi", "nccl"], |name| name)? == "nccl")
 }
 
 /// Loads the first of these libraries that is an NCCL; with `unique`, also what rank 0 gives all other ranks, in
@@ -264,10 +258,13 @@ pub fn collective_leave(env: &Env) -> napi::Result<f64> {
     })
 }
 
-/// Forgets a group that was left or has failed, behind everything called so far. Whether MPI has been started in this
-/// process, which it can be once.
+/// Forgets a group that was left or has failed, behind everything called so far; a device that is gone has taken it
+/// along. Whether MPI has been started in this process, which it can be once.
 #[napi(js_name = "collectiveForget")]
 pub fn collective_forget(env: &Env) -> napi::Result<bool> {
-    call(env, "destroy", || state::with(Context::forget_group))?;
+    call(env, "destroy", || match group::current() {
+        Some(_) => state::with(Context::forget_group),
+        None => Ok(()),
+    })?;
     Ok(Member::started())
 }

@@ -85,7 +85,9 @@ pub(super) fn fail_if(group: &Group, ended: Result<()>) {
 
 fn run(group: &Group, options: Options) -> Result<()> {
     let stop = || group.failed();
-    let (mut member, text) = Member::start(options, &stop)?;
+    let Some((mut member, text)) = Member::start(options, &stop)? else {
+        return Ok(());
+    };
     group.ready(text);
     while let Some(job) = group.next() {
         if !wait_for_device(group, job.after)? || !group.begin(job.call) {
@@ -106,14 +108,12 @@ fn run(group: &Group, options: Options) -> Result<()> {
         let ended = member.run(&job.call, Held { group, memory }, &stop);
         // MPI does not touch the memory any more: a failure that comes from here on lets the device go on at once.
         group.engine_ends();
-        match ended? {
-            Ended::Done(memory) => {
-                // The device uses the memory from here on, and its own side keeps it.
-                drop(memory);
-                group.end(&job.call, false);
-            }
-            Ended::Stopped => return Ok(()),
-        }
+        let Ended::Done(memory) = ended? else {
+            return Ok(());
+        };
+        // The device uses the memory from here on, and its own side keeps it.
+        drop(memory);
+        group.end(&job.call, false);
     }
     Ok(())
 }

@@ -5,7 +5,7 @@
  *
  * Throws a `HeliosError`: `ERR_HELIOS_NO_ENGINE` where no library of the engine loads, with what was tried; `ERR_HELIOS_RENDEZVOUS`
  * where not all come together in time, with those who are missing; `ERR_HELIOS_ENGINE` for what the engine says, and for a device
- * that it cannot work on.
+ * that it cannot work on; `ERR_HELIOS_INVALID_BATCH` where this process is a member of a group already.
  * @param {InitOptions} [options]
  * @returns {Promise<Group>}
  */
@@ -184,10 +184,10 @@ declare class Watch {
     signal: AbortSignal;
     /** Settled when all ranks are at the store. */
     joined: Promise<void>;
-    /** Its port, on rank 0. */
+    /** Settled when the thread is at work; on rank 0 with the port of the store. */
     opened: Promise<number>;
     worker: Worker;
-    exited: Promise<any>;
+    ended: Promise<any>;
     /** @param {string[]} hosts @param {number} port */
     reach(hosts: string[], port: number): void;
     /** @param {unknown} value @returns {Promise<any[]>} */
@@ -200,8 +200,8 @@ declare class Watch {
     agreeToLeave(calls: number): Promise<void>;
     /** @param {Failure} failure */
     abort(failure: Failure): void;
-    /** Ends the thread. `clean`: all ranks have left together. */
-    leave(clean?: boolean): Promise<void>;
+    /** Ends the thread. @param {Error | null} why this rank leaves alone; null where all leave together */
+    leave(why: Error | null): Promise<void>;
     #private;
 }
 import { Worker } from 'node:worker_threads';

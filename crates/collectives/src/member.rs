@@ -2,7 +2,7 @@
 //!
 //! Everything that waits for others asks `stop` meanwhile, and has a limit.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::call::{BYTES, Call, Operation, mismatch};
@@ -17,8 +17,26 @@ const PAUSE: Duration = Duration::from_micros(50);
 /// Bytes of the text that rank 0 gives all others.
 pub const MAX_TEXT: usize = 1024;
 
-/// An MPI starts once in a process.
-static STARTED: AtomicBool = AtomicBool::new(false);
+/// Whether an MPI has been started in this process, which it can be once.
+static STARTED: Mutex<bool> = Mutex::new(false);
+
+fn started() -> MutexGuard<'static, bool> {
+    STARTED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether MPI may start now: the caller starts it then, and nobody else does any more. False if `stop` says so. That is
+/// asked under the lock, so that whoever stops a start and then asks [`Member::started`] gets the last word.
+fn claim(stop: &dyn Fn() -> bool) -> Result<bool, Failure> {
+    let mut started = started();
+    if stop() {
+        return Ok(false);
+    }
+    if std::mem::replace(&mut *started, true) {
+        let text = "MPI was started in this process before, and starts once: begin a new process";
+        return Err(Failure::engine(text));
+    }
+    Ok(true)
+}
 
 #[derive(Debug)]
 pub struct Options {
@@ -82,12 +100,16 @@ fn no_engine(missing: &[Missing]) -> Failure {
 impl Member {
     /// Whether an engine was started in this process: another one cannot be.
     pub fn started() -> bool {
-        STARTED.load(Ordering::Acquire)
+        *started()
     }
 
-    /// Starts the engine together with all other ranks; the text of rank 0 comes too. May block until they are there:
-    /// MPI cannot be asked to stop then.
-    pub fn start(options: Options, stop: &dyn Fn() -> bool) -> Result<(Self, String), Failure> {
+    /// Starts the engine together with all other ranks; the text of rank 0 comes too. None if `stop` says so, also
+    /// before MPI has started: to find its library may take long. May block until the others are there: MPI cannot
+    /// be asked to stop then.
+    pub fn start(
+        options: Options,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Option<(Self, String)>, Failure> {
         let Options {
             rank,
             size,
@@ -96,10 +118,8 @@ impl Member {
             limit,
         } = options;
         let loaded = find(&libraries).map_err(|missing| no_engine(&missing))?;
-        if STARTED.swap(true, Ordering::AcqRel) {
-            return Err(Failure::engine(
-                "MPI was started in this process before, and starts once: begin a new process",
-            ));
+        if !claim(stop)? {
+            return Ok(None);
         }
         let world = World::start(&loaded).map_err(Failure::engine)?;
         if (world.rank, world.size) != (rank, size) {
@@ -124,9 +144,9 @@ impl Member {
         match member.collective(operation, bytes, true, "the start", stop)? {
             Ended::Done(bytes) => {
                 let text = String::from_utf8_lossy(&bytes);
-                Ok((member, text.trim_end_matches('\0').to_owned()))
+                Ok(Some((member, text.trim_end_matches('\0').to_owned())))
             }
-            Ended::Stopped => Ok((member, String::new())),
+            Ended::Stopped => Ok(None),
         }
     }
 
@@ -216,4 +236,20 @@ impl Member {
 
 fn of(call: &Call) -> String {
     format!("call {} ({call})", call.number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of all tests of this process this one alone starts.
+    #[test]
+    fn a_start_that_was_stopped_leaves_mpi_to_the_next_one() {
+        assert_eq!(claim(&|| true), Ok(false));
+        assert!(!Member::started());
+        assert_eq!(claim(&|| false), Ok(true));
+        assert!(Member::started());
+        assert!(claim(&|| false).is_err(), "once in a process");
+        assert_eq!(claim(&|| true), Ok(false), "nor does a stop fail");
+    }
 }
