@@ -440,7 +440,11 @@ export const TRANSPOSE = view('transpose', (shape, dimensions) => {
 /** [first of each dimension, …ends]. */
 export const SLICE = view('slice', (shape, n) => {
   const [starts, ends] = [n.slice(0, shape.length), n.slice(shape.length)];
-  if (n.length !== 2 * shape.length || shape.some((size, d) => !(starts[d] >= 0 && starts[d] <= ends[d] && ends[d] <= size))) {
+  if (
+    n.length !== 2 * shape.length ||
+    !n.every(Number.isInteger) ||
+    shape.some((size, d) => !(starts[d] >= 0 && starts[d] <= ends[d] && ends[d] <= size))
+  ) {
     throw new BackendError('slice', `${show(starts)} to ${show(ends)} of ${show(shape)}`);
   }
   return { shape: starts.map((start, d) => ends[d] - start), strides: stridesOf(shape), offset: offsetOf(shape, starts) };

@@ -21,6 +21,7 @@ test('shapes, types and options that are none are named', () => {
   assert.throws(() => b.zeros([2], 'bf16'), /full: dtype must be one of f32, f64, i32, f16, got bf16/);
   assert.throws(() => b.castDtype(tensor(2), 'i8'), /castDtype: dtype must be one of .*, got i8/);
   assert.throws(() => b.reshape(tensor(4), [-1, -4]), /reshape: shape \[-1, -4\]/);
+  assert.throws(() => b.slice(tensor(2, 2), [0.5, 0], [1.5, 2]), /slice: \[0\.5, 0\] to \[1\.5, 2\] of \[2, 2\]/);
   assert.throws(() => createBackend(null), /createBackend: options must be an object, got null/);
   assert.throws(() => createBackend({ capture: 'no' }), /createBackend: capture must be true or false, got no/);
   assert.throws(() => createBackend({ precison: 'f32' }), /createBackend: precison: no such option, there are precision, /);
