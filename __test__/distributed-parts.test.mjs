@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
-import { commandLine, freePort, kindOf, parseRun, worst } from '../bin/lib/run.mjs';
+import { checkScript, commandLine, freePort, kindOf, parseRun, worst, worstOf } from '../bin/lib/run.mjs';
 import { candidates, ncclCandidates } from '../distributed/engines.mjs';
 import { address, launched } from '../distributed/environment.mjs';
 import { engines, init } from '../distributed/index.mjs';
@@ -311,6 +311,23 @@ test("the launcher's options end where the script's begin", () => {
   assert.throws(() => parseRun(['--nproc', '2', '--node-rank', '1', 'a.mjs']), /--node-rank 1: must be less than --nnodes \(1\)/);
   assert.throws(() => parseRun(['--nproc', '2', '--master', 'here', 'a.mjs']), /--master must be HOST:PORT, got here/);
   assert.throws(() => parseRun(['--nproc', '0', 'train.mjs']), /--nproc 0: must be an integer/);
+});
+
+test('a script that is not there is named before anything is started', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'helios-script-'));
+  try {
+    writeFileSync(join(folder, 'train.js'), '');
+    // Node finds it without its ending, too.
+    for (const file of [join(folder, 'train.js'), join(folder, 'train'), '-e']) checkScript([file]);
+    const absent = join(folder, 'absent.mjs');
+    assert.throws(() => checkScript([absent]), { name: 'Error', message: `run: ${absent}: there is no such script` });
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test('a wrong command line is the worst end of a process', () => {
+  assert.deepEqual([[], [0, 0], [0, 7, 1], [1, 0, 2]].map(worstOf), [0, 0, 7, 2]);
 });
 
 test('launchers are known by what they say', () => {

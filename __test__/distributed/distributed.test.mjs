@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
@@ -350,6 +350,28 @@ for (const launcher of LAUNCHERS) {
       }
       const { status: failed } = await ranks(launcher, ['restart']);
       assert.notEqual(failed, 0, 'without a restart left');
+    });
+
+    test('a command line that is wrong is not started again', LIMIT, async (t) => {
+      const folder = mkdtempSync(join(tmpdir(), 'helios-misuse-'));
+      t.after(() => rmSync(folder, { recursive: true }));
+      const script = join(folder, 'misuse.mjs');
+      writeFileSync(script, `console.log('started', process.env.HELIOS_RESTART_COUNT); process.exitCode = 2;`);
+      const args = ['run', '--mpiexec', path, '--nproc', '2', '--max-restarts', '2'];
+      const run = (/** @type {string} */ file) =>
+        spawnSync(process.execPath, ['bin/helios-vk.mjs', ...args, file], {
+          cwd: REPOSITORY,
+          env: { ...process.env, ...environment },
+          encoding: 'utf8',
+        });
+      const { status, stdout, stderr } = run(script);
+      assert.equal(status, 2, stderr);
+      // Open MPI may end one of them as soon as the other has failed.
+      assert.match(stdout, /started 0/);
+      assert.doesNotMatch(stdout, /started 1/);
+      const absent = run(join(folder, 'absent.mjs'));
+      assert.equal(absent.status, 2, absent.stderr);
+      assert.match(absent.stderr, /absent\.mjs: there is no such script/);
     });
 
     test('the processes end with the launcher, however that ends', { timeout: 30_000 }, async (t) => {

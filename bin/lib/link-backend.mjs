@@ -1,7 +1,7 @@
 // The file by which a trainer checkout uses `@helios-vk/alpha-backend`: it registers the backend under the name that the
 // trainer knows. Nothing of the checkout's own is changed.
 
-import { existsSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { lstatSync, readFileSync, realpathSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -28,8 +28,28 @@ function find(checkout) {
   throw new CommandError('ERR_NO_BACKEND', `${PACKAGE} is not installed, or not built: npm install ${PACKAGE}`);
 }
 
-/** @param {string} file */
-const ours = (file) => readFileSync(file, 'utf8').startsWith(MARK);
+/**
+ * What is at a path: nothing, our file's text, or something that is not ours, such as a folder or a link.
+ * @param {string} path
+ * @returns {{ there: boolean, text: string | null }}
+ */
+function contentOf(path) {
+  const stats = lstatSync(path, { throwIfNoEntry: false });
+  const text = stats?.isFile() ? readFileSync(path, 'utf8') : '';
+  return { there: stats !== undefined, text: text.startsWith(MARK) ? text : null };
+}
+
+/** Writes a file whole or not at all: part of one would be taken for somebody else's. @param {string} path @param {string} text */
+function writeWhole(path, text) {
+  const part = `${path}.${process.pid}.part`;
+  try {
+    writeFileSync(part, text);
+    renameSync(part, path);
+  } catch (error) {
+    rmSync(part, { force: true });
+    throw error;
+  }
+}
 
 /**
  * Puts the file into a checkout.
@@ -41,10 +61,11 @@ export function linkBackend(folder) {
   const source = find(checkout);
   const path = join(checkout, NAME);
   const text = `${MARK}\nimport { register } from ${JSON.stringify(pathToFileURL(source).href)};\n\nawait register(import.meta.dirname);\n`;
-  const there = existsSync(path);
-  if (there && !ours(path)) throw new CommandError('ERR_IN_USE', `${path} was not put there by helios-vk: move it away first`);
-  const changed = !there || readFileSync(path, 'utf8') !== text;
-  if (changed) writeFileSync(path, text);
+  const before = contentOf(path);
+  if (before.there && before.text === null)
+    throw new CommandError('ERR_IN_USE', `${path} was not put there by helios-vk: move it away first`);
+  const changed = before.text !== text;
+  if (changed) writeWhole(path, text);
   return { path, changed, source, run: `node --import ./${NAME} apps/cli/dist/main.js train --backend=helios …` };
 }
 
@@ -55,7 +76,7 @@ export function linkBackend(folder) {
  */
 export function unlinkBackend(folder) {
   const path = join(placeIn(folder).checkout, NAME);
-  if (!existsSync(path) || !ours(path)) return null;
+  if (contentOf(path).text === null) return null;
   rmSync(path);
   return path;
 }

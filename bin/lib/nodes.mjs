@@ -151,16 +151,15 @@ export class Nodes {
     }
   }
 
-  /** How the processes of the others have ended: the worst of it. */
-  async statuses() {
-    const all = await Promise.all(
+  /** How the processes of each of the others have ended. @returns {Promise<number[]>} */
+  statuses() {
+    return Promise.all(
       [...this.#nodes.values()].map(({ rank, socket }) => {
         const said = new Promise((/** @type {(status: number) => void} */ done) => this.#statuses.set(rank, done));
         send(socket, { finish: true });
         return said;
       }),
     );
-    return all.find((status) => status !== 0) ?? 0;
   }
 
   /** Ends the launchers of the other hosts. @param {number} status theirs */

@@ -4,9 +4,10 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { randomBytes, randomInt } from 'node:crypto';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { createServer } from 'node:net';
 import { constants, tmpdir } from 'node:os';
-import { delimiter, join } from 'node:path';
+import { delimiter, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { INSTALL } from '../../distributed/engines.mjs';
@@ -50,6 +51,20 @@ export function parseRun(args) {
   const command = args.slice(args[at] === '--' ? at + 1 : at);
   if (command.length === 0) throw new UsageError('run: FILE is missing: the script that every process runs');
   return { values, command, master: where };
+}
+
+/**
+ * Looks for the script as Node does, before anything is started: one that is not there would fail in every process, again and again.
+ * @param {string[]} command one that begins with an option of Node's is left to Node
+ * @throws {UsageError} that names the script
+ */
+export function checkScript([file]) {
+  if (file.startsWith('-')) return;
+  try {
+    createRequire(import.meta.url).resolve(resolve(file));
+  } catch {
+    throw new UsageError(`run: ${file}: there is no such script`);
+  }
 }
 
 /** Which MPI a launcher is of, by what it says; null for none that is known. @param {string} said */
@@ -124,8 +139,17 @@ const SHELTER = ['sh', '-c', `trap : USR1 INT TERM; "$@"; status=$?; [ $status -
 /** Leaves word of how a process ended. */
 const STATUS = new URL('./rank-status.mjs', import.meta.url).href;
 
+/** What a program ends with whose command line or environment is wrong. It would end so again. */
+const MISUSE = 2;
+
 /**
- * How the processes of a host have ended, by the word that they left: the first status that is not 0, and 1 for one that left none.
+ * The status that says most of several: a wrong command line, else the first that is not 0.
+ * @param {number[]} statuses
+ */
+export const worstOf = (statuses) => (statuses.includes(MISUSE) ? MISUSE : (statuses.find((status) => status !== 0) ?? 0));
+
+/**
+ * How the processes of a host have ended, by the word that they left: the worst status, and 1 for one that left none.
  * @param {string} folder
  * @param {number} nproc
  * @param {number} [first] rank
@@ -135,7 +159,7 @@ export function worst(folder, nproc, first = 0) {
     const file = join(folder, String(first + i));
     return existsSync(file) ? Number(readFileSync(file, 'utf8')) : 1;
   });
-  return statuses.find((status) => status !== 0) ?? 0;
+  return worstOf(statuses);
 }
 
 /** Where the processes of an attempt leave word, on each host. @param {string} generation */
@@ -237,6 +261,7 @@ export async function run(args) {
       },
     });
   }
+  checkScript(command);
   const launcher = findLauncher(values.mpiexec);
   const own = mkdtempSync(join(tmpdir(), 'helios-vk-shell-'));
   const nodes = nnodes > 1 && master ? new Nodes() : null;
@@ -325,11 +350,12 @@ async function attempts(launcher, { nproc, grace, restarts, master, nodes, own, 
     const words = worst(folder, nproc);
     // The launcher's own status is that of no process: MPICH's has the bits of all of them.
     const here = words || ended;
-    const others = (await nodes?.statuses()) ?? 0;
-    const status = here || others || Number(lost);
+    const others = worstOf((await nodes?.statuses()) ?? []);
+    const misuse = [words, others].includes(MISUSE);
+    const status = misuse ? MISUSE : here || others || Number(lost);
     rmSync(folder, { recursive: true, force: true });
     if (stopped) return stopped === 'SIGINT' ? 130 : 143;
-    if (status === 0 || lost || attempt >= restarts) return status;
+    if (status === 0 || misuse || lost || attempt >= restarts) return status;
     console.error(`helios-vk run: a process has failed (status ${status}); restart ${attempt + 1} of ${restarts}`);
   }
 }

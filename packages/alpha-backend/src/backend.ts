@@ -11,7 +11,7 @@ import * as op from './operations.js';
 import { type Operation, sameNumbers, takes } from './plan.js';
 import { axisOf, sameShape } from './shapes.js';
 import { DeviceTensor } from './tensor.js';
-import { BackendError, type Dtype, type Precision, type Shape, type TensorData, hostArray, show, sizeOf } from './types.js';
+import { BackendError, type Dtype, type Precision, type Shape, type TensorData, checkTensor, hostArray, show, sizeOf } from './types.js';
 
 /** What `new HeliosVkBackend(options)` takes. */
 export interface BackendOptions {
@@ -23,6 +23,21 @@ export interface BackendOptions {
   vk?: Native;
   /** Passed to `initDevice`: which device, safe mode. */
   device?: Parameters<Native['initDevice']>[0];
+}
+
+/** @throws BackendError that names the option */
+export function checkOptions(options: BackendOptions): void {
+  if (typeof options !== 'object' || options === null) {
+    throw new BackendError('createBackend', `options must be an object, got ${String(options)}`);
+  }
+  const known = ['precision', 'capture', 'vk', 'device'];
+  for (const key of Object.keys(options)) {
+    if (!known.includes(key)) throw new BackendError('createBackend', `${key}: no such option, there are ${known.join(', ')}`);
+  }
+  const { capture } = options;
+  if (capture !== undefined && typeof capture !== 'boolean') {
+    throw new BackendError('createBackend', `capture must be true or false, got ${String(capture)}`);
+  }
 }
 
 type T = TensorData;
@@ -49,7 +64,9 @@ export class HeliosVkBackend {
    * Opens the device.
    * @throws where the device cannot multiply in the precision asked for
    */
-  constructor(vk: Native, { precision, capture = true, device }: BackendOptions = {}) {
+  constructor(vk: Native, options: BackendOptions = {}) {
+    checkOptions(options);
+    const { precision, capture = true, device } = options;
     this.deviceInfo = vk.initDevice(device);
     this.engine = new Engine(vk, capture);
     const { matmulSupports } = this.engine.kernels;
@@ -98,12 +115,14 @@ export class HeliosVkBackend {
   readonly randn = (shape: Shape, dtype: Dtype = 'f32') => this.fromArray(host.normal(sizeOf(shape), this.random), shape, dtype);
 
   full(shape: Shape, value: number, dtype: Dtype = 'f32'): T {
+    checkTensor('full', shape, dtype);
     if (dtype === 'f32' || dtype === 'i32') return new DeviceTensor(this.engine, [...shape], dtype, value);
     const data = hostArray(dtype, sizeOf(shape)).fill(dtype === 'f16' ? f16Bits(value) : value);
     return this.made({ shape: [...shape], dtype, data });
   }
 
   fromArray(data: ArrayLike<number>, shape: Shape, dtype: Dtype = 'f32'): T {
+    checkTensor('fromArray', shape, dtype);
     if (data.length !== sizeOf(shape)) throw new BackendError('fromArray', `${data.length} elements for shape ${show(shape)}`);
     return this.made(host.made([...shape], dtype, data));
   }
@@ -155,6 +174,7 @@ export class HeliosVkBackend {
 
   mean(a: T, axis?: number, keepdims = false): T {
     const size = axis === undefined ? sizeOf(a.shape) : a.shape[axisOf('mean', axis, a.shape.length)];
+    if (size === 0) throw new BackendError('mean', `${show(a.shape)}: a mean of no elements`);
     return this.total('mean', a, axis, keepdims, 1 / size);
   }
 
@@ -263,6 +283,7 @@ export class HeliosVkBackend {
   readonly clone = (a: T) => this.call(op.CLONE, [a]);
 
   reshape(a: T, shape: Shape): T {
+    checkTensor('reshape', shape, a.dtype);
     if (sizeOf(shape) !== sizeOf(a.shape)) throw new BackendError('reshape', `${show(a.shape)} as ${show(shape)}`);
     if (a.dtype === 'f64') return this.made({ shape: [...shape], dtype: a.dtype, data: a.data.slice() });
     return this.engine.placed('reshape', a).view([...shape]);
@@ -286,6 +307,7 @@ export class HeliosVkBackend {
   }
 
   castDtype(a: T, dtype: Dtype): T {
+    checkTensor('castDtype', a.shape, dtype);
     if (a.dtype === dtype) return a;
     const device = (a.dtype === 'f32' && dtype === 'f16') || (a.dtype === 'f16' && dtype === 'f32');
     // 16-bit elements go in pairs.

@@ -19,6 +19,22 @@ const rowsOf = (shape: Shape) => {
   return { rows: sizeOf(shape) / columns, columns };
 };
 
+/** Tensors that a kernel reads in step: it would read past the end of a smaller one. */
+function sameCount(call: string, size: number, x: readonly Described[]): void {
+  for (const { shape } of x) {
+    if (sizeOf(shape) !== size) throw new BackendError(call, `a tensor ${show(shape)} where ${size} elements are expected`);
+  }
+}
+/** The first, where the second has as many elements. */
+const likeBoth = (call: string) => (x: readonly Described[]) => {
+  sameCount(call, sizeOf(x[0].shape), x.slice(1));
+  return like(x);
+};
+/** The targets of `logits`: one of each row. */
+function checkTargets(call: string, [logits, targets]: readonly Described[]): void {
+  sameCount(call, rowsOf(logits.shape).rows, [targets]);
+}
+
 /** Elements of a buffer. */
 interface Laid {
   buffer: number;
@@ -133,7 +149,7 @@ export const CLAMP = operation(
   { host: ([x], [low, high]) => host.map(x, (value) => Math.max(low, Math.min(high, value))) },
 );
 /** dy strictly between the bounds, else 0: x, dy; [low, high]. */
-export const CLAMP_BACKWARD = operation('clampBackward', like, (k, [x, dy], [dx], [low, high]) => {
+export const CLAMP_BACKWARD = operation('clampBackward', likeBoth('clampBackward'), (k, [x, dy], [dx], [low, high]) => {
   // dy · relu'(x − low) · relu'(high − x).
   const side = k.context.workspace('alpha side', 4 * count(x));
   const relu = { x: side, dx, count: count(x), activation: 'relu' } as const;
@@ -150,15 +166,22 @@ const activation = (name: Activation) =>
   operation(name, like, (k, [x], [y]) => [k.activationForward({ x, y, count: count(x), activation: name })]);
 /** dy · f'(x): x, dy. */
 const activationBackward = (name: Activation) =>
-  operation(`${name}Backward`, like, (k, [x, dy], [dx]) => [k.activationBackward({ x, dy, dx, count: count(x), activation: name })]);
+  operation(`${name}Backward`, likeBoth(`${name}Backward`), (k, [x, dy], [dx]) => [
+    k.activationBackward({ x, dy, dx, count: count(x), activation: name }),
+  ]);
 export const [GELU, RELU, SILU] = (['gelu', 'relu', 'silu'] as const).map(activation);
 export const [GELU_BACKWARD, RELU_BACKWARD, SILU_BACKWARD] = (['gelu', 'relu', 'silu'] as const).map(activationBackward);
 
 /** silu(a) · b. */
-export const SILU_MUL = operation('siluMul', like, (k, [gate, up], [y]) => [k.gluForward({ gate, up, y, ...rowsOf(gate.shape) })]);
+export const SILU_MUL = operation('siluMul', likeBoth('siluMul'), (k, [gate, up], [y]) => [
+  k.gluForward({ gate, up, y, ...rowsOf(gate.shape) }),
+]);
 export const SILU_MUL_BACKWARD = operation(
   'siluMulBackward',
-  ([a, b]) => f32(a.shape, b.shape),
+  ([a, b, dy]) => {
+    sameCount('siluMulBackward', sizeOf(a.shape), [b, dy]);
+    return f32(a.shape, b.shape);
+  },
   (k, [gate, up, dy], [dGate, dUp]) => [k.gluBackward({ gate, up, dy, dGate, dUp, ...rowsOf(gate.shape) })],
 );
 
@@ -169,7 +192,7 @@ export const SOFT_CAP = operation('softCap', like, (k, [x], [y], [cap]) => [
   k.unary({ x: y, y, count: count(x), alpha: cap }),
 ]);
 /** dy · (1 − tanh²(x / cap)): [cap]. */
-export const SOFT_CAP_BACKWARD = operation('softCapBackward', like, (k, [x, dy], [dx], [cap]) => [
+export const SOFT_CAP_BACKWARD = operation('softCapBackward', likeBoth('softCapBackward'), (k, [x, dy], [dx], [cap]) => [
   k.unary({ x, y: dx, count: count(x), alpha: 1 / cap }),
   k.activationBackward({ x: dx, dy, dx, count: count(x), activation: 'tanh' }),
 ]);
@@ -185,6 +208,7 @@ export const SUM = operation(
     return f32(shape);
   },
   (k, [x], [y], [axis, , alpha]) => {
+    if (sizeOf(x.shape) === 0) return [k.fill({ y, count: count(y), value: 0 })];
     if (axis < 0) return [k.reduceAll({ x, y, count: count(x), alpha })];
     const n = x.shape[axis];
     const outer = sizeOf(x.shape.slice(0, axis));
@@ -201,7 +225,9 @@ export const SUM = operation(
 );
 
 /** The sum of squares of all elements of all inputs, in order. */
-export const SUM_OF_SQUARES = operation('sumOfSquares', scalar, (k, x, [y]) => {
+export const SUM_OF_SQUARES = operation('sumOfSquares', scalar, (k, all, [y]) => {
+  const x = all.filter(({ shape }) => sizeOf(shape) > 0);
+  if (x.length === 0) return [k.fill({ y, count: 1, value: 0 })];
   if (x.length === 1) return [k.reduceAll({ x: x[0], y, count: count(x[0]), op: 'sumOfSquares' })];
   const buffer = k.context.workspace('alpha sums', 4 * x.length);
   return [
@@ -212,6 +238,7 @@ export const SUM_OF_SQUARES = operation('sumOfSquares', scalar, (k, x, [y]) => {
 
 /** 0 where every element is finite, else NaN. */
 export const CHECK_FINITE = operation('checkFinite', scalar, (k, [x], [y]) => {
+  if (sizeOf(x.shape) === 0) return [k.fill({ y, count: 1, value: 0 })];
   const zeros = k.context.workspace('alpha zeros', 4 * count(x));
   return [k.unary({ x, y: zeros, count: count(x), alpha: 0 }), k.reduceAll({ x: zeros, y, count: count(x) })];
 });
@@ -306,13 +333,21 @@ export const EMBEDDING_BACKWARD = operation(
 /** x, weight, bias to y and the rows' statistics: [eps]. */
 export const LAYER_NORM = operation(
   'layerNorm',
-  ([x]) => f32(x.shape, [rowsOf(x.shape).rows, 2]),
+  ([x, weight, bias]) => {
+    const { rows, columns } = rowsOf(x.shape);
+    sameCount('layerNorm', columns, [weight, bias]);
+    return f32(x.shape, [rows, 2]);
+  },
   (k, [x, weight, bias], [y, stats], [eps]) => [k.layerNormForward({ x, y, weight, bias, stats, eps, ...rowsOf(x.shape) })],
 );
 /** x, weight, statistics, dy to dx, dWeight, dBias. */
 export const LAYER_NORM_BACKWARD = operation(
   'layerNormBackward',
-  ([x, weight]) => f32(x.shape, weight.shape, weight.shape),
+  ([x, weight, , dy]) => {
+    sameCount('layerNormBackward', rowsOf(x.shape).columns, [weight]);
+    sameCount('layerNormBackward', sizeOf(x.shape), [dy]);
+    return f32(x.shape, weight.shape, weight.shape);
+  },
   (k, [x, weight, stats, dy], [dx, dWeight, dBias]) => [
     k.layerNormBackward({ x, weight, stats, dy, dx, dWeight, dBias, ...rowsOf(x.shape) }),
   ],
@@ -353,7 +388,10 @@ export const LOG_SOFTMAX = operation('logSoftmax', like, (k, [x], [y]) => {
 /** The mean of the rows' losses: logits, targets. */
 export const CROSS_ENTROPY = operation(
   'crossEntropy',
-  scalar,
+  (x) => {
+    checkTargets('crossEntropy', x);
+    return scalar();
+  },
   (k, [logits, targets], [y]) => {
     const { rows, columns } = rowsOf(logits.shape);
     const loss = k.context.workspace('alpha losses', 4 * rows);
@@ -364,7 +402,11 @@ export const CROSS_ENTROPY = operation(
 /** Its gradient times a factor: logits, targets, and by a tensor where there is a third; [factor]. */
 export const CROSS_ENTROPY_BACKWARD = operation(
   'crossEntropyBackward',
-  like,
+  (x) => {
+    checkTargets('crossEntropyBackward', x);
+    sameCount('crossEntropyBackward', 1, x.slice(2));
+    return like(x);
+  },
   (k, [logits, targets, by], [y], [factor]) => {
     const { rows, columns } = rowsOf(logits.shape);
     const size = rows * columns;
@@ -398,7 +440,11 @@ export const TRANSPOSE = view('transpose', (shape, dimensions) => {
 /** [first of each dimension, …ends]. */
 export const SLICE = view('slice', (shape, n) => {
   const [starts, ends] = [n.slice(0, shape.length), n.slice(shape.length)];
-  if (n.length !== 2 * shape.length || shape.some((size, d) => !(starts[d] >= 0 && starts[d] <= ends[d] && ends[d] <= size))) {
+  if (
+    n.length !== 2 * shape.length ||
+    !n.every(Number.isInteger) ||
+    shape.some((size, d) => !(starts[d] >= 0 && starts[d] <= ends[d] && ends[d] <= size))
+  ) {
     throw new BackendError('slice', `${show(starts)} to ${show(ends)} of ${show(shape)}`);
   }
   return { shape: starts.map((start, d) => ends[d] - start), strides: stridesOf(shape), offset: offsetOf(shape, starts) };
@@ -471,7 +517,10 @@ const kernelType = (dtype: Dtype) => (dtype === 'f16' ? 'f16' : 'f32');
 /** Parameters, gradient, first and second moments, and what `adamwState` makes. */
 export const ADAMW = operation(
   'adamwStep',
-  nothing,
+  ([parameters, gradient, first, second]) => {
+    sameCount('adamwStep', sizeOf(parameters.shape), [gradient, first, second]);
+    return [];
+  },
   (k, [parameters, gradient, first, second, state]) => [k.adamw({ parameters, gradient, first, second, state, count: count(parameters) })],
   { writes: [0, 2, 3] },
 );

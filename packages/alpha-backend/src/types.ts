@@ -49,3 +49,14 @@ export class BackendError extends Error {
 
 /** `[2, 3]`, for messages. */
 export const show = (shape: Shape): string => `[${shape.join(', ')}]`;
+
+/** @throws BackendError for sizes that no tensor has, and a type that the trainer does not know */
+export function checkTensor(call: string, shape: Shape, dtype: Dtype): void {
+  if (!Array.isArray(shape)) throw new BackendError(call, `shape must be an array of sizes, got ${String(shape)}`);
+  for (const size of shape) {
+    if (!(Number.isSafeInteger(size) && size >= 0)) throw new BackendError(call, `shape ${show(shape)}: sizes must be integers from 0`);
+  }
+  if (!Object.hasOwn(BYTES, dtype)) {
+    throw new BackendError(call, `dtype must be one of ${Object.keys(BYTES).join(', ')}, got ${String(dtype)}`);
+  }
+}

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
@@ -55,6 +55,41 @@ test('a file of somebody else stays', () => {
   assert.match(linked.stderr, /was not put there by helios-vk/);
   assert.equal(run(CLI, 'unlink', checkout).status, 0);
   assert.equal(readFileSync(file, 'utf8'), '// mine');
+});
+
+test('a folder or a link of somebody else stays', () => {
+  for (const make of [() => mkdirSync(file), () => symlinkSync('absent', file)]) {
+    rmSync(file, { force: true, recursive: true });
+    make();
+    assert.match(run(CLI, 'link', checkout, '--backend').stderr, /was not put there by helios-vk/);
+    const unlinked = run(CLI, 'unlink', checkout);
+    assert.equal(unlinked.status, 0, unlinked.stderr);
+    assert.ok(readdirSync(checkout).includes('helios-vk-backend.mjs'));
+  }
+  rmSync(file);
+});
+
+test('a link that fails in the midst of its file leaves nothing, and can be made again', () => {
+  const full = join(checkout, 'full-disk.mjs');
+  writeFileSync(
+    full,
+    `import fs from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
+const { writeFileSync } = fs;
+fs.writeFileSync = (path, text) => {
+  writeFileSync(path, text.slice(0, 20));
+  throw new Error('no space left on device');
+};
+syncBuiltinESMExports();`,
+  );
+  const before = readdirSync(checkout);
+  const failed = run('--import', full, CLI, 'link', checkout, '--backend');
+  assert.equal(failed.status, 1);
+  assert.match(failed.stderr, /no space left on device/);
+  assert.deepEqual(readdirSync(checkout), before);
+  const linked = run(CLI, 'link', checkout, '--backend');
+  assert.equal(linked.status, 0, linked.stderr);
+  rmSync(file);
 });
 
 test('what the environment says is checked', () => {
