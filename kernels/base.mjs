@@ -405,9 +405,22 @@ export class KernelContext {
     return {
       /** Rows that a workgroup takes at a time. */
       rows: Math.max(1, subgroups) * batch,
+      /** Rounds of a loop over a row that is not kept. */
+      rounds: chunks === 0 ? ceilDiv(vectors, width) : 0,
       specialization: [threads, chunks, subgroups ? 1 : 0, chunks * width === vectors ? 1 : 0, batch],
       options: subgroups ? this.wholeSubgroups : {},
     };
+  }
+
+  /**
+   * Throws where a kernel has more rounds of loops than a CPU device may carry out (`MAX_CPU_ROUNDS`): what is behind them would be
+   * missing.
+   * @param {string} kernel @param {string} what has so many
+   * @param {number} rounds of all loops of an invocation, one after the other or within each other
+   */
+  checkRounds(kernel, what, rounds) {
+    if (!this.isCpu || rounds <= MAX_CPU_ROUNDS) return;
+    throw new RangeError(`${kernel}: ${what} take ${rounds} rounds of a loop: on a CPU device there may be ${MAX_CPU_ROUNDS}`);
   }
 
   /** Options of a pipeline whose subgroups are all of the size that the device names. @returns {PipelineOptions} */

@@ -1,6 +1,6 @@
 // Elements by index along a dimension: gathered, scattered, and found.
 
-import { choice, integer, pushConstants, tensor } from './base.mjs';
+import { ceilDiv, choice, integer, pushConstants, tensor } from './base.mjs';
 
 /** @typedef {import('./base.mjs').Tensor} Tensor */
 /** @typedef {import('./base.mjs').Dispatch} Dispatch */
@@ -98,6 +98,8 @@ export function indexingKernels(context) {
       ],
       writes,
     );
+    const elements = ceilDiv(whole, context.strideGroups(whole, context.flatThreads) * context.flatThreads);
+    context.checkRounds(kernel, `${length} indices of a place`, elements * (1 + length));
     const buffers = [x.buffer, index.buffer, source.buffer, y.buffer, ...(last ? [last.buffer] : [])];
     const push = [size, length, inner, x.offset, index.offset, source.offset, y.offset, last?.offset ?? 0];
     return flat(add ? 'scatter_add' : 'scatter', buffers, add ? 0b1000 : 0b11000, whole, push);
@@ -143,10 +145,14 @@ export function indexingKernels(context) {
     context.checker?.check(kernel, [['x', x, integer(kernel, 'rows * columns', rows * columns), 'f32']], [['y', y, rows, 'u32']]);
     // A power of two, for the tree, that a short row fills.
     const threads = Math.min(context.isCpu ? 16 : 256, 2 ** Math.ceil(Math.log2(Math.max(columns, 8))));
+    const groups = context.strideGroups(rows, 1);
+    // Behind the loop over its elements the tree of a row, which has a level for each bit of `threads`.
+    const perRow = 2 + ceilDiv(columns, threads) + Math.log2(threads);
+    context.checkRounds(kernel, `rows of ${columns}`, ceilDiv(rows, groups) * perRow);
     return context.dispatch('arg_extreme', {
       buffers: [x.buffer, y.buffer],
       writes: 0b10,
-      groups: context.strideGroups(rows, 1),
+      groups,
       specialization: [threads, op],
       push: pushConstants([rows, columns, x.offset, y.offset]),
     });

@@ -118,6 +118,8 @@ export function normalizationKernels(context) {
     }
     const vectors = columns / width;
     const plan = context.rowPlan(vectors, fused ? { batch: 2 } : { lanes: 8 });
+    const groups = context.strideGroups(rows, plan.rows);
+    context.checkRounds(kernel, `rows of ${columns}`, ceilDiv(rows, groups * plan.rows) * (1 + 3 * plan.rounds));
     const buffers = [x.buffer, weight.buffer, y.buffer, stats.buffer];
     if (layer) buffers.push(bias.buffer);
     let writes = 0b1100;
@@ -128,7 +130,7 @@ export function normalizationKernels(context) {
     return context.dispatch(`${kind}_forward${fused ? '_residual' : ''}_${types}${suffix}`, {
       buffers,
       writes,
-      groups: context.strideGroups(rows, plan.rows),
+      groups,
       specialization: plan.specialization,
       ...plan.options,
       push: pushConstants(
@@ -212,7 +214,9 @@ export function normalizationKernels(context) {
       context.checker.check(kernel, reads, writes, [['dx', dx, count, type]]);
     }
     const vectors = columns / width;
-    const { specialization, options } = context.rowPlan(vectors, { most: 4, batch: context.normBackward.batch });
+    const plan = context.rowPlan(vectors, { most: 4, batch: context.normBackward.batch });
+    const { specialization, options } = plan;
+    context.checkRounds(kernel, `${rows} rows of ${columns}`, ceilDiv(rowsPerBlock, plan.rows) * (1 + 2 * plan.rounds));
     const buffers = [dy.buffer, x.buffer, weight.buffer, stats.buffer, dx.buffer, sums.buffer];
     let writes = 0b110000;
     if (fused) buffers.push(residual.buffer);

@@ -23,6 +23,8 @@ import { elementwiseKernels } from './elementwise.mjs';
 /** @typedef {{ buffer: Binding, offset: number, count?: number }} Shard with all elements where no count is given */
 /** @typedef {'sum' | 'sumOfSquares' | 'max' | 'min' | 'maxAbs'} ReduceOp */
 
+/** Of a workgroup that reduces, on a CPU device. */
+const CPU_THREADS = 32;
 const OPS = /** @type {const} */ (['sum', 'sumOfSquares', 'max', 'min', 'maxAbs']);
 
 /**
@@ -93,7 +95,7 @@ export function reductionKernels(context) {
       buffers,
       writes: 0b10,
       groups,
-      specialization: [context.isCpu ? 32 : Math.min(256, Math.max(32, nextPowerOfTwo(ceilDiv(vectors, 4)))), op],
+      specialization: [context.isCpu ? CPU_THREADS : Math.min(256, Math.max(32, nextPowerOfTwo(ceilDiv(vectors, 4)))), op],
       push,
     });
 
@@ -126,6 +128,8 @@ export function reductionKernels(context) {
       [finite(kernel, 'alpha', alpha), finite(kernel, 'beta', beta)],
     );
     const groups = context.strideGroups(rows, 1);
+    // A round takes four loads of each thread; the end of a row takes three more.
+    context.checkRounds(kernel, `rows of ${columns}`, ceilDiv(rows, groups) * (4 + ceilDiv(columns / width, 4 * CPU_THREADS)));
     return reduce('reduce_rows', push, type, suffix, code, groups, [x.buffer, y.buffer], columns / width);
   }
 
@@ -234,11 +238,12 @@ export function reductionKernels(context) {
       ],
       [['y', y, slots, 'f32']],
     );
+    context.checkRounds(kernel, `${count} elements`, 1 + ceilDiv(count, CPU_THREADS));
     return context.dispatch('reduce_slot', {
       buffers: [x.buffer, y.buffer, counter.buffer],
       writes: 0b10,
       groups: 1,
-      specialization: [context.isCpu ? 32 : 256],
+      specialization: [context.isCpu ? CPU_THREADS : 256],
       push: pushConstants([count, slot, slots, x.offset, y.offset, counter.offset], weights),
     });
   }
@@ -270,7 +275,7 @@ export function blockReduction(context, kernel, { x, count, type, op, blocks: wa
   });
   const vectors = count / width;
   const bytes = bytesOf(type);
-  const threads = context.isCpu ? 32 : 256;
+  const threads = context.isCpu ? CPU_THREADS : 256;
   // Enough blocks to fill the device, each with some loads for every thread.
   const most = wanted ?? Math.max(1, Math.min(context.isCpu ? 16 : 1024, ceilDiv(vectors, 8 * threads)));
   // Vectors that a binding has, in whole multiples of the alignment of ranges.
@@ -278,6 +283,7 @@ export function blockReduction(context, kernel, { x, count, type, op, blocks: wa
     context.partSize(kernel, elements, [[shard, bytes]], 256 * width) / width;
   // Shards are cut into the blocks of one buffer.
   const span = Math.min(ceilDiv(vectors, most), withinBinding(given.length === 1 ? given[0] : { buffer: 0, offset: 0 }, count));
+  context.checkRounds(kernel, `${count} elements`, 4 + ceilDiv(span, 4 * CPU_THREADS));
   const blocks = ceilDiv(vectors, span);
   let end = 0;
   const shards = given.map((shard) => {

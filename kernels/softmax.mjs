@@ -1,6 +1,6 @@
 // Softmax over rows, and the fused classifier: softmax, cross-entropy and their gradient.
 
-import { accessWidth, finite, integer, pushConstants, tensor } from './base.mjs';
+import { accessWidth, ceilDiv, finite, integer, pushConstants, tensor } from './base.mjs';
 
 /** @typedef {import('./base.mjs').Tensor} Tensor */
 /** @typedef {import('./base.mjs').DType} DType */
@@ -58,10 +58,12 @@ export function softmaxKernels(context) {
     );
     const vectors = columns / width;
     const plan = context.rowPlan(vectors, { most: backward ? 4 : 8, lanes: 8 });
+    const groups = context.strideGroups(rows, plan.rows);
+    context.checkRounds(kernel, `rows of ${columns}`, ceilDiv(rows, groups * plan.rows) * (1 + (backward ? 2 : 3) * plan.rounds));
     return context.dispatch(`softmax_${backward ? 'backward' : 'forward'}_${type}${suffix}`, {
       buffers: backward ? [x.buffer, y.buffer, dy.buffer] : [x.buffer, y.buffer],
       writes: 0b10,
-      groups: context.strideGroups(rows, plan.rows),
+      groups,
       specialization: plan.specialization,
       ...plan.options,
       push: pushConstants([rows, vectors, x.offset / width, y.offset / width, dy.offset / width], [finite(kernel, 'scale', scale)]),
@@ -106,13 +108,14 @@ export function softmaxKernels(context) {
     const { kept, groups: most } = context.crossEntropy;
     const specialization = [...plan.specialization, columns < rowStride ? 1 : 0, vectors <= kept ? 1 : 0, context.propagatesNan];
     const name = `cross_entropy${gradient ? '' : '_forward'}_${type}${outType ? `_${outType}` : ''}${suffix}`;
-    const groups = context.strideGroups(rows, plan.rows);
+    const groups = Math.min(context.strideGroups(rows, plan.rows), type === 'f32' ? Infinity : most);
+    context.checkRounds(kernel, `rows of ${columns}`, ceilDiv(rows, groups * plan.rows) * (1 + (gradient ? 2 : 1) * plan.rounds));
     const buffers = [logits.buffer, targets.buffer, loss.buffer];
     if (apart) buffers.push(output.buffer);
     return context.dispatch(name, {
       buffers,
       writes: apart ? 0b1100 : gradient ? 0b101 : 0b100,
-      groups: type === 'f32' ? groups : Math.min(groups, most),
+      groups,
       specialization,
       ...plan.options,
       push: pushConstants(

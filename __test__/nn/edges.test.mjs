@@ -3,8 +3,11 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { F, cat, compile, full, grad, nn, optim, randn, tensor } from '../../nn/index.mjs';
+import { runtime } from '../../nn/runtime.mjs';
 import { assertClose, normal } from '../lib/random-data.mjs';
 import { initDevice, values } from './setup.mjs';
+
+/** @typedef {import('../../nn/index.mjs').Tensor} Tensor */
 
 before(initDevice);
 
@@ -188,4 +191,56 @@ test('sums of more rows than a loop of lavapipe has rounds (65,535), eager and c
   assert.deepEqual(await values(many.sum(0)), [2 ** 22, 2 ** 22]);
   f.dispose();
   for (const y of [x, many]) y.dispose();
+});
+
+test('more rounds of a loop than a CPU device carries out are an error there that names them', async () => {
+  const { isCpu } = runtime().kernels.context;
+  /** @param {() => Tensor} body @param {RegExp} error @param {(found: number[]) => void} check where there is no such limit */
+  const beyond = async (body, error, check) => {
+    if (isCpu) await assert.rejects(async () => values(body()), { name: 'RangeError', message: error });
+    else check(await values(body()));
+  };
+  const row = (/** @type {number} */ length) => cat([full([length - 1], 1), full([1], 2)]);
+  for (const length of [1_000_000, 1_100_000]) {
+    const x = row(length);
+    if (length === 1_000_000) assert.deepEqual(await values(x.argmax()), [length - 1]);
+    else
+      await beyond(
+        () => x.argmax(),
+        /^argExtreme: rows of 1100000 take 68756 rounds of a loop/,
+        (found) => assert.deepEqual(found, [length - 1]),
+      );
+    x.dispose();
+  }
+  for (const length of [60_000, 70_000]) {
+    const [x, ones, index] = [full([3], 5), full([length], 1), full([length], 2, { dtype: 'i32' })];
+    for (const put of [F.scatterAdd, F.scatter]) {
+      const expected = [5, 5, put === F.scatter ? 1 : 5 + length];
+      if (length === 60_000) assert.deepEqual(await values(put(x, 0, index, ones)), expected);
+      else {
+        const error = /^scatter(Add)?: 70000 indices of a place take 70001 rounds of a loop/;
+        await beyond(
+          () => put(x, 0, index, ones),
+          error,
+          (found) => assert.deepEqual(found, expected),
+        );
+      }
+    }
+    for (const tensor of [x, ones, index]) tensor.dispose();
+  }
+  for (const length of [2 ** 21, 2 ** 22]) {
+    const [x, weight] = [row(length), full([length], 1)];
+    const last = Math.E / (length - 1 + Math.E);
+    const root = Math.sqrt((length + 3) / length + 1e-5);
+    const near = (/** @type {number} */ expected) => (/** @type {number[]} */ found) =>
+      assert.ok(Math.abs(/** @type {number} */ (found.at(-1)) - expected) < 1e-4 * expected, `${found.at(-1)} instead of ${expected}`);
+    for (const [body, expected] of /** @type {[() => Tensor, number][]} */ ([
+      [() => F.softmax(x), last],
+      [() => F.rmsNorm(x, weight), 2 / root],
+    ])) {
+      if (length === 2 ** 21) near(expected)(await values(body()));
+      else await beyond(body, /^(softmax|rmsNorm)Forward: rows of 4194304 take 98305 rounds of a loop/, near(expected));
+    }
+    for (const tensor of [x, weight]) tensor.dispose();
+  }
 });

@@ -273,9 +273,18 @@ export class KernelContext {
     }): {
         /** Rows that a workgroup takes at a time. */
         rows: number;
+        /** Rounds of a loop over a row that is not kept. */
+        rounds: number;
         specialization: number[];
         options: PipelineOptions;
     };
+    /**
+     * Throws where a kernel has more rounds of loops than a CPU device may carry out (`MAX_CPU_ROUNDS`): what is behind them would be
+     * missing.
+     * @param {string} kernel @param {string} what has so many
+     * @param {number} rounds of all loops of an invocation, one after the other or within each other
+     */
+    checkRounds(kernel: string, what: string, rounds: number): void;
     /** Options of a pipeline whose subgroups are all of the size that the device names. @returns {PipelineOptions} */
     get wholeSubgroups(): PipelineOptions;
     /**
