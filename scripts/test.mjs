@@ -8,7 +8,7 @@
 // is both.
 //
 // A stage that fails does not stop the others; the run fails at its end. A stage that this machine
-// cannot run says why and counts as skipped. A table of times ends it all.
+// cannot run says why and counts as skipped. A table of times ends it all, in CI behind what failed once more.
 
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';

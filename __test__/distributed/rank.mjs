@@ -496,6 +496,15 @@ function link(fd) {
   }
 }
 
+/** A group that forms, and says what all ranks' numbers are together. */
+async function working() {
+  const group = await init(options);
+  const buffer = bufferOf(Float32Array.of(rank + 1), 0);
+  group.allReduce(buffer);
+  say({ sum: vk.readBuffer(buffer)[0] });
+  await group.destroy();
+}
+
 /**
  * The first rank finds no MPI, and the last one hears of it while it still opens its own library: a pipe that has no writer yet. The same
  * processes form a group after that.
@@ -513,11 +522,7 @@ async function slowLibrary() {
       await sleep(5);
     }
   }
-  const group = await init(options);
-  const buffer = bufferOf(Float32Array.of(rank + 1), 0);
-  group.allReduce(buffer);
-  say({ sum: vk.readBuffer(buffer)[0] });
-  await group.destroy();
+  await working();
 }
 
 /** The last rank ends while it opens its library, when all have come together and MPI has yet to start there. */
@@ -543,11 +548,7 @@ async function early() {
   }
   await failing(() => init({ ...options, config: rank === 1 ? 'another' : null }));
   if (rank === 1) writeFileSync(again, '');
-  const group = await init(options);
-  const buffer = bufferOf(Float32Array.of(rank + 1), 0);
-  group.allReduce(buffer);
-  say({ sum: vk.readBuffer(buffer)[0] });
-  await group.destroy();
+  await working();
 }
 
 /** A second group beside the first one, which lives on: while that one forms, and when it is there. */
