@@ -42,8 +42,8 @@ const PROBLEMS = [
   { tokens: 230, plan: planOf(three) },
   { tokens: 1, heads: 2, plan: planOf(narrow) },
   { tokens: 150, size: 4, plan: forward, planBackward: backward },
-  { tokens: 90, headSize: 128, plan: planOf('wide'), planBackward: planOf('singleWide') },
-  { tokens: 70, headSize: 128, causal: false, type: 'f16', plan: planOf('wide'), planBackward: planOf('singleWide') },
+  { tokens: 90, headSize: 128, plan: planOf('wide'), planBackward: planOf('backwardWide') },
+  { tokens: 70, headSize: 128, causal: false, type: 'f16', plan: planOf('wide'), planBackward: planOf('backwardWide') },
   { tokens: 230, headSize: 128, plan: planOf({ ...three, stages: 6 }), planBackward: planOf({ ...three, warpgroups: 2, stages: 3 }) },
   { tokens: 161, headSize: 128, heads: 2, scale: -0.2, plan: planOf('wide'), planBackward: planOf({ ...narrow, warpgroups: 2 }) },
 ];

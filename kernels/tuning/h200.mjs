@@ -311,7 +311,7 @@ export function ptxGroup({ k, beta, transA, transB }) {
  * @returns {string | undefined}
  */
 export function ptxAttention({ pass, headSize }, { tokens, heads, batch }) {
-  if (headSize === 128) return pass === 'forward' ? 'wide' : 'singleWide';
+  if (headSize === 128) return pass === 'forward' ? 'wide' : 'backwardWide';
   if (headSize !== 64) return undefined;
   if (pass === 'forward') return 'pair';
   // One block of keys and one of queries for each 128 tokens.
