@@ -29,6 +29,8 @@ const narrow = { warpgroups: 1, columns: 32, stages: 2, blocks: 3, order: 'lengt
 const three = { warpgroups: 3, columns: 32, stages: 4, blocks: 1, order: 'head' };
 /** @type {AttentionTiling} */
 const deep = { warpgroups: 2, columns: 64, stages: 2, blocks: 1, order: 'head' };
+/** @type {AttentionTiling} */
+const paired = { ...deep, paired: true };
 const [forward, backward] = [planOf('pair'), planOf('single')];
 
 /** @type {Problem[]} */
@@ -45,6 +47,9 @@ const PROBLEMS = [
   { tokens: 90, headSize: 128, plan: planOf('wide'), planBackward: planOf('backwardWide') },
   { tokens: 70, headSize: 128, causal: false, type: 'f16', plan: planOf('wide'), planBackward: planOf('backwardWide') },
   { tokens: 230, headSize: 128, plan: planOf({ ...three, stages: 6 }), planBackward: planOf({ ...three, warpgroups: 2, stages: 3 }) },
+  { tokens: 165, headSize: 128, heads: 2, scale: -0.2, plan: planOf('wide'), planBackward: planOf('backwardWide') },
+  { tokens: 161, type: 'f16', plan: forward, planBackward: planOf(paired) },
+  { tokens: 99, causal: false, batch: 2, plan: forward, planBackward: planOf({ ...paired, columns: 32, blocks: 2 }) },
   { tokens: 161, headSize: 128, heads: 2, scale: -0.2, plan: planOf('wide'), planBackward: planOf({ ...narrow, warpgroups: 2 }) },
 ];
 for (const late of [true, false]) {
@@ -153,6 +158,7 @@ test('tilings that cannot be are refused, each with its reason', () => {
     [{ columns: 64, stages: 4 }, /65536 bytes of shared memory, 49152 are allowed/],
     [{ blocks: 17 }, /at most 2048 threads/],
     [{ order: 'any' }, /order/],
+    [{ paired: true }, /two warpgroups of a backward pass/],
   ]);
   assert.equal(attentionFault(narrow, form), undefined);
   for (const [more, message] of faults) {

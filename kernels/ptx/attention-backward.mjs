@@ -2,30 +2,30 @@
 // dK and dV from transposed scores; the other owns queries, walks over tiles of keys and values, and sums dQ. With
 // P = exp(scale · S - L) and dS = P ∘ (dP - delta): dV = P^T dO, dK = scale · dS^T Q, dQ = scale · dS K.
 //
-// Of heads of 128 a thread has no registers for dK and dV at a time: of each three blocks one sums dK, one dV.
+// Of heads of 128 a thread has no registers for dK and dV at a time: of each three blocks one sums dK, one dV; or two warpgroups share
+// the rows of a block (attention-paired.mjs).
 //
 // Log-sum-exp and delta belong to queries. Where these are columns, the sums of S and dP begin with them, so that a tile's
 // values need no registers of their own: S begins at -L / |scale|, dP at -delta.
 
 import { at, f32, vector } from './assembler.mjs';
+import { writePaired } from './attention-paired.mjs';
+import { ownedBlock, walk, zeros } from './attention-walk.mjs';
 
 /** @typedef {import('./attention.mjs').AttentionWriter} AttentionWriter */
 
 /** @param {AttentionWriter} w */
 export function writeBackward(w) {
+  if (w.tiling.paired) return writePaired(w);
   const { p } = w;
   const done = p.label();
-  const { kinds } = w.sizes;
-  const number = p.b32('div.u32', w.block, kinds);
-  const kind = p.b32('rem.u32', w.block, kinds);
+  const { kind, queries, keys } = ownedBlock(w);
   p.when(p.pred('setp.eq.u32', kind, 1), () => {
-    // The last queries and the first keys have the longest walks.
-    const block = w.form.causal ? p.b32('sub.u32', p.b32('sub.u32', w.blocksOfRows, 1), number) : number;
-    overKeys(w, p.b32('mul.lo.u32', block, w.sizes.rows));
+    overKeys(w, queries());
     p.branch(done);
   });
-  const blockRow = p.b32('mul.lo.u32', number, w.sizes.rows);
-  if (kinds === 2) overQueries(w, blockRow, true, true);
+  const blockRow = keys();
+  if (w.sizes.kinds === 2) overQueries(w, blockRow, true, true);
   else {
     p.when(p.pred('setp.eq.u32', kind, 2), () => {
       overQueries(w, blockRow, false, true);
@@ -34,52 +34,6 @@ export function writeBackward(w) {
     overQueries(w, blockRow, true, false);
   }
   p.place(done);
-}
-
-/**
- * A walk over pairs of tiles, whose first copies begin here.
- * @param {AttentionWriter} w
- * @param {[ReturnType<AttentionWriter['copier']>, ReturnType<AttentionWriter['copier']>]} copiers
- * @param {{ from: string, to: string, ownFrom: string, ownTo: string }} tiles of the block, and of this warpgroup
- * @returns {(body: (tile: string, first: string, second: string) => void) => void} goes over them: with what a warpgroup does with a
- *   pair, which is in these places
- */
-function walk(w, copiers, { from, to, ownFrom, ownTo }) {
-  const { p, tiling, sizes } = w;
-  const { stages } = tiling;
-  const pair = 2 * sizes.tileBytes;
-  const [tile, next] = [p.b32('mov.u32', from), p.b32('mov.u32', from)];
-  const shared = p.b32('mov.u32', 'shared');
-  const [copyStage, useStage] = [p.b32('mov.u32', 0), p.b32('mov.u32', 0)];
-  const advance = (/** @type {string} */ stage) => {
-    p.do('add.u32', stage, stage, 1);
-    p.do('selp.b32', stage, 0, stage, p.pred('setp.eq.u32', stage, stages));
-  };
-  const copy = () => {
-    const place = p.b32('mad.lo.u32', copyStage, pair, shared);
-    const enabled = p.pred('setp.lt.u32', next, to);
-    copiers[0](next, place, enabled);
-    copiers[1](next, p.b32('add.u32', place, sizes.tileBytes), enabled);
-    w.commitCopies();
-    advance(copyStage);
-    p.do('add.u32', next, next, 1);
-  };
-  for (let i = 0; i < stages - 1; i++) copy();
-  return (body) => {
-    p.loop((exit) => {
-      p.branch(exit, p.pred('setp.ge.u32', tile, to));
-      w.arrive(stages - 2);
-      copy();
-      const after = p.pred('setp.ge.u32', tile, ownFrom);
-      p.when(p.pred('setp.lt.and.u32', tile, ownTo, after), () => {
-        const place = p.b32('mad.lo.u32', useStage, pair >> 4, w.sharedUnits);
-        body(tile, place, p.b32('add.u32', place, sizes.tileBytes >> 4));
-      });
-      advance(useStage);
-      p.do('add.u32', tile, tile, 1);
-    });
-    p.do('cp.async.wait_group', 0);
-  };
 }
 
 /**
@@ -108,13 +62,6 @@ const tileSums = ({ p, tiling }) => ({
   scores: p.registers('f32', tiling.columns / 2),
   dP: p.registers('f32', tiling.columns / 2),
 });
-
-/** Sums that begin at 0. @param {AttentionWriter} w */
-function zeros({ p, form }) {
-  const sums = p.registers('f32', form.headSize / 2);
-  for (const sum of sums) p.do('mov.f32', sum, f32(0));
-  return sums;
-}
 
 /** dQ of a block's queries. @param {AttentionWriter} w @param {string} blockRow */
 function overKeys(w, blockRow) {

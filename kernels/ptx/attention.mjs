@@ -22,11 +22,12 @@ import { CHUNK, SHARED_MEMORY_LIMIT, depthStep, descriptor } from './layout.mjs'
 /**
  * How a kernel is laid out.
  * @typedef {object} AttentionTiling
- * @property {number} warpgroups of a block; each owns 64 rows
+ * @property {number} warpgroups of a block; each owns 64 rows, unless they are paired
  * @property {32 | 64} columns rows of a tile that a block walks over
  * @property {number} stages tiles in shared memory: forward, of keys and of values, which take turns; backward, pairs of tiles
  * @property {number} blocks of a multiprocessor at a time, which bounds the registers of a thread
  * @property {'head' | 'length'} order of the blocks: those of a head follow each other, or those with equally long walks
+ * @property {boolean} [paired] backward: two warpgroups own the same 64 rows (see attention-paired.mjs)
  */
 
 /**
@@ -69,24 +70,28 @@ export const attentionParameters = (pass) => [
 ];
 
 /** Sizes of a kernel. @param {AttentionTiling} tiling @param {AttentionForm} form */
-export function attentionSizes({ warpgroups, columns, stages }, { pass, headSize }) {
+export function attentionSizes({ warpgroups, columns, stages, paired = false }, { pass, headSize }) {
   const tileBytes = 2 * columns * headSize;
+  const tilesBytes = stages * tileBytes * (pass === 'forward' ? 1 : 2);
   return {
     threads: 128 * warpgroups,
     /** Rows that a block owns. */
-    rows: OWNED * warpgroups,
+    rows: paired ? OWNED : OWNED * warpgroups,
     tileBytes,
     /** Blocks of the same number of rows, each of which computes something else. */
-    kinds: pass === 'forward' ? 1 : headSize > 64 ? 3 : 2,
-    shared: stages * tileBytes * (pass === 'forward' ? 1 : 2),
+    kinds: pass === 'forward' ? 1 : headSize > 64 && !paired ? 3 : 2,
+    /** Where what paired warpgroups exchange begins, a tile of P in f32. */
+    exchange: tilesBytes,
+    shared: tilesBytes + (paired ? 4 * OWNED * columns : 0),
   };
 }
 
 /** Why a tiling cannot compute a form, or undefined. @param {AttentionTiling} tiling @param {AttentionForm} form */
 export function attentionFault(tiling, form) {
-  const { warpgroups, columns, stages, blocks, order } = tiling;
+  const { warpgroups, columns, stages, blocks, order, paired } = tiling;
   const { threads, shared } = attentionSizes(tiling, form);
   if (!Number.isInteger(warpgroups) || warpgroups < 1 || threads > 1024) return 'warpgroups must be 1 to 8';
+  if (paired && (form.pass !== 'backward' || warpgroups !== 2)) return 'paired are two warpgroups of a backward pass';
   if (columns !== 32 && columns !== 64) return 'columns must be 32 or 64';
   if (form.headSize !== 64 && form.headSize !== 128) return `heads of ${form.headSize} have no kernel`;
   // The next tile is on its way while one is used; forward, scores free a tile of keys before values are read.
@@ -135,9 +140,9 @@ export class AttentionWriter {
     /** Lane of a quad, which shares a row. */
     this.quad = p.b32('and.b32', lane, 3);
     const warp = p.b32('and.b32', p.b32('shr.u32', this.tid, 5), 3);
-    const group = p.b32('shr.u32', this.tid, 7);
+    this.group = p.b32('shr.u32', this.tid, 7);
     /** First row of this thread's warpgroup within the block's, and the first of the two of this thread. */
-    this.groupRow = p.b32('mul.lo.u32', group, OWNED);
+    this.groupRow = tiling.paired ? p.b32('mov.u32', 0) : p.b32('mul.lo.u32', this.group, OWNED);
     this.ownRow = p.b32('add.u32', this.groupRow, p.b32('mad.lo.u32', warp, 16, p.b32('shr.u32', lane, 2)));
     const axes = tiling.order === 'head' ? ['x', 'y', 'z'] : ['z', 'y', 'x'];
     const [block, head, batch] = axes.map((axis) => p.b32('mov.u32', `%ctaid.${axis}`));
@@ -203,20 +208,21 @@ export class AttentionWriter {
   }
 
   /**
-   * Copies tiles of a tensor by cp.async. Rows past the last are filled with zeros.
+   * Copies tiles of a tensor by cp.async, by all threads or by one of paired warpgroups. Rows past the last are filled with zeros.
    * @param {string} head @param {string} rowBytes
    * @returns {(tile: string, place: string, enabled: string) => void} of a tile's number, its address in shared memory, and
    *   whether there is such a tile
    */
   copier(head, rowBytes) {
     const { p, tiling, sizes, form } = this;
-    const chunk = p.b32('and.b32', this.tid, 7);
-    const line = p.b32('shr.u32', this.tid, 3);
+    const [tid, threads] = tiling.paired ? [p.b32('and.b32', this.tid, 127), 128] : [this.tid, sizes.threads];
+    const chunk = p.b32('and.b32', tid, 7);
+    const line = p.b32('shr.u32', tid, 3);
     const target = p.b32('mad.lo.u32', line, LINE, p.b32('mul.lo.u32', p.b32('xor.b32', chunk, p.b32('and.b32', line, 7)), CHUNK));
     const from = p.b64('mad.wide.u32', chunk, CHUNK, head);
     const last = p.b32('sub.u32', this.tokens, 1);
     // Lines of the tile in steps of those that the block copies at once; a line is a row of 64 of the head's elements.
-    const step = sizes.threads / 8;
+    const step = threads / 8;
     return (tile, place, enabled) => {
       const to = p.b32('add.u32', place, target);
       const first = p.b32('mad.lo.u32', tile, tiling.columns, line);
@@ -260,12 +266,14 @@ export class AttentionWriter {
   /**
    * sums = or += fragments · tile^T (K-major: the tile's rows are columns of the product) or · tile (MN-major: they are its depth).
    * @param {string[]} sums @param {string[][]} fragments @param {'k' | 'mn'} major @param {string} place of the tile @param {boolean} adds
+   * @param {number} [from] the first of the fragments' slabs of 16 within the depth
    */
-  product(sums, fragments, major, place, adds) {
+  product(sums, fragments, major, place, adds, from = 0) {
     const { p, tiling, form } = this;
     const low = this.tileDescriptor(major, place);
     const width = major === 'k' ? tiling.columns : form.headSize;
-    fragments.forEach((fragment, slab) => {
+    fragments.forEach((fragment, i) => {
+      const slab = from + i;
       // Of a head's elements every 64 have a block of lines of their own.
       const bytes = major === 'k' ? Math.floor(slab / 4) * tiling.columns * LINE + (slab % 4) * depthStep('k') : slab * depthStep('mn');
       const matrix = p.b64('mov.b64', vector([bytes ? p.b32('add.u32', low, bytes >> 4) : low, this.high]));
@@ -274,7 +282,7 @@ export class AttentionWriter {
         vector(sums),
         vector(fragment),
         matrix,
-        adds || slab > 0 ? this.always : this.never,
+        adds || i > 0 ? this.always : this.never,
         1,
         1,
         major === 'mn' ? 1 : 0,

@@ -1,0 +1,171 @@
+// Gradients of Q, K and V where two warpgroups own the same 64 rows. The first computes P = exp(scale · S - L) of a tile and hands it
+// over through shared memory; the second computes dP and dS = P ∘ (dP - delta). Where keys are owned the first sums dV = P^T dO, the second
+// dK = scale · dS^T Q; where queries are, the second sums dQ = scale · dS K. Each has one left operand and one sum in registers, so that
+// heads of 128 take seven products where blocks of one purpose take eight, and no score is computed for dK and dV apart.
+//
+// Both run the same instructions on what belongs to them: owned rows (K or V; Q or dO), the tile that these are multiplied by, and
+// log-sum-exp or delta, with which the sums of S and dP begin: at -L / |scale| and -delta.
+
+import { at, f32, vector } from './assembler.mjs';
+import { ownedBlock, walk, zeros } from './attention-walk.mjs';
+
+/** @typedef {import('./attention.mjs').AttentionWriter} AttentionWriter */
+
+/** The hardware's barrier at which P's first slab is handed over. */
+const HANDED_OVER = 1;
+
+/** @param {AttentionWriter} w */
+export function writePaired(w) {
+  const { p } = w;
+  const done = p.label();
+  const { kind, queries, keys } = ownedBlock(w);
+  p.when(p.pred('setp.eq.u32', kind, 1), () => {
+    paired(w, queries(), true);
+    p.branch(done);
+  });
+  paired(w, keys(), false);
+  p.place(done);
+}
+
+/**
+ * dQ of a block's queries, or dK and dV of its keys.
+ * @param {AttentionWriter} w @param {string} blockRow the first @param {boolean} ofQueries
+ */
+function paired(w, blockRow, ofQueries) {
+  const { p, tiling, sizes, form } = w;
+  const { columns } = tiling;
+  const second = p.pred('setp.eq.u32', w.group, 1);
+  /** What this warpgroup takes. @param {'b32' | 'b64' | 'f32'} type @param {import('./assembler.mjs').Operand} first @param {import('./assembler.mjs').Operand} other */
+  const own = (type, first, other) => p[type](`selp.${type}`, other, first, second);
+  const row = p.b32('add.u32', blockRow, w.ownRow);
+  const [rowQkv, rowO] = [w.rowBytes('rowQkv'), w.rowBytes('rowO')];
+  const rows = {
+    q: { head: w.headOf('q', 'offQ', 'batchQkv'), bytes: rowQkv },
+    k: { head: w.headOf('k', 'offK', 'batchQkv'), bytes: rowQkv },
+    v: { head: w.headOf('v', 'offV', 'batchQkv'), bytes: rowQkv },
+    dO: { head: w.headOf('dO', 'offDo', 'batchO'), bytes: rowO },
+  };
+  const [mine, others] = ofQueries
+    ? [
+        [rows.q, rows.dO],
+        [rows.k, rows.v],
+      ]
+    : [
+        [rows.k, rows.v],
+        [rows.q, rows.dO],
+      ];
+  const copiers = /** @type {[any, any]} */ (others.map(({ head, bytes }) => w.copier(head, bytes)));
+  const zero = p.b32('mov.u32', 0);
+  const end = p.b32('add.u32', blockRow, sizes.rows);
+  const from = form.causal && !ofQueries ? p.b32('div.u32', blockRow, columns) : zero;
+  const to = form.causal && ofQueries ? p.b32('min.u32', p.b32('div.u32', p.b32('add.u32', end, columns - 1), columns), w.tiles) : w.tiles;
+  const each = walk(w, copiers, { from, to, ownFrom: from, ownTo: to });
+
+  const flip = own('b32', w.flip, 0);
+  const left = w
+    .fragments(own('b64', mine[0].head, mine[1].head), own('b32', mine[0].bytes, mine[1].bytes), row)
+    .map((fragment) => fragment.map((word) => p.b32('xor.b32', word, flip)));
+  const stats = own('b64', w.statsOf('lse', 'offLse'), w.statsOf('delta', 'offDelta'));
+  const perScale = p.f32('neg.f32', p.f32('rcp.approx.ftz.f32', p.f32('abs.f32', w.scale)));
+  const unit = own('f32', perScale, f32(-1));
+  const last = p.b32('sub.u32', w.tokens, 1);
+  /** What S and dP begin with: of this thread's two rows, or of its columns of the tile. */
+  const begins = p.registers('f32', ofQueries ? 2 : columns / 4);
+  /** Of a tile's columns, whose values are asked of memory a tile ahead. @param {string} tile */
+  const request = (tile) => {
+    const first = p.b32('mad.lo.u32', w.quad, 2, p.b32('mul.lo.u32', tile, columns));
+    const place = p.b64('mad.wide.u32', first, 4, stats);
+    const [checked, requested] = [p.label(), p.label()];
+    p.branch(checked, p.pred('setp.ge.u32', tile, p.b32('div.u32', w.tokens, columns)));
+    // By ordinary loads: others the assembler puts off until they are used.
+    for (let i = 0; i < begins.length; i += 2) {
+      if (form.even) p.do('ld.global.v2.f32', vector(begins.slice(i, i + 2)), at(place, 16 * i));
+      else for (const e of [0, 1]) p.do('ld.global.f32', begins[i + e], at(place, 16 * i + 4 * e));
+    }
+    p.branch(requested);
+    p.place(checked);
+    // Queries that are not there have probability 0, and so no dS.
+    const absent = own('f32', f32(Infinity), f32(0));
+    for (const [i, begin] of begins.entries()) {
+      const column = 4 * (i & ~1) + (i & 1);
+      p.do('mov.f32', begin, absent);
+      p.guarded(p.pred('setp.le.u32', p.b32('add.u32', first, column), last), () => p.do('ld.global.f32', begin, at(place, 4 * column)));
+    }
+    p.place(requested);
+  };
+  if (ofQueries) {
+    for (const [i, begin] of begins.entries()) {
+      const line = p.b32('min.u32', i ? p.b32('add.u32', row, 8) : row, last);
+      p.do('ld.global.nc.f32', begin, at(p.b64('mad.wide.u32', line, 4, stats)));
+      p.do('mul.f32', begin, begin, unit);
+    }
+  } else p.when(p.pred('setp.lt.u32', from, to), () => request(from));
+
+  /** From this tile on (queries), or up to it (keys), scores may not count. */
+  const whole = ofQueries
+    ? p.b32('div.u32', form.causal ? p.b32('min.u32', blockRow, w.tokens) : w.tokens, columns)
+    : p.b32('div.u32', end, columns);
+  const exchange = p.b32('mad.lo.u32', p.b32('and.b32', w.tid, 127), 16, p.b32('add.u32', p.b32('mov.u32', 'shared'), sizes.exchange));
+  /** S, then P; or dP, then dS. */
+  const values = p.registers('f32', columns / 2);
+  const fours = Array.from({ length: columns / 8 }, (_, i) => ({ four: values.slice(4 * i, 4 * i + 4), place: at(exchange, 2048 * i) }));
+  const sums = zeros(w);
+
+  each((tile, firstTile, secondTile) => {
+    for (const [i, value] of values.entries()) {
+      if (ofQueries) p.do('mov.f32', value, begins[(i >> 1) & 1]);
+      else p.do('mul.f32', value, begins[2 * (i >> 2) + (i & 1)], unit);
+    }
+    if (!ofQueries) {
+      const next = p.b32('add.u32', tile, 1);
+      p.when(p.pred('setp.lt.u32', next, to), () => request(next));
+    }
+    const operand = w.moved(left, tile);
+    w.beginProducts();
+    w.product(values, operand, 'k', own('b32', firstTile, secondTile), true);
+    w.commitProducts();
+    w.settle(0);
+    p.when(`!${second}`, () => {
+      const mask = () => w.mask(values, row, p.b32('mul.lo.u32', tile, columns), !ofQueries);
+      if (ofQueries) p.when(p.pred('setp.ge.u32', tile, whole), mask);
+      else if (form.causal) p.when(p.pred('setp.lt.u32', tile, whole), mask);
+    });
+    const place = ofQueries ? firstTile : own('b32', secondTile, firstTile);
+    // Slab by slab of a left operand, so that the second's work begins before the last exponential.
+    for (let slab = 0; slab < columns / 16; slab++) {
+      const part = fours.slice(2 * slab, 2 * slab + 2);
+      const barrier = HANDED_OVER + slab;
+      p.when(`!${second}`, () => {
+        for (const { four, place } of part) {
+          for (const value of four) p.do('ex2.approx.ftz.f32', value, p.f32('mul.f32', value, w.factor));
+          p.do('st.shared.v4.f32', place, vector(four));
+        }
+        p.do('bar.arrive', barrier, sizes.threads);
+      });
+      p.when(second, () => {
+        p.do('bar.sync', barrier, sizes.threads);
+        for (const { four, place } of part) {
+          const probabilities = p.registers('f32', 4);
+          p.do('ld.shared.v4.f32', vector(probabilities), place);
+          for (const [e, value] of four.entries()) p.do('mul.f32', value, value, probabilities[e]);
+        }
+      });
+      const multiply = () => {
+        const fragments = w.asFragments(part.flatMap(({ four }) => four));
+        w.beginProducts();
+        w.product(sums, fragments, 'mn', place, true, slab);
+        w.commitProducts();
+      };
+      if (ofQueries) p.when(second, multiply);
+      else multiply();
+    }
+    w.settle(0);
+  });
+
+  const rowD = w.rowBytes('rowD');
+  if (ofQueries) p.when(second, () => w.store(sums, [w.scale, w.scale], w.headOf('dQ', 'offDq', 'batchD'), rowD, row));
+  else {
+    const factor = own('f32', f32(1), w.scale);
+    w.store(sums, [factor, factor], own('b64', w.headOf('dV', 'offDv', 'batchD'), w.headOf('dK', 'offDk', 'batchD')), rowD, row);
+  }
+}

@@ -1,0 +1,81 @@
+// What the kernels of attention's backward pass share: which rows a block owns, and the walk over pairs of tiles of the other side.
+
+import { f32 } from './assembler.mjs';
+
+/** @typedef {import('./attention.mjs').AttentionWriter} AttentionWriter */
+
+/**
+ * What this block computes: 1 for dQ of queries, else something of keys; and the first row that it owns, if it is one of queries or of
+ * keys. The longest walks come first: the last queries' and the first keys'.
+ * @param {AttentionWriter} w
+ */
+export function ownedBlock(w) {
+  const { p, sizes } = w;
+  const number = p.b32('div.u32', w.block, sizes.kinds);
+  return {
+    kind: p.b32('rem.u32', w.block, sizes.kinds),
+    queries: () => {
+      const block = w.form.causal ? p.b32('sub.u32', p.b32('sub.u32', w.blocksOfRows, 1), number) : number;
+      return p.b32('mul.lo.u32', block, sizes.rows);
+    },
+    keys: () => p.b32('mul.lo.u32', number, sizes.rows),
+  };
+}
+
+/**
+ * A walk over pairs of tiles, whose first copies begin here.
+ * @param {AttentionWriter} w
+ * @param {[ReturnType<AttentionWriter['copier']>, ReturnType<AttentionWriter['copier']>]} copiers
+ * @param {{ from: string, to: string, ownFrom: string, ownTo: string }} tiles of the block, and of this warpgroup
+ * @returns {(body: (tile: string, first: string, second: string) => void) => void} goes over them: with what a warpgroup does with a
+ *   pair, which is in these places
+ */
+export function walk(w, copiers, { from, to, ownFrom, ownTo }) {
+  const { p, tiling, sizes } = w;
+  const { stages } = tiling;
+  const pair = 2 * sizes.tileBytes;
+  const [tile, next] = [p.b32('mov.u32', from), p.b32('mov.u32', from)];
+  const shared = p.b32('mov.u32', 'shared');
+  const [copyStage, useStage] = [p.b32('mov.u32', 0), p.b32('mov.u32', 0)];
+  const advance = (/** @type {string} */ stage) => {
+    p.do('add.u32', stage, stage, 1);
+    p.do('selp.b32', stage, 0, stage, p.pred('setp.eq.u32', stage, stages));
+  };
+  const copy = () => {
+    const place = p.b32('mad.lo.u32', copyStage, pair, shared);
+    const enabled = p.pred('setp.lt.u32', next, to);
+    const both = () => {
+      copiers[0](next, place, enabled);
+      copiers[1](next, p.b32('add.u32', place, sizes.tileBytes), enabled);
+    };
+    // Of paired warpgroups by the second, whose product is needed later.
+    if (tiling.paired) p.when(p.pred('setp.eq.u32', w.group, 1), both);
+    else both();
+    w.commitCopies();
+    advance(copyStage);
+    p.do('add.u32', next, next, 1);
+  };
+  for (let i = 0; i < stages - 1; i++) copy();
+  return (body) => {
+    p.loop((exit) => {
+      p.branch(exit, p.pred('setp.ge.u32', tile, to));
+      w.arrive(stages - 2);
+      copy();
+      const after = p.pred('setp.ge.u32', tile, ownFrom);
+      p.when(p.pred('setp.lt.and.u32', tile, ownTo, after), () => {
+        const place = p.b32('mad.lo.u32', useStage, pair >> 4, w.sharedUnits);
+        body(tile, place, p.b32('add.u32', place, sizes.tileBytes >> 4));
+      });
+      advance(useStage);
+      p.do('add.u32', tile, tile, 1);
+    });
+    p.do('cp.async.wait_group', 0);
+  };
+}
+
+/** Sums that begin at 0. @param {AttentionWriter} w */
+export function zeros({ p, form }) {
+  const sums = p.registers('f32', form.headSize / 2);
+  for (const sum of sums) p.do('mov.f32', sum, f32(0));
+  return sums;
+}
