@@ -108,9 +108,9 @@ export class Runtime {
    */
   allocate(bytes, owned = false, exportable = false) {
     const size = Math.max(PADDING, Math.ceil(bytes / PADDING) * PADDING);
-    if (size > this.kernels.context.bindingBytes) {
-      throw new UsageError('tensor', `${size} bytes; this device binds at most ${this.kernels.context.bindingBytes} bytes at once`);
-    }
+    const { bindingBytes, bufferBytes } = this.kernels.context;
+    const most = Math.min(bindingBytes, bufferBytes);
+    if (size > most) throw new UsageError('tensor', `${size} bytes; a tensor on this device has at most ${most} bytes`);
     const handle = exportable ? this.vk.createBuffer(size, 0, { exportable }) : (this.reuse(size) ?? this.create(size));
     this.live.buffers++;
     this.live.bytes += size;

@@ -1,4 +1,4 @@
-// Tensors as large as a device binds at once: places past 2^31 bytes and, in 16 bits, near 2^31 elements.
+// Tensors as large as a device has them: places past 2^31 bytes and, in 16 bits, near 2^31 elements.
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
@@ -11,8 +11,8 @@ before(initDevice);
 const COLUMNS = 2 ** 15;
 /** Bytes of a tensor of whole rows: 4 GiB on most GPUs, where three of them are live at once; 32 MiB on a CPU. */
 const bytes = () => {
-  const { bindingBytes, isCpu } = runtime().kernels.context;
-  return Math.floor(Math.min(bindingBytes, isCpu ? 2 ** 25 : 2 ** 32 - 1) / (4 * COLUMNS)) * 4 * COLUMNS;
+  const { bindingBytes, bufferBytes, isCpu } = runtime().kernels.context;
+  return Math.floor(Math.min(bindingBytes, bufferBytes, isCpu ? 2 ** 25 : 2 ** 32 - 1) / (4 * COLUMNS)) * 4 * COLUMNS;
 };
 
 for (const dtype of /** @type {const} */ (['f32', 'bf16'])) {
