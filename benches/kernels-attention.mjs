@@ -46,7 +46,8 @@ const SHAPES = [
   { batch: 8, heads: 16, tokens: 1024, headSize: 128 },
 ];
 
-/** Warpgroups, columns, stages, blocks of a multiprocessor, order. @type {Record<'forward' | 'backward', [number, 32 | 64, number, number, 'head' | 'length'][]>} */
+/** Warpgroups, columns, stages, blocks of a multiprocessor, order, paired. @typedef {[number, 32 | 64, number, number, 'head' | 'length', true?]} Candidate */
+/** @type {Record<'forward' | 'backward', Candidate[]>} */
 const CANDIDATES = {
   forward: [
     [2, 64, 3, 2, 'length'],
@@ -57,9 +58,11 @@ const CANDIDATES = {
   backward: [
     [1, 32, 3, 2, 'head'],
     [1, 32, 2, 3, 'head'],
-    [3, 32, 6, 1, 'head'],
+    [1, 32, 2, 3, 'length'],
     [2, 64, 2, 1, 'head'],
     [2, 64, 3, 1, 'head'],
+    [2, 64, 3, 1, 'length'],
+    [2, 32, 2, 2, 'length', true],
   ],
 };
 
@@ -67,20 +70,12 @@ const CANDIDATES = {
 const WIDE_CANDIDATES = {
   forward: [
     [2, 64, 3, 1, 'length'],
-    [2, 64, 2, 1, 'head'],
-    [1, 64, 3, 2, 'head'],
-    [1, 32, 4, 2, 'head'],
-    [1, 32, 4, 3, 'length'],
-    [1, 32, 6, 3, 'length'],
+    [2, 64, 3, 1, 'head'],
     [2, 32, 6, 1, 'length'],
-    [3, 32, 6, 1, 'length'],
   ],
   backward: [
-    [1, 32, 2, 2, 'head'],
-    [1, 32, 3, 2, 'length'],
-    [2, 32, 2, 1, 'head'],
-    [2, 32, 3, 1, 'head'],
-    [2, 32, 3, 1, 'length'],
+    [2, 32, 2, 1, 'length', true],
+    [2, 32, 2, 1, 'head', true],
   ],
 };
 
@@ -92,8 +87,8 @@ function shapeOf(name) {
   return { batch, heads: 16, tokens, headSize };
 }
 
-const nameOf = (/** @type {AttentionTiling} */ { warpgroups, columns, stages, blocks, order }) =>
-  `${warpgroups}×64 by ${columns}, ${stages} stages, ${blocks} blocks, by ${order}`;
+const nameOf = (/** @type {AttentionTiling} */ { warpgroups, columns, stages, blocks, order, paired }) =>
+  `${paired ? 'paired ' : ''}${warpgroups}×64 by ${columns}, ${stages} stages, ${blocks} blocks, by ${order}`;
 
 /** Elements of a buffer of halves. @param {any} vk @param {number} buffer @param {'bf16' | 'f16'} type @param {number} count */
 function halves(vk, buffer, type, count) {
@@ -177,8 +172,8 @@ await runMain(USAGE, OPTIONS, ({ addon, sweep, type: typeName, shapes: asked, sa
         const chosen = context.tuning.ptxAttention?.(/** @type {any} */ ({ pass, type, headSize, causal: true }), shape);
         const tilings = chosen ? [ATTENTION_PLANS[chosen]] : [];
         if (sweep)
-          for (const [warpgroups, columns, stages, blocks, order] of headSize === 64 ? CANDIDATES[pass] : WIDE_CANDIDATES[pass]) {
-            const tiling = { warpgroups, columns, stages, blocks, order };
+          for (const [warpgroups, columns, stages, blocks, order, paired] of headSize === 64 ? CANDIDATES[pass] : WIDE_CANDIDATES[pass]) {
+            const tiling = { warpgroups, columns, stages, blocks, order, ...(paired && { paired }) };
             if (!tilings.some((other) => nameOf(other) === nameOf(tiling))) tilings.push(tiling);
           }
         for (const tiling of tilings)

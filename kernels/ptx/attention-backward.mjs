@@ -2,8 +2,7 @@
 // dK and dV from transposed scores; the other owns queries, walks over tiles of keys and values, and sums dQ. With
 // P = exp(scale · S - L) and dS = P ∘ (dP - delta): dV = P^T dO, dK = scale · dS^T Q, dQ = scale · dS K.
 //
-// Of heads of 128 a thread has no registers for dK and dV at a time: of each three blocks one sums dK, one dV; or two warpgroups share
-// the rows of a block (attention-paired.mjs).
+// Of heads of 128 a thread has no registers for dK and dV at a time: two warpgroups share the rows of a block (attention-paired.mjs).
 //
 // Log-sum-exp and delta belong to queries. Where these are columns, the sums of S and dP begin with them, so that a tile's
 // values need no registers of their own: S begins at -L / |scale|, dP at -delta.
@@ -24,15 +23,7 @@ export function writeBackward(w) {
     overKeys(w, queries());
     p.branch(done);
   });
-  const blockRow = keys();
-  if (w.sizes.kinds === 2) overQueries(w, blockRow, true, true);
-  else {
-    p.when(p.pred('setp.eq.u32', kind, 2), () => {
-      overQueries(w, blockRow, false, true);
-      p.branch(done);
-    });
-    overQueries(w, blockRow, true, false);
-  }
+  overQueries(w, keys());
   p.place(done);
 }
 
@@ -43,7 +34,7 @@ export function writeBackward(w) {
  * @param {[string[][], string]} ofScores @param {[string[][], string]} ofGradients
  */
 function scoresAndGradients(w, tile, { scores, dP, adds }, ofScores, ofGradients) {
-  const few = w.sizes.threads * w.tiling.blocks > 256 || w.form.headSize > 64;
+  const few = w.sizes.threads * w.tiling.blocks > 256;
   const left = w.moved(ofScores[0], tile, true);
   const right = few ? undefined : w.moved(ofGradients[0], tile);
   w.beginProducts();
@@ -114,11 +105,8 @@ function overKeys(w, blockRow) {
   w.store(dQ, [w.scale, w.scale], w.headOf('dQ', 'offDq', 'batchD'), w.rowBytes('rowD'), row);
 }
 
-/**
- * dK and dV of a block's keys, or one of them.
- * @param {AttentionWriter} w @param {string} blockRow @param {boolean} ofKeys whether dK is summed @param {boolean} ofValues whether dV is
- */
-function overQueries(w, blockRow, ofKeys, ofValues) {
+/** dK and dV of a block's keys. @param {AttentionWriter} w @param {string} blockRow */
+function overQueries(w, blockRow) {
   const { p, tiling, form } = w;
   const { columns } = tiling;
   const groupRow = p.b32('add.u32', blockRow, w.groupRow);
@@ -132,15 +120,14 @@ function overQueries(w, blockRow, ofKeys, ofValues) {
   const tiles = { from: tileOf(blockRow), to: w.tiles, ownFrom: tileOf(groupRow), ownTo: w.tiles };
   const each = walk(w, copiers, tiles);
   const keys = w.fragments(w.headOf('k', 'offK', 'batchQkv'), rowQkv, row);
-  const values = ofKeys ? w.fragments(w.headOf('v', 'offV', 'batchQkv'), rowQkv, row) : [];
-  const stats = [w.statsOf('lse', 'offLse'), ...(ofKeys ? [w.statsOf('delta', 'offDelta')] : [])];
+  const values = w.fragments(w.headOf('v', 'offV', 'batchQkv'), rowQkv, row);
+  const stats = [w.statsOf('lse', 'offLse'), w.statsOf('delta', 'offDelta')];
   /** -1 / |scale|. */
   const perScale = p.f32('neg.f32', p.f32('rcp.approx.ftz.f32', p.f32('abs.f32', w.scale)));
   /** From this tile on all scores count by causality, and up to that one all queries are there. */
   const whole = form.causal ? p.b32('div.u32', p.b32('add.u32', groupRow, 64), columns) : tiles.from;
   const complete = p.b32('div.u32', w.tokens, columns);
-  const dK = ofKeys ? zeros(w) : [];
-  const dV = ofValues ? zeros(w) : [];
+  const [dK, dV] = [zeros(w), zeros(w)];
   const { scores, dP } = tileSums(w);
 
   /** Sums begin with what the columns' queries have. @param {string} column this lane's first @param {boolean} checked whether it may not be there */
@@ -165,7 +152,7 @@ function overQueries(w, blockRow, ofKeys, ofValues) {
       for (const lower of [0, 2])
         for (const e of [0, 1]) {
           p.do('mul.f32', scores[4 * eight + lower + e], l[e], perScale);
-          if (ofKeys) p.do('neg.f32', dP[4 * eight + lower + e], d[e]);
+          p.do('neg.f32', dP[4 * eight + lower + e], d[e]);
         }
     }
   };
@@ -183,29 +170,18 @@ function overQueries(w, blockRow, ofKeys, ofValues) {
 
   p.when(p.pred('setp.lt.u32', tiles.ownFrom, tiles.to), () => begin(tiles.ownFrom));
   each((tile, queries, dO) => {
-    if (ofKeys) scoresAndGradients(w, tile, { scores, dP, adds: true }, [keys, queries], [values, dO]);
-    else {
-      const left = w.moved(keys, tile, true);
-      w.beginProducts();
-      w.product(scores, left, 'k', queries, true);
-      w.commitProducts();
-      w.settle(0);
-    }
+    scoresAndGradients(w, tile, { scores, dP, adds: true }, [keys, queries], [values, dO]);
     if (form.causal) p.when(p.pred('setp.lt.u32', tile, whole), () => w.mask(scores, row, p.b32('mul.lo.u32', tile, columns), true));
     for (const score of scores) p.do('ex2.approx.ftz.f32', score, p.f32('mul.f32', score, w.factor));
-    if (ofValues) {
-      const probabilities = w.asFragments(scores);
-      w.beginProducts();
-      w.product(dV, probabilities, 'mn', dO, true);
-      w.commitProducts();
-    }
-    if (ofKeys) {
-      w.settle(ofValues ? 1 : 0);
-      const dS = w.asFragments(dP.map((x, i) => p.f32('mul.f32', x, scores[i])));
-      w.beginProducts();
-      w.product(dK, dS, 'mn', queries, true);
-      w.commitProducts();
-    }
+    const probabilities = w.asFragments(scores);
+    w.beginProducts();
+    w.product(dV, probabilities, 'mn', dO, true);
+    w.commitProducts();
+    w.settle(1);
+    const dS = w.asFragments(dP.map((x, i) => p.f32('mul.f32', x, scores[i])));
+    w.beginProducts();
+    w.product(dK, dS, 'mn', queries, true);
+    w.commitProducts();
     // The next tile's come while products are open.
     const next = p.b32('add.u32', tile, 1);
     p.when(p.pred('setp.lt.u32', next, tiles.to), () => begin(next));
@@ -213,6 +189,6 @@ function overQueries(w, blockRow, ofKeys, ofValues) {
   });
   const one = p.f32('mov.f32', f32(1));
   const rowD = w.rowBytes('rowD');
-  if (ofKeys) w.store(dK, [w.scale, w.scale], w.headOf('dK', 'offDk', 'batchD'), rowD, row);
-  if (ofValues) w.store(dV, [one, one], w.headOf('dV', 'offDv', 'batchD'), rowD, row);
+  w.store(dK, [w.scale, w.scale], w.headOf('dK', 'offDk', 'batchD'), rowD, row);
+  w.store(dV, [one, one], w.headOf('dV', 'offDv', 'batchD'), rowD, row);
 }

@@ -1,7 +1,7 @@
 // Gradients of Q, K and V where two warpgroups own the same 64 rows. The first computes P = exp(scale · S - L) of a tile and hands it
 // over through shared memory; the second computes dP and dS = P ∘ (dP - delta). Where keys are owned the first sums dV = P^T dO, the second
 // dK = scale · dS^T Q; where queries are, the second sums dQ = scale · dS K. Each has one left operand and one sum in registers, so that
-// heads of 128 take seven products where blocks of one purpose take eight, and no score is computed for dK and dV apart.
+// dK and dV of heads of 128 come of one walk.
 //
 // Both run the same instructions on what belongs to them: owned rows (K or V; Q or dO), the tile that these are multiplied by, and
 // log-sum-exp or delta, with which the sums of S and dP begin: at -L / |scale| and -delta.
@@ -11,7 +11,7 @@ import { ownedBlock, walk, zeros } from './attention-walk.mjs';
 
 /** @typedef {import('./attention.mjs').AttentionWriter} AttentionWriter */
 
-/** The hardware's barrier at which P's first slab is handed over. */
+/** The hardware's barrier at which P is handed over. */
 const HANDED_OVER = 1;
 
 /** @param {AttentionWriter} w */
@@ -129,37 +129,27 @@ function paired(w, blockRow, ofQueries) {
       const mask = () => w.mask(values, row, p.b32('mul.lo.u32', tile, columns), !ofQueries);
       if (ofQueries) p.when(p.pred('setp.ge.u32', tile, whole), mask);
       else if (form.causal) p.when(p.pred('setp.lt.u32', tile, whole), mask);
+      for (const value of values) p.do('ex2.approx.ftz.f32', value, p.f32('mul.f32', value, w.factor));
+      for (const { four, place } of fours) p.do('st.shared.v4.f32', place, vector(four));
+      p.do('bar.arrive', HANDED_OVER, sizes.threads);
     });
-    const place = ofQueries ? firstTile : own('b32', secondTile, firstTile);
-    // Slab by slab of a left operand, so that the second's work begins before the last exponential.
-    for (let slab = 0; slab < columns / 16; slab++) {
-      const part = fours.slice(2 * slab, 2 * slab + 2);
-      const barrier = HANDED_OVER + slab;
-      p.when(`!${second}`, () => {
-        for (const { four, place } of part) {
-          for (const value of four) p.do('ex2.approx.ftz.f32', value, p.f32('mul.f32', value, w.factor));
-          p.do('st.shared.v4.f32', place, vector(four));
-        }
-        p.do('bar.arrive', barrier, sizes.threads);
-      });
-      p.when(second, () => {
-        p.do('bar.sync', barrier, sizes.threads);
-        for (const { four, place } of part) {
-          const probabilities = p.registers('f32', 4);
-          p.do('ld.shared.v4.f32', vector(probabilities), place);
-          for (const [e, value] of four.entries()) p.do('mul.f32', value, value, probabilities[e]);
-        }
-      });
-      const multiply = () => {
-        const fragments = w.asFragments(part.flatMap(({ four }) => four));
-        w.beginProducts();
-        w.product(sums, fragments, 'mn', place, true, slab);
-        w.commitProducts();
-      };
-      if (ofQueries) p.when(second, multiply);
-      else multiply();
-    }
-    w.settle(0);
+    p.when(second, () => {
+      p.do('bar.sync', HANDED_OVER, sizes.threads);
+      for (const { four, place } of fours) {
+        const probabilities = p.registers('f32', 4);
+        p.do('ld.shared.v4.f32', vector(probabilities), place);
+        for (const [e, value] of four.entries()) p.do('mul.f32', value, value, probabilities[e]);
+      }
+    });
+    const multiply = (/** @type {string} */ place) => {
+      const fragments = w.asFragments(values);
+      w.beginProducts();
+      w.product(sums, fragments, 'mn', place, true);
+      w.commitProducts();
+      w.settle(0);
+    };
+    if (ofQueries) p.when(second, () => multiply(firstTile));
+    else multiply(own('b32', secondTile, firstTile));
   });
 
   const rowD = w.rowBytes('rowD');

@@ -79,7 +79,7 @@ export function attentionSizes({ warpgroups, columns, stages, paired = false }, 
     rows: paired ? OWNED : OWNED * warpgroups,
     tileBytes,
     /** Blocks of the same number of rows, each of which computes something else. */
-    kinds: pass === 'forward' ? 1 : headSize > 64 && !paired ? 3 : 2,
+    kinds: pass === 'forward' ? 1 : 2,
     /** Where what paired warpgroups exchange begins, a tile of P in f32. */
     exchange: tilesBytes,
     shared: tilesBytes + (paired ? 4 * OWNED * columns : 0),
@@ -91,6 +91,8 @@ export function attentionFault(tiling, form) {
   const { warpgroups, columns, stages, blocks, order, paired } = tiling;
   const { threads, shared } = attentionSizes(tiling, form);
   if (!Number.isInteger(warpgroups) || warpgroups < 1 || threads > 1024) return 'warpgroups must be 1 to 8';
+  if (!paired && form.pass === 'backward' && form.headSize > 64)
+    return `of heads of ${form.headSize} only paired warpgroups have registers for the gradients`;
   if (paired && (form.pass !== 'backward' || warpgroups !== 2)) return 'paired are two warpgroups of a backward pass';
   if (columns !== 32 && columns !== 64) return 'columns must be 32 or 64';
   if (form.headSize !== 64 && form.headSize !== 128) return `heads of ${form.headSize} have no kernel`;
@@ -266,14 +268,12 @@ export class AttentionWriter {
   /**
    * sums = or += fragments · tile^T (K-major: the tile's rows are columns of the product) or · tile (MN-major: they are its depth).
    * @param {string[]} sums @param {string[][]} fragments @param {'k' | 'mn'} major @param {string} place of the tile @param {boolean} adds
-   * @param {number} [from] the first of the fragments' slabs of 16 within the depth
    */
-  product(sums, fragments, major, place, adds, from = 0) {
+  product(sums, fragments, major, place, adds) {
     const { p, tiling, form } = this;
     const low = this.tileDescriptor(major, place);
     const width = major === 'k' ? tiling.columns : form.headSize;
-    fragments.forEach((fragment, i) => {
-      const slab = from + i;
+    fragments.forEach((fragment, slab) => {
       // Of a head's elements every 64 have a block of lines of their own.
       const bytes = major === 'k' ? Math.floor(slab / 4) * tiling.columns * LINE + (slab % 4) * depthStep('k') : slab * depthStep('mn');
       const matrix = p.b64('mov.b64', vector([bytes ? p.b32('add.u32', low, bytes >> 4) : low, this.high]));
@@ -282,7 +282,7 @@ export class AttentionWriter {
         vector(sums),
         vector(fragment),
         matrix,
-        adds || i > 0 ? this.always : this.never,
+        adds || slab > 0 ? this.always : this.never,
         1,
         1,
         major === 'mn' ? 1 : 0,

@@ -63,7 +63,7 @@ export const ATTENTION_PLANS = {
   /** Forward, heads of 128: a multiprocessor has shared memory for one block. */
   wide: { warpgroups: 2, columns: 64, stages: 3, blocks: 1, order: 'length' },
   /** Backward, heads of 128: tiles of 32, of which two pairs and P leave shared memory for one block. */
-  backwardWide: { warpgroups: 2, columns: 32, stages: 2, blocks: 1, order: 'head', paired: true },
+  backwardWide: { warpgroups: 2, columns: 32, stages: 2, blocks: 1, order: 'length', paired: true },
   /** Backward where there is less than a block of 128 rows for each multiprocessor. */
   few: { warpgroups: 2, columns: 64, stages: 2, blocks: 1, order: 'head' },
   /** Backward: three blocks of a multiprocessor, each of one warpgroup. */
