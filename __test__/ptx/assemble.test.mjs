@@ -84,10 +84,6 @@ for (const [plan, sizes] of Object.entries(PLANS)) {
     assert.ok(taken.length > 0, `${plan} takes none of the forms`);
     for (const [name, form] of taken) {
       assemble(plan, name, gemm('kernel', sizes, form), sizesOf(sizes));
-      // As far as benches/kernels-matmul.mjs looks ahead.
-      if (form.glu === 'backward')
-        for (const lookahead of [2, 4])
-          assemble(plan, `${name}, lookahead ${lookahead}`, gemm('kernel', { ...sizes, lookahead }, form), sizesOf(sizes));
     }
     if (sizes.registers) {
       const [multiplying, fetching] = sizes.registers;

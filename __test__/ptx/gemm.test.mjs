@@ -30,13 +30,11 @@ const silu = (/** @type {number} */ x) => x / (1 + Math.exp(-x));
 /**
  * Computes one product on the machine and with float64, and compares.
  * @param {GemmPlan} plan @param {GemmForm} form
- * @param {{ m: number, n: number, k: number, blocks?: number, splits?: number, tail?: number, late?: boolean, alpha?: number, beta?: number, seed?: number, edit?: (text: string) => string, same?: GemmPlan }} options `same`: a plan of the same tiles whose results have the same bits
+ * @param {{ m: number, n: number, k: number, blocks?: number, splits?: number, tail?: number, late?: boolean, alpha?: number, beta?: number, seed?: number, edit?: (text: string) => string }} options
  */
-function check(plan, form, { m, n, k, blocks = 2, splits, tail, late = true, alpha = 1, beta = 0, seed = 7, edit = (text) => text, same }) {
+function check(plan, form, { m, n, k, blocks = 2, splits, tail, late = true, alpha = 1, beta = 0, seed = 7, edit = (text) => text }) {
   const how = division(plan, { m, n, k }, { blocks, splits, tail });
-  const textOf = (/** @type {GemmPlan} */ plan) =>
-    moduleText(gemm('product', plan, { ...form, ragged: how.ragged, parts: how.parts > 1, beta: beta !== 0 }));
-  const text = edit(textOf(plan));
+  const text = edit(moduleText(gemm('product', plan, { ...form, ragged: how.ragged, parts: how.parts > 1, beta: beta !== 0 })));
   const memory = new Uint8Array(3 << 20).fill(0xff);
   let top = 256;
   /** A matrix in memory with NaN around it. @param {number} rows @param {number} columns @param {number} ld @param {string} type @param {ArrayLike<number>} [values] */
@@ -103,11 +101,6 @@ function check(plan, form, { m, n, k, blocks = 2, splits, tail, late = true, alp
   });
   const before = memory.slice();
   runPtx(text, { blocks: how.blocks, parameters, memory, readable, late, seed });
-  if (same) {
-    const again = before.slice();
-    runPtx(textOf(same), { blocks: how.blocks, parameters, memory: again, readable, late, seed });
-    assert.equal(Buffer.compare(again, memory), 0, 'other bits by the other plan');
-  }
 
   const result = c.read();
   const second = half.read();
@@ -293,17 +286,6 @@ test('SwiGLU and its gradient, by each plan that can', () => {
   check(PLANS.tallCopied, backward, { m: 264, n: 136, k: 288, blocks: 1 });
 });
 
-test("SwiGLU's gradient that looks ahead has the bits of the one that does not", () => {
-  const backward = /** @type {GemmForm} */ ({ ...NN, glu: 'backward' });
-  // Fewer pieces than are asked for, as many, and more; rows and columns that are not there.
-  for (const lookahead of [1, 3, 8, 64]) check({ ...relay, lookahead }, backward, { m: 72, n: 104, k: 72, late: false, same: relay });
-  check({ ...copied, lookahead: 4 }, { ...backward, type: 'f16' }, { m: 136, n: 72, k: 96, same: copied });
-  check({ ...copied, lookahead: 4 }, { ...backward, shuffled: true }, { m: 136, n: 96, k: 96, same: copied });
-  const { tall, tallCopied } = PLANS;
-  check({ ...tall, lookahead: 4 }, backward, { m: 264, n: 136, k: 128, blocks: 1, same: tall });
-  check({ ...tallCopied, lookahead: 4 }, { ...backward, shuffled: true }, { m: 264, n: 160, k: 288, blocks: 1, same: tallCopied });
-});
-
 test('a division covers the depth and the tiles, with no part empty', () => {
   for (const splits of [1, 2, 3, 5, 8, 64]) {
     const d = division(relay, { m: 640, n: 640, k: 200 }, { blocks: 7, splits });
@@ -346,7 +328,6 @@ test('faults of plans and products are named', () => {
   assert.match(String(depthFault(copied, 72)), /multiples of 32, not 72/);
   assert.equal(depthFault(copied, 96), undefined);
   assert.equal(depthFault(relay, 72), undefined);
-  for (const lookahead of [0, -1, 1.5]) assert.match(String(planFault({ ...relay, lookahead }, NN)), /lookahead must be at least 1/);
   assert.match(String(planFault(PLANS.wide, { ...NT, glu: 'forward' })), /SwiGLU needs operands by relay/);
   assert.match(String(planFault(relay, { ...NT, glu: 'backward' })), /its gradient of NN/);
   assert.match(String(planFault({ ...relay, bn: 96 }, { ...NT, glu: 'forward' })), /bn of a multiple of 64/);

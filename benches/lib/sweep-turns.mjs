@@ -1,5 +1,5 @@
 // The part of benches/kernels-matmul.mjs that times plans of a product in turn: clocks change over seconds, by more than these plans
-// differ. What is compared is B as it is and B shuffled, of products alone or with SwiGLU, whose gradient may look ahead.
+// differ. What is compared is B as it is and B shuffled, of products alone or with SwiGLU.
 
 import { planFault } from '../../kernels/ptx/gemm.mjs';
 import { PLANS } from '../../kernels/ptx/plans.mjs';
@@ -14,25 +14,15 @@ import { SWIGLU, WEIGHTS, shapeName } from './sweep-plans.mjs';
 /** Samples of each plan, each of some milliseconds. */
 const ROUNDS = 11;
 
-/** Pairs of vectors that SwiGLU's gradient requests ahead: as many as it has registers for, and half of that. */
-const LOOKAHEADS = [2, 4];
-
 /** The plans of tall tiles that take a product, with B as it is and then shuffled. @param {Shape} shape @param {'forward' | 'backward' | undefined} glu */
 function plansOf({ form }, glu) {
   const of = /** @type {const} */ ({ type: 'bf16', transA: form[0] === 'T', transB: form[1] === 'T', half: true, glu });
   return [false, true].flatMap((shuffled) =>
     Object.entries(PLANS)
       .filter(([, plan]) => plan.bm === 256 && !planFault(plan, { ...of, shuffled }))
-      .flatMap(([tiling]) => {
-        const plan = { kernel: 'ptx', tiling, ...(shuffled ? { shuffled } : {}) };
-        return [plan, ...(glu === 'backward' ? LOOKAHEADS.map((lookahead) => ({ ...plan, lookahead })) : [])];
-      }),
+      .map(([tiling]) => ({ kernel: 'ptx', tiling, ...(shuffled ? { shuffled } : {}) })),
   );
 }
-
-/** A plan as products take it: with a tiling of its own where it looks ahead. @param {any} plan @returns {any} */
-const given = ({ lookahead, ...plan }) =>
-  lookahead ? { ...plan, tiling: { .../** @type {Record<string, object>} */ (PLANS)[plan.tiling], lookahead } } : plan;
 
 /**
  * Checks the plans of each product, then times them in turn: medians, in one entry of the journal, `timed`.
@@ -50,13 +40,13 @@ export function runTurns(vk, kernels, group, { glu: withGlu, ...types }, journal
     const product = timedProduct(vk, kernels, shape, { ...types, cType: 'bf16', glu }, { small });
     const plans = plansOf(shape, glu).map((plan) => ({ plan, key: `${group} | ${name} | ${planName(plan)}` }));
     for (const { plan, key } of plans)
-      journal.attempt(key, { group, shape: name, plan }, (entry) => Object.assign(entry, { checked: product.check(given(plan)) }));
+      journal.attempt(key, { group, shape: name, plan }, (entry) => Object.assign(entry, { checked: product.check(plan) }));
     const right = plans.flatMap(({ plan, key }) => {
       const checked = journal.done.get(key)?.checked;
       return checked ? [{ plan, checked }] : [];
     });
     journal.attempt(`${group} | ${name}`, { group, shape: name }, (entry) => {
-      const samplers = right.map(({ plan }) => product.sampler(given(plan)));
+      const samplers = right.map(({ plan }) => product.sampler(plan));
       // The host has written the samplers' records meanwhile.
       product.warm();
       const samples = Array.from({ length: ROUNDS }, () => samplers.map((sample) => sample()));

@@ -35,8 +35,6 @@ import { Writer } from './writer.mjs';
  *   has all that are empty on their way
  * @property {boolean} [direct] A goes from memory to registers: NN and NT, `bk` of 64, with `copy` of 128; TN with `copy`
  * @property {boolean} [cached] what is fetched by loads is kept in the first-level cache; `relay`, `copy`
- * @property {number} [lookahead] of SwiGLU's gradient: pairs of vectors, of gates and of ups, that a lane requests before it stores its
- *   first results, and more from then on; when left out each is requested for its use, where the assembler puts that
  * @property {[number, number]} [registers] of a multiplying and of a fetching thread; all the same when left out
  */
 
@@ -191,7 +189,6 @@ export function planFault(plan, form) {
     const wanted = plan.registers[0] * plan.warpgroups * WARPGROUP + plan.registers[1] * WARPGROUP;
     if (wanted > pool) return `${wanted} registers, the block has ${pool}`;
   }
-  if (plan.lookahead !== undefined && !(Number.isInteger(plan.lookahead) && plan.lookahead > 0)) return 'lookahead must be at least 1';
   // A stage becomes empty when products of the next one are open, so that one more must have been announced.
   if (plan.stages < 2) return 'stages must be at least 2';
   const { ahead = 0 } = plan;

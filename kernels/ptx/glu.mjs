@@ -78,8 +78,7 @@ function forward(w, cursor, sums) {
 
 /** @param {Writer} w @param {Cursor} cursor @param {string[][]} sums */
 function backward(w, cursor, sums) {
-  const { p, plan } = w;
-  const { lookahead = 0 } = plan;
+  const { p } = w;
   exchange(w, sums);
   const { column, width, runs, runOf } = lanePlaces(w);
   const step = 4 * width;
@@ -92,12 +91,9 @@ function backward(w, cursor, sums) {
   const pairOf = (gates) => [gates, p.b64('mad.wide.u32', w.n, 2, gates)];
   /** Of the row that is requested: where gates and ups are read, and their gradients stored. @type {string[][]} */
   let [from, to] = [[], []];
-  // The assembler moves loads by way of `.nc` towards their use, and leaves others on their side of a store.
-  const load = `ld.global.${lookahead ? '' : 'nc.'}L1::no_allocate.v${width / 2}.b32`;
+  const load = `ld.global.nc.L1::no_allocate.v${width / 2}.b32`;
   storePieces(pieces, {
-    // A piece that was stored leaves the registers of its vectors to another one. Those of its sums are as many, but only both
-    // rows of a block leave four that follow each other, as a vector needs: one more beyond the first `lookahead`.
-    requested: (index) => (lookahead ? index + lookahead + Math.max(0, index - lookahead) : index + 1),
+    ahead: 1,
     request: ({ of, within, run, offset }) => {
       if (run === 0) [from, to] = [of('residual', 'ldr'), of('c', 'ldc')].map(pairOf);
       const both = p.pred('and.pred', inside[run], within);

@@ -59,15 +59,15 @@ export function lanePlaces(w) {
  * @template P, R
  * @param {P[]} pieces
  * @param {object} how
- * @param {(index: number) => number} how.requested how many pieces' loads stand before the stores of piece `index`: its own, at least
+ * @param {number} how.ahead how many pieces' loads stand before the stores of a piece, with its own
  * @param {(piece: P) => R} how.request requests what is read for a piece
  * @param {(piece: P, requested: R, index: number) => void} how.store
  */
-export function storePieces(pieces, { requested, request, store }) {
+export function storePieces(pieces, { ahead, request, store }) {
   /** @type {R[]} */
   const loads = [];
   pieces.forEach((piece, index) => {
-    while (loads.length < Math.min(requested(index), pieces.length)) loads.push(request(pieces[loads.length]));
+    while (loads.length < Math.min(index + ahead, pieces.length)) loads.push(request(pieces[loads.length]));
     store(piece, loads[index], index);
   });
 }
@@ -134,7 +134,7 @@ export function store(w, cursor, sums) {
   /** Of 32 columns. @type {(string[] | undefined)[]} */
   let biases = [];
   storePieces(pieces, {
-    requested: (index) => index + 2,
+    ahead: 2,
     request,
     store: (piece, present, index) => {
       if (bias && index % (2 * sums.length) === 0)

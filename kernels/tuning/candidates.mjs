@@ -128,9 +128,8 @@ export function ptxPlans({ form, m, n, k }, type = 'bf16', { shuffled = false } 
   );
 }
 
-/** The tiling of a plan in PTX, with what B must be like and how far SwiGLU's gradient looks ahead. @param {any} plan @returns {string} */
-export const tilingName = ({ tiling, shuffled, lookahead }) =>
-  `${tiling}${shuffled ? '/shuffled' : ''}${lookahead ? `/lookahead ${lookahead}` : ''}`;
+/** The tiling of a plan in PTX, with what B must be like. @param {any} plan @returns {string} */
+export const tilingName = ({ tiling, shuffled }) => `${tiling}${shuffled ? '/shuffled' : ''}`;
 
 /** A plan in a few words. @param {any} p */
 export const planName = (p) =>

@@ -1,12 +1,14 @@
 // Made by `npm run types` from kernels/; do not edit.
 /** Sizes of a kernel. @param {AttentionTiling} tiling @param {AttentionForm} form */
-export function attentionSizes({ warpgroups, columns, stages }: AttentionTiling, { pass, headSize }: AttentionForm): {
+export function attentionSizes({ warpgroups, columns, stages, paired }: AttentionTiling, { pass, headSize }: AttentionForm): {
     threads: number;
     /** Rows that a block owns. */
     rows: number;
     tileBytes: number;
     /** Blocks of the same number of rows, each of which computes something else. */
     kinds: number;
+    /** Where what paired warpgroups exchange begins, a tile of P in f32. */
+    exchange: number;
     shared: number;
 };
 /** Why a tiling cannot compute a form, or undefined. @param {AttentionTiling} tiling @param {AttentionForm} form */
@@ -20,11 +22,12 @@ export function attention(name: string, tiling: AttentionTiling, form: Attention
 /**
  * How a kernel is laid out.
  * @typedef {object} AttentionTiling
- * @property {number} warpgroups of a block; each owns 64 rows
+ * @property {number} warpgroups of a block; each owns 64 rows, unless they are paired
  * @property {32 | 64} columns rows of a tile that a block walks over
  * @property {number} stages tiles in shared memory: forward, of keys and of values, which take turns; backward, pairs of tiles
  * @property {number} blocks of a multiprocessor at a time, which bounds the registers of a thread
  * @property {'head' | 'length'} order of the blocks: those of a head follow each other, or those with equally long walks
+ * @property {boolean} [paired] backward: two warpgroups own the same 64 rows (see attention-paired.mjs)
  */
 /**
  * What is computed.
@@ -90,12 +93,15 @@ export class AttentionWriter {
         tileBytes: number;
         /** Blocks of the same number of rows, each of which computes something else. */
         kinds: number;
+        /** Where what paired warpgroups exchange begins, a tile of P in f32. */
+        exchange: number;
         shared: number;
     };
     p: Program;
     tid: string;
     /** Lane of a quad, which shares a row. */
     quad: string;
+    group: string;
     /** First row of this thread's warpgroup within the block's, and the first of the two of this thread. */
     groupRow: string;
     ownRow: string;
@@ -131,7 +137,7 @@ export class AttentionWriter {
      */
     fragments(head: string, rowBytes: string, row: string): string[][];
     /**
-     * Copies tiles of a tensor by cp.async. Rows past the last are filled with zeros.
+     * Copies tiles of a tensor by cp.async, by all threads or by one of paired warpgroups. Rows past the last are filled with zeros.
      * @param {string} head @param {string} rowBytes
      * @returns {(tile: string, place: string, enabled: string) => void} of a tile's number, its address in shared memory, and
      *   whether there is such a tile
@@ -191,7 +197,7 @@ export type Operand = import("./assembler.mjs").Operand;
  */
 export type AttentionTiling = {
     /**
-     * of a block; each owns 64 rows
+     * of a block; each owns 64 rows, unless they are paired
      */
     warpgroups: number;
     /**
@@ -210,6 +216,10 @@ export type AttentionTiling = {
      * of the blocks: those of a head follow each other, or those with equally long walks
      */
     order: "head" | "length";
+    /**
+     * backward: two warpgroups own the same 64 rows (see attention-paired.mjs)
+     */
+    paired?: boolean | undefined;
 };
 /**
  * What is computed.

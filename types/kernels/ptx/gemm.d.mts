@@ -118,8 +118,6 @@ export function gemm(name: string, plan: GemmPlan, form: GemmForm): string;
  *   has all that are empty on their way
  * @property {boolean} [direct] A goes from memory to registers: NN and NT, `bk` of 64, with `copy` of 128; TN with `copy`
  * @property {boolean} [cached] what is fetched by loads is kept in the first-level cache; `relay`, `copy`
- * @property {number} [lookahead] of SwiGLU's gradient: pairs of vectors, of gates and of ups, that a lane requests before it stores its
- *   first results, and more from then on; when left out each is requested for its use, where the assembler puts that
  * @property {[number, number]} [registers] of a multiplying and of a fetching thread; all the same when left out
  */
 /**
@@ -270,11 +268,6 @@ export type GemmPlan = {
      * what is fetched by loads is kept in the first-level cache; `relay`, `copy`
      */
     cached?: boolean | undefined;
-    /**
-     * of SwiGLU's gradient: pairs of vectors, of gates and of ups, that a lane requests before it stores its
-     * first results, and more from then on; when left out each is requested for its use, where the assembler puts that
-     */
-    lookahead?: number | undefined;
     /**
      * of a multiplying and of a fetching thread; all the same when left out
      */

@@ -23,12 +23,12 @@ export function lanePlaces(w: Writer): {
  * @template P, R
  * @param {P[]} pieces
  * @param {object} how
- * @param {(index: number) => number} how.requested how many pieces' loads stand before the stores of piece `index`: its own, at least
+ * @param {number} how.ahead how many pieces' loads stand before the stores of a piece, with its own
  * @param {(piece: P) => R} how.request requests what is read for a piece
  * @param {(piece: P, requested: R, index: number) => void} how.store
  */
-export function storePieces<P, R>(pieces: P[], { requested, request, store }: {
-    requested: (index: number) => number;
+export function storePieces<P, R>(pieces: P[], { ahead, request, store }: {
+    ahead: number;
     request: (piece: P) => R;
     /**
      * Stores a tile.

@@ -1,0 +1,29 @@
+// Made by `npm run types` from kernels/; do not edit.
+/** @typedef {import('./attention.mjs').AttentionWriter} AttentionWriter */
+/**
+ * What this block computes: 1 for dQ of queries, else something of keys; and the first row that it owns, if it is one of queries or of
+ * keys. The longest walks come first: the last queries' and the first keys'.
+ * @param {AttentionWriter} w
+ */
+export function ownedBlock(w: AttentionWriter): {
+    kind: string;
+    queries: () => string;
+    keys: () => string;
+};
+/**
+ * A walk over pairs of tiles, whose first copies begin here.
+ * @param {AttentionWriter} w
+ * @param {[ReturnType<AttentionWriter['copier']>, ReturnType<AttentionWriter['copier']>]} copiers
+ * @param {{ from: string, to: string, ownFrom: string, ownTo: string }} tiles of the block, and of this warpgroup
+ * @returns {(body: (tile: string, first: string, second: string) => void) => void} goes over them: with what a warpgroup does with a
+ *   pair, which is in these places
+ */
+export function walk(w: AttentionWriter, copiers: [ReturnType<AttentionWriter["copier"]>, ReturnType<AttentionWriter["copier"]>], { from, to, ownFrom, ownTo }: {
+    from: string;
+    to: string;
+    ownFrom: string;
+    ownTo: string;
+}): (body: (tile: string, first: string, second: string) => void) => void;
+/** Sums that begin at 0. @param {AttentionWriter} w */
+export function zeros({ p, form }: AttentionWriter): string[];
+export type AttentionWriter = import("./attention.mjs").AttentionWriter;
