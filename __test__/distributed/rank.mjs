@@ -461,7 +461,7 @@ async function groups() {
   const buffers = [false, true].map((exportable) => vk.createBuffer(4096, 0, { exportable }));
   for (const buffer of buffers) vk.uploadBuffer(buffer, new Float32Array(1024).fill(1));
   vk.waitIdle();
-  const open = [openDescriptors()];
+  const open = [await openDescriptors()];
   for (let i = 0; i < 10; i++) {
     const missing = options.engine !== 'nccl' && i < 9;
     try {
@@ -472,21 +472,41 @@ async function groups() {
     } catch (error) {
       if (!missing || told(error).code !== 'ERR_HELIOS_NO_ENGINE') throw error;
     }
-    if (i === 0 || i === 8 || i === 9) open.push(openDescriptors());
+    if (i === 0 || i === 8 || i === 9) open.push(await openDescriptors());
   }
   say({ open });
 }
 
 /** What stands behind each open descriptor, without the numbers that tell one socket or file of a kind from another. */
-const openDescriptors = () =>
-  readdirSync('/proc/self/fd')
-    .map(link)
-    .filter((target) => target !== '' && !target.startsWith('/proc/'))
-    .map((target) => target.replace(/:\[\d+\]$/, ''))
-    .sort();
+async function openDescriptors() {
+  const now = () =>
+    readdirSync('/proc/self/fd')
+      .map(link)
+      .filter((target) => target !== '' && !target.startsWith('/proc/'))
+      .map((target) => target.replace(/:\[\d+\]$/, ''))
+      .sort();
+  // Threads of a driver write its cache, each file open for a moment.
+  for (let last = now(), tries = 0; ; tries++) {
+    await new Promise((next) => setTimeout(next, 50));
+    const open = now();
+    if (tries === 20 || String(open) === String(last)) return open;
+    last = open;
+  }
+}
 
-/** Descriptors that are open: for memory, timelines and files. */
-const descriptors = () => readdirSync('/proc/self/fd').filter((fd) => /^\/(?!dev\/)|memfd|pipe/.test(link(fd))).length;
+/** Descriptors that are open for memory, timelines and files, with what they stand for. */
+const descriptors = () =>
+  readdirSync('/proc/self/fd')
+    .map((fd) => `${fd} ${link(fd)}`)
+    .filter((open) => /^\d+ (\/(?!dev\/)|.*(memfd|pipe))/.test(open));
+/** Those that are open and were not before; a driver's thread that writes a cache file is given time to end. @param {string[]} before */
+async function opened(before) {
+  for (let tries = 0; ; tries++) {
+    const left = descriptors().filter((open) => !before.includes(open));
+    if (left.length === 0 || tries === 20) return left;
+    await new Promise((next) => setTimeout(next, 50));
+  }
+}
 /** What a descriptor stands for. @param {string} fd */
 function link(fd) {
   try {
@@ -602,7 +622,7 @@ async function eachCall() {
   vk.fillBuffer(again, 4096, 0);
   vk.waitIdle();
   const after = vk.readBuffer(again)[0];
-  say({ error, sums, after, fds: descriptors() - before });
+  say({ error, sums, after, opened: await opened(before) });
 }
 
 if (scenario === 'absent') {
