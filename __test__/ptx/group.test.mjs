@@ -66,7 +66,8 @@ test('products are taken together where their tiles fill the device, and not by 
   assert.ok(taken(product(256, 64), product(64, 192)), '7 of 8');
   assert.ok(!taken(product(256, 64), product(64, 64)), '5 of 8');
   assert.ok(!taken(product(256, 64), product(256, 64), product(64, 64)), '9 of 16');
-  assert.ok(!taken(product(512, 128), product(512, 192)), 'one of more than two waves');
+  assert.ok(!taken(product(512, 128), product(512, 192)), 'one of three whole waves');
+  assert.ok(taken(product(320, 256), product(64, 192)), 'two and a half waves, and 3 tiles');
   assert.ok(!taken(product(512, 64)), 'one');
   assert.ok(!taken(...Array.from({ length: 5 }, () => product(64, 192))), 'five');
   assert.deepEqual(

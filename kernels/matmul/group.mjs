@@ -24,6 +24,8 @@ function halvesOf(plan) {
 
 /** The share of whole waves of blocks that tiles must fill. One by one, split to fill the device, an H200's weight gradients take 1.25 times as long. */
 const FILL = 0.85;
+/** Into how many parts the depth of a product's last tiles is split at most, by the plans of the package. */
+const MOST_PARTS = 8;
 
 /** What the products of a group have in common. */
 const COMMON = /** @type {const} */ (['k', 'transA', 'transB', 'half', 'beta']);
@@ -136,8 +138,9 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
     const tiling = halvesOf({ tiling: name });
     const { items, first } = groupDivision(tiling, problems, ptx.blocks);
     if (items < FILL * Math.ceil(items / ptx.blocks) * ptx.blocks) return undefined;
-    // One of many tiles fills the device by itself but for the last of them, which are split.
-    if (first.some((before, i) => (first[i + 1] ?? items) - before > 2 * ptx.blocks)) return undefined;
+    // One of many tiles fills the device by itself where its last wave has so few that, split in depth, they take one pass.
+    const alone = (/** @type {number} */ tiles) => tiles > 2 * ptx.blocks && (tiles % ptx.blocks) * MOST_PARTS <= ptx.blocks;
+    if (first.some((before, i) => alone((first[i + 1] ?? items) - before))) return undefined;
     const form = formOf(problems, tiling);
     return planFault(tiling, form) || depthFault(tiling, problems[0].k) || verdict(tiling, form) ? undefined : { tiling: name };
   }
