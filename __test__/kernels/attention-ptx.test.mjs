@@ -41,7 +41,13 @@ const below = (n) => {
 test('random problems', { skip }, () => {
   for (let i = 0; i < 12; i++) {
     const problem = { tokens: 1 + below(400), heads: 1 + below(3), batch: 1 + below(2), pad: 8 * below(4) };
-    const kind = { type: below(2) ? 'bf16' : 'f16', causal: below(3) > 0, split: below(2) === 1, scale: [0.125, -0.2, 0.05][below(3)] };
+    const kind = {
+      type: below(2) ? 'bf16' : 'f16',
+      causal: below(3) > 0,
+      split: below(2) === 1,
+      scale: [0.125, -0.2, 0.05][below(3)],
+      headSize: [64, 128][below(2)],
+    };
     checkAttention(vk, kernels, /** @type {Problem} */ ({ ...problem, ...kind, plan }));
   }
 });

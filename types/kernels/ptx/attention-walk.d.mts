@@ -1,8 +1,8 @@
 // Made by `npm run types` from kernels/; do not edit.
 /** @typedef {import('./attention.mjs').AttentionWriter} AttentionWriter */
 /**
- * What this block computes: 1 for dQ of queries, else something of keys; and the first row that it owns, if it is one of queries or of
- * keys. The longest walks come first: the last queries' and the first keys'.
+ * What this block computes, 1 for dQ of queries and 0 for dK and dV of keys, and the first of these that it owns. The longest walks come
+ * first: the last queries' and the first keys'.
  * @param {AttentionWriter} w
  */
 export function ownedBlock(w: AttentionWriter): {
