@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
-import { checkScript, commandLine, freePort, kindOf, parseRun, worst, worstOf } from '../bin/lib/run.mjs';
+import { asksForHelp, checkScript, commandLine, freePort, kindOf, parseRun, worst, worstOf } from '../bin/lib/run.mjs';
 import { candidates, ncclCandidates } from '../distributed/engines.mjs';
 import { address, launched } from '../distributed/environment.mjs';
 import { engines, init } from '../distributed/index.mjs';
@@ -304,6 +304,8 @@ test("the launcher's options end where the script's begin", () => {
   assert.deepEqual([values.nproc, values['max-restarts'], command], [4, 2, ['train.mjs', '--nproc', '9', '--', 'x']]);
   assert.deepEqual(parseRun(['--nproc', '1', '--', '--inspect', 'a.mjs']).command, ['--inspect', 'a.mjs']);
   assert.throws(() => parseRun(['--nproc', '2']), /FILE is missing/);
+  for (const args of [['-h'], ['--help'], ['--nproc', '2', '--help'], ['--nproc=2', '--help', 'a.mjs']]) assert.ok(asksForHelp(args));
+  for (const args of [['--nproc', '2', 'a.mjs', '--help'], ['--nproc', '2', '--', '--help'], []]) assert.ok(!asksForHelp(args));
   assert.throws(() => parseRun(['train.mjs']), /--nproc/);
   const several = parseRun(['--nproc', '2', '--nnodes', '2', '--node-rank=1', '--master', '10.0.0.1:29500', 'a.mjs']);
   assert.deepEqual([several.values['node-rank'], several.master], [1, { host: '10.0.0.1', port: 29500 }]);

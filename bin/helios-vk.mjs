@@ -80,10 +80,12 @@ function parse(args) {
  * @returns {Promise<number>} the exit status
  */
 async function main(args) {
-  if (args[0] === 'run' && !['--help', '-h'].includes(args[1])) {
+  if (args[0] === 'run') {
     try {
-      const { run } = await import('./lib/run.mjs');
-      return await run(args.slice(1));
+      const { asksForHelp, run } = await import('./lib/run.mjs');
+      if (!asksForHelp(args.slice(1))) return await run(args.slice(1));
+      console.log(HELP);
+      return 0;
     } catch (error) {
       if (error instanceof UsageError) throw misuse(error.message);
       throw error;

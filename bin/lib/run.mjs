@@ -31,13 +31,22 @@ const OPTIONS = /** @type {const} */ ({
 /** Names under which launchers are installed, the usual ones first. */
 const NAMES = ['mpiexec', 'mpirun', 'mpiexec.openmpi', 'mpirun.openmpi', 'mpiexec.mpich', 'mpiexec.hydra', 'mpirun.mpich'];
 
+/** How many words are options of `run`: what follows the first one that is none is the program's own. @param {string[]} args */
+function optionWords(args) {
+  let at = 0;
+  while (at < args.length && args[at].startsWith('--') && args[at] !== '--') at += args[at].includes('=') ? 1 : 2;
+  return at;
+}
+
+/** Whether help is asked for, and not of the program. @param {string[]} args */
+export const asksForHelp = (args) => args[0] === '-h' || args.slice(0, optionWords(args)).includes('--help');
+
 /**
- * The options of `run`, and the command behind them: what follows the first word that is no option is the program's own.
+ * The options of `run`, and the command behind them.
  * @param {string[]} args
  */
 export function parseRun(args) {
-  let at = 0;
-  while (at < args.length && args[at].startsWith('--') && args[at] !== '--') at += args[at].includes('=') ? 1 : 2;
+  const at = optionWords(args);
   const { values } = parseCommandLine(OPTIONS, args.slice(0, at));
   const { nnodes, master } = values;
   if (values['node-rank'] >= nnodes) throw new UsageError(`--node-rank ${values['node-rank']}: must be less than --nnodes (${nnodes})`);
