@@ -143,9 +143,20 @@ const writingTable = (dir, value) => `
     console.log(error.message);
   }`;
 
+/** A program that writes an output of a bench. @param {string} dir @param {number} value */
+const writingOutput = (dir, value) => `
+  const { writeOutput } = await import(${url('../benches/gpt/files.mjs')});
+  try {
+    await writeOutput(${JSON.stringify(join(dir, 'output'))}, '${value}');
+    console.log('saved');
+  } catch (error) {
+    console.log(error.message);
+  }`;
+
 for (const [what, program, name] of /** @type {const} */ ([
   ['tensors', savingTensors, 'state'],
   ['a tuning table', writingTable, 'table'],
+  ['a result', writingOutput, 'output'],
 ])) {
   test(`${what}: a file is written whole or not at all, and an error names it`, async (t) => {
     const reason = obstacle();
@@ -153,7 +164,7 @@ for (const [what, program, name] of /** @type {const} */ ([
     const dir = folder(t);
     const { stdout, counts, stderr } = runWithFault(program(dir, 1), dir);
     assert.equal(stdout, 'saved\n', stderr);
-    assert.ok(counts.write >= 1 && counts.sync === 1 && counts.rename === 1, JSON.stringify(counts));
+    assert.ok(counts.write >= 1 && counts.sync >= 1 && counts.rename === 1, JSON.stringify(counts));
     const path = join(dir, name);
     const before = readFileSync(path);
     const writes = Array.from({ length: counts.write }, (_, i) => i + 1);
@@ -168,3 +179,15 @@ for (const [what, program, name] of /** @type {const} */ ([
     assert.ok(readFileSync(path).equals(before), 'writes that take less than they were given are continued');
   });
 }
+
+test('a lock that cannot be written is named, and is not left', async (t) => {
+  const reason = obstacle();
+  if (reason) return t.skip(reason);
+  const dir = folder(t);
+  const taking = `
+    const { FolderLock } = await import(${url('../benches/gpt/files.mjs')});
+    await FolderLock.take(${JSON.stringify(dir)}).then(() => console.log('taken'), (error) => console.log(error.message));`;
+  assert.match(runWithFault(taking, dir, 'write:1:ENOSPC').stdout, /watched\/\.helios-vk\.lock could not be written: .*ENOSPC/);
+  assert.deepEqual(readdirSync(dir), []);
+  assert.equal(runWithFault(taking, dir).stdout, 'taken\n');
+});
