@@ -101,10 +101,14 @@ export class Engine {
     const plan = this.plans.of(op, x, n);
     this.makeRoom();
     const allocations = this.takeAll(plan);
-    const outputs = plan.outputs.map(({ shape, dtype }, i) => new DeviceTensor(this, shape, dtype, this.newStorage(allocations[i])));
+    const outputs: DeviceTensor[] = [];
+    for (let i = 0; i < allocations.length; i++) {
+      const { shape, dtype } = plan.outputs[i];
+      outputs.push(new DeviceTensor(this, shape, dtype, this.newStorage(allocations[i])));
+    }
     const storages = x.map(({ storage }) => storage as Storage);
     const handles = storages.map(({ allocation }) => allocation.handle);
-    for (const { storage } of outputs) handles.push((storage as Storage).allocation.handle);
+    for (const { handle } of allocations) handles.push(handle);
     this.append(plan.template, handles);
     for (const i of op.writes) storages[i].version++;
     this.worked = true;
