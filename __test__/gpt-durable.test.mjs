@@ -4,17 +4,17 @@ import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdtemp, open, readFile, readdir, rm, truncate, writeFile } from 'node:fs/promises';
+import { mkdtemp, open, readFile, readdir, rm, stat, truncate, writeFile } from 'node:fs/promises';
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 
-import { checkpointPath, loadCheckpoint, saveCheckpoint } from '../benches/gpt/checkpoint.mjs';
+import { checkpointPath, checkpointsOf, loadCheckpoint, saveCheckpoint } from '../benches/gpt/checkpoint.mjs';
 import { PRESETS, checkConfig, parameterTable } from '../benches/gpt/config.mjs';
 import { firstLine, invalidUtf8, loadText } from '../benches/gpt/data.mjs';
-import { FolderLock, parseJson } from '../benches/gpt/files.mjs';
+import { FolderLock, parseJson, replaceFile, writeOutput } from '../benches/gpt/files.mjs';
 import { trainTokenizer } from '../benches/gpt/tokenizer.mjs';
 
 const FILES = fileURLToPath(new URL('../benches/gpt/files.mjs', import.meta.url));
@@ -76,6 +76,56 @@ test('where the latest checkpoint of a folder is damaged, the error names the on
   });
   await rm(checkpointPath(dir, 7));
   await assert.rejects(loadCheckpoint(dir), /it has 5000 bytes, its header says \d+$/);
+});
+
+test('a checkpoint with numbers that no training goes on with is refused by its name and the tensor’s', async (t) => {
+  const dir = await folder(t);
+  const { name, offset } = /** @type {{ name: string, offset: number }} */ (parameters.at(-1));
+  for (const [part, prefix, value] of /** @type {const} */ ([
+    ['weights', '', NaN],
+    ['weights', '', -Infinity],
+    ['m', 'optimizer.m.', NaN],
+    ['v', 'optimizer.v.', Infinity],
+    ['v', 'optimizer.v.', -1],
+  ])) {
+    const path = await saveCheckpoint(dir, { config, tokenizer }, 7, (which) => {
+      const values = new Float32Array(total);
+      if (which === part) values[offset + 2] = value;
+      return values;
+    });
+    await assert.rejects(loadCheckpoint(path), { message: `${path} cannot be used: element 2 of ${prefix}${name} is ${value}` });
+  }
+  const path = await saveCheckpoint(dir, { config, tokenizer }, 7, (part) => new Float32Array(total).fill(part === 'v' ? 1e-30 : -1e30));
+  assert.equal((await loadCheckpoint(path)).state.m[3], Math.fround(-1e30));
+});
+
+test('a folder that cannot be read is not one without checkpoints', { skip: process.platform === 'win32' }, async (t) => {
+  const dir = await folder(t);
+  await saveCheckpoint(dir, { config, tokenizer }, 7, () => new Float32Array(total));
+  assert.deepEqual(await checkpointsOf(join(dir, 'none'), 'run'), []);
+  await assert.rejects(checkpointsOf(checkpointPath(dir, 7), 'run'), { code: 'ENOTDIR' });
+});
+
+test('outputs: a file is replaced, a pipe is written to, and what is not a file is not replaced', {
+  skip: process.platform === 'win32',
+}, async (t) => {
+  const dir = await folder(t);
+  const file = join(dir, 'out.json');
+  for (const text of ['first', 'second']) {
+    await writeOutput(file, text);
+    assert.equal(await readFile(file, 'utf8'), text);
+  }
+  const pipe = join(dir, 'pipe');
+  assert.equal(spawnSync('mkfifo', [pipe]).status, 0);
+  const [read] = await Promise.all([readFile(pipe, 'utf8'), writeOutput(pipe, 'through')]);
+  assert.equal(read, 'through');
+  await assert.rejects(
+    replaceFile(pipe, () => assert.fail('it would remove the pipe')),
+    { message: `${pipe} could not be written: it is not a file` },
+  );
+  await assert.rejects(writeOutput(dir, 'x'), { message: /could not be written: EISDIR/ });
+  assert.deepEqual((await readdir(dir)).sort(), ['out.json', 'pipe']);
+  assert.ok((await stat(pipe)).isFIFO());
 });
 
 test('a hostile checkpoint is an error that names the file and the field', async (t) => {

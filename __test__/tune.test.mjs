@@ -2,9 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { PRESETS } from '../benches/gpt/config.mjs';
@@ -140,7 +140,12 @@ test('tables that are damaged or of another device are passed over, with a warni
     [tableOf({ device: { ...device, driverVersion: 7 } }), /its driverVersion is 7/],
     [tableOf({ faster: undefined }), /faster must be an object/],
     [tableOf({ faster: { f64: [line] } }), /faster has a class f64/],
+    [tableOf({ faster: [] }), /faster must be an object/],
     [tableOf({ kept: { f32: line } }), /kept\.f32 must be lines of text/],
+    [tableOf({ faster: { f32: [line, 7] } }), /faster\.f32 must be lines of text/],
+    [tableOf({ faster: { f32: ['x'.repeat(201)] } }), /faster\.f32 must be lines of text/],
+    [tableOf({ faster: JSON.parse(`{"__proto__":["${line}"]}`) }), /faster has a class __proto__/],
+    [tableOf({ faster: { f32: [line.replace(ODD, 'constructor')] } }), /"constructor" is not a tile of class f32/],
     [tableOf({ faster: { f32: [line.replace('NT', 'NX')] } }), /class f32, line "NX .*is not a product/],
     [tableOf({ faster: { f32: [line.replace(' | 1 | 10.0', '')] } }), /not "product \| tile \| splits \| microseconds"/],
     [tableOf({ faster: { f32: [line.replace('32 32', '32 -32')] } }), /is not a tile of class f32/],
@@ -177,8 +182,16 @@ test('a plan of a table that the device cannot run is passed over', () => {
     ['NN', false, false],
     ['TN', true, false],
   ];
-  // More threads than a workgroup may have, loads that do not divide, patches that do not.
-  for (const tile of ['65536 64 8 4 4 8 1', '32 32 7 4 4 8 1', '32 32 8 4 4 5 1']) {
+  // More threads than a workgroup may have, loads that do not divide, patches that do not, rows and columns that leave some to no
+  // thread although their number is whole, and more sums than registers.
+  for (const tile of [
+    '65536 64 8 4 4 8 1',
+    '32 32 7 4 4 8 1',
+    '32 32 8 4 4 5 1',
+    '12 16 4 8 8 1 0',
+    '16 12 4 8 8 1 0',
+    '1024 1024 4 1024 1024 1 0',
+  ]) {
     const faster = { f32: products.map(([form]) => `${form} 64 96 64 | ${tile} | 1 | 10.0`) };
     const { matmulPlan } = matmulKernels(new KernelContext(vk, { tuning: tableOf({ faster }) }));
     for (const [, transA, transB] of products) {
@@ -383,6 +396,52 @@ test('what cannot be timed is an error before the work', () => {
   const none = cli(['tune', '--model', 'tiny', '--budget', '60'], { HELIOS_VULKAN_LOADER: join(folders, 'no-loader.so') });
   assert.equal(none.status, 1);
   assert.match(none.stderr, /no device could be measured/);
+});
+
+test('a table that cannot be written is an error before the work, and leaves everything as it was', { timeout: 120_000 }, (t) => {
+  const shapes = fresh('shapes.txt');
+  writeFileSync(shapes, 'NT 64 96 64\n');
+  const file = fresh('file');
+  writeFileSync(file, 'kept');
+  /** @type {[string[], Record<string, string>, number, RegExp][]} */
+  const cases = [
+    [[], { HELIOS_TUNING: folders }, 1, /could not be written: it is not a file/],
+    [[], { HELIOS_TUNING: join(file, 'table.json') }, 1, /file\/table\.json could not be written: E(NOTDIR|EXIST)/],
+    [[], { HELIOS_PIPELINE_CACHE: file, HELIOS_TUNING: '' }, 1, /file\/\S+\.tuning\.json could not be written: E(NOTDIR|EXIST)/],
+    [[], { HELIOS_TUNING: 'off' }, 2, /nothing is kept where .* is off: name a file with --out/],
+  ];
+  if (process.platform !== 'win32') {
+    // What a rename would put a file in the place of.
+    const pipe = fresh('pipe');
+    assert.equal(spawnSync('mkfifo', [pipe]).status, 0);
+    cases.push([['--out', pipe], {}, 1, /pipe could not be written: it is not a file/]);
+    t.after(() => assert.ok(statSync(pipe).isFIFO()));
+    if (process.getuid?.() !== 0) {
+      const closed = fresh('closed');
+      mkdirSync(closed, { mode: 0o500 });
+      cases.push([[], { HELIOS_TUNING: join(closed, 'table.json') }, 1, /closed\/table\.json could not be written: EACCES/]);
+    }
+  }
+  for (const [args, env, code, message] of cases) {
+    const { status, stderr } = cli(['tune', '--shapes', shapes, '--classes', 'f32', ...args], env);
+    assert.equal(status, code, stderr);
+    assert.match(stderr, message);
+    assert.doesNotMatch(stderr, /µs/, 'nothing was measured');
+    assert.doesNotMatch(stderr, /\n {4}at /);
+  }
+  assert.equal(readFileSync(file, 'utf8'), 'kept');
+  assert.deepEqual(readdirSync(dirname(file)), ['file']);
+});
+
+test('a journal whose last line was cut goes on behind it', () => {
+  const log = fresh('journal.jsonl');
+  const journal = new Journal(log, Infinity);
+  for (const key of ['a', 'b']) journal.write({ key, us: 1 });
+  truncateSync(log, readFileSync(log).length - 5);
+  const next = new Journal(log, Infinity);
+  assert.deepEqual([...next.done.keys()], ['a']);
+  next.write({ key: 'c', us: 2 });
+  assert.deepEqual([...journalOf(log).keys()], ['a', 'c']);
 });
 
 test('a child that crashes costs the piece of work that it was at', async () => {

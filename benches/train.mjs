@@ -1,13 +1,12 @@
 #!/usr/bin/env node
 // Trains a GPT through helios-vk: `npm run train`, or `node benches/train.mjs --help`.
 
-import { writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { isDeepStrictEqual } from 'node:util';
 import { checkpointsOf, loadCheckpoint } from './gpt/checkpoint.mjs';
 import { MAX_LAYERS, MAX_SIZE, MAX_STEPS, PRESETS, checkConfig, flopsPerToken, parameterTable } from './gpt/config.mjs';
 import { checkSameData, dataInfo, firstLine, loadText, splitTokens, stepBatch, unigramEntropy } from './gpt/data.mjs';
-import { FolderLock } from './gpt/files.mjs';
+import { FolderLock, writeOutput } from './gpt/files.mjs';
 import { measurePeak } from './gpt/peak.mjs';
 import { profileTable } from './gpt/profile.mjs';
 import { Progress, formatBytes, formatCount, formatDuration, formatFlops } from './gpt/progress.mjs';
@@ -365,8 +364,8 @@ async function train(values, vk, info, ranks) {
     kernelTimes,
     profile,
   };
-  if (values.json !== undefined) await writeFile(values.json, `${JSON.stringify(result, null, 1)}\n`);
-  if (values.report !== undefined) await writeFile(values.report, trainingReport(result));
+  if (values.json !== undefined) await writeOutput(values.json, `${JSON.stringify(result, null, 1)}\n`);
+  if (values.report !== undefined) await writeOutput(values.report, trainingReport(result));
   if (values.results !== undefined) {
     const group = `GPT of ${formatCount(count)} parameters, batch ${config.batch}×${config.microSteps}`;
     const series = `helios-vk, ${config.precision}${several ? `, ${several}` : ''}`;

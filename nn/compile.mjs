@@ -8,6 +8,7 @@ import { autocastType } from './autocast.mjs';
 import { isGradEnabled } from './autograd.mjs';
 import { flattenArguments } from './compile/arguments.mjs';
 import { GraphCache } from './compile/cache.mjs';
+import { giveBack } from './compile/graph.mjs';
 import { trace } from './compile/trace.mjs';
 import { ArgumentError, UsageError } from './errors.mjs';
 import { page } from './explain.mjs';
@@ -90,11 +91,17 @@ export function compile(fn, options = {}) {
     // Within another compiled function it is a part of that one.
     if (isRecording()) return fn(...args);
     const graph = prepared(args);
-    graph.launch();
-    endLast();
-    const { result, made } = graph.take(reuseOutputs);
-    if (reuseOutputs) last = made;
-    return result;
+    const memory = graph.reserve(reuseOutputs);
+    try {
+      graph.launch();
+      endLast();
+      const { result, made } = graph.take(memory);
+      if (reuseOutputs) last = made;
+      return result;
+    } catch (error) {
+      giveBack(memory);
+      throw error;
+    }
   };
   const explained = () =>
     graphs.entries().map(([key, { dispatches, bytes, found, steps }]) => ({ key, dispatches, ...bytes, found, steps }));

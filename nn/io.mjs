@@ -1,10 +1,11 @@
 // State to files and back: `save` and `load`, in the safetensors format.
 
-import { mkdir, open, readFile, rename, rm } from 'node:fs/promises';
+import { randomBytes } from 'node:crypto';
+import { mkdir, open, rename, rm, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { ArgumentError } from './errors.mjs';
 import { decode, encode } from './host.mjs';
-import { BYTES, checkShape, sizeOf } from './layout.mjs';
+import { BYTES, sizeOf } from './layout.mjs';
 import { checkOptions } from './options.mjs';
 import { Tensor, tensor } from './tensor.mjs';
 
@@ -15,10 +16,10 @@ const NAMES = { f32: 'F32', f16: 'F16', bf16: 'BF16', i32: 'I32', u32: 'U32', bo
 const TYPES = new Map(Object.entries(NAMES).map(([type, name]) => [name, /** @type {DType} */ (type)]));
 /** Bytes of an element in a file: a bool has one there. @param {DType} dtype */
 const fileBytes = (dtype) => (dtype === 'bool' ? 1 : BYTES[dtype]);
-/** Calls of `save` so far. */
-let saves = 0;
 /** A header is at most this large in the format. */
 const MAX_HEADER = 100_000_000;
+/** One read takes at most this much; the system's own limit is just under 2 GiB. */
+const MAX_READ = 2 ** 28;
 
 /**
  * Options of `save`.
@@ -27,14 +28,19 @@ const MAX_HEADER = 100_000_000;
  */
 
 /**
- * Writes tensors to a safetensors file. What was at the path stays until the new file is complete on the disk.
+ * Writes tensors to a safetensors file. What was at the path stays until the new file is complete on the disk. Throws an error that names
+ * the path where it cannot be written; nothing is left of it then.
  * @param {string} path @param {Record<string, Tensor>} tensors such as `model.stateDict()`
  * @param {SaveOptions} [options]
  */
 export async function save(path, tensors, options = {}) {
   const { metadata = {} } = checkOptions('save', options, ['metadata']);
-  /** @type {Record<string, unknown>} */
-  const header = Object.keys(metadata).length > 0 ? { __metadata__: metadata } : {};
+  for (const [key, text] of Object.entries(metadata)) {
+    if (typeof text !== 'string') throw new ArgumentError('save', `metadata has texts, got ${String(text)} for ${key}`);
+  }
+  /** Without a prototype: a tensor may have any name. @type {Record<string, unknown>} */
+  const header = Object.create(null);
+  if (Object.keys(metadata).length > 0) header.__metadata__ = metadata;
   let end = 0;
   // One snapshot: all reads are in the device's order before anything that is called later.
   const reads = Object.entries(tensors).map(([name, x]) => {
@@ -50,28 +56,34 @@ export async function save(path, tensors, options = {}) {
   text.copy(padded);
   const length = Buffer.alloc(8);
   length.writeBigUInt64LE(BigInt(padded.length));
-  // Each call has a file of its own: others may be writing to the same path.
-  const temporary = `${path}.${process.pid}.${++saves}.tmp`;
+  // A name that no other call has, in another thread or on another host either.
+  const temporary = `${path}.${randomBytes(8).toString('hex')}.tmp`;
+  /** @type {import('node:fs/promises').FileHandle | undefined} */
+  let file;
   try {
     const arrays = await Promise.all(reads.map(({ values }) => values));
     await mkdir(dirname(path), { recursive: true });
-    const file = await open(temporary, 'w');
-    try {
-      await file.write(length);
-      await file.write(padded);
-      for (const [i, { dtype, bytes }] of reads.entries()) {
-        const words = dtype === 'bool' ? /** @type {Uint8Array} */ (arrays[i]) : encode('save', arrays[i], dtype);
-        await file.writeFile(new Uint8Array(words.buffer, words.byteOffset, bytes));
-      }
-      await file.sync();
-    } finally {
-      await file.close();
+    // To rename a file to a device or a pipe would remove that.
+    const there = await stat(path).catch(() => undefined);
+    if (there && !there.isFile()) throw new ArgumentError('save', `${path} could not be written: it is not a file`);
+    file = await open(temporary, 'wx');
+    // `write` may take a part of what it is given; `writeFile` continues, from where the file is at.
+    await file.writeFile(length);
+    await file.writeFile(padded);
+    for (const [i, { dtype, bytes }] of reads.entries()) {
+      const words = dtype === 'bool' ? /** @type {Uint8Array} */ (arrays[i]) : encode('save', arrays[i], dtype);
+      await file.writeFile(new Uint8Array(words.buffer, words.byteOffset, bytes));
     }
+    await file.sync();
+    await file.close();
     await rename(temporary, path);
-  } catch (error) {
+  } catch (cause) {
     await Promise.allSettled(reads.map(({ values }) => values));
-    await rm(temporary, { force: true });
-    throw error;
+    await file?.close().catch(() => {});
+    if (file) await rm(temporary, { force: true }).catch(() => {});
+    const { code, message, syscall } = /** @type {NodeJS.ErrnoException} */ (cause);
+    if (syscall === undefined) throw cause;
+    throw Object.assign(new Error(`save: ${path} could not be written: ${message}`, { cause }), { code });
   }
 }
 
@@ -82,15 +94,51 @@ export async function save(path, tensors, options = {}) {
  * @returns {Promise<Record<string, Tensor>>} by name; for `model.loadStateDict`
  */
 export async function load(path) {
-  const bytes = await readFile(path);
   const bad = (/** @type {string} */ what) => new ArgumentError('load', `${path} is not a safetensors file: ${what}`);
-  if (bytes.length < 8) throw bad(`${bytes.length} bytes`);
-  const length = Number(bytes.readBigUInt64LE(0));
-  if (length > MAX_HEADER || 8 + length > bytes.length) throw bad(`a header of ${length} bytes in a file of ${bytes.length}`);
+  // Opening a pipe would wait for its writer, and a device has no end.
+  if (!(await stat(path)).isFile()) throw bad('it is not a file');
+  const file = await open(path);
+  /** @type {[string, Tensor][]} */
+  const tensors = [];
+  try {
+    const { size } = await file.stat();
+    /** @param {number} start @param {number} count */
+    const read = async (start, count) => {
+      const bytes = new Uint8Array(count);
+      for (let at = 0; at < count; ) {
+        const { bytesRead } = await file.read(bytes, at, Math.min(MAX_READ, count - at), start + at);
+        if (bytesRead === 0) throw bad(`it was cut to less than ${size} bytes while it was read`);
+        at += bytesRead;
+      }
+      return bytes;
+    };
+    if (size < 8) throw bad(`${size} bytes`);
+    const length = Number(new DataView((await read(0, 8)).buffer).getBigUint64(0, true));
+    if (length > MAX_HEADER || 8 + length > size) throw bad(`a header of ${length} bytes in a file of ${size}`);
+    const entries = entriesOf(path, Buffer.from((await read(8, length)).buffer).toString(), size - 8 - length, bad);
+    // All is checked: now the memory.
+    for (const { name, dtype, shape, start, end } of entries) {
+      tensors.push([name, tensor(values(await read(8 + length + start, end - start), dtype), { dtype, shape })]);
+    }
+    return Object.fromEntries(tensors);
+  } catch (error) {
+    for (const [, x] of tensors) x.dispose();
+    throw error;
+  } finally {
+    await file.close();
+  }
+}
+
+/**
+ * The entries of a header, checked.
+ * @param {string} path @param {string} text @param {number} bytes of the data behind it
+ * @param {(what: string) => Error} bad
+ */
+function entriesOf(path, text, bytes, bad) {
   /** @type {Record<string, any>} */
   let header;
   try {
-    header = JSON.parse(bytes.toString('utf8', 8, 8 + length));
+    header = JSON.parse(text);
   } catch {
     throw bad('its header is not JSON');
   }
@@ -99,13 +147,18 @@ export async function load(path) {
     .filter(([name]) => name !== '__metadata__')
     .map(([name, entry]) => {
       const dtype = TYPES.get(entry?.dtype);
-      if (!dtype)
-        throw new ArgumentError('load', `${name} has the type ${String(entry?.dtype)}; there are ${[...TYPES.keys()].join(', ')}`);
-      const shape = checkShape('load', entry.shape);
-      const [start, end] = Array.isArray(entry.data_offsets) ? entry.data_offsets : [];
-      const whole = Number.isSafeInteger(start) && Number.isSafeInteger(end) && start >= 0 && 8 + length + end <= bytes.length;
+      if (!dtype) {
+        const types = [...TYPES.keys()].join(', ');
+        throw new ArgumentError('load', `${path}: ${name} has the type ${JSON.stringify(entry?.dtype)}; there are ${types}`);
+      }
+      const { shape, data_offsets: offsets } = entry;
+      if (!Array.isArray(shape) || !shape.every((size) => Number.isInteger(size) && size >= 1)) {
+        throw new ArgumentError('load', `${path}: ${name} has the shape ${JSON.stringify(shape)}; sizes are integers of at least 1`);
+      }
+      const [start, end] = Array.isArray(offsets) ? offsets : [];
+      const whole = Number.isSafeInteger(start) && Number.isSafeInteger(end) && start >= 0 && end <= bytes;
       if (!whole || end - start !== sizeOf(shape) * fileBytes(dtype)) throw bad(`${name} [${shape}] lies at ${start} to ${end}`);
-      return { name, dtype, shape, start, end, data: bytes.subarray(8 + length + start, 8 + length + end) };
+      return { name, dtype, shape, start, end };
     });
   // Every byte of the data belongs to one tensor.
   let covered = 0;
@@ -116,19 +169,16 @@ export async function load(path) {
     covered = end;
     before = name;
   }
-  const rest = bytes.length - 8 - length - covered;
-  if (rest > 0) throw bad(`${rest} bytes behind the last tensor belong to no tensor`);
-  // All is checked: now the memory.
-  return Object.fromEntries(entries.map(({ name, dtype, shape, data }) => [name, tensor(values(data, dtype), { dtype, shape })]));
+  if (bytes > covered) throw bad(`${bytes - covered} bytes behind the last tensor belong to no tensor`);
+  return entries;
 }
 
-/** @param {Uint8Array} data @param {DType} dtype @returns {any} numbers, exactly those of the file */
+/** @param {Uint8Array} data with a buffer of its own @param {DType} dtype @returns {any} numbers, exactly those of the file */
 function values(data, dtype) {
-  // The data of a file begins anywhere; arrays begin at whole elements.
-  const { buffer } = new Uint8Array(data);
-  if (dtype === 'bool') return new Uint8Array(buffer);
+  const { buffer } = data;
+  if (dtype === 'bool') return data;
   if (dtype === 'i32') return new Int32Array(buffer);
   if (dtype === 'u32') return new Uint32Array(buffer);
   if (dtype === 'f32') return new Float32Array(buffer);
-  return decode(new Uint8Array(buffer), dtype, data.length / 2);
+  return decode(data, dtype, data.length / 2);
 }

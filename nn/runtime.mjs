@@ -142,7 +142,7 @@ export class Runtime {
     try {
       return this.vk.createBuffer(size, 0);
     } catch (error) {
-      if (/** @type {any} */ (error)?.code !== 'ERR_HELIOS_OUT_OF_MEMORY') throw error;
+      if (!isOutOfMemory(error)) throw error;
       // What was freed since the last list is still held for reuse.
       this.flush();
       return this.vk.createBuffer(size, 0);
@@ -176,7 +176,7 @@ export class Runtime {
     const { handles, recorder } = this;
     for (let i = 0; i < storages.length; i++) handles[i] = storages[i].allocation.handle;
     template.appendTo(recorder, handles);
-    if (recorder.count >= LIST) this.flush();
+    if (recorder.count >= LIST) this.submit();
     else this.schedule();
   }
 
@@ -188,7 +188,7 @@ export class Runtime {
       this.scheduled = false;
       this.turnBytes = 0;
       try {
-        this.flush();
+        this.submit();
       } catch (error) {
         // Nobody is there to catch it: the next operation or read throws it.
         this.failure = error;
@@ -196,7 +196,16 @@ export class Runtime {
     });
   }
 
-  /** Submits what has been appended. */
+  /** Submits what has been appended, where there is memory for that; else it waits for the next time. */
+  submit() {
+    try {
+      this.flush();
+    } catch (error) {
+      if (!isOutOfMemory(error)) throw error;
+    }
+  }
+
+  /** Submits what has been appended. Out of memory none of it has run, and it still waits. */
   flush() {
     const { recorder } = this;
     if (this.failure) {
@@ -206,14 +215,21 @@ export class Runtime {
     }
     const { count } = recorder;
     if (count > 0) {
-      const bytes = new Uint8Array(recorder.view.buffer, 0, recorder.length);
-      recorder.reset();
       try {
-        this.vk.batchExecuteAll(bytes, count);
-      } finally {
-        this.destroyFree();
+        this.vk.batchExecuteAll(new Uint8Array(recorder.view.buffer, 0, recorder.length), count);
+      } catch (error) {
+        if (isOutOfMemory(error)) throw error;
+        this.forgetList();
+        throw error;
       }
+      this.forgetList();
     }
+  }
+
+  /** Empties the list, and gives back the buffers that it alone used. */
+  forgetList() {
+    this.recorder.reset();
+    this.destroyFree();
   }
 
   /** Names memory for reports and statistics. @param {Allocation} allocation @param {string} name */
@@ -245,6 +261,9 @@ export class Runtime {
     this.vk.uploadAsync(allocation.handle, data, byteOffset);
   }
 }
+
+/** @param {any} error */
+const isOutOfMemory = (error) => error?.code === 'ERR_HELIOS_OUT_OF_MEMORY';
 
 /** This package's native module, loaded where no other was given. @returns {typeof import('../index.js')} */
 const native = () => createRequire(import.meta.url)('../index.js');

@@ -1,10 +1,13 @@
 // Arguments that are wrong or unusual: the error names them and nothing has changed, or the result is what it says.
 
 import assert from 'node:assert/strict';
-import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, readdir, rm, stat, truncate, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
+import { Worker } from 'node:worker_threads';
 import {
   F,
   accumulate,
@@ -200,7 +203,73 @@ test('save: calls at once to one path each write a whole file; a name that the f
   assert.ok((await x.toArray()).every((v) => v === value));
   await assert.rejects(save(path, { __metadata__: ones([1]) }), /save: the format has __metadata__ for texts/);
   await assert.rejects(save(path, { x }, /** @type {any} */ ({ meta: {} })), /save: no option meta; there is metadata/);
+  await assert.rejects(save(path, { x }, { metadata: /** @type {any} */ ({ step: 7 }) }), /save: metadata has texts, got 7 for step/);
+  await assert.rejects(save(folder, { x }), /save: .* could not be written: it is not a file/);
   assert.deepEqual(await readdir(folder), ['a.safetensors']);
+  // A name that is no ordinary key of an object.
+  const odd = Object.fromEntries([['__proto__', full([2], 3)]]);
+  await save(path, odd);
+  assert.deepEqual([...(await Object.entries(await load(path))[0][1].toArray())], [3, 3]);
+  if (process.platform === 'win32') return;
+  // A rename would put the file in the place of a pipe or a device.
+  const pipe = join(folder, 'pipe');
+  assert.equal(spawnSync('mkfifo', [pipe]).status, 0);
+  await assert.rejects(save(pipe, { x }), /save: .*pipe could not be written: it is not a file/);
+  await assert.rejects(load(pipe), /load: .*pipe is not a safetensors file: it is not a file/);
+  assert.ok((await stat(pipe)).isFIFO());
+});
+
+test('save: threads that write to one path at once each write a whole file', async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'helios-nn-'));
+  t.after(() => rm(folder, { recursive: true }));
+  const path = join(folder, 'a.safetensors');
+  const source = `
+    const { workerData: [nn, path, value] } = require('node:worker_threads');
+    import(nn).then(async ({ full, save }) => {
+      for (let i = 0; i < 40; i++) await save(path, { x: full([value * 50_000], value) });
+    });`;
+  const url = new URL('../../nn/index.mjs', import.meta.url).href;
+  const workers = [1, 2, 3].map((value) => new Worker(source, { eval: true, workerData: [url, path, value] }));
+  const codes = await Promise.all(workers.map(async (worker) => (await once(worker, 'exit'))[0]));
+  assert.deepEqual(codes, [0, 0, 0]);
+  const { x } = await load(path);
+  const [value] = await x.toArray();
+  assert.equal(x.size, value * 50_000);
+  assert.ok((await x.toArray()).every((v) => v === value));
+  assert.deepEqual(await readdir(folder), ['a.safetensors']);
+});
+
+test('load: what a file holds that is not loaded, by the names of the file and the tensor; also beyond 2 GiB', async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'helios-nn-'));
+  t.after(() => rm(folder, { recursive: true }));
+  const path = join(folder, 'a.safetensors');
+  const write = (/** @type {string} */ text) => {
+    const bytes = Buffer.alloc(8 + text.length + 4);
+    bytes.writeBigUInt64LE(BigInt(text.length));
+    bytes.write(text, 8);
+    return writeFile(path, bytes);
+  };
+  const entry = (/** @type {object} */ changes) => JSON.stringify({ a: { dtype: 'F32', shape: [1], data_offsets: [0, 4], ...changes } });
+  for (const [text, message] of /** @type {[string, RegExp][]} */ ([
+    ['{"a":null}', /a has the type undefined; there are F32/],
+    [entry({ dtype: 'F64' }), /a has the type "F64"; there are F32/],
+    [entry({ dtype: 'constructor' }), /a has the type "constructor"/],
+    [entry({ shape: [0] }), /a has the shape \[0\]; sizes are integers of at least 1/],
+    [entry({ shape: 'x' }), /a has the shape "x"/],
+    [entry({ data_offsets: [0, 2 ** 62] }), /a \[1\] lies at 0 to/],
+    ['[]', /its header is not an object/],
+    ['{', /its header is not JSON/],
+  ])) {
+    await write(text);
+    await assert.rejects(load(path), (/** @type {Error} */ error) => {
+      assert.ok(error.name === 'ArgumentError' && error.message.includes(path) && message.test(error.message), error.message);
+      return true;
+    });
+  }
+  await assert.rejects(load(folder), /is not a safetensors file: it is not a file/);
+  await write(entry({}));
+  await truncate(path, 3 * 2 ** 30);
+  await assert.rejects(load(path), /is not a safetensors file: 32212\d+ bytes behind the last tensor/);
 });
 
 test('maximum, minimum and clamp have gradients at infinities, halves where both are equal', async () => {

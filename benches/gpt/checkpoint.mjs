@@ -204,10 +204,28 @@ async function readCheckpoint(found) {
       await file.read(name, 'F32', shape, into, checksum?.hash);
     }
     checksum?.check();
+    // A run would take them up without a word: nothing computes with every weight in every step.
+    for (const [name, { part, offset, size }] of wanted) {
+      const values = state[part].subarray(offset, offset + size);
+      const at = firstUnusable(values, part === 'v' ? 0 : -Infinity);
+      if (at >= 0) throw new RangeError(`${found} cannot be used: element ${at} of ${name} is ${values[at]}`);
+    }
     return { path: found, config, tokenizer, data, ...(run === undefined ? {} : { run }), step, state };
   } finally {
     await file.close();
   }
+}
+
+/**
+ * The first element that training cannot go on with: NaN, infinite or less than `least`.
+ * @param {Float32Array} values @param {number} [least]
+ * @returns {number} its index; -1 if there is none
+ */
+export function firstUnusable(values, least = -Infinity) {
+  for (let i = 0; i < values.length; i++) {
+    if (!Number.isFinite(values[i]) || values[i] < least) return i;
+  }
+  return -1;
 }
 
 /**
@@ -225,9 +243,12 @@ export async function checkpointsOf(folder, run) {
   return found;
 }
 
-/** The checkpoints of a folder, by steps. @param {string} folder */
+/** The checkpoints of a folder, by steps; none where there is no folder. @param {string} folder */
 async function checkpointsIn(folder) {
-  const names = await readdir(folder).catch(() => []);
+  const names = await readdir(folder).catch((error) => {
+    if (error.code !== 'ENOENT') throw error;
+    return /** @type {string[]} */ ([]);
+  });
   const steps = names.map((name) => /^step-(\d+)\.safetensors$/.exec(name)?.[1]).filter((digits) => digits !== undefined);
   return steps.sort((a, b) => Number(a) - Number(b)).map((step) => join(folder, `step-${step}.safetensors`));
 }

@@ -2,7 +2,7 @@
 
 import { randomBytes } from 'node:crypto';
 import { readFileSync, rmSync } from 'node:fs';
-import { mkdir, open, readFile, readdir, rename, rm, stat } from 'node:fs/promises';
+import { mkdir, open, readFile, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 
@@ -17,7 +17,7 @@ const PARTIAL = '.partial';
 
 /**
  * Writes a file, all or nothing: under a name that no other process has, synced, then renamed, and the folder synced.
- * A failure leaves what was there before, and nothing else.
+ * A failure leaves what was there before, and nothing else. What is not a file stays, which is an error.
  * @template T
  * @param {string} path
  * @param {(file: import('node:fs/promises').FileHandle) => Promise<T>} write
@@ -27,6 +27,9 @@ export async function replaceFile(path, write) {
   const partial = `${path}.${randomBytes(8).toString('hex')}${PARTIAL}`;
   /** @type {import('node:fs/promises').FileHandle | undefined} */
   let file;
+  // To rename a file to a device or a pipe would remove that.
+  const there = await stat(path).catch(() => undefined);
+  if (there && !there.isFile()) throw new Error(`${path} could not be written: it is not a file`);
   try {
     file = await open(partial, 'wx');
     const result = await write(file);
@@ -38,11 +41,30 @@ export async function replaceFile(path, write) {
   } catch (cause) {
     await file?.close().catch(() => {});
     await rm(partial, { force: true }).catch(() => {});
-    if (/** @type {any} */ (cause)?.syscall === undefined) throw cause;
-    throw Object.assign(new Error(`${path} could not be written: ${/** @type {Error} */ (cause).message}`, { cause }), {
-      code: /** @type {any} */ (cause).code,
-    });
+    throw notWritten(path, cause);
   }
+}
+
+/**
+ * What the system's error of a write says, with the path, which its own message often leaves out; another error as it is.
+ * @param {string} path @param {unknown} cause
+ */
+export function notWritten(path, cause) {
+  const { syscall, code, message } = /** @type {NodeJS.ErrnoException} */ (cause);
+  if (syscall === undefined) return cause;
+  return Object.assign(new Error(`${path} could not be written: ${message}`, { cause }), { code });
+}
+
+/**
+ * Writes a program's output: a file all or nothing, see `replaceFile`; into a pipe or a device as it comes.
+ * @param {string} path @param {string} text
+ */
+export async function writeOutput(path, text) {
+  const there = await stat(path).catch(() => undefined);
+  if (!there || there.isFile()) return replaceFile(path, (file) => file.writeFile(text));
+  await writeFile(path, text).catch((error) => {
+    throw notWritten(path, error);
+  });
 }
 
 /** Makes a folder's entries last. Windows has no such call, and does without. @param {string} folder */
@@ -134,7 +156,7 @@ export class FolderLock {
           await file.writeFile(text).finally(() => file.close());
         } catch (error) {
           await rm(path, { force: true });
-          throw error;
+          throw notWritten(path, error);
         }
         await removePartials(folder);
         return new FolderLock(path, text);

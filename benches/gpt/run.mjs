@@ -3,7 +3,7 @@
 import { rm } from 'node:fs/promises';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import { checkpointsOf, loadCheckpoint, saveCheckpoint } from './checkpoint.mjs';
+import { checkpointsOf, firstUnusable, loadCheckpoint, saveCheckpoint } from './checkpoint.mjs';
 import { tokensPerStep } from './config.mjs';
 import { FolderLock } from './files.mjs';
 import { createTrainer } from './trainer.mjs';
@@ -112,7 +112,10 @@ async function train(options) {
     const path = await saveCheckpoint(checkpoints, { config, tokenizer, data, run }, step, async (part) => {
       const flat = await trainer.read(part);
       // A loss that is still finite comes before the update that leaves such weights.
-      if (part === 'weights' && !allFinite(flat)) throw new Error(`the weights after step ${step} are not finite: the run has diverged`);
+      if (firstUnusable(flat) >= 0) {
+        const what = part === 'weights' ? 'weights' : 'moments of the optimizer';
+        throw new Error(`the ${what} after step ${step} are not finite: the run has diverged`);
+      }
       return flat;
     });
     await ranks?.group.exchange();
@@ -164,14 +167,6 @@ async function train(options) {
       trainer = undefined;
     }
   }
-}
-
-/** Whether no element is NaN or infinite. @param {Float32Array} values */
-function allFinite(values) {
-  // Either is NaN then, and stays it: one look at the end.
-  let sum = 0;
-  for (let i = 0; i < values.length; i++) sum += 0 * values[i];
-  return sum === 0;
 }
 
 /**

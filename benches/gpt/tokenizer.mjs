@@ -13,6 +13,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
 import { BytePairEncoder } from './bpe.mjs';
+import { notWritten } from './files.mjs';
 
 /**
  * @typedef {object} Tokenizer
@@ -57,7 +58,9 @@ export async function trainTokenizer(text, vocab) {
   try {
     const textFile = join(folder, 'text.txt');
     const modelFile = join(folder, 'tokenizer.json');
-    await writeFile(textFile, shortWords(trainingText(text)));
+    await writeFile(textFile, shortWords(trainingText(text))).catch((error) => {
+      throw notWritten(textFile, error);
+    });
     await promisify(execFile)(process.execPath, [TRAIN_BPE, textFile, modelFile]);
     /** @type {{model: {merges: ([string, string] | string)[]}}} */
     const { model } = JSON.parse(await readFile(modelFile, 'utf8'));

@@ -4,7 +4,7 @@
  */
 
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -162,8 +162,12 @@ export function writeResults(folder, { bench, title, device, driver, figures, sc
     try {
       writeFileSync(path, `${JSON.stringify(results, null, 1)}\n`, { flag: 'wx' });
       return path;
-    } catch (error) {
-      if (/** @type {NodeJS.ErrnoException} */ (error).code !== 'EEXIST') throw error;
+    } catch (cause) {
+      const { code, message } = /** @type {NodeJS.ErrnoException} */ (cause);
+      if (code === 'EEXIST') continue;
+      // Half a file would be read as a run's.
+      rmSync(path, { force: true });
+      throw new Error(`${path} could not be written: ${message}`, { cause });
     }
   }
 }

@@ -15,10 +15,21 @@ export function isDeviceLost(error) {
   return /DEVICE_LOST/i.test(`${code} ${message}`);
 }
 
-/** The entries of a journal, the last of each key. @param {string} file @returns {Map<string, Entry>} */
+/**
+ * The entries of a journal, the last of each key. A line that was cut by a full disk, or with its writer, is passed over.
+ * @param {string} file @returns {Map<string, Entry>}
+ */
 export function entriesOf(file) {
   const lines = existsSync(file) ? readFileSync(file, 'utf8').split('\n').filter(Boolean) : [];
-  return new Map(lines.map((line) => JSON.parse(line)).map((entry) => [entry.key, entry]));
+  /** @type {Map<string, Entry>} */
+  const entries = new Map();
+  for (const line of lines) {
+    try {
+      const entry = JSON.parse(line);
+      entries.set(entry.key, entry);
+    } catch {}
+  }
+  return entries;
 }
 
 export class Journal {
@@ -32,7 +43,8 @@ export class Journal {
 
   /** @param {Entry} entry */
   write(entry) {
-    appendFileSync(this.file, `${JSON.stringify(entry)}\n`);
+    // The line before may have been cut.
+    appendFileSync(this.file, `\n${JSON.stringify(entry)}\n`);
     this.done.set(entry.key, entry);
   }
 

@@ -9,7 +9,7 @@ import { matmulKernels } from '../../kernels/matmul.mjs';
 import { PLANS, SIMT_PLANS } from '../../kernels/ptx/plans.mjs';
 import { planName, ptxPlans, sensible, splitsFor, tilings } from '../../kernels/tuning/candidates.mjs';
 import { duel, timedProduct } from '../../kernels/tuning/measure.mjs';
-import { identityOf, tableFile } from '../../kernels/tuning/stored.mjs';
+import { identityOf, tableFile, tryToWrite } from '../../kernels/tuning/stored.mjs';
 import { DEVICE_LOST, HOPELESS, Journal, isDeviceLost } from './journal.mjs';
 
 /** @typedef {import('../../kernels/tuning/table.mjs').Shape} Shape */
@@ -25,8 +25,8 @@ const NATURAL = { kernel: 'natural' };
 const ROUNDS = 15;
 
 const [file, seconds] = process.argv.slice(2);
-/** @type {{ jobs: Job[], log: string, quick: boolean }} */
-const { jobs, log, quick } = JSON.parse(readFileSync(file, 'utf8'));
+/** @type {{ jobs: Job[], log: string, quick: boolean, out?: string }} */
+const { jobs, log, quick, out } = JSON.parse(readFileSync(file, 'utf8'));
 const end = Date.now() + Number(seconds) * 1000;
 const journal = new Journal(log, end);
 
@@ -43,7 +43,16 @@ try {
   process.exit(HOPELESS);
 }
 const kernels = matmulKernels(context);
-journal.write({ key: 'device', device: identityOf(context.info), path: tableFile(context.info)?.path });
+const path = out ?? tableFile(context.info)?.path;
+journal.write({ key: 'device', device: identityOf(context.info), path });
+// What is measured is of no use where it cannot be kept.
+if (path === undefined) process.exit(HOPELESS);
+try {
+  tryToWrite(resolve(path));
+} catch (error) {
+  journal.write({ key: 'device', error: /** @type {Error} */ (error).message });
+  process.exit(HOPELESS);
+}
 
 /** Types of a class's products: of halves bf16 where the device has it. @param {Job} job @returns {any} */
 function typesOf({ name, shape }) {

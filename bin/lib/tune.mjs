@@ -90,13 +90,18 @@ export async function tune(options) {
   const folder = mkdtempSync(join(tmpdir(), 'helios-tune-'));
   const [file, log] = ['jobs.json', 'journal.jsonl'].map((name) => join(folder, name));
   try {
-    writeFileSync(file, JSON.stringify({ jobs, log, quick }));
+    try {
+      writeFileSync(file, JSON.stringify({ jobs, log, quick, out: options.out }));
+    } catch (cause) {
+      throw new CommandError('ERR_TUNE', `${file} could not be written: ${/** @type {Error} */ (cause).message}`);
+    }
     const child = fileURLToPath(new URL('./tune-child.mjs', import.meta.url));
     await runChildren(child, (seconds) => [file, String(seconds)], Date.now() + budget * 1000);
     const entries = entriesOf(log);
     const found = /** @type {any} */ (entries.get('device'));
     if (!found) throw new CommandError('ERR_TUNE', 'no device could be measured (helios-vk doctor says what is missing)');
-    const path = options.out ?? found.path;
+    if (found.error) throw new CommandError('ERR_TUNE', found.error);
+    const { path } = found;
     if (path === undefined)
       throw new UsageError('nothing is kept where HELIOS_TUNING or HELIOS_PIPELINE_CACHE is off: name a file with --out');
     const results = /** @type {Result[]} */ (

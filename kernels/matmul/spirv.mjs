@@ -97,6 +97,9 @@ export const DIRECT_TILINGS = [
   [8, 64],
 ].map(([bm, bn]) => ({ kernel: 'f32', bm, bn, bk: 4, tm: 8, tn: 8, lx: 1, stages: 0 }));
 
+/** Most elements of a result that a thread may have: no device has the registers, and compilers take minutes over more. */
+const MAX_SUMS = 512;
+
 /** @param {KernelContext} context */
 export function spirvProducts(context) {
   const { info, isCpu } = context;
@@ -142,7 +145,11 @@ export function spirvProducts(context) {
   function planFault(plan, problem) {
     const { transA, transB, precision } = problem;
     const threads = threadsOf(plan);
-    if (!Number.isInteger(threads) || threads < 1) return 'the tile does not divide among threads';
+    // Rows and columns each: (48 / 32) * (64 / 32) threads are whole, but leave rows out.
+    const nested = plan.kernel !== 'f32' || (plan.bm % plan.tm === 0 && plan.bn % plan.tn === 0);
+    if (!nested || !Number.isInteger(threads) || threads < 1) return 'the tile does not divide among threads';
+    const sums = (plan.bm * plan.bn) / threads;
+    if (sums > MAX_SUMS) return `${sums} sums a thread, more than ${MAX_SUMS}`;
     if (threads > maxThreads) return `${threads} threads a workgroup, the device allows ${maxThreads}`;
     const bytes = sharedOf(plan, problem);
     if (bytes > shared) return `${bytes} bytes of shared memory, the device allows ${shared}`;

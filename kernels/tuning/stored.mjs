@@ -1,7 +1,8 @@
 // The tables that `helios-vk tune` leaves on a machine: a file for each kind of device and driver, in the folder of the pipeline
 // cache, or where HELIOS_TUNING says. What a file holds decides nothing but speed: a plan that the device cannot run is passed over.
 
-import { mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { randomBytes } from 'node:crypto';
+import { closeSync, fsyncSync, mkdirSync, openSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { CLASSES, classOf, entriesOf, formName } from './table.mjs';
 
@@ -22,6 +23,8 @@ import { CLASSES, classOf, entriesOf, formName } from './table.mjs';
 export const FORMAT = 'helios-vk tuning 1';
 /** Larger files are not read: some ten thousand products. */
 const MAX_BYTES = 4 << 20;
+/** Lines are quoted in warnings; those that are written have at most about 80 characters. */
+const MAX_LINE = 200;
 
 /** What a table's device and driver are told by. @param {DeviceInfo} info @returns {Identity} */
 export const identityOf = ({ deviceName, vendorId, deviceId, driverVersion, driverInfo }) => ({
@@ -68,15 +71,18 @@ export function readStored(path, info) {
   const here = identityOf(info);
   for (const key of /** @type {const} */ (['deviceName', 'vendorId', 'deviceId', 'driverVersion', 'driverInfo'])) {
     if (stored.device?.[key] !== here[key]) {
-      throw new Error(`it is of another device or driver: its ${key} is ${String(stored.device?.[key])}, here it is ${here[key]}`);
+      const there = String(stored.device?.[key]).slice(0, 100);
+      throw new Error(`it is of another device or driver: its ${key} is ${there}, here it is ${here[key]}`);
     }
   }
   for (const part of /** @type {const} */ (['faster', 'kept'])) {
     const lines = stored[part];
-    if (typeof lines !== 'object' || lines === null) throw new Error(`${part} must be an object`);
+    if (typeof lines !== 'object' || lines === null || Array.isArray(lines)) throw new Error(`${part} must be an object`);
     for (const [name, list] of Object.entries(lines)) {
       if (!CLASSES.some((known) => known === name)) throw new Error(`${part} has a class ${name}: there are ${CLASSES.join(', ')}`);
-      if (!Array.isArray(list) || !list.every((line) => typeof line === 'string')) throw new Error(`${part}.${name} must be lines of text`);
+      if (!Array.isArray(list) || !list.every((line) => typeof line === 'string' && line.length <= MAX_LINE)) {
+        throw new Error(`${part}.${name} must be lines of text`);
+      }
       entriesOf(name, list);
     }
   }
@@ -121,17 +127,54 @@ export function storedPlans(info, given) {
 }
 
 /**
+ * Writes a text beside `path`, under a name that no other process has, and syncs it. The folder is made if it does not exist.
+ * @param {string} path @param {string} text
+ * @returns {string} the file's path
+ * @throws {Error} that names `path`; nothing is left then
+ */
+function writeAside(path, text) {
+  const aside = `${path}.${randomBytes(8).toString('hex')}.tmp`;
+  let file;
+  try {
+    mkdirSync(dirname(path), { recursive: true });
+    // To rename a file to a device or a pipe would remove that.
+    const there = statSync(path, { throwIfNoEntry: false });
+    if (there && !there.isFile()) throw new Error('it is not a file');
+    file = openSync(aside, 'wx');
+    writeFileSync(file, text);
+    fsyncSync(file);
+    return aside;
+  } catch (cause) {
+    if (file !== undefined) rmSync(aside, { force: true });
+    throw notWritten(path, cause);
+  } finally {
+    if (file !== undefined) closeSync(file);
+  }
+}
+
+/** @param {string} path @param {unknown} cause */
+const notWritten = (path, cause) => new Error(`${path} could not be written: ${/** @type {Error} */ (cause).message}`, { cause });
+
+/**
+ * Whether a table can be written to `path`, which stays as it was.
+ * @param {string} path
+ * @throws {Error} that says why it cannot
+ */
+export function tryToWrite(path) {
+  rmSync(writeAside(path, FORMAT));
+}
+
+/**
  * Writes a table, aside and renamed, so that a reader sees the old file or the new one, whole.
  * @param {string} path @param {Stored} stored
+ * @throws {Error} that names the path, which is then as it was
  */
 export function writeStored(path, stored) {
-  mkdirSync(dirname(path), { recursive: true });
-  const aside = `${path}.${process.pid}.tmp`;
+  const aside = writeAside(path, `${JSON.stringify(stored, null, 1)}\n`);
   try {
-    writeFileSync(aside, `${JSON.stringify(stored, null, 1)}\n`);
     renameSync(aside, path);
-  } catch (error) {
+  } catch (cause) {
     rmSync(aside, { force: true });
-    throw error;
+    throw notWritten(path, cause);
   }
 }

@@ -28,7 +28,8 @@ export class GraphCache {
     for (const graphs of this.byKey.values()) count += graphs.length;
     for (const [old, graphs] of this.byKey) {
       if (count <= MAX_GRAPHS) break;
-      graphs.shift()?.dispose();
+      graphs[0]?.dispose();
+      graphs.shift();
       if (graphs.length === 0) this.byKey.delete(old);
       count--;
     }

@@ -10,6 +10,7 @@ import { Storage, mapTensors, tensorsIn, unscoped } from '../storage.mjs';
 import { Tensor } from '../tensor.mjs';
 import { build, freeMemory } from './build.mjs';
 
+/** @typedef {import('../runtime.mjs').Allocation} Allocation */
 /** @typedef {import('../runtime.mjs').Sink} Sink */
 /** @typedef {import('./arguments.mjs').Slot} Slot */
 /** @typedef {import('./recording.mjs').Recording} Recording */
@@ -126,33 +127,50 @@ export class Graph {
   }
 
   /**
-   * The result of the last launch, in memory of its own or where it lies; of its tensors, `made` are those that are new. What was there
+   * Memory for the results of a call. It is taken before the launch, so that a call that finds none has done nothing.
+   * @param {boolean} reuse whether that is where the graph leaves them
+   * @returns {Map<Storage, Allocation>} by the storages of the results that are computed here
+   */
+  reserve(reuse) {
+    const { device } = this;
+    /** @type {Map<Storage, Allocation>} */
+    const memory = new Map();
+    try {
+      for (const tensor of tensorsIn(this.result)) {
+        const storage = storageOf('compile', tensor);
+        const computed = storage.allocation.sink === this.recording || this.inputs.includes(storage);
+        if (tensor.serial < this.recording.serial || !computed || memory.has(storage)) continue;
+        const { handle, bytes } = storage.allocation;
+        memory.set(storage, reuse ? { handle, bytes, live: true, sink: keptOn(device) } : device.allocate(bytes));
+      }
+    } catch (error) {
+      giveBack(memory);
+      throw error;
+    }
+    return memory;
+  }
+
+  /**
+   * The result of the last launch, in memory that was reserved for it; of its tensors, `made` are those that are new. What was there
    * before the trace is itself, and a view of that is one.
-   * @param {boolean} reuse
+   * @param {Map<Storage, Allocation>} memory
    * @returns {{ result: any, made: Tensor[] }}
    */
-  take(reuse) {
-    const { device } = this;
+  take(memory) {
     /** @type {Map<Storage, Storage>} */
     const copies = new Map();
+    for (const [storage, allocation] of memory) {
+      const { handle, bytes } = storage.allocation;
+      if (allocation.handle !== handle) this.device.vk.copyBuffer(handle, allocation.handle, bytes, 0, 0);
+      copies.set(storage, new Storage(allocation));
+    }
     /** @type {Tensor[]} */
     const made = [];
     /** @param {Tensor} tensor */
     const taken = (tensor) => {
-      const storage = storageOf('compile', tensor);
       if (tensor.serial < this.recording.serial) return tensor;
-      if (storage.allocation.sink !== this.recording && !this.inputs.includes(storage)) return tensor.detach();
-      let copy = copies.get(storage);
-      if (!copy) {
-        const { handle, bytes } = storage.allocation;
-        if (reuse) copy = new Storage({ handle, bytes, live: true, sink: keptOn(device) });
-        else {
-          const allocation = device.allocate(bytes);
-          copy = new Storage(allocation);
-          device.vk.copyBuffer(handle, allocation.handle, bytes, 0, 0);
-        }
-        copies.set(storage, copy);
-      }
+      const copy = copies.get(/** @type {Storage} */ (tensor.storage));
+      if (!copy) return tensor.detach();
       const own = new Tensor(copy, tensor.layout);
       made.push(own);
       return own;
@@ -177,6 +195,11 @@ export class Graph {
     for (const tensor of tensorsIn(this.result)) if (tensor.serial >= this.recording.serial) tensor.dispose();
     for (const storage of this.inputs) storage.release();
   }
+}
+
+/** @param {Map<Storage, Allocation>} memory that {@link Graph.reserve} took */
+export function giveBack(memory) {
+  for (const allocation of memory.values()) allocation.sink.release(allocation);
 }
 
 /** Owns the memory of results that lie in a graph: nothing is freed with them. @param {import('../runtime.mjs').Runtime} device @returns {Sink} */

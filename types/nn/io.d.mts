@@ -5,7 +5,8 @@
  * @property {Record<string, string>} [metadata] texts by name, for the file's `__metadata__`; none when left out
  */
 /**
- * Writes tensors to a safetensors file. What was at the path stays until the new file is complete on the disk.
+ * Writes tensors to a safetensors file. What was at the path stays until the new file is complete on the disk. Throws an error that names
+ * the path where it cannot be written; nothing is left of it then.
  * @param {string} path @param {Record<string, Tensor>} tensors such as `model.stateDict()`
  * @param {SaveOptions} [options]
  */

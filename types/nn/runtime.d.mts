@@ -126,8 +126,12 @@ export class Runtime implements Sink {
     append(template: Template, storages: Storage[]): undefined;
     /** Has the list submitted at the end of this turn. */
     schedule(): void;
-    /** Submits what has been appended. */
+    /** Submits what has been appended, where there is memory for that; else it waits for the next time. */
+    submit(): void;
+    /** Submits what has been appended. Out of memory none of it has run, and it still waits. */
     flush(): void;
+    /** Empties the list, and gives back the buffers that it alone used. */
+    forgetList(): void;
     /** Names memory for reports and statistics. @param {Allocation} allocation @param {string} name */
     name({ handle }: Allocation, name: string): void;
     /** Gives up the device. */

@@ -241,11 +241,13 @@ export class HeliosVkBackend {
     const at = axisOf(operation.name, axis, a.shape.length);
     const last = a.shape.length - 1;
     if (at === last) return this.call(operation, [a]);
-    const turned = this.transpose(a, at, last);
-    const result = this.call(operation, [turned]);
-    const back = this.transpose(result, at, last);
-    for (const tensor of [turned, result]) this.engine.release(tensor);
-    return back;
+    const made = [this.transpose(a, at, last)];
+    try {
+      made.push(this.call(operation, made.slice()));
+      return this.transpose(made[1], at, last);
+    } finally {
+      for (const tensor of made) this.engine.release(tensor);
+    }
   }
 
   flashAttention(q: T, k: T, v: T, tokens: number, scale: number, softCap: number): { output: T; lse: T } {
@@ -293,8 +295,14 @@ export class HeliosVkBackend {
     const [rows, columns] = a.shape;
     const own = columns / 3;
     if (a.shape.length !== 2 || columns % 3) throw new BackendError('sliceQkv', `${show(a.shape)}, expected [rows, 3 · columns]`);
-    const part = (i: number) => this.slice(a, [0, i * own], [rows, (i + 1) * own]);
-    return [part(0), part(1), part(2)];
+    const parts: T[] = [];
+    try {
+      for (let i = 0; i < 3; i++) parts.push(this.slice(a, [0, i * own], [rows, (i + 1) * own]));
+    } catch (error) {
+      for (const part of parts) this.engine.release(part);
+      throw error;
+    }
+    return parts as [T, T, T];
   }
 
   scatterSlice(grad: T, origShape: Shape, starts: number[], ends: number[]): T {

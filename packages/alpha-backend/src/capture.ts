@@ -242,15 +242,17 @@ export class Trace {
         return this.interrupt();
       }
     }
-    for (const i of op.writes) (x[i].storage as Storage).version++;
     this.advance(x.length);
+    for (const i of op.writes) (x[i].storage as Storage).version++;
     return plan;
   }
 
-  /** Compares an upload. @returns where its data goes */
-  input(bytes: number): Storage | undefined {
+  /** Compares an upload. @returns where its data is */
+  input(data: ArrayBufferView): Storage | undefined {
     const plan = this.plans[this.at];
-    if (plan?.op !== INPUT || plan.n[0] !== bytes) return this.interrupt();
+    if (plan?.op !== INPUT || plan.n[0] !== data.byteLength) return this.interrupt();
+    const { engine } = this;
+    engine.vk.uploadBuffer(this.allocations[engine.serial - engine.firstSerial].handle, data);
     this.advance(0);
     return this.renew();
   }
@@ -279,18 +281,18 @@ export class Trace {
     return this.plans[this.at] === plan && this.places[this.place] === placeOf(storage, this.engine.firstSerial);
   }
 
-  /** An event was the recorded one: launches the graph that ends here, if one does. */
+  /** An event was the recorded one: launches the graph that ends here, if one does. Where that fails the event has not been. */
   private advance(inputs: number): void {
-    this.at++;
+    const at = this.at + 1;
+    const piece = this.pieces[this.next];
+    if (piece?.end === at) {
+      this.engine.submit();
+      this.engine.vk.graphLaunch(piece.graph);
+      this.next++;
+      this.launched = at;
+    }
+    this.at = at;
     this.place += inputs;
-    if (this.pieces[this.next]?.end === this.at) this.launch();
-  }
-
-  private launch(): void {
-    const { graph } = this.pieces[this.next++];
-    this.engine.submit();
-    this.engine.vk.graphLaunch(graph);
-    this.launched = this.at;
   }
 
   /** The step ends. @returns whether it was the recorded one */
@@ -301,7 +303,9 @@ export class Trace {
     }
     // What is still in use gets memory of its own: the next launch writes over the recorded one's.
     for (let slot = 0; slot < this.storages.length; slot++) {
-      if (this.storages[slot].shares > 0) this.engine.copyOut(this.part(slot));
+      if (this.storages[slot].shares === 0) continue;
+      this.engine.copyOut(this.storages[slot]);
+      this.part(slot);
     }
     this.release();
     return true;

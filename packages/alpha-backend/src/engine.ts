@@ -1,5 +1,8 @@
 // Calls become dispatches here: memory from a pool, records packed once for each operation and shape, lists of them
 // submitted together, and, where step after step makes the same calls, one launch of a recorded graph (`capture.ts`).
+//
+// A call that throws, for instance because the device is out of memory, has changed nothing and can be made again: what may fail comes
+// first in each.
 
 import type { BufferHandle } from 'helios-vk';
 import { Recorder, createKernels, type Kernels, type Template } from 'helios-vk/kernels';
@@ -96,12 +99,16 @@ export class Engine {
 
   private execute(op: Operation, x: readonly DeviceTensor[], n: readonly number[]): DeviceTensor[] {
     const plan = this.plans.of(op, x, n);
-    const outputs = plan.outputs.map(
-      ({ shape, dtype }) => new DeviceTensor(this, shape, dtype, this.newStorage(sizeOf(shape) * BYTES[dtype])),
-    );
+    this.makeRoom();
+    const allocations = this.takeAll(plan);
+    const outputs: DeviceTensor[] = [];
+    for (let i = 0; i < allocations.length; i++) {
+      const { shape, dtype } = plan.outputs[i];
+      outputs.push(new DeviceTensor(this, shape, dtype, this.newStorage(allocations[i])));
+    }
     const storages = x.map(({ storage }) => storage as Storage);
     const handles = storages.map(({ allocation }) => allocation.handle);
-    for (const { storage } of outputs) handles.push((storage as Storage).allocation.handle);
+    for (const { handle } of allocations) handles.push(handle);
     this.append(plan.template, handles);
     for (const i of op.writes) storages[i].version++;
     this.worked = true;
@@ -114,8 +121,25 @@ export class Engine {
     if (this.log && this.log.plans.length > MAX_EVENTS) this.log = undefined;
   }
 
+  /** Memory for the outputs of a plan, all or nothing. */
+  private takeAll({ outputs }: Plan): Allocation[] {
+    const taken: Allocation[] = [];
+    try {
+      for (const { shape, dtype } of outputs) taken.push(this.pool.take(sizeOf(shape) * BYTES[dtype]));
+    } catch (error) {
+      for (const allocation of taken) this.pool.give(allocation);
+      throw error;
+    }
+    return taken;
+  }
+
+  /** Adds dispatches to those that wait. */
   append(template: Template, handles: readonly BufferHandle[]): void {
     template.appendTo(this.list, handles);
+  }
+
+  /** Submits the dispatches that wait where they are many. */
+  private makeRoom(): void {
     if (this.list.count >= LIST) this.submit();
   }
 
@@ -125,19 +149,16 @@ export class Engine {
     this.append(this.plans.of(CLONE, [words], NO_NUMBERS).template, [from.handle, to.handle]);
   }
 
-  /** Submits the dispatches that wait. */
+  /** Submits the dispatches that wait. Where that fails none of them has run, and they still wait. */
   submit(): void {
     const { list } = this;
-    const { count } = list;
-    if (count === 0) return;
-    const bytes = new Uint8Array(list.view.buffer, 0, list.length);
+    if (list.count === 0) return;
+    this.vk.batchExecuteAll(new Uint8Array(list.view.buffer, 0, list.length), list.count);
     list.length = 0;
     list.count = 0;
-    this.vk.batchExecuteAll(bytes, count);
   }
 
-  private newStorage(bytes: number): Storage {
-    const allocation = this.pool.take(bytes);
+  private newStorage(allocation: Allocation): Storage {
     const storage = new Storage(allocation, this.serial++);
     this.own(storage, allocation);
     return storage;
@@ -186,16 +207,21 @@ export class Engine {
 
   /** Data of the host on the device. */
   input(data: ArrayBufferView): Storage {
-    let storage = this.following?.input(data.byteLength);
-    if (storage === undefined) {
-      storage = this.newStorage(data.byteLength);
+    const recorded = this.following?.input(data);
+    if (recorded) return recorded;
+    const plan = this.plans.of(INPUT, [], [data.byteLength]);
+    const allocation = this.pool.take(data.byteLength);
+    try {
       // What waits may use the same memory.
       this.submit();
-      this.worked = true;
-      this.note(this.plans.of(INPUT, [], [data.byteLength]), []);
+      this.vk.uploadBuffer(allocation.handle, data);
+    } catch (error) {
+      this.pool.give(allocation);
+      throw error;
     }
-    this.vk.uploadBuffer(storage.allocation.handle, data);
-    return storage;
+    this.worked = true;
+    this.note(plan, []);
+    return this.newStorage(allocation);
   }
 
   /** The device's copy of a tensor: itself, or what was uploaded of a tensor of the host. */
@@ -244,23 +270,28 @@ export class Engine {
       if (own.changed) {
         Object.defineProperty(tensor, 'data', { value: own.data.slice(), configurable: true, enumerable: true, writable: true });
       }
-      this.residents.delete(tensor);
     }
-    own.released = true;
     if (own.storage && own.storage.serial >= this.firstSerial && sizeOf(own.shape) === 1) {
-      if (this.late.push(own) > READABLE) this.drop(this.late.shift() as DeviceTensor);
+      if (this.late.length >= READABLE) this.dropLate();
+      this.late.push(own);
     } else this.drop(own);
+    own.released = true;
+    if (own !== tensor) this.residents.delete(tensor);
+  }
+
+  private dropLate(): void {
+    this.drop(this.late[0]);
+    this.late.shift();
   }
 
   private drop(own: DeviceTensor): void {
     const { storage, statistics } = own;
-    own.storage = undefined;
-    own.statistics = undefined;
     if (statistics) this.release(statistics.tensor);
-    if (storage === undefined) return;
+    own.statistics = undefined;
     // Counted down after that: the step may have to be carried out with it first.
-    if (storage.shares === 1) this.free(storage);
-    storage.shares--;
+    if (storage?.shares === 1) this.free(storage);
+    if (storage) storage.shares--;
+    own.storage = undefined;
   }
 
   private free(storage: Storage): void {
@@ -278,18 +309,19 @@ export class Engine {
 
   /** The end of a step: everything called so far is submitted, and the next step may be a recorded one. */
   endStep(): void {
-    for (const tensor of this.late.splice(0)) this.drop(tensor);
+    while (this.late.length > 0) this.dropLate();
     const { log, previous } = this;
     if (this.following ? this.following.idle : !this.worked) {
       this.submit();
       return;
     }
+    const replayed = this.following?.finish();
+    this.submit();
     this.counts.steps++;
-    if (this.following?.finish()) {
+    if (replayed) {
       this.counts.replayed++;
       this.differed = 0;
     }
-    this.submit();
     if (this.trace && !this.following && ++this.differed >= DIFFERENT) {
       this.trace.destroy();
       this.trace = undefined;
@@ -320,6 +352,7 @@ export class Engine {
   /** The step differs from the recorded one: from here on it is carried out call by call. */
   leave(): void {
     this.following = undefined;
+    this.worked = true;
     this.counts.differed++;
   }
 

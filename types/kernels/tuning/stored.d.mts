@@ -24,8 +24,15 @@ export function readStored(path: string, info: DeviceInfo): Stored;
  */
 export function storedPlans(info: DeviceInfo, given?: string | false): ((problem: Problem) => any) | undefined;
 /**
+ * Whether a table can be written to `path`, which stays as it was.
+ * @param {string} path
+ * @throws {Error} that says why it cannot
+ */
+export function tryToWrite(path: string): void;
+/**
  * Writes a table, aside and renamed, so that a reader sees the old file or the new one, whole.
  * @param {string} path @param {Stored} stored
+ * @throws {Error} that names the path, which is then as it was
  */
 export function writeStored(path: string, stored: Stored): void;
 /** @typedef {import('../../../index.js').DeviceInfo} DeviceInfo */

@@ -1,4 +1,7 @@
 // Made by `npm run types` from nn/; do not edit.
+/** @param {Map<Storage, Allocation>} memory that {@link Graph.reserve} took */
+export function giveBack(memory: Map<Storage, Allocation>): void;
+/** @typedef {import('../runtime.mjs').Allocation} Allocation */
 /** @typedef {import('../runtime.mjs').Sink} Sink */
 /** @typedef {import('./arguments.mjs').Slot} Slot */
 /** @typedef {import('./recording.mjs').Recording} Recording */
@@ -45,12 +48,18 @@ export class Graph {
     /** What is different after a launch. */
     launched(): void;
     /**
-     * The result of the last launch, in memory of its own or where it lies; of its tensors, `made` are those that are new. What was there
+     * Memory for the results of a call. It is taken before the launch, so that a call that finds none has done nothing.
+     * @param {boolean} reuse whether that is where the graph leaves them
+     * @returns {Map<Storage, Allocation>} by the storages of the results that are computed here
+     */
+    reserve(reuse: boolean): Map<Storage, Allocation>;
+    /**
+     * The result of the last launch, in memory that was reserved for it; of its tensors, `made` are those that are new. What was there
      * before the trace is itself, and a view of that is one.
-     * @param {boolean} reuse
+     * @param {Map<Storage, Allocation>} memory
      * @returns {{ result: any, made: Tensor[] }}
      */
-    take(reuse: boolean): {
+    take(memory: Map<Storage, Allocation>): {
         result: any;
         made: Tensor[];
     };
@@ -58,6 +67,7 @@ export class Graph {
     free(): void;
     dispose(): void;
 }
+export type Allocation = import("../runtime.mjs").Allocation;
 export type Sink = import("../runtime.mjs").Sink;
 export type Slot = import("./arguments.mjs").Slot;
 export type Recording = import("./recording.mjs").Recording;

@@ -1,0 +1,132 @@
+// Out of memory in the midst of a step: a call that failed has done nothing and can be made again, the step after it computes what an
+// undisturbed run computes, and no buffer is lost.
+
+import assert from 'node:assert/strict';
+import { before, test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { F, compile, init, manualSeed, memory, nn, optim, tensor } from '../../nn/index.mjs';
+import { runtime } from '../../nn/runtime.mjs';
+import { vk } from '../lib/addon.mjs';
+
+setFlagsFromString('--expose-gc');
+const gc = runInNewContext('gc');
+
+/** Calls that fail: of this name, by their numbers; and how many there were. */
+const fault = { name: '', numbers: /** @type {number[]} */ ([]), calls: 0 };
+
+const device = /** @type {any} */ ({ ...vk });
+for (const name of ['createBuffer', 'uploadAsync', 'batchExecuteAll', 'graphBegin', 'graphEnd', 'graphLaunch']) {
+  const call = device[name];
+  device[name] = (/** @type {any[]} */ ...args) => {
+    if (fault.name !== name || !fault.numbers.includes(++fault.calls)) return call(...args);
+    // The recording has ended there all the same.
+    if (name === 'graphEnd') vk.graphDestroy(call());
+    throw Object.assign(new RangeError(`${name}: out of memory, for a test`), { code: 'ERR_HELIOS_OUT_OF_MEMORY' });
+  };
+}
+
+before(() => init({ vk: device }));
+
+/** Makes a call again where the device was out of memory. @template T @param {() => T} call @returns {T} */
+function insist(call) {
+  for (let i = 0; ; i++) {
+    try {
+      return call();
+    } catch (error) {
+      if (/** @type {any} */ (error).code !== 'ERR_HELIOS_OUT_OF_MEMORY' || i === 4) throw error;
+    }
+  }
+}
+
+const STEPS = 5;
+const inputs = Array.from({ length: STEPS }, (_, i) => Float32Array.from({ length: 24 }, (_, j) => Math.sin(31 * i + j)));
+
+/**
+ * Some steps of training, of which each call that fails is made again.
+ * @param {(step: (x: any, t: any) => any) => (x: any, t: any) => any} how steps are carried out
+ * @param {string} [name] of the calls that fail @param {number[]} [numbers]
+ * @returns {Promise<{ numbers: number[], calls: number }>} losses, results and weights; and how many calls of the name there were
+ */
+async function train(how, name = '', numbers = []) {
+  manualSeed(5);
+  const model = new nn.Sequential(new nn.Linear(6, 8), new nn.GELU(), new nn.Dropout(0.1), new nn.Linear(8, 3));
+  const opt = new optim.AdamW(model.parameters(), { lr: 1e-2, clip: 1 });
+  const step = how((x, t) => {
+    const y = model.forward(x);
+    const loss = F.mseLoss(y, t);
+    loss.backward();
+    opt.step();
+    opt.zeroGrad();
+    return [loss, y.detach()];
+  });
+  const target = tensor(inputs[0].subarray(0, 12), { shape: [4, 3] });
+  const xs = inputs.map((data) => tensor(data, { shape: [4, 6] }));
+  runtime().flush();
+  Object.assign(fault, { name, numbers, calls: 0 });
+  const results = xs.flatMap((x) => insist(() => step(x, target)));
+  insist(() => runtime().flush());
+  fault.name = '';
+  const seen = [];
+  for (const x of [...results, ...model.parameters()]) seen.push(...(await x.toArray()));
+  for (const x of [...results, ...xs, target, ...model.parameters()]) x.dispose();
+  /** @type {any} */ (step).dispose?.();
+  opt.dispose();
+  return { numbers: seen, calls: fault.calls };
+}
+
+/** Buffers that are held once the garbage is collected. */
+async function held() {
+  for (let i = 0; i < 4; i++) {
+    gc();
+    await turn();
+  }
+  runtime().flush();
+  vk.waitIdle();
+  return { tensors: memory().buffers, device: vk.memoryStats().live };
+}
+
+for (const [what, options, names] of /** @type {const} */ ([
+  ['a compiled step', {}, ['createBuffer', 'batchExecuteAll', 'graphBegin', 'graphEnd', 'graphLaunch']],
+  ['a compiled step without a graph', { graph: false }, ['createBuffer', 'batchExecuteAll']],
+  ['a compiled step whose results lie in the graph', { reuseOutputs: true }, ['createBuffer', 'graphLaunch']],
+])) {
+  test(`${what}: a call that finds no memory has done nothing`, async () => {
+    /** @param {(x: any, t: any) => any} step */
+    const how = (step) => {
+      const compiled = compile(step, options);
+      if (!('reuseOutputs' in options)) return compiled;
+      // Results of a call are there until the next.
+      const kept = (/** @type {any} */ x, /** @type {any} */ t) =>
+        insist(() => compiled(x, t)).map((/** @type {any} */ y) => insist(() => y.clone()));
+      return Object.assign(kept, { dispose: compiled.dispose });
+    };
+    for (const name of names) {
+      const good = await train(how, name);
+      assert.ok(good.calls > 0, name);
+      const start = await held();
+      for (let first = 1; first <= good.calls; first++) {
+        for (const numbers of [[first], [first, first + 1]]) {
+          const after = await train(how, name, numbers);
+          assert.deepEqual(after.numbers, good.numbers, `${name}, calls ${numbers} of ${good.calls}`);
+        }
+      }
+      assert.deepEqual(await held(), start, name);
+    }
+  });
+}
+
+test('dispatches of eager steps that found no memory wait, and none is lost', async () => {
+  const how = (/** @type {(x: any, t: any) => any} */ step) => step;
+  const good = await train(how, 'batchExecuteAll');
+  assert.ok(good.calls >= 3, `${good.calls} lists`);
+  const start = await held();
+  for (let first = 1; first <= good.calls; first++) {
+    for (const numbers of [[first], [first, first + 1, first + 2]]) {
+      const after = await train(how, 'batchExecuteAll', numbers);
+      assert.deepEqual(after.numbers, good.numbers, `calls ${numbers} of ${good.calls}`);
+    }
+  }
+  assert.deepEqual(await held(), start);
+});
