@@ -117,6 +117,62 @@ for (const [what, options, names] of /** @type {const} */ ([
   });
 }
 
+test('an optimizer that finds no memory leaves its parameters free: it can be made again', async () => {
+  for (const make of [
+    (/** @type {any} */ p) => new optim.AdamW(p, { lr: 1e-2, clip: 1 }),
+    (/** @type {any} */ [a, b, ...p]) => new optim.AdamW([{ params: [a, b] }, { params: p, lr: 0.1 }], { lr: 1e-2 }),
+    (/** @type {any} */ p) => new optim.SGD(p, { lr: 0.1, momentum: 0.9 }),
+    (/** @type {any} */ p) => new optim.Lion(p, { lr: 1e-2 }),
+  ]) {
+    const x = tensor(inputs[0], { shape: [4, 6] });
+    const run = async (/** @type {number[]} */ numbers) => {
+      manualSeed(5);
+      const model = new nn.Sequential(new nn.Linear(6, 8), new nn.Tanh(), new nn.Linear(8, 3));
+      // A gradient from before goes with its parameter.
+      model.forward(x).square().mean().backward();
+      runtime().flush();
+      Object.assign(fault, { name: 'createBuffer', numbers, calls: 0 });
+      const opt = insist(() => make(model.parameters()));
+      fault.name = '';
+      const { calls } = fault;
+      opt.step();
+      const weights = [];
+      for (const parameter of model.parameters()) weights.push(...(await parameter.toArray()));
+      opt.dispose();
+      for (const parameter of model.parameters()) parameter.dispose();
+      return { weights, calls };
+    };
+    const good = await run([]);
+    assert.ok(good.calls >= 4, `${good.calls} buffers`);
+    const start = await held();
+    for (let first = 1; first <= good.calls; first++) {
+      assert.deepEqual((await run([first, first + 1])).weights, good.weights, `buffer ${first} of ${good.calls}`);
+    }
+    x.dispose();
+    assert.ok((await held()).tensors < start.tensors, 'nothing but the input, which is gone');
+  }
+});
+
+test('a function that throws while it is traced, wherever it does, is traced whole by the next call', async () => {
+  const good = await train((step) => compile(step));
+  for (let at = 1; at <= 3; at++) {
+    let left = at;
+    const after = await train((step) => {
+      const compiled = compile((x, t) => {
+        const results = left === 2 ? step(x, t) : undefined;
+        if (left-- > 0) throw new Error('of the program');
+        return results ?? step(x, t);
+      });
+      const kept = (/** @type {any} */ x, /** @type {any} */ t) => {
+        while (left > 0) assert.throws(() => compiled(x, t), /^Error: of the program$/);
+        return compiled(x, t);
+      };
+      return Object.assign(kept, { dispose: compiled.dispose });
+    });
+    assert.deepEqual(after.numbers, good.numbers, `${at} times`);
+  }
+});
+
 test('dispatches of eager steps that found no memory wait, and none is lost', async () => {
   const how = (/** @type {(x: any, t: any) => any} */ step) => step;
   const good = await train(how, 'batchExecuteAll');

@@ -134,7 +134,8 @@ export class Bucket {
   /** Frees the memory; the parameters keep theirs. */
   dispose() {
     for (const parameter of this.parameters) {
-      parameter.gradientPlace?.dispose();
+      // A gradient that lies there stays: the parameter keeps it where the optimizer could not be made.
+      if (parameter.grad !== parameter.gradientPlace) parameter.gradientPlace?.dispose();
       parameter.gradientPlace = undefined;
       parameter.bucket = undefined;
     }

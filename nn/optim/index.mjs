@@ -217,8 +217,9 @@ class Optimizer {
    * @param {Iterable<Parameter> | Group[]} params parameters, or groups with options of their own
    * @param {Settings} options
    * @param {{ betas: [number, number], eps: number }} [adam]
+   * @param {number} [moments] that each parameter has
    */
-  constructor(params, options, adam = { betas: [0.9, 0.999], eps: 1e-8 }) {
+  constructor(params, options, adam = { betas: [0.9, 0.999], eps: 1e-8 }, moments = 0) {
     const name = this.constructor.name;
     if (isRecording()) throw new UsageError(name, 'an optimizer is made outside of a compiled function');
     if (params instanceof Module) throw new ArgumentError(name, 'expected parameters, got a module: model.parameters()');
@@ -247,16 +248,18 @@ class Optimizer {
     });
     /** @type {ParameterGroup[]} */
     this.groups = [];
-    try {
-      for (const { parameters, settings } of checked) this.groups.push(new ParameterGroup(parameters, settings, adam, this.ranks));
-    } catch (error) {
-      // The parameters may go to another optimizer.
-      for (const bucket of this.buckets) bucket.dispose();
-      throw error;
-    }
-    this.ranks?.begin(this.buckets);
     /** @type {Map<Bucket, Tensor[]>} */
     this.moments = new Map();
+    try {
+      for (const { parameters, settings } of checked) this.groups.push(new ParameterGroup(parameters, settings, adam, this.ranks));
+      this.ranks?.begin(this.buckets);
+      if (moments > 0) for (const bucket of this.buckets) this.momentsOf(bucket, moments);
+    } catch (error) {
+      // The parameters may go to another optimizer, also those of the group that was being made.
+      for (const { parameters } of checked) for (const { bucket } of parameters) bucket?.dispose();
+      this.#free();
+      throw error;
+    }
   }
 
   /** The buckets of all groups. */
@@ -503,6 +506,10 @@ class Optimizer {
   /** Frees the optimizer's memory; the parameters keep theirs, and may go to another optimizer. */
   dispose() {
     this.zeroGrad();
+    this.#free();
+  }
+
+  #free() {
     for (const { buckets, state, rate, scale, decay } of this.groups) {
       for (const bucket of buckets) {
         bucket.dispose();
@@ -549,13 +556,8 @@ export class AdamW extends Optimizer {
       ...rest
     } = checkOptions('AdamW', options, [...OPTIONS, 'betas', 'eps']);
     checkLeast('eps', eps, 'AdamW');
-    super(params, { lr, weightDecay, clip, gradientScale, ...rest }, { betas, eps });
-    for (const { buckets } of this.groups) {
-      for (const bucket of buckets) {
-        this.momentsOf(bucket, 2);
-        bucket.keepsHalf = true;
-      }
-    }
+    super(params, { lr, weightDecay, clip, gradientScale, ...rest }, { betas, eps }, 2);
+    for (const bucket of this.buckets) bucket.keepsHalf = true;
   }
 
   /** @param {ParameterGroup} group @param {Bucket} bucket @param {Run} run */
@@ -609,10 +611,9 @@ export class SGD extends Optimizer {
       ...rest
     } = checkOptions('SGD', options, [...OPTIONS, 'momentum', 'nesterov']);
     checkLeast('momentum', momentum, 'SGD');
-    super(params, { lr, weightDecay, clip, gradientScale, ...rest });
+    super(params, { lr, weightDecay, clip, gradientScale, ...rest }, undefined, momentum > 0 ? 1 : 0);
     this.#momentum = momentum;
     this.#nesterov = nesterov;
-    if (momentum > 0) for (const { buckets } of this.groups) for (const bucket of buckets) this.momentsOf(bucket, 1);
   }
 
   /** The part of the last step's v that stays. Fixed, as compiled steps have it in them. */
@@ -656,9 +657,8 @@ export class Lion extends Optimizer {
       betas = [0.9, 0.99],
       ...rest
     } = checkOptions('Lion', options, [...OPTIONS, 'betas']);
-    super(params, { lr, weightDecay, clip, gradientScale, ...rest }, { betas, eps: 1e-8 });
+    super(params, { lr, weightDecay, clip, gradientScale, ...rest }, { betas, eps: 1e-8 }, 1);
     this.#betas = Object.freeze(/** @type {[number, number]} */ ([betas[0], betas[1]]));
-    for (const { buckets } of this.groups) for (const bucket of buckets) this.momentsOf(bucket, 1);
   }
 
   /** β₁ of the step and β₂ of the running mean. Fixed, as compiled steps have them in them. */

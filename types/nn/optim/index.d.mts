@@ -173,11 +173,12 @@ declare class Optimizer {
      * @param {Iterable<Parameter> | Group[]} params parameters, or groups with options of their own
      * @param {Settings} options
      * @param {{ betas: [number, number], eps: number }} [adam]
+     * @param {number} [moments] that each parameter has
      */
     constructor(params: Iterable<Parameter> | Group[], options: Settings, adam?: {
         betas: [number, number];
         eps: number;
-    });
+    }, moments?: number);
     /** The processes that step together. */
     ranks: Ranks | undefined;
     /** @type {ParameterGroup[]} */
