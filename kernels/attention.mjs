@@ -406,6 +406,25 @@ export function attentionKernels(context, options) {
     return blocks;
   }
 
+  /**
+   * Throws where the f32 kernels would go over more keys, or queries, than a CPU device has rounds for. A loop of n rounds counts
+   * n + 1, and those within a block count for each block. The backward pass by tiles needs no check: its workspace is full before.
+   * @param {string} kernel @param {any} p @param {any} plan @param {boolean} backward
+   */
+  function checkRounds(kernel, { precision, tokens, headSize: d }, { kernel: form, queryBlock, keyBlock, threads, columns }, backward) {
+    if (precision !== 'f32') return;
+    let rounds;
+    if (form === 'tiles') {
+      const maxima = ceilDiv(queryBlock, threads) * (2 + d / columns) + 1;
+      rounds = ceilDiv(tokens, d) * (1 + 2 * (d / keyBlock + 1) + maxima);
+    } else if (backward) {
+      // Of the head 8 vectors at a time; then the statistics, the sums, and one more that lavapipe was measured to take.
+      const scores = (d / 32) * (1 + 9) + 1;
+      rounds = ceilDiv(tokens, keyBlock) * (1 + scores + (ceilDiv(keyBlock, threads) + 1) + (keyBlock / 4 + 1) + 1);
+    } else rounds = ceilDiv(tokens, keyBlock) * (1 + (d / 4 + 1) + (keyBlock / 4 + 1));
+    context.checkRounds(kernel, `${tokens} tokens with heads of ${d}`, rounds);
+  }
+
   /** Push constants; what a kernel does not use is 0. @param {any} p @param {any} [g] */
   function push(p, g = {}) {
     return pushConstants(
@@ -510,10 +529,12 @@ export function attentionKernels(context, options) {
       p.precision === 'f32'
         ? `attention_f32_forward${plan.kernel === 'tiles' ? '_tiles' : ''}`
         : `attention_${plan.kernel === 'register' ? 'register' : 'coop'}_forward_${p.precision}`;
+    const blocks = blocksOf(kernel, p.tokens, ceilDiv(p.tokens, plan.queryBlock));
+    checkRounds(kernel, p, plan, false);
     return context.dispatch(name, {
       buffers,
       writes: (1 << 3) | (1 << 4),
-      groups: [blocksOf(kernel, p.tokens, ceilDiv(p.tokens, plan.queryBlock)), p.heads, p.batch],
+      groups: [blocks, p.heads, p.batch],
       push: push(p),
       ...pipelineOf(p, plan, p.outType),
     });
@@ -569,6 +590,7 @@ export function attentionKernels(context, options) {
     if (inPtx) return [deltas, ptx.record(inPtx, p, buffers, bytes)];
     if (plan.kernel === 'tiles') return [deltas, ...backwardByTiles(p, { dOut, delta, dQ, dK, dV, rowGrad }, plan)];
     const blocks = blocksOf(kernel, p.tokens, 2 * ceilDiv(p.tokens, plan.queryBlock));
+    checkRounds(kernel, p, plan, true);
     const family = plan.kernel === 'register' ? 'attention_register_backward' : 'attention_coop_backward';
     return [
       deltas,

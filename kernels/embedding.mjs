@@ -116,7 +116,7 @@ export function embeddingKernels(context) {
 
   /**
    * dTable[id] += Σ dy[t] over the tokens t with that id, in order and without atomics: the tokens are sorted by id on
-   * the device, and the first of each id sums its group.
+   * the device, and the first of each id sums its group. A RangeError on a CPU device for more than 519,000 tokens (docs/drivers.md).
    * @param {EmbeddingBackward} args
    * @returns {Dispatch[]}
    */
@@ -155,6 +155,10 @@ export function embeddingKernels(context) {
     );
     const vectors = columns / width;
     const threads = 64;
+    const groups = context.strideGroups(tokens, 1);
+    // How often an id comes is known on the device only: as if all tokens had the same. Eight are summed at a time, and then the rest.
+    const rounds = Math.floor(tokens / 8) + 7 + 3 * ceilDiv(tokens, groups);
+    context.checkRounds(kernel, `${tokens} tokens, should they have one id,`, rounds);
     return [
       context.dispatch('embedding_sort', {
         buffers: [ids.buffer, places.buffer],
@@ -166,7 +170,7 @@ export function embeddingKernels(context) {
       context.dispatch(`embedding_backward_${type}${suffix}`, {
         buffers: [ids.buffer, places.buffer, dy.buffer, dTable.buffer],
         writes: 0b1000,
-        groups: [context.strideGroups(tokens, 1), ceilDiv(vectors, threads), 1],
+        groups: [groups, ceilDiv(vectors, threads), 1],
         specialization: [threads],
         push: pushConstants(
           [tokens, vectors, vocabulary, ids.offset, places.offset / 2, dy.offset / width, dTable.offset / width],

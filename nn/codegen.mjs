@@ -23,6 +23,8 @@ const TEMPLATES = { flat: 0, row: 1, column: 2 };
 /** Ways to find an element, by their numbers. */
 const ACCESS = { dense: 0, scalar: 1, shifted: 2, period: 3, strided: 4, tiled: 5, ofRow: 6, ofColumn: 7 };
 /** @typedef {keyof typeof ACCESS} Access */
+/** Those of four elements at a time. @type {number[]} */
+const VECTOR_ACCESS = [ACCESS.dense, ACCESS.tiled, ACCESS.ofColumn];
 
 /** Operations, by their numbers. */
 export const OPERATIONS = /** @type {const} */ ([
@@ -101,6 +103,21 @@ export class Program {
   /** @param {DType} type @param {Value} value @param {Access} [access] */
   output(type, value, access = 'dense') {
     this.outputs.push(TYPES.indexOf(type), ACCESS[access], value);
+  }
+
+  /** Of each value, how many reductions it waits for, one behind the other. @returns {number[]} */
+  depths() {
+    /** @type {number[]} */
+    const depths = new Array(this.inputs.length / 2 + this.scalars.length).fill(0);
+    for (let i = 0; i < this.instructions.length; i += 4) {
+      const [op, ...args] = this.instructions.slice(i, i + 4);
+      const name = OPERATIONS[op];
+      // Some arguments are numbers of types, or bits. What an operation leaves out is 0, and value 0 waits for nothing.
+      const values = name === 'const' ? [] : name === 'bits' ? args.slice(0, 1) : args;
+      const before = values.map((value) => depths[value]);
+      depths.push(Math.max(0, ...before) + (name.startsWith('reduce') ? 1 : 0));
+    }
+    return depths;
   }
 
   /** @returns {Uint32Array} */
@@ -256,6 +273,10 @@ function dispatchOf(context, { template, lanes, groups, sizes, shape }, inputs, 
   });
   const push = [...sizes, ...dimensions, ...operands.flatMap(({ offset, rest }) => [offset, ...rest])];
   if (push.length + scalars.length > PUSH_WORDS) return undefined;
+  if (template === 'row') {
+    const elements = outputs.flatMap(({ layout }, i) => (layout.size === size ? [results[i]] : []));
+    context.checkRounds('compile', `rows of ${sizes[1]}`, rowRounds(program, { lanes, groups, sizes }, elements));
+  }
   const words = new Uint32Array(push.length + scalars.length);
   words.set(push);
   words.set(new Uint32Array(Float32Array.from(scalars).buffer), push.length);
@@ -266,6 +287,24 @@ function dispatchOf(context, { template, lanes, groups, sizes, shape }, inputs, 
     push: new Uint8Array(words.buffer),
     writeMask: (2 ** outputs.length - 1) * 2 ** inputs.length,
   };
+}
+
+/**
+ * Rounds of loops of an invocation of the row template (crates/kernel-codegen/src/row.rs). A loop of n rounds counts n + 1.
+ * @param {Program} program @param {{ lanes: number, groups: number, sizes: number[] }} how
+ * @param {Value[]} elements outputs that are not one for each row
+ */
+function rowRounds(program, { lanes, groups, sizes: [rows, columns] }, elements) {
+  const depths = program.depths();
+  const deepest = Math.max(0, ...depths);
+  const onTheWay = deepest <= 1 && elements.every((value) => depths[value] === 0);
+  const passes = onTheWay ? 1 : deepest + (elements.length > 0 ? 1 : 0);
+  const units = Math.ceil(columns / 4 / lanes);
+  const vectors = [...program.inputs.filter((_, i) => i % 2 === 1), ...program.outputs.filter((_, i) => i % 3 === 1)];
+  const inFours = vectors.some((access) => VECTOR_ACCESS.includes(access));
+  // Where no operand is in fours, each round has a loop over the last columns: three at most, and counted once if there are none.
+  const pass = inFours ? units + 1 : 2 * units + 4;
+  return Math.ceil(rows / (groups * (lanes === 1 ? LONE_ROWS : 1))) * (1 + passes * pass);
 }
 
 /** Rows that a workgroup of the row template with one lane for each takes; the longest of them. */

@@ -331,10 +331,58 @@ test('rows beyond the grid are taken by turns', () => {
     assert.deepEqual(results[0], results[1], type);
     for (const handle of [qkv, dOut]) vk.destroyBuffer(handle);
   }
-  const long = { qkv: 0, out: 0, logSumExp: 0, tokens: 150_000, heads: 16, headSize: 32, dOut: 0, dQkv: 0, delta: 0 };
+  const long = { qkv: 0, out: 0, logSumExp: 0, tokens: 20_000, heads: 128, headSize: 32, dOut: 0, dQkv: 0, delta: 0 };
   const unchecked = attentionKernels(new KernelContext(vk, { check: false })); // the handles stand for no buffers
   const [delta] = unchecked.attentionBackward(long);
   assert.deepEqual(delta.groups, [context.maxGroups, 1, 1]);
+});
+
+test('more tokens than a CPU device has rounds of loops for are an error, and of the most that are none the last is seen', {
+  skip: !context.isCpu && 'a GPU has no such limit',
+}, () => {
+  const unchecked = attentionKernels(new KernelContext(vk, { check: false })); // the handles stand for no buffers
+  for (const d of [64, 128]) {
+    const sizes = { heads: 1, headSize: d, causal: false };
+    const none = { ...sizes, q: 0, k: 0, v: 0, out: 0, logSumExp: 0, dOut: 0, dQ: 0, dK: 0, dV: 0, delta: 0 };
+    for (const call of /** @type {const} */ (['attentionForward', 'attentionBackward'])) {
+      let [T, beyond] = [1, 60_000];
+      const error = new RegExp(`^${call}: 60000 tokens with heads of ${d} take \\d+ rounds of a loop: on a CPU device`);
+      assert.throws(() => unchecked[call]({ ...none, tokens: beyond }), { name: 'RangeError', message: error });
+      while (beyond - T > 1) {
+        const tokens = (T + beyond) >> 1;
+        try {
+          unchecked[call]({ ...none, tokens });
+          T = tokens;
+        } catch {
+          beyond = tokens;
+        }
+      }
+      const all = (/** @type {number} */ value) => upload(new Float32Array(T * d).fill(value), 'f32');
+      // Queries are 0, so that each key has the same part.
+      const [q, k, dOut, out, dQ, dK, dV] = [0, 1, 1, 0, 0, 0, 0].map(all);
+      const v = all(1 / d);
+      const stats = () => upload(new Float32Array(T), 'f32');
+      const [logSumExp, delta] = [stats(), stats()];
+      const args = { ...sizes, tokens: T, q, k, v, out, logSumExp };
+      // Only workgroups that go over all keys, and all queries: the whole would take minutes.
+      const dispatch =
+        call === 'attentionForward'
+          ? kernels.attentionForward(args)
+          : /** @type {import('../../kernels/base.mjs').Dispatch} */ (
+              kernels.attentionBackward({ ...args, dOut, dQ, dK, dV, delta, scale: 1 }).at(-1)
+            );
+      const { packed, count } = pack({ ...dispatch, groups: [2, 1, 1] });
+      vk.waitTimeline(vk.batchExecuteAll(packed, count));
+      const near = (/** @type {number} */ found, /** @type {number} */ expected) =>
+        assert.ok(Math.abs(found - expected) < 1e-6 * expected, `${call}, heads of ${d}, ${T} tokens: ${found} instead of ${expected}`);
+      if (call === 'attentionForward') near(vk.readBuffer(logSumExp)[T - 1], Math.log(T));
+      else {
+        near(vk.readBuffer(dQ)[(T - 1) * d], T);
+        near(vk.readBuffer(dV)[0], T);
+      }
+      for (const handle of [q, k, dOut, out, dQ, dK, dV, v, logSumExp, delta]) vk.destroyBuffer(handle);
+    }
+  }
 });
 
 test('the workspace of the backward pass is given back, and a smaller one before it', () => {

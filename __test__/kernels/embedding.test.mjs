@@ -2,8 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
-import { createKernels, ropeTable } from '../../kernels/index.mjs';
-import { vk } from '../lib/addon.mjs';
+import { createKernels, pack, ropeTable } from '../../kernels/index.mjs';
+import { bufferOf, vk } from '../lib/addon.mjs';
 import { Case, TOLERANCE } from '../lib/kernel-check.mjs';
 import { assertClose, integers, normal } from '../lib/random-data.mjs';
 import * as reference from '../lib/reference.mjs';
@@ -175,6 +175,31 @@ for (const type of TYPES) {
     }
   });
 }
+
+test('more tokens of one id than a CPU device has rounds of a loop for are an error, and of the most that are none the last is seen', {
+  skip: !kernels.context.isCpu && 'a GPU has no such limit',
+}, () => {
+  const [tokens, columns] = [519_750, 4];
+  const places = new Uint32Array(2 * tokens).map((_, i) => (i % 2 === 0 ? i / 2 : 0));
+  places[1] = tokens;
+  const [ids, dy, dTable, workspace] = [
+    new Uint32Array(tokens),
+    new Float32Array(tokens * columns).fill(1),
+    new Float32Array(columns),
+    places,
+  ].map((data) => bufferOf(data));
+  const args = { ids, dy, dTable, workspace, columns, vocabulary: 1 };
+  // Sorted already: that takes minutes.
+  const { packed, count } = pack(kernels.embeddingBackward({ ...args, tokens })[1]);
+  vk.waitTimeline(vk.batchExecuteAll(packed, count));
+  assert.deepEqual([...vk.readBuffer(dTable)], new Array(columns).fill(tokens));
+  const unchecked = createKernels(vk, { check: false });
+  assert.throws(() => unchecked.embeddingBackward({ ...args, tokens: 520_000 }), {
+    name: 'RangeError',
+    message: /^embeddingBackward: 520000 tokens, should they have one id, take 65031 rounds of a loop: on a CPU device/,
+  });
+  for (const handle of [ids, dy, dTable, workspace]) vk.destroyBuffer(handle);
+});
 
 for (const type of /** @type {const} */ (['f16', 'bf16'])) {
   test(`cross-entropy ${type}: large logits, gradients turned round, a NaN in one row`, () => {

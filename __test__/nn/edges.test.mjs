@@ -2,8 +2,12 @@
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
+import { pack } from '../../kernels/base.mjs';
+import { mapRows } from '../../nn/codegen.mjs';
 import { F, cat, compile, full, grad, nn, optim, randn, tensor } from '../../nn/index.mjs';
+import { denseLayout } from '../../nn/layout.mjs';
 import { runtime } from '../../nn/runtime.mjs';
+import { bufferOf, vk } from '../lib/addon.mjs';
 import { assertClose, normal } from '../lib/random-data.mjs';
 import { initDevice, values } from './setup.mjs';
 
@@ -242,5 +246,49 @@ test('more rounds of a loop than a CPU device carries out are an error there tha
       else await beyond(body, /^(softmax|rmsNorm)Forward: rows of 4194304 take 98305 rounds of a loop/, near(expected));
     }
     for (const tensor of [x, weight]) tensor.dispose();
+  }
+});
+
+test('compiled rows: more rounds of a loop than a CPU device carries out are an error, and at the limit the last column is seen', (t) => {
+  const { context } = runtime().kernels;
+  if (!context.isCpu) return t.skip('a GPU has no such limit');
+  /** @param {number} columns @param {number} depth reductions, each of what the one before gives @param {boolean} each with an output of elements */
+  const last = (columns, depth, each) => {
+    const data = new Float32Array(columns);
+    data[columns - 1] = 1;
+    const [x, sum, y] = [data, new Float32Array(4), new Float32Array(each ? columns : 4)].map((array) => bufferOf(array));
+    const operand = (/** @type {number} */ buffer, /** @type {number[]} */ shape) => ({
+      buffer,
+      offset: 0,
+      layout: denseLayout(shape, 'f32'),
+    });
+    try {
+      const row = [1, columns];
+      const outputs = [operand(sum, [1]), ...(each ? [operand(y, row)] : [])];
+      const dispatch = mapRows(context, { rows: 1, columns, shape: row }, [operand(x, row)], outputs, (program, [v]) => {
+        let total = program.append('reduceSum', v);
+        for (let i = 1; i < depth; i++) total = program.append('reduceSum', program.append('mul', v, total));
+        return [total, program.append('mul', v, total)];
+      });
+      assert.ok(dispatch);
+      const { packed, count } = pack(dispatch);
+      vk.waitTimeline(vk.batchExecuteAll(packed, count));
+      return each ? [vk.readBuffer(sum)[0], vk.readBuffer(y)[columns - 1]] : [vk.readBuffer(sum)[0]];
+    } finally {
+      for (const handle of [x, sum, y]) vk.destroyBuffer(handle);
+    }
+  };
+  // Eight lanes take fours, in 65,000 rounds together; rows that are not of fours take two for each.
+  for (const [most, beyond, depth, each, rounds] of /** @type {[number, number, number, boolean, number][]} */ ([
+    [2_079_936, 2_079_968, 1, false, 65001],
+    [1_039_936, 1_039_968, 2, false, 65001],
+    [1_039_936, 1_039_968, 1, true, 65001],
+    [1_039_903, 1_039_905, 1, false, 65001],
+  ])) {
+    assert.deepEqual(last(most, depth, each), each ? [1, 1] : [1]);
+    assert.throws(() => last(beyond, depth, each), {
+      name: 'RangeError',
+      message: `compile: rows of ${beyond} take ${rounds} rounds of a loop: on a CPU device there may be 65000`,
+    });
   }
 });

@@ -55,7 +55,7 @@ export function embeddingKernels(context: KernelContext): {
     embeddingForward: (args: EmbeddingForward) => Dispatch;
     /**
      * dTable[id] += Σ dy[t] over the tokens t with that id, in order and without atomics: the tokens are sorted by id on
-     * the device, and the first of each id sums its group.
+     * the device, and the first of each id sums its group. A RangeError on a CPU device for more than 519,000 tokens (docs/drivers.md).
      * @param {EmbeddingBackward} args
      * @returns {Dispatch[]}
      */

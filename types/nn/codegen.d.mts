@@ -43,7 +43,6 @@ export function mapColumns(context: Context, { rows, columns, shape }: {
 } | undefined;
 /** Element types, by their numbers. @type {DType[]} */
 export const TYPES: DType[];
-/** @typedef {keyof typeof ACCESS} Access */
 /** Operations, by their numbers. */
 export const OPERATIONS: readonly ["const", "index", "toF32", "toI32", "toU32", "toBool", "bits", "add", "sub", "mul", "div", "rem", "min", "max", "neg", "abs", "sign", "sqrt", "rsqrt", "exp", "log", "exp2", "log2", "sin", "cos", "tan", "tanh", "erf", "pow", "floor", "ceil", "trunc", "round", "eq", "ne", "lt", "le", "gt", "ge", "select", "and", "or", "xor", "not", "shl", "shr", "isNan", "reduceSum", "reduceMax", "reduceMin"];
 /** The words of a program, in the making: inputs and scalars first, then operations, then outputs. */
@@ -78,6 +77,8 @@ export class Program {
     append(name: (typeof OPERATIONS)[number], ...args: Value[]): Value;
     /** @param {DType} type @param {Value} value @param {Access} [access] */
     output(type: DType, value: Value, access?: Access): void;
+    /** Of each value, how many reductions it waits for, one behind the other. @returns {number[]} */
+    depths(): number[];
     /** @returns {Uint32Array} */
     words(): Uint32Array;
 }

@@ -11,7 +11,18 @@ import * as op from './operations.js';
 import { type Operation, sameNumbers, takes } from './plan.js';
 import { axisOf, sameShape } from './shapes.js';
 import { DeviceTensor } from './tensor.js';
-import { BackendError, type Dtype, type Precision, type Shape, type TensorData, checkTensor, hostArray, show, sizeOf } from './types.js';
+import {
+  BackendError,
+  type Dtype,
+  type Precision,
+  type Shape,
+  type TensorData,
+  checkTensor,
+  checkTensors,
+  hostArray,
+  show,
+  sizeOf,
+} from './types.js';
 
 /** What `new HeliosVkBackend(options)` takes. */
 export interface BackendOptions {
@@ -34,10 +45,33 @@ export function checkOptions(options: BackendOptions): void {
   for (const key of Object.keys(options)) {
     if (!known.includes(key)) throw new BackendError('createBackend', `${key}: no such option, there are ${known.join(', ')}`);
   }
-  const { capture } = options;
+  const { capture, vk, device } = options;
   if (capture !== undefined && typeof capture !== 'boolean') {
     throw new BackendError('createBackend', `capture must be true or false, got ${String(capture)}`);
   }
+  if (vk !== undefined) checkNative(vk);
+  if (device !== undefined && (typeof device !== 'object' || device === null)) {
+    throw new BackendError('createBackend', `device must be what initDevice takes, such as { device: 0 }, got ${String(device)}`);
+  }
+}
+
+function checkNative(vk: unknown): void {
+  if (typeof (vk as Native | null)?.initDevice === 'function') return;
+  throw new BackendError('createBackend', `vk must be the module of helios-vk, which has initDevice, got ${String(vk)}`);
+}
+
+/** Of a device that is open already `initDevice` says what it is, whichever number it is asked for. */
+function checkDevice(vk: Native, asked: number, { deviceName, deviceUuid }: DeviceInfo): void {
+  const wanted = vk.listDevices().find(({ index }) => index === asked);
+  if (wanted?.uuid === deviceUuid) return;
+  const is = wanted ? wanted.name : 'not there';
+  throw new BackendError('createBackend', `device ${asked} is ${is}, and ${deviceName} is open already: call destroy() of helios-vk first`);
+}
+
+/** A cap that numbers can be divided by. */
+function checkCap(call: string, cap: number): number {
+  if (Number.isFinite(cap) && cap !== 0) return cap;
+  throw new BackendError(call, `cap must be a finite number other than 0, got ${String(cap)}`);
 }
 
 type T = TensorData;
@@ -66,8 +100,11 @@ export class HeliosVkBackend {
    */
   constructor(vk: Native, options: BackendOptions = {}) {
     checkOptions(options);
+    checkNative(vk);
     const { precision, capture = true, device } = options;
-    this.deviceInfo = vk.initDevice(device);
+    const info = vk.initDevice(device);
+    if (typeof device?.device === 'number') checkDevice(vk, device.device, info);
+    this.deviceInfo = info;
     this.engine = new Engine(vk, capture);
     const { matmulSupports } = this.engine.kernels;
     this.precision = precision ?? (matmulSupports('bf16') ? 'bf16' : 'f32');
@@ -81,6 +118,7 @@ export class HeliosVkBackend {
 
   /** Calls an operation of one output, on the host where it has a way for inputs of types that the device does not take. */
   private call(operation: Operation, inputs: T[], numbers?: readonly number[]): T {
+    checkTensors(operation.name, inputs);
     if (operation.host) {
       for (let i = 0; i < inputs.length; i++) {
         if (!takes(operation, i, inputs[i].dtype)) return this.made(operation.host(inputs, numbers ?? []));
@@ -91,6 +129,7 @@ export class HeliosVkBackend {
   }
 
   private callAll(operation: Operation, inputs: T[], numbers?: readonly number[]): DeviceTensor[] {
+    checkTensors(operation.name, inputs);
     this.gpuOpsThisStep++;
     return this.engine.applyAll(operation, inputs, numbers);
   }
@@ -143,6 +182,7 @@ export class HeliosVkBackend {
   readonly scaleInplace = (a: T, scalar: number) => this.write(op.SCALE_INPLACE, [a], [scalar]);
 
   scale(a: T, s: number): T {
+    checkTensors('scale', [a]);
     // A dispatch takes finite numbers.
     return Number.isFinite(s) ? this.call(op.SCALE, [a], [s]) : this.made(host.map(a, (x) => x * s));
   }
@@ -151,6 +191,7 @@ export class HeliosVkBackend {
     if (exponent === 1) return this.scale(a, 1);
     if (exponent === 2) return this.call(op.SQUARE, [a]);
     if (exponent === -1) return this.call(op.RECIPROCAL, [a]);
+    checkTensors('pow', [a]);
     return this.made(host.map(a, (x) => x ** exponent));
   }
 
@@ -173,12 +214,14 @@ export class HeliosVkBackend {
   }
 
   mean(a: T, axis?: number, keepdims = false): T {
+    checkTensors('mean', [a]);
     const size = axis === undefined ? sizeOf(a.shape) : a.shape[axisOf('mean', axis, a.shape.length)];
     if (size === 0) throw new BackendError('mean', `${show(a.shape)}: a mean of no elements`);
     return this.total('mean', a, axis, keepdims, 1 / size);
   }
 
   private total(name: string, a: T, axis: number | undefined, keep: boolean, factor: number): T {
+    checkTensors(name, [a]);
     return this.call(op.SUM, [a], [axis === undefined ? -1 : axisOf(name, axis, a.shape.length), keep ? 1 : 0, factor]);
   }
 
@@ -196,8 +239,9 @@ export class HeliosVkBackend {
   readonly siluBackward = (input: T, gradOutput: T) => this.call(op.SILU_BACKWARD, [input, gradOutput]);
   readonly siluMul = (a: T, b: T) => this.call(op.SILU_MUL, [a, b]);
   readonly siluMulBackward = (a: T, b: T, gradOutput: T): T[] => this.callAll(op.SILU_MUL_BACKWARD, [a, b, gradOutput]);
-  readonly softCap = (input: T, cap: number) => this.call(op.SOFT_CAP, [input], [cap]);
-  readonly softCapBackward = (gradOutput: T, input: T, cap: number) => this.call(op.SOFT_CAP_BACKWARD, [input, gradOutput], [cap]);
+  readonly softCap = (input: T, cap: number) => this.call(op.SOFT_CAP, [input], [checkCap('softCap', cap)]);
+  readonly softCapBackward = (gradOutput: T, input: T, cap: number) =>
+    this.call(op.SOFT_CAP_BACKWARD, [input, gradOutput], [checkCap('softCapBackward', cap)]);
   readonly residualDropoutAdd = (residual: T, projected: T, mask: T) => this.call(op.RESIDUAL_DROPOUT_ADD, [residual, projected, mask]);
   readonly embedding = (weight: T, indices: T) => this.call(op.EMBEDDING, [weight, indices]);
   readonly embeddingBackward = (indices: T, g: T, vocabSize: number) => this.call(op.EMBEDDING_BACKWARD, [indices, g], [vocabSize]);
@@ -210,6 +254,7 @@ export class HeliosVkBackend {
   }
 
   layerNorm(x: T, weight: T, bias: T, eps: number): T {
+    checkTensors('layerNorm', [x, weight, bias]);
     const input = this.engine.resident(x);
     const [y, statistics] = this.callAll(op.LAYER_NORM, [input, weight, bias], [eps]);
     if (input.statistics) this.engine.release(input.statistics.tensor);
@@ -219,6 +264,7 @@ export class HeliosVkBackend {
   }
 
   layerNormBackward(x: T, weight: T, gradOutput: T, eps: number): { dx: T; dw: T; db: T } {
+    checkTensors('layerNormBackward', [x, weight, gradOutput]);
     const input = this.engine.resident(x);
     const known = input.statistics;
     if (!known || known.eps !== eps || known.version !== input.storage?.version) {
@@ -238,6 +284,7 @@ export class HeliosVkBackend {
   }
 
   private alongLast(operation: Operation, a: T, axis: number): T {
+    checkTensors(operation.name, [a]);
     const at = axisOf(operation.name, axis, a.shape.length);
     const last = a.shape.length - 1;
     if (at === last) return this.call(operation, [a]);
@@ -285,6 +332,7 @@ export class HeliosVkBackend {
   readonly clone = (a: T) => this.call(op.CLONE, [a]);
 
   reshape(a: T, shape: Shape): T {
+    checkTensors('reshape', [a]);
     checkTensor('reshape', shape, a.dtype);
     if (sizeOf(shape) !== sizeOf(a.shape)) throw new BackendError('reshape', `${show(a.shape)} as ${show(shape)}`);
     if (a.dtype === 'f64') return this.made({ shape: [...shape], dtype: a.dtype, data: a.data.slice() });
@@ -292,6 +340,7 @@ export class HeliosVkBackend {
   }
 
   sliceQkv(a: T): [T, T, T] {
+    checkTensors('sliceQkv', [a]);
     const [rows, columns] = a.shape;
     const own = columns / 3;
     if (a.shape.length !== 2 || columns % 3) throw new BackendError('sliceQkv', `${show(a.shape)}, expected [rows, 3 · columns]`);
@@ -310,11 +359,13 @@ export class HeliosVkBackend {
   }
 
   cat(tensors: T[], axis: number): T {
-    if (tensors.length === 0) throw new BackendError('cat', 'no tensors');
+    if (!Array.isArray(tensors) || tensors.length === 0) throw new BackendError('cat', 'no tensors');
+    checkTensors('cat', tensors);
     return this.call(op.CAT, [...tensors], [axisOf('cat', axis, tensors[0].shape.length)]);
   }
 
   castDtype(a: T, dtype: Dtype): T {
+    checkTensors('castDtype', [a]);
     checkTensor('castDtype', a.shape, dtype);
     if (a.dtype === dtype) return a;
     const device = (a.dtype === 'f32' && dtype === 'f16') || (a.dtype === 'f16' && dtype === 'f32');
@@ -325,24 +376,35 @@ export class HeliosVkBackend {
 
   // On the host
 
-  readonly argmax = (a: T, axis?: number) => this.made(host.argmax(a, axis));
-  readonly gather = (a: T, axis: number, indices: T) => this.made(host.gather(a, axis, indices));
+  argmax(a: T, axis?: number): T {
+    checkTensors('argmax', [a]);
+    return this.made(host.argmax(a, axis));
+  }
+
+  gather(a: T, axis: number, indices: T): T {
+    checkTensors('gather', [a, indices]);
+    return this.made(host.gather(a, axis, indices));
+  }
 
   topk(a: T, k: number, axis = -1): { values: T; indices: T } {
+    checkTensors('topk', [a]);
     const { values, indices } = host.topk(a, k, axis);
     return { values: this.made(values), indices: this.made(indices) };
   }
 
   equal(a: T, b: T): boolean {
+    checkTensors('equal', [a, b]);
     return a.dtype === b.dtype && sameShape(a.shape, b.shape) && host.every(a, b, (x, y) => x === y);
   }
 
   allClose(a: T, b: T, atol = 1e-5, rtol = 1e-8): boolean {
+    checkTensors('allClose', [a, b]);
     return sameShape(a.shape, b.shape) && host.every(a, b, (x, y) => x === y || Math.abs(x - y) <= atol + rtol * Math.abs(y));
   }
 
   /** a, with `value` where the mask, which repeats over the last dimensions, is not 0. */
   maskedFill(a: T, mask: T, value: number): T {
+    checkTensors('maskedFill', [a, mask]);
     // No product of the kernels chooses: an infinity or a NaN under the mask would stay.
     return this.made(host.zip('maskedFill', a, mask, (x, m) => (m !== 0 ? value : x), a.dtype));
   }

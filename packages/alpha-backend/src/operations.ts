@@ -13,11 +13,16 @@ const nothing = () => [];
 const scalar = () => f32([]);
 const f32 = (...shapes: Shape[]): Described[] => shapes.map((shape) => ({ shape, dtype: 'f32' }));
 const count = (x: { shape: Shape }) => Math.max(1, sizeOf(x.shape));
+/** A kernel takes one element at least. */
+function checkSome(call: string, shape: Shape): void {
+  if (sizeOf(shape) === 0) throw new BackendError(call, `a tensor ${show(shape)} has no elements`);
+}
 /** Rows and columns of the last dimension. */
-const rowsOf = (shape: Shape) => {
+function rowsOf(call: string, shape: Shape) {
+  checkSome(call, shape);
   const columns = shape.at(-1) ?? 1;
   return { rows: sizeOf(shape) / columns, columns };
-};
+}
 
 /** Tensors that a kernel reads in step: it would read past the end of a smaller one. */
 function sameCount(call: string, size: number, x: readonly Described[]): void {
@@ -32,7 +37,7 @@ const likeBoth = (call: string) => (x: readonly Described[]) => {
 };
 /** The targets of `logits`: one of each row. */
 function checkTargets(call: string, [logits, targets]: readonly Described[]): void {
-  sameCount(call, rowsOf(logits.shape).rows, [targets]);
+  sameCount(call, rowsOf(call, logits.shape).rows, [targets]);
 }
 
 /** Elements of a buffer. */
@@ -47,6 +52,7 @@ const offsetOf = (shape: Shape, index: readonly number[]) => stridesOf(shape).re
 
 /** Elements between layouts of one shape, by the larger of an element and itself: no arithmetic that changes it. */
 function move(k: Kernels, call: string, shape: Shape, x: Laid, y: Laid): Dispatches {
+  checkSome(call, shape);
   const { shape: sizes, strides } = collapse(shape, [x.strides, y.strides]);
   const from = { buffer: x.buffer, offset: x.offset ?? 0 };
   const to = { buffer: y.buffer, offset: y.offset ?? 0 };
@@ -174,7 +180,7 @@ export const [GELU_BACKWARD, RELU_BACKWARD, SILU_BACKWARD] = (['gelu', 'relu', '
 
 /** silu(a) · b. */
 export const SILU_MUL = operation('siluMul', likeBoth('siluMul'), (k, [gate, up], [y]) => [
-  k.gluForward({ gate, up, y, ...rowsOf(gate.shape) }),
+  k.gluForward({ gate, up, y, ...rowsOf('siluMul', gate.shape) }),
 ]);
 export const SILU_MUL_BACKWARD = operation(
   'siluMulBackward',
@@ -182,7 +188,7 @@ export const SILU_MUL_BACKWARD = operation(
     sameCount('siluMulBackward', sizeOf(a.shape), [b, dy]);
     return f32(a.shape, b.shape);
   },
-  (k, [gate, up, dy], [dGate, dUp]) => [k.gluBackward({ gate, up, dy, dGate, dUp, ...rowsOf(gate.shape) })],
+  (k, [gate, up, dy], [dGate, dUp]) => [k.gluBackward({ gate, up, dy, dGate, dUp, ...rowsOf('siluMulBackward', gate.shape) })],
 );
 
 /** cap · tanh(x / cap): [cap]. */
@@ -263,6 +269,7 @@ export const MATMUL = operation(
         `${show(a.shape)}${transA ? 'ᵀ' : ''} × ${show(b.shape)}${transB ? 'ᵀ' : ''}: inner sizes ${k}, ${inner}`,
       );
     }
+    if (m * n * k === 0) throw new BackendError('matmul', `${show(a.shape)} × ${show(b.shape)}: matrices without elements`);
     return f32([...broadcastShapes('matmul', a.shape.slice(0, -2), b.shape.slice(0, -2)), m, n]);
   },
   (kernels, [a, b], [c], [transA, transB, precision]) => {
@@ -334,22 +341,22 @@ export const EMBEDDING_BACKWARD = operation(
 export const LAYER_NORM = operation(
   'layerNorm',
   ([x, weight, bias]) => {
-    const { rows, columns } = rowsOf(x.shape);
+    const { rows, columns } = rowsOf('layerNorm', x.shape);
     sameCount('layerNorm', columns, [weight, bias]);
     return f32(x.shape, [rows, 2]);
   },
-  (k, [x, weight, bias], [y, stats], [eps]) => [k.layerNormForward({ x, y, weight, bias, stats, eps, ...rowsOf(x.shape) })],
+  (k, [x, weight, bias], [y, stats], [eps]) => [k.layerNormForward({ x, y, weight, bias, stats, eps, ...rowsOf('layerNorm', x.shape) })],
 );
 /** x, weight, statistics, dy to dx, dWeight, dBias. */
 export const LAYER_NORM_BACKWARD = operation(
   'layerNormBackward',
   ([x, weight, , dy]) => {
-    sameCount('layerNormBackward', rowsOf(x.shape).columns, [weight]);
+    sameCount('layerNormBackward', rowsOf('layerNormBackward', x.shape).columns, [weight]);
     sameCount('layerNormBackward', sizeOf(x.shape), [dy]);
     return f32(x.shape, weight.shape, weight.shape);
   },
   (k, [x, weight, stats, dy], [dx, dWeight, dBias]) => [
-    k.layerNormBackward({ x, weight, stats, dy, dx, dWeight, dBias, ...rowsOf(x.shape) }),
+    k.layerNormBackward({ x, weight, stats, dy, dx, dWeight, dBias, ...rowsOf('layerNormBackward', x.shape) }),
   ],
 );
 
@@ -368,9 +375,9 @@ export const RESIDUAL_DROPOUT_ADD = operation(
   ],
 );
 
-export const SOFTMAX = operation('softmax', like, (k, [x], [y]) => [k.softmaxForward({ x, y, ...rowsOf(x.shape) })]);
+export const SOFTMAX = operation('softmax', like, (k, [x], [y]) => [k.softmaxForward({ x, y, ...rowsOf('softmax', x.shape) })]);
 export const LOG_SOFTMAX = operation('logSoftmax', like, (k, [x], [y]) => {
-  const { rows, columns } = rowsOf(x.shape);
+  const { rows, columns } = rowsOf('logSoftmax', x.shape);
   const size = rows * columns;
   const powers = k.context.workspace('alpha powers', 4 * size);
   const row = k.context.workspace('alpha row', 4 * rows);
@@ -393,7 +400,7 @@ export const CROSS_ENTROPY = operation(
     return scalar();
   },
   (k, [logits, targets], [y]) => {
-    const { rows, columns } = rowsOf(logits.shape);
+    const { rows, columns } = rowsOf('crossEntropy', logits.shape);
     const loss = k.context.workspace('alpha losses', 4 * rows);
     return [k.crossEntropyForward({ logits, targets, loss, rows, columns }), k.reduceAll({ x: loss, y, count: rows, alpha: 1 / rows })];
   },
@@ -408,7 +415,7 @@ export const CROSS_ENTROPY_BACKWARD = operation(
     return like(x);
   },
   (k, [logits, targets, by], [y], [factor]) => {
-    const { rows, columns } = rowsOf(logits.shape);
+    const { rows, columns } = rowsOf('crossEntropyBackward', logits.shape);
     const size = rows * columns;
     const loss = k.context.workspace('alpha losses', 4 * rows);
     return [
@@ -496,7 +503,9 @@ export const CAT = operation(
 function catShape(x: readonly Described[], axis: number): number[] {
   const shape = [...x[0].shape];
   shape[axis] = 0;
-  for (const { shape: part } of x) {
+  for (const { shape: part, dtype } of x) {
+    if (dtype !== x[0].dtype)
+      throw new BackendError('cat', `${x[0].dtype} ${show(x[0].shape)} and ${dtype} ${show(part)}: cast one first (castDtype)`);
     if (part.length !== shape.length || part.some((size, d) => d !== axis && size !== shape[d])) {
       throw new BackendError('cat', `${show(x[0].shape)} and ${show(part)} along ${axis}`);
     }

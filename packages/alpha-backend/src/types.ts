@@ -60,3 +60,8 @@ export function checkTensor(call: string, shape: Shape, dtype: Dtype): void {
     throw new BackendError(call, `dtype must be one of ${Object.keys(BYTES).join(', ')}, got ${String(dtype)}`);
   }
 }
+
+/** @throws BackendError for an argument that is no tensor */
+export function checkTensors(call: string, x: readonly TensorData[]): void {
+  for (const tensor of x) if (!Array.isArray(tensor?.shape)) throw new BackendError(call, `expected a tensor, got ${String(tensor)}`);
+}

@@ -24,6 +24,13 @@ test('shapes, types and options that are none are named', () => {
   assert.throws(() => b.slice(tensor(2, 2), [0.5, 0], [1.5, 2]), /slice: \[0\.5, 0\] to \[1\.5, 2\] of \[2, 2\]/);
   assert.throws(() => createBackend(null), /createBackend: options must be an object, got null/);
   assert.throws(() => createBackend({ capture: 'no' }), /createBackend: capture must be true or false, got no/);
+  for (const vk of [{}, 5, null])
+    assert.throws(() => createBackend({ vk }), /createBackend: vk must be the module of helios-vk, which has initDevice, got /);
+  assert.throws(() => createBackend({ device: 5 }), /createBackend: device must be what initDevice takes, such as \{ device: 0 \}, got 5/);
+  assert.throws(
+    () => createBackend({ device: { device: 500 } }),
+    /createBackend: device 500 is not there, and .+ is open already: call destroy\(\) of helios-vk first/,
+  );
   assert.throws(() => createBackend({ precison: 'f32' }), /createBackend: precison: no such option, there are precision, /);
 });
 
@@ -41,6 +48,80 @@ test('tensors too small for what a kernel reads of them are named', () => {
   assert.throws(() => b.siluMul(x, two), /siluMul: a tensor \[2\] where 12/);
   assert.throws(() => b.siluMulBackward(x, x, two), /siluMulBackward: a tensor \[2\] where 12/);
   assert.throws(() => b.adamwStep(x, two, x, x, 1e-3, 0.9, 0.95, 1e-8, 0, 1, 1), /adamwStep: a tensor \[2\] where 12/);
+});
+
+test('what is no tensor is named, whether the device or the host computes', () => {
+  const x = tensor(2, 2);
+  assert.throws(() => b.add(x, undefined), /^BackendError: add: expected a tensor, got undefined$/);
+  assert.throws(() => b.add(x, 3), /add: expected a tensor, got 3/);
+  assert.throws(() => b.matmul(x, null), /matmul: expected a tensor, got null/);
+  assert.throws(() => b.cat([x, undefined], 0), /cat: expected a tensor, got undefined/);
+  assert.throws(() => b.cat(x, 0), /cat: no tensors/);
+  for (const call of ['mean', 'sum', 'softmax', 'castDtype', 'argmax', 'topk', 'sliceQkv']) {
+    assert.throws(() => b[call](undefined, 0), new RegExp(`^BackendError: ${call}: expected a tensor, got undefined`));
+  }
+  assert.throws(() => b.reshape(undefined, [4]), /reshape: expected a tensor/);
+  assert.throws(() => b.pow(undefined, 3), /pow: expected a tensor/);
+  assert.throws(() => b.scale(undefined, Number.NaN), /scale: expected a tensor/);
+  assert.throws(() => b.adamwStep(x, undefined, x, x, 1e-3, 0.9, 0.95, 1e-8, 0, 1, 1), /adamwStep: expected a tensor/);
+  for (const call of ['equal', 'allClose', 'maskedFill']) {
+    assert.throws(() => b[call](x, undefined, 0), new RegExp(`${call}: expected a tensor, got undefined`));
+  }
+  assert.throws(() => b.gather(x, 0, undefined), /gather: expected a tensor/);
+});
+
+test('cat takes tensors of one type', () => {
+  const ids = b.fromArray([1, 2], [2], 'i32');
+  const numbers = b.fromArray([1.5, 2.5], [2]);
+  assert.throws(() => b.cat([ids, numbers], 0), /cat: i32 \[2\] and f32 \[2\]: cast one first \(castDtype\)/);
+  assert.throws(() => b.cat([numbers, ids], 0), /cat: f32 \[2\] and i32 \[2\]/);
+  assert.throws(() => b.cat([numbers, b.castDtype(numbers, 'f16')], 0), /cat: f32 \[2\] and f16 \[2\]/);
+  holds(b.cat([b.castDtype(ids, 'f32'), numbers], 0), [4], [1, 2, 1.5, 2.5]);
+  holds(b.cat([ids, ids], 0), [4], [1, 2, 1, 2]);
+});
+
+test('tensors without elements are named where no kernel takes them', () => {
+  for (const shape of [
+    [0, 3],
+    [3, 0],
+  ]) {
+    const none = tensor(...shape);
+    const error = (name) => new RegExp(`^BackendError: ${name}: a tensor \\[${shape.join(', ')}\\] has no elements`);
+    assert.throws(() => b.softmax(none), error('softmax'));
+    assert.throws(() => b.logSoftmax(none), error('logSoftmax'));
+    assert.throws(() => b.cat([none, none], 0), error('cat'));
+    assert.throws(() => b.slice(none, [0, 0], shape), error('slice'));
+  }
+  assert.throws(() => b.slice(tensor(4, 4), [1, 1], [1, 3]), /slice: a tensor \[0, 2\] has no elements/);
+  for (const [first, second] of [
+    [
+      [0, 3],
+      [3, 2],
+    ],
+    [
+      [2, 0],
+      [0, 2],
+    ],
+    [
+      [2, 3],
+      [3, 0],
+    ],
+  ]) {
+    assert.throws(() => b.matmul(tensor(...first), tensor(...second)), {
+      name: 'BackendError',
+      message: `matmul: [${first.join(', ')}] × [${second.join(', ')}]: matrices without elements`,
+    });
+  }
+  holds(b.matmul(tensor(0, 2, 3), tensor(3, 2)), [0, 2, 2], []);
+  holds(b.gelu(tensor(0, 3)), [0, 3], []);
+});
+
+test('a cap that numbers cannot be divided by is named', () => {
+  const x = tensor(3);
+  for (const cap of [0, Number.POSITIVE_INFINITY, Number.NaN, undefined]) {
+    assert.throws(() => b.softCap(x, cap), new RegExp(`softCap: cap must be a finite number other than 0, got ${cap}`));
+    assert.throws(() => b.softCapBackward(x, x, cap), new RegExp(`softCapBackward: cap must be a finite number other than 0, got ${cap}`));
+  }
 });
 
 test('sums of no elements', () => {
