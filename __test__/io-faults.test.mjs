@@ -123,59 +123,44 @@ test('the pipeline cache is written whole or not at all, and never in the way', 
   assert.ok(readFileSync(join(dir, name)).length >= before.length);
 });
 
-/** A program that writes a file by `save` of helios-vk/nn. @param {string} dir @param {number} value */
-const savingTensors = (dir, value) => `
-  const { full, save } = await import(${url('../nn/index.mjs')});
+/** A program that writes a file, and says what became of it. @param {string} module @param {string} names that it takes of it @param {string} work */
+const telling = (module, names, work) => `
+  const { ${names} } = await import(${url(module)});
   try {
-    await save(${JSON.stringify(join(dir, 'state'))}, { a: full([40], ${value}), b: full([3], ${value}, { dtype: 'f16' }) });
+    await ${work};
     console.log('saved');
   } catch (error) {
     console.log(error.message);
   }`;
 
-/** A program that writes a tuning table. @param {string} dir @param {number} value */
-const writingTable = (dir, value) => `
-  const { writeStored } = await import(${url('../kernels/tuning/stored.mjs')});
-  try {
-    writeStored(${JSON.stringify(join(dir, 'table'))}, { date: '${value}' });
-    console.log('saved');
-  } catch (error) {
-    console.log(error.message);
-  }`;
+/** Programs that write a file of a folder, with a value in it. @type {Record<string, (path: string, value: number) => string>} */
+const PROGRAMS = {
+  tensors: (path, value) =>
+    telling('../nn/index.mjs', 'full, save', `save(${path}, { a: full([40], ${value}), b: full([3], ${value}, { dtype: 'f16' }) })`),
+  'a tuning table': (path, value) => telling('../kernels/tuning/stored.mjs', 'writeStored', `writeStored(${path}, { date: '${value}' })`),
+  'a result': (path, value) => telling('../benches/gpt/files.mjs', 'writeOutput', `writeOutput(${path}, '${value}')`),
+};
 
-/** A program that writes an output of a bench. @param {string} dir @param {number} value */
-const writingOutput = (dir, value) => `
-  const { writeOutput } = await import(${url('../benches/gpt/files.mjs')});
-  try {
-    await writeOutput(${JSON.stringify(join(dir, 'output'))}, '${value}');
-    console.log('saved');
-  } catch (error) {
-    console.log(error.message);
-  }`;
-
-for (const [what, program, name] of /** @type {const} */ ([
-  ['tensors', savingTensors, 'state'],
-  ['a tuning table', writingTable, 'table'],
-  ['a result', writingOutput, 'output'],
-])) {
+for (const [what, write] of Object.entries(PROGRAMS)) {
   test(`${what}: a file is written whole or not at all, and an error names it`, async (t) => {
     const reason = obstacle();
     if (reason) return t.skip(reason);
-    const dir = folder(t);
-    const { stdout, counts, stderr } = runWithFault(program(dir, 1), dir);
+    const [dir, name] = [folder(t), 'file'];
+    const path = join(dir, name);
+    const program = (/** @type {number} */ value) => write(JSON.stringify(path), value);
+    const { stdout, counts, stderr } = runWithFault(program(1), dir);
     assert.equal(stdout, 'saved\n', stderr);
     assert.ok(counts.write >= 1 && counts.sync >= 1 && counts.rename === 1, JSON.stringify(counts));
-    const path = join(dir, name);
     const before = readFileSync(path);
     const writes = Array.from({ length: counts.write }, (_, i) => i + 1);
     for (const fault of [...writes.flatMap((nth) => [`write:${nth}:ENOSPC`, `write:${nth}:EIO`]), 'sync:1:EIO', 'rename:1:ENOSPC']) {
-      const { stdout, status, stderr } = runWithFault(program(dir, 2), dir, fault);
+      const { stdout, status, stderr } = runWithFault(program(2), dir, fault);
       assert.equal(status, 0, `${fault}: ${stderr}`);
       assert.match(stdout, new RegExp(`watched/${name} could not be written: .*(ENOSPC|EIO)`), fault);
       assert.deepEqual(readdirSync(dir), [name], `${fault}: nothing else is left`);
       assert.ok(readFileSync(path).equals(before), `${fault}: what was there still is`);
     }
-    assert.equal(runWithFault(program(dir, 1), dir, 'write:1:short').stdout, 'saved\n');
+    assert.equal(runWithFault(program(1), dir, 'write:1:short').stdout, 'saved\n');
     assert.ok(readFileSync(path).equals(before), 'writes that take less than they were given are continued');
   });
 }

@@ -3,15 +3,10 @@
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { setImmediate as turn } from 'node:timers/promises';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { F, compile, init, manualSeed, memory, nn, optim, tensor } from '../../nn/index.mjs';
 import { runtime } from '../../nn/runtime.mjs';
 import { vk } from '../lib/addon.mjs';
-
-setFlagsFromString('--expose-gc');
-const gc = runInNewContext('gc');
+import { collectGarbage } from './setup.mjs';
 
 /** Calls that fail: of this name, by their numbers; and how many there were. */
 const fault = { name: '', numbers: /** @type {number[]} */ ([]), calls: 0 };
@@ -78,12 +73,7 @@ async function train(how, name = '', numbers = []) {
 
 /** Buffers that are held once the garbage is collected. */
 async function held() {
-  for (let i = 0; i < 4; i++) {
-    gc();
-    await turn();
-  }
-  runtime().flush();
-  vk.waitIdle();
+  await collectGarbage();
   return { tensors: memory().buffers, device: vk.memoryStats().live };
 }
 

@@ -4,17 +4,13 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { F, ShapeError, memory, nn, optim, randn, scope, tensor } from '../../nn/index.mjs';
-import { runtime } from '../../nn/runtime.mjs';
 import { scaled, vk } from '../lib/addon.mjs';
-import { initDevice } from './setup.mjs';
+import { collectGarbage, garbageCollector, initDevice } from './setup.mjs';
 
 before(initDevice);
 
-setFlagsFromString('--expose-gc');
-const gc = runInNewContext('gc');
+const gc = garbageCollector();
 
 /** Steps of each kind. */
 const STEPS = scaled(10_000);
@@ -26,12 +22,7 @@ const HEAP_NOISE = 128;
 
 /** What is held once the garbage is collected: tensors' buffers, the device's, and the heap. */
 async function collected() {
-  for (let i = 0; i < 4; i++) {
-    gc();
-    await turn();
-  }
-  runtime().flush();
-  vk.waitIdle();
+  await collectGarbage();
   return { tensors: memory(), device: vk.memoryStats().live, heap: process.memoryUsage().heapUsed };
 }
 

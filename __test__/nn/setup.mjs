@@ -1,11 +1,31 @@
 // The device of the tests of helios-vk/nn.
 
+import { setImmediate as turn } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { init } from '../../nn/index.mjs';
 import { runtime } from '../../nn/runtime.mjs';
 import { vk } from '../lib/addon.mjs';
 
 /** Opens the addon under test. */
 export const initDevice = () => init({ vk });
+
+/** @returns {() => void} what runs V8's collector */
+export function garbageCollector() {
+  setFlagsFromString('--expose-gc');
+  return runInNewContext('gc');
+}
+
+/** Frees what nobody holds any more, and waits for the device. */
+export async function collectGarbage() {
+  const gc = garbageCollector();
+  for (let i = 0; i < 4; i++) {
+    gc();
+    await turn();
+  }
+  runtime().flush();
+  vk.waitIdle();
+}
 
 /** The elements of a tensor. @param {any} x @returns {Promise<number[]>} */
 export const values = async (x) => [...(await x.toArray())];

@@ -1,7 +1,7 @@
 // Flash attention in PTX for Hopper's `wgmma`: what the forward and the backward kernels share, and the kernels' text.
 //
-// A block owns 64 rows for each of its warpgroups (queries, or keys where it sums dK and dV) and keeps them in registers as
-// left operands. It walks over tiles of the other side, which all its threads copy to shared memory by cp.async some tiles
+// A block owns 64 rows for each of its warpgroups, or for two that are paired (queries, or keys where it sums dK and dV), and keeps them in
+// registers as left operands. It walks over tiles of the other side, which all its threads copy to shared memory by cp.async some tiles
 // ahead. The sums of a `wgmma` lie in registers just as its left operand does, by pairs of eights of columns, so that
 // probabilities go from one product to the next without leaving registers. Scores are transposed where keys are owned.
 //

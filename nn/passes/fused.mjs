@@ -17,8 +17,6 @@ import { operations } from '../ops/registry.mjs';
 const [MAX_OPERANDS, MAX_PUSH] = [12, 32];
 /** Elements of a row that a workgroup takes by itself where there are few rows: more are for several. */
 const [MAX_ALONE, FEW_ROWS] = [1 << 15, 64];
-/** Elements of a row that a kernel goes through: of more, several times over, a CPU driver would cut the loops short (docs/drivers.md). */
-const MAX_ROW = 1 << 18;
 
 const REDUCTIONS = new Set(['reduceSum', 'reduceMax', 'reduceMin']);
 
@@ -245,7 +243,7 @@ export function planOf(calls, needed) {
 /** Whether a template does well on a matrix. @param {Matrix} matrix */
 function suits({ kind, rows, columns }) {
   if (kind === 'column') return rows > 1 && columns > 0;
-  return columns > 1 && columns <= (rows >= FEW_ROWS ? MAX_ROW : MAX_ALONE);
+  return columns > 1 && (rows >= FEW_ROWS || columns <= MAX_ALONE);
 }
 
 /** @param {Value} value @param {readonly number[]} shape */
