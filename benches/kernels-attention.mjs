@@ -47,7 +47,10 @@ const SHAPES = [
   { batch: 8, heads: 16, tokens: 1024, headSize: 128 },
 ];
 
-/** Warpgroups, columns, stages, blocks of a multiprocessor, order, paired. @typedef {[number, 32 | 64, number, number, 'head' | 'length', true?]} Candidate */
+/**
+ * Warpgroups, columns, stages, blocks of a multiprocessor, order; where dS is kept, the same of the kernel of dQ.
+ * @typedef {[number, 32 | 64, number, number, 'head' | 'length', any?]} Candidate
+ */
 /** @type {Record<'forward' | 'backward', Candidate[]>} */
 const CANDIDATES = {
   forward: [
@@ -63,11 +66,15 @@ const CANDIDATES = {
     [2, 64, 2, 1, 'head'],
     [2, 64, 3, 1, 'head'],
     [2, 64, 3, 1, 'length'],
-    [2, 32, 2, 2, 'length', true],
+    [1, 32, 2, 3, 'head', [2, 64, 3, 1, 'head']],
+    [1, 32, 2, 3, 'length', [2, 64, 3, 1, 'length']],
+    [1, 32, 2, 3, 'head', [2, 64, 2, 2, 'head']],
+    [1, 32, 2, 3, 'head', [1, 32, 2, 3, 'head']],
+    [2, 64, 3, 1, 'head', [2, 64, 3, 1, 'head']],
   ],
 };
 
-/** The same for heads of 128. @type {typeof CANDIDATES} */
+/** The same for heads of 128, backward by paired warpgroups. @type {typeof CANDIDATES} */
 const WIDE_CANDIDATES = {
   forward: [
     [2, 64, 3, 1, 'length'],
@@ -75,8 +82,12 @@ const WIDE_CANDIDATES = {
     [2, 32, 6, 1, 'length'],
   ],
   backward: [
-    [2, 32, 2, 1, 'length', true],
-    [2, 32, 2, 1, 'head', true],
+    [2, 32, 2, 1, 'length'],
+    [2, 32, 2, 1, 'length', [2, 64, 3, 1, 'length']],
+    [2, 32, 2, 1, 'head', [2, 64, 3, 1, 'length']],
+    [2, 32, 2, 1, 'length', [2, 64, 3, 1, 'head']],
+    [2, 32, 2, 1, 'length', [1, 32, 2, 3, 'length']],
+    [2, 32, 2, 1, 'length', [2, 32, 6, 1, 'length']],
   ],
 };
 
@@ -88,8 +99,16 @@ function shapeOf(name) {
   return { batch, heads: 16, tokens, headSize };
 }
 
-const nameOf = (/** @type {AttentionTiling} */ { warpgroups, columns, stages, blocks, order, paired }) =>
-  `${paired ? 'paired ' : ''}${warpgroups}×64 by ${columns}, ${stages} stages, ${blocks} blocks, by ${order}`;
+/** @type {(tiling: AttentionTiling) => string} */
+const nameOf = ({ warpgroups, columns, stages, blocks, order, paired, queries }) =>
+  `${paired ? 'paired ' : ''}${warpgroups}×64 by ${columns}, ${stages} stages, ${blocks} blocks, by ${order}${queries ? `; dQ ${nameOf(queries)}` : ''}`;
+
+/** @type {(candidate: Candidate, paired: boolean) => AttentionTiling} */
+const tilingOf = ([warpgroups, columns, stages, blocks, order, queries], paired) => ({
+  ...{ warpgroups, columns, stages, blocks, order },
+  ...(paired && { paired }),
+  ...(queries && { queries: tilingOf(queries, false) }),
+});
 
 /** Elements of a result that are compared, about. */
 const COMPARED = 2 ** 21;
@@ -179,8 +198,8 @@ await runMain(USAGE, OPTIONS, ({ addon, sweep, type: typeName, shapes: asked, sa
         const chosen = context.tuning.ptxAttention?.(/** @type {any} */ ({ pass, type, headSize, causal: true }), shape);
         const tilings = chosen ? [ATTENTION_PLANS[chosen]] : [];
         if (sweep)
-          for (const [warpgroups, columns, stages, blocks, order, paired] of headSize === 64 ? CANDIDATES[pass] : WIDE_CANDIDATES[pass]) {
-            const tiling = { warpgroups, columns, stages, blocks, order, ...(paired && { paired }) };
+          for (const candidate of (headSize === 64 ? CANDIDATES : WIDE_CANDIDATES)[pass]) {
+            const tiling = tilingOf(candidate, headSize === 128 && pass === 'backward');
             if (!tilings.some((other) => nameOf(other) === nameOf(tiling))) tilings.push(tiling);
           }
         for (const tiling of tilings)

@@ -523,8 +523,8 @@ export function attentionKernels(context, options) {
     const inPtx = ptx.planOf(kernel, p, 'forward', { tensors: [p.q, p.k, p.v, p.out] });
     const plan = inPtx ? undefined : planOf(kernel, p, false);
     context.checker?.check(kernel, inputsOf(p), outputsOf(p));
-    const buffers = [p.q.buffer, p.k.buffer, p.v.buffer, p.out.buffer, p.lse.buffer];
-    if (inPtx) return ptx.record(inPtx, p, buffers, push(p));
+    const tensors = { q: p.q.buffer, k: p.k.buffer, v: p.v.buffer, out: p.out.buffer, lse: p.lse.buffer };
+    if (inPtx) return ptx.record(inPtx, p, tensors, push(p))[0];
     const name =
       p.precision === 'f32'
         ? `attention_f32_forward${plan.kernel === 'tiles' ? '_tiles' : ''}`
@@ -532,7 +532,7 @@ export function attentionKernels(context, options) {
     const blocks = blocksOf(kernel, p.tokens, ceilDiv(p.tokens, plan.queryBlock));
     checkRounds(kernel, p, plan, false);
     return context.dispatch(name, {
-      buffers,
+      buffers: Object.values(tensors),
       writes: (1 << 3) | (1 << 4),
       groups: [blocks, p.heads, p.batch],
       push: push(p),
@@ -541,7 +541,7 @@ export function attentionKernels(context, options) {
   }
 
   /**
-   * Gradients of Q, K and V: first delta = rowsum(dO * O), then all three in one dispatch.
+   * Gradients of Q, K and V: first delta = rowsum(dO * O), then all three in one dispatch, or in several by way of memory.
    * @param {AttentionBackwardArgs} args
    * @returns {Dispatch[]}
    */
@@ -586,8 +586,11 @@ export function attentionKernels(context, options) {
       push: bytes,
       specialization: [threads, 0, 0, p.headSize],
     });
-    const buffers = [p.q.buffer, p.k.buffer, p.v.buffer, dOut.buffer, p.lse.buffer, delta.buffer, dQ.buffer, dK.buffer, dV.buffer];
-    if (inPtx) return [deltas, ptx.record(inPtx, p, buffers, bytes)];
+    const tensors = {
+      ...{ q: p.q.buffer, k: p.k.buffer, v: p.v.buffer, dO: dOut.buffer, lse: p.lse.buffer, delta: delta.buffer },
+      ...{ dQ: dQ.buffer, dK: dK.buffer, dV: dV.buffer },
+    };
+    if (inPtx) return [deltas, ...ptx.record(inPtx, p, tensors, bytes)];
     if (plan.kernel === 'tiles') return [deltas, ...backwardByTiles(p, { dOut, delta, dQ, dK, dV, rowGrad }, plan)];
     const blocks = blocksOf(kernel, p.tokens, 2 * ceilDiv(p.tokens, plan.queryBlock));
     checkRounds(kernel, p, plan, true);
@@ -595,7 +598,7 @@ export function attentionKernels(context, options) {
     return [
       deltas,
       context.dispatch(p.precision === 'f32' ? 'attention_f32_backward' : `${family}_${p.precision}`, {
-        buffers,
+        buffers: Object.values(tensors),
         writes: (1 << 6) | (1 << 7) | (1 << 8),
         groups: [blocks, p.heads, p.batch],
         push: bytes,

@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { moduleText } from '../../kernels/ptx/assembler.mjs';
-import { attention, attentionFault, attentionSizes } from '../../kernels/ptx/attention.mjs';
+import { attention, attentionFault, attentionSizes, kernelsOf } from '../../kernels/ptx/attention.mjs';
 import { gemm, planFault, sizesOf } from '../../kernels/ptx/gemm.mjs';
 import { ATTENTION_PLANS, PLANS, SIMT_PLANS } from '../../kernels/ptx/plans.mjs';
 import { simt, simtSizes } from '../../kernels/ptx/simt.mjs';
@@ -128,10 +128,12 @@ for (const [pass, headSize, batch] of /** @type {const} */ ([
     const tiling = ATTENTION_PLANS[plan];
     for (const type of /** @type {const} */ (['bf16', 'f16']))
       for (const causal of [true, false]) {
-        const form = { pass, headSize, type, causal, even: pass === 'backward' && causal };
-        assert.equal(attentionFault(tiling, form), undefined);
-        const sizes = { ...attentionSizes(tiling, form), blocks: tiling.blocks };
-        assemble(plan, `${pass} ${type} ${causal ? 'causal' : 'full'}`, attention('kernel', tiling, form), sizes);
+        for (const kernel of kernelsOf(tiling, { pass, headSize, type, causal, even: pass === 'backward' && causal })) {
+          assert.equal(attentionFault(kernel.tiling, kernel.form), undefined);
+          const sizes = { ...attentionSizes(kernel.tiling, kernel.form), blocks: kernel.tiling.blocks };
+          const name = `${kernel.form.pass} ${type} ${causal ? 'causal' : 'full'}`;
+          assemble(plan, name, attention('kernel', kernel.tiling, kernel.form), sizes);
+        }
       }
   });
 }

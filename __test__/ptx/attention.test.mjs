@@ -31,6 +31,8 @@ const three = { warpgroups: 3, columns: 32, stages: 4, blocks: 1, order: 'head' 
 const deep = { warpgroups: 2, columns: 64, stages: 2, blocks: 1, order: 'head' };
 /** @type {AttentionTiling} */
 const paired = { ...deep, paired: true };
+/** dQ from dS in memory. @type {AttentionTiling} */
+const kept = { ...ATTENTION_PLANS.single, queries: { warpgroups: 2, columns: 64, stages: 3, blocks: 2, order: 'head' } };
 const [forward, backward] = [planOf('pair'), planOf('single')];
 
 /** @type {Problem[]} */
@@ -50,16 +52,21 @@ const PROBLEMS = [
   { tokens: 165, headSize: 128, heads: 2, scale: -0.2, plan: planOf('wide'), planBackward: planOf('backwardWide') },
   { tokens: 161, type: 'f16', plan: forward, planBackward: planOf(paired) },
   { tokens: 99, causal: false, batch: 2, plan: forward, planBackward: planOf({ ...paired, columns: 32, blocks: 2 }) },
+  { tokens: 200, heads: 2, batch: 2, plan: forward, planBackward: planOf(kept) },
+  { tokens: 161, causal: false, type: 'f16', scale: -0.3, plan: forward, planBackward: planOf({ ...deep, queries: narrow }) },
+  { tokens: 1, heads: 2, plan: forward, planBackward: planOf(kept) },
 ];
 for (const late of [true, false]) {
   for (const problem of late ? PROBLEMS : PROBLEMS.slice(0, 1)) {
     test(`${late ? 'late' : 'early'}: ${JSON.stringify(problem)}`, () => {
       const { vk, kernels, ran } = untested({ late });
       const dispatches = checkAttention(vk, kernels, problem);
-      assert.equal(dispatches.length, 3);
-      const names = ran.slice(0, 3).map(({ kernel }) => kernel.name);
-      const { type = 'bf16' } = problem;
-      assert.deepEqual(names, [`attention_ptx_forward_${type}`, `attention_delta_${type}`, `attention_ptx_backward_${type}`]);
+      const { type = 'bf16', planBackward = problem.plan } = problem;
+      const { queries } = ATTENTION_PLANS[planBackward.tiling] ?? planBackward.tiling;
+      const gradients = (queries ? ['ptx_keys', 'ptx_queries'] : ['ptx_backward']).map((name) => `attention_${name}_${type}`);
+      assert.equal(dispatches.length, 2 + gradients.length);
+      const names = ran.slice(0, dispatches.length).map(({ kernel }) => kernel.name);
+      assert.deepEqual(names, [`attention_ptx_forward_${type}`, `attention_delta_${type}`, ...gradients]);
     });
   }
 }
@@ -111,7 +118,7 @@ test('calls choose these kernels on Hopper where all is stored in one half type'
   assert.deepEqual(of({ causal: false }), inPtx);
   assert.deepEqual(of({ rowQkv: 200, rowOut: 72, rowGrad: 208 }), inPtx);
   assert.deepEqual(of({}, { deviceName: 'NVIDIA H100 80GB HBM3' }), inPtx);
-  assert.deepEqual(of({ headSize: 128 }), inPtx);
+  assert.deepEqual(of({ headSize: 128 }), ['ptx_forward_bf16', 'delta_bf16', 'ptx_keys_bf16', 'ptx_queries_bf16']);
   for (const more of [{ softCap: 30 }, { headSize: 32 }, { headSize: 96 }, { scale: 0 }, { plan: { kernel: 'scratch' } }])
     assert.deepEqual(of(more), elsewhere, JSON.stringify(more));
   assert.deepEqual(of({ gradType: 'f32' }), ['ptx_forward_bf16', 'delta_bf16', 'coop_backward_bf16']);
@@ -132,6 +139,19 @@ test('the backward pass of few tokens takes larger blocks, as many as there are 
   };
   assert.deepEqual(groupsOf(512, 16), [256, 8, 16, 1]);
   assert.deepEqual(groupsOf(640, 16), [128, 20, 16, 1]);
+});
+
+test('dS of more than 512 MiB is not kept', () => {
+  const { kernels, vk, pipelines } = untested({ bytes: 80 << 20 });
+  const [qkv, out, logSumExp, dOut, dQkv] = [18, 6, 1, 6, 18].map((size) => vk.createBuffer(size << 20));
+  const args = { qkv, out, logSumExp, dOut, dQkv, heads: 1, headSize: 128, type: /** @type {const} */ ('bf16') };
+  for (const [tokens, causal] of /** @type {const} */ ([
+    [23105, true],
+    [16385, false],
+  ])) {
+    const [, { pipeline }] = kernels.attentionBackward({ ...args, tokens, causal });
+    assert.equal(pipelines.get(pipeline).name, 'attention_ptx_backward_bf16');
+  }
 });
 
 test('a plan that asks for these kernels where they cannot be is an error that says why', () => {

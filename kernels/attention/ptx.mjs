@@ -4,7 +4,8 @@
 
 import { ceilDiv } from '../base.mjs';
 import { moduleText } from '../ptx/assembler.mjs';
-import { TENSORS, attention, attentionFault, attentionGroups, attentionParameters, attentionSizes } from '../ptx/attention.mjs';
+import { TENSORS, attention, attentionFault, attentionGroups, attentionParameters, attentionSizes, kernelsOf } from '../ptx/attention.mjs';
+import { keptBytes } from '../ptx/attention-kept.mjs';
 import { ATTENTION_PLANS } from '../ptx/plans.mjs';
 import { kernelVerdicts } from '../ptx/verdicts.mjs';
 import { verifyAttention } from './verify.mjs';
@@ -14,7 +15,11 @@ import { verifyAttention } from './verify.mjs';
 /** @typedef {import('../ptx/attention.mjs').AttentionForm} AttentionForm */
 /** @typedef {import('../ptx/attention.mjs').AttentionTiling} AttentionTiling */
 /** @typedef {{ buffer: import('../base.mjs').Binding, offset: number }} Placed a tensor */
-/** @typedef {{ tiling: AttentionTiling, form: AttentionForm }} PtxPlan a kernel */
+/** @typedef {{ tiling: AttentionTiling, form: AttentionForm }} Kernel */
+/** @typedef {Kernel[]} PtxPlan kernels, in order */
+
+/** Bytes of dS that may be kept; beyond them it is computed a second time. */
+const MOST_KEPT = 2 ** 29;
 
 /** Least |scale|, by whose inverse the backward pass multiplies. */
 const MIN_SCALE = 1e-30;
@@ -57,16 +62,16 @@ export function ptxAttention(context, { verify = verifyAttention } = {}) {
     return undefined;
   }
 
-  /** @param {PtxPlan} plan */
+  /** @param {Kernel} kernel */
   const keyOf = ({ tiling, form: { pass, type, headSize, causal, even } }) =>
     `attention_ptx_${pass}_${type}/${headSize}/${causal ? 'causal' : 'full'}/${even ? 'even/' : ''}${JSON.stringify(tiling)}`;
 
-  /** The pipeline of a kernel, written and made at first use. @param {PtxPlan} plan */
-  function pipelineOf(plan) {
-    const key = keyOf(plan);
+  /** The pipeline of a kernel, written and made at first use. @param {Kernel} kernel */
+  function pipelineOf(kernel) {
+    const key = keyOf(kernel);
     const made = context.pipelines.get(key);
     if (made !== undefined) return made;
-    const { tiling, form } = plan;
+    const { tiling, form } = kernel;
     const name = key.split('/')[0];
     const access = Object.values(TENSORS[form.pass]);
     /** @type {import('../../index.js').PipelineHandle} */
@@ -84,37 +89,43 @@ export function ptxAttention(context, { verify = verifyAttention } = {}) {
   }
 
   /**
-   * A call as a dispatch.
+   * A call as dispatches.
    * @param {PtxPlan} plan
    * @param {{ batch: number, heads: number, tokens: number }} problem
-   * @param {import('../base.mjs').Binding[]} buffers in the order of `TENSORS` @param {Uint8Array} push
-   * @returns {Dispatch}
+   * @param {Partial<Record<string, import('../base.mjs').Binding>>} tensors by their names in `TENSORS`, but dS
+   * @param {Uint8Array} push
+   * @returns {Dispatch[]}
    */
-  function record(plan, { batch, heads, tokens }, buffers, push) {
-    const { tiling, form } = plan;
-    const { pass } = form;
-    const { rows, kinds } = attentionSizes(tiling, form);
-    const blocks = ceilDiv(tokens, rows) * kinds;
-    return {
-      pipeline: pipelineOf(plan),
-      buffers,
-      groups: attentionGroups(tiling, { blocks, heads, batch }),
-      push,
-      writeMask: Object.values(TENSORS[pass]).reduce((mask, how, i) => mask | (how === 'write' ? 1 << i : 0), 0),
-    };
+  function record(plan, problem, tensors, push) {
+    const { batch, heads, tokens } = problem;
+    return plan.map((kernel) => {
+      const { tiling, form } = kernel;
+      const { rows, kinds } = attentionSizes(tiling, form);
+      const blocks = ceilDiv(tokens, rows) * kinds;
+      const access = Object.entries(TENSORS[form.pass]);
+      const buffers = access.map(([name]) => tensors[name] ?? context.workspace('attention dS', keptBytes(problem, form.causal)));
+      return {
+        pipeline: pipelineOf(kernel),
+        buffers,
+        groups: attentionGroups(tiling, { blocks, heads, batch }),
+        push,
+        writeMask: access.reduce((mask, [, how], i) => mask | (how === 'write' ? 1 << i : 0), 0),
+      };
+    });
   }
 
   /**
-   * Why a kernel is not used, or '' where it passed its test. Tests it at the first call, which cannot be done while a
+   * Why kernels are not used, or '' where they passed their test. Tests them at the first call, which cannot be done while a
    * graph is recorded.
    * @param {PtxPlan} plan
    */
   function verdict(plan) {
-    return verdictOf(keyOf(plan), () => verify({ context, ...plan, record: (...call) => record(plan, ...call) }));
+    const key = plan.map(keyOf).join(' and ');
+    return verdictOf(key, () => verify({ context, plan, record: (...call) => record(plan, ...call) }));
   }
 
   /**
-   * The kernel for a call: the one that its plan asks for, which throws where it cannot take the call; without a plan the
+   * The kernels for a call: the one that its plan asks for, which throws where it cannot take the call; without a plan the
    * one that was measured, or undefined where the SPIR-V kernels take it.
    * @param {string} kernel that was called
    * @param {any} problem @param {AttentionForm['pass']} pass @param {Parameters<typeof fault>[1]} more
@@ -137,8 +148,9 @@ export function ptxAttention(context, { verify = verifyAttention } = {}) {
     if (!chosen) return refuse('no tiling is known to be faster there, and the plan has none');
     const reason = fault(problem, more);
     if (reason) return refuse(reason);
-    const plan = { tiling: tilingOf(kernel, chosen), form };
-    const wrong = attentionFault(plan.tiling, form) ?? verdict(plan);
+    const { queries, ...tiling } = tilingOf(kernel, chosen);
+    const plan = kernelsOf(keptBytes(problem, causal) > MOST_KEPT ? tiling : { ...tiling, queries }, form);
+    const wrong = plan.map((one) => attentionFault(one.tiling, one.form)).find(Boolean) ?? verdict(plan);
     return wrong ? refuse(wrong) : plan;
   }
 

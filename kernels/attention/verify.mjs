@@ -1,4 +1,4 @@
-// An attention kernel in PTX against float64, before its first use, like products (see kernels/matmul/verify.mjs): two
+// Attention kernels in PTX against float64, before its first use, like products (see kernels/matmul/verify.mjs): two
 // batches of two heads, blocks and tiles that the tokens do not fill, rows with gaps, poison around everything.
 
 import { pack, pushConstants } from '../base.mjs';
@@ -53,19 +53,19 @@ function exact({ q, k, v, dO }, tokens, d, causal, backward) {
 }
 
 /**
- * Runs a kernel on a small problem. Throws what the device throws, ERR_HELIOS_INVALID_BATCH while a graph is recorded.
+ * Runs kernels on a small problem. Throws what the device throws, ERR_HELIOS_INVALID_BATCH while a graph is recorded.
  * @param {object} how
  * @param {KernelContext} how.context
- * @param {import('../ptx/attention.mjs').AttentionTiling} how.tiling @param {AttentionForm} how.form which say what kernel it is
- * @param {(problem: { batch: number, heads: number, tokens: number }, buffers: any[], push: Uint8Array) => import('../base.mjs').Dispatch} how.record
+ * @param {{ tiling: import('../ptx/attention.mjs').AttentionTiling, form: AttentionForm }[]} how.plan which kernels they are
+ * @param {(problem: { batch: number, heads: number, tokens: number }, tensors: any, push: Uint8Array) => import('../base.mjs').Dispatch[]} how.record
  * @returns {string | undefined} what is wrong with the result, or undefined
  */
-export function verifyAttention({ context: { vk }, tiling, form, record }) {
-  const { pass, type, headSize: d, causal } = form;
+export function verifyAttention({ context: { vk }, plan, record }) {
+  const { pass, type, headSize: d, causal, even } = plan[0].form;
   // The last of three blocks has warpgroups without rows.
-  const tokens = 2 * attentionSizes(tiling, form).rows + (form.even ? 40 : 41);
+  const tokens = 2 * Math.max(...plan.map(({ tiling, form }) => attentionSizes(tiling, form).rows)) + (even ? 40 : 41);
   const [rows, width] = [BATCH * tokens, HEADS * d];
-  const backward = pass === 'backward';
+  const backward = pass !== 'forward';
   const next = generator(1);
   const { made, make } = matrices();
   try {
@@ -98,9 +98,9 @@ export function verifyAttention({ context: { vk }, tiling, form, record }) {
       ],
       [SCALE, 0],
     );
-    const bound = backward ? [qkv, qkv, qkv, dO, lse, delta, grad, grad, grad] : [qkv, qkv, qkv, out, lse];
-    const buffers = bound.map((x) => /** @type {Matrix} */ (x).tensor.buffer);
-    const { packed, count } = pack([record({ batch: BATCH, heads: HEADS, tokens }, buffers, push)]);
+    const bound = { q: qkv, k: qkv, v: qkv, dO, lse, ...(backward ? { delta, dQ: grad, dK: grad, dV: grad } : { out }) };
+    const tensors = Object.fromEntries(Object.entries(bound).map(([name, x]) => [name, /** @type {Matrix} */ (x).tensor.buffer]));
+    const { packed, count } = pack(record({ batch: BATCH, heads: HEADS, tokens }, tensors, push));
     const written = /** @type {Matrix[]} */ ([grad, out, backward ? undefined : lse].filter(Boolean));
     // A read fails where a graph is recorded, before anything of this has got into it.
     written[0].read();

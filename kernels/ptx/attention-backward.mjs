@@ -2,12 +2,15 @@
 // dK and dV from transposed scores; the other owns queries, walks over tiles of keys and values, and sums dQ. With
 // P = exp(scale · S - L) and dS = P ∘ (dP - delta): dV = P^T dO, dK = scale · dS^T Q, dQ = scale · dS K.
 //
+// The blocks of queries are left out where dS is kept for a kernel of their own (attention-kept.mjs).
+//
 // Of heads of 128 a thread has no registers for dK and dV at a time: two warpgroups share the rows of a block (attention-paired.mjs).
 //
 // Log-sum-exp and delta belong to queries. Where these are columns, the sums of S and dP begin with them, so that a tile's
 // values need no registers of their own: S begins at -L / |scale|, dP at -delta.
 
 import { at, f32, vector } from './assembler.mjs';
+import { keep } from './attention-kept.mjs';
 import { writePaired } from './attention-paired.mjs';
 import { ownedBlock, walk, zeros } from './attention-walk.mjs';
 
@@ -16,9 +19,10 @@ import { ownedBlock, walk, zeros } from './attention-walk.mjs';
 /** @param {AttentionWriter} w */
 export function writeBackward(w) {
   if (w.tiling.paired) return writePaired(w);
-  const { p } = w;
+  const { p, form } = w;
   const done = p.label();
   const { kind, queries, keys } = ownedBlock(w);
+  if (form.pass === 'keys') return overQueries(w, keys());
   p.when(p.pred('setp.eq.u32', kind, 1), () => {
     overKeys(w, queries());
     p.branch(done);
@@ -129,6 +133,7 @@ function overQueries(w, blockRow) {
   const complete = p.b32('div.u32', w.tokens, columns);
   const [dK, dV] = [zeros(w), zeros(w)];
   const { scores, dP } = tileSums(w);
+  const keepTile = form.pass === 'keys' ? keep(w, groupRow) : undefined;
 
   /** Sums begin with what the columns' queries have. @param {string} column this lane's first @param {boolean} checked whether it may not be there */
   const beginAt = (column, checked) => {
@@ -179,6 +184,7 @@ function overQueries(w, blockRow) {
     w.commitProducts();
     w.settle(1);
     const dS = w.asFragments(dP.map((x, i) => p.f32('mul.f32', x, scores[i])));
+    keepTile?.(tile, dS);
     w.beginProducts();
     w.product(dK, dS, 'mn', queries, true);
     w.commitProducts();

@@ -7,6 +7,7 @@
 // log-sum-exp or delta, with which the sums of S and dP begin: at -L / |scale| and -delta.
 
 import { at, f32, vector } from './assembler.mjs';
+import { keep } from './attention-kept.mjs';
 import { ownedBlock, walk, zeros } from './attention-walk.mjs';
 
 /** @typedef {import('./attention.mjs').AttentionWriter} AttentionWriter */
@@ -16,9 +17,10 @@ const HANDED_OVER = 1;
 
 /** @param {AttentionWriter} w */
 export function writePaired(w) {
-  const { p } = w;
+  const { p, form } = w;
   const done = p.label();
   const { kind, queries, keys } = ownedBlock(w);
+  if (form.pass === 'keys') return paired(w, keys(), false);
   p.when(p.pred('setp.eq.u32', kind, 1), () => {
     paired(w, queries(), true);
     p.branch(done);
@@ -110,6 +112,7 @@ function paired(w, blockRow, ofQueries) {
   const values = p.registers('f32', columns / 2);
   const fours = Array.from({ length: columns / 8 }, (_, i) => ({ four: values.slice(4 * i, 4 * i + 4), place: at(exchange, 2048 * i) }));
   const sums = zeros(w);
+  const keepTile = form.pass === 'keys' ? keep(w, blockRow) : undefined;
 
   each((tile, firstTile, secondTile) => {
     for (const [i, value] of values.entries()) {
@@ -143,6 +146,7 @@ function paired(w, blockRow, ofQueries) {
     });
     const multiply = (/** @type {string} */ place) => {
       const fragments = w.asFragments(values);
+      if (keepTile) p.when(second, () => keepTile(tile, fragments));
       w.beginProducts();
       w.product(sums, fragments, 'mn', place, true);
       w.commitProducts();

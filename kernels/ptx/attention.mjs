@@ -9,12 +9,15 @@
 // The same tile serves as right operand in both orientations: with its rows as columns (K-major, S = Q K^T), or as depth
 // (MN-major, O = P V).
 //
+// dS may stay in memory on its way from the kernel of dK and dV to that of dQ (attention-kept.mjs).
+//
 // Exponentials are to the base 2, with the positive factor |scale| log2(e); a negative scale flips the signs of the owned
 // rows that make scores.
 
 import { Program, at, f32, vector } from './assembler.mjs';
 import { writeBackward } from './attention-backward.mjs';
 import { writeForward } from './attention-forward.mjs';
+import { writeQueries } from './attention-kept.mjs';
 import { CHUNK, SHARED_MEMORY_LIMIT, depthStep, descriptor } from './layout.mjs';
 
 /** @typedef {import('./assembler.mjs').Operand} Operand */
@@ -28,12 +31,13 @@ import { CHUNK, SHARED_MEMORY_LIMIT, depthStep, descriptor } from './layout.mjs'
  * @property {number} blocks of a multiprocessor at a time, which bounds the registers of a thread
  * @property {'head' | 'length'} order of the blocks: those of a head follow each other, or those with equally long walks
  * @property {boolean} [paired] backward: two warpgroups own the same 64 rows (see attention-paired.mjs)
+ * @property {AttentionTiling} [queries] backward: of a second kernel, for dQ, to which the first one leaves dS in memory
  */
 
 /**
  * What is computed.
  * @typedef {object} AttentionForm
- * @property {'forward' | 'backward'} pass
+ * @property {'forward' | 'backward' | 'keys' | 'queries'} pass `backward` is all gradients; or dK and dV, which keeps dS, then dQ from it
  * @property {'bf16' | 'f16'} type of Q, K, V, O and of all gradients
  * @property {64 | 128} headSize
  * @property {boolean} causal
@@ -56,6 +60,8 @@ const WORDS = /** @type {const} */ ([
 export const TENSORS = /** @type {const} */ ({
   forward: { q: 'read', k: 'read', v: 'read', out: 'write', lse: 'write' },
   backward: { q: 'read', k: 'read', v: 'read', dO: 'read', lse: 'read', delta: 'read', dQ: 'write', dK: 'write', dV: 'write' },
+  keys: { q: 'read', k: 'read', v: 'read', dO: 'read', lse: 'read', delta: 'read', dS: 'write', dK: 'write', dV: 'write' },
+  queries: { k: 'read', dS: 'read', dQ: 'write' },
 });
 
 /**
@@ -69,17 +75,31 @@ export const attentionParameters = (pass) => [
   { name: 'softCap', type: 'f32' },
 ];
 
+/**
+ * The kernels that compute a form, in order.
+ * @param {AttentionTiling} tiling @param {AttentionForm} form
+ * @returns {{ tiling: AttentionTiling, form: AttentionForm }[]}
+ */
+export function kernelsOf({ queries, ...tiling }, form) {
+  if (!queries || form.pass !== 'backward') return [{ tiling, form }];
+  const { type, headSize, causal } = form;
+  return [
+    { tiling, form: { ...form, pass: 'keys' } },
+    { tiling: queries, form: { pass: 'queries', type, headSize, causal } },
+  ];
+}
+
 /** Sizes of a kernel. @param {AttentionTiling} tiling @param {AttentionForm} form */
 export function attentionSizes({ warpgroups, columns, stages, paired = false }, { pass, headSize }) {
   const tileBytes = 2 * columns * headSize;
-  const tilesBytes = stages * tileBytes * (pass === 'forward' ? 1 : 2);
+  const tilesBytes = stages * tileBytes * (pass === 'backward' || pass === 'keys' ? 2 : 1);
   return {
     threads: 128 * warpgroups,
     /** Rows that a block owns. */
     rows: paired ? OWNED : OWNED * warpgroups,
     tileBytes,
     /** Blocks of the same number of rows, each of which computes something else. */
-    kinds: pass === 'forward' ? 1 : 2,
+    kinds: pass === 'backward' ? 2 : 1,
     /** Where what paired warpgroups exchange begins, a tile of P in f32. */
     exchange: tilesBytes,
     shared: tilesBytes + (paired ? 4 * OWNED * columns : 0),
@@ -90,10 +110,11 @@ export function attentionSizes({ warpgroups, columns, stages, paired = false }, 
 export function attentionFault(tiling, form) {
   const { warpgroups, columns, stages, blocks, order, paired } = tiling;
   const { threads, shared } = attentionSizes(tiling, form);
+  const gradients = form.pass === 'backward' || form.pass === 'keys';
   if (!Number.isInteger(warpgroups) || warpgroups < 1 || threads > 1024) return 'warpgroups must be 1 to 8';
-  if (!paired && form.pass === 'backward' && form.headSize > 64)
+  if (!paired && gradients && form.headSize > 64)
     return `of heads of ${form.headSize} only paired warpgroups have registers for the gradients`;
-  if (paired && (form.pass !== 'backward' || warpgroups !== 2)) return 'paired are two warpgroups of a backward pass';
+  if (paired && (!gradients || warpgroups !== 2)) return 'paired are two warpgroups of a backward pass';
   if (columns !== 32 && columns !== 64) return 'columns must be 32 or 64';
   if (form.headSize !== 64 && form.headSize !== 128) return `heads of ${form.headSize} have no kernel`;
   // The next tile is on its way while one is used; forward, scores free a tile of keys before values are read.
@@ -114,6 +135,7 @@ export function attention(name, tiling, form) {
   if (fault) throw new RangeError(`attention: ${fault}`);
   const w = new AttentionWriter(name, tiling, form);
   if (form.pass === 'forward') writeForward(w);
+  else if (form.pass === 'queries') writeQueries(w);
   else writeBackward(w);
   w.p.do('ret');
   return String(w.p);

@@ -62,8 +62,11 @@ export const ATTENTION_PLANS = {
   pair: { warpgroups: 2, columns: 64, stages: 3, blocks: 2, order: 'length' },
   /** Forward, heads of 128: a multiprocessor has shared memory for one block. */
   wide: { warpgroups: 2, columns: 64, stages: 3, blocks: 1, order: 'length' },
-  /** Backward, heads of 128: tiles of 32, of which two pairs and P leave shared memory for one block. */
-  backwardWide: { warpgroups: 2, columns: 32, stages: 2, blocks: 1, order: 'length', paired: true },
+  /** Backward, heads of 128: tiles of 32, of which two pairs and P leave shared memory for one block; dQ from dS in memory. */
+  backwardWide: {
+    ...{ warpgroups: 2, columns: 32, stages: 2, blocks: 1, order: 'length', paired: true },
+    queries: { warpgroups: 2, columns: 64, stages: 3, blocks: 1, order: 'length' },
+  },
   /** Backward where there is less than a block of 128 rows for each multiprocessor. */
   few: { warpgroups: 2, columns: 64, stages: 2, blocks: 1, order: 'head' },
   /** Backward: three blocks of a multiprocessor, each of one warpgroup. */

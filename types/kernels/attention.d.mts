@@ -11,7 +11,7 @@ export function attentionKernels(context: KernelContext, options?: Parameters<ty
      */
     attentionForward: (args: AttentionArgs) => Dispatch;
     /**
-     * Gradients of Q, K and V: first delta = rowsum(dO * O), then all three in one dispatch.
+     * Gradients of Q, K and V: first delta = rowsum(dO * O), then all three in one dispatch, or in several by way of memory.
      * @param {AttentionBackwardArgs} args
      * @returns {Dispatch[]}
      */

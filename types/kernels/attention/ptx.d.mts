@@ -7,7 +7,7 @@ export function ptxAttention(context: KernelContext, { verify }?: {
     verify?: typeof verifyAttention;
 }): {
     /**
-     * The kernel for a call: the one that its plan asks for, which throws where it cannot take the call; without a plan the
+     * The kernels for a call: the one that its plan asks for, which throws where it cannot take the call; without a plan the
      * one that was measured, or undefined where the SPIR-V kernels take it.
      * @param {string} kernel that was called
      * @param {any} problem @param {AttentionForm['pass']} pass @param {Parameters<typeof fault>[1]} more
@@ -19,17 +19,18 @@ export function ptxAttention(context: KernelContext, { verify }?: {
         stats?: Placed[];
     }) => string | undefined>[1]) => PtxPlan | undefined;
     /**
-     * A call as a dispatch.
+     * A call as dispatches.
      * @param {PtxPlan} plan
      * @param {{ batch: number, heads: number, tokens: number }} problem
-     * @param {import('../base.mjs').Binding[]} buffers in the order of `TENSORS` @param {Uint8Array} push
-     * @returns {Dispatch}
+     * @param {Partial<Record<string, import('../base.mjs').Binding>>} tensors by their names in `TENSORS`, but dS
+     * @param {Uint8Array} push
+     * @returns {Dispatch[]}
      */
-    record: (plan: PtxPlan, { batch, heads, tokens }: {
+    record: (plan: PtxPlan, problem: {
         batch: number;
         heads: number;
         tokens: number;
-    }, buffers: import("../base.mjs").Binding[], push: Uint8Array) => Dispatch;
+    }, tensors: Partial<Record<string, import("../base.mjs").Binding>>, push: Uint8Array) => Dispatch[];
 };
 export type Dispatch = import("../base.mjs").Dispatch;
 export type KernelContext = import("../base.mjs").KernelContext;
@@ -42,11 +43,12 @@ export type Placed = {
     buffer: import("../base.mjs").Binding;
     offset: number;
 };
-/**
- * a kernel
- */
-export type PtxPlan = {
+export type Kernel = {
     tiling: AttentionTiling;
     form: AttentionForm;
 };
+/**
+ * kernels, in order
+ */
+export type PtxPlan = Kernel[];
 import { verifyAttention } from './verify.mjs';

@@ -1,21 +1,23 @@
 // Made by `npm run types` from kernels/; do not edit.
 /**
- * Runs a kernel on a small problem. Throws what the device throws, ERR_HELIOS_INVALID_BATCH while a graph is recorded.
+ * Runs kernels on a small problem. Throws what the device throws, ERR_HELIOS_INVALID_BATCH while a graph is recorded.
  * @param {object} how
  * @param {KernelContext} how.context
- * @param {import('../ptx/attention.mjs').AttentionTiling} how.tiling @param {AttentionForm} how.form which say what kernel it is
- * @param {(problem: { batch: number, heads: number, tokens: number }, buffers: any[], push: Uint8Array) => import('../base.mjs').Dispatch} how.record
+ * @param {{ tiling: import('../ptx/attention.mjs').AttentionTiling, form: AttentionForm }[]} how.plan which kernels they are
+ * @param {(problem: { batch: number, heads: number, tokens: number }, tensors: any, push: Uint8Array) => import('../base.mjs').Dispatch[]} how.record
  * @returns {string | undefined} what is wrong with the result, or undefined
  */
-export function verifyAttention({ context: { vk }, tiling, form, record }: {
+export function verifyAttention({ context: { vk }, plan, record }: {
     context: KernelContext;
-    tiling: import("../ptx/attention.mjs").AttentionTiling;
-    form: AttentionForm;
+    plan: {
+        tiling: import("../ptx/attention.mjs").AttentionTiling;
+        form: AttentionForm;
+    }[];
     record: (problem: {
         batch: number;
         heads: number;
         tokens: number;
-    }, buffers: any[], push: Uint8Array) => import("../base.mjs").Dispatch;
+    }, tensors: any, push: Uint8Array) => import("../base.mjs").Dispatch[];
 }): string | undefined;
 export type KernelContext = import("../base.mjs").KernelContext;
 export type AttentionForm = import("../ptx/attention.mjs").AttentionForm;

@@ -1,4 +1,13 @@
 // Made by `npm run types` from kernels/; do not edit.
+/**
+ * The kernels that compute a form, in order.
+ * @param {AttentionTiling} tiling @param {AttentionForm} form
+ * @returns {{ tiling: AttentionTiling, form: AttentionForm }[]}
+ */
+export function kernelsOf({ queries, ...tiling }: AttentionTiling, form: AttentionForm): {
+    tiling: AttentionTiling;
+    form: AttentionForm;
+}[];
 /** Sizes of a kernel. @param {AttentionTiling} tiling @param {AttentionForm} form */
 export function attentionSizes({ warpgroups, columns, stages, paired }: AttentionTiling, { pass, headSize }: AttentionForm): {
     threads: number;
@@ -28,11 +37,12 @@ export function attention(name: string, tiling: AttentionTiling, form: Attention
  * @property {number} blocks of a multiprocessor at a time, which bounds the registers of a thread
  * @property {'head' | 'length'} order of the blocks: those of a head follow each other, or those with equally long walks
  * @property {boolean} [paired] backward: two warpgroups own the same 64 rows (see attention-paired.mjs)
+ * @property {AttentionTiling} [queries] backward: of a second kernel, for dQ, to which the first one leaves dS in memory
  */
 /**
  * What is computed.
  * @typedef {object} AttentionForm
- * @property {'forward' | 'backward'} pass
+ * @property {'forward' | 'backward' | 'keys' | 'queries'} pass `backward` is all gradients; or dK and dV, which keeps dS, then dQ from it
  * @property {'bf16' | 'f16'} type of Q, K, V, O and of all gradients
  * @property {64 | 128} headSize
  * @property {boolean} causal
@@ -63,6 +73,33 @@ export namespace TENSORS {
         export let dQ: "write";
         export let dK: "write";
         export let dV: "write";
+    }
+    namespace keys {
+        let q_2: "read";
+        export { q_2 as q };
+        let k_2: "read";
+        export { k_2 as k };
+        let v_2: "read";
+        export { v_2 as v };
+        let dO_1: "read";
+        export { dO_1 as dO };
+        let lse_2: "read";
+        export { lse_2 as lse };
+        let delta_1: "read";
+        export { delta_1 as delta };
+        export let dS: "write";
+        let dK_1: "write";
+        export { dK_1 as dK };
+        let dV_1: "write";
+        export { dV_1 as dV };
+    }
+    namespace queries {
+        let k_3: "read";
+        export { k_3 as k };
+        let dS_1: "read";
+        export { dS_1 as dS };
+        let dQ_1: "write";
+        export { dQ_1 as dQ };
     }
 }
 /**
@@ -220,12 +257,19 @@ export type AttentionTiling = {
      * backward: two warpgroups own the same 64 rows (see attention-paired.mjs)
      */
     paired?: boolean | undefined;
+    /**
+     * backward: of a second kernel, for dQ, to which the first one leaves dS in memory
+     */
+    queries?: AttentionTiling | undefined;
 };
 /**
  * What is computed.
  */
 export type AttentionForm = {
-    pass: "forward" | "backward";
+    /**
+     * `backward` is all gradients; or dK and dV, which keeps dS, then dQ from it
+     */
+    pass: "forward" | "backward" | "keys" | "queries";
     /**
      * of Q, K, V, O and of all gradients
      */

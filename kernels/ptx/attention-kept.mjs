@@ -1,0 +1,143 @@
+// dS by way of memory: the kernel of dK and dV, which has it, leaves it there as halves, and another one computes dQ = scale · dS K. That saves
+// S, dP and their exponentials a second time, and half the products of a walk over keys, for dS written and read once.
+//
+// It lies in blocks of 64 queries by 64 keys, causal ones alone where these are all that count, and in them by 16 queries and 16 keys, so
+// that a lane has the four words of a left operand side by side. Beyond the last query and key values may be anything: nobody
+// stores what becomes of such queries, and keys that are not there are zeros.
+
+import { at, vector } from './assembler.mjs';
+import { zeros } from './attention-walk.mjs';
+
+/** @typedef {import('./attention.mjs').AttentionWriter} AttentionWriter */
+
+/** Rows, and columns, of a block. */
+const BLOCK = 64;
+/** Bytes of a block, and of 16 queries and 16 keys. */
+const BLOCK_BYTES = 2 * BLOCK * BLOCK;
+const PIECE_BYTES = 2 * 16 * 16;
+
+/**
+ * Bytes of dS in memory.
+ * @param {{ batch: number, heads: number, tokens: number }} sizes @param {boolean} causal
+ */
+export function keptBytes({ batch, heads, tokens }, causal) {
+  const blocks = Math.ceil(tokens / BLOCK);
+  return batch * heads * (causal ? (blocks * (blocks + 1)) / 2 : blocks * blocks) * BLOCK_BYTES;
+}
+
+/**
+ * Address of this lane's part of the first piece of a block of this block's head: of the first queries and keys.
+ * @param {AttentionWriter} w
+ * @returns {(queries: string, keys: string) => string} of the numbers of the block's queries and of its keys
+ */
+function places(w) {
+  const { p, form } = w;
+  const blocks = p.b32('shr.u32', p.b32('add.u32', w.tokens, BLOCK - 1), 6);
+  const triangle = (/** @type {string} */ n) => p.b32('shr.u32', p.b32('mad.lo.u32', n, n, n), 1);
+  const count = form.causal ? triangle(blocks) : p.b32('mul.lo.u32', blocks, blocks);
+  const first = p.b32('mul.lo.u32', p.b32('mad.lo.u32', w.batch, p.parameter('heads'), w.head), count);
+  const lane = p.b32('mul.lo.u32', p.b32('and.b32', w.tid, 31), 16);
+  const head = p.b64('mad.wide.u32', lane, 1, p.b64('mad.wide.u32', first, BLOCK_BYTES, p.parameter('dS')));
+  return (queries, keys) => {
+    const block = form.causal ? p.b32('add.u32', triangle(queries), keys) : p.b32('mad.lo.u32', queries, blocks, keys);
+    return p.b64('mad.wide.u32', block, BLOCK_BYTES, head);
+  };
+}
+
+/** Number of this thread's warp in its warpgroup. @param {AttentionWriter} w */
+const warpOf = ({ p, tid }) => p.b32('and.b32', p.b32('shr.u32', tid, 5), 3);
+
+/**
+ * Stores dS^T of a tile's queries and of the 64 keys that a warpgroup owns.
+ * @param {AttentionWriter} w @param {string} groupRow the first key
+ * @returns {(tile: string, fragments: string[][]) => void} of a tile's number and dS^T as left operands
+ */
+export function keep(w, groupRow) {
+  const { p, tiling } = w;
+  const keys = p.b32('shr.u32', groupRow, 6);
+  const placeOf = places(w);
+  const ofWarp = p.b32('mul.lo.u32', warpOf(w), PIECE_BYTES);
+  /** The last warpgroups of the last block may own no keys. */
+  const there = p.pred('setp.lt.u32', groupRow, w.tokens);
+  /** Bytes between 16 queries and the next ones of a block. */
+  const line = (BLOCK / 16) * PIECE_BYTES;
+  return (tile, fragments) => {
+    const place = placeOf(tiling.columns === BLOCK ? tile : p.b32('shr.u32', tile, 1), keys);
+    const offset = tiling.columns === BLOCK ? ofWarp : p.b32('mad.lo.u32', p.b32('and.b32', tile, 1), (line * tiling.columns) / 16, ofWarp);
+    const to = p.b64('mad.wide.u32', offset, 1, place);
+    fragments.forEach((words, slab) => {
+      // A word has pairs of queries of one key, the stored one pairs of keys of one query.
+      const turned = [0, 2, 1, 3].map((i) => p.b32('movmatrix.sync.aligned.m8n8.trans.b16', words[i]));
+      p.guarded(there, () => p.do('st.global.v4.b32', at(to, slab * line), vector(turned)));
+    });
+  };
+}
+
+/** dQ of a block's queries. @param {AttentionWriter} w */
+export function writeQueries(w) {
+  const { p, tiling, sizes, form } = w;
+  const { columns, stages } = tiling;
+  // The last queries have the longest walks.
+  const block = form.causal ? p.b32('sub.u32', p.b32('sub.u32', w.blocksOfRows, 1), w.block) : w.block;
+  const blockRow = p.b32('mul.lo.u32', block, sizes.rows);
+  const groupRow = p.b32('add.u32', blockRow, w.groupRow);
+  const copyKeys = w.copier(w.headOf('k', 'offK', 'batchQkv'), w.rowBytes('rowQkv'));
+  /** Tiles up to the one of a query. @param {string} end the first query behind it */
+  const tilesTo = (end) =>
+    form.causal ? p.b32('min.u32', p.b32('div.u32', p.b32('add.u32', end, columns - 1), columns), w.tiles) : w.tiles;
+  const tiles = tilesTo(p.b32('add.u32', blockRow, sizes.rows));
+  // A warpgroup without queries has no tiles.
+  const own = p.b32('selp.b32', tilesTo(p.b32('add.u32', groupRow, BLOCK)), 0, p.pred('setp.lt.u32', groupRow, w.tokens));
+
+  const [copyStage, useStage, tile] = [0, 0, 0].map((x) => p.b32('mov.u32', x));
+  const shared = p.b32('mov.u32', 'shared');
+  const advance = (/** @type {string} */ stage) => {
+    p.do('add.u32', stage, stage, 1);
+    p.do('selp.b32', stage, 0, stage, p.pred('setp.eq.u32', stage, stages));
+  };
+  const copy = (/** @type {string} */ number) => {
+    copyKeys(number, p.b32('mad.lo.u32', copyStage, sizes.tileBytes, shared), p.pred('setp.lt.u32', number, tiles));
+    w.commitCopies();
+    advance(copyStage);
+  };
+  for (let i = 0; i < stages - 1; i++) copy(p.b32('mov.u32', i));
+
+  const first = p.b64('mad.wide.u32', warpOf(w), (BLOCK / 16) * PIECE_BYTES, places(w)(p.b32('shr.u32', groupRow, 6), p.b32('mov.u32', 0)));
+  /** dS of this tile, and of the next one. */
+  const [operand, next] = [0, 1].map(() => Array.from({ length: columns / 16 }, () => p.registers('b32', 4)));
+  /** Asks for dS of a tile, if it is this warpgroup's. @param {string[][]} to @param {string} number */
+  const request = (to, number) => {
+    const offset =
+      columns === BLOCK
+        ? p.b64('mad.wide.u32', number, BLOCK_BYTES, first)
+        : p.b64(
+            'mad.wide.u32',
+            p.b32('and.b32', number, 1),
+            (columns / 16) * PIECE_BYTES,
+            p.b64('mad.wide.u32', p.b32('shr.u32', number, 1), BLOCK_BYTES, first),
+          );
+    // By ordinary loads: others the assembler puts off until they are used.
+    const there = p.pred('setp.lt.u32', number, own);
+    to.forEach((words, slab) => p.guarded(there, () => p.do('ld.global.v4.b32', vector(words), at(offset, slab * PIECE_BYTES))));
+  };
+  for (const words of [...operand, ...next]) for (const word of words) p.do('mov.b32', word, 0);
+  request(operand, tile);
+  const sums = zeros(w);
+  p.loop((exit) => {
+    p.branch(exit, p.pred('setp.ge.u32', tile, tiles));
+    request(next, p.b32('add.u32', tile, 1));
+    w.arrive(stages - 2);
+    copy(p.b32('add.u32', tile, stages - 1));
+    p.when(p.pred('setp.lt.u32', tile, own), () => {
+      w.beginProducts();
+      w.product(sums, operand, 'mn', p.b32('mad.lo.u32', useStage, sizes.tileBytes >> 4, w.sharedUnits), true);
+      w.commitProducts();
+      w.settle(0);
+    });
+    operand.forEach((words, slab) => words.forEach((word, i) => p.do('mov.b32', word, next[slab][i])));
+    advance(useStage);
+    p.do('add.u32', tile, tile, 1);
+  });
+  p.do('cp.async.wait_group', 0);
+  w.store(sums, [w.scale, w.scale], w.headOf('dQ', 'offDq', 'batchD'), w.rowBytes('rowD'), p.b32('add.u32', blockRow, w.ownRow));
+}
