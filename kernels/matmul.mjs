@@ -344,7 +344,18 @@ export function matmulKernels(context, options) {
    * @returns {MatmulGroupPlan | undefined}
    */
   function matmulGroupPlan(list) {
-    return group.choose(list.map(problemOf));
+    return group.plan(list.map(problemOf));
+  }
+
+  /**
+   * What `matmulGroup` saves, to choose among groups of products: in waves, each of as many workgroups as the device runs at once, of which
+   * the last of a launch counts whole. No kernel is tested.
+   * @param {MatmulArgs[]} list
+   * @returns {number | undefined} waves by which one launch takes fewer than a launch for each; undefined where these products, but for
+   *   the kernel's test, have no `matmulGroupPlan`
+   */
+  function matmulGroupSaving(list) {
+    return group.choose(list.map(problemOf))?.saving;
   }
 
   /**
@@ -356,7 +367,7 @@ export function matmulKernels(context, options) {
    */
   function matmulGroup(list, plan) {
     const problems = list.map(problemOf);
-    const chosen = plan ?? group.choose(problems);
+    const chosen = plan ?? group.plan(problems);
     if (!chosen) throw new RangeError('matmulGroup: no plan is known by which these products would be faster together');
     group.check(problems, chosen);
     const products = problems.map(productOf);
@@ -373,7 +384,7 @@ export function matmulKernels(context, options) {
 
   const glu = gluProducts(context, matmul, ptx, problemOf);
   return {
-    ...{ matmul, matmulPlan, matmulWorkspace, matmulSupports, takesShuffled, matmulGroup, matmulGroupPlan },
+    ...{ matmul, matmulPlan, matmulWorkspace, matmulSupports, takesShuffled, matmulGroup, matmulGroupPlan, matmulGroupSaving },
     /**
      * y = f(gate) · up of [gate, up] = A · Bᵀ (Shazeer 2020), and [gate, up] for the backward pass. As one kernel, which is so for
      * SwiGLU of halves where PTX is chosen for the product, y comes of unrounded sums.

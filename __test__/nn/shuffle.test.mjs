@@ -36,8 +36,8 @@ let own;
 /** Products of halves by those of f32, which every device has. */
 function standIn() {
   const { kernels } = runtime();
-  const { context, matmul, matmulSupports, matmulGroupPlan, matmulGlu, matmulGluBackward, takesShuffled } = kernels;
-  own = { matmul, matmulSupports, matmulGroupPlan, matmulGlu, matmulGluBackward, takesShuffled };
+  const { context, matmul, matmulSupports, matmulGroupSaving, matmulGlu, matmulGluBackward, takesShuffled } = kernels;
+  own = { matmul, matmulSupports, matmulGroupSaving, matmulGlu, matmulGluBackward, takesShuffled };
   /** @param {string} name @param {any} x @param {number} count @param {any} type @param {boolean} shuffled */
   const single = (name, { buffer, offset = 0 }, count, type, shuffled) => {
     const y = context.workspace(`${name} as f32`, 4 * count);
@@ -68,7 +68,7 @@ function standIn() {
   const change = {
     matmul: halfProduct,
     matmulSupports: () => true,
-    matmulGroupPlan: () => undefined,
+    matmulGroupSaving: () => undefined,
     matmulGlu: (/** @type {any} */ { a, b, bShuffled, gateUp, y, m, columns, k, type, activation }) => [
       ...halfProduct({ a, b, bShuffled, c: gateUp, m, n: 2 * columns, k, transB: true, aType: type, bType: type, cType: type }),
       kernels.gluForward({ gateUp, y, rows: m, columns, activation, type }),

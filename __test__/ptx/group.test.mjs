@@ -93,6 +93,36 @@ test('weight gradients of an H200 are taken together, but not those that are add
   for (const more of [{ k: 512 }, { beta: 1 }, { transA: false }, { aType: 'f32', bType: 'f32' }]) assert.equal(taken(more), undefined);
 });
 
+test('the waves that groups of the GPTs save on an H200, and those that do not fill theirs', () => {
+  const { vk, kernels } = untested();
+  const [a, b] = [0, 1].map(() => vk.createBuffer(16));
+  const saving = (/** @type {string[]} */ ...sizes) =>
+    kernels.matmulGroupSaving(
+      sizes.map((size) => {
+        const [m, n] = size.split('x').map(Number);
+        return { a, b, c: vk.createBuffer(16), m, n, k: 8192, transA: true, aType: 'bf16', bType: 'bf16' };
+      }),
+    );
+  // Of width 2048: 1088 tiles of 256 x 128 for 132 multiprocessors, then 344, 688, 128 and 384 a layer.
+  const wide = ['17408x2048', '2048x5504', '11008x2048', '2048x2048', '6144x2048'];
+  const [vocabulary, down, gateUp, out, qkv] = wide;
+  assert.equal(saving(down, gateUp), 3 + 6 - 8);
+  assert.equal(saving(out, qkv), 1 + 3 - 4);
+  assert.equal(saving(vocabulary, down), 9 + 3 - 11);
+  assert.equal(saving(gateUp, out), 6 + 1 - 7);
+  assert.equal(saving(qkv, down), 3 + 3 - 6);
+  assert.equal(saving(down, gateUp, out, qkv), 3 + 6 + 1 + 3 - 12);
+  assert.equal(saving(vocabulary, down, gateUp), 9 + 3 + 6 - 17);
+  // Of width 1024: 544 tiles, of which the last 16 are split in 8 parts, then 88, 176, 32 and 96.
+  assert.equal(saving('1024x2752', '5504x1024'), 1 + 2 - 2);
+  assert.equal(saving('1024x1024', '3072x1024'), 1 + 1 - 1);
+  assert.equal(saving('1024x2752', '5504x1024', '1024x1024', '3072x1024'), 1 + 2 + 1 + 1 - 3);
+  assert.equal(saving('5504x1024', '1024x1024'), undefined);
+  assert.equal(saving('3072x1024', '1024x2752'), undefined);
+  assert.equal(saving('17408x1024', '1024x2752'), undefined);
+  assert.equal(saving('1024x1024'), undefined);
+});
+
 test('products that one launch cannot compute: an error that says why, and no plan', () => {
   const { kernels, product } = small();
   const first = product(256, 64);

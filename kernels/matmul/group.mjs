@@ -127,9 +127,10 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
   const verdict = (tiling, form) => ptx.verdictOf(keyOf(tiling, form), () => verify({ context, tiling, form, records }));
 
   /**
-   * The plan of the products, or undefined where they are not known to be faster together: their tiles fill the device, and no product's
-   * do by themselves.
-   * @param {any[]} problems @returns {MatmulGroupPlan | undefined}
+   * The tiling by which one launch computes the products, and how many waves of blocks it saves: those of a launch for each less its own.
+   * The last wave of each counts whole, also where a product by itself would be split in depth to fill it. Undefined where one launch is not
+   * known to be faster: it leaves too much of its last wave idle, or one of the products fills the device by itself. No kernel is tested.
+   * @param {any[]} problems @returns {{ tiling: string, form: GemmForm, saving: number } | undefined}
    */
   function choose(problems) {
     if (fault(problems)) return undefined;
@@ -137,12 +138,21 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
     if (name === undefined) return undefined;
     const tiling = halvesOf({ tiling: name });
     const { items, first } = groupDivision(tiling, problems, ptx.blocks);
-    if (items < FILL * Math.ceil(items / ptx.blocks) * ptx.blocks) return undefined;
+    const waves = (/** @type {number} */ tiles) => Math.ceil(tiles / ptx.blocks);
+    if (items < FILL * waves(items) * ptx.blocks) return undefined;
     // One of many tiles fills the device by itself where its last wave has so few that, split in depth, they take one pass.
     const alone = (/** @type {number} */ tiles) => tiles > 2 * ptx.blocks && (tiles % ptx.blocks) * MOST_PARTS <= ptx.blocks;
-    if (first.some((before, i) => alone((first[i + 1] ?? items) - before))) return undefined;
+    const tilesOf = first.map((before, i) => (first[i + 1] ?? items) - before);
+    if (tilesOf.some(alone)) return undefined;
     const form = formOf(problems, tiling);
-    return planFault(tiling, form) || depthFault(tiling, problems[0].k) || verdict(tiling, form) ? undefined : { tiling: name };
+    if (planFault(tiling, form) || depthFault(tiling, problems[0].k)) return undefined;
+    return { tiling: name, form, saving: tilesOf.reduce((sum, tiles) => sum + waves(tiles), 0) - waves(items) };
+  }
+
+  /** The plan by what `choose` says, or undefined, also where the kernel fails its test. @param {any[]} problems @returns {MatmulGroupPlan | undefined} */
+  function plan(problems) {
+    const chosen = choose(problems);
+    return chosen && !verdict(halvesOf(chosen), chosen.form) ? { tiling: chosen.tiling } : undefined;
   }
 
   /** Throws where a plan cannot be carried out. @param {any[]} problems @param {MatmulGroupPlan} plan */
@@ -155,5 +165,5 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
     if (failed) throw new RangeError(`matmulGroup: the PTX kernel cannot run on ${context.info.deviceName}: ${failed}`);
   }
 
-  return { choose, check, records };
+  return { choose, plan, check, records };
 }

@@ -1,5 +1,6 @@
-// Weight gradients of a layer by one launch, where their tiles fill the device together and do not by themselves: the first ones wait
-// for the last one.
+// Weight gradients by one launch, where their tiles fill the device together and do not by themselves: the first ones wait for the last
+// one. Which of their sequence are put together is decided for all of it, for the fewest waves of workgroups: taking the first ones that fill
+// the device can leave the wrong neighbours for the rest of a backward pass.
 
 import { MAX_PRODUCTS } from '../../kernels/ptx/gemm.mjs';
 import { SLOT } from '../../kernels/template.mjs';
@@ -54,50 +55,72 @@ function gradientOf(call, { kernels }) {
 }
 
 /**
+ * The groups of neighbours in a sequence that save the most together.
+ * @param {number} count members of the sequence
+ * @param {(start: number, end: number) => number | undefined} saving waves that a group saves, or undefined where it cannot be one
+ * @returns {[start: number, end: number][]} without those that stay alone
+ */
+function bestGroups(count, saving) {
+  /** For the first 0, 1, 2, … members: the most that they save, and the size of the last group then. */
+  const best = [{ saved: 0, size: 0 }];
+  for (let end = 1; end <= count; end++) {
+    let chosen = { saved: best[end - 1].saved, size: 1 };
+    for (let size = 2; size <= Math.min(end, MAX_PRODUCTS); size++) {
+      const saved = best[end - size].saved + (saving(end - size, end) ?? -Infinity);
+      // Where as much is saved, a group is a launch less than its products alone, and in a smaller one operands wait for less long.
+      if (saved > chosen.saved || (saved === chosen.saved && chosen.size === 1)) chosen = { saved, size };
+    }
+    best.push(chosen);
+  }
+  /** @type {[number, number][]} */
+  const groups = [];
+  for (let end = count; end > 0; end -= best[end].size) if (best[end].size > 1) groups.push([end - best[end].size, end]);
+  return groups;
+}
+
+/**
  * @param {Call[]} calls @param {Context} context
  * @returns {{ calls: Call[], grouped: number }} how many calls became part of another
  */
 export function group(calls, context) {
   const { kernels } = context;
-  const gradients = calls.map((call) => gradientOf(call, context));
-  if (gradients.filter(Boolean).length < 2) return { calls, grouped: 0 };
+  const gradients = calls.flatMap((call, place) => {
+    const gradient = gradientOf(call, context);
+    return gradient ? [{ ...gradient, call, place }] : [];
+  });
+  if (gradients.length < 2) return { calls, grouped: 0 };
   const before = dependences(calls);
   /** Whether a call may be made behind another one. @param {number} i @param {number} j */
-  const movable = (i, j) => {
-    const reached = new Set([i]);
-    for (let x = i + 1; x <= j; x++) if ([...before[x]].some((earlier) => reached.has(earlier))) return false;
-    return true;
-  };
-  /** Gradients that wait, and what became of them. @type {number[]} */
-  let waiting = [];
-  /** The group that is made in a call's stead. @type {Map<number, Call>} */
-  const made = new Map();
-  /** @type {Set<number>} */
-  const moved = new Set();
-  calls.forEach((call, j) => {
-    const gradient = gradients[j];
-    if (!gradient) return;
-    waiting = waiting.filter((i) => j - i <= WINDOW && movable(i, j));
-    waiting = [...waiting, j].slice(-MAX_PRODUCTS);
-    // As many as are faster together: the last of those that wait.
-    const together = waiting
-      .map((_, from) => waiting.slice(from))
-      .find((list) => list.length > 1 && kernels.matmulGroupPlan(list.map((i) => /** @type {Gradient} */ (gradients[i]).args)));
-    if (!together) return;
-    const members = together.map((i) => /** @type {Gradient} */ (gradients[i]));
-    made.set(j, {
-      op: weightGradients,
-      attributes: { products: members.map(({ args: { a: _a, b: _b, c: _c, ...args } }) => args) },
-      inputs: members.flatMap(({ a, b }) => [a, b]),
-      outputs: members.map(({ c }) => c),
-      template: undefined,
-      allocations: [],
-      origin: call.origin,
-      region: call.region,
-      parts: together.flatMap((i) => partsOf(calls[i])),
-    });
-    for (const i of together) moved.add(i);
-    waiting = waiting.filter((i) => !moved.has(i));
+  const movable = (i, j) => j - i <= WINDOW && !before.slice(i + 1, j + 1).some((earlier) => earlier.has(i));
+  const groups = bestGroups(gradients.length, (start, end) => {
+    const list = gradients.slice(start, end);
+    const last = list[list.length - 1].place;
+    if (!list.slice(0, -1).every(({ place }) => movable(place, last))) return undefined;
+    return kernels.matmulGroupSaving(list.map(({ args }) => args));
   });
-  return { calls: calls.flatMap((call, i) => made.get(i) ?? (moved.has(i) ? [] : [call])), grouped: moved.size - made.size };
+  /** What is made in a call's stead: the group in that of its last one, nothing in that of the others. @type {Map<number, Call[]>} */
+  const made = new Map();
+  let grouped = 0;
+  for (const [start, end] of groups) {
+    const members = gradients.slice(start, end);
+    // Its kernel is tested only now that it is to be used.
+    if (!kernels.matmulGroupPlan(members.map(({ args }) => args))) continue;
+    const { call, place } = members[members.length - 1];
+    for (const member of members) made.set(member.place, []);
+    made.set(place, [
+      {
+        op: weightGradients,
+        attributes: { products: members.map(({ args: { a: _a, b: _b, c: _c, ...args } }) => args) },
+        inputs: members.flatMap(({ a, b }) => [a, b]),
+        outputs: members.map(({ c }) => c),
+        template: undefined,
+        allocations: [],
+        origin: call.origin,
+        region: call.region,
+        parts: members.flatMap((member) => partsOf(member.call)),
+      },
+    ]);
+    grouped += members.length - 1;
+  }
+  return { calls: calls.flatMap((call, i) => made.get(i) ?? [call]), grouped };
 }

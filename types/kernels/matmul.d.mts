@@ -157,6 +157,14 @@ export function matmulKernels(context: KernelContext, options?: Parameters<typeo
      * @returns {MatmulGroupPlan | undefined}
      */
     matmulGroupPlan: (list: MatmulArgs[]) => MatmulGroupPlan | undefined;
+    /**
+     * What `matmulGroup` saves, to choose among groups of products: in waves, each of as many workgroups as the device runs at once, of which
+     * the last of a launch counts whole. No kernel is tested.
+     * @param {MatmulArgs[]} list
+     * @returns {number | undefined} waves by which one launch takes fewer than a launch for each; undefined where these products, but for
+     *   the kernel's test, have no `matmulGroupPlan`
+     */
+    matmulGroupSaving: (list: MatmulArgs[]) => number | undefined;
 };
 export { coopShapes } from "./matmul/spirv.mjs";
 export type Tensor = import("./base.mjs").Tensor;
