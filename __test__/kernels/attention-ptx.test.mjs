@@ -20,6 +20,7 @@ const plan = { kernel: 'ptx' };
 const PROBLEMS = [
   { tokens: 512, heads: 3, batch: 2 },
   { tokens: 1024, heads: 1 },
+  { tokens: 2060, heads: 2 },
   { tokens: 1000, heads: 1, causal: false, type: 'f16' },
   { tokens: 100, heads: 2, batch: 3, pad: 24 },
   { tokens: 1, heads: 2 },

@@ -116,14 +116,15 @@ for (const [plan, sizes] of Object.entries(SIMT_PLANS)) {
   });
 }
 
-for (const [pass, headSize, batch] of /** @type {const} */ ([
-  ['forward', 64, 16],
-  ['forward', 128, 16],
-  ['backward', 64, 1],
-  ['backward', 64, 16],
-  ['backward', 128, 16],
+for (const [pass, headSize, batch, tokens] of /** @type {const} */ ([
+  ['forward', 64, 16, 512],
+  ['forward', 128, 16, 512],
+  ['backward', 64, 1, 512],
+  ['backward', 64, 16, 512],
+  ['backward', 64, 16, 2048],
+  ['backward', 128, 16, 512],
 ])) {
-  const plan = ptxAttention({ pass, headSize, type: 'bf16', causal: true }, { tokens: 512, heads: 16, batch }) ?? '';
+  const plan = ptxAttention({ pass, headSize, type: 'bf16', causal: true }, { tokens, heads: 16, batch }) ?? '';
   test(`attention, ${pass}, heads of ${headSize}: ${plan} assembles`, { skip }, () => {
     const tiling = ATTENTION_PLANS[plan];
     for (const type of /** @type {const} */ (['bf16', 'f16']))

@@ -31,8 +31,6 @@ const three = { warpgroups: 3, columns: 32, stages: 4, blocks: 1, order: 'head' 
 const deep = { warpgroups: 2, columns: 64, stages: 2, blocks: 1, order: 'head' };
 /** @type {AttentionTiling} */
 const paired = { ...deep, paired: true };
-/** dQ from dS in memory. @type {AttentionTiling} */
-const kept = { ...ATTENTION_PLANS.single, queries: { warpgroups: 2, columns: 64, stages: 3, blocks: 2, order: 'head' } };
 const [forward, backward] = [planOf('pair'), planOf('single')];
 
 /** @type {Problem[]} */
@@ -52,9 +50,9 @@ const PROBLEMS = [
   { tokens: 165, headSize: 128, heads: 2, scale: -0.2, plan: planOf('wide'), planBackward: planOf('backwardWide') },
   { tokens: 161, type: 'f16', plan: forward, planBackward: planOf(paired) },
   { tokens: 99, causal: false, batch: 2, plan: forward, planBackward: planOf({ ...paired, columns: 32, blocks: 2 }) },
-  { tokens: 200, heads: 2, batch: 2, plan: forward, planBackward: planOf(kept) },
+  { tokens: 200, heads: 2, batch: 2, plan: forward, planBackward: planOf('long') },
   { tokens: 161, causal: false, type: 'f16', scale: -0.3, plan: forward, planBackward: planOf({ ...deep, queries: narrow }) },
-  { tokens: 1, heads: 2, plan: forward, planBackward: planOf(kept) },
+  { tokens: 1, heads: 2, plan: forward, planBackward: planOf('long') },
 ];
 for (const late of [true, false]) {
   for (const problem of late ? PROBLEMS : PROBLEMS.slice(0, 1)) {
@@ -129,9 +127,9 @@ test('calls choose these kernels on Hopper where all is stored in one half type'
   assert.deepEqual(chosen(off, vk, pipelines), elsewhere);
 });
 
-test('the backward pass of few tokens takes larger blocks, as many as there are multiprocessors', () => {
+test('the backward pass of few tokens takes larger blocks, as many as there are multiprocessors, and that of long sequences keeps dS', () => {
   const groupsOf = (/** @type {number} */ tokens, /** @type {number} */ heads) => {
-    const { kernels, vk, pipelines } = untested({ bytes: 64 << 20 });
+    const { kernels, vk, pipelines } = untested({ bytes: 128 << 20 });
     const [qkv, out, logSumExp, dOut, dQkv] = [0, 1, 2, 3, 4].map(() => vk.createBuffer(6 << 20));
     const args = { qkv, out, logSumExp, dOut, dQkv, tokens, heads, headSize: 64, type: /** @type {const} */ ('bf16') };
     const [, { pipeline, groups }] = kernels.attentionBackward(args);
@@ -139,6 +137,8 @@ test('the backward pass of few tokens takes larger blocks, as many as there are 
   };
   assert.deepEqual(groupsOf(512, 16), [256, 8, 16, 1]);
   assert.deepEqual(groupsOf(640, 16), [128, 20, 16, 1]);
+  // Blocks of keys alone, by length.
+  assert.deepEqual(groupsOf(2048, 8), [128, 1, 8, 32]);
 });
 
 test('dS of more than 512 MiB is not kept', () => {

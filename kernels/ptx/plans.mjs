@@ -71,4 +71,9 @@ export const ATTENTION_PLANS = {
   few: { warpgroups: 2, columns: 64, stages: 2, blocks: 1, order: 'head' },
   /** Backward: three blocks of a multiprocessor, each of one warpgroup. */
   single: { warpgroups: 1, columns: 32, stages: 2, blocks: 3, order: 'head' },
+  /** Backward, long sequences: the same by length, and dQ from dS in memory. */
+  long: {
+    ...{ warpgroups: 1, columns: 32, stages: 2, blocks: 3, order: 'length' },
+    queries: { warpgroups: 2, columns: 64, stages: 3, blocks: 1, order: 'length' },
+  },
 };
