@@ -16,6 +16,7 @@ import { KernelContext, pack } from '../kernels/base.mjs';
 import { matmulKernels } from '../kernels/matmul.mjs';
 import { PLANS } from '../kernels/ptx/plans.mjs';
 import { planName, ptxPlans } from '../kernels/tuning/candidates.mjs';
+import { warmer } from '../kernels/tuning/measure.mjs';
 import { Values, median } from '../kernels/tuning/values.mjs';
 
 /** Those of a layer of the 300M model and of the 1.29B one, and of the smaller one's vocabulary. */
@@ -113,15 +114,13 @@ function measure(vk, kernels, sizes) {
     };
 
     const flops = sizes.reduce((sum, [m, n]) => sum + 2 * m * n * k, 0);
-    // Some milliseconds of each, since an idle GPU lowers its clocks.
+    // Some milliseconds of each.
     const count = Math.max(6, Math.min(60, Math.round(3e12 / flops)));
     const candidates = plans.map((plan) => ({ name: planName(plan), differ: check(plan), run: batch(count, plan), us: [0].slice(1) }));
-    for (let round = 0; round <= options.rounds; round++)
-      for (const { run, us } of candidates) {
-        const time = vk.batchExecuteAllProfiled(run.packed, run.count).batchGpuTimeUs / count;
-        // The first round raises the clocks.
-        if (round > 0) us.push(time);
-      }
+    const timeOf = (/** @type {typeof candidates[number]} */ { run }) =>
+      vk.batchExecuteAllProfiled(run.packed, run.count).batchGpuTimeUs / count;
+    warmer(() => void timeOf(candidates[0]))();
+    for (let round = 0; round < options.rounds; round++) for (const candidate of candidates) candidate.us.push(timeOf(candidate));
     console.log(`TN ${sizes.map((size) => size.join('x')).join(' + ')}, ${k} tokens`);
     for (const { name, differ, us } of candidates) {
       const [middle, least] = [median(us), Math.min(...us)];
