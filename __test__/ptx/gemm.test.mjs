@@ -221,16 +221,6 @@ test('B by the copy engine: sizes that fill no tile, depths that fill no stage, 
   check(copied, { ...NN, half: false }, { m: 72, n: 40, k: 96, beta: 2 });
 });
 
-const both = /** @type {GemmPlan} */ ({ bm: 128, bn: 192, bk: 16, stages: 4, warpgroups: 2, load: 'copy', ahead: 3 });
-test('both operands of TN by the copy engine', () => {
-  check(both, TN, { m: 192, n: 320, k: 192 });
-  check(both, TN, { m: 192, n: 64, k: 192, late: false, seed: 99 });
-  check({ ...both, bm: 192, bn: 256, stages: 3, warpgroups: 3 }, TN, { m: 256, n: 320, k: 96 });
-  check({ ...both, bn: 64, bk: 32, warpgroups: 1, stages: 3 }, TN, { m: 128, n: 128, k: 224, tail: 2, blocks: 4 });
-  check(both, TN, { m: 64, n: 64, k: 416, splits: 3, alpha: 0.5, beta: 2 });
-  check(both, { ...TN, type: 'f16', dual: true, residual: true }, { m: 64, n: 64, k: 32, beta: -1 });
-});
-
 test('B by the copy engine beside A of TN, whose words are transposed', () => {
   check(copied, TN, { m: 136, n: 72, k: 192 });
   check(copied, TN, { m: 136, n: 72, k: 192, late: false, seed: 99 });

@@ -32,7 +32,7 @@ import { Writer } from './writer.mjs';
  * @property {number} warpgroups that multiply
  * @property {'relay' | 'async' | 'copy'} load how stages are filled
  * @property {number} [ahead] stages that are fetched ahead: `relay` holds them in registers, `async` leaves that many copies open, `copy`
- *   has all that are empty on their way, and where both operands are copied asks for that many stages ahead into the second-level cache
+ *   has all that are empty on their way
  * @property {boolean} [direct] A goes from memory to registers: NN and NT, `bk` of 64, with `copy` of 128; TN with `copy`
  * @property {boolean} [cached] what is fetched by loads is kept in the first-level cache; `relay`, `copy`
  * @property {[number, number]} [registers] of a multiplying and of a fetching thread; all the same when left out
@@ -165,15 +165,10 @@ export function planFault(plan, form) {
   if (!Number.isInteger(rowBlocks) || rowBlocks < 1) return 'bm must be a multiple of 64 for each warpgroup';
   if (plan.bn % 32 || plan.bn < 32 || plan.bn > 256) return 'bn must be a multiple of 32 up to 256';
   const copied = plan.load === 'copy';
-  const beside = copied && plan.direct;
-  const depths = beside ? [64, 128] : [16, 32, 64];
-  if (!depths.includes(plan.bk)) return `bk must be ${beside ? '64 or 128' : '16, 32 or 64'}`;
-  if (copied && !plan.direct) {
-    if (!form.transA || form.transB) return 'copies of both operands are of TN';
-    if (plan.bm % 64 || plan.bk > 32 || plan.bkB !== undefined)
-      return 'copies of both operands take bm of a multiple of 64, bk of 16 or 32, and no bkB';
-  } else if (copied) {
-    if (plan.bkB !== 32) return 'copies of B alone, beside A in registers, are in stages of 32';
+  const depths = copied ? [64, 128] : [16, 32, 64];
+  if (!depths.includes(plan.bk)) return `bk must be ${copied ? '64 or 128' : '16, 32 or 64'}`;
+  if (copied) {
+    if (!plan.direct || plan.bkB !== 32) return 'copies are of B alone, in stages of 32, beside A in registers';
     // The depth of NT is contiguous, and the engine cannot put it in the order of A's registers.
     if (form.transB && (form.transA || !form.shuffled)) return 'copies are of NN and TN, and of NT where B is shuffled';
     if (form.transA && form.shuffled) return 'a shuffled B is of NN and NT';
@@ -251,15 +246,12 @@ export function productFault({ m, n, k, lda, ldb, ldc, ldr = 8, ldh = 8, address
   return undefined;
 }
 
-/**
- * Elements (f32) of tensor maps, the first of which begins at a multiple of its size.
- * @param {{ load?: string, direct?: boolean }} plan @param {number} count of operands, two for each where A is copied as well
- */
-const mapFloats = ({ load, direct }, count) => (load === 'copy' ? (MAP_BYTES / 4) * (1 + (direct ? 1 : 2) * count) : 0);
+/** Elements (f32) of tensor maps, the first of which begins at a multiple of its size. @param {{ load?: string }} plan @param {number} count */
+const mapFloats = ({ load }, count) => (load === 'copy' ? (MAP_BYTES / 4) * (1 + count) : 0);
 
 /**
  * How a product is divided among blocks.
- * @param {{ bm: number, bn: number, bk: number, load?: string, direct?: boolean }} plan
+ * @param {{ bm: number, bn: number, bk: number, load?: string }} plan
  * @param {{ m: number, n: number, k: number }} product
  * @param {{ blocks: number, splits?: number, tail?: number }} how blocks that the device runs at once; parts that every tile's depth is
  *   split into, or those of the tiles after the last whole wave
@@ -291,7 +283,7 @@ export function division(plan, { m, n, k }, { blocks, splits = 1, tail = 1 }) {
  * @param {GemmPlan} plan
  * @param {readonly { m: number, n: number }[]} products @param {number} blocks that the device runs at once
  */
-export function groupDivision({ bm, bn, load, direct }, products, blocks) {
+export function groupDivision({ bm, bn, load }, products, blocks) {
   let items = 0;
   /** Tiles of the products before each. */
   const first = products.map(({ m, n }) => {
@@ -304,7 +296,7 @@ export function groupDivision({ bm, bn, load, direct }, products, blocks) {
     items,
     blocks: Math.min(blocks, items),
     // A tensor map of each product for each block.
-    workspaceFloats: mapFloats({ load, direct }, products.length * Math.min(blocks, items)),
+    workspaceFloats: mapFloats({ load }, products.length * Math.min(blocks, items)),
   };
 }
 

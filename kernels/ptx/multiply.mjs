@@ -87,7 +87,7 @@ export function multiply(w) {
   /** Multiplies a stage of both operands in shared memory, whose last products stay open. @param {boolean} first of a tile */
   const stepShared = (first) => {
     w.fullBarrier('sync', full, stage);
-    if (plan.load !== 'copy') p.do('fence.proxy.async.shared::cta');
+    p.do('fence.proxy.async.shared::cta');
     const units = p.b32('mul.lo.u32', stage, sizes.stageBytes >> 4);
     const [stageA, stageB] = [p.b32('add.u32', lowA, units), p.b32('add.u32', lowB, units)];
     const slabs = Array.from({ length: plan.bk / 16 }, (_, slab) => slab);

@@ -54,7 +54,7 @@ export function productFault({ m, n, k, lda, ldb, ldc, ldr, ldh, addresses, tran
 }): string | undefined;
 /**
  * How a product is divided among blocks.
- * @param {{ bm: number, bn: number, bk: number, load?: string, direct?: boolean }} plan
+ * @param {{ bm: number, bn: number, bk: number, load?: string }} plan
  * @param {{ m: number, n: number, k: number }} product
  * @param {{ blocks: number, splits?: number, tail?: number }} how blocks that the device runs at once; parts that every tile's depth is
  *   split into, or those of the tiles after the last whole wave
@@ -64,7 +64,6 @@ export function division(plan: {
     bn: number;
     bk: number;
     load?: string;
-    direct?: boolean;
 }, { m, n, k }: {
     m: number;
     n: number;
@@ -90,7 +89,7 @@ export function division(plan: {
  * @param {GemmPlan} plan
  * @param {readonly { m: number, n: number }[]} products @param {number} blocks that the device runs at once
  */
-export function groupDivision({ bm, bn, load, direct }: GemmPlan, products: readonly {
+export function groupDivision({ bm, bn, load }: GemmPlan, products: readonly {
     m: number;
     n: number;
 }[], blocks: number): {
@@ -116,7 +115,7 @@ export function gemm(name: string, plan: GemmPlan, form: GemmForm): string;
  * @property {number} warpgroups that multiply
  * @property {'relay' | 'async' | 'copy'} load how stages are filled
  * @property {number} [ahead] stages that are fetched ahead: `relay` holds them in registers, `async` leaves that many copies open, `copy`
- *   has all that are empty on their way, and where both operands are copied asks for that many stages ahead into the second-level cache
+ *   has all that are empty on their way
  * @property {boolean} [direct] A goes from memory to registers: NN and NT, `bk` of 64, with `copy` of 128; TN with `copy`
  * @property {boolean} [cached] what is fetched by loads is kept in the first-level cache; `relay`, `copy`
  * @property {[number, number]} [registers] of a multiplying and of a fetching thread; all the same when left out
@@ -258,7 +257,7 @@ export type GemmPlan = {
     load: "relay" | "async" | "copy";
     /**
      * stages that are fetched ahead: `relay` holds them in registers, `async` leaves that many copies open, `copy`
-     * has all that are empty on their way, and where both operands are copied asks for that many stages ahead into the second-level cache
+     * has all that are empty on their way
      */
     ahead?: number | undefined;
     /**
