@@ -141,17 +141,21 @@ test('the backward pass of few tokens takes larger blocks, as many as there are 
   assert.deepEqual(groupsOf(2048, 8), [128, 1, 8, 32]);
 });
 
-test('dS of more than 512 MiB is not kept', () => {
-  const { kernels, vk, pipelines } = untested({ bytes: 80 << 20 });
-  const [qkv, out, logSumExp, dOut, dQkv] = [18, 6, 1, 6, 18].map((size) => vk.createBuffer(size << 20));
-  const args = { qkv, out, logSumExp, dOut, dQkv, heads: 1, headSize: 128, type: /** @type {const} */ ('bf16') };
-  for (const [tokens, causal] of /** @type {const} */ ([
-    [23105, true],
-    [16385, false],
-  ])) {
-    const [, { pipeline }] = kernels.attentionBackward({ ...args, tokens, causal });
-    assert.equal(pipelines.get(pipeline).name, 'attention_ptx_backward_bf16');
-  }
+test('dS of more than 1 GiB is not kept', () => {
+  const { kernels, vk, pipelines } = untested({ bytes: 96 << 20 });
+  const [qkv, out, logSumExp, dOut, dQkv] = [26, 9, 1, 9, 26].map((size) => vk.createBuffer(size << 20));
+  const args = { qkv, out, logSumExp, dOut, dQkv, heads: 1, type: /** @type {const} */ ('bf16') };
+  for (const headSize of [64, 128])
+    for (const [tokens, causal] of /** @type {const} */ ([
+      [32705, true],
+      [23169, false],
+    ])) {
+      const [, { pipeline, groups }] = kernels.attentionBackward({ ...args, headSize, tokens, causal });
+      assert.equal(pipelines.get(pipeline).name, 'attention_ptx_backward_bf16');
+      // Blocks of keys and of queries; of heads of 64 by head, as those of short sequences.
+      const blocks = 2 * Math.ceil(tokens / 64);
+      assert.deepEqual(groups, headSize === 64 ? [blocks, 1, 1] : [1, 1, blocks]);
+    }
 });
 
 test('a plan that asks for these kernels where they cannot be is an error that says why', () => {

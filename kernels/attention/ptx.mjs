@@ -5,7 +5,7 @@
 import { ceilDiv } from '../base.mjs';
 import { moduleText } from '../ptx/assembler.mjs';
 import { TENSORS, attention, attentionFault, attentionGroups, attentionParameters, attentionSizes, kernelsOf } from '../ptx/attention.mjs';
-import { keptBytes } from '../ptx/attention-kept.mjs';
+import { MOST_KEPT, keptBytes } from '../ptx/attention-kept.mjs';
 import { ATTENTION_PLANS } from '../ptx/plans.mjs';
 import { kernelVerdicts } from '../ptx/verdicts.mjs';
 import { verifyAttention } from './verify.mjs';
@@ -17,9 +17,6 @@ import { verifyAttention } from './verify.mjs';
 /** @typedef {{ buffer: import('../base.mjs').Binding, offset: number }} Placed a tensor */
 /** @typedef {{ tiling: AttentionTiling, form: AttentionForm }} Kernel */
 /** @typedef {Kernel[]} PtxPlan kernels, in order */
-
-/** Bytes of dS that may be kept; beyond them it is computed a second time. */
-const MOST_KEPT = 2 ** 29;
 
 /** Least |scale|, by whose inverse the backward pass multiplies. */
 const MIN_SCALE = 1e-30;

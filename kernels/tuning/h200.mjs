@@ -5,6 +5,7 @@
 // (in a step 64 and 35 microseconds at 5504 and 3072 x 1024). Lines of `tallCopied` and `tallCopiedCached`, in `ptx` and in `shuffled`, are of
 // an H100, timed beside the plans that stood there; an H200 has trained by them. TFLOP/s of PTX are in docs/notes/ptx-products.md.
 
+import { MOST_KEPT, keptBytes } from '../ptx/attention-kept.mjs';
 import { depthFault } from '../ptx/gemm.mjs';
 import { PLANS, SIMT_PLANS } from '../ptx/plans.mjs';
 import { classOf, entriesOf, formName, nearest } from './table.mjs';
@@ -310,14 +311,14 @@ export function ptxGroup({ k, beta, transA, transB }) {
  * @param {import('../ptx/attention.mjs').AttentionForm} form @param {{ tokens: number, heads: number, batch: number }} sizes
  * @returns {string | undefined}
  */
-export function ptxAttention({ pass, headSize }, { tokens, heads, batch }) {
+export function ptxAttention({ pass, headSize, causal }, { tokens, heads, batch }) {
   if (headSize === 128) return pass === 'forward' ? 'wide' : 'backwardWide';
   if (headSize !== 64) return undefined;
   if (pass === 'forward') return 'pair';
   // One block of keys and one of queries for each 128 tokens.
   if (2 * Math.ceil(tokens / 128) * heads * batch <= BLOCKS) return 'few';
   // 4 x 16 heads of 2,048 tokens take 329 microseconds for 346, 16 x 16 of 512 tokens as long as by `single`.
-  return tokens < 2048 ? 'single' : 'long';
+  return tokens < 2048 || keptBytes({ batch, heads, tokens }, causal) > MOST_KEPT ? 'single' : 'long';
 }
 
 /**

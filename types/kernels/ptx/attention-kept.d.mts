@@ -16,4 +16,6 @@ export function keptBytes({ batch, heads, tokens }: {
 export function keep(w: AttentionWriter, groupRow: string): (tile: string, fragments: string[][]) => void;
 /** dQ of a block's queries. @param {AttentionWriter} w */
 export function writeQueries(w: AttentionWriter): void;
+/** Bytes of dS that may be kept; beyond them it is computed a second time. */
+export const MOST_KEPT: number;
 export type AttentionWriter = import("./attention.mjs").AttentionWriter;

@@ -43,7 +43,7 @@ export function ptxGroup({ k, beta, transA, transB }: {
  * @param {import('../ptx/attention.mjs').AttentionForm} form @param {{ tokens: number, heads: number, batch: number }} sizes
  * @returns {string | undefined}
  */
-export function ptxAttention({ pass, headSize }: import("../ptx/attention.mjs").AttentionForm, { tokens, heads, batch }: {
+export function ptxAttention({ pass, headSize, causal }: import("../ptx/attention.mjs").AttentionForm, { tokens, heads, batch }: {
     tokens: number;
     heads: number;
     batch: number;
