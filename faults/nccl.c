@@ -1,8 +1,10 @@
-/* A driver of CUDA and an NCCL in one library, for the tests of the engine on a machine without either: the calls that
- * crates/collectives binds, over the memory of a software device and the timelines that the layer of this folder exports.
+/* A driver of CUDA and an NCCL in one library, for tests on a machine without either: the calls that crates/collectives binds
+ * and those of `benches/overlap.mjs --peers`, over the memory of a software device and the timelines that the layer of this
+ * folder exports.
  *
- * HELIOS_STUB_FOLDER is where ranks meet, HELIOS_STUB_UUID the device that Vulkan has. HELIOS_STUB_FAIL=CALL:NTH makes the nth call of CALL fail. When the process ends, one line on the standard error says what
- * was called, what was not freed, and what no program may do: `@stub {"calls":{...},"live":N,"violations":[...]}`. */
+ * HELIOS_STUB_FOLDER is where ranks meet, HELIOS_STUB_UUID the device that Vulkan has. HELIOS_STUB_FAIL=CALL:NTH makes the nth
+ * call of CALL fail. When the process ends, one line on the standard error says what was called, what was not freed, and what
+ * no program may do: `@stub {"calls":{...},"live":N,"violations":[...]}`. */
 
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -224,8 +226,6 @@ typedef struct { unsigned kind, pad; int fd; unsigned rest[3]; uint64_t size; un
 typedef struct { uint64_t offset, size; unsigned flags, reserved[17]; } MappedRange;
 _Static_assert(sizeof(MemoryHandle) == 104 && sizeof(MappedRange) == 88, "as cuda.h has them");
 
-static int own_heap(uint64_t address);
-
 int cuImportExternalMemory(void **raw, const MemoryHandle *handle) {
   CALL(999);
   struct stat status;
@@ -258,34 +258,73 @@ int cuDestroyExternalMemory(Memory *memory) {
   return 0;
 }
 
-static uint64_t heap[64];
+/* Memory of CUDA's own, which another process may open: its handle says where the descriptor is. */
+typedef struct { int pid, fd; uint64_t bytes; char rest[48]; } IpcHandle;
+_Static_assert(sizeof(IpcHandle) == 64, "as cuda.h has it");
 
-static int own_heap(uint64_t address) {
+static struct { uint64_t address; size_t bytes; int fd; } heap[64];
+
+static int add_heap(uint64_t *address, size_t bytes, int fd) {
+  void *data = fd < 0 ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  for (int i = 0; data != MAP_FAILED && i < 64; i++) {
+    if (heap[i].address) continue;
+    heap[i].address = *address = (uint64_t)(uintptr_t)data;
+    heap[i].bytes = bytes;
+    heap[i].fd = fd;
+    live++;
+    return 0;
+  }
+  return 2;
+}
+
+/* Whether it was there. */
+static int drop_heap(uint64_t address) {
   for (int i = 0; i < 64; i++) {
-    if (heap[i] == address) {
-      heap[i] = 0;
-      return 1;
-    }
+    if (heap[i].address != address) continue;
+    munmap((void *)(uintptr_t)address, heap[i].bytes);
+    close(heap[i].fd);
+    heap[i].address = 0;
+    return 1;
   }
   return 0;
 }
 
 int cuMemAlloc_v2(uint64_t *address, size_t bytes) {
   CALL(999);
-  *address = (uint64_t)(uintptr_t)malloc(bytes);
-  for (int i = 0; i < 64; i++) {
-    if (!heap[i]) {
-      heap[i] = *address;
-      break;
-    }
-  }
-  live++;
-  return 0;
+  int fd = memfd_create("cuMemAlloc", MFD_CLOEXEC);
+  if (fd >= 0 && ftruncate(fd, bytes)) return 2;
+  return add_heap(address, bytes, fd);
 }
 
+/* Of mapped memory of Vulkan's, too, which is not in the heap. */
 int cuMemFree_v2(uint64_t address) {
+  int fails = enter(__func__);
+  drop_heap(address);
+  live--;
+  return fails ? 999 : 0;
+}
+
+int cuIpcGetMemHandle(IpcHandle *handle, uint64_t address) {
   CALL(999);
-  if (own_heap(address)) free((void *)(uintptr_t)address);
+  for (int i = 0; i < 64; i++) {
+    if (heap[i].address != address) continue;
+    *handle = (IpcHandle){.pid = getpid(), .fd = heap[i].fd, .bytes = heap[i].bytes};
+    return 0;
+  }
+  return 1;
+}
+
+int cuIpcOpenMemHandle_v2(uint64_t *address, IpcHandle handle, unsigned flags) {
+  CALL(999);
+  if (flags != 1 || handle.pid == getpid()) return 1;
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/fd/%d", handle.pid, handle.fd);
+  return add_heap(address, handle.bytes, open(path, O_RDWR | O_CLOEXEC));
+}
+
+int cuIpcCloseMemHandle(uint64_t address) {
+  CALL(999);
+  if (!drop_heap(address)) return 1;
   live--;
   return 0;
 }
@@ -317,6 +356,48 @@ int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, Stream *stream) 
   CALL(999);
   give(stream, (Work){.run = run_copy, .to = to, .from = (void *)(uintptr_t)from, .bytes = bytes});
   return 0;
+}
+
+int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, Stream *stream) {
+  CALL(999);
+  give(stream, (Work){.run = run_copy, .to = (void *)(uintptr_t)to, .from = (void *)(uintptr_t)from, .bytes = bytes});
+  return 0;
+}
+
+typedef struct { int order, from[2], to[2]; unsigned flags; } CopyAttributes;
+
+/* One copy, with the hint to overlap, which is all that is asked for. */
+int cuMemcpyBatchAsync(uint64_t *to, uint64_t *from, size_t *bytes, size_t count, CopyAttributes *attributes, size_t *first, size_t kinds,
+                       size_t *failed, Stream *stream) {
+  CALL(999);
+  if (count != 1 || kinds != 1 || *first != 0 || !failed) return 1;
+  if (attributes->order != 1 || attributes->from[0] != 1 || attributes->to[0] != 1 || attributes->flags != 1) return 1;
+  give(stream, (Work){.run = run_copy, .to = (void *)(uintptr_t)*to, .from = (void *)(uintptr_t)*from, .bytes = *bytes});
+  return 0;
+}
+
+/* Events: how many of its records are still to come. */
+
+int cuEventCreate(void **raw, unsigned flags) {
+  CALL(999);
+  if (flags != 2) return 1;
+  live++;
+  *raw = calloc(1, sizeof(_Atomic int));
+  return 0;
+}
+
+static void run_event(Work *work) { --*(_Atomic int *)work->what; }
+
+int cuEventRecord(_Atomic int *event, Stream *stream) {
+  CALL(999);
+  ++*event;
+  give(stream, (Work){.run = run_event, .what = event});
+  return 0;
+}
+
+int cuEventQuery(_Atomic int *event) {
+  CALL(999);
+  return *event ? 600 : 0;
 }
 
 /* Timelines: what the layer exports is a pipe that holds the functions to use and what to use them on. */

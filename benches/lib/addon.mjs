@@ -55,15 +55,17 @@ export function loadAddon(path) {
  * @template T
  * @param {string} module URL of a module that calls `serveWorker`
  * @param {unknown} job structured-cloneable
- * @param {{env?: Record<string, string>, execArgv?: string[]}} [options]
+ * @param {{env?: Record<string, string>, execArgv?: string[], signal?: AbortSignal}} [options] `signal` kills the process
  * @returns {Promise<T>}
  * @throws {Error} with the worker's message, or its exit code or signal if it died without one
  */
-export function runWorker(module, job, { env = {}, execArgv = [] } = {}) {
+export function runWorker(module, job, { env = {}, execArgv = [], signal } = {}) {
   return new Promise((fulfil, reject) => {
     const child = fork(fileURLToPath(module), ['--bench-worker'], {
       env: { ...process.env, ...env },
       execArgv,
+      signal,
+      killSignal: 'SIGKILL',
       serialization: 'advanced',
       stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
     });
