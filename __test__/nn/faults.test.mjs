@@ -107,6 +107,35 @@ for (const [what, options, names] of /** @type {const} */ ([
   });
 }
 
+test('a compiled step whose first launch finds no memory has left gradients and versions as they were', async () => {
+  const run = async (/** @type {number[]} */ numbers) => {
+    manualSeed(5);
+    const model = new nn.Linear(6, 3);
+    const opt = new optim.SGD(model.parameters(), { lr: 0.1 });
+    const x = tensor(inputs[0], { shape: [4, 6] });
+    // The compiled step adds to this gradient.
+    model.forward(x).square().sum().backward();
+    const gradient = model.weight.grad;
+    const earlier = model.forward(x).square().mean();
+    const step = compile((/** @type {any} */ y) => {
+      model.forward(y).square().mean().backward();
+      opt.step();
+    });
+    Object.assign(fault, { name: 'graphLaunch', numbers, calls: 0 });
+    if (numbers.length > 0) {
+      assert.throws(() => step(x), { code: 'ERR_HELIOS_OUT_OF_MEMORY' });
+      assert.equal(model.weight.grad, gradient);
+    }
+    earlier.backward();
+    step(x);
+    fault.name = '';
+    const weights = await model.weight.toArray();
+    for (const y of [step, opt, model, x, earlier]) y.dispose();
+    return weights;
+  };
+  assert.deepEqual(await run([1]), await run([]));
+});
+
 test('an optimizer that finds no memory leaves its parameters free: it can be made again', async () => {
   for (const make of [
     (/** @type {any} */ p) => new optim.AdamW(p, { lr: 1e-2, clip: 1 }),

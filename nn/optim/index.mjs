@@ -381,8 +381,8 @@ class Optimizer {
       runtime().allOrNothing(() => this.#change(ready), written.map(storageOf));
     }
     if (this.ranks?.zero) this.ranks.gather(this.buckets);
-    for (const { bucket } of ready.flat()) {
-      bucket.changed(!this.ranks?.zero);
+    for (const { bucket, runs } of ready.flat()) {
+      if (runs.length > 0) bucket.changed(!this.ranks?.zero);
       for (const parameter of bucket.parameters) parameter.zeroGrad();
     }
   }
