@@ -334,6 +334,38 @@ test('results are added to a table, each product once, and a foreign table is re
   assert.deepEqual(readdirSync(join(path, '..')), ['table.json'], 'nothing is left beside it');
 });
 
+test('runs that end at the same time lose none of each other’s products', { timeout: 120_000 }, async () => {
+  const path = fresh();
+  const device = identityOf(info);
+  const plan = entriesOf('f32', [`NT 1 1 1 | ${ODD} | 1 | 1`])[0].plan;
+  const source = (/** @type {number} */ run) => `
+    const { save } = await import(${JSON.stringify(new URL('../bin/lib/tune.mjs', import.meta.url).href)});
+    for (let m = 1; m <= 40; m++) {
+      const shape = { form: 'NT', m, n: ${run}, k: 64 };
+      save(${JSON.stringify(path)}, ${JSON.stringify(device)}, [{ name: 'f32', shape, plan: ${JSON.stringify(plan)}, us: 5, faster: true }]);
+    }`;
+  await Promise.all([1, 2].map((run) => child(source(run))));
+  assert.equal(readStored(path, info).faster.f32?.length, 80);
+  assert.deepEqual(readdirSync(dirname(path)), ['table.json']);
+});
+
+test('a run waits for one that is writing the table, and not for one that was ended there', { timeout: 120_000 }, () => {
+  const path = fresh();
+  const device = identityOf(info);
+  writeFileSync(`${path}.lock`, '');
+  const start = performance.now();
+  save(path, device, [], 200);
+  assert.ok(performance.now() - start >= 200, 'it waited');
+  assert.deepEqual(readStored(path, info).faster, {});
+  assert.deepEqual(readdirSync(dirname(path)), ['table.json']);
+  // What is no file is nothing that a run leaves.
+  mkdirSync(`${path}.lock`);
+  assert.throws(() => save(path, device, [], 1), {
+    code: 'ERR_TUNE',
+    message: /table\.json was not written: its lock .*\.lock could not be taken: /,
+  });
+});
+
 test('a plan wins by more than the noise only', () => {
   const sampler = (/** @type {number[]} */ list) => {
     let i = 0;

@@ -409,6 +409,7 @@ export function attentionKernels(context, options) {
   /**
    * Throws where the f32 kernels would go over more keys, or queries, than a CPU device has rounds for. A loop of n rounds counts
    * n + 1, and those within a block count for each block. The backward pass by tiles needs no check: its workspace is full before.
+   * Nor do the kernels for matrix units: the only CPU driver seen to have these (lavapipe of Mesa 26.1.6) ends no loop.
    * @param {string} kernel @param {any} p @param {any} plan @param {boolean} backward
    */
   function checkRounds(kernel, { precision, tokens, headSize: d }, { kernel: form, queryBlock, keyBlock, threads, columns }, backward) {

@@ -74,6 +74,8 @@ export class Runtime {
     /** Handles of one record, filled anew for each. @type {number[]} */
     this.handles = [];
     this.scheduled = false;
+    /** Whether the list is not to be submitted yet: {@link Runtime.allOrNothing}. */
+    this.held = false;
     /** Whether the device was given up: its handles mean nothing any more. */
     this.closed = false;
     /** What a list that nobody waited for failed with. @type {unknown} */
@@ -142,7 +144,7 @@ export class Runtime {
     try {
       return this.vk.createBuffer(size, 0);
     } catch (error) {
-      if (!isOutOfMemory(error)) throw error;
+      if (!isOutOfMemory(error) || this.held) throw error;
       // What was freed since the last list is still held for reuse.
       this.flush();
       return this.vk.createBuffer(size, 0);
@@ -176,8 +178,40 @@ export class Runtime {
     const { handles, recorder } = this;
     for (let i = 0; i < storages.length; i++) handles[i] = storages[i].allocation.handle;
     template.appendTo(recorder, handles);
-    if (recorder.count >= LIST) this.submit();
+    if (recorder.count >= LIST && !this.held) this.submit();
     else this.schedule();
+  }
+
+  /**
+   * Appends what `fn` computes, or nothing where `fn` throws: none of it is submitted before its end, and what it appended is taken out
+   * of the list again. Where it finds no memory, the list from before is submitted, which gives back what was freed, and `fn` runs a
+   * second time. `fn` does nothing that cannot be taken back: it uploads and flushes nothing.
+   * @param {() => void} fn @param {Storage[]} storages from before that it writes: where it throws, they have their versions again
+   */
+  allOrNothing(fn, storages) {
+    const { recorder } = this;
+    const versions = storages.map(({ version }) => version);
+    for (let last = false; ; last = true) {
+      const { length, count } = recorder;
+      this.held = true;
+      try {
+        fn();
+        break;
+      } catch (error) {
+        recorder.length = length;
+        recorder.count = count;
+        storages.forEach((storage, i) => {
+          storage.version = versions[i];
+        });
+        // An empty list gives back nothing.
+        if (count === 0) this.destroyFree();
+        if (last || !isOutOfMemory(error)) throw error;
+      } finally {
+        this.held = false;
+      }
+      this.flush();
+    }
+    if (recorder.count >= LIST) this.submit();
   }
 
   /** Has the list submitted at the end of this turn. */

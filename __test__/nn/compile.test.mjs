@@ -278,6 +278,49 @@ test('a recording that fails gives its memory back', () => {
   assert.equal(f().length, 3);
 });
 
+test('a trace that throws behind a step has changed nothing: neither parameters nor what earlier results need of them', async () => {
+  for (const make of [
+    (/** @type {any} */ p) => new optim.SGD(p, { lr: 0.1, momentum: 0.9 }),
+    (/** @type {any} */ p) => new optim.AdamW(p),
+  ]) {
+    const run = async (/** @type {boolean} */ fails) => {
+      manualSeed(9);
+      const model = new nn.Sequential(new nn.Linear(6, 8), new nn.GELU(), new nn.Linear(8, 3));
+      const opt = make(model.parameters());
+      const x = tensor(
+        Float32Array.from({ length: 24 }, (_, i) => Math.sin(i)),
+        { shape: [4, 6] },
+      );
+      const earlier = model.forward(x).square().mean();
+      let left = fails ? 1 : 0;
+      const step = compile((/** @type {any} */ input) => {
+        const loss = model.forward(input).square().mean();
+        loss.backward();
+        opt.step();
+        if (left-- > 0) throw new Error('of the program');
+        return loss;
+      });
+      if (fails) assert.throws(() => step(x), /^Error: of the program$/);
+      earlier.backward();
+      const losses = [await step(x).item(), await step(x).item()];
+      return [...losses, ...(await model.at(0).weight.toArray())];
+    };
+    assert.deepEqual(await run(true), await run(false));
+  }
+});
+
+test('a step leaves alone what it does not change: groups without gradients', () => {
+  const one = new nn.Linear(2, 2);
+  const other = new nn.Sequential(new nn.Linear(2, 2), new nn.Linear(2, 2));
+  const opt = new optim.AdamW([{ params: one.parameters() }, { params: other.parameters() }]);
+  const x = tensor([[1, 2]]);
+  const earlier = other.forward(x).square().sum();
+  one.forward(x).sum().backward();
+  opt.step();
+  earlier.backward();
+  assert.deepEqual(other.at(0).weight.grad?.shape, [2, 2]);
+});
+
 test('parameters are read where they are: what is loaded, or set by lr, shows in the next call', async () => {
   const model = new nn.Linear(2, 1, { bias: false });
   const opt = new optim.SGD(model.parameters(), { lr: 1 });

@@ -67,11 +67,22 @@ for (const how of ['eager', 'compiled']) {
       const losses = [];
       for (let i = 0; i < 24; i++) {
         const x = randn([6, 16]);
-        const action = random.below(5);
+        const action = random.below(6);
         if (action === 0) noGrad(() => void model.at(0).weight.mul_(0.9));
         if (action === 1)
           model.loadStateDict(Object.fromEntries(Object.entries(model.stateDict()).map(([name, t]) => [name, t.mul(1.01).detach()])));
         if (action === 2) losses.push(await scope(() => noGrad(() => evaluate(x))).item());
+        if (action === 3) {
+          // A trace that throws has changed nothing.
+          const more = random.chance(0.5);
+          const broken = compile(() => {
+            step(x);
+            if (more) noGrad(() => void model.at(0).weight.mul_(0.9));
+            throw new Error('of the program');
+          });
+          assert.throws(broken, /^Error: of the program$/);
+          for (const [copy, converted] of await copies(opt)) assert.deepEqual(copy, converted, `step ${i}, seed ${seed}`);
+        }
         losses.push(await scope(() => f(x)).item());
         const pairs = await copies(opt);
         assert.equal(pairs.length, kept ? 1 : 0, 'up to date after each step');

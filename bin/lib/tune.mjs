@@ -1,9 +1,9 @@
 // `helios-vk tune`: times the plans of matrix products on this machine's device and writes a table of those that are faster than
 // what the package chooses by itself.
 
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { planName } from '../../kernels/tuning/candidates.mjs';
 import { FORMAT, readStored, writeStored } from '../../kernels/tuning/stored.mjs';
@@ -37,6 +37,9 @@ const DEFAULT_NAMES = 'half,f32';
 const DEFAULT_MODEL = 'mission';
 const SECONDS = 600;
 const QUICK_SECONDS = 120;
+/** Milliseconds that a run waits for another one to write the same table, which takes a few, and between its looks. */
+const LOCK_MS = 10_000;
+const LOOK_MS = 20;
 
 /**
  * A list with commas between its words, each of which must be known.
@@ -117,11 +120,52 @@ export async function tune(options) {
 }
 
 /**
- * Adds results to the table of a file, which keeps its other products.
+ * Runs `work` in one process at a time, which has a file `path.lock` meanwhile. One that stays for `waitMs` was left by a process that
+ * was ended, and is removed.
+ * @template T
+ * @param {string} path @param {number} waitMs @param {() => T} work
+ * @returns {T}
+ */
+function locked(path, waitMs, work) {
+  const lock = `${path}.lock`;
+  try {
+    mkdirSync(dirname(lock), { recursive: true });
+    for (let made = /** @type {number | undefined} */ (NaN), end = 0; ; ) {
+      try {
+        writeFileSync(lock, `${process.pid}\n`, { flag: 'wx' });
+        break;
+      } catch (error) {
+        if (/** @type {NodeJS.ErrnoException} */ (error).code !== 'EEXIST') throw error;
+      }
+      const there = statSync(lock, { throwIfNoEntry: false })?.mtimeMs;
+      if (there !== made) {
+        made = there;
+        end = Date.now() + waitMs;
+      }
+      if (Date.now() < end) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, LOOK_MS);
+      else rmSync(lock, { force: true });
+    }
+  } catch (cause) {
+    const { message } = /** @type {Error} */ (cause);
+    throw new CommandError('ERR_TUNE', `${path} was not written: its lock ${lock} could not be taken: ${message}`);
+  }
+  try {
+    return work();
+  } finally {
+    rmSync(lock, { force: true });
+  }
+}
+
+/**
+ * Adds results to the table of a file, which keeps its other products, also those of runs that end at the same time.
  * @param {string} path @param {Stored['device']} device @param {Result[]} results
+ * @param {number} [waitMs] how long another run may keep its lock: then it was ended
  * @returns {string | undefined} what the file was that is not kept
  */
-export function save(path, device, results) {
+export const save = (path, device, results, waitMs = LOCK_MS) => locked(path, waitMs, () => merge(path, device, results));
+
+/** @param {string} path @param {Stored['device']} device @param {Result[]} results @returns {string | undefined} as of `save` */
+function merge(path, device, results) {
   /** @type {Pick<Stored, 'faster' | 'kept'>} */
   let { faster, kept } = { faster: {}, kept: {} };
   let note;

@@ -101,6 +101,17 @@ export class Recording {
     return this.outside.has(storage) && this.outside.get(storage) !== storage.version;
   }
 
+  /**
+   * Has everything from before be as it was: nothing has run yet. Copies of parameters that go with a change here hold what these hold
+   * without it.
+   */
+  undo() {
+    const fresh = [...this.copies].filter((copy) => copy.fresh);
+    for (const [storage, version] of this.outside) storage.version = version;
+    for (const copy of fresh) copy.version = copy.source.version;
+    for (const [leaf, gradient] of this.guard.gradients) leaf.grad = gradient;
+  }
+
   forget() {
     for (const storage of this.outside.keys()) storage.release();
     this.outside.clear();

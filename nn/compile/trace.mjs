@@ -65,9 +65,12 @@ export function trace(fn, slots, rebuild, options) {
         return tensor;
       }),
     );
-    return new Graph(recording, inputs, held, options);
+    const graph = new Graph(recording, inputs, held, options);
+    // Versions and gradients change with each launch.
+    recording.undo();
+    return graph;
   } catch (error) {
-    for (const [leaf, before] of recording.guard.gradients) leaf.grad = before;
+    recording.undo();
     recording.forget();
     for (const tensor of tensorsIn(held)) if (tensor.serial >= recording.serial) tensor.dispose();
     for (const storage of inputs) storage.release();

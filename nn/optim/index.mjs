@@ -368,11 +368,27 @@ class Optimizer {
 
   /**
    * Changes the parameters by their gradients, and forgets the gradients: the next `backward` begins anew. A parameter
-   * without a gradient stays as it is; with a `processGroup`, each needs one on every process.
+   * without a gradient stays as it is; with a `processGroup`, each needs one on every process. Without one, a step that throws, as where
+   * the device is out of memory, has changed nothing, and may be made again.
    */
   step() {
     if (this.groups[0].state.disposed) throw new UsageError('step', 'the optimizer was disposed of');
     const ready = this.#ready();
+    // What collectives have done cannot be taken back, and a recording is given up as a whole.
+    if (this.ranks || isRecording()) this.#change(ready);
+    else {
+      const written = this.buckets.flatMap((bucket) => [bucket.values, ...(this.moments.get(bucket) ?? [])]);
+      runtime().allOrNothing(() => this.#change(ready), written.map(storageOf));
+    }
+    if (this.ranks?.zero) this.ranks.gather(this.buckets);
+    for (const { bucket, runs } of ready.flat()) {
+      if (runs.length > 0) bucket.changed(!this.ranks?.zero);
+      for (const parameter of bucket.parameters) parameter.zeroGrad();
+    }
+  }
+
+  /** Counts the step and changes what it is of. @param {{ bucket: Bucket, runs: Run[] }[][]} ready by group */
+  #change(ready) {
     const { clips } = this;
     // Shards have a norm of their own each.
     const ranks = this.ranks?.zero ? this.ranks : undefined;
@@ -411,11 +427,6 @@ class Optimizer {
         });
       }),
     );
-    ranks?.gather(this.buckets);
-    for (const { bucket } of ready.flat()) {
-      bucket.changed(!ranks);
-      for (const parameter of bucket.parameters) parameter.zeroGrad();
-    }
   }
 
   /**

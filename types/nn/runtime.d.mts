@@ -85,6 +85,8 @@ export class Runtime implements Sink {
     /** Handles of one record, filled anew for each. @type {number[]} */
     handles: number[];
     scheduled: boolean;
+    /** Whether the list is not to be submitted yet: {@link Runtime.allOrNothing}. */
+    held: boolean;
     /** Whether the device was given up: its handles mean nothing any more. */
     closed: boolean;
     /** What a list that nobody waited for failed with. @type {unknown} */
@@ -124,6 +126,13 @@ export class Runtime implements Sink {
     watch(storage: Storage, allocation: Allocation): void;
     /** @param {Template} template @param {Storage[]} storages one for each slot @returns {undefined} */
     append(template: Template, storages: Storage[]): undefined;
+    /**
+     * Appends what `fn` computes, or nothing where `fn` throws: none of it is submitted before its end, and what it appended is taken out
+     * of the list again. Where it finds no memory, the list from before is submitted, which gives back what was freed, and `fn` runs a
+     * second time. `fn` does nothing that cannot be taken back: it uploads and flushes nothing.
+     * @param {() => void} fn @param {Storage[]} storages from before that it writes: where it throws, they have their versions again
+     */
+    allOrNothing(fn: () => void, storages: Storage[]): void;
     /** Has the list submitted at the end of this turn. */
     schedule(): void;
     /** Submits what has been appended, where there is memory for that; else it waits for the next time. */

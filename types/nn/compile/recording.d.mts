@@ -43,6 +43,11 @@ export class Recording implements Sink {
     gradientOf(leaf: Tensor): void;
     /** Whether a storage from before is changed here. @param {Storage} storage */
     changed(storage: Storage): boolean;
+    /**
+     * Has everything from before be as it was: nothing has run yet. Copies of parameters that go with a change here hold what these hold
+     * without it.
+     */
+    undo(): void;
     forget(): void;
 }
 export type Allocation = import("../runtime.mjs").Allocation;

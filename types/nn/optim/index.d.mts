@@ -218,7 +218,8 @@ declare class Optimizer {
     momentOf(bucket: Bucket, index: number, run: Run): Tensor;
     /**
      * Changes the parameters by their gradients, and forgets the gradients: the next `backward` begins anew. A parameter
-     * without a gradient stays as it is; with a `processGroup`, each needs one on every process.
+     * without a gradient stays as it is; with a `processGroup`, each needs one on every process. Without one, a step that throws, as where
+     * the device is out of memory, has changed nothing, and may be made again.
      */
     step(): void;
     /**
