@@ -12,7 +12,7 @@
 import { at, f32, vector } from './assembler.mjs';
 import { keep } from './attention-kept.mjs';
 import { writePaired } from './attention-paired.mjs';
-import { ownedBlock, walk, zeros } from './attention-walk.mjs';
+import { ownedBlock, tilesOfKeys, walk, zeros } from './attention-walk.mjs';
 
 /** @typedef {import('./attention.mjs').AttentionWriter} AttentionWriter */
 
@@ -69,14 +69,12 @@ function overKeys(w, blockRow) {
     w.copier(w.headOf('k', 'offK', 'batchQkv'), rowQkv),
     w.copier(w.headOf('v', 'offV', 'batchQkv'), rowQkv),
   ]);
-  const tilesTo = (/** @type {string} */ end) =>
-    form.causal ? p.b32('min.u32', p.b32('div.u32', p.b32('add.u32', end, columns - 1), columns), w.tiles) : w.tiles;
   const zero = p.b32('mov.u32', 0);
   const each = walk(w, copiers, {
     from: zero,
-    to: tilesTo(p.b32('add.u32', blockRow, sizes.rows)),
+    to: tilesOfKeys(w, p.b32('add.u32', blockRow, sizes.rows)),
     ownFrom: zero,
-    ownTo: tilesTo(p.b32('add.u32', groupRow, 64)),
+    ownTo: tilesOfKeys(w, p.b32('add.u32', groupRow, 64)),
   });
   const queries = w.fragments(w.headOf('q', 'offQ', 'batchQkv'), rowQkv, row);
   const dO = w.fragments(w.headOf('dO', 'offDo', 'batchO'), w.rowBytes('rowO'), row);

@@ -1,6 +1,7 @@
 // O = softmax(scale · Q K^T) V and the log-sum-exp of each row: a block owns queries and walks over tiles of keys and values.
 
 import { at, f32 } from './assembler.mjs';
+import { firstQuery, tilesOfKeys } from './attention-walk.mjs';
 
 /** @typedef {import('./attention.mjs').AttentionWriter} AttentionWriter */
 
@@ -8,9 +9,7 @@ import { at, f32 } from './assembler.mjs';
 export function writeForward(w) {
   const { p, tiling, sizes, form } = w;
   const { columns, stages } = tiling;
-  // The last queries have the longest walks.
-  const block = form.causal ? p.b32('sub.u32', p.b32('sub.u32', w.blocksOfRows, 1), w.block) : w.block;
-  const blockRow = p.b32('mul.lo.u32', block, sizes.rows);
+  const blockRow = firstQuery(w, w.block);
   const groupRow = p.b32('add.u32', blockRow, w.groupRow);
   const row = p.b32('add.u32', blockRow, w.ownRow);
 
@@ -19,10 +18,8 @@ export function writeForward(w) {
   const copyV = w.copier(w.headOf('v', 'offV', 'batchQkv'), rowQkv);
 
   /** Tiles of the block, and of this warpgroup: those that its last row sees. */
-  const tilesTo = (/** @type {string} */ end) =>
-    form.causal ? p.b32('min.u32', p.b32('div.u32', p.b32('add.u32', end, columns - 1), columns), w.tiles) : w.tiles;
-  const tiles = tilesTo(p.b32('add.u32', blockRow, sizes.rows));
-  const own = tilesTo(p.b32('add.u32', groupRow, 64));
+  const tiles = tilesOfKeys(w, p.b32('add.u32', blockRow, sizes.rows));
+  const own = tilesOfKeys(w, p.b32('add.u32', groupRow, 64));
   /** From this tile on some scores do not count: by causality, or past the last token. */
   const whole = p.b32('div.u32', form.causal ? p.b32('min.u32', groupRow, w.tokens) : w.tokens, columns);
 

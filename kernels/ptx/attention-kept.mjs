@@ -6,7 +6,7 @@
 // stores what becomes of such queries, and keys that are not there are zeros.
 
 import { at, vector } from './assembler.mjs';
-import { zeros } from './attention-walk.mjs';
+import { firstQuery, tilesOfKeys, zeros } from './attention-walk.mjs';
 
 /** @typedef {import('./attention.mjs').AttentionWriter} AttentionWriter */
 
@@ -77,19 +77,14 @@ export function keep(w, groupRow) {
 
 /** dQ of a block's queries. @param {AttentionWriter} w */
 export function writeQueries(w) {
-  const { p, tiling, sizes, form } = w;
+  const { p, tiling, sizes } = w;
   const { columns, stages } = tiling;
-  // The last queries have the longest walks.
-  const block = form.causal ? p.b32('sub.u32', p.b32('sub.u32', w.blocksOfRows, 1), w.block) : w.block;
-  const blockRow = p.b32('mul.lo.u32', block, sizes.rows);
+  const blockRow = firstQuery(w, w.block);
   const groupRow = p.b32('add.u32', blockRow, w.groupRow);
   const copyKeys = w.copier(w.headOf('k', 'offK', 'batchQkv'), w.rowBytes('rowQkv'));
-  /** Tiles up to the one of a query. @param {string} end the first query behind it */
-  const tilesTo = (end) =>
-    form.causal ? p.b32('min.u32', p.b32('div.u32', p.b32('add.u32', end, columns - 1), columns), w.tiles) : w.tiles;
-  const tiles = tilesTo(p.b32('add.u32', blockRow, sizes.rows));
+  const tiles = tilesOfKeys(w, p.b32('add.u32', blockRow, sizes.rows));
   // A warpgroup without queries has no tiles.
-  const own = p.b32('selp.b32', tilesTo(p.b32('add.u32', groupRow, BLOCK)), 0, p.pred('setp.lt.u32', groupRow, w.tokens));
+  const own = p.b32('selp.b32', tilesOfKeys(w, p.b32('add.u32', groupRow, BLOCK)), 0, p.pred('setp.lt.u32', groupRow, w.tokens));
 
   const [copyStage, useStage, tile] = [0, 0, 0].map((x) => p.b32('mov.u32', x));
   const shared = p.b32('mov.u32', 'shared');

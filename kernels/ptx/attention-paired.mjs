@@ -8,7 +8,7 @@
 
 import { at, f32, vector } from './assembler.mjs';
 import { keep } from './attention-kept.mjs';
-import { ownedBlock, walk, zeros } from './attention-walk.mjs';
+import { ownedBlock, tilesOfKeys, walk, zeros } from './attention-walk.mjs';
 
 /** @typedef {import('./attention.mjs').AttentionWriter} AttentionWriter */
 
@@ -60,7 +60,7 @@ function paired(w, blockRow, ofQueries) {
   const zero = p.b32('mov.u32', 0);
   const end = p.b32('add.u32', blockRow, sizes.rows);
   const from = form.causal && !ofQueries ? p.b32('div.u32', blockRow, columns) : zero;
-  const to = form.causal && ofQueries ? p.b32('min.u32', p.b32('div.u32', p.b32('add.u32', end, columns - 1), columns), w.tiles) : w.tiles;
+  const to = ofQueries ? tilesOfKeys(w, end) : w.tiles;
   const each = walk(w, copiers, { from, to, ownFrom: from, ownTo: to });
 
   const flip = own('b32', w.flip, 0);

@@ -1,8 +1,23 @@
-// What the kernels of attention's backward pass share: which rows a block owns, and the walk over pairs of tiles of the other side.
+// What the kernels of attention share: which rows a block owns, how far it walks, and the backward pass's walk over pairs of tiles.
 
 import { f32 } from './assembler.mjs';
 
 /** @typedef {import('./attention.mjs').AttentionWriter} AttentionWriter */
+
+/**
+ * The first of a block's queries, of which the last ones have the longest walks.
+ * @param {AttentionWriter} w @param {string} number of the block among those of queries
+ */
+export function firstQuery(w, number) {
+  const { p, sizes } = w;
+  const block = w.form.causal ? p.b32('sub.u32', p.b32('sub.u32', w.blocksOfRows, 1), number) : number;
+  return p.b32('mul.lo.u32', block, sizes.rows);
+}
+
+/** How many tiles of keys are seen by queries up to the one before `end`. @param {AttentionWriter} w @param {string} end */
+export function tilesOfKeys({ p, tiling: { columns }, form, tiles }, end) {
+  return form.causal ? p.b32('min.u32', p.b32('div.u32', p.b32('add.u32', end, columns - 1), columns), tiles) : tiles;
+}
 
 /**
  * What this block computes, 1 for dQ of queries and 0 for dK and dV of keys, and the first of these that it owns. The longest walks come
@@ -14,10 +29,7 @@ export function ownedBlock(w) {
   const number = p.b32('div.u32', w.block, sizes.kinds);
   return {
     kind: p.b32('rem.u32', w.block, sizes.kinds),
-    queries: () => {
-      const block = w.form.causal ? p.b32('sub.u32', p.b32('sub.u32', w.blocksOfRows, 1), number) : number;
-      return p.b32('mul.lo.u32', block, sizes.rows);
-    },
+    queries: () => firstQuery(w, number),
     keys: () => p.b32('mul.lo.u32', number, sizes.rows),
   };
 }

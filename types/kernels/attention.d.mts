@@ -62,7 +62,7 @@ export type AttentionPlan = {
      * device can, or `ptx`, kernels in PTX, where these were measured; f32: `tiles`, but `walk` on CPU devices and
      * where tiles, backward those of one head, would not fit
      */
-    kernel?: "register" | "ptx" | "scratch" | "walk" | "tiles" | undefined;
+    kernel?: "tiles" | "register" | "ptx" | "scratch" | "walk" | undefined;
     /**
      * `ptx`: one of kernels/ptx/plans.mjs by name, or
      * itself; the measured one when left out

@@ -1,6 +1,13 @@
 // Made by `npm run types` from kernels/; do not edit.
 /** @typedef {import('./attention.mjs').AttentionWriter} AttentionWriter */
 /**
+ * The first of a block's queries, of which the last ones have the longest walks.
+ * @param {AttentionWriter} w @param {string} number of the block among those of queries
+ */
+export function firstQuery(w: AttentionWriter, number: string): string;
+/** How many tiles of keys are seen by queries up to the one before `end`. @param {AttentionWriter} w @param {string} end */
+export function tilesOfKeys({ p, tiling: { columns }, form, tiles }: AttentionWriter, end: string): string;
+/**
  * What this block computes, 1 for dQ of queries and 0 for dK and dV of keys, and the first of these that it owns. The longest walks come
  * first: the last queries' and the first keys'.
  * @param {AttentionWriter} w
