@@ -114,6 +114,8 @@ export { coopShapes } from './matmul/spirv.mjs';
  * @typedef {object} MatmulGroupPlan
  * @property {string | import('./ptx/gemm.mjs').GemmPlan} tiling a tiling of kernels/ptx/plans.mjs by its name, or any other
  * @property {number} [wave] workgroups that the device runs at once
+ * @property {number} [tail] parts that the depth of the tiles after the last whole wave is split into, if they are of the last product:
+ *   default 1
  */
 
 /**
@@ -338,8 +340,8 @@ export function matmulKernels(context, options) {
 
   /**
    * How `matmulGroup` computes these products by one launch, or undefined where it does not: they must be of one form, type and
-   * depth, with nothing added but C, each of them for the same tiling of the kernels in PTX, 2 to 4 in number, and their tiles
-   * must fill the device. The first call tests the kernel, which cannot be done while a graph is recorded.
+   * depth, with nothing added but C, 2 to 4 in number, and by the rates of the device's tables they must take less time than a launch
+   * for each. The first call tests the kernel, which cannot be done while a graph is recorded.
    * @param {MatmulArgs[]} list
    * @returns {MatmulGroupPlan | undefined}
    */
@@ -348,10 +350,10 @@ export function matmulKernels(context, options) {
   }
 
   /**
-   * What `matmulGroup` saves, to choose among groups of products: in waves, each of as many workgroups as the device runs at once, of which
-   * the last of a launch counts whole. No kernel is tested.
+   * What `matmulGroup` saves, to choose among groups of products, by the rates of the device's tables and with the last wave of a launch's
+   * workgroups counted whole. No kernel is tested.
    * @param {MatmulArgs[]} list
-   * @returns {number | undefined} waves by which one launch takes fewer than a launch for each; undefined where these products, but for
+   * @returns {number | undefined} microseconds by which one launch takes less than a launch for each; undefined where these products, but for
    *   the kernel's test, have no `matmulGroupPlan`
    */
   function matmulGroupSaving(list) {
@@ -362,7 +364,7 @@ export function matmulKernels(context, options) {
    * Matrix products by one launch, whose tiles fill the device together.
    * @param {MatmulArgs[]} list none may read what another one writes
    * @param {MatmulGroupPlan} [plan] `matmulGroupPlan`'s when left out
-   * @returns {Dispatch[]} one dispatch
+   * @returns {Dispatch[]} one dispatch, or two where the last tiles are split
    * @throws {RangeError} where one launch cannot compute them
    */
   function matmulGroup(list, plan) {

@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { pack } from '../../kernels/base.mjs';
 import { createKernels } from '../../kernels/index.mjs';
-import { planFault } from '../../kernels/ptx/gemm.mjs';
+import { planFault, sizesFault } from '../../kernels/ptx/gemm.mjs';
 import { PLANS, SIMT_PLANS } from '../../kernels/ptx/plans.mjs';
 import { vk } from '../lib/addon.mjs';
 import { checkGlu, checkGroup, checkProduct } from '../ptx/product.mjs';
@@ -44,20 +44,28 @@ function randomSingle(tiling, form) {
   };
 }
 
-/** Whether a tiling copies B, so that it takes depths in multiples of 32. @param {string} tiling */
-const copies = (tiling) => PLANS[/** @type {keyof typeof PLANS} */ (tiling)].load === 'copy';
+/** Whether a tiling takes a product. @param {string} tiling @param {{ m: number, n: number, k: number }} sizes */
+const takes = (tiling, sizes) => sizesFault(PLANS[/** @type {keyof typeof PLANS} */ (tiling)], sizes) === undefined;
 
 /** A random depth that a tiling takes, of contiguous rows in eights. @param {string} tiling @param {boolean} contiguous whether A or B has its depth contiguous */
-const depthOf = (tiling, contiguous) => (copies(tiling) ? 32 * (1 + below(22)) : contiguous ? 8 * (1 + below(87)) : 1 + below(700));
+const depthOf = (tiling, contiguous) => {
+  const any = takes(tiling, { m: 64, n: 64, k: 8 });
+  return any ? (contiguous ? 8 * (1 + below(87)) : 1 + below(700)) : 32 * (1 + below(22));
+};
+
+/** A random extent whose elements are contiguous. @param {string} tiling @param {number} most */
+const extentOf = (tiling, most) => {
+  const unit = takes(tiling, { m: 8, n: 8, k: 32 }) ? 8 : 64;
+  return unit * (1 + below(most / unit));
+};
 
 /** A random product for a tiling. @param {string} tiling @param {Product['form']} form @returns {Product} */
 function randomProduct(tiling, form) {
-  const eights = (/** @type {number} */ most) => 8 * (1 + below(most / 8));
   const split = form === 'TN' ? [{ splits: 2 + below(3) }, { wave: 3, tail: 2 }, {}][below(3)] : maybe() ? { wave: 3 } : {};
   return {
     form,
-    m: form[0] === 'T' ? eights(600) : 1 + below(600),
-    n: eights(400),
+    m: form[0] === 'T' ? extentOf(tiling, 600) : 1 + below(600),
+    n: extentOf(tiling, 400),
     k: depthOf(tiling, form !== 'TN'),
     type: maybe() ? 'bf16' : 'f16',
     half: maybe(),
@@ -84,9 +92,8 @@ for (const [tiling, sizes] of Object.entries(PLANS)) {
 for (const [tiling, sizes] of Object.entries(PLANS)) {
   if (planFault(sizes, { type: 'bf16', transA: true, transB: false, products: 2 })) continue;
   test(`groups of TN by ${tiling}`, { skip }, () => {
-    const eights = (/** @type {number} */ most) => 8 * (1 + below(most / 8));
     for (const count of [2, 3, 4]) {
-      const list = Array.from({ length: count }, () => [eights(400), eights(400)]);
+      const list = Array.from({ length: count }, () => [extentOf(tiling, 400), extentOf(tiling, 400)]);
       checkGroup(vk, kernels, {
         form: 'TN',
         sizes: list,
@@ -94,6 +101,7 @@ for (const [tiling, sizes] of Object.entries(PLANS)) {
         tiling,
         beta: maybe() ? 0 : -0.75,
         wave: 3 + below(8),
+        tail: 1 + below(4),
       });
     }
   });
@@ -108,7 +116,7 @@ for (const [tiling, sizes] of Object.entries(PLANS)) {
     for (const pass of passes)
       for (let i = 0; i < 4; i++) {
         const type = maybe() ? 'bf16' : 'f16';
-        const product = { m: 1 + below(600), columns: 8 * (1 + below(50)), k: (copies(tiling) ? 32 : 8) * (1 + below(60)) };
+        const product = { m: 1 + below(600), columns: 8 * (1 + below(50)), k: depthOf(tiling, true) };
         const wave = maybe() ? { wave: 3 } : {};
         checkGlu(vk, kernels, { pass, ...product, type, plan: { kernel: 'ptx', tiling, ...wave } });
       }

@@ -15,7 +15,7 @@ import { initDevice } from './setup.mjs';
 before(initDevice);
 
 /**
- * Runs `body` with kernels that compute the products of a group one by one, and say that it saves this many waves.
+ * Runs `body` with kernels that compute the products of a group one by one, and say that it saves this much.
  * @param {(list: any[]) => number | undefined} saving undefined where a group is not taken
  * @param {() => Promise<void>} body
  */
@@ -138,7 +138,7 @@ test('a weight gradient does not wait behind who reads it or writes over what it
   );
 });
 
-test('of a sequence those groups are taken that save the most waves together', async () => {
+test('of a sequence those groups are taken that save the most together', async () => {
   const op = /** @type {any} */ (operations.get('matmul'));
   const memory = (/** @type {any} */ layout) => ({ allocation: /** @type {any} */ ({}), layout });
   // Told apart by their columns.
@@ -223,20 +223,23 @@ const grouped = (sizes) =>
     { timeout: 600_000 },
   );
 
-test("the GPT's weight gradients: of a layer the pairs that fill an H200's multiprocessors, in no more memory", async () => {
-  for (const { sizes, pairs } of [
-    { sizes: {}, pairs: ['1024x2752+5504x1024', '1024x1024+3072x1024'] },
-    { sizes: { microSteps: 3 }, pairs: ['1024x2752+5504x1024', '1024x1024+3072x1024'] },
-    // The first products that fill waves are others: 17408x2048+2048x5504, then 11008x2048+2048x2048 and 6144x2048+2048x5504.
-    { sizes: { width: 2048, hidden: 5504, heads: 16 }, pairs: ['2048x5504+11008x2048', '2048x2048+6144x2048'] },
+test("the GPT's weight gradients: groups that fill an H200's multiprocessors, in hardly more memory", async () => {
+  // Of tiles of 256 x 192: 564 and 24 split in five, two waves, two waves, and 96 tiles of 256 x 128.
+  const narrow = ['17408x1024+1024x2752+5504x1024+1024x1024', '3072x1024+1024x2752+5504x1024', '3072x1024+1024x2752+5504x1024'];
+  const wide = ['17408x2048+2048x5504+11008x2048', '2048x2048+6144x2048+2048x5504+11008x2048', '2048x2048+6144x2048+2048x5504'];
+  for (const { sizes, expected, count } of [
+    { sizes: {}, expected: [...narrow, '1024x1024+3072x1024'], count: 8 },
+    // Of micro-steps the first one's alone: those of the others are added to them.
+    { sizes: { microSteps: 3 }, expected: [...narrow, '1024x1024+3072x1024'], count: 8 },
+    { sizes: { width: 2048, hidden: 5504, heads: 16 }, expected: [...wide, '11008x2048+2048x2048+6144x2048'], count: 9 },
   ]) {
     const { steps, groups } = await grouped(sizes);
     const [alone, together] = steps;
-    // Of micro-steps the first one's alone: those of the others are added to them.
-    assert.deepEqual(groups, [...pairs, ...pairs, ...pairs]);
-    assert.deepEqual([alone.grouped, together.grouped], [0, 6]);
-    // One launch in place of four or more: by themselves some are split in depth.
-    assert.ok(together.dispatches <= alone.dispatches - 3 * 4, JSON.stringify(steps));
-    assert.ok(together.planned <= alone.planned, JSON.stringify(steps));
+    assert.deepEqual(groups, expected);
+    assert.deepEqual([alone.grouped, together.grouped], [0, count]);
+    // By themselves some are split in depth.
+    assert.ok(together.dispatches <= alone.dispatches - 12, JSON.stringify(steps));
+    // Operands of the vocabulary's wait for others.
+    assert.ok(together.planned <= 1.02 * alone.planned, JSON.stringify(steps));
   }
 });

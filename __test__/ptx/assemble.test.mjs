@@ -49,6 +49,7 @@ const FORMS = [
   ['TN', TN],
   ['TN adds, parts', { ...TN, beta: true, parts: true, ragged: true }],
   ['two of TN', { ...TN, products: 2 }],
+  ['four of TN, parts', { ...TN, products: 4, parts: true }],
   ['four of TN, adds', { ...TN, products: 4, beta: true, ragged: true }],
 ];
 

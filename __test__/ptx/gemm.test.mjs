@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { moduleText, packParameters } from '../../kernels/ptx/assembler.mjs';
-import { PARAMETERS, depthFault, division, gemm, planFault, productFault } from '../../kernels/ptx/gemm.mjs';
+import { PARAMETERS, division, gemm, planFault, productFault, sizesFault } from '../../kernels/ptx/gemm.mjs';
 import { shuffleRows } from '../../kernels/ptx/layout.mjs';
 import { PLANS } from '../../kernels/ptx/plans.mjs';
 import { fromHalf, toHalf } from '../lib/half.mjs';
@@ -221,6 +221,16 @@ test('B by the copy engine: sizes that fill no tile, depths that fill no stage, 
   check(copied, { ...NN, half: false }, { m: 72, n: 40, k: 96, beta: 2 });
 });
 
+const both = /** @type {GemmPlan} */ ({ bm: 128, bn: 192, bk: 16, stages: 4, warpgroups: 2, load: 'copy', ahead: 3 });
+test('both operands of TN by the copy engine', () => {
+  check(both, TN, { m: 192, n: 320, k: 192 });
+  check(both, TN, { m: 192, n: 64, k: 192, late: false, seed: 99 });
+  check({ ...both, bm: 192, bn: 256, stages: 3, warpgroups: 3 }, TN, { m: 256, n: 320, k: 96 });
+  check({ ...both, bn: 64, bk: 32, warpgroups: 1, stages: 3 }, TN, { m: 128, n: 128, k: 224, tail: 2, blocks: 4 });
+  check(both, TN, { m: 64, n: 64, k: 416, splits: 3, alpha: 0.5, beta: 2 });
+  check(both, { ...TN, type: 'f16', dual: true, residual: true }, { m: 64, n: 64, k: 32, beta: -1 });
+});
+
 test('B by the copy engine beside A of TN, whose words are transposed', () => {
   check(copied, TN, { m: 136, n: 72, k: 192 });
   check(copied, TN, { m: 136, n: 72, k: 192, late: false, seed: 99 });
@@ -264,7 +274,12 @@ test('a shuffled B that is taken for another order is found', () => {
 test('the plans that were measured', () => {
   check(PLANS.tallCopiedCached, TN, { m: 264, n: 136, k: 288, blocks: 1 });
   for (const [name, plan] of Object.entries(PLANS)) {
-    const forms = { wide: [TN], tallCopied: [NN, shuffledNT, shuffledNN], tallCopiedCached: [TN, shuffledNT, shuffledNN] }[name] ?? [NT];
+    const forms = {
+      wide: [TN],
+      broadCopied: [TN],
+      tallCopied: [NN, shuffledNT, shuffledNN],
+      tallCopiedCached: [TN, shuffledNT, shuffledNN],
+    }[name] ?? [NT];
     for (const form of forms) check(plan, form, { m: plan.bm, n: plan.bn, k: 2 * plan.bk, blocks: 1 });
   }
 });
@@ -317,7 +332,7 @@ test('faults of plans and products are named', () => {
   assert.match(String(planFault({ ...relay, bk: 128 }, NT)), /bk must be 16, 32 or 64/);
   assert.equal(planFault(copied, NN), undefined);
   assert.match(String(planFault({ ...copied, bk: 32 }, NN)), /bk must be 64 or 128/);
-  assert.match(String(planFault({ ...copied, bkB: undefined }, NN)), /in stages of 32, beside A in registers/);
+  assert.match(String(planFault({ ...copied, bkB: undefined }, NN)), /beside A in registers, are in stages of 32/);
   assert.match(String(planFault({ ...copied, warpgroups: 2 }, NN)), /two blocks of 64 rows/);
   assert.match(String(planFault(copied, NT)), /copies are of NN and TN, and of NT where B is shuffled/);
   for (const form of [TN, { ...TN, products: 4 }, { ...NN, half: false, products: 2 }]) assert.equal(planFault(copied, form), undefined);
@@ -325,9 +340,15 @@ test('faults of plans and products are named', () => {
   assert.match(String(planFault(copied, { ...TN, shuffled: true })), /a shuffled B is of NN and NT/);
   assert.match(String(planFault({ ...copied, bm: 192 }, TN)), /A of TN needs two blocks of 64 rows/);
   for (const plan of [relay, async, direct]) assert.match(String(planFault(plan, shuffledNN)), /a shuffled B needs copies/);
-  assert.match(String(depthFault(copied, 72)), /multiples of 32, not 72/);
-  assert.equal(depthFault(copied, 96), undefined);
-  assert.equal(depthFault(relay, 72), undefined);
+  assert.match(String(planFault(both, NN)), /copies of both operands are of TN/);
+  assert.match(String(planFault({ ...both, bkB: 32 }, TN)), /and no bkB/);
+  const sizes = { m: 72, n: 136, k: 96 };
+  assert.match(String(sizesFault(copied, { ...sizes, k: 72 })), /multiples of 32, not 72/);
+  assert.match(String(sizesFault(both, { ...sizes, m: 64 })), /rows and columns in multiples of 64, not 64 and 136/);
+  assert.match(String(sizesFault(both, { ...sizes, n: 64 })), /not 72 and 64/);
+  assert.equal(sizesFault(both, { m: 64, n: 192, k: 96 }), undefined);
+  assert.equal(sizesFault(copied, sizes), undefined);
+  assert.equal(sizesFault(relay, { ...sizes, k: 72 }), undefined);
   assert.match(String(planFault(PLANS.wide, { ...NT, glu: 'forward' })), /SwiGLU needs operands by relay/);
   assert.match(String(planFault(relay, { ...NT, glu: 'backward' })), /its gradient of NN/);
   assert.match(String(planFault({ ...relay, bn: 96 }, { ...NT, glu: 'forward' })), /bn of a multiple of 64/);

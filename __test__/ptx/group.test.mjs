@@ -11,6 +11,7 @@ import { checkGroup } from './product.mjs';
 const relay = { bm: 64, bn: 64, bk: 32, stages: 2, warpgroups: 1, load: 'relay', ahead: 2 };
 const async = { bm: 64, bn: 64, bk: 16, stages: 4, warpgroups: 1, load: 'async', ahead: 2 };
 const direct = { bm: 64, bn: 64, bk: 64, stages: 2, warpgroups: 1, load: 'relay', ahead: 1, direct: true };
+const both = { bm: 128, bn: 64, bk: 16, stages: 3, warpgroups: 2, load: 'copy', ahead: 2 };
 const copied = { bm: 128, bn: 64, bk: 64, bkB: 32, stages: 3, warpgroups: 1, load: 'copy', direct: true };
 
 /** @param {Parameters<typeof ptxDevice>[0]} [options] */
@@ -22,11 +23,14 @@ function untested(options) {
 /** @param {import('./product.mjs').Group} group */
 function check(group) {
   const { vk, kernels, ran } = untested();
-  checkGroup(vk, kernels, group);
+  assert.equal(checkGroup(vk, kernels, group).length, group.tail ? 2 : 1);
   assert.deepEqual(
     ran[0].kernel.access,
-    // Tensor maps, where B is copied.
-    [...group.sizes.flatMap(() => ['read', 'read', group.beta ? 'readwrite' : 'write']), ...(group.tiling.bkB ? ['write'] : [])],
+    // Tensor maps where operands are copied, and parts.
+    [
+      ...group.sizes.flatMap(() => ['read', 'read', group.beta ? 'readwrite' : 'write']),
+      ...(group.tiling.load === 'copy' || group.tail ? ['write'] : []),
+    ],
   );
 }
 
@@ -39,6 +43,10 @@ const GROUPS = /** @type {any[]} */ ([
   { form: 'NN', sizes: '72x72 136x64', k: 96, tiling: copied },
   { form: 'TN', sizes: '136x72 64x136', k: 128, tiling: copied },
   { form: 'TN', sizes: '8x200 64x64 136x8 200x72', k: 96, tiling: copied, alpha: 0.5, beta: 2, wave: 3 },
+  { form: 'TN', sizes: '64x192 64x64 128x64 192x128', k: 96, tiling: both, alpha: 0.5, beta: 2, wave: 3 },
+  { form: 'TN', sizes: '72x72 64x136', k: 96, tiling: async, tail: 3 },
+  { form: 'TN', sizes: '192x64 64x192', k: 128, tiling: both, wave: 3, tail: 2 },
+  { form: 'TN', sizes: '72x72 200x136', k: 160, tiling: copied, wave: 3, tail: 5, beta: 2, alpha: 0.5 },
 ]);
 for (const { sizes, ...group } of GROUPS) {
   const list = sizes.split(' ').map((/** @type {string} */ size) => size.split('x').map(Number));
@@ -49,7 +57,7 @@ for (const { sizes, ...group } of GROUPS) {
 function small(options, tiling = async) {
   const device = ptxDevice({ info: { multiprocessors: 8 }, ...options });
   const context = new KernelContext(device.vk);
-  context.tuning = { ...context.tuning, ptxGroup: () => tiling };
+  context.tuning = { ...context.tuning, ptxGroup: () => [{ tiling, rate: 1 }] };
   const [a, b] = [0, 1].map(() => device.vk.createBuffer(1 << 16));
   const product = (/** @type {number} */ m, /** @type {number} */ n, /** @type {object} */ more = {}) => ({
     ...{ a, b, c: device.vk.createBuffer(4 * m * n), m, n, k: 32, transA: true, aType: /** @type {const} */ ('bf16') },
@@ -58,22 +66,37 @@ function small(options, tiling = async) {
   return { ...device, kernels: matmulKernels(context), product };
 }
 
-test('products are taken together where their tiles fill the device, and not by themselves', () => {
+test('products are taken together where that takes less time by the rates of the tables', () => {
   const { kernels, product, ran } = small();
   // Tiles of 64 x 64 on 8 multiprocessors.
   const taken = (/** @type {any[]} */ ...list) => kernels.matmulGroupPlan(list) !== undefined;
   assert.ok(taken(product(256, 64), product(64, 256)), '4 and 4 tiles');
-  assert.ok(taken(product(256, 64), product(64, 192)), '7 of 8');
-  assert.ok(!taken(product(256, 64), product(64, 64)), '5 of 8');
-  assert.ok(!taken(product(256, 64), product(256, 64), product(64, 64)), '9 of 16');
-  assert.ok(!taken(product(512, 128), product(512, 192)), 'one of three whole waves');
+  assert.ok(taken(product(256, 64), product(64, 64)), '4 and 1');
+  assert.ok(!taken(product(512, 128), product(512, 192)), 'two and three whole waves');
+  assert.ok(!taken(product(512, 64), product(64, 64)), 'one whole wave, and one tile');
   assert.ok(taken(product(320, 256), product(64, 192)), 'two and a half waves, and 3 tiles');
-  assert.ok(!taken(product(512, 64)), 'one');
+  assert.ok(!taken(product(256, 64)), 'one product');
   assert.ok(!taken(...Array.from({ length: 5 }, () => product(64, 192))), 'five');
   assert.deepEqual(
     ran.map(({ kernel }) => kernel.name),
     ['matmul_ptx_tn_bf16_group2'],
     'a kernel is tested once',
+  );
+});
+
+test('the last tiles are split where that takes less time, and all of them are of the last product', () => {
+  const { kernels, product, ran } = small();
+  // Of 64 columns, by how many tiles they have.
+  const plan = (/** @type {number} */ k, /** @type {number[]} */ ...tiles) =>
+    kernels.matmulGroupPlan(tiles.map((count) => product(64 * count, 64, { k })));
+  assert.deepEqual(plan(2048, 5, 5, 7), { tiling: async, tail: 2 }, 'one behind two waves, parts of 1,024');
+  assert.deepEqual(plan(4096, 5, 5, 7), { tiling: async, tail: 4 });
+  assert.deepEqual(plan(4096, 5, 5, 6), { tiling: async, tail: 1 }, 'whole waves');
+  assert.equal(plan(4096, 5, 5, 8, 1), undefined, 'three behind two waves, of which two are not of the last product');
+  assert.deepEqual(
+    ran.map(({ kernel }) => kernel.name),
+    ['matmul_ptx_tn_bf16_group3', 'matmul_reduce_tail', 'matmul_ptx_tn_bf16_group3'],
+    'tests of a kernel with parts, and of one without',
   );
 });
 
@@ -93,34 +116,31 @@ test('weight gradients of an H200 are taken together, but not those that are add
   for (const more of [{ k: 512 }, { beta: 1 }, { transA: false }, { aType: 'f32', bType: 'f32' }]) assert.equal(taken(more), undefined);
 });
 
-test('the waves that groups of the GPTs save on an H200, and those that do not fill theirs', () => {
+test('groups of the GPTs on an H200, and what they save by the model of their time', () => {
   const { vk, kernels } = untested();
   const [a, b] = [0, 1].map(() => vk.createBuffer(16));
-  const saving = (/** @type {string[]} */ ...sizes) =>
-    kernels.matmulGroupSaving(
-      sizes.map((size) => {
-        const [m, n] = size.split('x').map(Number);
-        return { a, b, c: vk.createBuffer(16), m, n, k: 8192, transA: true, aType: 'bf16', bType: 'bf16' };
-      }),
-    );
-  // Of width 2048: 1088 tiles of 256 x 128 for 132 multiprocessors, then 344, 688, 128 and 384 a layer.
-  const wide = ['17408x2048', '2048x5504', '11008x2048', '2048x2048', '6144x2048'];
-  const [vocabulary, down, gateUp, out, qkv] = wide;
-  assert.equal(saving(down, gateUp), 3 + 6 - 8);
-  assert.equal(saving(out, qkv), 1 + 3 - 4);
-  assert.equal(saving(vocabulary, down), 9 + 3 - 11);
-  assert.equal(saving(gateUp, out), 6 + 1 - 7);
-  assert.equal(saving(qkv, down), 3 + 3 - 6);
-  assert.equal(saving(down, gateUp, out, qkv), 3 + 6 + 1 + 3 - 12);
-  assert.equal(saving(vocabulary, down, gateUp), 9 + 3 + 6 - 17);
-  // Of width 1024: 544 tiles, of which the last 16 are split in 8 parts, then 88, 176, 32 and 96.
-  assert.equal(saving('1024x2752', '5504x1024'), 1 + 2 - 2);
-  assert.equal(saving('1024x1024', '3072x1024'), 1 + 1 - 1);
-  assert.equal(saving('1024x2752', '5504x1024', '1024x1024', '3072x1024'), 1 + 2 + 1 + 1 - 3);
-  assert.equal(saving('5504x1024', '1024x1024'), undefined);
-  assert.equal(saving('3072x1024', '1024x2752'), undefined);
-  assert.equal(saving('17408x1024', '1024x2752'), undefined);
-  assert.equal(saving('1024x1024'), undefined);
+  const list = (/** @type {string[]} */ ...sizes) =>
+    sizes.map((size) => {
+      const [m, n] = size.split('x').map(Number);
+      return /** @type {any} */ ({ a, b, c: vk.createBuffer(16), m, n, k: 8192, transA: true, aType: 'bf16', bType: 'bf16' });
+    });
+  /** What a group saves, in microseconds, its tiling and parts. @param {string[]} sizes */
+  const group = (...sizes) => {
+    const saving = kernels.matmulGroupSaving(list(...sizes));
+    return saving && [Math.round(saving), ...Object.values(kernels.matmulGroupPlan(list(...sizes)) ?? [])];
+  };
+  // Of width 2048, tiles of 256 x 192 for 132 multiprocessors: 232, 473, 88 and 264 a layer, one more than eight waves.
+  const [down, gateUp, out, qkv] = ['2048x5504', '11008x2048', '2048x2048', '6144x2048'];
+  assert.deepEqual(group(down, gateUp, out, qkv), [262, 'broadCopied', 8]);
+  assert.deepEqual(group(down, gateUp), [159, 'broadCopied', 5]);
+  assert.deepEqual(group(out, qkv), [52, 'broadCopied', 3]);
+  // Of width 1024: 60, 132, 24 and 72 of those, 88, 176, 32 and 96 of 256 x 128.
+  assert.deepEqual(group('1024x2752', '5504x1024', '1024x1024', '3072x1024'), [101, 'broadCopied', 5]);
+  assert.deepEqual(group('1024x2752', '5504x1024'), [40, 'tallCopiedCached', 1]);
+  assert.deepEqual(group('1024x1024', '3072x1024'), [46, 'tallCopiedCached', 1]);
+  // Rows that are not in blocks of 64.
+  assert.deepEqual(group('1024x2752', '5496x1024'), [40, 'tallCopiedCached', 1]);
+  assert.equal(group('1024x1024'), undefined);
 });
 
 test('products that one launch cannot compute: an error that says why, and no plan', () => {
@@ -161,6 +181,22 @@ test('a group whose B is copied passes its test, at a depth in multiples of 32',
   assert.ok(kernels.matmulGroupPlan(list(96)));
   assert.equal(ran.length, 1);
   assert.equal(kernels.matmulGroupPlan(list(72)), undefined);
+});
+
+test('a group whose operands are both copied passes its test, with and without parts, of rows and columns in multiples of 64', () => {
+  const { kernels, product, ran } = small({}, both);
+  const plan = (/** @type {number[][]} */ ...sizes) => kernels.matmulGroupPlan(sizes.map(([m, n, k]) => product(m, n, { k })));
+  assert.deepEqual(plan([512, 64, 96], [128, 256, 96]), { tiling: both, tail: 1 });
+  assert.deepEqual(plan([640, 64, 2048], [640, 64, 2048], [896, 64, 2048]), { tiling: both, tail: 2 });
+  assert.equal(plan([512, 64, 96], [128, 248, 96]), undefined);
+  assert.deepEqual(
+    ran.map(({ kernel }) => kernel.name),
+    ['matmul_ptx_tn_bf16_group2', 'matmul_ptx_tn_bf16_group3', 'matmul_reduce_tail'],
+  );
+  assert.throws(
+    () => kernels.matmulGroup([product(512, 64, { k: 96 }), product(120, 256, { k: 96 })], { tiling: /** @type {any} */ (both) }),
+    /one launch cannot compute these products: copies of both operands take rows and columns in multiples of 64, not 120 and 256/,
+  );
 });
 
 test('a group whose kernel fails its test is not taken', async () => {

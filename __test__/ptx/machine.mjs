@@ -313,6 +313,7 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
       const map = parts[2]?.startsWith('tensormap') ? address(operands[0]) : undefined;
       return (w) => void (map && w.knownMaps.add(map(w, 0)));
     }
+    if (op.startsWith('cp.async.bulk.prefetch')) return () => {};
     if (parts[0] === 'mbarrier') return compileArrival(parts, operands, lanes);
     if (parts[0] === 'tensormap' || op.startsWith('cp.async.bulk')) return compileTensorCopy(parts, operands, lanes);
     if (parts[0] === 'wgmma') return compileProduct(parts, operands, uniform);
@@ -479,14 +480,16 @@ export function runPtx(text, { blocks, parameters, memory, readable, late, seed 
       assert.ok(w.knownMaps.has(Number(mapAt(w, l))), 'a tensor map without its fence');
       const fields = /** @type {Record<string, number>} */ (maps.get(`global ${mapAt(w, l)}`));
       const { global_address: base, rank, elemtype, interleave_layout, swizzle_mode, fill_mode } = fields;
-      assert.deepEqual([rank, elemtype, interleave_layout, fill_mode], [4, 1, 0, 0]);
+      const dimensions = rank + 1;
+      assert.deepEqual([dimensions, elemtype, interleave_layout, fill_mode], [Number(parts[4][0]), 1, 0, 0]);
       assert.ok(swizzle_mode === 2 || swizzle_mode === 3);
       // Bytes of a line, over which chunks of 16 are permuted, and of a period of this.
       const [line, period] = swizzle_mode === 3 ? [128, 1024] : [64, 512];
       const of = (/** @type {string} */ name, /** @type {number} */ count) => Array.from({ length: count }, (_, i) => fields[name + i]);
-      const [box, extents, strides] = [of('box_dim', 5), of('global_dim', 5), [2, ...of('global_stride', 4)]];
+      const [box, extents, strides] = [of('box_dim', dimensions), of('global_dim', dimensions), [2, ...of('global_stride', rank)]];
+      assert.ok(extents.every((extent) => extent > 0));
       assert.ok(strides.slice(1).every((stride) => stride % 16 === 0) && base % 16 === 0 && 2 * box[0] === line);
-      assert.ok(of('element_stride', 5).every((stride) => stride === 1));
+      assert.ok(of('element_stride', dimensions).every((stride) => stride === 1));
       const [start, place] = [coordinates.map((c) => c(w, l)), inShared(to(w, l), period)];
       const barrier = arrivals.get(barrierAt(w, l));
       assert.ok(barrier);

@@ -125,13 +125,14 @@ export function checkProduct(vk, kernels, product, run = (test, dispatches) => t
  * @property {'bf16' | 'f16'} [type] of A and B
  * @property {number} [alpha] @property {number} [beta]
  * @property {number} [wave] blocks at a time
+ * @property {number} [tail] parts of the last tiles
  */
 
 /**
- * Runs a group twice and compares.
+ * Runs a group twice and compares; returns its dispatches.
  * @param {any} vk @param {any} kernels @param {Group} group
  */
-export function checkGroup(vk, kernels, { form, sizes, k, tiling, type = 'bf16', alpha = 1, beta = 0, wave = 2 }) {
+export function checkGroup(vk, kernels, { form, sizes, k, tiling, type = 'bf16', alpha = 1, beta = 0, wave = 2, tail = 1 }) {
   const [transA, transB] = [form[0] === 'T', form[1] === 'T'];
   const test = new Case({ vk });
   try {
@@ -147,8 +148,7 @@ export function checkGroup(vk, kernels, { form, sizes, k, tiling, type = 'bf16',
     const list = products.map(({ a, b, c, ...sizes }) => ({
       ...{ ...sizes, a: a.tensor, b: b.tensor, c: c.tensor, k, transA, transB, aType: type, bType: type, alpha, beta },
     }));
-    const dispatches = kernels.matmulGroup(list, { tiling, wave });
-    assert.equal(dispatches.length, 1);
+    const dispatches = kernels.matmulGroup(list, { tiling, wave, tail });
     test.run(dispatches);
     for (const { m, n, lda, ldb, ldc, a, b, c } of products) {
       const got = c.read();
@@ -166,6 +166,7 @@ export function checkGroup(vk, kernels, { form, sizes, k, tiling, type = 'bf16',
         for (let j = n; j < ldc; j++) assert.ok(Number.isNaN(got[i * ldc + j]), `the gap behind row ${i} was written`);
       }
     }
+    return dispatches;
   } finally {
     test.destroy();
   }

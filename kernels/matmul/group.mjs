@@ -1,12 +1,13 @@
 // Products by one launch of a kernel in PTX. The weight gradients of a layer have too few tiles for the device one by one: each would
-// be split in depth, so that parts are written, waited for and read again. Together their tiles fill it, and none is split.
+// be split in depth, so that parts are written, waited for and read again. Together their tiles fill it, but for the last few, which are split.
 
 import { integer, pushConstants } from '../base.mjs';
 import { moduleText } from '../ptx/assembler.mjs';
-import { MAX_PRODUCTS, depthFault, gemm, groupDivision, parametersOf, planFault, sizesOf } from '../ptx/gemm.mjs';
+import { MAX_PRODUCTS, gemm, groupDivision, parametersOf, planFault, sizesFault, sizesOf } from '../ptx/gemm.mjs';
 import { isSimt } from '../ptx/simt.mjs';
 import { formName } from '../tuning/table.mjs';
 import { range, tilingOf } from './ptx.mjs';
+import { sumParts } from './reduce.mjs';
 import { verifyGroup } from './verify.mjs';
 
 /** @typedef {import('../base.mjs').Dispatch} Dispatch */
@@ -22,10 +23,13 @@ function halvesOf(plan) {
   return tiling;
 }
 
-/** The share of whole waves of blocks that tiles must fill. One by one, split to fill the device, an H200's weight gradients take 1.25 times as long. */
-const FILL = 0.85;
-/** Into how many parts the depth of a product's last tiles is split at most, by the plans of the package. */
-const MOST_PARTS = 8;
+/** Into how many parts the depth of the last tiles is split at most, and the least depth of a part. */
+const [MOST_PARTS, LEAST_DEPTH] = [8, 1024];
+/** The second pass, which adds up parts: microseconds beside those in which parts are written and read, and how many bytes in one. */
+const PASS = { us: 5, bytesPerUs: 3.5e6 };
+
+/** The share of a launch's time that it must save: less is not known from as much. */
+const LEAST_SAVING = 0.01;
 
 /** What the products of a group have in common. */
 const COMMON = /** @type {const} */ (['k', 'transA', 'transB', 'half', 'beta']);
@@ -55,14 +59,25 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
     return undefined;
   }
 
-  /** @param {any[]} problems @param {GemmPlan} tiling @returns {GemmForm} */
-  const formOf = ([{ half, transA, transB, beta, k }, ...others], tiling) => ({
-    ...{ type: half, transA, transB, beta: beta !== 0, ragged: k % tiling.bk !== 0, products: 1 + others.length },
-  });
+  /** How products are divided among blocks. @param {any[]} products @param {Partial<MatmulGroupPlan>} plan with its tiling */
+  function divide(products, { tail, wave, tiling }) {
+    const blocks = integer('matmulGroup', 'wave', wave ?? ptx.blocks, 1, context.maxGroups);
+    return groupDivision(halvesOf({ tiling }), products, { blocks, tail: integer('matmulGroup', 'tail', tail ?? 1, 1, 64) });
+  }
+
+  /** @param {any[]} problems @param {MatmulGroupPlan} plan @returns {GemmForm} */
+  const formOf = (problems, plan) => {
+    const [{ half, transA, transB, beta, k }] = problems;
+    const [ragged, parts] = [k % halvesOf(plan).bk !== 0, divide(problems, plan).parts > 1];
+    return { type: half, transA, transB, beta: beta !== 0, parts, ragged, products: problems.length };
+  };
 
   /** @param {GemmPlan} tiling @param {GemmForm} form */
-  const keyOf = (tiling, { type, transA, transB, products, beta, ragged }) =>
-    `matmul_ptx_${formName({ transA, transB }).toLowerCase()}_${type}_group${products}/${JSON.stringify(tiling)}/${beta ? 'beta' : ''}${ragged ? ',ragged' : ''}`;
+  const keyOf = (tiling, { type, transA, transB, products, ...rest }) =>
+    `matmul_ptx_${formName({ transA, transB }).toLowerCase()}_${type}_group${products}/${JSON.stringify(tiling)}/${Object.entries(rest)
+      .filter(([, value]) => value)
+      .map(([name]) => name)
+      .join()}`;
 
   /** The pipeline of a kernel, written and made at first use. @param {GemmPlan} tiling @param {GemmForm} form */
   function pipelineOf(tiling, form) {
@@ -98,70 +113,96 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
   function records(products, plan, work) {
     const tiling = halvesOf(plan);
     const [{ k, transA, transB, alpha, beta }] = products;
-    const wave = integer('matmulGroup', 'wave', plan.wave ?? ptx.blocks, 1, context.maxGroups);
-    const { first, items, blocks, workspaceFloats: floats } = groupDivision(tiling, products, wave);
-    const maps = floats ? [range(work ?? { buffer: context.workspace('matmul', 4 * floats), offset: 0 }, floats, 4)] : [];
+    const { first, whole, rest, parts, kPerPart, blocks, ofLast, workspaceFloats: floats } = divide(products, plan);
+    const memory = work ?? (floats ? { buffer: context.workspace('matmul', 4 * floats), offset: 0 } : undefined);
     const matrix = (/** @type {number} */ rows, /** @type {number} */ columns, /** @type {number} */ ld) => (rows - 1) * ld + columns;
-    return [
+    /** @type {Dispatch[]} */
+    const dispatches = [
       {
-        pipeline: pipelineOf(tiling, formOf(products, tiling)),
+        pipeline: pipelineOf(tiling, formOf(products, plan)),
         buffers: [
           ...products.flatMap(({ m, n, a, b, c, lda, ldb, ldc }) => [
             range(a, transA ? matrix(k, m, lda) : matrix(m, k, lda), 2),
             range(b, transB ? matrix(n, k, ldb) : matrix(k, n, ldb), 2),
             range(c, matrix(m, n, ldc), 4),
           ]),
-          ...maps,
+          ...(memory ? [range(memory, floats, 4)] : []),
         ],
         groups: [blocks, 1, 1],
         push: pushConstants(
-          [...products.flatMap(({ m, n, lda, ldb, ldc }, i) => [m, n, lda, ldb, ldc, first[i]]), k, items],
+          [
+            ...products.flatMap(({ m, n, lda, ldb, ldc }, i) => [m, n, lda, ldb, ldc, first[i]]),
+            ...(parts > 1 ? [k, kPerPart, whole, rest, parts] : [k, whole]),
+          ],
           [alpha, beta],
         ),
-        writeMask: products.reduce((mask, _, i) => mask | (1 << (3 * i + 2)), floats ? 1 << (3 * products.length) : 0),
+        writeMask: products.reduce((mask, _, i) => mask | (1 << (3 * i + 2)), memory ? 1 << (3 * products.length) : 0),
       },
     ];
+    const { bm, bn } = tiling;
+    if (memory && parts > 1) dispatches.push(sumParts(context, products[products.length - 1], { ...ofLast, bm, bn, tail: parts }, memory));
+    return dispatches;
+  }
+
+  /** Why a plan cannot compute these products, or undefined. @param {any[]} problems @param {MatmulGroupPlan} plan @returns {string | undefined} */
+  function misfit(problems, plan) {
+    const tiling = halvesOf(plan);
+    const sizes = problems.map((problem) => sizesFault(tiling, problem));
+    return planFault(tiling, formOf(problems, plan)) ?? sizes.find((reason) => reason !== undefined);
   }
 
   /** Why the kernel is not used, or '' where it passed its test. @param {GemmPlan} tiling @param {GemmForm} form */
   const verdict = (tiling, form) => ptx.verdictOf(keyOf(tiling, form), () => verify({ context, tiling, form, records }));
 
   /**
-   * The tiling by which one launch computes the products, and how many waves of blocks it saves: those of a launch for each less its own.
-   * The last wave of each counts whole, also where a product by itself would be split in depth to fill it. Undefined where one launch is not
-   * known to be faster: it leaves too much of its last wave idle, or one of the products fills the device by itself. No kernel is tested.
-   * @param {any[]} problems @returns {{ tiling: string, form: GemmForm, saving: number } | undefined}
+   * The plan by which one launch is fastest, and its microseconds by the rates of the device's tables: waves of blocks, of which the last
+   * counts whole, and the second pass. Undefined where no tiling is known.
+   * @param {any[]} problems
+   */
+  function fastest(problems) {
+    /** @type {{ plan: MatmulGroupPlan, us: number } | undefined} */
+    let best;
+    const { k } = problems[0];
+    const tilings = context.tuning.ptxGroup?.(problems[0]) ?? [];
+    // One product alone is by the first.
+    for (const { tiling: name, rate } of problems.length > 1 ? tilings : tilings.slice(0, 1)) {
+      const tiling = halvesOf({ tiling: name });
+      const wave = (2 * tiling.bm * tiling.bn * k * ptx.blocks) / rate / 1e6;
+      for (let tail = 1; tail <= Math.max(1, Math.min(MOST_PARTS, k / LEAST_DEPTH)); tail++) {
+        const plan = { tiling: name, tail };
+        const { whole, rest, parts } = divide(problems, plan);
+        const waves = Math.ceil(whole / ptx.blocks) + Math.ceil((rest * parts) / ptx.blocks) / parts;
+        const us = waves * wave + (rest && PASS.us + (8 * rest * parts * tiling.bm * tiling.bn) / PASS.bytesPerUs);
+        if (best && us >= best.us) continue;
+        if (!misfit(problems, plan)) best = { plan, us };
+      }
+    }
+    return best;
+  }
+
+  /**
+   * The plan by which one launch computes the products, and the microseconds that it saves by the rates of the device's tables. Undefined
+   * where one launch is not known to be faster. No kernel is tested.
+   * @param {any[]} problems @returns {{ plan: MatmulGroupPlan, saving: number } | undefined}
    */
   function choose(problems) {
-    if (fault(problems)) return undefined;
-    const name = context.tuning.ptxGroup?.(problems[0]);
-    if (name === undefined) return undefined;
-    const tiling = halvesOf({ tiling: name });
-    const { items, first } = groupDivision(tiling, problems, ptx.blocks);
-    const waves = (/** @type {number} */ tiles) => Math.ceil(tiles / ptx.blocks);
-    if (items < FILL * waves(items) * ptx.blocks) return undefined;
-    // One of many tiles fills the device by itself where its last wave has so few that, split in depth, they take one pass.
-    const alone = (/** @type {number} */ tiles) => tiles > 2 * ptx.blocks && (tiles % ptx.blocks) * MOST_PARTS <= ptx.blocks;
-    const tilesOf = first.map((before, i) => (first[i + 1] ?? items) - before);
-    if (tilesOf.some(alone)) return undefined;
-    const form = formOf(problems, tiling);
-    if (planFault(tiling, form) || depthFault(tiling, problems[0].k)) return undefined;
-    return { tiling: name, form, saving: tilesOf.reduce((sum, tiles) => sum + waves(tiles), 0) - waves(items) };
+    const together = fault(problems) ? undefined : fastest(problems);
+    if (!together) return undefined;
+    const saving = problems.reduce((sum, problem) => sum + (fastest([problem])?.us ?? 0), -together.us);
+    return saving > LEAST_SAVING * together.us ? { plan: together.plan, saving } : undefined;
   }
 
   /** The plan by what `choose` says, or undefined, also where the kernel fails its test. @param {any[]} problems @returns {MatmulGroupPlan | undefined} */
   function plan(problems) {
-    const chosen = choose(problems);
-    return chosen && !verdict(halvesOf(chosen), chosen.form) ? { tiling: chosen.tiling } : undefined;
+    const chosen = choose(problems)?.plan;
+    return chosen && !verdict(halvesOf(chosen), formOf(problems, chosen)) ? chosen : undefined;
   }
 
   /** Throws where a plan cannot be carried out. @param {any[]} problems @param {MatmulGroupPlan} plan */
   function check(problems, plan) {
-    const tiling = halvesOf(plan);
-    const form = formOf(problems, tiling);
-    const wrong = fault(problems) ?? planFault(tiling, form) ?? depthFault(tiling, problems[0].k);
+    const wrong = fault(problems) ?? misfit(problems, plan);
     if (wrong) throw new RangeError(`matmulGroup: one launch cannot compute these products: ${wrong}`);
-    const failed = verdict(tiling, form);
+    const failed = verdict(halvesOf(plan), formOf(problems, plan));
     if (failed) throw new RangeError(`matmulGroup: the PTX kernel cannot run on ${context.info.deviceName}: ${failed}`);
   }
 

@@ -4,7 +4,7 @@
 
 import { bytesOf, ceilDiv, integer, pushConstants, tensor } from '../base.mjs';
 import { moduleText } from '../ptx/assembler.mjs';
-import { PARAMETERS, depthFault, division, gemm, planFault, productFault, sizesOf } from '../ptx/gemm.mjs';
+import { PARAMETERS, division, gemm, planFault, productFault, sizesFault, sizesOf } from '../ptx/gemm.mjs';
 import { PLANS, SIMT_PLANS } from '../ptx/plans.mjs';
 import { isSimt, simt, simtFault, simtSizes } from '../ptx/simt.mjs';
 import { kernelVerdicts } from '../ptx/verdicts.mjs';
@@ -124,9 +124,9 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
   /** Blocks of a launch: those of matrix units go from item to item. @param {any} plan */
   const groupsOf = ({ tiling, division: { items, blocks } }) => (isSimt(tiling) ? items : blocks);
 
-  /** Why a plan cannot be launched for a product, or undefined. @param {any} plan @param {{ k: number }} product */
-  const launchFault = (plan, { k }) =>
-    depthFault(plan.tiling, k) ??
+  /** Why a plan cannot be launched for a product, or undefined. @param {any} plan @param {{ m: number, n: number, k: number }} product */
+  const launchFault = (plan, product) =>
+    sizesFault(plan.tiling, product) ??
     (groupsOf(plan) > context.maxGroups ? `it makes ${groupsOf(plan)} blocks, more than ${context.maxGroups}` : undefined);
 
   /**

@@ -4,6 +4,7 @@
 // Operands are multiples of 1/16, whose sums are exact in f32; all that may change lies in poison, which must stay.
 
 import { bytesOf, pack } from '../base.mjs';
+import { sizesFault } from '../ptx/gemm.mjs';
 import { columnOf } from '../ptx/layout.mjs';
 
 /** @typedef {import('../base.mjs').DType} DType */
@@ -126,6 +127,9 @@ function dot(a, b, { m, n, k, transA, transB }, i, j) {
   return sum;
 }
 
+/** Whether a tiling takes rows and columns in multiples of 64 alone. @param {any} tiling */
+const takesBlocks = (tiling) => sizesFault(tiling, { m: 8, n: 8, k: 32 }) !== undefined;
+
 /**
  * Runs a kernel on a small product. Throws what the device throws, ERR_HELIOS_INVALID_BATCH while a graph is recorded.
  * @param {object} how
@@ -138,7 +142,12 @@ function dot(a, b, { m, n, k, transA, transB }, i, j) {
 export function verifyKernel({ context: { vk }, plan: { tiling, division }, form, divide, records }) {
   if (form.glu) return verifyGlu({ vk, tiling, form, divide, records });
   const { type, transA, transB, shuffled, beta: adds, dual, activation } = form;
-  const [m, n, k] = [tiling.bm + 40, tiling.bn + (shuffled ? 32 : 24), 4 * tiling.bk + (form.ragged ? tiling.bk / 2 : 0)];
+  const whole = takesBlocks(tiling);
+  const [m, n, k] = [
+    tiling.bm + (whole ? 64 : 40),
+    tiling.bn + (whole ? 64 : shuffled ? 32 : 24),
+    4 * tiling.bk + (form.ragged ? tiling.bk / 2 : 0),
+  ];
   const plan = divide({ m, n, k }, { tiling, wave: BLOCKS, ...(division.whole === 0 ? { splits: 2 } : form.parts ? { tail: 2 } : {}) });
   const next = generator(1);
   const cType = form.half ? type : 'f32';
@@ -263,20 +272,26 @@ function verifyGlu({ vk, tiling, form, divide, records }) {
 export function verifyGroup({ context: { vk }, tiling, form, records }) {
   const { type, transA, transB, beta: adds, products: count = 1 } = form;
   const k = 4 * tiling.bk + (form.ragged ? (tiling.bkB ?? 8) : 0);
+  const whole = takesBlocks(tiling);
   const next = generator(2);
   const [alpha, beta] = [0.5, adds ? 0.75 : 0];
   const { made, make } = matrices();
   try {
     const products = Array.from({ length: count }, (_, i) => {
       // One tile, two of rows, two of columns, one.
-      const [m, n] = [i === 1 ? tiling.bm + 24 : 40 + 8 * i, i === 2 ? tiling.bn + 40 : 24 + 8 * i];
+      const [rows, columns] = [i === 1 ? tiling.bm + 24 : 40 + 8 * i, i === 2 ? tiling.bn + 40 : 24 + 8 * i];
+      const [m, n] = [rows, columns].map((size) => (whole ? Math.ceil(size / 64) * 64 : size));
       const a = make(vk, transA ? k : m, transA ? m : k, type, next);
       const b = make(vk, transB ? n : k, transB ? k : n, type, next);
       const c = make(vk, m, n, 'f32', adds ? next : undefined);
       const operands = { a: a.tensor, b: b.tensor, c: c.tensor, lda: a.ld, ldb: b.ld, ldc: c.ld };
-      return { m, n, k, half: type, transA, transB, alpha, beta, ...operands, values: { a: a.values, b: b.values, c } };
+      const how = { batch: 1, half: type, cType: 'f32', transA, transB, alpha, beta, strideC: 0, vec4: true, toF32: true };
+      return { m, n, k, ...how, ...operands, values: { a: a.values, b: b.values, c } };
     });
-    const { packed, count: dispatches } = pack(records(products, { tiling, wave: BLOCKS }));
+    const tiles = products.reduce((sum, { m, n }) => sum + Math.ceil(m / tiling.bm) * Math.ceil(n / tiling.bn), 0);
+    // With parts all tiles but one are whole.
+    const plan = form.parts ? { tiling, wave: tiles - 1, tail: 2 } : { tiling, wave: BLOCKS };
+    const { packed, count: dispatches } = pack(records(products, plan));
     // A read fails where a graph is recorded, before anything of this has got into it.
     products[0].values.c.read();
     for (const { upload } of made) upload();

@@ -23,7 +23,7 @@ export function parameterLayout(parameters) {
     offsets[name] = size;
     size += sizeOf(type);
   }
-  return { offsets, size: Math.ceil(size / 8) * 8 };
+  return { offsets, size };
 }
 
 /**

@@ -2,17 +2,17 @@
 //
 // A block has warpgroups that multiply and one that fetches. The fetching one keeps stages of shared memory full: with
 // `relay` it holds the next `ahead` stages in registers, with `async` it copies by cp.async, with `copy` it has the copy engine
-// bring them. Each stage has a named barrier
-// for each multiplying warpgroup that says "full", and one that says "empty": they take no shared memory, of which the
-// stages leave none. With `direct`, A goes from memory to the registers that `wgmma` reads and takes no shared memory.
+// bring them. Each stage has a named barrier for each multiplying warpgroup that says "full", and one that says "empty": they take
+// no shared memory, of which the stages leave none. That a stage is full of copies is said by a barrier in shared memory. With `direct`,
+// A goes from memory to the registers that `wgmma` reads and takes no shared memory.
 //
 // Blocks are persistent: a block takes work items b, b + blocks, …, and fetches the next one's first stages while it stores
 // the last one's results. Items are tiles in groups of eight rows of tiles, as in the SPIR-V kernels, then the parts of
 // those tiles whose depth is split: their sums go to a workspace, which `matmul_reduce_tail` adds in order. Which block
 // computes what has no influence on a result.
 //
-// A launch may compute a group of products: their tiles follow each other as if they were of one. Weight gradients, each of
-// which has too few tiles for the device, fill it together and need no parts.
+// A launch may compute a group of products: their tiles follow each other as if they were of one, and only tiles of the last product
+// are split. Weight gradients, each of which has too few tiles for the device, fill it together.
 //
 // A product can end in SwiGLU or in its gradient (see `glu.mjs`).
 
@@ -32,7 +32,7 @@ import { Writer } from './writer.mjs';
  * @property {number} warpgroups that multiply
  * @property {'relay' | 'async' | 'copy'} load how stages are filled
  * @property {number} [ahead] stages that are fetched ahead: `relay` holds them in registers, `async` leaves that many copies open, `copy`
- *   has all that are empty on their way
+ *   has all that are empty on their way, and where both operands are copied asks for that many stages ahead into the second-level cache
  * @property {boolean} [direct] A goes from memory to registers: NN and NT, `bk` of 64, with `copy` of 128; TN with `copy`
  * @property {boolean} [cached] what is fetched by loads is kept in the first-level cache; `relay`, `copy`
  * @property {[number, number]} [registers] of a multiplying and of a fetching thread; all the same when left out
@@ -91,23 +91,23 @@ export const MAX_PRODUCTS = 4;
 /** What a product of a group has of its own: addresses, and sizes with the number of tiles of those before it. */
 const OWN = /** @type {const} */ ({ u64: ['a', 'b', 'c'], u32: ['m', 'n', 'lda', 'ldb', 'ldc', 'first'] });
 
+/** What only parts need. */
+const OF_PARTS = ['kPerPart', 'rest', 'parts'];
+
 /**
- * The parameters of a form: PARAMETERS, or those of a group, in which a product's own have its number behind their name. `work` of a group
- * is for tensor maps.
+ * The parameters of a form: PARAMETERS, or those of a group, in which a product's own have its number behind their name.
  * @param {GemmForm} form @param {GemmPlan} plan @returns {readonly import('./assembler.mjs').Parameter[]}
  */
-export function parametersOf({ products = 1 }, { load }) {
+export function parametersOf({ products = 1, parts }, { load }) {
   if (products === 1) return PARAMETERS;
+  const named = (/** @type {string[]} */ ...names) => PARAMETERS.filter(({ name }) => names.includes(name));
   const numbers = Array.from({ length: products }, (_, g) => g);
   const own = (/** @type {'u64' | 'u32'} */ type) => numbers.flatMap((g) => OWN[type].map((name) => ({ name: `${name}${g}`, type })));
   return [
     ...own('u64'),
-    ...(load === 'copy' ? [/** @type {const} */ ({ name: 'work', type: 'u64' })] : []),
+    ...(load === 'copy' || parts ? named('work') : []),
     ...own('u32'),
-    { name: 'k', type: 'u32' },
-    { name: 'whole', type: 'u32' },
-    { name: 'alpha', type: 'f32' },
-    { name: 'beta', type: 'f32' },
+    ...named('k', 'whole', ...(parts ? OF_PARTS : []), 'alpha', 'beta'),
   ];
 }
 
@@ -130,6 +130,7 @@ export const MAP_BYTES = 128;
 export function sizesOf(plan) {
   const bytesA = plan.direct ? 0 : 2 * plan.bm * plan.bk;
   const copied = plan.load === 'copy';
+  const polling = copied && !plan.direct;
   const depthB = plan.bkB ?? plan.bk;
   const stageBytes = bytesA + 2 * plan.bn * depthB;
   const stages = plan.stages * stageBytes;
@@ -144,8 +145,10 @@ export function sizesOf(plan) {
     tensorMap: stages + MAP_BYTES,
     shared: stages + (copied ? 2 * MAP_BYTES : 0),
     threads: (plan.warpgroups + 1) * WARPGROUP,
-    /** Named barriers: 0 is not used. */
-    barriers: 1 + plan.stages * (plan.warpgroups + 1),
+    /** Whether those who multiply ask for copies themselves, and no named barriers say "full". */
+    polling,
+    /** Named barriers: 0 is not of a stage. */
+    barriers: 1 + plan.stages * (polling ? 1 : plan.warpgroups + 1),
     /** Threads at a barrier which says "full", and at one which says "empty": of those that fetch by copies, one warp. */
     filling: WARPGROUP + (copied ? 32 : WARPGROUP),
     emptying: plan.warpgroups * WARPGROUP + (copied ? 32 : WARPGROUP),
@@ -165,10 +168,15 @@ export function planFault(plan, form) {
   if (!Number.isInteger(rowBlocks) || rowBlocks < 1) return 'bm must be a multiple of 64 for each warpgroup';
   if (plan.bn % 32 || plan.bn < 32 || plan.bn > 256) return 'bn must be a multiple of 32 up to 256';
   const copied = plan.load === 'copy';
-  const depths = copied ? [64, 128] : [16, 32, 64];
-  if (!depths.includes(plan.bk)) return `bk must be ${copied ? '64 or 128' : '16, 32 or 64'}`;
-  if (copied) {
-    if (!plan.direct || plan.bkB !== 32) return 'copies are of B alone, in stages of 32, beside A in registers';
+  const beside = copied && plan.direct;
+  const depths = beside ? [64, 128] : [16, 32, 64];
+  if (!depths.includes(plan.bk)) return `bk must be ${beside ? '64 or 128' : '16, 32 or 64'}`;
+  if (copied && !plan.direct) {
+    if (!form.transA || form.transB) return 'copies of both operands are of TN';
+    if (plan.bm % 64 || plan.bk > 32 || plan.bkB !== undefined)
+      return 'copies of both operands take bm of a multiple of 64, bk of 16 or 32, and no bkB';
+  } else if (copied) {
+    if (plan.bkB !== 32) return 'copies of B alone, beside A in registers, are in stages of 32';
     // The depth of NT is contiguous, and the engine cannot put it in the order of A's registers.
     if (form.transB && (form.transA || !form.shuffled)) return 'copies are of NN and TN, and of NT where B is shuffled';
     if (form.transA && form.shuffled) return 'a shuffled B is of NN and NT';
@@ -207,18 +215,23 @@ export function planFault(plan, form) {
     if (form.glu === 'forward' && (plan.bn % 64 || plan.bk < 32)) return 'SwiGLU needs bn of a multiple of 64 and bk of 32 or 64';
     if (!form.half || form.parts) return 'SwiGLU needs whole tiles of halves';
   }
-  const { products = 1, half, dual, bias, residual, activation, parts, glu } = form;
+  const { products = 1, half, dual, bias, residual, activation, glu } = form;
   if (!Number.isInteger(products) || products < 1 || products > MAX_PRODUCTS) return `products must be 1 to ${MAX_PRODUCTS}`;
-  if (products > 1 && (half || dual || bias || residual || activation || parts || glu)) return 'a group stores whole sums as f32';
+  if (products > 1 && (half || dual || bias || residual || activation || glu)) return 'a group stores sums as f32';
   return undefined;
 }
 
 /**
- * Why a plan cannot compute a product of this depth, or undefined.
- * @param {GemmPlan | import('./simt.mjs').SimtPlan} plan @param {number} k
+ * Why a plan cannot compute a product of these sizes, or undefined.
+ * @param {GemmPlan | import('./simt.mjs').SimtPlan} plan @param {{ m: number, n: number, k: number }} product
  */
-export const depthFault = (plan, k) =>
-  'load' in plan && plan.load === 'copy' && k % 32 ? `copies take a depth in multiples of 32, not ${k}` : undefined;
+export function sizesFault(plan, { m, n, k }) {
+  if (!('load' in plan) || plan.load !== 'copy') return undefined;
+  if (k % 32) return `copies take a depth in multiples of 32, not ${k}`;
+  // A box has whole blocks of 64, of which the last one would end in the next line, or behind the operand.
+  if (!plan.direct && (m % 64 || n % 64)) return `copies of both operands take rows and columns in multiples of 64, not ${m} and ${n}`;
+  return undefined;
+}
 
 /**
  * Why these kernels cannot take a product, or undefined. The SPIR-V kernels compute the others.
@@ -246,28 +259,36 @@ export function productFault({ m, n, k, lda, ldb, ldc, ldr = 8, ldh = 8, address
   return undefined;
 }
 
-/** Elements (f32) of tensor maps, the first of which begins at a multiple of its size. @param {{ load?: string }} plan @param {number} count */
-const mapFloats = ({ load }, count) => (load === 'copy' ? (MAP_BYTES / 4) * (1 + count) : 0);
+/**
+ * Elements (f32) of tensor maps, the first of which begins at a multiple of its size.
+ * @param {{ load?: string, direct?: boolean }} plan @param {number} count of operands, two for each where A is copied as well
+ */
+const mapFloats = ({ load, direct }, count) => (load === 'copy' ? (MAP_BYTES / 4) * (1 + (direct ? 1 : 2) * count) : 0);
+
+/** Parts of a depth, of whole stages: how many there are of at most `most`, and the depth of each but the last. @param {{ bk: number }} plan @param {number} k @param {number} most */
+function partsOf({ bk }, k, most) {
+  const stages = Math.ceil(k / bk);
+  const perPart = Math.ceil(stages / most);
+  return { parts: Math.ceil(stages / perPart), kPerPart: perPart * bk };
+}
 
 /**
  * How a product is divided among blocks.
- * @param {{ bm: number, bn: number, bk: number, load?: string }} plan
+ * @param {{ bm: number, bn: number, bk: number, load?: string, direct?: boolean }} plan
  * @param {{ m: number, n: number, k: number }} product
  * @param {{ blocks: number, splits?: number, tail?: number }} how blocks that the device runs at once; parts that every tile's depth is
  *   split into, or those of the tiles after the last whole wave
  */
 export function division(plan, { m, n, k }, { blocks, splits = 1, tail = 1 }) {
   const tiles = Math.ceil(m / plan.bm) * Math.ceil(n / plan.bn);
-  const stages = Math.ceil(k / plan.bk);
-  const perPart = Math.ceil(stages / Math.max(splits, tail));
-  const parts = Math.ceil(stages / perPart);
+  const { parts, kPerPart } = partsOf(plan, k, Math.max(splits, tail));
   const rest = parts === 1 ? 0 : splits > 1 ? tiles : tiles % blocks;
   const items = tiles - rest + rest * parts;
   return {
     whole: tiles - rest,
     rest,
     parts: rest ? parts : 1,
-    kPerPart: (rest ? perPart : stages) * plan.bk,
+    kPerPart: rest ? kPerPart : Math.ceil(k / plan.bk) * plan.bk,
     /** Work items, of which the last `rest * parts` are parts. */
     items,
     blocks: Math.min(blocks, items),
@@ -281,22 +302,35 @@ export function division(plan, { m, n, k }, { blocks, splits = 1, tail = 1 }) {
 /**
  * How a group of products is divided among blocks.
  * @param {GemmPlan} plan
- * @param {readonly { m: number, n: number }[]} products @param {number} blocks that the device runs at once
+ * @param {readonly { m: number, n: number, k: number }[]} products of one depth
+ * @param {{ blocks: number, tail?: number }} how blocks that the device runs at once; parts that the depth of the tiles after the last whole
+ *   wave is split into, if all of these are of the last product
  */
-export function groupDivision({ bm, bn, load }, products, blocks) {
-  let items = 0;
+export function groupDivision(plan, products, { blocks, tail = 1 }) {
+  const { bm, bn } = plan;
+  let tiles = 0;
   /** Tiles of the products before each. */
   const first = products.map(({ m, n }) => {
-    const before = items;
-    items += Math.ceil(m / bm) * Math.ceil(n / bn);
+    const before = tiles;
+    tiles += Math.ceil(m / bm) * Math.ceil(n / bn);
     return before;
   });
+  const [last, { k }] = [first[first.length - 1], products[0]];
+  const { kPerPart, parts } = partsOf(plan, k, tiles - (tiles % blocks) < last ? 1 : tail);
+  const rest = parts > 1 ? tiles % blocks : 0;
+  const items = tiles - rest + rest * parts;
   return {
     first,
+    whole: tiles - rest,
+    rest,
+    parts: rest ? parts : 1,
+    kPerPart,
     items,
     blocks: Math.min(blocks, items),
-    // A tensor map of each product for each block.
-    workspaceFloats: mapFloats({ load }, products.length * Math.min(blocks, items)),
+    /** Of the last product, as `division` says them. */
+    ofLast: { whole: tiles - rest - last, rest },
+    // Behind the parts the tensor maps of each product for each block.
+    workspaceFloats: rest * parts * bm * bn + mapFloats(plan, products.length * Math.min(blocks, items)),
   };
 }
 

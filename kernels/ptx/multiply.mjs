@@ -1,6 +1,7 @@
 // The warpgroups that multiply.
 
 import { at, vector } from './assembler.mjs';
+import { awaitCopies } from './copy.mjs';
 import { storeGlu } from './glu.mjs';
 import { depthStep, descriptor, rowBlockBytes } from './layout.mjs';
 import { directRows } from './rows.mjs';
@@ -25,6 +26,7 @@ export function multiply(w) {
   /** The stage before. */
   const last = p.register('b32');
   for (let s = 0; s < plan.stages; s++) p.do('bar.arrive', w.empty + s, sizes.emptying);
+  const arrival = sizes.polling ? awaitCopies(w, stage) : undefined;
 
   const direct = plan.direct ? (major.a === 'mn' ? directRows : directA)(w) : undefined;
   const cursor = w.cursor();
@@ -86,8 +88,11 @@ export function multiply(w) {
 
   /** Multiplies a stage of both operands in shared memory, whose last products stay open. @param {boolean} first of a tile */
   const stepShared = (first) => {
-    w.fullBarrier('sync', full, stage);
-    p.do('fence.proxy.async.shared::cta');
+    if (arrival) arrival();
+    else {
+      w.fullBarrier('sync', full, stage);
+      p.do('fence.proxy.async.shared::cta');
+    }
     const units = p.b32('mul.lo.u32', stage, sizes.stageBytes >> 4);
     const [stageA, stageB] = [p.b32('add.u32', lowA, units), p.b32('add.u32', lowB, units)];
     const slabs = Array.from({ length: plan.bk / 16 }, (_, slab) => slab);

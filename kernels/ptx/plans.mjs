@@ -4,7 +4,7 @@
 /** @typedef {import('./gemm.mjs').GemmPlan} GemmPlan */
 /** @typedef {import('./simt.mjs').SimtPlan} SimtPlan */
 
-/** @type {Record<'tall' | 'tallCached' | 'tallCopied' | 'tallCopiedCached' | 'square' | 'wide', GemmPlan>} */
+/** @type {Record<'tall' | 'tallCached' | 'tallCopied' | 'tallCopiedCached' | 'broadCopied' | 'square' | 'wide', GemmPlan>} */
 export const PLANS = {
   /** NT and NN with many rows. */
   tall: { bm: 256, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'relay', ahead: 1, direct: true, registers: [224, 56] },
@@ -36,6 +36,8 @@ export const PLANS = {
     cached: true,
     registers: [240, 24],
   },
+  /** TN, several products by one launch. */
+  broadCopied: { bm: 256, bn: 192, bk: 16, stages: 3, warpgroups: 2, load: 'copy', ahead: 4, registers: [240, 24] },
   /** NT and NN where there are few tiles. */
   square: { bm: 128, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'relay', ahead: 3, direct: true },
   /** TN, with as many splits as fill the device. */

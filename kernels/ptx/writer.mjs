@@ -85,15 +85,15 @@ export class Writer {
     return { m: sizes[0], n: sizes[1], a, b, c, lda, ldb, ldc, first: sizes[2] };
   }
 
-  /** Sets the own parameters to those of the product that an item is of. @param {Cursor} cursor */
-  select({ item, own }) {
+  /** Sets the own parameters to those of the product that a tile is of. @param {Cursor} cursor @param {string} tile */
+  select({ own }, tile) {
     const { p } = this;
     for (let g = 0; g < this.products; g++) {
       const take = () => {
         for (const [name, register] of Object.entries(own)) p.load(register, `${name}${g}`);
       };
       if (g === 0) take();
-      else p.when(p.pred('setp.ge.u32', item, p.parameter(`first${g}`)), take);
+      else p.when(p.pred('setp.ge.u32', tile, p.parameter(`first${g}`)), take);
     }
   }
 
@@ -102,10 +102,6 @@ export class Writer {
     const { p, plan, form } = this;
     const { item, own, m0, n0, kBegin, kEnd, steps, part } = cursor;
     let tile = item;
-    if (own.first) {
-      this.select(cursor);
-      tile = p.b32('sub.u32', item, own.first);
-    }
     p.do('mov.u32', kBegin, 0);
     p.do('mov.u32', kEnd, this.k);
     if (form.parts) {
@@ -118,6 +114,10 @@ export class Writer {
         p.do('min.u32', kEnd, p.b32('add.u32', kBegin, kPerPart), this.k);
         p.do('add.u32', tile, p.b32('rem.u32', index, this.rest), this.whole);
       });
+    }
+    if (own.first) {
+      this.select(cursor, tile);
+      tile = p.b32('sub.u32', tile, own.first);
     }
     const tilesM = p.b32('div.u32', p.b32('add.u32', own.m, plan.bm - 1), plan.bm);
     const tilesN = p.b32('div.u32', p.b32('add.u32', own.n, plan.bn - 1), plan.bn);
@@ -207,7 +207,7 @@ export class Writer {
   }
   /** First of the barriers that say that a stage is empty. */
   get empty() {
-    return this.full(this.plan.warpgroups);
+    return this.sizes.polling ? 1 : this.full(this.plan.warpgroups);
   }
 
   /** Waits until all stages are empty, so that no barrier is left half arrived at. @param {string} stage the next one */

@@ -1,7 +1,7 @@
 // The plans among which `helios-vk tune` and benches/kernels-matmul.mjs look for the fastest of a product.
 
 import { DIRECT_TILINGS, coopShapes, scaledTilings } from '../matmul/spirv.mjs';
-import { planFault } from '../ptx/gemm.mjs';
+import { planFault, sizesFault } from '../ptx/gemm.mjs';
 import { PLANS, SIMT_PLANS } from '../ptx/plans.mjs';
 import { simtFault } from '../ptx/simt.mjs';
 import { measuredTilings } from './h200.mjs';
@@ -103,7 +103,7 @@ export function ptxPlans({ form, m, n, k }, type = 'bf16', { shuffled = false } 
   const list =
     type === 'f32'
       ? Object.entries(SIMT_PLANS).filter(([, sizes]) => !simtFault(sizes, of))
-      : Object.entries(PLANS).filter(([, sizes]) => !planFault(sizes, of));
+      : Object.entries(PLANS).filter(([, sizes]) => !planFault(sizes, of) && !sizesFault(sizes, { m, n, k }));
   // A part of less than this depth is not worth its sums.
   const least = type === 'f32' ? 96 : 512;
   return Object.fromEntries(

@@ -6,7 +6,7 @@
 // an H100, timed beside the plans that stood there; an H200 has trained by them. TFLOP/s of PTX are in docs/notes/ptx-products.md.
 
 import { MOST_KEPT, keptBytes } from '../ptx/attention-kept.mjs';
-import { depthFault } from '../ptx/gemm.mjs';
+import { sizesFault } from '../ptx/gemm.mjs';
 import { PLANS, SIMT_PLANS } from '../ptx/plans.mjs';
 import { classOf, entriesOf, formName, nearest } from './table.mjs';
 
@@ -259,7 +259,7 @@ export function ptxPlan({ m, n, k, transA, transB, precision }) {
   let plan = found?.plan;
   if (plan?.kernel !== 'ptx') return undefined;
   if (found?.distance === 0) return plan;
-  if (depthFault(PLANS[/** @type {keyof typeof PLANS} */ (plan.tiling)], k)) plan = { ...plan, tiling: transA ? 'wide' : 'tall' };
+  if (sizesFault(PLANS[/** @type {keyof typeof PLANS} */ (plan.tiling)], { m, n, k })) plan = { ...plan, tiling: transA ? 'wide' : 'tall' };
   const tiles = (/** @type {string} */ name) => {
     const { bm, bn } = PLANS[/** @type {keyof typeof PLANS} */ (name)];
     return Math.ceil(m / bm) * Math.ceil(n / bn);
@@ -296,14 +296,20 @@ export function shuffledPlan({ m, n, k, transA, transB, precision }, table = TAB
 }
 
 /**
- * The tiling of PLANS by which weight gradients are faster by one launch, or undefined. A layer of the 300M model took, one by one and
- * by one launch of `wide`, 488 and 391 microseconds at 8,192 tokens, 173 and 115 at 2,048. At 512 tokens a step gained nothing, nor did sums
- * that are added to C. `tallCopiedCached` took 0.91 of the time of `wide` on an H100 at 8,192 tokens; its depths are multiples of 32.
- * @param {{ k: number, beta: number, transA: boolean, transB: boolean }} problem @returns {string | undefined}
+ * The tilings of PLANS by which one launch computes several weight gradients, and what each multiplies in whole waves, in TFLOP/s: on H100s at
+ * a depth of 8,192 (docs/notes/ptx-products.md). The first is that of weight gradients alone. None of few tokens, with which a step gained
+ * nothing, nor of sums that are added to C.
+ * @param {{ k: number, beta: number, transA: boolean, transB: boolean }} problem
+ * @returns {{ tiling: keyof typeof PLANS, rate: number }[]}
  */
 export function ptxGroup({ k, beta, transA, transB }) {
-  if (!transA || transB || beta !== 0 || k < 2048) return undefined;
-  return k % 32 === 0 ? 'tallCopiedCached' : 'wide';
+  if (!transA || transB || beta !== 0 || k < 2048) return [];
+  // Copies take a depth in multiples of 32.
+  if (k % 32) return [{ tiling: 'wide', rate: 520 }];
+  return [
+    { tiling: 'tallCopiedCached', rate: 566 },
+    { tiling: 'broadCopied', rate: 685 },
+  ];
 }
 
 /**

@@ -18,10 +18,10 @@ import { storedPlans } from './stored.mjs';
  * @property {(problem: any) => any} [matmulPlan] the plan of a matrix product, or undefined where none was measured near it
  * @property {(problem: any) => any} [ptxPlan] its plan in PTX, or undefined where none is known to be faster than SPIR-V
  * @property {(problem: any) => any} [shuffledPlan] its plan where B is shuffled, or undefined where none is known to be faster than with B as it is
- * @property {(problem: any) => string | undefined} [ptxGroup] the tiling in PTX by which products like this one are faster by one
- *   launch, where their tiles fill the device together; undefined where they are not
+ * @property {(problem: any) => { tiling: string, rate: number }[]} [ptxGroup] tilings in PTX of several products like this one by one
+ *   launch, and what each multiplies in whole waves, in TFLOP/s: the first that of one product alone; none where a launch for each is faster
  * @property {(form: import('../ptx/attention.mjs').AttentionForm, sizes: { tokens: number, heads: number, batch: number }) => string | undefined} [ptxAttention]
- *   the tiling of attention in PTX, likewise
+ *   the tiling of attention in PTX, or undefined where none is known to be faster
  */
 
 /** `VkPhysicalDeviceType`, where it makes a difference. */

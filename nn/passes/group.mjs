@@ -1,5 +1,5 @@
 // Weight gradients by one launch, where their tiles fill the device together and do not by themselves: the first ones wait for the last
-// one. Which of their sequence are put together is decided for all of it, for the fewest waves of workgroups: taking the first ones that fill
+// one. Which of their sequence are put together is decided for all of it, for the least time: taking the first ones that fill
 // the device can leave the wrong neighbours for the rest of a backward pass.
 
 import { MAX_PRODUCTS } from '../../kernels/ptx/gemm.mjs';
@@ -57,7 +57,7 @@ function gradientOf(call, { kernels }) {
 /**
  * The groups of neighbours in a sequence that save the most together.
  * @param {number} count members of the sequence
- * @param {(start: number, end: number) => number | undefined} saving waves that a group saves, or undefined where it cannot be one
+ * @param {(start: number, end: number) => number | undefined} saving microseconds that a group saves, or undefined where it cannot be one
  * @returns {[start: number, end: number][]} without those that stay alone
  */
 function bestGroups(count, saving) {

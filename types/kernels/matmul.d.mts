@@ -91,6 +91,8 @@
  * @typedef {object} MatmulGroupPlan
  * @property {string | import('./ptx/gemm.mjs').GemmPlan} tiling a tiling of kernels/ptx/plans.mjs by its name, or any other
  * @property {number} [wave] workgroups that the device runs at once
+ * @property {number} [tail] parts that the depth of the tiles after the last whole wave is split into, if they are of the last product:
+ *   default 1
  */
 /**
  * @param {KernelContext} context
@@ -145,23 +147,23 @@ export function matmulKernels(context: KernelContext, options?: Parameters<typeo
      * Matrix products by one launch, whose tiles fill the device together.
      * @param {MatmulArgs[]} list none may read what another one writes
      * @param {MatmulGroupPlan} [plan] `matmulGroupPlan`'s when left out
-     * @returns {Dispatch[]} one dispatch
+     * @returns {Dispatch[]} one dispatch, or two where the last tiles are split
      * @throws {RangeError} where one launch cannot compute them
      */
     matmulGroup: (list: MatmulArgs[], plan?: MatmulGroupPlan) => Dispatch[];
     /**
      * How `matmulGroup` computes these products by one launch, or undefined where it does not: they must be of one form, type and
-     * depth, with nothing added but C, each of them for the same tiling of the kernels in PTX, 2 to 4 in number, and their tiles
-     * must fill the device. The first call tests the kernel, which cannot be done while a graph is recorded.
+     * depth, with nothing added but C, 2 to 4 in number, and by the rates of the device's tables they must take less time than a launch
+     * for each. The first call tests the kernel, which cannot be done while a graph is recorded.
      * @param {MatmulArgs[]} list
      * @returns {MatmulGroupPlan | undefined}
      */
     matmulGroupPlan: (list: MatmulArgs[]) => MatmulGroupPlan | undefined;
     /**
-     * What `matmulGroup` saves, to choose among groups of products: in waves, each of as many workgroups as the device runs at once, of which
-     * the last of a launch counts whole. No kernel is tested.
+     * What `matmulGroup` saves, to choose among groups of products, by the rates of the device's tables and with the last wave of a launch's
+     * workgroups counted whole. No kernel is tested.
      * @param {MatmulArgs[]} list
-     * @returns {number | undefined} waves by which one launch takes fewer than a launch for each; undefined where these products, but for
+     * @returns {number | undefined} microseconds by which one launch takes less than a launch for each; undefined where these products, but for
      *   the kernel's test, have no `matmulGroupPlan`
      */
     matmulGroupSaving: (list: MatmulArgs[]) => number | undefined;
@@ -424,6 +426,11 @@ export type MatmulGroupPlan = {
      * workgroups that the device runs at once
      */
     wave?: number | undefined;
+    /**
+     * parts that the depth of the tiles after the last whole wave is split into, if they are of the last product:
+     * default 1
+     */
+    tail?: number | undefined;
 };
 import { ptxProducts } from './matmul/ptx.mjs';
 import { groupedProducts } from './matmul/group.mjs';

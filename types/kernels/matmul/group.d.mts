@@ -8,14 +8,12 @@ export function groupedProducts(context: KernelContext, ptx: ReturnType<typeof i
     verifyGroup?: typeof import("./verify.mjs").verifyGroup;
 }): {
     /**
-     * The tiling by which one launch computes the products, and how many waves of blocks it saves: those of a launch for each less its own.
-     * The last wave of each counts whole, also where a product by itself would be split in depth to fill it. Undefined where one launch is not
-     * known to be faster: it leaves too much of its last wave idle, or one of the products fills the device by itself. No kernel is tested.
-     * @param {any[]} problems @returns {{ tiling: string, form: GemmForm, saving: number } | undefined}
+     * The plan by which one launch computes the products, and the microseconds that it saves by the rates of the device's tables. Undefined
+     * where one launch is not known to be faster. No kernel is tested.
+     * @param {any[]} problems @returns {{ plan: MatmulGroupPlan, saving: number } | undefined}
      */
     choose: (problems: any[]) => {
-        tiling: string;
-        form: GemmForm;
+        plan: MatmulGroupPlan;
         saving: number;
     } | undefined;
     /** The plan by what `choose` says, or undefined, also where the kernel fails its test. @param {any[]} problems @returns {MatmulGroupPlan | undefined} */

@@ -1,10 +1,9 @@
 // Made by `npm run types` from kernels/; do not edit.
 /**
- * The parameters of a form: PARAMETERS, or those of a group, in which a product's own have its number behind their name. `work` of a group
- * is for tensor maps.
+ * The parameters of a form: PARAMETERS, or those of a group, in which a product's own have its number behind their name.
  * @param {GemmForm} form @param {GemmPlan} plan @returns {readonly import('./assembler.mjs').Parameter[]}
  */
-export function parametersOf({ products }: GemmForm, { load }: GemmPlan): readonly import("./assembler.mjs").Parameter[];
+export function parametersOf({ products, parts }: GemmForm, { load }: GemmPlan): readonly import("./assembler.mjs").Parameter[];
 /** Sizes of a plan. @param {GemmPlan} plan */
 export function sizesOf(plan: GemmPlan): {
     /** Bytes of A in a stage; B's follow. */
@@ -17,7 +16,9 @@ export function sizesOf(plan: GemmPlan): {
     tensorMap: number;
     shared: number;
     threads: number;
-    /** Named barriers: 0 is not used. */
+    /** Whether those who multiply ask for copies themselves, and no named barriers say "full". */
+    polling: boolean;
+    /** Named barriers: 0 is not of a stage. */
     barriers: number;
     /** Threads at a barrier which says "full", and at one which says "empty": of those that fetch by copies, one warp. */
     filling: number;
@@ -30,6 +31,15 @@ export function sizesOf(plan: GemmPlan): {
  * @param {GemmPlan} plan @param {GemmForm} form
  */
 export function planFault(plan: GemmPlan, form: GemmForm): string | undefined;
+/**
+ * Why a plan cannot compute a product of these sizes, or undefined.
+ * @param {GemmPlan | import('./simt.mjs').SimtPlan} plan @param {{ m: number, n: number, k: number }} product
+ */
+export function sizesFault(plan: GemmPlan | import("./simt.mjs").SimtPlan, { m, n, k }: {
+    m: number;
+    n: number;
+    k: number;
+}): string | undefined;
 /**
  * Why these kernels cannot take a product, or undefined. The SPIR-V kernels compute the others.
  * @param {{ m: number, n: number, k: number, lda: number, ldb: number, ldc: number, ldr?: number, ldh?: number, addresses: (number | bigint)[],
@@ -54,7 +64,7 @@ export function productFault({ m, n, k, lda, ldb, ldc, ldr, ldh, addresses, tran
 }): string | undefined;
 /**
  * How a product is divided among blocks.
- * @param {{ bm: number, bn: number, bk: number, load?: string }} plan
+ * @param {{ bm: number, bn: number, bk: number, load?: string, direct?: boolean }} plan
  * @param {{ m: number, n: number, k: number }} product
  * @param {{ blocks: number, splits?: number, tail?: number }} how blocks that the device runs at once; parts that every tile's depth is
  *   split into, or those of the tiles after the last whole wave
@@ -64,6 +74,7 @@ export function division(plan: {
     bn: number;
     bk: number;
     load?: string;
+    direct?: boolean;
 }, { m, n, k }: {
     m: number;
     n: number;
@@ -87,15 +98,30 @@ export function division(plan: {
 /**
  * How a group of products is divided among blocks.
  * @param {GemmPlan} plan
- * @param {readonly { m: number, n: number }[]} products @param {number} blocks that the device runs at once
+ * @param {readonly { m: number, n: number, k: number }[]} products of one depth
+ * @param {{ blocks: number, tail?: number }} how blocks that the device runs at once; parts that the depth of the tiles after the last whole
+ *   wave is split into, if all of these are of the last product
  */
-export function groupDivision({ bm, bn, load }: GemmPlan, products: readonly {
+export function groupDivision(plan: GemmPlan, products: readonly {
     m: number;
     n: number;
-}[], blocks: number): {
+    k: number;
+}[], { blocks, tail }: {
+    blocks: number;
+    tail?: number;
+}): {
     first: number[];
+    whole: number;
+    rest: number;
+    parts: number;
+    kPerPart: number;
     items: number;
     blocks: number;
+    /** Of the last product, as `division` says them. */
+    ofLast: {
+        whole: number;
+        rest: number;
+    };
     workspaceFloats: number;
 };
 /**
@@ -115,7 +141,7 @@ export function gemm(name: string, plan: GemmPlan, form: GemmForm): string;
  * @property {number} warpgroups that multiply
  * @property {'relay' | 'async' | 'copy'} load how stages are filled
  * @property {number} [ahead] stages that are fetched ahead: `relay` holds them in registers, `async` leaves that many copies open, `copy`
- *   has all that are empty on their way
+ *   has all that are empty on their way, and where both operands are copied asks for that many stages ahead into the second-level cache
  * @property {boolean} [direct] A goes from memory to registers: NN and NT, `bk` of 64, with `copy` of 128; TN with `copy`
  * @property {boolean} [cached] what is fetched by loads is kept in the first-level cache; `relay`, `copy`
  * @property {[number, number]} [registers] of a multiplying and of a fetching thread; all the same when left out
@@ -217,11 +243,6 @@ export function majors({ transA, transB }: GemmForm): {
 };
 /** Bytes of a tensor map, by which the copy engine knows an operand. */
 export const MAP_BYTES: 128;
-/**
- * Why a plan cannot compute a product of this depth, or undefined.
- * @param {GemmPlan | import('./simt.mjs').SimtPlan} plan @param {number} k
- */
-export function depthFault(plan: GemmPlan | import("./simt.mjs").SimtPlan, k: number): string | undefined;
 export type Major = import("./layout.mjs").Major;
 /**
  * A tiling. Sizes count elements.
@@ -257,7 +278,7 @@ export type GemmPlan = {
     load: "relay" | "async" | "copy";
     /**
      * stages that are fetched ahead: `relay` holds them in registers, `async` leaves that many copies open, `copy`
-     * has all that are empty on their way
+     * has all that are empty on their way, and where both operands are copied asks for that many stages ahead into the second-level cache
      */
     ahead?: number | undefined;
     /**

@@ -20,6 +20,7 @@ export class Writer {
         tensorMap: number;
         shared: number;
         threads: number;
+        polling: boolean;
         barriers: number;
         filling: number;
         emptying: number;
@@ -103,8 +104,8 @@ export class Writer {
         ldc: string;
         first: string;
     };
-    /** Sets the own parameters to those of the product that an item is of. @param {Cursor} cursor */
-    select({ item, own }: Cursor): void;
+    /** Sets the own parameters to those of the product that a tile is of. @param {Cursor} cursor @param {string} tile */
+    select({ own }: Cursor, tile: string): void;
     /** Sets a cursor's variables from its item. @param {Cursor} cursor */
     locate(cursor: Cursor): void;
     /**

@@ -27,17 +27,21 @@ export function shuffledPlan({ m, n, k, transA, transB, precision }: {
     precision?: string;
 }, table?: import("./table.mjs").Entry[]): any;
 /**
- * The tiling of PLANS by which weight gradients are faster by one launch, or undefined. A layer of the 300M model took, one by one and
- * by one launch of `wide`, 488 and 391 microseconds at 8,192 tokens, 173 and 115 at 2,048. At 512 tokens a step gained nothing, nor did sums
- * that are added to C. `tallCopiedCached` took 0.91 of the time of `wide` on an H100 at 8,192 tokens; its depths are multiples of 32.
- * @param {{ k: number, beta: number, transA: boolean, transB: boolean }} problem @returns {string | undefined}
+ * The tilings of PLANS by which one launch computes several weight gradients, and what each multiplies in whole waves, in TFLOP/s: on H100s at
+ * a depth of 8,192 (docs/notes/ptx-products.md). The first is that of weight gradients alone. None of few tokens, with which a step gained
+ * nothing, nor of sums that are added to C.
+ * @param {{ k: number, beta: number, transA: boolean, transB: boolean }} problem
+ * @returns {{ tiling: keyof typeof PLANS, rate: number }[]}
  */
 export function ptxGroup({ k, beta, transA, transB }: {
     k: number;
     beta: number;
     transA: boolean;
     transB: boolean;
-}): string | undefined;
+}): {
+    tiling: keyof typeof PLANS;
+    rate: number;
+}[];
 /**
  * The tiling of attention in PTX, one of ATTENTION_PLANS, or undefined where there is no kernel.
  * @param {import('../ptx/attention.mjs').AttentionForm} form @param {{ tokens: number, heads: number, batch: number }} sizes
@@ -56,3 +60,4 @@ export function ptxAttention({ pass, headSize, causal }: import("../ptx/attentio
 export function measuredTilings(name: "half" | "mixed" | "bf16x3" | "f32"): any[];
 /** @type {import('./index.mjs').Tuning} */
 export const H200: import("./index.mjs").Tuning;
+import { PLANS } from '../ptx/plans.mjs';

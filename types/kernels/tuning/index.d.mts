@@ -68,12 +68,15 @@ export type Tuning = {
      */
     shuffledPlan?: ((problem: any) => any) | undefined;
     /**
-     * the tiling in PTX by which products like this one are faster by one
-     * launch, where their tiles fill the device together; undefined where they are not
+     * tilings in PTX of several products like this one by one
+     * launch, and what each multiplies in whole waves, in TFLOP/s: the first that of one product alone; none where a launch for each is faster
      */
-    ptxGroup?: ((problem: any) => string | undefined) | undefined;
+    ptxGroup?: ((problem: any) => {
+        tiling: string;
+        rate: number;
+    }[]) | undefined;
     /**
-     * the tiling of attention in PTX, likewise
+     * the tiling of attention in PTX, or undefined where none is known to be faster
      */
     ptxAttention?: ((form: import("../ptx/attention.mjs").AttentionForm, sizes: {
         tokens: number;
