@@ -66,8 +66,8 @@ export const ATTENTION_PLANS = {
   wide: { warpgroups: 2, columns: 64, stages: 3, blocks: 1, order: 'length' },
   /** Backward, heads of 128: tiles of 32, of which two pairs and P leave shared memory for one block; dQ from dS in memory. */
   backwardWide: {
-    ...{ warpgroups: 2, columns: 32, stages: 2, blocks: 1, order: 'length', paired: true },
-    queries: { warpgroups: 2, columns: 64, stages: 3, blocks: 1, order: 'length' },
+    ...{ warpgroups: 2, columns: 32, stages: 2, blocks: 1, order: 'head', paired: true },
+    queries: { warpgroups: 2, columns: 64, stages: 3, blocks: 1, order: 'head' },
   },
   /** Backward where there is less than a block of 128 rows for each multiprocessor. */
   few: { warpgroups: 2, columns: 64, stages: 2, blocks: 1, order: 'head' },
