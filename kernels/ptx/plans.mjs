@@ -1,4 +1,4 @@
-// Tilings that were measured, on an NVIDIA H200 and, `tallCopied` and `tallCopiedCached`, an H100 (driver 580, 132 multiprocessors);
+// Tilings that were measured, on an NVIDIA H200 and, those by copies, an H100 (driver 580, 132 multiprocessors);
 // docs/notes/ptx-products.md has the figures.
 
 /** @typedef {import('./gemm.mjs').GemmPlan} GemmPlan */
