@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 // Times weight gradients, products TN whose depth is the tokens of a step, by tilings of the kernels in PTX: one by one, whole and with
-// the two ways to split their depth that fill the device best, and several by one launch, as `compile` has them computed.
+// the two ways to split their depth that fill the device best, and several by one launch, as `compile` has them computed, with the last tiles
+// whole or split.
 //
 //   node benches/weight-gradients.mjs
 //   node benches/weight-gradients.mjs --tokens 2048 --cases '5504 1024+1024 2752,1024 1024' --tilings wide,tallCopiedCached
@@ -39,13 +40,13 @@ const { values: options } = optionsOrExit(
       help: "rows and columns of products, + between those of one launch: '1024 1024,5504 1024+1024 2752'",
     },
     tokens: { type: 'integer', min: 32, max: 1 << 20, default: 8192, help: 'depth of the products' },
-    tilings: { type: 'string', value: 'LIST', default: 'wide,tallCopiedCached', help: `of ${Object.keys(PLANS).join(', ')}` },
+    tilings: { type: 'string', value: 'LIST', default: 'wide,tallCopiedCached,broadCopied', help: `of ${Object.keys(PLANS).join(', ')}` },
     rounds: { type: 'integer', min: 1, max: 1000, default: 9, help: 'samples of each candidate' },
   }),
 );
 
-/** Prints the times of a case's candidates. @param {any} vk @param {ReturnType<typeof matmulKernels>} kernels @param {number[][]} sizes */
-function measure(vk, kernels, sizes) {
+/** Prints the times of a case's candidates. @param {any} vk @param {KernelContext} context @param {ReturnType<typeof matmulKernels>} kernels @param {number[][]} sizes */
+function measure(vk, context, kernels, sizes) {
   const k = options.tokens;
   /** @type {number[]} */
   const owned = [];
@@ -75,7 +76,8 @@ function measure(vk, kernels, sizes) {
       });
     /** @type {any[]} */
     const plans = options.tilings.split(',').flatMap((tiling) => {
-      if (sizes.length > 1) return [{ kernel: 'ptx', tiling }];
+      // As it is, and with the last tiles split.
+      if (sizes.length > 1) return [1, 2, 4, 8].map((tail) => ({ kernel: 'ptx', tiling, tail, wave: context.info.multiprocessors }));
       const ways = ptxPlans({ form: 'TN', m: sizes[0][0], n: sizes[0][1], k })[tiling];
       if (!ways) throw new UsageError(`--tilings ${tiling}: not one of PLANS that can compute TN`);
       return ways.filter(({ splits = 1, tail = 1 }, i) => i < 2 || splits * tail === 1);
@@ -84,7 +86,7 @@ function measure(vk, kernels, sizes) {
       pack(
         Array.from({ length: count }, (_, set) =>
           sizes.length > 1
-            ? kernels.matmulGroup(products(set), { tiling: plan.tiling })
+            ? kernels.matmulGroup(products(set), { tiling: plan.tiling, tail: plan.tail, wave: plan.wave })
             : kernels.matmul({ ...products(set)[0], precision: 'bf16', plan }),
         ).flat(),
       );
@@ -147,6 +149,7 @@ try {
   for (const list of options.cases.split(','))
     measure(
       vk,
+      context,
       kernels,
       list.split('+').map((size) => size.split(' ').map(Number)),
     );
