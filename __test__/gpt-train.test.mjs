@@ -559,16 +559,29 @@ for (const [mode, losses, restarts] of /** @type {const} */ ([
 test('train.mjs: dumps the batches and the weights that a run starts from', async (t) => {
   const dir = await mkdtemp(join(tmpdir(), 'helios-vk-test-'));
   t.after(() => rm(dir, { recursive: true, force: true }));
-  const [data, dump] = [join(dir, 'text.txt'), join(dir, 'batches.safetensors')];
+  const [data, dump, weights] = ['text.txt', 'batches.safetensors', 'weights.safetensors'].map((name) => join(dir, name));
   const text = 'she sells sea shells on the sea shore. '.repeat(50);
   await writeFile(data, text);
   await cli(
     ...[...small, '--data', data, '--quiet', '--steps', '3', '--micro-steps', '2', '--seed', '5'],
-    ...['--dump-batches', dump, '--checkpoint', dir, '--checkpoint-at-start'],
+    ...['--dump-batches', dump, '--dump-weights', weights, '--checkpoint', dir, '--checkpoint-at-start'],
   );
   const { config: used, state } = await loadCheckpoint(join(dir, 'step-0000000.safetensors'));
   assert.deepEqual(state.weights, freshWeights(used));
   assert.ok(state.m.every((x) => x === 0) && state.v.every((x) => x === 0));
+  const alone = await SafetensorsFile.open(weights);
+  assert.deepEqual(
+    [...alone.tensors.keys()].sort(),
+    parameterTable(used)
+      .parameters.map(({ name }) => name)
+      .sort(),
+  );
+  for (const { name, shape, offset, size } of parameterTable(used).parameters) {
+    const values = new Float32Array(size);
+    await alone.read(name, 'F32', shape, values);
+    assert.deepEqual(values, state.weights.subarray(offset, offset + size), name);
+  }
+  await alone.close();
   const file = await SafetensorsFile.open(dump);
   const { steps, microSteps, batch, block } = used;
   const all = new Uint32Array(steps * microSteps * 2 * batch * block);

@@ -106,7 +106,8 @@ function wildValues(name, value) {
   if (value === 'N') return NO_INTEGERS;
   if (value === 'X') return NO_NUMBERS;
   if (value.includes('|') && value === value.toLowerCase()) return ['', 'x', value, value.split('|')[0].toUpperCase()];
-  if (['json', 'report', 'html', 'out', 'profile', 'dump-batches'].includes(name) && value === 'FILE') return ['', NOWHERE, ROOT];
+  if (['json', 'report', 'html', 'out', 'profile', 'dump-batches', 'dump-weights'].includes(name) && value === 'FILE')
+    return ['', NOWHERE, ROOT];
   if (['data', 'trace', 'resume', 'trainer', 'binaries', 'notices'].includes(name)) return ['', NOWHERE];
   if (name === 'checkpoint' && value.startsWith('FILE')) return ['', NOWHERE];
   return name === 'sample' || name === 'prompt' ? [] : [''];

@@ -31,9 +31,9 @@ row() {
   # shellcheck disable=SC2207 # options without spaces
   run=("${train[@]}" --quiet --steps "$steps" $(options "$name"))
   mkdir "$scratch/$name"
-  timed "ours-$name-a" "$ours" "${run[@]}" --checkpoint "$scratch/$name" --checkpoint-at-start --dump-batches "$scratch/$name/batches.safetensors" \
+  timed "ours-$name-a" "$ours" "${run[@]}" --dump-weights "$scratch/$name/weights.safetensors" --dump-batches "$scratch/$name/batches.safetensors" \
     --json "$out/ours-$name-a.json" &&
-    timed "pytorch-$name" "$theirs" "$python" benches/pytorch/train.py --weights "$scratch/$name/step-0000000.safetensors" \
+    timed "pytorch-$name" "$theirs" "$python" benches/pytorch/train.py --weights "$scratch/$name/weights.safetensors" \
       --batches "$scratch/$name/batches.safetensors" --modes bf16,bf16-compiled --warmup "$warmup" --json "$out/pytorch-$name.json" &&
     timed "ours-$name-b" "$ours" "${run[@]}" --json "$out/ours-$name-b.json" &&
     timed "row-$name" 30 node benches/pytorch/compare.mjs --ours "$out/ours-$name-a.json,$out/ours-$name-b.json" --pytorch "$out/pytorch-$name.json" \

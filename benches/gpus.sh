@@ -54,10 +54,10 @@ ddp() {
   for shape in "${shapes[@]}"; do
     mkdir -p "$scratch/$shape"
     # shellcheck disable=SC2046
-    timed "dump-$shape" 60 "${launch[@]}" "${mission[@]}" $(size "$shape") --engine nccl --checkpoint "$scratch/$shape" --checkpoint-at-start \
+    timed "dump-$shape" 60 "${launch[@]}" "${mission[@]}" $(size "$shape") --engine nccl --dump-weights "$scratch/$shape/weights.safetensors" \
       --dump-batches "$scratch/$shape/batches.safetensors" --json "$out/dump-$shape.json"
     timed "ddp-$shape" 120 "$python" -m torch.distributed.run --nproc-per-node "$n" benches/pytorch/train.py \
-      --weights "$scratch/$shape"/step-0000000.safetensors --batches "$scratch/$shape/batches.safetensors" --modes bf16,bf16-compiled \
+      --weights "$scratch/$shape/weights.safetensors" --batches "$scratch/$shape/batches.safetensors" --modes bf16,bf16-compiled \
       --json "$out/ddp-$shape.json"
     rm -rf "${scratch:?}/$shape"
   done

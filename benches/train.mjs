@@ -92,6 +92,7 @@ const OPTIONS = /** @type {const} */ ({
     path: 'output',
     help: "write every step's batches (safetensors), for benches/pytorch/train.py",
   },
+  'dump-weights': { type: 'string', value: 'FILE', path: 'output', help: '… and the weights before the first step' },
   'kernel-times': { type: 'boolean', help: 'GPU time of a step by line of the model, from timestamps around each dispatch' },
   profile: {
     type: 'string',
@@ -304,6 +305,7 @@ async function train(values, vk, info, ranks) {
     lock,
     checkpointEvery,
     checkpointAtStart: values['checkpoint-at-start'],
+    dumpWeights: values['dump-weights'],
     keep: values.keep,
     stopped: () => interrupted,
     note: (line) => progress.note(line),

@@ -78,6 +78,18 @@ export async function saveCheckpoint(folder, { config, tokenizer, data, run }, s
 }
 
 /**
+ * Writes weights alone, for a program that begins with them.
+ * @param {string} path @param {import('./config.mjs').GptConfig} config
+ * @param {Float32Array} flat as `parameterTable` lays them out
+ */
+export function saveWeights(path, config, flat) {
+  const tensors = parameterTable(config).parameters.map(({ name, shape, offset, size }) => {
+    return { name, dtype: /** @type {const} */ ('F32'), shape, data: () => flat.subarray(offset, offset + size) };
+  });
+  return writeSafetensors(path, tensors, { config: JSON.stringify(config) });
+}
+
+/**
  * A file's metadata, checked field by field.
  * @param {SafetensorsFile} file
  * @returns {RunInfo & {step: number}}

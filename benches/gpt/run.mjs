@@ -3,7 +3,7 @@
 import { rm } from 'node:fs/promises';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import { checkpointsOf, firstUnusable, loadCheckpoint, saveCheckpoint } from './checkpoint.mjs';
+import { checkpointsOf, firstUnusable, loadCheckpoint, saveCheckpoint, saveWeights } from './checkpoint.mjs';
 import { tokensPerStep } from './config.mjs';
 import { FolderLock } from './files.mjs';
 import { createTrainer } from './trainer.mjs';
@@ -35,6 +35,7 @@ const MAX_RESTARTS = 3;
  * @property {number} [keep] of this run's checkpoints the last so many stay; all without it
  * @property {number} [checkpointEvery] steps; 0 for none on the way
  * @property {boolean} [checkpointAtStart]
+ * @property {string} [dumpWeights] file for the weights before the first step
  * @property {() => void} [profile] begins the addon's profile; called before the run, and again on a new device
  * @property {() => boolean} [stopped] asked after each step; true ends the run
  * @property {import('./ranks.mjs').TrainingRanks} [ranks] the processes that train together. All make the same run; rank 0 alone has the
@@ -83,6 +84,7 @@ async function train(options) {
   /** This run's checkpoints, the oldest first: of a restart also those from before. */
   let saved = lock && checkpoints !== undefined && run !== undefined ? await checkpointsOf(checkpoints, run) : [];
   let pending = false;
+  let dump = options.dumpWeights;
 
   const open = async () => {
     if (restarts > 0) {
@@ -96,6 +98,14 @@ async function train(options) {
     for (const [step, loss] of known) if (step < opened.stepsDone) opened.known.set(step, loss);
     pending = options.checkpointAtStart === true && last === resumed;
     return opened;
+  };
+  /** Writes the weights that the run begins with. @param {string} path @param {Trainer} trainer */
+  const dumpTo = async (path, trainer) => {
+    await trainer.settle();
+    if (ranks && ranks.group.rank > 0) trainer.join();
+    else await saveWeights(path, config, await trainer.read('weights'));
+    await ranks?.group.exchange();
+    dump = undefined;
   };
   const save = async (/** @type {Trainer} */ trainer) => {
     if (checkpoints === undefined) return;
@@ -139,6 +149,7 @@ async function train(options) {
   for (;;) {
     try {
       trainer ??= await open();
+      if (dump !== undefined) await dumpTo(dump, trainer);
       if (pending) await save(trainer);
       pending = false;
       if (await trainer.ready()) {

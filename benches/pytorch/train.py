@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """The GPT of benches/gpt in PyTorch: the same weights, the same batches, the same optimizer.
 
-    node benches/train.mjs --preset mission --steps 20 --checkpoint DIR --checkpoint-at-start \\
-        --dump-batches batches.safetensors
-    python3 benches/pytorch/train.py --weights DIR/step-0000000.safetensors --batches batches.safetensors \\
+    node benches/train.mjs --preset mission --steps 20 --dump-weights weights.safetensors --dump-batches batches.safetensors
+    python3 benches/pytorch/train.py --weights weights.safetensors --batches batches.safetensors \\
         --modes f32,tf32,bf16,tf32-compiled,bf16-compiled --json pytorch.json
 
 Under torchrun each process has a device of its own and an equal share of the micro-steps of every step (DistributedDataParallel):
@@ -182,7 +181,7 @@ def run(mode, config, weights, batches, warmup, device):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--weights", required=True, help="checkpoint of step 0 (safetensors)")
+    parser.add_argument("--weights", required=True, help="file of benches/train.mjs --dump-weights, or a checkpoint of step 0")
     parser.add_argument("--batches", required=True, help="file of benches/train.mjs --dump-batches")
     parser.add_argument("--modes", default="f32,tf32,bf16,tf32-compiled,bf16-compiled")
     parser.add_argument("--warmup", type=int, default=5, help="steps left out of the median (default 5)")
