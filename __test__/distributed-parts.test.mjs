@@ -14,6 +14,7 @@ import { address, launched } from '../distributed/environment.mjs';
 import { engines, init } from '../distributed/index.mjs';
 import { listen, send } from '../distributed/messages.mjs';
 import { openStore } from '../distributed/store.mjs';
+import { ranks } from './distributed/ranks.mjs';
 import { init as initDevice, vk } from './lib/addon.mjs';
 
 test('each launcher is understood by its own variables', () => {
@@ -143,6 +144,7 @@ const hello = (rank, more = {}) => ({
   worldSize: 2,
   generation: 'g',
   version: '1.0.0',
+  engine: /** @type {const} */ ('mpi'),
   config: 'c',
   process: `process ${rank}`,
   ...more,
@@ -263,12 +265,13 @@ test('a collective that takes too long is the fault of those who have not come t
   for (const { socket } of [first, second]) socket.destroy();
 });
 
-test('who does not belong is refused: two of one rank, another world, version or configuration; strangers change nothing', async () => {
+test('who does not belong is refused: two of one rank, another world, version, engine or configuration; strangers change nothing', async () => {
   for (const [wrong, expected] of /** @type {const} */ ([
     [hello(0), /two processes say that they are rank 0/],
     [hello(1, { worldSize: 3 }), /rank 1 of 3 came to a group of 2/],
     [hello(7), /rank 7 of 2 came to a group of 2/],
     [hello(1, { version: '1.0.1' }), /rank 1 runs helios-vk 1\.0\.1, and rank 0 runs 1\.0\.0: all must run the same/],
+    [hello(1, { engine: 'nccl' }), /rank 1 has the engine nccl, and rank 0 has mpi: all must have the same/],
     [hello(1, { config: 'd' }), /rank 1 runs with another configuration/],
   ])) {
     const store = await openHere();
@@ -297,6 +300,20 @@ test('who does not belong is refused: two of one rank, another world, version or
   store.fail({ code: 'ERR_HELIOS_ABORTED', message: 'the end' });
   await store.close();
   for (const { socket } of [first, second, stranger]) socket.destroy();
+});
+
+test('ranks that start different engines all hear of it at once, before either engine is looked for', async () => {
+  for (const odd of [0, 1, 2]) {
+    const run = await ranks(3, ['no-engine'], { of: (rank) => ({ HELIOS_TEST_ENGINE: rank === odd ? 'nccl' : 'mpi' }) });
+    for (const rank of [0, 1, 2]) {
+      const [{ error, seconds }] = run.of(rank);
+      assert.equal(error?.code, 'ERR_HELIOS_RENDEZVOUS', run.output);
+      const [its, own] = odd === 0 ? ['mpi', 'nccl'] : ['nccl', 'mpi'];
+      assert.match(error.message, new RegExp(`rank ${odd || '[12]'} has the engine ${its}, and rank 0 has ${own}: all must have the same`));
+      // Half of the time that all may take to come.
+      assert.ok(seconds < 50, `${seconds} s`);
+    }
+  }
 });
 
 test("the launcher's options end where the script's begin", () => {

@@ -366,6 +366,33 @@ test('a run waits for one that is writing the table, and not for one that was en
   });
 });
 
+test('a lock that was left is not removed once another run has put its own in its place', (t) => {
+  const path = fresh();
+  const lock = `${path}.lock`;
+  writeFileSync(lock, 'left');
+  const start = Date.now();
+  let calls = 0;
+  let ended = false;
+  t.mock.method(Date, 'now', () => {
+    calls++;
+    // The lock that was left has stayed too long, and another run that has seen so is quicker.
+    if (calls === 2) {
+      rmSync(lock);
+      writeFileSync(lock, 'of another run', { flag: 'wx' });
+      return start + 1000;
+    }
+    if (calls === 5) {
+      assert.equal(readFileSync(lock, 'utf8'), 'of another run');
+      rmSync(lock);
+      ended = true;
+    }
+    return calls === 1 ? start : start + 1000;
+  });
+  save(path, identityOf(info), [], 1000);
+  assert.ok(ended, 'it waited until the other run had ended');
+  assert.deepEqual(readdirSync(dirname(path)), ['table.json']);
+});
+
 test('a plan wins by more than the noise only', () => {
   const sampler = (/** @type {number[]} */ list) => {
     let i = 0;

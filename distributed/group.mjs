@@ -158,6 +158,7 @@ export async function init(options = {}) {
     worldSize,
     generation,
     version,
+    engine: nccl ? 'nccl' : 'mpi',
     config,
     hosts: rank === 0 || !master ? [] : [master.host],
     bind: master?.host === '127.0.0.1' || master?.host === 'localhost' ? '127.0.0.1' : undefined,

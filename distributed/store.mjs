@@ -17,6 +17,7 @@ import { listen, send } from './messages.mjs';
  * @property {number} worldSize
  * @property {string} generation of the run: a process of an earlier attempt does not belong
  * @property {string} version of this package
+ * @property {'mpi' | 'nccl'} engine that it is about to start
  * @property {string} config a hash of what must be equal on all ranks
  * @property {string} process where it runs, for messages
  */
@@ -91,6 +92,9 @@ export async function openStore({ host, port, own, joinMs, peerMs }) {
     if (there) return { code, message: `two processes say that they are rank ${rank}: ${there.hello.process} and ${hello.process}`, rank };
     if (hello.version !== own.version) {
       return { code, message: `rank ${rank} runs helios-vk ${hello.version}, and rank 0 runs ${own.version}: all must run the same`, rank };
+    }
+    if (hello.engine !== own.engine) {
+      return { code, message: `rank ${rank} has the engine ${hello.engine}, and rank 0 has ${own.engine}: all must have the same`, rank };
     }
     if (hello.config !== own.config) return { code, message: `rank ${rank} runs with another configuration than rank 0`, rank };
     return null;

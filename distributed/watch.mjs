@@ -17,6 +17,7 @@ import { openStore } from './store.mjs';
  * @property {number} worldSize
  * @property {string} generation
  * @property {string} version of this package
+ * @property {'mpi' | 'nccl'} engine
  * @property {string} config
  * @property {string[]} hosts of the store, tried in turn; empty where this rank opens it and says where
  * @property {string | undefined} bind
@@ -28,7 +29,7 @@ import { openStore } from './store.mjs';
 
 /** @type {typeof import('../index.js')} */
 const vk = createRequire(import.meta.url)('../index.js');
-const { rank, worldSize, generation, version, config, bind, joinMs, peerMs, timeoutMs, ...place } = /** @type {WatchOptions} */ (
+const { rank, worldSize, generation, version, engine, config, bind, joinMs, peerMs, timeoutMs, ...place } = /** @type {WatchOptions} */ (
   workerData
 );
 const main = /** @type {import('node:worker_threads').MessagePort} */ (parentPort);
@@ -47,7 +48,7 @@ const CLOSE_MS = 500;
 /** Between two attempts to reach the store. */
 const RETRY_MS = 100;
 
-const hello = { rank, worldSize, generation, version, config, process: `process ${process.pid} on ${hostname()}` };
+const hello = { rank, worldSize, generation, version, engine, config, process: `process ${process.pid} on ${hostname()}` };
 /** @type {Failure | null} */
 let failure = null;
 let leaving = false;

@@ -119,9 +119,16 @@ export async function tune(options) {
   }
 }
 
+/** What tells a file from the next one of its name, undefined where there is none. @param {string} path */
+function identity(path) {
+  const file = statSync(path, { bigint: true, throwIfNoEntry: false });
+  return file && `${file.ino} ${file.mtimeNs}`;
+}
+
 /**
  * Runs `work` in one process at a time, which has a file `path.lock` meanwhile. One that stays for `waitMs` was left by a process that
- * was ended, and is removed.
+ * was ended, and is removed: under a lock of its own, since two that find the same one there would remove it and what the first of them
+ * has put in its place.
  * @template T
  * @param {string} path @param {number} waitMs @param {() => T} work
  * @returns {T}
@@ -130,20 +137,20 @@ function locked(path, waitMs, work) {
   const lock = `${path}.lock`;
   try {
     mkdirSync(dirname(lock), { recursive: true });
-    for (let made = /** @type {number | undefined} */ (NaN), end = 0; ; ) {
+    for (let found = /** @type {string | undefined} */ (''), end = 0; ; ) {
       try {
         writeFileSync(lock, `${process.pid}\n`, { flag: 'wx' });
         break;
       } catch (error) {
         if (/** @type {NodeJS.ErrnoException} */ (error).code !== 'EEXIST') throw error;
       }
-      const there = statSync(lock, { throwIfNoEntry: false })?.mtimeMs;
-      if (there !== made) {
-        made = there;
+      const there = identity(lock);
+      if (there !== found) {
+        found = there;
         end = Date.now() + waitMs;
       }
       if (Date.now() < end) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, LOOK_MS);
-      else rmSync(lock, { force: true });
+      else locked(lock, waitMs, () => identity(lock) === found && rmSync(lock, { force: true }));
     }
   } catch (cause) {
     const { message } = /** @type {Error} */ (cause);

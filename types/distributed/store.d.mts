@@ -33,6 +33,10 @@ export type Hello = {
      */
     version: string;
     /**
+     * that it is about to start
+     */
+    engine: "mpi" | "nccl";
+    /**
      * a hash of what must be equal on all ranks
      */
     config: string;

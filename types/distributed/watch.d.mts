@@ -8,6 +8,7 @@ export type WatchOptions = {
      * of this package
      */
     version: string;
+    engine: "mpi" | "nccl";
     config: string;
     /**
      * of the store, tried in turn; empty where this rank opens it and says where

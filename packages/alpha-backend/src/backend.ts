@@ -74,6 +74,16 @@ function checkCap(call: string, cap: number): number {
   throw new BackendError(call, `cap must be a finite number other than 0, got ${String(cap)}`);
 }
 
+/** The bounds of a clamp. An infinite one bounds nothing. */
+function checkBounds(call: string, lo: number, hi: number): [number, number] {
+  for (const [name, bound] of Object.entries({ lo, hi })) {
+    if (typeof bound === 'number' && !Number.isNaN(bound)) continue;
+    const none = name === 'lo' ? '-Infinity' : 'Infinity';
+    throw new BackendError(call, `${name} must be a number (${none} for no bound), got ${String(bound)}`);
+  }
+  return [lo, hi];
+}
+
 type T = TensorData;
 
 /** The trainer's backend on a Vulkan device. */
@@ -176,8 +186,9 @@ export class HeliosVkBackend {
   readonly exp = (a: T) => this.call(op.EXP, [a]);
   readonly log = (a: T) => this.call(op.LOG, [a]);
   readonly sqrt = (a: T) => this.call(op.SQRT, [a]);
-  readonly clamp = (a: T, lo: number, hi: number) => this.call(op.CLAMP, [a], [lo, hi]);
-  readonly clampBackward = (input: T, g: T, lo: number, hi: number) => this.call(op.CLAMP_BACKWARD, [input, g], [lo, hi]);
+  readonly clamp = (a: T, lo: number, hi: number) => this.call(op.CLAMP, [a], checkBounds('clamp', lo, hi));
+  readonly clampBackward = (input: T, g: T, lo: number, hi: number) =>
+    this.call(op.CLAMP_BACKWARD, [input, g], checkBounds('clampBackward', lo, hi));
   readonly addInplace = (a: T, b: T) => this.write(op.ADD_INPLACE, [a, b]);
   readonly scaleInplace = (a: T, scalar: number) => this.write(op.SCALE_INPLACE, [a], [scalar]);
 
@@ -369,8 +380,9 @@ export class HeliosVkBackend {
     checkTensor('castDtype', a.shape, dtype);
     if (a.dtype === dtype) return a;
     const device = (a.dtype === 'f32' && dtype === 'f16') || (a.dtype === 'f16' && dtype === 'f32');
-    // 16-bit elements go in pairs.
-    if (device && sizeOf(a.shape) % 2 === 0) return this.call(op.CAST, [a]);
+    const size = sizeOf(a.shape);
+    // 16-bit elements go in pairs, and a kernel takes one pair at least.
+    if (device && size > 0 && size % 2 === 0) return this.call(op.CAST, [a]);
     return this.fromArray(host.numbersOf(a), a.shape, dtype);
   }
 

@@ -154,15 +154,20 @@ export const CLAMP = operation(
   },
   { host: ([x], [low, high]) => host.map(x, (value) => Math.max(low, Math.min(high, value))) },
 );
+/** x · alpha + beta is positive for every number but −∞, as x − (−∞) is; a dispatch takes finite numbers. */
+const UNBOUNDED = { alpha: 2 ** -30, beta: 2 ** 100 };
 /** dy strictly between the bounds, else 0: x, dy; [low, high]. */
 export const CLAMP_BACKWARD = operation('clampBackward', likeBoth('clampBackward'), (k, [x, dy], [dx], [low, high]) => {
+  // As f32 has them. Nothing is above ∞, below −∞, or between bounds that leave no room.
+  const [from, to] = [Math.fround(low), Math.fround(high)];
+  if (!(from < to)) return [k.fill({ y: dx, count: count(x), value: 0 })];
   // dy · relu'(x − low) · relu'(high − x).
   const side = k.context.workspace('alpha side', 4 * count(x));
   const relu = { x: side, dx, count: count(x), activation: 'relu' } as const;
   return [
-    k.unary({ x, y: side, count: count(x), beta: -low }),
+    k.unary({ x, y: side, count: count(x), ...(from === -Infinity ? UNBOUNDED : { beta: -low }) }),
     k.activationBackward({ ...relu, dy }),
-    k.unary({ x, y: side, count: count(x), alpha: -1, beta: high }),
+    k.unary({ x, y: side, count: count(x), ...(to === Infinity ? { ...UNBOUNDED, alpha: -UNBOUNDED.alpha } : { alpha: -1, beta: high }) }),
     k.activationBackward({ ...relu, dy: dx }),
   ];
 });

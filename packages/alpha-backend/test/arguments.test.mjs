@@ -124,6 +124,54 @@ test('a cap that numbers cannot be divided by is named', () => {
   }
 });
 
+test('bounds of a clamp are numbers, and an infinite one bounds nothing', () => {
+  const values = [Number.NEGATIVE_INFINITY, -3e38, -2, 0, 0.5, 3e38, Number.POSITIVE_INFINITY];
+  const ids = b.fromArray([-4, 9], [2], 'i32');
+  const x = b.fromArray(values, [7]);
+  const g = b.full([7], 3);
+  for (const bound of [undefined, null, Number.NaN, '0']) {
+    for (const [lo, hi, message] of [
+      [bound, 1, `lo must be a number (-Infinity for no bound), got ${bound}`],
+      [0, bound, `hi must be a number (Infinity for no bound), got ${bound}`],
+    ]) {
+      for (const input of [x, ids]) {
+        assert.throws(() => b.clamp(input, lo, hi), { name: 'BackendError', message: `clamp: ${message}` });
+      }
+      assert.throws(() => b.clampBackward(x, g, lo, hi), { name: 'BackendError', message: `clampBackward: ${message}` });
+    }
+  }
+  const [low, high] = [Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY];
+  for (const [lo, hi] of [
+    [low, 0.25],
+    [-1, high],
+    [low, high],
+    [-1, 1e300],
+    [high, low],
+    [1, 0],
+    [low, low],
+    [high, high],
+  ]) {
+    holds(b.clamp(x, lo, hi), [7], [...Float32Array.from(values, (v) => Math.max(lo, Math.min(hi, v)))]);
+    holds(
+      b.clampBackward(x, g, lo, hi),
+      [7],
+      values.map((v) => (v > Math.fround(lo) && v < Math.fround(hi) ? 3 : 0)),
+    );
+  }
+});
+
+test('casts of no elements', () => {
+  for (const from of ['f32', 'f16', 'i32', 'f64']) {
+    for (const to of ['f32', 'f16', 'i32', 'f64']) {
+      const cast = b.castDtype(b.zeros([0, 3], from), to);
+      holds(cast, [0, 3], []);
+      assert.equal(cast.dtype, to);
+    }
+  }
+  holds(b.castDtype(b.relu(tensor(0)), 'f16'), [0], []);
+  holds(b.gelu(b.castDtype(b.zeros([0], 'f16'), 'f32')), [0], []);
+});
+
 test('sums of no elements', () => {
   const none = b.ones([0, 2]);
   holds(b.sum(none), [], [0]);
