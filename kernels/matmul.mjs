@@ -212,7 +212,7 @@ export function matmulKernels(context, options) {
 
   /**
    * Elements (f32) of workspace that `matmul` needs for these arguments: for partial sums where K is split, and for tensor maps where B is
-   * copied (`tallCopied`, `tallCopiedCached`); else 0.
+   * copied (`tallCopied`, `tallCopiedCached`, `broadCopied`); else 0.
    * @param {MatmulArgs} args
    */
   function matmulWorkspace(args) {

@@ -341,6 +341,7 @@ test('faults of plans and products are named', () => {
   assert.match(String(planFault({ ...copied, bm: 192 }, TN)), /A of TN needs two blocks of 64 rows/);
   for (const plan of [relay, async, direct]) assert.match(String(planFault(plan, shuffledNN)), /a shuffled B needs copies/);
   assert.match(String(planFault(both, NN)), /copies of both operands are of TN/);
+  assert.match(String(planFault(both, { ...TN, shuffled: true })), /copies of both operands take B as it is/);
   assert.match(String(planFault({ ...both, bkB: 32 }, TN)), /and no bkB/);
   const sizes = { m: 72, n: 136, k: 96 };
   assert.match(String(sizesFault(copied, { ...sizes, k: 72 })), /multiples of 32, not 72/);

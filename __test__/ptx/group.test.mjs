@@ -53,6 +53,41 @@ for (const { sizes, ...group } of GROUPS) {
   test(`${group.form} of ${sizes}: ${JSON.stringify({ ...group, tiling: group.tiling.load })}`, () => check({ ...group, sizes: list }));
 }
 
+test('tail may ask for more than there is: no more parts than stages, and tiles of several products stay whole', () => {
+  const dispatches = (/** @type {number[][]} */ sizes, /** @type {object} */ more) => {
+    const { vk, kernels } = untested();
+    return checkGroup(vk, kernels, { form: 'TN', sizes, k: 48, tiling: async, wave: 3, tail: 64, ...more }).length;
+  };
+  const [one, two, three] = [64, 128, 192].map((columns) => [64, columns]);
+  assert.equal(dispatches([three, one], {}), 2, 'three parts');
+  assert.equal(dispatches([three, one], { k: 16 }), 1, 'one stage');
+  assert.equal(dispatches([three, one, one], {}), 1, 'tiles of the last two products are left');
+  assert.equal(dispatches([one, one, two, two], {}), 1, 'no tiles are left');
+  assert.equal(dispatches([two, two], { wave: 65_535 }), 1, 'less than a wave');
+  assert.equal(
+    dispatches(
+      [
+        [256, 192],
+        [64, 64],
+      ],
+      { k: 32, tiling: 'broadCopied', wave: 1 },
+    ),
+    1,
+    'tiles fill waves of one',
+  );
+  assert.equal(
+    dispatches(
+      [
+        [320, 192],
+        [256, 64],
+      ],
+      { k: 64, tiling: 'broadCopied', wave: 2 },
+    ),
+    2,
+    'four parts of a plan of the package',
+  );
+});
+
 /** Weight gradients of sizes, on a device whose tables name a small tiling. @param {Parameters<typeof ptxDevice>[0]} [options] @param {any} [tiling] */
 function small(options, tiling = async) {
   const device = ptxDevice({ info: { multiprocessors: 8 }, ...options });
@@ -161,6 +196,8 @@ test('products that one launch cannot compute: an error that says why, and no pl
     () => kernels.matmulGroup([product(256, 64, { k: 48 }), product(64, 256, { k: 48 })], { tiling: /** @type {any} */ (copied) }),
     /copies take a depth in multiples of 32, not 48/,
   );
+  for (const more of [{ tail: 0 }, { tail: 65 }, { tail: 1.5 }, { wave: 0 }, { wave: 65_536 }])
+    assert.throws(() => kernels.matmulGroup([first, product(64, 256)], { tiling: 'wide', ...more }), /matmulGroup: (tail|wave) must be/);
   assert.throws(() => kernels.matmulGroup([first]), /no plan is known/);
   assert.throws(() => kernels.matmulGroup([first], { tiling: 'wide' }), /1 products, not 2 to 4/);
   assert.throws(
@@ -173,6 +210,18 @@ test('products that one launch cannot compute: an error that says why, and no pl
     /c takes 16384 elements/,
   );
   assert.throws(() => kernels.matmulGroup([first, product(256, 64, { c: first.c })]), /c is written and must not lie over c/);
+});
+
+test('last tiles are not split where their parts are more than a binding can be', () => {
+  // Four parts of 64 x 64.
+  const { kernels, product } = small({ info: { multiprocessors: 8, maxStorageBufferRange: 65_536 } });
+  const list = (/** @type {number} */ tiles) => [5, 5, tiles].map((count) => product(64 * count, 64, { k: 4096 }));
+  assert.deepEqual(kernels.matmulGroupPlan(list(7)), { tiling: async, tail: 4 });
+  assert.deepEqual(kernels.matmulGroupPlan(list(8)), { tiling: async, tail: 2 });
+  assert.throws(
+    () => kernels.matmulGroup(list(8), { tiling: /** @type {any} */ (async), tail: 3 }),
+    /they take 98304 bytes of workspace, a binding has 65536/,
+  );
 });
 
 test('a group whose B is copied passes its test, at a depth in multiples of 32', () => {

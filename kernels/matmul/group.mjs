@@ -148,7 +148,11 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
   function misfit(problems, plan) {
     const tiling = halvesOf(plan);
     const sizes = problems.map((problem) => sizesFault(tiling, problem));
-    return planFault(tiling, formOf(problems, plan)) ?? sizes.find((reason) => reason !== undefined);
+    const wrong = planFault(tiling, formOf(problems, plan)) ?? sizes.find((reason) => reason !== undefined);
+    if (wrong) return wrong;
+    const bytes = 4 * divide(problems, plan).workspaceFloats;
+    // The kernels' own workspace is bound whole, also by all that comes later.
+    return bytes > context.bindingBytes ? `they take ${bytes} bytes of workspace, a binding has ${context.bindingBytes}` : undefined;
   }
 
   /** Why the kernel is not used, or '' where it passed its test. @param {GemmPlan} tiling @param {GemmForm} form */

@@ -173,6 +173,7 @@ export function planFault(plan, form) {
   if (!depths.includes(plan.bk)) return `bk must be ${beside ? '64 or 128' : '16, 32 or 64'}`;
   if (copied && !plan.direct) {
     if (!form.transA || form.transB) return 'copies of both operands are of TN';
+    if (form.shuffled) return 'copies of both operands take B as it is';
     if (plan.bm % 64 || plan.bk > 32 || plan.bkB !== undefined)
       return 'copies of both operands take bm of a multiple of 64, bk of 16 or 32, and no bkB';
   } else if (copied) {

@@ -128,7 +128,7 @@ export function matmulKernels(context: KernelContext, options?: Parameters<typeo
     matmulPlan: (args: MatmulArgs) => MatmulPlan;
     /**
      * Elements (f32) of workspace that `matmul` needs for these arguments: for partial sums where K is split, and for tensor maps where B is
-     * copied (`tallCopied`, `tallCopiedCached`); else 0.
+     * copied (`tallCopied`, `tallCopiedCached`, `broadCopied`); else 0.
      * @param {MatmulArgs} args
      */
     matmulWorkspace: (args: MatmulArgs) => number;
