@@ -137,6 +137,18 @@ test('a workspace of the caller, at an offset, and its size', () => {
   assert.equal(kernels.matmulPlan({ ...args, plan: planOf(async, { splits: 5 }) }).splits, 3, 'no part of six stages is empty');
 });
 
+test('parts that are more than a binding can be: an error where the plan asks for them', () => {
+  const { vk, kernels } = untested({ info: { maxStorageBufferRange: 65_536 } });
+  const [a, b, c] = [0, 1, 2].map(() => vk.createBuffer(65_536));
+  const tiling = { bm: 64, bn: 64, bk: 32, stages: 2, warpgroups: 1, load: 'relay', ahead: 2 };
+  const product = (/** @type {number} */ splits) => ({
+    ...{ a, b, c, m: 64, n: 64, k: 256, transB: true, aType: /** @type {const} */ ('bf16'), bType: /** @type {const} */ ('bf16') },
+    plan: planOf(tiling, { splits }),
+  });
+  assert.equal(kernels.matmul(product(4)).length, 2);
+  assert.throws(() => kernels.matmul(product(8)), /the plan cannot run: it takes 131072 bytes of workspace, a binding has 65536/);
+});
+
 test('products that the kernels cannot take: an error where the plan asks for them, SPIR-V where it does not', () => {
   const { vk, kernels } = untested();
   const [a, b, c] = [0, 1, 2].map(() => vk.createBuffer(1 << 18));

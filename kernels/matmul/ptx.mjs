@@ -125,9 +125,13 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
   const groupsOf = ({ tiling, division: { items, blocks } }) => (isSimt(tiling) ? items : blocks);
 
   /** Why a plan cannot be launched for a product, or undefined. @param {any} plan @param {{ m: number, n: number, k: number }} product */
-  const launchFault = (plan, product) =>
-    sizesFault(plan.tiling, product) ??
-    (groupsOf(plan) > context.maxGroups ? `it makes ${groupsOf(plan)} blocks, more than ${context.maxGroups}` : undefined);
+  function launchFault(plan, product) {
+    const [blocks, bytes] = [groupsOf(plan), 4 * workspaceFloats(plan)];
+    if (blocks > context.maxGroups) return `it makes ${blocks} blocks, more than ${context.maxGroups}`;
+    // The kernels' own workspace is bound whole, also by all that comes later.
+    if (bytes > context.bindingBytes) return `it takes ${bytes} bytes of workspace, a binding has ${context.bindingBytes}`;
+    return sizesFault(plan.tiling, product);
+  }
 
   /**
    * What a product asks of the kernel. Where all sums go to the workspace the second pass does what is done with results.
