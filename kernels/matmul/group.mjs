@@ -156,7 +156,7 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
   }
 
   /** Why the kernel is not used, or '' where it passed its test. @param {GemmPlan} tiling @param {GemmForm} form */
-  const verdict = (tiling, form) => ptx.verdictOf(keyOf(tiling, form), () => verify({ context, tiling, form, records }));
+  const verdict = (tiling, form) => ptx.verdictOf(keyOf(tiling, form), () => verify({ context, tiling, form, divide, records }));
 
   /**
    * The plan by which one launch is fastest, and its microseconds by the rates of the device's tables: waves of blocks, of which the last

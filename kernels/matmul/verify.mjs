@@ -266,10 +266,11 @@ function verifyGlu({ vk, tiling, form, divide, records }) {
  * @param {object} how
  * @param {KernelContext} how.context
  * @param {import('../ptx/gemm.mjs').GemmPlan} how.tiling @param {GemmForm} how.form which say what kernel it is
- * @param {(products: any[], plan: import('../matmul.mjs').MatmulGroupPlan) => import('../base.mjs').Dispatch[]} how.records
+ * @param {(products: any[], plan: import('../matmul.mjs').MatmulGroupPlan) => { workspaceFloats: number }} how.divide
+ * @param {(products: any[], plan: import('../matmul.mjs').MatmulGroupPlan, work: any) => import('../base.mjs').Dispatch[]} how.records
  * @returns {string | undefined} what is wrong with a result, or undefined
  */
-export function verifyGroup({ context: { vk }, tiling, form, records }) {
+export function verifyGroup({ context: { vk }, tiling, form, divide, records }) {
   const { type, transA, transB, beta: adds, products: count = 1 } = form;
   const k = 4 * tiling.bk + (form.ragged ? (tiling.bkB ?? 8) : 0);
   const whole = takesBlocks(tiling);
@@ -291,11 +292,14 @@ export function verifyGroup({ context: { vk }, tiling, form, records }) {
     const tiles = products.reduce((sum, { m, n }) => sum + Math.ceil(m / tiling.bm) * Math.ceil(n / tiling.bn), 0);
     // With parts all tiles but one are whole.
     const plan = form.parts ? { tiling, wave: tiles - 1, tail: 2 } : { tiling, wave: BLOCKS };
-    const { packed, count: dispatches } = pack(records(products, plan));
+    const floats = divide(products, plan).workspaceFloats;
+    const work = floats > 0 ? make(vk, 1, floats, 'f32', undefined, false) : undefined;
+    const { packed, count: dispatches } = pack(records(products, plan, work?.tensor));
     // A read fails where a graph is recorded, before anything of this has got into it.
     products[0].values.c.read();
     for (const { upload } of made) upload();
     vk.batchExecuteAll(packed, dispatches);
+    if (work && !work.read().whole) return 'its test found memory written outside of the workspace';
     for (const [index, { m, n, values }] of products.entries()) {
       const result = values.c.read();
       if (!result.whole) return `its test found memory written outside of result ${index}`;

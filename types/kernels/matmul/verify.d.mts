@@ -78,14 +78,18 @@ export function verifyKernel({ context: { vk }, plan: { tiling, division }, form
  * @param {object} how
  * @param {KernelContext} how.context
  * @param {import('../ptx/gemm.mjs').GemmPlan} how.tiling @param {GemmForm} how.form which say what kernel it is
- * @param {(products: any[], plan: import('../matmul.mjs').MatmulGroupPlan) => import('../base.mjs').Dispatch[]} how.records
+ * @param {(products: any[], plan: import('../matmul.mjs').MatmulGroupPlan) => { workspaceFloats: number }} how.divide
+ * @param {(products: any[], plan: import('../matmul.mjs').MatmulGroupPlan, work: any) => import('../base.mjs').Dispatch[]} how.records
  * @returns {string | undefined} what is wrong with a result, or undefined
  */
-export function verifyGroup({ context: { vk }, tiling, form, records }: {
+export function verifyGroup({ context: { vk }, tiling, form, divide, records }: {
     context: KernelContext;
     tiling: import("../ptx/gemm.mjs").GemmPlan;
     form: GemmForm;
-    records: (products: any[], plan: import("../matmul.mjs").MatmulGroupPlan) => import("../base.mjs").Dispatch[];
+    divide: (products: any[], plan: import("../matmul.mjs").MatmulGroupPlan) => {
+        workspaceFloats: number;
+    };
+    records: (products: any[], plan: import("../matmul.mjs").MatmulGroupPlan, work: any) => import("../base.mjs").Dispatch[];
 }): string | undefined;
 export type DType = import("../base.mjs").DType;
 export type KernelContext = import("../base.mjs").KernelContext;
