@@ -276,8 +276,8 @@ export function blockReduction(context, kernel, { x, count, type, op, blocks: wa
   const vectors = count / width;
   const bytes = bytesOf(type);
   const threads = context.isCpu ? CPU_THREADS : 256;
-  // Enough blocks to fill the device, each with some loads for every thread; several times, since one across shards is for one workgroup alone.
-  const most = wanted ?? Math.max(1, Math.min(context.isCpu ? 16 : 8192, ceilDiv(vectors, 8 * threads)));
+  // Enough blocks to fill the device, each with some loads for every thread.
+  const most = wanted ?? Math.max(1, Math.min(context.isCpu ? 16 : 1024, ceilDiv(vectors, 8 * threads)));
   // Vectors that a binding has, in whole multiples of the alignment of ranges.
   const withinBinding = (/** @type {Shard} */ shard, /** @type {number} */ elements) =>
     context.partSize(kernel, elements, [[shard, bytes]], 256 * width) / width;
