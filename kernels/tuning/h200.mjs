@@ -318,13 +318,14 @@ export function ptxGroup({ k, beta, transA, transB }) {
  * @returns {string | undefined}
  */
 export function ptxAttention({ pass, headSize, causal }, { tokens, heads, batch }) {
-  if (headSize === 128) return pass === 'forward' ? 'wide' : 'backwardWide';
+  const kept = keptBytes({ batch, heads, tokens }, causal) <= MOST_KEPT;
+  if (headSize === 128) return pass === 'forward' ? 'wide' : kept ? 'backwardWide' : 'backwardTwice';
   if (headSize !== 64) return undefined;
   if (pass === 'forward') return 'pair';
   // One block of keys and one of queries for each 128 tokens.
   if (2 * Math.ceil(tokens / 128) * heads * batch <= BLOCKS) return 'few';
   // 4 x 16 heads of 2,048 tokens take 329 microseconds for 346, 16 x 16 of 512 tokens as long as by `single`.
-  return tokens < 2048 || keptBytes({ batch, heads, tokens }, causal) > MOST_KEPT ? 'single' : 'long';
+  return tokens < 2048 || !kept ? 'single' : 'long';
 }
 
 /**
