@@ -77,7 +77,8 @@ function measure(vk, context, kernels, sizes) {
     /** @type {any[]} */
     const plans = options.tilings.split(',').flatMap((tiling) => {
       // As it is, and with the last tiles split.
-      if (sizes.length > 1) return [1, 2, 4, 8].map((tail) => ({ kernel: 'ptx', tiling, tail, wave: context.info.multiprocessors }));
+      if (sizes.length > 1)
+        return [1, 2, 4, 8].map((tail) => ({ kernel: 'ptx', tiling, tail, wave: context.info.multiprocessors || undefined }));
       const ways = ptxPlans({ form: 'TN', m: sizes[0][0], n: sizes[0][1], k })[tiling];
       if (!ways) throw new UsageError(`--tilings ${tiling}: not one of PLANS that can compute TN`);
       return ways.filter(({ splits = 1, tail = 1 }, i) => i < 2 || splits * tail === 1);

@@ -64,28 +64,13 @@ test('tail may ask for more than there is: no more parts than stages, and tiles 
   assert.equal(dispatches([three, one, one], {}), 1, 'tiles of the last two products are left');
   assert.equal(dispatches([one, one, two, two], {}), 1, 'no tiles are left');
   assert.equal(dispatches([two, two], { wave: 65_535 }), 1, 'less than a wave');
-  assert.equal(
+  const broad = (/** @type {number} */ m, /** @type {number} */ n, /** @type {object} */ more) =>
     dispatches(
-      [
-        [256, 192],
-        [64, 64],
-      ],
-      { k: 32, tiling: 'broadCopied', wave: 1 },
-    ),
-    1,
-    'tiles fill waves of one',
-  );
-  assert.equal(
-    dispatches(
-      [
-        [320, 192],
-        [256, 64],
-      ],
-      { k: 64, tiling: 'broadCopied', wave: 2 },
-    ),
-    2,
-    'four parts of a plan of the package',
-  );
+      [m, n].map((rows, i) => [rows, i === 0 ? 192 : 64]),
+      { tiling: 'broadCopied', ...more },
+    );
+  assert.equal(broad(256, 64, { k: 32, wave: 1 }), 1, 'tiles fill waves of one');
+  assert.equal(broad(320, 256, { k: 64, wave: 2 }), 2, 'four parts of a plan of the package');
 });
 
 /** Weight gradients of sizes, on a device whose tables name a small tiling. @param {Parameters<typeof ptxDevice>[0]} [options] @param {any} [tiling] */

@@ -25,7 +25,10 @@ function halvesOf(plan) {
 
 /** Into how many parts the depth of the last tiles is split at most, and the least depth of a part. */
 const [MOST_PARTS, LEAST_DEPTH] = [8, 1024];
-/** The second pass, which adds up parts: microseconds beside those in which parts are written and read, and how many bytes in one. */
+/**
+ * The second pass, which adds up parts: microseconds beside those in which parts are written and read, and how many bytes in one. Not measured
+ * by themselves: with the waves' rates they say the times of split weight gradients in docs/notes/ptx-products.md to 8 %.
+ */
 const PASS = { us: 5, bytesPerUs: 3.5e6 };
 
 /** The share of a launch's time that it must save: less is not known from as much. */

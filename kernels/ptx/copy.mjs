@@ -184,7 +184,7 @@ function request(w) {
 }
 
 /**
- * What waits for the copies of a stage.
+ * What waits for the copies of a stage; those who will wait meet the warp that requests them first.
  * @param {Writer} w @param {string} stage @returns {() => void}
  */
 export function awaitCopies(w, stage) {

@@ -162,20 +162,19 @@ export function sizesOf(plan) {
  * @param {GemmPlan} plan @param {GemmForm} form
  */
 export function planFault(plan, form) {
-  const { shared, barriers, rowBlocks, threads } = sizesOf(plan);
+  const { shared, barriers, rowBlocks, threads, polling } = sizesOf(plan);
   const major = majors(form);
   if (form.type === 'f32') return 'matrix units do not multiply in f32';
   if (!Number.isInteger(rowBlocks) || rowBlocks < 1) return 'bm must be a multiple of 64 for each warpgroup';
   if (plan.bn % 32 || plan.bn < 32 || plan.bn > 256) return 'bn must be a multiple of 32 up to 256';
   const copied = plan.load === 'copy';
-  const beside = copied && plan.direct;
+  const beside = copied && !polling;
   const depths = beside ? [64, 128] : [16, 32, 64];
   if (!depths.includes(plan.bk)) return `bk must be ${beside ? '64 or 128' : '16, 32 or 64'}`;
-  if (copied && !plan.direct) {
+  if (polling) {
     if (!form.transA || form.transB) return 'copies of both operands are of TN';
     if (form.shuffled) return 'copies of both operands take B as it is';
-    if (plan.bm % 64 || plan.bk > 32 || plan.bkB !== undefined)
-      return 'copies of both operands take bm of a multiple of 64, bk of 16 or 32, and no bkB';
+    if (plan.bk > 32 || plan.bkB !== undefined) return 'copies of both operands take bk of 16 or 32, and no bkB';
   } else if (copied) {
     if (plan.bkB !== 32) return 'copies of B alone, beside A in registers, are in stages of 32';
     // The depth of NT is contiguous, and the engine cannot put it in the order of A's registers.

@@ -1,6 +1,6 @@
 // Made by `npm run types` from kernels/; do not edit.
 /**
- * What waits for the copies of a stage.
+ * What waits for the copies of a stage; those who will wait meet the warp that requests them first.
  * @param {Writer} w @param {string} stage @returns {() => void}
  */
 export function awaitCopies(w: Writer, stage: string): () => void;
