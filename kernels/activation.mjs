@@ -165,7 +165,7 @@ export function activationKernels(context) {
      */
     activationForward: (args) => activation('activationForward', args, false),
     /**
-     * dx = dy · f'(x), from the forward pass's input; dx may be x or dy. The slope of ReLU at 0 is 0.
+     * dx = dy · f'(x), from the forward pass's input; dx may be x or dy. ReLU's is dy where x > 0, else 0, of a NaN too.
      * @param {object} args
      * @param {Tensor} args.x [count] of `type`, the forward pass's input
      * @param {Tensor} args.dy [count] of `type`, the gradient of y

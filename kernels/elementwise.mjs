@@ -178,7 +178,7 @@ export function elementwiseKernels(context) {
   /**
    * y[i] = op(a[i], b[i mod period]): a period of `count` for tensors of one shape, of the columns for a row that all
    * rows share, of 1 for a scalar (f32 only: 16-bit types take an even period). A shorter period is within one binding. `add` is alpha · a + beta · b (so also
-   * sub and axpy). y may be a, or a b of its size.
+   * sub and axpy), `max` and `min` propagate NaN. y may be a, or a b of its size.
    * @param {object} args
    * @param {Tensor} args.a [count] of `type`
    * @param {Tensor} args.b [period] of `type`

@@ -1,5 +1,6 @@
 // Activations, gated units and softmax against float64.
 
+import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { createKernels } from '../../kernels/index.mjs';
 import { vk } from '../lib/addon.mjs';
@@ -167,5 +168,40 @@ test('activations of extreme values stay finite', () => {
     assertClose(y.read(), values.map(reference.activations[activation]), 1e-6, `${activation} forward`);
     assertClose(dx.read(), values.map(reference.activationSlopes[activation]), 1e-6, `${activation} backward`);
     c.destroy();
+  }
+});
+
+test("ReLU propagates NaN, and its gradient and a gate's are 0 where x is not above 0, whatever dy is", () => {
+  const values = Float64Array.of(NaN, -Infinity, -2, 0, 1, 2, Infinity, NaN);
+  for (const type of TYPES) {
+    for (const slope of [3, Infinity, NaN]) {
+      // Fours, and what is narrower.
+      for (const guard of [4, 2]) {
+        const c = new Case({ guard });
+        const args = /** @type {const} */ ({ activation: 'relu', type });
+        const x = c.input(values, type);
+        const [dy, ones] = [
+          c.input(
+            values.map(() => slope),
+            type,
+          ),
+          c.input(
+            values.map(() => 1),
+            type,
+          ),
+        ];
+        const [y, dx, gated, dGate, dUp] = [1, 2, 3, 4, 5].map(() => c.output(8, type));
+        const gate = { gate: x.tensor, up: ones.tensor, rows: 1, columns: 8, ...args };
+        c.run(
+          kernels.activationForward({ x: x.tensor, y: y.tensor, count: 8, ...args }),
+          kernels.activationBackward({ x: x.tensor, dy: dy.tensor, dx: dx.tensor, count: 8, ...args }),
+          kernels.gluForward({ ...gate, y: gated.tensor }),
+          kernels.gluBackward({ ...gate, dy: dy.tensor, dGate: dGate.tensor, dUp: dUp.tensor }),
+        );
+        for (const got of [y, gated]) assert.deepEqual([...got.read()], [NaN, 0, 0, 0, 1, 2, Infinity, NaN], type);
+        for (const got of [dx, dGate]) assert.deepEqual([...got.read()], [0, 0, 0, 0, slope, slope, slope, 0], type);
+        c.destroy();
+      }
+    }
   }
 });

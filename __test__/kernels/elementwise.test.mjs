@@ -164,6 +164,32 @@ test('binary operations, a row that all rows share, and a scalar', () => {
   }
 });
 
+test('max and min propagate NaN, from either side', () => {
+  const [left, right] = [Float64Array.of(NaN, 1, NaN, -Infinity, Infinity, 2), Float64Array.of(1, NaN, NaN, 3, NaN, Infinity)];
+  for (const type of TYPES) {
+    for (const [op, f] of /** @type {const} */ ([
+      ['max', Math.max],
+      ['min', Math.min],
+    ])) {
+      // Fours, and what is narrower.
+      for (const repeats of [2, 1]) {
+        const c = new Case({ guard: 4 });
+        const [x, z] = [left, right].map((values) => Float64Array.from({ length: 6 * repeats }, (_, i) => values[i % 6]));
+        const [a, b, y] = [c.input(x, type), c.input(z, type), c.output(x.length, type)];
+        c.run(kernels.binary({ a: a.tensor, b: b.tensor, y: y.tensor, count: x.length, op, type }));
+        const expected = Array.from(x, (v, i) => f(v, z[i]));
+        assert.deepEqual([...y.read()], expected, `${op} ${type}`);
+        if (type === 'f32') {
+          const strided = c.output(x.length);
+          c.run(kernels.broadcast({ a: a.tensor, b: b.tensor, y: strided.tensor, shape: [2, x.length / 2], op }));
+          assert.deepEqual([...strided.read()], expected, `${op}, strided`);
+        }
+        c.destroy();
+      }
+    }
+  }
+});
+
 test('broadcasting over four dimensions', () => {
   const shape = [3, 2, 5, 7];
   const c = new Case({ guard: 5 });

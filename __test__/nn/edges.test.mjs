@@ -34,6 +34,38 @@ test('amax and amin of rows with a NaN are NaN, eager and compiled, wherever it 
   }
 });
 
+test('clamp, maximum, minimum and relu propagate NaN, and pass no gradient where they cut, eager and compiled', async () => {
+  const numbers = [NaN, -Infinity, -2, 0.5, 2, Infinity];
+  for (const dtype of /** @type {const} */ (['f32', 'bf16', 'f16'])) {
+    for (const [cut, y, passes] of /** @type {[(x: Tensor) => Tensor, number[], number[]][]} */ ([
+      [(x) => x.clamp(-1, 1), [NaN, -1, -1, 0.5, 1, 1], [0, 0, 0, 1, 0, 0]],
+      [(x) => x.maximum(-1), [NaN, -1, -1, 0.5, 2, Infinity], [0, 0, 0, 1, 1, 1]],
+      [(x) => x.minimum(1), [NaN, -Infinity, -2, 0.5, 1, 1], [0, 1, 1, 1, 0, 0]],
+      [(x) => x.relu(), [NaN, 0, 0, 0.5, 2, Infinity], [0, 0, 0, 1, 1, 1]],
+    ])) {
+      const x = tensor(numbers, { dtype, requiresGrad: true });
+      for (const slope of [3, Infinity]) {
+        const dy = tensor(
+          numbers.map(() => slope),
+          { dtype },
+        );
+        const both = (/** @type {Tensor} */ x) => [cut(x), ...grad(cut(x).mul(dy).sum(), [x])];
+        const compiled = compile(both);
+        for (const results of [both(x), compiled(x)]) {
+          const what = `${cut}, ${dtype}, ${slope}`;
+          assert.deepEqual(await values(results[0]), y, what);
+          assert.deepEqual(
+            await values(results[1]),
+            passes.map((pass) => (pass ? slope : 0)),
+            what,
+          );
+        }
+        compiled.dispose();
+      }
+    }
+  }
+});
+
 test("amax's gradient goes to infinities as to numbers, and has its operand's type", async () => {
   for (const [row, expected] of [
     [

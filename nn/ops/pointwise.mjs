@@ -140,13 +140,13 @@ export const affine = defineOp({
 /**
  * @param {string} name @param {import('../../kernels/activation.mjs').Activation} activation @param {(x: number) => number} f
  * @param {(program: Program, x: Value) => Value} body
- * @param {(program: Program, x: Value) => Value} derivative as the kernel's own: shaders/include/activation.glsl
+ * @param {(program: Program, x: Value, dy: Value) => Value} gradient as the kernel's own: shaders/include/activation.glsl
  */
-function activated(name, activation, f, body, derivative) {
+function activated(name, activation, f, body, gradient) {
   const backward = defineOp({
     name: `${name}Backward`,
     infer: ([x]) => [denseLayout(x.shape, x.dtype)],
-    body: (p, [x, dy]) => p.append('mul', dy, derivative(p, x)),
+    body: (p, [x, dy]) => gradient(p, x, dy),
     lower: (k, [x, dy], [dx]) => [
       k.activationBackward({ x, dy, dx, count: flatCount(x.layout), activation, type: floatType(name, x.layout) }),
     ],
@@ -160,6 +160,9 @@ function activated(name, activation, f, body, derivative) {
     vjp: (dy, { inputs: [x] }) => [F.call(backward, [x, dy])],
   });
 }
+
+/** dy · f'(x). @param {(program: Program, x: Value) => Value} derivative @returns {(program: Program, x: Value, dy: Value) => Value} */
+const times = (derivative) => (p, x, dy) => p.append('mul', dy, derivative(p, x));
 
 /** 1 / (1 + exp(-x)). @param {Program} p @param {Value} x */
 const sigmoidProgram = (p, x) => {
@@ -188,19 +191,20 @@ export const relu = activated(
   'relu',
   (x) => Math.max(x, 0),
   (p, x) => p.append('max', x, p.constant(0)),
-  (p, x) => p.append('toF32', p.append('gt', x, p.constant(0))),
+  // Not a product: 0 times an infinity is NaN.
+  (p, x, dy) => p.append('select', p.append('gt', x, p.constant(0)), dy, p.constant(0)),
 );
 export const silu = activated(
   'silu',
   'silu',
   (x) => x * sigmoid(x),
   (p, x) => p.append('mul', x, sigmoidProgram(p, x)),
-  (p, x) => {
+  times((p, x) => {
     const s = sigmoidProgram(p, x);
     return p.append('mul', s, p.append('add', p.constant(1), p.append('mul', x, oneMinus(p, s))));
-  },
+  }),
 );
-export const geluOp = activated('gelu', 'gelu', gelu, geluProgram, (p, x) => {
+const geluSlope = (/** @type {Program} */ p, /** @type {Value} */ x) => {
   // With s = sigmoid(u) of u = 2 √(2/π) (x + 0.044715 x³): s + x s (1 - s) u'.
   const square = p.append('mul', x, x);
   const cubic = p.append('mul', square, p.constant(0.044715));
@@ -208,9 +212,22 @@ export const geluOp = activated('gelu', 'gelu', gelu, geluProgram, (p, x) => {
   const s = sigmoidProgram(p, p.append('mul', factor, p.append('mul', x, p.append('add', cubic, p.constant(1)))));
   const slope = p.append('mul', factor, p.append('add', p.append('mul', cubic, p.constant(3)), p.constant(1)));
   return p.append('add', s, p.append('mul', p.append('mul', x, p.append('mul', s, oneMinus(p, s))), slope));
-});
-export const tanh = activated('tanh', 'tanh', Math.tanh, one('tanh'), (p, x) => p.append('mul', bell(p, x, 2), p.constant(4)));
-export const sigmoidOp = activated('sigmoid', 'sigmoid', sigmoid, sigmoidProgram, (p, x) => bell(p, x, 1));
+};
+export const geluOp = activated('gelu', 'gelu', gelu, geluProgram, times(geluSlope));
+export const tanh = activated(
+  'tanh',
+  'tanh',
+  Math.tanh,
+  one('tanh'),
+  times((p, x) => p.append('mul', bell(p, x, 2), p.constant(4))),
+);
+export const sigmoidOp = activated(
+  'sigmoid',
+  'sigmoid',
+  sigmoid,
+  sigmoidProgram,
+  times((p, x) => bell(p, x, 1)),
+);
 
 /** @param {string} name @param {Layout[]} inputs */
 function inferBinary(name, [a, b]) {

@@ -28,8 +28,8 @@ void main() {
 #ifdef BACKWARD
         V dv = DECODE(X_T, dy[push.dyAt + i]), dw = V(0.0);
         if (both) dw = DECODE(X_T, dy[push.dyAt + j]);
-        v = dv * activateGradient(ACTIVATION, v);
-        w = dw * activateGradient(ACTIVATION, w);
+        v = activateGradient(ACTIVATION, v, dv);
+        w = activateGradient(ACTIVATION, w, dw);
 #else
         v = activate(ACTIVATION, v);
         w = activate(ACTIVATION, w);

@@ -35,7 +35,7 @@ void main() {
 #ifdef BACKWARD
         V d = DECODE(X_T, dy[push.yAt + i]);
         uint to = row * push.dstride + column;
-        dgate[push.dgateAt + to] = ENCODE(X_T, d * u * activateGradient(ACTIVATION, g));
+        dgate[push.dgateAt + to] = ENCODE(X_T, activateGradient(ACTIVATION, g, d * u));
         dup[push.dupAt + to] = ENCODE(X_T, d * activate(ACTIVATION, g));
 #else
         y[push.yAt + i] = ENCODE(X_T, activate(ACTIVATION, g) * u);

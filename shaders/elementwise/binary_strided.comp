@@ -2,6 +2,7 @@
 // y = op(a, b) over up to four dimensions, f32, every operand with its own strides (0 repeats a dimension). The last
 // dimension is the fastest of the grid.
 #extension GL_GOOGLE_include_directive : require
+#include "storage.glsl"
 #include "flat.glsl"
 #include "binary.glsl"
 

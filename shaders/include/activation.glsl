@@ -17,7 +17,7 @@ const float GELU_A = 0.7978845608028654; // sqrt(2 / pi)
 const float GELU_B = 0.044715;
 
 V activate(uint kind, V x) {
-    if (kind == 1) return max(x, V(0.0));
+    if (kind == 1) return orNan(x, max(x, V(0.0)));
     if (kind == 2) return x * sigmoid(x);
     // x/2 (1 + tanh(u)) = x sigmoid(2u), without the cancellation at large negative x
     if (kind == 3) return x * sigmoid(2.0 * GELU_A * (x + GELU_B * x * x * x));
@@ -26,8 +26,16 @@ V activate(uint kind, V x) {
     return x;
 }
 
-V activateGradient(uint kind, V x) {
-    if (kind == 1) return step(V(0.0), x) * abs(sign(x));
+// Of ReLU: dy where x > 0, else 0, whatever dy is.
+V reluGradient(V x, V dy) {
+#if VEC == 1
+    return x > 0.0 ? dy : 0.0;
+#else
+    return mix(V(0.0), dy, greaterThan(x, V(0.0)));
+#endif
+}
+
+V slope(uint kind, V x) {
     if (kind == 2) {
         V s = sigmoid(x);
         return s * (1.0 + x * (1.0 - s));
@@ -47,4 +55,7 @@ V activateGradient(uint kind, V x) {
     }
     return V(1.0);
 }
+
+// dy * f'(x).
+V activateGradient(uint kind, V x, V dy) { return kind == 1 ? reluGradient(x, dy) : dy * slope(kind, x); }
 #endif

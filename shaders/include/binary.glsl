@@ -1,4 +1,5 @@
 // Binary operations by the specialization constant OP: 0 alpha*a + beta*b, 1 a*b, 2 a/b, 3 max, 4 min.
+// max and min of a number and a NaN may be either in GLSL; here they are the NaN.
 #ifndef BINARY_GLSL
 #define BINARY_GLSL
 layout(constant_id = 1) const uint OP = 0;
@@ -7,6 +8,6 @@ layout(constant_id = 1) const uint OP = 0;
     (OP == 0 ? push.alpha * (a) + push.beta * (b)             \
      : OP == 1 ? (a) * (b)                                    \
      : OP == 2 ? (a) / (b)                                    \
-     : OP == 3 ? max(a, b)                                    \
-               : min(a, b))
+     : OP == 3 ? orNan(a, orNan(b, max(a, b)))                \
+               : orNan(a, orNan(b, min(a, b))))
 #endif

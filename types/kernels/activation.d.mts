@@ -50,7 +50,7 @@ export function activationKernels(context: KernelContext): {
         type?: import("./base.mjs").DType | undefined;
     }) => Dispatch;
     /**
-     * dx = dy · f'(x), from the forward pass's input; dx may be x or dy. The slope of ReLU at 0 is 0.
+     * dx = dy · f'(x), from the forward pass's input; dx may be x or dy. ReLU's is dy where x > 0, else 0, of a NaN too.
      * @param {object} args
      * @param {Tensor} args.x [count] of `type`, the forward pass's input
      * @param {Tensor} args.dy [count] of `type`, the gradient of y

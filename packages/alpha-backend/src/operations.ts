@@ -161,7 +161,7 @@ export const CLAMP_BACKWARD = operation('clampBackward', likeBoth('clampBackward
   // As f32 has them. Nothing is above ∞, below −∞, or between bounds that leave no room.
   const [from, to] = [Math.fround(low), Math.fround(high)];
   if (!(from < to)) return [k.fill({ y: dx, count: count(x), value: 0 })];
-  // dy · relu'(x − low) · relu'(high − x).
+  // The gradients of relu(x − low) and of relu(high − x), one after the other. A NaN is above 0 in neither.
   const side = k.context.workspace('alpha side', 4 * count(x));
   const relu = { x: side, dx, count: count(x), activation: 'relu' } as const;
   return [
@@ -180,7 +180,11 @@ const activationBackward = (name: Activation) =>
   operation(`${name}Backward`, likeBoth(`${name}Backward`), (k, [x, dy], [dx]) => [
     k.activationBackward({ x, dy, dx, count: count(x), activation: name }),
   ]);
-export const [GELU, RELU, SILU] = (['gelu', 'relu', 'silu'] as const).map(activation);
+export const [GELU, SILU] = (['gelu', 'silu'] as const).map(activation);
+/** x where x > 0, else 0, also of a NaN, as the trainer has it: its own gradient. The kernel's activation propagates NaN. */
+export const RELU = operation('relu', like, (k, [x], [y]) => [
+  k.activationBackward({ x, dy: x, dx: y, count: count(x), activation: 'relu' }),
+]);
 export const [GELU_BACKWARD, RELU_BACKWARD, SILU_BACKWARD] = (['gelu', 'relu', 'silu'] as const).map(activationBackward);
 
 /** silu(a) · b. */

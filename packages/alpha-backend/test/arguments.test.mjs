@@ -160,6 +160,38 @@ test('bounds of a clamp are numbers, and an infinite one bounds nothing', () => 
   }
 });
 
+test('clamp and relu of NaNs and infinities, and their gradients, are what the trainer computes on the CPU', () => {
+  const values = [Number.NaN, Number.NEGATIVE_INFINITY, -2, -1, 0.5, 1, 2, Number.POSITIVE_INFINITY, Number.NaN];
+  const shape = [values.length];
+  const x = b.fromArray(values, shape);
+  const bounds = [Number.NEGATIVE_INFINITY, -1, 1, Number.POSITIVE_INFINITY];
+  for (const slope of [3, Number.POSITIVE_INFINITY, Number.NaN]) {
+    const g = b.full(shape, slope);
+    const gradient = (passes) => values.map((v) => (passes(v) ? slope : 0));
+    for (const lo of bounds) {
+      for (const hi of bounds) {
+        const clamped = values.map((v) => Math.max(lo, Math.min(hi, v)));
+        holds(b.clamp(x, lo, hi), shape, clamped);
+        holds(
+          b.clampBackward(x, g, lo, hi),
+          shape,
+          gradient((v) => v > lo && v < hi),
+        );
+      }
+    }
+    holds(
+      b.reluBackward(x, g),
+      shape,
+      gradient((v) => v > 0),
+    );
+  }
+  holds(
+    b.relu(x),
+    shape,
+    values.map((v) => (Number.isNaN(v) ? 0 : Math.max(v, 0))),
+  );
+});
+
 test('casts of no elements', () => {
   for (const from of ['f32', 'f16', 'i32', 'f64']) {
     for (const to of ['f32', 'f16', 'i32', 'f64']) {
