@@ -100,7 +100,7 @@ await runMain('node benches/pytorch/compare.mjs --ours FILES --pytorch FILE [opt
     const { batch, microSteps, block, steps } = theirs.config;
     const group = `GPT of ${formatCount(parameters)} parameters, batch ${batch}×${microSteps}, block ${block}`;
     const figures = rows.flatMap(({ name, tokensPerSecond, lastLoss }) => {
-      const [side, mode] = [name.split(' ')[0], name.slice(name.indexOf(' ') + 1).replace('-', ' ')];
+      const [side, mode] = [name.split(' ')[0], name.slice(name.indexOf(' ') + 1).replaceAll('-', ' ')];
       const series = `${side}, ${mode}`;
       return [
         { group, name: 'tokens a second', series, unit: 'tok/s', value: tokensPerSecond },

@@ -9,6 +9,10 @@ Under torchrun each process has a device of its own and an equal share of the mi
 
     torchrun --nproc-per-node 2 benches/pytorch/train.py --weights … --batches … --modes bf16
 
+A mode is the arithmetic (f32, tf32, bf16) and, after dashes, any of: `compiled` (torch.compile), with it `graphs` (its mode reduce-overhead: CUDA
+graphs) or `autotuned` (its mode max-autotune: products of Triton's where they are faster, and CUDA graphs), and `cudnn` (cuDNN's attention and no other;
+PyTorch 2.11 on an H100 is as fast without being asked for it, so that it seems to be its own choice).
+
 Prints, for each mode, the loss of every step and tokens a second (median over the steps after --warmup).
 Needs PyTorch 2.4 or later and a CUDA device (--device cpu works too, slowly).
 """
@@ -26,7 +30,11 @@ import time
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
+
+# What torch.compile calls them.
+COMPILE_MODES = {"graphs": "reduce-overhead", "autotuned": "max-autotune"}
 
 
 def read_safetensors(path):
@@ -104,9 +112,11 @@ def learning_rate(config, step):
 
 
 def run(mode, config, weights, batches, warmup, device):
-    arithmetic, _, compiled = mode.partition("-")
-    if arithmetic not in ("f32", "tf32", "bf16") or compiled not in ("", "compiled"):
-        sys.exit(f"unknown mode {mode}: expected f32, tf32 or bf16, with or without -compiled")
+    arithmetic, *options = mode.split("-")
+    unknown = set(options) - {"compiled", *COMPILE_MODES, "cudnn"}
+    if arithmetic not in ("f32", "tf32", "bf16") or unknown or (set(options) & COMPILE_MODES.keys() and "compiled" not in options):
+        sys.exit(f"unknown mode {mode}: expected f32, tf32 or bf16, then -compiled, with it -graphs or -autotuned, and -cudnn")
+    compile_mode = next((COMPILE_MODES[option] for option in options if option in COMPILE_MODES), None)
     torch.backends.cuda.matmul.allow_tf32 = arithmetic == "tf32"
     torch.backends.cudnn.allow_tf32 = arithmetic == "tf32"
     torch.set_float32_matmul_precision("high" if arithmetic == "tf32" else "highest")
@@ -122,7 +132,11 @@ def run(mode, config, weights, batches, warmup, device):
         eps=config["epsilon"],
         fused=device.type == "cuda",
     )
-    forward = torch.compile(model) if compiled else model
+    forward = torch.compile(model, mode=compile_mode) if "compiled" in options else model
+    if compile_mode:
+        # A graph's results are overwritten by its next launch, so gradients that micro-steps add up to lie in memory of their own.
+        for parameter in model.parameters():
+            parameter.grad = torch.zeros_like(parameter)
     several = dist.is_initialized()
     if several:
         forward = DistributedDataParallel(forward, device_ids=[device.index], gradient_as_bucket_view=True)
@@ -146,14 +160,16 @@ def run(mode, config, weights, batches, warmup, device):
             ids, targets = batches[step, micro].to(device, non_blocking=True).long()
             # Gradients travel once a step, with the last micro-step.
             alone = forward.no_sync() if several and micro + 1 < micro_steps else contextlib.nullcontext()
-            with alone:
+            if compile_mode:
+                torch.compiler.cudagraph_mark_step_begin()
+            with alone, sdpa_kernel(SDPBackend.CUDNN_ATTENTION) if "cudnn" in options else contextlib.nullcontext():
                 with torch.autocast(device.type, torch.bfloat16, enabled=arithmetic == "bf16"):
                     loss = forward(ids, targets) / micro_steps
                 loss.backward()
             total += loss.detach()
         torch.nn.utils.clip_grad_norm_(model.parameters(), config["clip"])
         optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        optimizer.zero_grad(set_to_none=not compile_mode)
         losses.append(total)
         marks.append(mark())
     if device.type == "cuda":
@@ -183,7 +199,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--weights", required=True, help="file of benches/train.mjs --dump-weights, or a checkpoint of step 0")
     parser.add_argument("--batches", required=True, help="file of benches/train.mjs --dump-batches")
-    parser.add_argument("--modes", default="f32,tf32,bf16,tf32-compiled,bf16-compiled")
+    parser.add_argument("--modes", help="see above", default="f32,tf32,bf16,tf32-compiled,bf16-compiled")
     parser.add_argument("--warmup", type=int, default=5, help="steps left out of the median (default 5)")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--json", help="write the results here")
