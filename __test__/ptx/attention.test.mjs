@@ -7,6 +7,7 @@ import { test } from 'node:test';
 import { attentionKernels } from '../../kernels/attention.mjs';
 import { KernelContext, pack } from '../../kernels/base.mjs';
 import { attention, attentionFault } from '../../kernels/ptx/attention.mjs';
+import { keptBytes, keptParts } from '../../kernels/ptx/attention-kept.mjs';
 import { ATTENTION_PLANS } from '../../kernels/ptx/plans.mjs';
 import { checkAttention } from './attention.mjs';
 import { ptxDevice } from './device.mjs';
@@ -141,7 +142,67 @@ test('the backward pass of few tokens takes larger blocks, as many as there are 
   assert.deepEqual(groupsOf(2048, 8), [128, 1, 8, 32]);
 });
 
-test('dS of more than 1 GiB is not kept', () => {
+for (const [headSize, tiling, ...rooms] of /** @type {const} */ ([
+  [64, 'long', 9, 8, 2],
+  [128, 'backwardWide', 2],
+])) {
+  test(`heads of ${headSize} whose dS has no room at a time are computed by whole batches, or by heads of one`, () => {
+    // Two blocks of 64 queries see three blocks of keys, of 8 KiB.
+    const head = 3 * 8192;
+    const problem = {
+      tokens: 66,
+      headSize,
+      heads: 3,
+      batch: 3,
+      plan: planOf(headSize === 64 ? 'pair' : 'wide'),
+      planBackward: planOf(tiling),
+    };
+    for (const room of rooms) {
+      const { vk, pipelines } = ptxDevice();
+      const kernels = attentionKernels(new KernelContext(vk), { verify: () => undefined, mostKept: room * head + head - 1 });
+      const dispatches = checkAttention(vk, kernels, { ...problem, split: room === 2, pad: 16 });
+      const names = dispatches.slice(2).map(({ pipeline }) => pipelines.get(pipeline).name);
+      // All of them; two batches, then one; two heads of each batch, then one.
+      const parts = { 9: 1, 8: 2, 2: 6 }[room];
+      assert.deepEqual(names, Array(parts).fill(['attention_ptx_keys_bf16', 'attention_ptx_queries_bf16']).flat(), `room for ${room}`);
+    }
+  });
+}
+
+test('dS of more than 1 GiB is kept by parts, each of which has room', () => {
+  const list = (/** @type {Parameters<typeof keptParts>[0]} */ sizes, causal = true) =>
+    keptParts(sizes, causal).map(({ batch, heads, first }) => [batch, heads, first.batch, first.head]);
+  assert.deepEqual(list({ tokens: 8192, heads: 15, batch: 1 }), [[1, 15, 0, 0]], '68 MB a head');
+  assert.deepEqual(list({ tokens: 8192, heads: 4, batch: 5 }), [
+    [3, 4, 0, 0],
+    [2, 4, 3, 0],
+  ]);
+  assert.deepEqual(list({ tokens: 23000, heads: 3, batch: 2 }), [
+    [1, 2, 0, 0],
+    [1, 1, 0, 2],
+    [1, 2, 1, 0],
+    [1, 1, 1, 2],
+  ]);
+  assert.deepEqual(list({ tokens: 23000, heads: 1, batch: 2 }, false), [
+    [1, 1, 0, 0],
+    [1, 1, 1, 0],
+  ]);
+  assert.deepEqual(list({ tokens: 32705, heads: 1, batch: 1 }), []);
+  for (const tokens of [1, 512, 2048, 9000])
+    for (const heads of [1, 12, 48])
+      for (const batch of [1, 7, 64]) {
+        const parts = keptParts({ tokens, heads, batch }, true);
+        assert.equal(
+          parts.reduce((sum, part) => sum + part.batch * part.heads, 0),
+          batch * heads,
+        );
+        // The workspace is that of the first part.
+        for (const part of parts) assert.ok(keptBytes({ ...part, tokens }, true) <= keptBytes({ ...parts[0], tokens }, true));
+        assert.ok(keptBytes({ ...parts[0], tokens }, true) <= 2 ** 30);
+      }
+});
+
+test('dS of a head that is more than 1 GiB is not kept', () => {
   const { kernels, vk, pipelines } = untested({ bytes: 96 << 20 });
   const [qkv, out, logSumExp, dOut, dQkv] = [26, 9, 1, 9, 26].map((size) => vk.createBuffer(size << 20));
   const args = { qkv, out, logSumExp, dOut, dQkv, heads: 1, type: /** @type {const} */ ('bf16') };

@@ -5,7 +5,7 @@
 import { ceilDiv } from '../base.mjs';
 import { moduleText } from '../ptx/assembler.mjs';
 import { TENSORS, attention, attentionFault, attentionGroups, attentionParameters, attentionSizes, kernelsOf } from '../ptx/attention.mjs';
-import { MOST_KEPT, keptBytes } from '../ptx/attention-kept.mjs';
+import { keptBytes, keptParts } from '../ptx/attention-kept.mjs';
 import { ATTENTION_PLANS } from '../ptx/plans.mjs';
 import { kernelVerdicts } from '../ptx/verdicts.mjs';
 import { verifyAttention } from './verify.mjs';
@@ -17,6 +17,25 @@ import { verifyAttention } from './verify.mjs';
 /** @typedef {{ buffer: import('../base.mjs').Binding, offset: number }} Placed a tensor */
 /** @typedef {{ tiling: AttentionTiling, form: AttentionForm }} Kernel */
 /** @typedef {Kernel[]} PtxPlan kernels, in order */
+
+/** The push constants, by name. */
+const WORDS = attentionParameters('backward').flatMap(({ name, type }) => (type === 'u64' ? [] : [name]));
+/** Offsets of tensors of rows with what lies between their batches, and offsets of tensors of one value a row. */
+const ROWS = { offQ: 'batchQkv', offK: 'batchQkv', offV: 'batchQkv', offDo: 'batchO', offDq: 'batchD', offDk: 'batchD', offDv: 'batchD' };
+const VALUES = ['offLse', 'offDelta'];
+
+/**
+ * Push constants of a call that begins at another head of another batch.
+ * @param {Uint8Array} push @param {{ batch: number, head: number }} first
+ * @param {{ heads: number, tokens: number, headSize: number }} sizes of the whole call
+ */
+function pushFrom(push, { batch, head }, { heads, tokens, headSize }) {
+  const words = new Uint32Array(push.slice().buffer);
+  const at = (/** @type {string} */ name) => WORDS.indexOf(name);
+  for (const [offset, stride] of Object.entries(ROWS)) words[at(offset)] += batch * words[at(stride)] + head * headSize;
+  for (const offset of VALUES) words[at(offset)] += (batch * heads + head) * tokens;
+  return new Uint8Array(words.buffer);
+}
 
 /** Least |scale|, by whose inverse the backward pass multiplies. */
 const MIN_SCALE = 1e-30;
@@ -37,9 +56,9 @@ function tilingOf(kernel, tiling) {
 
 /**
  * @param {KernelContext} context
- * @param {{ verify?: typeof verifyAttention }} [options] what tests a kernel before its first use
+ * @param {{ verify?: typeof verifyAttention, mostKept?: number }} [options] what tests a kernel before its first use; bytes of dS at a time
  */
-export function ptxAttention(context, { verify = verifyAttention } = {}) {
+export function ptxAttention(context, { verify = verifyAttention, mostKept } = {}) {
   const verdictOf = kernelVerdicts(context, 'compute attention');
 
   /**
@@ -94,16 +113,25 @@ export function ptxAttention(context, { verify = verifyAttention } = {}) {
    * @returns {Dispatch[]}
    */
   function record(plan, problem, tensors, push) {
-    const { batch, heads, tokens } = problem;
+    const { heads, tokens } = problem;
+    const { headSize, causal } = plan[0].form;
+    const kept = plan.length > 1 ? keptParts(problem, causal, mostKept) : [{ ...problem, first: { batch: 0, head: 0 } }];
+    const dS = plan.length > 1 ? context.workspace('attention dS', keptBytes({ ...kept[0], tokens }, causal)) : undefined;
+    return kept.flatMap((part) =>
+      ofPart(plan, { ...part, tokens }, { dS, ...tensors }, pushFrom(push, part.first, { heads, tokens, headSize })),
+    );
+  }
+
+  /** @param {PtxPlan} plan @param {{ batch: number, heads: number, tokens: number }} problem @param {Parameters<typeof record>[2]} tensors @param {Uint8Array} push */
+  function ofPart(plan, { batch, heads, tokens }, tensors, push) {
     return plan.map((kernel) => {
       const { tiling, form } = kernel;
       const { rows, kinds } = attentionSizes(tiling, form);
       const blocks = ceilDiv(tokens, rows) * kinds;
       const access = Object.entries(TENSORS[form.pass]);
-      const buffers = access.map(([name]) => tensors[name] ?? context.workspace('attention dS', keptBytes(problem, form.causal)));
       return {
         pipeline: pipelineOf(kernel),
-        buffers,
+        buffers: access.map(([name]) => /** @type {import('../base.mjs').Binding} */ (tensors[name])),
         groups: attentionGroups(tiling, { blocks, heads, batch }),
         push,
         writeMask: access.reduce((mask, [, how], i) => mask | (how === 'write' ? 1 << i : 0), 0),
@@ -146,7 +174,7 @@ export function ptxAttention(context, { verify = verifyAttention } = {}) {
     const reason = fault(problem, more);
     if (reason) return refuse(reason);
     const { queries, ...tiling } = tilingOf(kernel, chosen);
-    const plan = kernelsOf(keptBytes(problem, causal) > MOST_KEPT ? tiling : { ...tiling, queries }, form);
+    const plan = kernelsOf(keptParts(problem, causal, mostKept).length > 0 ? { ...tiling, queries } : tiling, form);
     const wrong = plan.map((one) => attentionFault(one.tiling, one.form)).find(Boolean) ?? verdict(plan);
     return wrong ? refuse(wrong) : plan;
   }

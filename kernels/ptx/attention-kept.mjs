@@ -12,7 +12,7 @@ import { firstQuery, tilesOfKeys, zeros } from './attention-walk.mjs';
 
 /** Rows, and columns, of a block. */
 const BLOCK = 64;
-/** Bytes of dS that may be kept; beyond them it is computed a second time. */
+/** Bytes of dS that may be kept at a time: of as many heads as have room. */
 export const MOST_KEPT = 2 ** 30;
 /** Bytes of a block, and of 16 queries and 16 keys. */
 const BLOCK_BYTES = 2 * BLOCK * BLOCK;
@@ -25,6 +25,24 @@ const PIECE_BYTES = 2 * 16 * 16;
 export function keptBytes({ batch, heads, tokens }, causal) {
   const blocks = Math.ceil(tokens / BLOCK);
   return batch * heads * (causal ? (blocks * (blocks + 1)) / 2 : blocks * blocks) * BLOCK_BYTES;
+}
+
+/**
+ * How the heads are parted so that dS of each part is small enough: whole batches, or heads of one, as even as they divide.
+ * @param {{ batch: number, heads: number, tokens: number }} sizes @param {boolean} causal @param {number} [most] bytes
+ * @returns {{ batch: number, heads: number, first: { batch: number, head: number } }[]} sizes of the parts, and where they begin; none
+ *   where one head is too large, and dS is to be computed a second time
+ */
+export function keptParts({ batch, heads, tokens }, causal, most = MOST_KEPT) {
+  const fit = Math.floor(most / keptBytes({ batch: 1, heads: 1, tokens }, causal));
+  if (fit === 0) return [];
+  const even = (/** @type {number} */ count, /** @type {number} */ room) => Math.ceil(count / Math.ceil(count / room));
+  const [batches, some] = fit >= heads ? [even(batch, Math.floor(fit / heads)), heads] : [1, even(heads, fit)];
+  const parts = [];
+  for (let z = 0; z < batch; z += batches)
+    for (let head = 0; head < heads; head += some)
+      parts.push({ batch: Math.min(batches, batch - z), heads: Math.min(some, heads - head), first: { batch: z, head } });
+  return parts;
 }
 
 /**

@@ -31,7 +31,7 @@ import { CHUNK, SHARED_MEMORY_LIMIT, depthStep, descriptor } from './layout.mjs'
  * @property {number} blocks of a multiprocessor at a time, which bounds the registers of a thread
  * @property {'head' | 'length'} order of the blocks: those of a head follow each other, or those with equally long walks
  * @property {boolean} [paired] backward: two warpgroups own the same 64 rows (see attention-paired.mjs)
- * @property {AttentionTiling} [queries] backward: of a second kernel, for dQ, to which the first one leaves dS in memory
+ * @property {AttentionTiling} [queries] backward: of a second kernel, for dQ, to which the first one leaves dS in memory, of some heads at a time
  */
 
 /**

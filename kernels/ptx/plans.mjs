@@ -69,7 +69,7 @@ export const ATTENTION_PLANS = {
     ...{ warpgroups: 2, columns: 32, stages: 2, blocks: 1, order: 'head', paired: true },
     queries: { warpgroups: 2, columns: 64, stages: 3, blocks: 1, order: 'head' },
   },
-  /** The same where dS would be too large, and is computed twice: the longest walks first. */
+  /** The same where dS of one head would be too large, and is computed twice: the longest walks first. */
   backwardTwice: { warpgroups: 2, columns: 32, stages: 2, blocks: 1, order: 'length', paired: true },
   /** Backward where there is less than a block of 128 rows for each multiprocessor. */
   few: { warpgroups: 2, columns: 64, stages: 2, blocks: 1, order: 'head' },

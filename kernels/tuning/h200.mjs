@@ -5,7 +5,7 @@
 // (in a step 64 and 35 microseconds at 5504 and 3072 x 1024). Lines of `tallCopied` and `tallCopiedCached`, in `ptx` and in `shuffled`, are of
 // an H100, timed beside the plans that stood there; an H200 has trained by them. TFLOP/s of PTX are in docs/notes/ptx-products.md.
 
-import { MOST_KEPT, keptBytes } from '../ptx/attention-kept.mjs';
+import { keptParts } from '../ptx/attention-kept.mjs';
 import { sizesFault } from '../ptx/gemm.mjs';
 import { PLANS, SIMT_PLANS } from '../ptx/plans.mjs';
 import { classOf, entriesOf, formName, nearest } from './table.mjs';
@@ -318,7 +318,7 @@ export function ptxGroup({ k, beta, transA, transB }) {
  * @returns {string | undefined}
  */
 export function ptxAttention({ pass, headSize, causal }, { tokens, heads, batch }) {
-  const kept = keptBytes({ batch, heads, tokens }, causal) <= MOST_KEPT;
+  const kept = keptParts({ batch, heads, tokens }, causal).length > 0;
   if (headSize === 128) return pass === 'forward' ? 'wide' : kept ? 'backwardWide' : 'backwardTwice';
   if (headSize !== 64) return undefined;
   if (pass === 'forward') return 'pair';

@@ -1,10 +1,11 @@
 // Made by `npm run types` from kernels/; do not edit.
 /**
  * @param {KernelContext} context
- * @param {{ verify?: typeof verifyAttention }} [options] what tests a kernel before its first use
+ * @param {{ verify?: typeof verifyAttention, mostKept?: number }} [options] what tests a kernel before its first use; bytes of dS at a time
  */
-export function ptxAttention(context: KernelContext, { verify }?: {
+export function ptxAttention(context: KernelContext, { verify, mostKept }?: {
     verify?: typeof verifyAttention;
+    mostKept?: number;
 }): {
     /**
      * The kernels for a call: the one that its plan asks for, which throws where it cannot take the call; without a plan the
