@@ -43,7 +43,7 @@ row() {
   rm -rf "${scratch:?}/$name"
 }
 times() {
-  for name in 2048 1.3B 16x1; do
+  for name in 2048 1.3B 16x1 4x1 1x4; do
     # shellcheck disable=SC2046 # several words
     timed "times-$name" 60 "${train[@]}" --steps 8 $(options "$name") --kernel-times && grep -A 16 'GPU ms' "$out/times-$name.txt"
   done
