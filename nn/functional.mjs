@@ -305,10 +305,24 @@ export function div(a, b) {
   if (isNumber('div', b)) return affine(a, 'div', 1 / b, 0);
   return binary(pointwise.div, a, b);
 }
-/** The larger of each two elements. @param {Tensor} a @param {Operand} b @returns {Tensor} */
-export const maximum = (a, b) => binary(pointwise.maximum, a, isNumber('maximum', b) ? full([], b, { dtype: a.dtype }) : b);
-/** The smaller of each two elements. @param {Tensor} a @param {Operand} b @returns {Tensor} */
-export const minimum = (a, b) => binary(pointwise.minimum, a, isNumber('minimum', b) ? full([], b, { dtype: a.dtype }) : b);
+/** @param {Op} op @param {object} [attributes] @returns {(a: Tensor, b: Operand) => Tensor} */
+const bound = (op, attributes) => (a, b) =>
+  binary(op, a, isNumber(op.name, b) ? full([], b, { dtype: tensorOf(op.name, a).dtype }) : b, attributes);
+/** The larger of each two elements. @type {(a: Tensor, b: Operand) => Tensor} */
+export const maximum = bound(pointwise.maximum);
+/** The smaller of each two elements. @type {(a: Tensor, b: Operand) => Tensor} */
+export const minimum = bound(pointwise.minimum);
+const [atLeast, atMost] = [pointwise.maximum, pointwise.minimum].map((op) => bound(op, { clamps: true }));
+/**
+ * The elements, but none below `min` and none above `max`, broadcast; one of them may be left out. The gradient passes from one limit to the
+ * other, and at them, as in PyTorch.
+ * @param {Tensor} x @param {Operand} [min] @param {Operand} [max] @returns {Tensor}
+ */
+export function clamp(x, min, max) {
+  if (min === undefined && max === undefined) throw new ArgumentError('clamp', 'expected min, max or both');
+  const raised = min === undefined ? tensorOf('clamp', x) : atLeast(tensorOf('clamp', x), min);
+  return max === undefined ? raised : atMost(raised, max);
+}
 
 /** @param {Op} op @returns {(a: Tensor, b: Operand) => Tensor} */
 const comparison = (op) => (a, b) =>

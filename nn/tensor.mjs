@@ -410,11 +410,9 @@ export class Tensor {
   minimum(other) {
     return F.minimum(this, other);
   }
-  /** The elements, but none below `min` and none above `max`; one of them may be left out (`undefined`). @param {Operand} [min] @param {Operand} [max] */
+  /** The elements, but none below `min` and none above `max`; one of them may be left out (`undefined`). At a limit the gradient passes. @param {Operand} [min] @param {Operand} [max] */
   clamp(min, max) {
-    if (min === undefined && max === undefined) throw new ArgumentError('clamp', 'expected min, max or both');
-    const raised = min === undefined ? this : this.maximum(min);
-    return max === undefined ? raised : raised.minimum(max);
+    return F.clamp(this, min, max);
   }
   /** The elements to the power of a number: of positive elements only, unless that is an integer from -64 to 64. @param {number} exponent */
   pow(exponent) {

@@ -272,7 +272,7 @@ test('load: what a file holds that is not loaded, by the names of the file and t
   await assert.rejects(load(path), /is not a safetensors file: 32212\d+ bytes behind the last tensor/);
 });
 
-test('maximum, minimum and clamp have gradients at infinities, halves where both are equal', async () => {
+test('maximum, minimum and clamp have gradients at infinities, halves where both are equal, and wholes at limits', async () => {
   const numbers = [
     [Infinity, Infinity, -Infinity, 2, 1, -Infinity],
     [Infinity, 1, -Infinity, 2, 2, 0],
@@ -288,8 +288,21 @@ test('maximum, minimum and clamp have gradients at infinities, halves where both
       assert.deepEqual([await values(da), await values(db)], [expected.map((v) => 4 * v), expected.map((v) => 4 - 4 * v)], name);
     }
   }
-  const x = tensor([-Infinity, Infinity, 0.25], { requiresGrad: true });
-  assert.deepEqual(await values(grad(x.clamp(0, 1).sum(), [x])[0]), [0, 0, 1]);
+  const x = tensor([-Infinity, Infinity, 0.25, 0, 1, NaN, -0], { requiresGrad: true });
+  const of = async (/** @type {(x: any) => any} */ f) => values(grad(f(x).mul(3).sum(), [x])[0]);
+  assert.deepEqual(await of((x) => x.clamp(0, 1)), [0, 0, 3, 3, 3, 0, 3]);
+  assert.deepEqual(await of((x) => F.clamp(x, 0)), [0, 3, 3, 3, 3, 0, 3]);
+  assert.deepEqual(await of((x) => x.clamp(-Infinity, Infinity)), [3, 3, 3, 3, 3, 0, 3]);
+  assert.throws(() => F.clamp(/** @type {any} */ (3), 0), /clamp: expected a tensor/);
+  // A limit gets what it holds back, and nothing where the element is at it.
+  const [low, y] = [
+    [0, 1, 2],
+    [0, 2, 1],
+  ].map((row) => tensor(row, { requiresGrad: true }));
+  assert.deepEqual(await Promise.all(grad(y.clamp(low).sum(), [low, y]).map(values)), [
+    [0, 0, 1],
+    [1, 1, 0],
+  ]);
 });
 
 test('powers of 0 are 1; their gradient is 0', async () => {

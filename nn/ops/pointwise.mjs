@@ -286,20 +286,20 @@ export const div = binary('div', 'div', (a, b) => a / b, {
 });
 
 /**
- * Of two values the larger (`sign` 1) or the smaller (-1); the gradient goes to that one, and by halves where they are
- * equal, as in PyTorch.
+ * Of two values the larger (`direction` 1) or the smaller (-1); the gradient goes to that one, and where they are equal by halves, or
+ * with the attribute `clamps` all of it to the first, as in PyTorch.
  * @param {string} name @param {'max' | 'min'} op @param {1 | -1} direction
  */
 const extreme = (name, op, direction) =>
   binary(name, op, (a, b) => (direction === 1 ? Math.max(a, b) : Math.min(a, b)), {
     saveInputs: () => [0, 1],
-    vjp: (dy, { inputs: [a, b], layouts, needs }) => {
+    vjp: (dy, { inputs: [a, b], layouts, needs, attributes: { clamps = false } }) => {
       // By comparisons: the difference of two infinities would be NaN.
       const [equal, first] = [F.eq(a, b), direction === 1 ? F.gt(a, b) : F.lt(a, b)];
-      const half = F.mul(dy, 0.5);
+      const [toFirst, toSecond] = clamps ? [dy, 0] : [F.mul(dy, 0.5), F.mul(dy, 0.5)];
       return [
-        needs[0] ? back(F.where(equal, half, F.where(first, dy, 0)), layouts[0]) : undefined,
-        needs[1] ? back(F.where(equal, half, F.where(first, 0, dy)), layouts[1]) : undefined,
+        needs[0] ? back(F.where(equal, toFirst, F.where(first, dy, 0)), layouts[0]) : undefined,
+        needs[1] ? back(F.where(equal, toSecond, F.where(first, 0, dy)), layouts[1]) : undefined,
       ];
     },
   });

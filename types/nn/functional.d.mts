@@ -46,6 +46,12 @@ export function mul(a: Operand, b: Operand): Tensor;
 /** a / b, broadcast. A divisor that is a number is multiplied by its reciprocal. @param {Operand} a @param {Operand} b @returns {Tensor} */
 export function div(a: Operand, b: Operand): Tensor;
 /**
+ * The elements, but none below `min` and none above `max`, broadcast; one of them may be left out. The gradient passes from one limit to the
+ * other, and at them, as in PyTorch.
+ * @param {Tensor} x @param {Operand} [min] @param {Operand} [max] @returns {Tensor}
+ */
+export function clamp(x: Tensor, min?: Operand, max?: Operand): Tensor;
+/**
  * a where the condition holds, else b; all three broadcast. It chooses by values inside a compiled function, where `if` cannot.
  * @param {Tensor} condition bool @param {Operand} a @param {Operand} b of a's type
  * @returns {Tensor}
@@ -112,10 +118,10 @@ export function zeros(shape: readonly number[], options?: TypeOptions): Tensor;
 export function ones(shape: readonly number[], options?: TypeOptions): Tensor;
 /** A dense copy. @param {Tensor} x */
 export function clone(x: Tensor): Tensor;
-/** The larger of each two elements. @param {Tensor} a @param {Operand} b @returns {Tensor} */
-export function maximum(a: Tensor, b: Operand): Tensor;
-/** The smaller of each two elements. @param {Tensor} a @param {Operand} b @returns {Tensor} */
-export function minimum(a: Tensor, b: Operand): Tensor;
+/** The larger of each two elements. @type {(a: Tensor, b: Operand) => Tensor} */
+export const maximum: (a: Tensor, b: Operand) => Tensor;
+/** The smaller of each two elements. @type {(a: Tensor, b: Operand) => Tensor} */
+export const minimum: (a: Tensor, b: Operand) => Tensor;
 /** Where a = b, as bools. @param {Tensor} a @param {Operand} b */
 export const eq: (a: Tensor, b: Operand) => Tensor;
 /** Where a ≠ b, as bools. @param {Tensor} a @param {Operand} b */

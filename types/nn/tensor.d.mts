@@ -153,7 +153,7 @@ export class Tensor {
     maximum(other: Operand): Tensor;
     /** The smaller of each two elements, broadcast. @param {Operand} other */
     minimum(other: Operand): Tensor;
-    /** The elements, but none below `min` and none above `max`; one of them may be left out (`undefined`). @param {Operand} [min] @param {Operand} [max] */
+    /** The elements, but none below `min` and none above `max`; one of them may be left out (`undefined`). At a limit the gradient passes. @param {Operand} [min] @param {Operand} [max] */
     clamp(min?: Operand, max?: Operand): Tensor;
     /** The elements to the power of a number: of positive elements only, unless that is an integer from -64 to 64. @param {number} exponent */
     pow(exponent: number): Tensor;
