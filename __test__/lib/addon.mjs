@@ -82,3 +82,10 @@ export const forgetPipelines = () => pipelines.clear();
  * @param {number} n
  */
 export const groupsOf = (n) => Math.ceil(n / 64);
+
+/**
+ * Those of some types in which a NaN may be stored: SwiftShader's packHalf2x16 sets a bit of the other half for it.
+ * @template {string} T
+ * @param {readonly T[]} types
+ */
+export const withNan = (types) => types.filter((type) => type !== 'f16' || !/SwiftShader/.test(vk.initDevice().deviceName));
