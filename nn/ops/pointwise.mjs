@@ -296,10 +296,10 @@ const extreme = (name, op, direction) =>
     vjp: (dy, { inputs: [a, b], layouts, needs, attributes: { clamps = false } }) => {
       // By comparisons: the difference of two infinities would be NaN.
       const [equal, first] = [F.eq(a, b), direction === 1 ? F.gt(a, b) : F.lt(a, b)];
-      const [toFirst, toSecond] = clamps ? [dy, 0] : [F.mul(dy, 0.5), F.mul(dy, 0.5)];
+      const share = clamps ? dy : F.mul(dy, 0.5);
       return [
-        needs[0] ? back(F.where(equal, toFirst, F.where(first, dy, 0)), layouts[0]) : undefined,
-        needs[1] ? back(F.where(equal, toSecond, F.where(first, 0, dy)), layouts[1]) : undefined,
+        needs[0] ? back(F.where(equal, share, F.where(first, dy, 0)), layouts[0]) : undefined,
+        needs[1] ? back(F.where(equal, clamps ? 0 : share, F.where(first, 0, dy)), layouts[1]) : undefined,
       ];
     },
   });
