@@ -20,7 +20,7 @@ import { verifyAttention } from './verify.mjs';
 
 /** The push constants, by name. */
 const WORDS = attentionParameters('backward').flatMap(({ name, type }) => (type === 'u64' ? [] : [name]));
-/** Offsets of tensors of rows with what lies between their batches, and offsets of tensors of one value a row. */
+/** Of the backward pass: offsets of tensors of rows with what lies between their batches, and offsets of tensors of one value a row. */
 const ROWS = { offQ: 'batchQkv', offK: 'batchQkv', offV: 'batchQkv', offDo: 'batchO', offDq: 'batchD', offDk: 'batchD', offDv: 'batchD' };
 const VALUES = ['offLse', 'offDelta'];
 

@@ -13,7 +13,7 @@ import { firstQuery, tilesOfKeys, zeros } from './attention-walk.mjs';
 /** Rows, and columns, of a block. */
 const BLOCK = 64;
 /** Bytes of dS that may be kept at a time: of as many heads as have room. */
-export const MOST_KEPT = 2 ** 30;
+const MOST_KEPT = 2 ** 30;
 /** Bytes of a block, and of 16 queries and 16 keys. */
 const BLOCK_BYTES = 2 * BLOCK * BLOCK;
 const PIECE_BYTES = 2 * 16 * 16;

@@ -34,6 +34,4 @@ export function keptParts({ batch, heads, tokens }: {
 export function keep(w: AttentionWriter, groupRow: string): (tile: string, fragments: string[][]) => void;
 /** dQ of a block's queries. @param {AttentionWriter} w */
 export function writeQueries(w: AttentionWriter): void;
-/** Bytes of dS that may be kept at a time: of as many heads as have room. */
-export const MOST_KEPT: number;
 export type AttentionWriter = import("./attention.mjs").AttentionWriter;
