@@ -30,11 +30,11 @@ export const DEVICE_TYPE = { integrated: 1, cpu: 4 };
 /** Workgroups in x that every device takes. */
 const MAX_GROUPS = 65_535;
 
-/** Tables of devices by their names, as Vulkan gives them. @type {[RegExp, Tuning][]} */
-const DEVICES = [[/\bH200\b/, H200]];
-
-/** Devices for which the kernels in PTX are made: Hopper with the matrix units and the memory of an H100, at least. */
+/** Hopper with the matrix units and the memory of an H100, at least: the kernels in PTX are made for it. */
 const HOPPER = /\bG?H[12]00\b/;
+
+/** Tables of devices by their names, as Vulkan gives them. @type {[RegExp, Tuning][]} */
+const DEVICES = [[HOPPER, H200]];
 
 /**
  * From what Vulkan says of a device. It does not say how many cores there are: an integrated GPU is taken for one of 24,
