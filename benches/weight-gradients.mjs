@@ -41,6 +41,7 @@ const { values: options } = optionsOrExit(
     },
     tokens: { type: 'integer', min: 32, max: 1 << 20, default: 8192, help: 'depth of the products' },
     tilings: { type: 'string', value: 'LIST', default: 'wide,tallCopiedCached,broadCopied', help: `of ${Object.keys(PLANS).join(', ')}` },
+    adds: { type: 'boolean', help: 'results are added to C, as those of all micro-steps but the first' },
     rounds: { type: 'integer', min: 1, max: 1000, default: 9, help: 'samples of each candidate' },
   }),
 );
@@ -67,12 +68,12 @@ function measure(vk, context, kernels, sizes) {
         }),
       ),
     );
-    const results = sizes.map(([m, n]) => buffer(4 * m * n));
+    const results = sets.map(() => sizes.map(([m, n]) => buffer(4 * m * n)));
     const products = (/** @type {number} */ set) =>
       sizes.map(([m, n], i) => {
         const [a, b] = sets[set % sets.length][i];
         const halves = { aType: /** @type {const} */ ('bf16'), bType: /** @type {const} */ ('bf16'), cType: /** @type {const} */ ('f32') };
-        return { a, b, c: results[i], m, n, k, transA: true, ...halves };
+        return { a, b, c: results[set % sets.length][i], m, n, k, transA: true, beta: options.adds ? 1 : 0, ...halves };
       });
     /** @type {any[]} */
     const plans = options.tilings.split(',').flatMap((tiling) => {
@@ -95,10 +96,10 @@ function measure(vk, context, kernels, sizes) {
     /** The results of the first candidate. @type {Float32Array[] | undefined} */
     let first;
     const check = (/** @type {any} */ plan) => {
-      sizes.forEach(([m, n], i) => vk.fillBuffer(results[i], 4 * m * n, 0x7fc07fc0));
+      sizes.forEach(([m, n], i) => vk.fillBuffer(results[0][i], 4 * m * n, options.adds ? 0 : 0x7fc07fc0));
       const { packed, count } = batch(1, plan);
       vk.waitTimeline(vk.batchExecuteAll(packed, count));
-      const got = results.map((handle) => vk.readBuffer(handle).slice());
+      const got = results[0].map((handle) => vk.readBuffer(handle).slice());
       sizes.forEach(([m, n], p) => {
         for (let t = 0; t < CHECKED; t++) {
           const [i, j] = [Math.floor(Math.random() * m), t < 8 ? n - 1 - t : Math.floor(Math.random() * n)];

@@ -48,9 +48,12 @@ const FORMS = [
   ['NN shuffled f32, parts', { ...NN, shuffled: true, half: false, parts: true }],
   ['TN', TN],
   ['TN adds, parts', { ...TN, beta: true, parts: true, ragged: true }],
+  ['TN adds early', { ...TN, beta: true, early: true }],
   ['two of TN', { ...TN, products: 2 }],
   ['four of TN, parts', { ...TN, products: 4, parts: true }],
   ['four of TN, adds', { ...TN, products: 4, beta: true, ragged: true }],
+  ['four of TN, adds early', { ...TN, products: 4, beta: true, early: true, ragged: true }],
+  ['four of TN, adds early, parts', { ...TN, products: 4, beta: true, early: true, parts: true }],
 ];
 
 const skip = assembler ? false : 'no ptxas: node scripts/ptxas.mjs install';

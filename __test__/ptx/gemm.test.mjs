@@ -201,6 +201,10 @@ test('f16, alpha and beta, bias, residual, activations, a second output', () => 
   check(relay, { ...NN, bias: true, activation: 'silu', residual: true }, { m: 72, n: 40, k: 32, beta: -1 });
   check(async, { ...TN, residual: true, dual: true }, { m: 72, n: 40, k: 32, alpha: 0.25, beta: 1 });
   check(direct, { ...NT, half: false, bias: true, residual: true }, { m: 72, n: 40, k: 64, beta: 1 });
+  // Sums begin with C.
+  check(relay, { ...TN, early: true, bias: true, activation: 'gelu' }, { m: 72, n: 40, k: 64, beta: 1 });
+  check(async, { ...TN, early: true, residual: true }, { m: 136, n: 72, k: 104, beta: 1 });
+  check(async, { ...TN, early: true }, { m: 136, n: 200, k: 104, tail: 2, beta: 1 });
 });
 
 test('splits: of all tiles, and of those after the last whole wave', () => {

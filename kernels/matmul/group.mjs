@@ -3,7 +3,7 @@
 
 import { integer, pushConstants } from '../base.mjs';
 import { moduleText } from '../ptx/assembler.mjs';
-import { MAX_PRODUCTS, gemm, groupDivision, parametersOf, planFault, sizesFault, sizesOf } from '../ptx/gemm.mjs';
+import { MAX_PRODUCTS, addedEarly, gemm, groupDivision, parametersOf, planFault, sizesFault, sizesOf } from '../ptx/gemm.mjs';
 import { isSimt } from '../ptx/simt.mjs';
 import { formName } from '../tuning/table.mjs';
 import { range, tilingOf } from './ptx.mjs';
@@ -30,6 +30,9 @@ const [MOST_PARTS, LEAST_DEPTH] = [8, 1024];
  * by themselves: with the waves' rates they say the times of split weight gradients in docs/notes/ptx-products.md to 8 %.
  */
 const PASS = { us: 5, bytesPerUs: 3.5e6 };
+
+/** Microseconds of a launch beside its waves: until its blocks multiply, and until the last one has stored. */
+const LAUNCH_US = 5;
 
 /** The share of a launch's time that it must save: less is not known from as much. */
 const LEAST_SAVING = 0.01;
@@ -72,7 +75,8 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
   const formOf = (problems, plan) => {
     const [{ half, transA, transB, beta, k }] = problems;
     const [ragged, parts] = [k % halvesOf(plan).bk !== 0, divide(problems, plan).parts > 1];
-    return { type: half, transA, transB, beta: beta !== 0, parts, ragged, products: problems.length };
+    const early = addedEarly({ ...problems[0].args, ...problems[0] });
+    return { type: half, transA, transB, beta: beta !== 0, early, parts, ragged, products: problems.length };
   };
 
   /** @param {GemmPlan} tiling @param {GemmForm} form */
@@ -179,7 +183,7 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
         const plan = { tiling: name, tail };
         const { whole, rest, parts } = divide(problems, plan);
         const waves = Math.ceil(whole / ptx.blocks) + Math.ceil((rest * parts) / ptx.blocks) / parts;
-        const us = waves * wave + (rest && PASS.us + (8 * rest * parts * tiling.bm * tiling.bn) / PASS.bytesPerUs);
+        const us = LAUNCH_US + waves * wave + (rest && PASS.us + (8 * rest * parts * tiling.bm * tiling.bn) / PASS.bytesPerUs);
         if (best && us >= best.us) continue;
         if (!misfit(problems, plan)) best = { plan, us };
       }

@@ -4,7 +4,7 @@
 
 import { bytesOf, ceilDiv, integer, pushConstants, tensor } from '../base.mjs';
 import { moduleText } from '../ptx/assembler.mjs';
-import { PARAMETERS, division, gemm, planFault, productFault, sizesFault, sizesOf } from '../ptx/gemm.mjs';
+import { PARAMETERS, addedEarly, division, gemm, planFault, productFault, sizesFault, sizesOf } from '../ptx/gemm.mjs';
 import { PLANS, SIMT_PLANS } from '../ptx/plans.mjs';
 import { isSimt, simt, simtFault, simtSizes } from '../ptx/simt.mjs';
 import { kernelVerdicts } from '../ptx/verdicts.mjs';
@@ -142,7 +142,8 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
     const form = { type: aType, transA, transB, shuffled: bShuffled, parts: parts > 1, ragged };
     if (glu) return { ...form, half: true, glu };
     if (whole === 0) return form;
-    return { ...form, half: cType !== 'f32', dual, beta: beta !== 0, bias: Boolean(bias), residual: Boolean(residual), activation };
+    const added = { beta: beta !== 0, bias: Boolean(bias), residual: Boolean(residual), activation, early: addedEarly(product) };
+    return { ...form, half: cType !== 'f32', dual, ...added };
   }
 
   /** @param {GemmPlan} tiling @param {GemmForm} form */

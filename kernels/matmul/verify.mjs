@@ -127,6 +127,9 @@ function dot(a, b, { m, n, k, transA, transB }, i, j) {
   return sum;
 }
 
+/** What sums and C are multiplied by. @param {GemmForm} form @returns {[number, number]} */
+const factorsOf = ({ beta, early }) => (early ? [1, 1] : [0.5, beta ? 0.75 : 0]);
+
 /** Whether a tiling takes rows and columns in multiples of 64 alone. @param {any} tiling */
 const takesBlocks = (tiling) => sizesFault(tiling, { m: 8, n: 8, k: 32 }) !== undefined;
 
@@ -141,7 +144,7 @@ const takesBlocks = (tiling) => sizesFault(tiling, { m: 8, n: 8, k: 32 }) !== un
  */
 export function verifyKernel({ context: { vk }, plan: { tiling, division }, form, divide, records }) {
   if (form.glu) return verifyGlu({ vk, tiling, form, divide, records });
-  const { type, transA, transB, shuffled, beta: adds, dual, activation } = form;
+  const { type, transA, transB, shuffled, dual, activation } = form;
   const whole = takesBlocks(tiling);
   const [m, n, k] = [
     tiling.bm + (whole ? 64 : 40),
@@ -151,17 +154,17 @@ export function verifyKernel({ context: { vk }, plan: { tiling, division }, form
   const plan = divide({ m, n, k }, { tiling, wave: BLOCKS, ...(division.whole === 0 ? { splits: 2 } : form.parts ? { tail: 2 } : {}) });
   const next = generator(1);
   const cType = form.half ? type : 'f32';
+  const [alpha, beta] = factorsOf(form);
   const floats = plan.division.workspaceFloats;
   const { made, make } = matrices();
   try {
     const a = make(vk, transA ? k : m, transA ? m : k, type, next);
     const b = make(vk, transB ? n : k, transB ? k : n, type, next, true, shuffled);
-    const c = make(vk, m, n, cType, adds ? next : undefined);
+    const c = make(vk, m, n, cType, beta ? next : undefined);
     const bias = form.bias ? make(vk, 1, n, 'f32', next, false) : undefined;
     const residual = form.residual ? make(vk, m, n, 'f32', next) : undefined;
     const h = dual ? make(vk, m, n, type, undefined) : undefined;
     const work = floats > 0 ? make(vk, 1, floats, 'f32', undefined, false) : undefined;
-    const [alpha, beta] = [0.5, adds ? 0.75 : 0];
     const product = {
       ...{ m, n, k, batch: 1, half: type, aType: type, bType: type, cType, transA, transB, bShuffled: shuffled, dual: Boolean(dual) },
       ...{ a: a.tensor, b: b.tensor, c: c.tensor, bias: bias?.tensor, residual: residual?.tensor, h: h?.tensor },
@@ -184,7 +187,7 @@ export function verifyKernel({ context: { vk }, plan: { tiling, division }, form
       for (let j = 0; j < n; j++) {
         const sum = dot(a.values, b.values, product, i, j);
         const at = i * n + j;
-        let want = alpha * sum + (adds ? beta * c.values[at] : 0) + (bias ? bias.values[j] : 0);
+        let want = alpha * sum + (beta ? beta * c.values[at] : 0) + (bias ? bias.values[j] : 0);
         want = activate(want, activation) + (residual ? residual.values[at] : 0);
         for (const { name, read, rounding } of results) {
           const got = read.at(i, j);
@@ -271,11 +274,11 @@ function verifyGlu({ vk, tiling, form, divide, records }) {
  * @returns {string | undefined} what is wrong with a result, or undefined
  */
 export function verifyGroup({ context: { vk }, tiling, form, divide, records }) {
-  const { type, transA, transB, beta: adds, products: count = 1 } = form;
+  const { type, transA, transB, products: count = 1 } = form;
   const k = 4 * tiling.bk + (form.ragged ? (tiling.bkB ?? 8) : 0);
   const whole = takesBlocks(tiling);
   const next = generator(2);
-  const [alpha, beta] = [0.5, adds ? 0.75 : 0];
+  const [alpha, beta] = factorsOf(form);
   const { made, make } = matrices();
   try {
     const products = Array.from({ length: count }, (_, i) => {
@@ -284,7 +287,7 @@ export function verifyGroup({ context: { vk }, tiling, form, divide, records }) 
       const [m, n] = [rows, columns].map((size) => (whole ? Math.ceil(size / 64) * 64 : size));
       const a = make(vk, transA ? k : m, transA ? m : k, type, next);
       const b = make(vk, transB ? n : k, transB ? k : n, type, next);
-      const c = make(vk, m, n, 'f32', adds ? next : undefined);
+      const c = make(vk, m, n, 'f32', beta ? next : undefined);
       const operands = { a: a.tensor, b: b.tensor, c: c.tensor, lda: a.ld, ldb: b.ld, ldc: c.ld };
       const how = { batch: 1, half: type, cType: 'f32', transA, transB, alpha, beta, strideC: 0, vec4: true, toF32: true };
       return { m, n, k, ...how, ...operands, values: { a: a.values, b: b.values, c } };
@@ -306,7 +309,7 @@ export function verifyGroup({ context: { vk }, tiling, form, divide, records }) 
       for (let i = 0; i < m; i++) {
         for (let j = 0; j < n; j++) {
           const sum = dot(values.a, values.b, { m, n, k, transA, transB }, i, j);
-          const want = alpha * sum + (adds ? beta * values.c.values[i * n + j] : 0);
+          const want = alpha * sum + (beta ? beta * values.c.values[i * n + j] : 0);
           const got = result.at(i, j);
           if (!(Math.abs(got - want) <= 1e-4 + 1e-5 * Math.abs(want)))
             return `its test found ${got} in result ${index} at row ${i}, column ${j} of ${m} x ${n}, expected ${want}`;

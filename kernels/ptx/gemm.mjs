@@ -48,6 +48,7 @@ import { Writer } from './writer.mjs';
  * @property {boolean} [half] D and C are halves; f32 when left out
  * @property {boolean} [dual] D is stored a second time, as halves
  * @property {boolean} [beta] C is read
+ * @property {boolean} [early] with `beta`: a tile's sums begin with C, for which its end then need not wait; see `addedEarly`
  * @property {boolean} [bias]
  * @property {boolean} [residual]
  * @property {'gelu' | 'silu'} [activation]
@@ -119,6 +120,14 @@ export const majors = ({ transA, transB }) => ({
   a: /** @type {Major} */ (transA ? 'mn' : 'k'),
   b: /** @type {Major} */ (transB ? 'k' : 'mn'),
 });
+
+/**
+ * Whether a product's sums begin with C: weight gradients that are added to others, with both factors 1. Elsewhere lanes have neighbours of a row
+ * in registers that do not follow each other, where vectors of C would need others until they are sorted.
+ * @param {{ aType?: string, cType: string, transA: boolean, transB: boolean, dual?: boolean, alpha?: number, beta: number }} product
+ */
+export const addedEarly = ({ aType, cType, transA, transB, dual, alpha = 1, beta }) =>
+  aType !== 'f32' && cType === 'f32' && transA && !transB && !dual && alpha === 1 && beta === 1;
 
 /** Registers of a multiprocessor. */
 const REGISTERS = 65536;
@@ -215,7 +224,8 @@ export function planFault(plan, form) {
     if (form.glu === 'forward' && (plan.bn % 64 || plan.bk < 32)) return 'SwiGLU needs bn of a multiple of 64 and bk of 32 or 64';
     if (!form.half || form.parts) return 'SwiGLU needs whole tiles of halves';
   }
-  const { products = 1, half, dual, bias, residual, activation, glu } = form;
+  const { products = 1, half, dual, beta, bias, residual, activation, glu } = form;
+  if (form.early && (!beta || half || dual || !form.transA || form.transB)) return 'sums begin with C of TN alone, as f32';
   if (!Number.isInteger(products) || products < 1 || products > MAX_PRODUCTS) return `products must be 1 to ${MAX_PRODUCTS}`;
   if (products > 1 && (half || dual || bias || residual || activation || glu)) return 'a group stores sums as f32';
   return undefined;

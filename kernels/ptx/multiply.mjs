@@ -5,7 +5,7 @@ import { awaitCopies } from './copy.mjs';
 import { storeGlu } from './glu.mjs';
 import { depthStep, descriptor, rowBlockBytes } from './layout.mjs';
 import { directRows } from './rows.mjs';
-import { store } from './store.mjs';
+import { beginSums, store } from './store.mjs';
 
 /** @typedef {import('./writer.mjs').Writer} Writer */
 /** @typedef {import('./assembler.mjs').Operand} Operand */
@@ -33,6 +33,8 @@ export function multiply(w) {
   const left = p.register('b32');
   const [never, always] = [p.pred('setp.ne.u32', w.tid, w.tid), p.pred('setp.eq.u32', w.tid, w.tid)];
   const transposed = { a: major.a === 'mn' ? 1 : 0, b: major.b === 'mn' ? 1 : 0 };
+  /** Whether a product adds to the sums. @param {boolean} first of a tile @param {number} slab */
+  const adding = (first, slab) => (first && slab === 0 && !form.early ? never : always);
   const instruction = `wgmma.mma_async.sync.aligned.m64n${plan.bn}k16.f32.${form.type}.${form.type}`;
 
   /** Waits until at most this many committed groups of products are open. */
@@ -79,7 +81,7 @@ export function multiply(w) {
       p.do('wgmma.fence.sync.aligned');
       for (const { block, slab, fragment } of fragments) {
         const matrixB = b[slab % b.length];
-        p.do(instruction, vector(sums[block]), vector(fragment), matrixB, first && slab === 0 ? never : always, 1, 1, transposed.b);
+        p.do(instruction, vector(sums[block]), vector(fragment), matrixB, adding(first, slab), 1, 1, transposed.b);
       }
       commit();
       if (within === perStage - 1) nextStage();
@@ -101,7 +103,7 @@ export function multiply(w) {
     p.do('wgmma.fence.sync.aligned');
     for (const slab of slabs) {
       sums.forEach((block, r) => {
-        p.do(instruction, vector(block), a[slab][r], b[slab], first && slab === 0 ? never : always, 1, 1, transposed.a, transposed.b);
+        p.do(instruction, vector(block), a[slab][r], b[slab], adding(first, slab), 1, 1, transposed.a, transposed.b);
       });
     }
     commit();
@@ -117,6 +119,7 @@ export function multiply(w) {
   p.loop((exit) => {
     p.branch(exit, p.pred('setp.ge.u32', cursor.item, w.items));
     w.locate(cursor);
+    if (form.early) beginSums(w, cursor, sums);
     step(true);
     p.do('sub.u32', left, cursor.steps, 1);
     p.loop((tileDone) => {

@@ -1,10 +1,10 @@
-// Tilings that were measured, on an NVIDIA H200 and, those by copies, an H100 (driver 580, 132 multiprocessors);
+// Tilings that were measured, on an NVIDIA H200 and, those by copies and `small`, an H100 (driver 580, 132 multiprocessors);
 // docs/notes/ptx-products.md has the figures.
 
 /** @typedef {import('./gemm.mjs').GemmPlan} GemmPlan */
 /** @typedef {import('./simt.mjs').SimtPlan} SimtPlan */
 
-/** @type {Record<'tall' | 'tallCached' | 'tallCopied' | 'tallCopiedCached' | 'broadCopied' | 'square' | 'wide', GemmPlan>} */
+/** @type {Record<'tall' | 'tallCached' | 'tallCopied' | 'tallCopiedCached' | 'broadCopied' | 'square' | 'small' | 'wide', GemmPlan>} */
 export const PLANS = {
   /** NT and NN with many rows. */
   tall: { bm: 256, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'relay', ahead: 1, direct: true, registers: [224, 56] },
@@ -40,6 +40,8 @@ export const PLANS = {
   broadCopied: { bm: 256, bn: 192, bk: 16, stages: 3, warpgroups: 2, load: 'copy', ahead: 4, registers: [240, 24] },
   /** NT and NN where there are few tiles. */
   square: { bm: 128, bn: 128, bk: 64, stages: 3, warpgroups: 2, load: 'relay', ahead: 3, direct: true },
+  /** NT and NN of few rows and columns: as many tiles as multiprocessors without a second pass, and both operands several stages ahead. */
+  small: { bm: 64, bn: 64, bk: 32, stages: 6, warpgroups: 1, load: 'async', ahead: 4 },
   /** TN, with as many splits as fill the device. */
   wide: { bm: 128, bn: 256, bk: 16, stages: 4, warpgroups: 2, load: 'async', ahead: 2 },
 };

@@ -72,6 +72,41 @@ export function storePieces(pieces, { ahead, request, store }) {
   });
 }
 
+/** How a lane's elements of an operand of the results' shape are found. @param {Writer} w @param {import('./writer.mjs').Cursor} cursor @param {'c' | 'residual' | 'half'} name @param {number} size of an element */
+function elements({ p }, { own }, name, size) {
+  const [pointer, leading] = name === 'c' ? [own.c, own.ldc] : [p.parameter(name), p.parameter(name === 'half' ? 'ldh' : 'ldr')];
+  return (/** @type {string} */ row, /** @type {string} */ firstColumn) =>
+    p.b64('mad.wide.u32', p.b32('mad.lo.u32', row, leading, firstColumn), size, pointer);
+}
+
+/**
+ * Has a tile's sums begin with C (`form.early`), all of which is requested at once, while operands arrive: at the tile's end it would be
+ * piece by piece, between the stores. Parts begin with zeros, since the second pass adds C to them.
+ * @param {Writer} w @param {import('./writer.mjs').Cursor} cursor @param {string[][]} sums of each block of 64 rows
+ */
+export function beginSums(w, cursor, sums) {
+  const { p, form } = w;
+  const { own } = cursor;
+  for (const sum of sums.flat()) p.do('mov.f32', sum, f32(0));
+  const begun = p.label();
+  if (form.parts) p.branch(begun, cursor.part);
+  const { row, offsetOf, column, width, runs, runOf } = lanePlaces(w);
+  const [firstRow, firstColumn] = [p.b32('add.u32', cursor.m0, row), p.b32('add.u32', cursor.n0, column)];
+  const place = elements(w, cursor, 'c', 4);
+  sums.forEach((block, r) => {
+    for (const lower of [0, 1]) {
+      const line = p.b32('add.u32', firstRow, offsetOf(r, lower));
+      const within = p.pred('setp.lt.u32', line, own.m);
+      const from = place(line, firstColumn);
+      for (let run = 0; run < runs; run++) {
+        const both = p.pred('setp.lt.and.u32', p.b32('add.u32', firstColumn, 4 * width * run), own.n, within);
+        p.guarded(both, () => loadInto(w, runOf(block, run, lower), from, 16 * width * run));
+      }
+    }
+  });
+  p.place(begun);
+}
+
 /**
  * Stores a tile.
  * @param {Writer} w @param {import('./writer.mjs').Cursor} cursor @param {string[][]} sums of each block of 64 rows
@@ -96,21 +131,18 @@ export function store(w, cursor, sums) {
     });
   }
   const alpha = p.parameter('alpha');
-  const beta = form.beta ? p.parameter('beta') : '';
+  const late = form.beta && !form.early;
+  const beta = late ? p.parameter('beta') : '';
   const firstRow = p.b32('add.u32', cursor.m0, row);
   const firstColumn = p.b32('add.u32', cursor.n0, column);
-  /** How an operand of the results' shape is found. @param {'c' | 'residual' | 'half'} name @param {string} ld @param {number} size */
-  const matrix = (name, ld, size) => {
-    const [pointer, leading] = name === 'c' ? [own.c, own.ldc] : [p.parameter(name), p.parameter(ld)];
-    return (/** @type {string} */ row) => p.b64('mad.wide.u32', p.b32('mad.lo.u32', row, leading, firstColumn), size, pointer);
-  };
-  const c = matrix('c', 'ldc', form.half ? 2 : 4);
-  const residual = form.residual ? matrix('residual', 'ldr', 4) : undefined;
-  const half = form.dual ? matrix('half', 'ldh', 2) : undefined;
+  const c = elements(w, cursor, 'c', form.half ? 2 : 4);
+  const residual = form.residual ? elements(w, cursor, 'residual', 4) : undefined;
+  const half = form.dual ? elements(w, cursor, 'half', 2) : undefined;
   const lines = sums.map((_, r) =>
     [0, 1].map((lower) => {
       const row = p.b32('add.u32', firstRow, offsetOf(r, lower));
-      return { within: p.pred('setp.lt.u32', row, own.m), c: c(row), residual: residual?.(row), half: half?.(row) };
+      const within = p.pred('setp.lt.u32', row, own.m);
+      return { within, c: c(row, firstColumn), residual: residual?.(row, firstColumn), half: half?.(row, firstColumn) };
     }),
   );
   const bias = form.bias ? p.b64('mad.wide.u32', firstColumn, 4, p.parameter('bias')) : undefined;
@@ -126,8 +158,8 @@ export function store(w, cursor, sums) {
       const offset = 4 * width * run;
       const inside = p.pred('setp.lt.u32', p.b32('add.u32', firstColumn, offset), own.n);
       const both = p.pred('and.pred', inside, line.within);
-      const halves = form.beta && form.half ? loadHalves(w, line.c, 2 * offset, width, both) : undefined;
-      const singles = form.beta && !form.half ? loadF32(w, line.c, 4 * offset, width, both) : undefined;
+      const halves = late && form.half ? loadHalves(w, line.c, 2 * offset, width, both) : undefined;
+      const singles = late && !form.half ? loadF32(w, line.c, 4 * offset, width, both) : undefined;
       const residuals = line.residual ? loadF32(w, line.residual, 4 * offset, width, both) : undefined;
       return { offset, inside, both, halves, singles, residuals };
     });
@@ -186,14 +218,19 @@ export function storeHalves({ p }, address, offset, words) {
 }
 
 /** Zeros where the predicate does not hold. @param {Writer} w @param {string} address @param {number} offset @param {number} count two, four or eight @param {string} predicate */
-export function loadF32({ p }, address, offset, count, predicate) {
+export function loadF32(w, address, offset, count, predicate) {
+  const { p } = w;
   const values = p.registers('f32', count);
   for (const value of values) p.do('mov.f32', value, f32(0));
-  const lanes = Math.min(count, 4);
-  p.guarded(predicate, () => {
-    for (let i = 0; i < count; i += lanes) p.do(`ld.global.v${lanes}.f32`, vector(values.slice(i, i + lanes)), at(address, offset + 4 * i));
-  });
+  p.guarded(predicate, () => loadInto(w, values, address, offset));
   return values;
+}
+
+/** @param {Writer} w @param {string[]} values two, four or eight @param {string} address @param {number} offset */
+function loadInto({ p }, values, address, offset) {
+  const lanes = Math.min(values.length, 4);
+  for (let i = 0; i < values.length; i += lanes)
+    p.do(`ld.global.v${lanes}.f32`, vector(values.slice(i, i + lanes)), at(address, offset + 4 * i));
 }
 
 /** The words of halves, zeros where the predicate does not hold. @param {Writer} w @param {string} address @param {number} offset @param {number} count two, four or eight @param {string} predicate */

@@ -1,9 +1,9 @@
 // What was measured on an NVIDIA H200 (driver 580, 132 multiprocessors, subgroups of 32): plans of matrix products, as lines that
 // table.mjs reads. They are those of tables of `helios-vk tune --out FILE`, or of the sweep of benches/kernels-matmul.mjs by its
 // `--table`. Of a run with HELIOS_PTX=0 come `half`, `f32`, `mixed` and `bf16x3`; of a run with PTX comes `ptx`, where a line of
-// SPIR-V says `coop`. The weight gradients of 512 tokens in `half` (TN, k = 512) were measured adding to C; these are slower by PTX
-// (in a step 64 and 35 microseconds at 5504 and 3072 x 1024). Lines of `tallCopied` and `tallCopiedCached`, in `ptx` and in `shuffled`, are of
-// an H100, timed beside the plans that stood there; an H200 has trained by them. TFLOP/s of PTX are in docs/notes/ptx-products.md.
+// SPIR-V says `coop`. The weight gradients of 512 tokens (TN, k = 512) were measured adding to C. Lines of `tallCopied`, `tallCopiedCached` and
+// `small`, in `ptx` and in `shuffled`, are of an H100, timed beside the plans that stood there; an H200 has trained by those of deep products.
+// TFLOP/s of PTX are in docs/notes/ptx-products.md. Where memory's rate does not count an H100 is as fast, and it takes this table too.
 
 import { keptParts } from '../ptx/attention-kept.mjs';
 import { sizesFault } from '../ptx/gemm.mjs';
@@ -99,22 +99,30 @@ NT 512 3072 1024 | 128 128 32 64 32 16 16 16 1 | 1 | 56.9
 NT 512 5504 1024 | 128 128 32 64 32 16 16 16 1 | 1 | 110.0
 `,
   ptx: `
-NT 512 1024 1024 | coop | 1 | 12.4
-NT 512 1024 2752 | coop | 1 | 22.2
+NT 512 1024 1024 | small | 1 | 9.4
+NT 512 1024 2752 | small | 1 | 17.8
 NT 512 2752 1024 | coop | 1 | 19.8
 NT 512 3072 1024 | square | 1 | 18.6
 NT 512 5504 1024 | tallCached | 1 | 19.7
-NT 512 17408 1024 | coop | 1 | 86.0
-NN 512 1024 1024 | coop | 1 | 12.5
+NT 512 17408 1024 | tall | 1 | 53.4
+NN 512 1024 1024 | small | 1 | 9.8
 NN 512 2752 1024 | square | 1 | 14.7
-NN 512 1024 3072 | square | 4 | 20.2
-NN 512 1024 5504 | tall | 8 | 25.8
+NN 512 1024 3072 | small | 1 | 19.1
+NN 512 1024 5504 | tallCopied | 5 | 26.2
+NN 512 2048 5504 | tallCopied | 4 | 35.3
 NN 512 1024 17408 | tallCached | 8 | 57.1
 TN 1024 1024 512 | coop | 1 | 14.9
-TN 1024 2752 512 | coop | 1 | 30.5
-TN 3072 1024 512 | coop | 1 | 33.1
-TN 5504 1024 512 | coop | 1 | 55.4
-TN 17408 1024 512 | coop | 1 | 155.2
+TN 1024 2752 512 | tallCopiedCached | 1 | 22.1
+TN 3072 1024 512 | tallCopiedCached | 1 | 23.5
+TN 5504 1024 512 | tallCopiedCached | 1 | 39.4
+TN 17408 1024 512 | tallCopiedCached | 1 | 94.9
+NT 1024 1024 1024 | square | 1 | 14.1
+NT 1024 1024 2752 | square | 2 | 29.3
+NT 1024 3072 1024 | tall | 1 | 20.3
+NN 1024 1024 1024 | square | 1 | 14.2
+NN 1024 1024 3072 | tallCopied | 4 | 26.6
+NN 1024 1024 5504 | tallCopied | 4 | 33.2
+NN 1024 2752 1024 | tallCopied | 1 | 17.2
 NT 2048 1024 1024 | square | 1 | 14.8
 NT 2048 1024 2752 | square | 1 | 32.7
 NT 2048 3072 1024 | square | 1 | 33.6
@@ -194,6 +202,9 @@ const PTX_REACH = 3;
 /** Multiprocessors. */
 const BLOCKS = 132;
 
+/** Most tiles of `small` that a product is computed by. */
+const SMALL_TILES = 1.5 * BLOCKS;
+
 /** Multiplications of a product in f32 from which on it is computed in PTX: about 15 microseconds. */
 const SIMT_LEAST = 2 ** 28;
 
@@ -264,8 +275,11 @@ export function ptxPlan({ m, n, k, transA, transB, precision }) {
     const { bm, bn } = PLANS[/** @type {keyof typeof PLANS} */ (name)];
     return Math.ceil(m / bm) * Math.ceil(n / bn);
   };
-  // Tall tiles that would leave multiprocessors idle.
-  if (!transA) return tiles(plan.tiling) < BLOCKS - 4 ? { ...plan, tiling: 'square' } : plan;
+  if (!transA) {
+    // One or two small tiles for each multiprocessor are faster than fewer large ones, which would leave some idle; more are slower.
+    if (tiles('small') <= SMALL_TILES) return { ...plan, tiling: 'small', splits: 1 };
+    return tiles(plan.tiling) < BLOCKS - 4 || plan.tiling === 'small' ? { ...plan, tiling: 'square' } : plan;
+  }
   // Weight gradients have few tiles: as many splits as fill one or two waves best, the fewest of those that do as well.
   const fill = (/** @type {number} */ splits) => {
     const items = tiles(plan.tiling) * splits;
@@ -297,15 +311,17 @@ export function shuffledPlan({ m, n, k, transA, transB, precision }, table = TAB
 
 /**
  * The tilings of PLANS by which one launch computes several weight gradients, and what each multiplies in whole waves, in TFLOP/s: on H100s at
- * a depth of 8,192, `wide` on an H200 (docs/notes/ptx-products.md). The first is that of weight gradients alone. None of few tokens, with which a step gained
- * nothing, nor of sums that are added to C.
+ * a depth of 8,192, `wide` on an H200 (docs/notes/ptx-products.md). The first is that of weight gradients alone. None of less than 512 tokens, for
+ * which nothing was measured, nor where C has another factor than 1, for which a tile's end would wait.
  * @param {{ k: number, beta: number, transA: boolean, transB: boolean }} problem
  * @returns {{ tiling: keyof typeof PLANS, rate: number }[]}
  */
 export function ptxGroup({ k, beta, transA, transB }) {
-  if (!transA || transB || beta !== 0 || k < 2048) return [];
+  if (!transA || transB || (beta !== 0 && beta !== 1) || k < 512) return [];
   // Copies take a depth in multiples of 32.
   if (k % 32) return [{ tiling: 'wide', rate: 520 }];
+  // Of few tokens broad tiles are slower.
+  if (k < 2048) return [{ tiling: 'tallCopiedCached', rate: 566 }];
   return [
     { tiling: 'tallCopiedCached', rate: 566 },
     { tiling: 'broadCopied', rate: 685 },

@@ -156,6 +156,7 @@ export function gemm(name: string, plan: GemmPlan, form: GemmForm): string;
  * @property {boolean} [half] D and C are halves; f32 when left out
  * @property {boolean} [dual] D is stored a second time, as halves
  * @property {boolean} [beta] C is read
+ * @property {boolean} [early] with `beta`: a tile's sums begin with C, for which its end then need not wait; see `addedEarly`
  * @property {boolean} [bias]
  * @property {boolean} [residual]
  * @property {'gelu' | 'silu'} [activation]
@@ -241,6 +242,20 @@ export function majors({ transA, transB }: GemmForm): {
     a: Major;
     b: Major;
 };
+/**
+ * Whether a product's sums begin with C: weight gradients that are added to others, with both factors 1. Elsewhere lanes have neighbours of a row
+ * in registers that do not follow each other, where vectors of C would need others until they are sorted.
+ * @param {{ aType?: string, cType: string, transA: boolean, transB: boolean, dual?: boolean, alpha?: number, beta: number }} product
+ */
+export function addedEarly({ aType, cType, transA, transB, dual, alpha, beta }: {
+    aType?: string;
+    cType: string;
+    transA: boolean;
+    transB: boolean;
+    dual?: boolean;
+    alpha?: number;
+    beta: number;
+}): boolean;
 /** Bytes of a tensor map, by which the copy engine knows an operand. */
 export const MAP_BYTES: 128;
 export type Major = import("./layout.mjs").Major;
@@ -326,6 +341,10 @@ export type GemmForm = {
      * C is read
      */
     beta?: boolean | undefined;
+    /**
+     * with `beta`: a tile's sums begin with C, for which its end then need not wait; see `addedEarly`
+     */
+    early?: boolean | undefined;
     bias?: boolean | undefined;
     residual?: boolean | undefined;
     activation?: "gelu" | "silu" | undefined;

@@ -1,8 +1,8 @@
 // Made by `npm run types` from kernels/; do not edit.
 /** @typedef {import('./gemm.mjs').GemmPlan} GemmPlan */
 /** @typedef {import('./simt.mjs').SimtPlan} SimtPlan */
-/** @type {Record<'tall' | 'tallCached' | 'tallCopied' | 'tallCopiedCached' | 'broadCopied' | 'square' | 'wide', GemmPlan>} */
-export const PLANS: Record<"tall" | "tallCached" | "tallCopied" | "tallCopiedCached" | "broadCopied" | "square" | "wide", GemmPlan>;
+/** @type {Record<'tall' | 'tallCached' | 'tallCopied' | 'tallCopiedCached' | 'broadCopied' | 'square' | 'small' | 'wide', GemmPlan>} */
+export const PLANS: Record<"tall" | "tallCached" | "tallCopied" | "tallCopiedCached" | "broadCopied" | "square" | "small" | "wide", GemmPlan>;
 /**
  * Tilings of products in f32.
  * @type {Record<'simtTall' | 'simtWide' | 'simtSquare', SimtPlan>}

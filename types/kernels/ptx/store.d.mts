@@ -37,6 +37,12 @@ export function storePieces<P, R>(pieces: P[], { ahead, request, store }: {
     store: (piece: P, requested: R, index: number) => void;
 }): void;
 /**
+ * Has a tile's sums begin with C (`form.early`), all of which is requested at once, while operands arrive: at the tile's end it would be
+ * piece by piece, between the stores. Parts begin with zeros, since the second pass adds C to them.
+ * @param {Writer} w @param {import('./writer.mjs').Cursor} cursor @param {string[][]} sums of each block of 64 rows
+ */
+export function beginSums(w: Writer, cursor: import("./writer.mjs").Cursor, sums: string[][]): void;
+/**
  * Stores a tile.
  * @param {Writer} w @param {import('./writer.mjs').Cursor} cursor @param {string[][]} sums of each block of 64 rows
  */
@@ -58,7 +64,7 @@ export function storeF32({ p }: Writer, address: string, offset: number, values:
 /** @param {Writer} w @param {string} address @param {number} offset @param {string[]} words one, two or four */
 export function storeHalves({ p }: Writer, address: string, offset: number, words: string[]): void;
 /** Zeros where the predicate does not hold. @param {Writer} w @param {string} address @param {number} offset @param {number} count two, four or eight @param {string} predicate */
-export function loadF32({ p }: Writer, address: string, offset: number, count: number, predicate: string): string[];
+export function loadF32(w: Writer, address: string, offset: number, count: number, predicate: string): string[];
 /** The values of pairs of halves. @param {Writer} w @param {string[]} words */
 export function unpackHalves({ p, form }: Writer, words: string[]): string[];
 /** Pairs of values as words, the first in the low half. @param {Writer} w @param {string[]} values */

@@ -28,8 +28,8 @@ export function shuffledPlan({ m, n, k, transA, transB, precision }: {
 }, table?: import("./table.mjs").Entry[]): any;
 /**
  * The tilings of PLANS by which one launch computes several weight gradients, and what each multiplies in whole waves, in TFLOP/s: on H100s at
- * a depth of 8,192, `wide` on an H200 (docs/notes/ptx-products.md). The first is that of weight gradients alone. None of few tokens, with which a step gained
- * nothing, nor of sums that are added to C.
+ * a depth of 8,192, `wide` on an H200 (docs/notes/ptx-products.md). The first is that of weight gradients alone. None of less than 512 tokens, for
+ * which nothing was measured, nor where C has another factor than 1, for which a tile's end would wait.
  * @param {{ k: number, beta: number, transA: boolean, transB: boolean }} problem
  * @returns {{ tiling: keyof typeof PLANS, rate: number }[]}
  */
