@@ -156,6 +156,21 @@ test('a checkpoint of two ranks goes on on two, one and four; one rank speaks', 
   assert.match(odd.output, /a step of 8 sequences \(batch 4, micro-steps 2\) cannot be divided equally by 3 processes/);
 });
 
+test('two ranks write the weights that one would begin with, and go on', LIMIT, async (t) => {
+  const folder = folderOf(t);
+  /** The bytes of the weights, behind the header. @param {number} nproc @param {string[]} options */
+  const dumped = async (nproc, options) => {
+    const path = join(folder, `${nproc}.safetensors`);
+    const { status, output } = await run(nproc, { train: ['--steps', '2', '--sample-tokens', '0', '--dump-weights', path, ...options] });
+    assert.equal(status, 0, output);
+    const bytes = readFileSync(path);
+    return bytes.subarray(8 + Number(bytes.readBigUInt64LE(0)));
+  };
+  const expected = await dumped(1, []);
+  assert.ok(expected.length > 500_000 && expected.some((byte) => byte !== 0));
+  for (const zero of ['0', '1']) assert.ok(expected.equals(await dumped(2, ['--zero', zero])), `--zero ${zero}`);
+});
+
 test('ranks that were started with different options are told which', LIMIT, async () => {
   const { status, output } = await run(2, { train: ['--steps', '4'], differs: ['--lr', '0.5'] });
   assert.notEqual(status, 0);

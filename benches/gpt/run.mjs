@@ -102,7 +102,7 @@ async function train(options) {
   /** Writes the weights that the run begins with. @param {string} path @param {Trainer} trainer */
   const dumpTo = async (path, trainer) => {
     await trainer.settle();
-    if (ranks && ranks.group.rank > 0) trainer.join();
+    if (ranks && ranks.group.rank > 0) trainer.join('weights');
     else await saveWeights(path, config, await trainer.read('weights'));
     await ranks?.group.exchange();
     dump = undefined;
@@ -113,7 +113,7 @@ async function train(options) {
     trainer.pauses.add(trainer.finished.length);
     const step = trainer.stepsDone;
     if (ranks && ranks.group.rank > 0) {
-      trainer.join();
+      trainer.join('weights', 'm', 'v');
       // Rank 0 has written it.
       await ranks.group.exchange();
       return;

@@ -287,9 +287,9 @@ export class Trainer {
     return flat;
   }
 
-  /** Takes part in what rank 0 reads of the state, part by part, on the other ranks. */
-  join() {
-    for (const part of /** @type {const} */ (['weights', 'm', 'v'])) scope(() => void this.tensors(part));
+  /** Takes part in what rank 0 reads of the state, in the same order, on the other ranks. @param {...Part} parts */
+  join(...parts) {
+    for (const part of parts) scope(() => void this.tensors(part));
   }
 
   /** Tokens of the held-out sequences that a validation predicts. */
