@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that is measured on several GPUs of one host, within a time limit, beside one of them and PyTorch's DistributedDataParallel:
 # the 300M model in bf16 at 1×4 and 16×1 a process, gradients in f32 and bf16, ZeRO 0 and 1; weights of all ranks, a rank that is
-# killed, two launchers over sockets. `benches/gpus.mjs FOLDER` makes the table.
+# killed, two launchers over sockets. `benches/gpus.mjs --folder FOLDER` makes the table.
 #
 #   HELIOS_NCCL_LIBRARY=libnccl.so.2 [N=2] [LIMIT=570] [PYTHON=python3] [SAVE=COMMAND] benches/gpus.sh FOLDER [STEP …]
 #
