@@ -235,18 +235,18 @@ test('the chooser takes PTX on Hopper, where it was measured to be faster', () =
   assert.equal(plan({ m: 2048, n: 1024, k: 1024 }).bm, 128);
   assert.equal(plan({ transA: true, transB: false, m: 1024, n: 1024, k: 8192, cType: 'f32' }).splits, 4);
   assert.equal(plan({}, { deviceName: 'NVIDIA H100 80GB HBM3' }).bm, 256);
-  // Small tiles where there is one or two for each multiprocessor, also between the measured sizes.
-  const few = (/** @type {object} */ more) =>
-    Object.entries(plan({ m: 512, ...more })).flatMap(([name, x]) => (/bm|splits/.test(name) ? [x] : []));
-  assert.deepEqual(
-    [few({}), few({ k: 4096 }), few({ n: 2048 }), few({ transB: false, k: 3072 })],
-    [
-      [64, 1],
-      [64, 1],
-      [128, 1],
-      [64, 1],
-    ],
-  );
+  // Small tiles where there is one or two for each multiprocessor and they are not too deep, also between the measured sizes.
+  for (const [more, bm, splits] of /** @type {[object, number, number][]} */ ([
+    [{}, 64, 1],
+    [{ k: 4096 }, 64, 1],
+    [{ k: 4608 }, 128, 4],
+    [{ n: 2048 }, 128, 1],
+    [{ transB: false, k: 3072 }, 64, 1],
+    [{ transB: false, k: 8192 }, 128, 5],
+  ])) {
+    const few = plan({ m: 512, ...more });
+    assert.deepEqual([few.bm, few.splits], [bm, splits], JSON.stringify(more));
+  }
   for (const other of [{ batch: 2 }, { k: 2750 }, { aType: 'f32', bType: 'f32', cType: 'f32', precision: 'bf16' }]) {
     assert.equal(plan(other), 'coop', JSON.stringify(other));
   }

@@ -202,8 +202,8 @@ const PTX_REACH = 3;
 /** Multiprocessors. */
 const BLOCKS = 132;
 
-/** Most tiles of `small` that a product is computed by. */
-const SMALL_TILES = 1.5 * BLOCKS;
+/** Most tiles of `small` that a product is computed by, and the largest depth. */
+const [SMALL_TILES, SMALL_DEPTH] = [1.5 * BLOCKS, 4096];
 
 /** Multiplications of a product in f32 from which on it is computed in PTX: about 15 microseconds. */
 const SIMT_LEAST = 2 ** 28;
@@ -276,9 +276,11 @@ export function ptxPlan({ m, n, k, transA, transB, precision }) {
     return Math.ceil(m / bm) * Math.ceil(n / bn);
   };
   if (!transA) {
-    // One or two small tiles for each multiprocessor are faster than fewer large ones, which would leave some idle; more are slower.
-    if (tiles('small') <= SMALL_TILES) return { ...plan, tiling: 'small', splits: 1 };
-    return tiles(plan.tiling) < BLOCKS - 4 || plan.tiling === 'small' ? { ...plan, tiling: 'square' } : plan;
+    // One or two small tiles for each multiprocessor are faster than fewer large ones, which would leave some idle; more are slower, and deeper ones.
+    if (tiles('small') <= SMALL_TILES && k <= SMALL_DEPTH) return { ...plan, tiling: 'small', splits: 1 };
+    if (plan.tiling !== 'small') return tiles(plan.tiling) < BLOCKS - 4 ? { ...plan, tiling: 'square' } : plan;
+    const splits = k > SMALL_DEPTH ? Math.max(1, Math.floor(Math.min(BLOCKS / tiles('square'), k / 1024))) : 1;
+    return { ...plan, tiling: 'square', splits };
   }
   // Weight gradients have few tiles: as many splits as fill one or two waves best, the fewest of those that do as well.
   const fill = (/** @type {number} */ splits) => {
