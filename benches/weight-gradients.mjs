@@ -7,7 +7,7 @@
 //   node benches/weight-gradients.mjs --tokens 2048 --cases '5504 1024+1024 2752,1024 1024' --tilings wide,tallCopiedCached
 //   node benches/weight-gradients.mjs --tokens 512 --adds      added to what is there, as in all micro-steps but the first
 //
-// Every candidate is checked first, on poisoned results: 96 random elements of each against float64, all of them against those of the
+// Every candidate is checked first, on poisoned results, or on ones that it adds to: 96 random elements of each against float64, all of them against those of the
 // first candidate. Then all candidates of a case are timed in turn, barriers and second passes included. Operands rotate over several
 // sets, so that they do not come from cache.
 
@@ -27,6 +27,8 @@ const CASES =
   '2048 2048,6144 2048,11008 2048,2048 5504,11008 2048+2048 5504,2048 2048+6144 2048';
 /** Bytes of operands beyond which sets of them do not stay in a cache. */
 const CACHE_BYTES = 192e6;
+/** The bits of 1, which is there where results are added. */
+const ONE = 0x3f800000;
 /** Elements of a result that are compared with float64. */
 const CHECKED = 96;
 
@@ -97,14 +99,14 @@ function measure(vk, context, kernels, sizes) {
     /** The results of the first candidate. @type {Float32Array[] | undefined} */
     let first;
     const check = (/** @type {any} */ plan) => {
-      sizes.forEach(([m, n], i) => vk.fillBuffer(results[0][i], 4 * m * n, options.adds ? 0 : 0x7fc07fc0));
+      sizes.forEach(([m, n], i) => vk.fillBuffer(results[0][i], 4 * m * n, options.adds ? ONE : 0x7fc07fc0));
       const { packed, count } = batch(1, plan);
       vk.waitTimeline(vk.batchExecuteAll(packed, count));
       const got = results[0].map((handle) => vk.readBuffer(handle).slice());
       sizes.forEach(([m, n], p) => {
         for (let t = 0; t < CHECKED; t++) {
           const [i, j] = [Math.floor(Math.random() * m), t < 8 ? n - 1 - t : Math.floor(Math.random() * n)];
-          let sum = 0;
+          let sum = options.adds ? 1 : 0;
           for (let l = 0; l < k; l++) sum += values[p][0].at(l * m + i) * values[p][1].at(l * n + j);
           const x = got[p][i * n + j];
           if (!(Math.abs(x - sum) <= 1e-3 + 1e-5 * Math.abs(sum)))

@@ -168,13 +168,16 @@ test('every plan in PTX of the H200 names a tiling, also for shapes between the 
     [false, false],
     [true, false],
   ])
-    for (const m of [512, 1024, 2048, 5504, 8192, 17408])
+    for (const m of [256, 512, 1024, 1280, 2048, 5504, 8192, 17408])
       for (const n of [1024, 2752, 3072, 5504, 17408])
         for (const k of [512, 1024, 2048, 2752, 5504, 8192, 17408]) {
           const plan = ptxPlan({ m, n, k, transA, transB });
           if (plan === undefined) continue;
           chosen++;
           assert.ok(Object.hasOwn(PLANS, plan.tiling), `${plan.tiling} for ${m} ${n} ${k}`);
+          if (transA) continue;
+          const { tiling, splits } = /** @type {any} */ (ptxPlan)({ m, n, k, transA, transB, glu: 'backward' });
+          assert.ok(tiling !== 'small' && splits === 1, `with SwiGLU ${tiling} in ${splits} for ${m} ${n} ${k}`);
         }
   assert.ok(chosen > 100, `${chosen} of them in PTX`);
 });

@@ -126,8 +126,8 @@ export const majors = ({ transA, transB }) => ({
  * in registers that do not follow each other, where vectors of C would need others until they are sorted.
  * @param {{ aType?: string, cType: string, transA: boolean, transB: boolean, dual?: boolean, alpha?: number, beta: number }} product
  */
-export const addedEarly = ({ aType, cType, transA, transB, dual, alpha = 1, beta }) =>
-  aType !== 'f32' && cType === 'f32' && transA && !transB && !dual && alpha === 1 && beta === 1;
+export const addedEarly = ({ aType, cType, transA, transB, dual, alpha, beta }) =>
+  aType !== 'f32' && cType === 'f32' && transA && !transB && !dual && (alpha ?? 1) === 1 && beta === 1;
 
 /** Registers of a multiprocessor. */
 const REGISTERS = 65536;

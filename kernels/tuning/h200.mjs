@@ -2,8 +2,8 @@
 // table.mjs reads. They are those of tables of `helios-vk tune --out FILE`, or of the sweep of benches/kernels-matmul.mjs by its
 // `--table`. Of a run with HELIOS_PTX=0 come `half`, `f32`, `mixed` and `bf16x3`; of a run with PTX comes `ptx`, where a line of
 // SPIR-V says `coop`. The weight gradients of 512 tokens (TN, k = 512) were measured adding to C. Lines of `tallCopied`, `tallCopiedCached` and
-// `small`, in `ptx` and in `shuffled`, are of an H100, timed beside the plans that stood there; an H200 has trained by those of deep products.
-// TFLOP/s of PTX are in docs/notes/ptx-products.md. Where memory's rate does not count an H100 is as fast, and it takes this table too.
+// `small`, and those of 1,024 rows and of NT 512 17408 1024, in `ptx` and in `shuffled`, are of an H100, timed beside the plans that stood there; an
+// H200 has trained by those of deep products. TFLOP/s of PTX are in docs/notes/ptx-products.md. Where memory's rate does not count an H100 is as fast, and it takes this table too.
 
 import { keptParts } from '../ptx/attention-kept.mjs';
 import { sizesFault } from '../ptx/gemm.mjs';
@@ -202,8 +202,14 @@ const PTX_REACH = 3;
 /** Multiprocessors. */
 const BLOCKS = 132;
 
-/** Most tiles of `small` that a product is computed by, and the largest depth. */
-const [SMALL_TILES, SMALL_DEPTH] = [1.5 * BLOCKS, 4096];
+/**
+ * What was measured of products NT and NN of few tiles (docs/notes/ptx-products.md, *Few tokens*): nanoseconds that a wave of tiles takes for
+ * each element of the depth; microseconds of a launch, and of the second pass, which reads as much as parts have written.
+ */
+const FEW = {
+  waves: { small: 4.5, square: 9.8, tall: 14.7, tallCached: 14.7, tallCopied: 12.2, tallCopiedCached: 12.5 },
+  ...{ launch: 4.8, pass: 5, bytesPerUs: 3.5e6, parts: 8, leastDepth: 512 },
+};
 
 /** Multiplications of a product in f32 from which on it is computed in PTX: about 15 microseconds. */
 const SIMT_LEAST = 2 ** 28;
@@ -260,27 +266,45 @@ function simtPlan({ m, n, k, transA, transB }) {
 }
 
 /**
+ * The fastest by FEW of some tilings, with as many parts of the depth as are worth a second pass.
+ * @param {string[]} tilings @param {(tiling: string) => number} tiles @param {number} k @param {string} [glu] SwiGLU, which is of whole tiles and
+ *   not of small ones
+ */
+function fewTiles(tilings, tiles, k, glu) {
+  let best = { us: Infinity, way: {} };
+  for (const tiling of glu ? tilings.filter((name) => name !== 'small') : tilings) {
+    const { bm, bn } = PLANS[/** @type {keyof typeof PLANS} */ (tiling)];
+    for (let splits = 1; splits === 1 || (!glu && splits <= FEW.parts && k / splits >= FEW.leastDepth); splits++) {
+      const items = tiles(tiling) * splits;
+      const waves = (Math.ceil(items / BLOCKS) * k * FEW.waves[/** @type {keyof typeof FEW.waves} */ (tiling)]) / splits / 1000;
+      const us = FEW.launch + waves + (splits > 1 ? FEW.pass + (8 * items * bm * bn) / FEW.bytesPerUs : 0);
+      if (us < best.us) best = { us, way: { tiling, splits } };
+    }
+  }
+  return best.way;
+}
+
+/**
  * The plan in PTX of a product in f32 or of halves, or undefined where none is known to be faster than SPIR-V.
- * @param {{ m: number, n: number, k: number, transA: boolean, transB: boolean, precision?: string }} problem halves when left out
+ * @param {{ m: number, n: number, k: number, transA: boolean, transB: boolean, precision?: string, glu?: string }} problem halves when
+ *   left out; with SwiGLU, which is of whole tiles and not of small ones
  * @returns {any}
  */
-export function ptxPlan({ m, n, k, transA, transB, precision }) {
+export function ptxPlan({ m, n, k, transA, transB, precision, glu }) {
   if (precision === 'f32') return simtPlan({ m, n, k, transA, transB });
   const found = nearest(TABLES.ptx, { form: formName({ transA, transB }), m, n, k }, PTX_REACH, Infinity);
   let plan = found?.plan;
   if (plan?.kernel !== 'ptx') return undefined;
-  if (found?.distance === 0) return plan;
+  if (found?.distance === 0 && !(glu && (plan.tiling === 'small' || plan.splits > 1))) return plan;
   if (sizesFault(PLANS[/** @type {keyof typeof PLANS} */ (plan.tiling)], { m, n, k })) plan = { ...plan, tiling: transA ? 'wide' : 'tall' };
   const tiles = (/** @type {string} */ name) => {
     const { bm, bn } = PLANS[/** @type {keyof typeof PLANS} */ (name)];
     return Math.ceil(m / bm) * Math.ceil(n / bn);
   };
   if (!transA) {
-    // One or two small tiles for each multiprocessor are faster than fewer large ones, which would leave some idle; more are slower, and deeper ones.
-    if (tiles('small') <= SMALL_TILES && k <= SMALL_DEPTH) return { ...plan, tiling: 'small', splits: 1 };
-    if (plan.tiling !== 'small') return tiles(plan.tiling) < BLOCKS - 4 ? { ...plan, tiling: 'square' } : plan;
-    const splits = k > SMALL_DEPTH ? Math.max(1, Math.floor(Math.min(BLOCKS / tiles('square'), k / 1024))) : 1;
-    return { ...plan, tiling: 'square', splits };
+    const tiling = plan.tiling === 'small' || plan.tiling === 'square' ? 'tall' : plan.tiling;
+    // Of many tiles the last wave is a small part, and parts would not be worth a second pass.
+    return { ...plan, ...(tiles(tiling) > 2 * BLOCKS ? { tiling, splits: 1 } : fewTiles([tiling, 'square', 'small'], tiles, k, glu)) };
   }
   // Weight gradients have few tiles: as many splits as fill one or two waves best, the fewest of those that do as well.
   const fill = (/** @type {number} */ splits) => {

@@ -1,16 +1,18 @@
 // Made by `npm run types` from kernels/; do not edit.
 /**
  * The plan in PTX of a product in f32 or of halves, or undefined where none is known to be faster than SPIR-V.
- * @param {{ m: number, n: number, k: number, transA: boolean, transB: boolean, precision?: string }} problem halves when left out
+ * @param {{ m: number, n: number, k: number, transA: boolean, transB: boolean, precision?: string, glu?: string }} problem halves when
+ *   left out; with SwiGLU, which is of whole tiles and not of small ones
  * @returns {any}
  */
-export function ptxPlan({ m, n, k, transA, transB, precision }: {
+export function ptxPlan({ m, n, k, transA, transB, precision, glu }: {
     m: number;
     n: number;
     k: number;
     transA: boolean;
     transB: boolean;
     precision?: string;
+    glu?: string;
 }): any;
 /**
  * The plan of a product of halves whose B is shuffled, or undefined where none is known to be faster than with B as it is.
