@@ -7,9 +7,9 @@
 //   node benches/weight-gradients.mjs --tokens 2048 --cases '5504 1024+1024 2752,1024 1024' --tilings wide,tallCopiedCached
 //   node benches/weight-gradients.mjs --tokens 512 --adds      added to what is there, as in all micro-steps but the first
 //
-// Every candidate is checked first, on poisoned results, or on ones that it adds to: 96 random elements of each against float64, all of them against those of the
-// first candidate. Then all candidates of a case are timed in turn, barriers and second passes included. Operands rotate over several
-// sets, so that they do not come from cache.
+// Every candidate is checked first, on poisoned results, or on ones that it adds to: 96 random elements of each against float64, all of
+// them against those of the first candidate. Then all candidates of a case are timed in turn, barriers and second passes included.
+// Operands and results rotate over several sets, so that they do not come from cache.
 
 import { createRequire } from 'node:module';
 import { resolve } from 'node:path';

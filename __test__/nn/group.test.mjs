@@ -234,7 +234,7 @@ test("the GPT's weight gradients: groups that fill an H200's multiprocessors, in
   const wide = ['17408x2048+2048x5504+11008x2048', '2048x2048+6144x2048+2048x5504+11008x2048', '2048x2048+6144x2048+2048x5504'];
   for (const { sizes, expected, count } of [
     { sizes: {}, expected: narrow, count: 9 },
-    // Those of the later micro-steps, which are one list, are added to the first one's.
+    // Those of the later micro-steps are added to the first one's, and equal groups have their dispatches made once.
     { sizes: { microSteps: 3 }, expected: [...narrow, ...narrow], count: 27 },
     { sizes: { width: 2048, hidden: 5504, heads: 16 }, expected: [...wide, '11008x2048+2048x2048+6144x2048'], count: 9 },
   ]) {

@@ -333,6 +333,12 @@ test('faults of plans and products are named', () => {
   assert.match(String(planFault({ ...relay, bm: 96 }, NT)), /bm/);
   assert.match(String(planFault({ ...PLANS.tallCopied, registers: [240, 32] }, NN)), /65536 registers, the block has 64512/);
   assert.match(String(planFault({ ...relay, bkB: 32 }, NT)), /B has stages of its own only where they are copied/);
+  for (const form of [
+    { ...TN, early: true },
+    { ...NN, half: false, beta: true, early: true },
+    { ...TN, beta: true, dual: true, early: true },
+  ])
+    assert.match(String(planFault(relay, form)), /sums begin with C of TN alone/);
   assert.match(String(planFault({ ...relay, bk: 128 }, NT)), /bk must be 16, 32 or 64/);
   assert.equal(planFault(copied, NN), undefined);
   assert.match(String(planFault({ ...copied, bk: 32 }, NN)), /bk must be 64 or 128/);

@@ -4,6 +4,7 @@
 import { integer, pushConstants } from '../base.mjs';
 import { moduleText } from '../ptx/assembler.mjs';
 import { MAX_PRODUCTS, addedEarly, gemm, groupDivision, parametersOf, planFault, sizesFault, sizesOf } from '../ptx/gemm.mjs';
+import { SECOND_PASS } from '../ptx/plans.mjs';
 import { isSimt } from '../ptx/simt.mjs';
 import { formName } from '../tuning/table.mjs';
 import { range, tilingOf } from './ptx.mjs';
@@ -25,12 +26,6 @@ function halvesOf(plan) {
 
 /** Into how many parts the depth of the last tiles is split at most, and the least depth of a part. */
 const [MOST_PARTS, LEAST_DEPTH] = [8, 1024];
-/**
- * The second pass, which adds up parts: microseconds beside those in which parts are written and read, and how many bytes in one. Not measured
- * by themselves: with the waves' rates they say the times of split weight gradients in docs/notes/ptx-products.md to 8 %.
- */
-const PASS = { us: 5, bytesPerUs: 3.5e6 };
-
 /** Microseconds of a launch beside its waves: until its blocks multiply, and until the last one has stored. */
 const LAUNCH_US = 5;
 
@@ -183,7 +178,8 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
         const plan = { tiling: name, tail };
         const { whole, rest, parts } = divide(problems, plan);
         const waves = Math.ceil(whole / ptx.blocks) + Math.ceil((rest * parts) / ptx.blocks) / parts;
-        const us = LAUNCH_US + waves * wave + (rest && PASS.us + (8 * rest * parts * tiling.bm * tiling.bn) / PASS.bytesPerUs);
+        const us =
+          LAUNCH_US + waves * wave + (rest && SECOND_PASS.us + (8 * rest * parts * tiling.bm * tiling.bn) / SECOND_PASS.bytesPerUs);
         if (best && us >= best.us) continue;
         if (!misfit(problems, plan)) best = { plan, us };
       }

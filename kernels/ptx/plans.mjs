@@ -1,5 +1,5 @@
-// Tilings that were measured, on an NVIDIA H200 and, those by copies and `small`, an H100 (driver 580, 132 multiprocessors);
-// docs/notes/ptx-products.md has the figures.
+// Tilings that were measured, and what the second pass of split products takes: on an NVIDIA H200 and, those by copies and `small`, an H100
+// (driver 580, 132 multiprocessors); docs/notes/ptx-products.md has the figures.
 
 /** @typedef {import('./gemm.mjs').GemmPlan} GemmPlan */
 /** @typedef {import('./simt.mjs').SimtPlan} SimtPlan */
@@ -45,6 +45,12 @@ export const PLANS = {
   /** TN, with as many splits as fill the device. */
   wide: { bm: 128, bn: 256, bk: 16, stages: 4, warpgroups: 2, load: 'async', ahead: 2 },
 };
+
+/**
+ * The second pass of products of halves, which adds up parts: microseconds beside those in which parts are written and read, and how many bytes
+ * in one. Not measured by themselves: with the waves' rates they say the times of split products in docs/notes/ptx-products.md to 8 %.
+ */
+export const SECOND_PASS = { us: 5, bytesPerUs: 3.5e6 };
 
 /**
  * Tilings of products in f32.

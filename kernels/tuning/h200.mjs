@@ -2,12 +2,13 @@
 // table.mjs reads. They are those of tables of `helios-vk tune --out FILE`, or of the sweep of benches/kernels-matmul.mjs by its
 // `--table`. Of a run with HELIOS_PTX=0 come `half`, `f32`, `mixed` and `bf16x3`; of a run with PTX comes `ptx`, where a line of
 // SPIR-V says `coop`. The weight gradients of 512 tokens (TN, k = 512) were measured adding to C. Lines of `tallCopied`, `tallCopiedCached` and
-// `small`, and those of 1,024 rows and of NT 512 17408 1024, in `ptx` and in `shuffled`, are of an H100, timed beside the plans that stood there; an
-// H200 has trained by those of deep products. TFLOP/s of PTX are in docs/notes/ptx-products.md. Where memory's rate does not count an H100 is as fast, and it takes this table too.
+// `small`, those of 1,024 rows, and of 512 with 17408, in `ptx` and in `shuffled`, are of an H100, timed beside the plans that stood there; an H200 has
+// trained by those of deep products. TFLOP/s of PTX are in docs/notes/ptx-products.md. Where memory's rate does not count an H100 is as fast, and
+// it takes this table too.
 
 import { keptParts } from '../ptx/attention-kept.mjs';
 import { sizesFault } from '../ptx/gemm.mjs';
-import { PLANS, SIMT_PLANS } from '../ptx/plans.mjs';
+import { PLANS, SECOND_PASS, SIMT_PLANS } from '../ptx/plans.mjs';
 import { classOf, entriesOf, formName, nearest } from './table.mjs';
 
 const MEASURED = {
@@ -110,7 +111,7 @@ NN 512 2752 1024 | square | 1 | 14.7
 NN 512 1024 3072 | small | 1 | 19.1
 NN 512 1024 5504 | tallCopied | 5 | 26.2
 NN 512 2048 5504 | tallCopied | 4 | 35.3
-NN 512 1024 17408 | tallCached | 8 | 57.1
+NN 512 1024 17408 | tall | 8 | 48.3
 TN 1024 1024 512 | coop | 1 | 14.9
 TN 1024 2752 512 | tallCopiedCached | 1 | 22.1
 TN 3072 1024 512 | tallCopiedCached | 1 | 23.5
@@ -204,12 +205,11 @@ const BLOCKS = 132;
 
 /**
  * What was measured of products NT and NN of few tiles (docs/notes/ptx-products.md, *Few tokens*): nanoseconds that a wave of tiles takes for
- * each element of the depth; microseconds of a launch, and of the second pass, which reads as much as parts have written.
+ * each element of the depth. That of a launch is the same for all.
  */
-const FEW = {
-  waves: { small: 4.5, square: 9.8, tall: 14.7, tallCached: 14.7, tallCopied: 12.2, tallCopiedCached: 12.5 },
-  ...{ launch: 4.8, pass: 5, bytesPerUs: 3.5e6, parts: 8, leastDepth: 512 },
-};
+const FEW_RATES = { small: 4.5, square: 9.8, tall: 14.7, tallCached: 14.7, tallCopied: 12.2, tallCopiedCached: 12.5 };
+/** Most parts of such a product, and the least depth of one. */
+const [FEW_PARTS, FEW_DEPTH] = [8, 512];
 
 /** Multiplications of a product in f32 from which on it is computed in PTX: about 15 microseconds. */
 const SIMT_LEAST = 2 ** 28;
@@ -266,7 +266,7 @@ function simtPlan({ m, n, k, transA, transB }) {
 }
 
 /**
- * The fastest by FEW of some tilings, with as many parts of the depth as are worth a second pass.
+ * The fastest by FEW_RATES of some tilings, with as many parts of the depth as are worth a second pass.
  * @param {string[]} tilings @param {(tiling: string) => number} tiles @param {number} k @param {string} [glu] SwiGLU, which is of whole tiles and
  *   not of small ones
  */
@@ -274,10 +274,10 @@ function fewTiles(tilings, tiles, k, glu) {
   let best = { us: Infinity, way: {} };
   for (const tiling of glu ? tilings.filter((name) => name !== 'small') : tilings) {
     const { bm, bn } = PLANS[/** @type {keyof typeof PLANS} */ (tiling)];
-    for (let splits = 1; splits === 1 || (!glu && splits <= FEW.parts && k / splits >= FEW.leastDepth); splits++) {
+    for (let splits = 1; splits === 1 || (!glu && splits <= FEW_PARTS && k / splits >= FEW_DEPTH); splits++) {
       const items = tiles(tiling) * splits;
-      const waves = (Math.ceil(items / BLOCKS) * k * FEW.waves[/** @type {keyof typeof FEW.waves} */ (tiling)]) / splits / 1000;
-      const us = FEW.launch + waves + (splits > 1 ? FEW.pass + (8 * items * bm * bn) / FEW.bytesPerUs : 0);
+      const waves = (Math.ceil(items / BLOCKS) * k * FEW_RATES[/** @type {keyof typeof FEW_RATES} */ (tiling)]) / splits / 1000;
+      const us = waves + (splits > 1 ? SECOND_PASS.us + (8 * items * bm * bn) / SECOND_PASS.bytesPerUs : 0);
       if (us < best.us) best = { us, way: { tiling, splits } };
     }
   }

@@ -3,6 +3,10 @@
 /** @typedef {import('./simt.mjs').SimtPlan} SimtPlan */
 /** @type {Record<'tall' | 'tallCached' | 'tallCopied' | 'tallCopiedCached' | 'broadCopied' | 'square' | 'small' | 'wide', GemmPlan>} */
 export const PLANS: Record<"tall" | "tallCached" | "tallCopied" | "tallCopiedCached" | "broadCopied" | "square" | "small" | "wide", GemmPlan>;
+export namespace SECOND_PASS {
+    let us: number;
+    let bytesPerUs: number;
+}
 /**
  * Tilings of products in f32.
  * @type {Record<'simtTall' | 'simtWide' | 'simtSquare', SimtPlan>}
