@@ -22,6 +22,7 @@ function machine(changes = {}) {
     node: '20.17.0',
     modules: true,
     addon: 'ready',
+    made: true,
     cargo: '1.95.0',
     rustup: true,
     rustTools: true,
@@ -80,6 +81,12 @@ test('a bare Debian as root is set up without a question, in an order that can w
   for (const name of ['g++', 'ca-certificates', 'libvulkan1', 'mesa-vulkan-drivers']) assert.ok(installed.includes(name), name);
   assert.ok(!installed.includes('vulkan-validationlayers'), 'training needs no validation layer');
   assert.ok(steps.every(({ required }) => required));
+});
+
+test('declarations, reference and the modules for `require` are made for tests and editors, after the addon, and not for training', () => {
+  const lacking = machine({ made: false, modules: false, addon: 'missing' });
+  assert.deepEqual(kinds(plan(lacking, 'test', WANTED)), ['modules', 'addon', 'made']);
+  assert.deepEqual(kinds(plan(lacking, 'train', WANTED)), ['modules', 'addon']);
 });
 
 test('package lists are refreshed before packages are installed', () => {

@@ -16,6 +16,7 @@ import { delimiter, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { runMain, switchVariable } from '../bin/lib/options.mjs';
+import { isMade } from './made.mjs';
 import { atLeast, forTests, modulesMatch, plan } from './setup-plan.mjs';
 import { readStamp, writeStamp } from './stamp.mjs';
 import { onPath, readIfThere } from './system.mjs';
@@ -232,6 +233,7 @@ async function takeSnapshot(purpose, mayInstall) {
     node: process.versions.node,
     modules: modulesMatch(lock, installed),
     addon,
+    made: !forTests(purpose) || isMade(),
     cargo,
     rustup: onPath('rustup') !== null,
     rustTools: tools.length > 0 && tools.every((tool) => tool !== null),
@@ -312,7 +314,7 @@ async function carryOut(step) {
   if (step.kind === 'advice') return false;
   let done = true;
   try {
-    if (step.kind === 'modules' || step.kind === 'addon') accessSync(REPOSITORY, constants.W_OK);
+    if (step.kind === 'modules' || step.kind === 'addon' || step.kind === 'made') accessSync(REPOSITORY, constants.W_OK);
     if (step.kind === 'rust') {
       done = step.commands.length === 0 ? await installRustup() : step.commands.every((command) => run(command));
       const version = await chooseCargo();
@@ -400,7 +402,7 @@ async function main(values) {
   }
   let failed = false;
   for (const step of steps) {
-    if (failed && step.kind === 'addon') break;
+    if (failed && (step.kind === 'addon' || step.kind === 'made')) break;
     const done = await carryOut(step);
     failed ||= step.required && !done;
   }

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// `helios-vk/kernels` and `helios-vk/nn` for `require`: cjs/, made from kernels/, nn/ and types/ when the package is packed.
+// `helios-vk/kernels` and `helios-vk/nn` for `require`: cjs/, made from kernels/, nn/ and types/. `made.mjs` says when.
 //
 //   node scripts/commonjs.mjs [--out FOLDER]
 //

@@ -1,19 +1,14 @@
 #!/usr/bin/env node
 // The declarations of `helios-vk/distributed`, `helios-vk/kernels` and `helios-vk/nn`, types/, made from the JSDoc of distributed/,
-// kernels/ and nn/.
+// kernels/ and nn/. `made.mjs` says when.
 //
-//   node scripts/kernel-types.mjs [--check]
-//
-//   --check   writes nothing and fails if those that are there are not those of the sources
+//   node scripts/kernel-types.mjs
 
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
-
-import { optionsOrExit } from '../bin/lib/options.mjs';
-import { readIfThere } from './system.mjs';
 
 const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
 const TARGET = join(REPOSITORY, 'types');
@@ -101,12 +96,6 @@ const filesBelow = (folder) =>
     .filter((entry) => entry.isFile())
     .map((entry) => relative(folder, join(entry.parentPath, entry.name)).replaceAll('\\', '/'));
 
-const { values } = optionsOrExit(
-  'node scripts/kernel-types.mjs [options]',
-  /** @type {const} */ ({
-    check: { type: 'boolean', help: 'writes nothing, fails if those that are there are not those of the sources' },
-  }),
-);
 const folder = mkdtempSync(join(tmpdir(), 'helios-types-'));
 emit(folder);
 const files = new Map(
@@ -119,19 +108,8 @@ const files = new Map(
 );
 rmSync(folder, { recursive: true });
 
-if (values.check) {
-  const stale = [...files]
-    .filter(([name, text]) => readIfThere(join(TARGET, name))?.replaceAll('\r\n', '\n') !== text)
-    .map(([name]) => name);
-  const extra = filesBelow(TARGET).filter((name) => !files.has(name));
-  if (stale.length + extra.length > 0) {
-    console.error(`types: ${[...stale, ...extra].join(', ')} not of these sources: npm run types`);
-    process.exitCode = 1;
-  }
-} else {
-  rmSync(TARGET, { recursive: true, force: true });
-  for (const [name, text] of files) {
-    mkdirSync(dirname(join(TARGET, name)), { recursive: true });
-    writeFileSync(join(TARGET, name), text);
-  }
+rmSync(TARGET, { recursive: true, force: true });
+for (const [name, text] of files) {
+  mkdirSync(dirname(join(TARGET, name)), { recursive: true });
+  writeFileSync(join(TARGET, name), text);
 }

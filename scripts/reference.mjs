@@ -2,17 +2,14 @@
 // The pages of docs/reference/{addon,kernels,nn}: every public function, class and type, as Markdown, from the declarations
 // (index.d.ts, types/) and their comments.
 //
-//   node scripts/reference.mjs [--check]
+//   node scripts/reference.mjs
 //
-// Which page a call of the addon stands on is said by the table of docs/reference/api.md.
+// Which page a call of the addon stands on is said by the table of docs/api.md. `made.mjs` says when this runs.
 
-import { mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import ts from 'typescript';
-
-import { runMain } from '../bin/lib/options.mjs';
-import { readIfThere } from './system.mjs';
 
 const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
 const TARGET = join(REPOSITORY, 'docs/reference');
@@ -271,13 +268,13 @@ class Pages {
   }
 }
 
-/** The table of the addon's calls: which page each stands on, what the page is about. @param {string} index of docs/reference/api.md */
+/** The table of the addon's calls: which page each stands on, what the page is about. @param {string} index docs/api.md */
 function callsByPage(index) {
   /** @type {Map<string, string>} */
   const pageOf = new Map();
   /** @type {Map<string, string>} */
   const titles = new Map();
-  for (const [, calls, title, page] of index.matchAll(/^\| (`.*?) \| \[(.*?)\]\((addon\/[\w-]+)\.md\)/gm)) {
+  for (const [, calls, title, page] of index.matchAll(/^\| (`.*?) \| (.*?)(?:; .*| \(\[.*)? \| `(addon\/[\w-]+)` \|/gm)) {
     for (const [, name] of calls.matchAll(/`(\w+)/g)) pageOf.set(name, page);
     titles.set(page, title);
   }
@@ -287,7 +284,7 @@ function callsByPage(index) {
 /** Every page's text. @returns {Map<string, string>} by name, such as `nn/tensor.md` */
 function generate() {
   const { checker, exported, addon, kernels, nn } = program();
-  const { pageOf, titles } = callsByPage(readFileSync(join(TARGET, 'api.md'), 'utf8'));
+  const { pageOf, titles } = callsByPage(readFileSync(join(REPOSITORY, 'docs/api.md'), 'utf8'));
   const pageOfFile = (/** @type {ts.Node} */ node) => {
     const path = node.getSourceFile().fileName.replaceAll('\\', '/');
     const kernel = /\/types\/kernels\/([\w-]+)\.d\.mts$/.exec(path)?.[1];
@@ -304,13 +301,13 @@ function generate() {
 
   for (const [name, page] of pageOf) {
     const symbol = addon.find((each) => each.name === name);
-    if (!symbol) throw new Error(`docs/reference/api.md: index.d.ts declares no ${name}`);
+    if (!symbol) throw new Error(`docs/api.md: index.d.ts declares no ${name}`);
     pages.addSymbol(page, symbol);
   }
   for (const symbol of addon) {
     const node = symbol.declarations?.[0];
     if (node && ts.isFunctionDeclaration(node) && !pageOf.has(symbol.name))
-      throw new Error(`docs/reference/api.md: the table has no page for ${symbol.name}`);
+      throw new Error(`docs/api.md: the table has no page for ${symbol.name}`);
     // What the loader adds says nothing to a user.
     if (node && (ts.isInterfaceDeclaration(node) || ts.isTypeAliasDeclaration(node))) pages.addSymbol(ADDON_REST, symbol);
   }
@@ -350,40 +347,18 @@ function generate() {
       ...paragraphs(entry),
       pages.links(page, entry),
     ]);
-    texts.set(`${page}.md`, `${[MADE, `# ${title}`, '[All pages](../api.md)', ...sections].filter(Boolean).join('\n\n')}\n`);
+    texts.set(`${page}.md`, `${[MADE, `# ${title}`, '[All pages](../README.md)', ...sections].filter(Boolean).join('\n\n')}\n`);
   }
+  const index = [...texts].sort(([a], [b]) => (a < b ? -1 : 1)).map(([name, text]) => `- [${/^# (.*)$/m.exec(text)?.[1]}](${name})`);
+  texts.set(
+    'README.md',
+    `${MADE}\n\n# Reference\n\nEvery public function, class and type. [Which call is for what](../api.md)\n\n${index.join('\n')}\n`,
+  );
   return texts;
 }
 
-const FOLDERS = ['addon', 'kernels', 'nn'];
-/** The pages that are there. */
-const present = () =>
-  FOLDERS.flatMap((folder) => {
-    try {
-      return readdirSync(join(TARGET, folder)).map((name) => `${folder}/${name}`);
-    } catch {
-      return [];
-    }
-  });
-
-await runMain(
-  'node scripts/reference.mjs [options]',
-  /** @type {const} */ ({
-    check: { type: 'boolean', help: 'writes nothing, fails if the pages that are there are not those of the declarations' },
-  }),
-  async ({ check }) => {
-    const texts = generate();
-    if (!check) {
-      for (const folder of FOLDERS) rmSync(join(TARGET, folder), { recursive: true, force: true });
-      for (const [name, text] of texts) {
-        mkdirSync(dirname(join(TARGET, name)), { recursive: true });
-        writeFileSync(join(TARGET, name), text);
-      }
-      return 0;
-    }
-    const stale = [...texts].filter(([name, text]) => readIfThere(join(TARGET, name))?.replaceAll('\r\n', '\n') !== text);
-    const wrong = [...stale.map(([name]) => name), ...present().filter((name) => !texts.has(name))];
-    if (wrong.length > 0) console.error(`docs/reference: ${wrong.join(', ')} not of these declarations: npm run types`);
-    return wrong.length === 0 ? 0 : 1;
-  },
-);
+rmSync(TARGET, { recursive: true, force: true });
+for (const [name, text] of generate()) {
+  mkdirSync(dirname(join(TARGET, name)), { recursive: true });
+  writeFileSync(join(TARGET, name), text);
+}

@@ -15,6 +15,7 @@
  * @property {string} node version of the running Node
  * @property {boolean} modules whether node_modules holds what package-lock.json names
  * @property {'missing' | 'stale' | 'ready'} addon
+ * @property {boolean} made whether declarations, reference and the modules for `require` are there and current
  * @property {string | null} cargo version, null where there is none
  * @property {boolean} rustup
  * @property {boolean} rustTools rustfmt and clippy
@@ -34,7 +35,7 @@
  * One thing to do. `commands` are run in turn by bootstrap; a step without any is for the user.
  * @typedef {object} Step
  * @property {string} what one line for the user
- * @property {'packages' | 'rust' | 'modules' | 'addon' | 'advice'} kind
+ * @property {'packages' | 'rust' | 'modules' | 'addon' | 'made' | 'advice'} kind
  * @property {string[][]} commands
  * @property {string} advice what the user can type, '' where bootstrap does it all
  * @property {boolean} required whether the purpose cannot be served without it
@@ -239,6 +240,16 @@ export function plan(snapshot, purpose, wanted) {
     steps.push({
       ...advice('the addon is older than its sources, and there is no Rust toolchain to build it', 'used as it is'),
       required: false,
+    });
+  }
+  // Training and the benches need none of it.
+  if (testing && !snapshot.made) {
+    steps.push({
+      what: 'make the declarations (types/), the reference (docs/reference/) and the modules for `require` (cjs/)',
+      kind: 'made',
+      commands: [['npm', 'run', '--silent', 'types']],
+      advice: 'npm run types',
+      required: true,
     });
   }
   return steps;

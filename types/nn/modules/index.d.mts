@@ -1,6 +1,0 @@
-// Made by `npm run types` from nn/; do not edit.
-export { Module, ModuleList, Parameter, Sequential } from "./module.mjs";
-export { Dropout, Embedding, Flatten, GELU, LayerNorm, Linear, MLP, MultiHeadAttention, ReLU, RMSNorm, SiLU, Sigmoid, SwiGLU, Tanh, skipInit } from "./layers.mjs";
-export { LoRALinear, lora, mergeLora } from "./lora.mjs";
-export { GRU, LSTM } from "./recurrent.mjs";
-export { AvgPool2d, BatchNorm2d, Conv1d, Conv2d, GroupNorm, MaxPool2d } from "./vision.mjs";
