@@ -54,7 +54,6 @@ const REQUIRED = {
   'benches/pytorch/compare.mjs': ['--ours', 'x', '--pytorch', join(ROOT, 'package.json')],
   'benches/kernels-matmul.mjs': ['--sweep'],
   'benches/gpus.mjs': ['--folder', ROOT],
-  'benches/overlap.mjs': ['--module', join(ROOT, 'package.json')],
   'benches/generate.mjs': ['--checkpoint', join(ROOT, 'package.json')],
   'bin/helios-vk.mjs': ['doctor'],
 };

@@ -50,13 +50,11 @@ times() {
 }
 products() { # those that the targets name
   local nt='NT 8192 2816 1024,NT 8192 5632 1024,NT 8192 1024 2752,NT 4096 4096 4096' tn='TN 1024 1024 8192'
-  timed cublas-a 30 "$python" benches/ptx/cublas.py && cat "$out/cublas-a.txt"
+  timed cublas-a 30 "$python" benches/pytorch/products.py && cat "$out/cublas-a.txt"
   timed products 90 node benches/kernels-matmul.mjs --sweep --groups shuffled --shapes "$nt" --budget 60 --out "$out/products.json" && cat "$out/products.txt"
   timed swiglu 60 node benches/kernels-matmul.mjs --sweep --groups glu --budget 50 --out "$out/swiglu.json" && cat "$out/swiglu.txt"
-  timed layer 60 node benches/weight-gradients.mjs --rounds 7 --tilings wide,tallCopiedCached \
-    --cases '11008 2048,2048 5504,11008 2048+2048 5504,6144 2048,2048 2048,2048 2048+6144 2048' && cat "$out/layer.txt"
   timed gradients 60 node benches/kernels-matmul.mjs --sweep --groups ptx --shapes "$tn" --budget 30 --out "$out/gradients.json" && cat "$out/gradients.txt"
-  timed cublas-b 30 "$python" benches/ptx/cublas.py
+  timed cublas-b 30 "$python" benches/pytorch/products.py
 }
 attention() {
   for shape in 4x2048x64 8x1024x128; do # the backward pass over long sequences, and heads of 128, are where PyTorch's are faster

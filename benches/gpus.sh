@@ -86,18 +86,12 @@ collectives() {
   timed collectives 60 "${launch[@]}" benches/distributed.mjs --engine nccl --bytes 4096,1048576,67108864,1207349248 --rounds 20 --results "$out/results"
   grep -vE '^$' "$out/collectives.txt" | head -20
 }
-overlap() { # whether copies between devices run beside work of Vulkan, as kernels of CUDA do not, and what a sum out of them would take
-  timed overlap-build 20 cc -O2 -shared -fPIC -o "$scratch/overlap.node" benches/overlap.c -ldl -lpthread &&
-    timed overlap 40 node benches/overlap.mjs --module "$scratch/overlap.node" --copies --results "$out/results" && cat "$out/overlap.txt" &&
-    timed peers 60 node benches/overlap.mjs --module "$scratch/overlap.node" --peers --results "$out/results" && cat "$out/peers.txt"
-}
-
-(($#)) || set -- checks one ranks again killed nodes collectives overlap ddp
+(($#)) || set -- checks one ranks again killed nodes collectives ddp
 for step in "$@"; do
   case $step in
     one) one_gpu a ;;
     again) one_gpu b ;;
-    checks | ranks | ddp | killed | nodes | collectives | overlap) "$step" ;;
+    checks | ranks | ddp | killed | nodes | collectives) "$step" ;;
     *)
       echo "gpus.sh: no step $step" >&2
       exit 2

@@ -1,6 +1,5 @@
-/* A driver of CUDA and an NCCL in one library, for tests on a machine without either: the calls that crates/collectives binds
- * and those of `benches/overlap.mjs --peers`, over the memory of a software device and the timelines that the layer of this
- * folder exports.
+/* A driver of CUDA and an NCCL in one library, for tests on a machine without either: the calls that crates/collectives
+ * binds, over the memory of a software device and the timelines that the layer of this folder exports.
  *
  * HELIOS_STUB_FOLDER is where ranks meet, HELIOS_STUB_UUID the device that Vulkan has. HELIOS_STUB_FAIL=CALL:NTH makes the nth
  * call of CALL fail. When the process ends, one line on the standard error says what was called, what was not freed, and what
@@ -259,8 +258,6 @@ int cuDestroyExternalMemory(Memory *memory) {
 }
 
 /* Memory of CUDA's own, which another process may open: its handle says where the descriptor is. */
-typedef struct { int pid, fd; uint64_t bytes; char rest[48]; } IpcHandle;
-_Static_assert(sizeof(IpcHandle) == 64, "as cuda.h has it");
 
 static struct { uint64_t address; size_t bytes; int fd; } heap[64];
 
@@ -304,31 +301,6 @@ int cuMemFree_v2(uint64_t address) {
   return fails ? 999 : 0;
 }
 
-int cuIpcGetMemHandle(IpcHandle *handle, uint64_t address) {
-  CALL(999);
-  for (int i = 0; i < 64; i++) {
-    if (heap[i].address != address) continue;
-    *handle = (IpcHandle){.pid = getpid(), .fd = heap[i].fd, .bytes = heap[i].bytes};
-    return 0;
-  }
-  return 1;
-}
-
-int cuIpcOpenMemHandle_v2(uint64_t *address, IpcHandle handle, unsigned flags) {
-  CALL(999);
-  if (flags != 1 || handle.pid == getpid()) return 1;
-  char path[64];
-  snprintf(path, sizeof path, "/proc/%d/fd/%d", handle.pid, handle.fd);
-  return add_heap(address, handle.bytes, open(path, O_RDWR | O_CLOEXEC));
-}
-
-int cuIpcCloseMemHandle(uint64_t address) {
-  CALL(999);
-  if (!drop_heap(address)) return 1;
-  live--;
-  return 0;
-}
-
 int cuMemHostAlloc(void **raw, size_t bytes, unsigned flags) {
   CALL(999);
   (void)flags;
@@ -356,48 +328,6 @@ int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, Stream *stream) 
   CALL(999);
   give(stream, (Work){.run = run_copy, .to = to, .from = (void *)(uintptr_t)from, .bytes = bytes});
   return 0;
-}
-
-int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, Stream *stream) {
-  CALL(999);
-  give(stream, (Work){.run = run_copy, .to = (void *)(uintptr_t)to, .from = (void *)(uintptr_t)from, .bytes = bytes});
-  return 0;
-}
-
-typedef struct { int order, from[2], to[2]; unsigned flags; } CopyAttributes;
-
-/* One copy, with the hint to overlap, which is all that is asked for. */
-int cuMemcpyBatchAsync(uint64_t *to, uint64_t *from, size_t *bytes, size_t count, CopyAttributes *attributes, size_t *first, size_t kinds,
-                       size_t *failed, Stream *stream) {
-  CALL(999);
-  if (count != 1 || kinds != 1 || *first != 0 || !failed) return 1;
-  if (attributes->order != 1 || attributes->from[0] != 1 || attributes->to[0] != 1 || attributes->flags != 1) return 1;
-  give(stream, (Work){.run = run_copy, .to = (void *)(uintptr_t)*to, .from = (void *)(uintptr_t)*from, .bytes = *bytes});
-  return 0;
-}
-
-/* Events: how many of its records are still to come. */
-
-int cuEventCreate(void **raw, unsigned flags) {
-  CALL(999);
-  if (flags != 2) return 1;
-  live++;
-  *raw = calloc(1, sizeof(_Atomic int));
-  return 0;
-}
-
-static void run_event(Work *work) { --*(_Atomic int *)work->what; }
-
-int cuEventRecord(_Atomic int *event, Stream *stream) {
-  CALL(999);
-  ++*event;
-  give(stream, (Work){.run = run_event, .what = event});
-  return 0;
-}
-
-int cuEventQuery(_Atomic int *event) {
-  CALL(999);
-  return *event ? 600 : 0;
 }
 
 /* Timelines: what the layer exports is a pipe that holds the functions to use and what to use them on. */

@@ -1,51 +1,65 @@
 #!/usr/bin/env node
-// Writes docs/benchmarks.md and its charts from benches/results/*.json, so that no figure is copied by hand.
+// Writes docs/benchmarks.md and the README's chart from benches/results/*.json, so that no figure is copied by hand.
 //
 //   node scripts/benchmarks.mjs            writes them
 //   node scripts/benchmarks.mjs --check    exits with 1 where they are not current
+//
+// The page has the newest run of each group of figures, and of that what a reader compares; the files have the rest. Older files go
+// when newer ones come: git keeps them.
 
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { runMain } from '../bin/lib/options.mjs';
-import { barsSvg, formatFigure, historySvg } from '../benches/lib/charts.mjs';
+import { barsSvg, formatFigure } from '../benches/lib/charts.mjs';
 import { BENCHES, checkResults, RESULTS } from '../benches/lib/results.mjs';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
-const CHARTS = 'docs/charts';
+const PAGE = 'docs/benchmarks.md';
 
 /** @typedef {import('../benches/lib/results.mjs').Results & {file: string}} Run */
+/** @typedef {import('../benches/lib/results.mjs').Figure} Figure */
 
-/** What each bench is, above its tables. @type {Record<typeof BENCHES[number], [string, string]>} */
-const ABOUT = {
-  toks: [
-    'Training through the plain calls',
-    'Tokens a second of an existing trainer, or of our GPT through the same calls, with helios-vk and with the C addon. A proxy around the addon times each call, for both.',
-  ],
-  alpha: [
-    'The existing trainer on our kernels',
-    'The trainer’s own command with `@helios-vk/alpha-backend`, call by call (eager) and with steps that become graphs (captured), beside its own backend on its C addon.',
-  ],
-  train: ['Training through recorded graphs', 'The GPT of `benches/gpt`, and the same model in PyTorch with the same weights and batches.'],
-  ladder: ['What each fix gives', 'The same training run, each part of the fast path switched off in turn.'],
-  replay: [
-    'A recorded training run, call by call',
-    'The calls of an existing trainer, replayed with stand-in kernels of the same bindings.',
-  ],
-  calls: ['Calls', 'Host time of each call by itself.'],
-  kernels: ['Kernels', 'Every kernel over fresh random data that rotates beyond the cache, timed by the GPU.'],
-  'kernels-matmul': ['Matrix products', 'The best plan of each shape.'],
-  models: [
-    'Small models of helios-vk/nn',
-    'Compiled training steps, and eager operations until the last has ended and by their calls alone, beside the same in PyTorch with the same weights and batches.',
-  ],
-  'kernels-attention': ['Attention', 'Kernels in PTX by tiling, and shaders.'],
-  'safe-mode': ['Safe mode', 'The same work with and without `initDevice({ safe: true })`.'],
-  distributed: ['Collectives', 'The hand-over to the engine and back, and `allReduce`.'],
-  overlap: [
-    'Vulkan and CUDA on one device',
-    'Whether work of both runs at the same time, as a collective of NCCL would beside a backward pass.',
-  ],
+/**
+ * What the page says of a bench.
+ * @typedef {object} Section
+ * @property {string} title
+ * @property {string} about
+ * @property {string} [headline] the one figure of each group that the page has: a row is then a group
+ * @property {boolean} [named] whether its figures tell ours and others apart by their names, not by their series
+ * @property {number} [rows] rows of each group at most
+ */
+
+/** @type {Record<typeof BENCHES[number], Section>} */
+const SECTIONS = {
+  train: {
+    title: 'Training through recorded graphs',
+    about: 'The GPT of `benches/gpt`, and the same model in PyTorch with the same weights and batches.',
+    headline: 'tokens a second',
+  },
+  models: {
+    title: 'Small models of helios-vk/nn',
+    about: 'Compiled training steps beside the same in PyTorch with the same weights and batches; on a CPU beside other packages of npm.',
+    named: true,
+  },
+  toks: {
+    title: 'Training through the plain calls',
+    about: 'An existing trainer with helios-vk and with the C addon.',
+    headline: 'tokens a second',
+  },
+  alpha: {
+    title: 'The existing trainer on our kernels',
+    about: 'Its own command with `@helios-vk/alpha-backend`, call by call (eager) and with steps that become graphs (captured).',
+    headline: 'tokens a second',
+  },
+  'kernels-matmul': { title: 'Matrix products', about: 'The fastest tiling of each shape.', rows: 7 },
+  'kernels-attention': { title: 'Attention', about: 'Kernels in PTX by tiling, and shaders.', named: true, rows: 3 },
+  kernels: { title: 'Kernels', about: 'Over fresh random data that rotates beyond the cache, timed by the GPU.', rows: 8 },
+  distributed: { title: 'Collectives', about: 'The hand-over to the engine and back, and `allReduce`.', rows: 5 },
+  calls: { title: 'Calls', about: 'Host time of each call by itself.', rows: 8 },
+  replay: { title: 'A recorded training run, call by call', about: 'The calls of an existing trainer, with stand-in kernels.' },
+  ladder: { title: 'What each fix gives', about: 'The same training run, each part of the fast path switched off in turn.' },
+  'safe-mode': { title: 'Safe mode', about: 'The same work with and without `initDevice({ safe: true })`.' },
 };
 
 /** All results, the oldest first. @returns {Run[]} */
@@ -66,64 +80,40 @@ const label = (run) => `${run.date.slice(0, 10)}${run.commit === 'unknown' ? '' 
 /** Names of results come from files. @param {string} text */
 const cellText = (text) => text.replaceAll('|', '\\|').replaceAll('\n', ' ');
 
-/** @param {string} text */
-const slug = (text) =>
-  text
-    .toLowerCase()
-    .replaceAll(/[^a-z0-9]+/g, '-')
-    .replaceAll(/^-|-$/g, '');
+/** Whether a series, or a name, is a run of ours. @param {string} text */
+const isOurs = (text) => text.startsWith('helios-vk') || /ZeRO|^one GPU$/.test(text);
 
-/** The table of one group of one run. @param {Run} run @param {string} group @returns {string[]} lines */
-function groupTable(run, group) {
-  const figures = run.figures.filter((figure) => figure.group === group);
-  const series = unique(figures.map((figure) => figure.series));
-  const rows = unique(figures.map(({ name }) => name)).map((name) => {
-    const inRow = series.map((one) => figures.find((figure) => figure.name === name && figure.series === one));
-    const units = unique(inRow.flatMap((figure) => figure?.unit ?? []));
-    const cells = inRow.map((figure) => {
-      if (!figure) return '';
-      const runs = figure.runs && figure.runs.length > 1 && figure.runs.length <= 5 ? figure.runs : undefined;
-      const spread = runs ? ` (${runs.map((value) => formatFigure(value, figure.unit)).join(', ')})` : '';
-      return `${formatFigure(figure.value, figure.unit)}${spread}`;
-    });
-    return [cellText(name), units.join(', '), ...cells];
-  });
-  const head = ['', 'unit', ...series.map(cellText)];
-  return [head, head.map((_, i) => (i < 2 ? '---' : '---:')), ...rows].map((cells) => `| ${cells.join(' | ')} |`);
+/** Figures in one cell, each with what it is of. @param {Figure[]} figures @param {Section} section */
+function cell(figures, { named }) {
+  return figures
+    .map((figure) => {
+      const of = (named ? figure.name : figure.series).replace(/^helios-vk(, )?/, '');
+      return cellText(`${of === '' ? '' : `${of}: `}${formatFigure(figure.value, figure.unit)} ${figure.unit}`);
+    })
+    .join('<br>');
 }
 
-/** What is said of a run below its table. @param {Run} run */
-function provenance(run) {
-  const commit = run.commit === 'unknown' ? 'commit not recorded' : `commit ${run.commit}`;
-  const source = run.transcribed ? `; copied by hand from ${run.source}` : '';
-  return [
-    `${run.title}. ${run.device}, driver ${run.driver}; host: ${run.host}; ${run.date.slice(0, 10)}, ${commit}${source}.`,
-    '',
-    `\`${run.command}\` · [\`${run.file}\`](../benches/results/${run.file})`,
-  ];
-}
+/** Where figures come from. @param {Run} run */
+const source = (run) => `${run.device}, [${label(run)}](../benches/results/${run.file})${run.transcribed ? ', by hand' : ''}`;
 
 /**
- * The chart of a group over runs: what at least two of them measured.
- * @param {Run[]} runs of one bench and device
- * @param {string} group
+ * The rows of one group of one run.
+ * @param {Run} run @param {string} group @param {Section} section
  */
-function historyOf(runs, group) {
-  const figures = runs.map((run) => run.figures.filter((figure) => figure.group === group && figure.series.startsWith('helios-vk')));
-  const keys = unique(figures.flat().map(({ name, series, unit }) => JSON.stringify([name, series, unit])));
-  const rows = keys.flatMap((key) => {
-    const [name, series, unit] = JSON.parse(key);
-    const values = figures.map((list) => list.find((f) => f.name === name && f.series === series && f.unit === unit)?.value);
-    if (values.filter((value) => value !== undefined).length < 2) return [];
-    return [{ label: series === 'helios-vk' ? name : `${name} (${series})`, unit, values }];
+function rowsOf(run, group, section) {
+  const figures = run.figures.filter((figure) => figure.group === group && (!section.headline || figure.name === section.headline));
+  const rows =
+    section.named || section.headline
+      ? [figures]
+      : unique(figures.map(({ name }) => name)).map((name) => figures.filter((f) => f.name === name));
+  const shown = section.named ? rows.map((row) => row.slice(0, section.rows)) : rows.slice(0, section.rows);
+  return shown.flatMap((row) => {
+    if (row.length === 0) return [];
+    const ours = row.filter((figure) => isOurs(section.named ? figure.name : figure.series));
+    const others = row.filter((figure) => !ours.includes(figure));
+    const what = section.headline || section.named ? group : row[0].name;
+    return [[cellText(what), cell(ours, section), cell(others, section), source(run)]];
   });
-  if (rows.length === 0) return undefined;
-  const measured = runs.flatMap((_, i) => (rows.some(({ values }) => values[i] !== undefined) ? [i] : []));
-  return {
-    title: group,
-    runs: measured.map((i) => label(runs[i])),
-    rows: rows.map((row) => ({ ...row, values: measured.map((i) => row.values[i]) })),
-  };
 }
 
 /**
@@ -164,89 +154,56 @@ function tokensChart(runs) {
 /** Every file of the pages, by its path. @returns {Map<string, string>} */
 function pages() {
   const runs = readRuns();
-  /** @type {Map<string, string>} */
-  const files = new Map();
-  const both = (/** @type {string} */ name, /** @type {(theme: 'light' | 'dark') => string} */ draw) => {
-    for (const theme of /** @type {const} */ (['light', 'dark'])) files.set(`${CHARTS}/${name}-${theme}.svg`, draw(theme));
-  };
-  const picture = (/** @type {string} */ name, /** @type {string} */ alt) => [
-    '<picture>',
-    `  <source media="(prefers-color-scheme: dark)" srcset="charts/${name}-dark.svg">`,
-    `  <img src="charts/${name}-light.svg" alt="${alt.replaceAll('"', '&quot;')}">`,
-    '</picture>',
-  ];
   const tokens = tokensChart(runs);
-  both('tokens', (theme) => barsSvg(tokens, theme));
-
   const lines = [
     '# Benchmarks',
     '',
     '<!-- Written by scripts/benchmarks.mjs from benches/results; do not edit. -->',
     '',
-    'Every figure comes from a file in [`benches/results`](../benches/results), which a bench writes with `--results benches/results`;',
-    '`node scripts/benchmarks.mjs` writes this page. Files marked as copied by hand hold figures of runs from before benches wrote their',
-    'own. Where there are several runs, the value is their median and the runs stand in brackets. `baseline` is the addon given to',
-    '`--baseline`. Compare only what was measured in one run: hosts differ.',
+    'The newest figures of each bench: medians, on the card that the row names. A row compares what ran in one visit to one host. The file',
+    'behind the date has every figure, the single runs, the driver, the host and the command that measures it again. What was tried on the',
+    'way, and what it gave, stands in the [notes](notes).',
     '',
-    ...picture('tokens', tokens.title),
+    '<picture>',
+    '  <source media="(prefers-color-scheme: dark)" srcset="charts/tokens-dark.svg">',
+    `  <img src="charts/tokens-light.svg" alt="${tokens.title}">`,
+    '</picture>',
     '',
   ];
-  for (const bench of BENCHES) {
+  /** @type {string[]} */
+  const more = [];
+  for (const [bench, section] of Object.entries(SECTIONS)) {
     const ofBench = runs.filter((run) => run.bench === bench);
-    if (ofBench.length === 0) continue;
-    const [title, about] = ABOUT[bench];
-    lines.push(`## ${title}`, '', about, '');
-    for (const device of unique(ofBench.map((run) => run.device))) {
-      const ofDevice = ofBench.filter((run) => run.device === device);
-      for (const group of unique(ofDevice.flatMap((run) => run.figures.map((figure) => figure.group)))) {
-        const having = ofDevice.filter((run) => run.figures.some((figure) => figure.group === group));
-        const [latest, ...older] = [...having].reverse();
-        lines.push(`### ${device}: ${group}`, '', ...groupTable(latest, group), '', ...provenance(latest), '');
-        for (const run of older) {
-          lines.push(
-            `<details><summary>Earlier: ${label(run)}</summary>`,
-            '',
-            ...groupTable(run, group),
-            '',
-            ...provenance(run),
-            '',
-            '</details>',
-            '',
-          );
-        }
-        const history = historyOf(ofDevice, group);
-        if (history) {
-          const name = `history-${bench}-${slug(device)}-${slug(group)}`;
-          both(name, (theme) => historySvg(history, theme));
-          lines.push(...picture(name, `${group}, over commits`), '');
-        }
-      }
-    }
+    const groups = unique(ofBench.flatMap((run) => run.figures.map(({ group }) => group)));
+    const rows = groups.flatMap((group) => {
+      const having = ofBench.filter((run) => run.figures.some((figure) => figure.group === group));
+      // A GPU's figures before a processor's.
+      const run = /** @type {Run} */ (having.findLast(({ device }) => !device.startsWith('llvmpipe')) ?? having.at(-1));
+      const ofGroup = rowsOf(run, group, section);
+      if (ofGroup.some(([, ours, others]) => ours !== '' && others !== '')) return ofGroup;
+      more.push(`- ${section.title}: ${cellText(group)}. ${source(run)}`);
+      return [];
+    });
+    if (rows.length === 0) continue;
+    const table = [['', 'helios-vk', 'others', 'card, date, commit'], ['---', '---', '---', '---'], ...rows];
+    lines.push(`## ${section.title}`, '', section.about, '', ...table.map((cells) => `| ${cells.join(' | ')} |`), '');
   }
-  files.set('docs/benchmarks.md', `${lines.join('\n').trimEnd()}\n`);
-  return files;
+  lines.push('## Measured alone', '', 'Of our own alone, or of ours in several ways:', '', ...more, '');
+  return new Map([
+    [PAGE, `${lines.join('\n').trimEnd()}\n`],
+    .../** @type {const} */ (['light', 'dark']).map(
+      (theme) => /** @type {const} */ ([`docs/charts/tokens-${theme}.svg`, barsSvg(tokens, theme)]),
+    ),
+  ]);
 }
 
 await runMain(
   'node scripts/benchmarks.mjs [--check]',
   /** @type {const} */ ({ check: { type: 'boolean', help: 'write nothing; exit with 1 where a page is not current' } }),
   async ({ check }) => {
-    const files = pages();
-    const charts = join(ROOT, CHARTS);
-    const there = existsSync(charts) ? readdirSync(charts).map((file) => `${CHARTS}/${file}`) : [];
-    const foreign = there.filter((file) => !files.has(file));
-    const stale = [...files].filter(([path, text]) => !existsSync(join(ROOT, path)) || readFileSync(join(ROOT, path), 'utf8') !== text);
-    if (check) {
-      for (const path of [...stale.map(([path]) => path), ...foreign]) console.error(`${path} is not current: node scripts/benchmarks.mjs`);
-      if (stale.length + foreign.length > 0) process.exitCode = 1;
-      return;
-    }
-    mkdirSync(charts, { recursive: true });
-    for (const [path, text] of stale) {
-      mkdirSync(dirname(join(ROOT, path)), { recursive: true });
-      writeFileSync(join(ROOT, path), text);
-    }
-    for (const file of foreign) rmSync(join(ROOT, file));
-    console.log(`${stale.length} written, ${foreign.length} removed, ${files.size - stale.length} current`);
+    const stale = [...pages()].filter(([path, text]) => !existsSync(join(ROOT, path)) || readFileSync(join(ROOT, path), 'utf8') !== text);
+    if (!check) for (const [path, text] of stale) writeFileSync(join(ROOT, path), text);
+    else for (const [path] of stale) console.error(`${path} is not current: node scripts/benchmarks.mjs`);
+    return check && stale.length > 0 ? 1 : 0;
   },
 );

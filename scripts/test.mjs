@@ -392,7 +392,6 @@ const STAGES = [
         'faults/ptx.test.mjs',
         'faults/collective.test.mjs',
         'faults/nccl.test.mjs',
-        'faults/overlap.test.mjs',
       ]),
   },
   {

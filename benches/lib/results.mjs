@@ -26,7 +26,6 @@ export const BENCHES = /** @type {const} */ ([
   'safe-mode',
   'models',
   'distributed',
-  'overlap',
 ]);
 
 /**

@@ -1,4 +1,4 @@
-# The products of make.mjs by cuBLAS through PyTorch, timed as launch.c times ours.
+# Matrix products in bf16 by cuBLAS through PyTorch: TFLOP/s of each shape, for `kernels-matmul.mjs` to be held against.
 import torch
 
 PRODUCTS = [('NT', 8192, 2816, 1024), ('NT', 8192, 5632, 1024), ('NT', 8192, 1024, 2752), ('NT', 4096, 4096, 4096),
