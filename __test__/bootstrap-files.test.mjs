@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
-import { obstacle, runWithFault } from '../faults/io.mjs';
+import { obstacle, runWithFault } from './faults/io.mjs';
 import { readStamp, writeStamp } from '../scripts/stamp.mjs';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));

@@ -10,7 +10,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { child, childJson } from './lib/child.mjs';
 import { init, vk } from './lib/addon.mjs';
-import { build, library } from '../faults/cc.mjs';
+import { build, library } from './faults/cc.mjs';
 
 const timeout = 600_000;
 /** A GPU that works on it takes the driver, or the screen, with it. */
@@ -109,7 +109,7 @@ for (const [name, source, code] of [
 
 /** Tests of SIGINT raise it in the very wait: why that cannot be, or false. */
 const signals = { skip: onCpu.skip || (build('interrupt', 'node') ?? false) };
-/** `raiseInWait(times)`, `raised()`: see faults/interrupt.c. */
+/** `raiseInWait(times)`, `raised()`: see __test__/faults/interrupt.c. */
 const INTERRUPT = `
   import { createRequire } from 'node:module';
   const { raiseInWait, raised } = createRequire(${JSON.stringify(import.meta.url)})(${JSON.stringify(library('interrupt', 'node'))});

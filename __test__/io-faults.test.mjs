@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
-import { obstacle, runWithFault } from '../faults/io.mjs';
+import { obstacle, runWithFault } from './faults/io.mjs';
 
 const url = (/** @type {string} */ path) => JSON.stringify(new URL(path, import.meta.url));
 

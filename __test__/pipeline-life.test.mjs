@@ -6,7 +6,7 @@ import { bufferOf, init, light, ramp, vk, words } from './lib/addon.mjs';
 import { childJson } from './lib/child.mjs';
 import { INVALID_HANDLE, sameWords, throws } from './lib/expect.mjs';
 import { churn, increment, scaleAdd, specialized } from './lib/programs.mjs';
-import { build, library } from '../faults/cc.mjs';
+import { build, library } from './faults/cc.mjs';
 
 before(init);
 

@@ -1,7 +1,7 @@
 // @ts-nocheck -- wrong arguments are passed on purpose; the types of the right ones are checked in lib/ptx.mjs.
 /**
  * Kernels in PTX as pipelines: parameters, grids, ordering, lifetime, refusals. On devices that run none only the refusal is
- * tested here; faults/ptx.test.mjs runs this file over a stand-in for the extension, too.
+ * tested here; __test__/faults/ptx.test.mjs runs this file over a stand-in for the extension, too.
  */
 import { after, test } from 'node:test';
 import assert from 'node:assert/strict';

@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import assert from 'node:assert/strict';
-import { run as fuzz } from '../fuzz/shaders.mjs';
+import { run as fuzz } from './fuzz/shaders.mjs';
 import { scaled, vk } from './lib/addon.mjs';
 import { childError, childJson } from './lib/child.mjs';
 

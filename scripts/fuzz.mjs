@@ -1,11 +1,11 @@
 #!/usr/bin/env node
 // Coverage-guided fuzzing of the packed decoder, the SPIR-V reflection, the hazard planner and programs of kernels: all
-// targets of fuzz/ side by side for a bounded time, from the committed seeds and whatever
-// fuzz/corpus/ holds by now.
+// targets of __test__/fuzz/ side by side for a bounded time, from the committed seeds and whatever
+// __test__/fuzz/corpus/ holds by now.
 //
 //   node scripts/fuzz.mjs [--seconds 60] [--targets packed,spirv,hazards,codegen]
 //
-// Installs cargo-fuzz where it is missing. An input that fails is left in fuzz/artifacts/.
+// Installs cargo-fuzz where it is missing. An input that fails is left in __test__/fuzz/artifacts/.
 
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync } from 'node:fs';
@@ -15,7 +15,7 @@ import { fileURLToPath } from 'node:url';
 import { UsageError, runMain } from '../bin/lib/options.mjs';
 import { chooseCargo } from './bootstrap.mjs';
 
-const FUZZ = join(dirname(dirname(fileURLToPath(import.meta.url))), 'fuzz');
+const FUZZ = join(dirname(dirname(fileURLToPath(import.meta.url))), '__test__/fuzz');
 /** libFuzzer's flags: an input that takes longer than 10 s or more than 2 GiB is a failure. */
 const LIMITS = ['-timeout=10', '-rss_limit_mb=2048', '-print_final_stats=1'];
 // The modules under test have no unsafe code for a sanitizer to watch, so none is asked for; the flags
@@ -44,7 +44,7 @@ function fuzz(target, seconds) {
   const corpus = join(FUZZ, 'corpus', target);
   mkdirSync(corpus, { recursive: true });
   const folders = [corpus, join(FUZZ, 'seeds', target)].filter((folder) => existsSync(folder));
-  const args = ['fuzz', 'run', '--sanitizer', 'none', target, ...folders, '--', `-max_total_time=${seconds}`, ...LIMITS];
+  const args = ['fuzz', 'run', '--fuzz-dir', FUZZ, '--sanitizer', 'none', target, ...folders, '--', `-max_total_time=${seconds}`, ...LIMITS];
   return new Promise((done) => {
     const child = spawn('cargo', args, { cwd: FUZZ, env: ENVIRONMENT, stdio: ['ignore', 'ignore', 'pipe'] });
     let text = '';
@@ -72,7 +72,7 @@ function fuzz(target, seconds) {
  */
 export async function run({ seconds = 60, names = targets() } = {}) {
   // Once for all, so that no target's time goes into waiting for another's build.
-  const built = spawnSync('cargo', ['fuzz', 'build', '--sanitizer', 'none'], {
+  const built = spawnSync('cargo', ['fuzz', 'build', '--fuzz-dir', FUZZ, '--sanitizer', 'none'], {
     cwd: FUZZ,
     env: ENVIRONMENT,
     stdio: ['ignore', 'inherit', 'inherit'],

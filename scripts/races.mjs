@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// The threads of the addon under ThreadSanitizer (races/): recorder, readback memory, completion, and the
+// The threads of the addon under ThreadSanitizer (__test__/races/): recorder, readback memory, completion, and the
 // one of a group of processes; with many threads that use them at once, and at the end of the process.
 //
 //   node scripts/races.mjs [--rounds 12]
@@ -15,7 +15,7 @@ import { fileURLToPath } from 'node:url';
 import { runMain } from '../bin/lib/options.mjs';
 import { chooseCargo } from './bootstrap.mjs';
 
-const FOLDER = join(dirname(dirname(fileURLToPath(import.meta.url))), 'races');
+const FOLDER = join(dirname(dirname(fileURLToPath(import.meta.url))), '__test__/races');
 const TARGET = 'x86_64-unknown-linux-gnu';
 const PROGRAM = join(FOLDER, 'target', TARGET, 'release/helios-races');
 

@@ -148,8 +148,8 @@ function testFiles() {
     readdirSync(join(REPOSITORY, '__test__'), { recursive: true, encoding: 'utf8' })
       .filter((name) => name.endsWith('.test.mjs'))
       .map((name) => join('__test__', name).split(sep).join('/'))
-      // A stage of its own, which needs an MPI.
-      .filter((name) => !DISTRIBUTED.includes(name))
+      // Stages of their own: one needs an MPI, one a layer of the loader.
+      .filter((name) => !DISTRIBUTED.includes(name) && !name.startsWith('__test__/faults/'))
       .sort()
   );
 }
@@ -247,7 +247,14 @@ const STAGES = [
     title: 'Rust is formatted',
     run: () =>
       each(
-        ['Cargo.toml', 'fuzz/Cargo.toml', 'races/Cargo.toml'].map((file) => ['cargo', 'fmt', '--all', '--check', '--manifest-path', file]),
+        ['Cargo.toml', '__test__/fuzz/Cargo.toml', '__test__/races/Cargo.toml'].map((file) => [
+          'cargo',
+          'fmt',
+          '--all',
+          '--check',
+          '--manifest-path',
+          file,
+        ]),
       ),
   },
   {
@@ -388,10 +395,10 @@ const STAGES = [
         '--expose-gc',
         '--test',
         '--test-reporter=spec',
-        'faults/faults.test.mjs',
-        'faults/ptx.test.mjs',
-        'faults/collective.test.mjs',
-        'faults/nccl.test.mjs',
+        '__test__/faults/faults.test.mjs',
+        '__test__/faults/ptx.test.mjs',
+        '__test__/faults/collective.test.mjs',
+        '__test__/faults/nccl.test.mjs',
       ]),
   },
   {
@@ -399,7 +406,7 @@ const STAGES = [
     title: 'fuzzing: a minute of packed decoder, SPIR-V reflection, hazard planner and all calls, then drivers with damaged shaders',
     unavailable: fuzz.obstacle,
     run: async () => {
-      const calls = run([process.execPath, 'fuzz/calls.mjs', '--seconds', '60']);
+      const calls = run([process.execPath, '__test__/fuzz/calls.mjs', '--seconds', '60']);
       return [await fuzz.run({ seconds: 60 }), await calls, await damagedShaders()].every(Boolean);
     },
   },
@@ -422,7 +429,7 @@ const STAGES = [
       process.env.HELIOS_NCCL_LIBRARY ? null : 'HELIOS_NCCL_LIBRARY names no NCCL (305 MB: pip download --no-deps nvidia-nccl-cu13)',
     run: async () =>
       (await cargo('build', '--release', '--locked', '--package', 'helios-faults')) &&
-      run([process.execPath, '--test', '--test-reporter=spec', 'faults/nccl-library.test.mjs']),
+      run([process.execPath, '--test', '--test-reporter=spec', '__test__/faults/nccl-library.test.mjs']),
   },
   {
     name: 'races',
@@ -528,7 +535,7 @@ async function onSwiftShader() {
 
 /** Damaged shaders in safe mode on the driver that is the default, and on SwiftShader: none may end its process. */
 async function damagedShaders() {
-  const command = [process.execPath, 'fuzz/shaders.mjs', '--seconds', '20'];
+  const command = [process.execPath, '__test__/fuzz/shaders.mjs', '--seconds', '20'];
   const passed = await run(command);
   const reason = swiftshader.obstacle();
   if (reason !== null) console.log(`damaged shaders not tried on SwiftShader: ${reason}`);

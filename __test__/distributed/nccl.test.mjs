@@ -1,5 +1,5 @@
 // The engine on NCCL and a real device: a group of one process end to end, and two on the same device. Needs an NVIDIA device and an
-// NCCL (HELIOS_NCCL_LIBRARY, or where the loader finds it); on other machines it is skipped, and `faults/nccl.test.mjs` runs the
+// NCCL (HELIOS_NCCL_LIBRARY, or where the loader finds it); on other machines it is skipped, and `__test__/faults/nccl.test.mjs` runs the
 // engine over stand-ins. With HELIOS_VALIDATION=1 the ranks run under the validation layer, whose messages are errors of their calls;
 // it has to be newer than Debian 12's (docs/design/distributed.md).
 

@@ -1,6 +1,6 @@
 /**
  * Kernels in PTX for the tests. Each is written twice: for devices that run PTX, and in SPIR-V, which takes the same block
- * of addresses and words as push constants and stands behind the text as a comment, for the stand-in of `faults/`.
+ * of addresses and words as push constants and stands behind the text as a comment, for the stand-in of `__test__/faults/`.
  */
 import { computeShader } from './spirv.mjs';
 

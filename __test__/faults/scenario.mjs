@@ -4,10 +4,10 @@
  * the end the contents tell whether a failed call did half of its work.
  */
 import assert from 'node:assert/strict';
-import { vk } from '../__test__/lib/addon.mjs';
-import { packBytes } from '../__test__/lib/packed.mjs';
-import { addByAddress, increment, scaleAdd } from '../__test__/lib/programs.mjs';
-import { incrementPtx, kernelOf, reversePtx, scaleAddPtx } from '../__test__/lib/ptx.mjs';
+import { vk } from '../lib/addon.mjs';
+import { packBytes } from '../lib/packed.mjs';
+import { addByAddress, increment, scaleAdd } from '../lib/programs.mjs';
+import { incrementPtx, kernelOf, reversePtx, scaleAddPtx } from '../lib/ptx.mjs';
 
 const N = 16;
 const BYTES = 4 * N;

@@ -2,7 +2,7 @@
  * The engine on NCCL over stand-ins for CUDA and NCCL (`nccl.c`) and a device that exports timelines (`src/timelines.rs`): results of
  * several processes, how they fail, every call failing once, and what is left behind.
  *
- *   cargo build --release -p helios-faults && node --test faults/nccl.test.mjs
+ *   cargo build --release -p helios-faults && node --test __test__/faults/nccl.test.mjs
  */
 
 import assert from 'node:assert/strict';
@@ -13,8 +13,8 @@ import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
-import { ranks as start } from '../__test__/distributed/ranks.mjs';
-import { firstOf, init } from '../__test__/lib/addon.mjs';
+import { ranks as start } from '../distributed/ranks.mjs';
+import { firstOf, init } from '../lib/addon.mjs';
 import { build, library } from './cc.mjs';
 
 const obstacle = build('nccl');
@@ -68,7 +68,7 @@ describe('the engine on NCCL', LIMIT, () => {
   });
 
   test('the training run makes the bits of one process that adds the gradients of both ranks itself', LIMIT, async () => {
-    const script = fileURLToPath(new URL('../__test__/distributed/gpt-rank.mjs', import.meta.url));
+    const script = fileURLToPath(new URL('../distributed/gpt-rank.mjs', import.meta.url));
     for (const reduce of ['f32', 'bf16']) {
       const alone = spawnSync(process.execPath, [script, JSON.stringify({ parts: 2, reduce })], { encoding: 'utf8' });
       const expected = JSON.parse(alone.stdout.match(/@rank (\{.*\})/)?.[1] ?? assert.fail(alone.stderr));

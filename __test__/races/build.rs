@@ -2,7 +2,7 @@
 
 use std::{env, fs, path::PathBuf};
 
-const SOURCE: &str = "../src/collective/thread.rs";
+const SOURCE: &str = "../../src/collective/thread.rs";
 /// The wait.
 const WAIT: &str = "!wait_for_device(group, job.after)? || ";
 

@@ -5,7 +5,7 @@ import { mkdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-const TARGET = process.env.CARGO_TARGET_DIR ?? fileURLToPath(new URL('../target', import.meta.url));
+const TARGET = process.env.CARGO_TARGET_DIR ?? fileURLToPath(new URL('../../target', import.meta.url));
 
 /** Where the library of `name`.c is. @param {string} name @param {string} [suffix] */
 export const library = (name, suffix = 'so') => join(TARGET, `faults-${name}.${suffix}`);

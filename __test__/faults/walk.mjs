@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { isDeepStrictEqual } from 'node:util';
-import { vk } from '../__test__/lib/addon.mjs';
+import { vk } from '../lib/addon.mjs';
 import { install } from './layer.mjs';
 import { STEPS, birth, refused } from './scenario.mjs';
 

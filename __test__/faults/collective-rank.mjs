@@ -5,8 +5,8 @@
 import { install } from './layer.mjs';
 
 const faults = install();
-const { bufferOf, init: initDevice, vk } = await import('../__test__/lib/addon.mjs');
-const { init, launched } = await import('../distributed/index.mjs');
+const { bufferOf, init: initDevice, vk } = await import('../lib/addon.mjs');
+const { init, launched } = await import('../../distributed/index.mjs');
 
 const [call, nth, result, times = '1'] = process.argv.slice(2);
 const { rank, worldSize } = launched();
@@ -29,7 +29,7 @@ vk.waitIdle();
 faults.reset();
 if (call && rank === worldSize - 1) faults.fail(call, Number(nth), result, Number(times));
 
-/** @type {import('../distributed/index.mjs').Group | undefined} */
+/** @type {import('../../distributed/index.mjs').Group | undefined} */
 let group;
 /** @type {number[]} */
 const sums = [];

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-const TARGET = process.env.CARGO_TARGET_DIR ?? fileURLToPath(new URL('../target', import.meta.url));
+const TARGET = process.env.CARGO_TARGET_DIR ?? fileURLToPath(new URL('../../target', import.meta.url));
 /** Where the library lies. */
 export const LIBRARY = join(TARGET, 'release/libhelios_faults.so');
 

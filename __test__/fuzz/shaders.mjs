@@ -3,7 +3,7 @@
 // lost, repeated or exchanged, are made into pipelines and run in child processes. In safe mode no child may
 // die; without it (--unsafe) some do, which shows that the damage is one that drivers mind.
 //
-//   node fuzz/shaders.mjs [--seconds 60] [--count N] [--seed N] [--from 0] [--unsafe]
+//   node __test__/fuzz/shaders.mjs [--seconds 60] [--count N] [--seed N] [--from 0] [--unsafe]
 //
 // Module number i of a seed is always the same. One that kills its child is left in fuzz/artifacts/shaders/; one
 // that runs for too long (there is no limit of loops on some drivers) is counted, and its child ended. Where that
@@ -14,7 +14,7 @@ import { mkdirSync, writeFileSync, writeSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-import { UsageError, isMain, runMain } from '../bin/lib/options.mjs';
+import { UsageError, isMain, runMain } from '../../bin/lib/options.mjs';
 import { mutant } from './mutate.mjs';
 
 const ARTIFACTS = join(dirname(fileURLToPath(import.meta.url)), 'artifacts', 'shaders');
@@ -29,8 +29,8 @@ const MAX_WORDS = 3000;
 
 /** The modules that are damaged. */
 async function originals() {
-  const { vk } = await import('../__test__/lib/addon.mjs');
-  const programs = await import('../__test__/lib/programs.mjs');
+  const { vk } = await import('../lib/addon.mjs');
+  const programs = await import('../lib/programs.mjs');
   /** @type {Uint32Array[]} */
   const modules = Object.values(vk.shaders).map(({ spirv }) => spirv);
   for (const program of Object.values(programs)) {
@@ -54,7 +54,7 @@ function codeOf(error, expected) {
  *   device, so that a slow start leaves something to be tried; one module always is
  */
 async function child({ seed, from, to, seconds, safe }) {
-  const { vk } = await import('../__test__/lib/addon.mjs');
+  const { vk } = await import('../lib/addon.mjs');
   const modules = await originals();
   const begin = () => {
     const { deviceName } = vk.initDevice({ safe });
@@ -211,7 +211,7 @@ if (isMain(import.meta.url)) {
     unsafe: { type: 'boolean', help: 'without safe mode' },
     child: { type: 'boolean', help: 'is the child' },
   });
-  await runMain('node fuzz/shaders.mjs [options]', options, async ({ count = Infinity, from, unsafe, ...values }) => {
+  await runMain('node __test__/fuzz/shaders.mjs [options]', options, async ({ count = Infinity, from, unsafe, ...values }) => {
     const safe = !unsafe;
     const seconds = values.seconds ?? (count === Infinity ? 60 : Infinity);
     const seed = values.seed ?? Math.floor(Math.random() * 2 ** 32);

@@ -2,7 +2,7 @@
  * Kernels in PTX over the stand-in for the extensions: the tests of `__test__/ptx-pipelines.test.mjs` with each of them, the
  * calls that make modules and functions fail in every place, and what a device says that is made without.
  *
- *   cargo build --release -p helios-faults && node --expose-gc --test faults/ptx.test.mjs
+ *   cargo build --release -p helios-faults && node --expose-gc --test __test__/faults/ptx.test.mjs
  */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -12,9 +12,9 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { vk } from '../__test__/lib/addon.mjs';
-import { fails } from '../__test__/lib/expect.mjs';
-import { MODULE, incrementPtx, kernelOf, moduleOf, reversePtx, scaleAddPtx } from '../__test__/lib/ptx.mjs';
+import { vk } from '../lib/addon.mjs';
+import { fails } from '../lib/expect.mjs';
+import { MODULE, incrementPtx, kernelOf, moduleOf, reversePtx, scaleAddPtx } from '../lib/ptx.mjs';
 import { PTX_STEPS } from './scenario.mjs';
 import { LOST, faults, nothingLives, walk } from './walk.mjs';
 
@@ -24,7 +24,7 @@ for (const extension of [NV, NVX]) {
   test(`the tests of pipelines in PTX, over ${extension}`, async (t) => {
     const { NODE_TEST_CONTEXT: _, ...env } = process.env;
     const preload = `${new URL('offer-ptx.mjs', import.meta.url)}?${extension}`;
-    const file = fileURLToPath(new URL('../__test__/ptx-pipelines.test.mjs', import.meta.url));
+    const file = fileURLToPath(new URL('../ptx-pipelines.test.mjs', import.meta.url));
     const args = ['--import', preload, '--test-reporter=tap', file];
     const { stdout } = await promisify(execFile)(process.execPath, args, { env, maxBuffer: 1 << 24 }).catch((error) =>
       assert.fail(`${error.stdout}\n${error.stderr}`),

@@ -2,7 +2,7 @@
 // Calls every function of the addon with wild arguments in wild order, for a bounded time, in child
 // processes: no crash, no hang, no object left behind, and every error one of ours.
 //
-//   node fuzz/calls.mjs [--seconds 60] [--calls 4000] [--seed N]
+//   node __test__/fuzz/calls.mjs [--seconds 60] [--calls 4000] [--seed N]
 //
 // With --seed just that one child runs. A child that fails is run again with fewer and fewer calls; the
 // shortest run that still fails is printed with its last calls. Where the fault-injecting layer was
@@ -15,11 +15,11 @@ import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
-import { optionsOrExit, switchVariable } from '../bin/lib/options.mjs';
+import { optionsOrExit, switchVariable } from '../../bin/lib/options.mjs';
 import { LIBRARY, install } from '../faults/layer.mjs';
 
 const { values: options } = optionsOrExit(
-  'node fuzz/calls.mjs [options]',
+  'node __test__/fuzz/calls.mjs [options]',
   /** @type {const} */ ({
     seconds: { type: 'integer', min: 1, max: 10_000_000, default: 60, help: 'how long' },
     calls: { type: 'integer', min: 1, max: 1e9, default: 4000, help: 'of a child' },
@@ -57,9 +57,9 @@ function generator(seed) {
  */
 async function wild(seed, calls) {
   const faults = existsSync(LIBRARY) ? install() : null;
-  const { vk } = await import('../__test__/lib/addon.mjs');
-  const { packBytes, packWords } = await import('../__test__/lib/packed.mjs');
-  const programs = await import('../__test__/lib/programs.mjs');
+  const { vk } = await import('../lib/addon.mjs');
+  const { packBytes, packWords } = await import('../lib/packed.mjs');
+  const programs = await import('../lib/programs.mjs');
   const gc = /** @type {() => void} */ (globalThis.gc);
   const random = generator(seed);
   const below = (/** @type {number} */ n) => Math.floor(random() * n);
@@ -74,7 +74,7 @@ async function wild(seed, calls) {
 
   /** @type {number[]} */
   let buffers = [];
-  /** @type {{ handle: number, program: import('../__test__/lib/programs.mjs').Program }[]} */
+  /** @type {{ handle: number, program: import('../lib/programs.mjs').Program }[]} */
   let pipelines = [];
   /** @type {number[]} */
   let graphs = [];
@@ -645,7 +645,7 @@ async function shrink(seed, calls) {
   }
   const { failure, stderr } = await run(seed, bad, { HELIOS_FUZZ_LOG: '1' });
   console.error(
-    `reproduce: node --expose-gc fuzz/calls.mjs --child --seed ${seed} --calls ${bad}\n${failure}; the end of it:\n${stderr.split('\n').slice(-25).join('\n')}`,
+    `reproduce: node --expose-gc __test__/fuzz/calls.mjs --child --seed ${seed} --calls ${bad}\n${failure}; the end of it:\n${stderr.split('\n').slice(-25).join('\n')}`,
   );
 }
 

@@ -13,11 +13,11 @@
 mod asking;
 #[path = "."]
 mod collective {
-    #[path = "../../src/collective/group.rs"]
+    #[path = "../../../src/collective/group.rs"]
     #[allow(dead_code)]
     pub mod group;
     #[cfg(not(feature = "seeded"))]
-    #[path = "../../src/collective/thread.rs"]
+    #[path = "../../../src/collective/thread.rs"]
     #[allow(dead_code)]
     pub mod thread;
     /// The same, but for its wait for the device: `build.rs` has left that out.
@@ -27,7 +27,7 @@ mod collective {
         include!(concat!(env!("OUT_DIR"), "/thread.rs"));
     }
 }
-#[path = "../../src/config.rs"]
+#[path = "../../../src/config.rs"]
 #[allow(dead_code)]
 mod config;
 mod device;
@@ -37,12 +37,12 @@ mod leaving;
 mod making;
 mod pipeline;
 mod plain;
-#[path = "../../src/memory/staging.rs"]
+#[path = "../../../src/memory/staging.rs"]
 #[allow(dead_code)]
 mod readback;
 mod recording;
 
-#[path = "../../src/test_faults.rs"]
+#[path = "../../../src/test_faults.rs"]
 #[allow(dead_code)]
 mod test_faults;
 
@@ -51,10 +51,10 @@ mod test_faults;
 mod memory {
     #[path = "memory.rs"]
     pub mod allocator;
-    #[path = "../../src/memory/bulk.rs"]
+    #[path = "../../../src/memory/bulk.rs"]
     #[allow(dead_code)]
     pub mod bulk;
-    #[path = "../../src/memory/host_memory.rs"]
+    #[path = "../../../src/memory/host_memory.rs"]
     #[allow(dead_code)]
     pub mod host_memory;
     pub mod staging;
@@ -80,7 +80,7 @@ mod plan {
     }
     pub mod hazard;
 }
-#[path = "../../src/queue"]
+#[path = "../../../src/queue"]
 mod queue {
     pub mod completion;
     #[allow(dead_code)]
@@ -91,12 +91,12 @@ mod queue {
     #[allow(dead_code)]
     pub mod timeline;
 }
-#[path = "../../src/record"]
+#[path = "../../../src/record"]
 #[allow(dead_code)]
 mod record {
     pub mod commands;
     pub mod descriptors;
-    #[path = "../../races/src/encoder.rs"]
+    #[path = "../../__test__/races/src/encoder.rs"]
     pub mod encoder;
     pub mod recorder;
     pub mod ring;

@@ -13,9 +13,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
-import { engines } from '../distributed/index.mjs';
-import { ranks } from '../__test__/distributed/ranks.mjs';
-import { init } from '../__test__/lib/addon.mjs';
+import { engines } from '../../distributed/index.mjs';
+import { ranks } from '../distributed/ranks.mjs';
+import { init } from '../lib/addon.mjs';
 import { build, library } from './cc.mjs';
 
 const named = process.env.HELIOS_NCCL_LIBRARY;
@@ -24,7 +24,7 @@ const skip = !named ? 'HELIOS_NCCL_LIBRARY names no NCCL' : ldconfig.includes('l
 const LIMIT = { timeout: 120_000, skip };
 const nodeArgs = ['--import', new URL('offer-timelines.mjs', import.meta.url).href];
 
-/** Both ranks have this error. @param {import('../__test__/distributed/ranks.mjs').Ran} ran @param {string} code @param {RegExp} message */
+/** Both ranks have this error. @param {import('../distributed/ranks.mjs').Ran} ran @param {string} code @param {RegExp} message */
 function bothFail({ said, output }, code, message) {
   assert.equal(said.length, 2, output);
   for (const { error } of said) {

@@ -1,13 +1,13 @@
 //! The crate `collectives` with its own files for what one rank does, and a stand-in for the MPI below them: the other ranks are
 //! always there, call the same, and each sum adds one to every word.
 
-#[path = "../../../crates/collectives/src/call.rs"]
+#[path = "../../../../crates/collectives/src/call.rs"]
 mod call;
-#[path = "../../../crates/collectives/src/failure.rs"]
+#[path = "../../../../crates/collectives/src/failure.rs"]
 mod failure;
-#[path = "../../../crates/collectives/src/ledger.rs"]
+#[path = "../../../../crates/collectives/src/ledger.rs"]
 mod ledger;
-#[path = "../../../crates/collectives/src/member.rs"]
+#[path = "../../../../crates/collectives/src/member.rs"]
 #[allow(dead_code)]
 mod member;
 pub mod mpi;

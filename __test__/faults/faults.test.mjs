@@ -4,14 +4,14 @@
  * half (it is tried again, and the contents are those of a run without failures), and after `destroy`
  * not one object is left. After a loss all calls are refused until `destroy`, then all goes on.
  *
- *   cargo build --release -p helios-faults && node --expose-gc --test faults/faults.test.mjs
+ *   cargo build --release -p helios-faults && node --expose-gc --test __test__/faults/faults.test.mjs
  */
 import assert from 'node:assert/strict';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { vk } from '../__test__/lib/addon.mjs';
+import { vk } from '../lib/addon.mjs';
 import { STEPS, birth } from './scenario.mjs';
 import { LOST, faults, isOurs, nothingLives, walk } from './walk.mjs';
 

@@ -3,7 +3,7 @@
 // and the test programs as SPIR-V; the recorded training run as packed lists and as programs of the
 // hazard planner.
 //
-//   node fuzz/seeds.mjs [RECORDING]           writes fuzz/corpus/{packed,spirv,hazards}
+//   node __test__/fuzz/seeds.mjs [RECORDING]           writes fuzz/corpus/{packed,spirv,hazards}
 //   cargo fuzz cmin -s none TARGET            keeps what adds coverage (in fuzz/corpus/TARGET)
 
 import { createHash } from 'node:crypto';
@@ -12,11 +12,11 @@ import { join, dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
 
-import { vk } from '../__test__/lib/addon.mjs';
-import * as programs from '../__test__/lib/programs.mjs';
+import { vk } from '../lib/addon.mjs';
+import * as programs from '../lib/programs.mjs';
 
 const FOLDER = dirname(fileURLToPath(import.meta.url));
-const TRACE = process.argv[2] ?? join(FOLDER, '../../shared/traces/gpt300m-5steps.jsonl.gz');
+const TRACE = process.argv[2] ?? join(FOLDER, '../../../shared/traces/gpt300m-5steps.jsonl.gz');
 /** As in fuzz_targets/packed.rs. */
 const PUSH = [0, 8, 12, 16, 20, 24, 32, 36];
 /** libFuzzer cuts longer inputs. */
