@@ -44,7 +44,9 @@ const PROGRAMS = modules()
   .filter(
     ({ path, text }) =>
       // What bin/lib holds are parts of bin/helios-vk.mjs.
-      path !== OPTIONS_FILE && !/^(__test__|bin\/lib)\//.test(path) && /\b(runMain|optionsOrExit|parseCommandLine)\(/.test(text),
+      path !== OPTIONS_FILE &&
+      !/^(__test__\/(?!fuzz\/|faults\/)|bin\/lib\/)/.test(path) &&
+      /\b(runMain|optionsOrExit|parseCommandLine)\(/.test(text),
   )
   .map(({ path }) => path);
 

@@ -8,7 +8,7 @@
 import { writeFileSync } from 'node:fs';
 import { attentionKernels } from '../kernels/attention.mjs';
 import { KernelContext, pack } from '../kernels/base.mjs';
-import { ATTENTION_PLANS } from '../kernels/ptx/plans.mjs';
+import { ATTENTION_PLANS } from '../kernels/hopper/plans.mjs';
 import { warmer } from '../kernels/tuning/measure.mjs';
 import { Values } from '../kernels/tuning/values.mjs';
 import { addonPath, driverText, loadAddon, OWN_ADDON } from './lib/addon.mjs';
@@ -35,7 +35,7 @@ const OPTIONS = /** @type {const} */ ({
   ...RESULTS_OPTION,
 });
 
-/** @typedef {import('../kernels/ptx/attention.mjs').AttentionTiling} AttentionTiling */
+/** @typedef {import('../kernels/hopper/attention.mjs').AttentionTiling} AttentionTiling */
 /** @typedef {{ batch: number, heads: number, tokens: number, headSize: number }} Shape */
 
 const QUICK = [{ batch: 1, heads: 2, tokens: 200, headSize: 64 }];

@@ -10,8 +10,8 @@
 import { finite, integer, reach, tensor } from './base.mjs';
 import { rowsOf } from './check.mjs';
 import { gluProducts } from './matmul/glu.mjs';
-import { groupedProducts } from './matmul/group.mjs';
-import { ptxProducts } from './matmul/ptx.mjs';
+import { groupedProducts } from './hopper/groups.mjs';
+import { ptxProducts } from './hopper/products.mjs';
 import { halfOf, spirvProducts } from './matmul/spirv.mjs';
 
 export { coopShapes } from './matmul/spirv.mjs';
@@ -36,8 +36,8 @@ export { coopShapes } from './matmul/spirv.mjs';
  * @typedef {object} MatmulPlan
  * @property {'f32' | 'coop' | 'ptx'} kernel ordinary arithmetic, or matrix units, or either by PTX (of `info.hasPtx`, with A and
  *   B in one half type or in f32, no batch, sizes and strides of rows that are multiples of 8, or in f32 of 4, tensors aligned to 16 bytes)
- * @property {string | import('./ptx/gemm.mjs').GemmPlan | import('./ptx/simt.mjs').SimtPlan} [tiling] ptx: a tiling of
- *   kernels/ptx/plans.mjs by its name, or any other; gives `bm`, `bn`, `bk` and `stages`
+ * @property {string | import('./hopper/form.mjs').GemmPlan | import('./hopper/simt.mjs').SimtPlan} [tiling] ptx: a tiling of
+ *   kernels/hopper/plans.mjs by its name, or any other; gives `bm`, `bn`, `bk` and `stages`
  * @property {number} bm rows of a workgroup's tile
  * @property {number} bn columns of a workgroup's tile
  * @property {number} bk depth of a staged tile
@@ -112,7 +112,7 @@ export { coopShapes } from './matmul/spirv.mjs';
 /**
  * How products are computed by one launch.
  * @typedef {object} MatmulGroupPlan
- * @property {string | import('./ptx/gemm.mjs').GemmPlan} tiling a tiling of kernels/ptx/plans.mjs by its name, or any other
+ * @property {string | import('./hopper/form.mjs').GemmPlan} tiling a tiling of kernels/hopper/plans.mjs by its name, or any other
  * @property {number} [wave] workgroups that the device runs at once
  * @property {number} [tail] parts that the depth of the tiles after the last whole wave is split into, if they are of the last product:
  *   default 1

@@ -212,7 +212,7 @@ export function optimizerKernels(context) {
    * @param {Tensor} [args.copy] out: [count] of `copyType`, the new parameters for the matrix units
    * @param {'f16' | 'bf16'} [args.copyType] needed with `copy`
    * @param {Tensor} [args.shuffled] out: [count] of `copyType`, what `copy` gets in the order that `matmul` takes with `bShuffled`: in
-   *   each 32 elements position p holds element `columnOf(p)` (kernels/ptx/layout.mjs). Only with `copy`
+   *   each 32 elements position p holds element `columnOf(p)` (kernels/hopper/layout.mjs). Only with `copy`
    * @returns {Dispatches}
    */
   function adamw(args) {

@@ -44,7 +44,19 @@ function fuzz(target, seconds) {
   const corpus = join(FUZZ, 'corpus', target);
   mkdirSync(corpus, { recursive: true });
   const folders = [corpus, join(FUZZ, 'seeds', target)].filter((folder) => existsSync(folder));
-  const args = ['fuzz', 'run', '--fuzz-dir', FUZZ, '--sanitizer', 'none', target, ...folders, '--', `-max_total_time=${seconds}`, ...LIMITS];
+  const args = [
+    'fuzz',
+    'run',
+    '--fuzz-dir',
+    FUZZ,
+    '--sanitizer',
+    'none',
+    target,
+    ...folders,
+    '--',
+    `-max_total_time=${seconds}`,
+    ...LIMITS,
+  ];
   return new Promise((done) => {
     const child = spawn('cargo', args, { cwd: FUZZ, env: ENVIRONMENT, stdio: ['ignore', 'ignore', 'pipe'] });
     let text = '';

@@ -11,7 +11,6 @@ import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-import { runMain } from '../bin/lib/options.mjs';
 import { readStamp, writeStamp } from './stamp.mjs';
 
 const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -66,7 +65,5 @@ function make() {
 }
 
 if (process.argv[1] && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
-  await runMain('npm run types', {}, () => {
-    if (!isMade()) make();
-  });
+  if (!isMade()) make();
 }

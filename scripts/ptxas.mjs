@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// The assembler for PTX, with which the tests check that the kernels of kernels/ptx/ assemble. The package does not need
+// The assembler for PTX, with which the tests check that the kernels of kernels/hopper/ assemble. The package does not need
 // it: drivers assemble PTX themselves.
 //
 //   node scripts/ptxas.mjs install   takes it from PyPI's nvidia-cuda-nvcc (needs python3 with pip) and puts it into a cache

@@ -5,8 +5,8 @@ import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { pack } from '../../kernels/base.mjs';
 import { createKernels } from '../../kernels/index.mjs';
-import { planFault, sizesFault } from '../../kernels/ptx/gemm.mjs';
-import { PLANS, SIMT_PLANS } from '../../kernels/ptx/plans.mjs';
+import { planFault, sizesFault } from '../../kernels/hopper/form.mjs';
+import { PLANS, SIMT_PLANS } from '../../kernels/hopper/plans.mjs';
 import { vk } from '../lib/addon.mjs';
 import { checkGlu, checkGroup, checkProduct } from '../ptx/product.mjs';
 

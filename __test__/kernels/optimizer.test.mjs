@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { createKernels, optimizerState, STATE } from '../../kernels/index.mjs';
-import { columnOf } from '../../kernels/ptx/layout.mjs';
+import { columnOf } from '../../kernels/hopper/layout.mjs';
 import { vk } from '../lib/addon.mjs';
 import { Case, TOLERANCE } from '../lib/kernel-check.mjs';
 import { assertClose, normal } from '../lib/random-data.mjs';

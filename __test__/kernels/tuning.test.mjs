@@ -6,9 +6,9 @@ import { test } from 'node:test';
 import { KernelContext } from '../../kernels/base.mjs';
 import { attentionKernels } from '../../kernels/attention.mjs';
 import { matmulKernels } from '../../kernels/matmul.mjs';
-import { PLANS } from '../../kernels/ptx/plans.mjs';
+import { PLANS } from '../../kernels/hopper/plans.mjs';
 import { planName, tilings } from '../../kernels/tuning/candidates.mjs';
-import { shuffledPlan } from '../../kernels/tuning/h200.mjs';
+import { shuffledPlan } from '../../kernels/hopper/tables.mjs';
 import { genericTuning, tuningOf } from '../../kernels/tuning/index.mjs';
 import { entriesOf } from '../../kernels/tuning/table.mjs';
 

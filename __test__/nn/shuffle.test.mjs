@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { columnOf } from '../../kernels/ptx/layout.mjs';
+import { columnOf } from '../../kernels/hopper/layout.mjs';
 import {
   F,
   accumulate,

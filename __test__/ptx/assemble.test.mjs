@@ -8,19 +8,20 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { moduleText } from '../../kernels/ptx/assembler.mjs';
-import { attention, attentionFault, attentionSizes, kernelsOf } from '../../kernels/ptx/attention.mjs';
-import { gemm, planFault, sizesOf } from '../../kernels/ptx/gemm.mjs';
-import { ATTENTION_PLANS, PLANS, SIMT_PLANS } from '../../kernels/ptx/plans.mjs';
-import { simt, simtSizes } from '../../kernels/ptx/simt.mjs';
-import { ptxAttention } from '../../kernels/tuning/h200.mjs';
+import { moduleText } from '../../kernels/hopper/assembler.mjs';
+import { attention, attentionFault, attentionSizes, kernelsOf } from '../../kernels/hopper/attention.mjs';
+import { planFault, sizesOf } from '../../kernels/hopper/form.mjs';
+import { gemm } from '../../kernels/hopper/gemm.mjs';
+import { ATTENTION_PLANS, PLANS, SIMT_PLANS } from '../../kernels/hopper/plans.mjs';
+import { simt, simtSizes } from '../../kernels/hopper/simt.mjs';
+import { ptxAttention } from '../../kernels/hopper/tables.mjs';
 import { ptxas } from '../../scripts/ptxas.mjs';
 
 const assembler = ptxas();
 const folder = mkdtempSync(join(tmpdir(), 'helios-ptx-'));
 after(() => rmSync(folder, { recursive: true, force: true }));
 
-/** @typedef {import('../../kernels/ptx/gemm.mjs').GemmForm} GemmForm */
+/** @typedef {import('../../kernels/hopper/form.mjs').GemmForm} GemmForm */
 const NT = /** @type {GemmForm} */ ({ type: 'bf16', transA: false, transB: true, half: true });
 const NN = { ...NT, transB: false };
 const TN = { ...NT, transA: true, transB: false, half: false };

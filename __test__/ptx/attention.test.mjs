@@ -6,14 +6,14 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { attentionKernels } from '../../kernels/attention.mjs';
 import { KernelContext, pack } from '../../kernels/base.mjs';
-import { attention, attentionFault } from '../../kernels/ptx/attention.mjs';
-import { keptBytes, keptParts } from '../../kernels/ptx/attention-kept.mjs';
-import { ATTENTION_PLANS } from '../../kernels/ptx/plans.mjs';
+import { attention, attentionFault } from '../../kernels/hopper/attention.mjs';
+import { keptBytes, keptParts } from '../../kernels/hopper/attention-kept.mjs';
+import { ATTENTION_PLANS } from '../../kernels/hopper/plans.mjs';
 import { checkAttention } from './attention.mjs';
 import { ptxDevice } from './device.mjs';
 
 /** @typedef {import('./attention.mjs').Problem} Problem */
-/** @typedef {import('../../kernels/ptx/attention.mjs').AttentionTiling} AttentionTiling */
+/** @typedef {import('../../kernels/hopper/attention.mjs').AttentionTiling} AttentionTiling */
 
 /** Kernels on a stand-in that are not tested before their use. @param {Parameters<typeof ptxDevice>[0]} [options] */
 function untested(options) {

@@ -4,16 +4,17 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { moduleText, packParameters } from '../../kernels/ptx/assembler.mjs';
-import { PARAMETERS, division, gemm, planFault, productFault, sizesFault } from '../../kernels/ptx/gemm.mjs';
-import { shuffleRows } from '../../kernels/ptx/layout.mjs';
-import { PLANS } from '../../kernels/ptx/plans.mjs';
+import { moduleText, packParameters } from '../../kernels/hopper/assembler.mjs';
+import { PARAMETERS, division, planFault, productFault, sizesFault } from '../../kernels/hopper/form.mjs';
+import { gemm } from '../../kernels/hopper/gemm.mjs';
+import { shuffleRows } from '../../kernels/hopper/layout.mjs';
+import { PLANS } from '../../kernels/hopper/plans.mjs';
 import { fromHalf, toHalf } from '../lib/half.mjs';
 import { random } from '../lib/tensors.mjs';
 import { BASE, runPtx } from './machine.mjs';
 
-/** @typedef {import('../../kernels/ptx/gemm.mjs').GemmPlan} GemmPlan */
-/** @typedef {import('../../kernels/ptx/gemm.mjs').GemmForm} GemmForm */
+/** @typedef {import('../../kernels/hopper/form.mjs').GemmPlan} GemmPlan */
+/** @typedef {import('../../kernels/hopper/form.mjs').GemmForm} GemmForm */
 
 const NT = /** @type {GemmForm} */ ({ type: 'bf16', transA: false, transB: true, half: true });
 const NN = { ...NT, transB: false };

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { packParameters, parameterLayout } from '../../kernels/ptx/assembler.mjs';
+import { packParameters, parameterLayout } from '../../kernels/hopper/assembler.mjs';
 import {
   columnOf,
   depthStep,
@@ -13,7 +13,7 @@ import {
   rowBlockBytes,
   shuffleRows,
   swizzledChunk,
-} from '../../kernels/ptx/layout.mjs';
+} from '../../kernels/hopper/layout.mjs';
 import { descriptorAddress } from './machine.mjs';
 
 const FORMS = /** @type {const} */ ([

@@ -1,4 +1,4 @@
-// Runs the PTX that kernels/ptx/ writes, block after block, warp by warp, in an order drawn from a seed. Of what the
+// Runs the PTX that kernels/hopper/ writes, block after block, warp by warp, in an order drawn from a seed. Of what the
 // hardware leaves open it takes the side that shows mistakes: with `late`, copies and products happen only when a wait
 // demands them, so that a stage or a register that is overwritten too early gives a wrong result. It fails on accesses
 // that are out of bounds or unaligned, on branches that diverge, on shared memory that `wgmma` reads without a proxy fence

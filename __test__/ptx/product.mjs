@@ -1,7 +1,7 @@
 // Products by `kernels.matmul`, and groups of them, in poisoned buffers against float64; for the stand-in of device.mjs and for a GPU.
 
 import assert from 'node:assert/strict';
-import { shuffleRows } from '../../kernels/ptx/layout.mjs';
+import { shuffleRows } from '../../kernels/hopper/layout.mjs';
 import { Case } from '../lib/kernel-check.mjs';
 import { random } from '../lib/tensors.mjs';
 

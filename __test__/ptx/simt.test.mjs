@@ -6,14 +6,14 @@ import { test } from 'node:test';
 import { KernelContext } from '../../kernels/base.mjs';
 import { createKernels } from '../../kernels/index.mjs';
 import { matmulKernels } from '../../kernels/matmul.mjs';
-import { productFault } from '../../kernels/ptx/gemm.mjs';
-import { SIMT_PLANS } from '../../kernels/ptx/plans.mjs';
-import { simt, simtFault } from '../../kernels/ptx/simt.mjs';
-import { ptxPlan } from '../../kernels/tuning/h200.mjs';
+import { productFault } from '../../kernels/hopper/form.mjs';
+import { SIMT_PLANS } from '../../kernels/hopper/plans.mjs';
+import { simt, simtFault } from '../../kernels/hopper/simt.mjs';
+import { ptxPlan } from '../../kernels/hopper/tables.mjs';
 import { ptxDevice } from './device.mjs';
 import { checkProduct } from './product.mjs';
 
-/** @typedef {import('../../kernels/ptx/simt.mjs').SimtPlan} SimtPlan */
+/** @typedef {import('../../kernels/hopper/simt.mjs').SimtPlan} SimtPlan */
 /** @typedef {import('./product.mjs').Product} Product */
 
 const small = /** @type {SimtPlan} */ ({ bm: 32, bn: 64, bk: 8, stages: 3, warps: [2, 1], tm: 4, tn: 8, blocks: 1 });

@@ -1,7 +1,7 @@
 // What benches/kernels.mjs times: every kernel, in the shapes of a training step and in large ones.
 
 import { optimizerState, ropeTable } from '../../kernels/index.mjs';
-import { PLANS } from '../../kernels/ptx/plans.mjs';
+import { PLANS } from '../../kernels/hopper/plans.mjs';
 
 /** @typedef {import('../../kernels/base.mjs').DType} DType */
 /** @typedef {import('../../kernels/base.mjs').Dispatch} Dispatch */
@@ -444,7 +444,7 @@ function gluCases(m, columns, k) {
   const shape = `${m}×${columns}×${k}`;
   const [wide, h] = [2 * m * columns, m * columns];
   const common = { m, columns, k, type };
-  /** @type {[name: string, tiling: import('../../kernels/ptx/gemm.mjs').GemmPlan][]} */
+  /** @type {[name: string, tiling: import('../../kernels/hopper/form.mjs').GemmPlan][]} */
   const tilings = Object.entries(PLANS).filter(([, { load }]) => load === 'relay');
   const supported = (/** @type {Kernels} */ kernels) => need(kernels.matmulSupports(type), `no matrix units for ${type}`);
   const one = { shape, arithmetic: type };

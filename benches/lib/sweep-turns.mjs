@@ -1,8 +1,8 @@
 // The part of benches/kernels-matmul.mjs that times plans of a product in turn: clocks change over seconds, by more than these plans
 // differ. What is compared is B as it is and B shuffled, of products alone or with SwiGLU.
 
-import { planFault } from '../../kernels/ptx/gemm.mjs';
-import { PLANS } from '../../kernels/ptx/plans.mjs';
+import { planFault } from '../../kernels/hopper/form.mjs';
+import { PLANS } from '../../kernels/hopper/plans.mjs';
 import { planName } from '../../kernels/tuning/candidates.mjs';
 import { timedProduct } from '../../kernels/tuning/measure.mjs';
 import { shapeOf } from '../../kernels/tuning/table.mjs';

@@ -6,7 +6,7 @@ import { createRequire } from 'node:module';
 import { resolve } from 'node:path';
 import { KernelContext } from '../../kernels/base.mjs';
 import { matmulKernels } from '../../kernels/matmul.mjs';
-import { PLANS, SIMT_PLANS } from '../../kernels/ptx/plans.mjs';
+import { PLANS, SIMT_PLANS } from '../../kernels/hopper/plans.mjs';
 import { planName, ptxPlans, sensible, splitsFor, tilings } from '../../kernels/tuning/candidates.mjs';
 import { duel, timedProduct } from '../../kernels/tuning/measure.mjs';
 import { identityOf, tableFile, tryToWrite } from '../../kernels/tuning/stored.mjs';

@@ -47,7 +47,7 @@ import { integer, reach, tensor } from '../base.mjs';
 /**
  * @param {KernelContext} context
  * @param {(args: MatmulArgs) => Dispatch[]} matmul
- * @param {ReturnType<typeof import('./ptx.mjs').ptxProducts>} ptx
+ * @param {ReturnType<typeof import('../hopper/products.mjs').ptxProducts>} ptx
  * @param {(args: any) => any} problemOf the checked problem of a product's arguments
  */
 export function gluProducts(context, matmul, ptx, problemOf) {

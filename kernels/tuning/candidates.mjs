@@ -1,10 +1,10 @@
 // The plans among which `helios-vk tune` and benches/kernels-matmul.mjs look for the fastest of a product.
 
 import { DIRECT_TILINGS, coopShapes, scaledTilings } from '../matmul/spirv.mjs';
-import { planFault, sizesFault } from '../ptx/gemm.mjs';
-import { PLANS, SIMT_PLANS } from '../ptx/plans.mjs';
-import { simtFault } from '../ptx/simt.mjs';
-import { measuredTilings } from './h200.mjs';
+import { planFault, sizesFault } from '../hopper/form.mjs';
+import { PLANS, SIMT_PLANS } from '../hopper/plans.mjs';
+import { simtFault } from '../hopper/simt.mjs';
+import { measuredTilings } from '../hopper/tables.mjs';
 import { tilingOf } from './table.mjs';
 
 /** @typedef {import('./table.mjs').Shape} Shape */

@@ -1,6 +1,6 @@
 // How much work the kernels put into a dispatch: measured where a device has a table of its own, else from its properties.
 
-import { H200, ptxAttention, ptxGroup, ptxPlan, shuffledPlan } from './h200.mjs';
+import { H200, ptxAttention, ptxGroup, ptxPlan, shuffledPlan } from '../hopper/tables.mjs';
 import { storedPlans } from './stored.mjs';
 
 /**
@@ -20,7 +20,7 @@ import { storedPlans } from './stored.mjs';
  * @property {(problem: any) => any} [shuffledPlan] its plan where B is shuffled, or undefined where none is known to be faster than with B as it is
  * @property {(problem: any) => { tiling: string, rate: number }[]} [ptxGroup] tilings in PTX of several products like this one by one
  *   launch, and what each multiplies in whole waves, in TFLOP/s: the first that of one product alone; none where a launch for each is faster
- * @property {(form: import('../ptx/attention.mjs').AttentionForm, sizes: { tokens: number, heads: number, batch: number }) => string | undefined} [ptxAttention]
+ * @property {(form: import('../hopper/attention.mjs').AttentionForm, sizes: { tokens: number, heads: number, batch: number }) => string | undefined} [ptxAttention]
  *   the tiling of attention in PTX, or undefined where none is known to be faster
  */
 

@@ -3,7 +3,7 @@
 // included, as in a training step.
 
 import { bytesOf, pack } from '../base.mjs';
-import { shuffleRows } from '../ptx/layout.mjs';
+import { shuffleRows } from '../hopper/layout.mjs';
 import { Values, median, scratch, scratchBits } from './values.mjs';
 
 /** @typedef {import('../base.mjs').DType} DType */

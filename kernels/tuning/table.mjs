@@ -1,12 +1,12 @@
 // Tables of measured plans of matrix products, as text: a line for a product, `form m n k | tile | splits | microseconds`, by class.
 //
 // The form is NT, NN, TN or TT. The tile is `bm bn bk tm tn lx stages` in class f32, else of matrix units `bm bn bk wm wn tm tn tk stages
-// [ahead [direct]]`, or a tiling of kernels/ptx/plans.mjs by its name. In class `ptx` a line may say `coop`, that PTX was
+// [ahead [direct]]`, or a tiling of kernels/hopper/plans.mjs by its name. In class `ptx` a line may say `coop`, that PTX was
 // not faster. Splits are parts of K, or `wave/parts` where only the tiles behind the last whole wave are split. Classes by storage:
 // `half` has both operands in half precision, `mixed` at least one in f32, `bf16x3` and `f32` are those precisions. `shuffled` has products of
 // halves whose B is shuffled: a line there says that they are faster than as they are, or `natural`, that they are not.
 
-import { PLANS, SIMT_PLANS } from '../ptx/plans.mjs';
+import { PLANS, SIMT_PLANS } from '../hopper/plans.mjs';
 
 /** @typedef {{ form: string, m: number, n: number, k: number }} Shape */
 /** @typedef {Shape & { plan: any }} Entry */

@@ -95,7 +95,7 @@ export class HalfCopy extends ParameterCopy {
 
 /**
  * The elements in the order in which matrix products take them with `bShuffled`: in each 32 position p holds element `columnOf(p)`
- * (kernels/ptx/layout.mjs). Whatever writes the copy in natural order writes this one as well, or it is made anew of that.
+ * (kernels/hopper/layout.mjs). Whatever writes the copy in natural order writes this one as well, or it is made anew of that.
  */
 export class ShuffledCopy extends ParameterCopy {
   /** @param {HalfCopy} half of a multiple of 32 elements, which buckets have */

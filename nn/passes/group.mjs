@@ -2,7 +2,7 @@
 // one. Which of their sequence are put together is decided for all of it, for the least time: taking the first ones that fill
 // the device can leave the wrong neighbours for the rest of a backward pass.
 
-import { MAX_PRODUCTS } from '../../kernels/ptx/gemm.mjs';
+import { MAX_PRODUCTS } from '../../kernels/hopper/form.mjs';
 import { SLOT } from '../../kernels/template.mjs';
 import { kernelCalls, valuesOf } from './calls.mjs';
 import { partsOf } from './matcher.mjs';

@@ -25,7 +25,7 @@ layout(set = 0, binding = 5, std430) writeonly buffer Copy { STORAGE(H_T) copy[]
 #ifdef SHUFFLED
 layout(set = 0, binding = 6, std430) writeonly buffer Shuffled { uint shuffled[]; };
 
-// Where a pair of halves goes: in each 32 elements position p holds element columnOf(p) (kernels/ptx/layout.mjs), which is the
+// Where a pair of halves goes: in each 32 elements position p holds element columnOf(p) (kernels/hopper/layout.mjs), which is the
 // transpose of a matrix of 4 x 4 pairs.
 uint shuffledPair(uint pair) { return (pair & ~15u) | ((pair & 3u) << 2) | ((pair >> 2) & 3u); }
 #endif

@@ -6,10 +6,10 @@
 // trained by those of deep products. TFLOP/s of PTX are in docs/notes/ptx-products.md. Where memory's rate does not count an H100 is as fast, and
 // it takes this table too.
 
-import { keptParts } from '../ptx/attention-kept.mjs';
-import { sizesFault } from '../ptx/gemm.mjs';
-import { PLANS, SECOND_PASS, SIMT_PLANS } from '../ptx/plans.mjs';
-import { classOf, entriesOf, formName, nearest } from './table.mjs';
+import { keptParts } from './attention-kept.mjs';
+import { sizesFault } from './form.mjs';
+import { PLANS, SECOND_PASS, SIMT_PLANS } from './plans.mjs';
+import { classOf, entriesOf, formName, nearest } from '../tuning/table.mjs';
 
 const MEASURED = {
   half: `
@@ -182,7 +182,7 @@ const OTHER_FORM = 0.75;
 
 /**
  * The plan of the nearest measured product of the same class, if there is one near enough.
- * @param {import('./table.mjs').Problem} problem
+ * @param {import('../tuning/table.mjs').Problem} problem
  * @returns {any}
  */
 function matmulPlan(problem) {
@@ -323,7 +323,7 @@ const SHUFFLED_ROWS = 2048;
 /**
  * The plan of a product of halves whose B is shuffled, or undefined where none is known to be faster than with B as it is.
  * @param {{ m: number, n: number, k: number, transA: boolean, transB: boolean, precision?: string }} problem halves when left out
- * @param {import('./table.mjs').Entry[]} [table] the package's when left out
+ * @param {import('../tuning/table.mjs').Entry[]} [table] the package's when left out
  * @returns {any}
  */
 export function shuffledPlan({ m, n, k, transA, transB, precision }, table = TABLES.shuffled) {
@@ -356,7 +356,7 @@ export function ptxGroup({ k, beta, transA, transB }) {
 
 /**
  * The tiling of attention in PTX, one of ATTENTION_PLANS, or undefined where there is no kernel.
- * @param {import('../ptx/attention.mjs').AttentionForm} form @param {{ tokens: number, heads: number, batch: number }} sizes
+ * @param {import('./attention.mjs').AttentionForm} form @param {{ tokens: number, heads: number, batch: number }} sizes
  * @returns {string | undefined}
  */
 export function ptxAttention({ pass, headSize, causal }, { tokens, heads, batch }) {
@@ -380,7 +380,7 @@ export function measuredTilings(name) {
   return [...new Map(tilings.map((tiling) => [JSON.stringify(tiling), tiling])).values()];
 }
 
-/** @type {import('./index.mjs').Tuning} */
+/** @type {import('../tuning/index.mjs').Tuning} */
 export const H200 = {
   name: 'H200',
   // For products that no measured one is near to.

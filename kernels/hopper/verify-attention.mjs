@@ -1,13 +1,13 @@
-// Attention kernels in PTX against float64, before its first use, like products (see kernels/matmul/verify.mjs): two
+// Attention kernels in PTX against float64, before its first use, like products (see kernels/hopper/verify-products.mjs): two
 // batches of two heads, blocks and tiles that the tokens do not fill, rows with gaps, poison around everything.
 
 import { pack, pushConstants } from '../base.mjs';
-import { generator, matrices } from '../matmul/verify.mjs';
-import { attentionSizes } from '../ptx/attention.mjs';
+import { generator, matrices } from './verify-products.mjs';
+import { attentionSizes } from './attention.mjs';
 
 /** @typedef {import('../base.mjs').KernelContext} KernelContext */
-/** @typedef {import('../ptx/attention.mjs').AttentionForm} AttentionForm */
-/** @typedef {ReturnType<typeof import('../matmul/verify.mjs').matrix>} Matrix */
+/** @typedef {import('./attention.mjs').AttentionForm} AttentionForm */
+/** @typedef {ReturnType<typeof import('./verify-products.mjs').matrix>} Matrix */
 
 const [BATCH, HEADS] = [2, 2];
 /** Its sign is flipped in the kernels. */
@@ -56,7 +56,7 @@ function exact({ q, k, v, dO }, tokens, d, causal, backward) {
  * Runs kernels on a small problem. Throws what the device throws, ERR_HELIOS_INVALID_BATCH while a graph is recorded.
  * @param {object} how
  * @param {KernelContext} how.context
- * @param {{ tiling: import('../ptx/attention.mjs').AttentionTiling, form: AttentionForm }[]} how.plan which kernels they are
+ * @param {{ tiling: import('./attention.mjs').AttentionTiling, form: AttentionForm }[]} how.plan which kernels they are
  * @param {(problem: { batch: number, heads: number, tokens: number }, tensors: any, push: Uint8Array) => import('../base.mjs').Dispatch[]} how.record
  * @returns {string | undefined} what is wrong with the result, or undefined
  */

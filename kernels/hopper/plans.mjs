@@ -1,7 +1,7 @@
 // Tilings that were measured, and what the second pass of split products takes: on an NVIDIA H200 and, those by copies and `small`, an H100
 // (driver 580, 132 multiprocessors); docs/notes/ptx-products.md has the figures.
 
-/** @typedef {import('./gemm.mjs').GemmPlan} GemmPlan */
+/** @typedef {import('./form.mjs').GemmPlan} GemmPlan */
 /** @typedef {import('./simt.mjs').SimtPlan} SimtPlan */
 
 /** @type {Record<'tall' | 'tallCached' | 'tallCopied' | 'tallCopiedCached' | 'broadCopied' | 'square' | 'small' | 'wide', GemmPlan>} */

@@ -1,24 +1,25 @@
-// Matrix products by the kernels of kernels/ptx/, on devices that take PTX: which products and plans they can compute, the
+// Matrix products by the kernels of kernels/hopper/, on devices that take PTX: which products and plans they can compute, the
 // kernels by form, and products as dispatches. A kernel is written when a product first needs it and tested before its
 // first use (see `verifyKernel`); where it fails, the SPIR-V kernels compute its products, and a warning says so.
 
 import { bytesOf, ceilDiv, integer, pushConstants, tensor } from '../base.mjs';
-import { moduleText } from '../ptx/assembler.mjs';
-import { PARAMETERS, addedEarly, division, gemm, planFault, productFault, sizesFault, sizesOf } from '../ptx/gemm.mjs';
-import { PLANS, SIMT_PLANS } from '../ptx/plans.mjs';
-import { isSimt, simt, simtFault, simtSizes } from '../ptx/simt.mjs';
-import { kernelVerdicts } from '../ptx/verdicts.mjs';
+import { moduleText } from './assembler.mjs';
+import { PARAMETERS, addedEarly, division, planFault, productFault, sizesFault, sizesOf } from './form.mjs';
+import { gemm } from './gemm.mjs';
+import { PLANS, SIMT_PLANS } from './plans.mjs';
+import { isSimt, simt, simtFault, simtSizes } from './simt.mjs';
+import { kernelVerdicts } from './verdicts.mjs';
 import { formName } from '../tuning/table.mjs';
-import { sumParts } from './reduce.mjs';
-import { verifyKernel } from './verify.mjs';
+import { sumParts } from '../matmul/reduce.mjs';
+import { verifyKernel } from './verify-products.mjs';
 
 /** @typedef {import('../base.mjs').Binding} Binding */
 /** @typedef {import('../base.mjs').Dispatch} Dispatch */
 /** @typedef {import('../base.mjs').KernelContext} KernelContext */
 /** @typedef {import('../matmul.mjs').MatmulPlan} MatmulPlan */
-/** @typedef {import('../ptx/gemm.mjs').GemmForm} GemmForm */
-/** @typedef {import('../ptx/gemm.mjs').GemmPlan} GemmPlan */
-/** @typedef {import('../ptx/simt.mjs').SimtPlan} SimtPlan */
+/** @typedef {import('./form.mjs').GemmForm} GemmForm */
+/** @typedef {import('./form.mjs').GemmPlan} GemmPlan */
+/** @typedef {import('./simt.mjs').SimtPlan} SimtPlan */
 
 /** Bindings of a kernel, whose addresses are its first parameters. */
 const BINDINGS = PARAMETERS.filter(({ type }) => type === 'u64').length;
@@ -31,7 +32,7 @@ const MULTIPROCESSORS = 132;
 const SHUFFLED_PLAN = /** @type {const} */ ({ kernel: 'ptx', tiling: 'tallCopied' });
 
 /**
- * A plan's tiling, itself or by its name in kernels/ptx/plans.mjs.
+ * A plan's tiling, itself or by its name in kernels/hopper/plans.mjs.
  * @param {Partial<MatmulPlan>} plan @returns {GemmPlan | SimtPlan}
  */
 export function tilingOf({ tiling }) {

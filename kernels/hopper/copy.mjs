@@ -13,7 +13,7 @@
 // have requested when they want the first. So beside A in registers they wait at named barriers, and the second warp asks for them.
 
 import { at, vector } from './assembler.mjs';
-import { MAP_BYTES, WARPGROUP } from './gemm.mjs';
+import { MAP_BYTES, WARPGROUP } from './form.mjs';
 
 /** @typedef {import('./writer.mjs').Writer} Writer */
 /** @typedef {import('./assembler.mjs').Operand} Operand */
@@ -31,7 +31,7 @@ const MAP = { u16: 1, notInterleaved: 0, swizzle64: 2, swizzle128: 3, zeros: 0 }
  */
 const meet = ({ p, plan, sizes }) => p.do('bar.sync', 0, 32 + (sizes.polling ? plan.warpgroups * WARPGROUP : 32));
 
-/** Operands that are copied. @param {import('./gemm.mjs').GemmPlan} plan @returns {('a' | 'b')[]} */
+/** Operands that are copied. @param {import('./form.mjs').GemmPlan} plan @returns {('a' | 'b')[]} */
 const operandsOf = ({ direct }) => (direct ? ['b'] : ['a', 'b']);
 
 /**

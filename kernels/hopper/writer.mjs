@@ -4,7 +4,7 @@
 import { Program } from './assembler.mjs';
 import { fetchCopies } from './copy.mjs';
 import { fetchAsync, fetchRelay } from './fetch.mjs';
-import { majors, parametersOf, sizesOf } from './gemm.mjs';
+import { majors, parametersOf, sizesOf } from './form.mjs';
 import { multiply } from './multiply.mjs';
 
 /** @typedef {import('./assembler.mjs').Operand} Operand */
@@ -16,7 +16,7 @@ const GROUP = 8;
 /** Writes one kernel. */
 export class Writer {
   /**
-   * @param {string} name @param {import('./gemm.mjs').GemmPlan} plan @param {import('./gemm.mjs').GemmForm} form
+   * @param {string} name @param {import('./form.mjs').GemmPlan} plan @param {import('./form.mjs').GemmForm} form
    * @param {{ threads: number, shared: number, blocks?: number }} [sizes] of a kernel that has none of these parts
    */
   constructor(name, plan, form, sizes) {

@@ -9,12 +9,12 @@
 // columns of B, which lets the hardware read half a warp's vectors at once.
 
 import { at, f32, vector } from './assembler.mjs';
-import { majors } from './gemm.mjs';
+import { majors } from './form.mjs';
 import { SHARED_MEMORY_LIMIT } from './layout.mjs';
 import { finish, loadF32, storeF32 } from './store.mjs';
 import { Writer } from './writer.mjs';
 
-/** @typedef {import('./gemm.mjs').GemmForm} GemmForm */
+/** @typedef {import('./form.mjs').GemmForm} GemmForm */
 
 /**
  * A tiling without matrix units. Sizes count elements.

@@ -1,19 +1,19 @@
-// Attention by the kernels of kernels/ptx/, on devices that take PTX: which calls they can compute, and these as dispatches.
+// Attention by the kernels of kernels/hopper/, on devices that take PTX: which calls they can compute, and these as dispatches.
 // A kernel is written when a call first needs it and tested before its first use (see `verifyAttention`); where it fails,
 // the SPIR-V kernels compute attention, and a warning says so.
 
 import { ceilDiv } from '../base.mjs';
-import { moduleText } from '../ptx/assembler.mjs';
-import { TENSORS, attention, attentionFault, attentionGroups, attentionParameters, attentionSizes, kernelsOf } from '../ptx/attention.mjs';
-import { keptBytes, keptParts } from '../ptx/attention-kept.mjs';
-import { ATTENTION_PLANS } from '../ptx/plans.mjs';
-import { kernelVerdicts } from '../ptx/verdicts.mjs';
-import { verifyAttention } from './verify.mjs';
+import { moduleText } from './assembler.mjs';
+import { TENSORS, attention, attentionFault, attentionGroups, attentionParameters, attentionSizes, kernelsOf } from './attention.mjs';
+import { keptBytes, keptParts } from './attention-kept.mjs';
+import { ATTENTION_PLANS } from './plans.mjs';
+import { kernelVerdicts } from './verdicts.mjs';
+import { verifyAttention } from './verify-attention.mjs';
 
 /** @typedef {import('../base.mjs').Dispatch} Dispatch */
 /** @typedef {import('../base.mjs').KernelContext} KernelContext */
-/** @typedef {import('../ptx/attention.mjs').AttentionForm} AttentionForm */
-/** @typedef {import('../ptx/attention.mjs').AttentionTiling} AttentionTiling */
+/** @typedef {import('./attention.mjs').AttentionForm} AttentionForm */
+/** @typedef {import('./attention.mjs').AttentionTiling} AttentionTiling */
 /** @typedef {{ buffer: import('../base.mjs').Binding, offset: number }} Placed a tensor */
 /** @typedef {{ tiling: AttentionTiling, form: AttentionForm }} Kernel */
 /** @typedef {Kernel[]} PtxPlan kernels, in order */
@@ -41,7 +41,7 @@ function pushFrom(push, { batch, head }, { heads, tokens, headSize }) {
 const MIN_SCALE = 1e-30;
 
 /**
- * A plan's tiling, itself or by its name in kernels/ptx/plans.mjs.
+ * A plan's tiling, itself or by its name in kernels/hopper/plans.mjs.
  * @param {string} kernel @param {unknown} tiling @returns {AttentionTiling}
  */
 function tilingOf(kernel, tiling) {

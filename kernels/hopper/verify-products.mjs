@@ -4,12 +4,12 @@
 // Operands are multiples of 1/16, whose sums are exact in f32; all that may change lies in poison, which must stay.
 
 import { bytesOf, pack } from '../base.mjs';
-import { sizesFault } from '../ptx/gemm.mjs';
-import { columnOf } from '../ptx/layout.mjs';
+import { sizesFault } from './form.mjs';
+import { columnOf } from './layout.mjs';
 
 /** @typedef {import('../base.mjs').DType} DType */
 /** @typedef {import('../base.mjs').KernelContext} KernelContext */
-/** @typedef {import('../ptx/gemm.mjs').GemmForm} GemmForm */
+/** @typedef {import('./form.mjs').GemmForm} GemmForm */
 
 /** A NaN in f32 and in pairs of either half type. */
 const POISON = 0x7fc17fc1;
@@ -268,7 +268,7 @@ function verifyGlu({ vk, tiling, form, divide, records }) {
  * graph is recorded.
  * @param {object} how
  * @param {KernelContext} how.context
- * @param {import('../ptx/gemm.mjs').GemmPlan} how.tiling @param {GemmForm} how.form which say what kernel it is
+ * @param {import('./form.mjs').GemmPlan} how.tiling @param {GemmForm} how.form which say what kernel it is
  * @param {(products: any[], plan: import('../matmul.mjs').MatmulGroupPlan) => { workspaceFloats: number }} how.divide
  * @param {(products: any[], plan: import('../matmul.mjs').MatmulGroupPlan, work: any) => import('../base.mjs').Dispatch[]} how.records
  * @returns {string | undefined} what is wrong with a result, or undefined

@@ -2,20 +2,21 @@
 // be split in depth, so that parts are written, waited for and read again. Together their tiles fill it, but for the last few, which are split.
 
 import { integer, pushConstants } from '../base.mjs';
-import { moduleText } from '../ptx/assembler.mjs';
-import { MAX_PRODUCTS, addedEarly, gemm, groupDivision, parametersOf, planFault, sizesFault, sizesOf } from '../ptx/gemm.mjs';
-import { SECOND_PASS } from '../ptx/plans.mjs';
-import { isSimt } from '../ptx/simt.mjs';
+import { moduleText } from './assembler.mjs';
+import { MAX_PRODUCTS, addedEarly, groupDivision, parametersOf, planFault, sizesFault, sizesOf } from './form.mjs';
+import { gemm } from './gemm.mjs';
+import { SECOND_PASS } from './plans.mjs';
+import { isSimt } from './simt.mjs';
 import { formName } from '../tuning/table.mjs';
-import { range, tilingOf } from './ptx.mjs';
-import { sumParts } from './reduce.mjs';
-import { verifyGroup } from './verify.mjs';
+import { range, tilingOf } from './products.mjs';
+import { sumParts } from '../matmul/reduce.mjs';
+import { verifyGroup } from './verify-products.mjs';
 
 /** @typedef {import('../base.mjs').Dispatch} Dispatch */
 /** @typedef {import('../base.mjs').KernelContext} KernelContext */
 /** @typedef {import('../matmul.mjs').MatmulGroupPlan} MatmulGroupPlan */
-/** @typedef {import('../ptx/gemm.mjs').GemmForm} GemmForm */
-/** @typedef {import('../ptx/gemm.mjs').GemmPlan} GemmPlan */
+/** @typedef {import('./form.mjs').GemmForm} GemmForm */
+/** @typedef {import('./form.mjs').GemmPlan} GemmPlan */
 
 /** A plan's tiling, which is one for products of halves. @param {{ tiling: any }} plan @returns {GemmPlan} */
 function halvesOf(plan) {
@@ -37,8 +38,8 @@ const COMMON = /** @type {const} */ (['k', 'transA', 'transB', 'half', 'beta']);
 
 /**
  * @param {KernelContext} context
- * @param {ReturnType<typeof import('./ptx.mjs').ptxProducts>} ptx
- * @param {{ verifyGroup?: typeof import('./verify.mjs').verifyGroup }} [options] what tests a kernel before its first use
+ * @param {ReturnType<typeof import('./products.mjs').ptxProducts>} ptx
+ * @param {{ verifyGroup?: typeof import('./verify-products.mjs').verifyGroup }} [options] what tests a kernel before its first use
  */
 export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGroup } = {}) {
   /** Why one launch cannot compute these products, or undefined. @param {any[]} problems */

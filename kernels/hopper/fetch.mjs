@@ -1,7 +1,7 @@
 // The warpgroup that fetches: memory to the stages of shared memory.
 
 import { at, vector } from './assembler.mjs';
-import { WARPGROUP } from './gemm.mjs';
+import { WARPGROUP } from './form.mjs';
 import { CHUNK, lineBytes, moves } from './layout.mjs';
 
 /** @typedef {import('./writer.mjs').Writer} Writer */
