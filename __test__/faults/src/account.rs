@@ -6,8 +6,8 @@ use std::ffi::{CStr, c_char};
 
 use ash::vk;
 
+use crate::chain::key;
 use crate::control::STATE;
-use crate::layer::key;
 
 /// The extension that this layer answers for itself; the driver's own is hidden.
 pub const FAULT: &CStr = ash::ext::device_fault::NAME;

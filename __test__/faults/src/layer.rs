@@ -3,81 +3,20 @@
 // The functions bear Vulkan's names.
 #![allow(non_snake_case)]
 
-use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_void};
 
 use ash::vk;
 use ash::vk::Handle;
-use parking_lot::Mutex;
 
 use crate::account::{FAULT, vkGetDeviceFaultInfoEXT};
+use crate::chain::{
+    DEVICES, INSTANCES, Next, device_of, enter, enter_waiting, instance_of, key, next_device,
+    next_instance,
+};
 use crate::control::STATE;
 use crate::loader::{self, DeviceLink, InstanceLink, NegotiateLayerInterface};
 use crate::ptx::{self, *};
 use crate::timelines::{self, *};
-
-/// What comes after this layer in the chain.
-struct Next<T, P> {
-    raw: T,
-    /// The next layer's `vkGet*ProcAddr`.
-    get: P,
-}
-
-type NextInstance = &'static Next<ash::Instance, vk::PFN_vkGetInstanceProcAddr>;
-type NextDevice = &'static Next<ash::Device, vk::PFN_vkGetDeviceProcAddr>;
-
-/// By dispatch key. Entries live forever: a test has few.
-static INSTANCES: Mutex<BTreeMap<usize, NextInstance>> = Mutex::new(BTreeMap::new());
-static DEVICES: Mutex<BTreeMap<usize, NextDevice>> = Mutex::new(BTreeMap::new());
-
-/// All objects of one instance or device begin with the same pointer.
-pub fn key<H: Handle>(handle: H) -> usize {
-    // SAFETY: dispatchable handles point to the loader's dispatch table.
-    unsafe { *(handle.as_raw() as *const usize) }
-}
-
-fn next_instance<H: Handle>(handle: H) -> NextInstance {
-    let found = INSTANCES.lock().get(&key(handle)).copied();
-    found.expect("an instance that was created through this layer")
-}
-
-fn next_device<H: Handle>(handle: H) -> NextDevice {
-    let found = DEVICES.lock().get(&key(handle)).copied();
-    found.expect("a device that was created through this layer")
-}
-
-pub fn instance_of<H: Handle>(handle: H) -> &'static ash::Instance {
-    &next_instance(handle).raw
-}
-
-pub fn device_of<H: Handle>(handle: H) -> &'static ash::Device {
-    &next_device(handle).raw
-}
-
-/// Counts the call; what it must fail with, if it must. A loss is final: the real device is drained
-/// first, since what is in flight on a lost device counts as done.
-pub fn enter<H: Handle + Copy>(call: &'static str, handle: H) -> Option<vk::Result> {
-    let result = STATE.lock().enter(call)?;
-    if result == vk::Result::ERROR_DEVICE_LOST {
-        lose(handle);
-    }
-    Some(result)
-}
-
-fn lose<H: Handle + Copy>(handle: H) {
-    let device = device_of(handle);
-    // SAFETY: the device is live; the driver's queues have locks of their own.
-    let _ = unsafe { device.device_wait_idle() };
-    STATE.lock().lose(key(handle));
-}
-
-/// The same for calls that notice a lost device.
-fn enter_waiting<H: Handle + Copy>(call: &'static str, handle: H) -> Option<vk::Result> {
-    enter(call, handle).or_else(|| {
-        let lost = STATE.lock().has_lost(key(handle));
-        lost.then_some(vk::Result::ERROR_DEVICE_LOST)
-    })
-}
 
 macro_rules! objects {
     ($($create:ident $destroy:ident $kind:literal $object:ty, $info:ty;

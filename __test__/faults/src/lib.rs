@@ -13,6 +13,7 @@
 //! - [`counts`] and [`live`]: what was called, and which objects were made and not destroyed.
 
 mod account;
+mod chain;
 mod control;
 mod layer;
 mod loader;

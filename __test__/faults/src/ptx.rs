@@ -13,8 +13,8 @@ use std::ffi::{CStr, c_char, c_void};
 use ash::vk::{self, Handle};
 use parking_lot::Mutex;
 
+use crate::chain::{device_of, enter, instance_of};
 use crate::control::STATE;
-use crate::layer::{device_of, enter, instance_of};
 
 pub const KERNEL_LAUNCH: &CStr = ash::nv::cuda_kernel_launch::NAME;
 pub const BINARY_IMPORT: &CStr = ash::nvx::binary_import::NAME;

@@ -11,8 +11,8 @@ use std::os::fd::IntoRawFd;
 
 use ash::vk::{self, Handle};
 
+use crate::chain::{device_of, enter, instance_of};
 use crate::control::STATE;
-use crate::layer::{device_of, enter, instance_of};
 
 pub const EXTERNAL_SEMAPHORE: &CStr = ash::khr::external_semaphore_fd::NAME;
 

@@ -12,8 +12,7 @@
 import type { BufferHandle, GraphHandle } from 'helios-vk';
 import { Recorder, Template } from 'helios-vk/kernels';
 
-import type { Engine } from './engine.js';
-import { type Allocation, Pool, Storage } from './memory.js';
+import { type Allocation, Pool, Storage, type Stream } from './memory.js';
 import { CLONE } from './operations.js';
 import { type Operation, type Plan, operation, sameNumbers } from './plan.js';
 import type { DeviceTensor } from './tensor.js';
@@ -160,7 +159,7 @@ export class Trace {
 
   /** @throws what `createBuffer` throws, where the device has no room for it */
   constructor(
-    private readonly engine: Engine,
+    private readonly engine: Stream,
     private readonly log: Log,
   ) {
     this.plans = log.plans;

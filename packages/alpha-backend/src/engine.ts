@@ -8,7 +8,7 @@ import type { BufferHandle } from 'helios-vk';
 import { Recorder, createKernels, type Kernels, type Template } from 'helios-vk/kernels';
 
 import { FREED, INPUT, Log, READ, Trace } from './capture.js';
-import { type Allocation, type Native, Pool, Storage, isOutOfMemory } from './memory.js';
+import { type Allocation, type Native, Pool, Storage, type Stream, isOutOfMemory } from './memory.js';
 import { CLONE, FILL } from './operations.js';
 import { type Described, type Operation, type Plan, Plans } from './plan.js';
 import { DeviceTensor } from './tensor.js';
@@ -28,7 +28,7 @@ const NO_NUMBERS: readonly number[] = [];
 /** Memory of a storage that the garbage collector gives back, unless that has been done. */
 type Held = Allocation & { live?: boolean };
 
-export class Engine {
+export class Engine implements Stream {
   readonly kernels: Kernels;
   readonly pool: Pool;
   /** Steps, how many of them were launched as recorded graphs, recordings made, and steps that left theirs half-way. */
@@ -133,7 +133,6 @@ export class Engine {
     return taken;
   }
 
-  /** Adds dispatches to those that wait. */
   append(template: Template, handles: readonly BufferHandle[]): void {
     template.appendTo(this.list, handles);
   }
@@ -143,13 +142,11 @@ export class Engine {
     if (this.list.count >= LIST) this.submit();
   }
 
-  /** Copies a buffer to another of its size. */
   copy(from: Allocation, to: Allocation): void {
     const words: Described = { shape: [from.bytes / 4], dtype: 'f32' };
     this.append(this.plans.of(CLONE, [words], NO_NUMBERS).template, [from.handle, to.handle]);
   }
 
-  /** Submits the dispatches that wait. Where that fails none of them has run, and they still wait. */
   submit(): void {
     const { list } = this;
     if (list.count === 0) return;
@@ -164,14 +161,12 @@ export class Engine {
     return storage;
   }
 
-  /** Gives a storage memory of its own, which goes back with it. */
   own(storage: Storage, allocation: Held): void {
     storage.allocation = allocation;
     allocation.live = true;
     this.registry.register(storage, allocation);
   }
 
-  /** Moves a storage out of a recorded step's memory. */
   copyOut(storage: Storage): void {
     const from = storage.allocation;
     this.own(storage, this.pool.take(from.bytes));

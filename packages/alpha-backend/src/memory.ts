@@ -1,6 +1,7 @@
 // Memory of the device: buffers by size, kept for reuse, and what tensors share of it.
 
 import type { BufferHandle } from 'helios-vk';
+import type { Template } from 'helios-vk/kernels';
 
 /** The native module. */
 export type Native = typeof import('helios-vk');
@@ -28,6 +29,30 @@ export class Storage {
     /** Counts storages: a later one has a larger number. */
     public serial: number,
   ) {}
+}
+
+/** The device as a recorded step sees it: what `Engine` does call by call. */
+export interface Stream {
+  readonly vk: Native;
+  /** The number of the next storage, and of the first one of this step. */
+  serial: number;
+  readonly firstSerial: number;
+  readonly pool: Pool;
+  /** Gives back what can be given back, where memory is short. */
+  readonly relieve: () => void;
+  /** Adds dispatches to those that wait. */
+  append(template: Template, handles: readonly BufferHandle[]): void;
+  /** Submits the dispatches that wait. Where that fails none of them has run, and they still wait. */
+  submit(): void;
+  /** Copies a buffer to another of its size. */
+  copy(from: Allocation, to: Allocation): void;
+  /** Gives a storage memory of its own, which goes back with it. */
+  own(storage: Storage, allocation: Allocation): void;
+  /** Moves a storage out of a recorded step's memory. */
+  copyOut(storage: Storage): void;
+  giveBack(allocation: Allocation): void;
+  /** Goes on call by call: the recorded step is left. */
+  leave(): void;
 }
 
 /** Buffers by size, kept for reuse. */

@@ -1,8 +1,12 @@
 // Tensors of the device.
 
-import type { Engine } from './engine.js';
 import { Storage } from './memory.js';
 import { type Dtype, type Shape, type TensorArray, type TensorData, BackendError, hostArray, sizeOf } from './types.js';
+
+/** What reads elements back from the device. */
+interface Reader {
+  read(tensor: DeviceTensor, storage: Storage): TensorArray;
+}
 
 /**
  * A tensor of the device. One that was made by `zeros`, `ones` or `full`, or from data, begins on the host, where its array
@@ -21,7 +25,7 @@ export class DeviceTensor implements TensorData {
   private hostVersion = 0;
 
   constructor(
-    readonly engine: Engine,
+    readonly engine: Reader,
     readonly shape: Shape,
     readonly dtype: Dtype,
     source: Storage | TensorArray | number,

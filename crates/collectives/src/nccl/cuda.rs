@@ -8,7 +8,7 @@ use std::ptr;
 
 use libloading::Library;
 
-use super::library::{functions, reason};
+use super::bind::{functions, reason};
 use crate::failure::{Cause, Failure};
 use crate::mpi::library::{Scope, open};
 

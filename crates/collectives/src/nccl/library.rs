@@ -9,42 +9,11 @@ use std::ptr;
 
 use libloading::Library;
 
+use super::bind::{functions, reason};
 use super::cuda::{Address, Stream};
 use crate::call::Call;
 use crate::failure::{Cause, Failure};
 use crate::mpi::library::{Missing, Scope, open};
-
-/// Binds functions that answer with a number, each with its name for errors.
-macro_rules! functions {
-    ($table:ident: $($field:ident = $name:literal ($($argument:ty),* $(,)?);)*) => {
-        struct $table {
-            $($field: $crate::nccl::library::Function<
-                unsafe extern "C" fn($($argument),*) -> std::ffi::c_int
-            >,)*
-        }
-
-        impl $table {
-            fn bind(library: &'static libloading::Library) -> Result<Self, String> {
-                Ok(Self { $($field: {
-                    // SAFETY: the type is the one that the header gives it.
-                    let symbol = unsafe {
-                        $crate::mpi::library::symbol(library, $name)
-                    };
-                    $crate::nccl::library::Function {
-                        name: $name,
-                        call: symbol.map_err(|_| format!("has no {}", $name))?,
-                    }
-                },)* })
-            }
-        }
-    };
-}
-pub(super) use functions;
-
-pub(super) struct Function<T> {
-    pub(super) name: &'static str,
-    pub(super) call: T,
-}
 
 /// `ncclUniqueId`: what the ranks of a communicator have in common.
 pub const ID_BYTES: usize = 128;
@@ -122,12 +91,6 @@ pub struct Nccl {
     pub library: String,
     /// As in `2.27.5`.
     pub version: String,
-}
-
-/// Why a library does not load: what the loader says is the cause of what `libloading` says.
-pub(super) fn reason(error: &libloading::Error) -> String {
-    let cause = std::error::Error::source(error);
-    cause.map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 fn missing(library: &str, reason: impl Into<String>) -> Missing {
