@@ -25,14 +25,14 @@ import { Tensor, readBytes, uploaded } from './tensor.mjs';
 
 /**
  * Which tensors of a file: names, a regular expression that names match, or a function of a name.
- * @typedef {readonly string[] | RegExp | ((name: string) => boolean)} Names
+ * @typedef {readonly string[] | RegExp | ((name: string) => boolean)} TensorNames
  */
 
 /**
  * Options of `load`.
- * @typedef {object} LoadOptions
- * @property {Names} [only] what is read; names that are not there are an error. Everything when left out
- * @property {Names} [skip] what is not read
+ * @typedef {object} ReadOptions
+ * @property {TensorNames} [only] what is read; names that are not there are an error. Everything when left out
+ * @property {TensorNames} [skip] what is not read
  * @property {boolean} [metadata] whether the result is `{ tensors, metadata }`; false when left out
  * @property {boolean} [round] whether F64 numbers that f32 does not have become the nearest that it has; false when left out
  * @property {boolean} [checksum] whether a file with a checksum is checked when all of it is read; true when left out
@@ -74,27 +74,27 @@ const narrowBools = ({ buffer, byteOffset, byteLength }) =>
  * Reads the tensors of a safetensors file; of several files, given their index (`model.safetensors.index.json`); or of a folder that has
  * `model.safetensors` or this index.
  *
- * F32, F16, BF16, I32, U32 and BOOL keep their type. Others become the type that has all of their numbers: I8 and I16 i32, U8 and U16 u32,
- * the 8-bit floating types f16 (F8_E8M0: f32). I64 becomes i32, U64 u32 and F64 f32, with the same numbers. A tensor of which that is not
- * possible, or of another type, does not keep the others from being read: its name is there, and reading the property throws an
- * ArgumentError that says why. Empty tensors can be read with `toArray`, saved again and loaded into modules; operations refuse them.
+ * F32, F16, BF16, I32, U32 and BOOL keep their type. I8, I16 and I64 become i32, U8, U16 and U64 become u32, 8-bit floats become f16
+ * (F8_E8M0: f32), and F64 becomes f32; every number stays the same. Where a tensor has a number that its new type lacks, or a type that is
+ * not read (C64, F4), `load` still reads the others: the name is in the result, and reading that property throws an ArgumentError that says
+ * why. Empty tensors can be read with `toArray`, saved again and loaded into modules; operations refuse them.
  *
- * Throws an ArgumentError for a file that is none: also where bytes of its data belong to no tensor or to two, where its header has a name
- * twice, text that is not UTF-8 or metadata that is no text, and where it has a checksum of `save` that is not that of its bytes.
+ * Throws an ArgumentError for what is not a safetensors file. That includes a header with a name twice, with text that is not UTF-8 or with
+ * metadata that is no text, bytes of the data that belong to no tensor or to two, and a checksum of `save` that is not that of the file.
  * @overload
  * @param {string | URL} path
- * @param {LoadOptions & { metadata?: false }} [options]
+ * @param {ReadOptions & { metadata?: false }} [options]
  * @returns {Promise<Record<string, Tensor>>} by name, in the order of the file; for `model.loadStateDict`
  */
 /**
  * @overload
  * @param {string | URL} path
- * @param {LoadOptions & { metadata: true }} options
+ * @param {ReadOptions & { metadata: true }} options
  * @returns {Promise<{ tensors: Record<string, Tensor>, metadata: Record<string, string> }>} metadata: the texts of the files' `__metadata__`; of
  *   one that several files have, the first
  */
 /**
- * @param {string | URL} path @param {LoadOptions} [options]
+ * @param {string | URL} path @param {ReadOptions} [options]
  * @returns {Promise<any>}
  */
 export async function load(path, options = {}) {
@@ -200,7 +200,7 @@ function tooLarge(bytes) {
 }
 
 /**
- * @param {string} option @param {Names | undefined} names @param {boolean} otherwise what is said of every name where there are none
+ * @param {string} option @param {TensorNames | undefined} names @param {boolean} otherwise what is said of every name where there are none
  * @returns {(name: string) => boolean}
  */
 function chooser(option, names, otherwise) {

@@ -1,9 +1,9 @@
 // Files of state: what other programs write, what a file must not be, and what `load` takes of it.
 
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, readdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { before, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { cat, compile, full, load, nn, ones, save, tensor } from '../../nn/index.mjs';
@@ -331,6 +331,32 @@ test('load: a model in several files, by its index or its folder', async (t) => 
   );
 });
 
+test('load: every one-byte change of an index is refused or says the same of every tensor', async (t) => {
+  const folder = folderOf(t);
+  const index = join(folder, 'model.safetensors.index.json');
+  const text = Buffer.from(JSON.stringify({ metadata: { total_size: 12 }, weight_map: { a: 'x.safetensors', b: 'y.safetensors' } }));
+  writeFileSync(join(folder, 'x.safetensors'), tensorsFile({ a: ['F32', [1], float(1)], spare: ['F32', [1], float(0)] }));
+  writeFileSync(join(folder, 'y.safetensors'), tensorsFile({ b: ['F32', [1], float(2)] }));
+  const counts = { refused: 0, same: 0 };
+  for (let at = 0; at < text.length; at++) {
+    for (const flip of [1, 16, 128]) {
+      const changed = Buffer.from(text);
+      changed[at] ^= flip;
+      writeFileSync(index, changed);
+      const state = await load(folder).catch((error) => error);
+      if (state instanceof Error) {
+        assert.equal(state.name, 'ArgumentError', state.stack);
+        counts.refused++;
+        continue;
+      }
+      assert.deepEqual(Object.keys(state), ['a', 'b'], changed.toString('latin1'));
+      assert.deepEqual([await values(state.a), await values(state.b)], [[1], [2]]);
+      counts.same++;
+    }
+  }
+  assert.ok(counts.refused > 4 * counts.same && counts.same > 0, JSON.stringify(counts));
+});
+
 test('loadStateDict: says what was missing and what was left over; names of every object are no tensors', async () => {
   const model = new nn.Sequential(new nn.Linear(2, 1), new nn.Linear(1, 1));
   const state = { '0.weight': full([1, 2], 4), '0.bias': full([1], 5), 'head.weight': ones([1]), '0.extra': ones([1]) };
@@ -562,4 +588,5 @@ test('a checksum covers tensors that cannot be had, and those that are larger th
     /last has 8 bytes, not 4/,
   );
   assert.ok(readFileSync(path).equals(bytes));
+  assert.deepEqual(readdirSync(dirname(path)), ['large.safetensors']);
 });

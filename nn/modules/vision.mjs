@@ -128,6 +128,7 @@ export class BatchNorm2d extends Module {
     this.eps = eps;
     this.momentum = momentum;
   }
+  /** @returns {readonly string[]} */
   ignoredState() {
     return ['num_batches_tracked'];
   }
