@@ -2,7 +2,7 @@
 
 import { SLOT, Template } from '../kernels/template.mjs';
 import { Node, isGradEnabled } from './autograd.mjs';
-import { ArgumentError, UsageError, show } from './errors.mjs';
+import { ArgumentError, ShapeError, UsageError, show } from './errors.mjs';
 import { keyOf } from './keys.mjs';
 import { BYTES } from './layout.mjs';
 import { recordingNow, runtime } from './runtime.mjs';
@@ -143,6 +143,11 @@ function drop(storage) {
  */
 function planOf(op, inputs, attributes, target) {
   const layouts = inputs.map((input) => input.layout);
+  // Kernels have at least one element; a plan is made before any call with these layouts, so this is the one place to say so.
+  for (const { size, shape } of layouts) {
+    if (size === 0)
+      throw new ShapeError(attributes.name ?? op.name, `${show(shape)} has no elements: operations take tensors that have some`);
+  }
   const outputs = op.infer(layouts, attributes);
   if (target) outputs[0] = target;
   /** @param {Layout} layout @param {number} slot @returns {Operand} */

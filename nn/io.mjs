@@ -1,184 +1,216 @@
 // State to files and back: `save` and `load`, in the safetensors format.
 
-import { randomBytes } from 'node:crypto';
-import { mkdir, open, rename, rm, stat } from 'node:fs/promises';
+import { mkdir } from 'node:fs/promises';
 import { dirname } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { types } from 'node:util';
 import { ArgumentError } from './errors.mjs';
-import { decode, encode } from './host.mjs';
-import { BYTES, sizeOf } from './layout.mjs';
+import { CONVERSIONS, NAMES, UNHELD } from './io/elements.mjs';
+import { writeSafetensors } from './io/file.mjs';
+import { closeModel, openModel } from './io/model.mjs';
+import { notWritten } from './io/replace.mjs';
+import { encodeHeader } from './io/safetensors.mjs';
+import { BYTES, denseLayout, sizeOf } from './layout.mjs';
 import { checkOptions } from './options.mjs';
-import { Tensor, tensor } from './tensor.mjs';
-
-/** @typedef {import('./layout.mjs').DType} DType */
-
-/** The format's names of types. @type {Record<DType, string>} */
-const NAMES = { f32: 'F32', f16: 'F16', bf16: 'BF16', i32: 'I32', u32: 'U32', bool: 'BOOL' };
-const TYPES = new Map(Object.entries(NAMES).map(([type, name]) => [name, /** @type {DType} */ (type)]));
-/** Bytes of an element in a file: a bool has one there. @param {DType} dtype */
-const fileBytes = (dtype) => (dtype === 'bool' ? 1 : BYTES[dtype]);
-/** A header is at most this large in the format. */
-const MAX_HEADER = 100_000_000;
-/** One read takes at most this much; the system's own limit is just under 2 GiB. */
-const MAX_READ = 2 ** 28;
+import { runtime } from './runtime.mjs';
+import { Tensor, readBytes, uploaded } from './tensor.mjs';
 
 /**
  * Options of `save`.
  * @typedef {object} SaveOptions
  * @property {Record<string, string>} [metadata] texts by name, for the file's `__metadata__`; none when left out
+ * @property {boolean} [checksum] whether the file's `__metadata__` has its SHA-256 as `helios.sha256`, with which `load` finds any change to
+ *   it; true when left out
+ */
+
+/**
+ * Which tensors of a file: names, a regular expression that names match, or a function of a name.
+ * @typedef {readonly string[] | RegExp | ((name: string) => boolean)} TensorNames
+ */
+
+/**
+ * Options of `load`.
+ * @typedef {object} ReadOptions
+ * @property {TensorNames} [only] what is read; names that are not there are an error. Everything when left out
+ * @property {TensorNames} [skip] what is not read
+ * @property {boolean} [metadata] whether the result is `{ tensors, metadata }`; false when left out
+ * @property {boolean} [round] whether F64 numbers that f32 does not have become the nearest that it has; false when left out
+ * @property {boolean} [checksum] whether a file with a checksum is checked when all of it is read; true when left out
  */
 
 /**
  * Writes tensors to a safetensors file. What was at the path stays until the new file is complete on the disk. Throws an error that names
  * the path where it cannot be written; nothing is left of it then.
- * @param {string} path @param {Record<string, Tensor>} tensors such as `model.stateDict()`
+ * @param {string | URL} path @param {Record<string, Tensor>} tensors such as `model.stateDict()`
  * @param {SaveOptions} [options]
  */
 export async function save(path, tensors, options = {}) {
-  const { metadata = {} } = checkOptions('save', options, ['metadata']);
-  for (const [key, text] of Object.entries(metadata)) {
-    if (typeof text !== 'string') throw new ArgumentError('save', `metadata has texts, got ${String(text)} for ${key}`);
-  }
-  /** Without a prototype: a tensor may have any name. @type {Record<string, unknown>} */
-  const header = Object.create(null);
-  if (Object.keys(metadata).length > 0) header.__metadata__ = metadata;
-  let end = 0;
-  // One snapshot: all reads are in the device's order before anything that is called later.
-  const reads = Object.entries(tensors).map(([name, x]) => {
+  path = pathOf(path);
+  const { metadata = {}, checksum = true } = checkOptions('save', options, ['metadata', 'checksum']);
+  if (typeof tensors !== 'object' || tensors === null) throw new ArgumentError('save', `expected tensors by name, got ${String(tensors)}`);
+  const list = Object.entries(tensors).map(([name, x]) => {
     if (!(x instanceof Tensor)) throw new ArgumentError('save', `${name} is not a tensor`);
     if (x.storage === undefined) throw new ArgumentError('save', `${name} was disposed of`);
-    if (name === '__metadata__') throw new ArgumentError('save', 'the format has __metadata__ for texts: name the tensor otherwise');
-    const bytes = x.size * fileBytes(x.dtype);
-    header[name] = { dtype: NAMES[x.dtype], shape: x.shape, data_offsets: [end, (end += bytes)] };
-    return { dtype: x.dtype, bytes, values: x.toArray() };
+    return { name, dtype: NAMES[x.dtype], shape: x.shape, tensor: x };
   });
-  const text = Buffer.from(JSON.stringify(header));
-  const padded = Buffer.alloc(Math.ceil(text.length / 8) * 8, ' ');
-  text.copy(padded);
-  const length = Buffer.alloc(8);
-  length.writeBigUInt64LE(BigInt(padded.length));
-  // A name that no other call has, in another thread or on another host either.
-  const temporary = `${path}.${randomBytes(8).toString('hex')}.tmp`;
-  /** @type {import('node:fs/promises').FileHandle | undefined} */
-  let file;
+  const header = encodeHeader(list, metadata, checksum, (what) => new ArgumentError('save', what));
+  // One snapshot: all reads are in the device's order before anything that is called later.
+  const reads = list.map(({ tensor }) => readBytes('save', tensor));
   try {
-    const arrays = await Promise.all(reads.map(({ values }) => values));
+    const bytes = await Promise.all(reads);
     await mkdir(dirname(path), { recursive: true });
-    // To rename a file to a device or a pipe would remove that.
-    const there = await stat(path).catch(() => undefined);
-    if (there && !there.isFile()) throw new ArgumentError('save', `${path} could not be written: it is not a file`);
-    file = await open(temporary, 'wx');
-    // `write` may take a part of what it is given; `writeFile` continues, from where the file is at.
-    await file.writeFile(length);
-    await file.writeFile(padded);
-    for (const [i, { dtype, bytes }] of reads.entries()) {
-      const words = dtype === 'bool' ? /** @type {Uint8Array} */ (arrays[i]) : encode('save', arrays[i], dtype);
-      await file.writeFile(new Uint8Array(words.buffer, words.byteOffset, bytes));
-    }
-    await file.sync();
-    await file.close();
-    await rename(temporary, path);
+    await writeSafetensors(path, header, (i) => (list[i].tensor.dtype === 'bool' ? narrowBools(bytes[i]) : bytes[i]));
   } catch (cause) {
-    await Promise.allSettled(reads.map(({ values }) => values));
-    await file?.close().catch(() => {});
-    if (file) await rm(temporary, { force: true }).catch(() => {});
-    const { code, message, syscall } = /** @type {NodeJS.ErrnoException} */ (cause);
-    if (syscall === undefined) throw cause;
-    throw Object.assign(new Error(`save: ${path} could not be written: ${message}`, { cause }), { code });
+    await Promise.allSettled(reads);
+    throw notWritten(`save: ${path}`, cause);
   }
 }
 
+/** Bools of a byte each, as files have them. @param {Uint8Array} bytes a word for each */
+const narrowBools = ({ buffer, byteOffset, byteLength }) =>
+  Uint8Array.from(new Uint32Array(buffer, byteOffset, byteLength / 4), (word) => (word ? 1 : 0));
+
 /**
- * Reads the tensors of a safetensors file. Throws an ArgumentError for a file that is none: also where bytes of its data belong to
- * no tensor or to two.
- * @param {string} path
- * @returns {Promise<Record<string, Tensor>>} by name; for `model.loadStateDict`
+ * Reads the tensors of a safetensors file; of several files, given their index (`model.safetensors.index.json`); or of a folder that has
+ * `model.safetensors` or this index.
+ *
+ * F32, F16, BF16, I32, U32 and BOOL keep their type. I8, I16 and I64 become i32, U8, U16 and U64 become u32, 8-bit floats become f16
+ * (F8_E8M0: f32), and F64 becomes f32; every number stays the same. Where a tensor has a number that its new type lacks, or a type that is
+ * not read (C64, F4), `load` still reads the others: the name is in the result, and reading that property throws an ArgumentError that says
+ * why. Empty tensors can be read with `toArray`, saved again and loaded into modules; operations refuse them.
+ *
+ * Throws an ArgumentError for what is not a safetensors file. That includes a header with a name twice, with text that is not UTF-8 or with
+ * metadata that is no text, bytes of the data that belong to no tensor or to two, and a checksum of `save` that is not that of the file.
+ * @overload
+ * @param {string | URL} path
+ * @param {ReadOptions & { metadata?: false }} [options]
+ * @returns {Promise<Record<string, Tensor>>} by name, in the order of the file; for `model.loadStateDict`
  */
-export async function load(path) {
-  const bad = (/** @type {string} */ what) => new ArgumentError('load', `${path} is not a safetensors file: ${what}`);
-  // Opening a pipe would wait for its writer, and a device has no end.
-  if (!(await stat(path)).isFile()) throw bad('it is not a file');
-  const file = await open(path);
-  /** @type {[string, Tensor][]} */
-  const tensors = [];
+/**
+ * @overload
+ * @param {string | URL} path
+ * @param {ReadOptions & { metadata: true }} options
+ * @returns {Promise<{ tensors: Record<string, Tensor>, metadata: Record<string, string> }>} metadata: the texts of the files' `__metadata__`; of
+ *   one that several files have, the first
+ */
+/**
+ * @param {string | URL} path @param {ReadOptions} [options]
+ * @returns {Promise<any>}
+ */
+export async function load(path, options = {}) {
+  path = pathOf(path);
+  const {
+    only,
+    skip,
+    metadata = false,
+    round = false,
+    checksum = true,
+  } = checkOptions('load', options, ['only', 'skip', 'metadata', 'round', 'checksum']);
+  const [isOnly, isSkipped] = [chooser('only', only, true), chooser('skip', skip, false)];
+  const isWanted = (/** @type {string} */ name) => isOnly(name) && !isSkipped(name);
+  const parts = await openModel(path, bad, isWanted);
+  /** @type {Record<string, Tensor>} */
+  const tensors = {};
+  /** @type {Tensor[]} */
+  const made = [];
+  /** @param {string} name @param {PropertyDescriptor} property */
+  const define = (name, property) => Object.defineProperty(tensors, name, { enumerable: true, configurable: true, ...property });
   try {
-    const { size } = await file.stat();
-    /** @param {number} start @param {number} count */
-    const read = async (start, count) => {
-      const bytes = new Uint8Array(count);
-      for (let at = 0; at < count; ) {
-        const { bytesRead } = await file.read(bytes, at, Math.min(MAX_READ, count - at), start + at);
-        if (bytesRead === 0) throw bad(`it was cut to less than ${size} bytes while it was read`);
-        at += bytesRead;
-      }
-      return bytes;
-    };
-    if (size < 8) throw bad(`${size} bytes`);
-    const length = Number(new DataView((await read(0, 8)).buffer).getBigUint64(0, true));
-    if (length > MAX_HEADER || 8 + length > size) throw bad(`a header of ${length} bytes in a file of ${size}`);
-    const entries = entriesOf(path, Buffer.from((await read(8, length)).buffer).toString(), size - 8 - length, bad);
-    // All is checked: now the memory.
-    for (const { name, dtype, shape, start, end } of entries) {
-      tensors.push([name, tensor(values(await read(8 + length + start, end - start), dtype), { dtype, shape })]);
+    if (Array.isArray(only)) {
+      const names = new Set(parts.flatMap((part) => part.names));
+      const lacking = only.filter((name) => !names.has(name) && !isSkipped(name));
+      if (lacking.length > 0) throw new ArgumentError('load', `${path} has no tensor ${lacking.join(', ')}`);
     }
-    return Object.fromEntries(tensors);
+    // All headers are checked: now the memory.
+    for (const part of parts) {
+      const names = part.names.filter(isWanted);
+      const verification = checksum && names.length === part.file.tensors.size ? part.file.verification() : undefined;
+      for (const name of names) {
+        const value = await readTensor(part, name, round, verification?.hash);
+        if (value instanceof Tensor) {
+          made.push(value);
+          define(name, { value, writable: true });
+        } else {
+          define(name, {
+            get() {
+              throw new ArgumentError('load', `${part.path}: ${name} ${value}`);
+            },
+          });
+        }
+      }
+      const damage = verification?.finish();
+      if (damage) {
+        throw new ArgumentError(
+          'load',
+          `${part.path} is damaged, or a program changed it and kept its checksum ({ checksum: false } loads it then): ${damage}`,
+        );
+      }
+    }
+    if (!metadata) return tensors;
+    // Of a name that several files have, the text of the first.
+    const texts = parts.toReversed().flatMap(({ file }) => Object.entries(file.metadata));
+    return { tensors, metadata: Object.fromEntries(texts) };
   } catch (error) {
-    for (const [, x] of tensors) x.dispose();
+    for (const tensor of made) tensor.dispose();
     throw error;
   } finally {
-    await file.close();
+    await closeModel(parts);
   }
+}
+
+/** A path, also of an address `file:…`; an error says that it is neither. @param {string | URL} path */
+const pathOf = (path) => (typeof path === 'string' ? path : fileURLToPath(path));
+
+/** @param {string} path @param {string} what is wrong with it */
+const bad = (path, what) => new ArgumentError('load', `${path} is not a safetensors ${path.endsWith('.json') ? 'index' : 'file'}: ${what}`);
+
+/**
+ * Reads a tensor onto the device.
+ * @param {import('./io/model.mjs').Part} part @param {string} name @param {boolean} round
+ * @param {import('node:crypto').Hash} [hash] is given its bytes
+ * @returns {Promise<Tensor | string>} or why there is no such tensor
+ */
+async function readTensor({ file }, name, round, hash) {
+  const { dtype: type, shape, bytes } = /** @type {import('./io/safetensors.mjs').TensorInfo} */ (file.tensors.get(name));
+  const conversion = CONVERSIONS.get(type);
+  const refusal = conversion ? tooLarge(sizeOf(shape) * BYTES[conversion.dtype]) : unheld(type);
+  if (!conversion || refusal) {
+    if (hash) await file.pass(name, hash);
+    return /** @type {string} */ (refusal);
+  }
+  // Whole words: memory of the device is written by these.
+  const words = new Uint8Array(Math.ceil(bytes / 4) * 4);
+  const data = words.subarray(0, bytes);
+  await file.read(name, data, hash);
+  const elements = conversion.convert ? conversion.convert(data, round) : words;
+  return typeof elements === 'string' ? `has the type ${type}, and ${elements}` : uploaded(elements, denseLayout(shape, conversion.dtype));
+}
+
+/** @param {string} type of a file */
+const unheld = (type) =>
+  Object.hasOwn(UNHELD, type)
+    ? `has the type ${type}, which is not read: ${UNHELD[type]}`
+    : `has the type ${JSON.stringify(type)}; there are ${[...CONVERSIONS.keys()].join(', ')}`;
+
+/** @param {number} bytes on the device */
+function tooLarge(bytes) {
+  const { bindingBytes, bufferBytes } = runtime().kernels.context;
+  const most = Math.min(bindingBytes, bufferBytes);
+  return bytes > most ? `would take ${bytes} bytes; a tensor on this device has at most ${most} bytes` : undefined;
 }
 
 /**
- * The entries of a header, checked.
- * @param {string} path @param {string} text @param {number} bytes of the data behind it
- * @param {(what: string) => Error} bad
+ * @param {string} option @param {TensorNames | undefined} names @param {boolean} otherwise what is said of every name where there are none
+ * @returns {(name: string) => boolean}
  */
-function entriesOf(path, text, bytes, bad) {
-  /** @type {Record<string, any>} */
-  let header;
-  try {
-    header = JSON.parse(text);
-  } catch {
-    throw bad('its header is not JSON');
+function chooser(option, names, otherwise) {
+  if (names === undefined) return () => otherwise;
+  if (typeof names === 'function') return names;
+  // Not `test`, which goes on from its last match where the expression has the flag g.
+  if (types.isRegExp(names)) return (name) => name.search(names) >= 0;
+  if (!Array.isArray(names) || !names.every((name) => typeof name === 'string')) {
+    throw new ArgumentError('load', `${option} is names in an array, a regular expression or a function, got ${String(names)}`);
   }
-  if (typeof header !== 'object' || header === null || Array.isArray(header)) throw bad('its header is not an object');
-  const entries = Object.entries(header)
-    .filter(([name]) => name !== '__metadata__')
-    .map(([name, entry]) => {
-      const dtype = TYPES.get(entry?.dtype);
-      if (!dtype) {
-        const types = [...TYPES.keys()].join(', ');
-        throw new ArgumentError('load', `${path}: ${name} has the type ${JSON.stringify(entry?.dtype)}; there are ${types}`);
-      }
-      const { shape, data_offsets: offsets } = entry;
-      if (!Array.isArray(shape) || !shape.every((size) => Number.isInteger(size) && size >= 1)) {
-        throw new ArgumentError('load', `${path}: ${name} has the shape ${JSON.stringify(shape)}; sizes are integers of at least 1`);
-      }
-      const [start, end] = Array.isArray(offsets) ? offsets : [];
-      const whole = Number.isSafeInteger(start) && Number.isSafeInteger(end) && start >= 0 && end <= bytes;
-      if (!whole || end - start !== sizeOf(shape) * fileBytes(dtype)) throw bad(`${name} [${shape}] lies at ${start} to ${end}`);
-      return { name, dtype, shape, start, end };
-    });
-  // Every byte of the data belongs to one tensor.
-  let covered = 0;
-  let before = '';
-  for (const { name, start, end } of entries.toSorted((a, b) => a.start - b.start)) {
-    if (start < covered) throw bad(`${name}, which begins at ${start}, overlaps ${before}, which ends at ${covered}`);
-    if (start > covered) throw bad(`${start - covered} bytes before ${name} belong to no tensor`);
-    covered = end;
-    before = name;
-  }
-  if (bytes > covered) throw bad(`${bytes - covered} bytes behind the last tensor belong to no tensor`);
-  return entries;
-}
-
-/** @param {Uint8Array} data with a buffer of its own @param {DType} dtype @returns {any} numbers, exactly those of the file */
-function values(data, dtype) {
-  const { buffer } = data;
-  if (dtype === 'bool') return data;
-  if (dtype === 'i32') return new Int32Array(buffer);
-  if (dtype === 'u32') return new Uint32Array(buffer);
-  if (dtype === 'f32') return new Float32Array(buffer);
-  return decode(data, dtype, data.length / 2);
+  const known = new Set(names);
+  return (name) => known.has(name);
 }

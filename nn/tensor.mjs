@@ -112,21 +112,7 @@ export class Tensor {
    * @returns {Promise<Float32Array | Int32Array | Uint32Array | Uint8Array>}
    */
   async toArray() {
-    storageOf('toArray', this);
-    if (isRecording()) {
-      throw new UsageError('toArray', 'there are no values while a function is compiled: return the tensor and read what the call returns');
-    }
-    const device = runtime();
-    const dense = this.layout.contiguous ? this : unscoped(() => F.clone(this.detach()));
-    const { layout, storage } = /** @type {{ layout: Layout, storage: Storage }} */ (dense);
-    const size = BYTES[layout.dtype];
-    const from = layout.offset * size;
-    const start = Math.floor(from / 4) * 4;
-    const end = Math.ceil((from + layout.size * size) / 4) * 4;
-    device.flush();
-    const words = await device.vk.readAsync(storage.allocation.handle, start, end - start);
-    if (dense !== this) dense.dispose();
-    return decode(new Uint8Array(words.buffer, words.byteOffset + from - start, layout.size * size), layout.dtype, layout.size);
+    return decode(await readBytes('toArray', this), this.dtype, this.size);
   }
 
   /** The one element of a tensor that has one. @returns {Promise<number>} */
@@ -518,11 +504,38 @@ export class Tensor {
 
 tensorClass.class = Tensor;
 
-/** @param {ArrayBufferView} data @param {Layout} layout */
-function uploaded(data, layout) {
+/**
+ * The bytes of a tensor's elements, row by row.
+ * @param {string} op the call, for errors @param {Tensor} x
+ * @returns {Promise<Uint8Array>}
+ */
+export async function readBytes(op, x) {
+  storageOf(op, x);
+  if (isRecording()) {
+    throw new UsageError(op, 'there are no values while a function is compiled: return the tensor and read what the call returns');
+  }
+  if (x.size === 0) return new Uint8Array(0);
+  const device = runtime();
+  const dense = x.layout.contiguous ? x : unscoped(() => F.clone(x.detach()));
+  const { layout, storage } = /** @type {{ layout: Layout, storage: Storage }} */ (dense);
+  const size = BYTES[layout.dtype];
+  const from = layout.offset * size;
+  const start = Math.floor(from / 4) * 4;
+  const end = Math.ceil((from + layout.size * size) / 4) * 4;
+  device.flush();
+  const words = await device.vk.readAsync(storage.allocation.handle, start, end - start);
+  if (dense !== x) dense.dispose();
+  return new Uint8Array(words.buffer, words.byteOffset + from - start, layout.size * size);
+}
+
+/**
+ * A tensor of elements as the device has them.
+ * @param {ArrayBufferView} data whole words @param {Layout} layout dense
+ */
+export function uploaded(data, layout) {
   const device = runtime();
   const storage = new Storage(device.allocate(layout.size * BYTES[layout.dtype]));
-  device.upload(storage.allocation, data);
+  if (layout.size > 0) device.upload(storage.allocation, data);
   return new Tensor(storage, layout);
 }
 

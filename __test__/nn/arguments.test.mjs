@@ -202,7 +202,7 @@ test('save: calls at once to one path each write a whole file; a name that the f
   assert.equal(x.size, value * 100_000);
   assert.ok((await x.toArray()).every((v) => v === value));
   await assert.rejects(save(path, { __metadata__: ones([1]) }), /save: the format has __metadata__ for texts/);
-  await assert.rejects(save(path, { x }, /** @type {any} */ ({ meta: {} })), /save: no option meta; there is metadata/);
+  await assert.rejects(save(path, { x }, /** @type {any} */ ({ meta: {} })), /save: no option meta; there are metadata, checksum/);
   await assert.rejects(save(path, { x }, { metadata: /** @type {any} */ ({ step: 7 }) }), /save: metadata has texts, got 7 for step/);
   await assert.rejects(save(folder, { x }), /save: .* could not be written: it is not a file/);
   assert.deepEqual(await readdir(folder), ['a.safetensors']);
@@ -251,10 +251,10 @@ test('load: what a file holds that is not loaded, by the names of the file and t
   };
   const entry = (/** @type {object} */ changes) => JSON.stringify({ a: { dtype: 'F32', shape: [1], data_offsets: [0, 4], ...changes } });
   for (const [text, message] of /** @type {[string, RegExp][]} */ ([
-    ['{"a":null}', /a has the type undefined; there are F32/],
-    [entry({ dtype: 'F64' }), /a has the type "F64"; there are F32/],
-    [entry({ dtype: 'constructor' }), /a has the type "constructor"/],
-    [entry({ shape: [0] }), /a has the shape \[0\]; sizes are integers of at least 1/],
+    ['{"a":null}', /a has the type undefined; there are .*F32/],
+    [entry({ dtype: 'F64' }), /a \[1\] lies at 0 to 4/],
+    [entry({ shape: [0] }), /a \[0\] lies at 0 to 4/],
+    [entry({ shape: [-1] }), /a has the shape \[-1\]; sizes are integers from 0 on/],
     [entry({ shape: 'x' }), /a has the shape "x"/],
     [entry({ data_offsets: [0, 2 ** 62] }), /a \[1\] lies at 0 to/],
     ['[]', /its header is not an object/],

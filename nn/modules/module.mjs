@@ -99,6 +99,13 @@ function* entriesOf(object, prefix = '') {
  */
 
 /**
+ * What `loadStateDict` did not copy.
+ * @typedef {object} LoadReport
+ * @property {string[]} missingKeys names of the module that the state lacks: these tensors are as they were
+ * @property {string[]} unexpectedKeys names of the state that the module does not have
+ */
+
+/**
  * The base of all modules. Parameters, modules and arrays of them that are set as properties are found by their names, which
  * are those of PyTorch's `state_dict`.
  */
@@ -185,17 +192,35 @@ export class Module {
   }
 
   /**
-   * Copies tensors into the module's. All or nothing: names, shapes and types are checked first.
+   * Names in PyTorch's state of such a module that it has no use for: `loadStateDict` takes a state with or without them.
+   * @returns {readonly string[]}
+   */
+  ignoredState() {
+    return [];
+  }
+
+  /** These names, of this module and all below it. @param {string} [prefix] @returns {Generator<string>} */
+  *#allIgnored(prefix = '') {
+    for (const name of this.ignoredState()) yield prefix + name;
+    for (const [name, child] of this.namedChildren()) yield* child.#allIgnored(`${prefix}${name}.`);
+  }
+
+  /**
+   * Copies tensors into the module's. All or nothing: names and shapes are checked first. Elements become the module's type. Of the state
+   * only what the module has is looked at, so that a tensor that `load` could not read is an error here where the module needs it.
    * @param {Record<string, Tensor>} state
    * @param {LoadOptions} [options]
+   * @returns {LoadReport} both empty unless `strict` is false
    */
   loadStateDict(state, options = {}) {
     const { strict = true } = checkOptions('loadStateDict', options, ['strict']);
     if (typeof state !== 'object' || state === null)
       throw new ArgumentError('loadStateDict', `expected tensors by name, got ${String(state)}`);
     const own = new Map(this.namedTensors());
-    const missing = [...own.keys()].filter((name) => !(name in state));
-    const unknown = Object.keys(state).filter((name) => !own.has(name));
+    const ignored = new Set(this.#allIgnored());
+    // Own names alone: every object has a `constructor`.
+    const missing = [...own.keys()].filter((name) => !Object.hasOwn(state, name));
+    const unknown = Object.keys(state).filter((name) => !own.has(name) && !ignored.has(name));
     if (strict && missing.length + unknown.length > 0) {
       throw new ArgumentError(
         'loadStateDict',
@@ -204,17 +229,22 @@ export class Module {
           .join('; '),
       );
     }
-    const pairs = [...own].filter(([name]) => name in state);
-    for (const [name, target] of pairs) {
-      if (!(state[name] instanceof Tensor)) throw new ArgumentError('loadStateDict', `${name} is not a tensor`);
-      if (state[name].disposed) throw new UsageError('loadStateDict', `${name} was disposed of`);
-      if (show(state[name].shape) !== show(target.shape)) {
-        throw new ShapeError('loadStateDict', `${name} is ${show(state[name].shape)}, the module's ${show(target.shape)}`);
+    /** @type {[target: Tensor, source: Tensor][]} */
+    const pairs = [];
+    for (const [name, target] of own) {
+      if (!Object.hasOwn(state, name)) continue;
+      const source = state[name];
+      if (!(source instanceof Tensor)) throw new ArgumentError('loadStateDict', `${name} is not a tensor`);
+      if (source.disposed) throw new UsageError('loadStateDict', `${name} was disposed of`);
+      if (show(source.shape) !== show(target.shape)) {
+        throw new ShapeError('loadStateDict', `${name} is ${show(source.shape)}, the module's ${show(target.shape)}`);
       }
+      if (target.size > 0) pairs.push([target, source]);
     }
     noGrad(() => {
-      for (const [name, target] of pairs) target.copy_(F.to(state[name], target.dtype));
+      for (const [target, source] of pairs) target.copy_(F.to(source, target.dtype));
     });
+    return { missingKeys: missing, unexpectedKeys: unknown };
   }
 
   /** Frees all tensors of the module. */

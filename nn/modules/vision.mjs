@@ -112,7 +112,10 @@ export class AvgPool2d extends Module {
   }
 }
 
-/** Normalization of each channel over the batch (Ioffe & Szegedy 2015), while training; by running means after that. */
+/**
+ * Normalization of each channel over the batch (Ioffe & Szegedy 2015), while training; by running means after that. Its state has PyTorch's
+ * names, but for `num_batches_tracked`, which only a momentum of None uses there: `loadStateDict` takes a state with or without it.
+ */
 export class BatchNorm2d extends Module {
   /** @param {number} channels @param {NormOptions & RunningOptions} [options] */
   constructor(channels, options = {}) {
@@ -124,6 +127,10 @@ export class BatchNorm2d extends Module {
     this.running_var = unscoped(() => F.ones([channels]));
     this.eps = eps;
     this.momentum = momentum;
+  }
+  /** @returns {readonly string[]} */
+  ignoredState() {
+    return ['num_batches_tracked'];
   }
   /** @param {Tensor} x @returns {Tensor} */
   forward(x) {
