@@ -10,6 +10,7 @@ import { ArgumentError, UsageError } from '../errors.mjs';
 import { noted } from '../guards.mjs';
 import { layoutOf } from '../layout.mjs';
 import { Module, Parameter } from '../modules/module.mjs';
+import { Places } from '../modules/places.mjs';
 import { checkOptions } from '../options.mjs';
 import { isRecording, perDevice, runtime, sink } from '../runtime.mjs';
 import { scope } from '../storage.mjs';
@@ -224,6 +225,7 @@ export class ParameterGroup {
 export class Optimizer {
   #clip;
   #gradientScale;
+  #places;
 
   /**
    * @param {Iterable<Parameter> | Group[]} params parameters, or groups with options of their own
@@ -238,6 +240,7 @@ export class Optimizer {
     const list = checkIterable(/** @type {Iterable<Parameter | Group>} */ (params), name);
     if (list.length === 0) throw new ArgumentError(name, 'no parameters');
     const groups = /** @type {Group[]} */ (list[0] instanceof Tensor ? [{ params: list }] : list);
+    /** @type {Set<Parameter>} */
     const seen = new Set();
     this.#clip = options.clip;
     this.#gradientScale = checkScale(options.gradientScale, name);
@@ -258,6 +261,7 @@ export class Optimizer {
       for (const key of /** @type {const} */ (['lr', 'weightDecay', 'clip'])) checkSetting(key, own_[key], name);
       return { parameters, settings: own_ };
     });
+    this.#places = new Places(seen);
     /** @type {ParameterGroup[]} */
     this.groups = [];
     /** @type {Map<Bucket, Tensor[]>} */
@@ -271,6 +275,25 @@ export class Optimizer {
       for (const { parameters } of checked) for (const { bucket } of parameters) bucket?.dispose();
       this.#free();
       throw error;
+    }
+  }
+
+  /** Whether `dispose` was called. A compiled step does not outlive the optimizer. */
+  get disposed() {
+    return noted(this, 'disposed', this.groups[0].state.disposed);
+  }
+
+  /** Throws where something in a module has taken the place of what is stepped here, and nobody steps that. */
+  #checkPlaces() {
+    for (const { module, key, container } of this.#places.changed()) {
+      const now = container[key];
+      const parameters = now instanceof Module ? now.parameters() : now instanceof Parameter ? [now] : [];
+      if (!parameters.some(({ requiresGrad, bucket }) => requiresGrad && !bucket)) continue;
+      throw new UsageError(
+        'step',
+        `${key} of a ${module.constructor.name} was replaced after the optimizer was made, and no optimizer has what is there now: ` +
+          'dispose() of this optimizer and make it anew, or freeze what is new by requiresGrad_(false)',
+      );
     }
   }
 
@@ -396,7 +419,8 @@ export class Optimizer {
    * the device is out of memory, has changed nothing, and may be made again.
    */
   step() {
-    if (this.groups[0].state.disposed) throw new UsageError('step', 'the optimizer was disposed of');
+    if (this.disposed) throw new UsageError('step', 'the optimizer was disposed of');
+    this.#checkPlaces();
     const ready = this.#ready();
     // What collectives have done cannot be taken back, and a recording is given up as a whole.
     if (this.ranks || isRecording()) this.#change(ready);
