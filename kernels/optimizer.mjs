@@ -15,18 +15,18 @@ import { blockReduction } from './reduction.mjs';
  * The device writes step, rate, correction1, correction2, clip, norm, skipped and the offset.
  */
 export const STATE = Object.freeze({
-  /** Optimizer steps begun (u32). */
+  /** Optimizer steps made (u32), without those that were skipped: what the schedule and the bias corrections go by. */
   step: 0,
   /** Learning rate of this step. */
   rate: 1,
   /** 1 - beta1^step and 1 - beta2^step. */
   correction1: 2,
   correction2: 3,
-  /** Factor on the gradient; 0 where the norm is not finite: AdamW then changes nothing. */
+  /** Factor on the gradient; 0 where the step is skipped: AdamW then changes nothing. */
   clip: 4,
   /** Global gradient norm of this step, after gradientScale and before clipping. */
   norm: 5,
-  /** Steps left out for a norm that is not finite (u32). */
+  /** Steps skipped (u32), since the norm to clip by was not finite. */
   skipped: 6,
   /** Seed and offset of the random streams (u32 each): what `dropout` takes as `random`. */
   seedLow: 8,
@@ -41,7 +41,7 @@ export const STATE = Object.freeze({
   logBeta2: 17,
   epsilon: 18,
   decay: 19,
-  /** 0 for no clipping. */
+  /** 0 for no clipping, and for no step skipped. */
   maxNorm: 20,
   /** Factor on every gradient before anything else: 1 / the loss scale. */
   gradientScale: 21,
@@ -66,10 +66,11 @@ export const STATE_WORDS = 32;
  * @property {number} [beta2] 0.95 when left out
  * @property {number} [epsilon] 1e-8 when left out
  * @property {number} [decay] weight decay, 0.1 when left out
- * @property {number} [maxNorm] largest global gradient norm; 0 (no clipping) when left out
+ * @property {number} [maxNorm] largest global gradient norm; 0 (no clipping, and no step skipped) when left out
  * @property {number} [gradientScale] 1 when left out
  * @property {number | bigint} [seed] of the random streams; 0 when left out
- * @property {number} [step] steps already done, for a resumed run; 0 when left out. The random offset follows it.
+ * @property {number} [step] steps already made, for a resumed run; 0 when left out. The random offset is that of steps made and skipped.
+ * @property {number} [skipped] steps skipped besides those; 0 when left out
  */
 
 /**
@@ -92,12 +93,14 @@ export function optimizerState(options) {
     gradientScale = 1,
     seed = 0,
     step = 0,
+    skipped = 0,
   } = options;
   const kernel = 'optimizerState';
   for (const [name, value] of Object.entries({ beta1, beta2 })) {
     if (!(value > 0 && value < 1)) throw new RangeError(`${kernel}: ${name} must be in (0, 1), got ${value}`);
   }
   integer(kernel, 'step', step, 0);
+  integer(kernel, 'skipped', skipped, 0);
   integer(kernel, 'warmup', warmup, 0);
   integer(kernel, 'total', total, 0);
   if (total !== 0 && total <= warmup) {
@@ -109,9 +112,12 @@ export function optimizerState(options) {
   const state = new Uint32Array(STATE_WORDS);
   const key = BigInt.asUintN(64, BigInt(seed));
   state[STATE.step] = step;
+  state[STATE.skipped] = skipped;
   state[STATE.seedLow] = Number(key & 0xffffffffn);
   state[STATE.seedHigh] = Number(key >> 32n);
-  state[STATE.offsetLow] = step;
+  // Of 64 bits.
+  state[STATE.offsetLow] = step + skipped;
+  state[STATE.offsetHigh] = Math.floor((step + skipped) / 2 ** 32);
   state[STATE.warmup] = warmup;
   state[STATE.total] = total;
   /** @type {[number, string, number][]} */
@@ -155,6 +161,9 @@ export function optimizerKernels(context) {
   /**
    * The global norm of a flat gradient, in two passes, and from it `norm` and `clip` of the state:
    * clip = gradientScale · min(1, maxNorm / (norm + 1e-6)), as PyTorch's clip_grad_norm_. After `optimizerAdvance`.
+   *
+   * With a `maxNorm`, a norm that is not finite (of a gradient with NaN or infinity, or whose sum of squares overflows) skips the step:
+   * `clip` is 0, `skipped` is one more and `step` one less. Without one `clip` is gradientScale, whatever the norm.
    * @param {object} args
    * @param {Tensor | { tensor: Tensor, count: number }[]} args.gradient [count] f32; or its shards in order, of multiples
    *   of four elements: the same bits as in one buffer

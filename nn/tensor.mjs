@@ -201,7 +201,8 @@ export class Tensor {
       throw new UsageError(
         'backward',
         `the gradient of a tensor ${show(this.shape)} would be memory of the compiled function: make the optimizer before the first call ` +
-          '(it has memory for gradients), or take gradients with grad(…) and return them',
+          '(it has memory for gradients, but one that was disposed of, or made before the parameter was replaced, has none for this one), ' +
+          'or take gradients with grad(…) and return them',
       );
     }
     this.grad = accumulated(this.grad, gradient);

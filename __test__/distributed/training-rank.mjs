@@ -4,7 +4,7 @@
 import { createHash } from 'node:crypto';
 
 import { init, launched } from '../../distributed/index.mjs';
-import { F, compile, init as initDevice, load, manualSeed, nn, optim, rand, save, scope } from '../../nn/index.mjs';
+import { F, compile, init as initDevice, load, manualSeed, nn, noGrad, optim, rand, save, scope } from '../../nn/index.mjs';
 import { vk } from '../lib/addon.mjs';
 
 /**
@@ -18,11 +18,24 @@ import { vk } from '../lib/addon.mjs';
  * @property {string} [to] a checkpoint to end with
  * @property {number} [parts] without a group: gradients of so many parts of the batch are computed one by one and added
  * @property {boolean} [helper] whether gradients are averaged by `averageGradients`, and the optimizer knows no group
+ * @property {number} [bad] the step in which one element of a gradient of the last part is NaN
  * @property {'missing' | 'compiled'} [wrong]
  */
 
 /** @type {Settings} */
-const { optimizer: kind = 'AdamW', zero, reduce, clip = 0, steps = 4, from, to, parts = 0, helper, wrong } = JSON.parse(process.argv[2]);
+const {
+  optimizer: kind = 'AdamW',
+  zero,
+  reduce,
+  clip = 0,
+  steps = 4,
+  from,
+  to,
+  parts = 0,
+  helper,
+  bad,
+  wrong,
+} = JSON.parse(process.argv[2]);
 const BATCH = 12;
 initDevice({ vk });
 const group = parts > 0 ? undefined : await init({ joinTimeoutMs: 100_000, peerTimeoutMs: 60_000 });
@@ -47,7 +60,9 @@ const backward = (x, part, of) => {
   const own = x.slice(0, part * rows, (part + 1) * rows);
   const t = own.slice(1, 0, 3).mul(own.slice(1, 3, 6));
   F.mseLoss(model.forward(own), t).backward();
+  if (now === bad && part === of - 1) noGrad(() => void model.at(0).weight.grad.slice(0, 3, 4).slice(1, 2, 3).fill_(NaN));
 };
+let now = 0;
 
 let begin = 0;
 if (from) {
@@ -63,6 +78,7 @@ const hashes = [];
 let problem = null;
 for (let step = begin; step < begin + steps && !problem; step++) {
   manualSeed(1000 + step);
+  now = step;
   try {
     scope(() => {
       const x = rand([BATCH, 8], { low: -1, high: 1 });
@@ -102,5 +118,7 @@ if (to) {
   const state = { ...named('model.', model.stateDict()), ...named('optimizer.', optimizer.stateDict()) };
   if (rank === 0) await save(to, state);
 }
-console.log(`@rank ${JSON.stringify({ rank: group ? launched().rank : 0, hashes, problem, values: some })}`);
+console.log(
+  `@rank ${JSON.stringify({ rank: group ? launched().rank : 0, hashes, problem, values: some, skipped: await optimizer.skippedSteps() })}`,
+);
 await group?.destroy();

@@ -21,10 +21,13 @@ async function train(nproc, settings, launcher = first) {
   const ran = await launch(launcher, ['--nproc', String(nproc)], [RANK, JSON.stringify(settings)]);
   assert.equal(ran.status, 0, ran.output);
   assert.equal(ran.said.length, nproc, ran.output);
-  const [{ hashes, problem, values }] = ran.of(0);
+  const [{ hashes, problem, values, skipped }] = ran.of(0);
   assert.ok(hashes.length > 0);
-  for (const other of ran.said) assert.deepEqual(other.hashes, hashes, `rank ${other.rank} has other parameters after a step`);
-  return { hashes, problem, values };
+  for (const other of ran.said) {
+    assert.deepEqual(other.hashes, hashes, `rank ${other.rank} has other parameters after a step`);
+    assert.equal(other.skipped, skipped, `rank ${other.rank} has skipped other steps`);
+  }
+  return { hashes, problem, values, skipped };
 }
 
 /** One process that computes the gradients of the parts one by one. @param {number} parts @param {Settings} settings */
@@ -81,6 +84,21 @@ test('gradients are clipped by the norm of all shards', LIMIT, async () => {
   assert.deepEqual((await train(2, { ...settings, zero: 0 })).hashes, expected.hashes);
   const sharded = await train(2, { ...settings, zero: 1 });
   assert.ok(distance(sharded.values, expected.values) < 1e-5, `${distance(sharded.values, expected.values)}`);
+});
+
+test('a gradient of one process that is not finite has all of them skip the step', LIMIT, async () => {
+  for (const optimizer of /** @type {const} */ (['AdamW', 'SGD', 'Lion'])) {
+    // A norm that no gradient reaches: it is the same bits with shards and without.
+    const settings = { optimizer, clip: 1e6, bad: 1, steps: 3 };
+    const expected = reference(2, settings);
+    assert.equal(expected.hashes[1], expected.hashes[0], 'nothing has changed');
+    assert.notEqual(expected.hashes[2], expected.hashes[1]);
+    assert.equal(expected.skipped, 1);
+    for (const zero of /** @type {const} */ ([0, 1])) {
+      const { hashes, skipped } = await train(2, { ...settings, zero });
+      assert.deepEqual({ hashes, skipped }, { hashes: expected.hashes, skipped: 1 }, `${optimizer}, zero ${zero}`);
+    }
+  }
 });
 
 test('a checkpoint of two processes is whole: one, two and three go on from it', LIMIT, async () => {

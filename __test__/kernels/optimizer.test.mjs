@@ -170,8 +170,26 @@ test('a gradient that is not finite leaves everything as it was', () => {
     for (const t of [p, m, v, copy, shuffled]) assert.deepEqual(t.read(), t.values, String(bad));
     assert.equal(state.read()[STATE.skipped], 1);
     assert.equal(floats(state.read())[STATE.clip], 0);
+    // The next step has its number, but not its random numbers.
+    assert.equal(state.read()[STATE.step], 0);
+    assert.equal(state.read()[STATE.offsetLow], 1);
     c.destroy();
   }
+});
+
+test('without a norm to clip by no step is skipped; a state says how many were', () => {
+  const c = new Case({ guard: 0 });
+  const g = c.input(Float64Array.of(NaN, 1, Infinity, 2));
+  const state = c.inout(optimizerState({ rate: 0.1, gradientScale: 0.5, step: 15 * 2 ** 28, skipped: 2 ** 28 + 2 }), 'u32');
+  c.run(kernels.optimizerAdvance({ state: state.tensor }), ...kernels.gradientClip({ gradient: g.tensor, count: 4, state: state.tensor }));
+  const words = state.read();
+  const { step, skipped, offsetLow, offsetHigh } = STATE;
+  assert.deepEqual(
+    [step, skipped, offsetLow, offsetHigh].map((word) => words[word]),
+    [15 * 2 ** 28 + 1, 2 ** 28 + 2, 3, 1],
+  );
+  assert.equal(floats(words)[STATE.clip], 0.5);
+  c.destroy();
 });
 
 test('the norm of a gradient in shards has the bits of one in a single buffer', () => {

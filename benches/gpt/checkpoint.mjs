@@ -10,6 +10,7 @@ import { LARGEST_BPE_VOCAB } from './tokenizer.mjs';
 /**
  * @typedef {object} TrainingState the flat buffers of parameterTable's layout
  * @property {number} step optimizer steps done
+ * @property {number} [skipped] those of them that the optimizer skipped, for gradients that were not finite; 0 when left out
  * @property {Float32Array} weights
  * @property {Float32Array} m first moments
  * @property {Float32Array} v second moments
@@ -44,9 +45,10 @@ export function checkpointPath(folder, step) {
  * @param {RunInfo} info
  * @param {number} step optimizer steps done
  * @param {(part: 'weights' | 'm' | 'v') => Float32Array | Promise<Float32Array>} read gives a flat buffer; one is held at a time
+ * @param {number} [skipped] as of the state
  * @returns {Promise<string>} the file's path
  */
-export async function saveCheckpoint(folder, { config, tokenizer, data, run }, step, read) {
+export async function saveCheckpoint(folder, { config, tokenizer, data, run }, step, read, skipped = 0) {
   await mkdir(folder, { recursive: true });
   const path = checkpointPath(folder, step);
   const { parameters } = parameterTable(config);
@@ -68,6 +70,7 @@ export async function saveCheckpoint(folder, { config, tokenizer, data, run }, s
   const metadata = {
     format: FORMAT,
     step: String(step),
+    ...(skipped === 0 ? {} : { skipped: String(skipped) }),
     config: JSON.stringify(config),
     tokenizer: JSON.stringify(tokenizer),
     ...(data === undefined ? {} : { data: JSON.stringify(data) }),
@@ -92,7 +95,7 @@ export function saveWeights(path, config, flat) {
 /**
  * A file's metadata, checked field by field.
  * @param {SafetensorsFile} file
- * @returns {RunInfo & {step: number}}
+ * @returns {RunInfo & {step: number, skipped: number}}
  * @throws {RangeError} that names the file and the field
  */
 function checkMetadata({ path, metadata }) {
@@ -115,10 +118,16 @@ function checkMetadata({ path, metadata }) {
   if (field('format') !== FORMAT) {
     throw new TypeError(`${path} is not a checkpoint of this trainer: its format is ${metadata.format}`);
   }
-  const step = Number(field('step'));
-  if (!/^\d+$/.test(metadata.step) || step > MAX_STEPS) {
-    throw bad('step', `must be a whole number from 0 to ${MAX_STEPS}, is ${metadata.step.slice(0, 60)}`);
-  }
+  const count = (/** @type {string} */ name, /** @type {number} */ most) => {
+    const text = field(name);
+    if (!/^\d+$/.test(text) || Number(text) > most) {
+      throw bad(name, `must be a whole number from 0 to ${most}, is ${text.slice(0, 60)}`);
+    }
+    return Number(text);
+  };
+  const step = count('step', MAX_STEPS);
+  // Files of early versions count every step as one that was made.
+  const skipped = Object.hasOwn(metadata, 'skipped') ? count('skipped', step) : 0;
   let config;
   try {
     config = checkConfig(/** @type {any} */ (object('config')));
@@ -128,6 +137,7 @@ function checkMetadata({ path, metadata }) {
   }
   return {
     step,
+    skipped,
     config,
     tokenizer: checkTokenizer(object('tokenizer'), config.vocab, bad),
     data: Object.hasOwn(metadata, 'data') ? checkData(object('data'), bad) : undefined,
@@ -195,7 +205,7 @@ export async function loadCheckpoint(path) {
 async function readCheckpoint(found) {
   const file = await SafetensorsFile.open(found);
   try {
-    const { config, step, tokenizer, data, run } = checkMetadata(file);
+    const { config, step, skipped, tokenizer, data, run } = checkMetadata(file);
     const { parameters, total } = parameterTable(config);
     // All sizes are known to be right before memory is taken for them.
     /** @type {Map<string, {part: 'weights' | 'm' | 'v', shape: number[], offset: number, size: number}>} */
@@ -208,7 +218,13 @@ async function readCheckpoint(found) {
     }
     const more = [...file.tensors.keys()].find((name) => !wanted.has(name));
     if (more !== undefined) throw new RangeError(`${found}: its model has no tensor ${more}`);
-    const state = { step, weights: new Float32Array(total), m: new Float32Array(total), v: new Float32Array(total) };
+    const state = {
+      step,
+      ...(skipped === 0 ? {} : { skipped }),
+      weights: new Float32Array(total),
+      m: new Float32Array(total),
+      v: new Float32Array(total),
+    };
     const checksum = file.checksum();
     for (const name of file.tensors.keys()) {
       const { part, shape, offset, size } = /** @type {any} */ (wanted.get(name));

@@ -119,7 +119,7 @@ async function train(options) {
       return;
     }
     await lock?.check();
-    const path = await saveCheckpoint(checkpoints, { config, tokenizer, data, run }, step, async (part) => {
+    const read = async (/** @type {'weights' | 'm' | 'v'} */ part) => {
       const flat = await trainer.read(part);
       // A loss that is still finite comes before the update that leaves such weights.
       if (firstUnusable(flat) >= 0) {
@@ -127,7 +127,8 @@ async function train(options) {
         throw new Error(`the ${what} after step ${step} are not finite: the run has diverged`);
       }
       return flat;
-    });
+    };
+    const path = await saveCheckpoint(checkpoints, { config, tokenizer, data, run }, step, read, await trainer.opt.skippedSteps());
     await ranks?.group.exchange();
     last = { path, step, config, data };
     note(`checkpoint ${path}`);
@@ -165,6 +166,8 @@ async function train(options) {
         await save(trainer);
         onStep(trainer);
         measure(trainer);
+        const skipped = await trainer.opt.skippedSteps();
+        if (skipped > 0) note(`steps skipped, as their gradients were not finite: ${skipped}`);
         return { trainer, losses: trainer.known, rates, hostTimes, validations, restarts };
       }
     } catch (error) {

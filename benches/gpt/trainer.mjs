@@ -71,7 +71,7 @@ export class Trainer {
     const rows = logitRows(this.share, info);
     /** Held-out sequences. */
     this.validation = validation && validationBatches(validation, config);
-    /** Optimizer steps submitted. */
+    /** Optimizer steps submitted, with those that the optimizer skips: each takes the next batch. */
     this.stepsDone = 0;
     /** Losses known on the host, by step. @type {Map<number, number>} */
     this.known = new Map();
@@ -157,8 +157,8 @@ export class Trainer {
 
   /**
    * Sets weights, moments and the step.
-   * @param {{step: number, weights: Float32Array, m?: Float32Array, v?: Float32Array}} state flat, as of `parameterTable`; moments
-   *   are zero when left out
+   * @param {{step: number, skipped?: number, weights: Float32Array, m?: Float32Array, v?: Float32Array}} state flat, as of
+   *   `parameterTable`; moments are zero when left out
    */
   load(state) {
     const { parameters } = parameterTable(this.config);
@@ -177,7 +177,8 @@ export class Trainer {
         }),
       );
     }
-    this.opt.startAt(state.step);
+    const { skipped = 0 } = state;
+    this.opt.startAt(state.step - skipped, skipped);
     this.stepsDone = state.step;
   }
 

@@ -2,6 +2,7 @@
 // traced again.
 
 import { same } from '../guards.mjs';
+import { Places } from '../modules/places.mjs';
 
 /** @typedef {import('../layout.mjs').Layout} Layout */
 /** @typedef {import('../storage.mjs').Storage} Storage */
@@ -17,6 +18,8 @@ export class Guard {
     this.gradients = new Map();
     /** Settings asked for, such as whether a module trains. @type {import('../guards.mjs').Settings} */
     this.settings = new Map();
+    /** Where modules hold what was used, once the trace has ended. */
+    this.places = new Places([]);
   }
 
   /** Notes an operand. @param {Tensor} tensor */
@@ -30,12 +33,17 @@ export class Guard {
     if (leaf.serial < this.serial && !this.gradients.has(leaf)) this.gradients.set(leaf, leaf.grad);
   }
 
+  /** Notes where modules hold what was used. */
+  end() {
+    this.places = new Places([...this.used.keys(), ...this.gradients.keys()]);
+  }
+
   /** Whether everything is as it was. */
   holds() {
     for (const [tensor, { storage, layout, requiresGrad }] of this.used) {
       if (tensor.storage !== storage || tensor.layout !== layout || tensor.requiresGrad !== requiresGrad) return false;
     }
     for (const [leaf, before] of this.gradients) if (leaf.grad !== before) return false;
-    return same(this.settings);
+    return same(this.settings) && this.places.hold();
   }
 }

@@ -65,6 +65,7 @@ export function trace(fn, slots, rebuild, options) {
         return tensor;
       }),
     );
+    recording.guard.end();
     const graph = new Graph(recording, inputs, held, options);
     // Versions and gradients change with each launch.
     recording.undo();

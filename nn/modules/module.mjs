@@ -8,6 +8,7 @@ import { checkOptions } from '../options.mjs';
 import { recordingNow } from '../runtime.mjs';
 import { Tensor } from '../tensor.mjs';
 import { noGrad } from '../autograd.mjs';
+import { enter } from './places.mjs';
 
 /**
  * A tensor that a module learns: a leaf that requires a gradient. An optimizer may move it into memory that it shares with
@@ -111,6 +112,10 @@ function* entriesOf(object, prefix = '') {
  */
 export class Module {
   #training = true;
+
+  constructor() {
+    enter(this);
+  }
 
   /** Whether dropout drops: set by `train` and `eval`. */
   get training() {

@@ -2,17 +2,17 @@
 #ifndef OPTIMIZER_STATE_GLSL
 #define OPTIMIZER_STATE_GLSL
 struct OptimizerState {
-    uint step;              // 0: optimizer steps begun
+    uint step;              // 0: optimizer steps made, without those that were skipped
     float rate;             // 1: learning rate of this step
     float correction1;      // 2: 1 - beta1^step
     float correction2;      // 3: 1 - beta2^step
-    float clip;             // 4: factor on the gradient; 0 where the norm is not finite, and the step is left out
+    float clip;             // 4: factor on the gradient; 0 where the step is skipped
     float norm;             // 5: global gradient norm of this step, before clipping
-    uint skipped;           // 6: steps that were left out
+    uint skipped;           // 6: steps skipped, since the norm to clip by was not finite
     uint reserved0;         // 7
     uint seedLow;           // 8
     uint seedHigh;          // 9
-    uint offsetLow;         // 10: counter of the random streams, one more each step
+    uint offsetLow;         // 10: counter of the random streams, one more each step, skipped or not
     uint offsetHigh;        // 11
     float beta1;            // 12
     float oneMinusBeta1;    // 13

@@ -1,7 +1,8 @@
 #version 460
 // The second pass of the global gradient norm: from the blocks' sums of squares, norm = gradientScale * sqrt(sum) and
 //   clip = gradientScale * min(1, maxNorm / (norm + 1e-6))                        (PyTorch's clip_grad_norm_)
-// A norm that is not finite makes clip 0: the step is left out and counted. One workgroup.
+// Where gradients are clipped, a norm that is not finite makes clip 0: the step is skipped, which is counted, and is no longer one of
+// the steps made. The next has its number, and with it its learning rate and bias corrections. One workgroup.
 #extension GL_GOOGLE_include_directive : require
 #include "optimizer_state.glsl"
 layout(local_size_x = 256, local_size_x_id = 0) in;
@@ -22,10 +23,14 @@ void main() {
     float norm = state.gradientScale * sqrt(sum);
     state.norm = norm;
     // By bits: a compiler may assume that floats are finite.
-    if ((floatBitsToUint(norm) & 0x7f800000u) == 0x7f800000u) {
+    bool finite = (floatBitsToUint(norm) & 0x7f800000u) != 0x7f800000u;
+    if (state.maxNorm <= 0.0) {
+        state.clip = state.gradientScale;
+    } else if (!finite) {
         state.clip = 0.0;
         state.skipped += 1u;
+        state.step -= min(state.step, 1u);
     } else {
-        state.clip = state.gradientScale * (state.maxNorm > 0.0 ? min(1.0, state.maxNorm / (norm + 1e-6)) : 1.0);
+        state.clip = state.gradientScale * min(1.0, state.maxNorm / (norm + 1e-6));
     }
 }

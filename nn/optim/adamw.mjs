@@ -1,0 +1,82 @@
+// AdamW: a kernel of its own, which also writes the 16-bit copies of the parameters.
+
+import { checkOptions } from '../options.mjs';
+import { layoutOf } from '../layout.mjs';
+import { NO_ATTRIBUTES } from '../ops/registry.mjs';
+import { runtime } from '../runtime.mjs';
+import { OPTIONS, Optimizer, checkLeast, launch, storageOf } from './optimizer.mjs';
+
+/** @typedef {import('./bucket.mjs').Bucket} Bucket */
+/** @typedef {import('./bucket.mjs').Run} Run */
+/** @typedef {import('./optimizer.mjs').AdamOptions} AdamOptions */
+/** @typedef {import('./optimizer.mjs').Group} Group */
+/** @typedef {import('./optimizer.mjs').Options} Options */
+/** @typedef {import('./optimizer.mjs').ParameterGroup} ParameterGroup */
+/** @typedef {import('../modules/module.mjs').Parameter} Parameter */
+/** @typedef {import('../ops/registry.mjs').Op} Op */
+
+/** The step as an operation, whose parameters and moments are results: a pass may have it write another one. */
+const adamw = /** @type {Op} */ (
+  /** @type {Pick<Op, 'name' | 'lower'>} */ ({
+    name: 'adamw',
+    lower: (k, [gradient, state], [parameters, first, second, copy, shuffled]) => {
+      const copied = copy ? { copy, copyType: /** @type {'f16' | 'bf16'} */ (copy.layout.dtype), shuffled } : {};
+      return [k.adamw({ parameters, first, second, gradient, state, count: parameters.layout.size, ...copied })];
+    },
+  })
+);
+
+/**
+ * AdamW (Loshchilov & Hutter 2019), with PyTorch's defaults.
+ * Steps are counted for a group: a parameter whose first gradient comes late has the bias correction of the others.
+ */
+export class AdamW extends Optimizer {
+  /**
+   * @param {Iterable<Parameter> | Group[]} params
+   * @param {Options & AdamOptions} [options] lr 1e-3, betas [0.9, 0.999], eps 1e-8, weightDecay 0.01
+   */
+  constructor(params, options = {}) {
+    const {
+      lr = 1e-3,
+      weightDecay = 0.01,
+      clip = 0,
+      gradientScale = 1,
+      betas = [0.9, 0.999],
+      eps = 1e-8,
+      ...rest
+    } = checkOptions('AdamW', options, [...OPTIONS, 'betas', 'eps']);
+    checkLeast('eps', eps, 'AdamW');
+    super(params, { lr, weightDecay, clip, gradientScale, ...rest }, { betas, eps }, 2);
+    for (const bucket of this.buckets) bucket.keepsHalf = true;
+  }
+
+  /** @param {ParameterGroup} group @param {Bucket} bucket @param {Run} run */
+  update(group, bucket, { offset, count }) {
+    const [first, second] = this.momentsOf(bucket, 2);
+    const from = this.ranks?.shard(bucket).offset ?? 0;
+    // The shards of others come without a copy.
+    const half = !this.ranks?.zero && bucket.half?.fresh && bucket.half.ready() ? bucket.half : undefined;
+    const shuffled = half?.shuffled?.fresh && half.shuffled.ready() ? half.shuffled : undefined;
+    const copies = [half, shuffled].filter((copy) => copy !== undefined);
+    const tensors = [bucket.gradients, group.state, bucket.values, first, second];
+    const layout = (/** @type {number} */ at, /** @type {import('../layout.mjs').DType} */ dtype) => layoutOf([count], [1], at, dtype);
+    const layouts = [
+      layout(offset, 'f32'),
+      group.state.layout,
+      layout(offset, 'f32'),
+      layout(offset - from, 'f32'),
+      layout(offset - from, 'f32'),
+      ...copies.map(({ dtype }) => layout(offset, dtype)),
+    ];
+    const key = `adamw/${half?.dtype}${shuffled ? ' shuffled' : ''}/${offset}-${from}+${count}`;
+    /** @param {number[]} slots */
+    const dispatches = (slots) => {
+      const operands = slots.map((buffer, i) => ({ buffer, offset: layouts[i].offset, layout: layouts[i] }));
+      return adamw.lower(runtime().kernels, operands.slice(0, 2), operands.slice(2), NO_ATTRIBUTES);
+    };
+    // Parameter, gradient and both moments are read, all but the gradient are written, and the copies.
+    const bytes = count * (7 * 4 + 2 * copies.length);
+    const call = { op: adamw, attributes: NO_ATTRIBUTES, inputs: 2, layouts };
+    launch(key, [...tensors.map(storageOf), ...copies.map(({ storage }) => storage)], dispatches, bytes, call);
+  }
+}

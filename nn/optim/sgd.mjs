@@ -1,0 +1,60 @@
+// Stochastic gradient descent.
+
+import { checkOptions } from '../options.mjs';
+import { OPTIONS, Optimizer, checkLeast } from './optimizer.mjs';
+
+/** @typedef {import('./bucket.mjs').Bucket} Bucket */
+/** @typedef {import('./bucket.mjs').Run} Run */
+/** @typedef {import('./optimizer.mjs').Group} Group */
+/** @typedef {import('./optimizer.mjs').MomentumOptions} MomentumOptions */
+/** @typedef {import('./optimizer.mjs').Options} Options */
+/** @typedef {import('./optimizer.mjs').ParameterGroup} ParameterGroup */
+/** @typedef {import('../modules/module.mjs').Parameter} Parameter */
+
+/** Stochastic gradient descent: v = momentum · v + g + weightDecay · p, p = p - lr · v (with `nesterov`, lr · (g + momentum · v)). */
+export class SGD extends Optimizer {
+  #momentum;
+  #nesterov;
+
+  /**
+   * @param {Iterable<Parameter> | Group[]} params
+   * @param {Options & MomentumOptions} [options] lr 1e-3, weightDecay 0, momentum 0
+   */
+  constructor(params, options = {}) {
+    const {
+      lr = 1e-3,
+      weightDecay = 0,
+      clip = 0,
+      gradientScale = 1,
+      momentum = 0,
+      nesterov = false,
+      ...rest
+    } = checkOptions('SGD', options, [...OPTIONS, 'momentum', 'nesterov']);
+    checkLeast('momentum', momentum, 'SGD');
+    super(params, { lr, weightDecay, clip, gradientScale, ...rest }, undefined, momentum > 0 ? 1 : 0);
+    this.#momentum = momentum;
+    this.#nesterov = nesterov;
+  }
+
+  /** The part of the last step's v that stays. Fixed, as compiled steps have it in them. */
+  get momentum() {
+    return this.#momentum;
+  }
+  /** Whether the step looks ahead by the momentum. Fixed. */
+  get nesterov() {
+    return this.#nesterov;
+  }
+
+  /** @param {ParameterGroup} group @param {Bucket} bucket @param {Run} run */
+  update(group, bucket, run) {
+    const { momentum, nesterov } = this;
+    this.change(nesterov ? 'sgd nesterov' : 'sgd', group, bucket, run, momentum > 0 ? [momentum] : [], (program, values) => {
+      const { parameter, gradient, moments, rate, decay, numbers } = values;
+      const [mul, add] = /** @type {const} */ (['mul', 'add']).map((op) => program.append.bind(program, op));
+      const g = decay === undefined ? gradient : add(gradient, mul(parameter, decay));
+      const next = moments.map((v) => add(mul(v, numbers[0]), g));
+      const [direction = g] = nesterov ? next.map((v) => add(g, mul(v, numbers[0]))) : next;
+      return [program.append('sub', parameter, mul(direction, rate)), ...next];
+    });
+  }
+}
