@@ -22,6 +22,7 @@ function machine(changes = {}) {
     node: '20.17.0',
     modules: true,
     addon: 'ready',
+    scripts: true,
     cargo: '1.95.0',
     rustup: true,
     rustTools: true,
@@ -68,6 +69,13 @@ test('a machine that has everything needs nothing', () => {
   for (const purpose of /** @type {const} */ (['train', 'bench', 'test'])) {
     assert.deepEqual(plan(machine(), purpose, WANTED), []);
   }
+});
+
+test('where Node does not load modules by `require`, cjs/ is made, once there is what makes it', () => {
+  const lacking = machine({ scripts: false });
+  assert.deepEqual(kinds(plan(lacking, 'train', WANTED)), ['scripts']);
+  assert.deepEqual(kinds(plan({ ...lacking, modules: false }, 'train', WANTED)), ['modules', 'scripts']);
+  assert.deepEqual(kinds(plan({ ...lacking, modules: false }, 'bench', WANTED)), [], 'benches need no modules');
 });
 
 test('a bare Debian as root is set up without a question, in an order that can work', () => {

@@ -28,6 +28,8 @@ const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
 const CARGO_BIN = join(process.env.CARGO_HOME ?? join(homedir(), '.cargo'), 'bin');
 /** What the addon is built from. */
 const SOURCES = ['Cargo.toml', 'Cargo.lock', 'build.rs', 'src', 'crates', 'shaders'];
+/** What scripts/commonjs.mjs makes cjs/ from. */
+const SCRIPT_SOURCES = ['kernels', 'nn', 'types'];
 /** Where Linux distributions keep their certificates. */
 const CERTIFICATES = [
   '/etc/ssl/certs/ca-certificates.crt',
@@ -88,6 +90,13 @@ function addonState() {
   // The build makes both, and neither is of use without the other.
   if (!built || !existsSync(join(REPOSITORY, 'binding.js'))) return 'missing';
   return SOURCES.every((path) => newest(join(REPOSITORY, path)) <= built.mtimeMs) ? 'ready' : 'stale';
+}
+
+/** Whether `require` finds all entries of the package: Node loads modules by it from 20.19 and 22.12 on; others need cjs/. */
+function scriptsReady() {
+  if (/** @type {any} */ (process.features).require_module) return true;
+  const made = statSync(join(REPOSITORY, 'cjs/nn/index.js'), { throwIfNoEntry: false })?.mtimeMs ?? 0;
+  return SCRIPT_SOURCES.every((path) => newest(join(REPOSITORY, path)) <= made);
 }
 
 /**
@@ -232,6 +241,7 @@ async function takeSnapshot(purpose, mayInstall) {
     node: process.versions.node,
     modules: modulesMatch(lock, installed),
     addon,
+    scripts: scriptsReady(),
     cargo,
     rustup: onPath('rustup') !== null,
     rustTools: tools.length > 0 && tools.every((tool) => tool !== null),
@@ -312,7 +322,7 @@ async function carryOut(step) {
   if (step.kind === 'advice') return false;
   let done = true;
   try {
-    if (step.kind === 'modules' || step.kind === 'addon') accessSync(REPOSITORY, constants.W_OK);
+    if (step.kind === 'modules' || step.kind === 'addon' || step.kind === 'scripts') accessSync(REPOSITORY, constants.W_OK);
     if (step.kind === 'rust') {
       done = step.commands.length === 0 ? await installRustup() : step.commands.every((command) => run(command));
       const version = await chooseCargo();

@@ -15,6 +15,7 @@
  * @property {string} node version of the running Node
  * @property {boolean} modules whether node_modules holds what package-lock.json names
  * @property {'missing' | 'stale' | 'ready'} addon
+ * @property {boolean} scripts whether `require` finds helios-vk/nn and helios-vk/kernels: Node loads modules by it, or cjs/ is there
  * @property {string | null} cargo version, null where there is none
  * @property {boolean} rustup
  * @property {boolean} rustTools rustfmt and clippy
@@ -34,7 +35,7 @@
  * One thing to do. `commands` are run in turn by bootstrap; a step without any is for the user.
  * @typedef {object} Step
  * @property {string} what one line for the user
- * @property {'packages' | 'rust' | 'modules' | 'addon' | 'advice'} kind
+ * @property {'packages' | 'rust' | 'modules' | 'addon' | 'scripts' | 'advice'} kind
  * @property {string[][]} commands
  * @property {string} advice what the user can type, '' where bootstrap does it all
  * @property {boolean} required whether the purpose cannot be served without it
@@ -238,6 +239,15 @@ export function plan(snapshot, purpose, wanted) {
   } else if (building) {
     steps.push({
       ...advice('the addon is older than its sources, and there is no Rust toolchain to build it', 'used as it is'),
+      required: false,
+    });
+  }
+  if (!snapshot.scripts && (snapshot.modules || steps.some(({ kind, commands }) => kind === 'modules' && commands.length > 0))) {
+    steps.push({
+      what: 'make cjs/, from which this version of Node loads helios-vk/nn and helios-vk/kernels by `require`',
+      kind: 'scripts',
+      commands: [['node', 'scripts/commonjs.mjs']],
+      advice: '',
       required: false,
     });
   }
