@@ -107,21 +107,26 @@ for (const [module, moduleResolution, skipLibCheck] of /** @type {const} */ ([
   });
 }
 
-test('scripts and modules find the same exports, without an addon', async () => {
-  // What the package loads as its addon; nothing of it is called while the kernels are loaded.
-  const program = `
+// Versions of Node that load modules by `require` give scripts those, others cjs/: as these do under the flag.
+const WAYS = /** @type {any} */ (process.features).require_module ? [[], ['--no-experimental-require-module']] : [[]];
+
+for (const flags of WAYS)
+  test(`scripts and modules find the same exports, without an addon ${flags}`, async () => {
+    // What the package loads as its addon; nothing of it is called while the kernels are loaded.
+    const program = `
     const found = (name) => Object.keys(require(name)).sort();
     import('helios-vk/kernels').then((kernels) => {
       process.stdout.write(JSON.stringify([found('helios-vk/kernels'), Object.keys(kernels).sort()]));
     });`;
-  const { stdout } = await run(process.execPath, ['-e', program], { cwd: project });
-  const [script, module] = JSON.parse(stdout);
-  assert.deepEqual(script, module);
-  assert.ok(script.includes('createKernels'));
-});
+    const { stdout } = await run(process.execPath, [...flags, '-e', program], { cwd: project });
+    const [script, module] = JSON.parse(stdout);
+    assert.deepEqual(script, module);
+    assert.ok(script.includes('createKernels'));
+  });
 
-test('a script computes with the kernels of the package', async () => {
-  const program = `
+for (const flags of WAYS)
+  test(`a script computes with the kernels of the package ${flags}`, async () => {
+    const program = `
     const vk = require(process.argv[1]);
     const { createKernels, pack } = require('helios-vk/kernels');
     const { equal, throws } = require('node:assert');
@@ -134,6 +139,6 @@ test('a script computes with the kernels of the package', async () => {
     equal(vk.readBuffer(y).join(), new Array(16).fill(10).join());
     throws(() => kernels.unary({ x, y, count: 17 }), /unary: x takes 17 elements/);
     process.stdout.write('computed');`;
-  const { stdout } = await run(process.execPath, ['-e', program, join(REPOSITORY, 'index.js')], { cwd: project });
-  assert.equal(stdout, 'computed');
-});
+    const { stdout } = await run(process.execPath, [...flags, '-e', program, join(REPOSITORY, 'index.js')], { cwd: project });
+    assert.equal(stdout, 'computed');
+  });

@@ -3,7 +3,7 @@ import { before, test } from 'node:test';
 import assert from 'node:assert/strict';
 import { init, vk, words } from './lib/addon.mjs';
 import { sameWords } from './lib/expect.mjs';
-import { withBarriers, withStrides } from './lib/mend.mjs';
+import { withBarriers, withStrides, withUniqueTypes } from './lib/mend.mjs';
 import { computeShader, instruction, rawModule } from './lib/spirv.mjs';
 
 before(init);
@@ -72,6 +72,7 @@ test('what is whole stays as it is', () => {
   const right = twoReductions(true);
   assert.equal(withBarriers(right), right);
   assert.equal(withStrides(right), right);
+  assert.equal(withUniqueTypes(right), right);
   assert.throws(() => withBarriers(new Uint32Array(9)), RangeError);
 });
 
@@ -90,4 +91,32 @@ test('an array of vectors gets the stride of its elements', () => {
   assert.deepEqual(withStrides(module(4)), module(16));
   const right = module(16);
   assert.equal(withStrides(right), right);
+});
+
+test('a type that is declared twice is declared once, but an array or a pointer', () => {
+  // void, float, u32, vec4, array of vec4, pointer to vec4, function of a pointer; then a function that returns nothing and adds two vec4.
+  const module = (/** @type {boolean} */ twice) => {
+    const second = (/** @type {number[]} */ declared) => (twice ? [declared] : []);
+    const vector = twice ? 21 : 2;
+    return rawModule(
+      64,
+      instruction(19, 10),
+      instruction(22, 1, 32),
+      // A width and a signedness that are the numbers of types stay numbers.
+      instruction(21, 11, 32, 0),
+      instruction(23, 2, 1, 4),
+      ...second(instruction(22, 32, 32)),
+      ...second(instruction(23, 21, twice ? 32 : 1, 4)),
+      instruction(29, 3, 2),
+      instruction(29, 4, vector),
+      instruction(32, 5, 12, 2),
+      instruction(32, 6, 12, vector),
+      instruction(33, 7, 10, 6),
+      instruction(54, 10, 40, 0, 7),
+      instruction(129, vector, 41, 42, 43),
+    );
+  };
+  assert.deepEqual(withUniqueTypes(module(true)), module(false));
+  const right = module(false);
+  assert.equal(withUniqueTypes(right), right);
 });

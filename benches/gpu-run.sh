@@ -40,8 +40,8 @@ speed() {
 for what in "$@"; do
   rounds=${what#*=}
   case $what in
-    # Without matrix units, whose shaders are not valid SPIR-V there, and without choosing a size by timing.
-    older=*) for ((i = 1; i <= rounds; i++)); do HELIOS_COOP_TILE=none HELIOS_WG_SIZE=256 speed "older-$i" 250 "$OLDER" "$OLDER/$addon"; done ;;
+    # Without matrix units, whose shaders are not valid SPIR-V there.
+    older=*) for ((i = 1; i <= rounds; i++)); do HELIOS_COOP_TILE=none speed "older-$i" 250 "$OLDER" "$OLDER/$addon"; done ;;
     newest=*) for ((i = 1; i <= rounds; i++)); do speed "newest-$i" 200 "$NEWEST" "$NEWEST/$addon"; done ;;
     builds=*) for ((i = 1; i <= rounds; i++)); do speed "builds-$i" 150 "$NEWEST" "$BASE"; done ;;
     alpha=*) step alpha 400 node benches/alpha.mjs --trainer "$NEWEST" --rounds "$rounds" --json "$out/alpha.json" ;;

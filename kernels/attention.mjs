@@ -49,7 +49,8 @@ import { coopShapes } from './matmul.mjs';
  * @property {Tensor} [k] keys, shaped like q
  * @property {Tensor} [v] values, shaped like q
  * @property {Tensor} out O: [batch, tokens, heads * headSize]; written by the forward, read by the backward pass
- * @property {Tensor} logSumExp f32 [batch, heads, tokens], natural logarithm of the softmax's denominators
+ * @property {Tensor} logSumExp f32 [batch, heads, tokens], natural logarithm of the softmax's denominators; a very low number
+ *   for a row of which every score is -∞, whose O is 0 and which has no gradient
  * @property {number} [batch] 1 when left out
  * @property {number} tokens length of a sequence
  * @property {number} heads number of heads

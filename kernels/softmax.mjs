@@ -31,7 +31,7 @@ const IGNORED = 0xffffffff;
 export function softmaxKernels(context) {
   /** @param {string} kernel @param {any} args @param {boolean} backward @returns {Dispatch} */
   function softmax(kernel, args, backward) {
-    const { type = 'f32', scale = 1 } = args;
+    const { type = 'f32', scale = 1, masked = false } = args;
     const rows = integer(kernel, 'rows', args.rows);
     const columns = integer(kernel, 'columns', args.columns);
     integer(kernel, 'rows * columns', rows * columns);
@@ -66,7 +66,10 @@ export function softmaxKernels(context) {
       groups,
       specialization: plan.specialization,
       ...plan.options,
-      push: pushConstants([rows, vectors, x.offset / width, y.offset / width, dy.offset / width], [finite(kernel, 'scale', scale)]),
+      push: pushConstants(
+        [rows, vectors, x.offset / width, y.offset / width, dy.offset / width, masked ? 1 : 0],
+        [finite(kernel, 'scale', scale)],
+      ),
     });
   }
 
@@ -143,6 +146,8 @@ export function softmaxKernels(context) {
      * @param {number} args.rows number of rows
      * @param {number} args.columns elements of a row; even for 16-bit types
      * @param {number} [args.scale] 1 when left out
+     * @param {boolean} [args.masked] whether a row of nothing but -∞ has the result 0, as a query of attention that may see no key; false,
+     *   and NaN, when left out
      * @param {DType} [args.type] f32 when left out
      * @returns {Dispatch}
      */

@@ -12,7 +12,7 @@ import * as network from './ops/network.mjs';
 import * as pointwise from './ops/pointwise.mjs';
 import * as reduce from './ops/reduce.mjs';
 import * as selection from './ops/select.mjs';
-import { causalMask } from './masks.mjs';
+import { causalMask, masked } from './masks.mjs';
 import { full32, pairs, single, tensorOf } from './operands.mjs';
 import { checkOptions } from './options.mjs';
 import { productAttributes } from './precision.mjs';
@@ -49,6 +49,8 @@ import { Tensor } from './tensor.mjs';
  * @typedef {object} AttentionOptions
  * @property {number} heads the width is a multiple of it
  * @property {boolean} [causal] whether a token sees only itself and those before it; false when left out
+ * @property {Tensor} [mask] as that of `scaledDotProductAttention`, of scores [batch, heads, tokens, tokens]. The fused kernel takes
+ *   none: with a mask, attention keeps a matrix of scores
  */
 
 /**
@@ -56,7 +58,8 @@ import { Tensor } from './tensor.mjs';
  * @typedef {object} ScoreOptions
  * @property {boolean} [isCausal] whether a query sees only keys up to its own place, where the last query stands at the last key; false when left out
  * @property {number} [scale] a factor on the scores; 1 / √headSize when left out
- * @property {Tensor} [mask] is added to the scores, to whose shape [..., queries, keys] it broadcasts
+ * @property {Tensor} [mask] broadcasts to the scores' shape [..., queries, keys]; of type bool: whether a query attends to a key; of a
+ *   floating type: is added to the scores
  */
 
 /** An operation by itself, for backward passes. @param {Op} op @param {Tensor[]} inputs @param {any} [attributes] */
@@ -572,8 +575,11 @@ export function linear(x, weight, bias) {
 export function softmax(x, dim = -1) {
   const d = dimension('softmax', dim, tensorOf('softmax', x).ndim);
   if (d !== x.ndim - 1) return transpose(softmax(transpose(x, d, -1)), d, -1);
-  return rowsOfPairs(full32(x), (y) => apply(network.softmax, [y], { scale: 1 }));
+  return softmaxRows(x, false);
 }
+
+/** softmax of rows. @param {Tensor} x @param {boolean} masked whether one of nothing but -∞ is 0, not NaN */
+const softmaxRows = (x, masked) => rowsOfPairs(full32(x), (y) => apply(network.softmax, [y], { scale: 1, masked }));
 
 /** log softmax(x) along a dimension. @param {Tensor} x @param {number} [dim] @returns {Tensor} */
 export function logSoftmax(x, dim = -1) {
@@ -637,17 +643,18 @@ export function rope(x, table, sizes) {
  * @returns {Tensor} [batch, tokens, width]
  */
 export function attention(qkv, options) {
-  const { heads, causal = false } = checkOptions('attention', options, ['heads', 'causal']);
+  const { heads, causal = false, mask } = checkOptions('attention', options, ['heads', 'causal', 'mask']);
   if (!(Number.isInteger(heads) && heads > 0))
     throw new ArgumentError('attention', `heads is an integer of at least 1, got ${String(heads)}`);
   qkv = operand(tensorOf('attention', qkv));
   const [batch, tokens, width] = qkv.shape;
   const headSize = width / 3 / heads;
-  if (qkv.ndim === 3 && Number.isInteger(headSize) && !attentionOps.FUSED_HEADS.includes(headSize)) {
+  if (qkv.ndim === 3 && Number.isInteger(headSize) && (mask !== undefined || !attentionOps.FUSED_HEADS.includes(headSize))) {
     const [q, k, v] = [0, 1, 2].map((i) =>
       transpose(reshape(slice(qkv, 2, (i * width) / 3, ((i + 1) * width) / 3), [batch, tokens, heads, headSize]), 1, 2),
     );
-    return reshape(transpose(scaledDotProductAttention(q, k, v, { isCausal: causal }), 1, 2), [batch, tokens, width / 3]);
+    const out = scaledDotProductAttention(q, k, v, { isCausal: causal, mask });
+    return reshape(transpose(out, 1, 2), [batch, tokens, width / 3]);
   }
   const supported = qkv.dtype === 'f32' || runtime().kernels.attentionSupports(/** @type {any} */ (qkv.dtype), headSize);
   if (!supported)
@@ -659,7 +666,7 @@ export function attention(qkv, options) {
 }
 
 /**
- * softmax(q kᵀ / √headSize) v.
+ * softmax(q kᵀ / √headSize) v. A query that attends to no key, all of whose scores are -∞, has the result 0 and passes the gradient 0 on.
  * @param {Tensor} q [..., queries, headSize] @param {Tensor} k [..., keys, headSize] @param {Tensor} v [..., keys, n]
  * @param {ScoreOptions} [options]
  * @returns {Tensor} [..., queries, n]
@@ -672,7 +679,7 @@ export function scaledDotProductAttention(q, k, v, options = {}) {
   if (isCausal && queries > keys) {
     throw new ShapeError('scaledDotProductAttention', `isCausal: ${queries} queries for ${keys} keys, of which the first would see none`);
   }
-  if (isCausal) scores = add(scores, to(causalMask(queries, keys), scores.dtype));
-  if (mask) scores = add(scores, mask);
-  return matmul(softmax(scores), v);
+  if (isCausal) scores = where(causalMask(queries, keys), scores, -Infinity);
+  if (mask !== undefined) scores = masked('scaledDotProductAttention', scores, mask);
+  return matmul(softmaxRows(scores, true), v);
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env node
-// `helios-vk/kernels` and `helios-vk/nn` for `require`: cjs/, made from kernels/, nn/ and types/. `made.mjs` says when.
+// `helios-vk/kernels` and `helios-vk/nn` for scripts under a Node whose `require` loads no modules (before 20.19, and 22.0 to 22.11):
+// cjs/, made from kernels/, nn/ and types/. `made.mjs` says when.
 //
 //   node scripts/commonjs.mjs [--out FOLDER]
 //

@@ -4,8 +4,8 @@
 //   node scripts/trainer.mjs CHECKOUT [--steps N]
 //
 // The checkout is built. A small model, in the trainer's own training command; what its shaders need before their
-// results are defined is put into them on the way to the addon (__test__/lib/mend.mjs), since gradients that are NaN
-// keep the trainer from its optimizer. Fails on a message of the layer, on a loss or a gradient norm that is not finite,
+// results are defined is put into them on the way to the addon (__test__/lib/mend.mjs), and new buffers are filled with zeros,
+// since gradients that are NaN keep the trainer from its optimizer (docs/guide/existing-trainer.md). Fails on a message of the layer, on a loss or a gradient norm that is not finite,
 // and where a step was taken without the optimizer.
 
 import { mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
@@ -47,6 +47,7 @@ export async function validateTrainer(checkout, steps) {
   }
   try {
     borrowed.put(OWN_ADDON);
+    // Versions before 2026-02-27, 11:30 UTC, do not know HELIOS_WG_SIZE and choose by timing.
     Object.assign(process.env, { HELIOS_VALIDATION: '1', HELIOS_WG_SIZE: '256', NODE_OPTIONS: `--import=${HOOK.href}` });
     const run = await runTrainer({ checkout, command, addon: path, data, tokenizer: 'bpe-4k', scratch, steps, shape: SHAPE, more: [] });
     const norms = [...run.output.matchAll(/^step \d+\/.* grad_norm=(\S+)/gm)].slice(0, steps).map(([, norm]) => Number(norm));

@@ -154,6 +154,37 @@ for (const type of TYPES) {
   });
 }
 
+test('softmax of masked rows: one of nothing but -∞ is 0 and has the gradient 0, and NaN where rows are not masked', () => {
+  for (const type of /** @type {const} */ (['f32', 'f16', 'bf16'])) {
+    // Rows of a subgroup, of a workgroup, and those that do not stay in registers.
+    for (const columns of [6, 1000, 70002]) {
+      const values = normal(3 * columns);
+      values.fill(-Infinity, columns, 2 * columns);
+      values.fill(-Infinity, 2 * columns + 1);
+      const c = new Case();
+      const x = c.input(values, type);
+      const dy = c.input(normal(3 * columns), type);
+      const [y, dx, plain] = [0, 1, 2].map(() => c.output(3 * columns, type));
+      c.run(
+        kernels.softmaxForward({ x: x.tensor, y: y.tensor, rows: 3, columns, masked: true, type }),
+        kernels.softmaxBackward({ y: y.tensor, dy: dy.tensor, dx: dx.tensor, rows: 3, columns, type }),
+        kernels.softmaxForward({ x: x.tensor, y: plain.tensor, rows: 3, columns, type }),
+      );
+      const [got, gradient, unmasked] = [y, dx, plain].map((tensor) => tensor.read());
+      const rowOf = (/** @type {ArrayLike<number>} */ t, /** @type {number} */ r) => Array.from(t).slice(r * columns, (r + 1) * columns);
+      for (const t of [got, gradient])
+        assert.ok(
+          rowOf(t, 1).every((v) => v === 0),
+          `${type}, ${columns} columns`,
+        );
+      assert.ok(rowOf(unmasked, 1).every(Number.isNaN), `${type}, ${columns} columns, not masked`);
+      for (const r of [0, 2]) assert.deepEqual(rowOf(got, r), rowOf(unmasked, r), `${type}, ${columns} columns, row ${r}`);
+      assert.deepEqual(rowOf(got, 2).slice(0, 2), [1, 0]);
+      c.destroy();
+    }
+  }
+});
+
 test('activations of extreme values stay finite', () => {
   const values = Float64Array.of(-1e4, -200, -88.8, -60, 0, 60, 88.8, 1e4);
   for (const activation of NAMES) {

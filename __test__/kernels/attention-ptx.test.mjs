@@ -28,6 +28,8 @@ const PROBLEMS = [
   { tokens: 300, scale: -0.4, type: 'f16' },
   { tokens: 250, size: 4 },
   { tokens: 700, headSize: 128 },
+  { tokens: 300, heads: 2, dead: [0, 5, 128, 299] },
+  { tokens: 200, causal: false, headSize: 128, dead: [0, 199] },
   { tokens: 77, headSize: 128, causal: false, type: 'f16', split: true },
 ];
 for (const problem of PROBLEMS) test(JSON.stringify(problem), { skip }, () => void checkAttention(vk, kernels, { ...problem, plan }));

@@ -2,15 +2,20 @@
 
 /**
  * Reference in float64 on one head: rows are token-major.
- * @param {{ q: Float64Array, k: Float64Array, v: Float64Array, tokens: number, d: number, scale: number, causal: boolean, cap?: number, dO?: Float64Array }} o
+ * @param {{ q: Float64Array, k: Float64Array, v: Float64Array, tokens: number, d: number, scale: number, causal: boolean, cap?: number,
+ *   dO?: Float64Array, dead?: readonly number[] }} o `dead`: tokens of whose query all scores are -∞, which have the result 0 and no gradient
  */
-export function reference({ q, k, v, tokens: T, d, scale, causal, cap = 0, dO }) {
+export function reference({ q, k, v, tokens: T, d, scale, causal, cap = 0, dO, dead = [] }) {
   const out = new Float64Array(T * d);
   const lse = new Float64Array(T);
   const dq = new Float64Array(T * d);
   const dk = new Float64Array(T * d);
   const dv = new Float64Array(T * d);
   for (let i = 0; i < T; i++) {
+    if (dead.includes(i)) {
+      lse[i] = -Infinity;
+      continue;
+    }
     const end = causal ? i + 1 : T;
     const s = new Float64Array(end);
     for (let j = 0; j < end; j++) for (let e = 0; e < d; e++) s[j] += scale * q[i * d + e] * k[j * d + e];
@@ -37,6 +42,30 @@ export function reference({ q, k, v, tokens: T, d, scale, causal, cap = 0, dO })
   }
   return { out, lse, dq, dk, dv };
 }
+
+/**
+ * Has all scores of these tokens' queries overflow to -∞ where the scale is positive: their first element is huge and that of all keys
+ * negative, which for the other queries, whose first element is 0, changes no score.
+ * @param {Float32Array} qkv rows of queries, keys and values, heads side by side
+ * @param {{ rows: number, row: number, heads: number, d: number, offset?: number, tokens: number }} sizes `row`: elements from one to the next
+ * @param {readonly number[]} dead tokens
+ * @param {'f32' | 'f16' | 'bf16'} precision of products: halves are multiplied as they are, f32 queries by the scale before
+ */
+export function overflow(qkv, { rows, row, heads, d, offset = 0, tokens }, dead, precision) {
+  for (let i = 0; i < rows; i++) {
+    for (let head = 0; head < heads; head++) {
+      const at = offset + i * row + head * d;
+      qkv[at] = dead.includes(i % tokens) ? 3e38 : 0;
+      qkv[at + heads * d] = precision === 'f32' ? -32 : -2;
+    }
+  }
+}
+
+/**
+ * Log-sum-exps to compare: those of `dead` tokens, -∞ or very low numbers, as 0.
+ * @param {ArrayLike<number>} lse of one head @param {readonly number[]} dead
+ */
+export const finiteSums = (lse, dead) => Float64Array.from(lse, (x, t) => (dead.includes(t) && x < -1e28 ? 0 : x));
 
 /** Rows of one head out of a strided tensor. */
 export function rowsOf(

@@ -1,10 +1,11 @@
 /**
  * Loaded into an existing trainer's process by `node --import`: mends its shaders on their way to the addon (mend.mjs),
  * and on a CPU device has the addon pass for a GPU of the vendor that the trainer demands, without the features that
- * its other kernels are for.
+ * its other kernels are for. New buffers are filled with zeros: the version of 2026-02-27 sums squares over the whole buffer of a
+ * gradient that is smaller, and what lies behind that was written by nobody.
  */
 import Module from 'node:module';
-import { withBarriers, withStrides } from './mend.mjs';
+import { withBarriers, withStrides, withUniqueTypes } from './mend.mjs';
 
 const VENDOR = 0x10de;
 const CPU_DEVICE = 4;
@@ -23,6 +24,12 @@ extensions['.node'] = (/** @type {any} */ module, /** @type {string} */ path) =>
     return { ...info, vendorId: VENDOR, coopMatSupported: false, coopMat2Supported: false, hasDGC: false };
   };
   mended.createPipeline = (/** @type {Uint32Array} */ spirv, /** @type {any[]} */ ...rest) =>
-    vk.createPipeline(withStrides(withBarriers(spirv)), ...rest);
+    vk.createPipeline(withUniqueTypes(withStrides(withBarriers(spirv))), ...rest);
+  mended.createBuffer = (/** @type {number} */ bytes, /** @type {any[]} */ ...rest) => {
+    const buffer = vk.createBuffer(bytes, ...rest);
+    // The trainer's own addon has no fills.
+    if (vk.fillBuffer !== undefined) vk.fillBuffer(buffer, bytes - (bytes % 4), 0);
+    return buffer;
+  };
   module.exports = mended;
 };

@@ -5,9 +5,14 @@
 
 /** Opcodes, and the numbers of storage class and decoration, as in the specification of SPIR-V. */
 const OP = {
+  typeVoid: 19,
   typeFloat: 22,
   typeVector: 23,
+  typeArray: 28,
   typeRuntimeArray: 29,
+  typeStruct: 30,
+  typePointer: 32,
+  typeFunction: 33,
   variable: 59,
   load: 61,
   store: 62,
@@ -98,4 +103,41 @@ export function withStrides(words) {
     if (result[at] < least) result[at] = least;
   }
   return result.every((word, i) => word === words[i]) ? words : result;
+}
+
+/** Types that a module may declare twice: aggregates and pointers. @type {number[]} */
+const REPEATABLE = [OP.typeArray, OP.typeRuntimeArray, OP.typeStruct, OP.typePointer];
+/** Where declarations of types name others: the first of those operands, and the one behind the last. @type {Record<number, [number, number]>} */
+const NAMED = {
+  [OP.typeVector]: [1, 2],
+  [OP.typeArray]: [1, 2],
+  [OP.typeRuntimeArray]: [1, 2],
+  [OP.typeStruct]: [1, Infinity],
+  [OP.typePointer]: [2, 3],
+  [OP.typeFunction]: [1, Infinity],
+};
+
+/**
+ * Leaves out second declarations of a type, which a module may not have but of aggregates and pointers, and has the first stand for them.
+ * @param {Uint32Array} words a module without names of types
+ * @returns {Uint32Array} the same, if nothing was to be done
+ */
+export function withUniqueTypes(words) {
+  /** @type {Map<string, number>} types by what they are */ const known = new Map();
+  /** @type {Map<number, number>} the first of its kind for each that is left out */ const first = new Map();
+  const result = [...words.subarray(0, HEADER)];
+  instructions(words, (op, operands, at) => {
+    const isType = op >= OP.typeVoid && op <= OP.typeFunction;
+    // Behind a second declaration, what is no type begins with the id of its type or with another id.
+    const [from, to] = isType ? (NAMED[op] ?? [0, 0]) : [0, 1];
+    const kept = Array.from(operands, (word, i) => (i >= from && i < to ? (first.get(word) ?? word) : word));
+    if (isType && !REPEATABLE.includes(op)) {
+      const what = `${op} ${kept.slice(1)}`;
+      const same = known.get(what);
+      if (same !== undefined) return void first.set(operands[0], same);
+      known.set(what, operands[0]);
+    }
+    result.push(words[at], ...kept);
+  });
+  return first.size === 0 ? words : Uint32Array.from(result);
 }

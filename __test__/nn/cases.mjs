@@ -97,7 +97,7 @@ export const cases = {
     const [m, n, k] = [any(), any(), any()];
     return { inputs: [x(2, m, k), x(n, k), ...(random.chance(0.5) ? [x(n)] : [])] };
   },
-  softmax: () => ({ inputs: [x(any(), any() + 1)], attributes: { scale: random.pick([1, 0.5]) } }),
+  softmax: () => ({ inputs: [x(any(), any() + 1)], attributes: { scale: random.pick([1, 0.5]), masked: random.chance(0.5) } }),
   softmaxBackward: () => {
     const [r, c] = [any(), any()];
     return { inputs: [positive(r, c), x(r, c)], attributes: { scale: 0.5 } };

@@ -235,7 +235,7 @@ export const OPERATIONS = {
     const [tokens, keys, size] = [odd(n), odd(m), 1 + (n % 4)];
     const [k, v] = [q, p].map((x) => shaped(x, [2, 1, keys, size]).expand(2, 2, keys, size).reshape(4, keys, size));
     const mask = shaped(q, [tokens, keys]).detach().gt(0);
-    const options = n % 2 && keys >= tokens ? { isCausal: true } : { mask: F.where(mask, 0, -1e9) };
+    const options = { isCausal: n % 2 > 0 && keys >= tokens, mask: [mask, F.where(mask, 0, -1e9), F.where(mask, 0, -Infinity)][m % 3] };
     return F.scaledDotProductAttention(shaped(p, [4, tokens, size]), k, v, options);
   },
   embedding: (s, line, p, ___, [n, m]) => {

@@ -1,7 +1,7 @@
 // Attention by `kernels`, forward and backward, in poisoned buffers against float64; for the stand-in of device.mjs and for a GPU.
 
 import assert from 'node:assert/strict';
-import { reference, rowsOf } from '../lib/attention.mjs';
+import { finiteSums, overflow, reference, rowsOf } from '../lib/attention.mjs';
 import { Case } from '../lib/kernel-check.mjs';
 import { random, relativeError } from '../lib/tensors.mjs';
 
@@ -17,6 +17,7 @@ import { random, relativeError } from '../lib/tensors.mjs';
  * @property {number} [size] of the largest element
  * @property {boolean} [split] whether Q, K and V, and their gradients, are tensors of their own
  * @property {number} [pad] elements of poison behind each row
+ * @property {number[]} [dead] tokens of whose queries all scores are -∞; not with `split`
  * @property {any} [plan]
  * @property {any} [planBackward] as `plan` when left out
  */
@@ -27,7 +28,7 @@ import { random, relativeError } from '../lib/tensors.mjs';
  * @param {(test: Case, dispatches: any[]) => void} [run] how it is run
  */
 export function checkAttention(vk, kernels, problem, run = (test, dispatches) => test.run(dispatches)) {
-  const { tokens, heads = 1, batch = 1, headSize = 64, type = 'bf16', causal = true, scale, size = 1, split, pad = 8 } = problem;
+  const { tokens, heads = 1, batch = 1, headSize = 64, type = 'bf16', causal = true, scale, size = 1, split, pad = 8, dead = [] } = problem;
   const { plan, planBackward = plan } = problem;
   const [rows, width] = [batch * tokens, heads * headSize];
   const label = JSON.stringify(problem);
@@ -42,9 +43,13 @@ export function checkAttention(vk, kernels, problem, run = (test, dispatches) =>
       return all;
     };
     const parts = split ? 3 : 1;
-    const inputs = Array.from({ length: parts }, () => test.input(spaced((3 / parts) * width, size), type));
-    const gradients = Array.from({ length: parts }, () => test.inout(spaced((3 / parts) * width), type));
     const row = (3 / parts) * width + pad;
+    const inputs = Array.from({ length: parts }, () => {
+      const all = spaced((3 / parts) * width, size);
+      if (dead.length) overflow(all, { rows, row, heads, d: headSize, tokens }, dead, type);
+      return test.input(all, type);
+    });
+    const gradients = Array.from({ length: parts }, () => test.inout(spaced((3 / parts) * width), type));
     const rowOut = width + 2 * pad;
     const outRows = new Float32Array(rows * rowOut).fill(NaN);
     const out = test.inout(outRows, type);
@@ -81,12 +86,12 @@ export function checkAttention(vk, kernels, problem, run = (test, dispatches) =>
         const stored = inputs.map(({ values }) => values);
         const [q, k, v] = [0, 1, 2].map((i) => pick(stored, i));
         const dO = ofOut(dOut.values);
-        const want = reference({ q, k, v, tokens, d: headSize, scale: scale ?? 1 / Math.sqrt(headSize), causal, dO });
+        const want = reference({ q, k, v, tokens, d: headSize, scale: scale ?? 1 / Math.sqrt(headSize), causal, dO, dead });
         const first = (z * heads + head) * tokens;
         /** Tokens are added to the sizes of what may be near 0 throughout. @type {[string, ArrayLike<number>, Float64Array, number, number][]} */
         const pairs = [
           ['out', ofOut(gotOut), want.out, tolerance, 0],
-          ['lse', gotLse.subarray(first, first + tokens), want.lse, 2e-6, tokens],
+          ['lse', finiteSums(gotLse.subarray(first, first + tokens), dead), finiteSums(want.lse, dead), 2e-6, tokens],
           ['dQ', pick(gotGradients, 0), want.dq, tolerance, 1e-3 * tokens],
           ['dK', pick(gotGradients, 1), want.dk, tolerance, 1e-3 * tokens],
           ['dV', pick(gotGradients, 2), want.dv, tolerance, 0],

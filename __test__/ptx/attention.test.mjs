@@ -54,6 +54,10 @@ const PROBLEMS = [
   { tokens: 200, heads: 2, batch: 2, plan: forward, planBackward: planOf('long') },
   { tokens: 161, causal: false, type: 'f16', scale: -0.3, plan: forward, planBackward: planOf({ ...deep, queries: narrow }) },
   { tokens: 1, heads: 2, plan: forward, planBackward: planOf('long') },
+  { tokens: 130, heads: 2, dead: [0, 5, 64, 129], plan: forward, planBackward: backward },
+  { tokens: 70, causal: false, dead: [0, 69], plan: forward, planBackward: planOf('long') },
+  { tokens: 70, headSize: 128, dead: [3, 69], plan: planOf('wide'), planBackward: planOf('backwardWide') },
+  { tokens: 99, causal: false, dead: [7, 98], plan: forward, planBackward: planOf({ ...paired, columns: 32, blocks: 2 }) },
 ];
 for (const late of [true, false]) {
   for (const problem of late ? PROBLEMS : PROBLEMS.slice(0, 1)) {

@@ -60,7 +60,7 @@ export async function trainCommand(checkout) {
 
 /**
  * Trains for some steps in a fresh process and ends it. The trainer inherits the environment: where it would choose
- * a workgroup size by timing, so that losses vary from run to run, set HELIOS_WG_SIZE.
+ * a workgroup size by timing, so that losses vary from run to run, set HELIOS_WG_SIZE, which those before its commit 024f5aa do not know.
  * @param {object} run
  * @param {string} run.checkout
  * @param {string} run.command of `trainCommand`

@@ -51,8 +51,11 @@ export function writeForward(w) {
   const scores = p.registers('f32', columns / 2);
   const probabilities = Array.from({ length: columns / 16 }, () => p.registers('b32', 4));
   for (const sum of sums) p.do('mov.f32', sum, f32(0));
-  /** Of this thread's two rows: the largest score, and this lane's part of the sum of exponentials. */
-  const largest = [0, 1].map(() => p.f32('mov.f32', f32(-Infinity)));
+  /**
+   * Of this thread's two rows: the largest score, and this lane's part of the sum of exponentials. The former begins finite,
+   * for of two infinities a difference is NaN.
+   */
+  const largest = [0, 1].map(() => p.f32('mov.f32', f32(-1e30)));
   const total = [0, 1].map(() => p.f32('mov.f32', f32(0)));
 
   const softmax = () => {
@@ -101,7 +104,11 @@ export function writeForward(w) {
   });
   p.do('cp.async.wait_group', 0);
 
-  const totals = total.map((part) => w.reduceQuad('add', part));
+  // 0 where all scores are -∞: such a row has the result 0, and so low a log-sum-exp that the backward pass finds no probability.
+  const totals = total.map((part) => {
+    const sum = w.reduceQuad('add', part);
+    return p.f32('selp.f32', f32(1), sum, p.pred('setp.eq.f32', sum, f32(0)));
+  });
   const factors = /** @type {[string, string]} */ (totals.map((sum) => p.f32('rcp.approx.ftz.f32', sum)));
   w.store(sums, factors, w.headOf('out', 'offOut', 'batchO'), w.rowBytes('rowO'), row);
   const lse = w.statsOf('lse', 'offLse');

@@ -306,8 +306,14 @@ export class MultiHeadAttention extends Module {
     return table;
   }
 
-  /** @param {Tensor} x [batch, tokens, width] @returns {Tensor} of x's shape */
-  forward(x) {
+  /**
+   * @param {Tensor} x [batch, tokens, width]
+   * @param {{ mask?: Tensor }} [options] a mask as that of `F.scaledDotProductAttention`, which broadcasts to [batch, heads, tokens,
+   *   tokens]: with lengths of sequences, [batch, 1, 1, tokens] of whether a key is a token
+   * @returns {Tensor} of x's shape
+   */
+  forward(x, options = {}) {
+    const { mask } = checkOptions('MultiHeadAttention', options, ['mask']);
     if (tensorOf('MultiHeadAttention', x).ndim !== 3)
       throw new ShapeError('MultiHeadAttention', `${show(x.shape)}, expected [batch, tokens, width]`);
     const [, tokens, width] = x.shape;
@@ -331,6 +337,6 @@ export class MultiHeadAttention extends Module {
       };
       qkv = F.cat([part(0, heads), repeated(part(heads, kvHeads)), repeated(part(heads + kvHeads, kvHeads))], 2);
     }
-    return this.out.forward(F.attention(qkv, { heads: this.heads, causal: this.causal }));
+    return this.out.forward(F.attention(qkv, { heads: this.heads, causal: this.causal, mask }));
   }
 }

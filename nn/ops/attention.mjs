@@ -72,6 +72,7 @@ function attentionReference(qkv, { heads, causal }) {
           read(b, s, 1, h).reduce((sum, v, i) => sum + (v * q[i]) / Math.sqrt(size), 0),
         );
         const largest = Math.max(...scores);
+        if (largest === -Infinity) continue; // 0
         const p = scores.map((s) => Math.exp(s - largest));
         const total = p.reduce((a, v) => a + v, 0);
         p.forEach((weight, s) => {

@@ -28,9 +28,10 @@ function byRows(x, f, shape = x.shape) {
   return { shape, data: Float64Array.from(results.flatMap((row) => [...Array.from(row)])) };
 }
 
-/** @param {Float64Array} row @param {number} scale */
-function softmaxRow(row, scale) {
+/** @param {Float64Array} row @param {number} scale @param {boolean} [masked] whether a row of nothing but -∞ is 0, not NaN */
+function softmaxRow(row, scale, masked = false) {
   const largest = row.reduce((a, b) => Math.max(a, b * scale), -Infinity);
+  if (masked && largest === -Infinity) return row.map(() => 0);
   const e = row.map((v) => Math.exp(v * scale - largest));
   const total = e.reduce((a, b) => a + b, 0);
   return e.map((v) => v / total);
@@ -49,17 +50,19 @@ const softmaxBackward = defineOp({
     }),
 });
 
-/** softmax(scale · x) over the last dimension. */
+/** softmax(scale · x) over the last dimension; `masked`: 0 for a row of nothing but -∞, as PyTorch's attention has it. */
 export const softmax = defineOp({
   name: 'softmax',
   infer: ([x]) => {
     floatType('softmax', x);
     return [denseLayout(x.shape, x.dtype)];
   },
-  lower: (k, [x], [y], { scale }) => [k.softmaxForward({ x, y, ...rowSizes(x.layout), scale, type: floatType('softmax', x.layout) })],
+  lower: (k, [x], [y], { scale, masked }) => [
+    k.softmaxForward({ x, y, ...rowSizes(x.layout), scale, masked, type: floatType('softmax', x.layout) }),
+  ],
   saveOutputs: [0],
   vjp: (dy, { outputs: [y], attributes }) => [F.call(softmaxBackward, [y, dy], attributes)],
-  oracle: ([x], { scale }) => byRows(x, (row) => softmaxRow(row, scale)),
+  oracle: ([x], { scale, masked }) => byRows(x, (row) => softmaxRow(row, scale, masked)),
 });
 
 /** softmax(x) less the target's one, for each row. */

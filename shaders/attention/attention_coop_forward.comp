@@ -79,7 +79,7 @@ void main() {
 
     MAT_C acc[FD];
     [[unroll]] for (uint i = 0; i < FD; ++i) acc[i] = MAT_C(0.0);
-    float m = -1e30, l = 0.0;
+    float m = LEAST, l = 0.0;
 
     uint end = CAUSAL != 0u ? min(p.tokens, r0 + BR) : p.tokens;
     float toLog2 = p.scale * LOG2E;
@@ -167,7 +167,7 @@ void main() {
         subgroupBarrier(); // the scratch is free for the next block
     }
 
-    l = rowSum(l);
+    l = divisor(rowSum(l));
     float inverse = 1.0 / l;
     if (query < p.tokens && part == 0u) lse[p.offLse + (batch * p.heads + head) * p.tokens + query] = m * LN2 + log(l);
     uint at = p.offO + batch * p.batchO + query * p.rowO + head * D;

@@ -118,8 +118,8 @@ void main() {
             uint r = ty + i * TY;
             float best = m[i];
             [[unroll]] for (uint j = 0; j < TX; ++j) best = max(best, partial[r * TX + j]);
-            // Rows past the end may see no key at all; any finite maximum will do for them.
-            best = max(best, -1e30);
+            // A row may have seen no key, or only scores of -infinity.
+            best = max(best, LEAST);
             float shrink = exp2Of(m[i] - best);
             m[i] = best;
             l[i] *= shrink;
@@ -150,6 +150,7 @@ void main() {
         uint r = ty + i * TY;
         float sum = 0.0;
         [[unroll]] for (uint j = 0; j < TX; ++j) sum += partial[r * TX + j];
+        sum = divisor(sum);
         if (r0 + r < p.tokens) {
             uint at = p.offO + batch * p.batchO + (r0 + r) * p.rowO + head * D;
             float inverse = 1.0 / sum;

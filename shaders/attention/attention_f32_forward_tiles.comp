@@ -106,8 +106,8 @@ void main() {
         }
         barrier();
         for (uint r = t; r < TILE; r += THREADS) {
-            // Rows past the end may see no key at all; any finite maximum will do for them.
-            float before = rowMax[r], best = max(before, -1e30);
+            // A row may have seen no key, or only scores of -infinity.
+            float before = rowMax[r], best = max(before, LEAST);
             for (uint j = 0; j < COLS; ++j) best = max(best, partial[r * COLS + j]);
             rowMax[r] = best;
             rowShrink[r] = exp2Of(before - best);
@@ -149,6 +149,7 @@ void main() {
         if (q0 + r >= p.tokens) continue;
         float whole = 0.0;
         for (uint j = 0; j < COLS; ++j) whole += partial[r * COLS + j];
+        whole = divisor(whole);
         uint at = p.offO + batch * p.batchO + (q0 + r) * p.rowO + head * D;
         o[(at + columnOf(tx, 0u)) >> 2] = result[i] / whole;
         if (tx == 0u) lse[p.offLse + (batch * p.heads + head) * p.tokens + q0 + r] = rowMax[r] * LN2 + logOf(whole);

@@ -90,7 +90,7 @@ void main() {
     [[unroll]] for (uint i = 0; i < FD; ++i) acc[i] = MAT_C(0.0);
     float m[OWN], l[OWN]; // a row's maximum so far, unscaled, and the lane's share of its sum
     [[unroll]] for (uint i = 0; i < OWN; ++i) {
-        m[i] = -1e30;
+        m[i] = -1e30; // finite in units of log2 as well, for which it is multiplied
         l[i] = 0.0;
     }
 
@@ -169,7 +169,7 @@ void main() {
     uint own = gl_SubgroupID * (TM * LDO);
     [[unroll]] for (uint s = 0; s < OWN; ++s) {
         uint query = r0 + mine + laneRow + rowOfSlot(s);
-        float sum = rowSum(l[s]);
+        float sum = divisor(rowSum(l[s]));
         l[s] = 1.0 / sum;
         if (query < p.tokens && laneColumn == 0u) {
             lse[p.offLse + (batch * p.heads + head) * p.tokens + query] = m[s] * toLog2 * LN2 + log(sum);

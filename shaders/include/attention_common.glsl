@@ -15,6 +15,13 @@ layout(push_constant) uniform Push {
 const float LOG2E = 1.4426950408889634;
 const float LN2 = 0.6931471805599453;
 
+// A row's largest score, before it has any. It is finite, for of two infinities a difference is NaN.
+const float LEAST = -3.402823466e38;
+
+// The sum of a row's exponentials, to divide by. It is 0 where all scores are -infinity: such a row has the result 0, and its
+// log-sum-exp is so low a number that the backward pass finds the probabilities exp(-infinity - it) = 0, and with them gradients of 0.
+float divisor(float sum) { return sum == 0.0 ? 1.0 : sum; }
+
 // Scores may be capped: cap * tanh(s / cap) (Gemma Team, arXiv:2408.00118).
 #ifndef CAPPED_ID
 #define CAPPED_ID 31

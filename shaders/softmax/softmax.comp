@@ -3,7 +3,7 @@
 //! axis - VEC=4 | narrow
 #version 460
 // y = exp(s x - max(s x)) / sum; backward dx = s * y * (dy - sum(dy * y)), with x holding y. The output may be one of
-// the inputs.
+// the inputs. Where MASKED is not 0, a row of which every element is -infinity has the result 0, and so the gradient 0.
 #extension GL_GOOGLE_include_directive : require
 #include "narrow.glsl"
 #include "storage.glsl"
@@ -16,7 +16,7 @@ layout(set = 0, binding = 2, std430) readonly buffer Dy { STORAGE(X_T) dy[]; };
 #endif
 
 layout(push_constant) uniform Push {
-    uint rows, vectors, xAt, yAt, dyAt;
+    uint rows, vectors, xAt, yAt, dyAt, masked;
     float scale;
 } push;
 
@@ -53,7 +53,8 @@ void main() {
             sum += sumOf(e);
         }
         vec2 all = teamExpSum(vec2(most, sum));
-        float factor = exp(most - all.x) / all.y;
+        // Of any other row the sum is at least 1: that of its largest element.
+        float factor = push.masked != 0 && all.y == 0.0 ? 0.0 : exp(most - all.x) / all.y;
         EACH(c, i) {
             V e = RECALL(kept, c, exp(push.scale * X(i) - most));
             y[push.yAt + base + i] = ENCODE(X_T, e * factor);
