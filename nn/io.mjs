@@ -3,7 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import { mkdir, open, rename, rm, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { ArgumentError } from './errors.mjs';
+import { ArgumentError, shown } from './errors.mjs';
 import { decode, encode } from './host.mjs';
 import { BYTES, sizeOf } from './layout.mjs';
 import { checkOptions } from './options.mjs';
@@ -34,9 +34,12 @@ const MAX_READ = 2 ** 28;
  * @param {SaveOptions} [options]
  */
 export async function save(path, tensors, options = {}) {
+  if (typeof path !== 'string' || path === '') throw new ArgumentError('save', `expected a path, got ${shown(path)}`);
+  if (typeof tensors !== 'object' || tensors === null) throw new ArgumentError('save', `expected tensors by name, got ${shown(tensors)}`);
   const { metadata = {} } = checkOptions('save', options, ['metadata']);
+  if (metadata === null) throw new ArgumentError('save', 'metadata has texts by name, got null');
   for (const [key, text] of Object.entries(metadata)) {
-    if (typeof text !== 'string') throw new ArgumentError('save', `metadata has texts, got ${String(text)} for ${key}`);
+    if (typeof text !== 'string') throw new ArgumentError('save', `metadata has texts, got ${shown(text)} for ${key}`);
   }
   /** Without a prototype: a tensor may have any name. @type {Record<string, unknown>} */
   const header = Object.create(null);
@@ -95,6 +98,10 @@ export async function save(path, tensors, options = {}) {
  */
 export async function load(path) {
   const bad = (/** @type {string} */ what) => new ArgumentError('load', `${path} is not a safetensors file: ${what}`);
+  /** @type {unknown} */
+  const given = path;
+  if (typeof given !== 'string' && !(given instanceof URL) && !Buffer.isBuffer(given))
+    throw new ArgumentError('load', `expected a path, got ${shown(given)}`);
   // Opening a pipe would wait for its writer, and a device has no end.
   if (!(await stat(path)).isFile()) throw bad('it is not a file');
   const file = await open(path);

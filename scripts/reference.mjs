@@ -31,6 +31,7 @@ const KERNEL_PAGES = {
 const NN_PAGES = {
   tensor: 'tensor',
   functional: 'functional',
+  views: 'functional',
   losses: 'functional',
   convolution: 'convolution',
   indexing: 'indexing',
