@@ -26,7 +26,7 @@ function checkValues(result) {
   for (const promise of promises) promise.then(undefined, () => {});
   throw new ArgumentError(
     'compile',
-    'the function returns a promise, as x.item() and async functions do: there are no values while it is compiled. Return the tensor, and ' +
+    'the function is async, or returns a promise, as x.item() does: there are no values while it is compiled. Return the tensor, and ' +
       'read what the call returns',
   );
 }
