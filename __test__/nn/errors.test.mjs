@@ -259,8 +259,8 @@ test('a compiled function that reads, caught: the process goes on', async () => 
   assert.deepEqual(
     messages.map((/** @type {string} */ message) => message.replace(/ \([^)]*\)$/, '').slice(0, 60)),
     [
-      'compile: the function is async, or returns a promise, as x.it',
-      'compile: the function is async, or returns a promise, as x.it',
+      'compile: the function is async, or returns a promise, as x.i',
+      'compile: the function is async, or returns a promise, as x.i',
       'scope: the function is async: what it makes after its first ',
       'noGrad: the function is async: gradients would be on again a',
       'autocast: the function is async: the types would be as befor',

@@ -52,7 +52,7 @@ test('a view that repeats elements is not written into', async () => {
           .expand(3, 4)
           .slice(1, 0, 2)
           .add_(ones([3, 2])),
-      /copy_: several elements of \[3, 2\]/,
+      /add_: several elements of \[3, 2\]/,
     ],
   ]))
     assert.throws(write, message);
