@@ -213,7 +213,8 @@ export function where(condition, a, b) {
   tensorOf('where', condition);
   const dtype = typeof a !== 'number' ? tensorOf('where', a).dtype : typeof b !== 'number' ? tensorOf('where', b).dtype : 'f32';
   const [x, y] = [a, b].map((v) => (typeof v === 'number' ? filled('where', [], v, { dtype }) : tensorOf('where', v)));
-  const shape = broadcastShapes('where', condition.shape, x.shape, y.shape);
+  const tensors = [condition, a, b].filter((v) => typeof v !== 'number');
+  const shape = broadcastShapes('where', ...tensors.map((v) => v.shape));
   // Strides of more dimensions are more push constants than every device has.
   const inputs = shape.length > 4 ? [condition, x, y].map((v) => expand(v, shape).contiguous()) : [condition, x, y];
   return apply(selection.where, inputs);
@@ -399,9 +400,23 @@ export function matmul(a, b) {
   return within('matmul', () => product(operand(a), operand(b)));
 }
 
+/** Checks shapes of a product as the program has them: vectors become matrices after that. @param {readonly number[]} a @param {readonly number[]} b */
+function checkProduct(a, b) {
+  const [k, inner] = [a[a.length - 1], b[Math.max(b.length - 2, 0)]];
+  if (k !== inner) throw new ShapeError('matmul', `${show(a)} × ${show(b)}: inner sizes ${k}, ${inner}`);
+  for (let i = 3; i <= Math.min(a.length, b.length); i++) {
+    const [own, other] = [a[a.length - i], b[b.length - i]];
+    if (own !== other && own !== 1 && other !== 1) {
+      throw new ShapeError('matmul', `${show(a)} × ${show(b)} do not broadcast: sizes ${own} and ${other} in dimension -${i}`);
+    }
+  }
+}
+
 /** @param {Tensor} a @param {Tensor} b @returns {Tensor} */
 function product(a, b) {
   if (a.ndim === 0 || b.ndim === 0) throw new ShapeError('matmul', `${show(a.shape)} × ${show(b.shape)}: a number; use mul`);
+  checkProduct(a.shape, b.shape);
+  if (a.ndim === 1 && b.ndim === 1) return reshape(matmul(unsqueeze(a, 0), unsqueeze(b, 1)), []);
   if (a.ndim === 1) return squeeze(matmul(unsqueeze(a, 0), b), -2);
   if (b.ndim === 1) return squeeze(matmul(a, unsqueeze(b, 1)), -1);
   if (a.dtype !== b.dtype && isFloat(a.dtype) && isFloat(b.dtype))
@@ -417,7 +432,6 @@ function product(a, b) {
   if (a.ndim > 2 && b.ndim === 2 && k === b.shape[0]) {
     return reshape(matmul(reshape(a, [-1, k]), b), [...a.shape.slice(0, -1), n]);
   }
-  if (k !== b.shape[b.ndim - 2]) return apply(products.matmul, [a, b]);
   // A column by a row: nothing is summed.
   if (k === 1 && a.dtype === 'f32') return mul(a, b);
   const attributes = productAttributes(a.dtype);

@@ -160,6 +160,10 @@ export function stack(tensors, dim = 0) {
   if (tensors.length === 0) throw new ArgumentError('stack', 'expected an array of tensors');
   const [first] = tensors.map((x) => tensorOf('stack', x));
   const d = dimension('stack', dim, first.ndim + 1);
+  for (const x of tensors) {
+    if (show(x.shape) === show(first.shape) && x.dtype === first.dtype) continue;
+    throw new ShapeError('stack', `${first.dtype} ${show(first.shape)} and ${x.dtype} ${show(x.shape)}: they have one shape and type`);
+  }
   return within('stack', () =>
     cat(
       tensors.map((x) => unsqueeze(x, d)),

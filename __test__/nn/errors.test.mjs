@@ -103,7 +103,11 @@ test('messages: the function and the argument as the program wrote them', () => 
     [() => F.mseLoss(i, i), /^mseLoss: takes f32/],
     [() => F.conv2d(ones([1, 1, 2, 2], { dtype: 'i32' }), ones([1, 1, 1, 1])), /^conv2d: takes/],
     [() => x.mul_(zeros([4])), /^mul_: \[4\] and \[2, 3\] do not broadcast/],
-    [() => x.maskedFill(bool, 1), /^maskedFill: \[2\] and \[\] and \[2, 3\] do not broadcast/],
+    [() => x.maskedFill(bool, 1), /^maskedFill: \[2\] and \[2, 3\] do not broadcast/],
+    [() => ones([4]).matmul(ones([5])), /^matmul: \[4\] × \[5\]: inner sizes 4, 5/],
+    [() => ones([4]).matmul(ones([5, 2])), /^matmul: \[4\] × \[5, 2\]: inner sizes 4, 5/],
+    [() => ones([3, 2, 2]).matmul(ones([4, 2, 2])), /^matmul: \[3, 2, 2\] × \[4, 2, 2\] do not broadcast: sizes 3 and 4 in dimension -3/],
+    [() => F.stack([ones([2]), ones([3])]), /^stack: f32 \[2\] and f32 \[3\]: they have one shape and type/],
     [() => new nn.MLP(4, 8).forward(x), /^MLP: \[2, 3\] × \[8, 4\]ᵀ: inner sizes 3, 4/],
     [() => new nn.GRU(4, 2).forward(ones([1, 2, 3])), /^GRU: \[1, 2, 3\] × \[6, 4\]ᵀ/],
     // Arguments of another kind.
@@ -216,6 +220,13 @@ test('what stands in itself', () => {
     assert.throws(run, /^UsageError: Sequential: parent stands in itself/);
   any(child).parent = [list];
   assert.throws(() => parent.parameters(), /^UsageError: \w+: .* stands in itself/);
+});
+
+test('a product of two vectors is a number, which has gradients', async () => {
+  const [a, b] = [tensor([1, 2, 3], { requiresGrad: true }), tensor([4, 5, 6])];
+  const y = a.matmul(b);
+  assert.deepEqual([y.shape, await y.item()], [[], 32]);
+  assert.deepEqual(await values(exported.grad(y, [a])[0]), [4, 5, 6]);
 });
 
 test('bools are compared as 0 and 1', async () => {
