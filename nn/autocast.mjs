@@ -1,10 +1,13 @@
 // Mixed precision: within `autocast`, products take operands of a 16-bit type, and losses and norms take f32. Parameters, their
 // gradients and an optimizer's moments stay f32.
 
-import { ArgumentError } from './errors.mjs';
+import { ArgumentError, checkFunction, checkResult, shown } from './errors.mjs';
 
 /** @typedef {import('./layout.mjs').DType} DType */
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
+
+/** Why its function is not async. */
+const LATE = 'the types would be as before after its first await';
 
 /** @type {DType | undefined} */
 let current;
@@ -19,11 +22,7 @@ function under(dtype, fn) {
   const outer = current;
   current = dtype;
   try {
-    const result = fn();
-    if (typeof (/** @type {any} */ (result)?.then) === 'function') {
-      throw new ArgumentError('autocast', 'the function is async: the types would be as before after its first await');
-    }
-    return result;
+    return checkResult('autocast', fn(), LATE);
   } finally {
     current = outer;
     if (outer === undefined) forgetCasts();
@@ -40,9 +39,9 @@ function under(dtype, fn) {
  */
 export function autocast(dtype, fn) {
   if (dtype !== 'bf16' && dtype !== 'f16' && dtype !== false) {
-    throw new ArgumentError('autocast', `expected 'bf16', 'f16' or false, got ${String(dtype)}`);
+    throw new ArgumentError('autocast', `expected 'bf16', 'f16' or false, got ${shown(dtype)}`);
   }
-  if (typeof fn !== 'function') throw new ArgumentError('autocast', `expected a function as the second argument, got ${String(fn)}`);
+  checkFunction('autocast', fn, LATE);
   return under(dtype || undefined, fn);
 }
 

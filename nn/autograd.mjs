@@ -2,11 +2,10 @@
 // over the nodes from the last to the first.
 
 import { forgetCasts, withoutAutocast } from './autocast.mjs';
-import { ArgumentError, ShapeError, UsageError, show } from './errors.mjs';
-import { storageOf } from './engine.mjs';
+import { ArgumentError, ShapeError, UsageError, checkFunction, checkResult, show, shown } from './errors.mjs';
 import { add, ones } from './functional.mjs';
 import { tensorOf } from './operands.mjs';
-import { checkOptions } from './options.mjs';
+import { checkOptions, flag } from './options.mjs';
 import { recordingNow } from './runtime.mjs';
 import { scope, unscoped } from './storage.mjs';
 import { Tensor } from './tensor.mjs';
@@ -28,15 +27,12 @@ export const isGradEnabled = () => enabled;
  * @returns {T}
  */
 export function noGrad(fn) {
-  if (typeof fn !== 'function') throw new ArgumentError('noGrad', `expected a function, got ${String(fn)}`);
+  const late = 'gradients would be on again after its first await';
+  checkFunction('noGrad', fn, late);
   const before = enabled;
   enabled = false;
   try {
-    const result = fn();
-    if (typeof (/** @type {any} */ (result)?.then) === 'function') {
-      throw new ArgumentError('noGrad', 'the function is async: gradients would be on again after its first await');
-    }
-    return result;
+    return checkResult('noGrad', fn(), late);
   } finally {
     enabled = before;
   }
@@ -147,6 +143,28 @@ export class Node {
 }
 
 /**
+ * Throws where there are no gradients of a root, or not from such a seed.
+ * @param {string} op the call @param {Tensor} root @param {Tensor | undefined} seed the gradient to begin with
+ */
+export function checkRoot(op, root, seed) {
+  if (!root.requiresGrad) {
+    throw new UsageError(
+      op,
+      'this tensor does not depend on anything that requires a gradient (was it made in noGrad, detached, or from constants only?)',
+    );
+  }
+  if (seed === undefined && root.size !== 1) {
+    throw new ShapeError(op, `a tensor ${show(root.shape)} is not one number: take its sum() or mean(), or give a gradient of its shape`);
+  }
+  if (seed !== undefined && show(tensorOf(op, seed).shape) !== show(root.shape)) {
+    throw new ShapeError(op, `a gradient ${show(seed.shape)} for a tensor ${show(root.shape)}`);
+  }
+  if (seed !== undefined && seed.dtype !== root.dtype) {
+    throw new ArgumentError(op, `a gradient of ${seed.dtype} for a tensor of ${root.dtype}`);
+  }
+}
+
+/**
  * Gradients of leaves, by going over the graph.
  * @param {Tensor} root @param {Tensor | undefined} seed @param {boolean} retain
  * @param {(target: Node | Tensor, gradient: Tensor) => void} deliver called with the gradient of each leaf, and of each node in `only`
@@ -154,24 +172,6 @@ export class Node {
  * @param {number} [from] nodes numbered below are not gone through: they count as leaves
  */
 export function walk(root, seed, retain, deliver, only, from = 0) {
-  if (!root.requiresGrad) {
-    throw new UsageError(
-      'backward',
-      'this tensor does not depend on anything that requires a gradient (was it made in noGrad, detached, or from constants only?)',
-    );
-  }
-  if (seed === undefined && root.size !== 1) {
-    throw new ShapeError(
-      'backward',
-      `a tensor ${show(root.shape)} is not one number: take its sum() or mean(), or give a gradient of its shape`,
-    );
-  }
-  if (seed !== undefined && show(tensorOf('backward', seed).shape) !== show(root.shape)) {
-    throw new ShapeError('backward', `a gradient ${show(seed.shape)} for a tensor ${show(root.shape)}`);
-  }
-  if (seed !== undefined && seed.dtype !== root.dtype) {
-    throw new ArgumentError('backward', `a gradient of ${seed.dtype} for a tensor of ${root.dtype}`);
-  }
   scope(() => {
     // Every entry is a tensor object of its own, so that it can be disposed of when it has been used.
     /** @type {Map<Node | Tensor, Tensor>} */
@@ -260,6 +260,8 @@ export function reach(start, from) {
  */
 export function backward(root, options = {}) {
   const { gradient, retain = false } = checkOptions('backward', options, ['gradient', 'retain']);
+  flag('backward', 'retain', retain);
+  checkRoot('backward', root, gradient);
   noGrad(() => withoutAutocast(() => walk(root, gradient, retain, accumulateGradient)));
   forgetCasts();
 }
@@ -294,8 +296,10 @@ export function accumulated(before, gradient) {
  */
 export function grad(output, inputs, options = {}) {
   const { gradient, retain = false } = checkOptions('grad', options, ['gradient', 'retain']);
-  if (!Array.isArray(inputs)) throw new ArgumentError('grad', 'expected an array of tensors as the second argument');
-  storageOf('grad', tensorOf('grad', output));
+  if (!Array.isArray(inputs)) throw new ArgumentError('grad', `expected an array of tensors as the second argument, got ${shown(inputs)}`);
+  tensorOf('grad', output);
+  flag('grad', 'retain', retain);
+  checkRoot('grad', output, gradient);
   const targets = inputs.map((input) => tensorOf('grad', input).node ?? input);
   /** @type {Map<Node | Tensor, Tensor>} */
   const found = new Map();

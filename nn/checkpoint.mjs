@@ -1,8 +1,9 @@
 // Work that is done again instead of kept: `checkpoint`, and micro-steps: `accumulate`.
 
 import { autocast, autocastType, forgetCasts } from './autocast.mjs';
-import { Node, isGradEnabled, nextOrder, reach, walk, withGrad } from './autograd.mjs';
-import { ArgumentError } from './errors.mjs';
+import { Node, checkRoot, isGradEnabled, nextOrder, reach, walk, withGrad } from './autograd.mjs';
+import { storageOf } from './engine.mjs';
+import { ArgumentError, checkFunction, checkResult, shown, within } from './errors.mjs';
 import { drawsSoFar, randomState } from './random.mjs';
 import { anew } from './runtime.mjs';
 import { scope, unscoped } from './storage.mjs';
@@ -10,6 +11,9 @@ import { Tensor } from './tensor.mjs';
 import * as F from './functional.mjs';
 
 /** @typedef {import('./ops/registry.mjs').Op} Op */
+
+/** Why a function that is called in parts of a step is not async. */
+const LATE = 'what it does after its first await would not be part of the step';
 
 /**
  * Runs `fn` and keeps none of its intermediate results: the backward pass runs it again. What it drops (dropout) it drops
@@ -21,7 +25,8 @@ import * as F from './functional.mjs';
  * @returns {Tensor}
  */
 export function checkpoint(fn, ...inputs) {
-  if (typeof fn !== 'function') throw new ArgumentError('checkpoint', `expected a function, got ${String(fn)}`);
+  checkFunction('checkpoint', fn, LATE);
+  for (const input of inputs) if (input instanceof Tensor) storageOf('checkpoint', input);
   if (!isGradEnabled()) return fn(...inputs);
   const precision = autocastType();
   const drawn = drawsSoFar();
@@ -37,8 +42,11 @@ export function checkpoint(fn, ...inputs) {
     // A conversion from before would be a leaf in place of the parameter, in one of the runs only.
     forgetCasts();
     const from = nextOrder();
-    const y = autocast(/** @type {'bf16' | 'f16' | undefined} */ (precision) ?? false, () => fn(...leaves));
-    if (!(y instanceof Tensor)) throw new ArgumentError('checkpoint', 'the function returns one tensor');
+    const y = autocast(/** @type {'bf16' | 'f16' | undefined} */ (precision) ?? false, () =>
+      checkResult('checkpoint', fn(...leaves), LATE),
+    );
+    if (!(y instanceof Tensor)) throw new ArgumentError('checkpoint', `the function returns one tensor, got ${shown(y)}`);
+    storageOf('checkpoint', y);
     return { y, leaves, from };
   };
 
@@ -85,8 +93,10 @@ export function checkpoint(fn, ...inputs) {
     });
     forgetCasts();
     const from = nextOrder();
-    const forward = () => autocast(/** @type {'bf16' | 'f16' | undefined} */ (precision) ?? false, () => fn(...again));
+    const forward = () =>
+      autocast(/** @type {'bf16' | 'f16' | undefined} */ (precision) ?? false, () => checkResult('checkpoint', fn(...again), LATE));
     const y = anew(() => withGrad(forward));
+    checkRoot('checkpoint', y, dy);
     if (state && now) state.copy_(now);
     /** @type {(Tensor | undefined)[]} */
     const gradients = edges.map(() => undefined);
@@ -137,16 +147,20 @@ const CHECKPOINT = {
  */
 export function accumulate(count, fn) {
   if (!Number.isInteger(count) || count < 1)
-    throw new ArgumentError('accumulate', `count is an integer of at least 1, got ${String(count)}`);
-  if (typeof fn !== 'function') throw new ArgumentError('accumulate', `expected a function as the second argument, got ${String(fn)}`);
+    throw new ArgumentError('accumulate', `count is an integer of at least 1, got ${shown(count)}`);
+  checkFunction('accumulate', fn, LATE);
   return scope(() => {
     /** @type {Tensor | undefined} */
     let sum;
     for (let i = 0; i < count; i++) {
       const loss = scope(() => {
         const own = fn(i);
-        if (!(own instanceof Tensor)) throw new ArgumentError('accumulate', 'the function returns the loss of a micro-step');
-        const share = count === 1 ? own : F.mul(own, 1 / count);
+        checkResult('accumulate', own, LATE);
+        if (!(own instanceof Tensor))
+          throw new ArgumentError('accumulate', `the function returns the loss of a micro-step, got ${shown(own)}`);
+        storageOf('accumulate', own);
+        checkRoot('accumulate', own, undefined);
+        const share = count === 1 ? own : within('accumulate', () => F.mul(own, 1 / count));
         share.backward();
         return share.detach();
       });

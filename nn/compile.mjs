@@ -9,10 +9,10 @@ import { isGradEnabled } from './autograd.mjs';
 import { flattenArguments } from './compile/arguments.mjs';
 import { GraphCache } from './compile/cache.mjs';
 import { giveBack } from './compile/graph.mjs';
-import { trace } from './compile/trace.mjs';
-import { ArgumentError, UsageError } from './errors.mjs';
+import { LATE, trace } from './compile/trace.mjs';
+import { ArgumentError, UsageError, checkFunction, shown } from './errors.mjs';
 import { page } from './explain.mjs';
-import { checkOptions } from './options.mjs';
+import { checkOptions, flag } from './options.mjs';
 import { PASSES } from './passes/index.mjs';
 import { isRecording } from './runtime.mjs';
 
@@ -60,11 +60,12 @@ export function compile(fn, options = {}) {
     graph: recorded = true,
     passes = PASSES,
   } = checkOptions('compile', options, ['reuseOutputs', 'graph', 'passes']);
-  const unknown = passes.find((name) => !PASSES.includes(name));
-  if (unknown !== undefined) throw new ArgumentError('compile', `no pass ${unknown}; there are ${PASSES.join(', ')}`);
-  if (typeof fn !== 'function') throw new ArgumentError('compile', `expected a function, got ${String(fn)}`);
-  if (fn.constructor.name === 'AsyncFunction')
-    throw new ArgumentError('compile', 'the function is async: what it does after an await would not be recorded');
+  flag('compile', 'reuseOutputs', reuseOutputs);
+  flag('compile', 'graph', recorded);
+  if (!Array.isArray(passes)) throw new ArgumentError('compile', `passes is an array of names, got ${shown(passes)}`);
+  const unknown = passes.findIndex((name) => !PASSES.includes(name));
+  if (unknown >= 0) throw new ArgumentError('compile', `no pass ${shown(passes[unknown])}; there are ${PASSES.join(', ')}`);
+  checkFunction('compile', fn, LATE);
   const graphs = new GraphCache();
   /** Results of the call before, where they lie in a graph. @type {Tensor[] | undefined} */
   let last;

@@ -1,6 +1,6 @@
 // Convolutions and pools as products and reductions over shifted views (im2col): one copy for each element of the window.
 
-import { ArgumentError, ShapeError, show } from './errors.mjs';
+import { ArgumentError, ShapeError, show, shown, within } from './errors.mjs';
 import * as F from './functional.mjs';
 import { tensorOf } from './operands.mjs';
 import { checkOptions } from './options.mjs';
@@ -28,8 +28,7 @@ import { checkOptions } from './options.mjs';
 export function pair(op, name, value, least) {
   const both = Array.isArray(value) ? value : [value, value];
   if (both.length !== 2 || both.some((size) => !Number.isInteger(size) || size < least)) {
-    const got = Array.isArray(value) ? show(value) : String(value);
-    throw new ArgumentError(op, `${name} is an integer of at least ${least}, or two of them, [down, across], got ${got}`);
+    throw new ArgumentError(op, `${name} is an integer of at least ${least}, or two of them, [down, across], got ${shown(value)}`);
   }
   return /** @type {[number, number]} */ ([both[0], both[1]]);
 }
@@ -68,8 +67,10 @@ export function upsample(x, scale) {
   checkImages('upsample', x);
   const [down, across] = pair('upsample', 'scale', scale, 1);
   const [batch, channels, rows, columns] = x.shape;
-  const wide = F.expand(F.reshape(x, [batch, channels, rows, 1, columns, 1]), [batch, channels, rows, down, columns, across]);
-  return F.reshape(wide, [batch, channels, rows * down, columns * across]);
+  return within('upsample', () => {
+    const wide = F.expand(F.reshape(x, [batch, channels, rows, 1, columns, 1]), [batch, channels, rows, down, columns, across]);
+    return F.reshape(wide, [batch, channels, rows * down, columns * across]);
+  });
 }
 
 /** @param {string} op @param {Tensor} x */
@@ -94,22 +95,27 @@ export function conv2d(x, weight, bias, options = {}) {
   if (bias && show(tensorOf('conv2d', bias).shape) !== show([outputs])) {
     throw new ShapeError('conv2d', `a bias ${show(bias.shape)} for ${outputs} outputs, expected [${outputs}]`);
   }
-  const parts = windows('conv2d', padded(x, pair('conv2d', 'padding', padding, 0)), [down, across], pair('conv2d', 'stride', stride, 1));
-  const [batch, , rows, columns] = parts[0].shape;
-  const inner = channels * down * across;
-  const y = F.matmul(F.reshape(weight, [outputs, inner]), F.reshape(F.stack(parts, 2), [batch, inner, rows * columns]));
-  return F.reshape(bias ? F.add(y, F.reshape(bias, [outputs, 1])) : y, [batch, outputs, rows, columns]);
+  const [zeros, steps] = [pair('conv2d', 'padding', padding, 0), pair('conv2d', 'stride', stride, 1)];
+  return within('conv2d', () => {
+    const parts = windows('conv2d', padded(x, zeros), [down, across], steps);
+    const [batch, , rows, columns] = parts[0].shape;
+    const inner = channels * down * across;
+    const y = F.matmul(F.reshape(weight, [outputs, inner]), F.reshape(F.stack(parts, 2), [batch, inner, rows * columns]));
+    return F.reshape(bias ? F.add(y, F.reshape(bias, [outputs, 1])) : y, [batch, outputs, rows, columns]);
+  });
 }
 
 /** The largest element under a window. @param {Tensor} x [batch, channels, rows, columns] @param {Pair} window @param {PoolOptions} [options] */
 export function maxPool2d(x, window, options = {}) {
   const { stride = window } = checkOptions('maxPool2d', options, ['stride']);
   checkImages('maxPool2d', x);
-  return F.amax(F.stack(windows('maxPool2d', x, pair('maxPool2d', 'window', window, 1), pair('maxPool2d', 'stride', stride, 1)), 4), 4);
+  const [sizes, steps] = [pair('maxPool2d', 'window', window, 1), pair('maxPool2d', 'stride', stride, 1)];
+  return within('maxPool2d', () => F.amax(F.stack(windows('maxPool2d', x, sizes, steps), 4), 4));
 }
 /** The mean under a window. @param {Tensor} x [batch, channels, rows, columns] @param {Pair} window @param {PoolOptions} [options] */
 export function avgPool2d(x, window, options = {}) {
   const { stride = window } = checkOptions('avgPool2d', options, ['stride']);
   checkImages('avgPool2d', x);
-  return F.mean(F.stack(windows('avgPool2d', x, pair('avgPool2d', 'window', window, 1), pair('avgPool2d', 'stride', stride, 1)), 4), 4);
+  const [sizes, steps] = [pair('avgPool2d', 'window', window, 1), pair('avgPool2d', 'stride', stride, 1)];
+  return within('avgPool2d', () => F.mean(F.stack(windows('avgPool2d', x, sizes, steps), 4), 4));
 }

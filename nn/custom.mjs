@@ -1,13 +1,13 @@
 // Operations with kernels of the user's own: `customOp`.
 
-import { apply, describe } from './engine.mjs';
-import { ArgumentError, ShapeError, show } from './errors.mjs';
+import { apply, checkBytes, describe, storageOf } from './engine.mjs';
+import { ArgumentError, ShapeError, show, shown, within } from './errors.mjs';
 import * as F from './functional.mjs';
 import { checkShape, checkType, denseLayout } from './layout.mjs';
 import { checkOptions } from './options.mjs';
 import { NO_ATTRIBUTES } from './ops/registry.mjs';
 import { runtime } from './runtime.mjs';
-import { scope } from './storage.mjs';
+import { inside, scope } from './storage.mjs';
 import { Tensor, tensor } from './tensor.mjs';
 import { uniformValues } from './random.mjs';
 
@@ -38,10 +38,12 @@ import { uniformValues } from './random.mjs';
 export function customOp(definition) {
   const names = ['name', 'spirv', 'infer', 'dispatch', 'backward', 'reference'];
   const { name, spirv, infer, dispatch, backward, reference } = checkOptions('customOp', definition, names);
-  if (typeof name !== 'string' || name === '') throw new ArgumentError('customOp', 'a name is needed');
-  if (!(spirv instanceof Uint32Array)) throw new ArgumentError('customOp', `${name}: spirv is a Uint32Array of words`);
-  for (const [what, fn] of Object.entries({ infer, dispatch })) {
-    if (typeof fn !== 'function') throw new ArgumentError('customOp', `${name}: ${what} is a function`);
+  if (typeof name !== 'string' || name === '') throw new ArgumentError('customOp', `name is a text for errors, got ${shown(name)}`);
+  if (!(spirv instanceof Uint32Array)) throw new ArgumentError('customOp', `${name}: spirv is a Uint32Array of words, got ${shown(spirv)}`);
+  for (const [what, fn] of Object.entries({ infer, dispatch, backward, reference })) {
+    const needed = what === 'infer' || what === 'dispatch';
+    if (typeof fn !== 'function' && (needed || fn !== undefined))
+      throw new ArgumentError('customOp', `${name}: ${what} is a function, got ${shown(fn)}`);
   }
   /** Pipelines by the numbers of bindings and bytes. @type {Map<string, number>} */
   const pipelines = new Map();
@@ -50,20 +52,38 @@ export function customOp(definition) {
   const pipelineOf = (/** @type {number} */ bindings, /** @type {number} */ bytes) => {
     const key = `${bindings},${bytes}`;
     let pipeline = pipelines.get(key);
-    if (pipeline === undefined) pipelines.set(key, (pipeline = runtime().vk.createPipeline(spirv, bindings, bytes)));
-    return /** @type {number} */ (pipeline);
+    if (pipeline === undefined) {
+      try {
+        pipeline = /** @type {number} */ (runtime().vk.createPipeline(spirv, bindings, bytes));
+      } catch (cause) {
+        const { code, message } = /** @type {{ code?: string, message: string }} */ (cause);
+        if (code !== 'ERR_HELIOS_INVALID_ARGUMENT') throw cause;
+        throw new ArgumentError(name, `the device takes no such shader with ${bindings} tensors and ${bytes} bytes to push: ${message}`);
+      }
+      pipelines.set(key, pipeline);
+    }
+    return pipeline;
   };
   /** @type {import('./ops/registry.mjs').Op} */
   const op = {
     name,
     plans: new Map(),
     infer: (inputs, attributes) => {
-      const { shape, dtype } = infer(...inputs, attributes);
+      const result = infer(...inputs, attributes);
+      if (typeof result !== 'object' || result === null)
+        throw new ArgumentError(name, `infer returns { shape, dtype }, got ${shown(result)}`);
+      const { shape, dtype } = result;
       return [denseLayout(checkShape(name, shape), checkType(name, dtype))];
     },
     lower: (_, inputs, [y], attributes) => {
-      const { groups, push } = dispatch(...inputs.map(({ layout }) => layout), y.layout, attributes);
+      const launch = dispatch(...inputs.map(({ layout }) => layout), y.layout, attributes);
+      if (typeof launch !== 'object' || launch === null)
+        throw new ArgumentError(name, `dispatch returns { groups, push }, got ${shown(launch)}`);
+      const { groups, push } = launch;
+      if (push !== undefined && !ArrayBuffer.isView(push))
+        throw new ArgumentError(name, `push is a Uint8Array of push constants, got ${shown(push)}`);
       const size = typeof groups === 'number' ? [groups, 1, 1] : groups;
+      if (!Array.isArray(size)) throw new ShapeError(name, `groups are three integers of at least 1, got ${shown(size)}`);
       if (size.length !== 3 || size.some((n) => !Number.isInteger(n) || n < 1)) {
         throw new ShapeError(name, `groups are three integers of at least 1, got ${show(size)}`);
       }
@@ -81,7 +101,7 @@ export function customOp(definition) {
       saveInputs: (/** @type {boolean[]} */ needs) => needs.map((_, i) => i),
       saveOutputs: [0],
       vjp: (/** @type {Tensor} */ dy, /** @type {import('./ops/registry.mjs').Saved} */ saved) =>
-        backward(dy, saved.inputs, saved.outputs, saved.attributes),
+        checkGradients(name, backward(dy, saved.inputs, saved.outputs, saved.attributes), saved.layouts),
     }),
     oracle: (inputs, attributes) => {
       if (!reference) throw new ArgumentError(name, 'there is no reference');
@@ -95,9 +115,12 @@ export function customOp(definition) {
   const call = (/** @type {any[]} */ ...args) => {
     const last = args.at(-1);
     const attributes = last instanceof Tensor || args.length === 0 ? NO_ATTRIBUTES : args.pop();
+    if (typeof attributes !== 'object' || attributes === null || Array.isArray(attributes) || ArrayBuffer.isView(attributes))
+      throw new ArgumentError(name, `expected tensors, or an object of attributes as the last, got ${describe(attributes)}`);
+    checkPlain(name, attributes);
     const inputs = args.map((x) => {
       if (!(x instanceof Tensor)) throw new ArgumentError(name, `expected a tensor, got ${describe(x)}`);
-      return x.layout.contiguous && x.layout.offset === 0 ? x : F.clone(x);
+      return x.layout.contiguous && x.layout.offset === 0 ? x : within(name, () => F.clone(x));
     });
     if (device !== runtime()) {
       for (const cache of [pipelines, op.plans]) cache.clear();
@@ -111,8 +134,11 @@ export function customOp(definition) {
      * @param {number[] | number[][]} shapes of the inputs @param {any} [attributes]
      * @param {{ tolerance?: number }} [options] of results relative to the largest one; gradients get 20 times that. 1e-5 when left out
      */
-    check: async (/** @type {number[] | number[][]} */ shapes, /** @type {any} */ attributes = {}, { tolerance = 1e-5 } = {}) => {
-      const list = /** @type {number[][]} */ (Array.isArray(shapes[0]) ? shapes : [shapes]);
+    check: async (/** @type {number[] | number[][]} */ shapes, /** @type {any} */ attributes = {}, options = {}) => {
+      const { tolerance = 1e-5 } = checkOptions(name, /** @type {{ tolerance?: number }} */ (options), ['tolerance']);
+      if (typeof tolerance !== 'number') throw new ArgumentError(name, `tolerance is a number, got ${shown(tolerance)}`);
+      const list = /** @type {number[][]} */ (Array.isArray(shapes) && Array.isArray(shapes[0]) ? shapes : [shapes]);
+      for (const shape of list) checkBytes(name, denseLayout(checkShape(name, shape), 'f32'));
       const inputs = list.map((shape) => ({
         shape,
         data: Float64Array.from(
@@ -166,4 +192,33 @@ function agree(name, what, actual, expected, tolerance) {
       throw new ArgumentError(name, `${what}, element ${i}: ${actual[i]}, the reference says ${expected[i]}`);
     }
   }
+}
+
+/**
+ * Checks that attributes are values that have a key: numbers, texts, true and false, and arrays and objects of them.
+ * @param {string} name @param {unknown} value @param {Set<object>} [above]
+ */
+function checkPlain(name, value, above = new Set()) {
+  if (['number', 'string', 'boolean', 'undefined'].includes(typeof value) || value === null) return;
+  const plain = Array.isArray(value) || (typeof value === 'object' && [Object.prototype, null].includes(Object.getPrototypeOf(value)));
+  if (plain) return inside(name, 'an attribute', value, above, () => Object.values(value).forEach((item) => checkPlain(name, item, above)));
+  const numbers = ArrayBuffer.isView(value) && typeof (/** @type {any} */ (value)[0]) !== 'bigint';
+  if (!numbers) throw new ArgumentError(name, `attributes are plain values, got ${shown(value)}`);
+}
+
+/**
+ * Checks what a backward function gave.
+ * @param {string} name @param {unknown} gradients @param {Layout[]} inputs
+ * @returns {(Tensor | undefined)[]}
+ */
+function checkGradients(name, gradients, inputs) {
+  if (!Array.isArray(gradients)) throw new ArgumentError(name, `backward returns an array of gradients, got ${shown(gradients)}`);
+  gradients.forEach((gradient, i) => {
+    if (gradient === undefined || i >= inputs.length) return;
+    if (!(gradient instanceof Tensor)) throw new ArgumentError(name, `the gradient of input ${i} is a tensor, got ${describe(gradient)}`);
+    storageOf(name, gradient);
+    if (show(gradient.shape) !== show(inputs[i].shape))
+      throw new ShapeError(name, `a gradient ${show(gradient.shape)} of input ${i}, which is ${show(inputs[i].shape)}`);
+  });
+  return gradients;
 }

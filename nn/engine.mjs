@@ -2,7 +2,7 @@
 
 import { SLOT, Template } from '../kernels/template.mjs';
 import { Node, isGradEnabled } from './autograd.mjs';
-import { ArgumentError, ShapeError, UsageError, show } from './errors.mjs';
+import { ArgumentError, ShapeError, UsageError, show, shown, within } from './errors.mjs';
 import { keyOf } from './keys.mjs';
 import { BYTES } from './layout.mjs';
 import { recordingNow, runtime } from './runtime.mjs';
@@ -34,7 +34,7 @@ function execute(op, inputs, attributes, target) {
     const { layout } = input;
     // Kernels of 16-bit types take pairs, from an even element on.
     const misplaced = BYTES[layout.dtype] === 2 && layout.offset % 2 === 1 && op.name !== 'copy';
-    if (misplaced || (op.strided !== true && !layout.contiguous)) inputs[i] = input.clone();
+    if (misplaced || (op.strided !== true && !layout.contiguous)) inputs[i] = within(attributes.name ?? op.name, () => input.clone());
     key += `,${inputs[i].layout.id}`;
   }
   const recording = recordingNow();
@@ -150,6 +150,7 @@ function planOf(op, inputs, attributes, target) {
   }
   const outputs = op.infer(layouts, attributes);
   if (target) outputs[0] = target;
+  for (const layout of outputs) checkBytes(attributes.name ?? op.name, layout);
   /** @param {Layout} layout @param {number} slot @returns {Operand} */
   const operand = (layout, slot) => ({ buffer: SLOT + slot, offset: layout.offset, layout });
   const dispatches = op.lower(
@@ -176,6 +177,15 @@ export function view(op, input, layout, attributes, storage) {
   return result;
 }
 
+/** Throws where a tensor would be larger than the device's. @param {string} op @param {Layout} layout */
+export function checkBytes(op, { dtype, shape, size }) {
+  const bytes = size * BYTES[dtype];
+  const { maxBytes } = runtime();
+  if (bytes > maxBytes) {
+    throw new ShapeError(op, `a tensor ${show(shape)} of ${dtype} has ${bytes} bytes; on this device one has at most ${maxBytes}`);
+  }
+}
+
 /** What to do about a tensor without memory. */
 const FATES = {
   disposed: 'was disposed of (by dispose(), or at the end of the scope that it was made in; return it from there, or keep() it)',
@@ -200,9 +210,9 @@ export function storageOf(op, tensor) {
 /** @param {string} op @param {Tensor} tensor */
 const disposed = (op, tensor) => new UsageError(op, `a tensor that ${FATES[tensor.fate]}`);
 
-/** @param {unknown} value */
+/** What stands in a tensor's place. @param {unknown} value */
 export function describe(value) {
   if (Array.isArray(value)) return 'an array: make it a tensor with tensor(…)';
   if (ArrayBuffer.isView(value)) return `a ${value.constructor.name}: make it a tensor with tensor(…)`;
-  return typeof value === 'object' || typeof value === 'function' ? Object.prototype.toString.call(value) : String(value);
+  return shown(value);
 }

@@ -2,9 +2,9 @@
 // element wherever an operand may be broadcast.
 
 import { autocastType, castOf, rememberCast, withoutAutocast } from './autocast.mjs';
-import { apply, applyAll, describe, storageOf, view } from './engine.mjs';
-import { ArgumentError, ShapeError, show } from './errors.mjs';
-import { broadcastShapes, checkNumber, checkShape, checkType, dimension, isFloat, layoutOf, reshapeStrides, sizeOf } from './layout.mjs';
+import { apply, applyAll, view } from './engine.mjs';
+import { ArgumentError, ShapeError, show, shown, within } from './errors.mjs';
+import { broadcastShapes, checkNumber, checkShape, checkType, dimension, isFloat, positive } from './layout.mjs';
 import * as attentionOps from './ops/attention.mjs';
 import * as products from './ops/matmul.mjs';
 import * as movement from './ops/movement.mjs';
@@ -14,11 +14,14 @@ import * as reduce from './ops/reduce.mjs';
 import * as selection from './ops/select.mjs';
 import { causalMask, masked } from './masks.mjs';
 import { full32, pairs, single, tensorOf } from './operands.mjs';
-import { checkOptions } from './options.mjs';
+import { checkOptions, flag } from './options.mjs';
 import { productAttributes } from './precision.mjs';
 import { deviceState } from './random.mjs';
 import { runtime } from './runtime.mjs';
 import { Tensor } from './tensor.mjs';
+import { clone, expand, permute, reshape, slice, squeeze, to, transpose, unsqueeze } from './views.mjs';
+
+export * from './views.mjs';
 
 /** The type of a tensor's elements. @typedef {import('./layout.mjs').DType} DType */
 /** An operation, as the engine knows it. @typedef {import('./ops/registry.mjs').Op} Op */
@@ -76,7 +79,7 @@ export const callAll = (op, inputs, attributes) => applyAll(op, inputs, attribut
  * @param {TypeOptions} [options]
  */
 export function full(shape, value, options = {}) {
-  if (typeof value !== 'number') throw new ArgumentError('full', `expected a number, got ${String(value)}`);
+  if (typeof value !== 'number') throw new ArgumentError('full', `expected a number, got ${shown(value)}`);
   return filled('full', shape, value, options);
 }
 /** A tensor of zeros. @param {readonly number[]} shape @param {TypeOptions} [options] */
@@ -88,28 +91,16 @@ export const ones = (shape, options = {}) => filled('ones', shape, 1, options);
 function filled(op, shape, value, options) {
   const sizes = checkShape(op, shape); // first: `zeros(2, 3)` is a mistake about the shape
   const { dtype = 'f32' } = checkOptions(op, options, ['dtype']);
-  return apply(movement.fill, [], { shape: [...sizes], value: checkNumber(op, value, checkType(op, dtype)), dtype });
+  const attributes = { shape: [...sizes], value: checkNumber(op, value, checkType(op, dtype)), dtype };
+  return within(op, () => apply(movement.fill, [], attributes));
 }
 
-// ---- types and places
-
-/**
- * The elements in another type; the same tensor where it has it.
- * @param {Tensor} x @param {DType} dtype
- */
-export function to(x, dtype) {
-  tensorOf('to', x);
-  if (x.dtype === dtype) return x;
-  checkType('to', dtype);
-  // Integers have no gradient.
-  return apply(movement.cast, [isFloat(dtype) ? x : x.detach()], { dtype });
-}
+// ---- element by element
 
 /** An operand of a product, in autocast's type. @param {Tensor} x @returns {Tensor} */
 function operand(x) {
   const dtype = autocastType();
   if (dtype === undefined || x.dtype === dtype || !isFloat(x.dtype)) return x;
-  storageOf('autocast', x);
   const kept = x.halfCopy(dtype);
   if (kept) return view(movement.cast, x, kept.layout, { dtype }, kept.storage);
   const known = castOf(x, dtype);
@@ -118,142 +109,6 @@ function operand(x) {
   rememberCast(x, cast);
   return cast;
 }
-
-/** A dense copy. @param {Tensor} x */
-export const clone = (x) => apply(movement.copy, [tensorOf('clone', x)]);
-
-/**
- * The same elements in another shape; one size may be -1, to be found from the others. A view where the strides allow.
- * @param {Tensor} x @param {readonly number[]} shape
- */
-export function reshape(x, shape) {
-  tensorOf('reshape', x);
-  if (!Array.isArray(shape)) throw new ShapeError('reshape', `a shape is an array of sizes, got ${describe(shape)}`);
-  const free = shape.indexOf(-1);
-  const given = sizeOf(shape) * (free < 0 ? 1 : -1);
-  const sizes = free < 0 ? [...shape] : shape.with(free, x.size / given);
-  if (sizes.some((size) => !Number.isInteger(size) || size < 1) || sizeOf(sizes) !== x.size) {
-    throw new ShapeError('reshape', `${show(x.shape)} of ${x.size} elements to ${show(shape)}`);
-  }
-  const strides = reshapeStrides(x.layout, sizes);
-  if (strides === undefined) return reshape(x.contiguous(), sizes);
-  return view(movement.reshape, x, layoutOf(sizes, strides, x.layout.offset, x.dtype), { shape: sizes });
-}
-
-/** The dimensions in another order. @param {Tensor} x @param {readonly number[]} order */
-export function permute(x, order) {
-  tensorOf('permute', x);
-  if (!Array.isArray(order)) throw new ShapeError('permute', `an order is an array of dimensions, got ${describe(order)}`);
-  const dims = order.map((d) => dimension('permute', d, x.ndim));
-  if (dims.length !== x.ndim || new Set(dims).size !== x.ndim)
-    throw new ShapeError('permute', `order ${show(order)} of ${x.ndim} dimensions`);
-  const attributes = { order: dims };
-  return view(movement.permute, x, movement.permute.infer([x.layout], attributes)[0], attributes);
-}
-
-/** Two dimensions exchanged. @param {Tensor} x @param {number} a @param {number} b */
-export function transpose(x, a, b) {
-  const order = tensorOf('transpose', x).shape.map((_, d) => d);
-  const [i, j] = [dimension('transpose', a, x.ndim), dimension('transpose', b, x.ndim)];
-  [order[i], order[j]] = [j, i];
-  return permute(x, order);
-}
-
-/** Repeated to a larger shape, as a view. @param {Tensor} x @param {readonly number[]} shape */
-export function expand(x, shape) {
-  tensorOf('expand', x);
-  checkShape('expand', shape);
-  if (show(broadcastShapes('expand', x.shape, shape)) !== show(shape)) throw new ShapeError('expand', `${show(x.shape)} to ${show(shape)}`);
-  if (show(shape) === show(x.shape)) return x;
-  return view(movement.expand, x, movement.expand.infer([x.layout], { shape })[0], { shape: [...shape] });
-}
-
-/** With a dimension of size 1 more. @param {Tensor} x @param {number} dim where it stands in the result */
-export function unsqueeze(x, dim) {
-  const at = dimension('unsqueeze', dim, tensorOf('unsqueeze', x).ndim + 1);
-  return reshape(x, x.shape.toSpliced(at, 0, 1));
-}
-
-/** Without a dimension of size 1; without all of them where none is named. @param {Tensor} x @param {number} [dim] */
-export function squeeze(x, dim) {
-  tensorOf('squeeze', x);
-  const at = dim === undefined ? -1 : dimension('squeeze', dim, x.ndim);
-  return reshape(
-    x,
-    x.shape.filter((size, d) => size !== 1 || (at >= 0 && d !== at)),
-  );
-}
-
-/**
- * Elements `start` to `end` (exclusive; negative ones count from the end) of a dimension, as a view.
- * @param {Tensor} x @param {number} dim @param {number} [start] @param {number} [end] @param {number} [step] positive
- */
-export function slice(x, dim, start = 0, end = Infinity, step = 1) {
-  tensorOf('slice', x);
-  const d = dimension('slice', dim, x.ndim);
-  const size = x.shape[d];
-  const clamp = (/** @type {number} */ i) => Math.min(size, Math.max(0, i < 0 ? i + size : i));
-  if (typeof start !== 'number' || typeof end !== 'number') {
-    throw new ShapeError('slice', `start and end are integers, got ${describe(start)} and ${describe(end)}`);
-  }
-  const [from, behind] = [clamp(start), clamp(end)];
-  if (!(Number.isInteger(step) && step > 0)) throw new ShapeError('slice', `a step is a positive integer, got ${step}`);
-  if (!Number.isInteger(from) || !Number.isInteger(behind) || behind <= from) {
-    throw new ShapeError('slice', `elements ${start} to ${end} of dimension ${dim} of ${show(x.shape)} are none`);
-  }
-  const attributes = { dim: d, start: from, length: Math.ceil((behind - from) / step), step };
-  return view(movement.slice, x, movement.slice.infer([x.layout], attributes)[0], attributes);
-}
-
-/** Parts of at most `size` along a dimension, as views. @param {Tensor} x @param {number} size @param {number} [dim] */
-export function split(x, size, dim = 0) {
-  const d = dimension('split', dim, tensorOf('split', x).ndim);
-  if (!(Number.isInteger(size) && size > 0)) throw new ShapeError('split', `a part has a positive integer of elements, got ${size}`);
-  return Array.from({ length: Math.ceil(x.shape[d] / size) }, (_, i) => slice(x, d, i * size, (i + 1) * size));
-}
-
-/** Operands of one operation; with its result they are fewer than the slots of a template. */
-const MAX_OPERANDS = 128;
-
-/** Tensors end to end along a dimension. @param {Tensor[]} tensors of one type, equal in the other sizes @param {number} [dim] @returns {Tensor} */
-export function cat(tensors, dim = 0) {
-  if (!Array.isArray(tensors) || tensors.length === 0) throw new ArgumentError('cat', 'expected an array of tensors');
-  const [first] = tensors.map((x) => tensorOf('cat', x));
-  const d = dimension('cat', dim, first.ndim);
-  for (const x of tensors) {
-    if (x.ndim !== first.ndim || x.shape.some((size, i) => i !== d && size !== first.shape[i]) || x.dtype !== first.dtype) {
-      throw new ShapeError('cat', `${first.dtype} ${show(first.shape)} and ${x.dtype} ${show(x.shape)} along dimension ${dim}`);
-    }
-  }
-  if (isFloat(first.dtype) && first.dtype !== 'f32') {
-    return to(
-      cat(
-        tensors.map((x) => to(x, 'f32')),
-        d,
-      ),
-      first.dtype,
-    );
-  }
-  // An operation has a limit of operands.
-  if (tensors.length > MAX_OPERANDS) {
-    const parts = Array.from({ length: Math.ceil(tensors.length / MAX_OPERANDS) }, (_, i) =>
-      cat(tensors.slice(i * MAX_OPERANDS, (i + 1) * MAX_OPERANDS), d),
-    );
-    return cat(parts, d);
-  }
-  return apply(movement.concat, [...tensors], { dim: d });
-}
-
-/** Tensors of one shape along a new dimension. @param {Tensor[]} tensors @param {number} [dim] */
-export function stack(tensors, dim = 0) {
-  if (!Array.isArray(tensors)) throw new ArgumentError('stack', 'expected an array of tensors');
-  return cat(
-    tensors.map((x) => unsqueeze(tensorOf('stack', x), dim)),
-    dim,
-  );
-}
-
-// ---- element by element
 
 /** The type that two operands meet in, by PyTorch's rule for floating types. @param {DType} a @param {DType} b @returns {DType} */
 const meet = (a, b) => (a === b ? a : 'f32');
@@ -294,7 +149,7 @@ export function add(a, b) {
 export function sub(a, b) {
   if (isNumber('sub', a)) return affine(/** @type {Tensor} */ (b), 'sub', -1, a);
   if (isNumber('sub', b)) return affine(a, 'sub', 1, -b);
-  return binary(pointwise.add, a, b, { beta: -1 });
+  return within('sub', () => binary(pointwise.add, a, b, { beta: -1 }));
 }
 /** a · b, element by element, broadcast. @param {Operand} a @param {Operand} b @returns {Tensor} */
 export function mul(a, b) {
@@ -304,13 +159,13 @@ export function mul(a, b) {
 }
 /** a / b, broadcast. A divisor that is a number is multiplied by its reciprocal. @param {Operand} a @param {Operand} b @returns {Tensor} */
 export function div(a, b) {
-  if (isNumber('div', a)) return mul(reciprocal(/** @type {Tensor} */ (b)), a);
+  if (isNumber('div', a)) return within('div', () => mul(reciprocal(/** @type {Tensor} */ (b)), a));
   if (isNumber('div', b)) return affine(a, 'div', 1 / b, 0);
   return binary(pointwise.div, a, b);
 }
 /** @param {Op} op @param {object} [attributes] @returns {(a: Tensor, b: Operand) => Tensor} */
 const bound = (op, attributes) => (a, b) =>
-  binary(op, a, isNumber(op.name, b) ? full([], b, { dtype: tensorOf(op.name, a).dtype }) : b, attributes);
+  binary(op, a, isNumber(op.name, b) ? filled(op.name, [], b, { dtype: tensorOf(op.name, a).dtype }) : b, attributes);
 /** The larger of each two elements. @type {(a: Tensor, b: Operand) => Tensor} */
 export const maximum = bound(pointwise.maximum);
 /** The smaller of each two elements. @type {(a: Tensor, b: Operand) => Tensor} */
@@ -323,13 +178,21 @@ const [atLeast, atMost] = [pointwise.maximum, pointwise.minimum].map((op) => bou
  */
 export function clamp(x, min, max) {
   if (min === undefined && max === undefined) throw new ArgumentError('clamp', 'expected min, max or both');
-  const raised = min === undefined ? tensorOf('clamp', x) : atLeast(tensorOf('clamp', x), min);
-  return max === undefined ? raised : atMost(raised, max);
+  tensorOf('clamp', x);
+  return within('clamp', () => {
+    const raised = min === undefined ? x : atLeast(x, min);
+    return max === undefined ? raised : atMost(raised, max);
+  });
 }
 
 /** @param {Op} op @returns {(a: Tensor, b: Operand) => Tensor} */
-const comparison = (op) => (a, b) =>
-  binary(op, tensorOf(op.name, a).detach(), isNumber(op.name, b) ? filled(op.name, [], b, { dtype: a.dtype }) : b.detach());
+const comparison = (op) => (a, b) => {
+  // Of bools as of 0 and 1.
+  const own = numbers(tensorOf(op.name, a).detach());
+  return binary(op, own, isNumber(op.name, b) ? filled(op.name, [], b, { dtype: own.dtype }) : numbers(b.detach()));
+};
+/** x, as f32 where it has bools. @param {Tensor} x */
+const numbers = (x) => (x.dtype === 'bool' ? to(x, 'f32') : x);
 
 /** Where a = b, as bools. @param {Tensor} a @param {Operand} b */
 export const eq = comparison(selection.eq);
@@ -353,7 +216,8 @@ export function where(condition, a, b) {
   tensorOf('where', condition);
   const dtype = typeof a !== 'number' ? tensorOf('where', a).dtype : typeof b !== 'number' ? tensorOf('where', b).dtype : 'f32';
   const [x, y] = [a, b].map((v) => (typeof v === 'number' ? filled('where', [], v, { dtype }) : tensorOf('where', v)));
-  const shape = broadcastShapes('where', condition.shape, x.shape, y.shape);
+  const tensors = [condition, a, b].filter((v) => typeof v !== 'number');
+  const shape = broadcastShapes('where', ...tensors.map((v) => v.shape));
   // Strides of more dimensions are more push constants than every device has.
   const inputs = shape.length > 4 ? [condition, x, y].map((v) => expand(v, shape).contiguous()) : [condition, x, y];
   return apply(selection.where, inputs);
@@ -393,7 +257,13 @@ export const sigmoid = unary(pointwise.sigmoidOp);
 
 /** x to the power of a number: of 2, 1, ½, -½, -1, and of integers up to 64 by multiplication; of 0 it is 1 where x is finite. @param {Tensor} x @param {number} exponent @returns {Tensor} */
 export function pow(x, exponent) {
-  if (typeof exponent !== 'number') throw new ArgumentError('pow', `the exponent is a number, got ${describe(exponent)}`);
+  tensorOf('pow', x);
+  if (typeof exponent !== 'number') throw new ArgumentError('pow', `the exponent is a number, got ${shown(exponent)}`);
+  return within('pow', () => power(x, exponent));
+}
+
+/** @param {Tensor} x @param {number} exponent @returns {Tensor} */
+function power(x, exponent) {
   if (exponent === 2) return square(x);
   if (exponent === 1) return clone(x);
   if (exponent === 0) return add(mul(x, 0), 1);
@@ -401,10 +271,10 @@ export function pow(x, exponent) {
   if (exponent === -0.5) return rsqrt(x);
   if (exponent === -1) return reciprocal(x);
   if (Number.isInteger(exponent) && exponent > 2 && exponent <= 64) {
-    const half = square(pow(x, Math.floor(exponent / 2)));
+    const half = square(power(x, Math.floor(exponent / 2)));
     return exponent % 2 ? mul(half, x) : half;
   }
-  if (Number.isInteger(exponent) && exponent < -1) return reciprocal(pow(x, -exponent));
+  if (Number.isInteger(exponent) && exponent < -1) return reciprocal(power(x, -exponent));
   // x^e = exp(e · log x), for positive x.
   return exp(mul(log(x), exponent));
 }
@@ -415,7 +285,7 @@ export function pow(x, exponent) {
 function dimsOf(op, x, dim) {
   if (dim === undefined) return x.shape.map((_, d) => d);
   if (typeof dim !== 'number' && !Array.isArray(dim)) {
-    throw new ArgumentError(op, `dimensions are a number or an array of them, got ${describe(dim)}: x.${op}(1, true) keeps the dimension`);
+    throw new ArgumentError(op, `dimensions are a number or an array of them, got ${shown(dim)}: x.${op}(1, true) keeps the dimension`);
   }
   const dims = (typeof dim === 'number' ? [dim] : dim).map((d) => dimension(op, d, x.ndim));
   if (new Set(dims).size !== dims.length)
@@ -450,12 +320,15 @@ const apart = (x, y) => (y.storage === x.storage ? clone(y) : y);
 
 /** Σ over dimensions, all when left out. Sums are f32, the result of x's type. @param {Tensor} x @param {number | readonly number[]} [dim] @param {boolean} [keepdim] */
 export function sum(x, dim, keepdim = false) {
-  return apart(x, summed(tensorOf('sum', x), dimsOf('sum', x, dim), keepdim, 1));
+  const dims = dimsOf('sum', tensorOf('sum', x), dim);
+  flag('sum', 'keepdim', keepdim);
+  return within('sum', () => apart(x, summed(x, dims, keepdim, 1)));
 }
 /** The mean over dimensions, all when left out. @param {Tensor} x @param {number | readonly number[]} [dim] @param {boolean} [keepdim] */
 export function mean(x, dim, keepdim = false) {
   const dims = dimsOf('mean', tensorOf('mean', x), dim);
-  return apart(x, summed(x, dims, keepdim, 1 / reduce.reducedSize(x.shape, dims)));
+  flag('mean', 'keepdim', keepdim);
+  return within('mean', () => apart(x, summed(x, dims, keepdim, 1 / reduce.reducedSize(x.shape, dims))));
 }
 /**
  * The variance over dimensions.
@@ -465,30 +338,41 @@ export function mean(x, dim, keepdim = false) {
 export function variance(x, dim, options = {}) {
   const { keepdim = false, correction = 1 } = checkOptions('variance', options, ['keepdim', 'correction']);
   const dims = dimsOf('variance', tensorOf('variance', x), dim);
+  flag('variance', 'keepdim', keepdim);
   const elements = reduce.reducedSize(x.shape, dims);
-  const count = elements - correction;
+  const count = typeof correction === 'number' ? elements - correction : NaN;
   if (!(count > 0)) {
-    throw new ArgumentError('variance', `of ${elements} elements with a correction of ${String(correction)}: there must be more of them`);
+    throw new ArgumentError('variance', `of ${elements} elements with a correction of ${shown(correction)}: there must be more of them`);
   }
   // In f32, as sums are: a 16-bit mean is further from the elements than they from each other where it is large.
-  const full = single(x);
-  return to(apart(full, summed(square(sub(full, mean(full, dims, true))), dims, keepdim, 1 / count)), x.dtype);
+  return within('variance', () => {
+    const full = single(x);
+    return to(apart(full, summed(square(sub(full, mean(full, dims, true))), dims, keepdim, 1 / count)), x.dtype);
+  });
 }
 /** Summed to a smaller shape that broadcasts to x's: the gradient of a broadcast. @param {Tensor} x @param {readonly number[]} shape @returns {Tensor} */
 export function sumTo(x, shape) {
+  tensorOf('sumTo', x);
+  checkShape('sumTo', shape);
   if (show(x.shape) === show(shape)) return x;
+  if (shape.length > x.ndim || show(broadcastShapes('sumTo', x.shape, shape)) !== show(x.shape)) {
+    throw new ShapeError('sumTo', `${show(x.shape)} to ${show(shape)}, which does not broadcast to it`);
+  }
   const missing = x.ndim - shape.length;
   const dims = x.shape.map((_, d) => d).filter((d) => d < missing || (shape[d - missing] === 1 && x.shape[d] !== 1));
-  return reshape(summed(x, dims, true, 1), shape);
+  return within('sumTo', () => reshape(summed(x, dims, true, 1), shape));
 }
 
 /** @param {Op} op @param {Tensor} x @param {number} dim @param {boolean} keepdim @returns {Tensor} */
 function extreme(op, x, dim, keepdim) {
   const d = dimension(op.name, dim, tensorOf(op.name, x).ndim);
   const last = d === x.ndim - 1;
-  const y = apply(op, [pairs(last ? x : transpose(x, d, -1))]);
-  const moved = to(last ? y : transpose(y, d, -1), x.dtype);
-  return keepdim ? moved : reshape(moved, x.shape.toSpliced(d, 1));
+  flag(op.name, 'keepdim', keepdim);
+  return within(op.name, () => {
+    const y = apply(op, [pairs(last ? x : transpose(x, d, -1))]);
+    const moved = to(last ? y : transpose(y, d, -1), x.dtype);
+    return keepdim ? moved : reshape(moved, x.shape.toSpliced(d, 1));
+  });
 }
 /** The largest elements along one dimension, the last when left out (PyTorch's `amax` takes all then); NaN where one of them is. @param {Tensor} x @param {number} [dim] @param {boolean} [keepdim] */
 export const amax = (x, dim = -1, keepdim = false) => extreme(reduce.amax, x, dim, keepdim);
@@ -514,9 +398,28 @@ function multiplies(dtype, m, n, k) {
  * @returns {Tensor}
  */
 export function matmul(a, b) {
-  a = operand(tensorOf('matmul', a));
-  b = operand(tensorOf('matmul', b));
+  tensorOf('matmul', a);
+  tensorOf('matmul', b);
+  return within('matmul', () => product(operand(a), operand(b)));
+}
+
+/** Checks shapes of a product as the program has them: vectors become matrices after that. @param {readonly number[]} a @param {readonly number[]} b */
+function checkProduct(a, b) {
+  const [k, inner] = [a[a.length - 1], b[Math.max(b.length - 2, 0)]];
+  if (k !== inner) throw new ShapeError('matmul', `${show(a)} × ${show(b)}: inner sizes ${k}, ${inner}`);
+  for (let i = 3; i <= Math.min(a.length, b.length); i++) {
+    const [own, other] = [a[a.length - i], b[b.length - i]];
+    if (own !== other && own !== 1 && other !== 1) {
+      throw new ShapeError('matmul', `${show(a)} × ${show(b)} do not broadcast: sizes ${own} and ${other} in dimension -${i}`);
+    }
+  }
+}
+
+/** @param {Tensor} a @param {Tensor} b @returns {Tensor} */
+function product(a, b) {
   if (a.ndim === 0 || b.ndim === 0) throw new ShapeError('matmul', `${show(a.shape)} × ${show(b.shape)}: a number; use mul`);
+  checkProduct(a.shape, b.shape);
+  if (a.ndim === 1 && b.ndim === 1) return reshape(matmul(unsqueeze(a, 0), unsqueeze(b, 1)), []);
   if (a.ndim === 1) return squeeze(matmul(unsqueeze(a, 0), b), -2);
   if (b.ndim === 1) return squeeze(matmul(a, unsqueeze(b, 1)), -1);
   if (a.dtype !== b.dtype && isFloat(a.dtype) && isFloat(b.dtype))
@@ -532,7 +435,6 @@ export function matmul(a, b) {
   if (a.ndim > 2 && b.ndim === 2 && k === b.shape[0]) {
     return reshape(matmul(reshape(a, [-1, k]), b), [...a.shape.slice(0, -1), n]);
   }
-  if (k !== b.shape[b.ndim - 2]) return apply(products.matmul, [a, b]);
   // A column by a row: nothing is summed.
   if (k === 1 && a.dtype === 'f32') return mul(a, b);
   const attributes = productAttributes(a.dtype);
@@ -553,8 +455,14 @@ export function matmul(a, b) {
  * @returns {Tensor} [..., out]
  */
 export function linear(x, weight, bias) {
-  x = operand(tensorOf('linear', x));
-  weight = operand(tensorOf('linear', weight));
+  tensorOf('linear', x);
+  tensorOf('linear', weight);
+  if (bias) tensorOf('linear', bias);
+  return within('linear', () => affineMap(operand(x), operand(weight), bias));
+}
+
+/** @param {Tensor} x @param {Tensor} weight @param {Tensor} [bias] @returns {Tensor} */
+function affineMap(x, weight, bias) {
   if (x.dtype !== weight.dtype && isFloat(x.dtype) && isFloat(weight.dtype)) {
     const dtype = meet(x.dtype, weight.dtype);
     return linear(to(x, dtype), to(weight, dtype), bias);
@@ -573,7 +481,7 @@ export function linear(x, weight, bias) {
 
 /** softmax(x) along a dimension. @param {Tensor} x @param {number} [dim] @returns {Tensor} */
 export function softmax(x, dim = -1) {
-  const d = dimension('softmax', dim, tensorOf('softmax', x).ndim);
+  const d = tensorOf('softmax', x).ndim === 0 ? -1 : dimension('softmax', dim, x.ndim);
   if (d !== x.ndim - 1) return transpose(softmax(transpose(x, d, -1)), d, -1);
   return softmaxRows(x, false);
 }
@@ -583,9 +491,12 @@ const softmaxRows = (x, masked) => rowsOfPairs(full32(x), (y) => apply(network.s
 
 /** log softmax(x) along a dimension. @param {Tensor} x @param {number} [dim] @returns {Tensor} */
 export function logSoftmax(x, dim = -1) {
-  x = full32(tensorOf('logSoftmax', x));
-  const shifted = sub(x, amax(x, dim, true).detach());
-  return sub(shifted, log(sum(exp(shifted), dim, true)));
+  tensorOf('logSoftmax', x);
+  return within('logSoftmax', () => {
+    const full = full32(x);
+    const shifted = sub(full, amax(full, dim, true).detach());
+    return sub(shifted, log(sum(exp(shifted), dim, true)));
+  });
 }
 
 /** An operation on rows, by way of f32 where 16-bit rows have an odd size. @param {Tensor} x @param {(x: Tensor) => Tensor} f */
@@ -594,7 +505,7 @@ const rowsOfPairs = (x, f) => to(f(pairs(x)), x.dtype);
 /** @param {string} op @param {unknown} eps @returns {number} */
 function checkEps(op, eps) {
   if (typeof eps !== 'number' || !(eps >= 0 && eps < Infinity))
-    throw new ArgumentError(op, `eps is a number of at least 0, got ${String(eps)}`);
+    throw new ArgumentError(op, `eps is a number of at least 0, got ${shown(eps)}`);
   return eps;
 }
 
@@ -612,12 +523,12 @@ export const layerNorm = (x, weight, bias, eps = 1e-5) =>
 /** f(gate) · up of rows [gate | up]. @param {Tensor} x [..., 2 · n] @param {import('../kernels/activation.mjs').Activation} [activation] */
 export function glu(x, activation = 'sigmoid') {
   const { dtype, shape } = tensorOf('glu', x);
-  if (!Object.hasOwn(network.GATES, String(activation))) {
-    throw new ArgumentError('glu', `no activation ${String(activation)}; there are ${Object.keys(network.GATES).join(', ')}`);
+  if (typeof activation !== 'string' || !Object.hasOwn(network.GATES, activation)) {
+    throw new ArgumentError('glu', `no activation ${shown(activation)}; there are ${Object.keys(network.GATES).join(', ')}`);
   }
   // Both halves of a row are taken by pairs.
   const odd = dtype !== 'f32' && isFloat(dtype) && (shape.at(-1) ?? 1) % 4;
-  return to(apply(network.glu, [odd ? to(x, 'f32') : x], { activation }), dtype);
+  return within('glu', () => to(apply(network.glu, [odd ? to(x, 'f32') : x], { activation }), dtype));
 }
 
 /** Rows of a table. @param {Tensor} ids i32 or u32, any shape @param {Tensor} table [vocabulary, columns] @returns {Tensor} [...ids, columns] */
@@ -626,13 +537,16 @@ export const embedding = (ids, table) =>
 
 /** Elements dropped with probability p while training. @param {Tensor} x @param {number} [p] @param {boolean} [training] */
 export function dropout(x, p = 0.5, training = true) {
-  if (typeof p !== 'number' || !(p >= 0 && p < 1)) throw new ArgumentError('dropout', `p is in [0, 1), got ${String(p)}`);
-  return training && p > 0 ? apply(network.dropout, [tensorOf('dropout', x), deviceState()], { p }) : x;
+  if (typeof p !== 'number' || !(p >= 0 && p < 1)) throw new ArgumentError('dropout', `p is in [0, 1), got ${shown(p)}`);
+  tensorOf('dropout', x);
+  return training && p > 0 ? apply(network.dropout, [x, deviceState()], { p }) : x;
 }
 
 /** Rotary positions on the first heads of each row. @param {Tensor} x [..., tokens, width] @param {Tensor} table [positions, headSize / 2, 2] @param {RopeOptions} sizes */
 export function rope(x, table, sizes) {
   const { heads, headSize } = checkOptions('rope', sizes, ['heads', 'headSize']);
+  positive('rope', 'heads', heads);
+  positive('rope', 'headSize', headSize);
   return apply(attentionOps.rope, [tensorOf('rope', x), tensorOf('rope', table)], { heads, headSize });
 }
 
@@ -645,7 +559,8 @@ export function rope(x, table, sizes) {
 export function attention(qkv, options) {
   const { heads, causal = false, mask } = checkOptions('attention', options, ['heads', 'causal', 'mask']);
   if (!(Number.isInteger(heads) && heads > 0))
-    throw new ArgumentError('attention', `heads is an integer of at least 1, got ${String(heads)}`);
+    throw new ArgumentError('attention', `heads is an integer of at least 1, got ${shown(heads)}`);
+  flag('attention', 'causal', causal);
   qkv = operand(tensorOf('attention', qkv));
   const [batch, tokens, width] = qkv.shape;
   const headSize = width / 3 / heads;
@@ -672,8 +587,21 @@ export function attention(qkv, options) {
  * @returns {Tensor} [..., queries, n]
  */
 export function scaledDotProductAttention(q, k, v, options = {}) {
-  const { isCausal = false, scale, mask } = checkOptions('scaledDotProductAttention', options, ['isCausal', 'scale', 'mask']);
-  const size = tensorOf('attention', q).shape.at(-1) ?? 1;
+  const name = 'scaledDotProductAttention';
+  const { isCausal = false, scale, mask } = checkOptions(name, options, ['isCausal', 'scale', 'mask']);
+  for (const x of [q, k, v]) tensorOf(name, x);
+  if (scale !== undefined && typeof scale !== 'number') throw new ArgumentError(name, `scale is a number, got ${shown(scale)}`);
+  if (mask) tensorOf(name, mask);
+  flag(name, 'isCausal', isCausal);
+  return within(name, () => scored(q, k, v, isCausal, scale, mask));
+}
+
+/**
+ * @param {Tensor} q @param {Tensor} k @param {Tensor} v @param {boolean} isCausal @param {number} [scale] @param {Tensor} [mask]
+ * @returns {Tensor}
+ */
+function scored(q, k, v, isCausal, scale, mask) {
+  const size = q.shape.at(-1) ?? 1;
   let scores = mul(matmul(q, transpose(k, -2, -1)), scale ?? 1 / Math.sqrt(size));
   const [queries, keys] = [q.shape[q.ndim - 2], k.shape[k.ndim - 2]];
   if (isCausal && queries > keys) {

@@ -1,12 +1,15 @@
 // Host data to the bytes of a tensor and back.
 
 import { bf16Bits, bf16Value, f16Bits, f16Value } from '../kernels/half.mjs';
-import { ArgumentError, ShapeError, show } from './errors.mjs';
+import { ArgumentError, ShapeError, show, shown } from './errors.mjs';
 
 /** @typedef {import('./layout.mjs').DType} DType */
 /** @typedef {number | boolean | NestedArray} Nested */
 /** @typedef {Nested[]} NestedArray */
 /** @typedef {Float32Array | Float64Array | Int32Array | Uint32Array | Uint8Array | Uint16Array | Int16Array | Int8Array} Numbers */
+
+/** Arrays in arrays are taken as dimensions this deep. */
+const MAX_DEPTH = 64;
 
 /**
  * The numbers of nested arrays, and their shape.
@@ -22,7 +25,10 @@ export function flatten(op, data) {
   }
   /** @type {number[]} */
   const shape = [];
-  for (let at = data; Array.isArray(at); at = at[0]) shape.push(at.length);
+  for (let at = data; Array.isArray(at); at = at[0]) {
+    if (shape.push(at.length) > MAX_DEPTH)
+      throw new ShapeError(op, `arrays nested more than ${MAX_DEPTH} deep, or one that stands in itself`);
+  }
   /** @type {number[]} */
   const values = [];
   let booleans = true;
@@ -38,8 +44,8 @@ export function flatten(op, data) {
       for (const inner of item) walk(inner, depth + 1);
       return;
     }
-    if (depth !== shape.length) throw new ShapeError(op, `nested arrays of unequal depth: ${String(item)} in dimension ${depth}`);
-    if (typeof item !== 'number' && typeof item !== 'boolean') throw new ArgumentError(op, `expected numbers, got ${String(item)}`);
+    if (depth !== shape.length) throw new ShapeError(op, `nested arrays of unequal depth: ${shown(item)} in dimension ${depth}`);
+    if (typeof item !== 'number' && typeof item !== 'boolean') throw new ArgumentError(op, `expected numbers, got ${shown(item)}`);
     booleans &&= typeof item === 'boolean';
     values.push(Number(item));
   };

@@ -2,10 +2,11 @@
 // one that is negative or too large reads as 0, and what is put there goes nowhere.
 
 import { apply } from './engine.mjs';
-import { ArgumentError, ShapeError, show } from './errors.mjs';
+import { ArgumentError, ShapeError, show, shown, within } from './errors.mjs';
 import * as F from './functional.mjs';
 import { broadcastShapes, dimension, isFloat } from './layout.mjs';
 import { tensorOf } from './operands.mjs';
+import { flag } from './options.mjs';
 import * as indexing from './ops/indexing.mjs';
 import { Tensor } from './tensor.mjs';
 
@@ -23,8 +24,10 @@ function indexOf(op, index) {
 /** An operation of 32-bit elements, by way of f32 where the first input has 16. @param {Op} op @param {Tensor[]} inputs @param {any} [attributes] @returns {Tensor} */
 function in32(op, inputs, attributes) {
   const [{ dtype }] = inputs;
-  const wide = inputs.map((x) => (isFloat(dtype) && isFloat(x.dtype) ? F.to(x, 'f32') : x));
-  return F.to(apply(op, wide, attributes), dtype);
+  return within(op.name, () => {
+    const wide = inputs.map((x) => (isFloat(dtype) && isFloat(x.dtype) ? F.to(x, 'f32') : x));
+    return F.to(apply(op, wide, attributes), dtype);
+  });
 }
 
 /**
@@ -47,7 +50,7 @@ export function takeAlongDim(x, index, dim = -1) {
     throw new ShapeError('takeAlongDim', `an index ${show(index.shape)} for ${show(x.shape)}: they have as many dimensions`);
   }
   const others = broadcastShapes('takeAlongDim', x.shape.with(d, 1), index.shape.with(d, 1));
-  return gather(F.expand(x, others.with(d, x.shape[d])), d, F.expand(index, others.with(d, index.shape[d])));
+  return within('takeAlongDim', () => gather(F.expand(x, others.with(d, x.shape[d])), d, F.expand(index, others.with(d, index.shape[d]))));
 }
 
 /**
@@ -70,7 +73,8 @@ export function scatterAdd(x, dim, index, source) {
 export function scatter(x, dim, index, source) {
   const d = dimension('scatter', dim, tensorOf('scatter', x).ndim);
   indexOf('scatter', index);
-  const from = typeof source === 'number' ? F.full(index.shape, source, { dtype: x.dtype }) : tensorOf('scatter', source);
+  const from =
+    typeof source === 'number' ? within('scatter', () => F.full(index.shape, source, { dtype: x.dtype })) : tensorOf('scatter', source);
   return in32(indexing.scatter, [x, index, from], { dim: d });
 }
 
@@ -82,6 +86,12 @@ export function scatter(x, dim, index, source) {
 export function indexSelect(x, dim, index) {
   const d = dimension('indexSelect', dim, tensorOf('indexSelect', x).ndim);
   if (indexOf('indexSelect', index).ndim !== 1) throw new ShapeError('indexSelect', `an index has one dimension, got ${show(index.shape)}`);
+  if (x.ndim === 0) throw new ShapeError('indexSelect', 'a tensor [] has no dimension to select of');
+  return within('indexSelect', () => selected(x, d, index));
+}
+
+/** @param {Tensor} x @param {number} d @param {Tensor} index @returns {Tensor} */
+function selected(x, d, index) {
   if (!isFloat(x.dtype)) {
     const shape = x.shape.with(d, index.size);
     const wide = F.reshape(
@@ -103,16 +113,19 @@ export function indexSelect(x, dim, index) {
 export function oneHot(ids, classes) {
   indexOf('oneHot', ids);
   if (!(Number.isInteger(classes) && classes > 0))
-    throw new ArgumentError('oneHot', `classes is an integer of at least 1, got ${String(classes)}`);
-  return scatter(F.zeros([...ids.shape, classes]), -1, F.unsqueeze(ids, -1), 1);
+    throw new ArgumentError('oneHot', `classes is an integer of at least 1, got ${shown(classes)}`);
+  return within('oneHot', () => scatter(F.zeros([...ids.shape, classes]), -1, F.unsqueeze(ids, -1), 1));
 }
 
 /** @param {Op} op @param {Tensor} x @param {number} dim @param {boolean} keepdim @returns {Tensor} */
 function argExtreme(op, x, dim, keepdim) {
   const d = dimension(op.name, dim, tensorOf(op.name, x).ndim);
-  const moved = F.transpose(isFloat(x.dtype) ? F.to(x.detach(), 'f32') : x, d, -1);
-  const y = F.transpose(apply(op, [moved]), d, -1);
-  return keepdim ? y : F.reshape(y, x.shape.toSpliced(d, 1));
+  flag(op.name, 'keepdim', keepdim);
+  return within(op.name, () => {
+    const moved = F.transpose(isFloat(x.dtype) ? F.to(x.detach(), 'f32') : x, d, -1);
+    const y = F.transpose(apply(op, [moved]), d, -1);
+    return keepdim ? y : F.reshape(y, x.shape.toSpliced(d, 1));
+  });
 }
 
 /** The places of the largest elements along a dimension, the last when left out, as i32: of equal ones the first. A NaN is the largest. @param {Tensor} x @param {number} [dim] @param {boolean} [keepdim] */

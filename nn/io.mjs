@@ -4,7 +4,7 @@ import { mkdir } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { types } from 'node:util';
-import { ArgumentError } from './errors.mjs';
+import { ArgumentError, shown } from './errors.mjs';
 import { CONVERSIONS, NAMES, UNHELD } from './io/elements.mjs';
 import { writeSafetensors } from './io/file.mjs';
 import { closeModel, openModel } from './io/model.mjs';
@@ -47,7 +47,7 @@ import { Tensor, readBytes, uploaded } from './tensor.mjs';
 export async function save(path, tensors, options = {}) {
   path = pathOf(path);
   const { metadata = {}, checksum = true } = checkOptions('save', options, ['metadata', 'checksum']);
-  if (typeof tensors !== 'object' || tensors === null) throw new ArgumentError('save', `expected tensors by name, got ${String(tensors)}`);
+  if (typeof tensors !== 'object' || tensors === null) throw new ArgumentError('save', `expected tensors by name, got ${shown(tensors)}`);
   const list = Object.entries(tensors).map(([name, x]) => {
     if (!(x instanceof Tensor)) throw new ArgumentError('save', `${name} is not a tensor`);
     if (x.storage === undefined) throw new ArgumentError('save', `${name} was disposed of`);
@@ -209,7 +209,7 @@ function chooser(option, names, otherwise) {
   // Not `test`, which goes on from its last match where the expression has the flag g.
   if (types.isRegExp(names)) return (name) => name.search(names) >= 0;
   if (!Array.isArray(names) || !names.every((name) => typeof name === 'string')) {
-    throw new ArgumentError('load', `${option} is names in an array, a regular expression or a function, got ${String(names)}`);
+    throw new ArgumentError('load', `${option} is names in an array, a regular expression or a function, got ${shown(names)}`);
   }
   const known = new Set(names);
   return (name) => known.has(name);

@@ -1,6 +1,6 @@
 // Where a tensor's elements lie in its storage: element type, shape, strides, offset. Pure.
 
-import { ArgumentError, ShapeError, show } from './errors.mjs';
+import { ArgumentError, ShapeError, show, shown } from './errors.mjs';
 
 /** @typedef {'f32' | 'f16' | 'bf16' | 'i32' | 'u32' | 'bool'} DType */
 
@@ -91,8 +91,8 @@ export function checkNumber(op, value, dtype) {
 
 /** Throws where there is no such element type. @param {string} op @param {unknown} dtype @returns {DType} */
 export function checkType(op, dtype) {
-  if (!Object.hasOwn(BYTES, String(dtype)))
-    throw new ArgumentError(op, `no type ${String(dtype)}; there are ${Object.keys(BYTES).join(', ')}`);
+  if (!(typeof dtype === 'string' && Object.hasOwn(BYTES, dtype)))
+    throw new ArgumentError(op, `no type ${shown(dtype)}; there are ${Object.keys(BYTES).join(', ')}`);
   return /** @type {DType} */ (dtype);
 }
 
@@ -203,9 +203,9 @@ export function collapse(shape, operands) {
  * @param {string} op @param {number} dim @param {number} rank
  */
 export function dimension(op, dim, rank) {
-  const index = dim < 0 ? dim + rank : dim;
+  const index = Number.isInteger(dim) && dim < 0 ? dim + rank : dim;
   if (!Number.isInteger(dim) || index < 0 || index >= Math.max(rank, 1)) {
-    throw new ShapeError(op, `dimension ${dim} of a tensor of ${rank} dimensions`);
+    throw new ShapeError(op, `dimension ${shown(dim)} of a tensor of ${rank} dimensions`);
   }
   return index;
 }
@@ -218,10 +218,18 @@ export function dimension(op, dim, rank) {
 export function checkShape(op, shape) {
   if (!Array.isArray(shape)) {
     const hint = typeof shape === 'number' ? `: ${op}([${shape}]), ${op}([2, 3])` : '';
-    throw new ShapeError(op, `a shape is an array of sizes, got ${String(shape)}${hint}`);
+    throw new ShapeError(op, `a shape is an array of sizes, got ${shown(shape)}${hint}`);
   }
   for (const size of shape) {
     if (!Number.isInteger(size) || size < 1) throw new ShapeError(op, `sizes are integers of at least 1, got ${show(shape)}`);
   }
   return shape;
+}
+
+/** Checks a size by its name. @param {string} op @param {string} name @param {unknown} value @returns {number} */
+export function positive(op, name, value) {
+  if (typeof value !== 'number' || !Number.isInteger(value) || value < 1) {
+    throw new ArgumentError(op, `${name} is an integer of at least 1, got ${shown(value)}`);
+  }
+  return value;
 }

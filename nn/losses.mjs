@@ -1,7 +1,7 @@
 // Losses, as functions.
 
 import { apply } from './engine.mjs';
-import { ArgumentError, ShapeError, show } from './errors.mjs';
+import { ArgumentError, ShapeError, show, shown, within } from './errors.mjs';
 import { abs, add, exp, log, maximum, mean, mul, neg, square, sub, sum } from './functional.mjs';
 import { full32, pairs, tensorOf } from './operands.mjs';
 import * as network from './ops/network.mjs';
@@ -22,12 +22,12 @@ import { checkOptions } from './options.mjs';
  *   left out. The mean is over all rows, these too
  */
 
-/** @param {Tensor} losses @param {'mean' | 'sum' | 'none'} [reduction] */
-function reducedLoss(losses, reduction = 'mean') {
-  if (reduction === 'mean') return mean(losses);
-  if (reduction === 'sum') return sum(losses);
-  if (reduction === 'none') return losses;
-  throw new ArgumentError('loss', `reduction is 'mean', 'sum' or 'none', got ${String(reduction)}`);
+/** @param {string} op @param {() => Tensor} losses @param {'mean' | 'sum' | 'none'} [reduction] @returns {Tensor} */
+function reducedLoss(op, losses, reduction = 'mean') {
+  if (reduction === 'mean') return within(op, () => mean(losses()));
+  if (reduction === 'sum') return within(op, () => sum(losses()));
+  if (reduction === 'none') return within(op, losses);
+  throw new ArgumentError(op, `reduction is 'mean', 'sum' or 'none', got ${shown(reduction)}`);
 }
 
 /**
@@ -38,16 +38,24 @@ function reducedLoss(losses, reduction = 'mean') {
  */
 export function crossEntropy(logits, targets, options = {}) {
   const { reduction = 'mean', ignoreIndex = -100 } = checkOptions('crossEntropy', options, ['reduction', 'ignoreIndex']);
-  logits = full32(tensorOf('crossEntropy', logits));
+  tensorOf('crossEntropy', logits);
   tensorOf('crossEntropy', targets);
-  return reducedLoss(apply(network.crossEntropyRows, [pairs(logits), targets], { ignored: ignoreIndex >>> 0 }), reduction);
+  if (!Number.isInteger(ignoreIndex)) throw new ArgumentError('crossEntropy', `ignoreIndex is an integer, got ${shown(ignoreIndex)}`);
+  const losses = () => apply(network.crossEntropyRows, [pairs(full32(logits)), targets], { ignored: ignoreIndex >>> 0 });
+  return reducedLoss('crossEntropy', losses, reduction);
 }
 /** (x - y)², reduced. Throws a ShapeError where the shapes differ. @param {Tensor} x @param {Tensor} y @param {LossOptions} [options] */
-export const mseLoss = (x, y, options = {}) =>
-  reducedLoss(square(sub(full32(x), sameShape('mseLoss', x, y))), checkOptions('mseLoss', options, ['reduction']).reduction);
+export function mseLoss(x, y, options = {}) {
+  const { reduction } = checkOptions('mseLoss', options, ['reduction']);
+  sameShape('mseLoss', x, y);
+  return reducedLoss('mseLoss', () => square(sub(full32(x), y)), reduction);
+}
 /** |x - y|, reduced. Throws a ShapeError where the shapes differ. @param {Tensor} x @param {Tensor} y @param {LossOptions} [options] */
-export const l1Loss = (x, y, options = {}) =>
-  reducedLoss(abs(sub(full32(x), sameShape('l1Loss', x, y))), checkOptions('l1Loss', options, ['reduction']).reduction);
+export function l1Loss(x, y, options = {}) {
+  const { reduction } = checkOptions('l1Loss', options, ['reduction']);
+  sameShape('l1Loss', x, y);
+  return reducedLoss('l1Loss', () => abs(sub(full32(x), y)), reduction);
+}
 
 /**
  * Binary cross-entropy of logits and targets in [0, 1], in nats: -y log σ(x) - (1 - y) log(1 - σ(x)), without overflow. Throws a
@@ -55,11 +63,13 @@ export const l1Loss = (x, y, options = {}) =>
  * @param {Tensor} x @param {Tensor} y @param {LossOptions} [options]
  */
 export function binaryCrossEntropyWithLogits(x, y, options = {}) {
-  const { reduction } = checkOptions('binaryCrossEntropyWithLogits', options, ['reduction']);
-  const targets = sameShape('binaryCrossEntropyWithLogits', x, y);
+  const name = 'binaryCrossEntropyWithLogits';
+  const { reduction } = checkOptions(name, options, ['reduction']);
+  const targets = sameShape(name, x, y);
   const logits = full32(x);
   // log(1 + eˣ) = max(x, 0) + log(1 + e^-|x|), whose power is at most 1.
-  return reducedLoss(add(sub(maximum(logits, 0), mul(logits, targets)), log(add(exp(neg(abs(logits))), 1))), reduction);
+  const losses = () => add(sub(maximum(logits, 0), mul(logits, targets)), log(add(exp(neg(abs(logits))), 1)));
+  return reducedLoss(name, losses, reduction);
 }
 
 /** @param {string} op @param {Tensor} x @param {Tensor} y */

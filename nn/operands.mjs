@@ -1,15 +1,16 @@
 // What functions take: that it is a tensor, and in which type it is computed.
 
 import { autocastType } from './autocast.mjs';
-import { describe } from './engine.mjs';
+import { describe, storageOf } from './engine.mjs';
 import { ArgumentError } from './errors.mjs';
 import { to } from './functional.mjs';
 import { isFloat } from './layout.mjs';
 import { Tensor } from './tensor.mjs';
 
-/** x, which has to be a tensor. @param {string} op @param {unknown} x @returns {Tensor} */
+/** x, which has to be a tensor that has its memory. @param {string} op @param {unknown} x @returns {Tensor} */
 export function tensorOf(op, x) {
   if (!(x instanceof Tensor)) throw new ArgumentError(op, `expected a tensor, got ${describe(x)}`);
+  storageOf(op, x);
   return x;
 }
 

@@ -1,6 +1,6 @@
 // Options by name. A name that a call does not have would be left out without a word: `{ biass: false }`, or PyTorch's `Linear(8, 4, false)`.
 
-import { ArgumentError } from './errors.mjs';
+import { ArgumentError, shown } from './errors.mjs';
 
 /**
  * The options, checked to be an object of known names.
@@ -12,12 +12,15 @@ import { ArgumentError } from './errors.mjs';
  * @throws an ArgumentError that names what is not an option, and what there is
  */
 export function checkOptions(op, options, names) {
-  if (typeof options !== 'object' || options === null) {
-    throw new ArgumentError(op, `options are an object, { ${names.map((name) => `${name}: …`).join(', ')} }, got ${String(options)}`);
-  }
-  for (const name of Object.keys(options)) {
-    if (!names.includes(name))
-      throw new ArgumentError(op, `no option ${name}; there ${names.length > 1 ? 'are' : 'is'} ${names.join(', ')}`);
-  }
-  return options;
+  const unknown = typeof options === 'object' && options !== null ? Object.keys(options).find((name) => !names.includes(name)) : '';
+  if (unknown === undefined && !Array.isArray(options)) return options;
+  const plain = typeof options === 'object' && options !== null && [Object.prototype, null].includes(Object.getPrototypeOf(options));
+  if (plain) throw new ArgumentError(op, `no option ${shown(unknown)}; there ${names.length > 1 ? 'are' : 'is'} ${names.join(', ')}`);
+  // Of a tensor or an array, the program did not write the names.
+  throw new ArgumentError(op, `options are an object, { ${names.map((name) => `${name}: …`).join(', ')} }, got ${shown(options)}`);
+}
+
+/** Checks that an option is true or false. @param {string} op @param {string} name @param {unknown} value */
+export function flag(op, name, value) {
+  if (typeof value !== 'boolean') throw new ArgumentError(op, `${name} is true or false, got ${shown(value)}`);
 }

@@ -1,6 +1,6 @@
 // The arithmetic of products of f32 matrices.
 
-import { ArgumentError } from './errors.mjs';
+import { ArgumentError, shown } from './errors.mjs';
 import { noted } from './guards.mjs';
 import { NO_ATTRIBUTES } from './ops/registry.mjs';
 import { runtime } from './runtime.mjs';
@@ -31,7 +31,7 @@ export const productAttributes = (dtype) => (dtype === 'f32' && setting.matmul =
 export function setFloat32MatmulPrecision(precision) {
   const name = 'setFloat32MatmulPrecision';
   if (precision !== 'highest' && precision !== 'high')
-    throw new ArgumentError(name, `expected 'highest' or 'high', got ${String(precision)}`);
+    throw new ArgumentError(name, `expected 'highest' or 'high', got ${shown(precision)}`);
   const { kernels, info } = runtime();
   if (precision === 'high' && !kernels.matmulSupports('bf16x3')) {
     throw new ArgumentError(name, `${info.deviceName} has no matrix units for 'high'`);

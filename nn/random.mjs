@@ -3,10 +3,10 @@
 
 import { STATE_WORDS, optimizerState } from '../kernels/index.mjs';
 import { apply } from './engine.mjs';
-import { ArgumentError, UsageError } from './errors.mjs';
+import { ArgumentError, UsageError, shown, within } from './errors.mjs';
 import { checkShape, denseLayout } from './layout.mjs';
 import { random } from './ops/random.mjs';
-import { checkOptions } from './options.mjs';
+import { checkOptions, flag } from './options.mjs';
 import { Philox } from './philox.mjs';
 import { isRecording, perDevice, runtime } from './runtime.mjs';
 import { Tensor } from './tensor.mjs';
@@ -22,7 +22,7 @@ let state;
  */
 export function manualSeed(value) {
   if (!Number.isSafeInteger(value) || value < 0)
-    throw new ArgumentError('manualSeed', `expected an integer of at least 0, got ${String(value)}`);
+    throw new ArgumentError('manualSeed', `expected an integer of at least 0, got ${shown(value)}`);
   if (isRecording())
     throw new UsageError('manualSeed', 'it would not be done again at the calls of the compiled function: call it outside of that');
   seed = value;
@@ -98,17 +98,18 @@ export function permutation(count) {
  */
 
 /**
- * @param {readonly number[]} shape @param {any} attributes @param {boolean} requiresGrad
+ * @param {string} op @param {readonly number[]} shape @param {any} attributes @param {boolean} requiresGrad
  * @returns {Tensor}
  */
-function draw(shape, attributes, requiresGrad) {
-  const y = apply(random, [deviceState()], { shape: [...shape], ...attributes });
+function draw(op, shape, attributes, requiresGrad) {
+  flag(op, 'requiresGrad', requiresGrad);
+  const y = within(op, () => apply(random, [deviceState()], { shape: [...shape], ...attributes }));
   return requiresGrad ? y.requiresGrad_() : y;
 }
 
 /** @param {string} op @param {string} name @param {unknown} value */
 function checkNumber(op, name, value) {
-  if (typeof value !== 'number' || !Number.isFinite(value)) throw new ArgumentError(op, `${name} is a number, got ${String(value)}`);
+  if (typeof value !== 'number' || !Number.isFinite(value)) throw new ArgumentError(op, `${name} is a number, got ${shown(value)}`);
 }
 
 /**
@@ -122,7 +123,7 @@ export function randn(shape, options = {}) {
   checkNumber('randn', 'mean', mean);
   checkNumber('randn', 'deviation', deviation);
   if (deviation < 0) throw new ArgumentError('randn', `deviation is at least 0, got ${deviation}`);
-  return draw(shape, { distribution: 'normal', mean, deviation }, requiresGrad);
+  return draw('randn', shape, { distribution: 'normal', mean, deviation }, requiresGrad);
 }
 
 /**
@@ -136,5 +137,5 @@ export function rand(shape, options = {}) {
   checkNumber('rand', 'low', low);
   checkNumber('rand', 'high', high);
   if (!(low < high)) throw new ArgumentError('rand', `low is less than high, got ${low} and ${high}`);
-  return draw(shape, { distribution: 'uniform', low, high }, requiresGrad);
+  return draw('rand', shape, { distribution: 'uniform', low, high }, requiresGrad);
 }

@@ -101,6 +101,12 @@ export class Runtime {
     });
   }
 
+  /** Bytes that a tensor has at most. */
+  get maxBytes() {
+    const { bindingBytes, bufferBytes } = this.kernels.context;
+    return Math.min(bindingBytes, bufferBytes);
+  }
+
   /**
    * Memory of at least `bytes` bytes with undefined contents.
    * @param {number} bytes
@@ -110,9 +116,7 @@ export class Runtime {
    */
   allocate(bytes, owned = false, exportable = false) {
     const size = Math.max(PADDING, Math.ceil(bytes / PADDING) * PADDING);
-    const { bindingBytes, bufferBytes } = this.kernels.context;
-    const most = Math.min(bindingBytes, bufferBytes);
-    if (size > most) throw new UsageError('tensor', `${size} bytes; a tensor on this device has at most ${most} bytes`);
+    if (size > this.maxBytes) throw new UsageError('tensor', `${size} bytes; a tensor on this device has at most ${this.maxBytes} bytes`);
     const handle = exportable ? this.vk.createBuffer(size, 0, { exportable }) : (this.reuse(size) ?? this.create(size));
     this.live.buffers++;
     this.live.bytes += size;

@@ -4,7 +4,7 @@
 // what they made. What a program just drops is freed when the garbage collector has found it, which it does only between
 // turns of the event loop.
 
-import { ArgumentError } from './errors.mjs';
+import { ArgumentError, checkFunction, checkResult } from './errors.mjs';
 import { sink } from './runtime.mjs';
 
 /** @typedef {import('./runtime.mjs').Allocation} Allocation */
@@ -109,15 +109,12 @@ export class Scope {
  */
 /** @param {(() => any)} [fn] */
 export function scope(fn) {
-  if (fn !== undefined && typeof fn !== 'function') throw new ArgumentError('scope', `expected a function, got ${String(fn)}`);
+  const late = 'what it makes after its first await would belong to no scope';
+  if (fn !== undefined) checkFunction('scope', fn, late);
   const own = new Scope();
   if (fn === undefined) return own;
   try {
-    const result = fn();
-    if (typeof result?.then === 'function') {
-      throw new ArgumentError('scope', 'the function is async: what it makes after its first await would belong to no scope');
-    }
-    return own.keep(result);
+    return own.keep(checkResult('scope', fn(), late));
   } finally {
     own[Symbol.dispose]();
   }
@@ -144,26 +141,66 @@ export function unscoped(fn) {
 /** The class of tensors, set by its module: a storage does not import it. @type {{ class?: new (...args: any[]) => Tensor }} */
 export const tensorClass = {};
 
+/** Whether a value is an array or a plain object: what tensors are looked for in. @param {any} value */
+export const isContainer = (value) =>
+  Array.isArray(value) || (typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype);
+
 /**
- * The tensors in arrays and plain objects.
+ * What stands in arrays and plain objects, in its order. One that stands in several places, or in itself, is gone through once.
  * @param {any} value
- * @returns {Generator<Tensor>}
+ * @returns {Generator<any>}
  */
+export function* leavesIn(value) {
+  const seen = new Set();
+  const stack = [value];
+  while (stack.length > 0) {
+    const at = stack.pop();
+    if (!isContainer(at)) yield at;
+    else if (!seen.has(at)) {
+      seen.add(at);
+      for (const item of Object.values(at).reverse()) stack.push(item);
+    }
+  }
+}
+
+/** The tensors in arrays and plain objects. @param {any} value @returns {Generator<Tensor>} */
 export function* tensorsIn(value) {
-  if (typeof value !== 'object' || value === null) return;
-  if (tensorClass.class && value instanceof tensorClass.class) yield value;
-  else if (Array.isArray(value)) for (const item of value) yield* tensorsIn(item);
-  else if (Object.getPrototypeOf(value) === Object.prototype) for (const item of Object.values(value)) yield* tensorsIn(item);
+  for (const leaf of leavesIn(value)) if (tensorClass.class && leaf instanceof tensorClass.class) yield leaf;
+}
+
+/** Arrays and objects within each other that are gone through. */
+const MAX_DEPTH = 1000;
+
+/**
+ * Goes into an array or plain object, unless it stands in itself.
+ * @template T
+ * @param {string} op @param {string} what it is, for the error @param {object} value @param {Set<object>} above what it stands in
+ * @param {() => T} fn
+ * @returns {T}
+ */
+export function inside(op, what, value, above, fn) {
+  if (above.has(value)) throw new ArgumentError(op, `${what} has an array or object that stands in itself`);
+  if (above.size >= MAX_DEPTH) throw new ArgumentError(op, `${what} has arrays or objects nested more than ${MAX_DEPTH} deep`);
+  above.add(value);
+  try {
+    return fn();
+  } finally {
+    above.delete(value);
+  }
 }
 
 /**
- * Arrays and plain objects with something else in place of each tensor; other values are as they are.
- * @param {any} value @param {(tensor: Tensor) => any} f @returns {any}
+ * The result of a compiled function with something else in place of each tensor in its arrays and plain objects. Throws an
+ * ArgumentError where one of those stands in itself.
+ * @param {any} value @param {(tensor: Tensor) => any} f @param {Set<object>} [above]
+ * @returns {any}
  */
-export function mapTensors(value, f) {
+export function mapTensors(value, f, above = new Set()) {
   if (typeof value !== 'object' || value === null) return value;
   if (tensorClass.class && value instanceof tensorClass.class) return f(value);
-  if (Array.isArray(value)) return value.map((item) => mapTensors(item, f));
-  if (Object.getPrototypeOf(value) !== Object.prototype) return value;
-  return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, mapTensors(item, f)]));
+  if (!isContainer(value)) return value;
+  return inside('compile', 'the result', value, above, () => {
+    if (Array.isArray(value)) return value.map((item) => mapTensors(item, f, above));
+    return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, mapTensors(item, f, above)]));
+  });
 }

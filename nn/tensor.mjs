@@ -1,15 +1,15 @@
 // Tensors: a layout over a storage, and where its gradient comes from.
 
 import { accumulated, backward as runBackward } from './autograd.mjs';
-import { applyInto, describe, storageOf } from './engine.mjs';
-import { ArgumentError, ShapeError, UsageError, show } from './errors.mjs';
+import { applyInto, checkBytes, describe, storageOf } from './engine.mjs';
+import { ArgumentError, ShapeError, UsageError, show, shown, within } from './errors.mjs';
 import * as F from './functional.mjs';
 import { checkCount, decode, encode, flatten } from './host.mjs';
 import * as indexing from './indexing.mjs';
 import { BYTES, checkShape, checkType, denseLayout, dimension } from './layout.mjs';
 import * as movement from './ops/movement.mjs';
 import * as pointwise from './ops/pointwise.mjs';
-import { checkOptions } from './options.mjs';
+import { checkOptions, flag } from './options.mjs';
 import { isRecording, recordingNow, runtime } from './runtime.mjs';
 import { Storage, allocate, born, tensorClass, unscoped } from './storage.mjs';
 
@@ -38,6 +38,16 @@ export const nextSerial = () => serial;
 
 /** Why a tensor has no memory any more. @typedef {'disposed' | 'traced' | 'reused'} Fate */
 
+/** One for all tensors: `structuredClone` and `postMessage` read what is in an object, and would say that a function of the device is not cloned. */
+const UNCLONEABLE = Object.freeze({
+  get tensor() {
+    throw new ArgumentError(
+      'tensor',
+      'a tensor is memory of the device, which is not cloned or sent to another thread: copy it with x.clone(), send what await x.toArray() gives',
+    );
+  },
+});
+
 const inspect = Symbol.for('nodejs.util.inspect.custom');
 
 /**
@@ -45,8 +55,13 @@ const inspect = Symbol.for('nodejs.util.inspect.custom');
  * calls; what it holds is read with `await x.toArray()`.
  */
 export class Tensor {
+  /** @type {Tensor | undefined} */
+  #grad;
+
   /** @param {Storage} storage @param {Layout} layout */
   constructor(storage, layout) {
+    /** What is read first of a tensor that is cloned, and throws. */
+    this.uncloneable = UNCLONEABLE;
     /** @type {Storage | undefined} */
     this.storage = storage;
     this.layout = layout;
@@ -58,8 +73,6 @@ export class Tensor {
     this.requiresGrad = false;
     /** The operation that made it, where gradients flow through that. @type {Node | undefined} */
     this.node = undefined;
-    /** The gradient, after `backward`; of leaves only. @type {Tensor | undefined} */
-    this.grad = undefined;
     storage.retain();
     born(this);
   }
@@ -105,6 +118,19 @@ export class Tensor {
     return this.storage === undefined;
   }
 
+  /** The gradient, after `backward`; of leaves only. @returns {Tensor | undefined} */
+  get grad() {
+    return this.#grad;
+  }
+  set grad(gradient) {
+    if (gradient !== undefined && gradient !== null) {
+      if (!(gradient instanceof Tensor)) throw new ArgumentError('grad', `a gradient is a tensor or undefined, got ${describe(gradient)}`);
+      if (gradient.layout.shape !== this.layout.shape && show(gradient.shape) !== show(this.shape))
+        throw new ShapeError('grad', `a gradient ${show(gradient.shape)} for a tensor ${show(this.shape)}`);
+    }
+    this.#grad = gradient ?? undefined;
+  }
+
   // ---- reading
 
   /**
@@ -118,12 +144,12 @@ export class Tensor {
   /** The one element of a tensor that has one. @returns {Promise<number>} */
   async item() {
     if (this.size !== 1) throw new ArgumentError('item', `${show(this.shape)} has ${this.size} elements; use toArray()`);
-    return (await this.toArray())[0];
+    return decode(await readBytes('item', this), this.dtype, 1)[0];
   }
 
   /** The elements in nested arrays. @returns {Promise<import('./host.mjs').Nested>} */
   async toNested() {
-    const values = await this.toArray();
+    const values = decode(await readBytes('toNested', this), this.dtype, this.size);
     /** @param {number} dim @param {number} from @param {number} size @returns {any} */
     const nest = (dim, from, size) => {
       if (dim === this.ndim) return this.dtype === 'bool' ? values[from] === 1 : values[from];
@@ -172,7 +198,7 @@ export class Tensor {
   }
   /** Another object for the same elements. */
   alias() {
-    return this.detach();
+    return new Tensor(storageOf('alias', this), this.layout);
   }
 
   /** Has `backward` find the gradient of this leaf (or not). @param {boolean} [requires] */
@@ -196,6 +222,7 @@ export class Tensor {
 
   /** Takes a gradient in. @param {Tensor} gradient */
   accumulate(gradient) {
+    if (!(gradient instanceof Tensor)) throw new ArgumentError('accumulate', `expected a tensor, got ${describe(gradient)}`);
     const recording = recordingNow();
     if (recording && this.serial < recording.serial) {
       throw new UsageError(
@@ -205,7 +232,9 @@ export class Tensor {
           'or take gradients with grad(…) and return them',
       );
     }
-    this.grad = accumulated(this.grad, gradient);
+    within('accumulate', () => {
+      this.grad = accumulated(this.grad, gradient);
+    });
   }
 
   /** Forgets the gradient. */
@@ -219,11 +248,16 @@ export class Tensor {
 
   /** Writes over the elements. @param {Tensor | number | ArrayBufferView} source of this shape, or that broadcasts to it; may share its memory */
   copy_(source) {
+    return within('copy_', () => this.#write(source));
+  }
+  /** @param {Tensor | number | ArrayBufferView} source */
+  #write(source) {
+    storageOf('copy_', this);
     if (ArrayBuffer.isView(source)) {
       const { values } = flatten('copy_', source);
       checkCount('copy_', values.length, [...this.shape]);
       const data = unscoped(() => uploaded(encode('copy_', values, this.dtype), denseLayout(this.shape, this.dtype)));
-      this.copy_(data);
+      this.#write(data);
       data.dispose();
       return this;
     }
@@ -234,11 +268,11 @@ export class Tensor {
   }
   /** Writes a number over all elements. @param {number} value */
   fill_(value) {
-    return this.copy_(value);
+    return within('fill_', () => this.#write(value));
   }
   /** Writes 0 over all elements. */
   zero_() {
-    return this.copy_(0);
+    return within('zero_', () => this.#write(0));
   }
   /** Whether other elements of the same memory would be read while this tensor is written. @param {Tensor} other */
   #overlaps(other) {
@@ -247,14 +281,15 @@ export class Tensor {
   /** Adds to the elements. @param {Operand} other @param {AddOptions} [options] */
   add_(other, options = {}) {
     const { alpha = 1 } = checkOptions('add_', options, ['alpha']);
-    if (typeof alpha !== 'number') throw new ArgumentError('add_', `alpha is a number, got ${String(alpha)}`);
-    if (typeof other === 'number') return this.#affine_('add', 1, other * alpha);
-    return this.#binary_(pointwise.add, other, { alpha: 1, beta: alpha });
+    if (typeof alpha !== 'number') throw new ArgumentError('add_', `alpha is a number, got ${shown(alpha)}`);
+    return within('add_', () => {
+      if (typeof other === 'number') return this.#affine_('add', 1, other * alpha);
+      return this.#binary_(pointwise.add, other, { alpha: 1, beta: alpha });
+    });
   }
   /** Multiplies the elements. @param {Operand} other */
   mul_(other) {
-    if (typeof other === 'number') return this.#affine_('mul', other, 0);
-    return this.#binary_(pointwise.mul, other);
+    return within('mul_', () => (typeof other === 'number' ? this.#affine_('mul', other, 0) : this.#binary_(pointwise.mul, other)));
   }
   /** @param {string} name @param {number} alpha @param {number} beta */
   #affine_(name, alpha, beta) {
@@ -276,7 +311,7 @@ export class Tensor {
 
   /** Dense, row by row: this tensor where it is so. @returns {Tensor} */
   contiguous() {
-    return this.layout.contiguous ? this : F.clone(this);
+    return this.layout.contiguous ? this : within('contiguous', () => F.clone(this));
   }
   /** A dense copy, through which gradients flow. */
   clone() {
@@ -292,7 +327,7 @@ export class Tensor {
   }
   /** The same as `reshape`: a copy where the strides do not allow a view. @param {...number} shape */
   view(...shape) {
-    return F.reshape(this, shape.flat());
+    return within('view', () => F.reshape(this, shape.flat()));
   }
   /** The dimensions in another order, as a view. @param {...number} order */
   permute(...order) {
@@ -304,7 +339,7 @@ export class Tensor {
   }
   /** The last two dimensions exchanged. */
   get T() {
-    return F.transpose(this, -2, -1);
+    return within('T', () => F.transpose(this, -2, -1));
   }
   /** Repeated to a larger shape, as a view. @param {...number} shape */
   expand(...shape) {
@@ -320,9 +355,10 @@ export class Tensor {
   }
   /** Dimensions from `start` to `end` as one. @param {number} [start] @param {number} [end] */
   flatten(start = 0, end = -1) {
+    storageOf('flatten', this);
     const [a, b] = [start, end].map((d) => dimension('flatten', d, Math.max(this.ndim, 1)));
     if (a > b) throw new ShapeError('flatten', `dimensions ${start} to ${end} of ${show(this.shape)} are none`);
-    return F.reshape(this, [...this.shape.slice(0, a), -1, ...this.shape.slice(b + 1)]);
+    return within('flatten', () => F.reshape(this, [...this.shape.slice(0, a), -1, ...this.shape.slice(b + 1)]));
   }
   /** Elements `start` to before `end` of a dimension, every `step`-th, as a view; a negative `start` or `end` counts from the end. @param {number} dim @param {number} [start] @param {number} [end] @param {number} [step] */
   slice(dim, start, end, step) {
@@ -330,8 +366,9 @@ export class Tensor {
   }
   /** The part of index `i` of the first dimension (negative: from the end). @param {number} i */
   at(i) {
+    storageOf('at', this);
     const size = this.shape[0];
-    if (!(Number.isInteger(i) && i >= -size && i < size)) throw new ShapeError('at', `index ${String(i)} of ${show(this.shape)}`);
+    if (!(Number.isInteger(i) && i >= -size && i < size)) throw new ShapeError('at', `index ${shown(i)} of ${show(this.shape)}`);
     const index = i < 0 ? i + size : i;
     return F.squeeze(F.slice(this, 0, index, index + 1), 0);
   }
@@ -341,8 +378,9 @@ export class Tensor {
   }
   /** At most `count` parts of one size along a dimension, the first when left out; the last may be smaller. @param {number} count @param {number} [dim] */
   chunk(count, dim = 0) {
-    if (!(Number.isInteger(count) && count > 0))
-      throw new ArgumentError('chunk', `count is an integer of at least 1, got ${String(count)}`);
+    if (!(Number.isInteger(count) && count > 0)) throw new ArgumentError('chunk', `count is an integer of at least 1, got ${shown(count)}`);
+    storageOf('chunk', this);
+    if (this.ndim === 0) throw new ShapeError('chunk', 'a tensor [] has no dimension to split');
     return F.split(this, Math.ceil(this.shape[dimension('chunk', dim, this.ndim)] / count), dim);
   }
   /** this + other, broadcast. @param {Operand} other */
@@ -387,7 +425,7 @@ export class Tensor {
   }
   /** With a number where the mask holds. @param {Tensor} mask bool, broadcast @param {number} value */
   maskedFill(mask, value) {
-    return F.where(mask, value, this);
+    return within('maskedFill', () => F.where(mask, value, this));
   }
   /** The larger of each two elements, broadcast. @param {Operand} other */
   maximum(other) {
@@ -517,7 +555,7 @@ export async function readBytes(op, x) {
   }
   if (x.size === 0) return new Uint8Array(0);
   const device = runtime();
-  const dense = x.layout.contiguous ? x : unscoped(() => F.clone(x.detach()));
+  const dense = x.layout.contiguous ? x : within(op, () => unscoped(() => F.clone(x.detach())));
   const { layout, storage } = /** @type {{ layout: Layout, storage: Storage }} */ (dense);
   const size = BYTES[layout.dtype];
   const from = layout.offset * size;
@@ -549,10 +587,13 @@ export function uploaded(data, layout) {
  */
 export function tensor(data, options = {}) {
   if (/** @type {unknown} */ (data) instanceof Tensor) throw new ArgumentError('tensor', 'this is a tensor: use clone() for a copy');
+  if (Array.isArray(options)) {
+    throw new ArgumentError('tensor', `expected options such as { dtype: 'i32' }, got an array: a shape is { shape: ${show(options)} }`);
+  }
   if (options !== Object(options)) {
     throw new ArgumentError(
       'tensor',
-      `expected options such as { dtype: 'i32' }, got ${String(options)}: numbers are given as an array, tensor([1, 2])`,
+      `expected options such as { dtype: 'i32' }, got ${shown(options)}: numbers are given as an array, tensor([1, 2])`,
     );
   }
   const { dtype, shape, requiresGrad = false } = checkOptions('tensor', options, ['dtype', 'shape', 'requiresGrad']);
@@ -560,6 +601,8 @@ export function tensor(data, options = {}) {
   const sizes = checkShape('tensor', shape ?? flat.shape);
   checkCount('tensor', flat.values.length, sizes);
   const type = checkType('tensor', dtype ?? flat.dtype);
+  flag('tensor', 'requiresGrad', requiresGrad);
+  checkBytes('tensor', denseLayout(sizes, type));
   const constant = uploaded(encode('tensor', flat.values, type), denseLayout(sizes, type));
   // In a compiled function the data stays with the graph; each call has a copy, which it may write over and return.
   const result = isRecording() ? F.clone(constant) : constant;
@@ -571,5 +614,6 @@ export function empty(shape, options = {}) {
   const sizes = checkShape('empty', shape);
   const { dtype = 'f32' } = checkOptions('empty', options, ['dtype']);
   const layout = denseLayout(sizes, checkType('empty', dtype));
+  checkBytes('empty', layout);
   return new Tensor(allocate(layout.size * BYTES[dtype]), layout);
 }

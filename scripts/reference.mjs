@@ -28,6 +28,7 @@ const KERNEL_PAGES = {
 const NN_PAGES = {
   tensor: 'tensor',
   functional: 'functional',
+  views: 'functional',
   losses: 'functional',
   convolution: 'convolution',
   indexing: 'indexing',

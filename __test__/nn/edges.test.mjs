@@ -182,9 +182,9 @@ test('a number that elements of an integer tensor cannot be is an error, not rou
     [() => i.eq(NaN), /eq: NaN is not an i32/],
     [() => u.gt(-1), /gt: -1 is not a u32/],
     [() => i.le(2 ** 31), /le: 2147483648 is not an i32/],
-    [() => i.maskedFill(mask, 0.5), /where: 0.5 is not an i32/],
+    [() => i.maskedFill(mask, 0.5), /maskedFill: 0.5 is not an i32/],
     [() => full([1], 1.5, { dtype: 'i32' }), /full: 1.5 is not an i32/],
-    [() => i.fill_(0.5), /full: 0.5 is not an i32/],
+    [() => i.fill_(0.5), /fill_: 0.5 is not an i32/],
     [() => i.mul_(/** @type {any} */ (undefined)), /mul_: expected a tensor or a number, got undefined/],
   ]))
     assert.throws(run, message);

@@ -44,15 +44,15 @@ test('a view that repeats elements is not written into', async () => {
   const x = ones([3, 1]);
   for (const [write, message] of /** @type {[() => any, RegExp][]} */ ([
     [() => x.expand(3, 4).copy_(ones([3, 4])), /copy_: several elements of \[3, 4\] are one in memory/],
-    [() => x.expand(3, 4).fill_(2), /copy_: several elements of \[3, 4\]/],
-    [() => x.expand(3, 4).mul_(2), /copy_: several elements of \[3, 4\]/],
+    [() => x.expand(3, 4).fill_(2), /fill_: several elements of \[3, 4\]/],
+    [() => x.expand(3, 4).mul_(2), /mul_: several elements of \[3, 4\]/],
     [
       () =>
         x
           .expand(3, 4)
           .slice(1, 0, 2)
           .add_(ones([3, 2])),
-      /copy_: several elements of \[3, 2\]/,
+      /add_: several elements of \[3, 2\]/,
     ],
   ]))
     assert.throws(write, message);

@@ -56,7 +56,7 @@ test('arguments of another habit: sizes one by one, options of another shape, na
   assert.throws(() => wrong.zeros([2]).to('half'), /to: no type half; there are f32, f16/);
   assert.throws(
     () => wrong.zeros([2, 2]).sum({ dim: 1 }),
-    /sum: dimensions are a number or an array of them, got \[object Object\]: x\.sum\(1, true\)/,
+    /sum: dimensions are a number or an array of them, got \{ dim: 1 \}: x\.sum\(1, true\)/,
   );
   assert.throws(() => wrong.F.stack(zeros([2]), zeros([2])), /stack: expected an array of tensors/);
   assert.throws(() => wrong.F.cat(zeros([2]), zeros([2])), /cat: expected an array of tensors/);

@@ -1,8 +1,9 @@
 // Arguments of a compiled function: the tensors among them, which are its graph's inputs, and a key of all the rest.
 
-import { storageOf } from '../engine.mjs';
+import { checkBytes, storageOf } from '../engine.mjs';
 import { ArgumentError } from '../errors.mjs';
 import { denseLayout } from '../layout.mjs';
+import { inside, isContainer } from '../storage.mjs';
 import { Tensor } from '../tensor.mjs';
 
 /** @typedef {import('../layout.mjs').Layout} Layout */
@@ -36,6 +37,8 @@ export function flattenArguments(args) {
   const slots = [];
   /** @type {string[]} */
   const key = [];
+  /** What the value that is looked at stands in. @type {Set<object>} */
+  const above = new Set();
   /** @param {unknown} value @returns {(tensors: Tensor[]) => any} */
   const walk = (value) => {
     // A parameter is a place, not a value: it is used, and trained, where it is.
@@ -53,12 +56,15 @@ export function flattenArguments(args) {
       key.push(`${slot.layout.dtype}[${slot.layout.shape}]${slot.requiresGrad ? 'g' : ''}`);
       return (tensors) => tensors[at];
     }
-    if (Array.isArray(value) || (typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype)) {
+    if (isContainer(value)) {
+      const container = /** @type {object} */ (value);
       key.push(Array.isArray(value) ? '(' : '{');
-      const entries = Object.entries(value).map(([name, item]) => {
-        key.push(JSON.stringify(name));
-        return /** @type {const} */ ([name, walk(item)]);
-      });
+      const entries = inside('compile', 'an argument', container, above, () =>
+        Object.entries(container).map(([name, item]) => {
+          key.push(JSON.stringify(name));
+          return /** @type {const} */ ([name, walk(item)]);
+        }),
+      );
       key.push(')');
       return (tensors) => {
         const items = entries.map(([name, item]) => /** @type {const} */ ([name, item(tensors)]));
@@ -76,6 +82,7 @@ export function flattenArguments(args) {
 function slotOf(value) {
   if (value instanceof Tensor) {
     storageOf('compile', value);
+    checkBytes('compile', value.layout);
     return { layout: denseLayout(value.shape, value.dtype), requiresGrad: value.requiresGrad, source: value };
   }
   const dtype = value instanceof Int32Array ? 'i32' : value instanceof Uint32Array ? 'u32' : 'f32';

@@ -5,16 +5,31 @@
 
 import { forgetCasts } from '../autocast.mjs';
 import { storageOf } from '../engine.mjs';
-import { ArgumentError, UsageError, show } from '../errors.mjs';
+import { ArgumentError, UsageError, isPromise, show } from '../errors.mjs';
 import { collect } from '../guards.mjs';
 import { BYTES } from '../layout.mjs';
 import { into, runtime } from '../runtime.mjs';
-import { Scope, Storage, mapTensors, tensorsIn, unscoped } from '../storage.mjs';
+import { Scope, Storage, leavesIn, mapTensors, tensorsIn, unscoped } from '../storage.mjs';
 import { Tensor } from '../tensor.mjs';
 import { Graph } from './graph.mjs';
 import { Recording } from './recording.mjs';
 
 /** @typedef {import('./arguments.mjs').Slot} Slot */
+
+/** Why a compiled function is not async. */
+export const LATE = 'what it does after an await would not be recorded';
+
+/** Throws where a result has promises in it. Nobody gets them then: what they fail with would end the process. @param {any} result */
+function checkValues(result) {
+  const promises = [...leavesIn(result)].filter(isPromise);
+  if (promises.length === 0) return;
+  for (const promise of promises) promise.then(undefined, () => {});
+  throw new ArgumentError(
+    'compile',
+    'the function is async, or returns a promise, as x.item() does: there are no values while it is compiled. Return the tensor, and ' +
+      'read what the call returns',
+  );
+}
 
 /**
  * A graph of what the function does with tensors in the slots. All or nothing.
@@ -47,8 +62,7 @@ export function trace(fn, slots, rebuild, options) {
       return tensor;
     });
     const result = into(recording, () => collect(recording.guard.settings, () => fn(...rebuild(tensors))));
-    if (typeof result?.then === 'function')
-      throw new ArgumentError('compile', 'the function is async: what it does after an await would not be recorded');
+    checkValues(result);
     inputs.forEach((storage, i) => {
       if (storage.version !== 0) {
         throw new UsageError(

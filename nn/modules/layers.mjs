@@ -1,10 +1,11 @@
 // Layers. Parameters are f32 and begin as PyTorch's do.
 
-import { ArgumentError, ShapeError, show } from '../errors.mjs';
+import { checkBytes } from '../engine.mjs';
+import { ArgumentError, ShapeError, show, shown, within } from '../errors.mjs';
 import * as F from '../functional.mjs';
-import { denseLayout } from '../layout.mjs';
+import { denseLayout, positive } from '../layout.mjs';
 import { tensorOf } from '../operands.mjs';
-import { checkOptions } from '../options.mjs';
+import { checkOptions, flag } from '../options.mjs';
 import { normalValues, uniformValues } from '../random.mjs';
 import { unscoped } from '../storage.mjs';
 import { Tensor, empty } from '../tensor.mjs';
@@ -13,21 +14,20 @@ import { Module, Parameter } from './module.mjs';
 
 /** @typedef {import('../../kernels/activation.mjs').Activation} Activation */
 
-/** @param {ArrayBufferView & ArrayLike<number>} values @param {number[]} shape */
-const parameter = (values, shape) => unscoped(() => new Parameter(Tensor.constant(values, denseLayout(shape, 'f32'))));
-
-/** @param {string} op @param {string} name @param {unknown} value @returns {number} */
-export function positive(op, name, value) {
-  if (typeof value !== 'number' || !Number.isInteger(value) || value < 1) {
-    throw new ArgumentError(op, `${name} is an integer of at least 1, got ${String(value)}`);
-  }
-  return value;
+/**
+ * A parameter of values that are drawn once it is known that the device has such tensors.
+ * @param {string} op the module @param {number[]} shape @param {(count: number) => ArrayBufferView & ArrayLike<number>} draw
+ */
+function parameter(op, shape, draw) {
+  const layout = denseLayout(shape, 'f32');
+  checkBytes(op, layout);
+  return unscoped(() => new Parameter(Tensor.constant(draw(layout.size), layout)));
 }
 
 /** Whether matrices are left as their memory is. */
 let skipping = false;
-/** @param {number[]} shape */
-const undefinedParameter = (shape) => unscoped(() => new Parameter(empty(shape)));
+/** @param {string} op the module @param {number[]} shape */
+const undefinedParameter = (op, shape) => within(op, () => unscoped(() => new Parameter(empty(shape))));
 
 /**
  * Makes modules whose matrices have undefined contents, for `loadStateDict` to fill: nothing is drawn and uploaded.
@@ -36,6 +36,7 @@ const undefinedParameter = (shape) => unscoped(() => new Parameter(empty(shape))
  * @returns {T}
  */
 export function skipInit(fn) {
+  if (typeof fn !== 'function') throw new ArgumentError('skipInit', `expected a function, got ${shown(fn)}`);
   const before = skipping;
   skipping = true;
   try {
@@ -45,24 +46,17 @@ export function skipInit(fn) {
   }
 }
 
-/** Uniform in ±1 / √(inputs), as PyTorch's linear layers. @param {number} inputs @param {number[]} shape */
-export function kaiming(inputs, shape) {
-  if (skipping) return undefinedParameter(shape);
+/** Uniform in ±1 / √(inputs), as PyTorch's linear layers. @param {string} op the module @param {number} inputs @param {number[]} shape */
+export function kaiming(op, inputs, shape) {
+  if (skipping) return undefinedParameter(op, shape);
   const bound = 1 / Math.sqrt(inputs);
-  return parameter(
-    uniformValues(
-      shape.reduce((a, b) => a * b, 1),
-      -bound,
-      bound,
-    ),
-    shape,
-  );
+  return parameter(op, shape, (count) => uniformValues(count, -bound, bound));
 }
 
-/** @param {number} value @param {number[]} shape */
-export const constantParameter = (value, shape) => parameter(new Float32Array(shape.reduce((a, b) => a * b, 1)).fill(value), shape);
-/** @param {number[]} shape */
-export const zeroParameter = (shape) => constantParameter(0, shape);
+/** @param {string} op the module @param {number} value @param {number[]} shape */
+export const constantParameter = (op, value, shape) => parameter(op, shape, (count) => new Float32Array(count).fill(value));
+/** @param {string} op the module @param {number[]} shape */
+export const zeroParameter = (op, shape) => constantParameter(op, 0, shape);
 
 /**
  * Options of `Linear`.
@@ -102,8 +96,9 @@ export class Linear extends Module {
     const { bias = true } = checkOptions('Linear', options, ['bias']);
     positive('Linear', 'inputs', inputs);
     positive('Linear', 'outputs', outputs);
-    this.weight = kaiming(inputs, [outputs, inputs]);
-    if (bias) this.bias = kaiming(inputs, [outputs]);
+    flag('Linear', 'bias', bias);
+    this.weight = kaiming('Linear', inputs, [outputs, inputs]);
+    if (bias) this.bias = kaiming('Linear', inputs, [outputs]);
   }
   /** @param {Tensor} x [..., inputs] @returns {Tensor} [..., outputs] */
   forward(x) {
@@ -122,7 +117,7 @@ export class Embedding extends Module {
     positive('Embedding', 'vocabulary', vocabulary);
     positive('Embedding', 'columns', columns);
     const shape = [vocabulary, columns];
-    this.weight = skipping ? undefinedParameter(shape) : parameter(normalValues(vocabulary * columns, 0, 1), shape);
+    this.weight = skipping ? undefinedParameter('Embedding', shape) : parameter('Embedding', shape, (count) => normalValues(count, 0, 1));
   }
   /** @param {Tensor} ids i32 or u32 @returns {Tensor} [...ids, columns] */
   forward(ids) {
@@ -139,7 +134,7 @@ export class RMSNorm extends Module {
   constructor(columns, options = {}) {
     super();
     const { eps = 1e-5 } = checkOptions('RMSNorm', options, ['eps']);
-    this.weight = parameter(new Float32Array(positive('RMSNorm', 'columns', columns)).fill(1), [columns]);
+    this.weight = constantParameter('RMSNorm', 1, [positive('RMSNorm', 'columns', columns)]);
     this.eps = eps;
   }
   /** @param {Tensor} x @returns {Tensor} */
@@ -154,8 +149,8 @@ export class LayerNorm extends Module {
   constructor(columns, options = {}) {
     super();
     const { eps = 1e-5 } = checkOptions('LayerNorm', options, ['eps']);
-    this.weight = parameter(new Float32Array(positive('LayerNorm', 'columns', columns)).fill(1), [columns]);
-    this.bias = parameter(new Float32Array(columns), [columns]);
+    this.weight = constantParameter('LayerNorm', 1, [positive('LayerNorm', 'columns', columns)]);
+    this.bias = zeroParameter('LayerNorm', [columns]);
     this.eps = eps;
   }
   /** @param {Tensor} x @returns {Tensor} */
@@ -169,7 +164,7 @@ export class Dropout extends Module {
   /** @param {number} [p] */
   constructor(p = 0.5) {
     super();
-    if (typeof p !== 'number' || !(p >= 0 && p < 1)) throw new ArgumentError('Dropout', `p is in [0, 1), got ${String(p)}`);
+    if (typeof p !== 'number' || !(p >= 0 && p < 1)) throw new ArgumentError('Dropout', `p is in [0, 1), got ${shown(p)}`);
     this.p = p;
   }
   /** @param {Tensor} x @returns {Tensor} */
@@ -222,7 +217,8 @@ export class Sigmoid extends Module {
 export class Flatten extends Module {
   /** @param {Tensor} x @returns {Tensor} */
   forward(x) {
-    return x.flatten(1);
+    tensorOf('Flatten', x);
+    return within('Flatten', () => x.flatten(1));
   }
 }
 
@@ -231,12 +227,15 @@ export class SwiGLU extends Module {
   /** @param {number} width @param {number} hidden */
   constructor(width, hidden) {
     super();
-    this.gateUp = new Linear(width, 2 * positive('SwiGLU', 'hidden', hidden), { bias: false });
-    this.down = new Linear(hidden, width, { bias: false });
+    positive('SwiGLU', 'width', width);
+    positive('SwiGLU', 'hidden', hidden);
+    this.gateUp = within('SwiGLU', () => new Linear(width, 2 * hidden, { bias: false }));
+    this.down = within('SwiGLU', () => new Linear(hidden, width, { bias: false }));
   }
   /** @param {Tensor} x @returns {Tensor} */
   forward(x) {
-    return this.down.forward(F.glu(this.gateUp.forward(x), 'silu'));
+    tensorOf('SwiGLU', x);
+    return within('SwiGLU', () => this.down.forward(F.glu(this.gateUp.forward(x), 'silu')));
   }
 }
 
@@ -246,12 +245,15 @@ export class MLP extends Module {
   constructor(width, hidden, options = {}) {
     super();
     const { outputs = width, bias = true } = checkOptions('MLP', options, ['outputs', 'bias']);
-    this.up = new Linear(width, hidden, { bias });
-    this.down = new Linear(hidden, outputs, { bias });
+    for (const [name, value] of Object.entries({ width, hidden, outputs })) positive('MLP', name, value);
+    flag('MLP', 'bias', bias);
+    this.up = within('MLP', () => new Linear(width, hidden, { bias }));
+    this.down = within('MLP', () => new Linear(hidden, outputs, { bias }));
   }
   /** @param {Tensor} x @returns {Tensor} */
   forward(x) {
-    return this.down.forward(F.gelu(this.up.forward(x)));
+    tensorOf('MLP', x);
+    return within('MLP', () => this.down.forward(F.gelu(this.up.forward(x))));
   }
 }
 
@@ -282,9 +284,15 @@ export class MultiHeadAttention extends Module {
     if (heads % positive('MultiHeadAttention', 'kvHeads', kvHeads)) {
       throw new ShapeError('MultiHeadAttention', `${heads} heads are not a multiple of ${kvHeads} kvHeads`);
     }
+    for (const [name, value] of Object.entries({ causal, bias, qkNorm })) flag('MultiHeadAttention', name, value);
+    const base = typeof rope === 'object' ? checkOptions('MultiHeadAttention', rope, ['base']).base : undefined;
+    if (base === undefined && typeof rope !== 'object') flag('MultiHeadAttention', 'rope', rope);
+    if (base !== undefined && !(base > 0 && base < Infinity)) {
+      throw new ArgumentError('MultiHeadAttention', `base is a number above 0, got ${shown(base)}`);
+    }
     const headSize = width / heads;
-    this.qkv = new Linear(width, (heads + 2 * kvHeads) * headSize, { bias });
-    this.out = new Linear(width, width, { bias });
+    this.qkv = within('MultiHeadAttention', () => new Linear(width, (heads + 2 * kvHeads) * headSize, { bias }));
+    this.out = within('MultiHeadAttention', () => new Linear(width, width, { bias }));
     if (qkNorm) {
       this.q_norm = new RMSNorm(headSize);
       this.k_norm = new RMSNorm(headSize);
@@ -292,7 +300,7 @@ export class MultiHeadAttention extends Module {
     this.heads = heads;
     this.kvHeads = kvHeads;
     this.causal = causal;
-    this.base = rope ? ((typeof rope === 'object' ? rope.base : undefined) ?? 1e4) : 0;
+    this.base = rope ? (base ?? 1e4) : 0;
   }
 
   /** @param {number} tokens @param {number} headSize */
@@ -319,7 +327,7 @@ export class MultiHeadAttention extends Module {
     const [, tokens, width] = x.shape;
     const headSize = width / this.heads;
     const { heads, kvHeads, q_norm: qNorm, k_norm: kNorm } = this;
-    let qkv = this.qkv.forward(x);
+    let qkv = within('MultiHeadAttention', () => this.qkv.forward(x));
     const [batch] = x.shape;
     /** Heads of each row, [batch, tokens, count · headSize]. @param {number} first @param {number} count */
     const part = (first, count) => F.slice(qkv, 2, first * headSize, (first + count) * headSize);

@@ -1,8 +1,10 @@
 // Low-rank adapters (Hu et al. 2021): a trained model learns by small matrices beside its frozen ones.
 
 import { noGrad } from '../autograd.mjs';
-import { ArgumentError } from '../errors.mjs';
+import { ArgumentError, shown, within } from '../errors.mjs';
 import * as F from '../functional.mjs';
+import { positive } from '../layout.mjs';
+import { tensorOf } from '../operands.mjs';
 import { checkOptions } from '../options.mjs';
 import { scope } from '../storage.mjs';
 import { Linear, kaiming, zeroParameter } from './layers.mjs';
@@ -28,17 +30,22 @@ import { Module } from './module.mjs';
 /** y = base(x) + scale · (x Aᵀ) Bᵀ. B begins as zeros: at first the result is the base's. */
 export class LoRALinear extends Module {
   /** @param {Linear} base @param {AdapterOptions} options */
-  constructor(base, { rank, alpha }) {
+  constructor(base, options) {
     super();
+    if (!(base instanceof Linear)) throw new ArgumentError('LoRALinear', `base is a Linear, got ${shown(base)}`);
+    const { rank, alpha } = checkOptions('LoRALinear', options, ['rank', 'alpha']);
+    positive('LoRALinear', 'rank', rank);
+    if (!Number.isFinite(alpha)) throw new ArgumentError('LoRALinear', `alpha is a number, got ${shown(alpha)}`);
     const [outputs, inputs] = base.weight.shape;
     this.base = base;
-    this.a = kaiming(inputs, [rank, inputs]);
-    this.b = zeroParameter([outputs, rank]);
+    this.a = kaiming('LoRALinear', inputs, [rank, inputs]);
+    this.b = zeroParameter('LoRALinear', [outputs, rank]);
     this.scale = alpha / rank;
   }
   /** @param {Tensor} x @returns {Tensor} */
   forward(x) {
-    return this.base.forward(x).add(F.linear(F.linear(x, this.a), this.b).mul(this.scale));
+    tensorOf('LoRALinear', x);
+    return within('LoRALinear', () => this.base.forward(x).add(F.linear(F.linear(x, this.a), this.b).mul(this.scale)));
   }
   /** The base with the adapter added to its weight. @returns {Linear} */
   merge() {
@@ -51,6 +58,7 @@ export class LoRALinear extends Module {
 
 /** @param {Module} module @param {(name: string, child: Module) => Module} change @param {string} [prefix] */
 function replaceChildren(module, change, prefix = '') {
+  if (prefix === '') for (const _ of module.modules()); // throws where one stands in itself
   for (const [name, child] of [...module.namedChildren()]) {
     const next = change(prefix + name, child);
     if (next === child) replaceChildren(child, change, `${prefix}${name}.`);
@@ -72,18 +80,18 @@ function replaceChildren(module, change, prefix = '') {
 export function lora(model, options = {}) {
   const { rank = 8, alpha = rank, targets = /(?:)/ } = checkOptions('lora', options, ['rank', 'alpha', 'targets']);
   if (!(model instanceof Module) || model instanceof Linear) {
-    throw new ArgumentError('lora', 'expected a module that has linear layers; wrap a single one in a Sequential');
+    throw new ArgumentError('lora', `expected a module that has linear layers, got ${shown(model)}; wrap a single one in a Sequential`);
   }
-  if (!Number.isInteger(rank) || rank < 1) throw new ArgumentError('lora', `rank is an integer of at least 1, got ${String(rank)}`);
-  if (!Number.isFinite(alpha)) throw new ArgumentError('lora', `alpha is a number, got ${String(alpha)}`);
-  if (!(targets instanceof RegExp)) throw new ArgumentError('lora', `targets is a regular expression, got ${String(targets)}`);
+  if (!Number.isInteger(rank) || rank < 1) throw new ArgumentError('lora', `rank is an integer of at least 1, got ${shown(rank)}`);
+  if (!Number.isFinite(alpha)) throw new ArgumentError('lora', `alpha is a number, got ${shown(alpha)}`);
+  if (!(targets instanceof RegExp)) throw new ArgumentError('lora', `targets is a regular expression, got ${shown(targets)}`);
   const frozen = model.parameters();
   let count = 0;
   replaceChildren(model, (name, child) => {
     // Not `test`, which of an expression with the flag g goes on where the last match ended.
     if (!(child instanceof Linear) || name.search(targets) < 0) return child;
     count++;
-    return new LoRALinear(child, { rank, alpha });
+    return within('lora', () => new LoRALinear(child, { rank, alpha }));
   });
   if (count === 0) throw new ArgumentError('lora', `no linear layer's name matches ${targets}`);
   for (const parameter of frozen) parameter.requiresGrad_(false);
@@ -92,6 +100,7 @@ export function lora(model, options = {}) {
 
 /** Adds the adapters to the weights and takes them away. @template {Module} M @param {M} model @returns {M} */
 export function mergeLora(model) {
+  if (!(model instanceof Module)) throw new ArgumentError('mergeLora', `expected a module, got ${shown(model)}`);
   replaceChildren(model, (_, child) => (child instanceof LoRALinear ? child.merge() : child));
   return model;
 }

@@ -1,10 +1,11 @@
 // Modules: parameters by name, and a forward pass.
 
-import { ArgumentError, ShapeError, UsageError, show } from '../errors.mjs';
+import { ArgumentError, ShapeError, UsageError, show, shown, within } from '../errors.mjs';
 import * as F from '../functional.mjs';
 import { noted } from '../guards.mjs';
 import { isFloat, layoutOf } from '../layout.mjs';
-import { checkOptions } from '../options.mjs';
+import { tensorOf } from '../operands.mjs';
+import { checkOptions, flag } from '../options.mjs';
 import { recordingNow } from '../runtime.mjs';
 import { Tensor } from '../tensor.mjs';
 import { noGrad } from '../autograd.mjs';
@@ -17,9 +18,9 @@ import { enter } from './places.mjs';
 export class Parameter extends Tensor {
   /** @param {Tensor} data f32, f16 or bf16; its memory becomes the parameter's */
   constructor(data) {
-    if (!(data instanceof Tensor) || data.storage === undefined) throw new ArgumentError('Parameter', 'expected a tensor');
+    tensorOf('Parameter', data);
     if (!isFloat(data.dtype)) throw new ArgumentError('Parameter', `takes f32, f16 or bf16, got ${data.dtype}`);
-    const dense = data.contiguous();
+    const dense = within('Parameter', () => data.contiguous());
     super(/** @type {import('../storage.mjs').Storage} */ (dense.storage), dense.layout);
     this.requiresGrad_();
     /** Where an optimizer wants the gradient. @type {Tensor | undefined} */
@@ -83,14 +84,29 @@ export class Parameter extends Tensor {
 
 /**
  * Tensors and modules among an object's properties, and in arrays of them (`layers.0`).
- * @param {object} object @param {string} [prefix]
+ * @param {object} object @param {string} [prefix] @param {readonly object[]} [above] what it stands in
  * @returns {Generator<[name: string, value: unknown]>}
  */
-function* entriesOf(object, prefix = '') {
+function* entriesOf(object, prefix = '', above = []) {
   for (const [name, value] of Object.entries(object)) {
-    if (Array.isArray(value)) yield* entriesOf(value, `${prefix}${name}.`);
+    if (Array.isArray(value)) yield* entriesOf(value, `${prefix}${name}.`, below(above, object, prefix + name, value));
     else if (value instanceof Tensor || value instanceof Module) yield [prefix + name, value];
   }
+}
+
+/**
+ * What a part of a module stands in. Throws where that is the part itself.
+ * @template {object} T
+ * @param {readonly T[]} above what the owner stands in @param {T} owner @param {string} name of the part @param {T} part
+ * @returns {T[]}
+ */
+function below(above, owner, name, part) {
+  const all = [...above, owner];
+  if (all.includes(part)) {
+    const advice = 'what is set as a property is a part of the module; keep a reference to another one in a #private field';
+    throw new UsageError(all[0].constructor.name, `${name} stands in itself: ${advice}`);
+  }
+  return all;
 }
 
 /**
@@ -136,22 +152,22 @@ export class Module {
     for (const [name, value] of entriesOf(this)) if (value instanceof Module) yield [name, value];
   }
 
-  /** This module and all below it. @returns {Generator<Module>} */
-  *modules() {
+  /** This module and all below it. @param {readonly Module[]} [above] what it stands in @returns {Generator<Module>} */
+  *modules(above = []) {
     yield this;
-    for (const [, child] of this.namedChildren()) yield* child.modules();
+    for (const [name, child] of this.namedChildren()) yield* child.modules(below(above, this, name, child));
   }
 
   /**
    * Tensors of the state: parameters, and other tensors that are set as properties (buffers). One that stands in several
    * places is named at each.
-   * @param {string} [prefix]
+   * @param {string} [prefix] @param {readonly Module[]} [above] what this module stands in
    * @returns {Generator<[name: string, tensor: Tensor]>}
    */
-  *namedTensors(prefix = '') {
+  *namedTensors(prefix = '', above = []) {
     for (const [name, value] of entriesOf(this)) {
       if (value instanceof Tensor) yield [prefix + name, value];
-      else if (value instanceof Module) yield* value.namedTensors(`${prefix}${name}.`);
+      else if (value instanceof Module) yield* value.namedTensors(`${prefix}${name}.`, below(above, this, prefix + name, value));
     }
   }
 
@@ -172,7 +188,8 @@ export class Module {
 
   /** Modules train (`eval` ends that). @param {boolean} [training] @returns {this} */
   train(training = true) {
-    for (const module of this.modules()) module.#training = training;
+    flag('train', 'training', training);
+    for (const module of [...this.modules()]) module.#training = training;
     return this;
   }
   /** Modules evaluate: nothing is dropped, and normalizations of batches take running means. @returns {this} */
@@ -219,8 +236,8 @@ export class Module {
    */
   loadStateDict(state, options = {}) {
     const { strict = true } = checkOptions('loadStateDict', options, ['strict']);
-    if (typeof state !== 'object' || state === null)
-      throw new ArgumentError('loadStateDict', `expected tensors by name, got ${String(state)}`);
+    if (typeof state !== 'object' || state === null || state instanceof Tensor || state instanceof Module)
+      throw new ArgumentError('loadStateDict', `expected tensors by name, got ${shown(state)}`);
     const own = new Map(this.namedTensors());
     const ignored = new Set(this.#allIgnored());
     // Own names alone: every object has a `constructor`.
@@ -265,6 +282,7 @@ export class Module {
 
   /** The module and those below it by name, a line each. @returns {string} */
   toString() {
+    for (const _ of this.modules()); // throws where one stands in itself
     const lines = Array.from(this.namedChildren(), ([name, child]) => `  (${name}): ${String(child).replaceAll('\n', '\n  ')}`);
     return lines.length ? `${this.constructor.name}(\n${lines.join('\n')}\n)` : `${this.constructor.name}(${this.describe()})`;
   }
@@ -280,13 +298,14 @@ export class ModuleList extends Module {
   constructor(modules = []) {
     super();
     this.length = 0;
-    if (typeof modules?.[Symbol.iterator] !== 'function') throw new ArgumentError('ModuleList', `expected modules, got ${String(modules)}`);
+    if (typeof modules?.[Symbol.iterator] !== 'function')
+      throw new ArgumentError(this.constructor.name, `expected modules, got ${shown(modules)}`);
     for (const module of modules) this.push(module);
   }
 
   /** Adds a module at the end. @param {Module} module */
   push(module) {
-    if (!(module instanceof Module)) throw new ArgumentError('ModuleList', `expected a module, got ${String(module)}`);
+    if (!(module instanceof Module)) throw new ArgumentError(this.constructor.name, `expected a module, got ${shown(module)}`);
     /** @type {any} */ (this)[this.length++] = module;
     return this;
   }

@@ -1,12 +1,13 @@
 // Recurrent layers, with PyTorch's parameters and names.
 
 import { describe } from '../engine.mjs';
-import { ArgumentError, ShapeError, show } from '../errors.mjs';
+import { ArgumentError, ShapeError, show, within } from '../errors.mjs';
 import * as F from '../functional.mjs';
+import { positive } from '../layout.mjs';
 import { gru, lstm } from '../ops/recurrent.mjs';
 import { tensorOf } from '../operands.mjs';
 import { checkOptions } from '../options.mjs';
-import { kaiming, positive } from './layers.mjs';
+import { kaiming } from './layers.mjs';
 import { Module } from './module.mjs';
 
 /** @typedef {import('../tensor.mjs').Tensor} Tensor */
@@ -30,10 +31,10 @@ class Recurrent extends Module {
     /** @type {Record<string, Tensor>} */
     const parameters = {};
     for (let l = 0; l < numLayers; l++) {
-      parameters[`weight_ih_l${l}`] = kaiming(hidden, [gates * hidden, l === 0 ? inputs : hidden]);
-      parameters[`weight_hh_l${l}`] = kaiming(hidden, [gates * hidden, hidden]);
-      parameters[`bias_ih_l${l}`] = kaiming(hidden, [gates * hidden]);
-      parameters[`bias_hh_l${l}`] = kaiming(hidden, [gates * hidden]);
+      parameters[`weight_ih_l${l}`] = kaiming(op, hidden, [gates * hidden, l === 0 ? inputs : hidden]);
+      parameters[`weight_hh_l${l}`] = kaiming(op, hidden, [gates * hidden, hidden]);
+      parameters[`bias_ih_l${l}`] = kaiming(op, hidden, [gates * hidden]);
+      parameters[`bias_hh_l${l}`] = kaiming(op, hidden, [gates * hidden]);
     }
     Object.assign(this, parameters);
   }
@@ -89,7 +90,12 @@ export class GRU extends Recurrent {
    * @returns {[Tensor, Tensor]} the hidden states of all steps [batch, steps, hidden], and the last one of each layer
    */
   forward(x, state) {
-    const first = this.split(state, tensorOf('GRU', x).shape[0]);
+    tensorOf('GRU', x);
+    return within('GRU', () => this.#states(x, state));
+  }
+  /** @param {Tensor} x @param {Tensor} [state] @returns {[Tensor, Tensor]} */
+  #states(x, state) {
+    const first = this.split(state, x.shape[0]);
     const last = first.map((own, l) => {
       const gates = this.gates(x, l);
       const states = F.call(gru, [gates, own, this.of('weight_hh', l), this.of('bias_hh', l)]);
@@ -116,7 +122,12 @@ export class LSTM extends Recurrent {
     if (state !== undefined && !(Array.isArray(state) && state.length === 2)) {
       throw new ArgumentError('LSTM', `a state is two tensors, [hidden, cell], got ${describe(state)}`);
     }
-    const [hidden, cell] = [0, 1].map((i) => this.split(state?.[i], tensorOf('LSTM', x).shape[0]));
+    tensorOf('LSTM', x);
+    return within('LSTM', () => this.#states(x, state));
+  }
+  /** @param {Tensor} x @param {[Tensor, Tensor]} [state] @returns {[Tensor, [Tensor, Tensor]]} */
+  #states(x, state) {
+    const [hidden, cell] = [0, 1].map((i) => this.split(state?.[i], x.shape[0]));
     const last = hidden.map((own, l) => {
       const gates = this.gates(x, l);
       const both = F.call(lstm, [gates, own, cell[l], this.of('weight_hh', l), this.of('bias_hh', l)]);

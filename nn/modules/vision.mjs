@@ -2,12 +2,13 @@
 
 import { noGrad } from '../autograd.mjs';
 import { avgPool2d, conv2d, maxPool2d, pair } from '../convolution.mjs';
-import { ShapeError, show } from '../errors.mjs';
+import { ArgumentError, ShapeError, show, shown, within } from '../errors.mjs';
 import * as F from '../functional.mjs';
+import { positive } from '../layout.mjs';
 import { single, tensorOf } from '../operands.mjs';
-import { checkOptions } from '../options.mjs';
+import { checkOptions, flag } from '../options.mjs';
 import { scope, unscoped } from '../storage.mjs';
-import { constantParameter, kaiming, positive, zeroParameter } from './layers.mjs';
+import { constantParameter, kaiming, zeroParameter } from './layers.mjs';
 import { Module } from './module.mjs';
 
 /** @typedef {import('../tensor.mjs').Tensor} Tensor */
@@ -32,6 +33,12 @@ import { Module } from './module.mjs';
  * @property {number} [momentum] the part of a new batch in the running means; 0.1 when left out
  */
 
+/** @param {string} op @param {string} name @param {unknown} value */
+function checkLeast(op, name, value) {
+  if (typeof value !== 'number' || !(value >= 0 && value < Infinity))
+    throw new ArgumentError(op, `${name} is a number of at least 0, got ${shown(value)}`);
+}
+
 /** A convolution of two dimensions. */
 export class Conv2d extends Module {
   /**
@@ -45,9 +52,10 @@ export class Conv2d extends Module {
     positive('Conv2d', 'outputs', outputs);
     const [down, across] = pair('Conv2d', 'window', window, 1);
     const reach = inputs * down * across;
-    this.weight = kaiming(reach, [outputs, inputs, down, across]);
-    if (bias) this.bias = kaiming(reach, [outputs]);
     this.options = { stride: pair('Conv2d', 'stride', stride, 1), padding: pair('Conv2d', 'padding', padding, 0) };
+    flag('Conv2d', 'bias', bias);
+    this.weight = kaiming('Conv2d', reach, [outputs, inputs, down, across]);
+    if (bias) this.bias = kaiming('Conv2d', reach, [outputs]);
   }
   /** @param {Tensor} x @returns {Tensor} */
   forward(x) {
@@ -69,16 +77,20 @@ export class Conv1d extends Module {
     super();
     const { stride = 1, padding = 0, bias = true } = checkOptions('Conv1d', options, ['stride', 'padding', 'bias']);
     const reach = positive('Conv1d', 'inputs', inputs) * positive('Conv1d', 'window', window);
-    this.weight = kaiming(reach, [positive('Conv1d', 'outputs', outputs), inputs, window]);
-    if (bias) this.bias = kaiming(reach, [outputs]);
-    this.stride = stride;
+    positive('Conv1d', 'outputs', outputs);
+    this.stride = positive('Conv1d', 'stride', stride);
+    if (!Number.isInteger(padding) || padding < 0)
+      throw new ArgumentError('Conv1d', `padding is an integer of at least 0, got ${shown(padding)}`);
     this.padding = padding;
+    flag('Conv1d', 'bias', bias);
+    this.weight = kaiming('Conv1d', reach, [outputs, inputs, window]);
+    if (bias) this.bias = kaiming('Conv1d', reach, [outputs]);
   }
   /** @param {Tensor} x @returns {Tensor} */
   forward(x) {
     if (tensorOf('Conv1d', x).ndim !== 3) throw new ShapeError('Conv1d', `${show(x.shape)}, expected [batch, channels, steps]`);
-    const y = conv2d(F.unsqueeze(x, 2), F.unsqueeze(this.weight, 2), this.bias, { stride: [1, this.stride], padding: [0, this.padding] });
-    return F.squeeze(y, 2);
+    const options = /** @type {ConvolutionOptions} */ ({ stride: [1, this.stride], padding: [0, this.padding] });
+    return within('Conv1d', () => F.squeeze(conv2d(F.unsqueeze(x, 2), F.unsqueeze(this.weight, 2), this.bias, options), 2));
   }
 }
 
@@ -121,8 +133,10 @@ export class BatchNorm2d extends Module {
   constructor(channels, options = {}) {
     super();
     const { eps = 1e-5, momentum = 0.1 } = checkOptions('BatchNorm2d', options, ['eps', 'momentum']);
-    this.weight = constantParameter(1, [positive('BatchNorm2d', 'channels', channels)]);
-    this.bias = zeroParameter([channels]);
+    checkLeast('BatchNorm2d', 'eps', eps);
+    checkLeast('BatchNorm2d', 'momentum', momentum);
+    this.weight = constantParameter('BatchNorm2d', 1, [positive('BatchNorm2d', 'channels', channels)]);
+    this.bias = zeroParameter('BatchNorm2d', [channels]);
     this.running_mean = unscoped(() => F.zeros([channels]));
     this.running_var = unscoped(() => F.ones([channels]));
     this.eps = eps;
@@ -137,7 +151,10 @@ export class BatchNorm2d extends Module {
     const channels = this.weight.size;
     if (tensorOf('BatchNorm2d', x).ndim !== 4 || x.shape[1] !== channels)
       throw new ShapeError('BatchNorm2d', `${show(x.shape)}, expected [batch, ${channels}, rows, columns]`);
-    x = single(x);
+    return within('BatchNorm2d', () => this.#normalized(single(x), channels));
+  }
+  /** @param {Tensor} x @param {number} channels */
+  #normalized(x, channels) {
     const column = (/** @type {Tensor} */ v) => F.reshape(v, [channels, 1, 1]);
     let mean = column(this.running_mean);
     let variance = column(this.running_var);
@@ -168,8 +185,9 @@ export class GroupNorm extends Module {
     if (positive('GroupNorm', 'channels', channels) % positive('GroupNorm', 'groups', groups)) {
       throw new ShapeError('GroupNorm', `${channels} channels are not a multiple of ${groups} groups`);
     }
-    this.weight = constantParameter(1, [channels]);
-    this.bias = zeroParameter([channels]);
+    checkLeast('GroupNorm', 'eps', eps);
+    this.weight = constantParameter('GroupNorm', 1, [channels]);
+    this.bias = zeroParameter('GroupNorm', [channels]);
     this.groups = groups;
     this.eps = eps;
   }
@@ -178,10 +196,11 @@ export class GroupNorm extends Module {
     const channels = this.weight.size;
     if (tensorOf('GroupNorm', x).ndim < 2 || x.shape[1] !== channels)
       throw new ShapeError('GroupNorm', `${show(x.shape)}, expected [batch, ${channels}, ...]`);
-    x = single(x);
-    const rows = F.reshape(x, [x.shape[0], this.groups, -1]);
-    const variance = F.variance(rows, -1, { keepdim: true, correction: 0 });
-    const y = F.reshape(F.mul(F.sub(rows, F.mean(rows, -1, true)), F.rsqrt(F.add(variance, this.eps))), [x.shape[0], channels, -1]);
-    return F.reshape(F.add(F.mul(y, F.reshape(this.weight, [channels, 1])), F.reshape(this.bias, [channels, 1])), x.shape);
+    return within('GroupNorm', () => {
+      const rows = F.reshape(single(x), [x.shape[0], this.groups, -1]);
+      const variance = F.variance(rows, -1, { keepdim: true, correction: 0 });
+      const y = F.reshape(F.mul(F.sub(rows, F.mean(rows, -1, true)), F.rsqrt(F.add(variance, this.eps))), [x.shape[0], channels, -1]);
+      return F.reshape(F.add(F.mul(y, F.reshape(this.weight, [channels, 1])), F.reshape(this.bias, [channels, 1])), x.shape);
+    });
   }
 }

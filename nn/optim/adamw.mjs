@@ -4,7 +4,8 @@ import { checkOptions } from '../options.mjs';
 import { layoutOf } from '../layout.mjs';
 import { NO_ATTRIBUTES } from '../ops/registry.mjs';
 import { runtime } from '../runtime.mjs';
-import { OPTIONS, Optimizer, checkLeast, launch, storageOf } from './optimizer.mjs';
+import { checkLeast } from './check.mjs';
+import { OPTIONS, Optimizer, launch, storageOf } from './optimizer.mjs';
 
 /** @typedef {import('./bucket.mjs').Bucket} Bucket */
 /** @typedef {import('./bucket.mjs').Run} Run */

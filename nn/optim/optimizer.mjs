@@ -6,7 +6,7 @@ import { SLOT, Template } from '../../kernels/template.mjs';
 import { noGrad } from '../autograd.mjs';
 import { map } from '../codegen.mjs';
 import { storageOf as alive } from '../engine.mjs';
-import { ArgumentError, UsageError } from '../errors.mjs';
+import { ArgumentError, UsageError, shown, within } from '../errors.mjs';
 import { noted } from '../guards.mjs';
 import { layoutOf } from '../layout.mjs';
 import { Module, Parameter } from '../modules/module.mjs';
@@ -16,6 +16,7 @@ import { isRecording, perDevice, runtime, sink } from '../runtime.mjs';
 import { scope } from '../storage.mjs';
 import { Tensor } from '../tensor.mjs';
 import { bucketsOf, stateLayout } from './bucket.mjs';
+import { checkBetas, checkIterable, checkLeast, checkScale, checkSchedule } from './check.mjs';
 import { Ranks } from './ranks.mjs';
 
 /** The flat memory of some parameters. @typedef {import('./bucket.mjs').Bucket} Bucket */
@@ -107,26 +108,6 @@ export const storageOf = (tensor) => alive('optim', tensor);
 function checkSetting(name, value, of = name) {
   checkLeast(name, value, of);
   if (isRecording()) throw new UsageError(of, 'set it outside of the compiled function: it lives on the device, and the next call sees it');
-}
-
-/** @param {string} name @param {number} value @param {string} of who takes it */
-export function checkLeast(name, value, of) {
-  const label = of === name ? '' : `${name} is `;
-  if (!(value >= 0 && value < Infinity)) throw new ArgumentError(of, `${label}a number of at least 0, got ${String(value)}`);
-}
-
-/** @template T @param {Iterable<T>} params @param {string} of who takes them @returns {T[]} */
-function checkIterable(params, of) {
-  if (typeof params !== 'object' || typeof params?.[Symbol.iterator] !== 'function') {
-    throw new ArgumentError(of, `expected an array of parameters, or of groups { params, … }, got ${String(params)}`);
-  }
-  return [...params];
-}
-
-/** @param {number} value @param {string} of who takes it */
-function checkScale(value, of) {
-  if (!(value > 0 && value < Infinity)) throw new ArgumentError(of, `gradientScale is a number above 0, got ${String(value)}`);
-  return value;
 }
 
 /**
@@ -241,6 +222,8 @@ export class Optimizer {
     if (list.length === 0) throw new ArgumentError(name, 'no parameters');
     const groups = /** @type {Group[]} */ (list[0] instanceof Tensor ? [{ params: list }] : list);
     /** @type {Set<Parameter>} */
+    for (const group of groups) if (typeof group !== 'object' || group === null) checkIterable(/** @type {any} */ (group), name);
+    checkBetas(name, adam.betas);
     const seen = new Set();
     this.#clip = options.clip;
     this.#gradientScale = checkScale(options.gradientScale, name);
@@ -250,8 +233,7 @@ export class Optimizer {
     const checked = groups.map(({ params: own, ...rest }) => {
       const parameters = checkIterable(own, name);
       for (const parameter of parameters) {
-        if (!(parameter instanceof Parameter))
-          throw new ArgumentError(name, `expected parameters of modules, got ${String(Object(parameter).constructor.name)}`);
+        if (!(parameter instanceof Parameter)) throw new ArgumentError(name, `expected parameters of modules, got ${shown(parameter)}`);
         if (parameter.dtype !== 'f32') throw new ArgumentError(name, `takes f32 parameters, got ${parameter.dtype}`);
         if (parameter.gradientPlace) throw new UsageError(name, 'a parameter belongs to another optimizer: dispose() of that one first');
         if (seen.has(parameter)) throw new ArgumentError(name, 'a parameter is there twice');
@@ -259,6 +241,7 @@ export class Optimizer {
       }
       const own_ = { ...options, ...checkOptions(name, rest, GROUP_OPTIONS) };
       for (const key of /** @type {const} */ (['lr', 'weightDecay', 'clip'])) checkSetting(key, own_[key], name);
+      checkSchedule(name, own_.schedule);
       return { parameters, settings: own_ };
     });
     this.#places = new Places(seen);
@@ -315,7 +298,10 @@ export class Optimizer {
    * @param {ParameterGroup} group one of `groups` @param {number} value
    */
   setRate(group, value) {
-    group.lr = value;
+    if (!this.groups.includes(group)) throw new ArgumentError('setRate', `expected one of the optimizer's groups, got ${shown(group)}`);
+    within('setRate', () => {
+      group.lr = value;
+    });
   }
 
   /** The largest norm of all gradients together; 0 for none. */
@@ -356,7 +342,7 @@ export class Optimizer {
   startAt(steps, skipped = 0) {
     for (const [name, count] of Object.entries({ steps, skipped })) {
       if (!Number.isInteger(count) || count < 0 || count > 0xffffffff) {
-        throw new ArgumentError('startAt', `${name} are an integer from 0 to 2^32 - 1, got ${String(count)}`);
+        throw new ArgumentError('startAt', `${name} are an integer from 0 to 2^32 - 1, got ${shown(count)}`);
       }
     }
     checkSetting('startAt', steps);
@@ -577,6 +563,8 @@ export class Optimizer {
    * @param {Record<string, Tensor>} state
    */
   loadStateDict(state) {
+    if (typeof state !== 'object' || state === null)
+      throw new ArgumentError('loadStateDict', `expected tensors by name, got ${shown(state)}`);
     /** Moments as a whole, of which this process keeps its shard. @type {[shard: Tensor, whole: Tensor, bucket: Bucket][]} */
     const shards = [];
     const { ranks } = this;

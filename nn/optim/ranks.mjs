@@ -10,7 +10,7 @@
 import { optimizerState, STATE, STATE_WORDS } from '../../kernels/index.mjs';
 import { storageOf as alive } from '../engine.mjs';
 import { noGrad } from '../autograd.mjs';
-import { ArgumentError, UsageError } from '../errors.mjs';
+import { ArgumentError, UsageError, shown } from '../errors.mjs';
 import { clone, full } from '../functional.mjs';
 import { SLOT, Template } from '../../kernels/template.mjs';
 import { isRecording, runtime } from '../runtime.mjs';
@@ -50,7 +50,11 @@ import { ALIGNMENT, stateLayout, stateWord } from './bucket.mjs';
 export function averageGradients(group, parameters) {
   const name = 'averageGradients';
   if (isRecording()) throw new UsageError(name, 'call it outside of the compiled function, behind what computes the gradients');
-  const list = [...parameters];
+  const list = typeof parameters === 'object' && typeof parameters?.[Symbol.iterator] === 'function' ? [...parameters] : undefined;
+  if (!list?.every((parameter) => parameter instanceof Tensor))
+    throw new ArgumentError(name, `expected an array of parameters, got ${shown(parameters)}`);
+  if (typeof group?.allReduce !== 'function')
+    throw new ArgumentError(name, `expected a group of helios-vk/distributed, got ${shown(group)}`);
   list.forEach(({ grad }, i) => {
     if (!grad) throw new UsageError(name, `parameter ${i} of ${list.length} has no gradient: every process needs one of every parameter`);
     if (grad.dtype !== 'f32') throw new ArgumentError(name, `takes f32 gradients, got ${grad.dtype}`);
@@ -88,8 +92,8 @@ export class Ranks {
     if (typeof group?.reduceScatter !== 'function') {
       throw new ArgumentError(of, 'processGroup is a group of helios-vk/distributed: await init()');
     }
-    if (zero !== 0 && zero !== 1) throw new ArgumentError(of, `zero is 0 or 1, got ${String(zero)}`);
-    if (reduce !== 'f32' && reduce !== 'bf16') throw new ArgumentError(of, `reduce is f32 or bf16, got ${String(reduce)}`);
+    if (zero !== 0 && zero !== 1) throw new ArgumentError(of, `zero is 0 or 1, got ${shown(zero)}`);
+    if (reduce !== 'f32' && reduce !== 'bf16') throw new ArgumentError(of, `reduce is f32 or bf16, got ${shown(reduce)}`);
     if (reduce === 'bf16' && typeof group.allToAll !== 'function')
       throw new ArgumentError(of, 'processGroup has no allToAll, which reduce: bf16 needs');
     this.group = group;

@@ -1,7 +1,8 @@
 // Stochastic gradient descent.
 
 import { checkOptions } from '../options.mjs';
-import { OPTIONS, Optimizer, checkLeast } from './optimizer.mjs';
+import { checkLeast } from './check.mjs';
+import { OPTIONS, Optimizer } from './optimizer.mjs';
 
 /** @typedef {import('./bucket.mjs').Bucket} Bucket */
 /** @typedef {import('./bucket.mjs').Run} Run */

@@ -1,0 +1,53 @@
+// What optimizers are made with, checked before anything is changed. The kernels would say the same of `optimizerState`.
+
+import { ArgumentError, shown } from '../errors.mjs';
+import { checkOptions } from '../options.mjs';
+
+/** @param {string} op the optimizer @param {unknown} betas */
+export function checkBetas(op, betas) {
+  if (!Array.isArray(betas) || betas.length !== 2) throw new ArgumentError(op, `betas are two numbers, got ${shown(betas)}`);
+  betas.forEach((beta, i) => {
+    if (typeof beta !== 'number' || !(beta > 0 && beta < 1))
+      throw new ArgumentError(op, `beta${i + 1} must be in (0, 1), got ${shown(beta)}`);
+  });
+}
+
+/** Steps that a state counts. */
+const MAX_STEPS = 2 ** 32 - 1;
+
+/** @param {string} op the optimizer @param {unknown} schedule */
+export function checkSchedule(op, schedule) {
+  if (schedule === undefined) return;
+  const { warmup = 0, total, finalLr = 0 } = checkOptions(op, /** @type {any} */ (schedule), ['warmup', 'total', 'finalLr']);
+  for (const [name, value] of Object.entries({ warmup, total })) {
+    if (!Number.isInteger(value) || value < 0 || value > MAX_STEPS)
+      throw new ArgumentError(op, `the schedule's ${name} must be an integer of at least 0, got ${shown(value)}`);
+  }
+  if (total !== 0 && total <= warmup) {
+    throw new ArgumentError(op, `the schedule's total must be 0 or more than warmup, got ${total} and ${warmup}`);
+  }
+  if (typeof finalLr !== 'number' || !(finalLr >= 0 && finalLr < Infinity))
+    throw new ArgumentError(op, `the schedule's finalLr must be a number of at least 0, got ${shown(finalLr)}`);
+}
+
+/** @param {string} name @param {number} value @param {string} of who takes it */
+export function checkLeast(name, value, of) {
+  const label = of === name ? '' : `${name} is `;
+  if (!(typeof value === 'number' && value >= 0 && value < Infinity))
+    throw new ArgumentError(of, `${label}a number of at least 0, got ${shown(value)}`);
+}
+
+/** @template T @param {Iterable<T>} params @param {string} of who takes them @returns {T[]} */
+export function checkIterable(params, of) {
+  if (typeof params !== 'object' || typeof params?.[Symbol.iterator] !== 'function') {
+    throw new ArgumentError(of, `expected an array of parameters, or of groups { params, … }, got ${shown(params)}`);
+  }
+  return [...params];
+}
+
+/** @param {number} value @param {string} of who takes it */
+export function checkScale(value, of) {
+  if (!(typeof value === 'number' && value > 0 && value < Infinity))
+    throw new ArgumentError(of, `gradientScale is a number above 0, got ${shown(value)}`);
+  return value;
+}
