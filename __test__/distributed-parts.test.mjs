@@ -12,7 +12,7 @@ import { asksForHelp, checkScript, commandLine, freePort, kindOf, parseRun, wors
 import { candidates, ncclCandidates } from '../distributed/engines.mjs';
 import { address, launched } from '../distributed/environment.mjs';
 import { engines, init } from '../distributed/index.mjs';
-import { listen, send } from '../distributed/messages.mjs';
+import { MAX_VALUE, jsonOf, listen, send } from '../distributed/messages.mjs';
 import { openStore } from '../distributed/store.mjs';
 import { ranks } from './distributed/ranks.mjs';
 import { init as initDevice, vk } from './lib/addon.mjs';
@@ -130,12 +130,19 @@ async function guest(port, hello) {
     else inbox.push(message);
   });
   send(socket, { hello });
-  return {
-    socket,
-    say: (/** @type {object} */ message) => send(socket, message),
-    /** @returns {Promise<any>} */
-    hear: () => (inbox.length > 0 ? Promise.resolve(inbox.shift()) : new Promise((done) => waiting.push(done))),
+  /** @returns {Promise<any>} */
+  const hear = () => (inbox.length > 0 ? Promise.resolve(inbox.shift()) : new Promise((done) => waiting.push(done)));
+  /** What two ranks gave. @param {string} name */
+  const values = async (name) => {
+    const both = [];
+    for (let i = 0; i < 2; i++) {
+      const { exchanged } = await hear();
+      assert.equal(exchanged.name, name);
+      both[exchanged.rank] = JSON.parse(exchanged.text);
+    }
+    return both;
   };
+  return { socket, say: (/** @type {object} */ message) => send(socket, message), hear, values };
 }
 
 /** @param {number} rank @param {object} [more] */
@@ -151,13 +158,46 @@ const hello = (rank, more = {}) => ({
 });
 const openHere = () => openStore({ host: '127.0.0.1', port: 0, own: hello(0), joinMs: 60_000, peerMs: 60_000 });
 
+test('the longest value goes through, whatever it is made of, and a line without an end does not', async (t) => {
+  const server = createServer();
+  await new Promise((done) => server.listen(0, '127.0.0.1', () => done(null)));
+  t.after(() => server.close());
+  const pair = async () => {
+    const socket = connect(/** @type {import('node:net').AddressInfo} */ (server.address()).port, '127.0.0.1');
+    const [[other]] = await Promise.all([once(server, 'connection'), once(socket, 'connect')]);
+    return [socket, other];
+  };
+  // Each character takes two of JSON, and each of those two in the message.
+  const text = jsonOf('"'.repeat(MAX_VALUE / 2 - 1), 'value');
+  assert.equal(text.length, MAX_VALUE);
+  const [long, end] = await pair();
+  const heard = new Promise((done) => listen(end, done));
+  send(long, { exchange: { name: 'exchange 1', text } });
+  assert.ok(/** @type {any} */ (await heard).exchange.text === text);
+  long.destroy();
+  const [noise, ear] = await pair();
+  /** @type {object[]} */
+  const received = [];
+  listen(
+    ear,
+    (message) => received.push(message),
+    () => 1000,
+  );
+  noise.on('error', () => {});
+  // Behind what is too long nothing counts.
+  noise.write(`{"a":1}\n${'x'.repeat(1001)}\n{"b":1}\n`);
+  await once(ear, 'close');
+  assert.deepEqual(received, [{ a: 1 }]);
+  noise.destroy();
+});
+
 test('the store joins the ranks, hands values round by rank, and closes when all have left', async () => {
   const store = await openHere();
   const [first, second] = [await guest(store.port, hello(0)), await guest(store.port, hello(1))];
   assert.deepEqual([await first.hear(), await second.hear()], [{ joined: true }, { joined: true }]);
-  second.say({ exchange: { number: 1, value: [1] } });
-  first.say({ exchange: { number: 1, value: null } });
-  for (const each of [first, second]) assert.deepEqual(await each.hear(), { exchanged: { number: 1, values: [null, [1]] } });
+  second.say({ exchange: { name: 'a', text: '[1]' } });
+  first.say({ exchange: { name: 'a', text: 'null' } });
+  for (const each of [first, second]) assert.deepEqual(await each.values('a'), [null, [1]]);
   first.say({ left: true });
   second.say({ left: true });
   await store.close();
@@ -194,9 +234,8 @@ test('a rank that leaves after fewer calls than another one makes fails the grou
       for (const each of [first, second]) await each.hear();
       if (early) for (const message of said) first.say(message);
       // What the first has said is there by then.
-      first.say({ exchange: { number: 1, value: 0 } });
-      second.say({ exchange: { number: 1, value: 0 } });
-      for (const each of [first, second]) assert.ok((await each.hear()).exchanged);
+      for (const each of [first, second]) each.say({ exchange: { name: 'a', text: '0' } });
+      for (const each of [first, second]) assert.deepEqual(await each.values('a'), [0, 0]);
       second.say({ leaving: { calls: 1 } });
       if (!early) for (const message of said) first.say(message);
       for (const each of [first, second]) {
@@ -234,9 +273,8 @@ test('a process for which the group is over is hung up on, and changes nothing f
     await Promise.race([once(socket, 'close'), hear().then((message) => assert.fail(JSON.stringify(message)))]);
   };
   second.say({ left: true });
-  second.say({ exchange: { number: 1, value: 0 } });
-  first.say({ exchange: { number: 1, value: 0 } });
-  assert.deepEqual(await first.hear(), { exchanged: { number: 1, values: [0, 0] } });
+  for (const each of [second, first]) each.say({ exchange: { name: 'a', text: '0' } });
+  assert.deepEqual(await first.values('a'), [0, 0]);
   await again();
   store.fail({ code: 'ERR_HELIOS_ABORTED', message: 'the first failure since' });
   assert.match((await first.hear()).failed.message, /^the first failure since$/);

@@ -3,7 +3,7 @@
 
 import { createServer } from 'node:net';
 
-import { listen, send } from './messages.mjs';
+import { listen, send, sendAll } from './messages.mjs';
 
 /**
  * A failure of the group, as ranks tell it to each other.
@@ -55,7 +55,7 @@ export async function openStore({ host, port, own, joinMs, peerMs }) {
   const { worldSize } = own;
   /** @type {Map<number, Member>} */
   const members = new Map();
-  /** @type {Map<number, any[]>} by number; a value that has come is in a list of its own */
+  /** What ranks gave, by the exchange's name: the JSON of each, as it came. @type {Map<string, Map<number, string>>} */
   const exchanges = new Map();
   /** @type {Failure | null} */
   let failure = null;
@@ -66,9 +66,11 @@ export async function openStore({ host, port, own, joinMs, peerMs }) {
   /** @type {() => void} */
   let emptied = () => {};
 
-  const tell = (/** @type {object} */ message) => {
-    for (const { socket } of members.values()) send(socket, message);
-  };
+  const tell = (/** @type {object} */ message) =>
+    sendAll(
+      [...members.values()].map(({ socket }) => socket),
+      message,
+    );
   const fail = (/** @type {Failure} */ first) => {
     if (failure) return;
     failure = first;
@@ -105,6 +107,10 @@ export async function openStore({ host, port, own, joinMs, peerMs }) {
     let member = null;
     socket.setNoDelay(true);
     socket.on('error', () => {});
+    // A long message is a sign of life before it has come to its end.
+    socket.on('data', () => {
+      if (member) member.heard = performance.now();
+    });
     listen(socket, (message) => {
       if (!member) {
         const { hello } = message;
@@ -131,7 +137,6 @@ export async function openStore({ host, port, own, joinMs, peerMs }) {
         }
         return;
       }
-      member.heard = performance.now();
       if (message.begun !== undefined) {
         member.begun = message.begun;
         member.call = message.call;
@@ -144,6 +149,7 @@ export async function openStore({ host, port, own, joinMs, peerMs }) {
       if (message.exchange) hand(member.hello.rank, message.exchange);
       else if (message.failed) fail(message.failed);
       else if (message.late) miss(message.late);
+      else if (message.overdue) missValues(message.overdue);
       else if (message.left) {
         member.left = true;
         if ([...members.values()].every(({ left }) => left)) emptied();
@@ -154,14 +160,17 @@ export async function openStore({ host, port, own, joinMs, peerMs }) {
     });
   });
 
-  /** @param {number} rank @param {{ number: number, value: any }} exchange */
-  const hand = (rank, { number, value }) => {
-    const values = exchanges.get(number) ?? [];
-    exchanges.set(number, values);
-    values[rank] = [value];
-    if (values.filter(Boolean).length < worldSize) return;
-    exchanges.delete(number);
-    tell({ exchanged: { number, values: values.flat(1) } });
+  /**
+   * Takes a rank's value, and hands all of them out when the last has come: each as a message of its own, so that no message grows
+   * with the number of ranks.
+   * @param {number} rank @param {{ name: string, text: string }} exchange
+   */
+  const hand = (rank, { name, text }) => {
+    const texts = exchanges.get(name) ?? new Map();
+    exchanges.set(name, texts.set(rank, text));
+    if (texts.size < worldSize) return;
+    exchanges.delete(name);
+    for (const [from, each] of texts) tell({ exchanged: { name, rank: from, text: each } });
   };
 
   /**
@@ -185,19 +194,35 @@ export async function openStore({ host, port, own, joinMs, peerMs }) {
     if (agreed) tell({ agreed: true });
   };
 
+  /** @param {string} what has taken too long @param {number} seconds @param {{ rank: number, why: string }[]} missing */
+  const expire = (what, seconds, missing) =>
+    fail({
+      code: 'ERR_HELIOS_COLLECTIVE_TIMEOUT',
+      rank: missing[0]?.rank,
+      message: `${what} has not ended in ${seconds} s: ${missing.map(({ why }) => why).join('; ') || 'every rank has come to it'}`,
+    });
+
   /** A call has taken too long: for whom? @param {{ number: number, call: string, seconds: number }} late */
   const miss = ({ number, call, seconds }) => {
     const missing = [...members.values()]
       .filter(({ begun, leaving }) => begun < number && leaving === null)
-      .map(({ hello, begun }) => ({ rank: hello.rank, begun }));
-    const whom = missing.map(
-      ({ rank, begun }) => `rank ${rank} has not come to it (${begun > 0 ? `its last is call ${begun}` : 'it has called none'})`,
+      .map(({ hello: { rank }, begun }) => ({
+        rank,
+        why: `rank ${rank} has not come to it (${begun > 0 ? `its last is call ${begun}` : 'it has called none'})`,
+      }));
+    expire(`call ${number} (${call})`, seconds, missing);
+  };
+
+  /** So has an exchange. @param {{ name: string, seconds: number }} overdue */
+  const missValues = ({ name, seconds }) => {
+    const texts = exchanges.get(name);
+    // Without one all have come, and what they gave is on its way.
+    const missing = texts ? [...members.keys()].filter((rank) => !texts.has(rank)).sort((a, b) => a - b) : [];
+    expire(
+      name,
+      seconds,
+      missing.map((rank) => ({ rank, why: `rank ${rank} has not come to it` })),
     );
-    fail({
-      code: 'ERR_HELIOS_COLLECTIVE_TIMEOUT',
-      rank: missing[0]?.rank,
-      message: `call ${number} (${call}) has not ended in ${seconds} s: ${whom.join('; ') || 'every rank has come to it'}`,
-    });
   };
 
   await new Promise((/** @type {(value?: any) => void} */ opened, refused) => {

@@ -6,7 +6,7 @@ import { createRequire } from 'node:module';
 import { hostname } from 'node:os';
 import { parentPort, workerData } from 'node:worker_threads';
 
-import { listen, send } from './messages.mjs';
+import { MAX_REASON, listen, send } from './messages.mjs';
 import { openStore } from './store.mjs';
 
 /** @typedef {import('./store.mjs').Failure} Failure */
@@ -58,9 +58,11 @@ let link = null;
 let store = null;
 let heard = performance.now();
 
-/** Ends what the group has under way, here and, if it is not known there, at all other ranks. @param {Failure} first */
-function fail(first, told = false) {
+/** Ends what the group has under way, here and, if it is not known there, at all other ranks. @param {Failure} reason */
+function fail({ message, ...rest }, told = false) {
   if (failure || leaving) return;
+  // Others may have made it of anything.
+  const first = { ...rest, message: message.slice(0, MAX_REASON) };
   failure = first;
   vk.collectiveAbort(first.code, first.message, first.rank);
   if (store) store.fail(first);
@@ -75,11 +77,14 @@ const storeLost = (/** @type {string} */ how) =>
 
 /** @param {any} message */
 function receive(message) {
-  heard = performance.now();
   if (message.joined) main.postMessage({ joined: true });
   else if (message.agreed) main.postMessage({ agreed: true });
-  else if (message.exchanged) main.postMessage({ exchanged: message.exchanged });
-  else if (message.failed) fail(message.failed, true);
+  else if (message.exchanged) {
+    const { name } = message.exchanged;
+    const under = exchanges.get(name);
+    if (under && --under.missing === 0) exchanges.delete(name);
+    main.postMessage({ exchanged: message.exchanged });
+  } else if (message.failed) fail(message.failed, true);
   else if (message.closed) leaving = true;
   else if (message.stranger !== undefined) {
     fail({
@@ -100,6 +105,8 @@ function reach(hosts, port) {
     const socket = connect({ host, port, noDelay: true, timeout: joinMs });
     let problem = 'it closed the connection';
     socket.on('connect', () => send(socket, { hello }));
+    // Also a part of a long message.
+    socket.on('data', () => (heard = performance.now()));
     listen(socket, (message) => {
       // The store of the group before closes without an answer. One that has answered is this group's.
       if (link !== socket) socket.setTimeout(0);
@@ -127,10 +134,17 @@ let begun = 0;
 let late = 0;
 /** What this rank has said of its end. @type {{ calls: number, since: number } | null} */
 let leave = null;
+/** Exchanges under way. @type {Map<string, { since: number, limitMs: number, missing: number, late: boolean }>} */
+const exchanges = new Map();
 /** What has become of the calls since the last look. */
 function look() {
   const status = vk.collectiveStatus();
   if (!link) return;
+  for (const [name, under] of exchanges) {
+    if (under.late || performance.now() - under.since <= under.limitMs) continue;
+    under.late = true;
+    send(link, { overdue: { name, seconds: under.limitMs / 1000 } });
+  }
   if (status === null) {
     if (known) fail({ code: 'ERR_HELIOS_ABORTED', rank, message: `rank ${rank} has destroyed its device` });
     return;
@@ -166,8 +180,11 @@ const beating = setInterval(() => {
 
 main.on('message', async (message) => {
   if (message.reach) reach(message.reach.hosts, message.reach.port);
-  else if (message.exchange && link) send(link, { exchange: message.exchange });
-  else if (message.abort) fail(message.abort);
+  else if (message.exchange) {
+    const { name, text, limitMs } = message.exchange;
+    exchanges.set(name, { since: performance.now(), limitMs, missing: worldSize, late: false });
+    if (link) send(link, { exchange: { name, text } });
+  } else if (message.abort) fail(message.abort);
   else if (message.leaving) {
     // What has failed by now is no end.
     look();
