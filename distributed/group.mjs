@@ -6,7 +6,7 @@ import { hostname, networkInterfaces } from 'node:os';
 import { Worker } from 'node:worker_threads';
 
 import { DRIVERS, candidates, ncclCandidates } from './engines.mjs';
-import { address, launched } from './environment.mjs';
+import { address, launched, meetingPlace, onOneHost, secretOf } from './environment.mjs';
 import { MAX_VALUE, jsonOf } from './messages.mjs';
 
 /** @typedef {import('../index.js').BufferHandle} BufferHandle */
@@ -68,10 +68,11 @@ function textOr(name, value) {
 /** A hash of what all ranks must have in common. @param {unknown} config */
 const hashOf = (config) => createHash('sha256').update(jsonOf(config, 'init: config')).digest('hex');
 
-/** Where this host can be reached: not beyond the host where all ranks are on it. */
+/** Where this host can be reached. MPI tells the others 1,024 bytes, and a host of containers has many addresses. */
 function ownAddresses() {
   const all = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
-  return all.filter(({ family, internal }) => family === 'IPv4' && !internal).map(({ address: ip }) => ip);
+  const outside = all.filter(({ family, internal }) => family === 'IPv4' && !internal);
+  return outside.map(({ address: ip }) => ip).slice(0, 24);
 }
 
 const MAX_WORLD = 65536;
@@ -144,21 +145,30 @@ export async function init(options = {}) {
   if (started && !nccl) throw errorOf({ code: 'ERR_HELIOS_ENGINE', message: 'MPI was started in this process before, and starts once' });
 
   const generation = process.env.HELIOS_GENERATION ?? '';
+  // What the launcher says holds for the group that it has started, and for no other.
+  const oneHost = options.rank === undefined && options.worldSize === undefined && at === undefined && onOneHost();
+  const { bind, host: storeHost } = meetingPlace(master, oneHost);
+  const secret = master ? secretOf() : rank === 0 ? randomBytes(16).toString('hex') : '';
   /** @type {import('./watch.mjs').WatchOptions} */
   const watching = {
     rank,
     worldSize,
     generation,
+    secret,
     version,
     engine: nccl ? 'nccl' : 'mpi',
     config,
-    hosts: rank === 0 || !master ? [] : [master.host],
-    bind: master?.host === '127.0.0.1' || master?.host === 'localhost' ? '127.0.0.1' : undefined,
+    hosts: rank === 0 || !master || storeHost === undefined ? [] : [storeHost],
+    bind,
     port: master?.port ?? 0,
     joinMs,
     peerMs,
     timeoutMs,
   };
+  if (rank === 0 && worldSize > 1 && bind === undefined && secret === '') {
+    const message = `whoever reaches port ${watching.port} of this host can join or end the group: set HELIOS_SECRET to the same text on all ranks`;
+    process.emitWarning(message, { code: 'HELIOS_NO_SECRET' });
+  }
   member = true;
   const watch = new Watch(watching);
   try {
@@ -167,7 +177,7 @@ export async function init(options = {}) {
     /** What MPI tells the others where nothing else does. */
     let text = '';
     if (master || nccl) await watch.joined;
-    else if (rank === 0) text = JSON.stringify({ host: hostname(), hosts: ownAddresses(), port, key: randomBytes(8).toString('hex') });
+    else if (rank === 0) text = JSON.stringify({ host: hostname(), hosts: ownAddresses(), port, secret });
     const limitMs = timeoutMs + 2 * peerMs;
     if (nccl) {
       const id = await identifier(watch, rank, libraries, joinMs);
@@ -179,8 +189,8 @@ export async function init(options = {}) {
     }
     const status = await starting(watch, joinMs, nccl ? 'NCCL' : 'MPI');
     if (!nccl && !master && rank > 0) {
-      const { host, hosts, port } = JSON.parse(status.text);
-      watch.reach(host === hostname() ? ['127.0.0.1'] : hosts, port);
+      const { host, hosts, port, secret } = JSON.parse(status.text);
+      watch.reach({ hosts: oneHost || host === hostname() ? ['127.0.0.1'] : hosts, port, secret });
     }
     await watch.joined;
     // What fails before all have started fails the start of all.
@@ -306,9 +316,9 @@ class Watch {
     if (this.#exchanges.size === 0 && !this.#leaving) this.worker.unref();
   }
 
-  /** @param {string[]} hosts @param {number} port */
-  reach(hosts, port) {
-    this.worker.postMessage({ reach: { hosts, port } });
+  /** @param {{ hosts: string[], port: number, secret: string }} store */
+  reach(store) {
+    this.worker.postMessage({ reach: store });
   }
 
   /**

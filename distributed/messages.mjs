@@ -13,16 +13,16 @@ export const MAX_REASON = 4096;
  * Calls `receive` with every message that arrives; what is none, or is longer than allowed, ends the connection.
  * @param {import('node:net').Socket} socket
  * @param {(message: any) => void} receive
- * @param {() => number} [limit] characters that a message may have now
+ * @param {() => number | undefined} [limit] characters that a message may have now, where it is less than any of ours has
  */
-export function listen(socket, receive, limit = () => MAX_LINE) {
+export function listen(socket, receive, limit = () => undefined) {
   // What has come of a line: joined once, at its end, so that a long one costs no more by the chunk.
   /** @type {string[]} */
   let parts = [];
   let length = 0;
   const take = (/** @type {string} */ part) => {
     length += part.length;
-    if (length > limit()) throw new Error('a line that is too long');
+    if (length > (limit() ?? MAX_LINE)) throw new Error('a line that is too long');
     parts.push(part);
   };
   socket.setEncoding('utf8');

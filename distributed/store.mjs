@@ -1,9 +1,8 @@
 // The store at which the ranks meet: rank 0 keeps it, on a thread of its own. It knows who has come and is heard of, hands round
 // values, and tells everybody of the first failure.
 
-import { createServer } from 'node:net';
-
-import { listen, send, sendAll } from './messages.mjs';
+import { guarded } from './handshake.mjs';
+import { send, sendAll } from './messages.mjs';
 
 /**
  * A failure of the group, as ranks tell it to each other.
@@ -37,6 +36,7 @@ import { listen, send, sendAll } from './messages.mjs';
  * @typedef {object} StoreOptions
  * @property {string | undefined} host to listen at; undefined for every interface
  * @property {number} port 0 for any
+ * @property {string} secret of the run, which those who come have to prove to know
  * @property {Hello} own of rank 0
  * @property {number} joinMs how long all may take to come
  * @property {number} peerMs how long one may be silent
@@ -48,10 +48,11 @@ const named = (ranks) => `rank${ranks.length === 1 ? '' : 's'} ${ranks.join(', '
 /**
  * Opens the store.
  * @param {StoreOptions} options
- * @returns {Promise<{ port: number, fail: (failure: Failure) => void, close: () => Promise<void> }>} `close` waits until all have
- *   left, or if the group has failed until all have come and heard of it, for as long as one may be silent
+ * @returns {Promise<{ port: number, strangers: { connections: number, bytes: number }, fail: (failure: Failure) => void,
+ *   close: () => Promise<void> }>} `strangers`: those that did not prove to know the secret, and what they sent; `close` waits until all
+ *   have left, or if the group has failed until all have come and heard of it, for as long as one may be silent
  */
-export async function openStore({ host, port, own, joinMs, peerMs }) {
+export async function openStore({ host, port, secret, own, joinMs, peerMs }) {
   const { worldSize } = own;
   /** @type {Map<number, Member>} */
   const members = new Map();
@@ -102,62 +103,63 @@ export async function openStore({ host, port, own, joinMs, peerMs }) {
     return null;
   };
 
-  const server = createServer((socket) => {
-    /** @type {Member | null} */
-    let member = null;
-    socket.setNoDelay(true);
-    socket.on('error', () => {});
+  /** What a member says. @param {Member} member @param {any} message */
+  const receive = (member, message) => {
+    if (message.begun !== undefined) {
+      member.begun = message.begun;
+      member.call = message.call;
+      agree();
+    }
+    if (message.leaving) {
+      member.leaving = message.leaving.calls;
+      agree();
+    }
+    if (message.exchange) hand(member.hello.rank, message.exchange);
+    else if (message.failed) fail(message.failed);
+    else if (message.late) miss(message.late);
+    else if (message.overdue) missValues(message.overdue);
+    else if (message.left) {
+      member.left = true;
+      if ([...members.values()].every(({ left }) => left)) emptied();
+    }
+  };
+
+  // As many as may come at once, and some more.
+  const door = guarded(secret, worldSize + 64, (socket, /** @type {Hello} */ hello, answer) => {
+    // For this process the group is over, and it comes to the next one, whose store opens when this one has closed.
+    const over = failure !== null || members.get(hello.rank)?.left;
+    const belongs = hello.generation === own.generation;
+    if (belongs && over && came.get(hello.rank) === hello.process) {
+      socket.end();
+      return () => {};
+    }
+    answer();
+    // One of an earlier attempt: its own affair.
+    if (!belongs) {
+      send(socket, { stranger: own.generation });
+      return () => {};
+    }
+    came.set(hello.rank, hello.process);
+    const problem = failure ?? unfit(hello);
+    if (problem) {
+      fail(problem);
+      send(socket, { failed: problem });
+      if (came.size >= worldSize) emptied();
+      return () => {};
+    }
+    /** @type {Member} */
+    const member = { socket, hello, heard: performance.now(), begun: 0, call: '', leaving: null, left: false };
+    members.set(hello.rank, member);
     // A long message is a sign of life before it has come to its end.
-    socket.on('data', () => {
-      if (member) member.heard = performance.now();
-    });
-    listen(socket, (message) => {
-      if (!member) {
-        const { hello } = message;
-        // One of an earlier attempt, or a stranger: its own affair.
-        if (!hello || hello.generation !== own.generation) return send(socket, { stranger: own.generation });
-        // For this process the group is over, and it comes to the next one, whose store opens when this one has closed.
-        const over = failure !== null || members.get(hello.rank)?.left;
-        if (over && came.get(hello.rank) === hello.process) return socket.end();
-        came.set(hello.rank, hello.process);
-        const problem = failure ?? unfit(hello);
-        if (problem) {
-          fail(problem);
-          send(socket, { failed: problem });
-          if (came.size >= worldSize) emptied();
-          return;
-        }
-        member = { socket, hello, heard: performance.now(), begun: 0, call: '', leaving: null, left: false };
-        members.set(hello.rank, member);
-        // Says that this is the store to stay at.
-        send(socket, { alive: true });
-        if (members.size === worldSize) {
-          complete = true;
-          tell({ joined: true });
-        }
-        return;
-      }
-      if (message.begun !== undefined) {
-        member.begun = message.begun;
-        member.call = message.call;
-        agree();
-      }
-      if (message.leaving) {
-        member.leaving = message.leaving.calls;
-        agree();
-      }
-      if (message.exchange) hand(member.hello.rank, message.exchange);
-      else if (message.failed) fail(message.failed);
-      else if (message.late) miss(message.late);
-      else if (message.overdue) missValues(message.overdue);
-      else if (message.left) {
-        member.left = true;
-        if ([...members.values()].every(({ left }) => left)) emptied();
-      }
-    });
-    socket.on('close', () => {
-      if (member) lose(member, 'has closed its connection: its process has ended, without destroy()');
-    });
+    socket.on('data', () => (member.heard = performance.now()));
+    socket.on('close', () => lose(member, 'has closed its connection: its process has ended, without destroy()'));
+    // Says that this is the store to stay at.
+    send(socket, { alive: true });
+    if (members.size === worldSize) {
+      complete = true;
+      tell({ joined: true });
+    }
+    return (message) => receive(member, message);
   });
 
   /**
@@ -226,8 +228,8 @@ export async function openStore({ host, port, own, joinMs, peerMs }) {
   };
 
   await new Promise((/** @type {(value?: any) => void} */ opened, refused) => {
-    server.once('error', refused);
-    server.listen({ port, host }, opened);
+    door.server.once('error', refused);
+    door.server.listen({ port, host }, opened);
   });
   const since = performance.now();
   const watch = setInterval(() => {
@@ -237,7 +239,7 @@ export async function openStore({ host, port, own, joinMs, peerMs }) {
       fail({
         code: 'ERR_HELIOS_RENDEZVOUS',
         rank: absent[0],
-        message: `${named(absent)} of ${worldSize} did not come within ${joinMs / 1000} s`,
+        message: `${named(absent)} of ${worldSize} did not come within ${joinMs / 1000} s${door.said()}`,
       });
     }
     for (const member of members.values()) {
@@ -247,7 +249,8 @@ export async function openStore({ host, port, own, joinMs, peerMs }) {
   }, Math.min(peerMs, joinMs) / 5);
 
   return {
-    port: /** @type {import('node:net').AddressInfo} */ (server.address()).port,
+    port: /** @type {import('node:net').AddressInfo} */ (door.server.address()).port,
+    strangers: door.strangers,
     fail,
     async close() {
       // A rank that came late to a group that has failed would look for the store until its own time is over.
@@ -262,7 +265,7 @@ export async function openStore({ host, port, own, joinMs, peerMs }) {
       clearInterval(watch);
       tell({ closed: true });
       for (const { socket } of members.values()) socket.end();
-      server.close();
+      door.close();
     },
   };
 }

@@ -6,7 +6,8 @@ import { createRequire } from 'node:module';
 import { hostname } from 'node:os';
 import { parentPort, workerData } from 'node:worker_threads';
 
-import { MAX_REASON, listen, send } from './messages.mjs';
+import { introduce } from './handshake.mjs';
+import { MAX_REASON, send } from './messages.mjs';
 import { openStore } from './store.mjs';
 
 /** @typedef {import('./store.mjs').Failure} Failure */
@@ -16,6 +17,7 @@ import { openStore } from './store.mjs';
  * @property {number} rank
  * @property {number} worldSize
  * @property {string} generation
+ * @property {string} secret of the run; where MPI says where the store is, it says the secret, too
  * @property {string} version of this package
  * @property {'mpi' | 'nccl'} engine
  * @property {string} config
@@ -29,9 +31,8 @@ import { openStore } from './store.mjs';
 
 /** @type {typeof import('../index.js')} */
 const vk = createRequire(import.meta.url)('../index.js');
-const { rank, worldSize, generation, version, engine, config, bind, joinMs, peerMs, timeoutMs, ...place } = /** @type {WatchOptions} */ (
-  workerData
-);
+const { rank, worldSize, generation, secret, version, engine, config, bind, joinMs, peerMs, timeoutMs, ...place } =
+  /** @type {WatchOptions} */ (workerData);
 const main = /** @type {import('node:worker_threads').MessagePort} */ (parentPort);
 // A thread's first call registers destructors with the C library, which has it wait while another thread opens a library. That may
 // take long, and the others are to hear of this rank meanwhile: so that call comes before the engine is looked for.
@@ -95,27 +96,33 @@ function receive(message) {
   }
 }
 
-/** Connects to the first host whose store answers, until the time is over. @param {string[]} hosts @param {number} port */
-function reach(hosts, port) {
+/**
+ * Connects to the first host whose store answers, until the time is over.
+ * @param {{ hosts: string[], port: number, secret: string }} store
+ */
+function reach({ hosts, port, secret }) {
   const end = performance.now() + joinMs;
   let attempt = 0;
   const next = () => {
     if (failure || leaving) return;
     const host = hosts[attempt++ % hosts.length];
-    const socket = connect({ host, port, noDelay: true, timeout: joinMs });
-    let problem = 'it closed the connection';
-    socket.on('connect', () => send(socket, { hello }));
+    const socket = connect({ host, port, noDelay: true });
+    // One that answers something else, a byte at a time, is no store either.
+    const late = setTimeout(() => socket.destroy(new Error('no answer')), Math.max(1, end - performance.now()));
+    let problem = 'it hung up, as on one of another run';
     // Also a part of a long message.
     socket.on('data', () => (heard = performance.now()));
-    listen(socket, (message) => {
+    introduce(socket, secret, hello, {
       // The store of the group before closes without an answer. One that has answered is this group's.
-      if (link !== socket) socket.setTimeout(0);
-      link = socket;
-      receive(message);
+      proven() {
+        clearTimeout(late);
+        link = socket;
+      },
+      receive,
     });
-    socket.on('timeout', () => socket.destroy(new Error('no answer')));
     socket.on('error', ({ message }) => (problem = message));
     socket.on('close', () => {
+      clearTimeout(late);
       if (link === socket) return storeLost('has closed its connection: its process has ended, without destroy()');
       if (performance.now() < end) return setTimeout(next, RETRY_MS);
       fail({
@@ -179,7 +186,7 @@ const beating = setInterval(() => {
 }, peerMs / 5);
 
 main.on('message', async (message) => {
-  if (message.reach) reach(message.reach.hosts, message.reach.port);
+  if (message.reach) reach(message.reach);
   else if (message.exchange) {
     const { name, text, limitMs } = message.exchange;
     exchanges.set(name, { since: performance.now(), limitMs, missing: worldSize, late: false });
@@ -209,9 +216,9 @@ main.on('message', async (message) => {
 
 try {
   if (rank === 0) {
-    store = await openStore({ host: bind, port: place.port, own: hello, joinMs, peerMs });
-    reach(['127.0.0.1'], store.port);
-  } else if (place.hosts.length > 0) reach(place.hosts, place.port);
+    store = await openStore({ host: bind, port: place.port, secret, own: hello, joinMs, peerMs });
+    reach({ hosts: [bind ?? '127.0.0.1'], port: store.port, secret });
+  } else if (place.hosts.length > 0) reach({ ...place, secret });
   main.postMessage({ open: store?.port ?? 0 });
 } catch (error) {
   const { message } = /** @type {Error} */ (error);

@@ -477,14 +477,42 @@ for (const launcher of LAUNCHERS) {
       assert.deepEqual(said.slice(2), [{ stopped: expected }, { stopped: expected }]);
     });
 
-    test("the MPI's own launcher starts a group, which meets where MPI says", LIMIT, () => {
+    /** What two processes print that the MPI's own launcher starts. @param {string[]} command @param {Record<string, string>} [more] */
+    const plainly = (command, more = {}) => {
       const options = kind === 'openmpi' ? ['--oversubscribe'] : [];
-      const { status, stdout, stderr } = spawnSync(path, ['-n', '2', ...options, process.execPath, RANK, 'flight'], {
+      const { status, stdout, stderr } = spawnSync(path, ['-n', '2', ...options, process.execPath, ...command], {
         encoding: 'utf8',
         timeout: MOST_MS,
-        env: { ...process.env, ...environment, OMPI_ALLOW_RUN_AS_ROOT: '1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM: '1' },
+        env: { ...process.env, ...environment, ...more, OMPI_ALLOW_RUN_AS_ROOT: '1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM: '1' },
       });
       assert.equal(status, 0, stderr);
+      return stdout;
+    };
+
+    test(
+      'a stranger hears nothing of the run, from beyond the host nothing at all, and no command line says the secret',
+      LIMIT,
+      async () => {
+        const { status, said, output } = await ranks(launcher, ['strangers'], { script: WRONG });
+        assert.equal(status, 0, output);
+        // The MPI's own launcher knows of no secret: MPI tells the ranks one.
+        const alone = [...plainly([WRONG, 'strangers']).matchAll(/@rank (\{.*\})/g)].map(([, json]) => JSON.parse(json));
+        for (const [all, secret, told] of /** @type {const} */ ([
+          [said, 64, 0],
+          [alone, 0, null],
+        ])) {
+          assert.equal(all.length, 2, output);
+          for (const each of all) assert.deepEqual({ secret: each.secret, told: each.told, sum: each.sum }, { secret, told, sum: 3 });
+          const stores = all.flatMap((each) => each.stores);
+          assert.equal(stores.length, 1, JSON.stringify(stores));
+          assert.equal(stores[0].address, '0100007F', 'the loopback, as the kernel writes it');
+          assert.match(stores[0].heard, /^\{"challenge":"[\da-f]{32}"\}\n$/);
+        }
+      },
+    );
+
+    test("the MPI's own launcher starts a group, which meets where MPI says", LIMIT, () => {
+      const stdout = plainly([RANK, 'flight']);
       assert.equal(stdout.match(/"read":\[1048576,1048576\]/g)?.length, 2, stdout);
     });
   });
