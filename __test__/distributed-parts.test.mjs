@@ -482,6 +482,39 @@ test('a group whose ranks are on one host is not let out of it, and secrets are 
   }
 });
 
+test('rank 0 warns where others can reach the store and nobody has set a secret', async () => {
+  initDevice();
+  /** @type {string[]} */
+  const warnings = [];
+  const hear = (/** @type {Error & { code?: string }} */ { code, message }) => void (code === 'HELIOS_NO_SECRET' && warnings.push(message));
+  process.on('warning', hear);
+  try {
+    const port = await freePort();
+    for (const [host, secret] of [
+      ['127.0.0.1', undefined],
+      ['10.0.0.1', 'one that the user has set'],
+      ['10.0.0.1', undefined],
+    ]) {
+      if (secret) process.env.HELIOS_SECRET = secret;
+      const forming = init({ rank: 0, worldSize: 2, master: `${host}:${port}`, joinTimeoutMs: 50 });
+      await assert.rejects(forming, { code: 'ERR_HELIOS_RENDEZVOUS', message: /1 of 2 did not come within 0\.05 s/ });
+      delete process.env.HELIOS_SECRET;
+    }
+    process.env.HELIOS_SECRET = 'short';
+    await assert.rejects(
+      init({ rank: 0, worldSize: 2, master: `127.0.0.1:${port}` }),
+      /HELIOS_SECRET must be of 16 to 1,024 characters, got 5/,
+    );
+    delete process.env.HELIOS_SECRET;
+    assert.deepEqual(warnings, [
+      `whoever reaches port ${port} of this host can join or end the group: set HELIOS_SECRET to the same text on all ranks`,
+    ]);
+  } finally {
+    process.off('warning', hear);
+    delete process.env.HELIOS_SECRET;
+  }
+});
+
 test('ranks that start different engines all hear of it at once, before either engine is looked for', async () => {
   for (const odd of [0, 1, 2]) {
     const run = await ranks(3, ['no-engine'], { of: (rank) => ({ HELIOS_TEST_ENGINE: rank === odd ? 'nccl' : 'mpi' }) });
