@@ -10,12 +10,14 @@ import { test } from 'node:test';
 
 import { asksForHelp, checkScript, commandLine, freePort, kindOf, parseRun, worst, worstOf } from '../bin/lib/run.mjs';
 import { candidates, ncclCandidates } from '../distributed/engines.mjs';
-import { address, launched } from '../distributed/environment.mjs';
+import { address, launched, meetingPlace, onOneHost, secretOf } from '../distributed/environment.mjs';
 import { engines, init } from '../distributed/index.mjs';
-import { listen, send } from '../distributed/messages.mjs';
+import { introduce } from '../distributed/handshake.mjs';
+import { MAX_VALUE, jsonOf, listen, send } from '../distributed/messages.mjs';
 import { openStore } from '../distributed/store.mjs';
 import { ranks } from './distributed/ranks.mjs';
 import { init as initDevice, vk } from './lib/addon.mjs';
+import { until } from './lib/until.mjs';
 
 test('each launcher is understood by its own variables', () => {
   const none = { launcher: null, rank: 0, worldSize: 1, localRank: 0, master: null };
@@ -115,27 +117,39 @@ test('without a launcher there is no group, and arguments are checked', async ()
   assert.throws(() => vk.collectiveAbort(/** @type {any} */ ('ERR'), 'x'), /code must be one of ERR_HELIOS_NO_ENGINE/);
 });
 
+const SECRET = 'the secret of the run';
+
 /** A process at the store, as far as it is concerned. @param {number} port @param {object} hello */
 async function guest(port, hello) {
   const socket = connect({ host: '127.0.0.1', port });
-  await new Promise((done) => socket.once('connect', done));
   /** @type {any[]} */
   const inbox = [];
   /** @type {((message: any) => void)[]} */
   const waiting = [];
-  listen(socket, (message) => {
+  const receive = (/** @type {any} */ message) => {
     if (message.alive) return;
     const next = waiting.shift();
     if (next) next(message);
     else inbox.push(message);
-  });
-  send(socket, { hello });
-  return {
-    socket,
-    say: (/** @type {object} */ message) => send(socket, message),
-    /** @returns {Promise<any>} */
-    hear: () => (inbox.length > 0 ? Promise.resolve(inbox.shift()) : new Promise((done) => waiting.push(done))),
   };
+  // One for which the group is over is hung up on without an answer.
+  await new Promise((/** @type {(value?: any) => void} */ done) => {
+    socket.once('close', done);
+    introduce(socket, SECRET, hello, { proven: done, receive });
+  });
+  /** @returns {Promise<any>} */
+  const hear = () => (inbox.length > 0 ? Promise.resolve(inbox.shift()) : new Promise((done) => waiting.push(done)));
+  /** What two ranks gave. @param {string} name */
+  const values = async (name) => {
+    const both = [];
+    for (let i = 0; i < 2; i++) {
+      const { exchanged } = await hear();
+      assert.equal(exchanged.name, name);
+      both[exchanged.rank] = JSON.parse(exchanged.text);
+    }
+    return both;
+  };
+  return { socket, say: (/** @type {object} */ message) => send(socket, message), hear, values };
 }
 
 /** @param {number} rank @param {object} [more] */
@@ -149,15 +163,48 @@ const hello = (rank, more = {}) => ({
   process: `process ${rank}`,
   ...more,
 });
-const openHere = () => openStore({ host: '127.0.0.1', port: 0, own: hello(0), joinMs: 60_000, peerMs: 60_000 });
+const openHere = () => openStore({ host: '127.0.0.1', port: 0, secret: SECRET, own: hello(0), joinMs: 60_000, peerMs: 60_000 });
+
+test('the longest value goes through, whatever it is made of, and a line without an end does not', async (t) => {
+  const server = createServer();
+  await new Promise((done) => server.listen(0, '127.0.0.1', () => done(null)));
+  t.after(() => server.close());
+  const pair = async () => {
+    const socket = connect(/** @type {import('node:net').AddressInfo} */ (server.address()).port, '127.0.0.1');
+    const [[other]] = await Promise.all([once(server, 'connection'), once(socket, 'connect')]);
+    return [socket, other];
+  };
+  // Each character takes two of JSON, and each of those two in the message.
+  const text = jsonOf('"'.repeat(MAX_VALUE / 2 - 1), 'value');
+  assert.equal(text.length, MAX_VALUE);
+  const [long, end] = await pair();
+  const heard = new Promise((done) => listen(end, done));
+  send(long, { exchange: { name: 'exchange 1', text } });
+  assert.ok(/** @type {any} */ (await heard).exchange.text === text);
+  long.destroy();
+  const [noise, ear] = await pair();
+  /** @type {object[]} */
+  const received = [];
+  listen(
+    ear,
+    (message) => received.push(message),
+    () => 1000,
+  );
+  noise.on('error', () => {});
+  // Behind what is too long nothing counts.
+  noise.write(`{"a":1}\n${'x'.repeat(1001)}\n{"b":1}\n`);
+  await once(ear, 'close');
+  assert.deepEqual(received, [{ a: 1 }]);
+  noise.destroy();
+});
 
 test('the store joins the ranks, hands values round by rank, and closes when all have left', async () => {
   const store = await openHere();
   const [first, second] = [await guest(store.port, hello(0)), await guest(store.port, hello(1))];
   assert.deepEqual([await first.hear(), await second.hear()], [{ joined: true }, { joined: true }]);
-  second.say({ exchange: { number: 1, value: [1] } });
-  first.say({ exchange: { number: 1, value: null } });
-  for (const each of [first, second]) assert.deepEqual(await each.hear(), { exchanged: { number: 1, values: [null, [1]] } });
+  second.say({ exchange: { name: 'a', text: '[1]' } });
+  first.say({ exchange: { name: 'a', text: 'null' } });
+  for (const each of [first, second]) assert.deepEqual(await each.values('a'), [null, [1]]);
   first.say({ left: true });
   second.say({ left: true });
   await store.close();
@@ -194,9 +241,8 @@ test('a rank that leaves after fewer calls than another one makes fails the grou
       for (const each of [first, second]) await each.hear();
       if (early) for (const message of said) first.say(message);
       // What the first has said is there by then.
-      first.say({ exchange: { number: 1, value: 0 } });
-      second.say({ exchange: { number: 1, value: 0 } });
-      for (const each of [first, second]) assert.ok((await each.hear()).exchanged);
+      for (const each of [first, second]) each.say({ exchange: { name: 'a', text: '0' } });
+      for (const each of [first, second]) assert.deepEqual(await each.values('a'), [0, 0]);
       second.say({ leaving: { calls: 1 } });
       if (!early) for (const message of said) first.say(message);
       for (const each of [first, second]) {
@@ -231,12 +277,11 @@ test('a process for which the group is over is hung up on, and changes nothing f
   await first.hear();
   const again = async () => {
     const { socket, hear } = await guest(store.port, hello(1));
-    await Promise.race([once(socket, 'close'), hear().then((message) => assert.fail(JSON.stringify(message)))]);
+    if (!socket.closed) await Promise.race([once(socket, 'close'), hear().then((message) => assert.fail(JSON.stringify(message)))]);
   };
   second.say({ left: true });
-  second.say({ exchange: { number: 1, value: 0 } });
-  first.say({ exchange: { number: 1, value: 0 } });
-  assert.deepEqual(await first.hear(), { exchanged: { number: 1, values: [0, 0] } });
+  for (const each of [second, first]) each.say({ exchange: { name: 'a', text: '0' } });
+  assert.deepEqual(await first.values('a'), [0, 0]);
   await again();
   store.fail({ code: 'ERR_HELIOS_ABORTED', message: 'the first failure since' });
   assert.match((await first.hear()).failed.message, /^the first failure since$/);
@@ -291,7 +336,7 @@ test('who does not belong is refused: two of one rank, another world, version, e
   const first = await guest(store.port, hello(0));
   const stranger = await guest(store.port, hello(1, { generation: 'old' }));
   assert.deepEqual(await stranger.hear(), { stranger: 'g' });
-  const noise = connect({ host: '127.0.0.1', port: store.port });
+  const noise = connect({ host: '127.0.0.1', port: store.port }).resume();
   const closed = new Promise((done) => noise.once('close', done));
   noise.write('GET / HTTP/1.1\r\n\r\n');
   await closed;
@@ -300,6 +345,174 @@ test('who does not belong is refused: two of one rank, another world, version, e
   store.fail({ code: 'ERR_HELIOS_ABORTED', message: 'the end' });
   await store.close();
   for (const { socket } of [first, second, stranger]) socket.destroy();
+});
+
+test('a stranger hears a challenge and no more, what it says is bounded and counted, and it changes nothing', async () => {
+  const store = await openHere();
+  const first = await guest(store.port, hello(0));
+  // However it ends: a reset is an end, too.
+  const closed = (/** @type {import('node:net').Socket} */ socket) => new Promise((done) => socket.once('close', done));
+  /** What it heard until it was hung up on. @param {(socket: import('node:net').Socket, said: () => any[]) => void} speak */
+  const stranger = async (speak) => {
+    let heard = '';
+    const socket = connect({ host: '127.0.0.1', port: store.port });
+    socket.setEncoding('utf8').on('error', () => {});
+    const said = () =>
+      heard
+        .split('\n')
+        .filter(Boolean)
+        .map((line) => JSON.parse(line));
+    socket.once('data', () => setImmediate(() => speak(socket, said)));
+    socket.on('data', (data) => (heard += data));
+    await closed(socket);
+    return said();
+  };
+  const proof = 'ab'.repeat(32);
+  const claim = { claim: hello(1), challenge: 'x', proof };
+  /** @type {((socket: import('node:net').Socket, said: () => any[]) => void)[]} */
+  const ways = [
+    (socket) => socket.write('{}\n'),
+    (socket) => socket.write(`${JSON.stringify({ hello: hello(1) })}\n`),
+    (socket) => socket.write(`${JSON.stringify(claim)}\n${JSON.stringify({ failed: { code: 'ERR_HELIOS_ABORTED', message: 'x' } })}\n`),
+    // What comes after a wrong proof, and proofs that are none.
+    ...[undefined, null, 5, '', proof.slice(1), {}, [proof]].map((wrong) => (/** @type {import('node:net').Socket} */ socket) => {
+      socket.write(`${JSON.stringify({ ...claim, proof: wrong })}\n`);
+    }),
+    // Its own challenge, thrown back.
+    (socket, said) => socket.write(`${JSON.stringify({ ...claim, challenge: said()[0].challenge, proof: said()[0].challenge })}\n`),
+    (socket) => socket.write(`${'['.repeat(8000)}\n`),
+    // A line without an end: not a megabyte of it is taken.
+    (socket) => {
+      const write = () => void (socket.writable && socket.write('x'.repeat(1 << 16), write));
+      write();
+    },
+  ];
+  let before = 0;
+  for (const [i, way] of ways.entries()) {
+    const heard = await stranger(way);
+    assert.deepEqual(
+      heard.map((message) => Object.keys(message)),
+      [['challenge']],
+      `way ${i}`,
+    );
+    assert.match(heard[0].challenge, /^[\da-f]{32}$/);
+    await until(() => store.strangers.connections === i + 1);
+    assert.ok(
+      store.strangers.bytes > before && store.strangers.bytes - before < 1 << 20,
+      `way ${i}: ${store.strangers.bytes - before} bytes`,
+    );
+    before = store.strangers.bytes;
+  }
+  /** @type {any[]} */
+  const answers = [];
+  const wrong = connect({ host: '127.0.0.1', port: store.port });
+  introduce(wrong, 'another secret of a run', hello(1), {
+    proven: () => answers.push('proven'),
+    receive: (message) => answers.push(message),
+  });
+  await closed(wrong);
+  assert.deepEqual(answers, []);
+  await until(() => store.strangers.connections === ways.length + 1);
+  // More than may wait at the door: the oldest make room, and a rank gets in.
+  const crowd = Array.from({ length: 100 }, () =>
+    connect({ host: '127.0.0.1', port: store.port })
+      .on('error', () => {})
+      .resume(),
+  );
+  await Promise.all(crowd.slice(0, 100 - 66).map(closed));
+  const second = await guest(store.port, hello(1));
+  for (const each of [first, second]) assert.deepEqual(await each.hear(), { joined: true });
+  for (const each of [first, second]) each.say({ left: true });
+  await store.close();
+  for (const socket of crowd) socket.destroy();
+});
+
+test('a store that does not prove to know the secret is not believed', async (t) => {
+  /** @type {any[]} */
+  const heard = [];
+  const fakes = [{ alive: true }, { failed: { code: 'ERR_HELIOS_ABORTED', message: 'x' } }, { proof: 'ab'.repeat(32) }];
+  for (const answer of fakes) {
+    const fake = createServer((socket) => {
+      socket.on('error', () => {});
+      listen(socket, ({ proof }) => {
+        assert.match(proof, /^[\da-f]{64}$/);
+        // Its own proof, thrown back, is none.
+        send(socket, { proof, ...answer });
+        send(socket, { failed: { code: 'ERR_HELIOS_ABORTED', message: 'x' } });
+      });
+      send(socket, { challenge: 'c' });
+    });
+    await new Promise((done) => fake.listen(0, '127.0.0.1', () => done(null)));
+    t.after(() => fake.close());
+    const socket = connect(/** @type {import('node:net').AddressInfo} */ (fake.address()).port, '127.0.0.1');
+    introduce(socket, SECRET, hello(1), { proven: () => heard.push('proven'), receive: (message) => heard.push(message) });
+    await once(socket, 'close');
+  }
+  assert.deepEqual(heard, []);
+});
+
+test('a group whose ranks are on one host is not let out of it, and secrets are as long as one', () => {
+  const inside = { bind: '127.0.0.1', host: '127.0.0.1' };
+  assert.deepEqual(meetingPlace(null, true), inside);
+  assert.deepEqual(meetingPlace({ host: 'node7', port: 1 }, true), inside);
+  assert.deepEqual(meetingPlace({ host: 'localhost', port: 1 }, false), inside);
+  assert.deepEqual(meetingPlace({ host: '127.0.0.1', port: 1 }, false), inside);
+  assert.deepEqual(meetingPlace({ host: '::1', port: 1 }, false), { bind: '::1', host: '::1' });
+  assert.deepEqual(meetingPlace({ host: '10.0.0.1', port: 1 }, false), { bind: undefined, host: '10.0.0.1' });
+  assert.deepEqual(meetingPlace(null, false), { bind: undefined, host: undefined });
+  const open = { OMPI_COMM_WORLD_RANK: '0', OMPI_COMM_WORLD_SIZE: '2', OMPI_COMM_WORLD_LOCAL_SIZE: '2' };
+  const hydra = { PMI_RANK: '0', PMI_SIZE: '4', MPI_LOCALNRANKS: '2' };
+  const slurm = { SLURM_PROCID: '0', SLURM_NTASKS: '4', SLURM_STEP_NUM_NODES: '1' };
+  const torch = { RANK: '0', WORLD_SIZE: '2', LOCAL_WORLD_SIZE: '2' };
+  for (const all of [open, { ...hydra, MPI_LOCALNRANKS: '4' }, slurm, torch, { PMI_RANK: '0', PMI_SIZE: '1' }])
+    assert.equal(onOneHost(all), true);
+  for (const some of [
+    {},
+    hydra,
+    { ...slurm, SLURM_STEP_NUM_NODES: '2' },
+    { RANK: '0', WORLD_SIZE: '2' },
+    { ...open, OMPI_COMM_WORLD_SIZE: '4' },
+  ])
+    assert.equal(onOneHost(some), false);
+  assert.equal(secretOf({}), '');
+  assert.equal(secretOf({ HELIOS_SECRET: ` ${'s'.repeat(16)}\n` }), 's'.repeat(16));
+  for (const wrong of ['s'.repeat(15), 's'.repeat(1025)]) {
+    const message = `HELIOS_SECRET must be of 16 to 1,024 characters, got ${wrong.length}`;
+    assert.throws(() => secretOf({ HELIOS_SECRET: wrong }), { name: 'RangeError', message });
+  }
+});
+
+test('rank 0 warns where others can reach the store and nobody has set a secret', async () => {
+  initDevice();
+  /** @type {string[]} */
+  const warnings = [];
+  const hear = (/** @type {Error & { code?: string }} */ { code, message }) => void (code === 'HELIOS_NO_SECRET' && warnings.push(message));
+  process.on('warning', hear);
+  try {
+    const port = await freePort();
+    for (const [host, secret] of [
+      ['127.0.0.1', undefined],
+      ['10.0.0.1', 'one that the user has set'],
+      ['10.0.0.1', undefined],
+    ]) {
+      if (secret) process.env.HELIOS_SECRET = secret;
+      const forming = init({ rank: 0, worldSize: 2, master: `${host}:${port}`, joinTimeoutMs: 50 });
+      await assert.rejects(forming, { code: 'ERR_HELIOS_RENDEZVOUS', message: /1 of 2 did not come within 0\.05 s/ });
+      delete process.env.HELIOS_SECRET;
+    }
+    process.env.HELIOS_SECRET = 'short';
+    await assert.rejects(
+      init({ rank: 0, worldSize: 2, master: `127.0.0.1:${port}` }),
+      /HELIOS_SECRET must be of 16 to 1,024 characters, got 5/,
+    );
+    delete process.env.HELIOS_SECRET;
+    assert.deepEqual(warnings, [
+      `whoever reaches port ${port} of this host can join or end the group: set HELIOS_SECRET to the same text on all ranks`,
+    ]);
+  } finally {
+    process.off('warning', hear);
+    delete process.env.HELIOS_SECRET;
+  }
 });
 
 test('ranks that start different engines all hear of it at once, before either engine is looked for', async () => {

@@ -75,7 +75,14 @@ test('a lost device: the error names a report of what was submitted last, and ev
     try { await vk.readAsync(x); } catch (error) { waited = error; }
     process.stdout.write(JSON.stringify({ first: show(first), second: show(second), waited: show(waited) }));
   `,
-    { env: { HELIOS_TEST_LOSE_DEVICE: '7', HELIOS_REPORT_DIR: reports } },
+    {
+      env: {
+        HELIOS_TEST_LOSE_DEVICE: '7',
+        HELIOS_REPORT_DIR: reports,
+        HELIOS_SECRET: 'not for others',
+        HELIOS_NODE_SHELL: '1:not for others',
+      },
+    },
   );
   for (const error of [first, second, waited]) {
     assert.equal(error.code, 'ERR_HELIOS_DEVICE_LOST');
@@ -86,7 +93,9 @@ test('a lost device: the error names a report of what was submitted last, and ev
     readdirSync(reports).map((name) => join(reports, name)),
     [first.report],
   );
-  const report = JSON.parse(readFileSync(first.report, 'utf8'));
+  const text = readFileSync(first.report, 'utf8');
+  assert.ok(!text.includes('not for others'), 'secrets are left out');
+  const report = JSON.parse(text);
   assert.equal(report.error.code, 'ERR_HELIOS_DEVICE_LOST');
   assert.equal(report.error.call, 'dispatch');
   assert.match(report.error.stack.join('\n'), /eval1|\[eval/);

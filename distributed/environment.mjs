@@ -10,17 +10,23 @@
  * @property {{ host: string, port: number } | null} master where the ranks meet, if it is said
  */
 
-/** @typedef {{ launcher: Exclude<Launch['launcher'], null>, rank: string, worldSize: string, localRank: string }} Names */
+/** @typedef {{ launcher: Exclude<Launch['launcher'], null>, rank: string, worldSize: string, localRank: string, localSize: string }} Names */
 
 /**
  * Variables by launcher. Those of MPI come first: `srun` and `torchrun` may start `mpirun`, never the other way round.
  * @type {Names[]}
  */
 const LAUNCHERS = [
-  { launcher: 'openmpi', rank: 'OMPI_COMM_WORLD_RANK', worldSize: 'OMPI_COMM_WORLD_SIZE', localRank: 'OMPI_COMM_WORLD_LOCAL_RANK' },
-  { launcher: 'mpich', rank: 'PMI_RANK', worldSize: 'PMI_SIZE', localRank: 'MPI_LOCALRANKID' },
-  { launcher: 'torchrun', rank: 'RANK', worldSize: 'WORLD_SIZE', localRank: 'LOCAL_RANK' },
-  { launcher: 'slurm', rank: 'SLURM_PROCID', worldSize: 'SLURM_NTASKS', localRank: 'SLURM_LOCALID' },
+  {
+    launcher: 'openmpi',
+    rank: 'OMPI_COMM_WORLD_RANK',
+    worldSize: 'OMPI_COMM_WORLD_SIZE',
+    localRank: 'OMPI_COMM_WORLD_LOCAL_RANK',
+    localSize: 'OMPI_COMM_WORLD_LOCAL_SIZE',
+  },
+  { launcher: 'mpich', rank: 'PMI_RANK', worldSize: 'PMI_SIZE', localRank: 'MPI_LOCALRANKID', localSize: 'MPI_LOCALNRANKS' },
+  { launcher: 'torchrun', rank: 'RANK', worldSize: 'WORLD_SIZE', localRank: 'LOCAL_RANK', localSize: 'LOCAL_WORLD_SIZE' },
+  { launcher: 'slurm', rank: 'SLURM_PROCID', worldSize: 'SLURM_NTASKS', localRank: 'SLURM_LOCALID', localSize: '' },
 ];
 
 /** @typedef {Record<string, string | undefined>} Environment */
@@ -71,4 +77,41 @@ export function launched(environment = process.env) {
     return { launcher, rank, worldSize, localRank, master };
   }
   return { launcher: null, rank: 0, worldSize: 1, localRank: 0, master };
+}
+
+/**
+ * Whether all processes of this one's launcher are on one host, as far as that says so.
+ * @param {Environment} [environment]
+ */
+export function onOneHost(environment = process.env) {
+  const { launcher, worldSize } = launched(environment);
+  if (launcher === null) return false;
+  if (worldSize === 1) return true;
+  if (launcher === 'slurm') return whole(environment, 'SLURM_STEP_NUM_NODES') === 1;
+  const names = LAUNCHERS.find((each) => each.launcher === launcher);
+  return whole(environment, names?.localSize ?? '') === worldSize;
+}
+
+/**
+ * Where rank 0 listens, and where the others look for it.
+ * @param {Launch['master']} master
+ * @param {boolean} oneHost whether all are on one host: nobody beyond it is let in then
+ * @returns {{ bind: string | undefined, host: string | undefined }} `bind`: undefined for every interface; `host`: undefined where MPI says it
+ */
+export function meetingPlace(master, oneHost) {
+  if (oneHost || master?.host === 'localhost') return { bind: '127.0.0.1', host: '127.0.0.1' };
+  const host = master?.host;
+  return { bind: host !== undefined && /^(127\.[\d.]+|::1)$/.test(host) ? host : undefined, host };
+}
+
+/**
+ * The secret of the run, which whoever comes to the store has to know: what `helios-vk run` has made, or the user has set; empty without one.
+ * @param {Environment} [environment]
+ */
+export function secretOf(environment = process.env) {
+  const secret = environment.HELIOS_SECRET?.trim() ?? '';
+  if (secret !== '' && (secret.length < 16 || secret.length > 1024)) {
+    throw new RangeError(`HELIOS_SECRET must be of 16 to 1,024 characters, got ${secret.length}`);
+  }
+  return secret;
 }

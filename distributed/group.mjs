@@ -6,7 +6,8 @@ import { hostname, networkInterfaces } from 'node:os';
 import { Worker } from 'node:worker_threads';
 
 import { DRIVERS, candidates, ncclCandidates } from './engines.mjs';
-import { address, launched } from './environment.mjs';
+import { address, launched, meetingPlace, onOneHost, secretOf } from './environment.mjs';
+import { MAX_VALUE, jsonOf } from './messages.mjs';
 
 /** @typedef {import('../index.js').BufferHandle} BufferHandle */
 /** @typedef {import('../index.js').TimelineValue} TimelineValue */
@@ -31,7 +32,7 @@ const { version } = createRequire(import.meta.url)('../package.json');
  * @property {unknown} [config] anything that JSON can say and all ranks must have in common: a group of different ones does not form
  * @property {number} [joinTimeoutMs] how long all may take to come together (60,000)
  * @property {number} [peerTimeoutMs] how long a process may be silent before it counts as lost (10,000)
- * @property {number} [timeoutMs] how long a collective may wait for other ranks (600,000)
+ * @property {number} [timeoutMs] how long a collective, an `exchange` or `destroy` may wait for other ranks (600,000)
  */
 
 /**
@@ -65,21 +66,13 @@ function textOr(name, value) {
 }
 
 /** A hash of what all ranks must have in common. @param {unknown} config */
-function hashOf(config) {
-  let text;
-  try {
-    text = JSON.stringify(config ?? null);
-  } catch (error) {
-    throw new TypeError(`init: config must be what JSON can say: ${/** @type {Error} */ (error).message}`);
-  }
-  if (text === undefined) throw new TypeError(`init: config must be what JSON can say, got ${typeof config}`);
-  return createHash('sha256').update(text).digest('hex');
-}
+const hashOf = (config) => createHash('sha256').update(jsonOf(config, 'init: config')).digest('hex');
 
-/** Where this host can be reached: not beyond the host where all ranks are on it. */
+/** Where this host can be reached. MPI tells the others 1,024 bytes, and a host of containers has many addresses. */
 function ownAddresses() {
   const all = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
-  return all.filter(({ family, internal }) => family === 'IPv4' && !internal).map(({ address: ip }) => ip);
+  const outside = all.filter(({ family, internal }) => family === 'IPv4' && !internal);
+  return outside.map(({ address: ip }) => ip).slice(0, 24);
 }
 
 const MAX_WORLD = 65536;
@@ -152,21 +145,30 @@ export async function init(options = {}) {
   if (started && !nccl) throw errorOf({ code: 'ERR_HELIOS_ENGINE', message: 'MPI was started in this process before, and starts once' });
 
   const generation = process.env.HELIOS_GENERATION ?? '';
+  // What the launcher says holds for the group that it has started, and for no other.
+  const oneHost = options.rank === undefined && options.worldSize === undefined && at === undefined && onOneHost();
+  const { bind, host: storeHost } = meetingPlace(master, oneHost);
+  const secret = master ? secretOf() : rank === 0 ? randomBytes(16).toString('hex') : '';
   /** @type {import('./watch.mjs').WatchOptions} */
   const watching = {
     rank,
     worldSize,
     generation,
+    secret,
     version,
     engine: nccl ? 'nccl' : 'mpi',
     config,
-    hosts: rank === 0 || !master ? [] : [master.host],
-    bind: master?.host === '127.0.0.1' || master?.host === 'localhost' ? '127.0.0.1' : undefined,
+    hosts: rank === 0 || !master || storeHost === undefined ? [] : [storeHost],
+    bind,
     port: master?.port ?? 0,
     joinMs,
     peerMs,
     timeoutMs,
   };
+  if (rank === 0 && worldSize > 1 && bind === undefined && secret === '') {
+    const message = `whoever reaches port ${watching.port} of this host can join or end the group: set HELIOS_SECRET to the same text on all ranks`;
+    process.emitWarning(message, { code: 'HELIOS_NO_SECRET' });
+  }
   member = true;
   const watch = new Watch(watching);
   try {
@@ -175,10 +177,10 @@ export async function init(options = {}) {
     /** What MPI tells the others where nothing else does. */
     let text = '';
     if (master || nccl) await watch.joined;
-    else if (rank === 0) text = JSON.stringify({ host: hostname(), hosts: ownAddresses(), port, key: randomBytes(8).toString('hex') });
+    else if (rank === 0) text = JSON.stringify({ host: hostname(), hosts: ownAddresses(), port, secret });
     const limitMs = timeoutMs + 2 * peerMs;
     if (nccl) {
-      const id = await identifier(watch, rank, libraries);
+      const id = await identifier(watch, rank, libraries, joinMs);
       vk.collectiveStart({ engine: 'nccl', rank, size: worldSize, libraries, id, drivers: DRIVERS, limitMs });
     } else {
       started = true;
@@ -187,12 +189,12 @@ export async function init(options = {}) {
     }
     const status = await starting(watch, joinMs, nccl ? 'NCCL' : 'MPI');
     if (!nccl && !master && rank > 0) {
-      const { host, hosts, port } = JSON.parse(status.text);
-      watch.reach(host === hostname() ? ['127.0.0.1'] : hosts, port);
+      const { host, hosts, port, secret } = JSON.parse(status.text);
+      watch.reach({ hosts: oneHost || host === hostname() ? ['127.0.0.1'] : hosts, port, secret });
     }
     await watch.joined;
     // What fails before all have started fails the start of all.
-    await watch.exchange('started').catch((error) => {
+    await watch.exchange('the start', 'null', joinMs).catch((error) => {
       throw watch.failure ? errorOf(watch.failure) : error;
     });
   } catch (error) {
@@ -203,14 +205,14 @@ export async function init(options = {}) {
     started = vk.collectiveForget();
     throw error;
   }
-  return new Group(Group.key, { rank, worldSize, localRank, engine: nccl ? 'nccl' : 'mpi', watch });
+  return new Group(Group.key, { rank, worldSize, localRank, engine: nccl ? 'nccl' : 'mpi', watch, timeoutMs });
 }
 
 /**
  * What all ranks give NCCL, from rank 0. NCCL wants the same version on all of them.
- * @param {Watch} watch @param {number} rank @param {string[]} libraries
+ * @param {Watch} watch @param {number} rank @param {string[]} libraries @param {number} joinMs
  */
-async function identifier(watch, rank, libraries) {
+async function identifier(watch, rank, libraries, joinMs) {
   /** @type {{ id?: string, version?: string, failed?: Failure }} */
   let own;
   try {
@@ -219,7 +221,7 @@ async function identifier(watch, rank, libraries) {
     const { code, message } = /** @type {import('../index.js').HeliosError} */ (error);
     own = { failed: { code, rank, message: `rank ${rank}: ${message.replace(/^init: /, '')}` } };
   }
-  const all = await watch.exchange(own);
+  const all = await watch.exchange('the search for NCCL', jsonOf(own, 'init: NCCL'), joinMs);
   const failed = all.find((each) => each.failed)?.failed;
   if (failed) throw errorOf(failed);
   const [{ id, version }] = all;
@@ -258,15 +260,15 @@ class Watch {
   failure = null;
   #abort = new AbortController();
   signal = this.#abort.signal;
-  /** @type {Map<number, { resolve: (values: any[]) => void, reject: (error: Error) => void }>} */
+  /** Under way, by name. @type {Map<string, { values: any[], missing: number, resolve: (values: any[]) => void, reject: (error: Error) => void }>} */
   #exchanges = new Map();
-  #number = 0;
   /** @type {{ resolve: () => void, reject: (error: Error) => void } | null} */
   #leaving = null;
   #ended = false;
 
   /** @param {import('./watch.mjs').WatchOptions} options */
   constructor(options) {
+    this.worldSize = options.worldSize;
     /** @type {PromiseWithResolvers<void>} */
     const joined = withResolvers();
     /** @type {PromiseWithResolvers<number>} */
@@ -298,12 +300,8 @@ class Watch {
         joined.resolve();
         this.#rest();
       } else if (message.open !== undefined) opened.resolve(message.open);
-      else if (message.exchanged) {
-        const { number, values } = message.exchanged;
-        this.#exchanges.get(number)?.resolve(values);
-        this.#exchanges.delete(number);
-        this.#rest();
-      } else if (message.agreed) this.#leaving?.resolve();
+      else if (message.exchanged) this.#take(message.exchanged);
+      else if (message.agreed) this.#leaving?.resolve();
       else if (message.failed) fail(message.failed);
     });
     this.worker.on('error', (error) => {
@@ -318,21 +316,37 @@ class Watch {
     if (this.#exchanges.size === 0 && !this.#leaving) this.worker.unref();
   }
 
-  /** @param {string[]} hosts @param {number} port */
-  reach(hosts, port) {
-    this.worker.postMessage({ reach: { hosts, port } });
+  /** @param {{ hosts: string[], port: number, secret: string }} store */
+  reach(store) {
+    this.worker.postMessage({ reach: store });
   }
 
-  /** @param {unknown} value @returns {Promise<any[]>} */
-  exchange(value) {
+  /**
+   * Hands a value round.
+   * @param {string} name of the exchange: the same on all ranks, each once
+   * @param {string} text JSON, at most `MAX_VALUE` characters
+   * @param {number} limitMs how long this rank waits for the others
+   * @returns {Promise<any[]>}
+   */
+  exchange(name, text, limitMs) {
     if (this.failure) return Promise.reject(errorOf(this.failure, 'exchange'));
     if (this.#leaving || this.#ended) return Promise.reject(errorOf(LEFT, 'exchange'));
-    const number = ++this.#number;
     this.worker.ref();
     return new Promise((resolve, reject) => {
-      this.#exchanges.set(number, { resolve, reject });
-      this.worker.postMessage({ exchange: { number, value: value ?? null } });
+      this.#exchanges.set(name, { values: Array(this.worldSize).fill(null), missing: this.worldSize, resolve, reject });
+      this.worker.postMessage({ exchange: { name, text, limitMs } });
     });
+  }
+
+  /** A rank's value of an exchange. @param {{ name: string, rank: number, text: string }} exchanged */
+  #take({ name, rank, text }) {
+    const under = this.#exchanges.get(name);
+    if (!under) return;
+    under.values[rank] = JSON.parse(text);
+    if (--under.missing > 0) return;
+    this.#exchanges.delete(name);
+    under.resolve(under.values);
+    this.#rest();
   }
 
   /**
@@ -389,17 +403,21 @@ function withResolvers() {
 export class Group {
   static key = Symbol('init');
   #watch;
+  #timeoutMs;
+  /** How many values this rank has exchanged, or is about to. */
+  #exchanges = 0;
   /** @type {Promise<void> | null} */
   #left = null;
 
   /**
    * @param {symbol} key
-   * @param {{ rank: number, worldSize: number, localRank: number, engine: 'mpi' | 'nccl', watch: Watch }} parts
+   * @param {{ rank: number, worldSize: number, localRank: number, engine: 'mpi' | 'nccl', watch: Watch, timeoutMs: number }} parts
    * @hidden
    */
-  constructor(key, { rank, worldSize, localRank, engine, watch }) {
+  constructor(key, { rank, worldSize, localRank, engine, watch, timeoutMs }) {
     if (key !== Group.key) throw new TypeError('groups are made by init()');
     this.#watch = watch;
+    this.#timeoutMs = timeoutMs;
     /** This process among all, from 0. */
     this.rank = rank;
     /** How many processes there are. */
@@ -467,28 +485,38 @@ export class Group {
 
   /**
    * What every rank gave, by rank, once all have: also the barrier of the JavaScript threads. It has nothing to do with the device.
-   * @param {unknown} [value] anything that JSON can say
+   *
+   * Rejects with a TypeError for a value that JSON cannot say, and a RangeError for one of more than 67,108,864 characters of JSON
+   * (64 MiB of ASCII): on this rank alone, as if it had not called. The group fails with `ERR_HELIOS_COLLECTIVE_TIMEOUT` where a rank
+   * does not come to it within `timeoutMs`.
+   * @param {unknown} [value] anything that JSON can say; null when left out
    * @returns {Promise<any[]>}
    */
-  exchange(value) {
-    return this.#watch.exchange(value);
+  async exchange(value) {
+    const text = jsonOf(value, 'exchange: value');
+    if (text.length > MAX_VALUE) {
+      throw new RangeError(`exchange: value must be of at most ${MAX_VALUE} characters of JSON, got ${text.length}`);
+    }
+    return this.#watch.exchange(`exchange ${++this.#exchanges}`, text, this.#timeoutMs);
   }
 
   /**
    * Fails the group on every rank, with `ERR_HELIOS_ABORTED`.
-   * @param {string} [reason]
+   * @param {string} [reason] of which others hear the first 4,000 characters
    */
   abort(reason = 'no reason was given') {
-    const failure = /** @type {Failure} */ ({
-      code: 'ERR_HELIOS_ABORTED',
-      rank: this.rank,
-      message: `rank ${this.rank} gave up: ${reason}`,
-    });
+    let why;
+    try {
+      why = String(reason);
+    } catch {
+      throw new TypeError(`abort: reason must be text, got ${typeof reason}`);
+    }
+    const message = `rank ${this.rank} gave up: ${why.slice(0, 4000)}`;
+    const failure = /** @type {Failure} */ ({ code: 'ERR_HELIOS_ABORTED', rank: this.rank, message });
     vk.collectiveAbort(failure.code, failure.message, this.rank);
     this.#watch.abort(failure);
   }
 
-  /**
   /**
    * Leaves the group, together with all other ranks and behind everything called so far; an MPI ends then, and does not start again in
    * this process, NCCL does. Resolves only if every rank has made the same calls, and all of them have taken place; otherwise it throws

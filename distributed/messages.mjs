@@ -1,26 +1,45 @@
 // Messages over a stream: one line of JSON each.
 
-/** Longer than any message of ours; a stream without a line's end in so many characters is no peer. */
-const MAX_LINE = 64 << 20;
+import { inspect } from 'node:util';
+
+/** Characters of JSON that a value of `exchange` may have. */
+export const MAX_VALUE = 2 ** 26;
+/** Longer than any message of ours: JSON has no character but quotes and backslashes that takes more in a string of JSON. */
+const MAX_LINE = 2 * MAX_VALUE + 2 ** 16;
+/** Characters of a failure's message that go to the others. */
+export const MAX_REASON = 4096;
 
 /**
- * Calls `receive` with every message that arrives; what is none ends the connection.
+ * Calls `receive` with every message that arrives; what is none, or is longer than allowed, ends the connection.
  * @param {import('node:net').Socket} socket
  * @param {(message: any) => void} receive
+ * @param {() => number | undefined} [limit] characters that a message may have now, where it is less than any of ours has
  */
-export function listen(socket, receive) {
-  let rest = '';
+export function listen(socket, receive, limit = () => undefined) {
+  // What has come of a line: joined once, at its end, so that a long one costs no more by the chunk.
+  /** @type {string[]} */
+  let parts = [];
+  let length = 0;
+  const take = (/** @type {string} */ part) => {
+    length += part.length;
+    if (length > (limit() ?? MAX_LINE)) throw new Error('a line that is too long');
+    parts.push(part);
+  };
   socket.setEncoding('utf8');
   socket.on('data', (/** @type {string} */ chunk) => {
-    const lines = (rest + chunk).split('\n');
-    rest = lines.pop() ?? '';
     try {
-      if (rest.length > MAX_LINE) throw new Error('a line without an end');
-      for (const line of lines) {
+      let from = 0;
+      for (let end = chunk.indexOf('\n'); end >= 0 && !socket.destroyed; end = chunk.indexOf('\n', from)) {
+        take(chunk.slice(from, end));
+        from = end + 1;
+        const line = parts.join('');
+        parts = [];
+        length = 0;
         const message = JSON.parse(line);
         if (message === null || typeof message !== 'object') throw new Error('no message');
         receive(message);
       }
+      if (from < chunk.length) take(chunk.slice(from));
     } catch {
       socket.destroy();
     }
@@ -28,6 +47,27 @@ export function listen(socket, receive) {
 }
 
 /** @param {import('node:net').Socket} socket @param {object} message */
-export function send(socket, message) {
-  if (socket.writable) socket.write(`${JSON.stringify(message)}\n`);
+export const send = (socket, message) => sendAll([socket], message);
+
+/** Sends one message to several. @param {Iterable<import('node:net').Socket>} sockets @param {object} message */
+export function sendAll(sockets, message) {
+  const line = Buffer.from(`${JSON.stringify(message)}\n`);
+  for (const socket of sockets) if (socket.writable) socket.write(line);
+}
+
+/**
+ * A value as JSON, made before anything is sent: what cannot be said must fail here, with nobody else involved.
+ * @param {unknown} value undefined is null
+ * @param {string} name of the argument, for the error
+ */
+export function jsonOf(value, name) {
+  let text;
+  try {
+    text = JSON.stringify(value ?? null);
+  } catch (error) {
+    // A `toJSON` may throw anything.
+    throw new TypeError(`${name} must be what JSON can say: ${error instanceof Error ? error.message : inspect(error)}`, { cause: error });
+  }
+  if (text === undefined) throw new TypeError(`${name} must be what JSON can say, got ${typeof value}`);
+  return text;
 }

@@ -1,9 +1,8 @@
 // The store at which the ranks meet: rank 0 keeps it, on a thread of its own. It knows who has come and is heard of, hands round
 // values, and tells everybody of the first failure.
 
-import { createServer } from 'node:net';
-
-import { listen, send } from './messages.mjs';
+import { guarded } from './handshake.mjs';
+import { send, sendAll } from './messages.mjs';
 
 /**
  * A failure of the group, as ranks tell it to each other.
@@ -37,6 +36,7 @@ import { listen, send } from './messages.mjs';
  * @typedef {object} StoreOptions
  * @property {string | undefined} host to listen at; undefined for every interface
  * @property {number} port 0 for any
+ * @property {string} secret of the run, which those who come have to prove to know
  * @property {Hello} own of rank 0
  * @property {number} joinMs how long all may take to come
  * @property {number} peerMs how long one may be silent
@@ -48,14 +48,15 @@ const named = (ranks) => `rank${ranks.length === 1 ? '' : 's'} ${ranks.join(', '
 /**
  * Opens the store.
  * @param {StoreOptions} options
- * @returns {Promise<{ port: number, fail: (failure: Failure) => void, close: () => Promise<void> }>} `close` waits until all have
- *   left, or if the group has failed until all have come and heard of it, for as long as one may be silent
+ * @returns {Promise<{ port: number, strangers: { connections: number, bytes: number }, fail: (failure: Failure) => void,
+ *   close: () => Promise<void> }>} `strangers`: those that did not prove to know the secret, and what they sent; `close` waits until all
+ *   have left, or if the group has failed until all have come and heard of it, for as long as one may be silent
  */
-export async function openStore({ host, port, own, joinMs, peerMs }) {
+export async function openStore({ host, port, secret, own, joinMs, peerMs }) {
   const { worldSize } = own;
   /** @type {Map<number, Member>} */
   const members = new Map();
-  /** @type {Map<number, any[]>} by number; a value that has come is in a list of its own */
+  /** What ranks gave, by the exchange's name: the JSON of each, as it came. @type {Map<string, Map<number, string>>} */
   const exchanges = new Map();
   /** @type {Failure | null} */
   let failure = null;
@@ -66,9 +67,11 @@ export async function openStore({ host, port, own, joinMs, peerMs }) {
   /** @type {() => void} */
   let emptied = () => {};
 
-  const tell = (/** @type {object} */ message) => {
-    for (const { socket } of members.values()) send(socket, message);
-  };
+  const tell = (/** @type {object} */ message) =>
+    sendAll(
+      [...members.values()].map(({ socket }) => socket),
+      message,
+    );
   const fail = (/** @type {Failure} */ first) => {
     if (failure) return;
     failure = first;
@@ -100,68 +103,76 @@ export async function openStore({ host, port, own, joinMs, peerMs }) {
     return null;
   };
 
-  const server = createServer((socket) => {
-    /** @type {Member | null} */
-    let member = null;
-    socket.setNoDelay(true);
-    socket.on('error', () => {});
-    listen(socket, (message) => {
-      if (!member) {
-        const { hello } = message;
-        // One of an earlier attempt, or a stranger: its own affair.
-        if (!hello || hello.generation !== own.generation) return send(socket, { stranger: own.generation });
-        // For this process the group is over, and it comes to the next one, whose store opens when this one has closed.
-        const over = failure !== null || members.get(hello.rank)?.left;
-        if (over && came.get(hello.rank) === hello.process) return socket.end();
-        came.set(hello.rank, hello.process);
-        const problem = failure ?? unfit(hello);
-        if (problem) {
-          fail(problem);
-          send(socket, { failed: problem });
-          if (came.size >= worldSize) emptied();
-          return;
-        }
-        member = { socket, hello, heard: performance.now(), begun: 0, call: '', leaving: null, left: false };
-        members.set(hello.rank, member);
-        // Says that this is the store to stay at.
-        send(socket, { alive: true });
-        if (members.size === worldSize) {
-          complete = true;
-          tell({ joined: true });
-        }
-        return;
-      }
-      member.heard = performance.now();
-      if (message.begun !== undefined) {
-        member.begun = message.begun;
-        member.call = message.call;
-        agree();
-      }
-      if (message.leaving) {
-        member.leaving = message.leaving.calls;
-        agree();
-      }
-      if (message.exchange) hand(member.hello.rank, message.exchange);
-      else if (message.failed) fail(message.failed);
-      else if (message.late) miss(message.late);
-      else if (message.left) {
-        member.left = true;
-        if ([...members.values()].every(({ left }) => left)) emptied();
-      }
-    });
-    socket.on('close', () => {
-      if (member) lose(member, 'has closed its connection: its process has ended, without destroy()');
-    });
+  /** What a member says. @param {Member} member @param {any} message */
+  const receive = (member, message) => {
+    if (message.begun !== undefined) {
+      member.begun = message.begun;
+      member.call = message.call;
+      agree();
+    }
+    if (message.leaving) {
+      member.leaving = message.leaving.calls;
+      agree();
+    }
+    if (message.exchange) hand(member.hello.rank, message.exchange);
+    else if (message.failed) fail(message.failed);
+    else if (message.late) miss(message.late);
+    else if (message.overdue) missValues(message.overdue);
+    else if (message.left) {
+      member.left = true;
+      if ([...members.values()].every(({ left }) => left)) emptied();
+    }
+  };
+
+  // As many as may come at once, and some more.
+  const door = guarded(secret, worldSize + 64, (socket, /** @type {Hello} */ hello, answer) => {
+    // For this process the group is over, and it comes to the next one, whose store opens when this one has closed.
+    const over = failure !== null || members.get(hello.rank)?.left;
+    const belongs = hello.generation === own.generation;
+    if (belongs && over && came.get(hello.rank) === hello.process) {
+      socket.end();
+      return () => {};
+    }
+    answer();
+    // One of an earlier attempt: its own affair.
+    if (!belongs) {
+      send(socket, { stranger: own.generation });
+      return () => {};
+    }
+    came.set(hello.rank, hello.process);
+    const problem = failure ?? unfit(hello);
+    if (problem) {
+      fail(problem);
+      send(socket, { failed: problem });
+      if (came.size >= worldSize) emptied();
+      return () => {};
+    }
+    /** @type {Member} */
+    const member = { socket, hello, heard: performance.now(), begun: 0, call: '', leaving: null, left: false };
+    members.set(hello.rank, member);
+    // A long message is a sign of life before it has come to its end.
+    socket.on('data', () => (member.heard = performance.now()));
+    socket.on('close', () => lose(member, 'has closed its connection: its process has ended, without destroy()'));
+    // Says that this is the store to stay at.
+    send(socket, { alive: true });
+    if (members.size === worldSize) {
+      complete = true;
+      tell({ joined: true });
+    }
+    return (message) => receive(member, message);
   });
 
-  /** @param {number} rank @param {{ number: number, value: any }} exchange */
-  const hand = (rank, { number, value }) => {
-    const values = exchanges.get(number) ?? [];
-    exchanges.set(number, values);
-    values[rank] = [value];
-    if (values.filter(Boolean).length < worldSize) return;
-    exchanges.delete(number);
-    tell({ exchanged: { number, values: values.flat(1) } });
+  /**
+   * Takes a rank's value, and hands all of them out when the last has come: each as a message of its own, so that no message grows
+   * with the number of ranks.
+   * @param {number} rank @param {{ name: string, text: string }} exchange
+   */
+  const hand = (rank, { name, text }) => {
+    const texts = exchanges.get(name) ?? new Map();
+    exchanges.set(name, texts.set(rank, text));
+    if (texts.size < worldSize) return;
+    exchanges.delete(name);
+    for (const [from, each] of texts) tell({ exchanged: { name, rank: from, text: each } });
   };
 
   /**
@@ -185,24 +196,40 @@ export async function openStore({ host, port, own, joinMs, peerMs }) {
     if (agreed) tell({ agreed: true });
   };
 
+  /** @param {string} what has taken too long @param {number} seconds @param {{ rank: number, why: string }[]} missing */
+  const expire = (what, seconds, missing) =>
+    fail({
+      code: 'ERR_HELIOS_COLLECTIVE_TIMEOUT',
+      rank: missing[0]?.rank,
+      message: `${what} has not ended in ${seconds} s: ${missing.map(({ why }) => why).join('; ') || 'every rank has come to it'}`,
+    });
+
   /** A call has taken too long: for whom? @param {{ number: number, call: string, seconds: number }} late */
   const miss = ({ number, call, seconds }) => {
     const missing = [...members.values()]
       .filter(({ begun, leaving }) => begun < number && leaving === null)
-      .map(({ hello, begun }) => ({ rank: hello.rank, begun }));
-    const whom = missing.map(
-      ({ rank, begun }) => `rank ${rank} has not come to it (${begun > 0 ? `its last is call ${begun}` : 'it has called none'})`,
+      .map(({ hello: { rank }, begun }) => ({
+        rank,
+        why: `rank ${rank} has not come to it (${begun > 0 ? `its last is call ${begun}` : 'it has called none'})`,
+      }));
+    expire(`call ${number} (${call})`, seconds, missing);
+  };
+
+  /** So has an exchange. @param {{ name: string, seconds: number }} overdue */
+  const missValues = ({ name, seconds }) => {
+    const texts = exchanges.get(name);
+    // Without one all have come, and what they gave is on its way.
+    const missing = texts ? [...members.keys()].filter((rank) => !texts.has(rank)).sort((a, b) => a - b) : [];
+    expire(
+      name,
+      seconds,
+      missing.map((rank) => ({ rank, why: `rank ${rank} has not come to it` })),
     );
-    fail({
-      code: 'ERR_HELIOS_COLLECTIVE_TIMEOUT',
-      rank: missing[0]?.rank,
-      message: `call ${number} (${call}) has not ended in ${seconds} s: ${whom.join('; ') || 'every rank has come to it'}`,
-    });
   };
 
   await new Promise((/** @type {(value?: any) => void} */ opened, refused) => {
-    server.once('error', refused);
-    server.listen({ port, host }, opened);
+    door.server.once('error', refused);
+    door.server.listen({ port, host }, opened);
   });
   const since = performance.now();
   const watch = setInterval(() => {
@@ -212,7 +239,7 @@ export async function openStore({ host, port, own, joinMs, peerMs }) {
       fail({
         code: 'ERR_HELIOS_RENDEZVOUS',
         rank: absent[0],
-        message: `${named(absent)} of ${worldSize} did not come within ${joinMs / 1000} s`,
+        message: `${named(absent)} of ${worldSize} did not come within ${joinMs / 1000} s${door.said()}`,
       });
     }
     for (const member of members.values()) {
@@ -222,7 +249,8 @@ export async function openStore({ host, port, own, joinMs, peerMs }) {
   }, Math.min(peerMs, joinMs) / 5);
 
   return {
-    port: /** @type {import('node:net').AddressInfo} */ (server.address()).port,
+    port: /** @type {import('node:net').AddressInfo} */ (door.server.address()).port,
+    strangers: door.strangers,
     fail,
     async close() {
       // A rank that came late to a group that has failed would look for the store until its own time is over.
@@ -237,7 +265,7 @@ export async function openStore({ host, port, own, joinMs, peerMs }) {
       clearInterval(watch);
       tell({ closed: true });
       for (const { socket } of members.values()) socket.end();
-      server.close();
+      door.close();
     },
   };
 }

@@ -6,7 +6,8 @@ import { createRequire } from 'node:module';
 import { hostname } from 'node:os';
 import { parentPort, workerData } from 'node:worker_threads';
 
-import { listen, send } from './messages.mjs';
+import { introduce } from './handshake.mjs';
+import { MAX_REASON, send } from './messages.mjs';
 import { openStore } from './store.mjs';
 
 /** @typedef {import('./store.mjs').Failure} Failure */
@@ -16,6 +17,7 @@ import { openStore } from './store.mjs';
  * @property {number} rank
  * @property {number} worldSize
  * @property {string} generation
+ * @property {string} secret of the run; where MPI says where the store is, it says the secret, too
  * @property {string} version of this package
  * @property {'mpi' | 'nccl'} engine
  * @property {string} config
@@ -29,9 +31,8 @@ import { openStore } from './store.mjs';
 
 /** @type {typeof import('../index.js')} */
 const vk = createRequire(import.meta.url)('../index.js');
-const { rank, worldSize, generation, version, engine, config, bind, joinMs, peerMs, timeoutMs, ...place } = /** @type {WatchOptions} */ (
-  workerData
-);
+const { rank, worldSize, generation, secret, version, engine, config, bind, joinMs, peerMs, timeoutMs, ...place } =
+  /** @type {WatchOptions} */ (workerData);
 const main = /** @type {import('node:worker_threads').MessagePort} */ (parentPort);
 // A thread's first call registers destructors with the C library, which has it wait while another thread opens a library. That may
 // take long, and the others are to hear of this rank meanwhile: so that call comes before the engine is looked for.
@@ -58,9 +59,11 @@ let link = null;
 let store = null;
 let heard = performance.now();
 
-/** Ends what the group has under way, here and, if it is not known there, at all other ranks. @param {Failure} first */
-function fail(first, told = false) {
+/** Ends what the group has under way, here and, if it is not known there, at all other ranks. @param {Failure} reason */
+function fail({ message, ...rest }, told = false) {
   if (failure || leaving) return;
+  // Others may have made it of anything.
+  const first = { ...rest, message: message.slice(0, MAX_REASON) };
   failure = first;
   vk.collectiveAbort(first.code, first.message, first.rank);
   if (store) store.fail(first);
@@ -75,11 +78,14 @@ const storeLost = (/** @type {string} */ how) =>
 
 /** @param {any} message */
 function receive(message) {
-  heard = performance.now();
   if (message.joined) main.postMessage({ joined: true });
   else if (message.agreed) main.postMessage({ agreed: true });
-  else if (message.exchanged) main.postMessage({ exchanged: message.exchanged });
-  else if (message.failed) fail(message.failed, true);
+  else if (message.exchanged) {
+    const { name } = message.exchanged;
+    const under = exchanges.get(name);
+    if (under && --under.missing === 0) exchanges.delete(name);
+    main.postMessage({ exchanged: message.exchanged });
+  } else if (message.failed) fail(message.failed, true);
   else if (message.closed) leaving = true;
   else if (message.stranger !== undefined) {
     fail({
@@ -90,25 +96,33 @@ function receive(message) {
   }
 }
 
-/** Connects to the first host whose store answers, until the time is over. @param {string[]} hosts @param {number} port */
-function reach(hosts, port) {
+/**
+ * Connects to the first host whose store answers, until the time is over.
+ * @param {{ hosts: string[], port: number, secret: string }} store
+ */
+function reach({ hosts, port, secret }) {
   const end = performance.now() + joinMs;
   let attempt = 0;
   const next = () => {
     if (failure || leaving) return;
     const host = hosts[attempt++ % hosts.length];
-    const socket = connect({ host, port, noDelay: true, timeout: joinMs });
-    let problem = 'it closed the connection';
-    socket.on('connect', () => send(socket, { hello }));
-    listen(socket, (message) => {
+    const socket = connect({ host, port, noDelay: true });
+    // One that answers something else, a byte at a time, is no store either.
+    const late = setTimeout(() => socket.destroy(new Error('no answer')), Math.max(1, end - performance.now()));
+    let problem = 'it hung up, as on one of another run';
+    // Also a part of a long message.
+    socket.on('data', () => (heard = performance.now()));
+    introduce(socket, secret, hello, {
       // The store of the group before closes without an answer. One that has answered is this group's.
-      if (link !== socket) socket.setTimeout(0);
-      link = socket;
-      receive(message);
+      proven() {
+        clearTimeout(late);
+        link = socket;
+      },
+      receive,
     });
-    socket.on('timeout', () => socket.destroy(new Error('no answer')));
     socket.on('error', ({ message }) => (problem = message));
     socket.on('close', () => {
+      clearTimeout(late);
       if (link === socket) return storeLost('has closed its connection: its process has ended, without destroy()');
       if (performance.now() < end) return setTimeout(next, RETRY_MS);
       fail({
@@ -127,10 +141,17 @@ let begun = 0;
 let late = 0;
 /** What this rank has said of its end. @type {{ calls: number, since: number } | null} */
 let leave = null;
+/** Exchanges under way. @type {Map<string, { since: number, limitMs: number, missing: number, late: boolean }>} */
+const exchanges = new Map();
 /** What has become of the calls since the last look. */
 function look() {
   const status = vk.collectiveStatus();
   if (!link) return;
+  for (const [name, under] of exchanges) {
+    if (under.late || performance.now() - under.since <= under.limitMs) continue;
+    under.late = true;
+    send(link, { overdue: { name, seconds: under.limitMs / 1000 } });
+  }
   if (status === null) {
     if (known) fail({ code: 'ERR_HELIOS_ABORTED', rank, message: `rank ${rank} has destroyed its device` });
     return;
@@ -165,9 +186,12 @@ const beating = setInterval(() => {
 }, peerMs / 5);
 
 main.on('message', async (message) => {
-  if (message.reach) reach(message.reach.hosts, message.reach.port);
-  else if (message.exchange && link) send(link, { exchange: message.exchange });
-  else if (message.abort) fail(message.abort);
+  if (message.reach) reach(message.reach);
+  else if (message.exchange) {
+    const { name, text, limitMs } = message.exchange;
+    exchanges.set(name, { since: performance.now(), limitMs, missing: worldSize, late: false });
+    if (link) send(link, { exchange: { name, text } });
+  } else if (message.abort) fail(message.abort);
   else if (message.leaving) {
     // What has failed by now is no end.
     look();
@@ -192,9 +216,9 @@ main.on('message', async (message) => {
 
 try {
   if (rank === 0) {
-    store = await openStore({ host: bind, port: place.port, own: hello, joinMs, peerMs });
-    reach(['127.0.0.1'], store.port);
-  } else if (place.hosts.length > 0) reach(place.hosts, place.port);
+    store = await openStore({ host: bind, port: place.port, secret, own: hello, joinMs, peerMs });
+    reach({ hosts: [bind ?? '127.0.0.1'], port: store.port, secret });
+  } else if (place.hosts.length > 0) reach({ ...place, secret });
   main.postMessage({ open: store?.port ?? 0 });
 } catch (error) {
   const { message } = /** @type {Error} */ (error);

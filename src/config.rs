@@ -189,10 +189,14 @@ fn is_of_drivers(name: &str) -> bool {
     OF_DRIVERS.iter().any(|prefix| name.starts_with(prefix))
 }
 
+/// What lets others in. A report is for others to read.
+const SECRETS: [&str; 2] = ["HELIOS_SECRET", "HELIOS_NODE_SHELL"];
+
 /// The variables that change what the addon or the drivers do, for reports.
 pub fn for_reports() -> impl Iterator<Item = (String, OsString)> {
     let seen = look(false);
-    let told = |(name, _): &&(String, OsString)| name.starts_with("HELIOS_") || is_of_drivers(name);
+    let ours = |name: &str| name.starts_with("HELIOS_") && !SECRETS.contains(&name);
+    let told = |(name, _): &&(String, OsString)| ours(name) || is_of_drivers(name);
     let all: Vec<_> = seen.iter().filter(told).cloned().collect();
     all.into_iter()
 }

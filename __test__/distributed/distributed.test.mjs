@@ -14,17 +14,18 @@ import { LAUNCHERS, MOST_MS, NO_LAUNCHER, REPOSITORY, launch } from './launchers
 import { listen } from './said.mjs';
 
 const RANK = join(REPOSITORY, '__test__/distributed/rank.mjs');
+const WRONG = join(REPOSITORY, '__test__/distributed/wrong-rank.mjs');
 /** What a survivor may take to hear of a process that has ended, on a busy machine. */
 const SOON = 45;
 
 /**
- * Runs a scenario of rank.mjs in several processes.
+ * Runs a scenario of rank.mjs, or of another script, in several processes.
  * @param {import('./launchers.mjs').Launcher} launcher
  * @param {string[]} scenario
- * @param {{ nproc?: number, options?: string[], onSaid?: (said: import('./launchers.mjs').Said) => void }} [more]
+ * @param {{ nproc?: number, options?: string[], script?: string, onSaid?: (said: import('./launchers.mjs').Said) => void }} [more]
  */
-const ranks = (launcher, scenario, { nproc = 2, options = [], onSaid } = {}) =>
-  launch(launcher, ['--nproc', String(nproc), ...options], [RANK, ...scenario], { onSaid });
+const ranks = (launcher, scenario, { nproc = 2, options = [], script = RANK, onSaid } = {}) =>
+  launch(launcher, ['--nproc', String(nproc), ...options], [script, ...scenario], { onSaid });
 
 const LIMIT = { timeout: 120_000 };
 
@@ -84,6 +85,54 @@ for (const launcher of LAUNCHERS) {
           [0, 1, 2].map((i) => [0, 1, 2].map((from) => ({ from, i }))),
         );
         assert.deepEqual(nothing, [null, null, null]);
+      }
+    });
+
+    test(
+      'a value that JSON cannot say, or that is too long, is an error of its rank alone, and the next one goes round',
+      LIMIT,
+      async () => {
+        const { status, of, output } = await ranks(launcher, ['unserializable'], { script: WRONG });
+        assert.equal(status, 0, output);
+        const what = 'exchange: value must be what JSON can say';
+        const [{ errors }] = of(1);
+        // V8 draws the cycle.
+        assert.match(errors[3], /^TypeError: exchange: value must be what JSON can say: Converting circular structure/);
+        assert.deepEqual(errors.toSpliced(3, 1), [
+          `TypeError: ${what}, got function`,
+          `TypeError: ${what}, got symbol`,
+          `TypeError: ${what}: Do not know how to serialize a BigInt`,
+          `TypeError: ${what}: on purpose`,
+          `TypeError: ${what}: null`,
+          `TypeError: ${what}, got object`,
+          'RangeError: exchange: value must be of at most 67108864 characters of JSON, got 70000002',
+        ]);
+        for (const rank of [0, 1]) {
+          const [{ lengths, values, sum }] = of(rank);
+          assert.deepEqual({ lengths, values, sum }, { lengths: [2 ** 25, 2 ** 25], values: [{ rank: 0 }, { rank: 1 }], sum: 3 }, output);
+        }
+      },
+    );
+
+    test('a rank that gives no value is named when the time is over', LIMIT, async () => {
+      const { of, output } = await ranks(launcher, ['late-value'], { nproc: 3 });
+      for (const rank of [0, 1]) {
+        const { error, seconds } = of(rank)[0];
+        assert.equal(error?.code, 'ERR_HELIOS_COLLECTIVE_TIMEOUT', output);
+        assert.match(error.message, /exchange 2 has not ended in 4 s: rank 2 has not come to it/);
+        assert.equal(error.about, 2);
+        assert.ok(seconds < SOON, `${seconds} s`);
+      }
+      for (const rank of [0, 1, 2]) assert.equal(of(rank).at(-1)?.destroy, 'ERR_HELIOS_COLLECTIVE_TIMEOUT', output);
+    });
+
+    test('wrong arguments on one rank alone, of every call, leave the group as it was', LIMIT, async () => {
+      const { status, of, output } = await ranks(launcher, ['arguments'], { script: WRONG });
+      assert.equal(status, 0, output);
+      assert.ok(of(1)[0].tried > 150, output);
+      for (const rank of [0, 1]) {
+        const [{ accepted, sum, values }] = of(rank);
+        assert.deepEqual({ accepted, sum, values }, { accepted: [], sum: 3, values: [0, 1] });
       }
     });
 
@@ -428,14 +477,42 @@ for (const launcher of LAUNCHERS) {
       assert.deepEqual(said.slice(2), [{ stopped: expected }, { stopped: expected }]);
     });
 
-    test("the MPI's own launcher starts a group, which meets where MPI says", LIMIT, () => {
+    /** What two processes print that the MPI's own launcher starts. @param {string[]} command @param {Record<string, string>} [more] */
+    const plainly = (command, more = {}) => {
       const options = kind === 'openmpi' ? ['--oversubscribe'] : [];
-      const { status, stdout, stderr } = spawnSync(path, ['-n', '2', ...options, process.execPath, RANK, 'flight'], {
+      const { status, stdout, stderr } = spawnSync(path, ['-n', '2', ...options, process.execPath, ...command], {
         encoding: 'utf8',
         timeout: MOST_MS,
-        env: { ...process.env, ...environment, OMPI_ALLOW_RUN_AS_ROOT: '1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM: '1' },
+        env: { ...process.env, ...environment, ...more, OMPI_ALLOW_RUN_AS_ROOT: '1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM: '1' },
       });
       assert.equal(status, 0, stderr);
+      return stdout;
+    };
+
+    test(
+      'a stranger hears nothing of the run, from beyond the host nothing at all, and no command line says the secret',
+      LIMIT,
+      async () => {
+        const { status, said, output } = await ranks(launcher, ['strangers'], { script: WRONG });
+        assert.equal(status, 0, output);
+        // The MPI's own launcher knows of no secret: MPI tells the ranks one.
+        const alone = [...plainly([WRONG, 'strangers']).matchAll(/@rank (\{.*\})/g)].map(([, json]) => JSON.parse(json));
+        for (const [all, secret, told] of /** @type {const} */ ([
+          [said, 64, 0],
+          [alone, 0, null],
+        ])) {
+          assert.equal(all.length, 2, output);
+          for (const each of all) assert.deepEqual({ secret: each.secret, told: each.told, sum: each.sum }, { secret, told, sum: 3 });
+          const stores = all.flatMap((each) => each.stores);
+          assert.equal(stores.length, 1, JSON.stringify(stores));
+          assert.equal(stores[0].address, '0100007F', 'the loopback, as the kernel writes it');
+          assert.match(stores[0].heard, /^\{"challenge":"[\da-f]{32}"\}\n$/);
+        }
+      },
+    );
+
+    test("the MPI's own launcher starts a group, which meets where MPI says", LIMIT, () => {
+      const stdout = plainly([RANK, 'flight']);
       assert.equal(stdout.match(/"read":\[1048576,1048576\]/g)?.length, 2, stdout);
     });
   });

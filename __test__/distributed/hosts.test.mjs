@@ -103,6 +103,27 @@ for (const launcher of LAUNCHERS) {
   });
 }
 
+test('hosts come together by a secret that the user has set on all of them, and by no other', LIMIT, async () => {
+  const environment = { ...LAUNCHERS[0].environment, HELIOS_SECRET: 'one that the user has set' };
+  const { first, other } = await onTwo({ ...LAUNCHERS[0], environment }, ['flight']);
+  assert.equal(first.status, 0, first.output + other.output);
+  assert.equal(other.status, 0, other.output);
+  assert.equal(said(first.output).length, 3);
+  const master = `${namespaces?.address ?? '127.0.0.1'}:${await freePort()}`;
+  const waiting = host(0, master, ['--nproc', '1', '--mpiexec', LAUNCHERS[0].path, RANK, 'flight'], environment);
+  try {
+    for (const secret of ['', 'another one of the user']) {
+      const { status, output } = await host(1, master, ['--nproc', '1', RANK, 'flight'], { ...environment, HELIOS_SECRET: secret }).ended;
+      assert.equal(status, 1, output);
+      assert.match(output, /node rank 0 hung up: HELIOS_SECRET must be the same on all hosts, or set on none/);
+    }
+    const right = host(1, master, ['--nproc', '1', RANK, 'flight'], environment);
+    for (const { ended } of [waiting, right]) assert.equal((await ended).status, 0);
+  } finally {
+    waiting.child.kill('SIGKILL');
+  }
+});
+
 for (const launcher of LAUNCHERS) {
   test(`${launcher.name}: a network that is cut is an error on every rank of both hosts`, LIMIT, async (t) => {
     if (!namespaces) return t.skip('no network namespaces can be made here');

@@ -47,7 +47,7 @@ const options = {
   // Limits that do not matter are long, and the others such that a busy machine does not come near them before it has to.
   joinTimeoutMs: 100_000,
   peerTimeoutMs: scenario === 'silent' || scenario === 'cut' ? 4000 : 60_000,
-  ...(scenario === 'late' || scenario === 'alone' ? { timeoutMs: 4000 } : {}),
+  ...(['late', 'late-value', 'alone'].includes(scenario) ? { timeoutMs: 4000 } : {}),
   ...(scenario === 'absent' ? { joinTimeoutMs: 4000 } : {}),
   ...(process.env.HELIOS_TEST_ENGINE === 'nccl' ? { engine: /** @type {const} */ ('nccl') } : {}),
   ...(scenario === 'config' ? { config: { layers: rank + 1 } } : {}),
@@ -206,6 +206,14 @@ const SCENARIOS = {
     for (let i = 0; i < 3; i++) values.push(await group.exchange({ from: rank, i }));
     say({ values, nothing: await group.exchange() });
     await group.destroy();
+  },
+
+  /** A rank that lives, and gives no value. */
+  async 'late-value'(group) {
+    await group.exchange();
+    if (rank !== last) await failing(() => group.exchange(rank));
+    while (!group.signal.aborted) await sleep(20);
+    say({ reason: told(group.signal.reason), destroy: await leaving(group) });
   },
 
   /** What is wrong is an error of the call, and the group lives on. */

@@ -7,6 +7,7 @@ import { randomBytes } from 'node:crypto';
 import { connect, createServer } from 'node:net';
 import { hostname } from 'node:os';
 
+import { guarded, introduce, same } from '../../distributed/handshake.mjs';
 import { listen, send } from '../../distributed/messages.mjs';
 import { CommandError } from './link.mjs';
 
@@ -22,6 +23,8 @@ import { CommandError } from './link.mjs';
 
 /** Between two attempts to reach node rank 0. */
 const RETRY_MS = 200;
+/** Characters of a command for a host, of a remote shell that has yet to say the key. */
+const MAX_COMMAND = 1 << 20;
 /** A launcher that says nothing for so long is lost: a network that is cut closes no connection. */
 const SILENT_MS = 10_000;
 
@@ -62,43 +65,42 @@ export class Nodes {
 
   /**
    * Waits until all others have come.
-   * @param {{ nnodes: number, host: string, port: number, joinMs: number }} options
+   * @param {{ nnodes: number, host: string, port: number, joinMs: number, secret: string }} options `secret`: what all launchers have to
+   *   know, if the user has set one
    */
-  async gather({ nnodes, host, port, joinMs }) {
+  async gather({ nnodes, host, port, joinMs, secret }) {
     /** @type {() => void} */
     let complete = () => {};
     const all = new Promise((/** @type {(value?: any) => void} */ done) => (complete = done));
-    this.server = createServer((socket) => {
-      /** @type {Node | null} */
-      let node = null;
-      socket.on('error', () => {});
-      socket.on('close', () => node && this.#lose(node));
-      listen(socket, (message) => {
-        if (node) return this.#receive(node, message);
-        const { rank, nproc } = message.node ?? {};
-        const problem =
-          !Number.isInteger(rank) || rank < 1 || rank >= nnodes || message.node.nnodes !== nnodes
-            ? `node rank ${rank} of ${message.node?.nnodes} came to ${nnodes} hosts`
-            : this.#nodes.has(rank) && `two launchers say that they are node rank ${rank}`;
-        if (problem) {
-          send(socket, { refused: problem });
-          return socket.end();
-        }
-        node = { rank, nproc, socket };
-        keepInTouch(socket);
-        this.#nodes.set(rank, node);
-        if (this.#nodes.size === nnodes - 1) complete();
-      });
+    const door = guarded(secret, nnodes + 64, (socket, /** @type {{ rank: number, nnodes: number, nproc: number }} */ claim, answer) => {
+      const { rank, nproc } = claim;
+      answer();
+      const problem =
+        !Number.isInteger(rank) || rank < 1 || rank >= nnodes || claim.nnodes !== nnodes
+          ? `node rank ${rank} of ${claim.nnodes} came to ${nnodes} hosts`
+          : this.#nodes.has(rank) && `two launchers say that they are node rank ${rank}`;
+      if (problem) {
+        send(socket, { refused: problem });
+        socket.end();
+        return () => {};
+      }
+      const node = { rank, nproc, socket };
+      socket.on('close', () => this.#lose(node));
+      keepInTouch(socket);
+      this.#nodes.set(rank, node);
+      if (this.#nodes.size === nnodes - 1) complete();
+      return (message) => this.#receive(node, message);
     });
+    this.door = door;
     try {
-      await opened(this.server, { port });
+      await opened(door.server, { port });
     } catch (error) {
       throw new CommandError('ERR_NODES', `--master ${host}:${port}: ${/** @type {Error} */ (error).message}`);
     }
     const late = setTimeout(() => {
       const absent = Array.from({ length: nnodes - 1 }, (_, i) => i + 1).filter((rank) => !this.#nodes.has(rank));
       this.close(1);
-      console.error(`helios-vk: node rank ${absent.join(', ')} did not come within ${joinMs / 1000} s`);
+      console.error(`helios-vk: node rank ${absent.join(', ')} did not come within ${joinMs / 1000} s${door.said()}`);
       process.exit(1);
     }, joinMs);
     await all;
@@ -106,16 +108,17 @@ export class Nodes {
     this.shells = createServer((socket) => {
       let begun = false;
       socket.on('error', () => {});
-      listen(socket, (message) => {
+      const take = (/** @type {any} */ message) => {
         const node = this.#nodes.get(Number(/^helios-node-(\d+)$/.exec(message.host ?? '')?.[1]));
-        if (begun || message.key !== this.key || !node) return socket.destroy();
+        if (begun || !same(message.key, this.key) || !node) return socket.destroy();
         begun = true;
         const number = ++this.#commands;
         this.#shells.set(number, socket);
         // The MPI's launcher ends its shells to end what they run.
         socket.on('close', () => this.#shells.delete(number) && send(node.socket, { stop: number }));
         send(node.socket, { run: { number, command: message.command } });
-      });
+      };
+      listen(socket, take, () => MAX_COMMAND);
     });
     this.port = await opened(this.shells, { host: '127.0.0.1', port: 0 });
   }
@@ -170,21 +173,21 @@ export class Nodes {
       socket.end();
     }
     for (const socket of this.#shells.values()) socket.destroy();
-    this.server?.close();
+    this.door?.close();
     this.shells?.close();
   }
 }
 
 /**
  * What a host of another node rank does: it runs what node rank 0 has it run.
- * @param {{ nodeRank: number, nnodes: number, nproc: number, host: string, port: number, joinMs: number,
+ * @param {{ nodeRank: number, nnodes: number, nproc: number, host: string, port: number, joinMs: number, secret: string,
  *   begin: (generation: string) => Record<string, string>, finish: (generation: string, first: number) => number }} options
  *   `begin` readies an attempt and says what its processes find in their environment, `finish` how they have ended
  * @returns {Promise<number>} the exit status
  */
-export async function serve({ nodeRank, nnodes, nproc, host, port, joinMs, begin, finish }) {
+export async function serve({ nodeRank, nnodes, nproc, host, port, joinMs, secret, begin, finish }) {
   const socket = await reach(host, port, joinMs);
-  keepInTouch(socket);
+  let known = false;
   /** @type {Map<number, import('node:child_process').ChildProcess>} */
   const running = new Map();
   /** @type {Record<string, string>} */
@@ -207,11 +210,13 @@ export async function serve({ nodeRank, nnodes, nproc, host, port, joinMs, begin
       process.on(signal, () => end(status));
     }
     const gone = () => {
-      console.error('helios-vk: node rank 0 has gone');
+      console.error(
+        `helios-vk: node rank 0 ${known ? 'has gone' : 'hung up: HELIOS_SECRET must be the same on all hosts, or set on none'}`,
+      );
       end(1);
     };
     socket.on('close', gone);
-    listen(socket, (message) => {
+    const receive = (/** @type {any} */ message) => {
       if (message.refused) {
         console.error(`helios-vk: ${message.refused}`);
         end(1);
@@ -243,8 +248,12 @@ export async function serve({ nodeRank, nnodes, nproc, host, port, joinMs, begin
         socket.off('close', gone);
         end(message.end);
       }
-    });
-    send(socket, { node: { rank: nodeRank, nnodes, nproc, host: hostname() } });
+    };
+    const proven = () => {
+      known = true;
+      keepInTouch(socket);
+    };
+    introduce(socket, secret, { rank: nodeRank, nnodes, nproc, host: hostname() }, { proven, receive });
   });
 }
 

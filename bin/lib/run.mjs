@@ -11,7 +11,7 @@ import { delimiter, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { INSTALL } from '../../distributed/engines.mjs';
-import { address } from '../../distributed/environment.mjs';
+import { address, secretOf } from '../../distributed/environment.mjs';
 import { CommandError } from './link.mjs';
 import { Nodes, serve } from './nodes.mjs';
 import { UsageError, parseCommandLine } from './options.mjs';
@@ -202,6 +202,7 @@ const VARIABLES = [
   'MASTER_ADDR',
   'MASTER_PORT',
   'HELIOS_GENERATION',
+  'HELIOS_SECRET',
   'HELIOS_RESTART_COUNT',
   'HELIOS_FAILURE_GRACE',
   'HELIOS_STATUS_FOLDER',
@@ -244,6 +245,15 @@ function guard(pid) {
   return () => void shell.stdin.end('done\n');
 }
 
+/** The secret that the user has set, or none. */
+function given() {
+  try {
+    return secretOf();
+  } catch (error) {
+    throw new UsageError(/** @type {Error} */ (error).message);
+  }
+}
+
 /**
  * Runs a script in several processes until all have ended well, or no restart is left.
  * @param {string[]} args behind `run`
@@ -252,6 +262,7 @@ function guard(pid) {
 export async function run(args) {
   const { values, command, master } = parseRun(args);
   const { nproc, nnodes, grace } = values;
+  const secret = given();
   if (values['node-rank'] > 0 && master) {
     return serve({
       nodeRank: values['node-rank'],
@@ -259,6 +270,7 @@ export async function run(args) {
       nproc,
       ...master,
       joinMs: JOIN_MS,
+      secret,
       begin: (generation) => {
         mkdirSync(folderOf(generation), { recursive: true });
         return { HELIOS_STATUS_FOLDER: folderOf(generation) };
@@ -275,8 +287,9 @@ export async function run(args) {
   const own = mkdtempSync(join(tmpdir(), 'helios-vk-shell-'));
   const nodes = nnodes > 1 && master ? new Nodes() : null;
   try {
-    if (nodes && master) await nodes.gather({ nnodes, ...master, joinMs: JOIN_MS });
-    const status = await attempts(launcher, { nproc, grace, restarts: values['max-restarts'], master, nodes, own, command });
+    if (nodes && master) await nodes.gather({ nnodes, ...master, joinMs: JOIN_MS, secret });
+    const restarts = values['max-restarts'];
+    const status = await attempts(launcher, { nproc, grace, restarts, master, nodes, own, command, secret });
     nodes?.close(status);
     return status;
   } finally {
@@ -288,9 +301,9 @@ export async function run(args) {
 /**
  * @param {Launcher} launcher
  * @param {{ nproc: number, grace: number, restarts: number, master: { host: string, port: number } | null, nodes: Nodes | null,
- *   own: string, command: string[] }} options `own`: a folder
+ *   own: string, command: string[], secret: string }} options `own`: a folder; `secret`: what the user has set, if so
  */
-async function attempts(launcher, { nproc, grace, restarts, master, nodes, own, command }) {
+async function attempts(launcher, { nproc, grace, restarts, master, nodes, own, command, secret }) {
   const name = randomBytes(6).toString('hex');
   /** @type {NodeJS.Signals | null} */
   let stopped = null;
@@ -326,6 +339,9 @@ async function attempts(launcher, { nproc, grace, restarts, master, nodes, own, 
   writeFileSync(shell, `#!/bin/sh\nexec ${quoted} "$@"\n`, { mode: 0o755 });
   const place = nodes && master ? { hosts, own: master.host, shell, variables: VARIABLES } : undefined;
   const line = commandLine(launcher, all, command, place);
+  // Of all attempts: what tells them apart is the generation.
+  /** @type {Record<string, string>} */
+  const made = secret ? {} : { HELIOS_SECRET: randomBytes(32).toString('hex') };
   for (let attempt = 0; ; attempt++) {
     const generation = `${name}-${attempt}`;
     const folder = folderOf(generation);
@@ -334,6 +350,8 @@ async function attempts(launcher, { nproc, grace, restarts, master, nodes, own, 
       MASTER_ADDR: nodes && master ? master.host : '127.0.0.1',
       MASTER_PORT: String(await freePort()),
       HELIOS_GENERATION: generation,
+      // Other hosts have what the user has set, and it does not travel.
+      ...made,
       HELIOS_RESTART_COUNT: String(attempt),
       HELIOS_FAILURE_GRACE: String(grace),
       HELIOS_STATUS_FOLDER: folder,
