@@ -218,6 +218,7 @@ test('a hostile checkpoint is an error that names the file and the field', async
     ['an endless size', entry('shape', [2 ** 40, 2 ** 40]), /its shape has/],
     ['offsets no numbers', entry('data_offsets', ['0', '1']), /data_offsets of head\.weight/],
     ['overlapping offsets', entry('data_offsets', [0, 32768]), /data_offsets of/],
+    ['a mark before the header', fileOf(`\ufeff${text}`, tensors), /its header is not JSON/],
     ['a list', fileOf('[]', tensors), /its header is not an object/],
     ['null', fileOf('null', tensors), /its header is not an object/],
     ['no UTF-8', Buffer.concat([fileOf('', Buffer.alloc(0)).fill(1, 0, 1), Buffer.from([0xff])]), /its header is not JSON/],
@@ -385,14 +386,20 @@ test('text that is not UTF-8 is an error with the byte’s offset, or replaced',
       assert.equal(Buffer.from(text).toString(), new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes));
     }
   }
-  await writeFile(file, good);
-  assert.deepEqual(Buffer.from((await loadText(file)).text), good);
+  const marked = Buffer.from('\ufeffmarked');
+  for (const bytes of [good, marked]) {
+    await writeFile(file, bytes);
+    assert.deepEqual(Buffer.from((await loadText(file)).text), bytes);
+  }
+  await writeFile(file, Buffer.concat([marked, Buffer.from([0xff])]));
+  assert.equal(Buffer.from((await loadText(file, { replaceInvalid: true })).text).toString(), '\ufeffmarked\ufffd');
   if (process.platform !== 'win32') await assert.rejects(loadText('/dev/zero'), /neither a file nor a pipe/);
 });
 
 test('the first line of a text is cut between characters', () => {
   assert.equal(firstLine(Buffer.from('日本語\nrest'), 40), '日本語');
   assert.equal(firstLine(Buffer.from('日本語日本語'), 2), '日本');
+  assert.equal(firstLine(Buffer.from('\ufeffmarked\nrest'), 40), '\ufeffmarked', 'a prompt is what the text begins with');
 });
 
 test('bytes and strings give the same tokens', async () => {

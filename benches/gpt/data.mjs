@@ -97,7 +97,7 @@ export async function loadText(file, { replaceInvalid: replace = false } = {}) {
 
 /** The beginning of a text's first line. @param {Uint8Array} text @param {number} length characters */
 export function firstLine(text, length) {
-  return new TextDecoder()
+  return new TextDecoder('utf-8', { ignoreBOM: true })
     .decode(text.subarray(0, 4 * length))
     .split('\n', 1)[0]
     .slice(0, length);

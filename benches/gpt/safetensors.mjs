@@ -123,7 +123,7 @@ export class SafetensorsFile {
       await readAll(file, text, 8);
       let header;
       try {
-        header = parseJson(new TextDecoder('utf-8', { fatal: true }).decode(text));
+        header = parseJson(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(text));
       } catch (error) {
         throw bad(`its header is not JSON: ${/** @type {Error} */ (error).message}`);
       }
