@@ -4,7 +4,7 @@ import { mkdir, readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { MAX_STEPS, checkConfig, parameterTable } from './config.mjs';
 import { parseJson } from './files.mjs';
-import { SafetensorsFile, isObject, writeSafetensors } from './safetensors.mjs';
+import { FILE_CHECKSUM, SafetensorsFile, isObject, writeSafetensors } from './safetensors.mjs';
 import { LARGEST_BPE_VOCAB } from './tokenizer.mjs';
 
 /**
@@ -30,8 +30,11 @@ const PARTS = /** @type {const} */ ([
   ['v', 'optimizer.v.'],
 ]);
 
-/** Written into every checkpoint; a reader refuses others. */
-const FORMAT = 'helios-vk-gpt-1';
+/** Written into every checkpoint; a reader refuses others. A file of this format has a checksum of all its bytes. */
+const FORMAT = 'helios-vk-gpt-2';
+
+/** What earlier versions wrote, with a checksum of the tensors alone, or none. */
+const EARLIER_FORMAT = 'helios-vk-gpt-1';
 
 /** The file of a step. @param {string} folder @param {number} step */
 export function checkpointPath(folder, step) {
@@ -112,8 +115,13 @@ function checkMetadata({ path, metadata }) {
     if (!isObject(value)) throw bad(name, `must be an object, is ${text.slice(0, 60)}`);
     return value;
   };
-  if (field('format') !== FORMAT) {
-    throw new TypeError(`${path} is not a checkpoint of this trainer: its format is ${metadata.format}`);
+  const format = field('format');
+  if (format !== FORMAT && format !== EARLIER_FORMAT) {
+    throw new TypeError(`${path} is not a checkpoint of this trainer: its format is ${format}`);
+  }
+  // Otherwise one damaged byte, of the format or of this name, would make it a file that nobody has summed up.
+  if ((format === FORMAT) !== Object.hasOwn(metadata, FILE_CHECKSUM)) {
+    throw bad(FILE_CHECKSUM, format === FORMAT ? 'is not in its metadata' : `is not of the format ${format}`);
   }
   const step = Number(field('step'));
   if (!/^\d+$/.test(metadata.step) || step > MAX_STEPS) {
