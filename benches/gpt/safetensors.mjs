@@ -194,7 +194,8 @@ export class SafetensorsFile {
     const hash = createHash('sha256');
     if (name === FILE_CHECKSUM) {
       const at = 8 + BEFORE_CHECKSUM.length;
-      if (head.toString('latin1', 8, at) !== BEFORE_CHECKSUM) throw new RangeError(`${path} is damaged: its header does not begin with ${name}`);
+      if (head.toString('latin1', 8, at) !== BEFORE_CHECKSUM)
+        throw new RangeError(`${path} is damaged: its header does not begin with ${name}`);
       hash.update(head.subarray(0, at)).update(UNKNOWN_CHECKSUM);
       hash.update(head.subarray(at + UNKNOWN_CHECKSUM.length));
     }
