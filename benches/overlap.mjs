@@ -16,7 +16,7 @@ import { format, median, textTable } from './lib/stats.mjs';
 
 const USAGE = 'node benches/overlap.mjs --module FILE [options]';
 const OPTIONS = /** @type {const} */ ({
-  addon: { type: 'string', value: 'PATH', default: OWN_ADDON, help: 'the addon to measure' },
+  addon: { type: 'string', value: 'PATH', path: 'module', default: OWN_ADDON, help: 'the addon to measure' },
   module: { type: 'string', value: 'FILE', path: 'input', required: true, help: 'overlap.c, built as its top says' },
   size: { type: 'integer', default: 4096, min: 64, max: 16_384, help: 'rows of the matrices' },
   products: { type: 'integer', default: 8, min: 1, max: 10_000, help: 'products of a list' },

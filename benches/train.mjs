@@ -3,9 +3,9 @@
 
 import { createRequire } from 'node:module';
 import { isDeepStrictEqual } from 'node:util';
-import { checkFolder, checkpointsOf, identityOf, loadCheckpoint, stepOf } from './gpt/checkpoint.mjs';
+import { CHECKPOINT_FILES, checkFolder, checkpointPath, checkpointsOf, identityOf, loadCheckpoint, stepOf } from './gpt/checkpoint.mjs';
 import { MAX_LAYERS, MAX_SIZE, MAX_STEPS, PRESETS, checkConfig, flopsPerToken, parameterTable } from './gpt/config.mjs';
-import { checkSameData, dataInfo, firstLine, loadText, splitTokens, stepBatch, unigramEntropy } from './gpt/data.mjs';
+import { checkSameData, dataInfo, firstLine, loadText, splitTokens, stepBatch, textFiles, unigramEntropy } from './gpt/data.mjs';
 import { FolderLock, writeOutput } from './gpt/files.mjs';
 import { measurePeak } from './gpt/peak.mjs';
 import { profileTable } from './gpt/profile.mjs';
@@ -17,7 +17,7 @@ import { sample } from './gpt/sample.mjs';
 import { writeSafetensors } from './gpt/safetensors.mjs';
 import { restoreTokenizer, trainTokenizer } from './gpt/tokenizer.mjs';
 import { driverText } from './lib/addon.mjs';
-import { UsageError, runMain } from './lib/args.mjs';
+import { UsageError, checkPaths, isSameFile, runMain } from './lib/args.mjs';
 import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 import { extremes, median } from './lib/stats.mjs';
 
@@ -64,12 +64,19 @@ const OPTIONS = /** @type {const} */ ({
     type: 'string',
     value: 'DIR',
     path: 'output-folder',
+    files: CHECKPOINT_FILES,
     help: 'write a checkpoint at the end, and on Ctrl-C and SIGTERM;\nnot into the folder of another run',
   },
   'checkpoint-every': { type: 'integer', min: 0, help: '… and every N steps' },
   'checkpoint-at-start': { type: 'boolean', help: '… and before the first step' },
   keep: { type: 'integer', min: 1, help: 'keep the last N checkpoints of the run in the folder (default all)' },
-  resume: { type: 'string', value: 'FILE|DIR', path: 'input-any', help: 'go on from a checkpoint (of a folder, the latest)' },
+  resume: {
+    type: 'string',
+    value: 'FILE|DIR',
+    path: 'input-any',
+    files: CHECKPOINT_FILES,
+    help: 'go on from a checkpoint (of a folder, the latest)',
+  },
   engine: { type: 'string', choices: ['mpi', 'nccl'], help: 'what several processes exchange gradients by (default mpi)' },
   zero: {
     type: 'integer',
@@ -233,13 +240,20 @@ async function train(values, vk, info, ranks) {
       : undefined;
   const begin = last ?? resumed;
   const firstStep = begin?.step ?? 0;
-  if (lock && values.checkpoint !== undefined) await checkFolder(values.checkpoint, run, firstStep);
+  if (lock && values.checkpoint !== undefined) {
+    await checkFolder(values.checkpoint, run, firstStep);
+    if (resumed && values['checkpoint-at-start'] && isSameFile(resumed.path, checkpointPath(values.checkpoint, resumed.step))) {
+      throw new UsageError(`--checkpoint-at-start would write ${resumed.path}, which --resume reads: it is there already`);
+    }
+  }
   if (firstStep >= config.steps) {
     throw new UsageError(
       `the checkpoint is of step ${firstStep}; --steps ${config.steps} is done: more --steps go on, npm run generate writes text`,
     );
   }
 
+  const texts = textFiles(values.data ?? resumed?.data?.file);
+  checkPaths(OPTIONS, { ...values, data: undefined }, Object.fromEntries(texts.map((path) => [`the text to train on, ${path}`, path])));
   const source = await textOf(values.data, resumed?.data, values['replace-invalid']);
   const { name: dataName, text } = source;
   const tokenizer = resumed ? await restoreTokenizer(resumed.tokenizer) : await trainTokenizer(text, config.vocab);

@@ -5,7 +5,7 @@ import { mkdir, readdir, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { UsageError } from '../lib/args.mjs';
 import { MAX_STEPS, checkConfig, parameterTable } from './config.mjs';
-import { parseJson } from './files.mjs';
+import { LOCK, parseJson } from './files.mjs';
 import { FILE_CHECKSUM, SafetensorsFile, isObject, writeSafetensors } from './safetensors.mjs';
 import { LARGEST_BPE_VOCAB } from './tokenizer.mjs';
 
@@ -37,6 +37,9 @@ const FORMAT = 'helios-vk-gpt-2';
 
 /** What earlier versions wrote, with a checksum of the tensors alone, or none. */
 const EARLIER_FORMAT = 'helios-vk-gpt-1';
+
+/** Names of the files that a run reads and writes in the folder of its checkpoints. */
+export const CHECKPOINT_FILES = new RegExp(`^(step-\\d+\\.safetensors|${LOCK.replaceAll('.', '\\.')})$`);
 
 /** The file of a step. @param {string} folder @param {number} step */
 export function checkpointPath(folder, step) {
