@@ -166,6 +166,9 @@ function configOf(values, base, resumed, size) {
   if (values.warmup === undefined && config.warmup >= config.steps) config.warmup = Math.floor(config.steps / 10);
   // As is its learning rate at the end for its own peak.
   if (values['min-lr'] === undefined) config.minLr = Math.min(config.minLr, config.lr);
+  else if (config.minLr > config.lr) {
+    throw new UsageError(`--min-lr ${config.minLr}: must be at most the learning rate at the peak, ${config.lr}`);
+  }
   return checkConfig(config);
 }
 

@@ -55,9 +55,12 @@ const MAX_RESTARTS = 3;
  * @returns {Promise<{trainer: Trainer, losses: Map<number, number>, rates: number[], hostTimes: number[],
  *   validations: Map<number, number>, restarts: number}>} the trainer at the end, losses by step, tokens a second and host
  *   milliseconds of each step, validation losses by the steps done before
+ * @throws {RangeError} where the learning rate would rise to its end
  */
 export async function runTraining(options) {
-  const { checkpoints, lock, ranks } = options;
+  const { config, checkpoints, lock, ranks } = options;
+  // Not of every configuration: a checkpoint of an earlier version may hold such a one, and writes text.
+  if (config.minLr > config.lr) throw new RangeError(`minLr must be at most lr, ${config.lr}, got ${config.minLr}`);
   if (checkpoints === undefined || lock !== undefined || ranks) return train(options);
   const own = await FolderLock.take(checkpoints);
   return train({ ...options, lock: own }).finally(() => own.release());
