@@ -48,6 +48,15 @@ test('each launcher is understood by its own variables', () => {
   assert.equal(launched({ ...torchrun, PMI_RANK: '0', PMI_SIZE: '2' }).launcher, 'mpich');
   assert.throws(() => launched({ PMI_RANK: 'x', PMI_SIZE: '2' }), /PMI_RANK must be a whole number, got x/);
   assert.throws(() => launched({ MASTER_PORT: '70000' }), /MASTER_PORT must be at most 65535, got 70000/);
+  for (const wild of ['-1', 'x', '1.5']) {
+    assert.throws(() => launched({ HELIOS_RESTART_COUNT: wild }), { message: `HELIOS_RESTART_COUNT must be a whole number, got ${wild}` });
+  }
+  for (const wild of ['-1', 'x', 'NaN', '30s']) {
+    assert.throws(() => launched({ HELIOS_FAILURE_GRACE: wild }), {
+      message: `HELIOS_FAILURE_GRACE must be a number of at least 0, got ${wild}`,
+    });
+  }
+  assert.deepEqual(launched({ HELIOS_RESTART_COUNT: ' 2 ', HELIOS_FAILURE_GRACE: '0.5' }), none);
   assert.throws(() => launched({ PMI_RANK: '2', PMI_SIZE: '2' }), /PMI_RANK must be less than PMI_SIZE \(2\), got 2/);
 });
 

@@ -33,7 +33,7 @@ const { total, parameters } = parameterTable(config);
 
 /** A checkpoint's bytes, its parsed header and where its tensors begin. @param {string} dir */
 async function made(dir) {
-  const path = await saveCheckpoint(dir, { config, tokenizer }, 7, () => new Float32Array(total).fill(0.5));
+  const path = await saveCheckpoint(dir, { config, tokenizer, run: 'one' }, 7, () => new Float32Array(total).fill(0.5));
   const bytes = await readFile(path);
   const begin = 8 + Number(bytes.readBigUInt64LE());
   return { path, bytes, begin, header: JSON.parse(bytes.toString('utf8', 8, begin)) };
@@ -47,22 +47,84 @@ function fileOf(text, tensors) {
   return Buffer.concat([length, header, tensors]);
 }
 
-test('the checksum is that of the tensors, and damage to any of them is found', async (t) => {
+test('the checksum is that of the file with zeros in its place, and damage to any tensor is found', async (t) => {
+  const { path, bytes, header } = await made(await folder(t));
+  const sum = header.__metadata__.file_sha256;
+  const zeroed = Buffer.from(bytes);
+  zeroed.write('0'.repeat(64), bytes.indexOf(sum));
+  assert.equal(sum, createHash('sha256').update(zeroed).digest('hex'));
+  await damageIsFound(path, bytes);
+});
+
+test('every changed byte before the tensors is found, and every bit of what the metadata say', async (t) => {
+  const { path, bytes, begin } = await made(await folder(t));
+  const metadata = bytes.indexOf('"token_embedding.weight"');
+  assert.ok(metadata > 400 && metadata < begin);
+  const file = await open(path, 'r+');
+  t.after(() => file.close());
+  /** @type {string[]} */
+  const unfound = [];
+  let changes = 0;
+  for (let at = 0; at < begin; at++) {
+    // Of a digit another one, of a letter another one: text that parses as before.
+    const bits = at < metadata ? [1, 2, 4, 8, 16, 32, 64, 128] : [1];
+    for (const bit of bits) {
+      await file.write(Buffer.of(bytes[at] ^ bit), 0, 1, at);
+      changes++;
+      await loadCheckpoint(path).then(
+        () => unfound.push(`byte ${at} ${JSON.stringify(String.fromCharCode(bytes[at], bytes[at] ^ bit))}`),
+        (error) => assert.ok(error.message.includes(path), error.message),
+      );
+    }
+    await file.write(bytes, at, 1, at);
+  }
+  assert.deepEqual(unfound, [], `of ${changes}`);
+  assert.equal((await loadCheckpoint(path)).step, 7);
+});
+
+test('a learning rate, a step or a run that was changed on the disk is found', async (t) => {
+  const { path, bytes } = await made(await folder(t));
+  for (const [was, is] of [
+    ['\\"lr\\":0.003', '\\"lr\\":1.003'],
+    ['"step":"7"', '"step":"8"'],
+    ['"run":"one"', '"run":"two"'],
+    ['"format":"helios-vk-gpt-2"', '"format":"helios-vk-gpt-1"'],
+    ['"file_sha256":"', '"fale_sha256":"'],
+  ]) {
+    const at = bytes.indexOf(was);
+    assert.ok(at > 0, was);
+    const changed = Buffer.from(bytes);
+    changed.write(is, at);
+    await writeFile(path, changed);
+    await assert.rejects(loadCheckpoint(path), new RegExp(`^[A-Z]\\w+Error: ${path}.*(is damaged|file_sha256 is not)`), was);
+  }
+});
+
+test('checkpoints of earlier versions load, with a checksum of their tensors or without one', async (t) => {
   const { path, bytes, begin, header } = await made(await folder(t));
-  assert.equal(header.__metadata__.sha256, createHash('sha256').update(bytes.subarray(begin)).digest('hex'));
+  const { file_sha256: _, ...metadata } = header.__metadata__;
+  const tensors = bytes.subarray(begin);
+  const earlier = { ...metadata, format: 'helios-vk-gpt-1' };
+  for (const kept of [{ sha256: createHash('sha256').update(tensors).digest('hex'), ...earlier }, earlier]) {
+    const file = fileOf(JSON.stringify({ ...header, __metadata__: kept }), tensors);
+    await writeFile(path, file);
+    const { state, step } = await loadCheckpoint(path);
+    assert.equal(step, 7);
+    assert.ok(parameters.every(({ offset, size }) => state.v.subarray(offset, offset + size).every((x) => x === 0.5)));
+    if ('sha256' in kept) await damageIsFound(path, file);
+  }
+});
+
+/** @param {string} path @param {Buffer} bytes its file */
+async function damageIsFound(path, bytes) {
+  const begin = 8 + Number(bytes.readBigUInt64LE());
   for (const at of [begin, begin + 1, Math.floor((begin + bytes.length) / 2), bytes.length - 1]) {
     const damaged = Buffer.from(bytes);
     damaged[at] ^= 1;
     await writeFile(path, damaged);
-    await assert.rejects(loadCheckpoint(path), (/** @type {Error} */ error) => error.message.startsWith(`${path} is damaged: sha256`));
+    await assert.rejects(loadCheckpoint(path), (/** @type {Error} */ error) => error.message.startsWith(`${path} is damaged: the SHA-256`));
   }
-  // Those of before, without one.
-  delete header.__metadata__.sha256;
-  await writeFile(path, fileOf(JSON.stringify(header), bytes.subarray(begin)));
-  const { state, step } = await loadCheckpoint(path);
-  assert.equal(step, 7);
-  assert.ok(parameters.every(({ offset, size }) => state.v.subarray(offset, offset + size).every((x) => x === 0.5)));
-});
+}
 
 test('where the latest checkpoint of a folder is damaged, the error names the one before it', async (t) => {
   const dir = await folder(t);
@@ -218,6 +280,7 @@ test('a hostile checkpoint is an error that names the file and the field', async
     ['an endless size', entry('shape', [2 ** 40, 2 ** 40]), /its shape has/],
     ['offsets no numbers', entry('data_offsets', ['0', '1']), /data_offsets of head\.weight/],
     ['overlapping offsets', entry('data_offsets', [0, 32768]), /data_offsets of/],
+    ['a mark before the header', fileOf(`\ufeff${text}`, tensors), /its header is not JSON/],
     ['a list', fileOf('[]', tensors), /its header is not an object/],
     ['null', fileOf('null', tensors), /its header is not an object/],
     ['no UTF-8', Buffer.concat([fileOf('', Buffer.alloc(0)).fill(1, 0, 1), Buffer.from([0xff])]), /its header is not JSON/],
@@ -385,14 +448,20 @@ test('text that is not UTF-8 is an error with the byte’s offset, or replaced',
       assert.equal(Buffer.from(text).toString(), new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes));
     }
   }
-  await writeFile(file, good);
-  assert.deepEqual(Buffer.from((await loadText(file)).text), good);
+  const marked = Buffer.from('\ufeffmarked');
+  for (const bytes of [good, marked]) {
+    await writeFile(file, bytes);
+    assert.deepEqual(Buffer.from((await loadText(file)).text), bytes);
+  }
+  await writeFile(file, Buffer.concat([marked, Buffer.from([0xff])]));
+  assert.equal(Buffer.from((await loadText(file, { replaceInvalid: true })).text).toString(), '\ufeffmarked\ufffd');
   if (process.platform !== 'win32') await assert.rejects(loadText('/dev/zero'), /neither a file nor a pipe/);
 });
 
 test('the first line of a text is cut between characters', () => {
   assert.equal(firstLine(Buffer.from('日本語\nrest'), 40), '日本語');
   assert.equal(firstLine(Buffer.from('日本語日本語'), 2), '日本');
+  assert.equal(firstLine(Buffer.from('\ufeffmarked\nrest'), 40), '\ufeffmarked', 'a prompt is what the text begins with');
 });
 
 test('bytes and strings give the same tokens', async () => {
@@ -428,8 +497,6 @@ test('train.mjs: --keep keeps the last checkpoints of the run, and a folder in u
     spawnSync(process.execPath, [train, ...sizes, '--steps', '5', '--checkpoint', dir, '--checkpoint-every', '1', '--keep', '2'], {
       encoding: 'utf8',
     });
-  await saveCheckpoint(dir, { config, tokenizer }, 2, () => new Float32Array(total));
-  await saveCheckpoint(dir, { config, tokenizer }, 99, () => new Float32Array(total));
   const child = await owner(dir);
   const refused = run();
   assert.equal(refused.status, 1);
@@ -438,6 +505,6 @@ test('train.mjs: --keep keeps the last checkpoints of the run, and a folder in u
   await once(child, 'exit');
   const { status, stderr } = run();
   assert.equal(status, 0, stderr);
-  const left = [4, 5, 99].map((step) => checkpointPath('', step));
-  assert.deepEqual((await readdir(dir)).sort(), left, 'another run’s stay, unless this one wrote over them');
+  const left = [4, 5].map((step) => checkpointPath('', step));
+  assert.deepEqual((await readdir(dir)).sort(), left);
 });

@@ -103,7 +103,7 @@ test('a loss that is not finite ends the run, and no checkpoint holds such weigh
   assert.ok(state.weights.every(Number.isFinite));
 });
 
-test('the learning rate does not end above its peak unless it is told to', LIMIT, async (t) => {
+test('the learning rate does not end above its peak', LIMIT, async (t) => {
   const json = join(await folder(t), 'results.json');
   const minLr = async (/** @type {string[]} */ ...args) => {
     const { code, stderr } = await train(t, '--quiet', '--steps', '2', '--json', json, ...args);
@@ -112,7 +112,15 @@ test('the learning rate does not end above its peak unless it is told to', LIMIT
   };
   assert.equal(await minLr('--lr', '1e-5'), 1e-5);
   assert.equal(await minLr('--lr', '1e-2'), 3e-4, "the preset's");
-  assert.equal(await minLr('--lr', '1e-5', '--min-lr', '1e-4'), 1e-4);
+  assert.equal(await minLr('--lr', '1e-4', '--min-lr', '1e-4'), 1e-4);
+  for (const [args, peak] of /** @type {[string[], string][]} */ ([
+    [['--lr', '1e-5', '--min-lr', '1e-4'], '0.00001'],
+    [['--min-lr', '0.5'], '0.003'],
+  ])) {
+    const { code, stderr } = await train(t, '--quiet', '--steps', '2', ...args);
+    assert.equal(code, 2);
+    assert.match(stderr, new RegExp(`^train: --min-lr \\S+: must be at most the learning rate at the peak, ${peak} `));
+  }
 });
 
 test('a text without a sequence for training or validation is an error before anything is written', LIMIT, async (t) => {

@@ -145,8 +145,9 @@ test('rates leave out the first steps, and steps after a pause', () => {
 
 test('bytes: any text goes round', async () => {
   const tokenizer = await trainTokenizer('', 256);
-  const text = 'Héllo ∀x 日本 \u{1f600}\n\0';
-  assert.equal(tokenizer.decode(await tokenizer.encode(text)), text);
+  for (const text of ['Héllo ∀x 日本 \u{1f600}\n\0', '\ufeffa mark at the front, \ufeff and inside', '\ufeff', '\ufeff\ufeff', '']) {
+    assert.equal(tokenizer.decode(await tokenizer.encode(text)), text);
+  }
 });
 
 test('BPE: goes round on text it was not trained on, deterministic, of the wanted size', async () => {
@@ -160,7 +161,9 @@ test('BPE: goes round on text it was not trained on, deterministic, of the wante
   assert.equal(tokenizer.decode(ids), sample);
   const strange = 'Héllo ∀x 日本 \u{1f600}\n\n  tabs\t\0end';
   const restored = await restoreTokenizer(JSON.parse(JSON.stringify(tokenizer.state)));
-  assert.equal(restored.decode(await restored.encode(strange)), strange);
+  for (const text of [strange, `\ufeff${strange}`, '\ufeff', '\ufeff\ufeff']) {
+    assert.equal(restored.decode(await restored.encode(text)), text);
+  }
   assert.deepEqual(await restored.encode(sample), ids);
   assert.deepEqual((await trainTokenizer(sample, 1000)).state, tokenizer.state);
   await assert.rejects(trainTokenizer(sample, 100), /vocab must be/);

@@ -72,7 +72,7 @@ test('a restart goes on from the last checkpoint of its own run', async (t) => {
     saveCheckpoint(folder, { config, tokenizer, run }, step, () => new Float32Array(total));
   const first = await save(1, 'mine');
   const second = await save(2, 'mine');
-  await save(3, 'theirs');
+  const theirs = await save(3, 'theirs');
   const last = await save(4, undefined);
   assert.deepEqual(await checkpointsOf(folder, 'mine'), [first, second]);
   assert.deepEqual(await checkpointsOf(folder, 'nobody'), []);
@@ -80,7 +80,12 @@ test('a restart goes on from the last checkpoint of its own run', async (t) => {
   writeFileSync(checkpointPath(folder, 5), 'half');
   assert.deepEqual(await checkpointsOf(folder, 'mine'), [first, second]);
   rmSync(checkpointPath(folder, 5));
-  assert.equal(await latestCheckpoint(folder), last);
+  assert.deepEqual(await checkpointsOf(folder, undefined), [last]);
+  await assert.rejects(latestCheckpoint(folder), {
+    message: /holds checkpoints of 3 runs.* step-0000002\S+, step-0000003\S+, step-0000004/,
+  });
+  for (const path of [theirs, last]) rmSync(path);
+  assert.equal(await latestCheckpoint(folder), second);
   assert.equal((await loadCheckpoint(second)).run, 'mine');
-  assert.equal('run' in (await loadCheckpoint(last)), false);
+  assert.equal('run' in (await loadCheckpoint(await save(4, undefined))), false);
 });

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { copyFileSync } from 'node:fs';
-import { mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -406,6 +406,13 @@ test('after a lost device a run goes on from its own last checkpoint, whatever e
   };
   const replaced = train({ vk: losing(['batchExecuteAll', lists + 6]), checkpoints: dir, note });
   await assert.rejects(replaced, /cannot go on from .*step-0000004.*: it is not what this run saved there; its step/);
+});
+
+test('a run whose learning rate would rise to its end is an error before its first step', async (t) => {
+  const dir = await folder(t);
+  const wrong = train({ config: { ...tenSteps, lr: 1e-3, minLr: 1 }, checkpoints: join(dir, 'none'), note: () => assert.fail('a step') });
+  await assert.rejects(wrong, { name: 'RangeError', message: 'minLr must be at most lr, 0.001, got 1' });
+  assert.deepEqual(await readdir(dir), []);
 });
 
 test('a device that is lost again while a run recovers counts as one loss more', async (t) => {

@@ -53,7 +53,7 @@ const PROGRAMS = modules()
 /** What a program needs besides the option that is tried. @type {Record<string, string[]>} */
 const REQUIRED = {
   'benches/replay.mjs': ['--trace', join(ROOT, 'package.json')],
-  'benches/pytorch/compare.mjs': ['--ours', 'x', '--pytorch', join(ROOT, 'package.json')],
+  'benches/pytorch/compare.mjs': ['--ours', join(ROOT, 'package.json'), '--pytorch', join(ROOT, 'package.json')],
   'benches/kernels-matmul.mjs': ['--sweep'],
   'benches/gpus.mjs': ['--folder', ROOT],
   'benches/generate.mjs': ['--checkpoint', join(ROOT, 'package.json')],

@@ -13,6 +13,21 @@ const lost = (place) => `(error) => {
   return true;
 }`;
 
+test('a place that there is not is an error, as for every variable', async () => {
+  await childJson(
+    `
+    const wrong = {
+      code: 'ERR_HELIOS_INVALID_ARGUMENT',
+      argument: 'HELIOS_TEST_PANIC',
+      message: /HELIOS_TEST_PANIC must be one of abort, completion, .*, got nowhere/,
+    };
+    assert.throws(() => vk.initDevice(), wrong);
+    assert.throws(() => vk.listDevices(), wrong);
+  `,
+    { env: { HELIOS_TEST_PANIC: 'nowhere' } },
+  );
+});
+
 for (const [place, thread] of [
   ['stream', '0'],
   ['stream', '1'],

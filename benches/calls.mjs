@@ -12,8 +12,8 @@ import { format, median, spread, textTable } from './lib/stats.mjs';
 
 const USAGE = 'node benches/calls.mjs [options]';
 const OPTIONS = /** @type {const} */ ({
-  addon: { type: 'string', value: 'PATH', default: OWN_ADDON, help: 'the addon to measure' },
-  baseline: { type: 'string', value: 'PATH', help: 'another addon to compare with' },
+  addon: { type: 'string', value: 'PATH', path: 'module', default: OWN_ADDON, help: 'the addon to measure' },
+  baseline: { type: 'string', value: 'PATH', path: 'module', help: 'another addon to compare with' },
   rounds: { type: 'integer', default: 3, min: 1, max: 1_000_000, help: 'processes for each addon, in turn' },
   samples: { type: 'integer', default: 20, min: 1, max: 1_000_000, help: 'samples of each figure in a round' },
   quick: { type: 'boolean', help: 'one round of three small samples: does everything still run' },

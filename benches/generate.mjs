@@ -4,7 +4,7 @@
 // The model is loaded as it was saved, weights and moments; each token is a forward pass over the context, without a cache.
 
 import { createRequire } from 'node:module';
-import { loadCheckpoint } from './gpt/checkpoint.mjs';
+import { CHECKPOINT_FILES, loadCheckpoint } from './gpt/checkpoint.mjs';
 import { MAX_SIZE } from './gpt/config.mjs';
 import { formatCount } from './gpt/progress.mjs';
 import { generate } from './gpt/sample.mjs';
@@ -14,7 +14,14 @@ import { runMain } from './lib/args.mjs';
 
 const USAGE = 'npm run generate -- --checkpoint FILE|DIR [options]';
 const OPTIONS = /** @type {const} */ ({
-  checkpoint: { type: 'string', value: 'FILE|DIR', path: 'input-any', required: true, help: 'of a folder, the latest' },
+  checkpoint: {
+    type: 'string',
+    value: 'FILE|DIR',
+    path: 'input-any',
+    files: CHECKPOINT_FILES,
+    required: true,
+    help: 'of a folder, the latest',
+  },
   prompt: { type: 'string', empty: true, default: '', help: 'what the text begins with' },
   tokens: { type: 'integer', min: 0, max: MAX_SIZE, default: 200, help: 'tokens to add' },
   temperature: { type: 'number', min: 0, max: 1000, default: 0.8, help: 'divides the logits; 0: always the likeliest token' },

@@ -18,7 +18,7 @@ import { format, median, textTable } from './lib/stats.mjs';
 
 const USAGE = 'node benches/kernels-attention.mjs [options]';
 const OPTIONS = /** @type {const} */ ({
-  addon: { type: 'string', value: 'PATH', default: OWN_ADDON, help: 'the addon to measure' },
+  addon: { type: 'string', value: 'PATH', path: 'module', default: OWN_ADDON, help: 'the addon to measure' },
   sweep: { type: 'boolean', help: 'also tilings that are not among the chosen ones' },
   type: { type: 'string', choices: ['bf16', 'f16'], default: 'bf16', help: 'storage of all tensors' },
   samples: {

@@ -20,7 +20,7 @@ import { format, median, spread, textTable } from './lib/stats.mjs';
 
 const USAGE = 'node benches/kernels.mjs [options]';
 const OPTIONS = /** @type {const} */ ({
-  addon: { type: 'string', value: 'PATH', default: OWN_ADDON, help: 'the addon to measure' },
+  addon: { type: 'string', value: 'PATH', path: 'module', default: OWN_ADDON, help: 'the addon to measure' },
   only: { type: 'string', value: 'TEXT', help: 'only the cases whose name and shape hold this, or one of these between commas' },
   samples: { type: 'integer', default: 7, min: 1, max: 1_000_000, help: 'samples of each figure; the median is reported' },
   cache: { type: 'integer', default: 256, min: 1, max: 1_000_000, help: 'MiB that the rotating buffers shall exceed' },

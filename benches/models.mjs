@@ -20,7 +20,7 @@ import { format, median, textTable } from './lib/stats.mjs';
 
 const USAGE = 'node benches/models.mjs [options]';
 const OPTIONS = /** @type {const} */ ({
-  addon: { type: 'string', value: 'PATH', default: OWN_ADDON, help: 'the addon to measure' },
+  addon: { type: 'string', value: 'PATH', path: 'module', default: OWN_ADDON, help: 'the addon to measure' },
   only: {
     type: 'string',
     value: 'NAMES',

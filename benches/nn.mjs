@@ -16,7 +16,7 @@ import { stubDevice } from './lib/stub.mjs';
 
 const USAGE = 'node benches/nn.mjs [options]';
 const OPTIONS = /** @type {const} */ ({
-  addon: { type: 'string', value: 'PATH', default: OWN_ADDON, help: 'the addon to measure' },
+  addon: { type: 'string', value: 'PATH', path: 'module', default: OWN_ADDON, help: 'the addon to measure' },
   preset: { type: 'string', default: 'mission', choices: ['tiny', 'small', 'mission'], help: 'model' },
   precision: { type: 'string', default: 'bf16', choices: ['f32', 'f16', 'bf16'], help: 'arithmetic' },
   layers: { type: 'integer', min: 1, max: 4096, help: "layers; the preset's when left out" },

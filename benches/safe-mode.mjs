@@ -18,7 +18,7 @@ import { format, median, spread, textTable } from './lib/stats.mjs';
 
 const USAGE = 'node benches/safe-mode.mjs [options]';
 const OPTIONS = /** @type {const} */ ({
-  addon: { type: 'string', value: 'PATH', default: OWN_ADDON, help: 'the addon to measure' },
+  addon: { type: 'string', value: 'PATH', path: 'module', default: OWN_ADDON, help: 'the addon to measure' },
   rounds: { type: 'integer', default: 3, min: 1, help: 'processes for each mode, in turn' },
   samples: { type: 'integer', default: 10, min: 1, help: 'samples of each figure in a round' },
   quick: { type: 'boolean', help: 'one round of two small samples: does everything still run' },

@@ -33,8 +33,8 @@ import { timedAddon, timesSince } from './lib/timed.mjs';
 
 const USAGE = 'npm run bench -- [options]';
 const OPTIONS = /** @type {const} */ ({
-  baseline: { type: 'string', value: 'PATH', help: 'another addon to compare with' },
-  addon: { type: 'string', value: 'PATH', default: OWN_ADDON, help: 'the addon to measure' },
+  baseline: { type: 'string', value: 'PATH', path: 'module', help: 'another addon to compare with' },
+  addon: { type: 'string', value: 'PATH', path: 'module', default: OWN_ADDON, help: 'the addon to measure' },
   trainer: {
     type: 'string',
     value: 'CHECKOUT',

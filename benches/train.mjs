@@ -3,9 +3,9 @@
 
 import { createRequire } from 'node:module';
 import { isDeepStrictEqual } from 'node:util';
-import { checkpointsOf, loadCheckpoint } from './gpt/checkpoint.mjs';
+import { CHECKPOINT_FILES, checkFolder, checkpointPath, checkpointsOf, identityOf, loadCheckpoint, stepOf } from './gpt/checkpoint.mjs';
 import { MAX_LAYERS, MAX_SIZE, MAX_STEPS, PRESETS, checkConfig, flopsPerToken, parameterTable } from './gpt/config.mjs';
-import { checkSameData, dataInfo, firstLine, loadText, splitTokens, stepBatch, unigramEntropy } from './gpt/data.mjs';
+import { checkSameData, dataInfo, firstLine, loadText, splitTokens, stepBatch, textFiles, unigramEntropy } from './gpt/data.mjs';
 import { FolderLock, writeOutput } from './gpt/files.mjs';
 import { measurePeak } from './gpt/peak.mjs';
 import { profileTable } from './gpt/profile.mjs';
@@ -17,7 +17,7 @@ import { sample } from './gpt/sample.mjs';
 import { writeSafetensors } from './gpt/safetensors.mjs';
 import { restoreTokenizer, trainTokenizer } from './gpt/tokenizer.mjs';
 import { driverText } from './lib/addon.mjs';
-import { UsageError, runMain } from './lib/args.mjs';
+import { UsageError, checkPaths, isSameFile, runMain } from './lib/args.mjs';
 import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 import { extremes, median } from './lib/stats.mjs';
 
@@ -60,11 +60,23 @@ const OPTIONS = /** @type {const} */ ({
   },
   'validation-every': { type: 'integer', min: 0, help: '… every N steps (default a tenth of them), and at the end; 0: at the end alone' },
   'replace-invalid': { type: 'boolean', help: 'bytes of the text that are not UTF-8 become U+FFFD; else they are an error' },
-  checkpoint: { type: 'string', value: 'DIR', path: 'output-folder', help: 'write a checkpoint at the end, and on Ctrl-C and SIGTERM' },
+  checkpoint: {
+    type: 'string',
+    value: 'DIR',
+    path: 'output-folder',
+    files: CHECKPOINT_FILES,
+    help: 'write a checkpoint at the end, and on Ctrl-C and SIGTERM;\nnot into the folder of another run',
+  },
   'checkpoint-every': { type: 'integer', min: 0, help: '… and every N steps' },
   'checkpoint-at-start': { type: 'boolean', help: '… and before the first step' },
-  keep: { type: 'integer', min: 1, help: 'keep the last N checkpoints of the run (default all)' },
-  resume: { type: 'string', value: 'FILE|DIR', path: 'input-any', help: 'go on from a checkpoint (of a folder, the latest)' },
+  keep: { type: 'integer', min: 1, help: 'keep the last N checkpoints of the run in the folder (default all)' },
+  resume: {
+    type: 'string',
+    value: 'FILE|DIR',
+    path: 'input-any',
+    files: CHECKPOINT_FILES,
+    help: 'go on from a checkpoint (of a folder, the latest)',
+  },
   engine: { type: 'string', choices: ['mpi', 'nccl'], help: 'what several processes exchange gradients by (default mpi)' },
   zero: {
     type: 'integer',
@@ -154,6 +166,9 @@ function configOf(values, base, resumed, size) {
   if (values.warmup === undefined && config.warmup >= config.steps) config.warmup = Math.floor(config.steps / 10);
   // As is its learning rate at the end for its own peak.
   if (values['min-lr'] === undefined) config.minLr = Math.min(config.minLr, config.lr);
+  else if (config.minLr > config.lr) {
+    throw new UsageError(`--min-lr ${config.minLr}: must be at most the learning rate at the peak, ${config.lr}`);
+  }
   return checkConfig(config);
 }
 
@@ -220,16 +235,28 @@ async function train(values, vk, info, ranks) {
   }
   const preset = PRESETS[values.preset ?? (isCpu ? 'tiny' : 'small')];
   const config = configOf(values, resumed?.config ?? preset, resumed !== undefined, size);
-  const { run, restarted } = attemptOf();
-  const last = restarted && group && values.checkpoint !== undefined ? await lastOf(group, values.checkpoint, run, config) : undefined;
+  const { run: launch, restarted } = attemptOf();
+  const run = identityOf(resumed, launch);
+  const last =
+    restarted && group && values.checkpoint !== undefined
+      ? await lastOf(group, values.checkpoint, run, resumed?.step ?? -1, config)
+      : undefined;
   const begin = last ?? resumed;
   const firstStep = begin?.step ?? 0;
+  if (lock && values.checkpoint !== undefined) {
+    await checkFolder(values.checkpoint, run, firstStep);
+    if (resumed && values['checkpoint-at-start'] && isSameFile(resumed.path, checkpointPath(values.checkpoint, resumed.step))) {
+      throw new UsageError(`--checkpoint-at-start would write ${resumed.path}, which --resume reads: it is there already`);
+    }
+  }
   if (firstStep >= config.steps) {
     throw new UsageError(
       `the checkpoint is of step ${firstStep}; --steps ${config.steps} is done: more --steps go on, npm run generate writes text`,
     );
   }
 
+  const texts = textFiles(values.data ?? resumed?.data?.file);
+  checkPaths(OPTIONS, { ...values, data: undefined }, Object.fromEntries(texts.map((path) => [`the text to train on, ${path}`, path])));
   const source = await textOf(values.data, resumed?.data, values['replace-invalid']);
   const { name: dataName, text } = source;
   const tokenizer = resumed ? await restoreTokenizer(resumed.tokenizer) : await trainTokenizer(text, config.vocab);
@@ -389,12 +416,14 @@ async function train(values, vk, info, ranks) {
 }
 
 /**
- * What a restart goes on from: the last checkpoint that this run has written, by what rank 0 sees.
+ * What a restart goes on from: the last checkpoint that this run has written since it began or was resumed, by what rank 0 sees.
  * @param {import('./gpt/ranks.mjs').TrainingRanks['group']} group
- * @param {string} folder @param {string | undefined} run @param {GptConfig} config what it must hold
+ * @param {string} folder @param {string | undefined} run @param {number} after steps done before
+ * @param {GptConfig} config what it must hold
  */
-async function lastOf(group, folder, run, config) {
-  const [path] = await group.exchange(group.rank === 0 && run !== undefined ? (await checkpointsOf(folder, run)).at(-1) : undefined);
+async function lastOf(group, folder, run, after, config) {
+  const own = group.rank === 0 ? (await checkpointsOf(folder, run)).filter((path) => stepOf(path) > after) : [];
+  const [path] = await group.exchange(own.at(-1) ?? null);
   if (path === null) return undefined;
   const found = await loadCheckpoint(path);
   if (!isDeepStrictEqual(found.config, config)) throw new Error(`cannot go on from ${path}: it is of a run with other options`);

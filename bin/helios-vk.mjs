@@ -56,7 +56,7 @@ const OPTIONS = /** @type {const} */ ({
   classes: { type: 'string', value: 'LIST', help: 'tune: half, f32, mixed, bf16x3, shuffled' },
   quick: { type: 'boolean', help: 'tune: fewer plans' },
   budget: { type: 'integer', min: 1, max: 1_000_000, help: 'tune: seconds' },
-  out: { type: 'string', value: 'FILE', path: 'output', help: "tune: the table's file" },
+  out: { type: 'string', value: 'FILE', path: 'update', help: "tune: the table's file" },
   version: { type: 'boolean', short: 'v', help: 'print the version' },
   help: { type: 'boolean', short: 'h', help: 'print the help' },
 });

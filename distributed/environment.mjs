@@ -59,8 +59,13 @@ export function address(text, name) {
  * called before `initDevice`, whose device `localRank` picks.
  * @param {Environment} [environment]
  * @returns {Launch}
+ * @throws {RangeError} that names a variable whose value cannot be right
  */
 export function launched(environment = process.env) {
+  // Read where a group has failed or a run is restarted, which is too late to say what is wrong with them.
+  whole(environment, 'HELIOS_RESTART_COUNT');
+  const grace = environment.HELIOS_FAILURE_GRACE?.trim();
+  if (grace && !(Number(grace) >= 0)) throw new RangeError(`HELIOS_FAILURE_GRACE must be a number of at least 0, got ${grace}`);
   const host = environment.MASTER_ADDR?.trim();
   const port = whole(environment, 'MASTER_PORT');
   if (port !== undefined && port > 65535) throw new RangeError(`MASTER_PORT must be at most 65535, got ${port}`);

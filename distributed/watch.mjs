@@ -41,7 +41,7 @@ vk.collectiveStatus();
 process.once('exit', () => main.postMessage({ gone: true }));
 
 /** Seconds that this process has to end once the group has failed: what `helios-vk run` sets. */
-const GRACE = process.env.HELIOS_FAILURE_GRACE ? Number(process.env.HELIOS_FAILURE_GRACE) : Infinity;
+const GRACE = Number(process.env.HELIOS_FAILURE_GRACE?.trim() || Infinity);
 /** How often the group's own state is looked at. */
 const LOOK_MS = 50;
 /** How long connections may take to close. */

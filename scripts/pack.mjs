@@ -136,8 +136,10 @@ export function packMain(out) {
  */
 export function pack(binaries, out) {
   const staging = join(out, 'staging');
-  rmSync(out, { recursive: true, force: true });
+  // Only what an earlier call has made: the folder may hold other things, such as the binaries.
+  rmSync(staging, { recursive: true, force: true });
   mkdirSync(staging, { recursive: true });
+  for (const name of readdirSync(out)) if (/^helios-vk-.*\.tgz$/.test(name)) rmSync(join(out, name));
   const manifest = JSON.parse(readFileSync(join(REPOSITORY, 'package.json'), 'utf8'));
   const byName = platforms(manifest.napi.targets);
   const found = readdirSync(binaries).flatMap((file) => {

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
+use crate::test_faults::PLACES;
 
 /// `HELIOS_COOP_TILE`: which cooperative-matrix shape `initDevice` reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +79,7 @@ pub struct Config {
     /// Test switch: the submission at which each device of the process is lost; 0 for never.
     pub test_lose_device: Vec<u64>,
     /// Test switch: where the process panics, once.
-    pub test_panic: Option<String>,
+    pub test_panic: Option<&'static str>,
 }
 
 impl Config {
@@ -138,7 +139,9 @@ impl Config {
                 .number("HELIOS_TEST_TIMELINE_START", 0..=1 << 52)?
                 .unwrap_or(0),
             test_lose_device: from.numbers("HELIOS_TEST_LOSE_DEVICE")?,
-            test_panic: from.text("HELIOS_TEST_PANIC")?,
+            test_panic: from.parsed("HELIOS_TEST_PANIC", &format!("one of {PLACES}"), |text| {
+                PLACES.split(", ").find(|place| *place == text)
+            })?,
         })
     }
 }
@@ -249,10 +252,8 @@ impl Variables<'_> {
         let Some(text) = self.text(name)? else {
             return Ok(None);
         };
-        match parse(&text) {
-            Some(value) => Ok(Some(value)),
-            None => Err(Error::range(name, format!("must be {allowed}"), text)),
-        }
+        let value = parse(&text).map(Some);
+        value.ok_or_else(|| Error::range(name, format!("must be {allowed}"), text))
     }
 
     fn switch(&self, name: &str) -> Result<Option<bool>> {
@@ -275,9 +276,8 @@ impl Variables<'_> {
     }
 
     fn numbers(&self, name: &str) -> Result<Vec<u64>> {
-        let list = self.parsed(name, "whole numbers with commas between them", |text| {
-            text.split(',').map(|n| n.trim().parse().ok()).collect()
-        })?;
+        let parse = |text: &str| text.split(',').map(|n| n.trim().parse().ok()).collect();
+        let list = self.parsed(name, "whole numbers with commas between them", parse)?;
         Ok(list.unwrap_or_default())
     }
 
@@ -457,6 +457,22 @@ mod tests {
             read(&[("HELIOS_REPORT_DIR", "0")]).unwrap().report_dir,
             None
         );
+    }
+
+    #[test]
+    fn a_place_to_panic_is_one_of_those_that_there_are() {
+        let place = |value| read(&[("HELIOS_TEST_PANIC", value)]).map(|c| c.test_panic);
+        assert_eq!(place(" settle ").unwrap(), Some("settle"));
+        for value in ["nowhere", "Settle", "1", "settle,submit"] {
+            let error = place(value).unwrap_err();
+            let text = error.to_string();
+            assert!(
+                text.contains("HELIOS_TEST_PANIC must be one of abort, completion, pressure"),
+                "{text}"
+            );
+            assert!(text.ends_with(&format!("got {value}")), "{text}");
+            assert_eq!(error.argument(), Some("HELIOS_TEST_PANIC"));
+        }
     }
 
     #[cfg(unix)]

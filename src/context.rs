@@ -242,7 +242,7 @@ impl Tables for View<'_> {
 impl Context {
     /// `legacy`: of the device before this one; unchanged if this fails.
     pub fn new(config: &Config, legacy: &mut Legacy) -> Result<Self> {
-        if let Some(place) = &config.test_panic {
+        if let Some(place) = config.test_panic {
             test_faults::panic_at(place);
         }
         let device = Arc::new(Device::new(config)?);

@@ -1,7 +1,7 @@
 //! Test switches. `HELIOS_TEST_LOSE_DEVICE=N[,M…]` loses the process's first device at its Nth submission,
 //! its second at its Mth, and so on; 0, or nothing, leaves a device alone. The submission does not reach
-//! the driver, so its work is lost indeed. `HELIOS_TEST_PANIC=place` panics once, where the code has come to
-//! that place.
+//! the driver, so its work is lost indeed. `HELIOS_TEST_PANIC=place`, one of [`PLACES`], panics once, where the
+//! code has come to that place.
 #![deny(unsafe_code)]
 
 use std::sync::OnceLock;
@@ -9,18 +9,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
 
-static PANIC: OnceLock<String> = OnceLock::new();
+/// Where the code asks whether to panic, with `, ` between the names.
+pub const PLACES: &str = "abort, completion, pressure, settle, stream, submit";
+
+static PANIC: OnceLock<&str> = OnceLock::new();
 
 /// The place where this process panics, once.
-pub fn panic_at(place: &str) {
-    let _ = PANIC.set(place.to_owned());
+pub fn panic_at(place: &'static str) {
+    let _ = PANIC.set(place);
 }
 
 /// Panics if this is the place.
 #[inline]
 pub fn panic_if_asked(place: &str) {
     static DONE: AtomicBool = AtomicBool::new(false);
-    if PANIC.get().is_some_and(|named| named == place) && !DONE.swap(true, Ordering::Relaxed) {
+    if PANIC.get().is_some_and(|named| *named == place) && !DONE.swap(true, Ordering::Relaxed) {
         panic!("HELIOS_TEST_PANIC, in {place}");
     }
 }
@@ -35,8 +38,7 @@ impl Loss {
     /// `at`: the submission of each device in turn.
     pub fn of_next_device(at: &[u64]) -> Self {
         static DEVICES: AtomicU64 = AtomicU64::new(0);
-        let device = DEVICES.fetch_add(1, Ordering::Relaxed) as usize;
-        Self::new(at, device)
+        Self::new(at, DEVICES.fetch_add(1, Ordering::Relaxed) as usize)
     }
 
     fn new(at: &[u64], device: usize) -> Self {
@@ -61,7 +63,32 @@ impl Loss {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+
+    #[test]
+    fn the_places_are_those_where_the_code_asks() {
+        fn walk(folder: &Path, found: &mut Vec<String>) {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    walk(&path, found);
+                } else if path.extension().is_some_and(|e| e == "rs") {
+                    let text = std::fs::read_to_string(&path).unwrap();
+                    let asked = text.split("panic_if_asked(\"").skip(1);
+                    found.extend(asked.map(|rest| rest.split('"').next().unwrap().to_owned()));
+                }
+            }
+        }
+        let mut found = Vec::new();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        walk(&source, &mut found);
+        // This file has the beginning of such a call in this test.
+        found.retain(|place| place.chars().all(|c| c.is_ascii_lowercase()));
+        found.sort();
+        assert_eq!(found.join(", "), PLACES);
+    }
 
     #[test]
     fn each_device_has_its_own_number() {

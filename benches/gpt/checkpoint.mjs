@@ -1,10 +1,12 @@
 /** Checkpoints: everything a run needs to go on as if it had never stopped, in one safetensors file. */
 
+import { randomBytes } from 'node:crypto';
 import { mkdir, readdir, stat } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
+import { UsageError } from '../lib/args.mjs';
 import { MAX_STEPS, checkConfig, parameterTable } from './config.mjs';
-import { parseJson } from './files.mjs';
-import { SafetensorsFile, isObject, writeSafetensors } from './safetensors.mjs';
+import { LOCK, parseJson } from './files.mjs';
+import { FILE_CHECKSUM, SafetensorsFile, isObject, writeSafetensors } from './safetensors.mjs';
 import { LARGEST_BPE_VOCAB } from './tokenizer.mjs';
 
 /**
@@ -19,7 +21,7 @@ import { LARGEST_BPE_VOCAB } from './tokenizer.mjs';
  * @property {import('./config.mjs').GptConfig} config
  * @property {import('./tokenizer.mjs').TokenizerState} tokenizer
  * @property {import('./data.mjs').DataInfo} [data] what the run trains on; checkpoints of early versions do not say
- * @property {string} [run] the name of the `helios-vk run` that wrote it, if one did
+ * @property {string} [run] the run's identity; checkpoints of earlier versions say none
  *
  * @typedef {RunInfo & {path: string, step: number, state: TrainingState}} Checkpoint
  */
@@ -31,8 +33,14 @@ const PARTS = /** @type {const} */ ([
   ['v', 'optimizer.v.'],
 ]);
 
-/** Written into every checkpoint; a reader refuses others. */
-const FORMAT = 'helios-vk-gpt-1';
+/** Written into every checkpoint; a reader refuses others. A file of this format has a checksum of all its bytes. */
+const FORMAT = 'helios-vk-gpt-2';
+
+/** What earlier versions wrote, with a checksum of the tensors alone, or none. */
+const EARLIER_FORMAT = 'helios-vk-gpt-1';
+
+/** Names of the files that a run reads and writes in the folder of its checkpoints. */
+export const CHECKPOINT_FILES = new RegExp(`^(step-\\d+\\.safetensors|${LOCK.replaceAll('.', '\\.')})$`);
 
 /** The file of a step. @param {string} folder @param {number} step */
 export function checkpointPath(folder, step) {
@@ -115,8 +123,13 @@ function checkMetadata({ path, metadata }) {
     if (!isObject(value)) throw bad(name, `must be an object, is ${text.slice(0, 60)}`);
     return value;
   };
-  if (field('format') !== FORMAT) {
-    throw new TypeError(`${path} is not a checkpoint of this trainer: its format is ${metadata.format}`);
+  const format = field('format');
+  if (format !== FORMAT && format !== EARLIER_FORMAT) {
+    throw new TypeError(`${path} is not a checkpoint of this trainer: its format is ${format}`);
+  }
+  // Otherwise one damaged byte, of the format or of this name, would make it a file that nobody has summed up.
+  if ((format === FORMAT) !== Object.hasOwn(metadata, FILE_CHECKSUM)) {
+    throw bad(FILE_CHECKSUM, format === FORMAT ? 'is not in its metadata' : `is not of the format ${format}`);
   }
   const count = (/** @type {string} */ name, /** @type {number} */ most) => {
     const text = field(name);
@@ -257,19 +270,17 @@ export function firstUnusable(values, least = -Infinity) {
 }
 
 /**
- * The checkpoints that one `helios-vk run` has written, by steps. What cannot be read is none of them.
- * @param {string} folder @param {string} run its name
- * @returns {Promise<string[]>} their paths
+ * The identity of a run, which all its checkpoints have: a resumed run keeps that of what it goes on from, also none.
+ * @param {Pick<RunInfo, 'run'> | undefined} resumed
+ * @param {string} [launch] of a run that begins: the name that all attempts of one `helios-vk run` have in common
+ * @returns {string | undefined}
  */
-export async function checkpointsOf(folder, run) {
-  const found = [];
-  for (const path of await checkpointsIn(folder)) {
-    const file = await SafetensorsFile.open(path).catch(() => undefined);
-    await file?.close();
-    if (file?.metadata.run === run) found.push(path);
-  }
-  return found;
+export function identityOf(resumed, launch = randomBytes(8).toString('hex')) {
+  return resumed ? resumed.run : launch;
 }
+
+/** The number of steps in a checkpoint's name. @param {string} path */
+export const stepOf = (path) => Number(/^step-(\d+)\.safetensors$/.exec(basename(path))?.[1]);
 
 /** The checkpoints of a folder, by steps; none where there is no folder. @param {string} folder */
 async function checkpointsIn(folder) {
@@ -277,11 +288,62 @@ async function checkpointsIn(folder) {
     if (error.code !== 'ENOENT') throw error;
     return /** @type {string[]} */ ([]);
   });
-  const steps = names.map((name) => /^step-(\d+)\.safetensors$/.exec(name)?.[1]).filter((digits) => digits !== undefined);
-  return steps.sort((a, b) => Number(a) - Number(b)).map((step) => join(folder, `step-${step}.safetensors`));
+  const paths = names.filter((name) => Number.isInteger(stepOf(name))).map((name) => join(folder, name));
+  return paths.sort((a, b) => stepOf(a) - stepOf(b));
 }
 
-/** The checkpoint of the highest step in a folder. @param {string} folder @returns {Promise<string | undefined>} */
+/**
+ * The checkpoints of a folder, by steps, and what run each is of: undefined where it says none, null where it cannot be read.
+ * @param {string} folder
+ */
+async function runsIn(folder) {
+  const found = [];
+  for (const path of await checkpointsIn(folder)) {
+    const file = await SafetensorsFile.open(path).catch(() => undefined);
+    await file?.close();
+    found.push({ path, run: file === undefined ? null : /** @type {string | undefined} */ (file.metadata.run) });
+  }
+  return found;
+}
+
+/**
+ * The checkpoints that a run has written into a folder, by steps. What cannot be read is none of them.
+ * @param {string} folder @param {string | undefined} run its identity
+ * @returns {Promise<string[]>} their paths
+ */
+export async function checkpointsOf(folder, run) {
+  return (await runsIn(folder)).filter((found) => found.run === run).map(({ path }) => path);
+}
+
+/**
+ * Throws where a run cannot have a folder for its checkpoints: they would replace those of another run or of its own later steps, or
+ * leave such a one as the latest of the folder.
+ * @param {string} folder
+ * @param {string | undefined} run its identity
+ * @param {number} step that it goes on from
+ * @throws {UsageError} that names the checkpoint in the way
+ */
+export async function checkFolder(folder, run, step) {
+  for (const { path, run: other } of await runsIn(folder)) {
+    const refuse = (/** @type {string} */ what) => new UsageError(`--checkpoint ${folder}: its ${basename(path)} ${what}`);
+    if (other === null) throw refuse('cannot be read: use another folder, or remove that file');
+    if (other !== run) throw refuse(`is of another run: use another folder, or go on with that run by --resume ${path}`);
+    if (stepOf(path) > step) throw refuse(`is of a later step than the ${step} to go on from: use another folder, or remove that file`);
+  }
+}
+
+/**
+ * The checkpoint of the highest step in a folder.
+ * @param {string} folder
+ * @returns {Promise<string | undefined>}
+ * @throws {RangeError} where the folder has checkpoints of several runs, which no number of steps compares
+ */
 export async function latestCheckpoint(folder) {
-  return (await checkpointsIn(folder)).at(-1);
+  const all = await runsIn(folder);
+  const latest = new Map(all.filter(({ run }) => run !== null).map(({ run, path }) => [run, basename(path)]));
+  if (latest.size > 1) {
+    const names = [...latest.values()].join(', ');
+    throw new RangeError(`${folder} holds checkpoints of ${latest.size} runs: name a file (the latest of each are ${names})`);
+  }
+  return all.at(-1)?.path;
 }

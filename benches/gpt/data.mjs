@@ -72,6 +72,24 @@ async function readText(file, replace) {
   throw new RangeError(`${file} is not UTF-8: byte ${at} is 0x${byte}; --replace-invalid puts U+FFFD in place of what is not`);
 }
 
+/** Where the default text lies. @returns {string[]} */
+function defaultFiles() {
+  const require = createRequire(import.meta.url);
+  return TEXT_FILES.map((path) => {
+    try {
+      return require.resolve(path);
+    } catch (cause) {
+      throw new Error(`the text ${path} is not installed (npm install), or pass --data FILE`, { cause });
+    }
+  });
+}
+
+/**
+ * The files of the text to train on.
+ * @param {string} [file] as of `loadText`
+ */
+export const textFiles = (file) => (file === undefined ? defaultFiles() : [file]);
+
 /**
  * Reads the text to train on. It stays bytes, since a string is at most half a gigabyte.
  * @param {string} [file] UTF-8 text; without it, the novels of the development dependencies
@@ -81,23 +99,14 @@ async function readText(file, replace) {
  */
 export async function loadText(file, { replaceInvalid: replace = false } = {}) {
   if (file !== undefined) return { name: file, file: resolve(file), text: await readText(file, replace) };
-  const require = createRequire(import.meta.url);
-  const texts = await Promise.all(
-    TEXT_FILES.map(async (path) => {
-      try {
-        return await readFile(require.resolve(path));
-      } catch (cause) {
-        throw new Error(`the text ${path} is not installed (npm install), or pass --data FILE`, { cause });
-      }
-    }),
-  );
+  const texts = await Promise.all(defaultFiles().map((path) => readFile(path)));
   const text = Buffer.concat(texts.flatMap((part, i) => (i === 0 ? [part] : [Buffer.from('\n\n'), part])));
   return { name: TEXT_FILES.map((path) => dirname(dirname(path))).join(', '), text };
 }
 
 /** The beginning of a text's first line. @param {Uint8Array} text @param {number} length characters */
 export function firstLine(text, length) {
-  return new TextDecoder()
+  return new TextDecoder('utf-8', { ignoreBOM: true })
     .decode(text.subarray(0, 4 * length))
     .split('\n', 1)[0]
     .slice(0, length);

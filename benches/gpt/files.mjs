@@ -7,7 +7,7 @@ import { hostname } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 
 /** The name of a lock in its folder. */
-const LOCK = '.helios-vk.lock';
+export const LOCK = '.helios-vk.lock';
 
 /** Milliseconds after which a lock whose owner cannot be read is of a process that ended while it wrote it. */
 const UNREADABLE_AGE = 10_000;

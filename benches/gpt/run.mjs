@@ -3,7 +3,7 @@
 import { rm } from 'node:fs/promises';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import { checkpointsOf, firstUnusable, loadCheckpoint, saveCheckpoint, saveWeights } from './checkpoint.mjs';
+import { checkpointsOf, firstUnusable, identityOf, loadCheckpoint, saveCheckpoint, saveWeights } from './checkpoint.mjs';
 import { tokensPerStep } from './config.mjs';
 import { FolderLock } from './files.mjs';
 import { createTrainer } from './trainer.mjs';
@@ -32,7 +32,7 @@ const MAX_RESTARTS = 3;
  * @property {Checkpoint} [resumed] where to go on from
  * @property {string} [checkpoints] folder of the checkpoints, which is this run's alone
  * @property {FolderLock} [lock] on it, where the caller has taken it
- * @property {number} [keep] of this run's checkpoints the last so many stay; all without it
+ * @property {number} [keep] of this run's checkpoints in the folder the last so many stay; all without it
  * @property {number} [checkpointEvery] steps; 0 for none on the way
  * @property {boolean} [checkpointAtStart]
  * @property {string} [dumpWeights] file for the weights before the first step
@@ -40,11 +40,11 @@ const MAX_RESTARTS = 3;
  * @property {() => boolean} [stopped] asked after each step; true ends the run
  * @property {import('./ranks.mjs').TrainingRanks} [ranks] the processes that train together. All make the same run; rank 0 alone has the
  *   lock and writes checkpoints
- * @property {string} [run] a name that goes into the checkpoints, by which a restart knows its own
+ * @property {string} [run] identity of a run that begins, see `identityOf`; a resumed one keeps that of its checkpoint
  * @property {(trainer: Trainer) => void} [onStep]
  * @property {(text: string) => void} [note]
  *
- * @typedef {Pick<Checkpoint, 'path' | 'step' | 'config' | 'data'>} SavedCheckpoint a file, and what it must hold
+ * @typedef {Pick<Checkpoint, 'path' | 'step' | 'config' | 'data' | 'run'>} SavedCheckpoint a file, and what it must hold
  */
 
 /**
@@ -55,9 +55,12 @@ const MAX_RESTARTS = 3;
  * @returns {Promise<{trainer: Trainer, losses: Map<number, number>, rates: number[], hostTimes: number[],
  *   validations: Map<number, number>, restarts: number}>} the trainer at the end, losses by step, tokens a second and host
  *   milliseconds of each step, validation losses by the steps done before
+ * @throws {RangeError} where the learning rate would rise to its end
  */
 export async function runTraining(options) {
-  const { checkpoints, lock, ranks } = options;
+  const { config, checkpoints, lock, ranks } = options;
+  // Not of every configuration: a checkpoint of an earlier version may hold such a one, and writes text.
+  if (config.minLr > config.lr) throw new RangeError(`minLr must be at most lr, ${config.lr}, got ${config.minLr}`);
   if (checkpoints === undefined || lock !== undefined || ranks) return train(options);
   const own = await FolderLock.take(checkpoints);
   return train({ ...options, lock: own }).finally(() => own.release());
@@ -66,7 +69,8 @@ export async function runTraining(options) {
 /** @param {RunOptions} options @returns {ReturnType<typeof runTraining>} */
 async function train(options) {
   const { vk, config, tokenizer, data, tokens, mode, resumed, checkpoints, checkpointEvery = 0 } = options;
-  const { profile, lock, keep = Infinity, validation, validationEvery = 0, ranks, run, stopped } = options;
+  const { profile, lock, keep = Infinity, validation, validationEvery = 0, ranks, stopped } = options;
+  const run = identityOf(resumed, options.run);
   const { onStep = (_) => {}, note = (_) => {} } = options;
   /** None before the start, and from a loss until the model is on the device again. @type {Trainer | undefined} */
   let trainer;
@@ -81,7 +85,7 @@ async function train(options) {
   /** @type {Map<number, number>} */
   const validations = new Map();
   let restarts = 0;
-  /** This run's checkpoints, the oldest first: of a restart also those from before. */
+  /** This run's checkpoints, the oldest first: of a resumed or restarted run also those from before. */
   let saved = lock && checkpoints !== undefined && run !== undefined ? await checkpointsOf(checkpoints, run) : [];
   let pending = false;
   let dump = options.dumpWeights;
@@ -130,7 +134,7 @@ async function train(options) {
     };
     const path = await saveCheckpoint(checkpoints, { config, tokenizer, data, run }, step, read, await trainer.opt.skippedSteps());
     await ranks?.group.exchange();
-    last = { path, step, config, data };
+    last = { path, step, config, data, run };
     note(`checkpoint ${path}`);
     saved = [...saved.filter((other) => other !== path), path];
     while (saved.length > keep) await rm(/** @type {string} */ (saved.shift()), { force: true });
@@ -189,7 +193,7 @@ async function train(options) {
  */
 async function readBack(saved) {
   const found = await loadCheckpoint(saved.path);
-  for (const key of /** @type {const} */ (['step', 'config', 'data'])) {
+  for (const key of /** @type {const} */ (['step', 'config', 'data', 'run'])) {
     if (!isDeepStrictEqual(found[key], saved[key])) {
       throw new Error(`cannot go on from ${saved.path}: it is not what this run saved there; its ${key} differs`);
     }

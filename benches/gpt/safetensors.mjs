@@ -27,22 +27,27 @@ const LARGEST_HEADER = 100e6;
  * @typedef {{dtype: string, shape: number[], begin: number, bytes: number}} TensorEntry
  */
 
-/** Key of the metadata under which a file may hold the SHA-256 of its tensors' bytes, in hexadecimal. */
-const CHECKSUM = 'sha256';
-
-/** Stands in for a checksum until the tensors are written. */
+/**
+ * Key of the metadata under which a file may hold the SHA-256, in hexadecimal, of the whole file with zeros in place of these 64 digits. It
+ * is the first key, so that the digits stand where a reader finds them without trust in the header.
+ */
+export const FILE_CHECKSUM = 'file_sha256';
 const UNKNOWN_CHECKSUM = '0'.repeat(64);
+const BEFORE_CHECKSUM = `{"__metadata__":{"${FILE_CHECKSUM}":"`;
+
+/** Key under which files of earlier versions hold the SHA-256 of their tensors' bytes alone. */
+const TENSOR_CHECKSUM = 'sha256';
 
 /**
  * Writes a file, all or nothing: see `replaceFile`.
  * @param {string} path
  * @param {TensorToWrite[]} tensors in the order of the file
  * @param {Record<string, string>} [metadata]
- * @param {{checksum?: boolean}} [options] whether the metadata gets the tensors' SHA-256
+ * @param {{checksum?: boolean}} [options] whether the metadata gets the file's SHA-256
  */
 export async function writeSafetensors(path, tensors, metadata = {}, { checksum = false } = {}) {
   /** @type {Record<string, unknown>} */
-  const header = { __metadata__: checksum ? { [CHECKSUM]: UNKNOWN_CHECKSUM, ...metadata } : metadata };
+  const header = { __metadata__: checksum ? { [FILE_CHECKSUM]: UNKNOWN_CHECKSUM, ...metadata } : metadata };
   let end = 0;
   const sizes = tensors.map(({ name, dtype, shape }) => {
     if (!Object.hasOwn(ELEMENT_BYTES, dtype)) throw new TypeError(`${name}: unknown type ${dtype}`);
@@ -58,8 +63,8 @@ export async function writeSafetensors(path, tensors, metadata = {}, { checksum 
 
   const hash = checksum ? createHash('sha256') : undefined;
   await replaceFile(path, async (file) => {
-    await writeAll(file, length);
-    await writeAll(file, text);
+    await writeAll(file, length, hash);
+    await writeAll(file, text, hash);
     for (const [i, tensor] of tensors.entries()) {
       const data = await tensor.data();
       if (data.byteLength !== sizes[i]) {
@@ -68,7 +73,7 @@ export async function writeSafetensors(path, tensors, metadata = {}, { checksum 
       await writeAll(file, data, hash);
     }
     // The header stands first, so the checksum is put in when all else is there.
-    if (hash) await writeAll(file, Buffer.from(hash.digest('hex')), undefined, 8 + text.indexOf(UNKNOWN_CHECKSUM));
+    if (hash) await writeAll(file, Buffer.from(hash.digest('hex')), undefined, 8 + BEFORE_CHECKSUM.length);
   });
 }
 
@@ -95,12 +100,14 @@ export class SafetensorsFile {
    * @param {import('node:fs/promises').FileHandle} file
    * @param {Record<string, string>} metadata
    * @param {Map<string, TensorEntry>} tensors
+   * @param {Buffer} head the bytes before the tensors
    */
-  constructor(path, file, metadata, tensors) {
+  constructor(path, file, metadata, tensors, head) {
     this.path = path;
     this.file = file;
     this.metadata = metadata;
     this.tensors = tensors;
+    this.head = head;
   }
 
   /**
@@ -123,7 +130,7 @@ export class SafetensorsFile {
       await readAll(file, text, 8);
       let header;
       try {
-        header = parseJson(new TextDecoder('utf-8', { fatal: true }).decode(text));
+        header = parseJson(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(text));
       } catch (error) {
         throw bad(`its header is not JSON: ${/** @type {Error} */ (error).message}`);
       }
@@ -142,7 +149,7 @@ export class SafetensorsFile {
         end += entry.bytes;
       }
       if (8 + headerBytes + end !== size) throw bad(`it has ${size} bytes, its header says ${8 + headerBytes + end}`);
-      return new SafetensorsFile(path, file, metadata, tensors);
+      return new SafetensorsFile(path, file, metadata, tensors, Buffer.concat([length, text]));
     } catch (error) {
       await file.close();
       throw error;
@@ -177,18 +184,26 @@ export class SafetensorsFile {
   }
 
   /**
-   * The checksum that the file says its tensors have, and where it is summed up. Read all of them, in the file's order, and then `check` it.
+   * The checksum that the file says it has, and where it is summed up. Read all tensors into it, in the file's order, and then `check` it.
    * None if the file says nothing.
    */
   checksum() {
-    const { path, metadata } = this;
-    if (!Object.hasOwn(metadata, CHECKSUM)) return undefined;
-    const expected = metadata[CHECKSUM];
+    const { path, metadata, head } = this;
+    const name = [FILE_CHECKSUM, TENSOR_CHECKSUM].find((key) => Object.hasOwn(metadata, key));
+    if (name === undefined) return undefined;
     const hash = createHash('sha256');
+    if (name === FILE_CHECKSUM) {
+      const at = 8 + BEFORE_CHECKSUM.length;
+      if (head.toString('latin1', 8, at) !== BEFORE_CHECKSUM)
+        throw new RangeError(`${path} is damaged: its header does not begin with ${name}`);
+      hash.update(head.subarray(0, at)).update(UNKNOWN_CHECKSUM);
+      hash.update(head.subarray(at + UNKNOWN_CHECKSUM.length));
+    }
     const check = () => {
       const found = hash.digest('hex');
-      if (found !== expected) {
-        throw new RangeError(`${path} is damaged: ${CHECKSUM} of its tensors is ${found}, its header says ${expected}`);
+      if (found !== metadata[name]) {
+        const what = name === FILE_CHECKSUM ? 'the file' : 'its tensors';
+        throw new RangeError(`${path} is damaged: the SHA-256 of ${what} is ${found}, its header says ${name} ${metadata[name]}`);
       }
     };
     return { hash, check };

@@ -99,12 +99,19 @@ async function checkLibrary() {
   }
 }
 
+/**
+ * The text of UTF-8 bytes, with U+FFFD for what is not UTF-8. A leading U+FEFF is a character of the text: without `ignoreBOM` the decoder
+ * would drop it, and what was encoded would not come back.
+ * @param {Uint8Array} bytes
+ */
+const textOf = (bytes) => new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes);
+
 /** @returns {Tokenizer} */
 function byteTokenizer() {
   return {
     size: 256,
     encode: async (text) => new Uint32Array(typeof text === 'string' ? new TextEncoder().encode(text) : text),
-    decode: (ids) => new TextDecoder().decode(Uint8Array.from(ids)),
+    decode: (ids) => textOf(Uint8Array.from(ids)),
     state: { kind: 'byte' },
   };
 }
@@ -154,7 +161,7 @@ function bpeTokenizer(merges) {
     size: bytes.length,
     encode: async (text) => encoder.encode(text),
     decode: (ids) =>
-      new TextDecoder().decode(
+      textOf(
         Buffer.concat(
           // Ids beyond the tokenizer's size can only come from a model that pads its vocabulary.
           Array.from(ids, (id) => bytes[id] ?? Buffer.from('\ufffd')),

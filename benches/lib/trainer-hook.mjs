@@ -16,7 +16,7 @@
 import { createHash } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import Module from 'node:module';
-import { integerVariable } from './args.mjs';
+import { integerVariable, switchVariable } from './args.mjs';
 import { mappedAddons } from './mapped.mjs';
 import { timedAddon, timesSince } from './timed.mjs';
 
@@ -102,7 +102,7 @@ extensions['.node'] = (/** @type {any} */ module, /** @type {string} */ path) =>
 if (backendModule) {
   const module = await import(backendModule);
   watchBackend(module);
-  if (process.env.HELIOS_BENCH_METHODS === '1') backend = timedBackend(module);
+  if (switchVariable('HELIOS_BENCH_METHODS')) backend = timedBackend(module);
 }
 
 const write = process.stdout.write.bind(process.stdout);

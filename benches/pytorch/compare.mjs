@@ -9,7 +9,7 @@ import { RESULTS_OPTION, writeResults } from '../lib/results.mjs';
 import { extremes } from '../lib/stats.mjs';
 
 const OPTIONS = /** @type {const} */ ({
-  ours: { type: 'string', value: 'FILES', required: true, help: 'results of benches/train.mjs --json, by commas' },
+  ours: { type: 'string', value: 'FILES', path: 'input-list', required: true, help: 'results of benches/train.mjs --json, by commas' },
   pytorch: { type: 'string', value: 'FILE', path: 'input', required: true, help: 'results of benches/pytorch/train.py --json' },
   json: { type: 'string', value: 'FILE', path: 'output', help: 'write the comparison for machines' },
   report: { type: 'string', value: 'FILE', path: 'output', help: 'write the comparison as a page with charts' },

@@ -204,6 +204,10 @@ def main():
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--json", help="write the results here")
     args = parser.parse_args()
+    for name in ("weights", "batches"):
+        path = getattr(args, name)
+        if args.json and os.path.exists(args.json) and os.path.exists(path) and os.path.samefile(args.json, path):
+            parser.error(f"--json {args.json}: --{name} reads the same file")
 
     weights, _ = read_safetensors(args.weights)
     tensors, metadata = read_safetensors(args.batches)

@@ -22,6 +22,7 @@ import { basename, dirname, join, relative, resolve, sep } from 'node:path';
 
 import { recover } from './borrow.mjs';
 import { PACKAGE } from './facts.mjs';
+import { isSameFile } from './options.mjs';
 import { failureOf, probe } from './probe.mjs';
 
 /** Where every trainer looks, below its checkout. */
@@ -203,6 +204,8 @@ export async function link(folder, { timeout, copy = false }) {
     await loading(path, timeout);
     return { ...result, kind: before.kind };
   }
+  // A link to it in its own place would lead to itself.
+  if (itself(path)?.isFile() && isSameFile(path, source)) throw new CommandError('ERR_IN_USE', `${path} is the addon itself`);
 
   const made = mkdirSync(dirname(path), { recursive: true });
   const trial = join(dirname(path), `.helios-vk-${process.pid}.node`);

@@ -3,15 +3,16 @@
  * help, and what does not fit is an error that names it, before any work.
  */
 
-import { closeSync, lstatSync, openSync, rmSync, statSync } from 'node:fs';
-import { basename, dirname, resolve } from 'node:path';
+import { closeSync, fstatSync, lstatSync, openSync, readdirSync, realpathSync, rmSync, statSync } from 'node:fs';
+import { basename, dirname, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
 
 /**
- * What a string option names in the file system, which is looked at before the work: a file or a folder to read, either,
- * a file to write, or a folder to write into, which may not exist yet.
- * @typedef {'input' | 'input-folder' | 'input-any' | 'output' | 'output-folder'} PathKind
+ * What a string option names in the file system, which is looked at before the work: a file or a folder to read, either, files to read
+ * with commas between them, a module whose loader says what is wrong with it, a file to write, one to add to, or a folder to write into,
+ * which may not exist yet.
+ * @typedef {'input' | 'input-folder' | 'input-any' | 'input-list' | 'module' | 'output' | 'update' | 'output-folder'} PathKind
  *
  * @typedef {object} Option
  * @property {'string' | 'boolean' | 'integer' | 'number'} type
@@ -22,6 +23,7 @@ import { parseArgs } from 'node:util';
  * @property {number} [min] smallest number allowed
  * @property {number} [max] largest number allowed
  * @property {PathKind} [path]
+ * @property {RegExp} [files] of a folder: names of the files in it that the program reads or writes
  * @property {RegExp} [pattern] what a string must match; `value` says it in words
  * @property {boolean} [empty] whether a string may be empty
  * @property {boolean} [required]
@@ -116,40 +118,153 @@ function nearestFolder(path) {
 
 /** @param {PathKind} kind @param {string} path */
 function tryPath(kind, path) {
-  if (kind === 'output') tryToWrite(path);
+  if (kind === 'module') return;
+  if (isOutput(kind)) tryToWrite(path);
   else if (kind === 'output-folder') tryToWrite(`${nearestFolder(path)}/.helios-vk-${process.pid}-${Date.now()}`);
   else {
     const folder = statSync(path).isDirectory();
-    if (folder && kind === 'input') throw Object.assign(new Error(), { code: 'EISDIR' });
+    if (folder && (kind === 'input' || kind === 'input-list')) throw Object.assign(new Error(), { code: 'EISDIR' });
     if (!folder && kind === 'input-folder') throw Object.assign(new Error(), { code: 'ENOTDIR' });
     if (!folder && statSync(path).isFile()) closeSync(openSync(path, 'r'));
   }
 }
 
+const isOutput = (/** @type {PathKind} */ kind) => kind === 'output' || kind === 'update';
+
+/** @param {import('node:fs').BigIntStats} file */
+const keyOf = ({ dev, ino }) => `${dev} ${ino}`;
+
+/** The real path of what may not exist yet. @param {string} path @returns {string} */
+function realPath(path) {
+  try {
+    return realpathSync(path);
+  } catch (error) {
+    const above = dirname(resolve(path));
+    if (/** @type {NodeJS.ErrnoException} */ (error).code !== 'ENOENT' || above === resolve(path)) throw error;
+    return join(realPath(above), basename(path));
+  }
+}
+
 /**
- * Looks at every file and folder that the options name; two outputs cannot be one file.
+ * What a file is known by, whatever path leads to it: links of either kind, `/dev/fd/3`. Of one that does not exist yet it is the path.
+ * @param {string} path
+ * @returns {string | undefined} undefined for a folder, a device or a pipe, and for what cannot be looked at
+ */
+function fileKey(path) {
+  try {
+    const there = statSync(path, { bigint: true, throwIfNoEntry: false });
+    if (there) return there.isFile() ? keyOf(there) : undefined;
+    return realPath(path);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Whether two paths lead to one file. @param {string} one @param {string} other */
+export const isSameFile = (one, other) => fileKey(one) !== undefined && fileKey(one) === fileKey(other);
+
+/**
+ * A file that a program reads or writes, or those of a folder.
+ * @typedef {object} Use
+ * @property {string} name as the user wrote it
+ * @property {string} says what another one is told
+ * @property {boolean} writes
+ * @property {string} [kin] uses of one kin may be of the same file
+ * @property {string} [path]
+ * @property {string} [key] see `fileKey`
+ * @property {(other: Use) => boolean} [holds] of a folder: whether the file of another use is one of its files
+ */
+
+/** Files that are read although no option names them. */
+const INPUT_VARIABLES = ['HELIOS_TUNING', 'HELIOS_NATIVE_ADDON', 'HELIOS_TEST_ADDON', 'HELIOS_VULKAN_LOADER', 'HELIOS_NCCL_LIBRARY'];
+
+/**
+ * Where standard output and standard error go, if to a file.
+ * @returns {Use[]}
+ */
+function standardUses() {
+  return ['standard output', 'standard error'].flatMap((name, i) => {
+    try {
+      const there = fstatSync(i + 1, { bigint: true });
+      return there.isFile() ? [{ name, says: `${name} goes to the same file`, writes: true, kin: 'standard', key: keyOf(there) }] : [];
+    } catch {
+      return [];
+    }
+  });
+}
+
+/**
+ * @param {string} option @param {string} path @param {PathKind} kind @param {RegExp | undefined} files
+ * @returns {Use}
+ */
+function useOf(option, path, kind, files) {
+  const writes = isOutput(kind) || kind === 'output-folder';
+  /** @type {Use} */
+  const use = {
+    name: `${option} ${path}`,
+    says: `${option} ${writes ? 'writes' : 'reads'} the same file`,
+    writes,
+    path,
+    key: fileKey(path),
+  };
+  // What a table is added to may be the one in use.
+  if (kind === 'update') use.kin = 'variables';
+  if (files === undefined) return use;
+  const there = statSync(path, { throwIfNoEntry: false })?.isDirectory();
+  const keys = new Set((there ? readdirSync(path) : []).filter((name) => files.test(name)).map((name) => fileKey(join(path, name))));
+  const folder = realPath(path);
+  // A run may go on in the folder of its checkpoints.
+  return {
+    ...use,
+    kin: 'folders',
+    holds: (other) => {
+      const at = other.path === undefined ? undefined : realPath(other.path);
+      return keys.has(other.key ?? '') || (at !== undefined && dirname(at) === folder && files.test(basename(at)));
+    },
+  };
+}
+
+/** Throws where one use writes a file that is another's. @param {Use[]} uses */
+function checkApart(uses) {
+  for (const [i, one] of uses.entries()) {
+    for (const other of uses.slice(0, i)) {
+      if (!(one.writes || other.writes) || (one.kin !== undefined && one.kin === other.kin)) continue;
+      const same = (one.key !== undefined && one.key === other.key) || one.holds?.(other) || other.holds?.(one);
+      if (same) throw new UsageError(`${one.name}: ${other.says}`);
+    }
+  }
+}
+
+/**
+ * Looks at every file and folder that the options name. An output cannot be a file that is read, or that of another output: what was
+ * there would be lost.
  * @param {Record<string, Option>} options
  * @param {Record<string, unknown>} values
+ * @param {Record<string, string>} [more] files that are read although no option names them, by what they are
  * @throws {UsageError} that names the option and the path
  */
-export function checkPaths(options, values) {
-  /** @type {Map<string, string>} */
-  const outputs = new Map();
-  for (const [name, { path: kind }] of Object.entries(options)) {
-    const path = values[name];
-    if (kind === undefined || typeof path !== 'string') continue;
-    try {
-      tryPath(kind, path);
-    } catch (error) {
-      const doing = kind.startsWith('output') ? 'cannot be written' : 'cannot be read';
-      throw new UsageError(`--${name} ${path}: ${doing}: ${reasonOf(error)}`);
-    }
-    // A device or a pipe takes any number of them.
-    if (kind !== 'output' || statSync(path, { throwIfNoEntry: false })?.isFile() === false) continue;
-    const other = outputs.get(resolve(path));
-    if (other !== undefined) throw new UsageError(`--${name} ${path}: --${other} writes the same file`);
-    outputs.set(resolve(path), name);
+export function checkPaths(options, values, more = {}) {
+  const uses = standardUses();
+  for (const name of INPUT_VARIABLES) {
+    const path = textVariable(name);
+    if (path !== undefined)
+      uses.push({ name, says: `${name} names the same file`, writes: false, kin: 'variables', path, key: fileKey(path) });
   }
+  for (const [name, path] of Object.entries(more)) uses.push({ name, says: `it is ${name}`, writes: false, path, key: fileKey(path) });
+  for (const [name, { path: kind, files }] of Object.entries(options)) {
+    const value = values[name];
+    if (kind === undefined || typeof value !== 'string') continue;
+    for (const path of kind === 'input-list' ? value.split(',') : [value]) {
+      try {
+        tryPath(kind, path);
+        uses.push(useOf(`--${name}`, path, kind, files));
+      } catch (error) {
+        const doing = isOutput(kind) || kind === 'output-folder' ? 'cannot be written' : 'cannot be read';
+        throw new UsageError(`--${name} ${path}: ${doing}: ${reasonOf(error)}`);
+      }
+    }
+  }
+  checkApart(uses);
 }
 
 /**

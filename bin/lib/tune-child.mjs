@@ -10,6 +10,7 @@ import { PLANS, SIMT_PLANS } from '../../kernels/hopper/plans.mjs';
 import { planName, ptxPlans, sensible, splitsFor, tilings } from '../../kernels/tuning/candidates.mjs';
 import { duel, timedProduct } from '../../kernels/tuning/measure.mjs';
 import { identityOf, tableFile, tryToWrite } from '../../kernels/tuning/stored.mjs';
+import { isSameFile } from './options.mjs';
 import { DEVICE_LOST, HOPELESS, Journal, isDeviceLost } from './journal.mjs';
 
 /** @typedef {import('../../kernels/tuning/table.mjs').Shape} Shape */
@@ -25,8 +26,8 @@ const NATURAL = { kernel: 'natural' };
 const ROUNDS = 15;
 
 const [file, seconds] = process.argv.slice(2);
-/** @type {{ jobs: Job[], log: string, quick: boolean, out?: string }} */
-const { jobs, log, quick, out } = JSON.parse(readFileSync(file, 'utf8'));
+/** @type {{ jobs: Job[], log: string, quick: boolean, out?: string, shapes?: string }} */
+const { jobs, log, quick, out, shapes } = JSON.parse(readFileSync(file, 'utf8'));
 const end = Date.now() + Number(seconds) * 1000;
 const journal = new Journal(log, end);
 
@@ -48,6 +49,7 @@ journal.write({ key: 'device', device: identityOf(context.info), path });
 // What is measured is of no use where it cannot be kept.
 if (path === undefined) process.exit(HOPELESS);
 try {
+  if (shapes !== undefined && isSameFile(shapes, path)) throw new Error(`--shapes ${shapes}: the table ${path} would be written to it`);
   tryToWrite(resolve(path));
 } catch (error) {
   journal.write({ key: 'device', error: /** @type {Error} */ (error).message });

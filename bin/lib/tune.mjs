@@ -94,7 +94,7 @@ export async function tune(options) {
   const [file, log] = ['jobs.json', 'journal.jsonl'].map((name) => join(folder, name));
   try {
     try {
-      writeFileSync(file, JSON.stringify({ jobs, log, quick, out: options.out }));
+      writeFileSync(file, JSON.stringify({ jobs, log, quick, out: options.out, shapes: options.shapes }));
     } catch (cause) {
       throw new CommandError('ERR_TUNE', `${file} could not be written: ${/** @type {Error} */ (cause).message}`);
     }
