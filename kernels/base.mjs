@@ -294,6 +294,23 @@ export class KernelContext {
     return this.isCpu ? 0 : 1;
   }
 
+  /**
+   * What generated kernels ask of f32 arithmetic, as bits (docs/design/codegen.md): 1 that NaN, infinities and signs of zeros are
+   * kept, 2 that denormals are, 4 that they are flushed, as far as the device takes it.
+   */
+  get floatControls() {
+    const { nanPreserveF32, denormPreserveF32, denormFlushF32 } = this.info;
+    return (nanPreserveF32 ? 1 : 0) | (denormPreserveF32 ? 2 : denormFlushF32 ? 4 : 0);
+  }
+
+  /**
+   * Whether numbers in generated kernels are hidden from the driver, which may make 0 of x · 0: where it does not say that it keeps
+   * NaN, and on Mesa's CPU driver, which says so and has its code generator (lp_build_mul, lp_build_add) fold all the same.
+   */
+  get hidesConstants() {
+    return !this.info.nanPreserveF32 || this.isCpu;
+  }
+
   /** Most bytes of a buffer that one binding can be. */
   get bindingBytes() {
     return this.info.maxStorageBufferRange ?? Infinity;

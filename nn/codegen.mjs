@@ -48,9 +48,11 @@ export class Program {
   /**
    * @param {number} lanes invocations of a workgroup: a power of two but for the flat template, at least 8 for columns; 1 for rows: each row has one
    * @param {number} [rank] dimensions of strided operands @param {TemplateName} [template]
+   * @param {number} [controls] what the device is asked to keep of f32: bits of `floatControls`
    */
-  constructor(lanes, rank = 0, template = 'flat') {
+  constructor(lanes, rank = 0, template = 'flat', controls = 0) {
     this.template = template;
+    this.controls = controls;
     this.lanes = lanes;
     this.rank = rank;
     /** @type {number[]} */
@@ -63,6 +65,8 @@ export class Program {
     this.outputs = [];
     /** Values of equal instructions. @type {Map<string, Value>} */
     this.known = new Map();
+    /** A scalar of 0 that the driver does not know: see `hideConstants`. @type {Value | undefined} */
+    this.zero = undefined;
   }
 
   /** Values so far. */
@@ -82,9 +86,19 @@ export class Program {
     return this.size - 1;
   }
 
+  /**
+   * From here on the driver sees no number of f32: each is the sum of its bits and a push constant of 0, asked for before anything is
+   * appended. A driver that may take it that there are no NaN and no infinities makes 0 of x · 0 where it sees the 0.
+   */
+  hideConstants() {
+    this.zero = this.scalar('u32');
+  }
+
   /** @param {number | boolean} value @param {DType} [type] @returns {Value} */
   constant(value, type = 'f32') {
-    return this.append('const', TYPES.indexOf(type), bitsOf(value, type));
+    if (type !== 'f32' || this.zero === undefined) return this.append('const', TYPES.indexOf(type), bitsOf(value, type));
+    const bits = this.append('const', TYPES.indexOf('u32'), bitsOf(value, type));
+    return this.append('bits', this.append('add', bits, this.zero), TYPES.indexOf(type));
   }
 
   /** Another operation. @param {(typeof OPERATIONS)[number]} name @param {...Value} args @returns {Value} */
@@ -126,7 +140,7 @@ export class Program {
     const counts = [inputs.length / 2, scalars.length, instructions.length / 4, outputs.length / 3];
     return Uint32Array.from([
       MAGIC,
-      TEMPLATES[this.template],
+      TEMPLATES[this.template] | (this.controls << 8),
       this.lanes,
       this.rank,
       ...counts,
@@ -260,10 +274,14 @@ function dispatchOf(context, { template, lanes, groups, sizes, shape }, inputs, 
   });
   if (dimensions.length > 8) return undefined;
 
-  const program = new Program(lanes, dimensions.length, template);
+  const program = new Program(lanes, dimensions.length, template, context.floatControls);
   const values = inputs.map(({ layout }, i) => program.input(layout.dtype, operands[i].access));
   /** @type {number[]} */
   const scalars = [];
+  if (context.hidesConstants) {
+    program.hideConstants();
+    scalars.push(0);
+  }
   const results = body(program, values, (...numbers) => {
     scalars.push(...numbers);
     return numbers.map(() => program.scalar('f32'));

@@ -170,5 +170,5 @@ pub fn emit(program: &Program) -> Vec<u32> {
         }
     });
     m.effect(S::Return, &[]);
-    module.finish(program.lanes)
+    module.finish(program.lanes, program.controls)
 }

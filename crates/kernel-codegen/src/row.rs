@@ -105,5 +105,8 @@ pub fn emit(program: &Program) -> Vec<u32> {
         }
     });
     m.effect(S::Return, &[]);
-    module.finish(if lone { LONE_ROWS } else { program.lanes })
+    module.finish(
+        if lone { LONE_ROWS } else { program.lanes },
+        program.controls,
+    )
 }
