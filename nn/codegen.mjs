@@ -65,8 +65,6 @@ export class Program {
     this.outputs = [];
     /** Values of equal instructions. @type {Map<string, Value>} */
     this.known = new Map();
-    /** A scalar of 0 that the driver does not know: see `hideConstants`. @type {Value | undefined} */
-    this.zero = undefined;
   }
 
   /** Values so far. */
@@ -86,19 +84,9 @@ export class Program {
     return this.size - 1;
   }
 
-  /**
-   * From here on the driver sees no number of f32: each is the sum of its bits and a push constant of 0, asked for before anything is
-   * appended. A driver that may take it that there are no NaN and no infinities makes 0 of x · 0 where it sees the 0.
-   */
-  hideConstants() {
-    this.zero = this.scalar('u32');
-  }
-
   /** @param {number | boolean} value @param {DType} [type] @returns {Value} */
   constant(value, type = 'f32') {
-    if (type !== 'f32' || this.zero === undefined) return this.append('const', TYPES.indexOf(type), bitsOf(value, type));
-    const bits = this.append('const', TYPES.indexOf('u32'), bitsOf(value, type));
-    return this.append('bits', this.append('add', bits, this.zero), TYPES.indexOf(type));
+    return this.append('const', TYPES.indexOf(type), bitsOf(value, type));
   }
 
   /** Another operation. @param {(typeof OPERATIONS)[number]} name @param {...Value} args @returns {Value} */
@@ -278,10 +266,6 @@ function dispatchOf(context, { template, lanes, groups, sizes, shape }, inputs, 
   const values = inputs.map(({ layout }, i) => program.input(layout.dtype, operands[i].access));
   /** @type {number[]} */
   const scalars = [];
-  if (context.hidesConstants) {
-    program.hideConstants();
-    scalars.push(0);
-  }
   const results = body(program, values, (...numbers) => {
     scalars.push(...numbers);
     return numbers.map(() => program.scalar('f32'));

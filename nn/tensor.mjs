@@ -266,7 +266,7 @@ export class Tensor {
   }
   /** Multiplies the elements. @param {Operand} other */
   mul_(other) {
-    if (typeof other === 'number') return this.#affine_('mul', other, 0);
+    if (typeof other === 'number') return this.#affine_('mul', other, -0);
     return this.#binary_(pointwise.mul, other);
   }
   /** @param {string} name @param {number} alpha @param {number} beta */

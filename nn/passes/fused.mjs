@@ -13,8 +13,8 @@ import { operations } from '../ops/registry.mjs';
 /** @typedef {import('../runtime.mjs').Allocation} Allocation */
 /** @typedef {import('../../kernels/index.mjs').Kernels} Kernels */
 
-/** Buffers of a kernel; words of push constants, but for the one that hides constants. */
-const [MAX_OPERANDS, MAX_PUSH] = [12, 31];
+/** Buffers of a kernel; words of push constants. */
+const [MAX_OPERANDS, MAX_PUSH] = [12, 32];
 /** Elements of a row that a workgroup takes by itself where there are few rows: more are for several. */
 const [MAX_ALONE, FEW_ROWS] = [1 << 15, 64];
 

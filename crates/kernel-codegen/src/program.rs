@@ -74,9 +74,16 @@ impl FloatControls {
         ),
     ];
 
+    /// Bit 3: a driver does not see numbers of f32, which it might fold.
+    const HIDES: u32 = 8;
+
     /// None where bits are unknown, or denormals are to be kept and flushed.
     fn of(bits: u32) -> Option<Self> {
-        (bits < 6).then_some(Self(bits))
+        (bits < 16 && bits & 6 != 6).then_some(Self(bits))
+    }
+
+    pub fn hides_constants(self) -> bool {
+        self.0 & Self::HIDES != 0
     }
 
     /// What a module declares.
