@@ -153,6 +153,12 @@ export interface DeviceInfo {
   requiredSubgroupSizeStages: number
   timestampValidBits: number
   timestampPeriodNs: number
+  /** Shaders may ask that f32 arithmetic keeps NaN, infinities and signs of zeros (`shaderSignedZeroInfNanPreserveFloat32`). */
+  nanPreserveF32: boolean
+  /** Shaders may ask that f32 arithmetic keeps denormals (`shaderDenormPreserveFloat32`). */
+  denormPreserveF32: boolean
+  /** Shaders may ask that f32 arithmetic makes zeros of denormals (`shaderDenormFlushToZeroFloat32`). */
+  denormFlushF32: boolean
   f16Supported: boolean
   bf16Supported: boolean
   /** Whether the device has a queue family for transfers alone. */

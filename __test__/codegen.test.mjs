@@ -205,6 +205,31 @@ test('operations of two f32', () => {
   }
 });
 
+test('pow of zeros, infinities and ones is that of C', () => {
+  const cases = [
+    [-0, 3, -0],
+    [-0, 2, 0],
+    [-0, -3, -Infinity],
+    [-0, -2, Infinity],
+    [-0, 0.5, 0],
+    [0, -65, Infinity],
+    [-1, Infinity, 1],
+    [-1, -Infinity, 1],
+    [1, NaN, 1],
+    [NaN, 0, 1],
+    [-Infinity, 3, -Infinity],
+    [-Infinity, 0.5, Infinity],
+    [-Infinity, -0.5, 0],
+    [-Infinity, -3, -0],
+    [-2, 0.5, NaN],
+    [0.5, -Infinity, Infinity],
+    [-1, 65, -1],
+  ];
+  const [a, b] = [0, 1].map((k) => bitsOf(Float32Array.from(cases, (row) => row[k])));
+  const y = new Float32Array(operation('pow', ['f32', 'f32'], [a, b], 'f32').buffer);
+  cases.forEach(([x, e, wanted], i) => assert.ok(Object.is(y[i], wanted), `pow(${x}, ${e}) = ${y[i]}, wanted ${wanted}`));
+});
+
 test('integers, conversions and logic give their exact words', () => {
   const edge = [0, 1, 2, 7, 0x7fffffff, 0x80000000, 0xffffffff, 0xfffffff9, 31, 32, 33];
   const pairs = edge.flatMap((x) => edge.map((y) => [x, y]));

@@ -264,7 +264,7 @@ export class KernelContext {
     this.owned = [];
   }
 
-  /** Most workgroups of a normalization's backward pass: each leaves a row of sums behind. */
+  /** Workgroups of a normalization's backward pass, of more rows more: each leaves a row of sums behind. */
   get normBlocks() {
     return this.tuning.normBlocks;
   }
@@ -292,6 +292,17 @@ export class KernelContext {
    */
   get propagatesNan() {
     return this.isCpu ? 0 : 1;
+  }
+
+  /**
+   * How generated kernels have f32 computed, as bits (docs/design/codegen.md). As far as the device takes it: 1 NaN, infinities and
+   * signs of zeros are kept, 2 denormals are, 4 they are flushed. 8 hides numbers from a driver that may make 0 of x · 0: one that does
+   * not take 1, and Mesa's for CPUs, which takes it, but whose code generator (lp_build_mul, lp_build_add) folds all the same.
+   */
+  get floatControls() {
+    const { nanPreserveF32, denormPreserveF32, denormFlushF32 } = this.info;
+    const denormals = denormPreserveF32 ? 2 : denormFlushF32 ? 4 : 0;
+    return (nanPreserveF32 ? 1 : 0) | denormals | (nanPreserveF32 && !this.isCpu ? 0 : 8);
   }
 
   /** Most bytes of a buffer that one binding can be. */

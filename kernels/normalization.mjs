@@ -68,10 +68,13 @@ import { columnSums } from './reduction.mjs';
  * @typedef {RmsNormBackward & LayerNormBiasGradient} LayerNormBackward
  */
 
+/** Rows whose gradients of weights are added one after the other: of more the roundings would add up. */
+const MAX_BLOCK_ROWS = 256;
+
 /** @param {KernelContext} context */
 export function normalizationKernels(context) {
   /** Rows that a workgroup of the backward pass takes. @param {number} rows */
-  const blockRows = (rows) => Math.max(4, ceilDiv(rows, context.normBlocks));
+  const blockRows = (rows) => Math.max(4, Math.min(MAX_BLOCK_ROWS, ceilDiv(rows, context.normBlocks)), ceilDiv(rows, context.maxGroups));
 
   /** @param {'layer_norm' | 'rms_norm'} kind @param {any} args @returns {Dispatch} */
   function forward(kind, args) {

@@ -48,9 +48,11 @@ export class Program {
   /**
    * @param {number} lanes invocations of a workgroup: a power of two but for the flat template, at least 8 for columns; 1 for rows: each row has one
    * @param {number} [rank] dimensions of strided operands @param {TemplateName} [template]
+   * @param {number} [controls] what the device is asked to keep of f32: bits of `floatControls`
    */
-  constructor(lanes, rank = 0, template = 'flat') {
+  constructor(lanes, rank = 0, template = 'flat', controls = 0) {
     this.template = template;
+    this.controls = controls;
     this.lanes = lanes;
     this.rank = rank;
     /** @type {number[]} */
@@ -126,7 +128,7 @@ export class Program {
     const counts = [inputs.length / 2, scalars.length, instructions.length / 4, outputs.length / 3];
     return Uint32Array.from([
       MAGIC,
-      TEMPLATES[this.template],
+      TEMPLATES[this.template] | (this.controls << 8),
       this.lanes,
       this.rank,
       ...counts,
@@ -260,7 +262,7 @@ function dispatchOf(context, { template, lanes, groups, sizes, shape }, inputs, 
   });
   if (dimensions.length > 8) return undefined;
 
-  const program = new Program(lanes, dimensions.length, template);
+  const program = new Program(lanes, dimensions.length, template, context.floatControls);
   const values = inputs.map(({ layout }, i) => program.input(layout.dtype, operands[i].access));
   /** @type {number[]} */
   const scalars = [];

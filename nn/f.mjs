@@ -24,6 +24,7 @@ export {
   le,
   linear,
   log,
+  log1p,
   logSoftmax,
   lt,
   matmul,

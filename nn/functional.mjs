@@ -153,15 +153,29 @@ export function sub(a, b) {
 }
 /** a · b, element by element, broadcast. @param {Operand} a @param {Operand} b @returns {Tensor} */
 export function mul(a, b) {
-  if (isNumber('mul', a)) return affine(/** @type {Tensor} */ (b), 'mul', a, 0);
-  if (isNumber('mul', b)) return affine(a, 'mul', b, 0);
+  if (isNumber('mul', a)) return affine(/** @type {Tensor} */ (b), 'mul', a, -0);
+  if (isNumber('mul', b)) return affine(a, 'mul', b, -0);
   return binary(pointwise.mul, a, b);
 }
-/** a / b, broadcast. A divisor that is a number is multiplied by its reciprocal. @param {Operand} a @param {Operand} b @returns {Tensor} */
+/** The least number of f32 with all digits; a factor between those with some and those with all. */
+const [MIN_NORMAL, SCALE] = [2 ** -126, 2 ** 64];
+/** a / b, broadcast. By a number it is a product with its reciprocal. @param {Operand} a @param {Operand} b @returns {Tensor} */
 export function div(a, b) {
-  if (isNumber('div', a)) return within('div', () => mul(reciprocal(/** @type {Tensor} */ (b)), a));
-  if (isNumber('div', b)) return affine(a, 'div', 1 / b, 0);
+  if (isNumber('div', a)) {
+    if (a === 1) return within('div', () => reciprocal(/** @type {Tensor} */ (b)));
+    return apply(pointwise.quotient, [tensorOf('div', b)], { numerator: a });
+  }
+  if (isNumber('div', b)) return overNumber(a, b);
   return binary(pointwise.div, a, b);
+}
+/** @param {Tensor} a @param {number} b @returns {Tensor} */
+function overNumber(a, b) {
+  const inverse = Math.abs(1 / b);
+  const isNormal = inverse >= MIN_NORMAL && inverse < 1 / MIN_NORMAL;
+  if (isNormal || !(inverse > 0 && inverse < Infinity)) return affine(a, 'div', 1 / b, -0);
+  // The reciprocal is no number of f32, or one of few digits: in two steps, of which the first stays within the quotient.
+  const scale = inverse < 1 ? 1 / SCALE : SCALE;
+  return affine(affine(a, 'div', scale, -0), 'div', 1 / (b * scale), -0);
 }
 /** @param {Op} op @param {object} [attributes] @returns {(a: Tensor, b: Operand) => Tensor} */
 const bound = (op, attributes) => (a, b) =>
@@ -227,11 +241,13 @@ export function where(condition, a, b) {
 const unary = (op) => (x) => apply(op, [tensorOf(op.name, x)]);
 
 /** -x. @param {Tensor} x */
-export const neg = (x) => affine(x, 'neg', -1, 0);
+export const neg = (x) => affine(x, 'neg', -1, -0);
 /** eˣ of each element. */
 export const exp = unary(pointwise.exp);
 /** The natural logarithm of each element. */
 export const log = unary(pointwise.log);
+/** log(1 + x) of each element, also where 1 + x rounds to 1. */
+export const log1p = unary(pointwise.log1p);
 /** √x of each element. */
 export const sqrt = unary(pointwise.sqrt);
 /** 1 / √x of each element. */
@@ -255,7 +271,11 @@ export const tanh = unary(pointwise.tanh);
 /** 1 / (1 + exp(-x)) of each element. */
 export const sigmoid = unary(pointwise.sigmoidOp);
 
-/** x to the power of a number: of 2, 1, ½, -½, -1, and of integers up to 64 by multiplication; of 0 it is 1 where x is finite. @param {Tensor} x @param {number} exponent @returns {Tensor} */
+/**
+ * x to the power of a number, as C's pow: of 0 it is 1, also where x is NaN, and of a negative x it is NaN unless the exponent is an
+ * integer. Integers up to 64 are products. The gradient is exponent · x^(exponent - 1), and 0 of the exponent 0.
+ * @param {Tensor} x @param {number} exponent @returns {Tensor}
+ */
 export function pow(x, exponent) {
   tensorOf('pow', x);
   if (typeof exponent !== 'number') throw new ArgumentError('pow', `the exponent is a number, got ${shown(exponent)}`);
@@ -266,17 +286,10 @@ export function pow(x, exponent) {
 function power(x, exponent) {
   if (exponent === 2) return square(x);
   if (exponent === 1) return clone(x);
-  if (exponent === 0) return add(mul(x, 0), 1);
   if (exponent === 0.5) return sqrt(x);
   if (exponent === -0.5) return rsqrt(x);
   if (exponent === -1) return reciprocal(x);
-  if (Number.isInteger(exponent) && exponent > 2 && exponent <= 64) {
-    const half = square(power(x, Math.floor(exponent / 2)));
-    return exponent % 2 ? mul(half, x) : half;
-  }
-  if (Number.isInteger(exponent) && exponent < -1) return reciprocal(power(x, -exponent));
-  // x^e = exp(e · log x), for positive x.
-  return exp(mul(log(x), exponent));
+  return apply(pointwise.power, [x], { exponent });
 }
 
 // ---- reductions

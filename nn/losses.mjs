@@ -2,7 +2,7 @@
 
 import { apply } from './engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from './errors.mjs';
-import { abs, add, exp, log, maximum, mean, mul, neg, square, sub, sum } from './functional.mjs';
+import { abs, add, exp, log1p, maximum, mean, mul, neg, square, sub, sum } from './functional.mjs';
 import { full32, pairs, tensorOf } from './operands.mjs';
 import * as network from './ops/network.mjs';
 import { checkOptions } from './options.mjs';
@@ -68,7 +68,7 @@ export function binaryCrossEntropyWithLogits(x, y, options = {}) {
   const targets = sameShape(name, x, y);
   const logits = full32(x);
   // log(1 + eˣ) = max(x, 0) + log(1 + e^-|x|), whose power is at most 1.
-  const losses = () => add(sub(maximum(logits, 0), mul(logits, targets)), log(add(exp(neg(abs(logits))), 1)));
+  const losses = () => add(sub(maximum(logits, 0), mul(logits, targets)), log1p(exp(neg(abs(logits)))));
   return reducedLoss(name, losses, reduction);
 }
 

@@ -289,7 +289,7 @@ export class Tensor {
   }
   /** Multiplies the elements. @param {Operand} other */
   mul_(other) {
-    return within('mul_', () => (typeof other === 'number' ? this.#affine_('mul', other, 0) : this.#binary_(pointwise.mul, other)));
+    return within('mul_', () => (typeof other === 'number' ? this.#affine_('mul', other, -0) : this.#binary_(pointwise.mul, other)));
   }
   /** @param {string} name @param {number} alpha @param {number} beta */
   #affine_(name, alpha, beta) {

@@ -109,6 +109,70 @@ export const reciprocal = elementwise(
     vjp: (dy, { outputs: [y] }) => [F.neg(F.mul(dy, F.square(y)))],
   },
 );
+/**
+ * numerator / x. Not a multiple of 1 / x, which may overflow where this does not.
+ */
+export const quotient = defineOp({
+  name: 'quotient',
+  infer: ([x]) => {
+    floatType('div', x);
+    return [denseLayout(x.shape, x.dtype)];
+  },
+  ...generated('div', (p, [x], { numerator }, numbers) => p.append('div', numbers(numerator)[0], x)),
+  saveInputs: first,
+  saveOutputs: [0],
+  vjp: (dy, { inputs: [x], outputs: [y] }) => [F.neg(F.div(F.mul(dy, y), x))],
+  oracle: ([x], { numerator }) => map(x, (v) => numerator / v),
+});
+/** Exponents up to here are products. */
+const MAX_PRODUCT_EXPONENT = 64;
+/** x to a positive integer. @param {Program} p @param {Value} x @param {number} n @returns {Value} */
+function productPower(p, x, n) {
+  if (n === 1) return x;
+  const half = productPower(p, x, Math.floor(n / 2));
+  const even = p.append('mul', half, half);
+  return n % 2 ? p.append('mul', even, x) : even;
+}
+/**
+ * x to a number: small integers by products, others as C's pow, which knows 0, infinities and negative numbers. The gradient is
+ * exponent · x^(exponent - 1): by way of a logarithm it would be NaN where x is 0 or negative.
+ */
+export const power = defineOp({
+  name: 'pow',
+  infer: ([x]) => {
+    floatType('pow', x);
+    return [denseLayout(x.shape, x.dtype)];
+  },
+  ...generated('pow', (p, [x], { exponent }, numbers) => {
+    const size = Math.abs(exponent);
+    if (!Number.isInteger(exponent) || size === 0 || size > MAX_PRODUCT_EXPONENT) return p.append('pow', x, numbers(exponent)[0]);
+    const [one] = exponent < 0 ? numbers(1) : [];
+    const product = productPower(p, x, size);
+    return one === undefined ? product : p.append('div', one, product);
+  }),
+  saveInputs: first,
+  vjp: (dy, { inputs: [x], attributes: { exponent } }) => [
+    exponent === 0 ? F.zeros(x.shape, { dtype: x.dtype }) : F.mul(F.mul(dy, F.pow(x, exponent - 1)), exponent),
+  ],
+  oracle: ([x], { exponent }) => map(x, (v) => v ** exponent),
+});
+/** log(1 + x): by the series of 2 artanh(x / (2 + x)) where the sum would lose digits of x. */
+export const log1p = elementwise(
+  'log1p',
+  (p, x) => {
+    const [half, one] = [0.5, 1].map((n) => p.constant(n));
+    const ratio = p.append('div', x, p.append('add', one, p.append('mul', x, half)));
+    const square = p.append('mul', p.append('mul', ratio, half), p.append('mul', ratio, half));
+    // 1/3 + z/5 + z²/7 …; of z, at most 1/9, what is left out is less than 2^-26.
+    let series = p.constant(1 / 13);
+    for (let n = 11; n >= 3; n -= 2) series = p.append('add', p.append('mul', series, square), p.constant(1 / n));
+    const small = p.append('add', ratio, p.append('mul', ratio, p.append('mul', square, series)));
+    const near = p.append('and', p.append('ge', x, p.constant(-0.5)), p.append('le', x, one));
+    return p.append('select', near, small, p.append('log', p.append('add', one, x)));
+  },
+  Math.log1p,
+  { saveInputs: first, vjp: (dy, { inputs: [x] }) => [F.div(dy, F.add(x, 1))] },
+);
 export const abs = elementwise('abs', one('abs'), Math.abs, { saveInputs: first, vjp: (dy, { inputs: [x] }) => [F.mul(dy, F.sign(x))] });
 export const square = elementwise(
   'square',
@@ -121,7 +185,7 @@ export const square = elementwise(
 );
 export const sign = elementwise('sign', one('sign'), Math.sign, { vjp: (dy) => [F.mul(dy, 0)] });
 
-/** y = alpha · x + beta. */
+/** y = alpha · x + beta. A beta of -0 adds nothing, unlike 0, which makes 0 of -0. */
 export const affine = defineOp({
   name: 'affine',
   infer: ([x], { name }) => {
@@ -131,7 +195,7 @@ export const affine = defineOp({
   ...generated('affine', (p, [x], { alpha, beta }, numbers) => {
     const [a, b] = numbers(alpha, beta);
     const scaled = alpha === 1 ? x : alpha === -1 ? p.append('neg', x) : p.append('mul', x, a);
-    return beta === 0 ? scaled : p.append('add', scaled, b);
+    return Object.is(beta, -0) ? scaled : p.append('add', scaled, b);
   }),
   vjp: (dy, { attributes: { alpha } }) => [alpha === 1 ? dy : F.mul(dy, alpha)],
   oracle: ([x], { alpha, beta }) => map(x, (v) => alpha * v + beta),

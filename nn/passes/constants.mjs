@@ -13,7 +13,7 @@ const { fround } = Math;
 /** What `affine` makes of a number, rounded as its kernel rounds. @param {number} x @param {number} alpha @param {number} beta */
 function affine(x, alpha, beta) {
   const scaled = alpha === 1 ? x : alpha === -1 ? -x : fround(x * fround(alpha));
-  return beta === 0 ? scaled : fround(scaled + fround(beta));
+  return Object.is(beta, -0) ? scaled : fround(scaled + fround(beta));
 }
 
 /**
@@ -59,7 +59,7 @@ export function constants(calls, { isTemporary }) {
     if (op.name === 'mul') {
       const at = [1, 0].find((i) => value(i) !== undefined && inputs[1 - i].layout.size === y.layout.size);
       if (at === undefined) return call;
-      return changed(call, 'affine', { name: 'mul', alpha: value(at), beta: 0 }, [inputs[1 - at]]);
+      return changed(call, 'affine', { name: 'mul', alpha: value(at), beta: -0 }, [inputs[1 - at]]);
     }
     return call;
   });

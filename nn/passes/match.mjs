@@ -161,7 +161,7 @@ function columnSum(m, j, x, y, beta) {
 function scaledSum(m, j) {
   const { inputs, outputs, attributes } = m.calls[j];
   const i = m.producer(inputs[0]);
-  if (i < 0 || attributes.beta !== 0 || !whole(outputs[0]) || outputs[0].layout.size !== inputs[0].layout.size) return;
+  if (i < 0 || !Object.is(attributes.beta, -0) || !whole(outputs[0]) || outputs[0].layout.size !== inputs[0].layout.size) return;
   const made = m.calls[i];
   const from = made.inputs[0];
   if (made.op?.name !== 'sum' || made.extra || from.layout.dtype !== 'f32' || !m.onlyFor(i, j) || !m.readyAt(from, i, j)) return;

@@ -64,7 +64,7 @@ function scaledLosses(m, j) {
   const { inputs, outputs, attributes } = m.calls[j];
   const i = madeByLosses(m, j, inputs[0]);
   const options = m.calls[i]?.options;
-  if (i < 0 || attributes.beta !== 0 || options?.gradientType !== 'f32' || !replaceable(m, i, j)) return;
+  if (i < 0 || !Object.is(attributes.beta, -0) || options?.gradientType !== 'f32' || !replaceable(m, i, j)) return;
   m.fuse("losses' gradient and factor", i, j, {
     kernel: 'crossEntropy',
     options: { scale: /** @type {number} */ (options.scale) * attributes.alpha },

@@ -7,6 +7,7 @@
 #extension GL_EXT_control_flow_attributes : require
 #include "narrow.glsl"
 #include "storage.glsl"
+#include "sum.glsl"
 layout(local_size_x = 64, local_size_x_id = 0) in;
 
 layout(set = 0, binding = 0, std430) readonly buffer Ids { uint ids[]; };
@@ -30,15 +31,15 @@ void main() {
         uint id = ids[push.idsAt + first.x];
         if (id >= push.vocabulary) continue;
         uint at = push.dtableAt + id * push.vectors + i;
-        V sum = push.beta == 0.0 ? V(0.0) : push.beta * dtable[at];
+        V sum = push.beta == 0.0 ? V(0.0) : push.beta * dtable[at], lost = V(0.0);
         uint k = 0;
         // Eight loads in flight: a frequent id is a long chain.
         for (; k + 8 <= first.y; k += 8) {
             V d[8];
             [[unroll]] for (uint j = 0; j < 8; ++j) d[j] = DY(k + j);
-            sum += ((d[0] + d[1]) + (d[2] + d[3])) + ((d[4] + d[5]) + (d[6] + d[7]));
+            addTo(sum, lost, ((d[0] + d[1]) + (d[2] + d[3])) + ((d[4] + d[5]) + (d[6] + d[7])));
         }
-        for (; k < first.y; ++k) sum += DY(k);
-        dtable[at] = sum;
+        for (; k < first.y; ++k) addTo(sum, lost, DY(k));
+        dtable[at] = restored(sum, lost);
     }
 }

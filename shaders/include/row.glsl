@@ -7,6 +7,7 @@
 #extension GL_EXT_control_flow_attributes : require
 layout(local_size_x = 256, local_size_x_id = 0) in;
 #include "reduce.glsl"
+#include "sum.glsl"
 layout(constant_id = 1) const uint CHUNKS = 1;
 // 1: a team is a subgroup. The workgroup then is whole subgroups.
 layout(constant_id = 2) const uint SUBGROUP_TEAMS = 0;
@@ -44,6 +45,14 @@ const uint BATCH_KEPT = BATCH * KEPT;
 #define KEEP(kept, c, value) if (CHUNKS != 0) kept[c] = value
 // The kept vector, or `again` where rows are not kept.
 #define RECALL(kept, c, again) (CHUNKS != 0 ? kept[c] : (again))
+
+// Adds to a lane's sum over its row. The chain of a row that is kept is short: it goes without what is lost.
+#define ADD_OF_ROW(total, lost, value)          \
+    {                                           \
+        if (CHUNKS == 0) addTo(total, lost, value); \
+        else total += value;                    \
+    }
+#define ROW_SUM(total, lost) (CHUNKS == 0 ? restored(total, lost) : total)
 
 float teamSum(float v) { return SUBGROUP_TEAMS == 1 ? subgroupAdd(v) : workgroupSum(v); }
 vec2 teamSum(vec2 v) { return SUBGROUP_TEAMS == 1 ? subgroupAdd(v) : workgroupSum(v); }

@@ -6,6 +6,7 @@
 // invocations run.
 #extension GL_GOOGLE_include_directive : require
 #include "flat.glsl"
+#include "sum.glsl"
 
 #ifdef ADD
 #define W float
@@ -32,10 +33,12 @@ void main() {
         uint from = o * push.indices * push.inner + i;
         W v = x[push.xAt + j];
 #ifdef ADD
+        float lost = 0.0;
         for (uint k = 0; k < push.indices; ++k) {
             uint at = from + k * push.inner;
-            if (index[push.indexAt + at] == n) v += source[push.sourceAt + at];
+            if (index[push.indexAt + at] == n) addTo(v, lost, source[push.sourceAt + at]);
         }
+        v = restored(v, lost);
 #else
         uint found = 0xffffffffu;
         for (uint k = 0; k < push.indices; ++k) {

@@ -95,7 +95,7 @@ void main() {
         V atTarget = V(0.0);
         if (mine) atTarget = masked(DECODE(X_T, x[base + targetVector]), targetVector);
         // The lane's own maximum first, so that the row's maximum and sum take one reduction.
-        float most = LEAST, sum = 0.0;
+        float most = LEAST, sum = 0.0, lost = 0.0;
         if (CHUNKS != 0) {
             EACH(c, i) {
                 most = max(most, maxOf(masked(DECODE(X_T, loaded[c]), i)));
@@ -106,13 +106,15 @@ void main() {
             if (CHUNKS == 0) {
                 float before = most;
                 most = max(most, maxOf(v));
-                sum *= exp(before - most);
+                float factor = exp(before - most);
+                sum *= factor;
+                lost *= factor;
             }
             V e = expOf(v - most);
             if (X_T == 0 || ONCE == 1) { KEEP(kept, c, e); }
-            sum += sumOf(e);
+            ADD_OF_ROW(sum, lost, sumOf(e))
         }
-        vec2 all = teamExpSum(vec2(most, sum));
+        vec2 all = teamExpSum(vec2(most, ROW_SUM(sum, lost)));
         if (mine) loss[push.lossAt + row] = logOf(all.y) + all.x - TARGET_OF(atTarget);
 #ifdef GRADIENT
         float factor = push.scale * exp(most - all.x) / all.y;

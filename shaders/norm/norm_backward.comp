@@ -131,15 +131,15 @@ void main() {
 #define D(b, c, i) DECODE(Y_T, RECALL(loadedDy, b * KEPT + c, dy[push.dyAt + base + i]))
 #define W(c, i) RECALL(keptWeight, c, weight[push.weightAt + i])
         // Of each row: the sum of g * h and, for LayerNorm, that of g.
-        vec4 totals = vec4(0.0);
+        vec4 totals = vec4(0.0), lost = vec4(0.0);
         EACH_OF_BATCH(b) {
             uint base = (first + b) * push.vectors;
             if (first + b < last) EACH(c, i) {
                 V h = H(b, c, i), d = D(b, c, i);
                 V g = d * W(c, i), dWeight = d * rowStats[b].y * h;
-                totals[b * SUMS_OF_ROW] += sumOf(g * h);
+                ADD_OF_ROW(totals[b * SUMS_OF_ROW], lost[b * SUMS_OF_ROW], sumOf(g * h))
 #ifdef LAYER
-                totals[b * SUMS_OF_ROW + 1] += sumOf(g);
+                ADD_OF_ROW(totals[b * SUMS_OF_ROW + 1], lost[b * SUMS_OF_ROW + 1], sumOf(g))
 #endif
                 if (CHUNKS != 0) {
                     weightSum[c] += dWeight;
@@ -156,7 +156,7 @@ void main() {
                 }
             }
         }
-        totals = teamSums(totals, BATCH * SUMS_OF_ROW) * push.inverseColumns;
+        totals = teamSums(ROW_SUM(totals, lost), BATCH * SUMS_OF_ROW) * push.inverseColumns;
         EACH_OF_BATCH(b) {
             uint base = (first + b) * push.vectors;
             float scale = rowStats[b].y;

@@ -66,7 +66,7 @@ void main() {
 #endif
             }
         }
-        vec4 sums = vec4(0.0);
+        vec4 sums = vec4(0.0), lost = vec4(0.0);
         EACH_OF_BATCH(b) {
             uint base = (first + b) * push.vectors;
             if (first + b < push.rows) EACH(c, i) {
@@ -81,13 +81,13 @@ void main() {
                 r = DECODE(X_T, stored);
 #endif
 #ifdef LAYER
-                sums[b] += sumOf(r);
+                ADD_OF_ROW(sums[b], lost[b], sumOf(r))
 #else
-                sums[b] += sumOf(r * r);
+                ADD_OF_ROW(sums[b], lost[b], sumOf(r * r))
 #endif
             }
         }
-        sums = teamSums(sums, BATCH) * push.inverseColumns;
+        sums = teamSums(ROW_SUM(sums, lost), BATCH) * push.inverseColumns;
 #ifdef RESIDUAL
 #define R(b, c, i) DECODE(X_T, RECALL(kept, b * KEPT + c, AS_STORED(total[push.totalAt + base + i])))
 #else
@@ -95,15 +95,15 @@ void main() {
 #endif
 #ifdef LAYER
         vec4 means = sums;
-        sums = vec4(0.0);
+        sums = lost = vec4(0.0);
         EACH_OF_BATCH(b) {
             uint base = (first + b) * push.vectors;
             EACH(c, i) {
                 V d = R(b, c, i) - means[b];
-                sums[b] += sumOf(d * d);
+                ADD_OF_ROW(sums[b], lost[b], sumOf(d * d))
             }
         }
-        sums = teamSums(sums, BATCH) * push.inverseColumns;
+        sums = teamSums(ROW_SUM(sums, lost), BATCH) * push.inverseColumns;
 #endif
         vec4 scales = inversesqrt(sums + push.eps);
         EACH_OF_BATCH(b) {

@@ -9,6 +9,7 @@
 #extension GL_EXT_control_flow_attributes : require
 #include "narrow.glsl"
 #include "storage.glsl"
+#include "sum.glsl"
 
 layout(local_size_x = 8, local_size_y = 32, local_size_x_id = 0, local_size_y_id = 1) in;
 
@@ -33,19 +34,20 @@ void main() {
     uint last = min(first + push.rowsPerBlock, push.rows);
     for (uint tile = gl_WorkGroupID.x; tile * TX < push.vectors; tile += gl_NumWorkGroups.x) {
         uint column = tile * TX + tx;
-        V total = V(0.0);
+        V total = V(0.0), lost = V(0.0);
         if (column < push.vectors) {
             uint row = first + ty;
             // Eight loads in flight.
             for (; row + 7 * TY < last; row += 8 * TY) {
                 STORAGE(X_T) v[8];
                 [[unroll]] for (uint k = 0; k < 8; ++k) v[k] = x[push.xAt + (row + k * TY) * push.stride + column];
-                total += ((DECODE(X_T, v[0]) + DECODE(X_T, v[1])) + (DECODE(X_T, v[2]) + DECODE(X_T, v[3]))) +
-                         ((DECODE(X_T, v[4]) + DECODE(X_T, v[5])) + (DECODE(X_T, v[6]) + DECODE(X_T, v[7])));
+                addTo(total, lost,
+                      ((DECODE(X_T, v[0]) + DECODE(X_T, v[1])) + (DECODE(X_T, v[2]) + DECODE(X_T, v[3]))) +
+                      ((DECODE(X_T, v[4]) + DECODE(X_T, v[5])) + (DECODE(X_T, v[6]) + DECODE(X_T, v[7]))));
             }
-            for (; row < last; row += TY) total += DECODE(X_T, x[push.xAt + row * push.stride + column]);
+            for (; row < last; row += TY) addTo(total, lost, DECODE(X_T, x[push.xAt + row * push.stride + column]));
         }
-        sums[ty * TX + tx] = total;
+        sums[ty * TX + tx] = restored(total, lost);
         barrier();
         for (uint half_ = TY / 2; half_ > 0; half_ /= 2) {
             if (ty < half_) sums[ty * TX + tx] += sums[(ty + half_) * TX + tx];

@@ -10,6 +10,7 @@
 #include "storage.glsl"
 layout(local_size_x = 256, local_size_x_id = 0) in;
 #include "reduce.glsl"
+#include "sum.glsl"
 layout(constant_id = 1) const uint OP = 0;
 
 layout(set = 0, binding = 0, std430) readonly buffer X { STORAGE(X_T) x[]; };
@@ -63,20 +64,28 @@ void main() {
 #else
         uint first = row * push.span, last = min(first + push.span, push.vectors);
 #endif
-        // Four chains, so that loads overlap.
-        float a = identity(), b = a, c = a, d = a;
+        // Four chains of extremes, so that loads overlap; sums take four at a time.
+        float a = identity(), b = a, c = a, d = a, lost = 0.0;
         seen = 0;
         uint i = first + gl_LocalInvocationID.x;
         for (; i + 3 * threads < last; i += 4 * threads) {
             V va = DECODE(X_T, x[push.xAt + i]), vb = DECODE(X_T, x[push.xAt + i + threads]);
             V vc = DECODE(X_T, x[push.xAt + i + 2 * threads]), vd = DECODE(X_T, x[push.xAt + i + 3 * threads]);
-            a = combine(a, taken(va));
-            b = combine(b, taken(vb));
-            c = combine(c, taken(vc));
-            d = combine(d, taken(vd));
+            if (OP < 2) {
+                addTo(a, lost, (take(va) + take(vb)) + (take(vc) + take(vd)));
+            } else {
+                a = combine(a, taken(va));
+                b = combine(b, taken(vb));
+                c = combine(c, taken(vc));
+                d = combine(d, taken(vd));
+            }
         }
-        for (; i < last; i += threads) a = combine(a, taken(DECODE(X_T, x[push.xAt + i])));
-        a = combine(combine(a, b), combine(c, d));
+        for (; i < last; i += threads) {
+            V v = DECODE(X_T, x[push.xAt + i]);
+            if (OP < 2) addTo(a, lost, take(v));
+            else a = combine(a, taken(v));
+        }
+        a = OP < 2 ? restored(a, lost) : combine(combine(a, b), combine(c, d));
         a = OP == 2 || OP == 4 ? workgroupMax(a) : OP == 3 ? workgroupMin(a) : workgroupSum(a);
         if (OP >= 2 && workgroupSum(nanBits(seen) ? 1.0 : 0.0) > 0.0) a = uintBitsToFloat(0x7fc00000u);
         if (gl_LocalInvocationID.x == 0) {

@@ -4,6 +4,7 @@
 #extension GL_GOOGLE_include_directive : require
 layout(local_size_x = 256, local_size_x_id = 0) in;
 #include "reduce.glsl"
+#include "sum.glsl"
 
 layout(set = 0, binding = 0, std430) readonly buffer X { float x[]; };
 layout(set = 0, binding = 1, std430) buffer Y { float y[]; };
@@ -15,9 +16,9 @@ layout(push_constant) uniform Push {
 } push;
 
 void main() {
-    float sum = 0.0;
-    for (uint i = gl_LocalInvocationID.x; i < push.count; i += gl_WorkGroupSize.x) sum += x[push.xAt + i];
-    sum = workgroupSum(sum);
+    float sum = 0.0, lost = 0.0;
+    for (uint i = gl_LocalInvocationID.x; i < push.count; i += gl_WorkGroupSize.x) addTo(sum, lost, x[push.xAt + i]);
+    sum = workgroupSum(restored(sum, lost));
     if (gl_LocalInvocationID.x != 0) return;
     uint at = push.yAt + (push.slot + counter[push.counterAt]) % push.slots;
     y[at] = push.alpha * sum + (push.beta == 0.0 ? 0.0 : push.beta * y[at]);

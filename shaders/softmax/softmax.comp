@@ -33,9 +33,9 @@ void main() {
             loaded[c] = x[push.xAt + base + i];
             loadedDy[c] = dy[push.dyAt + base + i];
         }
-        float sum = 0.0;
-        EACH(c, i) { sum += sumOf(KEPT_X(c, i) * KEPT_DY(c, i)); }
-        sum = teamSum(sum);
+        float sum = 0.0, lost = 0.0;
+        EACH(c, i) ADD_OF_ROW(sum, lost, sumOf(KEPT_X(c, i) * KEPT_DY(c, i)))
+        sum = teamSum(ROW_SUM(sum, lost));
         EACH(c, i) {
             V d = push.scale * KEPT_X(c, i) * (KEPT_DY(c, i) - sum);
             y[push.yAt + base + i] = ENCODE(X_T, d);
@@ -46,13 +46,13 @@ void main() {
         // The lane's own maximum first, so that the row's maximum and sum take one reduction.
         float most = LEAST;
         EACH(c, i) { most = max(most, maxOf(push.scale * KEPT_X(c, i))); }
-        float sum = 0.0;
+        float sum = 0.0, lost = 0.0;
         EACH(c, i) {
             V e = exp(push.scale * KEPT_X(c, i) - most);
             KEEP(kept, c, e);
-            sum += sumOf(e);
+            ADD_OF_ROW(sum, lost, sumOf(e))
         }
-        vec2 all = teamExpSum(vec2(most, sum));
+        vec2 all = teamExpSum(vec2(most, ROW_SUM(sum, lost)));
         // Of any other row the sum is at least 1: that of its largest element.
         float factor = push.masked != 0 && all.y == 0.0 ? 0.0 : exp(most - all.x) / all.y;
         EACH(c, i) {

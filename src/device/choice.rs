@@ -105,6 +105,8 @@ pub struct Snapshot {
     pub features: Features,
     pub limits: vk::PhysicalDeviceLimits,
     pub subgroup: Subgroup,
+    /// Of f32: whether shaders may ask that NaN, infinities and signs of zeros be kept, that denormals be, that they be flushed.
+    pub float_controls: [vk::Bool32; 3],
     pub coop_shapes: Vec<CoopShape>,
     pub flexible_shapes: Vec<FlexibleShape>,
     pub coop2_max_shared: u32,

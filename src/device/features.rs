@@ -188,11 +188,13 @@ impl FeatureChain {
         use vk::SubgroupFeatureFlags as S;
         let (v11, v12, core) = (&self.v11, &self.v12, &self.core);
         let compute = vk::ShaderStageFlags::COMPUTE;
-        let subgroup = |operations: S| {
+        // Capabilities of subgroups are numbered as the bits of their operations.
+        let subgroup = (0..8).map(|bit| {
             let has = snapshot.subgroup.stages.contains(compute)
-                && snapshot.subgroup.operations.contains(operations);
-            vk::Bool32::from(has)
-        };
+                && (snapshot.subgroup.operations).contains(S::from_raw(1 << bit));
+            (61 + bit, vk::Bool32::from(has))
+        });
+        let [nan_preserve, denorm_preserve, denorm_flush] = snapshot.float_controls;
         let dot = self.v13.shader_integer_dot_product;
         let atomics64 = v12.shader_buffer_int64_atomics & v12.shader_shared_int64_atomics;
         let float = &self.atomic_float;
@@ -210,14 +212,6 @@ impl FeatureChain {
             (22, core.shader_int16),
             (30, core.shader_storage_buffer_array_dynamic_indexing),
             (39, v12.shader_int8),
-            (61, subgroup(S::BASIC)),
-            (62, subgroup(S::VOTE)),
-            (63, subgroup(S::ARITHMETIC)),
-            (64, subgroup(S::BALLOT)),
-            (65, subgroup(S::SHUFFLE)),
-            (66, subgroup(S::SHUFFLE_RELATIVE)),
-            (67, subgroup(S::CLUSTERED)),
-            (68, subgroup(S::QUAD)),
             (4433, v11.storage_buffer16_bit_access),
             (4434, v11.uniform_and_storage_buffer16_bit_access),
             (4435, v11.storage_push_constant16),
@@ -226,10 +220,9 @@ impl FeatureChain {
             (4450, v12.storage_push_constant8),
             (5345, v12.vulkan_memory_model),
             (5346, v12.vulkan_memory_model_device_scope),
-            (6016, dot),
-            (6017, dot),
-            (6018, dot),
-            (6019, dot),
+            (4464, denorm_preserve),
+            (4465, denorm_flush),
+            (4466, nan_preserve),
             (6033, float_add),
         ];
         Support {
@@ -240,6 +233,8 @@ impl FeatureChain {
             },
             capabilities: capabilities
                 .into_iter()
+                .chain(subgroup)
+                .chain((6016..6020).map(|capability| (capability, dot)))
                 .filter_map(|(capability, on)| (on == vk::TRUE).then_some(capability))
                 .collect(),
             shared_bytes: u64::from(snapshot.limits.max_compute_shared_memory_size),

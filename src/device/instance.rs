@@ -287,6 +287,7 @@ impl Instance {
 
         let mut id = vk::PhysicalDeviceIDProperties::default();
         let mut driver = vk::PhysicalDeviceDriverProperties::default();
+        let mut float = vk::PhysicalDeviceFloatControlsProperties::default();
         let mut subgroup = vk::PhysicalDeviceSubgroupProperties::default();
         let mut size_control = vk::PhysicalDeviceSubgroupSizeControlProperties::default();
         let mut maintenance3 = vk::PhysicalDeviceMaintenance3Properties::default();
@@ -301,7 +302,7 @@ impl Instance {
             .push_next(&mut subgroup)
             .push_next(&mut maintenance3);
         if v12 {
-            properties = properties.push_next(&mut driver);
+            properties = properties.push_next(&mut driver).push_next(&mut float);
         }
         if v13 {
             properties = properties
@@ -400,6 +401,11 @@ impl Instance {
                 max_workgroup_subgroups: size_control.max_compute_workgroup_subgroups,
                 required_size_stages: size_control.required_subgroup_size_stages,
             },
+            float_controls: [
+                float.shader_signed_zero_inf_nan_preserve_float32,
+                float.shader_denorm_preserve_float32,
+                float.shader_denorm_flush_to_zero_float32,
+            ],
             coop_shapes,
             flexible_shapes,
             coop2_max_shared: coop2.workgroup_scope_reserved_shared_memory,

@@ -30,6 +30,8 @@ pub struct Operands {
     pub scalars: Vec<Id>,
     /// The template's own push constants.
     pub sizes: Vec<Id>,
+    /// See `unseen_zero`.
+    zero: Option<Id>,
 }
 
 /// Indices of elements, and their coordinates once something needs them.
@@ -97,6 +99,12 @@ pub fn parts(m: &mut Module, ty: Type, value: Id, width: u32) -> Vec<Id> {
 }
 
 impl Operands {
+    /// A word of 0 that a driver cannot know to be one: the highest bit of a count of elements or rows, of which no buffer has 2^31.
+    pub fn unseen_zero(&self, m: &mut Module, width: u32) -> Id {
+        let zero = self.zero.unwrap_or_else(|| m.word(0));
+        join(m, &vec![zero; width as usize])
+    }
+
     /// Declares buffers, inputs first, and loads the push constants. Begins no block: one is open.
     pub fn declare(m: &mut Module, program: &Program) -> Self {
         let block = m.push_constants(program.push_words());
@@ -160,6 +168,10 @@ impl Operands {
             outputs,
             shape,
             scalars,
+            zero: (program.controls.hides_constants()).then(|| {
+                let bits = m.word(31);
+                u(m, S::ShiftRightLogical, &[sizes[0], bits])
+            }),
             sizes,
         };
         for input in &mut operands.inputs {

@@ -7,7 +7,7 @@ use rspirv::spirv::{BuiltIn, Op as S};
 use super::access::{Elements, Operands, WIDTH, parts};
 use super::module::{Id, Module};
 use super::program::{COLUMN_LANES, Output, Program, Type, Value};
-use super::reduce::{Shared, reductions};
+use super::reduce::{Accumulator, Shared, reductions};
 use super::values::{Known, evaluate, store};
 
 fn u(m: &mut Module, op: S, args: &[Id]) -> Id {
@@ -93,16 +93,9 @@ pub fn emit(program: &Program) -> Vec<u32> {
         let last = test(m, S::ULessThan, &[left, slice]);
         let height = u(m, S::Select, &[last, left, slice]);
         let bottom = u(m, S::IAdd, &[top, height]);
-        let accumulators: Vec<Vec<Id>> = now
+        let accumulators: Vec<Vec<Accumulator>> = now
             .iter()
-            .map(|reduction| {
-                let start = reduction.start(m);
-                let own = (0..WIDTH).map(|_| m.accumulator()).collect::<Vec<_>>();
-                for &accumulator in &own {
-                    m.effect(S::Store, &[accumulator, start]);
-                }
-                own
-            })
+            .map(|reduction| (0..WIDTH).map(|_| reduction.accumulator(m)).collect())
             .collect();
         // `width` columns from number `j` of the unit on.
         let elements = |m: &mut Module, row: Id, base: Id, j: u32, width: u32| {
@@ -142,13 +135,10 @@ pub fn emit(program: &Program) -> Vec<u32> {
         }
         let mut known: Vec<Known> = vec![nothing.clone(); WIDTH as usize];
         for (reduction, own) in now.iter().zip(&accumulators) {
-            let own: Vec<Id> = own
-                .iter()
-                .map(|&accumulator| m.value(S::Load, Type::F32, 1, &[accumulator]))
-                .collect();
+            let own: Vec<Id> = own.iter().map(|accumulator| accumulator.load(m)).collect();
             let results = shared.reduce(m, reduction, &own, COLUMN_LANES, across);
             for (known, result) in known.iter_mut().zip(results) {
-                known[reduction.value] = Some(result);
+                known[reduction.value] = Some(reduction.settle(m, result));
             }
         }
         let at = u(m, S::IMul, &[number, columns]);
@@ -170,5 +160,5 @@ pub fn emit(program: &Program) -> Vec<u32> {
         }
     });
     m.effect(S::Return, &[]);
-    module.finish(program.lanes)
+    module.finish(program.lanes, program.controls)
 }

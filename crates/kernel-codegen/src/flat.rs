@@ -32,7 +32,7 @@ pub fn emit(program: &Program) -> Vec<u32> {
         store(m, program, &operands, &mut at, &values, |_| true);
     });
     m.effect(S::Return, &[]);
-    module.finish(program.lanes)
+    module.finish(program.lanes, program.controls)
 }
 
 /// The elements from `base` to `base + count`, in fours: those with numbers `first`, `first + step`, … The last four may be a

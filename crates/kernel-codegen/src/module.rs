@@ -7,7 +7,7 @@ use rspirv::spirv::{
     FunctionControl, MemoryModel, MemorySemantics, Op, Scope, StorageClass,
 };
 
-use super::program::Type;
+use super::program::{FloatControls, Type};
 
 pub type Id = u32;
 
@@ -304,12 +304,19 @@ impl Module {
     }
 
     /// The module, with the body so far as its `main`.
-    pub fn finish(mut self, lanes: u32) -> Vec<u32> {
+    pub fn finish(mut self, lanes: u32, controls: FloatControls) -> Vec<u32> {
         let void = self.global(Op::TypeVoid, None, &[]);
         let function_type = self.global(Op::TypeFunction, None, &[void]);
         let main = self.id();
         let mut out = vec![0x0723_0203, VERSION, 0, self.next, 0];
         put(&mut out, Op::Capability, &[Capability::Shader as u32]);
+        let modes = controls.modes();
+        for &(capability, _) in &modes {
+            put(&mut out, Op::Capability, &[capability as u32]);
+        }
+        if !modes.is_empty() {
+            put(&mut out, Op::Extension, &text("SPV_KHR_float_controls"));
+        }
         let mut import = vec![self.glsl];
         import.extend(text("GLSL.std.450"));
         put(&mut out, Op::ExtInstImport, &import);
@@ -321,6 +328,9 @@ impl Module {
         put(&mut out, Op::EntryPoint, &entry);
         let size = [main, ExecutionMode::LocalSize as u32, lanes, 1, 1];
         put(&mut out, Op::ExecutionMode, &size);
+        for (_, mode) in modes {
+            put(&mut out, Op::ExecutionMode, &[main, mode as u32, 32]);
+        }
         out.append(&mut self.decorations);
         out.append(&mut self.globals);
         let head = [void, main, FunctionControl::NONE.bits(), function_type];

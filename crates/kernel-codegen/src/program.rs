@@ -1,5 +1,7 @@
 //! The program format: words to a checked program, all or nothing.
 
+use rspirv::spirv::{Capability, ExecutionMode};
+
 /// Word 0.
 pub const MAGIC: u32 = 0x314b_5648;
 const HEADER: usize = 8;
@@ -50,6 +52,45 @@ impl Template {
             Self::Row => 2,
             Self::Column => 3,
         }
+    }
+}
+
+/// What a device is asked to keep in f32 arithmetic, as bits: by itself a driver may take it that there are no NaN and no infinities,
+/// and may make zeros of denormals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FloatControls(u32);
+
+impl FloatControls {
+    /// Bit 0: NaN, infinities and signs of zeros are kept; 1: denormals are; 2: denormals become zeros.
+    const MODES: [(Capability, ExecutionMode); 3] = [
+        (
+            Capability::SignedZeroInfNanPreserve,
+            ExecutionMode::SignedZeroInfNanPreserve,
+        ),
+        (Capability::DenormPreserve, ExecutionMode::DenormPreserve),
+        (
+            Capability::DenormFlushToZero,
+            ExecutionMode::DenormFlushToZero,
+        ),
+    ];
+
+    /// Bit 3: a driver does not see numbers of f32, which it might fold.
+    const HIDES: u32 = 8;
+
+    /// None where bits are unknown, or denormals are to be kept and flushed.
+    fn of(bits: u32) -> Option<Self> {
+        (bits < 16 && bits & 6 != 6).then_some(Self(bits))
+    }
+
+    pub fn hides_constants(self) -> bool {
+        self.0 & Self::HIDES != 0
+    }
+
+    /// What a module declares.
+    pub fn modes(self) -> Vec<(Capability, ExecutionMode)> {
+        let all = Self::MODES.iter().enumerate();
+        let set = all.filter(|(bit, _)| self.0 >> bit & 1 == 1);
+        set.map(|(_, &mode)| mode).collect()
     }
 }
 
@@ -207,6 +248,7 @@ pub struct Output {
 #[derive(Clone, Debug)]
 pub struct Program {
     pub template: Template,
+    pub controls: FloatControls,
     /// Invocations of a workgroup.
     pub lanes: u32,
     /// Dimensions of the shape of strided operands.
@@ -238,11 +280,14 @@ impl Program {
         if words[0] != MAGIC {
             return wrong(0, format!("{:#010x} is not {MAGIC:#010x}", words[0]));
         }
-        let template = match words[1] {
+        let template = match words[1] & 0xff {
             0 => Template::Flat,
             1 => Template::Row,
             2 => Template::Column,
             other => return wrong(1, format!("no template {other}")),
+        };
+        let Some(controls) = FloatControls::of(words[1] >> 8) else {
+            return wrong(1, format!("no float controls {:#x}", words[1] >> 8));
         };
         let bounded = |word: usize, what: &str, low: u32, high: u32| {
             let value = words[word];
@@ -320,6 +365,7 @@ impl Program {
 
         let mut program = Self {
             template,
+            controls,
             lanes,
             rank,
             inputs,

@@ -31,7 +31,7 @@ pub fn reductions(program: &Program, depth: u32) -> Vec<Reduction> {
 
 impl Reduction {
     /// What nothing is reduced to.
-    pub fn start(&self, m: &mut Module) -> Id {
+    fn start(&self, m: &mut Module) -> Id {
         let value = match self.op {
             Op::ReduceMax => f32::NEG_INFINITY,
             Op::ReduceMin => f32::INFINITY,
@@ -50,8 +50,30 @@ impl Reduction {
         Scalar { m, width: 1 }.emit(op, Type::F32, Type::F32, &[a, b])
     }
 
+    /// What a workgroup made, as the result: of zeros of both signs an extreme would be the one or the other, by the order; it is 0.
+    pub fn settle(&self, m: &mut Module, value: Id) -> Id {
+        if self.op == Op::ReduceSum {
+            return value;
+        }
+        let zero = m.constant(Type::F32, 0, 1);
+        let is_zero = m.value(S::FOrdEqual, Type::Bool, 1, &[value, zero]);
+        m.value(S::Select, Type::F32, 1, &[is_zero, zero, value])
+    }
+
+    /// An accumulator that nothing was added to.
+    pub fn accumulator(&self, m: &mut Module) -> Accumulator {
+        let start = self.start(m);
+        let total = m.accumulator();
+        m.effect(S::Store, &[total, start]);
+        let lost = (self.op == Op::ReduceSum).then(|| m.accumulator());
+        if let Some(lost) = lost {
+            m.effect(S::Store, &[lost, start]);
+        }
+        Accumulator { total, lost }
+    }
+
     /// Adds the components of a value to an accumulator, by pairs first.
-    pub fn accumulate(&self, m: &mut Module, accumulator: Id, value: Id, width: u32) {
+    pub fn accumulate(&self, m: &mut Module, accumulator: Accumulator, value: Id, width: u32) {
         let mut all = parts(m, Type::F32, value, width);
         while all.len() > 1 {
             let pairs: Vec<Id> = all
@@ -60,9 +82,46 @@ impl Reduction {
                 .collect();
             all = pairs;
         }
-        let before = m.value(S::Load, Type::F32, 1, &[accumulator]);
+        let Accumulator { total, lost } = accumulator;
+        let before = m.value(S::Load, Type::F32, 1, &[total]);
         let sum = self.join(m, before, all[0]);
-        m.effect(S::Store, &[accumulator, sum]);
+        m.effect(S::Store, &[total, sum]);
+        if let Some(lost) = lost {
+            let sub = |m: &mut Module, a, b| m.exact(S::FSub, 1, &[a, b]);
+            let taken = sub(m, sum, before);
+            let kept = sub(m, sum, taken);
+            let of_total = sub(m, before, kept);
+            let of_value = sub(m, all[0], taken);
+            let error = m.exact(S::FAdd, 1, &[of_total, of_value]);
+            let errors = m.value(S::Load, Type::F32, 1, &[lost]);
+            let errors = m.exact(S::FAdd, 1, &[errors, error]);
+            m.effect(S::Store, &[lost, errors]);
+        }
+    }
+}
+
+/// What an invocation has reduced: a sum with what its additions lost by rounding (Knuth's TwoSum; Kahan 1965, Neumaier 1974), so that
+/// a chain of a million equal numbers is off by a rounding, not by thousands.
+#[derive(Clone, Copy)]
+pub struct Accumulator {
+    total: Id,
+    lost: Option<Id>,
+}
+
+impl Accumulator {
+    /// The result. Of an infinity and beyond the largest number, what was lost is none.
+    pub fn load(self, m: &mut Module) -> Id {
+        let total = m.value(S::Load, Type::F32, 1, &[self.total]);
+        let Some(lost) = self.lost else {
+            return total;
+        };
+        let lost = m.value(S::Load, Type::F32, 1, &[lost]);
+        let bits = m.value(S::Bitcast, Type::U32, 1, &[lost]);
+        let [mask, infinity] = [0x7fff_ffff, 0x7f80_0000].map(|bits| m.word(bits));
+        let size = m.value(S::BitwiseAnd, Type::U32, 1, &[bits, mask]);
+        let finite = m.value(S::ULessThan, Type::Bool, 1, &[size, infinity]);
+        let sum = m.exact(S::FAdd, 1, &[total, lost]);
+        m.value(S::Select, Type::F32, 1, &[finite, sum, total])
     }
 }
 

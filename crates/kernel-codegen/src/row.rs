@@ -61,11 +61,7 @@ pub fn emit(program: &Program) -> Vec<u32> {
             if once {
                 needed.append(&mut elements);
             }
-            let accumulators: Vec<_> = now.iter().map(|_| m.accumulator()).collect();
-            for (reduction, &accumulator) in now.iter().zip(&accumulators) {
-                let start = reduction.start(m);
-                m.effect(S::Store, &[accumulator, start]);
-            }
+            let accumulators: Vec<_> = now.iter().map(|r| r.accumulator(m)).collect();
             fours(m, lane, lanes, base, columns, whole, |m, start, width| {
                 let all = place(m, start, width);
                 let (mut at, values) = evaluate(m, program, &operands, all, &needed, &known);
@@ -78,9 +74,9 @@ pub fn emit(program: &Program) -> Vec<u32> {
                 });
             });
             for (reduction, &accumulator) in now.iter().zip(&accumulators) {
-                let own = m.value(S::Load, Type::F32, 1, &[accumulator]);
+                let own = accumulator.load(m);
                 let results = shared.reduce(m, reduction, &[own], 1, zero);
-                known[reduction.value] = Some(results[0]);
+                known[reduction.value] = Some(reduction.settle(m, results[0]));
             }
         }
         if !elements.is_empty() {
@@ -105,5 +101,8 @@ pub fn emit(program: &Program) -> Vec<u32> {
         }
     });
     m.effect(S::Return, &[]);
-    module.finish(if lone { LONE_ROWS } else { program.lanes })
+    module.finish(
+        if lone { LONE_ROWS } else { program.lanes },
+        program.controls,
+    )
 }

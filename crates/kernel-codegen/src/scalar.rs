@@ -222,7 +222,7 @@ impl Scalar<'_> {
         (sine, cosine)
     }
 
-    /// x to the power of y as in C: 2^(y log2 |x|), with a sign for odd y, and NaN for x < 0 unless y is whole.
+    /// x to the power of y as in C: 2^(y log2 |x|), with the sign of x for odd y, and NaN for finite x < 0 unless y is whole.
     fn pow(&mut self, x: Id, y: Id) -> Id {
         let (zero, half, one, nan) = (
             self.f(0.0),
@@ -241,21 +241,33 @@ impl Scalar<'_> {
         let is_even = self.make(S::FOrdEqual, Type::Bool, &[floor, halved]);
         let negated = self.make(S::FNegate, Type::F32, &[magnitude]);
         let of_whole = self.select(Type::F32, is_even, magnitude, negated);
-        let of_negative = self.select(Type::F32, is_whole, of_whole, nan);
+        let infinity = self.f(f32::INFINITY);
+        let x_infinite = self.make(S::FOrdEqual, Type::Bool, &[a, infinity]);
+        let real = self.make(S::LogicalOr, Type::Bool, &[is_whole, x_infinite]);
+        let of_whole = self.select(Type::F32, is_whole, of_whole, magnitude);
+        let of_negative = self.select(Type::F32, real, of_whole, nan);
         let negative = self.make(S::FOrdLessThan, Type::Bool, &[x, zero]);
         let power = self.select(Type::F32, negative, of_negative, magnitude);
         // 0 to a power, by the power's sign; logarithms of 0 are not every device's.
-        let infinity = self.f(f32::INFINITY);
         let below = self.make(S::FOrdLessThan, Type::Bool, &[y, zero]);
         let of_zero = self.select(Type::F32, below, infinity, zero);
         let y_nan = self.is_nan(y);
         let of_zero = self.select(Type::F32, y_nan, y, of_zero);
+        let not_even = self.make(S::LogicalNot, Type::Bool, &[is_even]);
+        let is_odd = self.make(S::LogicalAnd, Type::Bool, &[is_whole, not_even]);
+        let signed = self.with_sign(of_zero, x);
+        let of_zero = self.select(Type::F32, is_odd, signed, of_zero);
         let is_zero = self.make(S::FOrdEqual, Type::Bool, &[x, zero]);
         let power = self.select(Type::F32, is_zero, of_zero, power);
-        // Of 1, and to 0: 1, also where the other is NaN.
+        // Of 1, and to 0: 1, also where the other is NaN. So of -1 to an infinity.
         let is_one = self.make(S::FOrdEqual, Type::Bool, &[x, one]);
         let to_zero = self.make(S::FOrdEqual, Type::Bool, &[y, zero]);
         let trivial = self.make(S::LogicalOr, Type::Bool, &[is_one, to_zero]);
+        let y_size = self.glsl(G::FAbs, Type::F32, &[y]);
+        let y_infinite = self.make(S::FOrdEqual, Type::Bool, &[y_size, infinity]);
+        let of_unit = self.make(S::FOrdEqual, Type::Bool, &[a, one]);
+        let of_unit = self.make(S::LogicalAnd, Type::Bool, &[of_unit, y_infinite]);
+        let trivial = self.make(S::LogicalOr, Type::Bool, &[trivial, of_unit]);
         self.select(Type::F32, trivial, one, power)
     }
 

@@ -26,6 +26,7 @@ impl Random {
 /// A program with operations of every kind that its values allow.
 fn random_program(random: &mut Random) -> Vec<u32> {
     let template = random.below(3) as u32;
+    let controls = random.pick(&[0, 1, 2, 3, 4, 5, 8, 9, 11]);
     let rank = random.below(5);
     let inputs = random.below(5);
     let scalars = random.below(3);
@@ -39,7 +40,7 @@ fn random_program(random: &mut Random) -> Vec<u32> {
     let accesses = &accesses[..];
     let mut words = vec![
         MAGIC,
-        template,
+        template | controls << 8,
         random.pick(&[1, 8, 32, 64, 256, 1024][usize::from(template == 2)..]),
         rank as u32,
         inputs as u32,
@@ -120,7 +121,7 @@ fn random_program(random: &mut Random) -> Vec<u32> {
 fn support() -> validate::Support {
     validate::Support {
         version: 0x1_0300,
-        capabilities: vec![1],
+        capabilities: vec![1, 4464, 4465, 4466],
         shared_bytes: 16 << 10,
     }
 }
@@ -254,6 +255,26 @@ fn increment() -> Vec<u32> {
 }
 
 #[test]
+fn float_controls_are_declared() {
+    // Each execution mode of 32 bits, by its number and that of its capability.
+    let modes = [(4461, 4466), (4459, 4464), (4460, 4465)];
+    for controls in [0, 1, 2, 3, 4, 5, 8, 11] {
+        let mut words = increment();
+        words[1] |= controls << 8;
+        let spirv = build(&words).unwrap();
+        let declared = reflect(&spirv).unwrap().capabilities;
+        for (bit, (mode, capability)) in modes.into_iter().enumerate() {
+            let on = controls >> bit & 1 == 1;
+            let set = spirv.windows(2).any(|pair| pair == [mode, 32]);
+            assert_eq!((declared.contains(&capability), set), (on, on));
+            let mut few = support();
+            few.capabilities.retain(|&c| c != capability);
+            assert_eq!(validate::secure(&spirv, &[], &few).is_err(), on);
+        }
+    }
+}
+
+#[test]
 fn errors_name_the_word_and_the_reason() {
     let change = |at: usize, word: u32| {
         let mut words = increment();
@@ -263,6 +284,8 @@ fn errors_name_the_word_and_the_reason() {
     assert!(build(&increment()).is_ok());
     assert_eq!(change(0, 1), "word 0: 0x00000001 is not 0x314b5648");
     assert_eq!(change(1, 9), "word 1: no template 9");
+    assert_eq!(change(1, 0x600), "word 1: no float controls 0x6");
+    assert_eq!(change(1, 0x1000), "word 1: no float controls 0x10");
     assert_eq!(
         change(2, 2000),
         "word 2: 2000 invocations in a workgroup, 1 to 1024 are allowed"

@@ -69,6 +69,12 @@ pub fn evaluate(
         } else {
             let instruction = &program.instructions[value - first];
             match instruction.op {
+                Op::Const if ty == Type::F32 && program.controls.hides_constants() => {
+                    let bits = m.constant(Type::U32, instruction.args[1], width);
+                    let zero = operands.unseen_zero(m, width);
+                    let bits = m.value(S::BitwiseOr, Type::U32, width, &[bits, zero]);
+                    m.value(S::Bitcast, ty, width, &[bits])
+                }
                 Op::Const => m.constant(ty, instruction.args[1], width),
                 Op::Index => at.index(m),
                 op => {

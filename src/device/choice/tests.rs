@@ -64,6 +64,7 @@ fn snapshot(name: &str, kind: vk::PhysicalDeviceType) -> Snapshot {
         max_allocation_size: 1 << 32,
         max_buffer_size: 1 << 40,
         multiprocessors: 0,
+        float_controls: [vk::FALSE; 3],
         compute_capability: None,
     }
 }

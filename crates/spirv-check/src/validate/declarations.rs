@@ -14,10 +14,12 @@ pub(super) const SUBGROUP: u32 = 61;
 pub(super) const VULKAN_MEMORY_MODEL: u32 = 5345;
 pub(super) const DOT_PRODUCT: [u32; 4] = [6016, 6017, 6018, 6019];
 pub(super) const ATOMIC_FLOAT32_ADD: u32 = 6033;
+/// DenormPreserve, DenormFlushToZero and SignedZeroInfNanPreserve: each has the execution mode that is 5 below it.
+const FLOAT_CONTROLS: [u32; 3] = [4464, 4465, 4466];
 const STORAGE16: [u32; 3] = [4433, 4434, 4435];
 const STORAGE8: [u32; 3] = [4448, 4449, 4450];
 /// The SPIR-V capabilities that safe mode has rules for; a device may have less.
-pub const CAPABILITIES: [u32; 30] = [
+pub const CAPABILITIES: [u32; 33] = [
     0,
     1,
     FLOAT16,
@@ -48,14 +50,18 @@ pub const CAPABILITIES: [u32; 30] = [
     DOT_PRODUCT[3],
     ATOMIC_FLOAT32_ADD,
     30,
+    FLOAT_CONTROLS[0],
+    FLOAT_CONTROLS[1],
+    FLOAT_CONTROLS[2],
 ];
-const EXTENSIONS: [&str; 14] = [
+const EXTENSIONS: [&str; 15] = [
     "SPV_KHR_storage_buffer_storage_class",
     "SPV_KHR_16bit_storage",
     "SPV_KHR_8bit_storage",
     "SPV_KHR_vulkan_memory_model",
     "SPV_KHR_integer_dot_product",
     "SPV_KHR_non_semantic_info",
+    "SPV_KHR_float_controls",
     "SPV_KHR_no_integer_wrap_decoration",
     "SPV_KHR_terminate_invocation",
     "SPV_KHR_relaxed_extended_instruction",
@@ -213,6 +219,15 @@ impl<'a> Checker<'_, 'a> {
                 )
             }
             Op::ExecutionMode => {
+                // How f32 arithmetic rounds to zero and treats NaN changes no access to memory.
+                let controls = FLOAT_CONTROLS.map(|capability| capability - 5);
+                if w.len() == 4 && controls.contains(&w[2]) {
+                    return ensure(
+                        inst,
+                        w[1] == self.module.main && w[3] == 32 && self.has(w[2] + 5),
+                        "is not a float control of main for 32 bits with its capability",
+                    );
+                }
                 length(inst, 6)?;
                 ensure(
                     inst,
