@@ -52,6 +52,7 @@ export class Graph {
       this.free();
       throw error;
     }
+    this.device.graphs.add(this);
   }
 
   /** Records the graph. */
@@ -183,6 +184,7 @@ export class Graph {
   /** Gives back the recorded graph and its memory. */
   free() {
     const { device } = this;
+    device.graphs.delete(this);
     if (this.handle !== undefined && !device.closed) device.vk.graphDestroy(this.handle);
     this.handle = undefined;
     freeMemory(device, this.memory);
