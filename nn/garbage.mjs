@@ -1,10 +1,10 @@
-// Which storages are garbage, and when to look.
+// Which storages and graphs are garbage, and when to look.
 //
 // A FinalizationRegistry says so between turns of the event loop alone, and V8, which sees small objects, has no reason to collect.
 // So the addon holds weak references to storages, has V8 collect when the memory that tensors hold has doubled, and looks at once.
 
-/** @typedef {import('./runtime.mjs').Allocation} Allocation */
-/** @typedef {import('./storage.mjs').Storage} Storage */
+/** What is given back, by its sink: memory, or what a graph holds. @typedef {{ live: boolean, sink: { release(held: any): void } }} Held */
+/** A storage, or a graph. What it holds must not lead back to it. @typedef {{ allocation: Held }} Holder */
 
 /** Growth below which nobody looks: a collection takes milliseconds. */
 export const LEAST_GROWTH = { bytes: 2 ** 28, buffers: 2 ** 14 };
@@ -33,11 +33,11 @@ export class Garbage {
   constructor(vk, deviceBytes) {
     this.vk = vk;
     this.deviceBytes = deviceBytes;
-    /** The addon's list of weak references to storages; a stand-in for the addon may have none. @type {number | undefined} */
+    /** The addon's list of weak references to them; a stand-in for the addon may have none. @type {number | undefined} */
     this.list = vk.weakList?.();
-    /** Storages that are not in the list yet. @type {Storage[]} */
+    /** Those that are not in the list yet. @type {Holder[]} */
     this.waiting = [];
-    /** Memory of those that are, in its order. @type {Allocation[]} */
+    /** What the others hold, in the list's order. @type {Held[]} */
     this.watched = [];
     /** What may be held before the next look. */
     this.limit = nextLook({ bytes: 0, buffers: 0 }, deviceBytes);
@@ -57,10 +57,10 @@ export class Garbage {
     if (this.list !== undefined) this.collections.register({}, undefined);
   }
 
-  /** Has memory given back when its storage is garbage. @param {Storage} storage */
-  watch(storage) {
+  /** Has what an object holds given back when it is garbage. @param {Holder} holder */
+  watch(holder) {
     if (this.list === undefined) return;
-    this.waiting.push(storage);
+    this.waiting.push(holder);
     if (this.waiting.length >= WAITING) this.settle();
   }
 
@@ -68,14 +68,14 @@ export class Garbage {
   settle() {
     const { vk, list, waiting } = this;
     this.waiting = [];
-    for (const storage of waiting) {
-      if (!storage.allocation.live) continue;
-      vk.weakAdd(list, storage);
-      this.watched.push(storage.allocation);
+    for (const holder of waiting) {
+      if (!holder.allocation.live) continue;
+      vk.weakAdd(list, holder);
+      this.watched.push(holder.allocation);
     }
   }
 
-  /** Memory of all storages that live. */
+  /** All that is held. */
   allocations() {
     return [...this.watched, ...this.waiting.map(({ allocation }) => allocation)].filter(({ live }) => live);
   }

@@ -89,8 +89,6 @@ export class Runtime {
       },
       (slot) => this.release(slot),
     );
-    /** Graphs of compiled functions. @type {Set<{ free(): void }>} */
-    this.graphs = new Set();
     /** Operations that found their record, and that made it. */
     this.hits = 0;
     this.misses = 0;
@@ -179,9 +177,9 @@ export class Runtime {
     else this.free.set(allocation.bytes, [allocation.handle]);
   }
 
-  /** @param {Storage} storage */
-  watch(storage) {
-    this.garbage.watch(storage);
+  /** Has what an object holds on the device given back when it is garbage. @param {import('./garbage.mjs').Holder} holder */
+  watch(holder) {
+    this.garbage.watch(holder);
   }
 
   /** @param {Template} template @param {Storage[]} storages one for each slot @returns {undefined} */
@@ -287,7 +285,6 @@ export class Runtime {
     if (this.closed) return;
     try {
       this.recorder.reset();
-      for (const graph of this.graphs) graph.free();
       for (const allocation of this.garbage.allocations()) allocation.sink.release(allocation);
       this.destroyFree();
       for (const pipeline of this.kernels.context.pipelines.values()) this.vk.destroyPipeline(pipeline);

@@ -107,6 +107,29 @@ test('results of a compiled function', async () => {
   x.dispose();
 });
 
+test('compiled functions that nobody holds, but for one whose result lies in its graph', async () => {
+  const x = full([COUNT], 3);
+  const collected = () => {
+    runtime().garbage.collect(runtime().live);
+    runtime().flush();
+    return memory().buffers;
+  };
+  const make = (/** @type {number} */ factor, reuseOutputs = false) =>
+    compile((/** @type {any} */ y) => y.mul(factor).exp().mul(0).add(factor), { reuseOutputs });
+  for (let i = 0; i < 3; i++) make(i)(x);
+  const start = collected();
+  for (let i = 0; i < 20; i++) make(i)(x);
+  // What the last call's frame holds may still be there.
+  assert.ok(collected() <= start + 4, `${collected()} buffers, ${start} before`);
+  const kept = (() => make(7, true)(x))();
+  for (let i = 0; i < 20; i++) {
+    make(i)(x);
+    collected();
+  }
+  assert.equal((await kept.toArray())[9], 7);
+  x.dispose();
+});
+
 test('very many small tensors', async () => {
   const x = full([4], 1);
   let last = x;
