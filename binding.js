@@ -894,3 +894,6 @@ module.exports.waitAsync = nativeBinding.waitAsync
 module.exports.waitIdle = nativeBinding.waitIdle
 module.exports.waitTimeline = nativeBinding.waitTimeline
 module.exports.watchNan = nativeBinding.watchNan
+module.exports.weakAdd = nativeBinding.weakAdd
+module.exports.weakList = nativeBinding.weakList
+module.exports.weakSweep = nativeBinding.weakSweep

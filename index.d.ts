@@ -961,3 +961,16 @@ export declare function waitTimeline(value: TimelineValue): void
  * back, or `using`, ends it.
  */
 export declare function watchNan(buffer: BufferHandle, options?: WatchOptions): Subscription
+
+/** Puts an object at the end of a list. */
+export declare function weakAdd(list: number, object: object): void
+
+/** Makes a list of objects that are watched and not kept alive; its number, which means nothing to other workers. */
+export declare function weakList(): number
+
+/**
+ * Takes out of a list, in which the others keep their order, what `gone` has a 1 for, and objects that were garbage, for
+ * which `gone` has a 1 afterwards. With `collect` the runtime collects its garbage first: V8 does, in the call.
+ * `gone` has a byte for each object of the list.
+ */
+export declare function weakSweep(list: number, gone: Uint8Array, collect?: boolean): void

@@ -70,6 +70,101 @@ test('a worker that is terminated in the middle', async () => {
   vk.destroyBuffer(x);
 });
 
+test('25 workers that are terminated in the middle of their work leave nothing, but for what others have used', async () => {
+  await childJson(`
+    init();
+    // What is made once.
+    words(bufferOf(ramp(64), 0));
+    const p = pipelineOf(programs.increment);
+    const held = () => {
+      vk.waitIdle();
+      vk.destroyBuffer(vk.createBuffer(4, 0));
+      return { live: vk.memoryStats().live, allocated: vk.memoryStats().blocks.allocatedBytes, leased: vk.memoryStats().staging.readbackLeasedBytes };
+    };
+    const source = \`
+      init();
+      const own = Array.from({ length: 20 }, (_, i) => bufferOf(ramp(4096), i % 2));
+      const used = bufferOf(ramp(64, 7), 0);
+      const churn = pipelineOf(programs.churn);
+      const increment = pipelineOf(programs.increment);
+      vk.graphBegin();
+      vk.dispatch(increment, [own[0]], 64, 1, 1, Uint32Array.of(4096, 1));
+      vk.uploadAsync(own[1], ramp(4096));
+      const graph = vk.graphEnd();
+      vk.graphLaunch(graph);
+      vk.readAsync(own[2]);
+      const told = vk.createBuffer(4096, 0);
+      vk.setName(told, 'told');
+      // The graph keeps the memory of this one.
+      vk.destroyBuffer(own[0]);
+      post({ used, graph, increment, told });
+      for (;;) vk.dispatch(churn, [own[3], own[3]], 1, 1, 1, Uint32Array.of(64, 1000));
+    \`;
+    let before;
+    for (let i = 0; i < 26; i++) {
+      const worker = startWorker(source);
+      const { used, graph, increment, told } = await new Promise((resolve) => worker.once('message', resolve));
+      assert.deepEqual(words(used), ramp(64, 7));
+      await worker.terminate();
+      assert.deepEqual(words(used), ramp(64, 7), 'what others have used lives on');
+      assert.throws(() => vk.bufferBytes(told), { code: 'ERR_HELIOS_INVALID_HANDLE' });
+      assert.throws(() => vk.graphLaunch(graph), { code: 'ERR_HELIOS_INVALID_HANDLE' });
+      assert.throws(() => vk.dispatch(increment, [used], 1, 1, 1, Uint32Array.of(64, 1)), { code: 'ERR_HELIOS_INVALID_HANDLE' });
+      vk.destroyBuffer(used);
+      // The first leaves blocks that are kept for reuse.
+      if (i === 0) before = held();
+      else assert.deepEqual(held(), before, 'worker ' + i);
+    }
+    assert.equal(before.live.buffers, 1);
+    const x = bufferOf(ramp(64));
+    vk.dispatch(p, [x], 1, 1, 1, Uint32Array.of(64, 1));
+    assert.deepEqual(words(x), ramp(64, 1));
+  `);
+});
+
+test('a worker that fails leaves nothing; one that comes to its end leaves what it made', async () => {
+  await childJson(`
+    init();
+    for (const [end, left] of [['', 1], ['process.exit(0)', 1], ['throw new Error("for a test")', 0], ['process.exit(3)', 0]]) {
+      const before = vk.memoryStats().live.buffers;
+      const worker = startWorker(\`init(); post(bufferOf(ramp(64, 3), 0)); await new Promise((resolve) => setTimeout(resolve, 10)); \${end}\`);
+      const posted = [];
+      worker.on('message', (handle) => posted.push(handle)).on('error', () => {});
+      await new Promise((resolve) => worker.once('exit', resolve));
+      assert.equal(vk.memoryStats().live.buffers, before + left, end);
+      if (left > 0) assert.deepEqual(words(posted[0]), ramp(64, 3));
+    }
+  `);
+});
+
+test('tensors of workers go with them, however they end', async () => {
+  await childJson(`
+    init();
+    const nn = ${JSON.stringify(new URL('../nn/index.mjs', import.meta.url).href)};
+    const source = \`
+      const { compile, full, nn, optim, F } = await import(data.nn);
+      const model = new nn.Linear(8, 4);
+      const opt = new optim.AdamW(model.parameters(), { lr: 0.1 });
+      const step = compile((x) => { const loss = model.forward(x).square().mean(); loss.backward(); opt.step(); opt.zeroGrad(); return loss; });
+      const kept = [];
+      for (let i = 0; i < 3; i++) kept.push(step(full([2, 8], i)));
+      kept.push(full([1000], 1).mul(2));
+      await kept[0].item();
+      post('at work');
+      if (data.forever) for (let i = 0; ; i++) kept.push(step(full([2, 8], i)).add(1)), await kept.at(-1).item();
+    \`;
+    for (const forever of [true, false]) for (let i = 0; i < 3; i++) {
+      const worker = startWorker(source, { nn, forever });
+      const ended = new Promise((resolve, reject) => worker.once('exit', resolve).once('error', reject));
+      await new Promise((resolve) => worker.once('message', resolve));
+      if (forever) await worker.terminate();
+      await ended;
+      vk.waitIdle();
+      assert.deepEqual(vk.memoryStats().live, { buffers: 0, bytes: 0 }, (forever ? 'terminated ' : 'ended ') + i);
+    }
+  `);
+});
+
 test('a worker that is terminated while it reads behind long work: it ends before that, and its block comes back', async (t) => {
   if (info.deviceTypeName !== 'cpu') return t.skip('work of a few seconds is not long enough on a GPU');
   await childJson(

@@ -1,9 +1,11 @@
 // The device of this process: memory for storages, and dispatches gathered into packed lists.
 
 import { createRequire } from 'node:module';
+import { isMainThread } from 'node:worker_threads';
 import { Recorder } from '../kernels/base.mjs';
 import { createKernels } from '../kernels/index.mjs';
 import { UsageError } from './errors.mjs';
+import { Garbage } from './garbage.mjs';
 import { SharedSlots } from './memory.mjs';
 
 /** @typedef {import('../kernels/template.mjs').Template} Template */
@@ -20,9 +22,6 @@ const PADDING = 16;
 /** Buffers of up to so many bytes take turns, this many of each size. */
 const [SMALL, TURNS] = [2 ** 20, 8];
 
-/** Unreleased bytes made within one turn of the event loop above which there is a warning. */
-const WARN_BYTES = 2 ** 30;
-
 /**
  * What dispatches are of: an operation, its attributes, and the number of its inputs, and the layouts of these and then of its outputs.
  * @typedef {{ op: import('./ops/registry.mjs').Op, attributes: any, inputs: number, layouts: import('./layout.mjs').Layout[] }} CallInfo
@@ -33,11 +32,11 @@ const WARN_BYTES = 2 ** 30;
 /**
  * What takes the dispatches of operations: the eager list, or the recording of a compiled function.
  * @typedef {object} Sink
- * @property {(bytes: number, owned?: boolean) => Allocation} allocate
+ * @property {(bytes: number) => Allocation} allocate
  * @property {(allocation: Allocation) => void} release
  * @property {(template: Template, storages: Storage[], call?: CallInfo, info?: WorkInfo) => string | undefined} append `info` of what is
  *   no operation; a recording answers with the line of the user's program
- * @property {(storage: Storage, allocation: Allocation) => void} [watch] has memory given back when its storage is garbage
+ * @property {(storage: Storage) => void} [watch] has memory given back when its storage is garbage
  * @property {(tensor: Tensor) => void} [use] is told of operands
  * @property {(storage: Storage) => boolean} [changed] says whether it has changed a storage from before
  * @property {Set<import('./optim/half-copy.mjs').ParameterCopy>} [copies] that hold what they should before each launch
@@ -55,7 +54,6 @@ const WARN_BYTES = 2 ** 30;
  * @property {number} handle the buffer; of a recording: -1 until its memory is planned
  * @property {number} bytes
  * @property {boolean} live
- * @property {boolean} [owned] whether something other than a program's variables keeps it
  * @property {Sink} sink where it was allocated
  */
 
@@ -85,20 +83,17 @@ export class Runtime {
     /** Memory that compiled functions share. */
     this.slots = new SharedSlots(
       (bytes) => {
-        const slot = this.allocate(bytes, true);
+        const slot = this.allocate(bytes);
         this.name(slot, 'intermediate results');
         return slot;
       },
       (slot) => this.release(slot),
     );
-    this.turnBytes = 0;
-    this.warned = false;
     /** Operations that found their record, and that made it. */
     this.hits = 0;
     this.misses = 0;
-    this.registry = new FinalizationRegistry((/** @type {Allocation} */ allocation) => {
-      if (allocation.live) allocation.sink.release(allocation);
-    });
+    this.garbage = new Garbage(vk, this.info.deviceLocalMemoryBytes);
+    if (!isMainThread) process.once('exit', () => this.end());
   }
 
   /** Bytes that a tensor has at most. */
@@ -110,26 +105,19 @@ export class Runtime {
   /**
    * Memory of at least `bytes` bytes with undefined contents.
    * @param {number} bytes
-   * @param {boolean} [owned] whether something other than a program's variables keeps it
    * @param {boolean} [exportable] whether other interfaces to the device get at it too, as NCCL does
    * @returns {Allocation}
    */
-  allocate(bytes, owned = false, exportable = false) {
+  allocate(bytes, exportable = false) {
     const size = Math.max(PADDING, Math.ceil(bytes / PADDING) * PADDING);
     if (size > this.maxBytes) throw new UsageError('tensor', `${size} bytes; a tensor on this device has at most ${this.maxBytes} bytes`);
-    const handle = exportable ? this.vk.createBuffer(size, 0, { exportable }) : (this.reuse(size) ?? this.create(size));
+    if (this.garbage.due(this.live)) this.garbage.collect(this.live);
+    const handle = exportable
+      ? this.withMemory(() => this.vk.createBuffer(size, 0, { exportable }))
+      : (this.reuse(size) ?? this.withMemory(() => this.vk.createBuffer(size, 0)));
     this.live.buffers++;
     this.live.bytes += size;
-    if (!owned) this.turnBytes += size;
-    if (this.turnBytes > WARN_BYTES && !this.warned) {
-      this.warned = true;
-      process.emitWarning(
-        'more than 1 GiB of tensors were made without a turn of the event loop; memory is found unused only there. ' +
-          'Wrap the work in scope(() => …), dispose() of tensors, or await in the loop.',
-        { code: 'HELIOS_NN_MEMORY' },
-      );
-    }
-    return { handle, bytes: size, live: true, sink: this, owned };
+    return { handle, bytes: size, live: true, sink: this };
   }
 
   /**
@@ -143,16 +131,39 @@ export class Runtime {
     return handles && handles.length >= TURNS ? handles.shift() : undefined;
   }
 
-  /** @param {number} size @returns {number} */
-  create(size) {
-    try {
-      return this.vk.createBuffer(size, 0);
-    } catch (error) {
-      if (!isOutOfMemory(error) || this.held) throw error;
-      // What was freed since the last list is still held for reuse.
-      this.flush();
-      return this.vk.createBuffer(size, 0);
+  /**
+   * What a call that takes memory gives. Where it finds none it runs again after each of two steps, {@link Runtime.makeRoom}.
+   * @template T
+   * @param {() => T} call @returns {T}
+   */
+  withMemory(call) {
+    for (let failures = 0; ; failures++) {
+      try {
+        return call();
+      } catch (error) {
+        if (this.held) throw error;
+        this.makeRoom(error, failures);
+      }
     }
+  }
+
+  /**
+   * Makes room after a failure: first by the list, which holds for reuse what was freed since the last one, then by a collection.
+   * @param {any} error thrown where it is no shortage, or has outlasted both; it then says what a program can do
+   * @param {number} failures before this one
+   */
+  makeRoom(error, failures) {
+    if (!isOutOfMemory(error)) throw error;
+    if (failures === 1) this.garbage.collect(this.live);
+    if (failures < 2) return this.submit();
+    const { bytes, buffers } = this.live;
+    const { message, stack } = error;
+    error.message =
+      `${message}; tensors hold ${bytes} bytes in ${buffers} buffers, none of which is garbage: end what a step makes with ` +
+      'scope(() => …) or dispose(), hold on to values (await x.item()) in place of tensors, or make batches smaller';
+    // What an uncaught error shows.
+    error.stack = stack?.replace(message, () => error.message);
+    throw error;
   }
 
   /** @param {Allocation} allocation */
@@ -161,7 +172,6 @@ export class Runtime {
     allocation.live = false;
     this.live.buffers--;
     this.live.bytes -= allocation.bytes;
-    if (!allocation.owned) this.turnBytes -= allocation.bytes;
     if (this.recorder.count === 0) {
       this.vk.destroyBuffer(allocation.handle);
       return;
@@ -171,9 +181,9 @@ export class Runtime {
     else this.free.set(allocation.bytes, [allocation.handle]);
   }
 
-  /** @param {Storage} storage @param {Allocation} allocation */
-  watch(storage, allocation) {
-    this.registry.register(storage, allocation);
+  /** Has what an object holds on the device given back when it is garbage. @param {import('./garbage.mjs').Holder} holder */
+  watch(holder) {
+    this.garbage.watch(holder);
   }
 
   /** @param {Template} template @param {Storage[]} storages one for each slot @returns {undefined} */
@@ -188,14 +198,14 @@ export class Runtime {
 
   /**
    * Appends what `fn` computes, or nothing where `fn` throws: none of it is submitted before its end, and what it appended is taken out
-   * of the list again. Where it finds no memory, the list from before is submitted, which gives back what was freed, and `fn` runs a
-   * second time. `fn` does nothing that cannot be taken back: it uploads and flushes nothing.
+   * of the list again. Where it finds no memory, `fn` runs again after each step of {@link Runtime.makeRoom}, which submits the list
+   * from before. `fn` does nothing that cannot be taken back: it uploads and flushes nothing.
    * @param {() => void} fn @param {Storage[]} storages from before that it writes: where it throws, they have their versions again
    */
   allOrNothing(fn, storages) {
     const { recorder } = this;
     const versions = storages.map(({ version }) => version);
-    for (let last = false; ; last = true) {
+    for (let failures = 0; ; failures++) {
       const { length, count } = recorder;
       this.held = true;
       try {
@@ -209,11 +219,11 @@ export class Runtime {
         });
         // An empty list gives back nothing.
         if (count === 0) this.destroyFree();
-        if (last || !isOutOfMemory(error)) throw error;
+        this.held = false;
+        this.makeRoom(error, failures);
       } finally {
         this.held = false;
       }
-      this.flush();
     }
     if (recorder.count >= LIST) this.submit();
   }
@@ -224,7 +234,6 @@ export class Runtime {
     this.scheduled = true;
     queueMicrotask(() => {
       this.scheduled = false;
-      this.turnBytes = 0;
       try {
         this.submit();
       } catch (error) {
@@ -275,9 +284,24 @@ export class Runtime {
     this.vk.setName?.(handle, name);
   }
 
+  /** Gives back everything as a worker comes to its end: nobody else has its tensors. What is terminated the addon sees to. */
+  end() {
+    if (this.closed) return;
+    try {
+      this.recorder.reset();
+      for (const allocation of this.garbage.allocations()) allocation.sink.release(allocation);
+      this.destroyFree();
+      for (const pipeline of this.kernels.context.pipelines.values()) this.vk.destroyPipeline(pipeline);
+    } catch {
+      // The device is lost, or another thread has destroyed it, and with it everything.
+    }
+    this.close();
+  }
+
   /** Gives up the device. */
   close() {
     this.closed = true;
+    this.garbage.close();
     this.recorder.reset();
     this.free.clear();
     this.failure = undefined;
@@ -296,7 +320,7 @@ export class Runtime {
    */
   upload(allocation, data, byteOffset = 0) {
     this.flush();
-    this.vk.uploadAsync(allocation.handle, data, byteOffset);
+    this.withMemory(() => this.vk.uploadAsync(allocation.handle, data, byteOffset));
   }
 }
 

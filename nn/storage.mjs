@@ -1,8 +1,7 @@
 // Device memory that tensors share, and how it is given back.
 //
 // A storage counts its tensors. The last `dispose` frees it at once; so do the end of a `scope` and of a backward pass for
-// what they made. What a program just drops is freed when the garbage collector has found it, which it does only between
-// turns of the event loop.
+// what they made. What a program just drops is freed when it is found to be garbage: see `garbage`.
 
 import { ArgumentError, checkFunction, checkResult } from './errors.mjs';
 import { sink } from './runtime.mjs';
@@ -18,7 +17,7 @@ export class Storage {
     this.shares = 0;
     /** Counts writes in place. */
     this.version = 0;
-    allocation.sink.watch?.(this, allocation);
+    allocation.sink.watch?.(this);
   }
 
   retain() {
@@ -31,10 +30,7 @@ export class Storage {
 }
 
 /** A storage of at least `bytes` bytes, with undefined contents. @param {number} bytes */
-export const allocate = (bytes) => new Storage(sink().allocate(bytes, owned));
-
-/** Whether what is made now has an owner: {@link unscoped}. */
-let owned = false;
+export const allocate = (bytes) => new Storage(sink().allocate(bytes));
 
 /** Tensors made in the open scopes, innermost last. @type {Scope[]} */
 const scopes = [];
@@ -128,12 +124,9 @@ export function scope(fn) {
  */
 export function unscoped(fn) {
   const outer = scopes.splice(0);
-  const before = owned;
-  owned = true;
   try {
     return fn();
   } finally {
-    owned = before;
     scopes.push(...outer);
   }
 }

@@ -46,7 +46,7 @@ use crate::queue::exit;
 use crate::queue::timeline::Timeline;
 use crate::record::recorder::Recorder;
 use crate::record::ring::SLOTS;
-use crate::table::{Kind, Table};
+use crate::table::{Kind, Owner, Table};
 use crate::test_faults;
 use crate::timing::{Phase, Timing};
 
@@ -107,6 +107,8 @@ pub struct Context {
     /// Submissions in flight at most.
     pub command_buffers: usize,
     factory: Option<Factory>,
+    /// Graphs of environments that have ended, which the device may still run.
+    retired_graphs: Vec<Graph>,
     /// Destroyed pipelines with the timeline value that frees them.
     retired_pipelines: VecDeque<(u64, Arc<Compiled>)>,
     /// Destroyed resources with the timeline value that frees them, in order of that value.
@@ -291,6 +293,7 @@ impl Context {
             pipelines: std::mem::take(&mut legacy.pipelines),
             graphs: std::mem::take(&mut legacy.graphs),
             factory: Some(factory),
+            retired_graphs: Vec::new(),
             retired_pipelines: VecDeque::new(),
             retired: VecDeque::new(),
             retired_bytes: 0,
@@ -325,6 +328,27 @@ impl Context {
             profile: None,
             watches: nan::Watches::default(),
         })
+    }
+
+    /// The JavaScript environment whose calls follow: what they make is its own, until another names it.
+    pub fn enter(&mut self, caller: Owner) {
+        self.buffers.caller = caller;
+        self.pipelines.caller = caller;
+        self.graphs.caller = caller;
+    }
+
+    /// Frees what an environment made and no other has named. Nothing is waited for.
+    pub fn free_owned(&mut self, owner: Owner) {
+        for handle in self.graphs.owned(owner) {
+            self.retired_graphs.extend(self.graphs.remove(handle));
+        }
+        // They fail where the device is lost, with which everything goes.
+        for handle in self.buffers.owned(owner) {
+            let _ = self.destroy_buffer(handle);
+        }
+        for handle in self.pipelines.owned(owner) {
+            let _ = self.destroy_pipeline(handle);
+        }
     }
 
     /// Notes that a command follows, and makes ready for it. A failure has changed nothing.

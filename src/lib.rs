@@ -27,14 +27,16 @@ pub mod error;
 pub mod memory;
 pub mod observe;
 pub mod pipeline;
-pub mod pipeline_cache;
 pub mod queue;
 pub mod record;
 pub mod shaders;
-pub mod table;
 pub mod test_faults;
 pub mod timing;
 pub mod vk_ext;
 
+/// Integers that name buffers, pipelines and graphs, and whose these are.
+pub use handle_table as table;
+/// The file of compiled pipelines.
+pub use pipeline_cache;
 /// What needs no Vulkan: lists to checked batches, accesses to barriers.
 pub use plan;

@@ -432,6 +432,8 @@ async function wild(seed, calls) {
     graphLaunch: () => [pick(graphs)],
     graphDestroy: () => [pick(graphs)],
     setName: () => [pick([buffer(), pick(pipelines)?.handle]), pick(['name', 'ü', '']), pick([undefined, 'buffer', 'pipeline'])],
+    weakAdd: () => [below(2), pick([{}, [], () => 0])],
+    weakSweep: () => [below(2), new Uint8Array(below(4)), pick([undefined, false, below(20) === 0])],
     dgcSetup: () => [dgcPipeline ?? any(), pick([32, 30, 4]), pick([1, 16, 100])],
     dgcExecute: () => [below(20)],
     dgcGetBufferAddress: () => [buffer()],

@@ -182,7 +182,23 @@ export const FUNCTIONS = {
   indexSelect: () => [m(), 0, ids()],
   oneHot: () => [ids(), 4],
 };
-for (const name of ['neg', 'exp', 'log', 'sqrt', 'rsqrt', 'reciprocal', 'abs', 'square', 'sign', 'relu', 'silu', 'gelu', 'tanh', 'sigmoid'])
+for (const name of [
+  'neg',
+  'exp',
+  'log',
+  'log1p',
+  'sqrt',
+  'rsqrt',
+  'reciprocal',
+  'abs',
+  'square',
+  'sign',
+  'relu',
+  'silu',
+  'gelu',
+  'tanh',
+  'sigmoid',
+])
   FUNCTIONS[name] = () => [m()];
 for (const [name, args] of Object.entries(FUNCTIONS)) if (name in F) add(name, any(F)[name], args);
 

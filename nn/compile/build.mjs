@@ -108,7 +108,7 @@ function takeMemory(results, slots, of, outputs) {
   });
   try {
     for (const s of kept) {
-      bySlot[s] = device.allocate(slots[s], true);
+      bySlot[s] = device.allocate(slots[s]);
       memory.own.push(bySlot[s]);
       device.name(bySlot[s], 'results');
     }

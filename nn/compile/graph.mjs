@@ -17,6 +17,29 @@ import { build, freeMemory } from './build.mjs';
 
 /** How graphs are made. @typedef {{ passes: readonly import('../passes/index.mjs').PassName[], graph: boolean }} GraphOptions */
 
+/**
+ * What a graph holds on the device. It does not know the graph: when nobody holds that any more, this is given back as the memory of a
+ * tensor is.
+ */
+class Holdings {
+  /** @param {import('../runtime.mjs').Runtime} device @param {import('./build.mjs').GraphMemory} memory */
+  constructor(device, memory) {
+    this.device = device;
+    this.memory = memory;
+    /** The recorded graph; without one, the list is submitted in each call. @type {number | undefined} */
+    this.handle = undefined;
+    this.live = true;
+    this.sink = { release: () => this.free() };
+  }
+
+  free() {
+    if (!this.live) return;
+    this.live = false;
+    if (this.handle !== undefined && !this.device.closed) this.device.vk.graphDestroy(this.handle);
+    freeMemory(this.device, this.memory);
+  }
+}
+
 export class Graph {
   /**
    * @param {Recording} recording of the function @param {Storage[]} inputs memory that arguments are copied to
@@ -42,16 +65,15 @@ export class Graph {
     this.steps = steps;
     this.found = found;
     this.bytes = bytes;
-    this.memory = memory;
-    /** The recorded graph; without one, the list is submitted in each call. @type {number | undefined} */
-    this.handle = undefined;
+    this.allocation = new Holdings(this.device, memory);
     try {
       this.device.flush();
       if (dispatches > 0 && graph) this.record();
     } catch (error) {
-      this.free();
+      this.allocation.free();
       throw error;
     }
+    this.device.watch(this);
   }
 
   /** Records the graph. */
@@ -61,7 +83,7 @@ export class Graph {
     try {
       this.submit();
     } finally {
-      this.handle = vk.graphEnd();
+      this.allocation.handle = vk.graphEnd();
     }
   }
 
@@ -106,7 +128,8 @@ export class Graph {
   }
 
   launch() {
-    if (this.handle !== undefined) this.device.vk.graphLaunch(this.handle);
+    const { handle } = this.allocation;
+    if (handle !== undefined) this.device.vk.graphLaunch(handle);
     else if (this.dispatches > 0) this.submit();
     this.launched();
   }
@@ -141,7 +164,7 @@ export class Graph {
         const computed = storage.allocation.sink === this.recording || this.inputs.includes(storage);
         if (tensor.serial < this.recording.serial || !computed || memory.has(storage)) continue;
         const { handle, bytes } = storage.allocation;
-        memory.set(storage, reuse ? { handle, bytes, live: true, sink: keptOn(device) } : device.allocate(bytes));
+        memory.set(storage, reuse ? { handle, bytes, live: true, sink: keptOn(device, this) } : device.allocate(bytes));
       }
     } catch (error) {
       giveBack(memory);
@@ -180,17 +203,9 @@ export class Graph {
 
   // ---- the end
 
-  /** Gives back the recorded graph and its memory. */
-  free() {
-    const { device } = this;
-    if (this.handle !== undefined && !device.closed) device.vk.graphDestroy(this.handle);
-    this.handle = undefined;
-    freeMemory(device, this.memory);
-  }
-
   dispose() {
     if (!this.device.closed) this.device.flush();
-    this.free();
+    this.allocation.free();
     this.recording.forget();
     for (const tensor of tensorsIn(this.result)) if (tensor.serial >= this.recording.serial) tensor.dispose();
     for (const storage of this.inputs) storage.release();
@@ -202,8 +217,13 @@ export function giveBack(memory) {
   for (const allocation of memory.values()) allocation.sink.release(allocation);
 }
 
-/** Owns the memory of results that lie in a graph: nothing is freed with them. @param {import('../runtime.mjs').Runtime} device @returns {Sink} */
-const keptOn = (device) => ({
+/**
+ * Owns the memory of results that lie in a graph, which they keep: nothing is freed with them.
+ * @param {import('../runtime.mjs').Runtime} device @param {Graph} graph
+ * @returns {Sink & { graph: Graph }}
+ */
+const keptOn = (device, graph) => ({
+  graph,
   get closed() {
     return device.closed;
   },

@@ -51,7 +51,7 @@ export function trace(fn, slots, rebuild, options) {
   const scope = new Scope();
   try {
     for (const { layout } of slots) {
-      const storage = new Storage(device.allocate(layout.size * BYTES[layout.dtype], true));
+      const storage = new Storage(device.allocate(layout.size * BYTES[layout.dtype]));
       storage.retain();
       device.name(storage.allocation, 'arguments');
       inputs.push(storage);

@@ -153,7 +153,7 @@ export class Bucket {
 /** A tensor of zeros in memory that other interfaces to the device get at. @param {string} name for reports @param {number} count */
 function exportableZeros(name, count) {
   const device = runtime();
-  const allocation = device.allocate(4 * count, true, true);
+  const allocation = device.allocate(4 * count, true);
   device.name(allocation, name);
   const flat = unscoped(() => new Tensor(new Storage(allocation), denseLayout([count], 'f32')));
   noGrad(() => flat.fill_(0));

@@ -17,7 +17,7 @@ export class ParameterCopy {
     this.source = source;
     this.dtype = dtype;
     // The device's own memory, also where a function is being compiled: it outlives the graph.
-    this.storage = new Storage(device.allocate(2 * count, true));
+    this.storage = new Storage(device.allocate(2 * count));
     this.storage.retain();
     device.name(this.storage.allocation, name);
     /** The source's version that was copied. */

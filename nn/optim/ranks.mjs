@@ -168,7 +168,7 @@ export class Ranks {
       const { kernels } = runtime();
       const { count } = bucket;
       const shard = count / this.size;
-      const storage = new Storage(runtime().allocate(4 * count, true, this.exportable));
+      const storage = new Storage(runtime().allocate(4 * count, this.exportable));
       storage.retain();
       runtime().name(storage.allocation, 'gradients in bf16');
       const [own, x] = [this.group.rank * shard, count].map((offset, i) => ({ buffer: SLOT + 1 - i, offset }));

@@ -11,8 +11,10 @@ use super::codegen::shader_object;
 use super::convert::Arg;
 use super::raise::{call, throw};
 use super::unwind::{caught, guard};
-use super::values::{Made, Object, Out, array, check, data, set};
-use super::{results, state};
+use super::values::{
+    Made, Object, Out, array, check, clear_exception, data, function, made, set, string, undefined,
+};
+use super::{garbage, results, state};
 use crate::config::Config;
 use crate::context::Context;
 use crate::device;
@@ -507,6 +509,25 @@ fn load_error(error: Error) -> napi::Error {
     napi::Error::from_reason(error.to_string())
 }
 
+/// Calls back when a worker's program comes to its end without an error; a worker that is terminated emits no event.
+const ON_END: &str = "(ended) => process.once('exit', (code) => { if (!code) ended(); })";
+
+/// Has the state know whether a worker's program has come to its end.
+fn tell_end(env: sys::napi_env) -> Result<()> {
+    unsafe extern "C" fn ended(_: sys::napi_env, _: sys::napi_callback_info) -> sys::napi_value {
+        guard((), || state::program_runs(false));
+        ptr::null_mut()
+    }
+    let source = string(env, ON_END)?;
+    let (this, listener) = (undefined(env)?, function(env, ended, 0)?);
+    // SAFETY: `env` is live, here and below, and the values are of it.
+    let run = |value| unsafe { sys::napi_run_script(env, source, value) };
+    let watch = made(env, "napi_run_script", run)?;
+    // SAFETY: as above.
+    let call = |value| unsafe { sys::napi_call_function(env, this, watch, 1, &listener, value) };
+    made(env, "napi_call_function", call).map(drop)
+}
+
 /// Runs once for every JS environment that loads the addon.
 #[napi(module_exports)]
 pub fn module_exports(exports: napi::bindgen_prelude::Object, env: Env) -> napi::Result<()> {
@@ -546,9 +567,15 @@ pub fn module_exports(exports: napi::bindgen_prelude::Object, env: Env) -> napi:
     }
     results::enter(env.raw());
     state::environment_enters();
+    if !results::on_main_thread() {
+        // Where that fails nothing is known of the worker's end, and what it made stays.
+        let told = tell_end(raw).inspect_err(|_| clear_exception(raw));
+        state::program_runs(told.is_ok());
+    }
     let _hook = env.add_env_cleanup_hook((), |()| {
         guard((), || {
             results::leave();
+            garbage::leave();
             state::environment_leaves();
         });
     })?;

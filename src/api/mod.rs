@@ -8,6 +8,7 @@ mod codegen;
 mod collective;
 mod convert;
 mod direct;
+mod garbage;
 mod graphs;
 mod info;
 mod insight;

@@ -196,7 +196,7 @@ impl Held {
 }
 
 /// Values that `body` makes live no longer than it.
-fn scoped(env: sys::napi_env, body: impl FnOnce()) {
+pub(super) fn scoped(env: sys::napi_env, body: impl FnOnce()) {
     let mut scope = ptr::null_mut();
     // SAFETY: `env` is live. Without a scope the values live until the call ends, and nothing is collected.
     unsafe {
@@ -213,7 +213,7 @@ fn scoped(env: sys::napi_env, body: impl FnOnce()) {
 ///
 /// # Safety
 /// The reference must be of `env` and not deleted.
-unsafe fn value_of(
+pub(super) unsafe fn value_of(
     env: sys::napi_env,
     reference: sys::napi_ref,
 ) -> std::result::Result<Option<sys::napi_value>, sys::napi_status> {
@@ -235,7 +235,7 @@ fn owns(env: sys::napi_env, buffer: sys::napi_value) -> bool {
 
 /// # Safety
 /// The reference must be of `env`, and is not used again.
-unsafe fn drop_reference(env: sys::napi_env, reference: sys::napi_ref) {
+pub(super) unsafe fn drop_reference(env: sys::napi_env, reference: sys::napi_ref) {
     // SAFETY: see above. One that could not be deleted goes with the environment.
     let _ = unsafe { sys::napi_delete_reference(env, reference) };
 }
@@ -493,7 +493,7 @@ pub fn collecting<T>(env: sys::napi_env, mut body: impl FnMut() -> Result<T>) ->
 }
 
 /// Has the runtime collect garbage, and takes back what that shows to be free.
-fn collect(env: sys::napi_env) {
+pub(super) fn collect(env: sys::napi_env) {
     let held = HELD.with_borrow_mut(|held| held.as_mut().map(|held| held.collect(env)));
     if held.is_none() {
         collect_garbage(env);

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::context::{Context, Legacy};
 use crate::error::{Error, Result, panicked};
 use crate::queue::{completion, exit};
+use crate::table::{Owner, SHARED};
 
 enum State {
     /// `initDevice` was not called yet.
@@ -31,6 +32,8 @@ static VALIDATING: AtomicBool = AtomicBool::new(false);
 static STACKS: AtomicBool = AtomicBool::new(false);
 /// JS environments that have loaded the addon and live.
 static ENVIRONMENTS: AtomicU64 = AtomicU64::new(0);
+/// Who the last environment is.
+static OWNERS: AtomicU32 = AtomicU32::new(SHARED);
 
 /// A thread's open batch. Work goes to the stream at once, so this is bookkeeping alone.
 #[derive(Clone, Copy, Default)]
@@ -42,6 +45,10 @@ struct OpenBatch {
 }
 
 thread_local! {
+    /// This thread's environment, by whose end what it alone has used may be freed.
+    static OWNER: Cell<Owner> = const { Cell::new(SHARED) };
+    /// Whether the environment, should it end now, ends in the middle of its program.
+    static IN_THE_MIDDLE: Cell<bool> = const { Cell::new(false) };
     static BATCH: Cell<OpenBatch> = const { Cell::new(OpenBatch { open: false, any: false, generation: 0 }) };
 }
 
@@ -50,7 +57,10 @@ impl State {
     #[inline]
     fn run<T>(&mut self, body: impl FnOnce(&mut Context) -> Result<T>) -> Result<T> {
         let result = match self {
-            Self::Ready(context) => catch_unwind(AssertUnwindSafe(|| body(context))),
+            Self::Ready(context) => {
+                context.enter(OWNER.get());
+                catch_unwind(AssertUnwindSafe(|| body(context)))
+            }
             Self::Broken(_, text) => {
                 return Err(Error::DeviceLost(format!("in an earlier call: {text}")));
             }
@@ -173,14 +183,30 @@ pub fn stacks() -> bool {
 pub fn environment_enters() {
     exit::watch();
     let _before = ENVIRONMENTS.fetch_add(1, Ordering::AcqRel);
+    // Where the addon is loaded once more, the thread's environment stays who it is.
+    if OWNER.get() == SHARED {
+        OWNER.set(OWNERS.fetch_add(1, Ordering::AcqRel) + 1);
+    }
+}
+
+/// Whether the environment's program is under way: until it says that it has come to its end.
+pub fn program_runs(on: bool) {
+    IN_THE_MIDDLE.set(on);
 }
 
 /// The last environment to end takes the device with it: drivers must not be torn down under work
-/// in flight. A worker's end leaves the others' device alone.
+/// in flight. A worker's end leaves the others' device alone. What a worker made that was terminated goes with
+/// it, but for what others have used: nobody could name it any more. One that came to its end may have told
+/// others what they have yet to use.
 pub fn environment_leaves() {
     BATCH.with(|b| b.set(OpenBatch::default()));
+    let owner = OWNER.replace(SHARED);
+    let terminated = IN_THE_MIDDLE.replace(false);
     let _ = STATE.lock().run(|context| {
         context.graph_abandon();
+        if terminated {
+            context.free_owned(owner);
+        }
         Ok(())
     });
     if ENVIRONMENTS.fetch_sub(1, Ordering::AcqRel) == 1 {

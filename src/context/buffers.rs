@@ -138,7 +138,7 @@ impl Context {
     /// finished with.
     fn find(&mut self, capacity: u64, kind: Kind) -> Result<Option<Resource>> {
         let found = self.memory.take(capacity, kind);
-        if found.is_some() || self.retired.is_empty() {
+        if found.is_some() || self.retired.is_empty() && self.retired_graphs.is_empty() {
             return Ok(found);
         }
         if self.waits_for_submission() {
@@ -208,6 +208,9 @@ impl Context {
 
     /// Takes back up to `most` resources that the device has finished with.
     pub(super) fn reclaim(&mut self, most: usize) {
+        if !self.retired_graphs.is_empty() {
+            self.reclaim_graphs();
+        }
         let seen = self.timeline.seen();
         for _ in 0..most {
             match self.retired.front() {

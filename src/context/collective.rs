@@ -247,6 +247,7 @@ impl Context {
             self.destroy_buffer(handle)?;
         }
         let handle = self.create_exportable(bytes)?;
+        self.buffers.share(handle);
         self.exchange = Some(handle);
         self.buffer_slot("buffer", handle)
     }

@@ -215,10 +215,23 @@ impl Context {
         }
     }
 
+    /// Lets go of retired graphs that the device has finished with.
+    pub(super) fn reclaim_graphs(&mut self) {
+        let seen = self.timeline.seen();
+        let done = self
+            .retired_graphs
+            .extract_if(.., |graph| graph.last_launch <= seen);
+        for graph in done.collect::<Vec<_>>() {
+            let value = graph.last_launch;
+            self.release(graph.into_resources(), value);
+        }
+    }
+
     /// Everything that graphs, finished or not, keep alive. The device must have finished with them.
     pub(super) fn drain_graphs(&mut self) -> Vec<Arc<Resource>> {
         let recorded = self.recording.take().map(|r| r.into_parts().1);
-        let graphs = self.graphs.drain().map(Graph::into_resources);
+        let retired = self.retired_graphs.drain(..);
+        let graphs = (self.graphs.drain().chain(retired)).map(Graph::into_resources);
         recorded.into_iter().chain(graphs).flatten().collect()
     }
 

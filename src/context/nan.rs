@@ -79,7 +79,9 @@ impl Context {
                 specialization: vec![self.nan_threads()],
                 ..Options::default()
             };
-            self.watches.pipeline = Some(self.create_pipeline(shader.spirv, 2, 12, &options)?);
+            let pipeline = self.create_pipeline(shader.spirv, 2, 12, &options)?;
+            self.pipelines.share(pipeline);
+            self.watches.pipeline = Some(pipeline);
         }
         let bytes = self.buffers.at(slot).map_or(0, |buffer| buffer.bytes);
         let parts = bytes.div_ceil(self.nan_part()).max(1);

@@ -6,8 +6,11 @@
 //! such as the timeline values of most programs, is no handle at all. A slot that has used up its
 //! generations is set aside until all 2^20 slots are worn, which takes 2^29 objects and more. A device's
 //! table goes on where that of the device before it ended ([`Table::successor`]).
-#![deny(unsafe_code)]
+//!
+//! An object belongs to the [`Owner`] whose call made it, until a call of another names it: then it is [`SHARED`].
+#![forbid(unsafe_code)]
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 
 const INDEX_BITS: u32 = 20;
@@ -24,15 +27,23 @@ pub trait Kind {
     const LAST: u32;
 }
 
+/// Whose calls use a table.
+pub type Owner = u32;
+/// What belongs to nobody in particular.
+pub const SHARED: Owner = 0;
+
 struct Slot<T> {
     /// Generation of the object in the slot, or `FREE`.
     live: u32,
     /// Generation that the next object here will get.
     next: u32,
+    owner: Cell<Owner>,
     value: Option<T>,
 }
 
 pub struct Table<T> {
+    /// Whose call this is.
+    pub caller: Owner,
     slots: Vec<Slot<T>>,
     /// Reusable slots, oldest first, so that generations wear evenly.
     free: VecDeque<u32>,
@@ -47,9 +58,11 @@ impl<T: Kind> Default for Table<T> {
         let unused = Slot {
             live: FREE,
             next: T::FIRST,
+            owner: Cell::new(SHARED),
             value: None,
         };
         Self {
+            caller: SHARED,
             slots: vec![unused],
             free: VecDeque::new(),
             worn: VecDeque::new(),
@@ -75,6 +88,7 @@ impl<T: Kind> Table<T> {
             self.slots.push(Slot {
                 live: FREE,
                 next: T::FIRST,
+                owner: Cell::new(SHARED),
                 value: None,
             });
             (self.slots.len() - 1) as u32
@@ -87,18 +101,41 @@ impl<T: Kind> Table<T> {
         let slot = &mut self.slots[index as usize];
         slot.live = slot.next;
         slot.next += 1;
+        slot.owner.set(self.caller);
         slot.value = Some(value);
         self.live += 1;
         Ok(((slot.live << INDEX_BITS) | index) as i32)
     }
 
-    /// The slot of a live handle.
+    /// The slot of a live handle, which the caller shares from now on with whoever made it.
     #[inline]
     pub fn slot(&self, handle: i32) -> Option<u32> {
         let handle = handle as u32;
         let index = handle & INDEX_MASK;
         let slot = self.slots.get(index as usize)?;
-        (slot.live == handle >> INDEX_BITS).then_some(index)
+        if slot.live != handle >> INDEX_BITS {
+            return None;
+        }
+        if slot.owner.get() != self.caller {
+            slot.owner.set(SHARED);
+        }
+        Some(index)
+    }
+
+    /// Has an object outlive whoever made it.
+    pub fn share(&self, handle: i32) {
+        if let Some(slot) = self.slot(handle) {
+            self.slots[slot as usize].owner.set(SHARED);
+        }
+    }
+
+    /// Handles of what belongs to `owner` alone.
+    pub fn owned(&self, owner: Owner) -> Vec<i32> {
+        let slots = (0u32..).zip(&self.slots);
+        slots
+            .filter(|(_, slot)| slot.live != FREE && slot.owner.get() == owner)
+            .map(|(index, slot)| ((slot.live << INDEX_BITS) | index) as i32)
+            .collect()
     }
 
     /// The handle of a live slot.
@@ -152,6 +189,7 @@ impl<T: Kind> Table<T> {
     /// An empty table in which no handle of this one will ever find anything.
     pub fn successor(&self) -> Self {
         let mut next = Self {
+            caller: SHARED,
             slots: Vec::with_capacity(self.slots.len()),
             free: self.free.clone(),
             worn: self.worn.clone(),
@@ -161,6 +199,7 @@ impl<T: Kind> Table<T> {
             next.slots.push(Slot {
                 live: FREE,
                 next: slot.next,
+                owner: Cell::new(SHARED),
                 value: None,
             });
             if slot.live == FREE {
@@ -255,6 +294,32 @@ mod tests {
         }
         // One slot lasts 2,040 objects.
         assert!(table.slots.len() <= 9);
+    }
+
+    #[test]
+    fn what_another_caller_names_is_shared() {
+        let mut table = Table {
+            caller: 1,
+            ..Table::default()
+        };
+        let handles = [0, 1, 2, 3].map(|i| table.insert(i).unwrap());
+        assert_eq!(table.get(handles[0]), Some(&0));
+        table.remove(handles[1]);
+        table.share(handles[3]);
+        table.caller = 2;
+        let other = table.insert(4).unwrap();
+        assert_eq!(table.get(handles[1]), None);
+        assert_eq!(table.get(handles[2]), Some(&2));
+        assert_eq!(table.owned(1), [handles[0]]);
+        assert_eq!(table.owned(2), [other]);
+        // Slots that are used again belong to whoever uses them now.
+        table.remove(handles[0]);
+        for _ in 0..5 {
+            table.insert(5).unwrap();
+        }
+        assert_eq!(table.slots.len(), 9);
+        assert!(table.owned(1).is_empty());
+        assert!(table.successor().owned(2).is_empty());
     }
 
     #[test]
