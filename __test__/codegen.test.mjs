@@ -3,13 +3,13 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import '../nn/index.mjs';
-import { OPERATIONS, Program, TYPES } from '../nn/codegen.mjs';
+import { OPERATIONS, Program, TYPES } from '../nn/core/codegen.mjs';
 import { erf } from '../nn/ops/pointwise.mjs';
 import { init, scaled, vk } from './lib/addon.mjs';
 import { Random } from './lib/random.mjs';
 import { seed } from './lib/random-data.mjs';
 
-/** @typedef {import('../nn/layout.mjs').DType} DType */
+/** @typedef {import('../nn/core/layout.mjs').DType} DType */
 
 before(() => init());
 

@@ -1,18 +1,19 @@
 // Tensors, automatic differentiation, modules and optimizers on the device of this process: `helios-vk/nn`.
 
-export { Tensor, empty, tensor } from './tensor.mjs';
-export { grad, noGrad } from './autograd.mjs';
-export * as F from './f.mjs';
-export { cat, full, ones, stack, zeros } from './functional.mjs';
-export { init, memory, reset } from './runtime.mjs';
-export { setFloat32MatmulPrecision } from './precision.mjs';
-export { scope } from './storage.mjs';
-export { manualSeed, rand, randn } from './random.mjs';
-export { ArgumentError, ShapeError, UsageError } from './errors.mjs';
+export { Tensor, empty, tensor } from './api/tensor.mjs';
+export { grad } from './api/autograd.mjs';
+export { noGrad } from './core/node.mjs';
+export * as F from './api/f.mjs';
+export { cat, full, ones, stack, zeros } from './api/functional.mjs';
+export { init, memory, reset } from './core/runtime.mjs';
+export { setFloat32MatmulPrecision } from './api/precision.mjs';
+export { scope } from './core/scope.mjs';
+export { manualSeed, rand, randn } from './api/random.mjs';
+export { ArgumentError, ShapeError, UsageError } from './core/errors.mjs';
 export * as nn from './modules/index.mjs';
 export * as optim from './optim/index.mjs';
-export { compile } from './compile.mjs';
-export { autocast } from './autocast.mjs';
-export { accumulate, checkpoint } from './checkpoint.mjs';
-export { customOp } from './custom.mjs';
-export { load, save } from './io.mjs';
+export { compile } from './compile/index.mjs';
+export { autocast } from './api/autocast.mjs';
+export { accumulate, checkpoint } from './api/checkpoint.mjs';
+export { customOp } from './api/custom.mjs';
+export { load, save } from './io/index.mjs';

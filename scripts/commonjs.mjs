@@ -20,7 +20,7 @@ export const FOLDERS = ['kernels', 'nn'];
 /** How modules load the addon when they first need it. */
 const LOADED = /createRequire\(import\.meta\.url\)\((['"])(\.[^'"]*)\1\)/g;
 /** The folder of a module, of which the frames of errors are told apart: an address of modules, a path of scripts. */
-const HERE = ["new URL('./', import.meta.url).href", "__dirname + require('node:path').sep"];
+const HERE = ["new URL('../', import.meta.url).href", "require('node:path').dirname(__dirname) + require('node:path').sep"];
 
 /** Files below a folder that end so, with '/' between names. @param {string} folder @param {string} end */
 const filesBelow = (folder, end) =>

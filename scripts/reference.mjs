@@ -27,6 +27,7 @@ const KERNEL_PAGES = {
 /** Pages of helios-vk/nn by file or folder. @type {Record<string, string>} */
 const NN_PAGES = {
   tensor: 'tensor',
+  attention: 'functional',
   functional: 'functional',
   views: 'functional',
   losses: 'functional',
@@ -290,7 +291,7 @@ function generate() {
     const path = node.getSourceFile().fileName.replaceAll('\\', '/');
     const kernel = /\/types\/kernels\/([\w-]+)\.d\.mts$/.exec(path)?.[1];
     if (kernel) return `kernels/${KERNEL_PAGES[kernel] ?? kernel}`;
-    const part = /\/types\/nn\/([\w-]+)/.exec(path)?.[1];
+    const part = /\/types\/nn\/(?:api\/)?([\w-]+)/.exec(path)?.[1];
     if (part) return `nn/${NN_PAGES[part] ?? NN_REST}`;
     return basename(path) === 'index.d.ts' && !path.includes('node_modules') ? ADDON_REST : undefined;
   };

@@ -5,7 +5,7 @@ import { optimizerState } from '../../kernels/index.mjs';
 import { Random } from '../lib/random.mjs';
 import { integers, normal, seed, uniform } from '../lib/random-data.mjs';
 
-/** @typedef {import('../../nn/layout.mjs').DType} DType */
+/** @typedef {import('../../nn/core/layout.mjs').DType} DType */
 /** @typedef {{ shape: number[], values: Float64Array, dtype?: DType, constant?: boolean }} Input */
 /** @typedef {{ inputs: Input[], attributes?: any, random?: boolean, tolerance?: number, dy?: boolean }} Case */
 

@@ -3,10 +3,10 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { pack } from '../../kernels/base.mjs';
-import { mapRows } from '../../nn/codegen.mjs';
+import { mapRows } from '../../nn/core/codegen.mjs';
 import { F, cat, compile, full, grad, nn, optim, randn, tensor } from '../../nn/index.mjs';
-import { denseLayout } from '../../nn/layout.mjs';
-import { runtime } from '../../nn/runtime.mjs';
+import { denseLayout } from '../../nn/core/layout.mjs';
+import { runtime } from '../../nn/core/runtime.mjs';
 import { bufferOf, vk, withNan } from '../lib/addon.mjs';
 import { assertClose, normal } from '../lib/random-data.mjs';
 import { initDevice, values } from './setup.mjs';

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import * as functional from '../../nn/functional.mjs';
+import * as functional from '../../nn/api/functional.mjs';
 import {
   ArgumentError,
   F,

@@ -5,7 +5,7 @@ import { readFileSync } from 'node:fs';
 import { before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { F, checkpoint, compile, manualSeed, memory, nn, optim, randn, scope, tensor } from '../../nn/index.mjs';
-import { runtime } from '../../nn/runtime.mjs';
+import { runtime } from '../../nn/core/runtime.mjs';
 import { childJson } from '../lib/child.mjs';
 import { initDevice } from './setup.mjs';
 

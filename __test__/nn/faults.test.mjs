@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { F, compile, init, manualSeed, memory, nn, optim, tensor } from '../../nn/index.mjs';
 import { Optimizer } from '../../nn/optim/optimizer.mjs';
-import { runtime } from '../../nn/runtime.mjs';
+import { runtime } from '../../nn/core/runtime.mjs';
 import { vk } from '../lib/addon.mjs';
 import { collectGarbage } from './setup.mjs';
 

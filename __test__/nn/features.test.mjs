@@ -26,7 +26,7 @@ import {
   tensor,
   zeros,
 } from '../../nn/index.mjs';
-import { runtime } from '../../nn/runtime.mjs';
+import { runtime } from '../../nn/core/runtime.mjs';
 import { childJson } from '../lib/child.mjs';
 import { assertClose } from '../lib/random-data.mjs';
 import { initDevice } from './setup.mjs';

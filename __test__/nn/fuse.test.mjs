@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { F, compile, grad, manualSeed, nn, noGrad, optim, randn, scope, tensor } from '../../nn/index.mjs';
-import { PASSES } from '../../nn/passes/index.mjs';
+import { PASSES } from '../../nn/compile/passes/index.mjs';
 import { scaled } from '../lib/addon.mjs';
 import { Random } from '../lib/random.mjs';
 import { assertClose, seed } from '../lib/random-data.mjs';
@@ -330,7 +330,7 @@ test('parts of results, other memory and what is written meanwhile stay what the
 });
 
 test('a tall matrix of few columns is summed in slices where the device has many workgroups', async () => {
-  const { runtime } = await import('../../nn/runtime.mjs');
+  const { runtime } = await import('../../nn/core/runtime.mjs');
   const { context } = runtime().kernels;
   const { isCpu } = context;
   const x = tensor(

@@ -2,9 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { LEAST_GROWTH, nextLook } from '../../nn/garbage.mjs';
+import { LEAST_GROWTH, nextLook } from '../../nn/core/garbage.mjs';
 import { compile, full, init, memory, randn, reset, scope } from '../../nn/index.mjs';
-import { runtime } from '../../nn/runtime.mjs';
+import { runtime } from '../../nn/core/runtime.mjs';
 import { light, vk } from '../lib/addon.mjs';
 import { childJson } from '../lib/child.mjs';
 

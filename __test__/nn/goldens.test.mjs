@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { before, test } from 'node:test';
 import { F, compile, nn, optim, scope, tensor, zeros } from '../../nn/index.mjs';
-import { sizeOf } from '../../nn/layout.mjs';
+import { sizeOf } from '../../nn/core/layout.mjs';
 import { initDevice } from './setup.mjs';
 
 before(initDevice);

@@ -4,11 +4,11 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { F, accumulate, compile, manualSeed, nn, optim, randn, scope, tensor } from '../../nn/index.mjs';
-import { denseLayout, layoutOf } from '../../nn/layout.mjs';
+import { denseLayout, layoutOf } from '../../nn/core/layout.mjs';
 import { operations } from '../../nn/ops/registry.mjs';
-import { group } from '../../nn/passes/group.mjs';
-import { PASSES } from '../../nn/passes/index.mjs';
-import { runtime } from '../../nn/runtime.mjs';
+import { group } from '../../nn/compile/passes/group.mjs';
+import { PASSES } from '../../nn/compile/passes/index.mjs';
+import { runtime } from '../../nn/core/runtime.mjs';
 import { childJson } from '../lib/child.mjs';
 import { initDevice } from './setup.mjs';
 
@@ -47,7 +47,7 @@ function network() {
   return { layers, opt, forward };
 }
 
-/** Losses and weights after some steps. @param {readonly import('../../nn/passes/index.mjs').PassName[] | undefined} passes eagerly without */
+/** Losses and weights after some steps. @param {readonly import('../../nn/compile/passes/index.mjs').PassName[] | undefined} passes eagerly without */
 async function train(passes) {
   const { layers, opt, forward } = network();
   const [x, y] = [
@@ -194,8 +194,8 @@ const grouped = (sizes) =>
     const { Gpt, createTraining } = await import('${new URL('../../benches/gpt/model.mjs', import.meta.url)}');
     const { matmulKernels } = await import('${new URL('../../kernels/matmul.mjs', import.meta.url)}');
     const { compile, init: open, nn } = await import('${new URL('../../nn/index.mjs', import.meta.url)}');
-    const { PASSES } = await import('${new URL('../../nn/passes/index.mjs', import.meta.url)}');
-    const { runtime } = await import('${new URL('../../nn/runtime.mjs', import.meta.url)}');
+    const { PASSES } = await import('${new URL('../../nn/compile/passes/index.mjs', import.meta.url)}');
+    const { runtime } = await import('${new URL('../../nn/core/runtime.mjs', import.meta.url)}');
     const stub = stubDevice();
     const info = { ...stub.initDevice(), hasPtx: true, multiprocessors: 132 };
     open({ vk: { ...stub, initDevice: () => info } });

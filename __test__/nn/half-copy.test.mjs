@@ -3,8 +3,8 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { autocast, compile, manualSeed, memory, nn, noGrad, optim, randn, scope, tensor } from '../../nn/index.mjs';
-import { PASSES } from '../../nn/passes/index.mjs';
-import { runtime } from '../../nn/runtime.mjs';
+import { PASSES } from '../../nn/compile/passes/index.mjs';
+import { runtime } from '../../nn/core/runtime.mjs';
 import { Random } from '../lib/random.mjs';
 import { seed } from '../lib/random-data.mjs';
 import { initDevice, values } from './setup.mjs';

@@ -7,7 +7,7 @@ import { dirname, join } from 'node:path';
 import { before, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { cat, compile, full, load, nn, ones, save, tensor } from '../../nn/index.mjs';
-import { memory, runtime } from '../../nn/runtime.mjs';
+import { memory, runtime } from '../../nn/core/runtime.mjs';
 import { SafetensorsFile, writeSafetensors } from '../../nn/io/file.mjs';
 import { CHECKSUM, encodeHeader, headerLength, parseHeader } from '../../nn/io/safetensors.mjs';
 import { assertClose } from '../lib/random-data.mjs';

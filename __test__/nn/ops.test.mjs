@@ -3,10 +3,10 @@
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import { apply, applyAll } from '../../nn/engine.mjs';
+import { apply, applyAll } from '../../nn/core/engine.mjs';
 import { F, scope, tensor } from '../../nn/index.mjs';
 import { operations } from '../../nn/ops/registry.mjs';
-import { runtime } from '../../nn/runtime.mjs';
+import { runtime } from '../../nn/core/runtime.mjs';
 import { scaled } from '../lib/addon.mjs';
 import { assertClose, normal, seed } from '../lib/random-data.mjs';
 import { finiteDifferences } from '../lib/reference.mjs';

@@ -21,10 +21,10 @@ import {
   scope,
   tensor,
 } from '../../nn/index.mjs';
-import { runtime } from '../../nn/runtime.mjs';
-import { PASSES } from '../../nn/passes/index.mjs';
-import { accesses, lower } from '../../nn/passes/calls.mjs';
-import { schedule } from '../../nn/passes/schedule.mjs';
+import { runtime } from '../../nn/core/runtime.mjs';
+import { PASSES } from '../../nn/compile/passes/index.mjs';
+import { accesses, lower } from '../../nn/compile/passes/calls.mjs';
+import { schedule } from '../../nn/compile/passes/schedule.mjs';
 import { light, scaled } from '../lib/addon.mjs';
 import { childJson } from '../lib/child.mjs';
 import { Random } from '../lib/random.mjs';
@@ -38,7 +38,7 @@ const random = new Random(seed);
 const ROUNDING = ['vectors', 'match', 'fuse'];
 /** Without them every bit is as in the eager mode. */
 const EXACT = PASSES.filter((name) => !ROUNDING.includes(name));
-/** Sets of passes: none, all, and all but each. @type {[string, readonly import('../../nn/passes/index.mjs').PassName[]][]} */
+/** Sets of passes: none, all, and all but each. @type {[string, readonly import('../../nn/compile/passes/index.mjs').PassName[]][]} */
 const SETS = [
   ['none', []],
   ['all', PASSES],

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { compile, scope } from '../../nn/index.mjs';
-import { PASSES } from '../../nn/passes/index.mjs';
+import { PASSES } from '../../nn/compile/passes/index.mjs';
 import { scaled } from '../lib/addon.mjs';
 import { seed } from '../lib/random-data.mjs';
 import { OPERATIONS, randomProgram } from './programs.mjs';
@@ -23,7 +23,7 @@ const HALVES = ['half', 'halves', 'rmsNormHalf', 'autocast'];
 
 /**
  * Four calls of a program, and everything that they leave.
- * @param {ReturnType<typeof randomProgram>} program @param {readonly import('../../nn/passes/index.mjs').PassName[]} [passes] eager where left out
+ * @param {ReturnType<typeof randomProgram>} program @param {readonly import('../../nn/compile/passes/index.mjs').PassName[]} [passes] eager where left out
  * @returns {Promise<{ what: string, shape: readonly number[], values: number[] }[]>}
  */
 async function run(program, passes) {

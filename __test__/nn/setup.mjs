@@ -4,7 +4,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { init } from '../../nn/index.mjs';
-import { runtime } from '../../nn/runtime.mjs';
+import { runtime } from '../../nn/core/runtime.mjs';
 import { vk } from '../lib/addon.mjs';
 
 /** Opens the addon under test. */

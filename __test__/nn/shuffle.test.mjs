@@ -19,10 +19,10 @@ import {
   scope,
   tensor,
 } from '../../nn/index.mjs';
-import { map } from '../../nn/codegen.mjs';
-import { denseLayout, layoutOf } from '../../nn/layout.mjs';
-import { PASSES } from '../../nn/passes/index.mjs';
-import { runtime } from '../../nn/runtime.mjs';
+import { map } from '../../nn/core/codegen.mjs';
+import { denseLayout, layoutOf } from '../../nn/core/layout.mjs';
+import { PASSES } from '../../nn/compile/passes/index.mjs';
+import { runtime } from '../../nn/core/runtime.mjs';
 import { childJson } from '../lib/child.mjs';
 import { Random } from '../lib/random.mjs';
 import { seed } from '../lib/random-data.mjs';
@@ -431,8 +431,8 @@ test('the GPT on a stub of an H200 that takes PTX: every product by a weight, wh
     const { Gpt, createTraining } = await import('${new URL('../../benches/gpt/model.mjs', import.meta.url)}');
     const { matmulKernels } = await import('${new URL('../../kernels/matmul.mjs', import.meta.url)}');
     const { compile, init: open, nn } = await import('${new URL('../../nn/index.mjs', import.meta.url)}');
-    const { PASSES } = await import('${new URL('../../nn/passes/index.mjs', import.meta.url)}');
-    const { runtime } = await import('${new URL('../../nn/runtime.mjs', import.meta.url)}');
+    const { PASSES } = await import('${new URL('../../nn/compile/passes/index.mjs', import.meta.url)}');
+    const { runtime } = await import('${new URL('../../nn/core/runtime.mjs', import.meta.url)}');
     const stub = stubDevice();
     const info = { ...stub.initDevice(), hasPtx: true, multiprocessors: 132 };
     open({ vk: { ...stub, initDevice: () => info } });

@@ -7,15 +7,15 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { F, cat, compile, full, grad, scope, tensor } from '../../nn/index.mjs';
-import { PASSES } from '../../nn/passes/index.mjs';
-import { runtime } from '../../nn/runtime.mjs';
+import { PASSES } from '../../nn/compile/passes/index.mjs';
+import { runtime } from '../../nn/core/runtime.mjs';
 import { scaled } from '../lib/addon.mjs';
 import { Random } from '../lib/random.mjs';
 import { seed } from '../lib/random-data.mjs';
 import { initDevice, poison } from './setup.mjs';
 
 /** @typedef {import('../../nn/index.mjs').Tensor} Tensor */
-/** @typedef {import('../../nn/passes/index.mjs').PassName} PassName */
+/** @typedef {import('../../nn/compile/passes/index.mjs').PassName} PassName */
 
 before(() => {
   initDevice();

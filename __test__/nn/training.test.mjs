@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { F, compile, manualSeed, nn, noGrad, optim, rand, scope, tensor } from '../../nn/index.mjs';
-import { Philox } from '../../nn/philox.mjs';
+import { Philox } from '../../nn/core/philox.mjs';
 import { arrange } from '../../nn/optim/bucket.mjs';
 import { assertClose, normal } from '../lib/random-data.mjs';
 import { initDevice } from './setup.mjs';

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { F, ShapeError, UsageError, compile, grad, nn, noGrad, optim, rand, scope, tensor, zeros } from '../../nn/index.mjs';
-import { runtime } from '../../nn/runtime.mjs';
+import { runtime } from '../../nn/core/runtime.mjs';
 import { initDevice } from './setup.mjs';
 
 before(initDevice);

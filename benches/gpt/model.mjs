@@ -4,7 +4,7 @@ import { F, accumulate, autocast, nn, optim } from '../../nn/index.mjs';
 import { NORM_EPSILON, halfOf } from './config.mjs';
 
 /** @typedef {import('./config.mjs').GptConfig} GptConfig */
-/** @typedef {import('../../nn/tensor.mjs').Tensor} Tensor */
+/** @typedef {import('../../nn/api/tensor.mjs').Tensor} Tensor */
 
 /** @param {number} width */
 const norm = (width) => new nn.RMSNorm(width, { eps: NORM_EPSILON });

@@ -16,7 +16,7 @@ import { initialWeights } from './random.mjs';
 import { shareOf } from './ranks.mjs';
 
 /** @typedef {import('./config.mjs').GptConfig} GptConfig */
-/** @typedef {import('../../nn/tensor.mjs').Tensor} Tensor */
+/** @typedef {import('../../nn/api/tensor.mjs').Tensor} Tensor */
 /** @typedef {'weights' | 'm' | 'v'} Part of the state: parameters, first and second moments */
 
 /** Steps that may be submitted and not finished. */

@@ -5,7 +5,7 @@
 
 import { F, autocast, compile, manualSeed, nn, optim, tensor } from '../../nn/index.mjs';
 
-/** @typedef {import('../../nn/tensor.mjs').Tensor} Tensor */
+/** @typedef {import('../../nn/api/tensor.mjs').Tensor} Tensor */
 /** @typedef {import('../../nn/modules/module.mjs').Module & { loss: (x: Tensor, t: Tensor) => Tensor }} Model */
 
 /** Numbers of the batch: uniform in [-1, 1), from a multiplicative hash of the index. @param {number} count */

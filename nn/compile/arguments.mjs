@@ -1,12 +1,12 @@
 // Arguments of a compiled function: the tensors among them, which are its graph's inputs, and a key of all the rest.
 
-import { checkBytes, storageOf } from '../engine.mjs';
-import { ArgumentError } from '../errors.mjs';
-import { denseLayout } from '../layout.mjs';
-import { inside, isContainer } from '../storage.mjs';
-import { Tensor } from '../tensor.mjs';
+import { checkBytes, storageOf } from '../core/engine.mjs';
+import { ArgumentError } from '../core/errors.mjs';
+import { denseLayout } from '../core/layout.mjs';
+import { inside, isContainer } from '../core/scope.mjs';
+import { Tensor } from '../api/tensor.mjs';
 
-/** @typedef {import('../layout.mjs').Layout} Layout */
+/** @typedef {import('../core/layout.mjs').Layout} Layout */
 
 /** A tensor of an argument: its layout, and where the data comes from. @typedef {{ layout: Layout, requiresGrad: boolean, source: Tensor | ArrayBufferView }} Slot */
 

@@ -1,16 +1,16 @@
 // From the calls of a trace to what a graph submits: passes, memory for results by how long each lives, and a packed list.
 
 import { Recorder } from '../../kernels/base.mjs';
-import { stepsOf } from '../explain.mjs';
-import { planMemory } from '../memory.mjs';
+import { stepsOf } from './explain.mjs';
+import { planMemory } from '../core/memory.mjs';
 import { HalfCopy } from '../optim/half-copy.mjs';
-import { accesses } from '../passes/calls.mjs';
-import { runPasses } from '../passes/index.mjs';
-import { runtime } from '../runtime.mjs';
+import { accesses } from './passes/calls.mjs';
+import { runPasses } from './passes/index.mjs';
+import { runtime } from '../core/runtime.mjs';
 
-/** @typedef {import('../runtime.mjs').Allocation} Allocation */
-/** @typedef {import('../passes/calls.mjs').Call} Call */
-/** @typedef {import('../passes/index.mjs').PassName} PassName */
+/** @typedef {import('../core/runtime.mjs').Allocation} Allocation */
+/** @typedef {import('./passes/calls.mjs').Call} Call */
+/** @typedef {import('./passes/index.mjs').PassName} PassName */
 /** @typedef {import('./recording.mjs').Recording} Recording */
 
 /** A result of a trace: its bytes, and the first and the last call that use it. @typedef {{ bytes: number, first: number, last: number }} Life */
@@ -22,7 +22,7 @@ import { runtime } from '../runtime.mjs';
  * @typedef {object} Built
  * @property {ArrayBuffer} packed the dispatches
  * @property {number} dispatches how many
- * @property {import('../explain.mjs').Step[]} steps what they do
+ * @property {import('./explain.mjs').Step[]} steps what they do
  * @property {Record<string, number>} found what passes found, and how often
  * @property {{ unplanned: number, planned: number }} bytes of all results by themselves, and as they share memory
  * @property {GraphMemory} memory to be given back by `freeMemory`
@@ -122,7 +122,7 @@ function takeMemory(results, slots, of, outputs) {
   return memory;
 }
 
-/** Gives back the memory of a graph. @param {import('../runtime.mjs').Runtime} device that it is of @param {GraphMemory} memory emptied */
+/** Gives back the memory of a graph. @param {import('../core/runtime.mjs').Runtime} device that it is of @param {GraphMemory} memory emptied */
 export function freeMemory(device, { shared, own }) {
   device.slots.giveBack(shared.splice(0));
   for (const allocation of own.splice(0)) device.release(allocation);

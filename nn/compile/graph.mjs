@@ -1,28 +1,29 @@
 // A graph of a compiled function: what is launched, what goes in and comes out, and whether it still holds.
 
-import { storageOf } from '../engine.mjs';
-import { encode } from '../host.mjs';
-import { timesByLine, workOf } from '../explain.mjs';
-import { BYTES } from '../layout.mjs';
+import { storageOf } from '../core/engine.mjs';
+import { encode } from '../core/host.mjs';
+import { timesByLine, workOf } from './explain.mjs';
+import { BYTES } from '../core/layout.mjs';
 import { ShuffledCopy } from '../optim/half-copy.mjs';
-import { runtime } from '../runtime.mjs';
-import { Storage, mapTensors, tensorsIn, unscoped } from '../storage.mjs';
-import { Tensor } from '../tensor.mjs';
+import { runtime } from '../core/runtime.mjs';
+import { Storage, unscoped } from '../core/storage.mjs';
+import { mapTensors, tensorsIn } from '../core/scope.mjs';
+import { Tensor } from '../api/tensor.mjs';
 import { build, freeMemory } from './build.mjs';
 
-/** @typedef {import('../runtime.mjs').Allocation} Allocation */
-/** @typedef {import('../runtime.mjs').Sink} Sink */
+/** @typedef {import('../core/runtime.mjs').Allocation} Allocation */
+/** @typedef {import('../core/runtime.mjs').Sink} Sink */
 /** @typedef {import('./arguments.mjs').Slot} Slot */
 /** @typedef {import('./recording.mjs').Recording} Recording */
 
-/** How graphs are made. @typedef {{ passes: readonly import('../passes/index.mjs').PassName[], graph: boolean }} GraphOptions */
+/** How graphs are made. @typedef {{ passes: readonly import('./passes/index.mjs').PassName[], graph: boolean }} GraphOptions */
 
 /**
  * What a graph holds on the device. It does not know the graph: when nobody holds that any more, this is given back as the memory of a
  * tensor is.
  */
 class Holdings {
-  /** @param {import('../runtime.mjs').Runtime} device @param {import('./build.mjs').GraphMemory} memory */
+  /** @param {import('../core/runtime.mjs').Runtime} device @param {import('./build.mjs').GraphMemory} memory */
   constructor(device, memory) {
     this.device = device;
     this.memory = memory;
@@ -134,7 +135,7 @@ export class Graph {
     this.launched();
   }
 
-  /** Runs the graph's dispatches with timestamps around each. @returns {import('../explain.mjs').LineTime[]} */
+  /** Runs the graph's dispatches with timestamps around each. @returns {import('./explain.mjs').LineTime[]} */
   profile() {
     const { packed, dispatches, steps } = this;
     const times = dispatches > 0 ? this.device.vk.batchExecuteAllProfiled(packed, dispatches).dispatchTimesUs : [];
@@ -219,7 +220,7 @@ export function giveBack(memory) {
 
 /**
  * Owns the memory of results that lie in a graph, which they keep: nothing is freed with them.
- * @param {import('../runtime.mjs').Runtime} device @param {Graph} graph
+ * @param {import('../core/runtime.mjs').Runtime} device @param {Graph} graph
  * @returns {Sink & { graph: Graph }}
  */
 const keptOn = (device, graph) => ({

@@ -1,12 +1,12 @@
 // What a trace finds outside of it and relies on. A graph is launched only where all of that is as it was; otherwise the function is
 // traced again.
 
-import { same } from '../guards.mjs';
+import { same } from '../core/guards.mjs';
 import { Places } from '../modules/places.mjs';
 
-/** @typedef {import('../layout.mjs').Layout} Layout */
-/** @typedef {import('../storage.mjs').Storage} Storage */
-/** @typedef {import('../tensor.mjs').Tensor} Tensor */
+/** @typedef {import('../core/layout.mjs').Layout} Layout */
+/** @typedef {import('../core/storage.mjs').Storage} Storage */
+/** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
 
 export class Guard {
   /** @param {number} serial tensors from this number on are the trace's */
@@ -16,7 +16,7 @@ export class Guard {
     this.used = new Map();
     /** Leaves whose gradient was read or changed, and what it was. @type {Map<Tensor, Tensor | undefined>} */
     this.gradients = new Map();
-    /** Settings asked for, such as whether a module trains. @type {import('../guards.mjs').Settings} */
+    /** Settings asked for, such as whether a module trains. @type {import('../core/guards.mjs').Settings} */
     this.settings = new Map();
     /** Where modules hold what was used, once the trace has ended. */
     this.places = new Places([]);

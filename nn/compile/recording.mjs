@@ -1,15 +1,15 @@
 // The sink of a trace: the dispatches of the function, as calls that passes work on, and what they touch from before.
 
-import { callerLine } from '../errors.mjs';
-import { nextSerial } from '../tensor.mjs';
+import { callerLine } from '../core/errors.mjs';
+import { nextSerial } from '../core/tensor.mjs';
 import { Guard } from './guard.mjs';
 
-/** @typedef {import('../runtime.mjs').Allocation} Allocation */
-/** @typedef {import('../runtime.mjs').Sink} Sink */
-/** @typedef {import('../storage.mjs').Storage} Storage */
-/** @typedef {import('../tensor.mjs').Tensor} Tensor */
+/** @typedef {import('../core/runtime.mjs').Allocation} Allocation */
+/** @typedef {import('../core/runtime.mjs').Sink} Sink */
+/** @typedef {import('../core/storage.mjs').Storage} Storage */
+/** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
 /** @typedef {import('../../kernels/template.mjs').Template} Template */
-/** @typedef {import('../passes/calls.mjs').Call} Call */
+/** @typedef {import('./passes/calls.mjs').Call} Call */
 /** @typedef {import('../optim/half-copy.mjs').ParameterCopy} ParameterCopy */
 
 /**
@@ -65,7 +65,7 @@ export class Recording {
     return this.origin ?? callerLine();
   }
 
-  /** @param {Template} template @param {Storage[]} storages @param {import('../runtime.mjs').CallInfo} [call] @param {import('../runtime.mjs').WorkInfo} [info] */
+  /** @param {Template} template @param {Storage[]} storages @param {import('../core/runtime.mjs').CallInfo} [call] @param {import('../core/runtime.mjs').WorkInfo} [info] */
   append(template, storages, call, info) {
     for (const storage of storages) this.hold(storage);
     const origin = this.originNow();

@@ -3,14 +3,15 @@
 // It is the eager mode with another sink: storages get their memory at the end, when it is known how long each lives. What was there
 // before the trace (parameters, moments, constants of closures) is used in place, by its memory.
 
-import { forgetCasts } from '../autocast.mjs';
-import { storageOf } from '../engine.mjs';
-import { ArgumentError, UsageError, isPromise, show } from '../errors.mjs';
-import { collect } from '../guards.mjs';
-import { BYTES } from '../layout.mjs';
-import { into, runtime } from '../runtime.mjs';
-import { Scope, Storage, leavesIn, mapTensors, tensorsIn, unscoped } from '../storage.mjs';
-import { Tensor } from '../tensor.mjs';
+import { forgetCasts } from '../api/autocast.mjs';
+import { storageOf } from '../core/engine.mjs';
+import { ArgumentError, UsageError, isPromise, show } from '../core/errors.mjs';
+import { collect } from '../core/guards.mjs';
+import { BYTES } from '../core/layout.mjs';
+import { into, runtime } from '../core/runtime.mjs';
+import { Storage, unscoped } from '../core/storage.mjs';
+import { Scope, leavesIn, mapTensors, tensorsIn } from '../core/scope.mjs';
+import { Tensor } from '../api/tensor.mjs';
 import { Graph } from './graph.mjs';
 import { Recording } from './recording.mjs';
 

@@ -2,7 +2,7 @@
 
 import { f16Bits } from '../../kernels/half.mjs';
 
-/** @typedef {import('../layout.mjs').DType} DType */
+/** @typedef {import('../core/layout.mjs').DType} DType */
 
 /**
  * What becomes of a type of files.

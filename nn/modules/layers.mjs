@@ -1,14 +1,16 @@
 // Layers. Parameters are f32 and begin as PyTorch's do.
 
-import { checkBytes } from '../engine.mjs';
-import { ArgumentError, ShapeError, show, shown, within } from '../errors.mjs';
-import * as F from '../functional.mjs';
-import { denseLayout, positive } from '../layout.mjs';
-import { tensorOf } from '../operands.mjs';
-import { checkOptions, flag } from '../options.mjs';
-import { normalValues, uniformValues } from '../random.mjs';
-import { unscoped } from '../storage.mjs';
-import { Tensor, empty } from '../tensor.mjs';
+import { constant } from '../core/tensor.mjs';
+import { checkBytes } from '../core/engine.mjs';
+import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
+import { attention } from '../api/attention.mjs';
+import * as F from '../api/functional.mjs';
+import { denseLayout, positive } from '../core/layout.mjs';
+import { tensorOf } from '../core/engine.mjs';
+import { checkOptions, flag } from '../core/options.mjs';
+import { normalValues, uniformValues } from '../api/random.mjs';
+import { unscoped } from '../core/storage.mjs';
+import { Tensor, empty } from '../api/tensor.mjs';
 import { ropeTable } from '../../kernels/index.mjs';
 import { Module, Parameter } from './module.mjs';
 
@@ -21,7 +23,7 @@ import { Module, Parameter } from './module.mjs';
 function parameter(op, shape, draw) {
   const layout = denseLayout(shape, 'f32');
   checkBytes(op, layout);
-  return unscoped(() => new Parameter(Tensor.constant(draw(layout.size), layout)));
+  return unscoped(() => new Parameter(constant(draw(layout.size), layout)));
 }
 
 /** Whether matrices are left as their memory is. */
@@ -308,7 +310,7 @@ export class MultiHeadAttention extends Module {
     let table = this.#tables.get(tokens);
     if (!table?.storage) {
       const values = ropeTable({ positions: tokens, headSize, base: this.base });
-      table = Tensor.constant(values, denseLayout([tokens, headSize / 2, 2], 'f32'));
+      table = constant(values, denseLayout([tokens, headSize / 2, 2], 'f32'));
       this.#tables.set(tokens, table);
     }
     return table;
@@ -345,6 +347,6 @@ export class MultiHeadAttention extends Module {
       };
       qkv = F.cat([part(0, heads), repeated(part(heads, kvHeads)), repeated(part(heads + kvHeads, kvHeads))], 2);
     }
-    return this.out.forward(F.attention(qkv, { heads: this.heads, causal: this.causal, mask }));
+    return this.out.forward(attention(qkv, { heads: this.heads, causal: this.causal, mask }));
   }
 }

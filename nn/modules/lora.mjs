@@ -1,16 +1,16 @@
 // Low-rank adapters (Hu et al. 2021): a trained model learns by small matrices beside its frozen ones.
 
-import { noGrad } from '../autograd.mjs';
-import { ArgumentError, shown, within } from '../errors.mjs';
-import * as F from '../functional.mjs';
-import { positive } from '../layout.mjs';
-import { tensorOf } from '../operands.mjs';
-import { checkOptions } from '../options.mjs';
-import { scope } from '../storage.mjs';
+import { noGrad } from '../core/node.mjs';
+import { ArgumentError, shown, within } from '../core/errors.mjs';
+import * as F from '../api/functional.mjs';
+import { positive } from '../core/layout.mjs';
+import { tensorOf } from '../core/engine.mjs';
+import { checkOptions } from '../core/options.mjs';
+import { scope } from '../core/scope.mjs';
 import { Linear, kaiming, zeroParameter } from './layers.mjs';
 import { Module } from './module.mjs';
 
-/** @typedef {import('../tensor.mjs').Tensor} Tensor */
+/** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
 
 /**
  * The size of an adapter.

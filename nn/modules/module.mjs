@@ -1,14 +1,14 @@
 // Modules: parameters by name, and a forward pass.
 
-import { ArgumentError, ShapeError, UsageError, show, shown, within } from '../errors.mjs';
-import * as F from '../functional.mjs';
-import { noted } from '../guards.mjs';
-import { isFloat, layoutOf } from '../layout.mjs';
-import { tensorOf } from '../operands.mjs';
-import { checkOptions, flag } from '../options.mjs';
-import { recordingNow } from '../runtime.mjs';
-import { Tensor } from '../tensor.mjs';
-import { noGrad } from '../autograd.mjs';
+import { ArgumentError, ShapeError, UsageError, show, shown, within } from '../core/errors.mjs';
+import * as F from '../api/functional.mjs';
+import { noted } from '../core/guards.mjs';
+import { isFloat, layoutOf } from '../core/layout.mjs';
+import { tensorOf } from '../core/engine.mjs';
+import { checkOptions, flag } from '../core/options.mjs';
+import { recordingNow } from '../core/runtime.mjs';
+import { Tensor } from '../api/tensor.mjs';
+import { noGrad } from '../core/node.mjs';
 import { enter } from './places.mjs';
 
 /**
@@ -21,7 +21,7 @@ export class Parameter extends Tensor {
     tensorOf('Parameter', data);
     if (!isFloat(data.dtype)) throw new ArgumentError('Parameter', `takes f32, f16 or bf16, got ${data.dtype}`);
     const dense = within('Parameter', () => data.contiguous());
-    super(/** @type {import('../storage.mjs').Storage} */ (dense.storage), dense.layout);
+    super(/** @type {import('../core/storage.mjs').Storage} */ (dense.storage), dense.layout);
     this.requiresGrad_();
     /** Where an optimizer wants the gradient. @type {Tensor | undefined} */
     this.gradientPlace = undefined;
@@ -51,7 +51,7 @@ export class Parameter extends Tensor {
   /**
    * The 16-bit copy of it that its optimizer keeps, as an operand of a product.
    * @param {'f16' | 'bf16'} dtype
-   * @returns {{ storage: import('../storage.mjs').Storage, layout: import('../layout.mjs').Layout } | undefined}
+   * @returns {{ storage: import('../core/storage.mjs').Storage, layout: import('../core/layout.mjs').Layout } | undefined}
    */
   halfCopy(dtype) {
     const copy = this.bucket?.halfCopy(dtype);

@@ -1,7 +1,7 @@
 // Where modules hold parameters, buffers and other modules. What relies on that, a compiled function or an optimizer, looks whether they
 // still do: properties are plain, and anybody may set them at any time.
 
-import { Tensor } from '../tensor.mjs';
+import { Tensor } from '../api/tensor.mjs';
 
 /** @typedef {import('./module.mjs').Module} Module */
 

@@ -1,16 +1,16 @@
 // Recurrent layers, with PyTorch's parameters and names.
 
-import { describe } from '../engine.mjs';
-import { ArgumentError, ShapeError, show, within } from '../errors.mjs';
-import * as F from '../functional.mjs';
-import { positive } from '../layout.mjs';
+import { describe } from '../core/errors.mjs';
+import { ArgumentError, ShapeError, show, within } from '../core/errors.mjs';
+import * as F from '../api/functional.mjs';
+import { positive } from '../core/layout.mjs';
 import { gru, lstm } from '../ops/recurrent.mjs';
-import { tensorOf } from '../operands.mjs';
-import { checkOptions } from '../options.mjs';
+import { tensorOf } from '../core/engine.mjs';
+import { checkOptions } from '../core/options.mjs';
 import { kaiming } from './layers.mjs';
 import { Module } from './module.mjs';
 
-/** @typedef {import('../tensor.mjs').Tensor} Tensor */
+/** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
 
 /**
  * Options of recurrent layers.

@@ -1,21 +1,23 @@
 // Layers of images: [batch, channels, rows, columns].
 
-import { noGrad } from '../autograd.mjs';
-import { avgPool2d, conv2d, maxPool2d, pair } from '../convolution.mjs';
-import { ArgumentError, ShapeError, show, shown, within } from '../errors.mjs';
-import * as F from '../functional.mjs';
-import { positive } from '../layout.mjs';
-import { single, tensorOf } from '../operands.mjs';
-import { checkOptions, flag } from '../options.mjs';
-import { scope, unscoped } from '../storage.mjs';
+import { noGrad } from '../core/node.mjs';
+import { avgPool2d, conv2d, maxPool2d, pair } from '../api/convolution.mjs';
+import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
+import * as F from '../api/functional.mjs';
+import { positive } from '../core/layout.mjs';
+import { single } from '../api/operands.mjs';
+import { tensorOf } from '../core/engine.mjs';
+import { checkOptions, flag } from '../core/options.mjs';
+import { unscoped } from '../core/storage.mjs';
+import { scope } from '../core/scope.mjs';
 import { constantParameter, kaiming, zeroParameter } from './layers.mjs';
 import { Module } from './module.mjs';
 
-/** @typedef {import('../tensor.mjs').Tensor} Tensor */
-/** @typedef {import('../convolution.mjs').Pair} Pair */
+/** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
+/** @typedef {import('../api/convolution.mjs').Pair} Pair */
 
-/** @typedef {import('../convolution.mjs').ConvolutionOptions} ConvolutionOptions */
-/** @typedef {import('../convolution.mjs').PoolOptions} PoolOptions */
+/** @typedef {import('../api/convolution.mjs').ConvolutionOptions} ConvolutionOptions */
+/** @typedef {import('../api/convolution.mjs').PoolOptions} PoolOptions */
 /** @typedef {import('./layers.mjs').LinearOptions} LinearOptions */
 /** @typedef {import('./layers.mjs').NormOptions} NormOptions */
 

@@ -1,13 +1,12 @@
 // Attention and rotary positions.
 
-import { ArgumentError, ShapeError, show } from '../errors.mjs';
-import * as F from '../functional.mjs';
-import { denseLayout } from '../layout.mjs';
+import { ArgumentError, ShapeError, show } from '../core/errors.mjs';
+import { denseLayout } from '../core/layout.mjs';
 import { flatCount, floatType } from './pointwise.mjs';
 import { generate } from './reference.mjs';
 import { defineOp } from './registry.mjs';
 
-/** @typedef {import('../layout.mjs').Layout} Layout */
+/** @typedef {import('../core/layout.mjs').Layout} Layout */
 /** @typedef {import('./registry.mjs').Reference} Reference */
 
 /** Head sizes that the fused kernel takes. */
@@ -104,7 +103,9 @@ export const attention = defineOp({
   },
   saveInputs: () => [0],
   saveOutputs: [0, 1],
-  vjp: (dy, { inputs: [qkv], outputs: [out, logSumExp], attributes }) => [F.call(attentionBackward, [dy, qkv, out, logSumExp], attributes)],
+  vjp: (dy, { inputs: [qkv], outputs: [out, logSumExp], attributes }, F) => [
+    F.call(attentionBackward, [dy, qkv, out, logSumExp], attributes),
+  ],
   oracle: ([qkv], attributes) => attentionReference(qkv, attributes),
 });
 
@@ -162,5 +163,5 @@ const ropeBackward = rotation('ropeBackward', -1);
  */
 export const rope = rotation('rope', 1, {
   saveInputs: () => [1],
-  vjp: (dy, { inputs: [, table], attributes }) => [F.call(ropeBackward, [dy, table], attributes), undefined],
+  vjp: (dy, { inputs: [, table], attributes }, F) => [F.call(ropeBackward, [dy, table], attributes), undefined],
 });

@@ -1,13 +1,12 @@
 // Elements by index along a dimension. Gradients are gathers and scatters themselves, without atomics: the same bits every time.
 
-import { map } from '../codegen.mjs';
-import { ArgumentError, ShapeError, show } from '../errors.mjs';
-import * as F from '../functional.mjs';
-import { BYTES, denseLayout, sizeOf } from '../layout.mjs';
+import { map } from '../core/codegen.mjs';
+import { ArgumentError, ShapeError, show } from '../core/errors.mjs';
+import { BYTES, denseLayout, sizeOf } from '../core/layout.mjs';
 import { at, generate } from './reference.mjs';
 import { defineOp } from './registry.mjs';
 
-/** @typedef {import('../layout.mjs').Layout} Layout */
+/** @typedef {import('../core/layout.mjs').Layout} Layout */
 /** @typedef {import('./registry.mjs').Reference} Reference */
 
 /** The k of a place that nothing was put at. */
@@ -45,7 +44,7 @@ export const gather = defineOp({
   },
   lower: (k, [x, index, last], [y], { dim }) => [k.gather({ x, index, y, last, ...sizes(x.layout, index.layout, dim) })],
   saveInputs: () => [1],
-  vjp: (dy, { inputs: [, index], layouts: [x], attributes }) => [
+  vjp: (dy, { inputs: [, index], layouts: [x], attributes }, F) => [
     F.call(scatterAdd, [F.zeros(x.shape, { dtype: x.dtype }), index, dy], attributes),
     undefined,
   ],
@@ -91,7 +90,7 @@ export const scatterAdd = defineOp({
   },
   lower: (k, [x, index, source], [y], { dim }) => [k.scatterAdd({ x, index, source, y, ...sizes(x.layout, index.layout, dim) })],
   saveInputs: () => [1],
-  vjp: (dy, { inputs: [, index], needs, attributes }) => [dy, undefined, needs[2] ? F.call(gather, [dy, index], attributes) : undefined],
+  vjp: (dy, { inputs: [, index], needs, attributes }, F) => [dy, undefined, needs[2] ? F.call(gather, [dy, index], attributes) : undefined],
   oracle: (inputs, { dim }) => scattered(inputs, dim, (a, b) => a + b),
 });
 
@@ -119,7 +118,7 @@ export const scatter = defineOp({
   lower: (k, [x, index, source], [y, last], { dim }) => [k.scatter({ x, index, source, y, last, ...sizes(x.layout, index.layout, dim) })],
   saveInputs: ([, , source]) => (source ? [1] : []),
   saveOutputs: [1],
-  vjp: (dy, { inputs: [, index], outputs: [, last], needs, attributes }) => [
+  vjp: (dy, { inputs: [, index], outputs: [, last], needs, attributes }, F) => [
     needs[0] ? F.call(scatterRest, [dy, last]) : undefined,
     undefined,
     needs[2] ? F.call(gather, [dy, index, last], attributes) : undefined,

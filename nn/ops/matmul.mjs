@@ -1,14 +1,13 @@
 // Matrix products.
 
-import { ArgumentError, ShapeError, show } from '../errors.mjs';
-import * as F from '../functional.mjs';
-import { broadcastLayout, broadcastShapes, collapse, denseLayout, sizeOf } from '../layout.mjs';
+import { ArgumentError, ShapeError, show } from '../core/errors.mjs';
+import { broadcastLayout, broadcastShapes, collapse, denseLayout, sizeOf } from '../core/layout.mjs';
 import { floatType } from './pointwise.mjs';
 import { sum } from './reduce.mjs';
 import { at, generate, rowsOf } from './reference.mjs';
 import { defineOp } from './registry.mjs';
 
-/** @typedef {import('../layout.mjs').Layout} Layout */
+/** @typedef {import('../core/layout.mjs').Layout} Layout */
 
 /**
  * How a matrix of the last two dimensions lies: row by row, or transposed; undefined where neither.
@@ -93,7 +92,7 @@ export const matmul = defineOp({
     return list;
   },
   saveInputs: ([a, b]) => [...(b ? [0] : []), ...(a ? [1] : [])],
-  vjp: (dy, { inputs: [a, b], layouts, needs }) => [
+  vjp: (dy, { inputs: [a, b], layouts, needs }, F) => [
     needs[0] ? F.sumTo(F.matmul(dy, F.transpose(b, -2, -1)), layouts[0].shape) : undefined,
     needs[1] ? F.sumTo(F.matmul(F.transpose(a, -2, -1), dy), layouts[1].shape) : undefined,
   ],
@@ -147,10 +146,10 @@ export const linear = defineOp({
     ];
   },
   saveInputs: ([x, w]) => [...(w ? [0] : []), ...(x ? [1] : [])],
-  vjp: (dy, { inputs: [x, w], layouts, needs }) => {
+  vjp: (dy, { inputs: [x, w], layouts, needs }, F) => {
     // Sums take rows of halves by pairs.
-    const pairs = (/** @type {import('../tensor.mjs').Tensor} */ y) => (layouts[1].shape[0] % 2 ? F.to(y, 'f32') : y);
-    const rows = (/** @type {import('../tensor.mjs').Tensor} */ t) => F.reshape(t, [-1, t.shape[t.shape.length - 1]]);
+    const pairs = (/** @type {import('../api/tensor.mjs').Tensor} */ y) => (layouts[1].shape[0] % 2 ? F.to(y, 'f32') : y);
+    const rows = (/** @type {import('../api/tensor.mjs').Tensor} */ t) => F.reshape(t, [-1, t.shape[t.shape.length - 1]]);
     return [
       needs[0] ? F.reshape(F.matmul(rows(dy), w), layouts[0].shape) : undefined,
       needs[1] ? F.matmul(F.transpose(rows(dy), 0, 1), rows(x)) : undefined,

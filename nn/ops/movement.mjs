@@ -1,14 +1,13 @@
 // Copies, casts, fills, and views: the same elements elsewhere, or seen in another order.
 
-import { map, writable } from '../codegen.mjs';
-import { ArgumentError } from '../errors.mjs';
-import * as F from '../functional.mjs';
-import { broadcastLayout, collapse, denseLayout, denseStrides, isFloat, layoutOf } from '../layout.mjs';
+import { map, writable } from '../core/codegen.mjs';
+import { ArgumentError } from '../core/errors.mjs';
+import { broadcastLayout, collapse, denseLayout, denseStrides, isFloat, layoutOf } from '../core/layout.mjs';
 import { at, generate, map as mapped } from './reference.mjs';
 import { flatCount } from './pointwise.mjs';
 import { defineOp } from './registry.mjs';
 
-/** @typedef {import('../layout.mjs').Layout} Layout */
+/** @typedef {import('../core/layout.mjs').Layout} Layout */
 /** @typedef {import('./registry.mjs').Operand} Operand */
 /** @typedef {import('../../kernels/index.mjs').Kernels} Kernels */
 
@@ -107,18 +106,18 @@ export const cast = defineOp({
   name: 'to',
   strided: true,
   infer: ([x], { dtype }) => [denseLayout(x.shape, dtype)],
-  body: (program, [x], { dtype }) => program.append(CONVERSIONS[/** @type {import('../layout.mjs').DType} */ (dtype)], x),
+  body: (program, [x], { dtype }) => program.append(CONVERSIONS[/** @type {import('../core/layout.mjs').DType} */ (dtype)], x),
   lower: (k, [x], [y], { dtype }) => {
     const { dtype: from } = x.layout;
     const dispatch = map(k.context, [x], [y], (program, values) =>
       isFloat(from) && isFloat(dtype)
         ? values
-        : [program.append(CONVERSIONS[/** @type {import('../layout.mjs').DType} */ (dtype)], ...values)],
+        : [program.append(CONVERSIONS[/** @type {import('../core/layout.mjs').DType} */ (dtype)], ...values)],
     );
     if (!dispatch) throw new ArgumentError('to', `strides [${x.layout.strides}] are too many dimensions: call contiguous() first`);
     return [dispatch];
   },
-  vjp: (dy, { layouts: [x] }) => [isFloat(x.dtype) ? F.to(dy, x.dtype) : undefined],
+  vjp: (dy, { layouts: [x] }, F) => [isFloat(x.dtype) ? F.to(dy, x.dtype) : undefined],
   oracle: ([x], { dtype }) => mapped(x, isFloat(dtype) ? (v) => v : dtype === 'bool' ? (v) => Number(v !== 0) : Math.trunc),
 });
 
@@ -139,7 +138,7 @@ export const reshape = defineOp({
   name: 'reshape',
   infer: ([x], { shape }) => [denseLayout(shape, x.dtype)],
   lower: () => [],
-  vjp: (dy, { layouts: [x] }) => [F.reshape(dy, x.shape)],
+  vjp: (dy, { layouts: [x] }, F) => [F.reshape(dy, x.shape)],
   oracle: ([x], { shape }) => ({ shape, data: x.data }),
 });
 
@@ -155,7 +154,7 @@ export const permute = defineOp({
     ),
   ],
   lower: () => [],
-  vjp: (dy, { attributes: { order } }) => {
+  vjp: (dy, { attributes: { order } }, F) => {
     const inverse = new Array(order.length);
     order.forEach((/** @type {number} */ d, /** @type {number} */ i) => {
       inverse[d] = i;
@@ -180,7 +179,7 @@ export const expand = defineOp({
   name: 'expand',
   infer: ([x], { shape }) => [broadcastLayout(x, shape)],
   lower: () => [],
-  vjp: (dy, { layouts: [x] }) => [F.sumTo(dy, x.shape)],
+  vjp: (dy, { layouts: [x] }, F) => [F.sumTo(dy, x.shape)],
   oracle: ([x], { shape }) => generate(shape, (index) => at(x, index)),
 });
 
@@ -191,7 +190,7 @@ export const slice = defineOp({
     layoutOf(x.shape.with(dim, length), x.strides.with(dim, x.strides[dim] * step), x.offset + start * x.strides[dim], x.dtype),
   ],
   lower: () => [],
-  vjp: (dy, { layouts: [x], attributes }) => [
+  vjp: (dy, { layouts: [x], attributes }, F) => [
     // All elements are their own gradient.
     dy.size === x.size ? dy : F.to(F.call(sliceBackward, [F.to(dy, 'f32')], { ...attributes, shape: x.shape }), x.dtype),
   ],
@@ -240,7 +239,7 @@ export const concat = defineOp({
       return move(k, x, { buffer: y.buffer, offset: part.offset, layout: part }, 'cat');
     });
   },
-  vjp: (dy, { layouts, needs, attributes: { dim } }) => {
+  vjp: (dy, { layouts, needs, attributes: { dim } }, F) => {
     let start = 0;
     return layouts.map((x, i) => {
       const from = start;

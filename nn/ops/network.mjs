@@ -1,16 +1,15 @@
 // Softmax, losses, normalization, gated units, embeddings and dropout: one kernel each, forward and backward.
 
 import { STATE } from '../../kernels/index.mjs';
-import { ArgumentError, ShapeError, show } from '../errors.mjs';
-import * as F from '../functional.mjs';
-import { denseLayout } from '../layout.mjs';
+import { ArgumentError, ShapeError, show } from '../core/errors.mjs';
+import { denseLayout } from '../core/layout.mjs';
 import { flatCount, floatType } from './pointwise.mjs';
 import { at, generate, rowsOf } from './reference.mjs';
 import { defineOp } from './registry.mjs';
 
-/** @typedef {import('../layout.mjs').Layout} Layout */
+/** @typedef {import('../core/layout.mjs').Layout} Layout */
 /** @typedef {import('./registry.mjs').Reference} Reference */
-/** @typedef {import('../tensor.mjs').Tensor} Tensor */
+/** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
 
 /** @param {Layout} layout */
 const rowSizes = ({ shape }) => {
@@ -61,7 +60,7 @@ export const softmax = defineOp({
     k.softmaxForward({ x, y, ...rowSizes(x.layout), scale, masked, type: floatType('softmax', x.layout) }),
   ],
   saveOutputs: [0],
-  vjp: (dy, { outputs: [y], attributes }) => [F.call(softmaxBackward, [y, dy], attributes)],
+  vjp: (dy, { outputs: [y], attributes }, F) => [F.call(softmaxBackward, [y, dy], attributes)],
   oracle: ([x], { scale, masked }) => byRows(x, (row) => softmaxRow(row, scale, masked)),
 });
 
@@ -107,7 +106,7 @@ export const crossEntropyRows = defineOp({
     k.crossEntropyForward({ logits: x, targets, loss, ...rowSizes(x.layout), type: floatType('crossEntropy', x.layout), ignored }),
   ],
   saveInputs: () => [0, 1],
-  vjp: (dy, { inputs: [x, targets], attributes }) => {
+  vjp: (dy, { inputs: [x, targets], attributes }, F) => {
     const dx = F.call(crossEntropyGradient, [x, targets], attributes);
     return [F.to(F.mul(dx, F.to(F.unsqueeze(dy, -1), dx.dtype)), x.dtype), undefined];
   },
@@ -173,7 +172,7 @@ function normalization(name) {
     },
     saveInputs: () => [0, 1],
     saveOutputs: [1],
-    vjp: (dy, { inputs: [x, weight], outputs: [, stats], attributes }) => F.callAll(backward, [dy, x, weight, stats], attributes),
+    vjp: (dy, { inputs: [x, weight], outputs: [, stats], attributes }, F) => F.callAll(backward, [dy, x, weight, stats], attributes),
     oracle: ([x, weight, bias], { eps }) =>
       byRows(x, (row) => normalized(row, eps).values.map((v, i) => v * weight.data[i] + (bias ? bias.data[i] : 0))),
   });
@@ -227,7 +226,7 @@ export const glu = defineOp({
     return [k.gluForward({ gateUp, y, rows, columns: columns / 2, activation, type: floatType('glu', gateUp.layout) })];
   },
   saveInputs: () => [0],
-  vjp: (dy, { inputs: [x], attributes }) => [F.call(gluBackward, [x, dy], attributes)],
+  vjp: (dy, { inputs: [x], attributes }, F) => [F.call(gluBackward, [x, dy], attributes)],
   oracle: ([x], { activation }) => {
     const half = (x.shape.at(-1) ?? 2) / 2;
     return byRows(x, (row) => row.slice(0, half).map((v, i) => GATES[activation](v) * row[i + half]), [...x.shape.slice(0, -1), half]);
@@ -267,7 +266,7 @@ export const embedding = defineOp({
     ];
   },
   saveInputs: () => [0],
-  vjp: (dy, { inputs: [ids], layouts: [, table] }) => {
+  vjp: (dy, { inputs: [ids], layouts: [, table] }, F) => {
     const [vocabulary, columns] = table.shape;
     return [undefined, F.to(F.call(embeddingBackward, [ids, dy], { vocabulary, columns }), table.dtype)];
   },
@@ -306,6 +305,6 @@ export const dropout = defineOp({
     k.dropout({ x, y, count: flatCount(x.layout), p, random, type: floatType('dropout', x.layout) }),
   ],
   saveOutputs: [1],
-  vjp: (dy, { outputs: [, random], attributes }) => [F.call(dropoutBackward, [dy, random], attributes), undefined],
+  vjp: (dy, { outputs: [, random], attributes }, F) => [F.call(dropoutBackward, [dy, random], attributes), undefined],
   oracle: ([x]) => x,
 });

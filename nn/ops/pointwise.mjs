@@ -1,20 +1,19 @@
 // Element by element.
 
-import { map as mapped, writable } from '../codegen.mjs';
-import { ArgumentError } from '../errors.mjs';
-import * as F from '../functional.mjs';
-import { broadcastShapes, denseLayout, isFloat } from '../layout.mjs';
+import { map as mapped, writable } from '../core/codegen.mjs';
+import { ArgumentError } from '../core/errors.mjs';
+import { broadcastShapes, denseLayout, isFloat } from '../core/layout.mjs';
 import { at, generate, map } from './reference.mjs';
 import { defineOp } from './registry.mjs';
 
-/** @typedef {import('../layout.mjs').Layout} Layout */
-/** @typedef {import('../layout.mjs').DType} DType */
+/** @typedef {import('../core/layout.mjs').Layout} Layout */
+/** @typedef {import('../core/layout.mjs').DType} DType */
 /** @typedef {import('./registry.mjs').Op} Op */
 /** @typedef {import('./registry.mjs').Saved} Saved */
-/** @typedef {import('../tensor.mjs').Tensor} Tensor */
+/** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
 /** @typedef {import('../../kernels/base.mjs').DType} FloatType */
-/** @typedef {import('../codegen.mjs').Program} Program */
-/** @typedef {import('../codegen.mjs').Value} Value */
+/** @typedef {import('../core/codegen.mjs').Program} Program */
+/** @typedef {import('../core/codegen.mjs').Value} Value */
 
 /** The element type as kernels name it. @param {string} op @param {Layout} layout @returns {FloatType} */
 export function floatType(op, { dtype }) {
@@ -85,20 +84,20 @@ export const generated = (name, body) => ({
  * @param {(x: number) => number} f @param {Partial<Op>} rest
  */
 const elementwise = (name, body, f, rest) => unary(name, f, { ...generated(name, (program, [x]) => body(program, x)), ...rest });
-/** An operation of programs by itself. @param {(typeof import('../codegen.mjs').OPERATIONS)[number]} name */
+/** An operation of programs by itself. @param {(typeof import('../core/codegen.mjs').OPERATIONS)[number]} name */
 const one = (name) => (/** @type {Program} */ p, /** @type {Value} */ x) => p.append(name, x);
 
 const first = () => [0];
 
-export const exp = elementwise('exp', one('exp'), Math.exp, { saveOutputs: [0], vjp: (dy, { outputs: [y] }) => [F.mul(dy, y)] });
-export const log = elementwise('log', one('log'), Math.log, { saveInputs: first, vjp: (dy, { inputs: [x] }) => [F.div(dy, x)] });
+export const exp = elementwise('exp', one('exp'), Math.exp, { saveOutputs: [0], vjp: (dy, { outputs: [y] }, F) => [F.mul(dy, y)] });
+export const log = elementwise('log', one('log'), Math.log, { saveInputs: first, vjp: (dy, { inputs: [x] }, F) => [F.div(dy, x)] });
 export const sqrt = elementwise('sqrt', one('sqrt'), Math.sqrt, {
   saveOutputs: [0],
-  vjp: (dy, { outputs: [y] }) => [F.mul(F.div(dy, y), 0.5)],
+  vjp: (dy, { outputs: [y] }, F) => [F.mul(F.div(dy, y), 0.5)],
 });
 export const rsqrt = elementwise('rsqrt', one('rsqrt'), (x) => 1 / Math.sqrt(x), {
   saveOutputs: [0],
-  vjp: (dy, { outputs: [y] }) => [F.mul(F.mul(dy, F.mul(F.square(y), y)), -0.5)],
+  vjp: (dy, { outputs: [y] }, F) => [F.mul(F.mul(dy, F.mul(F.square(y), y)), -0.5)],
 });
 export const reciprocal = elementwise(
   'reciprocal',
@@ -106,7 +105,7 @@ export const reciprocal = elementwise(
   (x) => 1 / x,
   {
     saveOutputs: [0],
-    vjp: (dy, { outputs: [y] }) => [F.neg(F.mul(dy, F.square(y)))],
+    vjp: (dy, { outputs: [y] }, F) => [F.neg(F.mul(dy, F.square(y)))],
   },
 );
 /**
@@ -121,7 +120,7 @@ export const quotient = defineOp({
   ...generated('div', (p, [x], { numerator }, numbers) => p.append('div', numbers(numerator)[0], x)),
   saveInputs: first,
   saveOutputs: [0],
-  vjp: (dy, { inputs: [x], outputs: [y] }) => [F.neg(F.div(F.mul(dy, y), x))],
+  vjp: (dy, { inputs: [x], outputs: [y] }, F) => [F.neg(F.div(F.mul(dy, y), x))],
   oracle: ([x], { numerator }) => map(x, (v) => numerator / v),
 });
 /** Exponents up to here are products. */
@@ -151,7 +150,7 @@ export const power = defineOp({
     return one === undefined ? product : p.append('div', one, product);
   }),
   saveInputs: first,
-  vjp: (dy, { inputs: [x], attributes: { exponent } }) => [
+  vjp: (dy, { inputs: [x], attributes: { exponent } }, F) => [
     exponent === 0 ? F.zeros(x.shape, { dtype: x.dtype }) : F.mul(F.mul(dy, F.pow(x, exponent - 1)), exponent),
   ],
   oracle: ([x], { exponent }) => map(x, (v) => v ** exponent),
@@ -171,19 +170,19 @@ export const log1p = elementwise(
     return p.append('select', near, small, p.append('log', p.append('add', one, x)));
   },
   Math.log1p,
-  { saveInputs: first, vjp: (dy, { inputs: [x] }) => [F.div(dy, F.add(x, 1))] },
+  { saveInputs: first, vjp: (dy, { inputs: [x] }, F) => [F.div(dy, F.add(x, 1))] },
 );
-export const abs = elementwise('abs', one('abs'), Math.abs, { saveInputs: first, vjp: (dy, { inputs: [x] }) => [F.mul(dy, F.sign(x))] });
+export const abs = elementwise('abs', one('abs'), Math.abs, { saveInputs: first, vjp: (dy, { inputs: [x] }, F) => [F.mul(dy, F.sign(x))] });
 export const square = elementwise(
   'square',
   (p, x) => p.append('mul', x, x),
   (x) => x * x,
   {
     saveInputs: first,
-    vjp: (dy, { inputs: [x] }) => [F.mul(F.mul(dy, x), 2)],
+    vjp: (dy, { inputs: [x] }, F) => [F.mul(F.mul(dy, x), 2)],
   },
 );
-export const sign = elementwise('sign', one('sign'), Math.sign, { vjp: (dy) => [F.mul(dy, 0)] });
+export const sign = elementwise('sign', one('sign'), Math.sign, { vjp: (dy, _saved, F) => [F.mul(dy, 0)] });
 
 /** y = alpha · x + beta. A beta of -0 adds nothing, unlike 0, which makes 0 of -0. */
 export const affine = defineOp({
@@ -197,7 +196,7 @@ export const affine = defineOp({
     const scaled = alpha === 1 ? x : alpha === -1 ? p.append('neg', x) : p.append('mul', x, a);
     return Object.is(beta, -0) ? scaled : p.append('add', scaled, b);
   }),
-  vjp: (dy, { attributes: { alpha } }) => [alpha === 1 ? dy : F.mul(dy, alpha)],
+  vjp: (dy, { attributes: { alpha } }, F) => [alpha === 1 ? dy : F.mul(dy, alpha)],
   oracle: ([x], { alpha, beta }) => map(x, (v) => alpha * v + beta),
 });
 
@@ -221,7 +220,7 @@ function activated(name, activation, f, body, gradient) {
   });
   return elementwise(name, body, f, {
     saveInputs: first,
-    vjp: (dy, { inputs: [x] }) => [F.call(backward, [x, dy])],
+    vjp: (dy, { inputs: [x] }, F) => [F.call(backward, [x, dy])],
   });
 }
 
@@ -324,28 +323,28 @@ function binary(name, op, f, rest) {
 
 /** @param {boolean[]} needs */
 const other = ([a, b]) => [...(b ? [0] : []), ...(a ? [1] : [])];
-/** The gradient of an operand: summed over what was repeated. @param {Tensor} dy @param {Layout} layout */
-const back = (dy, layout) => F.sumTo(dy, layout.shape);
+/** The gradient of an operand: summed over what was repeated. @param {import('./registry.mjs').Functions} F @param {Tensor} dy @param {Layout} layout */
+const back = (F, dy, layout) => F.sumTo(dy, layout.shape);
 
 /** alpha · a + beta · b. */
 export const add = binary('add', 'add', (a, b, { alpha = 1, beta = 1 }) => alpha * a + beta * b, {
-  vjp: (dy, { layouts: [a, b], needs, attributes: { alpha = 1, beta = 1 } }) => [
-    needs[0] ? back(alpha === 1 ? dy : F.mul(dy, alpha), a) : undefined,
-    needs[1] ? back(beta === 1 ? dy : F.mul(dy, beta), b) : undefined,
+  vjp: (dy, { layouts: [a, b], needs, attributes: { alpha = 1, beta = 1 } }, F) => [
+    needs[0] ? back(F, alpha === 1 ? dy : F.mul(dy, alpha), a) : undefined,
+    needs[1] ? back(F, beta === 1 ? dy : F.mul(dy, beta), b) : undefined,
   ],
 });
 export const mul = binary('mul', 'mul', (a, b) => a * b, {
   saveInputs: other,
-  vjp: (dy, { inputs: [a, b], layouts, needs }) => [
-    needs[0] ? back(F.mul(dy, b), layouts[0]) : undefined,
-    needs[1] ? back(F.mul(dy, a), layouts[1]) : undefined,
+  vjp: (dy, { inputs: [a, b], layouts, needs }, F) => [
+    needs[0] ? back(F, F.mul(dy, b), layouts[0]) : undefined,
+    needs[1] ? back(F, F.mul(dy, a), layouts[1]) : undefined,
   ],
 });
 export const div = binary('div', 'div', (a, b) => a / b, {
   saveInputs: ([, b]) => (b ? [0, 1] : [1]),
-  vjp: (dy, { inputs: [a, b], layouts, needs }) => [
-    needs[0] ? back(F.div(dy, b), layouts[0]) : undefined,
-    needs[1] ? back(F.neg(F.div(F.div(F.mul(dy, a), b), b)), layouts[1]) : undefined,
+  vjp: (dy, { inputs: [a, b], layouts, needs }, F) => [
+    needs[0] ? back(F, F.div(dy, b), layouts[0]) : undefined,
+    needs[1] ? back(F, F.neg(F.div(F.div(F.mul(dy, a), b), b)), layouts[1]) : undefined,
   ],
 });
 
@@ -357,13 +356,13 @@ export const div = binary('div', 'div', (a, b) => a / b, {
 const extreme = (name, op, direction) =>
   binary(name, op, (a, b) => (direction === 1 ? Math.max(a, b) : Math.min(a, b)), {
     saveInputs: () => [0, 1],
-    vjp: (dy, { inputs: [a, b], layouts, needs, attributes: { clamps = false } }) => {
+    vjp: (dy, { inputs: [a, b], layouts, needs, attributes: { clamps = false } }, F) => {
       // By comparisons: the difference of two infinities would be NaN.
       const [equal, first] = [F.eq(a, b), direction === 1 ? F.gt(a, b) : F.lt(a, b)];
       const share = clamps ? dy : F.mul(dy, 0.5);
       return [
-        needs[0] ? back(F.where(equal, share, F.where(first, dy, 0)), layouts[0]) : undefined,
-        needs[1] ? back(F.where(equal, clamps ? 0 : share, F.where(first, 0, dy)), layouts[1]) : undefined,
+        needs[0] ? back(F, F.where(equal, share, F.where(first, dy, 0)), layouts[0]) : undefined,
+        needs[1] ? back(F, F.where(equal, clamps ? 0 : share, F.where(first, 0, dy)), layouts[1]) : undefined,
       ];
     },
   });

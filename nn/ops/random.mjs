@@ -1,8 +1,8 @@
 // Random numbers.
 
 import { STATE } from '../../kernels/index.mjs';
-import { denseLayout, sizeOf } from '../layout.mjs';
-import { philox } from '../philox.mjs';
+import { denseLayout, sizeOf } from '../core/layout.mjs';
+import { philox } from '../core/philox.mjs';
 import { defineOp } from './registry.mjs';
 
 /** Of four words. @type {Record<string, (words: number[], attributes: any) => number[]>} */

@@ -1,17 +1,16 @@
 // Recurrent layers as one operation: all steps of a sequence, two dispatches each.
 
-import { map } from '../codegen.mjs';
-import { ArgumentError, ShapeError, show } from '../errors.mjs';
-import * as F from '../functional.mjs';
-import { denseLayout, layoutOf } from '../layout.mjs';
+import { map } from '../core/codegen.mjs';
+import { ArgumentError, ShapeError, show } from '../core/errors.mjs';
+import { denseLayout, layoutOf } from '../core/layout.mjs';
 import { sum } from './reduce.mjs';
 import { at, generate } from './reference.mjs';
 import { defineOp } from './registry.mjs';
 
-/** @typedef {import('../layout.mjs').Layout} Layout */
+/** @typedef {import('../core/layout.mjs').Layout} Layout */
 /** @typedef {import('./registry.mjs').Operand} Operand */
-/** @typedef {import('../codegen.mjs').Program} Program */
-/** @typedef {import('../codegen.mjs').Value} Value */
+/** @typedef {import('../core/codegen.mjs').Program} Program */
+/** @typedef {import('../core/codegen.mjs').Value} Value */
 /** @typedef {import('../../kernels/index.mjs').Kernels} Kernels */
 
 /** Elements of an operand from one on, as a matrix [rows, columns]. @param {Operand} operand @param {number} from @param {number[]} shape @param {number} stride of rows */
@@ -169,7 +168,7 @@ export const gru = defineOp({
   },
   saveInputs: () => [2],
   saveOutputs: [0, 1, 2, 3, 4],
-  vjp: (dy, { inputs: [, , weight], outputs: [states, own, r, z, n], layouts: [, , , bias], needs }) => {
+  vjp: (dy, { inputs: [, , weight], outputs: [states, own, r, z, n], layouts: [, , , bias], needs }, F) => {
     const [dGates, dFirst, dOwn] = F.callAll(gruBackward, [dy, states, own, r, z, n, weight]);
     const [steps, batch, hidden] = r.shape;
     // Of all steps at once: their states lie one behind the other.
@@ -320,7 +319,7 @@ export const lstm = defineOp({
   },
   saveInputs: () => [3],
   saveOutputs: [0, 1],
-  vjp: (dy, { inputs: [, , , weight], outputs: [states, gates], layouts: [, , , , bias], needs }) => {
+  vjp: (dy, { inputs: [, , , weight], outputs: [states, gates], layouts: [, , , , bias], needs }, F) => {
     const [dGates, dHidden, dCell] = F.callAll(lstmBackward, [dy, gates, states, weight]);
     const [batch, steps, all] = dGates.shape;
     const rows = F.reshape(dGates, [batch * steps, all]);

@@ -1,12 +1,11 @@
 // Sums, means and extremes over dimensions.
 
-import * as F from '../functional.mjs';
-import { denseLayout, sizeOf } from '../layout.mjs';
+import { denseLayout, sizeOf } from '../core/layout.mjs';
 import { floatType } from './pointwise.mjs';
 import { generate } from './reference.mjs';
 import { defineOp } from './registry.mjs';
 
-/** @typedef {import('../layout.mjs').Layout} Layout */
+/** @typedef {import('../core/layout.mjs').Layout} Layout */
 /** @typedef {import('./registry.mjs').Reference} Reference */
 
 /** The shape that is left with sizes of 1. @param {readonly number[]} shape @param {number[]} dims */
@@ -68,7 +67,7 @@ export const sum = defineOp({
     if (second.reduced) return [k.reduceRows({ x, y, rows: first.size, columns: second.size, alpha, type })];
     return k.columnSum({ x, y, rows: first.size, columns: second.size, alpha, type });
   },
-  vjp: (dy, { layouts: [x], attributes: { alpha } }) => [F.to(F.expand(alpha === 1 ? dy : F.mul(dy, alpha), x.shape), x.dtype)],
+  vjp: (dy, { layouts: [x], attributes: { alpha } }, F) => [F.to(F.expand(alpha === 1 ? dy : F.mul(dy, alpha), x.shape), x.dtype)],
   oracle: ([x], { dims, alpha }) => {
     const result = reduced(x, dims, 0, (a, b) => a + b);
     return { shape: result.shape, data: result.data.map((v) => v * alpha) };
@@ -92,7 +91,7 @@ const extreme = (name, op) =>
     },
     saveInputs: () => [0],
     saveOutputs: [0],
-    vjp: (dy, { inputs: [x], outputs: [y] }) => {
+    vjp: (dy, { inputs: [x], outputs: [y] }, F) => {
       // 1 where the element is the extreme, else 0: a difference would be NaN of two infinities.
       const mask = F.to(F.eq(x, y), 'f32');
       return [F.to(F.mul(mask, F.div(dy, F.sum(mask, -1, true))), x.dtype)];

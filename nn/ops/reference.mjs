@@ -1,6 +1,6 @@
 // Float64 arrays for the operations' references: written for reading, not for speed.
 
-import { denseStrides, sizeOf } from '../layout.mjs';
+import { denseStrides, sizeOf } from '../core/layout.mjs';
 
 /** @typedef {import('./registry.mjs').Reference} Reference */
 

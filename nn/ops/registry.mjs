@@ -1,14 +1,14 @@
 // The operations: everything that is known of each, in one list that the tests go through.
 
-import { perDevice } from '../runtime.mjs';
+import { perDevice } from '../core/runtime.mjs';
 
-/** @typedef {import('../layout.mjs').Layout} Layout */
-/** @typedef {import('../tensor.mjs').Tensor} Tensor */
+/** @typedef {import('../core/layout.mjs').Layout} Layout */
+/** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
 /** @typedef {import('../../kernels/base.mjs').Dispatches} Dispatches */
 /** @typedef {import('../../kernels/index.mjs').Kernels} Kernels */
 /** @typedef {import('../../kernels/template.mjs').Template} Template */
-/** @typedef {import('../codegen.mjs').Program} Program */
-/** @typedef {import('../codegen.mjs').Value} Value */
+/** @typedef {import('../core/codegen.mjs').Program} Program */
+/** @typedef {import('../core/codegen.mjs').Value} Value */
 
 /**
  * A tensor of an operation as kernels take it.
@@ -30,6 +30,8 @@ import { perDevice } from '../runtime.mjs';
  * @property {boolean[]} needs which inputs' gradients are asked for
  */
 
+/** The operations as functions of tensors: they stand above the registry. @typedef {typeof import('../api/functional.mjs')} Functions */
+
 /**
  * An operation. Everything that is known of it is here; the tests go through the list.
  * @typedef {object} Op
@@ -41,8 +43,8 @@ import { perDevice } from '../runtime.mjs';
  * @property {(program: Program, inputs: Value[], attributes: any, numbers: (...values: number[]) => Value[]) => Value} [body] of what is
  *   computed element by element: one element, as instructions of a generated kernel. `numbers` makes values of f32, before anything
  *   is appended
- * @property {(dy: Tensor, saved: Saved) => (Tensor | undefined)[]} [vjp] gradients of the inputs from that of the result,
- *   written in operations; without it the result has no gradient
+ * @property {(dy: Tensor, saved: Saved, F: Functions) => (Tensor | undefined)[]} [vjp] gradients of the inputs from that of the result,
+ *   written in the operations that it is handed; without it the result has no gradient
  * @property {(needs: boolean[]) => number[]} [saveInputs] inputs that `vjp` reads; none when left out
  * @property {number[]} [saveOutputs] outputs that `vjp` reads
  * @property {(inputs: Layout[], outputs: Layout[], attributes: any) => number} [flops] floating-point operations of its products, for
@@ -71,6 +73,3 @@ export function defineOp(op) {
   operations.set(op.name, entry);
   return entry;
 }
-
-/** The attributes of a call without any. */
-export const NO_ATTRIBUTES = Object.freeze({});

@@ -1,8 +1,7 @@
 // Comparisons, and a choice by them.
 
-import { ArgumentError } from '../errors.mjs';
-import * as F from '../functional.mjs';
-import { broadcastShapes, denseLayout } from '../layout.mjs';
+import { ArgumentError } from '../core/errors.mjs';
+import { broadcastShapes, denseLayout } from '../core/layout.mjs';
 import { generated } from './pointwise.mjs';
 import { at, generate } from './reference.mjs';
 import { defineOp } from './registry.mjs';
@@ -38,7 +37,7 @@ export const where = defineOp({
     return [denseLayout(broadcastShapes('where', condition.shape, a.shape, b.shape), a.dtype)];
   },
   saveInputs: () => [0],
-  vjp: (dy, { inputs: [condition], layouts: [, a, b], needs }) => [
+  vjp: (dy, { inputs: [condition], layouts: [, a, b], needs }, F) => [
     undefined,
     needs[1] ? F.sumTo(F.where(condition, dy, 0), a.shape) : undefined,
     needs[2] ? F.sumTo(F.where(condition, 0, dy), b.shape) : undefined,

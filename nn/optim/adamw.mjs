@@ -1,9 +1,9 @@
 // AdamW: a kernel of its own, which also writes the 16-bit copies of the parameters.
 
-import { checkOptions } from '../options.mjs';
-import { layoutOf } from '../layout.mjs';
-import { NO_ATTRIBUTES } from '../ops/registry.mjs';
-import { runtime } from '../runtime.mjs';
+import { checkOptions } from '../core/options.mjs';
+import { layoutOf } from '../core/layout.mjs';
+import { NO_ATTRIBUTES } from '../core/keys.mjs';
+import { runtime } from '../core/runtime.mjs';
 import { checkLeast } from './check.mjs';
 import { OPTIONS, Optimizer, launch, storageOf } from './optimizer.mjs';
 
@@ -60,7 +60,7 @@ export class AdamW extends Optimizer {
     const shuffled = half?.shuffled?.fresh && half.shuffled.ready() ? half.shuffled : undefined;
     const copies = [half, shuffled].filter((copy) => copy !== undefined);
     const tensors = [bucket.gradients, group.state, bucket.values, first, second];
-    const layout = (/** @type {number} */ at, /** @type {import('../layout.mjs').DType} */ dtype) => layoutOf([count], [1], at, dtype);
+    const layout = (/** @type {number} */ at, /** @type {import('../core/layout.mjs').DType} */ dtype) => layoutOf([count], [1], at, dtype);
     const layouts = [
       layout(offset, 'f32'),
       group.state.layout,

@@ -1,11 +1,11 @@
 // Flat memory for an optimizer: parameters lie in it one after another, and so do their gradients and moments.
 
-import { full } from '../functional.mjs';
-import { denseLayout, denseStrides, layoutOf } from '../layout.mjs';
-import { noGrad } from '../autograd.mjs';
-import { recordingNow, runtime } from '../runtime.mjs';
-import { Storage, unscoped } from '../storage.mjs';
-import { Tensor } from '../tensor.mjs';
+import { full } from '../api/functional.mjs';
+import { denseLayout, denseStrides, layoutOf } from '../core/layout.mjs';
+import { noGrad } from '../core/node.mjs';
+import { recordingNow, runtime } from '../core/runtime.mjs';
+import { Storage, unscoped } from '../core/storage.mjs';
+import { Tensor } from '../api/tensor.mjs';
 import { HalfCopy } from './half-copy.mjs';
 
 /** @typedef {import('../modules/module.mjs').Parameter} Parameter */

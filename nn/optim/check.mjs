@@ -1,7 +1,7 @@
 // What optimizers are made with, checked before anything is changed. The kernels would say the same of `optimizerState`.
 
-import { ArgumentError, shown } from '../errors.mjs';
-import { checkOptions } from '../options.mjs';
+import { ArgumentError, shown } from '../core/errors.mjs';
+import { checkOptions } from '../core/options.mjs';
 
 /** @param {string} op the optimizer @param {unknown} betas */
 export function checkBetas(op, betas) {

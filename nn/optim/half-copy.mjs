@@ -2,10 +2,10 @@
 // parameters; where anything else has changed them, they are made anew before they are next read.
 
 import { SLOT, Template } from '../../kernels/template.mjs';
-import { map } from '../codegen.mjs';
-import { denseLayout, layoutOf } from '../layout.mjs';
-import { recordingNow, runtime } from '../runtime.mjs';
-import { Storage } from '../storage.mjs';
+import { map } from '../core/codegen.mjs';
+import { denseLayout, layoutOf } from '../core/layout.mjs';
+import { recordingNow, runtime } from '../core/runtime.mjs';
+import { Storage } from '../core/storage.mjs';
 
 /** @typedef {import('../../kernels/base.mjs').Dispatch} Dispatch */
 

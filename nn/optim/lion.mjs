@@ -1,6 +1,6 @@
 // Lion.
 
-import { checkOptions } from '../options.mjs';
+import { checkOptions } from '../core/options.mjs';
 import { OPTIONS, Optimizer } from './optimizer.mjs';
 
 /** @typedef {import('./bucket.mjs').Bucket} Bucket */

@@ -1,20 +1,21 @@
 // What optimizers have in common. Constructing one moves its parameters into flat memory; the step, the learning rate and the
 // clipping factor live on the device, so that a compiled step goes on by itself.
 
+import { constant } from '../core/tensor.mjs';
 import { STATE, STATE_WORDS, optimizerState } from '../../kernels/index.mjs';
 import { SLOT, Template } from '../../kernels/template.mjs';
-import { noGrad } from '../autograd.mjs';
-import { map } from '../codegen.mjs';
-import { storageOf as alive } from '../engine.mjs';
-import { ArgumentError, UsageError, shown, within } from '../errors.mjs';
-import { noted } from '../guards.mjs';
-import { layoutOf } from '../layout.mjs';
+import { noGrad } from '../core/node.mjs';
+import { map } from '../core/codegen.mjs';
+import { storageOf as alive } from '../core/engine.mjs';
+import { ArgumentError, UsageError, shown, within } from '../core/errors.mjs';
+import { noted } from '../core/guards.mjs';
+import { layoutOf } from '../core/layout.mjs';
 import { Module, Parameter } from '../modules/module.mjs';
 import { Places } from '../modules/places.mjs';
-import { checkOptions } from '../options.mjs';
-import { isRecording, perDevice, runtime, sink } from '../runtime.mjs';
-import { scope } from '../storage.mjs';
-import { Tensor } from '../tensor.mjs';
+import { checkOptions } from '../core/options.mjs';
+import { isRecording, perDevice, runtime, sink } from '../core/runtime.mjs';
+import { scope } from '../core/scope.mjs';
+import { Tensor } from '../api/tensor.mjs';
 import { bucketsOf, stateLayout } from './bucket.mjs';
 import { checkBetas, checkIterable, checkLeast, checkScale, checkSchedule } from './check.mjs';
 import { Ranks } from './ranks.mjs';
@@ -22,10 +23,10 @@ import { Ranks } from './ranks.mjs';
 /** The flat memory of some parameters. @typedef {import('./bucket.mjs').Bucket} Bucket */
 /** A group of processes. @typedef {import('./ranks.mjs').ProcessGroup} ProcessGroup */
 /** Elements of a bucket, one after another. @typedef {import('./bucket.mjs').Run} Run */
-/** Device memory that tensors share. @typedef {import('../storage.mjs').Storage} Storage */
-/** What dispatches are of. @typedef {import('../runtime.mjs').CallInfo} CallInfo */
+/** Device memory that tensors share. @typedef {import('../core/storage.mjs').Storage} Storage */
+/** What dispatches are of. @typedef {import('../core/runtime.mjs').CallInfo} CallInfo */
 /** What a kernel function returns. @typedef {import('../../kernels/base.mjs').Dispatches} Dispatches */
-/** A kernel that is being written, and its values. @typedef {import('../codegen.mjs').Program} Program @typedef {import('../codegen.mjs').Value} Value */
+/** A kernel that is being written, and its values. @typedef {import('../core/codegen.mjs').Program} Program @typedef {import('../core/codegen.mjs').Value} Value */
 
 /**
  * The learning rate over steps: linear warm-up to `lr`, then half a cosine down to `finalLr`.
@@ -149,7 +150,7 @@ export class ParameterGroup {
     const words = this.wordsAt(0, 0, clip, gradientScale);
     const { bindingBytes, bufferBytes } = runtime().kernels.context;
     this.buckets = bucketsOf(parameters, Math.min(bindingBytes, bufferBytes), ranks?.multiple, ranks?.exportable);
-    this.state = Tensor.constant(words, stateLayout(STATE_WORDS));
+    this.state = constant(words, stateLayout(STATE_WORDS));
     runtime().name(storageOf(this.state).allocation, 'optimizer state');
   }
 

@@ -7,15 +7,16 @@
 // With gradients in bf16, each process sends every other one its shard of that one's own, rounded once, and adds what it gets in f32 and
 // in the order of ranks' rows: no engine adds, so that both give the same bits.
 
+import { constant } from '../core/tensor.mjs';
 import { optimizerState, STATE, STATE_WORDS } from '../../kernels/index.mjs';
-import { storageOf as alive } from '../engine.mjs';
-import { noGrad } from '../autograd.mjs';
-import { ArgumentError, UsageError, shown } from '../errors.mjs';
-import { clone, full } from '../functional.mjs';
+import { storageOf as alive } from '../core/engine.mjs';
+import { noGrad } from '../core/node.mjs';
+import { ArgumentError, UsageError, shown } from '../core/errors.mjs';
+import { clone, full } from '../api/functional.mjs';
 import { SLOT, Template } from '../../kernels/template.mjs';
-import { isRecording, runtime } from '../runtime.mjs';
-import { Storage, unscoped } from '../storage.mjs';
-import { Tensor } from '../tensor.mjs';
+import { isRecording, runtime } from '../core/runtime.mjs';
+import { Storage, unscoped } from '../core/storage.mjs';
+import { Tensor } from '../api/tensor.mjs';
 import { ALIGNMENT, stateLayout, stateWord } from './bucket.mjs';
 
 /** @typedef {import('./bucket.mjs').Bucket} Bucket */
@@ -106,7 +107,7 @@ export class Ranks {
     this.multiple = this.zero || this.half ? ALIGNMENT * this.size : ALIGNMENT;
     const words = optimizerState({ rate: 0 });
     /** Takes the norm of this process's shards, which says nothing of a step yet. */
-    this.own = Tensor.constant(words, stateLayout(STATE_WORDS));
+    this.own = constant(words, stateLayout(STATE_WORDS));
     this.ownNorm = unscoped(() => stateWord(this.own, STATE.norm));
     /** The norms of all, by rank. */
     this.norms = unscoped(() => full([Math.ceil(this.size / 4) * 4], 0));

@@ -1,6 +1,6 @@
 // Stochastic gradient descent.
 
-import { checkOptions } from '../options.mjs';
+import { checkOptions } from '../core/options.mjs';
 import { checkLeast } from './check.mjs';
 import { OPTIONS, Optimizer } from './optimizer.mjs';
 

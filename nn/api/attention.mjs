@@ -1,0 +1,132 @@
+// Attention, as functions, and its masks: what they may be, and causal ones, kept by size.
+
+import { apply, tensorOf } from '../core/engine.mjs';
+import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
+import { broadcastShapes, denseLayout, isFloat } from '../core/layout.mjs';
+import { checkOptions, flag } from '../core/options.mjs';
+import { perDevice, runtime } from '../core/runtime.mjs';
+import { constant } from '../core/tensor.mjs';
+import * as attentionOps from '../ops/attention.mjs';
+import { withoutAutocast } from './autocast.mjs';
+import { add, matmul, mul, operand, softmaxRows, where } from './functional.mjs';
+import { reshape, slice, to, transpose } from './views.mjs';
+
+/** @typedef {import('./tensor.mjs').Tensor} Tensor */
+
+/**
+ * Options of `attention`.
+ * @typedef {object} AttentionOptions
+ * @property {number} heads the width is a multiple of it
+ * @property {boolean} [causal] whether a token sees only itself and those before it; false when left out
+ * @property {Tensor} [mask] as that of `scaledDotProductAttention`, of scores [batch, heads, tokens, tokens]. The fused kernel takes
+ *   none: with a mask, attention keeps a matrix of scores
+ */
+
+/**
+ * Options of `scaledDotProductAttention`.
+ * @typedef {object} ScoreOptions
+ * @property {boolean} [isCausal] whether a query sees only keys up to its own place, where the last query stands at the last key; false when left out
+ * @property {number} [scale] a factor on the scores; 1 / √headSize when left out
+ * @property {Tensor} [mask] broadcasts to the scores' shape [..., queries, keys]; of type bool: whether a query attends to a key; of a
+ *   floating type: is added to the scores
+ */
+
+/** Causal masks by size: whether a query attends to a key. @type {Map<string, Tensor>} */
+const masks = perDevice(new Map());
+
+/** Whether a query attends to a key, [queries, keys]: the last query stands at the last key. @param {number} queries @param {number} keys */
+function causalMask(queries, keys) {
+  const key = `${queries}x${keys}`;
+  let mask = masks.get(key);
+  if (!mask?.storage) {
+    const values = new Uint32Array(queries * keys);
+    for (let i = 0; i < queries; i++) values.fill(1, i * keys, i * keys + Math.min(keys, i + 1 + keys - queries));
+    mask = constant(values, denseLayout([queries, keys], 'bool'));
+    if (masks.size >= 64) {
+      for (const old of masks.values()) old.dispose();
+      masks.clear();
+    }
+    masks.set(key, mask);
+  }
+  return mask;
+}
+
+/**
+ * Scores under a mask: -∞ where a boolean one is false; with a floating one added.
+ * @param {string} op @param {Tensor} scores [..., queries, keys] @param {Tensor} mask that broadcasts to the scores' shape
+ */
+function masked(op, scores, mask) {
+  const { shape, dtype } = tensorOf(op, mask);
+  if (dtype !== 'bool' && !isFloat(dtype)) {
+    throw new ArgumentError(
+      op,
+      `a mask is bool (true: attends) or floating (added to the scores), got ${dtype}; compare for the former, as in mask.ne(0)`,
+    );
+  }
+  if (show(broadcastShapes(op, scores.shape, shape)) !== show(scores.shape)) {
+    throw new ShapeError(op, `a mask ${show(shape)} for scores ${show(scores.shape)}, to which it has to broadcast`);
+  }
+  return dtype === 'bool' ? where(mask, scores, -Infinity) : add(scores, mask);
+}
+
+/**
+ * Attention of fused rows.
+ * @param {Tensor} qkv [batch, tokens, 3 · width]: queries, keys, values, heads side by side
+ * @param {AttentionOptions} options
+ * @returns {Tensor} [batch, tokens, width]
+ */
+export function attention(qkv, options) {
+  const { heads, causal = false, mask } = checkOptions('attention', options, ['heads', 'causal', 'mask']);
+  if (!(Number.isInteger(heads) && heads > 0))
+    throw new ArgumentError('attention', `heads is an integer of at least 1, got ${shown(heads)}`);
+  flag('attention', 'causal', causal);
+  qkv = operand(tensorOf('attention', qkv));
+  const [batch, tokens, width] = qkv.shape;
+  const headSize = width / 3 / heads;
+  if (qkv.ndim === 3 && Number.isInteger(headSize) && (mask !== undefined || !attentionOps.FUSED_HEADS.includes(headSize))) {
+    const [q, k, v] = [0, 1, 2].map((i) =>
+      transpose(reshape(slice(qkv, 2, (i * width) / 3, ((i + 1) * width) / 3), [batch, tokens, heads, headSize]), 1, 2),
+    );
+    const out = scaledDotProductAttention(q, k, v, { isCausal: causal, mask });
+    return reshape(transpose(out, 1, 2), [batch, tokens, width / 3]);
+  }
+  const supported = qkv.dtype === 'f32' || runtime().kernels.attentionSupports(/** @type {any} */ (qkv.dtype), headSize);
+  if (!supported)
+    return to(
+      withoutAutocast(() => attention(to(qkv, 'f32'), { heads, causal })),
+      qkv.dtype,
+    );
+  return apply(attentionOps.attention, [qkv], { heads, causal });
+}
+
+/**
+ * softmax(q kᵀ / √headSize) v. A query that attends to no key, all of whose scores are -∞, has the result 0 and passes the gradient 0 on.
+ * @param {Tensor} q [..., queries, headSize] @param {Tensor} k [..., keys, headSize] @param {Tensor} v [..., keys, n]
+ * @param {ScoreOptions} [options]
+ * @returns {Tensor} [..., queries, n]
+ */
+export function scaledDotProductAttention(q, k, v, options = {}) {
+  const name = 'scaledDotProductAttention';
+  const { isCausal = false, scale, mask } = checkOptions(name, options, ['isCausal', 'scale', 'mask']);
+  for (const x of [q, k, v]) tensorOf(name, x);
+  if (scale !== undefined && typeof scale !== 'number') throw new ArgumentError(name, `scale is a number, got ${shown(scale)}`);
+  if (mask) tensorOf(name, mask);
+  flag(name, 'isCausal', isCausal);
+  return within(name, () => scored(q, k, v, isCausal, scale, mask));
+}
+
+/**
+ * @param {Tensor} q @param {Tensor} k @param {Tensor} v @param {boolean} isCausal @param {number} [scale] @param {Tensor} [mask]
+ * @returns {Tensor}
+ */
+function scored(q, k, v, isCausal, scale, mask) {
+  const size = q.shape.at(-1) ?? 1;
+  let scores = mul(matmul(q, transpose(k, -2, -1)), scale ?? 1 / Math.sqrt(size));
+  const [queries, keys] = [q.shape[q.ndim - 2], k.shape[k.ndim - 2]];
+  if (isCausal && queries > keys) {
+    throw new ShapeError('scaledDotProductAttention', `isCausal: ${queries} queries for ${keys} keys, of which the first would see none`);
+  }
+  if (isCausal) scores = where(causalMask(queries, keys), scores, -Infinity);
+  if (mask !== undefined) scores = masked('scaledDotProductAttention', scores, mask);
+  return matmul(softmaxRows(scores, true), v);
+}

@@ -1,0 +1,63 @@
+// Mixed precision: within `autocast`, products take operands of a 16-bit type, and losses and norms take f32. Parameters, their
+// gradients and an optimizer's moments stay f32.
+
+import { ArgumentError, checkFunction, checkResult, shown } from '../core/errors.mjs';
+
+/** @typedef {import('../core/layout.mjs').DType} DType */
+/** @typedef {import('./tensor.mjs').Tensor} Tensor */
+
+/** Why its function is not async. */
+const LATE = 'the types would be as before after its first await';
+
+/** @type {DType | undefined} */
+let current;
+/** Parameters in the 16-bit type, so that one which is used twice is converted once. @type {Map<Tensor, { cast: Tensor, version: number }>} */
+const casts = new Map();
+
+/** The type that products take now; undefined outside of `autocast`. */
+export const autocastType = () => current;
+
+/** @template T @param {DType | undefined} dtype @param {() => T} fn @returns {T} */
+function under(dtype, fn) {
+  const outer = current;
+  current = dtype;
+  try {
+    return checkResult('autocast', fn(), LATE);
+  } finally {
+    current = outer;
+    if (outer === undefined) forgetCasts();
+  }
+}
+
+/**
+ * Runs `fn` with the operands of products (`linear`, `matmul`, attention) converted to a 16-bit type and those of losses,
+ * norms and softmax to f32, as PyTorch's autocast. Call `backward` outside of it or inside: it is not affected.
+ * @template T
+ * @param {'bf16' | 'f16' | false} dtype `false` ends the conversions of an autocast around it
+ * @param {() => T} fn synchronous
+ * @returns {T}
+ */
+export function autocast(dtype, fn) {
+  if (dtype !== 'bf16' && dtype !== 'f16' && dtype !== false) {
+    throw new ArgumentError('autocast', `expected 'bf16', 'f16' or false, got ${shown(dtype)}`);
+  }
+  checkFunction('autocast', fn, LATE);
+  return under(dtype || undefined, fn);
+}
+
+/** Without conversions: for backward passes. @template T @param {() => T} fn @returns {T} */
+export const withoutAutocast = (fn) => (current === undefined ? fn() : under(undefined, fn));
+
+/** A parameter's earlier conversion. @param {Tensor} x @param {DType} dtype */
+export function castOf(x, dtype) {
+  const known = casts.get(x);
+  return known?.cast.storage && known.version === x.storage?.version && known.cast.dtype === dtype ? known.cast : undefined;
+}
+
+/** @param {Tensor} x @param {Tensor} cast */
+export function rememberCast(x, cast) {
+  if (x.isParameter && cast.node && x.storage) casts.set(x, { cast, version: x.storage.version });
+}
+
+/** After a backward pass the conversions have no gradients any more. */
+export const forgetCasts = () => casts.clear();

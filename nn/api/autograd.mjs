@@ -1,0 +1,204 @@
+// Reverse-mode differentiation: every operation on a tensor that requires a gradient leaves a node, and `backward` goes
+// over the nodes from the last to the first.
+
+import { forgetCasts, withoutAutocast } from './autocast.mjs';
+import { ArgumentError, ShapeError, UsageError, show, shown } from '../core/errors.mjs';
+import * as F from './functional.mjs';
+import { noGrad } from '../core/node.mjs';
+import { tensorOf } from '../core/engine.mjs';
+import { checkOptions, flag } from '../core/options.mjs';
+import { recordingNow } from '../core/runtime.mjs';
+import { scope } from '../core/scope.mjs';
+import { unscoped } from '../core/storage.mjs';
+import { TensorCore } from '../core/tensor.mjs';
+
+/** @typedef {import('../ops/registry.mjs').Op} Op */
+/** @typedef {import('../core/layout.mjs').Layout} Layout */
+/** @typedef {import('./tensor.mjs').Tensor} Tensor */
+/** @typedef {import('../core/node.mjs').Node} Node */
+
+/**
+ * Throws where there are no gradients of a root, or not from such a seed.
+ * @param {string} op the call @param {Tensor} root @param {Tensor | undefined} seed the gradient to begin with
+ */
+export function checkRoot(op, root, seed) {
+  if (!root.requiresGrad) {
+    throw new UsageError(
+      op,
+      'this tensor does not depend on anything that requires a gradient (was it made in noGrad, detached, or from constants only?)',
+    );
+  }
+  if (seed === undefined && root.size !== 1) {
+    throw new ShapeError(op, `a tensor ${show(root.shape)} is not one number: take its sum() or mean(), or give a gradient of its shape`);
+  }
+  if (seed !== undefined && show(tensorOf(op, seed).shape) !== show(root.shape)) {
+    throw new ShapeError(op, `a gradient ${show(seed.shape)} for a tensor ${show(root.shape)}`);
+  }
+  if (seed !== undefined && seed.dtype !== root.dtype) {
+    throw new ArgumentError(op, `a gradient of ${seed.dtype} for a tensor of ${root.dtype}`);
+  }
+}
+
+/**
+ * Gradients of leaves, by going over the graph.
+ * @param {Tensor} root @param {Tensor | undefined} seed @param {boolean} retain
+ * @param {(target: Node | Tensor, gradient: Tensor) => void} deliver called with the gradient of each leaf, and of each node in `only`
+ * @param {Set<Node | Tensor>} [only] nodes and leaves that gradients are wanted of; all when left out
+ * @param {number} [from] nodes numbered below are not gone through: they count as leaves
+ */
+export function walk(root, seed, retain, deliver, only, from = 0) {
+  scope(() => {
+    // Every entry is a tensor object of its own, so that it can be disposed of when it has been used.
+    /** @type {Map<Node | Tensor, Tensor>} */
+    const gradients = new Map();
+    const start = root.node ?? root;
+    gradients.set(start, seed ? seed.alias() : F.ones(root.shape, { dtype: root.dtype }));
+    const { nodes, leaves } = reach(start, from);
+    /** Gradients that may yet come to each leaf: it is delivered with the last, and does not wait for the others. @type {Map<Node | Tensor, number>} */
+    const missing = new Map();
+    for (const { edges } of nodes) for (const edge of edges) if (edge && leaves.has(edge)) missing.set(edge, (missing.get(edge) ?? 0) + 1);
+    /** @param {Node} node */
+    const deliverLeaves = (node) => {
+      for (const edge of node.edges) {
+        const left = edge && missing.get(edge);
+        if (!edge || left === undefined) continue;
+        missing.set(edge, left - 1);
+        const gradient = left === 1 ? gradients.get(edge) : undefined;
+        if (!gradient) continue;
+        gradients.delete(edge);
+        deliver(edge, gradient);
+        gradient.dispose();
+      }
+    };
+    const recording = recordingNow();
+    const origin = recording?.origin;
+    for (const node of nodes) {
+      if (recording) recording.origin = node.origin && `${node.origin.replace(/, backward$/, '')}, backward`;
+      const dy = gradients.get(node);
+      if (dy === undefined) {
+        deliverLeaves(node);
+        continue;
+      }
+      gradients.delete(node);
+      if (only?.has(node)) deliver(node, dy);
+      const results = scope(() => node.backward(dy, F).map((gradient) => gradient?.alias()));
+      if (!retain) node.free();
+      dy.dispose();
+      node.edges.forEach((edge, i) => {
+        const gradient = results[i];
+        if (edge === undefined || gradient === undefined) return;
+        const before = gradients.get(edge);
+        gradients.set(edge, before ? F.add(before, gradient) : gradient);
+        if (before) for (const part of [before, gradient]) part.dispose();
+      });
+      deliverLeaves(node);
+    }
+    if (recording) recording.origin = origin;
+    // A root without operations.
+    if (leaves.has(start)) deliver(start, /** @type {Tensor} */ (gradients.get(start)));
+  });
+}
+
+/**
+ * What a node depends on: nodes, each before what it was made from, and leaves.
+ * @param {Node | Tensor} start @param {number} from nodes numbered below count as leaves
+ */
+export function reach(start, from) {
+  /** @type {Set<Node>} */
+  const nodes = new Set();
+  /** @type {Set<Node | Tensor>} */
+  const leaves = new Set();
+  const stack = [start];
+  while (stack.length > 0) {
+    const at = /** @type {Node | Tensor} */ (stack.pop());
+    if (at instanceof TensorCore || at.order < from) leaves.add(at);
+    else if (!nodes.has(at)) {
+      nodes.add(at);
+      for (const edge of at.edges) if (edge) stack.push(edge);
+    }
+  }
+  return { nodes: [...nodes].sort((a, b) => b.order - a.order), leaves };
+}
+
+/**
+ * Options of `backward` and `grad`.
+ * @typedef {object} BackwardOptions
+ * @property {Tensor} [gradient] the gradient to begin with, of the tensor's shape; needed where that is not one number
+ * @property {boolean} [retain] keeps what the forward pass saved, for another call (PyTorch's `retain_graph`); false when left out
+ */
+
+/**
+ * Adds the gradients of `root` to the `grad` of every leaf that it depends on (PyTorch's rule), and frees what the forward
+ * pass saved.
+ * @param {Tensor} root one number, unless a gradient is given
+ * @param {BackwardOptions} [options]
+ */
+export function backward(root, options = {}) {
+  const { gradient, retain = false } = checkOptions('backward', options, ['gradient', 'retain']);
+  flag('backward', 'retain', retain);
+  checkRoot('backward', root, gradient);
+  noGrad(() => withoutAutocast(() => walk(root, gradient, retain, accumulateGradient)));
+  forgetCasts();
+}
+
+/** @param {Node | Tensor} leaf @param {Tensor} gradient */
+function accumulateGradient(leaf, gradient) {
+  if (leaf instanceof TensorCore) leaf.accumulate(gradient);
+}
+
+/**
+ * The gradient of a leaf becomes its own tensor, or is added to it.
+ * @param {Tensor | undefined} before @param {Tensor} gradient
+ * @returns {Tensor}
+ */
+export function accumulated(before, gradient) {
+  if (before === undefined) {
+    // Another leaf may hold the same storage: what is written into one gradient must not show in the other.
+    const alone = gradient.storage?.shares === 1 && gradient.layout.contiguous;
+    return unscoped(() => (alone ? gradient.alias() : gradient.clone()));
+  }
+  const sum = unscoped(() => F.add(before, gradient));
+  before.dispose();
+  return sum;
+}
+
+/**
+ * Gradients of one number by tensors, returned and not accumulated.
+ * @param {Tensor} output
+ * @param {Tensor[]} inputs leaves or results on the way to `output`
+ * @param {BackwardOptions} [options]
+ * @returns {Tensor[]}
+ */
+export function grad(output, inputs, options = {}) {
+  const { gradient, retain = false } = checkOptions('grad', options, ['gradient', 'retain']);
+  if (!Array.isArray(inputs)) throw new ArgumentError('grad', `expected an array of tensors as the second argument, got ${shown(inputs)}`);
+  tensorOf('grad', output);
+  flag('grad', 'retain', retain);
+  checkRoot('grad', output, gradient);
+  const targets = inputs.map((input) => tensorOf('grad', input).node ?? input);
+  /** @type {Map<Node | Tensor, Tensor>} */
+  const found = new Map();
+  noGrad(() =>
+    withoutAutocast(() =>
+      walk(
+        output,
+        gradient,
+        retain,
+        (target, value) => {
+          if (targets.includes(target))
+            found.set(
+              target,
+              unscoped(() => value.clone()),
+            );
+        },
+        new Set(targets),
+      ),
+    ),
+  );
+  forgetCasts();
+  return targets.map((target, i) => {
+    const value = found.get(target);
+    if (!value) throw new UsageError('grad', `the output does not depend on input ${i}, or that requires no gradient`);
+    return value;
+  });
+}

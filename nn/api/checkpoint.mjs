@@ -1,0 +1,173 @@
+// Work that is done again instead of kept: `checkpoint`, and micro-steps: `accumulate`.
+
+import { autocast, autocastType, forgetCasts } from './autocast.mjs';
+import { checkRoot, reach, walk } from './autograd.mjs';
+import { Node, isGradEnabled, nextOrder, withGrad } from '../core/node.mjs';
+import { storageOf } from '../core/engine.mjs';
+import { ArgumentError, checkFunction, checkResult, shown, within } from '../core/errors.mjs';
+import { drawsSoFar, randomState } from './random.mjs';
+import { anew } from '../core/runtime.mjs';
+import { unscoped } from '../core/storage.mjs';
+import { scope } from '../core/scope.mjs';
+import { Tensor } from './tensor.mjs';
+import * as F from './functional.mjs';
+
+/** @typedef {import('../ops/registry.mjs').Op} Op */
+
+/** Why a function that is called in parts of a step is not async. */
+const LATE = 'what it does after its first await would not be part of the step';
+
+/**
+ * Runs `fn` and keeps none of its intermediate results: the backward pass runs it again. What it drops (dropout) it drops
+ * again. It is called twice for each result, so it should have no other effects. Leaves that it reads must not change before the
+ * backward pass, which else throws.
+ * @param {(...inputs: any[]) => Tensor} fn a function of tensors to one tensor; parameters and other tensors from outside
+ *   get their gradients too
+ * @param {...any} inputs
+ * @returns {Tensor}
+ */
+export function checkpoint(fn, ...inputs) {
+  checkFunction('checkpoint', fn, LATE);
+  for (const input of inputs) if (input instanceof Tensor) storageOf('checkpoint', input);
+  if (!isGradEnabled()) return fn(...inputs);
+  const precision = autocastType();
+  const drawn = drawsSoFar();
+  const random = randomState().clone();
+  /** The call with inputs that are leaves. @returns {{ y: Tensor, leaves: any[], from: number }} */
+  const run = () => {
+    const leaves = inputs.map((input) => {
+      if (!(input instanceof Tensor)) return input;
+      const leaf = input.detach();
+      leaf.requiresGrad = input.requiresGrad;
+      return leaf;
+    });
+    // A conversion from before would be a leaf in place of the parameter, in one of the runs only.
+    forgetCasts();
+    const from = nextOrder();
+    const y = autocast(/** @type {'bf16' | 'f16' | undefined} */ (precision) ?? false, () =>
+      checkResult('checkpoint', fn(...leaves), LATE),
+    );
+    if (!(y instanceof Tensor)) throw new ArgumentError('checkpoint', `the function returns one tensor, got ${shown(y)}`);
+    storageOf('checkpoint', y);
+    return { y, leaves, from };
+  };
+
+  /** What gradients go to: inputs by their index, and what the function took from outside. @type {(Node | Tensor)[]} */
+  const edges = [];
+  const value = scope(() => {
+    const { y, leaves, from } = run();
+    if (y.requiresGrad) {
+      const found = reach(y.node ?? y, from);
+      for (const edge of found.leaves) {
+        const at = leaves.indexOf(edge);
+        edges.push(at < 0 ? edge : (inputs[at].node ?? inputs[at]));
+      }
+      for (const node of found.nodes) node.free();
+    }
+    return y.detach();
+  });
+  if (edges.length === 0) {
+    random.dispose();
+    return value;
+  }
+  const drops = drawsSoFar() !== drawn;
+  const saved = inputs.filter((input) => input instanceof Tensor);
+  const outside = edges.filter((edge) => edge instanceof Tensor && !saved.includes(edge));
+  const node = new Node(CHECKPOINT, undefined, [], [], []);
+  // What the second run reads, as a backward pass checks it: not changed in place, freed with the node.
+  node.inputs = [...saved, ...(drops ? [random] : []), .../** @type {Tensor[]} */ (outside)].map((tensor) => {
+    const storage = /** @type {import('../core/storage.mjs').Storage} */ (tensor.storage);
+    storage.retain();
+    return { storage, layout: tensor.layout, version: storage.version };
+  });
+  random.dispose();
+  node.edges = edges;
+  node.attributes = (/** @type {Tensor} */ dy, /** @type {Tensor[]} */ opened) => {
+    const state = drops ? randomState() : undefined;
+    const now = state?.clone();
+    if (state) state.copy_(opened[saved.length]);
+    let at = 0;
+    const again = inputs.map((input) => {
+      if (!(input instanceof Tensor)) return input;
+      const leaf = opened[at++];
+      leaf.requiresGrad = input.requiresGrad;
+      return leaf;
+    });
+    forgetCasts();
+    const from = nextOrder();
+    const forward = () =>
+      autocast(/** @type {'bf16' | 'f16' | undefined} */ (precision) ?? false, () => checkResult('checkpoint', fn(...again), LATE));
+    const y = anew(() => withGrad(forward));
+    checkRoot('checkpoint', y, dy);
+    if (state && now) state.copy_(now);
+    /** @type {(Tensor | undefined)[]} */
+    const gradients = edges.map(() => undefined);
+    walk(
+      y,
+      dy,
+      false,
+      (target, gradient) => {
+        const input = again.indexOf(target);
+        const i = edges.indexOf(input < 0 ? target : (inputs[input].node ?? inputs[input]));
+        if (i < 0) throw new ArgumentError('checkpoint', 'the second run of the function used other tensors than the first');
+        const before = gradients[i];
+        // The walk frees what is made in it.
+        gradients[i] = unscoped(() => (before ? F.add(before, gradient) : gradient.alias()));
+        before?.dispose();
+      },
+      undefined,
+      from,
+    );
+    return gradients.map((gradient) => {
+      const own = gradient?.alias();
+      gradient?.dispose();
+      return own;
+    });
+  };
+  value.node = node;
+  value.requiresGrad = true;
+  return value;
+}
+
+/** @type {Op} */
+const CHECKPOINT = {
+  name: 'checkpoint',
+  infer: () => [],
+  lower: () => [],
+  oracle: () => {
+    throw new Error('a checkpoint is no operation');
+  },
+  vjp: (dy, { inputs, attributes }) => attributes(dy, inputs),
+  plans: new Map(),
+};
+
+/**
+ * Gradients of `count` micro-steps: calls `fn(0)` … `fn(count - 1)`, and `backward` of each loss divided by `count`. Of each
+ * micro-step nothing is kept but gradients.
+ * @param {number} count @param {(i: number) => Tensor} fn the mean loss of micro-step i
+ * @returns {Tensor} the mean of the losses, without a gradient
+ */
+export function accumulate(count, fn) {
+  if (!Number.isInteger(count) || count < 1)
+    throw new ArgumentError('accumulate', `count is an integer of at least 1, got ${shown(count)}`);
+  checkFunction('accumulate', fn, LATE);
+  return scope(() => {
+    /** @type {Tensor | undefined} */
+    let sum;
+    for (let i = 0; i < count; i++) {
+      const loss = scope(() => {
+        const own = fn(i);
+        checkResult('accumulate', own, LATE);
+        if (!(own instanceof Tensor))
+          throw new ArgumentError('accumulate', `the function returns the loss of a micro-step, got ${shown(own)}`);
+        storageOf('accumulate', own);
+        checkRoot('accumulate', own, undefined);
+        const share = count === 1 ? own : within('accumulate', () => F.mul(own, 1 / count));
+        share.backward();
+        return share.detach();
+      });
+      sum = sum ? F.add(sum, loss) : loss;
+    }
+    return /** @type {Tensor} */ (sum);
+  });
+}

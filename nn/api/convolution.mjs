@@ -1,0 +1,121 @@
+// Convolutions and pools as products and reductions over shifted views (im2col): one copy for each element of the window.
+
+import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
+import * as F from './functional.mjs';
+import { tensorOf } from '../core/engine.mjs';
+import { checkOptions } from '../core/options.mjs';
+
+/** @typedef {import('./tensor.mjs').Tensor} Tensor */
+/** @typedef {number | [number, number]} Pair one number for both directions, or [down, across] */
+
+/**
+ * Options of `conv2d`.
+ * @typedef {object} ConvolutionOptions
+ * @property {Pair} [stride] elements from one place of the window to the next; 1 when left out
+ * @property {Pair} [padding] zeros on each side; 0 when left out
+ */
+
+/**
+ * Options of pools.
+ * @typedef {object} PoolOptions
+ * @property {Pair} [stride] elements from one place of the window to the next; the window's size when left out
+ */
+
+/**
+ * @param {string} op @param {string} name @param {unknown} value a Pair of integers @param {number} least
+ * @returns {[number, number]}
+ */
+export function pair(op, name, value, least) {
+  const both = Array.isArray(value) ? value : [value, value];
+  if (both.length !== 2 || both.some((size) => !Number.isInteger(size) || size < least)) {
+    throw new ArgumentError(op, `${name} is an integer of at least ${least}, or two of them, [down, across], got ${shown(value)}`);
+  }
+  return /** @type {[number, number]} */ ([both[0], both[1]]);
+}
+
+/** With zeros around. @param {Tensor} x [..., rows, columns] @param {[number, number]} sizes */
+function padded(x, sizes) {
+  sizes.forEach((size, i) => {
+    const d = x.ndim - 2 + i;
+    if (size === 0) return;
+    const zeros = F.zeros(x.shape.with(d, size), { dtype: x.dtype });
+    x = F.cat([zeros, x, zeros], d);
+  });
+  return x;
+}
+
+/**
+ * The elements under each place of a window, as views [batch, channels, rows, columns], row by row of the window.
+ * @param {string} op @param {Tensor} x @param {[number, number]} window @param {[number, number]} stride
+ */
+function windows(op, x, window, stride) {
+  const sizes = window.map((size, i) => Math.floor((x.shape[2 + i] - size) / stride[i]) + 1);
+  if (sizes.some((size) => !(size >= 1))) throw new ShapeError(op, `a window ${show(window)} on ${show(x.shape)}`);
+  const reach = (/** @type {number} */ i) => (sizes[i] - 1) * stride[i] + 1;
+  return Array.from({ length: window[0] * window[1] }, (_, k) => {
+    const [a, b] = [Math.floor(k / window[1]), k % window[1]];
+    return F.slice(F.slice(x, 2, a, a + reach(0), stride[0]), 3, b, b + reach(1), stride[1]);
+  });
+}
+
+/**
+ * Each element repeated `scale` times along rows and columns: PyTorch's `interpolate` with its default mode, 'nearest'.
+ * @param {Tensor} x [batch, channels, rows, columns] @param {Pair} scale
+ * @returns {Tensor} [batch, channels, rows · scale, columns · scale]
+ */
+export function upsample(x, scale) {
+  checkImages('upsample', x);
+  const [down, across] = pair('upsample', 'scale', scale, 1);
+  const [batch, channels, rows, columns] = x.shape;
+  return within('upsample', () => {
+    const wide = F.expand(F.reshape(x, [batch, channels, rows, 1, columns, 1]), [batch, channels, rows, down, columns, across]);
+    return F.reshape(wide, [batch, channels, rows * down, columns * across]);
+  });
+}
+
+/** @param {string} op @param {Tensor} x */
+function checkImages(op, x) {
+  if (tensorOf(op, x).ndim !== 4) throw new ShapeError(op, `${show(x.shape)}, expected [batch, channels, rows, columns]`);
+}
+
+/**
+ * Cross-correlation, as every framework's convolution.
+ * @param {Tensor} x [batch, channels, rows, columns] @param {Tensor} weight [outputs, channels, down, across]
+ * @param {Tensor} [bias] [outputs]
+ * @param {ConvolutionOptions} [options]
+ * @returns {Tensor} [batch, outputs, rows', columns']
+ */
+export function conv2d(x, weight, bias, options = {}) {
+  const { stride = 1, padding = 0 } = checkOptions('conv2d', options, ['stride', 'padding']);
+  checkImages('conv2d', x);
+  if (tensorOf('conv2d', weight).ndim !== 4 || weight.shape[1] !== x.shape[1]) {
+    throw new ShapeError('conv2d', `${show(x.shape)} and a weight ${show(weight.shape)}, expected [outputs, ${x.shape[1]}, down, across]`);
+  }
+  const [outputs, channels, down, across] = weight.shape;
+  if (bias && show(tensorOf('conv2d', bias).shape) !== show([outputs])) {
+    throw new ShapeError('conv2d', `a bias ${show(bias.shape)} for ${outputs} outputs, expected [${outputs}]`);
+  }
+  const [zeros, steps] = [pair('conv2d', 'padding', padding, 0), pair('conv2d', 'stride', stride, 1)];
+  return within('conv2d', () => {
+    const parts = windows('conv2d', padded(x, zeros), [down, across], steps);
+    const [batch, , rows, columns] = parts[0].shape;
+    const inner = channels * down * across;
+    const y = F.matmul(F.reshape(weight, [outputs, inner]), F.reshape(F.stack(parts, 2), [batch, inner, rows * columns]));
+    return F.reshape(bias ? F.add(y, F.reshape(bias, [outputs, 1])) : y, [batch, outputs, rows, columns]);
+  });
+}
+
+/** The largest element under a window. @param {Tensor} x [batch, channels, rows, columns] @param {Pair} window @param {PoolOptions} [options] */
+export function maxPool2d(x, window, options = {}) {
+  const { stride = window } = checkOptions('maxPool2d', options, ['stride']);
+  checkImages('maxPool2d', x);
+  const [sizes, steps] = [pair('maxPool2d', 'window', window, 1), pair('maxPool2d', 'stride', stride, 1)];
+  return within('maxPool2d', () => F.amax(F.stack(windows('maxPool2d', x, sizes, steps), 4), 4));
+}
+/** The mean under a window. @param {Tensor} x [batch, channels, rows, columns] @param {Pair} window @param {PoolOptions} [options] */
+export function avgPool2d(x, window, options = {}) {
+  const { stride = window } = checkOptions('avgPool2d', options, ['stride']);
+  checkImages('avgPool2d', x);
+  const [sizes, steps] = [pair('avgPool2d', 'window', window, 1), pair('avgPool2d', 'stride', stride, 1)];
+  return within('avgPool2d', () => F.mean(F.stack(windows('avgPool2d', x, sizes, steps), 4), 4));
+}

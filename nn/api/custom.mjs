@@ -1,0 +1,225 @@
+// Operations with kernels of the user's own: `customOp`.
+
+import { apply, checkBytes, storageOf } from '../core/engine.mjs';
+import { describe } from '../core/errors.mjs';
+import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
+import * as F from './functional.mjs';
+import { checkShape, checkType, denseLayout } from '../core/layout.mjs';
+import { checkOptions } from '../core/options.mjs';
+import { NO_ATTRIBUTES } from '../core/keys.mjs';
+import { runtime } from '../core/runtime.mjs';
+import { inside, scope } from '../core/scope.mjs';
+import { Tensor, tensor } from './tensor.mjs';
+import { uniformValues } from './random.mjs';
+
+/** @typedef {import('../core/layout.mjs').Layout} Layout */
+/** @typedef {import('../core/layout.mjs').DType} DType */
+/** @typedef {{ shape: readonly number[], dtype: DType }} Result */
+
+/**
+ * @typedef {object} CustomOp
+ * @property {string} name for errors
+ * @property {Uint32Array} spirv a compute shader; binding i is input i, then the result
+ * @property {(...args: any[]) => Result} infer the result of the inputs' layouts and, last, the attributes; throws what is wrong
+ *   with them
+ * @property {(...args: any[]) => { groups: number | [number, number, number], push?: Uint8Array }} dispatch workgroups and push
+ *   constants of the inputs' layouts, the result's, and the attributes
+ * @property {(dy: Tensor, inputs: Tensor[], outputs: Tensor[], attributes: any) => (Tensor | undefined)[]} [backward] gradients
+ *   of the inputs, written in operations; without it the result has none
+ * @property {(...args: any[]) => ArrayLike<number>} [reference] the result's elements in float64, of the inputs' elements and
+ *   the attributes: what `check` compares with
+ */
+
+/**
+ * An operation of one kernel. The inputs are dense, each from the start of its binding.
+ * @param {CustomOp} definition
+ * @returns {((...args: any[]) => Tensor) & { check: (shapes: number[] | number[][], attributes?: any, options?: { tolerance?: number }) => Promise<void>, dispose: () => void }}
+ *   called with tensors, and with an object of attributes (plain values) behind them
+ */
+export function customOp(definition) {
+  const names = ['name', 'spirv', 'infer', 'dispatch', 'backward', 'reference'];
+  const { name, spirv, infer, dispatch, backward, reference } = checkOptions('customOp', definition, names);
+  if (typeof name !== 'string' || name === '') throw new ArgumentError('customOp', `name is a text for errors, got ${shown(name)}`);
+  if (!(spirv instanceof Uint32Array)) throw new ArgumentError('customOp', `${name}: spirv is a Uint32Array of words, got ${shown(spirv)}`);
+  for (const [what, fn] of Object.entries({ infer, dispatch, backward, reference })) {
+    const needed = what === 'infer' || what === 'dispatch';
+    if (typeof fn !== 'function' && (needed || fn !== undefined))
+      throw new ArgumentError('customOp', `${name}: ${what} is a function, got ${shown(fn)}`);
+  }
+  /** Pipelines by the numbers of bindings and bytes. @type {Map<string, number>} */
+  const pipelines = new Map();
+  /** The device that they, and plans, are for. @type {import('../core/runtime.mjs').Runtime | undefined} */
+  let device;
+  const pipelineOf = (/** @type {number} */ bindings, /** @type {number} */ bytes) => {
+    const key = `${bindings},${bytes}`;
+    let pipeline = pipelines.get(key);
+    if (pipeline === undefined) {
+      try {
+        pipeline = /** @type {number} */ (runtime().vk.createPipeline(spirv, bindings, bytes));
+      } catch (cause) {
+        const { code, message } = /** @type {{ code?: string, message: string }} */ (cause);
+        if (code !== 'ERR_HELIOS_INVALID_ARGUMENT') throw cause;
+        throw new ArgumentError(name, `the device takes no such shader with ${bindings} tensors and ${bytes} bytes to push: ${message}`);
+      }
+      pipelines.set(key, pipeline);
+    }
+    return pipeline;
+  };
+  /** @type {import('../ops/registry.mjs').Op} */
+  const op = {
+    name,
+    plans: new Map(),
+    infer: (inputs, attributes) => {
+      const result = infer(...inputs, attributes);
+      if (typeof result !== 'object' || result === null)
+        throw new ArgumentError(name, `infer returns { shape, dtype }, got ${shown(result)}`);
+      const { shape, dtype } = result;
+      return [denseLayout(checkShape(name, shape), checkType(name, dtype))];
+    },
+    lower: (_, inputs, [y], attributes) => {
+      const launch = dispatch(...inputs.map(({ layout }) => layout), y.layout, attributes);
+      if (typeof launch !== 'object' || launch === null)
+        throw new ArgumentError(name, `dispatch returns { groups, push }, got ${shown(launch)}`);
+      const { groups, push } = launch;
+      if (push !== undefined && !ArrayBuffer.isView(push))
+        throw new ArgumentError(name, `push is a Uint8Array of push constants, got ${shown(push)}`);
+      const size = typeof groups === 'number' ? [groups, 1, 1] : groups;
+      if (!Array.isArray(size)) throw new ShapeError(name, `groups are three integers of at least 1, got ${shown(size)}`);
+      if (size.length !== 3 || size.some((n) => !Number.isInteger(n) || n < 1)) {
+        throw new ShapeError(name, `groups are three integers of at least 1, got ${show(size)}`);
+      }
+      return [
+        {
+          pipeline: /** @type {any} */ (pipelineOf(inputs.length + 1, push?.byteLength ?? 0)),
+          buffers: [...inputs, y].map(({ buffer }) => /** @type {any} */ (buffer)),
+          groups: /** @type {[number, number, number]} */ (size),
+          push,
+          writeMask: 1 << inputs.length,
+        },
+      ];
+    },
+    ...(backward && {
+      saveInputs: (/** @type {boolean[]} */ needs) => needs.map((_, i) => i),
+      saveOutputs: [0],
+      vjp: (/** @type {Tensor} */ dy, /** @type {import('../ops/registry.mjs').Saved} */ saved) =>
+        checkGradients(name, backward(dy, saved.inputs, saved.outputs, saved.attributes), saved.layouts),
+    }),
+    oracle: (inputs, attributes) => {
+      if (!reference) throw new ArgumentError(name, 'there is no reference');
+      const layouts = inputs.map(({ shape }) => denseLayout(shape, 'f32'));
+      return {
+        shape: infer(...layouts, attributes).shape,
+        data: Float64Array.from(reference(...inputs.map(({ data }) => data), attributes)),
+      };
+    },
+  };
+  const call = (/** @type {any[]} */ ...args) => {
+    const last = args.at(-1);
+    const attributes = last instanceof Tensor || args.length === 0 ? NO_ATTRIBUTES : args.pop();
+    if (typeof attributes !== 'object' || attributes === null || Array.isArray(attributes) || ArrayBuffer.isView(attributes))
+      throw new ArgumentError(name, `expected tensors, or an object of attributes as the last, got ${describe(attributes)}`);
+    checkPlain(name, attributes);
+    const inputs = args.map((x) => {
+      if (!(x instanceof Tensor)) throw new ArgumentError(name, `expected a tensor, got ${describe(x)}`);
+      return x.layout.contiguous && x.layout.offset === 0 ? x : within(name, () => F.clone(x));
+    });
+    if (device !== runtime()) {
+      for (const cache of [pipelines, op.plans]) cache.clear();
+      device = runtime();
+    }
+    return apply(op, inputs, attributes);
+  };
+  return Object.assign(call, {
+    /**
+     * Compares results with the reference, and gradients with finite differences of it, on random inputs.
+     * @param {number[] | number[][]} shapes of the inputs @param {any} [attributes]
+     * @param {{ tolerance?: number }} [options] of results relative to the largest one; gradients get 20 times that. 1e-5 when left out
+     */
+    check: async (/** @type {number[] | number[][]} */ shapes, /** @type {any} */ attributes = {}, options = {}) => {
+      const { tolerance = 1e-5 } = checkOptions(name, /** @type {{ tolerance?: number }} */ (options), ['tolerance']);
+      if (typeof tolerance !== 'number') throw new ArgumentError(name, `tolerance is a number, got ${shown(tolerance)}`);
+      const list = /** @type {number[][]} */ (Array.isArray(shapes) && Array.isArray(shapes[0]) ? shapes : [shapes]);
+      for (const shape of list) checkBytes(name, denseLayout(checkShape(name, shape), 'f32'));
+      const inputs = list.map((shape) => ({
+        shape,
+        data: Float64Array.from(
+          uniformValues(
+            shape.reduce((a, b) => a * b, 1),
+            -2,
+            2,
+          ),
+        ),
+      }));
+      const expected = op.oracle(inputs, attributes);
+      const weights = uniformValues(expected.data.length, -1, 1);
+      const leaves = inputs.map(({ shape, data }) => tensor(data, { shape, requiresGrad: backward !== undefined }));
+      const y = call(...leaves, attributes);
+      agree(name, 'result', await y.toArray(), expected.data, tolerance);
+      if (backward) {
+        scope(() => y.backward({ gradient: tensor(weights, { shape: [...expected.shape] }) }));
+        for (const [i, { data }] of inputs.entries()) {
+          if (!leaves[i].grad) throw new ArgumentError(name, `backward gave no gradient of input ${i}`);
+          const at = (/** @type {number} */ k, /** @type {number} */ h) => {
+            const moved = Float64Array.from(data);
+            moved[k] += h;
+            return op.oracle(inputs.with(i, { ...inputs[i], data: moved }), attributes).data.reduce((sum, v, j) => sum + v * weights[j], 0);
+          };
+          const wanted = data.map((_, k) => (at(k, 1e-5) - at(k, -1e-5)) / 2e-5);
+          agree(name, `gradient of input ${i}`, await leaves[i].grad.toArray(), wanted, 20 * tolerance);
+        }
+      }
+      for (const x of [y, ...leaves]) {
+        x.grad?.dispose();
+        x.dispose();
+      }
+    },
+    /** Frees the pipelines; a later call makes them anew. */
+    dispose: () => {
+      if (device && !device.closed) {
+        device.flush();
+        for (const pipeline of pipelines.values()) device.vk.destroyPipeline(pipeline);
+      }
+      pipelines.clear();
+      op.plans.clear();
+    },
+  });
+}
+
+/** @param {string} name @param {string} what @param {ArrayLike<number>} actual @param {Float64Array} expected @param {number} tolerance */
+function agree(name, what, actual, expected, tolerance) {
+  const scale = expected.reduce((largest, v) => Math.max(largest, Math.abs(v)), 1e-30);
+  for (let i = 0; i < expected.length; i++) {
+    if (!(Math.abs(actual[i] - expected[i]) <= tolerance * scale)) {
+      throw new ArgumentError(name, `${what}, element ${i}: ${actual[i]}, the reference says ${expected[i]}`);
+    }
+  }
+}
+
+/**
+ * Checks that attributes are values that have a key: numbers, texts, true and false, and arrays and objects of them.
+ * @param {string} name @param {unknown} value @param {Set<object>} [above]
+ */
+function checkPlain(name, value, above = new Set()) {
+  if (['number', 'string', 'boolean', 'undefined'].includes(typeof value) || value === null) return;
+  const plain = Array.isArray(value) || (typeof value === 'object' && [Object.prototype, null].includes(Object.getPrototypeOf(value)));
+  if (plain) return inside(name, 'an attribute', value, above, () => Object.values(value).forEach((item) => checkPlain(name, item, above)));
+  const numbers = ArrayBuffer.isView(value) && typeof (/** @type {any} */ (value)[0]) !== 'bigint';
+  if (!numbers) throw new ArgumentError(name, `attributes are plain values, got ${shown(value)}`);
+}
+
+/**
+ * Checks what a backward function gave.
+ * @param {string} name @param {unknown} gradients @param {Layout[]} inputs
+ * @returns {(Tensor | undefined)[]}
+ */
+function checkGradients(name, gradients, inputs) {
+  if (!Array.isArray(gradients)) throw new ArgumentError(name, `backward returns an array of gradients, got ${shown(gradients)}`);
+  gradients.forEach((gradient, i) => {
+    if (gradient === undefined || i >= inputs.length) return;
+    if (!(gradient instanceof Tensor)) throw new ArgumentError(name, `the gradient of input ${i} is a tensor, got ${describe(gradient)}`);
+    storageOf(name, gradient);
+    if (show(gradient.shape) !== show(inputs[i].shape))
+      throw new ShapeError(name, `a gradient ${show(gradient.shape)} of input ${i}, which is ${show(inputs[i].shape)}`);
+  });
+  return gradients;
+}

@@ -1,0 +1,135 @@
+// Elements by index tensors, as functions. Indices are i32 or u32, and are not checked against the sizes, which would be a read:
+// one that is negative or too large reads as 0, and what is put there goes nowhere.
+
+import { apply } from '../core/engine.mjs';
+import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
+import * as F from './functional.mjs';
+import { broadcastShapes, dimension, isFloat } from '../core/layout.mjs';
+import { tensorOf } from '../core/engine.mjs';
+import { flag } from '../core/options.mjs';
+import * as indexing from '../ops/indexing.mjs';
+
+/** @typedef {import('./tensor.mjs').Tensor} Tensor */
+
+/** @typedef {import('../ops/registry.mjs').Op} Op */
+
+/** @param {string} op @param {unknown} index @returns {Tensor} */
+function indexOf(op, index) {
+  const own = tensorOf(op, index);
+  if (own.dtype !== 'i32' && own.dtype !== 'u32') {
+    throw new ArgumentError(op, `an index is i32 or u32, got ${own.dtype}: tensor(…, { dtype: 'i32' }), or .to('i32')`);
+  }
+  return own;
+}
+
+/** An operation of 32-bit elements, by way of f32 where the first input has 16. @param {Op} op @param {Tensor[]} inputs @param {any} [attributes] @returns {Tensor} */
+function in32(op, inputs, attributes) {
+  const [{ dtype }] = inputs;
+  return within(op.name, () => {
+    const wide = inputs.map((x) => (isFloat(dtype) && isFloat(x.dtype) ? F.to(x, 'f32') : x));
+    return F.to(apply(op, wide, attributes), dtype);
+  });
+}
+
+/**
+ * y[i][k][j] = x[i][index[i][k][j]][j], for `dim` 1 of three.
+ * @param {Tensor} x @param {number} dim @param {Tensor} index i32 or u32, of x's sizes but along `dim`
+ * @returns {Tensor} of the index's shape
+ */
+export function gather(x, dim, index) {
+  const d = dimension('gather', dim, tensorOf('gather', x).ndim);
+  return in32(indexing.gather, [x, indexOf('gather', index)], { dim: d });
+}
+
+/**
+ * As `gather`, with the sizes besides `dim` broadcast.
+ * @param {Tensor} x @param {Tensor} index i32 or u32, of as many dimensions @param {number} [dim]
+ */
+export function takeAlongDim(x, index, dim = -1) {
+  const d = dimension('takeAlongDim', dim, tensorOf('takeAlongDim', x).ndim);
+  if (indexOf('takeAlongDim', index).ndim !== x.ndim) {
+    throw new ShapeError('takeAlongDim', `an index ${show(index.shape)} for ${show(x.shape)}: they have as many dimensions`);
+  }
+  const others = broadcastShapes('takeAlongDim', x.shape.with(d, 1), index.shape.with(d, 1));
+  return within('takeAlongDim', () => gather(F.expand(x, others.with(d, x.shape[d])), d, F.expand(index, others.with(d, index.shape[d]))));
+}
+
+/**
+ * x with source[i][k][j] added at [i][index[i][k][j]][j], for `dim` 1 of three; what has one index is added up in the order of k.
+ * Each element looks through the indices of its place, so it is for short indices; rows of a table are `embedding`'s gradient.
+ * @param {Tensor} x f32, f16 or bf16 @param {number} dim @param {Tensor} index i32 or u32, of x's sizes but along `dim`
+ * @param {Tensor} source of the index's shape
+ */
+export function scatterAdd(x, dim, index, source) {
+  const d = dimension('scatterAdd', dim, tensorOf('scatterAdd', x).ndim);
+  return in32(indexing.scatterAdd, [x, indexOf('scatterAdd', index), tensorOf('scatterAdd', source)], { dim: d });
+}
+
+/**
+ * x with source[i][k][j] in place of [i][index[i][k][j]][j], for `dim` 1 of three: of several with one index the last. The cost is that
+ * of `scatterAdd`.
+ * @param {Tensor} x @param {number} dim @param {Tensor} index i32 or u32, of x's sizes but along `dim`
+ * @param {Tensor | number} source of the index's shape, or one number
+ */
+export function scatter(x, dim, index, source) {
+  const d = dimension('scatter', dim, tensorOf('scatter', x).ndim);
+  indexOf('scatter', index);
+  const from =
+    typeof source === 'number' ? within('scatter', () => F.full(index.shape, source, { dtype: x.dtype })) : tensorOf('scatter', source);
+  return in32(indexing.scatter, [x, index, from], { dim: d });
+}
+
+/**
+ * Slices of a dimension by number, in the order of the numbers. The gradient adds up what one slice got, in that order.
+ * @param {Tensor} x @param {number} dim @param {Tensor} index [n] i32 or u32
+ * @returns {Tensor} x's shape with n along `dim`
+ */
+export function indexSelect(x, dim, index) {
+  const d = dimension('indexSelect', dim, tensorOf('indexSelect', x).ndim);
+  if (indexOf('indexSelect', index).ndim !== 1) throw new ShapeError('indexSelect', `an index has one dimension, got ${show(index.shape)}`);
+  if (x.ndim === 0) throw new ShapeError('indexSelect', 'a tensor [] has no dimension to select of');
+  return within('indexSelect', () => selected(x, d, index));
+}
+
+/** @param {Tensor} x @param {number} d @param {Tensor} index @returns {Tensor} */
+function selected(x, d, index) {
+  if (!isFloat(x.dtype)) {
+    const shape = x.shape.with(d, index.size);
+    const wide = F.reshape(
+      index,
+      shape.map((_, i) => (i === d ? index.size : 1)),
+    );
+    return gather(x, d, F.expand(wide, shape));
+  }
+  const first = F.transpose(F.to(x, 'f32'), 0, d);
+  const rows = F.embedding(index, F.reshape(first, [x.shape[d], -1]));
+  return F.to(F.transpose(F.reshape(rows, first.shape.with(0, index.size)), 0, d), x.dtype);
+}
+
+/**
+ * Rows of zeros with a one at each id, f32, unlike PyTorch's int64. An id that is no class has a row of zeros.
+ * @param {Tensor} ids i32 or u32, any shape @param {number} classes
+ * @returns {Tensor} [...ids, classes]
+ */
+export function oneHot(ids, classes) {
+  indexOf('oneHot', ids);
+  if (!(Number.isInteger(classes) && classes > 0))
+    throw new ArgumentError('oneHot', `classes is an integer of at least 1, got ${shown(classes)}`);
+  return within('oneHot', () => scatter(F.zeros([...ids.shape, classes]), -1, F.unsqueeze(ids, -1), 1));
+}
+
+/** @param {Op} op @param {Tensor} x @param {number} dim @param {boolean} keepdim @returns {Tensor} */
+function argExtreme(op, x, dim, keepdim) {
+  const d = dimension(op.name, dim, tensorOf(op.name, x).ndim);
+  flag(op.name, 'keepdim', keepdim);
+  return within(op.name, () => {
+    const moved = F.transpose(isFloat(x.dtype) ? F.to(x.detach(), 'f32') : x, d, -1);
+    const y = F.transpose(apply(op, [moved]), d, -1);
+    return keepdim ? y : F.reshape(y, x.shape.toSpliced(d, 1));
+  });
+}
+
+/** The places of the largest elements along a dimension, the last when left out, as i32: of equal ones the first. A NaN is the largest. @param {Tensor} x @param {number} [dim] @param {boolean} [keepdim] */
+export const argmax = (x, dim = -1, keepdim = false) => argExtreme(indexing.argmax, x, dim, keepdim);
+/** The places of the smallest elements along a dimension, as `argmax`. A NaN is the smallest. @param {Tensor} x @param {number} [dim] @param {boolean} [keepdim] */
+export const argmin = (x, dim = -1, keepdim = false) => argExtreme(indexing.argmin, x, dim, keepdim);

@@ -1,0 +1,173 @@
+// Conversions, copies and views, as functions: the same elements in another type, elsewhere, or seen in another order.
+
+import { apply, view } from '../core/engine.mjs';
+import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
+import { broadcastShapes, checkShape, checkType, dimension, isFloat, layoutOf, reshapeStrides, sizeOf } from '../core/layout.mjs';
+import * as movement from '../ops/movement.mjs';
+import { tensorOf } from '../core/engine.mjs';
+
+/** @typedef {import('../core/layout.mjs').DType} DType */
+/** @typedef {import('./tensor.mjs').Tensor} Tensor */
+
+/**
+ * The elements in another type; the same tensor where it has it.
+ * @param {Tensor} x @param {DType} dtype
+ */
+export function to(x, dtype) {
+  tensorOf('to', x);
+  if (x.dtype === dtype) return x;
+  checkType('to', dtype);
+  // Integers have no gradient.
+  return apply(movement.cast, [isFloat(dtype) ? x : x.detach()], { dtype });
+}
+
+/** A dense copy. @param {Tensor} x */
+export const clone = (x) => within('clone', () => apply(movement.copy, [tensorOf('clone', x)]));
+
+/**
+ * The same elements in another shape; one size may be -1, to be found from the others. A view where the strides allow.
+ * @param {Tensor} x @param {readonly number[]} shape
+ * @returns {Tensor}
+ */
+export function reshape(x, shape) {
+  tensorOf('reshape', x);
+  if (!Array.isArray(shape)) throw new ShapeError('reshape', `a shape is an array of sizes, got ${shown(shape)}`);
+  const numbers = shape.every((size) => typeof size === 'number');
+  const free = shape.indexOf(-1);
+  const given = numbers ? sizeOf(shape) * (free < 0 ? 1 : -1) : NaN;
+  const sizes = free < 0 ? [...shape] : shape.with(free, x.size / given);
+  if (!numbers || sizes.some((size) => !Number.isInteger(size) || size < 1) || sizeOf(sizes) !== x.size) {
+    throw new ShapeError('reshape', `${show(x.shape)} of ${x.size} elements to ${show(shape)}`);
+  }
+  const strides = reshapeStrides(x.layout, sizes);
+  if (strides === undefined) return within('reshape', () => reshape(x.contiguous(), sizes));
+  return view(movement.reshape, x, layoutOf(sizes, strides, x.layout.offset, x.dtype), { shape: sizes });
+}
+
+/** The dimensions in another order. @param {Tensor} x @param {readonly number[]} order */
+export function permute(x, order) {
+  tensorOf('permute', x);
+  if (!Array.isArray(order)) throw new ShapeError('permute', `an order is an array of dimensions, got ${shown(order)}`);
+  const dims = order.map((d) => dimension('permute', d, x.ndim));
+  if (dims.length !== x.ndim || new Set(dims).size !== x.ndim)
+    throw new ShapeError('permute', `order ${show(order)} of ${x.ndim} dimensions`);
+  const attributes = { order: dims };
+  return view(movement.permute, x, movement.permute.infer([x.layout], attributes)[0], attributes);
+}
+
+/** Two dimensions exchanged. @param {Tensor} x @param {number} a @param {number} b */
+export function transpose(x, a, b) {
+  const order = tensorOf('transpose', x).shape.map((_, d) => d);
+  const [i, j] = [dimension('transpose', a, x.ndim), dimension('transpose', b, x.ndim)];
+  if (x.ndim === 0) return permute(x, order);
+  [order[i], order[j]] = [j, i];
+  return permute(x, order);
+}
+
+/** Repeated to a larger shape, as a view. @param {Tensor} x @param {readonly number[]} shape */
+export function expand(x, shape) {
+  tensorOf('expand', x);
+  checkShape('expand', shape);
+  if (show(broadcastShapes('expand', x.shape, shape)) !== show(shape)) throw new ShapeError('expand', `${show(x.shape)} to ${show(shape)}`);
+  if (show(shape) === show(x.shape)) return x;
+  return view(movement.expand, x, movement.expand.infer([x.layout], { shape })[0], { shape: [...shape] });
+}
+
+/** With a dimension of size 1 more. @param {Tensor} x @param {number} dim where it stands in the result */
+export function unsqueeze(x, dim) {
+  const at = dimension('unsqueeze', dim, tensorOf('unsqueeze', x).ndim + 1);
+  return reshape(x, x.shape.toSpliced(at, 0, 1));
+}
+
+/** Without a dimension of size 1; without all of them where none is named. @param {Tensor} x @param {number} [dim] */
+export function squeeze(x, dim) {
+  tensorOf('squeeze', x);
+  const at = dim === undefined ? -1 : dimension('squeeze', dim, x.ndim);
+  return reshape(
+    x,
+    x.shape.filter((size, d) => size !== 1 || (at >= 0 && d !== at)),
+  );
+}
+
+/**
+ * Elements `start` to `end` (exclusive; negative ones count from the end) of a dimension, as a view.
+ * @param {Tensor} x @param {number} dim @param {number} [start] @param {number} [end] @param {number} [step] positive
+ */
+export function slice(x, dim, start = 0, end = Infinity, step = 1) {
+  tensorOf('slice', x);
+  const d = dimension('slice', dim, x.ndim);
+  const size = x.shape[d];
+  const clamp = (/** @type {number} */ i) => Math.min(size, Math.max(0, i < 0 ? i + size : i));
+  if (typeof start !== 'number' || typeof end !== 'number') {
+    throw new ShapeError('slice', `start and end are integers, got ${shown(start)} and ${shown(end)}`);
+  }
+  const [from, behind] = [clamp(start), clamp(end)];
+  if (!(Number.isInteger(step) && step > 0)) throw new ShapeError('slice', `a step is a positive integer, got ${shown(step)}`);
+  if (!Number.isInteger(from) || !Number.isInteger(behind) || behind <= from) {
+    throw new ShapeError('slice', `elements ${start} to ${end} of dimension ${dim} of ${show(x.shape)} are none`);
+  }
+  const attributes = { dim: d, start: from, length: Math.ceil((behind - from) / step), step };
+  return view(movement.slice, x, movement.slice.infer([x.layout], attributes)[0], attributes);
+}
+
+/** Parts that a tensor is split into at most: each is an object of the host. */
+const MAX_PARTS = 2 ** 24;
+
+/** Parts of at most `size` along a dimension, as views. @param {Tensor} x @param {number} size @param {number} [dim] */
+export function split(x, size, dim = 0) {
+  const d = dimension('split', dim, tensorOf('split', x).ndim);
+  if (!(Number.isInteger(size) && size > 0)) throw new ShapeError('split', `a part has a positive integer of elements, got ${shown(size)}`);
+  const parts = Math.ceil(x.shape[d] / size);
+  if (parts > MAX_PARTS) throw new ShapeError('split', `${parts} parts of ${show(x.shape)}; there are at most ${MAX_PARTS}`);
+  return Array.from({ length: parts }, (_, i) => slice(x, d, i * size, (i + 1) * size));
+}
+
+/** Operands of one operation; with its result they are fewer than the slots of a template. */
+const MAX_OPERANDS = 128;
+
+/** Tensors end to end along a dimension. @param {Tensor[]} tensors of one type, equal in the other sizes @param {number} [dim] @returns {Tensor} */
+export function cat(tensors, dim = 0) {
+  if (!Array.isArray(tensors) || tensors.length === 0) throw new ArgumentError('cat', 'expected an array of tensors');
+  const [first] = tensors.map((x) => tensorOf('cat', x));
+  const d = dimension('cat', dim, first.ndim);
+  for (const x of tensors) {
+    if (x.ndim !== first.ndim || x.shape.some((size, i) => i !== d && size !== first.shape[i]) || x.dtype !== first.dtype) {
+      throw new ShapeError('cat', `${first.dtype} ${show(first.shape)} and ${x.dtype} ${show(x.shape)} along dimension ${dim}`);
+    }
+  }
+  if (isFloat(first.dtype) && first.dtype !== 'f32') {
+    return to(
+      cat(
+        tensors.map((x) => to(x, 'f32')),
+        d,
+      ),
+      first.dtype,
+    );
+  }
+  // An operation has a limit of operands.
+  if (tensors.length > MAX_OPERANDS) {
+    const parts = Array.from({ length: Math.ceil(tensors.length / MAX_OPERANDS) }, (_, i) =>
+      cat(tensors.slice(i * MAX_OPERANDS, (i + 1) * MAX_OPERANDS), d),
+    );
+    return cat(parts, d);
+  }
+  return apply(movement.concat, [...tensors], { dim: d });
+}
+
+/** Tensors of one shape along a new dimension. @param {Tensor[]} tensors @param {number} [dim] */
+export function stack(tensors, dim = 0) {
+  if (!Array.isArray(tensors)) throw new ArgumentError('stack', 'expected an array of tensors');
+  if (tensors.length === 0) throw new ArgumentError('stack', 'expected an array of tensors');
+  const [first] = tensors.map((x) => tensorOf('stack', x));
+  const d = dimension('stack', dim, first.ndim + 1);
+  for (const x of tensors) {
+    if (show(x.shape) === show(first.shape) && x.dtype === first.dtype) continue;
+    throw new ShapeError('stack', `${first.dtype} ${show(first.shape)} and ${x.dtype} ${show(x.shape)}: they have one shape and type`);
+  }
+  return within('stack', () =>
+    cat(
+      tensors.map((x) => unsqueeze(x, d)),
+      d,
+    ),
+  );
+}

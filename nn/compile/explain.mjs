@@ -1,0 +1,123 @@
+// What a graph of a compiled function consists of, as a list, as a page, and with the time that each line of the program takes.
+
+import { BYTES } from '../core/layout.mjs';
+import { effective } from './passes/calls.mjs';
+
+/** @typedef {import('./passes/calls.mjs').Call} Call */
+
+/**
+ * A step of a graph: dispatches that belong together.
+ * @typedef {object} Step
+ * @property {string} origin the line of the program, as `model.mjs:12` or `model.mjs:12, backward`; empty where there is none
+ * @property {string[]} operations what it does: more than one where passes have put some together
+ * @property {number} dispatches how many
+ * @property {number} written bytes of its results; 0 where that is not known (clipping of gradients)
+ * @property {number} bytes that it reads and writes; 0 where that is not known
+ * @property {number} flops floating-point operations of its products, 2 for each multiplication; 0 where there are none
+ * @property {number} main which of its dispatches does them
+ */
+
+/**
+ * Where the time of a call went.
+ * @typedef {object} LineTime
+ * @property {string} origin the line of the program
+ * @property {string} operations what runs there
+ * @property {number} dispatches how many
+ * @property {number} microseconds on the device
+ * @property {number} flops floating-point operations of products, 2 for each multiplication; 0 where there are none
+ */
+
+/** Bytes of values. @param {import('./passes/calls.mjs').Value[]} values */
+const bytesOf = (values) => values.reduce((sum, { layout }) => sum + layout.size * BYTES[layout.dtype], 0);
+
+/** @param {Call[]} calls lowered @returns {Step[]} */
+export const stepsOf = (calls) =>
+  calls.map((call) => {
+    const { inputs, outputs } = effective(call);
+    const layouts = [call.inputs, call.outputs].map((values) => values.map(({ layout }) => layout));
+    return {
+      origin: call.origin ?? '',
+      operations: (call.parts ?? [{ name: call.op?.name ?? call.name ?? '' }]).map(({ name }) => name),
+      dispatches: call.template?.count ?? 0,
+      written: bytesOf(outputs),
+      bytes: call.bytes ?? bytesOf(inputs) + bytesOf(outputs),
+      flops: call.op?.flops?.(layouts[0], layouts[1], call.attributes) ?? 0,
+      main: call.op?.main ?? 0,
+    };
+  });
+
+/**
+ * What the dispatches of steps do, as `profileWork` of the addon takes it: pairs of bytes and operations. Where a step has more than
+ * one dispatch, its main one stands for all. Of products that do operations no bytes are given: those are not what limits them.
+ * @param {Step[]} steps
+ */
+export function workOf(steps) {
+  const pairs = new Float64Array(2 * steps.reduce((sum, { dispatches }) => sum + dispatches, 0));
+  let at = 0;
+  for (const { dispatches, bytes, flops, main } of steps) {
+    if (dispatches > 0) pairs.set([flops > 0 ? 0 : bytes, flops], 2 * (at + Math.min(main, dispatches - 1)));
+    at += dispatches;
+  }
+  return pairs;
+}
+
+/**
+ * Time by line and operations, the longest first.
+ * @param {Step[]} steps @param {ArrayLike<number>} times microseconds of each dispatch
+ * @returns {LineTime[]}
+ */
+export function timesByLine(steps, times) {
+  /** @type {Map<string, LineTime>} */
+  const lines = new Map();
+  let at = 0;
+  for (const { origin, operations, dispatches, flops } of steps) {
+    const what = operations.join(' + ');
+    const key = `${origin}\n${what}`;
+    const line = lines.get(key) ?? { origin, operations: what, dispatches: 0, microseconds: 0, flops: 0 };
+    lines.set(key, line);
+    line.dispatches += dispatches;
+    line.flops += flops;
+    for (const end = at + dispatches; at < end; at++) line.microseconds += times[at];
+  }
+  return [...lines.values()].sort((a, b) => b.microseconds - a.microseconds);
+}
+
+/** @param {string} text */
+const escaped = (text) => text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
+/** @param {number} bytes */
+const size = (bytes) =>
+  bytes >= 2 ** 20 ? `${(bytes / 2 ** 20).toFixed(1)} MiB` : bytes >= 1024 ? `${(bytes / 1024).toFixed(1)} KiB` : `${bytes} B`;
+/** @param {string[]} cells @param {'td' | 'th'} tag */
+const row = (cells, tag = 'td') => `<tr>${cells.map((cell) => `<${tag}>${cell}</${tag}>`).join('')}</tr>`;
+
+const STYLE = `body { font: 14px/1.4 system-ui, sans-serif; margin: 2em auto; max-width: 75em; padding: 0 1em }
+table { border-collapse: collapse; margin: 1em 0 } td, th { padding: 0.15em 0.8em; text-align: left; border-bottom: 1px solid #8884 }
+td span { font-variant-numeric: tabular-nums } tr.fused td { background: #2a82 }`;
+
+/**
+ * A page about graphs.
+ * @param {{ key: string, dispatches: number, planned: number, unplanned: number, found: Record<string, number>, steps: Step[] }[]} graphs
+ * @returns {string}
+ */
+export function page(graphs) {
+  const number = (/** @type {string | number} */ value) => `<span style="float:right">${value}</span>`;
+  const parts = graphs.map(({ key, dispatches, planned, unplanned, found, steps }) =>
+    [
+      `<h2>${escaped(key || 'no arguments')}</h2>`,
+      `<p>${dispatches} dispatches; intermediate results of ${size(unplanned)} in ${size(planned)} of memory.</p>`,
+      `<table>${row(['passes found', 'times'], 'th')}`,
+      ...Object.entries(found).map(([name, count]) => row([escaped(name), number(count)])),
+      '</table>',
+      `<table>${row(['', 'line', 'operations', 'dispatches', 'results'], 'th')}`,
+      ...steps.map(({ origin, operations, dispatches: own, written }, i) =>
+        row([number(i), escaped(origin), operations.map(escaped).join(' + '), number(own), number(written ? size(written) : '')]).replace(
+          '<tr>',
+          operations.length > 1 ? '<tr class="fused">' : '<tr>',
+        ),
+      ),
+      '</table>',
+    ].join('\n'),
+  );
+  return `<!doctype html><meta charset="utf-8"><title>A compiled function</title><style>${STYLE}</style>\n<h1>A compiled function</h1>
+<p>Its graphs, one for each kind of arguments. Steps that passes have put together are marked.</p>\n${parts.join('\n')}\n`;
+}

@@ -1,0 +1,174 @@
+// What passes work on: the calls of a trace, in order, with the memory that each reads and writes.
+
+import { SLOT, Template } from '../../../kernels/template.mjs';
+import { keyOf } from '../../core/keys.mjs';
+import { perDevice } from '../../core/runtime.mjs';
+
+/** @typedef {import('../../core/layout.mjs').Layout} Layout */
+/** @typedef {import('../../ops/registry.mjs').Op} Op */
+/** @typedef {import('../../core/runtime.mjs').Allocation} Allocation */
+/** @typedef {import('../../../kernels/index.mjs').Kernels} Kernels */
+/** @typedef {import('../../optim/half-copy.mjs').HalfCopy} HalfCopy */
+/** @typedef {import('../../optim/half-copy.mjs').ShuffledCopy} ShuffledCopy */
+
+/** Elements in memory. @typedef {{ allocation: Allocation, layout: Layout }} Value */
+
+/**
+ * A call of an operation, or (without `op`) dispatches that passes leave as they are.
+ * @typedef {object} Call
+ * @property {Op} [op]
+ * @property {any} attributes
+ * @property {Value[]} inputs
+ * @property {Value[]} outputs the first may lie in an input's memory: written in place
+ * @property {Template | undefined} template its dispatches; undefined once a pass has changed it
+ * @property {Allocation[]} allocations what the template's slots are; those of replaced operands no dispatch binds
+ * @property {string} [name] what it is, of a call without `op`
+ * @property {number} [bytes] that it reads and writes, of a call without `op`
+ * @property {string} [origin] the line of the user's program
+ * @property {{ name: string, origin: string | undefined }[]} [parts] what was recorded as calls of their own and is one now
+ * @property {number} [region] what `checkpoint` computes again has a number of its own
+ * @property {string} [kernel] the kernel that gets the further arguments
+ * @property {Record<string, unknown>} [options] further arguments: plain values
+ * @property {Set<Value>} [dropped] operands that were replaced
+ * @property {Record<string, Value>} [extra] further arguments: tensors. What replaces an operand has its kernel's name
+ */
+
+/**
+ * What passes know besides the calls.
+ * @typedef {object} Context
+ * @property {(allocation: Allocation) => boolean} isOwn whether memory was made for the graph
+ * @property {(allocation: Allocation) => boolean} isTemporary whether it lives within a call of it alone
+ * @property {(bytes: number) => Allocation} allocate makes more of that
+ * @property {Kernels} kernels
+ * @property {Map<Allocation, HalfCopy>} halves 16-bit copies of parameters that the calls touch
+ * @property {(copy: ShuffledCopy) => void} keep has another copy hold what the parameters hold before each launch
+ */
+
+/** Arguments of kernels that are written. */
+const WRITTEN = new Set(['c', 'y', 'dx', 'dWeight', 'blockSums', 'copy', 'gradient', 'dGateUp', 'shuffled']);
+
+/**
+ * Memory that a call touches, whole allocations, each once. What is written counts as read, too, where it was there before.
+ * @param {Call} call
+ * @returns {{ reads: Allocation[], writes: Allocation[] }}
+ */
+export function accesses(call) {
+  /** @type {Allocation[]} */
+  const reads = [];
+  /** @type {Allocation[]} */
+  const writes = [];
+  // They are few: lists are faster than sets.
+  const add = (/** @type {Allocation[]} */ list, /** @type {Allocation} */ allocation) => {
+    if (!list.includes(allocation)) list.push(allocation);
+  };
+  const { template, allocations } = call;
+  if (template) {
+    for (const slot of template.read) add(reads, allocations[slot]);
+    for (const slot of template.written) add(writes, allocations[slot]);
+  } else {
+    const { inputs, outputs } = effective(call);
+    for (const { allocation } of inputs) add(reads, allocation);
+    for (const { allocation } of outputs) add(writes, allocation);
+  }
+  return { reads, writes };
+}
+
+/** Who touches an allocation, by number of call. @typedef {{ writers: Set<number>, readers: Set<number> }} Uses */
+
+/** Who touches each allocation. */
+export class UseMap {
+  constructor() {
+    /** @type {Map<Allocation, Uses>} */
+    this.uses = new Map();
+  }
+  /** @param {Allocation} allocation @returns {Uses} */
+  of(allocation) {
+    let uses = this.uses.get(allocation);
+    if (!uses) this.uses.set(allocation, (uses = { writers: new Set(), readers: new Set() }));
+    return uses;
+  }
+  /** @param {Call} call @param {number} i its number */
+  note(call, i) {
+    const { reads, writes } = accesses(call);
+    for (const allocation of reads) this.of(allocation).readers.add(i);
+    for (const allocation of writes) this.of(allocation).writers.add(i);
+  }
+  /** @param {Call} call @param {number} i its number */
+  forget(call, i) {
+    const { reads, writes } = accesses(call);
+    for (const allocation of reads) this.of(allocation).readers.delete(i);
+    for (const allocation of writes) this.of(allocation).writers.delete(i);
+  }
+}
+
+/**
+ * Operands of a call with those that were replaced left out.
+ * @param {Call} call
+ * @returns {{ inputs: Value[], outputs: Value[] }}
+ */
+export function effective({ inputs, outputs, extra, dropped }) {
+  // Most calls are as they were recorded.
+  if (!extra && !dropped) return { inputs, outputs };
+  const [read, written] = [inputs, outputs].map((values) => values.filter((value) => !dropped?.has(value)));
+  for (const name in extra) (WRITTEN.has(name) ? written : read).push(extra[name]);
+  return { inputs: read, outputs: written };
+}
+
+/** Templates of changed calls. @type {Map<string, Template>} */
+const templates = perDevice(new Map());
+/** @type {WeakMap<Op, number>} */
+const numbers = new WeakMap();
+let number = 0;
+
+/** Operands, results and further tensors of a call: value i is slot i of its dispatches. @param {Call} call @returns {Value[]} */
+export const valuesOf = ({ inputs, outputs, extra = {} }) => [...inputs, ...outputs, ...Object.values(extra)];
+
+/**
+ * The dispatches of a call, over slots.
+ * @param {Call & { op: Op }} call @param {Kernels} kernels
+ */
+function dispatchesOf(call, kernels) {
+  const { op, attributes, inputs, outputs, kernel, options = {}, extra = {} } = call;
+  const operands = valuesOf(call).map(({ layout }, slot) => ({ buffer: SLOT + slot, offset: layout.offset, layout }));
+  const further = Object.fromEntries(Object.keys(extra).map((name, i) => [name, operands[inputs.length + outputs.length + i]]));
+  const changed = Object.create(kernels);
+  if (kernel) changed[kernel] = (/** @type {any} */ args) => /** @type {any} */ (kernels)[kernel]({ ...args, ...options, ...further });
+  return op.lower(changed, operands.slice(0, inputs.length), operands.slice(inputs.length, inputs.length + outputs.length), attributes);
+}
+
+/**
+ * What a call has these kernels do, without making dispatches.
+ * @param {Call & { op: Op }} call @param {Kernels} kernels @param {string[]} names of kernels; it calls no others
+ * @returns {{ kernel: string, args: any }[]} which, and their arguments over slots
+ */
+export function kernelCalls(call, kernels, names) {
+  /** @type {{ kernel: string, args: any }[]} */
+  const list = [];
+  const note = (/** @type {string} */ kernel) => (/** @type {any} */ args) => {
+    list.push({ kernel, args });
+    return [];
+  };
+  dispatchesOf(call, Object.assign(Object.create(kernels), Object.fromEntries(names.map((name) => [name, note(name)]))));
+  return list;
+}
+
+/**
+ * Makes the template of a changed call.
+ * @param {Call} call @param {Kernels} kernels
+ */
+export function lower(call, kernels) {
+  const { op, attributes, inputs, options = {}, extra = {} } = call;
+  if (call.template || !op) return;
+  const names = Object.keys(extra);
+  const values = valuesOf(call);
+  if (!numbers.has(op)) numbers.set(op, number++);
+  const key = `${numbers.get(op)} ${keyOf(attributes)} ${keyOf(options)} ${names} ${inputs.length} ${values.map(({ layout }) => layout.id)}`;
+  let template = templates.get(key);
+  if (!template) {
+    template = new Template(...dispatchesOf({ ...call, op }, kernels));
+    if (templates.size >= 4096) templates.clear();
+    templates.set(key, template);
+  }
+  call.template = template;
+  call.allocations = values.map(({ allocation }) => allocation);
+}

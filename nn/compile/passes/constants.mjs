@@ -1,0 +1,67 @@
+// Results that are one number everywhere, known before anything runs: what is made of them is known as well, or takes the number
+// as a constant of its kernel. The bits are those that the device would compute.
+
+import { operations } from '../../ops/registry.mjs';
+import { accesses } from './calls.mjs';
+
+/** @typedef {import('./calls.mjs').Call} Call */
+/** @typedef {import('./calls.mjs').Context} Context */
+/** @typedef {import('../../core/runtime.mjs').Allocation} Allocation */
+
+const { fround } = Math;
+
+/** What `affine` makes of a number, rounded as its kernel rounds. @param {number} x @param {number} alpha @param {number} beta */
+function affine(x, alpha, beta) {
+  const scaled = alpha === 1 ? x : alpha === -1 ? -x : fround(x * fround(alpha));
+  return Object.is(beta, -0) ? scaled : fround(scaled + fround(beta));
+}
+
+/**
+ * @param {Call[]} calls @param {Context} context
+ * @returns {{ calls: Call[], folded: number }} the same with fewer operands, and how many were folded
+ */
+export function constants(calls, { isTemporary }) {
+  /** @type {Map<Allocation, number>} */
+  const writers = new Map();
+  for (const call of calls) for (const allocation of accesses(call).writes) writers.set(allocation, (writers.get(allocation) ?? 0) + 1);
+  /** @type {Map<Allocation, number>} */
+  const known = new Map();
+  let folded = 0;
+  /** @param {Call} call @param {string} name @param {any} attributes @param {Call['inputs']} inputs @returns {Call} */
+  const changed = (call, name, attributes, inputs) => {
+    folded++;
+    return {
+      op: operations.get(name),
+      attributes,
+      inputs,
+      outputs: call.outputs,
+      template: undefined,
+      allocations: [],
+      origin: call.origin,
+      region: call.region,
+    };
+  };
+  const result = calls.map((call) => {
+    const { op, attributes, inputs, outputs } = call;
+    const [y] = outputs;
+    if (!op || y?.layout.dtype !== 'f32') return call;
+    // In place, a value is another before and after.
+    const once = isTemporary(y.allocation) && writers.get(y.allocation) === 1 && y.layout.offset === 0;
+    const value = (/** @type {number} */ i) => (inputs[i].layout.dtype === 'f32' ? known.get(inputs[i].allocation) : undefined);
+    if (op.name === 'full' && once) known.set(y.allocation, fround(attributes.value));
+    if (op.name === 'affine' && once) {
+      const x = value(0);
+      if (x === undefined) return call;
+      const number = affine(x, attributes.alpha, attributes.beta);
+      known.set(y.allocation, number);
+      return changed(call, 'full', { shape: y.layout.shape, value: number, dtype: 'f32' }, []);
+    }
+    if (op.name === 'mul') {
+      const at = [1, 0].find((i) => value(i) !== undefined && inputs[1 - i].layout.size === y.layout.size);
+      if (at === undefined) return call;
+      return changed(call, 'affine', { name: 'mul', alpha: value(at), beta: -0 }, [inputs[1 - at]]);
+    }
+    return call;
+  });
+  return { calls: result, folded };
+}

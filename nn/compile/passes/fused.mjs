@@ -1,0 +1,306 @@
+// Several calls as one generated kernel: what each call is in it, and the kernel's dispatches.
+
+import { map, mapColumns, mapRows, writable } from '../../core/codegen.mjs';
+import { broadcastLayout, collapse, denseLayout, denseStrides, layoutOf } from '../../core/layout.mjs';
+import { runs } from '../../ops/reduce.mjs';
+import { operations } from '../../ops/registry.mjs';
+
+/** @typedef {import('./calls.mjs').Call} Call */
+/** @typedef {import('./calls.mjs').Value} Value */
+/** @typedef {import('../../core/layout.mjs').Layout} Layout */
+/** @typedef {import('../../ops/registry.mjs').Op} Op */
+/** @typedef {import('../../ops/registry.mjs').Operand} Operand */
+/** @typedef {import('../../core/runtime.mjs').Allocation} Allocation */
+/** @typedef {import('../../../kernels/index.mjs').Kernels} Kernels */
+
+/** Buffers of a kernel; words of push constants. */
+const [MAX_OPERANDS, MAX_PUSH] = [12, 32];
+/** Elements of a row that a workgroup takes by itself where there are few rows: more are for several. */
+const [MAX_ALONE, FEW_ROWS] = [1 << 15, 64];
+
+const REDUCTIONS = new Set(['reduceSum', 'reduceMax', 'reduceMin']);
+
+/** A matrix whose rows, or columns, are reduced. @typedef {{ kind: 'row' | 'column', rows: number, columns: number }} Matrix */
+/**
+ * What a call is in a kernel: an element of its result, a reduction, or a copy into memory from before.
+ * @typedef {{ kind: 'map' } | { kind: 'write' } | (Matrix & { op: 'reduceSum' | 'reduceMax' | 'reduceMin', alpha: number })} Role
+ */
+
+/**
+ * @param {Call} call
+ * @returns {Role | undefined} undefined where no generated kernel does it
+ */
+export function roleOf({ op, kernel, extra, options, attributes, inputs, outputs }) {
+  if (!op) return undefined;
+  const [x] = inputs;
+  const [y] = outputs;
+  // What a pass has changed is another kernel's, but for a sum that goes into a gradient.
+  const intoGradient = op.name === 'sum' && kernel === 'columnSum' && options?.beta === 0 && Object.keys(extra ?? {}).join() === 'y';
+  if ((kernel || extra) && !intoGradient) return undefined;
+  if (op.name === 'sum' || op.name === 'amax' || op.name === 'amin') {
+    if (!x.layout.contiguous) return undefined;
+    if (op.name !== 'sum') {
+      const columns = x.layout.shape.at(-1) ?? 1;
+      return { kind: 'row', rows: x.layout.size / columns, columns, op: op.name === 'amax' ? 'reduceMax' : 'reduceMin', alpha: 1 };
+    }
+    const [first, second, third] = runs(x.layout.shape, attributes.dims);
+    const sum = { op: /** @type {const} */ ('reduceSum'), alpha: attributes.alpha };
+    if (third || !first || (!first.reduced && !second)) return undefined;
+    if (!second) return { kind: 'row', rows: 1, columns: first.size, ...sum };
+    return { kind: first.reduced ? 'column' : 'row', rows: first.size, columns: second.size, ...sum };
+  }
+  if (op.name === 'copy_') {
+    const same = inputs[1].layout.dtype === 'f32' && y.layout.dtype === 'f32' && inputs[1].layout.size === y.layout.size;
+    return same && y.layout.contiguous ? { kind: 'write' } : undefined;
+  }
+  const whole = outputs.length === 1 && y.layout.contiguous && y.layout.offset === 0;
+  return op.body && whole ? { kind: 'map' } : undefined;
+}
+
+/** @param {readonly number[]} shape */
+const withoutOnes = (shape) => shape.filter((size) => size !== 1);
+
+/**
+ * An operand of a call as one of elements of another shape of as many: undefined where its strides do not say so.
+ * @param {Layout} layout @param {readonly number[]} own the call's shape @param {readonly number[]} shape
+ * @returns {Layout | undefined}
+ */
+function asElements(layout, own, shape) {
+  const { strides } = broadcastLayout(layout, own);
+  const { dtype, offset } = layout;
+  if (withoutOnes(own).join() === withoutOnes(shape).join()) {
+    const rest = strides.filter((_, d) => own[d] !== 1);
+    let d = 0;
+    return layoutOf(
+      shape,
+      shape.map((size) => (size === 1 ? 0 : rest[d++])),
+      offset,
+      dtype,
+    );
+  }
+  const {
+    shape: sizes,
+    strides: [collapsed],
+  } = collapse(own, [strides]);
+  if (sizes.length > 1) return undefined;
+  // One step between all elements: 1, 0 for one that is repeated, or that of a slice of every other one.
+  const [step] = collapsed;
+  return layoutOf(
+    shape,
+    denseStrides(shape).map((stride) => stride * step),
+    offset,
+    dtype,
+  );
+}
+
+/** Whether a value of each row is repeated along the rows by a layout. @param {Layout} layout @param {readonly number[]} own @param {Matrix} matrix */
+function alongRows(layout, own, { rows, columns }) {
+  if (layout.offset !== 0) return false;
+  const {
+    shape: sizes,
+    strides: [strides],
+  } = collapse(own, [broadcastLayout(layout, own).strides]);
+  if (rows === 1) return strides.every((stride) => stride === 0);
+  return sizes.join() === `${rows},${columns}` && strides.join() === '1,0';
+}
+
+/**
+ * A step of a kernel: an operation of elements, a reduction, or a product with a number. Operands are numbered: inputs first, then
+ * steps.
+ * @typedef {{ op: string, attributes?: any, args: number[] }} Step
+ */
+
+/**
+ * @typedef {object} Plan
+ * @property {{ kind: 'flat' | 'row' | 'column', rows: number, columns: number, shape: readonly number[], steps: Step[], results: number[] }} attributes
+ * @property {Value[]} inputs
+ * @property {Value[]} outputs
+ */
+
+/**
+ * One kernel of several calls.
+ * @param {Call[]} calls in an order that keeps dependences
+ * @param {(allocation: Allocation) => boolean} needed whether anything else reads what a call makes
+ * @returns {Plan | undefined} undefined where one kernel does not do them
+ */
+export function planOf(calls, needed) {
+  const roles = calls.map((call) => /** @type {Role} */ (roleOf(call)));
+  /** @type {Matrix | undefined} */
+  let matrix;
+  for (const role of roles) {
+    if (role.kind === 'map' || role.kind === 'write') continue;
+    matrix ??= role;
+    if (role.kind !== matrix.kind || role.rows !== matrix.rows || role.columns !== matrix.columns) return undefined;
+  }
+  if (matrix && !suits(matrix)) return undefined;
+  const size = matrix ? matrix.rows * matrix.columns : calls[0].outputs[0].layout.size;
+  /** The shape of elements. */
+  const shape =
+    calls.find(({ outputs }, i) => roles[i].kind === 'map' && outputs[0].layout.size === size)?.outputs[0].layout.shape ??
+    (matrix ? [matrix.rows, matrix.columns] : calls[0].outputs[0].layout.shape);
+
+  /** @type {Value[]} */
+  const inputs = [];
+  /** @type {Step[]} */
+  const steps = [];
+  /** Values by the memory that they would have: elements, or one for each row or column. @type {Map<Allocation, { step: number, each: boolean }>} */
+  const made = new Map();
+  /** Of each step, whether its kernel knows it as one value for a whole row. @type {boolean[]} */
+  const uniform = [];
+  /** @type {{ step: number, value: Value }[]} */
+  const results = [];
+  /** Operands are numbered at the end, when the inputs are known. @param {number} step */
+  const ofStep = (step) => -1 - step;
+  /** @param {Step} step */
+  const add = (step) => {
+    const one = (/** @type {number} */ arg) => {
+      if (arg < 0) return uniform[-1 - arg];
+      const { size, strides } = inputs[arg].layout;
+      return size === 1 || strides.every((stride) => stride === 0);
+    };
+    uniform.push(REDUCTIONS.has(step.op) || step.args.every(one));
+    return steps.push(step) - 1;
+  };
+  /** @param {Value} value @param {Layout | undefined} layout */
+  const external = ({ allocation }, layout) => {
+    if (!layout) return undefined;
+    const at = inputs.findIndex((known) => known.allocation === allocation && known.layout === layout);
+    return at >= 0 ? at : inputs.push({ allocation, layout }) - 1;
+  };
+  /** An operand of a call whose result has this shape, and whether it is of elements. @param {Value} value @param {readonly number[]} own @param {boolean} each */
+  const operand = (value, own, each) => {
+    const known = made.get(value.allocation);
+    const { layout } = value;
+    if (!known) {
+      if (each) return external(value, asElements(layout, own, shape));
+      return layout.size === 1 ? external(value, layoutOf([1], [1], layout.offset, layout.dtype)) : undefined;
+    }
+    const whole = layout.contiguous && layout.offset === 0;
+    if (known.each === each) return whole && layout.size === own.reduce((a, b) => a * b, 1) ? ofStep(known.step) : undefined;
+    return each && matrix?.kind === 'row' && alongRows(layout, own, matrix) ? ofStep(known.step) : undefined;
+  };
+
+  for (const [i, { op, attributes, inputs: own, outputs, extra }] of calls.entries()) {
+    const role = roles[i];
+    const [y] = outputs;
+    if (role.kind === 'write') {
+      // Only of what is made here: a copy by itself has kernels of its own.
+      const known = made.get(own[1].allocation);
+      const count = known?.each ? size : matrix?.kind === 'row' ? matrix.rows : matrix?.columns;
+      if (!known || !own[1].layout.contiguous || own[1].layout.offset !== 0 || own[1].layout.size !== count) return undefined;
+      results.push({ step: known.step, value: known.each ? elementsOf(y, shape) : y });
+      continue;
+    }
+    let step;
+    const each = role.kind === 'map' && y.layout.size === size;
+    if (role.kind === 'map') {
+      // Of columns nothing is computed further: where they are in slices, no slice has the sum.
+      if (!each && !(matrix?.kind === 'row' && y.layout.size === matrix.rows)) return undefined;
+      const args = own.map((value) => operand(value, y.layout.shape, each));
+      if (args.some((arg) => arg === undefined)) return undefined;
+      step = add({ op: /** @type {Op} */ (op).name, attributes, args: /** @type {number[]} */ (args) });
+    } else {
+      const arg = operand(own[0], own[0].layout.shape, true);
+      if (arg === undefined) return undefined;
+      step = add({ op: role.op, args: [arg] });
+      if (role.alpha !== 1) step = add({ op: 'scale', attributes: role.alpha, args: [ofStep(step)] });
+    }
+    if (extra?.y) results.push({ step, value: extra.y });
+    else {
+      made.set(y.allocation, { step, each });
+      if (needed(y.allocation)) results.push({ step, value: each ? elementsOf(y, shape) : y });
+    }
+  }
+  const fours = !matrix || matrix.columns % 4 === 0;
+  for (const { step, value } of results) {
+    // Elements that are the same for a whole row are none to the kernel.
+    if (matrix && uniform[step] && value.layout.size === size) return undefined;
+    const half = value.layout.dtype === 'f16' || value.layout.dtype === 'bf16';
+    if (!writable(value.layout) || (half && (!fours || value.layout.size !== size))) return undefined;
+    if (inputs.some(({ allocation }) => allocation === value.allocation)) return undefined;
+  }
+  if (results.length === 0 || inputs.length + results.length > MAX_OPERANDS) return undefined;
+  // As if all operands had strides.
+  const rank = withoutOnes(shape).length;
+  const strided = inputs.filter(({ layout }) => !layout.contiguous && layout.size > 1).length;
+  if (rank > 8 || 3 + (strided ? rank : 0) + 2 * (inputs.length + results.length) + strided * rank > MAX_PUSH) return undefined;
+  const number = (/** @type {number} */ arg) => (arg < 0 ? inputs.length + (-1 - arg) : arg);
+  const { kind, rows, columns } = matrix ?? { kind: /** @type {const} */ ('flat'), rows: 1, columns: size };
+  return {
+    attributes: {
+      kind,
+      rows,
+      columns,
+      shape,
+      steps: steps.map((step) => ({ ...step, args: step.args.map(number) })),
+      results: results.map(({ step }) => inputs.length + step),
+    },
+    inputs,
+    outputs: results.map(({ value }) => value),
+  };
+}
+
+/** Whether a template does well on a matrix. @param {Matrix} matrix */
+function suits({ kind, rows, columns }) {
+  if (kind === 'column') return rows > 1 && columns > 0;
+  return columns > 1 && (rows >= FEW_ROWS || columns <= MAX_ALONE);
+}
+
+/** @param {Value} value @param {readonly number[]} shape */
+const elementsOf = ({ allocation, layout }, shape) => ({
+  allocation,
+  layout: layoutOf(shape, denseStrides(shape), layout.offset, layout.dtype),
+});
+
+/** What a kernel of several calls is: an operation that only passes make. */
+export const fusedOp = /** @type {Op} */ ({
+  name: 'fused',
+  lower: (k, inputs, outputs, attributes) => {
+    const { kind, rows, columns, shape, steps, results } = /** @type {Plan['attributes']} */ (attributes);
+    /** @type {import('../../core/codegen.mjs').Body} */
+    const body = (program, given) => {
+      const values = [...given];
+      for (const { op, attributes: own, args } of steps) {
+        const taken = args.map((arg) => values[arg]);
+        if (op === 'scale') values.push(program.append('mul', taken[0], program.constant(own)));
+        else if (REDUCTIONS.has(op)) values.push(program.append(/** @type {'reduceSum'} */ (op), ...taken));
+        else {
+          const made = /** @type {Required<Op>} */ (operations.get(op));
+          values.push(made.body(program, taken, own ?? {}, (...numbers) => numbers.map((n) => program.constant(n))));
+        }
+      }
+      return results.map((result) => values[result]);
+    };
+    if (kind === 'column') return columnDispatches(k, { rows, columns, shape }, inputs, outputs, body);
+    const dispatch =
+      kind === 'row' ? mapRows(k.context, { rows, columns, shape }, inputs, outputs, body) : map(k.context, inputs, outputs, body);
+    if (!dispatch) throw new RangeError('fused: operands of too many strides');
+    return [dispatch];
+  },
+});
+
+/**
+ * Where the rows are in slices, their sums go to a workspace first.
+ * @param {Kernels} k @param {{ rows: number, columns: number, shape: readonly number[] }} sizes
+ * @param {Operand[]} inputs @param {Operand[]} outputs @param {import('../../core/codegen.mjs').Body} body
+ */
+function columnDispatches(k, { rows, columns, shape }, inputs, outputs, body) {
+  const sums = outputs.filter(({ layout }) => layout.size !== rows * columns);
+  /** @type {Operand[]} */
+  const parts = [];
+  const made = mapColumns(
+    k.context,
+    { rows, columns, shape },
+    inputs,
+    (slices) => {
+      if (slices === 1) return outputs;
+      const buffer = k.context.workspace('sums of slices', 4 * slices * columns * sums.length);
+      const layout = denseLayout([slices, columns], 'f32');
+      parts.push(...sums.map((_, i) => ({ buffer: Number(buffer), offset: i * slices * columns, layout })));
+      return outputs.map((output) => parts[sums.indexOf(output)] ?? output);
+    },
+    body,
+  );
+  if (!made) throw new RangeError('fused: operands of too many strides');
+  return [made.dispatch, ...parts.map((x, i) => k.columnSum({ x, y: sums[i], rows: made.slices, columns }))];
+}

@@ -1,0 +1,77 @@
+// Rules of matching for gated units: one call makes the rows of [gate, up] and what comes of them, and one their gradient. What the
+// device has one kernel for, and what stays two, is said in kernels/matmul/glu.mjs.
+
+import { whole } from './matcher.mjs';
+
+/** @typedef {import('./matcher.mjs').Matcher} Matcher */
+/** @typedef {import('../../ops/registry.mjs').Op} Op */
+/** @typedef {import('../../../kernels/base.mjs').DType} DType */
+
+/** Rows of [gate, up] by a linear layer, and the unit's result. */
+const linearGlu = /** @type {Op} */ (
+  /** @type {Pick<Op, "name" | "flops" | "lower">} */ ({
+    name: 'linearGlu',
+    flops: ([x, w]) => 2 * x.size * w.shape[0],
+    lower: (k, [x, w], [gateUp], { precision }) => {
+      const [n, inner] = w.layout.shape;
+      const sizes = { m: x.layout.size / inner, columns: n / 2, k: inner };
+      // The result is among the further arguments.
+      const args = /** @type {any} */ ({ a: x, b: w, gateUp, ...sizes, type: /** @type {DType} */ (x.layout.dtype), precision });
+      return [k.matmulGlu(args)];
+    },
+  })
+);
+
+/** The product that makes the gradient of a unit's result, and that of its rows. */
+const gluGradient = /** @type {Op} */ (
+  /** @type {Pick<Op, "name" | "flops" | "lower">} */ ({
+    name: 'matmulGluGradient',
+    flops: ([a], [dy]) => 2 * dy.size * (a.shape.at(-1) ?? 1),
+    lower: (k, [a, b], [dy], { precision }) => {
+      const [inner, columns] = b.layout.shape;
+      const sizes = { m: a.layout.size / inner, columns, k: inner };
+      const args = /** @type {any} */ ({ a, b, dy, ...sizes, type: /** @type {DType} */ (a.layout.dtype), precision });
+      return [k.matmulGluBackward(args)];
+    },
+  })
+);
+
+/** @param {Matcher} m @param {number} j a gated unit */
+function unit(m, j) {
+  const { inputs, outputs, attributes } = m.calls[j];
+  const [gateUp] = inputs;
+  const [y] = outputs;
+  const i = m.producer(gateUp);
+  if (i < 0 || m.removed.has(i) || !m.context.isTemporary(y.allocation) || !whole(y) || !m.freeFrom(y, i, j)) return;
+  const made = m.calls[i];
+  if (made.op?.name !== 'linear' || made.kernel || made.extra || made.inputs.length !== 2) return;
+  const [n] = made.inputs[1].layout.shape;
+  if (made.outputs[0].allocation !== gateUp.allocation || gateUp.layout.shape.at(-1) !== n) return;
+  const options = { activation: attributes.activation };
+  m.fuse('product and gated unit', i, j, { op: linearGlu, kernel: 'matmulGlu', options, extra: { y } });
+}
+
+/** @param {Matcher} m @param {number} j the gradient of a gated unit */
+function gradient(m, j) {
+  const { inputs, outputs, attributes } = m.calls[j];
+  const [gateUp, dy] = inputs;
+  const [dGateUp] = outputs;
+  const i = m.producer(dy);
+  if (i < 0 || m.removed.has(i) || !m.onlyFor(i, j) || !m.readyAt(gateUp, i, j)) return;
+  const made = m.calls[i];
+  if (made.op?.name !== 'matmul' || made.kernel || made.extra || made.outputs[0].allocation !== dy.allocation) return;
+  // A matrix by one that is not transposed, whose columns are those of the unit.
+  const [a, b] = made.inputs.map(({ layout }) => layout);
+  if (a.shape.length !== 2 || b.shape.length !== 2 || !a.contiguous || !b.contiguous) return;
+  if (gateUp.layout.shape.at(-1) !== 2 * b.shape[1] || !gateUp.layout.contiguous) return;
+  if (!m.context.isTemporary(dGateUp.allocation) || !whole(dGateUp) || !m.freeFrom(dGateUp, i, j)) return;
+  const options = { activation: attributes.activation };
+  const extra = { gateUp, dGateUp };
+  m.fuse("product and gated unit's gradient", i, j, { op: gluGradient, kernel: 'matmulGluBackward', options, extra });
+}
+
+/** @type {[name: string, rule: (m: Matcher, j: number) => void][]} */
+export const GLU_RULES = [
+  ['glu', unit],
+  ['gluBackward', gradient],
+];

@@ -1,0 +1,126 @@
+// Weight gradients by one launch, where their tiles fill the device together and do not by themselves: the first ones wait for the last
+// one. Which of their sequence are put together is decided for all of it, for the least time: taking the first ones that fill
+// the device can leave the wrong neighbours for the rest of a backward pass.
+
+import { MAX_PRODUCTS } from '../../../kernels/hopper/form.mjs';
+import { SLOT } from '../../../kernels/template.mjs';
+import { kernelCalls, valuesOf } from './calls.mjs';
+import { partsOf } from './matcher.mjs';
+import { dependences } from './order.mjs';
+
+/** @typedef {import('./calls.mjs').Call} Call */
+/** @typedef {import('./calls.mjs').Context} Context */
+/** @typedef {import('./calls.mjs').Value} Value */
+/** @typedef {import('../../ops/registry.mjs').Op} Op */
+/** @typedef {import('../../../kernels/matmul.mjs').MatmulArgs} MatmulArgs */
+
+/** Calls that one may wait for: its operands live on. */
+const WINDOW = 24;
+
+/** Operands are pairs, results one for each; `products` are the other arguments of `matmul`. @type {Pick<Op, 'name' | 'flops' | 'lower'>} */
+const operation = {
+  name: 'weightGradients',
+  flops: (inputs, outputs) => outputs.reduce((sum, { shape }, i) => sum + 2 * inputs[2 * i].size * (shape.at(-1) ?? 1), 0),
+  lower: (kernels, inputs, outputs, { products }) => [
+    kernels.matmulGroup(
+      products.map((/** @type {object} */ product, /** @type {number} */ i) => ({
+        ...product,
+        a: inputs[2 * i],
+        b: inputs[2 * i + 1],
+        c: outputs[i],
+      })),
+    ),
+  ],
+};
+const weightGradients = /** @type {Op} */ (operation);
+
+/** A weight gradient: the arguments of its product, and its operands. @typedef {{ args: MatmulArgs, a: Value, b: Value, c: Value }} Gradient */
+
+/**
+ * A call as the product of a weight gradient in f32, or undefined where it is something else.
+ * @param {Call} call @param {Context} context @returns {Gradient | undefined}
+ */
+function gradientOf(call, { kernels }) {
+  const { op, kernel } = call;
+  if (op?.name !== 'matmul' || (kernel !== undefined && kernel !== 'matmul')) return undefined;
+  const values = valuesOf(call);
+  const products = kernelCalls({ ...call, op }, kernels, ['matmul']);
+  const { args } = products[0];
+  if (products.length !== 1 || !args.transA || args.transB || (args.cType ?? 'f32') !== 'f32') return undefined;
+  const [a, b, c] = [args.a, args.b, args.c].map(({ buffer, offset }) => {
+    const value = values[buffer - SLOT];
+    return value.layout.offset === offset ? value : undefined;
+  });
+  return a && b && c ? { args, a, b, c } : undefined;
+}
+
+/**
+ * The groups of neighbours in a sequence that save the most together.
+ * @param {number} count members of the sequence
+ * @param {(start: number, end: number) => number | undefined} saving microseconds that a group saves, or undefined where it cannot be one
+ * @returns {[start: number, end: number][]} without those that stay alone
+ */
+function bestGroups(count, saving) {
+  /** For the first 0, 1, 2, … members: the most that they save, and the size of the last group then. */
+  const best = [{ saved: 0, size: 0 }];
+  for (let end = 1; end <= count; end++) {
+    let chosen = { saved: best[end - 1].saved, size: 1 };
+    for (let size = 2; size <= Math.min(end, MAX_PRODUCTS); size++) {
+      const saved = best[end - size].saved + (saving(end - size, end) ?? -Infinity);
+      // Where as much is saved, a group is a launch less than its products alone, and in a smaller one operands wait for less long.
+      if (saved > chosen.saved || (saved === chosen.saved && chosen.size === 1)) chosen = { saved, size };
+    }
+    best.push(chosen);
+  }
+  /** @type {[number, number][]} */
+  const groups = [];
+  for (let end = count; end > 0; end -= best[end].size) if (best[end].size > 1) groups.push([end - best[end].size, end]);
+  return groups;
+}
+
+/**
+ * @param {Call[]} calls @param {Context} context
+ * @returns {{ calls: Call[], grouped: number }} how many calls became part of another
+ */
+export function group(calls, context) {
+  const { kernels } = context;
+  const gradients = calls.flatMap((call, place) => {
+    const gradient = gradientOf(call, context);
+    return gradient ? [{ ...gradient, call, place }] : [];
+  });
+  if (gradients.length < 2) return { calls, grouped: 0 };
+  const before = dependences(calls);
+  /** Whether a call may be made behind another one. @param {number} i @param {number} j */
+  const movable = (i, j) => j - i <= WINDOW && !before.slice(i + 1, j + 1).some((earlier) => earlier.has(i));
+  const groups = bestGroups(gradients.length, (start, end) => {
+    const list = gradients.slice(start, end);
+    const last = list[list.length - 1].place;
+    if (!list.slice(0, -1).every(({ place }) => movable(place, last))) return undefined;
+    return kernels.matmulGroupSaving(list.map(({ args }) => args));
+  });
+  /** What is made in a call's stead: the group in that of its last one, nothing in that of the others. @type {Map<number, Call[]>} */
+  const made = new Map();
+  let grouped = 0;
+  for (const [start, end] of groups) {
+    const members = gradients.slice(start, end);
+    // Its kernel is tested only now that it is to be used.
+    if (!kernels.matmulGroupPlan(members.map(({ args }) => args))) continue;
+    const { call, place } = members[members.length - 1];
+    for (const member of members) made.set(member.place, []);
+    made.set(place, [
+      {
+        op: weightGradients,
+        attributes: { products: members.map(({ args: { a: _a, b: _b, c: _c, ...args } }) => args) },
+        inputs: members.flatMap(({ a, b }) => [a, b]),
+        outputs: members.map(({ c }) => c),
+        template: undefined,
+        allocations: [],
+        origin: call.origin,
+        region: call.region,
+        parts: members.flatMap((member) => partsOf(member.call)),
+      },
+    ]);
+    grouped += members.length - 1;
+  }
+  return { calls: calls.flatMap((call, i) => made.get(i) ?? [call]), grouped };
+}

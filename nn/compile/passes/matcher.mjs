@@ -1,0 +1,148 @@
+// What rules of matching work with: the calls, who touches which memory, and how two calls become one.
+
+import { UseMap, effective } from './calls.mjs';
+
+/** @typedef {import('./calls.mjs').Call} Call */
+/** @typedef {import('./calls.mjs').Value} Value */
+/** @typedef {import('./calls.mjs').Context} Context */
+/** @typedef {import('../../ops/registry.mjs').Op} Op */
+/** @typedef {import('../../core/runtime.mjs').Allocation} Allocation */
+
+/**
+ * What becomes of a call: another operation where one is given, and further arguments of its kernel.
+ * @typedef {object} Change
+ * @property {Op} [op]
+ * @property {string} kernel
+ * @property {Record<string, unknown>} [options]
+ * @property {Record<string, Value>} [extra]
+ * @property {Value[]} [dropped] operands that are replaced
+ */
+
+/** What a call does, as it was recorded. @param {Call} call */
+export const partsOf = ({ parts, op, name, origin }) => parts ?? [{ name: op?.name ?? name ?? '', origin }];
+
+/** All of an allocation's elements, row by row from its start. @param {Value} value */
+export const whole = ({ layout }) => layout.contiguous && layout.offset === 0;
+
+export class Matcher {
+  /** @param {Call[]} calls @param {Context} context */
+  constructor(calls, context) {
+    this.calls = calls;
+    this.context = context;
+    this.uses = new UseMap();
+    calls.forEach((call, i) => this.uses.note(call, i));
+    /** @type {Set<number>} */
+    this.removed = new Set();
+    /** How often each pattern was found. @type {Record<string, number>} */
+    this.found = {};
+  }
+
+  /** @param {Allocation} allocation */
+  usesOf(allocation) {
+    return this.uses.of(allocation);
+  }
+  /** Notes what a call touches. @param {Call} call @param {number} i */
+  note(call, i) {
+    this.uses.note(call, i);
+  }
+  /** Before a call is changed. @param {number} i */
+  forget(i) {
+    this.uses.forget(this.calls[i], i);
+  }
+
+  /**
+   * The one call that writes a temporary value, if that is all of what the call writes there: a slice of the first rows, too,
+   * begins at 0 and is contiguous.
+   * @param {Value} value @returns {number} -1 where there is none
+   */
+  producer(value) {
+    if (!this.context.isTemporary(value.allocation) || !whole(value)) return -1;
+    const { writers } = this.usesOf(value.allocation);
+    if (writers.size !== 1) return -1;
+    const [writer] = writers;
+    const made = effective(this.calls[writer]).outputs.find(({ allocation }) => allocation === value.allocation);
+    return made?.layout.size === value.layout.size ? writer : -1;
+  }
+  /** The value that a call's main result is now. @param {Call} call */
+  result({ outputs, extra = {} }) {
+    return extra.c ?? extra.y ?? extra.dx ?? outputs[0];
+  }
+  /** Whether nobody but call `j` reads what call `i` makes. @param {number} i @param {number} j */
+  onlyFor(i, j) {
+    return this.readBy(this.result(this.calls[i]), j);
+  }
+  /** Whether nobody but call `j` reads a value, which one call writes. @param {Value} value @param {number} j */
+  readBy({ allocation }, j) {
+    const { readers, writers } = this.usesOf(allocation);
+    return writers.size === 1 && (readers.size === 0 || (readers.size === 1 && readers.has(j)));
+  }
+  /** Whether a value is the same before call `i` as at call `j`. @param {Value} value @param {number} i @param {number} j */
+  readyAt({ allocation }, i, j) {
+    for (const writer of this.usesOf(allocation).writers) if (writer >= i && writer < j) return false;
+    return true;
+  }
+  /** Whether memory that call `j` writes may be written at call `i` already. @param {Value} value @param {number} i @param {number} j */
+  freeFrom({ allocation, layout }, i, j) {
+    const { readers, writers } = this.usesOf(allocation);
+    const end = layout.offset + layout.size;
+    /** Whether call `k` touches other elements of it. @param {number} k */
+    const elsewhere = (k) => {
+      const call = this.calls[k];
+      if (!call.op) return false;
+      const { inputs, outputs } = effective(call);
+      return [...inputs, ...outputs].every((other) => {
+        if (other.allocation !== allocation) return true;
+        const { offset, size, contiguous } = other.layout;
+        return contiguous && (offset + size <= layout.offset || offset >= end);
+      });
+    };
+    for (const users of [readers, writers]) {
+      for (const k of users) if (k >= i && k < j && !elsewhere(k)) return false;
+    }
+    return true;
+  }
+
+  /**
+   * Call `j` becomes a part of call `i`.
+   * @param {string} name of the pattern @param {number} i @param {number} j
+   * @param {Change} change
+   */
+  fuse(name, i, j, change) {
+    const call = this.calls[i];
+    this.forget(i);
+    this.forget(j);
+    this.removed.add(j);
+    call.parts = [...partsOf(call), ...partsOf(this.calls[j])];
+    this.change(call, change);
+    this.note(call, i);
+    this.count(name);
+  }
+  /** @param {Call} call @param {Change} change */
+  change(call, { op, kernel, options, extra, dropped = [] }) {
+    if (op) call.op = op;
+    call.template = undefined;
+    call.kernel = kernel;
+    call.options = { ...call.options, ...options };
+    call.extra = { ...call.extra, ...extra };
+    call.dropped = new Set([...(call.dropped ?? []), ...dropped]);
+  }
+  /**
+   * Another call in place of call `j`, which does what call `i` did as well.
+   * @param {string} name of the pattern @param {number} i @param {number} j
+   * @param {Pick<Call, 'op' | 'attributes' | 'inputs' | 'outputs'>} call
+   */
+  replace(name, i, j, call) {
+    this.forget(i);
+    this.forget(j);
+    this.removed.add(i);
+    const parts = [i, j].flatMap((k) => partsOf(this.calls[k]));
+    const { origin, region } = this.calls[i];
+    this.calls[j] = { ...call, template: undefined, allocations: [], origin, region, parts };
+    this.note(this.calls[j], j);
+    this.count(name);
+  }
+  /** @param {string} name of a pattern */
+  count(name) {
+    this.found[name] = (this.found[name] ?? 0) + 1;
+  }
+}

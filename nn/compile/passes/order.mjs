@@ -1,0 +1,75 @@
+// What must come before what.
+
+import { BYTES } from '../../core/layout.mjs';
+import { accesses, effective } from './calls.mjs';
+
+/** @typedef {import('./calls.mjs').Call} Call */
+/** @typedef {import('../../core/runtime.mjs').Allocation} Allocation */
+
+/** Bytes of an allocation from `start` to `end` that a call reads or writes. @typedef {{ call: number, start: number, end: number }} Access */
+
+/** @param {Access} a @param {Access} b */
+const overlap = (a, b) => a.start < b.end && b.start < a.end;
+
+/**
+ * The bytes of each allocation that a call touches, as far as they lie without gaps: gradients of many parameters share one.
+ * @param {Call} call
+ * @returns {Map<Allocation, { start: number, end: number }>} without those of which all bytes are meant
+ */
+function rangesOf(call) {
+  const ranges = new Map();
+  if (!call.op) return ranges;
+  const { inputs, outputs } = effective(call);
+  for (const { allocation, layout } of [...inputs, ...outputs]) {
+    const bytes = BYTES[layout.dtype];
+    // Halves are written with the padding behind them.
+    const start = layout.contiguous ? layout.offset * bytes : 0;
+    const end = layout.contiguous && bytes === 4 ? start + layout.size * bytes : Infinity;
+    const known = ranges.get(allocation);
+    ranges.set(allocation, known ? { start: Math.min(start, known.start), end: Math.max(end, known.end) } : { start, end });
+  }
+  return ranges;
+}
+
+/**
+ * The calls that each call depends on: those that write what it touches, and those that read what it writes. Others follow from
+ * these.
+ * @param {Call[]} calls
+ * @returns {Set<number>[]}
+ */
+export function dependences(calls) {
+  /** What later calls may depend on: what was not written over since. @type {Map<Allocation, { reads: Access[], writes: Access[] }>} */
+  const last = new Map();
+  return calls.map((call, i) => {
+    const ranges = rangesOf(call);
+    const { reads, writes } = accesses(call);
+    /** @type {Set<number>} */
+    const before = new Set();
+    /** @param {Allocation} allocation @returns {{ own: Access, earlier: { reads: Access[], writes: Access[] } }} */
+    const access = (allocation) => {
+      const { start, end } = ranges.get(allocation) ?? { start: 0, end: Infinity };
+      let earlier = last.get(allocation);
+      if (!earlier) last.set(allocation, (earlier = { reads: [], writes: [] }));
+      return { own: { call: i, start, end }, earlier };
+    };
+    for (const allocation of reads) {
+      if (writes.includes(allocation)) continue;
+      const { own, earlier } = access(allocation);
+      for (const other of earlier.writes) if (overlap(own, other)) before.add(other.call);
+      earlier.reads.push(own);
+    }
+    for (const allocation of writes) {
+      const { own, earlier } = access(allocation);
+      /** @param {Access} other @returns {boolean} whether any of it is left */
+      const outlives = (other) => {
+        if (!overlap(own, other)) return true;
+        before.add(other.call);
+        return other.start < own.start || other.end > own.end;
+      };
+      earlier.reads = earlier.reads.filter(outlives);
+      earlier.writes = earlier.writes.filter(outlives);
+      earlier.writes.push(own);
+    }
+    return before;
+  });
+}

@@ -1,0 +1,62 @@
+// One call in place of several that compute the same of the same values.
+
+import { keyOf } from '../../core/keys.mjs';
+import { accesses } from './calls.mjs';
+
+/** @typedef {import('./calls.mjs').Call} Call */
+/** @typedef {import('./calls.mjs').Context} Context */
+/** @typedef {import('../../core/runtime.mjs').Allocation} Allocation */
+
+/**
+ * What `checkpoint` computes again is not what it computed before, nor is it of the same region: it would be kept in between.
+ * Conversions of what was there before the trace (parameters) are shared among regions.
+ * @param {Call[]} calls changed @param {Context} context
+ * @returns {Call[]}
+ */
+export function shared(calls, { isTemporary }) {
+  /** Numbers of what keys name. @type {Map<object, number>} */
+  const numbers = new Map();
+  const numberOf = (/** @type {object} */ thing) => {
+    let number = numbers.get(thing);
+    if (number === undefined) numbers.set(thing, (number = numbers.size));
+    return number;
+  };
+  const all = calls.map(accesses);
+  /** Calls that write an allocation, in all. @type {Map<Allocation, number>} */
+  const writers = new Map();
+  for (const { writes } of all) for (const allocation of writes) writers.set(allocation, (writers.get(allocation) ?? 0) + 1);
+  /** Writes so far: a value is an allocation and this. @type {Map<Allocation, number>} */
+  const versions = new Map();
+  /** @type {Map<Allocation, Allocation>} */
+  const renamed = new Map();
+  /** Outputs of calls, by what they compute. @type {Map<string, Call['outputs']>} */
+  const known = new Map();
+
+  return calls.filter((call, i) => {
+    for (const [slot, allocation] of call.allocations.entries()) call.allocations[slot] = renamed.get(allocation) ?? allocation;
+    for (const list of [call.inputs, call.outputs]) {
+      for (const [k, value] of list.entries()) {
+        const other = renamed.get(value.allocation);
+        if (other) list[k] = { ...value, allocation: other };
+      }
+    }
+    const { op, inputs, outputs, attributes, region = 0 } = call;
+    const { writes } = all[i];
+    const own = new Set(outputs.map(({ allocation }) => allocation));
+    // Whoever writes anything else, as dropout does the random state, or an output that others write, too, stays.
+    const pure = op && inputs.length > 0 && writes.every((a) => own.has(a) && isTemporary(a) && writers.get(a) === 1);
+    if (pure) {
+      const converts = op.name === 'to' && !isTemporary(inputs[0].allocation);
+      const values = inputs.map(({ allocation, layout }) => `${numberOf(allocation)}.${versions.get(allocation) ?? 0}.${layout.id}`);
+      const key = `${numberOf(op)} ${keyOf(attributes)} ${values} ${converts ? 'any' : region}`;
+      const before = known.get(key);
+      if (before) {
+        outputs.forEach(({ allocation }, k) => renamed.set(allocation, before[k].allocation));
+        return false;
+      }
+      known.set(key, outputs);
+    }
+    for (const allocation of writes) versions.set(allocation, (versions.get(allocation) ?? 0) + 1);
+    return true;
+  });
+}

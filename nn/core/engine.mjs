@@ -1,0 +1,218 @@
+// Operations: what each is, and how a call becomes dispatches.
+
+import { SLOT, Template } from '../../kernels/template.mjs';
+import { Node, isGradEnabled } from './node.mjs';
+import { ArgumentError, ShapeError, UsageError, describe, show, within } from './errors.mjs';
+import { NO_ATTRIBUTES, keyOf } from './keys.mjs';
+import { BYTES } from './layout.mjs';
+import { recordingNow, runtime } from './runtime.mjs';
+import { allocate } from './storage.mjs';
+import { TensorCore, makeTensor } from './tensor.mjs';
+
+/** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
+/** @typedef {import('./layout.mjs').Layout} Layout */
+/** @typedef {import('./storage.mjs').Storage} Storage */
+/** @typedef {import('../ops/registry.mjs').Op} Op */
+/** @typedef {import('../ops/registry.mjs').Operand} Operand */
+/** @typedef {import('../ops/registry.mjs').Plan} Plan */
+
+/** Plans of an operation that are kept. */
+const MAX_PLANS = 4096;
+
+/**
+ * Appends an operation's dispatches.
+ * @param {Op} op @param {Tensor[]} inputs @param {any} attributes @param {Tensor} [target] what the result is written into
+ * @returns {{ storages: Storage[], layouts: Layout[], origin: string | undefined }} storages of inputs, then outputs; layouts of outputs; where a
+ *   function is being compiled, the line of the user's program
+ */
+function execute(op, inputs, attributes, target) {
+  let key = attributes === NO_ATTRIBUTES ? '' : keyOf(attributes);
+  for (let i = 0; i < inputs.length; i++) {
+    const input = inputs[i];
+    if (!(input instanceof TensorCore)) throw new ArgumentError(attributes.name ?? op.name, `expected a tensor, got ${describe(input)}`);
+    storageOf(attributes.name ?? op.name, input);
+    const { layout } = input;
+    // Kernels of 16-bit types take pairs, from an even element on.
+    const misplaced = BYTES[layout.dtype] === 2 && layout.offset % 2 === 1 && op.name !== 'copy';
+    if (misplaced || (op.strided !== true && !layout.contiguous)) inputs[i] = within(attributes.name ?? op.name, () => input.clone());
+    key += `,${inputs[i].layout.id}`;
+  }
+  const recording = recordingNow();
+  if (recording) for (const input of inputs) recording.use(input);
+  if (target) key += `>${target.layout.id}`;
+  const { plans } = op;
+  const device = runtime();
+  let plan = plans.get(key);
+  if (plan === undefined) {
+    plan = planOf(op, inputs, attributes, target?.layout);
+    if (plans.size >= MAX_PLANS) plans.clear();
+    plans.set(key, plan);
+    device.misses++;
+  } else device.hits++;
+
+  const { outputs: layouts, template } = plan;
+  /** @type {Storage[]} */
+  const storages = new Array(inputs.length + layouts.length);
+  for (let i = 0; i < inputs.length; i++) storages[i] = /** @type {Storage} */ (inputs[i].storage);
+  for (let i = 0; i < layouts.length; i++) {
+    storages[inputs.length + i] =
+      i === 0 && target ? /** @type {Storage} */ (target.storage) : allocate(layouts[i].size * BYTES[layouts[i].dtype]);
+  }
+  /** @type {string | undefined} */
+  let origin;
+  if (template) {
+    if (recording)
+      origin = recording.append(template, storages, {
+        op,
+        attributes,
+        inputs: inputs.length,
+        layouts: [...inputs.map((input) => input.layout), ...layouts],
+      });
+    else device.append(template, storages);
+  }
+  return { storages, layouts, origin };
+}
+
+/**
+ * Calls an operation.
+ * @param {Op} op
+ * @param {Tensor[]} inputs changed where an input must be made dense
+ * @param {any} [attributes] plain values
+ * @returns {Tensor}
+ */
+export function apply(op, inputs, attributes = NO_ATTRIBUTES) {
+  const { storages, layouts, origin } = execute(op, inputs, attributes);
+  const result = makeTensor(storages[inputs.length], layouts[0]);
+  if (op.vjp && isGradEnabled() && inputs.some(needsGrad)) {
+    result.node = new Node(op, attributes, inputs, storages, layouts, origin);
+    result.requiresGrad = true;
+  } else for (let i = 1; i < layouts.length; i++) drop(storages[inputs.length + i]);
+  return result;
+}
+
+/**
+ * Calls an operation of several results, which have no gradients.
+ * @param {Op} op @param {Tensor[]} inputs @param {any} [attributes]
+ * @returns {Tensor[]}
+ */
+export function applyAll(op, inputs, attributes = NO_ATTRIBUTES) {
+  const { storages, layouts } = execute(op, inputs, attributes);
+  return layouts.map((layout, i) => makeTensor(storages[inputs.length + i], layout));
+}
+
+/**
+ * Calls an operation and writes its result over a tensor.
+ * @param {Op} op @param {Tensor[]} inputs @param {any} attributes @param {Tensor} target
+ */
+export function applyInto(op, inputs, attributes = NO_ATTRIBUTES, target = inputs[0]) {
+  storageOf(op.name, target);
+  const { name = op.name } = attributes;
+  const method = name.endsWith('_') ? name : `${name}_`;
+  if (isGradEnabled() && (target.requiresGrad || inputs.some(needsGrad))) {
+    throw new UsageError(
+      method,
+      target.isParameter || target.node === undefined
+        ? 'a tensor that requires a gradient is changed in place: do it in noGrad(() => …)'
+        : 'a result that gradients flow through is changed in place: use the operation that returns a new tensor',
+    );
+  }
+  if (target.layout.strides.some((stride, d) => stride === 0 && target.shape[d] > 1)) {
+    throw new UsageError(
+      method,
+      `several elements of ${show(target.shape)} are one in memory, as expand() makes them: write into a clone()`,
+    );
+  }
+  const { storages, layouts } = execute(op, inputs, attributes, target);
+  /** @type {Storage} */ (target.storage).version++;
+  for (let i = 1; i < layouts.length; i++) drop(storages[inputs.length + i]);
+  return target;
+}
+
+/** @param {Tensor} tensor */
+const needsGrad = (tensor) => tensor.requiresGrad;
+
+/** Frees a storage that no tensor came to hold. @param {Storage} storage */
+function drop(storage) {
+  storage.retain();
+  storage.release();
+}
+
+/**
+ * @param {Op} op @param {Tensor[]} inputs @param {any} attributes @param {Layout} [target]
+ * @returns {Plan}
+ */
+function planOf(op, inputs, attributes, target) {
+  const layouts = inputs.map((input) => input.layout);
+  // Kernels have at least one element; a plan is made before any call with these layouts, so this is the one place to say so.
+  for (const { size, shape } of layouts) {
+    if (size === 0)
+      throw new ShapeError(attributes.name ?? op.name, `${show(shape)} has no elements: operations take tensors that have some`);
+  }
+  const outputs = op.infer(layouts, attributes);
+  if (target) outputs[0] = target;
+  for (const layout of outputs) checkBytes(attributes.name ?? op.name, layout);
+  /** @param {Layout} layout @param {number} slot @returns {Operand} */
+  const operand = (layout, slot) => ({ buffer: SLOT + slot, offset: layout.offset, layout });
+  const dispatches = op.lower(
+    runtime().kernels,
+    layouts.map(operand),
+    outputs.map((layout, i) => operand(layout, inputs.length + i)),
+    attributes,
+  );
+  return { outputs, template: dispatches.length > 0 ? new Template(...dispatches) : undefined };
+}
+
+/**
+ * A view: the layout that the operation infers, over the same storage, or over another that holds the result already.
+ * @param {Op} op @param {Tensor} input @param {Layout} layout @param {any} attributes @param {Storage} [storage]
+ */
+export function view(op, input, layout, attributes, storage) {
+  const own = storageOf(op.name, input);
+  recordingNow()?.use(input);
+  const result = makeTensor(storage ?? own, layout);
+  if (input.requiresGrad && isGradEnabled()) {
+    result.node = new Node(op, attributes, [input], [own], []);
+    result.requiresGrad = true;
+  }
+  return result;
+}
+
+/** Throws where a tensor would be larger than the device's. @param {string} op @param {Layout} layout */
+export function checkBytes(op, { dtype, shape, size }) {
+  const bytes = size * BYTES[dtype];
+  const { maxBytes } = runtime();
+  if (bytes > maxBytes) {
+    throw new ShapeError(op, `a tensor ${show(shape)} of ${dtype} has ${bytes} bytes; on this device one has at most ${maxBytes}`);
+  }
+}
+
+/** What to do about a tensor without memory. */
+const FATES = {
+  disposed: 'was disposed of (by dispose(), or at the end of the scope that it was made in; return it from there, or keep() it)',
+  traced:
+    'was made while a function was compiled and has never had a value: return it from the function, alone or in arrays and plain objects',
+  reused: "was the result of an earlier call of a compiled function with { reuseOutputs: true }: the last call's is there",
+};
+
+/**
+ * The memory of a tensor.
+ * @param {string} op @param {Tensor} tensor
+ * @returns {Storage}
+ * @throws {UsageError} where it has none any more, which says why
+ */
+export function storageOf(op, tensor) {
+  const { storage } = tensor;
+  if (storage === undefined) throw disposed(op, tensor);
+  if (storage.allocation.sink.closed) throw new UsageError(op, 'a tensor of a device that was closed by reset(): make it anew');
+  return storage;
+}
+
+/** @param {string} op @param {Tensor} tensor */
+const disposed = (op, tensor) => new UsageError(op, `a tensor that ${FATES[tensor.fate]}`);
+
+/** x, which has to be a tensor that has its memory. @param {string} op @param {unknown} x @returns {Tensor} */
+export function tensorOf(op, x) {
+  if (!(x instanceof TensorCore)) throw new ArgumentError(op, `expected a tensor, got ${describe(x)}`);
+  storageOf(op, /** @type {Tensor} */ (x));
+  return /** @type {Tensor} */ (x);
+}

@@ -1,0 +1,31 @@
+// Values as keys: two that differ have two keys.
+
+/** Numbers that JSON writes as another: `null` for NaN and both infinities, `0` for -0. @param {string} _ @param {unknown} value */
+const distinct = (_, value) =>
+  typeof value === 'number' && (!Number.isFinite(value) || Object.is(value, -0))
+    ? { number: Object.is(value, -0) ? '-0' : `${value}` }
+    : value;
+
+/** JSON that tells every two numbers apart. @param {unknown} value @returns {string} */
+const exact = (value) => JSON.stringify(value, distinct);
+
+/** Attributes of an operation as a key. Numbers, strings and arrays of them are most of all, and JSON takes ten times as long. @param {any} attributes */
+export function keyOf(attributes) {
+  let key = '';
+  for (const name in attributes) key += `${name}:${keyOfValue(attributes[name])};`;
+  return key;
+}
+
+/** @param {unknown} value @returns {string} */
+function keyOfValue(value) {
+  if (typeof value === 'number') return Object.is(value, -0) ? '-0' : `${value}`;
+  // With its length: what a string says is not taken for another attribute.
+  if (typeof value === 'string') return `${value.length}'${value}`;
+  if (!Array.isArray(value)) return exact(value);
+  let key = '[';
+  for (const item of value) key += `${keyOfValue(item)},`;
+  return `${key}]`;
+}
+
+/** The attributes of a call without any. */
+export const NO_ATTRIBUTES = Object.freeze({});

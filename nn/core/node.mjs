@@ -1,0 +1,143 @@
+// What operations leave for the backward pass.
+
+import { UsageError, checkFunction, checkResult, show } from './errors.mjs';
+import { recordingNow } from './runtime.mjs';
+import { makeTensor } from './tensor.mjs';
+
+/** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
+/** @typedef {import('../ops/registry.mjs').Op} Op */
+/** @typedef {import('../ops/registry.mjs').Functions} Functions */
+/** @typedef {import('./layout.mjs').Layout} Layout */
+/** @typedef {import('./storage.mjs').Storage} Storage */
+
+let enabled = true;
+let counter = 0;
+
+/** Whether operations leave nodes. */
+export const isGradEnabled = () => enabled;
+
+/**
+ * Runs `fn` without leaving nodes: nothing made in it has a gradient.
+ * @template T
+ * @param {() => T} fn synchronous
+ * @returns {T}
+ */
+export function noGrad(fn) {
+  const late = 'gradients would be on again after its first await';
+  checkFunction('noGrad', fn, late);
+  const before = enabled;
+  enabled = false;
+  try {
+    return checkResult('noGrad', fn(), late);
+  } finally {
+    enabled = before;
+  }
+}
+
+/**
+ * Runs `fn` with nodes left again: what is computed once more within a backward pass.
+ * @template T
+ * @param {() => T} fn
+ * @returns {T}
+ */
+export function withGrad(fn) {
+  const before = enabled;
+  enabled = true;
+  try {
+    return fn();
+  } finally {
+    enabled = before;
+  }
+}
+
+/** The number of the next node. */
+export const nextOrder = () => counter;
+
+/** A value saved for the backward pass, and its storage's version then. @typedef {{ storage: Storage, layout: Layout, version: number }} SavedValue */
+
+/** One operation of the graph. */
+export class Node {
+  /**
+   * @param {Op} op @param {any} attributes @param {Tensor[]} inputs
+   * @param {Storage[]} storages of inputs, then outputs @param {Layout[]} outputs
+   * @param {string | undefined} [origin] the line of the user's program, where it is known already
+   */
+  constructor(op, attributes, inputs, storages, outputs, origin = recordingNow()?.originNow()) {
+    this.op = op;
+    this.attributes = attributes;
+    /** Of all nodes made so far: inputs come before what is made from them. */
+    this.order = counter++;
+    /** The line of the user's program, where a function is being compiled. */
+    this.origin = origin;
+    this.layouts = inputs.map((input) => input.layout);
+    /** Where gradients go: the node that made an input, or the leaf. @type {(Node | Tensor | undefined)[]} */
+    this.edges = inputs.map((input) => (input.requiresGrad ? (input.node ?? input) : undefined));
+    /** @param {number} slot @param {Layout} layout @returns {SavedValue} */
+    const save = (slot, layout) => {
+      storages[slot].retain();
+      return { storage: storages[slot], layout, version: storages[slot].version };
+    };
+    const needs = this.needs();
+    /** @type {(SavedValue | undefined)[] | undefined} */
+    this.inputs = [];
+    for (const i of op.saveInputs?.(needs) ?? []) this.inputs[i] = save(i, inputs[i].layout);
+    /** @type {(SavedValue | undefined)[]} */
+    this.outputs = [];
+    for (const i of op.saveOutputs ?? []) this.outputs[i] = save(inputs.length + i, outputs[i]);
+    // What is made for the backward pass and not saved by this call.
+    for (let i = 1; i < outputs.length; i++) {
+      if (this.outputs[i]) continue;
+      storages[inputs.length + i].retain();
+      storages[inputs.length + i].release();
+    }
+  }
+
+  /** Which inputs' gradients are needed. */
+  needs() {
+    return this.edges.map((edge) => edge !== undefined);
+  }
+
+  /**
+   * The inputs' gradients.
+   * @param {Tensor} dy @param {Functions} F the operations that they are written in
+   */
+  backward(dy, F) {
+    const { op } = this;
+    if (this.inputs === undefined) {
+      throw new UsageError(
+        'backward',
+        `what ${op.name} saved was freed by an earlier backward(); call the forward pass again, or the earlier one with { retain: true }`,
+      );
+    }
+    /** @param {SavedValue | undefined} saved */
+    const open = (saved) => {
+      if (saved === undefined) return /** @type {any} */ (undefined);
+      if (saved.storage.version !== saved.version) {
+        throw new UsageError(
+          'backward',
+          `a tensor ${show(saved.layout.shape)} that ${op.name} needs for its gradient was changed in place ` +
+            `(version ${saved.storage.version}, used at version ${saved.version}); change it after backward(), or a clone() of it`,
+        );
+      }
+      return makeTensor(saved.storage, saved.layout);
+    };
+    return /** @type {NonNullable<Op['vjp']>} */ (op.vjp)(
+      dy,
+      {
+        inputs: this.inputs.map(open),
+        outputs: this.outputs.map(open),
+        layouts: this.layouts,
+        attributes: this.attributes,
+        needs: this.needs(),
+      },
+      F,
+    );
+  }
+
+  /** Frees what was saved. */
+  free() {
+    for (const saved of [...(this.inputs ?? []), ...this.outputs]) saved?.storage.release();
+    this.inputs = undefined;
+    this.outputs = [];
+  }
+}

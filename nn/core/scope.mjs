@@ -1,0 +1,146 @@
+// Scopes: what is made in one is freed at its end, but for what is returned or kept.
+
+import { ArgumentError, checkFunction, checkResult } from './errors.mjs';
+import { born, scopes } from './storage.mjs';
+import { TensorCore } from './tensor.mjs';
+
+/** @typedef {import('../api/tensor.mjs').Tensor} Tensor */
+
+/** Tensors of a scope at which it first forgets those that were disposed of. */
+const MANY = 256;
+
+/** What `scope()` returns: disposing of it frees what was made since. */
+export class Scope {
+  constructor() {
+    /** @type {Tensor[]} */
+    this.tensors = [];
+    /** Their number at which those that were disposed of are forgotten: a loop may make and dispose of any number of them. */
+    this.limit = MANY;
+    /** @type {Set<Tensor>} */
+    this.kept = new Set();
+    scopes.push(this);
+  }
+
+  /** @param {Tensor} tensor */
+  add(tensor) {
+    if (this.tensors.length >= this.limit) {
+      this.tensors = this.tensors.filter(({ disposed }) => !disposed);
+      this.limit = Math.max(MANY, 2 * this.tensors.length);
+    }
+    this.tensors.push(tensor);
+  }
+
+  /**
+   * Keeps tensors beyond the end of this scope: they belong to the scope around it.
+   * @template T
+   * @param {T} value a tensor, or arrays and plain objects of them
+   * @returns {T}
+   */
+  keep(value) {
+    for (const tensor of tensorsIn(value)) this.kept.add(tensor);
+    return value;
+  }
+
+  /** Ends the scope, and any that was opened in it and not ended. */
+  [Symbol.dispose]() {
+    const at = scopes.lastIndexOf(this);
+    if (at < 0) return;
+    for (const inner of scopes.splice(at).reverse()) {
+      for (const tensor of inner.tensors) {
+        if (tensor.isParameter || this.kept.has(tensor) || inner.kept.has(tensor)) born(tensor);
+        else tensor.dispose();
+      }
+      inner.tensors.length = 0;
+    }
+  }
+}
+
+/**
+ * Runs `fn` and frees the tensors that were made in it, except those that it returns (alone, or in arrays and plain
+ * objects), parameters, and gradients. Without a function: an object that does so when it is disposed of
+ * (`using s = scope()`), with `keep`.
+ * @template T
+ * @overload
+ * @param {() => T} fn synchronous
+ * @returns {T}
+ */
+/**
+ * @overload
+ * @returns {Scope & Disposable}
+ */
+/** @param {(() => any)} [fn] */
+export function scope(fn) {
+  const late = 'what it makes after its first await would belong to no scope';
+  if (fn !== undefined) checkFunction('scope', fn, late);
+  const own = new Scope();
+  if (fn === undefined) return own;
+  try {
+    return own.keep(checkResult('scope', fn(), late));
+  } finally {
+    own[Symbol.dispose]();
+  }
+}
+
+/** Whether a value is an array or a plain object: what tensors are looked for in. @param {any} value */
+export const isContainer = (value) =>
+  Array.isArray(value) || (typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype);
+
+/**
+ * What stands in arrays and plain objects, in its order. One that stands in several places, or in itself, is gone through once.
+ * @param {any} value
+ * @returns {Generator<any>}
+ */
+export function* leavesIn(value) {
+  const seen = new Set();
+  const stack = [value];
+  while (stack.length > 0) {
+    const at = stack.pop();
+    if (!isContainer(at)) yield at;
+    else if (!seen.has(at)) {
+      seen.add(at);
+      for (const item of Object.values(at).reverse()) stack.push(item);
+    }
+  }
+}
+
+/** The tensors in arrays and plain objects. @param {any} value @returns {Generator<Tensor>} */
+export function* tensorsIn(value) {
+  for (const leaf of leavesIn(value)) if (leaf instanceof TensorCore) yield/** @type {Tensor} */ (leaf);
+}
+
+/** Arrays and objects within each other that are gone through. */
+const MAX_DEPTH = 1000;
+
+/**
+ * Goes into an array or plain object, unless it stands in itself.
+ * @template T
+ * @param {string} op @param {string} what it is, for the error @param {object} value @param {Set<object>} above what it stands in
+ * @param {() => T} fn
+ * @returns {T}
+ */
+export function inside(op, what, value, above, fn) {
+  if (above.has(value)) throw new ArgumentError(op, `${what} has an array or object that stands in itself`);
+  if (above.size >= MAX_DEPTH) throw new ArgumentError(op, `${what} has arrays or objects nested more than ${MAX_DEPTH} deep`);
+  above.add(value);
+  try {
+    return fn();
+  } finally {
+    above.delete(value);
+  }
+}
+
+/**
+ * The result of a compiled function with something else in place of each tensor in its arrays and plain objects. Throws an
+ * ArgumentError where one of those stands in itself.
+ * @param {any} value @param {(tensor: Tensor) => any} f @param {Set<object>} [above]
+ * @returns {any}
+ */
+export function mapTensors(value, f, above = new Set()) {
+  if (typeof value !== 'object' || value === null) return value;
+  if (value instanceof TensorCore) return f(/** @type {Tensor} */ (value));
+  if (!isContainer(value)) return value;
+  return inside('compile', 'the result', value, above, () => {
+    if (Array.isArray(value)) return value.map((item) => mapTensors(item, f, above));
+    return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, mapTensors(item, f, above)]));
+  });
+}
