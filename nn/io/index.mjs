@@ -46,9 +46,11 @@ import { uploaded } from '../core/tensor.mjs';
  * @param {SaveOptions} [options]
  */
 export async function save(path, tensors, options = {}) {
-  path = pathOf(path);
+  path = pathOf('save', path);
   const { metadata = {}, checksum = true } = checkOptions('save', options, ['metadata', 'checksum']);
   if (typeof tensors !== 'object' || tensors === null) throw new ArgumentError('save', `expected tensors by name, got ${shown(tensors)}`);
+  if (typeof metadata !== 'object' || metadata === null || /** @type {unknown} */ (metadata) instanceof Tensor)
+    throw new ArgumentError('save', `metadata has texts by name, got ${shown(metadata)}`);
   const list = Object.entries(tensors).map(([name, x]) => {
     if (!(x instanceof Tensor)) throw new ArgumentError('save', `${name} is not a tensor`);
     if (x.storage === undefined) throw new ArgumentError('save', `${name} was disposed of`);
@@ -99,7 +101,7 @@ const narrowBools = ({ buffer, byteOffset, byteLength }) =>
  * @returns {Promise<any>}
  */
 export async function load(path, options = {}) {
-  path = pathOf(path);
+  path = pathOf('load', path);
   const {
     only,
     skip,
@@ -159,8 +161,12 @@ export async function load(path, options = {}) {
   }
 }
 
-/** A path, also of an address `file:…`; an error says that it is neither. @param {string | URL} path */
-const pathOf = (path) => (typeof path === 'string' ? path : fileURLToPath(path));
+/** A path, also of an address `file:…`. @param {string} op @param {unknown} path */
+function pathOf(op, path) {
+  if (typeof path === 'string' && path !== '') return path;
+  if (path instanceof URL && path.protocol === 'file:') return fileURLToPath(path);
+  throw new ArgumentError(op, `expected a path, got ${path instanceof URL ? path.href : shown(path)}`);
+}
 
 /** @param {string} path @param {string} what is wrong with it */
 const bad = (path, what) => new ArgumentError('load', `${path} is not a safetensors ${path.endsWith('.json') ? 'index' : 'file'}: ${what}`);

@@ -1,6 +1,7 @@
 // The safetensors format (https://github.com/huggingface/safetensors#format): eight bytes with the length of a JSON header, the header,
 // the elements of all tensors end to end, little-endian. Pure: bytes in, bytes out; file.mjs has the files.
 
+import { shown } from '../core/errors.mjs';
 import { isObject, isText, parseObject } from './json.mjs';
 
 /** Bits of an element, by the format's names of types. @type {ReadonlyMap<string, number>} */
@@ -151,7 +152,7 @@ const objectText = (members) => `{${members.map(([name, value]) => `${JSON.strin
  */
 export function encodeHeader(tensors, metadata, checksum, bad) {
   for (const [name, text] of Object.entries(metadata)) {
-    if (typeof text !== 'string') throw bad(`metadata has texts, got ${String(text)} for ${name}`);
+    if (typeof text !== 'string') throw bad(`metadata has texts, got ${shown(text)} for ${name}`);
     if (!isText(name) || !isText(text))
       throw bad(`metadata has half of a surrogate pair in ${JSON.stringify(name)}: ${JSON.stringify(text)}`);
     if (name === CHECKSUM) throw bad(`metadata has ${CHECKSUM} for the checksum: name the text otherwise`);
