@@ -1,9 +1,9 @@
-// The map in docs/architecture.md is true: every file of src/ is in a room, imports point down, and nothing
-// imports in a circle.
+// The map in docs/architecture.md is true: every file of src/, crates/, kernels/, nn/ and packages/ is in a room, imports point down,
+// and no files import each other in a circle.
 
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { dirname, join, normalize } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
@@ -12,16 +12,21 @@ import { linesByRoom, linesOf, total } from '../scripts/lines.mjs';
 const REPOSITORY = dirname(dirname(fileURLToPath(import.meta.url)));
 const SOURCES = join(REPOSITORY, 'src');
 
-/** Rooms from the top down, each a list of top-level modules, as the table names them. */
-function rooms() {
+/** The rows of a table of the map, each as what its first cell links to: paths from the repository on. @param {string} heading above it */
+function rowsUnder(heading) {
   const page = readFileSync(join(REPOSITORY, 'docs/architecture.md'), 'utf8');
-  const table = page.slice(page.indexOf('| room |'), page.indexOf('\nAround it'));
+  const from = page.indexOf(`\n## ${heading}\n`);
+  assert.ok(from >= 0, `docs/architecture.md has no heading ${heading}`);
+  const table = page.slice(from + 4).split('\n## ')[0];
   return table
     .split('\n')
-    .slice(2)
-    .filter((line) => line.startsWith('|'))
-    .map((line) => [...line.split('|')[1].matchAll(/\[`(\w+)`\]\(\.\.\/src\//g)].map(([, name]) => name));
+    .filter((line) => line.startsWith('| ['))
+    .map((line) => [...line.split(' | ')[0].matchAll(/\]\(\.\.\/([^)]+)\)/g)].map(([, path]) => path));
 }
+
+/** Rooms of src/ from the top down, each a list of top-level modules, as the table names them. */
+const rooms = () =>
+  rowsUnder('The addon').map((paths) => paths.filter((path) => path.startsWith('src/')).map((path) => path.slice(4).replace('.rs', '')));
 
 /** A source without comments, string literals and its tests at the end. @param {string} text */
 const codeOf = (text) =>
@@ -62,21 +67,21 @@ function pathsOf(code, module) {
   return paths;
 }
 
-/** Every source that is not a test's: its module path by its name. */
-function sources() {
+/** Every source of a crate that is not a test's: its module path by its name. @param {string} folder */
+function sources(folder) {
   /** @type {Map<string, { path: string[], code: string }>} */
   const found = new Map();
-  for (const name of readdirSync(SOURCES, { recursive: true, encoding: 'utf8' })) {
+  for (const name of readdirSync(folder, { recursive: true, encoding: 'utf8' })) {
     if (!name.endsWith('.rs') || name === 'lib.rs' || /(^|\/)tests(\/|\.rs$)/.test(name)) continue;
     const path = name.replace(/(\/mod)?\.rs$/, '').split('/');
-    found.set(path.join('::'), { path, code: codeOf(readFileSync(join(SOURCES, name), 'utf8')) });
+    found.set(path.join('::'), { path, code: codeOf(readFileSync(join(folder, name), 'utf8')) });
   }
   return found;
 }
 
-/** What each module imports, by the longest module that a path names. */
-function imports() {
-  const modules = sources();
+/** What each module of a crate imports, by the longest module that a path names. @param {string} [folder] */
+function imports(folder = SOURCES) {
+  const modules = sources(folder);
   /** @type {Map<string, Set<string>>} */
   const edges = new Map();
   for (const [name, { path, code }] of modules) {
@@ -93,11 +98,54 @@ function imports() {
   return edges;
 }
 
+/** Files of JavaScript and TypeScript below a folder that are no tests, from the repository on. @param {string} folder */
+const scriptsBelow = (folder) =>
+  readdirSync(join(REPOSITORY, folder), { recursive: true, encoding: 'utf8' })
+    .map((name) => `${folder}/${name.replaceAll('\\', '/')}`)
+    .filter((name) => /\.(mjs|ts)$/.test(name) && !/\.d\.ts$|\/(dist|test|node_modules)\//.test(name));
+
+/** What each of these files imports of them, by name; a package's own name for another room is none of its files. @param {string[]} files */
+function importsOfScripts(files) {
+  const known = new Set(files);
+  /** @type {Map<string, Set<string>>} */
+  const edges = new Map();
+  for (const file of files) {
+    const code = readFileSync(join(REPOSITORY, file), 'utf8')
+      .replace(/\/\*[^]*?\*\//g, '')
+      .replace(/^\s*\/\/.*$/gm, '');
+    const named = [...code.matchAll(/(?:\bfrom|\bimport)\s*\(?\s*(['"])(\.[^'"]*)\1/g)].map(([, , path]) =>
+      normalize(join(dirname(file), path)),
+    );
+    const targets = named.map((path) => (known.has(path) ? path : path.replace(/\.js$/, '.ts'))).filter((path) => known.has(path));
+    edges.set(file, new Set(targets));
+  }
+  return edges;
+}
+
+/**
+ * Fails where files import each other in a circle.
+ * @param {Map<string, Set<string>>} edges @param {(a: string, b: string) => boolean} [related] whose imports do not count
+ */
+function assertNoCircle(edges, related = () => false) {
+  /** @type {string[]} */
+  const path = [];
+  const done = new Set();
+  const visit = (/** @type {string} */ name) => {
+    assert.ok(!path.includes(name), `a circle: ${[...path.slice(path.indexOf(name)), name].join(' → ')}`);
+    if (done.has(name)) return;
+    path.push(name);
+    for (const target of edges.get(name) ?? []) if (!related(name, target)) visit(target);
+    path.pop();
+    done.add(name);
+  };
+  for (const name of edges.keys()) visit(name);
+}
+
 const roomOf = (/** @type {string} */ name) => rooms().findIndex((room) => room.includes(name.split('::')[0]));
 
 test('every module of src/ is in one room of the map, and the map names no other', () => {
   const named = rooms().flat();
-  const there = [...new Set([...sources().keys()].map((name) => name.split('::')[0]))];
+  const there = [...new Set([...sources(SOURCES).keys()].map((name) => name.split('::')[0]))];
   assert.deepEqual([...named].sort(), there.sort());
   for (const name of named) {
     assert.ok(existsSync(join(SOURCES, name)) || existsSync(join(SOURCES, `${name}.rs`)), name);
@@ -114,21 +162,71 @@ test('imports point down', () => {
   assert.deepEqual(upward, []);
 });
 
-test('no circle of files, but for a module and its own parts', () => {
-  const edges = imports();
-  const related = (/** @type {string} */ a, /** @type {string} */ b) => a.startsWith(`${b}::`) || b.startsWith(`${a}::`);
-  /** @type {string[]} */
-  const path = [];
-  const done = new Set();
-  const visit = (/** @type {string} */ name) => {
-    assert.ok(!path.includes(name), `a circle: ${[...path.slice(path.indexOf(name)), name].join(' → ')}`);
-    if (done.has(name)) return;
-    path.push(name);
-    for (const target of edges.get(name) ?? []) if (!related(name, target)) visit(target);
-    path.pop();
-    done.add(name);
-  };
-  for (const name of edges.keys()) visit(name);
+const ownParts = (/** @type {string} */ a, /** @type {string} */ b) => a.startsWith(`${b}::`) || b.startsWith(`${a}::`);
+
+test('no circle of files in src/, but for a module and its own parts', () => assertNoCircle(imports(), ownParts));
+
+const CRATES = readdirSync(join(REPOSITORY, 'crates'), { withFileTypes: true }).flatMap((entry) =>
+  entry.isDirectory() ? [`crates/${entry.name}`] : [],
+);
+
+test('every crate is in the map, depends on none above it, and has no circle of files', () => {
+  const named = rowsUnder('Crates').map(([path]) => path.replace('/src/lib.rs', ''));
+  assert.deepEqual([...named].sort(), [...CRATES].sort());
+  for (const [i, crate] of named.entries()) {
+    const manifest = readFileSync(join(REPOSITORY, crate, 'Cargo.toml'), 'utf8');
+    for (const [, path] of manifest.matchAll(/path = "\.\.\/([\w-]+)"/g)) {
+      assert.ok(named.indexOf(`crates/${path}`) > i, `${crate} depends on ${path}, which stands above it`);
+    }
+    assertNoCircle(imports(join(REPOSITORY, crate, 'src')), ownParts);
+  }
+  assertNoCircle(imports(join(REPOSITORY, '__test__/faults/src')), ownParts);
+});
+
+test('every file of the JavaScript is in a room of the map, and imports point down', () => {
+  const named = rowsUnder('The JavaScript').map(([path]) => path);
+  const files = ['kernels', 'nn', 'distributed', 'packages'].flatMap(scriptsBelow);
+  assert.ok(files.length > 130, `${files.length} files`);
+  /** The room of a file: of those whose path it begins with, the longest. @param {string} file */
+  const of = (file) =>
+    named.reduce((best, room, i) => (`${file}/`.startsWith(`${room}/`) && !(named[best]?.length > room.length) ? i : best), -1);
+  const edges = importsOfScripts(files);
+  assert.ok([...edges.values()].reduce((sum, targets) => sum + targets.size, 0) > 400, 'the imports were read');
+  assert.deepEqual(
+    files.filter((file) => of(file) < 0),
+    [],
+    'files in no room',
+  );
+  assert.deepEqual(
+    named.filter((_, i) => !files.some((file) => of(file) === i)),
+    [],
+    'rooms without files',
+  );
+  const upward = [...edges].flatMap(([file, targets]) =>
+    [...targets].filter((target) => of(target) < of(file)).map((target) => `${file} imports ${target}`),
+  );
+  assert.deepEqual(upward, []);
+});
+
+test('no circle of files in the JavaScript, not of types in packages/ either', () => {
+  assertNoCircle(importsOfScripts(['kernels', 'nn', 'distributed', 'packages', 'bin', 'benches', 'scripts'].flatMap(scriptsBelow)));
+});
+
+test('the reader of imports sees a circle, and what points up', () => {
+  assert.throws(
+    () =>
+      assertNoCircle(
+        new Map([
+          ['a', new Set(['b'])],
+          ['b', new Set(['c'])],
+          ['c', new Set(['a'])],
+        ]),
+      ),
+    /a circle: a → b → c → a/,
+  );
+  const edges = importsOfScripts(['nn/api/tensor.mjs', 'nn/core/tensor.mjs', 'nn/api/autograd.mjs']);
+  assert.deepEqual([...(edges.get('nn/api/tensor.mjs') ?? [])].sort(), ['nn/api/autograd.mjs', 'nn/core/tensor.mjs']);
+  assert.deepEqual([...(edges.get('nn/core/tensor.mjs') ?? [])], []);
 });
 
 test('the reader of imports sees groups, nested ones and parents', () => {

@@ -8,7 +8,8 @@ import { perDevice, runtime } from '../core/runtime.mjs';
 import { constant } from '../core/tensor.mjs';
 import * as attentionOps from '../ops/attention.mjs';
 import { withoutAutocast } from './autocast.mjs';
-import { add, matmul, mul, operand, softmaxRows, where } from './functional.mjs';
+import { add, matmul, mul, where } from './functional.mjs';
+import { operand, softmaxRows } from './operands.mjs';
 import { reshape, slice, to, transpose } from './views.mjs';
 
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */

@@ -3,7 +3,7 @@
 
 import { forgetCasts, withoutAutocast } from './autocast.mjs';
 import { ArgumentError, ShapeError, UsageError, show, shown } from '../core/errors.mjs';
-import * as F from './functional.mjs';
+import * as F from './gradients.mjs';
 import { noGrad } from '../core/node.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { checkOptions, flag } from '../core/options.mjs';

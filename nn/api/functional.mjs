@@ -1,8 +1,8 @@
 // The operations as functions of tensors: `F`. Shapes are checked in the call. A number stands for a tensor of one
 // element wherever an operand may be broadcast.
 
-import { autocastType, castOf, rememberCast, withoutAutocast } from './autocast.mjs';
-import { apply, applyAll, view } from '../core/engine.mjs';
+import { withoutAutocast } from './autocast.mjs';
+import { apply } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import { broadcastShapes, checkNumber, checkShape, checkType, dimension, isFloat, positive } from '../core/layout.mjs';
 import * as attentionOps from '../ops/attention.mjs';
@@ -12,7 +12,7 @@ import * as network from '../ops/network.mjs';
 import * as pointwise from '../ops/pointwise.mjs';
 import * as reduce from '../ops/reduce.mjs';
 import * as selection from '../ops/select.mjs';
-import { full32, pairs, single } from './operands.mjs';
+import { full32, operand, pairs, rowsOfPairs, single, softmaxRows } from './operands.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import { productAttributes } from './precision.mjs';
@@ -47,11 +47,6 @@ export * from './views.mjs';
  * @property {number} headSize elements of a head
  */
 
-/** An operation by itself, for backward passes. @param {Op} op @param {Tensor[]} inputs @param {any} [attributes] */
-export const call = (op, inputs, attributes) => apply(op, inputs, attributes);
-/** As `call`, with all outputs: the result, and what is kept for the backward pass. @param {Op} op @param {Tensor[]} inputs @param {any} [attributes] */
-export const callAll = (op, inputs, attributes) => applyAll(op, inputs, attributes);
-
 // ---- made of nothing
 
 /**
@@ -78,19 +73,6 @@ function filled(op, shape, value, options) {
 }
 
 // ---- element by element
-
-/** An operand of a product, in autocast's type. @param {Tensor} x @returns {Tensor} */
-export function operand(x) {
-  const dtype = autocastType();
-  if (dtype === undefined || x.dtype === dtype || !isFloat(x.dtype)) return x;
-  const kept = x.halfCopy(dtype);
-  if (kept) return view(movement.cast, x, kept.layout, { dtype }, kept.storage);
-  const known = castOf(x, dtype);
-  if (known) return known;
-  const cast = to(x, dtype);
-  rememberCast(x, cast);
-  return cast;
-}
 
 /** The type that two operands meet in, by PyTorch's rule for floating types. @param {DType} a @param {DType} b @returns {DType} */
 const meet = (a, b) => (a === b ? a : 'f32');
@@ -481,9 +463,6 @@ export function softmax(x, dim = -1) {
   return softmaxRows(x, false);
 }
 
-/** softmax of rows. @param {Tensor} x @param {boolean} masked whether one of nothing but -∞ is 0, not NaN */
-export const softmaxRows = (x, masked) => rowsOfPairs(full32(x), (y) => apply(network.softmax, [y], { scale: 1, masked }));
-
 /** log softmax(x) along a dimension. @param {Tensor} x @param {number} [dim] @returns {Tensor} */
 export function logSoftmax(x, dim = -1) {
   tensorOf('logSoftmax', x);
@@ -493,9 +472,6 @@ export function logSoftmax(x, dim = -1) {
     return sub(shifted, log(sum(exp(shifted), dim, true)));
   });
 }
-
-/** An operation on rows, by way of f32 where 16-bit rows have an odd size. @param {Tensor} x @param {(x: Tensor) => Tensor} f */
-const rowsOfPairs = (x, f) => to(f(pairs(x)), x.dtype);
 
 /** @param {string} op @param {unknown} eps @returns {number} */
 function checkEps(op, eps) {

@@ -1,8 +1,11 @@
-// What functions take: that it is a tensor, and in which type it is computed.
+// In which type functions compute what they take, and rows of an odd size.
 
-import { autocastType } from './autocast.mjs';
-import { to } from './views.mjs';
+import { apply, view } from '../core/engine.mjs';
 import { isFloat } from '../core/layout.mjs';
+import * as movement from '../ops/movement.mjs';
+import * as network from '../ops/network.mjs';
+import { autocastType, castOf, rememberCast } from './autocast.mjs';
+import { to } from './views.mjs';
 
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
 
@@ -14,3 +17,22 @@ export const single = (x) => (isFloat(x.dtype) ? to(x, 'f32') : x);
 
 /** x, as f32 where 16-bit rows have an odd size: kernels that are not products take such rows by pairs. @param {Tensor} x @returns {Tensor} */
 export const pairs = (x) => (x.dtype !== 'f32' && isFloat(x.dtype) && (x.shape.at(-1) ?? 1) % 2 ? to(x, 'f32') : x);
+
+/** An operand of a product, in autocast's type. @param {Tensor} x @returns {Tensor} */
+export function operand(x) {
+  const dtype = autocastType();
+  if (dtype === undefined || x.dtype === dtype || !isFloat(x.dtype)) return x;
+  const kept = x.halfCopy(dtype);
+  if (kept) return view(movement.cast, x, kept.layout, { dtype }, kept.storage);
+  const known = castOf(x, dtype);
+  if (known) return known;
+  const cast = to(x, dtype);
+  rememberCast(x, cast);
+  return cast;
+}
+
+/** An operation on rows, by way of f32 where 16-bit rows have an odd size. @param {Tensor} x @param {(x: Tensor) => Tensor} f */
+export const rowsOfPairs = (x, f) => to(f(pairs(x)), x.dtype);
+
+/** softmax of rows. @param {Tensor} x @param {boolean} masked whether one of nothing but -∞ is 0, not NaN */
+export const softmaxRows = (x, masked) => rowsOfPairs(full32(x), (y) => apply(network.softmax, [y], { scale: 1, masked }));

@@ -1,7 +1,7 @@
 // Tensors: a layout over a storage, and where its gradient comes from.
 
 import { accumulated, backward as runBackward } from './autograd.mjs';
-import { applyInto, checkBytes, storageOf } from '../core/engine.mjs';
+import { apply, applyInto, checkBytes, storageOf } from '../core/engine.mjs';
 import { describe } from '../core/errors.mjs';
 import { ArgumentError, ShapeError, UsageError, show, shown, within } from '../core/errors.mjs';
 import * as F from './functional.mjs';
@@ -201,7 +201,7 @@ export class Tensor extends TensorCore {
     const dense = other.layout.contiguous && this.layout.contiguous;
     const same = dense && show(other.shape) === show(this.shape) && other.dtype === this.dtype;
     if (same && !this.#overlaps(other)) applyInto(op, [this, other], attributes, this);
-    else this.copy_(F.call(op, [this.detach(), F.expand(F.to(other, this.dtype), this.shape).contiguous()], attributes));
+    else this.copy_(apply(op, [this.detach(), F.expand(F.to(other, this.dtype), this.shape).contiguous()], attributes));
     return this;
   }
 

@@ -5,7 +5,7 @@ import { ArgumentError, ShapeError, show, within } from '../core/errors.mjs';
 import * as F from '../api/functional.mjs';
 import { positive } from '../core/layout.mjs';
 import { gru, lstm } from '../ops/recurrent.mjs';
-import { tensorOf } from '../core/engine.mjs';
+import { apply, tensorOf } from '../core/engine.mjs';
 import { checkOptions } from '../core/options.mjs';
 import { kaiming } from './layers.mjs';
 import { Module } from './module.mjs';
@@ -98,7 +98,7 @@ export class GRU extends Recurrent {
     const first = this.split(state, x.shape[0]);
     const last = first.map((own, l) => {
       const gates = this.gates(x, l);
-      const states = F.call(gru, [gates, own, this.of('weight_hh', l), this.of('bias_hh', l)]);
+      const states = apply(gru, [gates, own, this.of('weight_hh', l), this.of('bias_hh', l)]);
       x = behind(states);
       return stateAt(states, gates.shape[1]);
     });
@@ -130,7 +130,7 @@ export class LSTM extends Recurrent {
     const [hidden, cell] = [0, 1].map((i) => this.split(state?.[i], x.shape[0]));
     const last = hidden.map((own, l) => {
       const gates = this.gates(x, l);
-      const both = F.call(lstm, [gates, own, cell[l], this.of('weight_hh', l), this.of('bias_hh', l)]);
+      const both = apply(lstm, [gates, own, cell[l], this.of('weight_hh', l), this.of('bias_hh', l)]);
       const [states, cells] = [0, 1].map((i) => F.squeeze(F.slice(both, 0, i, i + 1), 0));
       x = behind(states);
       return [states, cells].map((all) => stateAt(all, gates.shape[1]));

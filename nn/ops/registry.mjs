@@ -30,7 +30,7 @@ import { perDevice } from '../core/runtime.mjs';
  * @property {boolean[]} needs which inputs' gradients are asked for
  */
 
-/** The operations as functions of tensors: they stand above the registry. @typedef {typeof import('../api/functional.mjs')} Functions */
+/** The operations as functions of tensors: they stand above the registry. @typedef {typeof import('../api/gradients.mjs')} Functions */
 
 /**
  * An operation. Everything that is known of it is here; the tests go through the list.
