@@ -98,7 +98,7 @@ export const sqrt = elementwise('sqrt', one('sqrt'), Math.sqrt, {
 });
 export const rsqrt = elementwise('rsqrt', one('rsqrt'), (x) => 1 / Math.sqrt(x), {
   saveOutputs: [0],
-  vjp: (dy, { outputs: [y] }) => [F.mul(F.mul(dy, F.mul(F.square(y), y)), -0.5)],
+  vjp: (dy, { outputs: [y] }) => [F.mul(F.mul(F.mul(F.mul(dy, y), y), y), -0.5)],
 });
 export const reciprocal = elementwise(
   'reciprocal',
@@ -106,7 +106,8 @@ export const reciprocal = elementwise(
   (x) => 1 / x,
   {
     saveOutputs: [0],
-    vjp: (dy, { outputs: [y] }) => [F.neg(F.mul(dy, F.square(y)))],
+    // Not by y², which f16 may not hold where it holds the gradient.
+    vjp: (dy, { outputs: [y] }) => [F.neg(F.mul(F.mul(dy, y), y))],
   },
 );
 export const abs = elementwise('abs', one('abs'), Math.abs, { saveInputs: first, vjp: (dy, { inputs: [x] }) => [F.mul(dy, F.sign(x))] });
@@ -119,7 +120,7 @@ export const square = elementwise(
     vjp: (dy, { inputs: [x] }) => [F.mul(F.mul(dy, x), 2)],
   },
 );
-export const sign = elementwise('sign', one('sign'), Math.sign, { vjp: (dy) => [F.mul(dy, 0)] });
+export const sign = elementwise('sign', one('sign'), Math.sign, { vjp: (dy) => [F.zeros(dy.shape, { dtype: dy.dtype })] });
 
 /** y = alpha · x + beta. */
 export const affine = defineOp({
@@ -281,7 +282,8 @@ export const div = binary('div', 'div', (a, b) => a / b, {
   saveInputs: ([, b]) => (b ? [0, 1] : [1]),
   vjp: (dy, { inputs: [a, b], layouts, needs }) => [
     needs[0] ? back(F.div(dy, b), layouts[0]) : undefined,
-    needs[1] ? back(F.neg(F.div(F.div(F.mul(dy, a), b), b)), layouts[1]) : undefined,
+    // The gradient of a, times the quotient: dy · a may overflow where these do not.
+    needs[1] ? back(F.neg(F.mul(F.div(dy, b), F.div(a, b))), layouts[1]) : undefined,
   ],
 });
 
