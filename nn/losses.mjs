@@ -38,6 +38,7 @@ function reducedLoss(losses, reduction = 'mean') {
  */
 export function crossEntropy(logits, targets, options = {}) {
   const { reduction = 'mean', ignoreIndex = -100 } = checkOptions('crossEntropy', options, ['reduction', 'ignoreIndex']);
+  if (!Number.isInteger(ignoreIndex)) throw new ArgumentError('crossEntropy', `ignoreIndex is an integer, got ${String(ignoreIndex)}`);
   logits = full32(tensorOf('crossEntropy', logits));
   tensorOf('crossEntropy', targets);
   return reducedLoss(apply(network.crossEntropyRows, [pairs(logits), targets], { ignored: ignoreIndex >>> 0 }), reduction);
