@@ -55,7 +55,9 @@ export function flattenArguments(args) {
     }
     if (Array.isArray(value) || (typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype)) {
       key.push(Array.isArray(value) ? '(' : '{');
-      const entries = Object.entries(value).map(([name, item]) => {
+      // Of an array its elements, holes too, and not what else it has, as results of `match` do.
+      const named = Array.isArray(value) ? Array.from(value, (item, i) => [String(i), item]) : Object.entries(value);
+      const entries = named.map(([name, item]) => {
         key.push(JSON.stringify(name));
         return /** @type {const} */ ([name, walk(item)]);
       });
