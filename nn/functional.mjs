@@ -575,11 +575,12 @@ export function softmax(x, dim = -1) {
   return rowsOfPairs(full32(x), (y) => apply(network.softmax, [y], { scale: 1 }));
 }
 
-/** log softmax(x) along a dimension. @param {Tensor} x @param {number} [dim] @returns {Tensor} */
+/** log softmax(x) along a dimension, computed in f32: a sum of exponentials is more than f16 holds. @param {Tensor} x @param {number} [dim] @returns {Tensor} */
 export function logSoftmax(x, dim = -1) {
-  x = full32(tensorOf('logSoftmax', x));
+  const { dtype } = full32(tensorOf('logSoftmax', x));
+  x = single(x);
   const shifted = sub(x, amax(x, dim, true).detach());
-  return sub(shifted, log(sum(exp(shifted), dim, true)));
+  return to(sub(shifted, log(sum(exp(shifted), dim, true))), dtype);
 }
 
 /** An operation on rows, by way of f32 where 16-bit rows have an odd size. @param {Tensor} x @param {(x: Tensor) => Tensor} f */
@@ -667,7 +668,8 @@ export function attention(qkv, options) {
 export function scaledDotProductAttention(q, k, v, options = {}) {
   const { isCausal = false, scale, mask } = checkOptions('scaledDotProductAttention', options, ['isCausal', 'scale', 'mask']);
   const size = tensorOf('attention', q).shape.at(-1) ?? 1;
-  let scores = mul(matmul(q, transpose(k, -2, -1)), scale ?? 1 / Math.sqrt(size));
+  // The factor first: f16 may hold the scores, and not their multiples.
+  let scores = matmul(mul(q, scale ?? 1 / Math.sqrt(size)), transpose(k, -2, -1));
   const [queries, keys] = [q.shape[q.ndim - 2], k.shape[k.ndim - 2]];
   if (isCausal && queries > keys) {
     throw new ShapeError('scaledDotProductAttention', `isCausal: ${queries} queries for ${keys} keys, of which the first would see none`);
