@@ -11,10 +11,25 @@ import * as F from './functional.mjs';
 
 /** @typedef {import('./ops/registry.mjs').Op} Op */
 
+let recomputing = false;
+/** Whether a checkpoint's function runs for the second time: what counts its calls has counted this one. */
+export const isRecomputing = () => recomputing;
+
+/** @template T @param {() => T} fn @returns {T} */
+function recompute(fn) {
+  const outer = recomputing;
+  recomputing = true;
+  try {
+    return fn();
+  } finally {
+    recomputing = outer;
+  }
+}
+
 /**
  * Runs `fn` and keeps none of its intermediate results: the backward pass runs it again. What it drops (dropout) it drops
- * again. It is called twice for each result, so it should have no other effects. Leaves that it reads must not change before the
- * backward pass, which else throws.
+ * again. It is called twice for each result, so it should have no other effects; running means of `BatchNorm2d` count one call.
+ * Leaves that it reads must not change before the backward pass, which else throws.
  * @param {(...inputs: any[]) => Tensor} fn a function of tensors to one tensor; parameters and other tensors from outside
  *   get their gradients too
  * @param {...any} inputs
@@ -86,7 +101,7 @@ export function checkpoint(fn, ...inputs) {
     forgetCasts();
     const from = nextOrder();
     const forward = () => autocast(/** @type {'bf16' | 'f16' | undefined} */ (precision) ?? false, () => fn(...again));
-    const y = anew(() => withGrad(forward));
+    const y = anew(() => withGrad(() => recompute(forward)));
     if (state && now) state.copy_(now);
     /** @type {(Tensor | undefined)[]} */
     const gradients = edges.map(() => undefined);
