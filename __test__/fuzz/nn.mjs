@@ -9,11 +9,15 @@
 
 import { isMain, runMain } from '../../bin/lib/options.mjs';
 import { PASSES } from '../../nn/passes/index.mjs';
+import { reset } from '../../nn/index.mjs';
 import { Random } from '../lib/random.mjs';
 import { EXACT, differs, roundsHalves, runTraining, runWild } from '../nn/differential.mjs';
 import { randomProgram } from '../nn/programs.mjs';
 import { initDevice, poison } from '../nn/setup.mjs';
 import { wildProgram } from '../nn/wild.mjs';
+
+/** Programs of one device: kernels are kept until it is closed. */
+const PER_DEVICE = 100;
 
 /**
  * What has to agree with the eager run, by the passes: gradients of what was broadcast are sums.
@@ -65,11 +69,14 @@ if (isMain(import.meta.url)) {
     seed: { type: 'integer', min: 0, max: 2 ** 32 - 1, help: 'of the first program (default: another each time)' },
   });
   await runMain('node __test__/fuzz/nn.mjs [options]', options, async ({ seconds, seed = Math.floor(Math.random() * 2 ** 32) }) => {
-    const { deviceName } = initDevice();
-    poison();
     const end = Date.now() + 1000 * seconds;
-    let [programs, runs, failures] = [0, 0, 0];
+    let [programs, runs, failures, device] = [0, 0, 0, ''];
     for (; Date.now() < end; programs++) {
+      if (programs % PER_DEVICE === 0) {
+        reset();
+        device = initDevice().deviceName;
+        poison();
+      }
       try {
         runs += await tryProgram((seed + programs) >>> 0);
       } catch (error) {
@@ -77,7 +84,7 @@ if (isMain(import.meta.url)) {
         console.log(`${/** @type {Error} */ (error).message}\n`);
       }
     }
-    console.log(JSON.stringify({ device: deviceName, seed, programs, runs, failures }));
+    console.log(JSON.stringify({ device, seed, programs, runs, failures }));
     return failures > 0 ? 1 : 0;
   });
 }
