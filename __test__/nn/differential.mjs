@@ -63,6 +63,51 @@ export async function runWild(program, passes) {
   return results;
 }
 
+/** Largest number that the 16-bit types hold exactly among the results of a moving program. */
+const MAX_EXACT = 256;
+
+/**
+ * A program of small integers in f32, and in f16 and bf16, eager and compiled.
+ * @param {ReturnType<typeof import('./wild.mjs').movingProgram>} program
+ * @returns {Promise<string | undefined>} the first difference in words; none also where the program is refused, or leaves the integers
+ */
+export async function typesDiffer(program) {
+  /** @param {import('../../nn/layout.mjs').DType} dtype @param {boolean} compiled @returns {Promise<Outcome[] | undefined>} */
+  const run = async (dtype, compiled) => {
+    const inputs = program.begin(dtype);
+    const f = compiled ? compile(program.run) : program.run;
+    try {
+      const made = scope(() => f(...inputs));
+      const results = [];
+      for (const [what, y] of Object.entries(made)) results.push(await outcome(`${dtype} ${compiled ? 'compiled' : 'eager'}, ${what}`, y));
+      for (const y of Object.values(made)) y.dispose();
+      return results;
+    } catch (error) {
+      if (program.isRefusal(error)) return undefined;
+      throw error;
+    } finally {
+      if (compiled) /** @type {any} */ (f).dispose();
+      for (const x of inputs) x.dispose();
+    }
+  };
+  const wide = await run('f32', false);
+  if (!wide || wide.some(({ values }) => values.some((v) => !(Number.isInteger(v) && Math.abs(v) <= MAX_EXACT)))) return undefined;
+  for (const dtype of /** @type {const} */ (['f16', 'bf16'])) {
+    for (const compiled of [false, true]) {
+      const results = await run(dtype, compiled);
+      const difference =
+        results &&
+        differs(
+          results,
+          wide.map((own, i) => ({ ...own, what: results[i].what })),
+          'bits',
+        );
+      if (difference) return difference;
+    }
+  }
+  return undefined;
+}
+
 /**
  * The first difference between what two runs left, in words; undefined where there is none.
  * @param {Outcome[]} actual @param {Outcome[]} expected

@@ -304,7 +304,7 @@ export const OPERATIONS = {
     if (n % 4 === 0) x.add_(shaped(q, x.shape).detach(), { alpha: -0.5 });
     if (n % 4 === 1) x.slice(0, 0, 1).zero_();
     if (n % 4 === 2) x.mul_(shaped(q, [x.shape.at(-1)]).detach());
-    if (n % 4 === 3) x.T?.copy_(shaped(q, x.shape).detach().T ?? 0);
+    if (n % 4 === 3 && x.ndim > 1) x.T.copy_(shaped(q, x.shape).detach().T);
     return before.add(x);
   },
 };

@@ -1,6 +1,6 @@
 // Random programs of the public operations that `programs.mjs` leaves out or tames: every element type, special values (NaN, infinities,
 // signed zeros, denormals, the largest and least of each type), odd shapes and sizes of 1, indices that are out of range, writes in
-// place. Equal seeds give equal programs, whichever way they are run.
+// place; and the same of small integers, which every floating type holds. Equal seeds give equal programs, whichever way they are run.
 
 import { ArgumentError, F, ShapeError, UsageError, cat, full, grad, noGrad, stack, tensor } from '../../nn/index.mjs';
 import { Random } from '../lib/random.mjs';
@@ -266,22 +266,33 @@ function shapeOf(random) {
   }
 }
 
-/**
- * A random program.
- * @param {number} seed
- * @param {{ special?: boolean }} [options] whether it has special values; by the seed when left out
- */
-export function wildProgram(seed, options = {}) {
-  const random = new Random(seed);
-  const family = random.pick(['exact', 'exact', 'sums', 'all']);
-  const drawn = random.chance(0.6);
-  const special = options.special ?? drawn;
-  const halves = family === 'all' && random.chance(0.5);
-  /** @type {Line[]} */
-  const script = Array.from({ length: random.between(1, 9) }, () => ({
-    op: random.pick(FAMILIES[family]),
+/** @param {Random} random @param {readonly string[]} names @param {number} most @returns {Line[]} */
+const scriptOf = (random, names, most) =>
+  Array.from({ length: random.between(1, most) }, () => ({
+    op: random.pick(names),
     numbers: Array.from({ length: 5 }, () => random.below(1 << 20)),
   }));
+
+/** One of the results so far, of the last ones for the most part. @param {any[]} pool @param {number} k */
+const pickFrom = (pool, k) =>
+  atLeast1(pool[pool.length - 1 - Math.min(pool.length - 1, Math.floor(((k % 1024) / 1024) ** 2 * pool.length))]);
+
+/** What a line makes of the results so far. @param {Line} line @param {any[]} pool */
+function resultOf({ op, numbers: [i, j, ...rest] }, pool) {
+  const y = atLeast1(WILD[op].run(pickFrom(pool, i), pickFrom(pool, j), rest));
+  return y.size > MAX_SIZE ? y.reshape(-1).slice(0, 0, MAX_SIZE) : y;
+}
+
+/** Whether operands cannot be what they are. @param {unknown} error */
+const isRefusal = (error) => error instanceof ShapeError || error instanceof ArgumentError || error instanceof UsageError;
+
+/** A random program. @param {number} seed */
+export function wildProgram(seed) {
+  const random = new Random(seed);
+  const family = random.pick(['exact', 'exact', 'sums', 'all']);
+  const special = random.chance(0.6);
+  const halves = family === 'all' && random.chance(0.5);
+  const script = scriptOf(random, FAMILIES[family], 9);
   const inputs = [0, 1, 2, 3].map((i) => {
     const dtype = /** @type {DType} */ (i === 3 ? 'i32' : i === 2 && halves ? random.pick(['f16', 'bf16']) : 'f32');
     const shape = shapeOf(random);
@@ -299,21 +310,13 @@ export function wildProgram(seed, options = {}) {
   /** The results: those of the last lines, and gradients of the inputs. @param {any[]} args @returns {Record<string, any>} */
   const run = (...args) => {
     const pool = [...args];
-    for (const { op, numbers } of script) {
-      const [i, j, ...rest] = numbers;
-      const pick = (/** @type {number} */ k) =>
-        atLeast1(pool[pool.length - 1 - Math.min(pool.length - 1, Math.floor(((k % 1024) / 1024) ** 2 * pool.length))]);
-      let y;
+    for (const line of script) {
       try {
-        y = WILD[op].run(pick(i), pick(j), rest);
+        pool.push(resultOf(line, pool));
       } catch (error) {
-        // What operands cannot be is refused the same way in each run.
-        if (error instanceof ShapeError || error instanceof ArgumentError || error instanceof UsageError) continue;
-        throw error;
+        // It is refused the same way in each run.
+        if (!isRefusal(error)) throw error;
       }
-      y = atLeast1(y);
-      if (y.size > MAX_SIZE) y = y.reshape(-1).slice(0, 0, MAX_SIZE);
-      pool.push(y);
     }
     /** @type {Record<string, any>} */
     const results = {};
@@ -340,5 +343,35 @@ export function wildProgram(seed, options = {}) {
     return results;
   };
   const text = `${JSON.stringify({ seed, family, special, halves, differentiates })}${script.map(({ op, numbers }) => `\n  ${op} ${numbers}`).join('')}\n  inputs ${inputs.map(({ dtype, shape }) => `${dtype} [${shape}]`).join(', ')}`;
-  return { script, inputs, bits, rounds, special, begin, run, text };
+  return { bits, rounds, begin, run, text };
+}
+
+/** Operations that compute nothing, or what is exact of small integers in every floating type. */
+const MOVES = [
+  ...['reshape', 'permute', 'slice', 'negativeSlice', 'at', 'expand', 'squeeze', 'flatten', 'cat', 'stack', 'split', 'chunk', 'detach'],
+  ...['gather', 'takeAlongDim', 'scatter', 'indexSelect', 'embedding', 'upsample', 'amax', 'extremes', 'where', 'maskedFill', 'compare'],
+  ...['overlap', 'inPlace', 'inPlace', 'inPlace'],
+];
+
+/**
+ * A random program of small integers, whose results are the same in every floating type, where a type has the operations at all.
+ * @param {number} seed
+ */
+export function movingProgram(seed) {
+  const random = new Random(seed);
+  const script = scriptOf(random, MOVES, 6);
+  const inputs = [0, 1].map(() => {
+    const shape = shapeOf(random);
+    return { shape, values: Array.from({ length: shape.reduce((a, b) => a * b, 1) }, () => random.between(-4, 4)) };
+  });
+  /** @param {DType} dtype */
+  const begin = (dtype) => inputs.map(({ shape, values }) => tensor(values, { dtype, shape }));
+  /** Every result. @param {any[]} args @returns {Record<string, any>} */
+  const run = (...args) => {
+    const pool = [...args];
+    for (const line of script) pool.push(resultOf(line, pool));
+    return Object.fromEntries(pool.slice(2).map((y, i) => [`result ${i}`, y.detach().clone()]));
+  };
+  const text = `${script.map(({ op, numbers }) => `\n  ${op} ${numbers}`).join('')}\n  inputs ${inputs.map(({ shape }) => `[${shape}]`).join(', ')}`;
+  return { begin, run, isRefusal, text };
 }
