@@ -101,7 +101,7 @@ export function conv2d(x, weight, bias, options = {}) {
   return F.reshape(bias ? F.add(y, F.reshape(bias, [outputs, 1])) : y, [batch, outputs, rows, columns]);
 }
 
-/** The largest element under a window. @param {Tensor} x [batch, channels, rows, columns] @param {Pair} window @param {PoolOptions} [options] */
+/** The largest element under a window; equal ones share its gradient, which PyTorch gives to the first. @param {Tensor} x [batch, channels, rows, columns] @param {Pair} window @param {PoolOptions} [options] */
 export function maxPool2d(x, window, options = {}) {
   const { stride = window } = checkOptions('maxPool2d', options, ['stride']);
   checkImages('maxPool2d', x);
