@@ -7,6 +7,8 @@ const u32 = new Uint32Array(f32.buffer);
 export function bf16Bits(value) {
   f32[0] = value;
   if (Number.isNaN(value)) return 0x7fc0;
+  // The first rounding, to f32, may end half-way between two of bf16: from where the number lies is then not to be seen any more.
+  if ((u32[0] & 0xffff) === 0x8000 && f32[0] !== value) u32[0] += Math.abs(value) > Math.abs(f32[0]) ? 1 : -1;
   return (u32[0] + 0x7fff + ((u32[0] >>> 16) & 1)) >>> 16;
 }
 

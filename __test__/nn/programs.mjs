@@ -58,21 +58,21 @@ function own(state, line, make) {
 }
 
 /** The same numbers in [-1, 1] again. @param {any} x */
-const tame = (x) => x.tanh();
+export const tame = (x) => x.tanh();
 /** As a matrix of some columns. @param {any} x @param {number} n */
-const matrixOf = (x, n) => {
+export const matrixOf = (x, n) => {
   const divisors = Array.from({ length: x.size }, (_, i) => i + 1).filter((d) => x.size % d === 0);
   return x.reshape(-1, divisors[n % divisors.length]);
 };
 /** Of a shape, whatever it had: elements are repeated, or left out. @param {any} x @param {readonly number[]} shape */
-const shaped = (x, shape) => {
+export const shaped = (x, shape) => {
   const size = shape.reduce((a, b) => a * b, 1);
   let flat = x.reshape(-1);
   if (flat.size < size) flat = cat(Array.from({ length: Math.ceil(size / flat.size) }, () => flat));
   return (flat.size > size ? flat.slice(0, 0, size) : flat).reshape(...shape);
 };
 /** Numbers that a class or a row is chosen by, as data of the program. @param {number} count @param {number} below @param {number} seed */
-const indices = (count, below, seed) => Int32Array.from({ length: count }, (_, i) => ((i + 1) * (seed % 97) + seed) % below);
+export const indices = (count, below, seed) => Int32Array.from({ length: count }, (_, i) => ((i + 1) * (seed % 97) + seed) % below);
 
 const dim = (/** @type {any} */ x, /** @type {number} */ n) => n % x.ndim;
 const odd = (/** @type {number} */ n) => 1 + (n % 7);
@@ -286,7 +286,8 @@ export const OPERATIONS = {
   // What is kept from call to call, read and written in place.
   kept: (s, line, p, ___, [n]) => {
     const memory = own(s, line, () => full([3, odd(n)], 0.25));
-    const before = n % 2 ? memory.clone().add(shaped(p, memory.shape)) : memory.mul(shaped(p, memory.shape));
+    // A product would need the memory for its gradient as it was.
+    const before = n % 2 ? memory.clone().add(shaped(p, memory.shape)) : memory.mul(shaped(p, memory.shape).detach());
     noGrad(() => {
       if (n % 5 === 0) memory.copy_(shaped(p, memory.shape).detach());
       if (n % 5 === 1) memory.mul_(0.5).add_(shaped(p, memory.shape).detach(), { alpha: 0.5 });
@@ -303,7 +304,7 @@ export const OPERATIONS = {
     if (n % 4 === 0) x.add_(shaped(q, x.shape).detach(), { alpha: -0.5 });
     if (n % 4 === 1) x.slice(0, 0, 1).zero_();
     if (n % 4 === 2) x.mul_(shaped(q, [x.shape.at(-1)]).detach());
-    if (n % 4 === 3) x.T?.copy_(shaped(q, x.shape).detach().T ?? 0);
+    if (n % 4 === 3 && x.ndim > 1) x.T.copy_(shaped(q, x.shape).detach().T);
     return before.add(x);
   },
 };

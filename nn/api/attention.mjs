@@ -122,7 +122,8 @@ export function scaledDotProductAttention(q, k, v, options = {}) {
  */
 function scored(q, k, v, isCausal, scale, mask) {
   const size = q.shape.at(-1) ?? 1;
-  let scores = mul(matmul(q, transpose(k, -2, -1)), scale ?? 1 / Math.sqrt(size));
+  // The factor first: f16 may hold the scores, and not their multiples.
+  let scores = matmul(mul(q, scale ?? 1 / Math.sqrt(size)), transpose(k, -2, -1));
   const [queries, keys] = [q.shape[q.ndim - 2], k.shape[k.ndim - 2]];
   if (isCausal && queries > keys) {
     throw new ShapeError('scaledDotProductAttention', `isCausal: ${queries} queries for ${keys} keys, of which the first would see none`);

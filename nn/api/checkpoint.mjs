@@ -17,10 +17,25 @@ import * as F from './functional.mjs';
 /** Why a function that is called in parts of a step is not async. */
 const LATE = 'what it does after its first await would not be part of the step';
 
+let recomputing = false;
+/** Whether a checkpoint's function runs for the second time: what counts its calls has counted this one. */
+export const isRecomputing = () => recomputing;
+
+/** @template T @param {() => T} fn @returns {T} */
+function recompute(fn) {
+  const outer = recomputing;
+  recomputing = true;
+  try {
+    return fn();
+  } finally {
+    recomputing = outer;
+  }
+}
+
 /**
  * Runs `fn` and keeps none of its intermediate results: the backward pass runs it again. What it drops (dropout) it drops
- * again. It is called twice for each result, so it should have no other effects. Leaves that it reads must not change before the
- * backward pass, which else throws.
+ * again. It is called twice for each result, so it should have no other effects; running means of `BatchNorm2d` count one call.
+ * Leaves that it reads must not change before the backward pass, which else throws.
  * @param {(...inputs: any[]) => Tensor} fn a function of tensors to one tensor; parameters and other tensors from outside
  *   get their gradients too
  * @param {...any} inputs
@@ -97,7 +112,7 @@ export function checkpoint(fn, ...inputs) {
     const from = nextOrder();
     const forward = () =>
       autocast(/** @type {'bf16' | 'f16' | undefined} */ (precision) ?? false, () => checkResult('checkpoint', fn(...again), LATE));
-    const y = anew(() => withGrad(forward));
+    const y = anew(() => withGrad(() => recompute(forward)));
     checkRoot('checkpoint', y, dy);
     if (state && now) state.copy_(now);
     /** @type {(Tensor | undefined)[]} */

@@ -105,7 +105,7 @@ export function conv2d(x, weight, bias, options = {}) {
   });
 }
 
-/** The largest element under a window. @param {Tensor} x [batch, channels, rows, columns] @param {Pair} window @param {PoolOptions} [options] */
+/** The largest element under a window; equal ones share its gradient, which PyTorch gives to the first. @param {Tensor} x [batch, channels, rows, columns] @param {Pair} window @param {PoolOptions} [options] */
 export function maxPool2d(x, window, options = {}) {
   const { stride = window } = checkOptions('maxPool2d', options, ['stride']);
   checkImages('maxPool2d', x);

@@ -463,13 +463,14 @@ export function softmax(x, dim = -1) {
   return softmaxRows(x, false);
 }
 
-/** log softmax(x) along a dimension. @param {Tensor} x @param {number} [dim] @returns {Tensor} */
+/** log softmax(x) along a dimension, computed in f32: a sum of exponentials is more than f16 holds. @param {Tensor} x @param {number} [dim] @returns {Tensor} */
 export function logSoftmax(x, dim = -1) {
   tensorOf('logSoftmax', x);
   return within('logSoftmax', () => {
-    const full = full32(x);
-    const shifted = sub(full, amax(full, dim, true).detach());
-    return sub(shifted, log(sum(exp(shifted), dim, true)));
+    const { dtype } = full32(x);
+    const wide = single(x);
+    const shifted = sub(wide, amax(wide, dim, true).detach());
+    return to(sub(shifted, log(sum(exp(shifted), dim, true))), dtype);
   });
 }
 

@@ -59,8 +59,10 @@ export function flattenArguments(args) {
     if (isContainer(value)) {
       const container = /** @type {object} */ (value);
       key.push(Array.isArray(value) ? '(' : '{');
+      // Of an array its elements, holes too, and not what else it has, as results of `match` do.
+      const named = Array.isArray(value) ? Array.from(value, (item, i) => [String(i), item]) : Object.entries(container);
       const entries = inside('compile', 'an argument', container, above, () =>
-        Object.entries(container).map(([name, item]) => {
+        named.map(([name, item]) => {
           key.push(JSON.stringify(name));
           return /** @type {const} */ ([name, walk(item)]);
         }),

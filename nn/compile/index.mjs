@@ -43,8 +43,9 @@ import { isRecording } from '../core/runtime.mjs';
 /**
  * A function of tensors as recorded graphs: the first call with arguments of some shapes runs it once to record what it does;
  * calls after that submit the recording. Tensors and typed arrays among the arguments (also in arrays and plain objects) are
- * inputs; every other argument, and every number that the function takes from outside, is a constant of the recording. Inputs are
- * copies: the gradient of one is to be returned (`grad`, or its `grad` after `backward` in the function), and the argument has none.
+ * inputs; every other argument, and every number that the function takes from outside, is a constant of the recording. Instances of
+ * classes, maps and sets are known by identity: what changes in one is not seen. Inputs are copies: the gradient of one is to be
+ * returned (`grad`, or its `grad` after `backward` in the function), and the argument has none.
  * Parameters, and other tensors from outside, are read and written where they are.
  *
  * There are no values while the function runs: what is to be read is returned. Results are tensors of their own without

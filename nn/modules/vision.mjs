@@ -1,6 +1,7 @@
 // Layers of images: [batch, channels, rows, columns].
 
 import { noGrad } from '../core/node.mjs';
+import { isRecomputing } from '../api/checkpoint.mjs';
 import { avgPool2d, conv2d, maxPool2d, pair } from '../api/convolution.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import * as F from '../api/functional.mjs';
@@ -129,6 +130,7 @@ export class AvgPool2d extends Module {
 /**
  * Normalization of each channel over the batch (Ioffe & Szegedy 2015), while training; by running means after that. Its state has PyTorch's
  * names, but for `num_batches_tracked`, which only a momentum of None uses there: `loadStateDict` takes a state with or without it.
+ * Throws where it trains on one element of each channel.
  */
 export class BatchNorm2d extends Module {
   /** @param {number} channels @param {NormOptions & RunningOptions} [options] */
@@ -161,17 +163,25 @@ export class BatchNorm2d extends Module {
     let mean = column(this.running_mean);
     let variance = column(this.running_var);
     if (this.training) {
+      const count = x.size / channels;
+      if (count === 1) {
+        throw new ShapeError(
+          'BatchNorm2d',
+          `${show(x.shape)} has one element of each channel, which have no variance: call eval(), or train on more`,
+        );
+      }
       mean = F.mean(x, [0, 2, 3], true);
       variance = F.variance(x, [0, 2, 3], { keepdim: true, correction: 0 });
       const { momentum } = this;
-      const count = x.size / channels;
-      noGrad(() =>
-        scope(() => {
-          const flat = (/** @type {Tensor} */ v) => F.reshape(v.detach(), [channels]);
-          this.running_mean.mul_(1 - momentum).add_(flat(mean), { alpha: momentum });
-          this.running_var.mul_(1 - momentum).add_(flat(variance), { alpha: (momentum * count) / Math.max(1, count - 1) });
-        }),
-      );
+      // A checkpoint's second run is of the same batch.
+      if (!isRecomputing())
+        noGrad(() =>
+          scope(() => {
+            const flat = (/** @type {Tensor} */ v) => F.reshape(v.detach(), [channels]);
+            this.running_mean.mul_(1 - momentum).add_(flat(mean), { alpha: momentum });
+            this.running_var.mul_(1 - momentum).add_(flat(variance), { alpha: (momentum * count) / (count - 1) });
+          }),
+        );
     }
     const scale = F.mul(F.rsqrt(F.add(variance, this.eps)), column(this.weight));
     return F.add(F.mul(F.sub(x, mean), scale), column(this.bias));

@@ -20,12 +20,12 @@ const isHalf = ({ dtype }) => dtype === 'f16' || dtype === 'bf16';
 /**
  * How elements go from one layout to another of the same shape and type. A generated kernel takes elements of any strides to
  * words that are theirs alone; 16-bit elements go into a view in pairs. Undefined where no kernel does.
- * @param {Layout} x @param {Layout} y
+ * @param {Layout} x @param {Layout} y @param {boolean} alone whether y is all of its memory: the half behind an odd number of them is nobody's
  */
-function route(x, y) {
+function route(x, y, alone) {
   const half = isHalf(x);
   const count = flatCount(y);
-  if (x.contiguous && y.contiguous && (!half || (x.offset % 2 === 0 && y.offset % 2 === 0 && (count === x.size || y.offset === 0)))) {
+  if (x.contiguous && y.contiguous && (!half || (x.offset % 2 === 0 && y.offset % 2 === 0 && (count === x.size || alone)))) {
     return { kind: /** @type {const} */ ('dense'), count };
   }
   const { shape, strides } = collapse(x.shape, [x.strides, y.strides]);
@@ -50,10 +50,10 @@ function route(x, y) {
 
 /**
  * Elements from one layout to another of the same shape.
- * @param {Kernels} k @param {Operand} x @param {Operand} y @param {string} name
+ * @param {Kernels} k @param {Operand} x @param {Operand} y @param {string} name @param {boolean} [alone] see `route`
  */
-function move(k, x, y, name) {
-  const way = route(x.layout, y.layout);
+function move(k, x, y, name, alone = false) {
+  const way = route(x.layout, y.layout, alone);
   const type = isHalf(x.layout) ? /** @type {'f16' | 'bf16'} */ (x.layout.dtype) : 'f32';
   if (!way) {
     const { dtype, shape, strides } = x.layout;
@@ -93,7 +93,7 @@ export const copy = defineOp({
   name: 'copy',
   strided: true,
   infer: ([x]) => [denseLayout(x.shape, x.dtype)],
-  lower: (k, [x], [y]) => move(k, x, y, 'copy'),
+  lower: (k, [x], [y]) => move(k, x, y, 'copy', true),
   vjp: (dy) => [dy],
   oracle: ([x]) => x,
 });

@@ -97,7 +97,7 @@ export const sqrt = elementwise('sqrt', one('sqrt'), Math.sqrt, {
 });
 export const rsqrt = elementwise('rsqrt', one('rsqrt'), (x) => 1 / Math.sqrt(x), {
   saveOutputs: [0],
-  vjp: (dy, { outputs: [y] }, F) => [F.mul(F.mul(dy, F.mul(F.square(y), y)), -0.5)],
+  vjp: (dy, { outputs: [y] }, F) => [F.mul(F.mul(F.mul(F.mul(dy, y), y), y), -0.5)],
 });
 export const reciprocal = elementwise(
   'reciprocal',
@@ -105,7 +105,8 @@ export const reciprocal = elementwise(
   (x) => 1 / x,
   {
     saveOutputs: [0],
-    vjp: (dy, { outputs: [y] }, F) => [F.neg(F.mul(dy, F.square(y)))],
+    // Not by y², which f16 may not hold where it holds the gradient.
+    vjp: (dy, { outputs: [y] }, F) => [F.neg(F.mul(F.mul(dy, y), y))],
   },
 );
 /**
@@ -182,7 +183,7 @@ export const square = elementwise(
     vjp: (dy, { inputs: [x] }, F) => [F.mul(F.mul(dy, x), 2)],
   },
 );
-export const sign = elementwise('sign', one('sign'), Math.sign, { vjp: (dy, _saved, F) => [F.mul(dy, 0)] });
+export const sign = elementwise('sign', one('sign'), Math.sign, { vjp: (dy, _saved, F) => [F.zeros(dy.shape, { dtype: dy.dtype })] });
 
 /** y = alpha · x + beta. A beta of -0 adds nothing, unlike 0, which makes 0 of -0. */
 export const affine = defineOp({
@@ -344,7 +345,8 @@ export const div = binary('div', 'div', (a, b) => a / b, {
   saveInputs: ([, b]) => (b ? [0, 1] : [1]),
   vjp: (dy, { inputs: [a, b], layouts, needs }, F) => [
     needs[0] ? back(F, F.div(dy, b), layouts[0]) : undefined,
-    needs[1] ? back(F, F.neg(F.div(F.div(F.mul(dy, a), b), b)), layouts[1]) : undefined,
+    // The gradient of a, times the quotient: dy · a may overflow where these do not.
+    needs[1] ? back(F, F.neg(F.mul(F.div(dy, b), F.div(a, b))), layouts[1]) : undefined,
   ],
 });
 

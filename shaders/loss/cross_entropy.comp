@@ -115,7 +115,7 @@ void main() {
             ADD_OF_ROW(sum, lost, sumOf(e))
         }
         vec2 all = teamExpSum(vec2(most, ROW_SUM(sum, lost)));
-        if (mine) loss[push.lossAt + row] = logOf(all.y) + all.x - TARGET_OF(atTarget);
+        if (mine) loss[push.lossAt + row] = logOf(all.y) + (all.x - TARGET_OF(atTarget));
 #ifdef GRADIENT
         float factor = push.scale * exp(most - all.x) / all.y;
 #if X_T == 0
