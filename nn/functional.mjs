@@ -575,9 +575,10 @@ export function softmax(x, dim = -1) {
   return rowsOfPairs(full32(x), (y) => apply(network.softmax, [y], { scale: 1 }));
 }
 
-/** log softmax(x) along a dimension, computed in f32: a sum of exponentials is more than f16 holds. @param {Tensor} x @param {number} [dim] @returns {Tensor} */
+/** log softmax(x) along a dimension. @param {Tensor} x @param {number} [dim] @returns {Tensor} */
 export function logSoftmax(x, dim = -1) {
   const { dtype } = full32(tensorOf('logSoftmax', x));
+  // A sum of exponentials is more than f16 holds.
   x = single(x);
   const shifted = sub(x, amax(x, dim, true).detach());
   return to(sub(shifted, log(sum(exp(shifted), dim, true))), dtype);
