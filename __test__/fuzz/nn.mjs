@@ -16,8 +16,8 @@ import { randomProgram } from '../nn/programs.mjs';
 import { initDevice, poison } from '../nn/setup.mjs';
 import { movingProgram, wildProgram } from '../nn/wild.mjs';
 
-/** Numbers up to here have squares, and sums of them. */
-const MAX_CLOSE = 1e15;
+/** Sums of numbers up to here differ by less than a thousandth, whatever their order. */
+const MAX_CLOSE = 1e4;
 /** Programs of one device: kernels are kept until it is closed. */
 const PER_DEVICE = 100;
 
@@ -61,7 +61,7 @@ export async function tryProgram(seed) {
       if (passes && expected) difference = differs(outcomes, expected, agreementOf(passes, { bits, rounds }));
       else {
         expected = outcomes;
-        // Where squares overflow, the last bit of a sum is infinity or not.
+        // Where larger ones cancel out, or have squares that overflow, the order of a sum decides what is left.
         if (expected.some(({ values }) => values.some((v) => Math.abs(v) > MAX_CLOSE && v !== Infinity && v !== -Infinity))) rounds = true;
       }
     } catch (error) {

@@ -463,11 +463,12 @@ export function softmax(x, dim = -1) {
   return softmaxRows(x, false);
 }
 
-/** log softmax(x) along a dimension, computed in f32: a sum of exponentials is more than f16 holds. @param {Tensor} x @param {number} [dim] @returns {Tensor} */
+/** log softmax(x) along a dimension. @param {Tensor} x @param {number} [dim] @returns {Tensor} */
 export function logSoftmax(x, dim = -1) {
   tensorOf('logSoftmax', x);
   return within('logSoftmax', () => {
     const { dtype } = full32(x);
+    // A sum of exponentials is more than f16 holds.
     const wide = single(x);
     const shifted = sub(wide, amax(wide, dim, true).detach());
     return to(sub(shifted, log(sum(exp(shifted), dim, true))), dtype);
