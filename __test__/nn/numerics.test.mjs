@@ -4,11 +4,20 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { F, compile, full, grad, nn, tensor } from '../../nn/index.mjs';
+import { runtime } from '../../nn/core/runtime.mjs';
 import { initDevice, values } from './setup.mjs';
 
 /** @typedef {import('../../nn/index.mjs').Tensor} Tensor */
 
-before(initDevice);
+/** Whether the device keeps results below the least number with all digits; Vulkan leaves that to it. */
+let keepsDenormals = false;
+before(async () => {
+  await initDevice();
+  keepsDenormals =
+    (await tensor([2 ** -64])
+      .square()
+      .item()) > 0;
+});
 
 /** What a function gives eagerly and compiled. @template {Tensor[]} A @param {(...x: A) => Tensor[]} f @param {A} inputs */
 async function both(f, ...inputs) {
@@ -40,7 +49,9 @@ test('powers and their gradients are those of C and of exponent · x^(exponent -
       return Math.fround(v ** e);
     };
     for (const [y, dx] of await both(f, x)) {
-      const finite = (/** @type {number[]} */ list) => list.map((v) => (Math.abs(v) < 1e-37 ? 0 * v : v));
+      // What is below this, or has a factor that is, may count as 0: a device need not keep denormals.
+      const least = keepsDenormals ? 1e-37 : 1e-35;
+      const finite = (/** @type {number[]} */ list) => list.map((v) => (Math.abs(v) < least ? 0 * v : v));
       assertNear(finite(y), finite(numbers.map((v) => power(v, exponent))), 3e-5, `x^${exponent}`);
       const wanted = numbers.map((v) => (exponent === 0 ? 0 : Math.fround(exponent * power(v, exponent - 1))));
       // By way of √x: that of -0 is -0, and its inverse is -∞.
@@ -76,7 +87,8 @@ test('quotients by numbers whose reciprocals f32 has not, and of numbers by elem
   }
   for (const [number, x] of [
     [1e-30, 1e-38 * 2],
-    [2e38, 3e38],
+    // Vulkan's division is for divisors up to 2^126: a GPU's may go by way of a reciprocal, which here has too few digits.
+    ...(runtime().kernels.context.isCpu ? [[2e38, 3e38]] : []),
     [0, 1e-37],
     [5, -0],
     [0, 0],

@@ -121,7 +121,8 @@ export const quotient = defineOp({
   ...generated('div', (p, [x], { numerator }, numbers) => p.append('div', numbers(numerator)[0], x)),
   saveInputs: first,
   saveOutputs: [0],
-  vjp: (dy, { inputs: [x], outputs: [y] }, F) => [F.neg(F.div(F.mul(dy, y), x))],
+  // dy · y may overflow where the gradient does not.
+  vjp: (dy, { inputs: [x], outputs: [y] }, F) => [F.neg(F.mul(F.div(dy, x), y))],
   oracle: ([x], { numerator }) => map(x, (v) => numerator / v),
 });
 /** Exponents up to here are products. */
