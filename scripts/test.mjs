@@ -613,11 +613,11 @@ const OPTIONS = /** @type {const} */ ({
   tier: {
     type: 'string',
     choices: ['quick', 'rest', 'full'],
-    help: 'which stages: quick (the default without --only), what is left, or all',
+    help: 'stages to run: quick (the default without --only), rest (all others) or full (all)',
   },
-  only: { type: 'string', value: 'STAGES', help: 'these, by commas' },
-  skip: { type: 'string', value: 'STAGES', help: 'all but these' },
-  list: { type: 'boolean', help: 'say which stages there are' },
+  only: { type: 'string', value: 'STAGES', help: 'run only these, separated by commas' },
+  skip: { type: 'string', value: 'STAGES', help: 'run all but these' },
+  list: { type: 'boolean', help: 'list the stages' },
 });
 
 /** @param {import('../bin/lib/options.mjs').ValuesOf<typeof OPTIONS>} values */
