@@ -14,19 +14,19 @@ import { runMain } from './lib/args.mjs';
 
 const USAGE = 'npm run generate -- --checkpoint FILE|DIR [options]';
 const OPTIONS = /** @type {const} */ ({
-  checkpoint: { type: 'string', value: 'FILE|DIR', path: 'input-any', required: true, help: 'a checkpoint, or a folder: its latest' },
-  prompt: { type: 'string', empty: true, default: '', help: 'text to continue' },
-  tokens: { type: 'integer', min: 0, max: MAX_SIZE, default: 200, help: 'tokens to generate' },
-  temperature: { type: 'number', min: 0, max: 1000, default: 0.8, help: 'divide the logits by this; 0: always the most likely token' },
-  'top-k': { type: 'integer', min: 0, max: MAX_SIZE, default: 40, help: 'sample from the N most likely tokens; 0: from all' },
-  'top-p': { type: 'number', min: 0, max: 1, default: 1, help: '… and of these from the fewest whose probabilities sum to this' },
-  seed: { type: 'integer', min: 0, max: 0xffffffff, default: 1, help: 'seed of the sampling; the same seed gives the same text' },
+  checkpoint: { type: 'string', value: 'FILE|DIR', path: 'input-any', required: true, help: 'of a folder, the latest' },
+  prompt: { type: 'string', empty: true, default: '', help: 'what the text begins with' },
+  tokens: { type: 'integer', min: 0, max: MAX_SIZE, default: 200, help: 'tokens to add' },
+  temperature: { type: 'number', min: 0, max: 1000, default: 0.8, help: 'divides the logits; 0: always the likeliest token' },
+  'top-k': { type: 'integer', min: 0, max: MAX_SIZE, default: 40, help: 'draw from the likeliest N tokens alone; 0: from all' },
+  'top-p': { type: 'number', min: 0, max: 1, default: 1, help: '… and of these from the likeliest with this much probability together' },
+  seed: { type: 'integer', min: 0, max: 0xffffffff, default: 1, help: 'the same seed writes the same text' },
   precision: {
     type: 'string',
     choices: ['f32', 'f16', 'bf16', 'bf16x3'],
-    help: 'arithmetic of matrix products (default as trained, or f32 on a device without matrix units for it)',
+    help: 'arithmetic of the products (default as trained, f32 where the device has no matrix units for that)',
   },
-  quiet: { type: 'boolean', help: 'print only the text' },
+  quiet: { type: 'boolean', help: 'the text alone' },
 });
 
 /** @param {import('./lib/args.mjs').ValuesOf<typeof OPTIONS>} values */

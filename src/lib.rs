@@ -1,6 +1,6 @@
 //! helios-vk: a Vulkan compute device for Node.js.
 //!
-//! Every call takes the same path, and no stage knows one above it:
+//! Every call takes the same way, and no stage knows one above it:
 //!
 //! ```text
 //! JS call ─ api ──► decode ──► hazard ──► record ──► submit ──► timeline
@@ -36,5 +36,5 @@ pub mod test_faults;
 pub mod timing;
 pub mod vk_ext;
 
-/// The parts without Vulkan: packed lists to checked batches, accesses to barriers.
+/// What needs no Vulkan: lists to checked batches, accesses to barriers.
 pub use plan;
