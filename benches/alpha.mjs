@@ -29,7 +29,7 @@ import { median } from './lib/stats.mjs';
 import { makeText } from './lib/text.mjs';
 
 const OPTIONS = /** @type {const} */ ({
-  trainer: { type: 'string', value: 'CHECKOUT', path: 'input-folder', help: 'the trainer, built' },
+  trainer: { type: 'string', value: 'CHECKOUT', path: 'input-folder', help: 'a checkout of the trainer, built' },
   sides: { type: 'string', default: 'addon,eager-bf16,captured-bf16,captured-f32', help: 'what to run' },
   rounds: { type: 'integer', min: 1, max: 100, default: 3, help: 'runs of each side, in turn' },
   steps: { type: 'integer', min: 8, max: 10_000, default: 16, help: 'steps of a run' },
@@ -38,15 +38,15 @@ const OPTIONS = /** @type {const} */ ({
     min: 6,
     max: 9_000,
     default: 6,
-    help: 'of those, the first that are left out: weights uploaded, equal steps, the first as graphs',
+    help: 'first steps that are not timed: they upload weights and record graphs',
   },
   methods: { type: 'boolean', help: 'time the methods of the backend, too' },
   layers: { type: 'integer', min: 1, max: 200, default: 21, help: 'decoder layers' },
   width: { type: 'integer', min: 32, max: 16_384, default: 1024, help: 'width of the model' },
   heads: { type: 'integer', min: 1, max: 256, default: 16, help: 'attention heads' },
   block: { type: 'integer', min: 8, max: 65_536, default: 512, help: 'tokens of a sequence' },
-  tokenizer: { type: 'string', default: 'bpe-16k', help: 'one of the trainer’s' },
-  json: { type: 'string', value: 'FILE', path: 'output', help: 'where the figures go' },
+  tokenizer: { type: 'string', default: 'bpe-16k', help: 'the trainer’s tokenizer' },
+  json: { type: 'string', value: 'FILE', path: 'output', help: 'write the figures as JSON' },
   ...RESULTS_OPTION,
 });
 /** The module of the backend, which the file in the checkout uses too. */

@@ -16,7 +16,7 @@ const OPTIONS = /** @type {const} */ ({
   baseline: { type: 'string', value: 'PATH', path: 'module', help: 'another addon to compare with' },
   rounds: { type: 'integer', default: 3, min: 1, max: 1_000_000, help: 'processes for each addon, in turn' },
   samples: { type: 'integer', default: 20, min: 1, max: 1_000_000, help: 'samples of each figure in a round' },
-  quick: { type: 'boolean', help: 'one round of three small samples: does everything still run' },
+  quick: { type: 'boolean', help: 'one round of three small samples, to see that everything runs' },
   json: { type: 'boolean', help: 'print JSON' },
   ...RESULTS_OPTION,
 });

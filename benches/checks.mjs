@@ -14,7 +14,7 @@ const OPTIONS = /** @type {const} */ ({
   addon: { type: 'string', value: 'PATH', path: 'module', default: OWN_ADDON, help: 'the addon to measure' },
   samples: { type: 'integer', default: 400, min: 1, help: 'samples of each kernel on either side, in turn' },
   records: { type: 'integer', default: 100, min: 1, help: 'records of a sample' },
-  quick: { type: 'boolean', help: 'two small samples: does everything still run' },
+  quick: { type: 'boolean', help: 'two small samples, to see that everything runs' },
   json: { type: 'boolean', help: 'print JSON' },
 });
 

@@ -21,10 +21,16 @@ const vk = createRequire(import.meta.url)('../index.js');
 
 const USAGE = 'node benches/distributed.mjs [options]';
 const OPTIONS = /** @type {const} */ ({
-  engine: { type: 'string', choices: ['mpi', 'nccl'], default: 'nccl', help: 'what carries collectives out' },
-  bytes: { type: 'string', value: 'LIST', default: '4096,1048576,268435456', pattern: /^\d+(,\d+)*$/, help: 'sizes, with commas' },
-  step: { type: 'string', value: 'LIST', default: '', pattern: /^(\d+(,\d+)*)?$/, help: "bytes of a step's buckets, against MPI itself" },
-  rounds: { type: 'integer', default: 200, min: 1, max: 1_000_000, help: 'collectives behind each other without a wait' },
+  engine: { type: 'string', choices: ['mpi', 'nccl'], default: 'nccl', help: 'library that runs the collectives' },
+  bytes: { type: 'string', value: 'LIST', default: '4096,1048576,268435456', pattern: /^\d+(,\d+)*$/, help: 'sizes, separated by commas' },
+  step: {
+    type: 'string',
+    value: 'LIST',
+    default: '',
+    pattern: /^(\d+(,\d+)*)?$/,
+    help: "bytes of a step's buckets; compares them with plain MPI",
+  },
+  rounds: { type: 'integer', default: 200, min: 1, max: 1_000_000, help: 'collectives queued without a wait between them' },
   samples: { type: 'integer', default: 9, min: 1, max: 10_000, help: 'samples of each figure' },
   json: { type: 'boolean', help: 'print JSON' },
   ...RESULTS_OPTION,

@@ -9,7 +9,7 @@ import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 import { textTable } from './lib/stats.mjs';
 
 const OPTIONS = /** @type {const} */ ({
-  folder: { type: 'string', value: 'FOLDER', path: 'input-folder', required: true, help: 'where benches/gpus.sh has left its results' },
+  folder: { type: 'string', value: 'FOLDER', path: 'input-folder', required: true, help: 'folder with the results of benches/gpus.sh' },
   ...RESULTS_OPTION,
 });
 const SHAPES = ['1x4', '16x1'];

@@ -33,7 +33,7 @@ import { runTurns } from './lib/sweep-turns.mjs';
 const { values: options, positionals } = optionsOrExit(
   'node benches/kernels-matmul.mjs --sweep [options] | --table FILE…',
   /** @type {const} */ ({
-    sweep: { type: 'boolean', help: "measure; without --shapes the targets' and the model's shapes" },
+    sweep: { type: 'boolean', help: 'time plans; without --shapes for the shapes of the model and of the targets' },
     groups: {
       type: 'string',
       value: 'LIST',
@@ -43,16 +43,16 @@ const { values: options, positionals } = optionsOrExit(
       type: 'string',
       value: 'LIST',
       pattern: /^(NT|NN|TN)( [1-9]\d{0,6}){3}(,(NT|NN|TN)( [1-9]\d{0,6}){3})*$/,
-      help: "products such as 'NT 8192 3072 1024,TN 1024 2752 8192', with every plan",
+      help: "time every plan for these products, e.g. 'NT 8192 3072 1024,TN 1024 2752 8192'",
     },
-    budget: { type: 'integer', min: 1, max: 1_000_000, default: 170, help: 'seconds of the whole sweep' },
-    top: { type: 'integer', min: 1, max: 1000, default: 4, help: 'plans shown of each shape' },
-    out: { type: 'string', value: 'FILE', path: 'output', help: 'results as JSON' },
+    budget: { type: 'integer', min: 1, max: 1_000_000, default: 170, help: 'seconds for the whole sweep' },
+    top: { type: 'integer', min: 1, max: 1000, default: 4, help: 'how many plans to show of each shape' },
+    out: { type: 'string', value: 'FILE', path: 'output', help: 'write the results as JSON' },
     ...RESULTS_OPTION,
-    table: { type: 'boolean', help: 'the best plans of such files, as kernels/hopper/tables.mjs holds them' },
-    small: { type: 'boolean', help: 'tiny shapes: does everything still run' },
-    child: { type: 'string', value: 'GROUP', help: 'is the child of a sweep that measures a group' },
-    log: { type: 'string', value: 'FILE', help: 'where a child writes' },
+    table: { type: 'boolean', help: 'print the best plans of such files in the form of kernels/hopper/tables.mjs' },
+    small: { type: 'boolean', help: 'tiny shapes, to see that everything runs' },
+    child: { type: 'string', value: 'GROUP', help: 'internal: the child process that measures this group' },
+    log: { type: 'string', value: 'FILE', help: 'internal: file that the child writes to' },
   }),
   { positionals: true },
 );

@@ -21,11 +21,11 @@ const OPTIONS = /** @type {const} */ ({
   precision: { type: 'string', default: 'bf16', choices: ['f32', 'f16', 'bf16', 'bf16x3'], help: 'arithmetic' },
   batch: { type: 'integer', min: 1, max: MAX_SIZE, help: "sequences of a micro-step; the preset's when left out" },
   'micro-steps': { type: 'integer', min: 1, max: MAX_SIZE, help: "micro-steps of a step; the preset's when left out" },
-  steps: { type: 'integer', default: 14, min: 4, max: 1_000_000, help: 'steps of each run; the first three do not count' },
-  rounds: { type: 'integer', default: 1, min: 1, max: 1_000_000, help: 'runs of each rung, in turn' },
+  steps: { type: 'integer', default: 14, min: 4, max: 1_000_000, help: 'steps of each run; the first three are not timed' },
+  rounds: { type: 'integer', default: 1, min: 1, max: 1_000_000, help: 'runs of each variant, in turn' },
   'train-args': { type: 'string', value: 'ARGS', help: 'further options for train.mjs: --train-args="--layers=2"' },
-  json: { type: 'string', value: 'FILE', path: 'output', help: 'write the results for machines' },
-  report: { type: 'string', value: 'FILE', path: 'output', help: 'write the results as a page with charts' },
+  json: { type: 'string', value: 'FILE', path: 'output', help: 'write the results as JSON' },
+  report: { type: 'string', value: 'FILE', path: 'output', help: 'write the results as an HTML page with charts' },
   ...RESULTS_OPTION,
 });
 

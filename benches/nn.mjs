@@ -22,10 +22,10 @@ const OPTIONS = /** @type {const} */ ({
   layers: { type: 'integer', min: 1, max: 4096, help: "layers; the preset's when left out" },
   batch: { type: 'integer', min: 1, max: 65536, help: "sequences of a micro-step; the preset's when left out" },
   steps: { type: 'integer', default: 20, min: 1, max: 1_000_000, help: 'timed steps of a run' },
-  warmup: { type: 'integer', default: 4, min: 1, max: 1000, help: 'steps before them' },
+  warmup: { type: 'integer', default: 4, min: 1, max: 1000, help: 'steps before the timed ones' },
   rounds: { type: 'integer', default: 3, min: 1, max: 1000, help: 'runs of each, in turn' },
-  budget: { type: 'integer', default: 600, min: 1, max: 86_400, help: 'seconds after which no further run of each begins' },
-  compile: { type: 'boolean', help: 'time the first compile of a process and the second, on a stub of an H200, instead' },
+  budget: { type: 'integer', default: 600, min: 1, max: 86_400, help: 'begin no further round after this many seconds' },
+  compile: { type: 'boolean', help: 'instead, time the first and the second compile of a process, on a stub of an H200' },
   json: { type: 'boolean', help: 'print JSON' },
 });
 

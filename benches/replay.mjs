@@ -23,13 +23,13 @@ const USAGE = 'node benches/replay.mjs --trace FILE [options]';
 const OPTIONS = /** @type {const} */ ({
   trace: { type: 'string', value: 'FILE', path: 'input', required: true, help: 'the recording (.jsonl or .jsonl.gz)' },
   steps: { type: 'integer', default: 0, min: 0, max: 1_000_000, help: 'training steps to replay; 0: all' },
-  warmup: { type: 'integer', default: 1, min: 0, max: 1_000_000, help: 'first steps left out of the summary (if more are replayed)' },
-  scale: { type: 'integer', default: 1, min: 1, max: 1_000_000, help: 'divides the size of every buffer' },
+  warmup: { type: 'integer', default: 1, min: 0, max: 1_000_000, help: 'leave the first N steps out of the summary, if more are replayed' },
+  scale: { type: 'integer', default: 1, min: 1, max: 1_000_000, help: 'divide the size of every buffer by this' },
   groups: { type: 'string', default: 'one', choices: ['one', 'real'], help: 'group counts: 1, or the recorded ones' },
   addon: { type: 'string', value: 'PATH', path: 'module', default: OWN_ADDON, help: 'the addon to replay through' },
   baseline: { type: 'string', value: 'PATH', path: 'module', help: 'another addon to compare with' },
   rounds: { type: 'integer', default: 1, min: 1, max: 1_000_000, help: 'processes for each addon, in turn; medians are reported' },
-  check: { type: 'boolean', help: 'also replay with every dispatch alone, and compare all that was read' },
+  check: { type: 'boolean', help: 'also replay with every dispatch run alone, and compare everything that was read' },
   json: { type: 'boolean', help: 'print JSON' },
   ...RESULTS_OPTION,
 });

@@ -21,7 +21,7 @@ const OPTIONS = /** @type {const} */ ({
   addon: { type: 'string', value: 'PATH', path: 'module', default: OWN_ADDON, help: 'the addon to measure' },
   rounds: { type: 'integer', default: 3, min: 1, help: 'processes for each mode, in turn' },
   samples: { type: 'integer', default: 10, min: 1, help: 'samples of each figure in a round' },
-  quick: { type: 'boolean', help: 'one round of two small samples: does everything still run' },
+  quick: { type: 'boolean', help: 'one round of two small samples, to see that everything runs' },
   json: { type: 'boolean', help: 'print JSON' },
   ...RESULTS_OPTION,
 });

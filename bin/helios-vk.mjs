@@ -11,31 +11,31 @@ import { tune, tuneReport } from './lib/tune.mjs';
 
 const HELP = `helios-vk: a Vulkan compute device for Node.js
 
-  helios-vk doctor             what is there, what is missing, and the command that puts it right
+  helios-vk doctor             report what is installed, what is missing, and the command that fixes it
   helios-vk run --nproc N FILE [ARGUMENT …]
                                run a script in N processes that compute together (docs/guide/distributed.md);
-                               on several hosts: on each with --nnodes M --node-rank R --master HOST:PORT
+                               on several hosts, run it on each with --nnodes M --node-rank R --master HOST:PORT
   helios-vk link CHECKOUT      put the addon where a trainer checkout looks for it
-  helios-vk unlink CHECKOUT    take it back, and restore what was there before
-  helios-vk tune               find the fastest matrix products for this device, which createKernels then uses
+  helios-vk unlink CHECKOUT    remove it, and restore what was there before
+  helios-vk tune               find the fastest kernels for matrix products on this device; createKernels uses them
 
   --json               print JSON
   --copy               link: copy the addon instead of linking to it
   --backend            link: have the trainer use @helios-vk/alpha-backend, not only the addon
-  --max-restarts N     run: how often all processes are started again after one has failed (0)
-  --grace SECONDS      run: how long a process may live on after another has failed, or a signal (30)
-  --nnodes M           run: hosts, each of which runs the command (1)
-  --node-rank R        run: which of them this is, from 0 (0)
-  --master HOST:PORT   run: where the others find the one of rank 0
-  --mpiexec PATH       run: the launcher of the MPI, if not the first one of PATH
+  --max-restarts N     run: restart all processes up to N times after one has failed (0)
+  --grace SECONDS      run: time that the other processes have to end after one has failed, or after a signal (30)
+  --nnodes M           run: number of hosts (1)
+  --node-rank R        run: number of this host, from 0 (0)
+  --master HOST:PORT   run: address of the host with node rank 0
+  --mpiexec PATH       run: MPI's launcher (the first in PATH)
   --timeout SECONDS    doctor, link: how long a driver may take to answer (60)
-  --model PRESETS      tune: products of training tiny, small or mission, with commas between them (mission)
-  --tokens N           tune: tokens that the model has at once, where not as many as the preset
-  --shapes FILE        tune: products of a file instead, lines such as NT 512 1024 1024 (form, m, n, k)
+  --model PRESETS      tune: products of a training step of tiny, small or mission, separated by commas (mission)
+  --tokens N           tune: tokens of a batch (the preset's)
+  --shapes FILE        tune: products from a file instead, one a line: NT 512 1024 1024 (form, m, n, k)
   --classes LIST       tune: half, f32, mixed, bf16x3, shuffled (half,f32)
-  --quick              tune: fewer plans
-  --budget SECONDS     tune: time for all of it (600; 120 with --quick)
-  --out FILE           tune: the table's file (beside the pipeline cache, or HELIOS_TUNING)
+  --quick              tune: try fewer plans
+  --budget SECONDS     tune: time for the whole run (600; 120 with --quick)
+  --out FILE           tune: file to write the table to (HELIOS_TUNING, or a file beside the pipeline cache)
   --version, --help
 
 Exit status: 0 if all is well, 1 if not, 2 for a wrong command line.`;

@@ -1,4 +1,4 @@
-// The engines that this machine has: which libraries of MPI and NCCL there are, and in which order they are tried.
+// Finds the engines of this machine: libraries of MPI and NCCL, in the order in which they are tried.
 
 import { spawn } from 'node:child_process';
 import { existsSync, readdirSync, realpathSync, statSync } from 'node:fs';
@@ -13,7 +13,7 @@ import { fileURLToPath } from 'node:url';
  * @property {'mpi' | 'nccl'} engine
  * @property {Abi} abi the binary interface: Open MPI's, MPICH's, the one of MPI-5, or NCCL's
  * @property {string} library the name or path under which it loads
- * @property {string} version what it says of itself
+ * @property {string} version as the library reports it
  */
 
 /** @typedef {{ library: string, reason: string }} Missing */
@@ -27,7 +27,7 @@ const LIBRARIES =
 /** What gets an engine on Debian and Ubuntu. */
 export const INSTALL = 'apt-get install openmpi-bin   (or: apt-get install mpich)';
 
-/** The folders beside the programs that start MPI, where a copy that the loader does not know keeps its library. @param {string} path */
+/** Folders next to MPI's launchers. An MPI outside the loader's paths keeps its library there. @param {string} path */
 function besideLaunchers(path) {
   const folders = new Set();
   for (const folder of path.split(delimiter).filter(Boolean)) {
@@ -61,7 +61,7 @@ const NCCL = 'libnccl.so.2';
 /** Names under which it knows CUDA's driver. */
 export const DRIVERS = ['libcuda.so.1'];
 
-/** What of an environment of Python holds NCCL, if it was installed there. @param {string} prefix */
+/** The folder of a Python environment that holds NCCL, if it is installed there. @param {string} prefix */
 function ofPython(prefix) {
   const libraries = join(prefix, 'lib');
   const versions = existsSync(libraries) ? readdirSync(libraries).filter((name) => /^python3\.\d+$/.test(name)) : [];
@@ -80,12 +80,12 @@ export function ncclCandidates(environment = process.env) {
   return [NCCL, ...prefixes.flatMap(ofPython)];
 }
 
-/** How long a library may take to say what it is. */
+/** How long a library may take to report its version. */
 const PROBE_MS = 20_000;
 
 /**
- * The engines that there are, and what was tried in vain. Each library is loaded in a process of its own, so that none can harm
- * this one; nothing is started.
+ * Lists the engines that can be loaded, and what was tried without success. Each library is loaded in a process of its own, so that
+ * a crash does not reach this one; no engine is started.
  * @returns {Promise<{ engines: Engine[], missing: Missing[], install: string }>} `install`: the command that gets one on Debian
  */
 export async function engines() {
@@ -100,7 +100,7 @@ export async function engines() {
   const missing = [];
   for (const [i, answer] of answers.entries()) {
     if ('abi' in answer) {
-      // One that several names lead to is one.
+      // Several names may lead to one library.
       if (found.every(({ abi, version }) => abi !== answer.abi || version !== answer.version))
         found.push({ engine: names[i].engine, ...answer });
     } else missing.push({ library: names[i].library, reason: answer.reason });

@@ -1,9 +1,9 @@
-// What a launcher tells the processes that it starts, in its own variables: decided on a snapshot of the environment.
+// Reads rank, world size and addresses from the variables that launchers set: a pure function of a snapshot of the environment.
 
 /**
  * How this process was started.
  * @typedef {object} Launch
- * @property {'openmpi' | 'mpich' | 'torchrun' | 'slurm' | null} launcher whose variables say so; null where nothing does
+ * @property {'openmpi' | 'mpich' | 'torchrun' | 'slurm' | null} launcher whose variables say so; null if none does
  * @property {number} rank from 0
  * @property {number} worldSize
  * @property {number} localRank among the processes of this host: the index of its device
@@ -55,8 +55,8 @@ export function address(text, name) {
 }
 
 /**
- * Rank, world size and place of this process, as `helios-vk run`, `mpirun`, `srun` or `torchrun --no-python` has told it. May be
- * called before `initDevice`, whose device `localRank` picks.
+ * Rank, world size and local rank of this process, as `helios-vk run`, `mpirun`, `srun` or `torchrun --no-python` has set them.
+ * May be called before `initDevice`, so that `localRank` can pick the device.
  * @param {Environment} [environment]
  * @returns {Launch}
  * @throws {RangeError} that names a variable whose value cannot be right
@@ -85,7 +85,7 @@ export function launched(environment = process.env) {
 }
 
 /**
- * Whether all processes of this one's launcher are on one host, as far as that says so.
+ * Whether the launcher says that all of its processes are on one host.
  * @param {Environment} [environment]
  */
 export function onOneHost(environment = process.env) {
@@ -110,7 +110,8 @@ export function meetingPlace(master, oneHost) {
 }
 
 /**
- * The secret of the run, which whoever comes to the store has to know: what `helios-vk run` has made, or the user has set; empty without one.
+ * The secret of the run, which every connection to the store must prove to know: made by `helios-vk run` or set by the user; empty if
+ * there is none.
  * @param {Environment} [environment]
  */
 export function secretOf(environment = process.env) {

@@ -29,7 +29,7 @@ const { version } = createRequire(import.meta.url)('../package.json');
  *   a port that rank 0 picks and MPI tells the others
  * @property {string} [library] the name or path of the engine's library; by default the MPI of the launcher (`HELIOS_MPI_LIBRARY`), or
  *   the NCCL that the loader knows or the environment of Python holds (`HELIOS_NCCL_LIBRARY`)
- * @property {unknown} [config] anything that JSON can say and all ranks must have in common: a group of different ones does not form
+ * @property {unknown} [config] any JSON value that must be the same on all ranks; `init` fails if it is not
  * @property {number} [joinTimeoutMs] how long all may take to come together (60,000)
  * @property {number} [peerTimeoutMs] how long a process may be silent before it counts as lost (10,000)
  * @property {number} [timeoutMs] how long a collective, an `exchange` or `destroy` may wait for other ranks (600,000)
@@ -47,7 +47,7 @@ const { version } = createRequire(import.meta.url)('../package.json');
 const errorOf = (/** @type {Failure} */ { code, message, rank }, call = 'init') =>
   new vk.HeliosError(`${call}: ${message}`, { code, call, rank });
 
-/** Of calls that come too late. @type {Failure} */
+/** The failure of calls after `destroy`. @type {Failure} */
 const LEFT = { code: 'ERR_HELIOS_INVALID_BATCH', message: 'the group was left: destroy() was called' };
 
 /** An argument that is a whole number in a range. @param {string} name @param {unknown} value @param {number} min @param {number} max */
@@ -65,10 +65,10 @@ function textOr(name, value) {
   return value;
 }
 
-/** A hash of what all ranks must have in common. @param {unknown} config */
+/** A hash of what must be equal on all ranks. @param {unknown} config */
 const hashOf = (config) => createHash('sha256').update(jsonOf(config, 'init: config')).digest('hex');
 
-/** Where this host can be reached. MPI tells the others 1,024 bytes, and a host of containers has many addresses. */
+/** Addresses of this host. Bounded, since MPI passes on 1,024 bytes and a host of containers has many addresses. */
 function ownAddresses() {
   const all = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
   const outside = all.filter(({ family, internal }) => family === 'IPv4' && !internal);
@@ -76,22 +76,22 @@ function ownAddresses() {
 }
 
 const MAX_WORLD = 65536;
-/** Milliseconds that a timer takes. */
+/** The longest delay of a timer, in milliseconds. */
 const MAX_MS = 2 ** 31 - 1;
 /** How often a start that nothing announces is looked at. */
 const LOOK_MS = 5;
 /**
- * Libraries below MPI patch the functions of the C library that map memory and catch signals, as if the process were theirs. In one
- * with many threads the former has crashed (UCX 1.13 below MPICH 4.0.2: one run in some fifty), and the latter are V8's and Node's.
- * What the user has set stays.
+ * Keeps libraries below MPI from patching the C library's functions that map memory and from catching signals. The patches have
+ * crashed a process with many threads (UCX 1.13 below MPICH 4.0.2: about one run in fifty), and the signals are V8's and Node's.
+ * Variables that the user has set are left alone.
  */
 const GUESTS = { UCX_MEM_EVENTS: 'no', UCX_ERROR_SIGNALS: '', OMPI_MCA_opal_signal: '' };
 /**
- * Open MPI begins a sum in place by sending all of it to one rank and back, whatever its size. Algorithm 3 (Rabenseifner's) has every
- * rank add a part, which takes half as long of two ranks.
+ * For an in-place allReduce, Open MPI by default sends all data to one rank and back, whatever its size. With algorithm 3
+ * (Rabenseifner's) every rank adds a part, which takes half the time with two ranks.
  */
 const TUNING = { OMPI_MCA_coll_libnbc_iallreduce_algorithm: '3' };
-/** How long the thread of a group that is gone may take to end: it cannot while another one opens a library. */
+/** How long the thread of a destroyed group may take to end: it cannot end while another thread opens a library. */
 const THREAD_MS = 5000;
 /** Whether MPI has been started in this process. */
 let started = false;
@@ -99,12 +99,12 @@ let started = false;
 let member = false;
 
 /**
- * Makes this process a member of the group of all processes that a launcher started together. The device must be there
- * (`initDevice`); `launched().localRank` picks it where a host has several.
+ * Joins this process to the group of all processes that a launcher started together. Call `initDevice` first; on a host with several
+ * devices `launched().localRank` picks one.
  *
- * Throws a `HeliosError`: `ERR_HELIOS_NO_ENGINE` where no library of the engine loads, with what was tried; `ERR_HELIOS_RENDEZVOUS`
- * where not all come together in time, with those who are missing; `ERR_HELIOS_ENGINE` for what the engine says, and for a device
- * that it cannot work on; `ERR_HELIOS_INVALID_BATCH` where this process is a member of a group already.
+ * Throws a `HeliosError`: `ERR_HELIOS_NO_ENGINE` if no library of the engine loads (the message lists what was tried);
+ * `ERR_HELIOS_RENDEZVOUS` if ranks are missing after `joinTimeoutMs` (it names them); `ERR_HELIOS_ENGINE` if the engine fails or
+ * cannot use the device; `ERR_HELIOS_INVALID_BATCH` if this process is in a group already.
  * @param {InitOptions} [options]
  * @returns {Promise<Group>}
  */
@@ -209,7 +209,7 @@ export async function init(options = {}) {
 }
 
 /**
- * What all ranks give NCCL, from rank 0. NCCL wants the same version on all of them.
+ * Distributes NCCL's unique id from rank 0, and checks that all ranks have the same version, as NCCL requires.
  * @param {Watch} watch @param {number} rank @param {string[]} libraries @param {number} joinMs
  */
 async function identifier(watch, rank, libraries, joinMs) {
@@ -234,7 +234,7 @@ async function identifier(watch, rank, libraries, joinMs) {
 }
 
 /**
- * Waits until the engine has started, which it does on a thread of its own.
+ * Waits until the engine has started, on a thread of its own.
  * @param {Watch} watch @param {number} joinMs @param {string} name
  */
 async function starting(watch, joinMs, name) {
@@ -254,7 +254,7 @@ async function starting(watch, joinMs, name) {
   }
 }
 
-/** The thread that keeps in touch with the others (`watch.mjs`), as the main thread sees it. */
+/** The main thread's side of the thread that keeps in touch with the other ranks (`watch.mjs`). */
 class Watch {
   /** @type {Failure | null} */
   failure = null;
@@ -273,7 +273,7 @@ class Watch {
     const joined = withResolvers();
     /** @type {PromiseWithResolvers<number>} */
     const opened = withResolvers();
-    // Whoever does not wait for them hears of the failure elsewhere.
+    // Unhandled rejections would end the process; callers that do not wait get the failure from their next call.
     for (const { promise } of [joined, opened]) promise.catch(() => {});
     /** Settled when all ranks are at the store. */
     this.joined = joined.promise;
@@ -311,7 +311,7 @@ class Watch {
     });
   }
 
-  /** The process lives for what it does itself, unless it waits for the others. */
+  /** Keeps the process alive only while it waits for other ranks. */
   #rest() {
     if (this.#exchanges.size === 0 && !this.#leaving) this.worker.unref();
   }
@@ -322,7 +322,7 @@ class Watch {
   }
 
   /**
-   * Hands a value round.
+   * Exchanges a value with all ranks.
    * @param {string} name of the exchange: the same on all ranks, each once
    * @param {string} text JSON, at most `MAX_VALUE` characters
    * @param {number} limitMs how long this rank waits for the others
@@ -350,7 +350,7 @@ class Watch {
   }
 
   /**
-   * All ranks want to leave, each after as many calls as this one; rejected when that is not so.
+   * Resolves when all ranks want to leave after the same number of calls; rejects if the numbers differ.
    * @param {number} calls that this rank has made
    * @returns {Promise<void>}
    */
@@ -390,21 +390,21 @@ function withResolvers() {
 }
 
 /**
- * The processes that compute together. Made by `init`.
+ * The group of processes that compute together. Made by `init`.
  *
- * A collective is a call of the stream like a dispatch: it comes behind everything called so far and before everything that is
- * called later, and nothing waits for it here. All ranks call the same ones in the same order. Those called directly behind each other
- * may end together: a wait for one of them may wait for all that were called before the wait.
+ * A collective is a call of the stream like a dispatch: it runs after everything called before it and before everything called after
+ * it, and the calling thread does not wait. All ranks must call the same collectives in the same order. Collectives called directly
+ * after one another may complete together: waiting for one may wait for all that were called before the wait.
  *
- * When one rank fails, all do: what is under way ends, `signal` fires, every later call throws the failure, and so does a wait for a
- * value at or behind the first collective that did not come to its end. What buffers hold by then is undefined. `destroy` cleans up;
- * the way on is a new process from the last checkpoint, which `helios-vk run --max-restarts` starts.
+ * When one rank fails, all do: `signal` fires, and every later call throws the failure, as does a wait for the first collective that
+ * did not complete or for anything after it. The contents of buffers are then undefined. Call `destroy`, and continue in a new process
+ * from the last checkpoint; `helios-vk run --max-restarts` starts one.
  */
 export class Group {
   static key = Symbol('init');
   #watch;
   #timeoutMs;
-  /** How many values this rank has exchanged, or is about to. */
+  /** How many exchanges this rank has begun. */
   #exchanges = 0;
   /** @type {Promise<void> | null} */
   #left = null;
@@ -418,21 +418,20 @@ export class Group {
     if (key !== Group.key) throw new TypeError('groups are made by init()');
     this.#watch = watch;
     this.#timeoutMs = timeoutMs;
-    /** This process among all, from 0. */
+    /** This process's number in the group, from 0. */
     this.rank = rank;
-    /** How many processes there are. */
+    /** The number of processes in the group. */
     this.worldSize = worldSize;
-    /** This process among those of its host. */
+    /** This process's number among those of its host, from 0. */
     this.localRank = localRank;
-    /** What carries the collectives. */
+    /** The library that runs the collectives. */
     this.engine = engine;
     /** Fires when the group fails; its reason is the `HeliosError`. @type {AbortSignal} */
     this.signal = watch.signal;
   }
 
   /**
-   * Every rank gets the sum of all ranks' elements, in place, in f32. The sum is the same on every rank, and its order of additions
-   * is the engine's.
+   * Sums the elements of all ranks in f32, in place. Every rank gets the same bits; the engine chooses the order of additions.
    * @param {BufferHandle} buffer
    * @param {RangeOptions} [range]
    * @returns {TimelineValue} when it is there
@@ -442,8 +441,8 @@ export class Group {
   }
 
   /**
-   * Of `count` elements, divided by the ranks into equal shards, each rank gets the sum of its own shard, in place, in f32; the other
-   * shards stay as they are.
+   * Divides `count` elements into one equal shard a rank and sums them in f32; each rank gets the sum of its own shard, in place. The
+   * other shards stay as they are.
    * @param {BufferHandle} buffer
    * @param {RangeOptions} [range] `count` is a multiple of the world size
    * @returns {TimelineValue}
@@ -453,7 +452,7 @@ export class Group {
   }
 
   /**
-   * Every rank gets the shards of all: each has its own in its place already.
+   * Gathers the shards of all ranks on every rank, in place: a rank's own shard must already be at its position.
    * @param {BufferHandle} buffer
    * @param {RangeOptions & { type?: ElementType }} [range] `count` is a multiple of the world size, and a shard one of 4 bytes
    * @returns {TimelineValue}
@@ -463,7 +462,7 @@ export class Group {
   }
 
   /**
-   * Every rank gets the elements of rank `root`.
+   * Copies the elements of rank `root` to every rank.
    * @param {BufferHandle} buffer
    * @param {RangeOptions & { type?: ElementType, root?: number }} [range] `root` is 0 when left out
    * @returns {TimelineValue}
@@ -473,8 +472,8 @@ export class Group {
   }
 
   /**
-   * Of `count` elements the first half is sent, an equal shard to each rank, and the second half gets the shard that each rank has sent
-   * to this one, in the order of ranks. What is sent stays as it is.
+   * All-to-all: sends the first half of `count` elements, one equal shard to each rank; the second half receives one shard from each
+   * rank, in rank order. The first half stays as it is.
    * @param {BufferHandle} buffer
    * @param {RangeOptions & { type?: ElementType }} [range] `count` is a multiple of twice the world size, and a shard one of 4 bytes
    * @returns {TimelineValue}
@@ -484,11 +483,12 @@ export class Group {
   }
 
   /**
-   * What every rank gave, by rank, once all have: also the barrier of the JavaScript threads. It has nothing to do with the device.
+   * Resolves with the values of all ranks, in rank order, once every rank has called it: also a barrier of the JavaScript threads. It
+   * does not involve the device.
    *
-   * Rejects with a TypeError for a value that JSON cannot say, and a RangeError for one of more than 67,108,864 characters of JSON
-   * (64 MiB of ASCII): on this rank alone, as if it had not called. The group fails with `ERR_HELIOS_COLLECTIVE_TIMEOUT` where a rank
-   * does not come to it within `timeoutMs`.
+   * Rejects with a TypeError for a value that JSON cannot represent, and a RangeError for one of more than 67,108,864 characters of
+   * JSON (64 MiB of ASCII): on this rank alone, as if it had not called. The group fails with `ERR_HELIOS_COLLECTIVE_TIMEOUT` if a
+   * rank does not call it within `timeoutMs`.
    * @param {unknown} [value] anything that JSON can say; null when left out
    * @returns {Promise<any[]>}
    */
@@ -518,9 +518,9 @@ export class Group {
   }
 
   /**
-   * Leaves the group, together with all other ranks and behind everything called so far; an MPI ends then, and does not start again in
-   * this process, NCCL does. Resolves only if every rank has made the same calls, and all of them have taken place; otherwise it throws
-   * the failure of the group, also one that was thrown before. Either way the group is gone then, and the device is free for other work.
+   * Leaves the group after everything called so far, together with all other ranks. Resolves only if every rank has made the same calls
+   * and all of them completed; otherwise rejects with the group's failure, even if an earlier call threw it. Either way the group is
+   * gone and the device is free for other work. MPI cannot be started again in this process; NCCL can.
    * @returns {Promise<void>}
    */
   destroy() {

@@ -1,6 +1,6 @@
-// How the two ends of a connection know each other: each proves to the other that it has the secret of the run, which neither sends. Each
-// answers the other's random challenge with an HMAC of it (mutual authentication in three passes, ISO/IEC 9798-4). What is said before that is
-// bounded, and believed by nobody. What is said afterwards is neither encrypted nor signed.
+// Authenticates both ends of a connection: each proves that it has the secret of the run by answering the other's random challenge with
+// an HMAC of it (mutual authentication in three passes, ISO/IEC 9798-4). The secret is never sent. Messages before the proof are bounded
+// and not trusted; messages after it are neither encrypted nor signed.
 
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import { createServer } from 'node:net';
@@ -9,15 +9,15 @@ import { listen, send } from './messages.mjs';
 
 /** @typedef {import('node:net').Socket} Socket */
 
-/** Characters of a message of one that has proven nothing. */
+/** Characters that a message may have before the proof. */
 const MAX_CLAIM = 8192;
-/** How long one may take to prove itself. */
+/** How long a connection may take to prove that it knows the secret. */
 const PROOF_MS = 10_000;
 
 /** @param {string} secret @param {unknown[]} said */
 const prove = (secret, ...said) => createHmac('sha256', secret).update(JSON.stringify(said)).digest('hex');
 
-/** Whether two texts are the same, in a time that does not tell how much of them is. @param {unknown} a @param {string} b */
+/** Compares two texts in constant time. @param {unknown} a @param {string} b */
 export function same(a, b) {
   if (typeof a !== 'string') return false;
   const [one, other] = [Buffer.from(a), Buffer.from(b)];
@@ -25,14 +25,14 @@ export function same(a, b) {
 }
 
 /**
- * A server that hears only those who know the secret.
+ * A server that accepts only connections that know the secret.
  * @param {string} secret
  * @param {number} most connections that have yet to prove themselves: one more ends the oldest, which may come again
  * @param {(socket: Socket, claim: any, answer: () => void) => (message: any) => void} enter takes what somebody says of itself, and returns what
  *   takes its messages; `answer` proves this side to it, before anything else is sent
  */
 export function guarded(secret, most, enter) {
-  /** Connections that ended without a proof, and what came over them. */
+  /** Connections that ended without a proof, and the bytes that they sent. */
   const strangers = { connections: 0, bytes: 0 };
   /** @type {Set<Socket>} */
   const pending = new Set();
@@ -69,12 +69,12 @@ export function guarded(secret, most, enter) {
   return {
     server,
     strangers,
-    /** What to say to whoever waits for somebody that did not come. */
+    /** What an error about missing ranks adds about refused connections. */
     said: () =>
       strangers.connections === 0
         ? ''
         : `; ${strangers.connections} connection${strangers.connections === 1 ? '' : 's'} did not prove to know the secret of this run (HELIOS_SECRET)`,
-    /** Ends with those that are at the door. */
+    /** Closes the server and the connections that have yet to prove themselves. */
     close() {
       server.close();
       for (const socket of pending) socket.destroy();
@@ -83,7 +83,7 @@ export function guarded(secret, most, enter) {
 }
 
 /**
- * The side that has connected: proves itself with what it says of itself, and hears the other side once that has proven itself, too.
+ * The connecting side: sends its proof along with its claim, and takes messages once the other side has proven itself, too.
  * @param {Socket} socket
  * @param {string} secret
  * @param {object} claim

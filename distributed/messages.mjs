@@ -4,19 +4,19 @@ import { inspect } from 'node:util';
 
 /** Characters of JSON that a value of `exchange` may have. */
 export const MAX_VALUE = 2 ** 26;
-/** Longer than any message of ours: JSON has no character but quotes and backslashes that takes more in a string of JSON. */
+/** Longer than any message of ours: a value's JSON is sent as a string, in which only quotes and backslashes are escaped, to two characters. */
 const MAX_LINE = 2 * MAX_VALUE + 2 ** 16;
-/** Characters of a failure's message that go to the others. */
+/** Characters of a failure's message that are sent to other ranks. */
 export const MAX_REASON = 4096;
 
 /**
- * Calls `receive` with every message that arrives; what is none, or is longer than allowed, ends the connection.
+ * Calls `receive` with every message that arrives. Anything else, or a line that is too long, ends the connection.
  * @param {import('node:net').Socket} socket
  * @param {(message: any) => void} receive
  * @param {() => number | undefined} [limit] characters that a message may have now, where it is less than any of ours has
  */
 export function listen(socket, receive, limit = () => undefined) {
-  // What has come of a line: joined once, at its end, so that a long one costs no more by the chunk.
+  // Chunks of the current line, joined once at its end, so that the cost of a long line stays linear.
   /** @type {string[]} */
   let parts = [];
   let length = 0;
@@ -56,7 +56,7 @@ export function sendAll(sockets, message) {
 }
 
 /**
- * A value as JSON, made before anything is sent: what cannot be said must fail here, with nobody else involved.
+ * Serializes a value before anything is sent, so that a value without JSON fails on this rank alone.
  * @param {unknown} value undefined is null
  * @param {string} name of the argument, for the error
  */

@@ -1,4 +1,4 @@
-// What a library of an engine says of itself, for a process that does nothing else: `node probe.mjs LIBRARY mpi|nccl`.
+// Loads a library of an engine and prints its version, in a process that does nothing else: `node probe.mjs LIBRARY mpi|nccl`.
 
 import { createRequire } from 'node:module';
 

@@ -1,20 +1,20 @@
-// The store at which the ranks meet: rank 0 keeps it, on a thread of its own. It knows who has come and is heard of, hands round
-// values, and tells everybody of the first failure.
+// The store at which the ranks meet, kept by rank 0 on a thread of its own. It tracks which ranks have joined and are alive, exchanges
+// their values, and reports the first failure to all of them.
 
 import { guarded } from './handshake.mjs';
 import { send, sendAll } from './messages.mjs';
 
 /**
- * A failure of the group, as ranks tell it to each other.
+ * A failure of the group, as it is sent between ranks.
  * @typedef {{ code: import('../index.js').HeliosErrorCode, message: string, rank?: number }} Failure
  */
 
 /**
- * What a rank says of itself as it comes.
+ * What a rank says of itself when it joins.
  * @typedef {object} Hello
  * @property {number} rank
  * @property {number} worldSize
- * @property {string} generation of the run: a process of an earlier attempt does not belong
+ * @property {string} generation of the run: a process of an earlier attempt is refused
  * @property {string} version of this package
  * @property {'mpi' | 'nccl'} engine that it is about to start
  * @property {string} config a hash of what must be equal on all ranks
@@ -26,9 +26,9 @@ import { send, sendAll } from './messages.mjs';
  * @property {import('node:net').Socket} socket
  * @property {Hello} hello
  * @property {number} heard when, by the clock of `performance`
- * @property {number} begun the last collective whose turn has come there
- * @property {string} call what that one is
- * @property {number | null} leaving after how many calls it wants to leave; null before it does
+ * @property {number} begun the last collective that has begun there
+ * @property {string} call its name
+ * @property {number | null} leaving the number of calls after which it wants to leave; null if it does not
  * @property {boolean} left with its work done
  */
 
@@ -36,13 +36,13 @@ import { send, sendAll } from './messages.mjs';
  * @typedef {object} StoreOptions
  * @property {string | undefined} host to listen at; undefined for every interface
  * @property {number} port 0 for any
- * @property {string} secret of the run, which those who come have to prove to know
+ * @property {string} secret of the run, which ranks must prove to know
  * @property {Hello} own of rank 0
- * @property {number} joinMs how long all may take to come
- * @property {number} peerMs how long one may be silent
+ * @property {number} joinMs how long the ranks may take to join
+ * @property {number} peerMs how long a rank may be silent
  */
 
-/** What the ranks of a list are called. @param {number[]} ranks */
+/** A list of ranks in words. @param {number[]} ranks */
 const named = (ranks) => `rank${ranks.length === 1 ? '' : 's'} ${ranks.join(', ')}`;
 
 /**
@@ -56,12 +56,12 @@ export async function openStore({ host, port, secret, own, joinMs, peerMs }) {
   const { worldSize } = own;
   /** @type {Map<number, Member>} */
   const members = new Map();
-  /** What ranks gave, by the exchange's name: the JSON of each, as it came. @type {Map<string, Map<number, string>>} */
+  /** The ranks' values, by the exchange's name: the JSON of each, as it arrived. @type {Map<string, Map<number, string>>} */
   const exchanges = new Map();
   /** @type {Failure | null} */
   let failure = null;
   let complete = false;
-  /** The processes of this run that have connected, by rank, those that do not fit among them. @type {Map<number, string>} */
+  /** The processes of this run that have connected, by rank, also those that were refused. @type {Map<number, string>} */
   const came = new Map();
   let agreed = false;
   /** @type {() => void} */
@@ -84,7 +84,7 @@ export async function openStore({ host, port, secret, own, joinMs, peerMs }) {
     fail({ code: 'ERR_HELIOS_PEER_LOST', rank, message: `rank ${rank} (${process}) ${how}` });
   };
 
-  /** Why a process does not belong, or null. @param {Hello} hello @returns {Failure | null} */
+  /** Why a process is refused, or null. @param {Hello} hello @returns {Failure | null} */
   const unfit = (hello) => {
     const code = 'ERR_HELIOS_RENDEZVOUS';
     const { rank } = hello;
@@ -103,7 +103,7 @@ export async function openStore({ host, port, secret, own, joinMs, peerMs }) {
     return null;
   };
 
-  /** What a member says. @param {Member} member @param {any} message */
+  /** Takes a member's message. @param {Member} member @param {any} message */
   const receive = (member, message) => {
     if (message.begun !== undefined) {
       member.begun = message.begun;
@@ -124,7 +124,7 @@ export async function openStore({ host, port, secret, own, joinMs, peerMs }) {
     }
   };
 
-  // As many as may come at once, and some more.
+  // More than may ever connect at once.
   const door = guarded(secret, worldSize + 64, (socket, /** @type {Hello} */ hello, answer) => {
     // For this process the group is over, and it comes to the next one, whose store opens when this one has closed.
     const over = failure !== null || members.get(hello.rank)?.left;
@@ -134,7 +134,7 @@ export async function openStore({ host, port, secret, own, joinMs, peerMs }) {
       return () => {};
     }
     answer();
-    // One of an earlier attempt: its own affair.
+    // A process of an earlier attempt does not fail this group.
     if (!belongs) {
       send(socket, { stranger: own.generation });
       return () => {};
@@ -163,8 +163,8 @@ export async function openStore({ host, port, secret, own, joinMs, peerMs }) {
   });
 
   /**
-   * Takes a rank's value, and hands all of them out when the last has come: each as a message of its own, so that no message grows
-   * with the number of ranks.
+   * Takes a rank's value. Sends all of them to every rank once the last has arrived, each as a message of its own, so that no message
+   * grows with the number of ranks.
    * @param {number} rank @param {{ name: string, text: string }} exchange
    */
   const hand = (rank, { name, text }) => {
@@ -176,8 +176,8 @@ export async function openStore({ host, port, secret, own, joinMs, peerMs }) {
   };
 
   /**
-   * Whether all ranks may leave: each has said so, after equally many calls. One that makes another call beyond those that a leaving
-   * rank has made would wait for it in vain: the group fails as soon as that is known.
+   * Whether all ranks may leave: each has asked to, after the same number of calls. A rank that makes more calls than a leaving one
+   * would wait for it forever, so the group fails as soon as that is known.
    */
   const agree = () => {
     if (agreed) return;
@@ -204,7 +204,7 @@ export async function openStore({ host, port, secret, own, joinMs, peerMs }) {
       message: `${what} has not ended in ${seconds} s: ${missing.map(({ why }) => why).join('; ') || 'every rank has come to it'}`,
     });
 
-  /** A call has taken too long: for whom? @param {{ number: number, call: string, seconds: number }} late */
+  /** Fails the group for a call that takes too long; names the ranks that are late. @param {{ number: number, call: string, seconds: number }} late */
   const miss = ({ number, call, seconds }) => {
     const missing = [...members.values()]
       .filter(({ begun, leaving }) => begun < number && leaving === null)
@@ -215,7 +215,7 @@ export async function openStore({ host, port, secret, own, joinMs, peerMs }) {
     expire(`call ${number} (${call})`, seconds, missing);
   };
 
-  /** So has an exchange. @param {{ name: string, seconds: number }} overdue */
+  /** The same for an exchange. @param {{ name: string, seconds: number }} overdue */
   const missValues = ({ name, seconds }) => {
     const texts = exchanges.get(name);
     // Without one all have come, and what they gave is on its way.
@@ -253,7 +253,7 @@ export async function openStore({ host, port, secret, own, joinMs, peerMs }) {
     strangers: door.strangers,
     fail,
     async close() {
-      // A rank that came late to a group that has failed would look for the store until its own time is over.
+      // A rank that comes late to a failed group would otherwise look for the store until its own time is over.
       const done = failure ? came.size >= worldSize : [...members.values()].every((member) => member.left);
       const most = failure ? Math.min(peerMs, since + joinMs - performance.now()) : peerMs;
       if (!done && most > 0) {

@@ -132,24 +132,32 @@ function newest(runs, bench, fits) {
 function tokensChart(runs) {
   const trainer = (/** @type {string} */ series) =>
     newest(runs, 'toks', (f) => f.name === 'tokens a second' && f.series === series && f.group.startsWith('newest trainer'));
-  const train = (/** @type {string} */ series) =>
-    newest(runs, 'train', (f) => f.name === 'tokens a second' && f.series === series && f.group.includes('batch 1×4'));
   const [c, ours] = [trainer('C addon'), trainer('helios-vk')];
-  const [torch, torchBf16, bf16] = [train('PyTorch, tf32 compiled'), train('PyTorch, bf16 compiled'), train('helios-vk, bf16')];
-  if (!c || !ours || !torch || !torchBf16 || !bf16) throw new Error('benches/results: figures of the README chart are missing');
+  const gpt = newest(runs, 'train', (f) => f.name === 'tokens a second' && f.series === 'helios-vk, bf16' && f.group.includes('batch 1×4'));
+  // What stands beside ours must be of the same session: its figures are looked for in that run alone.
+  const beside = (/** @type {string} */ series) =>
+    gpt?.run.figures.find((f) => f.name === 'tokens a second' && f.group === gpt.figure.group && f.series === series);
+  const [eager, compiled, graphs] = ['PyTorch, bf16', 'PyTorch, bf16 compiled', 'PyTorch, bf16 compiled graphs'].map(beside);
+  if (!c || c.run !== ours?.run || !gpt || !eager || !compiled || !graphs) {
+    throw new Error('benches/results: figures of the README chart are missing');
+  }
   return {
     title: 'Training a 300M-parameter GPT, batch 1×4 of 512 tokens',
     unit: 'tok/s',
     bars: [
       { label: 'existing trainer, C addon', value: c.figure.value, ours: false },
       { label: 'existing trainer, helios-vk', value: ours.figure.value, ours: true },
-      { label: 'our GPT, PyTorch bf16 compiled', value: torchBf16.figure.value, ours: false, gap: true },
-      { label: 'our GPT, PyTorch tf32 compiled', value: torch.figure.value, ours: false },
-      { label: 'our GPT, helios-vk bf16', value: bf16.figure.value, ours: true },
+      { label: 'our GPT, PyTorch bf16', value: eager.value, ours: false, gap: true },
+      { label: '… compiled', value: compiled.value, ours: false },
+      { label: '… with CUDA graphs', value: graphs.value, ours: false },
+      { label: 'our GPT, helios-vk bf16', value: gpt.figure.value, ours: true },
     ],
-    notes: [`${bf16.run.device}, driver ${bf16.run.driver}. Trainer: ${label(ours.run)}. Our GPT: ${label(bf16.run)}.`],
+    notes: [`Trainer: ${card(c.run)}. Our GPT: ${card(gpt.run)}.`],
   };
 }
+
+/** Device, date and commit of a run. @param {Run} run */
+const card = (run) => `${run.device}, ${label(run)}`;
 
 /** Every file of the pages, by its path. @returns {Map<string, string>} */
 function pages() {
@@ -160,7 +168,7 @@ function pages() {
     '',
     '<!-- Written by scripts/benchmarks.mjs from benches/results; do not edit. -->',
     '',
-    'The newest figures of each bench: medians, on the card that the row names. A row compares what ran in one visit to one host. The file',
+    'The newest figures of each bench: medians, on the card that the row names. A row compares what ran in one session on one host. The file',
     'behind the date has every figure, the single runs, the driver, the host and the command that measures it again. What was tried on the',
     'way, and what it gave, stands in the [notes](notes).',
     '',

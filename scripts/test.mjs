@@ -188,7 +188,7 @@ const packageTests = (name) =>
 
 /** Tests of what a variant of the device's set-up cannot change. */
 const NOT_OF_THE_DEVICE =
-  /\/(architecture|bench-lib|benches|bootstrap|bootstrap-files|cli|cli-decisions|consumer|distributed-parts|docs|editor-docs|gpt-bpe|gpt-durable|gpt-files|io-faults|load-error|mend|options|package|results)\.test|\/ptx\/|\/nn\/(examples|gpt|leaks)\.test/;
+  /\/(architecture|bench-lib|benches|bootstrap|bootstrap-files|cli|cli-decisions|commit-msg|consumer|distributed-parts|docs|editor-docs|gpt-bpe|gpt-durable|gpt-files|io-faults|load-error|mend|options|package|results)\.test|\/ptx\/|\/nn\/(examples|gpt|leaks)\.test/;
 /** Tests of kernels, whose arithmetic does not depend on how commands are recorded, and of training with them. */
 const OF_KERNELS = /\/(kernels\/|kernels\.test|gpt-)/;
 
@@ -260,8 +260,14 @@ const STAGES = [
   {
     name: 'lint',
     quick: true,
-    title: 'JavaScript and TypeScript are formatted and linted (Biome)',
-    run: () => run([process.execPath, 'node_modules/@biomejs/biome/bin/biome', 'check', '--error-on-warnings', '.']),
+    title: 'JavaScript and TypeScript are formatted and linted (Biome); the form of commit messages',
+    run: () =>
+      each(
+        [['node_modules/@biomejs/biome/bin/biome', 'check', '--error-on-warnings', '.'], ['scripts/commit-msg.mjs']].map((command) => [
+          process.execPath,
+          ...command,
+        ]),
+      ),
   },
   {
     name: 'clippy',
@@ -611,11 +617,11 @@ const OPTIONS = /** @type {const} */ ({
   tier: {
     type: 'string',
     choices: ['quick', 'rest', 'full'],
-    help: 'which stages: quick (the default without --only), what is left, or all',
+    help: 'stages to run: quick (the default without --only), rest (all others) or full (all)',
   },
-  only: { type: 'string', value: 'STAGES', help: 'these, by commas' },
-  skip: { type: 'string', value: 'STAGES', help: 'all but these' },
-  list: { type: 'boolean', help: 'say which stages there are' },
+  only: { type: 'string', value: 'STAGES', help: 'run only these, separated by commas' },
+  skip: { type: 'string', value: 'STAGES', help: 'run all but these' },
+  list: { type: 'boolean', help: 'list the stages' },
 });
 
 /** @param {import('../bin/lib/options.mjs').ValuesOf<typeof OPTIONS>} values */

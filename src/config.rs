@@ -21,13 +21,13 @@ use crate::test_faults::PLACES;
 /// `HELIOS_COOP_TILE`: which cooperative-matrix shape `initDevice` reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CoopTile {
-    /// No matrix units: for trainers whose matrix-unit kernels this device's driver does not survive.
+    /// Report no matrix units: for trainers whose kernels for them crash this device's driver.
     None,
     Shape(u32, u32, u32),
 }
 
-/// What the environment and the options of `initDevice` said when the device was made. The default is that of an empty environment,
-/// without the two folders.
+/// The environment and the options of `initDevice` when the device was made. The default is that of an empty environment, without the
+/// two folders.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
     /// Index, UUID, PCI address or part of the name.
@@ -50,7 +50,7 @@ pub struct Config {
     pub spin_wait: Option<u64>,
     /// Seconds after which a wait without progress is a lost device; 0 for never.
     pub wait_timeout: Option<u64>,
-    /// Command buffers in flight at most, as `initDevice({ commandBuffers })` says.
+    /// Most command buffers in flight: `initDevice({ commandBuffers })`.
     pub command_buffers: Option<usize>,
     pub record_thread: Option<bool>,
     pub flush_dispatches: Option<u32>,
@@ -173,9 +173,10 @@ type Environment = Arc<[(String, OsString)]>;
 /// The environment as it was last looked at.
 static SEEN: Mutex<Option<Environment>> = Mutex::new(None);
 
-/// Every variable whose name is text. A look goes through memory that whoever sets a variable may free, under a lock that only
-/// Node knows. So `undisturbed` is for a thread beside which nobody sets one (Node's main thread does, and a worker's
-/// `process.env` is a copy); others get what was seen last, and look for themselves where nobody has.
+/// Every variable whose name is text. Reading the environment goes through memory that a thread which sets a variable may free; the
+/// lock against that is Node's own, and we cannot take it. So only a thread that is `undisturbed` reads it: Node's main thread, the
+/// only one that sets variables (a worker's `process.env` is a copy). Others get the last snapshot, and read for themselves only if
+/// there is none.
 fn look(undisturbed: bool) -> Environment {
     let mut seen = SEEN.lock();
     match &*seen {

@@ -29,7 +29,7 @@ use crate::error::{self, Error, Result};
 use crate::plan::decode::BindingLimits;
 use crate::test_faults::{self, Loss};
 
-/// Writes to the standard error, which may be closed or full: then the text is lost, nothing else.
+/// Writes to standard error. If that is closed or full, the text is lost and nothing else happens.
 pub fn diagnose(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
@@ -47,11 +47,11 @@ pub struct Device {
     pub physical: vk::PhysicalDevice,
     pub snapshot: Snapshot,
     pub plan: Plan,
-    /// What shaders are held to in safe mode.
+    /// The rules for shaders in safe mode.
     pub shader_rules: Option<Support>,
     /// Set by the first call that reports a lost device; every later call fails with it.
     lost: AtomicBool,
-    /// Why, of the first.
+    /// Why it was lost, by the first such call.
     cause: OnceLock<String>,
     pub has_budget: bool,
     /// The driver's account of a lost device, where it gives one.
@@ -312,7 +312,7 @@ impl Device {
             .min(crate::plan::decode::MAX_BINDINGS as u32)
     }
 
-    /// What a descriptor can name of a buffer.
+    /// Most bytes of a buffer that a descriptor can bind.
     pub fn binding_limits(&self) -> BindingLimits {
         let limits = &self.snapshot.limits;
         BindingLimits {

@@ -41,7 +41,7 @@ impl Layout {
         self.bindings > 0 && !self.push
     }
 
-    /// The bytes to push for those of a dispatch: without any the whole range is zeros.
+    /// The push constants of a dispatch; if it has none, zeros for the whole range.
     pub fn push_constants<'a>(&self, given: &'a [u8]) -> &'a [u8] {
         if given.is_empty() {
             NO_PUSH.get(..self.push_bytes as usize).unwrap_or(given)
@@ -210,11 +210,11 @@ pub struct Factory {
     layouts: HashMap<(u32, u32), Layout>,
     cache: vk::PipelineCache,
     cache_file: Option<CacheFile>,
-    /// What lives, or did when it was last looked through.
+    /// Pipelines that are alive, or were when dead entries were last removed.
     known: HashMap<Key, Weak<Compiled>>,
     /// Modules of PTX by their data.
     modules: HashMap<Arc<[u8]>, Weak<cuda::Module>>,
-    /// How many entries there may be before those of the dead are taken out.
+    /// How many entries there may be before dead ones are removed.
     most_known: usize,
     /// Pipelines made since the cache was read: nothing to write back at 0.
     created: u64,
@@ -358,7 +358,7 @@ impl Factory {
         Ok((pipeline, fresh))
     }
 
-    /// What lives under the key, or else what `make` makes; whether it was made now.
+    /// The living pipeline of the key, or a new one from `make`; and whether it was made now.
     fn shared(
         &mut self,
         key: Key,

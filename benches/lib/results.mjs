@@ -54,7 +54,7 @@ export const BENCHES = /** @type {const} */ ([
 
 /** What every bench that keeps results takes. */
 export const RESULTS_OPTION = /** @type {const} */ ({
-  results: { type: 'string', value: 'FOLDER', path: 'output-folder', help: 'add a file of results to this folder, e.g. benches/results' },
+  results: { type: 'string', value: 'FOLDER', path: 'output-folder', help: 'write a results file into this folder, e.g. benches/results' },
 });
 
 /** Every field as it must be. @type {Record<string, (value: unknown) => boolean>} */

@@ -1,5 +1,5 @@
-// Takes the place where a trainer looks for its addon for a while, and gives it back as it was, also when
-// the process that took it has died since.
+// Replaces a trainer's addon for the time of a measurement, and restores it afterwards, even if the process that
+// replaced it has died.
 
 import {
   copyFileSync,
@@ -15,7 +15,7 @@ import {
 } from 'node:fs';
 import { dirname, extname } from 'node:path';
 
-/** Beside the place: who has it, and what to give back. Written before anything is moved. */
+/** Suffix of the file that says which process has replaced the addon, and what to restore. Written before anything is moved. */
 const MARK = '.borrowed.json';
 const ASIDE = '.before-borrowing';
 
@@ -23,12 +23,12 @@ const ASIDE = '.before-borrowing';
  * @typedef {object} Mark
  * @property {number} pid
  * @property {boolean} had whether something lay there
- * @property {string | null} made the topmost folder that was made for it
+ * @property {string | null} made the topmost folder that was created for it
  *
  * @typedef {object} Borrowed
  * @property {string} path
  * @property {(source: string) => void} put makes the place lead to this file, in one step
- * @property {() => void} restore gives it back; once is enough
+ * @property {() => void} restore restores it; further calls do nothing
  */
 
 /** @param {number} pid */
@@ -43,7 +43,7 @@ function lives(pid) {
 
 /** @param {string} path @param {Mark} mark */
 function giveBack(path, { had, made }) {
-  // Without a file aside the move had not come, or is undone already.
+  // Without a file moved aside, the move had not happened yet, or was undone already.
   if (!had) rmSync(path, { force: true });
   else if (existsSync(path + ASIDE)) renameSync(path + ASIDE, path);
   rmSync(path + MARK, { force: true });
@@ -55,9 +55,9 @@ function giveBack(path, { had, made }) {
 }
 
 /**
- * Gives back what a process that has ended took.
+ * Restores what a process that has ended replaced.
  * @param {string} path the place
- * @throws {Error} if the process goes on
+ * @throws {Error} if the process still runs
  */
 export function recover(path) {
   if (!existsSync(path + MARK)) return;
@@ -75,7 +75,7 @@ export function recover(path) {
 }
 
 /**
- * Takes a place; what lies there is moved aside.
+ * Replaces the file at a path, which is moved aside.
  * @param {string} path
  * @returns {Borrowed}
  * @throws {Error} if another process has it

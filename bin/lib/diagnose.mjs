@@ -1,5 +1,5 @@
-// What the facts mean: problems (nothing works until they are solved), warnings and notes, each with
-// what to do about it on this system. Pure, so that it can be tested for machines that this is not.
+// Turns facts into findings: problems (nothing works until they are solved), warnings and notes, each with
+// what to do about it on this system. Pure, so that tests can describe any machine.
 
 import { basename, dirname } from 'node:path';
 
@@ -110,12 +110,12 @@ function aboutAddon(facts) {
   return [{ severity: 'warning', check: 'addon', what, fix: install }];
 }
 
-/** Needs of which a driver for this machine's GPUs consists. @param {Facts} facts @returns {Need[]} */
+/** What a driver for this machine's GPUs needs. @param {Facts} facts @returns {Need[]} */
 function driverNeeds({ system }) {
   return system.gpus.length > 0 ? system.gpus : ['software'];
 }
 
-/** Drivers that the loader takes, and that load. @param {Facts} facts */
+/** Drivers that the loader does not ignore, and that load. @param {Facts} facts */
 function working({ drivers }) {
   return drivers.filter(({ error, ignored, crashes }) => !error && !ignored && !crashes);
 }
@@ -129,9 +129,9 @@ function aboutLoader(facts) {
   const [candidate] = loader.candidates.filter((path) => path !== named);
   let fix = installation(system, working(facts).length > 0 ? ['loader'] : ['loader', ...driverNeeds(facts)]);
   if (!old && named) fix = unset(facts, 'HELIOS_VULKAN_LOADER');
-  // Where the linker does not look, as Homebrew's folder is to it.
+  // It is in a folder that the linker does not search, such as Homebrew's.
   else if (!old && candidate) fix = variable(facts, 'HELIOS_VULKAN_LOADER', candidate);
-  // Our own message goes on with hints for every system.
+  // The rest of our own message has hints for every system.
   const what = (loader.error ?? 'no Vulkan loader found').split(';')[0].replace(/^listDevices: /, '');
   return [{ severity: 'problem', check: 'loader', what, fix }];
 }
@@ -203,7 +203,7 @@ function strayFix(facts) {
 /** @param {Facts} facts */
 function driverFix(facts) {
   const { system, environment } = facts;
-  // The host's driver is lent to the container, its Vulkan part only on request.
+  // A container gets the host's driver, but its Vulkan part only on request.
   if (system.container && system.gpus.includes('nvidia') && !/all|graphics/.test(environment.NVIDIA_DRIVER_CAPABILITIES ?? ''))
     return 'start the container with --gpus all -e NVIDIA_DRIVER_CAPABILITIES=all';
   return installation(system, driverNeeds(facts));
@@ -233,12 +233,12 @@ function aboutDevices(facts) {
     return found;
   }
   if (devicesError || devices.length === 0) {
-    // Others have said it, with its cure.
+    // Other findings say this, with its fix.
     if (working(facts).length === 0 || (validation.requested && !validation.available)) return found;
     const message = devicesError?.message ?? 'the drivers list no device';
     const what = message.split(': install')[0].replace(/^listDevices: /, '');
     const empty = devicesError === null || devicesError.code === 'ERR_HELIOS_NO_DEVICE';
-    // A manifest that is no JSON fails the whole instance, as if memory were out.
+    // A manifest that is not JSON fails the whole instance, with VK_ERROR_OUT_OF_HOST_MEMORY.
     if (!empty && drivers.some(({ error, ignored }) => error && !ignored)) return found;
     let fix = empty ? driverFix(facts) : 'install newer drivers and a newer Vulkan loader';
     if (empty && overrides(facts).length > 0) fix = unset(facts, ...overrides(facts));
@@ -270,7 +270,7 @@ function aboutSmoke(facts) {
   const problem = (what, fix) => [{ severity: 'problem', check: 'smoke', what, fix }];
   const other = devices.find(({ usable, uuid }) => usable && uuid !== device?.deviceUuid);
   const elsewhere = other ? variable(facts, 'HELIOS_DEVICE', other.uuid) : 'install a newer driver';
-  // Said by aboutValidation, with its cure.
+  // aboutValidation says this, with its fix.
   if (smokeError && validation.requested && !validation.available) return [];
   if (smokeError && !device && environment.HELIOS_DEVICE && devices.some(({ usable }) => usable))
     return problem(smokeError.replace(/^initDevice: /, ''), unset(facts, 'HELIOS_DEVICE'));

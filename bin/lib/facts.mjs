@@ -1,4 +1,4 @@
-// What `doctor` finds out: one object, gathered here, judged in diagnose.mjs.
+// Gathers what `doctor` reports into one object, which diagnose.mjs judges.
 
 import { accessSync, constants, existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { homedir, release } from 'node:os';
@@ -51,8 +51,8 @@ import { failureOf, probe } from './probe.mjs';
  * @property {DeviceInfo | null} device the one that `initDevice` takes
  * @property {SmokeTest | null} smoke
  * @property {string | null} smokeError
- * @property {Awaited<ReturnType<typeof engines>> | null} [mpi] the libraries of MPI and NCCL that several processes can compute over; null where
- *   nobody could look
+ * @property {Awaited<ReturnType<typeof engines>> | null} [mpi] the libraries of MPI and NCCL that a group of processes can use; null if the
+ *   search failed
  * @property {Record<string, string>} environment variables of this package and of the loader that are set
  */
 
@@ -164,7 +164,7 @@ function versionAt(binary) {
 }
 
 /**
- * Everything there is to know.
+ * Gathers all facts.
  * @param {{ timeout: number, place?: Place }} options `timeout` of each question, in milliseconds
  * @returns {Promise<Facts>}
  */
@@ -177,7 +177,7 @@ export async function gather({ timeout, place = here() }) {
     probe('devices', index, { timeout }),
     Promise.all(
       found.map((driver) =>
-        // Also one that was not found: the linker may know better where to look for a name.
+        // Tried even if we did not find it: the linker may know more folders.
         driver.ignored || driver.library === null ? null : probe('library', driver.libraryPath ?? driver.library, { timeout }),
       ),
     ),
@@ -229,7 +229,7 @@ export async function gather({ timeout, place = here() }) {
       error: loaded ? null : failureOf(listed),
     },
     loader: {
-      // Without an addon nobody has tried.
+      // Without an addon the drivers were not tried.
       ok: loaded ? !noLoader : candidates.length > 0,
       path: smoke?.results.loader ?? (noLoader ? null : (candidates[0] ?? null)),
       candidates,
@@ -261,7 +261,7 @@ export function here() {
   return { platform: process.platform, arch: process.arch, env: process.env, home: homeFolder(), root: sep };
 }
 
-/** The user's folder; that of nobody where the user has none, as in containers that run under a bare number. */
+/** The user's home; a folder that does not exist for a user without one, as in containers that run under a bare number. */
 function homeFolder() {
   try {
     return homedir();

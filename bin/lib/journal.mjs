@@ -1,11 +1,11 @@
-// What a child process that may crash has done so far: lines of JSON in a file, from which the next one goes on.
+// Progress of child processes that may crash: lines of JSON in a file, from which the next child continues.
 
 import { spawn } from 'node:child_process';
 import { appendFileSync, existsSync, readFileSync } from 'node:fs';
 
-/** A piece of work under its key; `error` where nothing came of it. @typedef {{ key: string, error?: string, [field: string]: any }} Entry */
+/** A piece of work under its key; `error` if it failed. @typedef {{ key: string, error?: string, [field: string]: any }} Entry */
 
-/** Exit codes of a child whose device is lost, after which the next one goes on, and of one that cannot begin. */
+/** Exit codes of a child whose device was lost (another child continues), and of a child that cannot begin. */
 export const DEVICE_LOST = 3;
 export const HOPELESS = 4;
 
@@ -16,7 +16,7 @@ export function isDeviceLost(error) {
 }
 
 /**
- * The entries of a journal, the last of each key. A line that was cut by a full disk, or with its writer, is passed over.
+ * The entries of a journal, the last of each key. Lines cut short by a full disk or a killed writer are skipped.
  * @param {string} file @returns {Map<string, Entry>}
  */
 export function entriesOf(file) {
@@ -43,20 +43,20 @@ export class Journal {
 
   /** @param {Entry} entry */
   write(entry) {
-    // The line before may have been cut.
+    // The line before may have been cut short.
     appendFileSync(this.file, `\n${JSON.stringify(entry)}\n`);
     this.done.set(entry.key, entry);
   }
 
   /**
-   * Does a piece of work unless it was done, or the time is over. Whatever becomes of it is written.
+   * Does a piece of work, unless it is done or the time is over, and writes its outcome.
    * @param {string} key @param {object} fields @param {(entry: Entry) => void} work adds to the entry
    */
   attempt(key, fields, work) {
-    // Who started this was killed: nobody reads what is measured.
+    // The parent process was killed: nobody would read the measurements.
     if (process.ppid !== this.parent) process.exit();
     if (this.done.has(key) || Date.now() > this.end) return;
-    // Written first: a crash inside leaves the mark, and the next child passes over it.
+    // Written first, so that after a crash the next child skips this work.
     this.write({ key, ...fields, error: 'crashed' });
     /** @type {Entry} */
     const entry = { key, ...fields };
@@ -73,14 +73,14 @@ export class Journal {
   }
 }
 
-/** Children that are started for one journal, at most. */
+/** The most children that are started for one journal. */
 const MAX_CHILDREN = 12;
-/** Seconds beyond its time after which a child is ended. */
+/** Seconds that a child may run over its time before it is killed. */
 const GRACE = 15;
 
 /**
- * Runs a module until one child of it ends well or the time is over, so that a lost device or a crashing driver costs one
- * piece of work.
+ * Runs a module in one child after the other until one succeeds or the time is over, so that a lost device or a crashing driver costs
+ * only one piece of work.
  * @param {string} file
  * @param {(seconds: number) => string[]} args of a child that has so many seconds
  * @param {number} until as Date.now() gives it

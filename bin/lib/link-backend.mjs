@@ -39,7 +39,7 @@ function contentOf(path) {
   return { there: stats !== undefined, text: text.startsWith(MARK) ? text : null };
 }
 
-/** Writes a file whole or not at all: part of one would be taken for somebody else's. @param {string} path @param {string} text */
+/** Writes a file atomically: part of one would be taken for somebody else's. @param {string} path @param {string} text */
 function writeWhole(path, text) {
   const part = `${path}.${process.pid}.part`;
   try {
@@ -70,7 +70,7 @@ export function linkBackend(folder) {
 }
 
 /**
- * Takes the file back.
+ * Removes the file.
  * @param {string} folder
  * @returns {string | null} where it was
  */

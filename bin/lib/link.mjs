@@ -1,5 +1,5 @@
-// Puts the addon where a trainer checkout looks for it, and takes it back. What lay there before is
-// moved aside and never lost; a step that fails leaves the checkout as it was.
+// Puts the addon where a trainer checkout looks for it, and removes it again. A file that was there
+// before is moved aside and never lost; a step that fails leaves the checkout as it was.
 
 import { createHash } from 'node:crypto';
 import {
@@ -29,12 +29,12 @@ import { failureOf, probe } from './probe.mjs';
 const PLACE = join('packages', 'helios', 'native', 'helios_vk.node');
 const ASIDE = '.before-helios-vk';
 /**
- * Beside what `link` placed where that does not speak for itself: a copy, a link to a name that is not the package's, a
+ * Lies beside what `link` placed if that cannot be recognized by itself: a copy, a link to a name that is not the package's, or a
  * folder that was made for it.
  */
 const RECORD = '.helios-vk.json';
 const OWN_NAME = /^helios-vk\.[\w-]+\.node$/;
-/** What a trainer cannot do without. */
+/** Functions that every trainer calls. */
 const REQUIRED = [
   'initDevice',
   'createBuffer',
@@ -57,7 +57,7 @@ const REQUIRED = [
  * @property {'link' | 'unlink'} command
  * @property {string} checkout
  * @property {string} path where the addon is looked for
- * @property {boolean} changed false where all was as wanted already
+ * @property {boolean} changed false if nothing had to be done
  * @property {'symlink' | 'copy' | null} kind of what lies there now, null where nothing of ours does
  * @property {string | null} source the binary that is linked
  * @property {string | null} movedAside where what was found was moved to, by this call
@@ -112,7 +112,7 @@ function digest(path) {
 }
 
 /**
- * What lies at the place: something of ours, something foreign, or nothing.
+ * What lies where the trainer looks: something of ours, something foreign, or nothing.
  * @param {string} path
  * @returns {{ kind: 'symlink' | 'copy', source: string } | 'foreign' | null}
  */
@@ -212,9 +212,9 @@ export async function link(folder, { timeout, copy = false }) {
   try {
     const kind = place(source, trial, wanted, checkout);
     if (kind === 'copy' && wanted === 'symlink') notes.push('a symbolic link is not possible here: copied');
-    // What does not load never takes the place of what did.
+    // Never replace an addon that loads by one that does not.
     await loading(trial, timeout);
-    // First the record: it fits nothing else, should this end here.
+    // The record comes first: if this process ends here, it matches no file and is ignored.
     const madeFolder = made !== undefined || recordAt(path)?.madeFolder === true;
     const told = kind === 'symlink' && OWN_NAME.test(basename(source)) && !madeFolder;
     const record = told ? null : { source, ...(kind === 'copy' ? { sha256: digest(trial) } : {}), ...(madeFolder ? { madeFolder } : {}) };
@@ -236,7 +236,7 @@ export async function link(folder, { timeout, copy = false }) {
 }
 
 /**
- * Whether the place already holds what it should.
+ * Whether the right thing is there already.
  * @param {string} path
  * @param {{ kind: 'symlink' | 'copy', source: string }} before
  * @param {string} source
@@ -263,7 +263,7 @@ function place(source, target, wanted, checkout) {
       symlinkSync(inside ? relative(realpathSync(dirname(target)), source) : source, target, 'file');
       return 'symlink';
     } catch (error) {
-      // Windows wants a right for it, and some file systems have none.
+      // Windows requires a privilege for symbolic links, and some file systems have none.
       if (!['EPERM', 'EACCES', 'ENOSYS', 'ENOTSUP', 'EOPNOTSUPP'].includes(/** @type {any} */ (error).code)) throw error;
     }
   }
@@ -283,7 +283,7 @@ function moveAside(path) {
 }
 
 /**
- * What else decides on the addon that the trainer takes.
+ * Notes on other settings that decide which addon the trainer loads.
  * @param {string} path
  * @returns {string[]}
  */
@@ -329,7 +329,7 @@ export function unlink(folder) {
   }
   if (before === null && kept === null) return result;
   const madeFolder = recordAt(path)?.madeFolder === true;
-  // In one step where there is something to go back to: the place is never empty in between.
+  // If something is restored, it replaces ours in one step, so that there is an addon at any time.
   if (kept) renameSync(kept, path);
   else rmSync(path);
   rmSync(path + RECORD, { force: true });

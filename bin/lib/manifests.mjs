@@ -1,6 +1,5 @@
-// The JSON files by which drivers and layers make themselves known to the Vulkan loader, found where
-// the loader looks for them ("Driver Discovery" and "Layer Discovery" of the Vulkan-Loader's
-// documentation). Nothing is loaded here.
+// Finds the JSON manifests of Vulkan drivers and layers where the Vulkan loader looks for them ("Driver
+// Discovery" and "Layer Discovery" of the Vulkan-Loader's documentation). Loads nothing.
 
 import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
@@ -165,7 +164,7 @@ export function strayDrivers(place) {
 function filteredBy(env, name) {
   const matches = (/** @type {string} */ globs) => globs.split(',').some((glob) => globMatches(glob.trim(), name));
   const { VK_LOADER_DRIVERS_SELECT: select, VK_LOADER_DRIVERS_DISABLE: disable } = env;
-  // A selected driver is taken even where it is disabled, too.
+  // A driver that is both selected and disabled is taken.
   if (select) return matches(select) ? null : 'VK_LOADER_DRIVERS_SELECT leaves it out';
   return disable && matches(disable) ? 'VK_LOADER_DRIVERS_DISABLE names it' : null;
 }

@@ -1,5 +1,5 @@
-// The remote shell of `helios-vk run` on several hosts: `node-shell.mjs [OPTION …] HOST COMMAND …`, as the launchers of MPIs call ssh.
-// It hands the command to the launcher that has started all this, which knows the hosts, and ends as the command does.
+// The remote shell of `helios-vk run` on several hosts: `node-shell.mjs [OPTION …] HOST COMMAND …`, called by MPI's launcher in place of
+// ssh. It passes the command to `helios-vk run` on node rank 0, which is connected to the hosts, and exits as the command does.
 
 import { connect } from 'node:net';
 

@@ -1,6 +1,6 @@
-// `helios-vk run` on several hosts: each runs a launcher, and those of the other hosts come to the one of node rank 0. That one starts
-// an MPI's launcher, which starts a daemon on each host by a "remote shell": ours (`node-shell.mjs`), which hands the command to the
-// host's launcher. So no host needs to let another one in.
+// `helios-vk run` on several hosts: each host runs it, and those of the other hosts connect to the one of node rank 0. That one starts
+// MPI's launcher, which starts a daemon on each host by a "remote shell": ours (`node-shell.mjs`) hands the command to the connection of
+// that host. So no host needs an SSH server.
 
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -14,21 +14,21 @@ import { CommandError } from './link.mjs';
 /** @typedef {import('node:net').Socket} Socket */
 
 /**
- * A host that has come.
+ * A host that has joined.
  * @typedef {object} Node
  * @property {number} rank
  * @property {number} nproc its processes
  * @property {Socket} socket
  */
 
-/** Between two attempts to reach node rank 0. */
+/** Delay between two attempts to reach node rank 0. */
 const RETRY_MS = 200;
-/** Characters of a command for a host, of a remote shell that has yet to say the key. */
+/** Characters that a remote shell may send before it has proven that it knows the key. */
 const MAX_COMMAND = 1 << 20;
-/** A launcher that says nothing for so long is lost: a network that is cut closes no connection. */
+/** A host that is silent for so long counts as lost: a network that is cut closes no connection. */
 const SILENT_MS = 10_000;
 
-/** Ends a connection once nothing has come over it for too long, and keeps the other side from doing so. @param {Socket} socket */
+/** Closes a connection over which nothing has come for too long, and sends something often enough for the other side. @param {Socket} socket */
 function keepInTouch(socket) {
   let heard = performance.now();
   socket.on('data', () => (heard = performance.now()));
@@ -46,7 +46,7 @@ const opened = (server, where) =>
     server.listen(where, () => done(/** @type {import('node:net').AddressInfo} */ (server.address()).port));
   });
 
-/** What node rank 0 knows of the others. */
+/** Node rank 0's view of the other hosts. */
 export class Nodes {
   /** @type {Map<number, Node>} */
   #nodes = new Map();
@@ -55,16 +55,16 @@ export class Nodes {
   #commands = 0;
   /** @type {Map<number, (status: number) => void>} */
   #statuses = new Map();
-  /** Known to our remote shells alone, which run what they like. */
+  /** A key that only our own remote shells know: whoever has it can run commands on the hosts. */
   key = randomBytes(16).toString('hex');
-  /** Where those come. */
+  /** The port that the remote shells connect to. */
   port = 0;
   /** Called when a host is lost. @type {(rank: number) => void} */
   onLost = () => {};
   #ended = false;
 
   /**
-   * Waits until all others have come.
+   * Waits until all other hosts have joined.
    * @param {{ nnodes: number, host: string, port: number, joinMs: number, secret: string }} options `secret`: what all launchers have to
    *   know, if the user has set one
    */
@@ -114,7 +114,7 @@ export class Nodes {
         begun = true;
         const number = ++this.#commands;
         this.#shells.set(number, socket);
-        // The MPI's launcher ends its shells to end what they run.
+        // MPI's launcher ends its shells to end what they run.
         socket.on('close', () => this.#shells.delete(number) && send(node.socket, { stop: number }));
         send(node.socket, { run: { number, command: message.command } });
       };
@@ -142,7 +142,7 @@ export class Nodes {
     if (!this.#ended) this.onLost(node.rank);
   }
 
-  /** Hosts and their processes, in the order of ranks, behind those of this host. */
+  /** The other hosts and their processes, in the order of ranks; this host comes before them. */
   get list() {
     return [...this.#nodes.values()].sort((a, b) => a.rank - b.rank).map(({ rank, nproc }) => ({ name: `helios-node-${rank}`, nproc }));
   }
@@ -154,7 +154,7 @@ export class Nodes {
     }
   }
 
-  /** How the processes of each of the others have ended. @returns {Promise<number[]>} */
+  /** The exit status of each other host's processes. @returns {Promise<number[]>} */
   statuses() {
     return Promise.all(
       [...this.#nodes.values()].map(({ rank, socket }) => {
@@ -179,10 +179,10 @@ export class Nodes {
 }
 
 /**
- * What a host of another node rank does: it runs what node rank 0 has it run.
+ * The part of a host other than node rank 0: runs the commands that node rank 0 sends.
  * @param {{ nodeRank: number, nnodes: number, nproc: number, host: string, port: number, joinMs: number, secret: string,
  *   begin: (generation: string) => Record<string, string>, finish: (generation: string, first: number) => number }} options
- *   `begin` readies an attempt and says what its processes find in their environment, `finish` how they have ended
+ *   `begin` prepares an attempt and returns the environment of its processes; `finish` returns how they have ended
  * @returns {Promise<number>} the exit status
  */
 export async function serve({ nodeRank, nnodes, nproc, host, port, joinMs, secret, begin, finish }) {
@@ -194,7 +194,7 @@ export async function serve({ nodeRank, nnodes, nproc, host, port, joinMs, secre
   let environment = {};
   let attempt = { generation: '', first: 0 };
   const stop = (/** @type {import('node:child_process').ChildProcess} */ child) => {
-    // The shell and what it has started.
+    // The shell and the processes that it has started.
     if (child.pid !== undefined && child.exitCode === null && child.signalCode === null) process.kill(-child.pid, 'SIGTERM');
   };
   return new Promise((done) => {
@@ -257,7 +257,7 @@ export async function serve({ nodeRank, nnodes, nproc, host, port, joinMs, secre
   });
 }
 
-/** Connects to node rank 0 as soon as it is there. @param {string} host @param {number} port @param {number} joinMs @returns {Promise<Socket>} */
+/** Connects to node rank 0 as soon as it listens. @param {string} host @param {number} port @param {number} joinMs @returns {Promise<Socket>} */
 function reach(host, port, joinMs) {
   const end = performance.now() + joinMs;
   return new Promise((done, failed) => {

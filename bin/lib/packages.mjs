@@ -1,4 +1,4 @@
-// How what is missing is installed here: pure decisions by operating system and distribution.
+// Chooses the command that installs what is missing, by operating system and distribution. Pure.
 
 /** @typedef {'loader' | 'software' | 'nvidia' | 'amd' | 'intel' | 'layer'} Need */
 
@@ -116,7 +116,7 @@ export function family({ platform, distribution, relatives }) {
 }
 
 /**
- * What to type, or where there is no package to do, so that `needs` are met.
+ * The command that installs `needs`, or words where there is no package.
  * @param {System} system
  * @param {Need[]} needs
  * @returns {string}
@@ -163,7 +163,7 @@ function onWindows(need) {
 }
 
 /**
- * What to type so that a shared library is there which another one needs.
+ * The command that installs a shared library which another one needs.
  * @param {System} system
  * @param {string} library such as libX11.so.6
  */
@@ -187,7 +187,7 @@ export function libraryInstallation(system, library) {
   }
 }
 
-/** What GPU drivers need beyond the C library, and bare servers lack. @type {Record<string, string>} */
+/** Libraries that GPU drivers need and bare servers lack. @type {Record<string, string>} */
 const DEBIAN_LIBRARIES = {
   'libX11.so.6': 'libx11-6',
   'libX11-xcb.so.1': 'libx11-xcb1',

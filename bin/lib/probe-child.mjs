@@ -1,5 +1,5 @@
-// Runs in a process of its own (probe.mjs starts it): loads the addon or a library, and tells on file
-// descriptor 3, a line of JSON each, what begins and what came of it.
+// Loads the addon or a library in a process of its own, started by probe.mjs. Reports on file descriptor 3,
+// as lines of JSON, the start and the outcome of each stage.
 
 import { writeSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -29,7 +29,7 @@ async function stage(name, body) {
 }
 
 /**
- * Loads the addon; what matters to others is where its binary lies and what it can do.
+ * Loads the addon; reports where its binary is and which functions it has.
  * @param {string} path
  * @returns {Promise<Native>}
  */
@@ -71,7 +71,7 @@ async function compute(native) {
   const [left, right, sum, product] = buffers;
   native.uploadBuffer(left, a);
   native.uploadBuffer(right, b);
-  // What an undone kernel would leave behind is no possible result.
+  // A value that no kernel computes, so that a kernel that did not run is seen.
   for (const buffer of [sum, product]) native.fillBuffer(buffer, a.byteLength, 0x7fc00000);
   const { packed, count } = pack(
     kernels.binary({ op: 'add', a: left, b: right, y: sum, count: ELEMENTS }),
@@ -95,7 +95,7 @@ async function compute(native) {
 }
 
 /**
- * Loads a shared library that is no addon; the dynamic linker says what it lacks.
+ * Loads a shared library that is not an addon; the dynamic linker reports what it lacks.
  * @param {string} path
  */
 function openLibrary(path) {

@@ -1,11 +1,10 @@
-// Questions to the addon and to drivers, each asked in a process of its own: what crashes or hangs
-// there is reported here.
+// Probes the addon and drivers, each in a process of its own, so that a crash or a hang becomes a report.
 
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
 const CHILD = fileURLToPath(new URL('probe-child.mjs', import.meta.url));
-/** Of what a child wrote to its standard error, this much of the end is kept. */
+/** How many characters of the end of a child's standard error are kept. */
 const KEPT_TEXT = 4000;
 
 /** @typedef {{ name: string, code: string | null, message: string }} Failure */

@@ -1,5 +1,5 @@
-// `helios-vk run`: the processes of a group, started by an MPI's own launcher on this host or on several, and started again together when
-// one of them fails.
+// `helios-vk run`: starts the processes of a group by MPI's own launcher, on this host or on several, and restarts all of them when one
+// fails.
 
 import { spawn, spawnSync } from 'node:child_process';
 import { randomBytes, randomInt } from 'node:crypto';
@@ -31,14 +31,14 @@ const OPTIONS = /** @type {const} */ ({
 /** Names under which launchers are installed, the usual ones first. */
 const NAMES = ['mpiexec', 'mpirun', 'mpiexec.openmpi', 'mpirun.openmpi', 'mpiexec.mpich', 'mpiexec.hydra', 'mpirun.mpich'];
 
-/** How many words are options of `run`: what follows the first one that is none is the program's own. @param {string[]} args */
+/** How many words are options of `run`: everything from the first other word on belongs to the program. @param {string[]} args */
 function optionWords(args) {
   let at = 0;
   while (at < args.length && args[at].startsWith('--') && args[at] !== '--') at += args[at].includes('=') ? 1 : 2;
   return at;
 }
 
-/** Whether help is asked for, and not of the program. @param {string[]} args */
+/** Whether the help of `run` is asked for, not the program's. @param {string[]} args */
 export const asksForHelp = (args) => args[0] === '-h' || args.slice(0, optionWords(args)).includes('--help');
 
 /**
@@ -63,7 +63,7 @@ export function parseRun(args) {
 }
 
 /**
- * Looks for the script as Node does, before anything is started: one that is not there would fail in every process, again and again.
+ * Looks for the script as Node does, before anything is started: a missing one would fail in every process of every restart.
  * @param {string[]} command one that begins with an option of Node's is left to Node
  * @throws {UsageError} that names the script
  */
@@ -76,7 +76,7 @@ export function checkScript([file]) {
   }
 }
 
-/** Which MPI a launcher is of, by what it says; null for none that is known. @param {string} said */
+/** The MPI of a launcher, recognized by what it prints; null for an unknown one. @param {string} said */
 export function kindOf(said) {
   if (/open\s?(mpi|rte)|prrte/i.test(said)) return 'openmpi';
   return /hydra|mpich|intel\(r\) mpi/i.test(said) ? 'mpich' : null;
@@ -107,8 +107,7 @@ function findLauncher(named) {
 }
 
 /**
- * The launcher's command line. A rank that fails does not take the others along: they say first what they know, and end by
- * themselves.
+ * The launcher's command line. It does not kill the other ranks when one fails: they report the failure first, and end by themselves.
  * @param {Launcher} launcher
  * @param {number} nproc all processes
  * @param {string[]} command
@@ -124,7 +123,7 @@ export function commandLine({ path, kind }, nproc, command, nodes) {
     const hosts = nodes.hosts.map(({ name, nproc: own }) => `${name}:${own}`).join();
     if (kind === 'openmpi') {
       options.push('--host', hosts, '--map-by', 'slot', '--mca', 'plm', 'rsh', '--mca', 'plm_rsh_agent', nodes.shell);
-      // One of the daemons starts others otherwise, by a shell that knows none.
+      // Otherwise daemons would start further daemons, by a shell that cannot reach the hosts.
       options.push('--mca', 'plm_rsh_no_tree_spawn', '1');
       options.push(...nodes.variables.flatMap((name) => ['-x', name]));
     } else options.push('-hosts', hosts, '-localhost', nodes.own, '-launcher', 'rsh', '-launcher-exec', nodes.shell);
@@ -133,32 +132,32 @@ export function commandLine({ path, kind }, nproc, command, nodes) {
   return [path, '-n', String(nproc), ...options, ...(kind === 'mpich' ? SHELTER : []), ...rank];
 }
 
-/** What a shell says of a process that SIGUSR1 has ended. */
+/** A shell's exit status of a process that SIGUSR1 has ended. */
 const BY_SIGUSR1 = 128 + constants.signals.SIGUSR1;
 
 /**
- * A shell around each process, for MPICH's launcher: that kills all others as soon as a signal ends one, before they have heard of it.
- * Around a process that was killed the shell ends in order, and the others live on. The same launcher sends SIGUSR1 to processes when
- * another has ended. Node does not listen for it any more in its last milliseconds, and the signal ends a process whose work is done:
- * to the launcher that is a good end, and the word that the process has left says how it ended. Signals that the launcher passes on
- * reach the process beside the shell, which stays.
+ * A shell around each process, for MPICH's launcher, which kills all other processes as soon as a signal ends one, before they have
+ * heard of it. The shell around a killed process exits normally, so the others live on. The launcher also sends SIGUSR1 to processes
+ * when another has ended. In its last milliseconds Node no longer listens for that signal, which then ends a process whose work is done:
+ * the shell reports success to the launcher, and the status file of the process says how it ended. Signals that the launcher passes on
+ * reach the process as well as the shell, which ignores them.
  */
 const SHELTER = ['sh', '-c', `trap : USR1 INT TERM; "$@"; status=$?; [ $status -eq ${BY_SIGUSR1} ] || exit $status`, 'helios-vk'];
 
-/** Leaves word of how a process ended. */
+/** Writes how a process ended into its status file. */
 const STATUS = new URL('./rank-status.mjs', import.meta.url).href;
 
-/** What a program ends with whose command line or environment is wrong. It would end so again. */
+/** Exit status of a program whose command line or environment is wrong. A restart would not help. */
 const MISUSE = 2;
 
 /**
- * The status that says most of several: a wrong command line, else the first that is not 0.
+ * One status for several processes: that of a wrong command line, else the first that is not 0.
  * @param {number[]} statuses
  */
 export const worstOf = (statuses) => (statuses.includes(MISUSE) ? MISUSE : (statuses.find((status) => status !== 0) ?? 0));
 
 /**
- * How the processes of a host have ended, by the word that they left: the worst status, and 1 for one that left none.
+ * How the processes of a host have ended, by their status files: the worst status, and 1 for a process without a file.
  * @param {string} folder
  * @param {number} nproc
  * @param {number} [first] rank
@@ -171,12 +170,12 @@ export function worst(folder, nproc, first = 0) {
   return worstOf(statuses);
 }
 
-/** Where the processes of an attempt leave word, on each host. @param {string} generation */
+/** The folder for the status files of an attempt, on each host. @param {string} generation */
 const folderOf = (generation) => join(tmpdir(), `helios-vk-run-${generation}`);
 
 /**
- * A port of this host that is free now. It is below those that systems give to whoever asks for any (from 32,768 on under Linux, from
- * 49,152 on elsewhere), so that nobody gets it by chance before a rank listens there.
+ * A free port of this host, below the ephemeral range (from 32,768 under Linux, from 49,152 elsewhere), so that the system gives it to
+ * nobody else before a rank listens there.
  * @returns {Promise<number>}
  */
 export async function freePort() {
@@ -191,13 +190,13 @@ export async function freePort() {
   }
 }
 
-/** How long hosts may take to come together. */
+/** How long hosts may take to join. */
 const JOIN_MS = 600_000;
-/** How often the words of processes are looked at. */
+/** How often the status files are read. */
 const LOOK_MS = 250;
-/** How long an MPI's launcher may take to end once it is told to. */
+/** How long MPI's launcher may take to end after SIGTERM. */
 const FORCE_MS = 5_000;
-/** What processes on other hosts get of the environment of this one's. */
+/** Environment variables that processes on other hosts get from this one. */
 const VARIABLES = [
   'MASTER_ADDR',
   'MASTER_PORT',
@@ -209,7 +208,7 @@ const VARIABLES = [
 ];
 
 /**
- * Ends a launcher some time after one of its processes has failed: one that failed before it came to the group is known to nobody else.
+ * Ends a launcher some time after one of its processes has failed. The other ranks do not hear of a process that failed before it joined.
  * @param {string} folder @param {number} graceMs @param {() => void} end
  */
 function endAfterFailure(folder, graceMs, end) {
@@ -226,18 +225,18 @@ function endAfterFailure(folder, graceMs, end) {
 }
 
 /**
- * A shell that waits for a line and ends the MPI's launcher where the pipe closes without one: this process was killed, and nobody
- * else would end what it has started.
+ * A shell that waits for a line, and ends MPI's launcher if the pipe closes without one: then this process was killed, and nobody else
+ * would end what it has started.
  */
 const GUARD = `read -r line && exit; kill -TERM "$1"; sleep ${FORCE_MS / 1000}; kill -KILL "$1"`;
 
 /**
- * Has an MPI's launcher end with this process, however that ends.
+ * Makes MPI's launcher end with this process, however this process ends.
  * @param {number} pid of the launcher
  * @returns {() => void} to be called when the launcher has ended
  */
 function guard(pid) {
-  // In a session of its own: what is sent to the terminal's processes is not for it.
+  // In a session of its own, so that signals to the terminal's processes do not reach it.
   const shell = spawn('sh', ['-c', GUARD, 'helios-vk', String(pid)], { stdio: ['pipe', 'ignore', 'ignore'], detached: true });
   shell.on('error', () => {});
   shell.stdin.on('error', () => {});
@@ -255,7 +254,7 @@ function given() {
 }
 
 /**
- * Runs a script in several processes until all have ended well, or no restart is left.
+ * Runs a script in several processes until all have succeeded, or no restart is left.
  * @param {string[]} args behind `run`
  * @returns {Promise<number>} the exit status
  */
@@ -309,7 +308,7 @@ async function attempts(launcher, { nproc, grace, restarts, master, nodes, own, 
   let stopped = null;
   /** @type {import('node:child_process').ChildProcess | null} */
   let child = null;
-  /** Ends the MPI's launcher: by force where it waits for hosts that are not there any more. @param {NodeJS.Signals} [signal] */
+  /** Ends MPI's launcher, by force if it waits for hosts that are gone. @param {NodeJS.Signals} [signal] */
   const end = (signal = 'SIGTERM', forceMs = FORCE_MS) => {
     const started = child;
     if (!started?.kill(signal)) return;
@@ -317,7 +316,7 @@ async function attempts(launcher, { nproc, grace, restarts, master, nodes, own, 
   };
   for (const signal of /** @type {const} */ (['SIGINT', 'SIGTERM'])) {
     process.on(signal, () => {
-      // Processes may have a checkpoint to write; whoever asks again does not wait for it.
+      // Processes may have a checkpoint to write. A second signal does not wait for that.
       end(signal, stopped ? FORCE_MS : Math.max(FORCE_MS, grace * 1000));
       stopped = signal;
     });
@@ -339,7 +338,7 @@ async function attempts(launcher, { nproc, grace, restarts, master, nodes, own, 
   writeFileSync(shell, `#!/bin/sh\nexec ${quoted} "$@"\n`, { mode: 0o755 });
   const place = nodes && master ? { hosts, own: master.host, shell, variables: VARIABLES } : undefined;
   const line = commandLine(launcher, all, command, place);
-  // Of all attempts: what tells them apart is the generation.
+  // The same for all attempts, which differ in their generation.
   /** @type {Record<string, string>} */
   const made = secret ? {} : { HELIOS_SECRET: randomBytes(32).toString('hex') };
   for (let attempt = 0; ; attempt++) {
@@ -350,18 +349,18 @@ async function attempts(launcher, { nproc, grace, restarts, master, nodes, own, 
       MASTER_ADDR: nodes && master ? master.host : '127.0.0.1',
       MASTER_PORT: String(await freePort()),
       HELIOS_GENERATION: generation,
-      // Other hosts have what the user has set, and it does not travel.
+      // A secret that the user has set is set on the other hosts too; it is not sent.
       ...made,
       HELIOS_RESTART_COUNT: String(attempt),
       HELIOS_FAILURE_GRACE: String(grace),
       HELIOS_STATUS_FOLDER: folder,
-      // It asks whoever is root, and there is nobody to answer.
+      // Open MPI refuses to run as root without this.
       OMPI_ALLOW_RUN_AS_ROOT: '1',
       OMPI_ALLOW_RUN_AS_ROOT_CONFIRM: '1',
     };
     nodes?.begin({ generation, first: first.slice(1), environment });
     const ours = nodes ? { HELIOS_NODE_SHELL: `${nodes.port}:${nodes.key}` } : {};
-    // In a session of its own: a terminal's Ctrl-C would reach it a second time, and MPIs end their processes at once by that.
+    // In a session of its own: otherwise a terminal's Ctrl-C would reach it twice, and MPI kills its processes on the second.
     const started = spawn(line[0], line.slice(1), { env: { ...process.env, ...environment, ...ours }, stdio: 'inherit', detached: true });
     child = started;
     const watch = endAfterFailure(folder, grace * 1000, end);
@@ -373,9 +372,9 @@ async function attempts(launcher, { nproc, grace, restarts, master, nodes, own, 
       clearInterval(watch);
       release();
     });
-    // Before the others clean up: hosts may share the folder.
+    // Read before the other hosts clean up, since hosts may share the folder.
     const words = worst(folder, nproc);
-    // The launcher's own status is that of no process: MPICH's has the bits of all of them.
+    // The launcher's own status is not that of a process: MPICH combines the bits of all.
     const here = words || ended;
     const others = worstOf((await nodes?.statuses()) ?? []);
     const misuse = [words, others].includes(MISUSE);

@@ -1,5 +1,5 @@
-// The part of `helios-vk tune` that is on the device, in a process of its own: for each product the plan that the package
-// chooses, the others, and the fastest of those against it.
+// The part of `helios-vk tune` that uses the device, in a process of its own: for each product it times the plan that the package
+// chooses, then the others, then the fastest of those against the package's.
 
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -16,13 +16,13 @@ import { DEVICE_LOST, HOPELESS, Journal, isDeviceLost } from './journal.mjs';
 /** @typedef {import('../../kernels/tuning/table.mjs').Shape} Shape */
 /** @typedef {import('./tune.mjs').Job} Job */
 
-/** Of a product's time what the candidates have; the rest is for the last comparison. */
+/** Share of a product's time that is spent on candidates; the rest is for the final comparison. */
 const CANDIDATES_SHARE = 0.85;
 /** Tilings of which every way to split K is timed: those that are the fastest unsplit. */
 const SPLIT_TILINGS = 6;
 /** In class `shuffled`: B as it is, by the plan that the package has for that. */
 const NATURAL = { kernel: 'natural' };
-/** Rounds of the last comparison. */
+/** Rounds of the final comparison. */
 const ROUNDS = 15;
 
 const [file, seconds] = process.argv.slice(2);
@@ -46,7 +46,7 @@ try {
 const kernels = matmulKernels(context);
 const path = out ?? tableFile(context.info)?.path;
 journal.write({ key: 'device', device: identityOf(context.info), path });
-// What is measured is of no use where it cannot be kept.
+// Measuring is of no use if the table cannot be written.
 if (path === undefined) process.exit(HOPELESS);
 try {
   if (shapes !== undefined && isSameFile(shapes, path)) throw new Error(`--shapes ${shapes}: the table ${path} would be written to it`);

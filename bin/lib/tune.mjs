@@ -31,13 +31,13 @@ import { MODELS, productsOf, productsOfFile } from './tune-shapes.mjs';
  * @property {number} [failed] those that did not run or had wrong results
  */
 
-/** Classes of products, and seconds of a run where nothing else is said. */
+/** Classes of products, and the default seconds of a run. */
 const NAMES = /** @type {const} */ (['half', 'f32', 'mixed', 'bf16x3', 'shuffled']);
 const DEFAULT_NAMES = 'half,f32';
 const DEFAULT_MODEL = 'mission';
 const SECONDS = 600;
 const QUICK_SECONDS = 120;
-/** Milliseconds that a run waits for another one to write the same table, which takes a few, and between its looks. */
+/** Milliseconds that a run waits for another one to write the same table (which takes a few), and between two checks. */
 const LOCK_MS = 10_000;
 const LOOK_MS = 20;
 
@@ -77,7 +77,7 @@ export function jobsOf({ shapes, model, tokens, classes = DEFAULT_NAMES }) {
         productsOf(MODELS[preset], tokens ?? MODELS[preset].tokens),
       );
   const distinct = [...new Map(products.map((shape) => [Object.values(shape).join(' '), shape])).values()];
-  // What is shuffled are weights, which B is not of their own gradient.
+  // Only weights are shuffled, and in the product for their gradient (TN) B is not the weights.
   const takes = (/** @type {string} */ name, /** @type {Shape} */ { form }) => name !== 'shuffled' || form[0] === 'N';
   return names.flatMap((name) => distinct.filter((shape) => takes(name, shape)).map((shape) => ({ name, shape })));
 }
@@ -119,16 +119,16 @@ export async function tune(options) {
   }
 }
 
-/** What tells a file from the next one of its name, undefined where there is none. @param {string} path */
+/** Identity of a file, which tells it from a later one of the same name; undefined if there is none. @param {string} path */
 function identity(path) {
   const file = statSync(path, { bigint: true, throwIfNoEntry: false });
   return file && `${file.ino} ${file.mtimeNs}`;
 }
 
 /**
- * Runs `work` in one process at a time, which has a file `path.lock` meanwhile. One that stays for `waitMs` was left by a process that
- * was ended, and is removed: under a lock of its own, since two that find the same one there would remove it and what the first of them
- * has put in its place.
+ * Runs `work` in one process at a time, which holds a file `path.lock` meanwhile. A lock that stays for `waitMs` was left by a killed
+ * process and is removed. The removal takes a lock of its own: otherwise, of two processes that find the same stale lock, the second
+ * would remove the new lock of the first.
  * @template T
  * @param {string} path @param {number} waitMs @param {() => T} work
  * @returns {T}
@@ -167,7 +167,7 @@ function locked(path, waitMs, work) {
  * Adds results to the table of a file, which keeps its other products, also those of runs that end at the same time.
  * @param {string} path @param {Stored['device']} device @param {Result[]} results
  * @param {number} [waitMs] how long another run may keep its lock: then it was ended
- * @returns {string | undefined} what the file was that is not kept
+ * @returns {string | undefined} a note if the file that was there is replaced and why
  */
 export const save = (path, device, results, waitMs = LOCK_MS) => locked(path, waitMs, () => merge(path, device, results));
 

@@ -1,12 +1,12 @@
-//! A group of processes as this one sees it: its ledger, and the timeline that the host signals for the device.
+//! This process's side of a group: its ledger, and the timeline that the host signals for the device.
 //!
-//! Whatever happens, every value that the device waits for is signalled: by the group's thread when the collective
-//! has ended, or by whoever notes the failure, for all calls that are under way. Where the group's thread has MPI at the
-//! memory of a call, that waits until it has looked up, so that device and MPI are not there together; a thread that sits
-//! in a library and does not come back holds it up for a moment only.
+//! Every value that the device waits for is signalled, whatever happens: by the group's thread when the collective has
+//! ended, or after a failure by the thread that notes it, for all calls under way. If MPI is working on the memory of a call
+//! at that time, the failure waits until the group's thread has left MPI, so that MPI and the device do not use the memory
+//! together. It does not wait long for a thread that is stuck in the library.
 //!
-//! An engine on the device signals the end of its collectives itself, where nobody can stop it from doing so: what is left
-//! after a failure is then signalled by the group's thread, once the engine's stream has come to its end.
+//! An engine on the device signals the end of its collectives itself, and cannot be stopped. After a failure the group's
+//! thread signals what is left, once the engine's stream is idle.
 
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
@@ -37,28 +37,28 @@ pub fn set_current(group: Option<Arc<Group>>) {
     *GROUP.lock() = group;
 }
 
-/// How long the end of the process waits for an engine on the device to come to its own.
+/// How long the end of the process waits for an engine on the device to become idle.
 const LEAVE: Duration = Duration::from_secs(5);
 
-/// How long a failure waits for MPI to let go of a call's memory. The group's thread looks up every 50 µs, unless the library
-/// does not return.
+/// How long a failure waits for MPI to release a call's memory. The group's thread checks for failures every 50 µs, unless
+/// the library does not return.
 const LOOK_UP: Duration = Duration::from_millis(100);
 
 /// What a collective works on.
 pub enum Payload {
     Host(Host),
-    /// The device's own memory, and the value of the submission behind which the engine may use it: calls that come
-    /// directly behind each other share one.
+    /// The device's own memory, and the value of the submission after which the engine may use it. Calls directly after one
+    /// another share that value.
     Shared(Range, u64),
 }
 
-/// Memory that MPI works on: that of a buffer, or a copy, or from the one to the other.
+/// Memory that MPI works on: a buffer's, a copy, or from one to the other.
 pub struct Host {
     /// The range of a buffer that the host sees.
     pub range: Option<NonNull<u8>>,
     /// Where MPI writes, and reads too if there is no range.
     pub lease: Option<Arc<Lease>>,
-    /// What the range lies in: it stays there for as long as this is kept.
+    /// Keeps the memory of the range alive.
     pub kept: (Arc<Resource>, Arc<Memory>),
 }
 
@@ -74,7 +74,7 @@ pub struct State {
     pub shared: Vec<Weak<()>>,
     /// An engine on the device may signal, or MPI is at work on a call.
     at_work: bool,
-    /// What is to be signalled once it does not any more.
+    /// The value to signal once that has ended.
     owed: Option<u64>,
     /// The driver is not called any more: the process ends.
     exiting: bool,
@@ -197,7 +197,7 @@ impl Group {
         state.ledger.phase = Phase::Ready;
     }
 
-    /// Takes a collective on; the value of the group's timeline that says that it has ended, one way or the other.
+    /// Queues a collective; the value of the group's timeline that is signalled when it has succeeded or failed.
     pub fn enqueue(&self, call: Call, after: u64, memory: Option<Payload>) -> Result<u64> {
         let value = self.state.lock().ledger.enqueue(call, after, memory);
         self.wake.notify_one();
@@ -243,7 +243,7 @@ impl Group {
         self.state.lock().at_work = true;
     }
 
-    /// It has signalled its last, or MPI is done with a call.
+    /// The engine has signalled its last value, or MPI is done with a call.
     pub fn engine_ends(&self) {
         let mut state = self.state.lock();
         state.at_work = false;
@@ -254,7 +254,7 @@ impl Group {
         self.wake.notify_all();
     }
 
-    /// Notes that the turn of a call has come; false if the group has failed.
+    /// Notes that a call begins; false if the group has failed.
     pub fn begin(&self, call: Call) -> bool {
         let mut state = self.state.lock();
         let begins = state.ledger.begin(call);
@@ -274,8 +274,8 @@ impl Group {
         }
     }
 
-    /// Notes a failure, the first alone: the device goes on, and results from the first call on that has not ended
-    /// stand for nothing.
+    /// Notes the first failure; later ones change nothing. The device continues, and results are invalid from the first call
+    /// on that has not ended.
     pub fn fail(&self, failure: Failure) {
         let mut state = self.state.lock();
         let Some((value, spoiled)) = state.ledger.fail(failure.clone()) else {
@@ -321,7 +321,7 @@ impl Group {
         }
     }
 
-    /// Runs `body` unless the process ends, with its end waiting for it meanwhile.
+    /// Runs `body` unless the process is ending; the process does not end while it runs.
     pub fn in_driver<T>(&self, body: impl FnOnce() -> T) -> Option<T> {
         let _in = self.driver.lock();
         let exiting = self.state.lock().exiting;

@@ -1,4 +1,4 @@
-//! Collectives: calls of the stream that the device hands to the host, and the host to the other processes.
+//! Collectives: calls of the stream at which the device waits for the host, and the host exchanges data with other processes.
 //!
 //! The stream copies what a collective sends into mapped memory; the thread of the [`group`] waits for the timeline
 //! value of that copy, runs the collective on the memory, and signals a second timeline, which the submission behind

@@ -1,7 +1,7 @@
 //! The thread of a group whose engine works on the device: NCCL, on a stream of CUDA's.
 //!
-//! It waits until Vulkan has come to a collective, gives it and those directly behind it to the stream, and lets that
-//! signal Vulkan.
+//! It waits until Vulkan has reached a collective, enqueues that and those directly after it on the stream, and has the
+//! stream signal Vulkan.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ fn run(group: &Group, options: Options, device: Device) {
     group.engine_ends();
 }
 
-/// Carries calls out until the group has been left or has failed.
+/// Runs calls until the group has been left or has failed.
 fn serve(group: &Group, rank: &mut Rank) -> Result<()> {
     let stop = || group.stopped();
     group.ready(String::new());
@@ -79,8 +79,8 @@ fn serve(group: &Group, rank: &mut Rank) -> Result<()> {
     Ok(())
 }
 
-/// Asks until the device has come to `value`, since a thread that waits takes longer to wake up; false if the group has
-/// failed meanwhile.
+/// Polls until the device has reached `value`, since a blocked thread takes longer to wake up; false if the group has failed
+/// meanwhile.
 fn arrive(group: &Group, value: u64) -> Result<bool> {
     let reached = || group.in_driver(|| group.timeline.reached(value));
     // At the end of the process the group has failed.

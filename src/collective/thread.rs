@@ -1,4 +1,4 @@
-//! The thread of a group: the one that starts the engine, and the one that calls it.
+//! The thread of a group: it alone starts the engine and calls it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
@@ -15,7 +15,7 @@ use crate::queue::timeline::Patience;
 /// One wait for the device, so that a failure of the group and the end of the process are noticed.
 const SLICE: Duration = Duration::from_millis(2);
 
-/// The memory of a collective, which lets go of it where the driver may be called.
+/// The memory of a collective. It is released only while the driver may be called.
 struct Held<'a> {
     group: &'a Group,
     memory: Option<Host>,
@@ -106,7 +106,7 @@ fn run(group: &Group, options: Options) -> Result<()> {
         };
         let memory = Some(memory);
         let ended = member.run(&job.call, Held { group, memory }, &stop);
-        // MPI does not touch the memory any more: a failure that comes from here on lets the device go on at once.
+        // MPI no longer touches the memory: after a failure from here on the device continues immediately.
         group.engine_ends();
         let Ended::Done(memory) = ended? else {
             return Ok(());

@@ -9,18 +9,18 @@ use crate::memory::buffer::Buffer;
 use crate::memory::{self, Kind, Resource};
 use crate::timing::Phase;
 
-/// Retired resources looked at by one call, so that none pays for many.
+/// Most retired resources that one call takes back, so that no call pays for many.
 const RETIRE_STEP: usize = 4;
-/// Destroyed buffers, and their bytes, that may wait for a submission: beyond it recorded work is submitted
-/// before another buffer is made.
+/// How many destroyed buffers, and how many of their bytes, may wait for a submission. Beyond that, recorded work is
+/// submitted before another buffer is created.
 const MAX_UNSUBMITTED: usize = 1024;
 const MAX_UNSUBMITTED_BYTES: u64 = 64 << 20;
-/// Bytes that were destroyed while the device still uses them, or an eighth of what is live if that is
-/// more: beyond it the device is waited for before it is asked for more memory. A program that creates,
-/// uses and destroys faster than the device works would otherwise take all there is.
+/// How many bytes of destroyed buffers the device may still use; an eighth of the live bytes if that is more. Beyond
+/// that, we wait for the device before we allocate another block. Otherwise a program that creates, uses and destroys
+/// buffers faster than the device works would take all of its memory.
 const RUN_AHEAD: u64 = 1 << 30;
 
-/// Bytes that a binding of an empty buffer covers: Vulkan has none of no bytes.
+/// Bytes that a binding of an empty buffer covers: Vulkan has no empty bindings.
 const EMPTY_RANGE: u64 = 4;
 
 impl Context {
@@ -66,7 +66,7 @@ impl Context {
             return Ok(());
         };
         let resource = &buffer.resource;
-        // Whatever a shader may reach by going beyond the end.
+        // The whole capacity, since a shader may reach beyond the buffer's end.
         let bytes = match isolation {
             Isolation::Range => {
                 memory::capacity(buffer.bytes.max(EMPTY_RANGE)).min(resource.capacity)
@@ -79,7 +79,7 @@ impl Context {
             unsafe { mapped.as_ptr().write_bytes(0, bytes as usize) };
             return Ok(());
         }
-        // Into the stream, also while this thread records a graph: it is done once, before any launch.
+        // Into the stream even while this thread records a graph: it runs once, before any launch.
         let recording = self.recording.take();
         let cleared = self.fill_words(slot, bytes & !3, 0);
         self.recording = recording;
@@ -89,7 +89,7 @@ impl Context {
         })
     }
 
-    /// A handle for a resource that nobody else uses.
+    /// A handle for a resource that nothing else uses.
     pub(super) fn adopt(
         &mut self,
         resource: Arc<Resource>,
@@ -134,8 +134,7 @@ impl Context {
         Ok(handle)
     }
 
-    /// A resource in memory that the driver has given already, after looking through what the device has meanwhile
-    /// finished with.
+    /// A resource in an existing block, after taking back what the device has finished with meanwhile.
     fn find(&mut self, capacity: u64, kind: Kind) -> Result<Option<Resource>> {
         let found = self.memory.take(capacity, kind);
         if found.is_some() || self.retired.is_empty() && self.retired_graphs.is_empty() {
@@ -184,8 +183,8 @@ impl Context {
         Ok(())
     }
 
-    /// Whether much of what was destroyed waits for work that is recorded and not submitted, and so
-    /// would never come back.
+    /// Whether much destroyed memory waits for work that is recorded but not submitted: without a submission it would
+    /// never come back.
     fn waits_for_submission(&self) -> bool {
         let mut bytes = 0;
         let unsubmitted = self.retired.iter().rev();
@@ -197,7 +196,7 @@ impl Context {
         count == MAX_UNSUBMITTED || bytes >= MAX_UNSUBMITTED_BYTES
     }
 
-    /// Gives everything back that nobody uses: waits for the device, then empties idle blocks.
+    /// Frees all unused memory: waits for the device, then returns idle blocks to the driver.
     pub fn relieve(&mut self) -> Result<()> {
         self.drain()?;
         self.reclaim(usize::MAX);

@@ -25,7 +25,7 @@ pub struct Range {
     pub element: Element,
 }
 
-/// What carries collectives out, and how it starts.
+/// The engine that runs collectives, and how it starts.
 pub enum Engine {
     Mpi(Options),
     Nccl(nccl::rank::Options),
@@ -57,8 +57,8 @@ impl Context {
         Ok(())
     }
 
-    /// Forgets the group, which all ranks have left, or which has failed. What was computed after its failure keeps
-    /// failing; what comes from now on counts.
+    /// Forgets the group, which all ranks have left or which has failed. Results that were computed after its failure stay
+    /// failed; calls from now on are valid.
     pub fn forget_group(&mut self) -> Result<()> {
         let Some(group) = self.group.clone() else {
             return Ok(());
@@ -70,8 +70,8 @@ impl Context {
         }
         group::set_current(None);
         self.group = None;
-        // The device may have yet to go past the group's values: what it waits on lives until then.
-        // On a device that is lost nobody knows when: until its end, which says how it was lost.
+        // The device may still wait for the group's values, so the semaphore must live until then. A lost device never passes
+        // them: there it lives until the device ends.
         let flushed = self.flush();
         let value = *flushed.as_ref().unwrap_or(&u64::MAX);
         self.exchanged.push_back((value, group));
@@ -163,7 +163,7 @@ impl Context {
         };
         let called = self.enqueue(group, call, at, memory);
         if let Some(memory) = lease {
-            // Also where the group has failed meanwhile: the device may be at the copy to it.
+            // Even if the group has failed meanwhile: the device may be copying to it.
             let value = *called.as_ref().unwrap_or(&self.stream.pending_value());
             self.exchanged.push_back((value, memory));
         }
@@ -195,8 +195,8 @@ impl Context {
     /// The same on the device's own memory: in place where the buffer is one that can be shared, or else on a copy in
     /// one that can. The range begins at byte `start` of the buffer in `slot`.
     ///
-    /// What comes behind it is submitted with whatever is called next, or when somebody waits. Collectives with nothing
-    /// in between come behind the same submission, and the next one waits for the last of them.
+    /// Nothing is submitted behind it until the next call or wait. Collectives with nothing between them follow the same
+    /// submission, and the next submission waits for the last of them.
     fn on_device(&mut self, group: &Group, call: Call, (slot, start): (u32, u64)) -> Result<u64> {
         let shared = |buffer: &Buffer| buffer.resource.shared().is_some_and(|b| b.exportable);
         let direct = self.buffers.at(slot).is_some_and(shared);
@@ -252,7 +252,7 @@ impl Context {
         self.buffer_slot("buffer", handle)
     }
 
-    /// The memory of a buffer from byte `offset` on as the engine gets it: with a descriptor the first time.
+    /// The memory of a buffer from byte `offset` on, for the engine: with a file descriptor the first time.
     fn shared_range(&self, group: &Group, slot: u32, offset: u64) -> Result<SharedRange> {
         let buffer = self.buffers.at(slot);
         let Some((buffer, block)) = buffer.and_then(|b| Some((b, b.resource.shared()?))) else {

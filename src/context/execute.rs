@@ -15,8 +15,8 @@ use crate::record::commands::{self, BINDING_WORDS};
 use crate::record::encoder::{Bindings, MAX_PUSH};
 use crate::timing::Phase;
 
-/// Dispatches that one command buffer may hold where a call asks for all of them in one, timed or in a
-/// graph. Lavapipe of Mesa 26.1.6 crashes at 65,536.
+/// Most dispatches of a command buffer that must hold all dispatches of a call: a timed list or a graph. Lavapipe of
+/// Mesa 26.1.6 crashes at 65,536.
 const MAX_DISPATCHES: u32 = 16_384;
 
 /// GPU times of a profiled list.
@@ -82,7 +82,7 @@ impl Drop for Queries {
 pub struct Single<'a> {
     pub pipeline: i32,
     pub buffers: &'a [i32],
-    /// What to bind of each buffer; none for the whole of them.
+    /// The range of each buffer to bind; none for whole buffers.
     pub ranges: Vec<BindingRange>,
     pub groups: [u32; 3],
     pub push: &'a Push,
@@ -167,7 +167,7 @@ impl Context {
             false => (&mut self.stream.tracker, STREAM),
         };
         let mut conflict = touches_everything && tracker.conflicts_everything(everything);
-        // All is looked up before anything changes: a command is there whole, or not at all.
+        // Everything is looked up before anything changes, so that a command is added completely or not at all.
         let mut bindings: Bindings = [0; _];
         let (bindings, _) = bindings.split_at_mut(slots.len() * BINDING_WORDS);
         let words = bindings.chunks_exact_mut(BINDING_WORDS);
@@ -332,8 +332,8 @@ impl Context {
         self.flush_if_long()
     }
 
-    /// Makes ready for a dispatch of each of the pipelines, in the stream or in the graph that this
-    /// thread is recording. A failure has changed nothing.
+    /// Prepares for a dispatch of each of the pipelines, in the stream or in the graph that this thread is recording. After a
+    /// failure nothing has changed.
     pub(super) fn ready(&mut self, pipelines: impl ExactSizeIterator<Item = u32>) -> Result<()> {
         let in_graph = self.recording_here();
         match &self.recording {
@@ -371,8 +371,8 @@ impl Context {
         Ok(())
     }
 
-    /// In the middle of a call: submits the open command buffer and goes on in the next, if it holds so
-    /// many dispatches.
+    /// Within a call: submits the open command buffer and continues in the next one, if it holds the most dispatches that
+    /// it may.
     pub(super) fn next_if_long(&mut self, most: u32) -> Result<()> {
         if self.stream.open_dispatches < most || self.recording_here() {
             return Ok(());
@@ -459,8 +459,8 @@ impl Context {
         Ok(())
     }
 
-    /// A failure in the middle of a call would leave half of its work in the stream, which nobody can
-    /// take back: it is final, like a lost device. `untouched`: nothing of the call is in the stream yet.
+    /// A failure in the middle of a call leaves half of its work in the stream, which cannot be undone: so it is final, like a
+    /// lost device. `untouched`: nothing of the call is in the stream yet.
     pub(super) fn poison_if_partial<T>(&self, untouched: bool, result: Result<T>) -> Result<T> {
         result.inspect_err(|error| {
             if !untouched {
@@ -484,8 +484,8 @@ impl Context {
         Ok(())
     }
 
-    /// Submits what was recorded with the queries and waits for it: its timeline value, and the ticks
-    /// if all was `recorded`: a query without its command would never be there.
+    /// Submits what was recorded with the queries and waits for it. Returns its timeline value, and the ticks if everything was
+    /// `recorded`: a query whose command is missing would never become available.
     pub(super) fn finish_timing(
         &mut self,
         queries: Queries,
@@ -497,7 +497,7 @@ impl Context {
             Ok((value, queries.ticks()?))
         });
         if ticks.is_err() {
-            // Commands on their way may name them still, or the device write them.
+            // Queued commands may still name them, or the device may still write them.
             self.abandoned.push(queries);
         }
         ticks
@@ -529,7 +529,7 @@ impl Context {
                 dispatch_us: Vec::new(),
             });
         }
-        // What was recorded before is not this list's time.
+        // Earlier work must not count as this list's time.
         self.flush()?;
         let queries = Queries::new(&self.device, count as u32 + 1)?;
         self.open()?;

@@ -18,7 +18,7 @@ use crate::timing::Phase;
 pub struct Recording {
     thread: ThreadId,
     pub slot: Slot,
-    /// What was called and is not in the slot yet: it is encoded at the end.
+    /// Commands that are not in the slot yet; they are encoded at the end.
     pub commands: Commands,
     /// What its dispatches name by number.
     programs: Vec<Program>,
@@ -43,7 +43,7 @@ impl Recording {
         if known.is_some_and(|known| Arc::ptr_eq(known, resource)) {
             return;
         }
-        // A slot that was reused meanwhile: the older buffer is still the graph's.
+        // The slot was reused meanwhile: the graph still owns the older buffer.
         if let Some(older) = self.used.insert(slot, Arc::clone(resource)) {
             self.kept.push(older);
         }
@@ -73,7 +73,7 @@ impl Recording {
         self.kept.push(resource);
     }
 
-    /// What was recorded, and what that kept alive.
+    /// The recorded slot, and the resources that it keeps alive.
     fn into_parts(self) -> (Slot, Vec<Arc<Resource>>) {
         let mut resources = self.kept;
         resources.extend(self.used.into_values());
@@ -114,9 +114,9 @@ impl Context {
         }
     }
 
-    /// To be called behind a command: hands over what was written so far if it is much, so that recording goes on
-    /// beside the call. A profile wants the work of each call recorded in that call, and validation its errors, in
-    /// graphs too.
+    /// To be called after a command: hands over the commands written so far if there are many, so that the recorder encodes
+    /// them while the call continues. A profile needs the work of each call recorded within that call, and validation needs its
+    /// errors there, in graphs too.
     #[inline]
     pub(super) fn written(&mut self) -> Result<()> {
         match &mut self.recording {
@@ -205,8 +205,8 @@ impl Context {
         }
     }
 
-    /// Lets go of what a graph kept alive until `value`. Live buffers keep theirs; upload data and
-    /// destroyed buffers come back.
+    /// Releases, once `value` is reached, what a graph kept alive: upload data and destroyed buffers are freed, live buffers
+    /// stay.
     fn release(&mut self, resources: Vec<Arc<Resource>>, value: u64) {
         for resource in resources {
             if Arc::strong_count(&resource) == 1 {
@@ -267,7 +267,7 @@ impl Context {
             self.measured_graph(handle, measured)?;
         }
         if !self.watches.is_empty() {
-            // What the graph wrote is looked through before its value counts as reached.
+            // Watched buffers that the graph wrote are checked for NaNs before its value counts as reached.
             self.watches.touched();
             let opened = self.open();
             self.poison_if_partial(false, opened)?;
@@ -289,7 +289,7 @@ impl Context {
             .ok_or_else(|| Error::handle("graph", "graph", handle))?
             .last_launch;
         if value > self.timeline.seen() {
-            // Command buffers in flight cannot be freed: rare enough to wait for.
+            // Command buffers in flight cannot be freed. This is rare, so wait for them.
             self.wait(value)?;
         }
         if let Some(graph) = self.graphs.remove(handle) {

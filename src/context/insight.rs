@@ -26,7 +26,7 @@ use crate::timing::{PHASES, Total};
 /// A buffer of the driver's, and an offset in it.
 type Location = [u64; 2];
 
-/// Submissions that are tried to bring the clocks together, where no extension does.
+/// How many submissions are tried to calibrate the clocks, where no extension does it.
 const TRIES: usize = 5;
 
 /// What the profile changed and counts from.
@@ -139,7 +139,7 @@ impl Context {
                 self.timing.totals[phase as usize],
                 before.totals[phase as usize],
             );
-            // A reset in between counts from there.
+            // After a reset in between, count from there.
             let nanoseconds = now.nanoseconds.checked_sub(then.nanoseconds);
             let calls = now.calls.checked_sub(then.calls);
             phases.insert(
@@ -207,7 +207,7 @@ impl Context {
         match measured {
             Measured::Own(probe) => profile::launched(probe, work),
             Measured::Around(probe, after) => {
-                // At once: time until a later submission would count as the graph's.
+                // Immediately: otherwise the time until a later submission would count as the graph's.
                 let opened = self.open();
                 self.poison_if_partial(false, opened)?;
                 self.write_mark(&after);
@@ -236,7 +236,7 @@ impl Context {
         Use { used, budget }
     }
 
-    /// Tells those who want to know that memory runs short.
+    /// Calls the listeners for memory pressure.
     pub fn look_at_memory(&self) {
         LISTENERS.look(|| self.memory_use());
     }
@@ -357,7 +357,7 @@ impl Context {
         let mut batches = Vec::new();
         self.blackbox.each(|batch| {
             let named = |location: Location| {
-                // A buffer that is younger than the batch has only taken over the memory.
+                // A buffer created after the batch only took over the memory.
                 let live = buffers
                     .range(..=location)
                     .next_back()
@@ -387,7 +387,7 @@ impl Context {
                         let buffers = bindings
                             .iter()
                             .map(|&[raw, offset, _]| named([raw, offset]));
-                        // One that is younger has only taken over the driver's number.
+                        // A pipeline created later only took over the driver's handle.
                         let (handle, name, _) = pipelines
                             .get(pipeline)
                             .copied()

@@ -1,5 +1,4 @@
-//! Buffers that are looked through for NaNs, on the device, after every submission that may have written
-//! them.
+//! NaN watches: a kernel looks through each watched buffer after every submission that may have written it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,7 +24,7 @@ struct Watch {
     /// Two words that the kernel writes for each part of the buffer: how many NaNs, and the first one's
     /// index in the part.
     found: i32,
-    /// The last value whose work was looked at.
+    /// The last value whose work was checked.
     checked: u64,
 }
 
@@ -33,7 +32,7 @@ struct Watch {
 pub(super) struct Watches {
     list: Vec<Watch>,
     pipeline: Option<i32>,
-    /// Kept from being looked at while it is itself at work.
+    /// Set while no check may begin: during a check, and between the pieces of an upload.
     pub(super) busy: bool,
 }
 
@@ -45,7 +44,7 @@ impl Watches {
         }
     }
 
-    /// The handle of the kernel that looks, once there is one.
+    /// The handle of the kernel that counts NaNs, once it is made.
     pub fn pipeline(&self) -> Option<i32> {
         self.pipeline
     }
@@ -109,7 +108,7 @@ impl Context {
         Ok(id)
     }
 
-    /// Bytes of a buffer that one dispatch looks through: whole words, and what a binding may be.
+    /// Bytes of a buffer that one dispatch looks through: whole words, at most as large as a binding may be.
     fn nan_part(&self) -> u64 {
         let limits = self.device.binding_limits();
         let unit = limits.alignment.max(4);

@@ -6,7 +6,7 @@ use crate::observe::profile;
 use crate::pipeline::{Factory, Options, Pipeline, PtxKernel};
 use crate::timing::Phase;
 
-/// Destroyed pipelines that may wait for somebody to ask how far the device has come.
+/// How many destroyed pipelines may wait before the device is asked how far it has come.
 const MAX_RETIRED_PIPELINES: usize = 16;
 
 impl Context {
@@ -48,7 +48,8 @@ impl Context {
         self.add_pipeline(|factory, born| factory.create_of_ptx(kernel, born))
     }
 
-    /// A handle of what `make` makes, which is given the timeline's next value and says whether it was made now.
+    /// A handle for the pipeline that `make` returns. `make` gets the timeline's next value, and also returns whether the
+    /// pipeline was made now.
     fn add_pipeline(
         &mut self,
         make: impl FnOnce(&mut Factory, u64) -> Result<(Pipeline, bool)>,
@@ -84,7 +85,7 @@ impl Context {
     /// recorded so far needs it.
     pub fn destroy_pipeline(&mut self, handle: i32) -> Result<()> {
         self.device.check_alive()?;
-        // The one that looks for NaNs is nobody's to destroy.
+        // The kernel of NaN watches is not the caller's to destroy.
         let own = self.watches.pipeline() == Some(handle);
         let pipeline = match own {
             true => None,
@@ -102,7 +103,7 @@ impl Context {
 
     /// Lets go of destroyed pipelines that the device has finished with.
     fn reclaim_pipelines(&mut self) {
-        // A profile knows them by what the driver would give to the next.
+        // A profile knows pipelines by the driver's handles, which the driver may reuse.
         if self.retired_pipelines.is_empty() || profile::running() {
             return;
         }

@@ -1,4 +1,4 @@
-//! Where the stream stands: what was called, what of it was submitted, and what is still to be ordered.
+//! State of the stream: what was called, what of it was submitted, and what still has to be ordered.
 
 use crate::plan::hazard::Tracker;
 
@@ -44,7 +44,7 @@ impl Stream {
         self.last + 1
     }
 
-    /// A timeline value of its own for a call that returns one before it is submitted.
+    /// A new timeline value, for a call that returns it before its work is submitted.
     pub fn assign(&mut self) -> u64 {
         self.last += 1;
         self.last

@@ -13,8 +13,8 @@ use crate::memory::staging::{Lease, UPLOAD_CHUNK, Upload};
 use crate::plan::hazard::{Access, Stage, Stages};
 use crate::timing::Phase;
 
-/// Recorded uploads are submitted once they come to this many bytes, so that the copies run while
-/// the caller prepares more.
+/// Recorded uploads are submitted once they add up to this many bytes, so that the copies run while the caller prepares
+/// more.
 const FLUSH_UPLOADS: u64 = 4 << 20;
 /// Uploads into idle mapped memory up to this size skip the ring; beyond it the copy engine is
 /// faster than the processor's writes across the bus, except where device memory is the host's.
@@ -131,7 +131,7 @@ impl Context {
             return Ok(0);
         }
         if !data.is_empty() {
-            // What is watched is looked at when all pieces are there.
+            // A watched buffer is checked once all pieces are there.
             let busy = std::mem::replace(&mut self.watches.busy, true);
             let staged = self.upload_pieces(slot, data, offset);
             self.watches.busy = busy;
@@ -374,9 +374,8 @@ impl Context {
         Ok(Read::Staged { lease, value })
     }
 
-    /// Starts a read whose copy has its place in the stream, so that what is called afterwards does
-    /// not show in it, also where the buffer itself could be read later. The lease holds the bytes
-    /// once the value is reached, and must be kept until then.
+    /// Starts a read whose copy is a command of the stream, so that later calls do not show in it, even if the buffer could be
+    /// read directly. The lease holds the bytes once the value is reached, and must be kept until then.
     pub fn read_staged(&mut self, handle: i32, offset: u64, bytes: u64) -> Result<(Lease, u64)> {
         let slot = self.check_read("buffer", handle, offset, bytes)?;
         let lease = self.copy_out(slot, offset, bytes)?;
@@ -442,7 +441,7 @@ impl Context {
         let slot = self.buffer_slot("handle", handle)?;
         self.check_range(slot, ["byteOffset", "byteLength"], offset, bytes)?;
         if !self.idle(slot) {
-            // Another worker has given it work since: the read takes its place behind that.
+            // Another worker has given the buffer work since: read it after that.
             let value = self.flush_here()?;
             self.wait(value)?;
         }

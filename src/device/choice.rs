@@ -412,7 +412,7 @@ fn coop_tile(shapes: &[CoopShape], selector: Option<CoopTile>) -> Option<(u32, u
     best.map(|(_, _, tile)| tile)
 }
 
-/// What safe mode rests on, or why there is none on this device.
+/// What bounds accesses in safe mode, or why this device has no safe mode.
 fn isolation(snapshot: &Snapshot) -> Result<Isolation> {
     let features = &snapshot.features;
     let missing = |what: &str| {
@@ -431,7 +431,7 @@ fn isolation(snapshot: &Snapshot) -> Result<Isolation> {
     }
 }
 
-/// What runs kernels in PTX: the documented extension rather than the other.
+/// The extension that runs kernels in PTX; the documented one is preferred.
 fn ptx(snapshot: &Snapshot, config: &Config) -> Result<Extension, String> {
     if config.safe {
         return Err("safe mode runs no PTX: nothing bounds what it reaches".to_owned());

@@ -1,4 +1,4 @@
-//! The chain of feature structures that a device is asked with and created from.
+//! The chain of feature structures that is queried, and that the device is created with.
 
 use std::ffi::CStr;
 
@@ -183,7 +183,7 @@ impl FeatureChain {
         self.with.explicit_layout = false;
     }
 
-    /// What shaders may use of what is turned on.
+    /// The enabled features that shaders may use.
     pub(super) fn shader_rules(&self, snapshot: &Snapshot) -> Support {
         use vk::SubgroupFeatureFlags as S;
         let (v11, v12, core) = (&self.v11, &self.v12, &self.core);
@@ -241,7 +241,7 @@ impl FeatureChain {
         }
     }
 
-    /// Extensions that the chain's structures belong to.
+    /// The extensions of the chain's structures.
     pub(super) fn extensions(&self) -> Vec<&'static CStr> {
         let with = self.with;
         [

@@ -1,8 +1,7 @@
 //! Instances are kept for the life of the process, and used by one device after the other.
 //!
-//! NVIDIA's driver does not stand their coming and going: after some ten instances it has been seen to compile
-//! `SubgroupLocalInvocationId` wrongly, and after some hundred to offer no device any more. It also saves the time of
-//! loading the drivers.
+//! NVIDIA's driver does not survive many instances: after some ten it has compiled `SubgroupLocalInvocationId` wrongly,
+//! and after some hundred it offered no device any more. Keeping instances also saves the time of loading drivers.
 
 use std::ffi::OsString;
 use std::ops::Deref;
@@ -15,12 +14,12 @@ use super::instance::Instance;
 use crate::config::{self, Config};
 use crate::error::Result;
 
-/// What decides what an instance is.
+/// What instances must have in common to be exchangeable.
 #[derive(Clone, PartialEq, Eq)]
 struct Origin {
     loader: Option<OsString>,
     validation: bool,
-    /// What the loader and the drivers read as they are loaded, sorted.
+    /// The variables that the loader and the drivers read when they are loaded, sorted.
     environment: Vec<(String, OsString)>,
 }
 
@@ -34,14 +33,15 @@ impl Origin {
     }
 }
 
-/// Idle instances that are kept: programs that go on changing variables of drivers would leave ever more.
+/// Most idle instances that are kept: a program that keeps changing drivers' variables would otherwise collect them.
 const MAX_IDLE: usize = 4;
 
-/// Instances that no device uses, the latest last. Never dropped at the end: the process does not wait for drivers to be unloaded.
+/// Instances that no device uses, the latest last. They are leaked when the process ends, which need not wait for drivers
+/// to be unloaded.
 static IDLE: Mutex<Vec<(Origin, Instance)>> = Mutex::new(Vec::new());
 
-/// An instance for as long as this lives. Then it goes back to the idle ones if it has shown a device and no failure,
-/// or is destroyed.
+/// An instance in use. When this is dropped, the instance becomes idle if it has listed a device and nothing failed;
+/// otherwise it is destroyed.
 pub struct Lease {
     /// Some until `drop`.
     held: Option<(Origin, Instance)>,
@@ -52,7 +52,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// An idle instance as `config` and the environment want it, or a new one.
+    /// An idle instance that fits `config` and the environment, or a new one.
     pub fn new(config: &Config) -> Result<Self> {
         let origin = Origin::new(config);
         let alone = config.test_new_instances;
@@ -72,12 +72,12 @@ impl Lease {
     pub fn snapshots(&mut self) -> Result<Vec<(vk::PhysicalDevice, Snapshot)>> {
         self.sound = false;
         let found = Instance::snapshots(self)?;
-        // One without a device is not kept: a driver may come to be there.
+        // An instance without devices is not kept: a driver may be installed later.
         self.sound = !found.is_empty();
         Ok(found)
     }
 
-    /// No other device gets it, since something failed that may be its fault.
+    /// Keeps the instance from other devices, since it may be the cause of a failure.
     pub fn discard(&mut self) {
         self.sound = false;
     }
@@ -104,13 +104,13 @@ impl Drop for Lease {
             return;
         };
         if self.sound && !self.alone {
-            // The next device is not to hear what was said of this one.
+            // The next device must not get this one's messages.
             instance.messages.take();
             let mut idle = IDLE.lock();
             idle.push((origin, instance));
             let oldest = (idle.len() > MAX_IDLE).then(|| idle.remove(0));
             drop(idle);
-            // Not under the lock: drivers take their time.
+            // Not under the lock: this may take a driver long.
             drop(oldest);
         }
     }

@@ -1,8 +1,8 @@
-//! Device memory: blocks that the driver gives ([`blocks`]), parts of which are buffers ([`memory_policy`]).
+//! Device memory: buffers are parts ([`memory_policy`]) of blocks from the driver ([`blocks`]).
 //!
-//! A [`Resource`] is a buffer with its memory. Blocks are kept when no buffer is left in them, since a program
-//! comes round: they go back to the driver when the device's budget nears its end, when they are more than what is
-//! in use and yet another is needed, and before an allocation may fail.
+//! A [`Resource`] is a buffer with its memory. Empty blocks are kept, since a training loop soon needs them again. They
+//! go back to the driver when the device's budget nears its end, when they are more than what is in use and yet another
+//! block is needed, and before an allocation may fail.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ unsafe impl Send for Resource {}
 unsafe impl Sync for Resource {}
 
 impl Resource {
-    /// Whether the `VkBuffer` is this resource's alone for good.
+    /// Whether no other resource ever uses this `VkBuffer`.
     pub fn owns_buffer(&self) -> bool {
         !matches!(self.origin, Origin::Part(_))
     }
@@ -196,7 +196,7 @@ impl Memory {
         &self.pools[POOLED.iter().position(|&k| k == kind).unwrap_or(0)]
     }
 
-    /// A buffer of `capacity` bytes in memory that the driver has given already.
+    /// A buffer of `capacity` bytes in an existing block.
     pub fn take(&self, capacity: u64, kind: Kind) -> Option<Resource> {
         let resource = self.pool(kind).lock().take(capacity)?;
         self.counters.reuses.fetch_add(1, Relaxed);
@@ -204,15 +204,14 @@ impl Memory {
         Some(resource)
     }
 
-    /// As [`Self::take`], or else in a new block. All idle blocks go back to the driver before it fails for want
-    /// of memory.
+    /// As [`Self::take`], or else in a new block. Before it fails for lack of memory, all idle blocks go back to the driver.
     pub fn create(&self, capacity: u64, kind: Kind) -> Result<Resource> {
         let created = match self.try_create(capacity, kind) {
             Err(Error::OutOfMemory { .. }) if self.trim() => self.try_create(capacity, kind),
             other => other,
         };
         created.map_err(|error| match error {
-            // What was asked for, not the block for it.
+            // The error names the buffer's bytes, not the block's.
             Error::OutOfMemory {
                 what, space, hint, ..
             } => Error::OutOfMemory {
@@ -254,7 +253,7 @@ impl Memory {
             self.give_back(pool.remove_idle(), kind);
         }
         let block = match self.block(usual, kind) {
-            // Room for others is no reason to fail.
+            // A block of the usual size may not fit where this buffer alone does.
             Err(Error::OutOfMemory { .. }) if smallest < usual => self.block(smallest, kind),
             other => other,
         }?;

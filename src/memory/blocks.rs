@@ -1,4 +1,4 @@
-//! One block of device memory under one buffer, as the driver gives it.
+//! One block: device memory from the driver with one `VkBuffer` over all of it.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub struct SharedBlock {
     pub bytes: u64,
     pub exportable: bool,
     pub dedicated: bool,
-    /// Lives as long as the memory does here, for others to know it by.
+    /// The memory's identity, alive as long as the memory is here.
     pub name: Arc<()>,
 }
 
@@ -133,7 +133,7 @@ pub fn address(device: &Device, raw: vk::Buffer) -> u64 {
     unsafe { device.raw.get_buffer_device_address(&info) }
 }
 
-/// That memory of a kind cannot be had, as a device says it that has no more.
+/// The error of a device that has no more memory.
 pub fn out_of_memory(kind: Kind, bytes: u64) -> Error {
     Error::OutOfMemory {
         what: kind.name(),

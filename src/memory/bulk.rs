@@ -1,4 +1,4 @@
-//! Copies out of memory that somebody else may write meanwhile, and into memory that the device reads.
+//! Copies out of memory that another thread may be writing, and into memory that the device reads.
 
 use std::collections::TryReserveError;
 use std::marker::PhantomData;
@@ -114,9 +114,9 @@ unsafe fn load(source: *const u8, target: *mut u8, len: usize) {
     (head + words * WORD..len).for_each(byte);
 }
 
-/// From so many bytes on, a copy does not go through the caches: what is written is not read again here,
-/// so each line would be fetched and evicted for nothing. On the host of an H200 (Xeon, 300 MB of cache)
-/// 4.7 MB take 295 µs instead of 570 into write-combined memory, 286 instead of 498 into cached memory.
+/// Copies of at least this many bytes use non-temporal stores: the host does not read the target again, so caching would
+/// fetch and evict each line for nothing. On the host of an H200 (Xeon, 300 MB of cache) 4.7 MB take 295 µs instead of 570
+/// into write-combined memory, and 286 instead of 498 into cached memory.
 const STREAMED: usize = 1 << 20;
 
 /// Copies `bytes` bytes; the device sees them once it gets its next work.

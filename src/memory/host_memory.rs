@@ -1,4 +1,4 @@
-//! How much of the host's memory results of reads may take, by what the process may have.
+//! How much of the host's memory results of reads may take, by the limits of the process.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Two steps' results of a program that reads 1.3 GB a step: while those of one are used, those of the step
 /// before are garbage whose finalizers have not run.
 const MAX_BYTES: u64 = 3 << 30;
-/// Below this reads of ordinary size could not be handed over at all.
+/// Below this, results of ordinary size would always be copied.
 const MIN_BYTES: u64 = 16 << 20;
 
 /// What limits this process, in bytes, where it is known.
@@ -21,8 +21,8 @@ struct Limits {
 }
 
 impl Limits {
-    /// Blocks that JavaScript holds and idle ones may take this each, and other parts of the process want
-    /// the more of it.
+    /// Blocks that JavaScript holds may take this much, and idle ones as much again; the rest of the process needs more than
+    /// both.
     fn results(self) -> u64 {
         let parts = [
             self.address_space.map(|bytes| bytes / 4),
@@ -33,8 +33,8 @@ impl Limits {
     }
 }
 
-/// Bytes of readback blocks that JavaScript may hold at a time. What limits the process is looked at with the first
-/// read, when driver and device have taken their part.
+/// Bytes of readback blocks that JavaScript may hold at a time. The limits are read at the first read, when driver and
+/// device have taken their part.
 pub fn results() -> u64 {
     static SYSTEM: OnceLock<u64> = OnceLock::new();
     let system = *SYSTEM.get_or_init(|| system::limits().results());
@@ -94,7 +94,7 @@ mod system {
         let read = |path: &str| std::fs::read_to_string(path).ok();
         let groups = read("/proc/self/cgroup")?;
         let unified = groups.lines().find_map(|line| line.strip_prefix("0::"));
-        // The first version says a huge number where there is no limit.
+        // cgroup v1 gives a huge number where there is no limit.
         let first = || {
             let text = read("/sys/fs/cgroup/memory/memory.limit_in_bytes")?;
             text.trim().parse().ok()

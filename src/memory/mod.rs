@@ -1,4 +1,4 @@
-//! Memory of the device and of staging: the blocks that the driver gives, and what is made of them by the policy of `memory_policy`.
+//! Memory of the device and for staging: blocks from the driver, divided by the policy of `memory_policy`.
 
 pub mod allocator;
 mod blocks;

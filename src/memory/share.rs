@@ -191,7 +191,7 @@ impl Memory {
         }))
     }
 
-    /// Lets go of the memory; other holders keep it. Nothing may be bound to it any more.
+    /// Releases the memory; other holders keep it. Nothing may be bound to it any more.
     pub(crate) fn free_shared(&self, block: SharedBlock) {
         self.note_shared(block.bytes, false);
         // SAFETY: the caller's promise above; the handle dies with `block`.
@@ -297,8 +297,8 @@ impl Descriptor {
         found.then(|| unsafe { status.assume_init() })
     }
 
-    /// Refuses what is no memory: a driver may read from it, and wait forever. Where memory is a file
-    /// (software devices), a longer size would reach beyond its end.
+    /// Refuses descriptors that are not memory: a driver may read from one and block forever. Where memory is a file
+    /// (software devices), it also refuses a size beyond the file's end.
     fn check(&self, fd: i32, size: u64, software: bool) -> Result<()> {
         let Some(status) = self.status() else {
             return Ok(());
@@ -326,8 +326,7 @@ impl Descriptor {
 #[cfg(unix)]
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        // Some drivers close a descriptor that they refuse, though it is not theirs; the number may
-        // be another file's by now.
+        // Some drivers close a descriptor that they refuse, though they must not; the number may be another file's by now.
         let now = self.status().map(|s| (s.st_dev, s.st_ino));
         if now == Some(self.file) {
             // SAFETY: the descriptor is the one made in `duplicate`.

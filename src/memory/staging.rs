@@ -128,9 +128,9 @@ impl Upload {
     }
 }
 
-/// From this size on a read takes a larger block sooner than a new one, whose pages cost the driver 0.3 ms a MiB.
+/// From this size on, a read takes a larger idle block rather than a new one, whose pages cost the driver 0.3 ms a MiB.
 const LARGE_BYTES: u64 = 1 << 20;
-/// A read may take a block so many times as large as it needs.
+/// How many times larger than the read that block may be.
 const MAX_TIMES: u64 = 4;
 
 #[derive(Default)]
@@ -149,8 +149,7 @@ impl Blocks {
         self.take_at(found)
     }
 
-    /// The smallest block that will do where there is none of the class: sooner than the driver makes a
-    /// large one.
+    /// The smallest larger block, if the class has none: taking it is quicker than allocating a large one.
     fn take_larger(&mut self, capacity: u64) -> Option<Resource> {
         if capacity < LARGE_BYTES {
             return None;
@@ -256,7 +255,7 @@ impl Readback {
             } else {
                 blocks.free_bytes += resource.capacity;
                 blocks.free.push_back(resource);
-                // As much as may be out: a step's blocks come back together.
+                // As many bytes may be idle as outstanding: a step's blocks come back together.
                 while blocks.free_bytes > host_memory::results() {
                     let Some(oldest) = blocks.free.pop_front() else {
                         break;

@@ -1,7 +1,7 @@
 //! The black box: what the last command buffers held, written to a file when something goes wrong.
 //!
-//! While commands are recorded, a [`Log`] keeps their words. Complete logs wait in a ring for as long as they
-//! may be of interest; words are read and names are looked up only when a report is written.
+//! While commands are recorded, a [`Log`] keeps their words. A ring keeps the last complete logs; their words are read, and
+//! names looked up, only when a report is written.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::OpenOptions;

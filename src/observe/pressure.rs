@@ -1,7 +1,7 @@
 //! Listeners for a shortage of device memory.
 //!
-//! Memory is looked at when more of it is taken from the driver and when a caller asks for statistics;
-//! without listeners a look is one load.
+//! Memory use is checked when more of it is taken from the driver, and when a caller asks for statistics. Without listeners
+//! a check is one load.
 #![deny(unsafe_code)]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,7 +30,7 @@ struct Listener {
     report: Box<dyn Fn(Use) + Send>,
 }
 
-/// Those who want to know.
+/// The listeners.
 pub struct Listeners {
     any: AtomicBool,
     last: AtomicU64,

@@ -66,7 +66,7 @@ pub struct Row {
     pub nanoseconds: f64,
     pub shortest: f64,
     pub longest: f64,
-    /// What the caller said was done, and the time of the dispatches that it said it of.
+    /// The work that the caller announced, and the time of the dispatches that it announced it for.
     pub bytes: f64,
     pub bytes_nanoseconds: f64,
     pub operations: f64,
@@ -380,7 +380,7 @@ pub fn stop() -> Result<Report> {
     })
 }
 
-/// Drops the profile of a device that goes; the trace ends where it is.
+/// Drops the profile of a device that is destroyed; the trace ends there.
 pub fn abandon(device: &Arc<Device>) {
     let mut session = SESSION.lock();
     if session
@@ -454,7 +454,7 @@ pub fn ended(commands: vk::CommandBuffer, probe: Probe, once: bool) -> Option<Ar
     }
 }
 
-/// The command buffer goes: another may get its handle.
+/// The command buffer is freed, and another may get its handle.
 pub fn forget(commands: vk::CommandBuffer) {
     if on()
         && let Some(session) = SESSION.lock().as_mut()

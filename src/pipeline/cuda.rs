@@ -1,7 +1,7 @@
 //! Kernels in PTX: modules and functions of the extension that the device has for them.
 //!
-//! Nothing looks at instructions: what a kernel does to its buffers is what its maker declares. What its text says of
-//! parameters, shared memory and blocks is held against the launch ([`ptx_check`]).
+//! Instructions are not analysed: the caller declares what a kernel reads and writes. Parameters, shared memory and block
+//! sizes that the text declares are checked against the launch ([`ptx_check`]).
 
 use std::ffi::CString;
 use std::sync::{Arc, Weak};
@@ -93,7 +93,7 @@ impl Factory {
         let cuda = cuda.map_err(|why| Error::Unsupported(why.clone()))?;
         let packed = source.check(&device, cuda.extension)?;
         if let Some((data, _)) = self.modules.get_key_value(&source.data) {
-            // The same bytes once.
+            // Equal data share one module.
             source.data = Arc::clone(data);
         }
         let (compiled, fresh) = self.shared(Key::Ptx(source.clone()), |factory| {

@@ -54,8 +54,8 @@ static QUEUE: Mutex<Queue> = Mutex::new(Queue {
 });
 static WAKE: Condvar = Condvar::new();
 
-/// Makes sure that the thread runs. Called before the work is recorded that [`when`] waits for, so
-/// that nothing is left to fail afterwards.
+/// Makes sure that the thread runs. Called before the work that [`when`] waits for is recorded, so that nothing can fail
+/// afterwards.
 pub fn start() -> Result<()> {
     let mut queue = QUEUE.lock();
     if queue.exiting {
@@ -199,7 +199,7 @@ mod tests {
     use crate::config::Config;
     use crate::context::{Context, Legacy};
 
-    /// The queue is the process's.
+    /// The queue is shared by the process.
     static ALONE: Mutex<()> = Mutex::new(());
     const LONG: Duration = Duration::from_secs(10);
 

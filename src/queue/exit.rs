@@ -1,6 +1,6 @@
-//! The end of the process. `process.exit` runs no clean-up of JS environments, but the driver's: threads of ours must
-//! not be in the driver then, nor must a CPU driver be at work on its own. Where there is no such handler, threads end
-//! before drivers do.
+//! The end of the process. `process.exit` skips the clean-up of JS environments and runs the driver's exit handlers: by
+//! then our threads must have left the driver, and a CPU driver must have finished its own work. Where there are no such
+//! handlers, threads end before drivers do.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -9,23 +9,22 @@ use parking_lot::Mutex;
 
 use crate::queue::timeline::Timeline;
 
-/// The end of the process waits at most this long for each that is in the driver: nobody sees its results any more.
+/// How long the end of the process waits for each thread that is in the driver; nobody sees its results any more.
 pub const LIMIT: Duration = Duration::from_secs(10);
 
 /// Something with a thread that may be in the driver, or that the driver's own threads work for.
 pub trait OnExit: Send + Sync {
-    /// Returns once these have left the driver, forever. False if they have not after [`LIMIT`].
+    /// Returns once these threads have left the driver for good; false if they have not within [`LIMIT`].
     fn on_exit(&self) -> bool;
 }
 
 static EXITING: Mutex<Vec<Weak<dyn OnExit>>> = Mutex::new(Vec::new());
 
-/// Whether the process is over. Its lock is held by a thread that lets go of a device.
+/// Whether the process is ending. A thread that drops a device holds the lock.
 static OVER: Mutex<bool> = Mutex::new(false);
 
-/// Drops what a thread has kept that nobody joins: it may be the last of a device, with which its driver is unloaded. The
-/// end of the process, which may be at that driver's own handlers, waits for this; if it has come so far, nothing
-/// is dropped any more.
+/// Drops a value owned by a detached thread. Dropping the last reference to a device unloads its driver, so the end of the
+/// process waits for this; once the process is ending, the value is leaked instead.
 pub fn let_go<T>(kept: T) {
     let over = OVER.lock();
     match *over {
@@ -34,8 +33,8 @@ pub fn let_go<T>(kept: T) {
     }
 }
 
-/// Calls `thread.on_exit()` when the process exits, if it still lives. To be called once the driver is loaded: where
-/// [`watch`] does nothing, handlers run last in, first out.
+/// Calls `thread.on_exit()` when the process exits, if it is still alive. Call this after the driver is loaded: where
+/// [`watch`] does nothing, exit handlers run last in, first out.
 pub fn at_exit(thread: &Arc<impl OnExit + 'static>) {
     watch();
     // Again with each, since a driver may have been loaded anew behind the last.
@@ -53,12 +52,12 @@ pub fn at_exit(thread: &Arc<impl OnExit + 'static>) {
     exiting.push(Arc::downgrade(&thread));
 }
 
-/// Has everybody leave before any exit handler of the process runs, also those that a driver registers later: LLVM
-/// makes what it compiles with at the first launch, and destroys it at the exit while lavapipe's threads compile.
+/// Makes all threads leave the driver before any exit handler of the process runs, even one that a driver registers later:
+/// LLVM sets up its compiler at the first launch, and its handler destroys it while lavapipe's threads still compile.
 ///
-/// `exit` of glibc first runs the destructors of the calling thread's variables, as C++ has it, and then the handlers,
-/// last in, first out. So one that such a destructor registers is the first. It knows the process's status, too. To
-/// be called on the main thread, which is the one that Node ends the process on; on others it does nothing.
+/// glibc's `exit` first runs the destructors of the calling thread's variables, as C++ requires, and then the handlers, last
+/// in, first out. So a handler that such a destructor registers runs first; it also gets the exit status. Call this on the
+/// main thread, on which Node ends the process; on others it does nothing.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub fn watch() {
     use std::ffi::{c_int, c_void};
@@ -66,7 +65,7 @@ pub fn watch() {
     use std::sync::Once;
 
     unsafe extern "C" {
-        /// Stands for this library, which stays loaded until the destructor has run.
+        /// Identifies this library, which stays loaded until the destructor has run.
         static __dso_handle: c_void;
         fn __cxa_thread_atexit_impl(
             destructor: extern "C" fn(*mut c_void),

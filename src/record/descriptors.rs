@@ -25,7 +25,7 @@ pub struct Descriptors {
 struct Reserved {
     layout: vk::DescriptorSetLayout,
     sets: Vec<vk::DescriptorSet>,
-    /// Dispatches that were promised one and are not recorded yet.
+    /// Dispatches that have reserved a set and are not recorded yet.
     promised: usize,
 }
 

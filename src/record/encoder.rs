@@ -76,7 +76,7 @@ fn stage_mask(stages: Stages) -> vk::PipelineStageFlags {
     mask
 }
 
-/// A copy in pieces of which each has as many bytes as any driver copies: lavapipe crashes at 2^31.
+/// A copy in pieces that every driver can copy: lavapipe crashes at 2^31 bytes.
 fn pieces(source: u64, target: u64, bytes: u64) -> impl Iterator<Item = vk::BufferCopy> {
     (0..bytes)
         .step_by(MAX_COPY as usize)
@@ -355,7 +355,7 @@ impl Encoder {
         push: &[u8],
         groups: [u32; 3],
     ) -> Result<()> {
-        // Nobody says what a launch leaves bound.
+        // The extension does not say what stays bound after a launch.
         self.forget_bound();
         let (
             Ok(cuda),

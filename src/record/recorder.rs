@@ -40,7 +40,7 @@ const PIECE: usize = HAND_OVER + 256;
 const MAX_WAITING: usize = 512;
 /// How long the thread looks for more before it sleeps: waking it costs the caller some microseconds.
 const SPIN: Duration = Duration::from_micros(50);
-/// One wait for a command slot, so that the end of the process is noticed.
+/// Length of one wait for a command slot, so that the end of the process is noticed.
 const SLICE: Duration = Duration::from_millis(20);
 
 /// Pieces on their way to the recorder.
@@ -140,8 +140,8 @@ impl Recorder {
         self.thread.is_some()
     }
 
-    /// Makes a pipeline known under its slot, before the first dispatch that names it. The slot may have been
-    /// another's: what was handed over before this still finds that one.
+    /// Registers a pipeline under its slot, before the first dispatch that names it. If the slot was another pipeline's, commands
+    /// handed over before this still find that one.
     pub fn add_program(&mut self, slot: u32, program: Program) {
         if !self.commands.is_empty() {
             // What stands in this piece means the other.
@@ -156,8 +156,8 @@ impl Recorder {
         self.shared.stalls.load(Ordering::Relaxed)
     }
 
-    /// Makes a command buffer ready for a first command, unless a thread does. To be called before
-    /// anything is written: a failure may be tried again. The time spent waiting for its slot.
+    /// Prepares a command buffer for its first command, unless a thread does that. Call it before anything is written, so that
+    /// a failed call can be repeated. Returns the time spent waiting for a slot.
     pub fn ready(&mut self) -> Result<Duration> {
         if self.thread.is_some() {
             return Ok(Duration::ZERO);
@@ -225,7 +225,7 @@ impl Recorder {
         Ok(Duration::ZERO)
     }
 
-    /// Records here what is still queued, unless the thread is at it: for callers that wait for it.
+    /// Records here what is still queued, unless the thread is doing so: for callers that wait for it.
     pub fn help(&self) {
         if self.shared.waiting.load(Ordering::Acquire) == 0 {
             return;

@@ -201,8 +201,8 @@ impl Ring {
         self.slots.len() < self.most || self.slots.iter().any(|slot| slot.owner <= completed)
     }
 
-    /// Gives back what long lists took that the device, at `completed`, has finished with: their slots may
-    /// not record another for long.
+    /// Frees the memory of long lists that the device, at `completed`, has finished with: it may be long before their slots
+    /// record another list.
     pub fn release(&mut self, completed: u64) {
         let done = |slot: &&mut Slot| slot.dispatches >= LONG && slot.owner <= completed;
         for slot in self.slots.iter_mut().filter(done) {
@@ -211,9 +211,8 @@ impl Ring {
         }
     }
 
-    /// Goes on to the first slot that the device has finished with; else to a new one; or else, and if none
-    /// can be had, to the one that it will finish with first. `seen`: where the device was when last
-    /// asked; `ask` asks it.
+    /// Moves to the first slot that the device has finished with; otherwise to a new one; if none can be made, to the one that
+    /// the device will finish with first. `seen`: the device's last known value; `ask` asks for the current one.
     pub fn choose(&mut self, seen: u64, ask: impl FnOnce() -> u64) {
         let owners = self.slots.iter().map(|slot| slot.owner);
         let free = |completed| owners.clone().position(|owner| owner <= completed);

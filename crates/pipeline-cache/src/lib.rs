@@ -1,5 +1,5 @@
-//! The pipeline cache on disk: one file for each device and driver, read and written with care, since anything may
-//! lie in its place and any number of processes and hosts may share the folder.
+//! The pipeline cache on disk: one file for each device and driver. Files are not trusted, and any number of processes
+//! and hosts may share the folder.
 #![deny(unsafe_code)]
 
 use std::fs::{File, OpenOptions};
@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 /// Larger ones are neither read nor written.
 const MAX_BYTES: u64 = 256 << 20;
-/// Before the driver's data stand this, their length and their checksum, both as 64-bit little-endian words.
+/// A file begins with this, then the length and the checksum of the driver's data as 64-bit little-endian words, then the
+/// data.
 const MAGIC: &[u8; 8] = b"helios-1";
 const HEADER_BYTES: usize = 24;
 
@@ -38,8 +39,8 @@ impl CacheFile {
         (head == header(data)).then(|| data.to_vec())
     }
 
-    /// Written aside and renamed, so that a reader sees the old file or the new one, whole. After a failure the
-    /// old one is still there, and nothing else.
+    /// Writes a temporary file and renames it, so that a reader sees the whole old file or the whole new one. After a failure
+    /// only the old one is there.
     pub fn write(&self, data: &[u8]) -> io::Result<()> {
         if data.len() as u64 > MAX_BYTES {
             return Err(ErrorKind::FileTooLarge.into());
@@ -68,7 +69,7 @@ fn header(data: &[u8]) -> [u8; HEADER_BYTES] {
     header
 }
 
-/// FNV-1a over 64-bit words: against damage, not against malice, which the folder's permissions keep out.
+/// FNV-1a over 64-bit words. It detects damage, not malice; the folder's permissions guard against that.
 fn checksum(data: &[u8]) -> u64 {
     const PRIME: u64 = 0x100_0000_01b3;
     let mix = |hash: u64, word: u64| (hash ^ word).wrapping_mul(PRIME).rotate_left(29);
@@ -80,7 +81,7 @@ fn checksum(data: &[u8]) -> u64 {
         .fold(hash, |hash, byte| mix(hash, u64::from(*byte)))
 }
 
-/// Opens for reading; never waits for whoever should write into a FIFO, nor follows a link.
+/// Opens for reading. Does not follow links, and does not wait for the writer of a FIFO.
 fn open_without_waiting(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true);
