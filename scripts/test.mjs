@@ -413,11 +413,14 @@ const STAGES = [
   },
   {
     name: 'fuzz',
-    title: 'fuzzing: a minute of packed decoder, SPIR-V reflection, hazard planner and all calls, then drivers with damaged shaders',
+    title:
+      'fuzzing: a minute of packed decoder, SPIR-V reflection, hazard planner, all calls and nn programs, then drivers with damaged shaders',
     unavailable: fuzz.obstacle,
     run: async () => {
       const calls = run([process.execPath, '__test__/fuzz/calls.mjs', '--seconds', '60']);
-      return [await fuzz.run({ seconds: 60 }), await calls, await damagedShaders()].every(Boolean);
+      const targets = await fuzz.run({ seconds: 60 });
+      const programs = run([process.execPath, '__test__/fuzz/nn.mjs', '--seconds', '60']);
+      return [targets, await calls, await programs, await damagedShaders()].every(Boolean);
     },
   },
   {

@@ -83,7 +83,7 @@ export const ATTENTION = operation(
       k.fill({ y: targets, count: rows, value: 0, type: 'u32' }),
       k.crossEntropyForward({ logits: capped, targets, loss: logSumExp, rows, columns: tokens }),
       k.broadcast({ a: logSumExp, b: capped, y: logSumExp, shape: [rows], aStrides: [1], bStrides: [tokens], yStrides: [1] }),
-      k.softmaxForward({ x: capped, y: capped, rows, columns: tokens }),
+      k.softmaxForward({ x: capped, y: capped, rows, columns: tokens, masked: true }),
       k.matmul({ a: capped, b: v, c: out, m: tokens, n: size, k: tokens, batch: heads, precision: precisionOf(precision) }),
     ];
   },
@@ -110,7 +110,7 @@ export const ATTENTION_BACKWARD = operation(
     const common = { batch: heads, precision: precisionOf(precision) };
     return [
       ...list,
-      k.softmaxForward({ x: capped, y: capped, ...rows }),
+      k.softmaxForward({ x: capped, y: capped, ...rows, masked: true }),
       k.matmul({ a: capped, b: dOut, c: dV, m: tokens, n: size, k: tokens, transA: true, ...common }),
       k.matmul({ a: dOut, b: v, c: slope, m: tokens, n: tokens, k: size, transB: true, ...common }),
       k.softmaxBackward({ y: capped, dy: slope, dx: slope, ...rows }),
