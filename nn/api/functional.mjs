@@ -12,7 +12,7 @@ import * as network from '../ops/network.mjs';
 import * as pointwise from '../ops/pointwise.mjs';
 import * as reduce from '../ops/reduce.mjs';
 import * as selection from '../ops/select.mjs';
-import { full32, operand, pairs, rowsOfPairs, single, softmaxRows } from './operands.mjs';
+import { f32UnderAutocast, operand, f32IfOddRow, rowsOfPairs, toF32, softmaxRows } from './operands.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import { productAttributes } from './precision.mjs';
@@ -75,7 +75,7 @@ function filled(op, shape, value, options) {
 // ---- element by element
 
 /** The type that two operands meet in, by PyTorch's rule for floating types. @param {DType} a @param {DType} b @returns {DType} */
-const meet = (a, b) => (a === b ? a : 'f32');
+const promote = (a, b) => (a === b ? a : 'f32');
 
 /** @param {Tensor} x @param {string} name @param {number} alpha @param {number} beta */
 const affine = (x, name, alpha, beta) => apply(pointwise.affine, [tensorOf(name, x)], { name, alpha, beta });
@@ -85,7 +85,7 @@ function binary(op, a, b, attributes) {
   tensorOf(op.name, a);
   tensorOf(op.name, b);
   if (a.dtype !== b.dtype && isFloat(a.dtype) && isFloat(b.dtype)) {
-    const dtype = meet(a.dtype, b.dtype);
+    const dtype = promote(a.dtype, b.dtype);
     return binary(op, to(a, dtype), to(b, dtype), attributes);
   }
   // Strides of more dimensions are more push constants than every device has.
@@ -281,8 +281,8 @@ function summed(x, dims, keepdim, alpha) {
     const kept = x.shape.map((_, d) => d).filter((d) => !dims.includes(d));
     const moved = permute(x, [...kept, ...dims]);
     const last = dims.map((_, i) => kept.length + i);
-    y = reshape(apply(reduce.sum, [pairs(moved)], { dims: last, alpha }), reduce.keptShape(x.shape, dims));
-  } else y = apply(reduce.sum, [pairs(x)], { dims: [...dims].sort((a, b) => a - b), alpha });
+    y = reshape(apply(reduce.sum, [f32IfOddRow(moved)], { dims: last, alpha }), reduce.keptShape(x.shape, dims));
+  } else y = apply(reduce.sum, [f32IfOddRow(x)], { dims: [...dims].sort((a, b) => a - b), alpha });
   y = to(y, x.dtype);
   return keepdim
     ? y
@@ -323,7 +323,7 @@ export function variance(x, dim, options = {}) {
   }
   // In f32, as sums are: a 16-bit mean is further from the elements than they from each other where it is large.
   return within('variance', () => {
-    const full = single(x);
+    const full = toF32(x);
     return to(apart(full, summed(square(sub(full, mean(full, dims, true))), dims, keepdim, 1 / count)), x.dtype);
   });
 }
@@ -346,7 +346,7 @@ function extreme(op, x, dim, keepdim) {
   const last = d === x.ndim - 1;
   flag(op.name, 'keepdim', keepdim);
   return within(op.name, () => {
-    const y = apply(op, [pairs(last ? x : transpose(x, d, -1))]);
+    const y = apply(op, [f32IfOddRow(last ? x : transpose(x, d, -1))]);
     const moved = to(last ? y : transpose(y, d, -1), x.dtype);
     return keepdim ? moved : reshape(moved, x.shape.toSpliced(d, 1));
   });
@@ -400,7 +400,7 @@ function product(a, b) {
   if (a.ndim === 1) return squeeze(matmul(unsqueeze(a, 0), b), -2);
   if (b.ndim === 1) return squeeze(matmul(a, unsqueeze(b, 1)), -1);
   if (a.dtype !== b.dtype && isFloat(a.dtype) && isFloat(b.dtype))
-    return matmul(to(a, meet(a.dtype, b.dtype)), to(b, meet(a.dtype, b.dtype)));
+    return matmul(to(a, promote(a.dtype, b.dtype)), to(b, promote(a.dtype, b.dtype)));
   const m = a.shape[a.ndim - 2];
   const k = a.shape[a.ndim - 1];
   const n = b.shape[b.ndim - 1];
@@ -441,7 +441,7 @@ export function linear(x, weight, bias) {
 /** @param {Tensor} x @param {Tensor} weight @param {Tensor} [bias] @returns {Tensor} */
 function affineMap(x, weight, bias) {
   if (x.dtype !== weight.dtype && isFloat(x.dtype) && isFloat(weight.dtype)) {
-    const dtype = meet(x.dtype, weight.dtype);
+    const dtype = promote(x.dtype, weight.dtype);
     return linear(to(x, dtype), to(weight, dtype), bias);
   }
   const [n, k] = weight.shape;
@@ -467,9 +467,9 @@ export function softmax(x, dim = -1) {
 export function logSoftmax(x, dim = -1) {
   tensorOf('logSoftmax', x);
   return within('logSoftmax', () => {
-    const { dtype } = full32(x);
+    const { dtype } = f32UnderAutocast(x);
     // A sum of exponentials is more than f16 holds.
-    const wide = single(x);
+    const wide = toF32(x);
     const shifted = sub(wide, amax(wide, dim, true).detach());
     return to(sub(shifted, log(sum(exp(shifted), dim, true))), dtype);
   });
@@ -484,12 +484,12 @@ function checkEps(op, eps) {
 
 /** Root-mean-square normalization over the last dimension. @param {Tensor} x @param {Tensor} weight f32 @param {number} [eps] */
 export const rmsNorm = (x, weight, eps = 1e-5) =>
-  rowsOfPairs(full32(tensorOf('rmsNorm', x)), (y) =>
+  rowsOfPairs(f32UnderAutocast(tensorOf('rmsNorm', x)), (y) =>
     apply(network.rmsNorm, [y, tensorOf('rmsNorm', weight)], { eps: checkEps('rmsNorm', eps) }),
   );
 /** Layer normalization over the last dimension. @param {Tensor} x @param {Tensor} weight f32 @param {Tensor} bias f32 @param {number} [eps] */
 export const layerNorm = (x, weight, bias, eps = 1e-5) =>
-  rowsOfPairs(full32(tensorOf('layerNorm', x)), (y) =>
+  rowsOfPairs(f32UnderAutocast(tensorOf('layerNorm', x)), (y) =>
     apply(network.layerNorm, [y, tensorOf('layerNorm', weight), tensorOf('layerNorm', bias)], { eps: checkEps('layerNorm', eps) }),
   );
 

@@ -3,7 +3,7 @@
 import { apply } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import { abs, add, exp, log1p, maximum, mean, mul, neg, square, sub, sum } from './functional.mjs';
-import { full32, pairs } from './operands.mjs';
+import { f32UnderAutocast, f32IfOddRow } from './operands.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import * as network from '../ops/network.mjs';
 import { checkOptions } from '../core/options.mjs';
@@ -42,20 +42,20 @@ export function crossEntropy(logits, targets, options = {}) {
   tensorOf('crossEntropy', logits);
   tensorOf('crossEntropy', targets);
   if (!Number.isInteger(ignoreIndex)) throw new ArgumentError('crossEntropy', `ignoreIndex is an integer, got ${shown(ignoreIndex)}`);
-  const losses = () => apply(network.crossEntropyRows, [pairs(full32(logits)), targets], { ignored: ignoreIndex >>> 0 });
+  const losses = () => apply(network.crossEntropyRows, [f32IfOddRow(f32UnderAutocast(logits)), targets], { ignored: ignoreIndex >>> 0 });
   return reducedLoss('crossEntropy', losses, reduction);
 }
 /** (x - y)², reduced. Throws a ShapeError where the shapes differ. @param {Tensor} x @param {Tensor} y @param {LossOptions} [options] */
 export function mseLoss(x, y, options = {}) {
   const { reduction } = checkOptions('mseLoss', options, ['reduction']);
   sameShape('mseLoss', x, y);
-  return reducedLoss('mseLoss', () => square(sub(full32(x), y)), reduction);
+  return reducedLoss('mseLoss', () => square(sub(f32UnderAutocast(x), y)), reduction);
 }
 /** |x - y|, reduced. Throws a ShapeError where the shapes differ. @param {Tensor} x @param {Tensor} y @param {LossOptions} [options] */
 export function l1Loss(x, y, options = {}) {
   const { reduction } = checkOptions('l1Loss', options, ['reduction']);
   sameShape('l1Loss', x, y);
-  return reducedLoss('l1Loss', () => abs(sub(full32(x), y)), reduction);
+  return reducedLoss('l1Loss', () => abs(sub(f32UnderAutocast(x), y)), reduction);
 }
 
 /**
@@ -67,7 +67,7 @@ export function binaryCrossEntropyWithLogits(x, y, options = {}) {
   const name = 'binaryCrossEntropyWithLogits';
   const { reduction } = checkOptions(name, options, ['reduction']);
   const targets = sameShape(name, x, y);
-  const logits = full32(x);
+  const logits = f32UnderAutocast(x);
   // log(1 + eˣ) = max(x, 0) + log(1 + e^-|x|), whose power is at most 1.
   const losses = () => add(sub(maximum(logits, 0), mul(logits, targets)), log1p(exp(neg(abs(logits)))));
   return reducedLoss(name, losses, reduction);

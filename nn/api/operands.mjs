@@ -10,13 +10,13 @@ import { to } from './views.mjs';
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
 
 /** What autocast computes in f32. @param {Tensor} x @returns {Tensor} */
-export const full32 = (x) => (autocastType() !== undefined && isFloat(x.dtype) ? to(x, 'f32') : x);
+export const f32UnderAutocast = (x) => (autocastType() !== undefined && isFloat(x.dtype) ? to(x, 'f32') : x);
 
 /** x, as f32 where it has 16 bits: statistics are f32. @param {Tensor} x */
-export const single = (x) => (isFloat(x.dtype) ? to(x, 'f32') : x);
+export const toF32 = (x) => (isFloat(x.dtype) ? to(x, 'f32') : x);
 
 /** x, as f32 where 16-bit rows have an odd size: kernels that are not products take such rows by pairs. @param {Tensor} x @returns {Tensor} */
-export const pairs = (x) => (x.dtype !== 'f32' && isFloat(x.dtype) && (x.shape.at(-1) ?? 1) % 2 ? to(x, 'f32') : x);
+export const f32IfOddRow = (x) => (x.dtype !== 'f32' && isFloat(x.dtype) && (x.shape.at(-1) ?? 1) % 2 ? to(x, 'f32') : x);
 
 /** An operand of a product, in autocast's type. @param {Tensor} x @returns {Tensor} */
 export function operand(x) {
@@ -32,7 +32,7 @@ export function operand(x) {
 }
 
 /** An operation on rows, by way of f32 where 16-bit rows have an odd size. @param {Tensor} x @param {(x: Tensor) => Tensor} f */
-export const rowsOfPairs = (x, f) => to(f(pairs(x)), x.dtype);
+export const rowsOfPairs = (x, f) => to(f(f32IfOddRow(x)), x.dtype);
 
 /** softmax of rows. @param {Tensor} x @param {boolean} masked whether one of nothing but -∞ is 0, not NaN */
-export const softmaxRows = (x, masked) => rowsOfPairs(full32(x), (y) => apply(network.softmax, [y], { scale: 1, masked }));
+export const softmaxRows = (x, masked) => rowsOfPairs(f32UnderAutocast(x), (y) => apply(network.softmax, [y], { scale: 1, masked }));

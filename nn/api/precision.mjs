@@ -1,7 +1,7 @@
 // The arithmetic of products of f32 matrices.
 
 import { ArgumentError, shown } from '../core/errors.mjs';
-import { noted } from '../core/guards.mjs';
+import { track } from '../core/guards.mjs';
 import { NO_ATTRIBUTES } from '../core/keys.mjs';
 import { runtime } from '../core/runtime.mjs';
 
@@ -14,7 +14,7 @@ let current = 'highest';
 const setting = {
   /** @returns {MatmulPrecision} */
   get matmul() {
-    return noted(setting, 'matmul', current);
+    return track(setting, 'matmul', current);
   },
 };
 

@@ -23,7 +23,7 @@ export function collect(into, fn) {
 }
 
 /** To be called by the getter of a setting. @template T @param {object} object @param {string} name of the getter @param {T} value @returns {T} */
-export function noted(object, name, value) {
+export function track(object, name, value) {
   if (settings) settings.set(object, { ...settings.get(object), [name]: value });
   return value;
 }

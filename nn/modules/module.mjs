@@ -2,7 +2,7 @@
 
 import { ArgumentError, ShapeError, UsageError, show, shown, within } from '../core/errors.mjs';
 import * as F from '../api/functional.mjs';
-import { noted } from '../core/guards.mjs';
+import { track } from '../core/guards.mjs';
 import { isFloat, layoutOf } from '../core/layout.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
@@ -135,7 +135,7 @@ export class Module {
 
   /** Whether dropout drops: set by `train` and `eval`. */
   get training() {
-    return noted(this, 'training', this.#training);
+    return track(this, 'training', this.#training);
   }
 
   /**

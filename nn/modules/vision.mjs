@@ -6,7 +6,7 @@ import { avgPool2d, conv2d, maxPool2d, pair } from '../api/convolution.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
 import * as F from '../api/functional.mjs';
 import { positive } from '../core/layout.mjs';
-import { single } from '../api/operands.mjs';
+import { toF32 } from '../api/operands.mjs';
 import { tensorOf } from '../core/engine.mjs';
 import { checkOptions, flag } from '../core/options.mjs';
 import { unscoped } from '../core/storage.mjs';
@@ -155,7 +155,7 @@ export class BatchNorm2d extends Module {
     const channels = this.weight.size;
     if (tensorOf('BatchNorm2d', x).ndim !== 4 || x.shape[1] !== channels)
       throw new ShapeError('BatchNorm2d', `${show(x.shape)}, expected [batch, ${channels}, rows, columns]`);
-    return within('BatchNorm2d', () => this.#normalized(single(x), channels));
+    return within('BatchNorm2d', () => this.#normalized(toF32(x), channels));
   }
   /** @param {Tensor} x @param {number} channels */
   #normalized(x, channels) {
@@ -209,7 +209,7 @@ export class GroupNorm extends Module {
     if (tensorOf('GroupNorm', x).ndim < 2 || x.shape[1] !== channels)
       throw new ShapeError('GroupNorm', `${show(x.shape)}, expected [batch, ${channels}, ...]`);
     return within('GroupNorm', () => {
-      const rows = F.reshape(single(x), [x.shape[0], this.groups, -1]);
+      const rows = F.reshape(toF32(x), [x.shape[0], this.groups, -1]);
       const variance = F.variance(rows, -1, { keepdim: true, correction: 0 });
       const y = F.reshape(F.mul(F.sub(rows, F.mean(rows, -1, true)), F.rsqrt(F.add(variance, this.eps))), [x.shape[0], channels, -1]);
       return F.reshape(F.add(F.mul(y, F.reshape(this.weight, [channels, 1])), F.reshape(this.bias, [channels, 1])), x.shape);

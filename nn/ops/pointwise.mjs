@@ -324,30 +324,30 @@ function binary(name, op, f, rest) {
 }
 
 /** @param {boolean[]} needs */
-const other = ([a, b]) => [...(b ? [0] : []), ...(a ? [1] : [])];
+const saveOther = ([a, b]) => [...(b ? [0] : []), ...(a ? [1] : [])];
 /** The gradient of an operand: summed over what was repeated. @param {import('./registry.mjs').Functions} F @param {Tensor} dy @param {Layout} layout */
-const back = (F, dy, layout) => F.sumTo(dy, layout.shape);
+const unbroadcast = (F, dy, layout) => F.sumTo(dy, layout.shape);
 
 /** alpha · a + beta · b. */
 export const add = binary('add', 'add', (a, b, { alpha = 1, beta = 1 }) => alpha * a + beta * b, {
   vjp: (dy, { layouts: [a, b], needs, attributes: { alpha = 1, beta = 1 } }, F) => [
-    needs[0] ? back(F, alpha === 1 ? dy : F.mul(dy, alpha), a) : undefined,
-    needs[1] ? back(F, beta === 1 ? dy : F.mul(dy, beta), b) : undefined,
+    needs[0] ? unbroadcast(F, alpha === 1 ? dy : F.mul(dy, alpha), a) : undefined,
+    needs[1] ? unbroadcast(F, beta === 1 ? dy : F.mul(dy, beta), b) : undefined,
   ],
 });
 export const mul = binary('mul', 'mul', (a, b) => a * b, {
-  saveInputs: other,
+  saveInputs: saveOther,
   vjp: (dy, { inputs: [a, b], layouts, needs }, F) => [
-    needs[0] ? back(F, F.mul(dy, b), layouts[0]) : undefined,
-    needs[1] ? back(F, F.mul(dy, a), layouts[1]) : undefined,
+    needs[0] ? unbroadcast(F, F.mul(dy, b), layouts[0]) : undefined,
+    needs[1] ? unbroadcast(F, F.mul(dy, a), layouts[1]) : undefined,
   ],
 });
 export const div = binary('div', 'div', (a, b) => a / b, {
   saveInputs: ([, b]) => (b ? [0, 1] : [1]),
   vjp: (dy, { inputs: [a, b], layouts, needs }, F) => [
-    needs[0] ? back(F, F.div(dy, b), layouts[0]) : undefined,
+    needs[0] ? unbroadcast(F, F.div(dy, b), layouts[0]) : undefined,
     // The gradient of a, times the quotient: dy · a may overflow where these do not.
-    needs[1] ? back(F, F.neg(F.mul(F.div(dy, b), F.div(a, b))), layouts[1]) : undefined,
+    needs[1] ? unbroadcast(F, F.neg(F.mul(F.div(dy, b), F.div(a, b))), layouts[1]) : undefined,
   ],
 });
 
@@ -364,8 +364,8 @@ const extreme = (name, op, direction) =>
       const [equal, first] = [F.eq(a, b), direction === 1 ? F.gt(a, b) : F.lt(a, b)];
       const share = clamps ? dy : F.mul(dy, 0.5);
       return [
-        needs[0] ? back(F, F.where(equal, share, F.where(first, dy, 0)), layouts[0]) : undefined,
-        needs[1] ? back(F, F.where(equal, clamps ? 0 : share, F.where(first, 0, dy)), layouts[1]) : undefined,
+        needs[0] ? unbroadcast(F, F.where(equal, share, F.where(first, dy, 0)), layouts[0]) : undefined,
+        needs[1] ? unbroadcast(F, F.where(equal, clamps ? 0 : share, F.where(first, 0, dy)), layouts[1]) : undefined,
       ];
     },
   });

@@ -8,7 +8,7 @@ import { noGrad } from '../core/node.mjs';
 import { map } from '../core/codegen.mjs';
 import { storageOf as alive } from '../core/engine.mjs';
 import { ArgumentError, UsageError, shown, within } from '../core/errors.mjs';
-import { noted } from '../core/guards.mjs';
+import { track } from '../core/guards.mjs';
 import { layoutOf } from '../core/layout.mjs';
 import { Module, Parameter } from '../modules/module.mjs';
 import { Places } from '../modules/places.mjs';
@@ -180,7 +180,7 @@ export class ParameterGroup {
   }
   /** Whether weights decay at all: what runs depends on it. A state that was loaded has a factor of its own. */
   get decays() {
-    return noted(this, 'decays', this.#weightDecay > 0 || this.loaded);
+    return track(this, 'decays', this.#weightDecay > 0 || this.loaded);
   }
 }
 
@@ -264,7 +264,7 @@ export class Optimizer {
 
   /** Whether `dispose` was called. A compiled step does not outlive the optimizer. */
   get disposed() {
-    return noted(this, 'disposed', this.groups[0].state.disposed);
+    return track(this, 'disposed', this.groups[0].state.disposed);
   }
 
   /** Throws where something in a module has taken the place of what is stepped here, and nobody steps that. */
@@ -316,7 +316,7 @@ export class Optimizer {
   }
   /** Whether gradients are clipped at all: what runs depends on it. A state that was loaded has a norm of its own, perhaps none. */
   get clips() {
-    return noted(this, 'clips', this.#clip > 0 || this.groups[0].loaded);
+    return track(this, 'clips', this.#clip > 0 || this.groups[0].loaded);
   }
 
   /** A factor on every gradient, before anything else. */
@@ -331,7 +331,7 @@ export class Optimizer {
   }
   /** Whether gradients have a factor: what runs depends on it. */
   get scales() {
-    return noted(this, 'scales', this.clips || this.#gradientScale !== 1 || this.ranks !== undefined);
+    return track(this, 'scales', this.clips || this.#gradientScale !== 1 || this.ranks !== undefined);
   }
 
   /**
