@@ -56,7 +56,7 @@ test('the speed bench trains our GPT on two addons, compares losses, and writes 
       '--report',
       report,
     ];
-    const { stdout } = await bench('toks.mjs', ...args);
+    const { stdout } = await bench('trainer-tokens.mjs', ...args);
     assert.match(stdout, /losses agree/);
     const result = JSON.parse(await readFile(json, 'utf8'));
     assert.equal(result.lossesAgree, true);
@@ -93,7 +93,7 @@ test('the speed bench runs the same kernels on an addon whose pipelines take no 
     const [foreign, json] = [join(folder, 'foreign.cjs'), join(folder, 'a.json')];
     await writeFile(foreign, FOREIGN_ADDON);
     const { stdout } = await bench(
-      'toks.mjs',
+      'trainer-tokens.mjs',
       '--preset',
       'tiny',
       '--layers',
@@ -154,7 +154,7 @@ test('the speed bench drives a trainer’s own command and stops it after its la
     await writeFile(join(checkout, 'fake.mjs'), FAKE_TRAINER);
     const json = join(folder, 'a.json');
     const args = ['--addon', addon, '--baseline', addon, '--json', json, '--rounds', '2', '--steps', '3', '--warmup', '2', '--layers', '3'];
-    await bench('toks.mjs', '--trainer', checkout, '--width', '32', '--trainer-args=--extra=a', ...args);
+    await bench('trainer-tokens.mjs', '--trainer', checkout, '--width', '32', '--trainer-args=--extra=a', ...args);
     const { sides, ratio, lossesAgree } = JSON.parse(await readFile(json, 'utf8'));
     for (const side of sides) {
       assert.deepEqual(side.losses, [10, 5, 3.3333, 2.5, 2]);
@@ -166,10 +166,10 @@ test('the speed bench drives a trainer’s own command and stops it after its la
     assert.equal(ratio.median, 1);
     assert.equal(lossesAgree, true);
     await assert.rejects(
-      bench('toks.mjs', '--trainer', checkout, '--addon', addon, '--quick'),
+      bench('trainer-tokens.mjs', '--trainer', checkout, '--addon', addon, '--quick'),
       /exit code 1 after 0 of 3 steps[^]*options:/,
     );
-    await assert.rejects(bench('toks.mjs', '--trainer', folder, '--addon', addon), /no package\.json there/);
+    await assert.rejects(bench('trainer-tokens.mjs', '--trainer', folder, '--addon', addon), /no package\.json there/);
     assert.deepEqual(await readdir(join(checkout, 'packages', 'helios')), [], 'nothing is left of the addon that was put there');
   } finally {
     await rm(folder, { recursive: true, force: true });
@@ -200,7 +200,7 @@ async function checkoutWithAddons(folder) {
     assert.ok(before.equals(await readFile(place)), 'what lay there lies there again');
   };
   /** @type {(...more: string[]) => [string, ...string[]]} */
-  const args = (...more) => ['toks.mjs', '--trainer', folder, '--quick', '--layers', '3', '--width', '32', ...more];
+  const args = (...more) => ['trainer-tokens.mjs', '--trainer', folder, '--quick', '--layers', '3', '--width', '32', ...more];
   return { native, place, other: await realpath(other), third, binary: await realpath(binary), unchanged, args };
 }
 

@@ -152,7 +152,7 @@ test('every program refuses it before any work, and leaves all as it was', posix
     [toks, ['--json', input], ['--report']],
     ['benches/kernels.mjs', ['--addon', input], ['--json', '--html']],
     ['benches/kernels-attention.mjs', ['--addon', input], ['--json']],
-    ['benches/ladder.mjs', ['--json', input], ['--report']],
+    ['benches/ablation.mjs', ['--json', input], ['--report']],
     ['bin/helios-vk.mjs', ['tune', '--shapes', input], ['--out']],
   ]);
   let which = 0;

@@ -33,7 +33,7 @@ step() {
 # speed NAME SECONDS CHECKOUT BASELINE
 speed() {
   # shellcheck disable=SC2086 # several words
-  step "$1" "$2" node benches/toks.mjs --trainer "$3" --baseline "$4" --rounds 1 --steps 5 --memory-every 1 \
+  step "$1" "$2" node benches/trainer-tokens.mjs --trainer "$3" --baseline "$4" --rounds 1 --steps 5 --memory-every 1 \
     --json "$out/$1.json" ${EXTRA:-}
 }
 

@@ -1,14 +1,14 @@
 // Activations and gated linear units, forward and backward.
 
 import { accessWidth, ceilDiv, choice, integer, pushConstants, tensor } from './base.mjs';
-import { rowsOf } from './check.mjs';
+import { rowsOf } from './bounds.mjs';
 
 /** @typedef {import('./base.mjs').Tensor} Tensor */
 /** @typedef {import('./base.mjs').DType} DType */
 /** @typedef {import('./base.mjs').Dispatch} Dispatch */
 /** @typedef {import('./base.mjs').Binding} Binding */
 /** @typedef {import('./base.mjs').KernelContext} KernelContext */
-/** @typedef {import('./check.mjs').Extent} Extent */
+/** @typedef {import('./bounds.mjs').Extent} Extent */
 
 /**
  * `silu` is x · sigmoid(x) (Elfwing et al. 2018), `gelu` the tanh form (Hendrycks & Gimpel 2016).

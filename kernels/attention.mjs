@@ -15,14 +15,14 @@
 import { ceilDiv, finite, integer, pushConstants, reach, tensor } from './base.mjs';
 import { laneMaps } from './attention-layout.mjs';
 import { ptxAttention } from './hopper/attention-dispatch.mjs';
-import { rowsOf } from './check.mjs';
+import { rowsOf } from './bounds.mjs';
 import { coopShapes } from './matmul.mjs';
 
 /** @typedef {import('./base.mjs').Tensor} Tensor */
 /** @typedef {import('./base.mjs').DType} DType */
 /** @typedef {import('./base.mjs').Dispatch} Dispatch */
 /** @typedef {import('./base.mjs').KernelContext} KernelContext */
-/** @typedef {import('./check.mjs').Extent} Extent */
+/** @typedef {import('./bounds.mjs').Extent} Extent */
 
 /**
  * Tiling of an attention kernel, in rows.

@@ -1,6 +1,6 @@
 // What every kernel family stands on: pipelines by shader name, dispatch records, and their packed form.
 
-import { Checker } from './check.mjs';
+import { Checker } from './bounds.mjs';
 import { DEVICE_TYPE, tuningOf } from './tuning/index.mjs';
 
 /** @typedef {import('../index.js').BufferHandle} BufferHandle */

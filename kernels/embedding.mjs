@@ -7,7 +7,7 @@ import { columnSums } from './reduction.mjs';
 /** @typedef {import('./base.mjs').DType} DType */
 /** @typedef {import('./base.mjs').Dispatch} Dispatch */
 /** @typedef {import('./base.mjs').KernelContext} KernelContext */
-/** @typedef {import('./check.mjs').Extent} Extent */
+/** @typedef {import('./bounds.mjs').Extent} Extent */
 
 /**
  * @typedef {object} EmbeddingForward

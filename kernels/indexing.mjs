@@ -5,7 +5,7 @@ import { ceilDiv, choice, integer, pushConstants, tensor } from './base.mjs';
 /** @typedef {import('./base.mjs').Tensor} Tensor */
 /** @typedef {import('./base.mjs').Dispatch} Dispatch */
 /** @typedef {import('./base.mjs').KernelContext} KernelContext */
-/** @typedef {import('./check.mjs').Extent} Extent */
+/** @typedef {import('./bounds.mjs').Extent} Extent */
 
 /**
  * @typedef {object} IndexSizes

@@ -8,7 +8,7 @@
 // Arguments are checked here; matmul/spirv.mjs and matmul/ptx.mjs make plans and dispatches, matmul/glu.mjs products with SwiGLU.
 
 import { finite, integer, reach, tensor } from './base.mjs';
-import { rowsOf } from './check.mjs';
+import { rowsOf } from './bounds.mjs';
 import { gluProducts } from './matmul/glu.mjs';
 import { groupedProducts } from './hopper/groups.mjs';
 import { ptxProducts } from './hopper/products.mjs';
@@ -292,7 +292,7 @@ export function matmulKernels(context, options) {
 
   /**
    * What a product reads and writes.
-   * @param {any} product @returns {{ reads: import('./check.mjs').Extent[], writes: import('./check.mjs').Extent[] }}
+   * @param {any} product @returns {{ reads: import('./bounds.mjs').Extent[], writes: import('./bounds.mjs').Extent[] }}
    */
   function extentsOf({ m, n, k, batch, half, aType, bType, cType, transA, transB, ...product }) {
     const { a, b, c, h, bias, lda, ldb, ldc, ldh, strideA, strideB, strideC, strideH, strideBias } = product;

@@ -8,7 +8,7 @@ import { blockReduction } from './reduction.mjs';
 /** @typedef {import('./base.mjs').Dispatch} Dispatch */
 /** @typedef {import('./base.mjs').Dispatches} Dispatches */
 /** @typedef {import('./base.mjs').KernelContext} KernelContext */
-/** @typedef {import('./check.mjs').Extent} Extent */
+/** @typedef {import('./bounds.mjs').Extent} Extent */
 
 /**
  * Words of the optimizer's state buffer. u32: step, skipped, the seed and offset, warmup, total; the others f32.

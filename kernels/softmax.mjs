@@ -6,7 +6,7 @@ import { accessWidth, ceilDiv, finite, integer, pushConstants, tensor } from './
 /** @typedef {import('./base.mjs').DType} DType */
 /** @typedef {import('./base.mjs').Dispatch} Dispatch */
 /** @typedef {import('./base.mjs').KernelContext} KernelContext */
-/** @typedef {import('./check.mjs').Extent} Extent */
+/** @typedef {import('./bounds.mjs').Extent} Extent */
 
 /** The target that no vocabulary holds: rows to leave out. */
 const IGNORED = 0xffffffff;

@@ -22,7 +22,7 @@ const KERNEL_PAGES = {
   half: 'devices',
   index: 'devices',
   template: 'devices',
-  check: 'devices',
+  bounds: 'devices',
 };
 /** Pages of helios-vk/nn by file or folder. @type {Record<string, string>} */
 const NN_PAGES = {

@@ -167,7 +167,7 @@ function suite(node = process.execPath) {
 /**
  * Test files that take minutes, or whose subject is load rather than behaviour: `npm test` leaves them to `npm run test:full`.
  */
-const SLOW = /\/(benches|endless|gpt-ladder|gpt-ranges|growth|kernels\/bench|options|pipeline-life)\.test|\/ptx\//;
+const SLOW = /\/(benches|endless|gpt-ablation|gpt-ranges|growth|kernels\/bench|options|pipeline-life)\.test|\/ptx\//;
 
 /** Those, and training, which runs many processes: under validation `npm test` leaves them out. */
 const SLOW_VALIDATED = new RegExp(`${SLOW.source}|/gpt-\\w+\\.test`);
@@ -576,7 +576,7 @@ function benches() {
   return [
     [process.execPath, 'benches/calls.mjs', '--quick'],
     [process.execPath, 'benches/kernels.mjs', '--quick'],
-    [process.execPath, 'benches/toks.mjs', '--quick'],
+    [process.execPath, 'benches/trainer-tokens.mjs', '--quick'],
     // Criterion's test mode, in the profile of the tests: `cargo bench` would compile all anew.
     ['cargo', 'test', '--locked', '--bench', 'stages'],
   ];

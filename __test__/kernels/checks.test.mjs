@@ -5,7 +5,7 @@ import { after, test } from 'node:test';
 import { createKernels, pack, STATE_WORDS } from '../../kernels/index.mjs';
 import { vk } from '../lib/addon.mjs';
 
-/** @typedef {import('../../kernels/check.mjs').Extent} Extent */
+/** @typedef {import('../../kernels/bounds.mjs').Extent} Extent */
 
 vk.initDevice();
 const kernels = createKernels(vk);

@@ -240,5 +240,8 @@ test('masks of other types and shapes are errors that say what there is', () => 
   assert.throws(() => run(null), /scaledDotProductAttention: expected a tensor, got null/);
   const layer = new nn.MultiHeadAttention(8, 2);
   assert.throws(() => layer.forward(ones([1, 2, 8]), { mask: ones([3, 2]).gt(0) }), /do not broadcast/);
-  assert.throws(() => layer.forward(ones([1, 2, 8]), any(ones([2, 2]))), /MultiHeadAttention: options are an object, \{ mask: … \}, got Tensor/);
+  assert.throws(
+    () => layer.forward(ones([1, 2, 8]), any(ones([2, 2]))),
+    /MultiHeadAttention: options are an object, \{ mask: … \}, got Tensor/,
+  );
 });

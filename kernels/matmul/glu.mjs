@@ -8,7 +8,7 @@ import { integer, reach, tensor } from '../base.mjs';
 /** @typedef {import('../base.mjs').Dispatch} Dispatch */
 /** @typedef {import('../base.mjs').KernelContext} KernelContext */
 /** @typedef {import('../activation.mjs').Activation} Activation */
-/** @typedef {import('../check.mjs').Extent} Extent */
+/** @typedef {import('../bounds.mjs').Extent} Extent */
 /** @typedef {import('../matmul.mjs').MatmulArgs} MatmulArgs */
 /** @typedef {import('../matmul.mjs').MatmulPlan} MatmulPlan */
 /** @typedef {import('../matmul.mjs').Precision} Precision */

@@ -63,7 +63,7 @@ function rungs(precision) {
   ];
 }
 
-await runMain('node benches/ladder.mjs [options]', OPTIONS, async (options) => {
+await runMain('node benches/ablation.mjs [options]', OPTIONS, async (options) => {
   const folder = await mkdtemp(join(tmpdir(), 'helios-vk-ladder-'));
   const list = rungs(options.precision);
   /** @type {Map<Rung, any[]>} */

@@ -10,9 +10,9 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
 const execute = promisify(execFile);
-const ladder = fileURLToPath(new URL('../benches/ladder.mjs', import.meta.url));
+const ladder = fileURLToPath(new URL('../benches/ablation.mjs', import.meta.url));
 
-test('ladder.mjs: a rung for each fix, and the same loss on every rung', async (t) => {
+test('ablation.mjs: a rung for each fix, and the same loss on every rung', async (t) => {
   const dir = await mkdtemp(join(tmpdir(), 'helios-vk-test-'));
   t.after(() => rm(dir, { recursive: true, force: true }));
   const [json, report] = [join(dir, 'ladder.json'), join(dir, 'ladder.html')];

@@ -9,7 +9,7 @@ import { addonPath, loadAddon, OWN_ADDON } from './lib/addon.mjs';
 import { runMain } from './lib/args.mjs';
 import { format, textTable } from './lib/stats.mjs';
 
-const USAGE = 'node benches/checks.mjs [options]';
+const USAGE = 'node benches/check-cost.mjs [options]';
 const OPTIONS = /** @type {const} */ ({
   addon: { type: 'string', value: 'PATH', path: 'module', default: OWN_ADDON, help: 'the addon to measure' },
   samples: { type: 'integer', default: 400, min: 1, help: 'samples of each kernel on either side, in turn' },
