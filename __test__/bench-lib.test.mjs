@@ -51,6 +51,8 @@ test('parseOptions names the option that does not fit', () => {
 test('the help names every option, its choices and its default', () => {
   const help = helpText('node x.mjs', OPTIONS);
   for (const part of ['node x.mjs', '--file FILE', '(default 5)', '--kind a|b', '--json ']) assert.ok(help.includes(part), part);
+  const empty = helpText('node x.mjs', { prompt: { type: 'string', default: '', help: 'text to continue' } });
+  assert.match(empty, /text to continue$/);
 });
 
 test('quantiles interpolate between order statistics', () => {

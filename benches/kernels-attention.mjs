@@ -19,18 +19,18 @@ import { format, median, textTable } from './lib/stats.mjs';
 const USAGE = 'node benches/kernels-attention.mjs [options]';
 const OPTIONS = /** @type {const} */ ({
   addon: { type: 'string', value: 'PATH', path: 'module', default: OWN_ADDON, help: 'the addon to measure' },
-  sweep: { type: 'boolean', help: 'also tilings that are not among the chosen ones' },
+  sweep: { type: 'boolean', help: 'time every tiling, not only those that are used' },
   type: { type: 'string', choices: ['bf16', 'f16'], default: 'bf16', help: 'storage of all tensors' },
   samples: {
     type: 'integer',
     default: 7,
     min: 1,
     max: 10_000,
-    help: 'samples of each figure; reported are their median, and the least with its rate',
+    help: 'samples of each figure; the median, the minimum and its rate are reported',
   },
-  budget: { type: 'integer', default: 55, min: 1, max: 100_000, help: 'seconds after which no further shape is begun' },
-  shapes: { type: 'string', value: 'LIST', help: 'batch x tokens x head size, such as 16x512x64,4x2048x64' },
-  quick: { type: 'boolean', help: 'one small shape, one sample: does everything still run' },
+  budget: { type: 'integer', default: 55, min: 1, max: 100_000, help: 'begin no further shape after this many seconds' },
+  shapes: { type: 'string', value: 'LIST', help: 'batch × tokens × head size, e.g. 16x512x64,4x2048x64' },
+  quick: { type: 'boolean', help: 'one small shape, one sample, to see that everything runs' },
   json: { type: 'string', value: 'FILE', path: 'output', help: 'write the figures as JSON' },
   ...RESULTS_OPTION,
 });

@@ -21,13 +21,13 @@ import { format, median, spread, textTable } from './lib/stats.mjs';
 const USAGE = 'node benches/kernels.mjs [options]';
 const OPTIONS = /** @type {const} */ ({
   addon: { type: 'string', value: 'PATH', path: 'module', default: OWN_ADDON, help: 'the addon to measure' },
-  only: { type: 'string', value: 'TEXT', help: 'only the cases whose name and shape hold this, or one of these between commas' },
+  only: { type: 'string', value: 'TEXT', help: 'only cases whose name or shape contains this; several separated by commas' },
   samples: { type: 'integer', default: 7, min: 1, max: 1_000_000, help: 'samples of each figure; the median is reported' },
-  cache: { type: 'integer', default: 256, min: 1, max: 1_000_000, help: 'MiB that the rotating buffers shall exceed' },
-  quick: { type: 'boolean', help: 'small shapes, one sample: does everything still run' },
+  cache: { type: 'integer', default: 256, min: 1, max: 1_000_000, help: 'MiB of cache, which the rotating buffers exceed' },
+  quick: { type: 'boolean', help: 'small shapes, one sample, to see that everything runs' },
   json: { type: 'string', value: 'FILE', path: 'output', help: 'write the figures as JSON' },
   ...RESULTS_OPTION,
-  html: { type: 'string', value: 'FILE', path: 'output', help: 'write the figures as a page' },
+  html: { type: 'string', value: 'FILE', path: 'output', help: 'write the figures as an HTML page' },
 });
 
 /** @typedef {import('../kernels/base.mjs').DType} DType */

@@ -1,5 +1,5 @@
-// The thread that stands by a group: it keeps in touch with the store, also while the main thread computes or waits, and ends what
-// the group has under way as soon as a rank is lost.
+// The thread that watches a group: it keeps in touch with the store while the main thread computes or waits, and aborts the group's
+// collectives as soon as a rank is lost.
 
 import { connect } from 'node:net';
 import { createRequire } from 'node:module';
@@ -17,11 +17,11 @@ import { openStore } from './store.mjs';
  * @property {number} rank
  * @property {number} worldSize
  * @property {string} generation
- * @property {string} secret of the run; where MPI says where the store is, it says the secret, too
+ * @property {string} secret of the run; MPI passes it on together with the store's address
  * @property {string} version of this package
  * @property {'mpi' | 'nccl'} engine
  * @property {string} config
- * @property {string[]} hosts of the store, tried in turn; empty where this rank opens it and says where
+ * @property {string[]} hosts of the store, tried in turn; empty on the rank that opens it
  * @property {string | undefined} bind
  * @property {number} port
  * @property {number} joinMs
@@ -34,19 +34,19 @@ const vk = createRequire(import.meta.url)('../index.js');
 const { rank, worldSize, generation, secret, version, engine, config, bind, joinMs, peerMs, timeoutMs, ...place } =
   /** @type {WatchOptions} */ (workerData);
 const main = /** @type {import('node:worker_threads').MessagePort} */ (parentPort);
-// A thread's first call registers destructors with the C library, which has it wait while another thread opens a library. That may
-// take long, and the others are to hear of this rank meanwhile: so that call comes before the engine is looked for.
+// A thread's first call into the addon registers destructors with the C library, and waits while another thread opens a library. Opening
+// the engine may take long, and this thread must keep talking to the store meanwhile: so the call is made before that.
 vk.collectiveStatus();
-// The last of this thread's JavaScript. Its end may wait for a library, too.
+// The last JavaScript of this thread. The thread's end may wait for a library, too.
 process.once('exit', () => main.postMessage({ gone: true }));
 
 /** Seconds that this process has to end once the group has failed: what `helios-vk run` sets. */
 const GRACE = Number(process.env.HELIOS_FAILURE_GRACE?.trim() || Infinity);
-/** How often the group's own state is looked at. */
+/** How often the group's state is polled. */
 const LOOK_MS = 50;
 /** How long connections may take to close. */
 const CLOSE_MS = 500;
-/** Between two attempts to reach the store. */
+/** Delay between two attempts to reach the store. */
 const RETRY_MS = 100;
 
 const hello = { rank, worldSize, generation, version, engine, config, process: `process ${process.pid} on ${hostname()}` };
@@ -59,7 +59,7 @@ let link = null;
 let store = null;
 let heard = performance.now();
 
-/** Ends what the group has under way, here and, if it is not known there, at all other ranks. @param {Failure} reason */
+/** Aborts the group's collectives here and, if the store does not know of the failure yet, on all other ranks. @param {Failure} reason */
 function fail({ message, ...rest }, told = false) {
   if (failure || leaving) return;
   // Others may have made it of anything.
@@ -69,7 +69,7 @@ function fail({ message, ...rest }, told = false) {
   if (store) store.fail(first);
   else if (!told && link) send(link, { failed: first });
   main.postMessage({ failed: first });
-  // A main thread that hangs elsewhere would keep all others from being started again.
+  // A main thread that hangs would keep `helios-vk run` from restarting all ranks.
   if (Number.isFinite(GRACE)) setTimeout(() => process.kill(process.pid, 'SIGKILL'), GRACE * 1000).unref();
 }
 
@@ -97,7 +97,7 @@ function receive(message) {
 }
 
 /**
- * Connects to the first host whose store answers, until the time is over.
+ * Connects to the first host whose store answers; gives up when the time is over.
  * @param {{ hosts: string[], port: number, secret: string }} store
  */
 function reach({ hosts, port, secret }) {
@@ -107,7 +107,7 @@ function reach({ hosts, port, secret }) {
     if (failure || leaving) return;
     const host = hosts[attempt++ % hosts.length];
     const socket = connect({ host, port, noDelay: true });
-    // One that answers something else, a byte at a time, is no store either.
+    // A server that sends something else, byte by byte, is no store either.
     const late = setTimeout(() => socket.destroy(new Error('no answer')), Math.max(1, end - performance.now()));
     let problem = 'it hung up, as on one of another run';
     // Also a part of a long message.
@@ -135,15 +135,15 @@ function reach({ hosts, port, secret }) {
   next();
 }
 
-/** Whether the group's own state was there. */
+/** Whether the addon has had the group's state before. */
 let known = false;
 let begun = 0;
 let late = 0;
-/** What this rank has said of its end. @type {{ calls: number, since: number } | null} */
+/** When this rank asked to leave, and after how many calls. @type {{ calls: number, since: number } | null} */
 let leave = null;
 /** Exchanges under way. @type {Map<string, { since: number, limitMs: number, missing: number, late: boolean }>} */
 const exchanges = new Map();
-/** What has become of the calls since the last look. */
+/** Polls the group's state, and reports what has changed since the last time. */
 function look() {
   const status = vk.collectiveStatus();
   if (!link) return;
@@ -193,12 +193,12 @@ main.on('message', async (message) => {
     if (link) send(link, { exchange: { name, text } });
   } else if (message.abort) fail(message.abort);
   else if (message.leaving) {
-    // What has failed by now is no end.
+    // A group that has failed by now has not ended well.
     look();
     leave = { calls: message.leaving.calls, since: performance.now() };
     if (link && !failure) send(link, { leaving: message.leaving });
   } else if (message.leave) {
-    // What the main thread has seen already.
+    // The main thread has seen this already.
     look();
     const { why } = message.leave;
     if (why !== undefined) fail({ code: 'ERR_HELIOS_ABORTED', rank, message: `rank ${rank} has left before the others: ${why}` });
@@ -209,7 +209,7 @@ main.on('message', async (message) => {
     clearInterval(beating);
     link?.end();
     main.unref();
-    // A peer that does not answer keeps its connection open: not this thread.
+    // A peer that does not answer keeps its connection open; this thread must not wait for it.
     setTimeout(() => process.exit(), CLOSE_MS).unref();
   }
 });

@@ -53,10 +53,10 @@ use crate::timing::{Phase, Timing};
 /// Dispatches after which an open command buffer is submitted, so that the device starts on a long
 /// batch while the rest of it is recorded.
 const FLUSH_DISPATCHES: u32 = 1024;
-/// The same on a software device, which would start on the cores that record the rest. Lavapipe of Mesa
-/// 26.1.6 crashes where one command buffer holds 65,536 dispatches; 16,384 it runs.
+/// The same on a software device, whose work would take the cores that record the rest. Lavapipe of Mesa
+/// 26.1.6 crashes on a command buffer with 65,536 dispatches, and runs one with 16,384.
 const FLUSH_ON_CPU: u32 = 8192;
-/// Submissions in flight at most: launches of graphs alone take no command buffer that would bound them.
+/// Most submissions in flight. Launches of graphs take no command slot, so the ring does not bound them.
 const MAX_IN_FLIGHT: usize = 256;
 
 /// Counters since the device was created.
@@ -86,7 +86,7 @@ pub struct Dgc {
     pub pipeline: i32,
     pub push_bytes: u32,
     pub max_sequences: u32,
-    /// Sequences as JS writes them, from any of its threads; JS holds a reference of its own.
+    /// The command buffer of the `dgc*` calls, which any thread of JS writes; JS holds a reference of its own.
     pub commands: Arc<[AtomicU32]>,
     /// Tells one set-up from the next.
     pub id: u64,
@@ -165,7 +165,7 @@ pub struct Context {
     watches: nan::Watches,
 }
 
-/// What goes on from one device of the process to the next, so that no handle and no timeline value is
+/// Carried over from one device of the process to the next, so that no handle and no timeline value is
 /// ever given out twice.
 #[derive(Default)]
 pub struct Legacy {
@@ -351,7 +351,7 @@ impl Context {
         }
     }
 
-    /// Notes that a command follows, and makes ready for it. A failure has changed nothing.
+    /// Prepares for a command that follows. After a failure nothing has changed.
     fn open(&mut self) -> Result<()> {
         if self.stream.open {
             return Ok(());
@@ -470,8 +470,8 @@ impl Context {
         Ok(())
     }
 
-    /// Makes sure that `value`, which was given out, will be reached without any further call: submits it
-    /// if need be.
+    /// Makes sure that `value`, which was given out, will be reached without any further call: submits its
+    /// work if that has not happened yet.
     pub fn prepare_wait(&mut self, value: u64) -> Result<()> {
         self.device.check_alive()?;
         if value > self.stream.submitted {
@@ -578,7 +578,7 @@ impl Context {
         Ok(())
     }
 
-    /// Where the next device of the process goes on.
+    /// What the next device of the process takes over.
     pub fn legacy(&self) -> Legacy {
         Legacy {
             buffers: self.buffers.successor(),
@@ -588,8 +588,8 @@ impl Context {
         }
     }
 
-    /// Waits for the queue (unless the device is lost), for at most `limit`, destroys everything and lets go of the
-    /// device; it goes when JS lets go of the last result that still lies in its memory.
+    /// Waits for the queue for at most `limit` (not at all on a lost device), destroys everything and drops the device.
+    /// The device itself is destroyed when JS has released the last result that lies in its memory.
     pub fn close(mut self, limit: Option<Duration>) {
         // The device may be waiting for other processes.
         self.abandon_group();
@@ -606,7 +606,7 @@ impl Context {
         }
         self.recorder.end();
         if !self.timeline.drained(limit) {
-            // The device may use all of it still: it is left as it is, until the process ends.
+            // The device may still use all of it, so everything is leaked until the process ends.
             self.timeline.give_up();
             std::mem::forget(self);
             return;
@@ -624,7 +624,7 @@ impl Context {
         if let Some(upload) = self.upload.take() {
             upload.release(&self.memory);
         }
-        // A result that JS still holds keeps the memory's books, not what lies idle.
+        // A result that JS still holds keeps the allocator alive, but not its idle blocks.
         self.memory.trim();
         self.readback.close();
         if let Some(factory) = self.factory.take() {

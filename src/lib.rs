@@ -1,6 +1,6 @@
 //! helios-vk: a Vulkan compute device for Node.js.
 //!
-//! Every call takes the same way, and no stage knows one above it:
+//! Every call takes the same path, and no stage knows one above it:
 //!
 //! ```text
 //! JS call ─ api ──► decode ──► hazard ──► record ──► submit ──► timeline
@@ -38,5 +38,5 @@ pub mod vk_ext;
 pub use handle_table as table;
 /// The file of compiled pipelines.
 pub use pipeline_cache;
-/// What needs no Vulkan: lists to checked batches, accesses to barriers.
+/// The parts without Vulkan: packed lists to checked batches, accesses to barriers.
 pub use plan;

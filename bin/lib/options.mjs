@@ -1,6 +1,6 @@
 /**
- * Command lines and environment variables of everything here that is run from one: a table says names, types, ranges, defaults and
- * help, and what does not fit is an error that names it, before any work.
+ * Command lines and environment variables of all programs here. A table gives names, types, ranges, defaults and help; a value that does
+ * not fit is an error that names it, before any work is done.
  */
 
 import { closeSync, fstatSync, lstatSync, openSync, readdirSync, realpathSync, rmSync, statSync } from 'node:fs';
@@ -9,9 +9,9 @@ import { pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
 
 /**
- * What a string option names in the file system, which is looked at before the work: a file or a folder to read, either, files to read
- * with commas between them, a module whose loader says what is wrong with it, a file to write, one to add to, or a folder to write into,
- * which may not exist yet.
+ * What a string option names in the file system, checked before any work: a file or a folder to read, either of them, files to read
+ * separated by commas, a module (whose loader reports errors), a file to write, one to add to, or a folder to write into, which may not
+ * exist yet.
  * @typedef {'input' | 'input-folder' | 'input-any' | 'input-list' | 'module' | 'output' | 'update' | 'output-folder'} PathKind
  *
  * @typedef {object} Option
@@ -33,7 +33,7 @@ import { parseArgs } from 'node:util';
 /** An error in what the user typed: shown without a stack. */
 export class UsageError extends Error {}
 
-/** Decimal numbers; what else `Number` takes (hexadecimal, blanks, nothing) is more likely a mistake. */
+/** Decimal numbers. `Number` also takes hexadecimal, blanks and empty text, which are more likely mistakes. */
 const DECIMAL = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
 
 /** What a number may be, in words. @param {Pick<Option, 'type' | 'min' | 'max'>} option */
@@ -73,7 +73,7 @@ function convert(name, option, text) {
   return text;
 }
 
-/** What of a failed look at a file the user needs. @param {unknown} error */
+/** The reason of a failed file operation, in words for the user. @param {unknown} error */
 function reasonOf(error) {
   const { code, message } = /** @type {NodeJS.ErrnoException} */ (error);
   const known = {
@@ -89,7 +89,7 @@ function reasonOf(error) {
   return known[/** @type {keyof typeof known} */ (code)] ?? message;
 }
 
-/** What is there, if anything is. Nothing is made behind a link to nothing. @param {string} path */
+/** What is at a path, if anything. A dangling link is an error: nothing is created through it. @param {string} path */
 function statOf(path) {
   const there = statSync(path, { throwIfNoEntry: false });
   if (!there && lstatSync(path, { throwIfNoEntry: false })) throw new Error('it is a link that leads nowhere');
@@ -103,7 +103,7 @@ function tryToWrite(path) {
   // Opening a pipe would wait for a reader.
   if (there && !there.isFile()) return;
   closeSync(openSync(path, 'a'));
-  // Processes of one run look at the same file, and another may have been faster.
+  // Processes of one run check the same file; another one may have been faster.
   if (!there) rmSync(path, { force: true });
 }
 
@@ -236,8 +236,8 @@ function checkApart(uses) {
 }
 
 /**
- * Looks at every file and folder that the options name. An output cannot be a file that is read, or that of another output: what was
- * there would be lost.
+ * Checks every file and folder that the options name. An output must not be a file that is read or another output: what is there would
+ * be lost.
  * @param {Record<string, Option>} options
  * @param {Record<string, unknown>} values
  * @param {Record<string, string>} [more] files that are read although no option names them, by what they are
@@ -332,7 +332,7 @@ function placeholder({ type, value, choices }) {
  */
 export function helpText(usage, options) {
   const rows = Object.entries(options).map(([name, option]) => {
-    const standard = option.default === undefined || option.default === false ? '' : ` (default ${option.default})`;
+    const standard = [undefined, false, ''].includes(/** @type {any} */ (option.default)) ? '' : ` (default ${option.default})`;
     return [`--${name}${placeholder(option)}`, option.help + standard];
   });
   const width = Math.max(0, ...rows.map(([left]) => left.length));
@@ -432,15 +432,15 @@ export function isMain(url) {
 
 const programName = () => basename(process.argv[1] ?? 'helios-vk').replace(/\.mjs$/, '');
 
-/** Whether help is asked for; behind `--` stands what is not ours. @param {string[]} args */
+/** Whether help is asked for; words after `--` are not ours. @param {string[]} args */
 function asksForHelp(args) {
   const end = args.indexOf('--');
   return args.slice(0, end < 0 ? args.length : end).some((word) => word === '--help' || word === '-h');
 }
 
 /**
- * Outputs that cannot be written to any more end no work but their own: nobody reads what is said of its progress, and what is to stay
- * is in files. Where the results' reader has gone (`| head`) the program ends in silence, and on a full disk it says so.
+ * Handles standard streams that can no longer be written. Without a reader of standard error the work continues: results are in files.
+ * Without a reader of standard output (`| head`) the program ends silently; on a full disk it ends with an error.
  */
 function outliveOutputs() {
   process.stderr.on('error', () => {});

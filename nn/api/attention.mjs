@@ -1,4 +1,4 @@
-// Attention, as functions, and its masks: what they may be, and causal ones, kept by size.
+// Attention as functions, and its masks. Causal masks are cached by size.
 
 import { apply, tensorOf } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
@@ -101,7 +101,7 @@ export function attention(qkv, options) {
 }
 
 /**
- * softmax(q kᵀ / √headSize) v. A query that attends to no key, all of whose scores are -∞, has the result 0 and passes the gradient 0 on.
+ * softmax(q kᵀ / √headSize) v. A query that attends to no key (all of its scores are -∞) has the result 0 and the gradient 0.
  * @param {Tensor} q [..., queries, headSize] @param {Tensor} k [..., keys, headSize] @param {Tensor} v [..., keys, n]
  * @param {ScoreOptions} [options]
  * @returns {Tensor} [..., queries, n]
@@ -122,7 +122,7 @@ export function scaledDotProductAttention(q, k, v, options = {}) {
  */
 function scored(q, k, v, isCausal, scale, mask) {
   const size = q.shape.at(-1) ?? 1;
-  // The factor first: f16 may hold the scores, and not their multiples.
+  // The factor is applied to q, since unscaled scores may be too large for f16.
   let scores = matmul(mul(q, scale ?? 1 / Math.sqrt(size)), transpose(k, -2, -1));
   const [queries, keys] = [q.shape[q.ndim - 2], k.shape[k.ndim - 2]];
   if (isCausal && queries > keys) {

@@ -6,12 +6,12 @@ import { ArgumentError, checkFunction, checkResult, shown } from '../core/errors
 /** @typedef {import('../core/layout.mjs').DType} DType */
 /** @typedef {import('./tensor.mjs').Tensor} Tensor */
 
-/** Why its function is not async. */
+/** Said in the error for an async function. */
 const LATE = 'the types would be as before after its first await';
 
 /** @type {DType | undefined} */
 let current;
-/** Parameters in the 16-bit type, so that one which is used twice is converted once. @type {Map<Tensor, { cast: Tensor, version: number }>} */
+/** Conversions of parameters to the 16-bit type, so that a parameter used twice is converted once. @type {Map<Tensor, { cast: Tensor, version: number }>} */
 const casts = new Map();
 
 /** The type that products take now; undefined outside of `autocast`. */
@@ -31,9 +31,9 @@ function under(dtype, fn) {
 
 /**
  * Runs `fn` with the operands of products (`linear`, `matmul`, attention) converted to a 16-bit type and those of losses,
- * norms and softmax to f32, as PyTorch's autocast. Call `backward` outside of it or inside: it is not affected.
+ * norms and softmax to f32, as PyTorch's autocast. `backward` may be called inside or outside of it and is not affected.
  * @template T
- * @param {'bf16' | 'f16' | false} dtype `false` ends the conversions of an autocast around it
+ * @param {'bf16' | 'f16' | false} dtype `false` turns conversions off within an outer autocast
  * @param {() => T} fn synchronous
  * @returns {T}
  */
@@ -59,5 +59,5 @@ export function rememberCast(x, cast) {
   if (x.isParameter && cast.node && x.storage) casts.set(x, { cast, version: x.storage.version });
 }
 
-/** After a backward pass the conversions have no gradients any more. */
+/** Forgets the conversions after a backward pass, which has freed what their gradients need. */
 export const forgetCasts = () => casts.clear();

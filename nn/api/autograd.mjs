@@ -1,5 +1,5 @@
-// Reverse-mode differentiation: every operation on a tensor that requires a gradient leaves a node, and `backward` goes
-// over the nodes from the last to the first.
+// Reverse-mode differentiation: every operation on a tensor that requires a gradient records a node, and `backward` visits
+// the nodes in reverse order.
 
 import { forgetCasts, withoutAutocast } from './autocast.mjs';
 import { ArgumentError, ShapeError, UsageError, show, shown } from '../core/errors.mjs';
@@ -123,13 +123,13 @@ export function reach(start, from) {
 /**
  * Options of `backward` and `grad`.
  * @typedef {object} BackwardOptions
- * @property {Tensor} [gradient] the gradient to begin with, of the tensor's shape; needed where that is not one number
- * @property {boolean} [retain] keeps what the forward pass saved, for another call (PyTorch's `retain_graph`); false when left out
+ * @property {Tensor} [gradient] the gradient to begin with, of the tensor's shape; required unless the tensor is one number
+ * @property {boolean} [retain] keep what the forward pass saved, so that it can be called again (PyTorch's `retain_graph`); false when left out
  */
 
 /**
- * Adds the gradients of `root` to the `grad` of every leaf that it depends on (PyTorch's rule), and frees what the forward
- * pass saved.
+ * Adds the gradients of `root` to the `grad` of every leaf that it depends on, as PyTorch does, and frees what the forward pass
+ * saved.
  * @param {Tensor} root one number, unless a gradient is given
  * @param {BackwardOptions} [options]
  */
@@ -147,7 +147,7 @@ function accumulateGradient(leaf, gradient) {
 }
 
 /**
- * The gradient of a leaf becomes its own tensor, or is added to it.
+ * The leaf's new `grad`: the gradient itself, or its sum with the one before.
  * @param {Tensor | undefined} before @param {Tensor} gradient
  * @returns {Tensor}
  */
@@ -163,7 +163,7 @@ export function accumulated(before, gradient) {
 }
 
 /**
- * Gradients of one number by tensors, returned and not accumulated.
+ * Gradients of one number with respect to tensors: returned, not added to their `grad`.
  * @param {Tensor} output
  * @param {Tensor[]} inputs leaves or results on the way to `output`
  * @param {BackwardOptions} [options]

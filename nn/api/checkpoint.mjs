@@ -1,4 +1,4 @@
-// Work that is done again instead of kept: `checkpoint`, and micro-steps: `accumulate`.
+// `checkpoint`, which recomputes intermediate results instead of keeping them, and `accumulate`, for micro-steps.
 
 import { autocast, autocastType, forgetCasts } from './autocast.mjs';
 import { checkRoot, reach, walk } from './autograd.mjs';
@@ -14,11 +14,11 @@ import * as F from './functional.mjs';
 
 /** @typedef {import('../ops/registry.mjs').Op} Op */
 
-/** Why a function that is called in parts of a step is not async. */
+/** Said in the error for an async function. */
 const LATE = 'what it does after its first await would not be part of the step';
 
 let recomputing = false;
-/** Whether a checkpoint's function runs for the second time: what counts its calls has counted this one. */
+/** Whether a checkpoint's function runs for the second time, so that layers which count calls do not count this one again. */
 export const isRecomputing = () => recomputing;
 
 /** @template T @param {() => T} fn @returns {T} */
@@ -33,9 +33,9 @@ function recompute(fn) {
 }
 
 /**
- * Runs `fn` and keeps none of its intermediate results: the backward pass runs it again. What it drops (dropout) it drops
- * again. It is called twice for each result, so it should have no other effects; running means of `BatchNorm2d` count one call.
- * Leaves that it reads must not change before the backward pass, which else throws.
+ * Runs `fn` without keeping its intermediate results: the backward pass runs it again, with the same dropout. Since it runs twice,
+ * it should have no side effects; the running statistics of `BatchNorm2d` are updated once. Leaves that it reads must not change
+ * before the backward pass, which otherwise throws.
  * @param {(...inputs: any[]) => Tensor} fn a function of tensors to one tensor; parameters and other tensors from outside
  *   get their gradients too
  * @param {...any} inputs
@@ -56,7 +56,7 @@ export function checkpoint(fn, ...inputs) {
       leaf.requiresGrad = input.requiresGrad;
       return leaf;
     });
-    // A conversion from before would be a leaf in place of the parameter, in one of the runs only.
+    // An earlier conversion of a parameter would be used as a leaf in one of the two runs only.
     forgetCasts();
     const from = nextOrder();
     const y = autocast(/** @type {'bf16' | 'f16' | undefined} */ (precision) ?? false, () =>
@@ -157,8 +157,8 @@ const CHECKPOINT = {
 };
 
 /**
- * Gradients of `count` micro-steps: calls `fn(0)` … `fn(count - 1)`, and `backward` of each loss divided by `count`. Of each
- * micro-step nothing is kept but gradients.
+ * Accumulates the gradients of `count` micro-steps: calls `fn(0)` … `fn(count - 1)`, and `backward` of each loss divided by `count`.
+ * Nothing but the gradients is kept of a micro-step.
  * @param {number} count @param {(i: number) => Tensor} fn the mean loss of micro-step i
  * @returns {Tensor} the mean of the losses, without a gradient
  */

@@ -11,14 +11,14 @@ import { checkOptions } from '../core/options.mjs';
 /**
  * Options of `conv2d`.
  * @typedef {object} ConvolutionOptions
- * @property {Pair} [stride] elements from one place of the window to the next; 1 when left out
+ * @property {Pair} [stride] elements from one position of the window to the next; 1 when left out
  * @property {Pair} [padding] zeros on each side; 0 when left out
  */
 
 /**
  * Options of pools.
  * @typedef {object} PoolOptions
- * @property {Pair} [stride] elements from one place of the window to the next; the window's size when left out
+ * @property {Pair} [stride] elements from one position of the window to the next; the window's size when left out
  */
 
 /**
@@ -45,7 +45,7 @@ function padded(x, sizes) {
 }
 
 /**
- * The elements under each place of a window, as views [batch, channels, rows, columns], row by row of the window.
+ * The elements under each element of a window, for all its positions, as views [batch, channels, rows, columns], row by row of the window.
  * @param {string} op @param {Tensor} x @param {[number, number]} window @param {[number, number]} stride
  */
 function windows(op, x, window, stride) {
@@ -79,7 +79,7 @@ function checkImages(op, x) {
 }
 
 /**
- * Cross-correlation, as every framework's convolution.
+ * Convolution (cross-correlation, as in every framework).
  * @param {Tensor} x [batch, channels, rows, columns] @param {Tensor} weight [outputs, channels, down, across]
  * @param {Tensor} [bias] [outputs]
  * @param {ConvolutionOptions} [options]

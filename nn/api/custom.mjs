@@ -20,18 +20,18 @@ import { uniformValues } from './random.mjs';
  * @typedef {object} CustomOp
  * @property {string} name for errors
  * @property {Uint32Array} spirv a compute shader; binding i is input i, then the result
- * @property {(...args: any[]) => Result} infer the result of the inputs' layouts and, last, the attributes; throws what is wrong
- *   with them
+ * @property {(...args: any[]) => Result} infer the result's layout, from the inputs' layouts and, last, the attributes; throws if
+ *   they are wrong
  * @property {(...args: any[]) => { groups: number | [number, number, number], push?: Uint8Array }} dispatch workgroups and push
- *   constants of the inputs' layouts, the result's, and the attributes
+ *   constants, from the inputs' layouts, the result's layout and the attributes
  * @property {(dy: Tensor, inputs: Tensor[], outputs: Tensor[], attributes: any) => (Tensor | undefined)[]} [backward] gradients
  *   of the inputs, written in operations; without it the result has none
- * @property {(...args: any[]) => ArrayLike<number>} [reference] the result's elements in float64, of the inputs' elements and
- *   the attributes: what `check` compares with
+ * @property {(...args: any[]) => ArrayLike<number>} [reference] the result's elements in float64, from the inputs' elements and
+ *   the attributes; `check` compares with it
  */
 
 /**
- * An operation of one kernel. The inputs are dense, each from the start of its binding.
+ * Makes an operation of one kernel of your own. The kernel gets dense inputs, each at the start of its binding.
  * @param {CustomOp} definition
  * @returns {((...args: any[]) => Tensor) & { check: (shapes: number[] | number[][], attributes?: any, options?: { tolerance?: number }) => Promise<void>, dispose: () => void }}
  *   called with tensors, and with an object of attributes (plain values) behind them

@@ -22,7 +22,7 @@ import { clone, expand, permute, reshape, squeeze, to, transpose, unsqueeze } fr
 
 export * from './views.mjs';
 
-/** @typedef {import('./tensor.mjs').Tensor} Tensor */
+/** An array on the device. @typedef {import('./tensor.mjs').Tensor} Tensor */
 /** The type of a tensor's elements. @typedef {import('../core/layout.mjs').DType} DType */
 /** An operation, as the engine knows it. @typedef {import('../ops/registry.mjs').Op} Op */
 /** A tensor, or a number that stands for a tensor of one element. @typedef {Tensor | number} Operand */
@@ -37,13 +37,13 @@ export * from './views.mjs';
  * Options of `variance`.
  * @typedef {object} VarianceOptions
  * @property {boolean} [keepdim] whether the reduced dimensions stay, of size 1; false when left out
- * @property {number} [correction] is taken from the count of elements: 1 when left out, 0 for the population's variance
+ * @property {number} [correction] is subtracted from the count of elements; 1 when left out, 0 for the population's variance
  */
 
 /**
- * What `rope` turns.
+ * What `rope` rotates.
  * @typedef {object} RopeOptions
- * @property {number} heads how many heads of each row are turned, from the first on
+ * @property {number} heads how many heads of each row are rotated, from the first on
  * @property {number} headSize elements of a head
  */
 
@@ -74,7 +74,7 @@ function filled(op, shape, value, options) {
 
 // ---- element by element
 
-/** The type that two operands meet in, by PyTorch's rule for floating types. @param {DType} a @param {DType} b @returns {DType} */
+/** The type that two operands are promoted to, by PyTorch's rule for floating types. @param {DType} a @param {DType} b @returns {DType} */
 const promote = (a, b) => (a === b ? a : 'f32');
 
 /** @param {Tensor} x @param {string} name @param {number} alpha @param {number} beta */
@@ -121,7 +121,7 @@ export function mul(a, b) {
   if (isNumber('mul', b)) return affine(a, 'mul', b, -0);
   return binary(pointwise.mul, a, b);
 }
-/** The least number of f32 with all digits; a factor between those with some and those with all. */
+/** The least normal number of f32; the factor by which a division is split whose reciprocal is subnormal or too large. */
 const [MIN_NORMAL, SCALE] = [2 ** -126, 2 ** 64];
 /** a / b, broadcast. By a number it is a product with its reciprocal. @param {Operand} a @param {Operand} b @returns {Tensor} */
 export function div(a, b) {
@@ -150,8 +150,8 @@ export const maximum = bound(pointwise.maximum);
 export const minimum = bound(pointwise.minimum);
 const [atLeast, atMost] = [pointwise.maximum, pointwise.minimum].map((op) => bound(op, { clamps: true }));
 /**
- * The elements, but none below `min` and none above `max`, broadcast; one of them may be left out. The gradient passes from one limit to the
- * other, and at them, as in PyTorch.
+ * The elements, limited to `min` and `max`, which are broadcast; one of the two may be left out. The gradient passes between the limits and at
+ * them, as in PyTorch.
  * @param {Tensor} x @param {Operand} [min] @param {Operand} [max] @returns {Tensor}
  */
 export function clamp(x, min, max) {
@@ -186,7 +186,7 @@ export const gt = comparison(selection.gt);
 export const ge = comparison(selection.ge);
 
 /**
- * a where the condition holds, else b; all three broadcast. It chooses by values inside a compiled function, where `if` cannot.
+ * a where the condition is true, else b; all three broadcast. It also works in a compiled function, where `if` cannot depend on values.
  * @param {Tensor} condition bool @param {Operand} a @param {Operand} b of a's type
  * @returns {Tensor}
  */

@@ -1,5 +1,5 @@
-// Elements by index tensors, as functions. Indices are i32 or u32, and are not checked against the sizes, which would be a read:
-// one that is negative or too large reads as 0, and what is put there goes nowhere.
+// Elements by index tensors, as functions. Indices are i32 or u32. They are not checked against the sizes, which would need a read: an
+// element at a negative or too large index reads as 0, and writes to it are dropped.
 
 import { apply } from '../core/engine.mjs';
 import { ArgumentError, ShapeError, show, shown, within } from '../core/errors.mjs';
@@ -55,8 +55,9 @@ export function takeAlongDim(x, index, dim = -1) {
 }
 
 /**
- * x with source[i][k][j] added at [i][index[i][k][j]][j], for `dim` 1 of three; what has one index is added up in the order of k.
- * Each element looks through the indices of its place, so it is for short indices; rows of a table are `embedding`'s gradient.
+ * x with source[i][k][j] added at [i][index[i][k][j]][j], for `dim` 1 of three. Elements with the same index are added in the order of k.
+ * Each element of the result scans all indices along `dim`, so this is for short ones; for rows of a table use `embedding`, whose
+ * gradient this is.
  * @param {Tensor} x f32, f16 or bf16 @param {number} dim @param {Tensor} index i32 or u32, of x's sizes but along `dim`
  * @param {Tensor} source of the index's shape
  */
@@ -66,8 +67,8 @@ export function scatterAdd(x, dim, index, source) {
 }
 
 /**
- * x with source[i][k][j] in place of [i][index[i][k][j]][j], for `dim` 1 of three: of several with one index the last. The cost is that
- * of `scatterAdd`.
+ * x with source[i][k][j] in place of [i][index[i][k][j]][j], for `dim` 1 of three. Of several with the same index the last counts. It costs
+ * as much as `scatterAdd`.
  * @param {Tensor} x @param {number} dim @param {Tensor} index i32 or u32, of x's sizes but along `dim`
  * @param {Tensor | number} source of the index's shape, or one number
  */
@@ -80,7 +81,7 @@ export function scatter(x, dim, index, source) {
 }
 
 /**
- * Slices of a dimension by number, in the order of the numbers. The gradient adds up what one slice got, in that order.
+ * Slices of a dimension, in the order of the indices. The gradients of a slice that is taken several times are added in that order.
  * @param {Tensor} x @param {number} dim @param {Tensor} index [n] i32 or u32
  * @returns {Tensor} x's shape with n along `dim`
  */
@@ -129,7 +130,7 @@ function argExtreme(op, x, dim, keepdim) {
   });
 }
 
-/** The places of the largest elements along a dimension, the last when left out, as i32: of equal ones the first. A NaN is the largest. @param {Tensor} x @param {number} [dim] @param {boolean} [keepdim] */
+/** The indices of the largest elements along a dimension, the last when left out, as i32; of equal elements the first. A NaN is the largest. @param {Tensor} x @param {number} [dim] @param {boolean} [keepdim] */
 export const argmax = (x, dim = -1, keepdim = false) => argExtreme(indexing.argmax, x, dim, keepdim);
-/** The places of the smallest elements along a dimension, as `argmax`. A NaN is the smallest. @param {Tensor} x @param {number} [dim] @param {boolean} [keepdim] */
+/** The indices of the smallest elements along a dimension, as `argmax`. A NaN is the smallest. @param {Tensor} x @param {number} [dim] @param {boolean} [keepdim] */
 export const argmin = (x, dim = -1, keepdim = false) => argExtreme(indexing.argmin, x, dim, keepdim);

@@ -13,14 +13,14 @@ import { checkOptions } from '../core/options.mjs';
 /**
  * Options of losses.
  * @typedef {object} LossOptions
- * @property {'mean' | 'sum' | 'none'} [reduction] one number of all losses, or with 'none' the losses themselves; 'mean' when left out
+ * @property {'mean' | 'sum' | 'none'} [reduction] how losses become one number; with 'none' they are returned themselves; 'mean' when left out
  */
 
 /**
  * Options of `crossEntropy` besides those of every loss.
  * @typedef {object} IgnoreOptions
- * @property {number} [ignoreIndex] rows with this target have no loss and no gradient, nor has a target that is no class; -100 when
- *   left out. The mean is over all rows, these too
+ * @property {number} [ignoreIndex] rows with this target, or with one that is not a class, have loss 0 and no gradient; -100 when
+ *   left out. The mean is over all rows, including these
  */
 
 /** @param {string} op @param {() => Tensor} losses @param {'mean' | 'sum' | 'none'} [reduction] @returns {Tensor} */

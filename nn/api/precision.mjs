@@ -24,7 +24,7 @@ const HIGH = Object.freeze({ precision: 'bf16x3' });
 export const productAttributes = (dtype) => (dtype === 'f32' && setting.matmul === 'high' ? HIGH : NO_ATTRIBUTES);
 
 /**
- * Sets how products of f32 matrices are computed from now on, as PyTorch's `set_float32_matmul_precision`: 'highest' in f32, 'high'
+ * Sets how products of f32 matrices are computed from now on, like PyTorch's `set_float32_matmul_precision`: 'highest' in f32, 'high'
  * with each number as a sum of bf16 numbers, in three products on the device's matrix units. Attention's own products are f32 in both.
  * @param {MatmulPrecision} precision
  */

@@ -1,5 +1,5 @@
-// Random numbers. What initializes parameters is drawn on the host, so that it has the same bits on every device; `rand`,
-// `randn` and dropout draw on the device, from a state in a buffer that each draw moves on.
+// Random numbers. Initial parameters are drawn on the host, so that they have the same bits on every device. `rand`, `randn` and
+// dropout draw on the device, from a state in a buffer that each draw advances.
 
 import { STATE_WORDS, optimizerState } from '../../kernels/index.mjs';
 import { apply } from '../core/engine.mjs';
@@ -19,7 +19,7 @@ let seed = 0;
 let state;
 
 /**
- * Begins all random numbers anew: what follows is the same after the same seed.
+ * Seeds all random numbers: after the same seed the same numbers follow.
  * @param {number} value an integer of at least 0
  */
 export function manualSeed(value) {
@@ -95,7 +95,7 @@ export function permutation(count) {
  * Options of `rand`.
  * @typedef {object} UniformOptions
  * @property {number} [low] the least value; 0 when left out
- * @property {number} [high] what values lie below, more than `low`; 1 when left out
+ * @property {number} [high] the upper bound, excluded; more than `low`; 1 when left out
  * @property {boolean} [requiresGrad] whether `backward` finds its gradient; false when left out
  */
 
@@ -115,8 +115,8 @@ function checkNumber(op, name, value) {
 }
 
 /**
- * Normally distributed numbers, f32, drawn on the device: from `manualSeed` on the same ones, and in a compiled function others
- * at every call.
+ * Normally distributed numbers, f32, drawn on the device. They follow from `manualSeed`; a compiled function draws new ones at every
+ * call.
  * @param {readonly number[]} shape @param {NormalOptions} [options]
  */
 export function randn(shape, options = {}) {
@@ -129,8 +129,7 @@ export function randn(shape, options = {}) {
 }
 
 /**
- * Numbers uniform in [low, high), f32, multiples of (high - low) / 2^24 from `low` on before rounding; drawn on the device as those of
- * `randn`.
+ * Uniform numbers in [low, high), f32, drawn on the device as those of `randn`: `low` plus multiples of (high - low) / 2^24, rounded.
  * @param {readonly number[]} shape @param {UniformOptions} [options]
  */
 export function rand(shape, options = {}) {

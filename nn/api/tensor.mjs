@@ -38,8 +38,8 @@ import { TensorCore, setTensorClass, uploaded } from '../core/tensor.mjs';
 const inspect = Symbol.for('nodejs.util.inspect.custom');
 
 /**
- * An array on the device. Made by `tensor`, `zeros`, `randn` and so on, and by operations, which run in the order of their
- * calls; what it holds is read with `await x.toArray()`.
+ * An array on the device, made by `tensor`, `zeros`, `randn` and so on, and by operations, which run in the order of their calls.
+ * `await x.toArray()` reads it.
  */
 export class Tensor extends TensorCore {
   // ---- reading
@@ -70,7 +70,7 @@ export class Tensor extends TensorCore {
     return nest(0, 0, this.size);
   }
 
-  /** JavaScript's operators see no tensors: `a + b` would be the sum of two strings. @returns {never} */
+  /** JavaScript has no operators on tensors: `a + b` would concatenate two strings. @returns {never} */
   [Symbol.toPrimitive]() {
     throw new ArgumentError(
       'tensor',
@@ -78,7 +78,7 @@ export class Tensor extends TensorCore {
     );
   }
 
-  /** JSON has no tensors either, and their memory is not theirs to write. @returns {never} */
+  /** A tensor has no JSON: its elements are on the device. @returns {never} */
   toJSON() {
     throw new ArgumentError('tensor', 'a tensor has no JSON: write what await x.toNested() gives, or save(path, tensors) for a file');
   }
@@ -99,7 +99,7 @@ export class Tensor extends TensorCore {
     return new Tensor(storageOf('alias', this), this.layout);
   }
 
-  /** Has `backward` find the gradient of this leaf (or not). @param {boolean} [requires] */
+  /** Sets whether `backward` computes the gradient of this leaf. @param {boolean} [requires] */
   requiresGrad_(requires = true) {
     if (this.node) throw new UsageError('requiresGrad_', 'a result of operations; only leaves can be changed. Use detach() for a constant');
     if (this.dtype !== 'f32' && this.dtype !== 'f16' && this.dtype !== 'bf16') {
@@ -118,7 +118,7 @@ export class Tensor extends TensorCore {
     runBackward(this, options);
   }
 
-  /** Takes a gradient in. @param {Tensor} gradient */
+  /** Adds to the gradient. @param {Tensor} gradient */
   accumulate(gradient) {
     if (!(gradient instanceof Tensor)) throw new ArgumentError('accumulate', `expected a tensor, got ${describe(gradient)}`);
     const recording = recordingNow();
@@ -243,15 +243,15 @@ export class Tensor extends TensorCore {
   expand(...shape) {
     return F.expand(this, shape.flat());
   }
-  /** With a dimension of size 1 more, which stands at `dim` in the result. @param {number} dim */
+  /** With one more dimension, of size 1, at `dim` of the result. @param {number} dim */
   unsqueeze(dim) {
     return F.unsqueeze(this, dim);
   }
-  /** Without a dimension of size 1; without all of them where none is named. @param {number} [dim] */
+  /** Without a dimension of size 1, or without all such dimensions if `dim` is left out. @param {number} [dim] */
   squeeze(dim) {
     return F.squeeze(this, dim);
   }
-  /** Dimensions from `start` to `end` as one. @param {number} [start] @param {number} [end] */
+  /** With the dimensions from `start` to `end` merged into one. @param {number} [start] @param {number} [end] */
   flatten(start = 0, end = -1) {
     storageOf('flatten', this);
     const [a, b] = [start, end].map((d) => dimension('flatten', d, Math.max(this.ndim, 1)));
@@ -321,7 +321,7 @@ export class Tensor extends TensorCore {
   ge(other) {
     return F.ge(this, other);
   }
-  /** With a number where the mask holds. @param {Tensor} mask bool, broadcast @param {number} value */
+  /** The elements, with `value` where the mask is true. @param {Tensor} mask bool, broadcast @param {number} value */
   maskedFill(mask, value) {
     return within('maskedFill', () => F.where(mask, value, this));
   }
@@ -333,11 +333,11 @@ export class Tensor extends TensorCore {
   minimum(other) {
     return F.minimum(this, other);
   }
-  /** The elements, but none below `min` and none above `max`; one of them may be left out (`undefined`). At a limit the gradient passes. @param {Operand} [min] @param {Operand} [max] */
+  /** The elements, limited to `min` and `max`; one of the two may be left out (`undefined`). The gradient passes at a limit, too. @param {Operand} [min] @param {Operand} [max] */
   clamp(min, max) {
     return F.clamp(this, min, max);
   }
-  /** The elements to the power of a number: of positive elements only, unless that is an integer from -64 to 64. @param {number} exponent */
+  /** The elements to the power of a number; elements must be positive unless it is an integer from -64 to 64. @param {number} exponent */
   pow(exponent) {
     return F.pow(this, exponent);
   }
@@ -409,11 +409,11 @@ export class Tensor extends TensorCore {
   amin(dim, keepdim) {
     return F.amin(this, dim, keepdim);
   }
-  /** The places of the largest elements along a dimension, the last when left out, as i32. @param {number} [dim] @param {boolean} [keepdim] */
+  /** The indices of the largest elements along a dimension, the last when left out, as i32. @param {number} [dim] @param {boolean} [keepdim] */
   argmax(dim, keepdim) {
     return indexing.argmax(this, dim, keepdim);
   }
-  /** The places of the smallest elements along a dimension, the last when left out, as i32. @param {number} [dim] @param {boolean} [keepdim] */
+  /** The indices of the smallest elements along a dimension, the last when left out, as i32. @param {number} [dim] @param {boolean} [keepdim] */
   argmin(dim, keepdim) {
     return indexing.argmin(this, dim, keepdim);
   }
@@ -421,15 +421,15 @@ export class Tensor extends TensorCore {
   gather(dim, index) {
     return indexing.gather(this, dim, index);
   }
-  /** With elements put by index along a dimension: `F.scatter`. @param {number} dim @param {Tensor} index @param {Operand} source */
+  /** The elements, with others written by index along a dimension: `F.scatter`. @param {number} dim @param {Tensor} index @param {Operand} source */
   scatter(dim, index, source) {
     return indexing.scatter(this, dim, index, source);
   }
-  /** With elements added by index along a dimension: `F.scatterAdd`. @param {number} dim @param {Tensor} index @param {Tensor} source */
+  /** The elements, with others added by index along a dimension: `F.scatterAdd`. @param {number} dim @param {Tensor} index @param {Tensor} source */
   scatterAdd(dim, index, source) {
     return indexing.scatterAdd(this, dim, index, source);
   }
-  /** Slices of a dimension by number. @param {number} dim @param {Tensor} index [n] i32 or u32 */
+  /** Slices of a dimension by index. @param {number} dim @param {Tensor} index [n] i32 or u32 */
   indexSelect(dim, index) {
     return indexing.indexSelect(this, dim, index);
   }
@@ -491,7 +491,7 @@ export function tensor(data, options = {}) {
   flag('tensor', 'requiresGrad', requiresGrad);
   checkBytes('tensor', denseLayout(sizes, type));
   const constant = uploaded(encode('tensor', flat.values, type), denseLayout(sizes, type));
-  // In a compiled function the data stays with the graph; each call has a copy, which it may write over and return.
+  // In a compiled function the graph keeps the data; each call gets a copy, which it may overwrite and return.
   const result = isRecording() ? F.clone(constant) : constant;
   return requiresGrad ? result.requiresGrad_() : result;
 }

@@ -14,7 +14,7 @@ import { effective } from './passes/calls.mjs';
  * @property {number} written bytes of its results; 0 where that is not known (clipping of gradients)
  * @property {number} bytes that it reads and writes; 0 where that is not known
  * @property {number} flops floating-point operations of its products, 2 for each multiplication; 0 where there are none
- * @property {number} main which of its dispatches does them
+ * @property {number} main the index of the dispatch that does them
  */
 
 /**

@@ -19,8 +19,8 @@ import { build, freeMemory } from './build.mjs';
 /** How graphs are made. @typedef {{ passes: readonly import('./passes/index.mjs').PassName[], graph: boolean }} GraphOptions */
 
 /**
- * What a graph holds on the device. It does not know the graph: when nobody holds that any more, this is given back as the memory of a
- * tensor is.
+ * What a graph holds on the device. It has no reference to the graph, so that an unreachable graph can be collected; this is then freed
+ * as the memory of a tensor is.
  */
 class Holdings {
   /** @param {import('../core/runtime.mjs').Runtime} device @param {import('./build.mjs').GraphMemory} memory */

@@ -1,8 +1,8 @@
-// `compile`: a function is run once with its dispatches recorded, and from then on is one launch of a recorded graph.
+// `compile`: runs a function once to record its dispatches as a graph; later calls launch the graph.
 //
-// A call goes through the files of `compile/`: `arguments` finds the tensors among what it was given, and a key of the rest; a graph of
-// that key whose `guard` holds is launched. Where there is none, `trace` runs the function with a `recording` in place of the device,
-// and `build` makes of that what the new `graph` submits.
+// A call goes through the files of `compile/`. `arguments` finds the tensors among its arguments, and makes a key of the rest. If there
+// is a graph of that key whose `guard` holds, it is launched. Otherwise `trace` runs the function with a `recording` in place of the
+// device, and `build` turns that into what the new `graph` submits.
 
 import { autocastType } from '../api/autocast.mjs';
 import { isGradEnabled } from '../core/node.mjs';
@@ -30,7 +30,7 @@ import { isRecording } from '../core/runtime.mjs';
  */
 
 /**
- * What a compiled function has besides being one.
+ * Members of a compiled function.
  * @template {any[]} A
  * @typedef {object} CompiledMethods
  * @property {() => Explanation[]} explain its graphs, the last used one at the end
@@ -41,15 +41,15 @@ import { isRecording } from '../core/runtime.mjs';
  */
 
 /**
- * A function of tensors as recorded graphs: the first call with arguments of some shapes runs it once to record what it does;
- * calls after that submit the recording. Tensors and typed arrays among the arguments (also in arrays and plain objects) are
- * inputs; every other argument, and every number that the function takes from outside, is a constant of the recording. Instances of
- * classes, maps and sets are known by identity: what changes in one is not seen. Inputs are copies: the gradient of one is to be
- * returned (`grad`, or its `grad` after `backward` in the function), and the argument has none.
- * Parameters, and other tensors from outside, are read and written where they are.
+ * Compiles a function of tensors into recorded graphs. The first call with arguments of some shapes runs the function to record what
+ * it does; later calls submit the recording. Tensors and typed arrays among the arguments (also in arrays and plain objects) are
+ * inputs. Every other argument, and every number that the function takes from outside, is a constant of the recording. Instances of
+ * classes, maps and sets are compared by identity: changes inside them are not seen. Inputs are copied, so the argument gets no
+ * gradient: return it (`grad`, or the input's `grad` after `backward` in the function).
+ * Parameters, and other tensors from outside, are read and written in place.
  *
- * There are no values while the function runs: what is to be read is returned. Results are tensors of their own without
- * gradients; with `reuseOutputs` they lie in the graph's memory, until the next call.
+ * While the function is recorded there are no values: return what you want to read. Results are new tensors without gradients; with
+ * `reuseOutputs` they lie in the graph's memory until the next call.
  * @template {(...args: any[]) => any} F
  * @param {F} fn synchronous
  * @param {CompileOptions} [options]
@@ -71,7 +71,7 @@ export function compile(fn, options = {}) {
   /** Results of the call before, where they lie in a graph. @type {Tensor[] | undefined} */
   let last;
 
-  /** Ends the results of the call before, where what comes writes over them. */
+  /** Disposes of the previous call's results, if this call overwrites their memory. */
   const endLast = () => {
     for (const tensor of last ?? []) tensor.dispose('reused');
     last = undefined;

@@ -1,4 +1,4 @@
-// Errors of this folder: what was wrong, and the line of the user's program that it was wrong in.
+// Errors of helios-vk/nn: what was wrong, and the line of the user's program that caused it.
 
 import { inspect } from 'node:util';
 
@@ -60,7 +60,7 @@ export function atCaller(error) {
   return error;
 }
 
-/** Sizes that do not go together. `op` is the function that the program called. */
+/** Sizes that do not fit together. `op` is the function that the program called. */
 export class ShapeError extends RangeError {
   /** @param {string} op @param {string} what */
   constructor(op, what) {
@@ -84,7 +84,7 @@ export class ArgumentError extends TypeError {
   }
 }
 
-/** A call that is right in itself and made at the wrong time: a tensor after `dispose`, a second `backward`. */
+/** A call that is valid but comes at the wrong time: use of a tensor after `dispose`, a second `backward`. */
 export class UsageError extends Error {
   /** @param {string} op @param {string} what */
   constructor(op, what) {
@@ -97,8 +97,8 @@ export class UsageError extends Error {
 }
 
 /**
- * Runs what a function is made of: an error in it has the name of that function, which is what the program called, and not that of an
- * operation inside. `fn` calls nothing of the user's, whose errors have names of their own.
+ * Runs the operations that a function consists of, so that an error in one of them names the function that the program called. `fn` must
+ * not call functions of the user, whose errors have names of their own.
  * @template T
  * @param {string} op @param {() => T} fn
  * @returns {T}

@@ -1,12 +1,12 @@
-// Which storages and graphs are garbage, and when to look.
+// Finds storages and graphs that are garbage, and decides when to look.
 //
-// A FinalizationRegistry says so between turns of the event loop alone, and V8, which sees small objects, has no reason to collect.
-// So the addon holds weak references to storages, has V8 collect when the memory that tensors hold has doubled, and looks at once.
+// A FinalizationRegistry calls back only between turns of the event loop, and V8 sees only small objects and has no reason to collect.
+// So the addon holds weak references to storages. When the memory that tensors hold has doubled, it makes V8 collect, and checks at once.
 
 /** What is given back, by its sink: memory, or what a graph holds. @typedef {{ live: boolean, sink: { release(held: any): void } }} Held */
 /** A storage, or a graph. What it holds must not lead back to it. @typedef {{ allocation: Held }} Holder */
 
-/** Growth below which nobody looks: a collection takes milliseconds. */
+/** Growth below which no collection is made: one takes milliseconds. */
 export const LEAST_GROWTH = { bytes: 2 ** 28, buffers: 2 ** 14 };
 
 /** Storages that wait to be watched: most are disposed of before, by scopes and backward passes, and never cost a reference. */
@@ -15,8 +15,8 @@ const WAITING = 1024;
 /** What is held, or may be. @typedef {{ bytes: number, buffers: number }} Amount */
 
 /**
- * How much may be held before the next look: twice what the last one left, but not beyond three quarters of the device's memory, and at
- * least a little more than what it left. So a program that holds on to what it makes looks a few times, not each step. Pure.
+ * How much may be held before the next collection: twice what the last one left, but not more than three quarters of the device's
+ * memory, and at least a little more than what it left. So a program that keeps what it makes collects a few times, not each step. Pure.
  * @param {Amount} left @param {number} deviceBytes
  * @returns {Amount}
  */

@@ -1,5 +1,5 @@
-// Settings that decide which operations run, as they were when a compiled function was traced: a call with others needs
-// another trace.
+// Settings that decide which operations run. A compiled function remembers their values at the trace, and is traced again when
+// they differ.
 
 /** Settings by their objects, and what they were. @typedef {Map<object, Record<string, unknown>>} Settings */
 

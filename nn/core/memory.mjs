@@ -1,6 +1,6 @@
 // Which intermediate results of a recording can lie in the same memory. Pure.
 
-/** Memory is taken for something smaller only where it is at most this much larger, but for small results. */
+/** Memory is reused for a smaller result only if it is at most this much larger; small results may take any. */
 const FIT = 1.125;
 const SMALL = 65536;
 
@@ -37,7 +37,7 @@ export function planMemory(values) {
 
 /** @typedef {import('./runtime.mjs').Allocation} Allocation */
 
-/** Memory of intermediate results that graphs share: they run one after another, and none reads what another has left there. */
+/** Memory for intermediate results, shared by graphs: they run one after another, and none reads another's results there. */
 export class SharedSlots {
   /** @param {(bytes: number) => Allocation} allocate @param {(allocation: Allocation) => void} release */
   constructor(allocate, release) {

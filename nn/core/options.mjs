@@ -1,4 +1,4 @@
-// Options by name. A name that a call does not have would be left out without a word: `{ biass: false }`, or PyTorch's `Linear(8, 4, false)`.
+// Options by name. Unknown names would otherwise be ignored silently: `{ biass: false }`, or PyTorch's `Linear(8, 4, false)`.
 
 import { ArgumentError, shown } from './errors.mjs';
 

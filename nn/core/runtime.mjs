@@ -1,4 +1,4 @@
-// The device of this process: memory for storages, and dispatches gathered into packed lists.
+// The device of this process: allocates storages, and gathers dispatches into packed lists.
 
 import { createRequire } from 'node:module';
 import { isMainThread } from 'node:worker_threads';
@@ -132,7 +132,7 @@ export class Runtime {
   }
 
   /**
-   * What a call that takes memory gives. Where it finds none it runs again after each of two steps, {@link Runtime.makeRoom}.
+   * The result of a call that allocates. Out of memory, the call is repeated after each of two steps of {@link Runtime.makeRoom}.
    * @template T
    * @param {() => T} call @returns {T}
    */
@@ -148,7 +148,7 @@ export class Runtime {
   }
 
   /**
-   * Makes room after a failure: first by the list, which holds for reuse what was freed since the last one, then by a collection.
+   * Makes room after a failure: first submits the list, which keeps buffers freed since the last one for reuse, then collects garbage.
    * @param {any} error thrown where it is no shortage, or has outlasted both; it then says what a program can do
    * @param {number} failures before this one
    */
@@ -197,9 +197,9 @@ export class Runtime {
   }
 
   /**
-   * Appends what `fn` computes, or nothing where `fn` throws: none of it is submitted before its end, and what it appended is taken out
-   * of the list again. Where it finds no memory, `fn` runs again after each step of {@link Runtime.makeRoom}, which submits the list
-   * from before. `fn` does nothing that cannot be taken back: it uploads and flushes nothing.
+   * Appends what `fn` computes, or nothing if `fn` throws: nothing is submitted before it returns, and what it appended is removed from
+   * the list again. Out of memory, `fn` runs again after each step of {@link Runtime.makeRoom}, which submits the earlier part of the
+   * list. `fn` must not do what cannot be undone, such as uploads and flushes.
    * @param {() => void} fn @param {Storage[]} storages from before that it writes: where it throws, they have their versions again
    */
   allOrNothing(fn, storages) {
@@ -237,7 +237,7 @@ export class Runtime {
       try {
         this.submit();
       } catch (error) {
-        // Nobody is there to catch it: the next operation or read throws it.
+        // No caller can catch it here, so the next operation or read throws it.
         this.failure = error;
       }
     });
@@ -307,7 +307,7 @@ export class Runtime {
     this.failure = undefined;
   }
 
-  /** Gives back the buffers that nothing took again. */
+  /** Destroys the freed buffers that were not reused. */
   destroyFree() {
     if (this.free.size === 0) return;
     for (const handles of this.free.values()) for (const handle of handles) this.vk.destroyBuffer(handle);
@@ -351,8 +351,8 @@ export function runtime() {
 }
 
 /**
- * Opens the device with these options (see `initDevice`), or takes another native module. Before anything else of this
- * package; without it the first tensor opens the default device.
+ * Opens the device with these options (see `initDevice`), or uses another native module. Call it before anything else of this
+ * package; without it, the first tensor opens the default device.
  * @param {InitOptions} [options]
  * @returns {import('../../index.js').DeviceInfo}
  */
@@ -374,9 +374,9 @@ export function perDevice(cache) {
 }
 
 /**
- * Closes the device, also one that was lost, and forgets everything on it: every tensor, module, optimizer and compiled
- * function is gone, and using one is an error that says so. The next tensor, or `init`, opens a device again; what was saved
- * can be loaded into a model that is built anew. What dropout draws begins anew.
+ * Closes the device, even a lost one, and forgets everything on it: using a tensor, module, optimizer or compiled function from before
+ * is an error that says so. The next tensor, or `init`, opens a device again. Build the model anew and load what was saved. The state of
+ * the device's random numbers starts over.
  */
 export function reset() {
   if (recording) throw new UsageError('reset', 'a function is being compiled');

@@ -1,4 +1,4 @@
-// Scopes: what is made in one is freed at its end, but for what is returned or kept.
+// Scopes: tensors made in a scope are freed at its end, except those that are returned or kept.
 
 import { ArgumentError, checkFunction, checkResult } from './errors.mjs';
 import { born, scopes } from './storage.mjs';
@@ -56,9 +56,9 @@ export class Scope {
 }
 
 /**
- * Runs `fn` and frees the tensors that were made in it, except those that it returns (alone, or in arrays and plain
- * objects), parameters, and gradients. Without a function: an object that does so when it is disposed of
- * (`using s = scope()`), with `keep`.
+ * Runs `fn` and frees the tensors that were made in it, except parameters, gradients, and those that it returns (also in arrays and
+ * plain objects). Without a function it returns an object that frees them when it is disposed of (`using s = scope()`), and that has
+ * `keep`.
  * @template T
  * @overload
  * @param {() => T} fn synchronous

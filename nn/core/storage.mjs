@@ -1,7 +1,7 @@
 // Device memory that tensors share, and how it is given back.
 //
-// A storage counts its tensors. The last `dispose` frees it at once; so do the end of a `scope` and of a backward pass for
-// what they made. What a program just drops is freed when it is found to be garbage: see `garbage`.
+// A storage counts its tensors. The last `dispose` frees it at once, as do the end of a `scope` and of a backward pass for what was
+// made in them. Tensors that a program merely drops are freed when they are found to be garbage: see `garbage`.
 
 import { sink } from './runtime.mjs';
 

@@ -1,4 +1,4 @@
-// Elements of files as elements of tensors: which type of tensor holds those of each type of file, exactly.
+// Converts elements of files to elements of tensors: for each type of a file, the tensor type that holds it exactly.
 
 import { f16Bits } from '../../kernels/half.mjs';
 

@@ -1,4 +1,4 @@
-// Safetensors files on disk: opened with their header checked, tensors read one by one, written whole or not at all.
+// Safetensors files on disk: opened with a check of the header, read tensor by tensor, written atomically.
 
 import { createHash } from 'node:crypto';
 import { open, stat } from 'node:fs/promises';

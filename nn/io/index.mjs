@@ -40,8 +40,8 @@ import { uploaded } from '../core/tensor.mjs';
  */
 
 /**
- * Writes tensors to a safetensors file. What was at the path stays until the new file is complete on the disk. Throws an error that names
- * the path where it cannot be written; nothing is left of it then.
+ * Writes tensors to a safetensors file. The old file stays until the new one is complete on the disk. If it cannot be written, throws an
+ * error that names the path, and leaves no partial file.
  * @param {string | URL} path @param {Record<string, Tensor>} tensors such as `model.stateDict()`
  * @param {SaveOptions} [options]
  */

@@ -1,4 +1,4 @@
-// JSON of files, read strictly: one text has one meaning.
+// Strict JSON for files: texts that readers understand differently are refused.
 
 /** Whether a string is Unicode text: no half of a surrogate pair stands alone, which UTF-8 cannot hold. @param {string} text */
 export const isText = (text) => !/\p{Surrogate}/u.test(text);
@@ -7,8 +7,8 @@ export const isText = (text) => !/\p{Surrogate}/u.test(text);
 export const isObject = (value) => typeof value === 'object' && value !== null && !Array.isArray(value);
 
 /**
- * What `JSON.parse` lets pass in a valid JSON text: a key that an object has twice, of which it takes the last, and half of a surrogate
- * pair, written as an escape. A scan and no regular expression for whole strings, which may be megabytes long.
+ * Finds what `JSON.parse` accepts in a valid JSON text and we do not: a key that an object has twice, and half of a surrogate pair,
+ * written as an escape. It scans instead of matching whole strings by a regular expression, since they may be megabytes long.
  * @param {string} text valid JSON
  * @returns {string | undefined} what is wrong
  */

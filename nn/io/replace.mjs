@@ -1,13 +1,13 @@
-// Files that are written whole or not at all.
+// Files that are written atomically.
 
 import { randomBytes } from 'node:crypto';
 import { open, rename, rm, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
 /**
- * Writes a file, all or nothing: under a name that no other call has, in another thread or on another host either, synced, then renamed,
- * and the folder synced. A failure leaves what was there before, and nothing else. What is there and is not a file stays, which is an
- * error: a rename would put the file in the place of a pipe or a device.
+ * Writes a file atomically: writes it under a unique name (also among threads and hosts), syncs it, renames it, and syncs the folder.
+ * After a failure only the old file is there. If something else than a file is at the path, that is an error and it stays: the rename
+ * would replace a pipe or a device.
  * @template T
  * @param {string} path
  * @param {(file: import('node:fs/promises').FileHandle) => Promise<T>} write
@@ -36,7 +36,7 @@ export async function replaceFile(path, write) {
 }
 
 /**
- * What the system's error of a write says, with the path, which its own message often leaves out; another error as it is.
+ * The system's error of a write, with the path, which the system's message often lacks; another error as it is.
  * @param {string} path @param {unknown} cause
  */
 export function notWritten(path, cause) {

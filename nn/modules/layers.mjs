@@ -260,6 +260,13 @@ export class MLP extends Module {
 }
 
 /**
+ * Options of a call of `MultiHeadAttention`.
+ * @typedef {object} MaskOptions
+ * @property {Tensor} [mask] as that of `F.scaledDotProductAttention`; broadcasts to [batch, heads, tokens, tokens]. For sequences of
+ *   different lengths: [batch, 1, 1, tokens] of bools, true where a key is a token
+ */
+
+/**
  * Attention with all heads in one product, and rotary positions where asked for. With fewer `kvHeads`, several heads share keys
  * and values (Ainslie et al. 2023); with `qkNorm`, queries and keys are normalized head by head.
  */
@@ -318,8 +325,7 @@ export class MultiHeadAttention extends Module {
 
   /**
    * @param {Tensor} x [batch, tokens, width]
-   * @param {{ mask?: Tensor }} [options] a mask as that of `F.scaledDotProductAttention`, which broadcasts to [batch, heads, tokens,
-   *   tokens]: with lengths of sequences, [batch, 1, 1, tokens] of whether a key is a token
+   * @param {MaskOptions} [options]
    * @returns {Tensor} of x's shape
    */
   forward(x, options = {}) {

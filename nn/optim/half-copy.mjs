@@ -1,5 +1,5 @@
-// 16-bit copies of an optimizer's parameters: what products read in `autocast`. AdamW writes them in the pass that writes the
-// parameters; where anything else has changed them, they are made anew before they are next read.
+// 16-bit copies of an optimizer's parameters, which products read in `autocast`. AdamW writes them in the pass that writes the
+// parameters. If anything else has changed the parameters, the copies are made anew before they are next read.
 
 import { SLOT, Template } from '../../kernels/template.mjs';
 import { map } from '../core/codegen.mjs';
@@ -9,7 +9,7 @@ import { Storage } from '../core/storage.mjs';
 
 /** @typedef {import('../../kernels/base.mjs').Dispatch} Dispatch */
 
-/** A copy of parameters, which is behind them where they have another version. */
+/** A copy of parameters. It is stale if the parameters have another version. */
 export class ParameterCopy {
   /** @param {Storage} source `count` f32 elements @param {number} count even @param {'f16' | 'bf16'} dtype @param {string} name for reports */
   constructor(source, count, dtype, name) {

@@ -335,8 +335,8 @@ export class Optimizer {
   }
 
   /**
-   * Has the schedule and the bias correction go on as after so many steps: for a run that goes on with options that may be others
-   * than before. Moments stay as they are; `loadStateDict` sets these, and everything as it was.
+   * Sets the number of steps that the schedule and the bias correction count from, to continue a run with other options than before.
+   * Moments stay as they are; `loadStateDict` restores these and everything else.
    * @param {number} steps made, without those that were skipped
    * @param {number} [skipped] what `skippedSteps` counts on from; 0 when left out
    */
@@ -353,11 +353,11 @@ export class Optimizer {
   }
 
   /**
-   * How many steps were skipped. With `clip`, a step whose gradients have no finite norm (one is NaN or infinite, or the sum of their
-   * squares is above what f32 holds) changes nothing: no parameter, no moment, and not the number of steps that the schedule and the
-   * bias correction go by. Without `clip` nobody looks at the gradients, and such a step spoils the parameters, as in PyTorch.
+   * The number of skipped steps. With `clip`, a step is skipped if the norm of its gradients is not finite (one is NaN or infinite, or
+   * the sum of their squares is too large for f32). It changes no parameter and no moment, and the schedule and the bias correction do
+   * not count it. Without `clip` gradients are not checked, and such a step makes the parameters NaN, as in PyTorch.
    *
-   * Counted since the optimizer was made, or on from what `loadStateDict` or `startAt` have set. Waits for the device. Throws a
+   * Counted since the optimizer was made, or from the number that `loadStateDict` or `startAt` set. Waits for the device. Throws a
    * UsageError in a function that is being compiled.
    * @returns {Promise<number>}
    */
@@ -401,9 +401,9 @@ export class Optimizer {
   }
 
   /**
-   * Changes the parameters by their gradients, and forgets the gradients: the next `backward` begins anew. A parameter
-   * without a gradient stays as it is; with a `processGroup`, each needs one on every process. Without one, a step that throws, as where
-   * the device is out of memory, has changed nothing, and may be made again.
+   * Updates the parameters by their gradients and clears the gradients (no `zeroGrad` is needed). A parameter without a gradient stays
+   * as it is; with a `processGroup`, every parameter needs one on every process. Without a `processGroup`, a step that throws, for
+   * example out of memory, has changed nothing and may be repeated.
    */
   step() {
     if (this.disposed) throw new UsageError('step', 'the optimizer was disposed of');
@@ -526,8 +526,8 @@ export class Optimizer {
   }
 
   /**
-   * What a resumed run needs besides the parameters: the device's state of each group, and the moments of each parameter. With a
-   * `processGroup` all processes call it, and each gets all of it: one writes it, and any number of processes may load it.
+   * What a resumed run needs besides the parameters: the state of each group, and the moments of each parameter. With a `processGroup`
+   * all processes must call it, and each gets the whole state: let one write it; any number of processes may load it.
    * @returns {Record<string, Tensor>} by name, such as `0.state` and `0.3.first`; they see the optimizer's memory, unless each process
    *   has a shard of the moments alone: then they are copies
    */
@@ -558,9 +558,9 @@ export class Optimizer {
   }
 
   /**
-   * Copies what `stateDict` gave, also what another number of processes gave: moments and steps, and with them rates, decays, schedule
-   * and norm, which `lr`, `weightDecay` and `clip` do not show, as they are on the device. `gradientScale` stays as it is set here. All or
-   * nothing.
+   * Restores what `stateDict` returned, even with another number of processes: moments and steps, and also rates, decays, schedule and
+   * clipping norm. Those live on the device, so that `lr`, `weightDecay` and `clip` do not show them. `gradientScale` keeps its present
+   * value. If it throws, nothing has changed.
    * @param {Record<string, Tensor>} state
    */
   loadStateDict(state) {
@@ -601,7 +601,7 @@ export class Optimizer {
     }
   }
 
-  /** Frees the optimizer's memory; the parameters keep theirs, and may go to another optimizer. */
+  /** Frees the optimizer's memory. The parameters keep theirs, and another optimizer may take them. */
   dispose() {
     this.zeroGrad();
     this.#free();

@@ -1,11 +1,11 @@
-// An optimizer over the processes of a group: each computes gradients of a part of the batch, and all make the same step.
+// An optimizer over the processes of a group: each computes the gradients of a part of the batch, and all make the same step.
 //
 // Without `zero`, every process gets the sum of all gradients and makes the whole step. With it (ZeRO-1: Rajbhandari et al. 2020,
 // "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", section 5.1), each gets the sums of its own shard of
 // every bucket, keeps the moments of that shard alone and steps there, and the parameters are gathered.
 //
-// With gradients in bf16, each process sends every other one its shard of that one's own, rounded once, and adds what it gets in f32 and
-// in the order of ranks' rows: no engine adds, so that both give the same bits.
+// With gradients in bf16, each process rounds its gradients once and sends every other process that one's shard. It adds the shards that
+// it receives in f32, in rank order. The engine adds nothing, so that both engines give the same bits.
 
 import { constant } from '../core/tensor.mjs';
 import { optimizerState, STATE, STATE_WORDS } from '../../kernels/index.mjs';
@@ -41,8 +41,8 @@ import { ALIGNMENT, stateLayout, stateWord } from './bucket.mjs';
  */
 
 /**
- * Has the gradient of each parameter be the mean of all processes' gradients of it, for steps of one's own: an optimizer with a
- * `processGroup` does so by itself. All processes call it with the same parameters in the same order.
+ * Replaces the gradient of each parameter by the mean over all processes, for optimizers of your own; one with a `processGroup` does so by
+ * itself. All processes must call it with the same parameters in the same order.
  *
  * Throws a UsageError, before anything is changed, where a parameter has no gradient, and in a function that is being compiled.
  * @param {ProcessGroup} group
