@@ -1,4 +1,4 @@
-/** Files that must not be lost or mistaken: written whole or not at all, folders with one owner, JSON that says one thing. */
+/** Files that must not be lost or mistaken: written whole or not at all, folders with one owner. */
 
 import { randomBytes } from 'node:crypto';
 import { readFileSync, rmSync } from 'node:fs';
@@ -214,37 +214,4 @@ async function removeStale(folder, path) {
   const aside = `${path}.${randomBytes(8).toString('hex')}${PARTIAL}`;
   await rename(path, aside).catch(() => {});
   await rm(aside, { force: true });
-}
-
-/**
- * The first key that an object of a JSON text holds twice, of which `JSON.parse` would take the last.
- * @param {string} text valid JSON
- */
-function repeatedKey(text) {
-  /** @type {(Set<string> | undefined)[]} */
-  const open = [];
-  for (const [token, colon] of text.matchAll(/"(?:[^"\\]|\\.)*"(\s*:)?|[{}[\]]/g)) {
-    if (token === '{') open.push(new Set());
-    else if (token === '[') open.push(undefined);
-    else if (token === '}' || token === ']') open.pop();
-    else if (colon !== undefined) {
-      const key = JSON.parse(token.slice(0, -colon.length));
-      const keys = open.at(-1);
-      if (keys?.has(key)) return key;
-      keys?.add(key);
-    }
-  }
-  return undefined;
-}
-
-/**
- * Parses JSON in which no object has a key twice.
- * @param {string} text
- * @throws {SyntaxError}
- */
-export function parseJson(text) {
-  const value = JSON.parse(text);
-  const key = repeatedKey(text);
-  if (key !== undefined) throw new SyntaxError(`the key ${JSON.stringify(key)} is there twice`);
-  return value;
 }
