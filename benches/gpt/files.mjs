@@ -1,10 +1,11 @@
-/** Files that must not be lost or mistaken: written whole or not at all, folders with one owner. */
+/** Outputs of a program, and folders with one owner. */
 
 import { randomBytes } from 'node:crypto';
 import { readFileSync, rmSync } from 'node:fs';
 import { mkdir, open, readFile, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { basename, dirname, join } from 'node:path';
+import { PARTIAL, notWritten, partialOf, replaceFile } from '../../kernels/files.mjs';
 
 /** The name of a lock in its folder. */
 export const LOCK = '.helios-vk.lock';
@@ -12,70 +13,16 @@ export const LOCK = '.helios-vk.lock';
 /** Milliseconds after which a lock whose owner cannot be read is of a process that ended while it wrote it. */
 const UNREADABLE_AGE = 10_000;
 
-/** Ends the name of what is being written. */
-const PARTIAL = '.partial';
-
-/**
- * Writes a file, all or nothing: under a name that no other process has, synced, then renamed, and the folder synced.
- * A failure leaves what was there before, and nothing else. What is not a file stays, which is an error.
- * @template T
- * @param {string} path
- * @param {(file: import('node:fs/promises').FileHandle) => Promise<T>} write
- * @returns {Promise<T>}
- */
-export async function replaceFile(path, write) {
-  const partial = `${path}.${randomBytes(8).toString('hex')}${PARTIAL}`;
-  /** @type {import('node:fs/promises').FileHandle | undefined} */
-  let file;
-  // To rename a file to a device or a pipe would remove that.
-  const there = await stat(path).catch(() => undefined);
-  if (there && !there.isFile()) throw new Error(`${path} could not be written: it is not a file`);
-  try {
-    file = await open(partial, 'wx');
-    const result = await write(file);
-    await file.sync();
-    await file.close();
-    await rename(partial, path);
-    await syncFolder(dirname(path));
-    return result;
-  } catch (cause) {
-    await file?.close().catch(() => {});
-    await rm(partial, { force: true }).catch(() => {});
-    throw notWritten(path, cause);
-  }
-}
-
-/**
- * What the system's error of a write says, with the path, which its own message often leaves out; another error as it is.
- * @param {string} path @param {unknown} cause
- */
-export function notWritten(path, cause) {
-  const { syscall, code, message } = /** @type {NodeJS.ErrnoException} */ (cause);
-  if (syscall === undefined) return cause;
-  return Object.assign(new Error(`${path} could not be written: ${message}`, { cause }), { code });
-}
-
 /**
  * Writes a program's output: a file all or nothing, see `replaceFile`; into a pipe or a device as it comes.
  * @param {string} path @param {string} text
  */
 export async function writeOutput(path, text) {
   const there = await stat(path).catch(() => undefined);
-  if (!there || there.isFile()) return replaceFile(path, (file) => file.writeFile(text));
-  await writeFile(path, text).catch((error) => {
+  const write = !there || there.isFile() ? replaceFile(path, (file) => file.writeFile(text)) : writeFile(path, text);
+  await write.catch((error) => {
     throw notWritten(path, error);
   });
-}
-
-/** Makes a folder's entries last. Windows has no such call, and does without. @param {string} folder */
-async function syncFolder(folder) {
-  if (process.platform === 'win32') return;
-  const handle = await open(folder, 'r');
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
 }
 
 /** Removes what writers of `folder` left that were killed; for its owner. @param {string} folder */
@@ -211,7 +158,7 @@ async function removeStale(folder, path) {
   }
   // Of several that see it, one moves it away; if that was somebody's new lock meanwhile, its owner sees so
   // before it writes.
-  const aside = `${path}.${randomBytes(8).toString('hex')}${PARTIAL}`;
+  const aside = partialOf(path);
   await rename(path, aside).catch(() => {});
   await rm(aside, { force: true });
 }

@@ -1,8 +1,8 @@
 /** The trainer's safetensors files: `nn/io` reads and writes them; here are the checksums of checkpoints and errors that name the file. */
 
 import { createHash } from 'node:crypto';
+import { notWritten } from '../../kernels/files.mjs';
 import { SafetensorsFile, writeSafetensors } from '../../nn/io/file.mjs';
-import { notWritten } from '../../nn/io/replace.mjs';
 import { encodeHeader } from '../../nn/io/safetensors.mjs';
 
 /**

@@ -2,7 +2,7 @@
 
 import { createHash } from 'node:crypto';
 import { open, stat } from 'node:fs/promises';
-import { replaceFile } from './replace.mjs';
+import { replaceFile } from '../../kernels/files.mjs';
 import { CHECKSUM, PREFIX_BYTES, headerLength, parseHeader, withoutChecksum } from './safetensors.mjs';
 
 /** @typedef {import('node:fs/promises').FileHandle} FileHandle */
