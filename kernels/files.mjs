@@ -9,7 +9,7 @@ import { dirname } from 'node:path';
 export const PARTIAL = '.partial';
 
 /** A name beside `path` that no other call has, in another thread or on another host either. @param {string} path */
-export const partialOf = (path) => `${path}.${randomBytes(8).toString('hex')}${PARTIAL}`;
+const partialOf = (path) => `${path}.${randomBytes(8).toString('hex')}${PARTIAL}`;
 
 /** A rename would put the file in the place of a pipe or a device. @param {import('node:fs').Stats | undefined} there */
 function assertFile(there) {
