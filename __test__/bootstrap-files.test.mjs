@@ -25,7 +25,7 @@ function checkout(t) {
   for (const name of ['package.json', 'package-lock.json', 'Cargo.toml', 'index.js', 'binding.js', 'load-error.js'])
     cpSync(join(ROOT, name), join(folder, name));
   for (const name of readdirSync(ROOT).filter((name) => name.endsWith('.node'))) symlinkSync(join(ROOT, name), join(folder, name));
-  for (const name of ['scripts', 'bin']) cpSync(join(ROOT, name), join(folder, name), { recursive: true });
+  for (const name of ['scripts', 'bin', 'kernels/files.mjs']) cpSync(join(ROOT, name), join(folder, name), { recursive: true });
   mkdirSync(join(folder, 'node_modules'));
   const lock = JSON.parse(readFileSync(join(folder, 'package-lock.json'), 'utf8'));
   writeFileSync(join(folder, MODULES), JSON.stringify({ packages: lock.packages }));

@@ -6,6 +6,7 @@ import '../nn/index.mjs';
 import { OPERATIONS, Program, TYPES } from '../nn/core/codegen.mjs';
 import { erf } from '../nn/ops/pointwise.mjs';
 import { init, scaled, vk } from './lib/addon.mjs';
+import { fromBf16, fromF16, toBf16, toF16 } from './lib/half.mjs';
 import { Random } from './lib/random.mjs';
 import { seed } from './lib/random-data.mjs';
 
@@ -21,33 +22,8 @@ const f32 = (x) => new Uint32Array(Float32Array.of(x).buffer)[0];
 /** @param {number} bits */
 const ofF32 = (bits) => new Float32Array(Uint32Array.of(bits).buffer)[0];
 
-/**
- * f16 or bf16 of a number, ties to even, and back: by searching the neighbours.
- * @param {number} x @param {'f16' | 'bf16'} type
- */
-function toHalf(x, type) {
-  if (Number.isNaN(x)) return type === 'f16' ? 0x7e00 : 0x7fc0;
-  const sign = x < 0 || Object.is(x, -0) ? 0x8000 : 0;
-  let [low, high] = [0, type === 'f16' ? 0x7c00 : 0x7f80];
-  while (high - low > 1) {
-    const middle = (low + high) >> 1;
-    if (ofHalf(middle, type) <= Math.abs(x)) low = middle;
-    else high = middle;
-  }
-  // Infinity rounds as the value that would follow the largest.
-  const next = (/** @type {number} */ bits) =>
-    ofHalf(bits, type) === Infinity ? 2 * ofHalf(bits - 1, type) - ofHalf(bits - 2, type) : ofHalf(bits, type);
-  if (Math.abs(x) === Infinity) return sign | high;
-  const [down, up] = [Math.abs(x) - ofHalf(low, type), next(high) - Math.abs(x)];
-  return sign | (up < down || (up === down && high % 2 === 0) ? high : low);
-}
-/** @param {number} bits @param {'f16' | 'bf16'} type */
-function ofHalf(bits, type) {
-  if (type === 'bf16') return ofF32(bits << 16);
-  const [sign, exponent, fraction] = [bits & 0x8000 ? -1 : 1, (bits >> 10) & 31, bits & 1023];
-  if (exponent === 31) return fraction ? NaN : sign * Infinity;
-  return sign * (exponent ? (1 + fraction / 1024) * 2 ** (exponent - 15) : fraction * 2 ** -24);
-}
+const toHalf = (/** @type {number} */ x, /** @type {'f16' | 'bf16'} */ type) => (type === 'f16' ? toF16 : toBf16)(x);
+const ofHalf = (/** @type {number} */ bits, /** @type {'f16' | 'bf16'} */ type) => (type === 'f16' ? fromF16 : fromBf16)(bits);
 
 /** @type {Map<string, number>} */
 const pipelines = new Map();

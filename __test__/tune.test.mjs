@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { hostname, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
@@ -349,7 +349,7 @@ test('runs that end at the same time lose none of each other’s products', { ti
   assert.deepEqual(readdirSync(dirname(path)), ['table.json']);
 });
 
-test('a run waits for one that is writing the table, and not for one that was ended there', { timeout: 120_000 }, () => {
+test('a run waits for one that is writing the table, and not for one that was ended there', { timeout: 120_000 }, (t) => {
   const path = fresh();
   const device = identityOf(info);
   writeFileSync(`${path}.lock`, '');
@@ -357,6 +357,12 @@ test('a run waits for one that is writing the table, and not for one that was en
   save(path, device, [], 200);
   assert.ok(performance.now() - start >= 200, 'it waited');
   assert.deepEqual(readStored(path, info).faster, {});
+  assert.deepEqual(readdirSync(dirname(path)), ['table.json']);
+  writeFileSync(`${path}.lock`, JSON.stringify({ pid: 2 ** 22 + 1, host: hostname(), since: 'long ago' }));
+  // For one whose process has ended nobody waits: no clock is read.
+  const now = t.mock.method(Date, 'now', () => assert.fail('it waits'));
+  save(path, device, [], 200);
+  now.mock.restore();
   assert.deepEqual(readdirSync(dirname(path)), ['table.json']);
   // What is no file is nothing that a run leaves.
   mkdirSync(`${path}.lock`);

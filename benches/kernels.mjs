@@ -10,7 +10,7 @@
  */
 
 import { writeFileSync } from 'node:fs';
-import { createKernels, pack } from '../kernels/index.mjs';
+import { bf16Bits, createKernels, f16Bits, pack } from '../kernels/index.mjs';
 import { addonPath, driverText, loadAddon, OWN_ADDON } from './lib/addon.mjs';
 import { runMain } from './lib/args.mjs';
 import { Unsupported, cases, size } from './lib/kernel-cases.mjs';
@@ -79,23 +79,7 @@ class Bench {
     // One block for the large ones: more would be hours of Math.random.
     const count = Math.min(Math.max(bytes, 1 << 16), 1 << 24) / size(type);
     const floats = Float32Array.from({ length: count }, () => 2 * Math.random() - 1);
-    const words = new Uint32Array(floats.buffer);
-    if (type === 'f32') this.pool.set(type, floats);
-    else if (type === 'bf16')
-      this.pool.set(
-        type,
-        Uint16Array.from(words, (w) => w >>> 16),
-      );
-    else {
-      // f16 from the f32's sign, exponent and fraction; what is below 2^-14 becomes 0.
-      this.pool.set(
-        type,
-        Uint16Array.from(words, (w) => {
-          const exponent = ((w >>> 23) & 255) - 112;
-          return exponent <= 0 ? 0 : ((w >>> 16) & 0x8000) | (exponent << 10) | ((w >>> 13) & 1023);
-        }),
-      );
-    }
+    this.pool.set(type, type === 'f32' ? floats : Uint16Array.from(floats, type === 'bf16' ? bf16Bits : f16Bits));
     const made = /** @type {ArrayBufferView} */ (this.pool.get(type));
     return new Uint8Array(made.buffer, 0, Math.min(bytes, made.byteLength));
   }

@@ -14,7 +14,7 @@ import { agree, attemptOf, openRanks, shareOf } from './gpt/ranks.mjs';
 import { trainingReport } from './gpt/report.mjs';
 import { recentRate, runTraining } from './gpt/run.mjs';
 import { sample } from './gpt/sample.mjs';
-import { writeSafetensors } from './gpt/safetensors.mjs';
+import { writeTensors } from './gpt/safetensors.mjs';
 import { restoreTokenizer, trainTokenizer } from './gpt/tokenizer.mjs';
 import { driverText } from './lib/addon.mjs';
 import { UsageError, checkPaths, isSameFile, runMain } from './lib/args.mjs';
@@ -497,7 +497,7 @@ async function dumpBatches(path, config, tokens) {
   const all = new Uint32Array(steps * stride);
   for (let step = 0; step < steps; step++) stepBatch(tokens, config, step, all.subarray(step * stride, (step + 1) * stride));
   // Ids are below 2^31, so the same bytes are i32, which every reader knows.
-  await writeSafetensors(path, [{ name: 'batches', dtype: 'I32', shape: [steps, microSteps, 2, batch, block], data: () => all }], {
+  await writeTensors(path, [{ name: 'batches', dtype: 'I32', shape: [steps, microSteps, 2, batch, block], data: () => all }], {
     config: JSON.stringify(config),
   });
 }

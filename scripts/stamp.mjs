@@ -1,7 +1,8 @@
 /** Small JSON files that remember what was found: any of them may be missing, cut off, or impossible to write. */
 
-import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { dirname } from 'node:path';
+import { replaceFileSync } from '../kernels/files.mjs';
 
 /**
  * What a stamp holds; null where there is none, or something else.
@@ -39,18 +40,11 @@ function makeFolder(path) {
  * @returns {string | null} why it could not be written
  */
 export function writeStamp(path, value) {
-  const temporary = `${path}.${process.pid}.tmp`;
   try {
     makeFolder(dirname(path));
-    writeFileSync(temporary, JSON.stringify(value));
-    renameSync(temporary, path);
+    replaceFileSync(path, JSON.stringify(value));
     return null;
   } catch (error) {
-    try {
-      rmSync(temporary, { force: true });
-    } catch {
-      // What cannot be written cannot be removed either.
-    }
     return `${path} cannot be written: ${/** @type {Error} */ (error).message}`;
   }
 }

@@ -254,7 +254,8 @@ test('load: what a file holds that is not loaded, by the names of the file and t
   };
   const entry = (/** @type {object} */ changes) => JSON.stringify({ a: { dtype: 'F32', shape: [1], data_offsets: [0, 4], ...changes } });
   for (const [text, message] of /** @type {[string, RegExp][]} */ ([
-    ['{"a":null}', /a has the type undefined; there are .*F32/],
+    ['{"a":null}', /the entry a is not an object/],
+    ['{"a":{}}', /a has the type undefined; there are .*F32/],
     [entry({ dtype: 'F64' }), /a \[1\] lies at 0 to 4/],
     [entry({ shape: [0] }), /a \[0\] lies at 0 to 4/],
     [entry({ shape: [-1] }), /a has the shape \[-1\]; sizes are integers from 0 on/],

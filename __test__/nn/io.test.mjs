@@ -397,7 +397,7 @@ test('load: a header says one thing', async (t) => {
     [`{"__metadata__":{"step":3},"a":${entry}}`, /metadata has texts, got 3 for step/],
     [`{"__metadata__":{"step":null},"a":${entry}}`, /metadata has texts, got null for step/],
     [`{"__metadata__":{"step":{"of":"x"}},"a":${entry}}`, /metadata has texts, got {"of":"x"} for step/],
-    ['{"a":7}', /a has the type undefined; there are/],
+    ['{"a":7}', /the entry a is not an object/],
     ['{"a":{"dtype":["F32"],"shape":[1],"data_offsets":[0,4]}}', /a has the type \["F32"\]; there are/],
     ['{"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}}', /a has the shape \[-1\]; sizes are integers from 0 on/],
     ['{"a":{"dtype":"F32","shape":[-0],"data_offsets":[0,4]}}', /a has the shape/],
@@ -408,7 +408,7 @@ test('load: a header says one thing', async (t) => {
     ['{"a":{"dtype":"F32","shape":[1],"data_offsets":["0",4]}}', /a \[1\] lies at/],
     ['{"a":{"dtype":"F32","shape":[1],"data_offsets":{"0":0,"1":4}}}', /a \[1\] lies at/],
     ['{"a":{"dtype":"F4","shape":[7],"data_offsets":[0,4]}}', /a \[7\] lies at/],
-    ['{"a":{"dtype":"NEW","shape":[1],"data_offsets":[0,8]}}', /a \[1\] lies at 0 to 8/],
+    ['{"a":{"dtype":"NEW","shape":[1],"data_offsets":[0,8]}}', /it has \d+ bytes, its header says \d+/],
     ['{"a":{"dtype":"NEW","shape":[1],"data_offsets":[4,0]}}', /a \[1\] lies at 4 to 0/],
     [`{"a":${entry},"e":{"dtype":"F32","shape":[0],"data_offsets":[2,2]}}`, /e, which begins at 2, overlaps a/],
   ])) {

@@ -3,10 +3,11 @@
 import { randomBytes } from 'node:crypto';
 import { mkdir, readdir, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
+import { parseObject } from '../../nn/io/json.mjs';
 import { UsageError } from '../lib/args.mjs';
 import { MAX_STEPS, checkConfig, parameterTable } from './config.mjs';
-import { LOCK, parseJson } from './files.mjs';
-import { FILE_CHECKSUM, SafetensorsFile, isObject, writeSafetensors } from './safetensors.mjs';
+import { LOCK } from './files.mjs';
+import { FILE_CHECKSUM, expectTensor, openTensors, verificationOf, writeTensors } from './safetensors.mjs';
 import { LARGEST_BPE_VOCAB } from './tokenizer.mjs';
 
 /**
@@ -84,7 +85,7 @@ export async function saveCheckpoint(folder, { config, tokenizer, data, run }, s
     ...(data === undefined ? {} : { data: JSON.stringify(data) }),
     ...(run === undefined ? {} : { run }),
   };
-  await writeSafetensors(path, tensors, metadata, { checksum: true });
+  await writeTensors(path, tensors, metadata, { checksum: true });
   return path;
 }
 
@@ -97,38 +98,28 @@ export function saveWeights(path, config, flat) {
   const tensors = parameterTable(config).parameters.map(({ name, shape, offset, size }) => {
     return { name, dtype: /** @type {const} */ ('F32'), shape, data: () => flat.subarray(offset, offset + size) };
   });
-  return writeSafetensors(path, tensors, { config: JSON.stringify(config) });
+  return writeTensors(path, tensors, { config: JSON.stringify(config) });
 }
 
 /**
  * A file's metadata, checked field by field.
- * @param {SafetensorsFile} file
+ * @param {string} path @param {import('../../nn/io/file.mjs').SafetensorsFile} file
  * @returns {RunInfo & {step: number, skipped: number}}
  * @throws {RangeError} that names the file and the field
  */
-function checkMetadata({ path, metadata }) {
+function checkMetadata(path, { metadata, checksum }) {
   const bad = (/** @type {string} */ field, /** @type {string} */ what) => new RangeError(`${path}: ${field} ${what}`);
   const field = (/** @type {string} */ name) => {
     if (!Object.hasOwn(metadata, name)) throw bad(name, 'is not in its metadata');
     return metadata[name];
   };
-  const object = (/** @type {string} */ name) => {
-    const text = field(name);
-    let value;
-    try {
-      value = parseJson(text);
-    } catch (error) {
-      throw bad(name, `is not JSON: ${/** @type {Error} */ (error).message}`);
-    }
-    if (!isObject(value)) throw bad(name, `must be an object, is ${text.slice(0, 60)}`);
-    return value;
-  };
+  const object = (/** @type {string} */ name) => parseObject(Buffer.from(field(name)), (what) => bad(name, what));
   const format = field('format');
   if (format !== FORMAT && format !== EARLIER_FORMAT) {
     throw new TypeError(`${path} is not a checkpoint of this trainer: its format is ${format}`);
   }
   // Otherwise one damaged byte, of the format or of this name, would make it a file that nobody has summed up.
-  if ((format === FORMAT) !== Object.hasOwn(metadata, FILE_CHECKSUM)) {
+  if ((format === FORMAT) !== (checksum !== undefined)) {
     throw bad(FILE_CHECKSUM, format === FORMAT ? 'is not in its metadata' : `is not of the format ${format}`);
   }
   const count = (/** @type {string} */ name, /** @type {number} */ most) => {
@@ -216,17 +207,17 @@ export async function loadCheckpoint(path) {
 
 /** @param {string} found a file @returns {Promise<Checkpoint>} */
 async function readCheckpoint(found) {
-  const file = await SafetensorsFile.open(found);
+  const file = await openTensors(found);
   try {
-    const { config, step, skipped, tokenizer, data, run } = checkMetadata(file);
+    const { config, step, skipped, tokenizer, data, run } = checkMetadata(found, file);
     const { parameters, total } = parameterTable(config);
     // All sizes are known to be right before memory is taken for them.
-    /** @type {Map<string, {part: 'weights' | 'm' | 'v', shape: number[], offset: number, size: number}>} */
+    /** @type {Map<string, {part: 'weights' | 'm' | 'v', offset: number, size: number}>} */
     const wanted = new Map();
     for (const [part, prefix] of PARTS) {
       for (const { name, shape, offset, size } of parameters) {
-        file.expect(prefix + name, 'F32', shape);
-        wanted.set(prefix + name, { part, shape, offset, size });
+        expectTensor(found, file, prefix + name, 'F32', shape);
+        wanted.set(prefix + name, { part, offset, size });
       }
     }
     const more = [...file.tensors.keys()].find((name) => !wanted.has(name));
@@ -238,13 +229,13 @@ async function readCheckpoint(found) {
       m: new Float32Array(total),
       v: new Float32Array(total),
     };
-    const checksum = file.checksum();
+    const verification = verificationOf(file);
     for (const name of file.tensors.keys()) {
-      const { part, shape, offset, size } = /** @type {any} */ (wanted.get(name));
-      const into = state[/** @type {'m'} */ (part)].subarray(offset, offset + size);
-      await file.read(name, 'F32', shape, into, checksum?.hash);
+      const { part, offset, size } = /** @type {any} */ (wanted.get(name));
+      await file.read(name, state[/** @type {'m'} */ (part)].subarray(offset, offset + size), verification?.hash);
     }
-    checksum?.check();
+    const damage = verification?.finish();
+    if (damage) throw new RangeError(`${found} is damaged: ${damage}`);
     // A run would take them up without a word: nothing computes with every weight in every step.
     for (const [name, { part, offset, size }] of wanted) {
       const values = state[part].subarray(offset, offset + size);
@@ -299,7 +290,7 @@ async function checkpointsIn(folder) {
 async function runsIn(folder) {
   const found = [];
   for (const path of await checkpointsIn(folder)) {
-    const file = await SafetensorsFile.open(path).catch(() => undefined);
+    const file = await openTensors(path).catch(() => undefined);
     await file?.close();
     found.push({ path, run: file === undefined ? null : /** @type {string | undefined} */ (file.metadata.run) });
   }

@@ -1,10 +1,10 @@
-/** Files that must not be lost or mistaken: written whole or not at all, folders with one owner, JSON that says one thing. */
+/** Outputs of a program, and folders with one owner. */
 
-import { randomBytes } from 'node:crypto';
-import { readFileSync, rmSync } from 'node:fs';
-import { mkdir, open, readFile, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
-import { hostname } from 'node:os';
+import { statSync } from 'node:fs';
+import { mkdir, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
+import { PARTIAL, notWritten, replaceFile } from '../../kernels/files.mjs';
+import { ownerIn, takeLock } from '../../kernels/lock.mjs';
 
 /** The name of a lock in its folder. */
 export const LOCK = '.helios-vk.lock';
@@ -12,70 +12,16 @@ export const LOCK = '.helios-vk.lock';
 /** Milliseconds after which a lock whose owner cannot be read is of a process that ended while it wrote it. */
 const UNREADABLE_AGE = 10_000;
 
-/** Ends the name of what is being written. */
-const PARTIAL = '.partial';
-
-/**
- * Writes a file, all or nothing: under a name that no other process has, synced, then renamed, and the folder synced.
- * A failure leaves what was there before, and nothing else. What is not a file stays, which is an error.
- * @template T
- * @param {string} path
- * @param {(file: import('node:fs/promises').FileHandle) => Promise<T>} write
- * @returns {Promise<T>}
- */
-export async function replaceFile(path, write) {
-  const partial = `${path}.${randomBytes(8).toString('hex')}${PARTIAL}`;
-  /** @type {import('node:fs/promises').FileHandle | undefined} */
-  let file;
-  // To rename a file to a device or a pipe would remove that.
-  const there = await stat(path).catch(() => undefined);
-  if (there && !there.isFile()) throw new Error(`${path} could not be written: it is not a file`);
-  try {
-    file = await open(partial, 'wx');
-    const result = await write(file);
-    await file.sync();
-    await file.close();
-    await rename(partial, path);
-    await syncFolder(dirname(path));
-    return result;
-  } catch (cause) {
-    await file?.close().catch(() => {});
-    await rm(partial, { force: true }).catch(() => {});
-    throw notWritten(path, cause);
-  }
-}
-
-/**
- * What the system's error of a write says, with the path, which its own message often leaves out; another error as it is.
- * @param {string} path @param {unknown} cause
- */
-export function notWritten(path, cause) {
-  const { syscall, code, message } = /** @type {NodeJS.ErrnoException} */ (cause);
-  if (syscall === undefined) return cause;
-  return Object.assign(new Error(`${path} could not be written: ${message}`, { cause }), { code });
-}
-
 /**
  * Writes a program's output: a file all or nothing, see `replaceFile`; into a pipe or a device as it comes.
  * @param {string} path @param {string} text
  */
 export async function writeOutput(path, text) {
   const there = await stat(path).catch(() => undefined);
-  if (!there || there.isFile()) return replaceFile(path, (file) => file.writeFile(text));
-  await writeFile(path, text).catch((error) => {
+  const write = !there || there.isFile() ? replaceFile(path, (file) => file.writeFile(text)) : writeFile(path, text);
+  await write.catch((error) => {
     throw notWritten(path, error);
   });
-}
-
-/** Makes a folder's entries last. Windows has no such call, and does without. @param {string} folder */
-async function syncFolder(folder) {
-  if (process.platform === 'win32') return;
-  const handle = await open(folder, 'r');
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
 }
 
 /** Removes what writers of `folder` left that were killed; for its owner. @param {string} folder */
@@ -85,49 +31,12 @@ export async function removePartials(folder) {
   }
 }
 
-/**
- * When a process began, which tells it from a later one of the same number. Only where the system says so.
- * @param {number | 'self'} pid
- */
-function beginOf(pid) {
-  try {
-    // The name, in parentheses, may hold anything; the 22nd field is the 20th behind it.
-    const text = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    return text.slice(text.lastIndexOf(')') + 2).split(' ')[19];
-  } catch {
-    return undefined;
-  }
-}
-
-/** @typedef {{pid: number, host: string, begin?: string, since: string}} Owner */
-
-/** @param {string} text @returns {Owner | undefined} */
-function parseOwner(text) {
-  try {
-    const owner = JSON.parse(text);
-    return Number.isSafeInteger(owner.pid) && typeof owner.host === 'string' ? owner : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-/** Whether the process is known to have ended. Of another host's nothing is known. @param {Owner} owner */
-function hasEnded({ pid, host, begin }) {
-  if (host !== hostname()) return false;
-  try {
-    process.kill(pid, 0);
-  } catch (error) {
-    return /** @type {NodeJS.ErrnoException} */ (error).code === 'ESRCH';
-  }
-  return begin !== undefined && beginOf(pid) !== begin;
-}
-
 /** A folder that belongs to one run of one process. */
 export class FolderLock {
-  /** @param {string} path @param {string} text what this lock holds */
-  constructor(path, text) {
+  /** @param {string} path @param {ReturnType<typeof takeLock>} lock */
+  constructor(path, lock) {
     this.path = path;
-    this.text = text;
+    this.lock = lock;
     this.atExit = () => this.release();
     process.once('exit', this.atExit);
   }
@@ -140,38 +49,27 @@ export class FolderLock {
   static async take(folder) {
     await mkdir(folder, { recursive: true });
     const path = join(folder, LOCK);
-    /** @type {Owner & {id: string}} */
-    const own = {
-      pid: process.pid,
-      host: hostname(),
-      begin: beginOf('self'),
-      since: new Date().toISOString(),
-      id: randomBytes(8).toString('hex'),
-    };
-    const text = `${JSON.stringify(own)}\n`;
-    for (;;) {
-      try {
-        const file = await open(path, 'wx');
-        try {
-          await file.writeFile(text).finally(() => file.close());
-        } catch (error) {
-          await rm(path, { force: true });
-          throw notWritten(path, error);
-        }
-        await removePartials(folder);
-        return new FolderLock(path, text);
-      } catch (error) {
-        if (/** @type {NodeJS.ErrnoException} */ (error).code !== 'EEXIST') throw error;
+    const lock = takeLock(path, (owner) => {
+      if (owner) {
+        throw new Error(
+          `${folder} belongs to another run: process ${owner.pid} on ${owner.host}, since ${owner.since}; ` +
+            `use another folder, or remove ${path} if that run is gone`,
+        );
       }
-      await removeStale(folder, path);
-    }
+      const there = statSync(path, { throwIfNoEntry: false });
+      if (there && Date.now() - there.mtimeMs < UNREADABLE_AGE) {
+        throw new Error(`${folder} is being taken by another run: ${path} has no owner yet; try again`);
+      }
+      return true;
+    });
+    await removePartials(folder);
+    return new FolderLock(path, lock);
   }
 
   /** Throws unless the folder is still this run's: somebody may have removed the lock by hand. */
   async check() {
-    const text = await readFile(this.path, 'utf8').catch(() => undefined);
-    if (text === this.text) return;
-    const owner = parseOwner(text ?? '');
+    if (this.lock.isOwn()) return;
+    const owner = ownerIn(this.path);
     throw new Error(
       `${dirname(this.path)} is no longer this run's: its lock ${basename(this.path)} ` +
         (owner ? `belongs to process ${owner.pid} on ${owner.host} now` : 'is gone'),
@@ -181,70 +79,6 @@ export class FolderLock {
   /** Gives the folder back. */
   release() {
     process.off('exit', this.atExit);
-    try {
-      if (readFileSync(this.path, 'utf8') === this.text) rmSync(this.path);
-    } catch {
-      // Whoever removed the lock has given the folder back.
-    }
+    this.lock.release();
   }
-}
-
-/**
- * Removes a lock whose owner has ended.
- * @param {string} folder @param {string} path
- * @throws {Error} that names the owner, if it may be alive
- */
-async function removeStale(folder, path) {
-  const text = await readFile(path, 'utf8').catch(() => undefined);
-  if (text === undefined) return;
-  const owner = parseOwner(text);
-  if (owner === undefined) {
-    const { mtimeMs } = await stat(path);
-    if (Date.now() - mtimeMs < UNREADABLE_AGE) {
-      throw new Error(`${folder} is being taken by another run: ${path} has no owner yet; try again`);
-    }
-  } else if (!hasEnded(owner)) {
-    throw new Error(
-      `${folder} belongs to another run: process ${owner.pid} on ${owner.host}, since ${owner.since}; ` +
-        `use another folder, or remove ${path} if that run is gone`,
-    );
-  }
-  // Of several that see it, one moves it away; if that was somebody's new lock meanwhile, its owner sees so
-  // before it writes.
-  const aside = `${path}.${randomBytes(8).toString('hex')}${PARTIAL}`;
-  await rename(path, aside).catch(() => {});
-  await rm(aside, { force: true });
-}
-
-/**
- * The first key that an object of a JSON text holds twice, of which `JSON.parse` would take the last.
- * @param {string} text valid JSON
- */
-function repeatedKey(text) {
-  /** @type {(Set<string> | undefined)[]} */
-  const open = [];
-  for (const [token, colon] of text.matchAll(/"(?:[^"\\]|\\.)*"(\s*:)?|[{}[\]]/g)) {
-    if (token === '{') open.push(new Set());
-    else if (token === '[') open.push(undefined);
-    else if (token === '}' || token === ']') open.pop();
-    else if (colon !== undefined) {
-      const key = JSON.parse(token.slice(0, -colon.length));
-      const keys = open.at(-1);
-      if (keys?.has(key)) return key;
-      keys?.add(key);
-    }
-  }
-  return undefined;
-}
-
-/**
- * Parses JSON in which no object has a key twice.
- * @param {string} text
- * @throws {SyntaxError}
- */
-export function parseJson(text) {
-  const value = JSON.parse(text);
-  const key = repeatedKey(text);
-  if (key !== undefined) throw new SyntaxError(`the key ${JSON.stringify(key)} is there twice`);
-  return value;
 }

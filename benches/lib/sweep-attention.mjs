@@ -5,7 +5,8 @@ import { pack } from '../../kernels/base.mjs';
 import { coopShapes } from '../../kernels/matmul.mjs';
 import { planName } from './sweep-plans.mjs';
 import { warmer } from '../../kernels/tuning/measure.mjs';
-import { Values, median, scratch, scratchBits } from '../../kernels/tuning/values.mjs';
+import { bf16Value, f16Value } from '../../kernels/half.mjs';
+import { Values, median } from '../../kernels/tuning/values.mjs';
 
 /**
  * Attention at 16 heads of 64, 512 tokens: every tiling, forward and backward (with its delta pass), checked against
@@ -96,14 +97,7 @@ export function runAttention(vk, context, { type }, attempt, small) {
       const words = vk.readBuffer(handle);
       if (as === 'f32') return words;
       const h = new Uint16Array(words.buffer, words.byteOffset, words.length * 2);
-      return Float32Array.from(h, (x) => {
-        if (as === 'bf16') {
-          scratchBits[0] = x << 16;
-          return scratch[0];
-        }
-        const e = (x >> 10) & 31;
-        return (x & 0x8000 ? -1 : 1) * (e === 0 ? (x & 1023) * 2 ** -24 : (1024 + (x & 1023)) * 2 ** (e - 25));
-      });
+      return Float32Array.from(h, as === 'bf16' ? bf16Value : f16Value);
     };
     const run = (/** @type {any} */ records) => {
       const { packed, count } = pack(records);

@@ -1,11 +1,12 @@
 // The file by which a trainer checkout uses `@helios-vk/alpha-backend`: it registers the backend under the name that the
 // trainer knows. Nothing of the checkout's own is changed.
 
-import { lstatSync, readFileSync, realpathSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { lstatSync, readFileSync, realpathSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 
+import { replaceFileSync } from '../../kernels/files.mjs';
 import { CommandError, placeIn } from './link.mjs';
 
 const NAME = 'helios-vk-backend.mjs';
@@ -39,18 +40,6 @@ function contentOf(path) {
   return { there: stats !== undefined, text: text.startsWith(MARK) ? text : null };
 }
 
-/** Writes a file atomically: part of one would be taken for somebody else's. @param {string} path @param {string} text */
-function writeWhole(path, text) {
-  const part = `${path}.${process.pid}.part`;
-  try {
-    writeFileSync(part, text);
-    renameSync(part, path);
-  } catch (error) {
-    rmSync(part, { force: true });
-    throw error;
-  }
-}
-
 /**
  * Puts the file into a checkout.
  * @param {string} folder
@@ -65,7 +54,8 @@ export function linkBackend(folder) {
   if (before.there && before.text === null)
     throw new CommandError('ERR_IN_USE', `${path} was not put there by helios-vk: move it away first`);
   const changed = before.text !== text;
-  if (changed) writeWhole(path, text);
+  // Part of one would be taken for somebody else's.
+  if (changed) replaceFileSync(path, text);
   return { path, changed, source, run: `node --import ./${NAME} apps/cli/dist/main.js train --backend=helios …` };
 }
 

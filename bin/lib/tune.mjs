@@ -1,10 +1,11 @@
 // `helios-vk tune`: times the plans of matrix products on this machine's device and writes a table of those that are faster than
 // what the package chooses by itself.
 
-import { mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { takeLock, waiting } from '../../kernels/lock.mjs';
 import { planName } from '../../kernels/tuning/candidates.mjs';
 import { FORMAT, readStored, writeStored } from '../../kernels/tuning/stored.mjs';
 import { lineOf } from '../../kernels/tuning/table.mjs';
@@ -37,9 +38,8 @@ const DEFAULT_NAMES = 'half,f32';
 const DEFAULT_MODEL = 'mission';
 const SECONDS = 600;
 const QUICK_SECONDS = 120;
-/** Milliseconds that a run waits for another one to write the same table (which takes a few), and between two checks. */
+/** Milliseconds that a run waits for another one to write the same table, which takes a few. */
 const LOCK_MS = 10_000;
-const LOOK_MS = 20;
 
 /**
  * A list with commas between its words, each of which must be known.
@@ -119,47 +119,27 @@ export async function tune(options) {
   }
 }
 
-/** Identity of a file, which tells it from a later one of the same name; undefined if there is none. @param {string} path */
-function identity(path) {
-  const file = statSync(path, { bigint: true, throwIfNoEntry: false });
-  return file && `${file.ino} ${file.mtimeNs}`;
-}
-
 /**
- * Runs `work` in one process at a time, which holds a file `path.lock` meanwhile. A lock that stays for `waitMs` was left by a killed
- * process and is removed. The removal takes a lock of its own: otherwise, of two processes that find the same stale lock, the second
- * would remove the new lock of the first.
+ * Runs `work` in one process at a time, which has a file `path.lock` meanwhile. One that stays for `waitMs` was left by a process that
+ * was ended.
  * @template T
  * @param {string} path @param {number} waitMs @param {() => T} work
  * @returns {T}
  */
 function locked(path, waitMs, work) {
-  const lock = `${path}.lock`;
+  const name = `${path}.lock`;
+  let lock;
   try {
-    mkdirSync(dirname(lock), { recursive: true });
-    for (let found = /** @type {string | undefined} */ (''), end = 0; ; ) {
-      try {
-        writeFileSync(lock, `${process.pid}\n`, { flag: 'wx' });
-        break;
-      } catch (error) {
-        if (/** @type {NodeJS.ErrnoException} */ (error).code !== 'EEXIST') throw error;
-      }
-      const there = identity(lock);
-      if (there !== found) {
-        found = there;
-        end = Date.now() + waitMs;
-      }
-      if (Date.now() < end) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, LOOK_MS);
-      else locked(lock, waitMs, () => identity(lock) === found && rmSync(lock, { force: true }));
-    }
+    mkdirSync(dirname(name), { recursive: true });
+    lock = takeLock(name, waiting(waitMs));
   } catch (cause) {
     const { message } = /** @type {Error} */ (cause);
-    throw new CommandError('ERR_TUNE', `${path} was not written: its lock ${lock} could not be taken: ${message}`);
+    throw new CommandError('ERR_TUNE', `${path} was not written: its lock ${name} could not be taken: ${message}`);
   }
   try {
     return work();
   } finally {
-    rmSync(lock, { force: true });
+    lock.release();
   }
 }
 

@@ -1,9 +1,9 @@
 // The tables that `helios-vk tune` leaves on a machine: a file for each kind of device and driver, in the folder of the pipeline
 // cache, or where HELIOS_TUNING says. What a file holds decides nothing but speed: a plan that the device cannot run is passed over.
 
-import { randomBytes } from 'node:crypto';
-import { closeSync, fsyncSync, mkdirSync, openSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { notWritten, replaceFileSync } from '../files.mjs';
 import { CLASSES, classOf, entriesOf, formName } from './table.mjs';
 
 /** @typedef {import('../../index.js').DeviceInfo} DeviceInfo */
@@ -126,55 +126,26 @@ export function storedPlans(info, given) {
   };
 }
 
-/**
- * Writes a text beside `path`, under a name that no other process has, and syncs it. The folder is made if it does not exist.
- * @param {string} path @param {string} text
- * @returns {string} the file's path
- * @throws {Error} that names `path`; nothing is left then
- */
-function writeAside(path, text) {
-  const aside = `${path}.${randomBytes(8).toString('hex')}.tmp`;
-  let file;
+/** @param {string} path its folder is made if it does not exist @param {string} text @param {{ tryOnly?: boolean }} [options] */
+function write(path, text, options) {
   try {
     mkdirSync(dirname(path), { recursive: true });
-    // To rename a file to a device or a pipe would remove that.
-    const there = statSync(path, { throwIfNoEntry: false });
-    if (there && !there.isFile()) throw new Error('it is not a file');
-    file = openSync(aside, 'wx');
-    writeFileSync(file, text);
-    fsyncSync(file);
-    return aside;
+    replaceFileSync(path, text, options);
   } catch (cause) {
-    if (file !== undefined) rmSync(aside, { force: true });
     throw notWritten(path, cause);
-  } finally {
-    if (file !== undefined) closeSync(file);
   }
 }
-
-/** @param {string} path @param {unknown} cause */
-const notWritten = (path, cause) => new Error(`${path} could not be written: ${/** @type {Error} */ (cause).message}`, { cause });
 
 /**
  * Whether a table can be written to `path`, which stays as it was.
  * @param {string} path
  * @throws {Error} that says why it cannot
  */
-export function tryToWrite(path) {
-  rmSync(writeAside(path, FORMAT));
-}
+export const tryToWrite = (path) => write(path, FORMAT, { tryOnly: true });
 
 /**
- * Writes a table, aside and renamed, so that a reader sees the old file or the new one, whole.
+ * Writes a table. A reader sees the old file or the new one, whole.
  * @param {string} path @param {Stored} stored
  * @throws {Error} that names the path, which is then as it was
  */
-export function writeStored(path, stored) {
-  const aside = writeAside(path, `${JSON.stringify(stored, null, 1)}\n`);
-  try {
-    renameSync(aside, path);
-  } catch (cause) {
-    rmSync(aside, { force: true });
-    throw notWritten(path, cause);
-  }
-}
+export const writeStored = (path, stored) => write(path, `${JSON.stringify(stored, null, 1)}\n`);

@@ -1,5 +1,7 @@
 // The operands of timed products, and what reads their results.
 
+import { bf16Bits, f16Bits } from '../half.mjs';
+
 export const scratch = new Float32Array(1);
 export const scratchBits = new Uint32Array(scratch.buffer);
 
@@ -18,15 +20,7 @@ export class Values {
       // Multiples of 2^-7 in [-1, 1): exact in every storage type.
       this.values[i] = ((s >> 24) | 0) / 128;
     }
-    this.block =
-      type === 'f32'
-        ? this.values
-        : Uint16Array.from(this.values, (x) => {
-            scratch[0] = x;
-            if (type === 'bf16' || x === 0) return scratchBits[0] >>> 16;
-            const bits = scratchBits[0];
-            return ((bits >>> 16) & 0x8000) | ((((bits >>> 23) & 255) - 112) << 10) | ((bits >>> 13) & 1023);
-          });
+    this.block = type === 'f32' ? this.values : Uint16Array.from(this.values, type === 'bf16' ? bf16Bits : f16Bits);
   }
   /** @param {number} i */
   at(i) {

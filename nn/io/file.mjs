@@ -2,7 +2,7 @@
 
 import { createHash } from 'node:crypto';
 import { open, stat } from 'node:fs/promises';
-import { replaceFile } from './replace.mjs';
+import { replaceFile } from '../../kernels/files.mjs';
 import { CHECKSUM, PREFIX_BYTES, headerLength, parseHeader, withoutChecksum } from './safetensors.mjs';
 
 /** @typedef {import('node:fs/promises').FileHandle} FileHandle */
@@ -55,15 +55,17 @@ export class SafetensorsFile {
   #file;
   #start;
   #bad;
+  #checksumName;
 
   /**
    * @param {FileHandle} file @param {Uint8Array} start the bytes up to the data @param {import('./safetensors.mjs').Header} header
-   * @param {(what: string) => Error} bad
+   * @param {(what: string) => Error} bad @param {string} checksumName
    */
-  constructor(file, start, header, bad) {
+  constructor(file, start, header, bad, checksumName) {
     this.#file = file;
     this.#start = start;
     this.#bad = bad;
+    this.#checksumName = checksumName;
     this.metadata = header.metadata;
     /** By name, in the order of the file. */
     this.tensors = header.tensors;
@@ -75,8 +77,9 @@ export class SafetensorsFile {
    * Opens a file and checks its header.
    * @param {string} path
    * @param {(what: string) => Error} bad makes the error that is thrown, of what is wrong with the file
+   * @param {string} [checksumName] see `CHECKSUM`
    */
-  static async open(path, bad) {
+  static async open(path, bad, checksumName = CHECKSUM) {
     // To open a pipe would wait for its writer, and a device has no end.
     if (!(await stat(path)).isFile()) throw bad('it is not a file');
     const file = await open(path);
@@ -88,7 +91,8 @@ export class SafetensorsFile {
       const data = PREFIX_BYTES + headerLength(prefix, size, bad);
       const start = new Uint8Array(data);
       await readAll(file, start, 0, bad);
-      return new SafetensorsFile(file, start, parseHeader(start.subarray(PREFIX_BYTES), size - data, bad), bad);
+      const header = parseHeader(start.subarray(PREFIX_BYTES), size - data, bad, checksumName);
+      return new SafetensorsFile(file, start, header, bad, checksumName);
     } catch (error) {
       await file.close();
       throw error;
@@ -138,10 +142,10 @@ export class SafetensorsFile {
   verification() {
     const { checksum } = this;
     if (checksum === undefined) return undefined;
-    const hash = createHash('sha256').update(withoutChecksum(this.#start));
+    const hash = createHash('sha256').update(withoutChecksum(this.#start, this.#checksumName));
     const finish = () => {
       const found = hash.digest('hex');
-      return found === checksum ? undefined : `its bytes have the SHA-256 ${found}, its metadata says ${checksum} (${CHECKSUM})`;
+      return found === checksum ? undefined : `its bytes have the SHA-256 ${found}, its metadata says ${checksum} (${this.#checksumName})`;
     };
     return { hash, finish };
   }

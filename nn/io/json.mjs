@@ -63,7 +63,7 @@ export function parseObject(bytes, bad) {
   } catch (error) {
     throw bad(`is not JSON: ${/** @type {Error} */ (error).message}`);
   }
-  if (!isObject(value)) throw bad('is not an object');
+  if (!isObject(value)) throw bad(`is not an object but ${text.slice(0, 60)}`);
   const wrong = ambiguity(text);
   if (wrong !== undefined) throw bad(wrong);
   return value;

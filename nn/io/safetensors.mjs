@@ -38,12 +38,13 @@ export const PREFIX_BYTES = 8;
 
 /**
  * The name of the metadata text with the file's checksum: the SHA-256 of all its bytes, in hexadecimal, where the 64 digits of the
- * checksum itself count as zeros. It covers the header too: a changed type or a changed text is found like a changed element.
+ * checksum itself count as zeros. It covers the header too: a changed type or a changed text is found like a changed element. A program
+ * whose format has another name for it passes that name to the functions here.
  */
 export const CHECKSUM = 'helios.sha256';
 const ZEROS = '0'.repeat(64);
-/** How a header with a checksum begins, so that its digits are found without a search. */
-const CHECKSUM_START = `{"__metadata__":{${JSON.stringify(CHECKSUM)}:"`;
+/** How a header with a checksum begins, so that its digits are found without a search. @param {string} name of the checksum */
+const checksumStart = (name) => `{"__metadata__":{${JSON.stringify(name)}:"`;
 
 /**
  * @typedef {object} TensorInfo a tensor of a file
@@ -73,9 +74,10 @@ export function headerLength(prefix, size, bad) {
  * Parses and checks a header: every byte of the data belongs to one tensor, whose type and shape take as many bytes as it has.
  * @param {Uint8Array} bytes @param {number} dataBytes bytes of the file behind the header
  * @param {(what: string) => Error} bad makes the error that is thrown, of what is wrong with the file
+ * @param {string} [checksumName] see `CHECKSUM`
  * @returns {Header}
  */
-export function parseHeader(bytes, dataBytes, bad) {
+export function parseHeader(bytes, dataBytes, bad, checksumName = CHECKSUM) {
   const header = parseObject(bytes, (what) => bad(`its header ${what}`));
   if (bytes[0] !== 0x7b) throw bad('its header does not begin with {');
   const { __metadata__: texts = {}, ...entries } = header;
@@ -83,10 +85,11 @@ export function parseHeader(bytes, dataBytes, bad) {
   for (const [name, text] of Object.entries(texts)) {
     if (typeof text !== 'string') throw bad(`metadata has texts, got ${JSON.stringify(text)} for ${name}`);
   }
-  const { [CHECKSUM]: checksum, ...metadata } = /** @type {Record<string, string>} */ (texts);
-  const list = Object.entries(entries).map(([name, entry]) => ({ name, ...checkEntry(name, entry, dataBytes, bad) }));
+  const { [checksumName]: checksum, ...metadata } = /** @type {Record<string, string>} */ (texts);
+  const list = Object.entries(entries).map(([name, entry]) => ({ name, ...checkEntry(name, entry, bad) }));
   /** @type {Map<string, TensorInfo>} */
   const tensors = new Map();
+  const data = PREFIX_BYTES + bytes.length;
   let covered = 0;
   let before = '';
   // An empty tensor comes before the one that begins at the same byte.
@@ -98,6 +101,7 @@ export function parseHeader(bytes, dataBytes, bad) {
     covered = begin + info.bytes;
     before = name;
   }
+  if (dataBytes < covered) throw bad(`it has ${data + dataBytes} bytes, its header says ${data + covered}`);
   if (dataBytes > covered) throw bad(`${dataBytes - covered} bytes behind the last tensor belong to no tensor`);
   return { metadata, checksum, tensors };
 }
@@ -107,11 +111,12 @@ const isCount = (value) => Number.isSafeInteger(value) && /** @type {number} */ 
 
 /**
  * Checks an entry of a header by itself.
- * @param {string} name @param {any} entry @param {number} dataBytes @param {(what: string) => Error} bad
+ * @param {string} name @param {unknown} entry @param {(what: string) => Error} bad
  * @returns {TensorInfo}
  */
-function checkEntry(name, entry, dataBytes, bad) {
-  const { dtype, shape, data_offsets: offsets } = isObject(entry) ? entry : /** @type {Record<string, unknown>} */ ({});
+function checkEntry(name, entry, bad) {
+  if (!isObject(entry)) throw bad(`the entry ${name} is not an object`);
+  const { dtype, shape, data_offsets: offsets } = entry;
   if (typeof dtype !== 'string') throw bad(`${name} has the type ${JSON.stringify(dtype)}; there are ${[...BITS.keys()].join(', ')}`);
   if (!Array.isArray(shape) || !shape.every(isCount)) {
     throw bad(`${name} has the shape ${JSON.stringify(shape)}; sizes are integers from 0 on`);
@@ -119,9 +124,10 @@ function checkEntry(name, entry, dataBytes, bad) {
   const [begin, end] = Array.isArray(offsets) && offsets.length === 2 ? offsets : [];
   const bytes = end - begin;
   // The size of an element of a type that is newer than this table is not known.
-  const expected = BITS.has(dtype) ? byteSize(dtype, shape) : bytes;
-  if (!isCount(begin) || !isCount(end) || end > dataBytes || bytes < 0 || bytes !== expected) {
-    throw bad(`${name} [${shape}] lies at ${begin} to ${end}`);
+  const known = BITS.has(dtype);
+  const expected = known ? byteSize(dtype, shape) : bytes;
+  if (!isCount(begin) || !isCount(end) || bytes < 0 || bytes !== expected) {
+    throw bad(`${name} [${shape}] lies at ${begin} to ${end}${known ? `, its shape has ${expected} bytes` : ''}`);
   }
   return { dtype, shape, begin, bytes };
 }
@@ -148,17 +154,18 @@ const objectText = (members) => `{${members.map(([name, value]) => `${JSON.strin
  * @param {Record<string, string>} metadata
  * @param {boolean} checksum whether it has room for one
  * @param {(what: string) => Error} bad makes the error that is thrown, of what the format cannot hold
+ * @param {string} [checksumName] see `CHECKSUM`
  * @returns {EncodedHeader}
  */
-export function encodeHeader(tensors, metadata, checksum, bad) {
+export function encodeHeader(tensors, metadata, checksum, bad, checksumName = CHECKSUM) {
   for (const [name, text] of Object.entries(metadata)) {
     if (typeof text !== 'string') throw bad(`metadata has texts, got ${shown(text)} for ${name}`);
     if (!isText(name) || !isText(text))
       throw bad(`metadata has half of a surrogate pair in ${JSON.stringify(name)}: ${JSON.stringify(text)}`);
-    if (name === CHECKSUM) throw bad(`metadata has ${CHECKSUM} for the checksum: name the text otherwise`);
+    if (name === checksumName) throw bad(`metadata has ${checksumName} for the checksum: name the text otherwise`);
   }
   const texts = Object.entries(metadata).map(([name, text]) => [name, JSON.stringify(text)]);
-  if (checksum) texts.unshift([CHECKSUM, JSON.stringify(ZEROS)]);
+  if (checksum) texts.unshift([checksumName, JSON.stringify(ZEROS)]);
   const members = texts.length > 0 ? [['__metadata__', objectText(texts)]] : [];
   const names = new Set();
   let end = 0;
@@ -179,16 +186,17 @@ export function encodeHeader(tensors, metadata, checksum, bad) {
   const bytes = Buffer.alloc(PREFIX_BYTES + Math.ceil(text.length / 8) * 8, ' ');
   bytes.writeBigUInt64LE(BigInt(bytes.length - PREFIX_BYTES));
   text.copy(bytes, PREFIX_BYTES);
-  return { bytes, tensors: sizes, checksumAt: checksum ? PREFIX_BYTES + CHECKSUM_START.length : undefined };
+  return { bytes, tensors: sizes, checksumAt: checksum ? PREFIX_BYTES + checksumStart(checksumName).length : undefined };
 }
 
 /**
  * What a file begins with, as its checksum counts it: with zeros for the digits.
- * @param {Uint8Array} start length and header
+ * @param {Uint8Array} start length and header @param {string} checksumName see `CHECKSUM`
  */
-export function withoutChecksum(start) {
+export function withoutChecksum(start, checksumName) {
   const copy = Buffer.from(start);
-  const at = PREFIX_BYTES + CHECKSUM_START.length;
-  if (copy.toString('latin1', PREFIX_BYTES, at) === CHECKSUM_START) copy.fill(ZEROS, at, Math.min(copy.length, at + ZEROS.length));
+  const beginning = checksumStart(checksumName);
+  const at = PREFIX_BYTES + beginning.length;
+  if (copy.toString('latin1', PREFIX_BYTES, at) === beginning) copy.fill(ZEROS, at, Math.min(copy.length, at + ZEROS.length));
   return copy;
 }
