@@ -3,7 +3,6 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { test } from 'node:test';
-import { KernelContext } from '../../kernels/base.mjs';
 import { attentionKernels } from '../../kernels/attention.mjs';
 import { matmulKernels } from '../../kernels/matmul.mjs';
 import { PLANS } from '../../kernels/hopper/plans.mjs';
@@ -11,40 +10,7 @@ import { planName, tilings } from '../../kernels/tuning/candidates.mjs';
 import { shuffledPlan } from '../../kernels/hopper/tables.mjs';
 import { genericTuning, tuningOf } from '../../kernels/tuning/index.mjs';
 import { entriesOf } from '../../kernels/tuning/table.mjs';
-
-/** What `initDevice` says of an NVIDIA GPU with matrix units. @param {string} deviceName @param {object} [more] */
-function infoOf(deviceName, more = {}) {
-  const shapes = [0, 1_000_141_000].flatMap((type) =>
-    [
-      [16, 16, 16],
-      [16, 8, 16],
-      [16, 8, 8],
-    ].map(([MSize, NSize, KSize]) => {
-      const operands = { AType: type, BType: type, CType: 1, ResultType: 1 };
-      return { MSize, NSize, KSize, ...operands, saturatingAccumulation: false, scope: 3 };
-    }),
-  );
-  return /** @type {any} */ ({
-    deviceName,
-    deviceType: 2,
-    subgroupSize: 32,
-    minSubgroupSize: 32,
-    maxSubgroupSize: 32,
-    subgroupSizeControlSupported: true,
-    computeFullSubgroupsSupported: true,
-    maxComputeSharedMemorySize: 49152,
-    maxComputeWorkGroupInvocations: 1024,
-    maxStorageBufferRange: 2 ** 32 - 1,
-    maxBufferBytes: 2 ** 40,
-    coopMatSupported: true,
-    cooperativeMatrixProperties: shapes,
-    ...more,
-  });
-}
-
-/** A context on a device that is only a description. @param {any} info @param {object} [calls] of the native module */
-const contextOf = (info, calls = {}) =>
-  new KernelContext(/** @type {any} */ ({ initDevice: () => info, shaders: {}, ...calls }), { check: false });
+import { contextOf, infoOf } from '../lib/plans.mjs';
 
 /** Plans of products of all kinds and of many sizes. @param {any} info */
 function plansOf(info) {
