@@ -38,8 +38,8 @@ const SECTOR = 8;
 /** Elements behind each depth of a stage, by which the depths of a sector lie in different banks. */
 const PAD = 4;
 
-/** Whether a tiling is one of these. @param {any} plan @returns {plan is SimtPlan} */
-export const isSimt = (plan) => plan.warps !== undefined;
+/** Whether a tiling is one of these. @param {object} plan @returns {plan is SimtPlan} */
+export const isSimt = (plan) => 'warps' in plan;
 
 /** Sizes of a plan. @param {SimtPlan} plan */
 export function simtSizes({ bm, bn, bk, stages, warps, blocks }) {

@@ -9,7 +9,12 @@
 import { keptParts } from './attention-kept.mjs';
 import { sizesFault } from './form.mjs';
 import { PLANS, SECOND_PASS, SIMT_PLANS } from './plans.mjs';
-import { classOf, entriesOf, formName, nearest } from '../tuning/table.mjs';
+import { classOf, entriesOf, formName, isSpirv, nearest } from '../tuning/table.mjs';
+
+/** @typedef {import('../matmul/types.mjs').HalfTiling} HalfTiling */
+/** @typedef {import('../matmul/types.mjs').PtxChoice} PtxChoice */
+/** @typedef {import('../matmul/types.mjs').Shaped} Shaped */
+/** @typedef {import('../matmul/types.mjs').SpirvChoice} SpirvChoice */
 
 const MEASURED = {
   half: `
@@ -182,15 +187,16 @@ const OTHER_FORM = 0.75;
 
 /**
  * The plan of the nearest measured product of the same class, if there is one near enough.
- * @param {import('../tuning/table.mjs').Problem} problem
- * @returns {any}
+ * @param {import('../matmul/types.mjs').Asked} problem
+ * @returns {SpirvChoice | undefined}
  */
 function matmulPlan(problem) {
   const { m, n, k, batch, beta } = problem;
   const found = nearest(TABLES[classOf(problem)], { form: formName(problem), m: m * batch, n, k }, REACH, OTHER_FORM);
-  if (!found) return undefined;
-  const best = found.plan.direct && beta === 0 ? { ...found.plan, direct: 0 } : found.plan;
-  if (!best.tail) return best;
+  const plan = found?.entry.plan;
+  if (!found || !plan || !isSpirv(plan)) return undefined;
+  const best = plan.kernel === 'coop' && plan.direct && beta === 0 ? { ...plan, direct: 0 } : plan;
+  if (!best.tail || !best.wave) return best;
   // The tail of the measured shape may be another than this one's: no more parts than about one wave.
   const tiles = Math.ceil(m / best.bm) * Math.ceil(n / best.bn);
   const tail = found.distance === 0 ? best.tail : Math.min(best.tail, Math.floor((1.1 * best.wave) / (tiles % best.wave)));
@@ -233,14 +239,16 @@ const SIMT_PARTS = 32;
 
 /**
  * The plan in PTX of a product in f32: of all tilings and ways to split its depth, the one that takes the least time by these figures.
- * @param {{ m: number, n: number, k: number, transA: boolean, transB: boolean }} problem
- * @returns {any}
+ * @param {Shaped} problem
+ * @returns {PtxChoice | undefined}
  */
 function simtPlan({ m, n, k, transA, transB }) {
   if (m * n * k < SIMT_LEAST || Math.min(m, n) < 128) return undefined;
-  let best = { seconds: Infinity, plan: {} };
-  for (const [tiling, { bm, bn, bk, blocks }] of Object.entries(SIMT_PLANS)) {
-    const { rate, crosswise, start } = SIMT_RATES[/** @type {keyof typeof SIMT_RATES} */ (tiling)];
+  /** @type {{ seconds: number, plan?: PtxChoice }} */
+  let best = { seconds: Infinity };
+  for (const [name, { bm, bn, bk, blocks }] of Object.entries(SIMT_PLANS)) {
+    const tiling = /** @type {import('../matmul/types.mjs').SimtTiling} */ (name);
+    const { rate, crosswise, start } = SIMT_RATES[tiling];
     const wave = BLOCKS * blocks;
     const tiles = Math.ceil(m / bm) * Math.ceil(n / bn);
     const rest = tiles % wave;
@@ -267,13 +275,14 @@ function simtPlan({ m, n, k, transA, transB }) {
 
 /**
  * The fastest by FEW_RATES of some tilings, with as many parts of the depth as are worth a second pass.
- * @param {string[]} tilings @param {(tiling: string) => number} tiles @param {number} k @param {string} [glu] SwiGLU, which is of whole tiles and
+ * @param {HalfTiling[]} tilings @param {(tiling: HalfTiling) => number} tiles @param {number} k @param {string} [glu] SwiGLU, which is of whole tiles and
  *   not of small ones
  */
 function fewTiles(tilings, tiles, k, glu) {
-  let best = { us: Infinity, way: {} };
+  /** @type {{ us: number, way: { tiling: HalfTiling, splits: number } }} */
+  let best = { us: Infinity, way: { tiling: tilings[0], splits: 1 } };
   for (const tiling of glu ? tilings.filter((name) => name !== 'small') : tilings) {
-    const { bm, bn } = PLANS[/** @type {keyof typeof PLANS} */ (tiling)];
+    const { bm, bn } = PLANS[tiling];
     for (let splits = 1; splits === 1 || (!glu && splits <= FEW_PARTS && k / splits >= FEW_DEPTH); splits++) {
       const items = tiles(tiling) * splits;
       const waves = (Math.ceil(items / BLOCKS) * k * FEW_RATES[/** @type {keyof typeof FEW_RATES} */ (tiling)]) / splits / 1000;
@@ -286,19 +295,19 @@ function fewTiles(tilings, tiles, k, glu) {
 
 /**
  * The plan in PTX of a product in f32 or of halves, or undefined where none is known to be faster than SPIR-V.
- * @param {{ m: number, n: number, k: number, transA: boolean, transB: boolean, precision?: string, glu?: string }} problem halves when
- *   left out; with SwiGLU, which is of whole tiles and not of small ones
- * @returns {any}
+ * @param {Shaped} problem halves when the precision is left out; with SwiGLU, which is of whole tiles and not of small ones
+ * @returns {PtxChoice | undefined}
  */
 export function ptxPlan({ m, n, k, transA, transB, precision, glu }) {
   if (precision === 'f32') return simtPlan({ m, n, k, transA, transB });
   const found = nearest(TABLES.ptx, { form: formName({ transA, transB }), m, n, k }, PTX_REACH, Infinity);
-  let plan = found?.plan;
-  if (plan?.kernel !== 'ptx') return undefined;
-  if (found?.distance === 0 && !(glu && (plan.tiling === 'small' || plan.splits > 1))) return plan;
-  if (sizesFault(PLANS[/** @type {keyof typeof PLANS} */ (plan.tiling)], { m, n, k })) plan = { ...plan, tiling: transA ? 'wide' : 'tall' };
-  const tiles = (/** @type {string} */ name) => {
-    const { bm, bn } = PLANS[/** @type {keyof typeof PLANS} */ (name)];
+  const measured = found?.entry.plan;
+  if (measured?.kernel !== 'ptx') return undefined;
+  if (found?.distance === 0 && !(glu && (measured.tiling === 'small' || (measured.splits ?? 1) > 1))) return measured;
+  const fits = !sizesFault(PLANS[/** @type {HalfTiling} */ (measured.tiling)], { m, n, k });
+  const plan = { ...measured, tiling: fits ? /** @type {HalfTiling} */ (measured.tiling) : transA ? 'wide' : 'tall' };
+  const tiles = (/** @type {HalfTiling} */ name) => {
+    const { bm, bn } = PLANS[name];
     return Math.ceil(m / bm) * Math.ceil(n / bn);
   };
   if (!transA) {
@@ -322,17 +331,18 @@ const SHUFFLED_ROWS = 2048;
 
 /**
  * The plan of a product of halves whose B is shuffled, or undefined where none is known to be faster than with B as it is.
- * @param {{ m: number, n: number, k: number, transA: boolean, transB: boolean, precision?: string }} problem halves when left out
+ * @param {Shaped} problem halves when the precision is left out
  * @param {import('../tuning/table.mjs').Entry[]} [table] the package's when left out
- * @returns {any}
+ * @returns {PtxChoice | undefined}
  */
 export function shuffledPlan({ m, n, k, transA, transB, precision }, table = TABLES.shuffled) {
   if (precision === 'f32' || m < SHUFFLED_ROWS) return undefined;
   const found = nearest(table, { form: formName({ transA, transB }), m, n, k }, PTX_REACH, Infinity);
-  if (found?.plan.kernel !== 'ptx') return undefined;
-  const { bm, bn } = PLANS[/** @type {keyof typeof PLANS} */ (found.plan.tiling)];
+  const plan = found?.entry.plan;
+  if (plan?.kernel !== 'ptx') return undefined;
+  const { bm, bn } = PLANS[/** @type {HalfTiling} */ (plan.tiling)];
   const idle = Math.ceil(m / bm) * Math.ceil(n / bn) < BLOCKS - 4;
-  return found.distance > 0 && idle ? undefined : found.plan;
+  return found && found.distance > 0 && idle ? undefined : plan;
 }
 
 /**
@@ -373,10 +383,11 @@ export function ptxAttention({ pass, headSize, causal }, { tokens, heads, batch 
 /**
  * The tilings of a class's table, each once.
  * @param {'half' | 'mixed' | 'bf16x3' | 'f32'} name
- * @returns {any[]}
+ * @returns {import('../matmul/types.mjs').SpirvTiling[]}
  */
 export function measuredTilings(name) {
-  const tilings = TABLES[name].map(({ plan: { splits, wave, tail, ...tiling } }) => tiling);
+  const plans = TABLES[name].map(({ plan }) => plan).filter(isSpirv);
+  const tilings = plans.map(({ splits, wave, tail, ...tiling }) => tiling);
   return [...new Map(tilings.map((tiling) => [JSON.stringify(tiling), tiling])).values()];
 }
 
