@@ -58,6 +58,7 @@ export { coopShapes } from './matmul/spirv.mjs';
  * @property {number} [wave] workgroups that the device runs at once; for `tail`, and for all of `ptx`
  * @property {number} [tail] parts that K is split into for the tiles that are left after the last whole wave, which
  *   would leave most of the device idle; for a single product, without `half` but in `ptx`
+ * @property {string} [because] why it was chosen, in a few words: a line of a table, the model's microseconds, or the rule that says it
  */
 
 /**

@@ -5,6 +5,7 @@ import { integer, pushConstants } from '../base.mjs';
 import { moduleText } from './assembler.mjs';
 import { MAX_PRODUCTS, addedEarly, groupDivision, parametersOf, planFault, sizesFault, sizesOf } from './form.mjs';
 import { gemm } from './gemm.mjs';
+import { predict } from './model.mjs';
 import { SECOND_PASS } from './plans.mjs';
 import { isSimt } from './simt.mjs';
 import { formName } from '../tuning/table.mjs';
@@ -175,17 +176,18 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
     /** @type {{ plan: MatmulGroupPlan, us: number } | undefined} */
     let best;
     const { k } = problems[0];
+    const rates = { wave: ptx.blocks, perTile: 0, launch: LAUNCH_US, second: SECOND_PASS };
     const tilings = context.tuning.ptxGroup?.(problems[0]) ?? [];
     // One product alone is by the first.
     for (const { tiling: name, rate } of problems.length > 1 ? tilings : tilings.slice(0, 1)) {
       const tiling = halvesOf({ tiling: name });
-      const wave = (2 * tiling.bm * tiling.bn * k * ptx.blocks) / rate / 1e6;
+      const area = tiling.bm * tiling.bn;
+      // In TFLOP/s.
+      const perDepth = (2 * area * ptx.blocks) / rate / 1000;
       for (let tail = 1; tail <= Math.max(1, Math.min(MOST_PARTS, k / LEAST_DEPTH)); tail++) {
         const plan = { tiling: name, tail };
         const { whole, rest, parts } = divide(problems, plan);
-        const waves = Math.ceil(whole / ptx.blocks) + Math.ceil((rest * parts) / ptx.blocks) / parts;
-        const us =
-          LAUNCH_US + waves * wave + (rest && SECOND_PASS.us + (8 * rest * parts * tiling.bm * tiling.bn) / SECOND_PASS.bytesPerUs);
+        const us = predict({ k, whole, rest, parts, kPerPart: k / parts, area }, { ...rates, perDepth });
         if (best && us >= best.us) continue;
         if (!misfit(problems, plan)) best = { plan, us };
       }

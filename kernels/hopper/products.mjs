@@ -9,7 +9,7 @@ import { gemm } from './gemm.mjs';
 import { PLANS, SIMT_PLANS } from './plans.mjs';
 import { isSimt, simt, simtFault, simtSizes } from './simt.mjs';
 import { kernelVerdicts } from './verdicts.mjs';
-import { formName } from '../tuning/table.mjs';
+import { ASKED, formName } from '../tuning/table.mjs';
 import { sumParts } from '../matmul/reduce.mjs';
 import { verifyKernel } from './verify-products.mjs';
 
@@ -40,7 +40,7 @@ const PUSH_BYTES = 4 * (PARAMETERS.length - BINDINGS);
 const MULTIPROCESSORS = 132;
 
 /** For products with B shuffled that none measured is near to. */
-const SHUFFLED_PLAN = /** @type {const} */ ({ kernel: 'ptx', tiling: 'tallCopied' });
+const SHUFFLED_PLAN = /** @type {const} */ ({ kernel: 'ptx', tiling: 'tallCopied', because: 'B is shuffled, which only PTX takes' });
 
 /**
  * A plan's tiling, itself or by its name in kernels/hopper/plans.mjs.
@@ -110,7 +110,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
 
   /**
    * A plan with how it divides a product among blocks.
-   * @param {Sizes} product @param {Partial<MatmulPlan>} plan @returns {PtxPlan}
+   * @param {Sizes} product @param {Partial<MatmulPlan>} plan that of the caller, or of a table @returns {PtxPlan}
    */
   function divide({ m, n, k }, plan) {
     const tiling = tilingOf(plan);
@@ -130,6 +130,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
       splits: how.rest > 0 && how.whole === 0 && !tailed ? how.parts : 1,
       ...(tailed && how.rest > 0 ? { wave, tail: how.parts } : {}),
       division: how,
+      ...(plan.because ? { because: plan.because } : {}),
     };
   }
 
@@ -258,7 +259,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
   function planOf(problem, override) {
     const reason = fault(problem);
     if (reason) throw new RangeError(`matmul: the PTX kernels cannot take this product: ${reason}`);
-    const plan = divide(problem, override);
+    const plan = { ...divide(problem, override), because: override.because ?? ASKED };
     const form = formOf({ ...problem.args, ...problem }, plan);
     const wrong = tilingFault(plan.tiling, form) ?? launchFault(plan, problem);
     if (wrong) throw new RangeError(`matmul: the plan cannot run: ${wrong}`);

@@ -2,7 +2,7 @@
 // VK_KHR_cooperative_matrix at subgroup scope. Their tilings, and products as dispatches.
 
 import { MAX_CPU_ROUNDS, ceilDiv, integer, pushConstants } from '../base.mjs';
-import { isSpirv } from '../tuning/table.mjs';
+import { ASKED, isSpirv } from '../tuning/table.mjs';
 import { EPI_VEC4, effectsOf, sumParts } from './reduce.mjs';
 
 /** @typedef {import('../base.mjs').Dispatch} Dispatch */
@@ -223,7 +223,7 @@ export function spirvProducts(context) {
     if (isCpu && precision === 'f32') {
       const padded = (/** @type {SpirvTiling} */ plan) => ceilDiv(m, plan.bm) * plan.bm * ceilDiv(n, plan.bn) * plan.bn;
       const [plan] = DIRECT_TILINGS.toSorted((x, y) => padded(x) - padded(y));
-      return { ...plan, splits: 1 };
+      return { ...plan, splits: 1, because: 'a CPU: the tile with the least padding' };
     }
     const usable = candidates(problem).filter((plan) => !planFault(plan, problem));
     if (usable.length === 0) {
@@ -240,7 +240,8 @@ export function spirvProducts(context) {
     const room =
       filling && tiles(plan) < units ? Math.min(mostSplits, Math.ceil((2.5 * units) / tiles(plan))) : Math.floor(units / tiles(plan));
     const deep = Math.floor(k / (8 * plan.bk));
-    return { ...plan, splits: isCpu ? 1 : Math.max(1, Math.min(room, deep, 8)) };
+    const because = filling ? 'no line is near: the largest tile that fills the device' : 'no line is near: the smallest tile that fits';
+    return { ...plan, splits: isCpu ? 1 : Math.max(1, Math.min(room, deep, 8)), because };
   }
 
   /**
@@ -249,7 +250,12 @@ export function spirvProducts(context) {
    */
   function planOf(problem, override) {
     const chosen = override?.kernel ? {} : choose(problem);
-    const plan = /** @type {SpirvPlan} */ ({ stages: 1, splits: 1, ...chosen, ...override });
+    const plan = /** @type {SpirvPlan} */ ({
+      stages: 1,
+      splits: 1,
+      ...chosen,
+      ...(override ? { ...override, because: override.because ?? ASKED } : {}),
+    });
     if ((problem.precision === 'f32') !== (plan.kernel === 'f32')) {
       throw new RangeError(`matmul: kernel ${plan.kernel} does not compute in ${problem.precision}`);
     }

@@ -115,7 +115,8 @@ export function storedPlans(info, given) {
   try {
     const { faster } = readStored(file.path, info);
     for (const [name, lines] of Object.entries(faster)) {
-      for (const { form, m, n, k, plan } of entriesOf(name, lines)) plans.set(`${name} ${form} ${m} ${n} ${k}`, plan);
+      for (const { form, m, n, k, plan } of entriesOf(name, lines))
+        plans.set(`${name} ${form} ${m} ${n} ${k}`, { ...plan, because: 'measured on this machine' });
     }
   } catch (error) {
     if (file.named || /** @type {NodeJS.ErrnoException} */ (error).code !== 'ENOENT') refuse(file.path, error);

@@ -12,7 +12,10 @@ import { PLANS, SIMT_PLANS } from '../hopper/plans.mjs';
 /** @typedef {import('../matmul/types.mjs').SimtTiling} SimtTiling */
 /** @typedef {{ form: string, m: number, n: number, k: number }} Shape */
 /** @typedef {import('../matmul/types.mjs').Choice} Choice */
-/** @typedef {Shape & { plan: Choice }} Entry */
+/** A line of a table, and where the table says the device that it was measured on, or that it was not. @typedef {Shape & { plan: Choice, device?: string, untimed?: boolean }} Entry */
+
+/** Why a plan was chosen, where the caller gave it. */
+export const ASKED = 'the caller asked for it';
 
 export const CLASSES = /** @type {const} */ (['half', 'mixed', 'bf16x3', 'f32', 'ptx', 'shuffled']);
 
