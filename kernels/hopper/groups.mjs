@@ -182,8 +182,7 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
     for (const { tiling: name, rate } of problems.length > 1 ? tilings : tilings.slice(0, 1)) {
       const tiling = halvesOf({ tiling: name });
       const area = tiling.bm * tiling.bn;
-      // In TFLOP/s.
-      const perDepth = (2 * area * ptx.blocks) / rate / 1000;
+      const perDepth = (2 * area * k * ptx.blocks) / rate / 1e6 / k;
       for (let tail = 1; tail <= Math.max(1, Math.min(MOST_PARTS, k / LEAST_DEPTH)); tail++) {
         const plan = { tiling: name, tail };
         const { whole, rest, parts } = divide(problems, plan);

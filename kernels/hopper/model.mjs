@@ -21,7 +21,7 @@ import { PLANS, SECOND_PASS, SIMT_PLANS } from './plans.mjs';
  * @property {number} wave blocks that the device runs at once
  * @property {number} [half] so many blocks of a wave have a multiprocessor each to themselves, where two share one: then they take
  *   HALF_WAVE of a wave's time for the depth
- * @property {number} perDepth nanoseconds that a wave takes for each element of the depth
+ * @property {number} perDepth microseconds that a wave takes for each element of the depth
  * @property {number} perTile microseconds that a wave takes beside that: its first operands, and storing results
  * @property {number} launch microseconds of a launch
  * @property {{ us: number, bytesPerUs: number }} second the second pass, and the bytes of parts that are written and read in a microsecond
@@ -35,19 +35,22 @@ const HALF_WAVE = 0.6;
  * @param {Work} work @param {Rates} rates
  */
 export function predict({ k, whole, rest, parts, kPerPart, area }, { wave, half = 0, perDepth, perTile, launch, second }) {
-  const run = (/** @type {number} */ items, /** @type {number} */ depth) => {
+  const waves = (/** @type {number} */ items) => {
     const left = items % wave;
-    const waves = Math.floor(items / wave) + (left === 0 ? 0 : left <= half ? HALF_WAVE : 1);
-    return (waves * depth * perDepth) / 1000 + Math.ceil(items / wave) * perTile;
+    return Math.floor(items / wave) + (left === 0 ? 0 : left <= half ? HALF_WAVE : 1);
   };
-  const sums = rest > 0 ? second.us + (8 * rest * parts * area) / second.bytesPerUs : 0;
-  return launch + run(whole, k) + run(rest * parts, kPerPart) + sums;
+  const items = rest * parts;
+  // In waves over all of the depth, so that launches of equally many have the same time to the last bit: `compile` compares sums of them.
+  const multiply = (waves(whole) + waves(items) * (kPerPart / k)) * (k * perDepth);
+  const tiles = (Math.ceil(whole / wave) + Math.ceil(items / wave)) * perTile;
+  const sums = rest > 0 ? second.us + (8 * items * area) / second.bytesPerUs : 0;
+  return launch + multiply + tiles + sums;
 }
 
 /** Multiprocessors. */
 export const BLOCKS = 132;
 
-/** @typedef {[perDepth: number, perTile: number]} Pair */
+/** `perDepth` in nanoseconds, and `perTile`. @typedef {[perDepth: number, perTile: number]} Pair */
 /**
  * Of products of halves, by form; `NN/shuffled` and `NT/shuffled` have B shuffled. Fitted to 362 timings on H100s (2026-11-25 and 26: models of
  * width 384 and 768 at 16,384 and 65,536 rows, products of the 300M model at 512 to 8,192), with SECOND_PASS and LAUNCH_US as they are. The model
@@ -111,12 +114,12 @@ export function ratesOf(tiling, { transA, transB, shuffled = false }) {
     const { bm, bn, blocks } = SIMT_PLANS[name];
     const { rate, crosswise, perTile } = SINGLES[name];
     const wave = BLOCKS * blocks;
-    const perDepth = (2e9 * bm * bn * wave) / (rate - crosswise * (Number(!transA) + Number(transB)));
+    const perDepth = (2e6 * bm * bn * wave) / (rate - crosswise * (Number(!transA) + Number(transB)));
     return { wave, half: blocks > 1 ? BLOCKS : 0, perDepth, perTile, launch: 0, second: SINGLE_SECOND };
   }
   const table = HALVES[transA ? 'TN' : shuffled ? (transB ? 'NT/shuffled' : 'NN/shuffled') : 'N'];
   const pair = transA && transB ? undefined : table[/** @type {HalfTiling} */ (tiling)];
-  return pair && { wave: BLOCKS, perDepth: pair[0], perTile: pair[1], launch: LAUNCH_US, second: SECOND_PASS };
+  return pair && { wave: BLOCKS, perDepth: pair[0] / 1000, perTile: pair[1], launch: LAUNCH_US, second: SECOND_PASS };
 }
 
 /**
