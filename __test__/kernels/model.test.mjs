@@ -28,19 +28,14 @@ function planOf(name) {
 /** Shapes whose timings say nothing: every plan, SPIR-V's too, took 2 to 3 times as long as its like; and one where the sweep ended after three plans. */
 const DISTURBED = ['TN 1152 384 16384', 'NT 9216 3840 1280'];
 /**
- * Products with B as it is, and shuffled, whose fastest timed plan the model misses by more than 5 %, and how much its pick takes. NN at a width of 384
- * has shuffled plans with parts alone, which are far from the fastest; the sweep's one sample of `tallCopiedCached` at NT 16384 2048 384 is 1.7 times
- * what its neighbours say.
+ * Lists whose fastest plan the model misses by more than 5 %. Of NN at a width of 384 plans with parts alone were timed shuffled, which are far from
+ * the fastest; the one sample of `tallCopiedCached` at NT 16384 2048 384 took 1.7 times as long as its neighbours say.
  */
-const MISSED = {
-  'NN 65536 2048 768': 1.06,
-  'NN 16384 384 1152 shuffled': 1.08,
-  'NN 16384 384 2048 shuffled': 1.07,
-  'NT 16384 2048 384 shuffled': 1.69,
-};
+const MISSED = ['NT 16384 2048 384 shuffled', 'NN 16384 384 1152 shuffled', 'NN 16384 384 2048 shuffled'];
 
 test("of the plans that were timed the model's pick takes at most 5 % more than the fastest", () => {
   let seen = 0;
+  const missed = [];
   for (const [shape, times] of Object.entries(TIMED)) {
     if (DISTURBED.includes(shape)) continue;
     const problem = problemOf(shapeOf(shape));
@@ -56,11 +51,11 @@ test("of the plans that were timed the model's pick takes at most 5 % more than 
       seen++;
       const fastest = Math.min(...list.map(({ us }) => us));
       const pick = list.reduce((best, one) => (one.guess < best.guess ? one : best));
-      const allowed = /** @type {Record<string, number>} */ (MISSED)[`${shape}${shuffled ? ' shuffled' : ''}`] ?? 1.05;
-      assert.ok(pick.us <= allowed * fastest, `${shape}: ${pick.name} takes ${pick.us}, the fastest ${fastest}`);
+      if (pick.us > 1.05 * fastest) missed.push(`${shape}${shuffled ? ' shuffled' : ''}`);
     }
   }
-  assert.ok(seen > 50, `${seen} products`);
+  assert.deepEqual(missed, MISSED);
+  assert.equal(seen, 63);
 });
 
 test('what the model says of the fastest plans lies within a fifth of what they took', () => {

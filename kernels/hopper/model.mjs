@@ -52,9 +52,9 @@ export const BLOCKS = 132;
 
 /** `perDepth` in nanoseconds, and `perTile`. @typedef {[perDepth: number, perTile: number]} Pair */
 /**
- * Of products of halves, by form; `NN/shuffled` and `NT/shuffled` have B shuffled. Fitted to 362 timings on H100s (2026-11-25 and 26: models of
+ * Of products of halves, by form; `NN/shuffled` and `NT/shuffled` have B shuffled. Fitted to 391 timings on H100s (2026-11-25 and 26: models of
  * width 384 and 768 at 16,384 and 65,536 rows, products of the 300M model at 512 to 8,192), with SECOND_PASS and LAUNCH_US as they are. The model
- * says 0.82 to 1.19 of each time, but for plans that are far from the fastest.
+ * says 0.82 to 1.11 of nine times in ten; those outside are far from the fastest.
  * @type {Record<'N' | 'TN' | 'NN/shuffled' | 'NT/shuffled', Partial<Record<HalfTiling, Pair>>>}
  */
 const HALVES = {
