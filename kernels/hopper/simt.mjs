@@ -166,6 +166,7 @@ export function simt(name, plan, form) {
   const fault = simtFault(plan, form);
   if (fault) throw new RangeError(`simt: ${fault}`);
   const sizes = simtSizes(plan);
+  // `any`: of a tiling the writer takes what these have too, and asks nothing of warpgroups where it is given `sizes`.
   const w = new Writer(name, /** @type {any} */ (plan), form, sizes);
   const { p } = w;
   const { bk, stages, tm, tn, warps } = plan;
