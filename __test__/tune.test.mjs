@@ -235,7 +235,7 @@ test('a table for a GPU says what both kinds of kernels do', () => {
   };
   assert.deepEqual(plans(problem), {
     ...{ kernel: 'coop', bm: 128, bn: 128, bk: 64, wm: 64, wn: 32, tm: 16, tn: 16, tk: 16, stages: 1 },
-    ...{ ahead: 1, direct: 0, splits: 3 },
+    ...{ ahead: 1, direct: 0, splits: 3, because: 'measured on this machine' },
   });
   assert.deepEqual(plans({ ...problem, n: 1024, k: 3072, transB: false }), {
     kernel: 'ptx',
@@ -243,8 +243,12 @@ test('a table for a GPU says what both kinds of kernels do', () => {
     splits: 1,
     wave: 132,
     tail: 2,
+    because: 'measured on this machine',
   });
-  assert.deepEqual(plans({ ...problem, bShuffled: true }), { kernel: 'ptx', tiling: 'tallCopied', shuffled: true, splits: 1 });
+  assert.deepEqual(plans({ ...problem, bShuffled: true }), {
+    ...{ kernel: 'ptx', tiling: 'tallCopied', shuffled: true, splits: 1 },
+    because: 'measured on this machine',
+  });
   assert.equal(plans({ ...problem, aType: 'f32' }), undefined);
   assert.equal(plans({ ...problem, batch: 2 }), undefined);
 });

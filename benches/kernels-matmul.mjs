@@ -5,7 +5,7 @@
 //   node benches/kernels-matmul.mjs --sweep --shapes 'NT 8192 3072 1024,TN 1024 2752 8192'   all plans on these shapes
 //   node benches/kernels-matmul.mjs --sweep --groups ptx --budget 400 --out ptx.json   PTX against the SPIR-V plans
 //   node benches/kernels-matmul.mjs --sweep --groups shuffled,glu    products with B as it is and shuffled, in turn
-//   node benches/kernels-matmul.mjs --table results.json…   the best plans, as kernels/hopper/tables.mjs holds them
+//   node benches/kernels-matmul.mjs --table results.json…   the best plans, as kernels/tuning/measured/hopper.mjs holds them
 //
 // Each group of candidates runs in a child process, so that a lost device or a crashing driver costs one candidate.
 // Data is random; operands rotate over several sets, so that large shapes do not run from cache; products of one
@@ -49,7 +49,7 @@ const { values: options, positionals } = optionsOrExit(
     top: { type: 'integer', min: 1, max: 1000, default: 4, help: 'how many plans to show of each shape' },
     out: { type: 'string', value: 'FILE', path: 'output', help: 'write the results as JSON' },
     ...RESULTS_OPTION,
-    table: { type: 'boolean', help: 'print the best plans of such files in the form of kernels/hopper/tables.mjs' },
+    table: { type: 'boolean', help: 'print the best plans of such files in the form of kernels/tuning/measured/hopper.mjs' },
     small: { type: 'boolean', help: 'tiny shapes, to see that everything runs' },
     child: { type: 'string', value: 'GROUP', help: 'internal: the child process that measures this group' },
     log: { type: 'string', value: 'FILE', help: 'internal: file that the child writes to' },

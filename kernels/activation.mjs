@@ -45,9 +45,16 @@ const ACTIVATIONS = /** @type {const} */ (['identity', 'relu', 'silu', 'gelu', '
  * @property {DType} [type] of every tensor; f32 when left out
  */
 
+/**
+ * What the forward pass takes (x, y) and what the backward pass (x, dy, dx).
+ * @typedef {{ x: Tensor, y?: Tensor, dy?: Tensor, dx?: Tensor, count: number, activation: Activation, type?: DType }} ActivationArgs
+ */
+/** @typedef {Omit<GluForward, 'y'> & Partial<GluForward & GluBackward>} GluArgs */
+/** @typedef {'gateUp' | 'gate' | 'up' | 'dGateUp' | 'dGate' | 'dUp'} Half */
+
 /** @param {KernelContext} context */
 export function activationKernels(context) {
-  /** @param {string} kernel @param {any} args @param {boolean} backward @returns {Dispatch} */
+  /** @param {string} kernel @param {ActivationArgs} args @param {boolean} backward @returns {Dispatch} */
   function activation(kernel, args, backward) {
     const { type = 'f32' } = args;
     const kind = choice(kernel, 'activation', args.activation, ACTIVATIONS);
@@ -84,7 +91,7 @@ export function activationKernels(context) {
 
   /**
    * A pair of tensors, or the two halves of the rows of one.
-   * @param {string} kernel @param {string[]} names of both, the first and the second @param {any} args
+   * @param {string} kernel @param {Half[]} names of both, the first and the second @param {GluArgs} args
    * @param {number} columns elements of a row
    */
   function halves(kernel, [both, first, second], args, columns) {
@@ -98,7 +105,7 @@ export function activationKernels(context) {
     return { a: tensor(kernel, first, args[first]), b: tensor(kernel, second, args[second]), stride: columns };
   }
 
-  /** @param {string} kernel @param {any} args @param {boolean} backward @returns {Dispatch} */
+  /** @param {string} kernel @param {GluArgs} args @param {boolean} backward @returns {Dispatch} */
   function glu(kernel, args, backward) {
     const { type = 'f32' } = args;
     const kind = choice(kernel, 'activation', args.activation ?? 'silu', ACTIVATIONS);

@@ -84,7 +84,7 @@ export function laneMaps(context) {
       try {
         context.vk.readBuffer(buffer);
       } catch (cause) {
-        if (/** @type {any} */ (cause)?.code !== 'ERR_HELIOS_INVALID_BATCH') throw cause;
+        if (/** @type {{ code?: string } | undefined} */ (cause)?.code !== 'ERR_HELIOS_INVALID_BATCH') throw cause;
         throw new Error(
           `attention in ${half} asks the device once where it keeps the elements of a matrix, which cannot be done while a graph is ` +
             `recorded: call attentionKind('${half}') before graphBegin`,
@@ -109,7 +109,7 @@ export function laneMaps(context) {
   }
   /** By precision and instruction; undefined where none was found. @type {Map<string, LaneMap | undefined>} */
   const maps = new Map();
-  const nameOf = (/** @type {string} */ half, /** @type {any} */ s) => `${half} ${s.m}x${s.n}x${s.k}`;
+  const nameOf = (/** @type {string} */ half, /** @type {{ m: number, n: number, k: number }} */ s) => `${half} ${s.m}x${s.n}x${s.k}`;
   /**
    * Where the device puts the elements of an instruction's matrices.
    * @param {'f16' | 'bf16'} half @param {{ m: number, n: number, k: number }} shape

@@ -10,7 +10,7 @@
 // `walk` is one dispatch that computes P and dS twice, for dQ and for dK and dV; `tiles` computes them once, leaves them in
 // a bounded workspace, some heads at a time, and multiplies from there with larger tiles a thread. So has the forward pass: `tiles`
 // sums more elements a thread than `walk`, from slices of shared memory, and is what GPUs get. On Hopper, where the
-// driver takes PTX, kernels in PTX compute what is stored in one half type throughout (see attention/ptx.mjs).
+// driver takes PTX, kernels in PTX compute what is stored in one half type throughout (see hopper/attention.mjs).
 
 import { ceilDiv, finite, integer, pushConstants, reach, tensor } from './base.mjs';
 import { laneMaps } from './attention-layout.mjs';
@@ -23,6 +23,13 @@ import { coopShapes } from './matmul.mjs';
 /** @typedef {import('./base.mjs').Dispatch} Dispatch */
 /** @typedef {import('./base.mjs').KernelContext} KernelContext */
 /** @typedef {import('./bounds.mjs').Extent} Extent */
+/** @typedef {import('./attention-types.mjs').AttentionProblem} AttentionProblem */
+/** @typedef {import('./attention-types.mjs').Chosen} Chosen */
+/** @typedef {import('./attention-types.mjs').Gradients} Gradients */
+/** @typedef {import('./attention-types.mjs').Placed} Placed */
+/** @typedef {import('./attention-types.mjs').RegisterPlan} RegisterPlan */
+/** @typedef {import('./attention-types.mjs').ShaderPlan} ShaderPlan */
+/** @typedef {import('./attention-types.mjs').TilesPlan} TilesPlan */
 
 /**
  * Tiling of an attention kernel, in rows.
@@ -127,14 +134,14 @@ export function attentionKernels(context, options) {
   const sharedCoop = (/** @type {boolean} */ backward, /** @type {number} */ r, /** @type {number} */ c, /** @type {number} */ d) =>
     Math.max(2 * c, r) * (d + 8) * 2 + r * (c + 8) * 4 * (backward ? 2 : 1) + (backward ? 8 * c : 0);
 
-  /** Blocks of rows, and bytes of the tiles of one head. @param {any} p @param {number} tile */
+  /** Blocks of rows, and bytes of the tiles of one head. @param {{ tokens: number, causal: boolean }} p @param {number} tile */
   function tilesOf({ tokens, causal }, tile) {
     const blocks = ceilDiv(tokens, tile);
     const tiles = causal ? (blocks * (blocks + 1)) / 2 : blocks * blocks;
     return { blocks, tiles, bytes: tiles * tile * tile * 8 };
   }
 
-  /** The plan of the f32 backward pass by tiles, or why it cannot be. @param {any} p @returns {any} */
+  /** The plan of the f32 backward pass by tiles, or why it cannot be. @param {AttentionProblem} p @returns {TilesPlan & { fault?: string }} */
   function tilesPlan(p) {
     const { headSize: d, override = {} } = p;
     const plan = {
@@ -144,7 +151,7 @@ export function attentionKernels(context, options) {
       columns: 4,
       workspace: TILES_BYTES,
       ...override,
-      kernel: 'tiles',
+      kernel: /** @type {const} */ ('tiles'),
     };
     const { queryBlock, keyBlock, rows, columns } = plan;
     const { blocks, tiles, bytes } = tilesOf(p, queryBlock);
@@ -162,12 +169,13 @@ export function attentionKernels(context, options) {
         return `the tiles of a head take ${bytes} bytes`;
       return undefined;
     };
-    return { ...plan, fault: fault() };
+    return { ...plan, threads: lanes[0], fault: fault() };
   }
 
-  /** The plan of the f32 forward pass by tiles, or why it cannot be. @param {any} p @returns {any} */
+  /** The plan of the f32 forward pass by tiles, or why it cannot be. @param {AttentionProblem} p @returns {TilesPlan & { fault?: string }} */
   function forwardTilesPlan({ headSize: d, override = {} }) {
-    const plan = { queryBlock: isCpu ? 16 : 64, keyBlock: 16, rows: isCpu ? 4 : 8, ...override, kernel: 'tiles', columns: 4 };
+    const tile = { queryBlock: isCpu ? 16 : 64, keyBlock: 16, rows: isCpu ? 4 : 8, workspace: 0, ...override };
+    const plan = { ...tile, kernel: /** @type {const} */ ('tiles'), columns: 4 };
     const { queryBlock, keyBlock, rows, columns } = plan;
     const threads = (queryBlock / rows) * (d / columns);
     const fault = () => {
@@ -180,7 +188,7 @@ export function attentionKernels(context, options) {
     return { ...plan, threads, fault: fault() };
   }
 
-  /** @param {string} kernel @param {any} p @param {boolean} backward @returns {any} */
+  /** @param {string} kernel @param {AttentionProblem} p @param {boolean} backward @returns {ShaderPlan} */
   function planOf(kernel, p, backward) {
     const { precision, headSize: d, override = {} } = p;
     if (precision === 'f32') {
@@ -212,7 +220,7 @@ export function attentionKernels(context, options) {
       }
       const bytes = sharedF32(backward, plan.queryBlock, plan.keyBlock, d);
       if (bytes > shared) throw new RangeError(`${kernel}: ${bytes} bytes of shared memory, the device allows ${shared}`);
-      return { ...plan, threads };
+      return { ...plan, kernel: 'walk', threads };
     }
     const known = usable(precision, d);
     const shape = override.shape ?? known[0];
@@ -259,17 +267,17 @@ export function attentionKernels(context, options) {
     const plan = { queryBlock, keyBlock, ...override, shape };
     const reason = fault(plan.queryBlock, plan.keyBlock);
     if (reason) throw new RangeError(`${kernel}: the plan cannot run on ${info.deviceName}: ${reason}`);
-    return { ...plan, threads: (plan.queryBlock / shape.m) * subgroup };
+    return { ...plan, kernel: 'scratch', threads: (plan.queryBlock / shape.m) * subgroup };
   }
 
-  /** @param {string} kernel @param {any} p @param {boolean} backward */
+  /** @param {string} kernel @param {Chosen} p @param {boolean} backward @returns {RegisterPlan} */
   function registerPlan(kernel, { d, override, shape, map }, backward) {
     if (!map)
       throw new RangeError(
         `${kernel}: ${info.deviceName} lays ${shape.m}x${shape.n}x${shape.k} matrices out in a way that the register kernels do not know`,
       );
     const { m, n } = shape;
-    const fault = (/** @type {any} */ { queryBlock, keyBlock, group }) => {
+    const fault = (/** @type {{ queryBlock: number, keyBlock: number, group: number }} */ { queryBlock, keyBlock, group }) => {
       const threads = (queryBlock / m) * subgroup;
       if (!Number.isInteger(queryBlock / m) || threads > maxThreads) return `${queryBlock} rows make ${threads} threads`;
       if (keyBlock % (n * group)) return `${keyBlock} rows do not divide into ${group} fragments`;
@@ -301,7 +309,7 @@ export function attentionKernels(context, options) {
     return { ...plan, kernel: 'register', shape, map, threads: (plan.queryBlock / m) * subgroup };
   }
 
-  /** @param {string} kernel @param {AttentionArgs} args */
+  /** @param {string} kernel @param {AttentionArgs} args @returns {AttentionProblem} */
   function problemOf(kernel, args) {
     const tokens = integer(kernel, 'tokens', args.tokens);
     const heads = integer(kernel, 'heads', args.heads, 1, 32767);
@@ -351,7 +359,6 @@ export function attentionKernels(context, options) {
       outType,
       precision,
       width,
-      fused,
       q,
       k,
       v,
@@ -391,13 +398,13 @@ export function attentionKernels(context, options) {
     for (const [name, { offset }] of Object.entries(tensors)) reach(kernel, name, offset + (batch * tokens - 1) * row + width);
   }
 
-  /** The rows of a tensor of all heads. @param {string} name @param {any} p @param {any} x @param {number} [row] @param {DType} [type] */
+  /** The rows of a tensor of all heads. @param {string} name @param {AttentionProblem} p @param {Placed} x @param {number} [row] @param {DType} [type] */
   const heads = (name, p, x, row = p.rowQkv, type = p.type) => rowsOf(name, x, type, p.batch * p.tokens, p.width, row);
 
-  /** Queries, keys and values. @param {any} p */
+  /** Queries, keys and values. @param {AttentionProblem} p */
   const inputsOf = (p) => [heads('q', p, p.q), heads('k', p, p.k), heads('v', p, p.v)];
 
-  /** What the forward pass leaves behind. @param {any} p @returns {Extent[]} */
+  /** What the forward pass leaves behind. @param {AttentionProblem} p @returns {Extent[]} */
   const outputsOf = (p) => [heads('out', p, p.out, p.rowOut, p.outType), ['logSumExp', p.lse, p.batch * p.heads * p.tokens, 'f32']];
 
   /** Blocks of rows that a dispatch takes. @param {string} kernel @param {number} tokens @param {number} blocks */
@@ -411,13 +418,14 @@ export function attentionKernels(context, options) {
    * Throws where the f32 kernels would go over more keys, or queries, than a CPU device has rounds for. A loop of n rounds counts
    * n + 1, and those within a block count for each block. The backward pass by tiles needs no check: its workspace is full before.
    * Nor do the kernels for matrix units: the only CPU driver seen to have these (lavapipe of Mesa 26.1.6) ends no loop.
-   * @param {string} kernel @param {any} p @param {any} plan @param {boolean} backward
+   * @param {string} kernel @param {AttentionProblem} p @param {ShaderPlan} plan @param {boolean} backward
    */
-  function checkRounds(kernel, { precision, tokens, headSize: d }, { kernel: form, queryBlock, keyBlock, threads, columns }, backward) {
+  function checkRounds(kernel, { precision, tokens, headSize: d }, plan, backward) {
+    const { queryBlock, keyBlock, threads } = plan;
     if (precision !== 'f32') return;
     let rounds;
-    if (form === 'tiles') {
-      const maxima = ceilDiv(queryBlock, threads) * (2 + d / columns) + 1;
+    if (plan.kernel === 'tiles') {
+      const maxima = ceilDiv(queryBlock, threads) * (2 + d / plan.columns) + 1;
       rounds = ceilDiv(tokens, d) * (1 + 2 * (d / keyBlock + 1) + maxima);
     } else if (backward) {
       // Of the head 8 vectors at a time; then the statistics, the sums, and one more that lavapipe was measured to take.
@@ -427,7 +435,7 @@ export function attentionKernels(context, options) {
     context.checkRounds(kernel, `${tokens} tokens with heads of ${d}`, rounds);
   }
 
-  /** Push constants; what a kernel does not use is 0. @param {any} p @param {any} [g] */
+  /** Push constants; what a kernel does not use is 0. @param {AttentionProblem} p @param {Partial<Gradients>} [g] */
   function push(p, g = {}) {
     return pushConstants(
       [
@@ -454,7 +462,7 @@ export function attentionKernels(context, options) {
     );
   }
 
-  /** Specialization constants of the kernels by tiles. @param {any} p @param {any} plan @param {number} threads */
+  /** Specialization constants of the kernels by tiles. @param {AttentionProblem} p @param {TilesPlan} plan @param {number} threads */
   const tilesConstants = (p, { queryBlock, keyBlock, rows, columns }, threads) => [
     threads,
     queryBlock,
@@ -469,12 +477,12 @@ export function attentionKernels(context, options) {
     p.tokens % queryBlock > 0 && p.tokens % queryBlock <= queryBlock / 2 ? 1 : 0,
   ];
 
-  /** @param {any} p @param {any} plan @param {DType} written */
+  /** @param {AttentionProblem} p @param {ShaderPlan} plan @param {DType} written */
   function pipelineOf(p, plan, written) {
     const common = [plan.threads, plan.queryBlock, plan.keyBlock, p.headSize, p.causal ? 1 : 0];
     const capped = p.softCap > 0 ? 1 : 0;
     if (plan.kernel === 'tiles') return { specialization: tilesConstants(p, plan, plan.threads) };
-    if (p.precision === 'f32') return { specialization: [...common, context.propagatesNan, capped] };
+    if (plan.kernel === 'walk') return { specialization: [...common, context.propagatesNan, capped] };
     if (plan.kernel === 'register') {
       const { shape, map } = plan;
       return {
@@ -522,11 +530,11 @@ export function attentionKernels(context, options) {
   function attentionForward(args) {
     const kernel = 'attentionForward';
     const p = problemOf(kernel, args);
-    const inPtx = ptx.planOf(kernel, p, 'forward', { tensors: [p.q, p.k, p.v, p.out] });
-    const plan = inPtx ? undefined : planOf(kernel, p, false);
+    const plan = ptx.planOf(kernel, p, 'forward', { tensors: [p.q, p.k, p.v, p.out] }) ?? planOf(kernel, p, false);
     context.checker?.check(kernel, inputsOf(p), outputsOf(p));
     const tensors = { q: p.q.buffer, k: p.k.buffer, v: p.v.buffer, out: p.out.buffer, lse: p.lse.buffer };
-    if (inPtx) return ptx.record(inPtx, p, tensors, push(p))[0];
+    // A list is of kernels in PTX.
+    if (Array.isArray(plan)) return ptx.record(plan, p, tensors, push(p))[0];
     const name =
       p.precision === 'f32'
         ? `attention_f32_forward${plan.kernel === 'tiles' ? '_tiles' : ''}`
@@ -568,7 +576,7 @@ export function attentionKernels(context, options) {
     const given = args.delta === undefined ? undefined : tensor(kernel, 'delta', args.delta);
     const stats = given ? [p.lse, given] : [p.lse];
     const inPtx = ptx.planOf(kernel, p, 'backward', { tensors: [p.q, p.k, p.v, dOut, dQ, dK, dV], gradType, stats });
-    const plan = inPtx ? undefined : planOf(kernel, p, true);
+    const plan = inPtx ?? planOf(kernel, p, true);
     const rows = p.batch * p.heads * p.tokens;
     const delta = given ?? { buffer: context.workspace('attention delta', 4 * rows), offset: 0 };
     reach(kernel, 'delta', delta.offset + rows);
@@ -592,7 +600,7 @@ export function attentionKernels(context, options) {
       ...{ q: p.q.buffer, k: p.k.buffer, v: p.v.buffer, dO: dOut.buffer, lse: p.lse.buffer, delta: delta.buffer },
       ...{ dQ: dQ.buffer, dK: dK.buffer, dV: dV.buffer },
     };
-    if (inPtx) return [deltas, ...ptx.record(inPtx, p, tensors, bytes)];
+    if (Array.isArray(plan)) return [deltas, ...ptx.record(plan, p, tensors, bytes)];
     if (plan.kernel === 'tiles') return [deltas, ...backwardByTiles(p, { dOut, delta, dQ, dK, dV, rowGrad }, plan)];
     const blocks = blocksOf(kernel, p.tokens, 2 * ceilDiv(p.tokens, plan.queryBlock));
     checkRounds(kernel, p, plan, true);
@@ -611,7 +619,7 @@ export function attentionKernels(context, options) {
 
   /**
    * P and dS by tiles into the workspace, then the products with them; for as many heads at a time as it holds.
-   * @param {any} p @param {any} gradients @param {any} plan @returns {Dispatch[]}
+   * @param {AttentionProblem} p @param {Gradients} gradients @param {TilesPlan} plan @returns {Dispatch[]}
    */
   function backwardByTiles(p, gradients, plan) {
     const { blocks, tiles, bytes } = tilesOf(p, plan.queryBlock);
@@ -630,11 +638,11 @@ export function attentionKernels(context, options) {
       for (let head = 0; head < p.heads; head += heads) {
         const here = { batch: Math.min(batches, p.batch - batch), heads: Math.min(heads, p.heads - head) };
         // The part's tensors: the same rows from another element on.
-        const from = (/** @type {any} */ x, /** @type {number} */ row) => ({
+        const from = (/** @type {Placed} */ x, /** @type {number} */ row) => ({
           buffer: x.buffer,
           offset: x.offset + batch * p.tokens * row + head * p.headSize,
         });
-        const stats = (/** @type {any} */ x) => ({ buffer: x.buffer, offset: x.offset + (batch * p.heads + head) * p.tokens });
+        const stats = (/** @type {Placed} */ x) => ({ buffer: x.buffer, offset: x.offset + (batch * p.heads + head) * p.tokens });
         const part = {
           ...p,
           ...here,

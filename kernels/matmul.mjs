@@ -20,6 +20,9 @@ export { coopShapes } from './matmul/spirv.mjs';
 /** @typedef {import('./base.mjs').DType} DType */
 /** @typedef {import('./base.mjs').Dispatch} Dispatch */
 /** @typedef {import('./base.mjs').KernelContext} KernelContext */
+/** @typedef {import('./matmul/types.mjs').Plan} Plan */
+/** @typedef {import('./matmul/types.mjs').Problem} Problem */
+/** @typedef {import('./matmul/types.mjs').Product} Product */
 /** @typedef {import('./matmul/glu.mjs').GluProduct} GluProduct */
 /** @typedef {import('./matmul/glu.mjs').GluForwardTensors} GluForwardTensors */
 /** @typedef {import('./matmul/glu.mjs').GluBackwardTensors} GluBackwardTensors */
@@ -55,6 +58,7 @@ export { coopShapes } from './matmul/spirv.mjs';
  * @property {number} [wave] workgroups that the device runs at once; for `tail`, and for all of `ptx`
  * @property {number} [tail] parts that K is split into for the tiles that are left after the last whole wave, which
  *   would leave most of the device idle; for a single product, without `half` but in `ptx`
+ * @property {string} [because] why it was chosen, in a few words: a line of a table, the model's microseconds, or the rule that says it
  */
 
 /**
@@ -136,7 +140,7 @@ export function matmulKernels(context, options) {
     return spirv.supports(precision);
   }
 
-  /** @param {MatmulArgs} args @returns {any} */
+  /** @param {Partial<MatmulArgs>} args @returns {Problem} */
   function problemOf(args) {
     const m = integer('matmul', 'm', args.m);
     const n = integer('matmul', 'n', args.n);
@@ -187,7 +191,7 @@ export function matmulKernels(context, options) {
 
   /**
    * The plan of a product: what the caller asks for, else PTX where it was measured to be faster, or where B is shuffled.
-   * @param {any} problem @returns {any}
+   * @param {Problem} problem @returns {Plan}
    */
   function planOf(problem) {
     const { plan } = problem.args;
@@ -196,7 +200,7 @@ export function matmulKernels(context, options) {
     return (plan === undefined && ptx.choose(problem)) || spirv.planOf(problem, plan);
   }
 
-  /** Elements of workspace that a plan needs. @param {any} problem @param {any} plan @returns {number} */
+  /** Elements of workspace that a plan needs. @param {Problem} problem @param {Plan} plan @returns {number} */
   const floatsOf = (problem, plan) => (plan.kernel === 'ptx' ? ptx.workspaceFloats(plan) : spirv.workspaceFloats(problem, plan));
 
   /**
@@ -206,8 +210,13 @@ export function matmulKernels(context, options) {
    * @returns {MatmulPlan}
    */
   function matmulPlan(args) {
-    const { kPerSplit: _, whole: _whole, rest: _rest, division: _division, ...plan } = planOf(problemOf(args));
-    return plan;
+    const plan = planOf(problemOf(args));
+    if (plan.kernel === 'ptx') {
+      const { division: _, ...told } = plan;
+      return told;
+    }
+    const { kPerSplit: _, whole: _whole, rest: _rest, ...told } = plan;
+    return told;
   }
 
   /**
@@ -240,7 +249,7 @@ export function matmulKernels(context, options) {
 
   /**
    * A problem with its operands, checked but for what lies where.
-   * @param {any} problem @returns {any}
+   * @param {Problem} problem @returns {Product}
    */
   function productOf(problem) {
     const { m, n, k, batch, cType, transA, transB, dual, args } = problem;
@@ -292,7 +301,7 @@ export function matmulKernels(context, options) {
 
   /**
    * What a product reads and writes.
-   * @param {any} product @returns {{ reads: import('./bounds.mjs').Extent[], writes: import('./bounds.mjs').Extent[] }}
+   * @param {Product} product @returns {{ reads: import('./bounds.mjs').Extent[], writes: import('./bounds.mjs').Extent[] }}
    */
   function extentsOf({ m, n, k, batch, half, aType, bType, cType, transA, transB, ...product }) {
     const { a, b, c, h, bias, lda, ldb, ldc, ldh, strideA, strideB, strideC, strideH, strideBias } = product;
@@ -335,7 +344,7 @@ export function matmulKernels(context, options) {
       if (work) writes.push(['workspace', work, floats, 'f32']);
       context.checker.check('matmul', reads, writes);
     }
-    return (plan.kernel === 'ptx' ? ptx : spirv).records(product, plan, work);
+    return plan.kernel === 'ptx' ? ptx.records(product, plan, work) : spirv.records(product, plan, work);
   }
 
   /**

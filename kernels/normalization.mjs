@@ -76,7 +76,7 @@ export function normalizationKernels(context) {
   /** Rows that a workgroup of the backward pass takes. @param {number} rows */
   const blockRows = (rows) => Math.max(4, Math.min(MAX_BLOCK_ROWS, ceilDiv(rows, context.normBlocks)), ceilDiv(rows, context.maxGroups));
 
-  /** @param {'layer_norm' | 'rms_norm'} kind @param {any} args @returns {Dispatch} */
+  /** @param {'layer_norm' | 'rms_norm'} kind @param {RmsNormForward & Partial<LayerNormBias>} args @returns {Dispatch} */
   function forward(kind, args) {
     const kernel = kind === 'rms_norm' ? 'rmsNormForward' : 'layerNormForward';
     const layer = kind === 'layer_norm';
@@ -154,7 +154,7 @@ export function normalizationKernels(context) {
     });
   }
 
-  /** @param {'layer_norm' | 'rms_norm'} kind @param {any} args @returns {Dispatch[]} */
+  /** @param {'layer_norm' | 'rms_norm'} kind @param {RmsNormBackward & LayerNormBiasGradient} args @returns {Dispatch[]} */
   function backward(kind, args) {
     const kernel = kind === 'rms_norm' ? 'rmsNormBackward' : 'layerNormBackward';
     const layer = kind === 'layer_norm';

@@ -87,7 +87,7 @@ export function columnSums(context, kernel, args) {
 /** @param {KernelContext} context */
 export function reductionKernels(context) {
   /**
-   * @param {string} name @param {any} push @param {DType} type @param {string} suffix @param {number} op
+   * @param {string} name @param {Uint8Array} push @param {DType} type @param {string} suffix @param {number} op
    * @param {number} groups @param {Binding[]} buffers @param {number} vectors
    */
   const reduce = (name, push, type, suffix, op, groups, buffers, vectors) =>

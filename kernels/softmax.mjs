@@ -27,9 +27,14 @@ const IGNORED = 0xffffffff;
  * @property {DType} [type] f32 when left out
  */
 
+/**
+ * What the forward pass takes (x, y) and what the backward pass (y, dy, dx).
+ * @typedef {{ x?: Tensor, y?: Tensor, dy?: Tensor, dx?: Tensor, rows: number, columns: number, scale?: number, masked?: boolean, type?: DType }} SoftmaxArgs
+ */
+
 /** @param {KernelContext} context */
 export function softmaxKernels(context) {
-  /** @param {string} kernel @param {any} args @param {boolean} backward @returns {Dispatch} */
+  /** @param {string} kernel @param {SoftmaxArgs} args @param {boolean} backward @returns {Dispatch} */
   function softmax(kernel, args, backward) {
     const { type = 'f32', scale = 1, masked = false } = args;
     const rows = integer(kernel, 'rows', args.rows);

@@ -3,7 +3,6 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { test } from 'node:test';
-import { KernelContext } from '../../kernels/base.mjs';
 import { attentionKernels } from '../../kernels/attention.mjs';
 import { matmulKernels } from '../../kernels/matmul.mjs';
 import { PLANS } from '../../kernels/hopper/plans.mjs';
@@ -11,40 +10,7 @@ import { planName, tilings } from '../../kernels/tuning/candidates.mjs';
 import { shuffledPlan } from '../../kernels/hopper/tables.mjs';
 import { genericTuning, tuningOf } from '../../kernels/tuning/index.mjs';
 import { entriesOf } from '../../kernels/tuning/table.mjs';
-
-/** What `initDevice` says of an NVIDIA GPU with matrix units. @param {string} deviceName @param {object} [more] */
-function infoOf(deviceName, more = {}) {
-  const shapes = [0, 1_000_141_000].flatMap((type) =>
-    [
-      [16, 16, 16],
-      [16, 8, 16],
-      [16, 8, 8],
-    ].map(([MSize, NSize, KSize]) => {
-      const operands = { AType: type, BType: type, CType: 1, ResultType: 1 };
-      return { MSize, NSize, KSize, ...operands, saturatingAccumulation: false, scope: 3 };
-    }),
-  );
-  return /** @type {any} */ ({
-    deviceName,
-    deviceType: 2,
-    subgroupSize: 32,
-    minSubgroupSize: 32,
-    maxSubgroupSize: 32,
-    subgroupSizeControlSupported: true,
-    computeFullSubgroupsSupported: true,
-    maxComputeSharedMemorySize: 49152,
-    maxComputeWorkGroupInvocations: 1024,
-    maxStorageBufferRange: 2 ** 32 - 1,
-    maxBufferBytes: 2 ** 40,
-    coopMatSupported: true,
-    cooperativeMatrixProperties: shapes,
-    ...more,
-  });
-}
-
-/** A context on a device that is only a description. @param {any} info @param {object} [calls] of the native module */
-const contextOf = (info, calls = {}) =>
-  new KernelContext(/** @type {any} */ ({ initDevice: () => info, shaders: {}, ...calls }), { check: false });
+import { contextOf, infoOf } from '../lib/plans.mjs';
 
 /** Plans of products of all kinds and of many sizes. @param {any} info */
 function plansOf(info) {
@@ -70,7 +36,9 @@ function plansOf(info) {
               [1, 1],
               [12, 0],
             ]) {
-              plans.push(matmulPlan(/** @type {any} */ ({ m, n, k, transA, transB, batch, beta, ...types })));
+              const { because, ...plan } = matmulPlan(/** @type {any} */ ({ m, n, k, transA, transB, batch, beta, ...types }));
+              assert.ok(because, 'a plan says why');
+              plans.push(plan);
             }
           }
         }
@@ -176,23 +144,24 @@ test('every plan in PTX of the H200 names a tiling, also for shapes between the 
           chosen++;
           assert.ok(Object.hasOwn(PLANS, plan.tiling), `${plan.tiling} for ${m} ${n} ${k}`);
           if (transA) continue;
-          const { tiling, splits } = /** @type {any} */ (ptxPlan)({ m, n, k, transA, transB, glu: 'backward' });
+          const { tiling, splits } = /** @type {any} */ (ptxPlan)({ m, n, k, transA, transB, glu: transB ? 'forward' : 'backward' });
           assert.ok(tiling !== 'small' && splits === 1, `with SwiGLU ${tiling} in ${splits} for ${m} ${n} ${k}`);
         }
   assert.ok(chosen > 100, `${chosen} of them in PTX`);
 });
 
-test('products with B shuffled: near to a measured one, with rows and tiles that fill the device', () => {
+test('products with B shuffled: as a line says, else where the model says that they are faster, with many rows', () => {
   const table = entriesOf('shuffled', ['NT 8192 3072 1024 | tallCopied | 1 | 90.0', 'NN 8192 1024 1024 | natural | 1 | 35.0']);
   const NT = { m: 8192, n: 3072, k: 1024, transA: false, transB: true };
-  const plan = { kernel: 'ptx', tiling: 'tallCopied', shuffled: true, splits: 1 };
-  assert.deepEqual(shuffledPlan(NT, table), plan);
-  assert.deepEqual(shuffledPlan({ ...NT, m: 4096, n: 5504 }, table), plan);
+  const line = { kernel: 'ptx', tiling: 'tallCopied', shuffled: true, splits: 1, because: 'line NT 8192 3072 1024' };
+  assert.deepEqual(shuffledPlan(NT, table), line);
+  const other = shuffledPlan({ ...NT, m: 4096, n: 5504 }, table);
+  assert.deepEqual([other?.tiling, other?.shuffled], ['tallCopiedCached', true]);
+  assert.match(String(other?.because), /^model: \d+ µs by tallCopiedCached, \d+ by tallCached$/);
   for (const more of [
     { m: 1024, n: 8192 },
-    { m: 2048, n: 1024 },
-    { n: 32768 },
-    { transB: false },
+    { m: 2048, n: 64 },
+    { transA: true, transB: false },
     { transB: false, n: 1024 },
     { precision: 'f32' },
   ])

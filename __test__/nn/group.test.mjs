@@ -232,18 +232,18 @@ test("the GPT's weight gradients: groups that fill an H200's multiprocessors, in
     '1024x1024+3072x1024',
   ];
   const wide = ['17408x2048+2048x5504+11008x2048', '2048x2048+6144x2048+2048x5504+11008x2048', '2048x2048+6144x2048+2048x5504'];
-  for (const { sizes, expected, count } of [
-    { sizes: {}, expected: narrow, count: 9 },
+  for (const { sizes, expected, count, fewer } of [
+    { sizes: {}, expected: narrow, count: 9, fewer: 12 },
     // Those of the later micro-steps are added to the first one's, and equal groups have their dispatches made once.
-    { sizes: { microSteps: 3 }, expected: [...narrow, ...narrow], count: 27 },
-    { sizes: { width: 2048, hidden: 5504, heads: 16 }, expected: [...wide, '11008x2048+2048x2048+6144x2048'], count: 9 },
+    { sizes: { microSteps: 3 }, expected: [...narrow, ...narrow], count: 27, fewer: 12 },
+    { sizes: { width: 2048, hidden: 5504, heads: 16 }, expected: [...wide, '11008x2048+2048x2048+6144x2048'], count: 9, fewer: 5 },
   ]) {
     const { steps, groups } = await grouped(sizes);
     const [alone, together] = steps;
     assert.deepEqual(groups, expected);
     assert.deepEqual([alone.grouped, together.grouped], [0, count]);
-    // By themselves some are split in depth.
-    assert.ok(together.dispatches <= alone.dispatches - 12, JSON.stringify(steps));
+    // By themselves some of the narrow ones are split in depth, and have a second pass.
+    assert.ok(together.dispatches <= alone.dispatches - fewer, JSON.stringify(steps));
     // Operands of the vocabulary's wait for others.
     assert.ok(together.planned <= 1.02 * alone.planned, JSON.stringify(steps));
   }

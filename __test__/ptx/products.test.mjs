@@ -239,7 +239,8 @@ test('the chooser takes PTX on Hopper, where it was measured to be faster', () =
   for (const [more, bm, splits] of /** @type {[object, number, number][]} */ ([
     [{}, 64, 1],
     [{ k: 4608 }, 64, 1],
-    [{ n: 2048 }, 128, 2],
+    [{ n: 2048 }, 64, 1],
+    [{ n: 3072, k: 1536 }, 128, 1],
     [{ n: 2048, k: 2048 }, 64, 1],
     [{ transB: false, m: 1280, k: 2048 }, 128, 1],
     [{ transB: false, k: 8192 }, 256, 8],

@@ -134,7 +134,7 @@ test('a product in f32 is divided so that it fills the device: whole waves, a ta
     ['NT', 12544, 1152, 384, 'simtTall'],
     ['NN', 4096, 4096, 4096, 'simtTall'],
   ])) {
-    const { splits = 1, wave = 0, tail = 1, ...chosen } = plan(form, m, n, k);
+    const { splits = 1, wave = 0, tail = 1, ...chosen } = plan(form, m, n, k) ?? assert.fail();
     assert.equal(chosen.tiling, tiling, `${m} ${n} ${k}`);
     const { bm, bn, blocks } = SIMT_PLANS[tiling];
     const tiles = Math.ceil(m / bm) * Math.ceil(n / bn);

@@ -20,7 +20,7 @@ function plansOf({ form }, glu) {
   return [false, true].flatMap((shuffled) =>
     Object.entries(PLANS)
       .filter(([, plan]) => plan.bm === 256 && !planFault(plan, { ...of, shuffled }))
-      .map(([tiling]) => ({ kernel: 'ptx', tiling, ...(shuffled ? { shuffled } : {}) })),
+      .map(([tiling]) => ({ kernel: /** @type {const} */ ('ptx'), tiling, ...(shuffled ? { shuffled } : {}) })),
   );
 }
 

@@ -15,6 +15,7 @@ import { writePaired } from './attention-paired.mjs';
 import { ownedBlock, tilesOfKeys, walk, zeros } from './attention-walk.mjs';
 
 /** @typedef {import('./attention.mjs').AttentionWriter} AttentionWriter */
+/** @typedef {ReturnType<AttentionWriter['copier']>} Copier */
 
 /** @param {AttentionWriter} w */
 export function writeBackward(w) {
@@ -65,7 +66,7 @@ function overKeys(w, blockRow) {
   const groupRow = p.b32('add.u32', blockRow, w.groupRow);
   const row = p.b32('add.u32', blockRow, w.ownRow);
   const rowQkv = w.rowBytes('rowQkv');
-  const copiers = /** @type {[any, any]} */ ([
+  const copiers = /** @type {[Copier, Copier]} */ ([
     w.copier(w.headOf('k', 'offK', 'batchQkv'), rowQkv),
     w.copier(w.headOf('v', 'offV', 'batchQkv'), rowQkv),
   ]);
@@ -114,7 +115,7 @@ function overQueries(w, blockRow) {
   const groupRow = p.b32('add.u32', blockRow, w.groupRow);
   const row = p.b32('add.u32', blockRow, w.ownRow);
   const [rowQkv, rowO] = [w.rowBytes('rowQkv'), w.rowBytes('rowO')];
-  const copiers = /** @type {[any, any]} */ ([
+  const copiers = /** @type {[Copier, Copier]} */ ([
     w.copier(w.headOf('q', 'offQ', 'batchQkv'), rowQkv),
     w.copier(w.headOf('dO', 'offDo', 'batchO'), rowO),
   ]);

@@ -14,6 +14,7 @@ import { verifyAttention } from './verify-attention.mjs';
 /** @typedef {import('../base.mjs').KernelContext} KernelContext */
 /** @typedef {import('./attention.mjs').AttentionForm} AttentionForm */
 /** @typedef {import('./attention.mjs').AttentionTiling} AttentionTiling */
+/** @typedef {import('../attention-types.mjs').AttentionProblem} AttentionProblem */
 /** @typedef {{ buffer: import('../base.mjs').Binding, offset: number }} Placed a tensor */
 /** @typedef {{ tiling: AttentionTiling, form: AttentionForm }} Kernel */
 /** @typedef {Kernel[]} PtxPlan kernels, in order */
@@ -63,7 +64,7 @@ export function ptxAttention(context, { verify = verifyAttention, mostKept } = {
 
   /**
    * Why these kernels cannot take a call, or undefined.
-   * @param {any} problem from `problemOf` of kernels/attention.mjs
+   * @param {AttentionProblem} problem from `problemOf` of kernels/attention.mjs
    * @param {{ tensors: Placed[], gradType?: string, stats?: Placed[] }} more all tensors of rows; of a backward pass the gradients'
    *   type, and the tensors of one value a row
    */
@@ -91,7 +92,7 @@ export function ptxAttention(context, { verify = verifyAttention, mostKept } = {
     const name = key.split('/')[0];
     const access = Object.values(TENSORS[form.pass]);
     /** @type {import('../../index.js').PipelineHandle} */
-    const pipeline = /** @type {any} */ (context.vk).createPipeline({
+    const pipeline = context.vk.createPipeline({
       ptx: moduleText(attention(name, tiling, form)),
       entry: name,
       bindings: access.length,
@@ -153,7 +154,7 @@ export function ptxAttention(context, { verify = verifyAttention, mostKept } = {
    * The kernels for a call: the one that its plan asks for, which throws where it cannot take the call; without a plan the
    * one that was measured, or undefined where the SPIR-V kernels take it.
    * @param {string} kernel that was called
-   * @param {any} problem @param {AttentionForm['pass']} pass @param {Parameters<typeof fault>[1]} more
+   * @param {AttentionProblem} problem @param {AttentionForm['pass']} pass @param {Parameters<typeof fault>[1]} more
    * @returns {PtxPlan | undefined}
    */
   function planOf(kernel, problem, pass, more) {

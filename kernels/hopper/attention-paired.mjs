@@ -11,6 +11,7 @@ import { keep } from './attention-kept.mjs';
 import { ownedBlock, tilesOfKeys, walk, zeros } from './attention-walk.mjs';
 
 /** @typedef {import('./attention.mjs').AttentionWriter} AttentionWriter */
+/** @typedef {ReturnType<AttentionWriter['copier']>} Copier */
 
 /** The hardware's barrier at which P is handed over. */
 const HANDED_OVER = 1;
@@ -56,7 +57,7 @@ function paired(w, blockRow, ofQueries) {
         [rows.k, rows.v],
         [rows.q, rows.dO],
       ];
-  const copiers = /** @type {[any, any]} */ (others.map(({ head, bytes }) => w.copier(head, bytes)));
+  const copiers = /** @type {[Copier, Copier]} */ (others.map(({ head, bytes }) => w.copier(head, bytes)));
   const zero = p.b32('mov.u32', 0);
   const end = p.b32('add.u32', blockRow, sizes.rows);
   const from = form.causal && !ofQueries ? p.b32('div.u32', blockRow, columns) : zero;

@@ -5,6 +5,7 @@ import { integer, pushConstants } from '../base.mjs';
 import { moduleText } from './assembler.mjs';
 import { MAX_PRODUCTS, addedEarly, groupDivision, parametersOf, planFault, sizesFault, sizesOf } from './form.mjs';
 import { gemm } from './gemm.mjs';
+import { predict } from './model.mjs';
 import { SECOND_PASS } from './plans.mjs';
 import { isSimt } from './simt.mjs';
 import { formName } from '../tuning/table.mjs';
@@ -17,8 +18,12 @@ import { verifyGroup } from './verify-products.mjs';
 /** @typedef {import('../matmul.mjs').MatmulGroupPlan} MatmulGroupPlan */
 /** @typedef {import('./form.mjs').GemmForm} GemmForm */
 /** @typedef {import('./form.mjs').GemmPlan} GemmPlan */
+/** @typedef {import('../matmul/types.mjs').Computed} Computed */
+/** @typedef {import('../matmul/types.mjs').Problem} Problem */
+/** @typedef {import('../matmul/types.mjs').PtxProduct} PtxProduct */
+/** @typedef {import('../matmul/types.mjs').Sizes} Sizes */
 
-/** A plan's tiling, which is one for products of halves. @param {{ tiling: any }} plan @returns {GemmPlan} */
+/** A plan's tiling, which is one for products of halves. @param {Pick<MatmulGroupPlan, 'tiling'>} plan @returns {GemmPlan} */
 function halvesOf(plan) {
   const tiling = tilingOf(plan);
   if (isSimt(tiling)) throw new RangeError('matmulGroup: plan.tiling must be one for products of halves, not of f32');
@@ -42,7 +47,7 @@ const COMMON = /** @type {const} */ (['k', 'transA', 'transB', 'half', 'beta']);
  * @param {{ verifyGroup?: typeof import('./verify-products.mjs').verifyGroup }} [options] what tests a kernel before its first use
  */
 export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGroup } = {}) {
-  /** Why one launch cannot compute these products, or undefined. @param {any[]} problems */
+  /** Why one launch cannot compute these products, or undefined. @param {Problem[]} problems */
   function fault(problems) {
     if (problems.length < 2 || problems.length > MAX_PRODUCTS) return `${problems.length} products, not 2 to ${MAX_PRODUCTS}`;
     for (const [i, problem] of problems.entries()) {
@@ -61,13 +66,13 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
     return undefined;
   }
 
-  /** How products are divided among blocks. @param {any[]} products @param {Partial<MatmulGroupPlan>} plan with its tiling */
+  /** How products are divided among blocks. @param {Sizes[]} products @param {MatmulGroupPlan} plan */
   function divide(products, { tail, wave, tiling }) {
     const blocks = integer('matmulGroup', 'wave', wave ?? ptx.blocks, 1, context.maxGroups);
     return groupDivision(halvesOf({ tiling }), products, { blocks, tail: integer('matmulGroup', 'tail', tail ?? 1, 1, 64) });
   }
 
-  /** @param {any[]} problems @param {MatmulGroupPlan} plan @returns {GemmForm} */
+  /** @param {(Omit<Computed, 'batch'> & { args?: Problem['args'], alpha?: number })[]} problems @param {MatmulGroupPlan} plan @returns {GemmForm} */
   const formOf = (problems, plan) => {
     const [{ half, transA, transB, beta, k }] = problems;
     const [ragged, parts] = [k % halvesOf(plan).bk !== 0, divide(problems, plan).parts > 1];
@@ -108,7 +113,7 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
 
   /**
    * The products by one launch.
-   * @param {any[]} products the arguments of `matmul`, checked
+   * @param {PtxProduct[]} products the arguments of `matmul`, checked
    * @param {MatmulGroupPlan} plan
    * @param {{ buffer: import('../base.mjs').Binding, offset: number }} [work] memory for tensor maps; the kernels' own when left out
    * @returns {Dispatch[]}
@@ -143,11 +148,12 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
       },
     ];
     const { bm, bn } = tiling;
-    if (memory && parts > 1) dispatches.push(sumParts(context, products[products.length - 1], { ...ofLast, bm, bn, tail: parts }, memory));
+    if (memory && parts > 1)
+      dispatches.push(sumParts(context, products[products.length - 1], { ...ofLast, bm, bn, splits: 1, tail: parts }, memory));
     return dispatches;
   }
 
-  /** Why a plan cannot compute these products, or undefined. @param {any[]} problems @param {MatmulGroupPlan} plan @returns {string | undefined} */
+  /** Why a plan cannot compute these products, or undefined. @param {Problem[]} problems @param {MatmulGroupPlan} plan @returns {string | undefined} */
   function misfit(problems, plan) {
     const tiling = halvesOf(plan);
     const sizes = problems.map((problem) => sizesFault(tiling, problem));
@@ -164,23 +170,23 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
   /**
    * The plan by which one launch is fastest, and its microseconds by the rates of the device's tables: waves of blocks, of which the last
    * counts whole, and the second pass. Undefined where no tiling is known.
-   * @param {any[]} problems
+   * @param {Problem[]} problems
    */
   function fastest(problems) {
     /** @type {{ plan: MatmulGroupPlan, us: number } | undefined} */
     let best;
     const { k } = problems[0];
+    const rates = { wave: ptx.blocks, perTile: 0, launch: LAUNCH_US, second: SECOND_PASS };
     const tilings = context.tuning.ptxGroup?.(problems[0]) ?? [];
     // One product alone is by the first.
     for (const { tiling: name, rate } of problems.length > 1 ? tilings : tilings.slice(0, 1)) {
       const tiling = halvesOf({ tiling: name });
-      const wave = (2 * tiling.bm * tiling.bn * k * ptx.blocks) / rate / 1e6;
+      const area = tiling.bm * tiling.bn;
+      const perDepth = (2 * area * k * ptx.blocks) / rate / 1e6 / k;
       for (let tail = 1; tail <= Math.max(1, Math.min(MOST_PARTS, k / LEAST_DEPTH)); tail++) {
         const plan = { tiling: name, tail };
         const { whole, rest, parts } = divide(problems, plan);
-        const waves = Math.ceil(whole / ptx.blocks) + Math.ceil((rest * parts) / ptx.blocks) / parts;
-        const us =
-          LAUNCH_US + waves * wave + (rest && SECOND_PASS.us + (8 * rest * parts * tiling.bm * tiling.bn) / SECOND_PASS.bytesPerUs);
+        const us = predict({ k, whole, rest, parts, kPerPart: k / parts, area }, { ...rates, perDepth });
         if (best && us >= best.us) continue;
         if (!misfit(problems, plan)) best = { plan, us };
       }
@@ -191,7 +197,7 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
   /**
    * The plan by which one launch computes the products, and the microseconds that it saves by the rates of the device's tables. Undefined
    * where one launch is not known to be faster. No kernel is tested.
-   * @param {any[]} problems @returns {{ plan: MatmulGroupPlan, saving: number } | undefined}
+   * @param {Problem[]} problems @returns {{ plan: MatmulGroupPlan, saving: number } | undefined}
    */
   function choose(problems) {
     const together = fault(problems) ? undefined : fastest(problems);
@@ -200,13 +206,13 @@ export function groupedProducts(context, ptx, { verifyGroup: verify = verifyGrou
     return saving > LEAST_SAVING * together.us ? { plan: together.plan, saving } : undefined;
   }
 
-  /** The plan by what `choose` says, or undefined, also where the kernel fails its test. @param {any[]} problems @returns {MatmulGroupPlan | undefined} */
+  /** The plan by what `choose` says, or undefined, also where the kernel fails its test. @param {Problem[]} problems @returns {MatmulGroupPlan | undefined} */
   function plan(problems) {
     const chosen = choose(problems)?.plan;
     return chosen && !verdict(halvesOf(chosen), formOf(problems, chosen)) ? chosen : undefined;
   }
 
-  /** Throws where a plan cannot be carried out. @param {any[]} problems @param {MatmulGroupPlan} plan */
+  /** Throws where a plan cannot be carried out. @param {Problem[]} problems @param {MatmulGroupPlan} plan */
   function check(problems, plan) {
     const wrong = fault(problems) ?? misfit(problems, plan);
     if (wrong) throw new RangeError(`matmulGroup: one launch cannot compute these products: ${wrong}`);

@@ -48,7 +48,7 @@ export const PLANS = {
 
 /**
  * The second pass of products of halves, which adds up parts: microseconds beside those in which parts are written and read, and how many bytes
- * in one. Not measured by themselves: with the waves' rates they say the times of split products in docs/notes/ptx-products.md to 8 %.
+ * in one. Not measured by themselves: they are part of the model (model.mjs).
  */
 export const SECOND_PASS = { us: 5, bytesPerUs: 3.5e6 };
 

@@ -9,7 +9,7 @@ import { gemm } from './gemm.mjs';
 import { PLANS, SIMT_PLANS } from './plans.mjs';
 import { isSimt, simt, simtFault, simtSizes } from './simt.mjs';
 import { kernelVerdicts } from './verdicts.mjs';
-import { formName } from '../tuning/table.mjs';
+import { ASKED, formName } from '../tuning/table.mjs';
 import { sumParts } from '../matmul/reduce.mjs';
 import { verifyKernel } from './verify-products.mjs';
 
@@ -20,6 +20,17 @@ import { verifyKernel } from './verify-products.mjs';
 /** @typedef {import('./form.mjs').GemmForm} GemmForm */
 /** @typedef {import('./form.mjs').GemmPlan} GemmPlan */
 /** @typedef {import('./simt.mjs').SimtPlan} SimtPlan */
+/** @typedef {import('../matmul/types.mjs').Problem} Problem */
+/** @typedef {import('../matmul/types.mjs').PtxPlan} PtxPlan */
+/** @typedef {import('../matmul/types.mjs').PtxProduct} PtxProduct */
+/** @typedef {import('../matmul/types.mjs').Sizes} Sizes */
+/** @typedef {import('../matmul/types.mjs').Work} Work */
+
+/**
+ * What decides on a product's form, of a product or of a problem with its arguments.
+ * @typedef {Pick<PtxProduct, 'aType' | 'cType' | 'transA' | 'transB' | 'bShuffled' | 'dual' | 'beta' | 'glu' | 'activation'>
+ *   & { bias?: unknown, residual?: unknown, alpha?: number }} Formed
+ */
 
 /** Bindings of a kernel, whose addresses are its first parameters. */
 const BINDINGS = PARAMETERS.filter(({ type }) => type === 'u64').length;
@@ -29,7 +40,7 @@ const PUSH_BYTES = 4 * (PARAMETERS.length - BINDINGS);
 const MULTIPROCESSORS = 132;
 
 /** For products with B shuffled that none measured is near to. */
-const SHUFFLED_PLAN = /** @type {const} */ ({ kernel: 'ptx', tiling: 'tallCopied' });
+const SHUFFLED_PLAN = /** @type {const} */ ({ kernel: 'ptx', tiling: 'tallCopied', because: 'B is shuffled, which only PTX takes' });
 
 /**
  * A plan's tiling, itself or by its name in kernels/hopper/plans.mjs.
@@ -68,7 +79,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
 
   /**
    * Why these kernels cannot take a product, or undefined.
-   * @param {any} problem with the arguments of `matmul` as `args`, of which tensors may be missing
+   * @param {Problem} problem with the arguments of `matmul` as `args`, of which tensors may be missing
    */
   function fault({ m, n, k, batch, precision, half, aType, bType, cType, transA, transB, bShuffled, glu, args }) {
     if (!context.takesPtx) return 'the device takes no PTX, or it is turned off';
@@ -99,7 +110,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
 
   /**
    * A plan with how it divides a product among blocks.
-   * @param {{ m: number, n: number, k: number }} product @param {Partial<MatmulPlan>} plan @returns {any}
+   * @param {Sizes} product @param {Partial<MatmulPlan>} plan that of the caller, or of a table @returns {PtxPlan}
    */
   function divide({ m, n, k }, plan) {
     const tiling = tilingOf(plan);
@@ -119,13 +130,14 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
       splits: how.rest > 0 && how.whole === 0 && !tailed ? how.parts : 1,
       ...(tailed && how.rest > 0 ? { wave, tail: how.parts } : {}),
       division: how,
+      ...(plan.because ? { because: plan.because } : {}),
     };
   }
 
-  /** Blocks of a launch: those of matrix units go from item to item. @param {any} plan */
+  /** Blocks of a launch: those of matrix units go from item to item. @param {PtxPlan} plan */
   const groupsOf = ({ tiling, division: { items, blocks } }) => (isSimt(tiling) ? items : blocks);
 
-  /** Why a plan cannot be launched for a product, or undefined. @param {any} plan @param {{ m: number, n: number, k: number }} product */
+  /** Why a plan cannot be launched for a product, or undefined. @param {PtxPlan} plan @param {Sizes} product */
   function launchFault(plan, product) {
     const [blocks, bytes] = [groupsOf(plan), 4 * workspaceFloats(plan)];
     if (blocks > context.maxGroups) return `it makes ${blocks} blocks, more than ${context.maxGroups}`;
@@ -136,7 +148,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
 
   /**
    * What a product asks of the kernel. Where all sums go to the workspace the second pass does what is done with results.
-   * @param {any} product @param {any} plan @returns {GemmForm}
+   * @param {Formed} product @param {PtxPlan} plan @returns {GemmForm}
    */
   function formOf(product, { division: { whole, parts, ragged } }) {
     const { aType, transA, transB, bShuffled, cType, dual, beta, bias, residual, activation, glu } = product;
@@ -147,7 +159,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
     return { ...form, half: cType !== 'f32', dual, ...added };
   }
 
-  /** @param {GemmPlan} tiling @param {GemmForm} form */
+  /** @param {GemmPlan | SimtPlan} tiling @param {GemmForm} form */
   const keyOf = (tiling, { type, transA, transB, ...rest }) =>
     `matmul_ptx_${formName({ transA, transB }).toLowerCase()}_${type}/${JSON.stringify(tiling)}/${Object.entries(rest)
       .filter(([, value]) => value)
@@ -169,7 +181,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
     parts || maps ? 'write' : 'none',
   ];
 
-  /** The pipeline of a kernel, written and made at first use. @param {any} plan @param {GemmForm} form */
+  /** The pipeline of a kernel, written and made at first use. @param {PtxPlan} plan @param {GemmForm} form */
   function pipelineOf({ tiling, division: { whole } }, form) {
     const access = accessOf(form, whole > 0, !isSimt(tiling) && tiling.load === 'copy');
     const key = `${keyOf(tiling, form)}${whole > 0 ? '' : '/sums'}`;
@@ -192,9 +204,9 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
 
   /**
    * A product as dispatches.
-   * @param {any} product the arguments of `matmul`, checked
-   * @param {any} plan from `planOf` or `choose`
-   * @param {{ buffer: Binding, offset: number } | undefined} work memory for partial sums
+   * @param {PtxProduct} product the arguments of `matmul`, checked
+   * @param {PtxPlan} plan from `planOf` or `choose`
+   * @param {Work} work memory for partial sums
    * @returns {Dispatch[]}
    */
   function records(product, plan, work) {
@@ -205,8 +217,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
     const { pipeline, access } = pipelineOf(plan, formOf(product, plan));
     const matrix = (/** @type {number} */ rows, /** @type {number} */ columns, /** @type {number} */ ld) => (rows - 1) * ld + columns;
     const first = range(a, transA ? matrix(k, m, lda) : matrix(m, k, lda), bytesOf(aType));
-    /** @type {Binding[]} */
-    const buffers = [
+    const bound = [
       first,
       range(b, transB ? matrix(n, k, ldb) : matrix(k, n, ldb), bytesOf(aType)),
       range(c, matrix(m, wide, ldc), bytesOf(cType)),
@@ -214,8 +225,9 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
       residual && range(residual, matrix(m, wide, ldr), glu ? bytesOf(half) : 4),
       h && range(h, matrix(m, glu ? n / 2 : n, ldh), bytesOf(half)),
       work && range(work, workspaceFloats, 4),
-      // A stands in for what the kernel does not touch, so that no false dependency arises.
-    ].map((buffer, i) => (access[i] === 'none' ? first : buffer));
+    ];
+    // A stands in for what the kernel does not touch, so that no false dependency arises.
+    const buffers = /** @type {Binding[]} */ (bound.map((buffer, i) => (access[i] === 'none' ? first : buffer)));
     /** @type {Dispatch[]} */
     const dispatches = [
       {
@@ -234,7 +246,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
   /**
    * Why the kernel of a plan is not used, or '' where it passed its test. Tests it at the first call, which cannot be done
    * while a graph is recorded.
-   * @param {any} plan @param {GemmForm} form
+   * @param {PtxPlan} plan @param {GemmForm} form
    */
   function verdict(plan, form) {
     return verdictOf(keyOf(plan.tiling, form), () => verify({ context, plan, form, divide, records }));
@@ -242,12 +254,12 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
 
   /**
    * The plan that a caller asks for; throws where it cannot be carried out.
-   * @param {any} problem @param {Partial<MatmulPlan>} override
+   * @param {Problem} problem @param {Partial<MatmulPlan>} override
    */
   function planOf(problem, override) {
     const reason = fault(problem);
     if (reason) throw new RangeError(`matmul: the PTX kernels cannot take this product: ${reason}`);
-    const plan = divide(problem, override);
+    const plan = { ...divide(problem, override), because: override.because ?? ASKED };
     const form = formOf({ ...problem.args, ...problem }, plan);
     const wrong = tilingFault(plan.tiling, form) ?? launchFault(plan, problem);
     if (wrong) throw new RangeError(`matmul: the plan cannot run: ${wrong}`);
@@ -258,7 +270,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
 
   /**
    * The plan that was measured for a product, or undefined where these kernels do not take it or none is known to be faster.
-   * @param {any} problem
+   * @param {Problem} problem
    */
   function choose(problem) {
     const measured = tuning.measuredPlan?.(problem);
@@ -271,7 +283,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
 
   /**
    * The plan of a product with B shuffled: what the caller asks for, else the one that was measured, else any.
-   * @param {any} problem @param {Partial<MatmulPlan>} [override]
+   * @param {Problem} problem @param {Partial<MatmulPlan>} [override]
    */
   function planShuffled(problem, override) {
     if (override !== undefined && override.kernel !== 'ptx')
@@ -279,7 +291,7 @@ export function ptxProducts(context, { verify = verifyKernel } = {}) {
     return (override === undefined && choose(problem)) || planOf(problem, override ?? SHUFFLED_PLAN);
   }
 
-  /** Elements of workspace that a plan needs. @param {any} plan */
+  /** Elements of workspace that a plan needs. @param {PtxPlan} plan */
   const workspaceFloats = (plan) => plan.division.workspaceFloats;
 
   return { blocks, verdictOf, fault, planOf, planShuffled, choose, workspaceFloats, records };

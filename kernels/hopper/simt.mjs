@@ -38,8 +38,8 @@ const SECTOR = 8;
 /** Elements behind each depth of a stage, by which the depths of a sector lie in different banks. */
 const PAD = 4;
 
-/** Whether a tiling is one of these. @param {any} plan @returns {plan is SimtPlan} */
-export const isSimt = (plan) => plan.warps !== undefined;
+/** Whether a tiling is one of these. @param {object} plan @returns {plan is SimtPlan} */
+export const isSimt = (plan) => 'warps' in plan;
 
 /** Sizes of a plan. @param {SimtPlan} plan */
 export function simtSizes({ bm, bn, bk, stages, warps, blocks }) {
@@ -166,6 +166,7 @@ export function simt(name, plan, form) {
   const fault = simtFault(plan, form);
   if (fault) throw new RangeError(`simt: ${fault}`);
   const sizes = simtSizes(plan);
+  // `any`: of a tiling the writer takes what these have too, and asks nothing of warpgroups where it is given `sizes`.
   const w = new Writer(name, /** @type {any} */ (plan), form, sizes);
   const { p } = w;
   const { bk, stages, tm, tn, warps } = plan;

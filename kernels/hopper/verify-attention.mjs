@@ -57,7 +57,7 @@ function exact({ q, k, v, dO }, tokens, d, causal, backward) {
  * @param {object} how
  * @param {KernelContext} how.context
  * @param {{ tiling: import('./attention.mjs').AttentionTiling, form: AttentionForm }[]} how.plan which kernels they are
- * @param {(problem: { batch: number, heads: number, tokens: number }, tensors: any, push: Uint8Array) => import('../base.mjs').Dispatch[]} how.record
+ * @param {(problem: { batch: number, heads: number, tokens: number }, tensors: Record<string, import('../base.mjs').Binding>, push: Uint8Array) => import('../base.mjs').Dispatch[]} how.record
  * @returns {string | undefined} what is wrong with the result, or undefined
  */
 export function verifyAttention({ context: { vk }, plan, record }) {

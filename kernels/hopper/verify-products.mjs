@@ -10,6 +10,15 @@ import { columnOf } from './layout.mjs';
 /** @typedef {import('../base.mjs').DType} DType */
 /** @typedef {import('../base.mjs').KernelContext} KernelContext */
 /** @typedef {import('./form.mjs').GemmForm} GemmForm */
+/** @typedef {import('./form.mjs').GemmPlan} GemmPlan */
+/** @typedef {import('./simt.mjs').SimtPlan} SimtPlan */
+/** @typedef {import('../matmul.mjs').MatmulGroupPlan} MatmulGroupPlan */
+/** @typedef {import('../matmul/types.mjs').PtxPlan} PtxPlan */
+/** @typedef {import('../matmul/types.mjs').PtxProduct} PtxProduct */
+/** @typedef {import('../matmul/types.mjs').Sizes} Sizes */
+/** @typedef {import('../matmul/types.mjs').Work} Work */
+/** @typedef {(product: Sizes, plan: Partial<import('../matmul.mjs').MatmulPlan>) => PtxPlan} Divide */
+/** @typedef {(product: PtxProduct, plan: PtxPlan, work: Work) => import('../base.mjs').Dispatch[]} Records */
 
 /** A NaN in f32 and in pairs of either half type. */
 const POISON = 0x7fc17fc1;
@@ -127,19 +136,22 @@ function dot(a, b, { m, n, k, transA, transB }, i, j) {
   return sum;
 }
 
+/** The half type of a product; of one in f32 nothing is stored in it. @param {GemmForm['type']} type */
+const halfOf = (type) => (type === 'f32' ? 'bf16' : type);
+
 /** What sums and C are multiplied by. @param {GemmForm} form @returns {[number, number]} */
 const factorsOf = ({ beta, early }) => (early ? [1, 1] : [0.5, beta ? 0.75 : 0]);
 
-/** Whether a tiling takes rows and columns in multiples of 64 alone. @param {any} tiling */
+/** Whether a tiling takes rows and columns in multiples of 64 alone. @param {GemmPlan | SimtPlan} tiling */
 const takesBlocks = (tiling) => sizesFault(tiling, { m: 8, n: 8, k: 32 }) !== undefined;
 
 /**
  * Runs a kernel on a small product. Throws what the device throws, ERR_HELIOS_INVALID_BATCH while a graph is recorded.
  * @param {object} how
  * @param {KernelContext} how.context
- * @param {any} how.plan @param {GemmForm} how.form which say what kernel it is
- * @param {(product: any, plan: any) => any} how.divide
- * @param {(product: any, plan: any, work: any) => import('../base.mjs').Dispatch[]} how.records
+ * @param {PtxPlan} how.plan @param {GemmForm} how.form which say what kernel it is
+ * @param {Divide} how.divide
+ * @param {Records} how.records
  * @returns {string | undefined} what is wrong with the result, or undefined
  */
 export function verifyKernel({ context: { vk }, plan: { tiling, division }, form, divide, records }) {
@@ -166,7 +178,7 @@ export function verifyKernel({ context: { vk }, plan: { tiling, division }, form
     const h = dual ? make(vk, m, n, type, undefined) : undefined;
     const work = floats > 0 ? make(vk, 1, floats, 'f32', undefined, false) : undefined;
     const product = {
-      ...{ m, n, k, batch: 1, half: type, aType: type, bType: type, cType, transA, transB, bShuffled: shuffled, dual: Boolean(dual) },
+      ...{ m, n, k, batch: 1, half: halfOf(type), aType: type, cType, transA, transB, bShuffled: Boolean(shuffled), dual: Boolean(dual) },
       ...{ a: a.tensor, b: b.tensor, c: c.tensor, bias: bias?.tensor, residual: residual?.tensor, h: h?.tensor },
       ...{ lda: a.ld, ldb: b.ld, ldc: c.ld, ldr: residual?.ld ?? 8, ldh: h?.ld ?? 8, alpha, beta, activation },
       ...{ strideC: 0, strideR: 0, strideH: 0, strideBias: 0, vec4: true, toF32: cType === 'f32' && !dual },
@@ -206,7 +218,7 @@ export function verifyKernel({ context: { vk }, plan: { tiling, division }, form
 
 /**
  * The same of a kernel that ends in SwiGLU or in its gradient.
- * @param {{ vk: KernelContext['vk'], tiling: any, form: GemmForm, divide: (product: any, plan: any) => any, records: (product: any, plan: any, work: any) => import('../base.mjs').Dispatch[] }} how
+ * @param {{ vk: KernelContext['vk'], tiling: GemmPlan | SimtPlan, form: GemmForm, divide: Divide, records: Records }} how
  * @returns {string | undefined}
  */
 function verifyGlu({ vk, tiling, form, divide, records }) {
@@ -226,7 +238,8 @@ function verifyGlu({ vk, tiling, form, divide, records }) {
     const gateUp = forward ? undefined : make(vk, m, 2 * hidden, type, next);
     const work = floats > 0 ? make(vk, 1, floats, 'f32', undefined, false) : undefined;
     const product = {
-      ...{ m, n, k, half: type, aType: type, cType: type, transA: false, transB, bShuffled: shuffled, glu, alpha: 1, beta: 0 },
+      ...{ m, n, k, batch: 1, half: halfOf(type), aType: type, cType: type, dual: false },
+      ...{ transA: false, transB, bShuffled: Boolean(shuffled), glu, alpha: 1, beta: 0 },
       ...{ a: a.tensor, b: b.tensor, c: c.tensor, h: h?.tensor, residual: gateUp?.tensor },
       ...{ lda: a.ld, ldb: b.ld, ldc: c.ld, ldr: gateUp?.ld ?? 8, ldh: h?.ld ?? 8 },
     };
@@ -269,8 +282,8 @@ function verifyGlu({ vk, tiling, form, divide, records }) {
  * @param {object} how
  * @param {KernelContext} how.context
  * @param {import('./form.mjs').GemmPlan} how.tiling @param {GemmForm} how.form which say what kernel it is
- * @param {(products: any[], plan: import('../matmul.mjs').MatmulGroupPlan) => { workspaceFloats: number }} how.divide
- * @param {(products: any[], plan: import('../matmul.mjs').MatmulGroupPlan, work: any) => import('../base.mjs').Dispatch[]} how.records
+ * @param {(products: Sizes[], plan: MatmulGroupPlan) => { workspaceFloats: number }} how.divide
+ * @param {(products: PtxProduct[], plan: MatmulGroupPlan, work: Work) => import('../base.mjs').Dispatch[]} how.records
  * @returns {string | undefined} what is wrong with a result, or undefined
  */
 export function verifyGroup({ context: { vk }, tiling, form, divide, records }) {
@@ -288,8 +301,9 @@ export function verifyGroup({ context: { vk }, tiling, form, divide, records }) 
       const a = make(vk, transA ? k : m, transA ? m : k, type, next);
       const b = make(vk, transB ? n : k, transB ? k : n, type, next);
       const c = make(vk, m, n, 'f32', beta ? next : undefined);
-      const operands = { a: a.tensor, b: b.tensor, c: c.tensor, lda: a.ld, ldb: b.ld, ldc: c.ld };
-      const how = { batch: 1, half: type, cType: 'f32', transA, transB, alpha, beta, strideC: 0, vec4: true, toF32: true };
+      const operands = { a: a.tensor, b: b.tensor, c: c.tensor, lda: a.ld, ldb: b.ld, ldc: c.ld, ldr: 0, ldh: 0 };
+      const types = { half: halfOf(type), aType: type, cType: /** @type {const} */ ('f32'), dual: false, bShuffled: false };
+      const how = { batch: 1, ...types, transA, transB, alpha, beta, vec4: true, toF32: true };
       return { m, n, k, ...how, ...operands, values: { a: a.values, b: b.values, c } };
     });
     const tiles = products.reduce((sum, { m, n }) => sum + Math.ceil(m / tiling.bm) * Math.ceil(n / tiling.bn), 0);

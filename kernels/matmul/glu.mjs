@@ -12,6 +12,9 @@ import { integer, reach, tensor } from '../base.mjs';
 /** @typedef {import('../matmul.mjs').MatmulArgs} MatmulArgs */
 /** @typedef {import('../matmul.mjs').MatmulPlan} MatmulPlan */
 /** @typedef {import('../matmul.mjs').Precision} Precision */
+/** @typedef {import('./types.mjs').Operands} Operands */
+/** @typedef {import('./types.mjs').Problem} Problem */
+/** @typedef {import('./types.mjs').PtxPlan} PtxPlan */
 
 /**
  * What both passes take.
@@ -48,12 +51,12 @@ import { integer, reach, tensor } from '../base.mjs';
  * @param {KernelContext} context
  * @param {(args: MatmulArgs) => Dispatch[]} matmul
  * @param {ReturnType<typeof import('../hopper/products.mjs').ptxProducts>} ptx
- * @param {(args: any) => any} problemOf the checked problem of a product's arguments
+ * @param {(args: Partial<MatmulArgs>) => Problem} problemOf the checked problem of a product's arguments
  */
 export function gluProducts(context, matmul, ptx, problemOf) {
   const { gluForward, gluBackward } = activationKernels(context);
 
-  /** The pass as one kernel, if there is one. @param {any} args of the product @param {'forward' | 'backward'} glu @param {Activation} activation */
+  /** The pass as one kernel, if there is one. @param {Problem['args']} args of the product @param {'forward' | 'backward'} glu @param {Activation} activation */
   function fused(args, glu, activation) {
     const { plan: override } = args;
     const asked = override?.kernel === 'ptx';
@@ -67,7 +70,7 @@ export function gluProducts(context, matmul, ptx, problemOf) {
     return plan && { problem, plan };
   }
 
-  /** The pass as one kernel. @param {{ problem: any, plan: any }} pass @param {object} tensors @returns {Dispatch[]} */
+  /** The pass as one kernel. @param {{ problem: Problem, plan: PtxPlan }} pass @param {Omit<Operands, 'alpha'>} tensors @returns {Dispatch[]} */
   function recordsOf({ problem, plan }, tensors) {
     // A tiling whose operands are copied has its tensor maps there.
     const floats = ptx.workspaceFloats(plan);

@@ -4,6 +4,7 @@ import { ceilDiv, pushConstants } from '../base.mjs';
 
 /** @typedef {import('../base.mjs').Binding} Binding */
 /** @typedef {import('../base.mjs').KernelContext} KernelContext */
+/** @typedef {import('./types.mjs').PtxProduct} PtxProduct */
 
 const EPI_BETA = 1;
 const EPI_BIAS = 2;
@@ -13,7 +14,7 @@ export const EPI_VEC4 = 16;
 const EPI_GELU = 32;
 const EPI_SILU = 64;
 
-/** What is added to the sums of a product, as bits. @param {any} product */
+/** What is added to the sums of a product, as bits. @param {Pick<PtxProduct, 'beta' | 'bias' | 'residual' | 'activation' | 'vec4'>} product */
 export function effectsOf({ beta, bias, residual, activation, vec4 }) {
   return (
     (beta !== 0 ? EPI_BETA : 0) |
@@ -28,13 +29,13 @@ export function effectsOf({ beta, bias, residual, activation, vec4 }) {
  * The second pass of a product whose depth was split: adds the partial sums in order and stores the results. With `tail`
  * of a plan only the `rest` tiles from `whole` on were split, in that many parts; else all, in slices of padded rows.
  * @param {KernelContext} context
- * @param {any} product the arguments of `matmul`, checked
- * @param {any} plan
+ * @param {PtxProduct} product the arguments of `matmul`, checked
+ * @param {import('./types.mjs').Parts} plan
  * @param {{ buffer: Binding, offset: number }} work where the partial sums are
  */
 export function sumParts(context, product, plan, work) {
   const { m, n, k, batch, half, cType, dual, toF32, c, h, bias, residual, ldc, ldr, ldh } = product;
-  const { strideC, strideR, strideH, strideBias, alpha, beta } = product;
+  const { strideC = 0, strideR = 0, strideH = 0, strideBias = 0, alpha, beta } = product;
   const [padM, padN] = [ceilDiv(m, plan.bm) * plan.bm, ceilDiv(n, plan.bn) * plan.bn];
   const reduce = `matmul_reduce${plan.tail ? '_tail' : ''}${toF32 ? '' : `_${half}`}${dual ? '_dual' : ''}`;
   const threads = Math.min(256, context.info.maxComputeWorkGroupInvocations);

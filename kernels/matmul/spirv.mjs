@@ -2,11 +2,19 @@
 // VK_KHR_cooperative_matrix at subgroup scope. Their tilings, and products as dispatches.
 
 import { MAX_CPU_ROUNDS, ceilDiv, integer, pushConstants } from '../base.mjs';
+import { ASKED, isSpirv } from '../tuning/table.mjs';
 import { EPI_VEC4, effectsOf, sumParts } from './reduce.mjs';
 
 /** @typedef {import('../base.mjs').Dispatch} Dispatch */
 /** @typedef {import('../base.mjs').KernelContext} KernelContext */
 /** @typedef {import('../matmul.mjs').MatmulPlan} MatmulPlan */
+/** @typedef {import('./types.mjs').CoopTiling} CoopTiling */
+/** @typedef {import('./types.mjs').F32Tiling} F32Tiling */
+/** @typedef {import('./types.mjs').Problem} Problem */
+/** @typedef {import('./types.mjs').Product} Product */
+/** @typedef {import('./types.mjs').SpirvChoice} SpirvChoice */
+/** @typedef {import('./types.mjs').SpirvPlan} SpirvPlan */
+/** @typedef {import('./types.mjs').SpirvTiling} SpirvTiling */
 /** @typedef {import('../matmul.mjs').Precision} Precision */
 
 const LOAD_EXACT = 0;
@@ -56,13 +64,13 @@ export const halfOf = (precision) => (precision === 'f16' ? 'f16' : 'bf16');
 /**
  * Tilings for any matrix instruction, largest first.
  * @param {{ m: number, n: number, k: number }} shape of the instruction
- * @returns {any[]}
+ * @returns {CoopTiling[]}
  */
 export function scaledTilings({ m: tm, n: tn, k: tk }) {
   const depth = (/** @type {number} */ bk) => Math.max(bk, tk);
   // In units of the instruction: [tile rows, tile columns, depth, subgroup rows, subgroup columns, stages].
   const scale = (/** @type {number[]} */ [bm, bn, bk, wm, wn, stages]) => ({
-    kernel: 'coop',
+    kernel: /** @type {const} */ ('coop'),
     bm: bm * tm,
     bn: bn * tn,
     bk: depth(bk),
@@ -89,6 +97,7 @@ export function scaledTilings({ m: tm, n: tn, k: tk }) {
 /**
  * f32 tilings for CPU devices, which have no use for a staged tile: to them shared memory is memory like any other, and a barrier a
  * switch between threads. A workgroup is eight threads, which such a device computes side by side, whatever the tile's shape.
+ * @type {F32Tiling[]}
  */
 export const DIRECT_TILINGS = [
   [32, 16],
@@ -122,13 +131,13 @@ export function spirvProducts(context) {
     return shapes(halfOf(precision)).length > 0;
   }
 
-  /** Threads of a plan's workgroup. @param {any} plan */
+  /** Threads of a plan's workgroup. @param {SpirvTiling} plan */
   function threadsOf(plan) {
     if (plan.kernel === 'f32') return (plan.bm / plan.tm) * (plan.bn / plan.tn);
     return (plan.bm / plan.wm) * (plan.bn / plan.wn) * subgroup;
   }
 
-  /** Shared memory of a plan's workgroup, in bytes. @param {any} plan @param {any} problem */
+  /** Shared memory of a plan's workgroup, in bytes. @param {SpirvTiling} plan @param {Problem} problem */
   function sharedOf(plan, { transA, transB, precision }) {
     if (plan.kernel === 'f32') return plan.stages * plan.bk * 4 * (plan.bm + 4 + plan.bn + 4);
     const rows = (/** @type {boolean} */ contiguousK, /** @type {number} */ size) =>
@@ -140,7 +149,7 @@ export function spirvProducts(context) {
 
   /**
    * Why a plan cannot run here, or undefined.
-   * @param {any} plan @param {any} problem
+   * @param {SpirvTiling} plan @param {Problem} problem
    */
   function planFault(plan, problem) {
     const { transA, transB, precision } = problem;
@@ -174,10 +183,19 @@ export function spirvProducts(context) {
     return vecsA || vecsB ? 'loads do not divide' : undefined;
   }
 
-  /** Tilings from the largest down, for the generic rule. @param {any} problem */
+  /** Tilings from the largest down, for the generic rule. @param {Problem} problem @returns {SpirvTiling[]} */
   function candidates({ precision }) {
     if (precision === 'f32') {
-      const tile = (/** @type {number[]} */ [bm, bn, bk, tm, tn, lx, stages]) => ({ kernel: 'f32', bm, bn, bk, tm, tn, lx, stages });
+      const tile = (/** @type {number[]} */ [bm, bn, bk, tm, tn, lx, stages]) => ({
+        kernel: /** @type {const} */ ('f32'),
+        bm,
+        bn,
+        bk,
+        tm,
+        tn,
+        lx,
+        stages,
+      });
       return [
         [128, 128, 16, 8, 8, 8, 2],
         [128, 128, 16, 8, 8, 8, 1],
@@ -194,44 +212,50 @@ export function spirvProducts(context) {
    * Kernel and tiling for a product: by the tables measured on this machine or on this kind of device where there are any, else
    * the largest tile that fills the device, else the smallest that fits, split in K. In f32 on a CPU device: the direct tile with the
    * least padding.
-   * @param {any} problem
-   * @returns {MatmulPlan}
+   * @param {Problem} problem
+   * @returns {SpirvChoice}
    */
   function choose(problem) {
     const { m, n, k, batch, precision } = problem;
     for (const tuned of [tuning.measuredPlan?.(problem), tuning.matmulPlan?.(problem)]) {
-      if (tuned && tuned.kernel !== 'ptx' && !planFault(tuned, problem)) return tuned;
+      if (tuned && isSpirv(tuned) && !planFault(tuned, problem)) return tuned;
     }
     if (isCpu && precision === 'f32') {
-      const padded = (/** @type {any} */ plan) => ceilDiv(m, plan.bm) * plan.bm * ceilDiv(n, plan.bn) * plan.bn;
+      const padded = (/** @type {SpirvTiling} */ plan) => ceilDiv(m, plan.bm) * plan.bm * ceilDiv(n, plan.bn) * plan.bn;
       const [plan] = DIRECT_TILINGS.toSorted((x, y) => padded(x) - padded(y));
-      return /** @type {MatmulPlan} */ ({ ...plan, splits: 1 });
+      return { ...plan, splits: 1, because: 'a CPU: the tile with the least padding' };
     }
     const usable = candidates(problem).filter((plan) => !planFault(plan, problem));
     if (usable.length === 0) {
       throw new RangeError(`matmul: no ${precision} tile fits this device (${shared} bytes of shared memory)`);
     }
-    const tiles = (/** @type {any} */ plan) => ceilDiv(m, plan.bm) * ceilDiv(n, plan.bn) * batch;
+    const tiles = (/** @type {SpirvTiling} */ plan) => ceilDiv(m, plan.bm) * ceilDiv(n, plan.bn) * batch;
     // A tile at least twice as tall or wide as the product would mostly multiply padding.
     const fitting = usable.filter((p) => p.bm < 2 * m && p.bn < 2 * n);
     const small = usable.find((p) => p.bm * p.bn <= 64 * 64) ?? usable[usable.length - 1];
     // A deep product can make up for few tiles by splits of 1,024 and more, which cost little beside their depth.
     const mostSplits = isCpu ? 1 : Math.max(1, Math.min(8, Math.floor(k / 1024)));
     const filling = fitting.find((p) => tiles(p) * mostSplits >= units);
-    const plan = /** @type {any} */ (filling ?? (fitting.length > 0 ? small : usable[usable.length - 1]));
+    const plan = filling ?? (fitting.length > 0 ? small : usable[usable.length - 1]);
     const room =
       filling && tiles(plan) < units ? Math.min(mostSplits, Math.ceil((2.5 * units) / tiles(plan))) : Math.floor(units / tiles(plan));
     const deep = Math.floor(k / (8 * plan.bk));
-    return { ...plan, splits: isCpu ? 1 : Math.max(1, Math.min(room, deep, 8)) };
+    const because = filling ? 'no line is near: the largest tile that fills the device' : 'no line is near: the smallest tile that fits';
+    return { ...plan, splits: isCpu ? 1 : Math.max(1, Math.min(room, deep, 8)), because };
   }
 
   /**
    * The plan of a product, with how it divides the depth.
-   * @param {any} problem @param {Partial<MatmulPlan> | undefined} override @returns {any}
+   * @param {Problem} problem @param {Partial<MatmulPlan> | undefined} override @returns {SpirvPlan}
    */
   function planOf(problem, override) {
     const chosen = override?.kernel ? {} : choose(problem);
-    const plan = /** @type {any} */ ({ stages: 1, splits: 1, ...chosen, ...override });
+    const plan = /** @type {SpirvPlan} */ ({
+      stages: 1,
+      splits: 1,
+      ...chosen,
+      ...(override ? { ...override, because: override.because ?? ASKED } : {}),
+    });
     if ((problem.precision === 'f32') !== (plan.kernel === 'f32')) {
       throw new RangeError(`matmul: kernel ${plan.kernel} does not compute in ${problem.precision}`);
     }
@@ -259,7 +283,7 @@ export function spirvProducts(context) {
     return plan;
   }
 
-  /** Elements of workspace that a plan needs. @param {any} problem @param {any} plan */
+  /** Elements of workspace that a plan needs. @param {Problem} problem @param {SpirvPlan} plan */
   function workspaceFloats({ m, n, batch }, plan) {
     if (plan.tail) return plan.tail * plan.rest * plan.bm * plan.bn;
     if (plan.splits === 1) return 0;
@@ -281,9 +305,9 @@ export function spirvProducts(context) {
 
   /**
    * A product as dispatches.
-   * @param {any} product the arguments of `matmul`, checked
-   * @param {any} plan
-   * @param {{ buffer: import('../base.mjs').Binding, offset: number } | undefined} work memory for partial sums
+   * @param {Product} product the arguments of `matmul`, checked
+   * @param {SpirvPlan} plan
+   * @param {import('./types.mjs').Work} work memory for partial sums
    * @returns {Dispatch[]}
    */
   function records(product, plan, work) {
@@ -325,7 +349,7 @@ export function spirvProducts(context) {
     const padM = tilesM * plan.bm;
     const padN = tilesN * plan.bn;
     const { name, specialization, options } = pipelineOf(plan, product, { modeA, modeB, epi });
-    const out = split ? work : c;
+    const out = split && work ? work : c;
     // Absent inputs are never read; A stands in, so that no false dependency arises.
     const buffers = [
       a.buffer,
@@ -390,7 +414,7 @@ export function spirvProducts(context) {
     return dispatches;
   }
 
-  /** @param {any} plan @param {any} problem @param {any} how */
+  /** @param {SpirvPlan} plan @param {Product} product @param {{ modeA: number, modeB: number, epi: number }} how */
   function pipelineOf(plan, { precision, aType, bType, cType, transA, transB, dual }, { modeA, modeB, epi }) {
     const threads = threadsOf(plan);
     const split = plan.splits > 1;

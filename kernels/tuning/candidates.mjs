@@ -5,9 +5,18 @@ import { planFault, sizesFault } from '../hopper/form.mjs';
 import { PLANS, SIMT_PLANS } from '../hopper/plans.mjs';
 import { simtFault } from '../hopper/simt.mjs';
 import { measuredTilings } from '../hopper/tables.mjs';
-import { tilingOf } from './table.mjs';
+import { isSpirv, tilingOf } from './table.mjs';
 
 /** @typedef {import('./table.mjs').Shape} Shape */
+/** @typedef {import('../matmul/types.mjs').PtxChoice} PtxChoice */
+/** @typedef {import('../matmul/types.mjs').Split} Split */
+/** @typedef {import('../matmul/types.mjs').SpirvTiling} SpirvTiling */
+
+/** @typedef {{ bm: number, bn: number }} Tile */
+/**
+ * What a plan is named by.
+ * @typedef {Partial<Omit<import('../matmul.mjs').MatmulPlan, 'kernel'>> & { kernel: string, shuffled?: boolean }} Named
+ */
 
 /** f32 tilings: bm bn bk tm tn lx stages. */
 const F32_TILES = `
@@ -34,7 +43,7 @@ export const WAVES = [132, 264];
  * The tilings that a precision has on a device, by the SPIR-V kernels.
  * @param {'f32' | 'f16' | 'bf16' | 'bf16x3'} precision @param {import('../base.mjs').KernelContext} context
  * @param {{ quick?: boolean }} [options] `quick`: only those that were the fastest for some product on an H200
- * @returns {any[]} those of `quick` first
+ * @returns {SpirvTiling[]} those of `quick` first
  */
 export function tilings(precision, context, { quick = false } = {}) {
   const parse = (/** @type {string} */ name, /** @type {string} */ text) =>
@@ -42,8 +51,9 @@ export function tilings(precision, context, { quick = false } = {}) {
       .split(/[|\n]/)
       .map((line) => line.trim())
       .filter(Boolean)
-      .map((line) => tilingOf(name, line));
-  /** @param {any[]} list */
+      .map((line) => tilingOf(name, line))
+      .filter(isSpirv);
+  /** @param {SpirvTiling[]} list */
   const distinct = (list) => [...new Map(list.map((plan) => [planName(plan), plan])).values()];
   const first = (/** @type {'half' | 'bf16x3' | 'f32'} */ name, /** @type {string} */ text) =>
     quick ? measuredTilings(name) : distinct([...measuredTilings(name), ...parse(name, text)]);
@@ -52,15 +62,15 @@ export function tilings(precision, context, { quick = false } = {}) {
   const name = precision === 'bf16x3' ? 'bf16x3' : 'half';
   const list = first(name, COOP_TILES);
   if (known.some((s) => s.m === 16 && s.n === 16)) {
-    return list.filter((p) => known.some((s) => s.m === p.tm && s.n === p.tn && s.k === p.tk));
+    return list.filter((p) => p.kernel === 'coop' && known.some((s) => s.m === p.tm && s.n === p.tn && s.k === p.tk));
   }
   return known.slice(0, 1).flatMap(scaledTilings);
 }
 
-/** Ways to split K of a plan: not at all, everywhere, or for the tiles after the last whole wave. @param {Shape} s @param {any} plan */
+/** Ways to split K of a plan: not at all, everywhere, or for the tiles after the last whole wave. @param {Shape} s @param {Tile & { bk: number }} plan */
 export function splitsFor(s, plan) {
   const tiles = Math.ceil(s.m / plan.bm) * Math.ceil(s.n / plan.bn);
-  /** @type {any[]} */
+  /** @type {Split[]} */
   const list = [{ splits: 1 }];
   for (const splits of [2, 3, 4, 6, 8]) {
     if (tiles * splits <= 640 && tiles < 160 && s.k / splits >= 4 * plan.bk && s.k / splits >= 128) list.push({ splits });
@@ -76,7 +86,8 @@ export function splitsFor(s, plan) {
 
 /**
  * The plans that are worth timing for a product: not more padding than work, and some workgroups at least; all where none is.
- * @param {Shape} s @param {any[]} list
+ * @template {Tile} T
+ * @param {Shape} s @param {T[]} list
  */
 export function sensible(s, list) {
   const fitting = list.filter((plan) => {
@@ -87,7 +98,7 @@ export function sensible(s, list) {
   return fitting.length > 0 ? fitting : list;
 }
 
-/** Each plan with every way to split K. @param {Shape} s @param {any[]} list */
+/** Each plan with every way to split K. @template {Tile & { bk: number }} T @param {Shape} s @param {T[]} list */
 export const withSplits = (s, list) => list.flatMap((p) => splitsFor(s, p).map((split) => ({ ...p, ...split })));
 
 /**
@@ -95,7 +106,7 @@ export const withSplits = (s, list) => list.flatMap((p) => splitsFor(s, p).map((
  * the device best first.
  * @param {Shape} s @param {'f32' | 'bf16'} [type] of the operands
  * @param {{ shuffled?: boolean }} [options] those that take a shuffled B
- * @returns {Record<string, any[]>} plans by tiling
+ * @returns {Record<string, PtxChoice[]>} plans by tiling
  */
 export function ptxPlans({ form, m, n, k }, type = 'bf16', { shuffled = false } = {}) {
   const of = /** @type {const} */ ({ type, transA: form[0] === 'T', transB: form[1] === 'T', shuffled, parts: true });
@@ -111,7 +122,7 @@ export function ptxPlans({ form, m, n, k }, type = 'bf16', { shuffled = false } 
       const wave = WAVES[0] * blocks;
       const tiles = Math.ceil(m / bm) * Math.ceil(n / bn);
       const rest = tiles % wave;
-      /** How much of the device's time is used, were parts as long as the depth says. @param {any} plan */
+      /** How much of the device's time is used, were parts as long as the depth says. @param {Split} plan */
       const fill = ({ splits = 1, tail = 1 }) => {
         const time =
           tail > 1 ? Math.floor(tiles / wave) + Math.ceil((rest * tail) / wave) / tail : Math.ceil((tiles * splits) / wave) / splits;
@@ -122,16 +133,16 @@ export function ptxPlans({ form, m, n, k }, type = 'bf16', { shuffled = false } 
       );
       const tails = [2, 3, 4, 6, 8].filter((tail) => tiles > wave && rest > 0 && rest * tail <= 1.1 * wave && k / tail >= least);
       const ways = [{}, ...splits.map((splits) => ({ splits })), ...tails.map((tail) => ({ wave, tail }))];
-      const plan = { kernel: 'ptx', tiling, ...(shuffled ? { shuffled } : {}) };
+      const plan = /** @type {PtxChoice} */ ({ kernel: 'ptx', tiling, ...(shuffled ? { shuffled } : {}) });
       return [tilingName(plan), ways.sort((x, y) => fill(y) - fill(x)).map((way) => ({ ...plan, ...way }))];
     }),
   );
 }
 
-/** The tiling of a plan in PTX, with what B must be like. @param {any} plan @returns {string} */
+/** The tiling of a plan in PTX, with what B must be like. @param {{ tiling?: unknown, shuffled?: boolean }} plan */
 export const tilingName = ({ tiling, shuffled }) => `${tiling}${shuffled ? '/shuffled' : ''}`;
 
-/** A plan in a few words. @param {any} p */
+/** A plan in a few words. @param {Named} p */
 export const planName = (p) =>
   [
     p.kernel,
@@ -144,7 +155,7 @@ export const planName = (p) =>
             p.kernel === 'f32' ? `${p.tm}x${p.tn} l${p.lx}` : `w${p.wm}x${p.wn} i${p.tm}x${p.tn}x${p.tk}`,
             `s${p.stages}${p.ahead ? 'a' : ''}${p.direct ? 'd' : ''}`,
           ]),
-    p.splits > 1 ? `k/${p.splits}` : p.tail > 1 ? `tail/${p.tail} of ${p.wave}` : '',
+    p.splits && p.splits > 1 ? `k/${p.splits}` : p.tail && p.tail > 1 ? `tail/${p.tail} of ${p.wave}` : '',
   ]
     .join(' ')
     .trim();

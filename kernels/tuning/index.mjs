@@ -3,6 +3,13 @@
 import { H200, ptxAttention, ptxGroup, ptxPlan, shuffledPlan } from '../hopper/tables.mjs';
 import { storedPlans } from './stored.mjs';
 
+/** @typedef {import('../matmul/types.mjs').Asked} Asked */
+/** @typedef {import('../matmul/types.mjs').Choice} Choice */
+/** @typedef {import('../matmul/types.mjs').HalfTiling} HalfTiling */
+/** @typedef {import('../matmul/types.mjs').PtxChoice} PtxChoice */
+/** @typedef {import('../matmul/types.mjs').Shaped} Shaped */
+/** @typedef {import('../matmul/types.mjs').SpirvChoice} SpirvChoice */
+
 /**
  * What kernels choose by device. Every value is a matter of speed: any device computes the same with any other.
  * @typedef {object} Tuning
@@ -13,12 +20,12 @@ import { storedPlans } from './stored.mjs';
  * @property {{ kept: number, groups: number }} crossEntropy over 16-bit rows: vectors of a row whose exponentials are kept
  *   and not taken twice, at most; and workgroups
  * @property {number} flatThreads workgroup size of kernels that stride over elements
- * @property {(problem: any) => any} [measuredPlan] the plan of a matrix product that was measured on this machine to be faster
+ * @property {(problem: Asked) => Choice | undefined} [measuredPlan] the plan of a matrix product that was measured on this machine to be faster
  *   than what the other two say (`helios-vk tune`), or undefined
- * @property {(problem: any) => any} [matmulPlan] the plan of a matrix product, or undefined where none was measured near it
- * @property {(problem: any) => any} [ptxPlan] its plan in PTX, or undefined where none is known to be faster than SPIR-V
- * @property {(problem: any) => any} [shuffledPlan] its plan where B is shuffled, or undefined where none is known to be faster than with B as it is
- * @property {(problem: any) => { tiling: string, rate: number }[]} [ptxGroup] tilings in PTX of several products like this one by one
+ * @property {(problem: Asked) => SpirvChoice | undefined} [matmulPlan] the plan of a matrix product, or undefined where none was measured near it
+ * @property {(problem: Shaped) => PtxChoice | undefined} [ptxPlan] its plan in PTX, or undefined where none is known to be faster than SPIR-V
+ * @property {(problem: Shaped) => PtxChoice | undefined} [shuffledPlan] its plan where B is shuffled, or undefined where none is known to be faster than with B as it is
+ * @property {(problem: Shaped & { beta: number }) => { tiling: HalfTiling, rate: number }[]} [ptxGroup] tilings in PTX of several products like this one by one
  *   launch, and what each multiplies in whole waves, in TFLOP/s: the first that of one product alone; none where a launch for each is faster
  * @property {(form: import('../hopper/attention.mjs').AttentionForm, sizes: { tokens: number, heads: number, batch: number }) => string | undefined} [ptxAttention]
  *   the tiling of attention in PTX, or undefined where none is known to be faster

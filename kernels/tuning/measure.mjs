@@ -7,6 +7,7 @@ import { shuffleRows } from '../hopper/layout.mjs';
 import { Values, median, scratch, scratchBits } from './values.mjs';
 
 /** @typedef {import('../base.mjs').DType} DType */
+/** @typedef {import('../matmul.mjs').MatmulPlan} MatmulPlan */
 /** @typedef {import('./table.mjs').Shape} Shape */
 /**
  * Types of a product, as `matmul` takes them.
@@ -18,6 +19,8 @@ import { Values, median, scratch, scratchBits } from './values.mjs';
  * @property {number} [beta]
  * @property {'forward' | 'backward'} [glu] the product of SwiGLU, whose N is then twice its hidden width, or of its gradient
  */
+/** The native module. @typedef {typeof import('../../index.js')} Native */
+/** A plan to time: of a table, or as `matmul` takes it. @typedef {import('../matmul/types.mjs').Choice | Partial<MatmulPlan>} Timed */
 /** One run: microseconds of a product with its barrier, and of its dispatches alone. @typedef {{ us: number, dispatchUs: number }} Sample */
 
 /** Bytes of operands beyond which sets of them do not stay in a cache. */
@@ -31,7 +34,7 @@ const CHECKED = 96;
 
 /**
  * The operands of a product on the device, on which plans are timed.
- * @param {any} vk the native module
+ * @param {Native} vk the native module
  * @param {Pick<ReturnType<typeof import('../matmul.mjs').matmulKernels>, 'matmul' | 'matmulGlu' | 'matmulGluBackward'>} kernels
  * @param {Shape} shape @param {Types} types
  * @param {{ small?: boolean }} [options] `small`: one set of operands and the fewest runs, where the clock does not matter
@@ -51,7 +54,7 @@ export function timedProduct(vk, kernels, { form, m, n, k }, types, { small = fa
     owned.push(vk.createBuffer(Math.ceil(bytes / 16) * 16, 0));
     return owned[owned.length - 1];
   };
-  const upload = (/** @type {any} */ data) => {
+  const upload = (/** @type {Float32Array | Uint16Array} */ data) => {
     const handle = buffer(data.byteLength);
     vk.uploadBuffer(handle, data);
     return handle;
@@ -90,23 +93,22 @@ export function timedProduct(vk, kernels, { form, m, n, k }, types, { small = fa
   /** Where the gradient of SwiGLU takes two passes, the first one's result. @type {number | undefined} */
   let product;
 
-  /** A product as dispatches. @param {number} i @param {any} plan of class `shuffled` or another; the kernels' own when undefined */
+  /** A product as dispatches. @param {number} i @param {Timed} [plan] of class `shuffled` or another; the kernels' own when undefined */
   const records = (i, plan) => {
-    const { shuffled: bShuffled = false, ...given } = plan ?? {};
+    const bShuffled = plan !== undefined && 'shuffled' in plan && plan.shuffled === true;
     if (bShuffled) shuffledB ??= shuffled();
     const [a, natural] = operands[i % sets];
     const b = bShuffled ? /** @type {number[]} */ (shuffledB)[i % sets] : natural;
     const c = results[i % results.length];
-    const how = { bShuffled, ...(plan && plan.kernel !== 'natural' ? { plan: given } : {}) };
-    if (!glu)
-      return kernels.matmul(/** @type {any} */ ({ a, b, c, m, n, k, transA, transB, precision, aType, bType, cType, beta, ...how }));
+    const how = { bShuffled, ...(plan && plan.kernel !== 'natural' ? { plan: /** @type {Partial<MatmulPlan>} */ (plan) } : {}) };
+    if (!glu) return kernels.matmul({ a, b, c, m, n, k, transA, transB, precision, aType, bType, cType, beta, ...how });
     const pass = { ...how, a, b, m, k, type: cType };
     if (glu === 'forward') return kernels.matmulGlu({ ...pass, columns: n / 2, gateUp: c, y: beside });
     product ??= buffer(m * n * bytesOf(cType));
     return kernels.matmulGluBackward({ ...pass, columns: n, gateUp: beside, dGateUp: c, dy: product });
   };
 
-  /** @param {number} count @param {any} plan */
+  /** @param {number} count @param {Timed} [plan] */
   const batch = (count, plan) => pack(Array.from({ length: count }, (_, i) => records(i, plan)).flat());
   /** @type {{ packed: ArrayBuffer, count: number } | undefined} */
   let load;
@@ -161,7 +163,7 @@ export function timedProduct(vk, kernels, { form, m, n, k }, types, { small = fa
 
   /**
    * Runs a plan once on poisoned memory and looks at what came of it.
-   * @param {any} plan
+   * @param {Timed} [plan] the kernels' own when left out
    * @returns {{ compileMs: number, differ?: number }} time to the first result, and elements that differ from the first plan's
    * @throws {Error} where an element is wrong, or the plan cannot run
    */
@@ -182,7 +184,7 @@ export function timedProduct(vk, kernels, { form, m, n, k }, types, { small = fa
 
   /**
    * What takes samples of a plan, each of a run of milliseconds.
-   * @param {any} plan
+   * @param {Timed} [plan] the kernels' own when left out
    * @returns {() => Sample}
    */
   const sampler = (plan) => {
@@ -213,7 +215,7 @@ export function timedProduct(vk, kernels, { form, m, n, k }, types, { small = fa
     warm,
     /**
      * The time of a plan, checked and over some samples.
-     * @param {any} plan @param {number} [count] of them
+     * @param {Timed | undefined} plan @param {number} [count] of them
      */
     measure(plan, count = 7) {
       const checked = check(plan);
@@ -256,7 +258,7 @@ function gluGradient(dy, gate, up) {
   return [dy * up * s * (1 + gate * (1 - s)), dy * gate * s];
 }
 
-/** @param {any} vk @param {number} handle @param {{ buffer: ArrayBuffer, byteLength: number }} data */
+/** @param {Native} vk @param {number} handle @param {Float32Array | Uint16Array} data */
 function verifyUpload(vk, handle, data) {
   const back = vk.readBuffer(handle);
   const words = new Uint32Array(back.buffer, back.byteOffset, back.length);

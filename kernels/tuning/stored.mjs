@@ -7,7 +7,8 @@ import { notWritten, replaceFileSync } from '../files.mjs';
 import { CLASSES, classOf, entriesOf, formName } from './table.mjs';
 
 /** @typedef {import('../../index.js').DeviceInfo} DeviceInfo */
-/** @typedef {import('./table.mjs').Problem} Problem */
+/** @typedef {import('../matmul/types.mjs').Asked} Asked */
+/** @typedef {import('../matmul/types.mjs').Choice} Choice */
 /** Lines of a table by class, see table.mjs. @typedef {Partial<Record<typeof CLASSES[number], string[]>>} Lines */
 /** @typedef {Pick<DeviceInfo, 'deviceName' | 'vendorId' | 'deviceId' | 'driverVersion' | 'driverInfo'>} Identity */
 /**
@@ -104,17 +105,18 @@ function refuse(path, error) {
  * The plans that were measured on this machine to be faster than those of the package; a table that is damaged or of another
  * device is passed over with a warning.
  * @param {DeviceInfo} info @param {string | false} [given] `tuning` of `createKernels`
- * @returns {((problem: Problem) => any) | undefined} the plan of a product, or undefined where none was measured
+ * @returns {((problem: Asked) => Choice | undefined) | undefined} the plan of a product, or undefined where none was measured
  */
 export function storedPlans(info, given) {
   const file = tableFile(info, given);
   if (!file) return undefined;
-  /** @type {Map<string, any>} */
+  /** @type {Map<string, Choice>} */
   const plans = new Map();
   try {
     const { faster } = readStored(file.path, info);
     for (const [name, lines] of Object.entries(faster)) {
-      for (const { form, m, n, k, plan } of entriesOf(name, lines)) plans.set(`${name} ${form} ${m} ${n} ${k}`, plan);
+      for (const { form, m, n, k, plan } of entriesOf(name, lines))
+        plans.set(`${name} ${form} ${m} ${n} ${k}`, { ...plan, because: 'measured on this machine' });
     }
   } catch (error) {
     if (file.named || /** @type {NodeJS.ErrnoException} */ (error).code !== 'ENOENT') refuse(file.path, error);

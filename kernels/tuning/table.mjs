@@ -8,13 +8,14 @@
 
 import { PLANS, SIMT_PLANS } from '../hopper/plans.mjs';
 
+/** @typedef {import('../matmul/types.mjs').HalfTiling} HalfTiling */
+/** @typedef {import('../matmul/types.mjs').SimtTiling} SimtTiling */
 /** @typedef {{ form: string, m: number, n: number, k: number }} Shape */
-/** @typedef {Shape & { plan: any }} Entry */
-/**
- * What a table looks at of a product.
- * @typedef {{ m: number, n: number, k: number, batch: number, beta: number, transA: boolean, transB: boolean, precision: string,
- *   aType: string, bType: string, bShuffled?: boolean }} Problem
- */
+/** @typedef {import('../matmul/types.mjs').Choice} Choice */
+/** A line of a table, and where the table says the device that it was measured on, or that it was not. @typedef {Shape & { plan: Choice, device?: string, untimed?: boolean }} Entry */
+
+/** Why a plan was chosen, where the caller gave it. */
+export const ASKED = 'the caller asked for it';
 
 export const CLASSES = /** @type {const} */ (['half', 'mixed', 'bf16x3', 'f32', 'ptx', 'shuffled']);
 
@@ -45,7 +46,7 @@ export function shapeOf(text) {
   return { form, m, n, k };
 }
 
-/** The order of a tile's numbers, which may end before the optional ones. @type {Record<'f32' | 'coop', { names: string[], least: number }>} */
+/** The order of a tile's numbers, which may end before the optional ones, which are 0 then. @type {Record<'f32' | 'coop', { names: string[], least: number }>} */
 const TILE = {
   f32: { names: ['bm', 'bn', 'bk', 'tm', 'tn', 'lx', 'stages'], least: 7 },
   coop: {
@@ -53,23 +54,21 @@ const TILE = {
     least: 9,
   },
 };
-/** What the optional numbers are where a line has none. */
-const OPTIONAL = { ahead: 0, direct: 0 };
 
 /**
  * A tile as a plan.
  * @param {string} name of the class @param {string} tile
- * @returns {any}
+ * @returns {import('../matmul/types.mjs').SpirvTiling | import('../matmul/types.mjs').PtxTiling | import('../matmul/types.mjs').Refusal}
  * @throws {SyntaxError} that quotes what is no tile
  */
 export function tilingOf(name, tile) {
-  if (Object.hasOwn(PLANS, tile) && (name === 'ptx' || name === 'half')) return { kernel: 'ptx', tiling: tile };
-  if (Object.hasOwn(SIMT_PLANS, tile) && name === 'f32') return { kernel: 'ptx', tiling: tile };
-  if (name === 'ptx' && tile === 'coop') return { kernel: 'coop' };
+  if (Object.hasOwn(PLANS, tile) && (name === 'ptx' || name === 'half')) return { kernel: 'ptx', tiling: /** @type {HalfTiling} */ (tile) };
+  if (Object.hasOwn(SIMT_PLANS, tile) && name === 'f32') return { kernel: 'ptx', tiling: /** @type {SimtTiling} */ (tile) };
+  if (name === 'ptx' && tile === 'coop') return { kernel: 'spirv' };
   if (name === 'shuffled') {
     if (tile === 'natural') return { kernel: 'natural' };
-    if (Object.hasOwn(PLANS, tile) && PLANS[/** @type {keyof typeof PLANS} */ (tile)].load === 'copy')
-      return { kernel: 'ptx', tiling: tile, shuffled: true };
+    const tiling = /** @type {HalfTiling} */ (tile);
+    if (Object.hasOwn(PLANS, tile) && PLANS[tiling].load === 'copy') return { kernel: 'ptx', tiling, shuffled: true };
     throw new SyntaxError(`"${tile}" is not a tile of class shuffled`);
   }
   const kernel = name === 'f32' ? 'f32' : 'coop';
@@ -78,14 +77,19 @@ export function tilingOf(name, tile) {
   if (name === 'ptx' || numbers.length < least || numbers.length > names.length || !numbers.every((x) => /^\d{1,5}$/.test(x))) {
     throw new SyntaxError(`"${tile}" is not a tile of class ${name}`);
   }
-  const plan = Object.fromEntries(names.map((key, i) => [key, numbers[i] === undefined ? undefined : Number(numbers[i])]));
+  const plan = Object.fromEntries(names.map((key, i) => [key, Number(numbers[i] ?? 0)]));
   // Without a stage threads read operands by themselves: class f32 only.
   const unstaged = kernel === 'f32' && plan.stages === 0;
   if (names.slice(0, least).some((key) => plan[key] === 0 && !(unstaged && key === 'stages')))
     throw new SyntaxError(`"${tile}" has a size of 0`);
-  const { ahead = 0, direct = 0, ...sizes } = plan;
-  return kernel === 'f32' ? { kernel, ...sizes } : { kernel, ...sizes, ahead, direct };
+  return /** @type {import('../matmul/types.mjs').SpirvTiling} */ ({ kernel, ...plan });
 }
+
+/**
+ * Whether a plan is one of the SPIR-V kernels.
+ * @param {Choice} plan @returns {plan is import('../matmul/types.mjs').SpirvChoice}
+ */
+export const isSpirv = (plan) => plan.kernel === 'f32' || plan.kernel === 'coop';
 
 /** @param {string} text */
 function splitsOf(text) {
@@ -116,19 +120,26 @@ export function entriesOf(name, lines) {
   });
 }
 
+/** The tile of a plan, as a line of a class has it. @param {string} name @param {Choice} plan @returns {string} */
+function tileOf(name, plan) {
+  if (plan.kernel === 'ptx') return plan.tiling;
+  if (name === 'ptx') return 'coop';
+  if (plan.kernel === 'natural' || plan.kernel === 'spirv') return plan.kernel;
+  const { names, least } = TILE[plan.kernel];
+  const sizes = /** @type {Partial<Record<string, number | string>>} */ (plan);
+  const values = names.map((key) => sizes[key] ?? 0);
+  // Numbers that a tile may end before are 0 where it does.
+  const last = names.findLastIndex((_, i) => i < least || values[i] !== 0);
+  return values.slice(0, last + 1).join(' ');
+}
+
 /**
  * The line of a plan.
- * @param {string} name of the class @param {Shape} shape @param {any} plan as `entriesOf` gives it @param {number} us
+ * @param {string} name of the class @param {Shape} shape @param {Choice} plan as `entriesOf` gives it @param {number} us
  */
 export function lineOf(name, { form, m, n, k }, plan, us) {
-  let tile = plan.tiling ?? plan.kernel;
-  if (plan.kernel === 'f32' || (plan.kernel === 'coop' && name !== 'ptx')) {
-    const { names, least } = TILE[/** @type {'f32' | 'coop'} */ (plan.kernel)];
-    const values = names.map((key) => plan[key] ?? OPTIONAL[/** @type {keyof typeof OPTIONAL} */ (key)]);
-    const last = names.findLastIndex((key, i) => i < least || values[i] !== OPTIONAL[/** @type {keyof typeof OPTIONAL} */ (key)]);
-    tile = values.slice(0, last + 1).join(' ');
-  }
-  return `${form} ${m} ${n} ${k} | ${tile} | ${plan.tail > 1 ? `${plan.wave}/${plan.tail}` : (plan.splits ?? 1)} | ${us.toFixed(1)}`;
+  const { splits = 1, wave, tail = 1 } = plan;
+  return `${form} ${m} ${n} ${k} | ${tileOf(name, plan)} | ${tail > 1 ? `${wave}/${tail}` : splits} | ${us.toFixed(1)}`;
 }
 
 const octaves = (/** @type {number} */ a, /** @type {number} */ b) => Math.abs(Math.log2(a / b));
@@ -137,7 +148,7 @@ const octaves = (/** @type {number} */ a, /** @type {number} */ b) => Math.abs(M
  * The nearest entry to a shape, by octaves over the three sizes.
  * @param {Entry[]} entries @param {Shape} shape
  * @param {number} reach nearer than this @param {number} otherForm octaves that another form counts as
- * @returns {{ plan: any, distance: number } | undefined}
+ * @returns {{ entry: Entry, distance: number } | undefined}
  */
 export function nearest(entries, { form, m, n, k }, reach, otherForm) {
   let best;
@@ -146,5 +157,5 @@ export function nearest(entries, { form, m, n, k }, reach, otherForm) {
     const away = octaves(m, entry.m) + octaves(n, entry.n) + octaves(k, entry.k) + (entry.form === form ? 0 : otherForm);
     if (away < distance) [best, distance] = [entry, away];
   }
-  return best && { plan: best.plan, distance };
+  return best && { entry: best, distance };
 }

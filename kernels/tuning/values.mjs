@@ -28,7 +28,7 @@ export class Values {
   }
   /** @param {number} length */
   tensor(length) {
-    const all = new /** @type {any} */ (this.block.constructor)(length);
+    const all = this.block instanceof Float32Array ? new Float32Array(length) : new Uint16Array(length);
     for (let i = 0; i < length; i += this.block.length) all.set(this.block.subarray(0, Math.min(this.block.length, length - i)), i);
     return all;
   }

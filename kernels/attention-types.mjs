@@ -1,0 +1,52 @@
+// What attention is on its way from arguments to dispatches. Types alone.
+
+/** @typedef {import('./attention.mjs').AttentionPlan} AttentionPlan */
+/** @typedef {import('./base.mjs').DType} DType */
+/** A tensor: what is bound, and its first element in that. @typedef {{ buffer: import('./base.mjs').Binding, offset: number }} Placed */
+/** The instruction of matrix units. @typedef {{ m: number, n: number, k: number }} Instruction */
+
+/**
+ * The arguments of a call, checked.
+ * @typedef {object} AttentionProblem
+ * @property {number} tokens
+ * @property {number} heads
+ * @property {number} headSize
+ * @property {number} batch
+ * @property {DType} type of Q, K and V
+ * @property {DType} outType of O and dO
+ * @property {DType} precision
+ * @property {number} width elements of all heads
+ * @property {Placed} q
+ * @property {Placed} k
+ * @property {Placed} v
+ * @property {Placed} out
+ * @property {Placed} lse log-sum-exp of each row
+ * @property {number} rowQkv elements between tokens
+ * @property {number} rowOut of O and dO
+ * @property {number} scale
+ * @property {number} softCap
+ * @property {boolean} causal
+ * @property {Partial<AttentionPlan>} [override] the plan that the caller asks for
+ */
+
+/**
+ * The gradients, and what they are computed from.
+ * @typedef {{ dOut: Placed, delta: Placed, dQ: Placed, dK: Placed, dV: Placed, rowGrad: number }} Gradients
+ */
+
+/** @typedef {{ queryBlock: number, keyBlock: number, threads: number }} Blocks rows of a workgroup, those it goes over at a time, its threads */
+/** f32 by tiles of scores. @typedef {Blocks & { kernel: 'tiles', rows: number, columns: number, workspace: number }} TilesPlan */
+/** f32, row by row. @typedef {Blocks & { kernel: 'walk' }} WalkPlan */
+/** On matrix units, scores in shared memory. @typedef {Blocks & { kernel: 'scratch', shape: Instruction }} ScratchPlan */
+/**
+ * On matrix units, scores in registers.
+ * @typedef {Blocks & { kernel: 'register', shape: Instruction, group: number, map: import('./attention-layout.mjs').LaneMap }} RegisterPlan
+ */
+/** @typedef {TilesPlan | WalkPlan | ScratchPlan | RegisterPlan} ShaderPlan */
+
+/**
+ * What a plan in registers is made of.
+ * @typedef {{ d: number, override: Partial<AttentionPlan>, shape: Instruction, map?: import('./attention-layout.mjs').LaneMap }} Chosen
+ */
+
+export {};

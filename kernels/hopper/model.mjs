@@ -1,0 +1,193 @@
+// How long a tiling in PTX takes for a product, by arithmetic: waves of blocks, each of which multiplies over the depth and then stores; a
+// launch; and where the depth is split a second pass, which reads the parts. It decides where no line of a table does.
+// __test__/kernels/model.test.mjs compares it with what was timed.
+
+import { planFault, sizesFault, division } from './form.mjs';
+import { PLANS, SECOND_PASS, SIMT_PLANS } from './plans.mjs';
+
+/** @typedef {import('../matmul/types.mjs').HalfTiling} HalfTiling */
+/** @typedef {import('../matmul/types.mjs').PtxChoice} PtxChoice */
+/** @typedef {import('../matmul/types.mjs').Shaped} Shaped */
+/** @typedef {import('../matmul/types.mjs').SimtTiling} SimtTiling */
+
+/**
+ * What blocks have to do: `whole` tiles over the depth, and `rest` tiles each in `parts` of `kPerPart`; `area` elements a tile.
+ * @typedef {{ k: number, whole: number, rest: number, parts: number, kPerPart: number, area: number }} Work
+ */
+
+/**
+ * What was measured of a tiling.
+ * @typedef {object} Rates
+ * @property {number} wave blocks that the device runs at once
+ * @property {number} [half] so many blocks of a wave have a multiprocessor each to themselves, where two share one: then they take
+ *   HALF_WAVE of a wave's time for the depth
+ * @property {number} perDepth microseconds that a wave takes for each element of the depth
+ * @property {number} perTile microseconds that a wave takes beside that: its first operands, and storing results
+ * @property {number} launch microseconds of a launch
+ * @property {{ us: number, bytesPerUs: number }} second the second pass, and the bytes of parts that are written and read in a microsecond
+ */
+
+/** The share of a wave's time that half of one takes where two blocks share a multiprocessor. */
+const HALF_WAVE = 0.6;
+
+/**
+ * Microseconds of a product, or of a group of products in one launch.
+ * @param {Work} work @param {Rates} rates
+ */
+export function predict({ k, whole, rest, parts, kPerPart, area }, { wave, half = 0, perDepth, perTile, launch, second }) {
+  const waves = (/** @type {number} */ items) => {
+    const left = items % wave;
+    return Math.floor(items / wave) + (left === 0 ? 0 : left <= half ? HALF_WAVE : 1);
+  };
+  const items = rest * parts;
+  // In waves over all of the depth, so that launches of equally many have the same time to the last bit: `compile` compares sums of them.
+  const multiply = (waves(whole) + waves(items) * (kPerPart / k)) * (k * perDepth);
+  const tiles = (Math.ceil(whole / wave) + Math.ceil(items / wave)) * perTile;
+  const sums = rest > 0 ? second.us + (8 * items * area) / second.bytesPerUs : 0;
+  return launch + multiply + tiles + sums;
+}
+
+/** Multiprocessors. */
+export const BLOCKS = 132;
+
+/** `perDepth` in nanoseconds, and `perTile`. @typedef {[perDepth: number, perTile: number]} Pair */
+/**
+ * Of products of halves, by form; `NN/shuffled` and `NT/shuffled` have B shuffled. Fitted to 391 timings on H100s (2026-11-25 and 26: models of
+ * width 384 and 768 at 16,384 and 65,536 rows, products of the 300M model at 512 to 8,192), with SECOND_PASS and LAUNCH_US as they are. The model
+ * says 0.82 to 1.11 of nine times in ten; those outside are far from the fastest.
+ * @type {Record<'N' | 'TN' | 'NN/shuffled' | 'NT/shuffled', Partial<Record<HalfTiling, Pair>>>}
+ */
+const HALVES = {
+  N: {
+    small: [4.29, 0.53],
+    square: [10.4, 1.05],
+    tall: [14.6, 2.2],
+    tallCached: [15.3, 0.93],
+    tallCopied: [11.2, 2.7],
+    tallCopiedCached: [11.45, 2.45],
+  },
+  TN: {
+    small: [4.36, 0.55],
+    wide: [15.1, 2.7],
+    tallCopied: [13.6, 0.46],
+    tallCopiedCached: [13.4, 2.25],
+    broadCopied: [14.6, 4.2],
+  },
+  'NN/shuffled': { tallCopied: [11.5, 2.35], tallCopiedCached: [11.3, 2] },
+  'NT/shuffled': { tallCopied: [12.2, 2.43], tallCopiedCached: [12.1, 2.03] },
+};
+const LAUNCH_US = 4.5;
+
+/** Depth from which on tiles of `broadCopied` are not slower (docs/notes/ptx-products.md): a tile's end takes long. */
+export const BROAD_DEPTH = 2048;
+
+/** Columns up to which `tallCached` has too few tiles in a row that read the same lines of A, and is slower than `tall`. */
+const CACHED_COLUMNS = 1024;
+
+/** Most parts of a product of halves, and the least depth of one. */
+const [PARTS, DEPTH] = [8, 512];
+
+/**
+ * Of products in f32 (docs/notes/ptx-products.md): operations a second while all multiprocessors work, with both operands copied by vectors;
+ * how much less for each that is copied element by element; microseconds that a tile takes beside its products.
+ */
+const SINGLES = {
+  simtTall: { rate: 53.7e12, crosswise: 0.6e12, perTile: 6 },
+  simtWide: { rate: 53.7e12, crosswise: 0.6e12, perTile: 6 },
+  simtSquare: { rate: 52.8e12, crosswise: 2.1e12, perTile: 4 },
+};
+/** The second pass of products in f32; their launch is in `perTile`. */
+const SINGLE_SECOND = { us: 4, bytesPerUs: 3e6 };
+/** Most parts of a product in f32. */
+const SINGLE_PARTS = 32;
+
+/** @typedef {{ plan: PtxChoice, us: number }} Guess a plan, and its microseconds by the model */
+
+/**
+ * The rates of a tiling for a form, or undefined where none were measured.
+ * @param {HalfTiling | SimtTiling} tiling @param {{ transA: boolean, transB: boolean, shuffled?: boolean }} form
+ * @returns {Rates | undefined}
+ */
+export function ratesOf(tiling, { transA, transB, shuffled = false }) {
+  if (Object.hasOwn(SIMT_PLANS, tiling)) {
+    const name = /** @type {SimtTiling} */ (tiling);
+    const { bm, bn, blocks } = SIMT_PLANS[name];
+    const { rate, crosswise, perTile } = SINGLES[name];
+    const wave = BLOCKS * blocks;
+    const perDepth = (2e6 * bm * bn * wave) / (rate - crosswise * (Number(!transA) + Number(transB)));
+    return { wave, half: blocks > 1 ? BLOCKS : 0, perDepth, perTile, launch: 0, second: SINGLE_SECOND };
+  }
+  const table = HALVES[transA ? 'TN' : shuffled ? (transB ? 'NT/shuffled' : 'NN/shuffled') : 'N'];
+  const pair = transA && transB ? undefined : table[/** @type {HalfTiling} */ (tiling)];
+  return pair && { wave: BLOCKS, perDepth: pair[0] / 1000, perTile: pair[1], launch: LAUNCH_US, second: SECOND_PASS };
+}
+
+/**
+ * Microseconds of a product by a plan, or undefined where no rates of its tiling were measured.
+ * @param {Shaped} problem @param {Pick<PtxChoice, 'tiling' | 'shuffled' | 'splits' | 'wave' | 'tail'>} plan
+ */
+export function predictPlan({ m, n, k, transA, transB }, { tiling, shuffled, splits, wave, tail }) {
+  const sizes = { ...PLANS, ...SIMT_PLANS }[tiling];
+  const rates = ratesOf(tiling, { transA, transB, shuffled });
+  if (!rates) return undefined;
+  const how = division(sizes, { m, n, k }, { blocks: wave ?? rates.wave, splits, tail });
+  return predict({ k, ...how, area: sizes.bm * sizes.bn }, rates);
+}
+
+/**
+ * The ways to split the depth that are worth looking at, with the microseconds of each.
+ * @param {Shaped} problem @param {{ tiling: HalfTiling | SimtTiling, shuffled?: boolean }} tile
+ * @returns {Guess[]}
+ */
+function waysOf(problem, tile) {
+  const { m, n, k, glu } = problem;
+  const single = problem.precision === 'f32';
+  const { bm, bn, bk } = { ...PLANS, ...SIMT_PLANS }[tile.tiling];
+  const tiles = Math.ceil(m / bm) * Math.ceil(n / bn);
+  const { wave = BLOCKS } = ratesOf(tile.tiling, { ...problem, ...tile }) ?? {};
+  /** @type {import('../matmul/types.mjs').Split[]} */
+  const ways = [{ splits: 1 }];
+  for (let parts = 2; !glu && parts <= (single ? SINGLE_PARTS : PARTS) && k / parts >= (single ? 8 * bk : DEPTH); parts++) {
+    if (tiles * parts <= (single ? 2 : 4) * wave) ways.push({ splits: parts });
+    else if (single && tiles % wave > 0 && (tiles % wave) * parts <= wave) ways.push({ splits: 1, wave, tail: parts });
+  }
+  return ways.flatMap((way) => {
+    const plan = /** @type {PtxChoice} */ ({ kernel: 'ptx', ...tile, ...way });
+    const us = predictPlan(problem, plan);
+    return us === undefined ? [] : [{ plan, us }];
+  });
+}
+
+/**
+ * The plans in PTX of a product that the model knows, each tiling by its fastest way, the fastest first.
+ * @param {Shaped} problem @param {{ shuffled?: boolean }} [options] of a product whose B is shuffled
+ * @returns {Guess[]}
+ */
+export function guesses(problem, { shuffled = false } = {}) {
+  const { n, k, transA, transB, precision, glu } = problem;
+  const form = /** @type {const} */ ({ type: 'bf16', transA, transB, shuffled, glu, half: glu !== undefined });
+  /** @type {(HalfTiling | SimtTiling)[]} */
+  const tilings =
+    precision === 'f32'
+      ? ['simtTall', 'simtWide', 'simtSquare']
+      : /** @type {HalfTiling[]} */ (Object.keys(PLANS)).filter(
+          (name) =>
+            !planFault(PLANS[name], form) &&
+            !sizesFault(PLANS[name], problem) &&
+            (name !== 'tallCached' || n > CACHED_COLUMNS) &&
+            (name !== 'broadCopied' || k >= BROAD_DEPTH),
+        );
+  return tilings
+    .flatMap((tiling) =>
+      waysOf(problem, shuffled ? { tiling, shuffled } : { tiling })
+        .sort((x, y) => x.us - y.us)
+        .slice(0, 1),
+    )
+    .sort((x, y) => x.us - y.us);
+}
+
+/** A prediction in a few words: the fastest, and the next. @param {Guess[]} list */
+export function wordsOf([first, second]) {
+  const us = (/** @type {number} */ x) => (x < 10 ? x.toFixed(1) : x.toFixed(0));
+  return `model: ${us(first.us)} µs by ${first.plan.tiling}${second ? `, ${us(second.us)} by ${second.plan.tiling}` : ''}`;
+}

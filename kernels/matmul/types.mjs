@@ -1,0 +1,136 @@
+// What a matrix product is on its way from arguments to dispatches: a problem (sizes, types, form), for which a tiling is chosen, which
+// divides it among workgroups (a plan); a product, which is a problem with its operands; a line of a table. Types alone.
+
+/** @typedef {import('../base.mjs').Binding} Binding */
+/** @typedef {import('../base.mjs').DType} DType */
+/** @typedef {import('../hopper/form.mjs').GemmPlan} GemmPlan */
+/** @typedef {import('../hopper/simt.mjs').SimtPlan} SimtPlan */
+/** @typedef {import('../matmul.mjs').MatmulArgs} MatmulArgs */
+/** @typedef {import('../matmul.mjs').Precision} Precision */
+
+/** The name of a tiling of PLANS in kernels/hopper/plans.mjs. @typedef {keyof typeof import('../hopper/plans.mjs').PLANS} HalfTiling */
+/** The name of one of SIMT_PLANS. @typedef {keyof typeof import('../hopper/plans.mjs').SIMT_PLANS} SimtTiling */
+
+/** @typedef {{ m: number, n: number, k: number }} Sizes rows and columns of the result, and the inner size */
+
+/**
+ * What decides how fast a tiling computes a product.
+ * @typedef {Sizes & { transA: boolean, transB: boolean, precision?: string, beta?: number, glu?: 'forward' | 'backward' }} Shaped
+ *   `glu`: with SwiGLU or its gradient, see `GemmForm`
+ */
+
+/**
+ * What a table looks at of a product.
+ * @typedef {Shaped & { batch: number, beta: number, precision: string, aType: string, bType: string, bShuffled?: boolean }} Asked
+ */
+
+/**
+ * A product before its operands are looked at: checked sizes and types.
+ * @typedef {object} ProblemParts
+ * @property {Precision} precision
+ * @property {'f16' | 'bf16'} half the half type of the precision
+ * @property {DType} aType
+ * @property {DType} bType
+ * @property {DType} cType
+ * @property {boolean} bShuffled
+ * @property {boolean} dual a second output is stored, in `half`
+ * @property {ProblemArgs} args as the caller gave them
+ *
+ * @typedef {Asked & ProblemParts} Problem
+ */
+
+/**
+ * The arguments of a problem; tensors may be missing, and `gateUp` is there where the product is the gradient of SwiGLU.
+ * @typedef {Partial<MatmulArgs> & { gateUp?: import('../base.mjs').Tensor }} ProblemArgs
+ */
+
+/** A tensor: what is bound, and its first element in that. @typedef {{ buffer: Binding, offset: number }} Placed */
+
+/**
+ * The operands of a product and how they lie.
+ * @typedef {object} Operands
+ * @property {Placed} a
+ * @property {Placed} b
+ * @property {Placed} c
+ * @property {Placed} [h] second output
+ * @property {Placed} [bias]
+ * @property {Placed} [residual] of the gradient of SwiGLU: gates and ups
+ * @property {number} lda
+ * @property {number} ldb
+ * @property {number} ldc
+ * @property {number} ldr
+ * @property {number} ldh
+ * @property {number} alpha
+ */
+
+/**
+ * What the kernels that end in SwiGLU leave out.
+ * @typedef {object} Ends
+ * @property {number} strideA
+ * @property {number} strideB
+ * @property {number} strideC
+ * @property {number} strideR
+ * @property {number} strideH
+ * @property {number} strideBias
+ * @property {boolean} vec4 whether results are written four elements at a time
+ * @property {boolean} toF32 whether f32 is all that is stored
+ * @property {'gelu' | 'silu'} [activation]
+ */
+
+/** What launches read of a problem. @typedef {Omit<Problem, 'args' | 'precision' | 'bType'>} Computed */
+/** A product as the kernels in PTX take it. @typedef {Computed & Operands & Partial<Ends>} PtxProduct */
+/** A product with its operands. @typedef {Problem & Operands & Ends} Product */
+
+/**
+ * How the depth is split: everywhere in `splits` parts, or in `tail` parts for the tiles after the last whole wave of `wave`.
+ * @typedef {{ splits?: number, wave?: number, tail?: number }} Split
+ */
+
+/**
+ * A tiling of the kernels in ordinary arithmetic, as `MatmulPlan` says it.
+ * @typedef {{ kernel: 'f32', bm: number, bn: number, bk: number, tm: number, tn: number, lx: number, stages: number }} F32Tiling
+ */
+/**
+ * A tiling of the kernels on matrix units through SPIR-V.
+ * @typedef {{ kernel: 'coop', bm: number, bn: number, bk: number, wm: number, wn: number, tm: number, tn: number, tk: number, stages: number,
+ *   ahead?: number, direct?: number }} CoopTiling
+ */
+/** @typedef {F32Tiling | CoopTiling} SpirvTiling */
+/** A tiling in PTX by its name, and whether B must be shuffled. @typedef {{ kernel: 'ptx', tiling: HalfTiling | SimtTiling, shuffled?: boolean }} PtxTiling */
+/** That PTX is not faster (`spirv`), or not with B shuffled (`natural`). @typedef {{ kernel: 'spirv' | 'natural' }} Refusal */
+
+/** Why a plan was chosen, in a few words. @typedef {{ because?: string }} Because */
+/** What a line of a table says. @typedef {(SpirvTiling | PtxTiling | Refusal) & Split & Because} Choice */
+/** @typedef {SpirvTiling & Split & Because} SpirvChoice */
+/** @typedef {PtxTiling & Split & Because} PtxChoice */
+
+/**
+ * A plan of the SPIR-V kernels, with how it divides the depth.
+ * @typedef {SpirvTiling & { splits: number, wave?: number, tail?: number, kPerSplit: number, whole: number, rest: number } & Because} SpirvPlan
+ *   `whole` tiles are computed at once, the `rest` in parts where there is a tail
+ */
+
+/**
+ * A plan of the kernels in PTX.
+ * @typedef {object} PtxPlanParts
+ * @property {'ptx'} kernel
+ * @property {GemmPlan | SimtPlan} tiling
+ * @property {number} bm
+ * @property {number} bn
+ * @property {number} bk
+ * @property {number} stages
+ * @property {number} splits
+ * @property {number} [wave]
+ * @property {number} [tail]
+ * @property {ReturnType<typeof import('../hopper/form.mjs').division>} division
+ *
+ * @typedef {PtxPlanParts & Because} PtxPlan
+ */
+
+/** @typedef {SpirvPlan | PtxPlan} Plan */
+
+/** What the second pass needs of a plan. @typedef {{ bm: number, bn: number, splits: number, tail?: number, whole: number, rest: number }} Parts */
+
+/** Memory for partial sums and tensor maps. @typedef {Placed | undefined} Work */
+
+export {};
