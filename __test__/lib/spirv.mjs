@@ -46,8 +46,11 @@ const Op = {
   ISub: 130,
   IMul: 132,
   FMul: 133,
+  LogicalAnd: 167,
   Select: 169,
+  IEqual: 170,
   ULessThan: 176,
+  BitwiseOr: 197,
   BitwiseXor: 198,
   ControlBarrier: 224,
   AtomicIAdd: 234,
@@ -59,8 +62,15 @@ const Op = {
   Return: 253,
 };
 const Storage = { Input: 1, Workgroup: 4, Private: 6, Function: 7, PushConstant: 9, StorageBuffer: 12, PhysicalStorageBuffer: 5349 };
-const Decoration = { SpecId: 1, Block: 2, ArrayStride: 6, BuiltIn: 11, Binding: 33, DescriptorSet: 34, Offset: 35 };
-const BuiltIn = { NumWorkgroups: 24, WorkgroupSize: 25, WorkgroupId: 26, LocalInvocationId: 27, GlobalInvocationId: 28 };
+const Decoration = { SpecId: 1, Block: 2, ArrayStride: 6, BuiltIn: 11, NonWritable: 24, Binding: 33, DescriptorSet: 34, Offset: 35 };
+const BuiltIn = {
+  NumWorkgroups: 24,
+  WorkgroupSize: 25,
+  WorkgroupId: 26,
+  LocalInvocationId: 27,
+  GlobalInvocationId: 28,
+  LocalInvocationIndex: 29,
+};
 export const MAGIC = 0x07230203;
 
 /**
@@ -264,15 +274,16 @@ export class Builder {
     this.#emit(section, Op.Variable, pointer, id, storage);
     return id;
   }
-  /** @param {'WorkgroupId' | 'NumWorkgroups' | 'LocalInvocationId' | 'GlobalInvocationId'} name */
+  /** @param {Exclude<keyof typeof BuiltIn, 'WorkgroupSize'>} name */
   builtin(name) {
+    const type = name === 'LocalInvocationIndex' ? this.u32 : this.uvec3;
     const variable = this.#intern(`builtin ${name}`, () => {
-      const id = this.#variable(Storage.Input, this.uvec3);
+      const id = this.#variable(Storage.Input, type);
       this.decorate(id, Decoration.BuiltIn, BuiltIn[name]);
       this.#interface.push(id);
       return id;
     });
-    return this.op(Op.Load, this.uvec3, variable);
+    return this.op(Op.Load, type, variable);
   }
   /** @param {number} index */
   binding(index) {
@@ -283,6 +294,10 @@ export class Builder {
       this.#global14(id);
       return id;
     });
+  }
+  /** Says that the shader does not store to a binding. @param {number} index */
+  readOnly(index) {
+    this.decorate(this.binding(index), Decoration.NonWritable);
   }
   /**
    * Shared memory of the workgroup: as many words as it has invocations in x.
@@ -483,6 +498,18 @@ export class Builder {
    */
   xor(a, b) {
     return this.op(Op.BitwiseXor, this.u32, a, b);
+  }
+  /** @param {Id} a @param {Id} b */
+  or(a, b) {
+    return this.op(Op.BitwiseOr, this.u32, a, b);
+  }
+  /** @param {Id} a @param {Id} b of bools */
+  and(a, b) {
+    return this.op(Op.LogicalAnd, this.bool, a, b);
+  }
+  /** @param {Id} a @param {Id} b */
+  equal(a, b) {
+    return this.op(Op.IEqual, this.bool, a, b);
   }
   /**
    * @param {Id} a
