@@ -304,7 +304,10 @@ test('save and load: every type, exactly; a file that is none says what is wrong
   opt.dispose();
   const bytes = readFileSync(path);
   writeFileSync(path, bytes.subarray(0, bytes.length - 1));
-  await assert.rejects(load(path), /is not a safetensors file: (weight|bias) \[.*lies at/);
+  await assert.rejects(
+    load(path),
+    new RegExp(`is not a safetensors file: it has ${bytes.length - 1} bytes, its header says ${bytes.length}`),
+  );
   writeFileSync(path, Buffer.from('nothing like it'));
   await assert.rejects(load(path), /is not a safetensors file: a header of \d+ bytes in a file of 15/);
   await assert.rejects(save(path, { a: /** @type {any} */ (1) }), /a is not a tensor/);
