@@ -64,7 +64,7 @@ function rungs(precision) {
 }
 
 await runMain('node benches/ablation.mjs [options]', OPTIONS, async (options) => {
-  const folder = await mkdtemp(join(tmpdir(), 'helios-vk-ladder-'));
+  const folder = await mkdtemp(join(tmpdir(), 'helios-vk-ablation-'));
   const list = rungs(options.precision);
   /** @type {Map<Rung, any[]>} */
   const results = new Map(list.map((rung) => [rung, []]));
@@ -117,7 +117,7 @@ await runMain('node benches/ablation.mjs [options]', OPTIONS, async (options) =>
       { group: 'host time of a step', name, series: 'helios-vk', unit: 'ms', value: hostMilliseconds },
     ]);
     const title = `The ladder: ${options.preset}, ${options.precision}, batch ${config.batch} × ${config.microSteps}`;
-    writeResults(options.results, { bench: 'ladder', title, device, driver: driverInfo, figures });
+    writeResults(options.results, { bench: 'ablation', title, device, driver: driverInfo, figures });
   }
   if (options.json !== undefined) {
     await writeFile(options.json, `${JSON.stringify({ device, driver, config, rows }, null, 1)}\n`);

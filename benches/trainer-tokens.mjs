@@ -443,7 +443,7 @@ if (isWorker) {
         return [...own, ...peak, ...means];
       });
       const driver = (await deviceOf(addons[0].path)).info.driverInfo;
-      writeResults(options.results, { bench: 'toks', title: `${what}; ${method}`, device, driver, figures });
+      writeResults(options.results, { bench: 'trainer-tokens', title: `${what}; ${method}`, device, driver, figures });
     }
     if (options.report !== undefined) {
       await writeFile(options.report, benchReport({ device, what, method, conclusion, sides, ratio, lossesAgree, tables, micro }));

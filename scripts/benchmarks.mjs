@@ -42,7 +42,7 @@ const SECTIONS = {
     about: 'Compiled training steps beside the same in PyTorch with the same weights and batches; on a CPU beside other packages of npm.',
     named: true,
   },
-  toks: {
+  'trainer-tokens': {
     title: 'Training through the plain calls',
     about: 'An existing trainer with helios-vk and with the C addon.',
     headline: 'tokens a second',
@@ -58,7 +58,7 @@ const SECTIONS = {
   distributed: { title: 'Collectives', about: 'The hand-over to the engine and back, and `allReduce`.', rows: 5 },
   calls: { title: 'Calls', about: 'Host time of each call by itself.', rows: 8 },
   replay: { title: 'A recorded training run, call by call', about: 'The calls of an existing trainer, with stand-in kernels.' },
-  ladder: { title: 'What each fix gives', about: 'The same training run, each part of the fast path switched off in turn.' },
+  ablation: { title: 'What each fix gives', about: 'The same training run, each part of the fast path switched off in turn.' },
   'safe-mode': { title: 'Safe mode', about: 'The same work with and without `initDevice({ safe: true })`.' },
 };
 
@@ -131,7 +131,7 @@ function newest(runs, bench, fits) {
 /** The README's chart. @param {Run[]} runs */
 function tokensChart(runs) {
   const trainer = (/** @type {string} */ series) =>
-    newest(runs, 'toks', (f) => f.name === 'tokens a second' && f.series === series && f.group.startsWith('newest trainer'));
+    newest(runs, 'trainer-tokens', (f) => f.name === 'tokens a second' && f.series === series && f.group.startsWith('newest trainer'));
   const [c, ours] = [trainer('C addon'), trainer('helios-vk')];
   const gpt = newest(runs, 'train', (f) => f.name === 'tokens a second' && f.series === 'helios-vk, bf16' && f.group.includes('batch 1×4'));
   // What stands beside ours must be of the same session: its figures are looked for in that run alone.

@@ -14,10 +14,10 @@ export const RESULTS = fileURLToPath(new URL('../results', import.meta.url));
 
 /** The benches that write results, in the order of the page. */
 export const BENCHES = /** @type {const} */ ([
-  'toks',
+  'trainer-tokens',
   'alpha',
   'train',
-  'ladder',
+  'ablation',
   'replay',
   'calls',
   'kernels',
