@@ -7,7 +7,7 @@ import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { test } from 'node:test';
 
-const ROOT = fileURLToPath(new URL('..', import.meta.url));
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const LAUNCHER = ['mpiexec.openmpi', 'mpiexec.mpich', 'mpiexec'].find((name) => spawnSync(name, ['--version']).status === 0);
 const MEMORY = 'ERROR_OUT_OF_DEVICE_MEMORY';
 const LOST = 'ERROR_DEVICE_LOST';
@@ -31,7 +31,7 @@ const PLACES = 4;
 
 /** @param {string[]} fault @returns {any[]} what the ranks said, by rank */
 function lives(...fault) {
-  const args = ['bin/helios-vk.mjs', 'run', '--nproc', '2', '--mpiexec', String(LAUNCHER), 'faults/collective-rank.mjs', ...fault];
+  const args = ['bin/helios-vk.mjs', 'run', '--nproc', '2', '--mpiexec', String(LAUNCHER), '__test__/faults/collective-rank.mjs', ...fault];
   const { stdout, stderr, signal } = spawnSync(process.execPath, args, {
     cwd: ROOT,
     encoding: 'utf8',
