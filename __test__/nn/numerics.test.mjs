@@ -146,7 +146,9 @@ test('binary cross-entropy of large logits, its gradient, and log1p have all the
       );
     }
   }
-  const numbers = [-0, 1e-30, -1e-9, 3e-8, 1e-4, -0.3, -0.5, -0.75, 0.9, 1, 1.1, 7, 1e30, Infinity, NaN, -2];
+  const numbers = [-0, 1e-30, -1e-9, 3e-8, 1e-4, -0.3, -0.5, -0.75, 0.9, 1, 1.1, 7, 1e30, Infinity, NaN];
+  // Vulkan does not say what the logarithm of a negative number is; SwiftShader says 0.
+  if (Number.isNaN(await F.log(tensor([-1])).item())) numbers.push(-2);
   for (const [y] of await both((v) => [F.log1p(v)], tensor(numbers))) {
     assertNear(
       y,
