@@ -30,7 +30,7 @@ import {
   zeros,
 } from '../../nn/index.mjs';
 import { assertClose } from '../lib/random-data.mjs';
-import { initDevice, values } from './setup.mjs';
+import { collectGarbage, initDevice, values } from './setup.mjs';
 
 before(initDevice);
 
@@ -119,7 +119,8 @@ test('options and arguments that a call does not have are errors that name them'
   assert.equal(x.grad, undefined);
 });
 
-test('a parameter that cannot be one leaves its tensor, and no memory, behind', () => {
+test('a parameter that cannot be one leaves its tensor, and no memory, behind', async () => {
+  await collectGarbage();
   const before = memory().buffers;
   const x = ones([1], { dtype: 'i32' });
   assert.throws(() => new nn.Parameter(x), /Parameter: takes/);

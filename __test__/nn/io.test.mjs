@@ -11,7 +11,7 @@ import { memory, runtime } from '../../nn/core/runtime.mjs';
 import { SafetensorsFile, writeSafetensors } from '../../nn/io/file.mjs';
 import { CHECKSUM, encodeHeader, headerLength, parseHeader } from '../../nn/io/safetensors.mjs';
 import { assertClose } from '../lib/random-data.mjs';
-import { initDevice, values } from './setup.mjs';
+import { collectGarbage, initDevice, values } from './setup.mjs';
 
 before(initDevice);
 
@@ -236,6 +236,7 @@ test('load: only, skip, metadata', async (t) => {
   const names = ['head.weight', 'head.bias', 'body.0.weight', 'body.1.weight'];
   const state = Object.fromEntries(names.map((name, i) => [name, full([i + 1], i)]));
   await save(path, state, { metadata: { step: '3', format: 'pt', ['__proto__']: 'odd' } });
+  await collectGarbage();
   for (const [options, expected] of /** @type {[any, number[]][]} */ ([
     [{}, [0, 1, 2, 3]],
     [{ only: ['body.1.weight', 'head.bias'] }, [1, 3]],
@@ -519,6 +520,7 @@ test('a checksum: every one-byte change of a file is refused, but for one of the
   const describe = async (/** @type {Record<string, any>} */ tensors) =>
     Promise.all(Object.entries(tensors).map(async ([name, x]) => [name, x.dtype, x.shape, await values(x)]));
   const original = await describe(await load(path));
+  await collectGarbage();
   const held = memory().buffers;
   /** @type {number[]} */
   const taken = [];
