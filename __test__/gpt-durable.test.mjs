@@ -30,7 +30,7 @@ async function folder(t) {
   return path;
 }
 
-const config = { ...PRESETS.tiny, layers: 1, width: 32, heads: 1, hidden: 4, block: 5 };
+const config = { ...PRESETS['gpt-tiny'], layers: 1, width: 32, heads: 1, hidden: 4, block: 5 };
 const tokenizer = /** @type {const} */ ({ kind: 'byte' });
 const { total, parameters } = parameterTable(config);
 
@@ -497,7 +497,7 @@ test('a text of more than a string’s length', async (t) => {
 test('train.mjs: --keep keeps the last checkpoints of the run, and a folder in use is refused', async (t) => {
   const dir = await folder(t);
   const train = fileURLToPath(new URL('../benches/train.mjs', import.meta.url));
-  const sizes = '--preset tiny --layers 1 --width 32 --heads 1 --hidden 4 --block 8 --batch 1 --sample-tokens 0 --quiet'.split(' ');
+  const sizes = '--preset gpt-tiny --layers 1 --width 32 --heads 1 --hidden 4 --block 8 --batch 1 --sample-tokens 0 --quiet'.split(' ');
   const run = () =>
     spawnSync(process.execPath, [train, ...sizes, '--steps', '5', '--checkpoint', dir, '--checkpoint-every', '1', '--keep', '2'], {
       encoding: 'utf8',

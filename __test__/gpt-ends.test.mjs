@@ -12,7 +12,7 @@ import { fileURLToPath } from 'node:url';
 import { loadCheckpoint } from '../benches/gpt/checkpoint.mjs';
 
 const [TRAIN, GENERATE] = ['train', 'generate'].map((name) => fileURLToPath(new URL(`../benches/${name}.mjs`, import.meta.url)));
-const SIZES = '--preset tiny --layers 1 --width 32 --heads 1 --hidden 4 --block 8 --batch 1 --sample-tokens 0'.split(' ');
+const SIZES = '--preset gpt-tiny --layers 1 --width 32 --heads 1 --hidden 4 --block 8 --batch 1 --sample-tokens 0'.split(' ');
 const LIMIT = { timeout: 60_000 };
 
 /** @param {import('node:test').TestContext} t */

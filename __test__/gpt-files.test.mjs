@@ -91,7 +91,7 @@ test('safetensors: broken files are refused, failed writes leave nothing', async
 
 test('a checkpoint gives back every bit, and the latest of a folder', async (t) => {
   const dir = await folder(t);
-  const config = { ...PRESETS.tiny, layers: 1, width: 64, heads: 2, hidden: 12, block: 5 };
+  const config = { ...PRESETS['gpt-tiny'], layers: 1, width: 64, heads: 2, hidden: 12, block: 5 };
   const { total, parameters } = parameterTable(config);
   const random = new Random(4);
   const state = { weights: new Float32Array(total), m: new Float32Array(total), v: new Float32Array(total) };
@@ -345,7 +345,7 @@ test('a profile’s table has rates without exponents', () => {
 test('compare.mjs: differences against PyTorch’s f32, and only between equal runs', async (t) => {
   const dir = await folder(t);
   const script = fileURLToPath(new URL('../benches/pytorch/compare.mjs', import.meta.url));
-  const config = { ...PRESETS.tiny, steps: 2 };
+  const config = { ...PRESETS['gpt-tiny'], steps: 2 };
   const [ours, torch, out] = ['ours.json', 'torch.json', 'out.json'].map((name) => join(dir, name));
   const run = { device: 'a device', config, losses: [4, 3.003], tokensPerSecond: { median: 200 } };
   await writeFile(ours, JSON.stringify(run));

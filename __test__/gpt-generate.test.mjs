@@ -14,7 +14,7 @@ import { PRESETS, checkConfig } from '../benches/gpt/config.mjs';
 import { splitTokens, validationStarts } from '../benches/gpt/data.mjs';
 import { Random } from '../benches/gpt/random.mjs';
 import { forwardBackward } from '../benches/gpt/reference.mjs';
-import { draw, generate } from '../benches/gpt/sample.mjs';
+import { generate, sampleToken } from '../benches/gpt/sample.mjs';
 import { restoreTokenizer } from '../benches/gpt/tokenizer.mjs';
 import { createTrainer, freshWeights } from '../benches/gpt/trainer.mjs';
 
@@ -27,7 +27,7 @@ const script = (/** @type {string} */ name) => fileURLToPath(new URL(`../benches
 const run = (/** @type {string} */ name, /** @type {string[]} */ ...options) => execute(process.execPath, [script(name), ...options]);
 
 const config = checkConfig({
-  ...PRESETS.tiny,
+  ...PRESETS['gpt-tiny'],
   layers: 1,
   width: 64,
   heads: 2,
@@ -96,14 +96,14 @@ for (const mode of /** @type {const} */ (['graph', 'plain'])) {
   });
 }
 
-test('draw: temperature, top-k and top-p say what is drawn from', () => {
+test('sampleToken: temperature, top-k and top-p say what is sampled from', () => {
   // Probabilities 1/2, 1/4, 1/8, 1/8 at temperature 1, not in order.
   const logits = Float32Array.of(Math.log(1 / 8), Math.log(1 / 2), Math.log(1 / 8), Math.log(1 / 4));
   /** @param {import('../benches/gpt/sample.mjs').Sampling} sampling */
   const shares = (sampling) => {
     const counts = [0, 0, 0, 0];
     // Every uniform number of a fine grid: no luck is involved.
-    for (let i = 0; i < 840; i++) counts[draw(logits, { uniform: () => (i + 0.5) / 840 }, { temperature: 1, ...sampling })]++;
+    for (let i = 0; i < 840; i++) counts[sampleToken(logits, { uniform: () => (i + 0.5) / 840 }, { temperature: 1, ...sampling })]++;
     return counts.map((count) => count / 840);
   };
   const all = { topK: 0, topP: 1 };
@@ -145,7 +145,7 @@ test('train.mjs --validation, and generate.mjs from the finished checkpoint', as
   const data = join(dir, 'text.txt');
   const text = 'the quick brown fox jumps over the lazy dog. '.repeat(100);
   await writeFile(data, text);
-  const sizes = '--preset tiny --layers 1 --width 32 --heads 1 --hidden 64 --block 16'.split(' ');
+  const sizes = '--preset gpt-tiny --layers 1 --width 32 --heads 1 --hidden 64 --block 16'.split(' ');
   const [json, report, checkpoints] = [join(dir, 'a.json'), join(dir, 'a.html'), join(dir, 'run')];
   const first = await run(
     'train',

@@ -10,7 +10,7 @@ import { child, childJson } from './lib/child.mjs';
 const training = (changes, mode) => `
   const { createTrainer } = await import('${new URL('../benches/gpt/trainer.mjs', import.meta.url)}');
   const { PRESETS } = await import('${new URL('../benches/gpt/config.mjs', import.meta.url)}');
-  const config = { ...PRESETS.tiny, batch: 1, block: 32, steps: 20, warmup: 2, microSteps: 2, ...${JSON.stringify(changes)} };
+  const config = { ...PRESETS['gpt-tiny'], batch: 1, block: 32, steps: 20, warmup: 2, microSteps: 2, ...${JSON.stringify(changes)} };
   const tokens = Uint32Array.from({ length: 4096 }, (_, i) => (i * i + (i >> 3)) % 97);
   const trainer = createTrainer(vk, config, { tokens, mode: '${mode}' });
   for (let i = 0; i < 4; i++) await trainer.step();
@@ -99,7 +99,7 @@ test('a checkpoint saved with shards loads without, and the other way round', as
     const { PRESETS } = await import('${new URL('../benches/gpt/config.mjs', import.meta.url)}');
     const { readFileSync } = await import('node:fs');
     const { createHash } = await import('node:crypto');
-    const config = { ...PRESETS.tiny, batch: 1, block: 32, steps: 20, warmup: 2 };
+    const config = { ...PRESETS['gpt-tiny'], batch: 1, block: 32, steps: 20, warmup: 2 };
     const tokens = Uint32Array.from({ length: 4096 }, (_, i) => (i * i + (i >> 3)) % 97);
     const found = await latestCheckpoint('${folder}');
     const state = found === undefined ? undefined : (await loadCheckpoint(found)).state;

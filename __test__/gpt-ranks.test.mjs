@@ -65,7 +65,7 @@ test('a restart goes on from the last checkpoint of its own run', async (t) => {
   assert.deepEqual(attemptOf({ HELIOS_GENERATION: '0a1b-12', HELIOS_RESTART_COUNT: '12' }), { run: '0a1b', restarted: true });
   const folder = mkdtempSync(join(tmpdir(), 'helios-vk-test-'));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
-  const config = { ...PRESETS.tiny, layers: 1, width: 32, heads: 1, hidden: 4, block: 5 };
+  const config = { ...PRESETS['gpt-tiny'], layers: 1, width: 32, heads: 1, hidden: 4, block: 5 };
   const { total } = parameterTable(config);
   const tokenizer = /** @type {const} */ ({ kind: 'byte' });
   const save = (/** @type {number} */ step, /** @type {string | undefined} */ run) =>

@@ -2,13 +2,13 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { PRESETS, checkConfig, learningRate, parameterTable } from '../benches/gpt/config.mjs';
+import { PRESETS, PRESET_NAMES, checkConfig, learningRate, parameterTable, presetOf } from '../benches/gpt/config.mjs';
 import { stepBatch, unigramEntropy } from '../benches/gpt/data.mjs';
 import { Random, initialWeights } from '../benches/gpt/random.mjs';
 import { forwardBackward } from '../benches/gpt/reference.mjs';
 
 const config = checkConfig({
-  ...PRESETS.tiny,
+  ...PRESETS['gpt-tiny'],
   layers: 2,
   width: 64,
   heads: 2,
@@ -75,8 +75,18 @@ test('gradients add up over micro-steps', () => {
   for (let i = 0; i < total; i++) assert.ok(Math.abs(sum[i] - whole[i]) < 1e-12);
 });
 
-test('the mission preset has 300 to 307 million parameters, ranges do not overlap and are aligned', () => {
-  const { parameters, count, total, decayed } = parameterTable(PRESETS.mission);
+test('the presets have as many parameters as their names say, and their earlier names still work', () => {
+  const counts = Object.entries(PRESETS).map(([name, preset]) => [name, parameterTable(preset).count]);
+  assert.deepEqual(Object.fromEntries(counts), { 'gpt-tiny': 143_680, 'gpt-30m': 29_630_976, 'gpt-300m': 301_837_312 });
+  assert.equal(presetOf('tiny'), PRESETS['gpt-tiny']);
+  assert.equal(presetOf('small'), PRESETS['gpt-30m']);
+  assert.equal(presetOf('mission'), PRESETS['gpt-300m']);
+  for (const name of Object.keys(PRESETS)) assert.equal(presetOf(name), PRESETS[name]);
+  assert.deepEqual(PRESET_NAMES, [...Object.keys(PRESETS), 'tiny', 'small', 'mission']);
+});
+
+test('the gpt-300m preset has 300 to 307 million parameters, ranges do not overlap and are aligned', () => {
+  const { parameters, count, total, decayed } = parameterTable(PRESETS['gpt-300m']);
   assert.ok(count >= 300e6 && count <= 307e6, `${count}`);
   let end = 0;
   for (const { offset, size, decay, name } of parameters) {

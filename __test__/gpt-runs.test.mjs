@@ -10,7 +10,7 @@ import { fileURLToPath } from 'node:url';
 
 import { checkpointPath, loadCheckpoint, saveCheckpoint } from '../benches/gpt/checkpoint.mjs';
 
-const SIZES = '--preset tiny --layers 1 --width 32 --heads 1 --hidden 4 --block 8 --batch 1'.split(' ');
+const SIZES = '--preset gpt-tiny --layers 1 --width 32 --heads 1 --hidden 4 --block 8 --batch 1'.split(' ');
 
 /** @param {import('node:test').TestContext} t */
 function folder(t) {

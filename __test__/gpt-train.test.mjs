@@ -35,7 +35,7 @@ const script = fileURLToPath(new URL('../benches/train.mjs', import.meta.url));
 
 /** Sizes that are no multiple of any tile. */
 const config = checkConfig({
-  ...PRESETS.tiny,
+  ...PRESETS['gpt-tiny'],
   layers: 2,
   width: 96,
   heads: 3,
@@ -479,7 +479,7 @@ const cli = (...options) => execute(process.execPath, [script, ...options]);
 
 const small = [
   '--preset',
-  'tiny',
+  'gpt-tiny',
   '--layers',
   '1',
   '--width',
@@ -640,7 +640,7 @@ test('train.mjs: dumps the batches and the weights that a run starts from', asyn
 
 test('train.mjs: bad options end with an error that names them', async () => {
   for (const [options, message] of /** @type {[string[], RegExp][]} */ ([
-    [['--preset', 'huge'], /--preset huge: must be one of tiny, small, mission/],
+    [['--preset', 'huge'], /--preset huge: must be one of gpt-tiny, gpt-30m, gpt-300m, tiny, small, mission/],
     [['--layers', 'two'], /--layers two: must be an integer from 1 to 4096/],
     [['--width', '30', '--heads', '4'], /width 30 is not a multiple of heads 4/],
     [['--nonsense'], /--nonsense/],

@@ -23,7 +23,7 @@ function folder(t) {
 const saving = (dir, step) => `
   const { loadCheckpoint, saveCheckpoint } = await import(${url('../benches/gpt/checkpoint.mjs')});
   const { PRESETS, parameterTable } = await import(${url('../benches/gpt/config.mjs')});
-  const config = { ...PRESETS.tiny, layers: 1, width: 32, heads: 1, hidden: 4, block: 4, vocab: 16 };
+  const config = { ...PRESETS['gpt-tiny'], layers: 1, width: 32, heads: 1, hidden: 4, block: 4, vocab: 16 };
   const { total } = parameterTable(config);
   try {
     await saveCheckpoint(${JSON.stringify(dir)}, { config, tokenizer: { kind: 'byte' } }, ${step}, () => new Float32Array(total).fill(${step}));

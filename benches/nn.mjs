@@ -5,7 +5,7 @@
  */
 
 import { compile, init, nn, noGrad, scope, tensor } from '../nn/index.mjs';
-import { PRESETS, checkConfig, parameterTable, tokensPerStep } from './gpt/config.mjs';
+import { PRESET_NAMES, checkConfig, parameterTable, presetOf, tokensPerStep } from './gpt/config.mjs';
 import { stepBatch } from './gpt/data.mjs';
 import { Gpt, createTraining } from './gpt/model.mjs';
 import { freshWeights } from './gpt/trainer.mjs';
@@ -17,7 +17,7 @@ import { stubDevice } from './lib/stub.mjs';
 const USAGE = 'node benches/nn.mjs [options]';
 const OPTIONS = /** @type {const} */ ({
   addon: { type: 'string', value: 'PATH', path: 'module', default: OWN_ADDON, help: 'the addon to measure' },
-  preset: { type: 'string', default: 'mission', choices: ['tiny', 'small', 'mission'], help: 'model' },
+  preset: { type: 'string', default: 'gpt-300m', choices: PRESET_NAMES, help: 'model' },
   precision: { type: 'string', default: 'bf16', choices: ['f32', 'f16', 'bf16'], help: 'arithmetic' },
   layers: { type: 'integer', min: 1, max: 4096, help: "layers; the preset's when left out" },
   batch: { type: 'integer', min: 1, max: 65536, help: "sequences of a micro-step; the preset's when left out" },
@@ -93,7 +93,7 @@ function compileTwice(config) {
 
 await runMain(USAGE, OPTIONS, async ({ addon, preset, precision, layers, batch, steps, warmup, rounds, budget, compile: time, json }) => {
   const end = performance.now() + 1000 * budget;
-  const sizes = PRESETS[/** @type {keyof typeof PRESETS} */ (preset)];
+  const sizes = presetOf(preset);
   const config = checkConfig({
     ...sizes,
     precision: /** @type {'f32' | 'f16' | 'bf16'} */ (precision),

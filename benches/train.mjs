@@ -4,7 +4,7 @@
 import { createRequire } from 'node:module';
 import { isDeepStrictEqual } from 'node:util';
 import { CHECKPOINT_FILES, checkFolder, checkpointPath, checkpointsOf, identityOf, loadCheckpoint, stepOf } from './gpt/checkpoint.mjs';
-import { MAX_LAYERS, MAX_SIZE, MAX_STEPS, PRESETS, checkConfig, flopsPerToken, parameterTable } from './gpt/config.mjs';
+import { MAX_LAYERS, MAX_SIZE, MAX_STEPS, PRESET_NAMES, checkConfig, flopsPerToken, parameterTable, presetOf } from './gpt/config.mjs';
 import { checkSameData, dataInfo, firstLine, loadText, splitTokens, stepBatch, textFiles, unigramEntropy } from './gpt/data.mjs';
 import { FolderLock, writeOutput } from './gpt/files.mjs';
 import { measurePeak } from './gpt/peak.mjs';
@@ -25,7 +25,11 @@ import { extremes, median } from './lib/stats.mjs';
 
 const USAGE = 'npm run train -- [options]\n       helios-vk run --nproc N benches/train.mjs [options]';
 const OPTIONS = /** @type {const} */ ({
-  preset: { type: 'string', choices: ['tiny', 'small', 'mission'], help: 'model; default tiny on a CPU device, else small' },
+  preset: {
+    type: 'string',
+    choices: PRESET_NAMES,
+    help: 'model; default gpt-tiny on a CPU device, else gpt-30m.\ntiny, small and mission are earlier names of the three',
+  },
   layers: { type: 'integer', min: 1, max: MAX_LAYERS, help: 'decoder layers' },
   width: { type: 'integer', min: 1, max: MAX_SIZE, help: 'channels' },
   heads: { type: 'integer', min: 1, max: MAX_SIZE, help: 'attention heads' },
@@ -233,7 +237,7 @@ async function train(values, vk, info, ranks) {
   if (resumed && values.validation !== undefined) {
     throw new UsageError('--resume keeps what the checkpoint held back; leave --validation out');
   }
-  const preset = PRESETS[values.preset ?? (isCpu ? 'tiny' : 'small')];
+  const preset = presetOf(values.preset ?? (isCpu ? 'gpt-tiny' : 'gpt-30m'));
   const config = configOf(values, resumed?.config ?? preset, resumed !== undefined, size);
   const { run: launch, restarted } = attemptOf();
   const run = identityOf(resumed, launch);

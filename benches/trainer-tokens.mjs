@@ -15,7 +15,7 @@ import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { borrow } from '../bin/lib/borrow.mjs';
 import { CommandError, placeIn } from '../bin/lib/link.mjs';
-import { MAX_LAYERS, MAX_SIZE, PRESETS, checkConfig, parameterTable, tokensPerStep } from './gpt/config.mjs';
+import { MAX_LAYERS, MAX_SIZE, PRESET_NAMES, checkConfig, parameterTable, presetOf, tokensPerStep } from './gpt/config.mjs';
 import { loadText } from './gpt/data.mjs';
 import { plainAddon, withoutSubgroupOptions } from './gpt/freeze.mjs';
 import { trainTokenizer } from './gpt/tokenizer.mjs';
@@ -45,8 +45,8 @@ const OPTIONS = /** @type {const} */ ({
   tokenizer: { type: 'string', value: 'NAME', default: 'bpe-16k', help: "the trainer's tokenizer" },
   preset: {
     type: 'string',
-    choices: ['tiny', 'small', 'mission'],
-    help: 'model; default tiny on a CPU device, else small; mission for --trainer',
+    choices: PRESET_NAMES,
+    help: 'model; default gpt-tiny on a CPU device, else gpt-30m; gpt-300m for --trainer',
   },
   layers: { type: 'integer', min: 1, max: MAX_LAYERS, help: 'decoder layers' },
   width: { type: 'integer', min: 1, max: MAX_SIZE, help: 'channels' },
@@ -281,9 +281,9 @@ if (isWorker) {
     const warmup = options.quick ? 1 : options.warmup;
     const steps = options.quick ? 3 : warmup + options.steps;
     const ours = loadAddon(OWN_ADDON);
-    const preset = options.preset ?? (options.trainer !== undefined ? 'mission' : await defaultPreset(addons[0].path));
+    const preset = options.preset ?? (options.trainer !== undefined ? 'gpt-300m' : await defaultPreset(addons[0].path));
     /** @type {GptConfig} */
-    const config = { ...PRESETS[preset], steps };
+    const config = { ...presetOf(preset), steps };
     for (const [option, key] of /** @type {const} */ ([
       ['layers', 'layers'],
       ['width', 'width'],
@@ -462,7 +462,7 @@ function placeOf(checkout) {
 
 /** `tiny` on a CPU device, else `small`. @param {string} addon */
 async function defaultPreset(addon) {
-  return (await deviceOf(addon)).info.deviceType === CPU_DEVICE ? 'tiny' : 'small';
+  return (await deviceOf(addon)).info.deviceType === CPU_DEVICE ? 'gpt-tiny' : 'gpt-30m';
 }
 
 /**

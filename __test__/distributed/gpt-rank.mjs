@@ -37,7 +37,7 @@ async function trainSmall() {
   const size = ranks?.group.worldSize ?? 1;
   /** Sizes that are no multiple of any tile. */
   const config = checkConfig({
-    ...PRESETS.tiny,
+    ...PRESETS['gpt-tiny'],
     ...{ layers: 2, width: 96, heads: 3, hidden: 76, block: 19, vocab: 45, batch: 3, steps: STEPS, warmup: 2, clip },
     microSteps: micro * size,
   });

@@ -13,7 +13,7 @@ import { initDevice } from './setup.mjs';
 
 before(initDevice);
 
-const config = { ...PRESETS.tiny, batch: 2, block: 32, steps: 40, warmup: 3, microSteps: 2 };
+const config = { ...PRESETS['gpt-tiny'], batch: 2, block: 32, steps: 40, warmup: 3, microSteps: 2 };
 const steps = light ? 4 : 12;
 const tokens = Uint32Array.from({ length: 4096 }, (_, i) => (i * i + (i >> 3)) % 97);
 const { parameters, total } = parameterTable(config);

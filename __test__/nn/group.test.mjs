@@ -202,7 +202,7 @@ const grouped = (sizes) =>
     const { kernels } = runtime();
     // A stub runs no test of a kernel.
     Object.assign(kernels, matmulKernels(kernels.context, { verify: () => undefined, verifyGroup: () => undefined }));
-    const config = { ...PRESETS.mission, precision: 'bf16', layers: 3, batch: 16, microSteps: 1, ...${JSON.stringify(sizes)} };
+    const config = { ...PRESETS['gpt-300m'], precision: 'bf16', layers: 3, batch: 16, microSteps: 1, ...${JSON.stringify(sizes)} };
     const groups = [];
     const { matmulGroup } = kernels;
     kernels.matmulGroup = (list) => {

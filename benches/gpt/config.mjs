@@ -71,14 +71,14 @@ const COMMON = {
 };
 
 /**
- * - `tiny`: bytes, 0.1M parameters; learns on a CPU device in two minutes.
- * - `small`: about 30M parameters.
- * - `mission`: 301.8M parameters: 21 layers of 12.65M, embedding and untied head of 17,408 × 1,024
+ * - `gpt-tiny`: 143,680 parameters, bytes as tokens; learns on a CPU device in two minutes.
+ * - `gpt-30m`: 29.6M parameters.
+ * - `gpt-300m`: 301.8M parameters: 21 layers of 12.65M, an embedding and an untied head of 17,408 × 1,024
  *   each (17 · 1,024, "about 16k", in whole matrix tiles) and 512 positions.
  * @type {Readonly<Record<string, Readonly<GptConfig>>>}
  */
 export const PRESETS = Object.freeze({
-  tiny: Object.freeze({
+  'gpt-tiny': Object.freeze({
     ...COMMON,
     layers: 2,
     width: 64,
@@ -93,7 +93,7 @@ export const PRESETS = Object.freeze({
     warmup: 20,
     steps: 400,
   }),
-  small: Object.freeze({
+  'gpt-30m': Object.freeze({
     ...COMMON,
     layers: 8,
     width: 512,
@@ -108,7 +108,7 @@ export const PRESETS = Object.freeze({
     warmup: 50,
     steps: 1000,
   }),
-  mission: Object.freeze({
+  'gpt-300m': Object.freeze({
     ...COMMON,
     layers: 21,
     width: 1024,
@@ -124,6 +124,15 @@ export const PRESETS = Object.freeze({
     steps: 200,
   }),
 });
+
+/** Earlier names of the presets, which still work. @type {Readonly<Record<string, string>>} */
+export const PRESET_ALIASES = Object.freeze({ tiny: 'gpt-tiny', small: 'gpt-30m', mission: 'gpt-300m' });
+
+/** Every name that `presetOf` takes. */
+export const PRESET_NAMES = Object.freeze([...Object.keys(PRESETS), ...Object.keys(PRESET_ALIASES)]);
+
+/** The preset of a name or of an earlier name. @param {string} name one of `PRESET_NAMES` */
+export const presetOf = (name) => PRESETS[PRESET_ALIASES[name] ?? name];
 
 /**
  * Checks a configuration as a whole.

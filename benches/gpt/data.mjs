@@ -1,4 +1,4 @@
-/** The text a run trains on, its token stream, and the batches drawn from it. */
+/** The text a run trains on, its token stream, and the batches sampled from it. */
 
 import { isUtf8 } from 'node:buffer';
 import { createHash } from 'node:crypto';
@@ -178,7 +178,7 @@ export function unigramEntropy(tokens) {
 
 /**
  * The inputs and targets of one optimizer step. Sequences start anywhere in the tokens, by a random
- * stream of (seed, step) alone: a resumed run draws what an undisturbed one would.
+ * stream of (seed, step) alone: a resumed run samples what an undisturbed one would.
  * @param {Uint32Array} tokens
  * @param {Pick<import('./config.mjs').GptConfig, 'batch' | 'block' | 'microSteps' | 'seed'>} config of the step, or of a process's share
  * @param {number} step 0 is the first

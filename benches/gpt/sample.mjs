@@ -1,13 +1,13 @@
-/** Text from the model: one forward pass a token, the next token drawn on the host. */
+/** Text from the model: one forward pass a token; the host samples the next token. */
 
 import { Random } from './random.mjs';
 
 /**
- * How the next token is drawn.
+ * How the next token is sampled.
  * @typedef {object} Sampling
- * @property {number} [temperature] divides the logits; 0 takes the likeliest token
- * @property {number} [topK] only the likeliest so many are drawn from; 0: from all
- * @property {number} [topP] of these only the likeliest whose probabilities reach this sum, at least one; 1: all
+ * @property {number} [temperature] divides the logits; 0 takes the most likely token; 0.8 when left out
+ * @property {number} [topK] sample from the `topK` most likely tokens; 0: from all; 40 when left out
+ * @property {number} [topP] of these, sample from the fewest whose probabilities sum to at least this; 1, the default: from all of them
  */
 
 /**
@@ -25,9 +25,9 @@ export async function* generate(trainer, tokenizer, prompt, { tokens = 200, seed
   let written = tokenizer.decode(ids);
   yield written;
   for (let i = 0; i < tokens; i++) {
-    // The model pads its vocabulary; only ids that the tokenizer knows are drawn.
+    // The model pads its vocabulary; only ids that the tokenizer knows are sampled.
     const logits = (await trainer.nextLogits(ids.slice(-block))).subarray(0, tokenizer.size);
-    ids.push(draw(logits, random, sampling));
+    ids.push(sampleToken(logits, random, sampling));
     const text = tokenizer.decode(ids);
     // Bytes of a character whose rest is still to come are shown as U+FFFD; at the end they stay so.
     const known = i + 1 < tokens ? text.replace(/\ufffd{1,3}$/, '') : text;
@@ -58,7 +58,7 @@ export async function sample(trainer, tokenizer, prompt, options) {
  * @param {Sampling} [sampling]
  * @returns {number} an index
  */
-export function draw(logits, random, { temperature = 0.8, topK = 40, topP = 1 } = {}) {
+export function sampleToken(logits, random, { temperature = 0.8, topK = 40, topP = 1 } = {}) {
   const order = Array.from(logits, (_, i) => i).sort((a, b) => logits[b] - logits[a] || a - b);
   if (temperature === 0) return order[0];
   let kept = topK > 0 ? order.slice(0, topK) : order;
