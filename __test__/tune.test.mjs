@@ -420,8 +420,9 @@ test('a plan wins by more than the noise only', () => {
 
 test('the models are the presets of the training run', () => {
   assert.deepEqual(Object.keys(MODELS), Object.keys(PRESETS));
-  for (const [name, { width, hidden, vocab, batch, block }] of Object.entries(PRESETS)) {
-    assert.deepEqual(MODELS[name], { width, hidden, vocab, tokens: batch * block }, name);
+  for (const [name, { model, training }] of Object.entries(PRESETS)) {
+    const { width, hidden, vocab, block } = model;
+    assert.deepEqual(MODELS[name], { width, hidden, vocab, tokens: training.batch * block }, name);
   }
   const products = productsOf(MODELS['gpt-300m'], 8192).map((shape) => Object.values(shape).join(' '));
   assert.equal(new Set(products).size, 15);

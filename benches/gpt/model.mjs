@@ -1,9 +1,10 @@
-/** The GPT that is trained, and its optimizer step, in `helios-vk/nn`. */
+/** The GPT, and the optimizer step that trains it, written with `helios-vk/nn`. */
 
-import { F, accumulate, autocast, nn, optim } from '../../nn/index.mjs';
+import { F, accumulate, autocast, nn, noGrad, optim, scope, setFloat32MatmulPrecision, tensor } from '../../nn/index.mjs';
 import { NORM_EPSILON, halfOf } from './config.mjs';
 
-/** @typedef {import('./config.mjs').GptConfig} GptConfig */
+/** @typedef {import('./config.mjs').ModelConfig} ModelConfig */
+/** @typedef {import('./config.mjs').TrainingConfig} TrainingConfig */
 /** @typedef {import('../../nn/api/tensor.mjs').Tensor} Tensor */
 
 /** @param {number} width */
@@ -12,7 +13,7 @@ const norm = (width) => new nn.RMSNorm(width, { eps: NORM_EPSILON });
 const linear = (inputs, outputs) => new nn.Linear(inputs, outputs, { bias: false });
 
 class Attention extends nn.Module {
-  /** @param {GptConfig} config */
+  /** @param {ModelConfig} config */
   constructor({ width, heads }) {
     super();
     this.qkv = linear(width, 3 * width);
@@ -26,7 +27,7 @@ class Attention extends nn.Module {
 }
 
 class Mlp extends nn.Module {
-  /** @param {GptConfig} config */
+  /** @param {ModelConfig} config */
   constructor({ width, hidden }) {
     super();
     this.gate_up = linear(width, 2 * hidden);
@@ -39,7 +40,7 @@ class Mlp extends nn.Module {
 }
 
 class Block extends nn.Module {
-  /** @param {GptConfig} config */
+  /** @param {ModelConfig} config */
   constructor(config) {
     super();
     this.attention_norm = norm(config.width);
@@ -55,16 +56,17 @@ class Block extends nn.Module {
 }
 
 export class Gpt extends nn.Module {
-  /** @param {GptConfig} config */
+  /** @param {ModelConfig} config */
   constructor(config) {
     super();
+    this.config = config;
     this.token_embedding = new nn.Embedding(config.vocab, config.width);
     this.position_embedding = new nn.Embedding(config.block, config.width);
     this.layers = Array.from({ length: config.layers }, () => new Block(config));
     this.norm = norm(config.width);
     this.head = linear(config.width, config.vocab);
   }
-  /** What the head reads, [batch, tokens, width]. @param {Tensor} ids [batch, tokens], at most `block` tokens @returns {Tensor} */
+  /** What the head reads. @param {Tensor} ids [batch, tokens], at most `block` tokens @returns {Tensor} [batch, tokens, width] */
   hidden(ids) {
     let x = this.token_embedding.forward(ids).add(this.position_embedding.weight.slice(0, 0, ids.shape[1]));
     for (const layer of this.layers) x = layer.forward(x);
@@ -74,7 +76,11 @@ export class Gpt extends nn.Module {
   forward(ids) {
     return this.head.forward(this.hidden(ids));
   }
-  /** The sum of all losses. @param {Tensor} ids [batch, tokens] @param {Tensor} targets of ids @param {number} rows of logits at once */
+  /**
+   * The sum of the cross-entropies of all tokens, in nats.
+   * @param {Tensor} ids [batch, tokens] @param {Tensor} targets [batch, tokens], the id that follows each
+   * @param {number} rows rows of logits that are computed at once
+   */
   loss(ids, targets, rows) {
     const [x, wanted] = [this.hidden(ids).flatten(0, 1), targets.flatten()].map((all) => all.split(rows));
     return x.map((part, i) => F.crossEntropy(this.head.forward(part), wanted[i], { reduction: 'sum' })).reduce((a, b) => a.add(b));
@@ -82,12 +88,32 @@ export class Gpt extends nn.Module {
 }
 
 /**
- * The optimizer of a model, and functions of batches, to be compiled.
- * @param {Gpt} model @param {GptConfig} config @param {number} [rows] of logits at once; all of a micro-step when left out
- * @param {Pick<import('../../nn/optim/index.mjs').Options, 'processGroup' | 'zero' | 'reduce'>} [ranks] that train together: `opt.step()` follows `gradients`
+ * Copies values of the host into tensors of the device, one at a time: the device may not have room for all of them twice.
+ * @param {Record<string, Tensor>} tensors such as `model.stateDict()`
+ * @param {import('./state.mjs').HostState} [values] by the same names; zeros when left out
  */
-export function createTraining(model, config, rows = config.batch * config.block, ranks = {}) {
-  const tokens = config.batch * config.block;
+export function copyFromHost(tensors, values) {
+  noGrad(() => {
+    for (const [name, to] of Object.entries(tensors)) {
+      if (values === undefined) to.fill_(0);
+      else scope(() => void to.copy_(tensor(values[name], { shape: to.shape })));
+    }
+  });
+}
+
+/** Sets the arithmetic of the f32 products that are computed from now on. @param {import('./config.mjs').Precision} precision */
+export const setPrecision = (precision) => setFloat32MatmulPrecision(precision === 'bf16x3' ? 'high' : 'highest');
+
+/**
+ * The optimizer of a model, and functions of batches, to be compiled.
+ * @param {Gpt} model @param {TrainingConfig} config
+ * @param {number} [rows] rows of logits that are computed at once; all of a micro-step when left out
+ * @param {Pick<import('../../nn/optim/index.mjs').Options, 'processGroup' | 'zero' | 'reduce'>} [ranks] the processes that train together:
+ *   call `gradients`, then `opt.step()`, instead of `step`
+ */
+export function createTraining(model, config, rows, ranks = {}) {
+  const { block } = model.config;
+  const tokens = config.batch * block;
   const [vectors, matrices] = [true, false].map((flat) => model.parameters().filter(({ ndim }) => (ndim === 1) === flat));
   const opt = new optim.AdamW([{ params: matrices }, { params: vectors, weightDecay: 0 }], {
     lr: config.lr,
@@ -95,22 +121,22 @@ export function createTraining(model, config, rows = config.batch * config.block
     eps: config.epsilon,
     weightDecay: config.weightDecay,
     clip: config.clip,
-    // Gradients are those of sums of losses: divided by the tokens before, they would be too small for f16.
+    // The gradients are of the sum of losses: of the mean, they would be too small for f16.
     gradientScale: 1 / tokens,
     schedule: { warmup: config.warmup, total: config.steps, finalLr: config.minLr },
     ...ranks,
   });
-  /** The sum of losses. @param {Tensor} flat u32: ids, then targets, of whole sequences */
+  /** The sum of losses. @param {Tensor} flat u32: the ids, then the targets, of whole sequences */
   const loss = (flat) => {
-    const [ids, targets] = [0, 1].map((i) => flat.reshape(2, -1, config.block).at(i));
-    return autocast(halfOf(config), () => model.loss(ids, targets, rows));
+    const [ids, targets] = [0, 1].map((i) => flat.reshape(2, -1, block).at(i));
+    return autocast(halfOf(config.precision), () => model.loss(ids, targets, rows ?? tokens));
   };
-  /** Gradients of an optimizer step, times `tokens`. @param {Tensor} flat ids and targets of each micro-step @returns {Tensor} the mean loss */
+  /** Computes the gradients of an optimizer step, times `tokens`. @param {Tensor} flat ids and targets of each micro-step @returns {Tensor} the mean loss */
   const gradients = (flat) => {
     const batch = flat.reshape(config.microSteps, -1);
     return accumulate(config.microSteps, (i) => loss(batch.at(i))).mul(1 / tokens);
   };
-  /** One optimizer step. @param {Tensor} flat as of `gradients` @returns {Tensor} the mean loss before it */
+  /** One optimizer step. @param {Tensor} flat as for `gradients` @returns {Tensor} the mean loss before the step */
   const step = (flat) => {
     const mean = gradients(flat);
     opt.step();

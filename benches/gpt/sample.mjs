@@ -11,25 +11,25 @@ import { Random } from './random.mjs';
  */
 
 /**
- * Continues a prompt, token by token.
- * @param {Pick<import('./trainer.mjs').Trainer, 'config' | 'nextLogits'>} trainer
+ * Continues a prompt, token by token. The same seed gives the same text.
+ * @param {Pick<import('./generator.mjs').Generator, 'config' | 'nextLogits'>} model
  * @param {import('./tokenizer.mjs').Tokenizer} tokenizer
- * @param {string} prompt
- * @param {Sampling & {tokens?: number, seed?: number}} [options] `tokens` to add
- * @returns {AsyncGenerator<string>} the prompt, then what each token adds: nothing where a character is not complete yet
+ * @param {string} prompt a line end when empty
+ * @param {Sampling & {tokens?: number, seed?: number}} [options] `tokens`: how many to add, 200 when left out; `seed`: 1 when left out
+ * @returns {AsyncGenerator<string>} the prompt, then the text that each token adds; nothing for a token that leaves a character incomplete
  */
-export async function* generate(trainer, tokenizer, prompt, { tokens = 200, seed = 1, ...sampling } = {}) {
+export async function* generate(model, tokenizer, prompt, { tokens = 200, seed = 1, ...sampling } = {}) {
   const random = new Random(seed, 3);
-  const { block } = trainer.config;
+  const { block } = model.config;
   const ids = Array.from(await tokenizer.encode(prompt.length > 0 ? prompt : '\n'));
   let written = tokenizer.decode(ids);
   yield written;
   for (let i = 0; i < tokens; i++) {
     // The model pads its vocabulary; only ids that the tokenizer knows are sampled.
-    const logits = (await trainer.nextLogits(ids.slice(-block))).subarray(0, tokenizer.size);
+    const logits = (await model.nextLogits(ids.slice(-block))).subarray(0, tokenizer.size);
     ids.push(sampleToken(logits, random, sampling));
     const text = tokenizer.decode(ids);
-    // Bytes of a character whose rest is still to come are shown as U+FFFD; at the end they stay so.
+    // The first bytes of a character decode to U+FFFD until the rest follows; what is incomplete at the end stays U+FFFD.
     const known = i + 1 < tokens ? text.replace(/\ufffd{1,3}$/, '') : text;
     if (known.length <= written.length) continue;
     yield known.slice(written.length);
@@ -39,20 +39,20 @@ export async function* generate(trainer, tokenizer, prompt, { tokens = 200, seed
 
 /**
  * Continues a prompt.
- * @param {Parameters<typeof generate>[0]} trainer
+ * @param {Parameters<typeof generate>[0]} model
  * @param {import('./tokenizer.mjs').Tokenizer} tokenizer
  * @param {string} prompt
  * @param {Parameters<typeof generate>[3]} [options]
  * @returns {Promise<string>} prompt and continuation
  */
-export async function sample(trainer, tokenizer, prompt, options) {
+export async function sample(model, tokenizer, prompt, options) {
   let text = '';
-  for await (const part of generate(trainer, tokenizer, prompt, options)) text += part;
+  for await (const part of generate(model, tokenizer, prompt, options)) text += part;
   return text;
 }
 
 /**
- * The next token.
+ * Samples the next token.
  * @param {Float32Array} logits
  * @param {Pick<Random, 'uniform'>} random
  * @param {Sampling} [sampling]
