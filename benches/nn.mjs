@@ -7,7 +7,8 @@
 import { compile, init, nn, scope, tensor } from '../nn/index.mjs';
 import { PRESET_NAMES, checkConfig, flatConfig, presetOf, tokensPerStep, withValues } from './gpt/config.mjs';
 import { stepBatch } from './gpt/data.mjs';
-import { Gpt, copyFromHost, createTraining } from './gpt/model.mjs';
+import { copyFromHost } from './gpt/device.mjs';
+import { Gpt, createTraining } from './gpt/model.mjs';
 import { initialWeights } from './gpt/state.mjs';
 import { addonPath, loadAddon, OWN_ADDON } from './lib/addon.mjs';
 import { runMain } from './lib/args.mjs';

@@ -1,10 +1,10 @@
 /** The next token's logits: the forward pass that text is generated with. It holds the model's weights, and no gradients or optimizer. */
 
-import { createKernels } from '../../kernels/index.mjs';
 import { autocast, compile, init, nn, noGrad } from '../../nn/index.mjs';
 import { checkModel, checkPrecision, halfOf } from './config.mjs';
+import { checkMatrixUnits, copyFromHost, setPrecision } from './device.mjs';
 import { checkFits } from './limits.mjs';
-import { Gpt, copyFromHost, setPrecision } from './model.mjs';
+import { Gpt } from './model.mjs';
 
 /** @typedef {import('./config.mjs').ModelConfig} ModelConfig */
 /** @typedef {import('./config.mjs').Precision} Precision */
@@ -78,15 +78,4 @@ export function loadGenerator(vk, config, weights, precision) {
     model.dispose();
   };
   return { generator, destroy };
-}
-
-/**
- * Throws where a device cannot compute matrix products in a precision.
- * @param {any} vk the native module @param {Precision} precision @param {string} deviceName
- * @throws {RangeError} with the code `NO_MATRIX_UNITS`
- */
-export function checkMatrixUnits(vk, precision, deviceName) {
-  if (createKernels(vk).matmulSupports(precision)) return;
-  const message = `precision ${precision}: ${deviceName} has no matrix units for it`;
-  throw Object.assign(new RangeError(message), { code: 'NO_MATRIX_UNITS' });
 }

@@ -1,10 +1,8 @@
 /** The GPT, and the optimizer step that trains it, written with `helios-vk/nn`. */
 
-import { F, accumulate, autocast, nn, noGrad, optim, scope, setFloat32MatmulPrecision, tensor } from '../../nn/index.mjs';
+import { F, accumulate, autocast, nn, optim } from '../../nn/index.mjs';
 import { NORM_EPSILON, halfOf } from './config.mjs';
-
 /** @typedef {import('./config.mjs').ModelConfig} ModelConfig */
-/** @typedef {import('./config.mjs').TrainingConfig} TrainingConfig */
 /** @typedef {import('../../nn/api/tensor.mjs').Tensor} Tensor */
 
 /** @param {number} width */
@@ -76,11 +74,7 @@ export class Gpt extends nn.Module {
   forward(ids) {
     return this.head.forward(this.hidden(ids));
   }
-  /**
-   * The sum of the cross-entropies of all tokens, in nats.
-   * @param {Tensor} ids [batch, tokens] @param {Tensor} targets [batch, tokens], the id that follows each
-   * @param {number} rows rows of logits that are computed at once
-   */
+  /** The sum of all losses, in nats. @param {Tensor} ids [batch, tokens] @param {Tensor} targets of ids @param {number} rows of logits at once */
   loss(ids, targets, rows) {
     const [x, wanted] = [this.hidden(ids).flatten(0, 1), targets.flatten()].map((all) => all.split(rows));
     return x.map((part, i) => F.crossEntropy(this.head.forward(part), wanted[i], { reduction: 'sum' })).reduce((a, b) => a.add(b));
@@ -88,32 +82,12 @@ export class Gpt extends nn.Module {
 }
 
 /**
- * Copies values of the host into tensors of the device, one at a time: the device may not have room for all of them twice.
- * @param {Record<string, Tensor>} tensors such as `model.stateDict()`
- * @param {import('./state.mjs').HostState} [values] by the same names; zeros when left out
- */
-export function copyFromHost(tensors, values) {
-  noGrad(() => {
-    for (const [name, to] of Object.entries(tensors)) {
-      if (values === undefined) to.fill_(0);
-      else scope(() => void to.copy_(tensor(values[name], { shape: to.shape })));
-    }
-  });
-}
-
-/** Sets the arithmetic of the f32 products that are computed from now on. @param {import('./config.mjs').Precision} precision */
-export const setPrecision = (precision) => setFloat32MatmulPrecision(precision === 'bf16x3' ? 'high' : 'highest');
-
-/**
  * The optimizer of a model, and functions of batches, to be compiled.
- * @param {Gpt} model @param {TrainingConfig} config
- * @param {number} [rows] rows of logits that are computed at once; all of a micro-step when left out
- * @param {Pick<import('../../nn/optim/index.mjs').Options, 'processGroup' | 'zero' | 'reduce'>} [ranks] the processes that train together:
- *   call `gradients`, then `opt.step()`, instead of `step`
+ * @param {Gpt} model @param {import('./config.mjs').TrainingConfig} config @param {number} [rows] of logits at once; all of a micro-step when left out
+ * @param {Pick<import('../../nn/optim/index.mjs').Options, 'processGroup' | 'zero' | 'reduce'>} [ranks] processes: call `gradients`, then `opt.step()`
  */
-export function createTraining(model, config, rows, ranks = {}) {
-  const { block } = model.config;
-  const tokens = config.batch * block;
+export function createTraining(model, config, rows = config.batch * model.config.block, ranks = {}) {
+  const tokens = config.batch * model.config.block;
   const [vectors, matrices] = [true, false].map((flat) => model.parameters().filter(({ ndim }) => (ndim === 1) === flat));
   const opt = new optim.AdamW([{ params: matrices }, { params: vectors, weightDecay: 0 }], {
     lr: config.lr,
@@ -128,8 +102,8 @@ export function createTraining(model, config, rows, ranks = {}) {
   });
   /** The sum of losses. @param {Tensor} flat u32: the ids, then the targets, of whole sequences */
   const loss = (flat) => {
-    const [ids, targets] = [0, 1].map((i) => flat.reshape(2, -1, block).at(i));
-    return autocast(halfOf(config.precision), () => model.loss(ids, targets, rows ?? tokens));
+    const [ids, targets] = [0, 1].map((i) => flat.reshape(2, -1, model.config.block).at(i));
+    return autocast(halfOf(config.precision), () => model.loss(ids, targets, rows));
   };
   /** Computes the gradients of an optimizer step, times `tokens`. @param {Tensor} flat ids and targets of each micro-step @returns {Tensor} the mean loss */
   const gradients = (flat) => {

@@ -9,9 +9,10 @@
 import { compile, init, nn, noGrad, scope, tensor } from '../../nn/index.mjs';
 import { checkConfig, tokensPerStep } from './config.mjs';
 import { stepBatch, validationBatches } from './data.mjs';
-import { Generator, checkMatrixUnits } from './generator.mjs';
+import { checkMatrixUnits, copyFromHost, setPrecision } from './device.mjs';
+import { Generator } from './generator.mjs';
 import { checkFits, logitRows } from './limits.mjs';
-import { Gpt, copyFromHost, createTraining, setPrecision } from './model.mjs';
+import { Gpt, createTraining } from './model.mjs';
 import { shareOf } from './ranks.mjs';
 import { initialWeights } from './state.mjs';
 
