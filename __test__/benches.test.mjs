@@ -43,7 +43,7 @@ test('the speed bench trains our GPT on two addons, compares losses, and writes 
     const [json, report] = [join(folder, 'a.json'), join(folder, 'a.html')];
     const args = [
       '--preset',
-      'tiny',
+      'gpt-tiny',
       '--layers',
       '1',
       '--quick',
@@ -95,7 +95,7 @@ test('the speed bench runs the same kernels on an addon whose pipelines take no 
     const { stdout } = await bench(
       'trainer-tokens.mjs',
       '--preset',
-      'tiny',
+      'gpt-tiny',
       '--layers',
       '1',
       '--quick',
@@ -309,7 +309,7 @@ test('Ctrl-C ends the trainer and puts its addon back, and after a kill the next
 });
 
 test('the bench of helios-vk/nn trains the GPT to the same losses, eager and compiled', async () => {
-  const args = ['--preset', 'tiny', '--layers', '1', '--precision', 'f32', '--steps', '2', '--warmup', '2', '--rounds', '2', '--json'];
+  const args = ['--preset', 'gpt-tiny', '--layers', '1', '--precision', 'f32', '--steps', '2', '--warmup', '2', '--rounds', '2', '--json'];
   const { eager, compiled, ratios, apart } = JSON.parse((await bench('nn.mjs', '--addon', addon, ...args)).stdout);
   assert.equal(eager.losses.length, 4);
   assert.ok(eager.losses[3] < eager.losses[0], eager.losses);
@@ -318,7 +318,7 @@ test('the bench of helios-vk/nn trains the GPT to the same losses, eager and com
 });
 
 test('the bench of helios-vk/nn times two compiles of one step, which make the same dispatches', async () => {
-  const { compiles } = JSON.parse((await bench('nn.mjs', '--compile', '--preset', 'tiny', '--json')).stdout);
+  const { compiles } = JSON.parse((await bench('nn.mjs', '--compile', '--preset', 'gpt-tiny', '--json')).stdout);
   const [first, second] = compiles;
   assert.ok(first.cpuMilliseconds > 0 && second.cpuMilliseconds > 0, JSON.stringify(compiles));
   assert.ok(second.dispatches > 20, JSON.stringify(compiles));

@@ -16,7 +16,7 @@ test('ablation.mjs: a rung for each fix, and the same loss on every rung', async
   const dir = await mkdtemp(join(tmpdir(), 'helios-vk-test-'));
   t.after(() => rm(dir, { recursive: true, force: true }));
   const [json, report] = [join(dir, 'ladder.json'), join(dir, 'ladder.html')];
-  const options = ['--preset', 'tiny', '--precision', 'f32', '--steps', '4', '--json', json, '--report', report];
+  const options = ['--preset', 'gpt-tiny', '--precision', 'f32', '--steps', '4', '--json', json, '--report', report];
   const sizes = '--layers=1 --width=32 --heads=1 --hidden=64 --block=16';
   const { stdout } = await execute(process.execPath, [ladder, ...options, `--train-args=${sizes}`]);
   const { rows } = JSON.parse(await readFile(json, 'utf8'));

@@ -12,13 +12,14 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 
 import { checkpointPath, checkpointsOf, loadCheckpoint, saveCheckpoint } from '../benches/gpt/checkpoint.mjs';
-import { PRESETS, checkConfig, parameterTable } from '../benches/gpt/config.mjs';
+import { PRESETS, checkConfig, flatConfig, withValues } from '../benches/gpt/config.mjs';
 import { firstLine, invalidUtf8, loadText } from '../benches/gpt/data.mjs';
 import { FolderLock, writeOutput } from '../benches/gpt/files.mjs';
 import { writeTensors } from '../benches/gpt/safetensors.mjs';
 import { trainTokenizer } from '../benches/gpt/tokenizer.mjs';
 import { replaceFile } from '../kernels/files.mjs';
 import { parseObject } from '../nn/io/json.mjs';
+import { filled } from './lib/gpt.mjs';
 
 const FILES = fileURLToPath(new URL('../benches/gpt/files.mjs', import.meta.url));
 const LOCK = '.helios-vk.lock';
@@ -30,13 +31,12 @@ async function folder(t) {
   return path;
 }
 
-const config = { ...PRESETS.tiny, layers: 1, width: 32, heads: 1, hidden: 4, block: 5 };
+const config = withValues(PRESETS['gpt-tiny'], { layers: 1, width: 32, heads: 1, hidden: 4, block: 5 });
 const tokenizer = /** @type {const} */ ({ kind: 'byte' });
-const { total, parameters } = parameterTable(config);
 
 /** A checkpoint's bytes, its parsed header and where its tensors begin. @param {string} dir */
 async function made(dir) {
-  const path = await saveCheckpoint(dir, { config, tokenizer, run: 'one' }, 7, () => new Float32Array(total).fill(0.5));
+  const path = await saveCheckpoint(dir, { config, tokenizer, run: 'one' }, 7, () => filled(config.model, 0.5));
   const bytes = await readFile(path);
   const begin = 8 + Number(bytes.readBigUInt64LE());
   return { path, bytes, begin, header: JSON.parse(bytes.toString('utf8', 8, begin)) };
@@ -113,7 +113,7 @@ test('checkpoints of earlier versions load, with a checksum of their tensors or 
     await writeFile(path, file);
     const { state, step } = await loadCheckpoint(path);
     assert.equal(step, 7);
-    assert.ok(parameters.every(({ offset, size }) => state.v.subarray(offset, offset + size).every((x) => x === 0.5)));
+    assert.deepEqual(state.v, filled(config.model, 0.5));
     if ('sha256' in kept) await damageIsFound(path, file);
   }
 });
@@ -132,7 +132,7 @@ async function damageIsFound(path, bytes) {
 test('where the latest checkpoint of a folder is damaged, the error names the one before it', async (t) => {
   const dir = await folder(t);
   await made(dir);
-  const latest = await saveCheckpoint(dir, { config, tokenizer }, 8, () => new Float32Array(total));
+  const latest = await saveCheckpoint(dir, { config, tokenizer }, 8, () => filled(config.model));
   await truncate(latest, 5000);
   await assert.rejects(loadCheckpoint(dir), (/** @type {Error} */ error) => {
     assert.ok(error.message.startsWith(`${latest} is not a safetensors file`), error.message);
@@ -145,7 +145,7 @@ test('where the latest checkpoint of a folder is damaged, the error names the on
 
 test('a checkpoint with numbers that no training goes on with is refused by its name and the tensor’s', async (t) => {
   const dir = await folder(t);
-  const { name, offset } = /** @type {{ name: string, offset: number }} */ (parameters.at(-1));
+  const name = 'norm.weight';
   for (const [part, prefix, value] of /** @type {const} */ ([
     ['weights', '', NaN],
     ['weights', '', -Infinity],
@@ -154,19 +154,19 @@ test('a checkpoint with numbers that no training goes on with is refused by its 
     ['v', 'optimizer.v.', -1],
   ])) {
     const path = await saveCheckpoint(dir, { config, tokenizer }, 7, (which) => {
-      const values = new Float32Array(total);
-      if (which === part) values[offset + 2] = value;
+      const values = filled(config.model);
+      if (which === part) values[name][2] = value;
       return values;
     });
     await assert.rejects(loadCheckpoint(path), { message: `${path} cannot be used: element 2 of ${prefix}${name} is ${value}` });
   }
-  const path = await saveCheckpoint(dir, { config, tokenizer }, 7, (part) => new Float32Array(total).fill(part === 'v' ? 1e-30 : -1e30));
-  assert.equal((await loadCheckpoint(path)).state.m[3], Math.fround(-1e30));
+  const path = await saveCheckpoint(dir, { config, tokenizer }, 7, (part) => filled(config.model, part === 'v' ? 1e-30 : -1e30));
+  assert.equal((await loadCheckpoint(path)).state.m[name][3], Math.fround(-1e30));
 });
 
 test('a folder that cannot be read is not one without checkpoints', { skip: process.platform === 'win32' }, async (t) => {
   const dir = await folder(t);
-  await saveCheckpoint(dir, { config, tokenizer }, 7, () => new Float32Array(total));
+  await saveCheckpoint(dir, { config, tokenizer }, 7, () => filled(config.model));
   assert.deepEqual(await checkpointsOf(join(dir, 'none'), 'run'), []);
   await assert.rejects(checkpointsOf(checkpointPath(dir, 7), 'run'), { code: 'ENOTDIR' });
 });
@@ -210,7 +210,7 @@ test('a hostile checkpoint is an error that names the file and the field', async
       copy.__metadata__[key] = value;
     });
   /** @param {string} key @param {unknown} value */
-  const configured = (key, value) => metadata('config', JSON.stringify({ ...config, [key]: value }));
+  const configured = (key, value) => metadata('config', JSON.stringify({ ...flatConfig(config), [key]: value }));
   /** @param {string} key @param {unknown} value */
   const entry = (key, value) =>
     changed((copy) => {
@@ -301,9 +301,9 @@ test('a hostile checkpoint is an error that names the file and the field', async
 
 test('sizes are checked before anything is made by them', () => {
   for (const [key, value] of Object.entries({ layers: 1e9, width: 2 ** 40, vocab: 1e12, batch: 1e10, steps: 2 ** 40, block: NaN })) {
-    assert.throws(() => checkConfig({ ...config, [key]: value }), new RegExp(`${key} must be an integer from 1 to`));
+    assert.throws(() => checkConfig(withValues(config, { [key]: value })), new RegExp(`${key} must be an integer from 1 to`));
   }
-  assert.throws(() => checkConfig({ ...config, batch: 2 ** 20, microSteps: 2 ** 20 }), /tokens, at most 268435456/);
+  assert.throws(() => checkConfig(withValues(config, { batch: 2 ** 20, microSteps: 2 ** 20 })), /tokens, at most 268435456/);
 });
 
 test('other readers of the format find the tensors where they look', async (t) => {
@@ -497,7 +497,7 @@ test('a text of more than a string’s length', async (t) => {
 test('train.mjs: --keep keeps the last checkpoints of the run, and a folder in use is refused', async (t) => {
   const dir = await folder(t);
   const train = fileURLToPath(new URL('../benches/train.mjs', import.meta.url));
-  const sizes = '--preset tiny --layers 1 --width 32 --heads 1 --hidden 4 --block 8 --batch 1 --sample-tokens 0 --quiet'.split(' ');
+  const sizes = '--preset gpt-tiny --layers 1 --width 32 --heads 1 --hidden 4 --block 8 --batch 1 --sample-tokens 0 --quiet'.split(' ');
   const run = () =>
     spawnSync(process.execPath, [train, ...sizes, '--steps', '5', '--checkpoint', dir, '--checkpoint-every', '1', '--keep', '2'], {
       encoding: 'utf8',

@@ -10,7 +10,7 @@ import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { loadCheckpoint, saveCheckpoint } from '../benches/gpt/checkpoint.mjs';
-import { PRESETS, parameterTable } from '../benches/gpt/config.mjs';
+import { PRESETS, flatConfig, withValues } from '../benches/gpt/config.mjs';
 import { checkSameData, dataInfo, loadText } from '../benches/gpt/data.mjs';
 import { Progress, formatBytes, formatCount, formatDuration, formatFlops, formatNumber } from '../benches/gpt/progress.mjs';
 import { profileTable } from '../benches/gpt/profile.mjs';
@@ -19,6 +19,7 @@ import { Random } from '../benches/gpt/random.mjs';
 import { recentRate, stepRates } from '../benches/gpt/run.mjs';
 import { expectTensor, openTensors, writeTensors } from '../benches/gpt/safetensors.mjs';
 import { restoreTokenizer, trainTokenizer } from '../benches/gpt/tokenizer.mjs';
+import { filled } from './lib/gpt.mjs';
 import { instruction, rawModule } from './lib/spirv.mjs';
 
 const execute = promisify(execFile);
@@ -91,17 +92,15 @@ test('safetensors: broken files are refused, failed writes leave nothing', async
 
 test('a checkpoint gives back every bit, and the latest of a folder', async (t) => {
   const dir = await folder(t);
-  const config = { ...PRESETS.tiny, layers: 1, width: 64, heads: 2, hidden: 12, block: 5 };
-  const { total, parameters } = parameterTable(config);
+  const config = withValues(PRESETS['gpt-tiny'], { layers: 1, width: 64, heads: 2, hidden: 12, block: 5 });
+  const zeros = () => filled(config.model);
   const random = new Random(4);
-  const state = { weights: new Float32Array(total), m: new Float32Array(total), v: new Float32Array(total) };
-  for (const flat of Object.values(state)) {
-    for (const { offset, size } of parameters) {
-      for (let i = offset; i < offset + size; i++) flat[i] = random.normal();
-    }
+  const state = { weights: zeros(), m: zeros(), v: zeros() };
+  for (const [part, values] of Object.entries(state)) {
+    for (const each of Object.values(values))
+      each.forEach((_, i) => (each[i] = part === 'v' ? Math.abs(random.normal()) : random.normal()));
   }
-  state.v.forEach((value, i) => (state.v[i] = Math.abs(value)));
-  await saveCheckpoint(dir, { config, tokenizer: { kind: 'byte' } }, 9, () => new Float32Array(total));
+  await saveCheckpoint(dir, { config, tokenizer: { kind: 'byte' } }, 9, zeros);
   const data = dataInfo({ name: 'a text', file: '/a/text' }, Uint32Array.of(1, 2, 3));
   await saveCheckpoint(dir, { config, tokenizer: { kind: 'byte' }, data }, 10, (part) => state[part]);
   const loaded = await loadCheckpoint(dir);
@@ -110,6 +109,7 @@ test('a checkpoint gives back every bit, and the latest of a folder', async (t) 
   assert.deepEqual(loaded.data, data);
   assert.equal(loaded.step, 10);
   assert.deepEqual(loaded.state, { step: 10, ...state });
+  assert.deepEqual((await loadCheckpoint(dir, { moments: false })).state, { step: 10, weights: state.weights });
   assert.equal((await loadCheckpoint(join(dir, 'step-0000009.safetensors'))).data, undefined);
   await assert.rejects(loadCheckpoint(join(dir, 'nothing')), /ENOENT/);
 });
@@ -345,7 +345,7 @@ test('a profile’s table has rates without exponents', () => {
 test('compare.mjs: differences against PyTorch’s f32, and only between equal runs', async (t) => {
   const dir = await folder(t);
   const script = fileURLToPath(new URL('../benches/pytorch/compare.mjs', import.meta.url));
-  const config = { ...PRESETS.tiny, steps: 2 };
+  const config = { ...flatConfig(PRESETS['gpt-tiny']), steps: 2 };
   const [ours, torch, out] = ['ours.json', 'torch.json', 'out.json'].map((name) => join(dir, name));
   const run = { device: 'a device', config, losses: [4, 3.003], tokensPerSecond: { median: 200 } };
   await writeFile(ours, JSON.stringify(run));

@@ -10,13 +10,16 @@ import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { loadCheckpoint } from '../benches/gpt/checkpoint.mjs';
-import { PRESETS, checkConfig } from '../benches/gpt/config.mjs';
+import { PRESETS, checkConfig, withValues } from '../benches/gpt/config.mjs';
 import { splitTokens, validationStarts } from '../benches/gpt/data.mjs';
+import { loadGenerator } from '../benches/gpt/generator.mjs';
 import { Random } from '../benches/gpt/random.mjs';
 import { forwardBackward } from '../benches/gpt/reference.mjs';
-import { draw, generate } from '../benches/gpt/sample.mjs';
+import { generate, sampleToken } from '../benches/gpt/sample.mjs';
+import { initialWeights, parameterCount } from '../benches/gpt/state.mjs';
 import { restoreTokenizer } from '../benches/gpt/tokenizer.mjs';
-import { createTrainer, freshWeights } from '../benches/gpt/trainer.mjs';
+import { createTrainer } from '../benches/gpt/trainer.mjs';
+import { init, reset } from '../nn/index.mjs';
 
 const vk = createRequire(import.meta.url)('../index.js');
 vk.initDevice();
@@ -26,24 +29,18 @@ const execute = promisify(execFile);
 const script = (/** @type {string} */ name) => fileURLToPath(new URL(`../benches/${name}.mjs`, import.meta.url));
 const run = (/** @type {string} */ name, /** @type {string[]} */ ...options) => execute(process.execPath, [script(name), ...options]);
 
-const config = checkConfig({
-  ...PRESETS.tiny,
-  layers: 1,
-  width: 64,
-  heads: 2,
-  hidden: 76,
-  block: 19,
-  vocab: 45,
-  batch: 3,
-  microSteps: 2,
-  steps: 20,
-  warmup: 4,
-});
+const config = checkConfig(
+  withValues(PRESETS['gpt-tiny'], {
+    ...{ layers: 1, width: 64, heads: 2, hidden: 76, block: 19, vocab: 45 },
+    ...{ batch: 3, microSteps: 2, steps: 20, warmup: 4 },
+  }),
+);
+const { block, vocab } = config.model;
 
 /** @param {number} length @param {number} seed */
 function randomTokens(length, seed) {
   const random = new Random(seed);
-  return Uint32Array.from({ length }, () => random.below(config.vocab));
+  return Uint32Array.from({ length }, () => random.below(vocab));
 }
 
 test('the end of the tokens is held back, where both parts hold a sequence', () => {
@@ -67,16 +64,16 @@ for (const mode of /** @type {const} */ (['graph', 'plain'])) {
   // 7 sequences are two whole micro-steps and a third of one.
   test(`the validation loss is the reference's over the same sequences, and training goes on undisturbed (${mode})`, async () => {
     const tokens = randomTokens(300, 2);
-    const held = randomTokens(7 * config.block + 1, 3);
+    const held = randomTokens(7 * block + 1, 3);
     const trainer = createTrainer(vk, config, { tokens, validation: held, mode });
-    const weights = freshWeights(config);
-    for (let i = 0; i < weights.length; i++) weights[i] *= 3;
+    const weights = initialWeights(config.model, 1);
+    for (const values of Object.values(weights)) for (let i = 0; i < values.length; i++) values[i] *= 3;
     trainer.load({ step: 0, weights });
-    assert.equal(trainer.validationTokens, 7 * config.block);
+    assert.equal(trainer.validationTokens, 7 * block);
     let expected = 0;
-    for (const start of validationStarts(held.length, config.block, 100)) {
-      const [ids, targets] = [held.subarray(start, start + config.block), held.subarray(start + 1, start + config.block + 1)];
-      expected += forwardBackward({ ...config, batch: 1 }, weights, ids, targets).loss / 7;
+    for (const start of validationStarts(held.length, block, 100)) {
+      const [ids, targets] = [held.subarray(start, start + block), held.subarray(start + 1, start + block + 1)];
+      expected += forwardBackward(config.model, weights, ids, targets).loss / 7;
     }
     const loss = await trainer.validate();
     assert.ok(Math.abs(loss - expected) < 1e-5, `${loss}, ${expected} expected`);
@@ -96,14 +93,36 @@ for (const mode of /** @type {const} */ (['graph', 'plain'])) {
   });
 }
 
-test('draw: temperature, top-k and top-p say what is drawn from', () => {
+test('generating takes the weights alone: no memory for moments or gradients', async () => {
+  reset();
+  init({ vk });
+  // Weights that outweigh what a pass computes with.
+  const sizes = { layers: 2, width: 128, heads: 2, hidden: 512, block: 8, vocab: 512 };
+  const weights = initialWeights(sizes, 1);
+  const bytes = 4 * parameterCount(sizes);
+  const live = () => vk.memoryStats().live.bytes;
+  const before = live();
+  const { generator, destroy } = loadGenerator(vk, sizes, weights, 'f32');
+  const logits = await generator.nextLogits([1, 2, 3]);
+  const used = live() - before;
+  assert.ok(used >= bytes && used < 1.25 * bytes, `${used} bytes for weights of ${bytes}`);
+  destroy();
+  // A trainer, before its first step, has the moments too.
+  const training = { ...config.training, batch: 1, microSteps: 1 };
+  const trainer = createTrainer(vk, { model: sizes, training }, { tokens: new Uint32Array(), state: { weights } });
+  assert.deepEqual(await trainer.generator.nextLogits([1, 2, 3]), logits, 'the same bits');
+  assert.ok(live() - before >= 3 * bytes, `${live() - before} bytes`);
+  trainer.destroy();
+});
+
+test('sampleToken: temperature, top-k and top-p say what is sampled from', () => {
   // Probabilities 1/2, 1/4, 1/8, 1/8 at temperature 1, not in order.
   const logits = Float32Array.of(Math.log(1 / 8), Math.log(1 / 2), Math.log(1 / 8), Math.log(1 / 4));
   /** @param {import('../benches/gpt/sample.mjs').Sampling} sampling */
   const shares = (sampling) => {
     const counts = [0, 0, 0, 0];
     // Every uniform number of a fine grid: no luck is involved.
-    for (let i = 0; i < 840; i++) counts[draw(logits, { uniform: () => (i + 0.5) / 840 }, { temperature: 1, ...sampling })]++;
+    for (let i = 0; i < 840; i++) counts[sampleToken(logits, { uniform: () => (i + 0.5) / 840 }, { temperature: 1, ...sampling })]++;
     return counts.map((count) => count / 840);
   };
   const all = { topK: 0, topP: 1 };
@@ -145,7 +164,7 @@ test('train.mjs --validation, and generate.mjs from the finished checkpoint', as
   const data = join(dir, 'text.txt');
   const text = 'the quick brown fox jumps over the lazy dog. '.repeat(100);
   await writeFile(data, text);
-  const sizes = '--preset tiny --layers 1 --width 32 --heads 1 --hidden 64 --block 16'.split(' ');
+  const sizes = '--preset gpt-tiny --layers 1 --width 32 --heads 1 --hidden 64 --block 16'.split(' ');
   const [json, report, checkpoints] = [join(dir, 'a.json'), join(dir, 'a.html'), join(dir, 'run')];
   const first = await run(
     'train',
@@ -187,7 +206,11 @@ test('train.mjs --validation, and generate.mjs from the finished checkpoint', as
   assert.equal(await write('--seed', '10', '--top-k', '1'), greedy);
 
   for (const [name, options, message] of /** @type {[string, string[], RegExp][]} */ ([
-    ['train', ['--resume', checkpoints], /step 30; --steps 30 is done: more --steps go on, npm run generate writes text/],
+    [
+      'train',
+      ['--resume', checkpoints],
+      /step 30, so --steps 30 is done: give more --steps to continue, or write text with npm run generate/,
+    ],
     ['train', ['--resume', halfway, '--validation', '0.1'], /--resume keeps what the checkpoint held back/],
     ['train', [...sizes, '--data', data, '--validation-every', '5'], /--validation-every needs --validation/],
     ['train', [...sizes, '--data', data, '--validation', '0.6'], /--validation 0.6: must be a number from 0 to 0.5/],

@@ -9,16 +9,18 @@ import { child, childJson } from './lib/child.mjs';
 /** @param {object} changes of the tiny preset @param {string} mode */
 const training = (changes, mode) => `
   const { createTrainer } = await import('${new URL('../benches/gpt/trainer.mjs', import.meta.url)}');
-  const { PRESETS } = await import('${new URL('../benches/gpt/config.mjs', import.meta.url)}');
-  const config = { ...PRESETS.tiny, batch: 1, block: 32, steps: 20, warmup: 2, microSteps: 2, ...${JSON.stringify(changes)} };
+  const { PRESETS, withValues } = await import('${new URL('../benches/gpt/config.mjs', import.meta.url)}');
+  const { joined } = await import('${new URL('./lib/gpt.mjs', import.meta.url)}');
+  const values = { batch: 1, block: 32, steps: 20, warmup: 2, microSteps: 2, ...${JSON.stringify(changes)} };
+  const config = withValues(PRESETS['gpt-tiny'], values);
   const tokens = Uint32Array.from({ length: 4096 }, (_, i) => (i * i + (i >> 3)) % 97);
   const trainer = createTrainer(vk, config, { tokens, mode: '${mode}' });
   for (let i = 0; i < 4; i++) await trainer.step();
   await trainer.settle();
   const hash = (values) => bits(values).reduce((h, word) => (Math.imul(h, 31) + word) | 0, 0);
   const sums = [];
-  for (const part of ['weights', 'm', 'v']) sums.push(hash(await trainer.read(part)));
-  const logits = hash(await trainer.nextLogits([1, 2, 3]));
+  for (const part of ['weights', 'm', 'v']) sums.push(hash(joined(await trainer.read(part))));
+  const logits = hash(await trainer.generator.nextLogits([1, 2, 3]));
   process.stdout.write(JSON.stringify({ losses: [...trainer.known.values()], sums, logits, dispatches: trainer.dispatches }));
   trainer.destroy();
 `;
@@ -96,10 +98,10 @@ test('a checkpoint saved with shards loads without, and the other way round', as
   const source = (folder) => `
     const { createTrainer } = await import('${new URL('../benches/gpt/trainer.mjs', import.meta.url)}');
     const { loadCheckpoint, saveCheckpoint, latestCheckpoint } = await import('${new URL('../benches/gpt/checkpoint.mjs', import.meta.url)}');
-    const { PRESETS } = await import('${new URL('../benches/gpt/config.mjs', import.meta.url)}');
+    const { PRESETS, withValues } = await import('${new URL('../benches/gpt/config.mjs', import.meta.url)}');
     const { readFileSync } = await import('node:fs');
     const { createHash } = await import('node:crypto');
-    const config = { ...PRESETS.tiny, batch: 1, block: 32, steps: 20, warmup: 2 };
+    const config = withValues(PRESETS['gpt-tiny'], { batch: 1, block: 32, steps: 20, warmup: 2 });
     const tokens = Uint32Array.from({ length: 4096 }, (_, i) => (i * i + (i >> 3)) % 97);
     const found = await latestCheckpoint('${folder}');
     const state = found === undefined ? undefined : (await loadCheckpoint(found)).state;

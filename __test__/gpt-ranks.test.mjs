@@ -8,9 +8,10 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 
 import { checkpointsOf, checkpointPath, latestCheckpoint, loadCheckpoint, saveCheckpoint } from '../benches/gpt/checkpoint.mjs';
-import { PRESETS, parameterTable } from '../benches/gpt/config.mjs';
+import { PRESETS, withValues } from '../benches/gpt/config.mjs';
 import { stepBatch } from '../benches/gpt/data.mjs';
 import { agree, attemptOf, deviceOfRank, shareOf } from '../benches/gpt/ranks.mjs';
+import { filled } from './lib/gpt.mjs';
 
 const tokens = Uint32Array.from({ length: 300 }, (_, i) => i);
 
@@ -65,11 +66,10 @@ test('a restart goes on from the last checkpoint of its own run', async (t) => {
   assert.deepEqual(attemptOf({ HELIOS_GENERATION: '0a1b-12', HELIOS_RESTART_COUNT: '12' }), { run: '0a1b', restarted: true });
   const folder = mkdtempSync(join(tmpdir(), 'helios-vk-test-'));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
-  const config = { ...PRESETS.tiny, layers: 1, width: 32, heads: 1, hidden: 4, block: 5 };
-  const { total } = parameterTable(config);
+  const config = withValues(PRESETS['gpt-tiny'], { layers: 1, width: 32, heads: 1, hidden: 4, block: 5 });
   const tokenizer = /** @type {const} */ ({ kind: 'byte' });
   const save = (/** @type {number} */ step, /** @type {string | undefined} */ run) =>
-    saveCheckpoint(folder, { config, tokenizer, run }, step, () => new Float32Array(total));
+    saveCheckpoint(folder, { config, tokenizer, run }, step, () => filled(config.model));
   const first = await save(1, 'mine');
   const second = await save(2, 'mine');
   const theirs = await save(3, 'theirs');

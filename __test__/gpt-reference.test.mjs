@@ -2,55 +2,48 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { PRESETS, checkConfig, learningRate, parameterTable } from '../benches/gpt/config.mjs';
+import { PRESETS, PRESET_NAMES, checkConfig, flatConfig, learningRate, presetOf, splitConfig, withValues } from '../benches/gpt/config.mjs';
 import { stepBatch, unigramEntropy } from '../benches/gpt/data.mjs';
-import { Random, initialWeights } from '../benches/gpt/random.mjs';
+import { Random } from '../benches/gpt/random.mjs';
 import { forwardBackward } from '../benches/gpt/reference.mjs';
+import { initialWeights, isNorm, parameterCount } from '../benches/gpt/state.mjs';
+import { filled, toFloat64 } from './lib/gpt.mjs';
 
-const config = checkConfig({
-  ...PRESETS.tiny,
-  layers: 2,
-  width: 64,
-  heads: 2,
-  hidden: 20,
-  block: 7,
-  vocab: 23,
-  batch: 2,
-});
+const config = checkConfig(withValues(PRESETS['gpt-tiny'], { layers: 2, width: 64, heads: 2, hidden: 20, block: 7, vocab: 23, batch: 2 }));
+const { model } = config;
+/** Tokens of a micro-step. */
+const M = config.training.batch * model.block;
 
 /** Weights that are not small, so that every path of the gradient counts. */
 function testWeights() {
-  const { parameters, total } = parameterTable(config);
-  const weights = Float64Array.from(initialWeights(parameters, total, 3), (w) => (w === 1 ? 1 : 8 * w));
+  const weights = toFloat64(initialWeights(model, 3));
   const random = new Random(5);
-  for (const { offset, size, std } of parameters) {
-    if (std === 0) for (let i = offset; i < offset + size; i++) weights[i] = 1 + 0.3 * random.normal();
+  for (const [name, values] of Object.entries(weights)) {
+    values.forEach((w, i) => (values[i] = isNorm(name) ? 1 + 0.3 * random.normal() : 8 * w));
   }
   return weights;
 }
 
 test('the reference gradient is that of finite differences, for every parameter', () => {
-  const { parameters, total } = parameterTable(config);
   const weights = testWeights();
   const random = new Random(9);
-  const M = config.batch * config.block;
-  const ids = Uint32Array.from({ length: M }, () => random.below(config.vocab));
-  const targets = Uint32Array.from({ length: M }, () => random.below(config.vocab));
-  const gradient = new Float64Array(total);
-  forwardBackward(config, weights, ids, targets, gradient);
-  for (const { name, offset, size } of parameters) {
+  const ids = Uint32Array.from({ length: M }, () => random.below(model.vocab));
+  const targets = Uint32Array.from({ length: M }, () => random.below(model.vocab));
+  const gradient = toFloat64(filled(model));
+  forwardBackward(model, weights, ids, targets, gradient);
+  for (const [name, values] of Object.entries(weights)) {
+    const size = values.length;
     // Along a random direction: central difference of the loss against the inner product with the gradient.
     const direction = Float64Array.from({ length: size }, () => random.normal());
     const h = 1e-5;
     /** @param {number} t */
     const lossAt = (t) => {
-      const moved = weights.slice();
-      for (let i = 0; i < size; i++) moved[offset + i] += t * direction[i];
-      return forwardBackward(config, moved, ids, targets).loss;
+      const moved = { ...weights, [name]: values.map((w, i) => w + t * direction[i]) };
+      return forwardBackward(model, moved, ids, targets).loss;
     };
     const difference = (lossAt(h) - lossAt(-h)) / (2 * h);
     let inner = 0;
-    for (let i = 0; i < size; i++) inner += direction[i] * gradient[offset + i];
+    for (let i = 0; i < size; i++) inner += direction[i] * gradient[name][i];
     assert.ok(Math.abs(inner) > 1e-6, `${name}: the direction is flat (${inner})`);
     assert.ok(
       Math.abs(difference - inner) <= 1e-6 * Math.max(1, Math.abs(inner)),
@@ -60,35 +53,41 @@ test('the reference gradient is that of finite differences, for every parameter'
 });
 
 test('gradients add up over micro-steps', () => {
-  const { total } = parameterTable(config);
   const weights = testWeights();
   const random = new Random(10);
-  const M = config.batch * config.block;
-  const draw = () => Uint32Array.from({ length: M }, () => random.below(config.vocab));
+  const draw = () => Uint32Array.from({ length: M }, () => random.below(model.vocab));
   const [a, b, c, d] = [draw(), draw(), draw(), draw()];
-  const sum = new Float64Array(total);
-  forwardBackward(config, weights, a, b, sum, 0.5);
-  forwardBackward(config, weights, c, d, sum, 0.5);
-  const doubled = { ...config, batch: 2 * config.batch };
-  const whole = new Float64Array(total);
-  forwardBackward(doubled, weights, Uint32Array.of(...a, ...c), Uint32Array.of(...b, ...d), whole);
-  for (let i = 0; i < total; i++) assert.ok(Math.abs(sum[i] - whole[i]) < 1e-12);
+  const sum = toFloat64(filled(model));
+  forwardBackward(model, weights, a, b, sum, 0.5);
+  forwardBackward(model, weights, c, d, sum, 0.5);
+  const whole = toFloat64(filled(model));
+  forwardBackward(model, weights, Uint32Array.of(...a, ...c), Uint32Array.of(...b, ...d), whole);
+  for (const name of Object.keys(sum)) sum[name].forEach((x, i) => assert.ok(Math.abs(x - whole[name][i]) < 1e-12, name));
 });
 
-test('the mission preset has 300 to 307 million parameters, ranges do not overlap and are aligned', () => {
-  const { parameters, count, total, decayed } = parameterTable(PRESETS.mission);
-  assert.ok(count >= 300e6 && count <= 307e6, `${count}`);
-  let end = 0;
-  for (const { offset, size, decay, name } of parameters) {
-    assert.ok(offset >= end && offset % 64 === 0, name);
-    end = offset + size;
-    assert.equal(decay, end <= decayed, name);
-  }
-  assert.ok(end <= total);
+test('the presets have as many parameters as their names say, and their earlier names still work', () => {
+  const counts = Object.entries(PRESETS).map(([name, preset]) => [name, parameterCount(preset.model)]);
+  assert.deepEqual(Object.fromEntries(counts), { 'gpt-tiny': 143_680, 'gpt-30m': 29_630_976, 'gpt-300m': 301_837_312 });
+  assert.equal(presetOf('tiny'), PRESETS['gpt-tiny']);
+  assert.equal(presetOf('small'), PRESETS['gpt-30m']);
+  assert.equal(presetOf('mission'), PRESETS['gpt-300m']);
+  for (const name of Object.keys(PRESETS)) assert.equal(presetOf(name), PRESETS[name]);
+  assert.deepEqual(PRESET_NAMES, [...Object.keys(PRESETS), 'tiny', 'small', 'mission']);
+});
+
+test('a configuration splits into the model and its training, and joins again', () => {
+  const flat = flatConfig(config);
+  assert.deepEqual(Object.keys(model), ['layers', 'width', 'heads', 'hidden', 'block', 'vocab']);
+  assert.deepEqual(Object.keys(flat).length, Object.keys(model).length + Object.keys(config.training).length);
+  assert.deepEqual(splitConfig(flat), config);
+  assert.deepEqual(withValues(config, { layers: 3, lr: 1 }), {
+    model: { ...model, layers: 3 },
+    training: { ...config.training, lr: 1 },
+  });
 });
 
 test('bad configurations name what is wrong', () => {
-  const bad = /** @type {[Partial<typeof config>, RegExp][]} */ ([
+  const bad = /** @type {[Partial<import('../benches/gpt/config.mjs').FlatConfig>, RegExp][]} */ ([
     [{ layers: 0 }, /layers .* 0/],
     [{ heads: 3 }, /width 64 is not a multiple of heads 3/],
     [{ heads: 4 }, /width . heads must be 32, 64, 96, 128, got 16/],
@@ -98,12 +97,12 @@ test('bad configurations name what is wrong', () => {
     [{ seed: -1 }, /seed/],
   ]);
   for (const [change, message] of bad) {
-    assert.throws(() => checkConfig({ ...config, ...change }), { name: 'RangeError', message });
+    assert.throws(() => checkConfig(withValues(config, change)), { name: 'RangeError', message });
   }
 });
 
 test('the learning rate warms up linearly and ends at its floor', () => {
-  const schedule = { ...config, lr: 1e-2, minLr: 1e-3, warmup: 10, steps: 110 };
+  const schedule = { lr: 1e-2, minLr: 1e-3, warmup: 10, steps: 110 };
   /** @param {number} step @param {number} rate */
   const near = (step, rate) => assert.ok(Math.abs(learningRate(schedule, step) - rate) < 1e-15, `step ${step}`);
   near(0, 1e-3);
@@ -141,7 +140,7 @@ test('random numbers: one seed one stream, moments of the normal deviates', () =
 
 test('batches depend on seed and step alone, targets follow inputs', () => {
   const tokens = Uint32Array.from({ length: 1000 }, (_, i) => i);
-  const sizes = { ...config, microSteps: 3, batch: 2, block: 16 };
+  const sizes = { seed: 1, microSteps: 3, batch: 2, block: 16 };
   const first = stepBatch(tokens, sizes, 4);
   assert.deepEqual(first, stepBatch(tokens, sizes, 4));
   assert.notDeepEqual(first, stepBatch(tokens, sizes, 5));

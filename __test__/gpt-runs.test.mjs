@@ -10,7 +10,7 @@ import { fileURLToPath } from 'node:url';
 
 import { checkpointPath, loadCheckpoint, saveCheckpoint } from '../benches/gpt/checkpoint.mjs';
 
-const SIZES = '--preset tiny --layers 1 --width 32 --heads 1 --hidden 4 --block 8 --batch 1'.split(' ');
+const SIZES = '--preset gpt-tiny --layers 1 --width 32 --heads 1 --hidden 4 --block 8 --batch 1'.split(' ');
 
 /** @param {import('node:test').TestContext} t */
 function folder(t) {
@@ -56,14 +56,14 @@ test('a run has an identity that a resumed one keeps, and its latest checkpoint 
   // Neither the same steps nor others: a shorter run would leave the older one as the latest.
   refused(
     theirs,
-    /--checkpoint \S+: its step-0000002\S+ is of another run: use another folder, or go on .* by --resume/,
+    /--checkpoint \S+: its step-0000002\S+ is of another run: use another folder, or continue that run by --resume/,
     ...SIZES,
     '--steps',
     '1',
   );
   refused(mine, /its step-0000002\S+ is of another run/, '--resume', theirs, '--steps', '8');
   // Nor what follows an earlier step of the same run, whose later checkpoints are there.
-  refused(mine, /its step-0000004\S+ is of a later step than the 2 to go on from/, '--resume', two.path, '--lr', '1');
+  refused(mine, /its step-0000004\S+ is of a later step than 2, where this run continues/, '--resume', two.path, '--lr', '1');
 
   train('--resume', mine, '--steps', '6', '--checkpoint', mine, '--keep', '2');
   assert.deepEqual(

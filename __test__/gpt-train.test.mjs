@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { copyFileSync } from 'node:fs';
 import { mkdtemp, readFile, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
@@ -12,16 +13,19 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { createKernels } from '../kernels/index.mjs';
 import { checkpointPath, loadCheckpoint, saveCheckpoint } from '../benches/gpt/checkpoint.mjs';
-import { PRESETS, checkConfig, learningRate, parameterTable } from '../benches/gpt/config.mjs';
+import { PRESETS, checkConfig, flatConfig, learningRate, withValues } from '../benches/gpt/config.mjs';
 import { dataInfo, stepBatch } from '../benches/gpt/data.mjs';
+import { loadGenerator } from '../benches/gpt/generator.mjs';
 import { Random } from '../benches/gpt/random.mjs';
 import { adamW, forwardBackward } from '../benches/gpt/reference.mjs';
 import { runTraining } from '../benches/gpt/run.mjs';
-import { expectTensor, openTensors } from '../benches/gpt/safetensors.mjs';
+import { expectTensor, openTensors, writeTensors } from '../benches/gpt/safetensors.mjs';
 import { sample } from '../benches/gpt/sample.mjs';
+import { initialWeights, isNorm, parameterShapes } from '../benches/gpt/state.mjs';
 import { trainTokenizer } from '../benches/gpt/tokenizer.mjs';
-import { createTrainer, freshWeights } from '../benches/gpt/trainer.mjs';
+import { createTrainer } from '../benches/gpt/trainer.mjs';
 import { init, reset } from '../nn/index.mjs';
+import { bitsOf, filled, toFloat64 } from './lib/gpt.mjs';
 
 const vk = createRequire(import.meta.url)('../index.js');
 vk.initDevice();
@@ -34,35 +38,27 @@ const execute = promisify(execFile);
 const script = fileURLToPath(new URL('../benches/train.mjs', import.meta.url));
 
 /** Sizes that are no multiple of any tile. */
-const config = checkConfig({
-  ...PRESETS.tiny,
-  layers: 2,
-  width: 96,
-  heads: 3,
-  hidden: 76,
-  block: 19,
-  vocab: 45,
-  batch: 3,
-  microSteps: 2,
-  steps: 20,
-  warmup: 4,
-});
+const config = checkConfig(
+  withValues(PRESETS['gpt-tiny'], {
+    ...{ layers: 2, width: 96, heads: 3, hidden: 76, block: 19, vocab: 45 },
+    ...{ batch: 3, microSteps: 2, steps: 20, warmup: 4 },
+  }),
+);
 
 /** @param {typeof config} sizes */
 function randomTokens(sizes) {
   const random = new Random(21);
-  return Uint32Array.from({ length: 500 }, () => random.below(sizes.vocab));
+  return Uint32Array.from({ length: 500 }, () => random.below(sizes.model.vocab));
 }
 
 /** A start that is no fixed point of anything: larger weights, norm weights around 1. @param {typeof config} sizes */
 function startState(sizes) {
-  const { parameters, total } = parameterTable(sizes);
-  const weights = freshWeights(sizes);
+  const weights = initialWeights(sizes.model, sizes.training.seed);
   const random = new Random(22);
-  for (const { offset, size, std } of parameters) {
-    for (let i = offset; i < offset + size; i++) weights[i] = std === 0 ? 1 + 0.3 * random.normal() : 4 * weights[i];
+  for (const [name, values] of Object.entries(weights)) {
+    for (let i = 0; i < values.length; i++) values[i] = isNorm(name) ? 1 + 0.3 * random.normal() : 4 * values[i];
   }
-  return { step: 0, weights, m: new Float32Array(total), v: new Float32Array(total) };
+  return { step: 0, weights, m: filled(sizes.model), v: filled(sizes.model) };
 }
 
 /** ‖a − b‖ / ‖b‖ @param {ArrayLike<number>} a @param {ArrayLike<number>} b */
@@ -88,7 +84,8 @@ for (const [precision, bound] of precisions) {
   test(`the gradient of every parameter, summed over micro-steps, in ${precision}`, async (t) => {
     const half16 = precision === 'f16' || precision === 'bf16';
     // Products of an odd number of rows would be f32.
-    const sizes = { ...config, precision, ...(half16 ? { vocab: 46, batch: 2 } : {}) };
+    const sizes = withValues(config, { precision, ...(half16 ? { vocab: 46, batch: 2 } : {}) });
+    const { model, training } = sizes;
     const tokens = randomTokens(sizes);
     const state = startState(sizes);
     if (!supports(precision)) {
@@ -96,15 +93,14 @@ for (const [precision, bound] of precisions) {
       return;
     }
     const trainer = createTrainer(vk, sizes, { tokens, state });
-    const batch = stepBatch(tokens, sizes, 0);
-    const half = sizes.batch * sizes.block;
-    const { parameters, total } = parameterTable(sizes);
-    const expected = new Float64Array(total);
+    const batch = stepBatch(tokens, flatConfig(sizes), 0);
+    const half = training.batch * model.block;
+    const expected = toFloat64(filled(model));
     let loss = 0;
-    for (let micro = 0; micro < sizes.microSteps; micro++) {
+    for (let micro = 0; micro < training.microSteps; micro++) {
       const ids = batch.subarray(micro * 2 * half, (micro * 2 + 1) * half);
       const targets = batch.subarray((micro * 2 + 1) * half, (micro * 2 + 2) * half);
-      loss += forwardBackward(sizes, state.weights, ids, targets, expected, 1 / sizes.microSteps).loss / sizes.microSteps;
+      loss += forwardBackward(model, state.weights, ids, targets, expected, 1 / training.microSteps).loss / training.microSteps;
     }
     // A second pass must not see the first one's gradients.
     let measured = NaN;
@@ -113,10 +109,10 @@ for (const [precision, bound] of precisions) {
       measured = await trainer.submit('gradients', batch).item();
     }
     const found = new Map(trainer.model.namedParameters());
-    for (const { name, offset, size } of parameters) {
+    for (const name of Object.keys(expected)) {
       // Device gradients are those of the sum of a micro-step's losses.
       const gradient = Float64Array.from(await /** @type {any} */ (found.get(name)).grad.toArray(), (g) => g / half);
-      const error = relativeError(gradient, expected.subarray(offset, offset + size));
+      const error = relativeError(gradient, expected[name]);
       assert.ok(error < bound, `${name}: relative error ${error}`);
     }
     assert.ok(Math.abs(measured - loss) < bound * loss, `loss ${measured}, expected ${loss}`);
@@ -126,32 +122,28 @@ for (const [precision, bound] of precisions) {
 
 test('optimizer steps: clipping, schedule, decay and moments', async () => {
   // A clip that bites in every step.
-  const sizes = { ...config, clip: 0.5 };
+  const sizes = withValues(config, { clip: 0.5 });
+  const { model, training } = sizes;
   const tokens = randomTokens(sizes);
   const state = startState(sizes);
   const trainer = createTrainer(vk, sizes, { tokens, state });
-  const { total, parameters } = parameterTable(sizes);
-  const expected = {
-    weights: Float64Array.from(state.weights),
-    m: new Float64Array(total),
-    v: new Float64Array(total),
-    gradient: new Float64Array(total),
-  };
-  const half = sizes.batch * sizes.block;
+  const zeros = filled(model);
+  const expected = { weights: toFloat64(state.weights), m: toFloat64(zeros), v: toFloat64(zeros), gradient: toFloat64(zeros) };
+  const half = training.batch * model.block;
   const losses = [];
   for (let step = 0; step < 6; step++) {
     await trainer.step();
-    const batch = stepBatch(tokens, sizes, step);
-    expected.gradient.fill(0);
+    const batch = stepBatch(tokens, flatConfig(sizes), step);
+    for (const values of Object.values(expected.gradient)) values.fill(0);
     let loss = 0;
-    for (let micro = 0; micro < sizes.microSteps; micro++) {
+    for (let micro = 0; micro < training.microSteps; micro++) {
       const ids = batch.subarray(micro * 2 * half, (micro * 2 + 1) * half);
       const targets = batch.subarray((micro * 2 + 1) * half, (micro * 2 + 2) * half);
-      loss += forwardBackward(sizes, expected.weights, ids, targets, expected.gradient, 1 / sizes.microSteps).loss;
+      loss += forwardBackward(model, expected.weights, ids, targets, expected.gradient, 1 / training.microSteps).loss;
     }
-    losses.push(loss / sizes.microSteps);
-    const norm = adamW(sizes, expected, step, learningRate(sizes, step));
-    assert.ok(norm > sizes.clip, 'the clip does not bite');
+    losses.push(loss / training.microSteps);
+    const norm = adamW(training, expected, step, learningRate(training, step));
+    assert.ok(norm > training.clip, 'the clip does not bite');
   }
   await trainer.settle();
   for (const [step, loss] of losses.entries()) {
@@ -159,9 +151,9 @@ test('optimizer steps: clipping, schedule, decay and moments', async () => {
     assert.ok(Math.abs(known - loss) < 1e-4, `loss of step ${step}: ${known}, expected ${loss}`);
   }
   for (const part of /** @type {const} */ (['weights', 'm', 'v'])) {
-    const flat = await trainer.read(part);
-    for (const { name, offset, size } of parameters) {
-      const error = relativeError(flat.subarray(offset, offset + size), expected[part].subarray(offset, offset + size));
+    const found = await trainer.read(part);
+    for (const name of Object.keys(zeros)) {
+      const error = relativeError(found[name], expected[part][name]);
       // AdamW's early steps divide by |g|: gradients near zero turn rounding into direction.
       assert.ok(error < 2e-3, `${part} of ${name}: relative error ${error}`);
     }
@@ -182,9 +174,9 @@ async function run(sizes, mode, steps, state) {
   const losses = Array.from({ length: steps - first }, (_, i) => trainer.known.get(first + i));
   const bits = {
     losses: new Uint32Array(Float32Array.from(/** @type {number[]} */ (losses)).buffer),
-    weights: new Uint32Array((await trainer.read('weights')).buffer),
-    m: new Uint32Array((await trainer.read('m')).buffer),
-    v: new Uint32Array((await trainer.read('v')).buffer),
+    weights: bitsOf(await trainer.read('weights')),
+    m: bitsOf(await trainer.read('m')),
+    v: bitsOf(await trainer.read('v')),
   };
   trainer.destroy();
   return { bits, losses };
@@ -194,7 +186,7 @@ test('two runs with one seed are the same bit for bit, another seed is not', asy
   const a = await run(config, 'graph', 8);
   assert.ok(a.losses.every((loss) => Number.isFinite(loss) && /** @type {number} */ (loss) > 0));
   assert.deepEqual((await run(config, 'graph', 8)).bits, a.bits);
-  assert.notDeepEqual((await run({ ...config, seed: 2 }, 'graph', 8)).bits.losses, a.bits.losses);
+  assert.notDeepEqual((await run(withValues(config, { seed: 2 }), 'graph', 8)).bits.losses, a.bits.losses);
 });
 
 test('recorded graphs and packed lists give the same bits', async () => {
@@ -225,7 +217,7 @@ test('a failed read of a loss is the run’s error', async () => {
 
 for (const precision of /** @type {const} */ (['f32', 'f16', 'bf16'])) {
   test(`a resumed run goes on bit for bit in ${precision}`, async (t) => {
-    const sizes = { ...config, precision, vocab: 46 };
+    const sizes = withValues(config, { precision, vocab: 46 });
     if (!supports(precision)) {
       t.skip(`the device has no matrix units for ${precision}`);
       return;
@@ -245,6 +237,42 @@ for (const precision of /** @type {const} */ (['f32', 'f16', 'bf16'])) {
     assert.deepEqual({ ...rest.bits, losses: 0 }, { ...whole.bits, losses: 0 });
   });
 }
+
+test('a checkpoint of before the state had the order of stateDict loads, and the run continues bit for bit', async (t) => {
+  const path = join(await folder(t), 'step-0000004.safetensors');
+  const weights = initialWeights(config.model, 1);
+  const state = { step: 4, skipped: 1, weights, m: filled(config.model), v: filled(config.model) };
+  // Matrices came first, and norms last.
+  const shapes = Object.entries(parameterShapes(config.model)).sort(([a], [b]) => Number(isNorm(a)) - Number(isNorm(b)));
+  const tensors = /** @type {const} */ (['weights', 'm', 'v']).flatMap((part, k) =>
+    shapes.map(([name, shape], i) => {
+      const random = new Random(31, k - 1, i);
+      const values = state[part][name];
+      if (part === 'm') for (let j = 0; j < values.length; j++) values[j] = 1e-3 * random.normal();
+      if (part === 'v') for (let j = 0; j < values.length; j++) values[j] = 1e-6 * random.uniform();
+      return { name: `${part === 'weights' ? '' : `optimizer.${part}.`}${name}`, dtype: 'F32', shape, data: () => values };
+    }),
+  );
+  const metadata = {
+    format: 'helios-vk-gpt-2',
+    step: '4',
+    skipped: '1',
+    config:
+      '{"precision":"f32","minLr":0.0003,"weightDecay":0.1,"beta1":0.9,"beta2":0.95,"epsilon":1e-8,"clip":1,"seed":1,"layers":2,' +
+      '"width":96,"heads":3,"hidden":76,"block":19,"vocab":45,"batch":3,"microSteps":2,"lr":0.003,"warmup":4,"steps":20}',
+    tokenizer: '{"kind":"byte"}',
+    run: 'old',
+  };
+  await writeTensors(path, tensors, metadata, { checksum: true });
+  // Of the file that the code of commit 80282fb wrote from this state.
+  const sha256 = createHash('sha256')
+    .update(await readFile(path))
+    .digest('hex');
+  assert.equal(sha256, 'f9e6a78c7092c540e9b86d83f3159002b7aefcf5e534b4bd8d8d9804826163f2');
+  const loaded = await loadCheckpoint(path);
+  assert.deepEqual(loaded, { path, step: 4, config, tokenizer: { kind: 'byte' }, data: undefined, run: 'old', state });
+  assert.deepEqual((await run(config, 'graph', 8, loaded.state)).bits, (await run(config, 'graph', 8, state)).bits);
+});
 
 test('a step that the optimizer skips takes a batch and nothing else, and a resumed run counts on', async (t) => {
   const dir = await mkdtemp(join(tmpdir(), 'helios-vk-test-'));
@@ -271,10 +299,7 @@ test('a step that the optimizer skips takes a batch and nothing else, and a resu
   const { state } = await loadCheckpoint(path);
   assert.deepEqual([state.step, state.skipped], [4, 2]);
   const { bits } = await run(config, 'graph', 7, state);
-  assert.deepEqual(
-    [bits.weights, bits.m, bits.v],
-    whole.map(({ buffer }) => new Uint32Array(buffer)),
-  );
+  assert.deepEqual([bits.weights, bits.m, bits.v], whole.map(bitsOf));
   // As of a file that does not say: two steps more are behind the schedule and the bias correction.
   const { bits: other } = await run(config, 'graph', 7, { ...state, skipped: 0 });
   assert.notDeepEqual(other.weights, bits.weights);
@@ -282,7 +307,7 @@ test('a step that the optimizer skips takes a batch and nothing else, and a resu
 
 for (const precision of /** @type {const} */ (['f32', 'bf16'])) {
   test(`a trainer that is destroyed leaves no buffer behind, in ${precision}`, async (t) => {
-    const sizes = { ...config, precision, vocab: 46 };
+    const sizes = withValues(config, { precision, vocab: 46 });
     if (!supports(precision)) {
       t.skip(`the device has no matrix units for ${precision}`);
       return;
@@ -294,7 +319,7 @@ for (const precision of /** @type {const} */ (['f32', 'bf16'])) {
       const trainer = createTrainer(vk, sizes, { tokens: randomTokens(sizes), validation: randomTokens(sizes), mode });
       await trainer.step();
       await trainer.validate();
-      await trainer.nextLogits([1, 2, 3]);
+      await trainer.generator.nextLogits([1, 2, 3]);
       const used = live();
       trainer.destroy();
       const after = live();
@@ -329,7 +354,7 @@ function losing(...losses) {
 }
 
 /** Ten steps, each of them one packed list. */
-const tenSteps = { ...config, steps: 10 };
+const tenSteps = withValues(config, { steps: 10 });
 
 /** Lists that are submitted before the first step. */
 function listsBefore() {
@@ -382,12 +407,11 @@ test('after a lost device a run goes on from its own last checkpoint, whatever e
   // Of ten steps three do not count, nor do those that follow the checkpoints of steps 4 and 8.
   assert.equal(rates.length, 5);
 
-  const other = { ...tenSteps, seed: 7, steps: 200 };
-  const { total } = parameterTable(other);
+  const other = withValues(tenSteps, { seed: 7, steps: 200 });
   const info = { config: other, tokenizer: /** @type {const} */ ({ kind: 'byte' }) };
-  const stale = await saveCheckpoint(dir, info, 99, () => new Float32Array(total));
+  const stale = await saveCheckpoint(dir, info, 99, () => filled(other.model));
   const lost = await train({ vk: losing(['batchExecuteAll', lists + 6]), checkpoints: dir });
-  assert.match(lost.notes, /device lost \(lost in batchExecuteAll\); going on from .*step-0000004\.safetensors/);
+  assert.match(lost.notes, /device lost \(lost in batchExecuteAll\); continuing from .*step-0000004\.safetensors/);
   assert.equal(lost.restarts, 1);
   assert.deepEqual(lost.losses, losses);
 
@@ -396,8 +420,8 @@ test('after a lost device a run goes on from its own last checkpoint, whatever e
   // … but the one that it was resumed from.
   const resumed = await loadCheckpoint(checkpointPath(undisturbed, 4));
   const second = await train({ vk: losing(['batchExecuteAll', lists + 2]), checkpoints: dir, resumed });
-  assert.match(second.notes, /going on from .*step-0000004/);
-  assert.ok(second.notes.includes(`going on from ${resumed.path}`));
+  assert.match(second.notes, /continuing from .*step-0000004/);
+  assert.ok(second.notes.includes(`continuing from ${resumed.path}`));
   assert.deepEqual(second.losses, losses.slice(4));
 
   // Another run that writes to the same folder may take the place of a checkpoint.
@@ -405,12 +429,16 @@ test('after a lost device a run goes on from its own last checkpoint, whatever e
     if (line.startsWith('checkpoint ')) copyFileSync(stale, line.slice('checkpoint '.length));
   };
   const replaced = train({ vk: losing(['batchExecuteAll', lists + 6]), checkpoints: dir, note });
-  await assert.rejects(replaced, /cannot go on from .*step-0000004.*: it is not what this run saved there; its step/);
+  await assert.rejects(replaced, /cannot continue from .*step-0000004.*: it is not what this run saved there; its step/);
 });
 
 test('a run whose learning rate would rise to its end is an error before its first step', async (t) => {
   const dir = await folder(t);
-  const wrong = train({ config: { ...tenSteps, lr: 1e-3, minLr: 1 }, checkpoints: join(dir, 'none'), note: () => assert.fail('a step') });
+  const wrong = train({
+    config: withValues(tenSteps, { lr: 1e-3, minLr: 1 }),
+    checkpoints: join(dir, 'none'),
+    note: () => assert.fail('a step'),
+  });
   await assert.rejects(wrong, { name: 'RangeError', message: 'minLr must be at most lr, 0.001, got 1' });
   assert.deepEqual(await readdir(dir), []);
 });
@@ -426,7 +454,7 @@ test('a device that is lost again while a run recovers counts as one loss more',
   const recovered = await train({ vk: losing(...thrice), checkpoints: dir });
   assert.equal(recovered.restarts, 3);
   assert.deepEqual(recovered.losses, losses);
-  for (const [call] of thrice) assert.ok(recovered.notes.includes(`(lost in ${call}); going on from`), call);
+  for (const [call] of thrice) assert.ok(recovered.notes.includes(`(lost in ${call}); continuing from`), call);
   await assert.rejects(train({ vk: losing(...thrice, ['uploadAsync', 1]), checkpoints: dir }), {
     code: LOST,
     message: 'lost in uploadAsync',
@@ -438,17 +466,21 @@ test('logits for sampling are those of the reference, and do not disturb trainin
   const tokens = randomTokens(config);
   const state = startState(config);
   const trainer = createTrainer(vk, config, { tokens, state });
-  for (const length of [1, 7, config.block]) {
+  const { generator, destroy } = loadGenerator(vk, config.model, state.weights, 'f32');
+  const { block, vocab } = config.model;
+  for (const length of [1, 7, block]) {
     const context = tokens.subarray(30, 30 + length);
-    const ids = new Uint32Array(config.block);
+    const ids = new Uint32Array(block);
     ids.set(context);
-    const one = { ...config, batch: 1 };
-    const { logits } = forwardBackward(one, state.weights, ids, ids);
-    const expected = logits.subarray((length - 1) * config.vocab, length * config.vocab);
-    const error = relativeError(await trainer.nextLogits(context), expected);
+    const { logits } = forwardBackward(config.model, state.weights, ids, ids);
+    const expected = logits.subarray((length - 1) * vocab, length * vocab);
+    const found = await trainer.generator.nextLogits(context);
+    assert.deepEqual(await generator.nextLogits(context), found, 'of the weights alone: the same bits');
+    const error = relativeError(found, expected);
     assert.ok(error < 1e-5, `${length} tokens: relative error ${error}`);
   }
-  await assert.rejects(trainer.nextLogits([]), /1 to 19 tokens/);
+  destroy();
+  await assert.rejects(trainer.generator.nextLogits([]), /1 to 19 tokens/);
   const undisturbed = createTrainer(vk, config, { tokens, state });
   for (const each of [trainer, undisturbed]) {
     await each.step();
@@ -460,17 +492,17 @@ test('logits for sampling are those of the reference, and do not disturb trainin
 });
 
 test('samples are repeatable and start with the prompt', async () => {
-  const sizes = { ...config, vocab: 256 };
+  const sizes = withValues(config, { vocab: 256 });
   const tokenizer = await trainTokenizer('', 256);
   const trainer = createTrainer(vk, sizes, { tokens: randomTokens(sizes) });
-  const text = await sample(trainer, tokenizer, 'Call me', { tokens: 5, seed: 3 });
+  const text = await sample(trainer.generator, tokenizer, 'Call me', { tokens: 5, seed: 3 });
   assert.ok(text.startsWith('Call me'));
-  assert.equal(await sample(trainer, tokenizer, 'Call me', { tokens: 5, seed: 3 }), text);
+  assert.equal(await sample(trainer.generator, tokenizer, 'Call me', { tokens: 5, seed: 3 }), text);
   trainer.destroy();
 });
 
 test('data that the vocabulary does not hold is refused', () => {
-  const tokens = Uint32Array.of(0, config.vocab);
+  const tokens = Uint32Array.of(0, config.model.vocab);
   assert.throws(() => createTrainer(vk, config, { tokens }), /token 45; vocab is 45/);
 });
 
@@ -479,7 +511,7 @@ const cli = (...options) => execute(process.execPath, [script, ...options]);
 
 const small = [
   '--preset',
-  'tiny',
+  'gpt-tiny',
   '--layers',
   '1',
   '--width',
@@ -584,7 +616,7 @@ for (const [mode, losses, restarts] of /** @type {const} */ ([
     const checkpoints = ['--checkpoint', dir, '--checkpoint-every', '4'];
     const { result, stderr } = await run('lost', checkpoints, lose);
     assert.equal(result.restarts, restarts, stderr);
-    assert.match(stderr, /device lost .*HELIOS_TEST_LOSE_DEVICE.*going on from .*step-00000(04|08|12)/);
+    assert.match(stderr, /device lost .*HELIOS_TEST_LOSE_DEVICE.*continuing from .*step-00000(04|08|12)/);
     assert.match(stderr, /report: .*helios-report-/);
     assert.equal(result.losses.length, 14);
     assert.deepEqual(result.losses, undisturbed.losses);
@@ -608,39 +640,35 @@ test('train.mjs: dumps the batches and the weights that a run starts from', asyn
     ...['--dump-batches', dump, '--dump-weights', weights, '--checkpoint', dir, '--checkpoint-at-start'],
   );
   const { config: used, state } = await loadCheckpoint(join(dir, 'step-0000000.safetensors'));
-  assert.deepEqual(state.weights, freshWeights(used));
-  assert.ok(state.m.every((x) => x === 0) && state.v.every((x) => x === 0));
+  assert.deepEqual(state.weights, initialWeights(used.model, used.training.seed));
+  assert.deepEqual([state.m, state.v], [filled(used.model), filled(used.model)]);
   const alone = await openTensors(weights);
-  assert.deepEqual(
-    [...alone.tensors.keys()].sort(),
-    parameterTable(used)
-      .parameters.map(({ name }) => name)
-      .sort(),
-  );
-  for (const { name, shape, offset, size } of parameterTable(used).parameters) {
-    const values = new Float32Array(size);
+  assert.deepEqual([...alone.tensors.keys()].sort(), Object.keys(state.weights).sort());
+  for (const [name, shape] of Object.entries(parameterShapes(used.model))) {
+    const values = new Float32Array(state.weights[name].length);
     expectTensor(weights, alone, name, 'F32', shape);
     await alone.read(name, values);
-    assert.deepEqual(values, state.weights.subarray(offset, offset + size), name);
+    assert.deepEqual(values, state.weights[name], name);
   }
   await alone.close();
   const file = await openTensors(dump);
-  const { steps, microSteps, batch, block } = used;
+  const flat = flatConfig(used);
+  const { steps, microSteps, batch, block } = flat;
   const all = new Uint32Array(steps * microSteps * 2 * batch * block);
   expectTensor(dump, file, 'batches', 'I32', [steps, microSteps, 2, batch, block]);
   await file.read('batches', all);
   await file.close();
-  assert.deepEqual(JSON.parse(file.metadata.config), used);
+  assert.deepEqual(JSON.parse(file.metadata.config), flat);
   const tokens = Uint32Array.from(Buffer.from(text));
   for (let step = 0; step < steps; step++) {
     const size = all.length / steps;
-    assert.deepEqual(all.subarray(step * size, (step + 1) * size), stepBatch(tokens, used, step));
+    assert.deepEqual(all.subarray(step * size, (step + 1) * size), stepBatch(tokens, flat, step));
   }
 });
 
 test('train.mjs: bad options end with an error that names them', async () => {
   for (const [options, message] of /** @type {[string[], RegExp][]} */ ([
-    [['--preset', 'huge'], /--preset huge: must be one of tiny, small, mission/],
+    [['--preset', 'huge'], /--preset huge: must be one of gpt-tiny, gpt-30m, gpt-300m, tiny, small, mission/],
     [['--layers', 'two'], /--layers two: must be an integer from 1 to 4096/],
     [['--width', '30', '--heads', '4'], /width 30 is not a multiple of heads 4/],
     [['--nonsense'], /--nonsense/],

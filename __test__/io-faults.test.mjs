@@ -22,11 +22,11 @@ function folder(t) {
 /** A program that writes the checkpoint of a step; what it could not is on its output. @param {string} dir @param {number} step */
 const saving = (dir, step) => `
   const { loadCheckpoint, saveCheckpoint } = await import(${url('../benches/gpt/checkpoint.mjs')});
-  const { PRESETS, parameterTable } = await import(${url('../benches/gpt/config.mjs')});
-  const config = { ...PRESETS.tiny, layers: 1, width: 32, heads: 1, hidden: 4, block: 4, vocab: 16 };
-  const { total } = parameterTable(config);
+  const { PRESETS, withValues } = await import(${url('../benches/gpt/config.mjs')});
+  const { filled } = await import(${url('./lib/gpt.mjs')});
+  const config = withValues(PRESETS['gpt-tiny'], { layers: 1, width: 32, heads: 1, hidden: 4, block: 4, vocab: 16 });
   try {
-    await saveCheckpoint(${JSON.stringify(dir)}, { config, tokenizer: { kind: 'byte' } }, ${step}, () => new Float32Array(total).fill(${step}));
+    await saveCheckpoint(${JSON.stringify(dir)}, { config, tokenizer: { kind: 'byte' } }, ${step}, () => filled(config.model, ${step}));
     console.log('saved');
   } catch (error) {
     console.log(error.message);
@@ -36,7 +36,7 @@ const saving = (dir, step) => `
 const loading = (dir) => `
   const { loadCheckpoint } = await import(${url('../benches/gpt/checkpoint.mjs')});
   const { step, state } = await loadCheckpoint(${JSON.stringify(dir)});
-  console.log(step, state.weights[0], state.v[0]);`;
+  console.log(step, state.weights['norm.weight'][0], state.v['norm.weight'][0]);`;
 
 test('a checkpoint is written whole or not at all, wherever writing fails', async (t) => {
   const reason = obstacle();

@@ -186,16 +186,16 @@ test('what fits an option and no machine is an error without a stack, too', (t) 
   writeFileSync(text, 'short');
   writeFileSync(wrong, Buffer.from([0x41, 0x42, 0xff, 0x43]));
   for (const [path, args, message] of /** @type {[string, string[], RegExp][]} */ ([
-    ['benches/train.mjs', ['--preset', 'tiny', '--layers', '4096', '--width', '16777216', '--heads', '524288'], /parameters/],
-    ['benches/train.mjs', ['--preset', 'tiny', '--batch', '16777216', '--block', '16777216'], /tokens/],
-    ['benches/train.mjs', ['--preset', 'tiny', '--width', '30'], /width \/ heads must be 32, 64, 96, 128, got 15/],
-    ['benches/train.mjs', ['--preset', 'tiny', '--data', text], /5 tokens/],
-    ['benches/train.mjs', ['--preset', 'tiny', '--data', wrong], /byte 2 is 0xff/],
-    ['benches/train.mjs', ['--preset', 'tiny', '--resume', text], /not a safetensors file/],
-    ['benches/train.mjs', ['--preset', 'tiny', '--resume', folder], /holds no checkpoint/],
+    ['benches/train.mjs', ['--preset', 'gpt-tiny', '--layers', '4096', '--width', '16777216', '--heads', '524288'], /parameters/],
+    ['benches/train.mjs', ['--preset', 'gpt-tiny', '--batch', '16777216', '--block', '16777216'], /tokens/],
+    ['benches/train.mjs', ['--preset', 'gpt-tiny', '--width', '30'], /width \/ heads must be 32, 64, 96, 128, got 15/],
+    ['benches/train.mjs', ['--preset', 'gpt-tiny', '--data', text], /5 tokens/],
+    ['benches/train.mjs', ['--preset', 'gpt-tiny', '--data', wrong], /byte 2 is 0xff/],
+    ['benches/train.mjs', ['--preset', 'gpt-tiny', '--resume', text], /not a safetensors file/],
+    ['benches/train.mjs', ['--preset', 'gpt-tiny', '--resume', folder], /holds no checkpoint/],
     ['benches/train.mjs', ['--checkpoint', join(text, 'below')], /--checkpoint .*a part of the path is not a folder/],
     ['benches/train.mjs', ['--json', folder], /--json .*it is a folder/],
-    ['benches/trainer-tokens.mjs', ['--quick', '--preset', 'tiny', '--heads', '7'], /not a multiple of heads 7/],
+    ['benches/trainer-tokens.mjs', ['--quick', '--preset', 'gpt-tiny', '--heads', '7'], /not a multiple of heads 7/],
     ['benches/trainer-tokens.mjs', ['--quick', '--addon', text], /text\.txt/],
     ['benches/trainer-tokens.mjs', ['--quick', '--trainer', folder], /no package\.json/],
     ['benches/replay.mjs', ['--trace', text], /./],
@@ -217,7 +217,14 @@ test('outputs are tried before the work, and left as they were', (t) => {
   t.after(() => rmSync(folder, { recursive: true, force: true }));
   const kept = join(folder, 'kept.json');
   writeFileSync(kept, 'as it was');
-  const { status, stderr } = run('benches/train.mjs', ['--preset', 'tiny', '--json', kept, '--report', join(folder, 'no', 'where.html')]);
+  const { status, stderr } = run('benches/train.mjs', [
+    '--preset',
+    'gpt-tiny',
+    '--json',
+    kept,
+    '--report',
+    join(folder, 'no', 'where.html'),
+  ]);
   assert.equal(status, 2);
   assert.match(stderr, /--report .*cannot be written: no such file or folder/);
   assert.equal(readFileSync(kept, 'utf8'), 'as it was');
@@ -226,7 +233,7 @@ test('outputs are tried before the work, and left as they were', (t) => {
   const link = join(folder, 'link');
   symlinkSync('nothing', link);
   for (const option of ['--json', '--checkpoint']) {
-    const { status, stderr } = run('benches/train.mjs', ['--preset', 'tiny', option, link]);
+    const { status, stderr } = run('benches/train.mjs', ['--preset', 'gpt-tiny', option, link]);
     assert.equal(status, 2);
     assert.match(stderr, new RegExp(`${option} .*link: cannot be written: it is a link that leads nowhere`));
   }

@@ -83,9 +83,9 @@ test('a second file of the same second gets a number, and none is overwritten', 
 /** @type {[string, string[], RegExp][]} the bench, its options, and a figure that must be there */
 const RUNS = [
   ['calls', ['--quick', '--addon', addon, '--baseline', addon], /createBuffer/],
-  ['trainer-tokens', ['--preset', 'tiny', '--layers', '1', '--quick', '--addon', addon, '--baseline', addon], /tokens a second/],
+  ['trainer-tokens', ['--preset', 'gpt-tiny', '--layers', '1', '--quick', '--addon', addon, '--baseline', addon], /tokens a second/],
   ['kernels', ['--quick', '--addon', addon, '--only', 'add,matmul f32'], /matmul f32/],
-  ['train', ['--preset', 'tiny', '--layers', '1', '--steps', '4', '--sample-tokens', '0', '--quiet'], /tokens a second/],
+  ['train', ['--preset', 'gpt-tiny', '--layers', '1', '--steps', '4', '--sample-tokens', '0', '--quiet'], /tokens a second/],
   ['kernels-matmul', ['--sweep', '--small', '--groups', 'f32', '--shapes', 'NT 64 64 64', '--budget', '8'], /NT 64/],
 ];
 for (const [bench, options, expected] of RUNS) {

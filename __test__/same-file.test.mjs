@@ -195,7 +195,7 @@ test('train.mjs: the text of a checkpoint is an input, and a checkpoint of the f
   const dir = folder(t);
   const [text, checkpoints] = [join(dir, 'text'), join(dir, 'checkpoints')];
   writeFileSync(text, 'she sells sea shells on the sea shore. '.repeat(9));
-  const sizes = '--preset tiny --layers 1 --width 32 --heads 1 --hidden 4 --block 8 --batch 1 --sample-tokens 0 --quiet'.split(' ');
+  const sizes = '--preset gpt-tiny --layers 1 --width 32 --heads 1 --hidden 4 --block 8 --batch 1 --sample-tokens 0 --quiet'.split(' ');
   const train = (/** @type {string[]} */ ...args) => run('benches/train.mjs', args);
   const first = train(...sizes, '--data', text, '--steps', '2', '--checkpoint', checkpoints);
   assert.equal(first.status, 0, first.stderr);

@@ -7,10 +7,10 @@ import { hostname, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { PRESETS } from '../benches/gpt/config.mjs';
+import { PRESETS, PRESET_ALIASES } from '../benches/gpt/config.mjs';
 import { Journal, entriesOf as journalOf, runChildren } from '../bin/lib/journal.mjs';
 import { jobsOf, save, tuneReport } from '../bin/lib/tune.mjs';
-import { MODELS, productsOf, productsOfFile } from '../bin/lib/tune-shapes.mjs';
+import { MODELS, MODEL_ALIASES, productsOf, productsOfFile } from '../bin/lib/tune-shapes.mjs';
 import { KernelContext, createKernels, pack } from '../kernels/index.mjs';
 import { matmulKernels } from '../kernels/matmul.mjs';
 import { duel } from '../kernels/tuning/measure.mjs';
@@ -420,16 +420,19 @@ test('a plan wins by more than the noise only', () => {
 
 test('the models are the presets of the training run', () => {
   assert.deepEqual(Object.keys(MODELS), Object.keys(PRESETS));
-  for (const [name, { width, hidden, vocab, batch, block }] of Object.entries(PRESETS)) {
-    assert.deepEqual(MODELS[name], { width, hidden, vocab, tokens: batch * block }, name);
+  for (const [name, { model, training }] of Object.entries(PRESETS)) {
+    const { width, hidden, vocab, block } = model;
+    assert.deepEqual(MODELS[name], { width, hidden, vocab, tokens: training.batch * block }, name);
   }
-  const products = productsOf(MODELS.mission, 8192).map((shape) => Object.values(shape).join(' '));
+  const products = productsOf(MODELS['gpt-300m'], 8192).map((shape) => Object.values(shape).join(' '));
   assert.equal(new Set(products).size, 15);
   for (const product of ['NT 8192 3072 1024', 'NN 8192 1024 5504', 'TN 1024 2752 8192', 'TN 17408 1024 8192']) {
     assert.ok(products.includes(product), product);
   }
-  assert.equal(jobsOf({ model: 'tiny,small', classes: 'f32' }).length, 30);
-  assert.equal(jobsOf({ model: 'tiny,tiny' }).length, 30, 'each product once in each class');
+  assert.deepEqual(MODEL_ALIASES, PRESET_ALIASES);
+  assert.deepEqual(jobsOf({ model: 'tiny,small,mission' }), jobsOf({ model: 'gpt-tiny,gpt-30m,gpt-300m' }), 'by the earlier names');
+  assert.equal(jobsOf({ model: 'gpt-tiny,gpt-30m', classes: 'f32' }).length, 30);
+  assert.equal(jobsOf({ model: 'gpt-tiny,gpt-tiny' }).length, 30, 'each product once in each class');
   assert.equal(jobsOf({ tokens: 7 })[0].shape.m, 7);
   assert.ok(
     jobsOf({ classes: 'shuffled' }).every(({ shape }) => shape.form !== 'TN'),
@@ -447,7 +450,7 @@ test('what cannot be timed is an error before the work', () => {
     [['--shapes', join(folders, 'no', 'where')], /--shapes .*cannot be read: no such file/],
     [['--shapes', wrong, '--model', 'tiny'], /--shapes and --model do not go together/],
     [['--shapes', wrong, '--tokens', '4'], /--tokens goes with --model/],
-    [['--model', 'huge'], /--model huge: must be one of tiny, small, mission/],
+    [['--model', 'huge'], /--model huge: must be one of gpt-tiny, gpt-30m, gpt-300m, tiny, small, mission/],
     [['--classes', 'f32,f64'], /--classes f64: must be one of half, f32, mixed, bf16x3/],
     [['--tokens', '0'], /--tokens 0: must be an integer from 1/],
     [['--budget', 'x'], /--budget x: must be an integer/],

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { MAX_SIZE } from './gpt/config.mjs';
+import { MAX_SIZE, PRESET_NAMES } from './gpt/config.mjs';
 import { formatCount } from './gpt/progress.mjs';
 import { median } from './lib/stats.mjs';
 import { runMain } from './lib/args.mjs';
@@ -17,7 +17,7 @@ import { RESULTS_OPTION, writeResults } from './lib/results.mjs';
 const TRAIN = fileURLToPath(new URL('./train.mjs', import.meta.url));
 
 const OPTIONS = /** @type {const} */ ({
-  preset: { type: 'string', default: 'mission', choices: ['tiny', 'small', 'mission'], help: 'model' },
+  preset: { type: 'string', default: 'gpt-300m', value: 'NAME', choices: PRESET_NAMES, help: 'gpt-tiny, gpt-30m or gpt-300m' },
   precision: { type: 'string', default: 'bf16', choices: ['f32', 'f16', 'bf16', 'bf16x3'], help: 'arithmetic' },
   batch: { type: 'integer', min: 1, max: MAX_SIZE, help: "sequences of a micro-step; the preset's when left out" },
   'micro-steps': { type: 'integer', min: 1, max: MAX_SIZE, help: "micro-steps of a step; the preset's when left out" },

@@ -1,15 +1,15 @@
 #!/usr/bin/env node
-// Writes text with a model that `npm run train` has trained: `npm run generate -- --checkpoint DIR --prompt TEXT`.
+// Generates text with a model that `npm run train` has trained: `npm run generate -- --checkpoint DIR --prompt TEXT`.
 //
-// The model is loaded as it was saved, weights and moments; each token is a forward pass over the context, without a cache.
+// Loads the weights of a checkpoint. Each token takes a forward pass over the whole context: there is no cache of keys and values.
 
 import { createRequire } from 'node:module';
 import { CHECKPOINT_FILES, loadCheckpoint } from './gpt/checkpoint.mjs';
 import { MAX_SIZE } from './gpt/config.mjs';
+import { loadGenerator } from './gpt/generator.mjs';
 import { formatCount } from './gpt/progress.mjs';
 import { generate } from './gpt/sample.mjs';
 import { restoreTokenizer } from './gpt/tokenizer.mjs';
-import { createTrainer } from './gpt/trainer.mjs';
 import { runMain } from './lib/args.mjs';
 
 const USAGE = 'npm run generate -- --checkpoint FILE|DIR [options]';
@@ -20,46 +20,47 @@ const OPTIONS = /** @type {const} */ ({
     path: 'input-any',
     files: CHECKPOINT_FILES,
     required: true,
-    help: 'a checkpoint, or a folder: its latest',
+    help: 'a checkpoint, or a folder, whose latest checkpoint is used',
   },
   prompt: { type: 'string', empty: true, default: '', help: 'text to continue' },
   tokens: { type: 'integer', min: 0, max: MAX_SIZE, default: 200, help: 'tokens to generate' },
-  temperature: { type: 'number', min: 0, max: 1000, default: 0.8, help: 'divide the logits by this; 0: always the most likely token' },
-  'top-k': { type: 'integer', min: 0, max: MAX_SIZE, default: 40, help: 'sample from the N most likely tokens; 0: from all' },
-  'top-p': { type: 'number', min: 0, max: 1, default: 1, help: '… and of these from the fewest whose probabilities sum to this' },
+  temperature: { type: 'number', min: 0, max: 1000, default: 0.8, help: 'divide logits by this; 0: always take the most likely token' },
+  'top-k': { type: 'integer', min: 0, max: MAX_SIZE, default: 40, help: 'sample from the N most likely tokens; 0: from all of them' },
+  'top-p': { type: 'number', min: 0, max: 1, default: 1, help: 'of these, sample from the fewest whose probabilities sum to this' },
   seed: { type: 'integer', min: 0, max: 0xffffffff, default: 1, help: 'seed of the sampling; the same seed gives the same text' },
   precision: {
     type: 'string',
     choices: ['f32', 'f16', 'bf16', 'bf16x3'],
-    help: 'arithmetic of matrix products (default as trained, or f32 on a device without matrix units for it)',
+    help: 'arithmetic of matrix products (default: as in training, or f32 where the device\nhas no matrix units for that)',
   },
   quiet: { type: 'boolean', help: 'print only the text' },
 });
 
+/** @typedef {import('./gpt/config.mjs').Precision} Precision */
+
 /** @param {import('./lib/args.mjs').ValuesOf<typeof OPTIONS>} values */
 async function main(values) {
-  const { path, step, config: trained, tokenizer: tokenizerState, state } = await loadCheckpoint(values.checkpoint);
+  const { path, step, config, tokenizer: tokenizerState, state } = await loadCheckpoint(values.checkpoint, { moments: false });
   const tokenizer = await restoreTokenizer(tokenizerState);
   const vk = createRequire(import.meta.url)('../index.js');
   const info = vk.initDevice();
-  const create = (/** @type {import('./gpt/config.mjs').GptConfig['precision']} */ precision) =>
-    createTrainer(vk, { ...trained, precision, batch: 1, microSteps: 1 }, { tokens: new Uint32Array(), state });
-  let precision = /** @type {import('./gpt/config.mjs').GptConfig['precision']} */ (values.precision ?? trained.precision);
-  let trainer;
+  const load = (/** @type {Precision} */ precision) => loadGenerator(vk, config.model, state.weights, precision);
+  let precision = /** @type {Precision} */ (values.precision ?? config.training.precision);
+  let loaded;
   try {
-    trainer = create(precision);
+    loaded = load(precision);
   } catch (error) {
-    if (values.precision !== undefined || !/has no matrix units/.test(/** @type {Error} */ (error).message)) throw error;
+    if (values.precision !== undefined || /** @type {any} */ (error).code !== 'NO_MATRIX_UNITS') throw error;
     precision = 'f32';
-    trainer = create(precision);
+    loaded = load(precision);
   }
   if (!values.quiet) process.stderr.write(`${path}: step ${formatCount(step)} · ${info.deviceName} · ${precision}\n`);
   const { tokens, temperature, seed, 'top-k': topK, 'top-p': topP } = values;
-  for await (const part of generate(trainer, tokenizer, values.prompt, { tokens, temperature, topK, topP, seed })) {
+  for await (const part of generate(loaded.generator, tokenizer, values.prompt, { tokens, temperature, topK, topP, seed })) {
     process.stdout.write(part);
   }
   process.stdout.write('\n');
-  trainer.destroy();
+  loaded.destroy();
   vk.destroy();
 }
 

@@ -19,7 +19,7 @@ scratch=$(mktemp -d "${SCRATCH:-/dev/shm}/gpus.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 launch=(node bin/helios-vk.mjs run --nproc "$n")
 train=(benches/train.mjs --precision bf16 --sample-tokens 0 --quiet)
-mission=("${train[@]}" --preset mission --steps 20)
+mission=("${train[@]}" --preset gpt-300m --steps 20)
 shapes=(1x4 16x1)
 
 source benches/lib/timed.sh
@@ -63,7 +63,7 @@ ddp() {
   done
 }
 killed() { # rank 1 is killed once step 10 is saved; the restart's losses must be those of a run that nobody disturbs
-  local options=(--precision bf16 --preset small --steps 20 --sample-tokens 0 --engine nccl --checkpoint-every 5)
+  local options=(--precision bf16 --preset gpt-30m --steps 20 --sample-tokens 0 --engine nccl --checkpoint-every 5)
   timed undisturbed 60 "${launch[@]}" benches/train.mjs "${options[@]}" --quiet --checkpoint "$scratch/a" --json "$out/undisturbed.json"
   local dies="$scratch/b/step-0000010.safetensors"
   timed killed 90 "${launch[@]}" --max-restarts 1 __test__/distributed/gpt-rank.mjs "$(node -p 'JSON.stringify({ train: process.argv.slice(2), dies: process.argv[1] })' \

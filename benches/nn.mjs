@@ -4,11 +4,12 @@
  * weights on equal data, and how far their losses are apart. With `--compile`, what compiling itself takes.
  */
 
-import { compile, init, nn, noGrad, scope, tensor } from '../nn/index.mjs';
-import { PRESETS, checkConfig, parameterTable, tokensPerStep } from './gpt/config.mjs';
+import { compile, init, nn, scope, tensor } from '../nn/index.mjs';
+import { PRESET_NAMES, checkConfig, flatConfig, presetOf, tokensPerStep, withValues } from './gpt/config.mjs';
 import { stepBatch } from './gpt/data.mjs';
+import { copyFromHost } from './gpt/device.mjs';
 import { Gpt, createTraining } from './gpt/model.mjs';
-import { freshWeights } from './gpt/trainer.mjs';
+import { initialWeights } from './gpt/state.mjs';
 import { addonPath, loadAddon, OWN_ADDON } from './lib/addon.mjs';
 import { runMain } from './lib/args.mjs';
 import { format, median, textTable } from './lib/stats.mjs';
@@ -17,7 +18,7 @@ import { stubDevice } from './lib/stub.mjs';
 const USAGE = 'node benches/nn.mjs [options]';
 const OPTIONS = /** @type {const} */ ({
   addon: { type: 'string', value: 'PATH', path: 'module', default: OWN_ADDON, help: 'the addon to measure' },
-  preset: { type: 'string', default: 'mission', choices: ['tiny', 'small', 'mission'], help: 'model' },
+  preset: { type: 'string', default: 'gpt-300m', value: 'NAME', choices: PRESET_NAMES, help: 'gpt-tiny, gpt-30m or gpt-300m' },
   precision: { type: 'string', default: 'bf16', choices: ['f32', 'f16', 'bf16'], help: 'arithmetic' },
   layers: { type: 'integer', min: 1, max: 4096, help: "layers; the preset's when left out" },
   batch: { type: 'integer', min: 1, max: 65536, help: "sequences of a micro-step; the preset's when left out" },
@@ -33,24 +34,19 @@ const OPTIONS = /** @type {const} */ ({
 const IN_FLIGHT = 2;
 
 /** @typedef {{ milliseconds: number, losses: number[] }} Run of the timed steps; losses of all */
-/** @typedef {{ warmup: number, steps: number, tokens: Uint32Array, weights: Float32Array }} Job */
+/** @typedef {{ warmup: number, steps: number, tokens: Uint32Array, weights: import('./gpt/state.mjs').HostState }} Job */
 
 /** @param {import('./gpt/config.mjs').GptConfig} config @param {Job} job @param {boolean} compiled @returns {Promise<Run>} */
 async function train(config, { warmup, steps, tokens, weights }, compiled) {
-  const model = nn.skipInit(() => new Gpt(config));
-  noGrad(() => {
-    const state = model.stateDict();
-    for (const { name, shape, offset, size } of parameterTable(config).parameters) {
-      scope(() => void state[name].copy_(tensor(weights.subarray(offset, offset + size), { shape })));
-    }
-  });
-  const { opt, step } = createTraining(model, config);
+  const model = nn.skipInit(() => new Gpt(config.model));
+  copyFromHost(model.stateDict(), weights);
+  const { opt, step } = createTraining(model, config.training);
   const recorded = compiled ? compile(step) : undefined;
   const call = (/** @type {Uint32Array} */ batch) => (recorded ? recorded(/** @type {any} */ (batch)) : scope(() => step(tensor(batch))));
   /** @type {Promise<number>[]} */
   const losses = [];
   const one = async () => {
-    const loss = call(stepBatch(tokens, config, losses.length));
+    const loss = call(stepBatch(tokens, flatConfig(config), losses.length));
     losses.push(loss.item());
     loss.dispose();
     await losses[losses.length - IN_FLIGHT];
@@ -75,8 +71,8 @@ async function train(config, { warmup, steps, tokens, weights }, compiled) {
 function compileTwice(config) {
   const stub = stubDevice();
   init({ vk: stub });
-  const model = nn.skipInit(() => new Gpt(config));
-  const { step } = createTraining(model, config);
+  const model = nn.skipInit(() => new Gpt(config.model));
+  const { step } = createTraining(model, config.training);
   const batch = new Uint32Array(2 * tokensPerStep(config));
   return ['first', 'second'].map((name) => {
     stub.reset();
@@ -93,19 +89,21 @@ function compileTwice(config) {
 
 await runMain(USAGE, OPTIONS, async ({ addon, preset, precision, layers, batch, steps, warmup, rounds, budget, compile: time, json }) => {
   const end = performance.now() + 1000 * budget;
-  const sizes = PRESETS[/** @type {keyof typeof PRESETS} */ (preset)];
-  const config = checkConfig({
-    ...sizes,
-    precision: /** @type {'f32' | 'f16' | 'bf16'} */ (precision),
-    layers: layers ?? sizes.layers,
-    batch: batch ?? sizes.batch,
-    steps: Math.max(sizes.steps, warmup + steps),
-  });
+  const sizes = presetOf(preset);
+  const config = checkConfig(
+    withValues(sizes, {
+      precision: /** @type {'f32' | 'f16' | 'bf16'} */ (precision),
+      layers: layers ?? sizes.model.layers,
+      batch: batch ?? sizes.training.batch,
+      steps: Math.max(sizes.training.steps, warmup + steps),
+    }),
+  );
+  const { block, vocab } = config.model;
   if (time) {
     const compiles = compileTwice(config);
-    if (json) console.log(JSON.stringify({ config, compiles }, null, 2));
+    if (json) console.log(JSON.stringify({ config: flatConfig(config), compiles }, null, 2));
     else {
-      console.log(`compiling the training step of ${preset}, ${precision}, ${config.layers} layers, on a stub of an H200\n`);
+      console.log(`compiling the training step of ${preset}, ${precision}, ${config.model.layers} layers, on a stub of an H200\n`);
       const rows = compiles.map(({ name, milliseconds, cpuMilliseconds, dispatches, barriers }) => [
         name,
         ...[milliseconds, cpuMilliseconds, dispatches, barriers].map((value) => format(value)),
@@ -117,10 +115,10 @@ await runMain(USAGE, OPTIONS, async ({ addon, preset, precision, layers, batch, 
   const vk = /** @type {any} */ (loadAddon(addonPath(addon)));
   init({ vk });
   const { deviceName: device } = vk.initDevice();
-  const weights = freshWeights(config);
+  const weights = initialWeights(config.model, config.training.seed);
   // A rule that a model can learn: which token follows depends on the one before.
-  const tokens = new Uint32Array(config.block * 64 + 1);
-  for (let i = 1; i < tokens.length; i++) tokens[i] = (tokens[i - 1] * 31 + (i % 7)) % config.vocab;
+  const tokens = new Uint32Array(block * 64 + 1);
+  for (let i = 1; i < tokens.length; i++) tokens[i] = (tokens[i - 1] * 31 + (i % 7)) % vocab;
   const job = { warmup, steps, tokens, weights };
   /** @type {Run[][]} */
   const runs = [[], []];
@@ -133,10 +131,10 @@ await runMain(USAGE, OPTIONS, async ({ addon, preset, precision, layers, batch, 
   const ratios = eager.rates.map((own, i) => compiled.rates[i] / own);
   const apart = Math.max(...eager.losses.map((loss, i) => Math.abs(compiled.losses[i] - loss) / loss));
   if (json) {
-    console.log(JSON.stringify({ device, config, steps, eager, compiled, ratios, apart }, null, 2));
+    console.log(JSON.stringify({ device, config: flatConfig(config), steps, eager, compiled, ratios, apart }, null, 2));
     return;
   }
-  console.log(`${device}: ${preset}, ${precision}, ${config.layers} layers; medians of ${ratios.length} runs of ${steps} steps\n`);
+  console.log(`${device}: ${preset}, ${precision}, ${config.model.layers} layers; medians of ${ratios.length} runs of ${steps} steps\n`);
   console.log(
     textTable(
       ['', 'tokens a second', 'last loss'],

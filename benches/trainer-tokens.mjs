@@ -15,9 +15,10 @@ import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { borrow } from '../bin/lib/borrow.mjs';
 import { CommandError, placeIn } from '../bin/lib/link.mjs';
-import { MAX_LAYERS, MAX_SIZE, PRESETS, checkConfig, parameterTable, tokensPerStep } from './gpt/config.mjs';
+import { MAX_LAYERS, MAX_SIZE, PRESET_NAMES, checkConfig, flatConfig, presetOf, splitConfig, tokensPerStep } from './gpt/config.mjs';
 import { loadText } from './gpt/data.mjs';
 import { plainAddon, withoutSubgroupOptions } from './gpt/freeze.mjs';
+import { parameterCount } from './gpt/state.mjs';
 import { trainTokenizer } from './gpt/tokenizer.mjs';
 import { createTrainer } from './gpt/trainer.mjs';
 import { OWN_ADDON, addonPath, deviceOf, isWorker, loadAddon, runWorker, serveWorker } from './lib/addon.mjs';
@@ -45,8 +46,9 @@ const OPTIONS = /** @type {const} */ ({
   tokenizer: { type: 'string', value: 'NAME', default: 'bpe-16k', help: "the trainer's tokenizer" },
   preset: {
     type: 'string',
-    choices: ['tiny', 'small', 'mission'],
-    help: 'model; default tiny on a CPU device, else small; mission for --trainer',
+    value: 'NAME',
+    choices: PRESET_NAMES,
+    help: 'gpt-tiny, gpt-30m or gpt-300m (default gpt-tiny on a CPU device, else gpt-30m; gpt-300m for --trainer)',
   },
   layers: { type: 'integer', min: 1, max: MAX_LAYERS, help: 'decoder layers' },
   width: { type: 'integer', min: 1, max: MAX_SIZE, help: 'channels' },
@@ -118,7 +120,7 @@ async function trainGpt({ addon, config, tokens, warmup, shaders, generated = ne
   const setup = times();
   let before = setup;
   const calls = [];
-  for (let step = 0; step < config.steps; step++) {
+  for (let step = 0; step < config.training.steps; step++) {
     await trainer.step();
     await trainer.settle();
     const now = times();
@@ -127,10 +129,10 @@ async function trainGpt({ addon, config, tokens, warmup, shaders, generated = ne
   }
   const { finished } = trainer;
   const toks = [];
-  for (let step = Math.max(1, warmup); step < config.steps; step++) {
+  for (let step = Math.max(1, warmup); step < config.training.steps; step++) {
     toks.push((trainer.tokensPerStep * 1000) / (finished[step] - finished[step - 1]));
   }
-  const losses = Array.from({ length: config.steps }, (_, step) => trainer.known.get(step) ?? NaN);
+  const losses = Array.from({ length: config.training.steps }, (_, step) => trainer.known.get(step) ?? NaN);
   before = times();
   trainer.destroy();
   const after = timesSince(times(), before);
@@ -281,9 +283,8 @@ if (isWorker) {
     const warmup = options.quick ? 1 : options.warmup;
     const steps = options.quick ? 3 : warmup + options.steps;
     const ours = loadAddon(OWN_ADDON);
-    const preset = options.preset ?? (options.trainer !== undefined ? 'mission' : await defaultPreset(addons[0].path));
-    /** @type {GptConfig} */
-    const config = { ...PRESETS[preset], steps };
+    const preset = options.preset ?? (options.trainer !== undefined ? 'gpt-300m' : await defaultPreset(addons[0].path));
+    const config = { ...flatConfig(presetOf(preset)), steps };
     for (const [option, key] of /** @type {const} */ ([
       ['layers', 'layers'],
       ['width', 'width'],
@@ -300,7 +301,8 @@ if (isWorker) {
     }
     config.warmup = 0; // the schedule's, which is longer than this run
     // The sizes of another trainer's model are its own affair.
-    if (options.trainer === undefined) checkConfig(config);
+    const gpt = splitConfig(config);
+    if (options.trainer === undefined) checkConfig(gpt);
 
     /** @type {Binary[][]} */ const binaries = [];
     /** @type {Run[][]} */ const runs = addons.map(() => []);
@@ -311,7 +313,7 @@ if (isWorker) {
       const { name, text } = await loadText(options.data);
       const tokens = await (await trainTokenizer(text, config.vocab)).encode(text);
       for (const { path } of addons) binaries.push(await binariesOf(path));
-      what = `our GPT (${preset}): ${config.layers} layers, width ${config.width}, block ${config.block}, batch ${config.batch}×${config.microSteps}, ${format(parameterTable(config).count / 1e6)}M parameters, ${tokensPerStep(config)} tokens a step, on ${name}`;
+      what = `our GPT (${preset}): ${config.layers} layers, width ${config.width}, block ${config.block}, batch ${config.batch}×${config.microSteps}, ${format(parameterCount(gpt.model) / 1e6)}M parameters, ${tokensPerStep(gpt)} tokens a step, on ${name}`;
       // Both addons run the same kernels: what one of them cannot pass on, the other does without.
       const subgroupOptions = (await Promise.all(addons.map(({ path }) => deviceOf(path)))).every(({ pipelineOptions }) => pipelineOptions);
       if (!subgroupOptions) what += '; kernels without full subgroups, for which not every addon can ask';
@@ -321,7 +323,7 @@ if (isWorker) {
         for (const [i, { path }] of addons.entries()) {
           const job = {
             addon: path,
-            config,
+            config: gpt,
             tokens,
             warmup,
             shaders: i === 0 ? undefined : ours.shaders,
@@ -462,7 +464,7 @@ function placeOf(checkout) {
 
 /** `tiny` on a CPU device, else `small`. @param {string} addon */
 async function defaultPreset(addon) {
-  return (await deviceOf(addon)).info.deviceType === CPU_DEVICE ? 'tiny' : 'small';
+  return (await deviceOf(addon)).info.deviceType === CPU_DEVICE ? 'gpt-tiny' : 'gpt-30m';
 }
 
 /**

@@ -29,7 +29,8 @@ const HELP = `helios-vk: a Vulkan compute device for Node.js
   --master HOST:PORT   run: address of the host with node rank 0
   --mpiexec PATH       run: MPI's launcher (the first in PATH)
   --timeout SECONDS    doctor, link: how long a driver may take to answer (60)
-  --model PRESETS      tune: products of a training step of tiny, small or mission, separated by commas (mission)
+  --model PRESETS      tune: products of a training step of gpt-tiny, gpt-30m or gpt-300m (the default),
+                       separated by commas
   --tokens N           tune: tokens of a batch (the preset's)
   --shapes FILE        tune: products from a file instead, one a line: NT 512 1024 1024 (form, m, n, k)
   --classes LIST       tune: half, f32, mixed, bf16x3, shuffled (half,f32)
@@ -50,7 +51,7 @@ const OPTIONS = /** @type {const} */ ({
   copy: { type: 'boolean', help: 'link: copy the addon instead of linking to it' },
   backend: { type: 'boolean', help: 'link: have the trainer use @helios-vk/alpha-backend' },
   timeout: { type: 'number', min: 0.001, max: 3600, default: 60, help: 'seconds' },
-  model: { type: 'string', value: 'PRESETS', help: 'tune: products of training tiny, small or mission' },
+  model: { type: 'string', value: 'PRESETS', help: 'tune: products of training gpt-tiny, gpt-30m or gpt-300m' },
   tokens: { type: 'integer', min: 1, max: 1_048_576, help: 'tune: tokens at once' },
   shapes: { type: 'string', value: 'FILE', path: 'input', help: 'tune: products of a file' },
   classes: { type: 'string', value: 'LIST', help: 'tune: half, f32, mixed, bf16x3, shuffled' },

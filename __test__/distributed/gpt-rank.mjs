@@ -4,7 +4,7 @@
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 
-import { PRESETS, checkConfig } from '../../benches/gpt/config.mjs';
+import { PRESETS, checkConfig, flatConfig, withValues } from '../../benches/gpt/config.mjs';
 import { stepBatch } from '../../benches/gpt/data.mjs';
 import { Random } from '../../benches/gpt/random.mjs';
 import { openRanks } from '../../benches/gpt/ranks.mjs';
@@ -12,6 +12,7 @@ import { createTrainer } from '../../benches/gpt/trainer.mjs';
 import { launched } from '../../distributed/index.mjs';
 import { scope } from '../../nn/index.mjs';
 import { vk } from '../lib/addon.mjs';
+import { joined } from '../lib/gpt.mjs';
 
 /**
  * @typedef {object} Settings
@@ -36,17 +37,18 @@ async function trainSmall() {
   const { ranks } = await openRanks(vk, parts > 0 ? {} : { engine, zero, reduce });
   const size = ranks?.group.worldSize ?? 1;
   /** Sizes that are no multiple of any tile. */
-  const config = checkConfig({
-    ...PRESETS.tiny,
-    ...{ layers: 2, width: 96, heads: 3, hidden: 76, block: 19, vocab: 45, batch: 3, steps: STEPS, warmup: 2, clip },
-    microSteps: micro * size,
-  });
+  const config = checkConfig(
+    withValues(PRESETS['gpt-tiny'], {
+      ...{ layers: 2, width: 96, heads: 3, hidden: 76, block: 19, vocab: 45 },
+      ...{ batch: 3, steps: STEPS, warmup: 2, clip, microSteps: micro * size },
+    }),
+  );
   const random = new Random(21);
-  const tokens = Uint32Array.from({ length: 500 }, () => random.below(config.vocab));
+  const tokens = Uint32Array.from({ length: 500 }, () => random.below(config.model.vocab));
   const stopped = () => rank === 1 && stopAt !== undefined && trainer.known.size >= stopAt;
   const trainer = createTrainer(vk, config, { tokens, ranks, stopped });
   if (parts > 1) trainer.opt.gradientScale /= parts;
-  const sequences = config.batch * config.microSteps;
+  const sequences = config.training.batch * config.training.microSteps;
 
   /** A step by the gradients of each share, computed by themselves and added in the order of ranks. */
   const byParts = async () => {
@@ -57,7 +59,7 @@ async function trainSmall() {
     let sums;
     for (let part = 0; part < parts; part++) {
       trainer.model.zeroGrad();
-      const own = stepBatch(tokens, config, trainer.stepsDone, undefined, part * sequences);
+      const own = stepBatch(tokens, flatConfig(config), trainer.stepsDone, undefined, part * sequences);
       loss += (await trainer.submit('gradients', own).item()) / parts;
       if (reduce === 'bf16') for (const { grad } of parameters) scope(() => void grad?.copy_(grad.to('bf16').to('f32')));
       const before = sums;
@@ -75,13 +77,13 @@ async function trainSmall() {
     // Where it may be told to stop, steps overlap as they do in a run.
     if (stopAt !== undefined) continue;
     await trainer.settle();
-    hashes.push(digest(await trainer.read('weights')));
+    hashes.push(digest(joined(await trainer.read('weights'))));
   }
   await trainer.settle();
-  const weights = await trainer.read('weights');
+  const weights = joined(await trainer.read('weights'));
   /** @type {import('../../benches/gpt/trainer.mjs').Part[]} */
   const moments = ['m', 'v'];
-  for (const part of moments) hashes.push(digest(await trainer.read(part)));
+  for (const part of moments) hashes.push(digest(joined(await trainer.read(part))));
   const losses = Array.from({ length: trainer.stepsDone }, (_, i) => trainer.known.get(i));
   // Launchers tear lines of more than 2048 characters.
   const some = Array.from(weights.filter((_, i) => i % 2039 === 0)).map((x) => Number(x.toPrecision(7)));

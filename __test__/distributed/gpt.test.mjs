@@ -83,7 +83,7 @@ for (const launcher of LAUNCHERS) {
     const dies = join(folder, 'killed', 'step-0000004.safetensors');
     const killed = await run(2, { train: options('killed'), dies }, launcher, ['--max-restarts', '1', '--grace', '20']);
     assert.equal(killed.status, 0, killed.output);
-    assert.match(killed.output, /restart 1 of 1[^]*going on from .*step-00000/);
+    assert.match(killed.output, /restart 1 of 1[^]*continuing from .*step-00000/);
     const [whole, rest] = ['whole', 'killed'].map((name) => resultOf(join(folder, `${name}.json`)));
     assert.ok(rest.firstStep >= 4 && rest.firstStep < 16, String(rest.firstStep));
     assert.deepEqual(rest.losses, whole.losses.slice(rest.firstStep));

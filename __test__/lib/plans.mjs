@@ -65,9 +65,9 @@ const UNTUNED = /** @type {const} */ ([
 
 /** The products of the presets, with the batches that the tables were measured with. */
 export const PRESETS = [
-  ...productsOf(MODELS.tiny, MODELS.tiny.tokens),
-  ...productsOf(MODELS.small, MODELS.small.tokens),
-  ...[512, 1024, 2048, 8192].flatMap((tokens) => productsOf(MODELS.mission, tokens)),
+  ...productsOf(MODELS['gpt-tiny'], MODELS['gpt-tiny'].tokens),
+  ...productsOf(MODELS['gpt-30m'], MODELS['gpt-30m'].tokens),
+  ...[512, 1024, 2048, 8192].flatMap((tokens) => productsOf(MODELS['gpt-300m'], tokens)),
 ];
 
 const HALVES = { aType: 'bf16', bType: 'bf16' };

@@ -182,7 +182,7 @@ test('of a sequence those groups are taken that save the most together', async (
 });
 
 /**
- * The weight gradients of GPTs of three layers, `mission` with these sizes, on a stub of an H200 that takes PTX: the groups in their
+ * The weight gradients of GPTs of three layers, `gpt-300m` with these sizes, on a stub of an H200 that takes PTX: the groups in their
  * order, and what a step takes without and with them.
  * @param {object} sizes
  */
@@ -190,7 +190,7 @@ const grouped = (sizes) =>
   childJson(
     `
     const { stubDevice } = await import('${new URL('../../benches/lib/stub.mjs', import.meta.url)}');
-    const { PRESETS } = await import('${new URL('../../benches/gpt/config.mjs', import.meta.url)}');
+    const { PRESETS, withValues } = await import('${new URL('../../benches/gpt/config.mjs', import.meta.url)}');
     const { Gpt, createTraining } = await import('${new URL('../../benches/gpt/model.mjs', import.meta.url)}');
     const { matmulKernels } = await import('${new URL('../../kernels/matmul.mjs', import.meta.url)}');
     const { compile, init: open, nn } = await import('${new URL('../../nn/index.mjs', import.meta.url)}');
@@ -202,7 +202,7 @@ const grouped = (sizes) =>
     const { kernels } = runtime();
     // A stub runs no test of a kernel.
     Object.assign(kernels, matmulKernels(kernels.context, { verify: () => undefined, verifyGroup: () => undefined }));
-    const config = { ...PRESETS.mission, precision: 'bf16', layers: 3, batch: 16, microSteps: 1, ...${JSON.stringify(sizes)} };
+    const { model: sizes, training: run } = withValues(PRESETS['gpt-300m'], { precision: 'bf16', layers: 3, batch: 16, microSteps: 1, ...${JSON.stringify(sizes)} });
     const groups = [];
     const { matmulGroup } = kernels;
     kernels.matmulGroup = (list) => {
@@ -210,10 +210,10 @@ const grouped = (sizes) =>
       return matmulGroup(list);
     };
     const steps = [PASSES.filter((name) => name !== 'group'), PASSES].map((passes) => {
-      const model = nn.skipInit(() => new Gpt(config));
-      const training = createTraining(model, config);
+      const model = nn.skipInit(() => new Gpt(sizes));
+      const training = createTraining(model, run);
       const step = compile(training.step, { passes });
-      step(new Uint32Array(2 * config.microSteps * config.batch * config.block)).dispose();
+      step(new Uint32Array(2 * run.microSteps * run.batch * sizes.block)).dispose();
       const { dispatches, planned, found } = step.explain()[0];
       for (const each of [step, training.opt, model]) each.dispose();
       return { dispatches, planned, grouped: found['weight gradients computed together'] ?? 0 };

@@ -447,18 +447,18 @@ test('the GPT on a stub of an H200: dispatches, barriers and bytes of a step are
   const found = await childJson(
     `
     const { stubDevice } = await import('${new URL('../../benches/lib/stub.mjs', import.meta.url)}');
-    const { PRESETS } = await import('${new URL('../../benches/gpt/config.mjs', import.meta.url)}');
+    const { PRESETS, withValues } = await import('${new URL('../../benches/gpt/config.mjs', import.meta.url)}');
     const { Gpt, createTraining } = await import('${new URL('../../benches/gpt/model.mjs', import.meta.url)}');
     const { compile, init: open, nn } = await import('${new URL('../../nn/index.mjs', import.meta.url)}');
     const stub = stubDevice();
     open({ vk: stub });
     const found = {};
     for (const [batch, microSteps] of [[1, 4], [16, 1]]) {
-      const config = { ...PRESETS.mission, precision: 'bf16', layers: ${layers}, batch, microSteps };
-      const model = nn.skipInit(() => new Gpt(config));
-      const training = createTraining(model, config);
+      const { model: sizes, training: run } = withValues(PRESETS['gpt-300m'], { precision: 'bf16', layers: ${layers}, batch, microSteps });
+      const model = nn.skipInit(() => new Gpt(sizes));
+      const training = createTraining(model, run);
       const step = compile(training.step);
-      const flat = new Uint32Array(microSteps * 2 * batch * config.block);
+      const flat = new Uint32Array(microSteps * 2 * batch * sizes.block);
       step(flat).dispose();
       stub.reset();
       step(flat).dispose();

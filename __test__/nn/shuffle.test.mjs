@@ -427,7 +427,7 @@ test('the GPT on a stub of an H200 that takes PTX: every product by a weight, wh
   const { steps, products } = await childJson(
     `
     const { stubDevice } = await import('${new URL('../../benches/lib/stub.mjs', import.meta.url)}');
-    const { PRESETS } = await import('${new URL('../../benches/gpt/config.mjs', import.meta.url)}');
+    const { PRESETS, withValues } = await import('${new URL('../../benches/gpt/config.mjs', import.meta.url)}');
     const { Gpt, createTraining } = await import('${new URL('../../benches/gpt/model.mjs', import.meta.url)}');
     const { matmulKernels } = await import('${new URL('../../kernels/matmul.mjs', import.meta.url)}');
     const { compile, init: open, nn } = await import('${new URL('../../nn/index.mjs', import.meta.url)}');
@@ -448,12 +448,12 @@ test('the GPT on a stub of an H200 that takes PTX: every product by a weight, wh
         return kernel(args);
       };
     }
-    const config = { ...PRESETS.mission, precision: 'bf16', layers: 2, batch: 16, microSteps: 1 };
+    const { model: sizes, training: run } = withValues(PRESETS['gpt-300m'], { precision: 'bf16', layers: 2, batch: 16, microSteps: 1 });
     const steps = [PASSES.filter((name) => name !== 'shuffle'), PASSES].map((passes) => {
-      const model = nn.skipInit(() => new Gpt(config));
-      const training = createTraining(model, config);
+      const model = nn.skipInit(() => new Gpt(sizes));
+      const training = createTraining(model, run);
       const step = compile(training.step, { passes });
-      step(new Uint32Array(2 * config.batch * config.block)).dispose();
+      step(new Uint32Array(2 * run.batch * sizes.block)).dispose();
       const { dispatches, planned, found } = step.explain()[0];
       for (const each of [step, training.opt, model]) each.dispose();
       return { dispatches, planned, products: found['products by shuffled weights'] ?? 0 };

@@ -1,22 +1,22 @@
-/** Byte-level BPE (Radford et al., 2019): text to ids. Every different word is merged once, as long as a bounded cache knows it. */
+/** Byte-level BPE (Radford et al., 2019): encodes text as ids. A bounded cache remembers the ids of words, so most words are merged once. */
 
 /**
- * GPT-2's words: contractions, letters, digits and others with the space before them, white space. Nothing is merged across them.
- * White space is Unicode's, as in the library that trains: JavaScript's `\s` differs in U+0085 and U+FEFF.
+ * GPT-2's words: contractions; letters, digits or other characters, each with the space before them; white space. No merge crosses the
+ * border of a word. White space is Unicode's, as in the library that trains: JavaScript's `\s` differs in U+0085 and U+FEFF.
  */
 const WORD =
   /'(?:[stmd]|re|ve|ll)| ?\p{L}+| ?\p{N}+| ?[^\p{White_Space}\p{L}\p{N}]+|\p{White_Space}+(?!\P{White_Space})|\p{White_Space}+/gu;
 
-/** UTF-16 units behind a word that decide whether it ends there: of "'ll", the two after the apostrophe. */
+/** How many UTF-16 units after a word can decide whether it ends there: for "'ll", the two after the apostrophe. */
 const LOOKAHEAD = 2;
-/** UTF-16 units of the longest word; longer runs are cut, so that memory has a bound. */
+/** UTF-16 units of the longest word. Longer runs are cut, which bounds memory. */
 export const MAX_WORD = 1 << 16;
-/** UTF-16 units or bytes of text that are looked at together. Regular expressions take memory by their match's length. */
+/** UTF-16 units or bytes of a chunk of text. A regular expression needs memory in proportion to its match. */
 const CHUNK = 1 << 18;
-/** Words that are remembered, and the UTF-16 units of the longest of them. */
+/** Most words in the cache, and the UTF-16 units of the longest of them. */
 const MAX_CACHED = 1 << 18;
 const MAX_CACHED_LENGTH = 64;
-/** Ids that are gathered in one piece. */
+/** Ids in one part of the result. */
 const PART = 1 << 20;
 
 /** A text in chunks. @param {string | Uint8Array} text bytes are UTF-8 @param {number} size */
@@ -30,11 +30,11 @@ function* chunksOf(text, size) {
   yield decoder.decode();
 }
 
-/** Where `text` is cut at or before `at`, not between surrogates. @param {string} text @param {number} at */
+/** Where to cut `text` at or just before `at`, so that no surrogate pair is divided. @param {string} text @param {number} at */
 const cutAt = (text, at) => at - Number(text.charCodeAt(at - 1) >> 10 === 0x36 && text.charCodeAt(at) >> 10 === 0x37);
 
 /**
- * The words of a text, the same however it is divided into chunks.
+ * The words of a text. They do not depend on the size of the chunks.
  * @param {string | Uint8Array} text bytes are UTF-8
  * @param {number} [size] of a chunk
  * @returns {Generator<string>}
@@ -57,7 +57,7 @@ export function* wordsOf(text, size = CHUNK) {
     WORD.lastIndex = 0;
     for (let found = WORD.exec(rest); found !== null; found = WORD.exec(rest)) {
       const word = found[0];
-      // What follows may be a part of it.
+      // The next chunk may make it longer.
       if (end + word.length + LOOKAHEAD > rest.length) break;
       end += word.length;
       if (word.length <= MAX_WORD) yield word;
@@ -67,12 +67,12 @@ export function* wordsOf(text, size = CHUNK) {
     rest = rest.slice(end);
     if (rest.length > MAX_WORD + LOOKAHEAD) rest = yield* cut(rest);
   }
-  // The search begins there.
+  // `matchAll` starts at `lastIndex`.
   WORD.lastIndex = 0;
   for (const [word] of rest.matchAll(WORD)) yield word;
 }
 
-/** Whether heap entry a comes before b: the earlier merge, then the earlier place. @param {number[]} a @param {number[]} b */
+/** Whether heap entry a comes before b: the earlier merge first, then the earlier position. @param {number[]} a @param {number[]} b */
 const precedes = (a, b) => a[0] < b[0] || (a[0] === b[0] && a[1] < b[1]);
 
 /** @param {number[][]} heap @param {number[]} entry */
@@ -107,7 +107,7 @@ function pop(heap) {
 
 /** Encodes text by a list of merges. */
 export class BytePairEncoder {
-  /** Words that were merged, since the cache did not know them. */
+  /** How many words were merged because they were not in the cache. */
   merged = 0;
   /** @type {Map<number, [rank: number, id: number]>} by pair of ids */
   #merges = new Map();
@@ -118,8 +118,8 @@ export class BytePairEncoder {
 
   /**
    * @param {[left: number, right: number, id: number][]} merges in the order of training; ids below 256 are bytes
-   * @param {{ maxCached?: number, chunk?: number }} [options] `maxCached`: words that are remembered at most; `chunk`: bytes or UTF-16
-   *   units of text that are looked at together
+   * @param {{ maxCached?: number, chunk?: number }} [options] `maxCached`: most words in the cache; `chunk`: bytes or UTF-16 units of a
+   *   chunk of text
    */
   constructor(merges, { maxCached = MAX_CACHED, chunk = CHUNK } = {}) {
     merges.forEach(([left, right, id], rank) => this.#merges.set(left * 2 ** 26 + right, [rank, id]));
@@ -166,7 +166,7 @@ export class BytePairEncoder {
     const ids = merged.length === 1 ? merged[0] : merged;
     if (word.length <= MAX_CACHED_LENGTH) {
       if (this.#cache.size >= this.#maxCached) this.#cache.clear();
-      // A copy: a part of a string keeps all of it alive.
+      // A copy: a substring would keep the whole chunk alive.
       this.#cache.set(bytes.toString(), ids);
     }
     return ids;
@@ -175,11 +175,11 @@ export class BytePairEncoder {
   /** @param {Uint8Array} bytes */
   #merge(bytes) {
     const count = bytes.length;
-    // Symbols stand where their first byte does, with the places of their neighbours.
+    // A symbol is at the index of its first byte; `next` and `previous` link it with its neighbours.
     const ids = Int32Array.from(bytes);
     const next = Int32Array.from(ids, (_, i) => i + 1);
     const previous = Int32Array.from(ids, (_, i) => i - 1);
-    /** @type {number[][]} rank, place and id of what may be merged */
+    /** Candidates for a merge: rank, index, id of the result. @type {number[][]} */
     const heap = [];
     const consider = (/** @type {number} */ at) => {
       const found = at >= 0 && next[at] < count && this.#merges.get(ids[at] * 2 ** 26 + ids[next[at]]);
@@ -190,7 +190,7 @@ export class BytePairEncoder {
       const [rank, at] = pop(heap);
       const right = next[at];
       if (ids[at] < 0 || right >= count) continue;
-      // One of the two may have been merged with its other neighbour meanwhile.
+      // Meanwhile one of the two may have been merged with its other neighbour.
       const found = this.#merges.get(ids[at] * 2 ** 26 + ids[right]);
       if (found?.[0] !== rank) continue;
       ids[at] = found[1];

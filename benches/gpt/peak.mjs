@@ -1,17 +1,17 @@
-/** The device's matrix rate: what the trainer's own rate is a share of. */
+/** Measures the device's matrix rate, which the trainer's own rate is compared with. */
 
 import { createKernels } from '../../kernels/index.mjs';
 
-/** Side of the square product on GPUs; large enough that the tail of the last tiles does not count. */
+/** Side of the square product on GPUs: large enough that a partial last wave of tiles does not matter. */
 const SIDE = 4096;
-/** The same on CPU devices, where that would take minutes. */
+/** The same on CPU devices, where the larger one would take minutes. */
 const CPU_SIDE = 512;
 
 /**
- * Measures a large square product by GPU timestamps.
+ * Times a large square product with GPU timestamps.
  * @param {any} vk the native module
  * @param {import('./config.mjs').Precision} precision
- * @returns {number} floating-point operations a second; 2 for each multiplication, whatever the kernel does inside
+ * @returns {number} floating-point operations a second; each multiply-add counts as 2, whatever the kernel does inside
  */
 export function measurePeak(vk, precision) {
   const kernels = createKernels(vk);

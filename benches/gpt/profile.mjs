@@ -1,11 +1,11 @@
-/** The profile of a training run as a table. */
+/** Prints the profile of a training run as a table. */
 
 import { formatCount, formatFlops, formatNumber } from './progress.mjs';
 
 /**
- * The rows of a profile as a table, those of one name together; `rest` and fewer take one line.
+ * A profile as a table. Rows of one name are added up; names beyond the first `most` share one line.
  * @param {import('../../index.js').Profile} profile
- * @param {number} [most] rows
+ * @param {number} [most] names at most
  * @returns {string[]} lines
  */
 export function profileTable(profile, most = 24) {
@@ -51,7 +51,7 @@ export function profileTable(profile, most = 24) {
   return lines;
 }
 
-/** The slowest and the fastest of several rates. @param {number[]} rates @param {(rate: number) => string} format */
+/** The lowest and the highest of several rates. @param {number[]} rates @param {(rate: number) => string} format */
 function span(rates, format) {
   if (rates.length === 0) return '';
   const [low, high] = [format(Math.min(...rates)), format(Math.max(...rates))];

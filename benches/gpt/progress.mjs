@@ -1,9 +1,9 @@
-/** The progress of a run: a bar that redraws itself on a terminal, a line now and then elsewhere. */
+/** Shows a run's progress: a bar that redraws itself on a terminal, and a line every few seconds elsewhere. */
 
 /**
  * @typedef {object} ProgressState
  * @property {number} step steps done
- * @property {number} steps steps in all
+ * @property {number} steps all steps of the run
  * @property {number} [loss] latest known loss
  * @property {number} [tokensPerSecond]
  */
@@ -25,7 +25,7 @@ export class Progress {
     this.now = now;
     this.start = now();
     this.drawn = -Infinity;
-    /** What was drawn last. @type {ProgressState | undefined} */
+    /** The state that was shown last. @type {ProgressState | undefined} */
     this.shown = undefined;
     /** Steps that were already done at the start, as in a resumed run. */
     this.first = 0;
@@ -37,7 +37,7 @@ export class Progress {
     this.start = this.now();
   }
 
-  /** Shows a state, unless it was drawn just now. @param {ProgressState} state @param {boolean} [force] */
+  /** Shows a state, unless one was shown just before. @param {ProgressState} state @param {boolean} [force] */
   update(state, force = false) {
     if (this.quiet) return;
     const now = this.now();
@@ -72,7 +72,7 @@ export class Progress {
     this.drawn = -Infinity;
   }
 
-  /** Leaves the last state standing. @param {ProgressState} state */
+  /** Shows the last state, and leaves it on the terminal. @param {ProgressState} state */
   end(state) {
     this.update(state, true);
     if (!this.quiet && this.stream.isTTY) this.stream.write('\n');
@@ -88,8 +88,7 @@ export function formatDuration(ms) {
 }
 
 /**
- * A number of at least so many significant digits, with thousands separators and never with an exponent; a dash for
- * what is not known.
+ * A number with at least `digits` significant digits, thousands separators and no exponent; a dash where it is not finite.
  * @param {number} n @param {number} [digits]
  */
 export function formatNumber(n, digits = 3) {
@@ -98,7 +97,7 @@ export function formatNumber(n, digits = 3) {
   return n.toLocaleString('en', { minimumSignificantDigits: digits, maximumSignificantDigits: digits });
 }
 
-/** A count with thousands separators, without digits that mean nothing. @param {number} n */
+/** A count with thousands separators and no more digits than are significant. @param {number} n */
 export function formatCount(n) {
   return Number.isInteger(n) ? n.toLocaleString('en') : formatNumber(n);
 }

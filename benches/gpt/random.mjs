@@ -5,7 +5,7 @@
  * samples", 2005).
  */
 
-/** Mixes words into one 32-bit state. @param {number} z */
+/** Mixes the bits of a 32-bit word. @param {number} z */
 function mix(z) {
   z = Math.imul(z ^ (z >>> 16), 0x21f0aaad);
   z = Math.imul(z ^ (z >>> 15), 0x735a2d97);
@@ -17,7 +17,7 @@ const ZIGGURAT_TAIL = 3.442619855899;
 const ZIGGURAT_AREA = 9.91256303526217e-3;
 /** Right edges of the layers, widest first; `edges[0]` is that of the base with its tail. */
 const edges = new Float64Array(ZIGGURAT_LAYERS + 1);
-/** `edges[i + 1] / edges[i]`: below it a point is inside its layer for sure. */
+/** `edges[i + 1] / edges[i]`: a point below it is certainly inside its layer. */
 const ratios = new Float64Array(ZIGGURAT_LAYERS);
 {
   let density = Math.exp(-0.5 * ZIGGURAT_TAIL * ZIGGURAT_TAIL);
@@ -31,7 +31,7 @@ const ratios = new Float64Array(ZIGGURAT_LAYERS);
   for (let i = 0; i < ZIGGURAT_LAYERS; i++) ratios[i] = edges[i + 1] / edges[i];
 }
 
-/** One stream of random numbers. The same words always give the same stream. */
+/** A stream of random numbers. The same seed always gives the same stream. */
 export class Random {
   /** @param {...number} words the seed: any number of 32-bit words, for instance (seed, step) */
   constructor(...words) {
@@ -98,26 +98,4 @@ export class Random {
     } while (-2 * y < x * x);
     return negative ? x - ZIGGURAT_TAIL : ZIGGURAT_TAIL - x;
   }
-}
-
-/**
- * The weights a run starts from: normal deviates of each parameter's deviation, ones for norms. Each
- * parameter has a stream of its own, so its values do not depend on the others' sizes.
- * @param {import('./config.mjs').Parameter[]} parameters
- * @param {number} total elements of the flat buffer
- * @param {number} seed
- * @returns {Float32Array} padding is zero
- */
-export function initialWeights(parameters, total, seed) {
-  const flat = new Float32Array(total);
-  parameters.forEach(({ offset, size, std }, index) => {
-    const end = offset + size;
-    if (std === 0) {
-      flat.fill(1, offset, end);
-      return;
-    }
-    const random = new Random(seed, 1, index);
-    for (let i = offset; i < end; i++) flat[i] = std * random.normal();
-  });
-  return flat;
 }

@@ -1,21 +1,21 @@
 /**
- * A training run over several processes, one for each device: where each belongs, its share of a step, and what all must have in
- * common. The optimizer of `helios-vk/nn` does the rest.
+ * A training run over several processes, one for each device: chooses each one's device and its share of a step, and checks that all were
+ * started alike. The optimizer of `helios-vk/nn` does the rest.
  */
 
 import { init, launched } from '../../distributed/index.mjs';
 import { UsageError } from '../lib/args.mjs';
 
-/** @typedef {import('./config.mjs').GptConfig} GptConfig */
+/** @typedef {import('./config.mjs').TrainingConfig} TrainingConfig */
 /** @typedef {import('../../distributed/index.mjs').Group} Group */
 
 /**
  * How the processes of a run work together.
  * @typedef {object} RanksOptions
- * @property {'mpi' | 'nccl'} [engine] what carries gradients; mpi when left out
- * @property {0 | 1} [zero] 1 keeps of the moments a shard in each process; by default 1 in several processes, and 0 in one
- * @property {'f32' | 'bf16'} [reduce] what gradients travel as; f32 when left out
- * @property {number} [command-buffers] submissions in flight at most; 8 when left out, and 64 in several processes
+ * @property {'mpi' | 'nccl'} [engine] library that exchanges gradients; mpi when left out
+ * @property {0 | 1} [zero] 1: each process keeps a shard of the moments; when left out, 1 with several processes and 0 with one
+ * @property {'f32' | 'bf16'} [reduce] type of the exchanged gradients; f32 when left out
+ * @property {number} [command-buffers] most submissions in flight; when left out, 64 under a launcher and 8 without one
  *
  * @typedef {object} TrainingRanks
  * @property {Group} group
@@ -25,8 +25,8 @@ import { UsageError } from '../lib/args.mjs';
  */
 
 /**
- * The device of a process: of those like the one that would be taken anyway, the one of its rank on this host. Where there are fewer
- * than processes, some share one, which NCCL refuses and MPI does not. Undefined where HELIOS_DEVICE says it, or there is no choice.
+ * Chooses the device of a process, by its rank on this host, among the devices of the same type as the default one. With fewer devices than
+ * processes some share a device, which MPI allows and NCCL refuses. Undefined where HELIOS_DEVICE chooses, or where there is no device.
  * @param {Pick<import('../../index.js').DeviceSummary, 'index' | 'deviceType' | 'usable' | 'chosen'>[]} devices of this host
  * @param {number} localRank
  * @param {NodeJS.ProcessEnv} [environment]
@@ -40,11 +40,11 @@ export function deviceOfRank(devices, localRank, environment = process.env) {
 }
 
 /**
- * Opens the device of this process and, where a launcher has started it as one of several, brings it together with the others.
+ * Opens the device of this process and, where a launcher has started it, joins the group of all its processes.
  * @param {typeof import('../../index.js')} vk
  * @param {RanksOptions} options
  * @returns {Promise<{ info: import('../../index.js').DeviceInfo, ranks: TrainingRanks | undefined }>}
- * @throws {UsageError} for options of several processes where there is one alone
+ * @throws {UsageError} for options that need several processes, without a launcher
  */
 export async function openRanks(vk, { engine, zero, reduce, 'command-buffers': commandBuffers }) {
   const { launcher, localRank } = launched();
@@ -53,8 +53,8 @@ export async function openRanks(vk, { engine, zero, reduce, 'command-buffers': c
     if (given) throw new UsageError(`--${given[0]} is for several processes: npx helios-vk run --nproc N benches/train.mjs …`);
     return { info: commandBuffers ? vk.initDevice({ commandBuffers }) : vk.initDevice(), ranks: undefined };
   }
-  // A step has some submissions for each collective: with the usual number of command buffers JavaScript would wait for the device in
-  // its middle, and not see when steps end.
+  // A step makes several submissions for each collective. With the usual number of command buffers JavaScript would wait for the device in
+  // the middle of a step, and would not see when steps end.
   const device = deviceOfRank(vk.listDevices(), localRank);
   const info = vk.initDevice({ device, commandBuffers: commandBuffers ?? 64 });
   const group = await init({ engine });
@@ -65,11 +65,11 @@ export async function openRanks(vk, { engine, zero, reduce, 'command-buffers': c
 }
 
 /**
- * What one of several processes computes of each step: an equal number of its sequences, in micro-steps of at most the run's size.
- * @param {Pick<GptConfig, 'batch' | 'microSteps'>} config of the whole step
+ * The share of one process in each step: an equal number of the step's sequences, in micro-steps that are at most as large as the run's.
+ * @param {Pick<TrainingConfig, 'batch' | 'microSteps'>} config of the whole step
  * @param {number} size processes
  * @returns {{ batch: number, microSteps: number }}
- * @throws {RangeError} where the sequences cannot be divided
+ * @throws {RangeError} where the sequences cannot be divided equally
  */
 export function shareOf({ batch, microSteps }, size) {
   const sequences = batch * microSteps;
@@ -85,9 +85,9 @@ export function shareOf({ batch, microSteps }, size) {
 }
 
 /**
- * Throws, on every rank, where one of them was started with something else than rank 0.
+ * Throws on every rank where one of them was started with other settings than rank 0.
  * @param {Group} group
- * @param {Record<string, unknown>} settings what all must have in common, by the names that people know them by
+ * @param {Record<string, unknown>} settings what all must have in common, by the names that users know
  */
 export async function agree(group, settings) {
   /** @type {Record<string, unknown>[]} */
@@ -101,7 +101,7 @@ export async function agree(group, settings) {
 }
 
 /**
- * The name that all attempts of one `helios-vk run` have in common, and whether this is a restart.
+ * The name that all attempts of one `helios-vk run` share, and whether this process is of a restart.
  * @param {NodeJS.ProcessEnv} [environment]
  * @returns {{ run: string | undefined, restarted: boolean }}
  */

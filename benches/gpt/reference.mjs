@@ -1,13 +1,14 @@
 /**
- * The model's forward pass, backward pass and optimizer step in float64, written for reading and
- * checked against finite differences: what the device's results are compared with.
+ * The model's forward pass, backward pass and optimizer step in float64: the reference that the device's results are compared with.
+ * It is written for reading, and tests check it against finite differences.
  *
- * Tensors are row-major Float64Arrays; M is batch · block rows. Gradients are added to, as on the device.
+ * Tensors are row-major Float64Arrays of M = batch · block rows. Backward functions add to gradients, as the device does.
  */
 
-import { NORM_EPSILON, parameterTable } from './config.mjs';
+import { NORM_EPSILON } from './config.mjs';
+import { isNorm } from './state.mjs';
 
-/** @typedef {import('./config.mjs').GptConfig} GptConfig */
+/** @typedef {Record<string, Float64Array>} State64 arrays by the parameters' names */
 
 /**
  * y[m, n] = sum over k of x[m, k] w[n, k]
@@ -185,34 +186,20 @@ function swiGluBackward(dy, x, M, H) {
 
 /**
  * One micro-step: mean cross-entropy in nats, and its gradient times `scale` added to `gradient`.
- * @param {GptConfig} config
- * @param {ArrayLike<number>} weights flat parameters
+ * @param {import('./config.mjs').ModelConfig} model
+ * @param {Record<string, ArrayLike<number>>} weights by name
  * @param {ArrayLike<number>} ids [batch, block]
  * @param {ArrayLike<number>} targets [batch, block]
- * @param {Float64Array} [gradient] flat; left out for the loss alone
+ * @param {State64} [gradient] by name; left out for the loss alone
  * @param {number} [scale] for accumulation over n micro-steps, 1 / n
  * @returns {{loss: number, logits: Float64Array}}
  */
-export function forwardBackward(config, weights, ids, targets, gradient, scale = 1) {
-  const { layers, width: C, heads, hidden: H, block: T, vocab: V, batch } = config;
-  const M = batch * T;
-  const { byName } = parameterTable(config);
-  /** @param {string} name */
-  const parameter = (name) => {
-    const found = byName.get(name);
-    if (!found) throw new RangeError(`no parameter ${name}`);
-    return found;
-  };
-  /** @param {string} name */
-  const w = (name) => {
-    const { offset, size } = parameter(name);
-    return Float64Array.from({ length: size }, (_, i) => weights[offset + i]);
-  };
-  /** @param {string} name */
-  const g = (name) => {
-    const { offset, size } = parameter(name);
-    return /** @type {Float64Array} */ (gradient).subarray(offset, offset + size);
-  };
+export function forwardBackward(model, weights, ids, targets, gradient, scale = 1) {
+  const { layers, width: C, heads, hidden: H, block: T, vocab: V } = model;
+  const M = ids.length;
+  const batch = M / T;
+  const w = (/** @type {string} */ name) => Float64Array.from(weights[name]);
+  const g = (/** @type {string} */ name) => /** @type {State64} */ (gradient)[name];
 
   const tokenEmbedding = w('token_embedding.weight');
   const positionEmbedding = w('position_embedding.weight');
@@ -288,20 +275,21 @@ export function forwardBackward(config, weights, ids, targets, gradient, scale =
 
 /**
  * One AdamW step (Loshchilov and Hutter, 2019) after clipping to the global norm, in place.
- * @param {GptConfig} config
- * @param {{weights: Float64Array, gradient: Float64Array, m: Float64Array, v: Float64Array}} state flat buffers
+ * @param {import('./config.mjs').TrainingConfig} training
+ * @param {{weights: State64, gradient: State64, m: State64, v: State64}} state
  * @param {number} step 0 is the first
  * @param {number} lr
  * @returns {number} the gradient's norm before clipping
  */
-export function adamW(config, { weights, gradient, m, v }, step, lr) {
-  const { beta1, beta2, epsilon, weightDecay, clip } = config;
+export function adamW({ beta1, beta2, epsilon, weightDecay, clip }, state, step, lr) {
   let sum = 0;
-  for (const d of gradient) sum += d * d;
+  for (const values of Object.values(state.gradient)) for (const d of values) sum += d * d;
   const norm = Math.sqrt(sum);
   const factor = norm > clip ? clip / norm : 1;
-  for (const { offset, size, decay } of parameterTable(config).parameters) {
-    for (let i = offset; i < offset + size; i++) {
+  for (const name of Object.keys(state.weights)) {
+    const [weights, gradient, m, v] = [state.weights[name], state.gradient[name], state.m[name], state.v[name]];
+    const decay = !isNorm(name);
+    for (let i = 0; i < weights.length; i++) {
       const d = gradient[i] * factor;
       m[i] = beta1 * m[i] + (1 - beta1) * d;
       v[i] = beta2 * v[i] + (1 - beta2) * d * d;

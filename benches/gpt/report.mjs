@@ -1,4 +1,4 @@
-/** The page at the end of a run: what was trained, how fast, and the curves. */
+/** The HTML page of a finished run: what was trained, how fast, and the curves. */
 
 import { figures, htmlReport, lineChart, paragraph, table } from '../lib/report.mjs';
 import { formatBytes, formatCount, formatDuration, formatNumber } from './progress.mjs';
@@ -44,7 +44,7 @@ export function trainingReport(result) {
                 : [
                     {
                       name: 'validation loss',
-                      // The loss of step n is of the weights before it, as a validation after n steps is.
+                      // The loss of step n is that of the weights before the step, as is a validation after n steps.
                       points: validation.losses.map((/** @type {{step: number, loss: number}} */ { step, loss }) => [step, loss]),
                     },
                   ]),

@@ -1,4 +1,4 @@
-/** A run from its first step to its last: progress, checkpoints, and going on after a lost device. */
+/** Runs training from the first step to the last: progress, checkpoints, and recovery after a lost device. */
 
 import { rm } from 'node:fs/promises';
 import { setImmediate as nextTurn } from 'node:timers/promises';
@@ -13,10 +13,10 @@ import { reset } from '../../nn/index.mjs';
 /** @typedef {import('./checkpoint.mjs').Checkpoint} Checkpoint */
 /** @typedef {import('./trainer.mjs').Trainer} Trainer */
 
-/** Steps left out of the rates: pipelines are compiled and memory is touched in them. */
+/** Steps that do not count in the rates: they compile pipelines and touch memory for the first time. */
 const WARMUP_STEPS = 2;
 
-/** Lost devices that a run survives. */
+/** How many lost devices a run recovers from. */
 const MAX_RESTARTS = 3;
 
 /**
@@ -24,43 +24,44 @@ const MAX_RESTARTS = 3;
  * @property {any} vk the native module, its device open
  * @property {GptConfig} config
  * @property {import('./tokenizer.mjs').TokenizerState} tokenizer goes into the checkpoints
- * @property {import('./data.mjs').DataInfo} [data] what the tokens are of; goes into the checkpoints
+ * @property {import('./data.mjs').DataInfo} [data] describes the tokens; goes into the checkpoints
  * @property {Uint32Array} tokens what to train on
- * @property {Uint32Array} [validation] tokens to validate with
- * @property {number} [validationEvery] steps; 0 for at the end alone
- * @property {'graph' | 'plain'} [mode] as of the trainer
- * @property {Checkpoint} [resumed] where to go on from
- * @property {string} [checkpoints] folder of the checkpoints, which is this run's alone
- * @property {FolderLock} [lock] on it, where the caller has taken it
- * @property {number} [keep] of this run's checkpoints in the folder the last so many stay; all without it
- * @property {number} [checkpointEvery] steps; 0 for none on the way
- * @property {boolean} [checkpointAtStart]
+ * @property {Uint32Array} [validation] held-out tokens to validate with
+ * @property {number} [validationEvery] validate every so many steps; 0, the default: only at the end
+ * @property {'graph' | 'plain'} [mode] as for the trainer
+ * @property {Checkpoint} [resumed] the checkpoint to continue from
+ * @property {string} [checkpoints] folder of the checkpoints, which no other run uses
+ * @property {FolderLock} [lock] the lock of that folder, where the caller has taken it
+ * @property {number} [keep] keep only the last so many checkpoints of this run in the folder; all when left out
+ * @property {number} [checkpointEvery] write a checkpoint every so many steps; 0, the default: only at the end
+ * @property {boolean} [checkpointAtStart] also before the first step
  * @property {string} [dumpWeights] file for the weights before the first step
- * @property {() => void} [profile] begins the addon's profile; called before the run, and again on a new device
+ * @property {() => void} [profile] starts the addon's profile; called before the run, and again on a new device
  * @property {() => boolean} [stopped] asked after each step; true ends the run
- * @property {import('./ranks.mjs').TrainingRanks} [ranks] the processes that train together. All make the same run; rank 0 alone has the
- *   lock and writes checkpoints
- * @property {string} [run] identity of a run that begins, see `identityOf`; a resumed one keeps that of its checkpoint
+ * @property {import('./ranks.mjs').TrainingRanks} [ranks] the processes that train together. All call `runTraining` alike; only rank 0 has
+ *   the lock and writes checkpoints
+ * @property {string} [run] identity of a new run, see `identityOf`; a resumed one keeps that of its checkpoint
  * @property {(trainer: Trainer) => void} [onStep]
  * @property {(text: string) => void} [note]
  *
- * @typedef {Pick<Checkpoint, 'path' | 'step' | 'config' | 'data' | 'run'>} SavedCheckpoint a file, and what it must hold
+ * @typedef {Pick<Checkpoint, 'path' | 'step' | 'config' | 'data' | 'run'>} SavedCheckpoint a file and what it must contain
  */
 
 /**
- * Trains until `config.steps`, or until `stopped`. A lost device is opened anew, and the run goes on from the last
- * checkpoint that it saved, before its first from the one that it was resumed from; what is repeated gives the same
- * bits. Without either the loss ends the run; one of several processes cannot go on alone either, whoever started them starts all again.
+ * Trains until the last step of the configuration, or until `stopped`. When the device is lost, opens it again and continues from the
+ * last checkpoint that the run saved, or else from the one it was resumed from; repeated steps give the same bits. Without either, and
+ * with several processes, the loss ends the run: the launcher restarts all processes together.
  * @param {RunOptions} options
  * @returns {Promise<{trainer: Trainer, losses: Map<number, number>, rates: number[], hostTimes: number[],
  *   validations: Map<number, number>, restarts: number}>} the trainer at the end, losses by step, tokens a second and host
- *   milliseconds of each step, validation losses by the steps done before
- * @throws {RangeError} where the learning rate would rise to its end
+ *   milliseconds of each step, validation losses by the number of steps before them
+ * @throws {RangeError} where the learning rate at the end is above its peak
  */
 export async function runTraining(options) {
   const { config, checkpoints, lock, ranks } = options;
-  // Not of every configuration: a checkpoint of an earlier version may hold such a one, and writes text.
-  if (config.minLr > config.lr) throw new RangeError(`minLr must be at most lr, ${config.lr}, got ${config.minLr}`);
+  // `checkConfig` accepts it: a checkpoint of an earlier version may contain it, and text can still be generated from that.
+  const { lr, minLr } = config.training;
+  if (minLr > lr) throw new RangeError(`minLr must be at most lr, ${lr}, got ${minLr}`);
   if (checkpoints === undefined || lock !== undefined || ranks) return train(options);
   const own = await FolderLock.take(checkpoints);
   return train({ ...options, lock: own }).finally(() => own.release());
@@ -72,11 +73,11 @@ async function train(options) {
   const { profile, lock, keep = Infinity, validation, validationEvery = 0, ranks, stopped } = options;
   const run = identityOf(resumed, options.run);
   const { onStep = (_) => {}, note = (_) => {} } = options;
-  /** None before the start, and from a loss until the model is on the device again. @type {Trainer | undefined} */
+  /** Undefined before the start, and from a lost device until the model is on the device again. @type {Trainer | undefined} */
   let trainer;
-  /** Never just the latest file of the folder: that may be another run's. @type {SavedCheckpoint | undefined} */
+  /** What this run saved last. Never simply the latest file of the folder, which may be another run's. @type {SavedCheckpoint | undefined} */
   let last = resumed;
-  /** Losses that trainers of lost devices knew. @type {Map<number, number>} */
+  /** Losses that trainers on lost devices had read. @type {Map<number, number>} */
   let known = new Map();
   /** @type {number[]} */
   let rates = [];
@@ -85,14 +86,14 @@ async function train(options) {
   /** @type {Map<number, number>} */
   const validations = new Map();
   let restarts = 0;
-  /** This run's checkpoints, the oldest first: of a resumed or restarted run also those from before. */
+  /** This run's checkpoints, oldest first, with those from before it was resumed or restarted. */
   let saved = lock && checkpoints !== undefined && run !== undefined ? await checkpointsOf(checkpoints, run) : [];
   let pending = false;
   let dump = options.dumpWeights;
 
   const open = async () => {
     if (restarts > 0) {
-      // Everything on the lost device is forgotten; what follows opens it anew.
+      // Forget everything on the lost device; `createTrainer` opens it again.
       reset();
       vk.destroy();
     }
@@ -103,7 +104,7 @@ async function train(options) {
     pending = options.checkpointAtStart === true && last === resumed;
     return opened;
   };
-  /** Writes the weights that the run begins with. @param {string} path @param {Trainer} trainer */
+  /** Writes the weights that the run starts from. @param {string} path @param {Trainer} trainer */
   const dumpTo = async (path, trainer) => {
     await trainer.settle();
     if (ranks && ranks.group.rank > 0) trainer.join('weights');
@@ -124,13 +125,13 @@ async function train(options) {
     }
     await lock?.check();
     const read = async (/** @type {'weights' | 'm' | 'v'} */ part) => {
-      const flat = await trainer.read(part);
-      // A loss that is still finite comes before the update that leaves such weights.
-      if (firstUnusable(flat) >= 0) {
+      const values = await trainer.read(part);
+      // The last loss may be finite, and the update after it not.
+      if (Object.values(values).some((each) => firstUnusable(each) >= 0)) {
         const what = part === 'weights' ? 'weights' : 'moments of the optimizer';
         throw new Error(`the ${what} after step ${step} are not finite: the run has diverged`);
       }
-      return flat;
+      return values;
     };
     const path = await saveCheckpoint(checkpoints, { config, tokenizer, data, run }, step, read, await trainer.opt.skippedSteps());
     await ranks?.group.exchange();
@@ -159,8 +160,8 @@ async function train(options) {
       pending = false;
       if (await trainer.ready()) {
         await trainer.step();
-        pending = checkpointEvery > 0 && trainer.stepsDone % checkpointEvery === 0 && trainer.stepsDone < config.steps;
-        // Promises of losses resolve between steps.
+        pending = checkpointEvery > 0 && trainer.stepsDone % checkpointEvery === 0 && trainer.stepsDone < config.training.steps;
+        // Lets promises of losses resolve between steps.
         await nextTurn();
         onStep(trainer);
         if (validationEvery > 0 && trainer.stepsDone % validationEvery === 0) await validate(trainer);
@@ -171,14 +172,14 @@ async function train(options) {
         onStep(trainer);
         measure(trainer);
         const skipped = await trainer.opt.skippedSteps();
-        if (skipped > 0) note(`steps skipped, as their gradients were not finite: ${skipped}`);
+        if (skipped > 0) note(`steps skipped because their gradients were not finite: ${skipped}`);
         return { trainer, losses: trainer.known, rates, hostTimes, validations, restarts };
       }
     } catch (error) {
-      // The device is opened anew in the next turn, where its own loss is caught as well.
+      // The next turn opens the device again, where another loss is caught as well.
       if (ranks || /** @type {any} */ (error)?.code !== 'ERR_HELIOS_DEVICE_LOST') throw error;
       if (last === undefined || ++restarts > MAX_RESTARTS) throw error;
-      note(`device lost (${/** @type {Error} */ (error).message}); going on from ${last.path}`);
+      note(`device lost (${/** @type {Error} */ (error).message}); continuing from ${last.path}`);
       if (trainer === undefined) continue;
       measure(trainer);
       known = trainer.known;
@@ -188,24 +189,24 @@ async function train(options) {
 }
 
 /**
- * The state in a checkpoint that this run saved, unless something else has been written in its place since.
+ * The state in a checkpoint that this run saved. Throws where another file has replaced it since.
  * @param {SavedCheckpoint} saved
  */
 async function readBack(saved) {
   const found = await loadCheckpoint(saved.path);
   for (const key of /** @type {const} */ (['step', 'config', 'data', 'run'])) {
     if (!isDeepStrictEqual(found[key], saved[key])) {
-      throw new Error(`cannot go on from ${saved.path}: it is not what this run saved there; its ${key} differs`);
+      throw new Error(`cannot continue from ${saved.path}: it is not what this run saved there; its ${key} differs`);
     }
   }
   return found.state;
 }
 
 /**
- * Tokens a second of each step, by the times at which steps were seen to be finished.
+ * Tokens a second of each step, from the times at which steps were seen to be finished.
  * @param {number[]} finished milliseconds
  * @param {number} tokens of a step
- * @param {Set<number>} [pauses] steps, by index, that began only after a pause: they do not count
+ * @param {Set<number>} [pauses] indexes of steps that began after a pause: they do not count
  */
 export function stepRates(finished, tokens, pauses = new Set()) {
   const out = [];
@@ -216,10 +217,10 @@ export function stepRates(finished, tokens, pauses = new Set()) {
 }
 
 /**
- * Tokens a second over the last seconds.
+ * Tokens a second over about the last three seconds.
  * @param {number[]} finished milliseconds
  * @param {number} tokens of a step
- * @param {Set<number>} [pauses] as of `stepRates`
+ * @param {Set<number>} [pauses] as for `stepRates`
  */
 export function recentRate(finished, tokens, pauses = new Set()) {
   let [steps, milliseconds] = [0, 0];

@@ -1,4 +1,4 @@
-/** The trainer's safetensors files: `nn/io` reads and writes them; here are the checksums of checkpoints and errors that name the file. */
+/** The trainer's safetensors files. `nn/io` reads and writes them; this file adds the checksums of checkpoints and errors that name the file. */
 
 import { createHash } from 'node:crypto';
 import { notWritten } from '../../kernels/files.mjs';
@@ -10,18 +10,18 @@ import { encodeHeader } from '../../nn/io/safetensors.mjs';
  * @property {string} name
  * @property {string} dtype `F32`, `I32`, …
  * @property {number[]} shape
- * @property {() => ArrayBufferView | Promise<ArrayBufferView>} data called when the tensor's turn comes, so that
- *   not all of them need memory at once
+ * @property {() => ArrayBufferView | Promise<ArrayBufferView>} data called when the tensor is written, so that
+ *   not all of them are in memory at once
  */
 
-/** What checkpoints call their checksum: the SHA-256 of the file with zeros in the place of its digits, as that of `save`. */
+/** The name of a checkpoint's checksum: the SHA-256 of the file with zeros in place of the checksum's digits, as that of `save`. */
 export const FILE_CHECKSUM = 'file_sha256';
 
-/** The metadata in which files of earlier versions have the SHA-256 of their tensors' bytes alone. */
+/** The name of the checksum in files of earlier versions: the SHA-256 of the tensors' bytes alone. */
 const TENSOR_CHECKSUM = 'sha256';
 
 /**
- * Writes a file, all or nothing.
+ * Writes a file completely or not at all.
  * @param {string} path
  * @param {TensorToWrite[]} tensors in the order of the file
  * @param {Record<string, string>} [metadata]
@@ -53,7 +53,7 @@ export function expectTensor(path, file, name, dtype, shape) {
 }
 
 /**
- * Begins to verify the checksum of a file of any version: see `SafetensorsFile.verification`.
+ * Begins to verify the checksum of a file of any version, see `SafetensorsFile.verification`.
  * @param {SafetensorsFile} file
  * @returns {ReturnType<SafetensorsFile['verification']>}
  */

@@ -1,35 +1,35 @@
-/** Text from the model: one forward pass a token, the next token drawn on the host. */
+/** Text from the model: one forward pass a token; the host samples the next token. */
 
 import { Random } from './random.mjs';
 
 /**
- * How the next token is drawn.
+ * How the next token is sampled.
  * @typedef {object} Sampling
- * @property {number} [temperature] divides the logits; 0 takes the likeliest token
- * @property {number} [topK] only the likeliest so many are drawn from; 0: from all
- * @property {number} [topP] of these only the likeliest whose probabilities reach this sum, at least one; 1: all
+ * @property {number} [temperature] divides the logits; 0 takes the most likely token; 0.8 when left out
+ * @property {number} [topK] sample from the `topK` most likely tokens; 0: from all; 40 when left out
+ * @property {number} [topP] of these, sample from the fewest whose probabilities sum to at least this; 1, the default: from all of them
  */
 
 /**
- * Continues a prompt, token by token.
- * @param {Pick<import('./trainer.mjs').Trainer, 'config' | 'nextLogits'>} trainer
+ * Continues a prompt, token by token. The same seed gives the same text.
+ * @param {Pick<import('./generator.mjs').Generator, 'config' | 'nextLogits'>} model
  * @param {import('./tokenizer.mjs').Tokenizer} tokenizer
- * @param {string} prompt
- * @param {Sampling & {tokens?: number, seed?: number}} [options] `tokens` to add
- * @returns {AsyncGenerator<string>} the prompt, then what each token adds: nothing where a character is not complete yet
+ * @param {string} prompt a line end when empty
+ * @param {Sampling & {tokens?: number, seed?: number}} [options] `tokens`: how many to add, 200 when left out; `seed`: 1 when left out
+ * @returns {AsyncGenerator<string>} the prompt, then the text that each token adds; nothing for a token that leaves a character incomplete
  */
-export async function* generate(trainer, tokenizer, prompt, { tokens = 200, seed = 1, ...sampling } = {}) {
+export async function* generate(model, tokenizer, prompt, { tokens = 200, seed = 1, ...sampling } = {}) {
   const random = new Random(seed, 3);
-  const { block } = trainer.config;
+  const { block } = model.config;
   const ids = Array.from(await tokenizer.encode(prompt.length > 0 ? prompt : '\n'));
   let written = tokenizer.decode(ids);
   yield written;
   for (let i = 0; i < tokens; i++) {
-    // The model pads its vocabulary; only ids that the tokenizer knows are drawn.
-    const logits = (await trainer.nextLogits(ids.slice(-block))).subarray(0, tokenizer.size);
-    ids.push(draw(logits, random, sampling));
+    // The model pads its vocabulary; only ids that the tokenizer knows are sampled.
+    const logits = (await model.nextLogits(ids.slice(-block))).subarray(0, tokenizer.size);
+    ids.push(sampleToken(logits, random, sampling));
     const text = tokenizer.decode(ids);
-    // Bytes of a character whose rest is still to come are shown as U+FFFD; at the end they stay so.
+    // The first bytes of a character decode to U+FFFD until the rest follows; what is incomplete at the end stays U+FFFD.
     const known = i + 1 < tokens ? text.replace(/\ufffd{1,3}$/, '') : text;
     if (known.length <= written.length) continue;
     yield known.slice(written.length);
@@ -39,26 +39,26 @@ export async function* generate(trainer, tokenizer, prompt, { tokens = 200, seed
 
 /**
  * Continues a prompt.
- * @param {Parameters<typeof generate>[0]} trainer
+ * @param {Parameters<typeof generate>[0]} model
  * @param {import('./tokenizer.mjs').Tokenizer} tokenizer
  * @param {string} prompt
  * @param {Parameters<typeof generate>[3]} [options]
  * @returns {Promise<string>} prompt and continuation
  */
-export async function sample(trainer, tokenizer, prompt, options) {
+export async function sample(model, tokenizer, prompt, options) {
   let text = '';
-  for await (const part of generate(trainer, tokenizer, prompt, options)) text += part;
+  for await (const part of generate(model, tokenizer, prompt, options)) text += part;
   return text;
 }
 
 /**
- * The next token.
+ * Samples the next token.
  * @param {Float32Array} logits
  * @param {Pick<Random, 'uniform'>} random
  * @param {Sampling} [sampling]
  * @returns {number} an index
  */
-export function draw(logits, random, { temperature = 0.8, topK = 40, topP = 1 } = {}) {
+export function sampleToken(logits, random, { temperature = 0.8, topK = 40, topP = 1 } = {}) {
   const order = Array.from(logits, (_, i) => i).sort((a, b) => logits[b] - logits[a] || a - b);
   if (temperature === 0) return order[0];
   let kept = topK > 0 ? order.slice(0, topK) : order;

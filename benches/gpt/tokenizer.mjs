@@ -1,8 +1,8 @@
 /**
- * Text to token ids and back.
+ * Encodes text as token ids, and decodes ids.
  *
- * A vocabulary of 256 is the bytes themselves. A larger one is byte-level BPE (Radford et al., 2019), trained by Hugging Face's
- * `tokenizers` on the given text, or on a sample of it if it is long, as is usual for texts of this size.
+ * With a vocabulary of 256 the tokens are bytes. A larger one is byte-level BPE (Radford et al., 2019), which Hugging Face's
+ * `tokenizers` trains on the given text, or on a sample of a long one.
  */
 
 import { execFile } from 'node:child_process';
@@ -20,19 +20,19 @@ import { notWritten } from '../../kernels/files.mjs';
  * @property {number} size number of different ids
  * @property {(text: string | Uint8Array) => Promise<Uint32Array>} encode bytes are UTF-8
  * @property {(ids: ArrayLike<number>) => string} decode bytes that are not UTF-8 become U+FFFD
- * @property {TokenizerState} state what `restoreTokenizer` needs
+ * @property {TokenizerState} state what `restoreTokenizer` makes the same tokenizer from
  *
  * @typedef {{kind: 'byte'} | {kind: 'bpe', merges: [string, string][]}} TokenizerState
  */
 
-/** The library's trainer stops here, so no larger vocabulary can be trained. */
+/** The largest vocabulary that the library can train. */
 export const LARGEST_BPE_VOCAB = 30000;
 
 const TRAIN_BPE = fileURLToPath(new URL('./train-bpe.mjs', import.meta.url));
 
 /**
- * Bytes that a tokenizer is trained on at most. Of a longer text these are pieces from all over it, each a line: the library
- * takes memory by what it is given, and most by its lines.
+ * Most bytes that a tokenizer is trained on. Of a longer text these are pieces from all over it, each on a line of its own: the library
+ * needs memory for what it is given, and the more the longer its lines are.
  */
 const MAX_TRAINING = 1 << 27;
 
@@ -42,8 +42,7 @@ const PIECE = 1 << 16;
 /**
  * Trains a tokenizer on a text.
  * @param {string | Uint8Array} text bytes are UTF-8
- * @param {number} vocab 256 for bytes, more for BPE with at most that many ids (fewer if the text
- *   does not hold as many merges)
+ * @param {number} vocab 256 for bytes; more for BPE with at most that many ids (fewer where the text does not yield as many merges)
  * @returns {Promise<Tokenizer>}
  */
 export async function trainTokenizer(text, vocab) {
@@ -52,8 +51,8 @@ export async function trainTokenizer(text, vocab) {
     throw new RangeError(`vocab must be 256 (bytes) or up to ${LARGEST_BPE_VOCAB} (BPE), got ${vocab}`);
   }
   await checkLibrary();
-  // The library trains from files and saves to files only, always to its own largest vocabulary.
-  // BPE is greedy: the first merges of a longer training are the merges of a shorter one.
+  // The library reads and writes only files, and always trains its own largest vocabulary. BPE is greedy: the first merges of a larger
+  // vocabulary are those of a smaller one.
   const folder = await mkdtemp(join(tmpdir(), 'helios-vk-bpe-'));
   try {
     const textFile = join(folder, 'text.txt');
@@ -80,7 +79,7 @@ export async function trainTokenizer(text, vocab) {
 }
 
 /**
- * The tokenizer of a checkpoint.
+ * Makes the tokenizer of a checkpoint.
  * @param {TokenizerState} state
  * @returns {Promise<Tokenizer>}
  */
@@ -90,18 +89,18 @@ export async function restoreTokenizer(state) {
   throw new TypeError(`unknown kind of tokenizer: ${JSON.stringify(/** @type {any} */ (state)?.kind)}`);
 }
 
-/** Says what is missing before the child that needs it fails. */
+/** Names the missing package, before the child process fails for lack of it. */
 async function checkLibrary() {
   try {
     await import('tokenizers');
   } catch (cause) {
-    throw new Error('training BPE needs the npm package "tokenizers" (npm install); a vocabulary of 256 does without', { cause });
+    throw new Error('training BPE needs the npm package "tokenizers": run npm install; a vocabulary of 256 does not need it', { cause });
   }
 }
 
 /**
- * The text of UTF-8 bytes, with U+FFFD for what is not UTF-8. A leading U+FEFF is a character of the text: without `ignoreBOM` the decoder
- * would drop it, and what was encoded would not come back.
+ * Decodes UTF-8, with U+FFFD for what is not UTF-8. `ignoreBOM` keeps a leading U+FEFF, which is a character of the text: without it
+ * decoding would not give back what was encoded.
  * @param {Uint8Array} bytes
  */
 const textOf = (bytes) => new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes);
@@ -117,8 +116,8 @@ function byteTokenizer() {
 }
 
 /**
- * GPT-2's printable stand-in for each byte: printable Latin-1 characters stand for themselves, the
- * other bytes for the characters from U+0100 on, in order.
+ * GPT-2's printable character for each byte: a printable Latin-1 character stands for itself; the other bytes become the characters from
+ * U+0100 on, in order.
  */
 function byteSymbols() {
   const symbols = [];
@@ -172,9 +171,9 @@ function bpeTokenizer(merges) {
 }
 
 /**
- * What a tokenizer is trained on.
+ * The part of a text that a tokenizer is trained on: all of it, or pieces of a long one.
  * @param {string | Uint8Array} text
- * @param {number} [most] bytes
+ * @param {number} [most] bytes at most
  * @returns {string | Uint8Array | Generator<Uint8Array>}
  */
 export function trainingText(text, most = MAX_TRAINING) {
@@ -192,17 +191,17 @@ export function trainingText(text, most = MAX_TRAINING) {
 
 const NEWLINE = Buffer.from('\n');
 
-/** Bytes of the longest word that a tokenizer is trained on: the library takes time by the square of a word's length. */
+/** Bytes of the longest word that a tokenizer is trained on: the library's time grows with the square of a word's length. */
 const MAX_TRAINED_WORD = 2048;
 
-/** @param {number} byte of ASCII's white space? */
+/** Whether a byte is ASCII white space. @param {number} byte */
 const isWhite = (byte) => byte === 0x20 || (byte >= 0x09 && byte <= 0x0d);
 
 /**
- * A text whose runs without white space, and of white space, are cut by line ends where they are longer than any word of a language:
- * a genome, a long base64, a file of zeros. Any other text is given out as it is.
+ * Cuts long words of a text by line ends: runs without white space, and runs of white space, that are longer than any word of a language,
+ * such as a genome, base64 or a file of zeros. Any other text stays as it is.
  * @param {string | Uint8Array | Iterable<Uint8Array>} text whole, or in pieces
- * @param {number} [most] bytes of a run
+ * @param {number} [most] bytes of the longest run
  * @returns {Generator<Uint8Array>}
  */
 export function* shortWords(text, most = MAX_TRAINED_WORD) {
@@ -221,7 +220,7 @@ export function* shortWords(text, most = MAX_TRAINED_WORD) {
   }
 }
 
-/** Where the character begins that the byte at `at` belongs to. @param {Uint8Array} text UTF-8 @param {number} at */
+/** The index of the first byte of the character that the byte at `at` belongs to. @param {Uint8Array} text UTF-8 @param {number} at */
 function characterAt(text, at) {
   while (at > 0 && at < text.length && (text[at] & 0xc0) === 0x80) at--;
   return Math.min(at, text.length);

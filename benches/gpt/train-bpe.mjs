@@ -1,6 +1,6 @@
 /**
- * Trains byte-level BPE in a process of its own, because the library draws a progress bar that cannot be turned off:
- * `node train-bpe.mjs TEXT_FILE MODEL_FILE`.
+ * Trains byte-level BPE: `node train-bpe.mjs TEXT_FILE MODEL_FILE`. It runs in a process of its own because the library draws a progress
+ * bar that cannot be turned off.
  */
 
 import { BPE, Tokenizer, byteLevelPreTokenizer } from 'tokenizers';

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The GPT of benches/gpt in PyTorch: the same weights, the same batches, the same optimizer.
 
-    node benches/train.mjs --preset mission --steps 20 --dump-weights weights.safetensors --dump-batches batches.safetensors
+    node benches/train.mjs --preset gpt-300m --steps 20 --dump-weights weights.safetensors --dump-batches batches.safetensors
     python3 benches/pytorch/train.py --weights weights.safetensors --batches batches.safetensors \\
         --modes f32,tf32,bf16,tf32-compiled,bf16-compiled --json pytorch.json
 

@@ -11,10 +11,13 @@ import { UsageError } from './options.mjs';
  * @type {Record<string, { width: number, hidden: number, vocab: number, tokens: number }>}
  */
 export const MODELS = {
-  tiny: { width: 64, hidden: 192, vocab: 256, tokens: 512 },
-  small: { width: 512, hidden: 1376, vocab: 4096, tokens: 2048 },
-  mission: { width: 1024, hidden: 2752, vocab: 17408, tokens: 512 },
+  'gpt-tiny': { width: 64, hidden: 192, vocab: 256, tokens: 512 },
+  'gpt-30m': { width: 512, hidden: 1376, vocab: 4096, tokens: 2048 },
+  'gpt-300m': { width: 1024, hidden: 2752, vocab: 17408, tokens: 512 },
 };
+
+/** Earlier names of the presets, which still work. @type {Record<string, string>} */
+export const MODEL_ALIASES = { tiny: 'gpt-tiny', small: 'gpt-30m', mission: 'gpt-300m' };
 
 /**
  * The products of one layer and of the head, with weights W[N, K]: forward NT, gradient of the input NN, of the weights TN.

@@ -12,7 +12,7 @@ import { lineOf } from '../../kernels/tuning/table.mjs';
 import { entriesOf, runChildren } from './journal.mjs';
 import { CommandError } from './link.mjs';
 import { UsageError } from './options.mjs';
-import { MODELS, productsOf, productsOfFile } from './tune-shapes.mjs';
+import { MODELS, MODEL_ALIASES, productsOf, productsOfFile } from './tune-shapes.mjs';
 
 /** @typedef {import('../../kernels/tuning/table.mjs').Shape} Shape */
 /** @typedef {import('../../kernels/tuning/stored.mjs').Stored} Stored */
@@ -35,7 +35,7 @@ import { MODELS, productsOf, productsOfFile } from './tune-shapes.mjs';
 /** Classes of products, and the default seconds of a run. */
 const NAMES = /** @type {const} */ (['half', 'f32', 'mixed', 'bf16x3', 'shuffled']);
 const DEFAULT_NAMES = 'half,f32';
-const DEFAULT_MODEL = 'mission';
+const DEFAULT_MODEL = 'gpt-300m';
 const SECONDS = 600;
 const QUICK_SECONDS = 120;
 /** Milliseconds that a run waits for another one to write the same table, which takes a few. */
@@ -73,9 +73,10 @@ export function jobsOf({ shapes, model, tokens, classes = DEFAULT_NAMES }) {
   const names = words('classes', classes, NAMES);
   const products = shapes
     ? productsOfFile(shapes)
-    : words('model', model ?? DEFAULT_MODEL, Object.keys(MODELS)).flatMap((preset) =>
-        productsOf(MODELS[preset], tokens ?? MODELS[preset].tokens),
-      );
+    : words('model', model ?? DEFAULT_MODEL, [...Object.keys(MODELS), ...Object.keys(MODEL_ALIASES)]).flatMap((name) => {
+        const sizes = MODELS[MODEL_ALIASES[name] ?? name];
+        return productsOf(sizes, tokens ?? sizes.tokens);
+      });
   const distinct = [...new Map(products.map((shape) => [Object.values(shape).join(' '), shape])).values()];
   // Only weights are shuffled, and in the product for their gradient (TN) B is not the weights.
   const takes = (/** @type {string} */ name, /** @type {Shape} */ { form }) => name !== 'shuffled' || form[0] === 'N';

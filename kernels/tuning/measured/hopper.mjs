@@ -292,7 +292,7 @@ NN 65536 768 4096 | tallCopiedCached | 1 | 577.4
 NN 65536 2048 768 | tallCopiedCached | 1 | 311.7
 `,
   },
-  // Products of `npm run train -- --preset small`: what was chosen until there was a model, which has faster plans for them. They stay until
+  // Products of `npm run train -- --preset gpt-30m`: what was chosen until there was a model, which has faster plans for them. They stay until
   // somebody times both; microseconds are the model's.
   {
     name: 'ptx',
