@@ -2,12 +2,13 @@
 // the number of threads.
 
 import { createHash } from 'node:crypto';
-import { existsSync, readFileSync, readdirSync, realpathSync, rmSync, statSync } from 'node:fs';
-import { mkdir, rename, writeFile } from 'node:fs/promises';
+import { readFileSync, statSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
-import { isAbsolute, join, relative, resolve, sep } from 'node:path';
+import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 
+import { checkNewFolder, makeFolder } from '../folder.mjs';
 import { META } from './dataset.mjs';
 import { PIECE_BYTES, filesOf, kindOf, piecesOf } from './pieces.mjs';
 import { createShard, idBytes } from './shards.mjs';
@@ -56,7 +57,7 @@ const TOKENIZER_MODULE = new URL('../tokenizer/load.mjs', import.meta.url).href;
  * @throws {Error} that names file and line, or byte, of text that cannot be read
  */
 export async function tokenizeCorpus(options) {
-  const { inputs, tokenizer: tokenizerPath, output, validation = 0.005, shardTokens = 1e8, signal, onProgress } = options;
+  const { inputs, tokenizer: tokenizerPath, output, validation = 0.005, shardTokens = 1e8, signal } = options;
   if (!(validation >= 0 && validation < 1)) throw new RangeError(`validation is a share from 0 to less than 1, got ${validation}`);
   if (!(Number.isInteger(shardTokens) && shardTokens > 0 && shardTokens < 2 ** 31)) {
     throw new RangeError(`shardTokens is an integer from 1 to 2147483647, got ${shardTokens}`);
@@ -64,53 +65,53 @@ export async function tokenizeCorpus(options) {
   if (options.separator === '') throw new RangeError('separator is empty');
   const files = filesOf(inputs);
   if (files.length === 0) throw new RangeError('no inputs');
-  checkOutput(output, [...inputs, tokenizerPath]);
+  checkNewFolder(output, [...inputs, tokenizerPath]);
   signal?.throwIfAborted();
   const module = options.tokenizerModule ?? TOKENIZER_MODULE;
   const { loadTokenizer } = await import(module);
   const tokenizer = await loadTokenizer(tokenizerPath);
+  return makeFolder(output, (folder) => writeCorpus(folder, files, tokenizer, module, options));
+}
+
+/**
+ * Fills the folder of a corpus.
+ * @param {string} folder @param {string[]} files @param {{ vocabSize: number, special: { eos?: number }, cutsBeforeLineFeed?: boolean }} tokenizer
+ * @param {string} module that loads it @param {CorpusOptions} options
+ * @returns {Promise<import('./dataset.mjs').CorpusInfo>}
+ */
+async function writeCorpus(folder, files, tokenizer, module, options) {
+  const { validation = 0.005, shardTokens = 1e8, pieceBytes = PIECE_BYTES, separator, field, replaceInvalid, signal, onProgress } = options;
   const sizes = files.map((path) => statSync(path).size);
   const totalBytes = sizes.reduce((a, b) => a + b, 0);
-
-  const partial = `${resolve(output)}.partial`;
-  // What a run that was killed has left.
-  rmSync(partial, { recursive: true, force: true });
-  await mkdir(partial, { recursive: true });
-  const writers = {
-    train: shardWriter(partial, 'train', idBytes(tokenizer.vocabSize), shardTokens),
-    validation: shardWriter(partial, 'validation', idBytes(tokenizer.vocabSize), shardTokens),
-  };
-  const threads = startThreads(Math.max(1, options.workers ?? availableParallelism()), { module, tokenizer: tokenizerPath });
+  const [train, heldOut] = ['train', 'validation'].map((name) => shardWriter(folder, name, idBytes(tokenizer.vocabSize), shardTokens));
+  const threads = startThreads(Math.max(1, options.workers ?? availableParallelism()), { module, tokenizer: options.tokenizer });
   let documents = 0;
   let bytes = 0;
   try {
     for (const [i, source] of files.entries()) {
-      const { separator, field, pieceBytes = PIECE_BYTES, replaceInvalid } = options;
-      const isOneDocument = kindOf(source) === 'text' && separator === undefined;
+      // The end of one long document is held out, which takes pieces that are small enough.
+      const hasEnd = kindOf(source) === 'text' && separator === undefined && validation > 0;
+      const size = hasEnd ? Math.min(pieceBytes, Math.max(MIN_PIECE_BYTES, (validation * sizes[i]) / 2)) : pieceBytes;
+      const done = bytes;
       let lines = 0;
       let offset = 0;
-      const done = bytes;
       const finish = async (/** @type {Job} */ { read, length, result }) => {
         const { encoded, failed } = await result;
         if (failed) throw new Error(`${source}${placeOf(failed, lines, offset)}: ${failed.message}`);
-        await writers.train.append(encoded.train);
-        await writers.validation.append(encoded.validation);
+        await train.append(encoded.train);
+        await heldOut.append(encoded.validation);
         documents += encoded.documents;
         lines += encoded.lines;
         offset += length;
         bytes = done + read;
-        const tokens = writers.train.tokens() + writers.validation.tokens();
-        onProgress?.({ bytes, totalBytes, tokens, documents });
+        onProgress?.({ bytes, totalBytes, tokens: train.tokens() + heldOut.tokens(), documents });
       };
       /** Pieces under way, oldest first. @type {Job[]} */
       const jobs = [];
       let begins = 0;
-      const size =
-        isOneDocument && validation > 0 ? Math.min(pieceBytes, Math.max(MIN_PIECE_BYTES, (validation * sizes[i]) / 2)) : pieceBytes;
       for await (const piece of piecesOf(source, { separator, field, pieceBytes: size, cuts: tokenizer.cutsBeforeLineFeed })) {
         signal?.throwIfAborted();
-        // The end of one long document is held out.
-        const held = isOneDocument && begins > 0 && piece.read > (1 - validation) * sizes[i];
+        const held = hasEnd && begins > 0 && piece.read > (1 - validation) * sizes[i];
         begins = piece.read;
         const { read, bytes: { length } = { length: 0 } } = piece;
         jobs.push({ read, length, result: threads.encode(piece, { separator, field, validation, replaceInvalid, held }) });
@@ -123,19 +124,17 @@ export async function tokenizeCorpus(options) {
     /** @type {import('./dataset.mjs').CorpusInfo} */
     const info = {
       version: 1,
-      tokenizer: { sha256: digestOf(tokenizerPath), vocabSize: tokenizer.vocabSize, eos: tokenizer.special.eos ?? null },
+      tokenizer: { sha256: digestOf(options.tokenizer), vocabSize: tokenizer.vocabSize, eos: tokenizer.special.eos ?? null },
       documents,
       bytes,
       sources: files,
-      shards: { train: await writers.train.end(), validation: await writers.validation.end() },
+      shards: { train: await train.end(), validation: await heldOut.end() },
     };
-    await writeFile(join(partial, META), `${JSON.stringify(info, null, 2)}\n`, { flush: true });
-    await rename(partial, resolve(output));
+    await writeFile(join(folder, META), `${JSON.stringify(info, null, 2)}\n`, { flush: true });
     return info;
   } catch (error) {
-    await writers.train.abandon();
-    await writers.validation.abandon();
-    rmSync(partial, { recursive: true, force: true });
+    await train.abandon();
+    await heldOut.abandon();
     throw error;
   } finally {
     threads.end();
@@ -146,23 +145,6 @@ export async function tokenizeCorpus(options) {
 function placeOf({ at }, lines, offset) {
   if (at?.line !== undefined) return `, line ${lines + at.line}`;
   return at?.byte === undefined ? '' : `, byte ${offset + at.byte}`;
-}
-
-/** Throws where the output is there already, or holds or is an input. @param {string} output @param {string[]} inputs */
-function checkOutput(output, inputs) {
-  const target = resolve(output);
-  if (existsSync(target)) {
-    if (!statSync(target).isDirectory()) throw new Error(`${output} is a file; the output is a folder`);
-    if (readdirSync(target).length > 0) throw new Error(`${output} is not empty: name another folder, or remove it`);
-  }
-  const real = existsSync(target) ? realpathSync(target) : target;
-  for (const input of inputs) {
-    if (!existsSync(input)) continue;
-    const way = relative(realpathSync(input), real);
-    // Empty for the input itself; a way up, or to another drive, for what is not below it.
-    const isBelow = way === '' || (statSync(input).isDirectory() && way.split(sep)[0] !== '..' && !isAbsolute(way));
-    if (isBelow) throw new Error(`${output} is in the input ${input}`);
-  }
 }
 
 /** The digest of a file, or of a folder's tokenizer. @param {string} path */
