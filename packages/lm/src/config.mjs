@@ -21,7 +21,7 @@ import { join } from 'node:path';
  * @property {boolean[]} ropeLayers whether a layer turns queries and keys
  * @property {(number | null)[]} windows the most keys that a query of a layer sees, or null for all
  * @property {boolean} tied whether the head is the embedding
- * @property {number | null} bos @property {number[]} eos ids
+ * @property {number | null} bos @property {number[]} eos @property {number | null} pad ids of special tokens
  *
  * @typedef {'llama' | 'mistral' | 'qwen2' | 'qwen3' | 'olmo2' | 'smollm3' | 'gpt2'} Family
  *
@@ -160,6 +160,7 @@ function gpt2Config(json, read) {
     tied: read.flag('tie_word_embeddings', true),
     bos: json.bos_token_id ?? null,
     eos: idsOf(json.eos_token_id),
+    pad: json.pad_token_id ?? null,
   };
 }
 
@@ -206,6 +207,7 @@ function ropeConfig(family, json, read, path) {
     tied: read.flag('tie_word_embeddings', family === 'smollm3'),
     bos: json.bos_token_id ?? null,
     eos: idsOf(json.eos_token_id),
+    pad: json.pad_token_id ?? null,
   };
 }
 
@@ -274,13 +276,14 @@ function windowsOf(family, json, read, layers, path) {
  * @returns {Record<string, unknown>}
  */
 export function configJson(config, dtype) {
-  const { family, tied, bos, eos } = config;
+  const { family, tied, bos, eos, pad } = config;
   const shared = {
     architectures: [CLASSES[family]],
     model_type: family,
     vocab_size: config.vocabSize,
     tie_word_embeddings: tied,
     bos_token_id: bos,
+    pad_token_id: pad,
     eos_token_id: eos.length > 1 ? eos : (eos[0] ?? null),
     dtype,
     torch_dtype: dtype,
