@@ -30,7 +30,7 @@ export class TextError extends Error {
 const isHeldOut = (text, share) => share > 0 && createHash('sha1').update(text).digest().readUInt32LE() < share * 2 ** 32;
 
 /**
- * @param {{ encode(text: string): Uint32Array, special: { eos?: number } }} tokenizer
+ * @param {{ encode(text: string, options: { addSpecial: boolean }): Uint32Array, special: { eos?: number } }} tokenizer
  * @param {import('./pieces.mjs').Piece} piece
  * @param {EncodeOptions & { held?: boolean }} options `held`: whether this part of a text without a separator is held out
  * @returns {Encoded}
@@ -42,7 +42,7 @@ export function encodePiece(tokenizer, piece, { separator, field = 'text', valid
   let documents = 0;
   const add = (/** @type {string} */ text, /** @type {boolean} */ ends, /** @type {boolean} */ isValidation) => {
     const side = isValidation ? ids.validation : ids.train;
-    side.push(tokenizer.encode(text));
+    side.push(tokenizer.encode(text, { addSpecial: false }));
     if (!ends) return;
     documents++;
     if (eos !== undefined) side.push(Uint32Array.of(eos));
