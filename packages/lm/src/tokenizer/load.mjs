@@ -4,7 +4,7 @@ import { existsSync, readFileSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { Tokenizer as Library } from '@huggingface/tokenizers';
 import { BYTE_SYMBOLS, bytesOfToken, pushId, wordEncoder } from './bpe.mjs';
-import { addedTokenSplitter, normalizerOf, preTokenizerOf } from './split.mjs';
+import { GPT2_PATTERN, MODERN_PATTERNS, addedTokenSplitter, normalizerOf, preTokenizerOf } from './split.mjs';
 
 /**
  * @typedef {import('./split.mjs').AddedToken} AddedToken
@@ -25,6 +25,8 @@ import { addedTokenSplitter, normalizerOf, preTokenizerOf } from './split.mjs';
  * @property {any} config `tokenizer_config.json` with the tokens of `special_tokens_map.json`
  * @property {Record<string, string>} chatTemplates by name, `default` for the one without
  * @property {() => any} toJSON `tokenizer.json`
+ * @property {boolean} cutsBeforeLineFeed whether no token holds a letter and the line feed behind it, so that a long text can be encoded in
+ *   parts that end there; false also where that is not known
  * @property {() => Record<string, string>} files what to write into a folder that `loadTokenizer` and Hugging Face's libraries load
  *
  * @typedef {Pick<Tokenizer, 'encode' | 'decode' | 'decodeStream'>} Codec
@@ -260,6 +262,23 @@ function templatesOf(config, folder, file) {
   return templates;
 }
 
+/** Splits of which none reaches from a letter across a line feed, and none looks back across it. */
+const APART = new Set([GPT2_PATTERN, ...Object.values(MODERN_PATTERNS)]);
+
+/** See `Tokenizer`. @param {any} json `tokenizer.json` */
+function cutsBeforeLineFeed({ normalizer, pre_tokenizer: preTokenizer, added_tokens: added }) {
+  const parts = preTokenizer?.type === 'Sequence' ? preTokenizer.pretokenizers : [preTokenizer];
+  const last = parts.at(-1);
+  const splits = parts.some(
+    (/** @type {any} */ part) => (part === last && part?.use_regex !== false) || (part?.type === 'Split' && APART.has(part.pattern.Regex)),
+  );
+  const reaches = added.some(
+    (/** @type {AddedToken} */ { content, rstrip }) => /\p{L}\n/u.test(content) || (rstrip && /\p{L}$/u.test(content)),
+  );
+  const keeps = !normalizer || /^NFK?[CD]$/.test(normalizer.type);
+  return splits && keeps && !reaches && last?.type === 'ByteLevel' && !last.add_prefix_space;
+}
+
 /**
  * Loads a tokenizer.
  * @param {string | object} source a folder with `tokenizer.json`, such a file, what it holds, or the state in an older checkpoint of this
@@ -335,6 +354,7 @@ export function loadTokenizer(source, options = {}) {
     config,
     chatTemplates,
     toJSON: () => json,
+    cutsBeforeLineFeed: cutsBeforeLineFeed(json),
     files: () => {
       const { chat_template: _, ...rest } = config;
       const { default: template, ...named } = chatTemplates;

@@ -6,6 +6,11 @@ import { normalize } from './unicode.mjs';
 /** GPT-2's words: contractions, letters, digits and others with the space before them, white space. */
 export const GPT2_PATTERN = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
+/** Words of Llama 3 and, but for the digits, of Qwen 2 and 3. @param {string} digits */
+const modern = (digits) =>
+  `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|${digits}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+`;
+export const MODERN_PATTERNS = { llama3: modern('\\p{N}{1,3}'), qwen2: modern('\\p{N}') };
+
 const WORD_AT_END = /[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]$/u;
 const WORD_AT_START = /^[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]/u;
 const SPACE = /\p{White_Space}/u;

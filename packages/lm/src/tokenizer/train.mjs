@@ -2,14 +2,10 @@
 
 import { BYTE_SYMBOLS } from './bpe.mjs';
 import { byteLevelJson, loadTokenizer } from './load.mjs';
-import { GPT2_PATTERN, preTokenizerOf } from './split.mjs';
-
-/** Words of Llama 3 and, but for the digits, of Qwen 2 and 3. @param {string} digits */
-const modern = (digits) =>
-  `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|${digits}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+`;
+import { GPT2_PATTERN, MODERN_PATTERNS, preTokenizerOf } from './split.mjs';
 
 /** Patterns by name. */
-export const PATTERNS = { gpt2: GPT2_PATTERN, llama3: modern('\\p{N}{1,3}'), qwen2: modern('\\p{N}') };
+export const PATTERNS = { gpt2: GPT2_PATTERN, ...MODERN_PATTERNS };
 
 /**
  * UTF-8 bytes of the longest word that is trained on, and no merge goes beyond. Each merge takes time by the length of the words that hold
